@@ -1,0 +1,144 @@
+package ensemble
+
+import (
+	"fmt"
+	"math"
+)
+
+// GridKind says how the points of a grid are laid out.
+type GridKind uint8
+
+// The grids that fields come on.
+const (
+	RegularLatLon   GridKind = iota // equidistant latitudes and longitudes
+	RegularGaussian                 // Gaussian latitudes, equidistant longitudes
+	Projected                       // x/y axes of a map projection, 2-D coordinates
+	Points                          // a list of places (stations)
+)
+
+// String names the kind as the catalogue prints it.
+func (k GridKind) String() string {
+	return [...]string{"regular_ll", "regular_gg", "projected", "points"}[k]
+}
+
+// Grid is a set of points in normal order: rows from north to south, columns
+// from 0 towards 360 degrees east (Projected: y falling, x rising; Points: one
+// row). Grids are shared by pointer and never changed once made.
+//
+// Shape: NY rows of NX columns; Lat [NY] and Lon [NX] for RegularLatLon and
+// RegularGaussian, Lat and Lon [NY*NX] row by row otherwise.
+// Unit: degrees; X and Y in metres, only for Projected.
+type Grid struct {
+	Kind     GridKind
+	NX, NY   int
+	Lat, Lon []float64
+	X, Y     []float64
+	// Mapping holds the CF grid mapping attributes of a projection
+	// (grid_mapping_name and its parameters); nil for lat-lon grids.
+	Mapping map[string]any
+	// Source is how the input had the points, so that outputs can go back.
+	Source SourceOrder
+}
+
+// SourceOrder records the orientation of the input that a Grid came from.
+// Normal row r, column c was input row r (or NY-1-r if SouthFirst) and input
+// column (c+Roll) mod NX, counted from the west.
+type SourceOrder struct {
+	SouthFirst   bool    // input rows ran south to north
+	EastFirst    bool    // input columns ran east to west
+	ColumnMajor  bool    // input ran along meridians first
+	Roll         int     // input column that became column 0 (after EastFirst was undone)
+	FirstLon     float64 // longitude of the input's westernmost column as written there, degrees
+	ScanningMode int     // GRIB scanning mode octet, -1 where there is none
+}
+
+// Size is the number of points.
+func (g *Grid) Size() int { return g.NX * g.NY }
+
+// LatAt is the latitude of row j, column i in degrees.
+func (g *Grid) LatAt(j, i int) float64 {
+	if g.Kind == RegularLatLon || g.Kind == RegularGaussian {
+		return g.Lat[j]
+	}
+	return g.Lat[j*g.NX+i]
+}
+
+// LonAt is the longitude of row j, column i in degrees.
+func (g *Grid) LonAt(j, i int) float64 {
+	if g.Kind == RegularLatLon || g.Kind == RegularGaussian {
+		return g.Lon[i]
+	}
+	return g.Lon[j*g.NX+i]
+}
+
+// Periodic says whether the columns go once around the globe, so that the last
+// is the neighbour of the first.
+func (g *Grid) Periodic() bool {
+	if (g.Kind != RegularLatLon && g.Kind != RegularGaussian) || g.NX < 2 {
+		return false
+	}
+	step := (g.Lon[g.NX-1] - g.Lon[0]) / float64(g.NX-1)
+	return math.Abs(step*float64(g.NX)-360) < step/2
+}
+
+// Weights are the area weights of the points: cos(latitude), which every score
+// of the program uses, or 1 for Projected and Points grids, whose cells are
+// of about one size.
+//
+// Shape: [NY*NX], row by row. Not normalised.
+func (g *Grid) Weights() []float64 {
+	w := make([]float64, g.Size())
+	for j := range g.NY {
+		v := 1.0
+		if g.Kind == RegularLatLon || g.Kind == RegularGaussian {
+			// A pole's own row stands for half a cell; cos(90°) would give it none.
+			v = math.Max(math.Cos(g.Lat[j]*math.Pi/180), poleWeight(g))
+		}
+		for i := range g.NX {
+			w[j*g.NX+i] = v
+		}
+	}
+	return w
+}
+
+// poleWeight is the weight of a row at a pole: the mean of cos over the half
+// cell next to it, sin²(Δ/4)·… to first order Δ/8 with Δ the row distance.
+func poleWeight(g *Grid) float64 {
+	if g.NY < 2 {
+		return 0
+	}
+	return math.Abs(g.Lat[0]-g.Lat[1]) * math.Pi / 180 / 8
+}
+
+// SameAs says whether two grids have the same points to within tol degrees
+// (metres for the axes of Projected grids).
+func (g *Grid) SameAs(o *Grid, tol float64) bool {
+	if g == o {
+		return true
+	}
+	if g.Kind != o.Kind || g.NX != o.NX || g.NY != o.NY {
+		return false
+	}
+	near := func(a, b []float64) bool {
+		if len(a) != len(b) {
+			return false
+		}
+		for i := range a {
+			if math.Abs(a[i]-b[i]) > tol {
+				return false
+			}
+		}
+		return true
+	}
+	return near(g.Lat, o.Lat) && near(g.Lon, o.Lon) && near(g.X, o.X) && near(g.Y, o.Y)
+}
+
+// String describes the grid in one line, for messages and catalogues.
+func (g *Grid) String() string {
+	n := len(g.Lat)
+	if n == 0 || len(g.Lon) == 0 {
+		return fmt.Sprintf("%s %dx%d", g.Kind, g.NX, g.NY)
+	}
+	return fmt.Sprintf("%s %dx%d, %.6g to %.6g N, %.6g to %.6g E", g.Kind, g.NX, g.NY,
+		g.Lat[0], g.Lat[n-1], g.Lon[0], g.Lon[len(g.Lon)-1])
+}

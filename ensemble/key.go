@@ -1,0 +1,112 @@
+package ensemble
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// LevelKind says what a level's value measures.
+type LevelKind uint8
+
+// The level kinds that the program tells apart.
+const (
+	Surface         LevelKind = iota // ground or water surface; value 0
+	Pressure                         // value in Pa
+	HeightAboveSoil                  // value in m
+	MeanSea                          // mean sea level; value 0
+	OtherLevel                       // kept, compared, never interpreted
+)
+
+// Level is a vertical coordinate.
+type Level struct {
+	Kind  LevelKind
+	Value float64 // Pa for Pressure, m for HeightAboveSoil
+}
+
+// PressureLevel gives the level of a pressure in hPa.
+func PressureLevel(hPa float64) Level { return Level{Pressure, hPa * 100} }
+
+// String prints pressure as "850hPa" and heights as "2m".
+func (l Level) String() string {
+	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	switch l.Kind {
+	case Surface:
+		return "surface"
+	case Pressure:
+		return num(l.Value/100) + "hPa"
+	case HeightAboveSoil:
+		return num(l.Value) + "m"
+	case MeanSea:
+		return "msl"
+	default:
+		return "level" + num(l.Value)
+	}
+}
+
+// Member is one realization's number. The control is number 0 unless the input
+// says otherwise; NoMember marks fields that belong to no member (analyses,
+// deterministic runs, derived products).
+type Member int
+
+// NoMember is the member of a field that is not part of an ensemble.
+const NoMember Member = math.MinInt32
+
+// String prints the number, or "-" for NoMember.
+func (m Member) String() string {
+	if m == NoMember {
+		return "-"
+	}
+	return itoa(int64(m))
+}
+
+// Product says what statistic a field holds.
+type Product uint8
+
+// The products that must never be mistaken for one another.
+const (
+	MemberField  Product = iota // a member, or a deterministic or analysis field
+	EnsembleMean                // mean over members
+	Spread                      // standard deviation over members
+	OtherProduct                // probability, percentile, ...: never a member
+)
+
+// String names the product.
+func (p Product) String() string {
+	return [...]string{"member", "mean", "spread", "other"}[p]
+}
+
+// Key names one field. Two fields of one input with equal keys are duplicates.
+type Key struct {
+	Variable string // short name in the program's vocabulary: "t", "gh", "u" …
+	Level    Level
+	Member   Member
+	Product  Product
+	Init     Init
+	Lead     Lead
+}
+
+// Valid is the time the field is valid at.
+func (k Key) Valid() Valid { return k.Init.Valid(k.Lead) }
+
+// String prints the key on one line for messages.
+func (k Key) String() string {
+	return fmt.Sprintf("%s %s member %s %s init %s lead %s", k.Variable, k.Level, k.Member, k.Product, k.Init, k.Lead)
+}
+
+// Compare orders keys by init, lead, variable, level (pressure falling),
+// product and member: the order of every listing and every output.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(
+		k.Init.Compare(o.Init.Time),
+		cmp.Compare(k.Lead, o.Lead),
+		cmp.Compare(k.Variable, o.Variable),
+		cmp.Compare(k.Level.Kind, o.Level.Kind),
+		cmp.Compare(o.Level.Value, k.Level.Value),
+		cmp.Compare(k.Product, o.Product),
+		cmp.Compare(k.Member, o.Member),
+	)
+}
+
+func itoa(v int64) string { return strconv.FormatInt(v, 10) }

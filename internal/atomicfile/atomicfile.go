@@ -1,0 +1,76 @@
+// Package atomicfile writes files that a reader sees whole or not at all: a
+// temporary file in the same directory, fsync, rename, fsync of the directory.
+package atomicfile
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// WriteFile writes data to path atomically.
+func WriteFile(path string, data []byte) error {
+	return Write(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// Write lets fill produce the content of path. On any error the old content of
+// path, if there was one, is untouched and the temporary file is gone.
+func Write(path string, fill func(io.Writer) error) error {
+	return Replace(path, func(tmp string) error {
+		f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_TRUNC, 0o644)
+		if err != nil {
+			return err
+		}
+		if err := fill(f); err != nil {
+			f.Close()
+			return err
+		}
+		return f.Close()
+	})
+}
+
+// Replace lets fill write to a temporary file by name, for writers that open
+// files themselves (another process, a C library), and then puts that file in
+// place of path. fill must leave the temporary file complete and closed.
+func Replace(path string, fill func(tmp string) error) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".partial-")
+	if err != nil {
+		return fmt.Errorf("create beside %s: %w", path, err)
+	}
+	tmp := f.Name()
+	defer func() {
+		if err != nil {
+			os.Remove(tmp)
+		}
+	}()
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = fill(tmp); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err = syncPath(tmp); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	if err = os.Chmod(tmp, 0o644); err != nil {
+		return err
+	}
+	if err = os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("put %s in place: %w", path, err)
+	}
+	return syncPath(dir)
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}

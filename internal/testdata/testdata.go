@@ -1,0 +1,39 @@
+// Package testdata finds the real data that some tests read. The data are not
+// part of the repository: they lie in ../shared/data beside it, or where
+// ENSEMBLE_TEST_DATA says.
+package testdata
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// Root is the folder of the real data, or "" if there is none.
+func Root() string {
+	if dir := os.Getenv("ENSEMBLE_TEST_DATA"); dir != "" {
+		return dir
+	}
+	_, file, _, _ := runtime.Caller(0)
+	dir := filepath.Join(filepath.Dir(file), "..", "..", "..", "shared", "data")
+	if st, err := os.Stat(dir); err == nil && st.IsDir() {
+		return filepath.Clean(dir)
+	}
+	return ""
+}
+
+// Dir is the folder of one data set, "gcm" say. Where it is absent the test is
+// skipped, with the reason.
+func Dir(t testing.TB, set string) string {
+	t.Helper()
+	root := Root()
+	if root == "" {
+		t.Skip("skipped: no data: neither ENSEMBLE_TEST_DATA nor ../shared/data is there")
+	}
+	dir := filepath.Join(root, set)
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("skipped: no data: %v", err)
+	}
+	return dir
+}
