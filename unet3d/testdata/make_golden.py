@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Golden files for the published networks, computed by PyTorch on the CPU.
+
+    python make_golden.py          writes unet3d_base2.safetensors and resnet2d_simple_div8.safetensors
+
+Needs torch, numpy and safetensors; tested with torch 2.15.  Both files hold the
+weights under the published names, the input as `golden.input` and PyTorch's
+output as `golden.output`; a reader that loads the file as a model has to set
+those two names aside.
+
+unet3d_base2        3-D U-Net, base width 2 (published 32), 3 input channels, 1
+                    output channel, input [1,3,2,32,64] (the smallest height that five
+                    poolings allow; height and width differ so that a swap shows).
+resnet2d_simple_div8  the published ResNet with every width divided by 8:
+                    42 -> 8 -> 12, cat 13 -> 16 -> 20 -> 28 -> 28 -> 20 -> 16, cat 17 -> 1;
+                    42 input channels as published, channel 28 re-injected; evaluation mode with
+                    running statistics, scales and shifts that are not trivial;
+                    input [2,42,12,20].
+"""
+import os
+
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class UNet3D(nn.Module):
+    """Layers and names of the published 3-D U-Net; skips carry the pooled tensors."""
+
+    def __init__(self, cin, base, cout=1):
+        super().__init__()
+        b = base
+        e1, e2, e3, e4, e5 = 2 * b, 3 * b, 4 * b, 5 * b, 7 * b
+        layers = [
+            ("enc_conv0", cin, e1), ("enc_conv1", e1, e1), ("enc_conv2", e1, e2),
+            ("enc_conv3", e2, e3), ("enc_conv4", e3, e4), ("enc_conv5", e4, e5),
+            ("dec_conv5a", e5 + e4, 10 * b), ("dec_conv5b", 10 * b, 10 * b),
+            ("dec_conv4a", 10 * b + e3, 7 * b), ("dec_conv4b", 7 * b, 7 * b),
+            ("dec_conv3a", 7 * b + e2, 6 * b), ("dec_conv3b", 6 * b, 6 * b),
+            ("dec_conv2a", 6 * b + e1, 4 * b), ("dec_conv2b", 4 * b, 4 * b),
+            ("dec_conv1a", 4 * b + cin, 4 * b), ("dec_conv1b", 4 * b, 2 * b),
+            ("dec_conv0", 2 * b, cout),
+        ]
+        for name, ci, co in layers:
+            setattr(self, name, nn.Conv3d(ci, co, 3, padding=1))
+
+    def forward(self, inp):
+        x = F.relu(self.enc_conv0(inp))
+        skips = [inp]
+        for k in (1, 2, 3, 4, 5):
+            x = F.max_pool3d(F.relu(getattr(self, f"enc_conv{k}")(x)), (1, 2, 2))
+            skips.append(x)
+        x = skips[5]
+        for k in (5, 4, 3, 2, 1):
+            x = F.interpolate(x, scale_factor=(1, 2, 2), mode="trilinear", align_corners=False)
+            x = torch.cat((x, skips[k - 1]), 1)
+            x = F.relu(getattr(self, f"dec_conv{k}a")(x))
+            x = F.relu(getattr(self, f"dec_conv{k}b")(x))
+        return self.dec_conv0(x)
+
+
+class ConvBatchRelu(nn.Module):
+    def __init__(self, ci, co):
+        super().__init__()
+        self.conv = nn.Conv2d(ci, co, 3, padding=1)
+        self.bnr = nn.BatchNorm2d(co)
+
+    def forward(self, x):
+        return F.relu(self.bnr(self.conv(x)))
+
+
+class Incep(nn.Module):
+    """cat(relu(bn(cat(conv3, conv5, conv7))), conv1), each o/4 wide."""
+
+    def __init__(self, ci, co):
+        super().__init__()
+        for k in (1, 3, 5, 7):
+            setattr(self, f"conv{k}", nn.Conv2d(ci, co // 4, k, padding=k // 2))
+        self.bnr = nn.BatchNorm2d(co // 4 * 3)
+
+    def forward(self, x):
+        wide = torch.cat((self.conv3(x), self.conv5(x), self.conv7(x)), 1)
+        return torch.cat((F.relu(self.bnr(wide)), self.conv1(x)), 1)
+
+
+class ResNet2DSimple(nn.Module):
+    """widths (64, 96, 128, 160, 224) are published; `reinject` is the forecast's own spread."""
+
+    def __init__(self, cin=42, widths=(64, 96, 128, 160, 224), reinject=28):
+        super().__init__()
+        self.reinject = reinject
+        w = widths
+        self.convBR0 = ConvBatchRelu(cin, w[0])
+        self.convBR1 = ConvBatchRelu(w[0], w[1])
+        self.inc1 = Incep(w[1] + 1, w[2])
+        self.inc2 = Incep(w[2], w[3])
+        self.inc3 = Incep(w[3], w[4])
+        self.inc4 = Incep(w[4], w[4])
+        self.inc5 = Incep(w[4], w[3])
+        self.inc6 = Incep(w[3], w[2])
+        self.conv4 = nn.Conv2d(w[2] + 1, 1, 1)
+
+    def forward(self, inp):
+        own = inp[:, self.reinject:self.reinject + 1]
+        x = self.convBR1(self.convBR0(inp))
+        x = self.inc1(torch.cat((own, x), 1))
+        for k in (2, 3, 4, 5, 6):
+            x = getattr(self, f"inc{k}")(x)
+        return self.conv4(torch.cat((own, x), 1))
+
+
+def write(name, net, x):
+    # He-normal weights keep the signal of order one through all layers, so
+    # that a relative tolerance on the output tests every one of them.
+    g = torch.Generator().manual_seed(20190)
+    with torch.no_grad():
+        for key, p in net.named_parameters():
+            if p.dim() > 1:
+                fan = p[0].numel()
+                p.copy_(torch.randn(p.shape, generator=g) * (2.0 / fan) ** 0.5)
+            elif ".bnr." in key and key.endswith("weight"):
+                p.copy_(0.5 + torch.rand(p.shape, generator=g))
+            else:
+                p.copy_(0.1 * torch.randn(p.shape, generator=g))
+        for key, buf in net.named_buffers():
+            if key.endswith("running_mean"):
+                buf.copy_(0.3 * torch.randn(buf.shape, generator=g))
+            elif key.endswith("running_var"):
+                buf.copy_(0.5 + 1.5 * torch.rand(buf.shape, generator=g))
+        net.eval()
+        y = net(x)
+        y64 = net.double()(x.double())
+        net.float()
+    tensors = {k: v.contiguous() for k, v in net.state_dict().items()
+               if not k.endswith("num_batches_tracked")}
+    tensors["golden.input"], tensors["golden.output"] = x, y.contiguous()
+    path = os.path.join(HERE, name + ".safetensors")
+    save_file(tensors, path)
+    count = sum(p.numel() for p in net.parameters())
+    print(f"{name}: {count} parameters, {os.path.getsize(path)} bytes, output {tuple(y.shape)} "
+          f"mean |y| {y.abs().mean():.6f}, float32 against float64 "
+          f"{(y - y64).abs().max() / y64.abs().max():.2e}")
+
+
+def check_oracles():
+    """Published parameter counts, and the forward oracle of sines at base 4."""
+    count = lambda n: sum(p.numel() for p in n.parameters())
+    assert count(UNet3D(42, 32)) == 17142689, count(UNet3D(42, 32))
+    assert count(ResNet2DSimple()) == 3762530, count(ResNet2DSimple())
+    net = UNet3D(3, 4).double()
+    with torch.no_grad():
+        for gi, (_, p) in enumerate(net.named_parameters()):
+            n = torch.arange(p.numel(), dtype=torch.float64)
+            v = torch.sin(.37 * n + .11 * gi) * np.sqrt(2 / (27 * p.shape[1])) if p.dim() > 1 else .01 * torch.cos(n + gi)
+            p.copy_(v.reshape(p.shape))
+        y = net(torch.sin(.05 * torch.arange(3 * 2 * 32 * 32, dtype=torch.float64)).reshape(1, 3, 2, 32, 32))
+    got = (y.sum().item(), y[0, 0, 1, 16, 7].item())
+    assert np.allclose(got, (-4.0467384162, -0.0051662204), rtol=1e-7), got
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    check_oracles()
+    rng = torch.Generator().manual_seed(1911)
+    write("unet3d_base2", UNet3D(3, 2), torch.randn((1, 3, 2, 32, 64), generator=rng))
+    write("resnet2d_simple_div8", ResNet2DSimple(widths=(8, 12, 16, 20, 28)),
+          torch.randn((2, 42, 12, 20), generator=rng))
