@@ -101,8 +101,9 @@ func (g *Grid) Weights() []float64 {
 	return w
 }
 
-// poleWeight is the weight of a row at a pole: the mean of cos over the half
-// cell next to it, sin²(Δ/4)·… to first order Δ/8 with Δ the row distance.
+// poleWeight is the weight of a row that lies on a pole. Its cells reach half a
+// row distance Δ from the pole and cover (1-cos(Δ/2)) ≈ Δ²/8 of area per radian
+// of longitude, against cos(φ)Δ of a full cell: Δ/8 on the scale of cos(φ).
 func poleWeight(g *Grid) float64 {
 	if g.NY < 2 {
 		return 0

@@ -1,0 +1,141 @@
+package ensemble
+
+import (
+	"math"
+	"testing"
+)
+
+func testGrid(ny, nx int, global bool) *Grid {
+	g := &Grid{Kind: RegularLatLon, NX: nx, NY: ny, Lat: make([]float64, ny), Lon: make([]float64, nx)}
+	for j := range ny {
+		g.Lat[j] = 90 - (float64(j)+0.5)*180/float64(ny)
+	}
+	for i := range nx {
+		g.Lon[i] = float64(i)
+		if global {
+			g.Lon[i] = float64(i) * 360 / float64(nx)
+		}
+	}
+	return g
+}
+
+// The numbers are the oracle of the published method: window 3, sigma 1, two
+// years of three days on 5 x 6 points, x = (7y+3d+5i+2j+ij) mod 11.
+func TestLASPublishedOracle(t *testing.T) {
+	g := testGrid(5, 6, true)
+	m := NewMoments(g)
+	for y := range 2 {
+		for d := range 3 {
+			x := make([]float32, g.Size())
+			for i := range 5 {
+				for j := range 6 {
+					x[i*6+j] = float32((7*y + 3*d + 5*i + 2*j + i*j) % 11)
+				}
+			}
+			m.Add(1999+y, x)
+		}
+	}
+	n, err := m.LAS(LASOptions{Window: 3, Smooth: 1, Published: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		got  float64
+		want float64
+	}{
+		{"M(0,0)", n.Mean[0], 5.1538237575}, {"M(2,3)", n.Mean[2*6+3], 5.2129065162}, {"M(4,5)", n.Mean[4*6+5], 5.1308751559},
+		{"S(0,0)", n.Scale[0], 3.1817907379}, {"S(2,3)", n.Scale[2*6+3], 3.1588969277}, {"S(4,5)", n.Scale[4*6+5], 3.1532295430},
+	} {
+		if math.Abs(c.got-c.want) > 1e-9 {
+			t.Errorf("%s = %.10f, want %.10f", c.name, c.got, c.want)
+		}
+	}
+}
+
+// Rolling all fields around the globe must roll the maps, which holds only if
+// windows wrap.
+func TestLASWrapsInLongitude(t *testing.T) {
+	g := testGrid(9, 16, true)
+	fit := func(roll int) *Normaliser {
+		m := NewMoments(g)
+		for d := range 4 {
+			x := make([]float32, g.Size())
+			for j := range g.NY {
+				for i := range g.NX {
+					x[j*g.NX+(i+roll)%g.NX] = float32(math.Sin(float64(3*d+j*i)) + 0.3*float64(i))
+				}
+			}
+			m.Add(2000+d/2, x)
+		}
+		n, err := m.LAS(LASOptions{Window: 5, Smooth: 1.5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	a, b := fit(0), fit(5)
+	for j := range g.NY {
+		for i := range g.NX {
+			p, q := j*g.NX+i, j*g.NX+(i+5)%g.NX
+			if math.Abs(a.Mean[p]-b.Mean[q]) > 1e-12 || math.Abs(a.Scale[p]-b.Scale[q]) > 1e-12 {
+				t.Fatalf("maps do not roll with the fields at row %d, column %d", j, i)
+			}
+		}
+	}
+}
+
+// Global standardisation of the data it was fitted on has area mean 0 and
+// variance 1, also where the offset is 10^4 times the variability.
+func TestGlobalStandardises(t *testing.T) {
+	g := testGrid(7, 12, true)
+	m := NewMoments(g)
+	var fields [][]float32
+	for d := range 5 {
+		x := make([]float32, g.Size())
+		for p := range x {
+			x[p] = 55000 + 5*float32(math.Sin(float64(p*p+7*d)))
+		}
+		fields = append(fields, x)
+		m.Add(2000, x)
+	}
+	n, err := m.Global()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := g.Weights()
+	var sw, s, sq float64
+	for _, x := range fields {
+		y := make([]float32, len(x))
+		n.Apply(y, x)
+		for p, v := range y {
+			sw += w[p]
+			s += w[p] * float64(v)
+			sq += w[p] * float64(v) * float64(v)
+		}
+	}
+	if math.Abs(s/sw) > 1e-5 || math.Abs(sq/sw-1) > 1e-5 {
+		t.Errorf("standardised mean %g, mean square %g", s/sw, sq/sw)
+	}
+}
+
+func TestConstantFieldGetsAScale(t *testing.T) {
+	g := testGrid(8, 8, true)
+	m := NewMoments(g)
+	x := make([]float32, g.Size())
+	for p := range x {
+		x[p] = 3
+	}
+	m.Add(2000, x)
+	n, _ := m.Global()
+	l, _ := m.LAS(LASOptions{})
+	y := make([]float32, len(x))
+	for _, f := range []*Normaliser{n, l} {
+		f.Apply(y, x)
+		for _, v := range y {
+			if v != 0 {
+				t.Fatalf("%s: constant field gives %g, want 0", f.Kind, v)
+			}
+		}
+	}
+}
