@@ -1,0 +1,212 @@
+package ensemble
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Aggregate is one way to turn the members' fields of a variable into a channel.
+type Aggregate string
+
+// The aggregates, in the order in which the published networks stack the first
+// two of them.
+const (
+	SpreadOfUsed Aggregate = "spread" // standard deviation over the used members, over its training RMS
+	FirstMember  Aggregate = "first"  // standardised field of the first used member
+	MeanOfUsed   Aggregate = "mean"   // standardised mean over the used members
+)
+
+// Features turns the used members of a forecast into the input of a network.
+//
+// Channel c = (lead·A + aggregate)·V + variable for A aggregates of V variables;
+// with three leads, spread and first member of seven variables these are the 42
+// channels of the published networks (their defects aside: spreads are scaled,
+// every field is standardised with its own maps). Behind them come, if asked
+// for, location (sin lat, cos lat sin lon, cos lat cos lon) and season (sine and
+// cosine of the day of the year), the same at all levels.
+//
+// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
+type Features struct {
+	Axes       Axes
+	Aggregates []Aggregate
+	Location   bool
+	Season     bool
+	DDOF       int // divisor of the standard deviation is members - DDOF
+
+	// Fitted on training dates, indexed by Axes: lead, variable, level.
+	Fields  []*Normaliser // of the first member's fields
+	Spreads []float64     // RMS of the used members' standard deviation
+}
+
+// LocationChannels and SeasonChannels are the numbers of channels they add.
+const (
+	LocationChannels = 3
+	SeasonChannels   = 2
+)
+
+// Channels is the number of input channels.
+func (f *Features) Channels() int {
+	c := len(f.Axes.Leads) * len(f.Aggregates) * len(f.Axes.Variables)
+	if f.Location {
+		c += LocationChannels
+	}
+	if f.Season {
+		c += SeasonChannels
+	}
+	return c
+}
+
+// ChannelName says what a channel holds: "spread(t) at 48h", "sin(lat)".
+func (f *Features) ChannelName(c int) string {
+	a, v := len(f.Aggregates), len(f.Axes.Variables)
+	if n := len(f.Axes.Leads) * a * v; c >= n {
+		names := []string{}
+		if f.Location {
+			names = append(names, "sin(lat)", "cos(lat)sin(lon)", "cos(lat)cos(lon)")
+		}
+		if f.Season {
+			names = append(names, "sin(year)", "cos(year)")
+		}
+		return names[c-n]
+	}
+	return fmt.Sprintf("%s(%s) at %s", f.Aggregates[c/v%a], f.Axes.Variables[c%v], f.Axes.Leads[c/(a*v)])
+}
+
+// Channel is the position of an aggregate of a variable at a lead, or -1.
+func (f *Features) Channel(lead Lead, a Aggregate, variable string) int {
+	for c := range len(f.Axes.Leads) * len(f.Aggregates) * len(f.Axes.Variables) {
+		if f.ChannelName(c) == fmt.Sprintf("%s(%s) at %s", a, variable, lead) {
+			return c
+		}
+	}
+	return -1
+}
+
+// at is the position of lead t, variable v, level l in Fields and Spreads.
+func (f *Features) at(t, v, l int) int {
+	return (t*len(f.Axes.Variables)+v)*len(f.Axes.Levels) + l
+}
+
+// Fit estimates normalisers and spread scales from training forecasts.
+//
+// used are positions on the member axis; the first is the one whose fields the
+// normalisers are fitted on. Errors: if there is no forecast, or none with values.
+func (f *Features) Fit(train []*Forecast, used []int, kind Standardisation, las LASOptions) error {
+	if len(train) == 0 {
+		return fmt.Errorf("no forecast to fit features on")
+	}
+	grid := train[0].Grid
+	n := f.Axes.Fields()
+	f.Fields, f.Spreads = make([]*Normaliser, n), make([]float64, n)
+	mean, std := make([]float32, grid.Size()), make([]float32, grid.Size())
+	w := grid.Weights()
+	for t := range f.Axes.Leads {
+		for v := range f.Axes.Variables {
+			for l := range f.Axes.Levels {
+				moments := NewMoments(grid)
+				var area, sq float64
+				for _, fc := range train {
+					moments.Add(fc.Init.Year(), fc.Field(t, used[0], v, l))
+					fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
+					for p, s := range std {
+						if s == s {
+							area += w[p]
+							sq += w[p] * float64(s) * float64(s)
+						}
+					}
+				}
+				var err error
+				if kind == LAS {
+					f.Fields[f.at(t, v, l)], err = moments.LAS(las)
+				} else {
+					f.Fields[f.at(t, v, l)], err = moments.Global()
+				}
+				if err != nil {
+					return fmt.Errorf("normaliser of %s %s at %s: %w", f.Axes.Variables[v], f.Axes.Levels[l], f.Axes.Leads[t], err)
+				}
+				rms := math.Sqrt(sq / area)
+				if !(rms > 0) {
+					rms = 1 // a lead at which all members are equal
+				}
+				f.Spreads[f.at(t, v, l)] = rms
+			}
+		}
+	}
+	return nil
+}
+
+// Build writes the input channels of one forecast.
+//
+// Shape: dst [Channels][level][NY*NX]. used are positions on the member axis,
+// the first of them is the first trajectory. Missing: a missing value becomes 0,
+// the mean of a standardised channel.
+// Errors: if dst has another length.
+func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
+	n, d := fc.Grid.Size(), len(f.Axes.Levels)
+	if len(dst) != f.Channels()*d*n {
+		return fmt.Errorf("features: %d values wanted, room for %d", f.Channels()*d*n, len(dst))
+	}
+	mean, std := make([]float32, n), make([]float32, n)
+	c := 0
+	for t := range f.Axes.Leads {
+		for _, a := range f.Aggregates {
+			for v := range f.Axes.Variables {
+				for l := range f.Axes.Levels {
+					out := dst[(c*d+l)*n : (c*d+l+1)*n]
+					norm := f.Fields[f.at(t, v, l)]
+					switch a {
+					case FirstMember:
+						norm.Apply(out, fc.Field(t, used[0], v, l))
+					case MeanOfUsed:
+						fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
+						norm.Apply(out, mean)
+					case SpreadOfUsed:
+						fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
+						r := float32(1 / f.Spreads[f.at(t, v, l)])
+						for p, s := range std {
+							out[p] = s * r
+						}
+					default:
+						return fmt.Errorf("features: unknown aggregate %q", a)
+					}
+					for p, x := range out {
+						if x != x {
+							out[p] = 0
+						}
+					}
+				}
+				c++
+			}
+		}
+	}
+	if f.Location {
+		for l := range d {
+			for j := range fc.Grid.NY {
+				for i := range fc.Grid.NX {
+					lat, lon := fc.Grid.LatAt(j, i)*math.Pi/180, fc.Grid.LonAt(j, i)*math.Pi/180
+					for k, x := range [LocationChannels]float64{math.Sin(lat), math.Cos(lat) * math.Sin(lon), math.Cos(lat) * math.Cos(lon)} {
+						dst[((c+k)*d+l)*n+j*fc.Grid.NX+i] = float32(x)
+					}
+				}
+			}
+		}
+		c += LocationChannels
+	}
+	if f.Season {
+		s, co := SeasonOf(fc.Init.Time)
+		for k, x := range [SeasonChannels]float64{s, co} {
+			out := dst[(c+k)*d*n : (c+k+1)*d*n]
+			for p := range out {
+				out[p] = float32(x)
+			}
+		}
+	}
+	return nil
+}
+
+// SeasonOf is the sine and cosine of the phase of the year, a year being
+// 365.25 days that start on 1 January.
+func SeasonOf(t time.Time) (sin, cos float64) {
+	return math.Sincos(2 * math.Pi * float64(t.YearDay()-1) / 365.25)
+}
