@@ -1,0 +1,123 @@
+package dist
+
+import "math"
+
+// Beyond these distances of the parent's centre below 0, in units of sigma, the
+// truncated normal is computed through Mills ratios (normal tail probabilities
+// underflow near 38, their squares near 26), and then as the exponential
+// distribution that it tends to (relative error about 1e-5 at the switch, which
+// is also the cancellation error of the other form there).
+const (
+	millsBelow       = 20
+	exponentialBelow = 300
+)
+
+// TruncatedNormalCDF is the distribution function at x of N(mu, sigma²)
+// truncated below at 0; mu and sigma are those of the parent normal.
+func TruncatedNormalCDF(mu, sigma, x float64) float64 {
+	if x < 0 {
+		return 0
+	}
+	l, z := -mu/sigma, (x-mu)/sigma
+	if l > millsBelow {
+		return 1 - math.Exp(-0.5*(z-l)*(z+l))*mills(z)/mills(l)
+	}
+	return 1 - NormalCDF(-z)/NormalCDF(-l)
+}
+
+// TruncatedNormalQuantile is the value below which N(mu, sigma²), truncated
+// below at 0, lies with probability p; mu and sigma are those of the parent.
+func TruncatedNormalQuantile(mu, sigma, p float64) float64 {
+	l := -mu / sigma
+	if l > millsBelow { // solve (z²−l²)/2 = −log(1−p) + small by the exponential start and two Newton steps
+		u := -math.Log1p(-p) / l
+		for range 2 {
+			log := -0.5*u*(u+2*l) + math.Log(mills(l+u)/mills(l)) - math.Log1p(-p)
+			u += log * mills(l+u)
+		}
+		return sigma * u
+	}
+	// The upper tail keeps its digits where the mass at 0 is cut far out.
+	return max(0, mu-sigma*NormalQuantile((1-p)*NormalCDF(-l)))
+}
+
+// TruncatedNormalCRPS is the CRPS of N(mu, sigma²) truncated below at 0 against
+// y, with its derivatives; mu and sigma are those of the parent normal. With
+// z = (max(y,0)−mu)/sigma, l = −mu/sigma, p = 1−Φ(l), A = (1−Φ(z))/p,
+// B = φ(z)/p, h = φ(l)/p and D = (1−Φ(√2 l))/(√π p²):
+//
+//	crps   = sigma [ z (1−2A) + 2B − D ] + max(−y, 0)
+//	dmu    = −(g_z + g_l),  dsigma = g − z g_z − l g_l
+//	g_z    = 1 − 2A,  g_l = 2h (B − zA + h − D),  g the bracket
+//
+// Unit: that of y. Missing: NaN in gives NaN; sigma < 0 gives NaN; sigma = 0 is
+// the point mass at max(mu, 0).
+// Source: Thorarinsdottir and Gneiting 2010, doi:10.1111/j.1467-985X.2009.00616.x.
+func TruncatedNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
+	if !(sigma >= 0) || math.IsNaN(mu) || math.IsNaN(y) {
+		return math.NaN(), math.NaN(), math.NaN()
+	}
+	below := max(-y, 0)
+	y = max(y, 0)
+	if sigma == 0 {
+		crps, dmu, dsigma = NormalCRPS(max(mu, 0), 0, y)
+		if mu <= 0 {
+			dmu, dsigma = 0, 0
+		}
+		return crps + below, dmu, dsigma
+	}
+	l, z := -mu/sigma, (y-mu)/sigma
+	if l > exponentialBelow {
+		return farBelow(mu, sigma, y, below)
+	}
+	var a, b, h, d float64
+	if l > millsBelow {
+		e, r := math.Exp(-0.5*(z-l)*(z+l)), mills(l)
+		a, b, h = e*mills(z)/r, e/r, 1/r
+		d = math.Sqrt2 * mills(math.Sqrt2*l) / (r * r)
+	} else {
+		p := NormalCDF(-l)
+		a, b, h = NormalCDF(-z)/p, NormalPDF(z)/p, NormalPDF(l)/p
+		d = invSqrtPi * NormalCDF(-math.Sqrt2*l) / (p * p)
+	}
+	gz := 1 - 2*a
+	var gl, lgl float64 // stay 0 where nothing is cut off, even with z = −Inf
+	if h != 0 {
+		gl = 2 * h * (b - z*a + h - d)
+		if a == 0 {
+			gl = 2 * h * (h - d)
+		}
+		lgl = l * gl
+	}
+	crps = (y-mu)*gz + sigma*(2*b-d) + below
+	dmu = -(gz + gl)
+	dsigma = 2*b - d - lgl // g − z g_z − l g_l, in which z cancels
+	return crps, dmu, dsigma
+}
+
+// farBelow is TruncatedNormalCRPS for a parent centred far below 0: what is left
+// above 0 is exponential with mean τ = sigma²/(−mu).
+//
+//	crps = y − 2τ(1−exp(−y/τ)) + τ/2
+func farBelow(mu, sigma, y, below float64) (crps, dmu, dsigma float64) {
+	tau := sigma / -mu * sigma
+	q := y / tau
+	e := math.Exp(-q)
+	crps = y - 2*tau*(1-e) + tau/2 + below
+	qe := 0.0
+	if e != 0 {
+		qe = q * e
+	}
+	dtau := -1.5 + 2*e + 2*qe
+	return crps, dtau * tau / -mu, dtau * 2 * (sigma / -mu)
+}
+
+// mills is the Mills ratio (1−Φ(x))/φ(x) for x ≥ 20 by its continued fraction
+// 1/(x+1/(x+2/(x+3/(x+…)))), whose first ten terms give full precision there.
+func mills(x float64) float64 {
+	f := x
+	for k := 10; k > 0; k-- {
+		f = x + float64(k)/f
+	}
+	return 1 / f
+}
