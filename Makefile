@@ -1,0 +1,72 @@
+# The two commands of the README are `make demo` and `make test`; the rest is for
+# those who change the program. Every target installs what it needs first, through
+# scripts/setup.sh, which does nothing when all is there.
+
+SHELL   := /bin/bash
+GO      := $(CURDIR)/build/go/bin/go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+MODULE  := github.com/ensemble-weather/ensemble
+LDFLAGS := -X $(MODULE)/internal/version.Version=$(VERSION)
+THREADS := 2
+
+# go-nvml includes headers that warn about names of their own.
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+# The tool chain in build/go is the one that is used, also by `go tool`.
+export PATH := $(CURDIR)/build/go/bin:$(PATH)
+
+# What builds and passes its tests without a C compiler.
+PUREGO := ./ensemble/... ./engine/... ./unet3d/... ./postproc/... ./internal/...
+
+.PHONY: build demo test check-long race purego fuzz bench lint arch golden cover clean setup-build setup-test
+
+build: setup-build
+	$(GO) build -buildvcs=false -p $(THREADS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+demo: build
+	bin/ensemble demo
+
+test: build setup-test
+	set -o pipefail; $(GO) test -p $(THREADS) -json ./... | $(GO) run ./scripts/testsum
+
+# Checks that take longer than a change may wait; what they gave is committed.
+check-long: build setup-test
+	set -o pipefail; $(GO) test -p 1 -tags long -run 'Long' -timeout 6h -json ./... | \
+	  $(GO) run ./scripts/testsum -version '$(VERSION)' -record docs/check-long.txt
+
+race: setup-test
+	$(GO) test -p $(THREADS) -race ./...
+
+purego: setup-build
+	CGO_ENABLED=0 $(GO) test -p $(THREADS) $(PUREGO)
+
+FUZZTIME := 20s
+fuzz: setup-build
+	scripts/fuzz.sh $(GO) $(FUZZTIME)
+
+bench: setup-build
+	$(GO) test -p 1 -run '^$$' -bench . -benchmem ./...
+
+lint: setup-build
+	@files=$$(git ls-files '*.go' | xargs gofmt -l); [ -z "$$files" ] || { echo "gofmt would change:" $$files; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=scripts/tools/go.mod staticcheck ./...
+
+arch: setup-build
+	$(GO) test ./internal/archtest
+
+# Writes the golden files again; look at every changed line before committing it.
+golden: setup-test
+	for p in $$($(GO) list -f '{{.Dir}}' ./...); do \
+	  grep -lqs 'flag.Bool("update"' $$p/*_test.go && $(GO) test $$p -update; done; git diff --stat
+
+cover: setup-test
+	$(GO) test -p $(THREADS) -coverprofile build/cover.out ./... && $(GO) tool cover -func build/cover.out | tail -n 1
+
+clean:
+	rm -rf bin build/cover.out
+
+setup-build:
+	@scripts/setup.sh build
+
+setup-test:
+	@scripts/setup.sh test

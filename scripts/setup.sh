@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Installs what `make build` (stage "build") and `make test` (stage "test", which
+# includes "build") need, and nothing that is already there. Running it again is
+# free. It leaves two things in the checkout: build/go, a link to a Go tool chain
+# that is new enough, and build/venv, Python packages that only tests use.
+#
+#   scripts/setup.sh build|test
+#
+# Exit: 0 all is there; 69 this system is not known or cannot be changed, with the
+# list of what is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+stage=${1:-build}
+case $stage in build | test) ;; *) echo "usage: scripts/setup.sh build|test" >&2; exit 64 ;; esac
+
+go_want=1.26.8 # the tool chain that go.mod names
+build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libdnnl-dev)
+test_packages=(python3 python3-venv cdo nco libeccodes-tools fonts-liberation chromium)
+
+say() { echo "setup: $*" >&2; }
+fail() { # fail WHAT WHY FIX
+  printf 'ensemble: error[E069]: %s\n  at: scripts/setup.sh %s\n  why: %s\n  fix: %s\n' "$1" "$stage" "$2" "$3" >&2
+  exit 69
+}
+
+# --- system packages -------------------------------------------------------------
+
+# known_system: does this system use apt, as Debian and Ubuntu do?
+known_system() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; }
+
+# lacking PACKAGE...: the packages of the list that are not installed, by name.
+lacking() {
+  local p
+  for p in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || echo "$p"
+  done
+}
+
+# probe: on other systems, what cannot be found, in words.
+probe() {
+  local lib
+  for lib in git make gcc pkg-config; do command -v $lib >/dev/null || echo "$lib"; done
+  command -v pkg-config >/dev/null && for lib in netcdf hdf5 eccodes; do pkg-config --exists $lib || echo "$lib (library and headers)"; done
+  command -v gcc >/dev/null && { echo '#include <dnnl.h>' | gcc -E - >/dev/null 2>&1 || echo "oneDNN 2.6 or later (library and headers)"; }
+  [ "$stage" = build ] || for lib in python3 cdo ncks grib_ls chromium; do command -v $lib >/dev/null || echo "$lib"; done
+}
+
+# as_root COMMAND...: runs it as root, through sudo where we are not root.
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"
+  elif command -v sudo >/dev/null; then sudo "$@"
+  else fail "packages are missing and cannot be installed" "not root, and sudo is not here" "as root: apt-get install ${missing[*]}"; fi
+}
+
+install() {
+  say "installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3)
+  local log=build/setup-apt.log
+  mkdir -p build
+  if ! { as_root "${apt[@]}" update && as_root "${apt[@]}" install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null; then
+    tail -n 15 "$log" >&2
+    fail "apt-get could not install ${missing[*]}" "see the lines above and $log" "install them by hand, then run this again"
+  fi
+}
+
+# Ubuntu has Chromium as a snap only; a browser that is already there will do.
+browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+
+system_packages() {
+  local wanted=("${build_packages[@]}")
+  if ! known_system; then
+    mapfile -t missing < <(probe)
+    [ ${#missing[@]} -eq 0 ] || fail "missing: $(printf '%s; ' "${missing[@]}")" \
+      "this is neither Debian nor Ubuntu, so the script does not know how to install them" \
+      "install them by your system's means (Debian's names: ${build_packages[*]} ${test_packages[*]}), then run this again"
+    return
+  fi
+  if [ "$stage" = test ]; then
+    wanted+=("${test_packages[@]}")
+    if browser >/dev/null || grep -qi '^ID=ubuntu' /etc/os-release; then wanted=("${wanted[@]/chromium/}"); fi
+  fi
+  local list=()
+  for p in "${wanted[@]}"; do [ -z "$p" ] || list+=("$p"); done
+  mapfile -t missing < <(lacking "${list[@]}")
+  [ ${#missing[@]} -eq 0 ] || install
+}
+
+# --- Go ---------------------------------------------------------------------------
+
+# version_of GO: its version as a number that compares, 1.26.8 -> 1026008; 0 if it does not run.
+version_of() {
+  local v
+  v=$(cd / && GOTOOLCHAIN=local "$1" version 2>/dev/null | sed -n 's/.* go\([0-9.]*\).*/\1/p') || true
+  awk -F. -v v="$v" 'BEGIN { n = split(v, a, "."); print n ? a[1]*1000000 + a[2]*1000 + a[3] : 0 }'
+}
+
+link_go() { # link_go GOROOT
+  mkdir -p build
+  ln -sfn "$1" build/go
+}
+
+go_toolchain() {
+  local want minimum go
+  want=$(awk -v v=$go_want 'BEGIN { split(v, a, "."); print a[1]*1000000 + a[2]*1000 + a[3] }')
+  minimum=$((want / 1000 * 1000))
+  if [ -x build/go/bin/go ] && [ "$(version_of "$PWD/build/go/bin/go")" -ge $minimum ]; then return; fi
+  for go in "$(command -v go || true)" /usr/local/go/bin/go "$HOME/go/bin/go"; do
+    if [ -n "$go" ] && [ -x "$go" ] && [ "$(version_of "$go")" -ge $minimum ]; then
+      link_go "$(cd / && GOTOOLCHAIN=local "$go" env GOROOT)"
+      return
+    fi
+  done
+  # An older Go fetches the newer tool chain as a module, from wherever modules
+  # come from on this machine; the module cache drops the run bits.
+  go=$(command -v go || true)
+  if [ -z "$go" ]; then
+    known_system || fail "Go ${go_want%.*} or later is missing" "it is not on PATH" "install it, then run this again"
+    missing=(golang-go)
+    install
+    go=$(command -v go)
+  fi
+  local arch root module
+  arch=$(cd / && "$go" env GOARCH)
+  module=golang.org/toolchain@v0.0.1-go$go_want.linux-$arch
+  root=$(cd / && "$go" env GOMODCACHE)/$module
+  say "fetching Go $go_want"
+  local scratch
+  scratch=$(mktemp -d)
+  if ! (cd "$scratch" && GOTOOLCHAIN=local GOFLAGS= "$go" mod download "$module"); then
+    rm -rf "$scratch"
+    fail "Go $go_want could not be fetched" "the go command's module proxy did not deliver it" "install Go ${go_want%.*} or later, then run this again"
+  fi
+  rm -rf "$scratch"
+  chmod -R u+w "$root"
+  chmod +x "$root"/bin/* "$root"/pkg/tool/*/*
+  link_go "$root"
+  [ "$(version_of "$PWD/build/go/bin/go")" -ge $minimum ] || fail "the fetched Go does not run" "$root/bin/go" "install Go ${go_want%.*} or later, then run this again"
+}
+
+# --- the judges of the tests --------------------------------------------------------
+
+python_judges() {
+  local want
+  want=$(cat scripts/requirements-test.txt)
+  [ "$(cat build/venv/installed.txt 2>/dev/null)" != "$want" ] || return 0
+  say "installing the Python packages that tests compare with"
+  local python=python3
+  [ ! -x /usr/bin/python3 ] || python=/usr/bin/python3
+  rm -rf build/venv
+  if ! { $python -m venv build/venv && build/venv/bin/pip install -q --no-compile --disable-pip-version-check -r scripts/requirements-test.txt; } >build/setup-pip.log 2>&1; then
+    tail -n 15 build/setup-pip.log >&2
+    fail "the Python packages of scripts/requirements-test.txt could not be installed" "see the lines above" "make PyPI or a mirror reachable (pip config), then run this again"
+  fi
+  printf '%s\n' "$want" >build/venv/installed.txt
+}
+
+missing=()
+system_packages
+go_toolchain
+[ "$stage" = build ] || python_judges
