@@ -1,0 +1,175 @@
+// Command ensemble-decode is the child in which foreign bytes are decoded and
+// products are encoded. It is the only program that links ecCodes, netCDF and
+// HDF5: these libraries can crash or hang on a damaged file, and then cost this
+// process and one message, not the run. It talks to its parent only (package
+// io/decode/wire) and is of no use when started by hand.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/decode/wire"
+)
+
+// handler does one kind of job: args and in come from the parent, bulk results
+// go to out, the rest is returned and sent as JSON.
+type handler func(args json.RawMessage, in []byte, out *wire.Payload) (result any, err error)
+
+// kinds lists the jobs, one file each.
+var kinds = []struct {
+	name string
+	do   handler
+}{
+	{"versions", versions},
+}
+
+// The address space a child may use unless the parent says otherwise, and how
+// it says so.
+const (
+	defaultAddressSpace = 6 << 30
+	addressSpaceEnv     = "ENSEMBLE_DECODE_MEMORY" // bytes
+)
+
+func main() {
+	if err := serve(); err != nil {
+		fmt.Fprintln(os.Stderr, "ensemble-decode:", err)
+		os.Exit(int(exit.Bug))
+	}
+}
+
+// serve answers requests until the parent closes the pipe.
+func serve() error {
+	if _, err := unix.FcntlInt(wire.InputFD, unix.F_GETFD, 0); err != nil {
+		return errors.New("this program is started by ensemble, not by hand")
+	}
+	replies, err := privateStdout()
+	if err != nil {
+		return err
+	}
+	if err := limit(); err != nil {
+		return err
+	}
+	in := wire.OpenMemory(wire.InputFD, "input")
+	out := wire.OpenMemory(wire.OutputFD, "output")
+	hello := wire.Hello{Protocol: wire.Protocol, Libraries: libraries()}
+	for _, k := range kinds {
+		hello.Kinds = append(hello.Kinds, k.name)
+	}
+	if err := wire.WriteFrame(replies, hello); err != nil {
+		return err
+	}
+	for {
+		var req wire.Request
+		if err := wire.ReadFrame(os.Stdin, &req); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := allowCPU(req.CPUSeconds); err != nil {
+			return err
+		}
+		reply := answer(req, in, out)
+		if err := wire.WriteFrame(replies, reply); err != nil {
+			return err
+		}
+	}
+}
+
+// answer does one request.
+func answer(req wire.Request, in, out *wire.Memory) wire.Reply {
+	reply := wire.Reply{ID: req.ID}
+	fail := func(err error) wire.Reply {
+		var e *exit.Error
+		if !errors.As(err, &e) {
+			e = &exit.Error{Code: exit.BadData, What: err.Error()}
+		}
+		reply.Error = wire.FromExit(e)
+		return reply
+	}
+	for _, k := range kinds {
+		if k.name != req.Kind {
+			continue
+		}
+		payload, err := in.View(req.In)
+		if err != nil {
+			return fail(err)
+		}
+		p := wire.NewPayload(out)
+		result, err := k.do(req.Args, payload, p)
+		if err != nil {
+			return fail(err)
+		}
+		if reply.Result, err = json.Marshal(result); err != nil {
+			return fail(err)
+		}
+		reply.Out = p.Len()
+		return reply
+	}
+	return fail(&exit.Error{Code: exit.NoDevice, What: "ensemble-decode does not know the job " + strconv.Quote(req.Kind),
+		Fix: "install ensemble and ensemble-decode of the same version"})
+}
+
+// privateStdout moves the reply pipe away from descriptor 1, so that nothing a
+// library prints can get between the frames.
+func privateStdout() (*os.File, error) {
+	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 10)
+	if err != nil {
+		return nil, fmt.Errorf("keep the reply pipe: %w", err)
+	}
+	if err := unix.Dup3(2, 1, 0); err != nil {
+		return nil, fmt.Errorf("send library prints to stderr: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "replies"), nil
+}
+
+// limit bounds what a decoder gone wild can take: address space, and no core
+// dumps. Processor time is bounded per request by allowCPU.
+func limit() error {
+	space := uint64(defaultAddressSpace)
+	if s := os.Getenv(addressSpaceEnv); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s: %w", addressSpaceEnv, err)
+		}
+		space = n
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: space, Max: space}); err != nil {
+		return fmt.Errorf("limit address space: %w", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("forbid core dumps: %w", err)
+	}
+	debug.SetMemoryLimit(int64(space / 4))
+	over := make(chan os.Signal, 1)
+	signal.Notify(over, unix.SIGXCPU)
+	go func() {
+		<-over
+		fmt.Fprintln(os.Stderr, "ensemble-decode: processor time of the request used up")
+		os.Exit(int(exit.BadData))
+	}()
+	return nil
+}
+
+// allowCPU lets the process use so many seconds of processor time from now on.
+// The soft limit raises SIGXCPU; the hard one stays open so that the next
+// request can raise the soft one again.
+func allowCPU(seconds int) error {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		return err
+	}
+	spent := time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	soft := uint64(spent/time.Second) + uint64(max(seconds, 1)) + 1
+	return unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: soft, Max: unix.RLIM_INFINITY})
+}

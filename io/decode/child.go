@@ -1,0 +1,231 @@
+package decode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/decode/wire"
+)
+
+// child is one running ensemble-decode.
+type child struct {
+	cmd     *exec.Cmd
+	in, out *wire.Memory
+	stdin   *os.File
+	stdout  *os.File
+	stderr  tail
+	id      uint64
+	dead    bool
+	waited  chan struct{}
+	waitErr error
+}
+
+// start runs a child and reads its greeting.
+//
+// Errors: exit 69 with the loader's words if it cannot start.
+func start(ctx context.Context, o Options) (*child, error) {
+	c := &child{waited: make(chan struct{})}
+	fail := func(err error) (*child, error) {
+		c.close()
+		return nil, &exit.Error{Code: exit.NoDevice, What: "the decoding program does not start", At: o.Program,
+			Why: err.Error(), Fix: "see ensemble doctor for the libraries it needs", Err: err}
+	}
+	var err error
+	if c.in, err = wire.NewMemory("ensemble-input"); err != nil {
+		return fail(err)
+	}
+	if c.out, err = wire.NewMemory("ensemble-output"); err != nil {
+		return fail(err)
+	}
+	childIn, stdin, err := os.Pipe()
+	if err != nil {
+		return fail(err)
+	}
+	defer childIn.Close()
+	stdout, childOut, err := os.Pipe()
+	if err != nil {
+		stdin.Close()
+		return fail(err)
+	}
+	defer childOut.Close()
+	c.stdin, c.stdout = stdin, stdout
+	c.cmd = exec.Command(o.Program)
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = childIn, childOut, &c.stderr
+	c.cmd.ExtraFiles = []*os.File{c.in.File(), c.out.File()} // descriptors 3 and 4
+	c.cmd.Env = append(os.Environ(), fmt.Sprintf("ENSEMBLE_DECODE_MEMORY=%d", o.Memory),
+		"OMP_NUM_THREADS=1", "GOMAXPROCS=2", "HDF5_USE_FILE_LOCKING=FALSE")
+	c.cmd.WaitDelay = time.Second // should a stray process hold its stderr open
+	if err := c.cmd.Start(); err != nil {
+		c.cmd = nil
+		return fail(err)
+	}
+	go func() {
+		c.waitErr = c.cmd.Wait()
+		close(c.waited)
+	}()
+	childOut.Close() // so that reading ends when the child does
+	var hello wire.Hello
+	if err := c.read(ctx, 30*time.Second, &hello); err != nil {
+		reason := c.reason(err)
+		if text := c.stderr.String(); text != "" {
+			reason = text
+		}
+		return fail(errors.New(reason))
+	}
+	if hello.Protocol != wire.Protocol {
+		return fail(fmt.Errorf("it speaks protocol %d, this program %d: install both of one version", hello.Protocol, wire.Protocol))
+	}
+	return c, nil
+}
+
+// do runs one request. Afterwards c.dead says whether the child is gone.
+func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Options) error {
+	deadline := call.Deadline
+	if deadline == 0 {
+		deadline = o.Deadline
+	}
+	if call.In > 0 {
+		dst, err := c.in.Resize(call.In)
+		if err != nil {
+			return err
+		}
+		call.Fill(dst)
+	}
+	c.id++
+	req := wire.Request{ID: c.id, Kind: call.Kind, Args: args, In: call.In, CPUSeconds: int(deadline/time.Second) + 1}
+	died := func(err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &DiedError{Kind: call.Kind, Reason: c.reason(err), Stderr: c.stderr.String()}
+	}
+	if err := wire.WriteFrame(c.stdin, req); err != nil {
+		c.kill()
+		return died(err)
+	}
+	var reply wire.Reply
+	if err := c.read(ctx, deadline, &reply); err != nil {
+		return died(err)
+	}
+	if reply.ID != req.ID {
+		c.kill()
+		return died(fmt.Errorf("answer %d to request %d", reply.ID, req.ID))
+	}
+	if reply.Error != nil {
+		return reply.Error.Exit()
+	}
+	if call.Result != nil {
+		if err := json.Unmarshal(reply.Result, call.Result); err != nil {
+			return fmt.Errorf("%s: result: %w", call.Kind, err)
+		}
+	}
+	if call.Out == nil {
+		return nil
+	}
+	payload, err := c.out.View(reply.Out)
+	if err != nil {
+		return err
+	}
+	return call.Out(payload)
+}
+
+// errDeadline is the reason of a child that was killed for being late.
+var errDeadline = errors.New("deadline")
+
+// read waits for one frame; on a deadline, a cancelled context or any error the
+// child is killed.
+func (c *child) read(ctx context.Context, within time.Duration, v any) error {
+	if err := c.stdout.SetReadDeadline(time.Now().Add(within)); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { c.stdout.SetReadDeadline(time.Unix(1, 0)) })
+	err := wire.ReadFrame(c.stdout, v)
+	stop()
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("no answer within %s: %w", within, errDeadline)
+	}
+	c.kill()
+	return err
+}
+
+// kill ends the process and waits for it.
+func (c *child) kill() {
+	c.dead = true
+	if c.cmd != nil {
+		c.cmd.Process.Kill()
+		<-c.waited
+	}
+}
+
+// reason says why the child is gone: our own deadline, or how it ended.
+func (c *child) reason(err error) string {
+	if errors.Is(err, errDeadline) {
+		return strings.TrimSuffix(err.Error(), ": "+errDeadline.Error())
+	}
+	if c.waitErr != nil {
+		return c.waitErr.Error()
+	}
+	return err.Error()
+}
+
+// close ends the child in good order: it leaves when its input closes. It is
+// killed if it does not.
+func (c *child) close() {
+	c.dead = true
+	if c.stdin != nil {
+		c.stdin.Close()
+	}
+	if c.cmd != nil {
+		select {
+		case <-c.waited:
+		case <-time.After(2 * time.Second):
+			c.kill()
+		}
+	}
+	if c.stdout != nil {
+		c.stdout.Close()
+	}
+	for _, m := range []*wire.Memory{c.in, c.out} {
+		if m != nil {
+			m.Close()
+		}
+	}
+}
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+// tailSize is enough for a library's complaint, too little for a flood of them.
+const tailSize = 2048
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - tailSize; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+// String is the last line or two, on one line.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(string(t.buf)), "\n")
+	return strings.TrimSpace(strings.Join(lines[max(0, len(lines)-2):], "; "))
+}

@@ -1,0 +1,120 @@
+package wire
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Memory is one memory shared between two processes. The side that calls Resize
+// is its only writer.
+type Memory struct {
+	file *os.File
+	view []byte
+}
+
+// NewMemory makes an empty memory without a name in the file system.
+func NewMemory(name string) (*Memory, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("shared memory %s: %w", name, err)
+	}
+	return &Memory{file: os.NewFile(uintptr(fd), name)}, nil
+}
+
+// OpenMemory takes over a memory inherited as a file descriptor.
+func OpenMemory(fd int, name string) *Memory {
+	return &Memory{file: os.NewFile(uintptr(fd), name)}
+}
+
+// File is the descriptor to hand to a child.
+func (m *Memory) File() *os.File { return m.file }
+
+// Resize makes room for n bytes and returns them; what was there before stays.
+// A memory never shrinks while it is mapped, so that no view can point past it.
+func (m *Memory) Resize(n int) ([]byte, error) {
+	if n > len(m.view) {
+		size := max(n, 2*len(m.view), 1<<16)
+		if err := m.file.Truncate(int64(size)); err != nil {
+			return nil, fmt.Errorf("grow shared memory to %d bytes: %w", size, err)
+		}
+		if err := m.remap(size); err != nil {
+			return nil, err
+		}
+	}
+	return m.view[:n], nil
+}
+
+// View maps what the other side has written, n bytes of it.
+func (m *Memory) View(n int) ([]byte, error) {
+	if n > len(m.view) {
+		st, err := m.file.Stat()
+		if err != nil {
+			return nil, err
+		}
+		if int64(n) > st.Size() {
+			return nil, fmt.Errorf("shared memory holds %d bytes, %d announced", st.Size(), n)
+		}
+		if err := m.remap(int(st.Size())); err != nil {
+			return nil, err
+		}
+	}
+	return m.view[:n], nil
+}
+
+func (m *Memory) remap(size int) error {
+	if m.view != nil {
+		if err := unix.Munmap(m.view); err != nil {
+			return err
+		}
+		m.view = nil
+	}
+	view, err := unix.Mmap(int(m.file.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map %d bytes of shared memory: %w", size, err)
+	}
+	m.view = view
+	return nil
+}
+
+// Close unmaps and closes. It may be called twice.
+func (m *Memory) Close() error {
+	if m.view != nil {
+		if err := unix.Munmap(m.view); err != nil {
+			return err
+		}
+		m.view = nil
+	}
+	if m.file == nil {
+		return nil
+	}
+	f := m.file
+	m.file = nil
+	return f.Close()
+}
+
+// Payload collects the bulk bytes of one reply in a shared memory.
+type Payload struct {
+	mem  *Memory
+	used int
+}
+
+// NewPayload starts an empty payload in m.
+func NewPayload(m *Memory) *Payload { return &Payload{mem: m} }
+
+// Grow appends n bytes, eight-byte aligned, and returns where they start and the
+// bytes themselves. They are valid until the next Grow: what they held earlier is
+// not cleared.
+func (p *Payload) Grow(n int) (offset int, b []byte, err error) {
+	offset = (p.used + 7) &^ 7
+	all, err := p.mem.Resize(offset + n)
+	if err != nil {
+		return 0, nil, err
+	}
+	p.used = offset + n
+	return offset, all[offset:], nil
+}
+
+// Len is the number of bytes so far.
+func (p *Payload) Len() int { return p.used }

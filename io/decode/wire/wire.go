@@ -1,0 +1,111 @@
+// Package wire is what a program and its decoding children say to each other:
+// frames of JSON over pipes, and bulk bytes through two shared memories, one
+// written by the parent (requests), one by the child (replies).
+//
+//	parent                         ensemble-decode
+//	  ── frame{Request} ── stdin ──▶
+//	  ◀── frame{Reply} ── stdout ──
+//	  input payload: memfd 3, written by the parent only
+//	  output payload: memfd 4, grown and written by the child only
+//
+// A frame is a little-endian uint32 length and that many bytes of JSON. The first
+// frame of a child is a Hello. One request at a time per child.
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Protocol is the number both sides must agree on.
+const Protocol = 1
+
+// File descriptors in the child.
+const (
+	InputFD  = 3
+	OutputFD = 4
+)
+
+// MaxFrame bounds a frame, so that a broken peer cannot make us allocate.
+const MaxFrame = 256 << 20
+
+// Hello is the child's first frame: what it can do.
+type Hello struct {
+	Protocol  int               `json:"protocol"`
+	Kinds     []string          `json:"kinds"`
+	Libraries map[string]string `json:"libraries"` // name → version: eccodes, netcdf, hdf5
+}
+
+// Request asks for one job.
+type Request struct {
+	ID         uint64          `json:"id"`
+	Kind       string          `json:"kind"`
+	Args       json.RawMessage `json:"args,omitempty"`
+	In         int             `json:"in,omitempty"` // bytes of input payload
+	CPUSeconds int             `json:"cpu_seconds"`  // processor time the child may use for it
+}
+
+// Reply answers the request with the same ID.
+type Reply struct {
+	ID     uint64          `json:"id"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Out    int             `json:"out,omitempty"` // bytes of output payload
+	Error  *Error          `json:"error,omitempty"`
+}
+
+// Error is an exit.Error on its way through a pipe.
+type Error struct {
+	Code int    `json:"code"`
+	What string `json:"what"`
+	At   string `json:"at,omitempty"`
+	Why  string `json:"why,omitempty"`
+	Fix  string `json:"fix,omitempty"`
+}
+
+// Exit gives the error back in the program's form.
+func (e *Error) Exit() *exit.Error {
+	return &exit.Error{Code: exit.Code(e.Code), What: e.What, At: e.At, Why: e.Why, Fix: e.Fix}
+}
+
+// FromExit makes an error ready for a pipe.
+func FromExit(e *exit.Error) *Error {
+	return &Error{Code: int(e.Code), What: e.What, At: e.At, Why: e.Why, Fix: e.Fix}
+}
+
+// WriteFrame writes v as one frame in one Write call.
+func WriteFrame(w io.Writer, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("frame: %w", err)
+	}
+	if len(body) > MaxFrame {
+		return fmt.Errorf("frame of %d bytes, at most %d allowed", len(body), MaxFrame)
+	}
+	_, err = w.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...))
+	return err
+}
+
+// ReadFrame reads one frame into v. It returns io.EOF if the other side closed
+// the pipe between frames.
+func ReadFrame(r io.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n > MaxFrame {
+		return fmt.Errorf("frame announces %d bytes, at most %d allowed", n, MaxFrame)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return fmt.Errorf("frame cut short: %w", err)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("frame: %w", err)
+	}
+	return nil
+}
