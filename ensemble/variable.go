@@ -1,0 +1,68 @@
+package ensemble
+
+// Variable is what the program knows of one weather quantity: its names in the
+// conventions it meets, its SI unit, and its codes in both editions of GRIB.
+type Variable struct {
+	Name         string // short name, the program's vocabulary: "t", "gh", "2t"
+	Identifier   string // the same for NetCDF, where a name starts with a letter: "t2m"
+	StandardName string // CF identity; several variables may share one (t and 2t)
+	LongName     string
+	Unit         string // SI, UDUNITS spelling
+
+	// Level is where the variable stands. A Pressure level of value 0 says that
+	// it comes on many levels; anything else is the one level it belongs to.
+	Level Level
+
+	// GRIB2 code table 4.2, and the number in ECMWF's table 128 of GRIB1.
+	Discipline, Category, Number int
+	Table128                     int
+
+	// Period is the CF cell method over the time since an earlier step: "sum"
+	// for accumulations, "maximum", or empty for a value at an instant.
+	Period string
+}
+
+// onPressure is the Level of variables that come on many levels.
+var onPressure = Level{Kind: Pressure}
+
+// Variables is the vocabulary. Readers look foreign names up in it, writers take
+// names, units and codes from it; a further variable is one further line.
+//
+// Source: CF standard name table 79; WMO FM 92 GRIB2 code table 4.2; ECMWF
+// parameter table 128.
+var Variables = []Variable{
+	{"t", "t", "air_temperature", "temperature", "K", onPressure, 0, 0, 0, 130, ""},
+	{"gh", "gh", "geopotential_height", "geopotential height", "m", onPressure, 0, 3, 5, 156, ""},
+	{"z", "z", "geopotential", "geopotential", "m2 s-2", onPressure, 0, 3, 4, 129, ""},
+	{"u", "u", "eastward_wind", "eastward wind", "m s-1", onPressure, 0, 2, 2, 131, ""},
+	{"v", "v", "northward_wind", "northward wind", "m s-1", onPressure, 0, 2, 3, 132, ""},
+	{"w", "w", "lagrangian_tendency_of_air_pressure", "vertical velocity", "Pa s-1", onPressure, 0, 2, 8, 135, ""},
+	{"q", "q", "specific_humidity", "specific humidity", "kg kg-1", onPressure, 0, 1, 0, 133, ""},
+	{"r", "r", "relative_humidity", "relative humidity", "%", onPressure, 0, 1, 1, 157, ""},
+	{"d", "d", "divergence_of_wind", "divergence", "s-1", onPressure, 0, 2, 13, 155, ""},
+	{"vo", "vo", "atmosphere_relative_vorticity", "relative vorticity", "s-1", onPressure, 0, 2, 12, 138, ""},
+	{"2t", "t2m", "air_temperature", "2 metre temperature", "K", Level{HeightAboveSoil, 2}, 0, 0, 0, 167, ""},
+	{"2d", "d2m", "dew_point_temperature", "2 metre dew point temperature", "K", Level{HeightAboveSoil, 2}, 0, 0, 6, 168, ""},
+	{"10u", "u10", "eastward_wind", "10 metre eastward wind", "m s-1", Level{HeightAboveSoil, 10}, 0, 2, 2, 165, ""},
+	{"10v", "v10", "northward_wind", "10 metre northward wind", "m s-1", Level{HeightAboveSoil, 10}, 0, 2, 3, 166, ""},
+	{"10si", "si10", "wind_speed", "10 metre wind speed", "m s-1", Level{HeightAboveSoil, 10}, 0, 2, 1, 207, ""},
+	{"10fg", "fg10", "wind_speed_of_gust", "10 metre wind gust since the previous step", "m s-1", Level{HeightAboveSoil, 10}, 0, 2, 22, 49, "maximum"},
+	{"msl", "msl", "air_pressure_at_mean_sea_level", "mean sea level pressure", "Pa", Level{Kind: MeanSea}, 0, 3, 0, 151, ""},
+	{"sp", "sp", "surface_air_pressure", "surface pressure", "Pa", Level{Kind: Surface}, 0, 3, 0, 134, ""},
+	{"skt", "skt", "surface_temperature", "skin temperature", "K", Level{Kind: Surface}, 0, 0, 17, 235, ""},
+	{"tp", "tp", "precipitation_amount", "total precipitation", "kg m-2", Level{Kind: Surface}, 0, 1, 52, 228, "sum"},
+}
+
+// VariableNamed looks a short name up.
+func VariableNamed(name string) (Variable, bool) {
+	for _, v := range Variables {
+		if v.Name == name {
+			return v, true
+		}
+	}
+	return Variable{}, false
+}
+
+// OnManyLevels says whether the variable comes on a level axis, rather than
+// belonging to one place like 2t or msl.
+func (v Variable) OnManyLevels() bool { return v.Level == onPressure }
