@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -173,7 +175,7 @@ func (c *child) reason(err error) string {
 	if errors.Is(err, errDeadline) {
 		return strings.TrimSuffix(err.Error(), ": "+errDeadline.Error())
 	}
-	if c.waitErr != nil {
+	if c.waitErr != nil && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE)) {
 		return c.waitErr.Error()
 	}
 	return err.Error()
