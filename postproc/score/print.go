@@ -1,0 +1,65 @@
+package score
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"text/tabwriter"
+)
+
+// Fprint writes the result as tables for people: a block for each target, a row
+// for each score and system, then the comparisons.
+func (r *Result) Fprint(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	confidence := strconv.FormatFloat(100*r.Bootstrap.Confidence, 'g', -1, 64) + " %"
+	last := ""
+	for _, v := range r.Scores {
+		if head := target(v.Variable, v.Level, v.Lead); head != last {
+			if last != "" {
+				fmt.Fprintln(t)
+			}
+			fmt.Fprintf(t, "%s, %d dates, weights %s, %d points missing\n", head, v.N, v.Weights, v.Missing)
+			fmt.Fprintf(t, "score\tsystem\tmembers\tvalue\t%s low\thigh\tunit\t\n", confidence)
+			last = head
+		}
+		members := "-"
+		if v.Members > 0 {
+			members = strconv.Itoa(v.Members)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", v.ID, v.System, members, digits(v.Value), digits(v.CILow), digits(v.CIHigh), v.Unit)
+	}
+	if len(r.Comparisons) > 0 {
+		fmt.Fprintf(t, "\ngain\tsystem\tover\ttarget\t%%\t%s low\thigh\t\n", confidence)
+	}
+	for _, c := range r.Comparisons {
+		ref := c.Reference
+		if c.ReferenceID != c.ID {
+			ref += " (" + c.ReferenceID + ")"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c.ID, c.System, ref, target(c.Variable, c.Level, c.Lead),
+			percent(c.Gain), percent(c.CILow), percent(c.CIHigh))
+	}
+	return t.Flush()
+}
+
+func target(variable, level, lead string) string { return variable + " " + level + " +" + lead }
+
+// digits shows four decimals below 10 and five digits above, missing numbers as "-".
+func digits(n Number) string {
+	v := float64(n)
+	if math.IsNaN(v) {
+		return "-"
+	}
+	if a := math.Abs(v); a == 0 || a >= 1e-3 && a < 1e5 {
+		return strconv.FormatFloat(v, 'f', max(0, 4-int(math.Floor(math.Log10(max(a, 1))))), 64)
+	}
+	return strconv.FormatFloat(v, 'g', 5, 64)
+}
+
+func percent(n Number) string {
+	if math.IsNaN(float64(n)) {
+		return "-"
+	}
+	return strconv.FormatFloat(100*float64(n), 'f', 2, 64)
+}

@@ -1,0 +1,415 @@
+package score
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+func day(k int) ensemble.Init {
+	return ensemble.InitAt(time.Date(1990, 1, 5+7*k, 0, 0, 0, 0, time.UTC))
+}
+
+var t850 = Target{Variable: "t", Level: ensemble.PressureLevel(850), Lead: ensemble.Lead(96 * time.Hour), Unit: "K"}
+
+// field is a row of float32 made by f.
+func field(n int, f func(p int) float64) []float32 {
+	out := make([]float32, n)
+	for p := range out {
+		out[p] = float32(f(p))
+	}
+	return out
+}
+
+func near(t *testing.T, what string, got Number, want, tol float64) {
+	t.Helper()
+	if !(math.Abs(float64(got)-want) <= tol) {
+		t.Errorf("%s: got %.9g, want %.9g", what, float64(got), want)
+	}
+}
+
+// Two points of weights 1 and 3, two dates, members 0 and 2 shifted by the date:
+// everything can be computed by hand.
+func TestScoresByHand(t *testing.T) {
+	a, err := New(t850, Grid{Weights: []float64{1, 3}, Name: "test"}, []System{
+		{Name: "raw", MembersUsed: 2, Gives: Members},
+		{Name: "net", MembersUsed: 2, Gives: Mean | Spread},
+	}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := []float32{1, 2}
+	// raw: mean 1, spread √2. Date 0: y = (1, 4); date 1: y = (−1, 1).
+	for k, obs := range [][]float32{{1, 4}, {-1, 1}} {
+		raw := Sample{Members: [][]float32{{0, 0}, {2, 2}}}
+		net := Sample{Mean: obs, Spread: []float32{1, 2}}
+		if err := a.Add(day(k), obs, full, []Sample{raw, net}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := a.Result(Bootstrap{Resamples: 10, BlockLength: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(id, system string) Number {
+		v := r.Find(id, system, "t", "850hPa", "96h")
+		if v == nil {
+			t.Fatalf("no %s of %s", id, system)
+		}
+		return v.Value
+	}
+	// distances of the mean: 0 (w 1), −3 (w 3), 2 (w 1), 0 (w 3); Σw = 8
+	near(t, "bias", get("bias", "raw"), (0-9+2+0)/8.0, 1e-12)
+	near(t, "rmse", get("rmse", "raw"), math.Sqrt((27+4)/8.0), 1e-12)
+	near(t, "spread", get("spread", "raw"), math.Sqrt2, 1e-12)
+	near(t, "spread_skill", get("spread_skill", "raw"), math.Sqrt(1.5)*math.Sqrt(2/(31/8.0)), 1e-12)
+	// mean |x−y|: 1, 3, 2, 1; pairs |0−2|: plain 2·2/(2·4) = 0.5, fair 1
+	near(t, "crps_plain", get("crps_plain", "raw"), (1+9+2+3)/8.0-0.5, 1e-12)
+	near(t, "crps_fair", get("crps_fair", "raw"), (1+9+2+3)/8.0-1, 1e-12)
+	near(t, "crps_gauss at the centre", get("crps_gauss", "net"), 0.2336949773*(1+3*2)*2/8, 1e-9)
+	near(t, "spread_rmse of raw", get("spread_rmse", "raw"), math.Sqrt((sq(math.Sqrt2-1)+3*sq(math.Sqrt2-2))/4), 1e-12)
+	near(t, "spread_rmse of net", get("spread_rmse", "net"), 0, 1e-12)
+	near(t, "spread_skill of net: no factor", get("spread", "net"), math.Sqrt((1+3*4)/4.0), 1e-12)
+	if v := r.Find("crps_plain", "net", "t", "850hPa", "96h"); v != nil {
+		t.Error("a distribution has no plain CRPS of members")
+	}
+	// Ranks: y=1 between, y=4 above, y=−1 below, y=1 between.
+	if len(r.Ranks) != 1 || !slices.Equal(r.Ranks[0].Counts, []float64{1, 2, 1}) || !slices.Equal(r.Ranks[0].Shares, []float64{1. / 8, 4. / 8, 3. / 8}) {
+		t.Errorf("rank histogram %+v", r.Ranks)
+	}
+}
+
+func sq(v float64) float64 { return v * v }
+
+func TestRankTiesShare(t *testing.T) {
+	counts, shares := make([]float64, 4), make([]float64, 4)
+	addRank(counts, shares, []float64{5, 1, 5}, 5, 2)
+	if want := []float64{0, 1. / 3, 1. / 3, 1. / 3}; !slices.Equal(counts, want) {
+		t.Errorf("counts %v, want %v", counts, want)
+	}
+	if shares[3] != 2./3 {
+		t.Errorf("shares %v", shares)
+	}
+}
+
+// A missing value in one system must remove the point from all of them.
+func TestMissingPointIsDroppedForAll(t *testing.T) {
+	nan := float32(math.NaN())
+	base := []Sample{{Members: [][]float32{{0, 0, 0}, {2, 2, 9}}}, {Mean: []float32{1, 1, 5}, Spread: []float32{1, 1, 1}}}
+	for _, c := range []struct {
+		why    string
+		spoil  func(obs, full []float32, s []Sample)
+		points int
+	}{
+		{"nothing missing", func(_, _ []float32, _ []Sample) {}, 3},
+		{"observation", func(obs, _ []float32, _ []Sample) { obs[2] = nan }, 2},
+		{"full spread", func(_, full []float32, _ []Sample) { full[2] = nan }, 2},
+		{"member", func(_, _ []float32, s []Sample) { s[0].Members[1][2] = nan }, 2},
+		{"mean of the other system", func(_, _ []float32, s []Sample) { s[1].Mean[2] = nan }, 2},
+		{"spread of the other system", func(_, _ []float32, s []Sample) { s[1].Spread[2] = nan }, 2},
+	} {
+		s := []Sample{
+			{Members: [][]float32{slices.Clone(base[0].Members[0]), slices.Clone(base[0].Members[1])}},
+			{Mean: slices.Clone(base[1].Mean), Spread: slices.Clone(base[1].Spread)},
+		}
+		obs, full := []float32{1, 1, 1}, []float32{1, 1, 1}
+		c.spoil(obs, full, s)
+		a, err := New(t850, Grid{Weights: []float64{1, 1, 1}}, []System{{Name: "a", Gives: Members}, {Name: "b", Gives: Mean | Spread}}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Add(day(0), obs, full, s); err != nil {
+			t.Fatal(err)
+		}
+		r, err := a.Result(Bootstrap{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range r.Scores {
+			if v.Points != c.points || v.Missing != 3-c.points || math.IsNaN(float64(v.Value)) {
+				t.Errorf("%s: %s of %s: %d points, %d missing, value %v", c.why, v.ID, v.System, v.Points, v.Missing, v.Value)
+			}
+			if !math.IsNaN(float64(v.CILow)) {
+				t.Errorf("%s: one date has no interval, got %v", c.why, v.CILow)
+			}
+		}
+		if c.points == 2 {
+			near(t, c.why+": rmse of b", r.Find("rmse", "b", "t", "850hPa", "96h").Value, 0, 0)
+		}
+	}
+}
+
+// random adds n dates of a raw ensemble whose distances are scaled by damp in a
+// second system.
+func random(t *testing.T, n, points int, damp float64) *Accumulator {
+	r := rand.New(rand.NewPCG(3, 4))
+	a, err := New(t850, Grid{Weights: field64(points, func(p int) float64 { return 1 + float64(p%5) }), Name: "test"},
+		[]System{{Name: "raw", MembersUsed: 5, Gives: Members}, {Name: "damped", Gives: Mean | Spread}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := r.Perm(n)
+	for _, k := range order {
+		obs := make([]float32, points)
+		raw := Sample{Members: make([][]float32, 5)}
+		for m := range raw.Members {
+			raw.Members[m] = field(points, func(int) float64 { return r.NormFloat64() })
+		}
+		mean, spread := make([]float32, points), make([]float32, points)
+		var c Case
+		c.Members = make([]float64, 5)
+		for p := range points {
+			c.load(Members, raw, p)
+			mean[p], spread[p] = float32(damp*c.Mean), float32(damp*c.Spread)
+		}
+		if err := a.Add(day(k), obs, nil, []Sample{raw, {Mean: mean, Spread: spread}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a
+}
+
+func field64(n int, f func(int) float64) []float64 {
+	out := make([]float64, n)
+	for p := range out {
+		out[p] = f(p)
+	}
+	return out
+}
+
+// With all distances and spreads halved, RMSE and Gaussian CRPS are halved on
+// every resample: the paired interval of the gain has no width, whatever the
+// noise of the dates, while each score's own interval has.
+func TestPairedGainHasNoWidthForAFixedFactor(t *testing.T) {
+	a := random(t, 12, 40, 0.5)
+	r, err := a.Result(Bootstrap{Seed: 1}, a.Pairs("damped", "raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Comparisons) != 2 {
+		t.Fatalf("comparisons %+v", r.Comparisons)
+	}
+	for _, c := range r.Comparisons {
+		near(t, c.ID+" gain", c.Gain, 0.5, 1e-6) // the damped fields are float32
+		near(t, c.ID+" low", c.CILow, 0.5, 1e-6)
+		near(t, c.ID+" high", c.CIHigh, 0.5, 1e-6)
+	}
+	v := r.Find("rmse", "raw", "t", "850hPa", "96h")
+	if !(v.CILow < v.Value && v.Value < v.CIHigh) {
+		t.Errorf("interval of the RMSE: %+v", v)
+	}
+	if r.Bootstrap.BlockLength != 3 || r.Bootstrap.Resamples != 2000 {
+		t.Errorf("defaults: %+v", r.Bootstrap)
+	}
+	if _, err := a.Result(Bootstrap{}, []Pair{{ID: "bias", System: "damped", Reference: "raw"}}); err == nil {
+		t.Error("bias has no gain, but was compared")
+	}
+	x, err := a.Result(Bootstrap{}, []Pair{{ID: "crps_gauss", System: "damped", Reference: "raw", ReferenceID: "crps_plain"}})
+	if err != nil || x.Comparisons[0].ReferenceID != "crps_plain" || x.Comparisons[0].Gain < 0.4 {
+		t.Errorf("comparison over kinds of CRPS: %+v %v", x, err)
+	}
+}
+
+// The bits of a result depend on the seed, not on the number of processors, nor
+// on the order in which dates came.
+func TestResultIsDeterministic(t *testing.T) {
+	bytes := func(procs int, seed uint64) string {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		a := random(t, 9, 9000, 0.7)
+		r, err := a.Result(Bootstrap{Seed: seed}, a.Pairs("damped", "raw"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	one := bytes(1, 7)
+	if two := bytes(2, 7); one != two {
+		t.Error("results differ between one and two processors")
+	}
+	if bytes(2, 8) == one {
+		t.Error("another seed gave the same intervals")
+	}
+}
+
+// The interval of a mean of dates that are alike in pairs: blocks of 2 must see
+// the dependence that single dates miss. With pairs of equal dates the variance
+// of the mean is that of n/2 dates, so intervals widen by √2.
+func TestBlocksSeeDependence(t *testing.T) {
+	const n = 4000
+	r := rand.New(rand.NewPCG(9, 9))
+	a, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "x", Gives: Mean}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v float64
+	for k := range n {
+		if k%2 == 0 {
+			v = r.NormFloat64()
+		}
+		if err := a.Add(day(k), []float32{0}, nil, []Sample{{Mean: []float32{float32(v)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	width := func(block int) float64 {
+		res, err := a.Result(Bootstrap{BlockLength: block, Resamples: 2000}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := res.Find("bias", "x", "t", "850hPa", "96h")
+		return float64(b.CIHigh - b.CILow)
+	}
+	one := width(1)
+	if want := 2 * 1.96 / math.Sqrt(n); math.Abs(one/want-1) > 0.1 {
+		t.Errorf("single dates: width %.4f, theory %.4f", one, want)
+	}
+	if ratio := width(10) / one; math.Abs(ratio-math.Sqrt(1.9)) > 0.12 { // blocks of 10 see 9/10 of the extra variance
+		t.Errorf("blocks of 10 widen by %.3f, want about √1.9", ratio)
+	}
+}
+
+func TestAddRefuses(t *testing.T) {
+	systems := []System{{Name: "raw", Gives: Members}}
+	a, err := New(t850, Grid{Weights: []float64{1, 1}}, systems, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := [][]float32{{1, 2}, {3, 4}}
+	obs := []float32{0, 0}
+	if err := a.Add(day(0), obs, nil, []Sample{{Members: two}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		why  string
+		init ensemble.Init
+		obs  []float32
+		s    []Sample
+		want string
+	}{
+		{"same date", day(0), obs, []Sample{{Members: two}}, "twice"},
+		{"short observation", day(1), obs[:1], []Sample{{Members: two}}, "observation has 1 points"},
+		{"one member", day(1), obs, []Sample{{Members: two[:1]}}, "needs 2 members"},
+		{"other number of members", day(1), obs, []Sample{{Members: [][]float32{two[0], two[0], two[0]}}}, "earlier dates 2"},
+		{"short member", day(1), obs, []Sample{{Members: [][]float32{two[0], two[0][:1]}}}, "member of raw has 1"},
+		{"no sample", day(1), obs, nil, "0 samples for 1"},
+	} {
+		if err := a.Add(c.init, c.obs, nil, c.s); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.why, err, c.want)
+		}
+	}
+	for _, s := range [][]System{{}, {{Name: "x"}}, {{Name: "x", Gives: Mean}, {Name: "x", Gives: Mean}}} {
+		if _, err := New(t850, Grid{Weights: []float64{1}}, s, false); err == nil {
+			t.Errorf("systems %v accepted", s)
+		}
+	}
+	if _, err := New(t850, Grid{Weights: []float64{1, math.NaN()}}, systems, false); err == nil {
+		t.Error("NaN weight accepted")
+	}
+	if _, err := a.Result(Bootstrap{BlockLength: 5}, nil); err == nil {
+		t.Error("block longer than the series accepted")
+	}
+}
+
+// Every score of the package must be in the table with all its words.
+func TestTableIsComplete(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range Table {
+		if s.ID == "" || s.Name == "" || s.Formula == "" || s.Doc == "" || s.Source == "" || s.Parts < 1 || s.Point == nil || s.Value == nil || s.Needs == 0 {
+			t.Errorf("score %q is not complete", s.ID)
+		}
+		if seen[s.ID] || ByID(s.ID) != s {
+			t.Errorf("score id %q twice", s.ID)
+		}
+		seen[s.ID] = true
+	}
+	defined := 0
+	for _, file := range []string{"crps.go", "moments.go"} {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defined += strings.Count(string(raw), "= &Score{")
+	}
+	if defined != len(Table) {
+		t.Errorf("%d scores defined, %d in the table", defined, len(Table))
+	}
+}
+
+func TestJSONShape(t *testing.T) {
+	a := random(t, 1, 3, 0.5)
+	r, err := a.Result(Bootstrap{}, a.Pairs("damped", "raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"scores":[{"id":"crps_gauss","system":"raw","variable":"t","level":"850hPa","lead":"96h","lead_h":96,"value":`,
+		`"ci_low":null`, `"comparisons":[{"id":"crps_gauss","system":"damped","reference":"raw"`, `"gain":`, `"divisor":"M-1"`, `"weights":"test"`} {
+		if !strings.Contains(string(raw), want) {
+			t.Errorf("JSON lacks %s:\n%s", want, raw)
+		}
+	}
+	var back Result
+	if err := json.Unmarshal(raw, &back); err != nil || !math.IsNaN(float64(back.Scores[0].CILow)) || math.Abs(float64(back.Scores[0].Value-r.Scores[0].Value)) > 1e-9 {
+		t.Errorf("round trip: %v", err)
+	}
+}
+
+func ExampleAccumulator() {
+	a, _ := New(Target{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Lead: ensemble.Lead(24 * time.Hour), Unit: "K"},
+		Grid{Weights: []float64{1}, Name: "none"}, []System{{Name: "raw", MembersUsed: 3, Gives: Members}}, false)
+	for k, obs := range []float32{274, 272.5, 271} {
+		sample := Sample{Members: [][]float32{{271}, {273}, {275}}}
+		if err := a.Add(day(k), []float32{obs}, nil, []Sample{sample}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	r, _ := a.Result(Bootstrap{}, nil)
+	_ = r.Fprint(os.Stdout)
+	// Output:
+	// 2t 2m +24h, 3 dates, weights none, 0 points missing
+	//          score  system  members   value  95 % low    high  unit
+	//     crps_gauss     raw        3  0.7949    0.5656  0.7949     K
+	//     crps_plain     raw        3  0.8333    0.6667  0.8333     K
+	//      crps_fair     raw        3  0.3889    0.2222  0.3889     K
+	//           rmse     raw        3  1.3229    0.7071  1.3229     K
+	//           bias     raw        3  0.5000   -0.5000  1.0000     K
+	//         spread     raw        3  2.0000    2.0000  2.0000     K
+	//   spread_skill     raw        3  1.7457    1.7457  3.2660     1
+}
+
+func BenchmarkAdd(b *testing.B) {
+	const points, members = 65160, 10
+	r := rand.New(rand.NewPCG(1, 1))
+	s := Sample{Members: make([][]float32, members)}
+	for m := range s.Members {
+		s.Members[m] = field(points, func(int) float64 { return r.NormFloat64() })
+	}
+	obs := field(points, func(int) float64 { return r.NormFloat64() })
+	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{{Name: "raw", Gives: Members}}, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	k := 0
+	for b.Loop() {
+		if err := a.Add(day(k), obs, nil, []Sample{s}); err != nil {
+			b.Fatal(err)
+		}
+		k++
+	}
+	b.ReportMetric(float64(points*members*b.N)/b.Elapsed().Seconds()/1e6, "Mmembers/s")
+}
