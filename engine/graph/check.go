@@ -1,0 +1,87 @@
+package graph
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Check is the legality rule of graphs, true before and after every pass:
+// nodes are numbered and ordered, shapes follow from the operations, names are
+// unique, and what leaves the graph exists and fits.
+//
+// Errors: *exit.Error (exit.Bug), since the builder lets no such graph through.
+func (g *Graph) Check() error {
+	names := map[string]bool{}
+	for i, n := range g.Nodes {
+		if err := g.checkNode(i, n); err != nil {
+			return illegal(n.At, fmt.Errorf("node %%%d: %w", i, err))
+		}
+		if n.Kind != KindOp && n.Name != "" {
+			if names[n.Name] {
+				return illegal(n.At, fmt.Errorf("name %q twice", n.Name))
+			}
+			names[n.Name] = true
+		}
+	}
+	for _, id := range g.Roots() {
+		if id < 0 || id >= len(g.Nodes) {
+			return illegal("", fmt.Errorf("value %%%d leaves the graph and is not there", id))
+		}
+	}
+	for _, a := range g.Assigns {
+		if s := g.Nodes[a.State]; s.Kind != KindState || !s.Shape.Equal(g.Nodes[a.Value].Shape) {
+			return illegal(s.At, fmt.Errorf("assignment of %v to %s %s %v", g.Nodes[a.Value].Shape, s.Kind, s.Name, s.Shape))
+		}
+	}
+	for _, d := range g.Grads {
+		if p := g.Nodes[d.Param]; p.Kind != KindParam || !p.Shape.Equal(g.Nodes[d.Value].Shape) {
+			return illegal(p.At, fmt.Errorf("gradient of %s %s %v has shape %v", p.Kind, p.Name, p.Shape, g.Nodes[d.Value].Shape))
+		}
+	}
+	if g.Loss >= 0 && g.Nodes[g.Loss].Shape.Size() != 1 {
+		return illegal(g.Nodes[g.Loss].At, fmt.Errorf("loss of shape %v", g.Nodes[g.Loss].Shape))
+	}
+	return nil
+}
+
+// checkNode checks one node against its inputs.
+func (g *Graph) checkNode(i int, n *Node) error {
+	if n.ID != i {
+		return fmt.Errorf("is numbered %d", n.ID)
+	}
+	if err := n.Dist.check(n.Shape); err != nil {
+		return err
+	}
+	if n.Kind != KindOp {
+		if len(n.In) > 0 || n.Op != nil {
+			return fmt.Errorf("%s with operands", n.Kind)
+		}
+		if n.Kind == KindConst && len(n.Data) != n.Shape.Size() {
+			return fmt.Errorf("constant %v holds %d values", n.Shape, len(n.Data))
+		}
+		return n.Shape.check()
+	}
+	for _, id := range n.In {
+		if id < 0 || id >= i {
+			return fmt.Errorf("%s reads %%%d, which does not come before it", n.Op.Name, id)
+		}
+		if g.Nodes[id].DType != n.DType {
+			return fmt.Errorf("%s of %v reads %v", n.Op.Name, n.DType, g.Nodes[id].DType)
+		}
+	}
+	s, err := n.Op.Shape(g.InShapes(n), n.Attrs)
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.Op.Name, err)
+	}
+	if !s.Equal(n.Shape) {
+		return fmt.Errorf("%s has shape %v, its rule gives %v", n.Op.Name, n.Shape, s)
+	}
+	return nil
+}
+
+// illegal wraps a broken invariant of the compiler.
+func illegal(at string, err error) error {
+	return &exit.Error{Code: exit.Bug, What: "the graph is not legal", At: at, Why: err.Error(),
+		Fix: "report this with the configuration", Err: err}
+}

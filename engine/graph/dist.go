@@ -1,0 +1,83 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Dist is the distribution of a value: how each axis is cut over the mesh of
+// ranks. The zero value means that every rank holds the whole value.
+type Dist struct {
+	// Cuts has one entry per axis of the value, or none for a replicated one.
+	Cuts []Cut
+}
+
+// Cut says how one axis is divided among the ranks along one axis of the mesh.
+type Cut struct {
+	// Mesh names the mesh axis ("data", "lat", "lon"); empty means not cut.
+	Mesh string
+	// Starts are the first indices of the shards, ascending from 0, one per
+	// rank of the mesh axis; shards may differ in size.
+	Starts []int
+}
+
+// Replicated tells whether no axis is cut.
+func (d Dist) Replicated() bool {
+	return !slices.ContainsFunc(d.Cuts, func(c Cut) bool { return c.Mesh != "" })
+}
+
+// String is "replicated" or the cut axes, as in "0/data:2 4/lon:4".
+func (d Dist) String() string {
+	if d.Replicated() {
+		return "replicated"
+	}
+	var parts []string
+	for i, c := range d.Cuts {
+		if c.Mesh != "" {
+			parts = append(parts, fmt.Sprintf("%d/%s:%d", i, c.Mesh, len(c.Starts)))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// check refuses cuts that do not partition the axes of s.
+func (d Dist) check(s Shape) error {
+	if len(d.Cuts) == 0 {
+		return nil
+	}
+	if len(d.Cuts) != len(s) {
+		return fmt.Errorf("distribution has %d axes, the value %v: %w", len(d.Cuts), s, ErrShape)
+	}
+	for i, c := range d.Cuts {
+		if c.Mesh == "" {
+			continue
+		}
+		if len(c.Starts) == 0 || c.Starts[0] != 0 || c.Starts[len(c.Starts)-1] >= s[i] ||
+			!slices.IsSorted(c.Starts) || len(slices.Compact(slices.Clone(c.Starts))) != len(c.Starts) {
+			return fmt.Errorf("axis %d of size %d is cut at %v: %w", i, s[i], c.Starts, ErrShape)
+		}
+	}
+	return nil
+}
+
+// Window is the geometry of an operation that reads a neighbourhood: which
+// input indices one output index needs, axis by axis. The shard pass derives
+// halos from it and from nothing else. The zero value means point by point.
+type Window struct {
+	// Axes has one entry per axis of the first input, or none if the
+	// operation works point by point.
+	Axes []WindowAxis
+	// Whole lists axes of the first input that one output element needs
+	// completely (reductions, channels of a convolution).
+	Whole []int
+}
+
+// WindowAxis is the window along one axis: output o reads the inputs
+// o·Stride/Up − Pad + t·Dilation for t in 0..Size-1, rounded down.
+type WindowAxis struct {
+	Size, Stride, Dilation int
+	Pad                    int  // indices before the first one
+	Up                     int  // outputs per input of an upsampling; 0 or 1 otherwise
+	Periodic               bool // indices outside are taken from the other end
+}

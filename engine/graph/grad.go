@@ -1,0 +1,114 @@
+package graph
+
+import "fmt"
+
+// Sum adds two values of the same shape; package op provides it.
+type Sum func(b *Builder, x, y Value) Value
+
+// Gradients extends the graph by the gradients of the scalar loss with respect
+// to the given values: reverse accumulation, node by node from the loss back,
+// in terms of operations of the same graph. The result has one Value per
+// element of wrt, invalid where the loss does not depend on it.
+//
+// Errors: recorded in b: an operation on the way that has no gradient is named
+// with its reason.
+func Gradients(b *Builder, loss Value, wrt []Value, add Sum) []Value {
+	out := make([]Value, len(wrt))
+	if b.err != nil || !loss.Valid() {
+		return out
+	}
+	targets := make([]int, 0, len(wrt))
+	for _, v := range wrt {
+		if !v.Valid() {
+			return out
+		}
+		targets = append(targets, v.id)
+	}
+	g := b.g
+	active := g.reaches(targets, loss.id)
+	need := g.Needed([]int{loss.id})
+	grad := make([]Value, loss.id+1)
+	one := make([]float32, loss.Shape().Size())
+	for i := range one {
+		one[i] = 1
+	}
+	grad[loss.id] = b.Const("", loss.Shape(), one)
+	for i := loss.id; i >= 0; i-- {
+		n := g.Nodes[i]
+		if !grad[i].Valid() || !active[i] || !need[i] || n.Kind != KindOp {
+			continue
+		}
+		if n.Op.Grad == nil {
+			b.Fail(n.Op.Name, fmt.Errorf("has no gradient: %s", n.Op.NoGrad))
+			return out
+		}
+		in := make([]Value, len(n.In))
+		for j, id := range n.In {
+			in[j] = Value{b, id}
+		}
+		first := len(g.Nodes)
+		ds := n.Op.Grad(b, in, Value{b, i}, grad[i], n.Attrs)
+		if b.err != nil {
+			return out
+		}
+		for j, d := range ds {
+			id := n.In[j]
+			if !d.Valid() || !active[id] {
+				continue
+			}
+			if !d.Shape().Equal(g.Nodes[id].Shape) {
+				b.Fail(n.Op.Name, fmt.Errorf("gradient of operand %d has shape %v, the operand %v: %w",
+					j+1, d.Shape(), g.Nodes[id].Shape, ErrShape))
+				return out
+			}
+			if grad[id].Valid() {
+				d = add(b, grad[id], d)
+			}
+			grad[id] = d
+		}
+		for _, nd := range g.Nodes[first:] {
+			nd.At = n.At
+		}
+	}
+	for i, v := range wrt {
+		if v.id <= loss.id {
+			out[i] = grad[v.id]
+		}
+	}
+	return out
+}
+
+// reaches marks the nodes up to last that depend on one of the targets.
+func (g *Graph) reaches(targets []int, last int) []bool {
+	hit := make([]bool, last+1)
+	for _, id := range targets {
+		if id <= last {
+			hit[id] = true
+		}
+	}
+	for i := range hit {
+		for _, id := range g.Nodes[i].In {
+			hit[i] = hit[i] || hit[id]
+		}
+	}
+	return hit
+}
+
+// AddGradients extends g by the gradients of its loss with respect to all its
+// parameters and records them in g.Grads. Parameters that the loss does not
+// depend on get none.
+func (g *Graph) AddGradients(add Sum) error {
+	b := Extend(g)
+	var params []Value
+	for _, n := range g.Nodes {
+		if n.Kind == KindParam {
+			params = append(params, Value{b, n.ID})
+		}
+	}
+	for i, d := range Gradients(b, Value{b, g.Loss}, params, add) {
+		if d.Valid() {
+			g.Grads = append(g.Grads, Grad{params[i].id, d.id})
+		}
+	}
+	return b.err
+}

@@ -1,0 +1,97 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ensemble-weather/ensemble/engine/rng"
+)
+
+// Init is how a parameter or state starts. Random starts depend on nothing but
+// the seed of the graph and the name of the parameter, so they do not change
+// when other parameters come or go.
+type Init struct {
+	kind   initKind
+	a      float64
+	values []float32
+}
+
+type initKind uint8
+
+const (
+	initFill initKind = iota
+	initUniform
+	initNormal
+	initValues
+)
+
+// Zeros starts with 0, as does the zero Init.
+func Zeros() Init { return Init{} }
+
+// Ones starts with 1.
+func Ones() Init { return Fill(1) }
+
+// Fill starts with v everywhere.
+func Fill(v float64) Init { return Init{kind: initFill, a: v} }
+
+// HeNormal starts with normal values of variance 2/fanIn, for layers followed
+// by ReLU; fanIn is the number of inputs one result sums (channels × filter).
+//
+// Source: He et al. 2015, doi:10.1109/ICCV.2015.123, equation 10.
+func HeNormal(fanIn int) Init { return Normal(math.Sqrt(2 / float64(fanIn))) }
+
+// KaimingUniform starts with uniform values in ±1/√fanIn: the start that
+// PyTorch gives to weights and biases of its convolutions.
+//
+// Source: PyTorch, torch/nn/modules/conv.py, reset_parameters (a = √5).
+func KaimingUniform(fanIn int) Init { return Uniform(1 / math.Sqrt(float64(fanIn))) }
+
+// Uniform starts with uniform values in ±bound.
+func Uniform(bound float64) Init { return Init{kind: initUniform, a: bound} }
+
+// Normal starts with normal values of mean 0 and the given standard deviation.
+func Normal(std float64) Init { return Init{kind: initNormal, a: std} }
+
+// Values starts with the given values, which are not copied.
+func Values(v []float32) Init { return Init{kind: initValues, values: v} }
+
+// check refuses given values whose number does not fit s.
+func (i Init) check(s Shape) error {
+	if i.kind == initValues && len(i.values) != s.Size() {
+		return fmt.Errorf("%d start values for %v: %w", len(i.values), s, ErrShape)
+	}
+	if math.IsNaN(i.a) || math.IsInf(i.a, 0) {
+		return fmt.Errorf("start value or width is %v (fan-in below 1?): %w", i.a, ErrShape)
+	}
+	return nil
+}
+
+// Fill writes the start of the parameter called name into dst.
+func (i Init) Fill(dst []float32, seed uint64, name string) {
+	key := rng.Key(seed, rng.Hash("init"), rng.Hash(name))
+	for j := range dst {
+		switch i.kind {
+		case initFill:
+			dst[j] = float32(i.a)
+		case initUniform:
+			dst[j] = float32(i.a * (2*rng.Uniform(key, uint64(j)) - 1))
+		case initNormal:
+			dst[j] = float32(i.a * rng.Normal(key, uint64(j)))
+		case initValues:
+			dst[j] = i.values[j]
+		}
+	}
+}
+
+// String describes the start.
+func (i Init) String() string {
+	switch i.kind {
+	case initUniform:
+		return fmt.Sprintf("uniform ±%.4g", i.a)
+	case initNormal:
+		return fmt.Sprintf("normal, std %.4g", i.a)
+	case initValues:
+		return "given values"
+	}
+	return fmt.Sprintf("fill %g", i.a)
+}

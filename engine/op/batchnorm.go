@@ -1,0 +1,208 @@
+package op
+
+import "math"
+
+// Moments of a batch: the mean and the variance (divisor n) of each channel
+// stand in rows 0 and 1 of a value [2 C].
+
+// momentsShape is the shape rule of operations that give two numbers a channel.
+func momentsShape(x Shape) (Shape, error) {
+	if len(x) < 2 {
+		return nil, shapeError("x is %v, want [N C …]", x)
+	}
+	return Shape{2, x[1]}, nil
+}
+
+// perChannel checks that v holds one number per channel of x.
+func perChannel(x Shape, vs ...Shape) error {
+	for _, v := range vs {
+		if len(x) < 2 || len(v) != 1 || v[0] != x[1] {
+			return shapeError("x is %v, a value per channel %v", x, v)
+		}
+	}
+	return nil
+}
+
+var channelMoments = Define(Spec[none]{
+	Name:   "channel_moments",
+	Doc:    "Mean and variance (divisor n) of each channel of x [N C …] → [2 C]; at inference the running mean and variance [C] instead.",
+	Source: "Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 1",
+	Shape: func(in []Shape, _ none) (Shape, error) {
+		if len(in) != 3 {
+			return nil, shapeError("%d operands, want x, running mean and variance", len(in))
+		}
+		if err := perChannel(in[0], in[1], in[2]); err != nil {
+			return nil, err
+		}
+		return momentsShape(in[0])
+	},
+	Grad: func(b *Builder, in []Value, out, dy Value, _ none) []Value {
+		return []Value{channelMomentsGrad.add(b, none{}, in[0], out, dy), {}, {}}
+	},
+	Infer: func(b *Builder, in []Value, _ none) Value {
+		c := in[1].Dim(0)
+		return Concat(b, 0, Reshape(b, in[1], Shape{1, c}), Reshape(b, in[2], Shape{1, c}))
+	},
+	Window: func(in []Shape, _ none) Window { return Window{Whole: allBut(in[0], 1)} },
+	FLOPs:  func(in []Shape, _ Shape, _ none) int64 { return 4 * int64(in[0].Size()) },
+	Ref: func(c Call, _ none) {
+		ch := c.OutShape[1]
+		n := float64(c.InShape[0].Size() / ch)
+		clear(c.Out)
+		eachChannel(c.InShape[0], func(k, lo, hi int) {
+			for _, v := range c.In[0][lo:hi] {
+				c.Out[k] += v / n
+			}
+		})
+		eachChannel(c.InShape[0], func(k, lo, hi int) {
+			for _, v := range c.In[0][lo:hi] {
+				c.Out[ch+k] += (v - c.Out[k]) * (v - c.Out[k]) / n
+			}
+		})
+	},
+	Cases: []Case[none]{
+		{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {4}, {4}}, Fixed: []int{1, 2}},
+		{Name: "2-D", In: []Shape{{5, 3}, {3}, {3}}, Fixed: []int{1, 2}},
+	},
+})
+
+var channelMomentsGrad = Define(Spec[none]{
+	Name:    "channel_moments_grad",
+	Doc:     "Gradient of channel_moments from x, the moments [2 C] and their gradient [2 C]: (dmean + 2 (x − mean) dvar)/n.",
+	Source:  "derivative of mean and variance",
+	NoGrad:  firstOrder,
+	Shape:   same[none](0),
+	Window:  func([]Shape, none) Window { return Window{} },
+	FLOPs:   func(in []Shape, _ Shape, _ none) int64 { return 3 * int64(in[0].Size()) },
+	InPlace: inPlace[none](0),
+	Ref: func(c Call, _ none) {
+		ch := c.OutShape[1]
+		n := float64(c.OutShape.Size() / ch)
+		eachChannel(c.OutShape, func(k, lo, hi int) {
+			for i := lo; i < hi; i++ {
+				c.Out[i] = (c.In[2][k] + 2*(c.In[0][i]-c.In[1][k])*c.In[2][ch+k]) / n
+			}
+		})
+	},
+	Cases: []Case[none]{{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {2, 4}, {2, 4}}, Low: 0.5, High: 2}},
+})
+
+// Eps is added to a variance before its square root is taken.
+type Eps struct{ Eps float64 }
+
+var channelNorm = Define(Spec[Eps]{
+	Name:   "channel_norm",
+	Doc:    "(x − mean)/√(variance + eps)·gamma + beta per channel: x [N C …], moments [2 C], gamma [C], beta [C].",
+	Source: "Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 1",
+	Shape: func(in []Shape, _ Eps) (Shape, error) {
+		if len(in) != 4 || !in[1].Equal(Shape{2, in[2].Size()}) {
+			return nil, shapeError("operands %v, want x, moments [2 C], gamma [C], beta [C]", in)
+		}
+		return in[0].Clone(), perChannel(in[0], in[2], in[3])
+	},
+	Grad: func(b *Builder, in []Value, _, dy Value, a Eps) []Value {
+		x, mom, gamma := in[0], in[1], in[2]
+		c := gamma.Dim(0)
+		row := func(v Value, i int) Value { return Slice(b, v, 0, i, i+1) } // [1 C]
+		sums := channelNormSums.add(b, a, x, mom, dy)
+		rstd := PowPositive(b, AddScalar(b, row(mom, 1), a.Eps), -0.5)
+		factor := Mul(b, Reshape(b, gamma, Shape{1, c}), rstd)
+		// y = (x−m)·r·γ + β with r = (v+ε)^−½: dm = −γr·Σdy, dv = −½γr²·Σ dy·x̂
+		dm := Scale(b, Mul(b, factor, row(sums, 0)), -1)
+		dv := Scale(b, Mul(b, Mul(b, factor, rstd), row(sums, 1)), -0.5)
+		along := make(Shape, x.Shape().NDim())
+		for i := range along {
+			along[i] = 1
+		}
+		along[1] = c
+		return []Value{
+			Mul(b, dy, Reshape(b, factor, along)),
+			Concat(b, 0, dm, dv),
+			Reshape(b, row(sums, 1), Shape{c}),
+			Reshape(b, row(sums, 0), Shape{c}),
+		}
+	},
+	FLOPs:   func(_ []Shape, out Shape, _ Eps) int64 { return 2 * int64(out.Size()) },
+	InPlace: inPlace[Eps](0),
+	Ref: func(c Call, a Eps) {
+		ch := c.OutShape[1]
+		eachChannel(c.OutShape, func(k, lo, hi int) {
+			r := c.In[2][k] / math.Sqrt(c.In[1][ch+k]+a.Eps)
+			for i := lo; i < hi; i++ {
+				c.Out[i] = (c.In[0][i]-c.In[1][k])*r + c.In[3][k]
+			}
+		})
+	},
+	Cases: []Case[Eps]{
+		{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {2, 4}, {4}, {4}}, A: Eps{1e-5}, Low: 0.5, High: 2},
+		{Name: "2-D", In: []Shape{{5, 3}, {2, 3}, {3}, {3}}, A: Eps{1e-3}, Low: 0.5, High: 2},
+	},
+})
+
+var channelNormSums = Define(Spec[Eps]{
+	Name:   "channel_norm_sums",
+	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) per channel from x, moments [2 C] and dy → [2 C].",
+	Source: "derivative of channel_norm",
+	NoGrad: firstOrder,
+	Shape: func(in []Shape, _ Eps) (Shape, error) {
+		if len(in) != 3 || !in[0].Equal(in[2]) {
+			return nil, shapeError("operands %v, want x, moments and dy", in)
+		}
+		return momentsShape(in[0])
+	},
+	Window: func(in []Shape, _ Eps) Window { return Window{Whole: allBut(in[0], 1)} },
+	FLOPs:  func(in []Shape, _ Shape, _ Eps) int64 { return 4 * int64(in[0].Size()) },
+	Ref: func(c Call, a Eps) {
+		ch := c.OutShape[1]
+		clear(c.Out)
+		eachChannel(c.InShape[0], func(k, lo, hi int) {
+			r := 1 / math.Sqrt(c.In[1][ch+k]+a.Eps)
+			for i := lo; i < hi; i++ {
+				c.Out[k] += c.In[2][i]
+				c.Out[ch+k] += c.In[2][i] * (c.In[0][i] - c.In[1][k]) * r
+			}
+		})
+	},
+	Cases: []Case[Eps]{{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {2, 4}, {3, 4, 2, 5, 6}}, A: Eps{1e-5}, Low: 0.5, High: 2}},
+})
+
+// BatchNormOptions are the constants of batch normalisation. The zero value
+// means PyTorch's: eps 1e-5, momentum 0.1.
+type BatchNormOptions struct{ Eps, Momentum float64 }
+
+// BatchNorm standardises every channel and scales it again:
+//
+//	y = (x − mean)/√(variance + eps) · gamma + beta
+//
+// In training, mean and variance are those of the batch, and the states
+// runMean and runVar move towards them by the momentum (runVar with divisor
+// n−1, as in PyTorch). At inference the running values are used, so a result
+// does not depend on its batch.
+//
+// Shape: x [N C …]; gamma, beta, runMean, runVar [C]; the last two are States.
+// Gradient: through the batch moments, to x, gamma and beta.
+// Window: in training the whole batch and field of a channel.
+// Errors: ErrShape.
+// Source: Ioffe and Szegedy 2015, arXiv:1502.03167; torch.nn.BatchNorm3d.
+func BatchNorm(b *Builder, x, gamma, beta, runMean, runVar Value, o BatchNormOptions) Value {
+	if o.Eps == 0 {
+		o.Eps = 1e-5
+	}
+	if o.Momentum == 0 {
+		o.Momentum = 0.1
+	}
+	mom := channelMoments.add(b, none{}, x, runMean, runVar)
+	y := channelNorm.add(b, Eps{o.Eps}, x, mom, gamma, beta)
+	if !y.Valid() {
+		return y
+	}
+	c := gamma.Dim(0)
+	n := float64(x.Shape().Size() / c)
+	move := func(state Value, row int, factor float64) {
+		batch := Reshape(b, Slice(b, mom, 0, row, row+1), Shape{c})
+		b.Assign(state, Add(b, Scale(b, state, 1-o.Momentum), Scale(b, batch, o.Momentum*factor)))
+	}
+	move(runMean, 0, 1)
+	move(runVar, 1, n/math.Max(n-1, 1))
+	return y
+}

@@ -1,0 +1,337 @@
+package op
+
+// Conv is the geometry of a convolution; the axes are level, latitude,
+// longitude. The zero value is stride 1, dilation 1, no padding.
+type Conv struct {
+	Stride, Dilation [3]int // 0 means 1
+	Pad              [3]Pad
+}
+
+// Pad says what lies beyond both ends of an axis.
+type Pad struct {
+	Size     int  // elements on each side
+	Periodic bool // taken from the other end (longitude); otherwise zeros
+}
+
+// Same is the padding that keeps the sizes at stride 1, for odd filter sizes k
+// and dilation 1: zeros on every side.
+func Same(k ...int) [3]Pad {
+	var p [3]Pad
+	for i := range p {
+		if i < len(k) {
+			p[i].Size = (k[i] - 1) / 2
+		}
+	}
+	return p
+}
+
+// SameGlobal is Same on a globe: the last axis, longitude, is periodic.
+func SameGlobal(k ...int) [3]Pad {
+	p := Same(k...)
+	p[2].Periodic = true
+	return p
+}
+
+// norm replaces 0 by 1 in stride and dilation.
+func (a Conv) norm() Conv {
+	for i := range 3 {
+		a.Stride[i] = max(a.Stride[i], 1)
+		a.Dilation[i] = max(a.Dilation[i], 1)
+	}
+	return a
+}
+
+// out is the size of the result along axis i for n inputs and a filter of k.
+func (a Conv) out(i, n, k int) (int, error) {
+	span := a.Dilation[i]*(k-1) + 1
+	have := n + 2*a.Pad[i].Size
+	if have < span {
+		return 0, shapeError("axis %d: a filter of %d with dilation %d spans %d, the padded input only %d",
+			i+2, k, a.Dilation[i], span, have)
+	}
+	return (have-span)/a.Stride[i] + 1, nil
+}
+
+// convShape is the shape rule of the convolution of x with w.
+func convShape(x, w Shape, a Conv) (Shape, error) {
+	if len(x) != 5 || len(w) != 5 {
+		return nil, shapeError("x is %v and the filter %v; want [N C D H W] and [O C kD kH kW]", x, w)
+	}
+	if x[1] != w[1] {
+		return nil, shapeError("x %v has %d channels, the filter %v wants %d", x, x[1], w, w[1])
+	}
+	out := Shape{x[0], w[0], 0, 0, 0}
+	for i := range 3 {
+		p := a.Pad[i]
+		if a.Stride[i] < 1 || a.Dilation[i] < 1 || p.Size < 0 || p.Periodic && p.Size > x[i+2] {
+			return nil, shapeError("axis %d of size %d: stride %d, dilation %d, padding %d", i+2, x[i+2], a.Stride[i], a.Dilation[i], p.Size)
+		}
+		n, err := a.out(i, x[i+2], w[i+2])
+		if err != nil {
+			return nil, err
+		}
+		out[i+2] = n
+	}
+	return out, nil
+}
+
+// taps lists for every output index o and tap t of axis i the input index it
+// reads, or −1 for zero padding: index[o*k+t].
+func (a Conv) taps(i, n, k, out int) []int {
+	index := make([]int, out*k)
+	for o := range out {
+		for t := range k {
+			j := o*a.Stride[i] - a.Pad[i].Size + t*a.Dilation[i]
+			if a.Pad[i].Periodic {
+				j = ((j % n) + n) % n
+			} else if j < 0 || j >= n {
+				j = -1
+			}
+			index[o*k+t] = j
+		}
+	}
+	return index
+}
+
+// convFLOPs counts the useful work: twice the number of products, where taps
+// that fall on zero padding of the level axis are left out.
+func convFLOPs(x, w, out Shape, a Conv) int64 {
+	levels := 0
+	for _, j := range a.taps(0, x[2], w[2], out[2]) {
+		if j >= 0 {
+			levels++
+		}
+	}
+	return 2 * int64(out[0]) * int64(w[0]) * int64(w[1]) * int64(levels) * int64(w[3]*w[4]) * int64(out[3]*out[4])
+}
+
+// window is the neighbourhood of a convolution with filter w.
+func (a Conv) window(w Shape) Window {
+	axes := []WindowAxis{{Size: 1, Stride: 1, Dilation: 1}, {Size: 1, Stride: 1, Dilation: 1}}
+	for i := range 3 {
+		axes = append(axes, WindowAxis{Size: w[i+2], Stride: a.Stride[i], Dilation: a.Dilation[i],
+			Pad: a.Pad[i].Size, Periodic: a.Pad[i].Periodic})
+	}
+	return Window{Axes: axes, Whole: []int{1}}
+}
+
+var conv3D = Define(Spec[Conv]{
+	Name:   "conv3d",
+	Doc:    "Convolution (cross-correlation) of x [N C D H W] with the filter w [O C kD kH kW] → [N O D' H' W'].",
+	Source: "Çiçek et al. 2016, doi:10.1007/978-3-319-46723-8_49; layout as torch.nn.Conv3d",
+	Shape: func(in []Shape, a Conv) (Shape, error) {
+		if len(in) != 2 {
+			return nil, shapeError("%d operands, want 2", len(in))
+		}
+		return convShape(in[0], in[1], a)
+	},
+	Window: func(in []Shape, a Conv) Window { return a.window(in[1]) },
+	FLOPs:  func(in []Shape, out Shape, a Conv) int64 { return convFLOPs(in[0], in[1], out, a) },
+	Ref: func(c Call, a Conv) {
+		clear(c.Out)
+		convLoop(c.InShape[0], c.InShape[1], c.OutShape, a, func(x, w, y int) { c.Out[y] += c.In[0][x] * c.In[1][w] })
+	},
+	Cases: convCases(func(x, w, _ Shape, _ Conv) []Shape { return []Shape{x, w} }, func(a Conv, _, _ Shape) Conv { return a }),
+})
+
+// Conv3D is the convolution (cross-correlation, as in PyTorch) of x with the
+// filter w:
+//
+//	y[n,o,d,h,w] = Σ_c Σ_t filter[o,c,t] · x[n,c, (d,h,w)·stride − pad + t·dilation]
+//
+// Shape: x [N C D H W], w [O C kD kH kW] → [N O D' H' W'] with
+// D' = ⌊(D + 2·pad − dilation·(kD−1) − 1)/stride⌋ + 1.
+// Gradient: conv3d_grad_data and conv3d_grad_filter.
+// Window: filter size, stride, dilation and padding of each axis.
+// Errors: ErrShape.
+// Source: Çiçek et al. 2016, doi:10.1007/978-3-319-46723-8_49.
+func Conv3D(b *Builder, x, w Value, a Conv) Value { return conv3D.add(b, a.norm(), x, w) }
+
+// ConvGrad is a convolution and the shape that its gradient has: that of the
+// input for conv3d_grad_data, of the filter for conv3d_grad_filter.
+type ConvGrad struct {
+	Conv
+	To Shape
+}
+
+func convGrad(a Conv, to Shape) ConvGrad { return ConvGrad{a, to} }
+
+var convGradData = Define(Spec[ConvGrad]{
+	Name:   "conv3d_grad_data",
+	Doc:    "Gradient of conv3d with respect to its input: filter w [O C kD kH kW], dy [N O D' H' W'] → [N C D H W].",
+	Source: "the adjoint of conv3d",
+	Shape: func(in []Shape, a ConvGrad) (Shape, error) {
+		return gradShape(in, a, a.To, in[0], in[1])
+	},
+	Window: func(in []Shape, a ConvGrad) Window { return Window{Whole: []int{0}} },
+	FLOPs:  func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(out, in[0], in[1], a.Conv) },
+	Ref: func(c Call, a ConvGrad) {
+		clear(c.Out)
+		convLoop(c.OutShape, c.InShape[0], c.InShape[1], a.Conv, func(x, w, y int) { c.Out[x] += c.In[0][w] * c.In[1][y] })
+	},
+	Cases: convCases(func(_, w, y Shape, _ Conv) []Shape { return []Shape{w, y} },
+		func(a Conv, x, _ Shape) ConvGrad { return convGrad(a, x) }),
+})
+
+var convGradFilter = Define(Spec[ConvGrad]{
+	Name:   "conv3d_grad_filter",
+	Doc:    "Gradient of conv3d with respect to its filter: x [N C D H W], dy [N O D' H' W'] → [O C kD kH kW].",
+	Source: "the adjoint of conv3d",
+	Shape: func(in []Shape, a ConvGrad) (Shape, error) {
+		return gradShape(in, a, in[0], a.To, in[1])
+	},
+	Window: func(in []Shape, a ConvGrad) Window { return Window{Whole: []int{0, 2, 3, 4}} },
+	FLOPs:  func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(in[0], out, in[1], a.Conv) },
+	Ref: func(c Call, a ConvGrad) {
+		clear(c.Out)
+		convLoop(c.InShape[0], c.OutShape, c.InShape[1], a.Conv, func(x, w, y int) { c.Out[w] += c.In[0][x] * c.In[1][y] })
+	},
+	Cases: convCases(func(x, _, y Shape, _ Conv) []Shape { return []Shape{x, y} },
+		func(a Conv, _, w Shape) ConvGrad { return convGrad(a, w) }),
+})
+
+// gradShape checks that the convolution of x with w has the shape of dy.
+func gradShape(in []Shape, a ConvGrad, x, w, dy Shape) (Shape, error) {
+	if len(in) != 2 {
+		return nil, shapeError("%d operands, want 2", len(in))
+	}
+	y, err := convShape(x, w, a.Conv)
+	if err != nil {
+		return nil, err
+	}
+	if !y.Equal(dy) {
+		return nil, shapeError("dy is %v, the convolution of %v with %v gives %v", dy, x, w, y)
+	}
+	return a.To.Clone(), nil
+}
+
+// The convolution and its two gradients are the three partial derivatives of
+// one form linear in x, w and y, so each is differentiated by the other two.
+func init() {
+	data := func(b *Builder, w, dy Value, a Conv, x Shape) Value {
+		return convGradData.add(b, convGrad(a, x), w, dy)
+	}
+	filter := func(b *Builder, x, dy Value, a Conv, w Shape) Value {
+		return convGradFilter.add(b, convGrad(a, w), x, dy)
+	}
+	conv3D.SetGrad(func(b *Builder, in []Value, _, dy Value, a Conv) []Value {
+		return []Value{data(b, in[1], dy, a, in[0].Shape()), filter(b, in[0], dy, a, in[1].Shape())}
+	})
+	convGradData.SetGrad(func(b *Builder, in []Value, _, dx Value, a ConvGrad) []Value {
+		return []Value{filter(b, dx, in[1], a.Conv, in[0].Shape()), conv3D.add(b, a.Conv, dx, in[0])}
+	})
+	convGradFilter.SetGrad(func(b *Builder, in []Value, _, dw Value, a ConvGrad) []Value {
+		return []Value{data(b, dw, in[1], a.Conv, in[0].Shape()), conv3D.add(b, a.Conv, in[0], dw)}
+	})
+}
+
+// convLoop visits every product of the convolution once, with the flat indices
+// of input, filter and output.
+func convLoop(xs, ws, ys Shape, a Conv, visit func(x, w, y int)) {
+	var taps [3][]int
+	for i := range 3 {
+		taps[i] = a.taps(i, xs[i+2], ws[i+2], ys[i+2])
+	}
+	y := 0
+	for n := range ys[0] {
+		for o := range ys[1] {
+			for d := range ys[2] {
+				for h := range ys[3] {
+					for v := range ys[4] {
+						for c := range xs[1] {
+							xc := (n*xs[1] + c) * xs[2]
+							w := (o*ws[1] + c) * ws[2] * ws[3] * ws[4]
+							for _, jd := range taps[0][d*ws[2] : (d+1)*ws[2]] {
+								for _, jh := range taps[1][h*ws[3] : (h+1)*ws[3]] {
+									for _, jw := range taps[2][v*ws[4] : (v+1)*ws[4]] {
+										if jd >= 0 && jh >= 0 && jw >= 0 {
+											visit(((xc+jd)*xs[3]+jh)*xs[4]+jw, w, y)
+										}
+										w++
+									}
+								}
+							}
+						}
+						y++
+					}
+				}
+			}
+		}
+	}
+}
+
+// convCases gives the test geometries to the convolution and its gradients.
+func convCases[A any](in func(x, w, y Shape, a Conv) []Shape, attrs func(a Conv, x, w Shape) A) []Case[A] {
+	var out []Case[A]
+	for _, c := range []struct {
+		name string
+		x, w Shape
+		a    Conv
+	}{
+		{"3x3x3 zero", Shape{2, 3, 4, 6, 7}, Shape{5, 3, 3, 3, 3}, Conv{Pad: Same(3, 3, 3)}},
+		{"3x3x3 depth 2, periodic", Shape{2, 3, 2, 6, 8}, Shape{4, 3, 3, 3, 3}, Conv{Pad: SameGlobal(3, 3, 3)}},
+		{"1x1x1", Shape{2, 4, 3, 5, 6}, Shape{3, 4, 1, 1, 1}, Conv{}},
+		{"wide, periodic", Shape{1, 17, 2, 16, 32}, Shape{18, 17, 3, 3, 3}, Conv{Pad: SameGlobal(3, 3, 3)}},
+		{"one result", Shape{2, 16, 2, 8, 12}, Shape{1, 16, 3, 3, 3}, Conv{Pad: Same(3, 3, 3)}},
+		{"1x5x7 valid", Shape{2, 2, 3, 7, 9}, Shape{3, 2, 1, 5, 7}, Conv{}},
+		{"stride 1 2 3", Shape{1, 2, 5, 6, 7}, Shape{3, 2, 3, 3, 3}, Conv{Stride: [3]int{1, 2, 3}, Pad: Same(3, 3, 3)}},
+		{"dilation 1 2 3, periodic", Shape{1, 2, 4, 9, 11}, Shape{3, 2, 3, 3, 3},
+			Conv{Dilation: [3]int{1, 2, 3}, Pad: [3]Pad{{1, false}, {2, false}, {3, true}}}},
+		{"all periodic, stride 2", Shape{2, 1, 4, 6, 8}, Shape{2, 1, 2, 3, 4},
+			Conv{Stride: [3]int{2, 2, 2}, Pad: [3]Pad{{1, true}, {1, true}, {2, true}}}},
+	} {
+		a := c.a.norm()
+		y, err := convShape(c.x, c.w, a)
+		if err != nil {
+			panic("conv3d case " + c.name + ": " + err.Error())
+		}
+		out = append(out, Case[A]{Name: c.name, In: in(c.x, c.w, y, a), A: attrs(a, c.x, c.w)})
+	}
+	return out
+}
+
+// Fused is a convolution with bias and, if asked, ReLU in one kernel.
+type Fused struct {
+	Conv
+	ReLU bool
+}
+
+var convFused = Define(Spec[Fused]{
+	Name:   "conv3d_fused",
+	Doc:    "max(conv3d(x, w) + bias, 0), or without the maximum: x [N C D H W], w [O C kD kH kW], bias [O].",
+	Source: "conv3d, bias and relu in one; made by the pass fuse",
+	NoGrad: "the pass fuse makes it after gradients have been added",
+	Shape: func(in []Shape, a Fused) (Shape, error) {
+		if len(in) != 3 || len(in[2]) != 1 || len(in[1]) != 5 || in[2][0] != in[1][0] {
+			return nil, shapeError("operands %v, want x, filter and one bias per result channel", in)
+		}
+		return convShape(in[0], in[1], a.Conv)
+	},
+	Window: func(in []Shape, a Fused) Window { return a.window(in[1]) },
+	FLOPs: func(in []Shape, out Shape, a Fused) int64 {
+		return convFLOPs(in[0], in[1], out, a.Conv) + 2*int64(out.Size())
+	},
+	Ref: func(c Call, a Fused) {
+		n, o, s := c.OutShape[0], c.OutShape[1], c.OutShape[2:].Size()
+		for i := range n * o {
+			for j := range s {
+				c.Out[i*s+j] = c.In[2][i%o]
+			}
+		}
+		convLoop(c.InShape[0], c.InShape[1], c.OutShape, a.Conv, func(x, w, y int) { c.Out[y] += c.In[0][x] * c.In[1][w] })
+		if a.ReLU {
+			for i, v := range c.Out {
+				c.Out[i] = max(v, 0)
+			}
+		}
+	},
+	Cases: append(
+		convCases(func(x, w, _ Shape, _ Conv) []Shape { return []Shape{x, w, {w[0]}} }, func(a Conv, _, _ Shape) Fused { return Fused{a, true} }),
+		convCases(func(x, w, _ Shape, _ Conv) []Shape { return []Shape{x, w, {w[0]}} }, func(a Conv, _, _ Shape) Fused { return Fused{a, false} })...),
+})
+
+// ConvFused is max(conv3d(x, w) + bias, 0), without the maximum if relu is
+// false. The pass fuse writes it; networks use Conv3D, Bias and ReLU.
+func ConvFused(b *Builder, x, w, bias Value, a Conv, relu bool) Value {
+	return convFused.add(b, Fused{a.norm(), relu}, x, w, bias)
+}

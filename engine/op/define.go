@@ -1,0 +1,143 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// The words of package graph that every definition uses.
+type (
+	// Shape is graph.Shape.
+	Shape = graph.Shape
+	// Value is graph.Value.
+	Value = graph.Value
+	// Builder is graph.Builder.
+	Builder = graph.Builder
+	// Window is graph.Window.
+	Window = graph.Window
+	// WindowAxis is graph.WindowAxis.
+	WindowAxis = graph.WindowAxis
+	// Call is graph.Call.
+	Call = graph.Call
+)
+
+// ErrShape marks errors about shapes that do not fit an operation.
+var ErrShape = graph.ErrShape
+
+// Spec declares an operation with attributes of type A. Name, Doc, Source,
+// Shape, Ref and either Grad or NoGrad are required.
+type Spec[A any] struct {
+	Name, Doc, Source string
+
+	Shape   func(in []Shape, a A) (Shape, error)
+	Grad    func(b *Builder, in []Value, out, dy Value, a A) []Value
+	NoGrad  string
+	Infer   func(b *Builder, in []Value, a A) Value
+	Window  func(in []Shape, a A) Window           // nil: point by point
+	FLOPs   func(in []Shape, out Shape, a A) int64 // nil: one per element of the result
+	Bytes   func(in []Shape, out Shape, a A) int64 // nil: all operands and the result, once
+	Ref     func(c Call, a A)
+	InPlace func(i int, a A) bool // nil: never
+	Alias   bool
+	Random  bool
+	Cases   []Case[A]
+
+	scalar *graph.Scalar
+}
+
+// Case is one small instance for the conformance suite: sizes differ per axis
+// so that swapped axes show.
+type Case[A any] struct {
+	Name      string
+	In        []Shape
+	A         A
+	Low, High float64 // range of the random operands; both zero: −1 to 1
+	Fixed     []int   // operands for which no gradient is checked
+}
+
+// Def is a defined operation.
+type Def[A any] struct{ *graph.Op }
+
+// Define turns a Spec into an operation. Operations whose gradients need each
+// other are tied together afterwards by SetGrad.
+func Define[A any](s Spec[A]) Def[A] {
+	o := &graph.Op{
+		Name: s.Name, Doc: s.Doc, Source: s.Source, NoGrad: s.NoGrad,
+		Alias: s.Alias, Random: s.Random, Scalar: s.scalar,
+		Shape: func(in []Shape, a any) (Shape, error) { return s.Shape(in, a.(A)) },
+		Ref:   func(c Call, a any) { s.Ref(c, a.(A)) },
+		Window: func(in []Shape, a any) Window {
+			if s.Window == nil {
+				return Window{}
+			}
+			return s.Window(in, a.(A))
+		},
+		FLOPs: func(in []Shape, out Shape, a any) int64 {
+			if s.FLOPs == nil {
+				return int64(out.Size())
+			}
+			return s.FLOPs(in, out, a.(A))
+		},
+		Bytes: func(in []Shape, out Shape, a any) int64 {
+			if s.Bytes != nil {
+				return s.Bytes(in, out, a.(A))
+			}
+			n := out.Size()
+			for _, x := range in {
+				n += x.Size()
+			}
+			return 4 * int64(n)
+		},
+		InPlace: func(i int, a any) bool { return s.InPlace != nil && s.InPlace(i, a.(A)) },
+	}
+	d := Def[A]{o}
+	if s.Grad != nil {
+		d.SetGrad(s.Grad)
+	}
+	if s.Infer != nil {
+		o.Infer = func(b *Builder, in []Value, a any) Value { return s.Infer(b, in, a.(A)) }
+	}
+	for _, c := range s.Cases {
+		o.Cases = append(o.Cases, graph.Case{Name: c.Name, In: c.In, Attrs: c.A, Low: c.Low, High: c.High, Fixed: c.Fixed})
+	}
+	return d
+}
+
+// SetGrad gives the gradient rule of an operation that takes part in its own
+// gradient, directly or through others: Go does not allow such a cycle in the
+// declaration of a variable.
+func (d Def[A]) SetGrad(grad func(b *Builder, in []Value, out, dy Value, a A) []Value) {
+	d.Op.Grad = func(b *Builder, in []Value, out, dy Value, a any) []Value { return grad(b, in, out, dy, a.(A)) }
+}
+
+// add appends the operation to the graph.
+func (d Def[A]) add(b *Builder, a A, in ...Value) Value { return b.Node(d.Op, a, in...) }
+
+// none is the attribute of operations without attributes.
+type none = struct{}
+
+// firstOrder is why operations that only occur in gradients have none.
+const firstOrder = "it occurs only in gradients, and training is of first order"
+
+// shapeError is an ErrShape with a reason.
+func shapeError(format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, ErrShape)...)
+}
+
+// same is the shape rule of operations that keep the shape of operand i.
+func same[A any](i int) func(in []Shape, a A) (Shape, error) {
+	return func(in []Shape, _ A) (Shape, error) { return in[i].Clone(), nil }
+}
+
+// inPlace allows in-place execution for the operands listed.
+func inPlace[A any](operands ...int) func(i int, a A) bool {
+	return func(i int, _ A) bool {
+		for _, o := range operands {
+			if o == i {
+				return true
+			}
+		}
+		return false
+	}
+}

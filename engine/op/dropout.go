@@ -1,0 +1,74 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/rng"
+)
+
+// Drop is the rate of dropout and the number of its random stream, which is
+// the same in the forward and the backward pass.
+type Drop struct {
+	P      float64
+	Stream uint64
+}
+
+// Key is the key of the random stream of one step: element i is dropped if its
+// uniform value is below P.
+func (d Drop) Key(seed, step uint64) uint64 {
+	return rng.Key(seed, rng.Hash("dropout"), d.Stream, step)
+}
+
+var dropout = Define(Spec[Drop]{
+	Name:   "dropout",
+	Doc:    "Each element 0 with probability p, else divided by 1−p; the draw depends on seed, step and place only. At inference the identity.",
+	Source: "Srivastava et al. 2014, JMLR 15, 1929–1958",
+	Random: true,
+	Shape: func(in []Shape, a Drop) (Shape, error) {
+		if len(in) != 1 || !(a.P >= 0 && a.P < 1) {
+			return nil, shapeError("%d operands and probability %v, want 1 and 0 ≤ p < 1", len(in), a.P)
+		}
+		return in[0].Clone(), nil
+	},
+	Infer:   func(_ *Builder, in []Value, _ Drop) Value { return in[0] },
+	InPlace: inPlace[Drop](0),
+	FLOPs:   func(_ []Shape, out Shape, _ Drop) int64 { return 2 * int64(out.Size()) },
+	Ref:     func(c Call, a Drop) { Dropped(a, a.Key(c.Seed, c.Step), c.In[0], c.Out) },
+	Cases:   []Case[Drop]{{Name: "5-D", In: []Shape{{2, 3, 5, 6, 7}}, A: Drop{0.3, 7}}},
+})
+
+func init() {
+	dropout.SetGrad(func(b *Builder, _ []Value, _, dy Value, a Drop) []Value {
+		return []Value{dropout.add(b, a, dy)}
+	})
+}
+
+// Dropped is the loop of dropout for any element type.
+func Dropped[T Elem](a Drop, key uint64, x, out []T) {
+	keep := T(1 / (1 - a.P))
+	for i, v := range x {
+		if rng.Uniform(key, uint64(i)) < a.P {
+			out[i] = 0
+		} else {
+			out[i] = v * keep
+		}
+	}
+}
+
+// Dropout sets each element to 0 with probability p and divides the others by
+// 1−p. Which are dropped is a pure function of the seed of the graph, the step
+// and the place of the call in the network: runs repeat, and nothing is saved.
+// At inference it is the identity.
+//
+// Shape: any. Gradient: the same draw applied to dy.
+// Errors: ErrShape if not 0 ≤ p < 1.
+// Source: Srivastava et al. 2014, JMLR 15, 1929–1958.
+func Dropout(b *Builder, x Value, p float64) Value {
+	if p == 0 {
+		return x
+	}
+	return dropout.add(b, Drop{p, b.NextRandom()}, x)
+}
+
+// String prints rate and stream.
+func (d Drop) String() string { return fmt.Sprintf("p=%g stream=%d", d.P, d.Stream) }

@@ -1,0 +1,233 @@
+package op
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// Axes lists the axes of a reduction. Keep leaves them with size 1; otherwise
+// all axes are reduced and the result is a scalar.
+type Axes struct {
+	Axes []int
+	Keep bool
+}
+
+// Reduction is the plan of a sum: the operand seen as alternating dense groups
+// of kept and summed axes.
+type Reduction struct {
+	Dims   []int  // merged axes, outermost first
+	Summed []bool // which of them are summed
+}
+
+// PlanSum merges neighbouring axes of s that are treated alike.
+func PlanSum(s Shape, a Axes) Reduction {
+	var r Reduction
+	for i, d := range s {
+		if d == 1 {
+			continue
+		}
+		summed := !a.Keep || slices.Contains(a.Axes, i)
+		if n := len(r.Dims); n > 0 && r.Summed[n-1] == summed {
+			r.Dims[n-1] *= d
+			continue
+		}
+		r.Dims, r.Summed = append(r.Dims, d), append(r.Summed, summed)
+	}
+	return r
+}
+
+// Sums adds x into acc (cleared first), in the order of the elements of x, with
+// sums in float64.
+func Sums[T Elem](r Reduction, x []T, acc []float64) {
+	clear(acc)
+	var walk func(axis, at, to int)
+	walk = func(axis, at, to int) {
+		if axis == len(r.Dims) {
+			acc[to] += float64(x[at])
+			return
+		}
+		d, inner, kept := r.Dims[axis], 1, 1
+		for i := axis + 1; i < len(r.Dims); i++ {
+			inner *= r.Dims[i]
+			if !r.Summed[i] {
+				kept *= r.Dims[i]
+			}
+		}
+		switch {
+		case inner == 1 && r.Summed[axis]:
+			s := acc[to]
+			for _, v := range x[at : at+d] {
+				s += float64(v)
+			}
+			acc[to] = s
+		case inner == 1:
+			row := acc[to : to+d]
+			for i, v := range x[at : at+d] {
+				row[i] += float64(v)
+			}
+		case r.Summed[axis]:
+			for i := range d {
+				walk(axis+1, at+i*inner, to)
+			}
+		default:
+			for i := range d {
+				walk(axis+1, at+i*inner, to+i*kept)
+			}
+		}
+	}
+	walk(0, 0, 0)
+}
+
+var sum = Define(Spec[Axes]{
+	Name:   "sum",
+	Doc:    "Sum over axes, which stay with size 1, or over all axes to a scalar.",
+	Source: "elementary",
+	Shape: func(in []Shape, a Axes) (Shape, error) {
+		if len(in) != 1 {
+			return nil, shapeError("%d operands, want 1", len(in))
+		}
+		if !a.Keep {
+			return Shape{}, nil
+		}
+		out := in[0].Clone()
+		for _, i := range a.Axes {
+			if i < 0 || i >= len(out) {
+				return nil, shapeError("axis %d of %v", i, in[0])
+			}
+			out[i] = 1
+		}
+		return out, nil
+	},
+	Window: func(in []Shape, a Axes) Window {
+		if !a.Keep {
+			return Window{Whole: allBut(in[0], -1)}
+		}
+		return Window{Whole: a.Axes}
+	},
+	FLOPs: func(in []Shape, _ Shape, _ Axes) int64 { return int64(in[0].Size()) },
+	Ref:   func(c Call, a Axes) { Sums(PlanSum(c.InShape[0], a), c.In[0], c.Out) },
+	Cases: []Case[Axes]{
+		{Name: "all", In: []Shape{{2, 3, 5, 6, 7}}},
+		{Name: "channels kept", In: []Shape{{2, 3, 5, 6, 7}}, A: Axes{Axes: []int{0, 2, 3, 4}, Keep: true}},
+		{Name: "horizontal", In: []Shape{{2, 3, 5, 6, 7}}, A: Axes{Axes: []int{3, 4}, Keep: true}},
+		{Name: "every other", In: []Shape{{2, 3, 5, 6, 7}}, A: Axes{Axes: []int{1, 3}, Keep: true}},
+		{Name: "first", In: []Shape{{4, 3}}, A: Axes{Axes: []int{0}, Keep: true}},
+	},
+})
+
+// identity is the scalar formula of broadcast.
+var identity = graph.Scalar{
+	F1: func(x, _ float64) float64 { return x },
+	P:  func(any) float64 { return 0 },
+}
+
+var broadcast = Define(Spec[To]{
+	Name:   "broadcast",
+	Doc:    "x stretched along its axes of size 1, or a scalar stretched to a shape.",
+	Source: "elementary",
+	Shape: func(in []Shape, a To) (Shape, error) {
+		if len(in) != 1 || len(in[0]) != 0 && len(in[0]) != len(a.Shape) {
+			return nil, shapeError("%v to %v", in, a.Shape)
+		}
+		for i, d := range in[0] {
+			if d != 1 && d != a.Shape[i] {
+				return nil, shapeError("%v to %v", in[0], a.Shape)
+			}
+		}
+		return a.Shape.Clone(), nil
+	},
+	FLOPs:  moves[To],
+	Bytes:  func(_ []Shape, out Shape, _ To) int64 { return 4 * int64(out.Size()) },
+	scalar: &identity,
+	Ref:    func(c Call, _ To) { Apply(NewLoop(c.OutShape, c.InShape), &identity, 0, c.In, c.Out) },
+	Cases: []Case[To]{
+		{Name: "scalar", In: []Shape{{}}, A: To{Shape{2, 3, 5}}},
+		{Name: "channels", In: []Shape{{1, 3, 1, 1, 1}}, A: To{Shape{2, 3, 5, 6, 7}}},
+		{Name: "two axes", In: []Shape{{2, 1, 5, 1, 7}}, A: To{Shape{2, 3, 5, 6, 7}}},
+	},
+})
+
+func init() {
+	sum.SetGrad(func(b *Builder, in []Value, _, dy Value, _ Axes) []Value {
+		return []Value{broadcast.add(b, To{in[0].Shape()}, dy)}
+	})
+	broadcast.SetGrad(func(b *Builder, in []Value, _, dy Value, _ To) []Value {
+		return []Value{SumTo(b, dy, in[0].Shape())}
+	})
+}
+
+// Sum adds up the given axes, which stay with size 1; without axes it adds up
+// everything to a scalar.
+//
+// Gradient: dy stretched. Errors: ErrShape. Sums are float64 on every backend.
+func Sum(b *Builder, x Value, axes ...int) Value {
+	if len(axes) == 0 {
+		return sum.add(b, Axes{}, x)
+	}
+	return sum.add(b, Axes{Axes: axes, Keep: true}, x)
+}
+
+// Mean is Sum divided by the number of elements summed.
+func Mean(b *Builder, x Value, axes ...int) Value {
+	y := Sum(b, x, axes...)
+	if !y.Valid() {
+		return y
+	}
+	return Scale(b, y, float64(y.Shape().Size())/float64(x.Shape().Size()))
+}
+
+// SumTo sums v over the axes along which s was stretched to the shape of v.
+func SumTo(b *Builder, v Value, s Shape) Value {
+	from := v.Shape()
+	if !v.Valid() || from.Equal(s) {
+		return v
+	}
+	if len(s) == 0 {
+		return Sum(b, v)
+	}
+	if len(s) != len(from) {
+		return b.Fail("sum_to", shapeError("%v to %v", from, s))
+	}
+	var axes []int
+	for i := range s {
+		if s[i] == 1 && from[i] > 1 {
+			axes = append(axes, i)
+		}
+	}
+	return Sum(b, v, axes...)
+}
+
+// BroadcastTo stretches x along its axes of size 1, or a scalar, to s.
+//
+// Gradient: dy summed over the stretched axes. Errors: ErrShape.
+func BroadcastTo(b *Builder, x Value, s Shape) Value { return broadcast.add(b, To{s}, x) }
+
+// WeightedMean is Σ w·x / Σ w over all elements, where w is stretched to the
+// shape of x: weights of latitudes, or a mask of 0 and 1. If all weights are 0
+// the result and its gradient are 0.
+//
+// Shape: x any, w broadcastable to it → scalar.
+// Errors: ErrShape.
+// Source: definition of a weighted mean.
+func WeightedMean(b *Builder, x, w Value) Value {
+	total := Sum(b, w)
+	num := Sum(b, Mul(b, x, w))
+	if !num.Valid() || !total.Valid() {
+		return Value{}
+	}
+	if s, err := graph.Broadcast(x.Shape(), w.Shape()); err != nil || !s.Equal(x.Shape()) {
+		return b.Fail("weighted_mean", shapeError("weights %v for %v", w.Shape(), x.Shape()))
+	}
+	repeat := float64(x.Shape().Size()) / float64(w.Shape().Size())
+	return SafeDiv(b, num, Scale(b, total, repeat))
+}
+
+// String prints the axes as 0,2,3 or "all".
+func (a Axes) String() string {
+	if !a.Keep {
+		return "all"
+	}
+	return fmt.Sprint(a.Axes)
+}

@@ -1,0 +1,83 @@
+package op
+
+// Range is a part lo ≤ i < hi of one axis; Size is that of the whole axis where
+// the part is embedded (unused by Slice).
+type Range struct{ Axis, Lo, Hi, Size int }
+
+var slice = Define(Spec[Range]{
+	Name:   "slice",
+	Doc:    "The part lo ≤ i < hi of one axis.",
+	Source: "elementary",
+	Shape: func(in []Shape, a Range) (Shape, error) {
+		if len(in) != 1 || a.Axis < 0 || a.Axis >= len(in[0]) || a.Lo < 0 || a.Hi <= a.Lo || a.Hi > in[0][a.Axis] {
+			return nil, shapeError("%d:%d of axis %d of %v", a.Lo, a.Hi, a.Axis, in)
+		}
+		out := in[0].Clone()
+		out[a.Axis] = a.Hi - a.Lo
+		return out, nil
+	},
+	FLOPs: moves[Range],
+	Bytes: func(_ []Shape, out Shape, _ Range) int64 { return 8 * int64(out.Size()) },
+	Ref: func(c Call, a Range) {
+		step := c.InShape[0][a.Axis:].Size()
+		inner := c.InShape[0][a.Axis+1:].Size()
+		run := (a.Hi - a.Lo) * inner
+		copyRuns(c.Out, run, c.In[0][a.Lo*inner:], step, run, c.InShape[0][:a.Axis].Size())
+	},
+	Cases: []Case[Range]{
+		{Name: "channels", In: []Shape{{2, 5, 2, 3, 4}}, A: Range{Axis: 1, Lo: 1, Hi: 4}},
+		{Name: "last", In: []Shape{{2, 5, 7}}, A: Range{Axis: 2, Lo: 0, Hi: 6}},
+		{Name: "first", In: []Shape{{4, 3}}, A: Range{Axis: 0, Lo: 3, Hi: 4}},
+	},
+})
+
+var embed = Define(Spec[Range]{
+	Name:   "embed",
+	Doc:    "A value as the part lo ≤ i < hi of a longer axis, zeros elsewhere: the adjoint of slice, and zero padding.",
+	Source: "elementary",
+	Shape: func(in []Shape, a Range) (Shape, error) {
+		if len(in) != 1 || a.Axis < 0 || a.Axis >= len(in[0]) || a.Lo < 0 || a.Hi > a.Size || a.Hi-a.Lo != in[0][a.Axis] {
+			return nil, shapeError("%v as part %d:%d of %d on axis %d", in, a.Lo, a.Hi, a.Size, a.Axis)
+		}
+		out := in[0].Clone()
+		out[a.Axis] = a.Size
+		return out, nil
+	},
+	FLOPs: moves[Range],
+	Ref: func(c Call, a Range) {
+		clear(c.Out)
+		run := c.InShape[0][a.Axis:].Size()
+		inner := c.InShape[0][a.Axis+1:].Size()
+		copyRuns(c.Out[a.Lo*inner:], a.Size*inner, c.In[0], run, run, c.InShape[0][:a.Axis].Size())
+	},
+	Cases: []Case[Range]{
+		{Name: "channels", In: []Shape{{2, 3, 2, 3, 4}}, A: Range{Axis: 1, Lo: 1, Hi: 4, Size: 5}},
+		{Name: "last", In: []Shape{{2, 5, 6}}, A: Range{Axis: 2, Lo: 1, Hi: 7, Size: 7}},
+		{Name: "first", In: []Shape{{1, 3}}, A: Range{Axis: 0, Lo: 3, Hi: 4, Size: 4}},
+	},
+})
+
+func init() {
+	slice.SetGrad(func(b *Builder, in []Value, _, dy Value, a Range) []Value {
+		a.Size = in[0].Shape()[a.Axis]
+		return []Value{embed.add(b, a, dy)}
+	})
+	embed.SetGrad(func(b *Builder, _ []Value, _, dy Value, a Range) []Value {
+		return []Value{Slice(b, dy, a.Axis, a.Lo, a.Hi)}
+	})
+}
+
+// Slice is the part lo ≤ i < hi of one axis.
+//
+// Gradient: dy in its place, zeros elsewhere. Errors: ErrShape.
+func Slice(b *Builder, x Value, axis, lo, hi int) Value {
+	return slice.add(b, Range{Axis: axis, Lo: lo, Hi: hi}, x)
+}
+
+// PadZeros puts zeros before and after x along one axis.
+//
+// Gradient: the slice of dy. Errors: ErrShape.
+func PadZeros(b *Builder, x Value, axis, before, after int) Value {
+	n := x.Dim(axis)
+	return embed.add(b, Range{Axis: axis, Lo: before, Hi: before + n, Size: before + n + after}, x)
+}

@@ -1,0 +1,68 @@
+package op
+
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
+// Table lists all operations. A new operation gets one line here; a test fails
+// if one is missing.
+var Table = []*graph.Op{
+	// convolution
+	conv3D.Op,
+	convGradData.Op,
+	convGradFilter.Op,
+	convFused.Op,
+	bias.Op,
+	channelSum.Op,
+	// pooling and resampling
+	maxPool.Op,
+	maxPoolGrad.Op,
+	avgPool.Op,
+	avgPoolGrad.Op,
+	upsample.Op,
+	upsampleGrad.Op,
+	// shape
+	concat.Op,
+	slice.Op,
+	embed.Op,
+	reshape.Op,
+	broadcast.Op,
+	// reduction and normalisation
+	sum.Op,
+	channelMoments.Op,
+	channelMomentsGrad.Op,
+	channelNorm.Op,
+	channelNormSums.Op,
+	dropout.Op,
+	// two and three operands, point by point
+	add.Op,
+	sub.Op,
+	mul.Op,
+	div.Op,
+	safeDiv.Op,
+	gaussianCRPS.Op,
+	gaussianCRPSdMu.Op,
+	gaussianCRPSdSigma.Op,
+	// one operand, point by point, and the derivatives
+	relu.op.Op, relu.grad.Op,
+	exp.op.Op, exp.grad.Op,
+	log.op.Op, log.grad.Op,
+	sqrt.op.Op, sqrt.grad.Op,
+	square.op.Op, square.grad.Op,
+	abs.op.Op, abs.grad.Op,
+	softplus.op.Op, softplus.grad.Op,
+	sigmoid.op.Op, sigmoid.grad.Op,
+	tanh.op.Op, tanh.grad.Op,
+	erf.op.Op, erf.grad.Op,
+	pow.op.Op, pow.grad.Op,
+	addScalar.Op,
+	scale.Op,
+}
+
+// Find gives the operation of that name, or nil.
+func Find(name string) *graph.Op {
+	for _, o := range Table {
+		if o.Name == name {
+			return o
+		}
+	}
+	return nil
+}
