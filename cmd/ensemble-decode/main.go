@@ -20,6 +20,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
+	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
 // handler does one kind of job: args and in come from the parent, bulk results
@@ -32,6 +33,8 @@ var kinds = []struct {
 	do   handler
 }{
 	{"versions", versions},
+	{encode.KindNetCDF, encodeNetCDF},
+	{encode.KindGRIB, encodeGRIB},
 }
 
 // The address space a child may use unless the parent says otherwise, and how

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/decode/wire"
+	"github.com/ensemble-weather/ensemble/io/grib/eccodes"
+	"github.com/ensemble-weather/ensemble/io/product/encode"
+)
+
+// encodeGRIB writes one file of GRIB messages, described by an encode.GRIB.
+func encodeGRIB(args json.RawMessage, in []byte, _ *wire.Payload) (any, error) {
+	var g encode.GRIB
+	if err := json.Unmarshal(args, &g); err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	f, err := os.Create(g.Path)
+	if err != nil {
+		return nil, writeError("GRIB", g.Path, len(in), err)
+	}
+	buf := bufio.NewWriterSize(f, 1<<20)
+	err = eccodes.Write(buf, &g, in)
+	if err == nil {
+		err = buf.Flush()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return nil, writeError("GRIB", g.Path, len(in), err)
+	}
+	return written(g.Path)
+}
+
+// written is the result of both encoders: how large the file became.
+func written(path string) (encode.Written, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return encode.Written{}, err
+	}
+	return encode.Written{Bytes: st.Size()}, nil
+}
+
+// writeError says why a file could not be written. Libraries hide a full disk
+// behind a text of their own ("NetCDF: HDF error"), so that is looked at first.
+func writeError(format, path string, need int, err error) error {
+	var disk unix.Statfs_t
+	full := errors.Is(err, unix.ENOSPC)
+	free := int64(-1)
+	if unix.Statfs(path, &disk) == nil {
+		free = int64(disk.Bavail) * disk.Bsize
+		full = full || free < 1<<16
+	}
+	if full {
+		return &exit.Error{Code: exit.IO, What: "no space left", At: path,
+			Why: fmt.Sprintf("%d bytes are free, up to %d are needed; nothing was published", max(free, 0), need),
+			Fix: "free space; rerun the same command", Err: err}
+	}
+	if errors.As(err, new(*os.PathError)) {
+		return &exit.Error{Code: exit.CannotWrite, What: "cannot write the " + format + " file", At: path, Why: err.Error(),
+			Fix: "see the cause; nothing was published", Err: err}
+	}
+	return &exit.Error{Code: exit.Bug, What: "cannot encode the " + format + " file", At: path, Why: err.Error(),
+		Fix: "report it with the command and the first input file; nothing was published", Err: err}
+}

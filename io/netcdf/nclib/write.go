@@ -1,0 +1,169 @@
+package nclib
+
+// #include <netcdf.h>
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/fhs/go-netcdf/netcdf"
+
+	"github.com/ensemble-weather/ensemble/io/product/encode"
+)
+
+// types maps the types of a request to those of the library.
+var types = map[encode.Type]netcdf.Type{encode.Float: netcdf.FLOAT, encode.Double: netcdf.DOUBLE, encode.Int: netcdf.INT}
+
+// Write makes the file that f describes, its numbers from payload.
+//
+// Errors: the first call that the library refuses, with the name it was about.
+func Write(f *encode.NetCDF, payload []byte) (err error) {
+	ds, err := netcdf.CreateFile(f.Path, netcdf.CLOBBER|netcdf.NETCDF4|netcdf.CLASSIC_MODEL)
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	defer func() {
+		if e := ds.Close(); err == nil && e != nil {
+			err = fmt.Errorf("close: %w", e)
+		}
+	}()
+	// Every variable is written in whole, so filling it first would be waste.
+	if err := status(C.nc_set_fill(C.int(ds), C.NC_NOFILL, nil)); err != nil {
+		return fmt.Errorf("switch prefilling off: %w", err)
+	}
+	dims := map[string]netcdf.Dim{}
+	sizes := map[string]int{}
+	for _, d := range f.Dimensions {
+		if dims[d.Name], err = ds.AddDim(d.Name, uint64(d.Size)); err != nil {
+			return fmt.Errorf("dimension %s: %w", d.Name, err)
+		}
+		sizes[d.Name] = d.Size
+	}
+	for _, a := range f.Attributes {
+		if err := writeAttribute(ds.Attr(a.Name), a); err != nil {
+			return fmt.Errorf("attribute %s: %w", a.Name, err)
+		}
+	}
+	vars := make([]netcdf.Var, len(f.Variables))
+	for i, v := range f.Variables {
+		if vars[i], err = define(ds, dims, v); err != nil {
+			return fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+	}
+	if err := ds.EndDef(); err != nil {
+		return fmt.Errorf("end of definitions: %w", err)
+	}
+	for i, v := range f.Variables {
+		n := 1
+		for _, d := range v.Dimensions {
+			n *= sizes[d]
+		}
+		if err := fill(vars[i], v, n, payload); err != nil {
+			return fmt.Errorf("values of %s: %w", v.Name, err)
+		}
+	}
+	return nil
+}
+
+// define adds a variable with its storage and attributes.
+func define(ds netcdf.Dataset, dims map[string]netcdf.Dim, v encode.Variable) (netcdf.Var, error) {
+	var over []netcdf.Dim
+	for _, name := range v.Dimensions {
+		d, ok := dims[name]
+		if !ok {
+			return netcdf.Var{}, fmt.Errorf("no dimension %s", name)
+		}
+		over = append(over, d)
+	}
+	t, ok := types[v.Type]
+	if !ok {
+		return netcdf.Var{}, fmt.Errorf("no type %q", v.Type)
+	}
+	nv, err := ds.AddVar(v.Name, t, over)
+	if err != nil {
+		return nv, err
+	}
+	if v.Chunks != nil {
+		if len(v.Chunks) != len(v.Dimensions) {
+			return nv, fmt.Errorf("%d chunk lengths for %d dimensions", len(v.Chunks), len(v.Dimensions))
+		}
+		if err := setChunks(ds, v); err != nil {
+			return nv, fmt.Errorf("chunks %v: %w", v.Chunks, err)
+		}
+		if v.Deflate > 0 {
+			if err := nv.SetCompression(true, true, v.Deflate); err != nil {
+				return nv, fmt.Errorf("compression: %w", err)
+			}
+		}
+	}
+	for _, a := range v.Attributes {
+		if err := writeAttribute(nv.Attr(a.Name), a); err != nil {
+			return nv, fmt.Errorf("attribute %s: %w", a.Name, err)
+		}
+	}
+	return nv, nil
+}
+
+// setChunks is nc_def_var_chunking, which go-netcdf has not. The id of the
+// variable is looked up by name, since go-netcdf does not export it.
+func setChunks(ds netcdf.Dataset, v encode.Variable) error {
+	name := append([]byte(v.Name), 0)
+	var id C.int
+	if err := status(C.nc_inq_varid(C.int(ds), (*C.char)(unsafe.Pointer(&name[0])), &id)); err != nil {
+		return err
+	}
+	sizes := make([]C.size_t, len(v.Chunks))
+	for i, n := range v.Chunks {
+		sizes[i] = C.size_t(n)
+	}
+	return status(C.nc_def_var_chunking(C.int(ds), id, C.NC_CHUNKED, &sizes[0]))
+}
+
+// fill writes all n values of a variable.
+func fill(nv netcdf.Var, v encode.Variable, n int, payload []byte) error {
+	b, err := v.Values.In(payload)
+	if err != nil {
+		return err
+	}
+	if len(b) != n*v.Type.Size() || v.Values.Offset%8 != 0 {
+		return fmt.Errorf("%d bytes at %d for %d values of type %s", len(b), v.Values.Offset, n, v.Type)
+	}
+	if n == 0 {
+		return nil
+	}
+	// The payload starts on a page, the block on a multiple of 8, and machines
+	// that we run on are little-endian: the bytes are the values.
+	p := unsafe.Pointer(&b[0])
+	switch v.Type {
+	case encode.Float:
+		return nv.WriteFloat32s(unsafe.Slice((*float32)(p), n))
+	case encode.Double:
+		return nv.WriteFloat64s(unsafe.Slice((*float64)(p), n))
+	default:
+		return nv.WriteInt32s(unsafe.Slice((*int32)(p), n))
+	}
+}
+
+// writeAttribute writes the one kind of value that is set.
+func writeAttribute(to netcdf.Attr, a encode.Attribute) error {
+	switch {
+	case a.Text != "":
+		return to.WriteBytes([]byte(a.Text))
+	case a.Floats != nil:
+		return to.WriteFloat32s(a.Floats)
+	case a.Doubles != nil:
+		return to.WriteFloat64s(a.Doubles)
+	case a.Ints != nil:
+		return to.WriteInt32s(a.Ints)
+	}
+	return fmt.Errorf("has no value")
+}
+
+// status makes an error of a return code of netCDF-C.
+func status(code C.int) error {
+	if code == C.NC_NOERR {
+		return nil
+	}
+	return fmt.Errorf("%s", C.GoString(C.nc_strerror(code)))
+}
