@@ -1,0 +1,345 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+const good = `version: 1
+data:
+  forecasts: [fc/*.grib2]
+  analyses: [an/*.nc]
+  leads: [0h, PT24H, 2d]
+  target_lead: 48h
+  levels: [850hPa, 500hPa]
+  variables: [t, gh]
+  targets:
+    - {variable: t, levels: [850hPa]}
+    - variable: gh
+      levels: [500hPa]
+  standardise: las
+  split:
+    train: {from: 1982-01-01, to: 1983-09-30}
+    validation: {from: 1983-10-05T00:00Z, to: 1983-12-31}
+train:
+  learning_rate: 1e-3
+`
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoadTrain(t *testing.T) {
+	path := write(t, "train.yaml", good)
+	c, err := LoadTrain(Sources{Files: []string{path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(c.Data.Forecasts[0]), filepath.Join(filepath.Dir(path), "fc/*.grib2"); got != want {
+		t.Errorf("path is %s, want it relative to the file: %s", got, want)
+	}
+	if c.Data.Leads[1] != ensemble.Lead(24*time.Hour) || c.Data.Leads[2] != c.Data.TargetLead {
+		t.Errorf("leads are %v", c.Data.Leads)
+	}
+	if c.Data.Levels[0] != ensemble.PressureLevel(850) || c.Data.Targets[1].Levels[0] != ensemble.PressureLevel(500) {
+		t.Errorf("levels are %v, targets %v", c.Data.Levels, c.Data.Targets)
+	}
+	if c.Data.Standardise != ensemble.LAS {
+		t.Errorf("standardise is %q", c.Data.Standardise)
+	}
+	if got, want := c.Data.Split.Train.Domain().To, time.Date(1983, 9, 30, 23, 59, 59, 0, time.UTC); !got.Equal(want) {
+		t.Errorf("the training period ends %s, want the end of its last day %s", got, want)
+	}
+	if c.Train.Train.LearningRate != 0.001 || c.Train.Train.Epochs != 60 || c.Data.Members.Use.N() != 5 {
+		t.Errorf("learning rate %g, epochs %d, members %v", c.Train.Train.LearningRate, c.Train.Train.Epochs, c.Data.Members.Use)
+	}
+	if o := c.Origin("train.learning_rate"); o.Where != path+":18:3" {
+		t.Errorf("origin of the learning rate is %+v, want line 18, column 3", o)
+	}
+}
+
+// TestOrder gives one key in all layers and takes them away one by one.
+func TestOrder(t *testing.T) {
+	a := write(t, "a.yaml", good+"  epochs: 11\n  seed: 3\n")
+	b := write(t, "b.yaml", "train: {epochs: 12}\n")
+	load := func(src Sources) *TrainConfig {
+		t.Helper()
+		c, err := LoadTrain(src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if c := load(Sources{Files: []string{a, b}}); c.Train.Train.Epochs != 12 || c.Train.Train.Seed != 3 {
+		t.Errorf("two files: epochs %d, seed %d, want 12 from the later and 3 from the first", c.Train.Train.Epochs, c.Train.Train.Seed)
+	}
+	t.Setenv("ENSEMBLE_TRAIN_EPOCHS", "13")
+	t.Setenv("ENSEMBLE_DATA_MEMBERS_USE", "[1, 2, 3]")
+	c := load(Sources{Files: []string{a, b}})
+	if c.Train.Train.Epochs != 13 || c.Data.Members.Use.N() != 3 || c.Origin("train.epochs").Layer != "environment" {
+		t.Errorf("environment: epochs %d, members %v", c.Train.Train.Epochs, c.Data.Members.Use)
+	}
+	c = load(Sources{Files: []string{a, b}, Set: []string{"train.epochs=14", "data.leads=[0h, 48h]"}})
+	if c.Train.Train.Epochs != 14 || len(c.Data.Leads) != 2 || c.Origin("train.epochs").String() != "--set train.epochs=14" {
+		t.Errorf("--set: epochs %d, leads %v, origin %s", c.Train.Train.Epochs, c.Data.Leads, c.Origin("train.epochs"))
+	}
+}
+
+// TestFaults: each file has the faults listed, all of them reported, nothing else.
+func TestFaults(t *testing.T) {
+	base := "version: 1\ndata: {forecasts: [f], analyses: [a], leads: [0h, 48h], target_lead: 48h, levels: [850hPa], variables: [t], targets: [{variable: t, levels: [850hPa]}]}\n"
+	for _, c := range []struct {
+		name, text string
+		want       []string // "place: what: fix", each part of one fault
+	}{
+		{"typing error", base + "train:\n  batchsize: 4\n", []string{"4:3|unknown key \"batchsize\"|did you mean `batch_size`?"}},
+		{"right key, wrong place", base + "model:\n  epochs: 4\n", []string{"4:3|unknown key \"epochs\"|did you mean `train.epochs`?"}},
+		{"deep inside a list", strings.Replace(base, "{variable: t,", "{variabel: t,", 1),
+			[]string{"|unknown key \"variabel\"|did you mean `variable`?", "|an item of data.targets has no \"variable\"|add `variable: t`"}},
+		{"several at once", base + "train:\n  epochs: many\n  seed: -1\n  loss: {kind: crsp}\nmodel: {base: 010}\n", []string{
+			"4:11|train.epochs is \"many\", want a whole number|", "5:9|train.seed is -1, want 0 or more|",
+			"6:16|train.loss.kind is crsp, want one of|did you mean `crps`?", "7:15|model.base: 010 is not a plain decimal number|"}},
+		{"twice", base + "train:\n  seed: 1\n  seed: 2\n", []string{"5:3|key \"seed\" is given twice|remove one"}},
+		{"no unit", base + "train: {}\noutput: {}\nmodel:\n" + "  kind: unet3d\n", nil},
+		{"bare duration", strings.Replace(base, "target_lead: 48h", "target_lead: 48", 1), []string{"2:|data.target_lead: a duration needs its unit: write 48h if hours are meant|"}},
+		{"bare level", strings.Replace(base, "levels: [850hPa], v", "levels: [850], v", 1), []string{"2:|data.levels: a level needs its unit: write 850hPa|"}},
+		{"scalar for list", strings.Replace(base, "variables: [t]", "variables: t", 1), []string{"2:|data.variables is \"t\", want a list|write a list: [t]"}},
+		{"no zone", base + "data2: 1\n", []string{"3:1|unknown key \"data2\"|did you mean `data`?"}},
+		{"empty", base + "train:\n  epochs:\n", []string{"4:3|key \"epochs\" has no value|"}},
+		{"not YAML", "version: 1\n  data: [\n", []string{"|not valid YAML|"}},
+		{"bomb", "version: &a 1\ndata: *a\n", []string{"1:10|anchors and aliases|", "2:7|anchors and aliases|"}},
+		{"two documents", base + "---\nversion: 1\n", []string{"|more than one document|"}},
+		{"nothing", "", []string{"|key \"version\" is required|", "|\"data.forecasts\" is required|", "|\"data.leads\"|", "|\"data.target_lead\"|", "|\"data.levels\"|", "|\"data.variables\"|", "|\"data.targets\"|"}},
+		{"home", strings.Replace(base, "[f]", "[~/f]", 1), []string{"|~ is not expanded|"}},
+		{"variable", strings.Replace(base, "[f]", "[\"${SECRET}/f\"]", 1), []string{"|${SECRET} may not be used|"}},
+		{"target not among levels", strings.Replace(base, "levels: [850hPa]}", "levels: [500hPa]}", 1), []string{"2:|target t at 500hPa is not on one of data.levels|"}},
+		{"lead not there", strings.Replace(base, "target_lead: 48h", "target_lead: 24h", 1), []string{"2:|data.target_lead 24h is not one of data.leads|"}},
+		{"too many members", base + "train: {}\n" + "output: {}\n", nil},
+		{"half a split", strings.Replace(base, "targets:", "split: {train: {from: 1982-01-01}}, targets:", 1), []string{"2:|data.split.train has no from and to|", "|data.split.validation has no from and to|"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := write(t, "x.yaml", c.text)
+			_, err := LoadTrain(Sources{Files: []string{path}})
+			if len(c.want) == 0 {
+				if err != nil && !strings.Contains(err.Error(), "has no value") {
+					t.Fatalf("unexpected: %v", err)
+				}
+				return
+			}
+			var e *exit.Error
+			if !errors.As(err, &e) || e.Code != exit.Usage {
+				t.Fatalf("got %v, want exit 64", err)
+			}
+			all := append([]*exit.Error{e}, e.More...)
+			if len(all) != len(c.want) {
+				t.Errorf("got %d faults, want %d:\n%v", len(all), len(c.want), err)
+			}
+			for i := range min(len(all), len(c.want)) {
+				part := strings.Split(c.want[i], "|")
+				if !strings.Contains(all[i].At, part[0]) || !strings.Contains(all[i].What, part[1]) || !strings.Contains(all[i].Fix, part[2]) {
+					t.Errorf("fault %d is\n%v\nwant %s", i, all[i], c.want[i])
+				}
+				if part[0] != "" && !strings.HasPrefix(all[i].At, path+":") {
+					t.Errorf("fault %d is at %s, want a place in the file", i, all[i].At)
+				}
+			}
+		})
+	}
+}
+
+// TestFaultsOfAllSources: file, environment and --set are reported together.
+func TestFaultsOfAllSources(t *testing.T) {
+	path := write(t, "x.yaml", good+"  sede: 1\n")
+	t.Setenv("ENSEMBLE_TRAIN_BATCH_SIZE", "four")
+	_, err := LoadTrain(Sources{Files: []string{path}, Set: []string{"train.epocs=4", "train.seed"}})
+	var e *exit.Error
+	if !errors.As(err, &e) || len(e.More) != 3 {
+		t.Fatalf("want four faults, got %v", err)
+	}
+	for _, want := range []string{"did you mean `seed`?", "environment variable ENSEMBLE_TRAIN_BATCH_SIZE", "did you mean `train.epochs`?", "write --set key=value"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+}
+
+func TestUnknownEnvironment(t *testing.T) {
+	t.Setenv("ENSEMBLE_TRAIN_EPOCH", "3")
+	t.Setenv("ENSEMBLE_TEST_DATA", "/nowhere")
+	c, err := LoadTrain(Sources{Files: []string{write(t, "x.yaml", good)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0], "did you mean ENSEMBLE_TRAIN_EPOCHS?") {
+		t.Errorf("warnings are %q", w)
+	}
+}
+
+// TestRoundTrip: the effective configuration, read again from elsewhere, is the
+// same, and every key that has a value is in it.
+func TestRoundTrip(t *testing.T) {
+	c, err := LoadTrain(Sources{Files: []string{write(t, "x.yaml", good)}, Set: []string{
+		"data.members.use=[0, 2, 4]", "output.formats=[netcdf, grib2]", `data.forecasts=["a, b.grib2", "#c"]`, "train.weight_decay=1.25e-7"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := LoadTrain(Sources{Files: []string{write(t, "effective.yaml", string(c.YAML()))}})
+	if err != nil {
+		t.Fatalf("%v\nin\n%s", err, c.YAML())
+	}
+	if !bytes.Equal(c.YAML(), again.YAML()) || c.Hash() != again.Hash() {
+		t.Errorf("once:\n%s\ntwice:\n%s", c.YAML(), again.YAML())
+	}
+	if err := again.CheckResume(c.YAML()); err != nil {
+		t.Errorf("a run does not resume itself: %v", err)
+	}
+}
+
+func TestCheckResume(t *testing.T) {
+	path := write(t, "x.yaml", good)
+	began, err := LoadTrain(Sources{Files: []string{path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := LoadTrain(Sources{Files: []string{path}, Set: []string{"train.epochs=99", "train.seed=7", "data.split.test.from=1984-01-01", "data.split.test.to=1984-12-31"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = now.CheckResume(began.YAML())
+	var e *exit.Error
+	if !errors.As(err, &e) || len(e.More) != 2 {
+		t.Fatalf("want three faults (seed and both ends of the test), got %v", err)
+	}
+	if text := err.Error(); strings.Contains(text, "epochs") || !strings.Contains(text, "train.seed") || !strings.Contains(text, "it was 1 and is 7") {
+		t.Errorf("epochs may change, the seed not:\n%s", text)
+	}
+}
+
+func TestShowOrigin(t *testing.T) {
+	path := write(t, "x.yaml", good)
+	c, err := LoadTrain(Sources{Files: []string{path}, Set: []string{"train.seed=9"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := c.Show(&b, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"seed: 9 ", "# --set train.seed=9", "# default", "# " + path + ":5:3"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// TestTable holds what every row must have, and that no two share a variable.
+func TestTable(t *testing.T) {
+	variables := map[string]string{}
+	for _, k := range TrainSchema.Keys {
+		if k.Help == "" || k.Example == "" || k.Required && k.Default != "" {
+			t.Errorf("%s: help %q, example %q, required %v with default %q", k.Path, k.Help, k.Example, k.Required, k.Default)
+		}
+		name := EnvironmentName(k.Path)
+		if other, ok := variables[name]; ok {
+			t.Errorf("%s and %s share %s", k.Path, other, name)
+		}
+		variables[name] = k.Path
+		r := reader{schema: TrainSchema, where: k.Path}
+		if strings.Contains(k.Path, "[]") {
+			continue
+		}
+		if _, ok := r.word(k.Path, k.Example); !ok {
+			t.Errorf("the example of %s is not valid: %v", k.Path, r.faults)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	var b strings.Builder
+	if err := TrainSchema.Explain(&b, "data.members"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"data.members.use", "how many members", "ENSEMBLE_DATA_MEMBERS_USE", "one of include, exclude"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	for line := range strings.Lines(b.String()) {
+		if len(line) > 81 {
+			t.Errorf("longer than 80 columns: %s", line)
+		}
+	}
+	if err := TrainSchema.Explain(&b, "train.halo"); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("a key that does not exist: %v", err)
+	}
+}
+
+func TestJSONSchema(t *testing.T) {
+	text, err := TrainSchema.JSONSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"additionalProperties": false`, `"batch_size"`, `"enum": [`, `"exclusiveMinimum": 0`, `"variable"`} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("no %s in the schema", want)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	dir := t.TempDir()
+	for _, f := range []string{"b.nc", "a.nc"} {
+		if err := os.WriteFile(filepath.Join(dir, f), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := Expand("data.forecasts", []Path{Path(dir + "/*.nc"), Path(dir + "/a.nc")})
+	if err != nil || len(files) != 2 || filepath.Base(files[0]) != "a.nc" {
+		t.Errorf("got %v, %v, want a.nc and b.nc once each", files, err)
+	}
+	if _, err := Expand("data.forecasts", []Path{Path(dir + "/*.grib")}); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("no file: %v, want exit 66", err)
+	}
+}
+
+// FuzzLoad: whatever the text, reading ends, either with a configuration whose
+// effective form reads back to itself, or with an exit 64 that names a place.
+func FuzzLoad(f *testing.F) {
+	f.Add(good)
+	f.Add("version: 1\ndata: {leads: [0h, 24]}\n")
+	f.Add("a: &x [*x]\n")
+	f.Add("? [a]\n: b\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(t.TempDir(), "x.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c, err := LoadTrain(Sources{Files: []string{path}})
+		if err != nil {
+			if exit.CodeOf(err) != exit.Usage {
+				t.Fatalf("exit %d: %v", exit.CodeOf(err), err)
+			}
+			return
+		}
+		if err := os.WriteFile(path, c.YAML(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		again, err := LoadTrain(Sources{Files: []string{path}})
+		if err != nil || !bytes.Equal(again.YAML(), c.YAML()) {
+			t.Fatalf("%v\n%s", err, c.YAML())
+		}
+	})
+}

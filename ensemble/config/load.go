@@ -1,0 +1,228 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/viper"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+)
+
+// Sources says where a configuration comes from, weakest first: the defaults of
+// the schema, the files in order, the environment, the --set assignments.
+type Sources struct {
+	Files []string // YAML files; a later one wins
+	Set   []string // "train.epochs=5", as after --set
+}
+
+// Origin says where an effective value comes from.
+type Origin struct {
+	Layer string // "default", "file", "environment", "--set"
+	Where string // "train.yaml:14:3", the variable's name, the assignment; "" for a default
+}
+
+// String prints the origin for a comment behind the value.
+func (o Origin) String() string {
+	if o.Where == "" {
+		return o.Layer
+	}
+	return o.Where
+}
+
+// SourceFile is a configuration file as it was read.
+type SourceFile struct {
+	Path   string
+	Text   []byte
+	SHA256 string
+}
+
+// effective is what every loaded configuration has, whatever its schema.
+type effective struct {
+	schema   *Schema
+	values   map[string]any // by path of the leaves; nil where neither given nor defaulted
+	origins  map[string]Origin
+	files    []SourceFile
+	warnings []string
+}
+
+// environmentOnly are ENSEMBLE_ names of the environment that set no key.
+// ENSEMBLE_VERSION is what a site's module system says of the program.
+var environmentOnly = []string{"ENSEMBLE_DATA", "ENSEMBLE_DECODE", "ENSEMBLE_TEST_DATA", "ENSEMBLE_VERSION"}
+
+// load reads all sources and lays them over each other.
+//
+// Errors: exit 64 with every fault of every source, in the order of the sources.
+func load(s *Schema, src Sources) (*effective, error) {
+	e := &effective{schema: s, values: map[string]any{}, origins: map[string]Origin{}}
+	v := viper.New()
+	var faults []*exit.Error
+	s.leaves(func(n *node) {
+		e.origins[n.path] = Origin{Layer: "default"}
+		if n.def != nil {
+			v.SetDefault(n.path, n.def)
+		}
+	})
+	for _, path := range src.Files {
+		r := reader{schema: s, origin: e.origins}
+		tree, text := r.file(path)
+		faults = append(faults, r.faults...)
+		sum := sha256.Sum256(text)
+		e.files = append(e.files, SourceFile{path, text, hex.EncodeToString(sum[:])})
+		if err := v.MergeConfigMap(tree); err != nil {
+			return nil, fmt.Errorf("merge %s: %w", path, err)
+		}
+	}
+	parsed := map[string]any{} // what the environment says, as values
+	s.leaves(func(n *node) {
+		name := EnvironmentName(n.path)
+		text := os.Getenv(name)
+		if text == "" || slices.Contains(environmentOnly, name) {
+			return
+		}
+		r := reader{schema: s, where: "environment variable " + name}
+		if value, ok := r.word(n.path, text); ok {
+			parsed[n.path] = value
+			e.origins[n.path] = Origin{"environment", name}
+			if err := v.BindEnv(n.path, name); err != nil {
+				faults = append(faults, &exit.Error{Code: exit.Bug, What: "cannot bind " + name, Why: err.Error()})
+			}
+		}
+		faults = append(faults, r.faults...)
+	})
+	for _, assignment := range src.Set {
+		path, text, ok := strings.Cut(assignment, "=")
+		r := reader{schema: s, where: "--set " + assignment}
+		if !ok {
+			r.fault(nil, "no value is assigned", "", "write --set key=value")
+		} else if value, ok := r.word(path, text); ok {
+			v.Set(path, value)
+			delete(parsed, path)
+			e.origins[path] = Origin{"--set", "--set " + assignment}
+		}
+		faults = append(faults, r.faults...)
+	}
+	if err := together(faults); err != nil {
+		return nil, err
+	}
+	s.leaves(func(n *node) {
+		value := v.Get(n.path)
+		if p, ok := parsed[n.path]; ok { // viper has the text of the variable
+			value = p
+		}
+		if value == nil && n.key.Required {
+			faults = append(faults, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("key %q is required", n.path), At: e.sourceNames(),
+				Fix: "add it, for example `" + n.path + ": " + n.key.Example + "`"})
+		}
+		e.values[n.path] = value
+	})
+	e.warnings = unknownEnvironment(s)
+	return e, together(faults)
+}
+
+// together makes one error of all faults, nil if there is none.
+func together(faults []*exit.Error) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	first := *faults[0]
+	first.More = append(slices.Clone(first.More), faults[1:]...)
+	return &first
+}
+
+func (e *effective) sourceNames() string {
+	if len(e.files) == 0 {
+		return "no --config was given"
+	}
+	names := make([]string, len(e.files))
+	for i, f := range e.files {
+		names[i] = f.Path
+	}
+	return strings.Join(names, ", ")
+}
+
+// EnvironmentName is the variable that overrides a key.
+func EnvironmentName(path string) string {
+	return "ENSEMBLE_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+}
+
+// unknownEnvironment warns of ENSEMBLE_ variables that match no key: a site may
+// have its own, and a typing error looks the same.
+func unknownEnvironment(s *Schema) []string {
+	known := slices.Clone(environmentOnly)
+	s.leaves(func(n *node) { known = append(known, EnvironmentName(n.path)) })
+	var warnings []string
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "ENSEMBLE_") || slices.Contains(known, name) {
+			continue
+		}
+		w := "environment variable " + name + " matches no key"
+		if near := nearest.Find(name, known); near != "" {
+			w += "; did you mean " + near + "?"
+		}
+		warnings = append(warnings, w)
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+// fill puts the effective values into the fields of the structure out points to.
+func (e *effective) fill(out any) {
+	target := reflect.ValueOf(out).Elem()
+	e.schema.leaves(func(n *node) {
+		if v := e.values[n.path]; v != nil {
+			f := target.FieldByIndex(n.field)
+			f.Set(reflect.ValueOf(v).Convert(f.Type()))
+		}
+	})
+}
+
+// fault is a violated rule between keys, at the place where the first key was set.
+func (e *effective) fault(path, what, why, fix string) *exit.Error {
+	o := e.origins[path]
+	at := o.Where
+	if at == "" {
+		at = path + " has its default, " + e.text(path)
+	}
+	return &exit.Error{Code: exit.Usage, What: what, At: at, Why: why, Fix: fix}
+}
+
+// Origin says where the effective value of a key comes from.
+func (e *effective) Origin(path string) Origin { return e.origins[path] }
+
+// Files are the configuration files as they were read, in order.
+func (e *effective) Files() []SourceFile { return e.files }
+
+// Warnings are what is odd but legal, such as environment variables of no key.
+func (e *effective) Warnings() []string { return e.warnings }
+
+// Expand lists the files that patterns name, each once, sorted within its pattern.
+//
+// Errors: exit 66 if a pattern names no file, 64 if it is no valid pattern.
+func Expand(key string, patterns []Path) ([]string, error) {
+	var files []string
+	for _, p := range patterns {
+		found, err := filepath.Glob(string(p))
+		if err != nil {
+			return nil, &exit.Error{Code: exit.Usage, What: "not a valid file pattern", At: string(p), Why: err.Error(), Fix: "correct " + key, Err: err}
+		}
+		if len(found) == 0 {
+			return nil, &exit.Error{Code: exit.NotYet, What: "no such file", At: string(p), Why: "named by " + key,
+				Fix: "correct the path, or wait until the file is there"}
+		}
+		for _, f := range found {
+			if !slices.Contains(files, f) {
+				files = append(files, f)
+			}
+		}
+	}
+	return files, nil
+}

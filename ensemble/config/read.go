@@ -1,0 +1,361 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+)
+
+// maxFileSize bounds what is read as a configuration: a data file given by mistake
+// is refused, not parsed.
+const maxFileSize = 1 << 20
+
+// A reader compares one source with the schema and gathers all faults.
+type reader struct {
+	schema *Schema
+	where  string // file name, or "--set key", or "environment variable NAME"
+	isFile bool   // positions mean something
+	dir    string // what relative paths are relative to
+	faults []*exit.Error
+	origin map[string]Origin // by key path, of the values that were read
+	layer  string
+}
+
+func (r *reader) at(n *yaml.Node) string {
+	if !r.isFile || n == nil || n.Line == 0 {
+		return r.where
+	}
+	return fmt.Sprintf("%s:%d:%d", r.where, n.Line, n.Column)
+}
+
+func (r *reader) fault(n *yaml.Node, what, why, fix string) {
+	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: what, At: r.at(n), Why: why, Fix: fix})
+}
+
+// file reads a YAML file into a nested map of parsed values.
+func (r *reader) file(path string) (tree map[string]any, text []byte) {
+	r.where, r.isFile, r.dir, r.layer = path, true, filepath.Dir(path), "file"
+	text, err := readBounded(path)
+	if err != nil {
+		r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "cannot read the configuration", At: path, Why: plain(err),
+			Fix: "give the path of a YAML file after --config", Err: err})
+		return nil, nil
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	var doc yaml.Node
+	switch err := d.Decode(&doc); {
+	case err == io.EOF:
+		return map[string]any{}, text
+	case err != nil:
+		r.syntax(err)
+		return nil, nil
+	}
+	var second yaml.Node
+	if err := d.Decode(&second); err != io.EOF {
+		r.fault(&second, "the file holds more than one document", "", "keep one; give several files with --config to combine them")
+		return nil, nil
+	}
+	root := doc.Content[0]
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		return map[string]any{}, text
+	}
+	if root.Kind != yaml.MappingNode {
+		r.fault(root, "the file is not a list of keys and values", "it holds "+describe(root), "begin with `version: 1`")
+		return nil, nil
+	}
+	return r.mapping(r.schema.root, root), text
+}
+
+// word reads the value of one key from the command line or the environment.
+func (r *reader) word(path, text string) (any, bool) {
+	n := r.schema.find(path)
+	if n == nil || n.key == nil || n.item == nil && strings.Contains(path, "[]") {
+		r.unknown(nil, r.schema.root, path)
+		return nil, false
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || doc.Kind == 0 {
+		r.fault(nil, fmt.Sprintf("the value %q cannot be read", text), "", "write it as in the file, for example "+path+"="+n.key.Example)
+		return nil, false
+	}
+	before := len(r.faults)
+	v := r.leaf(n, doc.Content[0])
+	if len(r.faults) > before {
+		return nil, false
+	}
+	return v, true
+}
+
+func readBounded(path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	if st.Size() > maxFileSize {
+		return nil, fmt.Errorf("%d bytes: too large for a configuration", st.Size())
+	}
+	return os.ReadFile(path)
+}
+
+// plain is an operating system error without the operation and path that the
+// message names already.
+func plain(err error) string {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line ([0-9]+): )?(.*)$`)
+
+// syntax turns an error of the YAML parser into a fault with its line.
+func (r *reader) syntax(err error) {
+	at, why := r.where, err.Error()
+	if m := yamlLine.FindStringSubmatch(strings.ReplaceAll(why, "\n", " ")); m != nil {
+		why = m[2]
+		if m[1] != "" {
+			at += ":" + m[1] + ":1"
+		}
+	}
+	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "not valid YAML", At: at, Why: why, Fix: "correct the line, or the one above it", Err: err})
+}
+
+// mapping reads the keys under one place of the tree.
+func (r *reader) mapping(at *node, m *yaml.Node) map[string]any {
+	tree := map[string]any{}
+	first := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		name, val := m.Content[i], m.Content[i+1]
+		if name.Kind != yaml.ScalarNode || name.Tag == "!!merge" || name.Anchor != "" {
+			r.fault(name, "a key is not a plain word", "merges and anchors are not part of this format", "write the key out")
+			continue
+		}
+		if prev := first[name.Value]; prev != nil {
+			r.fault(name, fmt.Sprintf("key %q is given twice", name.Value), fmt.Sprintf("first at line %d", prev.Line), "remove one of the two")
+			continue
+		}
+		first[name.Value] = name
+		child := at.children[name.Value]
+		if child == nil {
+			r.unknown(name, at, join(at.path, name.Value))
+			continue
+		}
+		if v, ok := r.value(child, name, val); ok {
+			tree[name.Value] = v
+		}
+	}
+	return tree
+}
+
+// value reads what stands behind a known key.
+func (r *reader) value(child *node, name, val *yaml.Node) (any, bool) {
+	if val.Kind == yaml.AliasNode || val.Anchor != "" {
+		r.fault(val, "anchors and aliases are not part of this format", "", "write the value out")
+		return nil, false
+	}
+	if val.Kind == yaml.ScalarNode && val.Tag == "!!null" {
+		r.fault(name, fmt.Sprintf("key %q has no value", name.Value), "", "give it one, or remove the line")
+		return nil, false
+	}
+	if child.key != nil {
+		before := len(r.faults)
+		v := r.leaf(child, val)
+		if len(r.faults) > before {
+			return nil, false
+		}
+		if r.origin != nil {
+			r.origin[child.path] = Origin{Layer: r.layer, Where: r.at(name)}
+		}
+		return v, true
+	}
+	if val.Kind != yaml.MappingNode {
+		r.fault(val, fmt.Sprintf("%s is %s, want further keys", child.path, describe(val)), "",
+			"under `"+name.Value+":` write, indented, one or more of "+strings.Join(child.names, ", "))
+		return nil, false
+	}
+	return r.mapping(child, val), true
+}
+
+// leaf parses and checks the value of a key; on faults its result means nothing.
+func (r *reader) leaf(n *node, val *yaml.Node) any {
+	if k, ok := kindOf(n.typ); ok {
+		return r.scalar(n, k, val)
+	}
+	if n.typ.Kind() != reflect.Slice {
+		panic("config: " + n.path + " has the type " + n.typ.String() + ", which no kind describes")
+	}
+	if val.Kind != yaml.SequenceNode {
+		fix := "write a list: " + n.key.Example
+		if val.Kind == yaml.ScalarNode {
+			fix = "write a list: [" + val.Value + "]"
+		}
+		r.fault(val, fmt.Sprintf("%s is %s, want a list", n.path, describe(val)), "", fix)
+		return nil
+	}
+	if len(val.Content) == 0 {
+		r.fault(val, n.path+" is an empty list", "", "list at least one, or remove the line")
+		return nil
+	}
+	list := reflect.MakeSlice(n.typ, 0, len(val.Content))
+	elem := n.typ.Elem()
+	for _, item := range val.Content {
+		before := len(r.faults)
+		var v any
+		if k, ok := kindOf(elem); ok {
+			v = r.scalar(n, k, item)
+		} else {
+			v = r.structure(n.item, elem, item)
+		}
+		if len(r.faults) == before {
+			list = reflect.Append(list, reflect.ValueOf(v))
+		}
+	}
+	return list.Interface()
+}
+
+// structure reads one item of a list of structures.
+func (r *reader) structure(n *node, typ reflect.Type, val *yaml.Node) any {
+	out := reflect.New(typ).Elem()
+	if val.Kind != yaml.MappingNode {
+		r.fault(val, fmt.Sprintf("an item of %s is %s, want keys", strings.TrimSuffix(n.path, "[]"), describe(val)), "",
+			"write {"+strings.Join(n.names, ": …, ")+": …}")
+		return out.Interface()
+	}
+	origin := r.origin
+	r.origin = nil // the list as a whole has one
+	tree := r.mapping(n, val)
+	r.origin = origin
+	for _, name := range n.names {
+		child := n.children[name]
+		v, ok := tree[name]
+		switch {
+		case ok:
+		case child.key.Required && !hasKey(val, name):
+			r.fault(val, fmt.Sprintf("an item of %s has no %q", strings.TrimSuffix(n.path, "[]"), name), "", "add `"+name+": "+child.key.Example+"`")
+			continue
+		default:
+			v = child.def
+		}
+		if v != nil {
+			f := out.FieldByIndex(child.field)
+			f.Set(reflect.ValueOf(v).Convert(f.Type()))
+		}
+	}
+	return out.Interface()
+}
+
+func hasKey(m *yaml.Node, name string) bool {
+	for i := 0; i < len(m.Content); i += 2 {
+		if m.Content[i].Value == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reader) scalar(n *node, k kind, val *yaml.Node) any {
+	if val.Kind == yaml.AliasNode || val.Anchor != "" {
+		r.fault(val, "anchors and aliases are not part of this format", "", "write the value out")
+		return nil
+	}
+	v, err := any(nil), errKind
+	if val.Kind == yaml.ScalarNode && val.Tag != "!!null" || n.typ == reflect.TypeFor[Members]() {
+		v, err = k.parse(val, r.dir)
+	}
+	example := n.key.Example
+	switch {
+	case errors.Is(err, errKind):
+		r.fault(val, fmt.Sprintf("%s is %s, want %s", n.path, describe(val), k.want), "", "for example `"+last(n.path)+": "+example+"`")
+		return nil
+	case err != nil:
+		r.fault(val, fmt.Sprintf("%s: %v", n.path, err), "", "give "+k.want)
+		return nil
+	}
+	if c := n.key.Check; c.ok != nil && !c.ok(v) {
+		fix := "for example `" + last(n.path) + ": " + example + "`"
+		if near := nearest.Find(fmt.Sprint(v), c.names); near != "" {
+			fix = "did you mean `" + near + "`?"
+		}
+		r.fault(val, fmt.Sprintf("%s is %s, want %s", n.path, k.format(v), c.Text), "", fix)
+		return nil
+	}
+	return v
+}
+
+// unknown reports a key that the schema does not have at this place, with the key
+// that was probably meant: a neighbour, or the same name elsewhere.
+func (r *reader) unknown(name *yaml.Node, at *node, path string) {
+	word, fix := path, "`ensemble config explain` lists all keys"
+	if name != nil {
+		word = name.Value
+	}
+	switch near := nearest.Find(word, at.names); {
+	case near != "":
+		fix = "did you mean `" + near + "`?"
+	default:
+		if near := nearest.Find(path, r.schema.Names()); near != "" {
+			fix = "did you mean `" + near + "`?"
+		} else if other := r.schema.elsewhere(last(path)); other != "" {
+			fix = "did you mean `" + other + "`?"
+		} else if name != nil {
+			fix = "known here: " + strings.Join(at.names, ", ")
+		}
+	}
+	r.fault(name, fmt.Sprintf("unknown key %q", word), "", fix)
+}
+
+// elsewhere is the first key with this last name.
+func (s *Schema) elsewhere(name string) string {
+	for _, k := range s.Keys {
+		if last(k.Path) == name {
+			return k.Path
+		}
+	}
+	return ""
+}
+
+func last(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
+
+func join(prefix, name string) string {
+	if prefix == "" {
+		return name
+	}
+	return prefix + "." + name
+}
+
+// describe says what a YAML value is, for "x is …, want …".
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a set of keys"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	}
+	switch n.Tag {
+	case "!!null":
+		return "empty"
+	case "!!int", "!!float", "!!bool":
+		return n.Value
+	case "!!timestamp":
+		return "the date " + n.Value
+	}
+	return strconv.Quote(n.Value)
+}

@@ -1,0 +1,291 @@
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// text is an effective value as YAML text, "" if there is none.
+func (e *effective) text(path string) string {
+	v := e.values[path]
+	if v == nil {
+		return ""
+	}
+	return textOf(e.schema.find(path), reflect.ValueOf(v))
+}
+
+func textOf(n *node, v reflect.Value) string {
+	if k, ok := kinds[v.Type()]; ok {
+		return k.format(v.Interface())
+	}
+	if v.Kind() == reflect.Struct {
+		var parts []string
+		for _, name := range n.item.names {
+			child := n.item.children[name]
+			if f := v.FieldByIndex(child.field); !f.IsZero() {
+				parts = append(parts, name+": "+textOf(child, f))
+			}
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	items := make([]string, v.Len())
+	for i := range items {
+		items[i] = textOf(n, v.Index(i))
+	}
+	return "[" + strings.Join(items, ", ") + "]"
+}
+
+// YAML is the effective configuration: every key that has a value, in the order
+// of the schema. Read again it gives the same configuration.
+func (e *effective) YAML() []byte {
+	var b bytes.Buffer
+	e.print(&b, false)
+	return b.Bytes()
+}
+
+// Show prints the effective configuration as YAML; with origin every value has a
+// comment that says where it came from.
+func (e *effective) Show(w io.Writer, origin bool) error {
+	var b bytes.Buffer
+	e.print(&b, origin)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func (e *effective) print(b *bytes.Buffer, origin bool) {
+	var walk func(n *node, depth int)
+	walk = func(n *node, depth int) {
+		for _, name := range n.names {
+			child := n.children[name]
+			indent := strings.Repeat("  ", depth)
+			if child.key == nil {
+				mark := b.Len()
+				fmt.Fprintf(b, "%s%s:\n", indent, name)
+				before := b.Len()
+				walk(child, depth+1)
+				if b.Len() == before {
+					b.Truncate(mark)
+				}
+				continue
+			}
+			text := e.text(child.path)
+			if text == "" {
+				continue
+			}
+			line := indent + name + ": " + text
+			if origin {
+				line = fmt.Sprintf("%-48s # %s", line, e.origins[child.path])
+			}
+			b.WriteString(line + "\n")
+		}
+	}
+	walk(e.schema.root, 0)
+}
+
+// Hash identifies the effective configuration: the SHA-256 of its YAML text.
+func (e *effective) Hash() string {
+	sum := sha256.Sum256(e.YAML())
+	return hex.EncodeToString(sum[:])
+}
+
+// CheckResume compares with the effective configuration that a run began with.
+// Keys marked Resume in the schema may differ.
+//
+// Errors: exit 64 with one fault for each other key that differs, old and new.
+func (e *effective) CheckResume(began []byte) error {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(began, &doc); err != nil || len(doc.Content) == 0 {
+		return &exit.Error{Code: exit.BadData, What: "the run's effective configuration cannot be read", Fix: "start a new run directory", Err: err}
+	}
+	r := reader{schema: e.schema, where: "config.effective.yaml", isFile: true, dir: "/"}
+	old := flatten(e.schema.root, r.mapping(e.schema.root, doc.Content[0]))
+	if len(r.faults) > 0 {
+		return together(r.faults)
+	}
+	var faults []*exit.Error
+	e.schema.leaves(func(n *node) {
+		before := ""
+		if v, ok := old[n.path]; ok {
+			before = textOf(n, reflect.ValueOf(v))
+		}
+		if now := e.text(n.path); now != before && !n.key.Resume {
+			faults = append(faults, e.fault(n.path, fmt.Sprintf("%s changed since the run began", n.path),
+				fmt.Sprintf("it was %s and is %s", orNothing(before), orNothing(now)), "restore it, or start a new run directory"))
+		}
+	})
+	return together(faults)
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "not set"
+	}
+	return s
+}
+
+// flatten lists the leaves of a nested tree by path.
+func flatten(n *node, tree map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, v := range tree {
+		child := n.children[name]
+		if child.key != nil {
+			out[child.path] = v
+			continue
+		}
+		for path, leaf := range flatten(child, v.(map[string]any)) {
+			out[path] = leaf
+		}
+	}
+	return out
+}
+
+// JSONSchema describes the file for editors, as JSON Schema 2020-12.
+func (s *Schema) JSONSchema() ([]byte, error) {
+	out := s.root.jsonSchema()
+	out["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	out["title"] = "ensemble " + s.Name
+	return json.MarshalIndent(out, "", "  ")
+}
+
+func (n *node) jsonSchema() map[string]any {
+	props, required := map[string]any{}, []string{}
+	for _, name := range n.names {
+		child := n.children[name]
+		if child.key == nil {
+			props[name] = child.jsonSchema()
+			continue
+		}
+		props[name] = child.valueSchema()
+		if child.key.Required {
+			required = append(required, name)
+		}
+	}
+	out := map[string]any{"type": "object", "additionalProperties": false, "properties": props}
+	if len(required) > 0 {
+		out["required"] = required
+	}
+	return out
+}
+
+func (n *node) valueSchema() map[string]any {
+	merged := map[string]any{}
+	add := func(m map[string]any) {
+		for k, v := range m {
+			merged[k] = v
+		}
+	}
+	if k, ok := kindOf(n.typ); ok {
+		add(k.schema)
+		add(n.key.Check.schema)
+	} else {
+		item := map[string]any{}
+		if k, ok := kindOf(n.typ.Elem()); ok {
+			for key, v := range k.schema {
+				item[key] = v
+			}
+			for key, v := range n.key.Check.schema {
+				item[key] = v
+			}
+		} else {
+			item = n.item.jsonSchema()
+		}
+		add(map[string]any{"type": "array", "minItems": 1, "items": item})
+	}
+	merged["description"] = n.key.Help
+	if n.def != nil {
+		var v any
+		if yaml.Unmarshal([]byte(n.key.Default), &v) == nil {
+			merged["default"] = v
+		}
+	}
+	return merged
+}
+
+// Explain describes one key, or all keys under a path; "" describes all.
+//
+// Errors: exit 64 with the nearest key if there is none.
+func (s *Schema) Explain(w io.Writer, path string) error {
+	found := false
+	for i := range s.Keys {
+		k := &s.Keys[i]
+		if path != "" && k.Path != path && !strings.HasPrefix(k.Path, path+".") && !strings.HasPrefix(k.Path, path+"[]") {
+			continue
+		}
+		if found {
+			fmt.Fprintln(w)
+		}
+		found = true
+		s.explain(w, k)
+	}
+	if found {
+		return nil
+	}
+	r := reader{schema: s, where: "config explain " + path}
+	r.unknown(nil, s.root, path)
+	return together(r.faults)
+}
+
+func (s *Schema) explain(w io.Writer, k *Key) {
+	n := s.find(k.Path)
+	fmt.Fprintln(w, k.Path)
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(w, "  %-9s %s\n", name, wrap(text, 66, strings.Repeat(" ", 12)))
+		}
+	}
+	row("meaning", k.Help)
+	want := ""
+	if kd, ok := kindOf(n.typ); ok {
+		want = kd.want
+	} else if kd, ok := kindOf(n.typ.Elem()); ok {
+		want = "a list; each " + kd.want
+	} else {
+		want = "a list of structures"
+	}
+	if k.Check.Text != "" {
+		want += "; " + k.Check.Text
+	}
+	row("value", want)
+	if k.Required {
+		row("default", "none: it must be given")
+	} else {
+		row("default", k.Default)
+	}
+	row("example", k.Example)
+	if !strings.Contains(k.Path, "[]") {
+		row("variable", EnvironmentName(k.Path))
+	}
+	if k.Resume {
+		row("resume", "may change when a run is resumed")
+	}
+}
+
+// wrap breaks text into lines of at most width letters, the later ones indented.
+func wrap(text string, width int, indent string) string {
+	var b strings.Builder
+	col := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case col+1+len(word) > width:
+			b.WriteString("\n" + indent)
+			col = 0
+		default:
+			b.WriteByte(' ')
+			col++
+		}
+		b.WriteString(word)
+		col += len(word)
+	}
+	return b.String()
+}

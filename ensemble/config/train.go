@@ -1,0 +1,377 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Train is the configuration of `ensemble train`.
+type Train struct {
+	Version int      `key:"version"`
+	Data    Data     `key:"data"`
+	Model   Model    `key:"model"`
+	Train   Training `key:"train"`
+	Output  Output   `key:"output"`
+}
+
+// Data says what is learned from.
+type Data struct {
+	Forecasts   []Path                   `key:"forecasts"`
+	Analyses    []Path                   `key:"analyses"`
+	Members     MemberPolicy             `key:"members"`
+	Leads       []ensemble.Lead          `key:"leads"`
+	TargetLead  ensemble.Lead            `key:"target_lead"`
+	Levels      []ensemble.Level         `key:"levels"`
+	Variables   []string                 `key:"variables"`
+	Targets     []Target                 `key:"targets"`
+	Standardise ensemble.Standardisation `key:"standardise"`
+	LAS         LAS                      `key:"las"`
+	Split       Split                    `key:"split"`
+	SpreadDDOF  int                      `key:"spread_ddof"`
+}
+
+// MemberPolicy says which members are input and how many make the full ensemble.
+type MemberPolicy struct {
+	Use      Members `key:"use"`
+	Full     int     `key:"full"`
+	Control  string  `key:"control"`  // "include" or "exclude"
+	Sampling string  `key:"sampling"` // "fixed" or "random"
+}
+
+// Target is a variable whose distribution is predicted, on some levels.
+type Target struct {
+	Variable string           `key:"variable"`
+	Levels   []ensemble.Level `key:"levels"`
+}
+
+// LAS shapes the maps of Local Area-wise Standardization.
+type LAS struct {
+	Window int     `key:"window"` // grid points
+	Smooth float64 `key:"smooth"` // grid points
+}
+
+// Split divides the starts by their dates, or by fractions of the sorted starts.
+type Split struct {
+	Train      Period    `key:"train"`
+	Validation Period    `key:"validation"`
+	Test       Period    `key:"test"`
+	Fractions  Fractions `key:"fractions"`
+}
+
+// ByDate says whether the split is given by periods.
+func (s Split) ByDate() bool { return !s.Train.From.IsZero() }
+
+// Period is a span of init dates, both ends included.
+type Period struct {
+	From Date `key:"from"`
+	To   Date `key:"to"`
+}
+
+// Domain is the period in the terms of package ensemble.
+func (p Period) Domain() ensemble.Period { return ensemble.Period{From: p.From.Time, To: p.To.End()} }
+
+func (p Period) given() bool { return !p.From.IsZero() && !p.To.IsZero() }
+
+// Fractions are shares of the starts in the order of their dates; what is left
+// after training and validation is for the test.
+type Fractions struct {
+	Train      float64 `key:"train"`
+	Validation float64 `key:"validation"`
+}
+
+// Model is the network.
+type Model struct {
+	Kind     string  `key:"kind"`
+	Base     int     `key:"base"`
+	Stages   int     `key:"stages"`
+	Dropout  float64 `key:"dropout"`
+	Location bool    `key:"location"`
+	Season   bool    `key:"season"`
+	Periodic bool    `key:"periodic"`
+	Head     string  `key:"head"`
+}
+
+// Training is how the network is trained.
+type Training struct {
+	Epochs       int        `key:"epochs"`
+	BatchSize    int        `key:"batch_size"`
+	Optimizer    string     `key:"optimizer"`
+	LearningRate float64    `key:"learning_rate"`
+	WeightDecay  float64    `key:"weight_decay"`
+	Schedule     string     `key:"schedule"`
+	Warmup       int        `key:"warmup"`
+	Clip         float64    `key:"clip"`
+	Loss         Loss       `key:"loss"`
+	Seed         int        `key:"seed"`
+	EarlyStop    EarlyStop  `key:"early_stop"`
+	Checkpoint   Checkpoint `key:"checkpoint"`
+	Networks     int        `key:"networks"`
+	Threads      int        `key:"threads"`
+}
+
+// Loss is what the optimiser lowers.
+type Loss struct {
+	Kind   string  `key:"kind"`
+	Spread float64 `key:"spread"` // weight of the spread term beside the main one
+}
+
+// EarlyStop ends training when validation no longer improves.
+type EarlyStop struct {
+	Patience int `key:"patience"` // epochs; 0 never stops early
+}
+
+// Checkpoint says how often the state is saved.
+type Checkpoint struct {
+	Every int `key:"every"` // epochs
+	Keep  int `key:"keep"`
+}
+
+// Output is what predict writes with the trained model.
+type Output struct {
+	Formats    []string `key:"formats"`
+	Longitude  string   `key:"longitude"`
+	SpreadDDOF int      `key:"spread_ddof"`
+	NCProfile  string   `key:"nc_profile"`
+}
+
+// TrainSchema describes train.yaml.
+var TrainSchema = newSchema[Train]("train", []Key{
+	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
+		Help: "Version of this format."},
+
+	{Path: "data.forecasts", Required: true, Example: "[fc/*.grib2]",
+		Help: "Files of the ensemble forecasts, GRIB or NetCDF; patterns with * and ? are allowed."},
+	{Path: "data.analyses", Example: "[an/*.nc]",
+		Help: "Files of the analyses that forecasts are compared with. Needed for scores and for heads that predict a distribution."},
+	{Path: "data.members.use", Default: "5", Example: "[0, 1, 2, 3, 4]",
+		Help: "Members whose trajectories are input: how many, or their numbers."},
+	{Path: "data.members.full", Default: "10", Check: AtLeast(2), Example: "10",
+		Help: "Members of the full ensemble, whose spread is the target."},
+	{Path: "data.members.control", Default: "include", Check: OneOf("include", "exclude"), Example: "exclude",
+		Help: "Whether the control counts as one of the members."},
+	{Path: "data.members.sampling", Default: "fixed", Check: OneOf("fixed", "random"), Example: "random",
+		Help: "fixed: always the same members are input. random: in training a new choice for every sample."},
+	{Path: "data.leads", Required: true, Check: AtLeast(0), Example: "[0h, 24h, 48h]",
+		Help: "Leads of the trajectories, ascending."},
+	{Path: "data.target_lead", Required: true, Check: AtLeast(0), Example: "48h",
+		Help: "Lead that is predicted; one of data.leads."},
+	{Path: "data.levels", Required: true, Example: "[850hPa, 500hPa]",
+		Help: "Levels that are input; the depth axis of the networks."},
+	{Path: "data.variables", Required: true, Example: "[t, gh, u, v, vo]",
+		Help: "Variables that are input, by the short names that `ensemble inspect` prints."},
+	{Path: "data.targets", Required: true, Example: "[{variable: t, levels: [850hPa]}]",
+		Help: "What is predicted: variables, each with its levels."},
+	{Path: "data.targets[].variable", Required: true, Example: "t",
+		Help: "One of data.variables."},
+	{Path: "data.targets[].levels", Required: true, Example: "[850hPa]",
+		Help: "Levels of this target, among data.levels."},
+	{Path: "data.standardise", Default: "global", Check: OneOf("global", "las"), Example: "las",
+		Help: "global: one mean and scale a variable and level. las: maps of them (Local Area-wise Standardization). Fitted on training dates only."},
+	{Path: "data.las.window", Default: "7", Check: AtLeast(1), Example: "7",
+		Help: "Side of the windows of las in grid points."},
+	{Path: "data.las.smooth", Default: "10", Check: AtLeast(0), Example: "10",
+		Help: "Standard deviation of the filter over the maps of las in grid points."},
+	{Path: "data.split.train.from", Example: "1982-01-01", Help: "First start for training."},
+	{Path: "data.split.train.to", Example: "1983-09-30", Help: "Last start for training."},
+	{Path: "data.split.validation.from", Example: "1983-10-01", Help: "First start for validation."},
+	{Path: "data.split.validation.to", Example: "1983-12-31", Help: "Last start for validation."},
+	{Path: "data.split.test.from", Example: "1984-01-10", Help: "First start for the test."},
+	{Path: "data.split.test.to", Example: "1984-12-31", Help: "Last start for the test."},
+	{Path: "data.split.fractions.train", Check: Between(0, 1), Example: "0.7",
+		Help: "Share of the starts, the earliest, for training, instead of periods; 0.7 if neither is given."},
+	{Path: "data.split.fractions.validation", Check: Between(0, 1), Example: "0.1",
+		Help: "Share of the starts that follow the training for validation, 0.1 if nothing is given; the rest is the test."},
+	{Path: "data.spread_ddof", Default: "1", Check: OneOf("0", "1"), Example: "1",
+		Help: "Divisor of the spread that is input and target: members minus this."},
+
+	{Path: "model.kind", Default: "unet3d", Check: OneOf("unet3d", "resnet2d_simple"), Example: "unet3d",
+		Help: "The network."},
+	{Path: "model.base", Default: "16", Check: Between(1, 1024), Example: "32",
+		Help: "Channels of the first stage."},
+	{Path: "model.stages", Default: "3", Check: Between(1, 6), Example: "3",
+		Help: "How often the U-Net halves the resolution."},
+	{Path: "model.dropout", Default: "0", Check: Below(0, 1), Example: "0.1",
+		Help: "Share of channels that is dropped in training."},
+	{Path: "model.location", Default: "true", Example: "true",
+		Help: "Whether latitude and longitude are input."},
+	{Path: "model.season", Default: "true", Example: "true",
+		Help: "Whether the time of year is input."},
+	{Path: "model.periodic", Default: "true", Example: "true",
+		Help: "Whether convolutions wrap around in longitude on grids that do."},
+	{Path: "model.head", Default: "spread", Check: OneOf("spread", "distribution"), Example: "distribution",
+		Help: "What comes out: the spread of the full ensemble, or mean and spread of the analysis."},
+
+	{Path: "train.epochs", Default: "60", Check: Between(1, 1e6), Example: "60", Resume: true,
+		Help: "Passes over the training starts at most."},
+	{Path: "train.batch_size", Default: "4", Check: Between(1, 65536), Example: "4",
+		Help: "Samples a step."},
+	{Path: "train.optimizer", Default: "adamw", Check: OneOf("adamw", "adam", "sgd"), Example: "adamw",
+		Help: "The optimiser."},
+	{Path: "train.learning_rate", Default: "0.001", Check: Above(0), Example: "0.001",
+		Help: "Learning rate; the largest of the schedule."},
+	{Path: "train.weight_decay", Default: "0.0001", Check: AtLeast(0), Example: "0.0001",
+		Help: "Weight decay of adamw, or L2 penalty of the others."},
+	{Path: "train.schedule", Default: "cosine", Check: OneOf("constant", "cosine", "triangular2", "plateau"), Example: "cosine",
+		Help: "How the learning rate changes over the steps."},
+	{Path: "train.warmup", Default: "0", Check: AtLeast(0), Example: "100",
+		Help: "Steps over which the learning rate rises from zero."},
+	{Path: "train.clip", Default: "1", Check: AtLeast(0), Example: "1",
+		Help: "Largest norm of the gradient; 0 never clips."},
+	{Path: "train.loss.kind", Default: "crps", Check: OneOf("crps", "l1", "mse", "ssim", "ms_ssim"), Example: "crps",
+		Help: "What is lowered: Gaussian CRPS against the analysis, or a distance to the full ensemble's spread."},
+	{Path: "train.loss.spread", Default: "0", Check: AtLeast(0), Example: "0.5",
+		Help: "Weight of the distance to the full ensemble's spread beside the main loss."},
+	{Path: "train.seed", Default: "1", Check: AtLeast(0), Example: "1",
+		Help: "All random numbers follow from it."},
+	{Path: "train.early_stop.patience", Default: "10", Check: AtLeast(0), Example: "10",
+		Help: "Epochs without improvement on the validation starts after which training ends; 0 never."},
+	{Path: "train.checkpoint.every", Default: "1", Check: AtLeast(1), Example: "1", Resume: true,
+		Help: "Epochs between checkpoints."},
+	{Path: "train.checkpoint.keep", Default: "2", Check: AtLeast(2), Example: "2", Resume: true,
+		Help: "Checkpoints that are kept beside the best one."},
+	{Path: "train.networks", Default: "1", Check: Between(1, 100), Example: "3",
+		Help: "Networks that are trained from different seeds and averaged."},
+	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", Resume: true,
+		Help: "Threads; 0 takes all that the machine gives."},
+
+	{Path: "output.formats", Default: "[netcdf]", Check: OneOf("netcdf", "grib2"), Example: "[netcdf, grib2]",
+		Help: "Formats that predict writes."},
+	{Path: "output.longitude", Default: "keep", Check: OneOf("keep", "0_360", "180_180"), Example: "keep",
+		Help: "Range of the longitudes of the output: that of the input, 0 to 360 or -180 to 180."},
+	{Path: "output.spread_ddof", Default: "1", Check: OneOf("0", "1"), Example: "1",
+		Help: "Divisor of the spread of the output: members minus this."},
+	{Path: "output.nc_profile", Default: "xarray", Check: OneOf("xarray", "cdo"), Example: "cdo",
+		Help: "Reader that NetCDF files are made for, where xarray and CDO warn of each other's conventions."},
+})
+
+// TrainConfig is a loaded train.yaml: the values and where they came from.
+type TrainConfig struct {
+	Train
+	*effective
+}
+
+// LoadTrain reads the configuration of a training run.
+//
+// Errors: exit 64 with all faults at once, each with its place and a remedy.
+func LoadTrain(src Sources) (*TrainConfig, error) {
+	e, err := load(TrainSchema, src)
+	if err != nil {
+		return nil, err
+	}
+	c := &TrainConfig{effective: e}
+	e.fill(&c.Train)
+	if c.Data.Split == (Split{}) {
+		e.values["data.split.fractions.train"], e.values["data.split.fractions.validation"] = 0.7, 0.1
+		e.fill(&c.Train)
+	}
+	return c, together(c.check())
+}
+
+// check applies the rules between keys.
+func (c *TrainConfig) check() []*exit.Error {
+	var faults []*exit.Error
+	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	d := c.Data
+
+	for i := 1; i < len(d.Leads); i++ {
+		if d.Leads[i] <= d.Leads[i-1] {
+			add("data.leads", fmt.Sprintf("data.leads do not ascend: %s after %s", d.Leads[i], d.Leads[i-1]), "", "sort them and give each once")
+			break
+		}
+	}
+	if !slices.Contains(d.Leads, d.TargetLead) {
+		add("data.target_lead", fmt.Sprintf("data.target_lead %s is not one of data.leads", d.TargetLead),
+			"the leads are "+list(d.Leads), "add it to data.leads, or choose one of them")
+	}
+	for i, l := range d.Levels {
+		if slices.Contains(d.Levels[:i], l) {
+			add("data.levels", fmt.Sprintf("level %s is listed twice", l), "", "list each level once")
+		}
+	}
+	for i, v := range d.Variables {
+		if slices.Contains(d.Variables[:i], v) {
+			add("data.variables", fmt.Sprintf("variable %s is listed twice", v), "", "list each variable once")
+		}
+	}
+	seen := map[string]bool{}
+	for _, t := range d.Targets {
+		if !slices.Contains(d.Variables, t.Variable) {
+			add("data.targets", fmt.Sprintf("target %s is not one of data.variables", t.Variable),
+				"the variables are "+strings.Join(d.Variables, ", "), "add it to data.variables")
+		}
+		for _, l := range t.Levels {
+			if !slices.Contains(d.Levels, l) {
+				add("data.targets", fmt.Sprintf("target %s at %s is not on one of data.levels", t.Variable, l),
+					"the levels are "+list(d.Levels), "add it to data.levels")
+			}
+			if id := t.Variable + " at " + l.String(); seen[id] {
+				add("data.targets", "target "+id+" is listed twice", "", "list each target once")
+			} else {
+				seen[id] = true
+			}
+		}
+	}
+	if n := d.Members.Use.N(); n > d.Members.Full {
+		add("data.members.use", fmt.Sprintf("%d members are input, the full ensemble has %d", n, d.Members.Full), "",
+			"use fewer, or raise data.members.full")
+	} else if n <= d.SpreadDDOF {
+		add("data.members.use", fmt.Sprintf("the spread of %d members with divisor %d - %d does not exist", n, n, d.SpreadDDOF), "",
+			"use more members")
+	}
+	if d.Members.Use.List != nil && d.Members.Sampling == "random" {
+		add("data.members.sampling", "members are listed and to be chosen at random", "the two exclude each other",
+			"give the number of members, or sampling: fixed")
+	}
+	faults = append(faults, c.checkSplit()...)
+	if needs := c.Train.Train.Loss.Kind == "crps" || c.Model.Head == "distribution"; needs && len(d.Analyses) == 0 {
+		add("data.analyses", "data.analyses is needed", "the loss or the head compares with analyses",
+			"add data.analyses, or choose head: spread with a loss of l1, mse, ssim or ms_ssim")
+	}
+	return faults
+}
+
+func (c *TrainConfig) checkSplit() []*exit.Error {
+	var faults []*exit.Error
+	s := c.Data.Split
+	parts := []struct {
+		name string
+		p    Period
+	}{{"train", s.Train}, {"validation", s.Validation}, {"test", s.Test}}
+	dated := false
+	for _, part := range parts {
+		dated = dated || !part.p.From.IsZero() || !part.p.To.IsZero()
+	}
+	for _, part := range parts {
+		path := "data.split." + part.name
+		switch {
+		case dated && part.name != "test" && !part.p.given(), part.p.From.IsZero() != part.p.To.IsZero():
+			faults = append(faults, c.fault(path+".from", path+" has no from and to", "a split by dates needs both ends of the training and validation periods",
+				"give data.split."+part.name+".from and .to"))
+		case part.p.given() && part.p.To.End().Before(part.p.From.Time):
+			faults = append(faults, c.fault(path+".to", path+" ends before it begins", part.p.From.String()+" to "+part.p.To.String(), "exchange the two"))
+		}
+	}
+	if f := s.Fractions; !dated && (f.Train <= 0 || f.Train+f.Validation > 1) {
+		faults = append(faults, c.fault("data.split.fractions.train", "data.split.fractions leave nothing for training, or are more than all",
+			fmt.Sprintf("training %g and validation %g", f.Train, f.Validation), "give shares whose sum is at most 1"))
+	}
+	for _, path := range []string{"data.split.fractions.train", "data.split.fractions.validation"} {
+		if dated && c.values[path] != nil {
+			faults = append(faults, c.fault(path, "the split is given by dates and by fractions", "the two exclude each other", "remove one of them"))
+			break
+		}
+	}
+	return faults
+}
+
+func list[T fmt.Stringer](items []T) string {
+	words := make([]string, len(items))
+	for i, it := range items {
+		words[i] = it.String()
+	}
+	return strings.Join(words, ", ")
+}
