@@ -1,0 +1,165 @@
+//go:build cgo && linux
+
+package conv
+
+import (
+	"errors"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+)
+
+// form is a way to run a pass. build fails if it does not serve the shape.
+type form struct {
+	name  string
+	needs string // library that must be there
+	wino  bool
+	build func(Spec, Pass, Options) (runner, error)
+}
+
+// forms in the order in which they are tried; of equals the first stays.
+var forms = []form{
+	{"d3", "oneDNN", false, oneDNN(false, dnnl.Any, dnnl.Direct)},
+	{"f2", "oneDNN", false, oneDNN(true, dnnl.Any, dnnl.Direct)},
+	{"d3cl", "oneDNN", false, oneDNN(false, dnnl.ChannelsLast, dnnl.Direct)},
+	{"f2cl", "oneDNN", false, oneDNN(true, dnnl.ChannelsLast, dnnl.Direct)},
+	{"f2wino", "oneDNN", true, oneDNN(true, dnnl.Any, dnnl.Winograd)},
+}
+
+var errFold = errors.New("depth cannot be folded to advantage")
+
+// oneDNN makes a form out of a primitive, with explicit padding around the
+// globe and folding where needed.
+func oneDNN(fold bool, layout dnnl.Layout, alg dnnl.Algorithm) func(Spec, Pass, Options) (runner, error) {
+	return func(s Spec, pass Pass, o Options) (runner, error) {
+		l := &lowered{pool: o.Pool, pass: pass, spec: s}
+		sh := dnnl.Shape{N: s.N, Cin: s.Cin, Cout: s.Cout}
+		var pads [3]kern.Padding // copied explicitly
+		for i := range 3 {
+			in, lo, hi := s.In[i], s.Pad[i].Lo, s.Pad[i].Hi
+			if s.Pad[i].Mode == kern.Periodic && lo+hi > 0 {
+				pads[i] = s.Pad[i]
+				in, lo, hi = in+lo+hi, 0, 0
+				l.padded = true
+			}
+			sh.In = append(sh.In, in)
+			sh.PadLo, sh.PadHi = append(sh.PadLo, lo), append(sh.PadHi, hi)
+			sh.Kernel = append(sh.Kernel, s.Kernel[i])
+			sh.Stride, sh.Dilation = append(sh.Stride, s.Stride[i]), append(sh.Dilation, s.Dilation[i])
+		}
+		l.pads = pads
+		if l.padded {
+			l.srcLen = s.N * s.Cin * sh.In[0] * sh.In[1] * sh.In[2]
+		}
+		bias := o.Bias && pass != BackwardData
+		l.bias = bias
+		if fold {
+			out := s.Out()
+			l.fold = kern.Fold{Cout: s.Cout, Cin: s.Cin, KD: s.Kernel[0], KHW: s.Kernel[1] * s.Kernel[2],
+				DIn: sh.In[0], DOut: out[0], Stride: s.Stride[0], Dil: s.Dilation[0], Lo: sh.PadLo[0]}
+			if !worthFolding(l.fold) {
+				return nil, errFold
+			}
+			l.filterLen = s.FilterLen() / s.Kernel[0] * out[0] * sh.In[0]
+			if bias {
+				l.biasLen = s.Cout * out[0]
+			}
+			sh = dnnl.Shape{N: s.N, Cin: s.Cin * sh.In[0], Cout: s.Cout * out[0], In: sh.In[1:], Kernel: sh.Kernel[1:],
+				Stride: sh.Stride[1:], Dilation: sh.Dilation[1:], PadLo: sh.PadLo[1:], PadHi: sh.PadHi[1:]}
+		}
+		p, err := dnnl.NewPass(sh, dnnl.Options{
+			Direction: dnnl.Direction(pass), Layout: layout, Algorithm: alg, Bias: bias,
+			ReLU: o.ReLU && pass == Forward, Inference: o.Inference, Threads: threads(o.Pool),
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !l.padded && l.filterLen == 0 {
+			return p, nil
+		}
+		l.inner = p
+		return l, nil
+	}
+}
+
+// worthFolding says whether at least half of the folded filter is not zero.
+// At depth 1 folding leaves out the taps that never meet a cell.
+func worthFolding(f kern.Fold) bool {
+	taps := 0
+	for o := range f.DOut {
+		for k := range f.KD {
+			if i := o*f.Stride - f.Lo + k*f.Dil; i >= 0 && i < f.DIn {
+				taps++
+			}
+		}
+	}
+	return 2*taps >= f.DIn*f.DOut && f.DIn <= 8
+}
+
+// lowered runs a primitive on a padded source, a folded filter, or both, which
+// live in front of its own scratch.
+type lowered struct {
+	inner     runner
+	pool      *kern.Pool
+	pass      Pass
+	spec      Spec
+	padded    bool
+	bias      bool
+	pads      [3]kern.Padding
+	fold      kern.Fold
+	srcLen    int // of the padded source, 0 if not padded
+	filterLen int // of the folded filter, 0 if not folded
+	biasLen   int // of the repeated bias, 0 if not folded
+}
+
+func (l *lowered) ScratchLen() int {
+	return l.srcLen + l.filterLen + l.biasLen + l.inner.ScratchLen()
+}
+
+func (l *lowered) Close() error { return l.inner.Close() }
+
+// cut takes n values off the front of a scratch.
+func cut(scratch *[]float32, n int) []float32 {
+	s := (*scratch)[:n:n]
+	*scratch = (*scratch)[n:]
+	return s
+}
+
+func (l *lowered) Run(src, filter, bias, dst, scratch []float32) error {
+	x, w, b := src, filter, bias
+	planes := l.spec.N * l.spec.Cin
+	if l.padded {
+		x = cut(&scratch, l.srcLen)
+		if l.pass != BackwardData {
+			l.pool.Pad(x, src, planes, l.spec.In, l.pads)
+		}
+	}
+	repeat := kern.Dims{Outer: 1, Mid: l.spec.Cout, Inner: l.fold.DOut}
+	if l.filterLen > 0 {
+		w = cut(&scratch, l.filterLen)
+		if l.pass != BackwardWeights {
+			l.pool.FoldFilter(w, filter, l.fold)
+		}
+		if l.biasLen > 0 {
+			b = cut(&scratch, l.biasLen)
+			if l.pass == Forward {
+				for i := range b {
+					b[i] = bias[i/l.fold.DOut]
+				}
+			}
+		}
+	}
+	if err := l.inner.Run(x, w, b, dst, scratch); err != nil {
+		return err
+	}
+	if l.padded && l.pass == BackwardData {
+		l.pool.PadGrad(src, x, planes, l.spec.In, l.pads)
+	}
+	if l.filterLen > 0 && l.pass == BackwardWeights {
+		l.pool.FoldFilterGrad(filter, w, l.fold)
+		if l.biasLen > 0 {
+			l.pool.SumMid(bias, b, nil, repeat)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+//go:build cgo && linux
+
+#include "kern.h"
+#include <string.h>
+
+// The table in use. Chosen before the first call, changed only by tests.
+static const ens_isa *isa = &ens_isa_base;
+
+static const ens_isa *best(void) {
+#if defined(__x86_64__)
+	__builtin_cpu_init();
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+			__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+		return &ens_isa_avx512;
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &ens_isa_avx2;
+#endif
+	return &ens_isa_base;
+}
+
+__attribute__((constructor)) static void choose(void) { isa = best(); }
+
+const char *ens_isa_name(void) { return isa->name; }
+
+int ens_isa_use(const char *name) {
+	const ens_isa *all[] = {
+#if defined(__x86_64__)
+		&ens_isa_avx512, &ens_isa_avx2,
+#endif
+		&ens_isa_base};
+	int have = 0;
+	for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+		have |= all[i] == best(); // the list falls from best to plainest
+		if (have && strcmp(all[i]->name, name) == 0) {
+			isa = all[i];
+			return 0;
+		}
+	}
+	return 1;
+}
+
+#define X(name, params, args) void ens_##name params { isa->name args; }
+KERNELS(X)
+#undef X

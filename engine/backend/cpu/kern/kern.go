@@ -1,0 +1,84 @@
+//go:build cgo && linux
+
+package kern
+
+/*
+#cgo CFLAGS: -O3 -Wall
+#cgo LDFLAGS: -lpthread -lm
+#include "kern.h"
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// Pool is a set of threads that share the work of one kernel at a time. One
+// goroutine uses it at a time. A nil Pool runs everything on the caller.
+type Pool struct{ c *C.ens_pool }
+
+// NewPool starts threads−1 threads beside the caller.
+//
+// Errors: fewer than one thread asked for, or none to be had.
+func NewPool(threads int) (*Pool, error) {
+	if threads < 1 {
+		return nil, fmt.Errorf("kernel pool: %d threads, want at least 1", threads)
+	}
+	p := C.ens_pool_new(C.int(threads))
+	if p == nil {
+		return nil, errors.New("kernel pool: out of memory")
+	}
+	if got := int(C.ens_pool_threads(p)); got != threads {
+		C.ens_pool_close(p)
+		return nil, fmt.Errorf("kernel pool: %d of %d threads could be started", got, threads)
+	}
+	return &Pool{c: p}, nil
+}
+
+// Threads counts the caller too.
+func (p *Pool) Threads() int { return int(C.ens_pool_threads(p.ptr())) }
+
+// Close ends the threads; more than once does no harm.
+func (p *Pool) Close() error {
+	if p != nil && p.c != nil {
+		C.ens_pool_close(p.c)
+		p.c = nil
+	}
+	return nil
+}
+
+func (p *Pool) ptr() *C.ens_pool {
+	if p == nil {
+		return nil
+	}
+	return p.c
+}
+
+// ISA is the instruction set of the kernels in use: avx512, avx2 or base.
+func ISA() string { return C.GoString(C.ens_isa_name()) }
+
+// useISA forces an instruction set; false if this machine lacks it.
+func useISA(name string) bool {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	return C.ens_isa_use(c) == 0
+}
+
+func f32(x []float32) *C.float { return (*C.float)(unsafe.Pointer(unsafe.SliceData(x))) }
+
+// want panics unless a slice has the planned length.
+func want(what string, got, n int) {
+	if got != n {
+		panic(fmt.Sprintf("kern: %s has %d values, want %d", what, got, n))
+	}
+}
+
+func want3(in [3]int) (c [3]C.long) {
+	for i, v := range in {
+		c[i] = C.long(v)
+	}
+	return c
+}

@@ -1,0 +1,59 @@
+// The kernels, each compiled for several instruction sets (isa_*.c) and chosen
+// once for the machine it runs on. Go calls the ens_ functions below.
+#ifndef ENS_KERN_H
+#define ENS_KERN_H
+#include "pool.h"
+
+enum { // elementwise functions of one tensor
+	ENS_RELU, ENS_EXP, ENS_LOG, ENS_SQRT, ENS_SQUARE, ENS_ABS, ENS_NEG, ENS_RECIP,
+	ENS_SOFTPLUS, ENS_SIGMOID, ENS_TANH, ENS_ERF
+};
+enum { ENS_ADD, ENS_SUB, ENS_MUL, ENS_DIV, ENS_MIN, ENS_MAX, ENS_RSUB, ENS_RDIV }; // of two tensors; R: b op a
+
+// KERNELS lists name, parameters and arguments of every kernel.
+#define KERNELS(X)                                                              \
+	X(unary, (ens_pool *p, int op, float *y, const float *x, long n), (p, op, y, x, n)) \
+	X(unary_grad, (ens_pool *p, int op, float *dx, const float *dy, const float *x, const float *y, long n), (p, op, dx, dy, x, y, n)) \
+	X(binary, (ens_pool *p, int op, float *y, const float *a, const float *b, long n), (p, op, y, a, b, n)) \
+	X(affine, (ens_pool *p, float *y, const float *x, float scale, float shift, long n), (p, y, x, scale, shift, n)) \
+	X(axpy, (ens_pool *p, float *y, const float *x, float a, long n), (p, y, x, a, n)) \
+	X(fill, (ens_pool *p, float *y, float v, long n), (p, y, v, n)) \
+	X(broadcast, (ens_pool *p, int op, float *y, const float *a, const float *b, long outer, long mid, long inner, long so, long sm, long si), (p, op, y, a, b, outer, mid, inner, so, sm, si)) \
+	X(affine_mid, (ens_pool *p, float *y, const float *x, const float *scale, const float *shift, long outer, long mid, long inner), (p, y, x, scale, shift, outer, mid, inner)) \
+	X(sum, (ens_pool *p, double *out, const float *a, const float *b, long n), (p, out, a, b, n)) \
+	X(sum_abs, (ens_pool *p, double *out, const float *a, long n), (p, out, a, n)) \
+	X(sum_mid, (ens_pool *p, float *y, const float *a, const float *b, long outer, long mid, long inner), (p, y, a, b, outer, mid, inner)) \
+	X(sum_axis, (ens_pool *p, float *y, const float *x, float scale, long outer, long mid, long inner), (p, y, x, scale, outer, mid, inner)) \
+	X(moments_mid, (ens_pool *p, float *mean, float *var, const float *x, long outer, long mid, long inner), (p, mean, var, x, outer, mid, inner)) \
+	X(batchnorm_grad, (ens_pool *p, float *dx, const float *dy, const float *x, const float *a, const float *b, const float *c, long outer, long mid, long inner), (p, dx, dy, x, a, b, c, outer, mid, inner)) \
+	X(crps_gauss, (ens_pool *p, float *crps, float *dmu, float *dsigma, float *dy, const float *mu, const float *sigma, const float *y, long n), (p, crps, dmu, dsigma, dy, mu, sigma, y, n)) \
+	X(adam, (ens_pool *p, float *w, float *m, float *v, const float *g, float lr, float beta1, float beta2, float eps, float decay, float c1, float c2, float gscale, int coupled, long n), (p, w, m, v, g, lr, beta1, beta2, eps, decay, c1, c2, gscale, coupled, n)) \
+	X(strided_copy, (ens_pool *p, float *y, long ystride, const float *x, long xstride, long rows, long len, int add), (p, y, ystride, x, xstride, rows, len, add)) \
+	X(pad, (ens_pool *p, float *y, const float *x, long planes, const long *in, const long *lo, const long *hi, const int *mode), (p, y, x, planes, in, lo, hi, mode)) \
+	X(pad_grad, (ens_pool *p, float *dx, const float *dy, long planes, const long *in, const long *lo, const long *hi, const int *mode), (p, dx, dy, planes, in, lo, hi, mode)) \
+	X(fold_filter, (ens_pool *p, float *w2, float *w, long cout, long cin, long kd, long khw, long din, long dout, long stride, long dilation, long pad, int grad), (p, w2, w, cout, cin, kd, khw, din, dout, stride, dilation, pad, grad)) \
+	X(maxpool, (ens_pool *p, float *y, unsigned char *arg, const float *x, long planes, const long *in, const long *k), (p, y, arg, x, planes, in, k)) \
+	X(maxpool_grad, (ens_pool *p, float *dx, const float *dy, const unsigned char *arg, long planes, const long *in, const long *k), (p, dx, dy, arg, planes, in, k)) \
+	X(upsample, (ens_pool *p, float *y, const float *x, long planes, const long *in, const long *f, int wrap), (p, y, x, planes, in, f, wrap)) \
+	X(upsample_grad, (ens_pool *p, float *dx, const float *dy, long planes, const long *in, const long *f, int wrap), (p, dx, dy, planes, in, f, wrap))
+
+#define X(name, params, args) void ens_##name params;
+KERNELS(X)
+#undef X
+
+// The kernels of one instruction set.
+typedef struct {
+	const char *name;
+#define X(name, params, args) void (*name) params;
+	KERNELS(X)
+#undef X
+} ens_isa;
+
+extern const ens_isa ens_isa_base;
+#if defined(__x86_64__)
+extern const ens_isa ens_isa_avx2, ens_isa_avx512;
+#endif
+const char *ens_isa_name(void);
+// ens_isa_use forces an instruction set by name for tests; 1 if this machine lacks it.
+int ens_isa_use(const char *name);
+#endif

@@ -1,0 +1,17 @@
+// A small pool of threads that sleep when there is no work.
+#ifndef ENS_POOL_H
+#define ENS_POOL_H
+
+typedef struct ens_pool ens_pool;
+typedef void (*ens_item)(void *job, long item);
+
+// Threads count the caller: n threads start n-1 workers. Null if out of memory.
+ens_pool *ens_pool_new(int threads);
+int ens_pool_threads(const ens_pool *p);
+void ens_pool_close(ens_pool *p);
+
+// Runs fn(job, i) for i in 0..n-1, each once, in any order and on any thread,
+// and returns when all are done. What is computed must not depend on which
+// thread takes an item. A null pool runs everything on the caller.
+void ens_parallel(ens_pool *p, ens_item fn, void *job, long n);
+#endif

@@ -1,0 +1,89 @@
+//go:build cgo && linux
+
+package dl
+
+/*
+#cgo LDFLAGS: -ldl
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+
+static const char *ens_dl_path(void *h) {
+	struct link_map *m = 0;
+	if (dlinfo(h, RTLD_DI_LINKMAP, &m) != 0 || !m) return "";
+	return m->l_name;
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"unsafe"
+)
+
+// Library is an opened shared library. It is never unloaded: code of oneDNN,
+// OpenMP or CUDA may still be running in threads of its own.
+type Library struct {
+	handle unsafe.Pointer
+	path   string
+}
+
+// Open opens the first of names that the loader finds and resolves. Symbols
+// stay local to the handle. A NotFoundError says what was tried.
+func Open(names ...string) (*Library, error) {
+	// dlerror is kept per OS thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	fail := &NotFoundError{Names: names}
+	for _, n := range names {
+		cn := C.CString(n)
+		h := C.dlopen(cn, C.RTLD_NOW|C.RTLD_LOCAL)
+		C.free(unsafe.Pointer(cn))
+		if h != nil {
+			return &Library{handle: h, path: C.GoString(C.ens_dl_path(h))}, nil
+		}
+		fail.Reasons = append(fail.Reasons, C.GoString(C.dlerror()))
+	}
+	return nil, fail
+}
+
+// Path is the file that the loader took.
+func (l *Library) Path() string { return l.path }
+
+// Handle is the loader's handle, for a C shim that resolves many symbols.
+func (l *Library) Handle() unsafe.Pointer { return l.handle }
+
+// Symbol is the address of an exported function or variable, also of the
+// libraries that this one depends on. Errors: ErrNoSymbol.
+func (l *Library) Symbol(name string) (unsafe.Pointer, error) {
+	cn := C.CString(name)
+	defer C.free(unsafe.Pointer(cn))
+	p := C.dlsym(l.handle, cn)
+	if p == nil {
+		return nil, fmt.Errorf("%s: %s: %w", l.path, name, ErrNoSymbol)
+	}
+	return p, nil
+}
+
+// Setenv sets a variable in the C environment unless it is set already, and
+// reports whether it set it. Libraries that read their settings when they are
+// loaded see it only if it is called before Open.
+func Setenv(key, value string) (bool, error) {
+	if key == "" || strings.ContainsAny(key, "=\x00") || strings.Contains(value, "\x00") {
+		return false, fmt.Errorf("setenv %q: %w", key, errors.ErrUnsupported)
+	}
+	k, v := C.CString(key), C.CString(value)
+	defer C.free(unsafe.Pointer(k))
+	defer C.free(unsafe.Pointer(v))
+	if C.getenv(k) != nil {
+		return false, nil
+	}
+	if rc, err := C.setenv(k, v, 0); rc != 0 {
+		return false, fmt.Errorf("setenv %s: %w", key, err)
+	}
+	return true, nil
+}
