@@ -1,0 +1,100 @@
+package unet3d
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// Calibrated turns the statistics of a few members into a normal distribution
+// and into the spread that all members would have. A 3-D U-Net sees the fields;
+// maps with one value per grid point and target hold what is local (like a
+// locally connected layer of size 1):
+//
+//	shift  = b₀ + b₁ sin(year) + b₂ cos(year) + b₃ anomaly + u₁
+//	sigma  = ( softplus(p) + softplus(q)·s ) · exp(u₂)
+//	spread = max( 0, a₀ + a₁ s + k·(u₃ + c) )
+//
+// with maps b, p, q, c, the U-Net's outputs u, the standard deviation s of the
+// used members, and fixed numbers a₀, a₁, k per target. u and b start at zero:
+// an untrained network is the members' mean with an affine spread.
+//
+// Everything is in units of an error scale per target that the caller divides
+// by and multiplies with again. A target is a variable at a level; variables are
+// channels, levels are depth.
+//
+// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092 (U-Net, locally
+// connected layers, CRPS); Rasp and Lerch 2018, doi:10.1175/MWR-D-18-0187.1
+// (distribution parameters as output).
+type Calibrated struct {
+	UNet UNet // Out and ZeroLast are set by Build
+	// SpreadAffine [V D][2] are a₀ and a₁, SpreadScale [V D] is k.
+	SpreadAffine [][2]float64
+	SpreadScale  []float64
+}
+
+// CalibratedInput are the values that enter.
+//
+// Shape: Features [N C D H W]; Spread (s) and Anomaly [N V D H W]; Season
+// [N 2 1 1 1] sine and cosine of the phase of the year.
+type CalibratedInput struct{ Features, Spread, Anomaly, Season graph.Value }
+
+// CalibratedOutput are the values that leave.
+//
+// Shape: [N V D H W] each. Shift is added to the members' mean; Sigma is the
+// standard deviation of the distribution, > 0; Spread is the estimate of the
+// full ensemble's standard deviation, ≥ 0.
+type CalibratedOutput struct{ Shift, Sigma, Spread graph.Value }
+
+// The start of sigma, in units of the error scale: floor and slope as a global
+// regression on a few under-dispersive members typically has them.
+const (
+	startFloor = 0.35
+	startSlope = 0.85
+)
+
+// Build extends the graph by the network.
+//
+// Errors: in the builder: ErrShape where inputs do not fit each other.
+func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput {
+	v, d, h, w := in.Spread.Dim(1), in.Spread.Dim(2), in.Spread.Dim(3), in.Spread.Dim(4)
+	if len(c.SpreadAffine) != v*d || len(c.SpreadScale) != v*d || in.Features.Dim(2) != d {
+		b.Fail("calibrated", fmt.Errorf("%d affine and %d scale values for %d variables at %d levels, features %v: %w",
+			len(c.SpreadAffine), len(c.SpreadScale), v, d, in.Features.Shape(), graph.ErrShape))
+		return CalibratedOutput{}
+	}
+	net := c.UNet
+	net.Out, net.ZeroLast = 3*v, true
+	u := net.Build(b, in.Features)
+	part := func(k int) graph.Value { return op.Slice(b, u, 1, k*v, (k+1)*v) }
+	mapOf := func(name string, start float64) graph.Value {
+		return b.Param("maps."+name, graph.Shape{1, v, d, h, w}, graph.Fill(start))
+	}
+	perTarget := func(get func(int) float64) graph.Value {
+		x := make([]float32, v*d)
+		for i := range x {
+			x[i] = float32(get(i))
+		}
+		return b.Const("", graph.Shape{1, v, d, 1, 1}, x)
+	}
+
+	shift := op.Add(b, part(0), mapOf("shift", 0))
+	for i, name := range []string{"shift_sin", "shift_cos"} {
+		shift = op.Add(b, shift, op.Mul(b, mapOf(name, 0), op.Slice(b, in.Season, 1, i, i+1)))
+	}
+	shift = op.Add(b, shift, op.Mul(b, mapOf("shift_anomaly", 0), in.Anomaly))
+
+	floor := op.Softplus(b, mapOf("sigma_floor", inverseSoftplus(startFloor)))
+	slope := op.Softplus(b, mapOf("sigma_slope", inverseSoftplus(startSlope)))
+	sigma := op.Mul(b, op.Add(b, op.Mul(b, in.Spread, slope), floor), op.Exp(b, part(1)))
+
+	base := op.Add(b, op.Mul(b, in.Spread, perTarget(func(i int) float64 { return c.SpreadAffine[i][1] })),
+		perTarget(func(i int) float64 { return c.SpreadAffine[i][0] }))
+	change := op.Mul(b, op.Add(b, part(2), mapOf("spread", 0)), perTarget(func(i int) float64 { return c.SpreadScale[i] }))
+	return CalibratedOutput{Shift: shift, Sigma: sigma, Spread: op.ReLU(b, op.Add(b, base, change))}
+}
+
+// inverseSoftplus is ln(eʸ - 1).
+func inverseSoftplus(y float64) float64 { return math.Log(math.Expm1(y)) }

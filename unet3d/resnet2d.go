@@ -1,0 +1,90 @@
+package unet3d
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// ResNet2D describes resnet2d_simple, the inception network of the published
+// PyTorch code (which despite its name adds no residual). It works on one level.
+type ResNet2D struct {
+	// Widths are the channels of the layers convBR0, convBR1 and of the inception
+	// blocks 1, 2 and 3; blocks 4, 5, 6 mirror them. Empty means 64, 96, 128,
+	// 160, 224. The last three must divide by 4.
+	Widths []int
+	// Reinject is the input channel (the forecast's own spread at the target
+	// lead) that is concatenated again before the first block and the last layer.
+	Reinject int
+	Periodic bool // longitudes wrap around in convolutions
+}
+
+// PublishedReinject is the channel the published network feeds in again: the
+// temperature spread at +48 h among 42 channels.
+const PublishedReinject = 28
+
+// Build extends the graph by the network.
+//
+// Shape: x [N C 1 H W] → [N 1 1 H W]. Filters are stored as [out in k k], as
+// PyTorch's Conv2d has them.
+// Errors: in the builder: ErrShape for a depth other than 1, a channel Reinject
+// that does not exist, or widths that do not divide.
+// Source: resnet2d_simple of spcl/deep-weather (Grönquist et al. 2021,
+// doi:10.1098/rsta.2020.0092).
+func (r ResNet2D) Build(b *graph.Builder, x graph.Value) graph.Value {
+	w := r.Widths
+	if len(w) == 0 {
+		w = []int{64, 96, 128, 160, 224}
+	}
+	if len(w) != 5 || x.Dim(2) != 1 || r.Reinject < 0 || r.Reinject >= x.Dim(1) {
+		return b.Fail("resnet2d_simple", fmt.Errorf("widths %v (five), input %v (one level), channel %d to re-inject: %w",
+			w, x.Shape(), r.Reinject, graph.ErrShape))
+	}
+	own := op.Slice(b, x, 1, r.Reinject, r.Reinject+1)
+	h := r.convBatchReLU(b, "convBR0", x, w[0])
+	h = r.convBatchReLU(b, "convBR1", h, w[1])
+	h = op.Concat(b, 1, own, h)
+	for i, width := range []int{w[2], w[3], w[4], w[4], w[3], w[2]} {
+		h = r.inception(b, fmt.Sprintf("inc%d", i+1), h, width)
+	}
+	return r.conv(b, "conv4", op.Concat(b, 1, own, h), 1, 1)
+}
+
+// convBatchReLU is a 3×3 convolution, batch norm and ReLU.
+func (r ResNet2D) convBatchReLU(b *graph.Builder, name string, x graph.Value, out int) graph.Value {
+	return op.ReLU(b, batchNorm(b, name+".bnr", r.conv(b, name+".conv", x, out, 3)))
+}
+
+// inception is cat(ReLU(BN(cat(3×3, 5×5, 7×7))), 1×1), each branch a quarter wide.
+func (r ResNet2D) inception(b *graph.Builder, name string, x graph.Value, out int) graph.Value {
+	if out%4 != 0 {
+		return b.Fail(name, fmt.Errorf("width %d does not divide by 4: %w", out, graph.ErrShape))
+	}
+	wide := op.Concat(b, 1,
+		r.conv(b, name+".conv3", x, out/4, 3),
+		r.conv(b, name+".conv5", x, out/4, 5),
+		r.conv(b, name+".conv7", x, out/4, 7))
+	return op.Concat(b, 1, op.ReLU(b, batchNorm(b, name+".bnr", wide)), r.conv(b, name+".conv1", x, out/4, 1))
+}
+
+// conv is a k×k convolution with bias that keeps the grid.
+func (r ResNet2D) conv(b *graph.Builder, name string, x graph.Value, out, k int) graph.Value {
+	in := x.Dim(1)
+	w := b.Param(name+".weight", graph.Shape{out, in, k, k}, graph.KaimingUniform(in*k*k))
+	bias := b.Param(name+".bias", graph.Shape{out}, graph.Zeros())
+	pad := op.Same(1, k, k)
+	if r.Periodic {
+		pad = op.SameGlobal(1, k, k)
+	}
+	return op.Bias(b, op.Conv3D(b, x, op.Reshape(b, w, graph.Shape{out, in, 1, k, k}), op.Conv{Pad: pad}), bias)
+}
+
+// batchNorm is batch normalisation with PyTorch's names and defaults.
+func batchNorm(b *graph.Builder, name string, x graph.Value) graph.Value {
+	c := graph.Shape{x.Dim(1)}
+	return op.BatchNorm(b, x,
+		b.Param(name+".weight", c, graph.Ones()), b.Param(name+".bias", c, graph.Zeros()),
+		b.State(name+".running_mean", c, graph.Zeros()), b.State(name+".running_var", c, graph.Ones()),
+		op.BatchNormOptions{})
+}

@@ -1,0 +1,133 @@
+package unet3d
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// UNet describes the 3-D U-Net. The zero value of an optional field is the
+// published network.
+type UNet struct {
+	Out      int     // output channels; 0 means 1
+	Base     int     // base width B; 0 means 32
+	Stages   int     // number of poolings, 1 to 5; 0 means 5
+	Periodic bool    // longitudes wrap around in convolutions and upsampling
+	Dropout  float64 // probability of dropping a value of the coarsest stage while training
+	// ZeroLast starts the last layer at zero, so that an untrained network adds
+	// nothing to what its output corrects.
+	ZeroLast bool
+}
+
+// Widths of the published network in units of the base width: those of the
+// encoder's convolutions 0 to 5, and of the decoder's stages 1 to 5.
+var (
+	encoderWidths = [...]int{2, 2, 3, 4, 5, 7}
+	decoderWidths = [...]int{4, 4, 6, 7, 10}
+)
+
+// withDefaults fills in the published values.
+func (u UNet) withDefaults() UNet {
+	if u.Out == 0 {
+		u.Out = 1
+	}
+	if u.Base == 0 {
+		u.Base = 32
+	}
+	if u.Stages == 0 {
+		u.Stages = len(decoderWidths)
+	}
+	return u
+}
+
+// Build extends the graph by the network.
+//
+// All convolutions are 3×3×3 with bias and ReLU, but for the last, which has no
+// ReLU. Pooling and upsampling are 1×2×2, so depth is never reduced. Skips carry
+// the pooled tensor of the stage above, and the input at the end; there is no
+// convolution at the coarsest grid. Layers are named enc_conv0 … dec_conv0; with
+// fewer than five stages the deep ones are left out and the rest keep their names.
+//
+// Shape: x [N C D H W] → [N Out D H W]; H and W must divide by 2^Stages.
+// Errors: in the builder: ErrShape if the sides do not divide, if Stages is not
+// 1 to 5, or if Base or Out is negative.
+// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
+func (u UNet) Build(b *graph.Builder, x graph.Value) graph.Value {
+	u = u.withDefaults()
+	if u.Stages < 1 || u.Stages > len(decoderWidths) || u.Base < 1 || u.Out < 1 {
+		return b.Fail("unet3d", fmt.Errorf("stages %d (1 to 5), base %d, out %d: %w", u.Stages, u.Base, u.Out, graph.ErrShape))
+	}
+	if side := 1 << u.Stages; x.Dim(3)%side != 0 || x.Dim(4)%side != 0 {
+		return b.Fail("unet3d", fmt.Errorf("a grid of %d×%d does not divide by %d, as %d poolings need: %w",
+			x.Dim(3), x.Dim(4), side, u.Stages, graph.ErrShape))
+	}
+	half := [3]int{1, 2, 2}
+	skips := []graph.Value{x}
+	h := u.layer(b, "enc_conv0", x, encoderWidths[0]*u.Base)
+	for s := 1; s <= u.Stages; s++ {
+		h = op.MaxPool(b, u.layer(b, fmt.Sprintf("enc_conv%d", s), h, encoderWidths[s]*u.Base), half)
+		skips = append(skips, h)
+	}
+	if u.Dropout > 0 {
+		h = op.Dropout(b, h, u.Dropout)
+	}
+	for s := u.Stages; s >= 1; s-- {
+		width := decoderWidths[s-1] * u.Base
+		last := width
+		if s == 1 {
+			last = encoderWidths[0] * u.Base
+		}
+		h = op.Concat(b, 1, op.Upsample(b, h, half, u.Periodic), skips[s-1])
+		h = u.layer(b, fmt.Sprintf("dec_conv%da", s), h, width)
+		h = u.layer(b, fmt.Sprintf("dec_conv%db", s), h, last)
+	}
+	start := graph.HeNormal(h.Dim(1) * 27)
+	if u.ZeroLast {
+		start = graph.Zeros()
+	}
+	return u.conv(b, "dec_conv0", h, u.Out, start)
+}
+
+// layer is a convolution with bias and ReLU.
+func (u UNet) layer(b *graph.Builder, name string, x graph.Value, out int) graph.Value {
+	return op.ReLU(b, u.conv(b, name, x, out, graph.HeNormal(x.Dim(1)*27)))
+}
+
+// conv is a 3×3×3 convolution with bias that keeps the grid.
+func (u UNet) conv(b *graph.Builder, name string, x graph.Value, out int, start graph.Init) graph.Value {
+	w := b.Param(name+".weight", graph.Shape{out, x.Dim(1), 3, 3, 3}, start)
+	bias := b.Param(name+".bias", graph.Shape{out}, graph.Zeros())
+	return op.Bias(b, op.Conv3D(b, x, w, u.padding()), bias)
+}
+
+// padding keeps the grid under a filter of 3×3×3.
+func (u UNet) padding() op.Conv {
+	if u.Periodic {
+		return op.Conv{Pad: op.SameGlobal(3, 3, 3)}
+	}
+	return op.Conv{Pad: op.Same(3, 3, 3)}
+}
+
+// Parameters is the number of trained values for an input of the given channels.
+func (u UNet) Parameters(channels int) int {
+	u = u.withDefaults()
+	conv := func(in, out int) int { return 27*in*out + out }
+	width := func(s int) int { return encoderWidths[s] * u.Base }
+	n := conv(channels, width(0))
+	for s := 1; s <= u.Stages; s++ {
+		n += conv(width(s-1), width(s))
+	}
+	up := width(u.Stages)
+	for s := u.Stages; s >= 1; s-- {
+		skip, out, last := channels, decoderWidths[s-1]*u.Base, decoderWidths[s-1]*u.Base
+		if s > 1 {
+			skip = width(s - 1)
+		} else {
+			last = width(0)
+		}
+		n += conv(up+skip, out) + conv(out, last)
+		up = last
+	}
+	return n + conv(up, u.Out)
+}
