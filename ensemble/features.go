@@ -14,7 +14,7 @@ type Aggregate string
 const (
 	SpreadOfUsed Aggregate = "spread" // standard deviation over the used members, over its training RMS
 	FirstMember  Aggregate = "first"  // standardised field of the first used member
-	MeanOfUsed   Aggregate = "mean"   // standardised mean over the used members
+	OffsetOfMean Aggregate = "offset" // mean over the used members minus the first, over the RMS of spread
 )
 
 // Features turns the used members of a forecast into the input of a network.
@@ -22,7 +22,8 @@ const (
 // Channel c = (lead·A + aggregate)·V + variable for A aggregates of V variables;
 // with three leads, spread and first member of seven variables these are the 42
 // channels of the published networks (their defects aside: spreads are scaled,
-// every field is standardised with its own maps). Behind them come, if asked
+// every field is standardised with its own maps). The offset of the mean from the
+// first member says what the published pair leaves out. Behind them come, if asked
 // for, location (sin lat, cos lat sin lon, cos lat cos lon) and season (sine and
 // cosine of the day of the year), the same at all levels.
 //
@@ -158,9 +159,12 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 					switch a {
 					case FirstMember:
 						norm.Apply(out, fc.Field(t, used[0], v, l))
-					case MeanOfUsed:
+					case OffsetOfMean:
 						fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
-						norm.Apply(out, mean)
+						r := float32(1 / f.Spreads[f.at(t, v, l)])
+						for p, x := range fc.Field(t, used[0], v, l) {
+							out[p] = (mean[p] - x) * r
+						}
 					case SpreadOfUsed:
 						fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
 						r := float32(1 / f.Spreads[f.at(t, v, l)])

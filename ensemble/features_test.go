@@ -57,7 +57,7 @@ func TestFeaturesAreStandardised(t *testing.T) {
 		train = append(train, testForecast(time.Date(2000, 1, 1+20*k, 0, 0, 0, 0, time.UTC), testAxes, 5, grid))
 	}
 	used := []int{0, 1, 2, 3, 4}
-	f := &Features{Axes: testAxes, Aggregates: []Aggregate{SpreadOfUsed, FirstMember, MeanOfUsed}, Location: true, Season: true, DDOF: 1}
+	f := &Features{Axes: testAxes, Aggregates: []Aggregate{SpreadOfUsed, FirstMember, OffsetOfMean}, Location: true, Season: true, DDOF: 1}
 	if err := f.Fit(train, used, GlobalStandard, LASOptions{}); err != nil {
 		t.Fatal(err)
 	}
