@@ -20,6 +20,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
+	"github.com/ensemble-weather/ensemble/io/grib"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
@@ -33,6 +34,8 @@ var kinds = []struct {
 	do   handler
 }{
 	{"versions", versions},
+	{grib.DescribeKind, gribDescribe},
+	{grib.ValuesKind, gribValues},
 	{encode.KindNetCDF, encodeNetCDF},
 	{encode.KindGRIB, encodeGRIB},
 }

@@ -103,11 +103,27 @@ func newBase(b encode.Base, payload []byte) (*C.codes_handle, error) {
 			return nil, fmt.Errorf("ecCodes has no sample %s", b.Sample)
 		}
 	}
-	if err := setKeys(h, b.Keys); err != nil {
+	err := expect(h, b.Expect)
+	if err == nil {
+		err = setKeys(h, b.Keys)
+	}
+	if err != nil {
 		C.codes_handle_delete(h)
 		return nil, err
 	}
 	return h, nil
+}
+
+// expect compares keys with what they must be.
+func expect(h *C.codes_handle, keys []encode.Key) error {
+	for _, k := range keys {
+		if got, err := getLong(h, k.Name); err != nil {
+			return err
+		} else if got != *k.Long {
+			return fmt.Errorf("the template has %s = %d, the product %d", k.Name, got, *k.Long)
+		}
+	}
+	return nil
 }
 
 // writeMessage encodes one field into a clone of base and writes it.

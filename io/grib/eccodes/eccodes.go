@@ -1,0 +1,153 @@
+// Package eccodes is the cgo side of GRIB: names and values of fields by ecCodes.
+// It is linked by ensemble-decode only, and called from one goroutine at a time.
+package eccodes
+
+// #cgo LDFLAGS: -leccodes
+// #include <stdlib.h>
+// #include "eccodes_ensemble.h"
+import "C"
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/io/grib"
+)
+
+func init() { C.ens_init() }
+
+// Version is the version of the linked library.
+func Version() string {
+	v := int(C.codes_get_api_version())
+	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
+}
+
+// Message is an open GRIB message of one field. The bytes it was opened from
+// must stay where they are until Close.
+type Message struct{ h *C.codes_handle }
+
+// Open examines a message; data must not move or change until Close, so it is
+// memory of C or of a mapping.
+//
+// Errors: what ecCodes says.
+func Open(data []byte) (Message, error) {
+	if len(data) == 0 {
+		return Message{}, fmt.Errorf("empty message")
+	}
+	h := C.ens_open(unsafe.Pointer(&data[0]), C.size_t(len(data)))
+	if h == nil {
+		return Message{}, fmt.Errorf("ecCodes does not recognise the message%s", complaint())
+	}
+	return Message{h}, nil
+}
+
+// Close frees the message.
+func (m Message) Close() { C.codes_handle_delete(m.h) }
+
+// complaint is what the library had to say since Open, if anything.
+func complaint() string {
+	if s := strings.TrimSpace(C.GoString(C.ens_complaint())); s != "" {
+		return ": " + s
+	}
+	return ""
+}
+
+func failed(code C.int) error {
+	return fmt.Errorf("ecCodes: %s%s", C.GoString(C.codes_get_error_message(code)), complaint())
+}
+
+func (m Message) text(key string) string {
+	k := C.CString(key)
+	defer C.free(unsafe.Pointer(k))
+	var buf [256]C.char
+	n := C.size_t(len(buf))
+	if C.codes_get_string(m.h, k, &buf[0], &n) != 0 {
+		return ""
+	}
+	return C.GoString(&buf[0])
+}
+
+func (m Message) whole(key string) (int64, bool) {
+	k := C.CString(key)
+	defer C.free(unsafe.Pointer(k))
+	var v C.long
+	if C.codes_get_long(m.h, k, &v) != 0 {
+		return 0, false
+	}
+	return int64(v), true
+}
+
+func (m Message) setText(key, value string) bool {
+	k, v := C.CString(key), C.CString(value)
+	defer C.free(unsafe.Pointer(k))
+	defer C.free(unsafe.Pointer(v))
+	n := C.size_t(len(value))
+	return C.codes_set_string(m.h, k, v, &n) == 0
+}
+
+// Describe asks for names, unit, level and time of the message.
+func (m Message) Describe() grib.Description {
+	d := grib.Description{
+		Name: m.text("shortName"), LongName: m.text("name"), Unit: m.text("units"),
+		LevelType: m.text("typeOfLevel"), DataType: m.text("dataType"), Stream: m.text("stream"),
+		GridType: m.text("gridType"), Packing: m.text("packingType"), Statistic: m.text("stepType"),
+	}
+	level, _ := m.whole("level")
+	d.Level = float64(level)
+	d.Date, _ = m.whole("dataDate")
+	hhmm, _ := m.whole("dataTime")
+	second, _ := m.whole("second")
+	d.Seconds = (hhmm/100)*3600 + (hhmm%100)*60 + second
+	if m.setText("stepUnits", "s") {
+		var a, b bool
+		d.Start, a = m.whole("startStep")
+		d.End, b = m.whole("endStep")
+		d.StepKnown = a && b
+	}
+	for _, key := range []string{"perturbationNumber", "number"} {
+		if n, ok := m.whole(key); ok {
+			d.Number, d.NumberKnown = int(n), true
+			break
+		}
+	}
+	for _, key := range []string{"numberOfForecastsInEnsemble", "totalNumber"} {
+		if n, ok := m.whole(key); ok {
+			d.Of = int(n)
+			break
+		}
+	}
+	return d
+}
+
+// Values decodes the field into dst in stored order, missing values as NaN.
+//
+// Errors: if the message decodes to another number of values than len(dst), or
+// to values that are not finite.
+func (m Message) Values(dst []float32) (missing int, err error) {
+	if len(dst) == 0 {
+		return 0, fmt.Errorf("no values expected")
+	}
+	var found, miss, inf C.size_t
+	code := C.ens_values(m.h, C.size_t(len(dst)), (*C.float)(unsafe.Pointer(&dst[0])), &found, &miss, &inf)
+	switch {
+	case code != 0:
+		return 0, failed(code)
+	case int(found) != len(dst):
+		return 0, fmt.Errorf("the data hold %d values, the grid %d points", int(found), len(dst))
+	case inf > 0:
+		return 0, fmt.Errorf("%d of %d values are not finite", int(inf), len(dst))
+	}
+	return int(miss), nil
+}
+
+// Size is the number of values.
+func (m Message) Size() (int, error) {
+	k := C.CString("values")
+	defer C.free(unsafe.Pointer(k))
+	var n C.size_t
+	if code := C.codes_get_size(m.h, k, &n); code != 0 {
+		return 0, failed(code)
+	}
+	return int(n), nil
+}

@@ -1,0 +1,174 @@
+package grib
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// ID is the digest of some octets: equal octets, equal ID.
+type ID [16]byte
+
+func digest(parts ...[]byte) ID {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte{byte(len(p) >> 16), byte(len(p) >> 8), byte(len(p))})
+		h.Write(p)
+	}
+	var id ID
+	h.Sum(id[:0:16])
+	return ID(h.Sum(nil)[:16])
+}
+
+// Field is what the octets say about one field.
+type Field struct {
+	Message, Sub   int   // 1-based
+	Offset, Length int64 // of the message
+	Edition        int
+	Sections       Sections
+
+	// Kind is the digest of all header octets but time, member and grid. Fields
+	// of one Kind have one name, unit, level and type, so that the decoder is
+	// asked about one of them only.
+	Kind ID
+	// Grid is the digest of the grid section.
+	Grid ID
+
+	Time   Time
+	Member Member
+	// Level and Product count if LevelKnown and ProductKnown; else the decoder's
+	// words do.
+	Level        ensemble.Level
+	LevelKnown   bool
+	Product      ensemble.Product
+	ProductKnown bool
+	// Parameter names the quantity by its codes, for quantities without a name.
+	Parameter string
+}
+
+// Time is the time of a field. Where Known is false the template is not one
+// whose octets are read here, and the decoder is asked about every such field.
+type Time struct {
+	Known    bool
+	Reason   string // why the field has no usable time; it cannot be used then
+	Init     time.Time
+	Lead     time.Duration // at the end of the interval
+	Interval time.Duration // length of the interval, 0 at an instant
+}
+
+// Member is a field's place in its ensemble, where the octets say it.
+type Member struct {
+	Known bool
+	Is    bool // false: of no ensemble
+	ID    int
+	Of    int // size of the ensemble, 0 if not said
+}
+
+// Index is a file's structure and fields.
+type Index struct {
+	Result
+	Fields []Field
+	Grids  map[ID]GridSource
+}
+
+// GridSource is a grid section as it stands in a file.
+type GridSource struct {
+	Edition int
+	Octets  Octets
+}
+
+// ReadIndex scans a file and reads the headers of all fields.
+//
+// Errors: of reading, and ctx.Err(); damage is in Index.Faults.
+func ReadIndex(ctx context.Context, r io.ReaderAt, size int64) (*Index, error) {
+	idx := &Index{Grids: map[ID]GridSource{}}
+	bad := map[ID]*Fault{}
+	var err error
+	idx.Result, err = scan(ctx, r, size, func(m Message, w *window) *Fault {
+		first := len(idx.Fields)
+		for k := range m.Fields {
+			f, fault := readField(m, k, w, idx, bad)
+			if fault != nil {
+				idx.Fields = idx.Fields[:first]
+				return fault
+			}
+			idx.Fields = append(idx.Fields, f)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idx, nil
+}
+
+// section reads a section of a message whole.
+func section(w *window, m Message, s Span) (Octets, *Fault) {
+	if s.Length == 0 {
+		return nil, nil
+	}
+	if s.Length > maxSection {
+		return nil, faultf("section too long", "a header section of %d bytes", s.Length)
+	}
+	b, err := w.bytes(m.Offset+s.Offset, s.Length)
+	if err != nil {
+		return nil, faultf("section not readable", "%v", err)
+	}
+	return Octets(b).clone(), nil
+}
+
+func (o Octets) clone() Octets { return append(Octets(nil), o...) }
+
+func readField(m Message, k int, w *window, idx *Index, bad map[ID]*Fault) (Field, *Fault) {
+	f := Field{Message: m.Number, Sub: k + 1, Offset: m.Offset, Length: m.Length, Edition: m.Edition, Sections: m.Fields[k]}
+	gridSection := 3
+	if m.Edition == 1 {
+		gridSection = 2
+	}
+	g, fault := section(w, m, f.Sections[gridSection])
+	if fault != nil {
+		return f, fault
+	}
+	f.Grid = digest([]byte{byte(m.Edition)}, g)
+	if _, seen := idx.Grids[f.Grid]; !seen {
+		idx.Grids[f.Grid] = GridSource{m.Edition, g}
+		if g != nil {
+			_, bad[f.Grid] = ParseGrid(m.Edition, g)
+		}
+	}
+	if fault := bad[f.Grid]; fault != nil {
+		again := *fault
+		return f, &again
+	}
+	if m.Edition == 1 {
+		return f, f.read1(w, m, g)
+	}
+	return f, f.read2(w, m, g)
+}
+
+// date makes a time of its parts and refuses what is no date.
+func date(year, month, day, hour, minute, second int) (time.Time, *Fault) {
+	t := time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC)
+	leap := second == 60
+	if !leap && (t.Month() != time.Month(month) || t.Day() != day || hour > 23 || minute > 59 || second > 59 || year < 1) {
+		return t, faultf("impossible reference time", "year %d month %d day %d %02d:%02d:%02d", year, month, day, hour, minute, second)
+	}
+	return t, nil
+}
+
+// units is code table 4 of both editions: what one unit of time is worth. Months
+// and longer have no fixed length and are left to the decoder.
+var units = map[int]time.Duration{0: time.Minute, 1: time.Hour, 2: 24 * time.Hour, 10: 3 * time.Hour, 11: 6 * time.Hour, 12: 12 * time.Hour, 13: time.Second}
+
+// span is n units of time; ok is false if the unit has no fixed length or the
+// product no room.
+func span(n int64, unit int) (time.Duration, bool) {
+	u, ok := units[unit]
+	if !ok || n > int64(1<<62)/int64(u) || n < -int64(1<<62)/int64(u) {
+		return 0, false
+	}
+	return time.Duration(n) * u, true
+}

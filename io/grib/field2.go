@@ -1,0 +1,179 @@
+package grib
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// product2 says where a product definition template of edition 2 keeps what
+// differs between members and times. Octets count from 1; 0 is absent.
+type product2 struct {
+	shift    int // octets that the template inserts before the time unit
+	member   int // perturbation number; the size of the ensemble is one further
+	derived  int // derived forecast code; the size likewise
+	interval int // end of the overall time interval
+	other    bool
+}
+
+// templates2 lists the product definition templates that are understood.
+//
+// Source: FM 92 GRIB2, code table 4.0 and templates 4.n.
+var templates2 = map[int]product2{
+	0:  {},
+	1:  {member: 36},
+	2:  {derived: 35},
+	3:  {other: true},
+	4:  {other: true},
+	5:  {other: true},
+	6:  {other: true},
+	8:  {interval: 35},
+	9:  {other: true, interval: 48},
+	10: {other: true, interval: 36},
+	11: {member: 36, interval: 38},
+	12: {derived: 35, interval: 37},
+	15: {other: true},
+	40: {shift: 2},
+	41: {shift: 2, member: 38},
+	42: {shift: 2, interval: 37},
+	43: {shift: 2, member: 38, interval: 40},
+	60: {member: 36},
+	61: {member: 36, interval: 45},
+}
+
+// read2 reads identification and product sections of edition 2.
+func (f *Field) read2(w *window, m Message, g Octets) *Fault {
+	id, fault := section(w, m, f.Sections[1])
+	if fault != nil {
+		return fault
+	}
+	local, fault := section(w, m, f.Sections[2])
+	if fault != nil {
+		return fault
+	}
+	o, fault := section(w, m, f.Sections[4])
+	if fault != nil {
+		return fault
+	}
+	rep, fault := section(w, m, Span{f.Sections[5].Offset, min(f.Sections[5].Length, 64)})
+	if fault != nil {
+		return fault
+	}
+	if fault := f.data2(rep, g, w, m); fault != nil {
+		return fault
+	}
+	init, fault := date(id.U2(13), id.U1(15), id.U1(16), id.U1(17), id.U1(18), id.U1(19))
+	if fault != nil {
+		return fault
+	}
+	template := o.U2(8)
+	t, understood := templates2[template]
+	mask, idMask := o.clone(), id.clone()
+	hide := func(o Octets, from, count int) {
+		for n := from; n < from+count && n <= len(o); n++ {
+			o[n-1] = 0
+		}
+	}
+	f.Parameter = fmt.Sprintf("param%d.%d.%d", m.discipline(w), o.U1(10), o.U1(11))
+	if !understood || len(o) < max(34+t.shift, t.member, t.derived, t.interval+6) {
+		f.Time = Time{Init: init}
+	} else {
+		f.time2(o, t, Time{Known: true, Init: init})
+		hide(idMask, 13, 7)
+		if f.Time.Known {
+			hide(mask, 19+t.shift, 4)
+			if t.interval > 0 {
+				hide(mask, t.interval, 7)
+			}
+		}
+		f.Member.Known, f.ProductKnown = true, true
+		switch {
+		case t.other:
+			f.Product = ensemble.OtherProduct
+		case t.derived > 0:
+			f.Product = derived(o.U1(t.derived))
+			f.Member.Of = o.U1(t.derived + 1)
+		case t.member > 0:
+			f.Member.Is, f.Member.ID, f.Member.Of = true, o.U1(t.member), o.U1(t.member+1)
+			hide(mask, t.member, 1)
+		}
+		f.level2(o, t.shift)
+	}
+	f.Kind = digest([]byte{2, byte(m.discipline(w)), boolByte(f.Time.Known)}, idMask, local, mask, []byte{byte(g.U2(13) >> 8), byte(g.U2(13)), byte(rep.U2(10) >> 8), byte(rep.U2(10))})
+	return nil
+}
+
+// discipline is octet 7 of section 0.
+func (m Message) discipline(w *window) int {
+	b, err := w.bytes(m.Offset, 8)
+	if err != nil {
+		return 255
+	}
+	return int(b[6])
+}
+
+// time2 reads the forecast time, to the end of the interval if there is one.
+func (f *Field) time2(o Octets, t product2, out Time) {
+	unit := o.U1(18 + t.shift)
+	start, ok := span(o.S4(19+t.shift), unit)
+	out.Lead = start
+	out.Known = ok
+	if t.interval > 0 && ok {
+		e := t.interval
+		end, fault := date(o.U2(e), o.U1(e+2), o.U1(e+3), o.U1(e+4), o.U1(e+5), o.U1(e+6))
+		length, ok := span(o.U4(e+15), o.U1(e+14))
+		switch {
+		case ok && o.U1(e+7) == 1:
+			// One time range: its length is what other decoders take.
+			out.Lead, out.Interval = start+length, length
+		case fault == nil:
+			out.Lead = end.Sub(out.Init)
+			out.Interval = out.Lead - start
+		default:
+			out.Known = false
+		}
+	}
+	f.Time = out
+	if !out.Known {
+		f.Time = Time{Init: out.Init}
+	}
+}
+
+// derived maps code table 4.7.
+func derived(code int) ensemble.Product {
+	switch code {
+	case 0, 1:
+		return ensemble.EnsembleMean
+	case 4:
+		return ensemble.Spread
+	default:
+		return ensemble.OtherProduct
+	}
+}
+
+// level2 reads the first fixed surface, as far as it is one of ours and alone.
+func (f *Field) level2(o Octets, shift int) {
+	at := 23 + shift
+	kind, second := o.U1(at), o.U1(at+6)
+	if second != 255 {
+		return
+	}
+	v := 0.0
+	if o.U1(at+1) != 255 && o.U4(at+2) != 0xffffffff {
+		v = float64(o.S4(at+2)) / math.Pow10(o.S1(at+1))
+	}
+	f.LevelKnown = true
+	switch kind {
+	case 1:
+		f.Level = ensemble.Level{Kind: ensemble.Surface}
+	case 100:
+		f.Level = ensemble.Level{Kind: ensemble.Pressure, Value: v}
+	case 101:
+		f.Level = ensemble.Level{Kind: ensemble.MeanSea}
+	case 103:
+		f.Level = ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: v}
+	default:
+		f.LevelKnown = false
+	}
+}

@@ -1,0 +1,141 @@
+package grib
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+)
+
+// Junk is a run of bytes between, before or behind messages.
+type Junk Span
+
+// Result is what a scan found.
+type Result struct {
+	Messages []Message
+	Faults   []*Fault
+	Junk     []Junk
+}
+
+// maxSection bounds a section that is read whole (all but bitmap and data): the
+// largest of real files hold the row lengths of reduced grids or lists of points.
+const maxSection = 16 << 20
+
+// maxFaults ends the search in a file that is nothing but damage.
+const maxFaults = 1000
+
+// visitor receives each sound message with its header sections while they are
+// at hand.
+type visitor func(m Message, w *window) *Fault
+
+// Scan finds all messages of a file. A message is sound if its lengths add up,
+// its sections follow each other as the manual says and it ends in 7777. After
+// a fault the search goes on at the next word GRIB.
+//
+// Memory: one buffer of 128 KiB, whatever lengths the file claims.
+// Errors: of reading, and ctx.Err(); damage is in Result.Faults.
+func Scan(ctx context.Context, r io.ReaderAt, size int64) (Result, error) {
+	return scan(ctx, r, size, nil)
+}
+
+func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result, error) {
+	var res Result
+	w := newWindow(r, size)
+	junkFrom := int64(0)
+	off := int64(0)
+	for off < size && len(res.Faults) < maxFaults {
+		if err := ctx.Err(); err != nil {
+			return res, err
+		}
+		start, err := find(w, off)
+		if err != nil {
+			return res, err
+		}
+		if start < 0 {
+			break
+		}
+		number := len(res.Messages) + len(res.Faults) + 1
+		m, fault, err := message(w, start)
+		if err != nil {
+			return res, err
+		}
+		m.Number = number
+		if fault == nil && visit != nil {
+			fault = visit(m, w)
+		}
+		if fault != nil {
+			fault.Message, fault.Offset = number, start
+			res.Faults = append(res.Faults, fault)
+			off = start + 4
+			junkFrom = off
+			// A sound end means that only the inside is damaged: go on behind it.
+			if m.Length > 0 {
+				off, junkFrom = start+m.Length, start+m.Length
+			}
+			continue
+		}
+		if start > junkFrom && lastFaultBefore(res.Faults, junkFrom) {
+			res.Junk = append(res.Junk, Junk{junkFrom, start - junkFrom})
+		}
+		res.Messages = append(res.Messages, m)
+		off = start + m.Length
+		junkFrom = off
+	}
+	if size > junkFrom && lastFaultBefore(res.Faults, junkFrom) {
+		res.Junk = append(res.Junk, Junk{junkFrom, size - junkFrom})
+	}
+	return res, nil
+}
+
+// lastFaultBefore says whether the bytes from off on are junk rather than the
+// remains of a damaged message, which is reported already.
+func lastFaultBefore(faults []*Fault, off int64) bool {
+	return len(faults) == 0 || faults[len(faults)-1].Offset+4 != off
+}
+
+// find gives the place of the next word GRIB from off on, or -1.
+func find(w *window, off int64) (int64, error) {
+	for off+4 <= w.size {
+		b, err := w.rest(off)
+		if err != nil {
+			return 0, err
+		}
+		if len(b) < 4 {
+			if b, err = w.bytes(off, 4); err != nil {
+				return 0, err
+			}
+		}
+		if i := bytes.Index(b, []byte("GRIB")); i >= 0 {
+			return off + int64(i), nil
+		}
+		off += int64(len(b)) - 3
+	}
+	return -1, nil
+}
+
+// message examines the message at off. The error is of reading; damage is the
+// fault, and then Message.Length is set only if the end of the message is sure.
+func message(w *window, off int64) (Message, *Fault, error) {
+	m := Message{Offset: off}
+	head, err := w.bytes(off, 8)
+	if err != nil {
+		return cut(m, w, off, 8, "section 0", err)
+	}
+	m.Edition = int(head[7])
+	switch m.Edition {
+	case 1:
+		return message1(w, m, Octets(head))
+	case 2:
+		return message2(w, m)
+	default:
+		return m, faultf("GRIB edition not known", "edition %d", m.Edition), nil
+	}
+}
+
+// cut turns a read past the end into a fault and keeps any other error.
+func cut(m Message, w *window, off, need int64, part string, err error) (Message, *Fault, error) {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return m, faultf("file ends inside the message", "%s needs %d bytes, %d left", part, need, w.size-off), nil
+	}
+	return m, nil, err
+}

@@ -1,0 +1,79 @@
+package grib
+
+import "bytes"
+
+// message1 walks a message of edition 1.
+func message1(w *window, m Message, head Octets) (Message, *Fault, error) {
+	total := int64(head.U3(5))
+	var s Sections
+	at := int64(8)
+	// next takes a section with a three-octet length at its start.
+	next := func(n int, least int64, name string) (Octets, *Fault, error) {
+		b, err := w.bytes(m.Offset+at, 3)
+		if err != nil {
+			_, f, err := cut(m, w, m.Offset+at, 3, name, err)
+			return nil, f, err
+		}
+		length := int64(Octets(b).U3(1))
+		if length < least {
+			return nil, faultf(name+" too short", "it claims %d bytes, at least %d are needed", length, least), nil
+		}
+		s[n] = Span{at, length}
+		at += length
+		body, err := w.bytes(m.Offset+s[n].Offset, min(length, maxSection, w.size-m.Offset-s[n].Offset))
+		if err != nil || int64(len(body)) < min(length, maxSection) {
+			return nil, faultf("file ends inside the message", "%s needs %d bytes, %d left", name, length, w.size-m.Offset-s[n].Offset), nil
+		}
+		return body, nil, nil
+	}
+	pds, fault, err := next(1, 28, "product section")
+	if fault != nil || err != nil {
+		return m, fault, err
+	}
+	flags := pds.U1(8)
+	if flags&0x80 != 0 {
+		if _, fault, err = next(2, 32, "grid section"); fault != nil || err != nil {
+			return m, fault, err
+		}
+	}
+	if flags&0x40 != 0 {
+		if _, fault, err = next(3, 6, "bitmap section"); fault != nil || err != nil {
+			return m, fault, err
+		}
+	}
+	b, err := w.bytes(m.Offset+at, 11)
+	if err != nil {
+		return cut(m, w, m.Offset+at, 11, "data section", err)
+	}
+	data := int64(Octets(b).U3(1))
+	if total&0x800000 != 0 && data < 120 {
+		// Messages over 8 MiB count in units of 120 bytes; section 4 holds what
+		// is too much (an ECMWF convention that all centres follow).
+		total = (total&0x7fffff)*120 - data + 4
+		data = total - 4 - at
+	}
+	if data < 11 {
+		return m, faultf("data section too short", "it claims %d bytes, at least 11 are needed", data), nil
+	}
+	s[4] = Span{at, data}
+	if want := at + data + 4; total != want {
+		return m, faultf("lengths do not add up", "message claims %d bytes, its sections %d", total, want), nil
+	}
+	return finish(w, m, total, []Sections{s})
+}
+
+// finish checks the end marker and closes the message.
+func finish(w *window, m Message, total int64, fields []Sections) (Message, *Fault, error) {
+	if total > w.size-m.Offset {
+		return m, faultf("file ends inside the message", "it declares %d bytes, %d left", total, w.size-m.Offset), nil
+	}
+	end, err := w.bytes(m.Offset+total-4, 4)
+	if err != nil {
+		return m, nil, err
+	}
+	if !bytes.Equal(end, []byte("7777")) {
+		return m, faultf("end marker missing", "%q in place of 7777", end), nil
+	}
+	m.Length, m.Fields = total, fields
+	return m, nil, nil
+}

@@ -1,0 +1,89 @@
+package grib
+
+import "encoding/binary"
+
+// least is the smallest length of each section of edition 2, by number.
+var least = [8]int64{1: 21, 2: 5, 3: 14, 4: 9, 5: 11, 6: 6, 7: 5}
+
+// Bitmap indicators (code table 6.0).
+const (
+	bitmapFollows  = 0
+	bitmapAsBefore = 254
+	bitmapNone     = 255
+)
+
+// follows says which sections may come after which (FM 92, regulation 92.2.5:
+// sections 2 to 7, 3 to 7 or 4 to 7 may be repeated).
+var follows = [8][]byte{0: {1}, 1: {2, 3}, 2: {3}, 3: {4}, 4: {5}, 5: {6}, 6: {7}, 7: {2, 3, 4}}
+
+// message2 walks a message of edition 2.
+func message2(w *window, m Message) (Message, *Fault, error) {
+	head, err := w.bytes(m.Offset, 16)
+	if err != nil {
+		return cut(m, w, m.Offset, 16, "section 0", err)
+	}
+	declared := binary.BigEndian.Uint64(head[8:])
+	if declared < 16+21+4 {
+		return m, faultf("message too short", "it declares %d bytes", declared), nil
+	}
+	left := w.size - m.Offset
+	if declared > uint64(left) {
+		return m, faultf("file ends inside the message", "it declares %d bytes, %d left", declared, left), nil
+	}
+	total := int64(declared)
+	end := total - 4
+	var fields []Sections
+	var s Sections
+	var bitmap Span
+	last := byte(0)
+	for at := int64(16); at < end; {
+		b, err := w.bytes(m.Offset+at, 5)
+		if err != nil {
+			return m, nil, err
+		}
+		length, n := Octets(b).U4(1), b[4]
+		if !allowed(last, n) {
+			return m, faultf("sections out of order", "section %d after section %d at byte %d of the message", n, last, at), nil
+		}
+		if length < least[n] {
+			return m, faultf("section too short", "section %d claims %d bytes, at least %d are needed", n, length, least[n]), nil
+		}
+		if length > end-at {
+			return m, faultf("section too long", "section %d claims %d bytes, %d left in the message", n, length, end-at), nil
+		}
+		if n == 2 {
+			s[2] = Span{}
+		}
+		s[n] = Span{at, length}
+		if n == 6 {
+			switch indicator, err := w.bytes(m.Offset+at, 6); {
+			case err != nil:
+				return m, nil, err
+			case indicator[5] == bitmapFollows:
+				bitmap = s[6]
+			case indicator[5] == bitmapAsBefore && bitmap.Length == 0:
+				return m, faultf("bitmap missing", "section 6 refers to an earlier bitmap of the message; there is none"), nil
+			case indicator[5] == bitmapAsBefore:
+				s[6] = bitmap
+			}
+		}
+		if n == 7 {
+			fields = append(fields, s)
+		}
+		last = n
+		at += length
+	}
+	if last != 7 {
+		return m, faultf("sections missing", "the message ends behind section %d", last), nil
+	}
+	return finish(w, m, total, fields)
+}
+
+func allowed(last, next byte) bool {
+	for _, n := range follows[last] {
+		if n == next {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,182 @@
+// Package order brings fields from the order in which files store them into the
+// normal order of the program, and back: rows north to south, columns ascending
+// from between 0 and 360 degrees east.
+package order
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// Longitudes gives the ascending longitudes of n equidistant columns from west to
+// east as written in a file, the first of them in [0, 360), and the input column
+// that became the first. A grid that goes around the globe starts at its column
+// nearest to 0 from above; a part of the globe keeps its columns together, so that
+// one across Greenwich runs from 350 to 370 rather than falling apart.
+//
+// It returns nil if n columns cannot be spaced so.
+func Longitudes(west, east float64, n int) (lon []float64, roll int) {
+	span := math.Mod(east-west, 360)
+	if span < -1e-6 {
+		span += 360
+	}
+	if n > 1 && span < 1e-6 {
+		span = 360 // both ends on one meridian: written 0 to 360
+	}
+	step := 0.0
+	if n > 1 {
+		step = span / float64(n-1)
+		if math.Abs(step*float64(n)-360) < 0.02*step || math.Abs(step*float64(n)-360) < 2e-3*float64(n) && step*float64(n) > 359 && step*float64(n) < 361 {
+			step = 360 / float64(n) // corners are rounded to thousandths of a degree
+		}
+	}
+	first := math.Mod(math.Mod(west, 360)+360, 360)
+	lon = make([]float64, n)
+	for i := range lon {
+		lon[i] = first + float64(i)*step
+	}
+	return lon, Roll(lon)
+}
+
+// Roll turns the ascending longitudes of a grid around the globe so that they
+// start in [0, 360), in place, and returns the column that became the first. Other
+// longitudes are shifted by whole turns only.
+func Roll(lon []float64) int {
+	n := len(lon)
+	if n == 0 {
+		return 0
+	}
+	turn := 360 * math.Floor(lon[0]/360+1e-12)
+	for i := range lon {
+		lon[i] = tidy(lon[i] - turn)
+	}
+	if n < 2 {
+		return 0
+	}
+	step := (lon[n-1] - lon[0]) / float64(n-1)
+	if math.Abs(step*float64(n)-360) > step/2 {
+		return 0
+	}
+	roll := 0
+	for roll < n && lon[roll] < 360-1e-9 {
+		roll++
+	}
+	if roll == n {
+		return 0
+	}
+	rolled := make([]float64, n)
+	for i := range rolled {
+		c := roll + i
+		if c < n {
+			rolled[i] = tidy(lon[c] - 360)
+		} else {
+			rolled[i] = lon[c-n]
+		}
+	}
+	copy(lon, rolled)
+	return roll
+}
+
+// tidy removes the dust that subtraction leaves near zero.
+func tidy(v float64) float64 {
+	if math.Abs(v) < 1e-9 {
+		return 0
+	}
+	return v
+}
+
+// Normal copies a field from its stored into normal order.
+//
+// Shape: stored and normal [g.Size()].
+func Normal(normal, stored []float32, g *ensemble.Grid) error {
+	return each(g, len(normal), len(stored), func(n, s int) { normal[n] = stored[s] },
+		func(n, s, count int) { copy(normal[n:n+count], stored[s:s+count]) })
+}
+
+// Stored copies a field from normal order back into that of the input.
+func Stored(stored, normal []float32, g *ensemble.Grid) error {
+	return each(g, len(normal), len(stored), func(n, s int) { stored[s] = normal[n] },
+		func(n, s, count int) { copy(stored[s:s+count], normal[n:n+count]) })
+}
+
+// each walks both orders: one point at a time, or runs where both are contiguous.
+func each(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run func(n, s, count int)) error {
+	if lenNormal != g.Size() || lenStored != g.Size() {
+		return fmt.Errorf("order: %d and %d values for a grid of %d points", lenNormal, lenStored, g.Size())
+	}
+	o := g.Source
+	nx, ny := g.NX, g.NY
+	// Every second stored row (column, if ColumnMajor) runs backwards.
+	alternate := o.ScanningMode > 0 && o.ScanningMode&0x10 != 0
+	for j := range ny {
+		row := j
+		if o.SouthFirst {
+			row = ny - 1 - j
+		}
+		if !o.EastFirst && !o.ColumnMajor && !alternate {
+			run(j*nx, row*nx+o.Roll, nx-o.Roll)
+			if o.Roll > 0 {
+				run(j*nx+nx-o.Roll, row*nx, o.Roll)
+			}
+			continue
+		}
+		for i := range nx {
+			col := i + o.Roll
+			if col >= nx {
+				col -= nx
+			}
+			if o.EastFirst {
+				col = nx - 1 - col
+			}
+			r, c := row, col
+			if o.ColumnMajor {
+				if alternate && c%2 == 1 {
+					r = ny - 1 - r
+				}
+				one(j*nx+i, c*ny+r)
+				continue
+			}
+			if alternate && r%2 == 1 {
+				c = nx - 1 - c
+			}
+			one(j*nx+i, r*nx+c)
+		}
+	}
+	return nil
+}
+
+var gaussian sync.Map // number of latitudes → []float64
+
+// GaussianLatitudes gives the n Gaussian latitudes of the globe in degrees, north
+// to south: the arcsines of the roots of the Legendre polynomial of degree n, by
+// Newton's method. The slice is shared and must not be changed.
+func GaussianLatitudes(n int) []float64 {
+	if v, ok := gaussian.Load(n); ok {
+		return v.([]float64)
+	}
+	lat := make([]float64, n)
+	for k := range (n + 1) / 2 {
+		x := math.Cos(math.Pi * (float64(k) + 0.75) / (float64(n) + 0.5))
+		for range 20 {
+			p0, p1 := 1.0, x
+			for l := 2; l <= n; l++ {
+				p0, p1 = p1, (float64(2*l-1)*x*p1-float64(l-1)*p0)/float64(l)
+			}
+			dx := p1 * (x*x - 1) / (float64(n) * (x*p1 - p0))
+			x -= dx
+			if math.Abs(dx) < 1e-15 {
+				break
+			}
+		}
+		lat[k] = math.Asin(x) * 180 / math.Pi
+		lat[n-1-k] = -lat[k]
+	}
+	if n%2 == 1 {
+		lat[n/2] = 0
+	}
+	gaussian.Store(n, lat)
+	return lat
+}

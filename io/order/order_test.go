@@ -1,0 +1,106 @@
+package order
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// N16, from the README of the global model's data: 85.7606 is the first.
+func TestGaussianLatitudes(t *testing.T) {
+	lat := GaussianLatitudes(32)
+	if math.Abs(lat[0]-85.7605871) > 1e-6 || lat[31] != -lat[0] || math.Abs(lat[15]-2.76890301) > 1e-6 {
+		t.Errorf("N16: %v %v %v", lat[0], lat[15], lat[31])
+	}
+}
+
+func TestLongitudes(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		west, east  float64
+		n           int
+		first, last float64
+		roll        int
+	}{
+		{"from 0", 0, 355, 72, 0, 355, 0},
+		{"from 180", 180, 535, 72, 0, 355, 36},
+		{"from -180", -180, 175, 72, 0, 355, 36},
+		{"from -177.5", -177.5, 177.5, 72, 2.5, 357.5, 36},
+		{"rounded corners", 0, 358.594, 256, 0, 360 - 360.0/256, 0},
+		{"a part across Greenwich", -12, 40, 53, 348, 400, 0},
+		{"one column", 10, 10, 1, 10, 10, 0},
+		{"written to 360", 0, 360, 73, 0, 360, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			lon, roll := Longitudes(c.west, c.east, c.n)
+			if math.Abs(lon[0]-c.first) > 1e-9 || math.Abs(lon[c.n-1]-c.last) > 1e-9 || roll != c.roll {
+				t.Errorf("got %v to %v, roll %d; want %v to %v, roll %d", lon[0], lon[c.n-1], roll, c.first, c.last, c.roll)
+			}
+			for i := 1; i < c.n; i++ {
+				if lon[i] <= lon[i-1] {
+					t.Fatalf("not ascending at %d", i)
+				}
+			}
+		})
+	}
+}
+
+// One physical field (its value names the place) stored in all sixteen scanning
+// modes and three origins of longitude must become the same field, and go back.
+func TestAllScanningModes(t *testing.T) {
+	const nx, ny = 6, 5
+	value := func(lat, lon float64) float32 { return float32(1000*lat + math.Mod(lon+360, 360)) }
+	for _, origin := range []float64{0, 180, -180} {
+		for mode := 0; mode < 256; mode += 16 {
+			t.Run(fmt.Sprintf("mode %d from %g", mode, origin), func(t *testing.T) {
+				src := ensemble.SourceOrder{SouthFirst: mode&64 != 0, EastFirst: mode&128 != 0, ColumnMajor: mode&32 != 0, ScanningMode: mode}
+				alternate := mode&16 != 0
+				g := &ensemble.Grid{NX: nx, NY: ny, Source: src}
+				g.Lon, g.Source.Roll = Longitudes(origin, origin+300, nx)
+				stored := make([]float32, nx*ny)
+				for k := range stored {
+					r, c := k/nx, k%nx
+					if src.ColumnMajor {
+						r, c = k%ny, k/ny
+						if alternate && c%2 == 1 {
+							r = ny - 1 - r
+						}
+					} else if alternate && r%2 == 1 {
+						c = nx - 1 - c
+					}
+					lat := 60 - 30*float64(r)
+					if src.SouthFirst {
+						lat = -60 + 30*float64(r)
+					}
+					lon := origin + 60*float64(c)
+					if src.EastFirst {
+						lon = origin + 300 - 60*float64(c)
+					}
+					stored[k] = value(lat, lon)
+				}
+				normal := make([]float32, nx*ny)
+				if err := Normal(normal, stored, g); err != nil {
+					t.Fatal(err)
+				}
+				for j := range ny {
+					for i := range nx {
+						if want := value(60-30*float64(j), 60*float64(i)); normal[j*nx+i] != want {
+							t.Fatalf("row %d column %d holds %v, want %v", j, i, normal[j*nx+i], want)
+						}
+					}
+				}
+				back := make([]float32, nx*ny)
+				if err := Stored(back, normal, g); err != nil {
+					t.Fatal(err)
+				}
+				for k := range back {
+					if back[k] != stored[k] {
+						t.Fatalf("way back differs at %d", k)
+					}
+				}
+			})
+		}
+	}
+}

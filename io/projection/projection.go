@@ -1,0 +1,190 @@
+// Package projection turns the x/y axes of map projections into latitudes and
+// longitudes and back, for the projections that forecast grids come on, on the
+// sphere and the ellipsoid.
+//
+// Source: Snyder 1987, Map Projections: A Working Manual, USGS Professional
+// Paper 1395; equation numbers in the code are his. Names of parameters: CF
+// conventions 1.8, appendix F.
+package projection
+
+import (
+	"fmt"
+	"math"
+)
+
+// Projection is one map projection with its parameters. Angles in degrees,
+// lengths in metres.
+type Projection interface {
+	Forward(lat, lon float64) (x, y float64)
+	Inverse(x, y float64) (lat, lon float64)
+}
+
+// Names lists the CF grid mappings that FromCF knows.
+var Names = []string{"lambert_azimuthal_equal_area", "lambert_conformal_conic", "polar_stereographic"}
+
+// FromCF makes the projection that a CF grid mapping describes.
+//
+// Errors: if the mapping is not one of Names or lacks a parameter.
+func FromCF(m map[string]any) (Projection, error) {
+	name, _ := m["grid_mapping_name"].(string)
+	p := params{m: m}
+	var out Projection
+	switch name {
+	case "lambert_azimuthal_equal_area":
+		out = newAzimuthal(p.earth(), p.need("latitude_of_projection_origin"), p.need("longitude_of_projection_origin"), p.offset())
+	case "lambert_conformal_conic":
+		sp := p.list("standard_parallel")
+		if len(sp) == 0 || len(sp) > 2 {
+			return nil, fmt.Errorf("grid mapping %s: one or two standard parallels wanted, got %v", name, sp)
+		}
+		out = newConformal(p.earth(), sp[0], sp[len(sp)-1], p.or("latitude_of_projection_origin", sp[0]), p.need("longitude_of_central_meridian"), p.offset())
+	case "polar_stereographic":
+		origin := p.need("latitude_of_projection_origin")
+		lon := p.or("straight_vertical_longitude_from_pole", p.or("longitude_of_projection_origin", math.NaN()))
+		if lon != lon {
+			return nil, fmt.Errorf("grid mapping %s: straight_vertical_longitude_from_pole missing", name)
+		}
+		std := p.or("standard_parallel", origin)
+		k := p.or("scale_factor_at_projection_origin", math.NaN())
+		out = newStereographic(p.earth(), origin < 0, std, k, lon, p.offset())
+	default:
+		return nil, fmt.Errorf("grid mapping %q is not supported", name)
+	}
+	if p.err != nil {
+		return nil, fmt.Errorf("grid mapping %s: %w", name, p.err)
+	}
+	return out, nil
+}
+
+// Coordinates gives the 2-D coordinates of the grid with these axes.
+//
+// Shape: lat, lon [len(y)*len(x)], row by row. Longitudes from 0 to below 360.
+func Coordinates(p Projection, x, y []float64) (lat, lon []float64) {
+	lat, lon = make([]float64, len(x)*len(y)), make([]float64, len(x)*len(y))
+	k := 0
+	for _, yj := range y {
+		for _, xi := range x {
+			lat[k], lon[k] = p.Inverse(xi, yj)
+			lon[k] = math.Mod(lon[k]+720, 360)
+			k++
+		}
+	}
+	return lat, lon
+}
+
+// params reads numbers out of a CF mapping and keeps the first error.
+type params struct {
+	m   map[string]any
+	err error
+}
+
+func (p *params) list(name string) []float64 {
+	switch v := p.m[name].(type) {
+	case float64:
+		return []float64{v}
+	case []float64:
+		return v
+	}
+	return nil
+}
+
+func (p *params) or(name string, otherwise float64) float64 {
+	if v := p.list(name); len(v) > 0 {
+		return v[0]
+	}
+	return otherwise
+}
+
+func (p *params) need(name string) float64 {
+	v := p.list(name)
+	if len(v) == 0 {
+		if p.err == nil {
+			p.err = fmt.Errorf("%s missing", name)
+		}
+		return 0
+	}
+	return v[0]
+}
+
+func (p *params) offset() offset { return offset{p.or("false_easting", 0), p.or("false_northing", 0)} }
+
+// DefaultRadius is that of a mapping that names no figure of the Earth.
+const DefaultRadius = 6371229.0
+
+func (p *params) earth() ellipsoid {
+	a := p.or("semi_major_axis", p.or("earth_radius", DefaultRadius))
+	b := p.or("semi_minor_axis", math.NaN())
+	if b != b {
+		b = a
+		if f := p.or("inverse_flattening", 0); f != 0 {
+			b = a * (1 - 1/f)
+		}
+	}
+	return newEllipsoid(a, b)
+}
+
+type offset struct{ east, north float64 }
+
+// ellipsoid is the figure of the Earth: half axis and eccentricity.
+type ellipsoid struct{ a, e float64 }
+
+func newEllipsoid(a, b float64) ellipsoid {
+	if b == a || b <= 0 || b > a {
+		return ellipsoid{a, 0}
+	}
+	return ellipsoid{a, math.Sqrt(1 - b*b/(a*a))}
+}
+
+const rad = math.Pi / 180
+
+// m is (14-15): the radius of a parallel over a.
+func (el ellipsoid) m(phi float64) float64 {
+	s := el.e * math.Sin(phi)
+	return math.Cos(phi) / math.Sqrt(1-s*s)
+}
+
+// t is (15-9): the conformal colatitude's half tangent.
+func (el ellipsoid) t(phi float64) float64 {
+	s := el.e * math.Sin(phi)
+	return math.Tan(math.Pi/4-phi/2) / math.Pow((1-s)/(1+s), el.e/2)
+}
+
+// phi inverts t by (7-9), which gains a factor e² ≈ 1/150 a round.
+func (el ellipsoid) phi(t float64) float64 {
+	p := math.Pi/2 - 2*math.Atan(t)
+	for range 8 {
+		s := el.e * math.Sin(p)
+		p = math.Pi/2 - 2*math.Atan(t*math.Pow((1-s)/(1+s), el.e/2))
+	}
+	return p
+}
+
+// q is (3-12): authalic sine, unnormalised.
+func (el ellipsoid) q(phi float64) float64 {
+	s := math.Sin(phi)
+	if el.e == 0 {
+		return 2 * s
+	}
+	es := el.e * s
+	return (1 - el.e*el.e) * (s/(1-es*es) - math.Log((1-es)/(1+es))/(2*el.e))
+}
+
+// phiOfQ inverts q by Newton's method (3-16).
+func (el ellipsoid) phiOfQ(q float64) float64 {
+	p := math.Asin(max(-1, min(1, q/2)))
+	if el.e == 0 {
+		return p
+	}
+	if qp := el.q(math.Pi / 2); math.Abs(q) >= qp {
+		return math.Copysign(math.Pi/2, q)
+	}
+	for range 8 {
+		es := el.e * math.Sin(p)
+		d := 1 - es*es
+		p += d * d / (2 * math.Cos(p)) * (q - el.q(p)) / (1 - el.e*el.e)
+	}
+	return p
+}
+
+// wrap brings an angle into -π..π.
+func wrap(a float64) float64 { return math.Remainder(a, 2*math.Pi) }
