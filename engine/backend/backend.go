@@ -1,0 +1,55 @@
+// Package backend says what a backend is: a device that prepares one kernel per
+// operation of a plan, bound to its memory, and runs code on its own thread.
+// The backends are the packages below: ref, the judge, and cpu.
+package backend
+
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
+// Tensor is a value bound to memory: F32 or F64, as the backend stores it.
+type Tensor struct {
+	Shape graph.Shape
+	F32   []float32
+	F64   []float64
+}
+
+// Request asks for the kernel of one operation. The memory stays where it is
+// for as long as the kernel lives.
+type Request struct {
+	Op    *graph.Op
+	Attrs any
+	In    []Tensor
+	Out   Tensor
+	// Seed and Step key the random operations; Step is read at each run.
+	Seed uint64
+	Step *uint64
+}
+
+// InShapes are the shapes of the operands.
+func (r *Request) InShapes() []graph.Shape {
+	s := make([]graph.Shape, len(r.In))
+	for i, t := range r.In {
+		s[i] = t.Shape
+	}
+	return s
+}
+
+// Kernel is a prepared operation. Run allocates nothing and decides nothing.
+type Kernel struct {
+	Name  string // of the implementation, for the printed plan
+	Run   func() error
+	Close func() // nil if there is nothing to free
+}
+
+// Backend is one opened device.
+type Backend interface {
+	// Name is the name in options and plans.
+	Name() string
+	// Elem is the type in which values are stored: Float32 or Float64.
+	Elem() graph.DType
+	// Prepare makes the kernel of one operation. It is called within Do.
+	Prepare(r Request) (Kernel, error)
+	// Do runs f on the thread of the device and waits for it.
+	Do(f func() error) error
+	// Close ends the device; kernels are closed before. It may be repeated.
+	Close() error
+}

@@ -1,0 +1,12 @@
+package cpu
+
+// Options of the backend.
+type Options struct {
+	Threads int // of the device; 0 means 1
+	// Choices repeats the forms of convolutions that an earlier plan chose by
+	// timing, by description of the convolution; others are chosen anew.
+	Choices map[string]string
+	// Winograd admits convolutions by Winograd's products, whose results differ
+	// from the plain sum by a few 1e-6.
+	Winograd bool
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+)
+
+// memory is the memory plan bound to slices. On a backend that stores float32
+// values, parameters, gradients and states are those of the store. On ref they
+// have float64 mirrors, loaded before and stored after each run.
+type memory struct {
+	tensors []backend.Tensor // by node
+	loads   []mirror         // float32 → float64 before a run
+	stores  []mirror         // float64 → float32 after a run
+	pinner  runtime.Pinner   // devices keep addresses between calls
+}
+
+// mirror is one value in both types.
+type mirror struct {
+	narrow []float32
+	wide   []float64
+}
+
+func (m *memory) load() {
+	for _, p := range m.loads {
+		for i, v := range p.narrow {
+			p.wide[i] = float64(v)
+		}
+	}
+}
+
+func (m *memory) store() {
+	for _, p := range m.stores {
+		for i, v := range p.wide {
+			p.narrow[i] = float32(v)
+		}
+	}
+}
+
+// release lets the garbage collector move and free the memory again.
+func (m *memory) release() { m.pinner.Unpin() }
+
+// bind allocates the arena and gives every value its slice, and the plan its
+// inputs, outputs, loss and final copies.
+func (m *memory) bind(p *Plan) {
+	g, plan, wide := p.graph, p.unit.Memory, p.dev.Elem() == graph.Float64
+	var arena32 []float32
+	var arena64 []float64
+	if wide {
+		arena64 = aligned[float64](plan.ArenaSize)
+	} else {
+		arena32 = aligned[float32](plan.ArenaSize)
+		m.pin(arena32, p.opts.Store.flatParams, p.opts.Store.flatStates)
+	}
+	train := p.opts.Mode == Train
+	if train {
+		m.pin(p.opts.Store.grads())
+	}
+	outside := map[[2]int]backend.Tensor{} // of the store, by memory and node
+	m.tensors = make([]backend.Tensor, len(g.Nodes))
+	for i, n := range g.Nodes {
+		at := plan.Places[i]
+		if at.Where == pass.Arena {
+			if wide {
+				m.tensors[i].F64 = arena64[at.Offset : at.Offset+at.Size : at.Offset+at.Size]
+			} else {
+				m.tensors[i].F32 = arena32[at.Offset : at.Offset+at.Size : at.Offset+at.Size]
+			}
+		} else {
+			key := [2]int{int(at.Where), at.Of}
+			t, ok := outside[key]
+			if !ok {
+				t = m.external(p, at, wide)
+				outside[key] = t
+			}
+			m.tensors[i] = t
+		}
+		m.tensors[i].Shape = n.Shape
+	}
+	m.fill(p, wide)
+	m.finish(p)
+}
+
+// pin fixes the addresses of memory that devices keep.
+func (m *memory) pin(bufs ...[]float32) {
+	for _, b := range bufs {
+		if len(b) > 0 {
+			m.pinner.Pin(unsafe.SliceData(b))
+		}
+	}
+}
+
+// external binds a parameter, gradient or state.
+func (m *memory) external(p *Plan, at pass.Place, wide bool) backend.Tensor {
+	s := p.opts.Store
+	e := s.byName[p.graph.Nodes[at.Of].Name]
+	v := s.slice(e)
+	if at.Where == pass.Grad {
+		v = s.grads()[e.Offset : e.Offset+e.Size()]
+	}
+	if !wide {
+		return backend.Tensor{F32: v}
+	}
+	w := make([]float64, len(v))
+	if at.Where == pass.Grad {
+		m.stores = append(m.stores, mirror{v, w})
+	} else {
+		m.loads = append(m.loads, mirror{v, w})
+	}
+	return backend.Tensor{F64: w}
+}
+
+// fill writes constants and gives the plan its inputs, outputs and loss.
+func (m *memory) fill(p *Plan, wide bool) {
+	// narrow is the float32 side of a value: itself, or a mirror.
+	narrow := func(id int, list *[]mirror) []float32 {
+		t := m.tensors[id]
+		if !wide {
+			return t.F32
+		}
+		f := make([]float32, len(t.F64))
+		*list = append(*list, mirror{f, t.F64})
+		return f
+	}
+	for i, n := range p.graph.Nodes {
+		switch n.Kind {
+		case graph.KindConst:
+			copy(m.tensors[i].F32, n.Data)
+			for j := range m.tensors[i].F64 {
+				m.tensors[i].F64[j] = float64(n.Data[j])
+			}
+		case graph.KindInput:
+			p.inputs[n.Name] = narrow(i, &m.loads)
+		}
+	}
+	for _, o := range p.graph.Outputs {
+		p.outputs[o.Name] = narrow(o.ID, &m.stores)
+	}
+	if p.graph.Loss >= 0 {
+		p.loss = narrow(p.graph.Loss, &m.stores)
+	}
+}
+
+// finish collects what happens after the last kernel: gradients that share a
+// value, gradients of parameters the loss does not depend on, assignments.
+func (m *memory) finish(p *Plan) {
+	g, s := p.graph, p.opts.Store
+	if p.opts.Mode == Train {
+		for _, id := range p.unit.Memory.Zero {
+			dst, _ := s.Grad(g.Nodes[id].Name)
+			p.after = append(p.after, func() { clear(dst) })
+		}
+		for _, c := range p.unit.Memory.Copies {
+			dst, _ := s.Grad(g.Nodes[c.Param].Name)
+			p.after = append(p.after, copyOut(dst, m.tensors[c.Value]))
+		}
+	}
+	var late []func()
+	for _, a := range g.Assigns {
+		dst := s.slice(s.byName[g.Nodes[a.State].Name])
+		src := m.tensors[a.Value]
+		if p.unit.Memory.Places[a.Value].Where == pass.State { // of a state's value before the step
+			old := backend.Tensor{Shape: src.Shape, F32: slices.Clone(src.F32), F64: slices.Clone(src.F64)}
+			p.after = append(p.after, func() { copy(old.F32, src.F32); copy(old.F64, src.F64) })
+			src = old
+		}
+		late = append(late, copyOut(dst, src))
+	}
+	p.after = append(p.after, late...)
+}
+
+// copyOut copies a value to float32 memory of the store.
+func copyOut(dst []float32, src backend.Tensor) func() {
+	if src.F64 == nil {
+		return func() { copy(dst, src.F32) }
+	}
+	return func() {
+		for i, v := range src.F64 {
+			dst[i] = float32(v)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
+	"github.com/ensemble-weather/ensemble/engine/backend/ref"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Mode says what a plan is for.
+type Mode uint8
+
+// The modes.
+const (
+	// Train computes loss and gradients, and assigns states.
+	Train Mode = iota
+	// Infer computes outputs (and the loss, if there is one) with the inference
+	// form of operations; parameters and states stay as they are.
+	Infer
+)
+
+// Options of Compile. The zero value trains on the CPU with one thread and a
+// store of its own.
+type Options struct {
+	Backend string // "cpu" (also if empty) or "ref"
+	Threads int    // threads of the device; 0 means 1
+	Mode    Mode
+	Store   *Store // nil: a new one
+	// Float64 keeps all values of backend "ref" in float64 instead of rounding
+	// each to float32.
+	Float64 bool
+	// MemoryLimit bounds the arena in bytes; 0 means no bound.
+	MemoryLimit int64
+	// Profile measures the time of every kernel, for Explain.
+	Profile bool
+	// Passes replaces the compiler's list of passes; nil means pass.List.
+	Passes []pass.Pass
+	// After, if not nil, sees the graph after each pass.
+	After func(pass string, g *graph.Graph)
+	// Log receives what a developer may want to know; nil is silent.
+	Log *slog.Logger
+}
+
+// check completes the options.
+func (o *Options) check() error {
+	if o.Backend == "" {
+		o.Backend = "cpu"
+	}
+	if o.Threads == 0 {
+		o.Threads = 1
+	}
+	if o.Passes == nil {
+		o.Passes = pass.List
+	}
+	if o.Store == nil {
+		o.Store = NewStore()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Threads < 0 || o.Float64 && o.Backend != "ref" {
+		return &exit.Error{Code: exit.Usage,
+			What: fmt.Sprintf("engine options: %d threads, float64 %v on backend %q", o.Threads, o.Float64, o.Backend),
+			Why:  "threads must be positive, and only backend ref computes in float64",
+			Fix:  "choose other options"}
+	}
+	return nil
+}
+
+// Backends lists the devices a plan can run on, the default first.
+var Backends = []struct {
+	Name, Purpose string
+	Open          func(Options) (backend.Backend, error)
+}{
+	{"cpu", "oneDNN and kernels of our own, float32", func(o Options) (backend.Backend, error) {
+		return cpu.Open(cpu.Options{Threads: o.Threads})
+	}},
+	{"ref", "plain Go with float64 sums: the judge of the others", func(o Options) (backend.Backend, error) {
+		return ref.New(ref.Options{Round: !o.Float64}), nil
+	}},
+}
+
+// open opens the device that o names.
+func open(o Options) (backend.Backend, error) {
+	known := ""
+	for _, b := range Backends {
+		if b.Name == o.Backend {
+			return b.Open(o)
+		}
+		known += " " + b.Name
+	}
+	return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown backend %q", o.Backend),
+		Why: "known are" + known, Fix: "choose one of these"}
+}

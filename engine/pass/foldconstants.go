@@ -1,0 +1,44 @@
+package pass
+
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
+// foldLimit is the size in elements up to which a folded result may be larger
+// than its operands: constants live in memory for the whole plan.
+const foldLimit = 4096
+
+// foldConstants evaluates operations on constants with the reference kernels.
+func foldConstants(u *Unit) error {
+	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+		if n.Kind != graph.KindOp || n.Op.Random || len(in) == 0 {
+			return graph.Value{}
+		}
+		size := n.Shape.Size()
+		c := graph.Call{Out: make([]float64, size), OutShape: n.Shape}
+		total := 0
+		for _, v := range in {
+			data, ok := v.Const()
+			if !ok {
+				return graph.Value{}
+			}
+			x := make([]float64, len(data))
+			for i, d := range data {
+				x[i] = float64(d)
+			}
+			c.In, c.InShape = append(c.In, x), append(c.InShape, v.Shape())
+			total += len(x)
+		}
+		if size > max(total, foldLimit) {
+			return graph.Value{}
+		}
+		n.Op.Ref(c, n.Attrs)
+		out := make([]float32, size)
+		for i, v := range c.Out {
+			out[i] = float32(v)
+		}
+		return b.Const("", n.Shape, out)
+	})
+	if err == nil {
+		u.Graph = g
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package pass
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Unit is what is being compiled: passes read and change it.
+type Unit struct {
+	Graph *graph.Graph
+	// Infer compiles for prediction: no gradients, no assignments, operations
+	// in their inference form.
+	Infer bool
+	// MemoryLimit bounds the arena in bytes; 0 means no bound.
+	MemoryLimit int64
+	// ElemBytes is the size of one stored element on the backend.
+	ElemBytes int
+	// After, if not nil, is called with the graph after each pass.
+	After func(pass string, g *graph.Graph)
+
+	// Sequence lists the operations in order of execution (schedule).
+	Sequence []int
+	// Memory says where each value lives (plan-memory).
+	Memory *Memory
+}
+
+// Pass is one step of the compiler.
+type Pass struct {
+	Name     string // kebab-case verb
+	Run      func(u *Unit) error
+	Required bool   // a plan cannot be made without it
+	Purpose  string // one line
+}
+
+// List is the compiler, in order.
+var List = []Pass{
+	{"check-shapes", checkShapes, true, "refuse what no backend executes: types, distributions, a missing loss"},
+	{"choose-mode", chooseMode, true, "for prediction, take the inference form of operations and drop assignments"},
+	{"add-gradients", addGradients, true, "extend the graph by the gradients of the loss with respect to all parameters"},
+	{"fold-constants", foldConstants, false, "compute what depends on constants only"},
+	{"merge-duplicates", mergeDuplicates, false, "compute equal expressions once"},
+	{"absorb-broadcasts", absorbBroadcasts, false, "let point-by-point operations stretch their operands themselves"},
+	{"fuse", fuse, false, "make one operation of convolution, bias and ReLU"},
+	{"remove-dead", removeDead, true, "drop what nothing depends on"},
+	{"schedule", schedule, true, "choose the order of execution that needs less memory"},
+	{"plan-memory", planMemory, true, "give every value its place, reusing the places of values that are no longer needed"},
+}
+
+// Order lists which passes must come before which others, and why.
+var Order = []struct{ Before, After, Reason string }{
+	{"check-shapes", "choose-mode", "later passes assume a legal graph"},
+	{"choose-mode", "add-gradients", "gradients differ between the training and the inference form"},
+	{"add-gradients", "fold-constants", "the first gradient is a constant that folds into scale factors"},
+	{"fold-constants", "merge-duplicates", "folding makes constants that are equal"},
+	{"add-gradients", "merge-duplicates", "gradients repeat expressions of the forward pass"},
+	{"add-gradients", "fuse", "the fused operation has no gradient"},
+	{"fold-constants", "absorb-broadcasts", "small stretched constants are folded instead"},
+	{"merge-duplicates", "fuse", "an intermediate result that is shared must not be fused away"},
+	{"fuse", "remove-dead", "fusing leaves the parts behind"},
+	{"absorb-broadcasts", "remove-dead", "absorbing leaves the broadcasts behind"},
+	{"remove-dead", "schedule", "dead operations must not be run"},
+	{"schedule", "plan-memory", "lifetimes follow from the order of execution"},
+}
+
+// CheckOrder tells whether list agrees with Order and has all required passes.
+func CheckOrder(list []Pass) error {
+	at := func(name string) int {
+		return slices.IndexFunc(list, func(p Pass) bool { return p.Name == name })
+	}
+	for _, o := range Order {
+		b, a := at(o.Before), at(o.After)
+		if b >= 0 && a >= 0 && b > a {
+			return fmt.Errorf("pass %s must come before %s: %s", o.Before, o.After, o.Reason)
+		}
+	}
+	for _, p := range List {
+		if p.Required && at(p.Name) < 0 {
+			return fmt.Errorf("pass %s is required: %s", p.Name, p.Purpose)
+		}
+	}
+	return nil
+}
+
+// Run runs the passes of list over u and checks the graph after each.
+//
+// Errors: *exit.Error; exit.Bug if a pass left an illegal graph.
+func Run(list []Pass, u *Unit) error {
+	if err := CheckOrder(list); err != nil {
+		return &exit.Error{Code: exit.Bug, What: "the list of passes is out of order", Why: err.Error(), Fix: "report this", Err: err}
+	}
+	for _, p := range list {
+		if err := p.Run(u); err != nil {
+			return fmt.Errorf("pass %s: %w", p.Name, err)
+		}
+		if err := u.Graph.Check(); err != nil {
+			return fmt.Errorf("after pass %s: %w", p.Name, err)
+		}
+		if u.After != nil {
+			u.After(p.Name, u.Graph)
+		}
+	}
+	return nil
+}

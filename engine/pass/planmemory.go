@@ -1,0 +1,216 @@
+package pass
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Where says in which memory a value lives.
+type Where uint8
+
+// The memories.
+const (
+	Arena Where = iota // the arena of the plan, at an offset
+	Param              // the parameter of that node
+	State              // the state of that node
+	Grad               // the gradient of a parameter
+)
+
+// Place is the place of one value.
+type Place struct {
+	Where  Where
+	Offset int // in elements, of the arena
+	Size   int // in elements
+	Of     int // node of the parameter or state
+}
+
+// Memory is the plan of the memory.
+type Memory struct {
+	Places    []Place // by node
+	ArenaSize int     // in elements
+	// Lower is the largest sum of values alive at one time: no arena can be
+	// smaller with this order of execution.
+	Lower int
+	// Copies lists gradients that must be copied to their parameter's place
+	// after the last operation, and Zero the parameters without gradient.
+	Copies []graph.Grad
+	Zero   []int
+	// Spans holds the lifetime of every arena buffer, for checks and prints.
+	Spans []Span
+}
+
+// Span is one buffer of the arena and the operations between whose runs it is
+// alive: First ≤ position ≤ Last in the sequence, −1 and len for before and
+// after all.
+type Span struct {
+	Nodes                     []int // values that share it, one after the other
+	Offset, Size, First, Last int
+}
+
+// align is the alignment of buffers in elements: 64 bytes of float32.
+const align = 16
+
+// planMemory gives each value a place. Values whose operations may run in
+// place take over the buffer of an operand that dies there; the buffers are
+// then placed largest first at the lowest offset that is free in their
+// lifetime. Inputs, constants and outputs keep their buffers for the whole
+// run, so that they can be written and read between runs.
+//
+// Source: greedy by size, Pisarchyk and Lee 2020, arXiv:2001.03288.
+func planMemory(u *Unit) error {
+	g := u.Graph
+	m := &Memory{Places: make([]Place, len(g.Nodes))}
+	u.Memory = m
+	buffer := placeFixed(g, m)
+	spans := lifetimes(u, buffer)
+	placeSpans(spans, m)
+	for i := range g.Nodes {
+		if r := root(g, i); m.Places[r].Where == Arena && i == r {
+			s := spans[buffer[i]]
+			m.Places[i] = Place{Where: Arena, Offset: s.Offset, Size: g.Nodes[i].Shape.Size()}
+		}
+	}
+	for i := range g.Nodes { // other shapes of the same memory
+		if r := root(g, i); r != i {
+			m.Places[i] = m.Places[r]
+		}
+	}
+	for _, s := range spans {
+		if s != nil && s.Size > 0 {
+			m.Spans = append(m.Spans, *s)
+		}
+	}
+	if need := int64(m.ArenaSize) * int64(u.ElemBytes); u.MemoryLimit > 0 && need > u.MemoryLimit {
+		return &exit.Error{Code: exit.NoDevice,
+			What: fmt.Sprintf("the plan needs %d MiB of memory, the limit is %d MiB", need>>20, u.MemoryLimit>>20),
+			Why:  fmt.Sprintf("%d values; at least %d MiB are alive at one time", len(g.Nodes), int64(m.Lower)*int64(u.ElemBytes)>>20),
+			Fix:  "use a smaller batch or a smaller crop of the field, or raise the memory limit"}
+	}
+	return nil
+}
+
+// placeFixed places what does not live in the arena and numbers the buffers of
+// the rest: one per memory root, −1 for others.
+func placeFixed(g *graph.Graph, m *Memory) []int {
+	buffer := make([]int, len(g.Nodes))
+	for i, n := range g.Nodes {
+		buffer[i] = -1
+		switch {
+		case n.Kind == graph.KindParam:
+			m.Places[i] = Place{Where: Param, Size: n.Shape.Size(), Of: i}
+		case n.Kind == graph.KindState:
+			m.Places[i] = Place{Where: State, Size: n.Shape.Size(), Of: i}
+		case root(g, i) == i:
+			buffer[i] = i
+		}
+	}
+	has := make([]bool, len(g.Nodes))
+	for _, d := range g.Grads {
+		has[d.Param] = true
+		r := root(g, d.Value)
+		if g.Nodes[r].Kind == graph.KindOp && m.Places[r].Where == Arena {
+			m.Places[r] = Place{Where: Grad, Size: g.Nodes[r].Shape.Size(), Of: d.Param}
+			buffer[r] = -1
+			continue
+		}
+		m.Copies = append(m.Copies, d)
+	}
+	for i, n := range g.Nodes {
+		if n.Kind == graph.KindParam && !has[i] {
+			m.Zero = append(m.Zero, i)
+		}
+	}
+	return buffer
+}
+
+// lifetimes gives the span of each buffer by number and lets in-place results
+// join the buffer of their operand (buffer is changed accordingly).
+func lifetimes(u *Unit, buffer []int) []*Span {
+	g := u.Graph
+	end := len(u.Sequence)
+	at := make([]int, len(g.Nodes))
+	for i := range at {
+		at[i] = -1
+	}
+	for t, id := range u.Sequence {
+		at[id] = t
+	}
+	by, stays := readers(g)
+	spans := make([]*Span, len(g.Nodes))
+	for i, n := range g.Nodes {
+		if buffer[i] < 0 {
+			continue
+		}
+		s := &Span{Nodes: []int{i}, Size: n.Shape.Size(), First: at[i], Last: at[i]}
+		for _, r := range by[i] {
+			s.Last = max(s.Last, at[r])
+		}
+		if stays[i] {
+			s.Last = end
+		}
+		spans[i] = s
+	}
+	for t, id := range u.Sequence {
+		n := g.Nodes[id]
+		if buffer[id] < 0 {
+			continue
+		}
+		for i, in := range n.In {
+			r := root(g, in)
+			b := buffer[r]
+			if b < 0 || b == buffer[id] || spans[b].Last != t || spans[b].First < 0 ||
+				spans[b].Size != n.Shape.Size() || !n.Op.InPlace(i, n.Attrs) {
+				continue
+			}
+			// joined: the buffer lives on as the result
+			spans[b].Nodes = append(spans[b].Nodes, id)
+			spans[b].Last = spans[id].Last
+			spans[id] = nil
+			buffer[id] = b
+			break
+		}
+	}
+	return spans
+}
+
+// placeSpans gives offsets to the spans and fills in the size of the arena.
+func placeSpans(spans []*Span, m *Memory) {
+	var todo []*Span
+	for _, s := range spans {
+		if s != nil {
+			todo = append(todo, s)
+		}
+	}
+	slices.SortStableFunc(todo, func(a, b *Span) int { return cmp.Compare(b.Size, a.Size) })
+	var placed []*Span // ascending offsets
+	for _, s := range todo {
+		need := (s.Size + align - 1) / align * align
+		offset := 0
+		for _, p := range placed {
+			if p.Last < s.First || s.Last < p.First {
+				continue
+			}
+			if p.Offset >= offset+need {
+				break
+			}
+			offset = max(offset, p.Offset+(p.Size+align-1)/align*align)
+		}
+		s.Offset = offset
+		m.ArenaSize = max(m.ArenaSize, offset+need)
+		k, _ := slices.BinarySearchFunc(placed, s, func(a, b *Span) int { return cmp.Compare(a.Offset, b.Offset) })
+		placed = slices.Insert(placed, k, s)
+	}
+	for _, s := range todo {
+		live := 0
+		for _, p := range todo {
+			if p.First <= s.First && s.First <= p.Last {
+				live += p.Size
+			}
+		}
+		m.Lower = max(m.Lower, live)
+	}
+}

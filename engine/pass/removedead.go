@@ -1,0 +1,19 @@
+package pass
+
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
+// removeDead keeps what leaves the graph depends on, and all inputs,
+// parameters and states, which callers know by name.
+func removeDead(u *Unit) error {
+	need := u.Graph.Needed(u.Graph.Roots())
+	g, err := u.Graph.Rewrite(
+		func(n *graph.Node) bool {
+			named := n.Kind == graph.KindInput || n.Kind == graph.KindParam || n.Kind == graph.KindState
+			return need[n.ID] || named
+		},
+		func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
+	if err == nil {
+		u.Graph = g
+	}
+	return err
+}

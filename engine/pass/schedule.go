@@ -1,0 +1,131 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// schedule chooses between the order of the graph and a greedy one that always
+// runs the operation that adds least to the memory in use (the lowest number
+// among equals). The greedy order wins if it needs at least 5 % less.
+func schedule(u *Unit) error {
+	var given []int
+	for _, n := range u.Graph.Nodes {
+		if n.Kind == graph.KindOp && !n.Op.Alias {
+			given = append(given, n.ID)
+		}
+	}
+	u.Sequence = given
+	greedy := greedyOrder(u.Graph, len(given))
+	if float64(peak(u.Graph, greedy)) < 0.95*float64(peak(u.Graph, given)) {
+		u.Sequence = greedy
+	}
+	return nil
+}
+
+// root is the node whose memory n uses: its operand for operations that only
+// give another shape.
+func root(g *graph.Graph, id int) int {
+	for g.Nodes[id].Kind == graph.KindOp && g.Nodes[id].Op.Alias {
+		id = g.Nodes[id].In[0]
+	}
+	return id
+}
+
+// readers lists for every memory root the operations that read it, and counts
+// one reader that never comes for values that leave the graph.
+func readers(g *graph.Graph) (by [][]int, stays []bool) {
+	by, stays = make([][]int, len(g.Nodes)), make([]bool, len(g.Nodes))
+	for _, n := range g.Nodes {
+		if n.Kind != graph.KindOp {
+			stays[n.ID] = true
+			continue
+		}
+		if n.Op.Alias {
+			continue
+		}
+		for _, id := range n.In {
+			if r := root(g, id); !slices.Contains(by[r], n.ID) {
+				by[r] = append(by[r], n.ID)
+			}
+		}
+	}
+	for _, id := range g.Roots() {
+		stays[root(g, id)] = true
+	}
+	return by, stays
+}
+
+// greedyOrder is the greedy order of the n operations of g.
+func greedyOrder(g *graph.Graph, n int) []int {
+	by, stays := readers(g)
+	left := make([]int, len(g.Nodes)) // readers of a root still to run
+	for i := range left {
+		left[i] = len(by[i])
+	}
+	done := make([]bool, len(g.Nodes))
+	ready := func(id int) bool {
+		for _, in := range g.Nodes[id].In {
+			if r := root(g, in); g.Nodes[r].Kind == graph.KindOp && !done[r] {
+				return false
+			}
+		}
+		return true
+	}
+	order := make([]int, 0, n)
+	for len(order) < n {
+		best, bestCost := -1, 0
+		for _, nd := range g.Nodes {
+			if nd.Kind != graph.KindOp || nd.Op.Alias || done[nd.ID] || !ready(nd.ID) {
+				continue
+			}
+			cost := nd.Shape.Size()
+			for _, r := range rootsOf(g, nd) {
+				if !stays[r] && left[r] == 1 {
+					cost -= g.Nodes[r].Shape.Size()
+				}
+			}
+			if best < 0 || cost < bestCost {
+				best, bestCost = nd.ID, cost
+			}
+		}
+		done[best] = true
+		for _, r := range rootsOf(g, g.Nodes[best]) {
+			left[r]--
+		}
+		order = append(order, best)
+	}
+	return order
+}
+
+// rootsOf lists the memory roots of the operands of n, each once.
+func rootsOf(g *graph.Graph, n *graph.Node) []int {
+	var out []int
+	for _, id := range n.In {
+		if r := root(g, id); !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// peak is the largest number of elements of results alive at one time.
+func peak(g *graph.Graph, order []int) int {
+	by, stays := readers(g)
+	left := make([]int, len(g.Nodes))
+	for i := range left {
+		left[i] = len(by[i])
+	}
+	live, top := 0, 0
+	for _, id := range order {
+		live += g.Nodes[id].Shape.Size()
+		top = max(top, live)
+		for _, r := range rootsOf(g, g.Nodes[id]) {
+			if left[r]--; left[r] == 0 && !stays[r] {
+				live -= g.Nodes[r].Shape.Size()
+			}
+		}
+	}
+	return top
+}

@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+)
+
+// Plan is a compiled graph: prepared kernels over one arena. One goroutine at a
+// time may use a plan, and plans that share a Store take turns.
+type Plan struct {
+	graph   *graph.Graph
+	unit    *pass.Unit
+	dev     backend.Backend
+	opts    Options
+	kernels []kernel
+	memory  memory
+	after   []func() // assignments and gradients that need a copy
+	inputs  map[string][]float32
+	outputs map[string][]float32
+	loss    []float32
+	step    uint64
+	runStep func() error // built once, so that Run allocates nothing
+	closed  bool
+}
+
+// kernel is one prepared operation and the time it took so far.
+type kernel struct {
+	backend.Kernel
+	node *graph.Node
+	ns   int64
+	runs int64
+}
+
+// Compile runs the passes over g, opens the device and prepares every kernel.
+// The graph itself is not changed and may be compiled again.
+//
+// Errors: *exit.Error: what no plan can be (exit.Usage), a missing device or
+// library or too little memory (exit.NoDevice).
+func Compile(g *graph.Graph, o Options) (*Plan, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := o.Store.layout(g); err != nil {
+		return nil, err
+	}
+	dev, err := open(o)
+	if err != nil {
+		return nil, err
+	}
+	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, MemoryLimit: o.MemoryLimit, ElemBytes: dev.Elem().Bytes(), After: o.After}
+	if err := pass.Run(o.Passes, u); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	p := &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, inputs: map[string][]float32{}, outputs: map[string][]float32{}}
+	p.memory.bind(p)
+	if err := dev.Do(p.prepare); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.runStep = p.execute
+	for _, n := range u.Graph.Notes {
+		o.Log.Debug("note of the network", "note", n)
+	}
+	o.Log.Debug("compiled", "backend", dev.Name(), "kernels", len(p.kernels),
+		"arena_bytes", int64(u.Memory.ArenaSize)*int64(u.ElemBytes), "flops", p.FLOPs())
+	return p, nil
+}
+
+// prepare makes the kernels in the order of execution.
+func (p *Plan) prepare() error {
+	for _, id := range p.unit.Sequence {
+		n := p.graph.Nodes[id]
+		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Seed: p.graph.Seed, Step: &p.step}
+		for _, in := range n.In {
+			q.In = append(q.In, p.memory.tensors[in])
+		}
+		k, err := p.dev.Prepare(q)
+		if err != nil {
+			return fmt.Errorf("prepare %s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
+		}
+		p.kernels = append(p.kernels, kernel{Kernel: k, node: n})
+	}
+	return nil
+}
+
+// execute runs all kernels once, on the thread of the device.
+func (p *Plan) execute() error {
+	p.memory.load()
+	for i := range p.kernels {
+		k := &p.kernels[i]
+		var start time.Time
+		if p.opts.Profile {
+			start = time.Now()
+		}
+		if err := k.Run(); err != nil {
+			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
+		}
+		if p.opts.Profile {
+			k.ns += time.Since(start).Nanoseconds()
+			k.runs++
+		}
+	}
+	for _, f := range p.after {
+		f()
+	}
+	p.memory.store()
+	return nil
+}
+
+// Run computes one step: it reads the inputs and the store, and writes outputs,
+// loss, gradients and states. step keys random operations; the same step, seed,
+// store and inputs give the same bits. Nothing is allocated.
+//
+// Errors: ctx.Err(), looked at before the step; an error of the device.
+func (p *Plan) Run(ctx context.Context, step uint64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if p.closed {
+		return errClosed
+	}
+	p.step = step
+	return p.dev.Do(p.runStep)
+}
+
+var errClosed = errors.New("engine: the plan is closed")
+
+// Input is the memory of an input, to be filled before Run; nil if the graph
+// has none of this name.
+func (p *Plan) Input(name string) []float32 { return p.inputs[name] }
+
+// Output is the memory of an output, valid after Run until the next; nil if
+// the graph has none of this name.
+func (p *Plan) Output(name string) []float32 { return p.outputs[name] }
+
+// Loss is the loss of the last run; 0 if the graph has none.
+func (p *Plan) Loss() float64 {
+	if p.loss == nil {
+		return 0
+	}
+	return float64(p.loss[0])
+}
+
+// Store is the store of the plan.
+func (p *Plan) Store() *Store { return p.opts.Store }
+
+// Graph is the graph after all passes. The caller must not change it.
+func (p *Plan) Graph() *graph.Graph { return p.graph }
+
+// FLOPs counts the useful floating point operations of one run.
+func (p *Plan) FLOPs() int64 { return p.graph.FLOPs() }
+
+// ArenaBytes is the size of the arena: all values of a step.
+func (p *Plan) ArenaBytes() int64 { return int64(p.unit.Memory.ArenaSize) * int64(p.unit.ElemBytes) }
+
+// Close frees kernels and device. It may be repeated. Slices from Input and
+// Output stay readable.
+func (p *Plan) Close() error {
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	err := p.dev.Do(func() error {
+		for _, k := range p.kernels {
+			if k.Close != nil {
+				k.Close()
+			}
+		}
+		return nil
+	})
+	p.kernels = nil
+	err = errors.Join(err, p.dev.Close())
+	p.memory.release()
+	return err
+}
