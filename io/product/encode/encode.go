@@ -97,6 +97,7 @@ type Base struct {
 	Template Block  `json:"template"` // length 0: from the sample
 	Sample   string `json:"sample,omitempty"`
 	Keys     []Key  `json:"keys,omitempty"`
+	Expect   []Key  `json:"expect,omitempty"` // whole numbers that must be there before Keys are set
 }
 
 // Message is one field: a clone of a base, keys set in order, then the values.

@@ -1,0 +1,346 @@
+package product
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/io/product/encode"
+)
+
+// fillValue marks missing points: netCDF's own default for floats, which every
+// reader knows. It is 15 × 2^119 exactly.
+const fillValue float32 = 0x1.ep+122
+
+// earthRadius is the radius of the sphere that lat-lon forecasts are made on, in
+// metres. Source: WMO GRIB2 code table 3.2, entry 6.
+const earthRadius = 6371229.0
+
+// timeUnits are the units of every time that we write.
+const timeUnits = "seconds since 1970-01-01 00:00:00"
+
+// ncBuilder collects a NetCDF file: the description for the child, and the
+// functions that write the numbers into the payload.
+type ncBuilder struct {
+	file encode.NetCDF
+	size int
+	fill []func(payload []byte)
+}
+
+func text(name, v string) encode.Attribute { return encode.Attribute{Name: name, Text: v} }
+
+func (b *ncBuilder) dimension(name string, size int) {
+	b.file.Dimensions = append(b.file.Dimensions, encode.Dimension{Name: name, Size: size})
+}
+
+// global adds a global attribute. An empty text would be dropped by the
+// library, so it says that nothing was said.
+func (b *ncBuilder) global(name, v string) {
+	if v == "" {
+		v = "not stated"
+	}
+	b.file.Attributes = append(b.file.Attributes, text(name, v))
+}
+
+// variable adds a variable whose n values fill writes.
+func (b *ncBuilder) variable(v encode.Variable, n int, fill func(dst []byte)) {
+	at := (b.size + 7) &^ 7
+	v.Values = encode.Block{Offset: at, Length: n * v.Type.Size()}
+	b.size = at + v.Values.Length
+	b.file.Variables = append(b.file.Variables, v)
+	b.fill = append(b.fill, func(payload []byte) { fill(payload[at : at+v.Values.Length]) })
+}
+
+// doubles adds a coordinate variable.
+func (b *ncBuilder) doubles(name string, dims []string, values []float64, attrs ...encode.Attribute) {
+	b.variable(encode.Variable{Name: name, Type: encode.Double, Dimensions: dims, Attributes: attrs}, len(values), func(dst []byte) {
+		for i, v := range values {
+			binary.LittleEndian.PutUint64(dst[8*i:], math.Float64bits(v))
+		}
+	})
+}
+
+// ints adds a variable of whole numbers.
+func (b *ncBuilder) ints(name string, dims []string, values []int32, attrs ...encode.Attribute) {
+	b.variable(encode.Variable{Name: name, Type: encode.Int, Dimensions: dims, Attributes: attrs}, len(values), func(dst []byte) {
+		for i, v := range values {
+			binary.LittleEndian.PutUint32(dst[4*i:], uint32(v))
+		}
+	})
+}
+
+// write makes the file.
+func (b *ncBuilder) write(ctx context.Context, enc Encoder, path string) error {
+	fill := func(payload []byte) {
+		for _, f := range b.fill {
+			f(payload)
+		}
+	}
+	return write(ctx, enc, path, encode.KindNetCDF, b.size, fill, func(tmp string) any {
+		f := b.file
+		f.Path = tmp
+		return f
+	})
+}
+
+// globals adds the attributes of the file, in the order in which they are read.
+func (b *ncBuilder) globals(m Metadata, init ensemble.Init) error {
+	created, err := m.created(init)
+	if err != nil {
+		return err
+	}
+	b.file.Attributes = append(b.file.Attributes, text("Conventions", "CF-1.8"))
+	b.global("title", m.Title)
+	b.global("institution", m.Institution)
+	b.global("source", m.Source)
+	b.global("history", fmt.Sprintf("%s ensemble %s: %s", created.Format(time.RFC3339), m.Version, m.Command))
+	b.global("references", m.References)
+	b.global("license", m.License)
+	b.global("forecast_type", m.ForecastType)
+	if m.ModelChecksum != "" {
+		b.global("model_checksum", m.ModelChecksum)
+	}
+	var sums []string
+	for _, in := range m.Inputs {
+		sums = append(sums, "sha256:"+in.SHA256+" "+in.Name)
+	}
+	b.global("input_checksums", strings.Join(sums, "; "))
+	return nil
+}
+
+// globalMembers adds how many members there are and how they were treated.
+func (b *ncBuilder) globalMembers(m Metadata) {
+	var list []string
+	for _, id := range m.Members {
+		list = append(list, id.String())
+	}
+	b.file.Attributes = append(b.file.Attributes,
+		encode.Attribute{Name: "ensemble_members_used", Ints: []int32{int32(len(m.Members))}})
+	b.global("ensemble_members", strings.Join(list, " "))
+	b.global("control_policy", m.Control)
+}
+
+// horizontal adds the horizontal dimensions and coordinates and the grid
+// mapping. It returns the names of the dimensions, and of the auxiliary
+// coordinates that a data variable must list.
+func (b *ncBuilder) horizontal(l *layout) (dims, aux []string) {
+	g := l.grid
+	if g.Kind != ensemble.Projected {
+		b.dimension("latitude", g.NY)
+		b.dimension("longitude", g.NX)
+		b.doubles("latitude", []string{"latitude"}, l.lat, text("standard_name", "latitude"), text("long_name", "latitude"),
+			text("units", "degrees_north"), text("axis", "Y"))
+		b.doubles("longitude", []string{"longitude"}, l.lon, text("standard_name", "longitude"), text("long_name", "longitude"),
+			text("units", "degrees_east"), text("axis", "X"))
+		b.ints("crs", nil, []int32{0}, text("grid_mapping_name", "latitude_longitude"),
+			encode.Attribute{Name: "earth_radius", Doubles: []float64{earthRadius}},
+			encode.Attribute{Name: "longitude_of_prime_meridian", Doubles: []float64{0}})
+		return []string{"latitude", "longitude"}, nil
+	}
+	// A rotated pole has axes in degrees, every other projection in metres.
+	yName, xName, units, suffix := "projection_y_coordinate", "projection_x_coordinate", "m", " coordinate of projection"
+	if g.Mapping["grid_mapping_name"] == "rotated_latitude_longitude" {
+		yName, xName, units, suffix = "grid_latitude", "grid_longitude", "degrees", " coordinate of the rotated grid"
+	}
+	b.dimension("y", g.NY)
+	b.dimension("x", g.NX)
+	b.doubles("y", []string{"y"}, l.y, text("standard_name", yName), text("long_name", "y"+suffix), text("units", units), text("axis", "Y"))
+	b.doubles("x", []string{"x"}, l.x, text("standard_name", xName), text("long_name", "x"+suffix), text("units", units), text("axis", "X"))
+	lat, lon := make([]float64, 0, g.Size()), make([]float64, 0, g.Size())
+	for _, r := range l.rows {
+		for _, c := range l.cols {
+			lat, lon = append(lat, g.LatAt(r, c)), append(lon, g.LonAt(r, c))
+		}
+	}
+	both := []string{"y", "x"}
+	b.doubles("latitude", both, lat, text("standard_name", "latitude"), text("long_name", "latitude"), text("units", "degrees_north"))
+	b.doubles("longitude", both, lon, text("standard_name", "longitude"), text("long_name", "longitude"), text("units", "degrees_east"))
+	b.ints("crs", nil, []int32{0}, mappingAttributes(g.Mapping)...)
+	return both, []string{"latitude", "longitude"}
+}
+
+// mappingAttributes are the attributes of a CF grid mapping: its name first, the
+// rest by name.
+func mappingAttributes(m map[string]any) []encode.Attribute {
+	var out []encode.Attribute
+	if name, ok := m["grid_mapping_name"].(string); ok {
+		out = append(out, text("grid_mapping_name", name))
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if k == "grid_mapping_name" {
+			continue
+		}
+		switch v := m[k].(type) {
+		case string:
+			if v != "" {
+				out = append(out, text(k, v))
+			}
+		case float64:
+			out = append(out, encode.Attribute{Name: k, Doubles: []float64{v}})
+		case []float64:
+			out = append(out, encode.Attribute{Name: k, Doubles: v})
+		case float32:
+			out = append(out, encode.Attribute{Name: k, Doubles: []float64{float64(v)}})
+		case int:
+			out = append(out, encode.Attribute{Name: k, Ints: []int32{int32(v)}})
+		case int32:
+			out = append(out, encode.Attribute{Name: k, Ints: []int32{v}})
+		}
+	}
+	return out
+}
+
+// seconds is a time in timeUnits.
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+
+// times adds the time coordinates of one init and its leads: valid time as the
+// dimension, init as a scalar, leads along the dimension or, for one, as a
+// scalar. period, if not zero, gives the time bounds of intervals ending at the
+// valid time.
+func (b *ncBuilder) times(init ensemble.Init, leads []ensemble.Lead, period time.Duration) error {
+	b.dimension("time", len(leads))
+	valid := make([]float64, len(leads))
+	for i, l := range leads {
+		valid[i] = seconds(init.Valid(l).Time)
+	}
+	attrs := []encode.Attribute{text("standard_name", "time"), text("long_name", "valid time"), text("units", timeUnits),
+		text("calendar", "standard"), text("axis", "T")}
+	if period > 0 {
+		attrs = append(attrs, text("bounds", "time_bnds"))
+	}
+	b.doubles("time", []string{"time"}, valid, attrs...)
+	if period > 0 {
+		b.dimension("bnds", 2)
+		bounds := make([]float64, 0, 2*len(leads))
+		for _, v := range valid {
+			bounds = append(bounds, v-period.Seconds(), v)
+		}
+		b.doubles("time_bnds", []string{"time", "bnds"}, bounds)
+	}
+	b.doubles("forecast_reference_time", nil, []float64{seconds(init.Time)}, text("standard_name", "forecast_reference_time"),
+		text("long_name", "start of the forecast"), text("units", timeUnits), text("calendar", "standard"))
+	unit, name := time.Hour, "hours"
+	for _, l := range leads {
+		if time.Duration(l)%time.Hour != 0 {
+			unit, name = time.Second, "seconds"
+		}
+	}
+	periods := make([]int32, len(leads))
+	for i, l := range leads {
+		n := time.Duration(l) / unit
+		if n > math.MaxInt32 || n < math.MinInt32 {
+			return fmt.Errorf("lead %s does not fit a forecast period of 32 bits", l)
+		}
+		periods[i] = int32(n)
+	}
+	// Unit in the plural and the dtype: xarray decodes the one and asks for the
+	// other.
+	pattrs := []encode.Attribute{text("standard_name", "forecast_period"), text("long_name", "time since the start of the forecast"),
+		text("units", name), text("dtype", "timedelta64[ns]")}
+	if len(leads) == 1 {
+		b.ints("forecast_period", nil, periods, pattrs...)
+	} else {
+		b.ints("forecast_period", []string{"time"}, periods, pattrs...)
+	}
+	return nil
+}
+
+// verticals hands out the vertical coordinates of a file, each written once.
+type verticals struct {
+	b    *ncBuilder
+	seen []vertical
+}
+
+// vertical is one axis of levels, or one scalar height.
+type vertical struct {
+	levels []ensemble.Level
+	name   string
+	scalar bool
+}
+
+// axis gives the vertical coordinate for a variable on these levels, which are
+// of one kind: a dimension, a scalar to be listed, or neither for the surface.
+//
+// Errors: if there are several levels of a kind that has no coordinate.
+func (vs *verticals) axis(levels []ensemble.Level) (dim, scalar string, err error) {
+	for _, v := range vs.seen {
+		if slices.Equal(v.levels, levels) {
+			if v.scalar {
+				return "", v.name, nil
+			}
+			return v.name, "", nil
+		}
+	}
+	values := make([]float64, len(levels))
+	for i, l := range levels {
+		values[i] = l.Value
+	}
+	v := vertical{levels: levels}
+	switch kind := levels[0].Kind; {
+	case kind == ensemble.Pressure:
+		for i := range values {
+			values[i] /= 100
+		}
+		v.name = vs.free("pressure")
+		vs.b.dimension(v.name, len(levels))
+		vs.b.doubles(v.name, []string{v.name}, values, text("standard_name", "air_pressure"), text("long_name", "pressure"),
+			text("units", "hPa"), text("positive", "down"), text("axis", "Z"))
+	case kind == ensemble.HeightAboveSoil && len(levels) == 1:
+		v.name, v.scalar = vs.free("height_"+number(values[0])+"m"), true
+		vs.b.doubles(v.name, nil, values, heightAttributes()...)
+	case kind == ensemble.HeightAboveSoil:
+		v.name = vs.free("height")
+		vs.b.dimension(v.name, len(levels))
+		vs.b.doubles(v.name, []string{v.name}, values, heightAttributes()...)
+	case kind == ensemble.OtherLevel && len(levels) > 1:
+		v.name = vs.free("level")
+		vs.b.dimension(v.name, len(levels))
+		vs.b.doubles(v.name, []string{v.name}, values, text("long_name", "model level or layer"), text("units", "1"), text("axis", "Z"))
+	case len(levels) > 1:
+		return "", "", fmt.Errorf("%d levels of kind %s", len(levels), levels[0])
+	default:
+		return "", "", nil
+	}
+	vs.seen = append(vs.seen, v)
+	if v.scalar {
+		return "", v.name, nil
+	}
+	return v.name, "", nil
+}
+
+func heightAttributes() []encode.Attribute {
+	return []encode.Attribute{text("standard_name", "height"), text("long_name", "height above the surface"), text("units", "m"),
+		text("positive", "up"), text("axis", "Z")}
+}
+
+// number spells a coordinate value in a name: 2, 0p5.
+func number(v float64) string {
+	return strings.ReplaceAll(strconv.FormatFloat(v, 'f', -1, 64), ".", "p")
+}
+
+// free is name, or name_2, name_3 … if it is taken.
+func (vs *verticals) free(name string) string {
+	for n, try := 2, name; ; n++ {
+		if !slices.ContainsFunc(vs.seen, func(v vertical) bool { return v.name == try }) {
+			return try
+		}
+		try = fmt.Sprintf("%s_%d", name, n)
+	}
+}
+
+// chunks is one field: 1 along every dimension but the last two.
+func chunks(dims int, g *ensemble.Grid) []int {
+	c := make([]int, dims)
+	for i := range c {
+		c[i] = 1
+	}
+	c[dims-2], c[dims-1] = g.NY, g.NX
+	return c
+}

@@ -1,0 +1,136 @@
+package product
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/product/encode"
+)
+
+// WriteEnsembleNetCDF writes all members of one start as CF NetCDF, one variable
+// a quantity.
+//
+// Shape: [realization, time, level, latitude, longitude], time being the leads;
+// without the level for variables that stand on one place. A variable that
+// stands on one place must be in a Forecast with that one level.
+// Unit, Missing: as WriteNetCDF. Errors: those of the encoder; exit 64 for Options;
+// exit 70 for axes that a file cannot have.
+func WriteEnsembleNetCDF(ctx context.Context, enc Encoder, path string, f *ensemble.Forecast, m Metadata, o Options) error {
+	o, err := o.check()
+	if err != nil {
+		return err
+	}
+	b, err := ensembleFile(f, m, o)
+	if err != nil {
+		return cannotHold(path, err)
+	}
+	return b.write(ctx, enc, path)
+}
+
+// cannotHold reports axes that do not fit a format, a fault of the caller.
+func cannotHold(path string, err error) error {
+	return &exit.Error{Code: exit.Bug, What: "fields that the file cannot hold", At: path, Why: err.Error(),
+		Fix: "report it with the config; nothing was published", Err: err}
+}
+
+func ensembleFile(f *ensemble.Forecast, m Metadata, o Options) (*ncBuilder, error) {
+	b := &ncBuilder{}
+	if err := b.globals(m, f.Init); err != nil {
+		return nil, err
+	}
+	b.dimension("realization", len(f.Members))
+	members := make([]int32, len(f.Members))
+	for i, id := range f.Members {
+		members[i] = int32(id)
+	}
+	b.ints("realization", []string{"realization"}, members, text("standard_name", "realization"), text("long_name", "ensemble member"),
+		text("units", "1"))
+	if err := b.times(f.Init, f.Axes.Leads, 0); err != nil {
+		return nil, err
+	}
+	return b, b.series([]string{"realization", "time"}, len(f.Members)*len(f.Axes.Leads), f.Grid, f.Axes.Variables, f.Axes.Levels, o,
+		func(outer, v, l int) []float32 {
+			return f.Field(outer%len(f.Axes.Leads), outer/len(f.Axes.Leads), v, l)
+		})
+}
+
+// WriteAnalysesNetCDF writes analyses of several valid times, a year say, as CF
+// NetCDF, one variable a quantity. All have the grid, variables and levels of
+// the first.
+//
+// Shape: [time, level, latitude, longitude].
+// Unit, Missing: as WriteNetCDF. Errors: as WriteEnsembleNetCDF.
+func WriteAnalysesNetCDF(ctx context.Context, enc Encoder, path string, as []*ensemble.Analysis, m Metadata, o Options) error {
+	o, err := o.check()
+	if err != nil {
+		return err
+	}
+	b, err := analysesFile(as, m, o)
+	if err != nil {
+		return cannotHold(path, err)
+	}
+	return b.write(ctx, enc, path)
+}
+
+func analysesFile(as []*ensemble.Analysis, m Metadata, o Options) (*ncBuilder, error) {
+	if len(as) == 0 {
+		return nil, fmt.Errorf("no analysis")
+	}
+	first := as[0]
+	times := make([]float64, len(as))
+	for i, a := range as {
+		if a.Grid != first.Grid || !slices.Equal(a.Variables, first.Variables) || !slices.Equal(a.Levels, first.Levels) {
+			return nil, fmt.Errorf("the analysis of %s has other axes than that of %s", a.Valid, first.Valid)
+		}
+		times[i] = seconds(a.Valid.Time)
+	}
+	b := &ncBuilder{}
+	if err := b.globals(m, ensemble.Init{Time: first.Valid.Time}); err != nil {
+		return nil, err
+	}
+	b.dimension("time", len(as))
+	b.doubles("time", []string{"time"}, times, text("standard_name", "time"), text("long_name", "valid time"),
+		text("units", timeUnits), text("calendar", "standard"), text("axis", "T"))
+	o.Profile = CDOProfile // analyses have no scalar times to list
+	return b, b.series([]string{"time"}, len(as), first.Grid, first.Variables, first.Levels, o,
+		func(outer, v, l int) []float32 { return as[outer].Field(v, l) })
+}
+
+// series adds horizontal and vertical coordinates and one variable a quantity
+// over the outer dimensions, which have n positions in all.
+func (b *ncBuilder) series(outer []string, n int, g *ensemble.Grid, variables []string, levels []ensemble.Level, o Options,
+	field func(outer, v, l int) []float32) error {
+	lay := newLayout(g, o.Longitude)
+	hdims, aux := b.horizontal(&lay)
+	vs := &verticals{b: b}
+	zdim, height, err := vs.axis(levels)
+	if err != nil {
+		return err
+	}
+	dims := slices.Clone(outer)
+	if zdim != "" {
+		dims = append(dims, zdim)
+	}
+	dims = append(dims, hdims...)
+	size := 4 * g.Size()
+	for v, name := range variables {
+		q, ok := ensemble.VariableNamed(name)
+		if !ok {
+			return fmt.Errorf("no variable %q in the vocabulary", name)
+		}
+		nv := encode.Variable{Name: q.Identifier, Type: encode.Float, Dimensions: dims, Chunks: chunks(len(dims), g), Deflate: o.Deflate,
+			Attributes: dataAttributes(q, q.LongName, "", coordinates(o.Profile, height, aux))}
+		b.variable(nv, n*len(levels)*g.Size(), func(dst []byte) {
+			for k := range n {
+				for l := range levels {
+					at := (k*len(levels) + l) * size
+					lay.put(dst[at:at+size], field(k, v, l), fillValue)
+				}
+			}
+		})
+	}
+	return nil
+}

@@ -1,0 +1,352 @@
+package product
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/product/encode"
+)
+
+// WriteGRIB2 writes the fields of one variable, kind and lead as GRIB2, one
+// message a level, as derived forecasts (product definition template 4.2, over
+// an interval 4.12).
+//
+// A field with a Template of edition 2 becomes a clone of it: centre, tables,
+// grid, level and times stay, the statistic and the packing change. Any other
+// starts from a sample of ecCodes, which works for regular lat-lon and regular
+// Gaussian grids.
+// Unit: SI, as the WMO's parameter tables have it.
+// Missing: bitmap.
+// Errors: as WriteNetCDF; exit 64 for a grid or variable that has no form in
+// GRIB2 without a template.
+// Source: WMO FM 92 GRIB edition 2.
+func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Options) error {
+	o, err := o.check()
+	if err != nil {
+		return err
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	for _, f := range p.Fields[1:] {
+		if g := p.Fields[0]; f.Variable != g.Variable || f.Kind != g.Kind || f.Lead != g.Lead {
+			return cannotHold(path, fmt.Errorf("%s %s at %s and %s %s at %s in one GRIB file", g.Variable, g.Kind, g.Lead, f.Variable, f.Kind, f.Lead))
+		}
+	}
+	lay := newLayout(p.Grid, o.Longitude)
+	g := &gribBuilder{lay: &lay, opt: o}
+	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
+		stat, _ := statisticOf(f.Kind)
+		keys := []encode.Key{
+			encode.LongKey("derivedForecast", stat.derived),
+			encode.LongKey("numberOfForecastsInEnsemble", int64(p.members(f))),
+			encode.LongKey("typeOfGeneratingProcess", stat.process),
+		}
+		// ECMWF's local types tell mean and spread apart for those who go by
+		// dataType; other centres have no such keys.
+		marsType := encode.TextKey("type", stat.marsType)
+		marsType.OnlyIf = &encode.Condition{Key: "centre", Text: "ecmf"}
+		if edition2(f.Template) {
+			g.clone(f, append(keys, marsType))
+			continue
+		}
+		v := f.variable()
+		base, err := g.sampleBase(p.Init, derivedTemplate(f.Period > 0), 5)
+		if err == nil {
+			err = describable(v, f.Level)
+		}
+		if err != nil {
+			return noForm(path, err)
+		}
+		g.message(base, append(append(keys, parameterKeys(v, f.Level)...), stepKeys(f.Lead, f.Period, v)...), f.Values)
+	}
+	return g.write(ctx, enc, path)
+}
+
+// WriteEnsembleGRIB2 writes all members of one start as GRIB2, one message a
+// field (product definition template 4.1), ordered by lead, member, variable and
+// level. Member 0 is the control.
+//
+// Unit, Missing: as WriteGRIB2. Errors: those of the encoder; exit 64 for Options
+// and for grids and variables that the samples of ecCodes have no form for.
+func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemble.Forecast, o Options) error {
+	o, err := o.check()
+	if err != nil {
+		return err
+	}
+	lay := newLayout(f.Grid, o.Longitude)
+	g := &gribBuilder{lay: &lay, opt: o}
+	for t, lead := range f.Axes.Leads {
+		for m, id := range f.Members {
+			// Code tables 4.6 (type of ensemble forecast: 1 low-resolution control,
+			// 3 positively perturbed) and 1.4 (3 control, 4 perturbed forecast).
+			kind, processed := int64(3), int64(4)
+			if id == 0 {
+				kind, processed = 1, 3
+			}
+			base, err := g.sampleBase(f.Init, 1, processed)
+			if err != nil {
+				return noForm(path, err)
+			}
+			for v, name := range f.Axes.Variables {
+				q, ok := ensemble.VariableNamed(name)
+				if !ok {
+					return noForm(path, fmt.Errorf("no variable %q in the vocabulary", name))
+				}
+				for l, level := range f.Axes.Levels {
+					if err := describable(q, level); err != nil {
+						return noForm(path, err)
+					}
+					keys := append(parameterKeys(q, level), stepKeys(lead, 0, q)...)
+					keys = append(keys, encode.LongKey("typeOfEnsembleForecast", kind), encode.LongKey("perturbationNumber", int64(id)),
+						encode.LongKey("numberOfForecastsInEnsemble", int64(len(f.Members))),
+						encode.LongKey("typeOfGeneratingProcess", ensembleRun))
+					g.message(base, keys, f.Field(t, m, v, l))
+				}
+			}
+		}
+	}
+	return g.write(ctx, enc, path)
+}
+
+// noForm says that GRIB2 cannot be made without a template.
+func noForm(path string, err error) error {
+	return &exit.Error{Code: exit.Usage, What: "these fields have no form in GRIB2", At: path, Why: err.Error(),
+		Fix: "write NetCDF instead, or give GRIB2 input, whose messages can be cloned", Err: err}
+}
+
+// edition2 says whether a message is GRIB of edition 2; octet 8 holds the edition.
+func edition2(message []byte) bool { return len(message) > 16 && message[7] == 2 }
+
+// derivedTemplate is the product definition template of a derived forecast.
+func derivedTemplate(interval bool) int64 {
+	if interval {
+		return 12
+	}
+	return 2
+}
+
+// gribBuilder collects the messages of one file.
+type gribBuilder struct {
+	lay     *layout
+	opt     Options
+	file    encode.GRIB
+	samples map[[2]int64]int // product definition template, type of processed data → base
+	size    int
+	fill    []func(payload []byte)
+}
+
+// block reserves payload for n bytes that fill writes.
+func (g *gribBuilder) block(n int, fill func(dst []byte)) encode.Block {
+	at := (g.size + 7) &^ 7
+	g.size = at + n
+	g.fill = append(g.fill, func(payload []byte) { fill(payload[at : at+n]) })
+	return encode.Block{Offset: at, Length: n}
+}
+
+// message adds one field.
+func (g *gribBuilder) message(base int, keys []encode.Key, values []float32) {
+	g.file.Messages = append(g.file.Messages, encode.Message{Base: base, Keys: keys, Packing: g.opt.Packing, Bits: g.opt.Bits,
+		Values: g.block(4*len(values), func(dst []byte) { g.lay.putScan(dst, values) })})
+}
+
+// clone adds a field that is a clone of its template.
+//
+// The order of points is set again, because the product's grid remembers one
+// order while its inputs may have had several. A projected grid's order cannot
+// be set by itself, so there the template must have it.
+func (g *gribBuilder) clone(f Field, keys []encode.Key) {
+	b := encode.Base{Template: g.block(len(f.Template), func(dst []byte) { copy(dst, f.Template) })}
+	grid := g.lay.grid
+	if grid.Kind == ensemble.Projected {
+		b.Expect = append(b.Expect, encode.LongKey("Nx", int64(grid.NX)), encode.LongKey("Ny", int64(grid.NY)),
+			encode.LongKey("scanningMode", int64(grid.Source.ScanningMode)))
+	} else {
+		b.Expect = append(b.Expect, encode.LongKey("Ni", int64(grid.NX)), encode.LongKey("Nj", int64(grid.NY)))
+		b.Keys = append(b.Keys, g.orderKeys()...)
+	}
+	b.Keys = append(b.Keys, encode.LongKey("productDefinitionTemplateNumber", derivedTemplate(f.Period > 0)))
+	g.file.Bases = append(g.file.Bases, b)
+	g.message(len(g.file.Bases)-1, keys, f.Values)
+}
+
+// sampleBase is the base made from ecCodes' sample with the product's grid and
+// times; one for each product definition template and type of processed data.
+//
+// Errors: for a grid that no sample stands for.
+func (g *gribBuilder) sampleBase(init ensemble.Init, pdt, processed int64) (int, error) {
+	if i, ok := g.samples[[2]int64{pdt, processed}]; ok {
+		return i, nil
+	}
+	grid := g.lay.grid
+	b := encode.Base{Sample: "regular_ll_pl_grib2"}
+	switch grid.Kind {
+	case ensemble.RegularLatLon:
+	case ensemble.RegularGaussian:
+		b.Sample = "regular_gg_pl_grib2"
+	default:
+		return 0, fmt.Errorf("a %s grid", grid.Kind)
+	}
+	t := init.UTC()
+	b.Keys = []encode.Key{
+		encode.LongKey("tablesVersion", 27),
+		encode.LongKey("centre", 255),    // missing
+		encode.LongKey("subCentre", 255), // missing
+		encode.LongKey("significanceOfReferenceTime", 1),
+		encode.LongKey("year", int64(t.Year())), encode.LongKey("month", int64(t.Month())), encode.LongKey("day", int64(t.Day())),
+		encode.LongKey("hour", int64(t.Hour())), encode.LongKey("minute", int64(t.Minute())), encode.LongKey("second", int64(t.Second())),
+		encode.LongKey("productionStatusOfProcessedData", 2), // research
+		encode.LongKey("typeOfProcessedData", processed),
+		encode.LongKey("shapeOfTheEarth", 6),
+		encode.LongKey("Ni", int64(grid.NX)), encode.LongKey("Nj", int64(grid.NY)),
+		encode.LongKey("numberOfDataPoints", int64(grid.Size())),
+		encode.LongKey("iDirectionIncrementGiven", 1),
+		encode.LongKey("iDirectionIncrement", microdegrees(step(g.lay.lon))),
+	}
+	if grid.Kind == ensemble.RegularGaussian {
+		// N: parallels between a pole and the equator.
+		b.Keys = append(b.Keys, encode.LongKey("N", int64(parallels(grid))))
+	} else {
+		b.Keys = append(b.Keys, encode.LongKey("jDirectionIncrementGiven", 1),
+			encode.LongKey("jDirectionIncrement", microdegrees(step(g.lay.lat))))
+	}
+	b.Keys = append(b.Keys, g.orderKeys()...)
+	b.Keys = append(b.Keys, encode.LongKey("productDefinitionTemplateNumber", pdt),
+		encode.LongKey("generatingProcessIdentifier", 255)) // missing
+	if g.samples == nil {
+		g.samples = map[[2]int64]int{}
+	}
+	i := len(g.file.Bases)
+	g.file.Bases = append(g.file.Bases, b)
+	g.samples[[2]int64{pdt, processed}] = i
+	return i, nil
+}
+
+// orderKeys set where the first and last point of a lat-lon grid are and which
+// way the points run.
+func (g *gribBuilder) orderKeys() []encode.Key {
+	l, src := g.lay, g.lay.grid.Source
+	flag := func(b bool) int64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	north, south := l.lat[0], l.lat[len(l.lat)-1]
+	east := len(l.lon) > 1 && l.lon[0] > l.lon[len(l.lon)-1]
+	return []encode.Key{
+		encode.LongKey("latitudeOfFirstGridPoint", microdegrees(north)),
+		encode.LongKey("latitudeOfLastGridPoint", microdegrees(south)),
+		encode.LongKey("longitudeOfFirstGridPoint", microdegrees(turn(l.lon[0], 0))),
+		encode.LongKey("longitudeOfLastGridPoint", microdegrees(turn(l.lon[len(l.lon)-1], 0))),
+		encode.LongKey("iScansNegatively", flag(east)),
+		encode.LongKey("jScansPositively", flag(src.SouthFirst)),
+		encode.LongKey("jPointsAreConsecutive", flag(src.ColumnMajor)),
+		encode.LongKey("alternativeRowScanning", flag(src.ScanningMode >= 0 && src.ScanningMode&alternateRows != 0)),
+	}
+}
+
+// microdegrees is an angle as GRIB2 stores it.
+func microdegrees(deg float64) int64 { return int64(math.Round(deg * 1e6)) }
+
+// step is the mean distance of equidistant coordinates.
+func step(v []float64) float64 {
+	if len(v) < 2 {
+		return 0
+	}
+	return math.Abs(v[len(v)-1]-v[0]) / float64(len(v)-1)
+}
+
+// parallels is the Gaussian number N of a grid: 2N latitudes cover the globe, so
+// for a grid of fewer rows it follows from their distance, 180°/(2N + 1/2) near
+// the equator.
+func parallels(g *ensemble.Grid) int {
+	if g.NY > 1 && math.Abs(g.Lat[0])+math.Abs(g.Lat[0]-g.Lat[1]) >= 90 && math.Abs(g.Lat[0]+g.Lat[g.NY-1]) < 1e-6 {
+		return g.NY / 2
+	}
+	return int(math.Round((180/step(g.Lat) - 0.5) / 2))
+}
+
+// describable says whether GRIB2 codes are known for a variable at a level.
+func describable(v ensemble.Variable, l ensemble.Level) error {
+	if v.Discipline < 0 {
+		return fmt.Errorf("no GRIB2 code is known for variable %s", v.Name)
+	}
+	if l.Kind == ensemble.OtherLevel {
+		return fmt.Errorf("%s stands on a level of unknown kind", v.Name)
+	}
+	return nil
+}
+
+// parameterKeys say what is measured where. Code table 4.5: 1 ground or water,
+// 100 isobaric in Pa, 101 mean sea level, 103 height above ground in m.
+func parameterKeys(v ensemble.Variable, l ensemble.Level) []encode.Key {
+	keys := []encode.Key{
+		encode.LongKey("discipline", int64(v.Discipline)),
+		encode.LongKey("parameterCategory", int64(v.Category)),
+		encode.LongKey("parameterNumber", int64(v.Number)),
+	}
+	surface := func(code int64) encode.Key { return encode.LongKey("typeOfFirstFixedSurface", code) }
+	switch l.Kind {
+	case ensemble.Pressure:
+		return append(append(keys, surface(100)), scaled(l.Value)...)
+	case ensemble.HeightAboveSoil:
+		return append(append(keys, surface(103)), scaled(l.Value)...)
+	case ensemble.MeanSea:
+		return append(append(keys, surface(101)), scaled(0)...)
+	default:
+		return append(append(keys, surface(1)), scaled(0)...)
+	}
+}
+
+// scaled is a level value as GRIB2 stores it: a whole number over a power of ten.
+func scaled(v float64) []encode.Key {
+	factor := int64(0)
+	for ; factor < 6 && v != math.Trunc(v); factor++ {
+		v *= 10
+	}
+	return []encode.Key{encode.LongKey("scaleFactorOfFirstFixedSurface", factor),
+		encode.LongKey("scaledValueOfFirstFixedSurface", int64(math.Round(v)))}
+}
+
+// statisticalProcess is GRIB2 code table 4.10 for the cell methods of the
+// vocabulary.
+var statisticalProcess = map[string]int64{"mean": 0, "sum": 1, "maximum": 2, "minimum": 3}
+
+// stepKeys say when the field is valid: at the lead, or over the interval of
+// length period that ends there. Steps are hours, or minutes where they must be.
+func stepKeys(lead ensemble.Lead, period time.Duration, v ensemble.Variable) []encode.Key {
+	unit, name := time.Hour, "h"
+	if time.Duration(lead)%time.Hour != 0 || period%time.Hour != 0 {
+		unit, name = time.Minute, "m"
+	}
+	end := int64(time.Duration(lead) / unit)
+	if period == 0 {
+		code := map[string]int64{"m": 0, "h": 1}[name]
+		return []encode.Key{encode.LongKey("indicatorOfUnitOfTimeRange", code), encode.LongKey("forecastTime", end)}
+	}
+	return []encode.Key{
+		encode.LongKey("typeOfStatisticalProcessing", statisticalProcess[periodMethod(v)]),
+		encode.TextKey("stepUnits", name),
+		encode.TextKey("stepRange", fmt.Sprintf("%d-%d", end-int64(period/unit), end)),
+	}
+}
+
+// write makes the file.
+func (g *gribBuilder) write(ctx context.Context, enc Encoder, path string) error {
+	fill := func(payload []byte) {
+		for _, f := range g.fill {
+			f(payload)
+		}
+	}
+	return write(ctx, enc, path, encode.KindGRIB, g.size, fill, func(tmp string) any {
+		f := g.file
+		f.Path = tmp
+		return f
+	})
+}

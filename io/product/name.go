@@ -1,0 +1,39 @@
+package product
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// CycleName names an init in files and folders: 2026010100, with minutes only
+// where there are some: 202601010030.
+func CycleName(init ensemble.Init) string {
+	t := init.UTC()
+	if t.Minute() != 0 {
+		return t.Format("200601021504")
+	}
+	return t.Format("2006010215")
+}
+
+// StepName names a lead in files: 048h, or 0090m where it is no whole hour.
+func StepName(lead ensemble.Lead) string {
+	d := time.Duration(lead)
+	if d%time.Hour != 0 {
+		return fmt.Sprintf("%04dm", d/time.Minute)
+	}
+	return fmt.Sprintf("%03dh", d/time.Hour)
+}
+
+// NetCDFName is the file of all products of an init and lead.
+func NetCDFName(init ensemble.Init, lead ensemble.Lead) string {
+	return CycleName(init) + "_" + StepName(lead) + ".nc"
+}
+
+// GRIB2Name is the file of one product of one variable. Mean and spread in one
+// file would be taken for two time steps of one variable by CDO 2.1, and for
+// duplicates by cfgrib.
+func GRIB2Name(init ensemble.Init, lead ensemble.Lead, variable string, kind Kind) string {
+	return CycleName(init) + "_" + StepName(lead) + "_" + variable + "_" + string(kind) + ".grib2"
+}

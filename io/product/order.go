@@ -1,0 +1,164 @@
+package product
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// layout says in which order a file has the points of a grid: row r of the file
+// is normal row rows[r], its column c normal column cols[c]. lat, lon, x and y
+// are the coordinates in that order, one-dimensional; a lat-lon grid has lat and
+// lon, a projected one x and y.
+type layout struct {
+	grid       *ensemble.Grid
+	rows, cols []int
+	lat, lon   []float64
+	x, y       []float64
+}
+
+// newLayout restores the order that the input had, with longitudes as asked.
+func newLayout(g *ensemble.Grid, want Longitudes) layout {
+	l := layout{grid: g, rows: make([]int, g.NY), cols: make([]int, g.NX)}
+	for r := range l.rows {
+		l.rows[r] = r
+	}
+	if g.Source.SouthFirst {
+		slices.Reverse(l.rows)
+	}
+	for c := range l.cols {
+		l.cols[c] = c
+	}
+	if g.Kind == ensemble.Projected {
+		if g.Source.EastFirst {
+			slices.Reverse(l.cols)
+		}
+		l.y, l.x = pick(g.Y, l.rows), pick(g.X, l.cols)
+		return l
+	}
+	l.lat = pick(g.Lat, l.rows)
+	l.setLongitudes(want)
+	return l
+}
+
+// setLongitudes turns the columns so that they start where they should, and
+// writes each longitude in the turn of the globe that makes them ascend.
+func (l *layout) setLongitudes(want Longitudes) {
+	g := l.grid
+	nx := g.NX
+	west := 0 // normal column that is the file's westernmost
+	var from float64
+	switch want {
+	case KeepLongitudes:
+		west = ((-g.Source.Roll)%nx + nx) % nx
+		from = g.Source.FirstLon
+	case From0:
+		from = 0
+	case From180:
+		from = -180
+	}
+	if want != KeepLongitudes {
+		if g.Periodic() {
+			for c := range g.Lon {
+				if turn(g.Lon[c], from) < turn(g.Lon[west], from) {
+					west = c
+				}
+			}
+		}
+		from = turn(g.Lon[west], from)
+	}
+	l.lon = make([]float64, nx)
+	for c := range l.cols {
+		l.cols[c] = (west + c) % nx
+		// A column may lie a rounding west of from, never half a turn.
+		v := g.Lon[l.cols[c]]
+		v += 360 * math.Round((from-g.Lon[west])/360)
+		for c > 0 && v < l.lon[c-1] {
+			v += 360
+		}
+		l.lon[c] = v
+	}
+	// An input that started at 180 or 350 E and wrapped at 360 cannot be kept to
+	// the letter, longitudes being monotonic: it starts at 180 or 10 W then.
+	if want == KeepLongitudes && l.lon[nx-1] > 360 {
+		for c := range l.lon {
+			l.lon[c] -= 360
+		}
+	}
+	if want == KeepLongitudes && g.Source.EastFirst {
+		slices.Reverse(l.cols)
+		slices.Reverse(l.lon)
+	}
+}
+
+// turn is a longitude brought into [from, from+360).
+func turn(lon, from float64) float64 {
+	v := math.Mod(lon-from, 360)
+	if v < 0 {
+		v += 360
+	}
+	return from + v
+}
+
+// pick is v in the order of at.
+func pick(v []float64, at []int) []float64 {
+	out := make([]float64, len(at))
+	for i, k := range at {
+		out[i] = v[k]
+	}
+	return out
+}
+
+// put writes the values of one field row by row in the file's order, missing
+// ones as the fill value.
+func (l *layout) put(dst []byte, values []float32, fill float32) {
+	at := 0
+	for _, r := range l.rows {
+		row := values[r*l.grid.NX : (r+1)*l.grid.NX]
+		for _, c := range l.cols {
+			v := row[c]
+			if v != v {
+				v = fill
+			}
+			binary.LittleEndian.PutUint32(dst[at:], math.Float32bits(v))
+			at += 4
+		}
+	}
+}
+
+// putScan writes the values of one field in the order of a GRIB message with
+// these rows and columns: by meridians if the input had them so, every second
+// line backwards if its scanning mode says so. NaN stays NaN.
+func (l *layout) putScan(dst []byte, values []float32) {
+	src := l.grid.Source
+	lines, points := l.rows, l.cols
+	if src.ColumnMajor {
+		lines, points = l.cols, l.rows
+	}
+	boustrophedon := src.ScanningMode >= 0 && src.ScanningMode&alternateRows != 0
+	at := 0
+	for i, a := range lines {
+		for k := range points {
+			b := points[k]
+			if boustrophedon && i%2 == 1 {
+				b = points[len(points)-1-k]
+			}
+			r, c := a, b
+			if src.ColumnMajor {
+				r, c = b, a
+			}
+			binary.LittleEndian.PutUint32(dst[at:], math.Float32bits(values[r*l.grid.NX+c]))
+			at += 4
+		}
+	}
+}
+
+// Bits of the GRIB scanning mode, code table 3.4.
+const (
+	scanEastFirst   = 0x80
+	scanSouthFirst  = 0x40
+	scanColumnMajor = 0x20
+	alternateRows   = 0x10
+)

@@ -1,0 +1,112 @@
+package product_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// encoder is a pool with one child, closed with the test.
+func encoder(t testing.TB) *decode.Pool {
+	t.Helper()
+	p, err := decode.NewPool(decode.Options{Program: testdecoder.Path(t), Children: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// testInit and testLead are the times of all test products.
+var (
+	testInit = ensemble.InitAt(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	testLead = ensemble.Lead(48 * time.Hour)
+)
+
+// globe is a lat-lon grid of 13 rows by 36 columns, 15 by 10 degrees.
+func globe(src ensemble.SourceOrder) *ensemble.Grid {
+	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 36, NY: 13, Source: src}
+	for j := range g.NY {
+		g.Lat = append(g.Lat, 90-15*float64(j))
+	}
+	for i := range g.NX {
+		g.Lon = append(g.Lon, 10*float64(i))
+	}
+	return g
+}
+
+// The two marks that no flip and no roll of the globe maps onto themselves:
+// 90 E 45 N, and 10 W 30 S.
+const (
+	markNE, markSW         = 25.0, 50.0 // added to the field there
+	neLat, neLon           = 45.0, 90.0
+	swLat, swLon           = -30.0, 350.0
+	atNE, atSW             = 3*36 + 9, 8*36 + 35
+	missingAt              = 0*36 + 1 // 90 N 10 E
+	meanT850, meanGH       = 250.0, 1400.0
+	spreadT, spreadGH      = 1.5, 12.0
+	pressureHigh, pressure = 50000.0, 85000.0
+)
+
+// marked is a field of base, rising with the point, with both marks.
+func marked(n int, base float64) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(base + float64(i)/float64(n))
+	}
+	v[atNE] += markNE
+	v[atSW] += markSW
+	return v
+}
+
+// testProduct has means and spreads of t on two levels, gh on one of them and 2t.
+func testProduct(g *ensemble.Grid) *product.Product {
+	p := &product.Product{Init: testInit, Grid: g, Metadata: product.Metadata{
+		Title: "Post-processed ensemble forecast", Institution: "test office", Source: "ensemble, 3-D U-Net", References: "doi:10.1098/rsta.2020.0092",
+		License: "CC BY 4.0", ForecastType: "post-processed ensemble forecast", Command: "ensemble predict --cycle 2026010100", Version: "0.1.0",
+		Members: []ensemble.Member{0, 1, 2, 3, 4}, DDOF: 1, Control: "include", ModelChecksum: "sha256:00ff",
+		Inputs: []product.FileSum{{Name: "in.grib2", Size: 12, SHA256: "ab12"}},
+	}}
+	add := func(variable string, l ensemble.Level, kind product.Kind, base float64) {
+		v := marked(g.Size(), base)
+		v[missingAt] = float32(math.NaN())
+		p.Fields = append(p.Fields, product.Field{Variable: variable, Level: l, Lead: testLead, Kind: kind, Values: v})
+	}
+	t2m := ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}
+	for _, k := range []product.Kind{product.Mean, product.Spread} {
+		scale := map[product.Kind]float64{product.Mean: 1, product.Spread: 0.01}[k]
+		add("t", ensemble.PressureLevel(500), k, scale*240)
+		add("t", ensemble.PressureLevel(850), k, scale*meanT850)
+		add("gh", ensemble.PressureLevel(850), k, scale*meanGH)
+		add("2t", t2m, k, scale*280)
+	}
+	return p
+}
+
+func TestWritersMakeFiles(t *testing.T) {
+	enc := encoder(t)
+	dir := t.TempDir()
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	if err := product.WriteNetCDF(context.Background(), enc, filepath.Join(dir, "a.nc"), p, product.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	q := p.Select(func(f product.Field) bool { return f.Variable == "t" && f.Kind == product.Spread })
+	if err := product.WriteGRIB2(context.Background(), enc, filepath.Join(dir, "a.grib2"), q, product.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, magic := range map[string]string{"a.nc": "\x89HDF", "a.grib2": "GRIB"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.HasPrefix(string(b), magic) {
+			t.Errorf("%s: %v, starts with %q, want %q", name, err, b[:min(4, len(b))], magic)
+		}
+	}
+}
