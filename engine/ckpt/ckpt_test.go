@@ -1,0 +1,408 @@
+package ckpt
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func sample() []Tensor {
+	return []Tensor{
+		{"enc_conv0.weight", []int{2, 1, 3}, []float32{1, -2.5, float32(math.Inf(1)), 0, 1e-40, 6}},
+		{"moment", []int{2}, []float64{math.Pi, math.Copysign(0, -1)}},
+		{"steps", []int{}, []int64{math.MaxInt64}},
+		{"order", []int{3}, []int32{-1, 0, 7}},
+		{"mask", []int{0}, []uint8{}},
+		{`odd "name" <é>`, []int{1}, []uint8{255}},
+	}
+}
+
+func TestFileRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.safetensors")
+	if err := WriteFile(path, sample(), map[string]string{"variables": "t,gh"}); err != nil {
+		t.Fatal(err)
+	}
+	got, meta, err := ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, sample()) || meta["variables"] != "t,gh" {
+		t.Errorf("read back\n%v %v\nwrote\n%v", got, meta, sample())
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := binary.LittleEndian.Uint64(raw); n%8 != 0 || raw[8] != '{' {
+		t.Errorf("header of %d bytes does not align the data", n)
+	}
+}
+
+// TestHalf compares the widening of 16-bit floats with values computed by hand.
+func TestHalf(t *testing.T) {
+	for _, c := range []struct {
+		d    DType
+		bits uint16
+		want float64
+	}{
+		{F16, 0x3c00, 1}, {F16, 0xc000, -2}, {F16, 0x7bff, 65504}, {F16, 0x0001, math.Ldexp(1, -24)}, {F16, 0x8001, -math.Ldexp(1, -24)},
+		{F16, 0x0400, math.Ldexp(1, -14)}, {F16, 0x7c00, math.Inf(1)}, {F16, 0xfc00, math.Inf(-1)}, {F16, 0x3555, 0.333251953125},
+		{BF16, 0x3f80, 1}, {BF16, 0xc040, -3}, {BF16, 0x7f80, math.Inf(1)},
+	} {
+		raw := binary.LittleEndian.AppendUint16(nil, c.bits)
+		if got := decode(c.d, raw).([]float32)[0]; float64(got) != c.want {
+			t.Errorf("%s %04x is %g, want %g", c.d, c.bits, got, c.want)
+		}
+	}
+}
+
+// build puts a header in front of data, as a hostile writer would.
+func build(header string, data int) []byte {
+	out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	return append(append(out, header...), make([]byte, data)...)
+}
+
+func TestRefusals(t *testing.T) {
+	var zipped bytes.Buffer
+	z := zip.NewWriter(&zipped)
+	w, err := z.Create("archive/data.pkl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("\x80\x02}q\x00.")); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	one := `"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}`
+	for _, c := range []struct {
+		name string
+		file []byte
+		want string // in What, At, Why or Fix
+	}{
+		{"pickle", []byte("\x80\x02}q\x00X\x01\x00\x00\x00aK\x01s."), "Python pickle"},
+		{"pickle tells how to convert", []byte("\x80\x04\x95\x0a\x00\x00\x00\x00\x00\x00\x00}\x94."), "weights_only=True"},
+		{"pickle in a zip", zipped.Bytes(), "zip archive"},
+		{"HDF5", []byte("\x89HDF\r\n\x1a\n0000000000"), "HDF5"},
+		{"web page", []byte("<!DOCTYPE html><html></html>"), "web page"},
+		{"empty", nil, "empty"},
+		{"short", []byte("abc"), "too short"},
+		{"huge header", append(binary.LittleEndian.AppendUint64(nil, 1<<60), '{', '}'), "does not fit"},
+		{"header longer than file", append(binary.LittleEndian.AppendUint64(nil, 100), '{', '}'), "does not fit"},
+		{"no object", build("[]", 0), "does not begin with {"},
+		{"broken JSON", build(`{"a":`, 0), "not valid JSON"},
+		{"not UTF-8", build("{\"\xff\":1}", 0), "UTF-8"},
+		{"after the end", build(`{}x`, 0), "follows"},
+		{"unknown type", build(`{"a":{"dtype":"Q8","shape":[2],"data_offsets":[0,8]}}`, 8), "not known"},
+		{"unknown key", build(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1}}`, 8), "not known"},
+		{"case of keys", build(`{"a":{"DTYPE":"F32","shape":[2],"data_offsets":[0,8]}}`, 8), "not known"},
+		{"missing key", build(`{"a":{"dtype":"F32","shape":[2]}}`, 8), "missing"},
+		{"key twice", build(`{"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8), "twice"},
+		{"tensor twice", build(`{`+one+`,`+one+`}`, 8), "twice"},
+		{"negative side", build(`{"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}`, 8), "not a whole number"},
+		{"overflow", build(`{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}}`, 8), "too large"},
+		{"shape and bytes", build(`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 8), "needs 12 bytes"},
+		{"offsets reversed", build(`{"a":{"dtype":"F32","shape":[0],"data_offsets":[8,0]}}`, 8), "needs 0 bytes"},
+		{"overlap", build(`{`+one+`,"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 8), "overlap"},
+		{"hole", build(`{`+one+`,"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}}`, 16), "4 bytes before it"},
+		{"remainder", build(`{`+one+`}`, 9), "belong to no tensor"},
+		{"cut", build(`{`+one+`}`, 7), "file ends inside it"},
+		{"metadata not text", build(`{"__metadata__":{"a":1}}`, 0), "not text"},
+		{"control character", build(`{"a\u001b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8), "not printable"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "model.safetensors")
+			if err := os.WriteFile(path, c.file, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := ReadFile(path)
+			if exit.CodeOf(err) != exit.BadData {
+				t.Fatalf("got %v, want exit 65", err)
+			}
+			if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("no %q, or not the path, in\n%v", c.want, err)
+			}
+		})
+	}
+	if _, _, err := ReadFile(filepath.Join(t.TempDir(), "none")); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("missing file: %v, want exit 66", err)
+	}
+	if _, _, err := ReadFile(t.TempDir()); exit.CodeOf(err) != exit.BadData {
+		t.Errorf("folder: %v, want exit 65", err)
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.st")
+	for name, tensors := range map[string][]Tensor{
+		"shape":      {{"a", []int{3}, []float32{1}}},
+		"type":       {{"a", []int{1}, []string{"x"}}},
+		"twice":      {{"a", []int{1}, []float32{1}}, {"a", []int{1}, []float32{1}}},
+		"reserved":   {{"__metadata__", []int{1}, []float32{1}}},
+		"no name":    {{"", []int{1}, []float32{1}}},
+		"negative":   {{"a", []int{-1, -1}, []float32{1}}},
+		"nil values": {{"a", []int{0}, nil}},
+	} {
+		if err := WriteFile(path, tensors, nil); err == nil {
+			t.Errorf("%s: written", name)
+		}
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Error("a refused write left a file")
+	}
+}
+
+func meta(step uint64) Meta {
+	return Meta{Step: step, Epoch: 3, Version: "v", ConfigHash: "abc", State: json.RawMessage(`{"best":0.5}`), Plan: json.RawMessage(`["conv"]`)}
+}
+
+func save(t *testing.T, root string, step uint64) string {
+	t.Helper()
+	dir, err := Save(root, meta(step), sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestCheckpointRoundTrip(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	if c, w, err := LoadLatest(root); c != nil || w != nil || err != nil {
+		t.Errorf("no checkpoints yet: %v, %v, %v", c, w, err)
+	}
+	dir := save(t, root, 1200)
+	if filepath.Base(dir) != "step-000001200" {
+		t.Errorf("folder %s", dir)
+	}
+	c, warnings, err := LoadLatest(root)
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	var state struct{ Best float64 }
+	if err := json.Unmarshal(c.State, &state); err != nil || state.Best != 0.5 {
+		t.Errorf("state %s: %v", c.State, err)
+	}
+	if c.Step != 1200 || c.Epoch != 3 || c.ConfigHash != "abc" || !reflect.DeepEqual(c.Tensors, sample()) {
+		t.Errorf("read back %+v", c)
+	}
+	save(t, root, 1200) // the same step again replaces it
+	if steps, err := List(root); err != nil || !slices.Equal(steps, []uint64{1200}) {
+		t.Errorf("steps %v, %v", steps, err)
+	}
+}
+
+// TestDamage flips one byte in every tensor, cuts, swaps and removes parts: each
+// time the damaged tensor or part is named and the checkpoint before is used.
+func TestDamage(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, root, 100)
+	dir := save(t, root, 200)
+	file := filepath.Join(dir, "rank-0000.st")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	idx, err := os.ReadFile(filepath.Join(dir, indexFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := ReadHeader(f, int64(len(whole)))
+	f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(name, want string) {
+		t.Helper()
+		_, err := Load(dir)
+		if code := exit.CodeOf(err); code != exit.BadData && code != exit.NotYet || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want it to name %q", name, err, want)
+		}
+		c, warnings, err := LoadLatest(root)
+		if err != nil || c.Step != 100 || len(warnings) != 1 || !strings.Contains(warnings[0], "step-000000200") {
+			t.Errorf("%s: fell back to %v, warnings %q, %v", name, c, warnings, err)
+		}
+	}
+	put := func(path string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, e := range h.Entries {
+		if e.begin == e.end {
+			continue
+		}
+		bad := slices.Clone(whole)
+		bad[h.data+e.begin] ^= 0x10
+		put(file, bad)
+		check("flip in "+e.Name, "tensor "+e.Name)
+	}
+	put(file, whole[:len(whole)-1])
+	check("cut", "the index says")
+	bad := bytes.Replace(slices.Clone(whole), []byte(`"moment"`), []byte(`"nonent"`), 1)
+	put(file, bad)
+	check("renamed tensor", "tensor nonent")
+	put(file, bytes.Replace(slices.Clone(whole), []byte(`"dtype":"F64","shape":[2]`), []byte(`"shape":[2],"dtype":"F64"`), 1))
+	check("header that means the same", "SHA-256 differs")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	check("missing part", "this part is missing")
+	put(file, whole)
+	put(filepath.Join(dir, indexFile), idx[:len(idx)/2])
+	check("half an index", "index of the checkpoint is damaged")
+	put(filepath.Join(dir, indexFile), bytes.Replace(idx, []byte("rank-0000.st"), []byte("../../../x.st"), 1))
+	check("path escape", "not a file of this folder")
+	if err := os.Remove(filepath.Join(dir, indexFile)); err != nil {
+		t.Fatal(err)
+	}
+	check("no index", "index.json")
+	if err := os.RemoveAll(filepath.Join(root, Name(100))); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := LoadLatest(root); err == nil {
+		t.Error("nothing whole is left and nothing was said")
+	}
+}
+
+// TestUnannounced: a folder newer than LATEST was never announced and is not used.
+func TestUnannounced(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, root, 100)
+	save(t, root, 200)
+	if err := os.WriteFile(filepath.Join(root, latestFile), []byte(Name(100)+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if c, _, err := LoadLatest(root); err != nil || c.Step != 100 {
+		t.Errorf("got %v, %v", c, err)
+	}
+}
+
+func TestRetain(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	for step := uint64(1); step <= 6; step++ {
+		save(t, root, step)
+		if step == 2 {
+			if err := MarkBest(root, 2); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Mkdir(filepath.Join(root, ".step-000000007.partial-1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Retain(root, 1); err != nil { // at least two are kept
+		t.Fatal(err)
+	}
+	if err := Clean(root); err != nil {
+		t.Fatal(err)
+	}
+	if steps, err := List(root); err != nil || !slices.Equal(steps, []uint64{2, 5, 6}) {
+		t.Errorf("left %v, %v, want the best and the newest two", steps, err)
+	}
+	if hidden, err := filepath.Glob(filepath.Join(root, ".*")); err != nil || len(hidden) > 0 {
+		t.Errorf("left over: %v", hidden)
+	}
+	if best, ok := Best(root); !ok || best != 2 {
+		t.Errorf("best is %d, %v", best, ok)
+	}
+}
+
+// TestSaveFails: where the checkpoint cannot be written the one before stays.
+func TestSaveFails(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, root, 1)
+	if _, err := Save(root, meta(2), []Tensor{{"a", []int{2}, []float32{1}}}); err == nil {
+		t.Error("a tensor that contradicts its shape was saved")
+	}
+	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Save(filepath.Join(root, "file"), meta(2), sample()); exit.CodeOf(err) != exit.CannotWrite {
+		t.Errorf("below a file: %v, want exit 73", err)
+	}
+	if c, _, err := LoadLatest(root); err != nil || c.Step != 1 {
+		t.Errorf("got %v, %v", c, err)
+	}
+}
+
+// FuzzReadHeader: no input makes the reader crash or accept what does not cover the
+// file exactly; what it accepts survives writing and reading again.
+func FuzzReadHeader(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "w.st")
+	if err := WriteFile(path, sample(), map[string]string{"k": "v"}); err != nil {
+		f.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add(build(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8))
+	f.Add(build(`{}`, 0))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		h, err := ReadHeader(bytes.NewReader(file), int64(len(file)))
+		if err != nil {
+			var fault *faultAt
+			if !errors.As(err, &fault) {
+				t.Fatalf("not a fault of the format: %v", err)
+			}
+			return
+		}
+		at := h.data
+		var tensors []Tensor
+		for _, e := range h.Entries {
+			if h.data+e.begin != at {
+				t.Fatalf("%s begins at %d, want %d", e.Name, h.data+e.begin, at)
+			}
+			raw := file[at : h.data+e.end]
+			at = h.data + e.end
+			tensors = append(tensors, Tensor{e.Name, e.Shape, decode(e.DType, raw)})
+		}
+		if at != int64(len(file)) {
+			t.Fatalf("%d of %d bytes are covered", at, len(file))
+		}
+		again, _, err := buildHeader(tensors, h.Metadata)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h2, err := parseHeader(again)
+		if err != nil || len(h2.Entries) != len(h.Entries) {
+			t.Fatalf("written again: %v", err)
+		}
+	})
+}
+
+func ExampleWriteFile() {
+	dir, err := os.MkdirTemp("", "ckpt")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "model.safetensors")
+	if err := WriteFile(path, []Tensor{{"bias", []int{2}, []float32{0.5, -1}}}, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	tensors, _, err := ReadFile(path)
+	fmt.Println(tensors, err)
+	// Output: [{bias [2] [0.5 -1]}] <nil>
+}

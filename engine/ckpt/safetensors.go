@@ -1,0 +1,431 @@
+package ckpt
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// maxHeader bounds the JSON header, as the reference implementation does.
+const maxHeader = 100_000_000
+
+// Entry is what the header says of one tensor.
+type Entry struct {
+	Name       string
+	DType      DType
+	Shape      []int
+	begin, end int64 // byte range in the data that follow the header
+}
+
+// Header is the table of contents of a safetensors file.
+type Header struct {
+	Entries  []Entry // in the order of their data
+	Metadata map[string]string
+	data     int64 // where the data begin in the file
+}
+
+// faultAt is a fault of the format, at a byte or a tensor.
+type faultAt struct{ what, where string }
+
+func (f *faultAt) Error() string { return f.what + " (" + f.where + ")" }
+
+func badHeader(where, format string, args ...any) error {
+	return &faultAt{fmt.Sprintf(format, args...), where}
+}
+
+// ReadHeader reads and checks the header of a safetensors file of size bytes: known
+// types, byte ranges that match the shapes, one after the other without overlap,
+// hole or remainder. Nothing is allocated that the file does not hold.
+func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
+	var prefix [9]byte
+	if size < int64(len(prefix)) {
+		return nil, badHeader("byte 0", "file of %d bytes is too short for a header", size)
+	}
+	if _, err := r.ReadAt(prefix[:], 0); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(prefix[:8])
+	if n > maxHeader || int64(n) > size-8 || n < 2 {
+		return nil, badHeader("byte 0", "header length %d does not fit a file of %d bytes", n, size)
+	}
+	if prefix[8] != '{' {
+		return nil, badHeader("byte 8", "header does not begin with {")
+	}
+	text := make([]byte, n)
+	if _, err := r.ReadAt(text, 8); err != nil {
+		return nil, err
+	}
+	if !utf8.Valid(text) {
+		return nil, badHeader("header", "header is not valid UTF-8")
+	}
+	h, err := parseHeader(text)
+	if err != nil {
+		return nil, err
+	}
+	h.data = 8 + int64(n)
+	return h, h.check(size - h.data)
+}
+
+// parseHeader reads the JSON by tokens: encoding/json alone would take the last of
+// two equal keys and ignore the case of names, and so admit files that other
+// readers understand differently.
+func parseHeader(text []byte) (*Header, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	h := &Header{}
+	seen := map[string]bool{}
+	err := object(d, func(name string) error {
+		if seen[name] {
+			return badHeader("tensor "+strconv.Quote(name), "tensor is listed twice")
+		}
+		seen[name] = true
+		if name == "__metadata__" {
+			h.Metadata = map[string]string{}
+			return object(d, func(key string) error {
+				tok, err := d.Token()
+				value, ok := tok.(string)
+				if err != nil || !ok {
+					return badHeader("__metadata__", "value of %q is not text", key)
+				}
+				if _, twice := h.Metadata[key]; twice {
+					return badHeader("__metadata__", "key %q is given twice", key)
+				}
+				h.Metadata[key] = value
+				return nil
+			})
+		}
+		if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
+			return badHeader("header", "tensor name %q is not printable", name)
+		}
+		e := Entry{Name: name}
+		err := entry(d, &e)
+		h.Entries = append(h.Entries, e)
+		return err
+	})
+	if err != nil {
+		var f *faultAt
+		if errors.As(err, &f) {
+			return nil, err
+		}
+		return nil, badHeader("header", "header is not valid JSON: %v", err)
+	}
+	if rest := bytes.Trim(text[d.InputOffset():], " "); len(rest) > 0 {
+		return nil, badHeader(fmt.Sprintf("byte %d", 8+d.InputOffset()), "something follows the header's last bracket")
+	}
+	return h, nil
+}
+
+// object calls visit for every key of the JSON object that comes next; visit reads
+// the value.
+func object(d *json.Decoder, visit func(key string) error) error {
+	tok, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if tok != json.Delim('{') {
+		return fmt.Errorf("want an object, got %v", tok)
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		if err := visit(key.(string)); err != nil { // inside an object a key is always a string
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+// entry reads {"dtype": …, "shape": […], "data_offsets": [b, e]}.
+func entry(d *json.Decoder, e *Entry) error {
+	where := "tensor " + strconv.Quote(e.Name)
+	seen := map[string]bool{}
+	err := object(d, func(key string) error {
+		if seen[key] {
+			return badHeader(where, "%s is given twice", key)
+		}
+		seen[key] = true
+		switch key {
+		case "dtype":
+			tok, err := d.Token()
+			name, ok := tok.(string)
+			if e.DType = DType(name); err != nil || !ok || e.DType.size() == 0 {
+				return badHeader(where, "element type %v is not known", tok)
+			}
+		case "shape":
+			list, err := numbers(d)
+			if err != nil {
+				return badHeader(where, "shape: %v", err)
+			}
+			e.Shape = make([]int, len(list))
+			for i, v := range list {
+				e.Shape[i] = int(v)
+			}
+		case "data_offsets":
+			list, err := numbers(d)
+			if err != nil || len(list) != 2 {
+				return badHeader(where, "data_offsets are not two numbers")
+			}
+			e.begin, e.end = list[0], list[1]
+		default:
+			return badHeader(where, "key %q is not known", key)
+		}
+		return nil
+	})
+	if err == nil && len(seen) != 3 {
+		return badHeader(where, "dtype, shape or data_offsets is missing")
+	}
+	return err
+}
+
+// numbers reads a JSON array of whole numbers that are not negative.
+func numbers(d *json.Decoder) ([]int64, error) {
+	tok, err := d.Token()
+	if err != nil || tok != json.Delim('[') {
+		return nil, errors.New("not a list")
+	}
+	list := []int64{}
+	for d.More() {
+		tok, err := d.Token()
+		num, ok := tok.(json.Number)
+		if err != nil || !ok {
+			return nil, errors.New("not a list of numbers")
+		}
+		v, err := strconv.ParseInt(string(num), 10, 64)
+		if err != nil || v < 0 {
+			return nil, fmt.Errorf("%s is not a whole number from 0", num)
+		}
+		list = append(list, v)
+	}
+	_, err = d.Token()
+	return list, err
+}
+
+// check compares the byte ranges with the shapes and with each other.
+func (h *Header) check(size int64) error {
+	slices.SortStableFunc(h.Entries, func(a, b Entry) int {
+		if a.begin != b.begin {
+			return int(min(max(a.begin-b.begin, -1), 1))
+		}
+		return int(min(max(a.end-b.end, -1), 1))
+	})
+	at := int64(0)
+	for _, e := range h.Entries {
+		where := "tensor " + strconv.Quote(e.Name)
+		n, err := elements(e.Shape)
+		if err != nil {
+			return badHeader(where, "%v", err)
+		}
+		if e.end < e.begin || e.end-e.begin != n*e.DType.size() {
+			return badHeader(where, "%s %v needs %d bytes, data_offsets give %d", e.DType, e.Shape, n*e.DType.size(), e.end-e.begin)
+		}
+		switch {
+		case e.begin < at:
+			return badHeader(where, "data overlap those of the tensor before")
+		case e.begin > at:
+			return badHeader(where, "%d bytes before it belong to no tensor", e.begin-at)
+		case e.end > size:
+			return badHeader(where, "file ends inside it: %d bytes declared, %d present", e.end, size)
+		}
+		at = e.end
+	}
+	if at != size {
+		return badHeader(fmt.Sprintf("byte %d", h.data+at), "%d bytes at the end belong to no tensor", size-at)
+	}
+	return nil
+}
+
+// ReadFile reads all tensors of a safetensors file, in the order of their data.
+//
+// Errors: 66 if the file is not there; 65, naming the byte or tensor, if it is not
+// safetensors or not sound; for a pickle also how to convert it.
+func ReadFile(path string) ([]Tensor, map[string]string, error) {
+	var tensors []Tensor
+	meta, err := visit(path, func(e Entry, raw []byte) error {
+		tensors = append(tensors, Tensor{Name: e.Name, Shape: e.Shape, Data: decode(e.DType, raw)})
+		return nil
+	})
+	return tensors, meta, err
+}
+
+// visit calls f for every tensor of a file with its bytes, which f must not keep.
+func visit(path string, f func(e Entry, raw []byte) error) (map[string]string, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, exit.Read(path, err)
+	}
+	if !st.Mode().IsRegular() { // opening a pipe would wait for its other end
+		return nil, &exit.Error{Code: exit.BadData, What: "not a file of weights", At: path, Why: "it is a " + fileKind(st.Mode()), Fix: "give the path of a safetensors file"}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, exit.Read(path, err)
+	}
+	defer file.Close()
+	h, err := ReadHeader(file, st.Size())
+	var fault *faultAt
+	switch {
+	case errors.As(err, &fault):
+		if e := foreign(file, path); e != nil {
+			return nil, e
+		}
+		return nil, &exit.Error{Code: exit.BadData, What: "not a sound safetensors file", At: path + ", " + fault.where, Why: fault.what,
+			Fix: "fetch or make the file again", Err: err}
+	case err != nil:
+		return nil, exit.Read(path, err)
+	}
+	var raw []byte
+	for _, e := range h.Entries {
+		n := int(e.end - e.begin)
+		raw = slices.Grow(raw[:0], n)[:n]
+		if _, err := file.ReadAt(raw, h.data+e.begin); err != nil {
+			return nil, exit.Read(path, fmt.Errorf("tensor %s: %w", e.Name, err))
+		}
+		if err := f(e, raw); err != nil {
+			return nil, err
+		}
+	}
+	return h.Metadata, nil
+}
+
+func fileKind(m os.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "folder"
+	case m&os.ModeNamedPipe != 0:
+		return "pipe"
+	case m&os.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
+}
+
+// foreign recognises by content what people give as weights though it is not
+// safetensors; nil if it is none of these.
+func foreign(r io.ReaderAt, path string) *exit.Error {
+	head := make([]byte, 4096)
+	n, _ := r.ReadAt(head, 0) // a short file gives what it has
+	head = head[:n]
+	convert := fmt.Sprintf("convert it once, where PyTorch is installed: python3 -c \"import torch, safetensors.torch as st; "+
+		"s = torch.load('%s', map_location='cpu', weights_only=True); s = s.get('state_dict', s); "+
+		"st.save_file({k: v.contiguous() for k, v in s.items()}, '%s.safetensors')\"", path, strings.TrimSuffix(path, ".safetensors"))
+	refuse := func(what, why, fix string) *exit.Error {
+		return &exit.Error{Code: exit.BadData, What: what, At: path, Why: why, Fix: fix}
+	}
+	const runs = "loading such a file can run any code that is in it, so it is never loaded, whatever its name"
+	switch {
+	case n > 2 && head[0] == 0x80 && head[1] >= 1 && head[1] <= 5, bytes.HasPrefix(head, []byte("(dp")), bytes.HasPrefix(head, []byte("ccollections\n")):
+		return refuse("the weights are a Python pickle", runs, convert)
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("PK\x05\x06")):
+		return refuse("the weights are a zip archive, the form in which PyTorch wraps a pickle", runs, convert)
+	case bytes.HasPrefix(head, []byte("\x89HDF\r\n\x1a\n")):
+		return refuse("the weights are an HDF5 file", "only safetensors are read", "export the weights as safetensors")
+	case bytes.HasPrefix(head, []byte("\x93NUMPY")):
+		return refuse("the weights are a NumPy file", "only safetensors are read", "save the arrays with safetensors.numpy.save_file")
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		return refuse("the weights are gzipped", "only plain safetensors are read", "gunzip the file")
+	case bytes.HasPrefix(bytes.ToLower(bytes.TrimSpace(head)), []byte("<!doctype html")), bytes.HasPrefix(bytes.ToLower(bytes.TrimSpace(head)), []byte("<html")):
+		return refuse("the weights are a web page", "a download that failed often leaves one", "fetch the file again")
+	case bytes.HasPrefix(head, []byte("version https://git-lfs")):
+		return refuse("the weights are a Git LFS pointer", "the file itself was not fetched", "run git lfs pull")
+	case n == 0:
+		return refuse("the file of weights is empty", "", "fetch or make the file again")
+	}
+	return nil
+}
+
+// WriteFile writes tensors as safetensors, in the given order, atomically. The
+// metadata may be nil.
+//
+// Errors: a tensor whose data do not fit its shape, two of one name; 73 and 74.
+func WriteFile(path string, tensors []Tensor, metadata map[string]string) error {
+	_, err := writeFile(path, tensors, metadata)
+	return err
+}
+
+// writeFile also gives the entries and the checksum of every tensor.
+func writeFile(path string, tensors []Tensor, metadata map[string]string) ([]tensorSum, error) {
+	header, sums, err := buildHeader(tensors, metadata)
+	if err != nil {
+		return nil, err
+	}
+	err = atomicfile.Write(path, func(w io.Writer) error {
+		var length [8]byte
+		binary.LittleEndian.PutUint64(length[:], uint64(len(header)))
+		if _, err := w.Write(append(length[:], header...)); err != nil {
+			return err
+		}
+		for i, t := range tensors {
+			raw := encode(t.Data)
+			sums[i].CRC32C = checksum(raw)
+			if _, err := w.Write(raw); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return sums, exit.Create(path, err)
+}
+
+// buildHeader gives the JSON header, padded so that the data begin at a multiple of
+// eight bytes.
+func buildHeader(tensors []Tensor, metadata map[string]string) ([]byte, []tensorSum, error) {
+	var b bytes.Buffer
+	sums := make([]tensorSum, len(tensors))
+	seen := map[string]bool{"__metadata__": true}
+	b.WriteByte('{')
+	if len(metadata) > 0 {
+		text, err := json.Marshal(metadata) // sorts the keys
+		if err != nil {
+			return nil, nil, err
+		}
+		fmt.Fprintf(&b, `"__metadata__":%s,`, text)
+	}
+	at := int64(0)
+	for i, t := range tensors {
+		d, err := t.check()
+		if err != nil {
+			return nil, nil, err
+		}
+		if seen[t.Name] || t.Name == "" {
+			return nil, nil, fmt.Errorf("tensor name %q is empty, reserved or used twice", t.Name)
+		}
+		seen[t.Name] = true
+		name, err := json.Marshal(t.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		shape, err := json.Marshal(append([]int{}, t.Shape...))
+		if err != nil {
+			return nil, nil, err
+		}
+		n, err := elements(t.Shape)
+		if err != nil {
+			return nil, nil, err
+		}
+		end := at + n*d.size()
+		fmt.Fprintf(&b, `%s:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]},`, name, d, shape, at, end)
+		sums[i] = tensorSum{Name: t.Name, DType: d, Shape: append([]int{}, t.Shape...)}
+		at = end
+	}
+	out := bytes.TrimSuffix(b.Bytes(), []byte(","))
+	out = append(out, '}')
+	for len(out)%8 != 0 {
+		out = append(out, ' ')
+	}
+	return out, sums, nil
+}
