@@ -67,3 +67,11 @@ func NormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	}
 	return crps, dmu, dsigma
 }
+
+// NormalCRPSCurvature gives, from the dsigma that NormalCRPS returned, the one
+// number k = 2φ(z)/sigma of the score's second derivatives:
+//
+//	∂²/∂mu² = k,  ∂²/∂mu∂sigma = k z,  ∂²/∂sigma² = k z²
+//
+// The matrix is never negative: the score is convex in mu and sigma together.
+func NormalCRPSCurvature(dsigma, sigma float64) float64 { return (dsigma + invSqrtPi) / sigma }

@@ -88,3 +88,19 @@ func ExampleNormalCRPS() {
 	fmt.Printf("%.4f K, %.4f, %.4f\n", crps, dmu, dsigma)
 	// Output: 1.1503 K, 0.8553, -0.2887
 }
+
+// Second derivatives by central differences of the first, step 1e-5.
+func TestNormalCRPSCurvature(t *testing.T) {
+	const h = 1e-5
+	for _, c := range []struct{ mu, sigma, y float64 }{{0, 1, 0.3}, {1, 0.5, 2.2}, {-1, 3, 4}} {
+		_, _, dsigma := NormalCRPS(c.mu, c.sigma, c.y)
+		k, z := NormalCRPSCurvature(dsigma, c.sigma), (c.y-c.mu)/c.sigma
+		_, m1, s1 := NormalCRPS(c.mu+h, c.sigma, c.y)
+		_, m0, s0 := NormalCRPS(c.mu-h, c.sigma, c.y)
+		near(t, "mu mu", (m1-m0)/(2*h), k, 1e-8)
+		near(t, "mu sigma", (s1-s0)/(2*h), k*z, 1e-8)
+		_, _, s1 = NormalCRPS(c.mu, c.sigma+h, c.y)
+		_, _, s0 = NormalCRPS(c.mu, c.sigma-h, c.y)
+		near(t, "sigma sigma", (s1-s0)/(2*h), k*z*z, 1e-8)
+	}
+}

@@ -1,0 +1,418 @@
+package baseline
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/diff/fd"
+	"gonum.org/v1/gonum/optimize"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+func near(t *testing.T, what string, got, want, tol float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tol) {
+		t.Errorf("%s: got %.9g, want %.9g within %g", what, got, want, tol)
+	}
+}
+
+func weekly(n int) []time.Time {
+	out := make([]time.Time, n)
+	for i := range out {
+		out[i] = time.Date(1990, 1, 3+7*i, 0, 0, 0, 0, time.UTC)
+	}
+	return out
+}
+
+// synthetic makes dates × points cases: mean and spread at random about 280 K,
+// and observations drawn from the distribution that truth gives.
+func synthetic(dates, points int, seed uint64, truth func(p int, valid time.Time, m, s float64) (mu, sigma float64)) *Set {
+	r := rand.New(rand.NewPCG(seed, 1))
+	set := &Set{Valid: weekly(dates), Weights: make([]float64, points)}
+	for p := range set.Weights {
+		set.Weights[p] = 0.5 + float64(p%3)
+	}
+	for _, v := range set.Valid {
+		for p := range points {
+			m, s := 280+5*r.NormFloat64(), 0.5+2*r.Float64()
+			mu, sigma := truth(p, v, m, s)
+			set.Mean = append(set.Mean, float32(m))
+			set.Std = append(set.Std, float32(s))
+			set.Obs = append(set.Obs, float32(mu+sigma*r.NormFloat64()))
+		}
+	}
+	return set
+}
+
+func TestEMOSFindsTheTruth(t *testing.T) {
+	set := synthetic(200, 200, 1, func(_ int, _ time.Time, m, s float64) (float64, float64) {
+		return 28 + 0.9*m, math.Sqrt(0.8*0.8 + 1.3*1.3*s*s)
+	})
+	e, err := FitEMOS(set, EMOSOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 40 000 cases of scatter about 2: coefficients to about 0.5 %.
+	near(t, "beta", e.Beta, 0.9, 0.01)
+	near(t, "alpha + beta·280", e.Alpha+e.Beta*280, 280, 0.05)
+	near(t, "gamma", e.Gamma, 0.8, 0.06)
+	near(t, "delta", e.Delta, 1.3, 0.03)
+	// It is a minimum: no step away is better, and the simplex ends no lower.
+	best := e.MeanCRPS(set)
+	for k := range 4 {
+		for _, h := range []float64{-1e-3, 1e-3} {
+			f := *e
+			*[]*float64{&f.Alpha, &f.Beta, &f.Gamma, &f.Delta}[k] += h
+			if c := f.MeanCRPS(set); c < best {
+				t.Errorf("step %g of coefficient %d is better by %g", h, k, best-c)
+			}
+		}
+	}
+	s, err := FitEMOS(set, EMOSOptions{Simplex: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := s.MeanCRPS(set); c < best-1e-9 || c > best+5e-3 { // it stops early in the valley of alpha and beta
+		t.Errorf("simplex %.9f, BFGS %.9f", c, best)
+	}
+}
+
+func TestEMOSTruncatedNormal(t *testing.T) {
+	set := synthetic(100, 100, 2, func(_ int, _ time.Time, m, s float64) (float64, float64) { return m, s })
+	r := rand.New(rand.NewPCG(5, 5))
+	for i := range set.Obs { // wind: mean about 3, observations from the truncated law by rejection
+		m, s := 1.5+3*r.Float64(), 0.4+r.Float64()
+		y := -1.0
+		for y < 0 {
+			y = 0.3 + 0.9*m + 1.4*s*r.NormFloat64()
+		}
+		set.Mean[i], set.Std[i], set.Obs[i] = float32(m), float32(s), float32(y)
+	}
+	e, err := FitEMOS(set, EMOSOptions{Family: TruncatedNormal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "alpha", e.Alpha, 0.3, 0.2)
+	near(t, "beta", e.Beta, 0.9, 0.05)
+	near(t, "delta", e.Delta, 1.4, 0.15)
+	n, err := FitEMOS(set, EMOSOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := e.MeanCRPS(set), n.MeanCRPS(set); a >= b {
+		t.Errorf("the right family scores %.6f, the plain normal %.6f", a, b)
+	}
+	near(t, "median", TruncatedNormal.Quantile(-1, 1, 0.5), dist.TruncatedNormalQuantile(-1, 1, 0.5), 0)
+	near(t, "normal quartile", Normal.Quantile(1, 2, 0.75), 1+2*0.6744897501960817, 1e-12)
+}
+
+func TestLinearEMOSFindsTheTruth(t *testing.T) {
+	set := synthetic(200, 200, 3, func(_ int, _ time.Time, m, s float64) (float64, float64) { return m + 2, 0.4 + 0.7*s })
+	e, err := FitLinearEMOS(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "a", e.A, 2, 0.03)
+	near(t, "b", e.B, 1, 0.01)
+	near(t, "c", e.C, 0.4, 0.05)
+	near(t, "d", e.D, 0.7, 0.03)
+	mu, sigma := make([]float32, 1), make([]float32, 1)
+	e.Predict(mu, sigma, []float32{280}, []float32{2})
+	near(t, "mu", float64(mu[0]), 282, 0.05)
+	near(t, "sigma", float64(sigma[0]), 1.8, 0.05)
+}
+
+// SciPy's own end points (testdata/neldermead.py).
+func TestNelderMeadIsSciPys(t *testing.T) {
+	raw, err := os.ReadFile("testdata/neldermead.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct {
+		X0, X   []float64
+		Tol, F  float64
+		MaxIter int
+	}
+	if err := json.Unmarshal(raw, &rows); err != nil || len(rows) == 0 {
+		t.Fatal(err, len(rows))
+	}
+	rosen := func(x []float64) float64 {
+		var sum float64
+		for i := range len(x) - 1 {
+			sum += 100*math.Pow(x[i+1]-x[i]*x[i], 2) + math.Pow(1-x[i], 2)
+		}
+		return sum
+	}
+	for _, c := range rows {
+		x, f := nelderMead(rosen, c.X0, simplexOptions{tolerance: c.Tol, iterations: c.MaxIter})
+		for k := range x {
+			near(t, "coordinate", x[k], c.X[k], 1e-10)
+		}
+		near(t, "value", f, c.F, 1e-12)
+	}
+}
+
+func TestClimatologyFindsTheCycle(t *testing.T) {
+	set := synthetic(156, 4, 4, func(p int, v time.Time, _, _ float64) (float64, float64) {
+		a := season(v)
+		return 270 + float64(p) + 8*math.Sin(a) - 3*math.Cos(2*a), 1.5
+	})
+	set.Mean, set.Std = nil, nil
+	c, err := FitClimatology(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu, sigma := make([]float32, 4), make([]float32, 4)
+	later := time.Date(2001, 7, 1, 0, 0, 0, 0, time.UTC)
+	c.Predict(mu, sigma, later)
+	a := season(later)
+	for p := range mu {
+		near(t, "mu", float64(mu[p]), 270+float64(p)+8*math.Sin(a)-3*math.Cos(2*a), 0.8) // 1.5·√(5/156)·3
+		near(t, "sigma", float64(sigma[p]), 1.5, 0.3)
+	}
+	// Gaps: a point without some dates is as if these dates did not exist.
+	nan := float32(math.NaN())
+	short := &Set{Valid: set.Valid[:100], Obs: set.Obs[:400]}
+	want, err := FitClimatology(short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 100; i < 156; i++ {
+		set.Obs[i*4+2] = nan
+	}
+	for i := range 156 {
+		set.Obs[i*4+3] = nan
+	}
+	got, err := FitClimatology(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "sigma with gaps", got.Sigma[2], want.Sigma[2], 1e-9)
+	near(t, "cycle with gaps", got.Cycle[2*harmonics+1], want.Cycle[2*harmonics+1], 1e-9)
+	if !math.IsNaN(got.Sigma[3]) {
+		t.Errorf("a point without dates has sigma %g", got.Sigma[3])
+	}
+	if _, err := FitClimatology(&Set{Valid: weekly(8), Obs: make([]float32, 8)}); err == nil {
+		t.Error("eight winter weeks determine no seasonal cycle, but a fit was given")
+	}
+}
+
+// The gradient is that of the value, and the curvature that of the gradient
+// where the softplus bends upwards.
+func TestGridEMOSDerivatives(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	cases := make([]gridCase, 30)
+	for i := range cases {
+		a := 0.2 * float64(i)
+		cases[i] = gridCase{sin: math.Sin(a), cos: math.Cos(a), anomaly: r.NormFloat64(), miss: 1.5 * r.NormFloat64(), spread: r.Float64()}
+	}
+	theta := [gridTerms]float64{0.1, -0.2, 0.3, 0.05, -1, 0.2} // narrow: dσ negative is excluded below
+	at := func(x []float64) quadratic {
+		var q quadratic
+		q.addCases((*[gridTerms]float64)(x), cases, 2)
+		q.addPenalty((*[gridTerms]float64)(x), &[gridTerms]float64{1, 1, 0, 0, 0, 0}, 0.7)
+		return q
+	}
+	for _, x := range [][gridTerms]float64{theta, {0.1, -0.2, 0.3, 0.05, 1, 2}} {
+		q := at(x[:])
+		want := fd.Gradient(nil, func(x []float64) float64 { return at(x).value }, x[:], &fd.Settings{Formula: fd.Central})
+		for k := range want {
+			near(t, "gradient", q.grad[k], want[k], 1e-6)
+		}
+	}
+	x := [gridTerms]float64{0.1, -0.2, 0.3, 0.05, 1, 2} // wide: the score falls with σ, both bends count
+	q := at(x[:])
+	i := 0
+	for a := range gridTerms {
+		row := fd.Gradient(nil, func(x []float64) float64 { return at(x).grad[a] }, x[:], &fd.Settings{Formula: fd.Central})
+		for b := range a + 1 {
+			near(t, "curvature", q.curv[i], row[b], 1e-5)
+			i++
+		}
+	}
+}
+
+// Newton's minimum at a point is the one that gonum's BFGS finds.
+func TestNewtonAgreesWithBFGS(t *testing.T) {
+	set := synthetic(120, 1, 7, func(_ int, v time.Time, m, s float64) (float64, float64) {
+		return m + 1 + math.Sin(season(v)), 0.5 + 0.8*s
+	})
+	g, err := FitGridEMOS(set, GridEMOSOptions{Strengths: []float64{2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := g.pointCases(nil, set, seasonRows(set.Valid), 0)
+	f := func(x, grad []float64) float64 {
+		var q quadratic
+		q.addCases((*[gridTerms]float64)(x), cases, 1)
+		q.addPenalty((*[gridTerms]float64)(x), &g.Global, 2)
+		q.divide(float64(len(cases)))
+		copy(grad, q.grad[:])
+		return q.value
+	}
+	res, err := optimize.Minimize(optimize.Problem{
+		Func: func(x []float64) float64 { return f(x, nil) },
+		Grad: func(d, x []float64) { f(x, d) },
+	}, make([]float64, gridTerms), nil, &optimize.BFGS{})
+	if res == nil {
+		t.Fatal(err)
+	}
+	near(t, "minimum", f(g.Theta, nil), res.F, 1e-8)
+}
+
+// Two kinds of points with opposite bias and season: the grid fit must find
+// them, the global one cannot; a huge strength makes them equal.
+func TestGridEMOSIsLocal(t *testing.T) {
+	truth := func(p int, v time.Time, m, s float64) (float64, float64) {
+		side := float64(1 - 2*(p%2))
+		return m + side*(2+math.Cos(season(v))), 0.3 + 0.9*s
+	}
+	train, test := synthetic(156, 60, 8, truth), synthetic(100, 60, 9, truth)
+	g, err := FitGridEMOS(train, GridEMOSOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(g.CV) != 7 || g.Strength > 30 {
+		t.Errorf("strength %g of %+v", g.Strength, g.CV)
+	}
+	near(t, "bias of point 0", g.Scale*g.Theta[0], 2, 0.5)
+	near(t, "bias of point 1", g.Scale*g.Theta[gridTerms], -2, 0.5)
+	e, err := FitEMOS(train, EMOSOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, weight := g.scoreSum(test)
+	if local, global := sum/weight, e.MeanCRPS(test); local > 0.85*global {
+		t.Errorf("grid EMOS %.4f against global %.4f on other dates", local, global)
+	}
+	// scoreSum and Predict are the same forecast.
+	mu, sigma := make([]float32, 60), make([]float32, 60)
+	var c, w float64
+	for i, v := range test.Valid {
+		g.Predict(mu, sigma, test.Mean[i*60:(i+1)*60], test.Std[i*60:(i+1)*60], v)
+		for p := range mu {
+			x, _, _ := dist.NormalCRPS(float64(mu[p]), float64(sigma[p]), float64(test.Obs[i*60+p]))
+			c += test.Weights[p] * x
+			w += test.Weights[p]
+		}
+	}
+	near(t, "score by Predict", c/w, sum/weight, 1e-5)
+	stiff, err := FitGridEMOS(train, GridEMOSOptions{Strengths: []float64{1e9}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range stiff.Theta {
+		near(t, "stiff coefficient", v, stiff.Global[i%gridTerms], 1e-5)
+	}
+}
+
+// Laws: another unit changes nothing but the unit; missing cases are as if they
+// were not there; the number of processors does not matter.
+func TestGridEMOSLaws(t *testing.T) {
+	truth := func(p int, _ time.Time, m, s float64) (float64, float64) { return m + float64(p%3), 0.5 + s }
+	set := synthetic(110, 70, 10, truth)
+	one := GridEMOSOptions{Strengths: []float64{3}}
+	g, err := FitGridEMOS(set, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	again, err := FitGridEMOS(set, one)
+	if err != nil || !reflect.DeepEqual(g, again) {
+		t.Errorf("one processor gives other bits (%v)", err)
+	}
+	milli := &Set{Valid: set.Valid, Weights: set.Weights}
+	for i := range set.Obs {
+		milli.Mean = append(milli.Mean, 1024*set.Mean[i])
+		milli.Std = append(milli.Std, 1024*set.Std[i])
+		milli.Obs = append(milli.Obs, 1024*set.Obs[i])
+	}
+	m, err := FitGridEMOS(milli, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range g.Theta {
+		near(t, "coefficient in another unit", m.Theta[i], g.Theta[i], 1e-7)
+	}
+	gaps := &Set{Valid: set.Valid, Mean: set.Mean, Std: set.Std, Obs: slices.Clone(set.Obs), Weights: set.Weights}
+	for i := range 110 {
+		gaps.Obs[i*70+5] = float32(math.NaN())
+	}
+	b, err := FitGridEMOS(gaps, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Theta[5*gridTerms : 6*gridTerms]; !slices.Equal(got, b.Global[:]) {
+		t.Errorf("a point without observations has %v, not the global %v", got, b.Global)
+	}
+}
+
+func TestAffineSpread(t *testing.T) {
+	few := []float32{1, 2, 3, 4, float32(math.NaN()), 9}
+	full := []float32{2.5, 3, 3.5, 4, 1, float32(math.NaN())}
+	a, err := FitAffineSpread(few, full, []float64{1, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "a", a.A, 2, 1e-9)
+	near(t, "b", a.B, 0.5, 1e-9)
+	dst := make([]float32, 2)
+	a.Predict(dst, []float32{10, -10})
+	if dst[0] != 7 || dst[1] != 0 {
+		t.Errorf("predicted %v", dst)
+	}
+	if _, err := FitAffineSpread([]float32{1, 1}, []float32{1, 2}, nil); !errors.Is(err, ErrNoCases) {
+		t.Errorf("constant predictor: %v", err)
+	}
+}
+
+func TestFitsRefuse(t *testing.T) {
+	nan := float32(math.NaN())
+	empty := &Set{Valid: weekly(9), Mean: make([]float32, 9), Std: make([]float32, 9), Obs: make([]float32, 9)}
+	for i := range empty.Obs {
+		empty.Obs[i] = nan
+	}
+	short := &Set{Valid: weekly(9), Mean: make([]float32, 9), Std: make([]float32, 8), Obs: make([]float32, 9)}
+	for name, fit := range map[string]func(s *Set) error{
+		"emos":   func(s *Set) error { _, err := FitEMOS(s, EMOSOptions{}); return err },
+		"linear": func(s *Set) error { _, err := FitLinearEMOS(s); return err },
+		"grid":   func(s *Set) error { _, err := FitGridEMOS(s, GridEMOSOptions{}); return err },
+	} {
+		if err := fit(empty); !errors.Is(err, ErrNoCases) {
+			t.Errorf("%s of nothing: %v", name, err)
+		}
+		if err := fit(short); err == nil {
+			t.Errorf("%s took a set of unequal lengths", name)
+		}
+	}
+}
+
+func TestFolds(t *testing.T) {
+	two := weekly(105) // 1990-01-03 to 1991-12-31
+	two[104] = time.Date(1992, 1, 3, 0, 0, 0, 0, time.UTC)
+	f := folds(two)
+	if f[0] != 0 || f[51] != 0 || f[52] != 1 || f[104] != 1 {
+		t.Errorf("years and a spilled date: %v", f)
+	}
+	if f := folds(weekly(8)); !slices.Equal(f, []int{0, 0, 1, 1, 2, 2, 3, 3}) {
+		t.Errorf("one year: %v", f)
+	}
+}
+
+func BenchmarkFitGridEMOS(b *testing.B) {
+	set := synthetic(105, 2048, 11, func(p int, _ time.Time, m, s float64) (float64, float64) { return m + float64(p%5), 0.5 + s })
+	for b.Loop() {
+		if _, err := FitGridEMOS(set, GridEMOSOptions{Strengths: []float64{1}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

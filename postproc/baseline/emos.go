@@ -1,0 +1,313 @@
+package baseline
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/optimize"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+// Family is the kind of distribution that an EMOS forecasts.
+type Family string
+
+// The families.
+const (
+	Normal          Family = "norm"
+	TruncatedNormal Family = "truncnorm" // parent normal cut off below 0, for wind speed
+)
+
+// crps is the family's score with its gradients.
+func (f Family) crps(mu, sigma, y float64) (crps, dmu, dsigma float64) {
+	if f == TruncatedNormal {
+		return dist.TruncatedNormalCRPS(mu, sigma, y)
+	}
+	return dist.NormalCRPS(mu, sigma, y)
+}
+
+// Quantile is the value below which the family's distribution lies with
+// probability p; mu and sigma are those of the parent normal.
+func (f Family) Quantile(mu, sigma, p float64) float64 {
+	if f == TruncatedNormal {
+		return dist.TruncatedNormalQuantile(mu, sigma, p)
+	}
+	return mu + sigma*dist.NormalQuantile(p)
+}
+
+// EMOS is ensemble model output statistics with one set of coefficients for all
+// points and dates. With m the ensemble mean and S its spread (divisor M−1):
+//
+//	mu = Alpha + Beta·m,  sigma = √( Gamma² + Delta²·S² )
+//
+// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1; Thorarinsdottir and
+// Gneiting 2010 for the truncated normal.
+type EMOS struct {
+	Family                    Family
+	Alpha, Beta, Gamma, Delta float64
+}
+
+// EMOSOptions steer FitEMOS. The zero value fits a normal distribution as well as
+// it can be done.
+type EMOSOptions struct {
+	Family Family // "" means Normal
+	// Simplex minimises by Nelder–Mead exactly as SciPy and so IMPROVER do, with
+	// Tolerance (0 means 1e-4) and at most 1000 steps, from a least-squares start
+	// or, with DefaultStart, from (0, 1, 0, 1). It reproduces known results;
+	// without it the fit goes on to the minimum (BFGS).
+	Simplex      bool
+	DefaultStart bool
+	Tolerance    float64
+}
+
+// FitEMOS finds the coefficients of least mean CRPS over all cases of the set.
+//
+// Errors: shapes, ErrNoCases, a minimiser that fails.
+func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
+	if err := s.check("emos", true); err != nil {
+		return nil, err
+	}
+	if o.Family == "" {
+		o.Family = Normal
+	}
+	l, err := leastSquares(s.Mean, s.Obs, s.caseWeight)
+	if err != nil {
+		return nil, fmt.Errorf("emos: %w", err)
+	}
+	if o.Simplex {
+		return fitEMOSSimplex(s, o, l), nil
+	}
+	// Minimised are a, b, c, d of mu = ȳ + u·a + b(m−m̄), sigma² = (u·c)² + d²S²,
+	// u the scatter about the line: all near 1, and a and b nearly independent.
+	u := l.residual
+	if u == 0 {
+		u = 1
+	}
+	model := func(x []float64) *EMOS {
+		return &EMOS{o.Family, l.y + u*x[0] - x[1]*l.x, x[1], math.Abs(u * x[2]), math.Abs(x[3])}
+	}
+	value := func(x, grad []float64) float64 {
+		e := model(x)
+		return meanCRPS(s, grad, func(g []float64, m, sd, y float64) float64 {
+			mu, sigma := e.at(m, sd)
+			c, dmu, dsigma := o.Family.crps(mu, sigma, y)
+			g[0] += dmu * u
+			g[1] += dmu * (m - l.x)
+			if sigma > 0 {
+				g[2] += dsigma * u * u * x[2] / sigma
+				g[3] += dsigma * sd * sd * x[3] / sigma
+			}
+			return c
+		})
+	}
+	// Gamma starts above 0, where its derivative vanishes.
+	x, err := minimise(value, []float64{0, l.slope, 0.5, 1}, u)
+	if err != nil {
+		return nil, fmt.Errorf("emos: %w", err)
+	}
+	return model(x), nil
+}
+
+// fitEMOSSimplex is FitEMOS by the simplex, in IMPROVER's own coordinates.
+func fitEMOSSimplex(s *Set, o EMOSOptions, l line) *EMOS {
+	if o.Tolerance == 0 {
+		o.Tolerance = 1e-4
+	}
+	// IMPROVER keeps its start in 32 bits.
+	start := []float64{float64(float32(l.y - l.slope*l.x)), float64(float32(l.slope)), 0, 1}
+	if o.DefaultStart {
+		start = []float64{0, 1, 0, 1}
+	}
+	x, _ := nelderMead(func(x []float64) float64 {
+		e := EMOS{o.Family, x[0], x[1], x[2], x[3]}
+		c := e.MeanCRPS(s)
+		if math.IsNaN(c) || math.IsInf(c, 0) {
+			return math.MaxFloat32
+		}
+		return c
+	}, start, simplexOptions{tolerance: o.Tolerance, iterations: 1000})
+	return &EMOS{o.Family, x[0], x[1], x[2], x[3]}
+}
+
+func (e *EMOS) at(mean, std float64) (mu, sigma float64) {
+	return e.Alpha + e.Beta*mean, math.Sqrt(e.Gamma*e.Gamma + e.Delta*e.Delta*std*std)
+}
+
+// Predict fills location and scale (of the parent normal) from mean and spread.
+//
+// Shape: all [point]. Missing: NaN gives NaN.
+func (e *EMOS) Predict(mu, sigma, mean, std []float32) {
+	for p := range mean {
+		m, s := e.at(float64(mean[p]), float64(std[p]))
+		mu[p], sigma[p] = float32(m), float32(s)
+	}
+}
+
+// MeanCRPS is the weighted mean score of the coefficients on a set.
+func (e *EMOS) MeanCRPS(s *Set) float64 {
+	return meanCRPS(s, nil, func(_ []float64, m, sd, y float64) float64 {
+		mu, sigma := e.at(m, sd)
+		c, _, _ := e.Family.crps(mu, sigma, y)
+		return c
+	})
+}
+
+// LinearEMOS is EMOS with a scale that is linear in the spread:
+//
+//	mu = M0 + A + B·(m − M0),  sigma = C + D·S
+//
+// Source: Wilks and Hamill 2007, doi:10.1175/MWR3402.1, for the linear scale.
+type LinearEMOS struct{ M0, A, B, C, D float64 }
+
+// FitLinearEMOS finds the coefficients of least mean CRPS with C, D ≥ 0.
+//
+// Errors: as FitEMOS.
+func FitLinearEMOS(s *Set) (*LinearEMOS, error) {
+	if err := s.check("linear emos", true); err != nil {
+		return nil, err
+	}
+	l, err := leastSquares(s.Mean, s.Obs, s.caseWeight)
+	if err != nil {
+		return nil, fmt.Errorf("linear emos: %w", err)
+	}
+	u := l.residual
+	if u == 0 {
+		u = 1
+	}
+	model := func(x []float64) *LinearEMOS {
+		return &LinearEMOS{l.x, l.y - l.x + u*x[0], x[1], u * x[2] * x[2], x[3] * x[3]}
+	}
+	value := func(x, grad []float64) float64 {
+		e := model(x)
+		return meanCRPS(s, grad, func(g []float64, m, sd, y float64) float64 {
+			mu, sigma := e.at(m, sd)
+			c, dmu, dsigma := dist.NormalCRPS(mu, sigma, y)
+			g[0] += dmu * u
+			g[1] += dmu * (m - l.x)
+			g[2] += dsigma * u * 2 * x[2]
+			g[3] += dsigma * sd * 2 * x[3]
+			return c
+		})
+	}
+	x, err := minimise(value, []float64{0, l.slope, math.Sqrt(0.3), 1}, u)
+	if err != nil {
+		return nil, fmt.Errorf("linear emos: %w", err)
+	}
+	return model(x), nil
+}
+
+func (e *LinearEMOS) at(mean, std float64) (mu, sigma float64) {
+	return e.M0 + e.A + e.B*(mean-e.M0), e.C + e.D*std
+}
+
+// Predict fills mean and spread of the forecast distribution.
+//
+// Shape: all [point]. Missing: NaN gives NaN.
+func (e *LinearEMOS) Predict(mu, sigma, mean, std []float32) {
+	for p := range mean {
+		m, s := e.at(float64(mean[p]), float64(std[p]))
+		mu[p], sigma[p] = float32(m), float32(s)
+	}
+}
+
+// meanCRPS is the weighted mean over all complete cases of what do returns; do
+// adds the gradient of its case to g, and the mean gradient goes to grad. A nil
+// grad asks for no gradient; do then gets scratch.
+func meanCRPS(s *Set, grad []float64, do func(g []float64, mean, std, y float64) float64) float64 {
+	n := s.Points()
+	const terms = 4
+	type sums struct {
+		w, f float64
+		g    [terms]float64
+	}
+	const chunk = 8192
+	parts := make([]sums, (len(s.Obs)+chunk-1)/chunk)
+	parallel(len(s.Obs), chunk, func(k, lo, hi int) {
+		var t sums
+		var g [terms]float64
+		for i := lo; i < hi; i++ {
+			m, sd, y := float64(s.Mean[i]), float64(s.Std[i]), float64(s.Obs[i])
+			if math.IsNaN(m) || math.IsNaN(sd) || math.IsNaN(y) {
+				continue
+			}
+			w := s.weight(i % n)
+			g = [terms]float64{}
+			t.f += w * do(g[:], m, sd, y)
+			t.w += w
+			for j, v := range g {
+				t.g[j] += w * v
+			}
+		}
+		parts[k] = t
+	})
+	var t sums
+	for _, p := range parts {
+		t.w += p.w
+		t.f += p.f
+		for j, v := range p.g {
+			t.g[j] += v
+		}
+	}
+	for j := range grad {
+		grad[j] = t.g[j] / t.w
+	}
+	return t.f / t.w
+}
+
+// caseWeight is the weight of case i, 0 where its spread is missing.
+func (s *Set) caseWeight(i int) float64 {
+	if math.IsNaN(float64(s.Std[i])) {
+		return 0
+	}
+	return s.weight(i % s.Points())
+}
+
+// minimise finds the minimum of value, a mean score in units of scale, by BFGS.
+func minimise(value func(x, grad []float64) float64, x0 []float64, scale float64) ([]float64, error) {
+	// gonum asks for value and gradient one after the other at the same place.
+	last, grad := make([]float64, len(x0)), make([]float64, len(x0))
+	var f float64
+	fresh := false
+	eval := func(x []float64) {
+		if fresh {
+			same := true
+			for k := range x {
+				same = same && x[k] == last[k]
+			}
+			if same {
+				return
+			}
+		}
+		copy(last, x)
+		f = value(x, grad) / scale
+		fresh = true
+	}
+	p := optimize.Problem{
+		Func: func(x []float64) float64 { eval(x); return f },
+		Grad: func(g, x []float64) {
+			eval(x)
+			for k := range g {
+				g[k] = grad[k] / scale
+			}
+		},
+	}
+	res, err := optimize.Minimize(p, x0, &optimize.Settings{
+		GradientThreshold: 1e-7, // of a score near 1 in coefficients near 1
+		MajorIterations:   500,
+		Converger:         &optimize.FunctionConverge{Absolute: 1e-11, Iterations: 5},
+	}, &optimize.BFGS{})
+	if res == nil || math.IsNaN(res.F) {
+		return nil, fmt.Errorf("minimum CRPS not found: %w", err)
+	}
+	// A line search that cannot lower the value any more has arrived, as far as
+	// 64 bits can tell; far from there its gradient gives it away.
+	if err != nil {
+		eval(res.X)
+		for _, g := range grad {
+			if math.Abs(g)/scale > 1e-5 {
+				return nil, fmt.Errorf("minimum CRPS not found: %w", err)
+			}
+		}
+	}
+	return res.X, nil
+}

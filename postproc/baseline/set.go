@@ -1,0 +1,105 @@
+package baseline
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// ErrNoCases is returned by fits that are left without complete cases.
+var ErrNoCases = errors.New("no complete cases to fit on")
+
+// Set is what a baseline is fitted on: forecasts of past dates with the analyses
+// that came true.
+//
+// Shape: Valid [date]; Mean, Std, Obs [date][point] in one slice each; Weights
+// [point], nil for equal ones.
+// Unit: one for Mean, Std and Obs. Std has divisor M−1.
+// Missing: NaN; a case (point and date) with any NaN is left out.
+type Set struct {
+	Valid          []time.Time
+	Mean, Std, Obs []float32
+	Weights        []float64
+}
+
+// Points is the number of points of each date.
+func (s *Set) Points() int {
+	if len(s.Valid) == 0 {
+		return 0
+	}
+	return len(s.Obs) / len(s.Valid)
+}
+
+// check verifies the shapes. forecast says that Mean and Std are needed.
+func (s *Set) check(what string, forecast bool) error {
+	n := len(s.Obs)
+	if len(s.Valid) == 0 || n == 0 || n%len(s.Valid) != 0 {
+		return fmt.Errorf("%s: %d observations on %d dates", what, n, len(s.Valid))
+	}
+	if forecast && (len(s.Mean) != n || len(s.Std) != n) {
+		return fmt.Errorf("%s: %d means and %d standard deviations for %d observations", what, len(s.Mean), len(s.Std), n)
+	}
+	if s.Weights != nil && len(s.Weights) != s.Points() {
+		return fmt.Errorf("%s: %d weights for %d points", what, len(s.Weights), s.Points())
+	}
+	return nil
+}
+
+// weight is the weight of point p.
+func (s *Set) weight(p int) float64 {
+	if s.Weights == nil {
+		return 1
+	}
+	return s.Weights[p]
+}
+
+// subset is the set of the dates for which keep is true; it copies.
+func (s *Set) subset(keep func(i int) bool) *Set {
+	out := &Set{Weights: s.Weights}
+	n := s.Points()
+	for i, t := range s.Valid {
+		if !keep(i) {
+			continue
+		}
+		out.Valid = append(out.Valid, t)
+		out.Mean = append(out.Mean, s.Mean[i*n:(i+1)*n]...)
+		out.Std = append(out.Std, s.Std[i*n:(i+1)*n]...)
+		out.Obs = append(out.Obs, s.Obs[i*n:(i+1)*n]...)
+	}
+	return out
+}
+
+// season is the angle of a time in the year, 0 at the start of January, 2π after
+// a mean year of 365.25 days.
+func season(t time.Time) float64 {
+	t = t.UTC()
+	day := float64(t.YearDay()-1) + t.Sub(t.Truncate(24*time.Hour)).Hours()/24
+	return 2 * math.Pi * day / 365.25
+}
+
+// parallel calls do for the runs [lo, hi) of at most chunk that cut 0..n, on all
+// processors. k numbers the runs, so that callers can add up results in order.
+func parallel(n, chunk int, do func(k, lo, hi int)) {
+	runs := (n + chunk - 1) / chunk
+	var mu sync.Mutex
+	next := 0
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), runs) {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				k := next
+				next++
+				mu.Unlock()
+				if k >= runs {
+					return
+				}
+				do(k, k*chunk, min(n, (k+1)*chunk))
+			}
+		})
+	}
+	wg.Wait()
+}
