@@ -84,6 +84,10 @@ func season(t time.Time) float64 {
 // processors. k numbers the runs, so that callers can add up results in order.
 func parallel(n, chunk int, do func(k, lo, hi int)) {
 	runs := (n + chunk - 1) / chunk
+	if runs == 1 {
+		do(0, 0, n)
+		return
+	}
 	var mu sync.Mutex
 	next := 0
 	var wg sync.WaitGroup
