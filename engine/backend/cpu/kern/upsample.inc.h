@@ -30,6 +30,18 @@ static inline void up_pair(long o, long n, long f, int wrap, long *a, long *b, f
 
 // up_row writes the fine row of the coarse row t.
 static void up_row(float *y, const float *t, long n, long f, int wrap) {
+	if (f == 2) { // both phases in one loop, so that stores are whole vectors
+		float left = wrap ? t[n - 1] : t[0], right = wrap ? t[0] : t[n - 1];
+		EACH(i, 1, n - 1) {
+			y[2 * i] = 0.25f * t[i - 1] + 0.75f * t[i];
+			y[2 * i + 1] = 0.75f * t[i] + 0.25f * t[i + 1];
+		}
+		y[0] = 0.25f * left + 0.75f * t[0];
+		y[1] = 0.75f * t[0] + 0.25f * (n > 1 ? t[1] : right);
+		y[2 * n - 2] = 0.25f * (n > 1 ? t[n - 2] : left) + 0.75f * t[n - 1];
+		y[2 * n - 1] = 0.75f * t[n - 1] + 0.25f * right;
+		return;
+	}
 	for (long q = 0; q < f; q++) {
 		double s = (q + 0.5) / f - 0.5;
 		float w = s < 0 ? -s : s, v = 1 - w;
@@ -68,6 +80,13 @@ static void k_upsample(ens_pool *p, float *y, const float *x, long planes, const
 
 // up_row_grad adds the adjoint of up_row: t[i] = sum over the fine cells that read i.
 static void up_row_grad(float *t, const float *g, long n, long f, int wrap) {
+	if (f == 2 && n > 1) {
+		EACH(i, 1, n - 1) t[i] = 0.75f * (g[2 * i] + g[2 * i + 1]) + 0.25f * (g[2 * i - 1] + g[2 * i + 2]);
+		float left = wrap ? g[2 * n - 1] : g[0], right = wrap ? g[0] : g[2 * n - 1];
+		t[0] = 0.75f * (g[0] + g[1]) + 0.25f * (left + g[2]);
+		t[n - 1] = 0.75f * (g[2 * n - 2] + g[2 * n - 1]) + 0.25f * (g[2 * n - 3] + right);
+		return;
+	}
 	EACH(i, 0, n) t[i] = 0;
 	for (long q = 0; q < f; q++) {
 		double s = (q + 0.5) / f - 0.5;
