@@ -69,4 +69,7 @@ type Case struct {
 	Low, High float64
 	// Fixed lists inputs for which no gradient is checked.
 	Fixed []int
+	// Make, if not nil, makes random inputs agree with each other (the result
+	// of a forward pass among the operands of its gradient).
+	Make func(in [][]float64)
 }

@@ -52,8 +52,9 @@ type Case[A any] struct {
 	Name      string
 	In        []Shape
 	A         A
-	Low, High float64 // range of the random operands; both zero: −1 to 1
-	Fixed     []int   // operands for which no gradient is checked
+	Low, High float64              // range of the random operands; both zero: −1 to 1
+	Fixed     []int                // operands for which no gradient is checked
+	Make      func(in [][]float64) // makes random operands agree with each other
 }
 
 // Def is a defined operation.
@@ -99,7 +100,7 @@ func Define[A any](s Spec[A]) Def[A] {
 		o.Infer = func(b *Builder, in []Value, a any) Value { return s.Infer(b, in, a.(A)) }
 	}
 	for _, c := range s.Cases {
-		o.Cases = append(o.Cases, graph.Case{Name: c.Name, In: c.In, Attrs: c.A, Low: c.Low, High: c.High, Fixed: c.Fixed})
+		o.Cases = append(o.Cases, graph.Case{Name: c.Name, In: c.In, Attrs: c.A, Low: c.Low, High: c.High, Fixed: c.Fixed, Make: c.Make})
 	}
 	return d
 }

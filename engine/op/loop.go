@@ -76,14 +76,14 @@ func (l *Loop) Flat(operands int) bool {
 	return l.rows == 1
 }
 
-// Rows is the number of rows, and Row their length.
-func (l *Loop) Rows() int { return l.rows }
-
-// Row is the length of a row.
-func (l *Loop) Row() int { return l.n }
-
-// Steps are the steps of the operands within a row: 0 (one value) or 1.
-func (l *Loop) Steps() [3]int { return l.inner }
+// Axes gives the merged axes, outermost first, and the steps of operand k along
+// them.
+func (l *Loop) Axes(k int) (dims, steps []int) {
+	for i := len(l.dims) - 1; i >= 0; i-- {
+		dims, steps = append(dims, l.dims[i]), append(steps, l.step[k][i])
+	}
+	return append(dims, l.n), append(steps, l.inner[k])
+}
 
 // start puts the counters to the first row.
 func (l *Loop) start() { clear(l.index) }
@@ -120,16 +120,6 @@ func Apply[T Elem](l *Loop, s *graph.Scalar, p float64, in [][]T, out []T) {
 		case s.F3 != nil:
 			row3(s.F3, p, in[0][off[0]:], in[1][off[1]:], in[2][off[2]:], l.inner, o)
 		}
-		l.next(&off)
-	}
-}
-
-// EachRow calls f for every row with the offsets of the operands.
-func (l *Loop) EachRow(f func(row int, off [3]int)) {
-	var off [3]int
-	l.start()
-	for r := range l.rows {
-		f(r, off)
 		l.next(&off)
 	}
 }

@@ -91,18 +91,21 @@ var maxPool = Define(Spec[Pool]{
 	},
 	Window: func(_ []Shape, a Pool) Window { return a.window() },
 	FLOPs:  func(_ []Shape, out Shape, a Pool) int64 { return int64(out.Size() * a.volume()) },
-	Ref: func(c Call, a Pool) {
-		for i := range c.Out {
-			c.Out[i] = math.Inf(-1)
-		}
-		a.each(c.InShape[0], c.OutShape, func(x, y int) {
-			if v := c.In[0][x]; v > c.Out[y] || v != v {
-				c.Out[y] = v
-			}
-		})
-	},
-	Cases: poolCases(),
+	Ref:    maxima,
+	Cases:  poolCases(),
 })
+
+// maxima is the reference kernel of max_pool.
+func maxima(c Call, a Pool) {
+	for i := range c.Out {
+		c.Out[i] = math.Inf(-1)
+	}
+	a.each(c.InShape[0], c.OutShape, func(x, y int) {
+		if v := c.In[0][x]; v > c.Out[y] || v != v {
+			c.Out[y] = v
+		}
+	})
+}
 
 var maxPoolGrad = Define(Spec[Pool]{
 	Name:   "max_pool_grad",
@@ -137,7 +140,11 @@ var maxPoolGrad = Define(Spec[Pool]{
 			if err != nil {
 				panic("max_pool_grad case " + c.Name + ": " + err.Error())
 			}
-			cs[i].In = []Shape{c.In[0], y, y}
+			x := c.In[0]
+			cs[i].In = []Shape{x, y, y}
+			cs[i].Make = func(in [][]float64) {
+				maxima(Call{In: in[:1], InShape: []Shape{x}, Out: in[1], OutShape: y}, c.A)
+			}
 		}
 		return cs
 	}(),

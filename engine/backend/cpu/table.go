@@ -5,7 +5,8 @@ package cpu
 import "github.com/ensemble-weather/ensemble/engine/backend"
 
 // table names the implementations of each operation, preferred ones first. One
-// that does not serve a request returns a Kernel without Run.
+// that does not serve a request returns a Kernel without Run, and the next is
+// asked; after the last come loops from scalar formulas, then the reference.
 var table = []struct {
 	op      string
 	prepare func(b *Backend, q backend.Request) (backend.Kernel, error)
@@ -14,4 +15,47 @@ var table = []struct {
 	{"conv3d_fused", convForward},
 	{"conv3d_grad_data", convData},
 	{"conv3d_grad_filter", convFilter},
+	{"bias", bias},
+	{"channel_sum", channelSum},
+	{"max_pool", maxPool},
+	{"max_pool_grad", maxPoolGrad},
+	{"upsample", upsample},
+	{"upsample_grad", upsampleGrad},
+	{"concat", concat},
+	{"slice", slice},
+	{"embed", embed},
+	{"broadcast", stretch},
+	{"sum", sum},
+	{"channel_moments", channelMoments},
+	{"channel_moments_grad", channelMomentsGrad},
+	{"channel_norm", channelNorm},
+	{"channel_norm_sums", channelNormSums},
+	{"dropout", dropped},
+	{"add", binary},
+	{"sub", binary},
+	{"mul", binary},
+	{"div", binary},
+	{"gaussian_crps", crps},
+	{"gaussian_crps_dmu", crps},
+	{"gaussian_crps_dsigma", crps},
+	{"relu", unary}, {"relu_grad", unaryGrad},
+	{"exp", unary}, {"exp_grad", unaryGrad},
+	{"log", unary}, {"log_grad", unaryGrad},
+	{"sqrt", unary}, {"sqrt_grad", unaryGrad},
+	{"square", unary}, {"square_grad", unaryGrad},
+	{"abs", unary}, {"abs_grad", unaryGrad},
+	{"softplus", unary}, {"softplus_grad", unaryGrad},
+	{"sigmoid", unary}, {"sigmoid_grad", unaryGrad},
+	{"tanh", unary}, {"tanh_grad", unaryGrad},
+	{"erf", unary}, {"erf_grad", unaryGrad},
+	{"scale", scale},
+	{"add_scalar", addScalar},
+}
+
+// kernel wraps a call that cannot fail.
+func kernel(name string, run func()) (backend.Kernel, error) {
+	return backend.Kernel{Name: name, Run: func() error {
+		run()
+		return nil
+	}}, nil
 }

@@ -1,0 +1,142 @@
+package conformance
+
+import (
+	"math"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/rng"
+)
+
+// operands draws the operands of a case, rounded to float32 so that all
+// backends see the same numbers.
+func operands(o *graph.Op, c graph.Case) [][]float64 {
+	low, high := c.Low, c.High
+	if low == 0 && high == 0 {
+		low, high = -1, 1
+	}
+	in := make([][]float64, len(c.In))
+	for k, s := range c.In {
+		key := rng.Key(rng.Hash(o.Name), rng.Hash(c.Name), uint64(k))
+		in[k] = make([]float64, s.Size())
+		for i := range in[k] {
+			in[k][i] = float64(float32(low + (high-low)*rng.Uniform(key, uint64(i))))
+		}
+	}
+	if c.Make != nil {
+		c.Make(in)
+		for _, x := range in {
+			for i, v := range x {
+				x[i] = float64(float32(v))
+			}
+		}
+	}
+	return in
+}
+
+const seed, step = 5, 11 // of random operations
+
+// reference runs the reference kernel.
+func reference(t *testing.T, o *graph.Op, c graph.Case, in [][]float64) ([]float64, graph.Shape) {
+	t.Helper()
+	s, err := o.Shape(c.In, c.Attrs)
+	if err != nil {
+		t.Fatalf("shape rule: %v", err)
+	}
+	out := make([]float64, s.Size())
+	for i := range out {
+		out[i] = math.NaN() // kernels must write every element
+	}
+	o.Ref(graph.Call{In: in, InShape: c.In, Out: out, OutShape: s, Seed: seed, Step: step}, c.Attrs)
+	return out, s
+}
+
+// tolerance is the largest difference between float32 and float64 results of
+// an operation that sums k terms: rounding of each term and of the sum grows
+// like √k for terms of either sign; 8 covers functions accurate to a few
+// units, and 4 the reordered products of fast convolutions.
+func tolerance(o *graph.Op, c graph.Case, out graph.Shape, want []float64) float64 {
+	var largest float64
+	for _, v := range want {
+		largest = max(largest, math.Abs(v))
+	}
+	k := float64(o.FLOPs(c.In, out, c.Attrs)) / float64(out.Size())
+	return 0x1p-23 * (8 + 4*math.Sqrt(k)) * max(largest, 1e-3)
+}
+
+const guard = 48 // elements before and after each buffer
+
+var sentinel = math.Float32frombits(0x7fc0dead) // a NaN that nothing computes
+
+// guarded is a buffer between guard values, in the type of the backend.
+type guarded struct {
+	all32 []float32
+	all64 []float64
+	n     int
+}
+
+func newGuarded(elem graph.DType, x []float64) *guarded {
+	g := &guarded{n: len(x)}
+	if elem == graph.Float64 {
+		g.all64 = make([]float64, len(x)+2*guard)
+		for i := range g.all64 {
+			g.all64[i] = float64(sentinel)
+		}
+		copy(g.all64[guard:], x)
+		return g
+	}
+	g.all32 = make([]float32, len(x)+2*guard)
+	for i := range g.all32 {
+		g.all32[i] = sentinel
+	}
+	for i, v := range x {
+		g.all32[guard+i] = float32(v)
+	}
+	return g
+}
+
+func (g *guarded) tensor(s graph.Shape) backend.Tensor {
+	t := backend.Tensor{Shape: s}
+	if g.all64 != nil {
+		t.F64 = g.all64[guard : guard+g.n : guard+g.n]
+	} else {
+		t.F32 = g.all32[guard : guard+g.n : guard+g.n]
+	}
+	return t
+}
+
+func (g *guarded) at(i int) float64 {
+	if g.all64 != nil {
+		return g.all64[guard+i]
+	}
+	return float64(g.all32[guard+i])
+}
+
+// intact tells whether the guards still stand.
+func (g *guarded) intact() bool {
+	ok := true
+	for i := range guard {
+		if g.all64 != nil {
+			ok = ok && math.IsNaN(g.all64[i]) && math.IsNaN(g.all64[guard+g.n+i])
+			continue
+		}
+		for _, v := range []float32{g.all32[i], g.all32[guard+g.n+i]} {
+			ok = ok && math.Float32bits(v) == math.Float32bits(sentinel)
+		}
+	}
+	return ok
+}
+
+// eachCase runs f for every case of every operation.
+func eachCase(t *testing.T, f func(t *testing.T, o *graph.Op, c graph.Case)) {
+	for _, o := range op.Table {
+		if len(o.Cases) == 0 {
+			t.Errorf("%s has no case", o.Name)
+		}
+		for _, c := range o.Cases {
+			t.Run(o.Name+"/"+c.Name, func(t *testing.T) { f(t, o, c) })
+		}
+	}
+}

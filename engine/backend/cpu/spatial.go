@@ -1,0 +1,112 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// field splits a shape [N C D H W] into its planes and the last three axes.
+func field(s graph.Shape) (planes int, in [3]int) {
+	return s[0] * s[1], [3]int{s[2], s[3], s[4]}
+}
+
+// maxWindow is the largest window of the kernel for maxima.
+const maxWindow = 256
+
+// maxPool serves max_pool with disjoint windows.
+func maxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(op.Pool)
+	if a.Size != a.Stride || a.Size[0]*a.Size[1]*a.Size[2] > maxWindow {
+		return backend.Kernel{}, nil
+	}
+	x, y := q.In[0].F32, q.Out.F32
+	planes, in := field(q.In[0].Shape)
+	arg := make([]uint8, len(y))
+	return kernel("maxpool", func() { b.pool.MaxPool(y, arg, x, planes, in, a.Size) })
+}
+
+// maxPoolGrad serves max_pool_grad: it finds the places of the maxima again,
+// which costs less than keeping them.
+func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(op.Pool)
+	if a.Size != a.Stride || a.Size[0]*a.Size[1]*a.Size[2] > maxWindow {
+		return backend.Kernel{}, nil
+	}
+	x, dy, dx := q.In[0].F32, q.In[2].F32, q.Out.F32
+	planes, in := field(q.In[0].Shape)
+	n := len(dy)
+	arg := make([]uint8, n)
+	b.needScratch(n)
+	return kernel("maxpool_grad", func() {
+		b.pool.MaxPool(b.scratch[:n], arg, x, planes, in, a.Size)
+		b.pool.MaxPoolGrad(dx, dy, arg, planes, in, a.Size)
+	})
+}
+
+// upsample serves upsample.
+func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, x, y := q.Attrs.(op.Up), q.In[0].F32, q.Out.F32
+	planes, in := field(q.In[0].Shape)
+	if in[2]*a.Scale[2] > kern.MaxFineRow {
+		return backend.Kernel{}, nil
+	}
+	return kernel("upsample", func() { b.pool.Upsample(y, x, planes, in, a.Scale, a.WrapLon) })
+}
+
+// upsampleGrad serves upsample_grad.
+func upsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, dy, dx := q.Attrs.(op.UpGrad), q.In[0].F32, q.Out.F32
+	planes, in := field(a.To)
+	if in[2]*a.Scale[2] > kern.MaxFineRow {
+		return backend.Kernel{}, nil
+	}
+	return kernel("upsample_grad", func() { b.pool.UpsampleGrad(dx, dy, planes, in, a.Scale, a.WrapLon) })
+}
+
+// concat serves concat: rows of each operand at their distance in the result.
+func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
+	axis := q.Attrs.(op.AlongAxis).Axis
+	rows, step := q.Out.Shape[:axis].Size(), q.Out.Shape[axis:].Size()
+	out := q.Out.F32
+	type part struct {
+		x   []float32
+		run int
+	}
+	parts := make([]part, len(q.In))
+	for i, t := range q.In {
+		parts[i] = part{t.F32, t.Shape[axis:].Size()}
+	}
+	return kernel("copy_rows", func() {
+		at := 0
+		for _, p := range parts {
+			b.pool.CopyRows(out[at:], step, p.x, p.run, rows, p.run)
+			at += p.run
+		}
+	})
+}
+
+// slice serves slice.
+func slice(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, s := q.Attrs.(op.Range), q.In[0].Shape
+	inner := s[a.Axis+1:].Size()
+	run := (a.Hi - a.Lo) * inner
+	x, y := q.In[0].F32[a.Lo*inner:], q.Out.F32
+	rows, step := s[:a.Axis].Size(), s[a.Axis]*inner
+	return kernel("copy_rows", func() { b.pool.CopyRows(y, run, x, step, rows, run) })
+}
+
+// embed serves embed: zeros, and the rows in their places.
+func embed(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, s := q.Attrs.(op.Range), q.In[0].Shape
+	inner := s[a.Axis+1:].Size()
+	run, rows, step := s[a.Axis]*inner, s[:a.Axis].Size(), a.Size*inner
+	x, y := q.In[0].F32, q.Out.F32
+	return kernel("copy_rows", func() {
+		b.pool.Fill(y, 0)
+		b.pool.CopyRows(y[a.Lo*inner:], step, x, run, rows, run)
+	})
+}
