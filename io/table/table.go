@@ -1,0 +1,226 @@
+// Package table writes and reads tables as Parquet files. It is the only package
+// of the program that imports Arrow.
+//
+// A table is a slice of flat structs; every exported field is a column, named by
+// its json tag. Kinds: string → UTF8, integers → INT64, floats → DOUBLE, bool →
+// BOOLEAN, time.Time → TIMESTAMP (ms, UTC). NaN is written as null and null is
+// read as NaN; zero times likewise.
+package table
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow/go/v15/arrow"
+	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/apache/arrow/go/v15/arrow/memory"
+	"github.com/apache/arrow/go/v15/parquet"
+	"github.com/apache/arrow/go/v15/parquet/compress"
+	"github.com/apache/arrow/go/v15/parquet/file"
+	"github.com/apache/arrow/go/v15/parquet/pqarrow"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+var timestamp = &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "UTC"}
+
+// column is one exported field of a row type.
+type column struct {
+	name  string
+	index int
+	typ   arrow.DataType
+}
+
+// columns lists the columns of a row type.
+//
+// Errors: a type that is no struct, or a field of a kind that has no column.
+func columns(row reflect.Type) ([]column, error) {
+	if row.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("table: rows are %s, want a struct", row)
+	}
+	var out []column
+	for i := range row.NumField() {
+		f := row.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || name == "-" {
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		var t arrow.DataType
+		switch k := f.Type.Kind(); {
+		case f.Type == reflect.TypeFor[time.Time]():
+			t = timestamp
+		case k == reflect.String:
+			t = arrow.BinaryTypes.String
+		case k == reflect.Bool:
+			t = arrow.FixedWidthTypes.Boolean
+		case k >= reflect.Int && k <= reflect.Int64:
+			t = arrow.PrimitiveTypes.Int64
+		case k == reflect.Float32 || k == reflect.Float64:
+			t = arrow.PrimitiveTypes.Float64
+		default:
+			return nil, fmt.Errorf("table: field %s of %s is a %s, which has no column", f.Name, row, f.Type)
+		}
+		out = append(out, column{name, i, t})
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("table: %s has no columns", row)
+	}
+	return out, nil
+}
+
+// Write puts a table at path, whole or not at all, compressed with zstd.
+//
+// Errors: a row type that Write cannot map; *exit.Error (73) where the file
+// cannot be created.
+func Write[T any](path string, rows []T) error {
+	cols, err := columns(reflect.TypeFor[T]())
+	if err != nil {
+		return err
+	}
+	fields := make([]arrow.Field, len(cols))
+	for i, c := range cols {
+		fields[i] = arrow.Field{Name: c.name, Type: c.typ, Nullable: true}
+	}
+	schema := arrow.NewSchema(fields, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	for i := range rows {
+		v := reflect.ValueOf(&rows[i]).Elem()
+		for k, c := range cols {
+			appendValue(b.Field(k), v.Field(c.index))
+		}
+	}
+	record := b.NewRecord()
+	defer record.Release()
+	err = atomicfile.Write(path, func(w io.Writer) error {
+		// The writer closes what it is given; the file is closed by Write.
+		pw, err := pqarrow.NewFileWriter(schema, struct{ io.Writer }{w},
+			parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd)),
+			pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
+		if err != nil {
+			return err
+		}
+		if err := pw.Write(record); err != nil {
+			pw.Close()
+			return err
+		}
+		return pw.Close()
+	})
+	if err != nil {
+		return &exit.Error{Code: exit.CannotWrite, What: "cannot write a Parquet table", At: path, Why: err.Error(),
+			Fix: "check that the folder exists, can be written to and has space", Err: err}
+	}
+	return nil
+}
+
+// appendValue adds one value to its column.
+func appendValue(b array.Builder, v reflect.Value) {
+	switch b := b.(type) {
+	case *array.StringBuilder:
+		b.Append(v.String())
+	case *array.BooleanBuilder:
+		b.Append(v.Bool())
+	case *array.Int64Builder:
+		b.Append(v.Int())
+	case *array.Float64Builder:
+		if f := v.Float(); math.IsNaN(f) {
+			b.AppendNull()
+		} else {
+			b.Append(f)
+		}
+	case *array.TimestampBuilder:
+		if t := v.Interface().(time.Time); t.IsZero() {
+			b.AppendNull()
+		} else {
+			b.Append(arrow.Timestamp(t.UnixMilli()))
+		}
+	}
+}
+
+// Read gives the rows of a table that Write or another program made. Columns are
+// matched by name; those that T does not have are ignored.
+//
+// Errors: *exit.Error: 66 if there is no such file, 65 if it is no Parquet file or
+// lacks a column of T or has it in another type.
+func Read[T any](ctx context.Context, path string) ([]T, error) {
+	cols, err := columns(reflect.TypeFor[T]())
+	if err != nil {
+		return nil, err
+	}
+	bad := func(why string) error {
+		return &exit.Error{Code: exit.BadData, What: "cannot read the Parquet table", At: path, Why: why,
+			Fix: "make the file again; it does not hold the table that is expected here"}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.NotYet, What: "cannot open the Parquet table", At: path, Why: err.Error(), Fix: "check the name", Err: err}
+	}
+	defer f.Close()
+	pf, err := file.NewParquetReader(f)
+	if err != nil {
+		return nil, bad(err.Error())
+	}
+	defer pf.Close()
+	r, err := pqarrow.NewFileReader(pf, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
+	if err != nil {
+		return nil, bad(err.Error())
+	}
+	t, err := r.ReadTable(ctx)
+	if err != nil {
+		return nil, bad(err.Error())
+	}
+	defer t.Release()
+	rows := make([]T, t.NumRows())
+	for _, c := range cols {
+		at := t.Schema().FieldIndices(c.name)
+		if len(at) != 1 {
+			return nil, bad(fmt.Sprintf("%d columns are named %q", len(at), c.name))
+		}
+		col := t.Column(at[0])
+		if col.DataType().ID() != c.typ.ID() {
+			return nil, bad(fmt.Sprintf("column %q is %s, want %s", c.name, col.DataType(), c.typ))
+		}
+		i := 0
+		for _, chunk := range col.Data().Chunks() {
+			for k := range chunk.Len() {
+				setValue(reflect.ValueOf(&rows[i]).Elem().Field(c.index), chunk, k)
+				i++
+			}
+		}
+	}
+	return rows, nil
+}
+
+// setValue takes element k of a column.
+func setValue(v reflect.Value, a arrow.Array, k int) {
+	null := a.IsNull(k)
+	switch a := a.(type) {
+	case *array.String:
+		v.SetString(a.Value(k))
+	case *array.Boolean:
+		v.SetBool(a.Value(k))
+	case *array.Int64:
+		v.SetInt(a.Value(k))
+	case *array.Float64:
+		if null {
+			v.SetFloat(math.NaN())
+		} else {
+			v.SetFloat(a.Value(k))
+		}
+	case *array.Timestamp:
+		if !null {
+			unit := a.DataType().(*arrow.TimestampType).Unit
+			v.Set(reflect.ValueOf(a.Value(k).ToTime(unit).UTC()))
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package table
+
+import (
+	"context"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+type number float64
+
+type row struct {
+	ID     string    `json:"id"`
+	Value  number    `json:"value"`
+	N      int       `json:"n"`
+	Raw    bool      `json:"raw"`
+	Init   time.Time `json:"init,omitempty"`
+	Hidden int       `json:"-"`
+	Plain  float32
+}
+
+func rows() []row {
+	at := time.Date(1984, 1, 6, 12, 0, 0, 0, time.UTC)
+	return []row{
+		{"crps_fair", 0.826435, 30, true, at, 0, 1.5},
+		{"Grönquist", number(math.NaN()), -7, false, time.Time{}, 0, float32(math.NaN())},
+		{"", number(math.Inf(1)), math.MaxInt64, true, at.Add(time.Millisecond), 0, 0},
+	}
+}
+
+func TestWriteReadsBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "scores.parquet")
+	if err := Write(path, rows()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read[row](context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := rows()
+	if !math.IsNaN(float64(got[1].Value)) || !math.IsNaN(float64(got[1].Plain)) {
+		t.Errorf("missing values came back as %v and %v", got[1].Value, got[1].Plain)
+	}
+	got[1].Value, got[1].Plain, want[1].Value, want[1].Plain = 0, 0, 0, 0
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	none := filepath.Join(t.TempDir(), "none.parquet")
+	if err := Write(none, []row{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Read[row](context.Background(), none); err != nil || len(got) != 0 {
+		t.Errorf("no rows: %v %v", got, err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	ctx, dir := context.Background(), t.TempDir()
+	if err := Write(filepath.Join(dir, "no", "folder.parquet"), rows()); exit.CodeOf(err) != exit.CannotWrite {
+		t.Errorf("no folder: %v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := Write(filepath.Join(dir, "x"), []struct{ F []int }{}); err == nil || !strings.Contains(err.Error(), "has no column") {
+		t.Errorf("a slice as column: %v", err)
+	}
+	if err := Write(filepath.Join(dir, "x"), []int{1}); err == nil {
+		t.Error("rows that are no struct were written")
+	}
+	if _, err := Read[row](ctx, filepath.Join(dir, "absent")); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("absent: %v", err)
+	}
+	junk := filepath.Join(dir, "junk")
+	if err := os.WriteFile(junk, []byte("PAR1 this is not Parquet PAR1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read[row](ctx, junk); exit.CodeOf(err) != exit.BadData {
+		t.Errorf("junk: %v", err)
+	}
+	path := filepath.Join(dir, "rows")
+	if err := Write(path, rows()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read[struct{ Other int }](ctx, path); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), `named "Other"`) {
+		t.Errorf("column that is not there: %v", err)
+	}
+	if _, err := Read[struct {
+		ID int `json:"id"`
+	}](ctx, path); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "want int64") {
+		t.Errorf("column of another type: %v", err)
+	}
+}
+
+// Another implementation reads the same table.
+func TestPyArrowReads(t *testing.T) {
+	python := ""
+	for _, p := range []string{os.Getenv("ENSEMBLE_TEST_PYTHON"), "../../build/venv/bin/python"} {
+		if p != "" && python == "" && exec.Command(p, "-c", "import pyarrow.parquet").Run() == nil {
+			python = p
+		}
+	}
+	if python == "" {
+		t.Skip("skipped: no judge: no Python with pyarrow (make setup, or ENSEMBLE_TEST_PYTHON)")
+	}
+	path := filepath.Join(t.TempDir(), "scores.parquet")
+	if err := Write(path, rows()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(python, "-c", `
+import sys, pyarrow.parquet as pq
+t = pq.read_table(sys.argv[1])
+print([str(f.type) for f in t.schema], t.column_names)
+print(t.to_pylist()[1], pq.ParquetFile(sys.argv[1]).metadata.row_group(0).column(0).compression)
+`, path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := `['string', 'double', 'int64', 'bool', 'timestamp[ms, tz=UTC]', 'double'] ['id', 'value', 'n', 'raw', 'init', 'Plain']
+{'id': 'Grönquist', 'value': None, 'n': -7, 'raw': False, 'init': None, 'Plain': None} ZSTD
+`
+	if string(out) != want {
+		t.Errorf("got %s\nwant %s", out, want)
+	}
+}
