@@ -39,7 +39,7 @@ var SpreadScore = &Score{
 	ID: "spread", Name: "spread", Formula: "sqrt(<s^2>), s of members with divisor M-1",
 	Doc:    "Sharpness; variances are averaged, the root is taken once.",
 	Source: "doi:10.1175/JHM-D-14-0008.1",
-	Unit:   SameAsVariable, Better: Lower, Needs: Spread, MinMembers: 2, Parts: 1,
+	Unit:   SameAsVariable, Better: Neither, Needs: Spread, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.Spread * c.Spread },
 	Value: func(mean []float64, _ int) float64 { return math.Sqrt(mean[0]) },
 }

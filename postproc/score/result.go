@@ -101,7 +101,7 @@ func (r *Result) Find(id, system, variable, level, lead string) *Value {
 type Pair struct{ ID, System, Reference, ReferenceID string }
 
 // Pairs asks for all scores with direction Lower that system and reference both
-// have (spread itself excepted: less of it is no gain).
+// have.
 func (a *Accumulator) Pairs(system, reference string) []Pair {
 	var out []Pair
 	i, j := a.find(system), a.find(reference)
@@ -109,7 +109,7 @@ func (a *Accumulator) Pairs(system, reference string) []Pair {
 		return nil
 	}
 	for _, s := range a.plan[i] {
-		if s.Better == Lower && s != SpreadScore && slices.Contains(a.plan[j], s) {
+		if s.Better == Lower && slices.Contains(a.plan[j], s) {
 			out = append(out, Pair{ID: s.ID, System: system, Reference: reference})
 		}
 	}

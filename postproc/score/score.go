@@ -5,13 +5,14 @@ type Better uint8
 
 // The directions.
 const (
-	Lower Better = iota // smaller is better, 0 or less is perfect
-	Zero                // near 0 is better
-	One                 // near 1 is better
+	Lower   Better = iota // smaller is better, 0 or less is perfect
+	Zero                  // near 0 is better
+	One                   // near 1 is better
+	Neither               // says something, but not what is good
 )
 
 // String names the direction for tables.
-func (b Better) String() string { return [...]string{"lower", "near 0", "near 1"}[b] }
+func (b Better) String() string { return [...]string{"lower", "near 0", "near 1", "-"}[b] }
 
 // Unit says what a score is measured in.
 type Unit uint8
