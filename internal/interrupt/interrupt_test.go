@@ -1,0 +1,37 @@
+package interrupt
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// TestWatch sends this process each signal and expects the flag, the context and
+// the exit code; a second signal changes nothing.
+func TestWatch(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGHUP} {
+		f := Watch(func() { t.Errorf("%s: aborted", s) })
+		ctx, cancel := f.Context(context.Background())
+		if f.Raised() || f.Err() != nil || ctx.Err() != nil {
+			t.Fatalf("%s: raised before any signal", s)
+		}
+		for range 2 {
+			if err := syscall.Kill(syscall.Getpid(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: the context was not cancelled", s)
+		}
+		if !f.Raised() || exit.CodeOf(f.Err()) != exit.SaveAndStop || exit.CodeOf(context.Cause(ctx)) != exit.SaveAndStop {
+			t.Errorf("%s: raised %v, error %v, cause %v", s, f.Raised(), f.Err(), context.Cause(ctx))
+		}
+		cancel()
+		f.Close()
+	}
+}

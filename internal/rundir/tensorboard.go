@@ -1,0 +1,120 @@
+package rundir
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// A board writes a TensorBoard event file: records of
+//
+//	uint64 length | masked CRC-32C of it | payload | masked CRC-32C of it
+//
+// all little-endian, whose payload is the protocol buffer tensorflow.Event.
+//
+// Source: TensorFlow, core/lib/io/record_writer.h and core/util/event.proto.
+type board struct {
+	path string
+	file *os.File
+}
+
+// Field numbers of tensorflow.Event, Summary, Summary.Value and SessionLog.
+const (
+	eventWallTime    = 1 // double
+	eventStep        = 2 // int64
+	eventFileVersion = 3 // string
+	eventSummary     = 5 // Summary
+	eventSessionLog  = 7 // SessionLog
+	summaryValue     = 1 // repeated Value
+	valueTag         = 1 // string
+	valueSimple      = 2 // float
+	sessionStatus    = 1 // enum
+	sessionStart     = 1 // SessionLog.START
+)
+
+// openBoard begins a new event file; TensorBoard joins the files of one folder.
+func openBoard(dir string) (*board, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, exit.Create(dir, err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	now := time.Now()
+	path := filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", now.Unix(), host, os.Getpid(), now.Nanosecond()))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, exit.Create(path, err)
+	}
+	b := &board{path, f}
+	e := wallTime(now)
+	e = protowire.AppendTag(e, eventFileVersion, protowire.BytesType)
+	e = protowire.AppendString(e, "brain.Event:2")
+	return b, exit.Create(path, b.record(e))
+}
+
+// scalar writes one number of a step.
+func (b *board) scalar(at time.Time, step uint64, tag string, x float64) error {
+	var value []byte
+	value = protowire.AppendTag(value, valueTag, protowire.BytesType)
+	value = protowire.AppendString(value, tag)
+	value = protowire.AppendTag(value, valueSimple, protowire.Fixed32Type)
+	value = protowire.AppendFixed32(value, math.Float32bits(float32(x)))
+	var summary []byte
+	summary = protowire.AppendTag(summary, summaryValue, protowire.BytesType)
+	summary = protowire.AppendBytes(summary, value)
+	e := wallTime(at)
+	e = protowire.AppendTag(e, eventStep, protowire.VarintType)
+	e = protowire.AppendVarint(e, step)
+	e = protowire.AppendTag(e, eventSummary, protowire.BytesType)
+	e = protowire.AppendBytes(e, summary)
+	return b.record(e)
+}
+
+// resumed tells TensorBoard to forget what earlier files say of later steps.
+func (b *board) resumed(at time.Time, step uint64) error {
+	var session []byte
+	session = protowire.AppendTag(session, sessionStatus, protowire.VarintType)
+	session = protowire.AppendVarint(session, sessionStart)
+	e := wallTime(at)
+	e = protowire.AppendTag(e, eventStep, protowire.VarintType)
+	e = protowire.AppendVarint(e, step+1) // steps from here on are new
+	e = protowire.AppendTag(e, eventSessionLog, protowire.BytesType)
+	e = protowire.AppendBytes(e, session)
+	return b.record(e)
+}
+
+func (b *board) close() error { return b.file.Close() }
+
+func wallTime(at time.Time) []byte {
+	e := protowire.AppendTag(nil, eventWallTime, protowire.Fixed64Type)
+	return protowire.AppendFixed64(e, math.Float64bits(float64(at.UnixMicro())/1e6))
+}
+
+func (b *board) record(payload []byte) error {
+	le := binary.LittleEndian
+	out := le.AppendUint64(nil, uint64(len(payload)))
+	out = le.AppendUint32(out, masked(out))
+	out = append(out, payload...)
+	out = le.AppendUint32(out, masked(payload))
+	_, err := b.file.Write(out)
+	return err
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// masked is the CRC-32C of p, rotated and shifted so that the checksum of bytes that
+// hold checksums is no special case.
+func masked(p []byte) uint32 {
+	c := crc32.Checksum(p, castagnoli)
+	return (c>>15 | c<<17) + 0xa282ead8
+}
