@@ -1,0 +1,167 @@
+// Package progress shows how far a job is: a bar where a person watches a terminal,
+// and one whole line now and then where the output goes to a log.
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+)
+
+// Mode says how progress is shown.
+type Mode string
+
+// The modes.
+const (
+	Auto  Mode = "auto" // Bar on a terminal, Plain elsewhere
+	Bar   Mode = "bar"
+	Plain Mode = "plain"
+	None  Mode = "none"
+)
+
+// DefaultInterval is the time between two lines of Plain.
+const DefaultInterval = 60 * time.Second
+
+// Reporter shows the tasks of one job. A nil Reporter shows nothing.
+type Reporter struct {
+	mode     Mode
+	w        io.Writer
+	interval time.Duration
+	bars     *mpb.Progress
+	now      func() time.Time
+}
+
+// New makes a Reporter that writes to w, standard error as a rule. An interval of
+// zero is the default one.
+func New(w io.Writer, mode Mode, interval time.Duration) *Reporter {
+	if interval == 0 {
+		interval = DefaultInterval
+	}
+	if mode == Auto {
+		mode = Plain
+		if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			mode = Bar
+		}
+	}
+	r := &Reporter{mode: mode, w: w, interval: interval, now: time.Now}
+	if mode == Bar {
+		// AutoRefresh draws bars also where the writer is no terminal and a bar was
+		// asked for all the same.
+		r.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(40), mpb.WithAutoRefresh())
+	}
+	return r
+}
+
+// Task is one thing that goes from 0 to its total. A nil Task shows nothing.
+type Task struct {
+	r     *Reporter
+	name  string
+	total int64
+	bar   *mpb.Bar
+
+	mu    sync.Mutex
+	note  string
+	done  int64
+	begin time.Time
+	last  time.Time // of the last line
+	end   bool
+}
+
+// Start begins a task, for example "train" over 6000 steps.
+func (r *Reporter) Start(name string, total int64) *Task {
+	if r == nil || r.mode == None {
+		return nil
+	}
+	t := &Task{r: r, name: name, total: total, begin: r.now(), last: r.now()}
+	if r.bars != nil {
+		t.bar = r.bars.AddBar(total,
+			mpb.PrependDecorators(decor.Name(name+" "), decor.CountersNoUnit("%d/%d ")),
+			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
+				t.mu.Lock()
+				defer t.mu.Unlock()
+				return " " + t.note
+			}), decor.OnComplete(decor.AverageETA(decor.ET_STYLE_GO, decor.WC{W: 8}), "")))
+	}
+	return t
+}
+
+// Set says how much is done and what to show beside it, such as "loss 0.312".
+func (t *Task) Set(done int64, note string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	t.done, t.note = done, note
+	now := t.r.now()
+	due := t.r.mode == Plain && now.Sub(t.last) >= t.r.interval
+	var line string
+	if due {
+		t.last = now
+		line = t.line(now)
+	}
+	t.mu.Unlock()
+	if t.bar != nil {
+		t.bar.SetCurrent(done)
+	}
+	if due {
+		fmt.Fprintln(t.r.w, line)
+	}
+}
+
+// line is "train 120/600 20 % loss 0.31, 3m10s left".
+func (t *Task) line(now time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d/%d", t.name, t.done, t.total)
+	if t.total > 0 {
+		fmt.Fprintf(&b, " %d %%", 100*t.done/t.total)
+	}
+	if t.note != "" {
+		b.WriteString(" " + t.note)
+	}
+	if t.done > 0 && t.done < t.total {
+		left := time.Duration(float64(now.Sub(t.begin)) / float64(t.done) * float64(t.total-t.done))
+		fmt.Fprintf(&b, ", %s left", left.Round(time.Second))
+	}
+	return b.String()
+}
+
+// Done ends the task, finished or not: a last line with the time it took, and the
+// bar stays as it is. It may be called twice.
+func (t *Task) Done() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	if t.end {
+		t.mu.Unlock()
+		return
+	}
+	t.end = true
+	now := t.r.now()
+	line := fmt.Sprintf("%s, %s", strings.TrimSuffix(t.line(now), ","), now.Sub(t.begin).Round(100*time.Millisecond))
+	done, total := t.done, t.total
+	t.mu.Unlock()
+	if t.bar == nil {
+		fmt.Fprintln(t.r.w, line)
+		return
+	}
+	if done < total {
+		t.bar.Abort(false)
+		return
+	}
+	t.bar.SetTotal(total, true)
+}
+
+// Close waits until the bars are drawn. Tasks must have ended.
+func (r *Reporter) Close() {
+	if r != nil && r.bars != nil {
+		r.bars.Wait()
+	}
+}

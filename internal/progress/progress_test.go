@@ -1,0 +1,64 @@
+package progress
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestPlain: a task of 600 steps, one a second, gives one line a minute and a last
+// one; every line is whole and without control characters.
+func TestPlain(t *testing.T) {
+	var b bytes.Buffer
+	r := New(&b, Auto, time.Minute) // a buffer is no terminal
+	now := time.Unix(0, 0)
+	r.now = func() time.Time { return now }
+	task := r.Start("train", 600)
+	for i := int64(1); i <= 600; i++ {
+		now = now.Add(time.Second)
+		task.Set(i, "loss 0.5")
+	}
+	task.Done()
+	task.Done()
+	r.Close()
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if len(lines) != 11 {
+		t.Fatalf("%d lines, want 10 and a last one:\n%s", len(lines), b.String())
+	}
+	if lines[0] != "train 60/600 10 % loss 0.5, 9m0s left" || lines[10] != "train 600/600 100 % loss 0.5, 10m0s" {
+		t.Errorf("first %q, last %q", lines[0], lines[10])
+	}
+	if strings.ContainsAny(b.String(), "\r\x1b") {
+		t.Errorf("control characters in %q", b.String())
+	}
+}
+
+func TestBar(t *testing.T) {
+	var b bytes.Buffer
+	r := New(&b, Bar, 0)
+	whole, half := r.Start("read", 10), r.Start("train", 10)
+	whole.Set(10, "")
+	half.Set(5, "loss 0.5")
+	whole.Done()
+	half.Done()
+	r.Close()
+	for _, want := range []string{"read 10/10", "train 5/10", "loss 0.5"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in %q", want, b.String())
+		}
+	}
+}
+
+func TestNone(t *testing.T) {
+	var b bytes.Buffer
+	for _, r := range []*Reporter{New(&b, None, time.Nanosecond), nil} {
+		task := r.Start("train", 2)
+		task.Set(2, "x")
+		task.Done()
+		r.Close()
+	}
+	if b.Len() > 0 {
+		t.Errorf("printed %q", b.String())
+	}
+}
