@@ -56,7 +56,7 @@ func writeError(format, path string, need int, err error) error {
 	free := int64(-1)
 	if unix.Statfs(path, &disk) == nil {
 		free = int64(disk.Bavail) * disk.Bsize
-		full = full || free < 1<<16
+		full = full || free < 1<<20
 	}
 	if full {
 		return &exit.Error{Code: exit.IO, What: "no space left", At: path,

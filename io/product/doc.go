@@ -10,9 +10,13 @@ package product
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
@@ -27,9 +31,29 @@ type Encoder interface {
 const encodeDeadline = 15 * time.Minute
 
 // write lets the child make path, atomically.
+//
+// Errors: the child's; exit 74 for a full disk, 73 if the file cannot be put in
+// place, 70 if the child died; ctx.Err().
 func write(ctx context.Context, enc Encoder, path, kind string, size int, fill func([]byte), args func(tmp string) any) error {
-	return atomicfile.Replace(path, func(tmp string) error {
+	err := atomicfile.Replace(path, func(tmp string) error {
 		var w encode.Written
 		return enc.Do(ctx, decode.Call{Kind: kind, Args: args(tmp), In: size, Fill: fill, Result: &w, Deadline: encodeDeadline})
 	})
+	var known *exit.Error
+	var died *decode.DiedError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &known):
+		known.At = path // rather than the temporary file, which is gone
+		return known
+	case errors.As(err, &died):
+		return &exit.Error{Code: exit.Bug, What: "the encoding program failed", At: path, Why: died.Error(),
+			Fix: "report it with the command and the first input file; nothing was published", Err: err}
+	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
+		return &exit.Error{Code: exit.IO, What: "no space left", At: path, Why: err.Error(), Fix: "free space; rerun the same command", Err: err}
+	}
+	return cannotCreate(path, err)
 }

@@ -38,7 +38,7 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 			return cannotHold(path, fmt.Errorf("%s %s at %s and %s %s at %s in one GRIB file", g.Variable, g.Kind, g.Lead, f.Variable, f.Kind, f.Lead))
 		}
 	}
-	lay := newLayout(p.Grid, o.Longitude)
+	lay := gribLayout(p.Grid, o.Longitude)
 	g := &gribBuilder{lay: &lay, opt: o}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		stat, _ := statisticOf(f.Kind)
@@ -79,7 +79,7 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 	if err != nil {
 		return err
 	}
-	lay := newLayout(f.Grid, o.Longitude)
+	lay := gribLayout(f.Grid, o.Longitude)
 	g := &gribBuilder{lay: &lay, opt: o}
 	for t, lead := range f.Axes.Leads {
 		for m, id := range f.Members {

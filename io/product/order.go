@@ -19,7 +19,9 @@ type layout struct {
 	x, y       []float64
 }
 
-// newLayout restores the order that the input had, with longitudes as asked.
+// newLayout restores the rows of the input and the longitude at which it began,
+// or longitudes as asked. Columns run from west to east: CDO 2.1 interpolates
+// wrongly where a file's longitudes fall.
 func newLayout(g *ensemble.Grid, want Longitudes) layout {
 	l := layout{grid: g, rows: make([]int, g.NY), cols: make([]int, g.NX)}
 	for r := range l.rows {
@@ -32,10 +34,7 @@ func newLayout(g *ensemble.Grid, want Longitudes) layout {
 		l.cols[c] = c
 	}
 	if g.Kind == ensemble.Projected {
-		if g.Source.EastFirst {
-			slices.Reverse(l.cols)
-		}
-		l.y, l.x = pick(g.Y, l.rows), pick(g.X, l.cols)
+		l.y, l.x = pick(g.Y, l.rows), slices.Clone(g.X)
 		return l
 	}
 	l.lat = pick(g.Lat, l.rows)
@@ -87,10 +86,18 @@ func (l *layout) setLongitudes(want Longitudes) {
 			l.lon[c] -= 360
 		}
 	}
-	if want == KeepLongitudes && g.Source.EastFirst {
+}
+
+// gribLayout is newLayout with columns from east to west if the input had them
+// so, which GRIB's scanning mode can say.
+func gribLayout(g *ensemble.Grid, want Longitudes) layout {
+	l := newLayout(g, want)
+	if g.Source.EastFirst {
 		slices.Reverse(l.cols)
 		slices.Reverse(l.lon)
+		slices.Reverse(l.x)
 	}
+	return l
 }
 
 // turn is a longitude brought into [from, from+360).

@@ -10,21 +10,8 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/testdecoder"
-	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
-
-// encoder is a pool with one child, closed with the test.
-func encoder(t testing.TB) *decode.Pool {
-	t.Helper()
-	p, err := decode.NewPool(decode.Options{Program: testdecoder.Path(t), Children: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
-}
 
 // testInit and testLead are the times of all test products.
 var (
@@ -47,14 +34,11 @@ func globe(src ensemble.SourceOrder) *ensemble.Grid {
 // The two marks that no flip and no roll of the globe maps onto themselves:
 // 90 E 45 N, and 10 W 30 S.
 const (
-	markNE, markSW         = 25.0, 50.0 // added to the field there
-	neLat, neLon           = 45.0, 90.0
-	swLat, swLon           = -30.0, 350.0
-	atNE, atSW             = 3*36 + 9, 8*36 + 35
-	missingAt              = 0*36 + 1 // 90 N 10 E
-	meanT850, meanGH       = 250.0, 1400.0
-	spreadT, spreadGH      = 1.5, 12.0
-	pressureHigh, pressure = 50000.0, 85000.0
+	markNE, markSW = 25.0, 50.0 // added to the field there
+	neLat, neLon   = 45.0, 90.0
+	swLat, swLon   = -30.0, 350.0
+	atNE, atSW     = 3*36 + 9, 8*36 + 35
+	missingAt      = 0*36 + 1 // 90 N 10 E
 )
 
 // marked is a field of base, rising with the point, with both marks.
@@ -85,8 +69,8 @@ func testProduct(g *ensemble.Grid) *product.Product {
 	for _, k := range []product.Kind{product.Mean, product.Spread} {
 		scale := map[product.Kind]float64{product.Mean: 1, product.Spread: 0.01}[k]
 		add("t", ensemble.PressureLevel(500), k, scale*240)
-		add("t", ensemble.PressureLevel(850), k, scale*meanT850)
-		add("gh", ensemble.PressureLevel(850), k, scale*meanGH)
+		add("t", ensemble.PressureLevel(850), k, scale*250)
+		add("gh", ensemble.PressureLevel(850), k, scale*1400)
 		add("2t", t2m, k, scale*280)
 	}
 	return p

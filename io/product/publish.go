@@ -1,0 +1,229 @@
+package product
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Format is a file format that products are published in.
+type Format string
+
+// The formats.
+const (
+	NetCDF Format = "netcdf"
+	GRIB2  Format = "grib2"
+)
+
+// Publication is how and from what a cycle is published.
+type Publication struct {
+	Formats   []Format // none means NetCDF
+	Overwrite Overwrite
+	Options
+
+	ConfigChecksum string
+	Expected       int             // members that were expected; 0 means those used
+	Missing        []MissingMember // those of them that are not there
+	Warnings       []string
+	Started        time.Time // of the work, for the manifest
+}
+
+// Manifest is what would be recorded of a product, without its outputs: what
+// Published compares with.
+func (pub *Publication) Manifest(p *Product) *Manifest {
+	m := &Manifest{
+		Schema: manifestSchema, Status: StatusOK, Cycle: p.Init.UTC().Format(time.RFC3339),
+		MembersUsed: p.Members, MembersExpected: pub.Expected, MembersMissing: pub.Missing,
+		ControlPolicy: p.Control, SpreadDDOF: p.DDOF, Inputs: p.Inputs,
+		ModelChecksum: p.ModelChecksum, ConfigChecksum: pub.ConfigChecksum, Version: p.Version,
+		Warnings: pub.Warnings, Started: pub.Started.UTC(),
+	}
+	if m.MembersExpected == 0 {
+		m.MembersExpected = len(p.Members)
+	}
+	if len(pub.Missing) > 0 || len(p.Members) < m.MembersExpected {
+		m.Status = StatusDegraded
+	}
+	// Lists are lists in JSON also when they are empty.
+	m.MembersMissing = append([]MissingMember{}, m.MembersMissing...)
+	m.Warnings = append([]string{}, m.Warnings...)
+	m.Inputs = append([]FileSum{}, m.Inputs...)
+	return m
+}
+
+// Publish writes all files of a product into root/CYCLE, with SHA256SUMS and the
+// manifest, and says whether the very same cycle was there already, in which
+// case nothing is touched.
+//
+// A new cycle appears with all its files at once. Where a cycle is replaced its
+// manifest goes first and the new one comes last: a reader that goes by the
+// manifest sees the old cycle, none, or the new one.
+//
+// Errors: those of WriteNetCDF and WriteGRIB2, with nothing published; exit 73 if
+// the cycle is there and may not be replaced, or the folder cannot be written.
+func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publication) (m *Manifest, already bool, err error) {
+	formats := pub.Formats
+	if len(formats) == 0 {
+		formats = []Format{NetCDF}
+	}
+	for _, f := range formats {
+		if f != NetCDF && f != GRIB2 {
+			return nil, false, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown format %q", f), Fix: "netcdf or grib2"}
+		}
+	}
+	dir := CycleDir(root, p.Init)
+	m = pub.Manifest(p)
+	if old, err := Published(dir, m, pub.Overwrite); err != nil || old != nil {
+		return old, old != nil, err
+	}
+	if err := os.MkdirAll(root, 0o777); err != nil {
+		return nil, false, cannotCreate(root, err)
+	}
+	stage, err := os.MkdirTemp(root, "."+CycleName(p.Init)+".partial-")
+	if err != nil {
+		return nil, false, cannotCreate(root, err)
+	}
+	defer os.RemoveAll(stage)
+	if m.Outputs, err = writeAll(ctx, enc, stage, p, formats, pub.Options); err != nil {
+		return nil, false, err
+	}
+	if err := m.stamp(); err != nil {
+		return nil, false, err
+	}
+	if err := m.writeRecords(stage); err != nil {
+		return nil, false, err
+	}
+	if err := os.Chmod(stage, 0o755); err != nil {
+		return nil, false, cannotCreate(root, err)
+	}
+	if err := putInPlace(stage, dir, m); err != nil {
+		return nil, false, cannotCreate(dir, err)
+	}
+	return m, false, nil
+}
+
+// stamp sets the end of the work; SOURCE_DATE_EPOCH replaces both times.
+func (m *Manifest) stamp() error {
+	m.Ended = time.Now().UTC().Truncate(time.Second)
+	if m.Started.IsZero() {
+		m.Started = m.Ended
+	}
+	t, ok, err := SourceDate()
+	if ok {
+		m.Started, m.Ended = t, t
+	}
+	return err
+}
+
+func cannotCreate(at string, err error) error {
+	return &exit.Error{Code: exit.CannotWrite, What: "cannot write products", At: at, Why: err.Error(),
+		Fix: "see the cause; rerun the same command", Err: err}
+}
+
+// writeAll writes the files of a product and returns their sums, by name.
+func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats []Format, o Options) ([]FileSum, error) {
+	var names []string
+	if slices.Contains(formats, NetCDF) {
+		for _, lead := range p.Leads() {
+			name := NetCDFName(p.Init, lead)
+			q := p.Select(func(f Field) bool { return f.Lead == lead })
+			if err := WriteNetCDF(ctx, enc, filepath.Join(dir, name), q, o); err != nil {
+				return nil, err
+			}
+			names = append(names, name)
+		}
+	}
+	if slices.Contains(formats, GRIB2) {
+		for _, f := range p.Fields {
+			name := GRIB2Name(p.Init, f.Lead, f.Variable, f.Kind)
+			if slices.Contains(names, name) {
+				continue // another level of a file just written
+			}
+			q := p.Select(func(g Field) bool { return g.Lead == f.Lead && g.Variable == f.Variable && g.Kind == f.Kind })
+			if err := WriteGRIB2(ctx, enc, filepath.Join(dir, name), q, o); err != nil {
+				return nil, err
+			}
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var sums []FileSum
+	for _, name := range names {
+		s, err := SumFile(filepath.Join(dir, name), name)
+		if err != nil {
+			return nil, err
+		}
+		sums = append(sums, s)
+	}
+	return sums, nil
+}
+
+// putInPlace makes the staged folder the cycle's: by one rename if there is none
+// yet, else file by file between the old manifest and the new.
+func putInPlace(stage, dir string, m *Manifest) error {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(stage, dir); err != nil {
+			return err
+		}
+		return syncDir(filepath.Dir(dir))
+	}
+	stale := map[string]bool{}
+	if old, err := ReadManifest(dir); err == nil {
+		for _, f := range old.Outputs {
+			stale[f.Name] = true
+		}
+	}
+	for _, name := range []string{ManifestName, SumsName} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	names := []string{}
+	for _, f := range m.Outputs {
+		names = append(names, f.Name)
+		delete(stale, f.Name)
+	}
+	for name := range stale {
+		if filepath.IsLocal(name) {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	for _, name := range append(names, SumsName) {
+		if err := os.Rename(filepath.Join(stage, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(stage, ManifestName), filepath.Join(dir, ManifestName)); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes renames in a folder last through a power cut.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// CycleDir is the folder of an init's products below root.
+func CycleDir(root string, init ensemble.Init) string { return filepath.Join(root, CycleName(init)) }
