@@ -19,11 +19,21 @@ type form struct {
 
 // forms in the order in which they are tried; of equals the first stays.
 var forms = []form{
+	{"own", "", false, own},
 	{"d3", "oneDNN", false, oneDNN(false, dnnl.Any, dnnl.Direct)},
 	{"f2", "oneDNN", false, oneDNN(true, dnnl.Any, dnnl.Direct)},
 	{"d3cl", "oneDNN", false, oneDNN(false, dnnl.ChannelsLast, dnnl.Direct)},
 	{"f2cl", "oneDNN", false, oneDNN(true, dnnl.ChannelsLast, dnnl.Direct)},
 	{"f2wino", "oneDNN", true, oneDNN(true, dnnl.Any, dnnl.Winograd)},
+}
+
+// own is our kernel. Periodic depth has its adjoint in oneDNN's forms only.
+func own(s Spec, pass Pass, o Options) (runner, error) {
+	if pass == BackwardData && s.Pad[0].Mode == kern.Periodic {
+		return nil, kern.ErrNotServed
+	}
+	return kern.NewConv(o.Pool, kern.ConvSpec{N: s.N, Cin: s.Cin, Cout: s.Cout, In: s.In, Out: s.Out(), Kernel: s.Kernel,
+		Stride: s.Stride, Dilation: s.Dilation, Pad: s.Pad}, kern.ConvPass(pass), o.Bias, o.ReLU)
 }
 
 var errFold = errors.New("depth cannot be folded to advantage")

@@ -221,7 +221,8 @@ func TestFormsAgainstBruteForce(t *testing.T) {
 	}
 	t.Logf("forms judged: %v", built)
 	for _, f := range forms {
-		if f.needs != "" && dnnlMissing() {
+		// Winograd went out of oneDNN with 3.0.
+		if f.needs != "" && (dnnlMissing() || f.wino && dnnl.Version() >= "3") {
 			continue
 		}
 		for _, p := range []Pass{Forward, BackwardData, BackwardWeights} {

@@ -25,3 +25,4 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "copy.inc.h"
 #include "maxpool.inc.h"
 #include "upsample.inc.h"
+#include "conv.inc.h"

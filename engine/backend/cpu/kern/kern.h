@@ -35,7 +35,9 @@ enum { ENS_ADD, ENS_SUB, ENS_MUL, ENS_DIV, ENS_MIN, ENS_MAX, ENS_RSUB, ENS_RDIV 
 	X(maxpool, (ens_pool *p, float *y, unsigned char *arg, const float *x, long planes, const long *in, const long *k), (p, y, arg, x, planes, in, k)) \
 	X(maxpool_grad, (ens_pool *p, float *dx, const float *dy, const unsigned char *arg, long planes, const long *in, const long *k), (p, dx, dy, arg, planes, in, k)) \
 	X(upsample, (ens_pool *p, float *y, const float *x, long planes, const long *in, const long *f, int wrap), (p, y, x, planes, in, f, wrap)) \
-	X(upsample_grad, (ens_pool *p, float *dx, const float *dy, long planes, const long *in, const long *f, int wrap), (p, dx, dy, planes, in, f, wrap))
+	X(upsample_grad, (ens_pool *p, float *dx, const float *dy, long planes, const long *in, const long *f, int wrap), (p, dx, dy, planes, in, f, wrap)) \
+	X(conv, (ens_pool *p, float *y, const float *x, const float *w, const float *bias, float *scratch, const long *g, const int *taps), (p, y, x, w, bias, scratch, g, taps)) \
+	X(conv_filter, (ens_pool *p, float *dw, const float *x, const float *dy, float *scratch, const long *g, const int *taps), (p, dw, x, dy, scratch, g, taps))
 
 #define X(name, params, args) void ens_##name params;
 KERNELS(X)
