@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -18,8 +19,6 @@ func digest(parts ...[]byte) ID {
 		h.Write([]byte{byte(len(p) >> 16), byte(len(p) >> 8), byte(len(p))})
 		h.Write(p)
 	}
-	var id ID
-	h.Sum(id[:0:16])
 	return ID(h.Sum(nil)[:16])
 }
 
@@ -71,26 +70,54 @@ type Member struct {
 type Index struct {
 	Result
 	Fields []Field
-	Grids  map[ID]GridSource
 }
 
-// GridSource is a grid section as it stands in a file.
-type GridSource struct {
-	Edition int
-	Octets  Octets
+// Grids shares what was made of grid sections among all files of an input. It may
+// be used from several goroutines.
+type Grids struct {
+	mu   sync.Mutex
+	defs map[ID]GridDef
+	bad  map[ID]*Fault
+}
+
+// Def is what was made of the grid section with this digest.
+func (g *Grids) Def(id ID) GridDef {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.defs[id]
+}
+
+// learn parses a grid section unless it is known.
+func (g *Grids) learn(id ID, edition int, o Octets) *Fault {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, ok := g.defs[id]; !ok {
+		if g.defs == nil {
+			g.defs, g.bad = map[ID]GridDef{}, map[ID]*Fault{}
+		}
+		if o == nil {
+			g.defs[id] = GridDef{Reason: "the message has no grid section; predefined grids are not supported"}
+		} else {
+			g.defs[id], g.bad[id] = ParseGrid(edition, o)
+		}
+	}
+	if fault := g.bad[id]; fault != nil {
+		again := *fault
+		return &again
+	}
+	return nil
 }
 
 // ReadIndex scans a file and reads the headers of all fields.
 //
 // Errors: of reading, and ctx.Err(); damage is in Index.Faults.
-func ReadIndex(ctx context.Context, r io.ReaderAt, size int64) (*Index, error) {
-	idx := &Index{Grids: map[ID]GridSource{}}
-	bad := map[ID]*Fault{}
+func ReadIndex(ctx context.Context, r io.ReaderAt, size int64, grids *Grids) (*Index, error) {
+	idx := &Index{}
 	var err error
 	idx.Result, err = scan(ctx, r, size, func(m Message, w *window) *Fault {
 		first := len(idx.Fields)
 		for k := range m.Fields {
-			f, fault := readField(m, k, w, idx, bad)
+			f, fault := readField(m, k, w, grids)
 			if fault != nil {
 				idx.Fields = idx.Fields[:first]
 				return fault
@@ -122,7 +149,7 @@ func section(w *window, m Message, s Span) (Octets, *Fault) {
 
 func (o Octets) clone() Octets { return append(Octets(nil), o...) }
 
-func readField(m Message, k int, w *window, idx *Index, bad map[ID]*Fault) (Field, *Fault) {
+func readField(m Message, k int, w *window, grids *Grids) (Field, *Fault) {
 	f := Field{Message: m.Number, Sub: k + 1, Offset: m.Offset, Length: m.Length, Edition: m.Edition, Sections: m.Fields[k]}
 	gridSection := 3
 	if m.Edition == 1 {
@@ -133,15 +160,8 @@ func readField(m Message, k int, w *window, idx *Index, bad map[ID]*Fault) (Fiel
 		return f, fault
 	}
 	f.Grid = digest([]byte{byte(m.Edition)}, g)
-	if _, seen := idx.Grids[f.Grid]; !seen {
-		idx.Grids[f.Grid] = GridSource{m.Edition, g}
-		if g != nil {
-			_, bad[f.Grid] = ParseGrid(m.Edition, g)
-		}
-	}
-	if fault := bad[f.Grid]; fault != nil {
-		again := *fault
-		return f, &again
+	if fault := grids.learn(f.Grid, m.Edition, g); fault != nil {
+		return f, fault
 	}
 	if m.Edition == 1 {
 		return f, f.read1(w, m, g)

@@ -124,6 +124,8 @@ func (f *Field) time2(o Octets, t product2, out Time) {
 		end, fault := date(o.U2(e), o.U1(e+2), o.U1(e+3), o.U1(e+4), o.U1(e+5), o.U1(e+6))
 		length, ok := span(o.U4(e+15), o.U1(e+14))
 		switch {
+		case o.U1(e+13) == 1 && o.U1(e+7) == 1:
+			// Fields of several starts at one lead: the lead is the forecast time.
 		case ok && o.U1(e+7) == 1:
 			// One time range: its length is what other decoders take.
 			out.Lead, out.Interval = start+length, length

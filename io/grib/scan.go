@@ -74,17 +74,28 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 			}
 			continue
 		}
-		if start > junkFrom && lastFaultBefore(res.Faults, junkFrom) {
+		if start > junkFrom && lastFaultBefore(res.Faults, junkFrom) && !padding(r, junkFrom, start) {
 			res.Junk = append(res.Junk, Junk{junkFrom, start - junkFrom})
 		}
 		res.Messages = append(res.Messages, m)
 		off = start + m.Length
 		junkFrom = off
 	}
-	if size > junkFrom && lastFaultBefore(res.Faults, junkFrom) {
+	if size > junkFrom && lastFaultBefore(res.Faults, junkFrom) && !padding(r, junkFrom, size) {
 		res.Junk = append(res.Junk, Junk{junkFrom, size - junkFrom})
 	}
 	return res, nil
+}
+
+// padding says whether a gap holds nothing but a few zeros, as archives put them
+// between messages to fill blocks.
+func padding(r io.ReaderAt, from, to int64) bool {
+	var b [8 << 10]byte
+	if to-from > int64(len(b)) {
+		return false
+	}
+	n, _ := r.ReadAt(b[:to-from], from)
+	return int64(n) == to-from && len(bytes.Trim(b[:n], "\x00")) == 0
 }
 
 // lastFaultBefore says whether the bytes from off on are junk rather than the

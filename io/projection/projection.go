@@ -149,12 +149,20 @@ func (el ellipsoid) t(phi float64) float64 {
 	return math.Tan(math.Pi/4-phi/2) / math.Pow((1-s)/(1+s), el.e/2)
 }
 
+// enough is the change of an angle in radians, about a nanometre on the ground, at
+// which iterations end.
+const enough = 1e-15
+
 // phi inverts t by (7-9), which gains a factor e² ≈ 1/150 a round.
 func (el ellipsoid) phi(t float64) float64 {
 	p := math.Pi/2 - 2*math.Atan(t)
-	for range 8 {
+	for round := 0; el.e > 0 && round < 8; round++ {
 		s := el.e * math.Sin(p)
-		p = math.Pi/2 - 2*math.Atan(t*math.Pow((1-s)/(1+s), el.e/2))
+		next := math.Pi/2 - 2*math.Atan(t*math.Pow((1-s)/(1+s), el.e/2))
+		done := math.Abs(next-p) < enough
+		if p = next; done {
+			break
+		}
 	}
 	return p
 }
@@ -181,7 +189,10 @@ func (el ellipsoid) phiOfQ(q float64) float64 {
 	for range 8 {
 		es := el.e * math.Sin(p)
 		d := 1 - es*es
-		p += d * d / (2 * math.Cos(p)) * (q - el.q(p)) / (1 - el.e*el.e)
+		step := d * d / (2 * math.Cos(p)) * (q - el.q(p)) / (1 - el.e*el.e)
+		if p += step; math.Abs(step) < enough {
+			break
+		}
 	}
 	return p
 }

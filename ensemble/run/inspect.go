@@ -1,0 +1,393 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// InspectOptions says what to look at and how to print it.
+type InspectOptions struct {
+	Files   []string
+	Stats   bool   // also decode all values: missing, minimum, mean, maximum
+	JSON    bool   // one JSON object instead of tables
+	Version string // of the program, for the JSON object
+	Input   fio.Options
+}
+
+// Inspect lists what files hold: variables, levels, members, leads and starts
+// with holes, grids, and what could not be used and why. Damaged messages do not
+// keep the sound ones from being listed; they are the error that is returned
+// after the listing.
+//
+// Errors: as fio.Open; exit 65 if anything in the files is damaged or no field in
+// them can be used.
+func Inspect(ctx context.Context, o InspectOptions, w io.Writer) error {
+	o.Input.SkipBad = true
+	in, err := fio.Open(ctx, o.Files, o.Input)
+	if err != nil {
+		if o.JSON {
+			return errors.Join(err, writeInspectJSON(w, o, nil, nil, err))
+		}
+		return err
+	}
+	defer in.Close()
+	rows, err := inspectRows(ctx, in, o.Stats)
+	if err == nil {
+		err = in.Faults()
+	}
+	if o.JSON {
+		if werr := writeInspectJSON(w, o, in.Catalogue(), rows, err); werr != nil {
+			return werr
+		}
+		return err
+	}
+	if werr := writeInspectTables(w, in, rows, o.Stats); werr != nil {
+		return werr
+	}
+	return err
+}
+
+// inspectRow is one field in the JSON form. Statistics are in Unit, the file's own.
+type inspectRow struct {
+	File        string   `json:"file"`
+	Message     int      `json:"message"`
+	Sub         int      `json:"sub_field,omitempty"`
+	Variable    string   `json:"variable"`
+	Unit        string   `json:"unit"`
+	UnitSI      string   `json:"unit_si"`
+	Level       string   `json:"level"`
+	LevelType   string   `json:"level_type,omitempty"`
+	Member      *int     `json:"member"`
+	Product     string   `json:"product"`
+	Init        string   `json:"init"`
+	Lead        string   `json:"lead"`
+	LeadSeconds int64    `json:"lead_seconds"`
+	Valid       string   `json:"valid"`
+	Statistic   string   `json:"statistic,omitempty"`
+	Grid        string   `json:"grid"`
+	Packing     string   `json:"packing,omitempty"`
+	Missing     *int     `json:"missing,omitempty"`
+	Min         *float64 `json:"min,omitempty"`
+	Mean        *float64 `json:"mean,omitempty"`
+	Max         *float64 `json:"max,omitempty"`
+
+	entry ensemble.Entry
+}
+
+// inspectRows lists the entries in file order, with statistics if wanted. A field
+// that cannot be decoded is left without them; the first such error is returned
+// with the rows.
+func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, error) {
+	position := map[string]int{}
+	for i, f := range in.Files() {
+		position[f] = i
+	}
+	entries := slices.Clone(in.Catalogue().Entries)
+	slices.SortFunc(entries, func(a, b ensemble.Entry) int {
+		if a.File != b.File {
+			return position[a.File] - position[b.File]
+		}
+		if a.Message != b.Message {
+			return a.Message - b.Message
+		}
+		return a.Sub - b.Sub
+	})
+	rows := make([]inspectRow, len(entries))
+	for i, e := range entries {
+		r := inspectRow{File: e.File, Message: e.Message, Variable: e.Variable, Unit: e.NativeUnit, UnitSI: e.Unit, Level: e.Level.String(),
+			LevelType: e.LevelType, Product: e.Product.String(), Init: e.Init.Format(time.RFC3339), Lead: e.Lead.String(),
+			LeadSeconds: int64(time.Duration(e.Lead) / time.Second), Valid: e.Valid().Format(time.RFC3339), Statistic: e.Statistic,
+			Grid: e.Grid.String(), Packing: e.Packing, entry: e}
+		if e.Sub > 1 {
+			r.Sub = e.Sub
+		}
+		if e.Member != ensemble.NoMember {
+			m := int(e.Member)
+			r.Member = &m
+		}
+		rows[i] = r
+	}
+	if !stats {
+		return rows, nil
+	}
+	var first error
+	for from := 0; from < len(entries); {
+		at := from
+		err := in.Read(ctx, entries[from:], func(i int, f *ensemble.Field) error {
+			at = from + i + 1
+			rows[from+i].add(f.Values, in.Native(entries[from+i]).ToNative)
+			return nil
+		})
+		if err == nil || ctx.Err() != nil {
+			return rows, errors.Join(first, ctx.Err())
+		}
+		if exit.CodeOf(err) != exit.BadData {
+			return rows, err
+		}
+		if first == nil {
+			first = err
+		}
+		// Fields ahead of the bad one in its batch come one by one.
+		for at < len(entries) {
+			f, err := in.ReadOne(ctx, entries[at])
+			at++
+			if err != nil {
+				if exit.CodeOf(err) != exit.BadData {
+					return rows, err
+				}
+				break
+			}
+			rows[at-1].add(f.Values, in.Native(entries[at-1]).ToNative)
+		}
+		from = at
+	}
+	return rows, first
+}
+
+// add takes the statistics of the values in SI.
+func (r *inspectRow) add(v []float32, native func(float64) float64) {
+	lo, hi, sum, n := math.Inf(1), math.Inf(-1), 0.0, 0
+	for _, x := range v {
+		if x == x {
+			y := float64(x)
+			lo, hi = min(lo, y), max(hi, y)
+			sum += y
+			n++
+		}
+	}
+	missing := len(v) - n
+	r.Missing = &missing
+	if n > 0 {
+		lo, hi, mean := native(lo), native(hi), native(sum/float64(n))
+		r.Min, r.Max, r.Mean = &lo, &hi, &mean
+	}
+}
+
+// inspectError is an error in the JSON form.
+type inspectError struct {
+	Code int    `json:"code"`
+	What string `json:"what"`
+	At   string `json:"at,omitempty"`
+	Why  string `json:"why,omitempty"`
+	Fix  string `json:"fix,omitempty"`
+	More int    `json:"more,omitempty"` // further faults
+}
+
+// inspectUnused is a message that no field was made of.
+type inspectUnused struct {
+	File     string `json:"file"`
+	Message  int    `json:"message,omitempty"`
+	Variable string `json:"variable,omitempty"`
+	Reason   string `json:"reason"`
+}
+
+func writeInspectJSON(w io.Writer, o InspectOptions, cat *ensemble.Catalogue, rows []inspectRow, err error) error {
+	out := struct {
+		Schema   string          `json:"schema"`
+		Command  string          `json:"command"`
+		Version  string          `json:"version"`
+		Status   string          `json:"status"`
+		ExitCode int             `json:"exit_code"`
+		Outputs  []string        `json:"outputs"`
+		Warnings []string        `json:"warnings"`
+		Error    *inspectError   `json:"error,omitempty"`
+		Messages int             `json:"messages"`
+		Used     int             `json:"used"`
+		Unused   int             `json:"unused"`
+		Fields   []inspectRow    `json:"fields"`
+		Reasons  []inspectUnused `json:"unused_messages"`
+		Holes    []string        `json:"holes"`
+	}{Schema: "ensemble.inspect/1", Command: "inspect", Version: o.Version, Status: "ok", ExitCode: int(exit.CodeOf(err)),
+		Outputs: []string{}, Warnings: []string{}, Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}}
+	if rows == nil {
+		out.Fields = []inspectRow{}
+	}
+	if err != nil {
+		out.Status = "failed"
+		out.Error = &inspectError{Code: out.ExitCode, What: err.Error()}
+		var e *exit.Error
+		if errors.As(err, &e) {
+			out.Error = &inspectError{Code: int(e.Code), What: e.What, At: e.At, Why: e.Why, Fix: e.Fix, More: len(e.More)}
+		}
+	}
+	if cat != nil {
+		out.Messages = cat.Messages
+		out.Used = usedMessages(cat)
+		out.Unused = out.Messages - out.Used
+		out.Warnings = append(out.Warnings, cat.Warnings...)
+		for _, u := range cat.Unused {
+			out.Reasons = append(out.Reasons, inspectUnused{u.File, u.Message, u.Name, u.Reason})
+		}
+		for _, g := range cat.Groups() {
+			for _, h := range g.Holes {
+				out.Holes = append(out.Holes, h.String())
+			}
+		}
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(out)
+}
+
+// usedMessages counts messages of which at least one field is used.
+func usedMessages(cat *ensemble.Catalogue) int {
+	type message struct {
+		file   string
+		number int
+	}
+	used := map[message]bool{}
+	for _, e := range cat.Entries {
+		used[message{e.File, e.Message}] = true
+	}
+	return len(used)
+}
+
+// maxLines bounds each list of the tables.
+const maxLines = 40
+
+func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, stats bool) error {
+	cat := in.Catalogue()
+	var b strings.Builder
+	used := usedMessages(cat)
+	fmt.Fprintf(&b, "%d files, %d messages: %d used, %d unused; %d fields\n\n", len(in.Files()), cat.Messages, used, cat.Messages-used, len(cat.Entries))
+	groups := cat.Groups()
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if len(groups) > 0 {
+		fmt.Fprintln(tw, "VARIABLE\tPRODUCT\tUNIT\tLEVELS\tMEMBERS\tLEADS\tSTARTS\tFIELDS\tHOLES\tPACKING")
+	}
+	var grids []*ensemble.Grid
+	for _, g := range groups {
+		nholes := 0
+		for _, h := range g.Holes {
+			nholes += len(h.Members)
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", g.Variable, g.Product, g.Unit, some(g.Levels), members(g.Members), some(g.Leads),
+			some(g.Inits), g.Count, nholes, strings.Join(g.Packings, ","))
+		for _, grid := range g.Grids {
+			if !slices.Contains(grids, grid) {
+				grids = append(grids, grid)
+			}
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, g := range grids {
+		fmt.Fprintf(&b, "\ngrid: %s%s", g, sourceOrder(g))
+	}
+	b.WriteString("\n")
+	if stats && len(rows) > 0 {
+		b.WriteString("\n")
+		fmt.Fprintln(tw, "FIELD\tUNIT\tMISSING\tMIN\tMEAN\tMAX")
+		for _, r := range rows[:min(len(rows), maxLines)] {
+			if r.Missing == nil {
+				fmt.Fprintf(tw, "%s\t%s\tnot decoded\t\t\t\n", r.entry.Key, r.Unit)
+				continue
+			}
+			fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\n", r.entry.Key, r.Unit, *r.Missing, number(r.Min), number(r.Mean), number(r.Max))
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+		more(&b, len(rows), "fields; --json lists all")
+	}
+	var holes []string
+	for _, g := range groups {
+		for _, h := range g.Holes {
+			holes = append(holes, h.String())
+		}
+	}
+	list(&b, "holes", holes)
+	var unused []string
+	for _, u := range cat.Unused {
+		at := u.File
+		if u.Message > 0 {
+			at = fmt.Sprintf("%s, message %d", u.File, u.Message)
+		}
+		if u.Name != "" {
+			at += " (" + u.Name + ")"
+		}
+		unused = append(unused, at+": "+u.Reason)
+	}
+	list(&b, "unused", unused)
+	list(&b, "warnings", cat.Warnings)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func list(b *strings.Builder, title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n", title)
+	for _, l := range lines[:min(len(lines), maxLines)] {
+		fmt.Fprintf(b, "  %s\n", l)
+	}
+	more(b, len(lines), "")
+}
+
+func more(b *strings.Builder, n int, what string) {
+	if n > maxLines {
+		fmt.Fprintf(b, "  … %d more %s\n", n-maxLines, what)
+	}
+}
+
+func number(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.6g", *v)
+}
+
+// some lists a few values, or the first, the last and the number of many.
+func some[T fmt.Stringer](v []T) string {
+	if len(v) > 6 {
+		return fmt.Sprintf("%s … %s (%d)", v[0], v[len(v)-1], len(v))
+	}
+	s := make([]string, len(v))
+	for i := range v {
+		s[i] = v[i].String()
+	}
+	return strings.Join(s, ",")
+}
+
+// members lists members with the control marked.
+func members(m []ensemble.Member) string {
+	if len(m) == 1 && m[0] == ensemble.NoMember {
+		return "-"
+	}
+	s := ensemble.MemberRanges(m)
+	if slices.Contains(m, 0) {
+		s += " (control 0)"
+	}
+	return fmt.Sprintf("%d: %s", len(m), s)
+}
+
+// sourceOrder says how the file has the points, where that is not our way.
+func sourceOrder(g *ensemble.Grid) string {
+	var s []string
+	if g.Source.ScanningMode > 0 {
+		s = append(s, fmt.Sprintf("scanning mode %d", g.Source.ScanningMode))
+	} else if g.Source.SouthFirst {
+		s = append(s, "rows from the south")
+	}
+	if g.Source.Roll > 0 {
+		s = append(s, fmt.Sprintf("longitudes from %g", g.Source.FirstLon))
+	}
+	if s == nil {
+		return ""
+	}
+	return " (stored: " + strings.Join(s, ", ") + ")"
+}

@@ -1,0 +1,263 @@
+package fio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/unit"
+)
+
+// indexGRIB reads structure and headers of a GRIB file. What the parameters are
+// called is asked later, for all files at once.
+func indexGRIB(ctx context.Context, in *Input, f *file) error {
+	idx, err := grib.ReadIndex(ctx, f.f, f.size, &in.grids)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return unreadable(f.path, err)
+	}
+	f.index = idx
+	f.messages = len(idx.Messages) + len(idx.Faults)
+	for _, ft := range idx.Faults {
+		f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: ft.What,
+			At: fmt.Sprintf("%s, message %d, byte %d", f.path, ft.Message, ft.Offset), Why: ft.Why, Fix: "fetch the file again"})
+		f.unused = append(f.unused, ensemble.Unused{File: f.path, Message: ft.Message, Reason: "damaged: " + ft.What + ": " + ft.Why})
+	}
+	if len(idx.Junk) > 0 {
+		bytes := int64(0)
+		for _, j := range idx.Junk {
+			bytes += j.Length
+		}
+		f.warnings = append(f.warnings, fmt.Sprintf("%s: %d bytes in %d places belong to no message, the first at byte %d", f.path, bytes, len(idx.Junk), idx.Junk[0].Offset))
+	}
+	if len(idx.Messages) == 0 && len(idx.Faults) == 0 {
+		return wrongKind(f.path, "it holds no GRIB message", "fetch the file again")
+	}
+	return nil
+}
+
+// asked is one field that the decoder is asked about.
+type asked struct {
+	f   *file
+	at  int // in f.index.Fields
+	out *grib.Description
+}
+
+// describeGRIB asks the children what kinds of fields there are, once per kind,
+// and makes entries of all fields.
+func (in *Input) describeGRIB(ctx context.Context) error {
+	kinds := map[grib.ID]*grib.Description{}
+	alone := map[*grib.Field]*grib.Description{}
+	batches := map[*file][]asked{}
+	for _, f := range in.files {
+		if f.index == nil {
+			continue
+		}
+		for i := range f.index.Fields {
+			fd := &f.index.Fields[i]
+			if in.grids.Def(fd.Grid).Grid == nil {
+				continue
+			}
+			switch {
+			case !fd.Time.Known || !fd.Member.Known:
+				alone[fd] = new(grib.Description)
+				batches[f] = append(batches[f], asked{f, i, alone[fd]})
+			case kinds[fd.Kind] == nil:
+				kinds[fd.Kind] = new(grib.Description)
+				batches[f] = append(batches[f], asked{f, i, kinds[fd.Kind]})
+			}
+		}
+	}
+	for _, f := range in.files {
+		for part := batches[f]; len(part) > 0; {
+			n := min(len(part), 500)
+			if err := in.describe(ctx, f, part[:n]); err != nil {
+				return err
+			}
+			part = part[n:]
+		}
+	}
+	for _, f := range in.files {
+		if f.index == nil {
+			continue
+		}
+		several := map[int]int{}
+		for i := range f.index.Fields {
+			several[f.index.Fields[i].Message]++
+		}
+		for i := range f.index.Fields {
+			fd := &f.index.Fields[i]
+			d := alone[fd]
+			if d == nil {
+				d = kinds[fd.Kind]
+			}
+			in.entryGRIB(f, fd, d, several[fd.Message] > 1)
+		}
+	}
+	return nil
+}
+
+// describe asks about some fields of one file. If the decoder dies on the batch,
+// each field is asked about alone, so that one bad message costs itself only.
+func (in *Input) describe(ctx context.Context, f *file, part []asked) error {
+	b := grib.Batch{Path: f.path}
+	for _, a := range part {
+		b.Fields = append(b.Fields, refOf(&f.index.Fields[a.at], true))
+	}
+	var out []grib.Description
+	err := in.pool.Do(ctx, decode.Call{Kind: grib.DescribeKind, Args: b, Result: &out, Once: len(part) > 1})
+	var died *decode.DiedError
+	switch {
+	case errors.As(err, &died) && len(part) == 1:
+		out = []grib.Description{{Error: died.Error()}}
+	case errors.As(err, &died):
+		for i := range part {
+			if err := in.describe(ctx, f, part[i:i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case err != nil:
+		return err
+	case len(out) != len(part):
+		return fmt.Errorf("%s: %d descriptions of %d fields", f.path, len(out), len(part))
+	}
+	for i, a := range part {
+		*a.out = out[i]
+	}
+	return nil
+}
+
+// refOf is where a field lies; several says that its message has more fields.
+func refOf(fd *grib.Field, several bool) grib.Ref {
+	r := grib.Ref{Offset: fd.Offset, Length: fd.Length}
+	if several && fd.Edition == 2 {
+		s := fd.Sections
+		r.Sections = &s
+	}
+	return r
+}
+
+// entryGRIB makes an entry of a field, or a line in f.unused.
+func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several bool) {
+	drop := func(reason string) {
+		u := ensemble.Unused{File: f.path, Message: fd.Message, Reason: reason}
+		if d != nil {
+			u.Name = d.Name
+		}
+		f.unused = append(f.unused, u)
+	}
+	def := in.grids.Def(fd.Grid)
+	switch {
+	case def.Grid == nil:
+		drop(def.Reason)
+		return
+	case d.Error != "":
+		drop("not decodable: " + d.Error)
+		f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: "message cannot be decoded",
+			At: fmt.Sprintf("%s, message %d, byte %d", f.path, fd.Message, fd.Offset), Why: d.Error, Fix: "fetch the file again, or leave the message out"})
+		return
+	case fd.Time.Reason != "":
+		drop(fd.Time.Reason)
+		return
+	}
+	e := ensemble.Entry{File: f.path, Message: fd.Message, Sub: fd.Sub, Offset: fd.Offset, Length: fd.Length,
+		Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statistics[d.Statistic]}
+	if reason := timeOf(&e, fd, d); reason != "" {
+		drop(reason)
+		return
+	}
+	e.Variable = aliases[d.Name]
+	if e.Variable == "" {
+		e.Variable = d.Name
+	}
+	if d.Name == "" || d.Name == "unknown" || d.Name == "~" {
+		e.Variable = fd.Parameter
+	}
+	e.Level = fd.Level
+	if !fd.LevelKnown {
+		e.Level = ensemble.Level{Kind: ensemble.OtherLevel, Value: d.Level}
+	}
+	known, ok := ensemble.VariableNamed(e.Variable)
+	if ok && !known.OnManyLevels() && (e.Level.Kind != ensemble.Pressure) {
+		e.Level = known.Level // edition 1 has 2t at the surface, edition 2 at 2 m
+	}
+	e.Member, e.Members, e.Product = memberOf(fd, d)
+	conv := unit.ToSI(d.Unit, known.Unit == "kg m-2")
+	if e.Product == ensemble.Spread {
+		conv = conv.Difference()
+	}
+	e.Unit, e.NativeUnit = conv.SI, unit.Spelling(d.Unit)
+	ref := refOf(fd, several)
+	ref.Points = def.Grid.Size()
+	f.fields = append(f.fields, &field{entry: e, conv: conv, file: f, ref: ref})
+}
+
+// aliases are short names of ecCodes for quantities of our vocabulary.
+var aliases = map[string]string{"prmsl": "msl", "10ws": "10si", "i10fg": "10fg", "gust": "10fg"}
+
+// statistics are ecCodes' step types in the words of CF cell methods.
+var statistics = map[string]string{"accum": "sum", "avg": "mean", "max": "maximum", "min": "minimum", "diff": "difference", "sd": "standard_deviation", "rms": "root_mean_square"}
+
+// timeOf fills in start, lead and interval; the reason is why it cannot.
+func timeOf(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
+	if fd.Time.Known {
+		e.Init, e.Lead, e.Interval = ensemble.InitAt(fd.Time.Init), ensemble.Lead(fd.Time.Lead), ensemble.Lead(fd.Time.Interval)
+		return ""
+	}
+	if !d.StepKnown {
+		return "the forecast step is not understood"
+	}
+	day := int(d.Date)
+	if day < 1_01_01 {
+		return "the reference date has no year (a climatology?)"
+	}
+	init := time.Date(day/10000, time.Month(day/100%100), day%100, 0, 0, int(d.Seconds), 0, time.UTC)
+	e.Init = ensemble.InitAt(init)
+	e.Lead = ensemble.Lead(time.Duration(d.End) * time.Second)
+	e.Interval = ensemble.Lead(time.Duration(d.End-d.Start) * time.Second)
+	return ""
+}
+
+// notMembers are ecCodes data types of fields that are statistics over an
+// ensemble or a climate, by product.
+var notMembers = map[string]ensemble.Product{
+	"em": ensemble.EnsembleMean, "es": ensemble.Spread, "ses": ensemble.OtherProduct, "taem": ensemble.OtherProduct, "taes": ensemble.OtherProduct,
+	"ep": ensemble.OtherProduct, "pb": ensemble.OtherProduct, "cd": ensemble.OtherProduct, "cm": ensemble.OtherProduct, "cs": ensemble.OtherProduct,
+	"cr": ensemble.OtherProduct, "bf": ensemble.OtherProduct, "efi": ensemble.OtherProduct, "efic": ensemble.OtherProduct, "sot": ensemble.OtherProduct,
+	"hcmean": ensemble.OtherProduct, "fp": ensemble.OtherProduct, "cl": ensemble.OtherProduct, "ppm": ensemble.OtherProduct, "si": ensemble.OtherProduct,
+}
+
+// memberStreams are ECMWF's streams of ensembles, whose members count from 0 even
+// where the size of the ensemble is not given.
+var memberStreams = map[string]bool{"enfo": true, "enfh": true, "efhs": true, "enda": true, "elda": true, "waef": true, "ewda": true,
+	"seas": true, "mmsf": true, "msmm": true, "mmsa": true, "swmm": true, "wasf": true, "mofc": true, "mnfc": true}
+
+// memberOf says which member a field is, and that a statistic over members is
+// none of them.
+func memberOf(fd *grib.Field, d *grib.Description) (ensemble.Member, int, ensemble.Product) {
+	product := fd.Product
+	if p, ok := notMembers[d.DataType]; ok && product == ensemble.MemberField {
+		product = p
+	}
+	if product != ensemble.MemberField {
+		return ensemble.NoMember, max(fd.Member.Of, 0), product
+	}
+	if fd.Member.Known {
+		if !fd.Member.Is {
+			return ensemble.NoMember, 0, product
+		}
+		return ensemble.Member(fd.Member.ID), fd.Member.Of, product
+	}
+	if d.NumberKnown && (memberStreams[d.Stream] || d.Of > 0 || d.Number > 0 || d.DataType == "cf" || d.DataType == "pf") {
+		return ensemble.Member(d.Number), d.Of, product
+	}
+	return ensemble.NoMember, 0, product
+}

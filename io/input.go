@@ -1,0 +1,236 @@
+package fio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/unit"
+)
+
+// Options of Open; the zero value is the default.
+type Options struct {
+	// Decode limits the children; ignored if Pool is given.
+	Decode decode.Options
+	// Pool to use instead of an own one; it is not closed with the Input.
+	Pool *decode.Pool
+	// SkipBad puts damaged messages into Catalogue.Unused and goes on; by default
+	// any damage in any file is an error.
+	SkipBad bool
+}
+
+// Input is a set of files, indexed. Its methods may be called from several
+// goroutines.
+type Input struct {
+	opt     Options
+	pool    *decode.Pool
+	ownPool bool
+	files   []*file
+	grids   grib.Grids
+	ncGrids ncGrids
+	cat     ensemble.Catalogue
+	places  map[place]*field
+}
+
+// file is one file of an input. The index functions fill everything below format.
+type file struct {
+	path   string
+	size   int64
+	f      *os.File
+	format *format
+
+	messages int
+	fields   []*field
+	unused   []ensemble.Unused
+	warnings []string
+	faults   []*exit.Error
+	index    *grib.Index
+}
+
+// field is an entry with what is needed to read it.
+type field struct {
+	entry ensemble.Entry
+	conv  unit.Conversion
+	file  *file
+	// slab is the NetCDF variable and selection, ref the GRIB message.
+	slab *slab
+	ref  grib.Ref
+}
+
+type place struct {
+	file         string
+	message, sub int
+}
+
+// Open indexes files: their structure, then what each field in them is. No values
+// are read. The catalogue does not depend on the order of paths.
+//
+// Errors: *exit.Error, 66 for a file that is not there, 65 for one that is no
+// GRIB or NetCDF or is damaged (all damage of all files, in More), 69 if decoding
+// children cannot run; ctx.Err().
+func Open(ctx context.Context, paths []string, o Options) (*Input, error) {
+	if len(paths) == 0 {
+		return nil, &exit.Error{Code: exit.Usage, What: "no input files", Fix: "name at least one GRIB or NetCDF file"}
+	}
+	in := &Input{opt: o, pool: o.Pool, places: map[place]*field{}}
+	if err := in.open(ctx, paths); err != nil {
+		in.Close()
+		return nil, err
+	}
+	return in, nil
+}
+
+func (in *Input) open(ctx context.Context, paths []string) error {
+	seen := map[string]bool{}
+	var faults []*exit.Error
+	for _, p := range paths {
+		id := p
+		if abs, err := filepath.Abs(p); err == nil {
+			id = abs
+		}
+		if seen[id] {
+			in.cat.Warnings = append(in.cat.Warnings, p+" is named twice and read once")
+			continue
+		}
+		seen[id] = true
+		f, err := detect(p)
+		if err != nil {
+			var e *exit.Error
+			if !errors.As(err, &e) {
+				return err
+			}
+			faults = append(faults, e)
+			continue
+		}
+		in.files = append(in.files, f)
+	}
+	if len(faults) > 0 {
+		return joined(faults)
+	}
+	if in.pool == nil {
+		pool, err := decode.NewPool(in.opt.Decode)
+		if err != nil {
+			return err
+		}
+		in.pool, in.ownPool = pool, true
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(in.pool.Size())
+	for _, f := range in.files {
+		g.Go(func() error {
+			if err := f.format.index(gctx, in, f); err != nil {
+				return err
+			}
+			return gctx.Err()
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := in.describeGRIB(ctx); err != nil {
+		return err
+	}
+	return in.collect()
+}
+
+// joined makes one error of several faults: the first, with the others behind it.
+// A file that is absent weighs less than one that is bad: waiting does not help.
+func joined(faults []*exit.Error) error {
+	first := slices.IndexFunc(faults, func(e *exit.Error) bool { return e.Code == exit.BadData })
+	first = max(first, 0)
+	e := *faults[first]
+	e.More = append(append([]*exit.Error(nil), faults[:first]...), faults[first+1:]...)
+	if len(e.More) > maxMore {
+		more := len(e.More) - maxMore
+		e.More = append(e.More[:maxMore:maxMore], &exit.Error{Code: e.Code, What: fmt.Sprintf("%d more faults", more), At: "the same input"})
+	}
+	return &e
+}
+
+// maxMore faults are shown beside the first.
+const maxMore = 9
+
+// collect makes the catalogue of what the files hold.
+func (in *Input) collect() error {
+	var faults []*exit.Error
+	for _, f := range in.files {
+		faults = append(faults, f.faults...)
+		in.cat.Messages += f.messages
+		in.cat.Unused = append(in.cat.Unused, f.unused...)
+		in.cat.Warnings = append(in.cat.Warnings, f.warnings...)
+		for _, fd := range f.fields {
+			in.cat.Entries = append(in.cat.Entries, fd.entry)
+			in.places[place{fd.entry.File, fd.entry.Message, fd.entry.Sub}] = fd
+		}
+	}
+	if len(faults) > 0 && !in.opt.SkipBad {
+		return joined(faults)
+	}
+	slices.SortFunc(in.cat.Entries, ensemble.Entry.Compare)
+	slices.SortFunc(in.cat.Unused, func(a, b ensemble.Unused) int {
+		return cmpOr(a.File, b.File, a.Message, b.Message)
+	})
+	slices.Sort(in.cat.Warnings)
+	return nil
+}
+
+func cmpOr(a, b string, m, n int) int {
+	if a != b {
+		if a < b {
+			return -1
+		}
+		return 1
+	}
+	return m - n
+}
+
+// Catalogue says what the input holds. It is shared and must not be changed.
+func (in *Input) Catalogue() *ensemble.Catalogue { return &in.cat }
+
+// Files lists the files in the order in which they were given.
+func (in *Input) Files() []string {
+	out := make([]string, len(in.files))
+	for i, f := range in.files {
+		out[i] = f.path
+	}
+	return out
+}
+
+// Faults is the damage found, if Options.SkipBad let it pass; nil if there is none.
+func (in *Input) Faults() error {
+	var faults []*exit.Error
+	for _, f := range in.files {
+		faults = append(faults, f.faults...)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return joined(faults)
+}
+
+// Close ends the children and closes the files.
+func (in *Input) Close() {
+	for _, f := range in.files {
+		f.f.Close()
+	}
+	if in.ownPool {
+		in.pool.Close()
+	}
+}
+
+// Native is how the values of an entry's file become SI.
+func (in *Input) Native(e ensemble.Entry) unit.Conversion {
+	if fd := in.places[place{e.File, e.Message, e.Sub}]; fd != nil {
+		return fd.conv
+	}
+	return unit.Conversion{SI: e.Unit, Scale: 1}
+}

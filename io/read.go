@@ -1,0 +1,211 @@
+package fio
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/order"
+)
+
+// A batch is so many fields of one file in one request: enough to forget the cost
+// of asking, few enough to share the work and bound the memory.
+const (
+	batchFields = 256
+	batchPoints = 4 << 20
+)
+
+// batch is a run of wanted fields of one file.
+type batch struct {
+	file   *file
+	fields []*field
+	first  int // index of the first in the caller's list
+	values [][]float32
+	done   chan struct{}
+	err    error
+}
+
+// Read decodes fields in parallel and shows them to visit one after the other, in
+// the order of entries, from one goroutine. A field belongs to visit: its values
+// are not used again here.
+//
+// Memory: at most two batches for each child, of 4 million points or one field.
+// Errors: exit 65 naming file, message and cause of a field that cannot be decoded;
+// exit 66 if an entry is not of this input; what visit returns; ctx.Err().
+func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
+	batches, err := in.plan(entries)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g, gctx := errgroup.WithContext(ctx)
+	ahead := make(chan struct{}, 2*in.pool.Size())
+	g.Go(func() error {
+		for _, b := range batches {
+			select {
+			case ahead <- struct{}{}:
+			case <-gctx.Done():
+				return gctx.Err()
+			}
+			g.Go(func() error {
+				b.err = in.decode(gctx, b)
+				close(b.done)
+				return nil
+			})
+		}
+		return nil
+	})
+	read := func() error {
+		for _, b := range batches {
+			select {
+			case <-b.done:
+			case <-gctx.Done():
+				return gctx.Err()
+			}
+			if b.err != nil {
+				return b.err
+			}
+			for k, fd := range b.fields {
+				f := &ensemble.Field{Key: fd.entry.Key, Unit: fd.entry.Unit, Grid: fd.entry.Grid, Values: b.values[k]}
+				b.values[k] = nil
+				if err := visit(b.first+k, f); err != nil {
+					return err
+				}
+			}
+			<-ahead
+		}
+		return nil
+	}
+	err = read()
+	cancel()
+	if waited := g.Wait(); err == nil && waited != nil {
+		err = waited
+	}
+	return err
+}
+
+// ReadOne decodes one field.
+func (in *Input) ReadOne(ctx context.Context, e ensemble.Entry) (*ensemble.Field, error) {
+	var out *ensemble.Field
+	err := in.Read(ctx, []ensemble.Entry{e}, func(_ int, f *ensemble.Field) error {
+		out = f
+		return nil
+	})
+	return out, err
+}
+
+// plan cuts the wanted fields into batches.
+func (in *Input) plan(entries []ensemble.Entry) ([]*batch, error) {
+	var out []*batch
+	points := 0
+	for i, e := range entries {
+		fd := in.places[place{e.File, e.Message, e.Sub}]
+		if fd == nil {
+			return nil, &exit.Error{Code: exit.NotYet, What: "field is not part of the input", At: fmt.Sprintf("%s, message %d", e.File, e.Message), Why: e.Key.String(), Fix: "take entries from the catalogue of the same input"}
+		}
+		n := fd.entry.Grid.Size()
+		last := len(out) - 1
+		if last < 0 || out[last].file != fd.file || len(out[last].fields) >= batchFields || points+n > batchPoints {
+			out = append(out, &batch{file: fd.file, first: i, done: make(chan struct{})})
+			last, points = last+1, 0
+		}
+		out[last].fields = append(out[last].fields, fd)
+		points += n
+	}
+	return out, nil
+}
+
+// decode reads the values of a batch. If the child dies on several fields, each is
+// tried alone, so that the error names the one that kills it.
+func (in *Input) decode(ctx context.Context, b *batch) error {
+	if b.fields[0].slab != nil {
+		return in.decodeNetCDF(ctx, b)
+	}
+	b.values = make([][]float32, len(b.fields))
+	err := in.decodeGRIB(ctx, b.fields, b.values, len(b.fields) > 1)
+	var died *decode.DiedError
+	if !errors.As(err, &died) {
+		return err
+	}
+	for k := range b.fields {
+		err := in.decodeGRIB(ctx, b.fields[k:k+1], b.values[k:k+1], false)
+		if errors.As(err, &died) {
+			return notDecoded(b.fields[k], died.Error())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func notDecoded(fd *field, why string) error {
+	e := fd.entry
+	at := fmt.Sprintf("%s, field %d", e.File, e.Message)
+	if e.Length > 0 {
+		at = fmt.Sprintf("%s, message %d, byte %d", e.File, e.Message, e.Offset)
+	}
+	return &exit.Error{Code: exit.BadData, What: "values cannot be decoded", At: at + " (" + e.Key.String() + ")", Why: why, Fix: "fetch the file again, or leave the field out"}
+}
+
+func (in *Input) decodeGRIB(ctx context.Context, fields []*field, values [][]float32, once bool) error {
+	req := grib.Batch{Path: fields[0].file.path}
+	for _, fd := range fields {
+		req.Fields = append(req.Fields, fd.ref)
+	}
+	var out []grib.Decoded
+	return in.pool.Do(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, Result: &out, Once: once, Out: func(payload []byte) error {
+		if len(out) != len(fields) {
+			return fmt.Errorf("%s: %d results for %d fields", req.Path, len(out), len(fields))
+		}
+		for k, fd := range fields {
+			d := out[k]
+			switch {
+			case d.Error != "":
+				return notDecoded(fd, d.Error)
+			case d.Count != fd.entry.Grid.Size() || d.At < 0 || d.At+4*d.Count > len(payload):
+				return notDecoded(fd, fmt.Sprintf("%d values for %d points", d.Count, fd.entry.Grid.Size()))
+			}
+			v, err := normal(payload[d.At:d.At+4*d.Count], fd)
+			if err != nil {
+				return err
+			}
+			values[k] = v
+		}
+		return nil
+	}})
+}
+
+// scratch holds fields in stored order on their way.
+var scratch = sync.Pool{New: func() any { return new([]float32) }}
+
+// normal makes a field's values of the bytes from a child: floats in stored order
+// become SI in normal order.
+func normal(payload []byte, fd *field) ([]float32, error) {
+	g := fd.entry.Grid
+	sp := scratch.Get().(*[]float32)
+	defer scratch.Put(sp)
+	if cap(*sp) < g.Size() {
+		*sp = make([]float32, g.Size())
+	}
+	stored := (*sp)[:g.Size()]
+	for i := range stored {
+		stored[i] = math.Float32frombits(binary.LittleEndian.Uint32(payload[4*i:]))
+	}
+	out := make([]float32, g.Size())
+	if err := order.Normal(out, stored, g); err != nil {
+		return nil, err
+	}
+	fd.conv.Apply(out)
+	return out, nil
+}

@@ -1,0 +1,96 @@
+// Package unit brings the units of files into SI, by a table rather than an
+// algebra: what is not in the table stays as it is, visibly.
+package unit
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Conversion is SI = Scale·native + Offset.
+type Conversion struct {
+	SI     string // UDUNITS spelling
+	Scale  float64
+	Offset float64
+}
+
+// Identity says whether values stay as they are.
+func (c Conversion) Identity() bool { return c.Scale == 1 && c.Offset == 0 }
+
+// Difference is the conversion of a difference of two values, such as a spread:
+// without the offset.
+func (c Conversion) Difference() Conversion { return Conversion{c.SI, c.Scale, 0} }
+
+// Apply converts values in place. NaN stays NaN.
+func (c Conversion) Apply(v []float32) {
+	if c.Identity() {
+		return
+	}
+	for i, x := range v {
+		v[i] = float32(float64(x)*c.Scale + c.Offset)
+	}
+}
+
+// ToNative is the inverse of one value, for statistics in the file's own unit.
+func (c Conversion) ToNative(v float64) float64 { return (v - c.Offset) / c.Scale }
+
+// table lists native units in normal spelling. Units that are SI already, or
+// kept (%, degrees), map to themselves by not being here.
+//
+// Source: BIPM SI brochure; UDUNITS-2 database.
+var table = map[string]Conversion{
+	"hPa": {"Pa", 100, 0}, "mbar": {"Pa", 100, 0}, "mb": {"Pa", 100, 0}, "millibar": {"Pa", 100, 0}, "millibars": {"Pa", 100, 0},
+	"kPa": {"Pa", 1000, 0}, "dPa": {"Pa", 0.1, 0}, "pascal": {"Pa", 1, 0}, "Pascal": {"Pa", 1, 0},
+	"degC": {"K", 1, 273.15}, "Celsius": {"K", 1, 273.15}, "celsius": {"K", 1, 273.15}, "deg_C": {"K", 1, 273.15},
+	"degree_Celsius": {"K", 1, 273.15}, "degrees_Celsius": {"K", 1, 273.15}, "degree_C": {"K", 1, 273.15}, "degrees_C": {"K", 1, 273.15}, "°C": {"K", 1, 273.15},
+	"degF": {"K", 5.0 / 9, 459.67 * 5 / 9}, "Fahrenheit": {"K", 5.0 / 9, 459.67 * 5 / 9},
+	"kelvin": {"K", 1, 0}, "Kelvin": {"K", 1, 0}, "degK": {"K", 1, 0}, "degrees_K": {"K", 1, 0},
+	"gpm": {"m", 1, 0}, "gpdm": {"m", 10, 0}, "dam": {"m", 10, 0}, "gpdam": {"m", 10, 0}, "km": {"m", 1000, 0}, "cm": {"m", 0.01, 0}, "mm": {"m", 0.001, 0},
+	"metre": {"m", 1, 0}, "metres": {"m", 1, 0}, "meter": {"m", 1, 0}, "meters": {"m", 1, 0},
+	"km h-1": {"m s-1", 1 / 3.6, 0}, "knot": {"m s-1", 1852.0 / 3600, 0}, "knots": {"m s-1", 1852.0 / 3600, 0}, "kt": {"m s-1", 1852.0 / 3600, 0},
+	"g kg-1": {"kg kg-1", 1e-3, 0}, "mg kg-1": {"kg kg-1", 1e-6, 0},
+	"hPa s-1": {"Pa s-1", 100, 0}, "Pa h-1": {"Pa s-1", 1.0 / 3600, 0},
+	"mm h-1": {"kg m-2 s-1", 1.0 / 3600, 0}, "mm d-1": {"kg m-2 s-1", 1.0 / 86400, 0}, "mm day-1": {"kg m-2 s-1", 1.0 / 86400, 0}, "mm s-1": {"kg m-2 s-1", 1, 0},
+	"(0 - 1)": {"1", 1, 0}, "0-1": {"1", 1, 0}, "Fraction": {"1", 1, 0}, "fraction": {"1", 1, 0}, "Proportion": {"1", 1, 0}, "~": {"1", 1, 0}, "Numeric": {"1", 1, 0}, "Dimensionless": {"1", 1, 0},
+	"percent": {"%", 1, 0},
+}
+
+var (
+	power = regexp.MustCompile(`([A-Za-z])(?:\*\*|\^)([-+]?[0-9]+)`)
+	slash = regexp.MustCompile(`/\s*([A-Za-z]+)([0-9]*)`)
+)
+
+// Spelling gives the UDUNITS spelling of a unit: "m**2 s**-2", "m^2/s^2" and
+// "m2 s-2" are one.
+func Spelling(s string) string {
+	s = strings.Join(strings.Fields(strings.ReplaceAll(s, ".", " ")), " ")
+	s = power.ReplaceAllString(s, "$1$2")
+	s = slash.ReplaceAllStringFunc(s, func(m string) string {
+		p := slash.FindStringSubmatch(m)
+		n := p[2]
+		if n == "" {
+			n = "1"
+		}
+		return " " + p[1] + "-" + n
+	})
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// ToSI looks up how a native unit becomes SI. Depths of water of accumulated
+// quantities ("m" and "mm" of tp) are no lengths: give waterDepth for them, and
+// they become kg m-2.
+func ToSI(native string, waterDepth bool) Conversion {
+	s := Spelling(native)
+	if waterDepth {
+		switch s {
+		case "m":
+			return Conversion{"kg m-2", 1000, 0}
+		case "mm":
+			return Conversion{"kg m-2", 1, 0}
+		}
+	}
+	if c, ok := table[s]; ok {
+		return c
+	}
+	return Conversion{s, 1, 0}
+}
