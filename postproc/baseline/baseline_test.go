@@ -406,6 +406,13 @@ func TestFolds(t *testing.T) {
 	if f := folds(weekly(8)); !slices.Equal(f, []int{0, 0, 1, 1, 2, 2, 3, 3}) {
 		t.Errorf("one year: %v", f)
 	}
+	var many []time.Time
+	for y := range 12 {
+		many = append(many, time.Date(1990+y, 7, 1, 0, 0, 0, 0, time.UTC))
+	}
+	if f := folds(many); !slices.Equal(f, []int{0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4}) {
+		t.Errorf("twelve years: %v", f)
+	}
 }
 
 func BenchmarkFitGridEMOS(b *testing.B) {

@@ -47,8 +47,8 @@ type GridEMOSOptions struct {
 //
 // after θ_global has been found with one set of coefficients for all points. The
 // strength λ is the one with the least weighted mean CRPS when each year in turn
-// is predicted from the others (four runs of dates in turn if all are of one
-// year). In mu, sigma and so in all coefficients but the bends of sp the problem
+// is predicted from the others (each fifth of the years if there are more than
+// five; four runs of dates if all are of one year). In mu, sigma and so in all coefficients but the bends of sp the problem
 // is convex, and Newton steps with the exact curvature of the CRPS solve it.
 //
 // Missing: incomplete cases are left out; a point without any gets θ_global.
@@ -125,7 +125,11 @@ func crossValidate(s *Set, strengths []float64) ([]StrengthScore, error) {
 	return sums, nil
 }
 
-// folds numbers the dates by year; dates of one year only are cut into four runs.
+// maxFolds bounds the cost of cross validation over many years.
+const maxFolds = 5
+
+// folds numbers the dates by year, neighbouring years together where there are
+// more than maxFolds; dates of one year only are cut into four runs.
 func folds(valid []time.Time) []int {
 	var years []int
 	for _, t := range valid {
@@ -165,7 +169,7 @@ func folds(valid []time.Time) []int {
 				at = k
 			}
 		}
-		out[i] = at
+		out[i] = at * min(maxFolds, len(real)) / len(real)
 	}
 	return out
 }
