@@ -19,8 +19,8 @@ import (
 
 // Value is a named value of an event.
 type Value struct {
-	Name string
-	V    any // a number, text, bool or anything that JSON has
+	Name  string
+	Value any // a number, text, bool or anything that JSON has
 }
 
 // Events writes events.jsonl and, of what is a number, the TensorBoard file. Both
@@ -88,7 +88,7 @@ func (e *Events) write(kind string, step uint64, epoch int, values ...Value) err
 	line := []byte(fmt.Sprintf(`{"t":%q,"mono":%.3f,"kind":%s,"step":%d,"epoch":%d,"rank":0`,
 		now.UTC().Format("2006-01-02T15:04:05.000Z"), now.Sub(e.begin).Seconds(), quote(kind), step, epoch))
 	for _, v := range values {
-		text, err := encode(v.V)
+		text, err := encode(v.Value)
 		if err != nil {
 			return fmt.Errorf("event %s, value %s: %w", kind, v.Name, err)
 		}
@@ -96,7 +96,7 @@ func (e *Events) write(kind string, step uint64, epoch int, values ...Value) err
 		line = append(line, quote(v.Name)...)
 		line = append(line, ':')
 		line = append(line, text...)
-		if x, ok := number(v.V); ok {
+		if x, ok := number(v.Value); ok {
 			if err := e.board.scalar(now, step, kind+"/"+v.Name, x); err != nil {
 				return exit.Create(e.board.path, err)
 			}
