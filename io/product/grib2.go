@@ -38,7 +38,7 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 			return cannotHold(path, fmt.Errorf("%s %s at %s and %s %s at %s in one GRIB file", g.Variable, g.Kind, g.Lead, f.Variable, f.Kind, f.Lead))
 		}
 	}
-	lay := gribLayout(p.Grid, o.Longitude)
+	lay := gribLayout(p.Grid, o)
 	g := &gribBuilder{lay: &lay, opt: o}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		stat, _ := statisticOf(f.Kind)
@@ -47,16 +47,12 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 			encode.LongKey("numberOfForecastsInEnsemble", int64(p.members(f))),
 			encode.LongKey("typeOfGeneratingProcess", stat.process),
 		}
-		// ECMWF's local types tell mean and spread apart for those who go by
-		// dataType; other centres have no such keys.
-		marsType := encode.TextKey("type", stat.marsType)
-		marsType.OnlyIf = &encode.Condition{Key: "centre", Text: "ecmf"}
 		if edition2(f.Template) {
-			g.clone(f, append(keys, marsType))
+			g.clone(f, stat, keys)
 			continue
 		}
 		v := f.variable()
-		base, err := g.sampleBase(p.Init, derivedTemplate(f.Period > 0), 5)
+		base, err := g.sampleBase(p.Init, derivedTemplate(f.Period > 0))
 		if err == nil {
 			err = describable(v, f.Level)
 		}
@@ -79,17 +75,16 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 	if err != nil {
 		return err
 	}
-	lay := gribLayout(f.Grid, o.Longitude)
+	lay := gribLayout(f.Grid, o)
 	g := &gribBuilder{lay: &lay, opt: o}
 	for t, lead := range f.Axes.Leads {
 		for m, id := range f.Members {
-			// Code tables 4.6 (type of ensemble forecast: 1 low-resolution control,
-			// 3 positively perturbed) and 1.4 (3 control, 4 perturbed forecast).
-			kind, processed := int64(3), int64(4)
+			// Code table 4.6: 1 low-resolution control, 3 positively perturbed.
+			kind := int64(3)
 			if id == 0 {
-				kind, processed = 1, 3
+				kind = 1
 			}
-			base, err := g.sampleBase(f.Init, 1, processed)
+			base, err := g.sampleBase(f.Init, 1)
 			if err != nil {
 				return noForm(path, err)
 			}
@@ -136,7 +131,7 @@ type gribBuilder struct {
 	lay     *layout
 	opt     Options
 	file    encode.GRIB
-	samples map[[2]int64]int // product definition template, type of processed data → base
+	samples map[int64]int // product definition template → base
 	size    int
 	fill    []func(payload []byte)
 }
@@ -160,7 +155,7 @@ func (g *gribBuilder) message(base int, keys []encode.Key, values []float32) {
 // The order of points is set again, because the product's grid remembers one
 // order while its inputs may have had several. A projected grid's order cannot
 // be set by itself, so there the template must have it.
-func (g *gribBuilder) clone(f Field, keys []encode.Key) {
+func (g *gribBuilder) clone(f Field, stat statistic, keys []encode.Key) {
 	b := encode.Base{Template: g.block(len(f.Template), func(dst []byte) { copy(dst, f.Template) })}
 	grid := g.lay.grid
 	if grid.Kind == ensemble.Projected {
@@ -170,17 +165,22 @@ func (g *gribBuilder) clone(f Field, keys []encode.Key) {
 		b.Expect = append(b.Expect, encode.LongKey("Ni", int64(grid.NX)), encode.LongKey("Nj", int64(grid.NY)))
 		b.Keys = append(b.Keys, g.orderKeys()...)
 	}
-	b.Keys = append(b.Keys, encode.LongKey("productDefinitionTemplateNumber", derivedTemplate(f.Period > 0)))
+	// ECMWF's local types tell mean and spread apart for those who go by dataType;
+	// other centres have none. Setting the type changes the generating process, so
+	// it comes before the other keys.
+	marsType := encode.TextKey("type", stat.marsType)
+	marsType.OnlyIf = &encode.Condition{Key: "centre", Text: "ecmf"}
+	b.Keys = append(b.Keys, marsType, encode.LongKey("productDefinitionTemplateNumber", derivedTemplate(f.Period > 0)))
 	g.file.Bases = append(g.file.Bases, b)
 	g.message(len(g.file.Bases)-1, keys, f.Values)
 }
 
 // sampleBase is the base made from ecCodes' sample with the product's grid and
-// times; one for each product definition template and type of processed data.
+// times; one for each product definition template.
 //
 // Errors: for a grid that no sample stands for.
-func (g *gribBuilder) sampleBase(init ensemble.Init, pdt, processed int64) (int, error) {
-	if i, ok := g.samples[[2]int64{pdt, processed}]; ok {
+func (g *gribBuilder) sampleBase(init ensemble.Init, pdt int64) (int, error) {
+	if i, ok := g.samples[pdt]; ok {
 		return i, nil
 	}
 	grid := g.lay.grid
@@ -201,7 +201,9 @@ func (g *gribBuilder) sampleBase(init ensemble.Init, pdt, processed int64) (int,
 		encode.LongKey("year", int64(t.Year())), encode.LongKey("month", int64(t.Month())), encode.LongKey("day", int64(t.Day())),
 		encode.LongKey("hour", int64(t.Hour())), encode.LongKey("minute", int64(t.Minute())), encode.LongKey("second", int64(t.Second())),
 		encode.LongKey("productionStatusOfProcessedData", 2), // research
-		encode.LongKey("typeOfProcessedData", processed),
+		// Control and perturbed forecasts, for every message: cfgrib does not open a
+		// file whose members differ in this key.
+		encode.LongKey("typeOfProcessedData", 5),
 		encode.LongKey("shapeOfTheEarth", 6),
 		encode.LongKey("Ni", int64(grid.NX)), encode.LongKey("Nj", int64(grid.NY)),
 		encode.LongKey("numberOfDataPoints", int64(grid.Size())),
@@ -219,11 +221,11 @@ func (g *gribBuilder) sampleBase(init ensemble.Init, pdt, processed int64) (int,
 	b.Keys = append(b.Keys, encode.LongKey("productDefinitionTemplateNumber", pdt),
 		encode.LongKey("generatingProcessIdentifier", 255)) // missing
 	if g.samples == nil {
-		g.samples = map[[2]int64]int{}
+		g.samples = map[int64]int{}
 	}
 	i := len(g.file.Bases)
 	g.file.Bases = append(g.file.Bases, b)
-	g.samples[[2]int64{pdt, processed}] = i
+	g.samples[pdt] = i
 	return i, nil
 }
 

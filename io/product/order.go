@@ -88,10 +88,16 @@ func (l *layout) setLongitudes(want Longitudes) {
 	}
 }
 
-// gribLayout is newLayout with columns from east to west if the input had them
-// so, which GRIB's scanning mode can say.
-func gribLayout(g *ensemble.Grid, want Longitudes) layout {
-	l := newLayout(g, want)
+// gribLayout is the order of points in a GRIB message: newLayout's rows, and
+// columns from west to east, unless the input's other scanning flags are asked
+// for or, on a projection, cannot be changed.
+func gribLayout(g *ensemble.Grid, o Options) layout {
+	if o.Scan != KeepScan && g.Kind != ensemble.Projected {
+		plain := *g
+		plain.Source.EastFirst, plain.Source.ColumnMajor, plain.Source.ScanningMode = false, false, 0
+		return newLayout(&plain, o.Longitude)
+	}
+	l := newLayout(g, o.Longitude)
 	if g.Source.EastFirst {
 		slices.Reverse(l.cols)
 		slices.Reverse(l.lon)
@@ -162,10 +168,6 @@ func (l *layout) putScan(dst []byte, values []float32) {
 	}
 }
 
-// Bits of the GRIB scanning mode, code table 3.4.
-const (
-	scanEastFirst   = 0x80
-	scanSouthFirst  = 0x40
-	scanColumnMajor = 0x20
-	alternateRows   = 0x10
-)
+// alternateRows is the bit of the GRIB scanning mode, flag table 3.4, that turns
+// every second line round.
+const alternateRows = 0x10

@@ -91,11 +91,23 @@ const (
 	CDOProfile    Profile = "cdo"
 )
 
+// Scan says how far a GRIB file keeps the input's scanning mode.
+type Scan string
+
+// The ways to scan. cfgrib 0.9 and CDO 2.1 misread, without a word, messages
+// that run from east to west, by meridians, or with every second row backwards;
+// so by default only the direction of the rows, which all read right, is kept.
+const (
+	ReadableScan Scan = ""
+	KeepScan     Scan = "keep"
+)
+
 // Options of the writers; the zero value is the default.
 type Options struct {
 	Profile   Profile
 	Longitude Longitudes
 	Deflate   int    // NetCDF: level 1 to 9; 0 means 4
+	Scan      Scan   // GRIB2
 	Packing   string // GRIB2: grid_ccsds ("" means this) or grid_simple
 	Bits      int    // GRIB2: bits per value; 0 means 16
 }
@@ -103,6 +115,9 @@ type Options struct {
 func (o Options) check() (Options, error) {
 	if o.Profile == "xarray" {
 		o.Profile = XarrayProfile
+	}
+	if o.Scan == "readable" {
+		o.Scan = ReadableScan
 	}
 	if o.Longitude == "keep" {
 		o.Longitude = KeepLongitudes
@@ -116,6 +131,8 @@ func (o Options) check() (Options, error) {
 		return o, usage(fmt.Sprintf("unknown NetCDF profile %q", o.Profile), "xarray or cdo")
 	case o.Longitude != KeepLongitudes && o.Longitude != From0 && o.Longitude != From180:
 		return o, usage(fmt.Sprintf("unknown range of longitudes %q", o.Longitude), "keep, 0_360 or 180_180")
+	case o.Scan != ReadableScan && o.Scan != KeepScan:
+		return o, usage(fmt.Sprintf("unknown scan %q", o.Scan), "readable or keep")
 	case o.Deflate < 1 || o.Deflate > 9:
 		return o, usage(fmt.Sprintf("deflate level %d", o.Deflate), "1 to 9")
 	case o.Packing != "grid_ccsds" && o.Packing != "grid_simple":

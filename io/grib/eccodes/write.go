@@ -6,26 +6,11 @@ package eccodes
 #include <stdlib.h>
 #include <eccodes.h>
 
-// Stands for a missing point while values are packed; the bitmap, not this
-// number, is what a reader goes by, so it only must not be a value.
-#define ENS_MISSING 9.999e37
-
 // ens_set_values packs n values, NaN being missing. ecCodes 2.28 takes doubles
 // only; scratch has room for n of them.
-static int ens_set_values(codes_handle *h, const float *x, double *scratch, size_t n) {
-	size_t missing = 0;
-	for (size_t i = 0; i < n; i++) {
-		if (isnan(x[i])) {
-			scratch[i] = ENS_MISSING;
-			missing++;
-		} else {
-			scratch[i] = x[i];
-		}
-	}
-	int err = codes_set_long(h, "bitmapPresent", missing > 0);
-	if (err == 0) err = codes_set_double(h, "missingValue", ENS_MISSING);
-	if (err == 0) err = codes_set_double_array(h, "values", scratch, n);
-	return err;
+static int ens_set_values(codes_handle *h, const float *x, double *scratch, size_t n, double missing) {
+	for (size_t i = 0; i < n; i++) scratch[i] = isnan(x[i]) ? missing : x[i];
+	return codes_set_double_array(h, "values", scratch, n);
 }
 */
 import "C"
@@ -34,31 +19,39 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
+// missingValue stands for a missing point while values are packed. A reader goes
+// by the bitmap, not by this number, so it only must not be a value.
+const missingValue = 9.999e37
+
 // Write encodes the messages of g in order and writes them to w, their numbers
 // from payload.
 //
+// Cost: setting a key takes up to a tenth of a millisecond, since ecCodes lays
+// the message out again. So messages of one base that set the same keys share a
+// handle, on which only what differs is set.
 // Errors: those of w; a key that the library refuses, with the name and the
 // position of the message; a packing that the library silently replaced.
 func Write(w io.Writer, g *encode.GRIB, payload []byte) error {
-	bases := make([]*C.codes_handle, len(g.Bases))
+	bases := make([]*writer, len(g.Bases))
 	defer func() {
-		for _, h := range bases {
-			if h != nil {
-				C.codes_handle_delete(h)
+		for _, b := range bases {
+			if b != nil {
+				b.close()
 			}
 		}
 	}()
 	for i, b := range g.Bases {
-		var err error
-		if bases[i], err = newBase(b, payload); err != nil {
-			return fmt.Errorf("base %d: %w", i, err)
+		h, err := newBase(b, payload)
+		if err != nil {
+			return fmt.Errorf("base %d: %w", i+1, err)
 		}
+		bases[i] = &writer{base: h}
 	}
 	var scratch []float64
 	for i, m := range g.Messages {
@@ -77,11 +70,65 @@ func Write(w io.Writer, g *encode.GRIB, payload []byte) error {
 			scratch = make([]float64, n)
 		}
 		values := unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n)
-		if err := writeMessage(w, bases[m.Base], m, values, scratch); err != nil {
+		if err := bases[m.Base].write(w, m, values, scratch); err != nil {
 			return fmt.Errorf("message %d: %w", i+1, err)
 		}
 	}
 	return nil
+}
+
+// writer makes the messages of one base.
+type writer struct {
+	base *C.codes_handle
+	open *C.codes_handle // clone of base with the keys of the last message, or nil
+	last []encode.Key
+}
+
+func (b *writer) close() {
+	b.drop()
+	C.codes_handle_delete(b.base)
+}
+
+func (b *writer) drop() {
+	if b.open != nil {
+		C.codes_handle_delete(b.open)
+		b.open = nil
+	}
+}
+
+// ready makes b.open a clone of the base with these keys set, in order.
+func (b *writer) ready(keys []encode.Key) error {
+	if b.open != nil && !sameNames(b.last, keys) {
+		b.drop()
+	}
+	if b.open == nil {
+		if b.open = C.codes_handle_clone(b.base); b.open == nil {
+			return errors.New("ecCodes cannot clone the base")
+		}
+		b.last = nil
+	}
+	for i, k := range keys {
+		if b.last != nil && sameValue(b.last[i], k) {
+			continue
+		}
+		if err := setKeys(b.open, keys[i:i+1]); err != nil {
+			return err
+		}
+	}
+	b.last = keys
+	return nil
+}
+
+func sameNames(a, b []encode.Key) bool {
+	return slices.EqualFunc(a, b, func(a, b encode.Key) bool { return a.Name == b.Name })
+}
+
+func sameValue(a, b encode.Key) bool {
+	same := func(a, b bool) bool { return a == b }
+	if !same(a.Long == nil, b.Long == nil) || !same(a.Float == nil, b.Float == nil) || a.OnlyIf != nil || b.OnlyIf != nil {
+		return false
+	}
+	return (a.Long == nil || *a.Long == *b.Long) && (a.Float == nil || *a.Float == *b.Float) && a.Text == b.Text
 }
 
 // newBase makes the handle that messages are cloned from.
@@ -126,30 +173,29 @@ func expect(h *C.codes_handle, keys []encode.Key) error {
 	return nil
 }
 
-// writeMessage encodes one field into a clone of base and writes it.
-func writeMessage(w io.Writer, base *C.codes_handle, m encode.Message, values []float32, scratch []float64) error {
-	h := C.codes_handle_clone(base)
-	if h == nil {
-		return errors.New("ecCodes cannot clone the base")
-	}
-	defer C.codes_handle_delete(h)
-	if err := setKeys(h, m.Keys); err != nil {
-		return err
-	}
-	points, err := getLong(h, "numberOfPoints")
+// write encodes one field and writes it.
+func (b *writer) write(w io.Writer, m encode.Message, values []float32, scratch []float64) error {
+	// Asked of the base, since setting the packing of a sample makes the number that
+	// of the sample's old values again.
+	points, err := getLong(b.base, "numberOfPoints")
 	if err != nil {
 		return err
 	}
 	if points != int64(len(values)) {
 		return fmt.Errorf("the grid has %d points, the field %d", points, len(values))
 	}
-	if err := setKey(h, encode.TextKey("packingType", m.Packing)); err != nil {
+	missing := slices.ContainsFunc(values, func(v float32) bool { return v != v })
+	bitmap := encode.LongKey("bitmapPresent", 0)
+	if missing {
+		bitmap = encode.LongKey("bitmapPresent", 1)
+	}
+	keys := append(slices.Clone(m.Keys), encode.TextKey("packingType", m.Packing), encode.LongKey("bitsPerValue", int64(m.Bits)),
+		bitmap, encode.FloatKey("missingValue", missingValue))
+	if err := b.ready(keys); err != nil {
 		return err
 	}
-	if err := setKey(h, encode.LongKey("bitsPerValue", int64(m.Bits))); err != nil {
-		return err
-	}
-	code := C.ens_set_values(h, (*C.float)(&values[0]), (*C.double)(&scratch[0]), C.size_t(len(values)))
+	h := b.open
+	code := C.ens_set_values(h, (*C.float)(&values[0]), (*C.double)(&scratch[0]), C.size_t(len(values)), C.double(missingValue))
 	if code != 0 {
 		return fmt.Errorf("values: %s", message(code))
 	}
@@ -159,7 +205,8 @@ func writeMessage(w io.Writer, base *C.codes_handle, m encode.Message, values []
 	if err != nil {
 		return err
 	}
-	if packing != m.Packing && !constant(values) {
+	flat := constant(values)
+	if packing != m.Packing && !flat {
 		return fmt.Errorf("packing %s was asked for, ecCodes made it %s", m.Packing, packing)
 	}
 	var bytes unsafe.Pointer
@@ -167,15 +214,20 @@ func writeMessage(w io.Writer, base *C.codes_handle, m encode.Message, values []
 	if code := C.codes_get_message(h, &bytes, &size); code != 0 {
 		return fmt.Errorf("encoded message: %s", message(code))
 	}
-	_, err = w.Write(unsafe.Slice((*byte)(bytes), int(size)))
-	return err
+	if _, err := w.Write(unsafe.Slice((*byte)(bytes), int(size))); err != nil {
+		return err
+	}
+	if flat {
+		b.drop() // it has 0 bits per value now
+	}
+	return nil
 }
 
 // constant says whether all values that are there are equal.
 func constant(values []float32) bool {
 	first, seen := float32(0), false
 	for _, v := range values {
-		if math.IsNaN(float64(v)) {
+		if v != v {
 			continue
 		}
 		if seen && v != first {
