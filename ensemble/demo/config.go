@@ -1,0 +1,64 @@
+package demo
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// Config says what to generate. The zero value is the documented default.
+type Config struct {
+	Seed    uint64          // start of all random streams
+	First   time.Time       // first start; default 2001-01-01T00Z. A label: the weather is invented
+	Every   time.Duration   // between starts, whole multiples of 6 h; default 7 days
+	Starts  int             // default 208, four years of weeks
+	Members int             // with the control; default 10
+	Leads   []ensemble.Lead // ascending, multiples of 6 h; default 0, 24, 48 h
+	Threads int             // starts at work at once; default GOMAXPROCS. Never changes a bit of the result
+}
+
+// check fills in defaults and refuses what cannot be.
+func (c Config) check() (Config, error) {
+	if c.First.IsZero() {
+		c.First = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	c.First = c.First.UTC()
+	if c.Every == 0 {
+		c.Every = 7 * 24 * time.Hour
+	}
+	if c.Starts == 0 {
+		c.Starts = 208
+	}
+	if c.Members == 0 {
+		c.Members = 10
+	}
+	if c.Leads == nil {
+		c.Leads = []ensemble.Lead{0, ensemble.Lead(24 * time.Hour), ensemble.Lead(48 * time.Hour)}
+	}
+	if c.Threads == 0 {
+		c.Threads = runtime.GOMAXPROCS(0)
+	}
+	switch {
+	case c.Starts < 1 || c.Members < 1 || c.Threads < 1:
+		return c, fmt.Errorf("demo: starts %d, members %d, threads %d: each must be at least 1", c.Starts, c.Members, c.Threads)
+	case c.Every < cycle || c.Every%cycle != 0:
+		return c, fmt.Errorf("demo: starts every %v: want a multiple of %v", c.Every, cycle)
+	case len(c.Leads) == 0 || !slices.IsSorted(c.Leads) || c.Leads[0] < 0:
+		return c, fmt.Errorf("demo: leads %v: want at least one, ascending from 0 or later", c.Leads)
+	}
+	for i, l := range c.Leads {
+		if time.Duration(l)%cycle != 0 || i > 0 && l == c.Leads[i-1] {
+			return c, fmt.Errorf("demo: lead %v: want distinct multiples of %v", l, cycle)
+		}
+	}
+	return c, nil
+}
+
+// Start is one forecast start: the ensemble, and what then happened.
+type Start struct {
+	Forecast *ensemble.Forecast   // all members, Variables and Levels at the leads
+	Analyses []*ensemble.Analysis // truth at the valid time of each lead
+}

@@ -1,0 +1,94 @@
+package demo
+
+import "time"
+
+// Assimilation and breeding, in numbers; docs/decisions/0003-demo-atmosphere.md.
+const (
+	cycle         = 6 * time.Hour
+	stepsPerCycle = stepsPerDay / 4
+
+	spinUpDays   = 90 // of truth from noise, before the assimilation
+	settleDays   = 30 // of assimilation, before the first start
+	gain         = 0.5
+	observation  = 2.5 // m s-1, wind error of one set of observations
+	obsPeak      = 13  // degree where the energy of observation error peaks
+	breedingDays = 1.5
+	bredVectors  = 4
+	seedPeak     = 11   // degree where the energy of random perturbations peaks
+	bredShare    = 0.85 // of a member's perturbation; the rest is random
+	initialNorm  = 1.6  // m s-1, wind norm of a member's perturbation
+)
+
+// truth walks the natural atmosphere in steps of one cycle.
+type truth struct {
+	g    *integrator
+	q    state
+	time float64 // days since the turn of the year of the first start
+}
+
+// newTruth spins up from small noise on the equilibrium and stands settleDays
+// before t0.
+func newTruth(m *model, seed uint64, t0 float64) *truth {
+	tr := &truth{g: m.integrator(), time: t0 - settleDays - spinUpDays}
+	var psi state
+	noise(&psi, stream(seed, forSpinUp, 0), seedPeak, 0.5)
+	c, s := phase(tr.time)
+	for k := range ncoef {
+		at := func(h *harmonic) complex128 { return h.mean[k] + complex(c, 0)*h.cos[k] + complex(s, 0)*h.sin[k] }
+		upper, lower := at(&m.upper), at(&m.lower)
+		psi[0][k] += upper + lower
+		psi[1][k] += lower
+	}
+	m.vorticity(&tr.q, &psi)
+	tr.g.run(&tr.q, tr.time, spinUpDays*stepsPerDay)
+	tr.time += spinUpDays
+	return tr
+}
+
+// advance goes on by one cycle.
+func (tr *truth) advance() {
+	tr.g.run(&tr.q, tr.time, stepsPerCycle)
+	tr.time += 0.25
+}
+
+// assimilation is a run of the forecast model that is drawn every cycle towards
+// observations of truth: strongly where they are dense, hardly where they
+// are not. So its error flows with the weather and holds the model's bias.
+type assimilation struct {
+	g      *integrator
+	q      state
+	seed   uint64
+	weight []float64
+	t      *transform
+	grid   []float64
+}
+
+func newAssimilation(m *model, pl *planet, first *state, seed uint64) *assimilation {
+	a := &assimilation{g: m.integrator(), q: *first, seed: seed, t: newTransform(), weight: make([]float64, npoint), grid: make([]float64, npoint)}
+	for k := range a.weight {
+		a.weight[k] = gain * pl.observed[k]
+	}
+	return a
+}
+
+// advance forecasts one cycle from time t and assimilates truth at its end;
+// index names the cycle for the random stream.
+func (a *assimilation) advance(t float64, index int, truth *state) {
+	a.g.run(&a.q, t, stepsPerCycle)
+	var want, have, e state
+	a.g.streamfunction(&want, truth)
+	a.g.streamfunction(&have, &a.q)
+	noise(&e, stream(a.seed, forObservations, index), obsPeak, 0.5)
+	sum(&want, &e, observation)
+	sum(&want, &have, -1)
+	for l := range want {
+		a.t.toGrid(a.grid, &want[l])
+		for k := range a.grid {
+			a.grid[k] *= a.weight[k]
+		}
+		a.t.toSpectrum(&want[l], a.grid)
+		want[l][0] = 0
+	}
+	sum(&have, &want, 1)
+	a.g.vorticity(&a.q, &have)
+}

@@ -1,0 +1,84 @@
+package demo
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// purpose keys a random stream, so that no draw depends on the order of work.
+type purpose uint64
+
+const (
+	forSpinUp purpose = iota + 1
+	forObservations
+	forSeeds
+	forMembers
+)
+
+// stream gives the random numbers of one purpose at one place in the sequence.
+func stream(seed uint64, p purpose, index int) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, uint64(p)<<48^uint64(int64(index))&(1<<48-1)))
+}
+
+// noise draws a random streamfunction on the three levels with kinetic energy
+// peaked around the given degree, alike on all levels to the share barotropic. Its root
+// mean square wind is about 1 m s-1.
+func noise(dst *state, r *rand.Rand, peak, barotropic float64) {
+	var amp [trunc + 1]float64
+	var energy float64
+	for n := 1; n <= trunc; n++ {
+		x := float64(n) / peak
+		e := x * x * math.Exp(1-x*x) // of all orders of the degree together
+		energy += e
+		amp[n] = math.Sqrt(e/(float64(n)*float64(n+1)*float64(2*n+1))) * earthRadius
+	}
+	own := math.Sqrt(1 - barotropic*barotropic)
+	draw := func(k int) complex128 {
+		if k < sphere.off[1] {
+			return complex(r.NormFloat64(), 0)
+		}
+		return complex(r.NormFloat64(), r.NormFloat64()) * complex(math.Sqrt(0.5), 0)
+	}
+	// ½Σ|a|² over both signs of m is the mean square, so a variance of 2 a unit.
+	unit := math.Sqrt(2 / energy)
+	for k := range ncoef {
+		common := draw(k)
+		for l := range nlev {
+			a := complex(amp[sphere.deg[k]]*unit, 0)
+			dst[l][k] = a * (complex(barotropic, 0)*common + complex(own, 0)*draw(k))
+		}
+	}
+}
+
+// windNorm is the root mean square wind of a streamfunction over the levels, m s-1.
+func windNorm(psi *state) float64 {
+	var sum float64
+	var s spectrum
+	for l := range psi {
+		for k, v := range psi[l] {
+			n := float64(sphere.deg[k])
+			s[k] = v * complex(math.Sqrt(n*(n+1))/earthRadius, 0)
+		}
+		sum += meanSquare(&s)
+	}
+	return math.Sqrt(sum / nlev)
+}
+
+// scaleTo multiplies a streamfunction to a given windNorm.
+func scaleTo(psi *state, norm float64) {
+	f := complex(norm/windNorm(psi), 0)
+	for l := range psi {
+		for k := range psi[l] {
+			psi[l][k] *= f
+		}
+	}
+}
+
+// sum adds b times f to a.
+func sum(a, b *state, f float64) {
+	for l := range a {
+		for k := range a[l] {
+			a[l][k] += b[l][k] * complex(f, 0)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// Writer encodes what Write makes; io/product does, bound by the caller. Every
+// call makes one file, whole or not at all, in a folder that exists.
+type Writer interface {
+	WriteEnsembleGRIB2(ctx context.Context, path string, f *ensemble.Forecast) error
+	WriteEnsembleNetCDF(ctx context.Context, path string, f *ensemble.Forecast) error
+	WriteAnalyses(ctx context.Context, path string, as []*ensemble.Analysis) error
+}
+
+// Format is a set of the formats that ensembles are written in.
+type Format uint8
+
+// The formats of ensembles; they may be added up.
+const (
+	GRIB2 Format = 1 << iota
+	NetCDF
+)
+
+// Files are the paths of a written data set, in order of time.
+type Files struct {
+	GRIB2, NetCDF []string // ensembles, one file a start
+	Analyses      []string // NetCDF, one file a calendar year of valid times
+}
+
+// Write generates the data set of cfg into the folder dir, which must exist:
+// demo_fc_2001010100.grib2 and .nc for each start, demo_an_2001.nc for the
+// analyses of each year. progress is told the starts done, and may be nil.
+//
+// Errors: those of Generate and of w; files written before stay.
+func Write(ctx context.Context, cfg Config, dir string, formats Format, w Writer, progress func(done, total int)) (*Files, error) {
+	if formats&^(GRIB2|NetCDF) != 0 {
+		return nil, fmt.Errorf("demo: unknown formats %b", formats)
+	}
+	checked, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
+	files := &Files{}
+	years := yearly{write: func(year int, as []*ensemble.Analysis) error {
+		path := filepath.Join(dir, fmt.Sprintf("demo_an_%04d.nc", year))
+		files.Analyses = append(files.Analyses, path)
+		return w.WriteAnalyses(ctx, path, as)
+	}}
+	done := 0
+	err = Generate(ctx, cfg, func(s *Start) error {
+		base := filepath.Join(dir, "demo_fc_"+s.Forecast.Init.Format("2006010215"))
+		if formats&GRIB2 != 0 {
+			files.GRIB2 = append(files.GRIB2, base+".grib2")
+			if err := w.WriteEnsembleGRIB2(ctx, base+".grib2", s.Forecast); err != nil {
+				return err
+			}
+		}
+		if formats&NetCDF != 0 {
+			files.NetCDF = append(files.NetCDF, base+".nc")
+			if err := w.WriteEnsembleNetCDF(ctx, base+".nc", s.Forecast); err != nil {
+				return err
+			}
+		}
+		if err := years.add(s); err != nil {
+			return err
+		}
+		if done++; progress != nil {
+			progress(done, checked.Starts)
+		}
+		return nil
+	})
+	if err == nil {
+		err = years.flush()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+// yearly collects analyses until no later start can add to their year.
+type yearly struct {
+	write func(year int, as []*ensemble.Analysis) error
+	kept  []*ensemble.Analysis // by valid time, each once
+}
+
+func (y *yearly) add(s *Start) error {
+	if err := y.flushBefore(s.Forecast.Init.Year()); err != nil {
+		return err
+	}
+	for _, a := range s.Analyses {
+		i, found := slices.BinarySearchFunc(y.kept, a, func(e, a *ensemble.Analysis) int { return e.Valid.Compare(a.Valid.Time) })
+		if !found { // leads longer than the time between starts meet again
+			y.kept = slices.Insert(y.kept, i, a)
+		}
+	}
+	return nil
+}
+
+func (y *yearly) flushBefore(year int) error {
+	for len(y.kept) > 0 && y.kept[0].Valid.Year() < year {
+		if err := y.flushFirst(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flushFirst writes the earliest year.
+func (y *yearly) flushFirst() error {
+	year := y.kept[0].Valid.Year()
+	n := slices.IndexFunc(y.kept, func(a *ensemble.Analysis) bool { return a.Valid.Year() > year })
+	if n < 0 {
+		n = len(y.kept)
+	}
+	as := y.kept[:n:n]
+	y.kept = y.kept[n:]
+	return y.write(year, as)
+}
+
+func (y *yearly) flush() error {
+	for len(y.kept) > 0 {
+		if err := y.flushFirst(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
