@@ -36,6 +36,23 @@ type Conv struct {
 // Errors: ErrShape; a form in Force that does not exist or does not serve the
 // shape; nothing that serves the shape (a stride in height or width without oneDNN).
 func Prepare(s Spec, o Options) (*Conv, error) {
+	passes := []Pass{Forward}
+	if o.Backward && !o.NoInputGradient {
+		passes = append(passes, BackwardData)
+	}
+	if o.Backward {
+		passes = append(passes, BackwardWeights)
+	}
+	return prepare(s, o, passes)
+}
+
+// PreparePass prepares one pass alone, whatever o.Backward and
+// o.NoInputGradient say; the others must not be called.
+func PreparePass(s Spec, pass Pass, o Options) (*Conv, error) {
+	return prepare(s, o, []Pass{pass})
+}
+
+func prepare(s Spec, o Options, passes []Pass) (*Conv, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
@@ -47,10 +64,7 @@ func Prepare(s Spec, o Options) (*Conv, error) {
 	// The timing must run on the thread whose OpenMP setting it made.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for _, pass := range []Pass{Forward, BackwardData, BackwardWeights} {
-		if pass != Forward && !o.Backward || pass == BackwardData && o.NoInputGradient {
-			continue
-		}
+	for _, pass := range passes {
 		if err := c.choose(pass, o, force[pass.String()]); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -59,10 +73,17 @@ func Prepare(s Spec, o Options) (*Conv, error) {
 	return c, nil
 }
 
-// choose builds the forms of a pass and keeps the fastest.
+// candidate is a form that serves a pass, and its best time so far.
+type candidate struct {
+	runner
+	form string
+	best time.Duration
+}
+
+// choose builds the forms of a pass and keeps the fastest, or the forced one.
 func (c *Conv) choose(pass Pass, o Options, forced string) error {
 	var tried []string
-	var trial *bench
+	var all []*candidate
 	for _, f := range forms {
 		if forced != "" && f.name != forced || forced == "" && f.wino && !o.Winograd {
 			continue
@@ -72,35 +93,66 @@ func (c *Conv) choose(pass Pass, o Options, forced string) error {
 			tried = append(tried, fmt.Sprintf("%s: %v", f.name, err))
 			continue
 		}
-		if forced != "" {
-			c.run[pass], c.form[pass] = r, f.name
-			return nil
-		}
-		if trial == nil {
-			trial = newBench(c.spec)
-		}
-		rate, err := trial.rate(r)
-		if err != nil {
-			return errors.Join(fmt.Errorf("convolution %s, form %s: %w", pass, f.name, err), r.Close())
-		}
-		if rate <= c.gflops[pass] {
-			if err := r.Close(); err != nil {
-				return err
-			}
-			continue
-		}
-		if c.run[pass] != nil {
-			if err := c.run[pass].Close(); err != nil {
-				return err
-			}
-		}
-		c.run[pass], c.form[pass], c.gflops[pass] = r, f.name, rate
+		all = append(all, &candidate{r, f.name, never})
 	}
-	if c.run[pass] == nil {
-		if len(tried) == 0 {
-			return fmt.Errorf("convolution %s: there is no form %q", pass, forced)
-		}
+	if len(all) == 0 && len(tried) == 0 {
+		return fmt.Errorf("convolution %s: there is no form %q", pass, forced)
+	}
+	if len(all) == 0 {
 		return fmt.Errorf("convolution %s: no form serves %+v: %s", pass, c.spec, strings.Join(tried, "; "))
+	}
+	errs := []error{nil}
+	if len(all) > 1 {
+		errs[0] = race(c.spec, all)
+	}
+	win := all[0]
+	for _, r := range all[1:] {
+		if r.best < win.best {
+			win = r
+		}
+	}
+	c.run[pass], c.form[pass] = win.runner, win.form
+	if win.best < never {
+		c.gflops[pass] = c.spec.FLOPs() / float64(win.best)
+	}
+	for _, r := range all {
+		if r != win {
+			errs = append(errs, r.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const never = time.Duration(1<<63 - 1)
+
+// race times candidates in turn, so that a neighbour's burst of work hits all
+// of them. One that is far behind drops out; rounds end when enough time was
+// spent for the best time to settle.
+func race(s Spec, all []*candidate) error {
+	b := newBench(s)
+	need := 0
+	for _, r := range all {
+		need = max(need, r.ScratchLen())
+	}
+	scratch := make([]float32, need)
+	lead := never
+	start := time.Now()
+	for round := 0; round < 3 || round < 12 && time.Since(start) < 40*time.Millisecond; round++ {
+		for _, r := range all {
+			// The first run pays for cold memory, the second may meet a burst.
+			if round > 0 && r.best/3 > lead || round > 1 && r.best/3*2 > lead {
+				continue
+			}
+			t := time.Now()
+			if err := r.Run(b.src, b.filter, b.bias, b.dst, scratch); err != nil {
+				return fmt.Errorf("convolution form %s: %w", r.form, err)
+			}
+			r.best = min(r.best, max(time.Since(t), 1))
+			lead = min(lead, r.best)
+		}
+		if round > 0 && time.Since(start) > 2*time.Second {
+			break // large tensors: two runs tell enough
+		}
 	}
 	return nil
 }
@@ -123,23 +175,6 @@ func newBench(s Spec) *bench {
 	return &bench{fill(s.SrcLen()), fill(s.FilterLen()), fill(s.Cout), fill(s.DstLen()), s.FLOPs()}
 }
 
-// rate is the best rate in GFLOP/s of a few runs; a slow pass runs twice only.
-func (b *bench) rate(r runner) (float64, error) {
-	scratch := make([]float32, r.ScratchLen())
-	best := time.Duration(1<<63 - 1)
-	var spent time.Duration
-	for i := 0; i < 2 || i < 9 && spent < 15*time.Millisecond; i++ {
-		t := time.Now()
-		if err := r.Run(b.src, b.filter, b.bias, b.dst, scratch); err != nil {
-			return 0, err
-		}
-		d := time.Since(t)
-		spent += d
-		best = min(best, max(d, 1))
-	}
-	return b.flops / float64(best), nil
-}
-
 // Spec is what was prepared, with strides and dilations filled in.
 func (c *Conv) Spec() Spec { return c.spec }
 
@@ -158,7 +193,7 @@ func (c *Conv) Choice() string {
 	return strings.Join(s, " ")
 }
 
-// Rate is what the timing measured for a pass in GFLOP/s; 0 if it was forced.
+// Rate is what the timing measured for a pass in GFLOP/s; 0 if nothing was timed.
 func (c *Conv) Rate(p Pass) float64 { return c.gflops[p] }
 
 // Forward computes dst = src ∗ filter (+ bias) (ReLU). bias is ignored unless

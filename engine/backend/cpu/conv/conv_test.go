@@ -1,0 +1,185 @@
+//go:build cgo && linux
+
+package conv
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+)
+
+// What a plan stores rebuilds the same forms, and they give the same bits.
+func TestChoiceRepeats(t *testing.T) {
+	pool, err := kern.NewPool(2)
+	must(t, err)
+	defer pool.Close()
+	s := unetShape(2, 12, 8, 16, 32, true)
+	o := Options{Pool: pool, Bias: true, ReLU: true, Backward: true, Winograd: true}
+	first, err := Prepare(s, o)
+	must(t, err)
+	defer first.Close()
+	for p := range 3 {
+		if first.form[p] == "" {
+			t.Fatalf("choice %q leaves out %s", first.Choice(), Pass(p))
+		}
+	}
+	o.Force = first.Choice()
+	again, err := Prepare(s, o)
+	must(t, err)
+	defer again.Close()
+	if again.Choice() != first.Choice() {
+		t.Errorf("forced choice: got %q, want %q", again.Choice(), first.Choice())
+	}
+	b := newBench(s)
+	var seen [][]float32
+	for _, c := range []*Conv{first, again} {
+		scratch := make([]float32, c.ScratchLen())
+		y, dx := make([]float32, s.DstLen()), make([]float32, s.SrcLen())
+		dw, db := make([]float32, s.FilterLen()), make([]float32, s.Cout)
+		must(t, c.Forward(y, b.src, b.filter, b.bias, scratch))
+		must(t, c.BackwardData(dx, b.dst, b.filter, scratch))
+		must(t, c.BackwardWeights(dw, db, b.src, b.dst, scratch))
+		all := slices.Concat(y, dx, dw, db)
+		seen = append(seen, all)
+	}
+	for i := range seen[0] {
+		if seen[0][i] != seen[1][i] {
+			t.Fatalf("value %d: %g in the first plan, %g in the repeated one", i, seen[0][i], seen[1][i])
+		}
+	}
+}
+
+// Our own kernel gives the same bits on any number of threads.
+func TestOwnIgnoresThreads(t *testing.T) {
+	s := unetShape(3, 5, 11, 13, 20, true)
+	b := newBench(s)
+	var first []float32
+	for threads := 1; threads <= 4; threads++ {
+		pool, err := kern.NewPool(threads)
+		must(t, err)
+		c, err := Prepare(s, Options{Pool: pool, Bias: true, Backward: true,
+			Force: "forward=own backward_data=own backward_weights=own"})
+		must(t, err)
+		scratch := make([]float32, c.ScratchLen())
+		y, dx := make([]float32, s.DstLen()), make([]float32, s.SrcLen())
+		dw, db := make([]float32, s.FilterLen()), make([]float32, s.Cout)
+		must(t, c.Forward(y, b.src, b.filter, b.bias, scratch))
+		must(t, c.BackwardData(dx, b.dst, b.filter, scratch))
+		must(t, c.BackwardWeights(dw, db, b.src, b.dst, scratch))
+		all := slices.Concat(y, dx, dw, db)
+		if first == nil {
+			first = all
+		}
+		if !slices.Equal(all, first) {
+			t.Errorf("%d threads give other bits than one", threads)
+		}
+		must(t, c.Close())
+		must(t, c.Close())
+		must(t, pool.Close())
+	}
+}
+
+// Running a prepared convolution allocates nothing in Go, in any form.
+func TestRunAllocatesNothing(t *testing.T) {
+	s := unetShape(1, 4, 6, 8, 16, true)
+	b := newBench(s)
+	for _, f := range forms {
+		for _, pass := range []Pass{Forward, BackwardData, BackwardWeights} {
+			r, err := f.build(s.normal(), pass, Options{Bias: true})
+			if err != nil {
+				continue
+			}
+			scratch := make([]float32, r.ScratchLen())
+			got := testing.AllocsPerRun(5, func() { must(t, r.Run(b.src, b.filter, b.bias, b.dst, scratch)) })
+			if got != 0 {
+				t.Errorf("form %s %s: %v allocations per run, want 0", f.name, pass, got)
+			}
+			must(t, r.Close())
+		}
+	}
+}
+
+// <y(x), g> = <x, dx(g)> = <w, dw(g)>: the three passes belong together.
+func TestPassesAreAdjoint(t *testing.T) {
+	for _, c := range cases {
+		cv, err := Prepare(c.s, Options{Backward: true, Winograd: true})
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		rng := rand.New(rand.NewPCG(5, 6))
+		b := newBench(c.s)
+		scratch := make([]float32, cv.ScratchLen())
+		y, dx, dw := make([]float32, c.s.DstLen()), make([]float32, c.s.SrcLen()), make([]float32, c.s.FilterLen())
+		for i := range b.dst {
+			b.dst[i] = rng.Float32()
+		}
+		must(t, cv.Forward(y, b.src, b.filter, nil, scratch))
+		must(t, cv.BackwardData(dx, b.dst, b.filter, scratch))
+		must(t, cv.BackwardWeights(dw, nil, b.src, b.dst, scratch))
+		var p *kern.Pool
+		a, m := p.Dot(y, b.dst), p.Norm(y)*p.Norm(b.dst)
+		for what, v := range map[string]float64{"data": p.Dot(dx, b.src), "weights": p.Dot(dw, b.filter)} {
+			// Rounding of single results, 1e-6 with Winograd, is not correlated: far less on the sum.
+			if d := a - v; d > 1e-5*m || -d > 1e-5*m {
+				t.Errorf("%s (%s): forward %g, backward %s %g", c.name, cv.Choice(), a, what, v)
+			}
+		}
+		must(t, cv.Close())
+	}
+}
+
+func TestPreparePass(t *testing.T) {
+	s := unetShape(1, 3, 4, 6, 8, false)
+	c, err := PreparePass(s, BackwardWeights, Options{})
+	must(t, err)
+	defer c.Close()
+	if got := c.Choice(); !strings.HasPrefix(got, "backward_weights=") || strings.Contains(got, " ") {
+		t.Errorf("choice: got %q, want backward_weights alone", got)
+	}
+}
+
+func TestPrepareRefuses(t *testing.T) {
+	good := unetShape(1, 3, 4, 6, 8, false)
+	for _, c := range []struct {
+		name string
+		edit func(*Spec)
+	}{
+		{"no channel", func(s *Spec) { s.Cin = 0 }},
+		{"kernel beyond the source", func(s *Spec) { s.Kernel[1] = 9 }},
+		{"negative padding", func(s *Spec) { s.Pad[2].Lo = -1 }},
+		{"negative stride", func(s *Spec) { s.Stride[0] = -1 }},
+		{"empty source", func(s *Spec) { s.In[2] = 0 }},
+	} {
+		s := good
+		c.edit(&s)
+		if _, err := Prepare(s, Options{}); !errors.Is(err, ErrShape) {
+			t.Errorf("%s: got %v, want ErrShape", c.name, err)
+		}
+	}
+	for _, force := range []string{"forward=nonsense", "sideways=own", "own"} {
+		if _, err := Prepare(good, Options{Force: force}); err == nil {
+			t.Errorf("Force %q: got no error", force)
+		}
+	}
+	strided := good
+	strided.Stride = [3]int{1, 2, 2}
+	if _, err := Prepare(strided, Options{Force: "forward=own"}); err == nil || !strings.Contains(err.Error(), kern.ErrNotServed.Error()) {
+		t.Errorf("own kernel with stride 2: got %v, want %v", err, kern.ErrNotServed)
+	}
+}
+
+func TestSpec(t *testing.T) {
+	s := unetShape(1, 42, 64, 128, 128, false)
+	// 36 of 54 depth taps meet a cell: 2·36·cin·cout·H·W.
+	if got, want := s.FLOPs(), 2.*36*42*64*128*128; got != want {
+		t.Errorf("FLOPs: got %g, want %g", got, want)
+	}
+	s.Stride, s.Dilation = [3]int{1, 2, 3}, [3]int{1, 2, 1}
+	if got, want := s.Out(), [3]int{2, 63, 43}; got != want {
+		t.Errorf("Out: got %v, want %v", got, want)
+	}
+}
