@@ -1,18 +1,25 @@
 package engine_test
 
 import (
-	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/ref"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/engine/rng"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// unet is a small network with every kind of layer of the 3-D U-Net.
+// unet is a small network with every kind of layer of the 3-D U-Net, batch
+// normalisation and dropout.
 func unet(t testing.TB, batch int, seed uint64) *graph.Graph {
 	t.Helper()
 	b := graph.New(seed)
@@ -44,50 +51,560 @@ func unet(t testing.TB, batch int, seed uint64) *graph.Graph {
 	return g
 }
 
+// compile skips the test where the device is missing.
+func compile(t testing.TB, g *graph.Graph, o engine.Options) *engine.Plan {
+	t.Helper()
+	p, err := engine.Compile(g, o)
+	if exit.CodeOf(err) == exit.NoDevice {
+		t.Skip("skipped: no device: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// available lists the backends that this program and machine have: ref always.
+func available(t testing.TB) []string {
+	t.Helper()
+	var names []string
+	for _, b := range engine.Backends {
+		dev, err := b.Open(engine.Options{Threads: 1})
+		if err == nil {
+			names = append(names, b.Name)
+			err = dev.Close()
+		} else if exit.CodeOf(err) == exit.NoDevice && b.Name != "ref" {
+			t.Logf("left out: %v", err)
+			err = nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}
+
 func fill(v []float32, key uint64) {
 	for i := range v {
 		v[i] = float32(rng.Normal(key, uint64(i)))
 	}
 }
 
-// TestTrainingLearns: plain gradient descent lowers the loss on ref.
-func TestTrainingLearns(t *testing.T) {
-	p, err := engine.Compile(unet(t, 2, 1), engine.Options{Backend: "ref"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	fill(p.Input("x"), 1)
-	fill(p.Input("y"), 2)
+// train runs steps of plain gradient descent and returns the losses.
+func train(t testing.TB, p *engine.Plan, steps int) []float64 {
+	t.Helper()
 	var losses []float64
-	for step := range 5 {
+	s := p.Store()
+	for step := range steps {
+		fill(p.Input("x"), rng.Key(1, uint64(step%2)))
+		fill(p.Input("y"), rng.Key(2, uint64(step%2)))
 		if err := p.Run(context.Background(), uint64(step)); err != nil {
 			t.Fatal(err)
 		}
 		losses = append(losses, p.Loss())
-		s := p.Store()
 		for i, g := range s.Grads() {
 			s.Params()[i] -= 0.05 * g
 		}
 	}
-	if !(losses[4] < losses[0]-0.01) || math.IsNaN(losses[4]) {
-		t.Errorf("losses %v, want a clear fall", losses)
+	return losses
+}
+
+// bits are the exact contents of a store.
+func bits(s *engine.Store) string {
+	var b strings.Builder
+	for _, flat := range [][]float32{s.Params(), s.Grads(), s.States()} {
+		for _, v := range flat {
+			fmt.Fprintf(&b, "%08x", math.Float32bits(v))
+		}
+	}
+	return b.String()
+}
+
+// TestTrainingLearns: gradient descent lowers the loss on every backend, and
+// the backends agree step by step.
+func TestTrainingLearns(t *testing.T) {
+	want := train(t, compile(t, unet(t, 2, 1), engine.Options{Backend: "ref"}), 8)
+	if !(want[7] < want[1]-0.01) {
+		t.Errorf("losses on ref %v, want a clear fall", want)
+	}
+	for _, name := range available(t) {
+		for _, o := range []engine.Options{{}, {Winograd: true, Threads: 2}} {
+			o.Backend = name
+			got := train(t, compile(t, unet(t, 2, 1), o), 8)
+			for i := range want {
+				// 2⁻²³ per operation, amplified by eight steps of descent
+				if math.Abs(got[i]-want[i]) > 2e-5 {
+					t.Errorf("%s: losses %v, on ref %v", name, got, want)
+					break
+				}
+			}
+		}
 	}
 }
 
-// TestExplain prints a plan.
-func TestExplain(t *testing.T) {
-	p, err := engine.Compile(unet(t, 2, 1), engine.Options{Profile: true})
+// TestSameBits: three steps twice give the same bytes, on plans compiled anew
+// with the kernels of the first; another seed gives others.
+func TestSameBits(t *testing.T) {
+	for _, name := range available(t) {
+		o := engine.Options{Backend: name, Threads: 2}
+		first := compile(t, unet(t, 2, 1), o)
+		train(t, first, 3)
+		o.Choices = first.Choices()
+		second := compile(t, unet(t, 2, 1), o)
+		train(t, second, 3)
+		if bits(first.Store()) != bits(second.Store()) {
+			t.Errorf("%s: two runs with the same seed differ", name)
+		}
+		third := compile(t, unet(t, 2, 2), o)
+		train(t, third, 3)
+		if bits(first.Store()) == bits(third.Store()) {
+			t.Errorf("%s: another seed gives the same bits", name)
+		}
+	}
+}
+
+// TestResumedBits: parameters and states carried to a new store after two
+// steps continue with the same bits.
+func TestResumedBits(t *testing.T) {
+	o := engine.Options{}
+	through := compile(t, unet(t, 2, 1), o)
+	train(t, through, 2)
+	o.Choices = through.Choices()
+	later := compile(t, unet(t, 2, 9), o)
+	for _, e := range through.Store().Entries() {
+		v, _, _ := through.Store().Get(e.Name)
+		if err := later.Store().Set(e.Name, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []*engine.Plan{through, later} {
+		fill(p.Input("x"), 5)
+		fill(p.Input("y"), 6)
+	}
+	// dropout differs by seed, so the seed must come back too
+	again := compile(t, unet(t, 2, 1), engine.Options{Store: later.Store(), Choices: o.Choices})
+	fill(again.Input("x"), 5)
+	fill(again.Input("y"), 6)
+	for _, p := range []*engine.Plan{through, again} {
+		if err := p.Run(context.Background(), 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if bits(through.Store()) != bits(again.Store()) {
+		t.Error("the resumed step differs")
+	}
+}
+
+// TestRunAllocatesNothing on the default backend.
+func TestRunAllocatesNothing(t *testing.T) {
+	for _, mode := range []engine.Mode{engine.Train, engine.Infer} {
+		p := compile(t, unet(t, 2, 1), engine.Options{Threads: 2, Mode: mode})
+		fill(p.Input("x"), 1)
+		ctx := context.Background()
+		step := uint64(0)
+		n := testing.AllocsPerRun(20, func() {
+			if err := p.Run(ctx, step); err != nil {
+				t.Fatal(err)
+			}
+			step++
+		})
+		if n != 0 {
+			t.Errorf("mode %d: %v allocations a run, want none", mode, n)
+		}
+	}
+}
+
+// TestNetworkGradient compares the gradient of the whole network with central
+// differences along random directions of each parameter, in float64.
+func TestNetworkGradient(t *testing.T) {
+	g := unet(t, 2, 1)
+	if err := g.AddGradients(op.Add); err != nil {
+		t.Fatal(err)
+	}
+	feed := map[string][]float64{}
+	for _, n := range g.Nodes {
+		if n.Kind == graph.KindOp || n.Kind == graph.KindConst {
+			continue
+		}
+		f := make([]float32, n.Shape.Size())
+		if n.Kind == graph.KindInput {
+			fill(f, rng.Hash(n.Name))
+		} else {
+			n.Init.Fill(f, g.Seed, n.Name)
+		}
+		for _, v := range f {
+			feed[n.Name] = append(feed[n.Name], float64(v))
+		}
+	}
+	eval := func() [][]float64 {
+		v, err := ref.Eval(g, feed, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	at := eval()
+	if len(g.Grads) != 8 {
+		t.Fatalf("%d gradients, want 8", len(g.Grads))
+	}
+	for _, d := range g.Grads {
+		name := g.Nodes[d.Param].Name
+		x := feed[name]
+		start := slices.Clone(x)
+		var want float64
+		dir := make([]float64, len(x))
+		for i := range dir {
+			dir[i] = rng.Normal(rng.Hash(name), uint64(i))
+			want += dir[i] * at[d.Value][i]
+		}
+		const h = 1e-6
+		loss := func(h float64) float64 {
+			for i := range x {
+				x[i] = start[i] + h*dir[i]
+			}
+			return eval()[g.Loss][0]
+		}
+		got := (loss(h) - loss(-h)) / (2 * h)
+		copy(x, start)
+		// truncation h², rounding 2⁻⁵²/h, and the kinks of ReLU and maxima
+		if math.Abs(got-want) > 1e-7*(1+math.Abs(want)) {
+			t.Errorf("%s: directional difference %.10g, gradient gives %.10g", name, got, want)
+		}
+	}
+}
+
+// TestOptionalPasses: leaving out each optional pass changes no result by more
+// than rounding.
+func TestOptionalPasses(t *testing.T) {
+	want := compile(t, unet(t, 2, 1), engine.Options{Backend: "ref", Float64: true})
+	losses := train(t, want, 3)
+	for i, p := range pass.List {
+		if p.Required {
+			continue
+		}
+		list := slices.Delete(slices.Clone(pass.List), i, i+1)
+		got := compile(t, unet(t, 2, 1), engine.Options{Backend: "ref", Float64: true, Passes: list})
+		for k, v := range train(t, got, 3) {
+			if math.Abs(v-losses[k]) > 1e-6 { // parameters are float32
+				t.Errorf("without %s: step %d has loss %v, want %v", p.Name, k, v, losses[k])
+			}
+		}
+	}
+}
+
+// TestInference: states stay as they are, dropout is off, a result does not
+// depend on its batch, and plans of other batch sizes share the parameters.
+func TestInference(t *testing.T) {
+	for _, name := range available(t) {
+		store := engine.NewStore()
+		trained := compile(t, unet(t, 2, 1), engine.Options{Backend: name, Store: store})
+		train(t, trained, 3)
+		before := slices.Clone(store.States())
+		one := compile(t, unet(t, 1, 1), engine.Options{Backend: name, Store: store, Mode: engine.Infer})
+		four := compile(t, unet(t, 4, 1), engine.Options{Backend: name, Store: store, Mode: engine.Infer})
+		fill(four.Input("x"), 3)
+		n := len(one.Input("x"))
+		copy(one.Input("x"), four.Input("x")[2*n:3*n])
+		for step, p := range []*engine.Plan{one, four} {
+			if err := p.Run(context.Background(), uint64(step)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := len(one.Output("spread"))
+		if s := one.OutputShape("spread"); m != 2*8*16 || !s.Equal(graph.Shape{1, 1, 2, 8, 16}) || one.InputShape("x").Size() != n {
+			t.Fatalf("output of %d values, shape %v", m, s)
+		}
+		for i, v := range one.Output("spread") {
+			if w := four.Output("spread")[2*m+i]; math.Abs(float64(v-w)) > 1e-5 {
+				t.Fatalf("%s: value %d is %v alone and %v in a batch", name, i, v, w)
+			}
+		}
+		if !slices.Equal(before, store.States()) {
+			t.Errorf("%s: inference changed states", name)
+		}
+	}
+}
+
+// TestBatchNorm: in training the result has mean 0 and variance 1, and the
+// running statistics move as in PyTorch (unbiased variance, momentum 0.1).
+func TestBatchNorm(t *testing.T) {
+	b := graph.New(1)
+	x := b.Input("x", graph.Shape{3, 2, 1, 2, 2})
+	gamma, beta := b.Param("gamma", graph.Shape{2}, graph.Ones()), b.Param("beta", graph.Shape{2}, graph.Zeros())
+	mean, vari := b.State("mean", graph.Shape{2}, graph.Zeros()), b.State("var", graph.Shape{2}, graph.Ones())
+	y := op.BatchNorm(b, x, gamma, beta, mean, vari, op.BatchNormOptions{})
+	b.Output("y", y)
+	b.Loss(op.Mean(b, y))
+	g, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
+	for _, back := range available(t) {
+		p := compile(t, g, engine.Options{Backend: back})
+		for i := range p.Input("x") {
+			p.Input("x")[i] = float32(i % 7)
+		}
+		if err := p.Run(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		for c := range 2 {
+			var s, ss, ys, yss float64
+			for n := range 3 {
+				for i := range 4 {
+					k := (n*2+c)*4 + i
+					v, w := float64(p.Input("x")[k]), float64(p.Output("y")[k])
+					s, ss, ys, yss = s+v, ss+v*v, ys+w, yss+w*w
+				}
+			}
+			wantMean := 0.1 * s / 12
+			wantVar := 0.9 + 0.1*(ss-s*s/12)/11
+			m, _, _ := p.Store().Get("mean")
+			v, _, _ := p.Store().Get("var")
+			if math.Abs(float64(m[c])-wantMean) > 1e-6 || math.Abs(float64(v[c])-wantVar) > 1e-6 {
+				t.Errorf("%s: running statistics %v %v, want %v %v", back, m[c], v[c], wantMean, wantVar)
+			}
+			if math.Abs(ys) > 1e-5 || math.Abs(yss/12-1) > 1e-4 {
+				t.Errorf("%s: result has mean %v, mean square %v", back, ys/12, yss/12)
+			}
+		}
+	}
+}
+
+// TestDropout: about p of the elements are dropped, the rest keep the mean, the
+// gradient uses the same draw, and steps draw anew.
+func TestDropout(t *testing.T) {
+	const n = 40000
+	b := graph.New(4)
+	w := b.Param("w", graph.Shape{n}, graph.Ones())
+	y := op.Dropout(b, w, 0.25)
+	b.Output("y", y)
+	b.Loss(op.Sum(b, y))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, back := range available(t) {
+		p := compile(t, g, engine.Options{Backend: back})
+		var masks [3][]float32
+		for k, step := range []uint64{0, 1, 0} {
+			if err := p.Run(context.Background(), step); err != nil {
+				t.Fatal(err)
+			}
+			masks[k] = slices.Clone(p.Output("y"))
+		}
+		if !slices.Equal(masks[0], masks[2]) || slices.Equal(masks[0], masks[1]) {
+			t.Errorf("%s: the draw must depend on the step and on nothing else", back)
+		}
+		dropped := 0
+		for i, v := range masks[2] {
+			if v == 0 {
+				dropped++
+			}
+			if g := p.Store().Grads()[i]; g != v {
+				t.Fatalf("%s: element %d has value %v and gradient %v of a factor 1", back, i, v, g)
+			}
+		}
+		if d := float64(dropped)/n - 0.25; math.Abs(d) > 5*math.Sqrt(0.25*0.75/n) {
+			t.Errorf("%s: %d of %d dropped, want a quarter within five standard errors", back, dropped, n)
+		}
+	}
+}
+
+// TestWeightedLosses: area weights, masks and the empty mask.
+func TestWeightedLosses(t *testing.T) {
+	b := graph.New(1)
+	x, y := b.Param("x", graph.Shape{2, 1, 3, 4}, graph.Zeros()), b.Input("y", graph.Shape{2, 1, 3, 4})
+	w := b.Const("w", graph.Shape{1, 1, 3, 1}, []float32{1, 2, 3})
+	mask := b.Input("mask", graph.Shape{2, 1, 3, 4})
+	b.Output("area", op.WeightedMSE(b, x, y, w))
+	b.Output("mask", op.WeightedL1(b, x, y, mask))
+	b.Loss(op.WeightedL1(b, x, y, mask))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, back := range available(t) {
+		p := compile(t, g, engine.Options{Backend: back})
+		var area float64
+		for i := range p.Input("y") {
+			v := float32(i%5) + 1
+			p.Input("y")[i] = v
+			area += float64(i/4%3+1) * float64(v*v) / (8 * 6)
+		}
+		p.Input("mask")[5] = 1
+		for _, want := range []float64{1, 0} {
+			if err := p.Run(context.Background(), 0); err != nil {
+				t.Fatal(err)
+			}
+			if got := float64(p.Output("area")[0]); math.Abs(got-area) > 1e-5 {
+				t.Errorf("%s: area mean %v, want %v", back, got, area)
+			}
+			if got := p.Loss(); got != want || float64(p.Output("mask")[0]) != want {
+				t.Errorf("%s: masked loss %v, want %v", back, got, want)
+			}
+			for i, d := range p.Store().Grads()[:24] {
+				expect := 0.0
+				if i == 5 {
+					expect = -want
+				}
+				if float64(d) != expect {
+					t.Errorf("%s: gradient of element %d is %v, want %v", back, i, d, expect)
+				}
+			}
+			p.Input("mask")[5] = 0 // nothing counts: loss and gradient are 0
+		}
+	}
+}
+
+// TestSharedAndMissingGradients: two parameters with the same gradient both
+// get it, one that the loss ignores gets zeros, and states may change places.
+func TestSharedAndMissingGradients(t *testing.T) {
+	b := graph.New(1)
+	s := graph.Shape{3}
+	p, q := b.Param("p", s, graph.Ones()), b.Param("q", s, graph.Fill(2))
+	b.Param("unused", s, graph.Ones())
+	x := b.Input("x", s)
+	u, v := b.State("u", s, graph.Fill(5)), b.State("v", s, graph.Fill(7))
+	b.Assign(u, v)
+	b.Assign(v, u)
+	b.Loss(op.Sum(b, op.Mul(b, x, op.Add(b, p, q))))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, back := range available(t) {
+		plan := compile(t, g, engine.Options{Backend: back})
+		copy(plan.Input("x"), []float32{1, -2, 3})
+		st := plan.Store()
+		junk, _ := st.Grad("unused")
+		junk[0] = 99
+		if err := plan.Run(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string][]float32{"p": {1, -2, 3}, "q": {1, -2, 3}, "unused": {0, 0, 0}} {
+			if got, _ := st.Grad(name); !slices.Equal(got, want) {
+				t.Errorf("%s: gradient of %s is %v, want %v", back, name, got, want)
+			}
+		}
+		if err := plan.Run(context.Background(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := plan.Run(context.Background(), 2); err != nil {
+			t.Fatal(err)
+		}
+		nu, _, _ := st.Get("u")
+		nv, _, _ := st.Get("v")
+		if nu[0] != 7 || nv[0] != 5 {
+			t.Errorf("%s: states %v and %v, want 7 and 5 exchanged", back, nu[0], nv[0])
+		}
+	}
+}
+
+// TestRefusals: what Compile and Run refuse, and how.
+func TestRefusals(t *testing.T) {
+	g := unet(t, 2, 1)
+	other := graph.New(1)
+	w := other.Param("enc0.weight", graph.Shape{5}, graph.Ones())
+	other.Loss(op.Sum(other, w))
+	misfit, err := other.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	laid := compile(t, g, engine.Options{Backend: "ref"})
+	for _, c := range []struct {
+		name string
+		g    *graph.Graph
+		o    engine.Options
+		want exit.Code
+	}{
+		{"unknown backend", g, engine.Options{Backend: "abacus"}, exit.Usage},
+		{"float64 on cpu", g, engine.Options{Backend: "cpu", Float64: true}, exit.Usage},
+		{"threads", g, engine.Options{Threads: -1}, exit.Usage},
+		{"parameters of another network", misfit, engine.Options{Backend: "ref", Store: laid.Store()}, exit.Usage},
+		{"memory", g, engine.Options{Backend: "ref", MemoryLimit: 1000}, exit.NoDevice},
+	} {
+		p, err := engine.Compile(c.g, c.o)
+		if exit.CodeOf(err) != c.want {
+			t.Errorf("%s: error %v, want code %d", c.name, err, c.want)
+		}
+		if p != nil {
+			p.Close()
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := laid.Run(ctx, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: error %v", err)
+	}
+	if err := laid.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := laid.Run(context.Background(), 0); err == nil {
+		t.Error("a closed plan ran")
+	}
+	if err := laid.Store().Set("enc0.bias", make([]float32, 5)); err == nil {
+		t.Error("five values for four were accepted")
+	}
+	if err := laid.Store().Set("nothing", nil); err == nil {
+		t.Error("an unknown name was accepted")
+	}
+}
+
+// TestExplain: the printed plan has a line per kernel, the sums and the notes.
+func TestExplain(t *testing.T) {
+	b := graph.New(1)
+	x := b.Param("x", graph.Shape{1, 1, 1, 12, 16}, graph.Ones())
+	b.Loss(op.MSSSIM(b, x, b.Input("y", x.Shape()), op.SimilarityOptions{Range: 2}))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var passes []string
+	p := compile(t, g, engine.Options{Backend: "ref", Profile: true, After: func(name string, _ *graph.Graph) { passes = append(passes, name) }})
 	if err := p.Run(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	if err := p.Explain(&b); err != nil {
+	var s strings.Builder
+	if err := p.Explain(&s); err != nil {
 		t.Fatal(err)
 	}
-	t.Log("\n" + b.String())
+	for _, want := range []string{"conv3d_grad_data", "GFLOP/s", "backend ref", "note: ms_ssim on 12×16: 1 of 5 scales", "arena"} {
+		if !strings.Contains(s.String(), want) {
+			t.Errorf("the printed plan lacks %q:\n%s", want, s.String())
+		}
+	}
+	if len(passes) != len(pass.List) || len(p.Times()) == 0 {
+		t.Errorf("passes seen: %v; operations timed: %d", passes, len(p.Times()))
+	}
+}
+
+func ExampleCompile() {
+	b := graph.New(1)
+	x := b.Input("x", graph.Shape{4})
+	w := b.Param("w", graph.Shape{4}, graph.Fill(0.5))
+	b.Loss(op.Sum(b, op.Square(b, op.Mul(b, x, w))))
+	g, err := b.Build()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	plan, err := engine.Compile(g, engine.Options{Backend: "ref"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer plan.Close()
+	copy(plan.Input("x"), []float32{1, 2, 3, 4})
+	if err := plan.Run(context.Background(), 0); err != nil {
+		fmt.Println(err)
+		return
+	}
+	grad, _ := plan.Store().Grad("w")
+	fmt.Println(plan.Loss(), grad)
+	// Output: 7.5 [1 4 9 16]
 }

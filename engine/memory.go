@@ -166,7 +166,8 @@ func (m *memory) finish(p *Plan) {
 		src := m.tensors[a.Value]
 		if p.unit.Memory.Places[a.Value].Where == pass.State { // of a state's value before the step
 			old := backend.Tensor{Shape: src.Shape, F32: slices.Clone(src.F32), F64: slices.Clone(src.F64)}
-			p.after = append(p.after, func() { copy(old.F32, src.F32); copy(old.F64, src.F64) })
+			now := src
+			p.after = append(p.after, func() { copy(old.F32, now.F32); copy(old.F64, now.F64) })
 			src = old
 		}
 		late = append(late, copyOut(dst, src))

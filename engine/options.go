@@ -36,6 +36,12 @@ type Options struct {
 	Float64 bool
 	// MemoryLimit bounds the arena in bytes; 0 means no bound.
 	MemoryLimit int64
+	// Winograd admits convolutions by Winograd's products on backend "cpu": faster
+	// on larger fields, with results that differ by a few 1e-6.
+	Winograd bool
+	// Choices repeats the kernels that an earlier plan chose by timing (see
+	// Plan.Choices), so that a resumed run gives the same bits.
+	Choices map[string]string
 	// Profile measures the time of every kernel, for Explain.
 	Profile bool
 	// Passes replaces the compiler's list of passes; nil means pass.List.
@@ -78,7 +84,7 @@ var Backends = []struct {
 	Open          func(Options) (backend.Backend, error)
 }{
 	{"cpu", "oneDNN and kernels of our own, float32", func(o Options) (backend.Backend, error) {
-		return cpu.Open(cpu.Options{Threads: o.Threads})
+		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, Choices: o.Choices})
 	}},
 	{"ref", "plain Go with float64 sums: the judge of the others", func(o Options) (backend.Backend, error) {
 		return ref.New(ref.Options{Round: !o.Float64}), nil

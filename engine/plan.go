@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
@@ -49,6 +50,9 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 	if err := o.Store.layout(g); err != nil {
 		return nil, err
 	}
+	known := maps.Clone(o.Store.choices)
+	maps.Copy(known, o.Choices)
+	o.Choices = known
 	dev, err := open(o)
 	if err != nil {
 		return nil, err
@@ -67,6 +71,7 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	p.runStep = p.execute
+	maps.Copy(o.Store.choices, p.Choices())
 	for _, n := range u.Graph.Notes {
 		o.Log.Debug("note of the network", "note", n)
 	}
@@ -155,6 +160,16 @@ func (p *Plan) Store() *Store { return p.opts.Store }
 
 // Graph is the graph after all passes. The caller must not change it.
 func (p *Plan) Graph() *graph.Graph { return p.graph }
+
+// Choices are the kernels that were chosen by timing, by description of the
+// operation: what a checkpoint must keep for the same bits after a resume.
+// Backends without such choices give an empty map.
+func (p *Plan) Choices() map[string]string {
+	if c, ok := p.dev.(interface{ Choices() map[string]string }); ok {
+		return maps.Clone(c.Choices())
+	}
+	return map[string]string{}
+}
 
 // FLOPs counts the useful floating point operations of one run.
 func (p *Plan) FLOPs() int64 { return p.graph.FLOPs() }

@@ -23,6 +23,9 @@ type Store struct {
 	flatGrads      []float32
 	flatStates     []float32
 	laidOut        bool
+	// choices are the kernels that plans of this store chose by timing, so that
+	// a second plan neither measures nor chooses again.
+	choices map[string]string
 }
 
 // Entry is the place of one parameter or state: Offset elements into the flat
@@ -39,7 +42,9 @@ type Entry struct {
 func (e Entry) Size() int { return e.Shape.Size() }
 
 // NewStore gives an empty store.
-func NewStore() *Store { return &Store{byName: map[string]Entry{}} }
+func NewStore() *Store {
+	return &Store{byName: map[string]Entry{}, choices: map[string]string{}}
+}
 
 // align is the alignment of buffers in bytes: a cache line, a vector register.
 const align = 64

@@ -1,0 +1,21 @@
+//go:build !cgo || !linux
+
+package engine_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// TestWithoutCgo: the default backend says what is missing, and ref works.
+func TestWithoutCgo(t *testing.T) {
+	_, err := engine.Compile(unet(t, 1, 1), engine.Options{})
+	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, kern.ErrUnavailable) {
+		t.Errorf("error %v, want one of a missing device", err)
+	}
+	train(t, compile(t, unet(t, 1, 1), engine.Options{Backend: "ref"}), 1)
+}
