@@ -7,5 +7,5 @@ import (
 
 // libraries names what is linked, with versions.
 func libraries() map[string]string {
-	return map[string]string{"eccodes": eccodes.Version(), "netcdf": nclib.Version()}
+	return map[string]string{"eccodes": eccodes.Version(), "netcdf": nclib.Version(), "hdf5": nclib.HDF5Version()}
 }

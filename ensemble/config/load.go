@@ -109,6 +109,9 @@ func load(s *Schema, src Sources) (*effective, error) {
 		}
 		faults = append(faults, r.faults...)
 	}
+	if len(src.Files) == 0 {
+		faults = append(faults, &exit.Error{Code: exit.Usage, What: "no configuration was given", Fix: "name the file with --config"})
+	}
 	if err := together(faults); err != nil {
 		return nil, err
 	}
@@ -138,9 +141,6 @@ func together(faults []*exit.Error) error {
 }
 
 func (e *effective) sourceNames() string {
-	if len(e.files) == 0 {
-		return "no --config was given"
-	}
 	names := make([]string, len(e.files))
 	for i, f := range e.files {
 		names[i] = f.Path

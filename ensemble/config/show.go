@@ -92,6 +92,23 @@ func (e *effective) print(b *bytes.Buffer, origin bool) {
 	walk(e.schema.root, 0)
 }
 
+// Setting is an effective value with its origin.
+type Setting struct {
+	Value  string `json:"value"` // as YAML text
+	Origin string `json:"origin"`
+}
+
+// Values lists all keys that have a value.
+func (e *effective) Values() map[string]Setting {
+	out := map[string]Setting{}
+	e.schema.leaves(func(n *node) {
+		if text := e.text(n.path); text != "" {
+			out[n.path] = Setting{text, e.origins[n.path].String()}
+		}
+	})
+	return out
+}
+
 // Hash identifies the effective configuration: the SHA-256 of its YAML text.
 func (e *effective) Hash() string {
 	sum := sha256.Sum256(e.YAML())

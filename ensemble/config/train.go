@@ -28,6 +28,7 @@ type Data struct {
 	Levels      []ensemble.Level         `key:"levels"`
 	Variables   []string                 `key:"variables"`
 	Targets     []Target                 `key:"targets"`
+	Features    []string                 `key:"features"`
 	Standardise ensemble.Standardisation `key:"standardise"`
 	LAS         LAS                      `key:"las"`
 	Split       Split                    `key:"split"`
@@ -169,6 +170,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "One of data.variables."},
 	{Path: "data.targets[].levels", Required: true, Example: "[850hPa]",
 		Help: "Levels of this target, among data.levels."},
+	{Path: "data.features", Default: "[spread, first, offset]", Check: OneOf("spread", "first", "offset"), Example: "[spread, first]",
+		Help: "What is input of each variable and lead: spread of the members, first member, offset of the mean from the first. The published networks have the first two."},
 	{Path: "data.standardise", Default: "global", Check: OneOf("global", "las"), Example: "las",
 		Help: "global: one mean and scale a variable and level. las: maps of them (Local Area-wise Standardization). Fitted on training dates only."},
 	{Path: "data.las.window", Default: "7", Check: AtLeast(1), Example: "7",

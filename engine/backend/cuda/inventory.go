@@ -1,0 +1,98 @@
+//go:build cgo && linux
+
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// Inspect asks the driver what GPUs there are.
+//
+// Errors: ErrNoDriver if its library is absent or does not start; an error naming
+// the device if one of them does not answer.
+func Inspect() (*Inventory, error) { return inspect(nvml.New()) }
+
+// reasons are the return codes of Init that mean something to a user. The library's
+// own texts are not asked for: after a failed Init every further call into it may
+// end the process with an unresolved symbol.
+var reasons = map[nvml.Return]string{
+	nvml.ERROR_LIBRARY_NOT_FOUND:         "libnvidia-ml.so.1 is not installed",
+	nvml.ERROR_DRIVER_NOT_LOADED:         "the kernel module is not loaded",
+	nvml.ERROR_NO_PERMISSION:             "no permission to use the driver",
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH:   "the driver's library and kernel module have different versions",
+	nvml.ERROR_GPU_NOT_FOUND:             "the driver finds no GPU",
+	nvml.ERROR_FUNCTION_NOT_FOUND:        "the driver's library is too old",
+	nvml.ERROR_OPERATING_SYSTEM:          "the operating system has blocked the GPU",
+	nvml.ERROR_INSUFFICIENT_RESOURCES:    "the driver lacks memory or other resources",
+	nvml.ERROR_INSUFFICIENT_POWER:        "a power cable of the GPU is not attached",
+	nvml.ERROR_IRQ_ISSUE:                 "the driver has a problem with interrupts",
+	nvml.ERROR_GPU_IS_LOST:               "a GPU has fallen off the bus",
+	nvml.ERROR_RESET_REQUIRED:            "a GPU must be reset",
+	nvml.ERROR_INSUFFICIENT_SIZE:         "the driver's library is of another version than expected",
+	nvml.ERROR_ARGUMENT_VERSION_MISMATCH: "the driver's library is of another version than expected",
+}
+
+func inspect(lib nvml.Interface) (inv *Inventory, err error) {
+	if ret := lib.Init(); ret != nvml.SUCCESS {
+		why, ok := reasons[ret]
+		if !ok {
+			why = fmt.Sprintf("NVML answers with code %d", int(ret))
+		}
+		return nil, fmt.Errorf("%w: %s", ErrNoDriver, why)
+	}
+	defer func() {
+		if ret := lib.Shutdown(); ret != nvml.SUCCESS && err == nil {
+			err = fmt.Errorf("close NVML: %s", lib.ErrorString(ret))
+		}
+	}()
+	ask := func(what string, ret nvml.Return) error {
+		if ret == nvml.SUCCESS || ret == nvml.ERROR_NOT_SUPPORTED {
+			return nil
+		}
+		return fmt.Errorf("%s: %s", what, lib.ErrorString(ret))
+	}
+	inv = &Inventory{Devices: []Device{}}
+	var ret nvml.Return
+	inv.Driver, ret = lib.SystemGetDriverVersion()
+	if err := ask("driver version", ret); err != nil {
+		return nil, err
+	}
+	version, ret := lib.SystemGetCudaDriverVersion() // 12080 is 12.8
+	if err := ask("CUDA version of the driver", ret); err != nil {
+		return nil, err
+	}
+	inv.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
+	n, ret := lib.DeviceGetCount()
+	if err := ask("number of GPUs", ret); err != nil {
+		return nil, err
+	}
+	for i := range n {
+		d := Device{Index: i}
+		dev, ret := lib.DeviceGetHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			return nil, fmt.Errorf("GPU %d: %s", i, lib.ErrorString(ret))
+		}
+		var major, minor, mode int
+		var mem nvml.Memory
+		for _, q := range []struct {
+			what string
+			get  func() nvml.Return
+		}{
+			{"name", func() (r nvml.Return) { d.Name, r = dev.GetName(); return }},
+			{"identity", func() (r nvml.Return) { d.UUID, r = dev.GetUUID(); return }},
+			{"compute capability", func() (r nvml.Return) { major, minor, r = dev.GetCudaComputeCapability(); return }},
+			{"memory", func() (r nvml.Return) { mem, r = dev.GetMemoryInfo(); return }},
+			{"MIG mode", func() (r nvml.Return) { mode, _, r = dev.GetMigMode(); return }},
+		} {
+			if err := ask(fmt.Sprintf("GPU %d: %s", i, q.what), q.get()); err != nil {
+				return nil, err
+			}
+		}
+		d.Compute = fmt.Sprintf("%d.%d", major, minor)
+		d.TotalBytes, d.FreeBytes, d.MIG = mem.Total, mem.Free, mode == nvml.DEVICE_MIG_ENABLE
+		inv.Devices = append(inv.Devices, d)
+	}
+	return inv, nil
+}

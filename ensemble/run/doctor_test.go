@@ -1,0 +1,71 @@
+package run
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/io/decode"
+)
+
+// TestDoctorWithoutDecoder: without the decoding program the report still comes, and
+// says what is missing, why, and what to do.
+func TestDoctorWithoutDecoder(t *testing.T) {
+	t.Setenv(decode.ProgramEnv, filepath.Join(t.TempDir(), "none"))
+	r, err := Doctor(context.Background(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"ensemble-decode", "missing; it would add: reading and writing GRIB and NetCDF at all", "correct or unset " + decode.ProgramEnv,
+		"writable, file locks work", "oneDNN", "Open MPI", "MPICH", "cuDNN", "GPU", "GiB available"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	for _, l := range r.Libraries {
+		if l.Adds == "" || l.Found && l.Why != "" || !l.Found && l.Why == "" {
+			t.Errorf("%+v: want what it adds, and a reason exactly if it is missing", l)
+		}
+	}
+	if r.CPU.Cores < 1 || r.Memory.TotalBytes < r.Memory.AvailableBytes || r.Disk.FreeBytes <= 0 {
+		t.Errorf("%+v %+v %+v", r.CPU, r.Memory, r.Disk)
+	}
+}
+
+// TestMemory: the limit of a control group counts where it is below the machine's.
+func TestMemory(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("meminfo", "MemTotal:       8388608 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\n")
+	info := filepath.Join(dir, "meminfo")
+	if m := memory(info, dir); m != (MemoryFound{8 << 30, 4 << 30}) {
+		t.Errorf("no control group: %+v", m)
+	}
+	put("memory.max", "max\n")
+	if m := memory(info, dir); m != (MemoryFound{8 << 30, 4 << 30}) {
+		t.Errorf("no limit: %+v", m)
+	}
+	put("memory.max", "2147483648\n")
+	put("memory.current", "1073741824\n")
+	if m := memory(info, dir); m != (MemoryFound{2 << 30, 1 << 30}) {
+		t.Errorf("limit of 2 GiB, half used: %+v", m)
+	}
+}
+
+func TestDiskReadOnly(t *testing.T) {
+	d := disk(filepath.Join(t.TempDir(), "none"))
+	if d.Writable || d.Problem == "" {
+		t.Errorf("a folder that does not exist: %+v", d)
+	}
+}

@@ -1,0 +1,16 @@
+package nclib
+
+// #cgo pkg-config: hdf5
+// #include <hdf5.h>
+import "C"
+
+import "fmt"
+
+// HDF5Version is the version of the HDF5 library under netCDF.
+func HDF5Version() string {
+	var major, minor, release C.uint
+	if C.H5get_libversion(&major, &minor, &release) < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%d", major, minor, release)
+}
