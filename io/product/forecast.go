@@ -51,7 +51,7 @@ func ensembleFile(f *ensemble.Forecast, m Metadata, o Options) (*ncBuilder, erro
 	if err := b.times(f.Init, f.Axes.Leads, 0); err != nil {
 		return nil, err
 	}
-	return b, b.series([]string{"realization", "time"}, len(f.Members)*len(f.Axes.Leads), f.Grid, f.Axes.Variables, f.Axes.Levels, o,
+	return b, b.series([]string{"realization", "time"}, forecastTimes(o.Profile), len(f.Members)*len(f.Axes.Leads), f.Grid, f.Axes.Variables, f.Axes.Levels, o,
 		func(outer, v, l int) []float32 {
 			return f.Field(outer%len(f.Axes.Leads), outer/len(f.Axes.Leads), v, l)
 		})
@@ -94,14 +94,14 @@ func analysesFile(as []*ensemble.Analysis, m Metadata, o Options) (*ncBuilder, e
 	b.dimension("time", len(as))
 	b.doubles("time", []string{"time"}, times, text("standard_name", "time"), text("long_name", "valid time"),
 		text("units", timeUnits), text("calendar", "standard"), text("axis", "T"))
-	o.Profile = CDOProfile // analyses have no scalar times to list
-	return b, b.series([]string{"time"}, len(as), first.Grid, first.Variables, first.Levels, o,
+	return b, b.series([]string{"time"}, nil, len(as), first.Grid, first.Variables, first.Levels, o,
 		func(outer, v, l int) []float32 { return as[outer].Field(v, l) })
 }
 
 // series adds horizontal and vertical coordinates and one variable a quantity
-// over the outer dimensions, which have n positions in all.
-func (b *ncBuilder) series(outer []string, n int, g *ensemble.Grid, variables []string, levels []ensemble.Level, o Options,
+// over the outer dimensions, which have n positions in all. times are the time
+// coordinates that are no dimension.
+func (b *ncBuilder) series(outer, times []string, n int, g *ensemble.Grid, variables []string, levels []ensemble.Level, o Options,
 	field func(outer, v, l int) []float32) error {
 	lay := newLayout(g, o.Longitude)
 	hdims, aux := b.horizontal(&lay)
@@ -122,7 +122,7 @@ func (b *ncBuilder) series(outer []string, n int, g *ensemble.Grid, variables []
 			return fmt.Errorf("no variable %q in the vocabulary", name)
 		}
 		nv := encode.Variable{Name: q.Identifier, Type: encode.Float, Dimensions: dims, Chunks: chunks(len(dims), g), Deflate: o.Deflate,
-			Attributes: dataAttributes(q, q.LongName, "", coordinates(o.Profile, height, aux))}
+			Attributes: dataAttributes(q, q.LongName, "", coordinates(times, height, aux), mappingName(o.Profile, g))}
 		b.variable(nv, n*len(levels)*g.Size(), func(dst []byte) {
 			for k := range n {
 				for l := range levels {

@@ -115,7 +115,7 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 		dims = append(dims, hdims...)
 		v := encode.Variable{Name: name, Type: encode.Float, Dimensions: dims, Chunks: chunks(len(dims), p.Grid), Deflate: o.Deflate}
 		v.Attributes = dataAttributes(st.variable, st.variable.LongName+", "+st.stat.longName, cellMethods(st, period),
-			coordinates(o.Profile, height, aux))
+			coordinates(forecastTimes(o.Profile), height, aux), mappingName(o.Profile, p.Grid))
 		v.Attributes = append(v.Attributes,
 			encode.Attribute{Name: "ensemble_members_used", Ints: p.counts(st.fields)})
 		if st.stat.of == ensemble.Spread {
@@ -145,7 +145,7 @@ func (p *Product) counts(fields []Field) []int32 {
 }
 
 // dataAttributes are the attributes of a data variable.
-func dataAttributes(v ensemble.Variable, longName, cellMethods, coordinates string) []encode.Attribute {
+func dataAttributes(v ensemble.Variable, longName, cellMethods, coordinates, mapping string) []encode.Attribute {
 	attrs := []encode.Attribute{{Name: "_FillValue", Floats: []float32{fillValue}}}
 	if v.StandardName != "" {
 		attrs = append(attrs, text("standard_name", v.StandardName))
@@ -157,7 +157,20 @@ func dataAttributes(v ensemble.Variable, longName, cellMethods, coordinates stri
 	if coordinates != "" {
 		attrs = append(attrs, text("coordinates", coordinates))
 	}
-	return append(attrs, text("grid_mapping", "crs"))
+	if mapping != "" {
+		attrs = append(attrs, text("grid_mapping", mapping))
+	}
+	return attrs
+}
+
+// mappingName is the grid mapping variable that data variables name. CDO 2.1
+// takes a Gaussian grid that has one for a projection with equidistant rows, so
+// its profile leaves the name out there.
+func mappingName(profile Profile, g *ensemble.Grid) string {
+	if profile == CDOProfile && g.Kind == ensemble.RegularGaussian {
+		return ""
+	}
+	return "crs"
 }
 
 // cellMethods says what was done over time and over the members.
@@ -180,13 +193,19 @@ func periodMethod(v ensemble.Variable) string {
 	return v.Period
 }
 
-// coordinates lists what CF cannot find by dimension. CDO 2.1 does not know the
-// two scalar times and warns of each, so its profile does not list them.
-func coordinates(profile Profile, height string, aux []string) string {
-	var list []string
-	if profile != CDOProfile {
-		list = append(list, "forecast_reference_time", "forecast_period")
+// forecastTimes are the time coordinates besides the dimension that a data
+// variable lists. CDO 2.1 does not know them and warns of each, so its profile
+// does not list them.
+func forecastTimes(profile Profile) []string {
+	if profile == CDOProfile {
+		return nil
 	}
+	return []string{"forecast_reference_time", "forecast_period"}
+}
+
+// coordinates lists what CF cannot find by dimension.
+func coordinates(times []string, height string, aux []string) string {
+	list := slices.Clone(times)
 	if height != "" {
 		list = append(list, height)
 	}

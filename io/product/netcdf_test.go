@@ -312,3 +312,91 @@ func TestNetCDFStorage(t *testing.T) {
 		t.Errorf("time: %+v", c)
 	}
 }
+
+// All members of a start, and analyses, in xarray and CDO.
+func TestEnsembleNetCDF(t *testing.T) {
+	f := testForecast(gaussian())
+	f.Field(2, 3, 1, 1)[0] = float32(math.NaN())
+	meta := product.Metadata{Title: "raw ensemble", Command: "ensemble demo", Version: "0.1.0"}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ens.nc")
+	if err := product.WriteEnsembleNetCDF(context.Background(), encoder(t), path, f, meta, product.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	v := xarrayView(t, path)
+	if got := strings.Join(v.Vars["t"].Dims, " "); got != "realization time pressure latitude longitude" {
+		t.Errorf("dimensions %s", got)
+	}
+	init := float64(testInit.Unix())
+	for name, want := range map[string][]float64{"realization": {0, 1, 2, 3}, "pressure": {850, 500}, "time": {init, init + 86400, init + 2*86400}} {
+		if !reflect.DeepEqual(v.Coords[name], want) {
+			t.Errorf("%s %v, want %v", name, v.Coords[name], want)
+		}
+	}
+	if v.Scalars["forecast_reference_time"] != init || !near(v.Coords["latitude"][0], 85.760587) {
+		t.Errorf("init %g, first latitude %g", v.Scalars["forecast_reference_time"], v.Coords["latitude"][0])
+	}
+	// Every field has its own value, so the sum proves that all are there, and the
+	// first and last values that they are in place.
+	var want float64
+	for k := range 3 * 4 * 2 {
+		for _, x := range f.Field(k%3, k/3%4, 0, k/12) {
+			want += float64(x)
+		}
+	}
+	var s stored
+	ask(t, "storage", path, &s)
+	if got := v.Vars["t"]; math.Abs(got.Sum-want) > 1e-6*want || got.Nulls != 0 {
+		t.Errorf("sum of t %g, want %g; %d missing", got.Sum, want, got.Nulls)
+	}
+	if got := s.Vars["t"]; got.First != 0 || !near(got.Last, 2000+300+1+2047./2048) || !reflect.DeepEqual(got.Chunks, []int{1, 1, 1, 32, 64}) {
+		t.Errorf("t from %g to %g in chunks %v", got.First, got.Last, got.Chunks)
+	}
+	if got := v.Vars["vo"]; got.Nulls != 1 || got.Attrs["units"] != "s-1" {
+		t.Errorf("vo: %d missing, %v", got.Nulls, got.Attrs)
+	}
+	cdoPath := filepath.Join(dir, "cdo.nc")
+	if err := product.WriteEnsembleNetCDF(context.Background(), encoder(t), cdoPath, f, meta, product.Options{Profile: product.CDOProfile}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, tool(t, "ncks"), "-m", cdoPath)
+}
+
+func TestAnalysesNetCDF(t *testing.T) {
+	g := gaussian()
+	var as []*ensemble.Analysis
+	for k := range 5 {
+		a := ensemble.NewAnalysis(ensemble.ValidAt(testInit.AddDate(0, 0, 7*k)), []string{"gh", "t"}, []ensemble.Level{ensemble.PressureLevel(500)}, g)
+		for v := range a.Variables {
+			for p := range a.Field(v, 0) {
+				a.Field(v, 0)[p] = float32(10*k + v)
+			}
+		}
+		as = append(as, a)
+	}
+	path := filepath.Join(t.TempDir(), "an.nc")
+	if err := product.WriteAnalysesNetCDF(context.Background(), encoder(t), path, as, product.Metadata{Title: "analyses"}, product.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	v := xarrayView(t, path)
+	if f := v.Vars["t"]; f.Sum != 2048*(1+11+21+31+41) || strings.Join(f.Dims, " ") != "time pressure latitude longitude" {
+		t.Errorf("t: sum %g over %v", f.Sum, f.Dims)
+	}
+	if got := v.Coords["time"]; len(got) != 5 || got[4]-got[0] != 28*86400 {
+		t.Errorf("times %v", got)
+	}
+	if err := product.WriteAnalysesNetCDF(context.Background(), encoder(t), path, as, product.Metadata{}, product.Options{Profile: product.CDOProfile}); err != nil {
+		t.Fatal(err)
+	}
+	if grid := run(t, tool(t, "cdo"), "-s", "griddes", path); !strings.Contains(grid, "gridtype  = gaussian") {
+		t.Errorf("CDO sees the grid as\n%s", grid)
+	}
+	out := run(t, tool(t, "cdo"), "-s", "output", "-fldmean", "-seltimestep,3", "-selname,gh", path)
+	if got, err := strconv.ParseFloat(strings.TrimSpace(out), 64); err != nil || math.Abs(got-20) > 1e-4 {
+		t.Errorf("third gh %q, want 20", out)
+	}
+	as[4].Levels = nil
+	if err := product.WriteAnalysesNetCDF(context.Background(), encoder(t), path, as, product.Metadata{}, product.Options{}); err == nil || !strings.Contains(err.Error(), "other axes") {
+		t.Errorf("analyses of unlike axes: %v", err)
+	}
+}

@@ -79,6 +79,9 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 			return nil, false, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown format %q", f), Fix: "netcdf or grib2"}
 		}
 	}
+	if err := p.check(); err != nil {
+		return nil, false, err
+	}
 	dir := CycleDir(root, p.Init)
 	m = pub.Manifest(p)
 	if old, err := Published(dir, m, pub.Overwrite); err != nil || old != nil {

@@ -1,0 +1,294 @@
+package product_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/io/product/encode"
+)
+
+// both publishes in both formats.
+var both = product.Publication{Formats: []product.Format{product.NetCDF, product.GRIB2}, ConfigChecksum: "sha256:c0"}
+
+func publish(t *testing.T, root string, p *product.Product, pub product.Publication) (*product.Manifest, bool) {
+	t.Helper()
+	m, already, err := product.Publish(context.Background(), encoder(t), root, p, pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, already
+}
+
+// files reads a folder.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[e.Name()] = string(b)
+	}
+	return out
+}
+
+func TestPublish(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "products")
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	second := p.Fields[0]
+	second.Lead = ensemble.Lead(24 * time.Hour)
+	p.Fields = append(p.Fields, second)
+	pub := both
+	pub.Expected, pub.Missing = 6, []product.MissingMember{{Member: 5, Reason: "no file"}}
+	m, already := publish(t, root, p, pub)
+	if already {
+		t.Error("nothing was there before")
+	}
+	dir := filepath.Join(root, "2026010100")
+	want := []string{"2026010100_024h.nc", "2026010100_024h_t_mean.grib2", "2026010100_048h.nc", "2026010100_048h_2t_mean.grib2", "2026010100_048h_2t_spread.grib2",
+		"2026010100_048h_gh_mean.grib2", "2026010100_048h_gh_spread.grib2", "2026010100_048h_t_mean.grib2", "2026010100_048h_t_spread.grib2"}
+	var got []string
+	for _, f := range m.Outputs {
+		got = append(got, f.Name)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("outputs %v, want %v", got, want)
+	}
+	if n := len(files(t, dir)); n != len(want)+2 {
+		t.Errorf("%d files in the folder, want %d and two records", n, len(want))
+	}
+	if left, _ := os.ReadDir(root); len(left) != 1 {
+		t.Errorf("beside the cycle: %v", left)
+	}
+	cmd := tool(t, "sha256sum")
+	t.Chdir(dir)
+	if out := run(t, cmd, "-c", "SHA256SUMS"); strings.Count(out, ": OK") != len(want) {
+		t.Errorf("sha256sum -c: %s", out)
+	}
+	var read map[string]any
+	if err := json.Unmarshal([]byte(files(t, dir)["manifest.json"]), &read); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]any{"status": "degraded", "cycle": "2026-01-01T00:00:00Z", "members_expected": 6.0, "control_policy": "include",
+		"members_used": []any{0.0, 1.0, 2.0, 3.0, 4.0}, "model_checksum": "sha256:00ff", "config_checksum": "sha256:c0", "version": "0.1.0",
+		"members_missing": []any{map[string]any{"member": 5.0, "reason": "no file"}}, "warnings": []any{}} {
+		if !reflect.DeepEqual(read[key], want) {
+			t.Errorf("manifest %s = %v, want %v", key, read[key], want)
+		}
+	}
+	if again, err := product.ReadManifest(dir); err != nil || !reflect.DeepEqual(again, m) {
+		t.Errorf("manifest read back: %v\n%+v\n%+v", err, again, m)
+	}
+}
+
+// The same product gives the same bytes, at another time and in another order of
+// its fields; with SOURCE_DATE_EPOCH also the same manifest.
+func TestPublishIsReproducible(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	a, b := t.TempDir(), t.TempDir()
+	publish(t, a, p, both)
+	time.Sleep(1100 * time.Millisecond) // HDF5 and tables of contents count in seconds
+	q := *p
+	q.Fields = nil
+	for i := range p.Fields {
+		q.Fields = append(q.Fields, p.Fields[len(p.Fields)-1-i])
+	}
+	enc, err := decode.NewPool(decode.Options{Program: os.Getenv(decode.ProgramEnv), Children: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer enc.Close()
+	if _, _, err := product.Publish(context.Background(), enc, b, &q, both); err != nil {
+		t.Fatal(err)
+	}
+	fa, fb := files(t, filepath.Join(a, "2026010100")), files(t, filepath.Join(b, "2026010100"))
+	if len(fa) != len(fb) {
+		t.Errorf("%d and %d files", len(fa), len(fb))
+	}
+	for name := range fa {
+		if fa[name] != fb[name] {
+			t.Errorf("%s differs", name)
+		}
+	}
+	if !strings.Contains(fa["2026010100_048h.nc"], "2023-11-14T22:13:20Z ensemble 0.1.0") {
+		t.Error("the history has not the time of SOURCE_DATE_EPOCH")
+	}
+}
+
+// Whether a published cycle stays, is replaced or refuses.
+func TestPublishAgain(t *testing.T) {
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	other := *p
+	other.ModelChecksum = "sha256:other"
+	for _, c := range []struct {
+		name    string
+		p       *product.Product
+		policy  product.Overwrite
+		damage  func(dir string) error
+		already bool
+		code    exit.Code
+	}{
+		{"the same", p, product.OverwriteSame, nil, true, exit.OK},
+		{"the same, never", p, product.OverwriteNever, nil, true, exit.OK},
+		{"the same, always", p, product.OverwriteAlways, nil, false, exit.OK},
+		{"another model", &other, product.OverwriteSame, nil, false, exit.CannotWrite},
+		{"another model, always", &other, product.OverwriteAlways, nil, false, exit.OK},
+		{"a damaged file", p, product.OverwriteSame, func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "2026010100_048h.nc"), []byte("x"), 0o644)
+		}, false, exit.OK},
+		{"a damaged file, never", p, product.OverwriteNever, func(dir string) error { return os.Remove(filepath.Join(dir, "2026010100_048h.nc")) }, false, exit.CannotWrite},
+		{"no manifest", p, product.OverwriteSame, func(dir string) error { return os.Remove(filepath.Join(dir, "manifest.json")) }, false, exit.OK},
+		{"a foreign manifest", p, product.OverwriteSame, func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "manifest.json"), []byte("{}"), 0o644)
+		}, false, exit.CannotWrite},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			dir := filepath.Join(root, "2026010100")
+			publish(t, root, p, product.Publication{})
+			note := filepath.Join(dir, "note.txt")
+			if err := os.WriteFile(note, []byte("mine"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if c.damage != nil {
+				if err := c.damage(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := files(t, dir)
+			m, already, err := product.Publish(context.Background(), encoder(t), root, c.p, product.Publication{Overwrite: c.policy})
+			if exit.CodeOf(err) != c.code || already != c.already {
+				t.Fatalf("already %v, error %v; want %v, exit %d", already, err, c.already, c.code)
+			}
+			if c.code != exit.OK {
+				if !reflect.DeepEqual(files(t, dir), before) {
+					t.Error("a refusal changed the folder")
+				}
+				return
+			}
+			if err := m.Verify(dir); err != nil || m.ModelChecksum != c.p.ModelChecksum {
+				t.Errorf("after: %v, model %s", err, m.ModelChecksum)
+			}
+			if files(t, dir)["note.txt"] != "mine" {
+				t.Error("a file of the user's is gone")
+			}
+		})
+	}
+}
+
+// What replaces a cycle takes away the outputs that the new one has not.
+func TestPublishDropsStaleOutputs(t *testing.T) {
+	root := t.TempDir()
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	publish(t, root, p, both)
+	publish(t, root, p, product.Publication{Overwrite: product.OverwriteAlways})
+	if got := files(t, filepath.Join(root, "2026010100")); len(got) != 3 {
+		t.Errorf("%d files, want the NetCDF file and two records", len(got))
+	}
+}
+
+// What must never be published is not, and leaves nothing behind.
+func TestRefusals(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, c := range []struct {
+		name   string
+		change func(p *product.Product)
+		code   exit.Code
+		text   string
+	}{
+		{"negative spread", func(p *product.Product) { p.Fields[4].Values[40] = -0.5 }, exit.Bug, "is -0.5 at row 1, column 4"},
+		{"infinite mean", func(p *product.Product) { p.Fields[0].Values[0] = inf }, exit.Bug, "+Inf"},
+		{"a field twice", func(p *product.Product) { p.Fields = append(p.Fields, p.Fields[0]) }, exit.Bug, "stands twice"},
+		{"too few values", func(p *product.Product) { p.Fields[1].Values = p.Fields[1].Values[1:] }, exit.Bug, "467 values"},
+		{"no members", func(p *product.Product) { p.Members = nil }, exit.Bug, "count of members"},
+		{"no fields", func(p *product.Product) { p.Fields = nil }, exit.Bug, "without fields"},
+		{"missing values", func(p *product.Product) { p.Fields[0].Values[0] = nan }, exit.OK, ""},
+	} {
+		root := t.TempDir()
+		p := testProduct(globe(ensemble.SourceOrder{}))
+		c.change(p)
+		_, _, err := product.Publish(context.Background(), encoder(t), root, p, product.Publication{})
+		if exit.CodeOf(err) != c.code || c.text != "" && !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: got %v, want exit %d with %q", c.name, err, c.code, c.text)
+		}
+		if left, _ := os.ReadDir(root); c.code != exit.OK && len(left) > 0 {
+			t.Errorf("%s: left %v", c.name, left)
+		}
+	}
+	for name, pub := range map[string]product.Publication{
+		"format":     {Formats: []product.Format{"bufr"}},
+		"profile":    {Options: product.Options{Profile: "grads"}},
+		"longitudes": {Options: product.Options{Longitude: "0_180"}},
+		"packing":    {Formats: []product.Format{product.GRIB2}, Options: product.Options{Packing: "grid_jpeg"}},
+	} {
+		if _, _, err := product.Publish(context.Background(), encoder(t), t.TempDir(), testProduct(globe(ensemble.SourceOrder{})), pub); exit.CodeOf(err) != exit.Usage {
+			t.Errorf("%s: got %v, want exit 64", name, err)
+		}
+	}
+}
+
+// A child that is stopped leaves the old file, and no other.
+func TestCancelledWriteKeepsTheOldFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "p.nc")
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	if err := product.WriteNetCDF(context.Background(), encoder(t), path, p, product.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	before := files(t, dir)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	p.Title = "another"
+	if err := product.WriteNetCDF(ctx, encoder(t), path, p, product.Options{}); err != context.Canceled {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	if !reflect.DeepEqual(files(t, dir), before) {
+		t.Error("the folder changed")
+	}
+}
+
+// A full disk is named as such, whatever the library calls it.
+func TestFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("skipped: this system has no /dev/full")
+	}
+	values := make([]byte, 4*496) // the sample's grid, all zero
+	g := encode.GRIB{Path: "/dev/full", Bases: []encode.Base{{Sample: "regular_ll_pl_grib2"}},
+		Messages: []encode.Message{{Values: encode.Block{Length: len(values)}, Packing: "grid_simple", Bits: 16}}}
+	err := encoder(t).Do(context.Background(), decode.Call{Kind: encode.KindGRIB, Args: g, In: len(values), Fill: func(dst []byte) { copy(dst, values) }})
+	if exit.CodeOf(err) != exit.IO || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("got %v, want exit 74", err)
+	}
+}
+
+// A folder that cannot be written is the user's to mend: exit 73.
+func TestUnwritable(t *testing.T) {
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	file := filepath.Join(t.TempDir(), "a file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := product.Publish(context.Background(), encoder(t), file, p, product.Publication{}); exit.CodeOf(err) != exit.CannotWrite {
+		t.Errorf("a file as folder: %v", err)
+	}
+	if err := product.WriteNetCDF(context.Background(), encoder(t), filepath.Join(file, "x.nc"), p, product.Options{}); exit.CodeOf(err) != exit.CannotWrite {
+		t.Errorf("below a file: %v", err)
+	}
+}
