@@ -50,10 +50,13 @@ func benchNet(tb testing.TB, batch int) *graph.Graph {
 }
 
 // BenchmarkTrainStep is one training step without the optimiser. With
-// ENSEMBLE_EXPLAIN set it prints the plan with the time of every kernel.
+// ENSEMBLE_EXPLAIN set it prints the plan with the time of every kernel;
+// ENSEMBLE_WINOGRAD and ENSEMBLE_BY_RULE set the options of these names; -cpu
+// sets the threads.
 func BenchmarkTrainStep(b *testing.B) {
 	explain := os.Getenv("ENSEMBLE_EXPLAIN") != ""
-	p, err := engine.Compile(benchNet(b, 8), engine.Options{Threads: min(2, runtime.NumCPU()), Profile: explain, Winograd: os.Getenv("ENSEMBLE_WINOGRAD") != ""})
+	p, err := engine.Compile(benchNet(b, 8), engine.Options{Threads: min(2, runtime.GOMAXPROCS(0)), Profile: explain,
+		Winograd: os.Getenv("ENSEMBLE_WINOGRAD") != "", ByRule: os.Getenv("ENSEMBLE_BY_RULE") != ""})
 	if err != nil {
 		b.Skip("skipped: no device: ", err)
 	}

@@ -151,6 +151,7 @@ func TestTrainingLearns(t *testing.T) {
 // with the kernels of the first; another seed gives others.
 func TestSameBits(t *testing.T) {
 	for _, name := range available(t) {
+		var ruled []string
 		o := engine.Options{Backend: name, Threads: 2}
 		first := compile(t, unet(t, 2, 1), o)
 		train(t, first, 3)
@@ -159,6 +160,19 @@ func TestSameBits(t *testing.T) {
 		train(t, second, 3)
 		if bits(first.Store()) != bits(second.Store()) {
 			t.Errorf("%s: two runs with the same seed differ", name)
+		}
+		for _, p := range []*engine.Plan{
+			compile(t, unet(t, 2, 1), engine.Options{Backend: name, Threads: 2, ByRule: true}),
+			compile(t, unet(t, 2, 1), engine.Options{Backend: name, Threads: 2, ByRule: true}),
+		} {
+			train(t, p, 3)
+			if name == "ref" && bits(p.Store()) != bits(first.Store()) {
+				t.Error("ref has no choices, yet the bits differ by rule")
+			}
+			ruled = append(ruled, bits(p.Store()))
+		}
+		if ruled[0] != ruled[1] {
+			t.Errorf("%s: two runs with kernels chosen by rule differ", name)
 		}
 		third := compile(t, unet(t, 2, 2), o)
 		train(t, third, 3)

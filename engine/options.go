@@ -39,6 +39,9 @@ type Options struct {
 	// Winograd admits convolutions by Winograd's products on backend "cpu": faster
 	// on larger fields, with results that differ by a few 1e-6.
 	Winograd bool
+	// ByRule chooses kernels by a fixed rule instead of timing them: Compile is
+	// quick, and every process on this kind of machine gets the same bits.
+	ByRule bool
 	// Choices repeats the kernels that an earlier plan chose by timing (see
 	// Plan.Choices), so that a resumed run gives the same bits.
 	Choices map[string]string
@@ -84,7 +87,7 @@ var Backends = []struct {
 	Open          func(Options) (backend.Backend, error)
 }{
 	{"cpu", "oneDNN and kernels of our own, float32", func(o Options) (backend.Backend, error) {
-		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, Choices: o.Choices})
+		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, ByRule: o.ByRule, Choices: o.Choices})
 	}},
 	{"ref", "plain Go with float64 sums: the judge of the others", func(o Options) (backend.Backend, error) {
 		return ref.New(ref.Options{Round: !o.Float64}), nil

@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
@@ -26,37 +27,56 @@ func convSpec(x, w graph.Shape, a op.Conv) conv.Spec {
 	return s
 }
 
-// prepareConv prepares one pass of a convolution, in the form that an earlier
-// plan chose if there was one. The passes that are not asked for get a form
-// that costs nothing to prepare.
+// prepareConv prepares one pass of a convolution: in the form that an earlier
+// plan chose if there was one, else by rule or by timing.
 func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool) (*conv.Conv, string, error) {
 	key := fmt.Sprintf("%s n%d %d-%d in%v k%v s%v d%v p%v", pass, s.N, s.Cin, s.Cout, s.In, s.Kernel, s.Stride, s.Dilation, s.Pad)
-	o := conv.Options{Pool: b.pool, Bias: bias, ReLU: relu, Winograd: b.o.Winograd,
-		Backward: pass != conv.Forward, NoInputGradient: pass != conv.BackwardData}
-	for p := conv.Forward; p <= conv.BackwardWeights; p++ {
-		form := "d3"
-		if p == pass {
-			form = b.o.Choices[key]
-			if form == "" {
-				form = b.choices[key]
-			}
-			if form == "" {
-				continue
+	o := conv.Options{Pool: b.pool, Bias: bias, ReLU: relu, Winograd: b.o.Winograd}
+	known := b.choices[key]
+	if known == "" {
+		known = b.o.Choices[key]
+	}
+	var c *conv.Conv
+	var err error
+	switch {
+	case known != "":
+		o.Force = pass.String() + "=" + known
+		c, err = conv.PreparePass(s, pass, o)
+	case b.o.ByRule:
+		for _, form := range rule(s, b.o.Winograd) {
+			o.Force = pass.String() + "=" + form
+			if c, err = conv.PreparePass(s, pass, o); err == nil {
+				break
 			}
 		}
-		o.Force += fmt.Sprintf("%s=%s ", p, form)
+	default:
+		c, err = conv.PreparePass(s, pass, o)
 	}
-	c, err := conv.Prepare(s, o)
 	if err != nil {
 		return nil, "", err
 	}
 	b.needScratch(c.ScratchLen())
-	for _, f := range strings.Fields(c.Choice()) {
-		if form, ok := strings.CutPrefix(f, pass.String()+"="); ok {
-			b.choices[key] = form
-		}
+	form := strings.TrimPrefix(c.Choice(), pass.String()+"=")
+	b.choices[key] = form
+	return c, form, nil
+}
+
+// rule lists the forms of a convolution, preferred ones first, as timings on
+// processors with AVX-512 suggest: Winograd's products pay on larger fields,
+// folding the depth for few levels, our own kernel for few channels.
+func rule(s conv.Spec, winograd bool) []string {
+	forms := []string{"f2", "d3", "own"}
+	if s.In[0] > 4 {
+		forms = []string{"d3", "f2", "own"}
 	}
-	return c, b.choices[key], nil
+	square := s.Kernel[1] == 3 && s.Kernel[2] == 3 && s.Stride[1]*s.Stride[2] == 1 && s.Dilation[1]*s.Dilation[2] == 1
+	switch {
+	case min(s.Cin, s.Cout) < 8:
+		forms = slices.Insert(forms, 0, "own")
+	case winograd && square && min(s.In[1], s.In[2]) >= 24:
+		forms = slices.Insert(forms, 0, "f2wino")
+	}
+	return forms
 }
 
 // convKernel wraps a prepared convolution.
