@@ -1,0 +1,196 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
+)
+
+// Baselines are the forecasts of one target that stand beside the network's,
+// fitted on the same training dates from the same members.
+type Baselines struct {
+	Climatology *baseline.Climatology `json:"-"`
+	EMOS        *baseline.EMOS        `json:"emos"`
+	Grid        *baseline.GridEMOS    `json:"-"`
+	Affine      baseline.AffineSpread `json:"affine_spread"`
+}
+
+// baselinesFile is their file in a model folder.
+const baselinesFile = "baselines.safetensors"
+
+// fitBaselines fits all baselines of a task's targets [variable][level].
+//
+// Targets for which the dates do not suffice lack the baseline concerned; what
+// is lacking is named in the warnings.
+func fitBaselines(k *Task, train []*ensemble.Forecast, analyses []*ensemble.Analysis) (all []Baselines, warnings []string, err error) {
+	grid, depth := train[0].Grid, len(k.Features.Axes.Levels)
+	used, err := positions(train[0], k.Used)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := grid.Weights()
+	for v := range k.Targets {
+		t, x := k.targetAt(v)
+		for l := range depth {
+			set := &baseline.Set{Weights: w}
+			var few, full []float32
+			for i, fc := range train {
+				mean, std, whole := make([]float32, grid.Size()), make([]float32, grid.Size()), make([]float32, grid.Size())
+				fc.MeanStd(mean, std, t, x, l, used, 1)
+				set.Mean, set.Std = append(set.Mean, mean...), append(set.Std, std...)
+				fc.MeanStd(mean, std, t, x, l, used, k.Features.DDOF)
+				fc.MeanStd(whole, whole, t, x, l, everyMember(fc), k.Features.DDOF)
+				few, full = append(few, std...), append(full, whole...)
+				set.Valid = append(set.Valid, fc.Init.Valid(k.TargetLead).Time)
+				if analyses != nil {
+					obs, err := target(analyses[i], k.Targets[v], k.Features.Axes.Levels[l])
+					if err != nil {
+						return nil, nil, err
+					}
+					set.Obs = append(set.Obs, obs...)
+				}
+			}
+			var b Baselines
+			name := fmt.Sprintf("%s at %s", k.Targets[v], k.Features.Axes.Levels[l])
+			lacking := func(what string, err error) {
+				if err != nil {
+					warnings = append(warnings, fmt.Sprintf("%s has no %s: %v", name, what, err))
+				}
+			}
+			b.Affine, err = baseline.FitAffineSpread(few, full, w)
+			lacking("affine spread", err)
+			if analyses != nil {
+				b.Climatology, err = baseline.FitClimatology(set)
+				lacking("climatology", err)
+				b.EMOS, err = baseline.FitEMOS(set, baseline.EMOSOptions{})
+				lacking("global EMOS", err)
+				b.Grid, err = baseline.FitGridEMOS(set, baseline.GridEMOSOptions{})
+				lacking("EMOS by grid point", err)
+			}
+			all = append(all, b)
+		}
+	}
+	return all, warnings, nil
+}
+
+// gridJSON is what of a GridEMOS is no array.
+type gridJSON struct {
+	Global          []float64 `json:"global"`
+	Scale, Strength float64
+}
+
+// saveBaselines writes coefficients as metadata and maps as tensors.
+func saveBaselines(path string, all []Baselines) error {
+	var tensors []ckpt.Tensor
+	meta := map[string]string{}
+	put := func(name string, i int, x []float64) {
+		tensors = append(tensors, ckpt.Tensor{Name: fmt.Sprintf("%s.%03d", name, i), Shape: []int{len(x)}, Data: x})
+	}
+	for i, b := range all {
+		text, err := json.Marshal(b)
+		if err != nil {
+			return fmt.Errorf("baselines: %w", err)
+		}
+		meta[fmt.Sprintf("target.%03d", i)] = string(text)
+		if b.Climatology != nil {
+			put("climatology_cycle", i, b.Climatology.Cycle)
+			put("climatology_sigma", i, b.Climatology.Sigma)
+		}
+		if b.Grid != nil {
+			put("emos_theta", i, b.Grid.Theta)
+			put("emos_mean", i, b.Grid.MeanBar)
+			g, err := json.Marshal(gridJSON{b.Grid.Global[:], b.Grid.Scale, b.Grid.Strength})
+			if err != nil {
+				return fmt.Errorf("baselines: %w", err)
+			}
+			meta[fmt.Sprintf("grid.%03d", i)] = string(g)
+		}
+	}
+	return ckpt.WriteFile(path, tensors, meta)
+}
+
+// loadBaselines is the inverse of saveBaselines; without a file there are none.
+func loadBaselines(path string) ([]Baselines, error) {
+	tensors, meta, err := ckpt.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || exit.CodeOf(err) == exit.NotYet {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	get := map[string][]float64{}
+	for _, t := range tensors {
+		get[t.Name], _ = t.Data.([]float64)
+	}
+	bad := func(why string) error {
+		return &exit.Error{Code: exit.BadData, What: "the baselines are damaged", At: path, Why: why, Fix: "train again, or copy the whole folder again"}
+	}
+	var all []Baselines
+	for i := 0; ; i++ {
+		text, ok := meta[fmt.Sprintf("target.%03d", i)]
+		if !ok {
+			return all, nil
+		}
+		var b Baselines
+		if err := json.Unmarshal([]byte(text), &b); err != nil {
+			return nil, bad(err.Error())
+		}
+		name := func(s string) string { return fmt.Sprintf("%s.%03d", s, i) }
+		if cycle := get[name("climatology_cycle")]; cycle != nil {
+			b.Climatology = &baseline.Climatology{Cycle: cycle, Sigma: get[name("climatology_sigma")]}
+		}
+		if theta := get[name("emos_theta")]; theta != nil {
+			var g gridJSON
+			if err := json.Unmarshal([]byte(meta[name("grid")]), &g); err != nil {
+				return nil, bad(err.Error())
+			}
+			b.Grid = &baseline.GridEMOS{Theta: theta, MeanBar: get[name("emos_mean")], Scale: g.Scale, Strength: g.Strength}
+			if copy(b.Grid.Global[:], g.Global) != len(b.Grid.Global) {
+				return nil, bad("coefficients are missing")
+			}
+		}
+		all = append(all, b)
+	}
+}
+
+// The systems of a verification, as scores.json names them. The raw ensembles are
+// "raw5" and "raw10" after the number of members.
+const (
+	systemNetwork     = "network"
+	systemEMOS        = "emos"
+	systemGridEMOS    = "emos_grid"
+	systemClimatology = "climatology"
+	systemAffine      = "affine"
+)
+
+func systemRaw(members int) string { return fmt.Sprintf("raw%d", members) }
+
+// distributions are the baselines' forecasts for one date: mean and spread of a
+// normal distribution by system.
+func (b *Baselines) distributions(mean, std []float32, valid time.Time) map[string][2][]float32 {
+	out := map[string][2][]float32{}
+	room := func(name string) (mu, sigma []float32) {
+		mu, sigma = make([]float32, len(mean)), make([]float32, len(mean))
+		out[name] = [2][]float32{mu, sigma}
+		return mu, sigma
+	}
+	if b.Climatology != nil {
+		mu, sigma := room(systemClimatology)
+		b.Climatology.Predict(mu, sigma, valid)
+	}
+	if b.EMOS != nil {
+		mu, sigma := room(systemEMOS)
+		b.EMOS.Predict(mu, sigma, mean, std)
+	}
+	if b.Grid != nil {
+		mu, sigma := room(systemGridEMOS)
+		b.Grid.Predict(mu, sigma, mean, std, valid)
+	}
+	return out
+}

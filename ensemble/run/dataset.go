@@ -1,0 +1,293 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// gridTolerance is how far two grids' points may lie apart in degrees (metres of
+// projected axes) and still be one grid: below the thousandths that GRIB stores.
+const gridTolerance = 2e-3
+
+// forecastsOf reads whole forecasts from an input: for every start all leads,
+// variables and levels of the axes for all the members asked for.
+//
+// Errors: exit 65 if a variable, level or lead is in no file, if grids differ or
+// two fields with one name differ; exit 66 if a start lacks some of its fields.
+func forecastsOf(ctx context.Context, in *fio.Input, axes ensemble.Axes, members []ensemble.Member) (out []*ensemble.Forecast, warnings []string, err error) {
+	wanted := func(e ensemble.Entry) bool {
+		_, _, _, ok := axes.Find(e.Key)
+		return ok && e.Product == ensemble.MemberField && e.Statistic == "" && slices.Contains(members, e.Member)
+	}
+	entries, warnings, err := pick(ctx, in, wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := offers(in.Catalogue(), axes, members); err != nil {
+		return nil, nil, err
+	}
+	grid, err := oneGrid(entries)
+	if err != nil {
+		return nil, nil, err
+	}
+	byInit := map[ensemble.Init]*ensemble.Forecast{}
+	count := map[ensemble.Init]int{}
+	for _, e := range entries {
+		count[e.Init]++
+	}
+	if err := complete(entries, count, axes, members); err != nil {
+		return nil, nil, err
+	}
+	for init := range count {
+		byInit[init] = ensemble.NewForecast(init, axes, members, grid)
+		out = append(out, byInit[init])
+	}
+	slices.SortFunc(out, func(a, b *ensemble.Forecast) int { return a.Init.Compare(b.Init.Time) })
+	err = in.Read(ctx, byPlace(entries), func(_ int, f *ensemble.Field) error { return byInit[f.Key.Init].Put(f) })
+	return out, warnings, err
+}
+
+// analysesOf reads the analyses of the valid times asked for, in their order.
+// Fields at lead 0 that belong to no member are analyses; where there are none,
+// those of the control are.
+//
+// Errors: as forecastsOf; exit 66 names a valid time without analysis.
+func analysesOf(ctx context.Context, in *fio.Input, variables []string, levels []ensemble.Level, grid *ensemble.Grid, valids []ensemble.Valid) (out []*ensemble.Analysis, warnings []string, err error) {
+	byValid := map[ensemble.Valid]*ensemble.Analysis{}
+	for _, v := range valids {
+		byValid[v] = ensemble.NewAnalysis(v, variables, levels, grid)
+	}
+	member := ensemble.NoMember
+	if !slices.ContainsFunc(in.Catalogue().Entries, func(e ensemble.Entry) bool { return e.Member == member && e.Product == ensemble.MemberField }) {
+		member = 0
+	}
+	wanted := func(e ensemble.Entry) bool {
+		return byValid[e.Valid()] != nil && e.Lead == 0 && e.Product == ensemble.MemberField && e.Member == member &&
+			e.Statistic == "" && slices.Contains(variables, e.Variable) && slices.Contains(levels, e.Level)
+	}
+	entries, warnings, err := pick(ctx, in, wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	have := map[ensemble.Key]bool{}
+	for _, e := range entries {
+		if !e.Grid.SameAs(grid, gridTolerance) {
+			return nil, nil, gridsDiffer("the analyses", e.Grid, "the forecasts", grid, e.File)
+		}
+		have[ensemble.Key{Variable: e.Variable, Level: e.Level, Init: ensemble.Init(e.Valid())}] = true
+	}
+	for _, v := range valids {
+		for _, name := range variables {
+			for _, l := range levels {
+				if !have[ensemble.Key{Variable: name, Level: l, Init: ensemble.Init(v)}] {
+					return nil, nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("no analysis of %s at %s for %s", name, l, v),
+						At: strings.Join(in.Files(), ", "), Why: "every forecast is judged by the analysis of its valid time",
+						Fix: "add the file with that time, or end data.split before it"}
+				}
+			}
+		}
+		out = append(out, byValid[v])
+	}
+	err = in.Read(ctx, byPlace(entries), func(_ int, f *ensemble.Field) error {
+		a := byValid[f.Key.Valid()]
+		copy(a.Field(slices.Index(variables, f.Key.Variable), slices.Index(levels, f.Key.Level)), f.Values)
+		return nil
+	})
+	return out, warnings, err
+}
+
+// pick selects entries and drops exact repetitions.
+//
+// Errors: exit 65 for two entries of one name whose values differ.
+func pick(ctx context.Context, in *fio.Input, wanted func(ensemble.Entry) bool) (entries []ensemble.Entry, warnings []string, err error) {
+	first := map[ensemble.Identity]ensemble.Entry{}
+	repeats := 0
+	for _, e := range in.Catalogue().Entries {
+		if !wanted(e) {
+			continue
+		}
+		id := e.Identity()
+		other, twice := first[id]
+		if !twice {
+			first[id] = e
+			entries = append(entries, e)
+			continue
+		}
+		a, err := in.ReadOne(ctx, other)
+		if err != nil {
+			return nil, nil, err
+		}
+		b, err := in.ReadOne(ctx, e)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !sameValues(a.Values, b.Values) || !e.Grid.SameAs(other.Grid, gridTolerance) {
+			return nil, nil, &exit.Error{Code: exit.BadData, What: "two messages describe the same field and differ",
+				At:  fmt.Sprintf("%s message %d and %s message %d (%s)", other.File, other.Message, e.File, e.Message, e.Key),
+				Why: "which of the two is right cannot be known", Fix: "remove one of them from the input"}
+		}
+		repeats++
+	}
+	if repeats > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d fields are in the input twice with equal values; one of each is used", repeats))
+	}
+	return entries, warnings, nil
+}
+
+func sameValues(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return x == y || x != x && y != y })
+}
+
+// byPlace orders entries as they lie in the files, so that files are read forward.
+func byPlace(entries []ensemble.Entry) []ensemble.Entry {
+	out := slices.Clone(entries)
+	slices.SortStableFunc(out, func(a, b ensemble.Entry) int {
+		if c := strings.Compare(a.File, b.File); c != 0 {
+			return c
+		}
+		return a.Message - b.Message
+	})
+	return out
+}
+
+// offers verifies that every variable, level, lead and member asked for is
+// somewhere in the input, so that a wrong name is told from an incomplete file.
+func offers(c *ensemble.Catalogue, axes ensemble.Axes, members []ensemble.Member) error {
+	seen := map[string]bool{}
+	for _, e := range c.Entries {
+		if e.Product == ensemble.MemberField {
+			seen["variable "+e.Variable] = true
+			seen["level "+e.Level.String()] = true
+			seen["lead "+e.Lead.String()] = true
+			seen["member "+e.Member.String()] = true
+		}
+	}
+	missing := func(kind, name, have string) error {
+		if seen[kind+" "+name] {
+			return nil
+		}
+		code := exit.BadData
+		if kind == "member" {
+			code = exit.NotYet
+		}
+		return &exit.Error{Code: code, What: fmt.Sprintf("%s %s is in none of the forecast files", kind, name), At: "the forecast input",
+			Why: "they hold " + have, Fix: "give the files that hold it, or correct the name; `ensemble inspect FILE` lists what a file holds"}
+	}
+	for _, v := range axes.Variables {
+		if err := missing("variable", v, "variables "+strings.Join(c.Variables(), ", ")); err != nil {
+			return err
+		}
+	}
+	for _, l := range axes.Levels {
+		if err := missing("level", l.String(), "levels "+strings.Join(words(c.Levels()), ", ")); err != nil {
+			return err
+		}
+	}
+	for _, l := range axes.Leads {
+		if err := missing("lead", l.String(), "leads "+strings.Join(words(c.Leads()), ", ")); err != nil {
+			return err
+		}
+	}
+	for _, m := range members {
+		if err := missing("member", m.String(), "members "+strings.Join(words(c.Members()), ", ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete verifies that every start has all its fields.
+func complete(entries []ensemble.Entry, count map[ensemble.Init]int, axes ensemble.Axes, members []ensemble.Member) error {
+	want := axes.Fields() * len(members)
+	var faults []*exit.Error
+	for init, n := range count {
+		if n == want {
+			continue
+		}
+		have := map[ensemble.Key]bool{}
+		for _, e := range entries {
+			if e.Init == init {
+				have[e.Key] = true
+			}
+		}
+		var first *ensemble.Key
+		for _, l := range axes.Leads {
+			for _, m := range members {
+				for _, v := range axes.Variables {
+					for _, lev := range axes.Levels {
+						k := ensemble.Key{Variable: v, Level: lev, Member: m, Init: init, Lead: l}
+						if !have[k] && first == nil {
+							first = &k
+						}
+					}
+				}
+			}
+		}
+		faults = append(faults, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("member %s is missing at lead %s", first.Member, first.Lead),
+			At:  fmt.Sprintf("start %s, %s at %s; %d of %d fields are there", init, first.Variable, first.Level, n, want),
+			Fix: "wait for the file, fetch it again, or leave the start or the member out"})
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	slices.SortFunc(faults, func(a, b *exit.Error) int { return strings.Compare(a.At, b.At) })
+	e := *faults[0]
+	e.More = faults[1:min(len(faults), 10)]
+	return &e
+}
+
+// oneGrid gives the grid of all entries.
+func oneGrid(entries []ensemble.Entry) (*ensemble.Grid, error) {
+	if len(entries) == 0 {
+		return nil, &exit.Error{Code: exit.BadData, What: "the forecast files hold no field that is asked for", At: "the forecast input",
+			Fix: "`ensemble inspect FILE` lists what a file holds"}
+	}
+	grid := entries[0].Grid
+	for _, e := range entries[1:] {
+		if !e.Grid.SameAs(grid, gridTolerance) {
+			return nil, gridsDiffer(entries[0].File, grid, e.File, e.Grid, fmt.Sprintf("%s message %d", e.File, e.Message))
+		}
+	}
+	return grid, nil
+}
+
+func gridsDiffer(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid, at string) error {
+	return &exit.Error{Code: exit.BadData, What: "grids differ", At: at,
+		Why: fmt.Sprintf("%s: %s; %s: %s", a, ga, b, gb), Fix: "bring all files to one grid before, for example with `cdo remapbil`"}
+}
+
+// choose resolves a member policy on what the input holds: the full ensemble, and
+// the members that are input, both ascending.
+//
+// Errors: exit 66 if there are fewer members than asked for; exit 64 if a listed
+// member is not of the full ensemble.
+func choose(c *ensemble.Catalogue, list []int, count, full int, control string) (used, all []ensemble.Member, err error) {
+	for _, m := range c.Members() {
+		if m == ensemble.NoMember || control == "exclude" && m == 0 {
+			continue
+		}
+		all = append(all, m)
+	}
+	if len(all) < full {
+		return nil, nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d members are in the input, %d make the full ensemble", len(all), full),
+			At: "the forecast input", Why: "members " + strings.Join(words(all), ", "), Fix: "add the files of the others, or lower data.members.full"}
+	}
+	all = all[:full]
+	if list == nil {
+		return all[:count], all, nil
+	}
+	for _, m := range list {
+		if !slices.Contains(all, ensemble.Member(m)) {
+			return nil, nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("member %d of data.members.use is not in the full ensemble", m),
+				At: "members " + strings.Join(words(all), ", "), Fix: "list members that the input holds"}
+		}
+		used = append(used, ensemble.Member(m))
+	}
+	return used, all, nil
+}

@@ -1,0 +1,365 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Model is a trained model: a task, the networks whose outputs are averaged, and
+// the baselines that were fitted on the same training dates.
+type Model struct {
+	Spec      Spec
+	Task      Task
+	Grid      *ensemble.Grid
+	Control   string // member policy, "include" or "exclude"
+	Trained   ensemble.Period
+	Version   string // of the program that trained it
+	Networks  []Weights
+	Baselines []Baselines // [variable][level], as targets are stored; empty without analyses
+
+	nets  []*network // compiled on first use
+	batch Batch
+}
+
+// Weights are the parameters and states of one network by name.
+type Weights []ckpt.Tensor
+
+// The files of a model folder.
+const (
+	modelFile     = "model.json"
+	arraysFile    = "arrays.safetensors"
+	weightsFormat = "weights-%02d.safetensors"
+	modelFormat   = 1
+)
+
+// modelJSON is model.json: everything but the arrays. Levels and leads are
+// written as in configuration files.
+type modelJSON struct {
+	Format     int                      `json:"format"`
+	Version    string                   `json:"version"`
+	Spec       Spec                     `json:"network"`
+	Networks   int                      `json:"networks"`
+	Variables  []string                 `json:"variables"`
+	Levels     []string                 `json:"levels"`
+	Leads      []string                 `json:"leads"`
+	TargetLead string                   `json:"target_lead"`
+	Targets    []string                 `json:"targets"`
+	Score      []float64                `json:"target_weights"`
+	Aggregates []ensemble.Aggregate     `json:"features"`
+	Location   bool                     `json:"location"`
+	Season     bool                     `json:"season"`
+	DDOF       int                      `json:"spread_ddof"`
+	Kind       ensemble.Standardisation `json:"standardise"`
+	Used       []ensemble.Member        `json:"members"`
+	Full       int                      `json:"members_full"`
+	Control    string                   `json:"members_control"`
+	Trained    ensemble.Period          `json:"trained"`
+	Grid       *ensemble.Grid           `json:"grid"`
+	Spreads    []float64                `json:"feature_spreads"`
+	Error      []float64                `json:"error_scale"`
+	Spread     []float64                `json:"spread_scale"`
+	Affine     [][2]float64             `json:"spread_affine"`
+	Range      float64                  `json:"spread_range"`
+}
+
+func words[T fmt.Stringer](items []T) []string {
+	out := make([]string, len(items))
+	for i, x := range items {
+		out[i] = x.String()
+	}
+	return out
+}
+
+// Save writes the model's files into a folder, model.json last.
+//
+// Errors: exit 73 or 74; a file is written whole or not at all.
+func (m *Model) Save(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return exit.Create(dir, err)
+	}
+	k := &m.Task
+	var arrays []ckpt.Tensor
+	add := func(name string, i int, data any, n int) {
+		arrays = append(arrays, ckpt.Tensor{Name: fmt.Sprintf("%s.%03d", name, i), Shape: []int{n}, Data: data})
+	}
+	for i, f := range k.Features.Fields {
+		add("feature_mean", i, f.Mean, len(f.Mean))
+		add("feature_scale", i, f.Scale, len(f.Scale))
+	}
+	for i := range k.Centre {
+		add("anomaly_centre", i, k.Centre[i], len(k.Centre[i]))
+		add("anomaly_width", i, k.Width[i], len(k.Width[i]))
+	}
+	if err := ckpt.WriteFile(filepath.Join(dir, arraysFile), arrays, nil); err != nil {
+		return err
+	}
+	for i, w := range m.Networks {
+		if err := ckpt.WriteFile(filepath.Join(dir, fmt.Sprintf(weightsFormat, i)), w, nil); err != nil {
+			return err
+		}
+	}
+	if err := saveBaselines(filepath.Join(dir, baselinesFile), m.Baselines); err != nil {
+		return err
+	}
+	f := modelJSON{
+		Format: modelFormat, Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
+		Variables: k.Features.Axes.Variables, Levels: words(k.Features.Axes.Levels), Leads: words(k.Features.Axes.Leads),
+		TargetLead: k.TargetLead.String(), Targets: k.Targets, Score: k.Score,
+		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
+		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Full: k.Full, Control: m.Control,
+		Trained: m.Trained, Grid: m.Grid, Spreads: k.Features.Spreads,
+		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange,
+	}
+	text, err := json.MarshalIndent(f, "", " ")
+	if err != nil {
+		return fmt.Errorf("model.json: %w", err)
+	}
+	path := filepath.Join(dir, modelFile)
+	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+}
+
+// LoadModel reads a model folder.
+//
+// Errors: exit 66 if there is no model, 65 if its files do not fit each other.
+func LoadModel(dir string) (*Model, error) {
+	path := filepath.Join(dir, modelFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &exit.Error{Code: exit.NotYet, What: "no trained model", At: path,
+			Why: "the run was not trained to its end, or the folder is not that of a run", Fix: "train first: ensemble train -c FILE --run-dir DIR", Err: err}
+	} else if err != nil {
+		return nil, &exit.Error{Code: exit.IO, What: "cannot read the model", At: path, Why: err.Error(), Fix: "check the file's permissions", Err: err}
+	}
+	bad := func(why string) error {
+		return &exit.Error{Code: exit.BadData, What: "the model is damaged", At: path, Why: why, Fix: "train again, or copy the whole folder again"}
+	}
+	var f modelJSON
+	if err := json.Unmarshal(text, &f); err != nil {
+		return nil, bad(err.Error())
+	}
+	if f.Format != modelFormat {
+		return nil, bad(fmt.Sprintf("format %d; this program reads %d", f.Format, modelFormat))
+	}
+	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Version: f.Version}
+	axes := ensemble.Axes{Variables: f.Variables}
+	for _, s := range f.Levels {
+		l, err := config.ParseLevel(s)
+		if err != nil {
+			return nil, bad("level " + s)
+		}
+		axes.Levels = append(axes.Levels, l)
+	}
+	for _, s := range append(slices.Clone(f.Leads), f.TargetLead) {
+		d, err := config.ParseDuration(s)
+		if err != nil {
+			return nil, bad("lead " + s)
+		}
+		axes.Leads = append(axes.Leads, ensemble.Lead(d))
+	}
+	last := len(axes.Leads) - 1
+	m.Task = Task{
+		Features: ensemble.Features{Aggregates: f.Aggregates, Location: f.Location, Season: f.Season, DDOF: f.DDOF, Spreads: f.Spreads},
+		Targets:  f.Targets, TargetLead: axes.Leads[last], Used: f.Used, Full: f.Full, Score: f.Score,
+		ErrorScale: f.Error, SpreadScale: f.Spread, SpreadAffine: f.Affine, SpreadRange: f.Range,
+	}
+	axes.Leads = axes.Leads[:last]
+	m.Task.Features.Axes = axes
+	if err := m.loadArrays(filepath.Join(dir, arraysFile), f.Kind, bad); err != nil {
+		return nil, err
+	}
+	for i := range f.Networks {
+		w, _, err := ckpt.ReadFile(filepath.Join(dir, fmt.Sprintf(weightsFormat, i)))
+		if err != nil {
+			return nil, err
+		}
+		m.Networks = append(m.Networks, w)
+	}
+	m.Baselines, err = loadBaselines(filepath.Join(dir, baselinesFile))
+	return m, err
+}
+
+// loadArrays fills the normalisers and the maps of the anomaly.
+func (m *Model) loadArrays(path string, kind ensemble.Standardisation, bad func(string) error) error {
+	tensors, _, err := ckpt.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	byName := map[string]any{}
+	for _, t := range tensors {
+		byName[t.Name] = t.Data
+	}
+	k := &m.Task
+	for i := range k.Features.Axes.Fields() {
+		mean, ok1 := byName[fmt.Sprintf("feature_mean.%03d", i)].([]float64)
+		scale, ok2 := byName[fmt.Sprintf("feature_scale.%03d", i)].([]float64)
+		if !ok1 || !ok2 || len(mean) != len(scale) || len(mean) != 1 && len(mean) != m.Grid.Size() {
+			return bad(fmt.Sprintf("normaliser %d is missing or of another size in %s", i, arraysFile))
+		}
+		k.Features.Fields = append(k.Features.Fields, &ensemble.Normaliser{Kind: kind, Mean: mean, Scale: scale})
+	}
+	for i := range k.ErrorScale {
+		centre, ok1 := byName[fmt.Sprintf("anomaly_centre.%03d", i)].([]float32)
+		width, ok2 := byName[fmt.Sprintf("anomaly_width.%03d", i)].([]float32)
+		if !ok1 || !ok2 || len(centre) != m.Grid.Size() || len(width) != m.Grid.Size() {
+			return bad(fmt.Sprintf("map %d is missing or of another size in %s", i, arraysFile))
+		}
+		k.Centre, k.Width = append(k.Centre, centre), append(k.Width, width)
+	}
+	return nil
+}
+
+// Forecast is what a model makes of one start, in physical units.
+//
+// Shape: Mean, Sigma, Spread [variable][level][NY*NX]; Mean and Sigma are nil for
+// a spread head. Clipped is the number of values of Spread that the network put
+// below zero and that were set to 0.
+type Forecast struct {
+	Mean, Sigma, Spread []float32
+	Clipped             int
+}
+
+// Predict runs the networks on the used members of one forecast and averages
+// what they say.
+//
+// Errors: if the forecast has other axes or another grid, or if an output is not
+// finite; context errors.
+func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Forecast) (*Forecast, error) {
+	used, err := positions(fc, m.Task.Used)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.open(o); err != nil {
+		return nil, err
+	}
+	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
+	if err := k.Input(&m.batch, 0, fc, used); err != nil {
+		return nil, err
+	}
+	n := len(k.Targets) * d * p
+	out := &Forecast{Spread: make([]float32, n)}
+	parts := map[string][]float32{"spread": out.Spread}
+	if m.Spec.Head == DistributionHead {
+		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
+		parts["shift"], parts["sigma"] = out.Mean, out.Sigma
+	}
+	share := 1 / float32(len(m.nets))
+	for _, net := range m.nets {
+		net.load(&m.batch)
+		if err := net.plan.Run(ctx, 0); err != nil {
+			return nil, err
+		}
+		for name, sum := range parts {
+			for i, x := range net.plan.Output(name) {
+				sum[i] += share * x
+			}
+		}
+	}
+	return out, k.eachTarget(0, fc, used, func(at, off int, st statistics) error {
+		e := float32(k.ErrorScale[at])
+		for q := range p {
+			i := off + q
+			if out.Spread[i] *= e; out.Spread[i] < 0 {
+				out.Spread[i] = 0
+				out.Clipped++
+			}
+			if out.Mean != nil {
+				out.Mean[i] = st.mean[q] + e*out.Mean[i]
+				out.Sigma[i] *= e
+			}
+			if missing := st.mean[q] != st.mean[q]; !missing && !finite(out.Spread[i], out, i) {
+				return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
+					At:  fmt.Sprintf("start %s, %s at %s, point %d", fc.Init, k.Targets[at/d], k.Features.Axes.Levels[at%d], q),
+					Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
+			} else if missing {
+				out.Spread[i] = st.mean[q]
+			}
+		}
+		return nil
+	})
+}
+
+func finite(spread float32, out *Forecast, i int) bool {
+	ok := func(x float32) bool { return x-x == 0 }
+	return ok(spread) && (out.Mean == nil || ok(out.Mean[i]) && ok(out.Sigma[i]) && out.Sigma[i] > 0)
+}
+
+// open compiles the networks for single samples and loads their weights.
+func (m *Model) open(o engine.Options) error {
+	if m.nets != nil {
+		return nil
+	}
+	m.batch = newBatch(&m.Task, m.Grid, 1)
+	for _, w := range m.Networks {
+		o.Store, o.Mode = engine.NewStore(), engine.Infer
+		net, err := m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o)
+		if err != nil {
+			return errors.Join(err, m.Close())
+		}
+		m.nets = append(m.nets, net)
+		if err := fill(o.Store, w); err != nil {
+			return errors.Join(err, m.Close())
+		}
+	}
+	return nil
+}
+
+// Close frees the compiled networks.
+func (m *Model) Close() error {
+	var err error
+	for _, n := range m.nets {
+		err = errors.Join(err, n.plan.Close())
+	}
+	m.nets = nil
+	return err
+}
+
+// weightsOf copies all parameters and states of a store.
+func weightsOf(s *engine.Store) Weights {
+	var w Weights
+	for _, e := range s.Entries() {
+		v, shape, _ := s.Get(e.Name)
+		w = append(w, ckpt.Tensor{Name: e.Name, Shape: shape, Data: slices.Clone(v)})
+	}
+	return w
+}
+
+// fill sets all parameters and states of a store.
+//
+// Errors: exit 65 if a name is missing or a size differs.
+func fill(s *engine.Store, w Weights) error {
+	given := map[string]ckpt.Tensor{}
+	for _, t := range w {
+		given[t.Name] = t
+	}
+	for _, e := range s.Entries() {
+		t, ok := given[e.Name]
+		if !ok {
+			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights lack %q", e.Name), Why: fmt.Sprintf("the network has it with shape %v", e.Shape),
+				Fix: "give weights of the same network"}
+		}
+		v, err := t.Float32()
+		if err == nil && !slices.Equal(t.Shape, []int(e.Shape)) {
+			err = fmt.Errorf("shape %v, the network has %v", t.Shape, e.Shape)
+		}
+		if err == nil {
+			err = s.Set(e.Name, v)
+		}
+		if err != nil {
+			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights of %q do not fit the network", e.Name), Why: err.Error(), Fix: "give weights of the same network", Err: err}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// Heads of a network: what comes out of it.
+const (
+	SpreadHead       = "spread"       // the full ensemble's spread
+	DistributionHead = "distribution" // that, and mean and spread of the analysis
+)
+
+// Spec is what a network is built from, apart from its task.
+type Spec struct {
+	Kind     string  `json:"kind"` // "unet3d" or "resnet2d_simple"
+	Base     int     `json:"base"`
+	Stages   int     `json:"stages"`
+	Dropout  float64 `json:"dropout"`
+	Periodic bool    `json:"periodic"`
+	Head     string  `json:"head"`
+	// Loss of a spread head: "mse", "l1", "ssim" or "ms_ssim"; a distribution
+	// head has the CRPS. SpreadWeight is the weight of the squared distance of
+	// spreads beside the CRPS.
+	Loss         string  `json:"loss"`
+	SpreadWeight float64 `json:"spread_weight"`
+}
+
+// The mixed loss of the published spread network: 0.16 L1 + 0.84 (1 - MS-SSIM).
+const (
+	mixL1   = 0.16
+	mixSSIM = 0.84
+)
+
+// graph builds the network for a batch of n samples on a grid, with its loss if
+// asked for; the outputs are the same.
+func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*graph.Graph, error) {
+	b := graph.New(seed)
+	d, v := len(k.Features.Axes.Levels), len(k.Targets)
+	targets := graph.Shape{n, v, d, g.NY, g.NX}
+	in := unet3d.CalibratedInput{
+		Features: b.Input("features", graph.Shape{n, k.Features.Channels(), d, g.NY, g.NX}),
+		Spread:   b.Input("spread", targets),
+		Anomaly:  b.Input("anomaly", targets),
+		Season:   b.Input("season", graph.Shape{n, ensemble.SeasonChannels, 1, 1, 1}),
+	}
+	wrap := s.Periodic && g.Periodic()
+	var out unet3d.CalibratedOutput
+	switch {
+	case s.Kind == "resnet2d_simple":
+		net := unet3d.ResNet2D{Periodic: wrap, Reinject: k.Features.Channel(k.TargetLead, ensemble.SpreadOfUsed, k.Targets[0])}
+		out.Spread = s.toTargets(b, net.Build(b, in.Features), k)
+	default:
+		scale, affine := make([]float64, v*d), make([][2]float64, v*d)
+		for i := range scale {
+			scale[i] = k.SpreadScale[i] / k.ErrorScale[i]
+			affine[i] = [2]float64{k.SpreadAffine[i][0] / k.ErrorScale[i], k.SpreadAffine[i][1]}
+		}
+		net := unet3d.Calibrated{
+			UNet:         unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Periodic: wrap},
+			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead,
+		}
+		out = net.Build(b, in)
+	}
+	b.Output("spread", out.Spread)
+	if s.Head == DistributionHead {
+		b.Output("shift", out.Shift)
+		b.Output("sigma", out.Sigma)
+	}
+	if loss {
+		b.Loss(s.loss(b, k, out, targets))
+	}
+	return b.Build()
+}
+
+// toTargets gives a network's one output channel, in units of the spread's scale,
+// the scale of the target.
+func (s Spec) toTargets(b *graph.Builder, y graph.Value, k *Task) graph.Value {
+	return op.Scale(b, y, k.SpreadScale[0]/k.ErrorScale[0])
+}
+
+// loss is the training loss in units of the error scale.
+func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, targets graph.Shape) graph.Value {
+	full, weight := b.Input("full_spread", targets), b.Input("weight", targets)
+	inverse := make([]float32, targets[1]*targets[2])
+	for i := range inverse {
+		inverse[i] = float32(k.ErrorScale[i] / k.SpreadScale[i])
+	}
+	unit := b.Const("", graph.Shape{1, targets[1], targets[2], 1, 1}, inverse)
+	have, want := op.Mul(b, out.Spread, unit), op.Mul(b, full, unit)
+	if s.Head == DistributionHead {
+		residual := b.Input("residual", targets)
+		loss := op.WeightedMean(b, op.GaussianCRPS(b, out.Shift, out.Sigma, residual), weight)
+		if s.SpreadWeight > 0 {
+			loss = op.Add(b, loss, op.Scale(b, op.WeightedMSE(b, have, want, weight), s.SpreadWeight))
+		}
+		return loss
+	}
+	similarity := op.SimilarityOptions{Range: k.SpreadRange}
+	one := b.Scalar(1)
+	switch s.Loss {
+	case "mse":
+		return op.WeightedMSE(b, have, want, weight)
+	case "l1":
+		return op.WeightedL1(b, have, want, weight)
+	case "ssim":
+		return op.Sub(b, one, op.SSIM(b, have, want, similarity))
+	case "ms_ssim":
+		distance := op.Sub(b, one, op.MSSSIM(b, have, want, similarity))
+		return op.Add(b, op.Scale(b, op.WeightedL1(b, have, want, weight), mixL1), op.Scale(b, distance, mixSSIM))
+	default:
+		return b.Fail("loss", fmt.Errorf("unknown loss %q of a spread head", s.Loss))
+	}
+}
+
+// network is a compiled network with the memory of its inputs.
+type network struct {
+	plan  *engine.Plan
+	batch Batch
+}
+
+// compile builds a network for n samples and compiles it, with its loss if asked
+// for. Networks that share a store share their parameters.
+func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, o engine.Options) (*network, error) {
+	gr, err := s.graph(k, g, n, seed, loss)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := engine.Compile(gr, o)
+	if err != nil {
+		return nil, err
+	}
+	return &network{plan: plan, batch: newBatch(k, g, n)}, nil
+}
+
+// newBatch allocates room for n samples.
+func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
+	p, d := g.Size(), len(k.Features.Axes.Levels)
+	targets := func() []float32 { return make([]float32, n*len(k.Targets)*d*p) }
+	return Batch{
+		Features: make([]float32, n*k.Features.Channels()*d*p),
+		Season:   make([]float32, n*ensemble.SeasonChannels),
+		Spread:   targets(), Anomaly: targets(), Residual: targets(), FullSpread: targets(), Weight: targets(),
+	}
+}
+
+// load hands a batch to the plan. Inputs that the network does not read (the
+// anomaly of a spread head) have no place there and are left out.
+func (n *network) load(b *Batch) {
+	for name, x := range map[string][]float32{
+		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
+		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight,
+	} {
+		copy(n.plan.Input(name), x)
+	}
+}

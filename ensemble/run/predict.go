@@ -1,0 +1,213 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// PredictOptions says what to predict from and where to publish.
+type PredictOptions struct {
+	RunDir    string    // of a finished training
+	Input     []string  // forecast files
+	Out       string    // root of the products: one folder a cycle
+	Cycle     time.Time // only this start; zero: every start of the input
+	Formats   []product.Format
+	Overwrite product.Overwrite
+	Writer    product.Options
+	Threads   int
+	Command   string // for the history in the products
+	Version   string
+	Progress  *progress.Reporter
+}
+
+// PredictResult says what was published.
+type PredictResult struct {
+	Outputs  []string // files, and the manifest of each cycle
+	Cycles   int
+	Already  int // cycles that were published before from the same input and model
+	Warnings []string
+}
+
+// Predict turns the members of each start of the input into a distribution and
+// publishes mean and spread. Starts without analyses are all it needs.
+//
+// Errors: 65 and 66 for the input, 66 without a trained model, 73 and 74 for the
+// output; what was published before an error stays valid. The folder "reference"
+// in the root of the products gets the model without its weights, so that
+// verification finds the baselines.
+func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
+	if _, err := rundir.ReadManifest(o.RunDir); errors.Is(err, os.ErrNotExist) {
+		return nil, &exit.Error{Code: exit.NotYet, What: "the run is not finished", At: filepath.Join(o.RunDir, "manifest.json"),
+			Why: "without a manifest the model may be incomplete", Fix: "finish the training: ensemble train … --run-dir " + o.RunDir + " --resume auto", Err: err}
+	} else if err != nil {
+		return nil, err
+	}
+	modelDir := filepath.Join(o.RunDir, "model")
+	m, err := LoadModel(modelDir)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	sums, err := rundir.Sum(o.Input...)
+	if err != nil {
+		return nil, err
+	}
+	modelSum, err := modelChecksum(modelDir)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := decode.NewPool(decode.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	in, err := fio.Open(ctx, o.Input, fio.Options{Pool: pool})
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	k := &m.Task
+	forecasts, warnings, err := forecastsOf(ctx, in, k.Features.Axes, k.Used)
+	if err != nil {
+		return nil, err
+	}
+	if g := forecasts[0].Grid; !g.SameAs(m.Grid, gridTolerance) {
+		return nil, gridsDiffer("the input", g, "the model", m.Grid, o.Input[0])
+	}
+	if !o.Cycle.IsZero() {
+		if forecasts = slices.DeleteFunc(forecasts, func(f *ensemble.Forecast) bool { return !f.Init.Equal(o.Cycle) }); len(forecasts) == 0 {
+			return nil, &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: ensemble.InitAt(o.Cycle).String(),
+				Fix: "add its files, or leave --cycle out"}
+		}
+	}
+	res := &PredictResult{Warnings: warnings}
+	described := *m
+	described.Networks = nil
+	if err := described.Save(filepath.Join(o.Out, referenceDir)); err != nil {
+		return nil, err
+	}
+	task := o.Progress.Start("predict", int64(len(forecasts)))
+	defer task.Done()
+	for i, fc := range forecasts {
+		out, err := m.Predict(ctx, engineOptions(o.Threads), fc)
+		if err != nil {
+			return nil, err
+		}
+		pub := product.Publication{Formats: o.Formats, Overwrite: o.Overwrite, Options: o.Writer, Started: time.Now()}
+		if out.Clipped > 0 {
+			w := fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", fc.Init, out.Clipped)
+			pub.Warnings = append(pub.Warnings, w)
+			res.Warnings = append(res.Warnings, w)
+		}
+		p := m.product(fc, out)
+		p.Command, p.Version, p.ModelChecksum = o.Command, o.Version, modelSum
+		for _, s := range sums {
+			p.Inputs = append(p.Inputs, product.FileSum{Name: filepath.Base(s.Path), Size: s.Size, SHA256: s.SHA256})
+		}
+		if err := templates(p, in); err != nil {
+			return nil, err
+		}
+		manifest, already, err := product.Publish(ctx, pool, o.Out, p, pub)
+		if err != nil {
+			return nil, err
+		}
+		res.Cycles++
+		if already {
+			res.Already++
+		}
+		dir := product.CycleDir(o.Out, fc.Init)
+		for _, f := range manifest.Outputs {
+			res.Outputs = append(res.Outputs, filepath.Join(dir, f.Name))
+		}
+		task.Set(int64(i+1), fc.Init.String())
+	}
+	return res, nil
+}
+
+// product makes the published fields of a prediction: for every target that was
+// asked for its mean and spread, and the estimate of the full ensemble's spread.
+func (m *Model) product(fc *ensemble.Forecast, out *Forecast) *product.Product {
+	k, n, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
+	p := &product.Product{Init: fc.Init, Grid: fc.Grid, Metadata: product.Metadata{
+		Title:        "Post-processed ensemble forecast: mean and spread",
+		Source:       fmt.Sprintf("ensemble %s, network %s on %d members", m.Version, m.Spec.Kind, len(k.Used)),
+		References:   "Grönquist et al. 2021, doi:10.1098/rsta.2020.0092",
+		ForecastType: "post-processed ensemble",
+		Members:      k.Used, DDOF: k.Features.DDOF, Control: m.Control,
+	}}
+	for at := range k.Score {
+		if k.Score[at] == 0 {
+			continue
+		}
+		add := func(kind product.Kind, values []float32) {
+			if values != nil {
+				p.Fields = append(p.Fields, product.Field{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d],
+					Lead: k.TargetLead, Kind: kind, Values: values[at*n : (at+1)*n]})
+			}
+		}
+		add(product.Mean, out.Mean)
+		add(product.Spread, out.Sigma)
+		add(product.EnsembleSpread, out.Spread)
+	}
+	return p
+}
+
+// templates finds for every field the GRIB message of its first member, so that
+// centre, tables and times of the output are the input's.
+func templates(p *product.Product, in *fio.Input) error {
+	for i := range p.Fields {
+		f := &p.Fields[i]
+		at := slices.IndexFunc(in.Catalogue().Entries, func(e ensemble.Entry) bool {
+			return e.Length > 0 && e.Variable == f.Variable && e.Level == f.Level && e.Lead == f.Lead && e.Init == p.Init &&
+				e.Product == ensemble.MemberField && slices.Contains(p.Members, e.Member)
+		})
+		if at < 0 {
+			continue
+		}
+		e := in.Catalogue().Entries[at]
+		file, err := os.Open(e.File)
+		if err != nil {
+			return &exit.Error{Code: exit.IO, What: "cannot read the input again", At: e.File, Why: err.Error(), Fix: "keep the input until the products are written", Err: err}
+		}
+		f.Template = make([]byte, e.Length)
+		_, err = file.ReadAt(f.Template, e.Offset)
+		file.Close()
+		if err != nil {
+			return &exit.Error{Code: exit.IO, What: "cannot read the input again", At: e.File, Why: err.Error(), Fix: "keep the input until the products are written", Err: err}
+		}
+	}
+	return nil
+}
+
+// modelChecksum is one checksum for all files of a model.
+func modelChecksum(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", &exit.Error{Code: exit.NotYet, What: "no trained model", At: dir, Why: err.Error(), Fix: "train first: ensemble train -c FILE --run-dir DIR", Err: err}
+	}
+	var files []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	sums, err := rundir.Sum(files...)
+	if err != nil {
+		return "", err
+	}
+	return "sha256:" + rundir.Identity("", "", sums), nil
+}

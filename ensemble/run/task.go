@@ -1,0 +1,252 @@
+package run
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// Task is what a model is asked and how: which fields of which members go in,
+// which statistics of which variables come out, and the numbers that turn one
+// into the other. It is fitted on training dates and saved with the weights.
+//
+// A target is one variable at one level; targets are stored [variable][level].
+type Task struct {
+	Features   ensemble.Features
+	Targets    []string // variables that are predicted, among Features.Axes.Variables
+	TargetLead ensemble.Lead
+	Used       []ensemble.Member // members whose trajectories are input
+	Full       int               // members of the full ensemble
+
+	// Score [V D] is 1 where a target was asked for, 0 where the network's depth
+	// axis brings it along.
+	Score []float64
+	// ErrorScale [V D] is the RMS error of the members' mean in training (without
+	// analyses: the RMS spread), the unit in which the network thinks.
+	ErrorScale []float64
+	// SpreadScale [V D] is the mean spread of the full ensemble, SpreadAffine
+	// [V D] the best a₀ + a₁ s for it from the used members' spread s.
+	SpreadScale  []float64
+	SpreadAffine [][2]float64
+	// SpreadRange is the largest full spread in units of its scale, the range of
+	// values that similarity losses are told.
+	SpreadRange float64
+	// Centre and Width [V D][NY*NX] standardise the members' mean to the anomaly
+	// that the shift may depend on.
+	Centre, Width [][]float32
+}
+
+// statistics are the fields a task needs of one forecast and one target.
+type statistics struct{ mean, std []float32 }
+
+// targetAt gives the axis positions of target variable v.
+func (k *Task) targetAt(v int) (lead, variable int) {
+	return slices.Index(k.Features.Axes.Leads, k.TargetLead), slices.Index(k.Features.Axes.Variables, k.Targets[v])
+}
+
+// positions finds members on the axis of a forecast.
+func positions(fc *ensemble.Forecast, members []ensemble.Member) ([]int, error) {
+	out := make([]int, len(members))
+	for i, m := range members {
+		if out[i] = slices.Index(fc.Members, m); out[i] < 0 {
+			return nil, fmt.Errorf("forecast %s has no member %s", fc.Init, m)
+		}
+	}
+	return out, nil
+}
+
+func everyMember(fc *ensemble.Forecast) []int {
+	out := make([]int, len(fc.Members))
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// Fit estimates everything from the training forecasts and their analyses, which
+// may be nil for a task that predicts only spread. Window and filter of the maps
+// of the anomaly are those of las.
+func (k *Task) Fit(train []*ensemble.Forecast, analyses []*ensemble.Analysis, kind ensemble.Standardisation, las ensemble.LASOptions) error {
+	if len(train) == 0 {
+		return fmt.Errorf("no training forecast")
+	}
+	used, err := positions(train[0], k.Used)
+	if err != nil {
+		return err
+	}
+	if err := k.Features.Fit(train, used, kind, las); err != nil {
+		return err
+	}
+	grid, depth := train[0].Grid, len(k.Features.Axes.Levels)
+	w := grid.Weights()
+	n := len(k.Targets) * depth
+	k.ErrorScale, k.SpreadScale, k.SpreadAffine = make([]float64, n), make([]float64, n), make([][2]float64, n)
+	k.Centre, k.Width = make([][]float32, n), make([][]float32, n)
+	mean, std := make([]float32, grid.Size()), make([]float32, grid.Size())
+	all := make([]float32, grid.Size())
+	for v := range k.Targets {
+		t, x := k.targetAt(v)
+		for l := range depth {
+			moments := ensemble.NewMoments(grid)
+			var area, sqErr, sumS, sumF, sumSS, sumSF, errArea, largest float64
+			for i, fc := range train {
+				fc.MeanStd(mean, std, t, x, l, used, k.Features.DDOF)
+				moments.Add(0, mean)
+				fc.MeanStd(all, all, t, x, l, everyMember(fc), k.Features.DDOF)
+				for p, s := range std {
+					if f := float64(all[p]); f == f {
+						area += w[p]
+						sumS += w[p] * float64(s)
+						sumF += w[p] * f
+						sumSS += w[p] * float64(s) * float64(s)
+						sumSF += w[p] * float64(s) * f
+						largest = max(largest, f)
+					}
+				}
+				if analyses == nil {
+					continue
+				}
+				obs, err := target(analyses[i], k.Targets[v], k.Features.Axes.Levels[l])
+				if err != nil {
+					return err
+				}
+				for p, y := range obs {
+					if d := float64(y) - float64(mean[p]); d == d {
+						errArea += w[p]
+						sqErr += w[p] * d * d
+					}
+				}
+			}
+			at := v*depth + l
+			k.SpreadScale[at] = sumF / area
+			k.SpreadRange = max(k.SpreadRange, largest*area/sumF)
+			slope := (sumSF/area - sumS*sumF/area/area) / (sumSS/area - sumS*sumS/area/area)
+			k.SpreadAffine[at] = [2]float64{(sumF - slope*sumS) / area, slope}
+			k.ErrorScale[at] = math.Sqrt(sqErr / errArea)
+			if analyses == nil {
+				k.ErrorScale[at] = math.Sqrt(sumSS / area)
+			}
+			for name, s := range map[string]float64{"error": k.ErrorScale[at], "spread": k.SpreadScale[at], "slope of spread": slope} {
+				if !(s > 0) || math.IsInf(s, 0) {
+					return fmt.Errorf("%s %s at %s: the training data have a %s of %g", k.Targets[v], k.Features.Axes.Levels[l], k.TargetLead, name, s)
+				}
+			}
+			maps, err := moments.LAS(anomalyMaps(grid))
+			if err != nil {
+				return err
+			}
+			k.Centre[at], k.Width[at] = to32(maps.Mean), to32(maps.Scale)
+		}
+	}
+	return nil
+}
+
+// anomalyMaps keeps the centre of the anomaly local: a window of seven points
+// and a filter of about one, smaller where the grid is.
+func anomalyMaps(g *ensemble.Grid) ensemble.LASOptions {
+	return ensemble.LASOptions{Window: min(7, g.NX, g.NY), Smooth: 1}
+}
+
+func to32(x []float64) []float32 {
+	y := make([]float32, len(x))
+	for i, v := range x {
+		y[i] = float32(v)
+	}
+	return y
+}
+
+// target picks the field of a variable and level from an analysis.
+func target(a *ensemble.Analysis, variable string, level ensemble.Level) ([]float32, error) {
+	v, l := slices.Index(a.Variables, variable), slices.Index(a.Levels, level)
+	if v < 0 || l < 0 {
+		return nil, fmt.Errorf("analysis of %s has no %s at %s", a.Valid, variable, level)
+	}
+	return a.Field(v, l), nil
+}
+
+// Batch holds the network's values of some samples, one behind the other.
+//
+// Shape: Features [N C D P], Spread, Anomaly [N V D P], Season [N 2]; and, for
+// training, Residual, FullSpread and Weight [N V D P], with P = NY*NX.
+type Batch struct {
+	Features, Spread, Anomaly, Season []float32
+	Residual, FullSpread, Weight      []float32
+}
+
+// Input writes sample i of a batch from the used members (positions).
+func (k *Task) Input(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
+	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
+	size := k.Features.Channels() * d * p
+	if err := k.Features.Build(b.Features[i*size:(i+1)*size], fc, used); err != nil {
+		return err
+	}
+	sin, cos := ensemble.SeasonOf(fc.Init.Time)
+	b.Season[2*i], b.Season[2*i+1] = float32(sin), float32(cos)
+	return k.eachTarget(i, fc, used, func(at, out int, st statistics) error {
+		r := float32(1 / k.ErrorScale[at])
+		for q := range p {
+			b.Spread[out+q] = orZero(st.std[q] * r)
+			b.Anomaly[out+q] = orZero((st.mean[q] - k.Centre[at][q]) / k.Width[at][q])
+		}
+		return nil
+	})
+}
+
+// Answer writes the targets of sample i: what the network should say. analysis
+// may be nil for a task that predicts only spread.
+//
+// Missing: a point without forecast or analysis gets the weight 0.
+func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analysis *ensemble.Analysis) error {
+	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
+	w := fc.Grid.Weights()
+	full := make([]float32, p)
+	return k.eachTarget(i, fc, used, func(at, out int, st statistics) error {
+		v, l := at/d, at%d
+		t, x := k.targetAt(v)
+		fc.MeanStd(full, full, t, x, l, everyMember(fc), k.Features.DDOF)
+		obs := st.mean
+		if analysis != nil {
+			var err error
+			if obs, err = target(analysis, k.Targets[v], k.Features.Axes.Levels[l]); err != nil {
+				return err
+			}
+		}
+		r := float32(1 / k.ErrorScale[at])
+		for q := range p {
+			residual, spread := (obs[q]-st.mean[q])*r, full[q]*r
+			weight := float32(w[q] * k.Score[at])
+			if residual != residual || spread != spread {
+				residual, spread, weight = 0, 0, 0
+			}
+			b.Residual[out+q], b.FullSpread[out+q], b.Weight[out+q] = residual, spread, weight
+		}
+		return nil
+	})
+}
+
+// eachTarget visits the targets with the statistics of the used members and the
+// place of the target's field in a batch.
+func (k *Task) eachTarget(i int, fc *ensemble.Forecast, used []int, visit func(at, out int, st statistics) error) error {
+	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
+	st := statistics{make([]float32, p), make([]float32, p)}
+	for v := range k.Targets {
+		t, x := k.targetAt(v)
+		for l := range d {
+			fc.MeanStd(st.mean, st.std, t, x, l, used, k.Features.DDOF)
+			at := v*d + l
+			if err := visit(at, (i*len(k.Targets)*d+at)*p, st); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func orZero(x float32) float32 {
+	if x != x {
+		return 0
+	}
+	return x
+}

@@ -1,0 +1,471 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/table"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// TrainOptions says what to train and where.
+type TrainOptions struct {
+	Config *config.TrainConfig
+	RunDir string
+	// Resume goes on with a run that was begun: "auto" from the newest whole
+	// checkpoint, a number from the checkpoint of that step, "" not at all.
+	Resume    string
+	Overwrite bool // begin again where a run is already
+	Version   string
+	// Stop is asked between steps; an error saves the state and is returned.
+	// nil never stops.
+	Stop     func() error
+	Progress *progress.Reporter // nil shows nothing
+	Warn     func(string)       // nil drops warnings; they are in the manifest too
+}
+
+// TrainResult says what came of a training.
+type TrainResult struct {
+	RunDir   string
+	Complete bool // the run was finished before; nothing was done
+	Steps    uint64
+	Scores   *score.Result // on the test starts; nil if there are none
+	Outputs  []string      // files in the run directory
+	Warnings []string
+}
+
+// data is what a training reads.
+type data struct {
+	axes                    ensemble.Axes
+	used, all               []ensemble.Member
+	grid                    *ensemble.Grid
+	train, validation, test examples
+	split                   ensemble.Split
+	inputs                  []rundir.FileSum
+	warnings                []string
+}
+
+// Train trains the networks of a configuration, judges them on the test starts,
+// and leaves a run directory: the model, checkpoints, events, scores.
+//
+// Errors: 64 for a configuration that does not fit the data, 65 and 66 for the
+// data, 73 for a run directory in use, 75 after a stop, with the state saved.
+func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
+	c := o.Config
+	started := time.Now().UTC()
+	if o.Stop == nil {
+		o.Stop = func() error { return nil }
+	}
+	if err := supported(c); err != nil {
+		return nil, err
+	}
+	forecastFiles, err := config.Expand("data.forecasts", c.Data.Forecasts)
+	if err != nil {
+		return nil, err
+	}
+	var analysisFiles []string
+	if len(c.Data.Analyses) > 0 {
+		if analysisFiles, err = config.Expand("data.analyses", c.Data.Analyses); err != nil {
+			return nil, err
+		}
+	}
+	inputs, err := rundir.Sum(slices.Concat(forecastFiles, analysisFiles)...)
+	if err != nil {
+		return nil, err
+	}
+	dir, state, err := rundir.Open(o.RunDir, rundir.Options{
+		Identity: rundir.Identity(o.Version, c.Hash(), inputs), Resume: o.Resume != "", Overwrite: o.Overwrite})
+	if err != nil {
+		return nil, err
+	}
+	if state == rundir.Complete {
+		return &TrainResult{RunDir: o.RunDir, Complete: true}, nil
+	}
+	defer dir.Close()
+	d, err := readData(ctx, c, forecastFiles, analysisFiles)
+	if err != nil {
+		return nil, err
+	}
+	d.inputs = inputs
+	d.warnings = append(c.Warnings(), d.warnings...)
+
+	t, err := newTrainer(o, d, dir)
+	if err != nil {
+		return nil, err
+	}
+	from, err := t.enter(o, state, &d.warnings)
+	if err != nil {
+		return nil, err
+	}
+	if o.Warn != nil {
+		for _, w := range d.warnings {
+			o.Warn(w)
+		}
+	}
+	task := o.Progress.Start("train", int64(c.Train.Train.Networks*c.Train.Train.Epochs*t.batches()))
+	t.report = func(done, _ int, note string) { task.Set(int64(done), note) }
+	err = t.run(ctx)
+	task.Done()
+	if err != nil {
+		return nil, err
+	}
+	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Warnings: d.warnings}
+	if err := t.model.Save(dir.File("model")); err != nil {
+		return nil, err
+	}
+	if len(d.test.forecasts) > 0 {
+		if res.Scores, err = judge(ctx, t.model, d.test, c.Train.Train.Threads, o.Progress); err != nil {
+			return nil, err
+		}
+		if err := writeScores(o.RunDir, res.Scores); err != nil {
+			return nil, err
+		}
+	}
+	if err := dir.Events().Write("done", t.at.Step, 0, rundir.Value{Name: "resumed_from", Value: from}); err != nil {
+		return nil, err
+	}
+	if res.Outputs, err = outputs(dir, res.Scores != nil); err != nil {
+		return nil, err
+	}
+	return res, rundir.WriteManifest(o.RunDir, rundir.Manifest{
+		Status: "ok", Command: "train", Version: o.Version, Identity: rundir.Identity(o.Version, c.Hash(), inputs),
+		ConfigSHA256: c.Hash(), Start: started, End: time.Now().UTC(), Inputs: inputs, Warnings: d.warnings,
+		Details: map[string]any{"steps": t.at.Step, "determinism": "D1", "members_used": d.used, "members_full": len(d.all),
+			"starts_train": len(d.train.forecasts), "starts_validation": len(d.validation.forecasts), "starts_test": len(d.test.forecasts)},
+	}, res.Outputs)
+}
+
+// supported refuses combinations that no network has, before anything is read.
+func supported(c *config.TrainConfig) error {
+	refuse := func(what, why, fix string) error {
+		return &exit.Error{Code: exit.Usage, What: what, At: "the configuration", Why: why, Fix: fix}
+	}
+	loss := c.Train.Train.Loss.Kind
+	switch {
+	case c.Model.Head == DistributionHead && loss != "crps":
+		return refuse("head distribution is trained with another loss than crps", "train.loss.kind is "+loss, "set train.loss.kind: crps, or model.head: spread")
+	case c.Model.Head == SpreadHead && loss == "crps":
+		return refuse("head spread is trained with crps", "the spread of the full ensemble is a field, not an observation", "set train.loss.kind: mse, l1, ssim or ms_ssim, or model.head: distribution")
+	case c.Model.Kind == "resnet2d_simple" && (c.Model.Head != SpreadHead || len(c.Data.Levels) != 1 || len(c.Data.Targets) != 1):
+		return refuse("resnet2d_simple predicts one spread field", "it has one output and works on one level", "set model.head: spread with one level and one target, or model.kind: unet3d")
+	}
+	return nil
+}
+
+// readData reads and divides everything a training needs.
+func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string) (*data, error) {
+	d := &data{axes: ensemble.Axes{Variables: c.Data.Variables, Levels: c.Data.Levels, Leads: c.Data.Leads}}
+	in, err := fio.Open(ctx, forecastFiles, fio.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	m := c.Data.Members
+	if d.used, d.all, err = choose(in.Catalogue(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
+		return nil, err
+	}
+	forecasts, warnings, err := forecastsOf(ctx, in, d.axes, d.all)
+	if err != nil {
+		return nil, err
+	}
+	d.grid = forecasts[0].Grid
+	d.warnings = append(d.warnings, warnings...)
+	inits := make([]ensemble.Init, len(forecasts))
+	byInit := map[ensemble.Init]*ensemble.Forecast{}
+	for i, f := range forecasts {
+		inits[i] = f.Init
+		byInit[f.Init] = f
+	}
+	if d.split, err = divide(c.Data.Split, inits); err != nil {
+		return nil, err
+	}
+	if warnings, err = d.split.CheckLeaks(d.axes.Leads, c.Data.TargetLead); err != nil {
+		return nil, err
+	}
+	d.warnings = append(d.warnings, warnings...)
+	for _, p := range []struct {
+		inits []ensemble.Init
+		to    *examples
+	}{{d.split.Train, &d.train}, {d.split.Validation, &d.validation}, {d.split.Test, &d.test}} {
+		for _, i := range p.inits {
+			p.to.forecasts = append(p.to.forecasts, byInit[i])
+		}
+	}
+	if len(analysisFiles) == 0 {
+		return d, nil
+	}
+	return d, d.readAnalyses(ctx, c, analysisFiles)
+}
+
+// readAnalyses reads the analyses of all parts' target valid times.
+func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []string) error {
+	in, err := fio.Open(ctx, files, fio.Options{})
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	parts := []*examples{&d.train, &d.validation, &d.test}
+	var valids []ensemble.Valid
+	for _, p := range parts {
+		for _, f := range p.forecasts {
+			if v := f.Init.Valid(c.Data.TargetLead); !slices.Contains(valids, v) {
+				valids = append(valids, v)
+			}
+		}
+	}
+	all, warnings, err := analysesOf(ctx, in, targetVariables(c), c.Data.Levels, d.grid, valids)
+	if err != nil {
+		return err
+	}
+	d.warnings = append(d.warnings, warnings...)
+	for _, p := range parts {
+		for _, f := range p.forecasts {
+			p.analyses = append(p.analyses, all[slices.Index(valids, f.Init.Valid(c.Data.TargetLead))])
+		}
+	}
+	return nil
+}
+
+// targetVariables lists the variables of the targets once each, in order.
+func targetVariables(c *config.TrainConfig) []string {
+	var out []string
+	for _, t := range c.Data.Targets {
+		if !slices.Contains(out, t.Variable) {
+			out = append(out, t.Variable)
+		}
+	}
+	return out
+}
+
+// divide applies a split by dates or by fractions of the sorted starts.
+func divide(s config.Split, inits []ensemble.Init) (ensemble.Split, error) {
+	if s.ByDate() {
+		test := s.Test.Domain()
+		if s.Test.From.IsZero() {
+			test = ensemble.Period{From: time.Unix(1, 0), To: time.Unix(0, 0)} // holds no date
+		}
+		return ensemble.NewSplit(inits, s.Train.Domain(), s.Validation.Domain(), test)
+	}
+	n := float64(len(inits))
+	a := int(math.Round(n * s.Fractions.Train))
+	b := min(len(inits), a+int(math.Round(n*s.Fractions.Validation)))
+	return ensemble.Split{Train: inits[:a], Validation: inits[a:b], Test: inits[b:]}, nil
+}
+
+func aggregates(names []string) []ensemble.Aggregate {
+	out := make([]ensemble.Aggregate, len(names))
+	for i, n := range names {
+		out[i] = ensemble.Aggregate(n)
+	}
+	return out
+}
+
+// newTrainer fits the task and the baselines on the training part.
+func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
+	c := o.Config
+	task := Task{
+		Features: ensemble.Features{Axes: d.axes, Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF},
+		Targets:  targetVariables(c), TargetLead: c.Data.TargetLead, Used: d.used, Full: len(d.all),
+	}
+	task.Score = make([]float64, len(task.Targets)*len(d.axes.Levels))
+	for _, t := range c.Data.Targets {
+		for _, l := range t.Levels {
+			task.Score[slices.Index(task.Targets, t.Variable)*len(d.axes.Levels)+slices.Index(d.axes.Levels, l)] = 1
+		}
+	}
+	var fitted []ensemble.Valid
+	for _, f := range d.train.forecasts {
+		fitted = append(fitted, f.Init.Valid(task.TargetLead))
+	}
+	if err := d.split.CheckFitted("normaliser", fitted, task.TargetLead); err != nil {
+		return nil, err
+	}
+	las := ensemble.LASOptions{Window: c.Data.LAS.Window, Smooth: c.Data.LAS.Smooth}
+	if err := task.Fit(d.train.forecasts, d.train.analyses, c.Data.Standardise, las); err != nil {
+		return nil, &exit.Error{Code: exit.BadData, What: "the statistics of the training starts cannot be fitted", At: "data.split.train", Why: err.Error(),
+			Fix: "look at the fields with `ensemble inspect --stats`, or change data.split.train", Err: err}
+	}
+	// Baselines may use what the network is chosen by as well: both see all dates
+	// before the test.
+	past := examples{slices.Concat(d.train.forecasts, d.validation.forecasts), slices.Concat(d.train.analyses, d.validation.analyses)}
+	baselines, warnings, err := fitBaselines(&task, past.forecasts, past.analyses)
+	if err != nil {
+		return nil, err
+	}
+	d.warnings = append(d.warnings, warnings...)
+	first, last := d.train.forecasts[0].Init, d.train.forecasts[len(d.train.forecasts)-1].Init
+	return &trainer{
+		cfg: c.Train.Train, sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
+		stop: o.Stop,
+		model: &Model{
+			Spec: Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
+				Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread},
+			Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version,
+			Trained:   ensemble.Period{From: first.Time, To: last.Time},
+			Baselines: baselines,
+		},
+	}, nil
+}
+
+// enter prepares a fresh run, or goes to the checkpoint that is to be resumed. It
+// returns the step resumed from.
+func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) (uint64, error) {
+	c := o.Config
+	var sources []rundir.Source
+	for _, f := range c.Files() {
+		sources = append(sources, rundir.Source{Path: f.Path, Text: f.Text})
+	}
+	if state == rundir.Resuming {
+		return t.resume(o, warnings)
+	}
+	if err := t.dir.WriteConfig(c.YAML(), sources); err != nil {
+		return 0, err
+	}
+	return 0, t.dir.WriteEnvironment(rundir.Environment{Version: o.Version, Threads: t.cfg.Threads, Seed: int64(t.cfg.Seed), Determinism: "D1"})
+}
+
+// resume restores the checkpoint asked for.
+func (t *trainer) resume(o TrainOptions, warnings *[]string) (uint64, error) {
+	root := t.dir.File("checkpoints")
+	if err := ckpt.Clean(root); err != nil {
+		return 0, err
+	}
+	began, err := os.ReadFile(t.dir.File("config.effective.yaml"))
+	if err == nil {
+		err = o.Config.CheckResume(began)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, err
+	}
+	var c *ckpt.Checkpoint
+	if o.Resume == "auto" {
+		var damaged []string
+		if c, damaged, err = ckpt.LoadLatest(root); err != nil {
+			return 0, err
+		}
+		*warnings = append(*warnings, damaged...)
+	} else {
+		step, err := strconv.ParseUint(o.Resume, 10, 64)
+		if err != nil {
+			return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("cannot resume from %q", o.Resume), Fix: "give --resume auto or the number of a step"}
+		}
+		if c, err = ckpt.Load(t.dir.File("checkpoints", ckpt.Name(step))); err != nil {
+			return 0, err
+		}
+	}
+	if c == nil { // stopped before the first checkpoint
+		return 0, nil
+	}
+	if err := t.restore(c); err != nil {
+		return 0, err
+	}
+	return c.Step, t.dir.Events().Resumed(c.Step, c.Epoch)
+}
+
+// judge scores a model and its baselines on starts it was not trained on.
+func judge(ctx context.Context, m *Model, test examples, threads int, show *progress.Reporter) (*score.Result, error) {
+	defer m.Close()
+	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
+	cases := make([][]Case, len(k.Score))
+	task := show.Start("verify", int64(len(test.forecasts)))
+	defer task.Done()
+	for i, fc := range test.forecasts {
+		out, err := m.Predict(ctx, engineOptions(threads), fc)
+		if err != nil {
+			return nil, err
+		}
+		used, err := positions(fc, k.Used)
+		if err != nil {
+			return nil, err
+		}
+		p := m.Grid.Size()
+		for at := range k.Score {
+			if k.Score[at] == 0 {
+				continue
+			}
+			t, x := k.targetAt(at / d)
+			c := Case{Init: fc.Init, Used: used, Spread: out.Spread[at*p : (at+1)*p]}
+			for mem := range fc.Members {
+				c.Members = append(c.Members, fc.Field(t, mem, x, at%d))
+			}
+			if out.Mean != nil {
+				c.Mean, c.Sigma = out.Mean[at*p:(at+1)*p], out.Sigma[at*p:(at+1)*p]
+			}
+			if a := test.analysis(i); a != nil {
+				if c.Obs, err = target(a, k.Targets[at/d], k.Features.Axes.Levels[at%d]); err != nil {
+					return nil, err
+				}
+			}
+			cases[at] = append(cases[at], c)
+		}
+		task.Set(int64(i+1), "")
+	}
+	all := &score.Result{}
+	for at, cs := range cases {
+		if len(cs) == 0 {
+			continue
+		}
+		v, _ := ensemble.VariableNamed(k.Targets[at/d])
+		j := judgement{target: score.Target{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d], Lead: k.TargetLead, Unit: v.Unit},
+			grid: m.Grid, ddof: k.Features.DDOF}
+		if len(m.Baselines) > at {
+			j.baselines = &m.Baselines[at]
+		}
+		r, err := j.score(cs)
+		if err != nil {
+			return nil, err
+		}
+		all.Append(r)
+	}
+	return all, nil
+}
+
+// scoresFile and scoresTable are the results of verification in a directory.
+const (
+	scoresFile  = "scores.json"
+	scoresTable = "scores.parquet"
+)
+
+// writeScores leaves the results as JSON and as a Parquet table.
+func writeScores(dir string, r *score.Result) error {
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", scoresFile, err)
+	}
+	path := dir + "/" + scoresFile
+	if err := exit.Create(path, atomicfile.WriteFile(path, append(text, '\n'))); err != nil {
+		return err
+	}
+	return table.Write(dir+"/"+scoresTable, r.Scores)
+}
+
+// outputs lists the files of a finished run that its manifest vouches for.
+func outputs(dir *rundir.Dir, scored bool) ([]string, error) {
+	entries, err := os.ReadDir(dir.File("model"))
+	if err != nil {
+		return nil, exit.Create(dir.File("model"), err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, "model/"+e.Name())
+	}
+	if scored {
+		out = append(out, scoresFile, scoresTable)
+	}
+	return out, nil
+}

@@ -1,0 +1,435 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/io/loader"
+)
+
+// examples are starts with the analyses of their target valid times; analyses is
+// nil if the task needs none.
+type examples struct {
+	forecasts []*ensemble.Forecast
+	analyses  []*ensemble.Analysis
+}
+
+func (e examples) analysis(i int) *ensemble.Analysis {
+	if e.analyses == nil {
+		return nil
+	}
+	return e.analyses[i]
+}
+
+// trainer trains the networks of a model one after the other. Everything that
+// decides what comes next is in position, the store and the optimiser, and all
+// of it is in a checkpoint; so a resumed run takes the very same steps.
+type trainer struct {
+	cfg        config.Training
+	sampling   string // of members: "fixed" or "random"
+	model      *Model
+	train      examples
+	validation examples
+	dir        *rundir.Dir
+	hash       string       // of the configuration
+	stop       func() error // nil until somebody wants to save and stop
+	report     func(done, total int, note string)
+
+	store *engine.Store
+	opt   *optim.Optimizer
+	rate  optim.Schedule
+	net   *network // training, batch_size samples
+	eval  *network // inference form with loss, one sample
+	best  Weights  // of the present network
+	at    position
+}
+
+// position is where training stands, as a checkpoint keeps it.
+type position struct {
+	Network int     `json:"network"` // finished networks
+	Epoch   int     `json:"epoch"`   // finished epochs of the present one
+	Batch   int     `json:"batch"`   // finished batches of the present epoch
+	Step    uint64  `json:"step"`    // finished steps of all networks
+	LossSum float64 `json:"loss_sum"`
+	// BestLoss is the lowest validation loss of the present network, at BestEpoch.
+	BestLoss  float64            `json:"best_loss"`
+	BestEpoch int                `json:"best_epoch"`
+	Plateau   optim.PlateauState `json:"plateau"`
+}
+
+// noBest stands for a best loss that there is not yet; JSON has no infinity.
+const noBest = math.MaxFloat64
+
+// evalStep is the step number of evaluations, which draw no random numbers.
+const evalStep = 0
+
+func (t *trainer) batches() int {
+	return (len(t.train.forecasts) + t.cfg.BatchSize - 1) / t.cfg.BatchSize
+}
+
+func (t *trainer) seed() uint64 { return uint64(t.cfg.Seed) + 1000003*uint64(t.at.Network) }
+
+// engineOptions are those of every plan of a run.
+func engineOptions(threads int) engine.Options { return engine.Options{Threads: threads} }
+
+// begin compiles the present network with fresh parameters.
+func (t *trainer) begin() error {
+	if err := t.end(); err != nil {
+		return err
+	}
+	t.store = engine.NewStore()
+	o := engineOptions(t.cfg.Threads)
+	o.Store = t.store
+	var err error
+	if t.net, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o); err != nil {
+		return err
+	}
+	o.Mode = engine.Infer
+	if t.eval, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o); err != nil {
+		return err
+	}
+	t.opt, err = optim.New(t.store, optim.Options{
+		Kind: optim.Kind(t.cfg.Optimizer), Decay: t.cfg.WeightDecay, Clip: t.cfg.Clip, Threads: t.cfg.Threads, Momentum: 0.9,
+		NoDecay: func(name string) bool { return optim.Biases(name) || isMap(name) },
+	})
+	if err != nil {
+		return err
+	}
+	t.rate = schedule(t.cfg, uint64(t.batches()), &t.at.Plateau)
+	t.best = nil
+	return nil
+}
+
+// isMap tells the maps, which are local biases and have no decay either.
+func isMap(name string) bool { return len(name) > 5 && name[:5] == "maps." }
+
+// schedule makes the learning rate of one network's steps.
+func schedule(c config.Training, perEpoch uint64, plateau *optim.PlateauState) optim.Schedule {
+	var s optim.Schedule
+	switch c.Schedule {
+	case "cosine":
+		return optim.Cosine{Max: c.LearningRate, Warmup: uint64(c.Warmup), Total: perEpoch * uint64(c.Epochs)}
+	case "triangular2":
+		// The published half cycle is half an epoch, from 1e-4 of the largest rate.
+		s = optim.Triangular2{Base: 1e-4 * c.LearningRate, Max: c.LearningRate, Half: max(perEpoch/2, 1)}
+	case "plateau":
+		s = &optim.Plateau{Start: c.LearningRate, Factor: 0.3, Patience: 5, Min: 1e-3 * c.LearningRate, State: *plateau}
+	default:
+		s = optim.Constant(c.LearningRate)
+	}
+	return optim.Warmup{Schedule: s, Steps: uint64(c.Warmup)}
+}
+
+// end frees the plans of the present network.
+func (t *trainer) end() error {
+	var err error
+	for _, n := range []*network{t.net, t.eval} {
+		if n != nil {
+			err = errors.Join(err, n.plan.Close())
+		}
+	}
+	if t.opt != nil {
+		err = errors.Join(err, t.opt.Close())
+	}
+	t.net, t.eval, t.opt = nil, nil, nil
+	return err
+}
+
+// run trains all networks from where the trainer stands to the end and leaves
+// their best weights in the model.
+//
+// Errors: what stop gives, after saving; exit 1 if the loss is not finite.
+func (t *trainer) run(ctx context.Context) error {
+	defer t.end()
+	for t.at.Network < t.cfg.Networks {
+		if t.net == nil {
+			if err := t.begin(); err != nil {
+				return err
+			}
+			t.at.BestLoss, t.at.BestEpoch = noBest, 0
+		}
+		for t.at.Epoch < t.cfg.Epochs && !t.tired() {
+			if err := t.epoch(ctx); err != nil {
+				return err
+			}
+		}
+		if t.best == nil { // no validation starts: the last weights
+			t.best = weightsOf(t.store)
+		}
+		t.model.Networks = append(t.model.Networks, t.best)
+		t.at = position{Network: t.at.Network + 1, Step: t.at.Step, BestLoss: noBest}
+		if err := t.end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tired says whether validation has not improved for longer than patience.
+func (t *trainer) tired() bool {
+	p := t.cfg.EarlyStop.Patience
+	return p > 0 && len(t.validation.forecasts) > 0 && t.at.Epoch-t.at.BestEpoch > p
+}
+
+// epoch goes on with the present epoch to its end.
+func (t *trainer) epoch(ctx context.Context) error {
+	n := t.batches()
+	order := loader.Order(t.seed(), uint64(t.at.Epoch), len(t.train.forecasts))
+	next, quit := t.prepare(order, t.at.Batch)
+	defer quit()
+	for t.at.Batch < n {
+		if err := t.stop(); err != nil {
+			return errors.Join(t.save(), err)
+		}
+		b := <-next
+		if b.err != nil {
+			return b.err
+		}
+		t.net.load(b.batch)
+		if err := t.net.plan.Run(ctx, t.at.Step); err != nil {
+			return err
+		}
+		loss := t.net.plan.Loss()
+		local := uint64(t.at.Epoch*n + t.at.Batch)
+		rate := t.rate.Rate(local)
+		norm, err := t.opt.Step(rate)
+		if err != nil || math.IsNaN(loss) || math.IsInf(loss, 0) {
+			return t.diverged(loss, order, err)
+		}
+		t.at.Batch++
+		t.at.Step++
+		t.at.LossSum += loss
+		if err := t.dir.Events().Write("step", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "loss", Value: loss},
+			rundir.Value{Name: "rate", Value: rate}, rundir.Value{Name: "gradient_norm", Value: norm}); err != nil {
+			return err
+		}
+		t.report((t.at.Network*t.cfg.Epochs+t.at.Epoch)*n+t.at.Batch, t.cfg.Networks*t.cfg.Epochs*n, fmt.Sprintf("loss %.4f", loss))
+	}
+	return t.closeEpoch(ctx)
+}
+
+// closeEpoch validates, keeps the best weights and saves.
+func (t *trainer) closeEpoch(ctx context.Context) error {
+	values := []rundir.Value{{Name: "network", Value: float64(t.at.Network)}, {Name: "loss", Value: t.at.LossSum / float64(t.batches())}}
+	t.at.Epoch, t.at.Batch, t.at.LossSum = t.at.Epoch+1, 0, 0
+	if len(t.validation.forecasts) > 0 {
+		loss, err := t.validate(ctx)
+		if err != nil {
+			return err
+		}
+		values = append(values, rundir.Value{Name: "validation_loss", Value: loss})
+		if loss < t.at.BestLoss {
+			t.at.BestLoss, t.at.BestEpoch = loss, t.at.Epoch
+			t.best = weightsOf(t.store)
+		}
+		if w, ok := t.rate.(optim.Warmup); ok {
+			if p, ok := w.Schedule.(*optim.Plateau); ok {
+				p.Observe(loss)
+				t.at.Plateau = p.State
+			}
+		}
+	}
+	if err := t.dir.Events().Write("epoch", t.at.Step, t.at.Epoch, values...); err != nil {
+		return err
+	}
+	if t.at.Epoch%t.cfg.Checkpoint.Every == 0 || t.at.Epoch == t.cfg.Epochs {
+		return t.save()
+	}
+	return nil
+}
+
+// ready is a batch on its way from the goroutine that prepares it.
+type ready struct {
+	batch *Batch
+	err   error
+}
+
+// prepare builds the batches of an epoch ahead of their use, from batch number
+// from on. Two batches are in flight; the receiver's next receive gives the
+// previous one back. quit ends the goroutine and waits for it.
+func (t *trainer) prepare(order []int, from int) (next <-chan ready, quit func()) {
+	ch, stop, done := make(chan ready), make(chan struct{}), make(chan struct{})
+	n, epoch, seed := t.batches(), t.at.Epoch, t.seed()
+	room := [2]Batch{newBatch(&t.model.Task, t.model.Grid, t.cfg.BatchSize), newBatch(&t.model.Task, t.model.Grid, t.cfg.BatchSize)}
+	go func() {
+		defer close(done)
+		for k := from; k < n; k++ {
+			b := &room[k%2]
+			err := t.build(b, order, k, epoch, seed)
+			select {
+			case ch <- ready{b, err}:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return ch, func() { close(stop); <-done }
+}
+
+// build fills batch k of an epoch. The last batch of an epoch starts over with
+// the first samples, at weight zero, when the starts do not fill it.
+func (t *trainer) build(b *Batch, order []int, k, epoch int, seed uint64) error {
+	size := t.cfg.BatchSize
+	for i := range size {
+		at := k*size + i
+		spare := at >= len(order)
+		sample := order[at%len(order)]
+		fc := t.train.forecasts[sample]
+		used, err := positions(fc, t.model.Task.Used)
+		if err != nil {
+			return err
+		}
+		if t.sampling == "random" {
+			used = loader.Members(seed, uint64(epoch), uint64(sample), len(fc.Members), len(used), used[0] == 0)
+		}
+		if err := t.model.Task.Input(b, i, fc, used); err != nil {
+			return err
+		}
+		if err := t.model.Task.Answer(b, i, fc, used, t.train.analysis(sample)); err != nil {
+			return err
+		}
+		if spare {
+			w := len(b.Weight) / size
+			clear(b.Weight[i*w : (i+1)*w])
+		}
+	}
+	return nil
+}
+
+// validate is the mean loss over the validation starts.
+func (t *trainer) validate(ctx context.Context) (float64, error) {
+	var sum float64
+	for i, fc := range t.validation.forecasts {
+		used, err := positions(fc, t.model.Task.Used)
+		if err != nil {
+			return 0, err
+		}
+		b := &t.eval.batch
+		if err := t.model.Task.Input(b, 0, fc, used); err != nil {
+			return 0, err
+		}
+		if err := t.model.Task.Answer(b, 0, fc, used, t.validation.analysis(i)); err != nil {
+			return 0, err
+		}
+		t.eval.load(b)
+		if err := t.eval.plan.Run(ctx, evalStep); err != nil {
+			return 0, err
+		}
+		sum += t.eval.plan.Loss()
+	}
+	return sum / float64(len(t.validation.forecasts)), nil
+}
+
+// diverged is the error of a loss or gradient that is not finite. The parameters
+// are those before the step; the last checkpoint is good.
+func (t *trainer) diverged(loss float64, order []int, cause error) error {
+	what := "the loss is not finite"
+	if cause != nil {
+		what = "the gradient is not finite"
+	}
+	var starts []string
+	for i := range t.cfg.BatchSize {
+		starts = append(starts, t.train.forecasts[order[(t.at.Batch*t.cfg.BatchSize+i)%len(order)]].Init.String())
+	}
+	return &exit.Error{Code: exit.No, What: fmt.Sprintf("%s at step %d", what, t.at.Step+1),
+		At:  fmt.Sprintf("network %d, epoch %d, starts %v, loss %g", t.at.Network+1, t.at.Epoch+1, starts, loss),
+		Why: "the learning rate is too large, or a field of these starts is absurd",
+		Fix: "look at the fields with `ensemble inspect --stats`, or lower train.learning_rate", Err: cause}
+}
+
+// Names of the parts of a checkpoint.
+const (
+	partWeights   = "weights."
+	partOptimizer = "optimizer."
+	partBest      = "best."
+	partFinished  = "network%02d."
+)
+
+// save writes a checkpoint of everything.
+func (t *trainer) save() error {
+	var tensors []ckpt.Tensor
+	add := func(prefix string, w Weights) {
+		for _, x := range w {
+			x.Name = prefix + x.Name
+			tensors = append(tensors, x)
+		}
+	}
+	add(partWeights, weightsOf(t.store))
+	for _, s := range t.opt.State() {
+		tensors = append(tensors, ckpt.Tensor{Name: partOptimizer + s.Name, Shape: s.Shape, Data: slices.Clone(s.Values)})
+	}
+	add(partBest, t.best)
+	for i, w := range t.model.Networks {
+		add(fmt.Sprintf(partFinished, i), w)
+	}
+	state, err := json.Marshal(t.at)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	root := t.dir.File("checkpoints")
+	meta := ckpt.Meta{Step: t.at.Step, Epoch: t.at.Epoch, Version: t.model.Version, ConfigHash: t.hash, State: state}
+	if _, err := ckpt.Save(root, meta, tensors); err != nil {
+		return err
+	}
+	if t.at.BestEpoch == t.at.Epoch && t.at.Batch == 0 && t.at.Epoch > 0 {
+		if err := ckpt.MarkBest(root, t.at.Step); err != nil {
+			return err
+		}
+	}
+	return ckpt.Retain(root, t.cfg.Checkpoint.Keep)
+}
+
+// restore goes to where a checkpoint was saved.
+//
+// Errors: exit 65 if its tensors are not those of this network.
+func (t *trainer) restore(c *ckpt.Checkpoint) error {
+	if err := json.Unmarshal(c.State, &t.at); err != nil {
+		return &exit.Error{Code: exit.BadData, What: "the checkpoint's state cannot be read", At: c.Dir, Why: err.Error(), Fix: "remove that checkpoint and resume from the one before it"}
+	}
+	plateau := t.at.Plateau
+	if err := t.begin(); err != nil {
+		return err
+	}
+	t.at.Plateau = plateau
+	part := func(prefix string) (w Weights) {
+		for _, x := range c.Tensors {
+			if len(x.Name) > len(prefix) && x.Name[:len(prefix)] == prefix {
+				x.Name = x.Name[len(prefix):]
+				w = append(w, x)
+			}
+		}
+		return w
+	}
+	if err := fill(t.store, part(partWeights)); err != nil {
+		return err
+	}
+	moments := map[string]ckpt.Tensor{}
+	for _, x := range part(partOptimizer) {
+		moments[x.Name] = x
+	}
+	for _, s := range t.opt.State() {
+		v, ok := moments[s.Name].Data.([]float32)
+		if !ok || len(v) != len(s.Values) {
+			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the checkpoint lacks the optimiser's %q", s.Name), At: c.Dir, Fix: "resume with the same configuration, or from another checkpoint"}
+		}
+		copy(s.Values, v)
+	}
+	t.opt.SetSteps(uint64(t.at.Epoch*t.batches() + t.at.Batch))
+	t.best = part(partBest)
+	t.model.Networks = nil
+	for i := range t.at.Network {
+		t.model.Networks = append(t.model.Networks, part(fmt.Sprintf(partFinished, i)))
+	}
+	return nil
+}
