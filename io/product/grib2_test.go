@@ -83,21 +83,10 @@ func TestGRIB2InCfgrib(t *testing.T) {
 }
 
 func TestGRIB2InCDO(t *testing.T) {
-	cdo := tool(t, "cdo")
 	for _, order := range orders {
 		for _, lon := range []product.Longitudes{product.KeepLongitudes, product.From180} {
 			path := writeGRIB2(t, testProduct(globe(order.src)), "t", product.Spread, product.Options{Longitude: lon})
-			for place, want := range map[string]float64{"lon=90/lat=45": 0, "lon=-10/lat=-30": 1} {
-				ne, sw := wantMarks(2.5)
-				want := []float64{ne, sw}[int(want)]
-				out := run(t, cdo, "-s", "output", "-remapnn,"+place, "-sellevel,85000", path)
-				if got, err := strconv.ParseFloat(strings.TrimSpace(out), 64); err != nil || math.Abs(got-want) > quantum {
-					t.Errorf("%s: t at %s is %q, want %g", order.name, place, out, want)
-				}
-			}
-			if out := run(t, cdo, "-s", "showtimestamp", path); strings.TrimSpace(out) != "2026-01-03T00:00:00" {
-				t.Errorf("time stamps %q", out)
-			}
+			cdoMarks(t, order.name, path, "t", "85000", 2.5, quantum)
 		}
 	}
 }
