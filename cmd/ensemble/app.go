@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/interrupt"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+// app is one run of the program: where it prints, its common flags, and what the
+// chosen command answered.
+type app struct {
+	stdout, stderr io.Writer
+	root           *cobra.Command
+
+	json, quiet, verbose bool
+	logFile              string
+
+	flag    *interrupt.Flag // raised by SIGTERM, SIGINT, SIGUSR1, SIGHUP
+	log     *slog.Logger
+	logs    *os.File // of --log-file
+	command string   // that ran, "config show"
+	answer  answer
+}
+
+// answer is what a command has to say.
+type answer struct {
+	// data becomes the fields of the JSON object; a structure or nil.
+	data any
+	// text prints the same for a person; nil prints nothing.
+	text     func(io.Writer) error
+	outputs  []string // files that were written
+	warnings []string
+	degraded bool // done, with less than was expected
+	// printed says that the command has written its answer to app.stdout itself.
+	printed bool
+}
+
+// job is the one call a command makes.
+type job func(ctx context.Context, args []string) (answer, error)
+
+func newApp(stdout, stderr io.Writer) *app {
+	a := &app{stdout: stdout, stderr: stderr}
+	a.root = &cobra.Command{
+		Use:   "ensemble",
+		Short: "Turn a few members of an ensemble forecast into a calibrated distribution",
+		Long: "Turn a few members of an ensemble forecast into a calibrated distribution:\n" +
+			"mean, spread and scores, learned from past forecasts and analyses.",
+		Example:       "  ensemble demo\n  ensemble inspect forecast.grib2\n  ensemble help train",
+		Version:       version.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          unknownCommand,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.answer.printed = true
+			return cmd.Help()
+		},
+	}
+	a.root.SetOut(stdout)
+	a.root.SetErr(stderr)
+	a.root.SetVersionTemplate("ensemble {{.Version}}\n")
+	a.root.SetFlagErrorFunc(flagError)
+	a.root.CompletionOptions.DisableDefaultCmd = true
+	common := a.root.PersistentFlags()
+	common.BoolVar(&a.json, "json", false, "print one JSON object instead of text")
+	common.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors beside the answer")
+	common.BoolVarP(&a.verbose, "verbose", "v", false, "print details and the causes of errors")
+	common.StringVar(&a.logFile, "log-file", "", "also write messages to this file")
+	a.root.Flags().Bool("version", false, "print the version") // without cobra's -v
+	for _, build := range commands {
+		a.root.AddCommand(build(a))
+	}
+	setHelp(a)
+	return a
+}
+
+// run executes a command line and gives the exit code.
+func (a *app) run(args []string) exit.Code {
+	a.flag = interrupt.Watch(func() { os.Exit(130) })
+	defer a.flag.Close()
+	// Flags are parsed too late for an error in them to be answered in JSON.
+	for _, arg := range args {
+		if arg == "--json" {
+			a.json = true
+		}
+	}
+	a.root.SetArgs(args)
+	cmd, err := a.root.ExecuteC()
+	a.command = strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "ensemble"), " ")
+	if a.logs != nil {
+		defer a.logs.Close()
+	}
+	return a.finish(err)
+}
+
+// do makes a command run its job: logging set up, the context cancelled by signals.
+func (a *app) do(j job) func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) error {
+		if err := a.openLog(); err != nil {
+			return err
+		}
+		ctx, cancel := a.flag.Context(context.Background())
+		defer cancel()
+		var err error
+		a.answer, err = j(ctx, args)
+		if errors.Is(err, context.Canceled) && a.flag.Raised() {
+			err = a.flag.Err()
+		}
+		return err
+	}
+}
+
+// doSaving is do for jobs that poll a.flag and save by themselves: their context is
+// not cancelled by signals.
+func (a *app) doSaving(j job) func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) error {
+		if err := a.openLog(); err != nil {
+			return err
+		}
+		var err error
+		a.answer, err = j(context.Background(), args)
+		return err
+	}
+}
+
+// openLog makes the logger: standard error, and the file of --log-file.
+func (a *app) openLog() error {
+	level := slog.LevelInfo
+	switch {
+	case a.quiet:
+		level = slog.LevelError
+	case a.verbose:
+		level = slog.LevelDebug
+	}
+	handlers := []slog.Handler{&lineHandler{w: a.stderr, level: level}}
+	if a.logFile != "" {
+		f, err := os.OpenFile(a.logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			return exit.Create(a.logFile, err)
+		}
+		a.logs = f
+		handlers = append(handlers, slog.NewTextHandler(f, &slog.HandlerOptions{Level: min(level, slog.LevelInfo)}))
+	}
+	a.log = slog.New(slog.NewMultiHandler(handlers...))
+	return nil
+}
+
+// lineHandler prints messages for a person: "ensemble: warning: text key=value".
+type lineHandler struct {
+	w     io.Writer
+	level slog.Level
+	attrs []slog.Attr
+}
+
+// Enabled says whether a level is printed.
+func (h *lineHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
+
+// Handle prints one line.
+func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
+	var b strings.Builder
+	b.WriteString("ensemble: ")
+	switch {
+	case r.Level >= slog.LevelError:
+		b.WriteString("error: ")
+	case r.Level >= slog.LevelWarn:
+		b.WriteString("warning: ")
+	}
+	b.WriteString(r.Message)
+	attr := func(at slog.Attr) bool {
+		fmt.Fprintf(&b, " %s=%v", at.Key, at.Value)
+		return true
+	}
+	for _, at := range h.attrs {
+		attr(at)
+	}
+	r.Attrs(attr)
+	b.WriteByte('\n')
+	_, err := io.WriteString(h.w, b.String())
+	return err
+}
+
+// WithAttrs gives a handler that adds attributes to every line.
+func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := *h
+	c.attrs = append(append([]slog.Attr{}, h.attrs...), attrs...)
+	return &c
+}
+
+// WithGroup leaves groups out: lines are for people.
+func (h *lineHandler) WithGroup(string) slog.Handler { return h }
+
+// Flags that several commands have, each declared once.
+
+// configFlags adds --config and --set and gives what they were set to.
+func configFlags(cmd *cobra.Command) *config.Sources {
+	f := cmd.Flags()
+	s := &config.Sources{}
+	f.StringArrayVarP(&s.Files, "config", "c", nil, "configuration `FILE`; a later one wins")
+	f.StringArrayVar(&s.Set, "set", nil, "override one `key=value` of the configuration")
+	completeKeys(cmd)
+	return s
+}
+
+// progressFlag adds --progress and gives a function that makes the reporter.
+func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) {
+	mode := f.String("progress", "auto", "auto, bar, plain or none")
+	interval := f.Duration("log-interval", progress.DefaultInterval, "time between two lines of plain progress")
+	return func() (*progress.Reporter, error) {
+		m := progress.Mode(*mode)
+		switch m {
+		case progress.Auto, progress.Bar, progress.Plain, progress.None:
+		default:
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown progress %q", *mode), At: "--progress",
+				Fix: "give auto, bar, plain or none"}
+		}
+		if a.quiet {
+			m = progress.None
+		}
+		return progress.New(a.stderr, m, *interval), nil
+	}
+}
+
+// Errors of the command line: exit 64, with the nearest word that would be right.
+
+var (
+	flagUnknown   = regexp.MustCompile(`^unknown flag: --(.+)$`)
+	flagShort     = regexp.MustCompile(`^unknown shorthand flag: '(.)' in`)
+	flagNoValue   = regexp.MustCompile(`^flag needs an argument: (?:'.' in )?(-+\S+)$`)
+	flagWrongType = regexp.MustCompile(`^invalid argument "(.*)" for "(.+)" flag: (.+)$`)
+)
+
+func flagError(cmd *cobra.Command, err error) error {
+	e := &exit.Error{Code: exit.Usage, What: err.Error(), At: cmd.CommandPath(), Fix: "`" + cmd.CommandPath() + " --help` lists the flags", Err: err}
+	if m := flagUnknown.FindStringSubmatch(err.Error()); m != nil {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		e.What = fmt.Sprintf("unknown flag %q", "--"+m[1])
+		if near := nearest.Find(m[1], names); near != "" {
+			e.Fix = "did you mean `--" + near + "`?"
+		}
+	} else if m := flagShort.FindStringSubmatch(err.Error()); m != nil {
+		e.What = fmt.Sprintf("unknown flag %q", "-"+m[1])
+	} else if m := flagNoValue.FindStringSubmatch(err.Error()); m != nil {
+		e.What = fmt.Sprintf("flag %q needs a value", m[1])
+	} else if m := flagWrongType.FindStringSubmatch(err.Error()); m != nil {
+		e.What = fmt.Sprintf("%q is no value for %s", m[1], m[2])
+		e.Why = m[3]
+	}
+	return e
+}
+
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	fix := "`" + cmd.CommandPath() + " --help` lists the commands"
+	if near := nearest.Find(args[0], names); near != "" {
+		fix = "did you mean `" + cmd.CommandPath() + " " + near + "`?"
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown command %q", args[0]), At: cmd.CommandPath(), Fix: fix}
+}
+
+// noArgs, someArgs and oneArg say what a command takes beside its flags.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unexpected argument %q", args[0]), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
+}
+
+func someArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return nil
+	}
+	return &exit.Error{Code: exit.Usage, What: "an argument is missing", At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
+}
+
+func oneArg(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d arguments, want one", len(args)), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
+}

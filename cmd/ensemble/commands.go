@@ -1,0 +1,12 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// commands lists the subcommands, one file each, in the order of the help.
+var commands = []func(*app) *cobra.Command{
+	inspectCommand,
+	doctorCommand,
+	configCommand,
+	completionCommand,
+	versionCommand,
+}

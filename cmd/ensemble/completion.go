@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func completionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print the script that completes command lines in a shell",
+		Example: "  source <(ensemble completion bash)\n" +
+			"  ensemble completion zsh > \"${fpath[1]}/_ensemble\"\n" +
+			"  ensemble completion fish > ~/.config/fish/completions/ensemble.fish",
+		Args: oneArg, ValidArgs: []string{"bash", "zsh", "fish"},
+		Annotations: notes(""),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.answer.printed = slices.Contains(cmd.ValidArgs, args[0])
+			switch args[0] {
+			case "bash":
+				return a.root.GenBashCompletionV2(a.stdout, true)
+			case "zsh":
+				return a.root.GenZshCompletion(a.stdout)
+			case "fish":
+				return a.root.GenFishCompletion(a.stdout, true)
+			}
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no completion for %q", args[0]), At: cmd.CommandPath(), Fix: "give bash, zsh or fish"}
+		},
+	}
+}
+
+// completeKeys completes the keys of the configuration after --set.
+func completeKeys(cmd *cobra.Command) {
+	keys := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var list []string
+		for _, n := range config.TrainSchema.Names() {
+			list = append(list, n+"=")
+		}
+		return list, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := cmd.RegisterFlagCompletionFunc("set", keys); err != nil {
+		panic(err) // --set is declared by the caller
+	}
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func doctorCommand(a *app) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this machine has and what each missing library would add",
+		Example: "  ensemble doctor\n" +
+			"  ensemble doctor --json\n" +
+			"  ensemble doctor --run-dir /scratch/runs",
+		Annotations: notes("docs/ARCHITECTURE.md", exit.SaveAndStop),
+		Args:        noArgs,
+		RunE: a.do(func(ctx context.Context, _ []string) (answer, error) {
+			r, err := run.Doctor(ctx, dir)
+			if err != nil {
+				return answer{}, err
+			}
+			return answer{data: r, text: r.WriteText}, nil
+		}),
+	}
+	cmd.Flags().StringVar(&dir, "run-dir", ".", "look at the disk under this `DIR`")
+	return cmd
+}

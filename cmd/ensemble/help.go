@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+)
+
+// Annotations of commands that only the help reads.
+const (
+	codesNote = "exit codes" // "0 65 66"
+	seeNote   = "see also"
+)
+
+// notes gives a command's annotations: the exit codes it can end with beyond 0, 64
+// and 70, which all can, and what to read next.
+func notes(see string, codes ...exit.Code) map[string]string {
+	all := append([]exit.Code{exit.OK, exit.Usage, exit.Bug}, codes...)
+	slices.Sort(all)
+	words := make([]string, len(all))
+	for i, c := range all {
+		words[i] = fmt.Sprint(int(c))
+	}
+	return map[string]string{codesNote: strings.Join(words, " "), seeNote: see}
+}
+
+const width = 80
+
+// setHelp replaces cobra's help: one sentence, usage, examples, flags by group with
+// defaults, exit codes, what to read next; never wider than 80 columns.
+func setHelp(a *app) {
+	a.root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		a.answer.printed = true
+		writeHelp(a.stdout, cmd)
+	})
+	a.root.SetUsageFunc(func(cmd *cobra.Command) error {
+		_, err := fmt.Fprintln(a.stderr, "usage: "+cmd.UseLine())
+		return err
+	})
+	a.root.SetHelpCommand(helpCommand(a))
+}
+
+func writeHelp(w io.Writer, cmd *cobra.Command) {
+	long := cmd.Long
+	if long == "" {
+		long = cmd.Short + "."
+	}
+	fmt.Fprintln(w, long)
+	fmt.Fprintf(w, "\nUsage:\n  %s\n", cmd.UseLine())
+	if cmd.Example != "" {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
+	}
+	if subs := available(cmd); len(subs) > 0 {
+		fmt.Fprintln(w, "\nCommands:")
+		for _, c := range subs {
+			fmt.Fprintf(w, "  %-12s %s\n", c.Name(), c.Short)
+		}
+	}
+	section := func(title string, f *pflag.FlagSet) {
+		if f.HasAvailableFlags() {
+			fmt.Fprintf(w, "\n%s:\n%s", title, f.FlagUsagesWrapped(width))
+		}
+	}
+	if cmd.HasParent() {
+		section("Flags", cmd.LocalNonPersistentFlags())
+		section("Common flags", cmd.InheritedFlags())
+	} else {
+		section("Flags", cmd.Flags())
+	}
+	if codes := cmd.Annotations[codesNote]; codes != "" {
+		fmt.Fprintln(w, "\nExit codes:")
+		for word := range strings.FieldsSeq(codes) {
+			for _, c := range exit.All {
+				if fmt.Sprint(int(c.Code)) == word {
+					fmt.Fprintf(w, "  %-3d %s\n", c.Code, c.Meaning)
+				}
+			}
+		}
+	}
+	see := cmd.Annotations[seeNote]
+	if see == "" && !cmd.HasParent() {
+		see = "ensemble help exit-codes, ensemble help COMMAND"
+	}
+	if see != "" {
+		fmt.Fprintf(w, "\nSee also: %s\n", see)
+	}
+}
+
+func available(cmd *cobra.Command) []*cobra.Command {
+	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return c.Hidden || !c.IsAvailableCommand() })
+}
+
+func helpCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND... | exit-codes | E065]",
+		Short:   "Explain a command, the exit codes, or the number of an error",
+		Example: "  ensemble help train\n  ensemble help exit-codes\n  ensemble help E065",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return append(names(a.root), "exit-codes"), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.answer.printed = true
+			switch {
+			case len(args) == 0:
+				writeHelp(a.stdout, a.root)
+				return nil
+			case args[0] == "exit-codes":
+				exitCodes(a.stdout)
+				return nil
+			}
+			for _, c := range exit.All {
+				if strings.EqualFold(args[0], fmt.Sprintf("E%03d", int(c.Code))) {
+					errorNumber(a.stdout, c.Code, c.Meaning, c.Advice)
+					return nil
+				}
+			}
+			found, rest, err := a.root.Find(args)
+			if err != nil || len(rest) > 0 || found == a.root {
+				a.answer.printed = false
+				fix := "`ensemble --help` lists the commands"
+				if near := nearest.Find(args[0], append(names(a.root), "exit-codes")); near != "" {
+					fix = "did you mean `ensemble help " + near + "`?"
+				}
+				return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no help on %q", strings.Join(args, " ")), At: "ensemble help", Fix: fix}
+			}
+			writeHelp(a.stdout, found)
+			return nil
+		},
+	}
+}
+
+func names(root *cobra.Command) []string {
+	var list []string
+	for _, c := range available(root) {
+		list = append(list, c.Name())
+	}
+	return list
+}
+
+func exitCodes(w io.Writer) {
+	fmt.Fprintln(w, "code  meaning                                                      scheduler")
+	for _, c := range exit.All {
+		fmt.Fprintf(w, "%-5d %-60s %s\n", c.Code, c.Meaning, c.Advice)
+	}
+	fmt.Fprintln(w, "\n2 is what the Go runtime gives when it crashes: a bug, like 70.\n130 follows a second Ctrl-C at a terminal: nothing was saved.")
+}
+
+// typical are the faults that users meet most, by the number in the message.
+var typical = map[exit.Code]string{
+	exit.No:          "A verification under its bar, or a fault that an inspection found.",
+	exit.Usage:       "An unknown flag or key, a value out of range, two options that exclude\neach other. The message names file, line and column and the nearest key.",
+	exit.BadData:     "A truncated or damaged file, a file of another kind, units or grids that\ndiffer, cycles that are mixed, a pickle given as weights.",
+	exit.NotYet:      "A file or a member that is not there (yet).",
+	exit.NoDevice:    "A library or device that the command needs is missing; `ensemble doctor`\nlists what was found.",
+	exit.Bug:         "The program met a state that must not be. Please report it.",
+	exit.RankLost:    "One of several processes died, hung or disagreed with the others.",
+	exit.CannotWrite: "The output exists, is locked by another run, or may not be written.",
+	exit.IO:          "A full disk, a quota, a device that fails. Nothing half-written is left.",
+	exit.SaveAndStop: "A signal asked the program to stop; the state is saved.",
+}
+
+func errorNumber(w io.Writer, code exit.Code, meaning, advice string) {
+	fmt.Fprintf(w, "E%03d, exit code %d: %s\n", int(code), int(code), meaning)
+	if t := typical[code]; t != "" {
+		fmt.Fprintf(w, "\n%s\n", t)
+	}
+	fmt.Fprintf(w, "\nA scheduler should: %s\n", advice)
+}

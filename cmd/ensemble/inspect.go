@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+func inspectCommand(a *app) *cobra.Command {
+	var stats bool
+	cmd := &cobra.Command{
+		Use:   "inspect FILE...",
+		Short: "List what GRIB and NetCDF files hold",
+		Long: "List what GRIB and NetCDF files hold: variables, units, levels, members, leads,\n" +
+			"starts, grids, with holes, and what could not be used and why.",
+		Example: "  ensemble inspect forecast.grib2\n" +
+			"  ensemble inspect --stats fc/*.grib2 an/*.nc\n" +
+			"  ensemble inspect --json forecast.grib2",
+		Annotations: notes("ensemble help train", exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
+		Args:        someArgs,
+		RunE: a.do(func(ctx context.Context, files []string) (answer, error) {
+			err := run.Inspect(ctx, run.InspectOptions{Files: files, Stats: stats, JSON: a.json, Version: version.Version}, a.stdout)
+			return answer{printed: true}, err
+		}),
+	}
+	cmd.Flags().BoolVar(&stats, "stats", false, "also read all values: minimum, mean, maximum, missing")
+	return cmd
+}

@@ -1,0 +1,29 @@
+// Command ensemble is the program. Each subcommand is one file: flags in, one call
+// into ensemble/run or ensemble/config, and out comes an answer on standard output
+// and an exit code. What the subcommands share, the frame of the answer, errors,
+// signals, help, is in app.go, envelope.go and help.go.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func main() { os.Exit(int(execute(os.Args[1:], os.Stdout, os.Stderr))) }
+
+// execute runs one command line. A panic is our bug: it is said so, with what to
+// send, and the exit code is 70.
+func execute(args []string, stdout, stderr io.Writer) (code exit.Code) {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(stderr, "ensemble: error[E070]: internal error: %v\n  why: a bug in the program\n"+
+				"  fix: report it with this text and the command line\n%s", p, debug.Stack())
+			code = exit.Bug
+		}
+	}()
+	return newApp(stdout, stderr).run(args)
+}

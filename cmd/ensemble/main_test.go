@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// call runs one command line as the program would.
+func call(t *testing.T, args ...string) (code exit.Code, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = execute(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestCommandLineErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"doctr"}, "did you mean `ensemble doctor`?"},
+		{[]string{"doctor", "--jsn"}, "did you mean `--json`?"},
+		{[]string{"doctor", "-x"}, `unknown flag "-x"`},
+		{[]string{"doctor", "extra"}, `unexpected argument "extra"`},
+		{[]string{"doctor", "--run-dir"}, `flag "--run-dir" needs a value`},
+		{[]string{"inspect"}, "usage: ensemble inspect FILE..."},
+		{[]string{"inspect", "--stats=perhaps", "f"}, `"perhaps" is no value for --stats`},
+		{[]string{"config", "shw"}, "did you mean `ensemble config show`?"},
+		{[]string{"config", "check"}, "no configuration was given"},
+		{[]string{"config", "explain", "train.epocs"}, "did you mean `train.epochs`?"},
+		{[]string{"help", "doktor"}, "did you mean `ensemble help doctor`?"},
+		{[]string{"completion", "tcsh"}, "give bash, zsh or fish"},
+	} {
+		code, stdout, stderr := call(t, c.args...)
+		if code != exit.Usage || !strings.Contains(stderr, c.want) || !strings.HasPrefix(stderr, "ensemble: error[E064]: ") {
+			t.Errorf("%q: exit %d, %q; want exit 64 and %q", c.args, code, stderr, c.want)
+		}
+		if stdout != "" {
+			t.Errorf("%q: standard output holds %q", c.args, stdout)
+		}
+		// The same in JSON: one object, with the same exit code.
+		code, stdout, _ = call(t, append([]string{"--json"}, c.args...)...)
+		var e envelope
+		if err := json.Unmarshal([]byte(stdout), &e); err != nil || e.ExitCode != int(code) || e.Status != "failed" || e.Error == nil || e.Error.Code != "E064" {
+			t.Errorf("--json %q: exit %d, %v: %s", c.args, code, err, stdout)
+		}
+	}
+}
+
+// TestHelp: every command has a help of at most 80 columns, on standard output, with
+// examples that begin with the program's name, and its exit codes.
+func TestHelp(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		args := append(strings.Fields(strings.TrimPrefix(cmd.CommandPath(), "ensemble")), "--help")
+		code, stdout, stderr := call(t, args...)
+		if code != exit.OK || stderr != "" {
+			t.Errorf("%q: exit %d, %q", args, code, stderr)
+		}
+		for line := range strings.Lines(stdout) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
+				t.Errorf("%q: %d columns: %s", args, n, line)
+			}
+		}
+		want := []string{"\nUsage:\n  " + cmd.CommandPath()}
+		if cmd.Name() != "help" {
+			want = append(want, "\nExamples:\n", "ensemble ")
+		}
+		if cmd.HasParent() && cmd.Name() != "help" {
+			want = append(want, "\nExit codes:\n  0   done")
+		}
+		for _, w := range want {
+			if !strings.Contains(stdout, w) {
+				t.Errorf("%q: no %q in\n%s", args, w, stdout)
+			}
+		}
+		if cmd.HasParent() && (strings.HasSuffix(cmd.Short, ".") || len(cmd.Short) > 66) {
+			t.Errorf("%s: short help %q ends in a full stop or is too long", cmd.CommandPath(), cmd.Short)
+		}
+		for _, sub := range available(cmd) {
+			walk(sub)
+		}
+	}
+	walk(newApp(io.Discard, io.Discard).root)
+}
+
+func TestHelpTopics(t *testing.T) {
+	for topic, want := range map[string]string{"exit-codes": "requeue", "E065": "bad data", "e075": "state is saved", "doctor": "Usage:"} {
+		if code, stdout, _ := call(t, "help", topic); code != exit.OK || !strings.Contains(stdout, want) {
+			t.Errorf("help %s: exit %d, %q", topic, code, stdout)
+		}
+	}
+	for _, c := range exit.All { // every error has its page
+		if c.Code != exit.OK && typical[c.Code] == "" {
+			t.Errorf("exit code %d has no text", c.Code)
+		}
+	}
+}
+
+func TestConfigCommands(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "train.yaml")
+	text := `version: 1
+data:
+  forecasts: [f]
+  analyses: [a]
+  leads: [0h, 48h]
+  target_lead: 48h
+  levels: [850hPa]
+  variables: [t]
+  targets: [{variable: t, levels: [850hPa]}]
+`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := call(t, "config", "check", "-c", path); code != exit.OK || !strings.Contains(stdout, "sound") {
+		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
+	}
+	code, stdout, stderr := call(t, "config", "show", "-c", path, "--origin", "--set", "train.seed=7")
+	if code != exit.OK || !strings.Contains(stdout, "# --set train.seed=7") || !strings.Contains(stdout, "# "+path+":6:3") {
+		t.Errorf("show: exit %d, %q, %q", code, stdout, stderr)
+	}
+	code, stdout, stderr = call(t, "config", "check", "-c", path, "--set", "train.sede=7", "--set", "model.base=0")
+	if code != exit.Usage || strings.Count(stderr, "error[E064]") != 2 || stdout != "" {
+		t.Errorf("two faults: exit %d, %q, %q", code, stdout, stderr)
+	}
+	code, stdout, _ = call(t, "config", "check", "-c", path, "--set", "train.sede=7", "--set", "model.base=0", "--json")
+	var e envelope
+	if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != exit.Usage || e.Command != "config check" || len(e.Error.More) != 1 {
+		t.Errorf("two faults in JSON: exit %d, %v, %s", code, err, stdout)
+	}
+	if code, stdout, _ = call(t, "config", "schema"); code != exit.OK || !json.Valid([]byte(stdout)) {
+		t.Errorf("schema: exit %d, %s", code, stdout)
+	}
+	code, stdout, _ = call(t, "config", "show", "-c", path, "--json")
+	var shown struct {
+		Values map[string]struct{ Value, Origin string }
+	}
+	if err := json.Unmarshal([]byte(stdout), &shown); err != nil || code != exit.OK || shown.Values["train.epochs"].Origin != "default" {
+		t.Errorf("show --json: exit %d, %v, %s", code, err, stdout)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	code, stdout, stderr := call(t, "doctor", "--json", "--run-dir", t.TempDir())
+	var d struct {
+		Command   string
+		Status    string
+		CPU       struct{ Cores int }
+		Libraries []struct{ Name, Adds string }
+		GPU       struct{ Adds string }
+	}
+	if err := json.Unmarshal([]byte(stdout), &d); err != nil || code != exit.OK || d.Command != "doctor" || d.Status != "ok" ||
+		d.CPU.Cores < 1 || len(d.Libraries) < 8 || d.GPU.Adds == "" {
+		t.Errorf("exit %d, %v, %s, %s", code, err, stdout, stderr)
+	}
+	if strings.Count(stdout, "\n") != 1 {
+		t.Error("want exactly one line")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, args := range [][]string{{"--version"}, {"version"}} {
+		if code, stdout, _ := call(t, args...); code != exit.OK || !strings.HasPrefix(stdout, "ensemble ") {
+			t.Errorf("%q: exit %d, %q", args, code, stdout)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if code, stdout, _ := call(t, "completion", shell); code != exit.OK || !strings.Contains(stdout, "ensemble") {
+			t.Errorf("%s: exit %d, %d bytes", shell, code, len(stdout))
+		}
+	}
+	if code, stdout, _ := call(t, "__complete", "config", "show", "--set", "train.e"); code != exit.OK || !strings.Contains(stdout, "train.epochs=") {
+		t.Errorf("keys after --set: exit %d, %q", code, stdout)
+	}
+}
+
+// TestPanic: a bug is exit 70, with words and a stack.
+func TestPanic(t *testing.T) {
+	old := commands
+	defer func() { commands = old }()
+	commands = append(commands[:len(commands):len(commands)], func(*app) *cobra.Command {
+		return &cobra.Command{Use: "burst", RunE: func(*cobra.Command, []string) error { panic("invariant broken") }}
+	})
+	code, _, stderr := call(t, "burst")
+	if code != exit.Bug || !strings.Contains(stderr, "error[E070]: internal error: invariant broken") || !strings.Contains(stderr, "main_test.go") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
+func TestLogFile(t *testing.T) {
+	dir := t.TempDir()
+	if code, _, stderr := call(t, "version", "--log-file", dir); code != exit.CannotWrite {
+		t.Errorf("a folder as log file: exit %d, %s", code, stderr)
+	}
+	if code, _, stderr := call(t, "version", "--log-file", filepath.Join(dir, "log")); code != exit.OK {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "log")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEscapes: terminal escapes in names are shown, not obeyed.
+func TestEscapes(t *testing.T) {
+	_, _, stderr := call(t, "config", "check", "-c", "a\x1b[2Jb.yaml")
+	if strings.ContainsRune(stderr, '\x1b') || !strings.Contains(stderr, "a?[2Jb.yaml") {
+		t.Errorf("got %q", stderr)
+	}
+}

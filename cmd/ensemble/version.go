@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+func versionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:         "version",
+		Short:       "Print the version of the program and of Go",
+		Example:     "  ensemble version\n  ensemble version --json",
+		Args:        noArgs,
+		Annotations: notes("ensemble doctor"),
+		RunE: a.do(func(context.Context, []string) (answer, error) {
+			return answer{data: map[string]string{"go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH},
+				text: func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "ensemble %s, %s, %s/%s\n", version.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+					return err
+				}}, nil
+		}),
+	}
+}

@@ -1,0 +1,99 @@
+package archtest
+
+// Module is the path of this module.
+const Module = "github.com/ensemble-weather/ensemble"
+
+// A layer is a package, or with /... a folder of packages, and what it may import of
+// ours. The longest pattern that matches a package is its layer. Packages of one
+// folder pattern may import each other.
+type layer struct {
+	pattern string
+	may     []string
+	why     string
+}
+
+var layers = []layer{
+	{"internal/...", nil,
+		"what several rooms need and none owns stands below all of them"},
+	{"ensemble", []string{"internal/exit"},
+		"the domain is only the domain: it must be readable without knowing files, networks or tensors"},
+	{"postproc/dist", nil,
+		"a formula is written once, where loss, score and baseline can all reach it"},
+	{"engine/...", []string{"postproc/dist", "internal/..."},
+		"the compiler knows tensors and no weather"},
+	{"unet3d", []string{"engine/...", "internal/..."},
+		"a network is built of ops; data and domain reach it as tensors"},
+	{"spatial/...", []string{"engine/...", "internal/..."},
+		"splitting a sample over ranks works on any graph, so it may know no network"},
+	{"io/...", []string{"ensemble", "internal/..."},
+		"readers and writers turn foreign bytes into domain types; they never compute"},
+	{"postproc/...", []string{"ensemble", "postproc/dist", "internal/..."},
+		"statistics work on fields, whoever made them"},
+	{"ensemble/config", []string{"ensemble", "internal/..."},
+		"the schema speaks the domain's words and nothing else"},
+	{"ensemble/demo", []string{"ensemble", "io/...", "internal/..."},
+		"the demo's atmosphere makes files like any other source; it knows no network"},
+	{"ensemble/run", []string{"ensemble/...", "ensemble", "engine/...", "unet3d", "spatial/...", "io/...", "postproc/...", "internal/..."},
+		"the jobs join the rooms; nothing else does"},
+	{"cmd/ensemble", []string{"ensemble/run", "ensemble/config", "internal/..."},
+		"a subcommand is flags in, one call, exit code out"},
+	{"cmd/ensemble-decode", []string{"io/...", "ensemble", "internal/..."},
+		"the child decodes and encodes; it knows no job"},
+	{"experiments/...", []string{"ensemble/run", "ensemble/config", "internal/..."},
+		"an experiment uses the public face, as any other program would"},
+	{"scripts/...", nil,
+		"tools of the build work before the program does"},
+}
+
+// A home is the one place of an outside module.
+type home struct {
+	module string // import path prefix
+	homes  []string
+	why    string
+}
+
+var homes = []home{
+	{"github.com/spf13/viper", []string{"ensemble/config"},
+		"viper lower-cases and merges keys; only the schema may hide that"},
+	{"go.yaml.in/yaml/v3", []string{"ensemble/config"},
+		"there is one way to read YAML: strictly"},
+	{"github.com/spf13/cobra", []string{"cmd/ensemble"},
+		"libraries have no command line"},
+	{"github.com/apache/arrow/go/v15", []string{"io/table"},
+		"Arrow is large and its versions move; one package to change"},
+	{"github.com/fhs/go-netcdf", []string{"io/netcdf/nclib"},
+		"netCDF-C runs in the decoding program only"},
+	{"github.com/NVIDIA/go-nvml", []string{"engine/backend/cuda"},
+		"a call after a failed Init ends the process; one package knows that"},
+	{"github.com/vbauerster/mpb/v8", []string{"internal/progress"},
+		"bars never reach a log"},
+	{"gonum.org/v1/plot", []string{"postproc/report/..."},
+		"pictures belong to the report"},
+}
+
+// cgo lists the packages that may say import "C".
+var cgo = []home{
+	{"C", []string{"internal/dl", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "spatial/comm/mpi", "io/grib/eccodes", "io/netcdf/nclib"},
+		"everything else builds and is tested without a C compiler"},
+}
+
+// unsafePackages lists the packages that may import unsafe.
+var unsafePackages = []home{
+	{"unsafe", []string{"internal/dl", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "io/grib/eccodes", "io/netcdf/nclib",
+		"cmd/ensemble-decode", "engine"},
+		"pointer arithmetic stays at the border to C and in the memory planner (engine)"},
+}
+
+// unreachable lists what a package must not link, however indirectly.
+var unreachable = []struct {
+	from, to, why string
+}{
+	{"cmd/ensemble", Module + "/io/grib/eccodes", "ecCodes crashes on hostile files: it runs in the child, and the program starts without it"},
+	{"cmd/ensemble", Module + "/io/netcdf/nclib", "HDF5 crashes on hostile files: it runs in the child, and the program starts without it"},
+	{"cmd/ensemble", "github.com/fhs/go-netcdf", "it links netCDF-C"},
+	{"cmd/ensemble-decode", "github.com/spf13/viper", "the child takes no configuration"},
+	{"cmd/ensemble-decode", Module + "/engine", "the child stays small: it is started often"},
+}
+
+// vague are names that say nothing about what a package is for.
+var vague = []string{"util", "utils", "common", "helper", "helpers", "misc", "base", "shared", "lib"}
