@@ -1,10 +1,6 @@
 package demo
 
-import (
-	"math"
-
-	"gonum.org/v1/gonum/dsp/fourier"
-)
+import "math"
 
 // state is the prognostic field of the three levels, 250, 500 and 850 hPa:
 // potential vorticity without its constant part f(1+h/scale), s-1. The same type
@@ -135,7 +131,7 @@ func (m *model) vorticity(q, psi *state) {
 // row is the scratch of one latitude: packed pairs of real rows, each pair one
 // complex transform.
 type row struct {
-	spec [5][nlon]complex128 // V₀+iU₀ V₁+iU₁ V₂+iU₂ q₀+iq₁ q₂+i(ψ₁−ψ₂)/R₂²
+	spec [5][nlon]complex128 // backwards: V₀+iU₀ V₁+iU₁ V₂+iU₂ q₀+iq₁ q₂+i(ψ₁−ψ₂)/R₂²
 	grid [5][nlon]complex128
 	flux [4][nlon]complex128 // (Vq)₀ (Vq)₁ (Vq)₂, each east+i·north; H₁+iH₂
 	freq [4][nlon]complex128
@@ -144,7 +140,6 @@ type row struct {
 // integrator runs one model on one goroutine. It allocates only when made.
 type integrator struct {
 	*model
-	fft      *fourier.CmplxFFT
 	north    row
 	south    row
 	psi      state
@@ -154,7 +149,7 @@ type integrator struct {
 }
 
 func (m *model) integrator() *integrator {
-	return &integrator{model: m, fft: fourier.NewCmplxFFT(nlon)}
+	return &integrator{model: m}
 }
 
 // restart forgets the past, before another trajectory.
@@ -196,14 +191,14 @@ func (g *integrator) rate(dq, q *state, t float64) {
 	for j := range npair {
 		g.synthesize(j, q)
 		for f := range g.north.spec {
-			g.fft.Sequence(g.north.grid[f][:], g.north.spec[f][:])
-			g.fft.Sequence(g.south.grid[f][:], g.south.spec[f][:])
+			fft64(&g.north.grid[f], &g.north.spec[f])
+			fft64(&g.south.grid[f], &g.south.spec[f])
 		}
 		g.pointwise(&g.north, j, seasonCos, seasonSin)
 		g.pointwise(&g.south, nlat-1-j, seasonCos, seasonSin)
 		for f := range g.north.flux {
-			g.fft.Coefficients(g.north.freq[f][:], g.north.flux[f][:])
-			g.fft.Coefficients(g.south.freq[f][:], g.south.flux[f][:])
+			fft64(&g.north.freq[f], &g.north.flux[f])
+			fft64(&g.south.freq[f], &g.south.flux[f])
 		}
 		g.analyse(j, dq)
 	}
@@ -275,17 +270,18 @@ func legendreSums(p, h []float64, psi, q []complex128) (pe, po, he, ho, qe, qo c
 	return complex(per, pei), complex(por, poi), complex(her, hei), complex(hor, hoi), complex(qer, qei), complex(qor, qoi)
 }
 
-// pack puts coefficient m of two real rows f, g into the spectrum of f+ig.
+// pack puts coefficient m of two real rows f, g into the spectrum of f+ig,
+// stored backwards as fft64 wants it for an inverse transform.
 func pack(z *[nlon]complex128, m int, f, g complex128) {
 	if m == 0 {
 		z[0] = complex(real(f), real(g))
 		return
 	}
-	z[m] = complex(real(f)-imag(g), imag(f)+real(g))
-	z[nlon-m] = complex(real(f)+imag(g), real(g)-imag(f))
+	z[nlon-m] = complex(real(f)-imag(g), imag(f)+real(g))
+	z[m] = complex(real(f)+imag(g), real(g)-imag(f))
 }
 
-// unpack takes them apart again.
+// unpack takes coefficient m of two real rows f, g from the transform of f+ig.
 func unpack(z *[nlon]complex128, m int) (f, g complex128) {
 	a, b := z[m], z[(nlon-m)%nlon]
 	f = complex((real(a)+real(b))/2, (imag(a)-imag(b))/2)
