@@ -1,11 +1,160 @@
 package fio
 
-import "context"
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
 
-type slab struct{}
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/netcdf"
+	"github.com/ensemble-weather/ensemble/io/unit"
+)
 
-type ncGrids struct{}
+// ncGrids makes one Grid of equal ones.
+type ncGrids struct {
+	mu  sync.Mutex
+	all []*ensemble.Grid
+}
 
-func indexNetCDF(ctx context.Context, in *Input, f *file) error { return nil }
+func (t *ncGrids) share(g *ensemble.Grid) *ensemble.Grid {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range t.all {
+		if o.Source == g.Source && o.SameAs(g, 0) && fmt.Sprint(o.Mapping) == fmt.Sprint(g.Mapping) {
+			return o
+		}
+	}
+	t.all = append(t.all, g)
+	return g
+}
 
-func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error { return nil }
+// indexNetCDF checks the structure of a file, then asks a child for its header and
+// coordinates, and finds its fields.
+func indexNetCDF(ctx context.Context, in *Input, f *file) error {
+	damaged := func(what, at, why string) {
+		f.messages = 1
+		f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: what, At: at, Why: why, Fix: "fetch the file again"})
+		f.unused = append(f.unused, ensemble.Unused{File: f.path, Reason: "damaged: " + what + ": " + why})
+	}
+	if err := netcdf.Scan(f.f, f.size); err != nil {
+		var fault *netcdf.Fault
+		if !errors.As(err, &fault) {
+			return unreadable(f.path, err)
+		}
+		damaged(fault.What, fmt.Sprintf("%s, byte %d", f.path, fault.Offset), fault.Why)
+		return nil
+	}
+	var h netcdf.Header
+	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h})
+	if err == nil {
+		err = in.fieldsOf(ctx, f, &h)
+	}
+	var died *decode.DiedError
+	var bad *exit.Error
+	switch {
+	case errors.As(err, &died):
+		damaged("NetCDF file cannot be read", f.path, died.Error())
+	case errors.As(err, &bad) && bad.Code == exit.BadData:
+		damaged(bad.What, bad.At, bad.Why)
+	default:
+		return err
+	}
+	return nil
+}
+
+// fieldsOf makes entries of the fields of a file.
+func (in *Input) fieldsOf(ctx context.Context, f *file, h *netcdf.Header) error {
+	fields, unused, err := netcdf.Fields(h, func(vars []int) (map[int][]float64, error) { return in.coordinates(ctx, f, h, vars) }, in.ncGrids.share)
+	if err != nil {
+		return err
+	}
+	f.messages = len(fields) + len(unused)
+	for _, u := range unused {
+		f.unused = append(f.unused, ensemble.Unused{File: f.path, Message: u.Number, Name: u.Name, Reason: u.Reason})
+	}
+	for _, nf := range fields {
+		known, _ := ensemble.VariableNamed(nf.Key.Variable)
+		conv := unit.ToSI(nf.NativeUnit, known.Unit == "kg m-2")
+		if nf.Key.Product == ensemble.Spread {
+			conv = conv.Difference()
+		}
+		f.fields = append(f.fields, &field{file: f, conv: conv, slab: &nf.Slab, entry: ensemble.Entry{Key: nf.Key, Unit: conv.SI, NativeUnit: nf.NativeUnit,
+			LongName: nf.LongName, Grid: nf.Grid, LevelType: nf.LevelType, Statistic: nf.Statistic, Interval: nf.Interval, Members: nf.Members,
+			Packing: nf.Packing, File: f.path, Message: nf.Number, Sub: 1}})
+	}
+	return nil
+}
+
+// coordinates reads whole variables as doubles.
+func (in *Input) coordinates(ctx context.Context, f *file, h *netcdf.Header, vars []int) (map[int][]float64, error) {
+	req := netcdf.ValuesRequest{Path: f.path, Double: true}
+	for _, v := range vars {
+		s := netcdf.Slab{Var: v}
+		for _, d := range h.Vars[v].Dims {
+			s.Start, s.Count = append(s.Start, 0), append(s.Count, h.Dims[d].Len)
+		}
+		req.Slabs = append(req.Slabs, s)
+	}
+	out := map[int][]float64{}
+	var list []netcdf.Values
+	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &list, Out: func(payload []byte) error {
+		if len(list) != len(vars) {
+			return fmt.Errorf("%s: %d results for %d coordinates", f.path, len(list), len(vars))
+		}
+		for i, r := range list {
+			if r.Error != "" {
+				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[vars[i]].Path(), Why: r.Error, Fix: "fetch the file again"}
+			}
+			if r.At < 0 || r.Count < 0 || r.At+8*r.Count > len(payload) {
+				return fmt.Errorf("%s: a coordinate outside the reply", f.path)
+			}
+			v := make([]float64, r.Count)
+			for k := range v {
+				v[k] = math.Float64frombits(binary.LittleEndian.Uint64(payload[r.At+8*k:]))
+			}
+			out[vars[i]] = v
+		}
+		return nil
+	}})
+	return out, err
+}
+
+// decodeNetCDF reads the values of a batch.
+func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error {
+	req := netcdf.ValuesRequest{Path: b.file.path}
+	for _, fd := range b.fields {
+		req.Slabs = append(req.Slabs, *fd.slab)
+	}
+	b.values = make([][]float32, len(b.fields))
+	var list []netcdf.Values
+	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &list, Out: func(payload []byte) error {
+		if len(list) != len(b.fields) {
+			return fmt.Errorf("%s: %d results for %d fields", b.file.path, len(list), len(b.fields))
+		}
+		for k, fd := range b.fields {
+			r := list[k]
+			switch {
+			case r.Error != "":
+				return notDecoded(fd, r.Error)
+			case r.Count != fd.entry.Grid.Size() || r.At < 0 || r.At+4*r.Count > len(payload):
+				return notDecoded(fd, fmt.Sprintf("%d values for %d points", r.Count, fd.entry.Grid.Size()))
+			}
+			v, err := normal(payload[r.At:r.At+4*r.Count], fd)
+			if err != nil {
+				return err
+			}
+			b.values[k] = v
+		}
+		return nil
+	}})
+	var died *decode.DiedError
+	if errors.As(err, &died) {
+		return notDecoded(b.fields[0], died.Error())
+	}
+	return err
+}

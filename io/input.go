@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/netcdf"
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
@@ -62,7 +63,7 @@ type field struct {
 	conv  unit.Conversion
 	file  *file
 	// slab is the NetCDF variable and selection, ref the GRIB message.
-	slab *slab
+	slab *netcdf.Slab
 	ref  grib.Ref
 }
 

@@ -76,7 +76,7 @@ func gribValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error) 
 			put(grib.Decoded{Error: err.Error()})
 			return
 		}
-		missing, err := m.Values(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n))
+		missing, err := values(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n), m)
 		if err != nil {
 			put(grib.Decoded{Error: err.Error()})
 			return
@@ -84,4 +84,43 @@ func gribValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error) 
 		put(grib.Decoded{At: at, Count: n, Missing: missing})
 	}, func(_ int, why string) { put(grib.Decoded{Error: why}) })
 	return list, err
+}
+
+// values decodes the message at hand: ours first where ecCodes is not to be used.
+func values(dst []float32, m eccodes.Message) (missing int, err error) {
+	if rare(message) {
+		s, err := grib.Walk(message)
+		if err != nil {
+			return 0, err
+		}
+		if ok, err := grib.Unpack(message, s, dst); ok || err != nil {
+			for _, v := range dst {
+				if v != v {
+					missing++
+				}
+			}
+			return missing, err
+		}
+	}
+	return m.Values(dst)
+}
+
+// rare says whether a message of edition 2 has a packing that grib.Unpack is for,
+// by a walk along the section lengths.
+func rare(message []byte) bool {
+	if len(message) < 16 || message[7] != 2 {
+		return false
+	}
+	for at := 16; at+11 <= len(message); {
+		n := int(grib.Octets(message[at:]).U4(1))
+		if message[at+4] == 5 {
+			t := grib.Octets(message[at:]).U2(10)
+			return t == 4 || t == 200
+		}
+		if n < 5 {
+			return false
+		}
+		at += n
+	}
+	return false
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/netcdf"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
@@ -36,6 +37,8 @@ var kinds = []struct {
 	{"versions", versions},
 	{grib.DescribeKind, gribDescribe},
 	{grib.ValuesKind, gribValues},
+	{netcdf.HeaderKind, netcdfHeader},
+	{netcdf.ValuesKind, netcdfValues},
 	{encode.KindNetCDF, encodeNetCDF},
 	{encode.KindGRIB, encodeGRIB},
 }

@@ -1,6 +1,9 @@
 package grib
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // least is the smallest length of each section of edition 2, by number.
 var least = [8]int64{1: 21, 2: 5, 3: 14, 4: 9, 5: 11, 6: 6, 7: 5}
@@ -77,6 +80,20 @@ func message2(w *window, m Message) (Message, *Fault, error) {
 		return m, faultf("sections missing", "the message ends behind section %d", last), nil
 	}
 	return finish(w, m, total, fields)
+}
+
+// Walk gives the sections of a message of edition 2 in memory, of its first field.
+//
+// Errors: a *Fault if the message is not sound.
+func Walk(message []byte) (*Sections, error) {
+	m, fault, err := message2(newWindow(bytes.NewReader(message), int64(len(message))), Message{})
+	if err != nil {
+		return nil, err
+	}
+	if fault != nil {
+		return nil, fault
+	}
+	return &m.Fields[0], nil
 }
 
 func allowed(last, next byte) bool {

@@ -48,8 +48,11 @@ func Write(w io.Writer, g *encode.GRIB, payload []byte) error {
 	}()
 	for i, b := range g.Bases {
 		h, err := newBase(b, payload)
+		if err != nil && b.Template.Length > 0 {
+			return &TemplateError{err}
+		}
 		if err != nil {
-			return fmt.Errorf("base %d: %w", i+1, err)
+			return fmt.Errorf("sample %s: %w", b.Sample, err)
 		}
 		bases[i] = &writer{base: h}
 	}
@@ -76,6 +79,16 @@ func Write(w io.Writer, g *encode.GRIB, payload []byte) error {
 	}
 	return nil
 }
+
+// TemplateError says that a message given as template cannot be made what was
+// asked for. It is a fault of the input or its combination with the product.
+type TemplateError struct{ Err error }
+
+// Error gives the reason.
+func (e *TemplateError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *TemplateError) Unwrap() error { return e.Err }
 
 // writer makes the messages of one base.
 type writer struct {
@@ -268,7 +281,7 @@ func setKey(h *C.codes_handle, k encode.Key) error {
 		n := C.size_t(len(text))
 		code, shown = C.codes_set_string(h, cname, (*C.char)(unsafe.Pointer(&text[0])), &n), k.Text
 	}
-	if code != 0 {
+	if code != 0 && !(k.IfKnown && code == C.CODES_NOT_FOUND) {
 		return fmt.Errorf("key %s = %v: %s", k.Name, shown, message(code))
 	}
 	return nil

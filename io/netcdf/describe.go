@@ -1,0 +1,105 @@
+package netcdf
+
+import (
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// description is what the attributes of a variable say about all its fields.
+func description(v *Var) Field {
+	f := Field{NativeUnit: v.Text("units"), LongName: v.Text("long_name"), Packing: v.Type}
+	f.Key.Variable = v.Name
+	over, within := methods(v.Text("cell_methods"))
+	f.Statistic = within
+	switch over {
+	case "":
+	case "mean":
+		f.Key.Product = ensemble.EnsembleMean
+	case "standard_deviation":
+		f.Key.Product = ensemble.Spread
+	default:
+		f.Key.Product = ensemble.OtherProduct
+	}
+	base := v.Name
+	for _, suffix := range []string{"_mean", "_spread"} {
+		if over != "" {
+			base = strings.TrimSuffix(base, suffix)
+		}
+	}
+	f.Key.Variable = vocabulary(base, v.Text("standard_name"))
+	return f
+}
+
+// methods cuts cell_methods into the statistic over members and the one over time.
+func methods(s string) (members, times string) {
+	words := strings.Fields(strings.ReplaceAll(s, ":", ": "))
+	var axes []string
+	for _, w := range words {
+		if strings.HasSuffix(w, ":") {
+			axes = append(axes, strings.TrimSuffix(w, ":"))
+			continue
+		}
+		for _, a := range axes {
+			switch a {
+			case "realization", "number", "member":
+				members = w
+			case "time":
+				times = w
+			}
+		}
+		axes = nil
+	}
+	if times == "point" {
+		times = ""
+	}
+	return members, times
+}
+
+// otherNames are short names of other conventions (CMIP, ERA5, IMPROVER).
+var otherNames = map[string]string{
+	"tas": "2t", "ta": "t", "zg": "gh", "ua": "u", "va": "v", "wap": "w", "hus": "q", "hur": "r", "psl": "msl", "ps": "sp", "uas": "10u", "vas": "10v", "sfcWind": "10si", "ts": "skt",
+	"temperature": "t", "geopotential": "z", "geopotential_height": "gh", "u_component_of_wind": "u", "v_component_of_wind": "v", "specific_humidity": "q", "relative_humidity": "r", "vertical_velocity": "w",
+	"2m_temperature": "2t", "mean_sea_level_pressure": "msl", "10m_u_component_of_wind": "10u", "10m_v_component_of_wind": "10v", "total_precipitation": "tp",
+}
+
+// vocabulary gives our name of a quantity: by its own name, then by its standard
+// name; a name that is not known stays.
+func vocabulary(own, standard string) string {
+	for _, v := range ensemble.Variables {
+		if v.Name == own || v.Identifier == own {
+			return v.Name
+		}
+	}
+	if n, ok := otherNames[own]; ok {
+		return n
+	}
+	for _, v := range ensemble.Variables {
+		if v.StandardName == standard && standard != "" {
+			return v.Name
+		}
+	}
+	return own
+}
+
+// name settles what depends on the level: air_temperature at 2 m, or at the 1.5 m
+// of the Met Office, is 2t, wind_speed at 10 m is 10si; and a variable that belongs
+// to one level and names none is on that.
+func name(f *Field) {
+	v, ok := ensemble.VariableNamed(f.Key.Variable)
+	if !ok {
+		return
+	}
+	if f.Key.Level.Kind == ensemble.HeightAboveSoil && v.OnManyLevels() {
+		for _, at := range ensemble.Variables {
+			if at.StandardName == v.StandardName && at.Level.Kind == ensemble.HeightAboveSoil &&
+				f.Key.Level.Value >= at.Level.Value/2 && f.Key.Level.Value <= at.Level.Value*2 {
+				f.Key.Variable = at.Name
+				return
+			}
+		}
+	}
+	if (f.Key.Level == ensemble.Level{}) && !v.OnManyLevels() {
+		f.Key.Level = v.Level
+	}
+}

@@ -1,0 +1,417 @@
+package netcdf
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// Field is one horizontal slice of a variable.
+type Field struct {
+	Slab       Slab
+	Key        ensemble.Key
+	Grid       *ensemble.Grid
+	NativeUnit string
+	LongName   string
+	LevelType  string
+	Statistic  string
+	Interval   ensemble.Lead
+	Members    int
+	Packing    string
+	Number     int // 1-based, over the fields and unused variables of the file
+}
+
+// Unused is a variable that no fields were made of, and why.
+type Unused struct {
+	Number int
+	Name   string
+	Reason string
+}
+
+// Fetch reads whole variables as doubles, unpacked, NaN where missing.
+type Fetch func(vars []int) (map[int][]float64, error)
+
+// maxFields bounds the fields of one file.
+const maxFields = 5_000_000
+
+// Fields finds the fields of a file: variables with a latitude and a longitude (or
+// x and y of a projection, or a list of places) and a time. share makes one Grid of
+// equal ones.
+//
+// Errors: those of values.
+func Fields(h *Header, values Fetch, share func(*ensemble.Grid) *ensemble.Grid) ([]Field, []Unused, error) {
+	coord := coordinates(h)
+	var want []int
+	for i := range h.Vars {
+		if coord[i] && h.Vars[i].Numeric() && h.size(i) > 0 && h.size(i) <= 1<<24 && h.Vars[i].Text("grid_mapping_name") == "" {
+			want = append(want, i)
+		}
+	}
+	known := map[int][]float64{}
+	if len(want) > 0 {
+		var err error
+		if known, err = values(want); err != nil {
+			return nil, nil, err
+		}
+	}
+	r := reader{h: h, coord: coord, values: known, share: share}
+	var fields []Field
+	var unused []Unused
+	number := 0
+	for i := range h.Vars {
+		if coord[i] {
+			continue
+		}
+		got, reason := r.variable(i)
+		if reason == "" && len(fields)+len(got) > maxFields {
+			reason = fmt.Sprintf("the file has more than %d fields", maxFields)
+		}
+		if reason != "" {
+			number++
+			unused = append(unused, Unused{number, h.Vars[i].Path(), reason})
+			continue
+		}
+		for k := range got {
+			number++
+			got[k].Number = number
+		}
+		fields = append(fields, got...)
+	}
+	return fields, unused, nil
+}
+
+// size is the number of values of a variable.
+func (h *Header) size(i int) int64 {
+	n := int64(1)
+	for _, d := range h.Vars[i].Dims {
+		if l := h.Dims[d].Len; l == 0 || n > math.MaxInt64/l {
+			return 0
+		}
+		n *= h.Dims[d].Len
+	}
+	return n
+}
+
+// reader is what Fields knows of a file.
+type reader struct {
+	h      *Header
+	coord  map[int]bool
+	values map[int][]float64
+	share  func(*ensemble.Grid) *ensemble.Grid
+}
+
+// aux is a coordinate of a variable: its numbers vary along some of the variable's
+// dimensions.
+type aux struct {
+	v      *Var
+	index  int
+	role   role
+	values []float64
+	along  []int // positions in the variable's dimensions
+}
+
+// at is the coordinate's value at a place, an index along each dimension.
+func (a *aux) at(h *Header, place []int64) float64 {
+	k := int64(0)
+	for _, p := range a.along {
+		k = k*a.length(h, p) + place[p]
+	}
+	return a.values[k]
+}
+
+func (a *aux) length(h *Header, p int) int64 {
+	for i, q := range a.along {
+		if q == p {
+			return h.Dims[a.v.Dims[i]].Len
+		}
+	}
+	return 1
+}
+
+// auxiliaries are the coordinates of variable i: those of its dimensions, those it
+// names, and scalars of known standard name in its group.
+func (r *reader) auxiliaries(i int) []*aux {
+	v := &r.h.Vars[i]
+	var out []*aux
+	seen := map[int]bool{i: true}
+	add := func(k int) {
+		if k < 0 || seen[k] || r.values[k] == nil {
+			return
+		}
+		c := &r.h.Vars[k]
+		a := &aux{v: c, index: k, role: roleOf(c), values: r.values[k]}
+		for _, d := range c.Dims {
+			p := slices.Index(v.Dims, d)
+			if p < 0 {
+				return // it varies along something this variable does not
+			}
+			a.along = append(a.along, p)
+		}
+		seen[k] = true
+		out = append(out, a)
+	}
+	for _, d := range v.Dims {
+		add(r.h.find(r.h.Dims[d].Name, v.Group))
+	}
+	for _, n := range names(v.Text("coordinates")) {
+		add(r.h.find(n, v.Group))
+	}
+	for k := range r.h.Vars {
+		c := &r.h.Vars[k]
+		if r.coord[k] && roleOf(c) != noRole && r.h.find(c.Name, v.Group) == k && (len(c.Dims) == 0 || byStandardName[c.Text("standard_name")] != noRole || isTimeUnit(c.Text("units")) || byName[strings.ToLower(c.Name)] != noRole) {
+			if !isBounds(c.Name) {
+				add(k)
+			}
+		}
+	}
+	return out
+}
+
+func isBounds(name string) bool {
+	return strings.HasSuffix(name, "_bnds") || strings.HasSuffix(name, "_bounds")
+}
+
+// pick gives the coordinate of a role, the one along most dimensions first.
+func pick(all []*aux, want role) *aux {
+	var best *aux
+	for _, a := range all {
+		if a.role == want && (best == nil || len(a.along) > len(best.along)) {
+			best = a
+		}
+	}
+	return best
+}
+
+// variable makes the fields of one variable, or says why not.
+func (r *reader) variable(i int) ([]Field, string) {
+	v := &r.h.Vars[i]
+	switch {
+	case !v.Numeric():
+		return nil, "it holds no numbers but type " + v.Type
+	case v.Text("diagnostic_standard_name") != "" || strings.HasPrefix(v.Name, "emos_coefficient"):
+		return nil, "it is a table of coefficients, not a field"
+	case r.h.size(i) == 0:
+		return nil, "it has no values"
+	}
+	all := r.auxiliaries(i)
+	hor, reason := r.horizontal(v, all)
+	if reason != "" {
+		return nil, reason
+	}
+	// What varies from point to point, such as the altitude of stations, is no
+	// coordinate of whole fields.
+	all = slices.DeleteFunc(all, func(a *aux) bool {
+		return slices.ContainsFunc(a.along, func(p int) bool { return slices.Contains(hor.dims, p) })
+	})
+	d := description(v)
+	d.Grid = hor.grid
+	return r.slices(i, all, hor.dims, d)
+}
+
+// slices walks all places of a variable outside its horizontal dimensions.
+func (r *reader) slices(i int, all []*aux, horizontal []int, d Field) ([]Field, string) {
+	v := &r.h.Vars[i]
+	c, reason := r.clock(all)
+	if reason != "" {
+		return nil, reason
+	}
+	member, level := pick(all, roleMember), pick(all, roleLevel)
+	// Every further dimension must be one of time, level or member, or have length 1.
+	for p, dim := range v.Dims {
+		if slices.Contains(horizontal, p) || r.h.Dims[dim].Len == 1 {
+			continue
+		}
+		understood := false
+		for _, a := range all {
+			if slices.Contains(a.along, p) && (a == member || a == level || c.has(a)) {
+				understood = true
+			}
+		}
+		if !understood {
+			return nil, fmt.Sprintf("its dimension %q is not understood", r.h.Dims[dim].Name)
+		}
+	}
+	for _, a := range all {
+		if a.role == roleOther && d.Key.Product == ensemble.MemberField {
+			return nil, fmt.Sprintf("it holds %ss, which are no members", strings.ToLower(a.v.Name))
+		}
+	}
+	place := make([]int64, len(v.Dims))
+	start, count := make([]int64, len(v.Dims)), make([]int64, len(v.Dims))
+	for p := range count {
+		count[p] = 1
+		if slices.Contains(horizontal, p) {
+			count[p] = r.h.Dims[v.Dims[p]].Len
+		}
+	}
+	if member != nil && len(member.along) == 1 {
+		d.Members = len(member.values)
+	}
+	var out []Field
+	for {
+		f := d
+		copy(start, place)
+		f.Slab = Slab{Var: i, Start: slices.Clone(start), Count: count}
+		if reason := r.keyAt(&f, c, member, level, place); reason != "" {
+			return nil, reason
+		}
+		out = append(out, f)
+		if len(out) > maxFields {
+			return nil, fmt.Sprintf("it has more than %d fields", maxFields)
+		}
+		p := len(place) - 1
+		for ; p >= 0; p-- {
+			if slices.Contains(horizontal, p) {
+				continue
+			}
+			if place[p]++; place[p] < r.h.Dims[v.Dims[p]].Len {
+				break
+			}
+			place[p] = 0
+		}
+		if p < 0 {
+			return out, ""
+		}
+	}
+}
+
+// keyAt fills in time, member and level at a place.
+func (r *reader) keyAt(f *Field, c clock, member, level *aux, place []int64) string {
+	init, lead, interval, err := c.at(r.h, place)
+	if err != nil {
+		return err.Error()
+	}
+	f.Key.Init, f.Key.Lead = ensemble.InitAt(init), ensemble.Lead(lead)
+	if f.Statistic != "" {
+		f.Interval = ensemble.Lead(interval)
+	}
+	f.Key.Member = ensemble.NoMember
+	if member != nil && f.Key.Product == ensemble.MemberField {
+		m := member.at(r.h, place)
+		if m != math.Trunc(m) || math.Abs(m) > 1e6 {
+			return fmt.Sprintf("member number %v is no whole number", m)
+		}
+		f.Key.Member = ensemble.Member(m)
+	}
+	if level != nil {
+		l, kind, reason := levelOf(level.v, level.at(r.h, place))
+		if reason != "" {
+			return reason
+		}
+		f.Key.Level, f.LevelType = l, kind
+	}
+	name(f)
+	return ""
+}
+
+// levelOf makes a level of a vertical coordinate.
+func levelOf(v *Var, x float64) (ensemble.Level, string, string) {
+	if x != x {
+		return ensemble.Level{}, "", "a level is missing"
+	}
+	std, unit := v.Text("standard_name"), v.Text("units")
+	switch {
+	case pressureUnits[unit]:
+		scale := map[string]float64{"Pa": 1, "kPa": 1000}[unit]
+		if scale == 0 {
+			scale = 100
+		}
+		return ensemble.Level{Kind: ensemble.Pressure, Value: x * scale}, std, ""
+	case std == "air_pressure" && unit == "" || strings.EqualFold(v.Name, "isobaricInhPa"):
+		return ensemble.PressureLevel(x), std, ""
+	case (std == "height" || std == "" && strings.EqualFold(v.Name, "height")) && (unit == "m" || unit == "metre" || unit == "meters" || unit == "metres"):
+		// A float32 of 1.5 or 2 is exact; others become the nearest short decimal.
+		return ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: math.Round(x*1e4) / 1e4}, std, ""
+	}
+	kind := std
+	if kind == "" {
+		kind = v.Name
+	}
+	return ensemble.Level{Kind: ensemble.OtherLevel, Value: x}, kind, ""
+}
+
+// clock is the time coordinates of a variable.
+type clock struct {
+	valid, init, lead *aux
+	validAxis         timeAxis
+	initAxis          timeAxis
+	bounds            []float64 // of valid: pairs, in its order; nil without
+}
+
+func (c clock) has(a *aux) bool { return a == c.valid || a == c.init || a == c.lead }
+
+// clock finds the time coordinates and understands their units.
+func (r *reader) clock(all []*aux) (clock, string) {
+	c := clock{valid: pick(all, roleTime), init: pick(all, roleInit), lead: pick(all, roleLead)}
+	// A "lead" that counts months or has no unit says nothing of its own.
+	if c.lead != nil {
+		if _, err := span(0, c.lead.v.Text("units")); err != nil {
+			c.lead = nil
+		}
+	}
+	var err error
+	if c.valid != nil {
+		if c.validAxis, err = parseTimeUnit(c.valid.v.Text("units"), c.valid.v.Text("calendar")); err != nil {
+			return c, err.Error()
+		}
+		if b := r.h.find(c.valid.v.Text("bounds"), c.valid.v.Group); b >= 0 && len(r.values[b]) == 2*len(c.valid.values) {
+			c.bounds = r.values[b]
+		}
+	}
+	if c.init != nil {
+		if c.initAxis, err = parseTimeUnit(c.init.v.Text("units"), c.init.v.Text("calendar")); err != nil {
+			return c, err.Error()
+		}
+	}
+	switch {
+	case c.valid == nil && (c.init == nil || c.lead == nil):
+		return c, "it has no time"
+	}
+	return c, ""
+}
+
+// at gives start, lead and interval at a place.
+func (c clock) at(h *Header, place []int64) (init time.Time, lead, interval time.Duration, err error) {
+	var valid time.Time
+	if c.valid != nil {
+		if valid, err = c.validAxis.at(c.valid.at(h, place)); err != nil {
+			return
+		}
+		if c.bounds != nil {
+			k := int64(0)
+			for _, p := range c.valid.along {
+				k = k*c.valid.length(h, p) + place[p]
+			}
+			if lo, hi := c.bounds[2*k], c.bounds[2*k+1]; hi > lo {
+				interval = time.Duration((hi - lo) * float64(c.validAxis.unit)).Round(time.Second)
+			}
+		}
+	}
+	if c.lead != nil {
+		if lead, err = span(c.lead.at(h, place), c.lead.v.Text("units")); err != nil {
+			return
+		}
+	}
+	switch {
+	case c.init != nil:
+		if init, err = c.initAxis.at(c.init.at(h, place)); err != nil {
+			return
+		}
+		if c.valid != nil {
+			between := valid.Sub(init)
+			if c.lead != nil && (between-lead).Abs() > time.Minute {
+				return init, lead, interval, fmt.Errorf("its times contradict each other: start %s, period %s, valid %s", init.Format(time.RFC3339), lead, valid.Format(time.RFC3339))
+			}
+			lead = between
+		}
+	case c.lead != nil:
+		init = valid.Add(-lead)
+	default:
+		init = valid // an analysis
+	}
+	return
+}

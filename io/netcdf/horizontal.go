@@ -1,0 +1,288 @@
+package netcdf
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/io/order"
+	"github.com/ensemble-weather/ensemble/io/projection"
+)
+
+// plane is the horizontal part of a variable: its grid and the positions of the
+// grid's dimensions among the variable's.
+type plane struct {
+	grid *ensemble.Grid
+	dims []int
+}
+
+// horizontal finds the grid of a variable.
+func (r *reader) horizontal(v *Var, all []*aux) (plane, string) {
+	var x, y *aux
+	var lat, lon *aux // geographic ones, of any dimension
+	for _, a := range all {
+		std := a.v.Text("standard_name")
+		switch a.role {
+		case roleX:
+			if len(a.along) == 1 && (x == nil || r.ownDim(a) && !r.ownDim(x)) {
+				x = a
+			}
+			if geographic(a, std, "longitude") {
+				lon = better(lon, a)
+			}
+		case roleY:
+			if len(a.along) == 1 && (y == nil || r.ownDim(a) && !r.ownDim(y)) {
+				y = a
+			}
+			if geographic(a, std, "latitude") {
+				lat = better(lat, a)
+			}
+		}
+	}
+	if lat == nil && lon == nil && x == nil && y == nil {
+		return plane{}, "it has no latitude and longitude"
+	}
+	// Stations: latitude and longitude along one and the same dimension.
+	if lat != nil && lon != nil && len(lat.along) == 1 && len(lon.along) == 1 && lat.along[0] == lon.along[0] {
+		return r.points(lat, lon)
+	}
+	if x == nil || y == nil || x.along[0] == y.along[0] {
+		return plane{}, "it has no rows and columns"
+	}
+	var g *ensemble.Grid
+	var reason string
+	if x == lon && y == lat {
+		g, reason = latLon(x.values, y.values)
+	} else {
+		g, reason = r.projected(v, x, y, lat, lon)
+	}
+	if reason != "" {
+		return plane{}, reason
+	}
+	g.Source.ColumnMajor = x.along[0] < y.along[0]
+	if g.Size() > maxGrid {
+		return plane{}, fmt.Sprintf("a grid of %d points", g.Size())
+	}
+	return plane{r.share(g), []int{y.along[0], x.along[0]}}, ""
+}
+
+// maxGrid bounds the points of a grid.
+const maxGrid = 1 << 28
+
+// ownDim says whether a coordinate is that of a dimension by name.
+func (r *reader) ownDim(a *aux) bool {
+	return len(a.v.Dims) == 1 && r.h.Dims[a.v.Dims[0]].Name == a.v.Name
+}
+
+// better prefers two-dimensional coordinates to those of axes.
+func better(a, b *aux) *aux {
+	if a == nil || len(b.along) > len(a.along) {
+		return b
+	}
+	return a
+}
+
+// geographic tells true latitudes and longitudes from the axes of projections and
+// rotated poles.
+func geographic(a *aux, std, want string) bool {
+	if std != "" {
+		return std == want
+	}
+	unit := a.v.Text("units")
+	if want == "latitude" {
+		return unit == "degrees_north" || unit == "degree_north" || unit == "degrees_N" || unit == "degreeN" || a.v.Name == "lat" || a.v.Name == "latitude"
+	}
+	return unit == "degrees_east" || unit == "degree_east" || unit == "degrees_E" || unit == "degreeE" || a.v.Name == "lon" || a.v.Name == "longitude"
+}
+
+// checkAxis says what is wrong with the values of an axis; falling is its sense.
+func checkAxis(what string, v []float64) (falling bool, reason string) {
+	for i, x := range v {
+		if x != x || math.IsInf(x, 0) {
+			return false, fmt.Sprintf("%s %d is missing", what, i+1)
+		}
+		if i > 0 && (x == v[i-1] || (x < v[i-1]) != (v[1] < v[0])) {
+			return false, fmt.Sprintf("%s is not monotonic at its value %d", what, i+1)
+		}
+	}
+	return len(v) > 1 && v[1] < v[0], ""
+}
+
+func reversed(v []float64) []float64 {
+	v = slices.Clone(v)
+	slices.Reverse(v)
+	return v
+}
+
+// latLon makes a regular grid of the two axes.
+func latLon(x, y []float64) (*ensemble.Grid, string) {
+	falling, reason := checkAxis("latitude", y)
+	if reason != "" {
+		return nil, reason
+	}
+	for _, lat := range y {
+		if math.Abs(lat) > 90+1e-4 {
+			return nil, fmt.Sprintf("latitude %g is beyond the pole", lat)
+		}
+	}
+	west, reason := checkAxis("longitude", unwrapped(x))
+	if reason != "" {
+		return nil, reason
+	}
+	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: len(x), NY: len(y), Source: ensemble.SourceOrder{ScanningMode: -1}}
+	g.Lat = slices.Clone(y)
+	if !falling && len(y) > 1 {
+		g.Lat, g.Source.SouthFirst = reversed(y), true
+	}
+	g.Lon = unwrapped(x)
+	if west {
+		slices.Reverse(g.Lon)
+		g.Source.EastFirst = true
+	}
+	g.Source.FirstLon = g.Lon[0]
+	if last := g.Lon[len(g.Lon)-1]; last-g.Lon[0] > 360+1e-3 || math.Abs(g.Lon[0]) > 720 {
+		return nil, fmt.Sprintf("longitudes from %g to %g", g.Lon[0], last)
+	}
+	g.Source.Roll = order.Roll(g.Lon)
+	if isGaussian(g.Lat) {
+		g.Kind = ensemble.RegularGaussian
+	}
+	return g, ""
+}
+
+// unwrapped removes the jump of 360 degrees from longitudes that pass the date line
+// or Greenwich.
+func unwrapped(x []float64) []float64 {
+	out := slices.Clone(x)
+	for i := 1; i < len(out); i++ {
+		if d := out[i] - out[i-1]; d > 180 {
+			out[i] -= 360
+		} else if d < -180 {
+			out[i] += 360
+		}
+	}
+	return out
+}
+
+// isGaussian says whether latitudes are those of a whole Gaussian grid, as far as
+// float32 tells.
+func isGaussian(lat []float64) bool {
+	n := len(lat)
+	if n < 4 || n%2 != 0 || n > 1<<14 {
+		return false
+	}
+	for j, want := range order.GaussianLatitudes(n) {
+		if math.Abs(lat[j]-want) > 2e-4 {
+			return false
+		}
+	}
+	return true
+}
+
+// projected makes a grid on the axes of a map projection, with its geographic
+// coordinates from the file or, where it has none, from its grid mapping.
+func (r *reader) projected(v *Var, x, y, lat, lon *aux) (*ensemble.Grid, string) {
+	rising, reason := checkAxis("y axis", y.values)
+	if reason != "" {
+		return nil, reason
+	}
+	rising = !rising && len(y.values) > 1
+	west, reason := checkAxis("x axis", x.values)
+	if reason != "" {
+		return nil, reason
+	}
+	g := &ensemble.Grid{Kind: ensemble.Projected, NX: len(x.values), NY: len(y.values),
+		Source: ensemble.SourceOrder{SouthFirst: rising, EastFirst: west, ScanningMode: -1}}
+	g.X, g.Y = metres(x), metres(y)
+	if rising {
+		slices.Reverse(g.Y)
+	}
+	if west {
+		slices.Reverse(g.X)
+	}
+	if m := r.h.find(mappingName(v.Text("grid_mapping")), v.Group); m >= 0 {
+		g.Mapping = map[string]any{}
+		for k, a := range r.h.Vars[m].Attrs {
+			g.Mapping[k] = a.Value()
+		}
+	}
+	if lat != nil && lon != nil && len(lat.along) == 2 && len(lon.along) == 2 {
+		return r.given(g, x, y, lat, lon)
+	}
+	p, err := projection.FromCF(g.Mapping)
+	if err != nil {
+		return nil, err.Error() + ", and it has no 2-D latitude and longitude"
+	}
+	g.Lat, g.Lon = projection.Coordinates(p, g.X, g.Y)
+	g.Source.FirstLon = g.Lon[0]
+	for k := range g.Lat {
+		if g.Lat[k] != g.Lat[k] || g.Lon[k] != g.Lon[k] {
+			return nil, "its axes leave the map projection"
+		}
+	}
+	return g, ""
+}
+
+// mappingName is the grid mapping variable of "crs" and of "crs: x y".
+func mappingName(s string) string {
+	n := names(s)
+	if len(n) == 0 {
+		return ""
+	}
+	if last := len(n[0]) - 1; n[0][last] == ':' {
+		return n[0][:last]
+	}
+	return n[0]
+}
+
+// metres are the values of an axis of a projection; kilometres are converted,
+// degrees of a rotated pole stay.
+func metres(a *aux) []float64 {
+	out := slices.Clone(a.values)
+	if u := a.v.Text("units"); u == "km" || u == "kilometers" || u == "kilometres" {
+		for i := range out {
+			out[i] *= 1000
+		}
+	}
+	return out
+}
+
+// given takes the 2-D coordinates of the file into normal order.
+func (r *reader) given(g *ensemble.Grid, x, y, lat, lon *aux) (*ensemble.Grid, string) {
+	g.Lat, g.Lon = make([]float64, g.Size()), make([]float64, g.Size())
+	place := make([]int64, max(x.along[0], y.along[0], slices.Max(lat.along), slices.Max(lon.along))+1)
+	for j := range g.NY {
+		for i := range g.NX {
+			row, col := j, i
+			if g.Source.SouthFirst {
+				row = g.NY - 1 - j
+			}
+			if g.Source.EastFirst {
+				col = g.NX - 1 - i
+			}
+			place[y.along[0]], place[x.along[0]] = int64(row), int64(col)
+			k := j*g.NX + i
+			g.Lat[k] = lat.at(r.h, place)
+			g.Lon[k] = math.Mod(lon.at(r.h, place)+720, 360)
+			if !(math.Abs(g.Lat[k]) <= 90+1e-4) || g.Lon[k] != g.Lon[k] {
+				return nil, fmt.Sprintf("latitude %g, longitude %g at row %d, column %d", g.Lat[k], g.Lon[k], row+1, col+1)
+			}
+		}
+	}
+	g.Source.FirstLon = g.Lon[0]
+	return g, ""
+}
+
+// points makes a list of places.
+func (r *reader) points(lat, lon *aux) (plane, string) {
+	g := &ensemble.Grid{Kind: ensemble.Points, NX: len(lat.values), NY: 1, Lat: slices.Clone(lat.values), Lon: make([]float64, len(lon.values)),
+		Source: ensemble.SourceOrder{ScanningMode: -1, FirstLon: lon.values[0]}}
+	for i, x := range lon.values {
+		g.Lon[i] = math.Mod(x+720, 360)
+		if !(math.Abs(g.Lat[i]) <= 90+1e-4) || g.Lon[i] != g.Lon[i] {
+			return plane{}, fmt.Sprintf("place %d is at latitude %g, longitude %g", i+1, g.Lat[i], x)
+		}
+	}
+	return plane{r.share(g), []int{lat.along[0]}}, ""
+}

@@ -1,0 +1,138 @@
+package netcdf
+
+import "strings"
+
+// role is what a dimension or coordinate variable stands for.
+type role int
+
+const (
+	noRole role = iota
+	roleX
+	roleY
+	roleLevel
+	roleTime   // valid time
+	roleInit   // forecast_reference_time
+	roleLead   // forecast_period
+	roleMember // realization
+	roleOther  // percentile, threshold …: a statistic over members
+)
+
+// byStandardName gives the role of a coordinate by its CF standard name.
+var byStandardName = map[string]role{
+	"longitude": roleX, "projection_x_coordinate": roleX, "grid_longitude": roleX,
+	"latitude": roleY, "projection_y_coordinate": roleY, "grid_latitude": roleY,
+	"air_pressure": roleLevel, "height": roleLevel, "altitude": roleLevel, "depth": roleLevel, "model_level_number": roleLevel,
+	"atmosphere_hybrid_sigma_pressure_coordinate": roleLevel, "geopotential_height": roleLevel,
+	"time": roleTime, "forecast_reference_time": roleInit, "forecast_period": roleLead, "realization": roleMember,
+}
+
+// byName gives the role of a coordinate that has no standard name.
+var byName = map[string]role{
+	"lon": roleX, "longitude": roleX, "x": roleX, "rlon": roleX, "lat": roleY, "latitude": roleY, "y": roleY, "rlat": roleY,
+	"level": roleLevel, "lev": roleLevel, "plev": roleLevel, "pressure": roleLevel, "pressure_level": roleLevel, "isobaricinhpa": roleLevel, "height": roleLevel,
+	"time": roleTime, "valid_time": roleTime, "forecast_reference_time": roleInit, "reference_time": roleInit, "init_time": roleInit,
+	"forecast_period": roleLead, "step": roleLead, "lead": roleLead, "lead_time": roleLead, "prediction_timedelta": roleLead,
+	"realization": roleMember, "number": roleMember, "member": roleMember, "ensemble": roleMember, "ens": roleMember, "ensemble_member": roleMember,
+	"percentile": roleOther, "quantile": roleOther, "threshold": roleOther, "probability": roleOther,
+}
+
+// roleOf says what a coordinate variable is: by standard name, then axis or unit,
+// then name.
+func roleOf(v *Var) role {
+	std := v.Text("standard_name")
+	if r := byStandardName[std]; r != noRole {
+		return r
+	}
+	unit := v.Text("units")
+	name := strings.ToLower(v.Name)
+	switch {
+	case isTimeUnit(unit):
+		if r := byName[name]; r == roleInit {
+			return r
+		}
+		return roleTime
+	case strings.HasPrefix(unit, "degrees_n") || strings.HasPrefix(unit, "degree_n"):
+		return roleY
+	case strings.HasPrefix(unit, "degrees_e") || strings.HasPrefix(unit, "degree_e"):
+		return roleX
+	}
+	if r := byName[name]; r != noRole {
+		return r
+	}
+	switch v.Text("axis") {
+	case "X":
+		return roleX
+	case "Y":
+		return roleY
+	case "Z":
+		return roleLevel
+	case "T":
+		return roleTime
+	}
+	if pressureUnits[unit] || v.Text("positive") != "" {
+		return roleLevel
+	}
+	return noRole
+}
+
+var pressureUnits = map[string]bool{"Pa": true, "hPa": true, "mbar": true, "mb": true, "millibar": true, "millibars": true, "kPa": true}
+
+func isTimeUnit(unit string) bool { return strings.Contains(unit, " since ") }
+
+// names cuts an attribute that lists variables.
+func names(list string) []string { return strings.Fields(list) }
+
+// coordinates finds the variables that describe others, rather than being data.
+func coordinates(h *Header) map[int]bool {
+	out := map[int]bool{}
+	mark := func(list string, group string) {
+		for _, n := range names(list) {
+			if i := h.find(n, group); i >= 0 {
+				out[i] = true
+			}
+		}
+	}
+	for i := range h.Vars {
+		v := &h.Vars[i]
+		for _, attr := range []string{"coordinates", "bounds", "climatology", "grid_mapping", "ancillary_variables", "cell_measures", "formula_terms"} {
+			mark(strings.ReplaceAll(v.Text(attr), ":", " "), v.Group)
+		}
+		if len(v.Dims) == 1 && h.Dims[v.Dims[0]].Name == v.Name || v.Text("grid_mapping_name") != "" {
+			out[i] = true
+		}
+		if r := byStandardName[v.Text("standard_name")]; r != noRole && r != roleLevel || len(v.Dims) == 0 && byStandardName[v.Text("standard_name")] != noRole {
+			out[i] = true
+		}
+		name := strings.ToLower(v.Name)
+		if (name == "lat" || name == "lon" || name == "latitude" || name == "longitude") || strings.HasSuffix(name, "_bnds") || strings.HasSuffix(name, "_bounds") {
+			out[i] = true
+		}
+		if isTimeUnit(v.Text("units")) && len(v.Dims) <= 2 {
+			out[i] = true
+		}
+		if r := byName[name]; len(v.Dims) == 0 && r != noRole {
+			out[i] = true
+		}
+	}
+	return out
+}
+
+// find gives the variable of a name seen from a group: there, or in the groups
+// around it; -1 if there is none.
+func (h *Header) find(name, group string) int {
+	for {
+		for i := range h.Vars {
+			if h.Vars[i].Name == name && h.Vars[i].Group == group {
+				return i
+			}
+		}
+		if group == "" {
+			return -1
+		}
+		if cut := strings.LastIndex(group, "/"); cut >= 0 {
+			group = group[:cut]
+		} else {
+			group = ""
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package netcdf
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// timeUnits are the lengths of CF units of time (UDUNITS names). Months and years
+// have no fixed length and are refused, as CF advises.
+var timeUnits = map[string]time.Duration{
+	"seconds": time.Second, "second": time.Second, "sec": time.Second, "secs": time.Second, "s": time.Second,
+	"minutes": time.Minute, "minute": time.Minute, "min": time.Minute, "mins": time.Minute,
+	"hours": time.Hour, "hour": time.Hour, "hr": time.Hour, "hrs": time.Hour, "h": time.Hour,
+	"days": 24 * time.Hour, "day": 24 * time.Hour, "d": 24 * time.Hour, "weeks": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour,
+	"milliseconds": time.Millisecond, "millisecond": time.Millisecond, "msec": time.Millisecond, "microseconds": time.Microsecond, "nanoseconds": time.Nanosecond,
+}
+
+// timeAxis turns numbers into times.
+type timeAxis struct {
+	unit   time.Duration
+	origin time.Time
+}
+
+// calendars that agree with Go's for the dates of weather forecasts. "standard"
+// means the Julian calendar before 15 October 1582, in which origins like the
+// year 1 are to be taken.
+var calendars = map[string]bool{"": true, "standard": true, "gregorian": true, "proleptic_gregorian": true}
+
+// gregorian is the first day of the Gregorian calendar.
+var gregorian = time.Date(1582, 10, 15, 0, 0, 0, 0, time.UTC)
+
+// parseTimeUnit reads "hours since 1900-01-01 00:00:00.0" and the calendar.
+//
+// Errors: if a part is not understood or the calendar is not that of real dates.
+func parseTimeUnit(unit, calendar string) (timeAxis, error) {
+	if !calendars[strings.ToLower(calendar)] {
+		return timeAxis{}, fmt.Errorf("calendar %q is not one of real dates", calendar)
+	}
+	name, since, ok := strings.Cut(unit, " since ")
+	u := timeUnits[strings.ToLower(strings.TrimSpace(name))]
+	if !ok || u == 0 {
+		return timeAxis{}, fmt.Errorf("unit of time %q is not understood", unit)
+	}
+	origin, err := parseDate(strings.TrimSpace(since))
+	if err != nil {
+		return timeAxis{}, fmt.Errorf("unit of time %q: %w", unit, err)
+	}
+	if strings.ToLower(calendar) != "proleptic_gregorian" && origin.Before(gregorian) {
+		origin = julian(origin)
+	}
+	return timeAxis{u, origin}, nil
+}
+
+// julian gives the day that had the same date in the Julian calendar.
+//
+// Source: Richards, Calendars, in Explanatory Supplement to the Astronomical
+// Almanac, 3rd ed., 15.11.3; day 2440588 is 1 January 1970.
+func julian(t time.Time) time.Time {
+	a := (14 - int(t.Month())) / 12
+	y, m := t.Year()+4800-a, int(t.Month())+12*a-3
+	day := t.Day() + (153*m+2)/5 + 365*y + y/4 - 32083
+	clock := t.Sub(time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC))
+	return time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, day-2440588).Add(clock)
+}
+
+// parseDate reads the date of a CF unit: year-month-day, then optionally a time of
+// day and a zone, separated by blanks or T.
+func parseDate(s string) (time.Time, error) {
+	bad := func() (time.Time, error) { return time.Time{}, fmt.Errorf("date %q is not understood", s) }
+	parts := strings.Fields(strings.Replace(s, "T", " ", 1))
+	if len(parts) == 0 || len(parts) > 3 {
+		return bad()
+	}
+	date := strings.Split(parts[0], "-")
+	if len(date) != 3 {
+		return bad()
+	}
+	var n [6]int
+	for i, p := range date {
+		v, err := strconv.Atoi(p)
+		if err != nil {
+			return bad()
+		}
+		n[i] = v
+	}
+	offset := time.Duration(0)
+	nanos := 0
+	if len(parts) > 1 {
+		clock := parts[1]
+		zone := ""
+		if i := strings.IndexAny(clock, "Z+-"); i >= 0 {
+			clock, zone = clock[:i], clock[i:]
+		}
+		if len(parts) == 3 {
+			zone = parts[2]
+		}
+		for i, p := range strings.Split(clock, ":") {
+			if i > 2 {
+				return bad()
+			}
+			v, err := strconv.ParseFloat(p, 64)
+			if err != nil || v < 0 || i < 2 && v != math.Trunc(v) {
+				return bad()
+			}
+			n[3+i] = int(v)
+			if i == 2 {
+				nanos = int(math.Round((v - math.Trunc(v)) * 1e9))
+			}
+		}
+		var err error
+		if offset, err = parseZone(zone); err != nil {
+			return bad()
+		}
+	}
+	t := time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], nanos, time.UTC)
+	if t.Year() != n[0] || int(t.Month()) != n[1] || t.Day() != n[2] || n[3] > 23 || n[4] > 59 || n[5] > 59 {
+		return bad()
+	}
+	return t.Add(-offset), nil
+}
+
+// parseZone reads "", "Z", "UTC", "+01:00", "-0330" and "1".
+func parseZone(s string) (time.Duration, error) {
+	switch strings.ToUpper(s) {
+	case "", "Z", "UTC", "GMT":
+		return 0, nil
+	}
+	sign := time.Duration(1)
+	switch s[0] {
+	case '-':
+		sign, s = -1, s[1:]
+	case '+':
+		s = s[1:]
+	}
+	h, m, colon := strings.Cut(s, ":")
+	if !colon && len(s) == 4 {
+		h, m = s[:2], s[2:]
+	}
+	hours, err := strconv.Atoi(h)
+	if err != nil || hours > 14 {
+		return 0, fmt.Errorf("zone %q", s)
+	}
+	minutes := 0
+	if m != "" {
+		if minutes, err = strconv.Atoi(m); err != nil || minutes > 59 {
+			return 0, fmt.Errorf("zone %q", s)
+		}
+	}
+	return sign * (time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute), nil
+}
+
+// maxSpan keeps times within what a Duration holds, about 290 years either side of
+// the origin.
+const maxSpan = float64(1 << 62)
+
+// at is the time of a number on the axis, to the microsecond: doubles of days do
+// not hold more.
+func (a timeAxis) at(v float64) (time.Time, error) {
+	whole, frac := math.Modf(v)
+	if v != v || math.Abs(v)*a.unit.Hours() > 24*366*3000 {
+		return time.Time{}, fmt.Errorf("time %v is out of range", v)
+	}
+	// Whole units in two steps, since centuries overflow a Duration.
+	days := whole * (a.unit.Hours() / 24)
+	d := math.Floor(days)
+	rest := time.Duration((whole - d*24/a.unit.Hours()) * float64(a.unit))
+	t := a.origin.AddDate(0, 0, int(d)).Add(rest).Add(time.Duration(frac * float64(a.unit)))
+	return t.Round(time.Microsecond), nil
+}
+
+// span is the length of time of a number with a unit like "hours".
+func span(v float64, unit string) (time.Duration, error) {
+	u := timeUnits[strings.ToLower(strings.TrimSpace(unit))]
+	if u == 0 {
+		return 0, fmt.Errorf("unit of time %q is not understood", unit)
+	}
+	if v != v || math.Abs(v)*float64(u) > maxSpan {
+		return 0, fmt.Errorf("forecast period %v is out of range", v)
+	}
+	return time.Duration(v * float64(u)).Round(time.Microsecond), nil
+}

@@ -1,0 +1,148 @@
+package fio
+
+import (
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
+)
+
+// fieldless are files of the zoo that hold no field: constants without a time,
+// tables, calendars of no real dates, conformance files.
+var fieldless = map[string]bool{
+	"netcdf/ref_classic_types.nc": true, "netcdf/nc4_user_types_compound.nc": true, "netcdf/nc4_hdf5_compat.nc": true, "netcdf/nc4_szip.h5": true,
+	"netcdf/nc4_groups_provenance.nc": true, "netcdf/classic_null_padding.nc": true, "netcdf/calendar_360_day.nc": true, "netcdf/calendar_365_day.nc": true,
+	"netcdf/nc4_string_variable_int64_time.nc": true, "netcdf/nc4_groups_packed_strings.nc": true, "netcdf/offset64_rotated_pole.nc": true, "landmask.nc": true,
+	"t2m/kgo_coefficients_mean.nc": true, "t2m/kgo_coefficients_mean_default_guess.nc": true, "t2m/apply/coefficients.nc": true,
+	"wind10m/kgo_coefficients_mean.nc": true, "sites-t2m/kgo_coefficients_by_site.nc": true, "sites-t2m/apply/coefficients_by_site.nc": true,
+}
+
+// TestNetCDFZoo compares the fields of every file, put together again, with what
+// an independent reader made of the variable.
+func TestNetCDFZoo(t *testing.T) {
+	for _, set := range []string{"formats", "mogreps-uk", "glosea4"} {
+		dir, files := expected(t, set)
+		for name, want := range files {
+			if want.Variables == nil {
+				continue
+			}
+			t.Run(set+"/"+name, func(t *testing.T) {
+				in := open(t, Options{}, filepath.Join(dir, name))
+				cat := in.Catalogue()
+				none := fieldless[name]
+				if none != (len(cat.Entries) == 0) {
+					t.Errorf("%d fields, %d unused", len(cat.Entries), len(cat.Unused))
+				}
+				for _, u := range cat.Unused {
+					t.Logf("unused: %s: %s", u.Name, u.Reason)
+				}
+				by := map[string][]ensemble.Entry{}
+				for _, fd := range in.files[0].fields {
+					h := fd.entry.LongName + "|" + fd.entry.NativeUnit + "|" + fd.entry.Variable
+					by[h] = append(by[h], fd.entry)
+				}
+				for _, entries := range by {
+					checkVariable(t, in, entries, want)
+				}
+			})
+		}
+	}
+}
+
+// checkVariable finds the expected variable by its minimum and number of values.
+func checkVariable(t *testing.T, in *Input, entries []ensemble.Entry, want expectedFile) {
+	t.Helper()
+	all := stats{min: math.Inf(1), max: math.Inf(-1)}
+	n := 0
+	for _, e := range entries {
+		s := fieldStats(t, in, e)
+		all.min, all.max = min(all.min, s.min), max(all.max, s.max)
+		all.missing += s.missing
+		if k := e.Grid.Size() - s.missing; k > 0 {
+			all.mean += s.mean * float64(k)
+			n += k
+		}
+		if all.first == nil {
+			all.first = s.first
+		}
+	}
+	all.mean /= float64(n)
+	size := len(entries) * entries[0].Grid.Size()
+	for name, raw := range want.Variables {
+		var w expectedField
+		if json.Unmarshal(raw, &w) != nil || w.Min == nil {
+			continue // text
+		}
+		values := 1
+		for _, d := range w.Shape {
+			values *= d
+		}
+		if values == size && near(all.min, *w.Min, math.Abs(*w.Max)) {
+			if len(w.First5) > len(all.first) {
+				w.First5 = w.First5[:len(all.first)]
+			}
+			checkStats(t, name, all, w)
+			return
+		}
+	}
+	t.Errorf("no variable of %d values with minimum %g (%s)", size, all.min, entries[0].Key)
+}
+
+func TestMetadataOfKnownFiles(t *testing.T) {
+	utc := func(s string) ensemble.Init {
+		v, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ensemble.InitAt(v)
+	}
+	hours := func(h float64) ensemble.Lead { return ensemble.Lead(h * float64(time.Hour)) }
+	for _, c := range []struct {
+		set, file    string
+		first        ensemble.Key
+		unit, native string
+		kind         ensemble.GridKind
+		members      int
+		entries      int
+	}{
+		{"mogreps-uk", "t2m/history/20170602T0300Z-PT0012H-temperature_at_screen_level.nc",
+			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 1.5}, Member: 0, Init: utc("2017-06-02T03:00:00Z"), Lead: hours(12)}, "K", "K", ensemble.Projected, 12, 12},
+		{"mogreps-uk", "t2m/truth/20170602T1500Z-PT0000H-temperature_at_screen_level.nc",
+			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 1.5}, Member: ensemble.NoMember, Init: utc("2017-06-02T15:00:00Z")}, "K", "K", ensemble.Projected, 1, 1},
+		{"mogreps-uk", "wind10m/history/20170603T0300Z-PT0012H-horizontal_wind_speed_at_10m.nc",
+			ensemble.Key{Variable: "10si", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 10}, Member: 0, Init: utc("2017-06-03T03:00:00Z"), Lead: hours(12)}, "m s-1", "m s-1", ensemble.Projected, 12, 12},
+		{"mogreps-uk", "sites-t2m/history/20201209T1500Z-PT0012H00M-temperature_at_screen_level.nc",
+			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 1.5}, Member: 29, Init: utc("2020-12-09T03:00:00Z"), Lead: hours(12)}, "K", "K", ensemble.Points, 3, 3},
+		{"glosea4", "glosea4_member_013.nc",
+			ensemble.Key{Variable: "skt", Level: ensemble.Level{Kind: ensemble.Surface}, Member: 13, Init: utc("2011-07-24T00:00:00Z"), Lead: hours(564)}, "K", "K", ensemble.RegularLatLon, 1, 6},
+		{"gcm", "gcm_an_1983.nc",
+			ensemble.Key{Variable: "gh", Level: ensemble.PressureLevel(850), Member: ensemble.NoMember, Init: utc("1983-01-07T00:00:00Z")}, "m", "m", ensemble.RegularGaussian, 1, 624},
+		{"gcm", "gcm_fc_198305.grib2",
+			ensemble.Key{Variable: "gh", Level: ensemble.PressureLevel(850), Member: 0, Init: utc("1983-05-06T00:00:00Z")}, "m", "gpm", ensemble.RegularGaussian, 10, 480},
+		{"era5-eda", "era5-eda_z-t_20170101T00-20170102T00.grib",
+			ensemble.Key{Variable: "t", Level: ensemble.PressureLevel(850), Member: 0, Init: utc("2017-01-01T00:00:00Z")}, "K", "K", ensemble.RegularLatLon, 10, 120},
+		{"formats", "grib1/hindcast_member.grib1", // the date of the hindcast, not of the model
+			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Member: 2, Init: utc("2021-06-15T00:00:00Z"), Lead: hours(6)}, "K", "K", ensemble.RegularLatLon, 1, 1},
+		{"formats", "netcdf/classic_lambert_conformal.nc",
+			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Member: ensemble.NoMember, Init: utc("2010-01-16T12:00:00Z")}, "K", "Celsius", ensemble.Projected, 1, 12},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			in := open(t, Options{}, filepath.Join(testdata.Dir(t, c.set), c.file))
+			cat := in.Catalogue()
+			if len(cat.Entries) != c.entries {
+				t.Fatalf("%d entries, want %d", len(cat.Entries), c.entries)
+			}
+			e := cat.Entries[0]
+			if e.Key != c.first || e.Unit != c.unit || e.NativeUnit != c.native || e.Grid.Kind != c.kind {
+				t.Errorf("first entry\n got %s, unit %s from %s, %s\nwant %s, unit %s from %s, %s", e.Key, e.Unit, e.NativeUnit, e.Grid.Kind, c.first, c.unit, c.native, c.kind)
+			}
+			if m := len(cat.Members()); m != c.members {
+				t.Errorf("%d members, want %d", m, c.members)
+			}
+		})
+	}
+}
