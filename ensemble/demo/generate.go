@@ -17,7 +17,7 @@ import (
 // an independent piece of work: breeding, perturbing, forecasting.
 //
 // Errors: from the check of cfg, ctx.Err(), or what emit returned.
-// Cost: about 40 s of 2 cores for the default. Memory: 50 kB a start, and a few MB a thread.
+// Cost: about 20 s of 2 cores for the default. Memory: 50 kB a start, and a few MB a thread.
 func Generate(ctx context.Context, cfg Config, emit func(*Start) error) error {
 	cfg, err := cfg.check()
 	if err != nil {
