@@ -234,6 +234,15 @@ func (e *LinearEMOS) Predict(mu, sigma, mean, std []float32) {
 	}
 }
 
+// MeanCRPS is the weighted mean score of the coefficients on a set.
+func (e *LinearEMOS) MeanCRPS(s *Set) float64 {
+	return meanCRPS(s, nil, func(_ []float64, m, sd, y float64) float64 {
+		mu, sigma := e.at(m, sd)
+		c, _, _ := dist.NormalCRPS(mu, sigma, y)
+		return c
+	})
+}
+
 // meanCRPS is the weighted mean over all complete cases of what do returns; do
 // adds the gradient of its case to g, and the mean gradient goes to grad. A nil
 // grad asks for no gradient; do then gets scratch.
@@ -249,12 +258,16 @@ func meanCRPS(s *Set, grad []float64, do func(g []float64, mean, std, y float64)
 	parallel(len(s.Obs), chunk, func(k, lo, hi int) {
 		var t sums
 		var g [terms]float64
+		p := lo%n - 1 // point of the case before; a division for every case would cost as much as its score
 		for i := lo; i < hi; i++ {
+			if p++; p == n {
+				p = 0
+			}
 			m, sd, y := float64(s.Mean[i]), float64(s.Std[i]), float64(s.Obs[i])
 			if math.IsNaN(m) || math.IsNaN(sd) || math.IsNaN(y) {
 				continue
 			}
-			w := s.weight(i % n)
+			w := s.weight(p)
 			g = [terms]float64{}
 			t.f += w * do(g[:], m, sd, y)
 			t.w += w

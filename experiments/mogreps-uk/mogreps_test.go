@@ -1,0 +1,367 @@
+// Package mogreps checks EMOS and calibrated members against the known-good
+// results that come with an operational ensemble of the Met Office.
+package mogreps
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/netcdf"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	"github.com/ensemble-weather/ensemble/postproc/ecc"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// reader reads files of the data set through one pool of children.
+type reader struct {
+	dir  string
+	pool *decode.Pool
+}
+
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	dir := testdata.Dir(t, "mogreps-uk")
+	pool, err := decode.NewPool(decode.Options{Program: testdecoder.Path(t), Children: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Close() })
+	return &reader{dir, pool}
+}
+
+// fields reads all fields of the files that match, in the order of the catalogue.
+func (r *reader) fields(t *testing.T, pattern string) []*ensemble.Field {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(r.dir, pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+	}
+	in, err := fio.Open(context.Background(), files, fio.Options{Pool: r.pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	var out []*ensemble.Field
+	err = in.Read(context.Background(), in.Catalogue().Entries, func(_ int, f *ensemble.Field) error {
+		out = append(out, f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// history is what EMOS is fitted on: three dates with their truths.
+type history struct {
+	inits   []ensemble.Init
+	lead    ensemble.Lead
+	members [][][]float32 // [date][member][point]
+	truth   [][]float32   // [date][point]
+}
+
+func (r *reader) history(t *testing.T, set string, members int) *history {
+	t.Helper()
+	h := &history{}
+	for _, f := range r.fields(t, set+"/history/*.nc") { // sorted by start, then member
+		if n := len(h.inits); n == 0 || !h.inits[n-1].Equal(f.Key.Init.Time) {
+			h.inits = append(h.inits, f.Key.Init)
+			h.members = append(h.members, nil)
+		}
+		h.lead = f.Key.Lead
+		h.members[len(h.members)-1] = append(h.members[len(h.members)-1], f.Values)
+	}
+	if len(h.inits) != 3 || h.lead != ensemble.Lead(12*time.Hour) {
+		t.Fatalf("%s: starts %v, lead %v", set, h.inits, h.lead)
+	}
+	h.truth = make([][]float32, len(h.inits))
+	for _, f := range r.fields(t, set+"/truth/*.nc") {
+		for d, init := range h.inits {
+			if init.Valid(h.lead).Equal(f.Key.Valid().Time) {
+				h.truth[d] = f.Values
+			}
+		}
+	}
+	for d := range h.inits {
+		if len(h.members[d]) != members || h.truth[d] == nil {
+			t.Fatalf("%s: start %s has %d members and truth %v", set, h.inits[d], len(h.members[d]), h.truth[d] != nil)
+		}
+	}
+	return h
+}
+
+// set is the history as a baseline sees it.
+func (h *history) set() *baseline.Set {
+	s := &baseline.Set{}
+	for d, init := range h.inits {
+		s.Valid = append(s.Valid, init.Valid(h.lead).Time)
+		mean, std := meanStd(h.members[d])
+		s.Mean, s.Std, s.Obs = append(s.Mean, mean...), append(s.Std, std...), append(s.Obs, h.truth[d]...)
+	}
+	return s
+}
+
+// meanStd gives mean and standard deviation (divisor M−1) of members.
+func meanStd(members [][]float32) (mean, std []float32) {
+	m := float64(len(members))
+	for p := range members[0] {
+		var sum, sq float64
+		for _, f := range members {
+			sum += float64(f[p])
+		}
+		for _, f := range members {
+			sq += (float64(f[p]) - sum/m) * (float64(f[p]) - sum/m)
+		}
+		mean, std = append(mean, float32(sum/m)), append(std, float32(math.Sqrt(sq/(m-1))))
+	}
+	return mean, std
+}
+
+// four are the coefficients in the order of the files.
+func four(e *baseline.EMOS) [4]float64 { return [4]float64{e.Alpha, e.Beta, e.Gamma, e.Delta} }
+
+// within says whether all coefficients agree to absolute + relative·|want|.
+func within(got, want *baseline.EMOS, tolerance float64) bool {
+	w := four(want)
+	for k, g := range four(got) {
+		if math.Abs(g-w[k]) > tolerance+tolerance*math.Abs(w[k]) {
+			return false
+		}
+	}
+	return true
+}
+
+// The known-good coefficients, and the tolerances of the source: 1e-3 absolute
+// plus 1e-3 relative for each, and a CRPS not above theirs by more than 1e-4.
+func TestKnownGoodCoefficients(t *testing.T) {
+	r := newReader(t)
+	sets := map[string]*baseline.Set{"t2m": r.history(t, "t2m", 12).set(), "wind10m": r.history(t, "wind10m", 12).set()}
+	minima := map[string]*baseline.EMOS{}
+	for _, c := range []struct {
+		name, set, file string
+		options         baseline.EMOSOptions
+		crps            float64 // with the known-good coefficients
+	}{
+		{"t2m", "t2m", "t2m/kgo_coefficients_mean.nc", baseline.EMOSOptions{Family: baseline.Normal}, 0.232292112},
+		{"t2m from the default start", "t2m", "t2m/kgo_coefficients_mean_default_guess.nc", baseline.EMOSOptions{Family: baseline.Normal, DefaultStart: true}, 0.247338755},
+		{"wind", "wind10m", "wind10m/kgo_coefficients_mean.nc", baseline.EMOSOptions{Family: baseline.TruncatedNormal}, 0.504768281},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := r.coefficients(t, c.file, c.options.Family)[0]
+			c.options.Simplex = true
+			e, err := baseline.FitEMOS(sets[c.set], c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := want.MeanCRPS(sets[c.set]); math.Abs(got-c.crps) > 1e-8 {
+				t.Errorf("CRPS of the known-good coefficients is %.9f here, %.9f there", got, c.crps)
+			}
+			if got := e.MeanCRPS(sets[c.set]); got > c.crps+1e-4 {
+				t.Errorf("CRPS %.9f, known-good %.9f", got, c.crps)
+			}
+			if !within(e, want, 1e-3) {
+				t.Errorf("coefficients %.6f, known-good %.6f", four(e), four(want))
+			}
+			t.Logf("coefficients %.6f, known-good %.6f; CRPS %.9f, known-good %.9f", four(e), four(want), e.MeanCRPS(sets[c.set]), c.crps)
+			// The minimum itself is never above what the simplex found.
+			best := minima[c.set]
+			if best == nil {
+				if best, err = baseline.FitEMOS(sets[c.set], baseline.EMOSOptions{Family: c.options.Family}); err != nil {
+					t.Fatal(err)
+				}
+				minima[c.set] = best
+			}
+			if a, b := best.MeanCRPS(sets[c.set]), e.MeanCRPS(sets[c.set]); a > b+1e-9 {
+				t.Errorf("BFGS ends at %.9f, the simplex at %.9f", a, b)
+			}
+		})
+	}
+}
+
+// coefficients reads a file of EMOS coefficients: one set, or one for each site.
+// They are no fields, so they are asked of the decoder directly.
+func (r *reader) coefficients(t *testing.T, file string, family baseline.Family) []*baseline.EMOS {
+	t.Helper()
+	path := filepath.Join(r.dir, file)
+	var h netcdf.Header
+	if err := r.pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: path}, Result: &h}); err != nil {
+		t.Fatal(err)
+	}
+	req := netcdf.ValuesRequest{Path: path, Double: true}
+	for _, name := range []string{"alpha", "beta", "gamma", "delta"} {
+		v := slices.IndexFunc(h.Vars, func(v netcdf.Var) bool { return v.Name == "emos_coefficient_"+name })
+		if v < 0 {
+			t.Fatalf("%s has no %s", file, name)
+		}
+		slab := netcdf.Slab{Var: v}
+		for _, d := range h.Vars[v].Dims {
+			slab.Start, slab.Count = append(slab.Start, 0), append(slab.Count, h.Dims[d].Len)
+		}
+		req.Slabs = append(req.Slabs, slab)
+	}
+	var places []netcdf.Values
+	var out []*baseline.EMOS
+	err := r.pool.Do(context.Background(), decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &places, Out: func(payload []byte) error {
+		get := func(k, p int) float64 {
+			return math.Float64frombits(binary.LittleEndian.Uint64(payload[places[k].At+8*p:]))
+		}
+		for p := range places[0].Count {
+			out = append(out, &baseline.EMOS{Family: family, Alpha: get(0, p), Beta: get(1, p), Gamma: get(2, p), Delta: get(3, p)})
+		}
+		return nil
+	}})
+	if err != nil || len(out) == 0 {
+		t.Fatalf("%s: %d sets, %v", file, len(out), err)
+	}
+	return out
+}
+
+// Every site by itself, to the tolerance of the source: 0.1 + 0.1 relative. An
+// independent recomputation reached it at 113 sites; three dates do not
+// everywhere determine four numbers.
+func TestKnownGoodCoefficientsBySite(t *testing.T) {
+	r := newReader(t)
+	h := r.history(t, "sites-t2m", 3)
+	fits, err := baseline.FitEMOSByPoint(h.set(), baseline.EMOSOptions{Simplex: true, Tolerance: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agree := 0
+	var sum float64
+	for p, want := range r.coefficients(t, "sites-t2m/kgo_coefficients_by_site.nc", baseline.Normal) {
+		if within(fits[p], want, 0.1) {
+			agree++
+		}
+		one := &history{inits: h.inits, lead: h.lead}
+		for d := range h.inits {
+			var members [][]float32
+			for _, f := range h.members[d] {
+				members = append(members, f[p:p+1])
+			}
+			one.members, one.truth = append(one.members, members), append(one.truth, h.truth[d][p:p+1])
+		}
+		sum += fits[p].MeanCRPS(one.set())
+	}
+	if agree < 113 {
+		t.Errorf("%d of 121 sites agree", agree)
+	}
+	if got := sum / 121; got > 0.112093931+1e-4 {
+		t.Errorf("mean CRPS over sites %.9f, known-good 0.112093931", got)
+	}
+	t.Logf("%d of 121 sites agree, mean CRPS %.9f", agree, sum/121)
+}
+
+// The calibrated members of the next day, to the tolerance of the source, 1e-3 K.
+// Where raw members are equal their order is random there: sorted values count.
+func TestKnownGoodMembers(t *testing.T) {
+	r := newReader(t)
+	t.Run("grid", func(t *testing.T) {
+		e := r.coefficients(t, "t2m/apply/coefficients.nc", baseline.Normal)
+		r.checkMembers(t, "t2m", 745, func(int) *baseline.EMOS { return e[0] })
+	})
+	t.Run("sites", func(t *testing.T) {
+		sites := r.coefficients(t, "sites-t2m/apply/coefficients_by_site.nc", baseline.Normal)
+		r.checkMembers(t, "sites-t2m", 1, func(p int) *baseline.EMOS { return sites[p] })
+	})
+}
+
+func (r *reader) checkMembers(t *testing.T, set string, wantTies int, at func(p int) *baseline.EMOS) {
+	var raw, want [][]float32
+	for _, f := range r.fields(t, set+"/apply/*-input.nc") {
+		raw = append(raw, f.Values)
+	}
+	for _, f := range r.fields(t, set+"/apply/kgo_calibrated_members.nc") {
+		want = append(want, f.Values)
+	}
+	if len(raw) == 0 || len(raw) != len(want) {
+		t.Fatalf("%d raw and %d calibrated members", len(raw), len(want))
+	}
+	mean, std := meanStd(raw)
+	n := len(mean)
+	mu, sigma := make([]float32, n), make([]float32, n)
+	for p := range n {
+		at(p).Predict(mu[p:p+1], sigma[p:p+1], mean[p:p+1], std[p:p+1])
+	}
+	got, err := ecc.Calibrated(raw, ecc.Levels(len(raw)), func(p int, level float64) float64 {
+		return at(p).Family.Quantile(float64(mu[p]), float64(sigma[p]), level)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	column := func(fields [][]float32, p int) []float32 {
+		out := make([]float32, len(fields))
+		for m, f := range fields {
+			out[m] = f[p]
+		}
+		return out
+	}
+	ties := 0
+	var worst float64
+	for p := range n {
+		x, y, z := column(got, p), column(want, p), column(raw, p)
+		slices.Sort(z)
+		if len(slices.Compact(z)) < len(raw) {
+			ties++
+			slices.Sort(x)
+			slices.Sort(y)
+		}
+		for m := range x {
+			worst = max(worst, math.Abs(float64(x[m]-y[m])))
+		}
+	}
+	if worst > 1e-3 || ties != wantTies {
+		t.Errorf("largest difference %.3g K, want at most 1e-3; %d points with ties, want %d", worst, ties, wantTies)
+	}
+	t.Logf("largest difference %.3g K, %d of %d points with ties", worst, ties, n)
+}
+
+// The raw ensemble where truths exist: three dates, so numbers, not skill.
+func TestRawScores(t *testing.T) {
+	h := newReader(t).history(t, "t2m", 12)
+	weights := make([]float64, len(h.truth[0]))
+	for p := range weights {
+		weights[p] = 1
+	}
+	a, err := score.New(score.Target{Variable: "2t", Lead: h.lead, Unit: "K"}, score.Grid{Weights: weights, Name: "equal areas"},
+		[]score.System{{Name: "raw", MembersUsed: 12, Gives: score.Members}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := range h.inits {
+		if err := a.Add(h.inits[d], h.truth[d], nil, []score.Sample{{Members: h.members[d]}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, err := a.Result(score.Bootstrap{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Computed with NumPy 2.4.6 and scoringrules 0.10.0 from the same files.
+	want := map[string]float64{"crps_gauss": 0.374488579, "crps_plain": 0.379502410, "crps_fair": 0.365990726,
+		"rmse": 0.617239794, "bias": -0.245177312, "spread": 0.414147480, "spread_skill": 0.698364506}
+	for _, v := range res.Scores {
+		if math.Abs(float64(v.Value)-want[v.ID]) > 1e-8 || v.Points != 3*40000 || v.Missing != 0 {
+			t.Errorf("%s: %.9f, want %.9f; %d points, %d missing", v.ID, float64(v.Value), want[v.ID], v.Points, v.Missing)
+		}
+	}
+	if len(res.Scores) != len(want) {
+		t.Errorf("%d scores, want %d", len(res.Scores), len(want))
+	}
+	shares := []float64{0.03918333, 0.0256, 0.02570417, 0.02232917, 0.021825, 0.02271667, 0.02277917, 0.02490417,
+		0.027725, 0.03465833, 0.04399583, 0.06521667, 0.6233625}
+	for k, s := range res.Ranks[0].Shares {
+		if math.Abs(s-shares[k]) > 1e-8 {
+			t.Errorf("rank %d: share %.8f, want %.8f", k, s, shares[k])
+		}
+	}
+}
