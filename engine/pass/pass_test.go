@@ -99,6 +99,41 @@ func TestFuseAndFold(t *testing.T) {
 	}
 }
 
+// TestFuseKeepsShared: a result that something else reads is not fused away.
+func TestFuseKeepsShared(t *testing.T) {
+	for _, shared := range []string{"conv3d", "bias", "none"} {
+		b := graph.New(1)
+		x := b.Input("x", graph.Shape{1, 2, 2, 5, 6})
+		c := op.Conv3D(b, x, b.Param("w", graph.Shape{3, 2, 1, 1, 1}, graph.Ones()), op.Conv{})
+		d := op.Bias(b, c, b.Param("c", graph.Shape{3}, graph.Ones()))
+		b.Output("y", op.ReLU(b, d))
+		switch shared {
+		case "conv3d":
+			b.Output("also", c)
+		case "bias":
+			b.Output("also", op.Exp(b, d))
+		}
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &Unit{Graph: g, Infer: true, ElemBytes: 4}
+		if err := Run(List, u); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, n := range u.Graph.Nodes {
+			if n.Kind == graph.KindOp {
+				got = append(got, n.Op.Name)
+			}
+		}
+		want := map[string]string{"conv3d": "conv3d bias relu", "bias": "conv3d_fused relu exp", "none": "conv3d_fused"}[shared]
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s is shared: operations %v, want %s", shared, got, want)
+		}
+	}
+}
+
 // TestMemory plays the sequence with a marker in every element of the arena:
 // when an operation runs, all its operands still hold their own values.
 func TestMemory(t *testing.T) {

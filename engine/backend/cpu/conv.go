@@ -28,7 +28,8 @@ func convSpec(x, w graph.Shape, a op.Conv) conv.Spec {
 }
 
 // prepareConv prepares one pass of a convolution: in the form that an earlier
-// plan chose if there was one, else by rule or by timing.
+// plan chose if there was one and this machine has it, else by rule or by
+// timing.
 func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool) (*conv.Conv, string, error) {
 	key := fmt.Sprintf("%s n%d %d-%d in%v k%v s%v d%v p%v", pass, s.N, s.Cin, s.Cout, s.In, s.Kernel, s.Stride, s.Dilation, s.Pad)
 	o := conv.Options{Pool: b.pool, Bias: bias, ReLU: relu, Winograd: b.o.Winograd}
@@ -36,21 +37,22 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool) (*co
 	if known == "" {
 		known = b.o.Choices[key]
 	}
+	forms := []string{""} // empty: by timing
+	if b.o.ByRule {
+		forms = rule(s, b.o.Winograd)
+	}
+	if known != "" {
+		forms = slices.Insert(forms, 0, known)
+	}
 	var c *conv.Conv
 	var err error
-	switch {
-	case known != "":
-		o.Force = pass.String() + "=" + known
-		c, err = conv.PreparePass(s, pass, o)
-	case b.o.ByRule:
-		for _, form := range rule(s, b.o.Winograd) {
+	for _, form := range forms {
+		if o.Force = ""; form != "" {
 			o.Force = pass.String() + "=" + form
-			if c, err = conv.PreparePass(s, pass, o); err == nil {
-				break
-			}
 		}
-	default:
-		c, err = conv.PreparePass(s, pass, o)
+		if c, err = conv.PreparePass(s, pass, o); err == nil {
+			break
+		}
 	}
 	if err != nil {
 		return nil, "", err

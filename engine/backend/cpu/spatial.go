@@ -110,3 +110,62 @@ func embed(b *Backend, q backend.Request) (backend.Kernel, error) {
 		b.pool.CopyRows(y[a.Lo*inner:], step, x, run, rows, run)
 	})
 }
+
+// avgPool serves avg_pool: the sum over the elements of a window, row by row.
+func avgPool(_ *Backend, q backend.Request) (backend.Kernel, error) {
+	a, x, y := q.Attrs.(op.Pool), q.In[0].F32, q.Out.F32
+	in, out := q.In[0].Shape, q.Out.Shape
+	return kernel("loop", func() {
+		eachWindowRow(a, in, out, func(to, from int) {
+			row := y[to : to+out[4]]
+			for i := range row {
+				var s float32
+				for _, v := range x[from+i*a.Stride[2] : from+i*a.Stride[2]+a.Size[2]] {
+					s += v
+				}
+				row[i] += s
+			}
+		}, func(to int) { clear(y[to : to+out[4]]) })
+		n := 1 / float32(a.Size[0]*a.Size[1]*a.Size[2])
+		for i := range y {
+			y[i] *= n
+		}
+	})
+}
+
+// avgPoolGrad serves avg_pool_grad.
+func avgPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, dy, dx := q.Attrs.(op.PoolGrad), q.In[0].F32, q.Out.F32
+	in, out := q.Out.Shape, q.In[0].Shape
+	n := 1 / float32(a.Size[0]*a.Size[1]*a.Size[2])
+	return kernel("loop", func() {
+		b.pool.Fill(dx, 0)
+		eachWindowRow(a.Pool, in, out, func(to, from int) {
+			for i, d := range dy[to : to+out[4]] {
+				cells := dx[from+i*a.Stride[2] : from+i*a.Stride[2]+a.Size[2]]
+				for k := range cells {
+					cells[k] += d * n
+				}
+			}
+		}, func(int) {})
+	})
+}
+
+// eachWindowRow visits, for every row of the pooled field, the rows of the
+// input that its windows cover; first is called before those of a row.
+func eachWindowRow(a op.Pool, in, out graph.Shape, visit func(to, from int), first func(to int)) {
+	to := 0
+	for p := range out[0] * out[1] {
+		for d := range out[2] {
+			for h := range out[3] {
+				first(to)
+				for i := range a.Size[0] {
+					for j := range a.Size[1] {
+						visit(to, ((p*in[2]+d*a.Stride[0]+i)*in[3]+h*a.Stride[1]+j)*in[4])
+					}
+				}
+				to += out[4]
+			}
+		}
+	}
+}

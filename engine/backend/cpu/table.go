@@ -19,6 +19,8 @@ var table = []struct {
 	{"channel_sum", channelSum},
 	{"max_pool", maxPool},
 	{"max_pool_grad", maxPoolGrad},
+	{"avg_pool", avgPool},
+	{"avg_pool_grad", avgPoolGrad},
 	{"upsample", upsample},
 	{"upsample_grad", upsampleGrad},
 	{"concat", concat},
