@@ -16,7 +16,7 @@ import (
 // message a level, as derived forecasts (product definition template 4.2, over
 // an interval 4.12).
 //
-// A field with a Template of edition 2 becomes a clone of it: centre, tables,
+// A field with a Template, a message of one field, of edition 2 becomes a clone of it: centre, tables,
 // grid, level and times stay, the statistic and the packing change. Any other
 // starts from a sample of ecCodes, which works for regular lat-lon and regular
 // Gaussian grids.
@@ -150,13 +150,25 @@ func (g *gribBuilder) message(base int, keys []encode.Key, values []float32) {
 		Values: g.block(4*len(values), func(dst []byte) { g.lay.putScan(dst, values) })})
 }
 
+// keptKeys are what a clone must have of its template although the product
+// definition changes: ecCodes 2.28 rounds a level to whole hPa on the way.
+var keptKeys = []string{
+	"typeOfFirstFixedSurface", "scaleFactorOfFirstFixedSurface", "scaledValueOfFirstFixedSurface",
+	"typeOfSecondFixedSurface", "scaleFactorOfSecondFixedSurface", "scaledValueOfSecondFixedSurface",
+	"indicatorOfUnitOfTimeRange", "forecastTime",
+	"yearOfEndOfOverallTimeInterval", "monthOfEndOfOverallTimeInterval", "dayOfEndOfOverallTimeInterval",
+	"hourOfEndOfOverallTimeInterval", "minuteOfEndOfOverallTimeInterval", "secondOfEndOfOverallTimeInterval",
+	"typeOfStatisticalProcessing", "typeOfTimeIncrement", "indicatorOfUnitForTimeRange", "lengthOfTimeRange",
+	"indicatorOfUnitForTimeIncrement", "timeIncrement",
+}
+
 // clone adds a field that is a clone of its template.
 //
 // The order of points is set again, because the product's grid remembers one
 // order while its inputs may have had several. A projected grid's order cannot
 // be set by itself, so there the template must have it.
 func (g *gribBuilder) clone(f Field, stat statistic, keys []encode.Key) {
-	b := encode.Base{Template: g.block(len(f.Template), func(dst []byte) { copy(dst, f.Template) })}
+	b := encode.Base{Template: g.block(len(f.Template), func(dst []byte) { copy(dst, f.Template) }), Keep: keptKeys}
 	grid := g.lay.grid
 	if grid.Kind == ensemble.Projected {
 		b.Expect = append(b.Expect, encode.LongKey("Nx", int64(grid.NX)), encode.LongKey("Ny", int64(grid.NY)),
@@ -170,7 +182,11 @@ func (g *gribBuilder) clone(f Field, stat statistic, keys []encode.Key) {
 	// it comes before the other keys.
 	marsType := encode.TextKey("type", stat.marsType)
 	marsType.OnlyIf = &encode.Condition{Key: "centre", Text: "ecmf"}
-	b.Keys = append(b.Keys, marsType, encode.LongKey("productDefinitionTemplateNumber", derivedTemplate(f.Period > 0)))
+	marsType.IfKnown = true
+	// ecCodes 2.28 packs wrongly on top of a decimal scale that the input had.
+	scale := encode.LongKey("decimalScaleFactor", 0)
+	scale.IfKnown = true
+	b.Keys = append(b.Keys, scale, marsType, encode.LongKey("productDefinitionTemplateNumber", derivedTemplate(f.Period > 0)))
 	g.file.Bases = append(g.file.Bases, b)
 	g.message(len(g.file.Bases)-1, keys, f.Values)
 }

@@ -310,7 +310,7 @@ func TestGRIB2Refusals(t *testing.T) {
 	}{
 		{"projection without template", &onProjection, exit.Usage, "projected"},
 		{"unknown variable", &unknown, exit.Usage, "hail"},
-		{"template of another grid", &otherGrid, exit.Bug, "the template has Nj = 6"},
+		{"template of another grid", &otherGrid, exit.BadData, "the template has Nj = 6"},
 		{"two variables in one file", &mixed, exit.Bug, "in one GRIB file"},
 	} {
 		dir := t.TempDir()

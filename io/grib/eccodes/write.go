@@ -165,13 +165,56 @@ func newBase(b encode.Base, payload []byte) (*C.codes_handle, error) {
 	}
 	err := expect(h, b.Expect)
 	if err == nil {
-		err = setKeys(h, b.Keys)
+		kept := keep(h, b.Keep)
+		if err = setKeys(h, b.Keys); err == nil {
+			err = kept.restore(h)
+		}
 	}
 	if err != nil {
 		C.codes_handle_delete(h)
 		return nil, err
 	}
 	return h, nil
+}
+
+// kept holds whole numbers of a message; nil stands for a missing one.
+type kept struct {
+	names  []string
+	values []*int64
+}
+
+func keep(h *C.codes_handle, names []string) kept {
+	var k kept
+	for _, name := range names {
+		cname := append([]byte(name), 0)
+		v, err := getLong(h, name)
+		if err != nil {
+			continue
+		}
+		var value *int64
+		var code C.int
+		if missing := C.codes_is_missing(h, (*C.char)(unsafe.Pointer(&cname[0])), &code); code == 0 && missing == 0 {
+			value = &v
+		}
+		k.names, k.values = append(k.names, name), append(k.values, value)
+	}
+	return k
+}
+
+func (k kept) restore(h *C.codes_handle) error {
+	for i, name := range k.names {
+		if k.values[i] != nil {
+			if err := setKey(h, encode.LongKey(name, *k.values[i])); err != nil {
+				return err
+			}
+			continue
+		}
+		cname := append([]byte(name), 0)
+		if code := C.codes_set_missing(h, (*C.char)(unsafe.Pointer(&cname[0]))); code != 0 {
+			return fmt.Errorf("key %s = missing: %s", name, message(code))
+		}
+	}
+	return nil
 }
 
 // expect compares keys with what they must be.

@@ -98,6 +98,9 @@ type Base struct {
 	Sample   string `json:"sample,omitempty"`
 	Keys     []Key  `json:"keys,omitempty"`
 	Expect   []Key  `json:"expect,omitempty"` // whole numbers that must be there before Keys are set
+	// Keep names whole numbers that setting Keys may change and must not: they are
+	// put back afterwards. Those that the message has not are passed over.
+	Keep []string `json:"keep,omitempty"`
 }
 
 // Message is one field: a clone of a base, keys set in order, then the values.
@@ -118,6 +121,8 @@ type Key struct {
 	Text  string   `json:"text,omitempty"`
 	// OnlyIf sets the key only where another key has this text.
 	OnlyIf *Condition `json:"only_if,omitempty"`
+	// IfKnown lets a message without the key go on without it.
+	IfKnown bool `json:"if_known,omitempty"`
 }
 
 // Condition holds where a key of the message has a text as its value.
