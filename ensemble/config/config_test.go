@@ -113,7 +113,7 @@ func TestFaults(t *testing.T) {
 			"4:11|train.epochs is \"many\", want a whole number|", "5:9|train.seed is -1, want 0 or more|",
 			"6:16|train.loss.kind is crsp, want one of|did you mean `crps`?", "7:15|model.base: 010 is not a plain decimal number|"}},
 		{"twice", base + "train:\n  seed: 1\n  seed: 2\n", []string{"5:3|key \"seed\" is given twice|remove one"}},
-		{"no unit", base + "train: {}\noutput: {}\nmodel:\n" + "  kind: unet3d\n", nil},
+		{"no unit", base + "train: {}\nmodel:\n" + "  kind: unet3d\n", nil},
 		{"bare duration", strings.Replace(base, "target_lead: 48h", "target_lead: 48", 1), []string{"2:|data.target_lead: a duration needs its unit: write 48h if hours are meant|"}},
 		{"bare level", strings.Replace(base, "levels: [850hPa], v", "levels: [850], v", 1), []string{"2:|data.levels: a level needs its unit: write 850hPa|"}},
 		{"scalar for list", strings.Replace(base, "variables: [t]", "variables: t", 1), []string{"2:|data.variables is \"t\", want a list|write a list: [t]"}},
@@ -127,7 +127,11 @@ func TestFaults(t *testing.T) {
 		{"variable", strings.Replace(base, "[f]", "[\"${SECRET}/f\"]", 1), []string{"|${SECRET} may not be used|"}},
 		{"target not among levels", strings.Replace(base, "levels: [850hPa]}", "levels: [500hPa]}", 1), []string{"2:|target t at 500hPa is not on one of data.levels|"}},
 		{"lead not there", strings.Replace(base, "target_lead: 48h", "target_lead: 24h", 1), []string{"2:|data.target_lead 24h is not one of data.leads|"}},
-		{"too many members", base + "train: {}\n" + "output: {}\n", nil},
+		{"too many members", strings.Replace(base, "targets:", "members: {use: 11}, targets:", 1), []string{"2:|11 members are input, the full ensemble has 10|use fewer"}},
+		{"head and loss", base + "train: {loss: {kind: l1}}\n", []string{"3:16|head distribution is trained with another loss|"}},
+		{"loss and head", base + "model: {head: spread, kind: resnet2d_simple}\n", []string{"3:9|head spread is trained with crps|"}},
+		{"no analyses", strings.Replace(base, "analyses: [a], ", "", 1) + "model: {head: distribution}\n", []string{"3:9|head distribution has no data.analyses|"}},
+		{"resnet of two levels", strings.Replace(base, "[850hPa], v", "[850hPa, 500hPa], v", 1) + "model: {head: spread, kind: resnet2d_simple}\ntrain: {loss: {kind: l1}}\n", []string{"3:23|resnet2d_simple predicts one spread field|"}},
 		{"half a split", strings.Replace(base, "targets:", "split: {train: {from: 1982-01-01}}, targets:", 1), []string{"2:|data.split.train has no from and to|", "|data.split.validation has no from and to|"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -192,7 +196,7 @@ func TestUnknownEnvironment(t *testing.T) {
 // same, and every key that has a value is in it.
 func TestRoundTrip(t *testing.T) {
 	c, err := LoadTrain(Sources{Files: []string{write(t, "x.yaml", good)}, Set: []string{
-		"data.members.use=[0, 2, 4]", "output.formats=[netcdf, grib2]", `data.forecasts=["a, b.grib2", "#c"]`, "train.weight_decay=1.25e-7"}})
+		"data.members.use=[0, 2, 4]", "data.levels=[850hPa, 500hPa, 2m, surface]", `data.forecasts=["a, b.grib2", "#c"]`, "train.weight_decay=1.25e-7"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ type Train struct {
 	Data    Data     `key:"data"`
 	Model   Model    `key:"model"`
 	Train   Training `key:"train"`
-	Output  Output   `key:"output"`
 }
 
 // Data says what is learned from.
@@ -131,14 +130,6 @@ type Checkpoint struct {
 	Keep  int `key:"keep"`
 }
 
-// Output is what predict writes with the trained model.
-type Output struct {
-	Formats    []string `key:"formats"`
-	Longitude  string   `key:"longitude"`
-	SpreadDDOF int      `key:"spread_ddof"`
-	NCProfile  string   `key:"nc_profile"`
-}
-
 // TrainSchema describes train.yaml.
 var TrainSchema = newSchema[Train]("train", []Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
@@ -205,7 +196,7 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Whether the time of year is input."},
 	{Path: "model.periodic", Default: "true", Example: "true",
 		Help: "Whether convolutions wrap around in longitude on grids that do."},
-	{Path: "model.head", Default: "spread", Check: OneOf("spread", "distribution"), Example: "distribution",
+	{Path: "model.head", Default: "distribution", Check: OneOf("spread", "distribution"), Example: "distribution",
 		Help: "What comes out: the spread of the full ensemble, or mean and spread of the analysis."},
 
 	{Path: "train.epochs", Default: "60", Check: Between(1, 1e6), Example: "60", Resume: true,
@@ -240,15 +231,6 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Networks that are trained from different seeds and averaged."},
 	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", Resume: true,
 		Help: "Threads; 0 takes all that the machine gives."},
-
-	{Path: "output.formats", Default: "[netcdf]", Check: OneOf("netcdf", "grib2"), Example: "[netcdf, grib2]",
-		Help: "Formats that predict writes."},
-	{Path: "output.longitude", Default: "keep", Check: OneOf("keep", "0_360", "180_180"), Example: "keep",
-		Help: "Range of the longitudes of the output: that of the input, 0 to 360 or -180 to 180."},
-	{Path: "output.spread_ddof", Default: "1", Check: OneOf("0", "1"), Example: "1",
-		Help: "Divisor of the spread of the output: members minus this."},
-	{Path: "output.nc_profile", Default: "xarray", Check: OneOf("xarray", "cdo"), Example: "cdo",
-		Help: "Reader that NetCDF files are made for, where xarray and CDO warn of each other's conventions."},
 })
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
@@ -330,9 +312,28 @@ func (c *TrainConfig) check() []*exit.Error {
 			"give the number of members, or sampling: fixed")
 	}
 	faults = append(faults, c.checkSplit()...)
-	if needs := c.Train.Train.Loss.Kind == "crps" || c.Model.Head == "distribution"; needs && len(d.Analyses) == 0 {
-		add("data.analyses", "data.analyses is needed", "the loss or the head compares with analyses",
-			"add data.analyses, or choose head: spread with a loss of l1, mse, ssim or ms_ssim")
+	return append(faults, c.checkModel()...)
+}
+
+// checkModel: the head, the loss and the data must belong together.
+func (c *TrainConfig) checkModel() []*exit.Error {
+	var faults []*exit.Error
+	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	loss := c.Train.Train.Loss.Kind
+	switch {
+	case c.Model.Head == "distribution" && loss != "crps":
+		add("train.loss.kind", "head distribution is trained with another loss than crps", "train.loss.kind is "+loss,
+			"set train.loss.kind: crps, or model.head: spread")
+	case c.Model.Head == "spread" && loss == "crps":
+		add("model.head", "head spread is trained with crps", "the spread of the full ensemble is a field, not an observation",
+			"set train.loss.kind: mse, l1, ssim or ms_ssim, or model.head: distribution")
+	case c.Model.Head == "distribution" && len(c.Data.Analyses) == 0:
+		add("model.head", "head distribution has no data.analyses", "it predicts the distribution of the analysis",
+			"add data.analyses, or set model.head: spread")
+	}
+	if d := c.Data; c.Model.Kind == "resnet2d_simple" && (c.Model.Head != "spread" || len(d.Levels) != 1 || len(d.Targets) != 1) {
+		add("model.kind", "resnet2d_simple predicts one spread field", "it has one output and works on one level",
+			"set model.head: spread with one level and one target, or model.kind: unet3d")
 	}
 	return faults
 }
