@@ -58,3 +58,35 @@ func BenchmarkForms(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkChosen reports what a plan gets: the form chosen for each pass, with
+// its rate, and the time that choosing took.
+func BenchmarkChosen(b *testing.B) {
+	pool, err := kern.NewPool(2)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer pool.Close()
+	for _, s := range []Spec{
+		unetShape(8, 12, 32, 32, 64, true), unetShape(8, 32, 32, 32, 64, true), unetShape(8, 64, 64, 16, 32, true),
+		unetShape(8, 96, 32, 32, 64, true), unetShape(8, 64, 96, 8, 16, true), unetShape(8, 96, 96, 4, 8, true),
+		unetShape(8, 32, 1, 32, 64, true), unetShape(1, 42, 64, 352, 704, true), unetShape(1, 320, 320, 22, 44, true),
+	} {
+		for _, wino := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d-%d/%dx%d/wino=%v", s.Cin, s.Cout, s.In[1], s.In[2], wino), func(b *testing.B) {
+				var c *Conv
+				for b.Loop() {
+					if c, err = Prepare(s, Options{Pool: pool, Bias: true, ReLU: true, Backward: true, Winograd: wino}); err != nil {
+						b.Fatal(err)
+					}
+					if err := c.Close(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				for p, f := range c.form {
+					b.ReportMetric(c.gflops[p], fmt.Sprintf("%s:%s", Pass(p), f))
+				}
+			})
+		}
+	}
+}

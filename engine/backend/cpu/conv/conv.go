@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 )
 
@@ -80,26 +81,45 @@ type candidate struct {
 	best time.Duration
 }
 
-// choose builds the forms of a pass and keeps the fastest, or the forced one.
-func (c *Conv) choose(pass Pass, o Options, forced string) error {
-	var tried []string
-	var all []*candidate
+// candidates builds the forms that serve a pass, or the forced one.
+func (c *Conv) candidates(pass Pass, o Options, forced string) (all []*candidate, err error) {
+	var refused []string
+	var last []*candidate // oneDNN's reference loops: a thousand times slower
 	for _, f := range forms {
 		if forced != "" && f.name != forced || forced == "" && f.wino && !o.Winograd {
 			continue
 		}
 		r, err := f.build(c.spec, pass, o)
 		if err != nil {
-			tried = append(tried, fmt.Sprintf("%s: %v", f.name, err))
+			refused = append(refused, fmt.Sprintf("%s: %v", f.name, err))
 			continue
 		}
-		all = append(all, &candidate{r, f.name, never})
+		if isReference(r) {
+			last = append(last, &candidate{r, f.name, never})
+		} else {
+			all = append(all, &candidate{r, f.name, never})
+		}
 	}
-	if len(all) == 0 && len(tried) == 0 {
-		return fmt.Errorf("convolution %s: there is no form %q", pass, forced)
+	switch {
+	case len(all) > 0:
+		var errs []error
+		for _, r := range last {
+			errs = append(errs, r.Close())
+		}
+		return all, errors.Join(errs...)
+	case len(last) > 0:
+		return last, nil
+	case len(refused) == 0:
+		return nil, fmt.Errorf("convolution %s: there is no form %q", pass, forced)
 	}
-	if len(all) == 0 {
-		return fmt.Errorf("convolution %s: no form serves %+v: %s", pass, c.spec, strings.Join(tried, "; "))
+	return nil, fmt.Errorf("convolution %s: no form serves %+v: %s", pass, c.spec, strings.Join(refused, "; "))
+}
+
+// choose keeps the fastest form of a pass.
+func (c *Conv) choose(pass Pass, o Options, forced string) error {
+	all, err := c.candidates(pass, o, forced)
+	if err != nil {
+		return err
 	}
 	errs := []error{nil}
 	if len(all) > 1 {
@@ -121,6 +141,15 @@ func (c *Conv) choose(pass Pass, o Options, forced string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isReference tells an implementation of oneDNN that is meant as a judge only.
+func isReference(r runner) bool {
+	if l, ok := r.(*lowered); ok {
+		r = l.inner
+	}
+	p, ok := r.(*dnnl.Pass)
+	return ok && strings.HasPrefix(p.Implementation(), "ref")
 }
 
 const never = time.Duration(1<<63 - 1)
