@@ -299,6 +299,7 @@ func TestContradictoryIEEE(t *testing.T) {
 // Points in the middle and at the end of projected grids, from ecCodes 2.50.
 func TestProjectedCoordinates(t *testing.T) {
 	dir := testdata.Dir(t, "formats")
+	inputs := map[string]*Input{}
 	for _, c := range []struct {
 		file     string
 		message  int
@@ -315,8 +316,10 @@ func TestProjectedCoordinates(t *testing.T) {
 		{"grib2/projections_lambert_azimuthal.grib2", 1, 62208, 37.21561, 251.64485},
 		{"grib2/projections_lambert_azimuthal.grib2", 2, 316666, 55.98158, 34.76802},
 	} {
-		in := open(t, Options{}, filepath.Join(dir, c.file))
-		e := in.Catalogue().Select(func(e ensemble.Entry) bool { return e.Message == c.message })[0]
+		if inputs[c.file] == nil {
+			inputs[c.file] = open(t, Options{}, filepath.Join(dir, c.file))
+		}
+		e := inputs[c.file].Catalogue().Select(func(e ensemble.Entry) bool { return e.Message == c.message })[0]
 		n := e.Grid.Size()
 		idx, stored := make([]float32, n), make([]float32, n)
 		for i := range idx {

@@ -98,7 +98,7 @@ func (in *Input) describeGRIB(ctx context.Context) error {
 			if d == nil {
 				d = kinds[fd.Kind]
 			}
-			in.entryGRIB(f, fd, d, several[fd.Message] > 1)
+			in.entryGRIB(f, fd, d, several[fd.Message] > 1 || fd.Partial)
 		}
 	}
 	return nil

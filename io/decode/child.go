@@ -63,7 +63,7 @@ func start(ctx context.Context, o Options) (*child, error) {
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = childIn, childOut, &c.stderr
 	c.cmd.ExtraFiles = []*os.File{c.in.File(), c.out.File()} // descriptors 3 and 4
 	c.cmd.Env = append(os.Environ(), fmt.Sprintf("ENSEMBLE_DECODE_MEMORY=%d", o.Memory),
-		"OMP_NUM_THREADS=1", "GOMAXPROCS=2", "HDF5_USE_FILE_LOCKING=FALSE")
+		"OMP_NUM_THREADS=1", "GOMAXPROCS=2", "GOTRACEBACK=none", "HDF5_USE_FILE_LOCKING=FALSE")
 	c.cmd.WaitDelay = time.Second // should a stray process hold its stderr open
 	if err := c.cmd.Start(); err != nil {
 		c.cmd = nil

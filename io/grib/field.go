@@ -28,6 +28,7 @@ type Field struct {
 	Offset, Length int64 // of the message
 	Edition        int
 	Sections       Sections
+	Partial        bool // the file ends inside the message, behind this field
 
 	// Kind is the digest of all header octets but time, member and grid. Fields
 	// of one Kind have one name, unit, level and type, so that the decoder is
@@ -150,7 +151,7 @@ func section(w *window, m Message, s Span) (Octets, *Fault) {
 func (o Octets) clone() Octets { return append(Octets(nil), o...) }
 
 func readField(m Message, k int, w *window, grids *Grids) (Field, *Fault) {
-	f := Field{Message: m.Number, Sub: k + 1, Offset: m.Offset, Length: m.Length, Edition: m.Edition, Sections: m.Fields[k]}
+	f := Field{Message: m.Number, Sub: k + 1, Offset: m.Offset, Length: m.Length, Edition: m.Edition, Sections: m.Fields[k], Partial: m.partial}
 	gridSection := 3
 	if m.Edition == 1 {
 		gridSection = 2

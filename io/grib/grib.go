@@ -23,6 +23,8 @@ type Message struct {
 	Length  int64
 	Edition int
 	Fields  []Sections
+
+	partial bool // the file ends inside it, behind the Fields
 }
 
 // Sections are the places of one field's sections relative to its message. In

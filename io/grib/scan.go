@@ -60,8 +60,11 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 			return res, err
 		}
 		m.Number = number
-		if fault == nil && visit != nil {
-			fault = visit(m, w)
+		if visit != nil && (fault == nil || len(m.Fields) > 0) {
+			m.partial = fault != nil
+			if bad := visit(m, w); fault == nil {
+				fault = bad
+			}
 		}
 		if fault != nil {
 			fault.Message, fault.Offset = number, start

@@ -31,28 +31,41 @@ func message2(w *window, m Message) (Message, *Fault, error) {
 	}
 	left := w.size - m.Offset
 	if declared > uint64(left) {
-		return m, faultf("file ends inside the message", "it declares %d bytes, %d left", declared, left), nil
+		// Fields that are whole before the cut are kept with the fault.
+		m.Fields, _, err = walk2(w, m, left)
+		return m, faultf("file ends inside the message", "it declares %d bytes, %d left", declared, left), err
 	}
 	total := int64(declared)
-	end := total - 4
-	var fields []Sections
+	fields, fault, err := walk2(w, m, total-4)
+	if fault != nil || err != nil {
+		return m, fault, err
+	}
+	return finish(w, m, total, fields)
+}
+
+// walk2 walks along the sections of a message up to an end, and gives the fields
+// that are whole; the fault is where it cannot go on.
+func walk2(w *window, m Message, end int64) (fields []Sections, _ *Fault, _ error) {
 	var s Sections
 	var bitmap Span
 	last := byte(0)
 	for at := int64(16); at < end; {
+		if end-at < 5 {
+			return fields, faultf("sections do not fill the message", "%d bytes left behind section %d", end-at, last), nil
+		}
 		b, err := w.bytes(m.Offset+at, 5)
 		if err != nil {
-			return m, nil, err
+			return fields, nil, err
 		}
 		length, n := Octets(b).U4(1), b[4]
 		if !allowed(last, n) {
-			return m, faultf("sections out of order", "section %d after section %d at byte %d of the message", n, last, at), nil
+			return fields, faultf("sections out of order", "section %d after section %d at byte %d of the message", n, last, at), nil
 		}
 		if length < least[n] {
-			return m, faultf("section too short", "section %d claims %d bytes, at least %d are needed", n, length, least[n]), nil
+			return fields, faultf("section too short", "section %d claims %d bytes, at least %d are needed", n, length, least[n]), nil
 		}
 		if length > end-at {
-			return m, faultf("section too long", "section %d claims %d bytes, %d left in the message", n, length, end-at), nil
+			return fields, faultf("section too long", "section %d claims %d bytes, %d left in the message", n, length, end-at), nil
 		}
 		if n == 2 {
 			s[2] = Span{}
@@ -61,11 +74,11 @@ func message2(w *window, m Message) (Message, *Fault, error) {
 		if n == 6 {
 			switch indicator, err := w.bytes(m.Offset+at, 6); {
 			case err != nil:
-				return m, nil, err
+				return fields, nil, err
 			case indicator[5] == bitmapFollows:
 				bitmap = s[6]
 			case indicator[5] == bitmapAsBefore && bitmap.Length == 0:
-				return m, faultf("bitmap missing", "section 6 refers to an earlier bitmap of the message; there is none"), nil
+				return fields, faultf("bitmap missing", "section 6 refers to an earlier bitmap of the message; there is none"), nil
 			case indicator[5] == bitmapAsBefore:
 				s[6] = bitmap
 			}
@@ -77,9 +90,9 @@ func message2(w *window, m Message) (Message, *Fault, error) {
 		at += length
 	}
 	if last != 7 {
-		return m, faultf("sections missing", "the message ends behind section %d", last), nil
+		return fields, faultf("sections missing", "the message ends behind section %d", last), nil
 	}
-	return finish(w, m, total, fields)
+	return fields, nil, nil
 }
 
 // Walk gives the sections of a message of edition 2 in memory, of its first field.

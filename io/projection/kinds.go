@@ -90,7 +90,7 @@ type azimuthal struct {
 
 func newAzimuthal(el ellipsoid, lat0, lon0 float64, off offset) azimuthal {
 	a := azimuthal{el: el, lambda: lon0 * rad, phi0: lat0 * rad, off: off}
-	a.qp = el.q(math.Pi / 2)
+	a.qp = el.qp
 	a.rq = el.a * math.Sqrt(a.qp/2) // (3-13)
 	beta := math.Asin(max(-1, min(1, el.q(a.phi0)/a.qp)))
 	a.sinB, a.cosB = math.Sincos(beta)

@@ -126,13 +126,18 @@ func (p *params) earth() ellipsoid {
 type offset struct{ east, north float64 }
 
 // ellipsoid is the figure of the Earth: half axis and eccentricity.
-type ellipsoid struct{ a, e float64 }
+type ellipsoid struct {
+	a, e float64
+	qp   float64 // q at the pole
+}
 
 func newEllipsoid(a, b float64) ellipsoid {
 	if b == a || b <= 0 || b > a {
-		return ellipsoid{a, 0}
+		return ellipsoid{a: a, qp: 2}
 	}
-	return ellipsoid{a, math.Sqrt(1 - b*b/(a*a))}
+	el := ellipsoid{a: a, e: math.Sqrt(1 - b*b/(a*a))}
+	el.qp = el.q(math.Pi / 2)
+	return el
 }
 
 const rad = math.Pi / 180
@@ -177,24 +182,31 @@ func (el ellipsoid) q(phi float64) float64 {
 	return (1 - el.e*el.e) * (s/(1-es*es) - math.Log((1-es)/(1+es))/(2*el.e))
 }
 
-// phiOfQ inverts q by Newton's method (3-16).
+// phiOfQ inverts q: the series (3-18), right to about 1e-9, and one step of
+// Newton's method (3-16), which squares that.
 func (el ellipsoid) phiOfQ(q float64) float64 {
-	p := math.Asin(max(-1, min(1, q/2)))
 	if el.e == 0 {
-		return p
+		return math.Asin(max(-1, min(1, q/2)))
 	}
-	if qp := el.q(math.Pi / 2); math.Abs(q) >= qp {
+	qp := el.qp
+	if math.Abs(q) >= qp {
 		return math.Copysign(math.Pi/2, q)
 	}
-	for range 8 {
-		es := el.e * math.Sin(p)
-		d := 1 - es*es
-		step := d * d / (2 * math.Cos(p)) * (q - el.q(p)) / (1 - el.e*el.e)
-		if p += step; math.Abs(step) < enough {
-			break
-		}
+	beta := math.Asin(q / qp)
+	e2 := el.e * el.e
+	e4, e6 := e2*e2, e2*e2*e2
+	s, c := math.Sincos(2 * beta)
+	s2, c2 := 2*s*c, c*c-s*s // of 4β
+	s3 := s2*c + c2*s        // of 6β
+	p := beta + (e2/3+31*e4/180+517*e6/5040)*s + (23*e4/360+251*e6/3780)*s2 + 761*e6/45360*s3
+	sp, cp := math.Sincos(p)
+	if cp < 1e-6 {
+		return p // at the pole the step would divide by nothing
 	}
-	return p
+	es := el.e * sp
+	d := 1 - es*es
+	qOfP := (1 - e2) * (sp/d - math.Log((1-es)/(1+es))/(2*el.e))
+	return p + d*d/(2*cp)*(q-qOfP)/(1-e2)
 }
 
 // wrap brings an angle into -π..π.
