@@ -62,22 +62,43 @@ func (d Dist) check(s Shape) error {
 }
 
 // Window is the geometry of an operation that reads a neighbourhood: which
-// input indices one output index needs, axis by axis. The shard pass derives
-// halos from it and from nothing else. The zero value means point by point.
+// indices of one operand an output index needs, axis by axis. The shard pass
+// derives halos from it and from nothing else. The zero value means point by
+// point.
 type Window struct {
-	// Axes has one entry per axis of the first input, or none if the
-	// operation works point by point.
+	// Operand is the one that is read in windows, mostly the first.
+	Operand int
+	// Axes has one entry per axis of the operand, or none if the operation
+	// works point by point.
 	Axes []WindowAxis
-	// Whole lists axes of the first input that one output element needs
-	// completely (reductions, channels of a convolution).
+	// Whole lists axes of the operand that one output element needs completely
+	// (reductions, channels of a convolution).
 	Whole []int
+	// Adjoint marks the gradient of a windowed operation: output i needs every
+	// index o of the operand whose window holds i.
+	Adjoint bool
 }
 
 // WindowAxis is the window along one axis: output o reads the inputs
-// o·Stride/Up − Pad + t·Dilation for t in 0..Size-1, rounded down.
+// ⌊o·Stride/Up⌋ − Pad + t·Dilation for t in 0..Size-1.
 type WindowAxis struct {
 	Size, Stride, Dilation int
 	Pad                    int  // indices before the first one
 	Up                     int  // outputs per input of an upsampling; 0 or 1 otherwise
 	Periodic               bool // indices outside are taken from the other end
+}
+
+// Reads tells whether output o reads input i of an axis of n inputs.
+func (a WindowAxis) Reads(o, i, n int) bool {
+	first := o*a.Stride/max(a.Up, 1) - a.Pad
+	for t := range a.Size {
+		j := first + t*a.Dilation
+		if a.Periodic {
+			j = ((j % n) + n) % n
+		}
+		if i == j {
+			return true
+		}
+	}
+	return false
 }

@@ -163,8 +163,12 @@ var convGradData = Define(Spec[ConvGrad]{
 	Shape: func(in []Shape, a ConvGrad) (Shape, error) {
 		return gradShape(in, a, a.To, in[0], in[1])
 	},
-	Window: func(in []Shape, a ConvGrad) Window { return Window{Whole: []int{0}} },
-	FLOPs:  func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(out, in[0], in[1], a.Conv) },
+	Window: func(in []Shape, a ConvGrad) Window {
+		w := a.window(in[0])
+		w.Operand, w.Adjoint = 1, true
+		return w
+	},
+	FLOPs: func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(out, in[0], in[1], a.Conv) },
 	Ref: func(c Call, a ConvGrad) {
 		clear(c.Out)
 		convLoop(c.OutShape, c.InShape[0], c.InShape[1], a.Conv, func(x, w, y int) { c.Out[x] += c.In[0][w] * c.In[1][y] })

@@ -40,6 +40,13 @@ func (a Pool) window() Window {
 	return Window{Axes: axes}
 }
 
+// adjoint is the window of a gradient that reads dy as the given operand.
+func (a Pool) adjoint(operand int) Window {
+	w := a.window()
+	w.Operand, w.Adjoint = operand, true
+	return w
+}
+
 // volume is the number of elements of a window.
 func (a Pool) volume() int { return a.Size[0] * a.Size[1] * a.Size[2] }
 
@@ -122,7 +129,7 @@ var maxPoolGrad = Define(Spec[Pool]{
 		}
 		return in[0].Clone(), err
 	},
-	Window: func(_ []Shape, a Pool) Window { return a.window() },
+	Window: func(_ []Shape, a Pool) Window { return a.adjoint(2) },
 	Ref: func(c Call, a Pool) {
 		clear(c.Out)
 		done := make([]bool, len(c.In[1]))
@@ -196,7 +203,7 @@ var avgPoolGrad = Define(Spec[PoolGrad]{
 		}
 		return a.To.Clone(), err
 	},
-	Window: func(_ []Shape, a PoolGrad) Window { return a.window() },
+	Window: func(_ []Shape, a PoolGrad) Window { return a.adjoint(0) },
 	Ref: func(c Call, a PoolGrad) {
 		clear(c.Out)
 		a.each(c.OutShape, c.InShape[0], func(x, y int) { c.Out[x] += c.In[0][y] / float64(a.volume()) })

@@ -100,6 +100,7 @@ func upCases() []Case[Up] {
 	}
 }
 
+// window is the neighbourhood of upsampling: a neighbour on each side.
 func (a Up) window() Window {
 	axes := []WindowAxis{{Size: 1, Stride: 1, Dilation: 1}, {Size: 1, Stride: 1, Dilation: 1}}
 	for i, s := range a.Scale {
@@ -153,8 +154,12 @@ var upsampleGrad = Define(Spec[UpGrad]{
 		}
 		return a.To.Clone(), err
 	},
-	Window: func(_ []Shape, a UpGrad) Window { return a.window() },
-	FLOPs:  func(in []Shape, _ Shape, a UpGrad) int64 { return upFLOPs(in[0], a.Up) },
+	Window: func(_ []Shape, a UpGrad) Window {
+		w := a.window()
+		w.Adjoint = true
+		return w
+	},
+	FLOPs: func(in []Shape, _ Shape, a UpGrad) int64 { return upFLOPs(in[0], a.Up) },
 	Ref: func(c Call, a UpGrad) {
 		clear(c.Out)
 		a.each(c.OutShape, c.InShape[0], func(x, y int, w float64) { c.Out[x] += w * c.In[0][y] })
