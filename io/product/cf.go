@@ -156,7 +156,7 @@ func (b *ncBuilder) horizontal(l *layout) (dims, aux []string) {
 	lat, lon := make([]float64, 0, g.Size()), make([]float64, 0, g.Size())
 	for _, r := range l.rows {
 		for _, c := range l.cols {
-			lat, lon = append(lat, g.LatAt(r, c)), append(lon, g.LonAt(r, c))
+			lat, lon = append(lat, g.LatAt(r, c)), append(lon, turn(g.LonAt(r, c), l.from))
 		}
 	}
 	both := []string{"y", "x"}

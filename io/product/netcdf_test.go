@@ -242,7 +242,7 @@ func projected(src ensemble.SourceOrder) *ensemble.Grid {
 	for j := range g.NY {
 		g.Y = append(g.Y, 3000-2000*float64(j))
 		for i := range g.NX {
-			g.Lat, g.Lon = append(g.Lat, 54.9+g.Y[j]/111e3), append(g.Lon, -2.5+g.X[i]/64e3)
+			g.Lat, g.Lon = append(g.Lat, 54.9+g.Y[j]/111e3), append(g.Lon, 357.5+g.X[i]/64e3)
 		}
 	}
 	return g
@@ -251,7 +251,7 @@ func projected(src ensemble.SourceOrder) *ensemble.Grid {
 func TestNetCDFProjected(t *testing.T) {
 	needPython(t)
 	for _, south := range []bool{false, true} {
-		g := projected(ensemble.SourceOrder{SouthFirst: south, ScanningMode: -1})
+		g := projected(ensemble.SourceOrder{SouthFirst: south, ScanningMode: -1, FirstLon: -2.5625})
 		p := testProduct(globe(ensemble.SourceOrder{}))
 		p.Grid = g
 		values := make([]float32, g.Size())
@@ -268,7 +268,10 @@ func TestNetCDFProjected(t *testing.T) {
 		}
 		var s stored
 		ask(t, "storage", path, &s)
-		y, lat := s.Vars["y"], s.Vars["latitude"]
+		y, lat, lon := s.Vars["y"], s.Vars["latitude"], s.Vars["longitude"]
+		if !near(lon.First, -2.5625) {
+			t.Errorf("longitude from %g, want that of the input", lon.First)
+		}
 		if south && (y.First != -3000 || lat.First != g.Lat[15] || mean.Corner != 0) || !south && (y.First != 3000 || lat.First != g.Lat[0] || mean.Corner != 7) {
 			t.Errorf("south first %v: y from %g, latitude from %g, corner %g", south, y.First, lat.First, mean.Corner)
 		}

@@ -17,6 +17,7 @@ type layout struct {
 	rows, cols []int
 	lat, lon   []float64
 	x, y       []float64
+	from       float64 // where the range of a projected grid's longitudes begins
 }
 
 // newLayout restores the rows of the input and the longitude at which it began,
@@ -35,6 +36,9 @@ func newLayout(g *ensemble.Grid, want Longitudes) layout {
 	}
 	if g.Kind == ensemble.Projected {
 		l.y, l.x = pick(g.Y, l.rows), slices.Clone(g.X)
+		if want == From180 || want == KeepLongitudes && g.Source.FirstLon < 0 {
+			l.from = -180
+		}
 		return l
 	}
 	l.lat = pick(g.Lat, l.rows)

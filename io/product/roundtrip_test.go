@@ -209,3 +209,61 @@ var uncloneable = map[string]string{
 	"multi_field_uv.grib2": "write NetCDF instead",  // two fields in one message
 	"run_length_jma.grib2": "nothing was published", // ecCodes crashes
 }
+
+func TestNetCDFReadBack(t *testing.T) {
+	for _, order := range orders {
+		for _, o := range []product.Options{{}, {Profile: product.CDOProfile}, {Longitude: product.From180}} {
+			p := testProduct(globe(order.src))
+			checkReadBack(t, order.name, writeNetCDF(t, p, o), p, 0)
+		}
+	}
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	p.Grid = projected(ensemble.SourceOrder{SouthFirst: true, ScanningMode: -1})
+	values := make([]float32, p.Grid.Size())
+	for i := range values {
+		values[i] = float32(i)
+	}
+	p.Fields = []product.Field{{Variable: "t", Level: ensemble.PressureLevel(850), Lead: ensemble.Lead(90 * time.Minute), Kind: product.Spread, Values: values}}
+	checkReadBack(t, "projected", writeNetCDF(t, p, product.Options{}), p, 0)
+}
+
+func TestEnsembleNetCDFReadBack(t *testing.T) {
+	f := testForecast(gaussian())
+	for _, profile := range []product.Profile{product.XarrayProfile, product.CDOProfile} {
+		path := filepath.Join(t.TempDir(), "ens.nc")
+		if err := product.WriteEnsembleNetCDF(context.Background(), encoder(t), path, f, product.Metadata{}, product.Options{Profile: profile}); err != nil {
+			t.Fatal(err)
+		}
+		checkForecast(t, path, f, 0)
+	}
+}
+
+func TestAnalysesReadBack(t *testing.T) {
+	g := gaussian()
+	var as []*ensemble.Analysis
+	for k := range 3 {
+		a := ensemble.NewAnalysis(ensemble.ValidAt(testInit.AddDate(0, 0, 7*k)), []string{"gh", "t"},
+			[]ensemble.Level{ensemble.PressureLevel(850), ensemble.PressureLevel(500)}, g)
+		for i := range a.Values {
+			a.Values[i] = float32(i + k)
+		}
+		as = append(as, a)
+	}
+	path := filepath.Join(t.TempDir(), "an.nc")
+	if err := product.WriteAnalysesNetCDF(context.Background(), encoder(t), path, as, product.Metadata{}, product.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	got := readBack(t, path)
+	if len(got) != 3*2*2 {
+		t.Errorf("%d fields, want 12", len(got))
+	}
+	for _, a := range as {
+		for v, name := range a.Variables {
+			for l, level := range a.Levels {
+				q, _ := ensemble.VariableNamed(name)
+				k := ensemble.Key{Variable: name, Level: level, Member: ensemble.NoMember, Init: ensemble.InitAt(a.Valid.Time)}
+				checkField(t, a.Valid.String(), got, k, q.Unit, g, a.Field(v, l), 0)
+			}
+		}
+	}
+}
