@@ -19,7 +19,7 @@ func TestValues(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s-%d", b.Name, threads), func(t *testing.T) {
-				dev, err := b.Open(engine.Options{Threads: threads})
+				dev, err := b.Open(engine.Options{Threads: threads, ByRule: true})
 				if exit.CodeOf(err) == exit.NoDevice {
 					t.Skip("skipped: no device:", err)
 				}
