@@ -70,7 +70,7 @@ func BenchmarkChosen(b *testing.B) {
 	for _, s := range []Spec{
 		unetShape(8, 12, 32, 32, 64, true), unetShape(8, 32, 32, 32, 64, true), unetShape(8, 64, 64, 16, 32, true),
 		unetShape(8, 96, 32, 32, 64, true), unetShape(8, 64, 96, 8, 16, true), unetShape(8, 96, 96, 4, 8, true),
-		unetShape(8, 32, 1, 32, 64, true), unetShape(1, 42, 64, 352, 704, true), unetShape(1, 320, 320, 22, 44, true),
+		unetShape(8, 32, 1, 32, 64, true), unetShape(1, 320, 320, 22, 44, true), unetShape(1, 42, 64, 352, 704, true),
 	} {
 		for _, wino := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%d-%d/%dx%d/wino=%v", s.Cin, s.Cout, s.In[1], s.In[2], wino), func(b *testing.B) {

@@ -3,12 +3,16 @@
 package conv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
@@ -74,11 +78,11 @@ func prepare(s Spec, o Options, passes []Pass) (*Conv, error) {
 	return c, nil
 }
 
-// candidate is a form that serves a pass, and its best time so far.
+// candidate is a form that serves a pass, and its best times so far.
 type candidate struct {
 	runner
-	form string
-	best time.Duration
+	form      string
+	cpu, wall time.Duration
 }
 
 // candidates builds the forms that serve a pass, or the forced one.
@@ -95,9 +99,9 @@ func (c *Conv) candidates(pass Pass, o Options, forced string) (all []*candidate
 			continue
 		}
 		if isReference(r) {
-			last = append(last, &candidate{r, f.name, never})
+			last = append(last, &candidate{r, f.name, never, never})
 		} else {
-			all = append(all, &candidate{r, f.name, never})
+			all = append(all, &candidate{r, f.name, never, never})
 		}
 	}
 	switch {
@@ -115,32 +119,64 @@ func (c *Conv) candidates(pass Pass, o Options, forced string) (all []*candidate
 	return nil, fmt.Errorf("convolution %s: no form serves %+v: %s", pass, c.spec, strings.Join(refused, "; "))
 }
 
-// choose keeps the fastest form of a pass.
+// choose keeps the fastest form of a pass. Large convolutions race on a part
+// of the batch and of the latitudes, and the winner is built for the whole.
 func (c *Conv) choose(pass Pass, o Options, forced string) error {
-	all, err := c.candidates(pass, o, forced)
+	part := &Conv{spec: excerpt(c.spec)}
+	all, err := part.candidates(pass, o, forced)
 	if err != nil {
 		return err
 	}
-	errs := []error{nil}
+	var errs []error
 	if len(all) > 1 {
-		errs[0] = race(c.spec, all)
+		errs = append(errs, race(part.spec, all))
+		slices.SortStableFunc(all, func(a, b *candidate) int { return cmp.Compare(a.cpu, b.cpu) })
 	}
-	win := all[0]
-	for _, r := range all[1:] {
-		if r.best < win.best {
-			win = r
-		}
+	if all[0].wall < never {
+		c.gflops[pass] = part.spec.FLOPs() / float64(all[0].wall)
 	}
-	c.run[pass], c.form[pass] = win.runner, win.form
-	if win.best < never {
-		c.gflops[pass] = c.spec.FLOPs() / float64(win.best)
+	if part.spec == c.spec {
+		c.run[pass], c.form[pass] = all[0].runner, all[0].form
+		all = all[1:]
 	}
 	for _, r := range all {
-		if r != win {
-			errs = append(errs, r.Close())
+		errs = append(errs, r.Close())
+	}
+	for i := 0; i < len(all) && c.run[pass] == nil; i++ {
+		whole, err := c.candidates(pass, o, all[i].form)
+		// The whole may lack what the part had: the next best then.
+		if err != nil || isReference(whole[0].runner) && i+1 < len(all) {
+			if i+1 == len(all) {
+				errs = append(errs, err)
+			}
+			for _, r := range whole {
+				errs = append(errs, r.Close())
+			}
+			continue
 		}
+		c.run[pass], c.form[pass] = whole[0].runner, whole[0].form
 	}
 	return errors.Join(errs...)
+}
+
+// excerptFLOPs is work that takes about 10 to 30 ms on two cores.
+const excerptFLOPs = 3e9
+
+// excerpt is s, or a part of it that is large enough to tell the forms apart.
+func excerpt(s Spec) Spec {
+	for s.FLOPs() > excerptFLOPs {
+		switch {
+		case s.In[1] > 64 && s.In[1]/2 >= s.reach(1):
+			s.In[1] /= 2
+		case s.N > 1:
+			s.N = (s.N + 1) / 2
+		case s.In[1] > 16 && s.In[1]/2 >= s.reach(1):
+			s.In[1] /= 2
+		default:
+			return s
+		}
+	}
+	return s
 }
 
 // isReference tells an implementation of oneDNN that is meant as a judge only.
@@ -155,8 +191,9 @@ func isReference(r runner) bool {
 const never = time.Duration(1<<63 - 1)
 
 // race times candidates in turn, so that a neighbour's burst of work hits all
-// of them. One that is far behind drops out; rounds end when enough time was
-// spent for the best time to settle.
+// of them. They are ranked by processor time: on a shared machine the time on
+// the wall says more about the neighbours. One that is far behind drops out;
+// rounds end when enough time was spent for the best times to settle.
 func race(s Spec, all []*candidate) error {
 	b := newBench(s)
 	need := 0
@@ -169,21 +206,28 @@ func race(s Spec, all []*candidate) error {
 	for round := 0; round < 3 || round < 12 && time.Since(start) < 40*time.Millisecond; round++ {
 		for _, r := range all {
 			// The first run pays for cold memory, the second may meet a burst.
-			if round > 0 && r.best/3 > lead || round > 1 && r.best/3*2 > lead {
+			if round > 0 && r.cpu/3 > lead || round > 1 && r.cpu/3*2 > lead {
 				continue
 			}
-			t := time.Now()
+			cpu, wall := processTime(), time.Now()
 			if err := r.Run(b.src, b.filter, b.bias, b.dst, scratch); err != nil {
 				return fmt.Errorf("convolution form %s: %w", r.form, err)
 			}
-			r.best = min(r.best, max(time.Since(t), 1))
-			lead = min(lead, r.best)
-		}
-		if round > 0 && time.Since(start) > 2*time.Second {
-			break // large tensors: two runs tell enough
+			r.wall = min(r.wall, max(time.Since(wall), 1))
+			r.cpu = min(r.cpu, max(processTime()-cpu, 1))
+			lead = min(lead, r.cpu)
 		}
 	}
 	return nil
+}
+
+// processTime is the processor time that all threads of this process used.
+func processTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
+		return time.Duration(time.Now().UnixNano()) // a kernel without it: wall time ranks
+	}
+	return time.Duration(t.Nano())
 }
 
 // bench holds tensors of the right size for timing.

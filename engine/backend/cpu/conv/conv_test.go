@@ -154,6 +154,37 @@ func TestReferenceLoopsStayOut(t *testing.T) {
 	}
 }
 
+// A large convolution races on an excerpt; what is built fits the whole.
+func TestLargeConvolution(t *testing.T) {
+	s := unetShape(3, 24, 40, 96, 160, true)
+	if e := excerpt(s); e == s || e.FLOPs() > 2*excerptFLOPs || e.In[2] != s.In[2] {
+		t.Fatalf("excerpt of %+v: got %+v", s, e)
+	}
+	c, err := PreparePass(s, Forward, Options{})
+	must(t, err)
+	defer c.Close()
+	b := newBench(s)
+	y := make([]float32, s.DstLen())
+	must(t, c.Forward(y, b.src, b.filter, nil, make([]float32, c.ScratchLen())))
+	// One value far into the last map, by the definition.
+	out := s.Out()
+	n, co, d, h, w := 2, 39, 1, 93, 159
+	var want float64
+	for ci := range s.Cin {
+		for k := range 27 {
+			kd, kh, kw := k/9, k/3%3, k%3
+			z, i, j := d+kd-1, h+kh-1, (w+kw-1+s.In[2])%s.In[2]
+			if z >= 0 && z < s.In[0] && i >= 0 && i < s.In[1] {
+				want += float64(b.src[(((n*s.Cin+ci)*s.In[0]+z)*s.In[1]+i)*s.In[2]+j]) * float64(b.filter[(co*s.Cin+ci)*27+k])
+			}
+		}
+	}
+	got := y[(((n*s.Cout+co)*out[0]+d)*out[1]+h)*out[2]+w]
+	if diff := float64(got) - want; diff > 1e-4 || diff < -1e-4 {
+		t.Errorf("%s: got %g, want %g", c.Choice(), got, want)
+	}
+}
+
 func TestPreparePass(t *testing.T) {
 	s := unetShape(1, 3, 4, 6, 8, false)
 	c, err := PreparePass(s, BackwardWeights, Options{})
