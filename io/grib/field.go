@@ -89,7 +89,7 @@ func (g *Grids) Def(id ID) GridDef {
 }
 
 // learn parses a grid section unless it is known.
-func (g *Grids) learn(id ID, edition int, o Octets) *Fault {
+func (g *Grids) learn(id ID, edition int, o Octets, bytes int64) *Fault {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, ok := g.defs[id]; !ok {
@@ -99,7 +99,7 @@ func (g *Grids) learn(id ID, edition int, o Octets) *Fault {
 		if o == nil {
 			g.defs[id] = GridDef{Reason: "the message has no grid section; predefined grids are not supported"}
 		} else {
-			g.defs[id], g.bad[id] = ParseGrid(edition, o)
+			g.defs[id], g.bad[id] = ParseGrid(edition, o, bytes)
 		}
 	}
 	if fault := g.bad[id]; fault != nil {
@@ -161,7 +161,7 @@ func readField(m Message, k int, w *window, grids *Grids) (Field, *Fault) {
 		return f, fault
 	}
 	f.Grid = digest([]byte{byte(m.Edition)}, g)
-	if fault := grids.learn(f.Grid, m.Edition, g); fault != nil {
+	if fault := grids.learn(f.Grid, m.Edition, g, m.Length); fault != nil {
 		return f, fault
 	}
 	if m.Edition == 1 {

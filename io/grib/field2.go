@@ -129,9 +129,11 @@ func (f *Field) time2(o Octets, t product2, out Time) {
 		case ok && o.U1(e+7) == 1:
 			// One time range: its length is what other decoders take.
 			out.Lead, out.Interval = start+length, length
-		case fault == nil:
+		case fault == nil && end.Sub(out.Init) >= start:
 			out.Lead = end.Sub(out.Init)
 			out.Interval = out.Lead - start
+		case o.U4(e+15) == missing4:
+			// Neither length nor end: the forecast time is all there is.
 		default:
 			out.Known = false
 		}
@@ -141,6 +143,9 @@ func (f *Field) time2(o Octets, t product2, out Time) {
 		f.Time = Time{Init: out.Init}
 	}
 }
+
+// missing4 is a missing number of four octets.
+const missing4 = 0xffffffff
 
 // derived maps code table 4.7.
 func derived(code int) ensemble.Product {

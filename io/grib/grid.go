@@ -41,9 +41,21 @@ type axis struct {
 	semiMajor, semiMinor float64
 }
 
-// ParseGrid reads a grid section of either edition. The fault is damage; a grid
-// that is sound but not supported has a Reason.
-func ParseGrid(edition int, o Octets) (GridDef, *Fault) {
+// A small message with a large grid is a constant field, or damage that asks for
+// memory: beyond smallGrid points, a byte of the message must stand for at most
+// pointsPerByte of them (the best compression met in real files is about 20).
+const (
+	smallGrid     = 1 << 22
+	pointsPerByte = 200
+)
+
+// maxGaussian bounds the latitudes between pole and equator; the finest grids in
+// use have 2560.
+const maxGaussian = 1 << 12
+
+// ParseGrid reads a grid section of either edition, found in a message of so many
+// bytes. The fault is damage; a grid that is sound but not supported has a Reason.
+func ParseGrid(edition int, o Octets, bytes int64) (GridDef, *Fault) {
 	var a axis
 	var reason string
 	var fault *Fault
@@ -57,6 +69,9 @@ func ParseGrid(edition int, o Octets) (GridDef, *Fault) {
 	}
 	if a.ni < 1 || a.nj < 1 || int64(a.ni)*int64(a.nj) > MaxPoints {
 		return GridDef{}, faultf("impossible grid", "%d x %d points", a.ni, a.nj)
+	}
+	if n := int64(a.ni) * int64(a.nj); n > smallGrid && n > pointsPerByte*bytes {
+		return GridDef{}, faultf("impossible grid", "%d x %d points in a message of %d bytes", a.ni, a.nj, bytes)
 	}
 	if a.points >= 0 && a.points != int64(a.ni)*int64(a.nj) {
 		return GridDef{}, faultf("impossible grid", "%d x %d points do not make %d", a.ni, a.nj, a.points)
@@ -164,7 +179,7 @@ func axes1(o Octets) (axis, string, *Fault) {
 			return a, "grid type reduced_" + map[int]string{0: "ll", 4: "gg"}[kind] + " is not supported", nil
 		}
 		if kind == 4 {
-			if a.gaussian = o.U2(26); a.gaussian == 0 || a.gaussian > 1<<15 {
+			if a.gaussian = o.U2(26); a.gaussian == 0 || a.gaussian > maxGaussian {
 				return a, "", faultf("impossible grid", "Gaussian number %d", a.gaussian)
 			}
 		}
@@ -216,7 +231,7 @@ func axes2(o Octets) (axis, string, *Fault) {
 		a.la1, a.lo1, a.la2, a.lo2 = float64(o.S4(47))*unit, float64(o.S4(51))*unit, float64(o.S4(56))*unit, float64(o.S4(60))*unit
 		a.scan = o.U1(72)
 		if template == 40 {
-			if n := o.U4(68); n == 0 || n > 1<<15 {
+			if n := o.U4(68); n == 0 || n > maxGaussian {
 				return a, "", faultf("impossible grid", "Gaussian number %d", n)
 			}
 			a.gaussian = int(o.U4(68))

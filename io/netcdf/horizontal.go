@@ -169,7 +169,7 @@ func unwrapped(x []float64) []float64 {
 // float32 tells.
 func isGaussian(lat []float64) bool {
 	n := len(lat)
-	if n < 4 || n%2 != 0 || n > 1<<14 {
+	if n < 4 || n%2 != 0 || n > 1<<13 {
 		return false
 	}
 	for j, want := range order.GaussianLatitudes(n) {
