@@ -13,11 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/interrupt"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
-	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
@@ -30,11 +28,13 @@ type app struct {
 	json, quiet, verbose bool
 	logFile              string
 
-	flag    *interrupt.Flag // raised by SIGTERM, SIGINT, SIGUSR1, SIGHUP
-	log     *slog.Logger
-	logs    *os.File // of --log-file
-	command string   // that ran, "config show"
-	answer  answer
+	flag      *interrupt.Flag // raised by SIGTERM, SIGINT, SIGUSR1, SIGHUP
+	log       *slog.Logger
+	logs      *os.File // of --log-file
+	args      []string
+	manyFiles []string // flags of filesFlag
+	command   string   // that ran, "config show"
+	answer    answer
 }
 
 // answer is what a command has to say.
@@ -45,6 +45,7 @@ type answer struct {
 	text     func(io.Writer) error
 	outputs  []string // files that were written
 	warnings []string
+	told     bool // the warnings were logged when they arose
 	degraded bool // done, with less than was expected
 	// printed says that the command has written its answer to app.stdout itself.
 	printed bool
@@ -98,7 +99,8 @@ func (a *app) run(args []string) exit.Code {
 			a.json = true
 		}
 	}
-	a.root.SetArgs(args)
+	a.args = args
+	a.root.SetArgs(repeatFlags(args, a.manyFiles))
 	cmd, err := a.root.ExecuteC()
 	a.command = strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "ensemble"), " ")
 	if a.logs != nil {
@@ -159,6 +161,9 @@ func (a *app) openLog() error {
 	return nil
 }
 
+// warn logs a warning of a job.
+func (a *app) warn(text string) { a.log.Warn(printable(text)) }
+
 // lineHandler prints messages for a person: "ensemble: warning: text key=value".
 type lineHandler struct {
 	w     io.Writer
@@ -202,37 +207,6 @@ func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 // WithGroup leaves groups out: lines are for people.
 func (h *lineHandler) WithGroup(string) slog.Handler { return h }
-
-// Flags that several commands have, each declared once.
-
-// configFlags adds --config and --set and gives what they were set to.
-func configFlags(cmd *cobra.Command) *config.Sources {
-	f := cmd.Flags()
-	s := &config.Sources{}
-	f.StringArrayVarP(&s.Files, "config", "c", nil, "configuration `FILE`; a later one wins")
-	f.StringArrayVar(&s.Set, "set", nil, "override one `key=value` of the configuration")
-	completeKeys(cmd)
-	return s
-}
-
-// progressFlag adds --progress and gives a function that makes the reporter.
-func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) {
-	mode := f.String("progress", "auto", "auto, bar, plain or none")
-	interval := f.Duration("log-interval", progress.DefaultInterval, "time between two lines of plain progress")
-	return func() (*progress.Reporter, error) {
-		m := progress.Mode(*mode)
-		switch m {
-		case progress.Auto, progress.Bar, progress.Plain, progress.None:
-		default:
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown progress %q", *mode), At: "--progress",
-				Fix: "give auto, bar, plain or none"}
-		}
-		if a.quiet {
-			m = progress.None
-		}
-		return progress.New(a.stderr, m, *interval), nil
-	}
-}
 
 // Errors of the command line: exit 64, with the nearest word that would be right.
 

@@ -5,6 +5,9 @@ import "github.com/spf13/cobra"
 // commands lists the subcommands, one file each, in the order of the help.
 var commands = []func(*app) *cobra.Command{
 	inspectCommand,
+	trainCommand,
+	predictCommand,
+	verifyCommand,
 	doctorCommand,
 	configCommand,
 	completionCommand,

@@ -68,10 +68,10 @@ func (a *app) finish(err error) exit.Code {
 		perr = a.printJSON(err)
 	} else if a.answer.text != nil { // also beside an error: the answer may be "no"
 		perr = a.answer.text(a.stdout)
+	}
+	if !a.quiet && !a.answer.told {
 		for _, w := range a.answer.warnings {
-			if !a.quiet {
-				fmt.Fprintln(a.stderr, "ensemble: warning:", w)
-			}
+			fmt.Fprintln(a.stderr, "ensemble: warning:", printable(w))
 		}
 	}
 	if perr != nil && err == nil {

@@ -38,6 +38,14 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"config", "check"}, "no configuration was given"},
 		{[]string{"config", "explain", "train.epocs"}, "did you mean `train.epochs`?"},
 		{[]string{"help", "doktor"}, "did you mean `ensemble help doctor`?"},
+		{[]string{"train", "--run-dr", "x"}, "did you mean `--run-dir`?"},
+		{[]string{"train", "-c", "x.yaml"}, "missing --run-dir"},
+		{[]string{"train", "-c", "x.yaml", "--run-dir", "r", "--resume", "latest"}, "give auto, or the number of a step"},
+		{[]string{"train", "-c", "x.yaml", "--run-dir", "r", "--overwrite", "alway"}, "did you mean `always`?"},
+		{[]string{"predict", "--run-dir", "r"}, "missing --input and --out"},
+		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--format", "netcfd"}, "did you mean `netcdf`?"},
+		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--cycle", "2026-01-01T00:00"}, "2026-01-01T00:00Z"},
+		{[]string{"verify"}, "missing --forecast and --analysis"},
 		{[]string{"completion", "tcsh"}, "give bash, zsh or fish"},
 	} {
 		code, stdout, stderr := call(t, c.args...)
@@ -164,6 +172,35 @@ func TestDoctor(t *testing.T) {
 	}
 	if strings.Count(stdout, "\n") != 1 {
 		t.Error("want exactly one line")
+	}
+}
+
+// TestRepeatFlags: a flag for files takes all values up to the next flag.
+func TestRepeatFlags(t *testing.T) {
+	files := newApp(io.Discard, io.Discard).manyFiles
+	for in, want := range map[string]string{
+		"predict --input a b c --out o":      "predict --input a --input b --input c --out o",
+		"predict --input=a b -o o":           "predict --input=a --input b -o o",
+		"verify --forecast a --analysis b c": "verify --forecast a --analysis b --analysis c",
+		"predict --run-dir r x --input a":    "predict --run-dir r x --input a",
+		"predict --input a b -- --input c d": "predict --input a --input b -- --input c d",
+		"inspect --stats a b":                "inspect --stats a b",
+	} {
+		if got := strings.Join(repeatFlags(strings.Fields(in), files), " "); got != want {
+			t.Errorf("%s\nbecomes %s\nwant    %s", in, got, want)
+		}
+	}
+}
+
+// TestMissingFile: exit 66, whatever the command.
+func TestMissingFile(t *testing.T) {
+	for _, args := range [][]string{
+		{"predict", "--run-dir", "r", "--input", "nowhere/*.grib2", "--out", "o"},
+		{"verify", "--forecast", "nowhere.nc", "--analysis", "nowhere.nc"},
+	} {
+		if code, _, stderr := call(t, args...); code != exit.NotYet || !strings.Contains(stderr, "no such file") {
+			t.Errorf("%q: exit %d, %s", args, code, stderr)
+		}
 	}
 }
 

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+)
+
+// Flags that several commands have, each declared once.
+
+// configFlags adds --config and --set and gives what they were set to.
+func configFlags(cmd *cobra.Command) *config.Sources {
+	f := cmd.Flags()
+	s := &config.Sources{}
+	f.StringArrayVarP(&s.Files, "config", "c", nil, "configuration `FILE`; a later one wins")
+	f.StringArrayVar(&s.Set, "set", nil, "override one `key=value` of the configuration")
+	completeKeys(cmd)
+	return s
+}
+
+// progressFlag adds --progress and --log-interval and gives a function that makes
+// the reporter.
+func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) {
+	mode := f.String("progress", "auto", "auto, bar, plain or none")
+	interval := f.Duration("log-interval", progress.DefaultInterval, "time between two lines of plain progress")
+	return func() (*progress.Reporter, error) {
+		if err := oneOf("--progress", []string{*mode}, "auto", "bar", "plain", "none"); err != nil {
+			return nil, err
+		}
+		m := progress.Mode(*mode)
+		if a.quiet {
+			m = progress.None
+		}
+		return progress.New(a.stderr, m, *interval), nil
+	}
+}
+
+// overwriteFlag adds --overwrite and gives a function that reads it.
+func overwriteFlag(f *pflag.FlagSet) func() (string, error) {
+	policy := f.String("overwrite", "same", "replace what is there: never, same (made from the same), always")
+	return func() (string, error) {
+		return *policy, oneOf("--overwrite", []string{*policy}, "never", "same", "always")
+	}
+}
+
+// threadsFlag adds --threads.
+func threadsFlag(f *pflag.FlagSet) *int {
+	return f.Int("threads", 0, "threads; 0 takes all that the machine gives")
+}
+
+// filesFlag adds a flag for several files. It takes all values up to the next flag,
+// as a shell leaves them when it expands a pattern: --input a.nc b.nc.
+func (a *app) filesFlag(f *pflag.FlagSet, name, usage string) *[]string {
+	a.manyFiles = append(a.manyFiles, name)
+	return f.StringArray(name, nil, usage)
+}
+
+// repeatFlags writes the name of a flag of manyFiles before each of its values.
+func repeatFlags(args, manyFiles []string) []string {
+	var out []string
+	open, values := "", 0 // the flag that takes values, and how many it has
+	for i, arg := range args {
+		if arg == "--" {
+			return append(out, args[i:]...)
+		}
+		if strings.HasPrefix(arg, "-") && len(arg) > 1 {
+			name, _, joined := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+			open, values = "", 0
+			if strings.HasPrefix(arg, "--") && slices.Contains(manyFiles, name) {
+				open = "--" + name
+				if joined {
+					values = 1
+				}
+			}
+			out = append(out, arg)
+			continue
+		}
+		if open != "" && values > 0 {
+			out = append(out, open)
+		}
+		if open != "" {
+			values++
+		}
+		out = append(out, arg)
+	}
+	return out
+}
+
+// expand lists the files that names and patterns stand for.
+func expand(flag string, names []string) ([]string, error) {
+	patterns := make([]config.Path, len(names))
+	for i, n := range names {
+		patterns[i] = config.Path(n)
+	}
+	return config.Expand(flag, patterns)
+}
+
+// required says which of the flags that a command cannot do without are missing, all
+// at once.
+func required(cmd *cobra.Command, names ...string) error {
+	var missing []string
+	for _, n := range names {
+		if !cmd.Flags().Changed(n) {
+			missing = append(missing, "--"+n)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return &exit.Error{Code: exit.Usage, What: "missing " + strings.Join(missing, " and "), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
+}
+
+// oneOf checks the values of a flag that is one of a few words.
+func oneOf(flag string, values []string, words ...string) error {
+	for _, v := range values {
+		if slices.Contains(words, v) {
+			continue
+		}
+		fix := "give " + strings.Join(words, ", ")
+		if near := nearest.Find(v, words); near != "" {
+			fix = "did you mean `" + near + "`?"
+		}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", v, flag), At: "the command line", Fix: fix}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+func predictCommand(a *app) *cobra.Command {
+	o := run.PredictOptions{Version: version.Version}
+	var formats []string
+	var cycle, profile, longitude string
+	cmd := &cobra.Command{
+		Use:   "predict --run-dir DIR --input FILE... --out DIR",
+		Short: "Turn ensemble forecasts into calibrated mean and spread",
+		Long: "Turn ensemble forecasts into calibrated mean and spread with a trained model.\n" +
+			"Each start becomes one folder of files with a manifest, published as a whole.",
+		Example: "  ensemble predict --run-dir runs/a --input fc.grib2 --out products\n" +
+			"  ensemble predict --run-dir runs/a --input fc/*.grib2 --out products \\\n" +
+			"    --format netcdf,grib2\n" +
+			"  ensemble predict --run-dir runs/a --input fc.grib2 --cycle 2026010100 \\\n" +
+			"    --out products --json",
+		Annotations: notes("ensemble verify, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        noArgs,
+	}
+	f := cmd.Flags()
+	reporter := a.progressFlag(f)
+	overwrite := overwriteFlag(f)
+	threads := threadsFlag(f)
+	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of a finished training")
+	input := a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF")
+	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the products; one folder a start")
+	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
+	f.StringSliceVar(&formats, "format", []string{"netcdf"}, "netcdf, grib2 or both")
+	f.StringVar(&longitude, "longitude", "keep", "longitudes of the output: keep, 0_360 or 180_180")
+	f.StringVar(&profile, "nc-profile", "xarray", "reader that NetCDF is made for: xarray or cdo")
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (answer, error) {
+		if err := required(cmd, "run-dir", "input", "out"); err != nil {
+			return answer{}, err
+		}
+		var err error
+		if o.Input, err = expand("--input", *input); err != nil {
+			return answer{}, err
+		}
+		if cycle != "" {
+			d, err := config.ParseDate(cycle)
+			if err != nil || d.WholeDay {
+				return answer{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no start", cycle), At: "--cycle", Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
+			}
+			o.Cycle = d.Time
+		}
+		for _, name := range formats {
+			o.Formats = append(o.Formats, run.Format(name))
+		}
+		if err := oneOf("--format", formats, "netcdf", "grib2"); err != nil {
+			return answer{}, err
+		}
+		if err := oneOf("--longitude", []string{longitude}, "keep", "0_360", "180_180"); err != nil {
+			return answer{}, err
+		}
+		if err := oneOf("--nc-profile", []string{profile}, "xarray", "cdo"); err != nil {
+			return answer{}, err
+		}
+		o.Writer = run.Writer{Profile: run.Profile(profile), Longitude: run.Longitudes(longitude)}
+		policy, err := overwrite()
+		if err != nil {
+			return answer{}, err
+		}
+		o.Overwrite, o.Threads = run.Overwrite(policy), *threads
+		o.Command = "ensemble " + strings.Join(a.args, " ")
+		if o.Progress, err = reporter(); err != nil {
+			return answer{}, err
+		}
+		defer o.Progress.Close()
+		r, err := run.Predict(ctx, o)
+		if err != nil {
+			return answer{}, err
+		}
+		return answer{data: map[string]any{"cycles": r.Cycles, "already_complete": r.Already}, outputs: r.Outputs, warnings: r.Warnings,
+			text: func(w io.Writer) error {
+				for _, path := range r.Outputs {
+					if _, err := fmt.Fprintln(w, path); err != nil {
+						return err
+					}
+				}
+				_, err := fmt.Fprintf(w, "%d starts, %d of them already complete\n", r.Cycles, r.Already)
+				return err
+			}}, nil
+	})
+	return cmd
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+func trainCommand(a *app) *cobra.Command {
+	o := run.TrainOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	cmd := &cobra.Command{
+		Use:   "train -c FILE --run-dir DIR",
+		Short: "Train networks on past forecasts and judge them",
+		Long: "Train networks on past forecasts and judge them on starts that they have not\n" +
+			"seen. The run directory gets the model, checkpoints, events and scores.\n" +
+			"SIGTERM, SIGINT and SIGUSR1 save the state and end with exit code 75.",
+		Example: "  ensemble train -c train.yaml --run-dir runs/a\n" +
+			"  ensemble train -c train.yaml --run-dir runs/a --resume auto\n" +
+			"  ensemble train -c train.yaml --run-dir runs/b --set train.seed=2",
+		Annotations: notes("ensemble config explain, ensemble predict", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        noArgs,
+	}
+	src := configFlags(cmd)
+	reporter := a.progressFlag(cmd.Flags())
+	overwrite := overwriteFlag(cmd.Flags())
+	threads := threadsFlag(cmd.Flags())
+	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of this run")
+	cmd.Flags().StringVar(&o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
+	cmd.RunE = a.doSaving(func(ctx context.Context, _ []string) (answer, error) {
+		if err := required(cmd, "run-dir"); err != nil {
+			return answer{}, err
+		}
+		if _, err := strconv.ParseUint(o.Resume, 10, 64); o.Resume != "" && o.Resume != "auto" && err != nil {
+			return answer{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no step", o.Resume), At: "--resume", Fix: "give auto, or the number of a step"}
+		}
+		policy, err := overwrite()
+		if err != nil {
+			return answer{}, err
+		}
+		o.Overwrite = policy == "always"
+		if o.Progress, err = reporter(); err != nil {
+			return answer{}, err
+		}
+		defer o.Progress.Close()
+		if *threads > 0 {
+			src.Set = append(src.Set, fmt.Sprintf("train.threads=%d", *threads))
+		}
+		if o.Config, err = config.LoadTrain(*src); err != nil {
+			return answer{}, err
+		}
+		for _, w := range o.Config.Warnings() {
+			a.warn(w)
+		}
+		r, err := run.Train(ctx, o)
+		if err != nil {
+			return answer{}, err
+		}
+		data := map[string]any{"run_dir": r.RunDir, "steps": r.Steps, "complete": r.Complete}
+		if r.Scores != nil {
+			data["scores"] = r.Scores
+		}
+		return answer{data: data, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error {
+			if r.Complete {
+				_, err := fmt.Fprintf(w, "%s: already complete\n", r.RunDir)
+				return err
+			}
+			if r.Scores != nil {
+				if err := r.Scores.Fprint(w); err != nil {
+					return err
+				}
+			}
+			_, err := fmt.Fprintf(w, "trained %d steps; the run is in %s\n", r.Steps, r.RunDir)
+			return err
+		}}, nil
+	})
+	return cmd
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func verifyCommand(a *app) *cobra.Command {
+	o := run.VerifyOptions{}
+	cmd := &cobra.Command{
+		Use:   "verify --forecast FILE... --analysis FILE...",
+		Short: "Score published means and spreads against analyses",
+		Long: "Score published means and spreads against analyses, and their spreads against\n" +
+			"the full ensemble's, beside the raw ensemble, climatology and EMOS.",
+		Example: "  ensemble verify --forecast products/*/*.nc --analysis an/*.nc\n" +
+			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
+			"    --members fc/*.grib2 --run-dir runs/a --out scores\n" +
+			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc --json",
+		Annotations: notes("ensemble predict, ensemble report", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        noArgs,
+	}
+	f := cmd.Flags()
+	forecast := a.filesFlag(f, "forecast", "`FILE`s that predict wrote")
+	analysis := a.filesFlag(f, "analysis", "`FILE`s of the analyses")
+	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts")
+	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
+	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for scores.json and scores.parquet")
+	f.IntVar(&o.Bootstrap.Resamples, "resamples", 2000, "draws of the block bootstrap behind the intervals")
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (answer, error) {
+		if err := required(cmd, "forecast", "analysis"); err != nil {
+			return answer{}, err
+		}
+		var err error
+		for _, list := range []struct {
+			flag string
+			in   []string
+			to   *[]string
+		}{{"--forecast", *forecast, &o.Forecast}, {"--analysis", *analysis, &o.Analysis}, {"--members", *members, &o.Members}} {
+			if *list.to, err = expand(list.flag, list.in); err != nil {
+				return answer{}, err
+			}
+		}
+		r, err := run.Verify(ctx, o)
+		if err != nil {
+			return answer{}, err
+		}
+		return answer{data: r.Scores, outputs: r.Outputs, warnings: r.Warnings, text: r.Scores.Fprint}, nil
+	})
+	return cmd
+}
