@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
@@ -175,16 +175,6 @@ func (r *inspectRow) add(v []float32, native func(float64) float64) {
 	}
 }
 
-// inspectError is an error in the JSON form.
-type inspectError struct {
-	Code int    `json:"code"`
-	What string `json:"what"`
-	At   string `json:"at,omitempty"`
-	Why  string `json:"why,omitempty"`
-	Fix  string `json:"fix,omitempty"`
-	More int    `json:"more,omitempty"` // further faults
-}
-
 // inspectUnused is a message that no field was made of.
 type inspectUnused struct {
 	File     string `json:"file"`
@@ -194,39 +184,23 @@ type inspectUnused struct {
 }
 
 func writeInspectJSON(w io.Writer, o InspectOptions, cat *ensemble.Catalogue, rows []inspectRow, err error) error {
+	frame := answer.New("inspect", o.Version, err)
 	out := struct {
-		Schema   string          `json:"schema"`
-		Command  string          `json:"command"`
-		Version  string          `json:"version"`
-		Status   string          `json:"status"`
-		ExitCode int             `json:"exit_code"`
-		Outputs  []string        `json:"outputs"`
-		Warnings []string        `json:"warnings"`
-		Error    *inspectError   `json:"error,omitempty"`
 		Messages int             `json:"messages"`
 		Used     int             `json:"used"`
 		Unused   int             `json:"unused"`
 		Fields   []inspectRow    `json:"fields"`
 		Reasons  []inspectUnused `json:"unused_messages"`
 		Holes    []string        `json:"holes"`
-	}{Schema: "ensemble.inspect/1", Command: "inspect", Version: o.Version, Status: "ok", ExitCode: int(exit.CodeOf(err)),
-		Outputs: []string{}, Warnings: []string{}, Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}}
+	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}}
 	if rows == nil {
 		out.Fields = []inspectRow{}
-	}
-	if err != nil {
-		out.Status = "failed"
-		out.Error = &inspectError{Code: out.ExitCode, What: err.Error()}
-		var e *exit.Error
-		if errors.As(err, &e) {
-			out.Error = &inspectError{Code: int(e.Code), What: e.What, At: e.At, Why: e.Why, Fix: e.Fix, More: len(e.More)}
-		}
 	}
 	if cat != nil {
 		out.Messages = cat.Messages
 		out.Used = usedMessages(cat)
 		out.Unused = out.Messages - out.Used
-		out.Warnings = append(out.Warnings, cat.Warnings...)
+		frame.Warnings = append(frame.Warnings, cat.Warnings...)
 		for _, u := range cat.Unused {
 			out.Reasons = append(out.Reasons, inspectUnused{u.File, u.Message, u.Name, u.Reason})
 		}
@@ -236,9 +210,7 @@ func writeInspectJSON(w io.Writer, o InspectOptions, cat *ensemble.Catalogue, ro
 			}
 		}
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(out)
+	return frame.Write(w, out)
 }
 
 // usedMessages counts messages of which at least one field is used.
