@@ -33,6 +33,8 @@ type Calibrated struct {
 	// SpreadAffine [V D][2] are a₀ and a₁, SpreadScale [V D] is k.
 	SpreadAffine [][2]float64
 	SpreadScale  []float64
+	// SpreadOnly leaves shift and sigma out.
+	SpreadOnly bool
 }
 
 // CalibratedInput are the values that enter.
@@ -45,7 +47,7 @@ type CalibratedInput struct{ Features, Spread, Anomaly, Season graph.Value }
 //
 // Shape: [N V D H W] each. Shift is added to the members' mean; Sigma is the
 // standard deviation of the distribution, > 0; Spread is the estimate of the
-// full ensemble's standard deviation, ≥ 0.
+// full ensemble's standard deviation, ≥ 0. SpreadOnly gives only the last.
 type CalibratedOutput struct{ Shift, Sigma, Spread graph.Value }
 
 // The start of sigma, in units of the error scale: floor and slope as a global
@@ -67,6 +69,9 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	}
 	net := c.UNet
 	net.Out, net.ZeroLast = 3*v, true
+	if c.SpreadOnly {
+		net.Out = v
+	}
 	u := net.Build(b, in.Features)
 	part := func(k int) graph.Value { return op.Slice(b, u, 1, k*v, (k+1)*v) }
 	mapOf := func(name string, start float64) graph.Value {
@@ -80,20 +85,24 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 		return b.Const("", graph.Shape{1, v, d, 1, 1}, x)
 	}
 
-	shift := op.Add(b, part(0), mapOf("shift", 0))
-	for i, name := range []string{"shift_sin", "shift_cos"} {
-		shift = op.Add(b, shift, op.Mul(b, mapOf(name, 0), op.Slice(b, in.Season, 1, i, i+1)))
+	base := op.Add(b, op.Mul(b, in.Spread, perTarget(func(i int) float64 { return c.SpreadAffine[i][1] })),
+		perTarget(func(i int) float64 { return c.SpreadAffine[i][0] }))
+	change := op.Mul(b, op.Add(b, part(net.Out/v-1), mapOf("spread", 0)), perTarget(func(i int) float64 { return c.SpreadScale[i] }))
+	out := CalibratedOutput{Spread: op.ReLU(b, op.Add(b, base, change))}
+	if c.SpreadOnly {
+		return out
 	}
-	shift = op.Add(b, shift, op.Mul(b, mapOf("shift_anomaly", 0), in.Anomaly))
+
+	out.Shift = op.Add(b, part(0), mapOf("shift", 0))
+	for i, name := range []string{"shift_sin", "shift_cos"} {
+		out.Shift = op.Add(b, out.Shift, op.Mul(b, mapOf(name, 0), op.Slice(b, in.Season, 1, i, i+1)))
+	}
+	out.Shift = op.Add(b, out.Shift, op.Mul(b, mapOf("shift_anomaly", 0), in.Anomaly))
 
 	floor := op.Softplus(b, mapOf("sigma_floor", inverseSoftplus(startFloor)))
 	slope := op.Softplus(b, mapOf("sigma_slope", inverseSoftplus(startSlope)))
-	sigma := op.Mul(b, op.Add(b, op.Mul(b, in.Spread, slope), floor), op.Exp(b, part(1)))
-
-	base := op.Add(b, op.Mul(b, in.Spread, perTarget(func(i int) float64 { return c.SpreadAffine[i][1] })),
-		perTarget(func(i int) float64 { return c.SpreadAffine[i][0] }))
-	change := op.Mul(b, op.Add(b, part(2), mapOf("spread", 0)), perTarget(func(i int) float64 { return c.SpreadScale[i] }))
-	return CalibratedOutput{Shift: shift, Sigma: sigma, Spread: op.ReLU(b, op.Add(b, base, change))}
+	out.Sigma = op.Mul(b, op.Add(b, op.Mul(b, in.Spread, slope), floor), op.Exp(b, part(1)))
+	return out
 }
 
 // inverseSoftplus is ln(eʸ - 1).
