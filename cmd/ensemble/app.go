@@ -34,11 +34,11 @@ type app struct {
 	args      []string
 	manyFiles []string // flags of filesFlag
 	command   string   // that ran, "config show"
-	answer    answer
+	result    result
 }
 
-// answer is what a command has to say.
-type answer struct {
+// result is what a command has to say.
+type result struct {
 	// data becomes the fields of the JSON object; a structure or nil.
 	data any
 	// text prints the same for a person; nil prints nothing.
@@ -52,7 +52,7 @@ type answer struct {
 }
 
 // job is the one call a command makes.
-type job func(ctx context.Context, args []string) (answer, error)
+type job func(ctx context.Context, args []string) (result, error)
 
 func newApp(stdout, stderr io.Writer) *app {
 	a := &app{stdout: stdout, stderr: stderr}
@@ -67,7 +67,7 @@ func newApp(stdout, stderr io.Writer) *app {
 		SilenceUsage:  true,
 		Args:          unknownCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.answer.printed = true
+			a.result.printed = true
 			return cmd.Help()
 		},
 	}
@@ -118,7 +118,7 @@ func (a *app) do(j job) func(*cobra.Command, []string) error {
 		ctx, cancel := a.flag.Context(context.Background())
 		defer cancel()
 		var err error
-		a.answer, err = j(ctx, args)
+		a.result, err = j(ctx, args)
 		if errors.Is(err, context.Canceled) && a.flag.Raised() {
 			err = a.flag.Err()
 		}
@@ -134,7 +134,7 @@ func (a *app) doSaving(j job) func(*cobra.Command, []string) error {
 			return err
 		}
 		var err error
-		a.answer, err = j(context.Background(), args)
+		a.result, err = j(context.Background(), args)
 		return err
 	}
 }

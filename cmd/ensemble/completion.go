@@ -20,7 +20,7 @@ func completionCommand(a *app) *cobra.Command {
 		Args: oneArg, ValidArgs: []string{"bash", "zsh", "fish"},
 		Annotations: notes(""),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.answer.printed = slices.Contains(cmd.ValidArgs, args[0])
+			a.result.printed = slices.Contains(cmd.ValidArgs, args[0])
 			switch args[0] {
 			case "bash":
 				return a.root.GenBashCompletionV2(a.stdout, true)

@@ -21,7 +21,7 @@ func configCommand(a *app) *cobra.Command {
 		Annotations: notes("ensemble help train"),
 		Args:        unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.answer.printed = true
+			a.result.printed = true
 			return cmd.Help()
 		},
 	}
@@ -37,12 +37,12 @@ func configCheck(a *app) *cobra.Command {
 		Args:    noArgs, Annotations: notes("ensemble config explain"),
 	}
 	src := configFlags(cmd)
-	cmd.RunE = a.do(func(context.Context, []string) (answer, error) {
+	cmd.RunE = a.do(func(context.Context, []string) (result, error) {
 		c, err := config.LoadTrain(*src)
 		if err != nil {
-			return answer{}, err
+			return result{}, err
 		}
-		return answer{warnings: c.Warnings(), data: map[string]string{"config_sha256": c.Hash()}, text: func(w io.Writer) error {
+		return result{warnings: c.Warnings(), data: map[string]string{"config_sha256": c.Hash()}, text: func(w io.Writer) error {
 			_, err := io.WriteString(w, "the configuration is sound\n")
 			return err
 		}}, nil
@@ -60,12 +60,12 @@ func configShow(a *app) *cobra.Command {
 	}
 	src := configFlags(cmd)
 	cmd.Flags().BoolVar(&origin, "origin", false, "say behind each value where it comes from")
-	cmd.RunE = a.do(func(context.Context, []string) (answer, error) {
+	cmd.RunE = a.do(func(context.Context, []string) (result, error) {
 		c, err := config.LoadTrain(*src)
 		if err != nil {
-			return answer{}, err
+			return result{}, err
 		}
-		return answer{warnings: c.Warnings(), data: map[string]any{"values": c.Values()},
+		return result{warnings: c.Warnings(), data: map[string]any{"values": c.Values()},
 			text: func(w io.Writer) error { return c.Show(w, origin) }}, nil
 	})
 	return cmd
@@ -86,16 +86,16 @@ func configExplain(a *app) *cobra.Command {
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return config.TrainSchema.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: a.do(func(_ context.Context, args []string) (answer, error) {
+		RunE: a.do(func(_ context.Context, args []string) (result, error) {
 			key := ""
 			if len(args) > 0 {
 				key = args[0]
 			}
 			var b bytes.Buffer
 			if err := config.TrainSchema.Explain(&b, key); err != nil {
-				return answer{}, err
+				return result{}, err
 			}
-			return answer{data: map[string]string{"text": b.String()}, text: func(w io.Writer) error {
+			return result{data: map[string]string{"text": b.String()}, text: func(w io.Writer) error {
 				_, err := b.WriteTo(w)
 				return err
 			}}, nil
@@ -110,12 +110,12 @@ func configSchema(a *app) *cobra.Command {
 		Example:     "  ensemble config schema > train.schema.json",
 		Args:        noArgs,
 		Annotations: notes("ensemble config explain"),
-		RunE: a.do(func(context.Context, []string) (answer, error) {
+		RunE: a.do(func(context.Context, []string) (result, error) {
 			text, err := config.TrainSchema.JSONSchema()
 			if err != nil {
-				return answer{}, err
+				return result{}, err
 			}
-			return answer{data: map[string]json.RawMessage{"json_schema": text}, text: func(w io.Writer) error {
+			return result{data: map[string]json.RawMessage{"json_schema": text}, text: func(w io.Writer) error {
 				_, err := w.Write(append(text, '\n'))
 				return err
 			}}, nil

@@ -19,12 +19,12 @@ func doctorCommand(a *app) *cobra.Command {
 			"  ensemble doctor --run-dir /scratch/runs",
 		Annotations: notes("docs/ARCHITECTURE.md", exit.SaveAndStop),
 		Args:        noArgs,
-		RunE: a.do(func(ctx context.Context, _ []string) (answer, error) {
+		RunE: a.do(func(ctx context.Context, _ []string) (result, error) {
 			r, err := run.Doctor(ctx, dir)
 			if err != nil {
-				return answer{}, err
+				return result{}, err
 			}
-			return answer{data: r, text: r.WriteText}, nil
+			return result{data: r, text: r.WriteText}, nil
 		}),
 	}
 	cmd.Flags().StringVar(&dir, "run-dir", ".", "look at the disk under this `DIR`")

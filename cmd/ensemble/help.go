@@ -37,7 +37,7 @@ const width = 80
 // defaults, exit codes, what to read next; never wider than 80 columns.
 func setHelp(a *app) {
 	a.root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		a.answer.printed = true
+		a.result.printed = true
 		writeHelp(a.stdout, cmd)
 	})
 	a.root.SetUsageFunc(func(cmd *cobra.Command) error {
@@ -106,7 +106,7 @@ func helpCommand(a *app) *cobra.Command {
 			return append(names(a.root), "exit-codes"), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.answer.printed = true
+			a.result.printed = true
 			switch {
 			case len(args) == 0:
 				writeHelp(a.stdout, a.root)
@@ -123,7 +123,7 @@ func helpCommand(a *app) *cobra.Command {
 			}
 			found, rest, err := a.root.Find(args)
 			if err != nil || len(rest) > 0 || found == a.root {
-				a.answer.printed = false
+				a.result.printed = false
 				fix := "`ensemble --help` lists the commands"
 				if near := nearest.Find(args[0], append(names(a.root), "exit-codes")); near != "" {
 					fix = "did you mean `ensemble help " + near + "`?"

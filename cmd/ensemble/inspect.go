@@ -22,9 +22,9 @@ func inspectCommand(a *app) *cobra.Command {
 			"  ensemble inspect --json forecast.grib2",
 		Annotations: notes("ensemble help train", exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
 		Args:        someArgs,
-		RunE: a.do(func(ctx context.Context, files []string) (answer, error) {
+		RunE: a.do(func(ctx context.Context, files []string) (result, error) {
 			err := run.Inspect(ctx, run.InspectOptions{Files: files, Stats: stats, JSON: a.json, Version: version.Version}, a.stdout)
-			return answer{printed: true}, err
+			return result{printed: true}, err
 		}),
 	}
 	cmd.Flags().BoolVar(&stats, "stats", false, "also read all values: minimum, mean, maximum, missing")

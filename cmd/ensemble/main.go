@@ -1,7 +1,7 @@
 // Command ensemble is the program. Each subcommand is one file: flags in, one call
 // into ensemble/run or ensemble/config, and out comes an answer on standard output
-// and an exit code. What the subcommands share, the frame of the answer, errors,
-// signals, help, is in app.go, envelope.go and help.go.
+// and an exit code. What the subcommands share, the answer and its frame, errors,
+// signals, help, is in app.go, finish.go and help.go.
 package main
 
 import (

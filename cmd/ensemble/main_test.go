@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -57,7 +58,7 @@ func TestCommandLineErrors(t *testing.T) {
 		}
 		// The same in JSON: one object, with the same exit code.
 		code, stdout, _ = call(t, append([]string{"--json"}, c.args...)...)
-		var e envelope
+		var e answer.Frame
 		if err := json.Unmarshal([]byte(stdout), &e); err != nil || e.ExitCode != int(code) || e.Status != "failed" || e.Error == nil || e.Error.Code != "E064" {
 			t.Errorf("--json %q: exit %d, %v: %s", c.args, code, err, stdout)
 		}
@@ -141,7 +142,7 @@ data:
 		t.Errorf("two faults: exit %d, %q, %q", code, stdout, stderr)
 	}
 	code, stdout, _ = call(t, "config", "check", "-c", path, "--set", "train.sede=7", "--set", "model.base=0", "--json")
-	var e envelope
+	var e answer.Frame
 	if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != exit.Usage || e.Command != "config check" || len(e.Error.More) != 1 {
 		t.Errorf("two faults in JSON: exit %d, %v, %s", code, err, stdout)
 	}

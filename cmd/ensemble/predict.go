@@ -42,18 +42,18 @@ func predictCommand(a *app) *cobra.Command {
 	f.StringSliceVar(&formats, "format", []string{"netcdf"}, "netcdf, grib2 or both")
 	f.StringVar(&longitude, "longitude", "keep", "longitudes of the output: keep, 0_360 or 180_180")
 	f.StringVar(&profile, "nc-profile", "xarray", "reader that NetCDF is made for: xarray or cdo")
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (answer, error) {
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := required(cmd, "run-dir", "input", "out"); err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		var err error
 		if o.Input, err = expand("--input", *input); err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		if cycle != "" {
 			d, err := config.ParseDate(cycle)
 			if err != nil || d.WholeDay {
-				return answer{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no start", cycle), At: "--cycle", Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
+				return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no start", cycle), At: "--cycle", Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
 			}
 			o.Cycle = d.Time
 		}
@@ -61,30 +61,30 @@ func predictCommand(a *app) *cobra.Command {
 			o.Formats = append(o.Formats, run.Format(name))
 		}
 		if err := oneOf("--format", formats, "netcdf", "grib2"); err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		if err := oneOf("--longitude", []string{longitude}, "keep", "0_360", "180_180"); err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		if err := oneOf("--nc-profile", []string{profile}, "xarray", "cdo"); err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		o.Writer = run.Writer{Profile: run.Profile(profile), Longitude: run.Longitudes(longitude)}
 		policy, err := overwrite()
 		if err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		o.Overwrite, o.Threads = run.Overwrite(policy), *threads
 		o.Command = "ensemble " + strings.Join(a.args, " ")
 		if o.Progress, err = reporter(); err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		defer o.Progress.Close()
 		r, err := run.Predict(ctx, o)
 		if err != nil {
-			return answer{}, err
+			return result{}, err
 		}
-		return answer{data: map[string]any{"cycles": r.Cycles, "already_complete": r.Already}, outputs: r.Outputs, warnings: r.Warnings,
+		return result{data: map[string]any{"cycles": r.Cycles, "already_complete": r.Already}, outputs: r.Outputs, warnings: r.Warnings,
 			text: func(w io.Writer) error {
 				for _, path := range r.Outputs {
 					if _, err := fmt.Fprintln(w, path); err != nil {

@@ -34,40 +34,40 @@ func trainCommand(a *app) *cobra.Command {
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of this run")
 	cmd.Flags().StringVar(&o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
-	cmd.RunE = a.doSaving(func(ctx context.Context, _ []string) (answer, error) {
+	cmd.RunE = a.doSaving(func(ctx context.Context, _ []string) (result, error) {
 		if err := required(cmd, "run-dir"); err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		if _, err := strconv.ParseUint(o.Resume, 10, 64); o.Resume != "" && o.Resume != "auto" && err != nil {
-			return answer{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no step", o.Resume), At: "--resume", Fix: "give auto, or the number of a step"}
+			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no step", o.Resume), At: "--resume", Fix: "give auto, or the number of a step"}
 		}
 		policy, err := overwrite()
 		if err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		o.Overwrite = policy == "always"
 		if o.Progress, err = reporter(); err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		defer o.Progress.Close()
 		if *threads > 0 {
 			src.Set = append(src.Set, fmt.Sprintf("train.threads=%d", *threads))
 		}
 		if o.Config, err = config.LoadTrain(*src); err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		for _, w := range o.Config.Warnings() {
 			a.warn(w)
 		}
 		r, err := run.Train(ctx, o)
 		if err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		data := map[string]any{"run_dir": r.RunDir, "steps": r.Steps, "complete": r.Complete}
 		if r.Scores != nil {
 			data["scores"] = r.Scores
 		}
-		return answer{data: data, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error {
+		return result{data: data, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error {
 			if r.Complete {
 				_, err := fmt.Fprintf(w, "%s: already complete\n", r.RunDir)
 				return err

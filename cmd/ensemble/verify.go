@@ -30,9 +30,9 @@ func verifyCommand(a *app) *cobra.Command {
 	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for scores.json and scores.parquet")
 	f.IntVar(&o.Bootstrap.Resamples, "resamples", 2000, "draws of the block bootstrap behind the intervals")
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (answer, error) {
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := required(cmd, "forecast", "analysis"); err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		var err error
 		for _, list := range []struct {
@@ -41,14 +41,14 @@ func verifyCommand(a *app) *cobra.Command {
 			to   *[]string
 		}{{"--forecast", *forecast, &o.Forecast}, {"--analysis", *analysis, &o.Analysis}, {"--members", *members, &o.Members}} {
 			if *list.to, err = expand(list.flag, list.in); err != nil {
-				return answer{}, err
+				return result{}, err
 			}
 		}
 		r, err := run.Verify(ctx, o)
 		if err != nil {
-			return answer{}, err
+			return result{}, err
 		}
-		return answer{data: r.Scores, outputs: r.Outputs, warnings: r.Warnings, text: r.Scores.Fprint}, nil
+		return result{data: r.Scores, outputs: r.Outputs, warnings: r.Warnings, text: r.Scores.Fprint}, nil
 	})
 	return cmd
 }

@@ -18,8 +18,8 @@ func versionCommand(a *app) *cobra.Command {
 		Example:     "  ensemble version\n  ensemble version --json",
 		Args:        noArgs,
 		Annotations: notes("ensemble doctor"),
-		RunE: a.do(func(context.Context, []string) (answer, error) {
-			return answer{data: map[string]string{"go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH},
+		RunE: a.do(func(context.Context, []string) (result, error) {
+			return result{data: map[string]string{"go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH},
 				text: func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "ensemble %s, %s, %s/%s\n", version.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 					return err

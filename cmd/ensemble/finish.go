@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+// finish prints the answer or the error, and gives the exit code.
+func (a *app) finish(err error) exit.Code {
+	code := exit.CodeOf(err)
+	if err != nil {
+		a.printError(err)
+	}
+	if a.result.printed {
+		return code
+	}
+	var perr error
+	if a.json {
+		perr = a.printJSON(err)
+	} else if a.result.text != nil { // also beside an error: the answer may be "no"
+		perr = a.result.text(a.stdout)
+	}
+	if !a.quiet && !a.result.told {
+		for _, w := range a.result.warnings {
+			fmt.Fprintln(a.stderr, "ensemble: warning:", printable(w))
+		}
+	}
+	if perr != nil && err == nil {
+		e := exit.Create("standard output", perr)
+		a.printError(e)
+		return exit.CodeOf(e)
+	}
+	return code
+}
+
+// printError writes to standard error in the shape of the contract. Text from files
+// may hold terminal escapes; they are shown, not obeyed.
+func (a *app) printError(err error) {
+	e := answer.Error(err)
+	fmt.Fprintln(a.stderr, "ensemble: "+printable(e.Error()))
+	if a.verbose && e.Err != nil {
+		fmt.Fprintln(a.stderr, "  cause: "+printable(e.Err.Error()))
+	}
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func (a *app) printJSON(err error) error {
+	f := answer.New(a.command, version.Version, err)
+	f.Outputs = append(f.Outputs, a.result.outputs...)
+	f.Warnings = append(f.Warnings, a.result.warnings...)
+	if err == nil && a.result.degraded {
+		f.Status = "degraded"
+	}
+	return f.Write(a.stdout, a.result.data)
+}

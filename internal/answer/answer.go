@@ -1,0 +1,100 @@
+// Package answer is the frame of the JSON that every command prints: one object,
+// whose first fields are the same for all commands and the rest the command's own.
+// Fields are only added, never renamed, within a major version.
+package answer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Frame holds the fields that every answer begins with.
+type Frame struct {
+	Schema   string   `json:"schema"` // "ensemble.COMMAND/1"
+	Command  string   `json:"command"`
+	Version  string   `json:"version"`
+	Status   string   `json:"status"` // ok, degraded, failed, interrupted
+	ExitCode int      `json:"exit_code"`
+	Outputs  []string `json:"outputs"`
+	Warnings []string `json:"warnings"`
+	Error    *Fault   `json:"error,omitempty"`
+}
+
+// Fault is an error as people read it.
+type Fault struct {
+	Code string   `json:"code"` // "E065"
+	What string   `json:"what"`
+	At   string   `json:"at,omitempty"`
+	Why  string   `json:"why,omitempty"`
+	Fix  string   `json:"fix,omitempty"`
+	More []*Fault `json:"more,omitempty"` // further faults of the same pass
+}
+
+// New makes the frame of a command that ended with err, nil for success.
+func New(command, version string, err error) Frame {
+	f := Frame{Schema: "ensemble." + strings.ReplaceAll(command, " ", "-") + "/1", Command: command, Version: version,
+		Status: "ok", ExitCode: int(exit.CodeOf(err)), Outputs: []string{}, Warnings: []string{}}
+	if err != nil {
+		f.Error, f.Status = faultOf(Error(err)), "failed"
+		if f.ExitCode == int(exit.SaveAndStop) {
+			f.Status = "interrupted"
+		}
+	}
+	return f
+}
+
+// Error gives every error the shape that users read. One that nobody gave a code to
+// is our bug.
+func Error(err error) *exit.Error {
+	var e *exit.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &exit.Error{Code: exit.Bug, What: err.Error(), Why: "the program has no better words for this, which is a bug",
+		Fix: "report it with this text and the command line", Err: err}
+}
+
+func faultOf(e *exit.Error) *Fault {
+	f := &Fault{Code: fmt.Sprintf("E%03d", int(e.Code)), What: e.What, At: e.At, Why: e.Why, Fix: e.Fix}
+	for _, m := range e.More {
+		f.More = append(f.More, faultOf(m))
+	}
+	return f
+}
+
+// Write prints the frame, followed by the fields of data, as one object on one line.
+// data is a structure or map, or nil.
+func (f Frame) Write(w io.Writer, data any) error {
+	out, err := encode(f)
+	if err != nil {
+		return err
+	}
+	if data != nil {
+		fields, err := encode(data)
+		if err != nil {
+			return err
+		}
+		if len(fields) < 2 || fields[0] != '{' {
+			return fmt.Errorf("the answer is a %T, which is no JSON object", data)
+		}
+		if len(fields) > 2 {
+			out = append(append(out[:len(out)-1], ','), fields[1:]...)
+		}
+	}
+	_, err = w.Write(append(out, '\n'))
+	return err
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}
