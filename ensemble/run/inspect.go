@@ -191,7 +191,9 @@ func writeInspectJSON(w io.Writer, o InspectOptions, cat *ensemble.Catalogue, ro
 		Unused   int             `json:"unused"`
 		Fields   []inspectRow    `json:"fields"`
 		Reasons  []inspectUnused `json:"unused_messages"`
-		Holes    []string        `json:"holes"`
+		// Holes are the first ones; archives put together at random have millions.
+		Holes     []string `json:"holes"`
+		HoleCount int      `json:"hole_count"`
 	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}}
 	if rows == nil {
 		out.Fields = []inspectRow{}
@@ -206,7 +208,9 @@ func writeInspectJSON(w io.Writer, o InspectOptions, cat *ensemble.Catalogue, ro
 		}
 		for _, g := range cat.Groups() {
 			for _, h := range g.Holes {
-				out.Holes = append(out.Holes, h.String())
+				if out.HoleCount++; out.HoleCount <= maxHoles {
+					out.Holes = append(out.Holes, h.String())
+				}
 			}
 		}
 	}
@@ -225,6 +229,9 @@ func usedMessages(cat *ensemble.Catalogue) int {
 	}
 	return len(used)
 }
+
+// maxHoles bounds the holes in the JSON form.
+const maxHoles = 1000
 
 // maxLines bounds each list of the tables.
 const maxLines = 40
@@ -295,8 +302,17 @@ func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, stats boo
 	}
 	list(&b, "unused", unused)
 	list(&b, "warnings", cat.Warnings)
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, strings.Map(printable, b.String()))
 	return err
+}
+
+// printable replaces control characters, which names in files may hold, so that no
+// terminal obeys them.
+func printable(r rune) rune {
+	if r < ' ' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		return '?'
+	}
+	return r
 }
 
 func list(b *strings.Builder, title string, lines []string) {

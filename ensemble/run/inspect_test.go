@@ -17,16 +17,17 @@ import (
 
 // inspected is the contract of the JSON object, written down again.
 type inspected struct {
-	Schema, Command, Version, Status string
-	ExitCode                         int `json:"exit_code"`
-	Messages, Used, Unused           int
-	Fields                           []struct {
+	Schema                   int
+	Command, Version, Status string
+	ExitCode                 int `json:"exit_code"`
+	Messages, Used, Unused   int
+	Fields                   []struct {
 		File, Variable, Unit, Level, Init, Lead, Valid string
 		Message                                        int
 		Member                                         *int
 		Min, Mean, Max                                 *float64
 	}
-	Error *struct{ What, At string }
+	Error *struct{ Code, What, At string }
 }
 
 func inspect(t *testing.T, o InspectOptions) (inspected, string, error) {
@@ -38,7 +39,7 @@ func inspect(t *testing.T, o InspectOptions) (inspected, string, error) {
 	if o.JSON {
 		d := json.NewDecoder(bytes.NewReader(b.Bytes()))
 		if jerr := d.Decode(&out); jerr != nil || d.More() {
-			t.Fatalf("not one JSON object: %v\n%s", jerr, b.String())
+			t.Fatalf("not one JSON object: %v\n%.500s", jerr, b.String())
 		}
 	}
 	return out, b.String(), err
@@ -50,7 +51,7 @@ func TestInspectJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out.Command != "inspect" || out.Version != "9" || out.Status != "ok" || out.ExitCode != 0 || out.Messages != 120 || out.Used != 120 || out.Unused != 0 || len(out.Fields) != 120 {
+	if out.Schema != "ensemble.inspect/1" || out.Command != "inspect" || out.Version != "9" || out.Status != "ok" || out.ExitCode != 0 || out.Messages != 120 || out.Used != 120 || out.Unused != 0 || len(out.Fields) != 120 {
 		t.Errorf("envelope %+v", out)
 	}
 	f := out.Fields[1] // minimum and maximum from expected.json
@@ -97,7 +98,7 @@ func TestInspectShowsSoundPartsOfDamagedFiles(t *testing.T) {
 func TestInspectMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent.grib")
 	out, _, err := inspect(t, InspectOptions{Files: []string{path}, JSON: true})
-	if exit.CodeOf(err) != exit.NotYet || out.ExitCode != 66 || out.Status != "failed" || out.Error == nil {
+	if exit.CodeOf(err) != exit.NotYet || out.ExitCode != 66 || out.Status != "failed" || out.Error == nil || out.Error.Code != "E066" {
 		t.Errorf("%+v, error %v", out, err)
 	}
 }
