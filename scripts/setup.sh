@@ -148,8 +148,8 @@ python_judges() {
   say "installing the Python packages that tests compare with"
   local python=python3
   [ ! -x /usr/bin/python3 ] || python=/usr/bin/python3
-  rm -rf build/venv
-  if ! { $python -m venv build/venv && build/venv/bin/pip install -q --no-compile --disable-pip-version-check -r scripts/requirements-test.txt; } >build/setup-pip.log 2>&1; then
+  if ! { [ -x build/venv/bin/pip ] || $python -m venv --clear build/venv; } >build/setup-pip.log 2>&1 ||
+    ! { build/venv/bin/pip install -q --no-compile --disable-pip-version-check -r scripts/requirements-test.txt; } >>build/setup-pip.log 2>&1; then
     tail -n 15 build/setup-pip.log >&2
     fail "the Python packages of scripts/requirements-test.txt could not be installed" "see the lines above" "make PyPI or a mirror reachable (pip config), then run this again"
   fi
