@@ -17,11 +17,10 @@ import (
 
 // inspected is the contract of the JSON object, written down again.
 type inspected struct {
-	Schema                   int
-	Command, Version, Status string
-	ExitCode                 int `json:"exit_code"`
-	Messages, Used, Unused   int
-	Fields                   []struct {
+	Schema, Command, Version, Status string
+	ExitCode                         int `json:"exit_code"`
+	Messages, Used, Unused           int
+	Fields                           []struct {
 		File, Variable, Unit, Level, Init, Lead, Valid string
 		Message                                        int
 		Member                                         *int
