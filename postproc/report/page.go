@@ -1,0 +1,62 @@
+package report
+
+import (
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Page is everything that a report shows. Parts that are empty are left out.
+type Page struct {
+	Title    string
+	Status   []Fact  // the line a forecaster reads first
+	Panels   []Panel // maps
+	Charts   []Chart // loss curves
+	Scores   *score.Result
+	Config   string // effective configuration, YAML
+	Inputs   []File
+	Facts    []Fact // environment
+	Warnings []string
+}
+
+// Fact is a name with its value, as text.
+type Fact struct{ Name, Text string }
+
+// File is an input or output with its checksum.
+type File struct {
+	Path   string
+	Size   int64
+	SHA256 string
+}
+
+// Panel is a row of maps of one quantity side by side on one colour scale.
+type Panel struct {
+	Title string // "temperature at 850hPa, start … valid …"
+	Unit  string // of all maps: SI
+	Valid ensemble.Valid
+	// Diverging centres the colours at zero, for differences.
+	Diverging bool
+	Maps      []Map
+}
+
+// Map is one field.
+//
+// Shape: Values [NY*NX]. Missing: NaN, shown hatched.
+type Map struct {
+	Title  string
+	Grid   *ensemble.Grid
+	Values []float32
+}
+
+// Chart is a set of lines over one axis, which the page shows as a picture and as
+// a table.
+type Chart struct {
+	Title, X, Y string
+	LogY        bool
+	Lines       []Line
+}
+
+// Line is one curve. Shape: X and Y of one length. Missing: NaN breaks the line.
+type Line struct {
+	Name string
+	X, Y []float64
+}
