@@ -74,7 +74,8 @@ type Task struct {
 	end   bool
 }
 
-// Start begins a task, for example "train" over 6000 steps.
+// Start begins a task, for example "train" over 6000 steps. A total of zero is one
+// that is not known: then only what is done is shown.
 func (r *Reporter) Start(name string, total int64) *Task {
 	if r == nil || r.mode == None {
 		return nil
@@ -118,9 +119,9 @@ func (t *Task) Set(done int64, note string) {
 // line is "train 120/600 20 % loss 0.31, 3m10s left".
 func (t *Task) line(now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d/%d", t.name, t.done, t.total)
+	fmt.Fprintf(&b, "%s %d", t.name, t.done)
 	if t.total > 0 {
-		fmt.Fprintf(&b, " %d %%", 100*t.done/t.total)
+		fmt.Fprintf(&b, "/%d %d %%", t.total, 100*t.done/t.total)
 	}
 	if t.note != "" {
 		b.WriteString(" " + t.note)

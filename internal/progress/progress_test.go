@@ -34,6 +34,17 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// TestUnknownTotal: without a total only what is done is shown.
+func TestUnknownTotal(t *testing.T) {
+	var b bytes.Buffer
+	task := New(&b, Plain, time.Hour).Start("generate", 0)
+	task.Set(7, "")
+	task.Done()
+	if got := b.String(); !strings.HasPrefix(got, "generate 7, ") {
+		t.Errorf("printed %q", got)
+	}
+}
+
 func TestBar(t *testing.T) {
 	var b bytes.Buffer
 	r := New(&b, Bar, 0)
