@@ -4,10 +4,12 @@ import "github.com/spf13/cobra"
 
 // commands lists the subcommands, one file each, in the order of the help.
 var commands = []func(*app) *cobra.Command{
+	demoCommand,
 	inspectCommand,
 	trainCommand,
 	predictCommand,
 	verifyCommand,
+	reportCommand,
 	doctorCommand,
 	configCommand,
 	completionCommand,

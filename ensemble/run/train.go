@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -71,9 +73,6 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 	if o.Stop == nil {
 		o.Stop = func() error { return nil }
 	}
-	if err := supported(c); err != nil {
-		return nil, err
-	}
 	forecastFiles, err := config.Expand("data.forecasts", c.Data.Forecasts)
 	if err != nil {
 		return nil, err
@@ -135,6 +134,13 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 		if err := writeScores(o.RunDir, res.Scores); err != nil {
 			return nil, err
 		}
+		show, err := example(ctx, t.model, d.test, c.Train.Train.Threads)
+		if err != nil {
+			return nil, err
+		}
+		if err := show.save(o.RunDir); err != nil {
+			return nil, err
+		}
 	}
 	if err := dir.Events().Write("done", t.at.Step, 0, rundir.Value{Name: "resumed_from", Value: from}); err != nil {
 		return nil, err
@@ -148,23 +154,6 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 		Details: map[string]any{"steps": t.at.Step, "determinism": "D1", "members_used": d.used, "members_full": len(d.all),
 			"starts_train": len(d.train.forecasts), "starts_validation": len(d.validation.forecasts), "starts_test": len(d.test.forecasts)},
 	}, res.Outputs)
-}
-
-// supported refuses combinations that no network has, before anything is read.
-func supported(c *config.TrainConfig) error {
-	refuse := func(what, why, fix string) error {
-		return &exit.Error{Code: exit.Usage, What: what, At: "the configuration", Why: why, Fix: fix}
-	}
-	loss := c.Train.Train.Loss.Kind
-	switch {
-	case c.Model.Head == DistributionHead && loss != "crps":
-		return refuse("head distribution is trained with another loss than crps", "train.loss.kind is "+loss, "set train.loss.kind: crps, or model.head: spread")
-	case c.Model.Head == SpreadHead && loss == "crps":
-		return refuse("head spread is trained with crps", "the spread of the full ensemble is a field, not an observation", "set train.loss.kind: mse, l1, ssim or ms_ssim, or model.head: distribution")
-	case c.Model.Kind == "resnet2d_simple" && (c.Model.Head != SpreadHead || len(c.Data.Levels) != 1 || len(c.Data.Targets) != 1):
-		return refuse("resnet2d_simple predicts one spread field", "it has one output and works on one level", "set model.head: spread with one level and one target, or model.kind: unet3d")
-	}
-	return nil
 }
 
 // readData reads and divides everything a training needs.
@@ -310,7 +299,7 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 	d.warnings = append(d.warnings, warnings...)
 	first, last := d.train.forecasts[0].Init, d.train.forecasts[len(d.train.forecasts)-1].Init
 	return &trainer{
-		cfg: c.Train.Train, sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
+		cfg: resolved(c.Train.Train), sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
 		stop: o.Stop,
 		model: &Model{
 			Spec: Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
@@ -320,6 +309,20 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 			Baselines: baselines,
 		},
 	}, nil
+}
+
+// resolved fills in what depends on the machine.
+func resolved(c config.Training) config.Training {
+	c.Threads = threadsOf(c.Threads)
+	return c
+}
+
+// threadsOf gives all processors for 0.
+func threadsOf(n int) int {
+	if n > 0 {
+		return n
+	}
+	return runtime.GOMAXPROCS(0)
 }
 
 // enter prepares a fresh run, or goes to the checkpoint that is to be resumed. It
@@ -447,11 +450,28 @@ func writeScores(dir string, r *score.Result) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", scoresFile, err)
 	}
-	path := dir + "/" + scoresFile
+	path := filepath.Join(dir, scoresFile)
 	if err := exit.Create(path, atomicfile.WriteFile(path, append(text, '\n'))); err != nil {
 		return err
 	}
-	return table.Write(dir+"/"+scoresTable, r.Scores)
+	return table.Write(filepath.Join(dir, scoresTable), r.Scores)
+}
+
+// ReadScores reads the results that a training or a verification left in a
+// directory.
+//
+// Errors: exit 66 if there are none, 65 if they cannot be read.
+func ReadScores(dir string) (*score.Result, error) {
+	path := filepath.Join(dir, scoresFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.NotYet, What: "no scores", At: path, Why: err.Error(), Fix: "finish the training, or run `ensemble verify --out DIR`", Err: err}
+	}
+	var r score.Result
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, &exit.Error{Code: exit.BadData, What: "the scores cannot be read", At: path, Why: err.Error(), Fix: "make them again with `ensemble verify`", Err: err}
+	}
+	return &r, nil
 }
 
 // outputs lists the files of a finished run that its manifest vouches for.

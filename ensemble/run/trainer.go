@@ -80,8 +80,12 @@ func (t *trainer) batches() int {
 
 func (t *trainer) seed() uint64 { return uint64(t.cfg.Seed) + 1000003*uint64(t.at.Network) }
 
-// engineOptions are those of every plan of a run.
-func engineOptions(threads int) engine.Options { return engine.Options{Threads: threads} }
+// engineOptions are those of every plan of a run. Kernels are chosen by rule, not
+// by timing, so that every process takes the same ones: a resumed run gives the
+// bits of one that never stopped.
+func engineOptions(threads int) engine.Options {
+	return engine.Options{Threads: threadsOf(threads), ByRule: true, Winograd: true}
+}
 
 // begin compiles the present network with fresh parameters.
 func (t *trainer) begin() error {

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+func demoCommand(a *app) *cobra.Command {
+	o := run.DemoOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	var formats []string
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Make data, train, predict, verify and report, all offline",
+		Long: "Run the main job on data that the program makes itself: a chaotic atmosphere,\n" +
+			"whose forecast model has other physics than its truth. What is finished\n" +
+			"already is not done again.",
+		Example: "  ensemble demo\n" +
+			"  ensemble demo --out /scratch/demo --format grib2,netcdf\n" +
+			"  ensemble demo --data-only",
+		Annotations: notes("ensemble inspect, ensemble train", exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        noArgs,
+	}
+	f := cmd.Flags()
+	reporter := a.progressFlag(f)
+	threads := threadsFlag(f)
+	f.StringVarP(&o.Root, "out", "o", "runs", "`DIR` for data, run and products")
+	f.StringSliceVar(&formats, "format", []string{"grib2"}, "of the generated ensembles: grib2, netcdf or both")
+	f.Uint64Var(&o.Data.Seed, "seed", 0, "start of all random numbers of the generated data")
+	f.BoolVar(&o.DataOnly, "data-only", false, "generate the data and stop")
+	f.StringArrayVar(&o.Set, "set", nil, "override one `key=value` of the training")
+	completeKeys(cmd)
+	cmd.RunE = a.doSaving(func(ctx context.Context, _ []string) (result, error) {
+		if err := oneOf("--format", formats, "grib2", "netcdf"); err != nil {
+			return result{}, err
+		}
+		if slices.Contains(formats, "grib2") {
+			o.Formats |= run.DemoGRIB2
+		}
+		if slices.Contains(formats, "netcdf") {
+			o.Formats |= run.DemoNetCDF
+		}
+		var err error
+		if o.Progress, err = reporter(); err != nil {
+			return result{}, err
+		}
+		defer o.Progress.Close()
+		o.Threads, o.Command = *threads, "ensemble "+strings.Join(a.args, " ")
+		r, err := run.Demo(ctx, o)
+		if err != nil {
+			return result{}, err
+		}
+		ans := result{told: true, data: map[string]any{"data_dir": r.DataDir, "run_dir": r.RunDir, "product_dir": r.ProductDir, "config": r.Config}}
+		if r.Report != "" {
+			ans.outputs = []string{r.Report}
+		}
+		ans.text = func(w io.Writer) error {
+			if r.Scores != nil {
+				if err := r.Scores.Fprint(w); err != nil {
+					return err
+				}
+			}
+			_, err := fmt.Fprintf(w, "\ndata      %s\n", r.DataDir)
+			if err == nil && r.Report != "" {
+				_, err = fmt.Fprintf(w, "run       %s\nproducts  %s\nreport    %s   (open it in a browser)\n", r.RunDir, r.ProductDir, r.Report)
+			}
+			return err
+		}
+		return ans, nil
+	})
+	return cmd
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func reportCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "report DIR",
+		Short: "Make the page that shows a run: maps, scores, loss curves",
+		Long: "Make the page that shows a run: maps, scores, loss curves. It is one HTML file\n" +
+			"that needs nothing from elsewhere, and the maps as PNG beside it.",
+		Example:     "  ensemble report runs/a\n  ensemble report runs/demo --json",
+		Annotations: notes("ensemble verify", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        oneArg,
+		RunE: a.do(func(_ context.Context, args []string) (result, error) {
+			path, err := run.Report(run.ReportOptions{Dir: args[0]})
+			if err != nil {
+				return result{}, err
+			}
+			return result{outputs: []string{path}, text: func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, path)
+				return err
+			}}, nil
+		}),
+	}
+}

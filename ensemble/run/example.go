@@ -1,0 +1,141 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Example is one start of the test with everything a report shows as maps.
+type Example struct {
+	Init   ensemble.Init
+	Lead   ensemble.Lead
+	Grid   *ensemble.Grid
+	Used   int // members the network saw
+	Full   int
+	Fields []ExampleField
+}
+
+// ExampleField is one map. Unit: SI. Missing: NaN.
+type ExampleField struct {
+	Variable string
+	Level    ensemble.Level
+	Kind     string // one of the Show constants
+	Values   []float32
+}
+
+// The kinds of an example's fields.
+const (
+	ShowAnalysis   = "analysis"
+	ShowRawMean    = "raw_mean"    // of the members used
+	ShowRawSpread  = "raw_spread"  // of the members used
+	ShowFullSpread = "full_spread" // of all members
+	ShowMean       = "mean"        // the network's
+	ShowSpread     = "spread"      // the network's
+	ShowEstimate   = "ensemble_spread"
+)
+
+// exampleFile lies in the report folder of a run.
+var exampleFile = filepath.Join("report", "example.safetensors")
+
+// example predicts the last start of the test.
+func example(ctx context.Context, m *Model, test examples, threads int) (*Example, error) {
+	defer m.Close()
+	at := len(test.forecasts) - 1
+	fc := test.forecasts[at]
+	out, err := m.Predict(ctx, engineOptions(threads), fc)
+	if err != nil {
+		return nil, err
+	}
+	k, n, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
+	used, err := positions(fc, k.Used)
+	if err != nil {
+		return nil, err
+	}
+	e := &Example{Init: fc.Init, Lead: k.TargetLead, Grid: m.Grid, Used: len(used), Full: len(fc.Members)}
+	for i := range k.Score {
+		if k.Score[i] == 0 {
+			continue
+		}
+		add := func(kind string, values []float32) {
+			e.Fields = append(e.Fields, ExampleField{k.Targets[i/d], k.Features.Axes.Levels[i%d], kind, values})
+		}
+		t, x := k.targetAt(i / d)
+		field := func() []float32 { return make([]float32, n) }
+		mean, few, full := field(), field(), field()
+		fc.MeanStd(full, full, t, x, i%d, everyMember(fc), k.Features.DDOF)
+		fc.MeanStd(mean, few, t, x, i%d, used, k.Features.DDOF)
+		if a := test.analysis(at); a != nil {
+			obs, err := target(a, k.Targets[i/d], k.Features.Axes.Levels[i%d])
+			if err != nil {
+				return nil, err
+			}
+			add(ShowAnalysis, obs)
+		}
+		add(ShowRawMean, mean)
+		add(ShowRawSpread, few)
+		add(ShowFullSpread, full)
+		if out.Mean != nil {
+			add(ShowMean, out.Mean[i*n:(i+1)*n])
+			add(ShowSpread, out.Sigma[i*n:(i+1)*n])
+		}
+		add(ShowEstimate, out.Spread[i*n:(i+1)*n])
+	}
+	return e, nil
+}
+
+// exampleJSON is the file's metadata.
+type exampleJSON struct {
+	Init   ensemble.Init  `json:"init"`
+	Lead   ensemble.Lead  `json:"lead"`
+	Grid   *ensemble.Grid `json:"grid"`
+	Used   int            `json:"used"`
+	Full   int            `json:"full"`
+	Fields []ExampleField `json:"fields"` // without values
+}
+
+// save writes the example into a run directory.
+func (e *Example) save(dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "report"), 0o755); err != nil {
+		return exit.Create(dir, err)
+	}
+	j := exampleJSON{e.Init, e.Lead, e.Grid, e.Used, e.Full, nil}
+	var tensors []ckpt.Tensor
+	for i, f := range e.Fields {
+		tensors = append(tensors, ckpt.Tensor{Name: fmt.Sprintf("field.%03d", i), Shape: []int{e.Grid.NY, e.Grid.NX}, Data: f.Values})
+		f.Values = nil
+		j.Fields = append(j.Fields, f)
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		return fmt.Errorf("example: %w", err)
+	}
+	return ckpt.WriteFile(filepath.Join(dir, exampleFile), tensors, map[string]string{"example": string(text)})
+}
+
+// LoadExample reads the example of a run, nil if it has none.
+func LoadExample(dir string) (*Example, error) {
+	path := filepath.Join(dir, exampleFile)
+	tensors, meta, err := ckpt.ReadFile(path)
+	if exit.CodeOf(err) == exit.NotYet {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var j exampleJSON
+	if err := json.Unmarshal([]byte(meta["example"]), &j); err != nil || len(j.Fields) != len(tensors) {
+		return nil, &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Fix: "train again with --overwrite"}
+	}
+	for i, t := range tensors {
+		if j.Fields[i].Values, err = t.Float32(); err != nil {
+			return nil, &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Why: err.Error(), Fix: "train again with --overwrite"}
+		}
+	}
+	return &Example{j.Init, j.Lead, j.Grid, j.Used, j.Full, j.Fields}, nil
+}

@@ -1,0 +1,324 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// small is a demonstration of few starts and members that all tests of the
+// package read: 20 starts every four weeks, so that they meet all seasons.
+var small = sync.OnceValues(func() (*demo.Files, error) {
+	dir, err := os.MkdirTemp("", "ensemble-run-")
+	if err != nil {
+		return nil, err
+	}
+	pool, err := decode.NewPool(decode.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	cfg := demo.Config{Starts: 20, Every: 28 * 24 * time.Hour, Members: 4}
+	return demo.Write(context.Background(), cfg, dir, demo.GRIB2|demo.NetCDF, demoWriter{pool}, nil)
+})
+
+func smallData(t *testing.T) *demo.Files {
+	t.Helper()
+	testdecoder.Path(t)
+	f, err := small()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if f, err := small(); err == nil && os.Getenv("ENSEMBLE_DECODE") != "" {
+		os.RemoveAll(filepath.Dir(f.GRIB2[0]))
+	}
+	os.Exit(code)
+}
+
+// quick is a configuration that trains in a second.
+func quick(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
+	t.Helper()
+	dir := filepath.Dir(f.GRIB2[0])
+	analyses := "  analyses: [" + dir + "/demo_an_*.nc]\n"
+	if slices.Contains(set, "model.head=spread") {
+		analyses = "" // needs none
+	}
+	text := fmt.Sprintf(`version: 1
+data:
+  forecasts: [%[1]s/demo_fc_*.grib2]
+%[2]s  members: {use: 3, full: 4, sampling: random}
+  leads: [0h, 24h, 48h]
+  target_lead: 48h
+  levels: [850hPa, 500hPa]
+  variables: [t, gh]
+  targets: [{variable: t, levels: [850hPa]}]
+  split: {fractions: {train: 0.7, validation: 0.15}}
+model: {base: 2, stages: 1, dropout: 0.1}
+train: {epochs: 4, batch_size: 4, learning_rate: 0.003, loss: {kind: crps, spread: 1}, threads: 1, networks: 2, early_stop: {patience: 0}}
+`, dir, analyses)
+	path := filepath.Join(t.TempDir(), "train.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.LoadTrain(config.Sources{Files: []string{path}, Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// modelFiles reads all weights of a run.
+func modelFiles(t *testing.T, runDir string) map[string][]byte {
+	t.Helper()
+	out := map[string][]byte{}
+	files, _ := filepath.Glob(filepath.Join(runDir, "model", "*"))
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[filepath.Base(f)] = text
+	}
+	return out
+}
+
+// The whole job on few starts: train, predict in both formats, verify from the
+// files, report. Verification of the products must give the scores that training
+// gave on the same starts.
+func TestWholeJob(t *testing.T) {
+	f := smallData(t)
+	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
+	c := quick(t, f)
+	trained, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"})
+	if err != nil || !again.Complete {
+		t.Errorf("second training of a finished run: %+v, %v", again, err)
+	}
+	test := f.GRIB2[17:]
+	predicted, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF, product.GRIB2}, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if predicted.Cycles != 3 {
+		t.Fatalf("%d cycles, want 3", predicted.Cycles)
+	}
+	repeated, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF, product.GRIB2}, Version: "test"})
+	if err != nil || repeated.Already != 3 {
+		t.Errorf("predicting again: %+v, %v; want 3 cycles that are there already", repeated, err)
+	}
+	var netcdf []string
+	for _, path := range predicted.Outputs {
+		if strings.HasSuffix(path, ".nc") {
+			netcdf = append(netcdf, path)
+		}
+	}
+	verified, err := Verify(context.Background(), VerifyOptions{Forecast: netcdf, Analysis: f.Analyses, Members: test, Out: filepath.Join(out, "verify")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(verified.Warnings) > 0 {
+		t.Errorf("warnings: %q", verified.Warnings)
+	}
+	for _, want := range trained.Scores.Scores {
+		got := verified.Scores.Find(want.ID, want.System, want.Variable, want.Level, want.Lead)
+		if got == nil {
+			t.Errorf("verification lacks %s of %s", want.ID, want.System)
+		} else if d := math.Abs(float64(got.Value - want.Value)); d > 1e-5*math.Abs(float64(want.Value))+1e-6 {
+			t.Errorf("%s of %s: %g from the products, %g from training", want.ID, want.System, got.Value, want.Value)
+		}
+	}
+	for _, system := range []string{"network", "raw3", "raw4", "emos", "emos_grid", "climatology"} {
+		if verified.Scores.Find("crps_gauss", system, "t", "850hPa", "48h") == nil {
+			t.Errorf("system %s is not scored", system)
+		}
+	}
+	page, err := Report(ReportOptions{Dir: runDir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(page); err != nil || st.Size() < 10000 {
+		t.Errorf("report: %v %v", st, err)
+	}
+}
+
+// A run that is stopped at any step and resumed ends with the bits of a run that
+// was not stopped.
+func TestStoppedRunResumesToTheSameBits(t *testing.T) {
+	f := smallData(t)
+	whole := filepath.Join(t.TempDir(), "whole")
+	c := quick(t, f)
+	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: whole, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
+	parts := filepath.Join(t.TempDir(), "parts")
+	stops := 0
+	for _, after := range []int{3, 8, 9, 1 << 30} { // in mid-epoch, at an epoch's end, in the second network
+		left := after
+		_, err := Train(context.Background(), TrainOptions{Config: c, RunDir: parts, Resume: "auto", Version: "test", Stop: func() error {
+			if left == 0 {
+				return stopped
+			}
+			left--
+			return nil
+		}})
+		if errors.Is(err, stopped) {
+			stops++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stops != 3 {
+		t.Fatalf("stopped %d times, want 3", stops)
+	}
+	a, b := modelFiles(t, whole), modelFiles(t, parts)
+	for name, text := range a {
+		if !bytes.Equal(text, b[name]) {
+			t.Errorf("%s differs between the whole and the resumed run", name)
+		}
+	}
+}
+
+// A spread head trains with each of its losses and needs no analyses.
+func TestSpreadHead(t *testing.T) {
+	f := smallData(t)
+	for _, loss := range []string{"mse", "l1", "ms_ssim"} {
+		c := quick(t, f, "model.head=spread", "train.loss.kind="+loss, "train.epochs=2", "train.networks=1")
+		r, err := Train(context.Background(), TrainOptions{Config: c, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test"})
+		if err != nil {
+			t.Fatalf("%s: %v", loss, err)
+		}
+		if r.Scores.Find("spread_rmse", "network", "t", "850hPa", "48h") == nil {
+			t.Errorf("%s: no score of the spread", loss)
+		}
+	}
+}
+
+// resnet2d_simple trains on one level.
+func TestResNetTrains(t *testing.T) {
+	f := smallData(t)
+	c := quick(t, f, "model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=l1", "train.epochs=1", "train.networks=1",
+		"data.levels=[850hPa]", "data.features=[spread, first]", "data.variables=[t]")
+	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Bad input gives one clear error with the right code, and no product.
+func TestBadInput(t *testing.T) {
+	f := smallData(t)
+	runDir := filepath.Join(t.TempDir(), "run")
+	c := quick(t, f, "train.epochs=1", "train.networks=1")
+	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	good := f.GRIB2[19]
+	dir := t.TempDir()
+	write := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	text, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	netcdf, err := os.ReadFile(f.NetCDF[19])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The messages of one start run by lead, member, variable, level: 40 a lead.
+	// Without the first of the last lead the control misses a field there.
+	short := withoutMessage(text, 80)
+	for _, bad := range []struct {
+		name, input, want string
+		code              exit.Code
+	}{
+		{"missing file", filepath.Join(dir, "none.grib2"), "none.grib2", exit.NotYet},
+		{"wrong kind", write("page.grib2", []byte("<!DOCTYPE html><html></html>")), "page.grib2", exit.BadData},
+		{"empty", write("empty.grib2", nil), "empty.grib2", exit.BadData},
+		{"truncated GRIB", write("cut.grib2", text[:len(text)-100]), "cut.grib2", exit.BadData},
+		{"truncated NetCDF", write("cut.nc", netcdf[:len(netcdf)/2]), "cut.nc", exit.BadData},
+		{"missing field", write("short.grib2", short), "lead 48h", exit.NotYet},
+		{"analysis for forecast", f.Analyses[0], "lead 24h", exit.BadData},
+	} {
+		out := filepath.Join(t.TempDir(), "out")
+		_, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: []string{bad.input}, Out: out, Version: "test"})
+		if exit.CodeOf(err) != bad.code || !strings.Contains(fmt.Sprint(err), bad.want) {
+			t.Errorf("%s: exit %d, %v; want exit %d naming %q", bad.name, exit.CodeOf(err), err, bad.code, bad.want)
+		}
+		var e *exit.Error
+		if errors.As(err, &e) && (e.What == "" || e.At == "" || e.Fix == "") {
+			t.Errorf("%s: the error lacks a part: %+v", bad.name, e)
+		}
+		if files, _ := filepath.Glob(filepath.Join(out, "*", "*")); slices.ContainsFunc(files, func(s string) bool { return !strings.Contains(s, referenceDir) }) {
+			t.Errorf("%s: left %q", bad.name, files)
+		}
+	}
+	if _, err := LoadModel(filepath.Join(dir, "nothing")); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("no model: %v", err)
+	}
+}
+
+// withoutMessage drops one GRIB message, counted from 0; lengths are in octets 9
+// to 16 of each.
+func withoutMessage(text []byte, drop int) []byte {
+	var out []byte
+	for i := 0; len(text) > 16; i++ {
+		n := binary.BigEndian.Uint64(text[8:16])
+		if i != drop {
+			out = append(out, text[:n]...)
+		}
+		text = text[n:]
+	}
+	return out
+}
+
+// A model for one grid refuses another.
+func TestAnotherGridIsRefused(t *testing.T) {
+	f := smallData(t)
+	runDir := filepath.Join(t.TempDir(), "run")
+	c := quick(t, f, "train.epochs=1", "train.networks=1")
+	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := LoadModel(filepath.Join(runDir, "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Grid.Lon[1] += 1 // the model's grid is no longer the input's
+	if err := m.Save(filepath.Join(runDir, "model")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[19:], Out: t.TempDir(), Version: "test"})
+	if exit.CodeOf(err) != exit.BadData || !strings.Contains(fmt.Sprint(err), "grids differ") {
+		t.Errorf("another grid: %v", err)
+	}
+}
