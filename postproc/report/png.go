@@ -1,27 +1,206 @@
 package report
 
 import (
+	"fmt"
 	"image"
 	"image/color"
-	"image/png"
 	"io"
 	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// PNG gives a function that writes map j of the panel as a picture.
+// The colours of ink, and of what stays behind the field.
+var (
+	ink       = color.RGBA{0x1c, 0x22, 0x28, 255}
+	quiet     = color.RGBA{0x4a, 0x52, 0x5a, 255}
+	shoreInk  = color.RGBA{0x14, 0x18, 0x1c, 255}
+	haloInk   = color.NRGBA{0xff, 0xff, 0xff, 0x8c}
+	meridians = color.NRGBA{0xff, 0xff, 0xff, 0x66}
+)
+
+// PNG gives a function that writes map j of the panel as a picture of its own:
+// title, valid time, coastlines, graticule, extremes and the colour bar that all maps
+// of the panel share.
+//
+// Errors: a map that does not fill its grid; of the writer.
 func (p Panel) PNG(j int) func(io.Writer) error {
 	return func(w io.Writer) error {
-		m := p.Maps[j]
-		low, high := math.Inf(1), math.Inf(-1)
-		for _, v := range m.Values {
-			if !math.IsNaN(float64(v)) {
-				low, high = math.Min(low, float64(v)), math.Max(high, float64(v))
+		if err := p.check(); err != nil {
+			return err
+		}
+		c := newPicture(&p, j, newScale(&p))
+		const width, side = 9.5 * vg.Inch, 0.85 * vg.Inch
+		area := width - side
+		height := vg.Length(float64(area)*c.view.aspect) + 1.75*vg.Inch
+		canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(144), vgimg.UseBackgroundColor(color.White))}
+		all := draw.New(canvas)
+		title := sans(14, "bold", ink)
+		title.YAlign = text.YTop
+		all.FillText(title, vg.Point{X: 0.75 * vg.Inch, Y: height - 0.12*vg.Inch}, c.panel.Title)
+		all.FillText(sans(11, "", quiet), vg.Point{X: 0.75 * vg.Inch, Y: height - 0.52*vg.Inch}, c.m.Title+", valid "+c.panel.when())
+		upper := draw.Crop(all, 0.1*vg.Inch, -0.3*vg.Inch, 0.8*vg.Inch, -0.66*vg.Inch)
+		lower := draw.Crop(all, 0.75*vg.Inch, -0.55*vg.Inch, 0.1*vg.Inch, -(height - 0.72*vg.Inch))
+		c.plot().Draw(upper)
+		c.drawBar(lower)
+		if _, err := canvas.WriteTo(w); err != nil {
+			return fmt.Errorf("report: map %q: %w", c.m.Title, err)
+		}
+		return nil
+	}
+}
+
+// sans is a text style in the plots' own font.
+func sans(size vg.Length, weight string, c color.Color) text.Style {
+	s := text.Style{Handler: plot.DefaultTextHandler, XAlign: text.XLeft, YAlign: text.YBottom}
+	s.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
+	if weight == "bold" {
+		s.Font.Weight = 3
+	}
+	s.Color = c
+	return s
+}
+
+// plot sets up the axes of the map.
+func (c *picture) plot() *plot.Plot {
+	v := c.view
+	p := plot.New()
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = v.x0, v.x1, v.y0, v.y1
+	for _, a := range []struct {
+		axis   *plot.Axis
+		labels []label
+	}{{&p.X, c.below}, {&p.Y, c.left}} {
+		var ticks []plot.Tick
+		for _, l := range a.labels {
+			ticks = append(ticks, plot.Tick{Value: l.at, Label: l.text})
+		}
+		a.axis.Tick.Marker = plot.ConstantTicks(ticks)
+		old := a.axis.Tick.Label
+		a.axis.Tick.Label = sans(10, "", quiet)
+		a.axis.Tick.Label.XAlign, a.axis.Tick.Label.YAlign = old.XAlign, old.YAlign
+		a.axis.Tick.LineStyle = draw.LineStyle{Color: quiet, Width: 0.6}
+		a.axis.LineStyle = draw.LineStyle{Color: quiet, Width: 0.6}
+		a.axis.Padding = 0
+	}
+	if c.m.Grid.Kind != ensemble.Points {
+		p.Add(plotter.NewImage(c.image(), v.x0, v.y0, v.x1, v.y1))
+	}
+	p.Add(c)
+	return p
+}
+
+// image is the field with 1200 pixels across.
+func (c *picture) image() image.Image { return c.view.raster(c.m.Values, c.scale, 1200) }
+
+// Plot draws what lies on the field: graticule, coastlines, stations, extremes.
+func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&canvas)
+	v := c.view
+	stroke := func(lines [][]point, style draw.LineStyle) {
+		for _, l := range lines {
+			pts := make([]vg.Point, len(l))
+			for i, q := range l {
+				pts[i] = vg.Point{X: tx(q.x), Y: ty(q.y)}
+			}
+			canvas.StrokeLines(style, canvas.ClipLinesXY(pts)...)
+		}
+	}
+	stroke(c.lines, draw.LineStyle{Color: meridians, Width: 0.6})
+	coast := c.coast()
+	stroke(coast, draw.LineStyle{Color: haloInk, Width: 2})
+	stroke(coast, draw.LineStyle{Color: shoreInk, Width: 0.7})
+	stroke([][]point{{{v.x0, v.y0}, {v.x1, v.y0}, {v.x1, v.y1}, {v.x0, v.y1}, {v.x0, v.y0}}}, draw.LineStyle{Color: quiet, Width: 0.8})
+	if c.m.Grid.Kind == ensemble.Points {
+		for k, q := range c.m.Values {
+			at := v.place(k)
+			centre := vg.Point{X: tx(at.x), Y: ty(at.y)}
+			if f := float64(q); !math.IsNaN(f) && !math.IsInf(f, 0) {
+				canvas.DrawGlyph(draw.GlyphStyle{Color: c.scale.colours[c.scale.band(f)], Radius: 4, Shape: draw.CircleGlyph{}}, centre)
+			}
+			canvas.DrawGlyph(draw.GlyphStyle{Color: ink, Radius: 4, Shape: draw.RingGlyph{}}, centre)
+		}
+	}
+	if c.low >= 0 && c.low != c.high {
+		c.drawMark(canvas, tx, ty, c.low, "min")
+		c.drawMark(canvas, tx, ty, c.high, "max")
+	}
+}
+
+// drawMark draws a triangle at an extreme with its value.
+func (c *picture) drawMark(canvas draw.Canvas, tx, ty func(float64) vg.Length, k int, name string) {
+	at := c.view.place(k)
+	x := min(max(tx(at.x), canvas.Min.X+7), canvas.Max.X-7)
+	y := min(max(ty(at.y), canvas.Min.Y+8), canvas.Max.Y-8)
+	up := vg.Length(1)
+	if name == "min" {
+		up = -1
+	}
+	triangle := []vg.Point{{X: x, Y: y + 6*up}, {X: x + 5.6, Y: y - 4*up}, {X: x - 5.6, Y: y - 4*up}}
+	canvas.FillPolygon(ink, triangle)
+	canvas.StrokeLines(draw.LineStyle{Color: color.White, Width: 1.2}, append(triangle, triangle[0], triangle[1]))
+	style := sans(11, "bold", ink)
+	style.YAlign = text.YCenter
+	dx := vg.Length(10)
+	if x > canvas.Min.X+(canvas.Max.X-canvas.Min.X)*3/4 {
+		style.XAlign, dx = text.XRight, -10
+	}
+	words := name + " " + c.scale.text(float64(c.m.Values[k]))
+	behind := style
+	behind.Color = color.NRGBA{255, 255, 255, 0xd0}
+	for _, o := range []vg.Point{{X: -1.2}, {X: 1.2}, {Y: -1.2}, {Y: 1.2}, {X: 0.9, Y: 0.9}, {X: -0.9, Y: -0.9}, {X: 0.9, Y: -0.9}, {X: -0.9, Y: 0.9}} {
+		canvas.FillText(behind, vg.Point{X: x + dx + o.X, Y: y + o.Y}, words)
+	}
+	canvas.FillText(style, vg.Point{X: x + dx, Y: y}, words)
+}
+
+// drawBar draws the colour bar with its unit.
+func (c *picture) drawBar(canvas draw.Canvas) {
+	s := c.scale
+	left, right := canvas.Min.X, canvas.Max.X
+	if c.missing > 0 {
+		right -= 1.1 * vg.Inch
+	}
+	top := canvas.Max.Y
+	bottom := top - 0.16*vg.Inch
+	box := func(x0, x1 vg.Length) []vg.Point {
+		return []vg.Point{{X: x0, Y: bottom}, {X: x1, Y: bottom}, {X: x1, Y: top}, {X: x0, Y: top}, {X: x0, Y: bottom}}
+	}
+	each := (right - left) / vg.Length(len(s.colours))
+	for i, k := range s.colours {
+		canvas.FillPolygon(k, box(left+vg.Length(i)*each, left+vg.Length(i+1)*each+0.3))
+	}
+	frame := draw.LineStyle{Color: quiet, Width: 0.6}
+	canvas.StrokeLines(frame, box(left, right))
+	style := sans(10, "", quiet)
+	style.XAlign, style.YAlign = text.XCenter, text.YTop
+	for i := range s.bounds {
+		if s.label[i] {
+			x := left + vg.Length(i)*each
+			canvas.StrokeLine2(frame, x, bottom, x, bottom-3)
+			canvas.FillText(style, vg.Point{X: x, Y: bottom - 5}, s.bound(i))
+		}
+	}
+	if u := unit(c.panel.Unit); u != "" {
+		canvas.FillText(style, vg.Point{X: (left + right) / 2, Y: bottom - 19}, u)
+	}
+	if c.missing > 0 {
+		at := right + 0.25*vg.Inch
+		swatch := image.NewRGBA(image.Rect(0, 0, 44, 26))
+		for j := range 26 {
+			for i := range 44 {
+				swatch.Set(i, j, hatchColour(i, j))
 			}
 		}
-		img := image.NewGray(image.Rect(0, 0, m.Grid.NX, m.Grid.NY))
-		for k, v := range m.Values {
-			img.SetGray(k%m.Grid.NX, k/m.Grid.NX, color.Gray{Y: uint8(255 * (float64(v) - low) / (high - low))})
-		}
-		return png.Encode(w, img)
+		canvas.DrawImage(vg.Rectangle{Min: vg.Point{X: at, Y: bottom}, Max: vg.Point{X: at + 0.3*vg.Inch, Y: top}}, swatch)
+		style.XAlign, style.YAlign = text.XLeft, text.YCenter
+		canvas.FillText(style, vg.Point{X: at + 0.38*vg.Inch, Y: (top + bottom) / 2}, "missing")
 	}
 }

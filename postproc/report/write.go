@@ -2,6 +2,7 @@ package report
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 )
@@ -9,7 +10,111 @@ import (
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"spaced":    spaced,
+	"thousands": thousands,
+	"bytes":     func(n int64) string { return thousands(int(n)) },
+}).Parse(pageText))
 
-// Write writes the page as one HTML file that needs nothing from elsewhere.
-func (p *Page) Write(w io.Writer) error { return pageTemplate.Execute(w, p) }
+// sheet is a page with its pictures drawn.
+type sheet struct {
+	*Page
+	CoastID   string
+	CoastPath string
+	Maps      []mapRow
+	Curves    []curve
+	Targets   []target
+	Notes     []note
+	Divisors  []Fact
+	Bootstrap string
+}
+
+// mapRow is a panel.
+type mapRow struct {
+	Title, When string
+	Columns     int
+	Pictures    []mapFigure
+	Bar         template.HTML
+}
+
+// mapFigure is a map with its numbers.
+type mapFigure struct {
+	Title               string
+	SVG                 template.HTML
+	Low, LowAt          string
+	High, HighAt        string
+	Mean, Missing, Unit string
+}
+
+// curve is a chart with its table.
+type curve struct {
+	*Chart
+	SVG  template.HTML
+	Rows [][]string
+}
+
+// Write writes the page as one HTML file without scripts, which loads nothing from
+// elsewhere, opens from disk and prints to A4.
+//
+// Errors: a map without values or of another size than its grid; of the writer.
+func (p *Page) Write(w io.Writer) error {
+	s := sheet{Page: p, CoastID: coastID, Targets: targets(p.Scores), Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
+	for i := range p.Panels {
+		r, err := drawPanel(&p.Panels[i])
+		if err != nil {
+			return err
+		}
+		s.Maps = append(s.Maps, *r)
+	}
+	if len(s.Maps) > 0 {
+		s.CoastPath = coastPath()
+	}
+	for i := range p.Charts {
+		c := &p.Charts[i]
+		s.Curves = append(s.Curves, curve{c, template.HTML(c.svg()), c.table()}) // text in it is escaped
+	}
+	if err := pageTemplate.Execute(w, &s); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// check finds maps that cannot be drawn.
+func (p *Panel) check() error {
+	for _, m := range p.Maps {
+		if m.Grid == nil || len(m.Values) == 0 || len(m.Values) != m.Grid.Size() {
+			return fmt.Errorf("report: map %q of %q: %d values do not fill its grid", m.Title, p.Title, len(m.Values))
+		}
+	}
+	return nil
+}
+
+func drawPanel(p *Panel) (*mapRow, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	s := newScale(p)
+	r := &mapRow{Title: spaced(p.Title), When: p.when(), Columns: []int{1, 1, 2, 3, 2}[min(len(p.Maps), 4)]}
+	if len(p.Maps) > 4 {
+		r.Columns = 3
+	}
+	missing := false
+	for j := range p.Maps {
+		c := newPicture(p, j, s)
+		svg, err := c.svg([]float64{0, 760, 560, 420}[r.Columns])
+		if err != nil {
+			return nil, err
+		}
+		f := mapFigure{Title: c.m.Title, SVG: template.HTML(svg), Low: "–", High: "–", Mean: "–", // text in it is escaped
+			Missing: thousands(c.missing) + " of " + thousands(len(c.m.Values)), Unit: unit(p.Unit)}
+		if c.low >= 0 {
+			f.Low, f.LowAt = s.text(float64(c.m.Values[c.low])), c.where(c.low)
+			f.High, f.HighAt = s.text(float64(c.m.Values[c.high])), c.where(c.high)
+			f.Mean = s.text(c.mean)
+		}
+		missing = missing || c.missing > 0
+		r.Pictures = append(r.Pictures, f)
+	}
+	r.Bar = template.HTML(s.bar(p.Unit, missing)) // text in it is escaped
+	return r, nil
+}

@@ -1,0 +1,205 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Lines are told apart by dashes and labels first; the colours have a contrast of at
+// least 4.5 to white.
+var (
+	lineColours = []string{"#124a8c", "#a34700", "#1f2933", "#0d6b5e", "#7a3b8f", "#5c5200"}
+	lineDashes  = []string{"", "8 4", "2 3", "10 3 2 3", "5 2 1 2 1 2", "14 4"}
+)
+
+// svg draws the chart with a label at the end of each line.
+func (c *Chart) svg() string {
+	const w, h, left, right, top, bottom = 760.0, 300.0, 58.0, 176.0, 10.0, 42.0
+	x0, x1, y0, y1 := c.ranges()
+	up := func(v float64) float64 { return v }
+	if c.LogY {
+		up = math.Log10
+	}
+	x := func(v float64) float64 { return left + (v-x0)/(x1-x0)*(w-left-right) }
+	y := func(v float64) float64 { return h - bottom - (up(v)-up(y0))/(up(y1)-up(y0))*(h-top-bottom) }
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(h), html.EscapeString(c.alt()))
+	for _, t := range ticks(y0, y1, c.LogY) {
+		fmt.Fprintf(&b, `<path class="grid" d="M%s %sH%s"/><text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`,
+			num(left), num(y(t)), num(w-right), num(left-7), num(y(t)+4), short(t))
+	}
+	for _, t := range ticks(x0, x1, false) {
+		fmt.Fprintf(&b, `<path class="frame" d="M%s %sv4"/><text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`,
+			num(x(t)), num(h-bottom), num(x(t)), num(h-bottom+17), short(t))
+	}
+	fmt.Fprintf(&b, `<path class="frame" d="M%s %sH%s"/>`, num(left), num(h-bottom), num(w-right))
+	fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-6), html.EscapeString(c.X))
+	fmt.Fprintf(&b, `<text class="tick" transform="translate(13 %s) rotate(-90)" text-anchor="middle">%s</text>`, num((top+h-bottom)/2), html.EscapeString(c.yTitle()))
+	type end struct {
+		y, to float64
+		line  int
+	}
+	var ends []end
+	for k, l := range c.Lines {
+		style := fmt.Sprintf(`stroke="%s" stroke-dasharray="%s"`, lineColours[k%len(lineColours)], lineDashes[k%len(lineDashes)])
+		var d strings.Builder
+		pen, points := "M", 0
+		last := math.NaN()
+		for i, v := range l.Y {
+			if !c.shows(v) {
+				pen = "M"
+				continue
+			}
+			fmt.Fprintf(&d, "%s%s %s", pen, num(x(l.X[i])), num(y(v)))
+			pen, last, points = "L", y(v), points+1
+			if points == 1 && (i == len(l.Y)-1 || !c.shows(l.Y[i+1])) { // a single value still shows
+				fmt.Fprintf(&b, `<circle cx="%s" cy="%s" r="3" fill="%s"/>`, num(x(l.X[i])), num(y(v)), lineColours[k%len(lineColours)])
+			}
+		}
+		fmt.Fprintf(&b, `<path class="line" %s d="%s"/>`, style, d.String())
+		if !math.IsNaN(last) {
+			ends = append(ends, end{last, last, k})
+		}
+	}
+	slices.SortStableFunc(ends, func(a, b end) int { return cmp.Compare(a.y, b.y) })
+	const gap = 15.0
+	for i := 1; i < len(ends); i++ {
+		ends[i].to = math.Max(ends[i].to, ends[i-1].to+gap)
+	}
+	for i := len(ends) - 1; i >= 0; i-- { // back up from the lower edge
+		limit := h - bottom
+		if i < len(ends)-1 {
+			limit = ends[i+1].to - gap
+		}
+		ends[i].to = math.Min(ends[i].to, limit)
+	}
+	for _, e := range ends {
+		style := fmt.Sprintf(`stroke="%s" stroke-dasharray="%s"`, lineColours[e.line%len(lineColours)], lineDashes[e.line%len(lineDashes)])
+		fmt.Fprintf(&b, `<path class="lead" d="M%s %sL%s %s"/><path class="line" %s d="M%s %sh26"/><text class="name" x="%s" y="%s">%s</text>`,
+			num(w-right+2), num(e.y), num(w-right+12), num(e.to), style, num(w-right+13), num(e.to), num(w-right+44), num(e.to+4), html.EscapeString(c.Lines[e.line].Name))
+	}
+	b.WriteString(`</svg>`)
+	return b.String()
+}
+
+func (c *Chart) yTitle() string {
+	if c.LogY {
+		return c.Y + " (logarithmic)"
+	}
+	return c.Y
+}
+
+// shows says whether a value can be drawn.
+func (c *Chart) shows(v float64) bool {
+	return !math.IsNaN(v) && !math.IsInf(v, 0) && (v > 0 || !c.LogY)
+}
+
+// ranges cover all values that can be drawn.
+func (c *Chart) ranges() (x0, x1, y0, y1 float64) {
+	x0, x1, y0, y1 = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
+	for _, l := range c.Lines {
+		for i, v := range l.Y {
+			if c.shows(v) {
+				x0, x1 = math.Min(x0, l.X[i]), math.Max(x1, l.X[i])
+				y0, y1 = math.Min(y0, v), math.Max(y1, v)
+			}
+		}
+	}
+	if x0 > x1 {
+		x0, x1, y0, y1 = 0, 1, 1, 2
+	}
+	if x0 == x1 {
+		x0, x1 = x0-0.5, x1+0.5
+	}
+	if c.LogY {
+		return x0, x1, y0 / 1.1, y1 * 1.1
+	}
+	rim := (y1 - y0) * 0.05
+	if rim == 0 {
+		rim = math.Max(math.Abs(y0)*0.1, 1e-12)
+	}
+	return x0, x1, y0 - rim, y1 + rim
+}
+
+// ticks are round places within a range.
+func ticks(low, high float64, log bool) (out []float64) {
+	if log && high/low > 5 {
+		for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
+			for _, k := range []float64{1, 2, 5} {
+				if t := k * math.Pow(10, e); t >= low && t <= high && (k == 1 || high/low < 1000) {
+					out = append(out, t)
+				}
+			}
+		}
+		return out
+	}
+	step := nice((high - low) / 6)
+	for k := math.Ceil(low/step - 1e-9); k*step <= high+step*1e-9; k++ {
+		out = append(out, k*step)
+	}
+	return out
+}
+
+// short writes a number with at most five figures.
+func short(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	if math.Abs(v) < 1e-12 {
+		v = 0
+	}
+	return strings.Replace(strconv.FormatFloat(v, 'g', 5, 64), "-", "−", 1)
+}
+
+// alt is the chart in words and numbers.
+func (c *Chart) alt() string {
+	s := fmt.Sprintf("Line chart. %s: %s over %s.", c.Title, c.yTitle(), c.X)
+	for _, l := range c.Lines {
+		first, last, best := -1, -1, -1
+		for i, v := range l.Y {
+			if c.shows(v) {
+				if first < 0 {
+					first = i
+				}
+				last = i
+				if best < 0 || v < l.Y[best] {
+					best = i
+				}
+			}
+		}
+		if first < 0 {
+			s += fmt.Sprintf(" %s: no values.", l.Name)
+			continue
+		}
+		s += fmt.Sprintf(" %s: from %s at %s to %s at %s, lowest %s at %s.", l.Name, short(l.Y[first]), short(l.X[first]),
+			short(l.Y[last]), short(l.X[last]), short(l.Y[best]), short(l.X[best]))
+	}
+	return s
+}
+
+// table is the chart as rows: an x, then the y of each line.
+func (c *Chart) table() [][]string {
+	var xs []float64
+	for _, l := range c.Lines {
+		xs = append(xs, l.X...)
+	}
+	slices.Sort(xs)
+	xs = slices.Compact(xs)
+	rows := make([][]string, len(xs))
+	for k, x := range xs {
+		rows[k] = append(rows[k], short(x))
+		for _, l := range c.Lines {
+			text := "–"
+			if i := slices.Index(l.X, x); i >= 0 {
+				text = short(l.Y[i])
+			}
+			rows[k] = append(rows[k], text)
+		}
+	}
+	return rows
+}

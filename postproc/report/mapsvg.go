@@ -1,0 +1,201 @@
+package report
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"html"
+	"image/png"
+	"math"
+	"strings"
+	"sync"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/report/coastline"
+)
+
+// Margins of a map in SVG units, for the labels of the graticule.
+const (
+	marginLeft   = 34.0
+	marginRight  = 10.0
+	marginTop    = 6.0
+	marginBottom = 18.0
+)
+
+// pixels is the width of the images in a page; two pixels a unit look sharp.
+const pixels = 2
+
+// coastID is the element that the maps of a page share.
+const coastID = "coast"
+
+// coastPath is the coastlines as an SVG path in tenths of a degree, y southwards.
+var coastPath = sync.OnceValue(func() string {
+	var b strings.Builder
+	for _, l := range coastline.Lines() {
+		px, py := 0, 0
+		for i, p := range l {
+			x, y := int(math.Round(p.Lon*10)), int(math.Round(-p.Lat*10))
+			switch {
+			case i == 0:
+				fmt.Fprintf(&b, "M%d %dl", x, y)
+			case x != px || y != py || i == len(l)-1:
+				fmt.Fprintf(&b, "%d %d ", x-px, y-py)
+			}
+			px, py = x, y
+		}
+	}
+	return b.String()
+})
+
+// svg draws the map with a total width of w units.
+func (c *picture) svg(w float64) (string, error) {
+	v := c.view
+	mw := w - marginLeft - marginRight
+	mh := mw * v.aspect
+	x := func(p float64) float64 { return marginLeft + (p-v.x0)/(v.x1-v.x0)*mw }
+	y := func(p float64) float64 { return marginTop + (v.y1-p)/(v.y1-v.y0)*mh }
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="map" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(marginTop+mh+marginBottom), html.EscapeString(c.alt()))
+	if c.m.Grid.Kind == ensemble.Points {
+		fmt.Fprintf(&b, `<rect x="%s" y="%s" width="%s" height="%s" fill="#f4f4f2"/>`, num(marginLeft), num(marginTop), num(mw), num(mh))
+	} else {
+		var buf bytes.Buffer
+		enc := png.Encoder{CompressionLevel: png.BestCompression}
+		if err := enc.Encode(&buf, v.raster(c.m.Values, c.scale, int(math.Round(mw*pixels)))); err != nil {
+			return "", fmt.Errorf("report: map %q: %w", c.m.Title, err)
+		}
+		fmt.Fprintf(&b, `<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" href="data:image/png;base64,%s"/>`,
+			num(marginLeft), num(marginTop), num(mw), num(mh), base64.StdEncoding.EncodeToString(buf.Bytes()))
+	}
+	b.WriteString(`<path class="graticule" d="`)
+	for _, l := range c.lines {
+		b.WriteString(path(l, x, y))
+	}
+	b.WriteString(`"/>`)
+	if c.m.Grid.Kind == ensemble.Projected {
+		var d strings.Builder
+		for _, l := range c.coast() {
+			d.WriteString(path(l, x, y))
+		}
+		fmt.Fprintf(&b, `<path class="halo" d="%s"/><path class="shore" d="%s"/>`, d.String(), d.String())
+	} else {
+		fmt.Fprintf(&b, `<svg x="%s" y="%s" width="%s" height="%s" viewBox="%s %s %s %s" preserveAspectRatio="none">`,
+			num(marginLeft), num(marginTop), num(mw), num(mh), num(v.x0*10), num(-v.y1*10), num((v.x1-v.x0)*10), num((v.y1-v.y0)*10))
+		for _, class := range []string{"halo", "shore"} {
+			for _, t := range v.turns() {
+				fmt.Fprintf(&b, `<use class="%s" href="#%s" x="%s"/>`, class, coastID, num(t*10))
+			}
+		}
+		b.WriteString(`</svg>`)
+	}
+	if c.m.Grid.Kind == ensemble.Points {
+		for k, q := range c.m.Values {
+			p := v.place(k)
+			fill := "none"
+			if f := float64(q); !math.IsNaN(f) && !math.IsInf(f, 0) {
+				fill = hex(c.scale.colours[c.scale.band(f)])
+			}
+			fmt.Fprintf(&b, `<circle class="station" cx="%s" cy="%s" r="3.5" fill="%s"/>`, num(x(p.x)), num(y(p.y)), fill)
+		}
+	}
+	fmt.Fprintf(&b, `<rect class="frame" x="%s" y="%s" width="%s" height="%s"/>`, num(marginLeft), num(marginTop), num(mw), num(mh))
+	last := math.Inf(-1)
+	for _, l := range c.below {
+		if at := x(l.at); at-last > 34 {
+			fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num(math.Min(at, w-12)), num(marginTop+mh+13), l.text)
+			last = at
+		}
+	}
+	last = math.Inf(1)
+	for _, l := range c.left {
+		if at := y(l.at); last-at > 13 {
+			fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`, num(marginLeft-4), num(at+3.5), l.text)
+			last = at
+		}
+	}
+	if c.low >= 0 && c.low != c.high {
+		c.mark(&b, c.low, "min", x, y, mw, mh)
+		c.mark(&b, c.high, "max", x, y, mw, mh)
+	}
+	b.WriteString(`</svg>`)
+	return b.String(), nil
+}
+
+// mark draws a triangle at an extreme, upwards for the maximum, with the value to
+// the side that has room.
+func (c *picture) mark(b *strings.Builder, k int, name string, x, y func(float64) float64, mw, mh float64) {
+	p := c.view.place(k)
+	px, py := x(p.x), y(p.y)
+	px = math.Min(math.Max(px, marginLeft+5), marginLeft+mw-5)
+	py = math.Min(math.Max(py, marginTop+6), marginTop+mh-6)
+	shape := "0,-5 4.8,3.4 -4.8,3.4"
+	if name == "min" {
+		shape = "0,5 4.8,-3.4 -4.8,-3.4"
+	}
+	anchor, dx := "start", 8.0
+	if px > marginLeft+mw*0.75 {
+		anchor, dx = "end", -8
+	}
+	fmt.Fprintf(b, `<g class="mark" transform="translate(%s %s)"><polygon points="%s"/><text x="%s" y="4" text-anchor="%s">%s %s</text></g>`,
+		num(px), num(py), shape, num(dx), anchor, name, c.scale.text(float64(c.m.Values[k])))
+}
+
+// path writes a line as the data of an SVG path.
+func path(l []point, x, y func(float64) float64) string {
+	var b strings.Builder
+	for i, p := range l {
+		b.WriteString(map[bool]string{true: "M", false: "L"}[i == 0])
+		b.WriteString(num(x(p.x)) + " " + num(y(p.y)))
+	}
+	return b.String()
+}
+
+// num writes a coordinate with at most two decimals.
+func num(v float64) string {
+	s := fmt.Sprintf("%.2f", v)
+	s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	if s == "-0" {
+		return "0"
+	}
+	return s
+}
+
+// bar draws the colour scale of a panel.
+func (s *scale) bar(u string, missing bool) string {
+	const w, h, rim = 560.0, 13.0, 26.0
+	n := len(s.colours)
+	width := w
+	if missing {
+		width += 100
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="bar" viewBox="0 0 %s 46" role="img" aria-label="%s">`, num(width), html.EscapeString(s.alt(u, missing)))
+	each := (w - 2*rim) / float64(n)
+	for i, c := range s.colours {
+		fmt.Fprintf(&b, `<rect x="%s" y="3" width="%s" height="%s" fill="%s"/>`, num(rim+float64(i)*each), num(each+0.3), num(h), hex(c))
+	}
+	fmt.Fprintf(&b, `<rect class="frame" x="%s" y="3" width="%s" height="%s"/>`, num(rim), num(w-2*rim), num(h))
+	for i := range s.bounds {
+		if s.label[i] {
+			at := rim + float64(i)*each
+			fmt.Fprintf(&b, `<path class="frame" d="M%s 16v4"/><text class="tick" x="%s" y="30" text-anchor="middle">%s</text>`, num(at), num(at), s.bound(i))
+		}
+	}
+	if t := unit(u); t != "" {
+		fmt.Fprintf(&b, `<text class="tick unit" x="%s" y="43" text-anchor="middle">%s</text>`, num(w/2), html.EscapeString(t))
+	}
+	if missing {
+		fmt.Fprintf(&b, `<rect x="%s" y="3" width="22" height="13" fill="url(#hatch)" class="swatch"/><text class="tick" x="%s" y="13">missing</text>`, num(w), num(w+28))
+	}
+	b.WriteString(`</svg>`)
+	return b.String()
+}
+
+func (s *scale) alt(u string, missing bool) string {
+	n := len(s.colours)
+	t := fmt.Sprintf("Colour scale from %s to %s %s in %d bands of %s.", s.bound(0), s.bound(n), unit(u), n, decimals(s.step, places(s.step)))
+	if missing {
+		t += " Missing values are hatched."
+	}
+	return t
+}

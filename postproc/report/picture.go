@@ -1,0 +1,282 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/report/coastline"
+)
+
+// picture is what is drawn of one map, in the plane of its view: as SVG and as PNG.
+type picture struct {
+	panel     *Panel
+	m         *Map
+	scale     *scale
+	view      *view
+	low, high int // grid points of the extremes, -1 without values
+	missing   int
+	mean      float64 // by area
+	lines     [][]point
+	below     []label // longitudes along the lower edge
+	left      []label // latitudes along the left edge
+}
+
+// label is a text at a place along an edge.
+type label struct {
+	at   float64
+	text string
+}
+
+func newPicture(p *Panel, j int, s *scale) *picture {
+	m := &p.Maps[j]
+	c := &picture{panel: p, m: m, scale: s, view: newView(m.Grid), low: -1, high: -1}
+	weights := m.Grid.Weights()
+	var sum, area float64
+	for k, x := range m.Values {
+		v := float64(x)
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			c.missing++
+			continue
+		}
+		if c.low < 0 || x < m.Values[c.low] {
+			c.low = k
+		}
+		if c.high < 0 || x > m.Values[c.high] {
+			c.high = k
+		}
+		sum, area = sum+v*weights[k], area+weights[k]
+	}
+	c.mean = sum / area
+	c.graticule()
+	return c
+}
+
+// graticule chooses meridians and parallels.
+func (c *picture) graticule() {
+	v, g := c.view, c.m.Grid
+	if g.Kind == ensemble.Projected {
+		c.curvedGraticule()
+		return
+	}
+	for _, x := range round(v.x0, v.x1) {
+		if x > v.x0 && x < v.x1 {
+			c.lines = append(c.lines, []point{{x, v.y0}, {x, v.y1}})
+		}
+		c.below = append(c.below, label{x, longitude(x)})
+	}
+	for _, y := range round(v.y0, v.y1) {
+		if y > v.y0 && y < v.y1 {
+			c.lines = append(c.lines, []point{{v.x0, y}, {v.x1, y}})
+		}
+		c.left = append(c.left, label{y, latitude(y)})
+	}
+}
+
+// round are three to seven round angles between low and high.
+func round(low, high float64) (out []float64) {
+	step := 0.1
+	for _, s := range []float64{60, 30, 15, 10, 5, 2, 1, 0.5, 0.2} {
+		if (high-low)/s >= 3 {
+			step = s
+			break
+		}
+	}
+	for k := math.Ceil(low/step - 1e-9); k*step <= high+1e-9; k++ {
+		out = append(out, k*step)
+	}
+	return out
+}
+
+// curvedGraticule draws meridians and parallels on a projection, and labels them
+// where they cross the lower and left edges.
+func (c *picture) curvedGraticule() {
+	v, g := c.view, c.m.Grid
+	if v.projected == nil {
+		return
+	}
+	lon, _ := longitudes(g.Lon, false)
+	// At a pole the longitudes go all around.
+	west, eastmost := bounds(lon)
+	south, north := bounds(g.Lat)
+	fine := math.Max(0.1, (north-south)/200)
+	for _, l := range round(west, eastmost) {
+		c.lines = append(c.lines, v.project(sweep(south, north, fine, func(t float64) (float64, float64) { return l, t }))...)
+	}
+	for _, b := range round(south, north) {
+		if math.Abs(b) < 89.9 {
+			c.lines = append(c.lines, v.project(sweep(west, eastmost, fine, func(t float64) (float64, float64) { return t, b }))...)
+		}
+	}
+	bottom, leftmost := v.rows[0].index*g.NX, v.cols[0].index
+	for _, l := range round(west, eastmost) {
+		for i := 1; i < g.NX; i++ {
+			a, b := v.cols[i-1], v.cols[i]
+			p, q := east(g.Lon[bottom+a.index]-l), east(g.Lon[bottom+b.index]-l)
+			if p*q <= 0 && math.Abs(p-q) < 90 && p != q {
+				c.below = append(c.below, label{a.at + (b.at-a.at)*p/(p-q), longitude(l)})
+				break
+			}
+		}
+	}
+	for _, l := range round(south, north) {
+		for j := 1; j < g.NY; j++ {
+			a, b := v.rows[j-1], v.rows[j]
+			p, q := g.Lat[a.index*g.NX+leftmost]-l, g.Lat[b.index*g.NX+leftmost]-l
+			if p*q <= 0 && p != q {
+				c.left = append(c.left, label{a.at + (b.at-a.at)*p/(p-q), latitude(l)})
+				break
+			}
+		}
+	}
+}
+
+func bounds(x []float64) (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, v := range x {
+		low, high = math.Min(low, v), math.Max(high, v)
+	}
+	return low, high
+}
+
+// sweep is a line of places in steps of about fine.
+func sweep(from, to, fine float64, at func(float64) (lon, lat float64)) []coastline.Point {
+	n := max(2, int((to-from)/fine))
+	out := make([]coastline.Point, n+1)
+	for k := range out {
+		lon, lat := at(from + (to-from)*float64(k)/float64(n))
+		out[k] = coastline.Point{Lon: lon, Lat: lat}
+	}
+	return out
+}
+
+// project brings a line on the globe into the plane, in the pieces that are inside.
+func (v *view) project(line []coastline.Point) [][]point {
+	var out [][]point
+	var piece []point
+	flush := func() {
+		if len(piece) > 1 {
+			out = append(out, piece)
+		}
+		piece = nil
+	}
+	for _, p := range line {
+		q, ok := v.projected.find(p.Lon, p.Lat)
+		if !ok || !v.inside(q) {
+			flush()
+			continue
+		}
+		piece = append(piece, q)
+	}
+	flush()
+	return out
+}
+
+// coast are the coastlines within the area, in the plane.
+func (c *picture) coast() (out [][]point) {
+	v := c.view
+	if c.m.Grid.Kind == ensemble.Projected {
+		if v.projected != nil {
+			for _, l := range coastline.Lines() {
+				out = append(out, v.project(l)...)
+			}
+		}
+		return out
+	}
+	for _, l := range coastline.Lines() {
+		for _, shift := range v.turns() {
+			var line []point
+			seen := false
+			for _, p := range l {
+				q := point{p.Lon + shift, p.Lat}
+				seen = seen || v.inside(q)
+				line = append(line, q)
+			}
+			if seen {
+				out = append(out, line)
+			}
+		}
+	}
+	return out
+}
+
+// turns are the multiples of 360 degrees by which coastlines in -180 to 180 must be
+// moved to fill the area.
+func (v *view) turns() (out []float64) {
+	for _, t := range []float64{-360, 0, 360} {
+		if v.x0 < 180+t && v.x1 > -180+t {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// longitude writes an angle as people do: 30° W, 0°, 180°.
+func longitude(x float64) string {
+	x = east(x)
+	if a := math.Abs(x); a > 1e-6 && a < 180-1e-6 {
+		return angle(a) + "°\u202f" + map[bool]string{true: "E", false: "W"}[x > 0]
+	}
+	return angle(math.Abs(x)) + "°"
+}
+
+func latitude(y float64) string {
+	if a := math.Abs(y); a > 1e-6 {
+		return angle(a) + "°\u202f" + map[bool]string{true: "N", false: "S"}[y > 0]
+	}
+	return "0°"
+}
+
+func angle(a float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", a), ".0") }
+
+// where names the place of a grid point.
+func (c *picture) where(k int) string {
+	g := c.m.Grid
+	j, i := k/g.NX, k%g.NX
+	if g.Kind == ensemble.Points {
+		j, i = 0, k
+	}
+	if g.Kind == ensemble.Projected && len(g.Lat) != g.Size() {
+		return fmt.Sprintf("row %d, column %d", j+1, i+1)
+	}
+	return latitude(g.LatAt(j, i)) + " " + longitude(g.LonAt(j, i))
+}
+
+// alt is the picture in words and numbers.
+func (c *picture) alt() string {
+	what := fmt.Sprintf("Map. %s, %s, valid %s.", c.panel.Title, c.m.Title, c.panel.when())
+	if c.low < 0 {
+		return what + " All values are missing."
+	}
+	text := func(v float64) string { return strings.TrimSpace(c.scale.text(v) + " " + unit(c.panel.Unit)) }
+	s := fmt.Sprintf("%s Minimum %s at %s, maximum %s at %s, area mean %s.", what,
+		text(float64(c.m.Values[c.low])), c.where(c.low), text(float64(c.m.Values[c.high])), c.where(c.high), text(c.mean))
+	if c.missing > 0 {
+		s += fmt.Sprintf(" %d of %d points missing.", c.missing, len(c.m.Values))
+	}
+	return s
+}
+
+// when is the valid time in UTC.
+func (p *Panel) when() string {
+	if p.Valid.IsZero() {
+		return "unknown"
+	}
+	return p.Valid.UTC().Format("2006-01-02 15:04 UTC")
+}
+
+// unit writes a UDUNITS unit as people do: "m s-1" becomes "m s⁻¹".
+func unit(u string) string {
+	if u == "1" {
+		return ""
+	}
+	fields := strings.Fields(u)
+	for i, f := range fields {
+		at := strings.IndexAny(f, "-0123456789")
+		if at > 0 {
+			fields[i] = f[:at] + strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶").Replace(f[at:])
+		}
+	}
+	return strings.Join(fields, " ")
+}

@@ -1,0 +1,116 @@
+package report
+
+import (
+	"image/color"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// scale is the colour scale of a panel: bands between round bounds.
+type scale struct {
+	bounds  []float64 // n+1, rising
+	colours []color.RGBA
+	step    float64
+	label   []bool // bounds that carry a number
+}
+
+// bands is about how many a scale has: enough to see shapes, few enough to read
+// a value off.
+const bands = 15
+
+// newScale covers all values of all maps. Diverging scales reach equally far to
+// both sides of zero, which is a bound. Missing: NaN and infinities do not count;
+// without any number the scale is 0 to 1.
+func newScale(p *Panel) *scale {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, m := range p.Maps {
+		for _, x := range m.Values {
+			if v := float64(x); !math.IsNaN(v) && !math.IsInf(v, 0) {
+				low, high = math.Min(low, v), math.Max(high, v)
+			}
+		}
+	}
+	if low > high {
+		low, high = 0, 1
+	}
+	if p.Diverging {
+		high = math.Max(math.Abs(low), math.Abs(high))
+		low = -high
+	}
+	if high-low < 1e-6*math.Max(math.Abs(low), math.Abs(high)) || high == low {
+		d := math.Max(1e-3*math.Abs(high), 1e-30)
+		if high == 0 {
+			d = 1
+		}
+		low, high = low-d, high+d
+	}
+	s := &scale{step: nice((high - low) / bands)}
+	from, to := math.Floor(low/s.step+1e-9), math.Ceil(high/s.step-1e-9)
+	colours := Sequential
+	if p.Diverging {
+		colours = Diverging
+	}
+	n := int(to - from)
+	every := float64((n + 7) / 8)
+	for k := from; k <= to; k++ {
+		s.bounds = append(s.bounds, k*s.step)
+		s.label = append(s.label, math.Mod(k, every) == 0)
+	}
+	for i := range n {
+		s.colours = append(s.colours, colours.At((float64(i)+0.5)/float64(n)))
+	}
+	return s
+}
+
+// nice is the smallest of 1, 2, 2.5 and 5 times a power of ten that is not less
+// than v > 0.
+func nice(v float64) float64 {
+	p := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, k := range []float64{1, 2, 2.5, 5} {
+		if v <= k*p*(1+1e-9) {
+			return k * p
+		}
+	}
+	return 10 * p
+}
+
+// band is the index of the band that holds v.
+func (s *scale) band(v float64) int {
+	return min(max(int(math.Floor((v-s.bounds[0])/s.step+1e-9)), 0), len(s.colours)-1)
+}
+
+// bound is the text of bound i.
+func (s *scale) bound(i int) string { return decimals(s.bounds[i], places(s.step)) }
+
+// text is a value with one figure more than the bounds have.
+func (s *scale) text(v float64) string { return decimals(v, places(s.step/10)) }
+
+// places is the number of decimals that shows multiples of step.
+func places(step float64) int {
+	for d := range 9 {
+		x := step * math.Pow(10, float64(d))
+		if x >= 0.999 && math.Abs(x-math.Round(x)) < 1e-6*x {
+			return d
+		}
+	}
+	return 9
+}
+
+// decimals writes v with d decimals and a true minus sign; very small and very
+// large numbers as powers of ten.
+func decimals(v float64, d int) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	var s string
+	if d >= 7 || math.Abs(v) >= 1e7 {
+		s = strconv.FormatFloat(v, 'g', 4, 64)
+	} else {
+		s = strconv.FormatFloat(v, 'f', d, 64)
+	}
+	if strings.Trim(s, "-0.") == "" {
+		s = strings.TrimPrefix(s, "-")
+	}
+	return strings.Replace(s, "-", "−", 1)
+}

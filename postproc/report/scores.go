@@ -1,0 +1,366 @@
+package report
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// target is what the page says about one variable, level and lead.
+type target struct {
+	Name    string
+	About   string
+	Columns []column
+	Rows    []row
+	Gains   []gain
+	Ranks   []template.HTML
+}
+
+// column is a score of a target.
+type column struct{ ID, Name, Unit, Better string }
+
+// row is a system.
+type row struct {
+	System, Members string
+	Cells           []cell
+}
+
+// cell is a score of a system with its interval.
+type cell struct {
+	Value, Interval string
+	Best            bool
+}
+
+// gain is a comparison with its picture.
+type gain struct {
+	System, Reference, ID string
+	Value, Interval       string
+	Verdict               string
+	Decided               bool
+	Plot                  template.HTML
+}
+
+// note says how a score is made.
+type note struct{ ID, Name, Formula, Better, Doc string }
+
+// targets groups a result by variable, level and lead, in its order.
+func targets(r *score.Result) []target {
+	if r == nil {
+		return nil
+	}
+	type key struct{ variable, level, lead string }
+	var keys []key
+	for _, v := range r.Scores {
+		if k := (key{v.Variable, v.Level, v.Lead}); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	var out []target
+	for _, k := range keys {
+		var values []score.Value
+		for _, v := range r.Scores {
+			if k == (key{v.Variable, v.Level, v.Lead}) {
+				values = append(values, v)
+			}
+		}
+		t := target{Name: fmt.Sprintf("%s at %s, lead %s", longName(k.variable), spaced(k.level), spaced(k.lead))}
+		v := values[0]
+		t.About = fmt.Sprintf("%d dates, %s point values, %s missing; weights %s.", v.N, thousands(v.Points), thousands(v.Missing), v.Weights)
+		t.scores(values)
+		var gains []score.Comparison
+		for _, c := range r.Comparisons {
+			if k == (key{c.Variable, c.Level, c.Lead}) {
+				gains = append(gains, c)
+			}
+		}
+		t.gains(gains, r.Bootstrap.Confidence)
+		for i := range r.Ranks {
+			if h := &r.Ranks[i]; k == (key{h.Variable, h.Level, h.Lead}) {
+				t.Ranks = append(t.Ranks, template.HTML(rankSVG(h))) // text in it is escaped
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// scores makes the table: systems by scores, the best of each column marked.
+func (t *target) scores(values []score.Value) {
+	var ids, systems []string
+	for _, v := range values {
+		if !slices.Contains(ids, v.ID) {
+			ids = append(ids, v.ID)
+		}
+		if !slices.Contains(systems, v.System) {
+			systems = append(systems, v.System)
+		}
+	}
+	slices.SortStableFunc(ids, func(a, b string) int { return order(a) - order(b) })
+	t.Rows = make([]row, len(systems))
+	for i, s := range systems {
+		t.Rows[i] = row{System: s, Members: "–", Cells: make([]cell, len(ids))}
+	}
+	for c, id := range ids {
+		s := score.ByID(id)
+		col := column{ID: id, Name: id}
+		if s != nil {
+			col.Name, col.Better = s.Name, betterText(s.Better)
+		}
+		best, nearest, several := -1, math.Inf(1), 0
+		for i, name := range systems {
+			k := slices.IndexFunc(values, func(v score.Value) bool { return v.ID == id && v.System == name })
+			if k < 0 {
+				t.Rows[i].Cells[c] = cell{Value: "–"}
+				continue
+			}
+			v := values[k]
+			col.Unit = unit(v.Unit)
+			if v.Members > 0 {
+				t.Rows[i].Members = strconv.Itoa(v.Members)
+			}
+			t.Rows[i].Cells[c] = cell{Value: figures(float64(v.Value)), Interval: interval(float64(v.CILow), float64(v.CIHigh), 1)}
+			if s == nil || s.Better == score.Neither || math.IsNaN(float64(v.Value)) {
+				continue
+			}
+			several++
+			if d := distance(s.Better, float64(v.Value)); d < nearest {
+				best, nearest = i, d
+			}
+		}
+		if several > 1 {
+			t.Rows[best].Cells[c].Best = true
+		}
+		t.Columns = append(t.Columns, col)
+	}
+}
+
+func order(id string) int { return slices.Index(score.Table, score.ByID(id)) }
+
+// distance is how far a value is from the best there can be.
+func distance(b score.Better, v float64) float64 {
+	switch b {
+	case score.Zero:
+		return math.Abs(v)
+	case score.One:
+		return math.Abs(v - 1)
+	default:
+		return v
+	}
+}
+
+func betterText(b score.Better) string {
+	return map[score.Better]string{score.Lower: "lower is better", score.Zero: "0 is best", score.One: "1 is best", score.Neither: "neither way is better"}[b]
+}
+
+// gains makes the comparisons with one picture scale for all.
+func (t *target) gains(all []score.Comparison, confidence float64) {
+	low, high := 0.0, 0.0
+	for _, c := range all {
+		for _, v := range []float64{float64(c.Gain), float64(c.CILow), float64(c.CIHigh)} {
+			if !math.IsNaN(v) {
+				low, high = math.Min(low, v), math.Max(high, v)
+			}
+		}
+	}
+	low, high = math.Max(low-0.02, -1), math.Min(high+0.02, 1)
+	for _, c := range all {
+		g := gain{System: c.System, Reference: c.Reference, ID: c.ID, Value: percent(float64(c.Gain)),
+			Interval: interval(float64(c.CILow), float64(c.CIHigh), 100), Verdict: "○ undecided"}
+		if c.ReferenceID != "" && c.ReferenceID != c.ID {
+			g.Reference += " (" + c.ReferenceID + ")"
+		}
+		switch {
+		case c.CILow > 0:
+			g.Verdict, g.Decided = "▲ better", true
+		case c.CIHigh < 0:
+			g.Verdict, g.Decided = "▼ worse", true
+		case math.IsNaN(float64(c.CILow)):
+			g.Verdict = "– no interval"
+		}
+		g.Plot = template.HTML(gainSVG(&c, low, high, confidence)) // text in it is escaped
+		t.Gains = append(t.Gains, g)
+	}
+}
+
+// gainSVG draws a gain as a dot with its interval about a line at zero.
+func gainSVG(c *score.Comparison, low, high, confidence float64) string {
+	const w = 200.0
+	x := func(v score.Number) float64 {
+		return 4 + (math.Min(math.Max(float64(v), low), high)-low)/(high-low)*(w-8)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="gain" viewBox="0 0 %s 18" role="img" aria-label="%s">`, num(w), html.EscapeString(fmt.Sprintf(
+		"gain of %s over %s in %s: %s, %s interval %s", c.System, c.Reference, c.ID, percent(float64(c.Gain)), share(confidence), interval(float64(c.CILow), float64(c.CIHigh), 100))))
+	fmt.Fprintf(&b, `<path class="zero" d="M%s 0V18"/>`, num(x(0)))
+	if !math.IsNaN(float64(c.CILow)) {
+		fmt.Fprintf(&b, `<path class="whisker" d="M%s 9H%sM%s 5v8M%s 5v8"/>`, num(x(c.CILow)), num(x(c.CIHigh)), num(x(c.CILow)), num(x(c.CIHigh)))
+	}
+	if !math.IsNaN(float64(c.Gain)) {
+		fmt.Fprintf(&b, `<circle cx="%s" cy="9" r="3.6"/>`, num(x(c.Gain)))
+	}
+	b.WriteString(`</svg>`)
+	return b.String()
+}
+
+// rankSVG draws a rank histogram with the bands in which a flat one would lie: the
+// inner if every point were a case of its own, the outer if a whole date were one.
+func rankSVG(h *score.RankHistogram) string {
+	const w, hh, left, right, top, bottom = 300.0, 168.0, 40.0, 6.0, 8.0, 34.0
+	n := len(h.Shares)
+	flat := 1 / float64(n)
+	var cases float64
+	for _, c := range h.Counts {
+		cases += c
+	}
+	inner, outer := flatBand(flat, cases), flatBand(flat, float64(h.N))
+	most := math.Max(slices.Max(h.Shares), flat+outer) * 1.05
+	y := func(v float64) float64 { return hh - bottom - v/most*(hh-top-bottom) }
+	each := (w - left - right) / float64(n)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="ranks" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(hh), html.EscapeString(rankAlt(h, flat, outer)))
+	band := func(class string, d float64) {
+		fmt.Fprintf(&b, `<rect class="%s" x="%s" y="%s" width="%s" height="%s"/>`, class, num(left), num(y(flat+d)), num(w-left-right), num(y(math.Max(flat-d, 0))-y(flat+d)))
+	}
+	band("outer", outer)
+	for i, s := range h.Shares {
+		fmt.Fprintf(&b, `<rect class="share" x="%s" y="%s" width="%s" height="%s"/>`, num(left+float64(i)*each+each*0.1), num(y(s)), num(each*0.8), num(y(0)-y(s)))
+		if n <= 12 || i%5 == 0 {
+			fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%d</text>`, num(left+(float64(i)+0.5)*each), num(hh-bottom+13), i+1)
+		}
+	}
+	band("inner", math.Max(inner, most*0.004))
+	for _, t := range ticks(0, most, false) {
+		fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`, num(left-5), num(y(t)+4), strings.Replace(share(t), "\u202f", "", 1))
+	}
+	fmt.Fprintf(&b, `<path class="frame" d="M%s %sH%s"/>`, num(left), num(y(0)), num(w-right))
+	fmt.Fprintf(&b, `<text class="name" x="%s" y="%s" text-anchor="middle">%s, %d members: rank</text></svg>`, num((left+w-right)/2), num(hh-5), html.EscapeString(h.System), h.Members)
+	return b.String()
+}
+
+// flatBand is half the width of the band that holds 95 % of the shares p of n
+// independent cases: the normal form of the binomial.
+func flatBand(p, n float64) float64 { return 1.96 * math.Sqrt(p*(1-p)/n) }
+
+func rankAlt(h *score.RankHistogram, flat, outer float64) string {
+	var parts []string
+	for i, s := range h.Shares {
+		parts = append(parts, fmt.Sprintf("%d: %s", i+1, share(s)))
+	}
+	return fmt.Sprintf("Rank histogram of %s, %d members, %d dates. Share of cases by rank: %s. A flat histogram has %s in each; with one case a date between %s and %s.",
+		h.System, h.Members, h.N, strings.Join(parts, ", "), share(flat), share(math.Max(flat-outer, 0)), share(flat+outer))
+}
+
+// notes are the scores that a result holds, as their definitions say.
+func notes(r *score.Result) (out []note) {
+	if r == nil {
+		return nil
+	}
+	for _, v := range r.Scores {
+		if slices.ContainsFunc(out, func(n note) bool { return n.ID == v.ID }) {
+			continue
+		}
+		n := note{ID: v.ID, Formula: v.Formula}
+		if s := score.ByID(v.ID); s != nil {
+			n.Name, n.Better, n.Doc = s.Name, betterText(s.Better), s.Doc
+		}
+		out = append(out, n)
+	}
+	slices.SortStableFunc(out, func(a, b note) int { return order(a.ID) - order(b.ID) })
+	return out
+}
+
+// divisors says how each system's spread is made.
+func divisors(r *score.Result) (out []Fact) {
+	if r == nil {
+		return nil
+	}
+	for _, v := range r.Scores {
+		f := Fact{v.System, map[string]string{"M-1": "of its members, divisor M − 1", "predicted": "predicted, no divisor"}[v.Divisor]}
+		if f.Text == "" || slices.Contains(out, f) {
+			continue
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// resampling is the bootstrap in words.
+func resampling(r *score.Result) string {
+	if r == nil || r.Bootstrap.Resamples == 0 {
+		return ""
+	}
+	b := r.Bootstrap
+	return fmt.Sprintf("Intervals: %s, %d resamples of blocks of %d dates, seed %d.", share(b.Confidence), b.Resamples, b.BlockLength, b.Seed)
+}
+
+// figures writes a value with four figures or so.
+func figures(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	a := math.Abs(v)
+	d := 0
+	for d < 4 && a < math.Pow(10, float64(3-d)) {
+		d++
+	}
+	if a != 0 && a < 1e-3 {
+		return strings.Replace(strconv.FormatFloat(v, 'e', 2, 64), "-", "−", 1)
+	}
+	return decimals(v, d)
+}
+
+// interval writes both ends, times factor.
+func interval(low, high, factor float64) string {
+	if math.IsNaN(low) || math.IsNaN(high) {
+		return "no interval"
+	}
+	if factor == 100 {
+		return decimals(100*low, 1) + " to " + decimals(100*high, 1) + "\u202f%"
+	}
+	return figures(low) + " to " + figures(high)
+}
+
+// percent writes a gain with its sign.
+func percent(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	s := decimals(100*v, 1) + "\u202f%"
+	if v > 0 {
+		s = "+" + s
+	}
+	return s
+}
+
+// share writes a part of the whole.
+func share(v float64) string { return short(math.Round(v*1000)/10) + "\u202f%" }
+
+// thousands groups the figures of a whole number.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
+// longName is a variable's name for people.
+func longName(variable string) string {
+	if v, ok := ensemble.VariableNamed(variable); ok && v.LongName != "" {
+		return strings.ToUpper(v.LongName[:1]) + v.LongName[1:]
+	}
+	return variable
+}
+
+var joined = regexp.MustCompile(`(\d)(hPa|h|m)\b`)
+
+// spaced sets a thin space between a number and its unit: "850hPa" becomes "850 hPa".
+func spaced(s string) string { return joined.ReplaceAllString(s, "$1\u202f$2") }
