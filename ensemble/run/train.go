@@ -47,7 +47,7 @@ type TrainResult struct {
 	Complete bool // the run was finished before; nothing was done
 	Steps    uint64
 	Scores   *score.Result // on the test starts; nil if there are none
-	Outputs  []string      // files in the run directory
+	Outputs  []string      // paths of the files that the manifest vouches for
 	Warnings []string
 }
 
@@ -117,7 +117,7 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 		}
 	}
 	task := o.Progress.Start("train", int64(c.Train.Train.Networks*c.Train.Train.Epochs*t.batches()))
-	t.report = func(done, _ int, note string) { task.Set(int64(done), note) }
+	t.report = func(done int, note string) { task.Set(int64(done), note) }
 	err = t.run(ctx)
 	task.Done()
 	if err != nil {
@@ -145,15 +145,19 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 	if err := dir.Events().Write("done", t.at.Step, 0, rundir.Value{Name: "resumed_from", Value: from}); err != nil {
 		return nil, err
 	}
-	if res.Outputs, err = outputs(dir, res.Scores != nil); err != nil {
+	made, err := outputs(dir, res.Scores != nil)
+	if err != nil {
 		return nil, err
+	}
+	for _, name := range made {
+		res.Outputs = append(res.Outputs, dir.File(name))
 	}
 	return res, rundir.WriteManifest(o.RunDir, rundir.Manifest{
 		Status: "ok", Command: "train", Version: o.Version, Identity: rundir.Identity(o.Version, c.Hash(), inputs),
 		ConfigSHA256: c.Hash(), Start: started, End: time.Now().UTC(), Inputs: inputs, Warnings: d.warnings,
 		Details: map[string]any{"steps": t.at.Step, "determinism": "D1", "members_used": d.used, "members_full": len(d.all),
 			"starts_train": len(d.train.forecasts), "starts_validation": len(d.validation.forecasts), "starts_test": len(d.test.forecasts)},
-	}, res.Outputs)
+	}, made)
 }
 
 // readData reads and divides everything a training needs.

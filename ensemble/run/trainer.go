@@ -44,7 +44,7 @@ type trainer struct {
 	dir        *rundir.Dir
 	hash       string       // of the configuration
 	stop       func() error // nil until somebody wants to save and stop
-	report     func(done, total int, note string)
+	report     func(done int, note string)
 
 	store *engine.Store
 	opt   *optim.Optimizer
@@ -218,7 +218,7 @@ func (t *trainer) epoch(ctx context.Context) error {
 			rundir.Value{Name: "rate", Value: rate}, rundir.Value{Name: "gradient_norm", Value: norm}); err != nil {
 			return err
 		}
-		t.report((t.at.Network*t.cfg.Epochs+t.at.Epoch)*n+t.at.Batch, t.cfg.Networks*t.cfg.Epochs*n, fmt.Sprintf("loss %.4f", loss))
+		t.report((t.at.Network*t.cfg.Epochs+t.at.Epoch)*n+t.at.Batch, fmt.Sprintf("loss %.4f", loss))
 	}
 	return t.closeEpoch(ctx)
 }
