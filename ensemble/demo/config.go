@@ -20,8 +20,10 @@ type Config struct {
 	Threads int             // starts at work at once; default GOMAXPROCS. Never changes a bit of the result
 }
 
-// check fills in defaults and refuses what cannot be.
-func (c Config) check() (Config, error) {
+// Resolved is the Config with its defaults filled in.
+//
+// Errors: what cannot be: leads between the cycles, nothing to make.
+func (c Config) Resolved() (Config, error) {
 	if c.First.IsZero() {
 		c.First = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 	}

@@ -16,10 +16,10 @@ import (
 // Truth and the assimilation run through all of the time first; then every start is
 // an independent piece of work: breeding, perturbing, forecasting.
 //
-// Errors: from the check of cfg, ctx.Err(), or what emit returned.
-// Cost: about 20 s of 2 cores for the default. Memory: 50 kB a start, and a few MB a thread.
+// Errors: from cfg.Resolved, ctx.Err(), or what emit returned.
+// Cost: about 50 s of processor time for the default. Memory: 50 kB a start, and a few MB a thread.
 func Generate(ctx context.Context, cfg Config, emit func(*Start) error) error {
-	cfg, err := cfg.check()
+	cfg, err := cfg.Resolved()
 	if err != nil {
 		return err
 	}

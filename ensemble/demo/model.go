@@ -1,6 +1,10 @@
 package demo
 
-import "math"
+import (
+	"math"
+
+	"gonum.org/v1/gonum/dsp/fourier"
+)
 
 // state is the prognostic field of the three levels, 250, 500 and 850 hPa:
 // potential vorticity without its constant part f(1+h/scale), s-1. The same type
@@ -129,12 +133,10 @@ func (m *model) vorticity(q, psi *state) {
 }
 
 // row is the scratch of one latitude: packed pairs of real rows, each pair one
-// complex transform.
+// complex transform, in place.
 type row struct {
-	spec [5][nlon]complex128 // backwards: V₀+iU₀ V₁+iU₁ V₂+iU₂ q₀+iq₁ q₂+i(ψ₁−ψ₂)/R₂²
-	grid [5][nlon]complex128
-	flux [4][nlon]complex128 // (Vq)₀ (Vq)₁ (Vq)₂, each east+i·north; H₁+iH₂
-	freq [4][nlon]complex128
+	wave [5][nlon]complex128 // V₀+iU₀ V₁+iU₁ V₂+iU₂ q₀+iq₁ q₂+i(ψ₁−ψ₂)/R₂²; spectra, then grid values
+	flux [4][nlon]complex128 // (Vq)₀ (Vq)₁ (Vq)₂, each east+i·north; H₁+iH₂; grid values, then spectra
 }
 
 // integrator runs one model on one goroutine. It allocates only when made.
@@ -190,15 +192,15 @@ func (g *integrator) rate(dq, q *state, t float64) {
 	seasonCos, seasonSin := phase(t)
 	for j := range npair {
 		g.synthesize(j, q)
-		for f := range g.north.spec {
-			fft64(&g.north.grid[f], &g.north.spec[f])
-			fft64(&g.south.grid[f], &g.south.spec[f])
+		for f := range g.north.wave {
+			fourier.SequenceRadix4(g.north.wave[f][:])
+			fourier.SequenceRadix4(g.south.wave[f][:])
 		}
 		g.pointwise(&g.north, j, seasonCos, seasonSin)
 		g.pointwise(&g.south, nlat-1-j, seasonCos, seasonSin)
 		for f := range g.north.flux {
-			fft64(&g.north.freq[f], &g.north.flux[f])
-			fft64(&g.south.freq[f], &g.south.flux[f])
+			fourier.CoefficientsRadix4(g.north.flux[f][:])
+			fourier.CoefficientsRadix4(g.south.flux[f][:])
 		}
 		g.analyse(j, dq)
 	}
@@ -213,6 +215,10 @@ func (g *integrator) synthesize(j int, q *state) {
 	// drowns the smaller: the thickness goes as a vorticity.
 	const perThickness = 1 / (rossby2 * rossby2)
 	p, h := &sphere.p[j], &sphere.h[j]
+	for f := range g.north.wave { // grid values of the rows before are here
+		clear(g.north.wave[f][trunc+1 : nlon-trunc])
+		clear(g.south.wave[f][trunc+1 : nlon-trunc])
+	}
 	for m := range trunc + 1 {
 		lo, hi := sphere.off[m], sphere.off[m+1]
 		dm := float64(m) * inv
@@ -226,13 +232,13 @@ func (g *integrator) synthesize(j int, q *state) {
 			vs := complex(-dm*imag(s[l]), dm*real(s[l]))
 			un := complex(-inv*real(he+ho), -inv*imag(he+ho))
 			us := complex(-inv*real(ho-he), -inv*imag(ho-he))
-			pack(&g.north.spec[l], m, vn, un)
-			pack(&g.south.spec[l], m, vs, us)
+			pack(&g.north.wave[l], m, vn, un)
+			pack(&g.south.wave[l], m, vs, us)
 		}
-		pack(&g.north.spec[3], m, qn[0], qn[1])
-		pack(&g.south.spec[3], m, qs[0], qs[1])
-		pack(&g.north.spec[4], m, qn[2], (n[1]-n[2])*perThickness)
-		pack(&g.south.spec[4], m, qs[2], (s[1]-s[2])*perThickness)
+		pack(&g.north.wave[3], m, qn[0], qn[1])
+		pack(&g.south.wave[3], m, qs[0], qs[1])
+		pack(&g.north.wave[4], m, qn[2], (n[1]-n[2])*perThickness)
+		pack(&g.south.wave[4], m, qs[2], (s[1]-s[2])*perThickness)
 	}
 }
 
@@ -270,15 +276,14 @@ func legendreSums(p, h []float64, psi, q []complex128) (pe, po, he, ho, qe, qo c
 	return complex(per, pei), complex(por, poi), complex(her, hei), complex(hor, hoi), complex(qer, qei), complex(qor, qoi)
 }
 
-// pack puts coefficient m of two real rows f, g into the spectrum of f+ig,
-// stored backwards as fft64 wants it for an inverse transform.
+// pack puts coefficient m of two real rows f, g into the spectrum of f+ig.
 func pack(z *[nlon]complex128, m int, f, g complex128) {
 	if m == 0 {
 		z[0] = complex(real(f), real(g))
 		return
 	}
-	z[nlon-m] = complex(real(f)-imag(g), imag(f)+real(g))
-	z[m] = complex(real(f)+imag(g), real(g)-imag(f))
+	z[m] = complex(real(f)-imag(g), imag(f)+real(g))
+	z[nlon-m] = complex(real(f)+imag(g), real(g)-imag(f))
 }
 
 // unpack takes coefficient m of two real rows f, g from the transform of f+ig.
@@ -302,11 +307,11 @@ func (g *integrator) pointwise(r *row, j int, seasonCos, seasonSin float64) {
 	sea0, sea1, sea2 := g.sea[0][base:base+nlon], g.sea[1][base:base+nlon], g.sea[2][base:base+nlon]
 	latent := g.latent[base : base+nlon]
 	for i := range nlon {
-		v0, u0 := real(r.grid[0][i]), imag(r.grid[0][i])
-		v1, u1 := real(r.grid[1][i]), imag(r.grid[1][i])
-		v2, u2 := real(r.grid[2][i]), imag(r.grid[2][i])
-		q0, q1 := real(r.grid[3][i])+f, imag(r.grid[3][i])+f
-		q2, theta := real(r.grid[4][i])+f+mountain[i], imag(r.grid[4][i])*(rossby2*rossby2)
+		v0, u0 := real(r.wave[0][i]), imag(r.wave[0][i])
+		v1, u1 := real(r.wave[1][i]), imag(r.wave[1][i])
+		v2, u2 := real(r.wave[2][i]), imag(r.wave[2][i])
+		q0, q1 := real(r.wave[3][i])+f, imag(r.wave[3][i])+f
+		q2, theta := real(r.wave[4][i])+f+mountain[i], imag(r.wave[4][i])*(rossby2*rossby2)
 		speed := math.Sqrt((u2*u2 + v2*v2) * perCos2)
 		drag := dragFix[i] + dragGust[i]*speed
 		r.flux[0][i] = complex(u0*q0, v0*q0)
@@ -342,11 +347,11 @@ func (g *integrator) analyse(j int, dq *state) {
 	for m := range trunc + 1 {
 		lo, hi := sphere.off[m], sphere.off[m+1]
 		dm := float64(m) * div
-		n1, n2 := unpack(&g.north.freq[3], m)
-		s1, s2 := unpack(&g.south.freq[3], m)
+		n1, n2 := unpack(&g.north.flux[3], m)
+		s1, s2 := unpack(&g.south.flux[3], m)
 		for l := range nlev {
-			xn, yn := unpack(&g.north.freq[l], m)
-			xs, ys := unpack(&g.south.freq[l], m)
+			xn, yn := unpack(&g.north.flux[l], m)
+			xs, ys := unpack(&g.south.flux[l], m)
 			var hn, hs complex128
 			switch l {
 			case 0:

@@ -4,8 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-
-	"gonum.org/v1/gonum/dsp/fourier"
 )
 
 // randomSpectrum has every coefficient of order one.
@@ -18,32 +16,6 @@ func randomSpectrum(r *rand.Rand) *spectrum {
 		}
 	}
 	return s
-}
-
-// fft64 against gonum, forwards and, with the points stored backwards, inverse.
-func TestFFT64(t *testing.T) {
-	r := rand.New(rand.NewPCG(4, 1))
-	var src, back, got [nlon]complex128
-	for j := range src {
-		src[j] = complex(r.NormFloat64(), r.NormFloat64())
-		back[(nlon-j)%nlon] = src[j]
-	}
-	judge := fourier.NewCmplxFFT(nlon)
-	for _, c := range []struct {
-		name string
-		src  *[nlon]complex128
-		want []complex128
-	}{
-		{"forward", &src, judge.Coefficients(nil, src[:])},
-		{"inverse", &back, judge.Sequence(nil, src[:])},
-	} {
-		fft64(&got, c.src)
-		for k := range got {
-			if d := got[k] - c.want[k]; math.Hypot(real(d), imag(d)) > 1e-13*nlon {
-				t.Fatalf("%s: coefficient %d is %v, want %v", c.name, k, got[k], c.want[k])
-			}
-		}
-	}
 }
 
 // The Gaussian grid integrates products of any two functions of one order exactly.

@@ -41,7 +41,7 @@ func Write(ctx context.Context, cfg Config, dir string, formats Format, w Writer
 	if formats&^(GRIB2|NetCDF) != 0 {
 		return nil, fmt.Errorf("demo: unknown formats %b", formats)
 	}
-	checked, err := cfg.check()
+	cfg, err := cfg.Resolved()
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func Write(ctx context.Context, cfg Config, dir string, formats Format, w Writer
 			return err
 		}
 		if done++; progress != nil {
-			progress(done, checked.Starts)
+			progress(done, cfg.Starts)
 		}
 		return nil
 	})

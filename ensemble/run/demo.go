@@ -117,15 +117,19 @@ func demoData(ctx context.Context, o DemoOptions, dir string) (*demo.Files, erro
 	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(dir, 0o755)); err != nil {
 		return nil, exit.Create(dir, err)
 	}
+	o.Data.Threads = o.Threads
+	resolved, err := o.Data.Resolved()
+	if err != nil {
+		return nil, err
+	}
 	pool, err := decode.NewPool(decode.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer pool.Close()
-	task := o.Progress.Start("generate", int64(max(o.Data.Starts, 0)))
+	task := o.Progress.Start("generate", int64(resolved.Starts))
 	defer task.Done()
-	o.Data.Threads = o.Threads
-	files, err := demo.Write(ctx, o.Data, dir, o.Formats, demoWriter{pool}, func(done, _ int) { task.Set(int64(done), "") })
+	files, err := demo.Write(ctx, resolved, dir, o.Formats, demoWriter{pool}, func(done, _ int) { task.Set(int64(done), "") })
 	if err != nil {
 		return nil, err
 	}
