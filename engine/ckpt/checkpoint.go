@@ -1,12 +1,9 @@
 package ckpt
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
 // format is the version of index.json.
@@ -52,9 +50,7 @@ type index struct {
 
 // part is one file of a checkpoint: what one rank holds.
 type part struct {
-	File    string      `json:"file"`
-	Size    int64       `json:"size"`
-	SHA256  string      `json:"sha256"`
+	manifest.File
 	Tensors []tensorSum `json:"tensors"`
 }
 
@@ -104,11 +100,12 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	size, sum, err := digest(filepath.Join(tmp, name))
+	file, err := manifest.SumFile(filepath.Join(tmp, name))
 	if err != nil {
 		return "", exit.Create(dir, err)
 	}
-	text, err := json.MarshalIndent(index{format, m, []part{{name, size, sum, sums}}}, "", " ")
+	file.Path = name
+	text, err := json.MarshalIndent(index{format, m, []part{{file, sums}}}, "", " ")
 	if err != nil {
 		return "", err
 	}
@@ -160,18 +157,6 @@ func enoughSpace(root string, tensors []Tensor) error {
 	return nil
 }
 
-// digest is the size and SHA-256 of a file.
-func digest(path string) (int64, string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	n, err := io.Copy(h, f)
-	return n, hex.EncodeToString(h.Sum(nil)), err
-}
-
 // discard makes a checkpoint vanish at once, by renaming, and then removes it.
 func discard(dir string) error {
 	trash, err := os.MkdirTemp(filepath.Dir(dir), ".trash-")
@@ -206,8 +191,8 @@ func readIndex(dir string) (index, error) {
 		return x, bad("it lists no parts")
 	}
 	for _, p := range x.Parts {
-		if p.File != filepath.Base(p.File) || !strings.HasPrefix(p.File, "rank-") {
-			return x, bad(fmt.Sprintf("part %q is not a file of this folder", p.File))
+		if p.Path != filepath.Base(p.Path) || !strings.HasPrefix(p.Path, "rank-") {
+			return x, bad(fmt.Sprintf("part %q is not a file of this folder", p.Path))
 		}
 	}
 	return x, nil
@@ -241,7 +226,7 @@ func walk(dir string, take func(Entry, []byte)) (Meta, error) {
 		return x.Meta, err
 	}
 	for _, p := range x.Parts {
-		path := filepath.Join(dir, p.File)
+		path := filepath.Join(dir, p.Path)
 		bad := func(at, why string) error {
 			return &exit.Error{Code: exit.BadData, What: "the checkpoint is damaged", At: at, Why: why, Fix: "use another checkpoint"}
 		}
@@ -271,7 +256,7 @@ func walk(dir string, take func(Entry, []byte)) (Meta, error) {
 		if i != len(p.Tensors) {
 			return x.Meta, bad(path, "tensor "+p.Tensors[i].Name+" is missing")
 		}
-		if _, sum, err := digest(path); err != nil || sum != p.SHA256 {
+		if file, err := manifest.SumFile(path); err != nil || file.SHA256 != p.SHA256 {
 			return x.Meta, bad(path, "its SHA-256 differs from the index: the header was changed")
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -50,10 +51,12 @@ type PredictResult struct {
 // in the root of the products gets the model without its weights, so that
 // verification finds the baselines.
 func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
-	if _, err := rundir.ReadManifest(o.RunDir); errors.Is(err, os.ErrNotExist) {
+	made, err := rundir.ReadManifest(o.RunDir)
+	if errors.Is(err, os.ErrNotExist) {
 		return nil, &exit.Error{Code: exit.NotYet, What: "the run is not finished", At: filepath.Join(o.RunDir, "manifest.json"),
 			Why: "without a manifest the model may be incomplete", Fix: "finish the training: ensemble train … --run-dir " + o.RunDir + " --resume auto", Err: err}
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, err
 	}
 	modelDir := filepath.Join(o.RunDir, "model")
@@ -62,7 +65,7 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 		return nil, err
 	}
 	defer m.Close()
-	sums, err := rundir.Sum(o.Input...)
+	sums, err := manifest.Sum(o.Input...)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +110,8 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		pub := product.Publication{Formats: o.Formats, Overwrite: o.Overwrite, Options: o.Writer, Started: time.Now()}
+		pub := product.Publication{Formats: o.Formats, Overwrite: o.Overwrite, Options: o.Writer, Start: time.Now(),
+			ConfigChecksum: made.ConfigChecksum}
 		if out.Clipped > 0 {
 			w := fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", fc.Init, out.Clipped)
 			pub.Warnings = append(pub.Warnings, w)
@@ -116,12 +120,13 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 		p := m.product(fc, out)
 		p.Command, p.Version, p.ModelChecksum = o.Command, o.Version, modelSum
 		for _, s := range sums {
-			p.Inputs = append(p.Inputs, product.FileSum{Name: filepath.Base(s.Path), Size: s.Size, SHA256: s.SHA256})
+			s.Path = filepath.Base(s.Path) // where it lay when it was read is no part of the product
+			p.Inputs = append(p.Inputs, s)
 		}
 		if err := templates(p, in); err != nil {
 			return nil, err
 		}
-		manifest, already, err := product.Publish(ctx, pool, o.Out, p, pub)
+		published, already, err := product.Publish(ctx, pool, o.Out, p, pub)
 		if err != nil {
 			return nil, err
 		}
@@ -130,8 +135,8 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 			res.Already++
 		}
 		dir := product.CycleDir(o.Out, fc.Init)
-		for _, f := range manifest.Outputs {
-			res.Outputs = append(res.Outputs, filepath.Join(dir, f.Name))
+		for _, f := range published.Outputs {
+			res.Outputs = append(res.Outputs, filepath.Join(dir, f.Path))
 		}
 		task.Set(int64(i+1), fc.Init.String())
 	}
@@ -205,9 +210,9 @@ func modelChecksum(dir string) (string, error) {
 			files = append(files, filepath.Join(dir, e.Name()))
 		}
 	}
-	sums, err := rundir.Sum(files...)
+	sums, err := manifest.Sum(files...)
 	if err != nil {
 		return "", err
 	}
-	return "sha256:" + rundir.Identity("", "", sums), nil
+	return "sha256:" + manifest.Identity("", "", sums), nil
 }

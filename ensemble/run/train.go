@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -58,7 +59,7 @@ type data struct {
 	grid                    *ensemble.Grid
 	train, validation, test examples
 	split                   ensemble.Split
-	inputs                  []rundir.FileSum
+	inputs                  []manifest.File
 	warnings                []string
 }
 
@@ -83,12 +84,13 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 			return nil, err
 		}
 	}
-	inputs, err := rundir.Sum(slices.Concat(forecastFiles, analysisFiles)...)
+	inputs, err := manifest.Sum(slices.Concat(forecastFiles, analysisFiles)...)
 	if err != nil {
 		return nil, err
 	}
+	identity := manifest.Identity(o.Version, c.Hash(), inputs)
 	dir, state, err := rundir.Open(o.RunDir, rundir.Options{
-		Identity: rundir.Identity(o.Version, c.Hash(), inputs), Resume: o.Resume != "", Overwrite: o.Overwrite})
+		Identity: identity, Resume: o.Resume != "", Overwrite: o.Overwrite})
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +154,14 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 	for _, name := range made {
 		res.Outputs = append(res.Outputs, dir.File(name))
 	}
+	modelSum, err := modelChecksum(dir.File("model"))
+	if err != nil {
+		return nil, err
+	}
 	return res, rundir.WriteManifest(o.RunDir, rundir.Manifest{
-		Status: "ok", Command: "train", Version: o.Version, Identity: rundir.Identity(o.Version, c.Hash(), inputs),
-		ConfigSHA256: c.Hash(), Start: started, End: time.Now().UTC(), Inputs: inputs, Warnings: d.warnings,
+		Record: manifest.Record{Status: manifest.OK, Version: o.Version, ConfigChecksum: "sha256:" + c.Hash(), ModelChecksum: modelSum,
+			Start: started, End: time.Now().UTC(), Inputs: inputs, Warnings: d.warnings},
+		Command: "train", Identity: identity,
 		Details: map[string]any{"steps": t.at.Step, "determinism": "D1", "members_used": d.used, "members_full": len(d.all),
 			"starts_train": len(d.train.forecasts), "starts_validation": len(d.validation.forecasts), "starts_test": len(d.test.forecasts)},
 	}, made)

@@ -54,7 +54,7 @@ func Replace(path string, fill func(tmp string) error) (err error) {
 	if err = fill(tmp); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err = syncPath(tmp); err != nil {
+	if err = Sync(tmp); err != nil {
 		return fmt.Errorf("sync %s: %w", path, err)
 	}
 	if err = os.Chmod(tmp, 0o644); err != nil {
@@ -63,10 +63,12 @@ func Replace(path string, fill func(tmp string) error) (err error) {
 	if err = os.Rename(tmp, path); err != nil {
 		return fmt.Errorf("put %s in place: %w", path, err)
 	}
-	return syncPath(dir)
+	return Sync(dir)
 }
 
-func syncPath(path string) error {
+// Sync makes what was written to a file, or renamed and removed in a folder, last
+// through a power cut.
+func Sync(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
 // State says what Open found.
@@ -44,11 +45,11 @@ type Dir struct {
 }
 
 // files are what a run may hold; nothing else is ever removed.
-var files = []string{manifestFile, sumsFile, "config.effective.yaml", "config.source", "environment.json", "events.jsonl",
+var files = []string{manifest.Name, manifest.SumsName, "config.effective.yaml", "config.source", "environment.json", "events.jsonl",
 	"tensorboard", "checkpoints", "model", "logs", "report", "scores.json", "scores.parquet"}
 
 // marks show that a directory is a run's.
-var marks = []string{manifestFile, "config.effective.yaml", "environment.json", "events.jsonl"}
+var marks = []string{manifest.Name, "config.effective.yaml", "environment.json", "events.jsonl"}
 
 // Open makes or enters a run directory. When the state is Complete the returned Dir
 // is nil and nothing is locked.

@@ -109,7 +109,7 @@ func (b *ncBuilder) globals(m Metadata, init ensemble.Init) error {
 	}
 	var sums []string
 	for _, in := range m.Inputs {
-		sums = append(sums, "sha256:"+in.SHA256+" "+in.Name)
+		sums = append(sums, "sha256:"+in.SHA256+" "+in.Path)
 	}
 	b.global("input_checksums", strings.Join(sums, "; "))
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
 // Product holds the fields that one init gives, on one grid, and what a reader
@@ -61,14 +62,7 @@ type Metadata struct {
 	DDOF          int               // spreads divide by members - DDOF
 	Control       string            // policy: include, exclude, mean_only, none
 	ModelChecksum string            // "sha256:…"
-	Inputs        []FileSum
-}
-
-// FileSum identifies a file by its content.
-type FileSum struct {
-	Name   string `json:"name"`
-	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"` // lower-case hexadecimal
+	Inputs        []manifest.File
 }
 
 // Longitudes is the range in which longitudes are written.

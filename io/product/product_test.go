@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -58,7 +59,7 @@ func testProduct(g *ensemble.Grid) *product.Product {
 		Title: "Post-processed ensemble forecast", Institution: "test office", Source: "ensemble, 3-D U-Net", References: "doi:10.1098/rsta.2020.0092",
 		License: "CC BY 4.0", ForecastType: "post-processed ensemble forecast", Command: "ensemble predict --cycle 2026010100", Version: "0.1.0",
 		Members: []ensemble.Member{0, 1, 2, 3, 4}, DDOF: 1, Control: "include", ModelChecksum: "sha256:00ff",
-		Inputs: []product.FileSum{{Name: "in.grib2", Size: 12, SHA256: "ab12"}},
+		Inputs: []manifest.File{{Path: "in.grib2", Size: 12, SHA256: "ab12"}},
 	}}
 	add := func(variable string, l ensemble.Level, kind product.Kind, base float64) {
 		v := marked(g.Size(), base)

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
 // Format is a file format that products are published in.
@@ -33,29 +35,25 @@ type Publication struct {
 	Expected       int             // members that were expected; 0 means those used
 	Missing        []MissingMember // those of them that are not there
 	Warnings       []string
-	Started        time.Time // of the work, for the manifest
+	Start          time.Time // of the work, for the manifest
 }
 
 // Manifest is what would be recorded of a product, without its outputs: what
 // Published compares with.
 func (pub *Publication) Manifest(p *Product) *Manifest {
 	m := &Manifest{
-		Schema: manifestSchema, Status: StatusOK, Cycle: p.Init.UTC().Format(time.RFC3339),
-		MembersUsed: p.Members, MembersExpected: pub.Expected, MembersMissing: pub.Missing,
-		ControlPolicy: p.Control, SpreadDDOF: p.DDOF, Inputs: p.Inputs,
-		ModelChecksum: p.ModelChecksum, ConfigChecksum: pub.ConfigChecksum, Version: p.Version,
-		Warnings: pub.Warnings, Started: pub.Started.UTC(),
+		Record: manifest.Record{Schema: manifestSchema, Status: manifest.OK, Version: p.Version, ConfigChecksum: pub.ConfigChecksum,
+			ModelChecksum: p.ModelChecksum, Start: pub.Start.UTC(), Inputs: p.Inputs, Warnings: pub.Warnings},
+		Cycle: p.Init.UTC().Format(time.RFC3339), MembersUsed: p.Members, MembersExpected: pub.Expected,
+		MembersMissing: append([]MissingMember{}, pub.Missing...), // a list in JSON also when it is empty
+		ControlPolicy:  p.Control, SpreadDDOF: p.DDOF,
 	}
 	if m.MembersExpected == 0 {
 		m.MembersExpected = len(p.Members)
 	}
 	if len(pub.Missing) > 0 || len(p.Members) < m.MembersExpected {
-		m.Status = StatusDegraded
+		m.Status = manifest.Degraded
 	}
-	// Lists are lists in JSON also when they are empty.
-	m.MembersMissing = append([]MissingMember{}, m.MembersMissing...)
-	m.Warnings = append([]string{}, m.Warnings...)
-	m.Inputs = append([]FileSum{}, m.Inputs...)
 	return m
 }
 
@@ -101,7 +99,7 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	if err := m.stamp(); err != nil {
 		return nil, false, err
 	}
-	if err := m.writeRecords(stage); err != nil {
+	if err := manifest.Write(stage, m); err != nil {
 		return nil, false, err
 	}
 	if err := os.Chmod(stage, 0o755); err != nil {
@@ -115,13 +113,13 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 
 // stamp sets the end of the work; SOURCE_DATE_EPOCH replaces both times.
 func (m *Manifest) stamp() error {
-	m.Ended = time.Now().UTC().Truncate(time.Second)
-	if m.Started.IsZero() {
-		m.Started = m.Ended
+	m.End = time.Now().UTC().Truncate(time.Second)
+	if m.Start.IsZero() {
+		m.Start = m.End
 	}
 	t, ok, err := SourceDate()
 	if ok {
-		m.Started, m.Ended = t, t
+		m.Start, m.End = t, t
 	}
 	return err
 }
@@ -132,7 +130,7 @@ func cannotCreate(at string, err error) error {
 }
 
 // writeAll writes the files of a product and returns their sums, by name.
-func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats []Format, o Options) ([]FileSum, error) {
+func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats []Format, o Options) ([]manifest.File, error) {
 	var names []string
 	if slices.Contains(formats, NetCDF) {
 		for _, lead := range p.Leads() {
@@ -157,16 +155,7 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
-	var sums []FileSum
-	for _, name := range names {
-		s, err := SumFile(filepath.Join(dir, name), name)
-		if err != nil {
-			return nil, err
-		}
-		sums = append(sums, s)
-	}
-	return sums, nil
+	return manifest.SumBelow(dir, names)
 }
 
 // putInPlace makes the staged folder the cycle's: by one rename if there is none
@@ -176,56 +165,44 @@ func putInPlace(stage, dir string, m *Manifest) error {
 		if err := os.Rename(stage, dir); err != nil {
 			return err
 		}
-		return syncDir(filepath.Dir(dir))
+		return atomicfile.Sync(filepath.Dir(dir))
 	}
 	stale := map[string]bool{}
 	if old, err := ReadManifest(dir); err == nil {
 		for _, f := range old.Outputs {
-			stale[f.Name] = true
+			stale[f.Path] = true
 		}
 	}
-	for _, name := range []string{ManifestName, SumsName} {
+	for _, name := range []string{manifest.Name, manifest.SumsName} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if err := syncDir(dir); err != nil {
+	if err := atomicfile.Sync(dir); err != nil {
 		return err
 	}
 	names := []string{}
 	for _, f := range m.Outputs {
-		names = append(names, f.Name)
-		delete(stale, f.Name)
+		names = append(names, f.Path)
+		delete(stale, f.Path)
 	}
 	for name := range stale {
-		if filepath.IsLocal(name) {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
-	for _, name := range append(names, SumsName) {
+	for _, name := range append(names, manifest.SumsName) {
 		if err := os.Rename(filepath.Join(stage, name), filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
-	if err := syncDir(dir); err != nil {
+	if err := atomicfile.Sync(dir); err != nil {
 		return err
 	}
-	if err := os.Rename(filepath.Join(stage, ManifestName), filepath.Join(dir, ManifestName)); err != nil {
+	if err := os.Rename(filepath.Join(stage, manifest.Name), filepath.Join(dir, manifest.Name)); err != nil {
 		return err
 	}
-	return syncDir(dir)
-}
-
-// syncDir makes renames in a folder last through a power cut.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return atomicfile.Sync(dir)
 }
 
 // CycleDir is the folder of an init's products below root.

@@ -65,7 +65,7 @@ func TestPublish(t *testing.T) {
 		"2026010100_048h_gh_mean.grib2", "2026010100_048h_gh_spread.grib2", "2026010100_048h_t_mean.grib2", "2026010100_048h_t_spread.grib2"}
 	var got []string
 	for _, f := range m.Outputs {
-		got = append(got, f.Name)
+		got = append(got, f.Path)
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("outputs %v, want %v", got, want)

@@ -1,0 +1,216 @@
+// Package manifest is what every finished directory says of itself, a run's as
+// well as a published cycle's: manifest.json, written last, with the checksums of
+// what it was made from and of what it holds, and SHA256SUMS for sha256sum -c.
+//
+// A document embeds Record and adds what only its kind has.
+package manifest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// The two files.
+const (
+	Name     = "manifest.json"
+	SumsName = "SHA256SUMS"
+)
+
+// The values of Record.Status.
+const (
+	OK       = "ok"
+	Degraded = "degraded" // made from less than was expected, as the policy allows
+)
+
+// File identifies a file by its content.
+type File struct {
+	Path   string `json:"path"` // of an output: below the manifest's directory, with slashes
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"` // lower-case hexadecimal
+}
+
+// Record is what all manifests have.
+type Record struct {
+	Schema         string    `json:"schema"` // names the meaning of all fields of the document
+	Status         string    `json:"status"` // OK or Degraded
+	Version        string    `json:"version"`
+	ConfigChecksum string    `json:"config_checksum"` // "sha256:…"
+	ModelChecksum  string    `json:"model_checksum"`  // "sha256:…"
+	Start          time.Time `json:"start"`
+	End            time.Time `json:"end"`
+	Inputs         []File    `json:"inputs"`
+	Outputs        []File    `json:"outputs"`
+	Warnings       []string  `json:"warnings"`
+}
+
+func (r *Record) record() *Record { return r }
+
+// Document is a pointer to a struct that embeds Record.
+type Document interface{ record() *Record }
+
+// Sum measures input files, which keep the paths they are given by.
+//
+// Errors: those of exit.Read.
+func Sum(paths ...string) ([]File, error) {
+	files := make([]File, 0, len(paths))
+	for _, path := range paths {
+		f, err := SumFile(path)
+		if err != nil {
+			return nil, exit.Read(path, err)
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// SumBelow measures outputs, which are named relative to dir, in the order of
+// their names.
+//
+// Errors: a name outside dir; those of exit.Create.
+func SumBelow(dir string, names []string) ([]File, error) {
+	files := make([]File, 0, len(names))
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if !filepath.IsLocal(name) {
+			return nil, fmt.Errorf("output %q does not lie in %s", name, dir)
+		}
+		f, err := SumFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, exit.Create(filepath.Join(dir, name), err)
+		}
+		f.Path = filepath.ToSlash(name)
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// SumFile measures one file, under the path it is given by.
+func SumFile(path string) (File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	return File{path, n, hex.EncodeToString(h.Sum(nil))}, err
+}
+
+// Contents are the checksums of files in ascending order: two lists of files are
+// the same input if these are equal, wherever the files lie and in whatever order
+// they are named.
+func Contents(files []File) []string {
+	sums := make([]string, len(files))
+	for i, f := range files {
+		sums[i] = f.SHA256
+	}
+	slices.Sort(sums)
+	return sums
+}
+
+// Identity is one hash of all that decides a result: the version, the configuration
+// and the contents of the inputs.
+func Identity(version, configChecksum string, inputs []File) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s\n", version, configChecksum)
+	for _, s := range Contents(inputs) {
+		fmt.Fprintln(h, s)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Write writes SHA256SUMS of the outputs and then, last of all, manifest.json.
+// Lists of the record that are nil become empty, as they are read back.
+//
+// Errors: those of exit.Create.
+func Write(dir string, d Document) error {
+	r := d.record()
+	r.Inputs, r.Outputs = append([]File{}, r.Inputs...), append([]File{}, r.Outputs...)
+	r.Warnings = append([]string{}, r.Warnings...)
+	var sums bytes.Buffer
+	for _, f := range r.Outputs {
+		fmt.Fprintf(&sums, "%s  %s\n", f.SHA256, f.Path)
+	}
+	text, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		text []byte
+	}{{SumsName, sums.Bytes()}, {Name, append(text, '\n')}} {
+		path := filepath.Join(dir, f.name)
+		if err := atomicfile.WriteFile(path, f.text); err != nil {
+			return exit.Create(path, err)
+		}
+	}
+	return nil
+}
+
+// Read reads the manifest of a directory into a document.
+//
+// Errors: os.ErrNotExist if there is none; 65 if it is damaged, has another schema
+// or names outputs outside the directory; 74 if reading fails.
+func Read(dir, schema string, d Document) error {
+	path := filepath.Join(dir, Name)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err != nil {
+		return exit.Read(path, err)
+	}
+	bad := func(what, why string, err error) error {
+		return &exit.Error{Code: exit.BadData, What: what, At: path, Why: why,
+			Fix: "remove it, write to another directory, or run again with --overwrite always", Err: err}
+	}
+	if err := json.Unmarshal(text, d); err != nil {
+		return bad("the manifest is damaged", err.Error(), err)
+	}
+	r := d.record()
+	if r.Schema != schema {
+		return bad("the manifest is of another kind", fmt.Sprintf("schema %q, want %q", r.Schema, schema), nil)
+	}
+	for _, f := range r.Outputs {
+		if !filepath.IsLocal(filepath.FromSlash(f.Path)) || strings.ContainsRune(f.Path, 0) {
+			return bad("the manifest names a file outside its directory", fmt.Sprintf("%q", f.Path), nil)
+		}
+	}
+	return nil
+}
+
+// Verify compares the outputs in dir with their checksums.
+//
+// Errors: 65 naming the first file that is gone or differs.
+func (r *Record) Verify(dir string) error {
+	for _, want := range r.Outputs {
+		path := filepath.Join(dir, filepath.FromSlash(want.Path))
+		got, err := SumFile(path)
+		why := ""
+		switch {
+		case err != nil:
+			why = err.Error()
+		case got.Size != want.Size:
+			why = fmt.Sprintf("%d bytes, the manifest says %d", got.Size, want.Size)
+		case got.SHA256 != want.SHA256:
+			why = "its SHA-256 differs from the manifest's"
+		default:
+			continue
+		}
+		return &exit.Error{Code: exit.BadData, What: "a file is not what the manifest says", At: path, Why: why,
+			Fix: "restore it, or run again with --overwrite always", Err: err}
+	}
+	return nil
+}

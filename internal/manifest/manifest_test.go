@@ -1,0 +1,146 @@
+package manifest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+const testSchema = "ensemble.test/1"
+
+// document is a manifest of its own kind.
+type document struct {
+	Record
+	Colour string `json:"colour"`
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// written makes a directory with two outputs and its manifest.
+func written(t *testing.T) (string, *document) {
+	t.Helper()
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "sub", "b"), "abc")
+	put(t, filepath.Join(dir, "a b"), "")
+	files, err := SumBelow(dir, []string{filepath.Join("sub", "b"), "a b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &document{Record{Schema: testSchema, Status: OK, Start: time.Unix(0, 0).UTC(), Outputs: files}, "red"}
+	if err := Write(dir, d); err != nil {
+		t.Fatal(err)
+	}
+	return dir, d
+}
+
+func TestWriteRead(t *testing.T) {
+	dir, d := written(t)
+	// The known checksums of nothing and of "abc" (FIPS 180-2, appendix B.1).
+	want := []File{{"a b", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+		{"sub/b", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}}
+	if !reflect.DeepEqual(d.Outputs, want) {
+		t.Errorf("outputs %v, want %v", d.Outputs, want)
+	}
+	var got document
+	if err := Read(dir, testSchema, &got); err != nil || !reflect.DeepEqual(&got, d) {
+		t.Errorf("read back: %v\n%+v\n%+v", err, got, d)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"inputs": []`, `"warnings": []`, `"status": "ok"`, `"colour": "red"`, `"start": "1970-01-01T00:00:00Z"`} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("the manifest has no %s:\n%s", part, text)
+		}
+	}
+	if tool, err := exec.LookPath("sha256sum"); err == nil {
+		cmd := exec.Command(tool, "-c", "--strict", SumsName)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 2 {
+			t.Errorf("sha256sum -c: %v\n%s", err, out)
+		}
+	}
+}
+
+func TestVerify(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(path string) error
+		why    string
+	}{
+		{"untouched", func(string) error { return nil }, ""},
+		{"gone", os.Remove, "no such file"},
+		{"longer", func(p string) error { return os.WriteFile(p, []byte("abcd"), 0o644) }, "4 bytes, the manifest says 3"},
+		{"same size", func(p string) error { return os.WriteFile(p, []byte("abd"), 0o644) }, "SHA-256 differs"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, d := written(t)
+			path := filepath.Join(dir, "sub", "b")
+			if err := c.change(path); err != nil {
+				t.Fatal(err)
+			}
+			err := d.Verify(dir)
+			if c.why == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), c.why) || !strings.Contains(err.Error(), path) {
+				t.Errorf("got %v, want exit 65 with %q", err, c.why)
+			}
+		})
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	var d document
+	if err := Read(dir, testSchema, &d); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no manifest: %v", err)
+	}
+	for _, bad := range []string{`{`, `[]`, `{}`, `{"schema":"ensemble.test/2"}`, `{"schema":7}`,
+		`{"schema":"ensemble.test/1","outputs":[{"path":"../../etc/passwd"}]}`,
+		`{"schema":"ensemble.test/1","outputs":[{"path":"/etc/passwd"}]}`,
+		`{"schema":"ensemble.test/1","outputs":[{"path":"a\u0000b"}]}`} {
+		put(t, filepath.Join(dir, Name), bad)
+		if err := Read(dir, testSchema, &document{}); exit.CodeOf(err) != exit.BadData {
+			t.Errorf("%s: %v, want exit 65", bad, err)
+		}
+	}
+	if _, err := SumBelow(dir, []string{"../x"}); err == nil {
+		t.Error("an output outside the directory was accepted")
+	}
+	if _, err := Sum(filepath.Join(dir, "none")); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("an input that is not there: %v, want exit 66", err)
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	a, b := File{Path: "a", SHA256: "1"}, File{Path: "b", SHA256: "2"}
+	one := Identity("v", "c", []File{a, b})
+	if moved := (File{Path: "elsewhere", SHA256: "1"}); one != Identity("v", "c", []File{b, moved}) {
+		t.Error("the order or the place of inputs changes the identity")
+	}
+	for name, other := range map[string]string{"version": Identity("w", "c", []File{a, b}), "config": Identity("v", "d", []File{a, b}), "inputs": Identity("v", "c", []File{a})} {
+		if other == one {
+			t.Errorf("another %s has the same identity", name)
+		}
+	}
+}
