@@ -29,13 +29,15 @@ func (c *Chart) svg() string {
 	y := func(v float64) float64 { return h - bottom - (up(v)-up(y0))/(up(y1)-up(y0))*(h-top-bottom) }
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(h), html.EscapeString(c.alt()))
-	for _, t := range ticks(y0, y1, c.LogY) {
+	yTicks, yPlaces := ticks(y0, y1, c.LogY)
+	for _, t := range yTicks {
 		fmt.Fprintf(&b, `<path class="grid" d="M%s %sH%s"/><text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`,
-			num(left), num(y(t)), num(w-right), num(left-7), num(y(t)+4), short(t))
+			num(left), num(y(t)), num(w-right), num(left-7), num(y(t)+4), decimals(t, yPlaces))
 	}
-	for _, t := range ticks(x0, x1, false) {
+	xTicks, xPlaces := ticks(x0, x1, false)
+	for _, t := range xTicks {
 		fmt.Fprintf(&b, `<path class="frame" d="M%s %sv4"/><text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`,
-			num(x(t)), num(h-bottom), num(x(t)), num(h-bottom+17), short(t))
+			num(x(t)), num(h-bottom), num(x(t)), num(h-bottom+17), decimals(t, xPlaces))
 	}
 	fmt.Fprintf(&b, `<path class="frame" d="M%s %sH%s"/>`, num(left), num(h-bottom), num(w-right))
 	fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-6), html.EscapeString(c.X))
@@ -126,8 +128,8 @@ func (c *Chart) ranges() (x0, x1, y0, y1 float64) {
 	return x0, x1, y0 - rim, y1 + rim
 }
 
-// ticks are round places within a range.
-func ticks(low, high float64, log bool) (out []float64) {
+// ticks are round places within a range, and the decimals that show them.
+func ticks(low, high float64, log bool) (out []float64, after int) {
 	if log && high/low > 5 {
 		for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
 			for _, k := range []float64{1, 2, 5} {
@@ -136,13 +138,13 @@ func ticks(low, high float64, log bool) (out []float64) {
 				}
 			}
 		}
-		return out
+		return out, int(math.Max(0, -math.Floor(math.Log10(low))))
 	}
 	step := nice((high - low) / 6)
 	for k := math.Ceil(low/step - 1e-9); k*step <= high+step*1e-9; k++ {
 		out = append(out, k*step)
 	}
-	return out
+	return out, places(step)
 }
 
 // short writes a number with at most five figures.

@@ -114,30 +114,37 @@ func (c *picture) svg(w float64) (string, error) {
 		}
 	}
 	if c.low >= 0 && c.low != c.high {
-		c.mark(&b, c.low, "min", x, y, mw, mh)
-		c.mark(&b, c.high, "max", x, y, mw, mh)
+		c.marks(&b, x, y, mw, mh)
 	}
 	b.WriteString(`</svg>`)
 	return b.String(), nil
 }
 
-// mark draws a triangle at an extreme, upwards for the maximum, with the value to
-// the side that has room.
-func (c *picture) mark(b *strings.Builder, k int, name string, x, y func(float64) float64, mw, mh float64) {
-	p := c.view.place(k)
-	px, py := x(p.x), y(p.y)
-	px = math.Min(math.Max(px, marginLeft+5), marginLeft+mw-5)
-	py = math.Min(math.Max(py, marginTop+6), marginTop+mh-6)
-	shape := "0,-5 4.8,3.4 -4.8,3.4"
-	if name == "min" {
-		shape = "0,5 4.8,-3.4 -4.8,-3.4"
+// marks draws a triangle at each extreme, upwards for the maximum, with the value
+// beside it.
+func (c *picture) marks(b *strings.Builder, x, y func(float64) float64, mw, mh float64) {
+	var at [2]point
+	var width [2]float64
+	words := c.extremes()
+	for i, k := range []int{c.high, c.low} {
+		p := c.view.place(k)
+		at[i] = point{math.Min(math.Max(x(p.x), marginLeft+5), marginLeft+mw-5), math.Min(math.Max(y(p.y), marginTop+7), marginTop+mh-7)}
+		width[i] = textWidth(words[i], 11)
 	}
-	anchor, dx := "start", 8.0
-	if px > marginLeft+mw*0.75 {
-		anchor, dx = "end", -8
+	shapes := []string{"0,-5 4.8,3.4 -4.8,3.4", "0,5 4.8,-3.4 -4.8,-3.4"}
+	for i, t := range tags(at, width, marginLeft, marginLeft+mw) {
+		anchor := "start"
+		if t.left {
+			anchor = "end"
+		}
+		fmt.Fprintf(b, `<g class="mark" transform="translate(%s %s)"><polygon points="%s"/><text x="%s" y="%s" text-anchor="%s">%s</text></g>`,
+			num(at[i].x), num(at[i].y), shapes[i], num(t.dx), num(t.dy+4), anchor, words[i])
 	}
-	fmt.Fprintf(b, `<g class="mark" transform="translate(%s %s)"><polygon points="%s"/><text x="%s" y="4" text-anchor="%s">%s %s</text></g>`,
-		num(px), num(py), shape, num(dx), anchor, name, c.scale.text(float64(c.m.Values[k])))
+}
+
+// extremes are the texts at the maximum and the minimum.
+func (c *picture) extremes() [2]string {
+	return [2]string{"max " + c.scale.text(float64(c.m.Values[c.high])), "min " + c.scale.text(float64(c.m.Values[c.low]))}
 }
 
 // path writes a line as the data of an SVG path.
@@ -174,6 +181,15 @@ func (s *scale) bar(u string, missing bool) string {
 	for i, c := range s.colours {
 		fmt.Fprintf(&b, `<rect x="%s" y="3" width="%s" height="%s" fill="%s"/>`, num(rim+float64(i)*each), num(each+0.3), num(h), hex(c))
 	}
+	for _, e := range []struct {
+		open   bool
+		x, tip float64
+		c      int
+	}{{s.under, rim, rim - 12, 0}, {s.over, w - rim, w - rim + 12, n - 1}} {
+		if e.open {
+			fmt.Fprintf(&b, `<path d="M%s 3L%s %sL%s %sz" fill="%s" stroke="#4a525a" stroke-width="0.8"/>`, num(e.x), num(e.tip), num(3+h/2), num(e.x), num(3+h), hex(s.colours[e.c]))
+		}
+	}
 	fmt.Fprintf(&b, `<rect class="frame" x="%s" y="3" width="%s" height="%s"/>`, num(rim), num(w-2*rim), num(h))
 	for i := range s.bounds {
 		if s.label[i] {
@@ -194,6 +210,9 @@ func (s *scale) bar(u string, missing bool) string {
 func (s *scale) alt(u string, missing bool) string {
 	n := len(s.colours)
 	t := fmt.Sprintf("Colour scale from %s to %s %s in %d bands of %s.", s.bound(0), s.bound(n), unit(u), n, decimals(s.step, places(s.step)))
+	if s.under || s.over {
+		t += " Few values lie beyond its ends, which are drawn as arrows."
+	}
 	if missing {
 		t += " Missing values are hatched."
 	}

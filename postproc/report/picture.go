@@ -97,11 +97,17 @@ func (c *picture) curvedGraticule() {
 		return
 	}
 	lon, _ := longitudes(g.Lon, false)
-	// At a pole the longitudes go all around.
 	west, eastmost := bounds(lon)
+	meridians := round(west, eastmost)
+	if eastmost-west > 200 { // around a pole, of which the lower edge sees a part
+		meridians = nil
+		for l := -180.0; l < 180; l += 30 {
+			meridians = append(meridians, l)
+		}
+	}
 	south, north := bounds(g.Lat)
 	fine := math.Max(0.1, (north-south)/200)
-	for _, l := range round(west, eastmost) {
+	for _, l := range meridians {
 		c.lines = append(c.lines, v.project(sweep(south, north, fine, func(t float64) (float64, float64) { return l, t }))...)
 	}
 	for _, b := range round(south, north) {
@@ -110,7 +116,7 @@ func (c *picture) curvedGraticule() {
 		}
 	}
 	bottom, leftmost := v.rows[0].index*g.NX, v.cols[0].index
-	for _, l := range round(west, eastmost) {
+	for _, l := range meridians {
 		for i := 1; i < g.NX; i++ {
 			a, b := v.cols[i-1], v.cols[i]
 			p, q := east(g.Lon[bottom+a.index]-l), east(g.Lon[bottom+b.index]-l)

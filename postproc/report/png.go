@@ -20,11 +20,11 @@ import (
 
 // The colours of ink, and of what stays behind the field.
 var (
-	ink       = color.RGBA{0x1c, 0x22, 0x28, 255}
-	quiet     = color.RGBA{0x4a, 0x52, 0x5a, 255}
-	shoreInk  = color.RGBA{0x14, 0x18, 0x1c, 255}
-	haloInk   = color.NRGBA{0xff, 0xff, 0xff, 0x8c}
-	meridians = color.NRGBA{0xff, 0xff, 0xff, 0x66}
+	ink         = color.RGBA{0x1c, 0x22, 0x28, 255}
+	quiet       = color.RGBA{0x4a, 0x52, 0x5a, 255}
+	shoreInk    = color.RGBA{0x14, 0x18, 0x1c, 255}
+	haloInk     = color.NRGBA{0xff, 0xff, 0xff, 0x8c}
+	meridianInk = color.NRGBA{0xff, 0xff, 0xff, 0x66}
 )
 
 // PNG gives a function that writes map j of the panel as a picture of its own:
@@ -45,12 +45,13 @@ func (p Panel) PNG(j int) func(io.Writer) error {
 		all := draw.New(canvas)
 		title := sans(14, "bold", ink)
 		title.YAlign = text.YTop
-		all.FillText(title, vg.Point{X: 0.75 * vg.Inch, Y: height - 0.12*vg.Inch}, c.panel.Title)
-		all.FillText(sans(11, "", quiet), vg.Point{X: 0.75 * vg.Inch, Y: height - 0.52*vg.Inch}, c.m.Title+", valid "+c.panel.when())
 		upper := draw.Crop(all, 0.1*vg.Inch, -0.3*vg.Inch, 0.8*vg.Inch, -0.66*vg.Inch)
-		lower := draw.Crop(all, 0.75*vg.Inch, -0.55*vg.Inch, 0.1*vg.Inch, -(height - 0.72*vg.Inch))
-		c.plot().Draw(upper)
-		c.drawBar(lower)
+		axes := c.plot()
+		axes.Draw(upper)
+		left := axes.DataCanvas(upper).Min.X
+		all.FillText(title, vg.Point{X: left, Y: height - 0.12*vg.Inch}, spaced(c.panel.Title))
+		all.FillText(sans(11, "", quiet), vg.Point{X: left, Y: height - 0.53*vg.Inch}, capital(c.m.Title)+", valid "+c.panel.when())
+		c.drawBar(draw.Crop(all, left+12, -0.3*vg.Inch-12, 0.1*vg.Inch, -(height - 0.72*vg.Inch)))
 		if _, err := canvas.WriteTo(w); err != nil {
 			return fmt.Errorf("report: map %q: %w", c.m.Title, err)
 		}
@@ -113,7 +114,7 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 			canvas.StrokeLines(style, canvas.ClipLinesXY(pts)...)
 		}
 	}
-	stroke(c.lines, draw.LineStyle{Color: meridians, Width: 0.6})
+	stroke(c.lines, draw.LineStyle{Color: meridianInk, Width: 0.6})
 	coast := c.coast()
 	stroke(coast, draw.LineStyle{Color: haloInk, Width: 2})
 	stroke(coast, draw.LineStyle{Color: shoreInk, Width: 0.7})
@@ -129,36 +130,38 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 		}
 	}
 	if c.low >= 0 && c.low != c.high {
-		c.drawMark(canvas, tx, ty, c.low, "min")
-		c.drawMark(canvas, tx, ty, c.high, "max")
+		c.drawMarks(canvas, tx, ty)
 	}
 }
 
-// drawMark draws a triangle at an extreme with its value.
-func (c *picture) drawMark(canvas draw.Canvas, tx, ty func(float64) vg.Length, k int, name string) {
-	at := c.view.place(k)
-	x := min(max(tx(at.x), canvas.Min.X+7), canvas.Max.X-7)
-	y := min(max(ty(at.y), canvas.Min.Y+8), canvas.Max.Y-8)
-	up := vg.Length(1)
-	if name == "min" {
-		up = -1
-	}
-	triangle := []vg.Point{{X: x, Y: y + 6*up}, {X: x + 5.6, Y: y - 4*up}, {X: x - 5.6, Y: y - 4*up}}
-	canvas.FillPolygon(ink, triangle)
-	canvas.StrokeLines(draw.LineStyle{Color: color.White, Width: 1.2}, append(triangle, triangle[0], triangle[1]))
+// drawMarks draws a triangle at each extreme with its value.
+func (c *picture) drawMarks(canvas draw.Canvas, tx, ty func(float64) vg.Length) {
+	var at [2]point
+	var width [2]float64
 	style := sans(11, "bold", ink)
 	style.YAlign = text.YCenter
-	dx := vg.Length(10)
-	if x > canvas.Min.X+(canvas.Max.X-canvas.Min.X)*3/4 {
-		style.XAlign, dx = text.XRight, -10
+	words := c.extremes()
+	for i, k := range []int{c.high, c.low} {
+		p := c.view.place(k)
+		at[i] = point{float64(min(max(tx(p.x), canvas.Min.X+7), canvas.Max.X-7)), float64(min(max(ty(p.y), canvas.Min.Y+8), canvas.Max.Y-8))}
+		width[i] = float64(style.Width(words[i]))
 	}
-	words := name + " " + c.scale.text(float64(c.m.Values[k]))
-	behind := style
-	behind.Color = color.NRGBA{255, 255, 255, 0xd0}
-	for _, o := range []vg.Point{{X: -1.2}, {X: 1.2}, {Y: -1.2}, {Y: 1.2}, {X: 0.9, Y: 0.9}, {X: -0.9, Y: -0.9}, {X: 0.9, Y: -0.9}, {X: -0.9, Y: 0.9}} {
-		canvas.FillText(behind, vg.Point{X: x + dx + o.X, Y: y + o.Y}, words)
+	for i, t := range tags(at, width, float64(canvas.Min.X), float64(canvas.Max.X)) {
+		x, y, up := vg.Length(at[i].x), vg.Length(at[i].y), vg.Length(1-2*i)
+		triangle := []vg.Point{{X: x, Y: y + 6*up}, {X: x + 5.6, Y: y - 4*up}, {X: x - 5.6, Y: y - 4*up}}
+		canvas.StrokeLines(draw.LineStyle{Color: color.White, Width: 2}, append(triangle, triangle[0], triangle[1]))
+		canvas.FillPolygon(ink, triangle)
+		words, here := words[i], style
+		if t.left {
+			here.XAlign = text.XRight
+		}
+		behind := here
+		behind.Color = color.NRGBA{255, 255, 255, 0xd0}
+		for _, o := range []vg.Point{{X: -1.2}, {X: 1.2}, {Y: -1.2}, {Y: 1.2}, {X: 0.9, Y: 0.9}, {X: -0.9, Y: -0.9}, {X: 0.9, Y: -0.9}, {X: -0.9, Y: 0.9}} {
+			canvas.FillText(behind, vg.Point{X: x + vg.Length(t.dx) + o.X, Y: y + vg.Length(t.dy) + o.Y}, words)
+		}
+		canvas.FillText(here, vg.Point{X: x + vg.Length(t.dx), Y: y + vg.Length(t.dy)}, words)
 	}
-	canvas.FillText(style, vg.Point{X: x + dx, Y: y}, words)
 }
 
 // drawBar draws the colour bar with its unit.
@@ -178,6 +181,17 @@ func (c *picture) drawBar(canvas draw.Canvas) {
 		canvas.FillPolygon(k, box(left+vg.Length(i)*each, left+vg.Length(i+1)*each+0.3))
 	}
 	frame := draw.LineStyle{Color: quiet, Width: 0.6}
+	arrow := func(x, tip vg.Length, c color.Color) {
+		points := []vg.Point{{X: x, Y: bottom}, {X: tip, Y: (bottom + top) / 2}, {X: x, Y: top}, {X: x, Y: bottom}}
+		canvas.FillPolygon(c, points)
+		canvas.StrokeLines(frame, points)
+	}
+	if s.under {
+		arrow(left, left-10, s.colours[0])
+	}
+	if s.over {
+		arrow(right, right+10, s.colours[len(s.colours)-1])
+	}
 	canvas.StrokeLines(frame, box(left, right))
 	style := sans(10, "", quiet)
 	style.XAlign, style.YAlign = text.XCenter, text.YTop

@@ -41,10 +41,10 @@ func (v *view) raster(values []float32, s *scale, w int) *image.Paletted {
 	img := image.NewPaletted(image.Rect(0, 0, w, h), palette)
 	xs := spots(v.cols, w, func(i int) float64 { return v.x0 + (float64(i)+0.5)/float64(w)*(v.x1-v.x0) })
 	ys := spots(v.rows, h, func(j int) float64 { return v.y1 - (float64(j)+0.5)/float64(h)*(v.y1-v.y0) })
-	for j, y := range ys {
-		for i, x := range xs {
+	for j := range ys {
+		for i := range xs {
 			at := j*img.Stride + i
-			switch q := v.value(values, x, y); {
+			switch q := v.value(values, &xs[i], &ys[j]); {
 			case !math.IsNaN(q):
 				img.Pix[at] = uint8(firstBand + s.band(q))
 			default:
@@ -55,74 +55,73 @@ func (v *view) raster(values []float32, s *scale, w int) *image.Paletted {
 	return img
 }
 
-// spot is a place between the lines i and i+1, a fraction f after i.
+// spot is a place between two lines, with the four lines around it.
 type spot struct {
-	i int
-	f float64
+	f      float64    // 0 on the second line, 1 on the third
+	index  [4]int     // of the grid's lines
+	beyond [4]bool    // rows on the far side of a pole
+	weight [4]float64 // Catmull-Rom
 }
 
-// spots finds the lines around n places.
+// spots finds the lines around n places. Beyond the outermost line its value holds.
 func spots(lines []gridLine, n int, place func(int) float64) []spot {
 	out := make([]spot, n)
 	last := len(lines) - 1
 	for k := range out {
 		p := place(k)
 		i := sort.Search(len(lines), func(i int) bool { return lines[i].at > p }) - 1
-		switch {
-		case i < 0:
-			out[k] = spot{0, 0}
-		case i >= last:
-			out[k] = spot{last, 0}
-		default:
-			out[k] = spot{i, (p - lines[i].at) / (lines[i+1].at - lines[i].at)}
+		s := &out[k]
+		if i >= 0 && i < last {
+			s.f = (p - lines[i].at) / (lines[i+1].at - lines[i].at)
 		}
+		for d := range s.index {
+			l := lines[min(max(i+d-1, 0), last)]
+			if i < 0 {
+				l = lines[0]
+			}
+			s.index[d], s.beyond[d] = l.index, l.beyond
+		}
+		s.weight = catmullRom(s.f)
 	}
 	return out
 }
 
 // value interpolates at a place; NaN if the nearest point is missing.
-func (v *view) value(values []float32, x, y spot) float64 {
-	g := v.grid
-	get := func(dj, di int) float64 {
-		c := v.cols[min(max(x.i+di, 0), len(v.cols)-1)]
-		r := v.rows[min(max(y.i+dj, 0), len(v.rows)-1)]
-		col := c.index
-		if r.beyond {
-			col = (col + g.NX/2) % g.NX
+func (v *view) value(values []float32, x, y *spot) float64 {
+	nx := v.grid.NX
+	var q [4][4]float64
+	var cubic float64
+	for j := range q {
+		row := values[y.index[j]*nx : (y.index[j]+1)*nx]
+		var sum float64
+		for i, c := range x.index {
+			if y.beyond[j] {
+				c = (c + nx/2) % nx
+			}
+			q[j][i] = float64(row[c])
+			sum += x.weight[i] * q[j][i]
 		}
-		q := float64(values[r.index*g.NX+col])
-		if math.IsInf(q, 0) {
-			return math.NaN()
-		}
-		return q
+		cubic += y.weight[j] * sum
 	}
-	if math.IsNaN(get(int(math.Round(y.f)), int(math.Round(x.f)))) {
+	a, b, c, d := q[1][1], q[1][2], q[2][1], q[2][2]
+	if !math.IsNaN(cubic) && !math.IsInf(cubic, 0) {
+		return min(max(cubic, min(a, b, c, d)), max(a, b, c, d))
+	}
+	if near := q[1+int(math.Round(y.f))][1+int(math.Round(x.f))]; math.IsNaN(near) || math.IsInf(near, 0) {
 		return math.NaN()
 	}
-	low, high := math.Inf(1), math.Inf(-1)
-	var sum, weight float64 // of the four points around, by distance
-	for dj := range 2 {
-		for di := range 2 {
-			q := get(dj, di)
-			if math.IsNaN(q) {
+	var sum, weight float64 // of those that are there, by distance
+	for j := range 2 {
+		for i := range 2 {
+			p := q[1+j][1+i]
+			if math.IsNaN(p) || math.IsInf(p, 0) {
 				continue
 			}
-			w := math.Abs(1-float64(dj)-y.f) * math.Abs(1-float64(di)-x.f)
-			sum, weight = sum+w*q, weight+w
-			low, high = math.Min(low, q), math.Max(high, q)
+			w := math.Abs(1-float64(j)-y.f) * math.Abs(1-float64(i)-x.f)
+			sum, weight = sum+w*p, weight+w
 		}
 	}
-	wx, wy := catmullRom(x.f), catmullRom(y.f)
-	var cubic float64
-	for dj := -1; dj <= 2; dj++ {
-		for di := -1; di <= 2; di++ {
-			cubic += wy[dj+1] * wx[di+1] * get(dj, di)
-		}
-	}
-	if math.IsNaN(cubic) {
-		return sum / weight
-	}
-	return math.Min(math.Max(cubic, low), high)
+	return sum / weight
 }
 
 // catmullRom are the weights of the points -1, 0, 1, 2 at f between 0 and 1.

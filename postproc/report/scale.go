@@ -3,6 +3,7 @@ package report
 import (
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,26 +14,37 @@ type scale struct {
 	colours []color.RGBA
 	step    float64
 	label   []bool // bounds that carry a number
+	// under and over say that few values lie beyond the ends; they take the colour
+	// of the end, which is drawn as an arrow.
+	under, over bool
 }
 
 // bands is about how many a scale has: enough to see shapes, few enough to read
 // a value off.
-const bands = 15
+const bands = 20
 
-// newScale covers all values of all maps. Diverging scales reach equally far to
-// both sides of zero, which is a bound. Missing: NaN and infinities do not count;
-// without any number the scale is 0 to 1.
+// newScale covers the values of all maps: all of them, or, where a few outliers would
+// leave most maps in one colour, all but half a percent at each end. Diverging scales
+// reach equally far to both sides of zero, which is a bound. Missing: NaN and
+// infinities do not count; without any number the scale is 0 to 1.
 func newScale(p *Panel) *scale {
-	low, high := math.Inf(1), math.Inf(-1)
+	var all []float64
 	for _, m := range p.Maps {
 		for _, x := range m.Values {
 			if v := float64(x); !math.IsNaN(v) && !math.IsInf(v, 0) {
-				low, high = math.Min(low, v), math.Max(high, v)
+				all = append(all, v)
 			}
 		}
 	}
-	if low > high {
-		low, high = 0, 1
+	if len(all) == 0 {
+		all = []float64{0, 1}
+	}
+	slices.Sort(all)
+	least, most := all[0], all[len(all)-1]
+	low, high := least, most
+	tail := len(all) / 200
+	if l, h := all[tail], all[len(all)-1-tail]; h-l > 0 && most-least > 1.25*(h-l) {
+		low, high = l, h
 	}
 	if p.Diverging {
 		high = math.Max(math.Abs(low), math.Abs(high))
@@ -51,6 +63,7 @@ func newScale(p *Panel) *scale {
 	if p.Diverging {
 		colours = Diverging
 	}
+	s.under, s.over = least < from*s.step, most > to*s.step*(1+1e-9)
 	n := int(to - from)
 	every := float64((n + 7) / 8)
 	for k := from; k <= to; k++ {

@@ -22,6 +22,7 @@ type target struct {
 	Rows    []row
 	Gains   []gain
 	Ranks   []template.HTML
+	Shares  []Fact // the rank histograms as text
 }
 
 // column is a score of a target.
@@ -85,6 +86,11 @@ func targets(r *score.Result) []target {
 		for i := range r.Ranks {
 			if h := &r.Ranks[i]; k == (key{h.Variable, h.Level, h.Lead}) {
 				t.Ranks = append(t.Ranks, template.HTML(rankSVG(h))) // text in it is escaped
+				var shares []string
+				for _, s := range h.Shares {
+					shares = append(shares, share(s))
+				}
+				t.Shares = append(t.Shares, Fact{fmt.Sprintf("%s, %d members", h.System, h.Members), strings.Join(shares, ", ")})
 			}
 		}
 		out = append(out, t)
@@ -237,7 +243,8 @@ func rankSVG(h *score.RankHistogram) string {
 		}
 	}
 	band("inner", math.Max(inner, most*0.004))
-	for _, t := range ticks(0, most, false) {
+	marks, _ := ticks(0, most, false)
+	for _, t := range marks {
 		fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`, num(left-5), num(y(t)+4), strings.Replace(share(t), "\u202f", "", 1))
 	}
 	fmt.Fprintf(&b, `<path class="frame" d="M%s %sH%s"/>`, num(left), num(y(0)), num(w-right))
@@ -277,17 +284,25 @@ func notes(r *score.Result) (out []note) {
 	return out
 }
 
-// divisors says how each system's spread is made.
+// divisors says how each system's spread is made: a way, then the systems.
 func divisors(r *score.Result) (out []Fact) {
 	if r == nil {
 		return nil
 	}
+	var seen []string
 	for _, v := range r.Scores {
-		f := Fact{v.System, map[string]string{"M-1": "of its members, divisor M − 1", "predicted": "predicted, no divisor"}[v.Divisor]}
-		if f.Text == "" || slices.Contains(out, f) {
+		way := map[string]string{"M-1": "of the members, divisor M − 1", "predicted": "predicted, without a divisor"}[v.Divisor]
+		if way == "" || slices.Contains(seen, v.System) {
 			continue
 		}
-		out = append(out, f)
+		seen = append(seen, v.System)
+		i := slices.IndexFunc(out, func(f Fact) bool { return f.Name == way })
+		if i < 0 {
+			i, out = len(out), append(out, Fact{Name: way})
+		} else {
+			out[i].Text += ", "
+		}
+		out[i].Text += v.System
 	}
 	return out
 }
@@ -355,7 +370,7 @@ func thousands(n int) string {
 // longName is a variable's name for people.
 func longName(variable string) string {
 	if v, ok := ensemble.VariableNamed(variable); ok && v.LongName != "" {
-		return strings.ToUpper(v.LongName[:1]) + v.LongName[1:]
+		return capital(v.LongName)
 	}
 	return variable
 }

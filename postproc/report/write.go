@@ -5,16 +5,28 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"unicode"
+	"unicode/utf8"
 )
 
 //go:embed page.html
 var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"capital":   capital,
 	"spaced":    spaced,
 	"thousands": thousands,
 	"bytes":     func(n int64) string { return thousands(int(n)) },
 }).Parse(pageText))
+
+// capital begins a text with a capital letter.
+func capital(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	if n == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(r)) + s[n:]
+}
 
 // sheet is a page with its pictures drawn.
 type sheet struct {
