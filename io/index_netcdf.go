@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/netcdf"
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
@@ -101,21 +102,19 @@ func (in *Input) coordinates(ctx context.Context, f *file, h *netcdf.Header, var
 		req.Slabs = append(req.Slabs, s)
 	}
 	out := map[int][]float64{}
-	var list []netcdf.Values
+	var list []wire.Values
 	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &list, Out: func(payload []byte) error {
 		if len(list) != len(vars) {
 			return fmt.Errorf("%s: %d results for %d coordinates", f.path, len(list), len(vars))
 		}
 		for i, r := range list {
-			if r.Error != "" {
-				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[vars[i]].Path(), Why: r.Error, Fix: "fetch the file again"}
-			}
-			if r.At < 0 || r.Count < 0 || r.At+8*r.Count > len(payload) {
-				return fmt.Errorf("%s: a coordinate outside the reply", f.path)
+			raw, err := r.In(payload, 8)
+			if err != nil {
+				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[vars[i]].Path(), Why: err.Error(), Fix: "fetch the file again"}
 			}
 			v := make([]float64, r.Count)
 			for k := range v {
-				v[k] = math.Float64frombits(binary.LittleEndian.Uint64(payload[r.At+8*k:]))
+				v[k] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*k:]))
 			}
 			out[vars[i]] = v
 		}
@@ -131,27 +130,7 @@ func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error {
 		req.Slabs = append(req.Slabs, *fd.slab)
 	}
 	b.values = make([][]float32, len(b.fields))
-	var list []netcdf.Values
-	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &list, Out: func(payload []byte) error {
-		if len(list) != len(b.fields) {
-			return fmt.Errorf("%s: %d results for %d fields", b.file.path, len(list), len(b.fields))
-		}
-		for k, fd := range b.fields {
-			r := list[k]
-			switch {
-			case r.Error != "":
-				return notDecoded(fd, r.Error)
-			case r.Count != fd.entry.Grid.Size() || r.At < 0 || r.At+4*r.Count > len(payload):
-				return notDecoded(fd, fmt.Sprintf("%d values for %d points", r.Count, fd.entry.Grid.Size()))
-			}
-			v, err := normal(payload[r.At:r.At+4*r.Count], fd)
-			if err != nil {
-				return err
-			}
-			b.values[k] = v
-		}
-		return nil
-	}})
+	err := in.values(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req}, b.fields, b.values)
 	var died *decode.DiedError
 	if errors.As(err, &died) {
 		return notDecoded(b.fields[0], died.Error())

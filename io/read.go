@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/grib"
 	"github.com/ensemble-weather/ensemble/io/order"
 )
@@ -163,27 +164,33 @@ func (in *Input) decodeGRIB(ctx context.Context, fields []*field, values [][]flo
 	for _, fd := range fields {
 		req.Fields = append(req.Fields, fd.ref)
 	}
-	var out []grib.Decoded
-	return in.pool.Do(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, Result: &out, Once: once, Out: func(payload []byte) error {
-		if len(out) != len(fields) {
-			return fmt.Errorf("%s: %d results for %d fields", req.Path, len(out), len(fields))
+	return in.values(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, Once: once}, fields, values)
+}
+
+// values lets a child do what call asks for, one result a field, and takes the
+// values over.
+func (in *Input) values(ctx context.Context, call decode.Call, fields []*field, values [][]float32) error {
+	var list []wire.Values
+	call.Result = &list
+	call.Out = func(payload []byte) error {
+		if len(list) != len(fields) {
+			return fmt.Errorf("%s: %d results for %d fields", fields[0].file.path, len(list), len(fields))
 		}
 		for k, fd := range fields {
-			d := out[k]
-			switch {
-			case d.Error != "":
-				return notDecoded(fd, d.Error)
-			case d.Count != fd.entry.Grid.Size() || d.At < 0 || d.At+4*d.Count > len(payload):
-				return notDecoded(fd, fmt.Sprintf("%d values for %d points", d.Count, fd.entry.Grid.Size()))
-			}
-			v, err := normal(payload[d.At:d.At+4*d.Count], fd)
+			raw, err := list[k].In(payload, 4)
 			if err != nil {
+				return notDecoded(fd, err.Error())
+			}
+			if list[k].Count != fd.entry.Grid.Size() {
+				return notDecoded(fd, fmt.Sprintf("%d values for %d points", list[k].Count, fd.entry.Grid.Size()))
+			}
+			if values[k], err = normal(raw, fd); err != nil {
 				return err
 			}
-			values[k] = v
 		}
 		return nil
-	}})
+	}
+	return in.pool.Do(ctx, call)
 }
 
 // scratch holds fields in stored order on their way.

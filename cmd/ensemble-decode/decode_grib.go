@@ -60,49 +60,44 @@ func gribDescribe(args json.RawMessage, _ []byte, _ *wire.Payload) (any, error) 
 
 // gribValues decodes some fields into the output payload.
 func gribValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error) {
-	var list []grib.Decoded
-	put := func(d grib.Decoded) { list = append(list, d) }
+	var list []wire.Values
+	put := func(d wire.Values) { list = append(list, d) }
 	_, err := eachGrib(args, func(_ int, ref grib.Ref, m eccodes.Message) {
 		n := ref.Points
 		if n == 0 {
 			var err error
 			if n, err = m.Size(); err != nil || n > grib.MaxPoints {
-				put(grib.Decoded{Error: "the number of values is not known"})
+				put(wire.Values{Error: "the number of values is not known"})
 				return
 			}
 		}
 		at, b, err := out.Grow(4 * n)
 		if err != nil {
-			put(grib.Decoded{Error: err.Error()})
+			put(wire.Values{Error: err.Error()})
 			return
 		}
-		missing, err := values(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n), m)
-		if err != nil {
-			put(grib.Decoded{Error: err.Error()})
+		if err := values(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n), m); err != nil {
+			put(wire.Values{Error: err.Error()})
 			return
 		}
-		put(grib.Decoded{At: at, Count: n, Missing: missing})
-	}, func(_ int, why string) { put(grib.Decoded{Error: why}) })
+		put(wire.Values{At: at, Count: n})
+	}, func(_ int, why string) { put(wire.Values{Error: why}) })
 	return list, err
 }
 
 // values decodes the message at hand: ours first where ecCodes is not to be used.
-func values(dst []float32, m eccodes.Message) (missing int, err error) {
+func values(dst []float32, m eccodes.Message) error {
 	if rare(message) {
 		s, err := grib.Walk(message)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if ok, err := grib.Unpack(message, s, dst); ok || err != nil {
-			for _, v := range dst {
-				if v != v {
-					missing++
-				}
-			}
-			return missing, err
+			return err
 		}
 	}
-	return m.Values(dst)
+	_, err := m.Values(dst)
+	return err
 }
 
 // rare says whether a message of edition 2 has a packing that grib.Unpack is for,

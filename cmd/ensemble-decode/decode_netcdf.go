@@ -48,7 +48,7 @@ func netcdfValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error
 	}
 	defer f.Close()
 	var scratch []float64
-	list := make([]netcdf.Values, len(req.Slabs))
+	list := make([]wire.Values, len(req.Slabs))
 	for i, s := range req.Slabs {
 		n := s.Size()
 		if n < 1 || n > maxSlab {

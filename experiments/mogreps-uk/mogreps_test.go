@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/netcdf"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/ecc"
@@ -209,7 +210,7 @@ func (r *reader) coefficients(t *testing.T, file string, family baseline.Family)
 		}
 		req.Slabs = append(req.Slabs, slab)
 	}
-	var places []netcdf.Values
+	var places []wire.Values
 	var out []*baseline.EMOS
 	err := r.pool.Do(context.Background(), decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &places, Out: func(payload []byte) error {
 		get := func(k, p int) float64 {

@@ -128,17 +128,10 @@ func (s Slab) Size() int64 {
 }
 
 // ValuesRequest asks for values, unpacked (scale_factor, add_offset), with NaN
-// where they are missing.
+// where they are missing; the answer is a []wire.Values.
 type ValuesRequest struct {
 	Path  string `json:"path"`
 	Slabs []Slab `json:"slabs"`
 	// Double asks for float64, for coordinates; else values are float32.
 	Double bool `json:"double,omitempty"`
-}
-
-// Values says where in the output payload a slab is, or why it is not.
-type Values struct {
-	At    int    `json:"at"`
-	Count int    `json:"n"`
-	Error string `json:"e,omitempty"`
 }

@@ -30,8 +30,7 @@ const timeUnits = "seconds since 1970-01-01 00:00:00"
 // functions that write the numbers into the payload.
 type ncBuilder struct {
 	file encode.NetCDF
-	size int
-	fill []func(payload []byte)
+	payload
 }
 
 func text(name, v string) encode.Attribute { return encode.Attribute{Name: name, Text: v} }
@@ -51,11 +50,8 @@ func (b *ncBuilder) global(name, v string) {
 
 // variable adds a variable whose n values fill writes.
 func (b *ncBuilder) variable(v encode.Variable, n int, fill func(dst []byte)) {
-	at := (b.size + 7) &^ 7
-	v.Values = encode.Block{Offset: at, Length: n * v.Type.Size()}
-	b.size = at + v.Values.Length
+	v.Values = b.block(n*v.Type.Size(), fill)
 	b.file.Variables = append(b.file.Variables, v)
-	b.fill = append(b.fill, func(payload []byte) { fill(payload[at : at+v.Values.Length]) })
 }
 
 // doubles adds a coordinate variable.
@@ -78,12 +74,7 @@ func (b *ncBuilder) ints(name string, dims []string, values []int32, attrs ...en
 
 // write makes the file.
 func (b *ncBuilder) write(ctx context.Context, enc Encoder, path string) error {
-	fill := func(payload []byte) {
-		for _, f := range b.fill {
-			f(payload)
-		}
-	}
-	return write(ctx, enc, path, encode.KindNetCDF, b.size, fill, func(tmp string) any {
+	return b.payload.write(ctx, enc, path, encode.KindNetCDF, func(tmp string) any {
 		f := b.file
 		f.Path = tmp
 		return f

@@ -30,14 +30,34 @@ type Encoder interface {
 // minute; a child that takes this long hangs.
 const encodeDeadline = 15 * time.Minute
 
-// write lets the child make path, atomically.
+// payload collects the functions that write the numbers of a file for the child.
+type payload struct {
+	size int
+	fill []func(all []byte)
+}
+
+// block reserves n bytes, eight-byte aligned, that fill writes.
+func (p *payload) block(n int, fill func(dst []byte)) encode.Block {
+	at := (p.size + 7) &^ 7
+	p.size = at + n
+	p.fill = append(p.fill, func(all []byte) { fill(all[at : at+n]) })
+	return encode.Block{Offset: at, Length: n}
+}
+
+// write lets the child make path, atomically; args describes the file under the
+// name of the moment.
 //
 // Errors: the child's; exit 74 for a full disk, 73 if the file cannot be put in
 // place, 70 if the child died; ctx.Err().
-func write(ctx context.Context, enc Encoder, path, kind string, size int, fill func([]byte), args func(tmp string) any) error {
+func (p *payload) write(ctx context.Context, enc Encoder, path, kind string, args func(tmp string) any) error {
+	fill := func(all []byte) {
+		for _, f := range p.fill {
+			f(all)
+		}
+	}
 	err := atomicfile.Replace(path, func(tmp string) error {
 		var w encode.Written
-		return enc.Do(ctx, decode.Call{Kind: kind, Args: args(tmp), In: size, Fill: fill, Result: &w, Deadline: encodeDeadline})
+		return enc.Do(ctx, decode.Call{Kind: kind, Args: args(tmp), In: p.size, Fill: fill, Result: &w, Deadline: encodeDeadline})
 	})
 	var known *exit.Error
 	var died *decode.DiedError

@@ -132,16 +132,7 @@ type gribBuilder struct {
 	opt     Options
 	file    encode.GRIB
 	samples map[int64]int // product definition template → base
-	size    int
-	fill    []func(payload []byte)
-}
-
-// block reserves payload for n bytes that fill writes.
-func (g *gribBuilder) block(n int, fill func(dst []byte)) encode.Block {
-	at := (g.size + 7) &^ 7
-	g.size = at + n
-	g.fill = append(g.fill, func(payload []byte) { fill(payload[at : at+n]) })
-	return encode.Block{Offset: at, Length: n}
+	payload
 }
 
 // message adds one field.
@@ -357,12 +348,7 @@ func stepKeys(lead ensemble.Lead, period time.Duration, v ensemble.Variable) []e
 
 // write makes the file.
 func (g *gribBuilder) write(ctx context.Context, enc Encoder, path string) error {
-	fill := func(payload []byte) {
-		for _, f := range g.fill {
-			f(payload)
-		}
-	}
-	return write(ctx, enc, path, encode.KindGRIB, g.size, fill, func(tmp string) any {
+	return g.payload.write(ctx, enc, path, encode.KindGRIB, func(tmp string) any {
 		f := g.file
 		f.Path = tmp
 		return f

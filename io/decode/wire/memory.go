@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -118,3 +119,24 @@ func (p *Payload) Grow(n int) (offset int, b []byte, err error) {
 
 // Len is the number of bytes so far.
 func (p *Payload) Len() int { return p.used }
+
+// Values says where in the output payload the values of one thing asked for are,
+// little-endian, or why they are not.
+type Values struct {
+	At    int    `json:"at"`
+	Count int    `json:"n"`
+	Error string `json:"e,omitempty"`
+}
+
+// In gives the bytes of the values, width bytes each, in the payload.
+//
+// Errors: the child's, and if they do not lie inside it.
+func (v Values) In(payload []byte, width int) ([]byte, error) {
+	if v.Error != "" {
+		return nil, errors.New(v.Error)
+	}
+	if v.At < 0 || v.Count < 0 || v.At > len(payload) || v.Count > (len(payload)-v.At)/width {
+		return nil, fmt.Errorf("%d values at byte %d of a reply of %d", v.Count, v.At, len(payload))
+	}
+	return payload[v.At : v.At+width*v.Count], nil
+}
