@@ -16,7 +16,7 @@ import (
 
 // Margins of a map in SVG units, for the labels of the graticule.
 const (
-	marginLeft   = 34.0
+	marginLeft   = 40.0
 	marginRight  = 10.0
 	marginTop    = 6.0
 	marginBottom = 18.0
@@ -67,7 +67,11 @@ func (c *picture) svg(w float64) (string, error) {
 		fmt.Fprintf(&b, `<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" href="data:image/png;base64,%s"/>`,
 			num(marginLeft), num(marginTop), num(mw), num(mh), base64.StdEncoding.EncodeToString(buf.Bytes()))
 	}
-	b.WriteString(`<path class="graticule" d="`)
+	class := "graticule"
+	if c.pale() {
+		class = "graticule pale"
+	}
+	fmt.Fprintf(&b, `<path class="%s" d="`, class)
 	for _, l := range c.lines {
 		b.WriteString(path(l, x, y))
 	}
@@ -209,7 +213,7 @@ func (s *scale) bar(u string, missing bool) string {
 
 func (s *scale) alt(u string, missing bool) string {
 	n := len(s.colours)
-	t := fmt.Sprintf("Colour scale from %s to %s %s in %d bands of %s.", s.bound(0), s.bound(n), unit(u), n, decimals(s.step, places(s.step)))
+	t := fmt.Sprintf("Colour scale from %s to %s %s in %d bands of %s.", s.text(s.bounds[0]), s.text(s.bounds[n]), unit(u), n, decimals(s.step, places(s.step)))
 	if s.under || s.over {
 		t += " Few values lie beyond its ends, which are drawn as arrows."
 	}

@@ -23,6 +23,11 @@ type picture struct {
 	left      []label // latitudes along the left edge
 }
 
+// pale says that most of the ground is light, so that white lines would be lost.
+func (c *picture) pale() bool {
+	return c.panel.Diverging || c.low < 0 || c.m.Grid.Kind == ensemble.Points
+}
+
 // label is a text at a place along an edge.
 type label struct {
 	at   float64

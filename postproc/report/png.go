@@ -20,11 +20,12 @@ import (
 
 // The colours of ink, and of what stays behind the field.
 var (
-	ink         = color.RGBA{0x1c, 0x22, 0x28, 255}
-	quiet       = color.RGBA{0x4a, 0x52, 0x5a, 255}
-	shoreInk    = color.RGBA{0x14, 0x18, 0x1c, 255}
-	haloInk     = color.NRGBA{0xff, 0xff, 0xff, 0x8c}
-	meridianInk = color.NRGBA{0xff, 0xff, 0xff, 0x66}
+	ink      = color.RGBA{0x1c, 0x22, 0x28, 255}
+	quiet    = color.RGBA{0x4a, 0x52, 0x5a, 255}
+	shoreInk = color.RGBA{0x14, 0x18, 0x1c, 255}
+	haloInk  = color.NRGBA{0xff, 0xff, 0xff, 0x8c}
+	onDark   = color.NRGBA{0xff, 0xff, 0xff, 0x66} // meridians
+	onPale   = color.NRGBA{0x14, 0x18, 0x1c, 0x38}
 )
 
 // PNG gives a function that writes map j of the panel as a picture of its own:
@@ -41,7 +42,7 @@ func (p Panel) PNG(j int) func(io.Writer) error {
 		const width, side = 9.5 * vg.Inch, 0.85 * vg.Inch
 		area := width - side
 		height := vg.Length(float64(area)*c.view.aspect) + 1.75*vg.Inch
-		canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(144), vgimg.UseBackgroundColor(color.White))}
+		canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(110), vgimg.UseBackgroundColor(color.White))}
 		all := draw.New(canvas)
 		title := sans(14, "bold", ink)
 		title.YAlign = text.YTop
@@ -98,8 +99,8 @@ func (c *picture) plot() *plot.Plot {
 	return p
 }
 
-// image is the field with 1200 pixels across.
-func (c *picture) image() image.Image { return c.view.raster(c.m.Values, c.scale, 1200) }
+// image is the field with 1000 pixels across, about those of the canvas.
+func (c *picture) image() image.Image { return c.view.raster(c.m.Values, c.scale, 1000) }
 
 // Plot draws what lies on the field: graticule, coastlines, stations, extremes.
 func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
@@ -114,7 +115,11 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 			canvas.StrokeLines(style, canvas.ClipLinesXY(pts)...)
 		}
 	}
-	stroke(c.lines, draw.LineStyle{Color: meridianInk, Width: 0.6})
+	meridians := draw.LineStyle{Color: onDark, Width: 0.6}
+	if c.pale() {
+		meridians.Color = onPale
+	}
+	stroke(c.lines, meridians)
 	coast := c.coast()
 	stroke(coast, draw.LineStyle{Color: haloInk, Width: 2})
 	stroke(coast, draw.LineStyle{Color: shoreInk, Width: 0.7})
@@ -202,7 +207,7 @@ func (c *picture) drawBar(canvas draw.Canvas) {
 			canvas.FillText(style, vg.Point{X: x, Y: bottom - 5}, s.bound(i))
 		}
 	}
-	if u := unit(c.panel.Unit); u != "" {
+	if u := c.panel.Unit; u != "1" { // as UDUNITS: the font has no raised minus
 		canvas.FillText(style, vg.Point{X: (left + right) / 2, Y: bottom - 19}, u)
 	}
 	if c.missing > 0 {

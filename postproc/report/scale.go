@@ -13,6 +13,7 @@ type scale struct {
 	bounds  []float64 // n+1, rising
 	colours []color.RGBA
 	step    float64
+	places  int    // decimals of the numbers at the bounds
 	label   []bool // bounds that carry a number
 	// under and over say that few values lie beyond the ends; they take the colour
 	// of the end, which is drawn as an arrow.
@@ -66,6 +67,7 @@ func newScale(p *Panel) *scale {
 	s.under, s.over = least < from*s.step, most > to*s.step*(1+1e-9)
 	n := int(to - from)
 	every := float64((n + 7) / 8)
+	s.places = places(s.step * every)
 	for k := from; k <= to; k++ {
 		s.bounds = append(s.bounds, k*s.step)
 		s.label = append(s.label, math.Mod(k, every) == 0)
@@ -94,10 +96,12 @@ func (s *scale) band(v float64) int {
 }
 
 // bound is the text of bound i.
-func (s *scale) bound(i int) string { return decimals(s.bounds[i], places(s.step)) }
+func (s *scale) bound(i int) string { return decimals(s.bounds[i], s.places) }
 
-// text is a value with one figure more than the bounds have.
-func (s *scale) text(v float64) string { return decimals(v, places(s.step/10)) }
+// text is a value to a twentieth of a band or better.
+func (s *scale) text(v float64) string {
+	return decimals(v, min(max(0, int(math.Ceil(-math.Log10(s.step/20)))), 9))
+}
 
 // places is the number of decimals that shows multiples of step.
 func places(step float64) int {

@@ -1,0 +1,89 @@
+package report
+
+import (
+	"context"
+	"image/png"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The page in a browser must show something and leave no message on the console.
+func TestInBrowser(t *testing.T) {
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("skipped: no chromium in PATH to look at the page with")
+	}
+	shot, messages := browse(t, chromium, write(t, samplePage()))
+	if colours, deviation := look(t, shot); colours < 50 || deviation < 10 {
+		t.Errorf("the page looks blank: %d colours, standard deviation %.1f of 255", colours, deviation)
+	}
+	if len(messages) > 0 {
+		t.Errorf("the console has messages:\n%s", strings.Join(messages, "\n"))
+	}
+
+	// The test must see what it is for.
+	shot, messages = browse(t, chromium, `<!DOCTYPE html><html><body><script>console.error("x"); missing();</script></body></html>`)
+	if colours, _ := look(t, shot); colours >= 50 {
+		t.Errorf("a blank page has %d colours", colours)
+	}
+	if len(messages) < 2 {
+		t.Errorf("two errors on the console gave %q", messages)
+	}
+}
+
+// browse takes a picture of a page, and its messages on the console.
+func browse(t *testing.T, chromium, page string) (shot string, messages []string) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "index.html")
+	shot = filepath.Join(dir, "shot.png")
+	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+		"--no-first-run", "--hide-scrollbars", "--enable-logging=stderr", "--v=0", "--user-data-dir="+filepath.Join(dir, "profile"),
+		"--window-size=1280,2400", "--screenshot="+shot, "file://"+file)
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("chromium: %v\n%s", err, out)
+	}
+	for _, line := range strings.Split(string(out), "\n") {
+		if strings.Contains(line, "CONSOLE") {
+			messages = append(messages, line)
+		}
+	}
+	return shot, messages
+}
+
+// look counts the colours of a picture and how much its brightness varies.
+func look(t *testing.T, file string) (colours int, deviation float64) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	img, err := png.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[[3]uint32]bool{}
+	var n, sum, squares float64
+	for y := 0; y < img.Bounds().Dy(); y += 2 {
+		for x := 0; x < img.Bounds().Dx(); x += 2 {
+			r, g, b, _ := img.At(x, y).RGBA()
+			seen[[3]uint32{r, g, b}] = true
+			l := (0.3*float64(r) + 0.6*float64(g) + 0.1*float64(b)) / 257
+			n, sum, squares = n+1, sum+l, squares+l*l
+		}
+	}
+	return len(seen), math.Sqrt(squares/n - sum/n*sum/n)
+}
