@@ -12,7 +12,7 @@ import (
 type UNet struct {
 	Out      int     // output channels; 0 means 1
 	Base     int     // base width B; 0 means 32
-	Stages   int     // number of poolings, 1 to 5; 0 means 5
+	Stages   int     // number of poolings, 1 to MaxStages; 0 means 5
 	Periodic bool    // longitudes wrap around in convolutions and upsampling
 	Dropout  float64 // probability of dropping a value of the coarsest stage while training
 	// ZeroLast starts the last layer at zero, so that an untrained network adds
@@ -27,6 +27,10 @@ var (
 	decoderWidths = [...]int{4, 4, 6, 7, 10}
 )
 
+// MaxStages is the number of poolings of the published network; more have no
+// published widths.
+const MaxStages = len(decoderWidths)
+
 // withDefaults fills in the published values.
 func (u UNet) withDefaults() UNet {
 	if u.Out == 0 {
@@ -36,7 +40,7 @@ func (u UNet) withDefaults() UNet {
 		u.Base = 32
 	}
 	if u.Stages == 0 {
-		u.Stages = len(decoderWidths)
+		u.Stages = MaxStages
 	}
 	return u
 }
@@ -55,7 +59,7 @@ func (u UNet) withDefaults() UNet {
 // Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
 func (u UNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	u = u.withDefaults()
-	if u.Stages < 1 || u.Stages > len(decoderWidths) || u.Base < 1 || u.Out < 1 {
+	if u.Stages < 1 || u.Stages > MaxStages || u.Base < 1 || u.Out < 1 {
 		return b.Fail("unet3d", fmt.Errorf("stages %d (1 to 5), base %d, out %d: %w", u.Stages, u.Base, u.Out, graph.ErrShape))
 	}
 	if side := 1 << u.Stages; x.Dim(3)%side != 0 || x.Dim(4)%side != 0 {

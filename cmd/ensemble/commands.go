@@ -10,6 +10,7 @@ var commands = []func(*app) *cobra.Command{
 	predictCommand,
 	verifyCommand,
 	reportCommand,
+	modelCommand,
 	doctorCommand,
 	configCommand,
 	completionCommand,

@@ -1,0 +1,219 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// Kinds of networks, as configurations and imported weights name them.
+const (
+	UNetKind   = "unet3d"
+	ResNetKind = "resnet2d_simple"
+)
+
+// Architecture is a network as names and shapes of its weights tell it.
+type Architecture struct {
+	Kind     string `json:"kind"`
+	Channels int    `json:"channels"` // of the input
+	Outputs  int    `json:"outputs"`  // channels of the output
+	// Base and Stages are those of a U-Net, Widths and Reinject of a ResNet.
+	Base     int   `json:"base,omitempty"`
+	Stages   int   `json:"stages,omitempty"`
+	Widths   []int `json:"widths,omitempty"`
+	Reinject *int  `json:"reinject,omitempty"`
+	Periodic bool  `json:"periodic"` // longitudes wrap around; the published networks pad with zeros
+	// Parameters is the number of trained values.
+	Parameters int `json:"parameters"`
+}
+
+// build extends a graph by the network.
+func (a *Architecture) build(b *graph.Builder, x graph.Value) graph.Value {
+	if a.Kind == ResNetKind {
+		return unet3d.ResNet2D{Widths: a.Widths, Reinject: *a.Reinject, Periodic: a.Periodic}.Build(b, x)
+	}
+	return unet3d.UNet{Out: a.Outputs, Base: a.Base, Stages: a.Stages, Periodic: a.Periodic}.Build(b, x)
+}
+
+// graph builds the network for one sample of depth × height × width.
+func (a *Architecture) graph(depth, height, width int) (*graph.Graph, error) {
+	b := graph.New(1)
+	b.Output("output", a.build(b, b.Input("input", graph.Shape{1, a.Channels, depth, height, width})))
+	return b.Build()
+}
+
+// Names of tensors in a file of weights that are no weights.
+const (
+	goldenInput    = "golden.input"  // with goldenOutput: what the network must answer
+	goldenOutput   = "golden.output" //
+	countedBatches = ".num_batches_tracked"
+	parallelPrefix = "module." // PyTorch's DataParallel puts it before all names
+)
+
+// weightsIn sets aside what is no weight, and removes PyTorch's prefix of parallel
+// models.
+func weightsIn(tensors []ckpt.Tensor) Weights {
+	all := true
+	for _, t := range tensors {
+		all = all && strings.HasPrefix(t.Name, parallelPrefix)
+	}
+	var out Weights
+	for _, t := range tensors {
+		if all {
+			t.Name = strings.TrimPrefix(t.Name, parallelPrefix)
+		}
+		if t.Name != goldenInput && t.Name != goldenOutput && !strings.HasSuffix(t.Name, countedBatches) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// recognise finds the network that weights belong to, from the names of layers
+// and the first two sides of some of their filters. Whether everything fits is
+// left to fit.
+//
+// Errors: exit 65, naming the tensor, if it is neither network or a decisive
+// tensor is missing.
+func recognise(path string, w Weights) (*Architecture, error) {
+	shapes := map[string][]int{}
+	for _, t := range w {
+		shapes[t.Name] = t.Shape
+	}
+	side := func(name string, ndim, axis int) (int, error) {
+		s, ok := shapes[name]
+		if !ok {
+			return 0, unfit(path, name, "it is missing")
+		}
+		if len(s) != ndim || s[axis] < 1 {
+			return 0, unfit(path, name, fmt.Sprintf("it has shape %v, a filter of this network has %d sides", s, ndim))
+		}
+		return s[axis], nil
+	}
+	if _, ok := shapes["enc_conv0.weight"]; ok {
+		return recogniseUNet(path, shapes, side)
+	}
+	if _, ok := shapes["convBR0.conv.weight"]; ok {
+		return recogniseResNet(side)
+	}
+	first := "the file has no tensor"
+	if len(w) > 0 {
+		first = fmt.Sprintf("its first tensor is %q", w[0].Name)
+	}
+	return nil, &exit.Error{Code: exit.BadData, What: "the weights are those of no network that is known here", At: path,
+		Why: first + "; a 3-D U-Net has enc_conv0.weight, resnet2d_simple has convBR0.conv.weight",
+		Fix: "export the state_dict of one of these networks under the published names"}
+}
+
+// unfit is the error of a tensor that does not fit the network.
+func unfit(path, name, why string) error {
+	return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q does not fit the network", name), At: path, Why: why,
+		Fix: "give the weights of a published network, all of them, unchanged"}
+}
+
+func recogniseUNet(path string, shapes map[string][]int, side func(string, int, int) (int, error)) (*Architecture, error) {
+	a := &Architecture{Kind: UNetKind}
+	first, err := side("enc_conv0.weight", 5, 0)
+	if err != nil {
+		return nil, err
+	}
+	if first%2 != 0 {
+		return nil, unfit(path, "enc_conv0.weight", fmt.Sprintf("it has %d filters, a U-Net twice its base width", first))
+	}
+	a.Base = first / 2
+	if a.Channels, err = side("enc_conv0.weight", 5, 1); err != nil {
+		return nil, err
+	}
+	if a.Outputs, err = side("dec_conv0.weight", 5, 0); err != nil {
+		return nil, err
+	}
+	// The deepest stage that any tensor speaks of: one that lacks some of its
+	// tensors is then told as such.
+	for stage := 1; stage <= unet3d.MaxStages; stage++ {
+		for name := range shapes {
+			if strings.HasPrefix(name, fmt.Sprintf("enc_conv%d.", stage)) || strings.HasPrefix(name, fmt.Sprintf("dec_conv%d", stage)) {
+				a.Stages = stage
+			}
+		}
+	}
+	if a.Stages == 0 {
+		return nil, unfit(path, "enc_conv1.weight", "it is missing")
+	}
+	return a, nil
+}
+
+func recogniseResNet(side func(string, int, int) (int, error)) (*Architecture, error) {
+	a := &Architecture{Kind: ResNetKind, Outputs: 1}
+	var err error
+	if a.Channels, err = side("convBR0.conv.weight", 4, 1); err != nil {
+		return nil, err
+	}
+	for _, layer := range []struct {
+		name    string
+		quarter int // of the block's width that this layer has
+	}{{"convBR0.conv", 1}, {"convBR1.conv", 1}, {"inc1.conv3", 4}, {"inc2.conv3", 4}, {"inc3.conv3", 4}} {
+		n, err := side(layer.name+".weight", 4, 0)
+		if err != nil {
+			return nil, err
+		}
+		a.Widths = append(a.Widths, layer.quarter*n)
+	}
+	return a, nil
+}
+
+// fit verifies that the weights are exactly those of the network, in count, name
+// and shape, and counts the trained values.
+//
+// Errors: exit 65 naming the first tensor, in the network's order, that is missing
+// or has another shape; or the first of the file that the network does not have.
+func (a *Architecture) fit(path string, w Weights) error {
+	side := 1 << a.Stages
+	g, err := a.graph(1, side, side)
+	if err != nil {
+		return err
+	}
+	given := map[string]ckpt.Tensor{}
+	for _, t := range w {
+		given[t.Name] = t
+	}
+	a.Parameters = 0
+	known := map[string]bool{}
+	for _, n := range g.Nodes {
+		if n.Kind != graph.KindParam && n.Kind != graph.KindState {
+			continue
+		}
+		known[n.Name] = true
+		t, ok := given[n.Name]
+		if !ok {
+			return unfit(path, n.Name, "it is missing")
+		}
+		if !slices.Equal(t.Shape, []int(n.Shape)) {
+			return unfit(path, n.Name, fmt.Sprintf("it has shape %v, the %s recognised has %v", t.Shape, a, n.Shape))
+		}
+		if _, err := t.Float32(); err != nil {
+			return unfit(path, n.Name, err.Error())
+		}
+		if n.Kind == graph.KindParam {
+			a.Parameters += n.Shape.Size()
+		}
+	}
+	for _, t := range w {
+		if !known[t.Name] {
+			return unfit(path, t.Name, fmt.Sprintf("the %s recognised has no such tensor", a))
+		}
+	}
+	return nil
+}
+
+// String describes the network in a few words.
+func (a *Architecture) String() string {
+	if a.Kind == ResNetKind {
+		return fmt.Sprintf("%s with widths %v, %d channels in, %d out", a.Kind, a.Widths, a.Channels, a.Outputs)
+	}
+	return fmt.Sprintf("%s of base %d and %d stages, %d channels in, %d out", a.Kind, a.Base, a.Stages, a.Channels, a.Outputs)
+}
