@@ -198,7 +198,7 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 		c += LocationChannels
 	}
 	if f.Season {
-		s, co := SeasonOf(fc.Init.Time)
+		s, co := math.Sincos(SeasonAngle(fc.Init.Time))
 		for k, x := range [SeasonChannels]float64{s, co} {
 			out := dst[(c+k)*d*n : (c+k+1)*d*n]
 			for p := range out {
@@ -209,8 +209,10 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 	return nil
 }
 
-// SeasonOf is the sine and cosine of the phase of the year, a year being
-// 365.25 days that start on 1 January.
-func SeasonOf(t time.Time) (sin, cos float64) {
-	return math.Sincos(2 * math.Pi * float64(t.YearDay()-1) / 365.25)
+// SeasonAngle is the phase of the year at a time, 0 at the start of 1 January (UTC),
+// 2π after a mean year of 365.25 days.
+func SeasonAngle(t time.Time) float64 {
+	t = t.UTC()
+	day := float64(t.YearDay()-1) + t.Sub(t.Truncate(24*time.Hour)).Hours()/24
+	return 2 * math.Pi * day / 365.25
 }

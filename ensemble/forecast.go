@@ -102,34 +102,53 @@ func (a *Analysis) Field(v, l int) []float32 {
 	return a.Values[at : at+n]
 }
 
-// MeanStd computes the mean and the standard deviation over chosen members.
-//
-//	mean = (1/M) Σ x_m,  std = sqrt( Σ (x_m - mean)² / (M - ddof) )
-//
-// Shape: mean and std [NY*NX] are filled; members are positions on the member
-// axis. Missing: a point missing in one member is missing in both results.
-// Errors: panics if M ≤ ddof, which the configuration check excludes.
+// MeanStd is the function MeanStd over chosen members at lead t, of variable v and
+// at level l; members are positions on the member axis.
 func (f *Forecast) MeanStd(mean, std []float32, t, v, l int, members []int, ddof int) {
-	n := len(members)
-	if n <= ddof {
-		panic(fmt.Sprintf("standard deviation over %d members with divisor M-%d", n, ddof))
-	}
-	fields := make([][]float32, n)
+	fields := make([][]float32, len(members))
 	for i, m := range members {
 		fields[i] = f.Field(t, m, v, l)
 	}
-	for p := range f.Grid.Size() {
-		var sum float64
-		for _, x := range fields {
-			sum += float64(x[p])
-		}
-		mu := sum / float64(n)
-		var sq float64
-		for _, x := range fields {
-			d := float64(x[p]) - mu
-			sq += d * d
-		}
-		mean[p] = float32(mu)
-		std[p] = float32(math.Sqrt(sq / float64(n-ddof)))
+	MeanStd(mean, std, fields, ddof)
+}
+
+// MeanStd computes mean and standard deviation over members' fields, point by
+// point, as MeanSpread does.
+//
+// Shape: mean and std, which are filled, and each field [point]. Missing: a point
+// missing in one field is missing in both results.
+// Errors: panics if M ≤ ddof, which the configuration check excludes.
+func MeanStd(mean, std []float32, fields [][]float32, ddof int) {
+	if n := len(fields); n <= ddof {
+		panic(fmt.Sprintf("standard deviation over %d members with divisor M-%d", n, ddof))
 	}
+	x := make([]float64, len(fields))
+	for p := range mean {
+		for i, f := range fields {
+			x[i] = float64(f[p])
+		}
+		m, s := MeanSpread(x, ddof)
+		mean[p], std[p] = float32(m), float32(s)
+	}
+}
+
+// MeanSpread is the mean and the standard deviation of M values.
+//
+//	mean = (1/M) Σ x_m,  spread = sqrt( Σ (x_m - mean)² / (M - ddof) )
+//
+// Missing: one NaN gives NaN. The spread is NaN too if M ≤ ddof.
+func MeanSpread(x []float64, ddof int) (mean, spread float64) {
+	var sum float64
+	for _, v := range x {
+		sum += v
+	}
+	mean = sum / float64(len(x))
+	var sq float64
+	for _, v := range x {
+		sq += (v - mean) * (v - mean)
+	}
+	if len(x) <= ddof {
+		return mean, math.NaN()
+	}
+	return mean, math.Sqrt(sq / float64(len(x)-ddof))
 }

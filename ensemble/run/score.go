@@ -70,13 +70,8 @@ func subset(c Case, of []int) [][]float32 {
 
 // meanStd is the mean and standard deviation over fields.
 func meanStd(fields [][]float32, ddof int) (mean, std []float32) {
-	f := &ensemble.Forecast{Members: make([]ensemble.Member, len(fields)), Grid: &ensemble.Grid{NX: len(fields[0]), NY: 1},
-		Axes: ensemble.Axes{Variables: []string{""}, Levels: make([]ensemble.Level, 1), Leads: make([]ensemble.Lead, 1)}}
-	for _, x := range fields {
-		f.Values = append(f.Values, x...)
-	}
 	mean, std = make([]float32, len(fields[0])), make([]float32, len(fields[0]))
-	f.MeanStd(mean, std, 0, 0, 0, everyMember(f), ddof)
+	ensemble.MeanStd(mean, std, fields, ddof)
 	return mean, std
 }
 

@@ -182,7 +182,7 @@ func (k *Task) Input(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	if err := k.Features.Build(b.Features[i*size:(i+1)*size], fc, used); err != nil {
 		return err
 	}
-	sin, cos := ensemble.SeasonOf(fc.Init.Time)
+	sin, cos := math.Sincos(ensemble.SeasonAngle(fc.Init.Time))
 	b.Season[2*i], b.Season[2*i+1] = float32(sin), float32(cos)
 	return k.eachTarget(i, fc, used, func(at, out int, st statistics) error {
 		r := float32(1 / k.ErrorScale[at])

@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/optimize"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
@@ -163,7 +164,7 @@ func TestNelderMeadIsSciPys(t *testing.T) {
 
 func TestClimatologyFindsTheCycle(t *testing.T) {
 	set := synthetic(156, 4, 4, func(p int, v time.Time, _, _ float64) (float64, float64) {
-		a := season(v)
+		a := ensemble.SeasonAngle(v)
 		return 270 + float64(p) + 8*math.Sin(a) - 3*math.Cos(2*a), 1.5
 	})
 	set.Mean, set.Std = nil, nil
@@ -174,7 +175,7 @@ func TestClimatologyFindsTheCycle(t *testing.T) {
 	mu, sigma := make([]float32, 4), make([]float32, 4)
 	later := time.Date(2001, 7, 1, 0, 0, 0, 0, time.UTC)
 	c.Predict(mu, sigma, later)
-	a := season(later)
+	a := ensemble.SeasonAngle(later)
 	for p := range mu {
 		near(t, "mu", float64(mu[p]), 270+float64(p)+8*math.Sin(a)-3*math.Cos(2*a), 0.8) // 1.5·√(5/156)·3
 		near(t, "sigma", float64(sigma[p]), 1.5, 0.3)
@@ -244,7 +245,7 @@ func TestGridEMOSDerivatives(t *testing.T) {
 // Newton's minimum at a point is the one that gonum's BFGS finds.
 func TestNewtonAgreesWithBFGS(t *testing.T) {
 	set := synthetic(120, 1, 7, func(_ int, v time.Time, m, s float64) (float64, float64) {
-		return m + 1 + math.Sin(season(v)), 0.5 + 0.8*s
+		return m + 1 + math.Sin(ensemble.SeasonAngle(v)), 0.5 + 0.8*s
 	})
 	g, err := FitGridEMOS(set, GridEMOSOptions{Strengths: []float64{2}})
 	if err != nil {
@@ -274,7 +275,7 @@ func TestNewtonAgreesWithBFGS(t *testing.T) {
 func TestGridEMOSIsLocal(t *testing.T) {
 	truth := func(p int, v time.Time, m, s float64) (float64, float64) {
 		side := float64(1 - 2*(p%2))
-		return m + side*(2+math.Cos(season(v))), 0.3 + 0.9*s
+		return m + side*(2+math.Cos(ensemble.SeasonAngle(v))), 0.3 + 0.9*s
 	}
 	train, test := synthetic(156, 60, 8, truth), synthetic(100, 60, 9, truth)
 	g, err := FitGridEMOS(train, GridEMOSOptions{})

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
 // harmonics is the number of coefficients of a seasonal cycle: mean, annual and
@@ -135,7 +137,7 @@ func (c *Climatology) Predict(mu, sigma []float32, valid time.Time) {
 }
 
 func seasonTerms(t time.Time) [harmonics]float64 {
-	a := season(t)
+	a := ensemble.SeasonAngle(t)
 	return [harmonics]float64{1, math.Sin(a), math.Cos(a), math.Sin(2 * a), math.Cos(2 * a)}
 }
 

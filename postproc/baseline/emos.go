@@ -161,19 +161,12 @@ func (e *EMOS) at(mean, std float64) (mu, sigma float64) {
 //
 // Shape: all [point]. Missing: NaN gives NaN.
 func (e *EMOS) Predict(mu, sigma, mean, std []float32) {
-	for p := range mean {
-		m, s := e.at(float64(mean[p]), float64(std[p]))
-		mu[p], sigma[p] = float32(m), float32(s)
-	}
+	curve(e.at).predict(mu, sigma, mean, std)
 }
 
 // MeanCRPS is the weighted mean score of the coefficients on a set.
 func (e *EMOS) MeanCRPS(s *Set) float64 {
-	return meanCRPS(s, nil, func(_ []float64, m, sd, y float64) float64 {
-		mu, sigma := e.at(m, sd)
-		c, _, _ := e.Family.crps(mu, sigma, y)
-		return c
-	})
+	return curve(e.at).meanCRPS(s, e.Family.crps)
 }
 
 // LinearEMOS is EMOS with a scale that is linear in the spread:
@@ -228,17 +221,28 @@ func (e *LinearEMOS) at(mean, std float64) (mu, sigma float64) {
 //
 // Shape: all [point]. Missing: NaN gives NaN.
 func (e *LinearEMOS) Predict(mu, sigma, mean, std []float32) {
-	for p := range mean {
-		m, s := e.at(float64(mean[p]), float64(std[p]))
-		mu[p], sigma[p] = float32(m), float32(s)
-	}
+	curve(e.at).predict(mu, sigma, mean, std)
 }
 
 // MeanCRPS is the weighted mean score of the coefficients on a set.
 func (e *LinearEMOS) MeanCRPS(s *Set) float64 {
+	return curve(e.at).meanCRPS(s, dist.NormalCRPS)
+}
+
+// curve gives location and scale of the forecast for mean and spread.
+type curve func(mean, std float64) (mu, sigma float64)
+
+func (at curve) predict(mu, sigma, mean, std []float32) {
+	for p := range mean {
+		m, s := at(float64(mean[p]), float64(std[p]))
+		mu[p], sigma[p] = float32(m), float32(s)
+	}
+}
+
+func (at curve) meanCRPS(s *Set, crps func(mu, sigma, y float64) (c, dmu, dsigma float64)) float64 {
 	return meanCRPS(s, nil, func(_ []float64, m, sd, y float64) float64 {
-		mu, sigma := e.at(m, sd)
-		c, _, _ := dist.NormalCRPS(mu, sigma, y)
+		mu, sigma := at(m, sd)
+		c, _, _ := crps(mu, sigma, y)
 		return c
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
 // gridTerms is the number of coefficients of a GridEMOS at each point.
@@ -180,7 +182,7 @@ type seasonRow [2]float64
 func seasonRows(valid []time.Time) []seasonRow {
 	out := make([]seasonRow, len(valid))
 	for i, t := range valid {
-		sin, cos := math.Sincos(season(t))
+		sin, cos := math.Sincos(ensemble.SeasonAngle(t))
 		out[i] = seasonRow{sin, cos}
 	}
 	return out

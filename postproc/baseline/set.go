@@ -3,7 +3,6 @@ package baseline
 import (
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -70,14 +69,6 @@ func (s *Set) subset(keep func(i int) bool) *Set {
 		out.Obs = append(out.Obs, s.Obs[i*n:(i+1)*n]...)
 	}
 	return out
-}
-
-// season is the angle of a time in the year, 0 at the start of January, 2π after
-// a mean year of 365.25 days.
-func season(t time.Time) float64 {
-	t = t.UTC()
-	day := float64(t.YearDay()-1) + t.Sub(t.Truncate(24*time.Hour)).Hours()/24
-	return 2 * math.Pi * day / 365.25
 }
 
 // parallel calls do for the runs [lo, hi) of at most chunk that cut 0..n, on all

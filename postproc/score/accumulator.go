@@ -299,19 +299,11 @@ func (w *worker) run(lo, hi int, obs, full []float32, samples []Sample) chunkSum
 // load fills the case from a sample at point p, false if anything is missing.
 func (c *Case) load(gives Need, x Sample, p int) bool {
 	if gives&Members != 0 {
-		var sum float64
 		for i, f := range x.Members {
 			c.Members[i] = float64(f[p])
-			sum += c.Members[i]
 		}
-		m := float64(len(c.Members))
-		c.Mean = sum / m
-		var sq float64
-		for _, v := range c.Members {
-			sq += (v - c.Mean) * (v - c.Mean)
-		}
-		c.Spread = math.Sqrt(sq / (m - 1))
-		return !math.IsNaN(sum) // one member: spread NaN, but check has refused it
+		c.Mean, c.Spread = ensemble.MeanSpread(c.Members, 1)
+		return !math.IsNaN(c.Mean) // one member: spread NaN, but check has refused it
 	}
 	ok := true
 	if gives&Mean != 0 {
