@@ -110,80 +110,42 @@ func (t Tensor) check() (DType, error) {
 
 // encode gives the bytes of the data in little-endian order.
 func encode(data any) []byte {
-	le := binary.LittleEndian
-	switch v := data.(type) {
-	case []float64:
-		out := make([]byte, 8*len(v))
-		for i, x := range v {
-			le.PutUint64(out[8*i:], math.Float64bits(x))
-		}
-		return out
-	case []float32:
-		out := make([]byte, 4*len(v))
-		for i, x := range v {
-			le.PutUint32(out[4*i:], math.Float32bits(x))
-		}
-		return out
-	case []int64:
-		out := make([]byte, 8*len(v))
-		for i, x := range v {
-			le.PutUint64(out[8*i:], uint64(x))
-		}
-		return out
-	case []int32:
-		out := make([]byte, 4*len(v))
-		for i, x := range v {
-			le.PutUint32(out[4*i:], uint32(x))
-		}
-		return out
+	out, err := binary.Append(nil, binary.LittleEndian, data)
+	if err != nil {
+		panic(err) // check admitted only slices of numbers
 	}
-	return data.([]uint8) // check admitted no other type
+	return out
 }
 
 // decode is the inverse of encode; F16 and BF16 become float32.
 func decode(d DType, raw []byte) any {
 	le := binary.LittleEndian
-	n := len(raw) / int(d.size())
 	switch d {
 	case F64:
-		out := make([]float64, n)
-		for i := range out {
-			out[i] = math.Float64frombits(le.Uint64(raw[8*i:]))
-		}
-		return out
+		return unpack(d, raw, func(b []byte) float64 { return math.Float64frombits(le.Uint64(b)) })
 	case F32:
-		out := make([]float32, n)
-		for i := range out {
-			out[i] = math.Float32frombits(le.Uint32(raw[4*i:]))
-		}
-		return out
+		return unpack(d, raw, func(b []byte) float32 { return math.Float32frombits(le.Uint32(b)) })
 	case BF16:
-		out := make([]float32, n)
-		for i := range out {
-			out[i] = math.Float32frombits(uint32(le.Uint16(raw[2*i:])) << 16)
-		}
-		return out
+		return unpack(d, raw, func(b []byte) float32 { return math.Float32frombits(uint32(le.Uint16(b)) << 16) })
 	case F16:
-		out := make([]float32, n)
-		for i := range out {
-			out[i] = half(le.Uint16(raw[2*i:]))
-		}
-		return out
+		return unpack(d, raw, func(b []byte) float32 { return half(le.Uint16(b)) })
 	case I64:
-		out := make([]int64, n)
-		for i := range out {
-			out[i] = int64(le.Uint64(raw[8*i:]))
-		}
-		return out
+		return unpack(d, raw, func(b []byte) int64 { return int64(le.Uint64(b)) })
 	case I32:
-		out := make([]int32, n)
-		for i := range out {
-			out[i] = int32(le.Uint32(raw[4*i:]))
-		}
-		return out
+		return unpack(d, raw, func(b []byte) int32 { return int32(le.Uint32(b)) })
 	default:
 		return append([]uint8{}, raw...)
 	}
+}
+
+// unpack turns each element of a tensor's bytes into a number.
+func unpack[T any](d DType, raw []byte, value func([]byte) T) []T {
+	size := int(d.size())
+	out := make([]T, len(raw)/size)
+	for i := range out {
+		out[i] = value(raw[i*size:])
+	}
+	return out
 }
 
 // half widens an IEEE 754 binary16: sign, 5 bits of exponent, 10 of fraction.
