@@ -14,12 +14,13 @@ import (
 
 // Example is one start of the test with everything a report shows as maps.
 type Example struct {
-	Init   ensemble.Init
-	Lead   ensemble.Lead
-	Grid   *ensemble.Grid
-	Used   int // members the network saw
-	Full   int
-	Fields []ExampleField
+	Init    ensemble.Init
+	Lead    ensemble.Lead
+	Grid    *ensemble.Grid
+	Used    int // members the network saw
+	Full    int
+	Control string // policy: "include" or "exclude"
+	Fields  []ExampleField
 }
 
 // ExampleField is one map. Unit: SI. Missing: NaN.
@@ -58,7 +59,7 @@ func example(ctx context.Context, m *Model, test examples, threads int) (*Exampl
 	if err != nil {
 		return nil, err
 	}
-	e := &Example{Init: fc.Init, Lead: k.TargetLead, Grid: m.Grid, Used: len(used), Full: len(fc.Members)}
+	e := &Example{Init: fc.Init, Lead: k.TargetLead, Grid: m.Grid, Used: len(used), Full: len(fc.Members), Control: m.Control}
 	for i := range k.Score {
 		if k.Score[i] == 0 {
 			continue
@@ -92,12 +93,13 @@ func example(ctx context.Context, m *Model, test examples, threads int) (*Exampl
 
 // exampleJSON is the file's metadata.
 type exampleJSON struct {
-	Init   ensemble.Init  `json:"init"`
-	Lead   ensemble.Lead  `json:"lead"`
-	Grid   *ensemble.Grid `json:"grid"`
-	Used   int            `json:"used"`
-	Full   int            `json:"full"`
-	Fields []ExampleField `json:"fields"` // without values
+	Init    ensemble.Init  `json:"init"`
+	Lead    ensemble.Lead  `json:"lead"`
+	Grid    *ensemble.Grid `json:"grid"`
+	Used    int            `json:"used"`
+	Full    int            `json:"full"`
+	Control string         `json:"control"`
+	Fields  []ExampleField `json:"fields"` // without values
 }
 
 // save writes the example into a run directory.
@@ -105,7 +107,7 @@ func (e *Example) save(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "report"), 0o755); err != nil {
 		return exit.Create(dir, err)
 	}
-	j := exampleJSON{e.Init, e.Lead, e.Grid, e.Used, e.Full, nil}
+	j := exampleJSON{e.Init, e.Lead, e.Grid, e.Used, e.Full, e.Control, nil}
 	var tensors []ckpt.Tensor
 	for i, f := range e.Fields {
 		tensors = append(tensors, ckpt.Tensor{Name: fmt.Sprintf("field.%03d", i), Shape: []int{e.Grid.NY, e.Grid.NX}, Data: f.Values})
@@ -137,5 +139,5 @@ func LoadExample(dir string) (*Example, error) {
 			return nil, &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Why: err.Error(), Fix: "train again with --overwrite"}
 		}
 	}
-	return &Example{j.Init, j.Lead, j.Grid, j.Used, j.Full, j.Fields}, nil
+	return &Example{j.Init, j.Lead, j.Grid, j.Used, j.Full, j.Control, j.Fields}, nil
 }

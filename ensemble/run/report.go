@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
@@ -33,13 +36,16 @@ func Report(o ReportOptions) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", exit.Create(dir, err)
 	}
+	var pictures errgroup.Group
+	pictures.SetLimit(runtime.GOMAXPROCS(0))
 	for i, p := range page.Panels {
 		for j := range p.Maps {
 			file := filepath.Join(dir, fmt.Sprintf("map-%02d-%d.png", i+1, j+1))
-			if err := exit.Create(file, atomicfile.Write(file, p.PNG(j))); err != nil {
-				return "", err
-			}
+			pictures.Go(func() error { return exit.Create(file, atomicfile.Write(file, p.PNG(j))) })
 		}
+	}
+	if err := pictures.Wait(); err != nil {
+		return "", err
 	}
 	path = filepath.Join(dir, "index.html")
 	return path, exit.Create(path, atomicfile.Write(path, page.Write))
@@ -84,8 +90,8 @@ func gather(dir string) (*report.Page, error) {
 	}
 	if show != nil {
 		page.Status = append(page.Status,
-			report.Fact{Name: "members", Text: fmt.Sprintf("%d used of %d", show.Used, show.Full)},
-			report.Fact{Name: "maps", Text: fmt.Sprintf("start %s, lead %s, valid %s", show.Init, show.Lead, show.Init.Valid(show.Lead))})
+			report.Fact{Name: "members", Text: fmt.Sprintf("%d used of %d, control %sd", show.Used, show.Full, show.Control)},
+			report.Fact{Name: "forecast shown", Text: fmt.Sprintf("start %s, lead %s, valid %s", show.Init, show.Lead, show.Init.Valid(show.Lead))})
 	}
 	if page.Scores == nil && len(page.Panels) == 0 && len(page.Charts) == 0 {
 		return nil, &exit.Error{Code: exit.NotYet, What: "there is nothing to report", At: dir,
