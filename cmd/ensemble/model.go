@@ -50,7 +50,7 @@ func modelImport(a *app) *cobra.Command {
 	f.StringVar(&o.Apply, "apply", "", "run the network on the tensor \"input\" of this `FILE`")
 	f.StringVar(&o.To, "to", "", "safetensors `FILE` for the tensor \"output\"")
 	f.BoolVar(&o.Periodic, "periodic", false, "let longitudes wrap around; published networks do not")
-	reinject := f.Int("reinject", 0, "input channel that a resnet2d_simple feeds in again;\nthe published one is 28")
+	reinject := f.Int("reinject", 0, "input channel that a resnet2d_simple feeds in again (default 28)")
 	overwrite := overwriteFlag(f)
 	threads := threadsFlag(f)
 	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {

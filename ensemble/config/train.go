@@ -93,6 +93,7 @@ type Model struct {
 	Season   bool    `key:"season"`
 	Periodic bool    `key:"periodic"`
 	Head     string  `key:"head"`
+	Start    Path    `key:"start"`
 }
 
 // Training is how the network is trained.
@@ -198,6 +199,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Whether convolutions wrap around in longitude on grids that do."},
 	{Path: "model.head", Default: "distribution", Check: OneOf("spread", "distribution"), Example: "distribution",
 		Help: "What comes out: the spread of the full ensemble, or mean and spread of the analysis."},
+	{Path: "model.start", Example: "models/published/weights.safetensors",
+		Help: "Weights to start from, as safetensors: those whose names and shapes match are taken, the rest start at random."},
 
 	{Path: "train.epochs", Default: "60", Check: Between(1, 1e6), Example: "60", Resume: true,
 		Help: "Passes over the training starts at most."},

@@ -84,7 +84,11 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 			return nil, err
 		}
 	}
-	inputs, err := manifest.Sum(slices.Concat(forecastFiles, analysisFiles)...)
+	files := slices.Concat(forecastFiles, analysisFiles)
+	if c.Model.Start != "" {
+		files = append(files, string(c.Model.Start))
+	}
+	inputs, err := manifest.Sum(files...)
 	if err != nil {
 		return nil, err
 	}
@@ -308,10 +312,14 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 		return nil, err
 	}
 	d.warnings = append(d.warnings, warnings...)
+	start, err := readStart(string(c.Model.Start))
+	if err != nil {
+		return nil, err
+	}
 	first, last := d.train.forecasts[0].Init, d.train.forecasts[len(d.train.forecasts)-1].Init
 	return &trainer{
 		cfg: resolved(c.Train.Train), sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
-		stop: o.Stop,
+		stop: o.Stop, start: start,
 		model: &Model{
 			Spec: Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 				Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread},

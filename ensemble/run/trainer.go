@@ -45,6 +45,7 @@ type trainer struct {
 	hash       string       // of the configuration
 	stop       func() error // nil until somebody wants to save and stop
 	report     func(done int, note string)
+	start      startWeights // of every network
 
 	store *engine.Store
 	opt   *optim.Optimizer
@@ -108,6 +109,9 @@ func (t *trainer) begin() error {
 		NoDecay: func(name string) bool { return optim.Biases(name) || isMap(name) },
 	})
 	if err != nil {
+		return err
+	}
+	if err := t.start.into(t.store); err != nil {
 		return err
 	}
 	t.rate = schedule(t.cfg, uint64(t.batches()), &t.at.Plateau)
