@@ -105,14 +105,43 @@ func (in *Input) ReadOne(ctx context.Context, e ensemble.Entry) (*ensemble.Field
 	return out, err
 }
 
+// Message reads a field as a GRIB message of its own, as it is packed in the file:
+// one that shares its message with others is taken out of it.
+//
+// Errors: exit 66 if the entry is not of this input; exit 65 if it is of a file
+// that has no messages; exit 74 if reading fails.
+func (in *Input) Message(e ensemble.Entry) ([]byte, error) {
+	fd, err := in.find(e)
+	if err != nil {
+		return nil, err
+	}
+	if fd.slab != nil {
+		return nil, &exit.Error{Code: exit.BadData, What: "field is no GRIB message", At: e.File, Why: e.Key.String() + " lies in a NetCDF file", Fix: "give GRIB files"}
+	}
+	message, err := fd.ref.Extract(nil, fd.file.f)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.IO, What: "cannot read a message again", At: fmt.Sprintf("%s, message %d", e.File, e.Message), Why: err.Error(),
+			Fix: "leave the input as it is until the work is done", Err: err}
+	}
+	return message, nil
+}
+
+// find gives the field of an entry.
+func (in *Input) find(e ensemble.Entry) (*field, error) {
+	if fd := in.places[place{e.File, e.Message, e.Sub}]; fd != nil {
+		return fd, nil
+	}
+	return nil, &exit.Error{Code: exit.NotYet, What: "field is not part of the input", At: fmt.Sprintf("%s, message %d", e.File, e.Message), Why: e.Key.String(), Fix: "take entries from the catalogue of the same input"}
+}
+
 // plan cuts the wanted fields into batches.
 func (in *Input) plan(entries []ensemble.Entry) ([]*batch, error) {
 	var out []*batch
 	points := 0
 	for i, e := range entries {
-		fd := in.places[place{e.File, e.Message, e.Sub}]
-		if fd == nil {
-			return nil, &exit.Error{Code: exit.NotYet, What: "field is not part of the input", At: fmt.Sprintf("%s, message %d", e.File, e.Message), Why: e.Key.String(), Fix: "take entries from the catalogue of the same input"}
+		fd, err := in.find(e)
+		if err != nil {
+			return nil, err
 		}
 		n := fd.entry.Grid.Size()
 		last := len(out) - 1

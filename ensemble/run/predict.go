@@ -103,6 +103,7 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 	if err := described.Save(filepath.Join(o.Out, referenceDir)); err != nil {
 		return nil, err
 	}
+	found := templates(in.Catalogue().Entries, k.Used)
 	task := o.Progress.Start("predict", int64(len(forecasts)))
 	defer task.Done()
 	for i, fc := range forecasts {
@@ -123,7 +124,7 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 			s.Path = filepath.Base(s.Path) // where it lay when it was read is no part of the product
 			p.Inputs = append(p.Inputs, s)
 		}
-		if err := templates(p, in); err != nil {
+		if err := addTemplates(p, in, found); err != nil {
 			return nil, err
 		}
 		published, already, err := product.Publish(ctx, pool, o.Out, p, pub)
@@ -171,28 +172,42 @@ func (m *Model) product(fc *ensemble.Forecast, out *Forecast) *product.Product {
 	return p
 }
 
-// templates finds for every field the GRIB message of its first member, so that
-// centre, tables and times of the output are the input's.
-func templates(p *product.Product, in *fio.Input) error {
-	for i := range p.Fields {
-		f := &p.Fields[i]
-		at := slices.IndexFunc(in.Catalogue().Entries, func(e ensemble.Entry) bool {
-			return e.Length > 0 && e.Variable == f.Variable && e.Level == f.Level && e.Lead == f.Lead && e.Init == p.Init &&
-				e.Product == ensemble.MemberField && slices.Contains(p.Members, e.Member)
-		})
-		if at < 0 {
+// templateKey says which fields of a product one GRIB message serves.
+type templateKey struct {
+	init     ensemble.Init
+	variable string
+	level    ensemble.Level
+	lead     ensemble.Lead
+}
+
+// templates finds for every start, variable, level and lead the GRIB message of
+// the first used member, so that centre, tables and times of the output are the
+// input's.
+func templates(entries []ensemble.Entry, used []ensemble.Member) map[templateKey]ensemble.Entry {
+	out := map[templateKey]ensemble.Entry{}
+	for _, e := range entries {
+		if e.Length == 0 || e.Product != ensemble.MemberField || !slices.Contains(used, e.Member) {
 			continue
 		}
-		e := in.Catalogue().Entries[at]
-		file, err := os.Open(e.File)
-		if err != nil {
-			return &exit.Error{Code: exit.IO, What: "cannot read the input again", At: e.File, Why: err.Error(), Fix: "keep the input until the products are written", Err: err}
+		k := templateKey{e.Init, e.Variable, e.Level, e.Lead}
+		if have, ok := out[k]; !ok || e.Member < have.Member {
+			out[k] = e
 		}
-		f.Template = make([]byte, e.Length)
-		_, err = file.ReadAt(f.Template, e.Offset)
-		file.Close()
-		if err != nil {
-			return &exit.Error{Code: exit.IO, What: "cannot read the input again", At: e.File, Why: err.Error(), Fix: "keep the input until the products are written", Err: err}
+	}
+	return out
+}
+
+// addTemplates reads the messages that a product is made like.
+func addTemplates(p *product.Product, in *fio.Input, found map[templateKey]ensemble.Entry) error {
+	for i := range p.Fields {
+		f := &p.Fields[i]
+		e, ok := found[templateKey{p.Init, f.Variable, f.Level, f.Lead}]
+		if !ok {
+			continue // of NetCDF files
+		}
+		var err error
+		if f.Template, err = in.Message(e); err != nil {
+			return err
 		}
 	}
 	return nil

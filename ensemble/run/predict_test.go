@@ -1,0 +1,36 @@
+package run
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// A product is made like the message of the first used member of its own start,
+// variable, level and lead, and like nothing else.
+func TestTemplates(t *testing.T) {
+	init := ensemble.InitAt(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	later := ensemble.InitAt(init.Add(24 * time.Hour))
+	level, lead := ensemble.PressureLevel(850), ensemble.Lead(48*time.Hour)
+	entry := func(i ensemble.Init, v string, m ensemble.Member, p ensemble.Product, length int64) ensemble.Entry {
+		return ensemble.Entry{Key: ensemble.Key{Variable: v, Level: level, Member: m, Init: i, Lead: lead, Product: p}, Message: int(m) + 1, Length: length}
+	}
+	found := templates([]ensemble.Entry{
+		entry(init, "t", 3, ensemble.MemberField, 100),
+		entry(init, "t", 2, ensemble.MemberField, 100),
+		entry(init, "t", 0, ensemble.MemberField, 100),  // not used
+		entry(init, "t", 1, ensemble.EnsembleMean, 100), // no member
+		entry(later, "t", 3, ensemble.MemberField, 100),
+		entry(init, "u", 2, ensemble.MemberField, 0), // of a NetCDF file
+	}, []ensemble.Member{1, 2, 3})
+	want := map[templateKey]ensemble.Member{{init, "t", level, lead}: 2, {later, "t", level, lead}: 3}
+	if len(found) != len(want) {
+		t.Errorf("%d templates, want %d", len(found), len(want))
+	}
+	for k, m := range want {
+		if got := found[k]; got.Member != m || got.Init != k.init {
+			t.Errorf("%s at %s: member %d of %s, want %d", k.variable, k.init, got.Member, got.Init, m)
+		}
+	}
+}
