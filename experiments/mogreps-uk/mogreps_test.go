@@ -5,7 +5,9 @@ package mogreps
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -326,43 +328,73 @@ func (r *reader) checkMembers(t *testing.T, set string, wantTies int, at func(p 
 	t.Logf("largest difference %.3g K, %d of %d points with ties", worst, ties, n)
 }
 
-// The raw ensemble where truths exist: three dates, so numbers, not skill.
+// The raw ensembles where truths exist: three dates, so numbers, not skill. They
+// are those of expected.json, which make_expected.py wrote, to 1e-8.
 func TestRawScores(t *testing.T) {
-	h := newReader(t).history(t, "t2m", 12)
-	weights := make([]float64, len(h.truth[0]))
-	for p := range weights {
-		weights[p] = 1
-	}
-	a, err := score.New(score.Target{Variable: "2t", Lead: h.lead, Unit: "K"}, score.Grid{Weights: weights, Name: "equal areas"},
-		[]score.System{{Name: "raw", MembersUsed: 12, Gives: score.Members}}, false)
+	r := newReader(t)
+	text, err := os.ReadFile("expected.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for d := range h.inits {
-		if err := a.Add(h.inits[d], h.truth[d], nil, []score.Sample{{Members: h.members[d]}}); err != nil {
-			t.Fatal(err)
+	var expected struct {
+		Sets map[string]struct {
+			Members, Points int
+			Scores          map[string]float64
+			Ranks           []float64
 		}
 	}
-	res, err := a.Result(score.Bootstrap{}, nil)
-	if err != nil {
+	if err := json.Unmarshal(text, &expected); err != nil {
 		t.Fatal(err)
 	}
-	// Computed with NumPy 2.4.6 and scoringrules 0.10.0 from the same files.
-	want := map[string]float64{"crps_gauss": 0.374488579, "crps_plain": 0.379502410, "crps_fair": 0.365990726,
-		"rmse": 0.617239794, "bias": -0.245177312, "spread": 0.414147480, "spread_skill": 0.698364506}
-	for _, v := range res.Scores {
-		if math.Abs(float64(v.Value)-want[v.ID]) > 1e-8 || v.Points != 3*40000 || v.Missing != 0 {
-			t.Errorf("%s: %.9f, want %.9f; %d points, %d missing", v.ID, float64(v.Value), want[v.ID], v.Points, v.Missing)
-		}
-	}
-	if len(res.Scores) != len(want) {
-		t.Errorf("%d scores, want %d", len(res.Scores), len(want))
-	}
-	shares := []float64{0.03918333, 0.0256, 0.02570417, 0.02232917, 0.021825, 0.02271667, 0.02277917, 0.02490417,
-		0.027725, 0.03465833, 0.04399583, 0.06521667, 0.6233625}
-	for k, s := range res.Ranks[0].Shares {
-		if math.Abs(s-shares[k]) > 1e-8 {
-			t.Errorf("rank %d: share %.8f, want %.8f", k, s, shares[k])
-		}
+	for _, c := range []struct {
+		set    string
+		target score.Target
+	}{
+		{"t2m", score.Target{Variable: "2t", Unit: "K"}},
+		{"wind10m", score.Target{Variable: "10si", Unit: "m s-1"}},
+		{"sites-t2m", score.Target{Variable: "2t", Unit: "K"}},
+	} {
+		t.Run(c.set, func(t *testing.T) {
+			want, ok := expected.Sets[c.set]
+			if !ok {
+				t.Fatal("not in expected.json")
+			}
+			h := r.history(t, c.set, want.Members)
+			weights := make([]float64, len(h.truth[0]))
+			for p := range weights {
+				weights[p] = 1
+			}
+			c.target.Lead = h.lead
+			a, err := score.New(c.target, score.Grid{Weights: weights, Name: "equal areas"},
+				[]score.System{{Name: "raw", MembersUsed: want.Members, Gives: score.Members}}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for d := range h.inits {
+				if err := a.Add(h.inits[d], h.truth[d], nil, []score.Sample{{Members: h.members[d]}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			res, err := a.Result(score.Bootstrap{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range res.Scores {
+				x, ok := want.Scores[v.ID]
+				if !ok || math.Abs(float64(v.Value)-x) > 1e-8 || v.Points != want.Points || v.Missing != 0 {
+					t.Errorf("%s: %.9f, want %.9f; %d points, %d missing", v.ID, float64(v.Value), x, v.Points, v.Missing)
+				}
+				t.Logf("%-12s %.6f %s", v.ID, float64(v.Value), v.Unit)
+			}
+			if len(res.Scores) != len(want.Scores) || len(res.Ranks) != 1 || len(res.Ranks[0].Shares) != len(want.Ranks) {
+				t.Fatalf("%d scores, want %d; rank histograms %v", len(res.Scores), len(want.Scores), res.Ranks)
+			}
+			for k, s := range res.Ranks[0].Shares {
+				if math.Abs(s-want.Ranks[k]) > 1e-8 {
+					t.Errorf("rank %d: share %.8f, want %.8f", k, s, want.Ranks[k])
+				}
+			}
+			t.Logf("rank histogram %.3f, each %.3f if calibrated", res.Ranks[0].Shares, 1/float64(want.Members+1))
+		})
 	}
 }
