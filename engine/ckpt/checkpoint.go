@@ -86,7 +86,7 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	if err := enoughSpace(root, tensors); err != nil {
 		return "", err
 	}
-	tmp, err := os.MkdirTemp(root, "."+Name(m.Step)+".partial-")
+	tmp, err := atomicfile.TempDir(root, "."+Name(m.Step)+".partial-")
 	if err != nil {
 		return "", exit.Create(dir, err)
 	}
@@ -115,9 +115,6 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	if err := verify(tmp); err != nil {
 		return "", &exit.Error{Code: exit.IO, What: "the checkpoint reads back differently from what was written", At: dir, Why: err.Error(),
 			Fix: "check the disk; rerun the same command", Err: err}
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return "", exit.Create(dir, err)
 	}
 	if err := discard(dir); err != nil {
 		return "", exit.Create(dir, err)

@@ -3,10 +3,14 @@
 package atomicfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // WriteFile writes data to path atomically.
@@ -38,11 +42,14 @@ func Write(path string, fill func(io.Writer) error) error {
 // place of path. fill must leave the temporary file complete and closed.
 func Replace(path string, fill func(tmp string) error) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".partial-")
+	var f *os.File
+	tmp, err := unused(filepath.Join(dir, "."+filepath.Base(path)+".partial-"), func(name string) (err error) {
+		f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("create beside %s: %w", path, err)
 	}
-	tmp := f.Name()
 	defer func() {
 		if err != nil {
 			os.Remove(tmp)
@@ -57,13 +64,26 @@ func Replace(path string, fill func(tmp string) error) (err error) {
 	if err = Sync(tmp); err != nil {
 		return fmt.Errorf("sync %s: %w", path, err)
 	}
-	if err = os.Chmod(tmp, 0o644); err != nil {
-		return err
-	}
 	if err = os.Rename(tmp, path); err != nil {
 		return fmt.Errorf("put %s in place: %w", path, err)
 	}
 	return Sync(dir)
+}
+
+// TempDir makes a new folder in dir whose name begins with prefix, with the
+// permissions that the umask leaves, so that it can be renamed to be published.
+func TempDir(dir, prefix string) (string, error) {
+	return unused(filepath.Join(dir, prefix), func(name string) error { return os.Mkdir(name, 0o777) })
+}
+
+// unused tries names that begin with prefix until make does not find one there.
+func unused(prefix string, make func(name string) error) (string, error) {
+	for {
+		name := prefix + strconv.FormatUint(uint64(rand.Uint32()), 36)
+		if err := make(name); !errors.Is(err, fs.ErrExist) {
+			return name, err
+		}
+	}
 }
 
 // Sync makes what was written to a file, or renamed and removed in a folder, last
