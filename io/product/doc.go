@@ -75,5 +75,5 @@ func (p *payload) write(ctx context.Context, enc Encoder, path, kind string, arg
 	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
 		return &exit.Error{Code: exit.IO, What: "no space left", At: path, Why: err.Error(), Fix: "free space; rerun the same command", Err: err}
 	}
-	return cannotCreate(path, err)
+	return exit.Create(path, err)
 }

@@ -24,6 +24,9 @@ type Manifest struct {
 	MembersMissing  []MissingMember   `json:"members_missing"`
 	ControlPolicy   string            `json:"control_policy"`
 	SpreadDDOF      int               `json:"spread_ddof"`
+	Formats         []Format          `json:"formats"`
+	Profile         string            `json:"nc_profile"`
+	Longitude       string            `json:"longitude"`
 }
 
 // MissingMember is a member that was expected and not used.
@@ -51,6 +54,13 @@ func (m *Manifest) madeFrom(o *Manifest) bool {
 		slices.Equal(manifest.Contents(m.Inputs), manifest.Contents(o.Inputs))
 }
 
+// holds says whether the files of a manifest are all those that another is of,
+// written in the same way.
+func (m *Manifest) holds(o *Manifest) bool {
+	return m.Profile == o.Profile && m.Longitude == o.Longitude &&
+		!slices.ContainsFunc(o.Formats, func(f Format) bool { return !slices.Contains(m.Formats, f) })
+}
+
 // Overwrite says when a published cycle may be replaced.
 type Overwrite string
 
@@ -63,7 +73,7 @@ const (
 
 // Published looks for a finished cycle in dir before work on it begins. want
 // needs what a cycle is made from: cycle, inputs, members used, model, config
-// and version.
+// and version; and in what formats and for which readers.
 //
 // It returns the manifest if the very same products are already there and whole:
 // then there is nothing to do. It returns nil if they are to be made.
@@ -90,8 +100,10 @@ func Published(dir string, want *Manifest, policy Overwrite) (*Manifest, error) 
 	if !got.madeFrom(want) {
 		return nil, refuse("they were made from other inputs, another model, config or version")
 	}
-	if err := got.Verify(dir); err == nil {
+	if err := got.Verify(dir); err == nil && got.holds(want) {
 		return got, nil
+	} else if err == nil && policy == OverwriteNever {
+		return nil, refuse("they are in other formats, or written for other readers")
 	} else if policy == OverwriteNever {
 		return nil, refuse(err.Error())
 	}

@@ -1,6 +1,7 @@
 package product
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,16 @@ type Publication struct {
 	Start          time.Time // of the work, for the manifest
 }
 
+// formats lists the formats once each, in one order.
+func (pub *Publication) formats() []Format {
+	if len(pub.Formats) == 0 {
+		return []Format{NetCDF}
+	}
+	f := slices.Clone(pub.Formats)
+	slices.Sort(f)
+	return slices.Compact(f)
+}
+
 // Manifest is what would be recorded of a product, without its outputs: what
 // Published compares with.
 func (pub *Publication) Manifest(p *Product) *Manifest {
@@ -46,7 +57,8 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 			ModelChecksum: p.ModelChecksum, Start: pub.Start.UTC(), Inputs: p.Inputs, Warnings: pub.Warnings},
 		Cycle: p.Init.UTC().Format(time.RFC3339), MembersUsed: p.Members, MembersExpected: pub.Expected,
 		MembersMissing: append([]MissingMember{}, pub.Missing...), // a list in JSON also when it is empty
-		ControlPolicy:  p.Control, SpreadDDOF: p.DDOF,
+		ControlPolicy:  p.Control, SpreadDDOF: p.DDOF, Formats: pub.formats(),
+		Profile: cmp.Or(string(pub.Profile), "xarray"), Longitude: cmp.Or(string(pub.Longitude), "keep"),
 	}
 	if m.MembersExpected == 0 {
 		m.MembersExpected = len(p.Members)
@@ -59,7 +71,8 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 
 // Publish writes all files of a product into root/CYCLE, with SHA256SUMS and the
 // manifest, and says whether the very same cycle was there already, in which
-// case nothing is touched.
+// case nothing is touched. Where the cycle is there from the same inputs in another
+// format it is written in both.
 //
 // A new cycle appears with all its files at once. Where a cycle is replaced its
 // manifest goes first and the new one comes last: a reader that goes by the
@@ -68,11 +81,7 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 // Errors: those of WriteNetCDF and WriteGRIB2, with nothing published; exit 73 if
 // the cycle is there and may not be replaced, or the folder cannot be written.
 func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publication) (m *Manifest, already bool, err error) {
-	formats := pub.Formats
-	if len(formats) == 0 {
-		formats = []Format{NetCDF}
-	}
-	for _, f := range formats {
+	for _, f := range pub.Formats {
 		if f != NetCDF && f != GRIB2 {
 			return nil, false, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown format %q", f), Fix: "netcdf or grib2"}
 		}
@@ -85,15 +94,19 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	if old, err := Published(dir, m, pub.Overwrite); err != nil || old != nil {
 		return old, old != nil, err
 	}
-	if err := os.MkdirAll(root, 0o777); err != nil {
-		return nil, false, cannotCreate(root, err)
+	if old, err := ReadManifest(dir); err == nil && pub.Overwrite != OverwriteAlways && old.madeFrom(m) { // keep what is there in the other format
+		pub.Formats = append(pub.formats(), old.Formats...)
+		m.Formats = pub.formats()
 	}
-	stage, err := os.MkdirTemp(root, "."+CycleName(p.Init)+".partial-")
+	if err := os.MkdirAll(root, 0o777); err != nil {
+		return nil, false, exit.Create(root, err)
+	}
+	stage, err := atomicfile.TempDir(root, "."+CycleName(p.Init)+".partial-")
 	if err != nil {
-		return nil, false, cannotCreate(root, err)
+		return nil, false, exit.Create(root, err)
 	}
 	defer os.RemoveAll(stage)
-	if m.Outputs, err = writeAll(ctx, enc, stage, p, formats, pub.Options); err != nil {
+	if m.Outputs, err = writeAll(ctx, enc, stage, p, m.Formats, pub.Options); err != nil {
 		return nil, false, err
 	}
 	if err := m.stamp(); err != nil {
@@ -102,11 +115,8 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	if err := manifest.Write(stage, m); err != nil {
 		return nil, false, err
 	}
-	if err := os.Chmod(stage, 0o755); err != nil {
-		return nil, false, cannotCreate(root, err)
-	}
 	if err := putInPlace(stage, dir, m); err != nil {
-		return nil, false, cannotCreate(dir, err)
+		return nil, false, exit.Create(dir, err)
 	}
 	return m, false, nil
 }
@@ -122,11 +132,6 @@ func (m *Manifest) stamp() error {
 		m.Start, m.End = t, t
 	}
 	return err
-}
-
-func cannotCreate(at string, err error) error {
-	return &exit.Error{Code: exit.CannotWrite, What: "cannot write products", At: at, Why: err.Error(),
-		Fix: "see the cause; rerun the same command", Err: err}
 }
 
 // writeAll writes the files of a product and returns their sums, by name.

@@ -204,6 +204,38 @@ func TestPublishDropsStaleOutputs(t *testing.T) {
 	}
 }
 
+// A cycle that is there in one format gets the other beside it; the same in another
+// form for readers replaces it, and "never" does neither.
+func TestPublishInAnotherFormat(t *testing.T) {
+	root := t.TempDir()
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	publish(t, root, p, product.Publication{})
+	grib := product.Publication{Formats: []product.Format{product.GRIB2}}
+	never := grib
+	never.Overwrite = product.OverwriteNever
+	if _, _, err := product.Publish(context.Background(), encoder(t), root, p, never); exit.CodeOf(err) != exit.CannotWrite {
+		t.Errorf("never: %v, want exit 73", err)
+	}
+	m, already, err := product.Publish(context.Background(), encoder(t), root, p, grib)
+	if err != nil || already {
+		t.Fatalf("already %v, %v", already, err)
+	}
+	if want := []product.Format{product.GRIB2, product.NetCDF}; !reflect.DeepEqual(m.Formats, want) {
+		t.Errorf("formats %v, want %v", m.Formats, want)
+	}
+	names := files(t, filepath.Join(root, "2026010100"))
+	if _, ok := names["2026010100_048h.nc"]; !ok || len(names) < 5 {
+		t.Errorf("%d files, want NetCDF and GRIB2", len(names))
+	}
+	if _, already, err = product.Publish(context.Background(), encoder(t), root, p, grib); err != nil || !already {
+		t.Errorf("again: already %v, %v", already, err)
+	}
+	cdo := product.Publication{Options: product.Options{Profile: product.CDOProfile}}
+	if _, already, err = product.Publish(context.Background(), encoder(t), root, p, cdo); err != nil || already {
+		t.Errorf("for cdo: already %v, %v", already, err)
+	}
+}
+
 // What must never be published is not, and leaves nothing behind.
 func TestRefusals(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
