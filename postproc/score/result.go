@@ -77,6 +77,15 @@ type Result struct {
 	Bootstrap   Bootstrap       `json:"bootstrap"`
 }
 
+// MarshalJSON writes empty lists as [], so that a reader can go through them.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type plain Result
+	r.Scores = append([]Value{}, r.Scores...)
+	r.Comparisons = append([]Comparison{}, r.Comparisons...)
+	r.Ranks = append([]RankHistogram{}, r.Ranks...)
+	return json.Marshal(plain(r))
+}
+
 // Append adds the results for another target.
 func (r *Result) Append(o *Result) {
 	r.Scores = append(r.Scores, o.Scores...)
