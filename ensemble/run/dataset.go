@@ -29,7 +29,7 @@ func forecastsOf(ctx context.Context, in *fio.Input, axes ensemble.Axes, members
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := offers(in.Catalogue(), axes, members); err != nil {
+	if err := offers(in.Catalogue(), place(in.Files()), axes, members); err != nil {
 		return nil, nil, err
 	}
 	grid, err := oneGrid(entries)
@@ -87,8 +87,8 @@ func analysesOf(ctx context.Context, in *fio.Input, variables []string, levels [
 			for _, l := range levels {
 				if !have[ensemble.Key{Variable: name, Level: l, Init: ensemble.Init(v)}] {
 					return nil, nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("no analysis of %s at %s for %s", name, l, v),
-						At: strings.Join(in.Files(), ", "), Why: "every forecast is judged by the analysis of its valid time",
-						Fix: "add the file with that time, or end data.split before it"}
+						At: place(in.Files()), Why: "every forecast is judged by the analysis of its valid time",
+						Fix: "add the file with that time, or leave the starts out whose analyses are not there"}
 				}
 			}
 		}
@@ -158,7 +158,7 @@ func byPlace(entries []ensemble.Entry) []ensemble.Entry {
 
 // offers verifies that every variable, level, lead and member asked for is
 // somewhere in the input, so that a wrong name is told from an incomplete file.
-func offers(c *ensemble.Catalogue, axes ensemble.Axes, members []ensemble.Member) error {
+func offers(c *ensemble.Catalogue, at string, axes ensemble.Axes, members []ensemble.Member) error {
 	seen := map[string]bool{}
 	for _, e := range c.Entries {
 		if e.Product == ensemble.MemberField {
@@ -172,12 +172,12 @@ func offers(c *ensemble.Catalogue, axes ensemble.Axes, members []ensemble.Member
 		if seen[kind+" "+name] {
 			return nil
 		}
-		code := exit.BadData
-		if kind == "member" {
-			code = exit.NotYet
-		}
-		return &exit.Error{Code: code, What: fmt.Sprintf("%s %s is in none of the forecast files", kind, name), At: "the forecast input",
+		e := &exit.Error{Code: exit.BadData, What: fmt.Sprintf("%s %s is in none of the forecast files", kind, name), At: at,
 			Why: "they hold " + have, Fix: "give the files that hold it, or correct the name; `ensemble inspect FILE` lists what a file holds"}
+		if kind == "member" {
+			e.Code, e.Fix = exit.NotYet, "wait for the files of this member, or train for the members that are there"
+		}
+		return e
 	}
 	for _, v := range axes.Variables {
 		if err := missing("variable", v, "variables "+strings.Join(c.Variables(), ", ")); err != nil {
@@ -200,6 +200,14 @@ func offers(c *ensemble.Catalogue, axes ensemble.Axes, members []ensemble.Member
 		}
 	}
 	return nil
+}
+
+// place names files in an error: one or two of them, or the ends of a long list.
+func place(files []string) string {
+	if n := len(files); n > 2 {
+		return fmt.Sprintf("%s … %s (%d files)", files[0], files[n-1], n)
+	}
+	return strings.Join(files, ", ")
 }
 
 // complete verifies that every start has all its fields.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,10 @@ type PredictResult struct {
 func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 	made, err := rundir.ReadManifest(o.RunDir)
 	if errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(o.RunDir); errors.Is(err, os.ErrNotExist) {
+			return nil, &exit.Error{Code: exit.NotYet, What: "no such run directory", At: o.RunDir,
+				Fix: "correct the path, or train first: ensemble train -c FILE --run-dir " + o.RunDir, Err: err}
+		}
 		return nil, &exit.Error{Code: exit.NotYet, What: "the run is not finished", At: filepath.Join(o.RunDir, "manifest.json"),
 			Why: "without a manifest the model may be incomplete", Fix: "finish the training: ensemble train … --run-dir " + o.RunDir + " --resume auto", Err: err}
 	}
@@ -98,11 +103,6 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 		}
 	}
 	res := &PredictResult{Warnings: warnings}
-	described := *m
-	described.Networks = nil
-	if err := described.Save(filepath.Join(o.Out, referenceDir)); err != nil {
-		return nil, err
-	}
 	found := templates(in.Catalogue().Entries, k.Used)
 	task := o.Progress.Start("predict", int64(len(forecasts)))
 	defer task.Done()
@@ -120,10 +120,7 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 		}
 		p := m.product(fc, out)
 		p.Command, p.Version, p.ModelChecksum = o.Command, o.Version, modelSum
-		for _, s := range sums {
-			s.Path = filepath.Base(s.Path) // where it lay when it was read is no part of the product
-			p.Inputs = append(p.Inputs, s)
-		}
+		p.Inputs = inputsOf(in.Catalogue(), fc.Init, sums)
 		if err := addTemplates(p, in, found); err != nil {
 			return nil, err
 		}
@@ -131,7 +128,13 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		res.Cycles++
+		if res.Cycles++; res.Cycles == 1 { // not before: a refused model must not replace the reference of another
+			described := *m
+			described.Networks = nil
+			if err := described.Save(filepath.Join(o.Out, referenceDir)); err != nil {
+				return nil, err
+			}
+		}
 		if already {
 			res.Already++
 		}
@@ -142,6 +145,28 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 		task.Set(int64(i+1), fc.Init.String())
 	}
 	return res, nil
+}
+
+// inputsOf lists the files that hold fields of a start, by name: what else was on
+// the command line, in what order and in which folders, is no part of a product.
+func inputsOf(c *ensemble.Catalogue, init ensemble.Init, sums []manifest.File) []manifest.File {
+	holds := map[string]bool{}
+	for _, e := range c.Entries {
+		if e.Init == init {
+			holds[e.File] = true
+		}
+	}
+	var out []manifest.File
+	for _, s := range sums {
+		if holds[s.Path] {
+			s.Path = filepath.Base(s.Path)
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b manifest.File) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.SHA256, b.SHA256))
+	})
+	return out
 }
 
 // product makes the published fields of a prediction: for every target that was

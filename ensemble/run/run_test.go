@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -131,6 +132,10 @@ func TestWholeJob(t *testing.T) {
 	if err != nil || repeated.Already != 3 {
 		t.Errorf("predicting again: %+v, %v; want 3 cycles that are there already", repeated, err)
 	}
+	alone, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: test[1:2], Out: out, Version: "test"})
+	if err != nil || alone.Already != 1 {
+		t.Errorf("one of the starts without the other files: %+v, %v; want that it is there already", alone, err)
+	}
 	var netcdf []string
 	for _, path := range predicted.Outputs {
 		if strings.HasSuffix(path, ".nc") {
@@ -157,12 +162,40 @@ func TestWholeJob(t *testing.T) {
 			t.Errorf("system %s is not scored", system)
 		}
 	}
+	bare, err := Verify(context.Background(), VerifyOptions{Forecast: netcdf, Analysis: f.Analyses})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := json.Marshal(bare.Scores); err != nil || bytes.Contains(text, []byte(`s":null`)) || len(bare.Warnings) != 1 {
+		t.Errorf("without members: %v, warnings %q: %s", err, bare.Warnings, text)
+	}
+	if bare.Scores.Find("crps_gauss", "climatology", "t", "850hPa", "48h") == nil || bare.Scores.Find("crps_gauss", "emos", "t", "850hPa", "48h") != nil {
+		t.Error("without members climatology can be scored, EMOS cannot")
+	}
 	page, err := Report(ReportOptions{Dir: runDir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if st, err := os.Stat(page); err != nil || st.Size() < 10000 {
 		t.Errorf("report: %v %v", st, err)
+	}
+}
+
+// A stop before the first step leaves no run behind; a step to resume from needs one.
+func TestTrainBeforeTheFirstStep(t *testing.T) {
+	f := smallData(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Train(ctx, TrainOptions{Config: quick(t, f), RunDir: dir, Version: "test"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	_, err := Train(context.Background(), TrainOptions{Config: quick(t, f), RunDir: dir, Version: "test", Resume: "7"})
+	if exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "no run was begun") {
+		t.Errorf("resume of nothing: %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the run directory is there: %v", err)
 	}
 }
 

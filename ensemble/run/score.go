@@ -90,14 +90,16 @@ func (j judgement) distributions(cases []Case) (*score.Result, error) {
 		systems = append(systems, score.System{Name: systemRaw(full), MembersUsed: full, Gives: score.Members})
 	}
 	names := []string{}
-	if j.baselines != nil && used > 1 {
+	if j.baselines != nil {
 		have := j.baselines.distributions(first.Obs, first.Obs, first.Init.Time)
 		for _, name := range []string{systemEMOS, systemGridEMOS, systemClimatology} {
+			m := used
+			if name == systemClimatology {
+				m = 0
+			} else if used < 2 {
+				continue // EMOS corrects members
+			}
 			if _, ok := have[name]; ok {
-				m := used
-				if name == systemClimatology {
-					m = 0
-				}
 				names = append(names, name)
 				systems = append(systems, score.System{Name: name, MembersUsed: m, Gives: score.Mean | score.Spread})
 			}
@@ -120,7 +122,10 @@ func (j judgement) distributions(cases []Case) (*score.Result, error) {
 			samples = append(samples, score.Sample{Members: c.Members})
 		}
 		if len(names) > 0 {
-			mean, std := meanStd(few, 1)
+			mean, std := c.Mean, c.Sigma // climatology looks at neither
+			if used > 1 {
+				mean, std = meanStd(few, 1)
+			}
 			have := j.baselines.distributions(mean, std, c.Init.Valid(j.target.Lead).Time)
 			for _, name := range names {
 				samples = append(samples, score.Sample{Mean: have[name][0], Spread: have[name][1]})

@@ -36,7 +36,8 @@ type TrainOptions struct {
 	Overwrite bool // begin again where a run is already
 	Version   string
 	// Stop is asked between steps; an error saves the state and is returned.
-	// nil never stops.
+	// nil never stops. Cancel the context to stop reading and judging, which have
+	// nothing to save; it does not end the steps between.
 	Stop     func() error
 	Progress *progress.Reporter // nil shows nothing
 	Warn     func(string)       // nil drops warnings; they are in the manifest too
@@ -124,7 +125,7 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 	}
 	task := o.Progress.Start("train", int64(c.Train.Train.Networks*c.Train.Train.Epochs*t.batches()))
 	t.report = func(done int, note string) { task.Set(int64(done), note) }
-	err = t.run(ctx)
+	err = t.run(context.WithoutCancel(ctx))
 	task.Done()
 	if err != nil {
 		return nil, err
@@ -354,6 +355,10 @@ func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) 
 	}
 	if state == rundir.Resuming {
 		return t.resume(o, warnings)
+	}
+	if o.Resume != "" && o.Resume != "auto" {
+		return 0, &exit.Error{Code: exit.NotYet, What: "no run was begun here", At: o.RunDir, Why: "--resume " + o.Resume + " names the checkpoint of a step",
+			Fix: "correct --run-dir, or give --resume auto, which begins where nothing is"}
 	}
 	if err := t.dir.WriteConfig(c.YAML(), sources); err != nil {
 		return 0, err

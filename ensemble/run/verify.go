@@ -79,6 +79,9 @@ func Verify(ctx context.Context, o VerifyOptions) (*VerifyResult, error) {
 	if err := addAnalyses(ctx, pool, o.Analysis, cases, grid); err != nil {
 		return nil, err
 	}
+	if len(o.Members) == 0 {
+		res.Warnings = append(res.Warnings, "no --members: the raw ensemble, EMOS and the distance to the full ensemble's spread are not scored")
+	}
 	res.Scores = &score.Result{}
 	for _, k := range sortedKeys(cases) {
 		list := make([]Case, 0, len(cases[k]))
@@ -168,7 +171,7 @@ func productCases(ctx context.Context, in *fio.Input) (map[productKey]map[ensemb
 		entries, kinds = append(entries, e), append(kinds, kind)
 	}
 	if len(entries) == 0 {
-		return nil, nil, &exit.Error{Code: exit.BadData, What: "the forecast files hold no mean and no spread", At: strings.Join(in.Files(), ", "),
+		return nil, nil, &exit.Error{Code: exit.BadData, What: "the forecast files hold no mean and no spread", At: place(in.Files()),
 			Why: "verification judges products; raw members are given with --members", Fix: "give the files that `ensemble predict` wrote"}
 	}
 	grid, err := oneGrid(entries)
@@ -243,7 +246,7 @@ func addMembers(ctx context.Context, pool *decode.Pool, files []string, cases ma
 			c.Used = everyMember(fc)
 			if reference != nil {
 				if c.Used, err = positions(fc, reference.Task.Used); err != nil {
-					return &exit.Error{Code: exit.NotYet, What: err.Error(), At: strings.Join(files, ", "), Fix: "give the files of all members that the network used", Err: err}
+					return &exit.Error{Code: exit.NotYet, What: err.Error(), At: place(files), Fix: "give the files of all members that the network used", Err: err}
 				}
 			}
 		}
