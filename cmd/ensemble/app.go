@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/interrupt"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
-	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 // app is one run of the program: where it prints, its common flags, and what the
@@ -62,18 +62,12 @@ func newApp(stdout, stderr io.Writer) *app {
 		Long: "Turn a few members of an ensemble forecast into a calibrated distribution:\n" +
 			"mean, spread and scores, learned from past forecasts and analyses.",
 		Example:       "  ensemble demo\n  ensemble inspect forecast.grib2\n  ensemble help train",
-		Version:       version.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          unknownCommand,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.result.printed = true
-			return cmd.Help()
-		},
 	}
 	a.root.SetOut(stdout)
 	a.root.SetErr(stderr)
-	a.root.SetVersionTemplate("ensemble {{.Version}}\n")
 	a.root.SetFlagErrorFunc(flagError)
 	a.root.CompletionOptions.DisableDefaultCmd = true
 	common := a.root.PersistentFlags()
@@ -81,7 +75,15 @@ func newApp(stdout, stderr io.Writer) *app {
 	common.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors beside the answer")
 	common.BoolVarP(&a.verbose, "verbose", "v", false, "print details and the causes of errors")
 	common.StringVar(&a.logFile, "log-file", "", "also write messages to this file")
-	a.root.Flags().Bool("version", false, "print the version") // without cobra's -v
+	showVersion := a.root.Flags().Bool("version", false, "print the version") // without cobra's -v
+	a.root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *showVersion {
+			a.result = versionResult()
+			return nil
+		}
+		a.result.printed = true
+		return cmd.Help()
+	}
 	for _, build := range commands {
 		a.root.AddCommand(build(a))
 	}
@@ -110,8 +112,10 @@ func (a *app) run(args []string) exit.Code {
 }
 
 // do makes a command run its job: logging set up, the context cancelled by signals.
+// A job that saves by itself polls a.flag and shields its saving part from the
+// context.
 func (a *app) do(j job) func(*cobra.Command, []string) error {
-	return func(_ *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
 		if err := a.openLog(); err != nil {
 			return err
 		}
@@ -122,19 +126,11 @@ func (a *app) do(j job) func(*cobra.Command, []string) error {
 		if errors.Is(err, context.Canceled) && a.flag.Raised() {
 			err = a.flag.Err()
 		}
-		return err
-	}
-}
-
-// doSaving is do for jobs that poll a.flag and save by themselves: their context is
-// not cancelled by signals.
-func (a *app) doSaving(j job) func(*cobra.Command, []string) error {
-	return func(_ *cobra.Command, args []string) error {
-		if err := a.openLog(); err != nil {
-			return err
+		if exit.CodeOf(err) == exit.SaveAndStop && cmd.Flags().Lookup("resume") == nil {
+			e := *answer.Error(err)
+			e.Fix = "run the same command again; what was finished is kept"
+			err = &e
 		}
-		var err error
-		a.result, err = j(context.Background(), args)
 		return err
 	}
 }

@@ -38,7 +38,7 @@ func demoCommand(a *app) *cobra.Command {
 	f.BoolVar(&o.DataOnly, "data-only", false, "generate the data and stop")
 	f.StringArrayVar(&o.Set, "set", nil, "override one `key=value` of the training")
 	completeKeys(cmd)
-	cmd.RunE = a.doSaving(func(ctx context.Context, _ []string) (result, error) {
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := oneOf("--format", formats, "grib2", "netcdf"); err != nil {
 			return result{}, err
 		}
@@ -53,7 +53,7 @@ func demoCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		defer o.Progress.Close()
-		o.Threads, o.Command = *threads, "ensemble "+strings.Join(a.args, " ")
+		o.Threads, o.Command = int(*threads), "ensemble "+strings.Join(a.args, " ")
 		r, err := run.Demo(ctx, o)
 		if err != nil {
 			return result{}, err

@@ -52,8 +52,8 @@ func overwriteFlag(f *pflag.FlagSet) func() (string, error) {
 }
 
 // threadsFlag adds --threads.
-func threadsFlag(f *pflag.FlagSet) *int {
-	return f.Int("threads", 0, "threads; 0 takes all that the machine gives")
+func threadsFlag(f *pflag.FlagSet) *uint {
+	return f.Uint("threads", 0, "threads; 0 takes all that the machine gives")
 }
 
 // filesFlag adds a flag for several files. It takes all values up to the next flag,

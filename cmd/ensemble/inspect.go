@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,11 @@ func inspectCommand(a *app) *cobra.Command {
 		Annotations: notes("ensemble help train", exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
 		Args:        someArgs,
 		RunE: a.do(func(ctx context.Context, files []string) (result, error) {
-			err := run.Inspect(ctx, run.InspectOptions{Files: files, Stats: stats, JSON: a.json, Version: version.Version}, a.stdout)
+			var b bytes.Buffer // so that a full disk behind standard output is told from a fault in the files
+			err := run.Inspect(ctx, run.InspectOptions{Files: files, Stats: stats, JSON: a.json, Version: version.Version}, &b)
+			if _, perr := b.WriteTo(a.stdout); err == nil {
+				err = exit.Create("standard output", perr)
+			}
 			return result{printed: true}, err
 		}),
 	}

@@ -2,17 +2,21 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/interrupt"
 )
 
 // call runs one command line as the program would.
@@ -47,6 +51,8 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--format", "netcfd"}, "did you mean `netcdf`?"},
 		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--cycle", "2026-01-01T00:00"}, "2026-01-01T00:00Z"},
 		{[]string{"verify"}, "missing --forecast and --analysis"},
+		{[]string{"predict", "--run-dir", "r", "--input", "f", "--out", "o", "--threads", "-3"}, `"-3" is no value for --threads`},
+		{[]string{"verify", "--forecast", "f", "--analysis", "a", "--resamples", "-5"}, `"-5" is no value for --resamples`},
 		{[]string{"completion", "tcsh"}, "give bash, zsh or fish"},
 	} {
 		code, stdout, stderr := call(t, c.args...)
@@ -209,6 +215,53 @@ func TestVersion(t *testing.T) {
 	for _, args := range [][]string{{"--version"}, {"version"}} {
 		if code, stdout, _ := call(t, args...); code != exit.OK || !strings.HasPrefix(stdout, "ensemble ") {
 			t.Errorf("%q: exit %d, %q", args, code, stdout)
+		}
+		code, stdout, _ := call(t, append(args, "--json")...)
+		var e answer.Frame
+		if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != exit.OK || e.Version == "" {
+			t.Errorf("%q --json: exit %d, %v: %s", args, code, err, stdout)
+		}
+	}
+}
+
+// TestInterrupted: only a command that can resume tells to.
+func TestInterrupted(t *testing.T) {
+	for name, want := range map[string]string{"train": "--resume auto", "verify": "run the same command again"} {
+		var errs bytes.Buffer
+		a := newApp(io.Discard, &errs)
+		cmd, _, err := a.root.Find([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.flag = interrupt.Watch(func() {})
+		defer a.flag.Close()
+		if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		err = a.do(func(ctx context.Context, _ []string) (result, error) {
+			<-ctx.Done()
+			return result{}, fmt.Errorf("reading: %w", ctx.Err())
+		})(cmd, nil)
+		if exit.CodeOf(err) != exit.SaveAndStop || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want exit 75 and %q", name, err, want)
+		}
+	}
+}
+
+// TestFullOutput: an answer that cannot be written is exit 74, not a bug.
+func TestFullOutput(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("skipped: no /dev/full on this system")
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"version"}, {"version", "--json"}, {"inspect", "--json", "nowhere.grib2"}} {
+		want := exit.IO
+		if args[0] == "inspect" {
+			want = exit.NotYet // the fault in the files counts more
+		}
+		if code := execute(args, full, io.Discard); code != want {
+			t.Errorf("%q: exit %d, want %d", args, code, want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func modelImport(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		o.Weights, o.Threads, o.Overwrite = args[0], *threads, run.Overwrite(policy)
+		o.Weights, o.Threads, o.Overwrite = args[0], int(*threads), run.Overwrite(policy)
 		r, err := run.ImportModel(ctx, o)
 		if err != nil {
 			return result{}, err

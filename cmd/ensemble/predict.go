@@ -74,7 +74,7 @@ func predictCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		o.Overwrite, o.Threads = run.Overwrite(policy), *threads
+		o.Overwrite, o.Threads = run.Overwrite(policy), int(*threads)
 		o.Command = "ensemble " + strings.Join(a.args, " ")
 		if o.Progress, err = reporter(); err != nil {
 			return result{}, err

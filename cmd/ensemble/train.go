@@ -34,7 +34,7 @@ func trainCommand(a *app) *cobra.Command {
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of this run")
 	cmd.Flags().StringVar(&o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
-	cmd.RunE = a.doSaving(func(ctx context.Context, _ []string) (result, error) {
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := required(cmd, "run-dir"); err != nil {
 			return result{}, err
 		}

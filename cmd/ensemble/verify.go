@@ -29,7 +29,7 @@ func verifyCommand(a *app) *cobra.Command {
 	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts")
 	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for scores.json and scores.parquet")
-	f.IntVar(&o.Bootstrap.Resamples, "resamples", 2000, "draws of the block bootstrap behind the intervals")
+	resamples := f.Uint("resamples", 2000, "draws of the block bootstrap behind the intervals")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := required(cmd, "forecast", "analysis"); err != nil {
 			return result{}, err
@@ -44,6 +44,7 @@ func verifyCommand(a *app) *cobra.Command {
 				return result{}, err
 			}
 		}
+		o.Bootstrap.Resamples = int(*resamples)
 		r, err := run.Verify(ctx, o)
 		if err != nil {
 			return result{}, err

@@ -19,11 +19,16 @@ func versionCommand(a *app) *cobra.Command {
 		Args:        noArgs,
 		Annotations: notes("ensemble doctor"),
 		RunE: a.do(func(context.Context, []string) (result, error) {
-			return result{data: map[string]string{"go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH},
-				text: func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "ensemble %s, %s, %s/%s\n", version.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-					return err
-				}}, nil
+			return versionResult(), nil
 		}),
 	}
+}
+
+// versionResult is the answer of `ensemble version` and of --version.
+func versionResult() result {
+	return result{data: map[string]string{"go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH},
+		text: func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "ensemble %s, %s, %s/%s\n", version.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		}}
 }

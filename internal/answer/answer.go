@@ -38,7 +38,11 @@ type Fault struct {
 
 // New makes the frame of a command that ended with err, nil for success.
 func New(command, version string, err error) Frame {
-	f := Frame{Schema: "ensemble." + strings.ReplaceAll(command, " ", "-") + "/1", Command: command, Version: version,
+	schema := "ensemble"
+	if command != "" {
+		schema += "." + strings.ReplaceAll(command, " ", "-")
+	}
+	f := Frame{Schema: schema + "/1", Command: command, Version: version,
 		Status: "ok", ExitCode: int(exit.CodeOf(err)), Outputs: []string{}, Warnings: []string{}}
 	if err != nil {
 		f.Error, f.Status = faultOf(Error(err)), "failed"

@@ -34,6 +34,9 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", c.name, b.String(), c.want)
 		}
 	}
+	if got := New("", "v", nil).Schema; got != "ensemble/1" {
+		t.Errorf("schema of the program itself is %s", got)
+	}
 	if err := New("x", "v", nil).Write(&strings.Builder{}, []int{1}); err == nil {
 		t.Error("a list was written as an object")
 	}

@@ -68,7 +68,7 @@ func (f *Flag) Err() error {
 	if s == nil {
 		return nil
 	}
-	return &exit.Error{Code: exit.SaveAndStop, What: fmt.Sprintf("interrupted by signal %s, state saved", *s),
+	return &exit.Error{Code: exit.SaveAndStop, What: fmt.Sprintf("interrupted by signal %s", *s),
 		Fix: "the same command with --resume auto continues"}
 }
 
