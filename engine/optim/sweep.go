@@ -32,5 +32,3 @@ func (loopSweeper) adam(w, m, v, g []float32, a adamStep) {
 		w[i] -= float32(a.rate/a.correct1) * m[i] / (root + float32(a.eps))
 	}
 }
-
-func (loopSweeper) close() error { return nil }

@@ -6,3 +6,5 @@ package optim
 type sweeper struct{ loopSweeper }
 
 func newSweeper(int) (sweeper, error) { return sweeper{}, nil }
+
+func (sweeper) close() error { return nil }

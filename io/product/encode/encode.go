@@ -131,7 +131,7 @@ type Condition struct {
 	Text string `json:"text"`
 }
 
-// LongKey, FloatKey and TextKey make keys.
+// LongKey sets a whole number.
 func LongKey(name string, v int64) Key { return Key{Name: name, Long: &v} }
 
 // FloatKey sets a number.

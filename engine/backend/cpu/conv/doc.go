@@ -76,7 +76,7 @@ func (s Spec) Out() (out [3]int) {
 	return out
 }
 
-// SrcLen, FilterLen and DstLen are numbers of values.
+// SrcLen is the number of values of the source.
 func (s Spec) SrcLen() int { return s.N * s.Cin * s.In[0] * s.In[1] * s.In[2] }
 
 // FilterLen is the number of values of the filter.
