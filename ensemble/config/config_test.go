@@ -212,6 +212,27 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestIdentity: threads and the keeping of checkpoints are no part of what a run is.
+func TestIdentity(t *testing.T) {
+	path := write(t, "x.yaml", good)
+	load := func(set ...string) *TrainConfig {
+		c, err := LoadTrain(Sources{Files: []string{path}, Set: set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	base := load()
+	if other := load("train.threads=3", "train.checkpoint.every=5", "train.checkpoint.keep=4"); other.Identity() != base.Identity() || other.Hash() == base.Hash() {
+		t.Error("neutral keys: want the same identity, and another hash")
+	}
+	for _, set := range []string{"train.seed=7", "train.epochs=99", "data.spread_ddof=0"} {
+		if load(set).Identity() == base.Identity() {
+			t.Errorf("%s changes no identity", set)
+		}
+	}
+}
+
 func TestCheckResume(t *testing.T) {
 	path := write(t, "x.yaml", good)
 	began, err := LoadTrain(Sources{Files: []string{path}})

@@ -21,6 +21,9 @@ type Key struct {
 	Required bool
 	// Resume says that a run may be resumed with another value of this key.
 	Resume bool
+	// Neutral says that the key is no part of what a run is: it decides how fast it
+	// goes or what is kept on the way.
+	Neutral bool
 }
 
 // Schema is the description of one configuration file.

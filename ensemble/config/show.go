@@ -115,6 +115,18 @@ func (e *effective) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Identity is the SHA-256 of all keys that decide what a run is: Hash without those
+// marked Neutral. A finished run is not another one because of the threads it had.
+func (e *effective) Identity() string {
+	h := sha256.New()
+	e.schema.leaves(func(n *node) {
+		if !n.key.Neutral {
+			fmt.Fprintf(h, "%s: %s\n", n.path, e.text(n.path)) // a hash takes every write
+		}
+	})
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // CheckResume compares with the effective configuration that a run began with.
 // Keys marked Resume in the schema may differ.
 //

@@ -226,13 +226,13 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "All random numbers follow from it."},
 	{Path: "train.early_stop.patience", Default: "10", Check: AtLeast(0), Example: "10",
 		Help: "Epochs without improvement on the validation starts after which training ends; 0 never."},
-	{Path: "train.checkpoint.every", Default: "1", Check: AtLeast(1), Example: "1", Resume: true,
+	{Path: "train.checkpoint.every", Default: "1", Check: AtLeast(1), Example: "1", Resume: true, Neutral: true,
 		Help: "Epochs between checkpoints."},
-	{Path: "train.checkpoint.keep", Default: "2", Check: AtLeast(2), Example: "2", Resume: true,
+	{Path: "train.checkpoint.keep", Default: "2", Check: AtLeast(2), Example: "2", Resume: true, Neutral: true,
 		Help: "Checkpoints that are kept beside the best one."},
 	{Path: "train.networks", Default: "1", Check: Between(1, 100), Example: "3",
 		Help: "Networks that are trained from different seeds and averaged."},
-	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", Resume: true,
+	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", Resume: true, Neutral: true,
 		Help: "Threads; 0 takes all that the machine gives."},
 })
 

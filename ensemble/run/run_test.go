@@ -120,6 +120,9 @@ func TestWholeJob(t *testing.T) {
 	if err != nil || !again.Complete {
 		t.Errorf("second training of a finished run: %+v, %v", again, err)
 	}
+	if more, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.threads=2"), RunDir: runDir, Version: "test"}); err != nil || !more.Complete {
+		t.Errorf("a finished run with other threads: %+v, %v", more, err)
+	}
 	test := f.GRIB2[17:]
 	predicted, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF, product.GRIB2}, Version: "test"})
 	if err != nil {

@@ -93,7 +93,7 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	identity := manifest.Identity(o.Version, c.Hash(), inputs)
+	identity := manifest.Identity(o.Version, c.Identity(), inputs)
 	dir, state, err := rundir.Open(o.RunDir, rundir.Options{
 		Identity: identity, Resume: o.Resume != "", Overwrite: o.Overwrite})
 	if err != nil {
