@@ -213,6 +213,10 @@ var (
 	flagWrongType = regexp.MustCompile(`^invalid argument "(.*)" for "(.+)" flag: (.+)$`)
 )
 
+// typeHelp says what a flag of a type takes.
+var typeHelp = map[string]string{"uint": "it is a whole number, 0 or more", "uint64": "it is a whole number, 0 or more",
+	"bool": "it is true or false", "duration": "it is a number with its unit, such as 30s or 5m"}
+
 func flagError(cmd *cobra.Command, err error) error {
 	e := &exit.Error{Code: exit.Usage, What: err.Error(), At: cmd.CommandPath(), Fix: "`" + cmd.CommandPath() + " --help` lists the flags", Err: err}
 	if m := flagUnknown.FindStringSubmatch(err.Error()); m != nil {
@@ -229,6 +233,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	} else if m := flagWrongType.FindStringSubmatch(err.Error()); m != nil {
 		e.What = fmt.Sprintf("%q is no value for %s", m[1], m[2])
 		e.Why = m[3]
+		if f := cmd.Flags().Lookup(strings.TrimLeft(m[2][strings.LastIndex(m[2], " ")+1:], "-")); f != nil && typeHelp[f.Value.Type()] != "" {
+			e.Why = typeHelp[f.Value.Type()]
+		}
 	}
 	return e
 }
