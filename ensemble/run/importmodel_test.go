@@ -136,6 +136,8 @@ func TestImportRefuses(t *testing.T) {
 			return []ckpt.Tensor{{Name: "fc1.weight", Shape: []int{1}, Data: []float32{0}}}
 		}, `"fc1.weight"`},
 		{"empty", unet, func([]ckpt.Tensor) []ckpt.Tensor { return nil }, "no tensor"},
+		{"absurd width", unet, change("enc_conv0.weight", func(x *ckpt.Tensor) { x.Shape, x.Data = []int{1 << 40, 3, 3, 3, 0}, []float32{} }), `"enc_conv0.weight"`},
+		{"absurd channels", resnet, change("convBR0.conv.weight", func(x *ckpt.Tensor) { x.Shape, x.Data = []int{8, 1 << 50, 3, 0}, []float32{} }), `"convBR0.conv.weight"`},
 		{"a block is missing", resnet, without("inc3.conv3.weight"), `"inc3.conv3.weight"`},
 		{"a statistic is missing", resnet, without("inc2.bnr.running_var"), `"inc2.bnr.running_var"`},
 		{"another answer", unet, change(goldenOutput, func(x *ckpt.Tensor) { x.Data.([]float32)[7] += 1 }), "relative difference"},

@@ -90,8 +90,8 @@ func recognise(path string, w Weights) (*Architecture, error) {
 		if !ok {
 			return 0, unfit(path, name, "it is missing")
 		}
-		if len(s) != ndim || s[axis] < 1 {
-			return 0, unfit(path, name, fmt.Sprintf("it has shape %v, a filter of this network has %d sides", s, ndim))
+		if len(s) != ndim || slices.Min(s) < 1 { // so that no side is larger than the file
+			return 0, unfit(path, name, fmt.Sprintf("it has shape %v, a filter of this network %d sides of at least 1", s, ndim))
 		}
 		return s[axis], nil
 	}
