@@ -202,6 +202,37 @@ func TestTrainBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
+// A run that is resumed with other epochs says so, and records what it ran with.
+func TestResumeWithOtherEpochs(t *testing.T) {
+	f := smallData(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
+	left := 5
+	_, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.networks=1"), RunDir: dir, Version: "test", Stop: func() error {
+		if left--; left < 0 {
+			return stopped
+		}
+		return nil
+	}})
+	if !errors.Is(err, stopped) {
+		t.Fatal(err)
+	}
+	if _, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.networks=1", "train.seed=9"), RunDir: dir, Version: "test", Resume: "auto"}); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("another seed: %v, want exit 64", err)
+	}
+	now := quick(t, f, "train.networks=1", "train.epochs=3")
+	r, err := Train(context.Background(), TrainOptions{Config: now, RunDir: dir, Version: "test", Resume: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "configuration changed before step 6") }) {
+		t.Errorf("warnings %q", r.Warnings)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "config.effective.yaml")); err != nil || !bytes.Equal(text, now.YAML()) {
+		t.Errorf("recorded: %v\n%s", err, text)
+	}
+}
+
 // A run that is stopped at any step and resumed ends with the bits of a run that
 // was not stopped.
 func TestStoppedRunResumesToTheSameBits(t *testing.T) {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -354,7 +355,23 @@ func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) 
 		sources = append(sources, rundir.Source{Path: f.Path, Text: f.Text})
 	}
 	if state == rundir.Resuming {
-		return t.resume(o, warnings)
+		began, err := os.ReadFile(t.dir.File("config.effective.yaml"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return 0, exit.Read(t.dir.File("config.effective.yaml"), err)
+		}
+		if err == nil {
+			if err := o.Config.CheckResume(began); err != nil {
+				return 0, err
+			}
+		}
+		step, err := t.resume(o, warnings)
+		if err != nil || bytes.Equal(began, c.YAML()) {
+			return step, err
+		}
+		if began != nil {
+			*warnings = append(*warnings, fmt.Sprintf("the configuration changed before step %d in keys that may; a run that never stopped can end elsewhere", step+1))
+		}
+		return step, t.dir.WriteConfig(c.YAML(), sources)
 	}
 	if o.Resume != "" && o.Resume != "auto" {
 		return 0, &exit.Error{Code: exit.NotYet, What: "no run was begun here", At: o.RunDir, Why: "--resume " + o.Resume + " names the checkpoint of a step",
@@ -372,14 +389,8 @@ func (t *trainer) resume(o TrainOptions, warnings *[]string) (uint64, error) {
 	if err := ckpt.Clean(root); err != nil {
 		return 0, err
 	}
-	began, err := os.ReadFile(t.dir.File("config.effective.yaml"))
-	if err == nil {
-		err = o.Config.CheckResume(began)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, err
-	}
 	var c *ckpt.Checkpoint
+	var err error
 	if o.Resume == "auto" {
 		var damaged []string
 		if c, damaged, err = ckpt.LoadLatest(root); err != nil {
