@@ -133,7 +133,7 @@ func (r *reader) syntax(err error) {
 			at += ":" + m[1] + ":1"
 		}
 	}
-	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "not valid YAML", At: at, Why: why, Fix: "correct the line, or the one above it", Err: err})
+	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "not valid YAML", At: at, Why: why, Fix: "correct the line, or the one above it; quote a pattern that begins with * or holds [ ]", Err: err})
 }
 
 // mapping reads the keys under one place of the tree.
