@@ -21,6 +21,20 @@ func (k GridKind) String() string {
 	return [...]string{"regular_ll", "regular_gg", "projected", "points"}[k]
 }
 
+// MarshalText writes the name.
+func (k GridKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads a name that MarshalText wrote.
+func (k *GridKind) UnmarshalText(text []byte) error {
+	for g := RegularLatLon; g <= Points; g++ {
+		if g.String() == string(text) {
+			*k = g
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown grid %q", text)
+}
+
 // Grid is a set of points in normal order: rows from north to south, columns
 // from 0 towards 360 degrees east (Projected: y falling, x rising; Points: one
 // row). Grids are shared by pointer and never changed once made.
@@ -29,27 +43,30 @@ func (k GridKind) String() string {
 // RegularGaussian, Lat and Lon [NY*NX] row by row otherwise.
 // Unit: degrees; X and Y in metres, only for Projected.
 type Grid struct {
-	Kind     GridKind
-	NX, NY   int
-	Lat, Lon []float64
-	X, Y     []float64
+	Kind GridKind  `json:"kind"`
+	NX   int       `json:"nx"`
+	NY   int       `json:"ny"`
+	Lat  []float64 `json:"lat"`
+	Lon  []float64 `json:"lon"`
+	X    []float64 `json:"x,omitempty"`
+	Y    []float64 `json:"y,omitempty"`
 	// Mapping holds the CF grid mapping attributes of a projection
 	// (grid_mapping_name and its parameters); nil for lat-lon grids.
-	Mapping map[string]any
+	Mapping map[string]any `json:"mapping,omitempty"`
 	// Source is how the input had the points, so that outputs can go back.
-	Source SourceOrder
+	Source SourceOrder `json:"source"`
 }
 
 // SourceOrder records the orientation of the input that a Grid came from.
 // Normal row r, column c was input row r (or NY-1-r if SouthFirst) and input
 // column (c+Roll) mod NX, counted from the west.
 type SourceOrder struct {
-	SouthFirst   bool    // input rows ran south to north
-	EastFirst    bool    // input columns ran east to west
-	ColumnMajor  bool    // input ran along meridians first
-	Roll         int     // input column that became column 0 (after EastFirst was undone)
-	FirstLon     float64 // longitude of the input's westernmost column as written there, degrees
-	ScanningMode int     // GRIB scanning mode octet, -1 where there is none
+	SouthFirst   bool    `json:"south_first"`   // input rows ran south to north
+	EastFirst    bool    `json:"east_first"`    // input columns ran east to west
+	ColumnMajor  bool    `json:"column_major"`  // input ran along meridians first
+	Roll         int     `json:"roll"`          // input column that became column 0 (after EastFirst was undone)
+	FirstLon     float64 `json:"first_lon"`     // longitude of the input's westernmost column as written there, degrees
+	ScanningMode int     `json:"scanning_mode"` // GRIB scanning mode octet, -1 where there is none
 }
 
 // Size is the number of points.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 )
 
@@ -43,6 +44,45 @@ func (l Level) String() string {
 	default:
 		return "level" + num(l.Value)
 	}
+}
+
+var levelWord = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(hPa|Pa|m)$`)
+
+// ParseLevel reads 850hPa, 85000Pa, 2m, surface and msl: what String prints of
+// the kinds that the program interprets.
+func ParseLevel(s string) (Level, error) {
+	switch s {
+	case "surface":
+		return Level{Kind: Surface}, nil
+	case "msl":
+		return Level{Kind: MeanSea}, nil
+	}
+	m := levelWord.FindStringSubmatch(s)
+	if m == nil {
+		return Level{}, fmt.Errorf("%q is no level: write 850hPa, 2m, surface or msl", s)
+	}
+	v, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		return Level{}, fmt.Errorf("level %q: %w", s, err)
+	}
+	switch m[2] {
+	case "hPa":
+		return PressureLevel(v), nil
+	case "Pa":
+		return Level{Pressure, v}, nil
+	default:
+		return Level{HeightAboveSoil, v}, nil
+	}
+}
+
+// MarshalText writes what ParseLevel reads.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (l *Level) UnmarshalText(text []byte) error {
+	v, err := ParseLevel(string(text))
+	*l = v
+	return err
 }
 
 // Member is one realization's number. The control is number 0 unless the input

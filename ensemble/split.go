@@ -10,7 +10,10 @@ import (
 )
 
 // Period is a span of init dates, both ends included.
-type Period struct{ From, To time.Time }
+type Period struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
 
 // Contains says whether t lies in the period.
 func (p Period) Contains(t time.Time) bool { return !t.Before(p.From) && !t.After(p.To) }

@@ -85,10 +85,11 @@ type Plateau struct {
 
 // PlateauState is what a checkpoint must keep of a Plateau.
 type PlateauState struct {
-	Seen      bool    // whether anything has been observed
-	Best      float64 // lowest value so far
-	Bad, Cool int     // observations without gain, and left to ignore
-	Lowered   int     // times the rate was lowered
+	Seen    bool    `json:"seen"`    // whether anything has been observed
+	Best    float64 `json:"best"`    // lowest value so far
+	Bad     int     `json:"bad"`     // observations without gain
+	Cool    int     `json:"cool"`    // observations left to ignore
+	Lowered int     `json:"lowered"` // times the rate was lowered
 }
 
 // Rate is the present rate; it changes with Observe only.

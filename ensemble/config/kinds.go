@@ -317,32 +317,13 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-var levelWord = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(hPa|Pa|m)$`)
-
 // ParseLevel reads 850hPa, 85000Pa, 2m, surface and msl.
 func ParseLevel(s string) (ensemble.Level, error) {
-	switch s {
-	case "surface":
-		return ensemble.Level{Kind: ensemble.Surface}, nil
-	case "msl":
-		return ensemble.Level{Kind: ensemble.MeanSea}, nil
-	}
-	m := levelWord.FindStringSubmatch(s)
-	if m == nil {
-		return ensemble.Level{}, errKind
-	}
-	v, err := strconv.ParseFloat(m[1], 64)
+	l, err := ensemble.ParseLevel(s)
 	if err != nil {
-		return ensemble.Level{}, errKind
+		return l, errKind
 	}
-	switch m[2] {
-	case "hPa":
-		return ensemble.PressureLevel(v), nil
-	case "Pa":
-		return ensemble.Level{Kind: ensemble.Pressure, Value: v}, nil
-	default:
-		return ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: v}, nil
-	}
+	return l, nil
 }
 
 // ParseDate reads 2026-01-01 (the whole day), 2026010100, 20260101T0000Z and times

@@ -82,8 +82,9 @@ func fitBaselines(k *Task, train []*ensemble.Forecast, analyses []*ensemble.Anal
 
 // gridJSON is what of a GridEMOS is no array.
 type gridJSON struct {
-	Global          []float64 `json:"global"`
-	Scale, Strength float64
+	Global   []float64 `json:"global"`
+	Scale    float64   `json:"scale"`
+	Strength float64   `json:"strength"`
 }
 
 // saveBaselines writes coefficients as metadata and maps as tensors.

@@ -25,10 +25,10 @@ type Example struct {
 
 // ExampleField is one map. Unit: SI. Missing: NaN.
 type ExampleField struct {
-	Variable string
-	Level    ensemble.Level
-	Kind     string // one of the Show constants
-	Values   []float32
+	Variable string         `json:"variable"`
+	Level    ensemble.Level `json:"level"`
+	Kind     string         `json:"kind"` // one of the Show constants
+	Values   []float32      `json:"-"`
 }
 
 // The kinds of an example's fields.
@@ -111,7 +111,6 @@ func (e *Example) save(dir string) error {
 	var tensors []ckpt.Tensor
 	for i, f := range e.Fields {
 		tensors = append(tensors, ckpt.Tensor{Name: fmt.Sprintf("field.%03d", i), Shape: []int{e.Grid.NY, e.Grid.NX}, Data: f.Values})
-		f.Values = nil
 		j.Fields = append(j.Fields, f)
 	}
 	text, err := json.Marshal(j)
@@ -132,11 +131,11 @@ func LoadExample(dir string) (*Example, error) {
 	}
 	var j exampleJSON
 	if err := json.Unmarshal([]byte(meta["example"]), &j); err != nil || len(j.Fields) != len(tensors) {
-		return nil, &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Fix: "train again with --overwrite"}
+		return nil, &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Fix: "train again with --overwrite always"}
 	}
 	for i, t := range tensors {
 		if j.Fields[i].Values, err = t.Float32(); err != nil {
-			return nil, &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Why: err.Error(), Fix: "train again with --overwrite"}
+			return nil, &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Why: err.Error(), Fix: "train again with --overwrite always"}
 		}
 	}
 	return &Example{j.Init, j.Lead, j.Grid, j.Used, j.Full, j.Control, j.Fields}, nil

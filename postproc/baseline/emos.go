@@ -43,8 +43,11 @@ func (f Family) Quantile(mu, sigma, p float64) float64 {
 // Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1; Thorarinsdottir and
 // Gneiting 2010 for the truncated normal.
 type EMOS struct {
-	Family                    Family
-	Alpha, Beta, Gamma, Delta float64
+	Family Family  `json:"family"`
+	Alpha  float64 `json:"alpha"`
+	Beta   float64 `json:"beta"`
+	Gamma  float64 `json:"gamma"`
+	Delta  float64 `json:"delta"`
 }
 
 // EMOSOptions steer FitEMOS. The zero value fits a normal distribution as well as

@@ -8,7 +8,10 @@ import (
 // AffineSpread corrects the spread s of few members towards that of the full
 // ensemble, a + b·s, with one a and b for all points: the yardstick for a
 // predicted spread field.
-type AffineSpread struct{ A, B float64 }
+type AffineSpread struct {
+	A float64 `json:"a"`
+	B float64 `json:"b"`
+}
 
 // FitAffineSpread finds a and b by weighted least squares of the full ensemble's
 // spread on that of few members.
