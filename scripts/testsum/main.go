@@ -5,7 +5,7 @@
 //	go test -json ./... | testsum [-record FILE]
 //
 // With -record the summary is also written to FILE, headed by machine, date and
-// version: how `make check-long` keeps its proof.
+// version, with what the tests logged: how `make check-long` keeps its proof.
 //
 // Exit: 0 all passed; 1 something failed or nothing ran; 64 wrong flags.
 package main
@@ -18,7 +18,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 )
@@ -38,11 +37,14 @@ type summary struct {
 	passed, failed int
 	skipped        []string // "package.Test: reason", in order of arrival
 	broken         int      // packages that failed without a failed test
+	// logs prints what passing tests logged, and leaves out packages that ran none.
+	logs bool
 }
 
-// sum reads events until the end of r and writes lines for a person to w.
-func sum(r io.Reader, w io.Writer) (summary, error) {
-	var s summary
+// sum reads events until the end of r and writes lines for a person to w, with
+// what passing tests logged if logs.
+func sum(r io.Reader, w io.Writer, logs bool) (summary, error) {
+	s := summary{logs: logs}
 	output := map[string][]string{} // by package and test, until decided
 	failures := map[string]int{}    // failed tests by package
 	in := bufio.NewReaderSize(r, 1<<20)
@@ -82,6 +84,12 @@ func (s *summary) take(e event, output map[string][]string, failures map[string]
 		switch e.Action {
 		case "pass":
 			s.passed++
+			if s.logs {
+				fmt.Fprintf(w, "pass  %s\n", id)
+				for _, l := range logged(lines) {
+					fmt.Fprintf(w, "      %s\n", l)
+				}
+			}
 		case "skip":
 			s.skipped = append(s.skipped, id+": "+reason(lines))
 		case "fail":
@@ -96,6 +104,9 @@ func (s *summary) take(e event, output map[string][]string, failures map[string]
 func (s *summary) pack(e event, lines []string, failures map[string]int, w io.Writer) {
 	switch e.Action {
 	case "pass":
+		if s.logs && strings.Contains(strings.Join(lines, ""), "[no tests to run]") {
+			return
+		}
 		fmt.Fprintf(w, "ok    %-70s %6.1fs\n", e.Package, e.Elapsed)
 	case "fail":
 		if failures[e.Package] == 0 {
@@ -106,20 +117,29 @@ func (s *summary) pack(e event, lines []string, failures map[string]int, w io.Wr
 	}
 }
 
-// reason is what a test said when it was skipped: the last line that is not the
-// frame of the test runner, without the file and line before it.
-func reason(lines []string) string {
-	for _, l := range slices.Backward(lines) {
+// logged is what a test said: its lines but the frame of the test runner, without
+// the file and line before them.
+func logged(lines []string) []string {
+	var out []string
+	for _, l := range lines {
 		l = strings.TrimSpace(l)
 		if l == "" || strings.HasPrefix(l, "---") || strings.HasPrefix(l, "===") {
 			continue
 		}
 		if _, after, ok := strings.Cut(l, ".go:"); ok {
 			if _, text, ok := strings.Cut(after, ": "); ok {
-				return text
+				l = text
 			}
 		}
-		return l
+		out = append(out, l)
+	}
+	return out
+}
+
+// reason is what a test said last when it was skipped.
+func reason(lines []string) string {
+	if said := logged(lines); len(said) > 0 {
+		return said[len(said)-1]
 	}
 	return "no reason given"
 }
@@ -141,7 +161,7 @@ func main() {
 	}
 	var kept strings.Builder
 	out := io.MultiWriter(os.Stdout, &kept)
-	s, err := sum(os.Stdin, out)
+	s, err := sum(os.Stdin, out, *record != "")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
 		os.Exit(1)

@@ -22,7 +22,7 @@ func TestSum(t *testing.T) {
 {"Action":"fail","Package":"r","Elapsed":0}
 `
 	var out strings.Builder
-	s, err := sum(strings.NewReader(stream), &out)
+	s, err := sum(strings.NewReader(stream), &out, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +30,29 @@ func TestSum(t *testing.T) {
 	for _, want := range []string{"got 1, want 2", "r.go:1:1: syntax error", "skip  p.TestB: skipped: no data: nothing here\n", "1 passed, 2 failed, 1 skipped\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+// A record says what passing tests logged and leaves out packages without any.
+func TestRecordKeepsWhatTestsLogged(t *testing.T) {
+	stream := `{"Action":"output","Package":"p","Test":"TestLongA","Output":"=== RUN   TestLongA\n"}
+{"Action":"output","Package":"p","Test":"TestLongA","Output":"    a_test.go:7: gain 14.0 %\n"}
+{"Action":"pass","Package":"p","Test":"TestLongA","Elapsed":1}
+{"Action":"pass","Package":"p","Elapsed":1}
+{"Action":"output","Package":"q","Output":"ok  \tq\t0.01s [no tests to run]\n"}
+{"Action":"pass","Package":"q","Elapsed":0}
+`
+	for _, logs := range []bool{false, true} {
+		var out strings.Builder
+		if _, err := sum(strings.NewReader(stream), &out, logs); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), "gain 14.0 %"); got != logs {
+			t.Errorf("logs %v: %q", logs, out.String())
+		}
+		if got := strings.Contains(out.String(), "ok    q"); got == logs {
+			t.Errorf("logs %v: %q", logs, out.String())
 		}
 	}
 }
