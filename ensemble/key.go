@@ -132,7 +132,13 @@ func (k Key) Valid() Valid { return k.Init.Valid(k.Lead) }
 
 // String prints the key on one line for messages.
 func (k Key) String() string {
-	return fmt.Sprintf("%s %s member %s %s init %s lead %s", k.Variable, k.Level, k.Member, k.Product, k.Init, k.Lead)
+	of := "member " + k.Member.String()
+	if k.Product != MemberField {
+		of = k.Product.String()
+	} else if k.Member == NoMember {
+		of = "no member"
+	}
+	return fmt.Sprintf("%s %s, %s, init %s, lead %s", k.Variable, k.Level, of, k.Init, k.Lead)
 }
 
 // Compare orders keys by init, lead, variable, level (pressure falling),
