@@ -283,8 +283,11 @@ func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Fore
 				return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
 					At:  fmt.Sprintf("start %s, %s at %s, point %d", fc.Init, k.Targets[at/d], k.Features.Axes.Levels[at%d], q),
 					Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
-			} else if missing {
+			} else if missing { // as is the mean already
 				out.Spread[i] = st.mean[q]
+				if out.Sigma != nil {
+					out.Sigma[i] = st.mean[q]
+				}
 			}
 		}
 		return nil

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -351,6 +352,40 @@ func TestBadInput(t *testing.T) {
 	}
 	if _, err := LoadModel(filepath.Join(dir, "nothing")); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("no model: %v", err)
+	}
+}
+
+// Where a used member is missing, the mean and both spreads are missing, and
+// nowhere else.
+func TestMissingPointsStayMissing(t *testing.T) {
+	f := smallData(t)
+	runDir := filepath.Join(t.TempDir(), "run")
+	c := quick(t, f, "train.epochs=1", "train.networks=1")
+	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := LoadModel(filepath.Join(runDir, "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	fc := ensemble.NewForecast(ensemble.InitAt(time.Date(2002, 7, 1, 0, 0, 0, 0, time.UTC)), m.Task.Features.Axes, m.Task.Used, m.Grid)
+	for i := range fc.Values {
+		fc.Values[i] = 270 + float32(math.Sin(float64(i)))
+	}
+	const hole = 77
+	lead, variable := m.Task.targetAt(0)
+	fc.Field(lead, 1, variable, 0)[hole] = float32(math.NaN())
+	out, err := m.Predict(context.Background(), engineOptions(1), fc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, field := range map[string][]float32{"mean": out.Mean, "sigma": out.Sigma, "spread": out.Spread} {
+		for p, v := range field[:m.Grid.Size()] {
+			if missing := v != v; missing != (p == hole) {
+				t.Fatalf("%s at point %d is %g; the hole is at %d", name, p, v, hole)
+			}
+		}
 	}
 }
 
