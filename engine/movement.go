@@ -1,0 +1,151 @@
+package engine
+
+import (
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// Class is what kind of work an operation is, by what can bound its time.
+type Class string
+
+// The classes.
+const (
+	Contraction   Class = "contraction"   // sums of products over channels and taps: convolutions
+	Normalisation Class = "normalisation" // reductions, and the maps that apply them
+	Resampling    Class = "resampling"    // pooling and upsampling, with their gradients
+	Pointwise     Class = "map"           // element by element
+	Copying       Class = "copy"          // no arithmetic: concat, slice, broadcast
+)
+
+// Classes lists the classes in the order of prints.
+var Classes = []Class{Contraction, Normalisation, Resampling, Pointwise, Copying}
+
+// ClassOf is the class of an operation of g.
+func ClassOf(g *graph.Graph, n *graph.Node) Class {
+	w := n.Op.Window(g.InShapes(n), n.Attrs)
+	switch {
+	case strings.HasPrefix(n.Op.Name, "conv3d"):
+		return Contraction
+	case n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs) == 0:
+		return Copying
+	case strings.HasPrefix(n.Op.Name, "channel_") || len(w.Whole) > 0:
+		return Normalisation
+	case len(w.Axes) > 0:
+		return Resampling
+	}
+	return Pointwise
+}
+
+// Peaks are the two rates that bound a machine. A rate of 0 is not known.
+type Peaks struct {
+	FLOPs float64 `json:"flops_per_s"` // operations per second
+	Bytes float64 `json:"bytes_per_s"` // bytes per second between processor and memory
+}
+
+// Bound is what an operation waits for at best.
+type Bound string
+
+// The bounds.
+const (
+	ByCompute Bound = "compute"
+	ByMemory  Bound = "memory"
+)
+
+// Bound is the shortest time in seconds in which so many operations and bytes
+// can pass, max(flops/peak, bytes/bandwidth), and which of the two it is.
+// Unknown rates bound nothing.
+//
+// Source: Williams, Waterman and Patterson 2009, doi:10.1145/1498765.1498785.
+func (p Peaks) Bound(flops, bytes int64) (seconds float64, by Bound) {
+	var compute, memory float64
+	if p.FLOPs > 0 {
+		compute = float64(flops) / p.FLOPs
+	}
+	if p.Bytes > 0 {
+		memory = float64(bytes) / p.Bytes
+	}
+	if compute > memory {
+		return compute, ByCompute
+	}
+	return memory, ByMemory
+}
+
+// Movement is what one operation of a plan computes and moves.
+type Movement struct {
+	Node     int         `json:"node"` // number in Plan.Graph
+	Op       string      `json:"op"`
+	Kernel   string      `json:"kernel"`
+	Class    Class       `json:"class"`
+	Backward bool        `json:"backward"` // only gradients need it
+	Shape    graph.Shape `json:"shape"`    // of the result
+	FLOPs    int64       `json:"flops"`    // useful ones
+	Bytes    int64       `json:"bytes"`    // read and written at its boundary, each value once
+	// BoundS is the shortest time at the given peaks, Bound what it is spent on.
+	BoundS float64 `json:"bound_s"`
+	Bound  Bound   `json:"bound"`
+	// MeasuredS is the mean time in seconds and MUE the memory usage efficiency
+	// in percent; both 0 unless the plan was compiled with Profile and has run.
+	MeasuredS float64 `json:"measured_s,omitempty"`
+	MUE       float64 `json:"mue,omitempty"`
+}
+
+// Intensity is the number of operations per byte moved.
+func (m Movement) Intensity() float64 {
+	if m.Bytes == 0 {
+		return 0
+	}
+	return float64(m.FLOPs) / float64(m.Bytes)
+}
+
+// Movement counts every kernel of the plan, in the order of execution, and
+// bounds it by the peaks. The memory usage efficiency is
+//
+//	MUE = 100 · (Q/D) · (B/Bpeak)
+//
+// with the bytes Q that the operation must move, D that it moves and the rate B;
+// D is counted at the boundary here, so D = Q.
+//
+// Source: Ivanov et al. 2021, arXiv:2007.00072, section 4.
+func (p *Plan) Movement(peak Peaks) []Movement {
+	backward := backwardOf(p.graph)
+	out := make([]Movement, len(p.kernels))
+	for i, k := range p.kernels {
+		n := k.node
+		m := Movement{Node: n.ID, Op: n.Op.Name, Kernel: k.Name, Class: ClassOf(p.graph, n), Backward: backward[n.ID], Shape: n.Shape,
+			FLOPs: n.Op.FLOPs(p.graph.InShapes(n), n.Shape, n.Attrs), Bytes: nodeBytes(p.graph, n, p.unit.ElemBytes)}
+		m.BoundS, m.Bound = peak.Bound(m.FLOPs, m.Bytes)
+		if k.runs > 0 {
+			m.MeasuredS = float64(k.ns) / float64(k.runs) / 1e9
+			if peak.Bytes > 0 && m.MeasuredS > 0 {
+				m.MUE = 100 * float64(m.Bytes) / m.MeasuredS / peak.Bytes
+			}
+		}
+		out[i] = m
+	}
+	return out
+}
+
+// nodeBytes counts what n reads and writes where float32 values are stored in
+// elements of the given size.
+func nodeBytes(g *graph.Graph, n *graph.Node, elem int) int64 {
+	if n.Kind != graph.KindOp || n.Op.Alias {
+		return 0
+	}
+	if n.DType != graph.Float32 {
+		elem = n.DType.Bytes()
+	}
+	return n.Op.Bytes(g.InShapes(n), n.Shape, n.Attrs) * int64(elem) / int64(graph.Float32.Bytes())
+}
+
+// backwardOf marks the nodes that no output, loss or assignment needs: those
+// that only gradients need.
+func backwardOf(g *graph.Graph) []bool {
+	forward := *g
+	forward.Grads = nil
+	back := g.Needed(forward.Roots())
+	for i := range back {
+		back[i] = !back[i]
+	}
+	return back
+}

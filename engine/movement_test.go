@@ -1,0 +1,85 @@
+package engine_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// TestMovementOracle: bytes and FLOPs of the block 42 → 8 channels at 1/8 of
+// the published field (2×44×88 points), by the closed forms I + W + E for the
+// fused convolution and 2E + 2·per-channel values for the normalisation.
+func TestMovementOracle(t *testing.T) {
+	const d, h, w, in, out = 2, 44, 88, 42, 8
+	b := graph.New(1)
+	x := b.Input("x", graph.Shape{1, in, d, h, w})
+	f := b.Param("w", graph.Shape{out, in, 3, 3, 3}, graph.HeNormal(in*27))
+	c := b.Param("b", graph.Shape{out}, graph.Zeros())
+	y := op.ReLU(b, op.Bias(b, op.Conv3D(b, x, f, op.Conv{Pad: op.Same(3, 3, 3)}), c))
+	mean, vari := b.State("mean", graph.Shape{out}, graph.Zeros()), b.State("var", graph.Shape{out}, graph.Ones())
+	gamma, beta := b.Param("gamma", graph.Shape{out}, graph.Ones()), b.Param("beta", graph.Shape{out}, graph.Zeros())
+	y = op.BatchNorm(b, y, gamma, beta, mean, vari, op.BatchNormOptions{})
+	b.Output("y", y)
+	b.Loss(op.Mean(b, op.Square(b, y)))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peak := engine.Peaks{FLOPs: 100e9, Bytes: 10e9}
+	p := compile(t, g, engine.Options{Backend: "ref"})
+	const v = d * h * w
+	const I, E, W, one = 8 * in * v, 8 * out * v, 8 * 27 * in * out, 8 * out // ref keeps 8 bytes a value
+	// 4 of 6 taps in depth fall inside
+	const product = 2 * in * out * 9 * 4 * h * w
+	want := map[string]struct {
+		class        engine.Class
+		back         bool
+		flops, bytes int64
+		bound        engine.Bound
+	}{
+		"conv3d_fused":         {engine.Contraction, false, product + 2*out*v, I + W + E + one, engine.ByCompute},
+		"channel_moments":      {engine.Normalisation, false, 4 * out * v, E + 4*one, engine.ByMemory},
+		"channel_norm":         {engine.Normalisation, false, 2 * out * v, 2*E + 4*one, engine.ByMemory},
+		"channel_moments_grad": {engine.Normalisation, true, 3 * out * v, 2*E + 4*one, engine.ByMemory},
+		"channel_norm_sums":    {engine.Normalisation, true, 4 * out * v, 2*E + 4*one, engine.ByMemory},
+		"relu_grad":            {engine.Pointwise, true, out * v, 3 * E, engine.ByMemory},
+		"conv3d_grad_filter":   {engine.Contraction, true, product, I + E + W, engine.ByCompute},
+		"slice":                {engine.Copying, false, 0, 2 * one, engine.ByMemory},
+	}
+	seen := map[string]bool{}
+	for _, m := range p.Movement(peak) {
+		o, ok := want[m.Op]
+		if !ok || seen[m.Op] {
+			continue
+		}
+		seen[m.Op] = true
+		if m.Class != o.class || m.Backward != o.back || m.FLOPs != o.flops || m.Bytes != o.bytes || m.Bound != o.bound {
+			t.Errorf("%s: %s, backward %v, %d FLOPs, %d bytes, bound by %s; want %+v", m.Op, m.Class, m.Backward, m.FLOPs, m.Bytes, m.Bound, o)
+		}
+		if bound := max(float64(m.FLOPs)/100e9, float64(m.Bytes)/10e9); math.Abs(m.BoundS-bound) > 1e-12*bound {
+			t.Errorf("%s: bound %g s, want %g s", m.Op, m.BoundS, bound)
+		}
+		if m.MeasuredS != 0 || m.MUE != 0 {
+			t.Errorf("%s: measured %g s, MUE %g without a profile", m.Op, m.MeasuredS, m.MUE)
+		}
+	}
+	if len(seen) != len(want) {
+		t.Errorf("the plan has %v of the operations %v", seen, want)
+	}
+}
+
+// TestMovementMeasured: after a run with a profile every kernel has a time, and
+// MUE is the achieved share of the bandwidth.
+func TestMovementMeasured(t *testing.T) {
+	p := compile(t, unet(t, 1, 1), engine.Options{Backend: "ref", Profile: true})
+	train(t, p, 1)
+	const rate = 1e9
+	for _, m := range p.Movement(engine.Peaks{Bytes: rate}) {
+		if want := 100 * float64(m.Bytes) / m.MeasuredS / rate; !(m.MeasuredS > 0) || math.Abs(m.MUE-want) > 1e-9*want {
+			t.Errorf("%s: %g s, MUE %g %%, want %g %%", m.Op, m.MeasuredS, m.MUE, want)
+		}
+	}
+}
