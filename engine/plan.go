@@ -27,15 +27,18 @@ type Plan struct {
 	loss    []float32
 	step    uint64
 	runStep func() error // built once, so that Run allocates nothing
+	began   time.Time    // of the last run, with Profile
 	closed  bool
 }
 
-// kernel is one prepared operation and the time it took so far.
+// kernel is one prepared operation and the time it took: so far, and last.
 type kernel struct {
 	backend.Kernel
-	node *graph.Node
-	ns   int64
-	runs int64
+	node  *graph.Node
+	ns    int64
+	runs  int64
+	start time.Time
+	last  time.Duration
 }
 
 // Compile runs the passes over g, opens the device and prepares every kernel.
@@ -99,18 +102,21 @@ func (p *Plan) prepare() error {
 
 // execute runs all kernels once, on the thread of the device.
 func (p *Plan) execute() error {
+	if p.opts.Profile {
+		p.began = time.Now()
+	}
 	p.memory.load()
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		var start time.Time
 		if p.opts.Profile {
-			start = time.Now()
+			k.start = time.Now()
 		}
 		if err := k.Run(); err != nil {
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 		if p.opts.Profile {
-			k.ns += time.Since(start).Nanoseconds()
+			k.last = time.Since(k.start)
+			k.ns += k.last.Nanoseconds()
 			k.runs++
 		}
 	}

@@ -1,0 +1,54 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+)
+
+// TestTimeline: kernels follow each other without overlap, gradients of
+// convolutions are backward, the work adds up to the plan's, and layers have their names.
+func TestTimeline(t *testing.T) {
+	for _, backend := range available(t) {
+		p := compile(t, unet(t, 2, 1), engine.Options{Backend: backend, Profile: true})
+		if len(p.Timeline()) != 0 {
+			t.Errorf("%s: a timeline before the first run", backend)
+		}
+		for step := range uint64(2) {
+			if err := p.Run(context.Background(), step); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var flops int64
+		seen := map[string]bool{}
+		line := p.Timeline()
+		for i, k := range line {
+			flops += k.FLOPs
+			seen[k.Op+" "+k.Layer] = true
+			if k.Start < 0 || k.Duration < 0 || i > 0 && k.Start < line[i-1].Start+line[i-1].Duration {
+				t.Errorf("%s: kernel %d, %s, runs from %v for %v, the one before from %v for %v",
+					backend, i, k.Op, k.Start, k.Duration, line[max(i, 1)-1].Start, line[max(i, 1)-1].Duration)
+			}
+			if want := strings.Contains(k.Op, "_grad"); strings.HasPrefix(k.Op, "conv3d") && k.Backward != want {
+				t.Errorf("%s: kernel %d, %s, counts as backward: %v", backend, i, k.Op, k.Backward)
+			}
+			if k.Bytes < 0 || k.FLOPs < 0 || k.Kernel == "" || len(k.Shape) > 5 {
+				t.Errorf("%s: kernel %d is %+v", backend, i, k)
+			}
+		}
+		if flops != p.FLOPs() || flops == 0 {
+			t.Errorf("%s: %d FLOPs in the timeline, %d in the plan", backend, flops, p.FLOPs())
+		}
+		for _, want := range []string{"conv3d_fused enc0.weight", "conv3d_grad_filter enc1.weight", "conv3d_grad_data dec0.weight"} {
+			if !seen[want] {
+				t.Errorf("%s: no kernel %q among %v", backend, want, seen)
+			}
+		}
+	}
+	p := compile(t, unet(t, 2, 1), engine.Options{Backend: "ref"})
+	if err := p.Run(context.Background(), 0); err != nil || p.Timeline() != nil {
+		t.Errorf("without Profile: error %v, a timeline of %d", err, len(p.Timeline()))
+	}
+}
