@@ -6,40 +6,37 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// KernelTime is one kernel of the last run of a plan: what it is, what work was
-// counted for it, and when it ran.
+// KernelTime is one kernel of the last run of a plan: what it computes and
+// moves, and when it ran.
 type KernelTime struct {
-	Op     string      `json:"op"`
-	Kernel string      `json:"kernel"` // the implementation
-	Layer  string      `json:"layer"`  // parameter that it reads, or whose gradient it gives; may be empty
-	Shape  graph.Shape `json:"shape"`  // of the result
-	// Backward marks what only gradients depend on.
-	Backward bool          `json:"backward"`
-	FLOPs    int64         `json:"flops"` // useful ones
-	Bytes    int64         `json:"bytes"` // that it must read and write
-	Start    time.Duration `json:"start_ns"`
+	Movement
+	Layer    string        `json:"layer,omitempty"` // parameter that it reads, or whose gradient it gives
+	Start    time.Duration `json:"start_ns"`        // from the begin of the run
 	Duration time.Duration `json:"duration_ns"`
 }
 
-// Timeline gives the kernels of the last run in the order in which they ran;
-// Start counts from the begin of the run. It is empty unless the plan was
-// compiled with Profile and has run.
-func (p *Plan) Timeline() []KernelTime {
+// Timeline gives the kernels of the last run in the order in which they ran,
+// bounded by the peaks as in Movement. It is empty unless the plan was compiled
+// with Profile and has run.
+func (p *Plan) Timeline(peak Peaks) []KernelTime {
 	if p.began.IsZero() {
 		return nil
 	}
-	layers, forward := p.layers(), p.forward()
-	out := make([]KernelTime, 0, len(p.kernels))
-	for _, k := range p.kernels {
-		n := k.node
-		in := p.graph.InShapes(n)
-		out = append(out, KernelTime{
-			Op: n.Op.Name, Kernel: k.Name, Layer: layers[n.ID], Shape: n.Shape, Backward: !forward[n.ID],
-			FLOPs: n.Op.FLOPs(in, n.Shape, n.Attrs), Bytes: n.Op.Bytes(in, n.Shape, n.Attrs),
-			Start: k.start.Sub(p.began), Duration: k.last,
-		})
+	layers := p.layers()
+	out := make([]KernelTime, len(p.kernels))
+	for i, m := range p.Movement(peak) {
+		k := &p.kernels[i]
+		out[i] = KernelTime{Movement: m, Layer: layers[m.Node], Start: k.start.Sub(p.began), Duration: k.last}
 	}
 	return out
+}
+
+// ResetTimes forgets the times measured so far, so that means leave out the
+// first runs, which pay for cold memory.
+func (p *Plan) ResetTimes() {
+	for i := range p.kernels {
+		p.kernels[i].ns, p.kernels[i].runs = 0, 0
+	}
 }
 
 // layers names for every node the parameter it belongs to: the first one among
@@ -60,28 +57,6 @@ func (p *Plan) layers() []string {
 		for _, in := range n.In {
 			if s := nodes[source(in)]; out[n.ID] == "" && s.Kind == graph.KindParam {
 				out[n.ID] = s.Name
-			}
-		}
-	}
-	return out
-}
-
-// forward marks what loss, outputs or assigned states depend on.
-func (p *Plan) forward() []bool {
-	out := make([]bool, len(p.graph.Nodes))
-	if p.graph.Loss >= 0 {
-		out[p.graph.Loss] = true
-	}
-	for _, o := range p.graph.Outputs {
-		out[o.ID] = true
-	}
-	for _, a := range p.graph.Assigns {
-		out[a.Value] = true
-	}
-	for id := len(out) - 1; id >= 0; id-- {
-		if out[id] {
-			for _, in := range p.graph.Nodes[id].In {
-				out[in] = true
 			}
 		}
 	}

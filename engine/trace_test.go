@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 
@@ -13,17 +14,20 @@ import (
 func TestTimeline(t *testing.T) {
 	for _, backend := range available(t) {
 		p := compile(t, unet(t, 2, 1), engine.Options{Backend: backend, Profile: true})
-		if len(p.Timeline()) != 0 {
+		if len(p.Timeline(engine.Peaks{})) != 0 {
 			t.Errorf("%s: a timeline before the first run", backend)
 		}
-		for step := range uint64(2) {
-			if err := p.Run(context.Background(), step); err != nil {
-				t.Fatal(err)
+		train(t, p, 2)
+		p.ResetTimes()
+		for _, m := range p.Movement(engine.Peaks{}) {
+			if m.MeasuredS != 0 {
+				t.Errorf("%s: %s keeps %g s after a reset", backend, m.Op, m.MeasuredS)
 			}
 		}
+		train(t, p, 1)
 		var flops int64
 		seen := map[string]bool{}
-		line := p.Timeline()
+		line := p.Timeline(engine.Peaks{})
 		for i, k := range line {
 			flops += k.FLOPs
 			seen[k.Op+" "+k.Layer] = true
@@ -33,6 +37,9 @@ func TestTimeline(t *testing.T) {
 			}
 			if want := strings.Contains(k.Op, "_grad"); strings.HasPrefix(k.Op, "conv3d") && k.Backward != want {
 				t.Errorf("%s: kernel %d, %s, counts as backward: %v", backend, i, k.Op, k.Backward)
+			}
+			if math.Abs(k.MeasuredS-k.Duration.Seconds()) > 1e-12 { // one run since the reset
+				t.Errorf("%s: kernel %d, %s, has a mean of %g s after one run of %v", backend, i, k.Op, k.MeasuredS, k.Duration)
 			}
 			if k.Bytes < 0 || k.FLOPs < 0 || k.Kernel == "" || len(k.Shape) > 5 {
 				t.Errorf("%s: kernel %d is %+v", backend, i, k)
@@ -48,7 +55,7 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 	p := compile(t, unet(t, 2, 1), engine.Options{Backend: "ref"})
-	if err := p.Run(context.Background(), 0); err != nil || p.Timeline() != nil {
-		t.Errorf("without Profile: error %v, a timeline of %d", err, len(p.Timeline()))
+	if err := p.Run(context.Background(), 0); err != nil || p.Timeline(engine.Peaks{}) != nil {
+		t.Errorf("without Profile: error %v, a timeline of %d", err, len(p.Timeline(engine.Peaks{})))
 	}
 }
