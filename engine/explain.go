@@ -10,30 +10,151 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
+// Explanation is what the compiler made of a graph: the graph after every pass,
+// and the plan.
+type Explanation struct {
+	Backend    string      `json:"backend"`
+	Threads    int         `json:"threads"`
+	Stages     []Stage     `json:"stages"`
+	Ops        []PlannedOp `json:"ops"`
+	Classes    []ClassSum  `json:"classes"`
+	Buffers    []Buffer    `json:"buffers"`
+	FLOPs      int64       `json:"flops"`
+	Bytes      int64       `json:"bytes"`
+	BoundS     float64     `json:"bound_s"` // sum over the operations
+	Peaks      Peaks       `json:"peaks"`
+	ArenaBytes int64       `json:"arena_bytes"`
+	LiveBytes  int64       `json:"live_bytes"` // at least alive at one time
+	Parameters int         `json:"parameters"`
+	Notes      []string    `json:"notes"`
+	// Graph is the graph after all passes.
+	Graph *graph.Graph `json:"-"`
+}
+
+// PlannedOp is one kernel of the plan with the place of its result.
+type PlannedOp struct {
+	Movement
+	Layer string `json:"layer"` // parameter that it reads or whose gradient it gives
+	// Where is "arena", or the name of the parameter whose gradient the result is.
+	Where  string `json:"where"`
+	Offset int64  `json:"offset"` // in bytes, of the arena
+	Size   int64  `json:"size"`   // in bytes
+}
+
+// Buffer is one piece of the arena: values that share it one after the other,
+// and the operations, counted from 0, before and after which they are alive.
+type Buffer struct {
+	Values []string `json:"values"`
+	Offset int64    `json:"offset"` // in bytes
+	Size   int64    `json:"size"`   // in bytes
+	First  int      `json:"first"`  // −1: before all
+	Last   int      `json:"last"`   // the number of operations: after all
+	Node   int      `json:"node"`   // of the first value, in Graph
+}
+
+// ClassSum sums the operations of one class.
+type ClassSum struct {
+	Class  Class   `json:"class"`
+	Ops    int     `json:"ops"`
+	FLOPs  int64   `json:"flops"`
+	Bytes  int64   `json:"bytes"`
+	BoundS float64 `json:"bound_s"`
+}
+
+// Explain compiles g and says what every pass did and what the plan is, with
+// the bounds that the peaks give.
+//
+// Errors: those of Compile.
+func Explain(g *graph.Graph, o Options, peak Peaks) (*Explanation, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	var t tracer
+	o.Passes = t.wrap(o.Passes)
+	p, err := Compile(g, o)
+	if err != nil {
+		return nil, err
+	}
+	e := p.describe(peak)
+	e.Stages = t.stages
+	return e, p.Close()
+}
+
+// describe explains the plan alone.
+func (p *Plan) describe(peak Peaks) *Explanation {
+	m, elem := p.unit.Memory, int64(p.unit.ElemBytes)
+	e := &Explanation{Backend: p.dev.Name(), Threads: p.opts.Threads, Peaks: peak, Graph: p.graph,
+		ArenaBytes: p.ArenaBytes(), LiveBytes: int64(m.Lower) * elem,
+		Parameters: p.opts.Store.ParamCount(), Notes: p.graph.Notes}
+	sums := map[Class]*ClassSum{}
+	layers := p.layers()
+	for _, mv := range p.Movement(peak) {
+		at := m.Places[mv.Node]
+		o := PlannedOp{Movement: mv, Layer: layers[mv.Node], Where: "arena", Offset: int64(at.Offset) * elem, Size: int64(at.Size) * elem}
+		if at.Where != pass.Arena {
+			o.Where = p.graph.Nodes[at.Of].Name
+		}
+		e.Ops = append(e.Ops, o)
+		s := sums[mv.Class]
+		if s == nil {
+			s = &ClassSum{Class: mv.Class}
+			sums[mv.Class] = s
+		}
+		s.Ops++
+		s.FLOPs += mv.FLOPs
+		s.Bytes += mv.Bytes
+		s.BoundS += mv.BoundS
+		e.FLOPs += mv.FLOPs
+		e.Bytes += mv.Bytes
+		e.BoundS += mv.BoundS
+	}
+	for _, c := range Classes {
+		if s := sums[c]; s != nil {
+			e.Classes = append(e.Classes, *s)
+		}
+	}
+	for _, s := range m.Spans {
+		b := Buffer{Offset: int64(s.Offset) * elem, Size: int64(s.Size) * elem, First: s.First, Last: s.Last, Node: s.Nodes[0]}
+		for _, id := range s.Nodes {
+			b.Values = append(b.Values, p.graph.Nodes[id].Label())
+		}
+		e.Buffers = append(e.Buffers, b)
+	}
+	return e
+}
+
 // Explain prints the plan: every kernel in order with its result, its place in
-// the arena, its useful work, and the mean time and rate if the plan was
-// compiled with Profile; then sums and the notes of the network.
-func (p *Plan) Explain(w io.Writer) error {
+// the arena, its work, and the mean time and rate if the plan was compiled with
+// Profile; then sums and the notes of the network.
+func (p *Plan) Explain(w io.Writer) error { return p.describe(Peaks{}).WritePlan(w) }
+
+// WritePlan prints the plan without the passes: a line per kernel, sums, notes.
+func (e *Explanation) WritePlan(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	head := "#\tresult\toperation\tkernel\tshape\toffset\tMFLOP\t"
-	if p.opts.Profile {
+	known := e.Peaks.FLOPs > 0 || e.Peaks.Bytes > 0
+	var measured float64
+	for _, o := range e.Ops {
+		measured += o.MeasuredS
+	}
+	head := "#\tresult\toperation\tclass\tshape\tkernel\tat byte\tMFLOP\tMB\t"
+	if known {
+		head += "bound µs\tby\t"
+	}
+	if measured > 0 {
 		head += "ms\tGFLOP/s\t"
 	}
 	fmt.Fprintln(t, head)
-	var total int64
-	for i, k := range p.kernels {
-		n := k.node
-		flops := n.Op.FLOPs(p.graph.InShapes(n), n.Shape, n.Attrs)
-		at := p.unit.Memory.Places[n.ID]
-		where := fmt.Sprint(at.Offset)
-		if at.Where != pass.Arena {
-			where = p.graph.Nodes[at.Of].Name
+	for i, o := range e.Ops {
+		where := fmt.Sprint(o.Offset)
+		if o.Where != "arena" {
+			where = "∂" + o.Where
 		}
-		fmt.Fprintf(t, "%d\t%%%d\t%s\t%s\t%v\t%s\t%.2f\t", i, n.ID, n.Op.Name, k.Name, n.Shape, where, float64(flops)/1e6)
-		if p.opts.Profile && k.runs > 0 {
-			ns := k.ns / k.runs
-			total += ns
-			fmt.Fprintf(t, "%.3f\t%.1f\t", float64(ns)/1e6, float64(flops)/float64(max(ns, 1)))
+		fmt.Fprintf(t, "%d\t%%%d\t%s\t%s\t%v\t%s\t%s\t%.2f\t%.3f\t", i, o.Node, o.Op, o.Class, o.Shape, o.Kernel, where, float64(o.FLOPs)/1e6, float64(o.Bytes)/1e6)
+		if known {
+			fmt.Fprintf(t, "%.1f\t%s\t", 1e6*o.BoundS, o.Bound)
+		}
+		if measured > 0 {
+			fmt.Fprintf(t, "%.3f\t%.1f\t", 1e3*o.MeasuredS, float64(o.FLOPs)/max(1e9*o.MeasuredS, 1))
 		}
 		fmt.Fprintln(t)
 	}
@@ -41,18 +162,77 @@ func (p *Plan) Explain(w io.Writer) error {
 		return err
 	}
 	var b strings.Builder
-	m := p.unit.Memory
-	fmt.Fprintf(&b, "backend %s, %d threads, %d kernels, %.3f GFLOP\n", p.dev.Name(), p.opts.Threads, len(p.kernels), float64(p.FLOPs())/1e9)
-	fmt.Fprintf(&b, "arena %.1f MiB, at least %.1f MiB alive at one time; parameters %d\n",
-		float64(p.ArenaBytes())/(1<<20), float64(m.Lower*p.unit.ElemBytes)/(1<<20), p.opts.Store.ParamCount())
-	if total > 0 {
-		fmt.Fprintf(&b, "kernels %.3f ms, %.1f GFLOP/s\n", float64(total)/1e6, float64(p.FLOPs())/float64(total))
+	fmt.Fprintf(&b, "backend %s, %d threads, %d kernels, %.3f GFLOP, %.1f MB moved; %d parameters\n",
+		e.Backend, e.Threads, len(e.Ops), float64(e.FLOPs)/1e9, float64(e.Bytes)/1e6, e.Parameters)
+	fmt.Fprintf(&b, "arena %.1f MiB, at least %.1f MiB alive at one time\n", float64(e.ArenaBytes)/(1<<20), float64(e.LiveBytes)/(1<<20))
+	if measured > 0 {
+		fmt.Fprintf(&b, "kernels %.3f ms, %.1f GFLOP/s\n", 1e3*measured, float64(e.FLOPs)/measured/1e9)
 	}
-	for _, n := range p.graph.Notes {
+	if known {
+		fmt.Fprintf(&b, "bound %.3f ms at %.1f GFLOP/s and %.1f GB/s\n", 1e3*e.BoundS, e.Peaks.FLOPs/1e9, e.Peaks.Bytes/1e9)
+	}
+	for _, c := range e.Classes {
+		fmt.Fprintf(&b, "%-13s %4d kernels, %5.2f %% of the work, %5.2f %% of the bytes", c.Class, c.Ops, share(c.FLOPs, e.FLOPs), share(c.Bytes, e.Bytes))
+		if known {
+			fmt.Fprintf(&b, ", %5.2f %% of the bound", 100*c.BoundS/e.BoundS)
+		}
+		b.WriteByte('\n')
+	}
+	for _, n := range e.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// share is 100·a/b.
+func share(a, b int64) float64 { return 100 * float64(a) / float64(max(b, 1)) }
+
+// WriteStages prints a line per pass: what the graph and a plan of it cost, and
+// what the pass changed.
+func (e *Explanation) WriteStages(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "after\tvalues\toperations\tGFLOP\tMB moved\tMiB alive\tMiB arena\tmatches\t")
+	for _, s := range e.Stages {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%.3f\t%.1f\t%.1f\t%.1f\t%d\t\n", s.Name(), s.Values, s.Ops, float64(s.FLOPs)/1e9, float64(s.Bytes)/1e6,
+			float64(s.LiveBytes)/(1<<20), float64(s.ArenaBytes)/(1<<20), s.Matches)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, s := range e.Stages {
+		if text := s.ChangesText(); text != "" {
+			if _, err := fmt.Fprintf(w, "%s: %s\n", s.Name(), text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Name is the name of the pass, or what stands before the first.
+func (s Stage) Name() string {
+	if s.Pass == "" {
+		return "(as built)"
+	}
+	return s.Pass
+}
+
+// ChangesText is the list of changes on one line: "+17 conv3d_fused, −17 conv3d,
+// ~2 mul"; empty if there are none.
+func (s Stage) ChangesText() string {
+	var parts []string
+	for _, c := range s.Changes {
+		for _, d := range []struct {
+			sign string
+			n    int
+		}{{"+", c.Added}, {"−", c.Removed}, {"~", c.Changed}} {
+			if d.n > 0 {
+				parts = append(parts, fmt.Sprintf("%s%d %s", d.sign, d.n, c.Name))
+			}
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // WriteGraph prints the graph after all passes as text, one value a line.

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+)
+
+// Stage is the graph as one pass left it, and what a plan of it would cost if
+// no optional pass followed. Values that nothing depends on are counted as dead
+// and nowhere else.
+type Stage struct {
+	Pass     string `json:"pass"` // empty before the first pass
+	Purpose  string `json:"purpose"`
+	Required bool   `json:"required"`
+	Values   int    `json:"values"` // inputs, parameters, states and constants included
+	Ops      int    `json:"ops"`
+	Dead     int    `json:"dead"`
+	FLOPs    int64  `json:"flops"`
+	Bytes    int64  `json:"bytes"` // moved, as in Movement
+	// LiveBytes is the largest sum of values alive at one time, which no arena
+	// can be smaller than, and ArenaBytes the arena with all values placed.
+	LiveBytes  int64 `json:"live_bytes"`
+	ArenaBytes int64 `json:"arena_bytes"`
+	// Matches is the number of places where the pass rewrote the graph.
+	Matches int      `json:"matches"`
+	Changes []Change `json:"changes"`
+	// Graph is a copy of the graph, dead values included.
+	Graph *graph.Graph `json:"-"`
+}
+
+// Change says how many values of one kind came, went, or are there with other
+// attributes, shapes or operands' shapes.
+type Change struct {
+	Name    string `json:"name"` // of the operation; "const" for constants
+	Added   int    `json:"added"`
+	Removed int    `json:"removed"`
+	Changed int    `json:"changed"`
+}
+
+// tracer records the stages of a compilation.
+type tracer struct{ stages []Stage }
+
+// wrap gives the same list of passes, each of which leaves a stage.
+func (t *tracer) wrap(list []pass.Pass) []pass.Pass {
+	out := slices.Clone(list)
+	for i, p := range list {
+		out[i].Run = func(u *pass.Unit) error {
+			if i == 0 {
+				if err := t.add(pass.Pass{}, u); err != nil {
+					return err
+				}
+			}
+			if err := p.Run(u); err != nil {
+				return err
+			}
+			return t.add(p, u)
+		}
+	}
+	return out
+}
+
+// add records what p left.
+func (t *tracer) add(p pass.Pass, u *pass.Unit) error {
+	s := Stage{Pass: p.Name, Purpose: p.Purpose, Required: p.Required, Graph: snapshot(u.Graph)}
+	g, memory, err := finish(u)
+	if err != nil {
+		return err
+	}
+	elem := int64(u.ElemBytes)
+	s.LiveBytes, s.ArenaBytes = int64(memory.Lower)*elem, int64(memory.ArenaSize)*elem
+	need := u.Graph.Needed(u.Graph.Roots())
+	for _, n := range u.Graph.Nodes {
+		if !need[n.ID] && n.Kind == graph.KindOp {
+			s.Dead++
+		}
+	}
+	s.Values = len(g.Nodes)
+	for _, n := range g.Nodes {
+		if n.Kind == graph.KindOp {
+			s.Ops++
+			s.FLOPs += n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs)
+			s.Bytes += nodeBytes(g, n, u.ElemBytes)
+		}
+	}
+	if len(t.stages) > 0 {
+		s.Changes, s.Matches = changes(t.stages[len(t.stages)-1].Graph, s.Graph)
+	}
+	t.stages = append(t.stages, s)
+	return nil
+}
+
+// snapshot copies the nodes of a graph, which later passes may change.
+func snapshot(g *graph.Graph) *graph.Graph {
+	c := *g
+	c.Nodes = make([]*graph.Node, len(g.Nodes))
+	for i, n := range g.Nodes {
+		m := *n
+		c.Nodes[i] = &m
+	}
+	return &c
+}
+
+// finish plans a copy of the unit with what is required and not done yet: dead
+// values dropped, an order of execution, places in memory.
+func finish(u *pass.Unit) (*graph.Graph, *pass.Memory, error) {
+	v := *u
+	v.Graph, v.MemoryLimit = snapshot(u.Graph), 0
+	todo := []string{"plan-memory"}
+	if v.Sequence == nil {
+		todo = []string{"remove-dead", "schedule", "plan-memory"}
+	}
+	for _, name := range todo {
+		i := slices.IndexFunc(pass.List, func(p pass.Pass) bool { return p.Name == name })
+		if err := pass.List[i].Run(&v); err != nil {
+			return nil, nil, fmt.Errorf("plan of a stage: %w", err)
+		}
+	}
+	return v.Graph, v.Memory, nil
+}
+
+// changes compares two graphs by their values, without regard to numbers.
+func changes(before, after *graph.Graph) (list []Change, matches int) {
+	count := map[[2]string]int{} // by name and description
+	tally := func(g *graph.Graph, by int) {
+		need := g.Needed(g.Roots())
+		for _, n := range g.Nodes {
+			if need[n.ID] && (n.Kind == graph.KindOp || n.Kind == graph.KindConst) {
+				count[[2]string{kindOf(n), Describe(g, n)}] += by
+			}
+		}
+	}
+	tally(before, -1)
+	tally(after, 1)
+	byName := map[string]*Change{}
+	for k, d := range count {
+		if d == 0 {
+			continue
+		}
+		c := byName[k[0]]
+		if c == nil {
+			c = &Change{Name: k[0]}
+			byName[k[0]] = c
+		}
+		if d > 0 {
+			c.Added += d
+		} else {
+			c.Removed -= d
+		}
+	}
+	var written, gone int
+	for _, c := range byName {
+		c.Changed = min(c.Added, c.Removed)
+		c.Added, c.Removed = c.Added-c.Changed, c.Removed-c.Changed
+		written += c.Added + c.Changed
+		gone += c.Removed
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
+	if written == 0 {
+		return list, gone
+	}
+	return list, written
+}
+
+// kindOf is the operation of a value, or what else it is.
+func kindOf(n *graph.Node) string {
+	if n.Kind == graph.KindOp {
+		return n.Op.Name
+	}
+	return n.Kind.String()
+}
+
+// Describe is what a value is, without its number: operation, attributes, type
+// and shapes of result and operands.
+func Describe(g *graph.Graph, n *graph.Node) string {
+	s := fmt.Sprintf("%s %v %v", kindOf(n), n.DType, n.Shape)
+	if n.Kind != graph.KindOp {
+		return s
+	}
+	if a := graph.AttrText(n.Attrs); a != "" {
+		s += " " + a
+	}
+	return s + fmt.Sprintf(" of %v", g.InShapes(n))
+}
