@@ -1,0 +1,130 @@
+package workspace
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// MiB is the usual unit of Divide.
+const MiB = 1 << 20
+
+// Division gives every kernel a configuration and a workspace of its own.
+type Division struct {
+	Configs []Config      // by kernel
+	Time    time.Duration // sum
+	Bytes   int64         // sum of the workspaces
+	// Bound is a time that no division within the limit falls below; Time − Bound
+	// is the most that counting in units can have cost, 0 if unit was 1.
+	Bound time.Duration
+}
+
+// Divide chooses a configuration of each kernel so that the sum of the times is
+// least while the workspaces sum to at most limit bytes (WD): a multiple-choice
+// knapsack, solved by merging the fronts of the kernels one by one and keeping
+// the sums that no other sum beats.
+//
+// What a kernel takes beyond its smallest workspace is rounded up to whole units
+// of unit bytes; 1 is exact. So there is a solution whenever the limit admits
+// one, and a coarse unit only makes it slower, at most by Time − Bound.
+//
+// Errors: *exit.Error, of exit.Usage around ErrLimit if the smallest workspaces
+// exceed the limit, with their sum; of exit.Bug for a unit below 1; of
+// exit.BadData as Front, or if the times or workspaces overflow.
+// Cost: O(Σ front · min(limit/unit, sums that occur)); the sums that
+// occur can multiply with each kernel, but the exact form takes at most a second
+// for 66 kernels with some 15 configurations each.
+func Divide(kernels []Kernel, limit, unit int64) (Division, error) {
+	if unit < 1 {
+		return Division{}, &exit.Error{Code: exit.Bug, What: "workspaces are divided in units of at least one byte",
+			Why: fmt.Sprintf("the unit is %d", unit), Fix: "report this"}
+	}
+	fronts := make([][]Config, len(kernels))
+	var least, most int64
+	var slowest time.Duration
+	for i, k := range kernels {
+		f, err := k.Front()
+		if err != nil {
+			return Division{}, err
+		}
+		fronts[i] = f
+		last := f[len(f)-1].Bytes
+		if f[0].Time > math.MaxInt64-slowest || last > math.MaxInt64-most {
+			return Division{}, &exit.Error{Code: exit.BadData, What: "times or workspaces are too large to sum", At: k.Name,
+				Why: fmt.Sprintf("time %d ns, workspace %d bytes", int64(f[0].Time), last), Fix: "delete the timing table and measure again"}
+		}
+		slowest += f[0].Time
+		most += last
+		least += f[0].Bytes
+	}
+	if least > limit {
+		return Division{}, tooSmall(fmt.Sprintf("%d kernels", len(kernels)), limit, least)
+	}
+	room := (limit - least) / unit
+	d := Division{Configs: merge(fronts, room, func(extra int64) int64 { return extra/unit + min(extra%unit, 1) })}
+	for _, c := range d.Configs {
+		d.Time += c.Time
+		d.Bytes += c.Bytes
+	}
+	d.Bound = d.Time
+	if unit > 1 { // rounding down admits all that fits, and more
+		d.Bound = 0
+		for _, c := range merge(fronts, room, func(extra int64) int64 { return extra / unit }) {
+			d.Bound += c.Time
+		}
+	}
+	return d, nil
+}
+
+// sum is a choice for the last kernels of a list.
+type sum struct {
+	time   time.Duration
+	weight int64
+	pieces int
+	choice int // of the first of these kernels
+	rest   int // index of the choice for the others
+}
+
+// merge finds the best choice from each front with a sum of weights of at most
+// room; weigh gives the weight of what a configuration takes beyond the first of
+// its front. The kernels are merged from last to first, so that of equal sums
+// the choice of the first kernel decides.
+func merge(fronts [][]Config, room int64, weigh func(extra int64) int64) []Config {
+	layers := make([][]sum, len(fronts)+1)
+	layers[len(fronts)] = []sum{{}}
+	for i := len(fronts) - 1; i >= 0; i-- {
+		var all []sum
+		for j, c := range fronts[i] {
+			w, n := weigh(c.Bytes-fronts[i][0].Bytes), c.Count()
+			for r, s := range layers[i+1] {
+				if s.weight > room-w {
+					break // weights ascend
+				}
+				all = append(all, sum{s.time + c.Time, s.weight + w, s.pieces + n, j, r})
+			}
+		}
+		slices.SortFunc(all, func(a, b sum) int {
+			return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.time, b.time),
+				cmp.Compare(a.pieces, b.pieces), cmp.Compare(a.choice, b.choice))
+		})
+		kept := all[:0]
+		for _, s := range all {
+			if len(kept) == 0 || s.time < kept[len(kept)-1].time {
+				kept = append(kept, s)
+			}
+		}
+		layers[i] = slices.Clip(slices.Clone(kept))
+	}
+	at := len(layers[0]) - 1 // the fastest
+	var chosen []Config
+	for i, f := range fronts {
+		s := layers[i][at]
+		chosen = append(chosen, f[s.choice])
+		at = s.rest
+	}
+	return chosen
+}
