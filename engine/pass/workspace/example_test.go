@@ -42,15 +42,15 @@ func ExampleKernel_Reuse() {
 }
 
 func ExampleDivide() {
-	d, err := workspace.Divide([]workspace.Kernel{kernel("forward", 4), kernel("filter gradient", 6)}, 100, 1)
+	d, err := workspace.Divide([]workspace.Kernel{kernel("forward", 4), kernel("filter gradient", 6)}, 70, 1)
 	for _, c := range d.Configs {
 		fmt.Println(c)
 	}
 	fmt.Println(d.Time, d.Bytes, err)
 	// Output:
-	// 8 tiles
 	// 4x 2 tiles
-	// 108ns 100 <nil>
+	// 2x 4 tiles
+	// 108ns 60 <nil>
 }
 
 func ExampleSlabs() {
