@@ -26,3 +26,6 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "maxpool.inc.h"
 #include "upsample.inc.h"
 #include "conv.inc.h"
+#include "gemm.inc.h"
+#include "transpose.inc.h"
+#include "wino.inc.h"

@@ -76,6 +76,13 @@ func want(what string, got, n int) {
 	}
 }
 
+// atLeast panics unless a slice has the planned length or more.
+func atLeast(what string, got, n int) {
+	if got < n {
+		panic(fmt.Sprintf("kern: %s has %d values, want at least %d", what, got, n))
+	}
+}
+
 func want3(in [3]int) (c [3]C.long) {
 	for i, v := range in {
 		c[i] = C.long(v)

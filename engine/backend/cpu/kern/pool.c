@@ -17,6 +17,14 @@
 // wake-up per kernel (docs/decisions/0002-kernel-threads.md).
 enum { SPINS = 300 };
 
+static _Thread_local long number;
+long ens_thread(void) { return number; }
+
+typedef struct {
+	ens_pool *pool;
+	long number;
+} worker;
+
 struct ens_pool {
 	// One word holds the job's number (high half) and its next free item (low
 	// half), so that a worker that wakes late can never take an item of a job
@@ -30,6 +38,7 @@ struct ens_pool {
 	_Atomic int sleepers;    // workers asleep or about to be
 	_Atomic int quit;
 	int workers;
+	worker *worker; // one per thread, behind the threads
 	pthread_t thread[];
 };
 
@@ -62,7 +71,9 @@ static void take(ens_pool *p) {
 }
 
 static void *work(void *arg) {
-	ens_pool *p = arg;
+	const worker *self = arg;
+	ens_pool *p = self->pool;
+	number = self->number;
 	uint32_t seen = 0;
 	for (;;) {
 		uint32_t now = atomic_load(&p->bell);
@@ -83,14 +94,17 @@ static void *work(void *arg) {
 
 ens_pool *ens_pool_new(int threads) {
 	if (threads < 1) threads = 1;
-	ens_pool *p = calloc(1, sizeof *p + sizeof(pthread_t) * threads);
+	ens_pool *p = calloc(1, sizeof *p + (sizeof(pthread_t) + sizeof(worker)) * threads);
 	if (!p) return 0;
+	p->worker = (worker *)(p->thread + threads);
 	// Signals belong to the threads of Go.
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	for (int i = 0; i < threads - 1; i++)
-		if (pthread_create(&p->thread[p->workers], 0, work, p) == 0) p->workers++;
+	for (int i = 0; i < threads - 1; i++) {
+		p->worker[p->workers] = (worker){p, p->workers + 1};
+		if (pthread_create(&p->thread[p->workers], 0, work, &p->worker[p->workers]) == 0) p->workers++;
+	}
 	pthread_sigmask(SIG_SETMASK, &old, 0);
 	return p;
 }

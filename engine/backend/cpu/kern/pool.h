@@ -8,6 +8,9 @@ typedef void (*ens_item)(void *job, long item);
 // Threads count the caller: n threads start n-1 workers. Null if out of memory.
 ens_pool *ens_pool_new(int threads);
 int ens_pool_threads(const ens_pool *p);
+// The number of the calling thread in its pool, 0 for the caller of
+// ens_parallel: for scratch memory only, never for results.
+long ens_thread(void);
 void ens_pool_close(ens_pool *p);
 
 // Runs fn(job, i) for i in 0..n-1, each once, in any order and on any thread,

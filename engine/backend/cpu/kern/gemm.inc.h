@@ -1,0 +1,95 @@
+// Small matrix products in registers: the inner loops of all convolutions on
+// the blocked layout.
+//
+//	C[r][j] (+)= sum over k of A[r][k] * B[k][j],   r < mr, j < nv vectors
+//
+// Two ways to walk A: rows (mm_rows) reads A[r][k] at a + r*as + k, columns
+// (mm_cols) at a + k*as + r. B[k] lies at b + k*bs, C[r] at c + r*cs.
+
+enum {
+	MR = VL == 16 ? 14 : 6, // rows of a register tile
+	NV = 2,                 // its vectors: 28 or 12 sums, and room for A and B
+	NR = NV * VL,
+};
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+INLINE vec load(const float *p) { return *(const vec *)p; }
+typedef int ivec __attribute__((vector_size(VL * 4), aligned(4), may_alias));
+
+// keep leaves v where the mask is set, and zero elsewhere.
+INLINE vec keep(vec v, ivec mask) { return (vec)((ivec)v & mask); }
+INLINE void store(float *p, vec v) { *(vec *)p = v; }
+
+// Three rows share one address register: base, base + as, base + 2*as.
+INLINE void mm_rows_of(const int mr, const int nv, long kc, const float *a, long as, const float *b, long bs, float *c, long cs, int add) {
+	vec acc[MR][NV];
+	const float *base[(MR + 2) / 3];
+	UNROLL for (int r = 0; r < mr; r++) {
+		if (r % 3 == 0) base[r / 3] = a + r * as;
+		UNROLL for (int j = 0; j < nv; j++) acc[r][j] = add ? load(c + r * cs + j * VL) : (vec){};
+	}
+	for (long k = 0; k < kc; k++, b += bs) {
+		vec bv[NV];
+		UNROLL for (int j = 0; j < nv; j++) bv[j] = load(b + j * VL);
+		UNROLL for (int r = 0; r < mr; r++) {
+			float s = base[r / 3][r % 3 * as + k];
+			UNROLL for (int j = 0; j < nv; j++) acc[r][j] += s * bv[j];
+		}
+	}
+	UNROLL for (int r = 0; r < mr; r++)
+		UNROLL for (int j = 0; j < nv; j++) store(c + r * cs + j * VL, acc[r][j]);
+}
+
+INLINE void mm_cols_of(const int mr, const int nv, long kc, const float *a, long as, const float *b, long bs, float *c, long cs, int add) {
+	vec acc[MR][NV];
+	UNROLL for (int r = 0; r < mr; r++)
+		UNROLL for (int j = 0; j < nv; j++) acc[r][j] = add ? load(c + r * cs + j * VL) : (vec){};
+	for (long k = 0; k < kc; k++, a += as, b += bs) {
+		vec bv[NV];
+		UNROLL for (int j = 0; j < nv; j++) bv[j] = load(b + j * VL);
+		UNROLL for (int r = 0; r < mr; r++) {
+			UNROLL for (int j = 0; j < nv; j++) acc[r][j] += a[r] * bv[j];
+		}
+	}
+	UNROLL for (int r = 0; r < mr; r++)
+		UNROLL for (int j = 0; j < nv; j++) store(c + r * cs + j * VL, acc[r][j]);
+}
+
+// One function for each number of rows and vectors.
+#define MM_ARGS long kc, const float *a, long as, const float *b, long bs, float *c, long cs, int add
+#define MM_DEFINE(way, m) \
+	static __attribute__((noinline)) void way##_##m##_1(MM_ARGS) { way##_of(m, 1, kc, a, as, b, bs, c, cs, add); } \
+	static __attribute__((noinline)) void way##_##m##_2(MM_ARGS) { way##_of(m, 2, kc, a, as, b, bs, c, cs, add); }
+#define MM_ENTRY(way, m) {way##_##m##_1, way##_##m##_2},
+#if VL == 16
+#define MM_EACH(X, way) X(way, 1) X(way, 2) X(way, 3) X(way, 4) X(way, 5) X(way, 6) X(way, 7) X(way, 8) \
+	X(way, 9) X(way, 10) X(way, 11) X(way, 12) X(way, 13) X(way, 14)
+#else
+#define MM_EACH(X, way) X(way, 1) X(way, 2) X(way, 3) X(way, 4) X(way, 5) X(way, 6)
+#endif
+MM_EACH(MM_DEFINE, mm_rows)
+MM_EACH(MM_DEFINE, mm_cols)
+
+typedef void (*mm_fn)(MM_ARGS);
+static const mm_fn mm_rows_fns[MR][NV] = {MM_EACH(MM_ENTRY, mm_rows)};
+static const mm_fn mm_cols_fns[MR][NV] = {MM_EACH(MM_ENTRY, mm_cols)};
+
+// mm runs a product of any number of rows and of columns in whole vectors, in
+// register tiles of nearly equal height; rstep is the distance of A between
+// tiles' rows: as for rows, 1 for columns.
+INLINE void mm(const mm_fn (*fns)[NV], long rstep, long rows, long cols, MM_ARGS) {
+	long tiles = (rows + MR - 1) / MR;
+	for (long j = 0; j < cols; j += NR) {
+		int nv = cols - j >= NR ? NV : (int)((cols - j) / VL);
+		for (long i = 0, r = 0; i < tiles; i++) {
+			long m = (rows - r + tiles - i - 1) / (tiles - i);
+			fns[m - 1][nv - 1](kc, a + r * rstep, as, b + j, bs, c + r * cs + j, cs, add);
+			r += m;
+		}
+	}
+}
+
+static void mm_rows(long rows, long cols, MM_ARGS) { mm(mm_rows_fns, as, rows, cols, kc, a, as, b, bs, c, cs, add); }
+static void mm_cols(long rows, long cols, MM_ARGS) { mm(mm_cols_fns, 1, rows, cols, kc, a, as, b, bs, c, cs, add); }

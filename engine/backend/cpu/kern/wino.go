@@ -1,0 +1,198 @@
+//go:build cgo && linux
+
+package kern
+
+/*
+#cgo noescape ens_wino
+#cgo nocallback ens_wino
+#cgo noescape ens_wino_filter
+#cgo nocallback ens_wino_filter
+#include "kern.h"
+*/
+import "C"
+
+// Block is the number of channels that lie together in the blocked layout.
+const Block = 16
+
+// blocks of c channels.
+func blocks(c int) int { return (c + Block - 1) / Block }
+
+// WinoSpec describes a convolution on the blocked layout by Winograd's
+// products: filters of 3×3 or 3×3×3, or 1×3×3, stride 1, padding that keeps the
+// field (zeros, or periodic in longitude).
+type WinoSpec struct {
+	N int
+	// Parts are the channels of the source, which may be two tensors that are
+	// taken one behind the other.
+	Parts [2]int
+	K     int    // channels of the result
+	Size  [3]int // levels, latitudes, longitudes
+	KD    int    // levels of the filter, 1 or 3
+	Wrap  bool   // longitudes are periodic
+	// FilterIn is the second axis of the filter and FilterLo the first channel on
+	// it that is meant: that of the source, or of the result if Flip is set.
+	FilterIn, FilterLo int
+	// Flip is the adjoint, the gradient of the data: the filter is [source
+	// result …], and is reversed.
+	Flip bool
+	ReLU bool
+}
+
+// WinoWay says how the work is cut. It changes the speed and never the result.
+type WinoWay struct {
+	// Tiles of 4×4 cells that go through all products together.
+	Tiles int
+	// Whole transforms all tiles before the first product; for few tiles and
+	// many channels.
+	Whole bool
+}
+
+// WinoWays are the ways worth trying, the first the best guess for large fields.
+var WinoWays = []WinoWay{{14, false}, {28, false}, {56, false}, {14, true}}
+
+// WinoFilterWays are those of the filter's gradient.
+var WinoFilterWays = []WinoWay{{64, false}, {32, false}, {128, false}, {14, true}}
+
+// Wino is a prepared convolution. It keeps numbers only.
+type Wino struct {
+	pool           *Pool
+	geom           []C.long
+	spec           WinoSpec
+	cells          int // of one block
+	filter         int // least length of the filter
+	scratch        int
+	points, tiles  int
+	c, cs, columns int // source channels, as they lie in a tile, and those of the result
+}
+
+// NewWino prepares the forward pass or the gradient of the data.
+//
+// Errors: ErrNotServed for levels that no depth scheme serves.
+func NewWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
+	j, err := newWino(p, s, w)
+	if err != nil {
+		return nil, err
+	}
+	const piece = 32
+	own, shared := 0, 0
+	if w.Whole {
+		shared = j.points * (j.tiles*j.cs + 16)
+		own = j.points * (piece*piece + 16 + j.tiles*32 + 16)
+	} else {
+		shared = (j.columns + 31) / 32 * j.points * j.c * 32
+		own = j.points * (w.Tiles*j.cs + 16 + w.Tiles*32 + 16)
+	}
+	j.scratch = shared + own*p.Threads()
+	return j, nil
+}
+
+// NewWinoFilter prepares the gradient of the filter.
+//
+// Errors: ErrNotServed for levels that no depth scheme serves.
+func NewWinoFilter(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
+	j, err := newWino(p, s, w)
+	if err != nil {
+		return nil, err
+	}
+	const piece = 32
+	block := min(w.Tiles, j.tiles)
+	if w.Whole {
+		block = j.tiles
+	}
+	j.scratch = j.points * (block*j.cs + 16 + block*j.columns + 16)
+	if w.Whole {
+		j.scratch += p.Threads() * j.points * (piece*piece + 16)
+	} else {
+		j.scratch += j.points * (j.c*j.columns + 16)
+	}
+	return j, nil
+}
+
+// The depth schemes of wino.inc.h: number, products, levels of the result.
+var depthSchemes = map[string][3]int{"flat": {0, 1, 1}, "pair": {1, 3, 2}, "deep": {2, 4, 2}}
+
+// scheme is the depth scheme of a field of d levels under a filter of kd.
+func scheme(d, kd int) (string, bool) {
+	switch {
+	case kd == 1, kd == 3 && d == 1:
+		return "flat", true
+	case kd == 3 && d == 2:
+		return "pair", true
+	case kd == 3:
+		return "deep", true
+	}
+	return "", false
+}
+
+func newWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
+	name, ok := scheme(s.Size[0], s.KD)
+	if !ok || w.Tiles < 1 || s.Wrap && s.Size[2] < 2 {
+		return nil, ErrNotServed
+	}
+	sch := depthSchemes[name]
+	ceil := func(n, d int) int { return (n + d - 1) / d }
+	c := s.Parts[0] + s.Parts[1]
+	j := &Wino{
+		pool: p, spec: s,
+		cells:   s.Size[0] * s.Size[1] * s.Size[2] * Block,
+		points:  36 * sch[1],
+		tiles:   s.N * ceil(s.Size[0], sch[2]) * ceil(s.Size[1], 4) * ceil(s.Size[2], 4),
+		c:       c,
+		cs:      ceil(s.Parts[0]+blocks(s.Parts[1])*Block, Block) * Block,
+		columns: blocks(s.K) * Block,
+	}
+	outer, inner := s.K, c
+	if s.Flip {
+		outer, inner = c, s.K
+	}
+	j.filter = ((outer-1)*s.FilterIn + s.FilterLo + inner) * s.KD * 9
+	flag := func(b bool) C.long {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	j.geom = []C.long{C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]), C.long(s.K),
+		C.long(s.Size[0]), C.long(s.Size[1]), C.long(s.Size[2]), C.long(s.KD), C.long(sch[0]), flag(s.Wrap),
+		C.long(s.FilterIn), C.long(s.FilterLo), flag(s.Flip), C.long(w.Tiles), flag(w.Whole), flag(s.ReLU)}
+	return j, nil
+}
+
+// ScratchLen is the number of float32 that a run wants as scratch.
+func (j *Wino) ScratchLen() int { return j.scratch }
+
+// Run computes y = conv(x, w) (+ bias) (ReLU) (+ plus), where gate is positive.
+// x1 is nil for a source of one tensor; bias, gate and plus may be nil. y may be
+// plus. Padding lanes of x must be zero; those of y become zero.
+//
+// Shape: x0, x1, y, gate, plus blocked; w plain [· FilterIn kD 3 3]; bias [K].
+func (j *Wino) Run(y, x0, x1, w, bias, gate, plus, scratch []float32) {
+	n := j.spec.N * j.cells
+	want("y", len(y), n*blocks(j.spec.K))
+	want("x0", len(x0), n*blocks(j.spec.Parts[0]))
+	want("x1", len(x1), n*blocks(j.spec.Parts[1]))
+	atLeast("filter", len(w), j.filter)
+	atLeast("scratch", len(scratch), j.scratch)
+	if gate != nil {
+		want("gate", len(gate), len(y))
+	}
+	if plus != nil {
+		want("plus", len(plus), len(y))
+	}
+	if bias != nil {
+		want("bias", len(bias), j.spec.K)
+	}
+	C.ens_wino(j.pool.ptr(), f32(y), f32(x0), f32(x1), f32(w), f32(bias), f32(gate), f32(plus), f32(scratch), &j.geom[0])
+}
+
+// RunFilter computes dw, the gradient of the filter between x and dy: all of the
+// filter's rows, and of its columns those from FilterLo on.
+func (j *Wino) RunFilter(dw, x0, x1, dy, scratch []float32) {
+	n := j.spec.N * j.cells
+	want("dy", len(dy), n*blocks(j.spec.K))
+	want("x0", len(x0), n*blocks(j.spec.Parts[0]))
+	want("x1", len(x1), n*blocks(j.spec.Parts[1]))
+	atLeast("filter", len(dw), j.filter)
+	atLeast("scratch", len(scratch), j.scratch)
+	C.ens_wino_filter(j.pool.ptr(), f32(dw), f32(x0), f32(x1), f32(dy), f32(scratch), &j.geom[0])
+}

@@ -1,0 +1,592 @@
+// Winograd's minimal convolutions on the blocked layout, for filters of kD×3×3,
+// stride 1: F(4×4, 3×3) over the field, and over the levels one of the depth
+// schemes below. All three passes are 36·P small matrix products between
+// transformed tensors.
+//
+// The points are 0, ±5/8, ±3/2 and ∞. Their error is half of that with the
+// customary 0, ±1, ±2, ∞ (twice that of the plain sum at 64 channels), and the
+// squares that occur are exact in float32.
+//
+// Source: Lavin and Gray 2016, doi:10.1109/CVPR.2016.435; on the choice of
+// points: Barabasz et al. 2020, doi:10.1145/3412380.
+
+#define PA 0.625f // points ±a
+#define PB 1.5f   // points ±b
+
+// Six values against six points: B' of the source. Twelve multiply-adds.
+INLINE void to_points(const vec *i, const int s, vec *o, const int q) {
+	const float a = PA, b = PB, aa = a * a, bb = b * b;
+	vec ea = i[4 * s] - bb * i[2 * s], oa = i[3 * s] - bb * i[s];
+	vec eb = i[4 * s] - aa * i[2 * s], ob = i[3 * s] - aa * i[s];
+	o[0] = aa * bb * i[0] - (aa + bb) * i[2 * s] + i[4 * s];
+	o[q] = ea + a * oa;
+	o[2 * q] = ea - a * oa;
+	o[3 * q] = eb + b * ob;
+	o[4 * q] = eb - b * ob;
+	o[5 * q] = aa * bb * i[s] - (aa + bb) * i[3 * s] + i[5 * s];
+}
+
+// A' of the result: six products to four values.
+INLINE void from_points(const vec *i, const int s, vec *o, const int q) {
+	const float a = PA, b = PB;
+	vec pa = i[s] + i[2 * s], ma = i[s] - i[2 * s], pb = i[3 * s] + i[4 * s], mb = i[3 * s] - i[4 * s];
+	o[0] = i[0] + pa + pb;
+	o[q] = a * ma + b * mb;
+	o[2 * q] = a * a * pa + b * b * pb;
+	o[3 * q] = a * a * a * ma + b * b * b * mb + i[5 * s];
+}
+
+// A of a result's gradient: four values to six points.
+INLINE void grad_to_points(const vec *i, const int s, vec *o, const int q) {
+	const float a = PA, b = PB;
+	vec ea = i[0] + a * a * i[2 * s], oa = a * i[s] + a * a * a * i[3 * s];
+	vec eb = i[0] + b * b * i[2 * s], ob = b * i[s] + b * b * b * i[3 * s];
+	o[0] = i[0];
+	o[q] = ea + oa;
+	o[2 * q] = ea - oa;
+	o[3 * q] = eb + ob;
+	o[4 * q] = eb - ob;
+	o[5 * q] = i[3 * s];
+}
+
+// The Lagrange factors 1/N of the points: they go with the filter.
+#define LAG0 (1.0 / (PA * PA * PB * PB))
+#define LAGA (1.0 / (2.0 * PA * PA * (PA * PA - PB * PB)))
+#define LAGB (1.0 / (2.0 * PB * PB * (PB * PB - PA * PA)))
+
+// G of the filter: three taps to six points.
+INLINE void taps_to_points(const vec *i, const int s, vec *o, const int q) {
+	vec ea = (float)LAGA * i[0] + (float)(LAGA * PA * PA) * i[2 * s], oa = (float)(LAGA * PA) * i[s];
+	vec eb = (float)LAGB * i[0] + (float)(LAGB * PB * PB) * i[2 * s], ob = (float)(LAGB * PB) * i[s];
+	o[0] = (float)LAG0 * i[0];
+	o[q] = ea + oa;
+	o[2 * q] = ea - oa;
+	o[3 * q] = eb + ob;
+	o[4 * q] = eb - ob;
+	o[5 * q] = i[2 * s];
+}
+
+// G' of the filter's gradient: six points to three taps.
+INLINE void points_to_taps(const vec *i, const int s, vec *o, const int q) {
+	vec pa = (float)LAGA * (i[s] + i[2 * s]), ma = (float)(LAGA * PA) * (i[s] - i[2 * s]);
+	vec pb = (float)LAGB * (i[3 * s] + i[4 * s]), mb = (float)(LAGB * PB) * (i[3 * s] - i[4 * s]);
+	o[0] = (float)LAG0 * i[0] + pa + pb;
+	o[q] = ma + mb;
+	o[2 * q] = PA * PA * pa + PB * PB * pb + i[5 * s];
+}
+
+// The depth schemes.
+enum {
+	// Every level by itself: filters of one level, and of three over a single
+	// level, of which only the middle one meets it.
+	DEPTH_FLAT,
+	// Two levels, filters of three, padding 1. y0 = w1 x0 + w2 x1 and y1 = w0 x0 + w1 x1
+	// are three products: w1 (x0 + x1), (w2 − w1) x1, (w0 − w1) x0.
+	DEPTH_PAIR,
+	// F(2, 3) over any number of levels, padding 1: four products for two
+	// levels, at the points 0, ±1, ∞.
+	DEPTH_DEEP,
+};
+static const int depth_in[] = {1, 2, 4}, depth_products[] = {1, 3, 4}, depth_out[] = {1, 2, 2};
+
+// The geometry, as Go fills it (wino.go).
+enum {
+	W_N, W_C0, W_C1, W_K, // batch; channels of the two parts of the source; result channels
+	W_D, W_H, W_W, W_KD,
+	W_SCHEME, W_WRAP,     // longitudes are periodic
+	W_WI, W_WLO,          // input channels of the filter, the first of them that is meant
+	W_FLIP,               // backward data: the filter is [source result taps], reversed
+	W_TILES, W_WHOLE,     // tiles of a block; all tiles are transformed first, filters by column block
+	W_RELU,
+	W_COUNT
+};
+
+typedef struct {
+	const long *g;
+	const float *x0, *x1, *w, *bias, *gate, *plus, *dy;
+	float *y, *shared, *own; // scratch of all, and of each thread
+	long ownlen;
+	long tiles, th, tw, td, points; // tiles in all, in height, width, depth; 36·products
+	long c, cs;              // source channels, and as they lie in a transformed tile
+	long ks, block;          // filter gradient: columns as they lie, tiles of a block,
+	long first, count;       // and the present block's
+} wino;
+
+enum {
+	NB = 32,    // columns of the transformed filter that lie together
+	PIECE = 32, // source channels of a transformed filter that an item makes
+};
+
+static wino wino_job(const long *g) {
+	wino j = {.g = g};
+	j.th = (g[W_H] + 3) / 4;
+	j.tw = (g[W_W] + 3) / 4;
+	int s = g[W_SCHEME];
+	j.td = (g[W_D] + depth_out[s] - 1) / depth_out[s];
+	j.tiles = g[W_N] * j.td * j.th * j.tw;
+	j.points = 36 * depth_products[s];
+	j.c = g[W_C0] + g[W_C1];
+	j.cs = (g[W_C0] + (g[W_C1] + 15) / 16 * 16 + 15) / 16 * 16;
+	return j;
+}
+
+// Transformed tensors keep their points 16 values apart from a power of two,
+// so that the 108 lines a tile writes do not fall into one set of the cache.
+INLINE long point_stride(long rows, long cols) { return rows * cols + 16; }
+
+// Where a tile lies.
+typedef struct { long n, z, y, x; } tile_at;
+static tile_at tile_of(const wino *j, long t) {
+	tile_at a;
+	a.x = t % j->tw * 4;
+	t /= j->tw;
+	a.y = t % j->th * 4;
+	t /= j->th;
+	a.z = t % j->td * depth_out[j->g[W_SCHEME]];
+	a.n = t / j->td;
+	return a;
+}
+
+// Offsets of the 6×6 cells of a source tile in a plane of blocks; −1 is zero.
+// Returns whether all cells are there.
+static int tile_cells(const wino *j, tile_at a, long *cell) {
+	const long *g = j->g;
+	int all = 1;
+	long col[6];
+	for (int i = 0; i < 6; i++) {
+		long x = a.x - 1 + i;
+		if (g[W_WRAP] && x <= g[W_W]) x = x < 0 ? x + g[W_W] : x == g[W_W] ? 0 : x;
+		col[i] = x < 0 || x >= g[W_W] ? -1 : x * 16;
+	}
+	for (int i = 0; i < 6; i++) {
+		long y = a.y - 1 + i;
+		for (int k = 0; k < 6; k++) {
+			int in = y >= 0 && y < g[W_H] && col[k] >= 0;
+			cell[i * 6 + k] = in ? y * g[W_W] * 16 + col[k] : -1;
+			all &= in;
+		}
+	}
+	return all;
+}
+
+// The products' operands out of the transformed levels.
+INLINE void depth_sources(const int scheme, const vec (*d)[36], int k, vec *o) {
+	if (scheme == DEPTH_FLAT) {
+		o[0] = d[0][k];
+	} else if (scheme == DEPTH_PAIR) {
+		o[0] = d[0][k] + d[1][k];
+		o[1] = d[1][k];
+		o[2] = d[0][k];
+	} else {
+		o[0] = d[0][k] - d[2][k];
+		o[1] = d[1][k] + d[2][k];
+		o[2] = d[2][k] - d[1][k];
+		o[3] = d[1][k] - d[3][k];
+	}
+}
+
+// source_part transforms one tile of one part of the source into v + p·ps.
+INLINE void source_part(const int scheme, const wino *j, tile_at a, const long *cell, int all, const float *x, long c, float *v, long ps) {
+	const long *g = j->g, plane = g[W_H] * g[W_W] * 16;
+	const int ni = depth_in[scheme], np = depth_products[scheme];
+	for (long cb = 0; cb < (c + 15) / 16; cb++) {
+		const float *block = x + (a.n * ((c + 15) / 16) + cb) * g[W_D] * plane;
+		for (int l = 0; l < 16; l += VL) {
+			vec d[4][36], h[36];
+			for (int z = 0; z < ni; z++) {
+				long level = scheme == DEPTH_DEEP ? a.z - 1 + z : a.z + z;
+				if (level < 0 || level >= g[W_D]) {
+					for (int k = 0; k < 36; k++) d[z][k] = (vec){};
+					continue;
+				}
+				const float *p = block + level * plane + l;
+				for (int k = 0; k < 6; k++) {
+					vec in[6];
+					if (all)
+						UNROLL for (int i = 0; i < 6; i++) in[i] = load(p + cell[6 * i + k]);
+					else
+						UNROLL for (int i = 0; i < 6; i++) in[i] = cell[6 * i + k] < 0 ? (vec){} : load(p + cell[6 * i + k]);
+					to_points(in, 1, h + k, 6);
+				}
+				for (int i = 0; i < 6; i++) to_points(h + 6 * i, 1, d[z] + 6 * i, 1);
+			}
+			float *to = v + cb * 16 + l;
+			for (int k = 0; k < 36; k++) {
+				vec o[4];
+				depth_sources(scheme, (const vec(*)[36])d, k, o);
+				UNROLL for (int q = 0; q < np; q++) store(to + (q * 36 + k) * ps, o[q]);
+			}
+		}
+	}
+}
+
+// source_tile transforms a tile: [points][C] at distance ps.
+static void source_tile(const wino *j, long t, float *v, long ps) {
+	const long *g = j->g;
+	tile_at a = tile_of(j, t);
+	long cell[36];
+	int all = tile_cells(j, a, cell);
+	for (int part = 0; part < 2; part++) {
+		const float *x = part ? j->x1 : j->x0;
+		long c = g[part ? W_C1 : W_C0];
+		if (c == 0) continue;
+		switch (g[W_SCHEME]) {
+		case DEPTH_FLAT: source_part(DEPTH_FLAT, j, a, cell, all, x, c, v, ps); break;
+		case DEPTH_PAIR: source_part(DEPTH_PAIR, j, a, cell, all, x, c, v, ps); break;
+		case DEPTH_DEEP: source_part(DEPTH_DEEP, j, a, cell, all, x, c, v, ps); break;
+		}
+		v += c; // the second part overwrites the first one's padding lanes
+	}
+}
+
+// The filters of the products out of the levels of a filter: t[kD][9 taps].
+INLINE void depth_filters(const int scheme, const vec (*w)[9], int k, vec *o) {
+	if (scheme == DEPTH_FLAT) {
+		o[0] = w[0][k];
+	} else if (scheme == DEPTH_PAIR) {
+		o[0] = w[1][k];
+		o[1] = w[2][k] - w[1][k];
+		o[2] = w[0][k] - w[1][k];
+	} else {
+		o[0] = w[0][k];
+		o[1] = 0.5f * (w[0][k] + w[1][k] + w[2][k]);
+		o[2] = 0.5f * (w[0][k] - w[1][k] + w[2][k]);
+		o[3] = w[2][k];
+	}
+}
+
+// filter_points transforms VL filters of one source channel, given as taps
+// [kD·9] at distance ts, to u + p·ps.
+INLINE void filter_points(const int scheme, const float *taps, long ts, long kd, float *u, long ps) {
+	const int np = depth_products[scheme];
+	vec w[3][9], m[4][9];
+	for (int z = 0; z < (scheme == DEPTH_FLAT ? 1 : 3); z++) {
+		long level = scheme == DEPTH_FLAT ? kd / 2 : z; // of three levels over one, the middle
+		for (int k = 0; k < 9; k++) w[z][k] = load(taps + (level * 9 + k) * ts);
+	}
+	for (int k = 0; k < 9; k++) {
+		vec o[4];
+		depth_filters(scheme, (const vec(*)[9])w, k, o);
+		for (int q = 0; q < np; q++) m[q][k] = o[q];
+	}
+	for (int q = 0; q < np; q++) {
+		vec h[18];
+		for (int k = 0; k < 3; k++) taps_to_points(m[q] + k, 3, h + k, 3);
+		for (int i = 0; i < 6; i++) {
+			vec o[6];
+			taps_to_points(h + 3 * i, 1, o, 1);
+			UNROLL for (int k = 0; k < 6; k++) store(u + (q * 36 + 6 * i + k) * ps, o[k]);
+		}
+	}
+}
+
+// gather_taps copies the filters between n source channels from c on and the
+// result channels k0… to taps[n][kD·9][nb]; columns beyond the last are zero.
+static void gather_taps(const wino *j, long c, long n, long k0, long nb, float *taps) {
+	const long *g = j->g, t = g[W_KD] * 9;
+	for (long l = 0; l < nb; l += VL) {
+		long have = MIN(VL, g[W_K] - k0 - l);
+		if (g[W_FLIP])
+			for (long i = 0; i < n; i++)
+				transpose_tile(taps + ((i + 1) * t - 1) * nb + l, -nb, j->w + ((c + i) * g[W_WI] + g[W_WLO] + k0 + l) * t, t, have, t);
+		else
+			transpose_tile(taps + l, nb, j->w + ((k0 + l) * g[W_WI] + g[W_WLO] + c) * t, g[W_WI] * t, have, n * t);
+	}
+}
+
+enum { RUN = 4 }; // source channels whose filters are transformed together
+
+// filter_block transforms the filters of source channels lo…hi and of one
+// column block: u[points][hi − lo][nb] at distance ps.
+static void filter_block(const wino *j, long lo, long hi, long k0, long nb, float *u, long ps) {
+	const long t = j->g[W_KD] * 9;
+	float taps[RUN * 27 * NB];
+	for (long c = lo; c < hi; c += RUN) {
+		long n = MIN(RUN, hi - c);
+		gather_taps(j, c, n, k0, nb, taps);
+		for (long i = 0; i < n; i++, u += nb)
+			for (long l = 0; l < nb; l += VL) {
+				const float *from = taps + i * t * nb + l;
+				switch (j->g[W_SCHEME]) {
+				case DEPTH_FLAT: filter_points(DEPTH_FLAT, from, nb, t / 9, u + l, ps); break;
+				case DEPTH_PAIR: filter_points(DEPTH_PAIR, from, nb, 3, u + l, ps); break;
+				case DEPTH_DEEP: filter_points(DEPTH_DEEP, from, nb, 3, u + l, ps); break;
+				}
+			}
+	}
+}
+
+// result_points: products m at distance ps to the result's VL channels; the
+// tile's 4×4 cells of every level.
+INLINE void result_points(const int scheme, const wino *j, tile_at a, const float *m, long ps, long k, vec bias) {
+	const long *g = j->g, plane = g[W_H] * g[W_W] * 16;
+	const int no = depth_out[scheme];
+	for (int z = 0; z < no && a.z + z < g[W_D]; z++) {
+		vec h[24], o[4];
+		for (int c = 0; c < 6; c++) {
+			vec e[6];
+			UNROLL for (int i = 0; i < 6; i++) {
+				const float *p = m + (6 * i + c) * ps;
+				if (scheme == DEPTH_FLAT) e[i] = load(p);
+				else if (scheme == DEPTH_PAIR) e[i] = load(p) + load(p + 36 * (z + 1) * ps);
+				else if (z == 0) e[i] = load(p) + load(p + 36 * ps) + load(p + 72 * ps);
+				else e[i] = load(p + 36 * ps) - load(p + 72 * ps) - load(p + 108 * ps);
+			}
+			from_points(e, 1, h + c, 6);
+		}
+		long at = ((a.n * ((g[W_K] + 15) / 16) + k / 16) * g[W_D] + a.z + z) * plane + k % 16;
+		for (int i = 0; i < 4 && a.y + i < g[W_H]; i++) {
+			from_points(h + 6 * i, 1, o, 1);
+			long row = at + ((a.y + i) * g[W_W] + a.x) * 16;
+			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) {
+				vec r = o[c] + bias;
+				if (g[W_RELU]) r = keep(r, r > 0);
+				if (j->plus) r += load(j->plus + row + c * 16);
+				if (j->gate) r = keep(r, load(j->gate + row + c * 16) > 0);
+				store(j->y + row + c * 16, r);
+			}
+		}
+	}
+}
+
+// result_tile writes the columns k0…k0+nb of a tile.
+static void result_tile(const wino *j, long t, const float *m, long ps, long k0, long nb) {
+	tile_at a = tile_of(j, t);
+	float bias[NB] = {0};
+	if (j->bias) memcpy(bias, j->bias + k0, MIN(nb, j->g[W_K] - k0) * sizeof *bias);
+	for (long l = 0; l < nb; l += VL) switch (j->g[W_SCHEME]) {
+		case DEPTH_FLAT: result_points(DEPTH_FLAT, j, a, m + l, ps, k0 + l, load(bias + l)); break;
+		case DEPTH_PAIR: result_points(DEPTH_PAIR, j, a, m + l, ps, k0 + l, load(bias + l)); break;
+		case DEPTH_DEEP: result_points(DEPTH_DEEP, j, a, m + l, ps, k0 + l, load(bias + l)); break;
+		}
+}
+
+// Columns of block b: 32, or 16 in a last one.
+INLINE long block_cols(const long *g, long b) { return MIN(NB, (g[W_K] + 15) / 16 * 16 - b * NB); }
+
+// A whole column block lies at shared + b·points·c·NB.
+static void wino_filter_item(void *v, long i) {
+	const wino *j = v;
+	long pieces = (j->c + PIECE - 1) / PIECE, b = i / pieces, lo = i % pieces * PIECE, nb = block_cols(j->g, b);
+	filter_block(j, lo, MIN(lo + PIECE, j->c), b * NB, nb, j->shared + b * j->points * j->c * NB + lo * nb, j->c * nb);
+}
+
+// Many tiles: each item transforms a block of tiles and takes it through all
+// filters, which lie transformed in shared scratch.
+static void wino_tiles_item(void *arg, long i) {
+	const wino *j = arg;
+	const long *g = j->g, first = i * g[W_TILES], n = MIN(g[W_TILES], j->tiles - first);
+	long vs = point_stride(g[W_TILES], j->cs), ms = point_stride(g[W_TILES], NB);
+	float *v = j->own + ens_thread() * j->ownlen, *m = v + j->points * vs;
+	for (long t = 0; t < n; t++) source_tile(j, first + t, v + t * j->cs, vs);
+	for (long b = 0; b * NB < g[W_K]; b++) {
+		long nb = block_cols(g, b);
+		const float *u = j->shared + b * j->points * j->c * NB;
+		for (long p = 0; p < j->points; p++) mm_rows(n, nb, j->c, v + p * vs, j->cs, u + p * j->c * nb, nb, m + p * ms, nb, 0);
+		for (long t = 0; t < n; t++) result_tile(j, first + t, m + t * nb, ms, b * NB, nb);
+	}
+}
+
+// Few tiles: all are transformed to shared scratch, and each item takes them
+// through one column block, transforming its filters piece by piece.
+static void wino_source_item(void *arg, long t) {
+	const wino *j = arg;
+	source_tile(j, t, j->shared + t * j->cs, point_stride(j->tiles, j->cs));
+}
+
+static void wino_columns_item(void *arg, long b) {
+	const wino *j = arg;
+	const long nb = block_cols(j->g, b);
+	long vs = point_stride(j->tiles, j->cs), us = point_stride(PIECE, nb), ms = point_stride(j->tiles, nb);
+	float *u = j->own + ens_thread() * j->ownlen, *m = u + j->points * point_stride(PIECE, NB);
+	for (long lo = 0; lo < j->c; lo += PIECE) {
+		long hi = MIN(lo + PIECE, j->c);
+		filter_block(j, lo, hi, b * NB, nb, u, us);
+		for (long p = 0; p < j->points; p++)
+			mm_rows(j->tiles, nb, hi - lo, j->shared + lo + p * vs, j->cs, u + p * us, nb, m + p * ms, nb, lo > 0);
+	}
+	for (long t = 0; t < j->tiles; t++) result_tile(j, t, m + t * nb, ms, b * NB, nb);
+}
+
+// y = conv(x, w) (+ bias) (ReLU) (+ plus), or with W_FLIP its adjoint; where
+// gate is given, only where it is positive. y may be plus.
+static void k_wino(ens_pool *p, float *y, const float *x0, const float *x1, const float *w, const float *bias, const float *gate, const float *plus, float *scratch, const long *g) {
+	wino j = wino_job(g);
+	j.x0 = x0, j.x1 = x1, j.w = w, j.bias = bias, j.gate = gate, j.plus = plus, j.y = y, j.shared = scratch;
+	long blocks = (g[W_K] + NB - 1) / NB;
+	if (g[W_WHOLE]) {
+		j.own = scratch + j.points * point_stride(j.tiles, j.cs);
+		j.ownlen = j.points * (point_stride(PIECE, NB) + point_stride(j.tiles, NB));
+		ens_parallel(p, wino_source_item, &j, j.tiles);
+		ens_parallel(p, wino_columns_item, &j, blocks);
+	} else {
+		j.own = scratch + blocks * j.points * j.c * NB;
+		j.ownlen = j.points * (point_stride(g[W_TILES], j.cs) + point_stride(g[W_TILES], NB));
+		ens_parallel(p, wino_filter_item, &j, blocks * ((j.c + PIECE - 1) / PIECE));
+		ens_parallel(p, wino_tiles_item, &j, (j.tiles + g[W_TILES] - 1) / g[W_TILES]);
+	}
+}
+
+// --- the filter's gradient ---------------------------------------------------
+
+// The products' operands out of the transformed levels of the result's
+// gradient: the adjoint of result_points.
+INLINE void depth_results(const int scheme, const vec (*d)[36], int k, vec *o) {
+	if (scheme == DEPTH_FLAT) {
+		o[0] = d[0][k];
+	} else if (scheme == DEPTH_PAIR) {
+		o[0] = d[0][k] + d[1][k];
+		o[1] = d[0][k];
+		o[2] = d[1][k];
+	} else {
+		o[0] = d[0][k];
+		o[1] = d[0][k] + d[1][k];
+		o[2] = d[0][k] - d[1][k];
+		o[3] = -d[1][k];
+	}
+}
+
+// gradient_part transforms one tile of the result's gradient to v + p·ps.
+INLINE void gradient_part(const int scheme, const wino *j, tile_at a, float *v, long ps) {
+	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, blocks = (g[W_K] + 15) / 16;
+	const int no = depth_out[scheme], np = depth_products[scheme];
+	long h = MIN(4, g[W_H] - a.y), w = MIN(4, g[W_W] - a.x);
+	for (long kb = 0; kb < blocks; kb++) {
+		const float *from = j->dy + ((a.n * blocks + kb) * g[W_D] + a.z) * plane + (a.y * g[W_W] + a.x) * 16;
+		for (int l = 0; l < 16; l += VL) {
+			vec d[2][36], r[24];
+			for (int z = 0; z < no; z++) {
+				if (a.z + z >= g[W_D]) {
+					for (int k = 0; k < 36; k++) d[z][k] = (vec){};
+					continue;
+				}
+				for (int k = 0; k < 4; k++) {
+					vec in[4];
+					UNROLL for (int i = 0; i < 4; i++)
+						in[i] = i < h && k < w ? load(from + z * plane + (i * g[W_W] + k) * 16 + l) : (vec){};
+					grad_to_points(in, 1, r + k, 4);
+				}
+				for (int i = 0; i < 6; i++) grad_to_points(r + 4 * i, 1, d[z] + 6 * i, 1);
+			}
+			float *to = v + kb * 16 + l;
+			for (int k = 0; k < 36; k++) {
+				vec o[4];
+				depth_results(scheme, (const vec(*)[36])d, k, o);
+				UNROLL for (int q = 0; q < np; q++) store(to + (q * 36 + k) * ps, o[q]);
+			}
+		}
+	}
+}
+
+static void gradient_tile(const wino *j, long t, float *v, long ps) {
+	tile_at a = tile_of(j, t);
+	switch (j->g[W_SCHEME]) {
+	case DEPTH_FLAT: gradient_part(DEPTH_FLAT, j, a, v, ps); break;
+	case DEPTH_PAIR: gradient_part(DEPTH_PAIR, j, a, v, ps); break;
+	case DEPTH_DEEP: gradient_part(DEPTH_DEEP, j, a, v, ps); break;
+	}
+}
+
+// filter_taps turns the products' gradients u + p·ps of VL filters into those
+// of their taps, [kD·9] at distance ts.
+INLINE void filter_taps(const int scheme, const float *u, long ps, long kd, float *taps, long ts) {
+	const int np = depth_products[scheme];
+	vec m[4][9];
+	for (int q = 0; q < np; q++) {
+		vec h[18];
+		for (int k = 0; k < 6; k++) {
+			vec in[6];
+			UNROLL for (int i = 0; i < 6; i++) in[i] = load(u + (q * 36 + 6 * i + k) * ps);
+			points_to_taps(in, 1, h + k, 6);
+		}
+		for (int i = 0; i < 3; i++) points_to_taps(h + 6 * i, 1, m[q] + 3 * i, 1);
+	}
+	for (int k = 0; k < 9; k++) {
+		float *to = taps + k * ts;
+		if (scheme == DEPTH_FLAT) {
+			for (long z = 0; z < kd; z++) store(to + z * 9 * ts, z == kd / 2 ? m[0][k] : (vec){});
+		} else if (scheme == DEPTH_PAIR) {
+			store(to, m[2][k]);
+			store(to + 9 * ts, m[0][k] - m[1][k] - m[2][k]);
+			store(to + 18 * ts, m[1][k]);
+		} else {
+			vec s = 0.5f * (m[1][k] + m[2][k]);
+			store(to, m[0][k] + s);
+			store(to + 9 * ts, 0.5f * (m[1][k] - m[2][k]));
+			store(to + 18 * ts, s + m[3][k]);
+		}
+	}
+}
+
+// scatter_taps writes the gradients of source channels lo…hi and one column
+// block from u[points][hi − lo][us] at distance ps.
+static void scatter_taps(const wino *j, long lo, long hi, long k0, long nb, const float *u, long us, long ps) {
+	const long *g = j->g, t = g[W_KD] * 9;
+	float taps[RUN * 27 * NB];
+	for (long c = lo; c < hi; c += RUN) {
+		long n = MIN(RUN, hi - c);
+		for (long i = 0; i < n; i++, u += us)
+			for (long l = 0; l < nb; l += VL) {
+				float *to = taps + i * t * nb + l;
+				switch (g[W_SCHEME]) {
+				case DEPTH_FLAT: filter_taps(DEPTH_FLAT, u + l, ps, t / 9, to, nb); break;
+				case DEPTH_PAIR: filter_taps(DEPTH_PAIR, u + l, ps, 3, to, nb); break;
+				case DEPTH_DEEP: filter_taps(DEPTH_DEEP, u + l, ps, 3, to, nb); break;
+				}
+			}
+		for (long l = 0; l < nb; l += VL) {
+			long have = MIN(VL, g[W_K] - k0 - l);
+			if (have > 0)
+				untranspose_tile(j->y + ((k0 + l) * g[W_WI] + g[W_WLO] + c) * t, g[W_WI] * t, taps + l, nb, have, n * t);
+		}
+	}
+}
+
+// Both transforms of a block of tiles: sources, then gradients.
+static void wino_both_item(void *arg, long t) {
+	const wino *j = arg;
+	long vs = point_stride(j->block, j->cs), ds = point_stride(j->block, j->ks);
+	source_tile(j, j->first + t, j->shared + t * j->cs, vs);
+	gradient_tile(j, j->first + t, j->shared + j->points * vs + t * j->ks, ds);
+}
+
+// Many tiles: each item adds a block's products at one point.
+static void wino_point_item(void *arg, long p) {
+	const wino *j = arg;
+	long vs = point_stride(j->block, j->cs), ds = point_stride(j->block, j->ks), us = point_stride(j->c, j->ks);
+	mm_cols(j->c, j->ks, j->count, j->shared + p * vs, j->cs, j->shared + j->points * vs + p * ds, j->ks, j->own + p * us, j->ks, j->first > 0);
+}
+
+static void wino_taps_item(void *arg, long i) {
+	const wino *j = arg;
+	long pieces = (j->c + PIECE - 1) / PIECE, b = i / pieces, lo = i % pieces * PIECE;
+	scatter_taps(j, lo, MIN(lo + PIECE, j->c), b * NB, block_cols(j->g, b), j->own + lo * j->ks + b * NB, j->ks, point_stride(j->c, j->ks));
+}
+
+// Few tiles: each item makes all products of one piece and turns them into taps.
+static void wino_piece_item(void *arg, long i) {
+	const wino *j = arg;
+	long pieces = (j->c + PIECE - 1) / PIECE, b = i / pieces, lo = i % pieces * PIECE, n = MIN(PIECE, j->c - lo), nb = block_cols(j->g, b);
+	long vs = point_stride(j->block, j->cs), ds = point_stride(j->block, j->ks), us = point_stride(PIECE, nb);
+	float *u = j->own + ens_thread() * j->ownlen;
+	for (long p = 0; p < j->points; p++)
+		mm_cols(n, nb, j->tiles, j->shared + p * vs + lo, j->cs, j->shared + j->points * vs + p * ds + b * NB, j->ks, u + p * us, nb, 0);
+	scatter_taps(j, lo, lo + n, b * NB, nb, u, nb, us);
+}
+
+// dw = gradient of the filter between source channels 0…C0+C1 and dy.
+static void k_wino_filter(ens_pool *p, float *dw, const float *x0, const float *x1, const float *dy, float *scratch, const long *g) {
+	wino j = wino_job(g);
+	j.x0 = x0, j.x1 = x1, j.dy = dy, j.y = dw, j.shared = scratch;
+	j.ks = (g[W_K] + 15) / 16 * 16;
+	j.block = g[W_WHOLE] ? j.tiles : MIN(g[W_TILES], j.tiles);
+	j.own = scratch + j.points * (point_stride(j.block, j.cs) + point_stride(j.block, j.ks));
+	j.ownlen = j.points * point_stride(PIECE, NB);
+	long items = (j.c + PIECE - 1) / PIECE * ((g[W_K] + NB - 1) / NB);
+	for (; j.first < j.tiles; j.first += j.block) {
+		j.count = MIN(j.block, j.tiles - j.first);
+		ens_parallel(p, wino_both_item, &j, j.count);
+		ens_parallel(p, g[W_WHOLE] ? wino_piece_item : wino_point_item, &j, g[W_WHOLE] ? items : j.points);
+	}
+	if (!g[W_WHOLE]) ens_parallel(p, wino_taps_item, &j, items);
+}
