@@ -136,7 +136,7 @@ func (e *Explanation) WritePlan(w io.Writer) error {
 	for _, o := range e.Ops {
 		measured += o.MeasuredS
 	}
-	head := "#\tresult\toperation\tclass\tshape\tkernel\tat byte\tMFLOP\tMB\t"
+	head := "#\tresult\toperation\tclass\tshape\tkernel\tat byte\tMFLOP\tMiB\t"
 	if known {
 		head += "bound µs\tby\t"
 	}
@@ -149,7 +149,7 @@ func (e *Explanation) WritePlan(w io.Writer) error {
 		if o.Where != "arena" {
 			where = "∂" + o.Where
 		}
-		fmt.Fprintf(t, "%d\t%%%d\t%s\t%s\t%v\t%s\t%s\t%.2f\t%.3f\t", i, o.Node, o.Op, o.Class, o.Shape, o.Kernel, where, float64(o.FLOPs)/1e6, float64(o.Bytes)/1e6)
+		fmt.Fprintf(t, "%d\t%%%d\t%s\t%s\t%v\t%s\t%s\t%.2f\t%.3f\t", i, o.Node, o.Op, o.Class, o.Shape, o.Kernel, where, float64(o.FLOPs)/1e6, float64(o.Bytes)/(1<<20))
 		if known {
 			fmt.Fprintf(t, "%.1f\t%s\t", 1e6*o.BoundS, o.Bound)
 		}
@@ -162,8 +162,8 @@ func (e *Explanation) WritePlan(w io.Writer) error {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "backend %s, %d threads, %d kernels, %.3f GFLOP, %.1f MB moved; %d parameters\n",
-		e.Backend, e.Threads, len(e.Ops), float64(e.FLOPs)/1e9, float64(e.Bytes)/1e6, e.Parameters)
+	fmt.Fprintf(&b, "backend %s, %d threads, %d kernels, %.3f GFLOP, %.1f MiB moved; %d parameters\n",
+		e.Backend, e.Threads, len(e.Ops), float64(e.FLOPs)/1e9, float64(e.Bytes)/(1<<20), e.Parameters)
 	fmt.Fprintf(&b, "arena %.1f MiB, at least %.1f MiB alive at one time\n", float64(e.ArenaBytes)/(1<<20), float64(e.LiveBytes)/(1<<20))
 	if measured > 0 {
 		fmt.Fprintf(&b, "kernels %.3f ms, %.1f GFLOP/s\n", 1e3*measured, float64(e.FLOPs)/measured/1e9)
@@ -192,9 +192,9 @@ func share(a, b int64) float64 { return 100 * float64(a) / float64(max(b, 1)) }
 // what the pass changed.
 func (e *Explanation) WriteStages(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "after\tvalues\toperations\tGFLOP\tMB moved\tMiB alive\tMiB arena\tmatches\t")
+	fmt.Fprintln(t, "after\tvalues\toperations\tGFLOP\tMiB moved\tMiB alive\tMiB arena\tmatches\t")
 	for _, s := range e.Stages {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%.3f\t%.1f\t%.1f\t%.1f\t%d\t\n", s.Name(), s.Values, s.Ops, float64(s.FLOPs)/1e9, float64(s.Bytes)/1e6,
+		fmt.Fprintf(t, "%s\t%d\t%d\t%.3f\t%.1f\t%.1f\t%.1f\t%d\t\n", s.Name(), s.Values, s.Ops, float64(s.FLOPs)/1e9, float64(s.Bytes)/(1<<20),
 			float64(s.LiveBytes)/(1<<20), float64(s.ArenaBytes)/(1<<20), s.Matches)
 	}
 	if err := t.Flush(); err != nil {

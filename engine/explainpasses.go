@@ -122,19 +122,56 @@ func finish(u *pass.Unit) (*graph.Graph, *pass.Memory, error) {
 	return v.Graph, v.Memory, nil
 }
 
-// changes compares two graphs by their values, without regard to numbers.
-func changes(before, after *graph.Graph) (list []Change, matches int) {
-	count := map[[2]string]int{} // by name and description
+// excess counts by kind and description how many more values of it the second
+// graph needs than the first, without regard to their numbers.
+func excess(before, after *graph.Graph) map[[2]string]int {
+	count := map[[2]string]int{}
 	tally := func(g *graph.Graph, by int) {
 		need := g.Needed(g.Roots())
 		for _, n := range g.Nodes {
 			if need[n.ID] && (n.Kind == graph.KindOp || n.Kind == graph.KindConst) {
-				count[[2]string{kindOf(n), Describe(g, n)}] += by
+				count[[2]string{kindOf(n), describe(g, n)}] += by
 			}
 		}
 	}
 	tally(before, -1)
 	tally(after, 1)
+	return count
+}
+
+// Difference lists what the second graph needs and the first did not, and the
+// other way round, one line for equal operations: "+2 relu f32 [1 8 2 16 16] of
+// [[1 8 2 16 16]]". Values have no numbers in it. Sorted by what they are.
+func Difference(before, after *graph.Graph) []string {
+	var keys [][2]string
+	count := excess(before, after)
+	for k, d := range count {
+		if d != 0 {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	var out []string
+	for _, k := range keys {
+		if d := count[k]; d > 0 {
+			out = append(out, fmt.Sprintf("+%d %s", d, k[1]))
+		} else {
+			out = append(out, fmt.Sprintf("−%d %s", -d, k[1]))
+		}
+	}
+	return out
+}
+
+// NewIn tells which values of the second graph, or others equal to them, are
+// not in the first.
+func NewIn(before, after *graph.Graph) func(*graph.Node) bool {
+	count := excess(before, after)
+	return func(n *graph.Node) bool { return count[[2]string{kindOf(n), describe(after, n)}] > 0 }
+}
+
+// changes sums the difference of two graphs by kind.
+func changes(before, after *graph.Graph) (list []Change, matches int) {
+	count := excess(before, after)
 	byName := map[string]*Change{}
 	for k, d := range count {
 		if d == 0 {
@@ -174,9 +211,9 @@ func kindOf(n *graph.Node) string {
 	return n.Kind.String()
 }
 
-// Describe is what a value is, without its number: operation, attributes, type
+// describe is what a value is, without its number: operation, attributes, type
 // and shapes of result and operands.
-func Describe(g *graph.Graph, n *graph.Node) string {
+func describe(g *graph.Graph, n *graph.Node) string {
 	s := fmt.Sprintf("%s %v %v", kindOf(n), n.DType, n.Shape)
 	if n.Kind != graph.KindOp {
 		return s

@@ -108,7 +108,7 @@ func (m Movement) Intensity() float64 {
 //
 // Source: Ivanov et al. 2021, arXiv:2007.00072, section 4.
 func (p *Plan) Movement(peak Peaks) []Movement {
-	backward := backwardOf(p.graph)
+	backward := Backward(p.graph)
 	out := make([]Movement, len(p.kernels))
 	for i, k := range p.kernels {
 		n := k.node
@@ -138,9 +138,9 @@ func nodeBytes(g *graph.Graph, n *graph.Node, elem int) int64 {
 	return n.Op.Bytes(g.InShapes(n), n.Shape, n.Attrs) * int64(elem) / int64(graph.Float32.Bytes())
 }
 
-// backwardOf marks the nodes that no output, loss or assignment needs: those
+// Backward marks the nodes that no output, loss or assignment needs: those
 // that only gradients need.
-func backwardOf(g *graph.Graph) []bool {
+func Backward(g *graph.Graph) []bool {
 	forward := *g
 	forward.Grads = nil
 	back := g.Needed(forward.Roots())
