@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func benchCommand(a *app) *cobra.Command {
+	var o run.BenchOptions
+	var c benchFlags
+	var one bool
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure training steps and predictions of the networks here",
+		Long: "Measure training steps and predictions of the networks on this machine: times,\n" +
+			"useful GFLOP/s beside the peak of a matrix product measured in the same run,\n" +
+			"peak memory, and the gradient's distance from float64. Flags that take lists\n" +
+			"measure every combination. Each case runs in processes of its own.",
+		Example: "  ensemble bench --base 8 --crop 128\n" +
+			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
+			"  ensemble bench --base 8 --crop 128 --trace step.json --movement",
+		Annotations: notes("docs/bench.md", exit.No, exit.NoDevice, exit.CannotWrite, exit.SaveAndStop),
+		Args:        noArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.model, "model", run.BenchUNet3D, strings.Join(run.BenchModels, " or "))
+	f.StringVar(&c.base, "base", "32", "base widths, a `LIST` such as 8,32")
+	f.StringVar(&c.crop, "crop", "128", "sides of the field, a `LIST` such as 64,352x704")
+	f.StringVar(&c.batch, "batch", "1", "samples of a step, a `LIST`")
+	f.StringVar(&c.threads, "threads", "0", "threads, a `LIST`; 0 takes all that the machine gives")
+	depth := f.Uint("depth", 0, "levels; 0 means 2, or 1 for "+run.BenchResNet2D)
+	f.StringVar(&c.precision, "precision", "float32", "float32 or bf16")
+	f.StringVar(&c.memory, "memory", "", "bound of the memory of a step, a `SIZE` such as 2GiB")
+	steps := f.Uint("steps", 0, "measured steps of each; 0 means as --seconds allows")
+	f.Float64Var(&o.Seconds, "seconds", 3, "time for the steps of each; at least 5 are taken")
+	f.StringVar(&o.Gradient, "gradient", "auto", "distance from float64: auto (reduces a large case), full or off")
+	f.BoolVar(&o.Movement, "movement", false, "print what each operation computes and moves")
+	f.StringVar(&o.Trace, "trace", "", "write one step's timeline to `FILE`, for Perfetto or Chrome")
+	f.BoolVar(&one, "one", false, "measure what standard input asks for, in this process")
+	f.Lookup("one").Hidden = true // how the command starts its own processes
+	progress := a.progressFlag(f)
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+		if one {
+			return measureOne(ctx)
+		}
+		if err := oneOf("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
+			return result{}, err
+		}
+		var err error
+		if o.Cases, err = c.cases(int(*depth)); err != nil {
+			return result{}, err
+		}
+		if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) {
+			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%g is no value for --seconds", o.Seconds), At: "the command line", Fix: "give a positive number of seconds"}
+		}
+		program, err := os.Executable()
+		if err != nil {
+			return result{}, err
+		}
+		o.Steps, o.Program = int(*steps), []string{program, "bench", "--one", "--json"}
+		if o.Progress, err = progress(); err != nil {
+			return result{}, err
+		}
+		r, err := run.Bench(ctx, o)
+		if err != nil {
+			return result{}, err
+		}
+		var outputs []string
+		if o.Trace != "" {
+			outputs = append(outputs, o.Trace)
+		}
+		return result{data: r, text: r.WriteText, outputs: outputs}, nil
+	})
+	return cmd
+}
+
+// measureOne is the process of one measurement: see run.BenchOptions.Program.
+func measureOne(ctx context.Context) (result, error) {
+	var r run.BenchRequest
+	if err := json.NewDecoder(os.Stdin).Decode(&r); err != nil {
+		return result{}, &exit.Error{Code: exit.Usage, What: "standard input asks for no measurement", Why: err.Error(), Fix: "leave out --one"}
+	}
+	m, err := run.BenchMeasure(ctx, r)
+	if err != nil {
+		return result{}, err
+	}
+	return result{data: map[string]any{"measurement": m}}, nil
+}
+
+// benchFlags are the flags that describe cases, as they were given.
+type benchFlags struct{ model, base, crop, batch, threads, precision, memory string }
+
+// cases gives every combination of the lists.
+func (b benchFlags) cases(depth int) ([]run.BenchCase, error) {
+	memory, err := size("--memory", b.memory)
+	if err != nil {
+		return nil, err
+	}
+	var crops []run.Crop
+	for _, word := range strings.Split(b.crop, ",") {
+		c, err := run.ParseCrop(strings.TrimSpace(word))
+		if err != nil {
+			return nil, at("--crop", err)
+		}
+		crops = append(crops, c)
+	}
+	bases, err := wholes("--base", b.base, 1)
+	if err != nil {
+		return nil, err
+	}
+	batches, err := wholes("--batch", b.batch, 1)
+	if err != nil {
+		return nil, err
+	}
+	threads, err := wholes("--threads", b.threads, 0)
+	if err != nil {
+		return nil, err
+	}
+	var all []run.BenchCase
+	for _, base := range bases {
+		for _, crop := range crops {
+			for _, batch := range batches {
+				for _, t := range threads {
+					all = append(all, run.BenchCase{Model: b.model, Base: base, Crop: crop, Batch: batch, Depth: depth,
+						Threads: t, Precision: b.precision, MemoryBytes: memory})
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// wholes reads a list of whole numbers, none below least.
+func wholes(flag, text string, least int) ([]int, error) {
+	var all []int
+	for _, word := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < least || n > math.MaxInt32 {
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", word, flag), At: "the command line",
+				Why: fmt.Sprintf("it is a list of whole numbers, %d or more", least), Fix: "separate them by commas: " + flag + " 1,2"}
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// sizes are the units of size, longest first.
+var sizes = []struct {
+	unit  string
+	bytes float64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
+
+// size reads a number of bytes with its unit; empty is 0.
+func size(flag, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	for _, s := range sizes {
+		if number, ok := strings.CutSuffix(text, s.unit); ok {
+			if v, err := strconv.ParseFloat(strings.TrimSpace(number), 64); err == nil && v*s.bytes >= 1 && v*s.bytes < math.MaxInt64 {
+				return int64(v * s.bytes), nil
+			}
+			break
+		}
+	}
+	return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", text, flag), At: "the command line", Fix: "give a size with its unit, such as 2GiB or 500MiB"}
+}
+
+// at adds the flag to an error.
+func at(flag string, err error) error {
+	var e *exit.Error
+	if errors.As(err, &e) {
+		named := *e
+		named.At = flag
+		return &named
+	}
+	return err
+}

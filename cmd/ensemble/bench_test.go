@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// TestMain lets the test's own program serve as the measuring process that
+// `ensemble bench` starts.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "bench" && os.Args[2] == "--one" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// TestBench measures tiny cases as a user would, and checks the figures of the
+// answer against each other.
+func TestBench(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "step.json")
+	code, stdout, stderr := call(t, "bench", "--json", "--base", "1,2", "--crop", "32,32x64", "--threads", "1", "--steps", "2", "--trace", trace, "--movement", "--progress", "none")
+	if code == exit.NoDevice {
+		t.Skip("skipped: no device: ", stderr)
+	}
+	if code != exit.OK || stderr != "" {
+		t.Fatalf("exit %d, %s", code, stderr)
+	}
+	var got struct {
+		Schema  string
+		Outputs []string
+		Machine map[string]any
+		Results []map[string]any
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	if got.Schema != "ensemble.bench/1" || len(got.Outputs) != 1 || got.Outputs[0] != trace || len(got.Results) != 4 || got.Machine["peaks"] == nil {
+		t.Fatalf("schema %q, outputs %v, %d results, machine %v", got.Schema, got.Outputs, len(got.Results), got.Machine)
+	}
+	for i, r := range got.Results {
+		number := func(key string) float64 {
+			v, ok := r[key].(float64)
+			if !ok || !(v > 0) {
+				t.Errorf("result %d: %s is %v, want a positive number", i, key, r[key])
+			}
+			return v
+		}
+		for _, key := range []string{"batch", "depth", "channels", "threads", "train_ms_max", "predict_ms_max", "predict_samples_per_s", "bandwidth_gib_s",
+			"peak_mib", "arena_mib", "predict_peak_mib", "predict_arena_mib", "parameters", "steps", "predict_steps", "warmup", "compile_ms", "loss"} {
+			number(key)
+		}
+		if e := number("relative_gradient_error"); e > 1e-4 || r["gradient_case"] == nil {
+			t.Errorf("result %d: gradient error %g of %v", i, e, r["gradient_case"])
+		}
+		if r["model"] != "unet3d" || r["precision"] != "float32" || number("base") != float64(1+i/2) || r["crop"] != []any{32., "32x64"}[i%2] {
+			t.Errorf("result %d is of %v, base %v, crop %v", i, r["model"], r["base"], r["crop"])
+		}
+		ms, gflop := number("train_ms_median"), number("forward_gflop")
+		for _, c := range []struct {
+			key  string
+			want float64
+		}{
+			{"gflops", 3e3 * gflop / ms}, {"predict_gflops", 1e3 * gflop / number("predict_ms_median")}, {"samples_per_s", 1e3 / ms},
+			{"peak_fraction", number("gflops") / number("peak_gflops")}, {"predict_peak_fraction", number("predict_gflops") / number("peak_gflops")},
+		} {
+			if v := number(c.key); math.Abs(v-c.want) > 1e-9*c.want {
+				t.Errorf("result %d: %s is %g, its parts give %g", i, c.key, v, c.want)
+			}
+		}
+		if number("train_ms_min") > ms || ms > number("train_ms_max") || number("predict_ms_min") > number("predict_ms_median") || number("peak_mib") < number("arena_mib") {
+			t.Errorf("result %d: %v", i, r)
+		}
+		rows, _ := r["movement"].([]any)
+		if len(rows) < 50 || rows[len(rows)-1].(map[string]any)["op"] != "adam" || len(r["predict_movement"].([]any)) >= len(rows) {
+			t.Errorf("result %d: %d operations in a training step, %v", i, len(rows), r["predict_movement"])
+		}
+	}
+	text, err := os.ReadFile(trace)
+	if err != nil || !json.Valid(text) || strings.Count(string(text), `"process_name"`) != 4 {
+		t.Errorf("trace: error %v, %d cases", err, strings.Count(string(text), `"process_name"`))
+	}
+}
+
+// TestBenchText: the table for a person has its case, its unit and its movement.
+func TestBenchText(t *testing.T) {
+	code, stdout, stderr := call(t, "bench", "--model", "resnet2d_simple", "--base", "4", "--crop", "8x12", "--threads", "1", "--steps", "1", "--movement", "--progress", "none")
+	if code == exit.NoDevice {
+		t.Skip("skipped: no device: ", stderr)
+	}
+	if code != exit.OK {
+		t.Fatalf("exit %d, %s", code, stderr)
+	}
+	for _, want := range []string{"peak     1 thread: ", "resnet2d_simple     4  8x12      1      1", "Gradient: relative distance from float64",
+		"Movement, prediction of resnet2d_simple base 4", "channel_norm", "contraction", "adam"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+}
+
+func TestBenchErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code exit.Code
+		want string
+	}{
+		{[]string{"--crop", "100"}, exit.Usage, "divide by 32"},
+		{[]string{"--crop", "3x"}, exit.Usage, `"3x" is no crop`},
+		{[]string{"--model", "unet3"}, exit.Usage, "did you mean `unet3d`?"},
+		{[]string{"--base", "8,,32"}, exit.Usage, `"" is no value for --base`},
+		{[]string{"--batch", "0"}, exit.Usage, "1 or more"},
+		{[]string{"--threads", "-1"}, exit.Usage, "0 or more"},
+		{[]string{"--threads", "two"}, exit.Usage, `"two" is no value for --threads`},
+		{[]string{"--depth", "x"}, exit.Usage, "it is a whole number"},
+		{[]string{"--memory", "2"}, exit.Usage, "2GiB"},
+		{[]string{"--memory", "-2GiB"}, exit.Usage, "2GiB"},
+		{[]string{"--memory", "NaNGiB"}, exit.Usage, "2GiB"},
+		{[]string{"--memory", "64KiB", "--base", "2", "--crop", "32"}, exit.NoDevice, "memory"},
+		{[]string{"--precision", "f8"}, exit.NoDevice, "f8"},
+		{[]string{"--seconds", "-1"}, exit.Usage, "--seconds"},
+		{[]string{"--gradient", "ful"}, exit.Usage, "did you mean `full`?"},
+		{[]string{"unet3d"}, exit.Usage, "unexpected argument"},
+		{[]string{"--base", "2", "--crop", "32", "--trace", "/nonexistent/t.json", "--steps", "1", "--gradient", "off"}, exit.CannotWrite, "/nonexistent/t.json"},
+	} {
+		code, stdout, stderr := call(t, append([]string{"bench", "--progress", "none"}, c.args...)...)
+		if code == exit.NoDevice && c.code != code && strings.Contains(stderr, "oneDNN") {
+			t.Skip("skipped: no device: ", stderr)
+		}
+		if code != c.code || !strings.Contains(stderr, c.want) || stdout != "" {
+			t.Errorf("%q: exit %d, %q, output %q; want exit %d and %q", c.args, code, stderr, stdout, c.code, c.want)
+		}
+	}
+	for text, want := range map[string]int64{"": 0, "2GiB": 2 << 30, "1.5MiB": 3 << 19, "500 MB": 5e8, "4096B": 4096} {
+		if got, err := size("--memory", text); got != want || err != nil {
+			t.Errorf("%q is %d bytes, want %d; error %v", text, got, want, err)
+		}
+	}
+}

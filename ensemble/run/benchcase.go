@@ -1,0 +1,274 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// The networks that `ensemble bench` measures.
+const (
+	BenchUNet3D   = "unet3d"
+	BenchResNet2D = "resnet2d_simple"
+)
+
+// BenchModels lists them, the default first.
+var BenchModels = []string{BenchUNet3D, BenchResNet2D}
+
+// BenchChannels is the number of input channels of the published networks.
+const BenchChannels = 42
+
+// benchRate is the learning rate of the measured training steps.
+const benchRate = 1e-4
+
+// BenchCase is one network on one size of field.
+type BenchCase struct {
+	Model     string `json:"model"`
+	Base      int    `json:"base"`
+	Crop      Crop   `json:"crop"`
+	Batch     int    `json:"batch"`
+	Depth     int    `json:"depth"` // levels
+	Threads   int    `json:"threads"`
+	Precision string `json:"precision"`
+	// MemoryBytes bounds the arena; 0 means no bound.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+}
+
+// Crop is a piece of the field: rows and columns. In JSON and on the command line
+// it is 128 for a square, else "352x704".
+type Crop struct{ Height, Width int }
+
+// String is the text of the command line.
+func (c Crop) String() string {
+	if c.Height == c.Width {
+		return strconv.Itoa(c.Height)
+	}
+	return fmt.Sprintf("%dx%d", c.Height, c.Width)
+}
+
+// ParseCrop reads what String prints.
+//
+// Errors: exit 64.
+func ParseCrop(s string) (Crop, error) {
+	h, w, two := strings.Cut(s, "x")
+	if !two {
+		w = h
+	}
+	rows, err1 := strconv.Atoi(h)
+	columns, err2 := strconv.Atoi(w)
+	if err1 != nil || err2 != nil || rows < 1 || columns < 1 {
+		return Crop{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no crop", s), Fix: "give a side, 128, or rows and columns, 352x704"}
+	}
+	return Crop{rows, columns}, nil
+}
+
+// MarshalJSON writes a number for a square, else a text.
+func (c Crop) MarshalJSON() ([]byte, error) {
+	if c.Height == c.Width {
+		return json.Marshal(c.Height)
+	}
+	return json.Marshal(c.String())
+}
+
+// UnmarshalJSON reads both.
+func (c *Crop) UnmarshalJSON(text []byte) error {
+	s := string(text)
+	if len(text) > 0 && text[0] == '"' {
+		if err := json.Unmarshal(text, &s); err != nil {
+			return err
+		}
+	}
+	var err error
+	*c, err = ParseCrop(s)
+	return err
+}
+
+// String names the case in prints.
+func (c BenchCase) String() string {
+	return fmt.Sprintf("%s base %d, crop %v, batch %d, depth %d, %s, threads %d", c.Model, c.Base, c.Crop, c.Batch, c.Depth, c.Precision, c.Threads)
+}
+
+// check completes a case.
+//
+// Errors: exit 64 for what is no network, 69 for what this engine cannot do.
+func (c *BenchCase) check() error {
+	bad := func(what, why, fix string) error {
+		return &exit.Error{Code: exit.Usage, What: what, At: c.String(), Why: why, Fix: fix}
+	}
+	if c.Model == "" {
+		c.Model = BenchUNet3D
+	}
+	if c.Precision == "" {
+		c.Precision = "float32"
+	}
+	c.Threads = threadsOf(c.Threads)
+	if c.Depth == 0 {
+		c.Depth = 2
+		if c.Model == BenchResNet2D {
+			c.Depth = 1
+		}
+	}
+	switch {
+	case !slices.Contains(BenchModels, c.Model):
+		fix := "give " + strings.Join(BenchModels, " or ")
+		if near := nearest.Find(c.Model, BenchModels); near != "" {
+			fix = "did you mean `" + near + "`?"
+		}
+		return bad(fmt.Sprintf("there is no model %q to measure", c.Model), "", fix)
+	case c.Base < 1 || c.Batch < 1 || c.Depth < 1 || c.Crop.Height < 1 || c.Crop.Width < 1 || c.MemoryBytes < 0:
+		return bad("a case without extent cannot be measured", "base, crop, batch and depth are whole numbers from 1", "give positive numbers")
+	case c.Precision != "float32":
+		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", c.Precision), At: c.String(),
+			Why: "the engine computes in float32", Fix: "give --precision float32"}
+	}
+	if _, err := c.graph(true); err != nil {
+		fix := "give rows and columns that divide by 32"
+		if c.Model == BenchResNet2D {
+			fix = "give a base that divides by 4, and depth 1"
+		}
+		return c.named(err, fix)
+	}
+	return nil
+}
+
+// graph builds the network on random-looking fields, for training with the mean
+// absolute error as loss.
+func (c BenchCase) graph(train bool) (*graph.Graph, error) {
+	b := graph.New(1)
+	x := b.Input("x", graph.Shape{c.Batch, BenchChannels, c.Depth, c.Crop.Height, c.Crop.Width})
+	var y graph.Value
+	if c.Model == BenchResNet2D {
+		// Base 32 is the published network.
+		widths := []int{2 * c.Base, 3 * c.Base, 4 * c.Base, 5 * c.Base, 7 * c.Base}
+		y = unet3d.ResNet2D{Widths: widths, Reinject: unet3d.PublishedReinject}.Build(b, x)
+	} else {
+		y = unet3d.UNet{Base: c.Base}.Build(b, x)
+	}
+	b.Output("y", y)
+	if train {
+		b.Loss(op.L1(b, y, b.Input("target", y.Shape())))
+	}
+	return b.Build()
+}
+
+// FLOPs is the useful work of one forward pass: that of the convolutions, twice
+// the number of products, taps that fall on the padding in depth left out. A
+// training step counts three times as much.
+//
+// Errors: ErrShape, if the case is no network.
+func (c BenchCase) FLOPs() (int64, error) {
+	g, err := c.graph(false)
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for _, n := range g.Nodes {
+		if n.Kind == graph.KindOp && engine.ClassOf(g, n) == engine.Contraction {
+			sum += n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs)
+		}
+	}
+	return sum, nil
+}
+
+// BenchStep is a compiled case that can be run again and again.
+type BenchStep struct {
+	plan *engine.Plan
+	opt  *optim.Optimizer // nil for prediction
+	n    uint64
+}
+
+// Compile prepares a training step or a prediction of the case, with the options
+// of training and prediction in this program; profile measures every kernel too.
+// Input and target are random numbers, the same in every process.
+//
+// Errors: as of engine.Compile: exit 64 and 69.
+func (c BenchCase) Compile(train, profile bool) (*BenchStep, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return c.compile(train, c.options(profile))
+}
+
+// options are those of every plan of the program, bounded by the case's memory.
+func (c BenchCase) options(profile bool) engine.Options {
+	o := engineOptions(c.Threads)
+	o.MemoryLimit, o.Profile = c.MemoryBytes, profile
+	return o
+}
+
+func (c BenchCase) compile(train bool, o engine.Options) (*BenchStep, error) {
+	g, err := c.graph(train)
+	if err != nil {
+		return nil, err
+	}
+	if !train {
+		o.Mode = engine.Infer
+	}
+	plan, err := engine.Compile(g, o)
+	if err != nil {
+		return nil, c.named(err, "")
+	}
+	s := &BenchStep{plan: plan}
+	if train {
+		if s.opt, err = optim.New(plan.Store(), optim.Options{Threads: c.Threads}); err != nil {
+			return nil, errors.Join(err, plan.Close())
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range plan.Input("x") {
+		plan.Input("x")[i] = float32(r.NormFloat64())
+	}
+	for i := range plan.Input("target") {
+		plan.Input("target")[i] = r.Float32()
+	}
+	return s, nil
+}
+
+// named makes an error of the engine speak of the case instead of a line of our
+// code, and gives it another remedy if there is a better one.
+func (c BenchCase) named(err error, fix string) error {
+	var e *exit.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	copied := *e
+	copied.At, copied.Fix = c.String(), cmp.Or(fix, e.Fix)
+	return &copied
+}
+
+// Run takes one step: the whole training step with gradients, loss and Adam's
+// update, or one prediction.
+func (s *BenchStep) Run(ctx context.Context) error {
+	if err := s.plan.Run(ctx, s.n); err != nil {
+		return err
+	}
+	s.n++
+	if s.opt == nil {
+		return nil
+	}
+	_, err := s.opt.Step(benchRate)
+	return err
+}
+
+// Close frees plan and optimiser.
+func (s *BenchStep) Close() error {
+	err := s.plan.Close()
+	if s.opt != nil {
+		err = errors.Join(err, s.opt.Close())
+	}
+	return err
+}

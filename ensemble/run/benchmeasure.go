@@ -1,0 +1,184 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// BenchPhase is what one process of a measurement does.
+type BenchPhase string
+
+// The phases. Each has a process of its own, so that its peak memory is its own.
+const (
+	BenchTrain    BenchPhase = "train"    // gradients, loss and Adam's update
+	BenchPredict  BenchPhase = "predict"  // forward only
+	BenchGradient BenchPhase = "gradient" // distance of a gradient from float64
+)
+
+// BenchRequest is what a process is asked to measure.
+type BenchRequest struct {
+	Case  BenchCase  `json:"case"`
+	Phase BenchPhase `json:"phase"`
+	// Steps is the number of measured steps; 0 takes Seconds, and at least
+	// benchLeast.
+	Steps   int     `json:"steps"`
+	Seconds float64 `json:"seconds"`
+	// Kernels asks for the timeline of the last step, bounded by Peak.
+	Kernels bool      `json:"kernels"`
+	Peak    BenchPeak `json:"peak"`
+}
+
+// BenchMeasurement is what it answers.
+type BenchMeasurement struct {
+	MS         Times   `json:"ms"`
+	Warmup     int     `json:"warmup"`
+	CompileMS  float64 `json:"compile_ms"`
+	PeakMiB    float64 `json:"peak_mib"`
+	ArenaMiB   float64 `json:"arena_mib"`
+	Parameters int     `json:"parameters"`
+	Loss       float64 `json:"loss,omitempty"` // after the last step
+	// GradientError is |g − g64|₂ / |g64|₂ over all parameters together.
+	GradientError float64     `json:"gradient_error,omitempty"`
+	Step          *StepRecord `json:"step,omitempty"` // one more step, if asked for
+}
+
+// StepRecord is the timeline of one step.
+type StepRecord struct {
+	Phase     BenchPhase          `json:"phase"`
+	Whole     time.Duration       `json:"whole_ns"`
+	Graph     time.Duration       `json:"graph_ns"`     // forward and backward
+	Optimizer time.Duration       `json:"optimizer_ns"` // Adam's update, after the graph
+	Kernels   []engine.KernelTime `json:"kernels"`
+}
+
+// Times are the measured times of a repeated step in milliseconds.
+type Times struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	N      int     `json:"n"`
+}
+
+// timesOf summarises durations; the median of an even number is the mean of the
+// two in the middle.
+func timesOf(all []time.Duration) Times {
+	s := slices.Clone(all)
+	slices.Sort(s)
+	ms := func(i int) float64 { return float64(s[i]) / 1e6 }
+	n := len(s)
+	return Times{Median: (ms((n-1)/2) + ms(n/2)) / 2, Min: ms(0), Max: ms(n - 1), N: n}
+}
+
+const (
+	benchLeast  = 5 // measured steps, if their number is not given
+	benchWarmup = 2 // steps before the first measured one
+)
+
+// BenchMeasure does what one process of a measurement is asked for.
+//
+// Errors: as of engine.Compile: exit 64 and 69, before any timing; ctx.Err().
+func BenchMeasure(ctx context.Context, r BenchRequest) (*BenchMeasurement, error) {
+	if err := r.Case.check(); err != nil {
+		return nil, err
+	}
+	if r.Phase == BenchGradient {
+		e, err := r.Case.gradientError(ctx)
+		return &BenchMeasurement{GradientError: e}, err
+	}
+	begin := time.Now()
+	s, err := r.Case.Compile(r.Phase == BenchTrain, r.Kernels)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	m := &BenchMeasurement{
+		CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: float64(s.plan.ArenaBytes()) / (1 << 20),
+		Parameters: s.plan.Store().ParamCount(), Warmup: benchWarmup,
+	}
+	for range benchWarmup {
+		if err := s.Run(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.plan.ResetTimes()
+	var all []time.Duration
+	end := time.Now().Add(time.Duration(r.Seconds * float64(time.Second)))
+	for len(all) < r.Steps || r.Steps == 0 && (len(all) < benchLeast || time.Now().Before(end)) {
+		start := time.Now()
+		if err := s.Run(ctx); err != nil {
+			return nil, err
+		}
+		all = append(all, time.Since(start))
+	}
+	m.MS = timesOf(all)
+	if m.Loss = s.plan.Loss(); math.IsNaN(m.Loss) || math.IsInf(m.Loss, 0) {
+		return nil, &exit.Error{Code: exit.No, What: "the loss is not finite", At: r.Case.String(), Fix: "report this with the command line"}
+	}
+	if m.PeakMiB, err = peakMiB(); err != nil {
+		return nil, err
+	}
+	if r.Kernels {
+		if m.Step, err = s.record(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// record takes one more step and gives its timeline.
+func (s *BenchStep) record(ctx context.Context, r BenchRequest) (*StepRecord, error) {
+	start := time.Now()
+	if err := s.plan.Run(ctx, s.n); err != nil {
+		return nil, err
+	}
+	out := &StepRecord{Phase: r.Phase, Graph: time.Since(start), Kernels: s.plan.Timeline(r.Peak.engine())}
+	if s.opt != nil {
+		begin := time.Now()
+		if _, err := s.opt.Step(benchRate); err != nil {
+			return nil, err
+		}
+		out.Optimizer = time.Since(begin)
+	}
+	out.Whole = time.Since(start)
+	return out, nil
+}
+
+// adam is what the optimiser's update of n parameters computes and moves: a sum of
+// squares over the gradients, then one sweep that reads gradient, parameter and
+// both moments and writes the last three.
+func (r *StepRecord) adam(n int, peak engine.Peaks) engine.KernelTime {
+	const flops, values = 2 + 15, 1 + 7 // for each parameter
+	m := engine.Movement{Op: "adam", Kernel: "sweep", Class: engine.Pointwise, Shape: graph.Shape{n},
+		FLOPs: flops * int64(n), Bytes: 4 * values * int64(n), MeasuredS: r.Optimizer.Seconds()}
+	m.BoundS, m.Bound = peak.Bound(m.FLOPs, m.Bytes)
+	if m.MeasuredS > 0 && peak.Bytes > 0 {
+		m.MUE = 100 * float64(m.Bytes) / m.MeasuredS / peak.Bytes
+	}
+	return engine.KernelTime{Movement: m, Start: r.Whole - r.Optimizer, Duration: r.Optimizer}
+}
+
+// peakMiB is the largest resident memory of this process so far. It is read from
+// VmHWM: what getrusage gives begins with the peak of the parent.
+func peakMiB() (float64, error) {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, exit.Read("/proc/self/status", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
+			return kib / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
+}
