@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -33,23 +34,53 @@ const (
 	// AdamW is Adam with decoupled decay: w − rate·decay·w first, g′ = g.
 	// Source: Loshchilov and Hutter 2019, arXiv:1711.05101.
 	AdamW Kind = "adamw"
+	// LARS is SGD with momentum whose rate is scaled for each tensor by
+	//
+	//	λ = trust·|w| / (|g| + decay·|w|)
+	//	v = momentum·v + rate·λ·(g + decay·w)     w = w − v
+	//
+	// Vectors (biases, the scales and shifts of norms), parameters of NoDecay, and
+	// tensors of which |w| or |g| is 0 have λ = 1 and no decay.
+	// Source: You et al. 2017, arXiv:1708.03888.
+	LARS Kind = "lars"
+	// LAMB scales the step of Adam for each tensor: with m and v as AdamW's
+	//
+	//	u = (m/(1−β₁ᵗ)) / (√(v/(1−β₂ᵗ)) + eps) + decay·w     w = w − rate·(|w|/|u|)·u
+	//
+	// The ratio is 1 where either norm is 0, and, without decay, for vectors and
+	// parameters of NoDecay. |w| is not clipped.
+	// Source: You et al. 2020, arXiv:1904.00962.
+	LAMB Kind = "lamb"
 )
+
+// Kinds lists the optimisers.
+var Kinds = []Kind{SGD, Adam, AdamW, LARS, LAMB}
 
 // Options of an optimiser. The zero value is Adam with its usual constants.
 type Options struct {
 	Kind  Kind    // empty: Adam
 	Beta1 float64 // 0: 0.9
 	Beta2 float64 // 0: 0.999
-	Eps   float64 // 0: 1e-8
+	Eps   float64 // 0: 1e-8, or 1e-6 for LAMB
 
-	Momentum float64 // of SGD
+	Momentum float64 // of SGD and LARS
 	Nesterov bool    // of SGD
+	Trust    float64 // of LARS; 0: 0.001
 
 	Decay float64 // weight decay; coupled for SGD and Adam
 	// NoDecay names parameters without decay; nil: none. See Biases.
 	NoDecay func(name string) bool
 	// Clip bounds the norm of all gradients together; 0: no bound.
-	Clip    float64
+	Clip float64
+	// EMA is the decay of a running average of the parameters, which every step
+	// leaves in the parameters of Average, a store of the same layout:
+	//
+	//	average = EMA·average + (1−EMA)·w     after the first step: average = w
+	//
+	// 0 keeps none. States of Average are left alone.
+	// Source: the form of torch.optim.swa_utils.AveragedModel.
+	EMA     float64
+	Average *engine.Store
 	Threads int // of the sweep; 0 means 1
 }
 
@@ -70,14 +101,20 @@ func (o *Options) check() error {
 	}
 	if o.Eps == 0 {
 		o.Eps = 1e-8
+		if o.Kind == LAMB {
+			o.Eps = 1e-6
+		}
+	}
+	if o.Trust == 0 {
+		o.Trust = 1e-3
 	}
 	in := func(v float64) bool { return v >= 0 && v < 1 }
-	known := o.Kind == SGD || o.Kind == Adam || o.Kind == AdamW
-	if !known || !in(o.Beta1) || !in(o.Beta2) || !in(o.Momentum) || !(o.Eps > 0) || !(o.Decay >= 0) || !(o.Clip >= 0) || o.Threads < 0 {
+	if !slices.Contains(Kinds, o.Kind) || !in(o.Beta1) || !in(o.Beta2) || !in(o.Momentum) || !in(o.EMA) || !(o.Eps > 0) || !(o.Trust > 0) ||
+		!(o.Decay >= 0) || !(o.Clip >= 0) || o.Threads < 0 || (o.EMA > 0) != (o.Average != nil) {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("optimiser options do not make sense: %s", o.Kind),
-			Why: fmt.Sprintf("beta %g %g, eps %g, momentum %g, decay %g, clip %g, threads %d",
-				o.Beta1, o.Beta2, o.Eps, o.Momentum, o.Decay, o.Clip, o.Threads),
-			Fix: "kind is sgd, adam or adamw; betas and momentum lie in 0…1, the rest is not negative"}
+			Why: fmt.Sprintf("beta %g %g, eps %g, momentum %g, trust %g, decay %g, clip %g, ema %g, threads %d",
+				o.Beta1, o.Beta2, o.Eps, o.Momentum, o.Trust, o.Decay, o.Clip, o.EMA, o.Threads),
+			Fix: "kind is sgd, adam, adamw, lars or lamb; betas, momentum and ema lie in 0…1, ema comes with a store for the average, the rest is not negative"}
 	}
 	return nil
 }
@@ -85,97 +122,162 @@ func (o *Options) check() error {
 // ErrNotFinite marks a step refused because a gradient is NaN or infinite.
 var ErrNotFinite = errors.New("the gradient is not finite")
 
-// segment is a run of the flat memory with one decay.
-type segment struct {
+// tensor is one parameter in the flat memory.
+type tensor struct {
 	lo, hi int
 	decay  float64
+	plain  bool // without a ratio: LARS and LAMB move it like SGD and Adam
 }
 
 // Optimizer moves the parameters of one store. One goroutine at a time.
 type Optimizer struct {
-	o        Options
-	store    *engine.Store
-	segments []segment
-	m, v     []float32 // first moment (or velocity), second moment; in the layout of the store
-	steps    uint64
-	sweep    sweeper
+	o       Options
+	store   *engine.Store
+	tensors []tensor
+	arena   arena
+	move    step
+	norms   []norms // by tensor
+	steps   uint64
+	sweep   sweeper
+
+	sum     []float32 // gathered gradients, allocated by the first Add
+	weight  float64   // of sum together
+	pending bool      // sum holds something
 }
 
 // New gives an optimiser at rest for the parameters of store, which a graph
 // must have laid out.
 //
-// Errors: *exit.Error (exit.Usage) for options that make no sense.
+// Errors: *exit.Error (exit.Usage) for options that make no sense, and for a store
+// of the average with another layout.
 func New(store *engine.Store, o Options) (*Optimizer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	p := &Optimizer{o: o, store: store}
-	n := len(store.Params())
+	p := &Optimizer{o: o, store: store, arena: arena{w: store.Params(), m: make([]float32, len(store.Params()))}}
+	if o.Kind != SGD && o.Kind != LARS {
+		p.arena.v = make([]float32, len(p.arena.w))
+	}
+	if o.Average != nil {
+		same := func(a, b engine.Entry) bool {
+			return a.Name == b.Name && a.Shape.Equal(b.Shape) && a.Offset == b.Offset && a.State == b.State
+		}
+		if !slices.EqualFunc(store.Entries(), o.Average.Entries(), same) {
+			return nil, &exit.Error{Code: exit.Usage, What: "the average of the weights has another layout than the weights",
+				Why: "the two stores were laid out by different networks", Fix: "lay both out by the same network"}
+		}
+		p.arena.e = o.Average.Params()
+	}
 	for _, e := range store.Entries() {
 		if e.State {
 			continue
 		}
-		d := o.Decay
+		t := tensor{lo: e.Offset, hi: e.Offset + e.Size(), decay: o.Decay}
 		if o.NoDecay != nil && o.NoDecay(e.Name) {
-			d = 0
+			t.decay, t.plain = 0, true
 		}
-		if k := len(p.segments); k > 0 && p.segments[k-1].decay == d {
-			continue
-		} else if k > 0 {
-			p.segments[k-1].hi = e.Offset
+		if (o.Kind == LARS || o.Kind == LAMB) && e.Shape.NDim() <= 1 {
+			t.decay, t.plain = 0, true
 		}
-		p.segments = append(p.segments, segment{e.Offset, n, d})
+		p.tensors = append(p.tensors, t)
 	}
-	p.m = make([]float32, n)
-	if o.Kind != SGD {
-		p.v = make([]float32, n)
+	p.norms = make([]norms, len(p.tensors))
+	p.move = step{rule: o.Kind, nesterov: o.Nesterov, beta1: o.Beta1, beta2: o.Beta2, eps: o.Eps, momentum: o.Momentum,
+		decay: make([]float32, len(p.tensors)), ratio: make([]float32, len(p.tensors))}
+	for i, t := range p.tensors {
+		p.move.decay[i], p.move.ratio[i] = float32(t.decay), 1
 	}
 	var err error
-	p.sweep, err = newSweeper(max(o.Threads, 1))
+	p.sweep, err = newSweeper(max(o.Threads, 1), p.tensors)
 	return p, err
 }
 
-// Step moves the parameters once and returns the norm of all gradients before
-// clipping.
+// Add gathers the store's present gradient with a weight that is not negative; the
+// next Step moves along the weighted mean of what was gathered. Batches that are
+// weighted by their share of a larger batch give its gradient up to rounding, as
+// long as no value of one sample depends on another (batch statistics do).
+func (p *Optimizer) Add(weight float64) {
+	if p.sum == nil {
+		p.sum = make([]float32, len(p.arena.w))
+	}
+	if !p.pending {
+		clear(p.sum)
+		p.pending, p.weight = true, 0
+	}
+	p.weight += weight
+	p.sweep.add(p.sum, p.store.Grads(), float32(weight))
+}
+
+// gradient is what the next step moves along: g times factor.
+func (p *Optimizer) gradient() (g []float32, factor float64) {
+	if !p.pending {
+		return p.store.Grads(), 1
+	}
+	p.pending = false
+	if p.weight == 0 { // as the mean over no weight is 0
+		return p.sum, 0
+	}
+	return p.sum, 1 / p.weight
+}
+
+// Step moves the parameters once, along the store's gradient or, after Add, along
+// the mean of those gathered, and returns its norm before clipping.
 //
-// Errors: ErrNotFinite; then nothing has been changed.
+// Errors: ErrNotFinite; then nothing has been changed, and what was gathered is
+// gone.
 func (p *Optimizer) Step(rate float64) (norm float64, err error) {
-	w, g := p.store.Params(), p.store.Grads()
-	norm = p.sweep.norm(g)
-	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+	g, factor := p.gradient()
+	p.arena.g = g
+	if p.o.Kind == LARS {
+		p.sweep.squares(p.norms, p.arena.w, g)
+		for _, n := range p.norms {
+			norm += n.b
+		}
+		norm = math.Sqrt(norm)
+	} else {
+		norm = p.sweep.norm(g)
+	}
+	if norm *= factor; math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return norm, fmt.Errorf("optimiser step %d: %w", p.steps, ErrNotFinite)
 	}
-	factor := 1.0
 	if p.o.Clip > 0 { // as torch.nn.utils.clip_grad_norm_
-		factor = math.Min(1, p.o.Clip/(norm+1e-6))
+		factor *= math.Min(1, p.o.Clip/(norm+1e-6))
 	}
 	p.steps++
-	for _, s := range p.segments {
-		lo, hi := s.lo, s.hi
-		if p.o.Kind == SGD {
-			p.sgd(w[lo:hi], p.m[lo:hi], g[lo:hi], rate, s.decay, factor)
-			continue
-		}
-		p.sweep.adam(w[lo:hi], p.m[lo:hi], p.v[lo:hi], g[lo:hi], adamStep{
-			rate: rate, beta1: p.o.Beta1, beta2: p.o.Beta2, eps: p.o.Eps, decay: s.decay,
-			coupled: p.o.Kind == Adam, factor: factor,
-			correct1: 1 - math.Pow(p.o.Beta1, float64(p.steps)),
-			correct2: 1 - math.Pow(p.o.Beta2, float64(p.steps)),
-		})
+	s := &p.move
+	s.rate, s.factor, s.blend = rate, factor, 1-p.o.EMA
+	if p.steps == 1 {
+		s.blend = 1
 	}
+	s.correct1, s.correct2 = 1-math.Pow(p.o.Beta1, float64(p.steps)), 1-math.Pow(p.o.Beta2, float64(p.steps))
+	switch p.o.Kind {
+	case LARS:
+		p.lars()
+	case LAMB:
+		p.sweep.moments(p.norms, &p.arena, s)
+		p.lamb()
+	}
+	p.sweep.move(&p.arena, s)
 	return norm, nil
 }
 
-// sgd is the sweep of SGD.
-func (p *Optimizer) sgd(w, v, g []float32, rate, decay, factor float64) {
-	r, d, f, mom := float32(rate), float32(decay), float32(factor), float32(p.o.Momentum)
-	for i := range w {
-		gi := f*g[i] + d*w[i]
-		v[i] = mom*v[i] + gi
-		if p.o.Nesterov {
-			w[i] -= r * (gi + mom*v[i])
-		} else {
-			w[i] -= r * v[i]
+// lars sets decay and ratio of each tensor from the sums of w² and g².
+func (p *Optimizer) lars() {
+	for i, t := range p.tensors {
+		w, g := math.Sqrt(p.norms[i].a), p.move.factor*math.Sqrt(p.norms[i].b)
+		p.move.decay[i], p.move.ratio[i] = 0, 1
+		if !t.plain && w > 0 && g > 0 {
+			p.move.decay[i], p.move.ratio[i] = float32(t.decay), float32(p.o.Trust*w/(g+t.decay*w))
+		}
+	}
+}
+
+// lamb sets the ratio of each tensor from the sums of w² and u².
+func (p *Optimizer) lamb() {
+	for i, t := range p.tensors {
+		p.move.ratio[i] = 1
+		if n := p.norms[i]; !t.plain && n.a > 0 && n.b > 0 {
+			p.move.ratio[i] = float32(math.Sqrt(n.a / n.b))
 		}
 	}
 }
@@ -187,17 +289,18 @@ type Tensor struct {
 	Values []float32
 }
 
-// State lists the moments by parameter: m (the velocity of SGD), and v for
-// Adam and AdamW. Writing into the values restores a state; see SetSteps.
+// State lists the moments by parameter: m (the velocity of SGD and LARS), and v
+// for the others. Writing into the values restores a state; see SetSteps. An
+// average is in its own store.
 func (p *Optimizer) State() []Tensor {
 	var out []Tensor
 	for _, e := range p.store.Entries() {
 		if e.State {
 			continue
 		}
-		out = append(out, Tensor{"m." + e.Name, e.Shape, p.m[e.Offset : e.Offset+e.Size()]})
-		if p.v != nil {
-			out = append(out, Tensor{"v." + e.Name, e.Shape, p.v[e.Offset : e.Offset+e.Size()]})
+		out = append(out, Tensor{"m." + e.Name, e.Shape, p.arena.m[e.Offset : e.Offset+e.Size()]})
+		if p.arena.v != nil {
+			out = append(out, Tensor{"v." + e.Name, e.Shape, p.arena.v[e.Offset : e.Offset+e.Size()]})
 		}
 	}
 	return out
@@ -206,14 +309,8 @@ func (p *Optimizer) State() []Tensor {
 // Steps is the number of steps taken.
 func (p *Optimizer) Steps() uint64 { return p.steps }
 
-// SetSteps restores the number of steps taken, together with State.
+// SetSteps restores the number of steps taken, together with State and Average.
 func (p *Optimizer) SetSteps(n uint64) { p.steps = n }
 
 // Close ends the threads of the sweep; more than once does no harm.
 func (p *Optimizer) Close() error { return p.sweep.close() }
-
-// adamStep holds the constants of one sweep of Adam.
-type adamStep struct {
-	rate, beta1, beta2, eps, decay, factor, correct1, correct2 float64
-	coupled                                                    bool
-}

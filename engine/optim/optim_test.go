@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -19,6 +20,7 @@ type golden struct {
 	Adam          path      `json:"adam"`
 	AdamW         path      `json:"adamw"`
 	AdamWClip     path      `json:"adamw_clip"`
+	EMA           path      `json:"ema"`
 	Cosine        []float64 `json:"cosine"`
 	PlateauValues []float64 `json:"plateau_values"`
 	Plateau       []float64 `json:"plateau"`
@@ -52,10 +54,22 @@ func store(t *testing.T) *engine.Store {
 	for i := range 3 {
 		c = append(c, float32(0.1*math.Cos(2+float64(i))))
 	}
+	return laidOut(t, []string{"conv.weight", "conv.bias"}, []graph.Shape{{6}, {3}}, [][]float32{w, c})
+}
+
+// laidOut is a store of parameters with these values; nil starts them at random.
+func laidOut(t *testing.T, names []string, shapes []graph.Shape, values [][]float32) *engine.Store {
+	t.Helper()
 	b := graph.New(1)
-	v := b.Param("conv.weight", graph.Shape{6}, graph.Values(w))
-	u := b.Param("conv.bias", graph.Shape{3}, graph.Values(c))
-	b.Loss(op.Add(b, op.Sum(b, v), op.Sum(b, u)))
+	loss := b.Scalar(0)
+	for i, name := range names {
+		start := graph.KaimingUniform(3)
+		if values != nil {
+			start = graph.Values(values[i])
+		}
+		loss = op.Add(b, loss, op.Sum(b, b.Param(name, shapes[i], start)))
+	}
+	b.Loss(loss)
 	g, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -96,17 +110,23 @@ func TestTorch(t *testing.T) {
 		{"nesterov", Options{Kind: SGD, Momentum: 0.9, Nesterov: true}, 0.05, g.Nesterov},
 		{"adam", Options{Decay: 0.01}, 0.01, g.Adam},
 		{"adamw", Options{Kind: AdamW, Decay: 0.05, NoDecay: Biases}, 0.01, g.AdamW},
+		{"average beside adamw", Options{Kind: AdamW, Decay: 0.05, EMA: 0.9}, 0.01, g.EMA},
 		{"adamw, clipped", Options{Kind: AdamW, Decay: 0.05, NoDecay: Biases, Beta1: 0.8, Beta2: 0.95, Eps: 1e-6, Clip: 0.7, Threads: 2}, 0.01, g.AdamWClip},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := store(t)
+			seen := s
+			if c.o.EMA > 0 {
+				c.o.Average = store(t)
+				seen = c.o.Average
+			}
 			p, err := New(s, c.o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			w, _, _ := s.Get("conv.weight")
-			bias, _, _ := s.Get("conv.bias")
+			w, _, _ := seen.Get("conv.weight")
+			bias, _, _ := seen.Get("conv.bias")
 			if len(c.want.Path) != 20 {
 				t.Fatalf("golden file has %d steps, want 20", len(c.want.Path))
 			}
@@ -130,78 +150,171 @@ func TestTorch(t *testing.T) {
 	}
 }
 
-// TestLoopAgreesWithKernel: the plain loop and the kernel in use move alike.
+// TestLoopAgreesWithKernel: the plain loops and the kernels in use move alike, by
+// every rule, over tensors of one value, of a few, and of more than a piece.
 func TestLoopAgreesWithKernel(t *testing.T) {
-	sw, err := newSweeper(2)
+	tensors := []tensor{{lo: 0, hi: 1}, {lo: 16, hi: 23}, {lo: 32, hi: 40032}, {lo: 40032, hi: 40032 + 555}}
+	const n = 40032 + 555
+	sw, err := newSweeper(2, tensors)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer sw.close()
-	const n = 1003
-	fresh := func() (w, m, v, g []float32) {
+	loop := loopSweeper{tensors}
+	fresh := func() *arena {
+		a := &arena{}
 		for i := range n {
 			x := float64(i)
-			w = append(w, float32(math.Sin(x)))
-			m = append(m, float32(0.1*math.Cos(2*x)))
-			v = append(v, float32(0.01*(1+math.Sin(3*x))))
-			g = append(g, float32(math.Cos(5*x)))
+			a.w = append(a.w, float32(math.Sin(x)))
+			a.m = append(a.m, float32(0.1*math.Cos(2*x)))
+			a.v = append(a.v, float32(0.01*(1.1+math.Sin(3*x))))
+			a.g = append(a.g, float32(math.Cos(5*x)))
+			a.e = append(a.e, float32(math.Sin(x+0.1)))
 		}
-		return
+		return a
 	}
-	for _, coupled := range []bool{false, true} {
-		a := adamStep{rate: 0.01, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.1, factor: 0.5, correct1: 0.3, correct2: 0.01, coupled: coupled}
-		w1, m1, v1, g := fresh()
-		w2, m2, v2, _ := fresh()
-		loopSweeper{}.adam(w1, m1, v1, g, a)
-		sw.adam(w2, m2, v2, g, a)
+	if a, b := loop.norm(fresh().g), sw.norm(fresh().g); math.Abs(a-b) > 1e-9*a {
+		t.Errorf("norms %v and %v", a, b)
+	}
+	for _, c := range []struct {
+		rule     Kind
+		nesterov bool
+		blend    float64
+	}{{SGD, false, 0.1}, {SGD, true, 1}, {Adam, false, 0.1}, {AdamW, false, 0.1}, {LARS, false, 0.1}, {LAMB, false, 0.1}} {
+		s := step{rule: c.rule, nesterov: c.nesterov, rate: 0.01, beta1: 0.9, beta2: 0.999, eps: 1e-8, momentum: 0.9, factor: 0.5, correct1: 0.3, correct2: 0.01,
+			blend: c.blend, decay: []float32{0, 0.1, 0.2, 0.3}, ratio: []float32{1, 0.5, 2, 3}}
+		x, y := fresh(), fresh()
+		var nx, ny [4]norms
+		if c.rule == LAMB {
+			loop.moments(nx[:], x, &s)
+			sw.moments(ny[:], y, &s)
+		} else {
+			loop.squares(nx[:], x.w, x.g)
+			sw.squares(ny[:], y.w, y.g)
+		}
+		for k := range nx { // u differs by a few roundings, 2⁻²³ each
+			if math.Abs(nx[k].a-ny[k].a) > 1e-12*nx[k].a || math.Abs(nx[k].b-ny[k].b) > 1e-5*nx[k].b {
+				t.Errorf("%s: sums of tensor %d are %v and %v", c.rule, k, nx[k], ny[k])
+			}
+		}
+		loop.move(x, &s)
+		sw.move(y, &s)
+		loop.add(x.m, x.g, 0.25)
+		sw.add(y.m, y.g, 0.25)
 		for i := range n {
-			for k, d := range []float32{w1[i] - w2[i], m1[i] - m2[i], v1[i] - v2[i]} {
+			for k, d := range []float32{x.w[i] - y.w[i], x.m[i] - y.m[i], x.v[i] - y.v[i], x.e[i] - y.e[i]} {
 				if math.Abs(float64(d)) > 5e-7 {
-					t.Fatalf("coupled %v: element %d of %s differs by %g", coupled, i, "wmv"[k:k+1], d)
+					t.Fatalf("%s: element %d of %s differs by %g", c.rule, i, "wmve"[k:k+1], d)
 				}
 			}
 		}
-		if a, b := (loopSweeper{}).norm(g), sw.norm(g); math.Abs(a-b) > 1e-9*a {
-			t.Errorf("norms %v and %v", a, b)
+		for i, want := range fresh().w[24:32] { // between two tensors
+			if y.w[24+i] != want {
+				t.Fatalf("%s: a gap was written", c.rule)
+			}
 		}
 	}
 }
 
-// TestResume: state carried to another optimiser continues bit for bit.
+// TestThreads: the bits of a step do not depend on the threads.
+func TestThreads(t *testing.T) {
+	for _, kind := range Kinds {
+		var want []float32
+		for _, threads := range []int{1, 3} {
+			s := big(t)
+			p, err := New(s, Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 1, Threads: threads})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k := range 3 {
+				for i, g := range s.Grads() {
+					s.Grads()[i] = g + float32(math.Sin(float64(i+7*k)))
+				}
+				if _, err := p.Step(0.01); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want == nil {
+				want = slices.Clone(s.Params())
+			} else if !slices.Equal(want, s.Params()) {
+				t.Errorf("%s: other bits with %d threads", kind, threads)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestStepAllocatesNothing: neither a step nor gathering allocates.
+func TestStepAllocatesNothing(t *testing.T) {
+	for _, kind := range Kinds {
+		s := big(t)
+		p, err := New(s, Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 1, EMA: 0.99, Average: big(t), Threads: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Add(1)
+		if n := testing.AllocsPerRun(5, func() {
+			p.Add(1)
+			if _, err := p.Step(0.01); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations a step", kind, n)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// big is a store whose tensors are cut into pieces.
+func big(t *testing.T) *engine.Store {
+	t.Helper()
+	return laidOut(t, []string{"a.weight", "a.bias", "b.weight"}, []graph.Shape{{7, 5001}, {33}, {3, 3, 3}}, nil)
+}
+
+// TestResume: state carried to another optimiser continues bit for bit, weights and
+// their average.
 func TestResume(t *testing.T) {
-	for _, kind := range []Kind{SGD, Adam, AdamW} {
-		o := Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 1}
+	for _, kind := range Kinds {
+		make2 := func() (s, average *engine.Store, p *Optimizer) {
+			s, average = store(t), store(t)
+			p, err := New(s, Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 1, EMA: 0.8, Average: average})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { p.Close() })
+			return s, average, p
+		}
 		run := func(from, to int, s *engine.Store, p *Optimizer) {
 			for step := from; step < to; step++ {
 				setGrads(s, step)
+				p.Add(0.25)
+				setGrads(s, step+100)
+				p.Add(0.75)
 				if _, err := p.Step(0.01); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		make2 := func() (*engine.Store, *Optimizer) {
-			s := store(t)
-			p, err := New(s, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { p.Close() })
-			return s, p
-		}
-		s1, p1 := make2()
+		s1, a1, p1 := make2()
 		run(0, 10, s1, p1)
-		s2, p2 := make2()
+		s2, a2, p2 := make2()
 		for i, x := range p1.State() {
 			copy(p2.State()[i].Values, x.Values)
 		}
 		p2.SetSteps(p1.Steps())
 		copy(s2.Params(), s1.Params())
+		copy(a2.Params(), a1.Params())
 		run(10, 15, s1, p1)
 		run(10, 15, s2, p2)
-		for i, v := range s1.Params() {
-			if math.Float32bits(v) != math.Float32bits(s2.Params()[i]) {
-				t.Errorf("%s: element %d is %v after resuming, %v without a break", kind, i, s2.Params()[i], v)
-			}
+		if !slices.Equal(s1.Params(), s2.Params()) || !slices.Equal(a1.Params(), a2.Params()) {
+			t.Errorf("%s: %v and average %v after resuming, %v and %v without a break", kind, s2.Params(), a2.Params(), s1.Params(), a1.Params())
+		}
+		if slices.Equal(s1.Params(), a1.Params()) {
+			t.Errorf("%s: the average is the last value", kind)
 		}
 	}
 }
@@ -236,7 +349,8 @@ func TestNotFinite(t *testing.T) {
 // TestOptions refuses what makes no sense.
 func TestOptions(t *testing.T) {
 	s := store(t)
-	for _, o := range []Options{{Kind: "adagrad"}, {Beta1: 1}, {Decay: -1}, {Clip: math.NaN()}, {Threads: -1}, {Momentum: 1.5}} {
+	for _, o := range []Options{{Kind: "adagrad"}, {Beta1: 1}, {Decay: -1}, {Clip: math.NaN()}, {Threads: -1}, {Momentum: 1.5},
+		{Trust: -1}, {EMA: 1, Average: s}, {EMA: 0.9}, {Average: s}, {EMA: 0.9, Average: big(t)}} {
 		if p, err := New(s, o); err == nil {
 			p.Close()
 			t.Errorf("%+v was accepted", o)
@@ -275,13 +389,13 @@ func TestSchedulesTorch(t *testing.T) {
 			t.Errorf("plateau observation %d: %v, PyTorch has %v", i, got, g.Plateau[i])
 		}
 	}
-	w := Cosine{Max: 1, Warmup: 4, Total: 8}
+	w := Warmup{Schedule: Cosine{Max: 1, Hold: 4, Total: 8}, Steps: 4}
 	for n, want := range []float64{0.25, 0.5, 0.75, 1, 1, (2 + math.Sqrt2) / 4, 0.5, (2 - math.Sqrt2) / 4, 0} {
 		if got := w.Rate(uint64(n)); math.Abs(got-want) > 1e-12 {
 			t.Errorf("warm-up and cosine step %d: %v, want %v", n, got, want)
 		}
 	}
-	if got := (Warmup{Constant(2), 4}).Rate(1); got != 1 {
+	if got := (Warmup{Schedule: Constant(2), Steps: 4}).Rate(1); got != 1 {
 		t.Errorf("warm-up of a constant: %v, want 1", got)
 	}
 }

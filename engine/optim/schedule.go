@@ -30,42 +30,72 @@ func (t Triangular2) Rate(n uint64) float64 {
 	return t.Base + (t.Max-t.Base)*math.Max(0, 1-x)*math.Exp2(1-c)
 }
 
-// Cosine rises linearly to Max over Warmup steps, falls along half a cosine to
-// Min at step Total, and stays there:
+// Cosine stays at Max for Hold steps, which are those of a Warmup around it, falls
+// along half a cosine to Min at step Total, and stays there:
 //
-//	rate = min + (max − min)·(1 + cos(π(n − warmup)/(total − warmup)))/2
+//	rate = min + (max − min)·(1 + cos(π(n − hold)/(total − hold)))/2
 //
 // Source: Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts.
 type Cosine struct {
-	Max, Min      float64
-	Warmup, Total uint64
+	Max, Min    float64
+	Hold, Total uint64
 }
 
 // Rate is the rate of step n.
 func (c Cosine) Rate(n uint64) float64 {
-	if n < c.Warmup {
-		return c.Max * float64(n+1) / float64(c.Warmup)
+	if n < c.Hold {
+		return c.Max
 	}
 	if n >= c.Total {
 		return c.Min
 	}
-	t := float64(n-c.Warmup) / float64(c.Total-c.Warmup)
+	t := float64(n-c.Hold) / float64(c.Total-c.Hold)
 	return c.Min + (c.Max-c.Min)*(1+math.Cos(math.Pi*t))/2
 }
 
-// Warmup rises linearly over Steps to what the schedule gives.
+// Warmup rises linearly over Steps to what the schedule gives, from the share From
+// of it:
+//
+//	rate = schedule·(from + (1 − from)·(n + 1)/steps)
+//
+// A rate that was raised k times for a larger batch starts with From 1/k where it
+// was before.
+// Source: Goyal et al. 2017, arXiv:1706.02677.
 type Warmup struct {
 	Schedule
 	Steps uint64
+	From  float64
 }
 
 // Rate is the rate of step n.
 func (w Warmup) Rate(n uint64) float64 {
 	r := w.Schedule.Rate(n)
 	if n < w.Steps {
-		r *= float64(n+1) / float64(w.Steps)
+		r *= w.From + (1-w.From)*float64(n+1)/float64(w.Steps)
 	}
 	return r
+}
+
+// Scaling is how a learning rate follows the size of the batch.
+type Scaling string
+
+// The scalings.
+const (
+	NoScaling     Scaling = "none"
+	LinearScaling Scaling = "linear" // Goyal et al. 2017, arXiv:1706.02677
+	SqrtScaling   Scaling = "sqrt"   // for methods like Adam; Krizhevsky 2014, arXiv:1404.5997
+)
+
+// Factor is what the rate of a batch is multiplied by for one that is k times as
+// large.
+func (s Scaling) Factor(k float64) float64 {
+	switch s {
+	case LinearScaling:
+		return k
+	case SqrtScaling:
+		return math.Sqrt(k)
+	}
+	return 1
 }
 
 // Plateau lowers the rate by Factor when the value observed (the loss on

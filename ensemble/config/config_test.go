@@ -132,6 +132,11 @@ func TestFaults(t *testing.T) {
 		{"loss and head", base + "model: {head: spread, kind: resnet2d_simple}\n", []string{"3:9|head spread is trained with crps|"}},
 		{"no analyses", strings.Replace(base, "analyses: [a], ", "", 1) + "model: {head: distribution}\n", []string{"3:9|head distribution has no data.analyses|"}},
 		{"resnet of two levels", strings.Replace(base, "[850hPa], v", "[850hPa, 500hPa], v", 1) + "model: {head: spread, kind: resnet2d_simple}\ntrain: {loss: {kind: l1}}\n", []string{"3:23|resnet2d_simple predicts one spread field|"}},
+		{"trust of another", base + "train: {optimizer: lamb, trust: 0.01}\n", []string{"3:26|train.trust is given to lamb|remove it"}},
+		{"base without scale", base + "train: {base_batch: 8}\n", []string{"3:9|train.base_batch is given and the learning rate is not scaled|linear or sqrt"}},
+		{"optimiser values", base + "train: {optimizer: lard, accumulate: 0, ema: 1, scale: cubic, trust: 0, base_batch: 0}\n", []string{
+			"3:20|train.optimizer is lard, want one of|did you mean `lars`?", "|train.accumulate is 0, want 1 to 65536|", "|train.ema is 1, want 0 or more and less than 1|",
+			"|train.scale is cubic, want one of linear, sqrt, none|", "|train.trust is 0, want more than 0|", "|train.base_batch is 0, want 1 to|"}},
 		{"half a split", strings.Replace(base, "targets:", "split: {train: {from: 1982-01-01}}, targets:", 1), []string{"2:|data.split.train has no from and to|", "|data.split.validation has no from and to|"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -250,6 +255,32 @@ func TestCheckResume(t *testing.T) {
 	}
 	if text := err.Error(); strings.Contains(text, "epochs") || !strings.Contains(text, "train.seed") || !strings.Contains(text, "it was 1 and is 7") {
 		t.Errorf("epochs may change, the seed not:\n%s", text)
+	}
+}
+
+// TestResumeOlderRun: a run that began before a key existed had its default.
+func TestResumeOlderRun(t *testing.T) {
+	path := write(t, "x.yaml", good)
+	load := func(set ...string) *TrainConfig {
+		c, err := LoadTrain(Sources{Files: []string{path}, Set: set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	var began []byte
+	for line := range strings.Lines(string(load().YAML())) {
+		if !strings.Contains(line, "  accumulate:") && !strings.Contains(line, "  ema:") && !strings.Contains(line, "  scale:") {
+			began = append(began, line...)
+		}
+	}
+	if err := load().CheckResume(began); err != nil {
+		t.Errorf("the same configuration: %v", err)
+	}
+	for _, set := range []string{"train.accumulate=2", "train.ema=0.9", "train.scale=sqrt"} {
+		if err := load(set).CheckResume(began); err == nil || !strings.Contains(err.Error(), "changed since the run began") {
+			t.Errorf("%s: %v", set, err)
+		}
 	}
 }
 

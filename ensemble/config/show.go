@@ -128,7 +128,8 @@ func (e *effective) Identity() string {
 }
 
 // CheckResume compares with the effective configuration that a run began with.
-// Keys marked Resume in the schema may differ.
+// Keys marked Resume in the schema may differ. A key that the run does not record
+// had its default: the program that began it did not know it.
 //
 // Errors: exit 64 with one fault for each other key that differs, old and new.
 func (e *effective) CheckResume(began []byte) error {
@@ -143,8 +144,12 @@ func (e *effective) CheckResume(began []byte) error {
 	}
 	var faults []*exit.Error
 	e.schema.leaves(func(n *node) {
+		v, ok := old[n.path]
+		if !ok {
+			v = n.def
+		}
 		before := ""
-		if v, ok := old[n.path]; ok {
+		if v != nil {
 			before = textOf(n, reflect.ValueOf(v))
 		}
 		if now := e.text(n.path); now != before && !n.key.Resume {

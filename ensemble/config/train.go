@@ -100,12 +100,17 @@ type Model struct {
 type Training struct {
 	Epochs       int        `key:"epochs"`
 	BatchSize    int        `key:"batch_size"`
+	Accumulate   int        `key:"accumulate"`
 	Optimizer    string     `key:"optimizer"`
+	Trust        float64    `key:"trust"` // of lars; 0 has the optimiser's own
 	LearningRate float64    `key:"learning_rate"`
+	Scale        string     `key:"scale"`
+	BaseBatch    int        `key:"base_batch"` // 0 stands for BatchSize
 	WeightDecay  float64    `key:"weight_decay"`
 	Schedule     string     `key:"schedule"`
 	Warmup       int        `key:"warmup"`
 	Clip         float64    `key:"clip"`
+	EMA          float64    `key:"ema"` // 0 keeps no average
 	Loss         Loss       `key:"loss"`
 	Seed         int        `key:"seed"`
 	EarlyStop    EarlyStop  `key:"early_stop"`
@@ -205,19 +210,29 @@ var TrainSchema = newSchema[Train]("train", []Key{
 	{Path: "train.epochs", Default: "60", Check: Between(1, 1e6), Example: "60", Resume: true,
 		Help: "Passes over the training starts at most."},
 	{Path: "train.batch_size", Default: "4", Check: Between(1, 65536), Example: "4",
-		Help: "Samples a step."},
-	{Path: "train.optimizer", Default: "adamw", Check: OneOf("adamw", "adam", "sgd"), Example: "adamw",
-		Help: "The optimiser."},
+		Help: "Samples that are computed at once."},
+	{Path: "train.accumulate", Default: "1", Check: Between(1, 65536), Example: "8",
+		Help: "Batches a step: the optimiser moves along the mean of their gradients. Needs the memory of one batch; equal to a batch that many times as large, but for batch statistics."},
+	{Path: "train.optimizer", Default: "adamw", Check: OneOf("adamw", "adam", "sgd", "lars", "lamb"), Example: "adamw",
+		Help: "The optimiser. sgd and lars have a momentum of 0.9."},
+	{Path: "train.trust", Check: Above(0), Example: "0.001",
+		Help: "Trust coefficient of lars, 0.001 if not given: a filter moves by about learning_rate times this share of its norm."},
 	{Path: "train.learning_rate", Default: "0.001", Check: Above(0), Example: "0.001",
-		Help: "Learning rate; the largest of the schedule."},
+		Help: "Learning rate; the largest of the schedule, before train.scale."},
+	{Path: "train.scale", Default: "none", Check: OneOf("linear", "sqrt", "none"), Example: "linear",
+		Help: "How the learning rate follows the samples of a step, batch_size times accumulate: it is multiplied by their ratio to base_batch, or by the root of it (for methods like adam)."},
+	{Path: "train.base_batch", Check: Between(1, 1e9), Example: "4",
+		Help: "Samples a step that learning_rate is meant for, for train.scale; batch_size if not given."},
 	{Path: "train.weight_decay", Default: "0.0001", Check: AtLeast(0), Example: "0.0001",
-		Help: "Weight decay of adamw, or L2 penalty of the others."},
+		Help: "Weight decay of adamw and lamb, or L2 penalty of the others."},
 	{Path: "train.schedule", Default: "cosine", Check: OneOf("constant", "cosine", "triangular2", "plateau"), Example: "cosine",
 		Help: "How the learning rate changes over the steps."},
 	{Path: "train.warmup", Default: "0", Check: AtLeast(0), Example: "100",
-		Help: "Steps over which the learning rate rises from zero."},
+		Help: "Steps over which the learning rate rises linearly: from zero, or with train.scale from learning_rate itself."},
 	{Path: "train.clip", Default: "1", Check: AtLeast(0), Example: "1",
 		Help: "Largest norm of the gradient; 0 never clips."},
+	{Path: "train.ema", Default: "0", Check: Below(0, 1), Example: "0.999",
+		Help: "Decay of a running average of the weights, which is then what is validated, kept as best and saved in the model; 0 keeps none."},
 	{Path: "train.loss.kind", Default: "crps", Check: OneOf("crps", "l1", "mse", "ssim", "ms_ssim"), Example: "crps",
 		Help: "What is lowered: Gaussian CRPS against the analysis, or a distance to the full ensemble's spread."},
 	{Path: "train.loss.spread", Default: "0", Check: AtLeast(0), Example: "0.5",
@@ -315,7 +330,23 @@ func (c *TrainConfig) check() []*exit.Error {
 			"give the number of members, or sampling: fixed")
 	}
 	faults = append(faults, c.checkSplit()...)
-	return append(faults, c.checkModel()...)
+	faults = append(faults, c.checkModel()...)
+	return append(faults, c.checkOptimizer()...)
+}
+
+// checkOptimizer: what one optimiser or rule reads is given to no other.
+func (c *TrainConfig) checkOptimizer() []*exit.Error {
+	var faults []*exit.Error
+	t := c.Train.Train
+	if t.Trust > 0 && t.Optimizer != "lars" {
+		faults = append(faults, c.fault("train.trust", "train.trust is given to "+t.Optimizer, "only lars has a trust coefficient",
+			"remove it, or set train.optimizer: lars"))
+	}
+	if t.BaseBatch > 0 && t.Scale == "none" {
+		faults = append(faults, c.fault("train.base_batch", "train.base_batch is given and the learning rate is not scaled", "train.scale is none",
+			"remove it, or set train.scale: linear or sqrt"))
+	}
+	return faults
 }
 
 // checkModel: the head, the loss and the data must belong together.

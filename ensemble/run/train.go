@@ -124,7 +124,7 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 			o.Warn(w)
 		}
 	}
-	task := o.Progress.Start("train", int64(c.Train.Train.Networks*c.Train.Train.Epochs*t.batches()))
+	task := o.Progress.Start("train", int64(c.Train.Train.Networks*c.Train.Train.Epochs*t.steps(t.batches())))
 	t.report = func(done int, note string) { task.Set(int64(done), note) }
 	err = t.run(context.WithoutCancel(ctx))
 	task.Done()

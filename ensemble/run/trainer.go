@@ -48,19 +48,22 @@ type trainer struct {
 	start      startWeights // of every network
 
 	store *engine.Store
+	shown *engine.Store // what is validated and kept: store, or the running average of it
 	opt   *optim.Optimizer
 	rate  optim.Schedule
 	net   *network // training, batch_size samples
-	eval  *network // inference form with loss, one sample
+	eval  *network // inference form with loss, one sample, of shown
 	best  Weights  // of the present network
-	at    position
+	// before is what the network's states were when the present step began.
+	before []float32
+	at     position
 }
 
 // position is where training stands, as a checkpoint keeps it.
 type position struct {
 	Network int     `json:"network"` // finished networks
 	Epoch   int     `json:"epoch"`   // finished epochs of the present one
-	Batch   int     `json:"batch"`   // finished batches of the present epoch
+	Batch   int     `json:"batch"`   // finished batches of the present epoch, those of whole steps
 	Step    uint64  `json:"step"`    // finished steps of all networks
 	LossSum float64 `json:"loss_sum"`
 	// BestLoss is the lowest validation loss of the present network, at BestEpoch.
@@ -75,8 +78,15 @@ const noBest = math.MaxFloat64
 // evalStep is the step number of evaluations, which draw no random numbers.
 const evalStep = 0
 
+// batches is how many batches of batch_size samples an epoch has.
 func (t *trainer) batches() int {
 	return (len(t.train.forecasts) + t.cfg.BatchSize - 1) / t.cfg.BatchSize
+}
+
+// steps is how many steps of the optimiser, of accumulate batches each, have those
+// batches. The last step of an epoch may have fewer.
+func (t *trainer) steps(batches int) int {
+	return (batches + t.cfg.Accumulate - 1) / t.cfg.Accumulate
 }
 
 func (t *trainer) seed() uint64 { return uint64(t.cfg.Seed) + 1000003*uint64(t.at.Network) }
@@ -94,49 +104,29 @@ func (t *trainer) begin() error {
 		return err
 	}
 	t.store = engine.NewStore()
+	t.shown = t.store
+	if t.cfg.EMA > 0 {
+		t.shown = engine.NewStore()
+	}
 	o := engineOptions(t.cfg.Threads)
 	o.Store = t.store
 	var err error
 	if t.net, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o); err != nil {
 		return err
 	}
-	o.Mode = engine.Infer
+	o.Mode, o.Store = engine.Infer, t.shown
 	if t.eval, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o); err != nil {
 		return err
 	}
-	t.opt, err = optim.New(t.store, optim.Options{
-		Kind: optim.Kind(t.cfg.Optimizer), Decay: t.cfg.WeightDecay, Clip: t.cfg.Clip, Threads: t.cfg.Threads, Momentum: 0.9,
-		NoDecay: func(name string) bool { return optim.Biases(name) || isMap(name) },
-	})
-	if err != nil {
+	if t.opt, err = optim.New(t.store, t.optimizer()); err != nil {
 		return err
 	}
 	if err := t.start.into(t.store); err != nil {
 		return err
 	}
-	t.rate = schedule(t.cfg, uint64(t.batches()), &t.at.Plateau)
+	t.rate = schedule(t.cfg, uint64(t.steps(t.batches())), &t.at.Plateau)
 	t.best = nil
 	return nil
-}
-
-// isMap tells the maps, which are local biases and have no decay either.
-func isMap(name string) bool { return len(name) > 5 && name[:5] == "maps." }
-
-// schedule makes the learning rate of one network's steps.
-func schedule(c config.Training, perEpoch uint64, plateau *optim.PlateauState) optim.Schedule {
-	var s optim.Schedule
-	switch c.Schedule {
-	case "cosine":
-		return optim.Cosine{Max: c.LearningRate, Warmup: uint64(c.Warmup), Total: perEpoch * uint64(c.Epochs)}
-	case "triangular2":
-		// The published half cycle is half an epoch, from 1e-4 of the largest rate.
-		s = optim.Triangular2{Base: 1e-4 * c.LearningRate, Max: c.LearningRate, Half: max(perEpoch/2, 1)}
-	case "plateau":
-		s = &optim.Plateau{Start: c.LearningRate, Factor: 0.3, Patience: 5, Min: 1e-3 * c.LearningRate, State: *plateau}
-	default:
-		s = optim.Constant(c.LearningRate)
-	}
-	return optim.Warmup{Schedule: s, Steps: uint64(c.Warmup)}
 }
 
 // end frees the plans of the present network.
@@ -173,7 +163,7 @@ func (t *trainer) run(ctx context.Context) error {
 			}
 		}
 		if t.best == nil { // no validation starts: the last weights
-			t.best = weightsOf(t.store)
+			t.best = t.keep()
 		}
 		t.model.Networks = append(t.model.Networks, t.best)
 		t.at = position{Network: t.at.Network + 1, Step: t.at.Step, BestLoss: noBest}
@@ -190,6 +180,16 @@ func (t *trainer) tired() bool {
 	return p > 0 && len(t.validation.forecasts) > 0 && t.at.Epoch-t.at.BestEpoch > p
 }
 
+// keep copies the weights that are shown.
+func (t *trainer) keep() Weights {
+	t.show()
+	return weightsOf(t.shown)
+}
+
+// show brings the weights that are shown up to date. Their average is; running
+// statistics are those of now.
+func (t *trainer) show() { copy(t.shown.States(), t.store.States()) }
+
 // epoch goes on with the present epoch to its end.
 func (t *trainer) epoch(ctx context.Context) error {
 	n := t.batches()
@@ -197,32 +197,31 @@ func (t *trainer) epoch(ctx context.Context) error {
 	next, quit := t.prepare(order, t.at.Batch)
 	defer quit()
 	for t.at.Batch < n {
-		if err := t.stop(); err != nil {
-			return errors.Join(t.save(), err)
-		}
-		b := <-next
-		if b.err != nil {
-			return b.err
-		}
-		t.net.load(b.batch)
-		if err := t.net.plan.Run(ctx, t.at.Step); err != nil {
+		t.before = append(t.before[:0], t.store.States()...)
+		todo := min(t.cfg.Accumulate, n-t.at.Batch)
+		loss, err := t.gather(ctx, next, todo)
+		if stop := (stopped{}); errors.As(err, &stop) {
+			copy(t.store.States(), t.before)
+			return errors.Join(t.save(), stop.reason)
+		} else if err != nil {
 			return err
 		}
-		loss := t.net.plan.Loss()
-		local := uint64(t.at.Epoch*n + t.at.Batch)
-		rate := t.rate.Rate(local)
-		norm, err := t.opt.Step(rate)
-		if err != nil || math.IsNaN(loss) || math.IsInf(loss, 0) {
-			return t.diverged(loss, order, err)
+		rate := t.rate.Rate(uint64(t.at.Epoch*t.steps(n) + t.steps(t.at.Batch)))
+		if math.IsNaN(loss) || math.IsInf(loss, 0) {
+			return t.diverged(loss, order, todo, nil)
 		}
-		t.at.Batch++
+		norm, err := t.opt.Step(rate)
+		if err != nil {
+			return t.diverged(loss, order, todo, err)
+		}
+		t.at.Batch += todo
 		t.at.Step++
-		t.at.LossSum += loss
+		t.at.LossSum += loss * float64(todo)
 		if err := t.dir.Events().Write("step", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "loss", Value: loss},
 			rundir.Value{Name: "rate", Value: rate}, rundir.Value{Name: "gradient_norm", Value: norm}); err != nil {
 			return err
 		}
-		t.report((t.at.Network*t.cfg.Epochs+t.at.Epoch)*n+t.at.Batch, fmt.Sprintf("loss %.4f", loss))
+		t.report((t.at.Network*t.cfg.Epochs+t.at.Epoch)*t.steps(n)+t.steps(t.at.Batch), fmt.Sprintf("loss %.4f", loss))
 	}
 	return t.closeEpoch(ctx)
 }
@@ -239,7 +238,7 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 		values = append(values, rundir.Value{Name: "validation_loss", Value: loss})
 		if loss < t.at.BestLoss {
 			t.at.BestLoss, t.at.BestEpoch = loss, t.at.Epoch
-			t.best = weightsOf(t.store)
+			t.best = t.keep()
 		}
 		if w, ok := t.rate.(optim.Warmup); ok {
 			if p, ok := w.Schedule.(*optim.Plateau); ok {
@@ -317,6 +316,7 @@ func (t *trainer) build(b *Batch, order []int, k, epoch int, seed uint64) error 
 
 // validate is the mean loss over the validation starts.
 func (t *trainer) validate(ctx context.Context) (float64, error) {
+	t.show()
 	var sum float64
 	for i, fc := range t.validation.forecasts {
 		used, err := positions(fc, t.model.Task.Used)
@@ -341,13 +341,13 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 
 // diverged is the error of a loss or gradient that is not finite. The parameters
 // are those before the step; the last checkpoint is good.
-func (t *trainer) diverged(loss float64, order []int, cause error) error {
+func (t *trainer) diverged(loss float64, order []int, todo int, cause error) error {
 	what := "the loss is not finite"
 	if cause != nil {
 		what = "the gradient is not finite"
 	}
 	var starts []string
-	for i := range t.cfg.BatchSize {
+	for i := range todo * t.cfg.BatchSize {
 		starts = append(starts, t.train.forecasts[order[(t.at.Batch*t.cfg.BatchSize+i)%len(order)]].Init.String())
 	}
 	return &exit.Error{Code: exit.No, What: fmt.Sprintf("%s at step %d", what, t.at.Step+1),
@@ -360,6 +360,7 @@ func (t *trainer) diverged(loss float64, order []int, cause error) error {
 const (
 	partWeights   = "weights."
 	partOptimizer = "optimizer."
+	partAverage   = "average."
 	partBest      = "best."
 	partFinished  = "network%02d."
 )
@@ -376,6 +377,9 @@ func (t *trainer) save() error {
 	add(partWeights, weightsOf(t.store))
 	for _, s := range t.opt.State() {
 		tensors = append(tensors, ckpt.Tensor{Name: partOptimizer + s.Name, Shape: s.Shape, Data: slices.Clone(s.Values)})
+	}
+	if t.shown != t.store {
+		add(partAverage, t.keep())
 	}
 	add(partBest, t.best)
 	for i, w := range t.model.Networks {
@@ -422,6 +426,11 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 	if err := fill(t.store, part(partWeights)); err != nil {
 		return err
 	}
+	if t.shown != t.store {
+		if err := fill(t.shown, part(partAverage)); err != nil {
+			return err
+		}
+	}
 	moments := map[string]ckpt.Tensor{}
 	for _, x := range part(partOptimizer) {
 		moments[x.Name] = x
@@ -433,7 +442,7 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 		}
 		copy(s.Values, v)
 	}
-	t.opt.SetSteps(uint64(t.at.Epoch*t.batches() + t.at.Batch))
+	t.opt.SetSteps(uint64(t.at.Epoch*t.steps(t.batches()) + t.steps(t.at.Batch)))
 	t.best = part(partBest)
 	t.model.Networks = nil
 	for i := range t.at.Network {

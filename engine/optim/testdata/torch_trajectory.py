@@ -39,6 +39,26 @@ def run(make, clip=0.0):
     return {"path": out, "norms": norms}
 
 
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w, self.b = start()
+
+
+def averaged(decay):
+    """The path of the running average beside AdamW."""
+    net = Net()
+    opt = torch.optim.AdamW([net.w, net.b], lr=0.01, weight_decay=0.05)
+    mean = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(decay))
+    out = []
+    for step in range(STEPS):
+        net.w.grad, net.b.grad = grads(step, 6, 0.0), grads(step, 3, 0.5)
+        opt.step()
+        mean.update_parameters(net)
+        out.append([float(x) for x in torch.cat([mean.module.w.detach(), mean.module.b.detach()])])
+    return {"path": out, "norms": []}
+
+
 def split(w, b, decay):
     return [{"params": [w], "weight_decay": decay}, {"params": [b], "weight_decay": 0.0}]
 
@@ -75,6 +95,7 @@ doc = {
     "adam": run(lambda w, b: torch.optim.Adam([w, b], lr=0.01, weight_decay=0.01)),
     "adamw": run(lambda w, b: torch.optim.AdamW(split(w, b, 0.05), lr=0.01)),
     "adamw_clip": run(lambda w, b: torch.optim.AdamW(split(w, b, 0.05), lr=0.01, betas=(0.8, 0.95), eps=1e-6), clip=0.7),
+    "ema": averaged(0.9),
     "cosine": schedule(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=12, eta_min=0.001), 13),
     "plateau_values": VALUES,
     "plateau": plateau(VALUES),

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+float sqrtf(float) __attribute__((const)); // it sets no errno here: loops over it become vectors
+
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -21,7 +23,7 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "broadcast.inc.h"
 #include "reduce.inc.h"
 #include "crps.inc.h"
-#include "adam.inc.h"
+#include "optim.inc.h"
 #include "copy.inc.h"
 #include "maxpool.inc.h"
 #include "upsample.inc.h"

@@ -10,6 +10,13 @@ enum { // elementwise functions of one tensor
 };
 enum { ENS_ADD, ENS_SUB, ENS_MUL, ENS_DIV, ENS_MIN, ENS_MAX, ENS_RSUB, ENS_RDIV }; // of two tensors; R: b op a
 
+enum { ENS_SGD, ENS_NESTEROV, ENS_ADAM, ENS_ADAMW, ENS_LARS, ENS_LAMB }; // optimisers
+typedef struct { long lo, hi, tensor; } ens_piece; // elements lo to hi of an arena, all of one tensor
+typedef struct { // one step of an optimiser, see optim.inc.h
+	int rule;
+	float lr, beta1, beta2, rest1, rest2, eps, momentum, c1, c2, gscale, blend; // rest is 1-beta, rounded once
+} ens_rule;
+
 // KERNELS lists name, parameters and arguments of every kernel.
 #define KERNELS(X)                                                              \
 	X(unary, (ens_pool *p, int op, float *y, const float *x, long n), (p, op, y, x, n)) \
@@ -27,7 +34,9 @@ enum { ENS_ADD, ENS_SUB, ENS_MUL, ENS_DIV, ENS_MIN, ENS_MAX, ENS_RSUB, ENS_RDIV 
 	X(moments_mid, (ens_pool *p, float *mean, float *var, const float *x, long outer, long mid, long inner), (p, mean, var, x, outer, mid, inner)) \
 	X(batchnorm_grad, (ens_pool *p, float *dx, const float *dy, const float *x, const float *a, const float *b, const float *c, long outer, long mid, long inner), (p, dx, dy, x, a, b, c, outer, mid, inner)) \
 	X(crps_gauss, (ens_pool *p, float *crps, float *dmu, float *dsigma, float *dy, const float *mu, const float *sigma, const float *y, long n), (p, crps, dmu, dsigma, dy, mu, sigma, y, n)) \
-	X(adam, (ens_pool *p, float *w, float *m, float *v, const float *g, float lr, float beta1, float beta2, float eps, float decay, float c1, float c2, float gscale, int coupled, long n), (p, w, m, v, g, lr, beta1, beta2, eps, decay, c1, c2, gscale, coupled, n)) \
+	X(opt_squares, (ens_pool *p, double *part, const ens_piece *piece, long n, const float *a, const float *b), (p, part, piece, n, a, b)) \
+	X(opt_moments, (ens_pool *p, double *part, const ens_piece *piece, long n, const ens_rule *r, const float *decay, const float *w, float *m, float *v, const float *g), (p, part, piece, n, r, decay, w, m, v, g)) \
+	X(opt_move, (ens_pool *p, const ens_piece *piece, long n, const ens_rule *r, const float *decay, const float *ratio, float *w, float *m, float *v, float *e, const float *g), (p, piece, n, r, decay, ratio, w, m, v, e, g)) \
 	X(strided_copy, (ens_pool *p, float *y, long ystride, const float *x, long xstride, long rows, long len, int add), (p, y, ystride, x, xstride, rows, len, add)) \
 	X(pad, (ens_pool *p, float *y, const float *x, long planes, const long *in, const long *lo, const long *hi, const int *mode), (p, y, x, planes, in, lo, hi, mode)) \
 	X(pad_grad, (ens_pool *p, float *dx, const float *dy, long planes, const long *in, const long *lo, const long *hi, const int *mode), (p, dx, dy, planes, in, lo, hi, mode)) \

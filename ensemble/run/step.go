@@ -1,0 +1,98 @@
+package run
+
+import (
+	"context"
+
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+)
+
+// optimizer gives the options of the present network's optimiser.
+func (t *trainer) optimizer() optim.Options {
+	o := optim.Options{
+		Kind: optim.Kind(t.cfg.Optimizer), Decay: t.cfg.WeightDecay, Clip: t.cfg.Clip, Threads: t.cfg.Threads, Momentum: 0.9,
+		Trust: t.cfg.Trust, EMA: t.cfg.EMA,
+		NoDecay: func(name string) bool { return optim.Biases(name) || isMap(name) },
+	}
+	if o.EMA > 0 {
+		o.Average = t.shown
+	}
+	return o
+}
+
+// isMap tells the maps, which are local biases and have no decay either.
+func isMap(name string) bool { return len(name) > 5 && name[:5] == "maps." }
+
+// schedule makes the learning rate of one network's steps.
+func schedule(c config.Training, perEpoch uint64, plateau *optim.PlateauState) optim.Schedule {
+	base := c.BaseBatch
+	if base == 0 {
+		base = c.BatchSize
+	}
+	scaling, from := optim.Scaling(c.Scale), 0.0
+	factor := scaling.Factor(float64(c.BatchSize*c.Accumulate) / float64(base))
+	if scaling != optim.NoScaling {
+		from = 1 / factor
+	}
+	top, warmup := c.LearningRate*factor, uint64(c.Warmup)
+	var s optim.Schedule
+	switch c.Schedule {
+	case "cosine":
+		s = optim.Cosine{Max: top, Hold: warmup, Total: perEpoch * uint64(c.Epochs)}
+	case "triangular2":
+		// The published half cycle is half an epoch, from 1e-4 of the largest rate.
+		s = optim.Triangular2{Base: 1e-4 * top, Max: top, Half: max(perEpoch/2, 1)}
+	case "plateau":
+		s = &optim.Plateau{Start: top, Factor: 0.3, Patience: 5, Min: 1e-3 * top, State: *plateau}
+	default:
+		s = optim.Constant(top)
+	}
+	return optim.Warmup{Schedule: s, Steps: warmup, From: from}
+}
+
+// stopped is a wish to stop that was found between two batches.
+type stopped struct{ reason error }
+
+func (s stopped) Error() string { return s.reason.Error() }
+
+// gather computes the loss and the gradients of one step, over todo batches. A
+// batch counts by the sum of its weights, which makes means over all points those
+// of one batch of all samples. (Similarity losses have no weights; there it is a
+// batch's share of the samples, but for missing points.)
+//
+// Errors: stopped, with nothing changed but states of the network.
+func (t *trainer) gather(ctx context.Context, next <-chan ready, todo int) (float64, error) {
+	var loss, weight float64
+	for i := range todo {
+		if err := t.stop(); err != nil {
+			return 0, stopped{err}
+		}
+		b := <-next
+		if b.err != nil {
+			return 0, b.err
+		}
+		t.net.load(b.batch)
+		if err := t.net.plan.Run(ctx, t.at.Step*uint64(t.cfg.Accumulate)+uint64(i)); err != nil {
+			return 0, err
+		}
+		if todo == 1 {
+			return t.net.plan.Loss(), nil
+		}
+		w := total(b.batch.Weight)
+		t.opt.Add(w)
+		loss += w * t.net.plan.Loss()
+		weight += w
+	}
+	if weight == 0 { // as the mean over no weight is 0
+		return 0, nil
+	}
+	return loss / weight, nil
+}
+
+func total(x []float32) float64 {
+	var s float64
+	for _, v := range x {
+		s += float64(v)
+	}
+	return s
+}

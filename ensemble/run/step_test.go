@@ -1,0 +1,226 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// newest reads the newest checkpoint of a run.
+func newest(t *testing.T, runDir string) *ckpt.Checkpoint {
+	t.Helper()
+	c, _, err := ckpt.LoadLatest(filepath.Join(runDir, "checkpoints"))
+	if err != nil || c == nil {
+		t.Fatalf("no checkpoint: %v", err)
+	}
+	return c
+}
+
+// checkpointed are the float32 tensors of a checkpoint by name.
+func checkpointed(c *ckpt.Checkpoint) map[string][]float32 {
+	out := map[string][]float32{}
+	for _, x := range c.Tensors {
+		if v, ok := x.Data.([]float32); ok {
+			out[x.Name] = v
+		}
+	}
+	return out
+}
+
+// Gradients of two batches of 2 taken together train as batches of 4: the same
+// steps, and the same weights and velocities up to float32 rounding, although the
+// last step of an epoch has two samples only. (sgd, since adam takes rounding for
+// gradient where that is zero.)
+func TestAccumulateEqualsLargerBatch(t *testing.T) {
+	f := smallData(t)
+	var got [2]map[string][]float32
+	for i, set := range [][]string{{"train.batch_size=4"}, {"train.batch_size=2", "train.accumulate=2"}} {
+		dir := filepath.Join(t.TempDir(), "run")
+		set = append(set, "train.optimizer=sgd", "train.learning_rate=0.05", "train.epochs=2", "train.networks=1", "model.dropout=0")
+		r, err := Train(context.Background(), TrainOptions{Config: quick(t, f, set...), RunDir: dir, Version: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Steps != 8 { // 14 starts
+			t.Errorf("%v: %d steps, want 8", set, r.Steps)
+		}
+		got[i] = checkpointed(newest(t, dir))
+	}
+	var moved float64
+	for name, want := range got[0] {
+		for k, v := range got[1][name] {
+			// weights below one after eight steps whose sums of a few thousand float32 were
+			// ordered otherwise
+			if d := math.Abs(float64(v - want[k])); d > 1e-5 {
+				t.Fatalf("%s[%d]: %g, one batch gives %g", name, k, v, want[k])
+			}
+			if strings.HasPrefix(name, partOptimizer) {
+				moved = max(moved, math.Abs(float64(v)))
+			}
+		}
+	}
+	if len(got[0]) != len(got[1]) || moved < 1e-3 {
+		t.Errorf("%d and %d tensors, largest velocity %g", len(got[0]), len(got[1]), moved)
+	}
+}
+
+// With an average of the weights, that is what the model has, and what is kept as
+// best; a run that is stopped anywhere, also amid the batches of a step, ends with
+// the bits of one that was not.
+func TestAverageAndAccumulateResume(t *testing.T) {
+	f := smallData(t)
+	c := quick(t, f, "train.optimizer=lamb", "train.ema=0.7", "train.batch_size=2", "train.accumulate=3", "train.scale=sqrt", "train.warmup=2", "train.epochs=3")
+	whole := filepath.Join(t.TempDir(), "whole")
+	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: whole, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
+	resumed := filepath.Join(t.TempDir(), "parts")
+	stops := 0
+	for _, after := range []int{4, 3, 8, 17, 1 << 30} { // batches; 7 make an epoch
+		left := after
+		_, err := Train(context.Background(), TrainOptions{Config: c, RunDir: resumed, Resume: "auto", Version: "test", Stop: func() error {
+			if left == 0 {
+				return stopped
+			}
+			left--
+			return nil
+		}})
+		if errors.Is(err, stopped) {
+			stops++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stops != 4 {
+		t.Fatalf("stopped %d times, want 4", stops)
+	}
+	a, b := modelFiles(t, whole), modelFiles(t, resumed)
+	for name, text := range a {
+		if !bytes.Equal(text, b[name]) {
+			t.Errorf("%s differs between the whole and the resumed run", name)
+		}
+	}
+	m, err := LoadModel(filepath.Join(whole, "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := checkpointed(newest(t, whole))
+	for _, x := range m.Networks[1] {
+		v, err := x.Float32()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(v, at[partBest+x.Name]) {
+			t.Errorf("%s of the model is not that of the best checkpoint", x.Name)
+		}
+		if strings.HasSuffix(x.Name, ".weight") && slices.Equal(v, at[partWeights+x.Name]) {
+			t.Errorf("%s of the model is the last weight, not an average", x.Name)
+		}
+	}
+	for name, v := range at {
+		if p, ok := strings.CutPrefix(name, partAverage); ok && slices.Equal(v, at[partWeights+p]) && strings.HasSuffix(p, ".weight") {
+			t.Errorf("%s is no average", name)
+		}
+	}
+	if len(at[partAverage+m.Networks[1][0].Name]) == 0 {
+		t.Error("the checkpoint has no average")
+	}
+}
+
+// Without validation starts the model has the average too.
+func TestAverageWithoutValidation(t *testing.T) {
+	f := smallData(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	c := quick(t, f, "train.ema=0.7", "train.epochs=2", "train.networks=1", "data.split.fractions.validation=0")
+	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: dir, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := LoadModel(filepath.Join(dir, "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := checkpointed(newest(t, dir))
+	for _, x := range m.Networks[0] {
+		if v, err := x.Float32(); err != nil || !slices.Equal(v, at[partAverage+x.Name]) {
+			t.Errorf("%s of the model is not the average: %v", x.Name, err)
+		}
+	}
+}
+
+// The optimisers of large batches lower the loss, with rates of their kind.
+func TestLargeBatchOptimisersTrain(t *testing.T) {
+	f := smallData(t)
+	for _, set := range [][]string{
+		{"train.optimizer=lars", "train.learning_rate=0.05", "train.trust=0.1"},
+		{"train.optimizer=lamb", "train.learning_rate=0.02"},
+	} {
+		c := quick(t, f, append(set, "train.networks=1")...)
+		dir := filepath.Join(t.TempDir(), "r")
+		if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: dir, Version: "test"}); err != nil {
+			t.Fatalf("%v: %v", set, err)
+		}
+		if first, last := epochLosses(t, dir); !(last < 0.97*first) {
+			t.Errorf("%v: mean loss %g in the first epoch, %g in the last", set, first, last)
+		} else {
+			t.Logf("%v: mean loss %g, then %g", set, first, last)
+		}
+	}
+}
+
+// The schedules with a rate that was raised for a batch 8 times as large.
+func TestScaledSchedules(t *testing.T) {
+	c := config.Training{BatchSize: 4, Accumulate: 16, BaseBatch: 8, LearningRate: 0.1, Warmup: 50, Epochs: 10, Scale: "linear"}
+	for _, x := range []struct {
+		schedule, scale string
+		warmup          int
+		step            uint64
+		want            float64
+	}{
+		{"constant", "linear", 50, 0, 0.114}, {"constant", "linear", 50, 9, 0.24}, {"constant", "linear", 50, 24, 0.45}, {"constant", "linear", 50, 49, 0.8}, {"constant", "linear", 50, 99, 0.8},
+		{"constant", "sqrt", 50, 49, 0.1 * math.Sqrt(8)}, {"constant", "sqrt", 1, 0, 0.1 * math.Sqrt(8)},
+		{"constant", "none", 50, 24, 0.05}, {"constant", "none", 50, 50, 0.1},
+		{"cosine", "linear", 50, 24, 0.45}, {"cosine", "linear", 50, 50, 0.8}, {"cosine", "linear", 50, 75, 0.4}, {"cosine", "none", 50, 24, 0.05},
+		{"plateau", "linear", 50, 24, 0.45}, {"plateau", "linear", 50, 60, 0.8},
+		{"triangular2", "linear", 5, 5, 0.8}, {"triangular2", "linear", 5, 10, 0.8e-4}, {"triangular2", "linear", 10, 4, (0.8*0.8 + 0.2*0.8e-4) * 4.5 / 8},
+	} {
+		c.Schedule, c.Scale, c.Warmup = x.schedule, x.scale, x.warmup
+		if got := schedule(c, 10, &optim.PlateauState{}).Rate(x.step); math.Abs(got-x.want) > 1e-12 {
+			t.Errorf("%s, %s over %d steps: step %d has %v, want %v", x.schedule, x.scale, x.warmup, x.step, got, x.want)
+		}
+	}
+	c.BaseBatch, c.Schedule, c.Scale, c.Warmup = 0, "constant", "linear", 0
+	if got := schedule(c, 10, &optim.PlateauState{}).Rate(0); math.Abs(got-1.6) > 1e-12 {
+		t.Errorf("16 batches a step: %v, want 1.6", got)
+	}
+}
+
+// epochLosses are the mean losses of the first and the last epoch of a run.
+func epochLosses(t *testing.T, runDir string) (first, last float64) {
+	t.Helper()
+	events, err := rundir.ReadEvents(runDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first = math.NaN()
+	for _, e := range events {
+		if e.Kind == "epoch" {
+			last, _ = e.Number("loss")
+			if first != first {
+				first = last
+			}
+		}
+	}
+	return first, last
+}
