@@ -213,7 +213,7 @@ func TestRaceForReal(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped: the processor time is known on Linux only")
 	}
-	sleep := Candidate{Name: "sleep", Run: func() error { time.Sleep(30 * time.Millisecond); return nil }}
+	sleep := Candidate{Name: "sleep", Run: func() error { time.Sleep(100 * time.Millisecond); return nil }}
 	e, err = Race([]Candidate{{Name: "work", Run: spin(20 * n)}, sleep}, RaceOptions{})
 	if err != nil {
 		t.Fatal(err)

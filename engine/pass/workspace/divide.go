@@ -36,8 +36,8 @@ type Division struct {
 // exceed the limit, with their sum; of exit.Bug for a unit below 1; of
 // exit.BadData as Front, or if the times or workspaces overflow.
 // Cost: O(Σ front · min(limit/unit, sums that occur)); the sums that
-// occur can multiply with each kernel, but the exact form takes at most a second
-// for 66 kernels with some 15 configurations each.
+// occur could multiply with each kernel, but those that a bound by relaxation
+// leaves are few: 66 kernels with some 15 configurations each take milliseconds.
 func Divide(kernels []Kernel, limit, unit int64) (Division, error) {
 	if unit < 1 {
 		return Division{}, &exit.Error{Code: exit.Bug, What: "workspaces are divided in units of at least one byte",
@@ -82,9 +82,7 @@ func Divide(kernels []Kernel, limit, unit int64) (Division, error) {
 
 // sum is a choice for the last kernels of a list.
 type sum struct {
-	time   time.Duration
-	weight int64
-	pieces int
+	item
 	choice int // of the first of these kernels
 	rest   int // index of the choice for the others
 }
@@ -92,19 +90,31 @@ type sum struct {
 // merge finds the best choice from each front with a sum of weights of at most
 // room; weigh gives the weight of what a configuration takes beyond the first of
 // its front. The kernels are merged from last to first, so that of equal sums
-// the choice of the first kernel decides.
+// the choice of the first kernel decides. Sums are dropped that another beats, or
+// that no choice for the kernels before can complete to less than a division that
+// is known.
 func merge(fronts [][]Config, room int64, weigh func(extra int64) int64) []Config {
+	items := make([][]item, len(fronts))
+	for i, f := range fronts {
+		for _, c := range f {
+			items[i] = append(items[i], item{c.Time, weigh(c.Bytes - f[0].Bytes), c.Count()})
+		}
+	}
+	known := relax(items).greedy(room)
 	layers := make([][]sum, len(fronts)+1)
 	layers[len(fronts)] = []sum{{}}
 	for i := len(fronts) - 1; i >= 0; i-- {
+		before := relax(items[:i])
 		var all []sum
-		for j, c := range fronts[i] {
-			w, n := weigh(c.Bytes-fronts[i][0].Bytes), c.Count()
+		for j, c := range items[i] {
 			for r, s := range layers[i+1] {
-				if s.weight > room-w {
+				left := room - c.weight - s.weight
+				if left < 0 {
 					break // weights ascend
 				}
-				all = append(all, sum{s.time + c.Time, s.weight + w, s.pieces + n, j, r})
+				if s.time+c.time+before.bound(left) <= known {
+					all = append(all, sum{item{s.time + c.time, s.weight + c.weight, s.pieces + c.pieces}, j, r})
+				}
 			}
 		}
 		slices.SortFunc(all, func(a, b sum) int {
@@ -117,7 +127,7 @@ func merge(fronts [][]Config, room int64, weigh func(extra int64) int64) []Confi
 				kept = append(kept, s)
 			}
 		}
-		layers[i] = slices.Clip(slices.Clone(kept))
+		layers[i] = kept
 	}
 	at := len(layers[0]) - 1 // the fastest
 	var chosen []Config

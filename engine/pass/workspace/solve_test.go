@@ -231,6 +231,54 @@ func TestDivideExhaustive(t *testing.T) {
 	}
 }
 
+// TestDivideKnapsack compares with the textbook's table over (kernel, bytes), on
+// more kernels than exhaustion can do.
+func TestDivideKnapsack(t *testing.T) {
+	rng := rand.New(rand.NewPCG(10, 8))
+	type cost struct{ time, bytes int64 }
+	for range 60 {
+		var kernels []Kernel
+		for i := range 14 {
+			k := Kernel{Name: fmt.Sprint("k", i), Size: 1 + rng.IntN(20), Micros: []Micro{{1, "direct", time.Duration(400 + rng.IntN(200)), int64(rng.IntN(3))}}}
+			for range 12 {
+				b := 1 + rng.IntN(k.Size)
+				k.Micros = append(k.Micros, Micro{b, "fast", time.Duration(b * (100 + rng.IntN(400))), int64(b * rng.IntN(6))})
+			}
+			kernels = append(kernels, k)
+		}
+		for _, limit := range []int{60, 100, 150, 300, 500} {
+			table := make([]cost, limit+1) // by bytes that may be used
+			for _, k := range kernels {
+				next := slices.Repeat([]cost{{math.MaxInt64, 0}}, limit+1)
+				front := must[[]Config](t)(k.Front())
+				for room := range next {
+					for _, c := range front {
+						if int(c.Bytes) > room || table[room-int(c.Bytes)].time == math.MaxInt64 {
+							continue
+						}
+						with := table[room-int(c.Bytes)]
+						with.time, with.bytes = with.time+int64(c.Time), with.bytes+c.Bytes
+						if now := next[room]; with.time < now.time || with.time == now.time && with.bytes < now.bytes {
+							next[room] = with
+						}
+					}
+				}
+				table = next
+			}
+			d := must[Division](t)(Divide(kernels, int64(limit), 1))
+			if got := (cost{int64(d.Time), d.Bytes}); got != table[limit] {
+				t.Fatalf("limit %d: %+v, want %+v of %+v", limit, got, table[limit], kernels)
+			}
+			for _, unit := range []int64{3, 16} {
+				c := must[Division](t)(Divide(kernels, int64(limit), unit))
+				if c.Time < d.Time || c.Bound > d.Time || c.Bytes > int64(limit) {
+					t.Fatalf("limit %d, unit %d: %v with %d bytes, bound %v; the best is %v", limit, unit, c.Time, c.Bytes, c.Bound, d.Time)
+				}
+			}
+		}
+	}
+}
+
 // TestTies has one case for each line of the rule.
 func TestTies(t *testing.T) {
 	for _, c := range []struct {
@@ -340,7 +388,7 @@ func network(rng *rand.Rand) []Kernel {
 func TestNetwork(t *testing.T) {
 	kernels := network(rand.New(rand.NewPCG(10, 4)))
 	last := time.Duration(math.MaxInt64)
-	for _, mib := range []int64{0, 64, 1024, 1 << 20} {
+	for _, mib := range []int64{0, 64, 256, 1024, 4096, 1 << 20} {
 		start := time.Now()
 		exact := must[Division](t)(Divide(kernels, mib*MiB, 1))
 		middle := time.Now()

@@ -1,0 +1,105 @@
+package workspace
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"sort"
+	"time"
+)
+
+// item is a configuration as Divide weighs it.
+type item struct {
+	time   time.Duration
+	weight int64
+	pieces int
+}
+
+// step is an edge of the lower convex hull of a kernel's items: so much time less
+// for so much weight more.
+type step struct {
+	gain   time.Duration
+	weight int64
+	kernel int
+}
+
+// steeper orders steps by gain per weight, the best first, without rounding.
+func steeper(a, b step) int {
+	ah, al := bits.Mul64(uint64(a.gain), uint64(b.weight))
+	bh, bl := bits.Mul64(uint64(b.gain), uint64(a.weight))
+	return cmp.Or(cmp.Compare(bh, ah), cmp.Compare(bl, al))
+}
+
+// hull gives the fastest item without weight and the steps from there on. Items
+// ascend in weight and fall in time; the first has weight 0.
+func hull(items []item, kernel int) (start time.Duration, steps []step) {
+	start = items[0].time
+	for i := 1; i < len(items); i++ {
+		s := step{items[i-1].time - items[i].time, items[i].weight - items[i-1].weight, kernel}
+		if items[i].weight == 0 {
+			start = items[i].time
+			continue
+		}
+		for n := len(steps); n > 0 && steeper(s, steps[n-1]) < 0; n-- {
+			s.gain += steps[n-1].gain
+			s.weight += steps[n-1].weight
+			steps = steps[:n-1]
+		}
+		steps = append(steps, s)
+	}
+	return start, steps
+}
+
+// relaxed is the division where kernels may be given fractions of a step: the
+// linear relaxation, which is solved by taking the steepest steps first. Its time
+// is a lower bound.
+type relaxed struct {
+	start  time.Duration   // without any weight
+	steps  []step          // steepest first
+	gain   []time.Duration // of all steps before the nth
+	weight []int64
+}
+
+func relax(kernels [][]item) *relaxed {
+	r := &relaxed{}
+	for k, items := range kernels {
+		start, steps := hull(items, k)
+		r.start += start
+		r.steps = append(r.steps, steps...)
+	}
+	slices.SortStableFunc(r.steps, steeper)
+	r.gain, r.weight = make([]time.Duration, len(r.steps)+1), make([]int64, len(r.steps)+1)
+	for n, s := range r.steps {
+		r.gain[n+1], r.weight[n+1] = r.gain[n]+s.gain, r.weight[n]+s.weight
+	}
+	return r
+}
+
+// bound is a time that no division of room falls below.
+func (r *relaxed) bound(room int64) time.Duration {
+	n := sort.Search(len(r.steps), func(n int) bool { return r.weight[n+1] > room })
+	t := r.start - r.gain[n]
+	if n < len(r.steps) { // a part of the next step, its gain rounded up
+		s := r.steps[n]
+		high, low := bits.Mul64(uint64(s.gain), uint64(room-r.weight[n]))
+		part, rest := bits.Div64(high, low, uint64(s.weight))
+		t -= time.Duration(part + min(rest, 1))
+	}
+	return t
+}
+
+// greedy is the time of a division of room: the steepest steps that fit. Steps of
+// one kernel build on each other, and stand in that order.
+func (r *relaxed) greedy(room int64) time.Duration {
+	t := r.start
+	stuck := map[int]bool{}
+	for _, s := range r.steps {
+		if stuck[s.kernel] || s.weight > room {
+			stuck[s.kernel] = true
+			continue
+		}
+		t -= s.gain
+		room -= s.weight
+	}
+	return t
+}
