@@ -79,11 +79,11 @@ func relax(kernels [][]item) *relaxed {
 func (r *relaxed) bound(room int64) time.Duration {
 	n := sort.Search(len(r.steps), func(n int) bool { return r.weight[n+1] > room })
 	t := r.start - r.gain[n]
-	if n < len(r.steps) { // a part of the next step, its gain rounded up
+	if n < len(r.steps) { // a part of the next step; times are whole, so its gain is rounded down
 		s := r.steps[n]
 		high, low := bits.Mul64(uint64(s.gain), uint64(room-r.weight[n]))
-		part, rest := bits.Div64(high, low, uint64(s.weight))
-		t -= time.Duration(part + min(rest, 1))
+		part, _ := bits.Div64(high, low, uint64(s.weight))
+		t -= time.Duration(part)
 	}
 	return t
 }
