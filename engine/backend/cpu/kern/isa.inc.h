@@ -31,3 +31,4 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "gemm.inc.h"
 #include "transpose.inc.h"
 #include "wino.inc.h"
+#include "blocked.inc.h"

@@ -9,6 +9,7 @@ enum { // elementwise functions of one tensor
 	ENS_SOFTPLUS, ENS_SIGMOID, ENS_TANH, ENS_ERF
 };
 enum { ENS_ADD, ENS_SUB, ENS_MUL, ENS_DIV, ENS_MIN, ENS_MAX, ENS_RSUB, ENS_RDIV }; // of two tensors; R: b op a
+enum { ENS_ACCUMULATE = 1, ENS_GATE = 2 }; // how a gradient is stored
 
 enum { ENS_SGD, ENS_NESTEROV, ENS_ADAM, ENS_ADAMW, ENS_LARS, ENS_LAMB }; // optimisers
 typedef struct { long lo, hi, tensor; } ens_piece; // elements lo to hi of an arena, all of one tensor
@@ -45,6 +46,19 @@ typedef struct { // one step of an optimiser, see optim.inc.h
 	X(maxpool_grad, (ens_pool *p, float *dx, const float *dy, const unsigned char *arg, long planes, const long *in, const long *k), (p, dx, dy, arg, planes, in, k)) \
 	X(upsample, (ens_pool *p, float *y, const float *x, long planes, const long *in, const long *f, int wrap), (p, y, x, planes, in, f, wrap)) \
 	X(upsample_grad, (ens_pool *p, float *dx, const float *dy, long planes, const long *in, const long *f, int wrap), (p, dx, dy, planes, in, f, wrap)) \
+	X(blocked_from, (ens_pool *p, int b16, void *y, const float *x, long n, long c, long s, long blocks, long first), (p, b16, y, x, n, c, s, blocks, first)) \
+	X(blocked_to, (ens_pool *p, int b16, float *y, const void *x, long n, long c, long s, long blocks, long first), (p, b16, y, x, n, c, s, blocks, first)) \
+	X(blocked_move, (ens_pool *p, int b16, void *y, long ytotal, long yc, const void *x, long xtotal, long xc, long n, long c, long s, int add), (p, b16, y, ytotal, yc, x, xtotal, xc, n, c, s, add)) \
+	X(blocked_add, (ens_pool *p, int b16, void *z, const void *a, const void *b, const void *gate, int relu, long n), (p, b16, z, a, b, gate, relu, n)) \
+	X(convert, (ens_pool *p, int to16, void *z, const void *x, long n), (p, to16, z, x, n)) \
+	X(blocked_window, (ens_pool *p, int b16, int mean, void *y, const void *x, long planes, const long *in, const long *k), (p, b16, mean, y, x, planes, in, k)) \
+	X(blocked_window_grad, (ens_pool *p, int b16, int mean, void *dx, const void *dy, const void *x, long planes, const long *in, const long *k, int mode), (p, b16, mean, dx, dy, x, planes, in, k, mode)) \
+	X(blocked_upsample, (ens_pool *p, int b16, void *y, const void *x, long planes, const long *in, const long *f, int wrap), (p, b16, y, x, planes, in, f, wrap)) \
+	X(blocked_upsample_grad, (ens_pool *p, int b16, void *dx, const void *dy, const void *x, long planes, const long *in, const long *f, int wrap, int mode), (p, b16, dx, dy, x, planes, in, f, wrap, mode)) \
+	X(blocked_sums, (ens_pool *p, int b16, float *sum, float *dot, const void *x, const void *z, const void *gate, long n, long c, long s), (p, b16, sum, dot, x, z, gate, n, c, s)) \
+	X(blocked_moments, (ens_pool *p, int b16, float *mean, float *var, const void *x, long n, long c, long s), (p, b16, mean, var, x, n, c, s)) \
+	X(blocked_affine, (ens_pool *p, int b16, void *y, const void *x, const float *scale, const float *shift, int relu, long n, long c, long s), (p, b16, y, x, scale, shift, relu, n, c, s)) \
+	X(blocked_combine, (ens_pool *p, int b16, void *z, const void *x, const void *y, const void *gate, const float *a, const float *b, const float *c, long n, long channels, long s), (p, b16, z, x, y, gate, a, b, c, n, channels, s)) \
 	X(conv, (ens_pool *p, float *y, const float *x, const float *w, const float *bias, float *scratch, const long *g, const int *taps), (p, y, x, w, bias, scratch, g, taps)) \
 	X(conv_filter, (ens_pool *p, float *dw, const float *x, const float *dy, float *scratch, const long *g, const int *taps), (p, dw, x, dy, scratch, g, taps)) \
 	X(wino, (ens_pool *p, float *y, const float *x0, const float *x1, const float *w, const float *bias, const float *gate, const float *plus, float *scratch, const long *g), (p, y, x0, x1, w, bias, gate, plus, scratch, g)) \

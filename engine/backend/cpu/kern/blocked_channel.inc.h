@@ -1,0 +1,168 @@
+// Per channel values of a blocked tensor: sums, moments, and the sweeps of
+// batch normalisation. Sums are taken in double, in pieces whose number is
+// fixed by the shape alone, and added in order.
+
+typedef float halfvec __attribute__((vector_size(VL * 2), aligned(4), may_alias));
+typedef double dvec __attribute__((vector_size(VL * 4)));
+typedef struct { dvec v[2 * CV]; } dcell;
+
+INLINE dcell widen(cell c) {
+	dcell d;
+	EACH_VEC(q) {
+		union { vec whole; halfvec part[2]; } u = {c.v[q]};
+		d.v[2 * q] = __builtin_convertvector(u.part[0], dvec);
+		d.v[2 * q + 1] = __builtin_convertvector(u.part[1], dvec);
+	}
+	return d;
+}
+
+typedef struct {
+	const void *x, *z, *gate;
+	const double *shift; // moments: per channel of all blocks, in place of z
+	long n, s, blocks, from, some, parts, len; // blocks from.. and how many of them; parts of len cells each
+	double sum[PARTS * CELL], dot[PARTS * CELL];
+} channel_job;
+
+// Part i of a block: sums of x, and of x z or (x-shift)^2, lane by lane.
+INLINE void channel_item(channel_job *j, long item, const int b16) {
+	long b = j->from + item / j->parts, lo = item % j->parts * j->len, end = MIN(lo + j->len, j->n * j->s);
+	dcell sum = {0}, dot = {0}, shift = {0};
+	if (j->shift) memcpy(&shift, j->shift + item / j->parts * CELL, sizeof shift);
+	while (lo < end) {
+		long n = lo / j->s, cells = MIN(end, (n + 1) * j->s) - lo;
+		long from = ((n * j->blocks + b) * j->s + lo % j->s) * CELL;
+		for (long i = from; i < from + cells * CELL; i += CELL) {
+			cell x = get_cell(j->x, i, b16);
+			if (j->gate) x = cell_either(cell_positive(get_cell(j->gate, i, b16)), x, cell_zero());
+			dcell d = widen(x), e = d;
+			if (j->shift)
+				for (int q = 0; q < 2 * CV; q++) e.v[q] = d.v[q] -= shift.v[q];
+			else if (j->z)
+				e = widen(get_cell(j->z, i, b16));
+			for (int q = 0; q < 2 * CV; q++) {
+				sum.v[q] += d.v[q];
+				dot.v[q] += d.v[q] * e.v[q];
+			}
+		}
+		lo += cells;
+	}
+	memcpy(j->sum + item * CELL, &sum, sizeof sum);
+	memcpy(j->dot + item * CELL, &dot, sizeof dot);
+}
+STORED(channel_item)
+
+// channel_sums runs the job for at most PARTS of the blocks and leaves the
+// totals in the first part of each.
+static void channel_sums(ens_pool *p, int b16, channel_job *j) {
+	long cells = j->n * j->s;
+	j->parts = MAX(1, MIN(PARTS / j->some, cells / 256));
+	j->len = (cells + j->parts - 1) / j->parts;
+	ens_parallel(cells * j->some < 256 ? 0 : p, PICK(channel_item, b16), j, j->some * j->parts);
+	for (long b = 0; b < j->some; b++)
+		for (long l = 0; l < CELL; l++) {
+			double s = 0, d = 0;
+			for (long i = b * j->parts; i < (b + 1) * j->parts; i++) {
+				s += j->sum[i * CELL + l];
+				d += j->dot[i * CELL + l];
+			}
+			j->sum[b * CELL + l] = s;
+			j->dot[b * CELL + l] = d;
+		}
+}
+
+// sum[c] = sum of x, dot[c] = sum of x z over n and s, x counting where gate > 0;
+// dot, z and gate may be null.
+static void k_blocked_sums(ens_pool *p, int b16, float *sum, float *dot, const void *x, const void *z, const void *gate,
+		long n, long c, long s) {
+	channel_job j = {.x = x, .z = z, .gate = gate, .n = n, .s = s, .blocks = (c + CELL - 1) / CELL};
+	for (; j.from < j.blocks; j.from += j.some) {
+		j.some = MIN(PARTS, j.blocks - j.from);
+		channel_sums(p, b16, &j);
+		for (long k = 0; k < MIN(j.some * CELL, c - j.from * CELL); k++) {
+			sum[j.from * CELL + k] = j.sum[k];
+			if (dot) dot[j.from * CELL + k] = j.dot[k];
+		}
+	}
+}
+
+// mean[c] and variance[c] (divisor: the count) over n and s in one sweep about
+// the channel's first value. That value is at most sqrt(count) deviations from
+// the mean, so the cancellation costs count 2^-53 of the variance at most.
+static void k_blocked_moments(ens_pool *p, int b16, float *mean, float *var, const void *x, long n, long c, long s) {
+	double shift[PARTS * CELL], count = (double)n * s;
+	channel_job j = {.x = x, .shift = shift, .n = n, .s = s, .blocks = (c + CELL - 1) / CELL};
+	for (; j.from < j.blocks; j.from += j.some) {
+		j.some = MIN(PARTS, j.blocks - j.from);
+		long here = j.some * CELL;
+		for (long k = 0; k < here; k++) {
+			double first = get(x, (j.from + k / CELL) * s * CELL + k % CELL, b16);
+			shift[k] = first - first == 0 ? first : 0;
+		}
+		channel_sums(p, b16, &j);
+		for (long k = 0; k < MIN(here, c - j.from * CELL); k++) {
+			double e = j.sum[k] / count, v = j.dot[k] / count - e * e;
+			mean[j.from * CELL + k] = shift[k] + e;
+			var[j.from * CELL + k] = v < 0 ? 0 : v;
+		}
+	}
+}
+
+typedef struct {
+	void *z;
+	const void *x, *y, *gate;
+	const float *a, *b, *c; // per channel
+	int relu;
+	long cells, channels, s;
+} norm_job;
+
+// z = a x + b y + c, x counting where gate > 0; or the ReLU of it. Which of
+// them are there is constant after inlining.
+INLINE void norm_cells(const norm_job *j, long lo, long hi, long block, int y, int gate, int relu, const int b16) {
+	float a[CELL], b[CELL], c[CELL];
+	block_lanes(a, j->a, block, j->channels);
+	block_lanes(c, j->c, block, j->channels);
+	if (y) block_lanes(b, j->b, block, j->channels);
+	cell ca = get_cell(a, 0, 0), cb = y ? get_cell(b, 0, 0) : ca, cc = get_cell(c, 0, 0);
+	for (long i = lo * CELL; i < hi * CELL; i += CELL) {
+		cell x = get_cell(j->x, i, b16);
+		if (gate) x = cell_either(cell_positive(get_cell(j->gate, i, b16)), x, cell_zero());
+		EACH_VEC(q) x.v[q] = ca.v[q] * x.v[q] + cc.v[q];
+		if (y) {
+			cell t = get_cell(j->y, i, b16);
+			EACH_VEC(q) x.v[q] += cb.v[q] * t.v[q];
+		}
+		if (relu) EACH_VEC(q) x.v[q] = (vec)((ivec)x.v[q] & ~(x.v[q] < 0)); // keeps NaN
+		put_cell(j->z, i, x, b16);
+	}
+}
+
+INLINE void norm_item(const norm_job *j, long item, const int b16) {
+	long blocks = (j->channels + CELL - 1) / CELL, lo = item * SPREAD, end = MIN(lo + SPREAD, j->cells);
+	while (lo < end) {
+		long row = lo / j->s, hi = MIN(end, (row + 1) * j->s);
+		if (j->y && j->gate)
+			norm_cells(j, lo, hi, row % blocks, 1, 1, 0, b16);
+		else if (j->y)
+			norm_cells(j, lo, hi, row % blocks, 1, 0, 0, b16);
+		else if (j->relu)
+			norm_cells(j, lo, hi, row % blocks, 0, 0, 1, b16);
+		else
+			norm_cells(j, lo, hi, row % blocks, 0, 0, 0, b16);
+		lo = hi;
+	}
+}
+STORED(norm_item)
+
+// y = scale[c] x + shift[c], or the ReLU of it.
+static void k_blocked_affine(ens_pool *p, int b16, void *y, const void *x, const float *scale, const float *shift, int relu,
+		long n, long c, long s) {
+	norm_job j = {y, x, 0, 0, scale, 0, shift, relu, n * ((c + CELL - 1) / CELL) * s, c, s};
+	ens_parallel(p, PICK(norm_item, b16), &j, spreads(j.cells));
+}
+
+// z = a[c] x + b[c] y + c[c], x counting where gate > 0; gate may be null.
+static void k_blocked_combine(ens_pool *p, int b16, void *z, const void *x, const void *y, const void *gate, const float *a,
+		const float *b, const float *c, long n, long channels, long s) {
+	norm_job j = {z, x, y, gate, a, b, c, 0, n * ((channels + CELL - 1) / CELL) * s, channels, s};
+	ens_parallel(p, PICK(norm_item, b16), &j, spreads(j.cells));
+}

@@ -1,0 +1,53 @@
+// Elementwise on blocked tensors: zero stays zero in the padding lanes, so the
+// layout does not matter and cells need not be told apart.
+
+typedef struct {
+	void *z;
+	const void *a, *b, *gate;
+	int relu;
+	long n;
+} flat_job;
+
+#define FLAT(value) EACH(i, lo, hi) { float t = value; put(j->z, i, t, b16); }
+
+INLINE void add_item(const flat_job *j, long item, const int b16) {
+	long lo = item * CHUNK, hi = MIN(lo + CHUNK, j->n);
+	const void *a = j->a, *b = j->b, *gate = j->gate;
+	if (gate && b)
+		FLAT(get(gate, i, b16) > 0 ? get(a, i, b16) + get(b, i, b16) : 0)
+	else if (gate)
+		FLAT(get(gate, i, b16) > 0 ? get(a, i, b16) : 0)
+	else if (b && j->relu)
+		FLAT((t = get(a, i, b16) + get(b, i, b16)) < 0 ? 0 : t)
+	else if (b)
+		FLAT(get(a, i, b16) + get(b, i, b16))
+	else if (j->relu)
+		FLAT((t = get(a, i, b16)) < 0 ? 0 : t)
+	else
+		FLAT(get(a, i, b16))
+}
+STORED(add_item)
+
+// z = a + b where gate > 0 and 0 elsewhere, or its ReLU; b and gate may be null.
+static void k_blocked_add(ens_pool *p, int b16, void *z, const void *a, const void *b, const void *gate, int relu, long n) {
+	flat_job j = {z, a, b, gate, relu, n};
+	ens_parallel(p, PICK(add_item, b16), &j, pieces(n));
+}
+
+static void widen_item(void *v, long item) {
+	const flat_job *j = v;
+	long lo = item * CHUNK, hi = MIN(lo + CHUNK, j->n);
+	EACH(i, lo, hi) put(j->z, i, get(j->a, i, 1), 0);
+}
+
+static void narrow_item(void *v, long item) {
+	const flat_job *j = v;
+	long lo = item * CHUNK, hi = MIN(lo + CHUNK, j->n);
+	EACH(i, lo, hi) put(j->z, i, get(j->a, i, 0), 1);
+}
+
+// z = x, from float32 to bfloat16 (to16) or from bfloat16 to float32.
+static void k_convert(ens_pool *p, int to16, void *z, const void *x, long n) {
+	flat_job j = {z, x, 0, 0, 0, n};
+	ens_parallel(p, to16 ? narrow_item : widen_item, &j, pieces(n));
+}
