@@ -56,9 +56,9 @@ func TestExplainStages(t *testing.T) {
 		t.Errorf("stages %q, want %q", names, want)
 	}
 	before, fused := by["absorb-broadcasts"], by["fuse"]
-	// conv3d_fused counts a maximum also where there is none: one per element
-	if more := float64(fused.FLOPs-before.FLOPs) / float64(before.FLOPs); more < 0 || more > 1e-3 || fused.Bytes >= before.Bytes || fused.Dead == 0 || fused.Matches != 3 {
-		t.Errorf("fuse: %d → %d FLOPs, %d → %d bytes, %d dead, %d matches; want the same work, fewer bytes, 3 matches",
+	// the gradient of the skip that is an input is no longer computed
+	if less := float64(before.FLOPs-fused.FLOPs) / float64(before.FLOPs); less <= 0 || less > 0.1 || fused.Bytes >= before.Bytes || fused.Dead == 0 || fused.Matches != 5 {
+		t.Errorf("fuse: %d → %d FLOPs, %d → %d bytes, %d dead, %d matches; want a little less work, fewer bytes, 5 matches",
 			before.FLOPs, fused.FLOPs, before.Bytes, fused.Bytes, fused.Dead, fused.Matches)
 	}
 	for _, part := range []string{"+3 conv3d_fused", "−3 conv3d", "−3 bias", "−2 relu"} {

@@ -80,7 +80,7 @@ func (m *memory) bind(p *Plan) {
 			}
 			m.tensors[i] = t
 		}
-		m.tensors[i].Shape = n.Shape
+		m.tensors[i].Shape, m.tensors[i].Layout = n.Shape, n.Layout
 	}
 	m.fill(p, wide)
 	m.finish(p)

@@ -48,7 +48,7 @@ func TestTimeline(t *testing.T) {
 		if flops != p.FLOPs() || flops == 0 {
 			t.Errorf("%s: %d FLOPs in the timeline, %d in the plan", backend, flops, p.FLOPs())
 		}
-		for _, want := range []string{"conv3d_fused enc0.weight", "conv3d_grad_filter enc1.weight", "conv3d_grad_data dec0.weight"} {
+		for _, want := range []string{"conv3d_fused enc0.weight", "conv3d_grad_filter enc1.weight", "conv3d_fused_grad_data dec0.weight"} {
 			if !seen[want] {
 				t.Errorf("%s: no kernel %q among %v", backend, want, seen)
 			}

@@ -7,7 +7,8 @@ import "github.com/ensemble-weather/ensemble/engine/graph"
 
 // Tensor is a value bound to memory: F32 or F64, as the backend stores it.
 type Tensor struct {
-	Shape graph.Shape
+	Shape  graph.Shape
+	Layout graph.Layout
 	F32   []float32
 	F64   []float64
 }
@@ -38,6 +39,23 @@ type Kernel struct {
 	Name  string // of the implementation, for the printed plan
 	Run   func() error
 	Close func() // nil if there is nothing to free
+}
+
+// Way is one way to run an operation: the layouts in which it takes its
+// operands and gives its result, and what that costs.
+type Way struct {
+	In   []graph.Layout
+	Out  graph.Layout
+	Cost float64 // seconds, estimated or measured
+}
+
+// Layouts is what a backend has beside if it stores values in several layouts.
+type Layouts interface {
+	// Ways lists the ways to run an operation, at least that with all layouts
+	// plain.
+	Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []Way
+	// ReorderCost is the time in seconds to change the layout of a value.
+	ReorderCost(s graph.Shape) float64
 }
 
 // Backend is one opened device.

@@ -25,18 +25,19 @@ func (k Kind) String() string { return [...]string{"op", "input", "param", "stat
 // Node is one value of the graph and how it comes about. Nodes are in an order
 // in which every node stands after its inputs, and ID is the place in it.
 type Node struct {
-	ID    int
-	Kind  Kind
-	Name  string // of inputs, parameters, states and constants
-	Op    *Op    // of operations
-	Attrs any
-	In    []int
-	Shape Shape
-	DType DType
-	Dist  Dist
-	Init  Init      // of parameters and states
-	Data  []float32 // of constants
-	At    string    // file:line that called the builder
+	ID     int
+	Kind   Kind
+	Name   string // of inputs, parameters, states and constants
+	Op     *Op    // of operations
+	Attrs  any
+	In     []int
+	Shape  Shape
+	DType  DType
+	Layout Layout
+	Dist   Dist
+	Init   Init      // of parameters and states
+	Data   []float32 // of constants
+	At     string    // file:line that called the builder
 }
 
 // Label is the name of the node in prints: its own, or its number.
@@ -154,6 +155,9 @@ func (g *Graph) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "%s %s", n.Kind, n.Name)
 		}
 		fmt.Fprintf(&b, " : %v %v", n.DType, n.Shape)
+		if n.Layout != Plain {
+			fmt.Fprintf(&b, " %v", n.Layout)
+		}
 		if !n.Dist.Replicated() {
 			fmt.Fprintf(&b, " %v", n.Dist)
 		}

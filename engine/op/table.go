@@ -10,6 +10,8 @@ var Table = []*graph.Op{
 	convGradData.Op,
 	convGradFilter.Op,
 	convFused.Op,
+	convFusedGradData.Op,
+	convFusedGradFilter.Op,
 	bias.Op,
 	channelSum.Op,
 	// pooling and resampling
@@ -20,6 +22,7 @@ var Table = []*graph.Op{
 	upsample.Op,
 	upsampleGrad.Op,
 	// shape
+	reorder.Op,
 	concat.Op,
 	slice.Op,
 	embed.Op,

@@ -5,42 +5,205 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// fuse replaces relu(bias(conv3d(x, w), b)), and the same without relu, by one
-// operation, where nothing else reads the results in between. The gradient of
-// ReLU reads its result, so this holds in training too.
+// fuse makes one operation of a convolution and what surrounds it, where
+// nothing else reads the results in between:
+//
+//	relu(bias(conv3d(x, w), b)), and without relu     conv3d_fused
+//	conv3d and its gradients of concat(x₁, x₂)        the same with parts
+//	relu_grad(z, slice(conv3d_grad_data(…)) + y)      conv3d_fused_grad_data,
+//	                                                  also without gate, slice or sum
+//
+// The gradient of ReLU reads its result, so this holds in training too.
 func fuse(u *Unit) error {
-	conv, bias, relu := op.Find("conv3d"), op.Find("bias"), op.Find("relu")
-	uses := u.Graph.Uses()
-	nodes := u.Graph.Nodes
-	single := func(id int, o *graph.Op) bool {
-		return nodes[id].Kind == graph.KindOp && nodes[id].Op == o && uses[id] == 1
-	}
-	// inner is true for a bias that a following relu takes along.
-	inner := make([]bool, len(nodes))
-	for _, n := range nodes {
-		if n.Kind == graph.KindOp && n.Op == relu && single(n.In[0], bias) && single(nodes[n.In[0]].In[0], conv) {
-			inner[n.In[0]] = true
-		}
-	}
-	operands := make([][]graph.Value, len(nodes))
+	f := &fuser{g: u.Graph, uses: u.Graph.Uses(), operands: make([][]graph.Value, len(u.Graph.Nodes))}
+	f.findInner()
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
-		operands[n.ID] = in
-		if n.Kind != graph.KindOp {
+		f.operands[n.ID] = in
+		if n.Kind != graph.KindOp || f.inner[n.ID] {
 			return graph.Value{}
 		}
-		top := n
-		if n.Op == relu && inner[n.In[0]] {
-			n = nodes[n.In[0]]
+		for _, rule := range []func(*graph.Builder, *graph.Node) graph.Value{f.forward, f.gradData, f.gradFilter} {
+			if v := rule(b, n); v.Valid() || b.Err() != nil {
+				return v
+			}
 		}
-		if n.Op != bias || inner[n.ID] && top == n || !single(n.In[0], conv) {
-			return graph.Value{}
-		}
-		c := nodes[n.In[0]]
-		x, w, bi := operands[c.ID][0], operands[c.ID][1], operands[n.ID][1]
-		return op.ConvFused(b, x, w, bi, c.Attrs.(op.Conv), top != n)
+		return graph.Value{}
 	})
 	if err == nil {
 		u.Graph = g
 	}
 	return err
+}
+
+// fuser holds what the rules look at: the graph, how often a value is used, the
+// operands in the new graph, and which operations a later one takes along.
+type fuser struct {
+	g        *graph.Graph
+	uses     []int
+	operands [][]graph.Value
+	inner    []bool
+}
+
+// is tells whether node id is the operation called name.
+func (f *fuser) is(id int, name string) bool {
+	n := f.g.Nodes[id]
+	return n.Kind == graph.KindOp && n.Op.Name == name
+}
+
+// once is the same for values that are used only once.
+func (f *fuser) once(id int, name string) bool { return f.uses[id] == 1 && f.is(id, name) }
+
+// findInner marks the operations that a later one takes along.
+func (f *fuser) findInner() {
+	f.inner = make([]bool, len(f.g.Nodes))
+	for _, n := range f.g.Nodes {
+		if n.Kind != graph.KindOp {
+			continue
+		}
+		switch n.Op.Name {
+		case "relu":
+			if f.once(n.In[0], "bias") && f.once(f.g.Nodes[n.In[0]].In[0], "conv3d") {
+				f.inner[n.In[0]] = true
+			}
+		case "relu_grad":
+			if f.gradient(n.In[1]) != nil {
+				f.inner[n.In[1]] = true
+			}
+		case "add":
+			if i := f.addend(n); i >= 0 {
+				f.inner[n.In[i]] = true
+			}
+		}
+	}
+}
+
+// forward is the rule of the convolution with bias and perhaps ReLU.
+func (f *fuser) forward(b *graph.Builder, n *graph.Node) graph.Value {
+	relu := f.is(n.ID, "relu") && f.inner[n.In[0]]
+	if relu {
+		n = f.g.Nodes[n.In[0]]
+	}
+	if !f.is(n.ID, "bias") || !f.once(n.In[0], "conv3d") {
+		return graph.Value{}
+	}
+	c := f.g.Nodes[n.In[0]]
+	return op.ConvFused(b, f.parts(c.ID, 0), f.operands[c.ID][1], f.operands[n.ID][1], c.Attrs.(op.Conv), relu)
+}
+
+// parts are the values that operand i of node id joins along the channels, or
+// the operand itself. Kernels take up to two.
+func (f *fuser) parts(id, i int) []graph.Value {
+	x := f.g.Nodes[f.g.Nodes[id].In[i]]
+	if f.is(x.ID, "concat") && len(x.In) == 2 && x.Attrs.(op.AlongAxis).Axis == 1 {
+		return f.operands[x.ID]
+	}
+	return f.operands[id][i : i+1]
+}
+
+// gradient is the gradient of the data that node id computes and that a single
+// later operation may take along: conv3d_grad_data itself or a slice of it,
+// perhaps with an addend. It is nil for anything else.
+func (f *fuser) gradient(id int) *fusedGradient {
+	if f.uses[id] != 1 {
+		return nil
+	}
+	if f.is(id, "add") {
+		n := f.g.Nodes[id]
+		if i := f.addend(n); i >= 0 {
+			d := f.gradient(n.In[i])
+			d.plus = [2]int{id, 1 - i}
+			return d
+		}
+		return nil
+	}
+	return f.slice(id)
+}
+
+// fusedGradient is conv3d_grad_data with what surrounds it: conv is its node,
+// plus the node and operand that is added.
+type fusedGradient struct {
+	conv  int
+	plus  [2]int
+	attrs op.ConvGradFused
+}
+
+// slice is the gradient that node id computes, if it is conv3d_grad_data or a
+// slice of its channels and all that reads it are slices of channels.
+func (f *fuser) slice(id int) *fusedGradient {
+	n := f.g.Nodes[id]
+	if f.is(id, "conv3d_grad_data") {
+		return &fusedGradient{conv: id, attrs: op.ConvGradFused{ConvGrad: n.Attrs.(op.ConvGrad)}}
+	}
+	if !f.is(id, "slice") || !f.is(n.In[0], "conv3d_grad_data") {
+		return nil
+	}
+	slices := 0
+	for _, r := range f.g.Nodes {
+		for _, in := range r.In {
+			if in == n.In[0] && f.is(r.ID, "slice") && r.Attrs.(op.Range).Axis == 1 {
+				slices++
+			}
+		}
+	}
+	if slices != f.uses[n.In[0]] {
+		return nil
+	}
+	a, r := f.g.Nodes[n.In[0]].Attrs.(op.ConvGrad), n.Attrs.(op.Range)
+	a.To = n.Shape
+	return &fusedGradient{conv: n.In[0], attrs: op.ConvGradFused{ConvGrad: a, Lo: r.Lo}}
+}
+
+// addend is the operand of a sum that is a gradient which can take the other
+// along, the later one if both are; −1 if none is.
+func (f *fuser) addend(n *graph.Node) int {
+	best := -1
+	for i, id := range n.In {
+		if !f.g.Nodes[n.In[1-i]].Shape.Equal(n.Shape) || f.is(id, "add") || f.gradient(id) == nil {
+			continue
+		}
+		if best < 0 || id > n.In[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// gradData is the rule of the gradient of the data.
+func (f *fuser) gradData(b *graph.Builder, n *graph.Node) graph.Value {
+	d, gate := (*fusedGradient)(nil), graph.Value{}
+	switch {
+	case f.is(n.ID, "relu_grad"):
+		if f.inner[n.In[1]] {
+			d = f.gradient(n.In[1])
+			gate, d.attrs.Gate = f.operands[n.ID][0], true
+		}
+	case f.is(n.ID, "add"):
+		if i := f.addend(n); i >= 0 {
+			d = f.gradient(n.In[i])
+			d.plus = [2]int{n.ID, 1 - i}
+		}
+	case f.is(n.ID, "slice"):
+		d = f.slice(n.ID)
+	}
+	if d == nil {
+		return graph.Value{}
+	}
+	var plus graph.Value
+	if d.plus != [2]int{} {
+		plus, d.attrs.Plus = f.operands[d.plus[0]][d.plus[1]], true
+	}
+	in := f.operands[d.conv]
+	return op.ConvFusedGradData(b, in[0], in[1], plus, gate, d.attrs)
+}
+
+// gradFilter is the rule of the gradient of a filter whose source is joined.
+func (f *fuser) gradFilter(b *graph.Builder, n *graph.Node) graph.Value {
+	if !f.is(n.ID, "conv3d_grad_filter") {
+		return graph.Value{}
+	}
+	x := f.parts(n.ID, 0)
+	if len(x) == 1 {
+		return graph.Value{}
+	}
+	return op.ConvFusedGradFilter(b, x, f.operands[n.ID][1], n.Attrs.(op.ConvGrad))
 }

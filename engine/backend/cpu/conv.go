@@ -29,8 +29,8 @@ func convSpec(x, w graph.Shape, a op.Conv) conv.Spec {
 
 // prepareConv prepares one pass of a convolution: in the form that an earlier
 // plan chose if there was one and this machine has it, else by rule or by
-// timing.
-func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool) (*conv.Conv, string, error) {
+// timing. Of the common scratch it leaves the first front values alone.
+func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, front int) (*conv.Conv, string, error) {
 	key := fmt.Sprintf("%s n%d %d-%d in%v k%v s%v d%v p%v", pass, s.N, s.Cin, s.Cout, s.In, s.Kernel, s.Stride, s.Dilation, s.Pad)
 	o := conv.Options{Pool: b.pool, Bias: bias, ReLU: relu, Winograd: b.o.Winograd}
 	known := b.choices[key]
@@ -57,7 +57,7 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool) (*co
 	if err != nil {
 		return nil, "", err
 	}
-	b.needScratch(c.ScratchLen())
+	b.needScratch(front + c.ScratchLen())
 	form := strings.TrimPrefix(c.Choice(), pass.String()+"=")
 	b.choices[key] = form
 	return c, form, nil
@@ -86,43 +86,115 @@ func convKernel(c *conv.Conv, form string, run func() error) backend.Kernel {
 	return backend.Kernel{Name: "conv " + form, Run: run, Close: func() { _ = c.Close() }}
 }
 
+// joinParts returns the source of a convolution: its only part, or scratch of
+// the given length in front of the rest into which join copies the parts.
+func (b *Backend) joinParts(parts []backend.Tensor) (shape graph.Shape, front int, join func() []float32) {
+	shape = parts[0].Shape.Clone()
+	if len(parts) == 1 {
+		x := parts[0].F32
+		return shape, 0, func() []float32 { return x }
+	}
+	for _, p := range parts[1:] {
+		shape[1] += p.Shape[1]
+	}
+	n, rows, step := shape.Size(), shape[0], shape[1:].Size()
+	return shape, n, func() []float32 {
+		at := 0
+		for _, p := range parts {
+			run := p.Shape[1:].Size()
+			b.pool.CopyRows(b.scratch[at:n], step, p.F32, run, rows, run)
+			at += run
+		}
+		return b.scratch[:n]
+	}
+}
+
 // convForward serves conv3d and conv3d_fused.
 func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	var a op.Conv
 	var bias []float32
-	relu := false
+	relu, parts := false, q.In[:1]
 	switch t := q.Attrs.(type) {
 	case op.Conv:
 		a = t
 	case op.Fused:
-		a, relu, bias = t.Conv, t.ReLU, q.In[2].F32
+		parts = q.In[:len(q.In)-2]
+		a, relu, bias = t.Conv, t.ReLU, q.In[len(q.In)-1].F32
 	}
-	c, form, err := b.prepareConv(convSpec(q.In[0].Shape, q.In[1].Shape, a), conv.Forward, bias != nil, relu)
+	w := q.In[len(parts)]
+	shape, front, join := b.joinParts(parts)
+	c, form, err := b.prepareConv(convSpec(shape, w.Shape, a), conv.Forward, bias != nil, relu, front)
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	x, w, y := q.In[0].F32, q.In[1].F32, q.Out.F32
-	return convKernel(c, form, func() error { return c.Forward(y, x, w, bias, b.scratch) }), nil
+	y := q.Out.F32
+	return convKernel(c, form, func() error { return c.Forward(y, join(), w.F32, bias, b.scratch[front:]) }), nil
 }
 
-// convData serves conv3d_grad_data: filter and dy to dx.
+// convData serves conv3d_grad_data and conv3d_fused_grad_data: filter and dy to
+// dx, of some channels, to which a value is added and which another gates.
 func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a := q.Attrs.(op.ConvGrad)
-	c, form, err := b.prepareConv(convSpec(a.To, q.In[0].Shape, a.Conv), conv.BackwardData, false, false)
+	a, ok := q.Attrs.(op.ConvGradFused)
+	if !ok {
+		a = op.ConvGradFused{ConvGrad: q.Attrs.(op.ConvGrad)}
+	}
+	whole := q.In[0].Shape
+	part := whole.Clone()
+	part[1] = a.To[1]
+	n, filter := 0, 0 // lengths in front of the scratch: of dx before the sum, of the part of the filter
+	if len(q.In) > 2 {
+		n = q.Out.Shape.Size()
+	}
+	if part[1] != whole[1] {
+		filter = part.Size()
+	}
+	c, form, err := b.prepareConv(convSpec(a.To, part, a.Conv), conv.BackwardData, false, false, n+filter)
 	if err != nil {
 		return backend.Kernel{}, err
 	}
 	w, dy, dx := q.In[0].F32, q.In[1].F32, q.Out.F32
-	return convKernel(c, form, func() error { return c.BackwardData(dx, dy, w, b.scratch) }), nil
+	var plus, gate []float32
+	if a.Plus {
+		plus = q.In[2].F32
+	}
+	if a.Gate {
+		gate = q.In[len(q.In)-1].F32
+	}
+	run, step := part[1:].Size(), whole[1:].Size()
+	return convKernel(c, form, func() error {
+		v, to := w, dx
+		if filter > 0 {
+			v = b.scratch[n : n+filter]
+			b.pool.CopyRows(v, run, w[a.Lo*whole[2:].Size():], step, whole[0], run)
+		}
+		if n > 0 {
+			to = b.scratch[:n]
+		}
+		if err := c.BackwardData(to, dy, v, b.scratch[n+filter:]); err != nil {
+			return err
+		}
+		switch {
+		case plus != nil && gate != nil:
+			b.pool.Binary(kern.Add, to, to, plus)
+			b.pool.UnaryGrad(kern.ReLU, dx, to, gate, gate)
+		case plus != nil:
+			b.pool.Binary(kern.Add, dx, to, plus)
+		case gate != nil:
+			b.pool.UnaryGrad(kern.ReLU, dx, to, gate, gate)
+		}
+		return nil
+	}), nil
 }
 
-// convFilter serves conv3d_grad_filter: x and dy to dw.
+// convFilter serves conv3d_grad_filter and conv3d_fused_grad_filter: x and dy to dw.
 func convFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.ConvGrad)
-	c, form, err := b.prepareConv(convSpec(q.In[0].Shape, a.To, a.Conv), conv.BackwardWeights, false, false)
+	parts := q.In[:len(q.In)-1]
+	shape, front, join := b.joinParts(parts)
+	c, form, err := b.prepareConv(convSpec(shape, a.To, a.Conv), conv.BackwardWeights, false, false, front)
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	x, dy, dw := q.In[0].F32, q.In[1].F32, q.Out.F32
-	return convKernel(c, form, func() error { return c.BackwardWeights(dw, nil, x, dy, b.scratch) }), nil
+	dy, dw := q.In[len(parts)].F32, q.Out.F32
+	return convKernel(c, form, func() error { return c.BackwardWeights(dw, nil, join(), dy, b.scratch[front:]) }), nil
 }

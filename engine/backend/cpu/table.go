@@ -15,6 +15,8 @@ var table = []struct {
 	{"conv3d_fused", convForward},
 	{"conv3d_grad_data", convData},
 	{"conv3d_grad_filter", convFilter},
+	{"conv3d_fused_grad_data", convData},
+	{"conv3d_fused_grad_filter", convFilter},
 	{"bias", bias},
 	{"channel_sum", channelSum},
 	{"max_pool", maxPool},

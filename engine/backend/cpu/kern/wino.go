@@ -196,3 +196,34 @@ func (j *Wino) RunFilter(dw, x0, x1, dy, scratch []float32) {
 	atLeast("scratch", len(scratch), j.scratch)
 	C.ens_wino_filter(j.pool.ptr(), f32(dw), f32(x0), f32(x1), f32(dy), f32(scratch), &j.geom[0])
 }
+
+// ServesWino tells whether Winograd's products serve a convolution.
+func ServesWino(s WinoSpec) bool {
+	_, ok := scheme(s.Size[0], s.KD)
+	return ok && (!s.Wrap || s.Size[2] > 1)
+}
+
+// tilesOf is the number of tiles of a convolution.
+func tilesOf(s WinoSpec) int {
+	j, err := newWino(nil, s, WinoWays[0])
+	if err != nil {
+		return 0
+	}
+	return j.tiles
+}
+
+// GuessWino is the way that timings on processors with AVX-512 suggest.
+func GuessWino(s WinoSpec) WinoWay {
+	if tilesOf(s) <= 32 {
+		return WinoWay{Tiles: 14, Whole: true}
+	}
+	return WinoWays[0]
+}
+
+// GuessWinoFilter is the same for the gradient of the filter.
+func GuessWinoFilter(s WinoSpec) WinoWay {
+	if tilesOf(s) <= 128 {
+		return WinoWay{Tiles: 14, Whole: true}
+	}
+	return WinoFilterWays[0]
+}

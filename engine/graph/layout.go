@@ -1,0 +1,48 @@
+package graph
+
+// Layout is how the elements of a value lie in memory.
+type Layout uint8
+
+// The layouts.
+const (
+	// Plain is row-major: the last axis runs fastest.
+	Plain Layout = iota
+	// Blocked keeps BlockSize channels together: a value [N C …] lies as
+	// [N ⌈C/16⌉ … 16]. The lanes beyond the last channel are zero. Kernels load a
+	// block in one instruction, and values whose channels are whole blocks can
+	// be joined without a copy.
+	Blocked
+)
+
+// BlockSize is the number of channels in a block of the blocked layout.
+const BlockSize = 16
+
+// String is the name in prints.
+func (l Layout) String() string { return [...]string{"plain", "blocked"}[l] }
+
+// Elems is the number of elements a value of shape s takes in this layout.
+func (l Layout) Elems(s Shape) int {
+	if l == Plain || len(s) < 2 {
+		return s.Size()
+	}
+	return s.Size() / s[1] * ((s[1] + BlockSize - 1) / BlockSize * BlockSize)
+}
+
+// Elems is the number of elements the value takes in memory.
+func (n *Node) Elems() int { return n.Layout.Elems(n.Shape) }
+
+// SetLayout says how the value lies in memory; it has no effect on an invalid
+// value.
+func (v Value) SetLayout(l Layout) {
+	if v.b != nil {
+		v.b.g.Nodes[v.id].Layout = l
+	}
+}
+
+// Layout is how the value lies in memory.
+func (v Value) Layout() Layout {
+	if v.b == nil {
+		return Plain
+	}
+	return v.b.g.Nodes[v.id].Layout
+}

@@ -1,0 +1,239 @@
+package op
+
+// The convolution and its gradients together with what surrounds them: made by
+// the pass fuse, never by networks. The source may be parts that stand one
+// behind the other along the channels and need not be joined in memory.
+
+// Fused is a convolution with bias and, if asked, ReLU in one kernel.
+type Fused struct {
+	Conv
+	ReLU bool
+}
+
+// joined is the shape of parts one behind the other along the channels.
+func joined(parts []Shape) (Shape, error) { return concat.Shape(parts, AlongAxis{1}) }
+
+// joinParts is the value of parts one behind the other along the channels.
+func joinParts(c Call, n int) ([]float64, Shape) {
+	s, err := joined(c.InShape[:n])
+	if err != nil || n == 1 {
+		return c.In[0], c.InShape[0]
+	}
+	x := make([]float64, s.Size())
+	concat.Ref(Call{In: c.In[:n], InShape: c.InShape[:n], Out: x, OutShape: s}, AlongAxis{1})
+	return x, s
+}
+
+var convFused = Define(Spec[Fused]{
+	Name: "conv3d_fused",
+	Doc: "max(conv3d(x, w) + bias, 0), or without the maximum: one or more parts of x [N C D H W], joined along the channels, " +
+		"w [O C kD kH kW], bias [O].",
+	Source: "concat, conv3d, bias and relu in one; made by the pass fuse",
+	NoGrad: "the pass fuse makes it after gradients have been added",
+	Shape: func(in []Shape, a Fused) (Shape, error) {
+		n := len(in) - 2
+		if n < 1 || len(in[n]) != 5 || len(in[n+1]) != 1 || in[n+1][0] != in[n][0] {
+			return nil, shapeError("operands %v, want parts of x, filter and one bias per result channel", in)
+		}
+		x, err := joined(in[:n])
+		if err != nil {
+			return nil, err
+		}
+		return convShape(x, in[n], a.Conv)
+	},
+	Window: func(in []Shape, a Fused) Window { return a.window(in[len(in)-2]) },
+	FLOPs: func(in []Shape, out Shape, a Fused) int64 {
+		x, err := joined(in[:len(in)-2])
+		if err != nil {
+			return 0
+		}
+		return convFLOPs(x, in[len(in)-2], out, a.Conv) + 2*int64(out.Size())
+	},
+	Ref: func(c Call, a Fused) {
+		parts := len(c.In) - 2
+		x, xs := joinParts(c, parts)
+		w, bias := c.In[parts], c.In[parts+1]
+		o, s := c.OutShape[1], c.OutShape[2:].Size()
+		for i := range c.Out {
+			c.Out[i] = bias[i/s%o]
+		}
+		convLoop(xs, c.InShape[parts], c.OutShape, a.Conv, func(i, j, y int) { c.Out[y] += x[i] * w[j] })
+		if a.ReLU {
+			for i, v := range c.Out {
+				c.Out[i] = max(v, 0)
+			}
+		}
+	},
+	Cases: append(
+		convCases(func(x, w, _ Shape, _ Conv) []Shape { return []Shape{x, w, {w[0]}} }, func(a Conv, _, _ Shape) Fused { return Fused{a, true} }),
+		append(
+			convCases(func(x, w, _ Shape, _ Conv) []Shape { return []Shape{x, w, {w[0]}} }, func(a Conv, _, _ Shape) Fused { return Fused{a, false} }),
+			convCases(func(x, w, _ Shape, _ Conv) []Shape { return append(inParts(x), w, Shape{w[0]}) }, func(a Conv, _, _ Shape) Fused { return Fused{a, true} })...)...),
+})
+
+// inParts cuts the channels of x into two parts if there are two, for tests.
+func inParts(x Shape) []Shape {
+	if x[1] < 2 {
+		return []Shape{x}
+	}
+	a, b := x.Clone(), x.Clone()
+	a[1] = (x[1] + 1) / 2
+	b[1] -= a[1]
+	return []Shape{a, b}
+}
+
+// ConvFused is max(conv3d(x, w) + bias, 0), without the maximum if relu is
+// false; x are parts that are joined along the channels. The pass fuse writes
+// it; networks use Concat, Conv3D, Bias and ReLU.
+func ConvFused(b *Builder, x []Value, w, bias Value, a Conv, relu bool) Value {
+	return convFused.add(b, Fused{a.norm(), relu}, append(x[:len(x):len(x)], w, bias)...)
+}
+
+// ConvGradFused is a gradient of the data with respect to the channels
+// Lo … Lo + To[1] of the input, to which another value is added (Plus), and
+// which is kept only where a third one is positive (Gate: the gradient of the
+// ReLU that made the input).
+type ConvGradFused struct {
+	ConvGrad
+	Lo         int
+	Plus, Gate bool
+}
+
+// operands is the number of operands.
+func (a ConvGradFused) operands() int {
+	n := 2
+	if a.Plus {
+		n++
+	}
+	if a.Gate {
+		n++
+	}
+	return n
+}
+
+// filter is the shape of the part of the filter w that takes part.
+func (a ConvGradFused) filter(w Shape) Shape {
+	s := w.Clone()
+	s[1] = a.To[1]
+	return s
+}
+
+var convFusedGradData = Define(Spec[ConvGradFused]{
+	Name: "conv3d_fused_grad_data",
+	Doc: "Gradient of conv3d with respect to some channels of its input: filter w [O C kD kH kW], dy [N O D' H' W'], " +
+		"then a value to add and one that gates the sum by its sign, if there are any → [N C' D H W].",
+	Source: "slice, conv3d_grad_data, add and relu_grad in one; made by the pass fuse",
+	NoGrad: firstOrder,
+	Shape: func(in []Shape, a ConvGradFused) (Shape, error) {
+		if len(in) != a.operands() || len(in[0]) != 5 || len(a.To) != 5 || a.Lo < 0 || a.Lo+a.To[1] > in[0][1] {
+			return nil, shapeError("operands %v for channels from %d on of %v", in, a.Lo, a.To)
+		}
+		for _, s := range in[2:] {
+			if !s.Equal(a.To) {
+				return nil, shapeError("added or gated by %v, want %v", s, a.To)
+			}
+		}
+		return gradShape(in[:2], a.ConvGrad, a.To, a.filter(in[0]), in[1])
+	},
+	Window: func(in []Shape, a ConvGradFused) Window {
+		w := a.window(in[0])
+		w.Operand, w.Adjoint = 1, true
+		return w
+	},
+	FLOPs: func(in []Shape, out Shape, a ConvGradFused) int64 {
+		return convFLOPs(out, a.filter(in[0]), in[1], a.Conv) + int64(len(in)-2)*int64(out.Size())
+	},
+	InPlace: func(i int, a ConvGradFused) bool { return i == 2 && a.Plus },
+	Ref: func(c Call, a ConvGradFused) {
+		if a.Plus {
+			copy(c.Out, c.In[2])
+		} else {
+			clear(c.Out)
+		}
+		// The loop runs over the part of the filter; its place in the whole
+		// follows from the number of its row.
+		part, whole := a.filter(c.InShape[0]), c.InShape[0]
+		row, rows := part[1:].Size(), whole[1:].Size()
+		skip := a.Lo * whole[2:].Size()
+		convLoop(c.OutShape, part, c.InShape[1], a.Conv, func(x, w, y int) {
+			c.Out[x] += c.In[0][w/row*rows+w%row+skip] * c.In[1][y]
+		})
+		if a.Gate {
+			gate := c.In[len(c.In)-1]
+			for i := range c.Out {
+				if !(gate[i] > 0) {
+					c.Out[i] = 0
+				}
+			}
+		}
+	},
+	Cases: func() []Case[ConvGradFused] {
+		var cs []Case[ConvGradFused]
+		for i := range 4 {
+			plus, gate := i&1 > 0, i&2 > 0
+			cs = append(cs, convCases(func(x, w, y Shape, _ Conv) []Shape {
+				whole := w.Clone()
+				whole[1] += 3
+				in := []Shape{whole, y}
+				for range (ConvGradFused{Plus: plus, Gate: gate}).operands() - 2 {
+					in = append(in, x)
+				}
+				return in
+			}, func(a Conv, x, _ Shape) ConvGradFused { return ConvGradFused{convGrad(a, x), 2, plus, gate} })...)
+		}
+		return cs
+	}(),
+})
+
+// ConvFusedGradData is the gradient of the data in the form of a; plus and gate
+// are zero Values where a does not want them.
+func ConvFusedGradData(b *Builder, w, dy, plus, gate Value, a ConvGradFused) Value {
+	in := []Value{w, dy}
+	if a.Plus {
+		in = append(in, plus)
+	}
+	if a.Gate {
+		in = append(in, gate)
+	}
+	return convFusedGradData.add(b, a, in...)
+}
+
+var convFusedGradFilter = Define(Spec[ConvGrad]{
+	Name:   "conv3d_fused_grad_filter",
+	Doc:    "Gradient of conv3d with respect to its filter: parts of x [N C D H W], joined along the channels, then dy [N O D' H' W'] → [O C kD kH kW].",
+	Source: "concat and conv3d_grad_filter in one; made by the pass fuse",
+	NoGrad: firstOrder,
+	Shape: func(in []Shape, a ConvGrad) (Shape, error) {
+		if len(in) < 2 {
+			return nil, shapeError("%d operands, want parts of x and dy", len(in))
+		}
+		x, err := joined(in[:len(in)-1])
+		if err != nil {
+			return nil, err
+		}
+		return gradShape([]Shape{x, in[len(in)-1]}, a, x, a.To, in[len(in)-1])
+	},
+	Window: func([]Shape, ConvGrad) Window { return Window{Whole: []int{0, 2, 3, 4}} },
+	FLOPs: func(in []Shape, out Shape, a ConvGrad) int64 {
+		x, err := joined(in[:len(in)-1])
+		if err != nil {
+			return 0
+		}
+		return convFLOPs(x, out, in[len(in)-1], a.Conv)
+	},
+	Ref: func(c Call, a ConvGrad) {
+		parts := len(c.In) - 1
+		x, xs := joinParts(c, parts)
+		dy := c.In[parts]
+		clear(c.Out)
+		convLoop(xs, c.OutShape, c.InShape[parts], a.Conv, func(i, w, y int) { c.Out[w] += x[i] * dy[y] })
+	},
+	Cases: convCases(func(x, _, y Shape, _ Conv) []Shape { return append(inParts(x), y) },
+		func(a Conv, _, w Shape) ConvGrad { return convGrad(a, w) }),
+})
+
+// ConvFusedGradFilter is the gradient of the filter of a convolution whose
+// source is the parts x.
+func ConvFusedGradFilter(b *Builder, x []Value, dy Value, a ConvGrad) Value {
+	return convFusedGradFilter.add(b, a, append(x[:len(x):len(x)], dy)...)
+}
