@@ -58,7 +58,7 @@ func store(t *testing.T) *engine.Store {
 }
 
 // laidOut is a store of parameters with these values; nil starts them at random.
-func laidOut(t *testing.T, names []string, shapes []graph.Shape, values [][]float32) *engine.Store {
+func laidOut(t testing.TB, names []string, shapes []graph.Shape, values [][]float32) *engine.Store {
 	t.Helper()
 	b := graph.New(1)
 	loss := b.Scalar(0)

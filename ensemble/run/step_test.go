@@ -139,6 +139,42 @@ func TestAverageAndAccumulateResume(t *testing.T) {
 	}
 }
 
+// A step that is stopped between its batches is taken back whole: also the running
+// statistics, which every batch moves.
+func TestStoppedAmidAStep(t *testing.T) {
+	f := smallData(t)
+	c := quick(t, f, "model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=l1", "train.epochs=1", "train.networks=1", "train.batch_size=1",
+		"train.accumulate=3", "train.ema=0.5", "data.split.fractions.train=0.2", "data.split.fractions.validation=0.05", "data.levels=[850hPa]", "data.features=[spread, first]", "data.variables=[t]")
+	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
+	var got [2]map[string][]byte
+	for i, left := range []int{1 << 30, 2} {
+		dir := filepath.Join(t.TempDir(), "run")
+		o := TrainOptions{Config: c, RunDir: dir, Version: "test", Resume: "auto", Stop: func() error {
+			if left--; left < 0 {
+				return stopped
+			}
+			return nil
+		}}
+		_, err := Train(context.Background(), o)
+		if errors.Is(err, stopped) != (i == 1) {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			left = 1 << 30
+			_, err = Train(context.Background(), o)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[i] = modelFiles(t, dir)
+	}
+	for name, text := range got[0] {
+		if !bytes.Equal(text, got[1][name]) {
+			t.Errorf("%s differs between the whole and the resumed run", name)
+		}
+	}
+}
+
 // Without validation starts the model has the average too.
 func TestAverageWithoutValidation(t *testing.T) {
 	f := smallData(t)
