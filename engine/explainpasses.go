@@ -211,10 +211,13 @@ func kindOf(n *graph.Node) string {
 	return n.Kind.String()
 }
 
-// describe is what a value is, without its number: operation, attributes, type
-// and shapes of result and operands.
+// describe is what a value is, without its number: operation, attributes, type,
+// layout, and shapes of result and operands.
 func describe(g *graph.Graph, n *graph.Node) string {
 	s := fmt.Sprintf("%s %v %v", kindOf(n), n.DType, n.Shape)
+	if n.Layout != graph.Plain {
+		s += fmt.Sprintf(" %v", n.Layout)
+	}
 	if n.Kind != graph.KindOp {
 		return s
 	}

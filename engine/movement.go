@@ -126,6 +126,10 @@ func (p *Plan) Movement(peak Peaks) []Movement {
 	return out
 }
 
+// BytesOf counts what an operation of g reads and writes, each value once, the
+// empty lanes of its layout included.
+func BytesOf(g *graph.Graph, n *graph.Node) int64 { return nodeBytes(g, n, graph.Float32.Bytes()) }
+
 // nodeBytes counts what n reads and writes where float32 values are stored in
 // elements of the given size.
 func nodeBytes(g *graph.Graph, n *graph.Node, elem int) int64 {
@@ -135,7 +139,21 @@ func nodeBytes(g *graph.Graph, n *graph.Node, elem int) int64 {
 	if n.DType != graph.Float32 {
 		elem = n.DType.Bytes()
 	}
-	return n.Op.Bytes(g.InShapes(n), n.Shape, n.Attrs) * int64(elem) / int64(graph.Float32.Bytes())
+	in := make([]graph.Shape, len(n.In))
+	for i, id := range n.In {
+		in[i] = stored(g.Nodes[id])
+	}
+	return n.Op.Bytes(in, stored(n), n.Attrs) * int64(elem) / int64(graph.Float32.Bytes())
+}
+
+// stored is the shape of a value with the channels that its layout adds.
+func stored(n *graph.Node) graph.Shape {
+	s := n.Shape
+	if n.Elems() != s.Size() {
+		s = s.Clone()
+		s[1] = s[1] * n.Elems() / n.Shape.Size()
+	}
+	return s
 }
 
 // Backward marks the nodes that no output, loss or assignment needs: those

@@ -83,3 +83,23 @@ func TestMovementMeasured(t *testing.T) {
 		}
 	}
 }
+
+// TestMovementBlocked: a value of 20 channels in the blocked layout is moved
+// with its 12 empty lanes.
+func TestMovementBlocked(t *testing.T) {
+	b := graph.New(1)
+	x := b.Input("x", graph.Shape{2, 20, 2, 4, 6})
+	y := op.ReLU(b, op.Reorder(b, x, graph.Blocked))
+	y.SetLayout(graph.Blocked)
+	b.Output("y", op.Reorder(b, y, graph.Plain))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const plain, blocked = 4 * 2 * 20 * 2 * 4 * 6, 4 * 2 * 32 * 2 * 4 * 6
+	for i, want := range map[int]int64{1: plain + blocked, 2: 2 * blocked, 3: blocked + plain} {
+		if got := engine.BytesOf(g, g.Nodes[i]); got != want {
+			t.Errorf("%s moves %d bytes, want %d", g.Nodes[i].Op.Name, got, want)
+		}
+	}
+}
