@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func engineCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "engine",
+		Short: "Look into the compiler of training steps and predictions",
+		Example: "  ensemble engine passes\n" +
+			"  ensemble engine explain -c train.yaml --html plan.html",
+		Annotations: notes("ensemble help engine explain"),
+		Args:        unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.result.printed = true
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(enginePasses(a), engineExplain(a))
+	return cmd
+}
+
+func enginePasses(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:         "passes",
+		Short:       "List the passes of the compiler in order",
+		Example:     "  ensemble engine passes\n  ensemble engine passes --json",
+		Annotations: notes("ensemble engine explain"),
+		Args:        noArgs,
+		RunE: a.do(func(context.Context, []string) (result, error) {
+			return result{data: map[string]any{"passes": run.Passes()}, text: run.WritePasses}, nil
+		}),
+	}
+}
+
+func engineExplain(a *app) *cobra.Command {
+	var o run.ExplainOptions
+	var flops, bytes float64
+	var crop, memory string
+	cmd := &cobra.Command{
+		Use:   "explain -c FILE",
+		Short: "Show what the compiler makes of a network",
+		Long: "Show what the compiler makes of a network: the graph before and after each\n" +
+			"pass, with work, bytes moved, least memory and what the pass changed; then the\n" +
+			"plan, with class, shape, kernel, work, bytes and bound of every operation and\n" +
+			"its place in memory. Nothing is trained and no field is read; without --crop\n" +
+			"the grid is that of the forecast files. Sizes are in MiB, bounds follow from\n" +
+			"the peaks, which are measured where they are not given.",
+		Example: "  ensemble engine explain -c train.yaml\n" +
+			"  ensemble engine explain -c train.yaml --mode predict --html plan.html\n" +
+			"  ensemble engine explain -c train.yaml --crop 128 --pass fuse\n" +
+			"  ensemble engine explain -c train.yaml --dump-after add-gradients",
+		Annotations: notes("ensemble engine passes", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        noArgs,
+	}
+	src := configFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.Mode, "mode", "train", "train or predict")
+	f.StringVar(&crop, "crop", "", "field of `SIDE` or ROWSxCOLUMNS points instead of the whole grid")
+	f.StringVar(&memory, "memory", "", "bound of the memory of a step, a `SIZE` such as 2GiB")
+	f.StringVar(&o.Pass, "pass", "", "only this `PASS`, with every kind of value that it changed")
+	f.StringVar(&o.DumpAfter, "dump-after", "", "print the graph after this `PASS` as text")
+	f.StringVar(&o.HTML, "html", "", "write a page with pictures to this `FILE`")
+	f.Float64Var(&flops, "peak-gflops", 0, "GFLOP/s of the machine (default: measured)")
+	f.Float64Var(&bytes, "peak-gbs", 0, "GB/s between processor and memory (default: measured)")
+	threads := threadsFlag(f)
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+		if err := required(cmd, "config"); err != nil {
+			return result{}, err
+		}
+		if err := oneOf("--mode", []string{o.Mode}, "train", "predict"); err != nil {
+			return result{}, err
+		}
+		var err error
+		if f.Changed("crop") {
+			if o.Crop, err = run.ParseCrop(crop); err != nil {
+				return result{}, at("--crop", err)
+			}
+		}
+		if o.MemoryBytes, err = size("--memory", memory); err != nil {
+			return result{}, err
+		}
+		if *threads > 0 {
+			src.Set = append(src.Set, fmt.Sprintf("train.threads=%d", *threads))
+		}
+		if o.Config, err = config.LoadTrain(*src); err != nil {
+			return result{}, err
+		}
+		o.Peaks.FLOPs, o.Peaks.Bytes = flops*1e9, bytes*1e9
+		r, err := run.Explain(ctx, o)
+		if err != nil {
+			return result{}, err
+		}
+		return result{data: r, text: r.WriteText, outputs: r.Outputs}, nil
+	})
+	return cmd
+}

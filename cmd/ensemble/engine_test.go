@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// explainArgs explains a small network of the demo's configuration without data.
+func explainArgs(more ...string) []string {
+	return append([]string{"engine", "explain", "-c", "../../ensemble/run/demo.yaml", "--set", "model.base=2", "--crop", "16x24",
+		"--threads", "1", "--peak-gflops", "100", "--peak-gbs", "10"}, more...)
+}
+
+func TestEnginePasses(t *testing.T) {
+	code, stdout, _ := call(t, "engine", "passes")
+	if code != exit.OK || !strings.Contains(stdout, "add-gradients") || !strings.Contains(stdout, "yes") {
+		t.Errorf("exit %d, %q", code, stdout)
+	}
+	var answer struct {
+		Schema string
+		Passes []struct{ Name string }
+	}
+	code, stdout, _ = call(t, "engine", "passes", "--json")
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK || answer.Schema != "ensemble.engine-passes/1" || answer.Passes[0].Name != "check-shapes" {
+		t.Errorf("exit %d, %v, %q", code, err, stdout)
+	}
+}
+
+func TestEngineExplain(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "plan.html")
+	code, stdout, stderr := call(t, explainArgs("--json", "--html", page, "--dump-after", "add-gradients")...)
+	if code == exit.NoDevice {
+		t.Skip("skipped: no device: ", stderr)
+	}
+	var answer struct {
+		Outputs []string
+		Graph   string
+		Stages  []struct{ Pass string }
+		Peaks   struct {
+			FLOPs float64 `json:"flops_per_s"`
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK {
+		t.Fatalf("exit %d, %v, %s", code, err, stderr)
+	}
+	if len(answer.Outputs) != 1 || answer.Outputs[0] != page || !strings.Contains(answer.Graph, "\nloss = ") || answer.Stages[1].Pass != "check-shapes" || answer.Peaks.FLOPs != 100e9 {
+		t.Errorf("outputs %v, graph of %d bytes, peak %g", answer.Outputs, len(answer.Graph), answer.Peaks.FLOPs)
+	}
+	if _, err := os.Stat(page); err != nil {
+		t.Error(err)
+	}
+	code, stdout, stderr = call(t, explainArgs("--mode", "predict", "--pass", "choose-mode")...)
+	if code != exit.OK || !strings.Contains(stdout, "−1 dropout") {
+		t.Errorf("exit %d, %s%s", code, stdout, stderr)
+	}
+}
+
+func TestEngineExplainErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"engine", "explain"}, "missing --config"},
+		{[]string{"engine", "explian"}, "did you mean `ensemble engine explain`?"},
+		{explainArgs("--mode", "predct"), "did you mean `predict`?"},
+		{explainArgs("--pass", "fuze"), "did you mean `fuse`?"},
+		{explainArgs("--crop", "0x5"), "--crop"},
+		{explainArgs("--memory", "much"), "--memory"},
+		{explainArgs("--peak-gbs", "-1"), "a peak below 0"},
+		{explainArgs("extra"), "unexpected argument"},
+	} {
+		if code, _, stderr := call(t, c.args...); code != exit.Usage || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit %d, %s; want 64 and %q", c.args, code, stderr, c.want)
+		}
+	}
+}
