@@ -479,12 +479,15 @@ func (p *picture) box(b *strings.Builder, i int, d *drawn, bound float64) {
 		return
 	}
 	fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%d" height="%d" rx="3"/>`, d.x, d.y(), boxWidth, boxHeight)
+	if d.node.Layout != graph.Plain {
+		fmt.Fprintf(b, `<path class="l" d="M%.1f %.1fh3v%dh-3zm5 0h1.5v%dh-1.5z"/>`, d.x+boxWidth-7, d.y(), boxHeight, boxHeight)
+	}
 	if bound > 0.004 {
 		fmt.Fprintf(b, `<rect class="b" x="%.1f" y="%.1f" width="%.1f" height="3"/>`, d.x+2, d.y()+boxHeight-4, bound*(boxWidth-4))
 	}
 	name := kindName(d.node)
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f">%s</text><text class="s" x="%.1f" y="%.1f" text-anchor="end">%s</text></g>`,
-		d.x+6, d.y()+14, html.EscapeString(name), d.x+boxWidth-6, d.y()+14, shapeText(d.node.Shape, boxWidth-16-7*len(name)))
+		d.x+6, d.y()+14, html.EscapeString(name), d.x+boxWidth-9, d.y()+14, shapeText(d.node.Shape, boxWidth-19-7*len(name)))
 }
 
 func kindName(n *graph.Node) string {
