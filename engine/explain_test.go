@@ -70,9 +70,9 @@ func TestExplainStages(t *testing.T) {
 		t.Errorf("remove-dead left %d dead and changed %q", dead.Dead, dead.ChangesText())
 	}
 	last := e.Stages[len(e.Stages)-1]
-	if last.FLOPs != e.FLOPs || last.Bytes != e.Bytes || last.LiveBytes != e.LiveBytes || last.ArenaBytes != e.ArenaBytes {
-		t.Errorf("after the last pass %d FLOPs, %d bytes, %d alive, arena %d; the plan has %d, %d, %d, %d",
-			last.FLOPs, last.Bytes, last.LiveBytes, last.ArenaBytes, e.FLOPs, e.Bytes, e.LiveBytes, e.ArenaBytes)
+	if last.Ops != len(e.Ops) || last.FLOPs != e.FLOPs || last.Bytes != e.Bytes || last.LiveBytes != e.LiveBytes || last.ArenaBytes != e.ArenaBytes {
+		t.Errorf("after the last pass %d operations, %d FLOPs, %d bytes, %d alive, arena %d; the plan has %d, %d, %d, %d, %d",
+			last.Ops, last.FLOPs, last.Bytes, last.LiveBytes, last.ArenaBytes, len(e.Ops), e.FLOPs, e.Bytes, e.LiveBytes, e.ArenaBytes)
 	}
 }
 

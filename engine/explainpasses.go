@@ -17,7 +17,7 @@ type Stage struct {
 	Purpose  string `json:"purpose"`
 	Required bool   `json:"required"`
 	Values   int    `json:"values"` // inputs, parameters, states and constants included
-	Ops      int    `json:"ops"`
+	Ops      int    `json:"ops"`    // that run a kernel
 	Dead     int    `json:"dead"`
 	FLOPs    int64  `json:"flops"`
 	Bytes    int64  `json:"bytes"` // moved, as in Movement
@@ -80,7 +80,7 @@ func (t *tracer) add(p pass.Pass, u *pass.Unit) error {
 	}
 	s.Values = len(g.Nodes)
 	for _, n := range g.Nodes {
-		if n.Kind == graph.KindOp {
+		if n.Kind == graph.KindOp && !n.Op.Alias {
 			s.Ops++
 			s.FLOPs += n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs)
 			s.Bytes += nodeBytes(g, n, u.ElemBytes)
