@@ -65,6 +65,7 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 		return nil, errors.Join(err, dev.Close())
 	}
 	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, MemoryLimit: o.MemoryLimit, ElemBytes: dev.Elem().Bytes(), After: o.After}
+	u.Layouts, _ = dev.(backend.Layouts)
 	if err := pass.Run(o.Passes, u); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
@@ -177,8 +178,9 @@ func (p *Plan) Choices() map[string]string {
 	return map[string]string{}
 }
 
-// FLOPs counts the useful floating point operations of one run.
-func (p *Plan) FLOPs() int64 { return p.graph.FLOPs() }
+// FLOPs counts the useful floating point operations of one run: without those
+// that are computed again to save memory.
+func (p *Plan) FLOPs() int64 { return p.graph.FLOPs() - p.unit.Again.FLOPs }
 
 // ArenaBytes is the size of the arena: all values of a step.
 func (p *Plan) ArenaBytes() int64 { return int64(p.unit.Memory.ArenaSize) * int64(p.unit.ElemBytes) }

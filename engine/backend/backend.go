@@ -9,8 +9,8 @@ import "github.com/ensemble-weather/ensemble/engine/graph"
 type Tensor struct {
 	Shape  graph.Shape
 	Layout graph.Layout
-	F32   []float32
-	F64   []float64
+	F32    []float32
+	F64    []float64
 }
 
 // Request asks for the kernel of one operation. The memory stays where it is

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -16,6 +17,9 @@ type Unit struct {
 	Infer bool
 	// MemoryLimit bounds the arena in bytes; 0 means no bound.
 	MemoryLimit int64
+	// Layouts knows what operations cost in which layouts; nil if the backend
+	// has one layout only.
+	Layouts backend.Layouts
 	// ElemBytes is the size of one stored element on the backend.
 	ElemBytes int
 	// After, if not nil, is called with the graph after each pass.
@@ -44,6 +48,7 @@ var List = []Pass{
 	{"merge-duplicates", mergeDuplicates, false, "compute equal expressions once"},
 	{"absorb-broadcasts", absorbBroadcasts, false, "let point-by-point operations stretch their operands themselves"},
 	{"fuse", fuse, false, "make one operation of convolution, bias and ReLU"},
+	{"choose-layouts", chooseLayouts, false, "choose the layout of every value so that operations and changes of layout cost least"},
 	{"remove-dead", removeDead, true, "drop what nothing depends on"},
 	{"schedule", schedule, true, "choose the order of execution that needs less memory"},
 	{"plan-memory", planMemory, true, "give every value its place, reusing the places of values that are no longer needed"},
@@ -59,6 +64,8 @@ var Order = []struct{ Before, After, Reason string }{
 	{"add-gradients", "fuse", "the fused operation has no gradient"},
 	{"fold-constants", "absorb-broadcasts", "small stretched constants are folded instead"},
 	{"merge-duplicates", "fuse", "an intermediate result that is shared must not be fused away"},
+	{"fuse", "choose-layouts", "the layouts of what is fused away do not count"},
+	{"choose-layouts", "remove-dead", "an output may leave a value behind that nothing reads"},
 	{"fuse", "remove-dead", "fusing leaves the parts behind"},
 	{"absorb-broadcasts", "remove-dead", "absorbing leaves the broadcasts behind"},
 	{"remove-dead", "schedule", "dead operations must not be run"},

@@ -71,7 +71,7 @@ func planMemory(u *Unit) error {
 	for i := range g.Nodes {
 		if r := root(g, i); m.Places[r].Where == Arena && i == r {
 			s := spans[buffer[i]]
-			m.Places[i] = Place{Where: Arena, Offset: s.Offset, Size: g.Nodes[i].Shape.Size()}
+			m.Places[i] = Place{Where: Arena, Offset: s.Offset, Size: g.Nodes[i].Elems()}
 		}
 	}
 	for i := range g.Nodes { // other shapes of the same memory
@@ -101,9 +101,9 @@ func placeFixed(g *graph.Graph, m *Memory) []int {
 		buffer[i] = -1
 		switch {
 		case n.Kind == graph.KindParam:
-			m.Places[i] = Place{Where: Param, Size: n.Shape.Size(), Of: i}
+			m.Places[i] = Place{Where: Param, Size: n.Elems(), Of: i}
 		case n.Kind == graph.KindState:
-			m.Places[i] = Place{Where: State, Size: n.Shape.Size(), Of: i}
+			m.Places[i] = Place{Where: State, Size: n.Elems(), Of: i}
 		case root(g, i) == i:
 			buffer[i] = i
 		}
@@ -113,7 +113,7 @@ func placeFixed(g *graph.Graph, m *Memory) []int {
 		has[d.Param] = true
 		r := root(g, d.Value)
 		if g.Nodes[r].Kind == graph.KindOp && m.Places[r].Where == Arena {
-			m.Places[r] = Place{Where: Grad, Size: g.Nodes[r].Shape.Size(), Of: d.Param}
+			m.Places[r] = Place{Where: Grad, Size: g.Nodes[r].Elems(), Of: d.Param}
 			buffer[r] = -1
 			continue
 		}
@@ -145,7 +145,7 @@ func lifetimes(u *Unit, buffer []int) []*Span {
 		if buffer[i] < 0 {
 			continue
 		}
-		s := &Span{Nodes: []int{i}, Size: n.Shape.Size(), First: at[i], Last: at[i]}
+		s := &Span{Nodes: []int{i}, Size: n.Elems(), First: at[i], Last: at[i]}
 		for _, r := range by[i] {
 			s.Last = max(s.Last, at[r])
 		}
@@ -163,7 +163,7 @@ func lifetimes(u *Unit, buffer []int) []*Span {
 			r := root(g, in)
 			b := buffer[r]
 			if b < 0 || b == buffer[id] || spans[b].Last != t || spans[b].First < 0 ||
-				spans[b].Size != n.Shape.Size() || !n.Op.InPlace(i, n.Attrs) {
+				spans[b].Size != n.Elems() || !n.Op.InPlace(i, n.Attrs) {
 				continue
 			}
 			// joined: the buffer lives on as the result

@@ -97,8 +97,8 @@ func newGuarded(elem graph.DType, x []float64) *guarded {
 	return g
 }
 
-func (g *guarded) tensor(s graph.Shape) backend.Tensor {
-	t := backend.Tensor{Shape: s}
+func (g *guarded) tensor(s graph.Shape, l graph.Layout) backend.Tensor {
+	t := backend.Tensor{Shape: s, Layout: l}
 	if g.all64 != nil {
 		t.F64 = g.all64[guard : guard+g.n : guard+g.n]
 	} else {

@@ -86,6 +86,9 @@ func (b *Backend) Choices() map[string]string { return b.choices }
 // Prepare gives the first implementation in the table that serves the
 // operation, else loops from its scalar formula, else its reference kernel.
 func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
+	if isBlocked(q) {
+		return blockedTable[q.Op.Name].prepare(b, q)
+	}
 	for _, t := range table {
 		if t.op != q.Op.Name {
 			continue

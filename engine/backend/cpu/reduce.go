@@ -71,6 +71,33 @@ func channelMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("moments_mid", func() { b.pool.MomentsMid(y[:d.Mid], y[d.Mid:], x, d) })
 }
 
+// momentsLine is 2·dvar/n·x + (dmean − 2·mean·dvar)/n per channel.
+func momentsLine(slope, shift, mom, dmom []float32, n float64) {
+	for k, c := 0, len(slope); k < c; k++ {
+		dm, dv := float64(dmom[k]), float64(dmom[c+k])
+		slope[k] = float32(2 * dv / n)
+		shift[k] = float32((dm - 2*float64(mom[k])*dv) / n)
+	}
+}
+
+// normLine is (x − mean)/√(variance + eps)·gamma + beta per channel.
+func normLine(slope, shift, mom, gamma, beta []float32, eps float64) {
+	for k, c := 0, len(slope); k < c; k++ {
+		r := float64(gamma[k]) / math.Sqrt(float64(mom[c+k])+eps)
+		slope[k] = float32(r)
+		shift[k] = float32(float64(beta[k]) - float64(mom[k])*r)
+	}
+}
+
+// normDots turns Σ dy·x of each channel into r·(Σ dy·x − mean·Σ dy), r = (variance + eps)^−½.
+func normDots(y, mom []float32, eps float64, c int) {
+	sums, dots := y[:c], y[c:]
+	for k := range c {
+		r := 1 / math.Sqrt(float64(mom[c+k])+eps)
+		dots[k] = float32(r * (float64(dots[k]) - float64(mom[k])*float64(sums[k])))
+	}
+}
+
 // channelMomentsGrad serves channel_moments_grad as a straight line per
 // channel: 2·dvar/n·x + (dmean − 2·mean·dvar)/n.
 func channelMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
@@ -78,11 +105,7 @@ func channelMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	slope, shift := make([]float32, d.Mid), make([]float32, d.Mid)
 	n := float64(d.Outer * d.Inner)
 	return kernel("affine_mid", func() {
-		for k := range d.Mid {
-			dm, dv := float64(dmom[k]), float64(dmom[d.Mid+k])
-			slope[k] = float32(2 * dv / n)
-			shift[k] = float32((dm - 2*float64(mom[k])*dv) / n)
-		}
+		momentsLine(slope, shift, mom, dmom, n)
 		b.pool.AffineMid(y, x, slope, shift, d)
 	})
 }
@@ -93,11 +116,7 @@ func channelNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
 	d, eps := channels(q.Out.Shape), q.Attrs.(op.Eps).Eps
 	slope, shift := make([]float32, d.Mid), make([]float32, d.Mid)
 	return kernel("affine_mid", func() {
-		for k := range d.Mid {
-			r := float64(gamma[k]) / math.Sqrt(float64(mom[d.Mid+k])+eps)
-			slope[k] = float32(r)
-			shift[k] = float32(float64(beta[k]) - float64(mom[k])*r)
-		}
+		normLine(slope, shift, mom, gamma, beta, eps)
 		b.pool.AffineMid(y, x, slope, shift, d)
 	})
 }
@@ -110,9 +129,6 @@ func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 		sums, dots := y[:d.Mid], y[d.Mid:]
 		b.pool.SumMid(sums, dy, nil, d)
 		b.pool.SumMid(dots, dy, x, d)
-		for k := range d.Mid {
-			r := 1 / math.Sqrt(float64(mom[d.Mid+k])+eps)
-			dots[k] = float32(r * (float64(dots[k]) - float64(mom[k])*float64(sums[k])))
-		}
+		normDots(y, mom, eps, d.Mid)
 	})
 }

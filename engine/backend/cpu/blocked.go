@@ -1,0 +1,332 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// blockedTable names the implementations of operations on the blocked layout.
+// ways tells which operands and whether the result are blocked; ok is false if
+// the request is not served.
+var blockedTable = map[string]struct {
+	ways    func(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (way backend.Way, ok bool)
+	prepare func(b *Backend, q backend.Request) (backend.Kernel, error)
+}{
+	"conv3d":                   {winoForwardWay, winoForward},
+	"conv3d_fused":             {winoForwardWay, winoForward},
+	"conv3d_grad_data":         {winoDataWay, winoData},
+	"conv3d_fused_grad_data":   {winoDataWay, winoData},
+	"conv3d_grad_filter":       {winoFilterWay, winoFilter},
+	"conv3d_fused_grad_filter": {winoFilterWay, winoFilter},
+	"max_pool":                 {poolWay, blockedPool},
+	"max_pool_grad":            {poolWay, blockedPoolGrad},
+	"avg_pool":                 {poolWay, blockedPool},
+	"avg_pool_grad":            {poolWay, blockedPoolGrad},
+	"upsample":                 {upsampleWay, blockedUpsample},
+	"upsample_grad":            {upsampleWay, blockedUpsampleGrad},
+	"concat":                   {channelsWay, blockedConcat},
+	"slice":                    {channelsWay, blockedSlice},
+	"bias":                     {perChannelWay, blockedBias},
+	"channel_sum":              {toChannelsWay, blockedChannelSum},
+	"channel_moments":          {toChannelsWay, blockedMoments},
+	"channel_norm_sums":        {toChannelsWay, blockedNormSums},
+	"channel_norm":             {perChannelWay, blockedNorm},
+	"channel_moments_grad":     {perChannelWay, blockedMomentsGrad},
+	"relu":                     {flatWay, unary},
+	"relu_grad":                {flatWay, unaryGrad},
+	"add":                      {flatWay, flatBinary},
+	"sub":                      {flatWay, flatBinary},
+	"mul":                      {mulWay, blockedMul},
+	"scale":                    {flatWay, scale},
+	"reorder":                  {nil, reorder},
+}
+
+// Rates of one core by which ways are weighed before anything is measured:
+// useful operations of convolutions in a second, and bytes.
+const (
+	plainRate  = 1.0e11
+	winoRate   = 3.5e11
+	memoryRate = 1.0e10
+)
+
+func bytes(l graph.Layout, shapes ...graph.Shape) float64 {
+	n := 0
+	for _, s := range shapes {
+		n += l.Elems(s)
+	}
+	return 4 * float64(n)
+}
+
+// Ways lists the ways to run an operation.
+func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
+	plain := backend.Way{In: make([]graph.Layout, len(in)), Cost: bytes(graph.Plain, append(in[:len(in):len(in)], out)...) / memoryRate}
+	if o.Window(in, attrs).Axes != nil || o.Window(in, attrs).Whole != nil {
+		plain.Cost += float64(o.FLOPs(in, out, attrs)) / plainRate
+	}
+	ways := []backend.Way{plain}
+	if e, ok := blockedTable[o.Name]; ok && e.ways != nil {
+		if w, ok := e.ways(b, attrs, in, out); ok {
+			ways = append(ways, w)
+		}
+	}
+	return ways
+}
+
+// ReorderCost is the time in seconds to change the layout of a value: it is
+// read and written, with strides on one side.
+func (b *Backend) ReorderCost(s graph.Shape) float64 {
+	return 1.5 * (bytes(graph.Plain, s) + bytes(graph.Blocked, s)) / memoryRate
+}
+
+// isBlocked tells whether anything of the request is blocked.
+func isBlocked(q backend.Request) bool {
+	for _, t := range q.In {
+		if t.Layout == graph.Blocked {
+			return true
+		}
+	}
+	return q.Out.Layout == graph.Blocked
+}
+
+// field5 tells whether all shapes are fields [N C D H W].
+func field5(shapes ...graph.Shape) bool {
+	for _, s := range shapes {
+		if len(s) != 5 {
+			return false
+		}
+	}
+	return true
+}
+
+// flatWay serves operations point by point over operands of one shape that give
+// zero for zeros: they run over the whole memory, padding lanes included.
+func flatWay(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	w := backend.Way{Out: graph.Blocked}
+	for _, s := range in {
+		if !field5(s) || !s.Equal(out) {
+			return w, false
+		}
+		w.In = append(w.In, graph.Blocked)
+	}
+	w.Cost = bytes(graph.Blocked, append(in[:len(in):len(in)], out)...) / memoryRate
+	return w, true
+}
+
+// flatBinary serves two operands of the same memory.
+func flatBinary(b *Backend, q backend.Request) (backend.Kernel, error) {
+	f, x, y, out := binaryKernels[q.Op.Name][0], q.In[0].F32, q.In[1].F32, q.Out.F32
+	return kernel("binary", func() { b.pool.Binary(f, out, x, y) })
+}
+
+// blockedShape is the shape of a blocked field.
+func blockedShape(s graph.Shape) kern.Blocked {
+	return kern.Blocked{N: s[0], C: s[1], S: [3]int{s[2], s[3], s[4]}}
+}
+
+// blockedWay is a way that reads the first n operands and gives its result
+// blocked, if these are fields; result is false for one that is small and plain.
+func blockedWay(n int, in []graph.Shape, out graph.Shape, result bool) (backend.Way, bool) {
+	w := backend.Way{In: make([]graph.Layout, len(in)), Cost: bytes(graph.Blocked, in...) / memoryRate}
+	for i := range n {
+		w.In[i] = graph.Blocked
+	}
+	if result {
+		w.Out = graph.Blocked
+		w.Cost += bytes(graph.Blocked, out) / memoryRate
+	}
+	return w, field5(in[:n]...) && (!result || field5(out))
+}
+
+// reorder changes the layout of a value.
+func reorder(b *Backend, q backend.Request) (backend.Kernel, error) {
+	s, x, y := blockedShape(q.Out.Shape), q.In[0].F32, q.Out.F32
+	if q.Out.Layout == graph.Blocked {
+		return kernel("block", func() { b.pool.Block(kern.Float32(y), s, x, 0, s.C) })
+	}
+	return kernel("unblock", func() { b.pool.Unblock(y, kern.Float32(x), s, 0, s.C) })
+}
+
+func poolWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	a, ok := attrs.(op.Pool)
+	if g, is := attrs.(op.PoolGrad); is {
+		a, ok = g.Pool, true
+	}
+	w, fields := blockedWay(len(in), in, out, true)
+	return w, ok && fields && a.Size == a.Stride
+}
+
+// windowKind is what the windows of a pooling give.
+func windowKind(q backend.Request) kern.WindowKind {
+	if q.Op.Name == "avg_pool" || q.Op.Name == "avg_pool_grad" {
+		return kern.Mean
+	}
+	return kern.Maximum
+}
+
+func blockedPool(b *Backend, q backend.Request) (backend.Kernel, error) {
+	k, s, size := windowKind(q), blockedShape(q.In[0].Shape), q.Attrs.(op.Pool).Size
+	x, y := kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	return kernel("blocked window", func() { b.pool.BlockedWindow(k, y, x, s, size) })
+}
+
+func blockedPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	k, s := windowKind(q), blockedShape(q.Out.Shape)
+	dy, dx := kern.Float32(q.In[len(q.In)-1].F32), kern.Float32(q.Out.F32)
+	if k == kern.Mean {
+		size := q.Attrs.(op.PoolGrad).Size
+		return kernel("blocked window_grad", func() { b.pool.BlockedWindowGrad(k, dx, dy, kern.Stored{}, s, size, 0) })
+	}
+	x, size := kern.Float32(q.In[0].F32), q.Attrs.(op.Pool).Size
+	return kernel("blocked window_grad", func() { b.pool.BlockedWindowGrad(k, dx, dy, x, s, size, 0) })
+}
+
+func upsampleWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	a, ok := attrs.(op.Up)
+	if g, is := attrs.(op.UpGrad); is {
+		a, ok = g.Up, true
+	}
+	for _, f := range a.Scale {
+		ok = ok && f <= kern.MaxBlockedFactor
+	}
+	w, fields := blockedWay(1, in, out, true)
+	return w, ok && fields
+}
+
+func blockedUpsample(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, s := q.Attrs.(op.Up), blockedShape(q.In[0].Shape)
+	x, y := kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	return kernel("blocked upsample", func() { b.pool.BlockedUpsample(y, x, s, a.Scale, a.WrapLon) })
+}
+
+func blockedUpsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, s := q.Attrs.(op.UpGrad), blockedShape(q.Out.Shape)
+	dy, dx := kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	return kernel("blocked upsample_grad", func() { b.pool.BlockedUpsampleGrad(dx, dy, kern.Stored{}, s, a.Scale, a.WrapLon, 0) })
+}
+
+// channelsWay serves what joins or cuts fields along the channels.
+func channelsWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	axis := -1
+	switch a := attrs.(type) {
+	case op.AlongAxis:
+		axis = a.Axis
+	case op.Range:
+		axis = a.Axis
+	}
+	w, fields := blockedWay(len(in), in, out, true)
+	return w, fields && axis == 1
+}
+
+func blockedConcat(b *Backend, q backend.Request) (backend.Kernel, error) {
+	y, s := kern.Float32(q.Out.F32), blockedShape(q.Out.Shape)
+	type part struct {
+		x kern.Stored
+		s kern.Blocked
+	}
+	var parts []part
+	for _, t := range q.In {
+		parts = append(parts, part{kern.Float32(t.F32), blockedShape(t.Shape)})
+	}
+	return kernel("copy_channels", func() {
+		at := 0
+		for _, p := range parts {
+			b.pool.CopyChannels(y, s, at, p.x, p.s, 0, p.s.C)
+			at += p.s.C
+		}
+	})
+}
+
+func blockedSlice(b *Backend, q backend.Request) (backend.Kernel, error) {
+	x, xs := kern.Float32(q.In[0].F32), blockedShape(q.In[0].Shape)
+	y, ys, lo := kern.Float32(q.Out.F32), blockedShape(q.Out.Shape), q.Attrs.(op.Range).Lo
+	return kernel("copy_channels", func() { b.pool.CopyChannels(y, ys, 0, x, xs, lo, ys.C) })
+}
+
+// toChannelsWay serves sums of fields to a few plain numbers per channel; all
+// operands that are fields are blocked.
+func toChannelsWay(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	w := backend.Way{In: make([]graph.Layout, len(in))}
+	for i, s := range in {
+		if field5(s) {
+			w.In[i] = graph.Blocked
+			w.Cost += bytes(graph.Blocked, s) / memoryRate
+		}
+	}
+	return w, field5(in[0])
+}
+
+// perChannelWay serves a field and a few plain numbers per channel.
+func perChannelWay(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	return blockedWay(1, in, out, true)
+}
+
+func blockedBias(b *Backend, q backend.Request) (backend.Kernel, error) {
+	s, x, y := blockedShape(q.Out.Shape), kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	shift, one := q.In[1].F32, make([]float32, s.C)
+	for i := range one {
+		one[i] = 1
+	}
+	return kernel("blocked affine", func() { b.pool.BlockedAffine(y, x, one, shift, s, false) })
+}
+
+func blockedChannelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
+	s, x, y := blockedShape(q.In[0].Shape), kern.Float32(q.In[0].F32), q.Out.F32
+	return kernel("blocked sums", func() { b.pool.BlockedSums(y, nil, x, kern.Stored{}, kern.Stored{}, s) })
+}
+
+func blockedMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
+	s, x, y := blockedShape(q.In[0].Shape), kern.Float32(q.In[0].F32), q.Out.F32
+	return kernel("blocked moments", func() { b.pool.BlockedMoments(y[:s.C], y[s.C:], x, s) })
+}
+
+func blockedNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
+	s, x, dy := blockedShape(q.In[0].Shape), kern.Float32(q.In[0].F32), kern.Float32(q.In[2].F32)
+	mom, y, eps := q.In[1].F32, q.Out.F32, q.Attrs.(op.Eps).Eps
+	return kernel("blocked sums", func() {
+		b.pool.BlockedSums(y[:s.C], y[s.C:], dy, x, kern.Stored{}, s)
+		normDots(y, mom, eps, s.C)
+	})
+}
+
+// blockedAffine makes a kernel of a straight line per channel, whose slope and
+// shift fill computes before each run.
+func blockedAffine(b *Backend, q backend.Request, fill func(slope, shift []float32)) (backend.Kernel, error) {
+	s, x, y := blockedShape(q.Out.Shape), kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	slope, shift := make([]float32, s.C), make([]float32, s.C)
+	return kernel("blocked affine", func() {
+		fill(slope, shift)
+		b.pool.BlockedAffine(y, x, slope, shift, s, false)
+	})
+}
+
+func blockedNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
+	mom, gamma, beta, eps := q.In[1].F32, q.In[2].F32, q.In[3].F32, q.Attrs.(op.Eps).Eps
+	return blockedAffine(b, q, func(slope, shift []float32) { normLine(slope, shift, mom, gamma, beta, eps) })
+}
+
+func blockedMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	mom, dmom := q.In[1].F32, q.In[2].F32
+	n := float64(q.Out.Shape.Size() / q.Out.Shape[1])
+	return blockedAffine(b, q, func(slope, shift []float32) { momentsLine(slope, shift, mom, dmom, n) })
+}
+
+// mulWay serves products of two fields, and of a field with a number per channel.
+func mulWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	if w, ok := flatWay(b, attrs, in, out); ok {
+		return w, true
+	}
+	w, ok := blockedWay(1, in, out, true)
+	return w, ok && in[0].Equal(out) && in[1].Equal(graph.Shape{1, out[1], 1, 1, 1})
+}
+
+func blockedMul(b *Backend, q backend.Request) (backend.Kernel, error) {
+	if q.In[1].Layout == graph.Blocked {
+		return flatBinary(b, q)
+	}
+	factor := q.In[1].F32
+	return blockedAffine(b, q, func(slope, _ []float32) { copy(slope, factor) })
+}

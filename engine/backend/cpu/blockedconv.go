@@ -1,0 +1,187 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// winoSpec describes a convolution of x with w for Winograd's products, if
+// they serve it.
+func (b *Backend) winoSpec(x, w graph.Shape, a op.Conv) (kern.WinoSpec, bool) {
+	s := kern.WinoSpec{N: x[0], K: w[0], KD: w[2], FilterIn: w[1], Wrap: a.Pad[2].Periodic}
+	s.Parts[0] = x[1]
+	copy(s.Size[:], x[2:])
+	ok := b.o.Winograd && w[3] == 3 && w[4] == 3 && a.Pad[0].Size == w[2]/2 && a.Pad[1].Size == 1 && a.Pad[2].Size == 1 &&
+		!a.Pad[0].Periodic && !a.Pad[1].Periodic
+	for i := range 3 {
+		ok = ok && a.Stride[i] == 1 && a.Dilation[i] == 1
+	}
+	return s, ok && kern.ServesWino(s)
+}
+
+// partsSpec is winoSpec for a source in up to two parts.
+func (b *Backend) partsSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern.WinoSpec, bool) {
+	if len(parts) > 2 || !field5(parts...) {
+		return kern.WinoSpec{}, false
+	}
+	x := parts[0].Clone()
+	x[1] = w[1]
+	s, ok := b.winoSpec(x, w, a)
+	for i, p := range parts {
+		s.Parts[i] = p[1]
+	}
+	return s, ok
+}
+
+// winoCost estimates the time of a pass: products of whole blocks of channels,
+// and tensors that are read and written with their transforms.
+func winoCost(flops int64, s kern.WinoSpec) float64 {
+	whole := func(c int) int { return (c + kern.Block - 1) / kern.Block * kern.Block }
+	c := s.Parts[0] + s.Parts[1]
+	cells := s.N * s.Size[0] * s.Size[1] * s.Size[2]
+	waste := float64(whole(s.K)) / float64(s.K)
+	return float64(flops)*waste/winoRate + 4*4*float64(cells*(whole(c)+whole(s.K)))/memoryRate
+}
+
+func forwardOperands(attrs any, in []graph.Shape) (parts []graph.Shape, w graph.Shape, a op.Fused) {
+	if c, ok := attrs.(op.Conv); ok {
+		return in[:1], in[1], op.Fused{Conv: c}
+	}
+	return in[:len(in)-2], in[len(in)-2], attrs.(op.Fused)
+}
+
+// blockedParts is a way whose first n operands and result are blocked.
+func blockedParts(n, operands int) backend.Way {
+	w := backend.Way{In: make([]graph.Layout, operands), Out: graph.Blocked}
+	for i := range n {
+		w.In[i] = graph.Blocked
+	}
+	return w
+}
+
+func winoForwardWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	parts, w, a := forwardOperands(attrs, in)
+	s, ok := b.partsSpec(parts, w, a.Conv)
+	if !ok {
+		return backend.Way{}, false
+	}
+	way := blockedParts(len(parts), len(in))
+	way.Cost = winoCost(op.Find("conv3d_fused").FLOPs(append(parts[:len(parts):len(parts)], w, graph.Shape{w[0]}), out, a), s)
+	return way, true
+}
+
+// winoKernel wraps a prepared convolution.
+func winoKernel(way kern.WinoWay, run func()) (backend.Kernel, error) {
+	name := fmt.Sprintf("wino %d", way.Tiles)
+	if way.Whole {
+		name = "wino whole"
+	}
+	return kernel(name, run)
+}
+
+func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
+	shapes := q.InShapes()
+	parts, w, a := forwardOperands(q.Attrs, shapes)
+	s, _ := b.partsSpec(parts, w, a.Conv)
+	s.ReLU = a.ReLU
+	way := kern.GuessWino(s)
+	j, err := kern.NewWino(b.pool, s, way)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	b.needScratch(j.ScratchLen())
+	var x1, bias []float32
+	if len(parts) > 1 {
+		x1 = q.In[1].F32
+	}
+	if len(q.In) > len(parts)+1 {
+		bias = q.In[len(parts)+1].F32
+	}
+	x0, filter, y := q.In[0].F32, q.In[len(parts)].F32, q.Out.F32
+	return winoKernel(way, func() { j.Run(y, x0, x1, filter, bias, nil, nil, b.scratch) })
+}
+
+func dataAttrs(attrs any) op.ConvGradFused {
+	if a, ok := attrs.(op.ConvGrad); ok {
+		return op.ConvGradFused{ConvGrad: a}
+	}
+	return attrs.(op.ConvGradFused)
+}
+
+// dataSpec describes the gradient of the data as a convolution of dy.
+func (b *Backend) dataSpec(w, dy graph.Shape, a op.ConvGradFused) (kern.WinoSpec, bool) {
+	if !field5(dy, a.To) {
+		return kern.WinoSpec{}, false
+	}
+	s, ok := b.winoSpec(a.To, w, a.Conv)
+	s.Parts, s.K, s.Flip, s.FilterLo = [2]int{dy[1]}, a.To[1], true, a.Lo
+	return s, ok
+}
+
+func winoDataWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	a := dataAttrs(attrs)
+	s, ok := b.dataSpec(in[0], in[1], a)
+	if !ok {
+		return backend.Way{}, false
+	}
+	way := blockedParts(len(in), len(in))
+	way.In[0] = graph.Plain
+	way.Cost = winoCost(op.Find("conv3d_fused_grad_data").FLOPs(in, out, a), s)
+	return way, true
+}
+
+func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a := dataAttrs(q.Attrs)
+	s, _ := b.dataSpec(q.In[0].Shape, q.In[1].Shape, a)
+	way := kern.GuessWino(s)
+	j, err := kern.NewWino(b.pool, s, way)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	b.needScratch(j.ScratchLen())
+	w, dy, dx := q.In[0].F32, q.In[1].F32, q.Out.F32
+	var plus, gate []float32
+	if a.Plus {
+		plus = q.In[2].F32
+	}
+	if a.Gate {
+		gate = q.In[len(q.In)-1].F32
+	}
+	return winoKernel(way, func() { j.Run(dx, dy, nil, w, nil, gate, plus, b.scratch) })
+}
+
+func winoFilterWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	a := attrs.(op.ConvGrad)
+	s, ok := b.partsSpec(in[:len(in)-1], a.To, a.Conv)
+	if !ok {
+		return backend.Way{}, false
+	}
+	way := blockedParts(len(in), len(in))
+	way.Out = graph.Plain
+	way.Cost = winoCost(op.Find("conv3d_fused_grad_filter").FLOPs(in, out, a), s)
+	return way, true
+}
+
+func winoFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(op.ConvGrad)
+	parts := len(q.In) - 1
+	s, _ := b.partsSpec(q.InShapes()[:parts], a.To, a.Conv)
+	way := kern.GuessWinoFilter(s)
+	j, err := kern.NewWinoFilter(b.pool, s, way)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	b.needScratch(j.ScratchLen())
+	x0, dy, dw := q.In[0].F32, q.In[parts].F32, q.Out.F32
+	var x1 []float32
+	if parts > 1 {
+		x1 = q.In[1].F32
+	}
+	return winoKernel(way, func() { j.RunFilter(dw, x0, x1, dy, b.scratch) })
+}
