@@ -32,6 +32,10 @@ var BenchModels = []string{BenchUNet3D, BenchResNet2D}
 // BenchChannels is the number of input channels of the published networks.
 const BenchChannels = 42
 
+// trainPasses is how many forward passes a training step counts: one forward, and
+// the gradients of input and filter.
+const trainPasses = 3
+
 // benchRate is the learning rate of the measured training steps.
 const benchRate = 1e-4
 
@@ -167,7 +171,7 @@ func (c BenchCase) graph(train bool) (*graph.Graph, error) {
 
 // FLOPs is the useful work of one forward pass: that of the convolutions, twice
 // the number of products, taps that fall on the padding in depth left out. A
-// training step counts three times as much.
+// training step counts trainPasses times as much.
 //
 // Errors: ErrShape, if the case is no network.
 func (c BenchCase) FLOPs() (int64, error) {
@@ -186,9 +190,19 @@ func (c BenchCase) FLOPs() (int64, error) {
 
 // BenchStep is a compiled case that can be run again and again.
 type BenchStep struct {
+	of   BenchCase
 	plan *engine.Plan
 	opt  *optim.Optimizer // nil for prediction
 	n    uint64
+}
+
+// FLOPs is the useful work of one Run; see BenchCase.FLOPs.
+func (s *BenchStep) FLOPs() (int64, error) {
+	n, err := s.of.FLOPs()
+	if s.opt != nil {
+		n *= trainPasses
+	}
+	return n, err
 }
 
 // Compile prepares a training step or a prediction of the case, with the options
@@ -200,11 +214,12 @@ func (c BenchCase) Compile(train, profile bool) (*BenchStep, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return c.compile(train, c.options(profile))
+	return c.compile(train, c.Options(profile))
 }
 
-// options are those of every plan of the program, bounded by the case's memory.
-func (c BenchCase) options(profile bool) engine.Options {
+// Options are those of every plan of the program, bounded by the memory of the case;
+// profile measures every kernel.
+func (c BenchCase) Options(profile bool) engine.Options {
 	o := engineOptions(c.Threads)
 	o.MemoryLimit, o.Profile = c.MemoryBytes, profile
 	return o
@@ -222,7 +237,7 @@ func (c BenchCase) compile(train bool, o engine.Options) (*BenchStep, error) {
 	if err != nil {
 		return nil, c.named(err, "")
 	}
-	s := &BenchStep{plan: plan}
+	s := &BenchStep{of: c, plan: plan}
 	if train {
 		if s.opt, err = optim.New(plan.Store(), optim.Options{Threads: c.Threads}); err != nil {
 			return nil, errors.Join(err, plan.Close())

@@ -37,7 +37,7 @@ func (c BenchCase) gradientCase() BenchCase {
 // respect to all parameters from the one of the reference in float64, both with
 // the same parameters, input and target.
 func (c BenchCase) gradientError(ctx context.Context) (float64, error) {
-	ours, err := c.gradient(ctx, c.options(false))
+	ours, err := c.gradient(ctx, c.Options(false))
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// script writes a program for the shell.
+func script(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestCompare plays both sides by scripts: turns alternate, later rounds leave out
+// slow and wrong forms but not published ones, and the ratios are those of the
+// medians.
+func TestCompare(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "calls")
+	ours := script(t, dir, "ensemble", `echo "ours $*" >> `+log+`
+n=$(grep -c '^ours' `+log+`)
+e='"relative_gradient_error":2e-7,"gradient_case":{"model":"unet3d","base":4,"crop":"32x64","batch":1,"depth":2},'
+case "$*" in *"gradient off"*) e= ;; esac
+echo "{\"machine\":{\"cpu\":\"CPU of the test\",\"cores\":2,\"go\":\"go1\",\"onednn\":\"2\"},\"results\":[{\"model\":\"unet3d\",\"base\":8,\"crop\":\"32x64\",\"batch\":1,\"depth\":2,\"threads\":1,$e\"train_ms_median\":${n}0,\"predict_ms_median\":5,\"peak_mib\":100,\"predict_peak_mib\":80,\"gflops\":50,\"peak_fraction\":0.5}]}"
+`)
+	python := script(t, dir, "python", `[ "$1" = -c ] && exit 0
+echo "theirs $*" >> `+log+`
+line() { echo "{\"form\":\"$1\",\"torch\":\"2.0\",\"wait_policy\":\"passive\",\"train_ms_median\":$2,\"predict_ms_median\":$3,\"peak_mib\":$4,\"predict_peak_mib\":$4,\"relative_gradient_error\":$5,\"gradient_case\":{\"base\":4,\"crop\":32,\"batch\":1,\"depth\":2}}"; }
+for last; do :; done
+case $last in all) last=d3,fold,slow,wrong,nan,broken ;; esac
+for f in $(echo $last | tr , ' '); do
+  case $f in
+    d3) line d3 200 100 400 1e-7 ;;
+    fold) line fold 60 25 300 2e-7 ;;
+    slow) line slow 90 60 300 2e-7 ;;
+    wrong) line wrong 1 1 300 7 ;;
+    nan) line nan 1 1 300 null ;;
+    broken) echo '{"form":"broken","error":"no such | thing"}' ;;
+  esac
+done
+`)
+	out := filepath.Join(dir, "out.md")
+	o := options{ensemble: ours, python: python, script: "peer.py", model: "unet3d", base: "8", crop: "32x64", batch: "1", threads: "1", forms: "all", rounds: 3, out: out}
+	var got, progress strings.Builder
+	if err := o.run(context.Background(), &got, &progress); err != nil {
+		t.Fatal(err)
+	}
+	calls, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(calls)), "\n")
+	if len(lines) != 6 {
+		t.Fatalf("%d calls, want 6:\n%s", len(lines), calls)
+	}
+	for i, want := range []struct{ side, ends string }{
+		{"ours", "--seconds 0"}, {"theirs", "--gradient 4,32x64,1,2 --forms all"},
+		{"ours", "--gradient off"}, {"theirs", "--gradient off --forms d3,fold"}, {"ours", "--gradient off"}, {"theirs", "--forms d3,fold"},
+	} {
+		if !strings.HasPrefix(lines[i], want.side) || !strings.HasSuffix(lines[i], want.ends) {
+			t.Errorf("call %d is %q, want %s … %s", i, lines[i], want.side, want.ends)
+		}
+	}
+	for _, want := range []string{
+		"CPU of the test, 2 cores",
+		"| unet3d base 8, 32x64, batch 1, depth 2 | 1 | 20.0 [10.0–30.0] | 50 (0.50) | 200 [200–200] (d3) | 10.00 | fold | 60.0 [60.0–60.0] | 3.00 | 100 | 300 | 0.33 | 2.0e-07 | 2.0e-07 |",
+		"| 5.00 [5.00–5.00] | 0 (0.00) | 100 [100–100] (d3) | 20.00 | fold | 25.0 [25.0–25.0] | 5.00 | 80 | 300 | 0.27 |",
+		"| wrong | 1.00 | 1.00 | 300 | 7.0e+00 (wrong) | 1 |",
+		"| nan | 1.00 | 1.00 | 300 | not finite (wrong) | 1 |",
+		"| broken | does not run: no such / thing |",
+	} {
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("no %q in\n%s", want, got.String())
+		}
+	}
+	if text, err := os.ReadFile(out); err != nil || string(text) != got.String() {
+		t.Errorf("the file differs from what was printed: %v", err)
+	}
+}
+
+// TestSkip: without PyTorch the program says so and does nothing.
+func TestSkip(t *testing.T) {
+	for name, python := range map[string]string{
+		"no torch":  script(t, t.TempDir(), "python", "echo \"No module named 'torch'\" >&2; exit 1\n"),
+		"no python": filepath.Join(t.TempDir(), "python3"),
+	} {
+		var got, log strings.Builder
+		o := options{ensemble: "/nonexistent", python: python, base: "8", crop: "32", batch: "1", threads: "1", rounds: 1}
+		if err := o.run(context.Background(), &got, &log); err != nil || got.String() != "" || !strings.Contains(log.String(), "skipped: "+python+" has no PyTorch") {
+			t.Errorf("%s: error %v, %q, %q", name, err, got.String(), log.String())
+		}
+	}
+}
+
+// TestFailures: what a side answers when it fails reaches the user.
+func TestFailures(t *testing.T) {
+	dir := t.TempDir()
+	good := script(t, dir, "good", "echo '{\"results\":[{\"train_ms_median\":1,\"predict_ms_median\":1}]}'\n")
+	bad := script(t, dir, "bad", "echo 'error[E064]: no' >&2; exit 64\n")
+	torch := func(answer string) string { // a Python with PyTorch that answers so
+		return script(t, dir, "python"+fmt.Sprint(len(answer)), "[ \"$1\" = -c ] && exit 0\n"+answer)
+	}
+	for _, c := range []struct{ ensemble, python, want string }{
+		{bad, torch("exit 0\n"), "error[E064]: no"},
+		{torch("echo nothing"), torch("exit 0\n"), "gave 0 results"},
+		{good, torch("echo oops >&2; exit 3\n"), "oops"},
+		{good, torch("echo '{\"form\":\"d3\",\"error\":\"x\"}'\n"), "no form of PyTorch ran"},
+	} {
+		o := options{ensemble: c.ensemble, python: c.python, base: "8", crop: "32", batch: "1", threads: "1", rounds: 1}
+		var got, log strings.Builder
+		if err := o.run(context.Background(), &got, &log); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q", err, c.want)
+		}
+	}
+}
