@@ -5,13 +5,22 @@
 typedef float halfvec __attribute__((vector_size(VL * 2), aligned(4), may_alias));
 typedef double dvec __attribute__((vector_size(VL * 4)));
 typedef struct { dvec v[2 * CV]; } dcell;
+#define EACH_DOUBLE(q) UNROLL for (int q = 0; q < 2 * CV; q++)
 
 INLINE dcell widen(cell c) {
 	dcell d;
 	EACH_VEC(q) {
+#if VL == 16 && defined(__AVX512DQ__)
+		d.v[2 * q] = (dvec)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)c.v[q]));
+		d.v[2 * q + 1] = (dvec)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)c.v[q], 1));
+#elif VL == 8 && defined(__AVX2__)
+		d.v[2 * q] = (dvec)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)c.v[q]));
+		d.v[2 * q + 1] = (dvec)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)c.v[q], 1));
+#else
 		union { vec whole; halfvec part[2]; } u = {c.v[q]};
 		d.v[2 * q] = __builtin_convertvector(u.part[0], dvec);
 		d.v[2 * q + 1] = __builtin_convertvector(u.part[1], dvec);
+#endif
 	}
 	return d;
 }
@@ -20,61 +29,82 @@ typedef struct {
 	const void *x, *z, *gate;
 	const double *shift; // moments: per channel of all blocks, in place of z
 	long n, s, blocks, from, some, parts, len; // blocks from.. and how many of them; parts of len cells each
-	double sum[PARTS * CELL], dot[PARTS * CELL];
+	double *sum, *dot; // [some][parts][16]
 } channel_job;
 
-// Part i of a block: sums of x, and of x z or (x-shift)^2, lane by lane.
-INLINE void channel_item(channel_job *j, long item, const int b16) {
+// What is summed: x, (x-shift) and its square, x and x z.
+enum { ALONE, ABOUT, WITH };
+
+// channel_part adds up a part of a block lane by lane. what is constant after inlining.
+INLINE void channel_part(const channel_job *j, long item, const int what, int gate, const int b16) {
 	long b = j->from + item / j->parts, lo = item % j->parts * j->len, end = MIN(lo + j->len, j->n * j->s);
-	dcell sum = {0}, dot = {0}, shift = {0};
-	if (j->shift) memcpy(&shift, j->shift + item / j->parts * CELL, sizeof shift);
+	dcell sum[2] = {0}, dot[2] = {0}, shift = {0}; // even and odd cells
+	if (what == ABOUT) memcpy(&shift, j->shift + item / j->parts * CELL, sizeof shift);
 	while (lo < end) {
 		long n = lo / j->s, cells = MIN(end, (n + 1) * j->s) - lo;
 		long from = ((n * j->blocks + b) * j->s + lo % j->s) * CELL;
-		for (long i = from; i < from + cells * CELL; i += CELL) {
-			cell x = get_cell(j->x, i, b16);
-			if (j->gate) x = cell_either(cell_positive(get_cell(j->gate, i, b16)), x, cell_zero());
-			dcell d = widen(x), e = d;
-			if (j->shift)
-				for (int q = 0; q < 2 * CV; q++) e.v[q] = d.v[q] -= shift.v[q];
-			else if (j->z)
-				e = widen(get_cell(j->z, i, b16));
-			for (int q = 0; q < 2 * CV; q++) {
-				sum.v[q] += d.v[q];
-				dot.v[q] += d.v[q] * e.v[q];
+		for (long i = 0; i < cells; i += 2)
+			UNROLL for (int odd = 0; odd < 2; odd++) {
+				if (i + odd == cells) break;
+				long k = from + (i + odd) * CELL;
+				cell x = get_cell(j->x, k, b16);
+				if (gate) x = cell_where(get_cell(j->gate, k, b16), x);
+				dcell d = widen(x), e = d;
+				if (what == ABOUT) EACH_DOUBLE(q) e.v[q] = d.v[q] -= shift.v[q];
+				if (what == WITH) e = widen(get_cell(j->z, k, b16));
+				EACH_DOUBLE(q) sum[odd].v[q] += d.v[q];
+				if (what != ALONE) EACH_DOUBLE(q) dot[odd].v[q] += d.v[q] * e.v[q];
 			}
-		}
 		lo += cells;
 	}
-	memcpy(j->sum + item * CELL, &sum, sizeof sum);
-	memcpy(j->dot + item * CELL, &dot, sizeof dot);
+	EACH_DOUBLE(q) {
+		sum[0].v[q] += sum[1].v[q];
+		dot[0].v[q] += dot[1].v[q];
+	}
+	memcpy(j->sum + item * CELL, sum, sizeof *sum);
+	if (what != ALONE) memcpy(j->dot + item * CELL, dot, sizeof *dot);
+}
+
+INLINE void channel_item(const channel_job *j, long item, const int b16) {
+	if (j->shift)
+		channel_part(j, item, ABOUT, 0, b16);
+	else if (!j->dot)
+		channel_part(j, item, ALONE, j->gate != 0, b16);
+	else if (!j->gate)
+		channel_part(j, item, WITH, 0, b16);
+	else
+		channel_part(j, item, WITH, 1, b16);
 }
 STORED(channel_item)
 
-// channel_sums runs the job for at most PARTS of the blocks and leaves the
-// totals in the first part of each.
+// channel_total adds the parts of each block in order and leaves the totals in
+// the first places.
+static void channel_total(const channel_job *j, double *part) {
+	for (long b = 0; b < j->some; b++)
+		for (long l = 0; l < CELL; l++) {
+			double s = 0;
+			for (long i = b * j->parts; i < (b + 1) * j->parts; i++) s += part[i * CELL + l];
+			part[b * CELL + l] = s;
+		}
+}
+
+// channel_sums runs the job for at most PARTS blocks.
 static void channel_sums(ens_pool *p, int b16, channel_job *j) {
 	long cells = j->n * j->s;
 	j->parts = MAX(1, MIN(PARTS / j->some, cells / 256));
 	j->len = (cells + j->parts - 1) / j->parts;
 	ens_parallel(cells * j->some < 256 ? 0 : p, PICK(channel_item, b16), j, j->some * j->parts);
-	for (long b = 0; b < j->some; b++)
-		for (long l = 0; l < CELL; l++) {
-			double s = 0, d = 0;
-			for (long i = b * j->parts; i < (b + 1) * j->parts; i++) {
-				s += j->sum[i * CELL + l];
-				d += j->dot[i * CELL + l];
-			}
-			j->sum[b * CELL + l] = s;
-			j->dot[b * CELL + l] = d;
-		}
+	channel_total(j, j->sum);
+	if (j->dot) channel_total(j, j->dot);
 }
 
 // sum[c] = sum of x, dot[c] = sum of x z over n and s, x counting where gate > 0;
 // dot, z and gate may be null.
 static void k_blocked_sums(ens_pool *p, int b16, float *sum, float *dot, const void *x, const void *z, const void *gate,
 		long n, long c, long s) {
-	channel_job j = {.x = x, .z = z, .gate = gate, .n = n, .s = s, .blocks = (c + CELL - 1) / CELL};
+	double part[PARTS * CELL], product[PARTS * CELL];
+	channel_job j = {.x = x, .z = z, .gate = gate, .n = n, .s = s, .blocks = (c + CELL - 1) / CELL, .sum = part,
+			.dot = dot ? product : 0};
 	for (; j.from < j.blocks; j.from += j.some) {
 		j.some = MIN(PARTS, j.blocks - j.from);
 		channel_sums(p, b16, &j);
@@ -89,8 +119,8 @@ static void k_blocked_sums(ens_pool *p, int b16, float *sum, float *dot, const v
 // the channel's first value. That value is at most sqrt(count) deviations from
 // the mean, so the cancellation costs count 2^-53 of the variance at most.
 static void k_blocked_moments(ens_pool *p, int b16, float *mean, float *var, const void *x, long n, long c, long s) {
-	double shift[PARTS * CELL], count = (double)n * s;
-	channel_job j = {.x = x, .shift = shift, .n = n, .s = s, .blocks = (c + CELL - 1) / CELL};
+	double shift[PARTS * CELL], part[PARTS * CELL], product[PARTS * CELL], count = (double)n * s;
+	channel_job j = {.x = x, .shift = shift, .n = n, .s = s, .blocks = (c + CELL - 1) / CELL, .sum = part, .dot = product};
 	for (; j.from < j.blocks; j.from += j.some) {
 		j.some = MIN(PARTS, j.blocks - j.from);
 		long here = j.some * CELL;
@@ -125,13 +155,13 @@ INLINE void norm_cells(const norm_job *j, long lo, long hi, long block, int y, i
 	cell ca = get_cell(a, 0, 0), cb = y ? get_cell(b, 0, 0) : ca, cc = get_cell(c, 0, 0);
 	for (long i = lo * CELL; i < hi * CELL; i += CELL) {
 		cell x = get_cell(j->x, i, b16);
-		if (gate) x = cell_either(cell_positive(get_cell(j->gate, i, b16)), x, cell_zero());
+		if (gate) x = cell_where(get_cell(j->gate, i, b16), x);
 		EACH_VEC(q) x.v[q] = ca.v[q] * x.v[q] + cc.v[q];
 		if (y) {
 			cell t = get_cell(j->y, i, b16);
 			EACH_VEC(q) x.v[q] += cb.v[q] * t.v[q];
 		}
-		if (relu) EACH_VEC(q) x.v[q] = (vec)((ivec)x.v[q] & ~(x.v[q] < 0)); // keeps NaN
+		if (relu) EACH_VEC(q) x.v[q] = pick(above((vec){0}, x.v[q]), (vec){0}, x.v[q]); // keeps NaN
 		put_cell(j->z, i, x, b16);
 	}
 }

@@ -1,6 +1,51 @@
 // Between plain and blocked tensors, and channels from one blocked tensor to
 // another (concatenation, slices).
 
+// Tables of lanes for shuffles of two vectors, constants to the compiler.
+#if VL == 16
+#define LANE_TABLE(f) {f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7), f(8), f(9), f(10), f(11), f(12), f(13), f(14), f(15)}
+#elif VL == 8
+#define LANE_TABLE(f) {f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7)}
+#else
+#define LANE_TABLE(f) {f(0), f(1), f(2), f(3)}
+#endif
+#define SHUFFLE(a, b, f) __builtin_shuffle(a, b, (ivec)LANE_TABLE(f))
+#define UNPACK_LO(k) (((k) & ~3) + ((k) & 3) / 2 + ((k) & 1) * VL)
+#define UNPACK_HI(k) (UNPACK_LO(k) + 2)
+#define PAIR_LO(k) (((k) & ~3) + ((k) & 1) + ((k) & 2) / 2 * VL)
+#define PAIR_HI(k) (PAIR_LO(k) + 2)
+#define FOUR_LO(k) ((k) & 4 ? VL + (k) - 4 : (k))
+#define FOUR_HI(k) ((k) & 4 ? VL + (k) : (k) + 4)
+#define EIGHT_LO(k) ((k) & 8 ? VL + (k) - 8 : (k))
+#define EIGHT_HI(k) ((k) & 8 ? VL + (k) : (k) + 8)
+#define TURN_PAIR(a, b, f)                  \
+	do {                                    \
+		vec u = a, v = b;                   \
+		a = SHUFFLE(u, v, f##_LO);          \
+		b = SHUFFLE(u, v, f##_HI);          \
+	} while (0)
+
+// turn transposes VL vectors of VL lanes: squares of four first, which every
+// instruction set shuffles with one instruction, then squares change places.
+INLINE void turn(vec *r) {
+	UNROLL for (int i = 0; i < VL; i += 4) {
+		TURN_PAIR(r[i], r[i + 1], UNPACK);
+		TURN_PAIR(r[i + 2], r[i + 3], UNPACK);
+		TURN_PAIR(r[i], r[i + 2], PAIR);
+		TURN_PAIR(r[i + 1], r[i + 3], PAIR);
+		vec t = r[i + 1];
+		r[i + 1] = r[i + 2];
+		r[i + 2] = t;
+	}
+#if VL >= 8
+	UNROLL for (int i = 0; i < VL; i++)
+		if (!(i & 4)) TURN_PAIR(r[i], r[i + 4], FOUR);
+#endif
+#if VL >= 16
+	UNROLL for (int i = 0; i < 8; i++) TURN_PAIR(r[i], r[i + 8], EIGHT);
+#endif
+}
+
 typedef struct {
 	void *blocked;
 	float *plain;
@@ -29,9 +74,12 @@ INLINE void block_item(const turn_job *j, long item, const int b16) {
 	for (; i + VL <= cells; i += VL)
 		for (long q = 0; q < CELL; q += VL) {
 			vec r[VL];
-			for (long k = 0; k < VL; k++) r[k] = q + k < lanes ? *(const vec *)(x + (q + k) * j->s + i) : (vec){0};
-			transpose(r);
-			for (long k = 0; k < VL; k++) put_vec(y, (i + k) * CELL + q, r[k], b16);
+			if (q + VL <= lanes)
+				UNROLL for (long k = 0; k < VL; k++) r[k] = load(x + (q + k) * j->s + i);
+			else
+				UNROLL for (long k = 0; k < VL; k++) r[k] = q + k < lanes ? load(x + (q + k) * j->s + i) : (vec){0};
+			turn(r);
+			UNROLL for (long k = 0; k < VL; k++) put_vec(y, (i + k) * CELL + q, r[k], b16);
 		}
 	for (; i < cells; i++)
 		for (long k = 0; k < CELL; k++) put(y, i * CELL + k, k < lanes ? x[k * j->s + i] : 0, b16);
@@ -46,9 +94,10 @@ INLINE void unblock_item(const turn_job *j, long item, const int b16) {
 	for (; i + VL <= cells; i += VL)
 		for (long q = 0; q < lanes; q += VL) {
 			vec r[VL];
-			for (long k = 0; k < VL; k++) r[k] = get_vec(x, (i + k) * CELL + q, b16);
-			transpose(r);
-			for (long k = 0; k < VL && q + k < lanes; k++) *(vec *)(y + (q + k) * j->s + i) = r[k];
+			UNROLL for (long k = 0; k < VL; k++) r[k] = get_vec(x, (i + k) * CELL + q, b16);
+			turn(r);
+			UNROLL for (long k = 0; k < VL; k++)
+				if (q + k < lanes) store(y + (q + k) * j->s + i, r[k]);
 		}
 	for (; i < cells; i++)
 		for (long k = 0; k < lanes; k++) y[k * j->s + i] = get(x, i * CELL + k, b16);
@@ -91,18 +140,30 @@ static long move_blocks(const move_job *j) { return (j->yc + j->c + CELL - 1) / 
 INLINE void move_cells(const move_job *j, void *y, const void *a, const void *b, long lo, long cut, long hi, long cells,
 		const int b16) {
 	const char *begin = j->x, *end = at(j->x, (j->n * j->xblocks * j->s - 1) * CELL, b16); // of cells to read
-	cell_mask ma, mb;
-	EACH_VEC(q) for (int k = 0; k < VL; k++) {
-		long l = q * VL + k;
-		ma.v[q][k] = l >= lo && l < cut ? -1 : 0;
-		mb.v[q][k] = l >= cut && l < hi ? -1 : 0;
+	ivec ma[CV], mb[CV]; // lanes of a and of b
+	EACH_VEC(q) {
+		ma[q] = mb[q] = (ivec){0};
+		for (int k = 0; k < VL; k++) {
+			long l = q * VL + k;
+			if (l >= lo && l < cut) ma[q][k] = -1;
+			if (l >= cut && l < hi) mb[q][k] = -1;
+		}
 	}
 	for (long i = 0; i < cells; i++) {
 		const char *pa = at(a, i * CELL, b16), *pb = at(b, i * CELL, b16);
 		if (MIN(pa, pb) >= begin && MAX(pa, pb) <= end) {
-			cell old = get_cell(y, i * CELL, b16), new = cell_either(ma, get_cell(pa, 0, b16), get_cell(pb, 0, b16));
-			if (j->add) new = cell_add(old, 1, new);
-			put_cell(y, i * CELL, cell_either(ma, new, cell_either(mb, new, old)), b16);
+			cell old = get_cell(y, i * CELL, b16), va = get_cell(pa, 0, b16), vb = get_cell(pb, 0, b16), new;
+			EACH_VEC(q) {
+				ivec part = ((ivec)va.v[q] & ma[q]) | ((ivec)vb.v[q] & mb[q]);
+				if (j->add)
+					new.v[q] = old.v[q] + (vec)part;
+				else
+					new.v[q] = (vec)(part | ((ivec)old.v[q] & ~(ma[q] | mb[q])));
+			}
+			if (j->add)
+				put_cell(y, i * CELL, new, b16);
+			else
+				put_same(y, i * CELL, new, b16);
 			continue;
 		}
 		for (long l = lo; l < hi; l++) { // the first and the last cell of x

@@ -9,22 +9,38 @@ typedef struct {
 } flat_job;
 
 #define FLAT(value) EACH(i, lo, hi) { float t = value; put(j->z, i, t, b16); }
+// What is chosen from a stays as it is stored.
+#define FLAT_CHOICE(keep)                                                                            \
+	if (b16)                                                                                         \
+		EACH(i, lo, hi) ((uint16_t *)j->z)[i] = keep ? ((const uint16_t *)a)[i] : 0;                 \
+	else                                                                                             \
+		EACH(i, lo, hi) ((float *)j->z)[i] = keep ? ((const float *)a)[i] : 0;
+
+// Signs of stored values: > 0, and < 0.
+INLINE int positive(const void *p, long i, int b16) {
+	return b16 ? (uint16_t)(((const uint16_t *)p)[i] - 1) < 0x7f80 : ((const float *)p)[i] > 0;
+}
+
+INLINE int negative(const void *p, long i, int b16) {
+	return b16 ? (uint16_t)(((const uint16_t *)p)[i] - 0x8001) < 0x7f80 : ((const float *)p)[i] < 0;
+}
 
 INLINE void add_item(const flat_job *j, long item, const int b16) {
 	long lo = item * CHUNK, hi = MIN(lo + CHUNK, j->n);
 	const void *a = j->a, *b = j->b, *gate = j->gate;
 	if (gate && b)
-		FLAT(get(gate, i, b16) > 0 ? get(a, i, b16) + get(b, i, b16) : 0)
-	else if (gate)
-		FLAT(get(gate, i, b16) > 0 ? get(a, i, b16) : 0)
-	else if (b && j->relu)
+		FLAT(positive(gate, i, b16) ? get(a, i, b16) + get(b, i, b16) : 0)
+	else if (gate) {
+		FLAT_CHOICE(positive(gate, i, b16))
+	} else if (b && j->relu)
 		FLAT((t = get(a, i, b16) + get(b, i, b16)) < 0 ? 0 : t)
 	else if (b)
 		FLAT(get(a, i, b16) + get(b, i, b16))
-	else if (j->relu)
-		FLAT((t = get(a, i, b16)) < 0 ? 0 : t)
-	else
-		FLAT(get(a, i, b16))
+	else if (j->relu) {
+		FLAT_CHOICE(!negative(a, i, b16))
+	} else {
+		FLAT_CHOICE(1)
+	}
 }
 STORED(add_item)
 

@@ -17,11 +17,14 @@ static long window_plan(window_job *j) {
 	return (j->bands + j->per - 1) / j->per;
 }
 
-// A value later in the window (row major) wins if greater, or not a number.
-INLINE cell_mask beats(cell t, cell m) {
-	cell_mask r;
-	EACH_VEC(q) r.v[q] = (t.v[q] > m.v[q]) | (t.v[q] != t.v[q]);
-	return r;
+// later lets a value later in the window (row major) win over the maximum m if
+// it is greater, or not a number, and notes its place.
+INLINE void later(cell t, cell *m, int place, cell *best) {
+	EACH_VEC(q) {
+		vmask win = above(t.v[q], m->v[q]) | not_number(t.v[q]);
+		m->v[q] = pick(win, t.v[q], m->v[q]);
+		if (best) best->v[q] = pick(win, (float)place - (vec){0}, best->v[q]);
+	}
 }
 
 #define EACH_PLACE(i, b, c) \
@@ -39,9 +42,12 @@ INLINE void window_row(void *y, const void *x, long n, const long *in, long k0, 
 			if (mean)
 				m = cell_add(m, 1, t);
 			else if (i + b + c)
-				m = cell_either(beats(t, m), t, m);
+				later(t, &m, 0, 0);
 		}
-		put_cell(y, w * CELL, mean ? cell_scale(share, m) : m, b16);
+		if (mean)
+			put_cell(y, w * CELL, cell_scale(share, m), b16);
+		else
+			put_same(y, w * CELL, m, b16);
 	}
 }
 
@@ -54,26 +60,21 @@ INLINE void grad_row(void *dx, const void *x, const void *g, long n, const long 
 		cell dy = get_cell(g, w * CELL, b16);
 		if (mean) {
 			dy = cell_scale(share, dy);
-			EACH_PLACE(i, b, c) put_grad(dx, x, o + ((i * in[1] + b) * in[2] + c) * CELL, dy, mode, b16);
+			EACH_PLACE(i, b, c) put_grad(dx, x, o + ((i * in[1] + b) * in[2] + c) * CELL, dy, mode, 0, b16);
 			continue;
 		}
 		cell m = get_cell(x, o, b16);
-		cell_mask best = {0}; // place in the window of the maximum
+		cell best = cell_zero(); // place in the window of the maximum
 		int place = 0;
 		EACH_PLACE(i, b, c) {
-			if (place) {
-				cell t = get_cell(x, o + ((i * in[1] + b) * in[2] + c) * CELL, b16);
-				cell_mask win = beats(t, m);
-				m = cell_either(win, t, m);
-				EACH_VEC(q) best.v[q] = either(win.v[q], place - (ivec){0}, best.v[q]);
-			}
+			if (place) later(get_cell(x, o + ((i * in[1] + b) * in[2] + c) * CELL, b16), &m, place, &best);
 			place++;
 		}
 		place = 0;
 		EACH_PLACE(i, b, c) {
-			cell_mask here;
-			EACH_VEC(q) here.v[q] = best.v[q] == place;
-			put_grad(dx, x, o + ((i * in[1] + b) * in[2] + c) * CELL, cell_either(here, dy, cell_zero()), mode, b16);
+			cell mine;
+			EACH_VEC(q) mine.v[q] = pick(equal(best.v[q], (float)place - (vec){0}), dy.v[q], (vec){0});
+			put_grad(dx, x, o + ((i * in[1] + b) * in[2] + c) * CELL, mine, mode, 1, b16);
 			place++;
 		}
 	}
@@ -128,7 +129,7 @@ INLINE void window_grad_item(const window_job *j, long item, const int b16) {
 		for (long a = 0; a < MIN(k[0], in[0] - d); a++) // what no window covers
 			for (long b = 0; b < MIN(k[1], in[1] - h); b++)
 				for (long w = full ? o[2] * k[2] : 0; w < in[2]; w++)
-					put_grad(dx, x, ((a * in[1] + b) * in[2] + w) * CELL, cell_zero(), j->mode, b16);
+					put_grad(dx, x, ((a * in[1] + b) * in[2] + w) * CELL, cell_zero(), j->mode, 1, b16);
 	}
 }
 STORED(window_grad_item)

@@ -120,7 +120,7 @@ INLINE void blocked_up_grad_row(void *dx, const void *x, const void *const *row,
 			right = next.left;
 		} else
 			right = wrap ? first : here.right;
-		put_grad(dx, x, i * CELL, cell_add(cell_add(here.here, 1, left), 1, right), mode, b16);
+		put_grad(dx, x, i * CELL, cell_add(cell_add(here.here, 1, left), 1, right), mode, 0, b16);
 		left = here.right;
 		here = next;
 	}
