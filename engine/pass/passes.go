@@ -27,6 +27,8 @@ type Unit struct {
 
 	// Sequence lists the operations in order of execution (schedule).
 	Sequence []int
+	// Again sums up what is computed again to save memory (recompute).
+	Again Again
 	// Memory says where each value lives (plan-memory).
 	Memory *Memory
 }
@@ -51,6 +53,7 @@ var List = []Pass{
 	{"choose-layouts", chooseLayouts, false, "choose the layout of every value so that operations and changes of layout cost least"},
 	{"remove-dead", removeDead, true, "drop what nothing depends on"},
 	{"schedule", schedule, true, "choose the order of execution that needs less memory"},
+	{"recompute", recompute, false, "compute results again that the limit of the memory does not let the backward pass keep"},
 	{"plan-memory", planMemory, true, "give every value its place, reusing the places of values that are no longer needed"},
 }
 
@@ -66,9 +69,15 @@ var Order = []struct{ Before, After, Reason string }{
 	{"merge-duplicates", "fuse", "an intermediate result that is shared must not be fused away"},
 	{"fuse", "choose-layouts", "the layouts of what is fused away do not count"},
 	{"choose-layouts", "remove-dead", "an output may leave a value behind that nothing reads"},
+	{"choose-layouts", "recompute", "sizes and costs are those of the layouts"},
 	{"fuse", "remove-dead", "fusing leaves the parts behind"},
 	{"absorb-broadcasts", "remove-dead", "absorbing leaves the broadcasts behind"},
 	{"remove-dead", "schedule", "dead operations must not be run"},
+	{"merge-duplicates", "recompute", "what is computed again on purpose is a duplicate"},
+	{"fuse", "recompute", "costs and sizes are those of the operations that will run"},
+	{"remove-dead", "recompute", "dead results would count as memory"},
+	{"schedule", "recompute", "an order chosen afterwards would run what is computed again early, and keep it"},
+	{"recompute", "plan-memory", "lifetimes follow from the order of execution with the repeats"},
 	{"schedule", "plan-memory", "lifetimes follow from the order of execution"},
 }
 

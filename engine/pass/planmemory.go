@@ -54,6 +54,9 @@ type Span struct {
 // align is the alignment of buffers in elements: 64 bytes of float32.
 const align = 16
 
+// roundUp is the room that so many elements take.
+func roundUp(elements int) int { return (elements + align - 1) / align * align }
+
 // planMemory gives each value a place. Values whose operations may run in
 // place take over the buffer of an operand that dies there; the buffers are
 // then placed largest first at the lowest offset that is free in their
@@ -61,7 +64,22 @@ const align = 16
 // run, so that they can be written and read between runs.
 //
 // Source: greedy by size, Pisarchyk and Lee 2020, arXiv:2001.03288.
+//
+// Errors: exit.NoDevice if the arena exceeds the limit of the memory.
 func planMemory(u *Unit) error {
+	layOut(u)
+	m := u.Memory
+	if need := int64(m.ArenaSize) * int64(u.ElemBytes); u.MemoryLimit > 0 && need > u.MemoryLimit {
+		return &exit.Error{Code: exit.NoDevice,
+			What: fmt.Sprintf("the plan needs %d MiB of memory, the limit is %.1f MiB", ceilMiB(need), floorMiB(u.MemoryLimit)),
+			Why:  fmt.Sprintf("%d values; at least %d MiB are alive at one time", len(u.Graph.Nodes), ceilMiB(int64(m.Lower)*int64(u.ElemBytes))),
+			Fix:  "use a smaller batch or a smaller crop of the field, or raise the memory limit"}
+	}
+	return nil
+}
+
+// layOut fills in u.Memory.
+func layOut(u *Unit) {
 	g := u.Graph
 	m := &Memory{Places: make([]Place, len(g.Nodes))}
 	u.Memory = m
@@ -84,13 +102,6 @@ func planMemory(u *Unit) error {
 			m.Spans = append(m.Spans, *s)
 		}
 	}
-	if need := int64(m.ArenaSize) * int64(u.ElemBytes); u.MemoryLimit > 0 && need > u.MemoryLimit {
-		return &exit.Error{Code: exit.NoDevice,
-			What: fmt.Sprintf("the plan needs %d MiB of memory, the limit is %d MiB", need>>20, u.MemoryLimit>>20),
-			Why:  fmt.Sprintf("%d values; at least %d MiB are alive at one time", len(g.Nodes), int64(m.Lower)*int64(u.ElemBytes)>>20),
-			Fix:  "use a smaller batch or a smaller crop of the field, or raise the memory limit"}
-	}
-	return nil
 }
 
 // placeFixed places what does not live in the arena and numbers the buffers of
@@ -177,7 +188,13 @@ func lifetimes(u *Unit, buffer []int) []*Span {
 	return spans
 }
 
-// placeSpans gives offsets to the spans and fills in the size of the arena.
+// attempts is how often placeSpans looks for a better placing than that by size.
+const attempts = 24
+
+// placeSpans gives offsets to the spans and fills in the size of the arena. They
+// are placed largest first. If that leaves holes, the span at the top of the
+// arena is placed before all others and the rest again, a number of times, and
+// the smallest arena is taken.
 func placeSpans(spans []*Span, m *Memory) {
 	var todo []*Span
 	for _, s := range spans {
@@ -185,32 +202,76 @@ func placeSpans(spans []*Span, m *Memory) {
 			todo = append(todo, s)
 		}
 	}
-	slices.SortStableFunc(todo, func(a, b *Span) int { return cmp.Compare(b.Size, a.Size) })
-	var placed []*Span // ascending offsets
+	floor := 0 // no arena is smaller
 	for _, s := range todo {
-		need := (s.Size + align - 1) / align * align
-		offset := 0
-		for _, p := range placed {
-			if p.Last < s.First || s.Last < p.First {
-				continue
-			}
-			if p.Offset >= offset+need {
-				break
-			}
-			offset = max(offset, p.Offset+(p.Size+align-1)/align*align)
-		}
-		s.Offset = offset
-		m.ArenaSize = max(m.ArenaSize, offset+need)
-		k, _ := slices.BinarySearchFunc(placed, s, func(a, b *Span) int { return cmp.Compare(a.Offset, b.Offset) })
-		placed = slices.Insert(placed, k, s)
-	}
-	for _, s := range todo {
-		live := 0
+		live, room := 0, 0
 		for _, p := range todo {
 			if p.First <= s.First && s.First <= p.Last {
 				live += p.Size
+				room += roundUp(p.Size)
 			}
 		}
-		m.Lower = max(m.Lower, live)
+		m.Lower, floor = max(m.Lower, live), max(floor, room)
 	}
+	slices.SortStableFunc(todo, func(a, b *Span) int { return cmp.Compare(b.Size, a.Size) })
+	var best []int
+	for range attempts {
+		size, top := placeInTurn(todo)
+		if best == nil || size < m.ArenaSize {
+			m.ArenaSize, best = size, offsets(spans)
+		}
+		if size <= floor {
+			break
+		}
+		s := todo[top]
+		copy(todo[1:], todo[:top])
+		todo[0] = s
+	}
+	for i, s := range spans {
+		if s != nil {
+			s.Offset = best[i]
+		}
+	}
+}
+
+// offsets lists the offsets of spans.
+func offsets(spans []*Span) []int {
+	out := make([]int, len(spans))
+	for i, s := range spans {
+		if s != nil {
+			out[i] = s.Offset
+		}
+	}
+	return out
+}
+
+// placeInTurn places each span at the lowest offset that those before it leave
+// free in its lifetime. It gives the size of the arena and the place in todo of
+// the first span that reaches up to it.
+func placeInTurn(todo []*Span) (size, top int) {
+	type room struct{ from, to, first, last int }
+	placed := make([]room, 0, len(todo)) // ascending offsets
+	for i, s := range todo {
+		need := roundUp(s.Size)
+		offset, at := 0, len(placed)
+		for k := range placed {
+			p := &placed[k]
+			if p.last < s.First || s.Last < p.first {
+				continue
+			}
+			if p.from >= offset+need {
+				break
+			}
+			offset = max(offset, p.to)
+		}
+		for at > 0 && placed[at-1].from > offset {
+			at--
+		}
+		s.Offset = offset
+		if offset+need > size {
+			size, top = offset+need, i
+		}
+		placed = slices.Insert(placed, at, room{offset, offset + need, s.First, s.Last})
+	}
+	return size, top
 }

@@ -10,18 +10,24 @@ import (
 // runs the operation that adds least to the memory in use (the lowest number
 // among equals). The greedy order wins if it needs at least 5 % less.
 func schedule(u *Unit) error {
-	var given []int
-	for _, n := range u.Graph.Nodes {
-		if n.Kind == graph.KindOp && !n.Op.Alias {
-			given = append(given, n.ID)
-		}
-	}
+	given := givenOrder(u.Graph)
 	u.Sequence = given
 	greedy := greedyOrder(u.Graph, len(given))
 	if float64(peak(u.Graph, greedy)) < 0.95*float64(peak(u.Graph, given)) {
 		u.Sequence = greedy
 	}
 	return nil
+}
+
+// givenOrder lists the operations as they stand in the graph.
+func givenOrder(g *graph.Graph) []int {
+	var given []int
+	for _, n := range g.Nodes {
+		if n.Kind == graph.KindOp && !n.Op.Alias {
+			given = append(given, n.ID)
+		}
+	}
+	return given
 }
 
 // root is the node whose memory n uses: its operand for operations that only
@@ -80,10 +86,10 @@ func greedyOrder(g *graph.Graph, n int) []int {
 			if nd.Kind != graph.KindOp || nd.Op.Alias || done[nd.ID] || !ready(nd.ID) {
 				continue
 			}
-			cost := nd.Shape.Size()
+			cost := nd.Elems()
 			for _, r := range rootsOf(g, nd) {
 				if !stays[r] && left[r] == 1 {
-					cost -= g.Nodes[r].Shape.Size()
+					cost -= g.Nodes[r].Elems()
 				}
 			}
 			if best < 0 || cost < bestCost {
@@ -119,11 +125,11 @@ func peak(g *graph.Graph, order []int) int {
 	}
 	live, top := 0, 0
 	for _, id := range order {
-		live += g.Nodes[id].Shape.Size()
+		live += g.Nodes[id].Elems()
 		top = max(top, live)
 		for _, r := range rootsOf(g, g.Nodes[id]) {
 			if left[r]--; left[r] == 0 && !stays[r] {
-				live -= g.Nodes[r].Shape.Size()
+				live -= g.Nodes[r].Elems()
 			}
 		}
 	}

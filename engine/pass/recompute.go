@@ -1,0 +1,144 @@
+package pass
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Again sums up what is computed a second time in every run to save memory.
+type Again struct {
+	Operations int
+	FLOPs      int64
+	// Saved is the bytes by which the arena is smaller for it, Slower the factor
+	// on the time of a run by the model of costs.
+	Saved  int64
+	Slower float64
+}
+
+// TooSmall says that no plan was found that fits a limit of the memory.
+type TooSmall struct {
+	Limit    int64 // bytes
+	Smallest int64 // bytes, of the arena: the least limit for which Compile succeeds
+}
+
+// Error names both.
+func (e *TooSmall) Error() string {
+	return fmt.Sprintf("%d bytes are needed, %d allowed", e.Smallest, e.Limit)
+}
+
+// recompute makes the arena fit the limit of the memory, if there is one and the
+// order of execution does not fit as it is: results of the forward pass that the
+// backward pass reads are given up and computed again right before they are
+// read, by the same operations on the same operands, so the bits are the same.
+//
+// Which ones is searched for along several paths. Each begins with an order of
+// execution that either keeps all or carries out a plan of package karma for its
+// blocks, letters K and R (a processor has no link to swap over), then gives up
+// one result after the other: always the one that lowers the peak for the least
+// time. A path ends when its arena fits; of the ends the one that computes least
+// again is taken, after taking back what the limit does not need. No path depends
+// on the limit, so the smallest arena on all of them is the smallest limit that
+// succeeds.
+//
+// Errors: exit.NoDevice with that smallest limit, and *TooSmall inside.
+//
+// Source: Wahib et al. 2020, arXiv:2008.11421, for the blocks; Chen et al. 2016,
+// arXiv:1604.06174, for recomputation.
+func recompute(u *Unit) error {
+	if u.MemoryLimit <= 0 {
+		return nil
+	}
+	limit := int(min(u.MemoryLimit/int64(u.ElemBytes), math.MaxInt))
+	p := newProgram(u)
+	resident := p.arena(u.Sequence)
+	if resident <= limit {
+		return nil
+	}
+	order, smallest := p.search(startOrders(u), limit)
+	bytes := func(elements int) int64 { return int64(elements) * int64(u.ElemBytes) }
+	if order == nil {
+		need := exit.Error{Code: exit.NoDevice,
+			What: fmt.Sprintf("the plan needs at least %d MiB of memory, the limit is %.1f MiB", ceilMiB(bytes(smallest)), floorMiB(u.MemoryLimit)),
+			Why: fmt.Sprintf("with all results kept it needs %d MiB; no smaller plan was found, whatever is computed again",
+				ceilMiB(bytes(resident))),
+			Fix: fmt.Sprintf("raise the memory limit to %d MiB, or use a smaller batch or a smaller crop of the field", ceilMiB(bytes(smallest))),
+			Err: &TooSmall{u.MemoryLimit, bytes(smallest)}}
+		return &need
+	}
+	f, before := p.plan(order), p.plan(u.Sequence)
+	n, flops := p.repeats(order)
+	u.Again = Again{Operations: n, FLOPs: flops, Saved: bytes(resident - p.arena(order)), Slower: f.cost / before.cost}
+	u.Graph, u.Sequence = p.write(order)
+	u.Graph.Notes = append(u.Graph.Notes, fmt.Sprintf(
+		"the arena is %.1f MiB smaller for a limit of %.1f MiB: %d operations, %.3f GFLOP, are computed again (%.1f %% of the time of a run, predicted)",
+		float64(u.Again.Saved)/(1<<20), floorMiB(u.MemoryLimit), n, float64(flops)/1e9, 100*(u.Again.Slower-1)))
+	return nil
+}
+
+// ceilMiB is the whole number of MiB that holds so many bytes.
+func ceilMiB(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
+
+// floorMiB is so many bytes in MiB, rounded down to one decimal.
+func floorMiB(bytes int64) float64 { return math.Floor(float64(bytes)/(1<<20)*10) / 10 }
+
+// startOrders lists the orders of execution at which the paths begin, the one in
+// use first.
+func startOrders(u *Unit) [][]int {
+	given := givenOrder(u.Graph)
+	return [][]int{u.Sequence, given, greedyOrder(u.Graph, len(given))}
+}
+
+// arena is the size of the arena with an order, in elements.
+func (p *program) arena(order []int) int {
+	u := &Unit{ElemBytes: 1}
+	u.Graph, u.Sequence = p.write(order)
+	layOut(u)
+	return u.Memory.ArenaSize
+}
+
+// search follows all paths and gives the order with the least time whose arena
+// fits the limit, nil if there is none, and the smallest arena that it saw.
+func (p *program) search(starts [][]int, limit int) (best []int, smallest int) {
+	smallest = math.MaxInt
+	fastest := math.Inf(1)
+	seen := map[string]bool{}
+	for _, start := range starts {
+		for _, from := range p.blockPlans(start) {
+			key := fmt.Sprint(from)
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+			end, least := p.follow(from, limit)
+			smallest = min(smallest, least)
+			if end != nil && end.cost < fastest {
+				best, fastest = end.order, end.cost
+			}
+		}
+	}
+	return best, smallest
+}
+
+// follow follows one path up to the first order whose arena fits, and takes back
+// what the limit does not need; nil if the path ends before. least is the smallest
+// arena on the way.
+func (p *program) follow(order []int, limit int) (end *plan, least int) {
+	least = math.MaxInt
+	for a := p.plan(order); a != nil; {
+		if a.peak < least || a.peak <= limit { // no arena is smaller than the peak
+			size := p.arena(a.order)
+			least = min(least, size)
+			if size <= limit {
+				return p.keepAgain(a, func(b *plan) bool { return b.peak <= limit && p.arena(b.order) <= limit }), least
+			}
+		}
+		next := p.step(a)
+		if next != nil {
+			next = p.keepAgain(next, func(b *plan) bool { return !next.less(b) })
+		}
+		a = next
+	}
+	return nil, least
+}

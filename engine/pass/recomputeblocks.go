@@ -1,0 +1,131 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/pass/karma"
+)
+
+// maxBlocks is the number of blocks up to which karma looks at all plans.
+const maxBlocks = 14
+
+// stretch is a block of the forward pass.
+type stretch struct {
+	karma.Block
+	interior []int // results that only the backward pass reads after the block
+}
+
+// blocks divides the forward pass of an order without repeats where the results
+// that it hands on are smallest.
+func (p *program) blocks(order []int) []stretch {
+	var forward, backward []int
+	for _, id := range order {
+		if p.forward[id] {
+			forward = append(forward, id)
+		} else {
+			backward = append(backward, id)
+		}
+	}
+	if len(forward) == 0 || len(backward) == 0 {
+		return nil
+	}
+	at := make([]int, len(p.g.Nodes)) // place in the forward pass
+	last := make([]int, len(p.g.Nodes))
+	for i, id := range forward {
+		at[id], last[id] = i, i
+		for _, r := range p.reads[id] {
+			last[r] = i
+		}
+	}
+	live := make([]float64, len(forward)-1)
+	for i, id := range forward {
+		for k := i; k < last[id]; k++ {
+			live[k] += float64(p.size[id])
+		}
+	}
+	cuts := append(karma.Cut(live, maxBlocks), len(forward))
+	out := make([]stretch, len(cuts))
+	block := make([]int, len(forward))
+	from := 0
+	for b, to := range cuts {
+		for i := from; i < to; i++ {
+			block[i] = b
+			out[b].Forward += p.cost[forward[i]]
+		}
+		from = to
+	}
+	read := make([]bool, len(p.g.Nodes))
+	now := len(cuts) - 1
+	for _, id := range backward {
+		of := -1
+		for _, r := range p.reads[id] {
+			if p.forward[r] {
+				read[r] = true
+				of = max(of, block[at[r]])
+			}
+		}
+		if of >= 0 {
+			now = of
+		}
+		out[now].Backward += p.cost[id]
+	}
+	for i, id := range forward {
+		if b := block[i]; read[id] && p.again[id] && last[id] < cuts[b] {
+			out[b].interior = append(out[b].interior, id)
+			out[b].Interior += float64(p.size[id])
+		}
+	}
+	return out
+}
+
+// blockPlans lists the orders that the plans of karma for less and less memory
+// give, each for a quarter less than the one before it needs: the first keeps
+// all, the last needs the least.
+func (p *program) blockPlans(order []int) [][]int {
+	out := [][]int{order}
+	blocks := p.blocks(order)
+	model := make([]karma.Block, len(blocks))
+	var memory float64
+	for i, b := range blocks {
+		model[i] = b.Block
+		memory += b.Interior
+	}
+	if len(blocks) == 0 {
+		return out
+	}
+	for {
+		plan, run, ok := karma.Search(model, karma.Machine{Memory: memory * 3 / 4}, string([]byte{karma.Keep, karma.Recompute}))
+		if !ok {
+			return out
+		}
+		memory = run.Peak
+		out = append(out, p.carryOut(order, blocks, plan))
+	}
+}
+
+// carryOut computes the interiors of the blocks with letter R again, each result
+// right before the first operation of the backward pass that reads it.
+func (p *program) carryOut(order []int, blocks []stretch, plan string) []int {
+	again := map[int]bool{}
+	for i, b := range blocks {
+		if plan[i] == karma.Recompute {
+			for _, id := range b.interior {
+				again[id] = true
+			}
+		}
+	}
+	for _, reader := range slices.Clone(order) {
+		if p.forward[reader] {
+			continue
+		}
+		for _, id := range p.reads[reader] {
+			if again[id] {
+				q := slices.Index(order, reader)
+				if !slices.Contains(order[slices.Index(order, id)+1:q], id) {
+					order, _ = p.giveUp(p.plan(order), id, q, chainAll, nil)
+				}
+			}
+		}
+	}
+	return order
+}

@@ -1,0 +1,296 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// An order of execution with repeats lists operations by number; one that stands
+// in it twice is computed twice, and who reads its result reads the one computed
+// last. An order without repeats is a Sequence.
+
+// program is what does not change while orders of a graph are compared.
+type program struct {
+	g     *graph.Graph
+	size  []int   // elements that a result takes of the arena; 0 for what is elsewhere
+	reads [][]int // results of operations that an operation reads, by memory root, each once
+	over  [][]int // those of reads whose place the result may take over
+	stays []bool  // results that leave the graph
+	// forward marks the operations of the forward pass, again those of them whose
+	// result may be computed again, as it does not leave the graph.
+	forward, again []bool
+	cost           []float64 // seconds of an operation, by the model
+	cheap          []bool    // operations whose time is that of their memory traffic
+	fixed          int       // elements of inputs and constants, which are there all the time
+
+	// memory for the comparison of orders
+	now, freed   []int
+	flags, moved []bool
+}
+
+// The machine of the cost model: what one core of a current processor reaches.
+// Only the ratio matters to what is chosen.
+const (
+	modelFLOPs = 200e9 // per second
+	modelBytes = 10e9  // per second
+)
+
+// seconds is the time of an operation by the model: that of its arithmetic or
+// that of its memory traffic, whichever is longer. cheap tells the latter.
+func seconds(g *graph.Graph, n *graph.Node) (s float64, cheap bool) {
+	in := g.InShapes(n)
+	compute := float64(n.Op.FLOPs(in, n.Shape, n.Attrs)) / modelFLOPs
+	traffic := float64(n.Op.Bytes(in, n.Shape, n.Attrs)) / modelBytes
+	return max(compute, traffic), traffic >= compute
+}
+
+// newProgram describes the graph of u.
+func newProgram(u *Unit) *program {
+	g := u.Graph
+	n := len(g.Nodes)
+	p := &program{g: g, size: make([]int, n), reads: make([][]int, n), over: make([][]int, n),
+		again: make([]bool, n), cost: make([]float64, n), cheap: make([]bool, n), now: make([]int, n), flags: make([]bool, n)}
+	_, p.stays = readers(g)
+	buffer := placeFixed(g, &Memory{Places: make([]Place, n)})
+	p.forward = g.Needed(forwardRoots(g))
+	for i, nd := range g.Nodes {
+		if buffer[i] >= 0 {
+			p.size[i] = roundUp(nd.Elems())
+		}
+		if nd.Kind != graph.KindOp {
+			p.fixed += p.size[i]
+			continue
+		}
+		if nd.Op.Alias {
+			continue
+		}
+		p.cost[i], p.cheap[i] = seconds(g, nd)
+		p.again[i] = p.forward[i] && !p.stays[i]
+		for _, r := range rootsOf(g, nd) {
+			if g.Nodes[r].Kind == graph.KindOp {
+				p.reads[i] = append(p.reads[i], r)
+			}
+		}
+		for k, in := range nd.In {
+			r := root(g, in)
+			if g.Nodes[r].Kind == graph.KindOp && p.size[r] > 0 && g.Nodes[r].Elems() == nd.Elems() && nd.Op.InPlace(k, nd.Attrs) {
+				p.over[i] = append(p.over[i], r)
+			}
+		}
+	}
+	return p
+}
+
+// forwardRoots are the values that leave the forward pass.
+func forwardRoots(g *graph.Graph) []int {
+	var ids []int
+	for _, o := range g.Outputs {
+		ids = append(ids, o.ID)
+	}
+	for _, a := range g.Assigns {
+		ids = append(ids, a.Value)
+	}
+	if g.Loss >= 0 {
+		ids = append(ids, g.Loss)
+	}
+	return ids
+}
+
+// plan is an order and what it needs.
+type plan struct {
+	order []int
+	last  []int  // by place: the last place that reads this result, len(order) if it stays, its own if none
+	live  []int  // by place: elements in use while the operation runs
+	again []bool // by place: computed before
+	peak  int    // largest of live
+	at    int    // first place of the peak
+	wide  int    // number of places of the peak
+	cost  float64
+}
+
+// less tells whether a needs less memory than b.
+func (a *plan) less(b *plan) bool {
+	return a.peak < b.peak || a.peak == b.peak && a.wide < b.wide
+}
+
+// clone is a copy that shares nothing.
+func (a *plan) clone() *plan {
+	c := *a
+	c.order, c.last, c.live, c.again = slices.Clone(a.order), slices.Clone(a.last), slices.Clone(a.live), slices.Clone(a.again)
+	return &c
+}
+
+// reset gives a slice of n zeros, in the memory of s if that is enough.
+func reset[T any](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
+}
+
+// plan measures an order, which it keeps.
+func (p *program) plan(order []int) *plan {
+	a := &plan{order: order}
+	p.measure(a)
+	return a
+}
+
+// measure fills in what the order of a needs.
+func (p *program) measure(a *plan) {
+	n := len(a.order)
+	a.last, a.live, a.again = reset(a.last, n), reset(a.live, n), reset(a.again, n)
+	a.peak, a.at, a.wide, a.cost = 0, -1, 0, 0
+	now := p.now // the place where a result was last computed
+	for i := range now {
+		now[i] = -1
+	}
+	for t, id := range a.order {
+		for _, r := range p.reads[id] {
+			a.last[now[r]] = max(a.last[now[r]], t)
+		}
+		a.again[t], now[id], a.last[t] = now[id] >= 0, t, t
+		if p.stays[id] {
+			a.last[t] = n
+		}
+		a.cost += p.cost[id]
+	}
+	p.freed = reset(p.freed, n+1) // after the operation at a place
+	live := p.fixed
+	for t, id := range a.order {
+		live += p.size[id]
+		p.freed[a.last[t]] += p.size[id]
+		a.live[t] = live
+		now[id] = t
+		for _, r := range p.over[id] {
+			if a.last[now[r]] == t && !p.stays[r] { // in place: the two are one here
+				a.live[t] -= p.size[id]
+				break
+			}
+		}
+		live -= p.freed[t]
+		switch {
+		case a.live[t] > a.peak:
+			a.peak, a.at, a.wide = a.live[t], t, 1
+		case a.live[t] == a.peak:
+			a.wide++
+		}
+	}
+}
+
+// tidy removes from order what nobody reads and moves what is computed again to
+// right before who reads it. It works in the memory of order.
+func (p *program) tidy(order []int) []int {
+	read := reset(p.flags, len(p.g.Nodes))
+	keep := len(order)
+	for t := len(order) - 1; t >= 0; t-- {
+		id := order[t]
+		if !read[id] && !p.stays[id] {
+			continue
+		}
+		read[id] = false // an earlier one is read only by who comes before this one
+		for _, r := range p.reads[id] {
+			read[r] = true
+		}
+		keep--
+		order[keep] = id
+	}
+	order = slices.Delete(order, 0, keep)
+	seen := reset(p.flags, len(p.g.Nodes))
+	p.moved = reset(p.moved, len(order))
+	again := p.moved
+	for t, id := range order {
+		again[t], seen[id] = seen[id], true
+	}
+	for t := len(order) - 1; t >= 0; t-- {
+		if !again[t] {
+			continue
+		}
+		id, to, others := order[t], t, false
+		for !slices.Contains(p.reads[order[to+1]], id) {
+			to++
+			others = others || !again[to]
+		}
+		if others {
+			copy(order[t:to], order[t+1:to+1])
+			copy(again[t:to], again[t+1:to+1])
+			order[to], again[to] = id, true
+		}
+	}
+	return order
+}
+
+// repeats counts the operations of order that were computed before, and sums up
+// their floating point operations.
+func (p *program) repeats(order []int) (n int, flops int64) {
+	seen := make([]bool, len(p.g.Nodes))
+	for _, id := range order {
+		if seen[id] {
+			nd := p.g.Nodes[id]
+			n++
+			flops += nd.Op.FLOPs(p.g.InShapes(nd), nd.Shape, nd.Attrs)
+		}
+		seen[id] = true
+	}
+	return n, flops
+}
+
+// write makes the graph in which every repeat is a node of its own. Its nodes
+// stand in the order of execution, which is the result's sequence.
+func (p *program) write(order []int) (*graph.Graph, []int) {
+	g := p.g
+	out := &graph.Graph{Loss: -1, Seed: g.Seed, Notes: g.Notes}
+	to := make([]int, len(g.Nodes)) // the present copy of a node
+	made := make([]int, len(g.Nodes))
+	add := func(n *graph.Node, in []int) {
+		c := *n
+		c.ID, c.In = len(out.Nodes), in
+		to[n.ID] = c.ID
+		made[n.ID]++
+		out.Nodes = append(out.Nodes, &c)
+	}
+	// of gives the present copy of a node; one of another shape follows what it
+	// is a shape of.
+	var of func(id int) int
+	of = func(id int) int {
+		n := g.Nodes[id]
+		if n.Kind == graph.KindOp && n.Op.Alias {
+			if r := root(g, id); made[id] < max(made[r], 1) {
+				in := []int{of(n.In[0])}
+				for _, o := range n.In[1:] {
+					in = append(in, of(o))
+				}
+				add(n, in)
+				made[id] = max(made[r], 1)
+			}
+		}
+		return to[id]
+	}
+	for _, n := range g.Nodes {
+		if n.Kind != graph.KindOp {
+			add(n, nil)
+		}
+	}
+	var sequence []int
+	for _, id := range order {
+		n := g.Nodes[id]
+		in := make([]int, len(n.In))
+		for k, o := range n.In {
+			in[k] = of(o)
+		}
+		add(n, in)
+		sequence = append(sequence, to[id])
+	}
+	for _, o := range g.Outputs {
+		out.Outputs = append(out.Outputs, graph.Output{Name: o.Name, ID: of(o.ID)})
+	}
+	for _, a := range g.Assigns {
+		out.Assigns = append(out.Assigns, graph.Assign{State: of(a.State), Value: of(a.Value)})
+	}
+	for _, d := range g.Grads {
+		out.Grads = append(out.Grads, graph.Grad{Param: of(d.Param), Value: of(d.Value)})
+	}
+	if g.Loss >= 0 {
+		out.Loss = of(g.Loss)
+	}
+	return out, sequence
+}

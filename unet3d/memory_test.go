@@ -1,0 +1,125 @@
+package unet3d
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/engine/rng"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// networks are those whose training must fit into less memory.
+var networks = map[string]func() (*graph.Graph, error){
+	"unet3d": func() (*graph.Graph, error) {
+		return lossOf(graph.Shape{2, 3, 2, 8, 16}, func(b *graph.Builder, x graph.Value) graph.Value {
+			return UNet{Base: 4, Stages: 3, Periodic: true, Dropout: 0.2}.Build(b, x)
+		})
+	},
+	"resnet2d_simple": func() (*graph.Graph, error) {
+		return lossOf(graph.Shape{2, 3, 1, 6, 10}, func(b *graph.Builder, x graph.Value) graph.Value {
+			return ResNet2D{Widths: []int{4, 6, 4, 8, 4}, Reinject: 1}.Build(b, x)
+		})
+	},
+}
+
+// lossOf is the training graph of a network with one output channel.
+func lossOf(in graph.Shape, build func(b *graph.Builder, x graph.Value) graph.Value) (*graph.Graph, error) {
+	b := graph.New(3)
+	z := build(b, b.Input("x", in))
+	b.Output("z", z)
+	b.Loss(op.MSE(b, z, b.Input("y", z.Shape())))
+	return b.Build()
+}
+
+// trained runs three steps of gradient descent and gives all that they leave:
+// losses, output, parameters, gradients and states.
+func trained(t *testing.T, p *engine.Plan) [][]float32 {
+	t.Helper()
+	s := p.Store()
+	var out [][]float32
+	for step := range uint64(3) {
+		for i, name := range []string{"x", "y"} {
+			for k := range p.Input(name) {
+				p.Input(name)[k] = float32(rng.Normal(rng.Key(step, uint64(i)), uint64(k)))
+			}
+		}
+		if err := p.Run(context.Background(), step); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, []float32{float32(p.Loss())}, slices.Clone(p.Output("z")), slices.Clone(s.Grads()), slices.Clone(s.States()))
+		for i, g := range s.Grads() {
+			s.Params()[i] -= 0.05 * g
+		}
+	}
+	return append(out, s.Params())
+}
+
+// TestSameBitsInLessMemory: three steps in less memory leave the bits of those
+// that keep everything, on every device, at half of the arena and at the least;
+// running averages move once, dropout drops the same. Less than the least is
+// refused.
+func TestSameBitsInLessMemory(t *testing.T) {
+	for name, build := range networks {
+		g, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, backend := range []string{"ref", "cpu"} {
+			o := engine.Options{Backend: backend, Threads: 2, Winograd: true}
+			all, err := engine.Compile(g, o)
+			if exit.CodeOf(err) == exit.NoDevice && backend != "ref" {
+				t.Logf("left out: %v", err)
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer all.Close()
+			want := trained(t, all)
+			o.Choices = all.Choices() // the same kernels
+
+			o.MemoryLimit = 1
+			_, err = engine.Compile(g, o)
+			var small *pass.TooSmall
+			if !errors.As(err, &small) || exit.CodeOf(err) != exit.NoDevice {
+				t.Fatalf("%s on %s in one byte: error %v", name, backend, err)
+			}
+			least := small.Smallest
+			o.MemoryLimit = least - 1
+			if _, err = engine.Compile(g, o); exit.CodeOf(err) != exit.NoDevice {
+				t.Errorf("%s on %s in one byte less than the least, %d: error %v", name, backend, least, err)
+			}
+			if 10*least > 8*all.ArenaBytes() {
+				t.Errorf("%s on %s: the least is %d of %d bytes", name, backend, least, all.ArenaBytes())
+			}
+			for _, limit := range []int64{(3*least + all.ArenaBytes()) / 4, least} {
+				o.MemoryLimit = limit
+				p, err := engine.Compile(g, o)
+				if err != nil {
+					t.Fatalf("%s on %s in %d of %d bytes: %v", name, backend, limit, all.ArenaBytes(), err)
+				}
+				defer p.Close()
+				if p.ArenaBytes() > limit || p.FLOPs() != all.FLOPs() {
+					t.Errorf("%s on %s: arena %d of %d bytes, %d useful operations of %d", name, backend, p.ArenaBytes(), limit, p.FLOPs(), all.FLOPs())
+				}
+				var text strings.Builder
+				if err := p.Explain(&text); err != nil || !strings.Contains(text.String(), "are computed again") {
+					t.Errorf("%s on %s: error %v, or the printed plan does not say what is computed again", name, backend, err)
+				}
+				for i, got := range trained(t, p) {
+					if !slices.EqualFunc(got, want[i], func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+						t.Errorf("%s on %s in %d of %d bytes: part %d differs", name, backend, limit, all.ArenaBytes(), i)
+					}
+				}
+			}
+		}
+	}
+}
