@@ -129,6 +129,15 @@ var kinds = map[reflect.Type]kind{
 		format: func(v any) string { return v.(ensemble.Level).String() },
 		schema: map[string]any{"type": "string", "pattern": "^([0-9.]+(hPa|Pa|m)|surface|msl)$"},
 	},
+	reflect.TypeFor[Bytes](): {
+		want:   "an amount of memory with its unit, such as 4GiB, or 0",
+		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseBytes(n.Value) },
+		format: func(v any) string { return v.(Bytes).String() },
+		schema: map[string]any{"oneOf": []any{
+			map[string]any{"const": 0},
+			map[string]any{"type": "string", "pattern": "^[0-9.]+[kKMGT]?i?B$"},
+		}},
+	},
 	reflect.TypeFor[Date](): {
 		want:   "a date such as 1983-12-31, or a time with its zone such as 1983-12-31T12:00Z",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseDate(n.Value) },

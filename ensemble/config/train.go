@@ -117,6 +117,7 @@ type Training struct {
 	Checkpoint   Checkpoint `key:"checkpoint"`
 	Networks     int        `key:"networks"`
 	Threads      int        `key:"threads"`
+	Memory       Bytes      `key:"memory"`
 }
 
 // Loss is what the optimiser lowers.
@@ -249,6 +250,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Networks that are trained from different seeds and averaged."},
 	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", Resume: true, Neutral: true,
 		Help: "Threads; 0 takes all that the machine gives."},
+	{Path: "train.memory", Default: "0", Example: "4GiB", Resume: true, Neutral: true,
+		Help: "Memory for the values of a step: inputs, activations and their gradients. If they need more, some are computed again, which takes time and changes no bit; 0 sets no bound."},
 })
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.

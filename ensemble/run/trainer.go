@@ -109,14 +109,14 @@ func (t *trainer) begin() error {
 		t.shown = engine.NewStore()
 	}
 	o := engineOptions(t.cfg.Threads)
-	o.Store = t.store
+	o.Store, o.MemoryLimit = t.store, int64(t.cfg.Memory)
 	var err error
 	if t.net, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o); err != nil {
-		return err
+		return namedMemory(err)
 	}
 	o.Mode, o.Store = engine.Infer, t.shown
 	if t.eval, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o); err != nil {
-		return err
+		return namedMemory(err)
 	}
 	if t.opt, err = optim.New(t.store, t.optimizer()); err != nil {
 		return err
