@@ -14,13 +14,13 @@ import (
 // winoSpec describes a convolution of x with w for Winograd's products, if
 // they serve it.
 func (b *Backend) winoSpec(x, w graph.Shape, a op.Conv) (kern.WinoSpec, bool) {
-	s := kern.WinoSpec{N: x[0], K: w[0], KD: w[2], FilterIn: w[1], Wrap: a.Pad[2].Periodic}
+	s := kern.WinoSpec{N: x[0], K: w[0], KD: w[2], Side: w[3], FilterIn: w[1], Wrap: a.Pad[2].Periodic && w[4] > 1}
 	s.Parts[0] = x[1]
 	copy(s.Size[:], x[2:])
-	ok := b.o.Winograd && w[3] == 3 && w[4] == 3 && a.Pad[0].Size == w[2]/2 && a.Pad[1].Size == 1 && a.Pad[2].Size == 1 &&
-		!a.Pad[0].Periodic && !a.Pad[1].Periodic
+	ok := b.o.Winograd && w[3] == w[4]
 	for i := range 3 {
-		ok = ok && a.Stride[i] == 1 && a.Dilation[i] == 1
+		keeps := a.Pad[i].Size == w[i+2]/2 && a.Stride[i] == 1 && a.Dilation[i] == 1
+		ok = ok && keeps && (i == 2 || !a.Pad[i].Periodic || w[i+2] == 1)
 	}
 	return s, ok && kern.ServesWino(s)
 }

@@ -46,3 +46,6 @@ func (p *Pass) Run(_, _, _, _, _ []float32) error { return ErrUnavailable }
 
 // Close does nothing without cgo.
 func (p *Pass) Close() error { return nil }
+
+// SGEMM always fails without cgo.
+func SGEMM(_, _, _ int, _, _, _ []float32, _ int) error { return ErrUnavailable }

@@ -1,21 +1,48 @@
 // Transposition in registers.
 
-// transpose turns VL vectors of VL values: stage by stage, lanes whose bit s
-// is set change places with vectors whose bit s is set.
-INLINE void transpose(vec *v) {
-	UNROLL for (int s = 1; s < VL; s *= 2) {
-		ivec lo, hi; // lanes of the two results out of a pair; VL and more are of the second
-		UNROLL for (int l = 0; l < VL; l++) {
-			lo[l] = l & s ? VL + (l ^ s) : l;
-			hi[l] = l & s ? VL + l : l | s;
-		}
-		UNROLL for (int i = 0; i < VL; i++)
-			if ((i & s) == 0) {
-				vec a = v[i], b = v[i | s];
-				v[i] = __builtin_shuffle(a, b, lo);
-				v[i | s] = __builtin_shuffle(a, b, hi);
-			}
+// Tables of lanes for shuffles of two vectors, constants to the compiler.
+#if VL == 16
+#define LANE_TABLE(f) {f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7), f(8), f(9), f(10), f(11), f(12), f(13), f(14), f(15)}
+#elif VL == 8
+#define LANE_TABLE(f) {f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7)}
+#else
+#define LANE_TABLE(f) {f(0), f(1), f(2), f(3)}
+#endif
+#define SHUFFLE(a, b, f) __builtin_shuffle(a, b, (ivec)LANE_TABLE(f))
+#define UNPACK_LO(k) (((k) & ~3) + ((k) & 3) / 2 + ((k) & 1) * VL)
+#define UNPACK_HI(k) (UNPACK_LO(k) + 2)
+#define PAIR_LO(k) (((k) & ~3) + ((k) & 1) + ((k) & 2) / 2 * VL)
+#define PAIR_HI(k) (PAIR_LO(k) + 2)
+#define FOUR_LO(k) ((k) & 4 ? VL + (k) - 4 : (k))
+#define FOUR_HI(k) ((k) & 4 ? VL + (k) : (k) + 4)
+#define EIGHT_LO(k) ((k) & 8 ? VL + (k) - 8 : (k))
+#define EIGHT_HI(k) ((k) & 8 ? VL + (k) : (k) + 8)
+#define TURN_PAIR(a, b, f)                  \
+	do {                                    \
+		vec u = a, v = b;                   \
+		a = SHUFFLE(u, v, f##_LO);          \
+		b = SHUFFLE(u, v, f##_HI);          \
+	} while (0)
+
+// transpose turns VL vectors of VL lanes: squares of four first, which every
+// instruction set shuffles with one instruction, then squares change places.
+INLINE void transpose(vec *r) {
+	UNROLL for (int i = 0; i < VL; i += 4) {
+		TURN_PAIR(r[i], r[i + 1], UNPACK);
+		TURN_PAIR(r[i + 2], r[i + 3], UNPACK);
+		TURN_PAIR(r[i], r[i + 2], PAIR);
+		TURN_PAIR(r[i + 1], r[i + 3], PAIR);
+		vec t = r[i + 1];
+		r[i + 1] = r[i + 2];
+		r[i + 2] = t;
 	}
+#if VL >= 8
+	UNROLL for (int i = 0; i < VL; i++)
+		if (!(i & 4)) TURN_PAIR(r[i], r[i + 4], FOUR);
+#endif
+#if VL >= 16
+	UNROLL for (int i = 0; i < 8; i++) TURN_PAIR(r[i], r[i + 8], EIGHT);
+#endif
 }
 
 // load_first loads the first n ≤ VL values, zeros for the rest.

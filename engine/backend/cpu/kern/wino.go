@@ -18,8 +18,8 @@ const Block = 16
 func blocks(c int) int { return (c + Block - 1) / Block }
 
 // WinoSpec describes a convolution on the blocked layout by Winograd's
-// products: filters of 3×3 or 3×3×3, or 1×3×3, stride 1, padding that keeps the
-// field (zeros, or periodic in longitude).
+// products: filters of kD×k×k, kD 1 or 3, k odd up to 9, stride 1, padding that
+// keeps the field (zeros, or periodic in longitude).
 type WinoSpec struct {
 	N int
 	// Parts are the channels of the source, which may be two tensors that are
@@ -28,6 +28,7 @@ type WinoSpec struct {
 	K     int    // channels of the result
 	Size  [3]int // levels, latitudes, longitudes
 	KD    int    // levels of the filter, 1 or 3
+	Side  int    // of the filter in latitude and longitude, odd
 	Wrap  bool   // longitudes are periodic
 	// FilterIn is the second axis of the filter and FilterLo the first channel on
 	// it that is meant: that of the source, or of the result if Flip is set.
@@ -63,6 +64,7 @@ type Wino struct {
 	scratch        int
 	points, tiles  int
 	c, cs, columns int // source channels, as they lie in a tile, and those of the result
+	parts          int // of 3×3 that the filter is cut into
 }
 
 // NewWino prepares the forward pass or the gradient of the data.
@@ -73,14 +75,17 @@ func NewWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 	if err != nil {
 		return nil, err
 	}
-	const piece = 32
 	own, shared := 0, 0
 	if w.Whole {
-		shared = j.points * (j.tiles*j.cs + 16)
-		own = j.points * (piece*piece + 16 + j.tiles*32 + 16)
+		shared = j.points * (j.tiles*j.parts*j.cs + 16)
+		own = j.points * (j.parts*chunk*columnBlock + 16 + j.tiles*columnBlock + 16)
 	} else {
-		shared = (j.columns + 31) / 32 * j.points * j.c * 32
-		own = j.points * (w.Tiles*j.cs + 16 + w.Tiles*32 + 16)
+		blocks, kept := (j.columns+columnBlock-1)/columnBlock, 1
+		if j.parts > 1 {
+			kept = blocks
+		}
+		shared = blocks * j.points * j.parts * j.c * columnBlock
+		own = j.points * (w.Tiles*j.row() + 16 + kept*(w.Tiles*columnBlock+16))
 	}
 	j.scratch = shared + own*p.Threads()
 	return j, nil
@@ -94,18 +99,32 @@ func NewWinoFilter(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 	if err != nil {
 		return nil, err
 	}
-	const piece = 32
 	block := min(w.Tiles, j.tiles)
 	if w.Whole {
 		block = j.tiles
 	}
-	j.scratch = j.points * (block*j.cs + 16 + block*j.columns + 16)
-	if w.Whole {
-		j.scratch += p.Threads() * j.points * (piece*piece + 16)
-	} else {
+	j.scratch = j.points * (block*j.row() + 16 + block*j.columns + 16)
+	switch {
+	case w.Whole && j.parts == 1:
+		j.scratch += p.Threads() * j.points * (chunk*columnBlock + 16)
+	case j.parts == 1:
 		j.scratch += j.points * (j.c*j.columns + 16)
+	default:
+		j.scratch += j.points * (j.parts*chunk*j.columns + 16)
 	}
 	return j, nil
+}
+
+// As in wino.inc.h: columns that lie together, and the source channels of a
+// chunk.
+const columnBlock, chunk = 32, 32
+
+// row is the length of a transformed tile, tile_row of wino.inc.h.
+func (j *Wino) row() int {
+	if j.parts > 1 {
+		return j.parts*chunk + Block
+	}
+	return j.cs
 }
 
 // The depth schemes of wino.inc.h: number, products, levels of the result.
@@ -125,10 +144,10 @@ func scheme(d, kd int) (string, bool) {
 }
 
 func newWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
-	name, ok := scheme(s.Size[0], s.KD)
-	if !ok || w.Tiles < 1 || s.Wrap && s.Size[2] < 2 {
+	if !ServesWino(s) || w.Tiles < 1 {
 		return nil, ErrNotServed
 	}
+	name, _ := scheme(s.Size[0], s.KD)
 	sch := depthSchemes[name]
 	ceil := func(n, d int) int { return (n + d - 1) / d }
 	c := s.Parts[0] + s.Parts[1]
@@ -140,12 +159,13 @@ func newWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 		c:       c,
 		cs:      ceil(s.Parts[0]+blocks(s.Parts[1])*Block, Block) * Block,
 		columns: blocks(s.K) * Block,
+		parts:   ceil(s.Side, 3) * ceil(s.Side, 3),
 	}
 	outer, inner := s.K, c
 	if s.Flip {
 		outer, inner = c, s.K
 	}
-	j.filter = ((outer-1)*s.FilterIn + s.FilterLo + inner) * s.KD * 9
+	j.filter = ((outer-1)*s.FilterIn + s.FilterLo + inner) * s.KD * s.Side * s.Side
 	flag := func(b bool) C.long {
 		if b {
 			return 1
@@ -153,7 +173,7 @@ func newWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 		return 0
 	}
 	j.geom = []C.long{C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]), C.long(s.K),
-		C.long(s.Size[0]), C.long(s.Size[1]), C.long(s.Size[2]), C.long(s.KD), C.long(sch[0]), flag(s.Wrap),
+		C.long(s.Size[0]), C.long(s.Size[1]), C.long(s.Size[2]), C.long(s.KD), C.long(s.Side), C.long(s.Side/2), C.long(sch[0]), flag(s.Wrap),
 		C.long(s.FilterIn), C.long(s.FilterLo), flag(s.Flip), C.long(w.Tiles), flag(w.Whole), flag(s.ReLU)}
 	return j, nil
 }
@@ -200,7 +220,7 @@ func (j *Wino) RunFilter(dw, x0, x1, dy, scratch []float32) {
 // ServesWino tells whether Winograd's products serve a convolution.
 func ServesWino(s WinoSpec) bool {
 	_, ok := scheme(s.Size[0], s.KD)
-	return ok && (!s.Wrap || s.Size[2] > 1)
+	return ok && s.Side%2 == 1 && s.Side <= 9 && (!s.Wrap || s.Size[2] > s.Side/2)
 }
 
 // tilesOf is the number of tiles of a convolution.

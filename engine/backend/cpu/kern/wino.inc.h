@@ -1,7 +1,12 @@
-// Winograd's minimal convolutions on the blocked layout, for filters of kD×3×3,
+// Winograd's minimal convolutions on the blocked layout, for filters of kD×k×k,
 // stride 1: F(4×4, 3×3) over the field, and over the levels one of the depth
 // schemes below. All three passes are 36·P small matrix products between
 // transformed tensors.
+//
+// Filters of k = 5, 7, … are cut into S×S filters of 3×3, S = ⌈k/3⌉, with zeros
+// where 3·S exceeds k; filters of k = 1 are 3×3 with eight zeros. Each of the S²
+// sees the source three cells further on, and all add up in the products, as
+// S² times as many source channels would.
 //
 // The points are 0, ±5/8, ±3/2 and ∞. Their error is half of that with the
 // customary 0, ±1, ±2, ∞ (twice that of the plain sum at 64 channels), and the
@@ -92,7 +97,7 @@ static const int depth_in[] = {1, 2, 4}, depth_products[] = {1, 3, 4}, depth_out
 // The geometry, as Go fills it (wino.go).
 enum {
 	W_N, W_C0, W_C1, W_K, // batch; channels of the two parts of the source; result channels
-	W_D, W_H, W_W, W_KD,
+	W_D, W_H, W_W, W_KD, W_KS, W_PAD, // field; levels, side and padding of the filter
 	W_SCHEME, W_WRAP,     // longitudes are periodic
 	W_WI, W_WLO,          // input channels of the filter, the first of them that is meant
 	W_FLIP,               // backward data: the filter is [source result taps], reversed
@@ -108,13 +113,16 @@ typedef struct {
 	long ownlen;
 	long tiles, th, tw, td, points; // tiles in all, in height, width, depth; 36·products
 	long c, cs;              // source channels, and as they lie in a transformed tile
+	long s, ss, taps;        // S, S², taps of a filter
+	long chunks[2];          // of the two parts of the source
 	long ks, block;          // filter gradient: columns as they lie, tiles of a block,
-	long first, count;       // and the present block's
+	long first, count;       // and the present block's,
+	long chunk, step;        // the present chunk, and how many go together
 } wino;
 
 enum {
-	NB = 32,    // columns of the transformed filter that lie together
-	PIECE = 32, // source channels of a transformed filter that an item makes
+	NB = 32,      // columns of the transformed filter that lie together
+	CHUNK_C = 32, // source channels of a chunk
 };
 
 static wino wino_job(const long *g) {
@@ -127,12 +135,34 @@ static wino wino_job(const long *g) {
 	j.points = 36 * depth_products[s];
 	j.c = g[W_C0] + g[W_C1];
 	j.cs = (g[W_C0] + (g[W_C1] + 15) / 16 * 16 + 15) / 16 * 16;
+	j.s = (g[W_KS] + 2) / 3;
+	j.ss = j.s * j.s;
+	j.taps = g[W_KD] * g[W_KS] * g[W_KS];
+	j.chunks[0] = (g[W_C0] + CHUNK_C - 1) / CHUNK_C;
+	j.chunks[1] = (g[W_C1] + CHUNK_C - 1) / CHUNK_C;
 	return j;
 }
+
+// tile_row is the length of a transformed tile of which S² parts of a chunk lie
+// together, or with S = 1 all channels.
+INLINE long tile_row(const wino *j) { return j->ss > 1 ? j->ss * CHUNK_C + 16 : j->cs; }
 
 // Transformed tensors keep their points 16 values apart from a power of two,
 // so that the 108 lines a tile writes do not fall into one set of the cache.
 INLINE long point_stride(long rows, long cols) { return rows * cols + 16; }
+
+// Source channels go through the products in chunks, none across the two parts
+// of the source. In a transformed tile and in a transformed filter the rows of a
+// chunk lie together: [chunk][S²][channels]. With S = 1 that is the order of the
+// channels.
+typedef struct { long part, lo, n, start; } chunk; // channels lo… of a part, start… of the source
+static chunk chunk_at(const wino *j, long i) {
+	chunk k = {i >= j->chunks[0]};
+	k.lo = (k.part ? i - j->chunks[0] : i) * CHUNK_C;
+	k.n = MIN(CHUNK_C, j->g[k.part ? W_C1 : W_C0] - k.lo);
+	k.start = k.lo + (k.part ? j->g[W_C0] : 0);
+	return k;
+}
 
 // Where a tile lies.
 typedef struct { long n, z, y, x; } tile_at;
@@ -147,19 +177,19 @@ static tile_at tile_of(const wino *j, long t) {
 	return a;
 }
 
-// Offsets of the 6×6 cells of a source tile in a plane of blocks; −1 is zero.
-// Returns whether all cells are there.
-static int tile_cells(const wino *j, tile_at a, long *cell) {
+// Offsets of the 6×6 cells of a source tile in a plane of blocks, for part q of
+// the filter; −1 is zero. Returns whether all cells are there.
+static int tile_cells(const wino *j, tile_at a, long q, long *cell) {
 	const long *g = j->g;
 	int all = 1;
 	long col[6];
 	for (int i = 0; i < 6; i++) {
-		long x = a.x - 1 + i;
-		if (g[W_WRAP] && x <= g[W_W]) x = x < 0 ? x + g[W_W] : x == g[W_W] ? 0 : x;
+		long x = a.x - g[W_PAD] + q % j->s * 3 + i;
+		if (g[W_WRAP]) x = x < 0 ? x + g[W_W] : x < g[W_W] + g[W_PAD] && x >= g[W_W] ? x - g[W_W] : x;
 		col[i] = x < 0 || x >= g[W_W] ? -1 : x * 16;
 	}
 	for (int i = 0; i < 6; i++) {
-		long y = a.y - 1 + i;
+		long y = a.y - g[W_PAD] + q / j->s * 3 + i;
 		for (int k = 0; k < 6; k++) {
 			int in = y >= 0 && y < g[W_H] && col[k] >= 0;
 			cell[i * 6 + k] = in ? y * g[W_W] * 16 + col[k] : -1;
@@ -185,12 +215,13 @@ INLINE void depth_sources(const int scheme, const vec (*d)[36], int k, vec *o) {
 	}
 }
 
-// source_part transforms one tile of one part of the source into v + p·ps.
-INLINE void source_part(const int scheme, const wino *j, tile_at a, const long *cell, int all, const float *x, long c, float *v, long ps) {
-	const long *g = j->g, plane = g[W_H] * g[W_W] * 16;
+// source_part transforms one tile of a chunk of the source into v + p·ps.
+INLINE void source_part(const int scheme, const wino *j, tile_at a, const long *cell, int all, chunk c, float *v, long ps) {
+	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
+	const float *x = c.part ? j->x1 : j->x0;
 	const int ni = depth_in[scheme], np = depth_products[scheme];
-	for (long cb = 0; cb < (c + 15) / 16; cb++) {
-		const float *block = x + (a.n * ((c + 15) / 16) + cb) * g[W_D] * plane;
+	for (long cb = 0; cb < (c.n + 15) / 16; cb++) {
+		const float *block = x + (a.n * blocks + c.lo / 16 + cb) * g[W_D] * plane;
 		for (int l = 0; l < 16; l += VL) {
 			vec d[4][36], h[36];
 			for (int z = 0; z < ni; z++) {
@@ -220,22 +251,21 @@ INLINE void source_part(const int scheme, const wino *j, tile_at a, const long *
 	}
 }
 
-// source_tile transforms a tile: [points][C] at distance ps.
-static void source_tile(const wino *j, long t, float *v, long ps) {
-	const long *g = j->g;
+// source_tile transforms chunks i… before end of a tile to v + p·ps. Each store
+// writes whole vectors: what runs over the end of a row is overwritten by the
+// next one.
+static void source_tile(const wino *j, long t, long i, long end, float *v, long ps) {
 	tile_at a = tile_of(j, t);
-	long cell[36];
-	int all = tile_cells(j, a, cell);
-	for (int part = 0; part < 2; part++) {
-		const float *x = part ? j->x1 : j->x0;
-		long c = g[part ? W_C1 : W_C0];
-		if (c == 0) continue;
-		switch (g[W_SCHEME]) {
-		case DEPTH_FLAT: source_part(DEPTH_FLAT, j, a, cell, all, x, c, v, ps); break;
-		case DEPTH_PAIR: source_part(DEPTH_PAIR, j, a, cell, all, x, c, v, ps); break;
-		case DEPTH_DEEP: source_part(DEPTH_DEEP, j, a, cell, all, x, c, v, ps); break;
-		}
-		v += c; // the second part overwrites the first one's padding lanes
+	long cell[9][36];
+	int all[9];
+	for (long q = 0; q < j->ss; q++) all[q] = tile_cells(j, a, q, cell[q]);
+	for (; i < end; i++) {
+		chunk c = chunk_at(j, i);
+		for (long q = 0; q < j->ss; q++, v += c.n) switch (j->g[W_SCHEME]) {
+			case DEPTH_FLAT: source_part(DEPTH_FLAT, j, a, cell[q], all[q], c, v, ps); break;
+			case DEPTH_PAIR: source_part(DEPTH_PAIR, j, a, cell[q], all[q], c, v, ps); break;
+			case DEPTH_DEEP: source_part(DEPTH_DEEP, j, a, cell[q], all[q], c, v, ps); break;
+			}
 	}
 }
 
@@ -255,14 +285,24 @@ INLINE void depth_filters(const int scheme, const vec (*w)[9], int k, vec *o) {
 	}
 }
 
-// filter_points transforms VL filters of one source channel, given as taps
-// [kD·9] at distance ts, to u + p·ps.
-INLINE void filter_points(const int scheme, const float *taps, long ts, long kd, float *u, long ps) {
+// tap_place is the tap of a level of the filter that is tap k of its part q; −1
+// if it lies beyond.
+INLINE long tap_place(const wino *j, long q, long level, int k) {
+	const long ks = j->g[W_KS], y = q / j->s * 3 + k / 3, x = q % j->s * 3 + k % 3;
+	return y < ks && x < ks ? (level * ks + y) * ks + x : -1;
+}
+
+// filter_points transforms part q of VL filters of one source channel, given as
+// taps at distance ts, to u + p·ps.
+INLINE void filter_points(const int scheme, const wino *j, long q, const float *taps, long ts, float *u, long ps) {
 	const int np = depth_products[scheme];
 	vec w[3][9], m[4][9];
 	for (int z = 0; z < (scheme == DEPTH_FLAT ? 1 : 3); z++) {
-		long level = scheme == DEPTH_FLAT ? kd / 2 : z; // of three levels over one, the middle
-		for (int k = 0; k < 9; k++) w[z][k] = load(taps + (level * 9 + k) * ts);
+		long level = scheme == DEPTH_FLAT ? j->g[W_KD] / 2 : z; // of three levels over one, the middle
+		for (int k = 0; k < 9; k++) {
+			long at = tap_place(j, q, level, k);
+			w[z][k] = at < 0 ? (vec){} : load(taps + at * ts);
+		}
 	}
 	for (int k = 0; k < 9; k++) {
 		vec o[4];
@@ -281,9 +321,9 @@ INLINE void filter_points(const int scheme, const float *taps, long ts, long kd,
 }
 
 // gather_taps copies the filters between n source channels from c on and the
-// result channels k0… to taps[n][kD·9][nb]; columns beyond the last are zero.
+// result channels k0… to taps[n][taps][nb]; columns beyond the last are zero.
 static void gather_taps(const wino *j, long c, long n, long k0, long nb, float *taps) {
-	const long *g = j->g, t = g[W_KD] * 9;
+	const long *g = j->g, t = j->taps;
 	for (long l = 0; l < nb; l += VL) {
 		long have = MIN(VL, g[W_K] - k0 - l);
 		if (g[W_FLIP])
@@ -294,25 +334,28 @@ static void gather_taps(const wino *j, long c, long n, long k0, long nb, float *
 	}
 }
 
-enum { RUN = 4 }; // source channels whose filters are transformed together
+// Source channels whose filters are transformed together, and room for them.
+enum { RUN_TAPS = 3 * 81 };
+INLINE long run_of(const wino *j) { return MAX(1, 108 / j->taps); }
 
-// filter_block transforms the filters of source channels lo…hi and of one
-// column block: u[points][hi − lo][nb] at distance ps.
-static void filter_block(const wino *j, long lo, long hi, long k0, long nb, float *u, long ps) {
-	const long t = j->g[W_KD] * 9;
-	float taps[RUN * 27 * NB];
-	for (long c = lo; c < hi; c += RUN) {
-		long n = MIN(RUN, hi - c);
-		gather_taps(j, c, n, k0, nb, taps);
+// filter_block transforms the filters of a chunk and of one column block:
+// u[points][S²][channels][nb] at distance ps.
+static void filter_block(const wino *j, chunk k, long k0, long nb, float *u, long ps) {
+	float taps[RUN_TAPS * NB];
+	for (long c = 0, run = run_of(j); c < k.n; c += run) {
+		long n = MIN(run, k.n - c);
+		gather_taps(j, k.start + c, n, k0, nb, taps);
 		for (long i = 0; i < n; i++, u += nb)
-			for (long l = 0; l < nb; l += VL) {
-				const float *from = taps + i * t * nb + l;
-				switch (j->g[W_SCHEME]) {
-				case DEPTH_FLAT: filter_points(DEPTH_FLAT, from, nb, t / 9, u + l, ps); break;
-				case DEPTH_PAIR: filter_points(DEPTH_PAIR, from, nb, 3, u + l, ps); break;
-				case DEPTH_DEEP: filter_points(DEPTH_DEEP, from, nb, 3, u + l, ps); break;
+			for (long q = 0; q < j->ss; q++)
+				for (long l = 0; l < nb; l += VL) {
+					const float *from = taps + i * j->taps * nb + l;
+					float *to = u + q * k.n * nb + l;
+					switch (j->g[W_SCHEME]) {
+					case DEPTH_FLAT: filter_points(DEPTH_FLAT, j, q, from, nb, to, ps); break;
+					case DEPTH_PAIR: filter_points(DEPTH_PAIR, j, q, from, nb, to, ps); break;
+					case DEPTH_DEEP: filter_points(DEPTH_DEEP, j, q, from, nb, to, ps); break;
+					}
 				}
-			}
 	}
 }
 
@@ -364,46 +407,59 @@ static void result_tile(const wino *j, long t, const float *m, long ps, long k0,
 // Columns of block b: 32, or 16 in a last one.
 INLINE long block_cols(const long *g, long b) { return MIN(NB, (g[W_K] + 15) / 16 * 16 - b * NB); }
 
-// A whole column block lies at shared + b·points·c·NB.
+// All rows of a transformed filter, and its parts in shared scratch: column
+// blocks, in them points, in them chunks.
+INLINE long filter_rows(const wino *j) { return j->ss * j->c; }
+INLINE float *filter_at(const wino *j, long b) { return j->shared + b * j->points * filter_rows(j) * NB; }
+
 static void wino_filter_item(void *v, long i) {
 	const wino *j = v;
-	long pieces = (j->c + PIECE - 1) / PIECE, b = i / pieces, lo = i % pieces * PIECE, nb = block_cols(j->g, b);
-	filter_block(j, lo, MIN(lo + PIECE, j->c), b * NB, nb, j->shared + b * j->points * j->c * NB + lo * nb, j->c * nb);
+	long chunks = j->chunks[0] + j->chunks[1], b = i / chunks, nb = block_cols(j->g, b);
+	chunk k = chunk_at(j, i % chunks);
+	filter_block(j, k, b * NB, nb, filter_at(j, b) + j->ss * k.start * nb, filter_rows(j) * nb);
 }
 
 // Many tiles: each item transforms a block of tiles and takes it through all
-// filters, which lie transformed in shared scratch.
+// filters, which lie transformed in shared scratch. With S > 1 a transformed
+// tile is large, and goes chunk by chunk.
 static void wino_tiles_item(void *arg, long i) {
 	const wino *j = arg;
-	const long *g = j->g, first = i * g[W_TILES], n = MIN(g[W_TILES], j->tiles - first);
-	long vs = point_stride(g[W_TILES], j->cs), ms = point_stride(g[W_TILES], NB);
+	const long *g = j->g, first = i * g[W_TILES], n = MIN(g[W_TILES], j->tiles - first), chunks = j->chunks[0] + j->chunks[1];
+	const long step = j->ss > 1 ? 1 : chunks, row = tile_row(j), rows = filter_rows(j);
+	long vs = point_stride(g[W_TILES], row), ms = point_stride(g[W_TILES], NB);
 	float *v = j->own + ens_thread() * j->ownlen, *m = v + j->points * vs;
-	for (long t = 0; t < n; t++) source_tile(j, first + t, v + t * j->cs, vs);
-	for (long b = 0; b * NB < g[W_K]; b++) {
-		long nb = block_cols(g, b);
-		const float *u = j->shared + b * j->points * j->c * NB;
-		for (long p = 0; p < j->points; p++) mm_rows(n, nb, j->c, v + p * vs, j->cs, u + p * j->c * nb, nb, m + p * ms, nb, 0);
-		for (long t = 0; t < n; t++) result_tile(j, first + t, m + t * nb, ms, b * NB, nb);
+	for (long k = 0; k < chunks; k += step) {
+		long start = chunk_at(j, k).start * j->ss, end = k + step < chunks ? chunk_at(j, k + step).start * j->ss : rows;
+		for (long t = 0; t < n; t++) source_tile(j, first + t, k, k + step, v + t * row, vs);
+		for (long b = 0; b * NB < g[W_K]; b++) {
+			long nb = block_cols(g, b);
+			const float *u = filter_at(j, b) + start * nb;
+			float *mb = m + (step == chunks ? 0 : b * j->points * ms);
+			for (long p = 0; p < j->points; p++)
+				mm_rows(n, nb, end - start, v + p * vs, row, u + p * rows * nb, nb, mb + p * ms, nb, k > 0);
+			if (k + step >= chunks)
+				for (long t = 0; t < n; t++) result_tile(j, first + t, mb + t * nb, ms, b * NB, nb);
+		}
 	}
 }
 
 // Few tiles: all are transformed to shared scratch, and each item takes them
-// through one column block, transforming its filters piece by piece.
+// through one column block, transforming its filters chunk by chunk.
 static void wino_source_item(void *arg, long t) {
 	const wino *j = arg;
-	source_tile(j, t, j->shared + t * j->cs, point_stride(j->tiles, j->cs));
+	source_tile(j, t, 0, j->chunks[0] + j->chunks[1], j->shared + t * j->ss * j->cs, point_stride(j->tiles, j->ss * j->cs));
 }
 
 static void wino_columns_item(void *arg, long b) {
 	const wino *j = arg;
-	const long nb = block_cols(j->g, b);
-	long vs = point_stride(j->tiles, j->cs), us = point_stride(PIECE, nb), ms = point_stride(j->tiles, nb);
-	float *u = j->own + ens_thread() * j->ownlen, *m = u + j->points * point_stride(PIECE, NB);
-	for (long lo = 0; lo < j->c; lo += PIECE) {
-		long hi = MIN(lo + PIECE, j->c);
-		filter_block(j, lo, hi, b * NB, nb, u, us);
+	const long nb = block_cols(j->g, b), row = j->ss * j->cs;
+	long vs = point_stride(j->tiles, row), us = point_stride(j->ss * CHUNK_C, nb), ms = point_stride(j->tiles, nb);
+	float *u = j->own + ens_thread() * j->ownlen, *m = u + j->points * point_stride(j->ss * CHUNK_C, NB);
+	for (long i = 0; i < j->chunks[0] + j->chunks[1]; i++) {
+		chunk k = chunk_at(j, i);
+		filter_block(j, k, b * NB, nb, u, us);
 		for (long p = 0; p < j->points; p++)
-			mm_rows(j->tiles, nb, hi - lo, j->shared + lo + p * vs, j->cs, u + p * us, nb, m + p * ms, nb, lo > 0);
+			mm_rows(j->tiles, nb, j->ss * k.n, j->shared + p * vs + j->ss * k.start, row, u + p * us, nb, m + p * ms, nb, i > 0);
 	}
 	for (long t = 0; t < j->tiles; t++) result_tile(j, t, m + t * nb, ms, b * NB, nb);
 }
@@ -415,14 +471,14 @@ static void k_wino(ens_pool *p, float *y, const float *x0, const float *x1, cons
 	j.x0 = x0, j.x1 = x1, j.w = w, j.bias = bias, j.gate = gate, j.plus = plus, j.y = y, j.shared = scratch;
 	long blocks = (g[W_K] + NB - 1) / NB;
 	if (g[W_WHOLE]) {
-		j.own = scratch + j.points * point_stride(j.tiles, j.cs);
-		j.ownlen = j.points * (point_stride(PIECE, NB) + point_stride(j.tiles, NB));
+		j.own = scratch + j.points * point_stride(j.tiles, j.ss * j.cs);
+		j.ownlen = j.points * (point_stride(j.ss * CHUNK_C, NB) + point_stride(j.tiles, NB));
 		ens_parallel(p, wino_source_item, &j, j.tiles);
 		ens_parallel(p, wino_columns_item, &j, blocks);
 	} else {
-		j.own = scratch + blocks * j.points * j.c * NB;
-		j.ownlen = j.points * (point_stride(g[W_TILES], j.cs) + point_stride(g[W_TILES], NB));
-		ens_parallel(p, wino_filter_item, &j, blocks * ((j.c + PIECE - 1) / PIECE));
+		j.own = scratch + blocks * j.points * filter_rows(&j) * NB;
+		j.ownlen = j.points * (point_stride(g[W_TILES], tile_row(&j)) + (j.ss > 1 ? blocks : 1) * point_stride(g[W_TILES], NB));
+		ens_parallel(p, wino_filter_item, &j, blocks * (j.chunks[0] + j.chunks[1]));
 		ens_parallel(p, wino_tiles_item, &j, (j.tiles + g[W_TILES] - 1) / g[W_TILES]);
 	}
 }
@@ -487,9 +543,10 @@ static void gradient_tile(const wino *j, long t, float *v, long ps) {
 	}
 }
 
-// filter_taps turns the products' gradients u + p·ps of VL filters into those
-// of their taps, [kD·9] at distance ts.
-INLINE void filter_taps(const int scheme, const float *u, long ps, long kd, float *taps, long ts) {
+// filter_taps turns the products' gradients u + p·ps of part q of VL filters
+// into those of its taps, at distance ts.
+INLINE void filter_taps(const int scheme, const wino *j, long q0, const float *u, long ps, float *taps, long ts) {
+	const long kd = j->g[W_KD], level = j->g[W_KS] * j->g[W_KS] * ts;
 	const int np = depth_products[scheme];
 	vec m[4][9];
 	for (int q = 0; q < np; q++) {
@@ -502,76 +559,94 @@ INLINE void filter_taps(const int scheme, const float *u, long ps, long kd, floa
 		for (int i = 0; i < 3; i++) points_to_taps(h + 6 * i, 1, m[q] + 3 * i, 1);
 	}
 	for (int k = 0; k < 9; k++) {
-		float *to = taps + k * ts;
+		long at = tap_place(j, q0, 0, k);
+		if (at < 0) continue;
+		float *to = taps + at * ts;
 		if (scheme == DEPTH_FLAT) {
-			for (long z = 0; z < kd; z++) store(to + z * 9 * ts, z == kd / 2 ? m[0][k] : (vec){});
+			for (long z = 0; z < kd; z++) store(to + z * level, z == kd / 2 ? m[0][k] : (vec){});
 		} else if (scheme == DEPTH_PAIR) {
 			store(to, m[2][k]);
-			store(to + 9 * ts, m[0][k] - m[1][k] - m[2][k]);
-			store(to + 18 * ts, m[1][k]);
+			store(to + level, m[0][k] - m[1][k] - m[2][k]);
+			store(to + 2 * level, m[1][k]);
 		} else {
 			vec s = 0.5f * (m[1][k] + m[2][k]);
 			store(to, m[0][k] + s);
-			store(to + 9 * ts, 0.5f * (m[1][k] - m[2][k]));
-			store(to + 18 * ts, s + m[3][k]);
+			store(to + level, 0.5f * (m[1][k] - m[2][k]));
+			store(to + 2 * level, s + m[3][k]);
 		}
 	}
 }
 
-// scatter_taps writes the gradients of source channels lo…hi and one column
-// block from u[points][hi − lo][us] at distance ps.
-static void scatter_taps(const wino *j, long lo, long hi, long k0, long nb, const float *u, long us, long ps) {
-	const long *g = j->g, t = g[W_KD] * 9;
-	float taps[RUN * 27 * NB];
-	for (long c = lo; c < hi; c += RUN) {
-		long n = MIN(RUN, hi - c);
+// scatter_taps writes the gradients of a chunk and one column block from
+// u[points][S²][channels][us] at distance ps.
+static void scatter_taps(const wino *j, chunk k, long k0, long nb, const float *u, long us, long ps) {
+	const long *g = j->g, t = j->taps;
+	float taps[RUN_TAPS * NB];
+	for (long c = 0, run = run_of(j); c < k.n; c += run) {
+		long n = MIN(run, k.n - c);
 		for (long i = 0; i < n; i++, u += us)
-			for (long l = 0; l < nb; l += VL) {
-				float *to = taps + i * t * nb + l;
-				switch (g[W_SCHEME]) {
-				case DEPTH_FLAT: filter_taps(DEPTH_FLAT, u + l, ps, t / 9, to, nb); break;
-				case DEPTH_PAIR: filter_taps(DEPTH_PAIR, u + l, ps, 3, to, nb); break;
-				case DEPTH_DEEP: filter_taps(DEPTH_DEEP, u + l, ps, 3, to, nb); break;
+			for (long q = 0; q < j->ss; q++)
+				for (long l = 0; l < nb; l += VL) {
+					const float *from = u + q * k.n * us + l;
+					float *to = taps + i * t * nb + l;
+					switch (g[W_SCHEME]) {
+					case DEPTH_FLAT: filter_taps(DEPTH_FLAT, j, q, from, ps, to, nb); break;
+					case DEPTH_PAIR: filter_taps(DEPTH_PAIR, j, q, from, ps, to, nb); break;
+					case DEPTH_DEEP: filter_taps(DEPTH_DEEP, j, q, from, ps, to, nb); break;
+					}
 				}
-			}
 		for (long l = 0; l < nb; l += VL) {
 			long have = MIN(VL, g[W_K] - k0 - l);
 			if (have > 0)
-				untranspose_tile(j->y + ((k0 + l) * g[W_WI] + g[W_WLO] + c) * t, g[W_WI] * t, taps + l, nb, have, n * t);
+				untranspose_tile(j->y + ((k0 + l) * g[W_WI] + g[W_WLO] + k.start + c) * t, g[W_WI] * t, taps + l, nb, have, n * t);
 		}
 	}
 }
 
-// Both transforms of a block of tiles: sources, then gradients.
+// The blocks of tiles of the filter's gradient: transformed gradients lie behind
+// the transformed sources in shared scratch, sums of products in j->own. With
+// S > 1 the chunks of the source go one after the other.
+INLINE long both_row(const wino *j) { return j->ss > 1 ? tile_row(j) : j->cs; }
+INLINE float *gradients_at(const wino *j) { return j->shared + j->points * point_stride(j->block, both_row(j)); }
+
 static void wino_both_item(void *arg, long t) {
 	const wino *j = arg;
-	long vs = point_stride(j->block, j->cs), ds = point_stride(j->block, j->ks);
-	source_tile(j, j->first + t, j->shared + t * j->cs, vs);
-	gradient_tile(j, j->first + t, j->shared + j->points * vs + t * j->ks, ds);
+	source_tile(j, j->first + t, j->chunk, j->chunk + j->step, j->shared + t * both_row(j), point_stride(j->block, both_row(j)));
+	if (j->chunk == 0 || j->block < j->tiles) gradient_tile(j, j->first + t, gradients_at(j) + t * j->ks, point_stride(j->block, j->ks));
+}
+
+// Rows of the present chunks.
+INLINE long present_rows(const wino *j) {
+	chunk last = chunk_at(j, j->chunk + j->step - 1);
+	return j->ss * (last.start + last.n - chunk_at(j, j->chunk).start);
 }
 
 // Many tiles: each item adds a block's products at one point.
 static void wino_point_item(void *arg, long p) {
 	const wino *j = arg;
-	long vs = point_stride(j->block, j->cs), ds = point_stride(j->block, j->ks), us = point_stride(j->c, j->ks);
-	mm_cols(j->c, j->ks, j->count, j->shared + p * vs, j->cs, j->shared + j->points * vs + p * ds, j->ks, j->own + p * us, j->ks, j->first > 0);
+	long rows = present_rows(j), row = both_row(j), us = point_stride(rows, j->ks);
+	mm_cols(rows, j->ks, j->count, j->shared + p * point_stride(j->block, row), row,
+			gradients_at(j) + p * point_stride(j->block, j->ks), j->ks, j->own + p * us, j->ks, j->first > 0);
 }
 
 static void wino_taps_item(void *arg, long i) {
 	const wino *j = arg;
-	long pieces = (j->c + PIECE - 1) / PIECE, b = i / pieces, lo = i % pieces * PIECE;
-	scatter_taps(j, lo, MIN(lo + PIECE, j->c), b * NB, block_cols(j->g, b), j->own + lo * j->ks + b * NB, j->ks, point_stride(j->c, j->ks));
+	long b = i / j->step;
+	chunk k = chunk_at(j, j->chunk + i % j->step);
+	const float *u = j->own + j->ss * (k.start - chunk_at(j, j->chunk).start) * j->ks;
+	scatter_taps(j, k, b * NB, block_cols(j->g, b), u + b * NB, j->ks, point_stride(present_rows(j), j->ks));
 }
 
-// Few tiles: each item makes all products of one piece and turns them into taps.
-static void wino_piece_item(void *arg, long i) {
+// Few tiles: each item makes all products of one chunk and turns them into taps.
+static void wino_chunk_item(void *arg, long i) {
 	const wino *j = arg;
-	long pieces = (j->c + PIECE - 1) / PIECE, b = i / pieces, lo = i % pieces * PIECE, n = MIN(PIECE, j->c - lo), nb = block_cols(j->g, b);
-	long vs = point_stride(j->block, j->cs), ds = point_stride(j->block, j->ks), us = point_stride(PIECE, nb);
+	long b = i / j->step, nb = block_cols(j->g, b);
+	chunk k = chunk_at(j, i % j->step);
+	long vs = point_stride(j->block, j->cs), ds = point_stride(j->block, j->ks), us = point_stride(CHUNK_C, nb);
 	float *u = j->own + ens_thread() * j->ownlen;
 	for (long p = 0; p < j->points; p++)
-		mm_cols(n, nb, j->tiles, j->shared + p * vs + lo, j->cs, j->shared + j->points * vs + p * ds + b * NB, j->ks, u + p * us, nb, 0);
-	scatter_taps(j, lo, lo + n, b * NB, nb, u, nb, us);
+		mm_cols(k.n, nb, j->tiles, j->shared + p * vs + k.start, j->cs, gradients_at(j) + p * ds + b * NB, j->ks, u + p * us, nb, 0);
+	scatter_taps(j, k, b * NB, nb, u, nb, us);
 }
 
 // dw = gradient of the filter between source channels 0…C0+C1 and dy.
@@ -579,14 +654,18 @@ static void k_wino_filter(ens_pool *p, float *dw, const float *x0, const float *
 	wino j = wino_job(g);
 	j.x0 = x0, j.x1 = x1, j.dy = dy, j.y = dw, j.shared = scratch;
 	j.ks = (g[W_K] + 15) / 16 * 16;
+	long chunks = j.chunks[0] + j.chunks[1], blocks = (g[W_K] + NB - 1) / NB;
+	int whole = g[W_WHOLE] && j.ss == 1;
 	j.block = g[W_WHOLE] ? j.tiles : MIN(g[W_TILES], j.tiles);
-	j.own = scratch + j.points * (point_stride(j.block, j.cs) + point_stride(j.block, j.ks));
-	j.ownlen = j.points * point_stride(PIECE, NB);
-	long items = (j.c + PIECE - 1) / PIECE * ((g[W_K] + NB - 1) / NB);
-	for (; j.first < j.tiles; j.first += j.block) {
-		j.count = MIN(j.block, j.tiles - j.first);
-		ens_parallel(p, wino_both_item, &j, j.count);
-		ens_parallel(p, g[W_WHOLE] ? wino_piece_item : wino_point_item, &j, g[W_WHOLE] ? items : j.points);
+	j.step = j.ss > 1 ? 1 : chunks;
+	j.own = gradients_at(&j) + j.points * point_stride(j.block, j.ks);
+	j.ownlen = j.points * point_stride(CHUNK_C, NB);
+	for (; j.chunk < chunks; j.chunk += j.step) {
+		for (j.first = 0; j.first < j.tiles; j.first += j.block) {
+			j.count = MIN(j.block, j.tiles - j.first);
+			ens_parallel(p, wino_both_item, &j, j.count);
+			ens_parallel(p, whole ? wino_chunk_item : wino_point_item, &j, whole ? blocks * chunks : j.points);
+		}
+		if (!whole) ens_parallel(p, wino_taps_item, &j, blocks * j.step);
 	}
-	if (!g[W_WHOLE]) ens_parallel(p, wino_taps_item, &j, items);
 }

@@ -60,7 +60,7 @@ func newWinoCase(seed uint64, s WinoSpec) *winoCase {
 		return v
 	}
 	k := &winoCase{spec: s, c: s.Parts[0] + s.Parts[1], s: s.Size[0] * s.Size[1] * s.Size[2], filterIn: s.FilterIn}
-	taps := s.KD * 9
+	taps := s.KD * s.Side * s.Side
 	k.x, k.w, k.dy = random(s.N*k.c*k.s), random(s.K*s.FilterIn*taps), random(s.N*s.K*k.s)
 	k.y, k.dx, k.dw = make([]float64, len(k.dy)), make([]float64, len(k.x)), make([]float64, len(k.w))
 	d, h, w := s.Size[0], s.Size[1], s.Size[2]
@@ -70,7 +70,7 @@ func newWinoCase(seed uint64, s WinoSpec) *winoCase {
 				for p := range k.s {
 					pd, ph, pw := p/(h*w), p/w%h, p%w
 					for t := range taps {
-						id, ih, iw := pd+t/9-s.KD/2, ph+t/3%3-1, pw+t%3-1
+						id, ih, iw := pd+t/(s.Side*s.Side)-s.KD/2, ph+t/s.Side%s.Side-s.Side/2, pw+t%s.Side-s.Side/2
 						if s.Wrap {
 							iw = (iw + w) % w
 						}
@@ -129,15 +129,20 @@ func relative(got, want []float64) float64 {
 const winoTolerance = 2e-6
 
 var winoSpecs = []WinoSpec{
-	{N: 1, Parts: [2]int{5, 0}, K: 7, Size: [3]int{2, 9, 11}, KD: 3},
-	{N: 2, Parts: [2]int{20, 0}, K: 40, Size: [3]int{2, 12, 16}, KD: 3},
-	{N: 2, Parts: [2]int{17, 21}, K: 33, Size: [3]int{2, 5, 6}, KD: 3, Wrap: true},
-	{N: 1, Parts: [2]int{16, 3}, K: 1, Size: [3]int{2, 4, 4}, KD: 3},
-	{N: 1, Parts: [2]int{64, 0}, K: 48, Size: [3]int{1, 8, 7}, KD: 3},
-	{N: 2, Parts: [2]int{9, 0}, K: 18, Size: [3]int{3, 6, 5}, KD: 1, Wrap: true},
-	{N: 1, Parts: [2]int{12, 8}, K: 20, Size: [3]int{5, 7, 9}, KD: 3},
-	{N: 2, Parts: [2]int{33, 0}, K: 16, Size: [3]int{4, 3, 2}, KD: 3, Wrap: true},
-	{N: 1, Parts: [2]int{3, 0}, K: 2, Size: [3]int{2, 1, 2}, KD: 3},
+	{N: 1, Parts: [2]int{5, 0}, K: 7, Size: [3]int{2, 9, 11}, KD: 3, Side: 3},
+	{N: 2, Parts: [2]int{20, 0}, K: 40, Size: [3]int{2, 12, 16}, KD: 3, Side: 3},
+	{N: 2, Parts: [2]int{17, 21}, K: 33, Size: [3]int{2, 5, 6}, KD: 3, Side: 3, Wrap: true},
+	{N: 1, Parts: [2]int{16, 3}, K: 1, Size: [3]int{2, 4, 4}, KD: 3, Side: 3},
+	{N: 1, Parts: [2]int{64, 0}, K: 48, Size: [3]int{1, 8, 7}, KD: 3, Side: 3},
+	{N: 2, Parts: [2]int{9, 0}, K: 18, Size: [3]int{3, 6, 5}, KD: 1, Side: 3, Wrap: true},
+	{N: 1, Parts: [2]int{12, 8}, K: 20, Size: [3]int{5, 7, 9}, KD: 3, Side: 3},
+	{N: 2, Parts: [2]int{33, 0}, K: 16, Size: [3]int{4, 3, 2}, KD: 3, Side: 3, Wrap: true},
+	{N: 1, Parts: [2]int{3, 0}, K: 2, Size: [3]int{2, 1, 2}, KD: 3, Side: 3},
+	{N: 2, Parts: [2]int{1, 18}, K: 8, Size: [3]int{1, 9, 10}, KD: 1, Side: 5},
+	{N: 1, Parts: [2]int{20, 0}, K: 35, Size: [3]int{1, 12, 11}, KD: 1, Side: 7, Wrap: true},
+	{N: 2, Parts: [2]int{17, 16}, K: 5, Size: [3]int{2, 6, 7}, KD: 1, Side: 1},
+	{N: 1, Parts: [2]int{6, 0}, K: 20, Size: [3]int{2, 8, 9}, KD: 3, Side: 5, Wrap: true},
+	{N: 1, Parts: [2]int{4, 0}, K: 3, Size: [3]int{3, 5, 5}, KD: 3, Side: 9},
 }
 
 // everyISA runs f under every instruction set of this machine.
@@ -227,7 +232,7 @@ func TestWinogradAgreesWithPlainSums(t *testing.T) {
 
 // What follows the products: bias, ReLU, a value to add, a gate.
 func TestWinogradEpilogues(t *testing.T) {
-	s := WinoSpec{N: 2, Parts: [2]int{6, 0}, K: 21, Size: [3]int{2, 6, 9}, KD: 3, FilterIn: 6}
+	s := WinoSpec{N: 2, Parts: [2]int{6, 0}, K: 21, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, FilterIn: 6}
 	k := newWinoCase(9, s)
 	rng := rand.New(rand.NewPCG(4, 4))
 	random := func(n int) []float64 {
@@ -265,7 +270,7 @@ func TestWinogradEpilogues(t *testing.T) {
 }
 
 func TestWinogradRefusesWhatItDoesNotServe(t *testing.T) {
-	for _, s := range []WinoSpec{{N: 1, Parts: [2]int{1, 0}, K: 1, Size: [3]int{4, 4, 4}, KD: 5}, {N: 1, Parts: [2]int{1, 0}, K: 1, Size: [3]int{4, 4, 1}, KD: 3, Wrap: true}} {
+	for _, s := range []WinoSpec{{N: 1, Parts: [2]int{1, 0}, K: 1, Size: [3]int{4, 4, 4}, KD: 5, Side: 3}, {N: 1, Parts: [2]int{1, 0}, K: 1, Size: [3]int{4, 4, 4}, KD: 3, Side: 4}, {N: 1, Parts: [2]int{1, 0}, K: 1, Size: [3]int{4, 4, 1}, KD: 3, Side: 3, Wrap: true}} {
 		if _, err := NewWino(nil, s, WinoWays[0]); err != ErrNotServed {
 			t.Errorf("%+v: %v, want ErrNotServed", s, err)
 		}
