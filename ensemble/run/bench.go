@@ -154,11 +154,13 @@ func (o *BenchOptions) check() error {
 	}
 	o.Cases = slices.Clone(o.Cases)
 	for i := range o.Cases {
+		if err := o.Cases[i].check(); err != nil {
+			return err
+		}
+	}
+	for _, c := range o.Cases {
 		for _, train := range []bool{true, false} {
-			if err := o.Cases[i].check(); err != nil {
-				return err
-			}
-			s, err := o.Cases[i].Compile(train, false)
+			s, err := c.Compile(train, false)
 			if err != nil {
 				return err
 			}
