@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -155,26 +157,14 @@ func wholes(flag, text string, least int) ([]int, error) {
 	return all, nil
 }
 
-// sizes are the units of size, longest first.
-var sizes = []struct {
-	unit  string
-	bytes float64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
-
-// size reads a number of bytes with its unit; empty is 0.
+// size reads an amount of memory with its unit; empty is 0.
 func size(flag, text string) (int64, error) {
-	if text == "" {
-		return 0, nil
+	n, err := config.ParseBytes(cmp.Or(text, "0"))
+	if err != nil {
+		return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", text, flag), At: "the command line",
+			Why: err.Error(), Fix: "give a size with its unit, such as 2GiB or 500MiB"}
 	}
-	for _, s := range sizes {
-		if number, ok := strings.CutSuffix(text, s.unit); ok {
-			if v, err := strconv.ParseFloat(strings.TrimSpace(number), 64); err == nil && v*s.bytes >= 1 && v*s.bytes < math.MaxInt64 {
-				return int64(v * s.bytes), nil
-			}
-			break
-		}
-	}
-	return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", text, flag), At: "the command line", Fix: "give a size with its unit, such as 2GiB or 500MiB"}
+	return int64(n), nil
 }
 
 // at adds the flag to an error.
