@@ -13,7 +13,7 @@ func foldConstants(u *Unit) error {
 			return graph.Value{}
 		}
 		size := n.Shape.Size()
-		c := graph.Call{Out: make([]float64, size), OutShape: n.Shape}
+		c := graph.Call{OutShape: n.Shape}
 		total := 0
 		for _, v := range in {
 			data, ok := v.Const()
@@ -30,6 +30,7 @@ func foldConstants(u *Unit) error {
 		if size > max(total, foldLimit) {
 			return graph.Value{}
 		}
+		c.Out = make([]float64, size)
 		n.Op.Ref(c, n.Attrs)
 		out := make([]float32, size)
 		for i, v := range c.Out {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/rng"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -189,12 +190,13 @@ func lifetimes(u *Unit, buffer []int) []*Span {
 }
 
 // attempts is how often placeSpans looks for a better placing than that by size.
-const attempts = 24
+const attempts = 400
 
 // placeSpans gives offsets to the spans and fills in the size of the arena. They
-// are placed largest first. If that leaves holes, the span at the top of the
-// arena is placed before all others and the rest again, a number of times, and
-// the smallest arena is taken.
+// are placed largest first. If that leaves holes, the large ones among them are
+// placed in other turns: again and again the one at the top of the arena changes
+// to an earlier turn, drawn at random but always the same, and that is kept if the
+// arena is not larger for it.
 func placeSpans(spans []*Span, m *Memory) {
 	var todo []*Span
 	for _, s := range spans {
@@ -214,35 +216,35 @@ func placeSpans(spans []*Span, m *Memory) {
 		m.Lower, floor = max(m.Lower, live), max(floor, room)
 	}
 	slices.SortStableFunc(todo, func(a, b *Span) int { return cmp.Compare(b.Size, a.Size) })
-	var best []int
-	for range attempts {
-		size, top := placeInTurn(todo)
-		if best == nil || size < m.ArenaSize {
-			m.ArenaSize, best = size, offsets(spans)
-		}
-		if size <= floor {
-			break
-		}
-		s := todo[top]
-		copy(todo[1:], todo[:top])
-		todo[0] = s
-	}
-	for i, s := range spans {
-		if s != nil {
-			s.Offset = best[i]
+	size, _ := placeInTurn(todo)
+	if size > floor {
+		turn := slices.Clone(todo)
+		large, _ := slices.BinarySearchFunc(turn, floor/128, func(s *Span, size int) int { return cmp.Compare(size, s.Size) })
+		rearrange(turn[:large], floor)
+		if other, _ := placeInTurn(turn); other < size {
+			size = other
+		} else {
+			placeInTurn(todo)
 		}
 	}
+	m.ArenaSize = size
 }
 
-// offsets lists the offsets of spans.
-func offsets(spans []*Span) []int {
-	out := make([]int, len(spans))
-	for i, s := range spans {
-		if s != nil {
-			out[i] = s.Offset
+// rearrange looks for the turns in which the spans need the least room.
+func rearrange(turn []*Span, floor int) {
+	size, top := placeInTurn(turn)
+	key := rng.Hash("turns of buffers")
+	for k := uint64(0); k < attempts && size > floor && top > 0; k++ {
+		s, to := turn[top], int(rng.Uniform(key, k)*float64(top))
+		copy(turn[to+1:top+1], turn[to:top])
+		turn[to] = s
+		if other, highest := placeInTurn(turn); other <= size {
+			size, top = other, highest
+		} else {
+			copy(turn[to:top], turn[to+1:top+1])
+			turn[top] = s
 		}
 	}
-	return out
 }
 
 // placeInTurn places each span at the lowest offset that those before it leave
