@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 )
 
 // memory is the memory plan bound to slices. On a backend that stores float32
@@ -52,9 +53,9 @@ func (m *memory) bind(p *Plan) {
 	var arena32 []float32
 	var arena64 []float64
 	if wide {
-		arena64 = aligned[float64](plan.ArenaSize)
+		arena64 = bigmem.Make[float64](plan.ArenaSize)
 	} else {
-		arena32 = aligned[float32](plan.ArenaSize)
+		arena32 = bigmem.Make[float32](plan.ArenaSize)
 		m.pin(arena32, p.opts.Store.flatParams, p.opts.Store.flatStates)
 	}
 	train := p.opts.Mode == Train

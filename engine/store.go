@@ -3,9 +3,9 @@ package engine
 import (
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -46,20 +46,8 @@ func NewStore() *Store {
 	return &Store{byName: map[string]Entry{}, choices: map[string]string{}}
 }
 
-// align is the alignment of buffers in bytes: a cache line, a vector register.
-const align = 64
-
-// aligned allocates n zeros that start at a multiple of 64 bytes.
-func aligned[T float32 | float64](n int) []T {
-	size := int(unsafe.Sizeof(T(0)))
-	pad := align / size
-	buf := make([]T, n+pad)
-	skip := 0
-	if r := int(uintptr(unsafe.Pointer(unsafe.SliceData(buf))) % align); r != 0 {
-		skip = (align - r) / size
-	}
-	return buf[skip : skip+n : skip+n]
-}
+// align is the alignment of parameters in elements of float32.
+const align = bigmem.Align / 4
 
 // layout lays the store out for g and starts parameters and states, or checks
 // that g fits the layout there is.
@@ -83,7 +71,7 @@ func (s *Store) layout(g *graph.Graph) error {
 			continue
 		}
 		e := Entry{Name: n.Name, Shape: n.Shape.Clone(), State: n.Kind == graph.KindState}
-		room := (n.Shape.Size() + align/4 - 1) / (align / 4) * (align / 4)
+		room := (n.Shape.Size() + align - 1) / align * align
 		if e.State {
 			e.Offset = nStates
 			nStates += room
@@ -99,7 +87,7 @@ func (s *Store) layout(g *graph.Graph) error {
 		return nil
 	}
 	s.laidOut = true
-	s.flatParams, s.flatStates = aligned[float32](nParams), aligned[float32](nStates)
+	s.flatParams, s.flatStates = bigmem.Make[float32](nParams), bigmem.Make[float32](nStates)
 	for _, n := range g.Nodes {
 		if n.Kind == graph.KindParam || n.Kind == graph.KindState {
 			n.Init.Fill(s.slice(s.byName[n.Name]), g.Seed, n.Name)
@@ -120,7 +108,7 @@ func (s *Store) slice(e Entry) []float32 {
 // grads allocates the gradients on first use: prediction needs none.
 func (s *Store) grads() []float32 {
 	if s.flatGrads == nil {
-		s.flatGrads = aligned[float32](len(s.flatParams))
+		s.flatGrads = bigmem.Make[float32](len(s.flatParams))
 	}
 	return s.flatGrads
 }

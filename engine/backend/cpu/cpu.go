@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -107,6 +108,6 @@ func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 // needScratch makes the common scratch at least n values long.
 func (b *Backend) needScratch(n int) {
 	if len(b.scratch) < n {
-		b.scratch = make([]float32, n)
+		b.scratch = bigmem.Make[float32](n)
 	}
 }

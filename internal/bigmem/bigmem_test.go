@@ -1,0 +1,28 @@
+package bigmem
+
+import (
+	"testing"
+	"unsafe"
+)
+
+func TestMake(t *testing.T) {
+	for _, n := range []int{0, 1, 15, 1000, 1<<20 + 3, 3 << 20} {
+		x := Make[float32](n)
+		if len(x) != n || cap(x) != n {
+			t.Fatalf("%d elements, room for %d, want %d", len(x), cap(x), n)
+		}
+		if p := uintptr(unsafe.Pointer(unsafe.SliceData(x))); n > 0 && p%Align != 0 || 4*n >= 2*hugePage && p%hugePage != 0 {
+			t.Errorf("%d elements lie at %#x", n, p)
+		}
+		for i, v := range x {
+			if v != 0 {
+				t.Fatalf("element %d is %v", i, v)
+			}
+			x[i] = 1
+		}
+		y := Make[float64](n)
+		if p := uintptr(unsafe.Pointer(unsafe.SliceData(y))); n > 0 && p%Align != 0 {
+			t.Errorf("%d float64 lie at %#x", n, p)
+		}
+	}
+}
