@@ -194,9 +194,9 @@ const attempts = 400
 
 // placeSpans gives offsets to the spans and fills in the size of the arena. They
 // are placed largest first. If that leaves holes, the large ones among them are
-// placed in other turns: again and again the one at the top of the arena changes
-// to an earlier turn, drawn at random but always the same, and that is kept if the
-// arena is not larger for it.
+// placed in other turns: again and again the one at the top of the arena, or one
+// before it, changes to an earlier turn, drawn at random but always the same, and
+// that is kept if the arena is not larger for it.
 func placeSpans(spans []*Span, m *Memory) {
 	var todo []*Span
 	for _, s := range spans {
@@ -234,15 +234,21 @@ func placeSpans(spans []*Span, m *Memory) {
 func rearrange(turn []*Span, floor int) {
 	size, top := placeInTurn(turn)
 	key := rng.Hash("turns of buffers")
-	for k := uint64(0); k < attempts && size > floor && top > 0; k++ {
-		s, to := turn[top], int(rng.Uniform(key, k)*float64(top))
-		copy(turn[to+1:top+1], turn[to:top])
+	draw := func(k, below int) int { return int(rng.Uniform(key, uint64(k)) * float64(below)) }
+	for k := 0; k < attempts && size > floor && top > 0; k++ {
+		from := top
+		if k%2 == 1 {
+			from = 1 + draw(2*k, top)
+		}
+		to := draw(2*k+1, from)
+		s := turn[from]
+		copy(turn[to+1:from+1], turn[to:from])
 		turn[to] = s
 		if other, highest := placeInTurn(turn); other <= size {
 			size, top = other, highest
 		} else {
-			copy(turn[to:top], turn[to+1:top+1])
-			turn[top] = s
+			copy(turn[to:from], turn[to+1:from+1])
+			turn[from] = s
 		}
 	}
 }

@@ -114,13 +114,6 @@ func (a *plan) less(b *plan) bool {
 	return a.peak < b.peak || a.peak == b.peak && a.wide < b.wide
 }
 
-// clone is a copy that shares nothing.
-func (a *plan) clone() *plan {
-	c := *a
-	c.order, c.last, c.live, c.again = slices.Clone(a.order), slices.Clone(a.last), slices.Clone(a.live), slices.Clone(a.again)
-	return &c
-}
-
 // reset gives a slice of n zeros, in the memory of s if that is enough.
 func reset[T any](s []T, n int) []T {
 	s = slices.Grow(s[:0], n)[:n]
