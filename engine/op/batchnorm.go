@@ -102,24 +102,13 @@ var channelNorm = Define(Spec[Eps]{
 	},
 	Grad: func(b *Builder, in []Value, _, dy Value, a Eps) []Value {
 		x, mom, gamma := in[0], in[1], in[2]
-		c := gamma.Dim(0)
-		row := func(v Value, i int) Value { return Slice(b, v, 0, i, i+1) } // [1 C]
 		sums := channelNormSums.add(b, a, x, mom, dy)
-		rstd := PowPositive(b, AddScalar(b, row(mom, 1), a.Eps), -0.5)
-		factor := Mul(b, Reshape(b, gamma, Shape{1, c}), rstd)
-		// y = (x−m)·r·γ + β with r = (v+ε)^−½: dm = −γr·Σdy, dv = −½γr²·Σ dy·x̂
-		dm := Scale(b, Mul(b, factor, row(sums, 0)), -1)
-		dv := Scale(b, Mul(b, Mul(b, factor, rstd), row(sums, 1)), -0.5)
-		along := make(Shape, x.Shape().NDim())
-		for i := range along {
-			along[i] = 1
-		}
-		along[1] = c
+		row := func(i int) Value { return Reshape(b, Slice(b, sums, 0, i, i+1), gamma.Shape()) }
 		return []Value{
-			Mul(b, dy, Reshape(b, factor, along)),
-			Concat(b, 0, dm, dv),
-			Reshape(b, row(sums, 1), Shape{c}),
-			Reshape(b, row(sums, 0), Shape{c}),
+			channelNormGrad.add(b, a, dy, mom, gamma),
+			channelNormMomentsGrad.add(b, a, mom, gamma, sums),
+			row(1),
+			row(0),
 		}
 	},
 	FLOPs:   func(_ []Shape, out Shape, _ Eps) int64 { return 2 * int64(out.Size()) },
@@ -165,6 +154,61 @@ var channelNormSums = Define(Spec[Eps]{
 	},
 	Cases: []Case[Eps]{{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {2, 4}, {3, 4, 2, 5, 6}}, A: Eps{1e-5}, Low: 0.5, High: 2}},
 })
+
+var channelNormGrad = Define(Spec[Eps]{
+	Name:   "channel_norm_grad",
+	Doc:    "Gradient of channel_norm with respect to x, with the moments held fixed: dy·gamma/√(variance + eps) from dy [N C …], moments [2 C], gamma [C].",
+	Source: "derivative of channel_norm",
+	NoGrad: firstOrder,
+	Shape: func(in []Shape, _ Eps) (Shape, error) {
+		if len(in) != 3 || !in[1].Equal(Shape{2, in[2].Size()}) {
+			return nil, shapeError("operands %v, want dy, moments [2 C], gamma [C]", in)
+		}
+		return in[0].Clone(), perChannel(in[0], in[2])
+	},
+	InPlace: inPlace[Eps](0),
+	Ref: func(c Call, a Eps) {
+		ch := c.OutShape[1]
+		eachChannel(c.OutShape, func(k, lo, hi int) {
+			r := c.In[2][k] / math.Sqrt(c.In[1][ch+k]+a.Eps)
+			for i := lo; i < hi; i++ {
+				c.Out[i] = c.In[0][i] * r
+			}
+		})
+	},
+	Cases: []Case[Eps]{
+		{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {2, 4}, {4}}, A: Eps{1e-5}, Low: 0.5, High: 2},
+		{Name: "2-D", In: []Shape{{5, 3}, {2, 3}, {3}}, A: Eps{1e-3}, Low: 0.5, High: 2},
+	},
+})
+
+var channelNormMomentsGrad = Define(Spec[Eps]{
+	Name: "channel_norm_moments_grad",
+	Doc: "Gradient of channel_norm with respect to the moments: −gamma·r·Σ dy and −½·gamma·r²·Σ dy·x̂ with r = (variance + eps)^−½, " +
+		"from moments [2 C], gamma [C] and the sums of channel_norm_sums [2 C].",
+	Source: "derivative of channel_norm",
+	NoGrad: firstOrder,
+	Shape: func(in []Shape, _ Eps) (Shape, error) {
+		if len(in) != 3 || !in[0].Equal(Shape{2, in[1].Size()}) || !in[2].Equal(in[0]) {
+			return nil, shapeError("operands %v, want moments [2 C], gamma [C], sums [2 C]", in)
+		}
+		return in[0].Clone(), nil
+	},
+	Window: func([]Shape, Eps) Window { return Window{Whole: []int{0}} },
+	FLOPs:  func(_ []Shape, out Shape, _ Eps) int64 { return 3 * int64(out.Size()) },
+	Ref:    func(c Call, a Eps) { NormMomentsGrad(c.Out, c.In[0], c.In[1], c.In[2], a.Eps) },
+	Cases:  []Case[Eps]{{Name: "channels", In: []Shape{{2, 5}, {5}, {2, 5}}, A: Eps{1e-5}, Low: 0.5, High: 2}},
+})
+
+// NormMomentsGrad is the loop of channel_norm_moments_grad for any element type.
+func NormMomentsGrad[T Elem](out, mom, gamma, sums []T, eps float64) {
+	for k, c := 0, len(gamma); k < c; k++ {
+		r := 1 / math.Sqrt(float64(mom[c+k])+eps)
+		factor := float64(gamma[k]) * r
+		out[k] = T(-factor * float64(sums[k]))
+		out[c+k] = T(-factor * r * float64(sums[c+k]) / 2)
+	}
+}
 
 // BatchNormOptions are the constants of batch normalisation. The zero value
 // means PyTorch's: eps 1e-5, momentum 0.1.

@@ -34,6 +34,11 @@ var Table = []*graph.Op{
 	channelMomentsGrad.Op,
 	channelNorm.Op,
 	channelNormSums.Op,
+	channelNormGrad.Op,
+	channelNormMomentsGrad.Op,
+	normFused.Op,
+	normFusedSums.Op,
+	normFusedGrad.Op,
 	dropout.Op,
 	// two and three operands, point by point
 	add.Op,

@@ -36,6 +36,10 @@ var blockedTable = map[string]struct {
 	"channel_norm_sums":        {toChannelsWay, blockedNormSums},
 	"channel_norm":             {perChannelWay, blockedNorm},
 	"channel_moments_grad":     {perChannelWay, blockedMomentsGrad},
+	"channel_norm_grad":        {perChannelWay, blockedNormGrad},
+	"channel_norm_fused":       {perChannelWay, blockedNorm},
+	"channel_norm_fused_sums":  {normSumsWay, blockedNormFusedSums},
+	"channel_norm_fused_grad":  {normGradWay, blockedNormFusedGrad},
 	"relu":                     {flatWay, unary},
 	"relu_grad":                {flatWay, unaryGrad},
 	"add":                      {flatWay, flatBinary},
@@ -294,24 +298,73 @@ func blockedNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // blockedAffine makes a kernel of a straight line per channel, whose slope and
 // shift fill computes before each run.
-func blockedAffine(b *Backend, q backend.Request, fill func(slope, shift []float32)) (backend.Kernel, error) {
+func blockedAffine(b *Backend, q backend.Request, relu bool, fill func(slope, shift []float32)) (backend.Kernel, error) {
 	s, x, y := blockedShape(q.Out.Shape), kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
 	slope, shift := make([]float32, s.C), make([]float32, s.C)
 	return kernel("blocked affine", func() {
 		fill(slope, shift)
-		b.pool.BlockedAffine(y, x, slope, shift, s, false)
+		b.pool.BlockedAffine(y, x, slope, shift, s, relu)
 	})
 }
 
 func blockedNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
-	mom, gamma, beta, eps := q.In[1].F32, q.In[2].F32, q.In[3].F32, q.Attrs.(op.Eps).Eps
-	return blockedAffine(b, q, func(slope, shift []float32) { normLine(slope, shift, mom, gamma, beta, eps) })
+	return blockedAffine(b, q, q.Op.Name == "channel_norm_fused", normFill(q))
+}
+
+func blockedNormGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return blockedAffine(b, q, false, normGradFill(q))
 }
 
 func blockedMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	mom, dmom := q.In[1].F32, q.In[2].F32
-	n := float64(q.Out.Shape.Size() / q.Out.Shape[1])
-	return blockedAffine(b, q, func(slope, shift []float32) { momentsLine(slope, shift, mom, dmom, n) })
+	return blockedAffine(b, q, false, momentsGradFill(q))
+}
+
+// normSumsWay and normGradWay serve the fused gradients of a normalisation. Of a
+// gradient with more channels the blocks that take part must lie together, and
+// what else its last block holds be gated away.
+func normSumsWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	w, ok := toChannelsWay(b, attrs, in, out)
+	return w, ok && wholeBlocks(attrs.(op.NormGrad), in[0], in[2])
+}
+
+func normGradWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	w, ok := toChannelsWay(b, attrs, in, out)
+	w.Out = graph.Blocked
+	w.Cost += bytes(graph.Blocked, out) / memoryRate
+	return w, ok && wholeBlocks(attrs.(op.NormGrad), in[0], in[4])
+}
+
+func wholeBlocks(a op.NormGrad, x, dy graph.Shape) bool {
+	return dy.Equal(x) || a.Gate && a.Lo%graph.BlockSize == 0
+}
+
+// normBlocks gives the part of operand n, the gradient of the result, that a
+// fused gradient of a normalisation reads, and the gate.
+func normBlocks(q backend.Request, n int) (dy, gate kern.Stored) {
+	a, x := q.Attrs.(op.NormGrad), q.In[0]
+	lo := a.Lo * x.Shape[2:].Size()
+	if a.Gate {
+		gate = kern.Float32(q.In[n+1].F32)
+	}
+	return kern.Float32(q.In[n].F32[lo : lo+len(x.F32)]), gate
+}
+
+func blockedNormFusedSums(b *Backend, q backend.Request) (backend.Kernel, error) {
+	s, x, mom, y, eps := blockedShape(q.In[0].Shape), kern.Float32(q.In[0].F32), q.In[1].F32, q.Out.F32, q.Attrs.(op.NormGrad).Eps
+	dy, gate := normBlocks(q, 2)
+	return kernel("blocked sums", func() {
+		b.pool.BlockedSums(y[:s.C], y[s.C:], dy, x, gate, s)
+		normDots(y, mom, eps, s.C)
+	})
+}
+
+func blockedNormFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	s, x, y, lines := blockedShape(q.Out.Shape), kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32), newNormLines(q)
+	dy, gate := normBlocks(q, 4)
+	return kernel("blocked combine", func() {
+		lines.fill()
+		b.pool.BlockedCombine(y, dy, x, gate, lines.of, lines.along, lines.shift, s)
+	})
 }
 
 // mulWay serves products of two fields, and of a field with a number per channel.
@@ -328,5 +381,5 @@ func blockedMul(b *Backend, q backend.Request) (backend.Kernel, error) {
 		return flatBinary(b, q)
 	}
 	factor := q.In[1].F32
-	return blockedAffine(b, q, func(slope, _ []float32) { copy(slope, factor) })
+	return blockedAffine(b, q, false, func(slope, _ []float32) { copy(slope, factor) })
 }

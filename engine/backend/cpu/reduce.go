@@ -98,27 +98,84 @@ func normDots(y, mom []float32, eps float64, c int) {
 	}
 }
 
-// channelMomentsGrad serves channel_moments_grad as a straight line per
-// channel: 2·dvar/n·x + (dmean − 2·mean·dvar)/n.
-func channelMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	x, mom, dmom, y, d := q.In[0].F32, q.In[1].F32, q.In[2].F32, q.Out.F32, channels(q.Out.Shape)
+// normLines are the three numbers per channel of channel_norm_fused_grad,
+// of·dy + along·x + shift.
+type normLines struct {
+	of, along, shift []float32
+	mom, gamma, sums []float32
+	eps, n           float64 // n: elements of a channel
+}
+
+func newNormLines(q backend.Request) *normLines {
+	c := q.Out.Shape[1]
+	return &normLines{make([]float32, c), make([]float32, c), make([]float32, c), q.In[1].F32, q.In[2].F32, q.In[3].F32,
+		q.Attrs.(op.NormGrad).Eps, float64(q.Out.Shape.Size() / c)}
+}
+
+// fill computes them before a run.
+func (l *normLines) fill() {
+	for k, c := 0, len(l.of); k < c; k++ {
+		r := 1 / math.Sqrt(float64(l.mom[c+k])+l.eps)
+		factor := float64(l.gamma[k]) * r
+		along := -factor * r * float64(l.sums[c+k]) / l.n
+		l.of[k], l.along[k] = float32(factor), float32(along)
+		l.shift[k] = float32(-factor*float64(l.sums[k])/l.n - along*float64(l.mom[k]))
+	}
+}
+
+// affineMid makes a kernel of a straight line per channel, whose slope and shift
+// fill computes before each run.
+func affineMid(b *Backend, q backend.Request, fill func(slope, shift []float32)) (backend.Kernel, error) {
+	x, y, d := q.In[0].F32, q.Out.F32, channels(q.Out.Shape)
 	slope, shift := make([]float32, d.Mid), make([]float32, d.Mid)
-	n := float64(d.Outer * d.Inner)
 	return kernel("affine_mid", func() {
-		momentsLine(slope, shift, mom, dmom, n)
+		fill(slope, shift)
 		b.pool.AffineMid(y, x, slope, shift, d)
 	})
 }
 
-// channelNorm serves channel_norm as a straight line per channel.
+// channelMomentsGrad serves channel_moments_grad.
+func channelMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return affineMid(b, q, momentsGradFill(q))
+}
+
+// channelNorm serves channel_norm.
 func channelNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
-	x, mom, gamma, beta, y := q.In[0].F32, q.In[1].F32, q.In[2].F32, q.In[3].F32, q.Out.F32
-	d, eps := channels(q.Out.Shape), q.Attrs.(op.Eps).Eps
-	slope, shift := make([]float32, d.Mid), make([]float32, d.Mid)
-	return kernel("affine_mid", func() {
-		normLine(slope, shift, mom, gamma, beta, eps)
-		b.pool.AffineMid(y, x, slope, shift, d)
-	})
+	return affineMid(b, q, normFill(q))
+}
+
+// channelNormGrad serves channel_norm_grad.
+func channelNormGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return affineMid(b, q, normGradFill(q))
+}
+
+// momentsGradFill gives the lines of channel_moments_grad.
+func momentsGradFill(q backend.Request) func(slope, shift []float32) {
+	mom, dmom := q.In[1].F32, q.In[2].F32
+	n := float64(q.Out.Shape.Size() / q.Out.Shape[1])
+	return func(slope, shift []float32) { momentsLine(slope, shift, mom, dmom, n) }
+}
+
+// normFill gives the lines of channel_norm.
+func normFill(q backend.Request) func(slope, shift []float32) {
+	mom, gamma, beta, eps := q.In[1].F32, q.In[2].F32, q.In[3].F32, q.Attrs.(op.Eps).Eps
+	return func(slope, shift []float32) { normLine(slope, shift, mom, gamma, beta, eps) }
+}
+
+// normGradFill gives the lines of channel_norm_grad.
+func normGradFill(q backend.Request) func(slope, shift []float32) {
+	mom, gamma, eps := q.In[1].F32, q.In[2].F32, q.Attrs.(op.Eps).Eps
+	return func(slope, _ []float32) {
+		for k := range slope {
+			slope[k] = float32(float64(gamma[k]) / math.Sqrt(float64(mom[len(slope)+k])+eps))
+		}
+	}
+}
+
+// normMomentsGrad serves channel_norm_moments_grad.
+func normMomentsGrad(_ *Backend, q backend.Request) (backend.Kernel, error) {
+	mom, gamma, sums, y, eps := q.In[0].F32, q.In[1].F32, q.In[2].F32, q.Out.F32, q.Attrs.(op.Eps).Eps
+	return kernel("loop", func() { op.NormMomentsGrad(y, mom, gamma, sums, eps) })
 }
 
 // channelNormSums serves channel_norm_sums: Σ dy and r·(Σ dy·x − mean·Σ dy).
@@ -130,5 +187,62 @@ func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 		b.pool.SumMid(sums, dy, nil, d)
 		b.pool.SumMid(dots, dy, x, d)
 		normDots(y, mom, eps, d.Mid)
+	})
+}
+
+// normFused serves channel_norm_fused.
+func normFused(b *Backend, q backend.Request) (backend.Kernel, error) {
+	line, err := channelNorm(b, q)
+	y := q.Out.F32
+	return backend.Kernel{Name: "affine_mid, unary", Run: func() error {
+		if err := line.Run(); err != nil {
+			return err
+		}
+		b.pool.Unary(kern.ReLU, y, y)
+		return nil
+	}}, err
+}
+
+// normSource gives the gradient of the result that a fused gradient of a
+// normalisation reads: the channels of operand n that take part, as they lie or,
+// with a gate, in the common scratch.
+func normSource(b *Backend, q backend.Request, n int) func() []float32 {
+	a, x := q.Attrs.(op.NormGrad), q.In[0]
+	lo, size := a.Lo*x.Shape[2:].Size(), len(x.F32)
+	dy := q.In[n].F32[lo : lo+size]
+	if !a.Gate {
+		return func() []float32 { return dy }
+	}
+	b.needScratch(size)
+	gate := q.In[n+1].F32
+	return func() []float32 {
+		b.pool.UnaryGrad(kern.ReLU, b.scratch[:size], dy, gate, gate)
+		return b.scratch[:size]
+	}
+}
+
+// normFusedSums serves channel_norm_fused_sums.
+func normFusedSums(b *Backend, q backend.Request) (backend.Kernel, error) {
+	x, mom, y := q.In[0].F32, q.In[1].F32, q.Out.F32
+	d, eps, source := channels(q.In[0].Shape), q.Attrs.(op.NormGrad).Eps, normSource(b, q, 2)
+	return kernel("sum_mid", func() {
+		dy := source()
+		b.pool.SumMid(y[:d.Mid], dy, nil, d)
+		b.pool.SumMid(y[d.Mid:], dy, x, d)
+		normDots(y, mom, eps, d.Mid)
+	})
+}
+
+// normFusedGrad serves channel_norm_fused_grad.
+func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	x, y, d, source, lines := q.In[0].F32, q.Out.F32, channels(q.Out.Shape), normSource(b, q, 4), newNormLines(q)
+	zero := make([]float32, d.Mid)
+	b.needScratch(len(y))
+	return kernel("affine_mid", func() {
+		lines.fill()
+		part := b.scratch[:len(y)]
+		b.pool.AffineMid(part, source(), lines.of, zero, d)
+		b.pool.AffineMid(y, x, lines.along, lines.shift, d)
+		b.pool.Binary(kern.Add, y, y, part)
 	})
 }

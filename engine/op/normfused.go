@@ -1,0 +1,196 @@
+package op
+
+import "math"
+
+// Batch normalisation together with what surrounds it: made by the pass
+// fuse-norms, never by networks.
+
+var normFused = Define(Spec[Eps]{
+	Name:    "channel_norm_fused",
+	Doc:     "max((x − mean)/√(variance + eps)·gamma + beta, 0) per channel: x [N C …], moments [2 C], gamma [C], beta [C].",
+	Source:  "channel_norm and relu in one; made by the pass fuse-norms",
+	NoGrad:  "the pass fuse-norms makes it after gradients have been added",
+	Shape:   func(in []Shape, a Eps) (Shape, error) { return channelNorm.Shape(in, a) },
+	FLOPs:   func(_ []Shape, out Shape, _ Eps) int64 { return 3 * int64(out.Size()) },
+	InPlace: inPlace[Eps](0),
+	Ref: func(c Call, a Eps) {
+		channelNorm.Ref(c, a)
+		for i, v := range c.Out {
+			c.Out[i] = relu.op.Scalar.F1(v, 0)
+		}
+	},
+	Cases: []Case[Eps]{
+		{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {2, 4}, {4}, {4}}, A: Eps{1e-5}, Make: signs(1)},
+		{Name: "more channels", In: []Shape{{2, 19, 1, 5, 6}, {2, 19}, {19}, {19}}, A: Eps{1e-5}, Make: signs(1)},
+		{Name: "2-D", In: []Shape{{5, 3}, {2, 3}, {3}, {3}}, A: Eps{1e-3}, Make: signs(1)},
+	},
+})
+
+// signs makes the variances among random operands positive: those of the
+// moments, operand i.
+func signs(i int) func(in [][]float64) {
+	return func(in [][]float64) {
+		v := in[i][len(in[i])/2:]
+		for k := range v {
+			v[k] = 0.5 + math.Abs(v[k])
+		}
+	}
+}
+
+// NormFused is max(norm, 0) of a batch normalisation with the moments mom. The
+// pass fuse-norms writes it; networks use BatchNorm and ReLU.
+func NormFused(b *Builder, x, mom, gamma, beta Value, a Eps) Value {
+	return normFused.add(b, a, x, mom, gamma, beta)
+}
+
+// NormGrad is the attribute of the gradients of a batch normalisation: the
+// gradient of its result is the channels of dy from Lo on, and counts only where
+// a gate is positive (the result of the ReLU behind the normalisation), if there
+// is one. dy may have more channels than x in a batch of one only.
+type NormGrad struct {
+	Eps  float64
+	Lo   int
+	Gate bool
+}
+
+// check checks the operands behind the first n: dy and the gate.
+func (a NormGrad) check(in []Shape, n int) error {
+	operands := n + 1
+	if a.Gate {
+		operands++
+	}
+	if len(in) != operands || len(in[0]) < 2 || a.Gate && !in[n+1].Equal(in[0]) {
+		return shapeError("operands %v, gate %v", in, a.Gate)
+	}
+	x, dy := in[0], in[n]
+	if dy.Equal(x) && a.Lo == 0 {
+		return nil
+	}
+	if len(dy) != len(x) || x[0] != 1 || dy[0] != 1 || !dy[2:].Equal(x[2:]) || a.Lo < 0 || a.Lo+x[1] > dy[1] {
+		return shapeError("channels from %d on of %v for %v", a.Lo, dy, x)
+	}
+	return nil
+}
+
+// counting is the gradient of the result that counts, of the shape of x.
+func (a NormGrad) counting(c Call, n int) []float64 {
+	run := c.InShape[0][2:].Size()
+	g := append([]float64(nil), c.In[n][a.Lo*run:][:c.InShape[0].Size()]...)
+	if a.Gate {
+		for i, y := range c.In[n+1] {
+			if !(y > 0) {
+				g[i] = 0
+			}
+		}
+	}
+	return g
+}
+
+// normGradBytes counts what is read and written: of operand n, dy, the channels that take part.
+func normGradBytes(n int) func(in []Shape, out Shape, a NormGrad) int64 {
+	return func(in []Shape, out Shape, _ NormGrad) int64 {
+		size := out.Size()
+		for i, s := range in {
+			if i == n {
+				s = in[0]
+			}
+			size += s.Size()
+		}
+		return 4 * int64(size)
+	}
+}
+
+// normGradCases are cases of operations with the given operands before dy.
+func normGradCases(before func(x Shape) []Shape) []Case[NormGrad] {
+	var cs []Case[NormGrad]
+	add := func(name string, x, dy Shape, a NormGrad) {
+		in := append(before(x), dy)
+		if a.Gate {
+			in = append(in, x)
+		}
+		a.Eps = 1e-5
+		cs = append(cs, Case[NormGrad]{Name: name, In: in, A: a, Make: signs(1)})
+	}
+	x, one := Shape{3, 19, 2, 5, 6}, Shape{1, 19, 2, 5, 6}
+	add("all", x, x, NormGrad{})
+	add("gated", x, x, NormGrad{Gate: true})
+	add("2-D", Shape{5, 3}, Shape{5, 3}, NormGrad{Gate: true})
+	add("first channels", one, Shape{1, 24, 2, 5, 6}, NormGrad{})
+	add("first channels, gated", one, Shape{1, 40, 2, 5, 6}, NormGrad{Gate: true})
+	add("second block, gated", one, Shape{1, 40, 2, 5, 6}, NormGrad{Lo: 16, Gate: true})
+	add("inside a block, gated", one, Shape{1, 24, 2, 5, 6}, NormGrad{Lo: 3, Gate: true})
+	return cs
+}
+
+var normFusedSums = Define(Spec[NormGrad]{
+	Name:   "channel_norm_fused_sums",
+	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) per channel from x [N C …], moments [2 C], dy and perhaps a gate → [2 C].",
+	Source: "slice, relu_grad and channel_norm_sums in one; made by the pass fuse-norms",
+	NoGrad: firstOrder,
+	Shape: func(in []Shape, a NormGrad) (Shape, error) {
+		if err := a.check(in, 2); err != nil {
+			return nil, err
+		}
+		return momentsShape(in[0])
+	},
+	Window: func(in []Shape, _ NormGrad) Window { return Window{Whole: allBut(in[0], 1)} },
+	FLOPs:  func(in []Shape, _ Shape, _ NormGrad) int64 { return 4 * int64(in[0].Size()) },
+	Bytes:  normGradBytes(2),
+	Ref: func(c Call, a NormGrad) {
+		channelNormSums.Ref(Call{In: [][]float64{c.In[0], c.In[1], a.counting(c, 2)},
+			InShape: []Shape{c.InShape[0], c.InShape[1], c.InShape[0]}, Out: c.Out, OutShape: c.OutShape}, Eps{a.Eps})
+	},
+	Cases: normGradCases(func(x Shape) []Shape { return []Shape{x, {2, x[1]}} }),
+})
+
+// NormFusedSums is channel_norm_sums in the form of a; gate is the zero Value
+// where a does not want it.
+func NormFusedSums(b *Builder, x, mom, dy, gate Value, a NormGrad) Value {
+	return normFusedSums.add(b, a, a.operands(gate, x, mom, dy)...)
+}
+
+// operands appends the gate if there is one.
+func (a NormGrad) operands(gate Value, in ...Value) []Value {
+	if a.Gate {
+		in = append(in, gate)
+	}
+	return in
+}
+
+var normFusedGrad = Define(Spec[NormGrad]{
+	Name: "channel_norm_fused_grad",
+	Doc: "Gradient of a batch normalisation with respect to x, through the moments of the batch too: gamma·r·(dy − Σdy/n − x̂·Σ(dy·x̂)/n) with " +
+		"r = (variance + eps)^−½ and x̂ = (x − mean)·r, from x [N C …], moments [2 C], gamma [C], the sums [2 C], dy and perhaps a gate.",
+	Source: "channel_norm_grad, channel_norm_moments_grad, channel_moments_grad, add, slice and relu_grad in one; made by the pass fuse-norms",
+	NoGrad: firstOrder,
+	Shape: func(in []Shape, a NormGrad) (Shape, error) {
+		if err := a.check(in, 4); err != nil {
+			return nil, err
+		}
+		if !in[1].Equal(Shape{2, in[2].Size()}) || !in[3].Equal(in[1]) {
+			return nil, shapeError("operands %v, want x, moments [2 C], gamma [C], sums [2 C], dy", in)
+		}
+		return in[0].Clone(), perChannel(in[0], in[2])
+	},
+	FLOPs:   func(_ []Shape, out Shape, _ NormGrad) int64 { return 4 * int64(out.Size()) },
+	Bytes:   normGradBytes(4),
+	InPlace: inPlace[NormGrad](0, 4, 5),
+	Ref: func(c Call, a NormGrad) {
+		ch := c.OutShape[1]
+		n := float64(c.OutShape.Size() / ch)
+		g := a.counting(c, 4)
+		eachChannel(c.OutShape, func(k, lo, hi int) {
+			r := 1 / math.Sqrt(c.In[1][ch+k]+a.Eps)
+			for i := lo; i < hi; i++ {
+				c.Out[i] = c.In[2][k] * r * (g[i] - c.In[3][k]/n - (c.In[0][i]-c.In[1][k])*r*c.In[3][ch+k]/n)
+			}
+		})
+	},
+	Cases: normGradCases(func(x Shape) []Shape { return []Shape{x, {2, x[1]}, {x[1]}, {2, x[1]}} }),
+})
+
+// NormFusedGrad is the gradient of a batch normalisation with respect to x in
+// the form of a; gate is the zero Value where a does not want it.
+func NormFusedGrad(b *Builder, x, mom, gamma, sums, dy, gate Value, a NormGrad) Value {
+	return normFusedGrad.add(b, a, a.operands(gate, x, mom, gamma, sums, dy)...)
+}
