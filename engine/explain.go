@@ -25,8 +25,10 @@ type Explanation struct {
 	Peaks      Peaks       `json:"peaks"`
 	ArenaBytes int64       `json:"arena_bytes"`
 	LiveBytes  int64       `json:"live_bytes"` // at least alive at one time
-	Parameters int         `json:"parameters"`
-	Notes      []string    `json:"notes"`
+	// ScratchBytes is the buffer that kernels use in turn, beside the arena.
+	ScratchBytes int64    `json:"scratch_bytes"`
+	Parameters   int      `json:"parameters"`
+	Notes        []string `json:"notes"`
 	// Graph is the graph after all passes.
 	Graph *graph.Graph `json:"-"`
 }
@@ -39,6 +41,8 @@ type PlannedOp struct {
 	Where  string `json:"where"`
 	Offset int64  `json:"offset"` // in bytes, of the arena
 	Size   int64  `json:"size"`   // in bytes
+	// Scratch is what the kernel wants of the common buffer, in bytes.
+	Scratch int64 `json:"scratch"`
 }
 
 // Buffer is one piece of the arena: values that share it one after the other,
@@ -84,13 +88,13 @@ func Explain(g *graph.Graph, o Options, peak Peaks) (*Explanation, error) {
 func (p *Plan) describe(peak Peaks) *Explanation {
 	m, elem := p.unit.Memory, int64(p.unit.ElemBytes)
 	e := &Explanation{Backend: p.dev.Name(), Threads: p.opts.Threads, Peaks: peak, Graph: p.graph,
-		ArenaBytes: p.ArenaBytes(), LiveBytes: int64(m.Lower) * elem,
+		ArenaBytes: p.ArenaBytes(), ScratchBytes: p.ScratchBytes(), LiveBytes: int64(m.Lower) * elem,
 		Parameters: p.opts.Store.ParamCount(), Notes: p.graph.Notes}
 	sums := map[Class]*ClassSum{}
 	layers := p.layers()
-	for _, mv := range p.Movement(peak) {
+	for i, mv := range p.Movement(peak) {
 		at := m.Places[mv.Node]
-		o := PlannedOp{Movement: mv, Layer: layers[mv.Node], Where: "arena", Offset: int64(at.Offset) * elem, Size: int64(at.Size) * elem}
+		o := PlannedOp{Movement: mv, Layer: layers[mv.Node], Where: "arena", Offset: int64(at.Offset) * elem, Size: int64(at.Size) * elem, Scratch: p.kernels[i].Scratch}
 		if at.Where != pass.Arena {
 			o.Where = p.graph.Nodes[at.Of].Name
 		}
@@ -136,7 +140,7 @@ func (e *Explanation) WritePlan(w io.Writer) error {
 	for _, o := range e.Ops {
 		measured += o.MeasuredS
 	}
-	head := "#\tresult\toperation\tclass\tshape\tkernel\tat byte\tMFLOP\tMiB\t"
+	head := "#\tresult\toperation\tclass\tshape\tkernel\tscratch KiB\tat byte\tMFLOP\tMiB\t"
 	if known {
 		head += "bound µs\tby\t"
 	}
@@ -149,7 +153,7 @@ func (e *Explanation) WritePlan(w io.Writer) error {
 		if o.Where != "arena" {
 			where = "∂" + o.Where
 		}
-		fmt.Fprintf(t, "%d\t%%%d\t%s\t%s\t%v\t%s\t%s\t%.2f\t%.3f\t", i, o.Node, o.Op, o.Class, o.Shape, o.Kernel, where, float64(o.FLOPs)/1e6, float64(o.Bytes)/(1<<20))
+		fmt.Fprintf(t, "%d\t%%%d\t%s\t%s\t%v\t%s\t%d\t%s\t%.2f\t%.3f\t", i, o.Node, o.Op, o.Class, o.Shape, o.Kernel, (o.Scratch+1023)>>10, where, float64(o.FLOPs)/1e6, float64(o.Bytes)/(1<<20))
 		if known {
 			fmt.Fprintf(t, "%.1f\t%s\t", 1e6*o.BoundS, o.Bound)
 		}
@@ -164,7 +168,8 @@ func (e *Explanation) WritePlan(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "backend %s, %d threads, %d kernels, %.3f GFLOP, %.1f MiB moved; %d parameters\n",
 		e.Backend, e.Threads, len(e.Ops), float64(e.FLOPs)/1e9, float64(e.Bytes)/(1<<20), e.Parameters)
-	fmt.Fprintf(&b, "arena %.1f MiB, at least %.1f MiB alive at one time\n", float64(e.ArenaBytes)/(1<<20), float64(e.LiveBytes)/(1<<20))
+	fmt.Fprintf(&b, "arena %.1f MiB, at least %.1f MiB alive at one time; scratch %.1f MiB, used by one kernel after the other\n",
+		float64(e.ArenaBytes)/(1<<20), float64(e.LiveBytes)/(1<<20), float64(e.ScratchBytes)/(1<<20))
 	if measured > 0 {
 		fmt.Fprintf(&b, "kernels %.3f ms, %.1f GFLOP/s\n", 1e3*measured, float64(e.FLOPs)/measured/1e9)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/ref"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -45,6 +46,13 @@ type Options struct {
 	// Choices repeats the kernels that an earlier plan chose by timing (see
 	// Plan.Choices), so that a resumed run gives the same bits.
 	Choices map[string]string
+	// Timings holds what was measured on this machine before, and gets what
+	// Compile measures; the caller saves it. Nil: the ways that cut a kernel's
+	// work are guessed. They change its speed and never its result.
+	Timings *tune.Table
+	// Workspace bounds the scratch that kernels use in turn, in bytes; 0 means no
+	// bound. It changes no bit.
+	Workspace int64
 	// Profile measures the time of every kernel, for Explain.
 	Profile bool
 	// Passes replaces the compiler's list of passes; nil means pass.List.
@@ -72,6 +80,10 @@ func (o *Options) check() error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Workspace < 0 {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("engine options: a workspace of %d bytes", o.Workspace),
+			Why: "the bound is positive, or 0 for none", Fix: "choose another"}
+	}
 	if o.Threads < 0 || o.Float64 && o.Backend != "ref" {
 		return &exit.Error{Code: exit.Usage,
 			What: fmt.Sprintf("engine options: %d threads, float64 %v on backend %q", o.Threads, o.Float64, o.Backend),
@@ -87,7 +99,7 @@ var Backends = []struct {
 	Open          func(Options) (backend.Backend, error)
 }{
 	{"cpu", "oneDNN and kernels of our own, float32", func(o Options) (backend.Backend, error) {
-		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, ByRule: o.ByRule, Choices: o.Choices})
+		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, ByRule: o.ByRule, Choices: o.Choices, Timings: o.Timings})
 	}},
 	{"ref", "plain Go with float64 sums: the judge of the others", func(o Options) (backend.Backend, error) {
 		return ref.New(ref.Options{Round: !o.Float64}), nil

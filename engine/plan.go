@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
@@ -45,7 +46,8 @@ type kernel struct {
 // The graph itself is not changed and may be compiled again.
 //
 // Errors: *exit.Error: what no plan can be (exit.Usage), a missing device or
-// library or too little memory (exit.NoDevice).
+// library or too little memory (exit.NoDevice), a workspace too small (exit.Usage
+// around workspace.ErrLimit).
 func Compile(g *graph.Graph, o Options) (*Plan, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -64,8 +66,9 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, MemoryLimit: o.MemoryLimit, ElemBytes: dev.Elem().Bytes(), After: o.After}
+	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(), After: o.After}
 	u.Layouts, _ = dev.(backend.Layouts)
+	u.Cuts, _ = dev.(backend.Cuts)
 	if err := pass.Run(o.Passes, u); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
@@ -80,7 +83,7 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 		o.Log.Debug("note of the network", "note", n)
 	}
 	o.Log.Debug("compiled", "backend", dev.Name(), "kernels", len(p.kernels),
-		"arena_bytes", int64(u.Memory.ArenaSize)*int64(u.ElemBytes), "flops", p.FLOPs())
+		"arena_bytes", int64(u.Memory.ArenaSize)*int64(u.ElemBytes), "scratch_bytes", p.ScratchBytes(), "flops", p.FLOPs())
 	return p, nil
 }
 
@@ -88,7 +91,7 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 func (p *Plan) prepare() error {
 	for _, id := range p.unit.Sequence {
 		n := p.graph.Nodes[id]
-		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Seed: p.graph.Seed, Step: &p.step}
+		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Cut: p.unit.CutOf[id], Seed: p.graph.Seed, Step: &p.step}
 		for _, in := range n.In {
 			q.In = append(q.In, p.memory.tensors[in])
 		}
@@ -97,6 +100,10 @@ func (p *Plan) prepare() error {
 			return fmt.Errorf("prepare %s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
 		}
 		p.kernels = append(p.kernels, kernel{Kernel: k, node: n})
+	}
+	if need := p.ScratchBytes(); p.opts.Workspace > 0 && need > p.opts.Workspace { // a kernel of which there is one cut
+		i := slices.IndexFunc(p.kernels, func(k kernel) bool { return k.Scratch == need })
+		return pass.WorkspaceTooSmall(p.graph, p.kernels[i].node, p.opts.Workspace, need)
 	}
 	return nil
 }
@@ -184,6 +191,15 @@ func (p *Plan) FLOPs() int64 { return p.graph.FLOPs() - p.unit.Again.FLOPs }
 
 // ArenaBytes is the size of the arena: all values of a step.
 func (p *Plan) ArenaBytes() int64 { return int64(p.unit.Memory.ArenaSize) * int64(p.unit.ElemBytes) }
+
+// ScratchBytes is the size of the buffer that kernels use in turn, beside the arena.
+func (p *Plan) ScratchBytes() int64 {
+	var most int64
+	for _, k := range p.kernels {
+		most = max(most, k.Scratch)
+	}
+	return most
+}
 
 // Close frees kernels and device. It may be repeated. Slices from Input and
 // Output stay readable.

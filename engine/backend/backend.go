@@ -3,7 +3,11 @@
 // The backends are the packages below: ref, the judge, and cpu.
 package backend
 
-import "github.com/ensemble-weather/ensemble/engine/graph"
+import (
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
 
 // Tensor is a value bound to memory: F32 or F64, as the backend stores it.
 type Tensor struct {
@@ -20,6 +24,8 @@ type Request struct {
 	Attrs any
 	In    []Tensor
 	Out   Tensor
+	// Cut is one of the cuts of the kernel by its name; empty lets the backend guess.
+	Cut string
 	// Seed and Step key the random operations; Step is read at each run.
 	Seed uint64
 	Step *uint64
@@ -39,6 +45,9 @@ type Kernel struct {
 	Name  string // of the implementation, for the printed plan
 	Run   func() error
 	Close func() // nil if there is nothing to free
+	// Scratch is what it wants of the buffer that all kernels of the device use in
+	// turn, in bytes.
+	Scratch int64
 }
 
 // Way is one way to run an operation: the layouts in which it takes its
@@ -56,6 +65,21 @@ type Layouts interface {
 	Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []Way
 	// ReorderCost is the time in seconds to change the layout of a value.
 	ReorderCost(s graph.Shape) float64
+}
+
+// Cut is one way to cut the work of a kernel into pieces. All cuts of a kernel
+// give the same bits.
+type Cut struct {
+	Name  string
+	Bytes int64         // scratch
+	Time  time.Duration // of a run, estimated or measured
+}
+
+// Cuts is what a backend has beside if kernels can be cut in several ways.
+type Cuts interface {
+	// Cuts lists the ways to cut the work of an operation, of which the memory
+	// is not needed; none if there is no choice. It is called outside of Do.
+	Cuts(r Request) ([]Cut, error)
 }
 
 // Backend is one opened device.

@@ -20,6 +20,10 @@ type Unit struct {
 	// Layouts knows what operations cost in which layouts; nil if the backend
 	// has one layout only.
 	Layouts backend.Layouts
+	// Cuts knows the ways to cut the work of kernels; nil if there is no choice.
+	Cuts backend.Cuts
+	// Workspace bounds the scratch of each kernel in bytes; 0 means no bound.
+	Workspace int64
 	// ElemBytes is the size of one stored element on the backend.
 	ElemBytes int
 	// After, if not nil, is called with the graph after each pass.
@@ -29,6 +33,8 @@ type Unit struct {
 	Sequence []int
 	// Again sums up what is computed again to save memory (recompute).
 	Again Again
+	// CutOf names the cut of each operation that has a choice (choose-workspaces).
+	CutOf map[int]string
 	// Memory says where each value lives (plan-memory).
 	Memory *Memory
 }
@@ -55,6 +61,7 @@ var List = []Pass{
 	{"remove-dead", removeDead, true, "drop what nothing depends on"},
 	{"schedule", schedule, true, "choose the order of execution that needs less memory"},
 	{"recompute", recompute, false, "compute results again that the limit of the memory does not let the backward pass keep"},
+	{"choose-workspaces", chooseWorkspaces, false, "cut the work of every kernel the fastest way that the limit of the scratch admits"},
 	{"plan-memory", planMemory, true, "give every value its place, reusing the places of values that are no longer needed"},
 }
 
@@ -84,6 +91,9 @@ var Order = []struct{ Before, After, Reason string }{
 	{"remove-dead", "recompute", "dead results would count as memory"},
 	{"schedule", "recompute", "an order chosen afterwards would run what is computed again early, and keep it"},
 	{"recompute", "plan-memory", "lifetimes follow from the order of execution with the repeats"},
+	{"choose-layouts", "choose-workspaces", "kernels, and their scratch, are those of the layouts"},
+	{"recompute", "choose-workspaces", "what is computed again is cut as well"},
+	{"schedule", "choose-workspaces", "what is in the sequence will run"},
 	{"schedule", "plan-memory", "lifetimes follow from the order of execution"},
 }
 

@@ -3,8 +3,6 @@
 package cpu
 
 import (
-	"fmt"
-
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -76,26 +74,12 @@ func winoForwardWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (b
 	return way, true
 }
 
-// winoKernel wraps a prepared convolution.
-func winoKernel(way kern.WinoWay, run func()) (backend.Kernel, error) {
-	name := fmt.Sprintf("wino %d", way.Tiles)
-	if way.Whole {
-		name = "wino whole"
-	}
-	return kernel(name, run)
-}
-
 func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
-	shapes := q.InShapes()
-	parts, w, a := forwardOperands(q.Attrs, shapes)
-	s, _ := b.partsSpec(parts, w, a.Conv)
-	s.ReLU = a.ReLU
-	way := kern.GuessWino(s)
-	j, err := kern.NewWino(b.pool, s, way)
+	job, err := b.prepareWino(q)
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	b.needScratch(j.ScratchLen())
+	parts, _, _ := forwardOperands(q.Attrs, q.InShapes())
 	var x1, bias []float32
 	if len(parts) > 1 {
 		x1 = q.In[1].F32
@@ -104,7 +88,7 @@ func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 		bias = q.In[len(parts)+1].F32
 	}
 	x0, filter, y := q.In[0].F32, q.In[len(parts)].F32, q.Out.F32
-	return winoKernel(way, func() { j.Run(y, x0, x1, filter, bias, nil, nil, b.scratch) })
+	return kernel(job.cut, func() { job.Run(y, x0, x1, filter, bias, nil, nil, b.scratch) })
 }
 
 func dataAttrs(attrs any) op.ConvGradFused {
@@ -137,14 +121,11 @@ func winoDataWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (back
 }
 
 func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a := dataAttrs(q.Attrs)
-	s, _ := b.dataSpec(q.In[0].Shape, q.In[1].Shape, a)
-	way := kern.GuessWino(s)
-	j, err := kern.NewWino(b.pool, s, way)
+	job, err := b.prepareWino(q)
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	b.needScratch(j.ScratchLen())
+	a := dataAttrs(q.Attrs)
 	w, dy, dx := q.In[0].F32, q.In[1].F32, q.Out.F32
 	var plus, gate []float32
 	if a.Plus {
@@ -153,7 +134,7 @@ func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if a.Gate {
 		gate = q.In[len(q.In)-1].F32
 	}
-	return winoKernel(way, func() { j.Run(dx, dy, nil, w, nil, gate, plus, b.scratch) })
+	return kernel(job.cut, func() { job.Run(dx, dy, nil, w, nil, gate, plus, b.scratch) })
 }
 
 func winoFilterWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
@@ -169,19 +150,15 @@ func winoFilterWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (ba
 }
 
 func winoFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a := q.Attrs.(op.ConvGrad)
-	parts := len(q.In) - 1
-	s, _ := b.partsSpec(q.InShapes()[:parts], a.To, a.Conv)
-	way := kern.GuessWinoFilter(s)
-	j, err := kern.NewWinoFilter(b.pool, s, way)
+	job, err := b.prepareWino(q)
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	b.needScratch(j.ScratchLen())
+	parts := len(q.In) - 1
 	x0, dy, dw := q.In[0].F32, q.In[parts].F32, q.Out.F32
 	var x1 []float32
 	if parts > 1 {
 		x1 = q.In[1].F32
 	}
-	return winoKernel(way, func() { j.RunFilter(dw, x0, x1, dy, b.scratch) })
+	return kernel(job.cut, func() { job.RunFilter(dw, x0, x1, dy, b.scratch) })
 }

@@ -23,6 +23,7 @@ type Backend struct {
 	reply   chan error
 	done    chan struct{}
 	scratch []float32         // lent to every kernel in turn
+	wanted  int               // of the scratch by the kernel that is being prepared
 	choices map[string]string // forms of convolutions in use
 	closed  bool
 }
@@ -87,6 +88,13 @@ func (b *Backend) Choices() map[string]string { return b.choices }
 // Prepare gives the first implementation in the table that serves the
 // operation, else loops from its scalar formula, else its reference kernel.
 func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
+	b.wanted = 0
+	k, err := b.prepare(q)
+	k.Scratch = 4 * int64(b.wanted)
+	return k, err
+}
+
+func (b *Backend) prepare(q backend.Request) (backend.Kernel, error) {
 	if isBlocked(q) {
 		return blockedTable[q.Op.Name].prepare(b, q)
 	}
@@ -107,6 +115,7 @@ func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 
 // needScratch makes the common scratch at least n values long.
 func (b *Backend) needScratch(n int) {
+	b.wanted = max(b.wanted, n)
 	if len(b.scratch) < n {
 		b.scratch = bigmem.Make[float32](n)
 	}

@@ -1,5 +1,23 @@
 package cpu
 
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
+	"github.com/ensemble-weather/ensemble/engine/tune"
+)
+
+// kernelsVersion counts up when the speed of our kernels changes, so that older
+// timings are not used.
+const kernelsVersion = "1"
+
+// Machine is what the times of kernels depend on: the key of a table of timings.
+func Machine(threads int) tune.Machine {
+	var libraries []string
+	if v := dnnl.Version(); v != "" {
+		libraries = append(libraries, "oneDNN "+v)
+	}
+	return tune.Here(max(threads, 1), kernelsVersion, libraries...)
+}
+
 // Options of the backend.
 type Options struct {
 	Threads int // of the device; 0 means 1
@@ -12,4 +30,8 @@ type Options struct {
 	// Winograd admits convolutions by Winograd's products, whose results differ
 	// from the plain sum by a few 1e-6.
 	Winograd bool
+	// Timings holds what was measured before, and gets what is measured now. Nil:
+	// cuts of kernels, which change no bit, are guessed, and forms of convolutions
+	// are timed again.
+	Timings *tune.Table
 }

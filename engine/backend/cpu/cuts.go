@@ -1,0 +1,246 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/tune"
+)
+
+// winoPass is a pass of a convolution by Winograd's products.
+type winoPass struct {
+	kern.WinoSpec
+	name string // forward, data or filter
+}
+
+func (p winoPass) filter() bool { return p.name == "filter" }
+
+// winoPassOf is the pass that a request on the blocked layout asks for; false if
+// it is no convolution.
+func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
+	shapes := q.InShapes()
+	switch q.Op.Name {
+	case "conv3d", "conv3d_fused":
+		parts, w, a := forwardOperands(q.Attrs, shapes)
+		p.name = "forward"
+		p.WinoSpec, ok = b.partsSpec(parts, w, a.Conv)
+		p.ReLU = a.ReLU
+	case "conv3d_grad_data", "conv3d_fused_grad_data":
+		p.name = "data"
+		p.WinoSpec, ok = b.dataSpec(shapes[0], shapes[1], dataAttrs(q.Attrs))
+	case "conv3d_grad_filter", "conv3d_fused_grad_filter":
+		a := q.Attrs.(op.ConvGrad)
+		p.name = "filter"
+		p.WinoSpec, ok = b.partsSpec(shapes[:len(shapes)-1], a.To, a.Conv)
+	}
+	return p, ok
+}
+
+// cutName names a way in plans and tables.
+func cutName(w kern.WinoWay) string {
+	if w.Whole {
+		return "wino whole"
+	}
+	return fmt.Sprintf("wino %d", w.Tiles)
+}
+
+// wholeTiles is the number of tiles up to which transforming all of them first is
+// tried: measured, it never wins beyond, nor does it take less scratch than
+// filters of so many result channels.
+func (p winoPass) wholeTiles() int { return max(256, p.K) }
+
+// fewTiles is the number of tiles up to which blocks of tiles are not tried: on
+// the processors measured they win 8 % at most and lose up to a factor of 4, and
+// they need up to 30 times the scratch.
+const fewTiles = 16
+
+// ways lists the ways worth trying, the guess first, without those that come to
+// the same.
+func (p winoPass) ways() []kern.WinoWay {
+	guess, all, tiles := kern.GuessWino(p.WinoSpec), kern.WinoWays, p.Tiles()
+	if p.filter() {
+		guess, all = kern.GuessWinoFilter(p.WinoSpec), kern.WinoFilterWays
+	}
+	ways := []kern.WinoWay{guess}
+	for _, w := range all {
+		smaller := func(o kern.WinoWay) bool { return !o.Whole && o.Tiles >= tiles && o.Tiles < w.Tiles } // holds all tiles too
+		if w == guess || w.Whole && tiles > p.wholeTiles() || !w.Whole && (tiles <= fewTiles || slices.ContainsFunc(all, smaller)) {
+			continue
+		}
+		ways = append(ways, w)
+	}
+	return ways
+}
+
+// job is a prepared pass and the name of its cut.
+type job struct {
+	*kern.Wino
+	cut string
+}
+
+func (b *Backend) newWino(p winoPass, w kern.WinoWay) (job, error) {
+	prepare := kern.NewWino
+	if p.filter() {
+		prepare = kern.NewWinoFilter
+	}
+	j, err := prepare(b.pool, p.WinoSpec, w)
+	return job{j, cutName(w)}, err
+}
+
+// prepareWino prepares the pass that a request asks for, in its cut.
+func (b *Backend) prepareWino(q backend.Request) (job, error) {
+	p, _ := b.winoPassOf(q)
+	ways := p.ways()
+	way := ways[0]
+	if q.Cut != "" {
+		i := slices.IndexFunc(ways, func(w kern.WinoWay) bool { return cutName(w) == q.Cut })
+		if i < 0 {
+			return job{}, fmt.Errorf("%s cannot be cut as %q", q.Op.Name, q.Cut)
+		}
+		way = ways[i]
+	}
+	j, err := b.newWino(p, way)
+	if err == nil {
+		b.needScratch(j.ScratchLen())
+	}
+	return j, err
+}
+
+// raceFLOPs is the least work of a pass whose cuts are timed: less than a
+// millisecond, of which cuts change a tenth.
+const raceFLOPs = 2e8
+
+// Cuts lists the ways to cut a convolution on the blocked layout. With a table
+// of timings those of larger ones are measured, once; else the times are an
+// estimate for the guess, and somewhat more for every other.
+func (b *Backend) Cuts(q backend.Request) ([]backend.Cut, error) {
+	p, ok := winoPass{}, false
+	if isBlocked(q) {
+		p, ok = b.winoPassOf(q)
+	}
+	if !ok {
+		return nil, nil
+	}
+	ways := p.ways()
+	cuts := make([]backend.Cut, len(ways))
+	flops := q.Op.FLOPs(q.InShapes(), q.Out.Shape, q.Attrs)
+	estimate := time.Duration(winoCost(flops, p.WinoSpec) / float64(b.pool.Threads()) * float64(time.Second))
+	for i, w := range ways {
+		j, err := b.newWino(p, w)
+		if err != nil {
+			return nil, err
+		}
+		cuts[i] = backend.Cut{Name: j.cut, Bytes: 4 * int64(j.ScratchLen()), Time: estimate + estimate*time.Duration(i)/16}
+	}
+	if b.o.Timings == nil || float64(flops) < raceFLOPs || len(ways) == 1 {
+		return cuts, nil
+	}
+	part := p.excerpt()
+	entry, known := b.o.Timings.Lookup(part.key())
+	if !known {
+		if err := b.Do(func() (err error) { entry, err = b.race(part, ways, estimate); return err }); err != nil {
+			return nil, err
+		}
+		b.o.Timings.Record(part.key(), entry)
+	}
+	var all time.Duration
+	for _, t := range entry.Candidates {
+		all += t.CPU
+	}
+	for i, w := range ways {
+		cpu := all // what was not timed ranks behind all that was
+		if k := slices.IndexFunc(entry.Candidates, func(t tune.Timing) bool { return t.Name == cuts[i].Name }); k >= 0 {
+			cpu = entry.Candidates[k].CPU
+		}
+		cuts[i].Time = time.Duration(float64(cpu) * float64(p.Tiles()) / float64(part.Tiles()) / p.busy(w, b.pool.Threads()))
+	}
+	return cuts, nil
+}
+
+// busy is how many of the threads have work on average: items are dealt out one
+// by one, and the last round may not fill all.
+func (p winoPass) busy(w kern.WinoWay, threads int) float64 {
+	ceil := func(n, d int) int { return (n + d - 1) / d }
+	const columns, chunk = 2 * kern.Block, 2 * kern.Block
+	items := ceil(p.Tiles(), w.Tiles)
+	switch {
+	case p.filter() && w.Whole:
+		items = ceil(p.K, columns) * (ceil(p.Parts[0], chunk) + ceil(p.Parts[1], chunk))
+	case p.filter():
+		return float64(threads) // an item for each of the points
+	case w.Whole:
+		items = ceil(p.K, columns)
+	}
+	return float64(items) / float64(ceil(items, threads))
+}
+
+// excerpt is a part of a large field, of fewer samples and latitudes, on which
+// blocks of tiles compare as on the whole.
+func (p winoPass) excerpt() winoPass {
+	for p.Tiles() > p.wholeTiles() {
+		switch {
+		case p.N > 1:
+			p.N = (p.N + 1) / 2
+		case p.Size[1] >= 8*p.Side:
+			p.Size[1] /= 2
+		default:
+			return p
+		}
+	}
+	return p
+}
+
+// key describes a pass in the table of timings.
+func (p winoPass) key() string {
+	return fmt.Sprintf("wino %s n%d %d+%d-%d in%v k%dx%d wrap %v", p.name, p.N, p.Parts[0], p.Parts[1], p.K, p.Size, p.KD, p.Side, p.Wrap)
+}
+
+// race times ways of a pass; estimate is the time of one of them on the whole.
+func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) (tune.Entry, error) {
+	values := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(i%17-8) / 8
+		}
+		return x
+	}
+	field := func(channels int) []float32 {
+		blocks := (channels + kern.Block - 1) / kern.Block
+		return values(p.N * blocks * kern.Block * p.Size[0] * p.Size[1] * p.Size[2])
+	}
+	// A filter holds all channels it has, of which the pass may mean some.
+	rows, n := p.K, p.Parts[0]+p.Parts[1]
+	if p.Flip {
+		rows = n
+	}
+	filter := values(rows * p.FilterIn * p.KD * p.Side * p.Side)
+	x0, y := field(p.Parts[0]), field(p.K)
+	var x1, scratch []float32
+	if p.Parts[1] > 0 {
+		x1 = field(p.Parts[1])
+	}
+	var runners []tune.Candidate
+	for _, w := range ways {
+		j, err := b.newWino(p, w)
+		if err != nil {
+			return tune.Entry{}, err
+		}
+		if len(scratch) < j.ScratchLen() {
+			scratch = make([]float32, j.ScratchLen())
+		}
+		run := func() { j.Run(y, x0, x1, filter, nil, nil, nil, scratch) }
+		if p.filter() {
+			run = func() { j.RunFilter(filter, x0, x1, y, scratch) }
+		}
+		runners = append(runners, tune.Candidate{Name: j.cut, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }})
+	}
+	// Long passes are run once each at least.
+	return tune.Race(runners, tune.RaceOptions{MinRounds: 2, Settle: 15 * time.Millisecond,
+		Budget: 30*time.Millisecond + 2*time.Duration(len(ways))*estimate})
+}

@@ -1,0 +1,147 @@
+package engine_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/engine/pass/workspace"
+	"github.com/ensemble-weather/ensemble/engine/tune"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// wide has convolutions of enough work for their cuts to be timed: on a field of
+// many tiles, and on one of few.
+func wide(t testing.TB) *graph.Graph {
+	t.Helper()
+	b := graph.New(7)
+	x := b.Input("x", graph.Shape{2, 40, 2, 32, 48})
+	y := b.Input("y", graph.Shape{2, 36, 2, 8, 12})
+	layer := func(name string, v graph.Value, out int) graph.Value {
+		in := v.Dim(1)
+		w := b.Param(name+".weight", graph.Shape{out, in, 3, 3, 3}, graph.HeNormal(in*27))
+		return op.ReLU(b, op.Bias(b, op.Conv3D(b, v, w, op.Conv{Pad: op.SameGlobal(3, 3, 3)}), b.Param(name+".bias", graph.Shape{out}, graph.Zeros())))
+	}
+	v := op.MaxPool(b, layer("first", x, 48), [3]int{1, 4, 4})
+	v = layer("last", layer("inner", v, 160), 36)
+	b.Output("out", v)
+	b.Loss(op.L1(b, v, y))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// names lists the kernels of a plan.
+func kernelNames(p *engine.Plan) (out []string) {
+	for _, m := range p.Movement(engine.Peaks{}) {
+		out = append(out, m.Kernel)
+	}
+	return out
+}
+
+// TestWorkspace: a limit holds, the least one serves, one byte less is refused
+// with the layer and that limit, and no limit changes a bit.
+func TestWorkspace(t *testing.T) {
+	run := func(workspace int64) *engine.Plan {
+		p := compile(t, wide(t), engine.Options{Threads: 2, Winograd: true, ByRule: true, Workspace: workspace})
+		train(t, p, 2)
+		return p
+	}
+	free := run(0)
+	want, all := bits(free.Store()), free.ScratchBytes()
+	_, err := engine.Compile(wide(t), engine.Options{Threads: 2, Winograd: true, ByRule: true, Workspace: 1})
+	var small *pass.WorkspaceError
+	if exit.CodeOf(err) != exit.Usage || !errors.As(err, &small) || !errors.Is(err, workspace.ErrLimit) {
+		t.Fatalf("a workspace of one byte: %v", err)
+	}
+	if !strings.Contains(err.Error(), "inner.weight") && !strings.Contains(err.Error(), "last.weight") {
+		t.Errorf("the error names no layer: %v", err)
+	}
+	if small.Smallest >= all {
+		t.Errorf("the least workspace is %d bytes, without a limit %d are used", small.Smallest, all)
+	}
+	for _, limit := range []int64{small.Smallest, (small.Smallest + all) / 2, all, 1 << 40} {
+		p := run(limit)
+		if got := p.ScratchBytes(); got > limit || got <= 0 {
+			t.Errorf("a limit of %d bytes: %d are used", limit, got)
+		}
+		if bits(p.Store()) != want {
+			t.Errorf("a limit of %d bytes changes bits", limit)
+		}
+	}
+	if _, err := engine.Compile(wide(t), engine.Options{Threads: 2, Winograd: true, ByRule: true, Workspace: small.Smallest - 1}); !errors.Is(err, workspace.ErrLimit) {
+		t.Errorf("one byte less than the least: %v", err)
+	}
+	if _, err := engine.Compile(wide(t), engine.Options{Workspace: -1}); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("a negative workspace: %v", err)
+	}
+	var text strings.Builder
+	if err := free.Explain(&text); err != nil || !strings.Contains(text.String(), "scratch KiB") || !strings.Contains(text.String(), "; scratch ") {
+		t.Errorf("the printed plan lacks the scratch: %v\n%s", err, text.String())
+	}
+}
+
+// TestTimings: cuts are measured once and remembered; a table that says otherwise
+// changes the kernels and no bit.
+func TestTimings(t *testing.T) {
+	dir := t.TempDir()
+	run := func(table *tune.Table) *engine.Plan {
+		p := compile(t, wide(t), engine.Options{Threads: 2, Winograd: true, ByRule: true, Timings: table})
+		train(t, p, 2)
+		return p
+	}
+	want := bits(run(nil).Store())
+	table := tune.Open(dir, cpu.Machine(2), nil)
+	first := run(table)
+	if err := table.Save(); err != nil {
+		t.Fatal(err)
+	}
+	known := tune.Open(dir, cpu.Machine(2), nil)
+	if n := strings.Count(known.String(), "wino "); n < 4 {
+		t.Fatalf("the table holds %d lines of cuts:\n%s", n, known)
+	}
+	second := run(known)
+	if known.String() != table.String() {
+		t.Errorf("what was known was measured again:\n%s\nbefore:\n%s", known, table)
+	}
+	if bits(first.Store()) != want || bits(second.Store()) != want {
+		t.Error("measured cuts change bits")
+	}
+	// The same table with the slowest cuts as the fastest.
+	other := tune.Open(t.TempDir(), cpu.Machine(2), nil)
+	for _, key := range keys(table) {
+		e, _ := table.Lookup(key)
+		last := len(e.Candidates) - 1
+		for i := range e.Candidates {
+			e.Candidates[i].CPU = 1e12
+		}
+		e.Candidates[last].CPU = 1
+		e.Candidates[0], e.Candidates[last] = e.Candidates[last], e.Candidates[0]
+		e.Choice = e.Candidates[0].Name
+		other.Record(key, e)
+	}
+	third := run(other)
+	if a, b := strings.Join(kernelNames(second), " "), strings.Join(kernelNames(third), " "); a == b {
+		t.Errorf("the other table gives the same kernels: %s", a)
+	}
+	if bits(third.Store()) != want {
+		t.Error("other cuts change bits")
+	}
+}
+
+// keys lists what a table knows.
+func keys(table *tune.Table) (out []string) {
+	for _, line := range strings.Split(table.String(), "\n") {
+		if i := strings.LastIndex(line, ": "); i > 0 && !strings.HasPrefix(line, " ") {
+			out = append(out, line[:i])
+		}
+	}
+	return out
+}
