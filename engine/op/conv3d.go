@@ -129,7 +129,7 @@ var conv3D = Define(Spec[Conv]{
 	FLOPs:  func(in []Shape, out Shape, a Conv) int64 { return convFLOPs(in[0], in[1], out, a) },
 	Ref: func(c Call, a Conv) {
 		clear(c.Out)
-		convLoop(c.InShape[0], c.InShape[1], c.OutShape, a, func(x, w, y int) { c.Out[y] += c.In[0][x] * c.In[1][w] })
+		convLoop(c.InShape[0], c.InShape[1], c.OutShape, a, func(r convRun) { r.add(c.Out, c.In[0], c.In[1][r.w]) })
 	},
 	Cases: convCases(func(x, w, _ Shape, _ Conv) []Shape { return []Shape{x, w} }, func(a Conv, _, _ Shape) Conv { return a }),
 })
@@ -171,7 +171,7 @@ var convGradData = Define(Spec[ConvGrad]{
 	FLOPs: func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(out, in[0], in[1], a.Conv) },
 	Ref: func(c Call, a ConvGrad) {
 		clear(c.Out)
-		convLoop(c.OutShape, c.InShape[0], c.InShape[1], a.Conv, func(x, w, y int) { c.Out[x] += c.In[0][w] * c.In[1][y] })
+		convLoop(c.OutShape, c.InShape[0], c.InShape[1], a.Conv, func(r convRun) { r.addBack(c.Out, c.In[1], c.In[0][r.w]) })
 	},
 	Cases: convCases(func(_, w, y Shape, _ Conv) []Shape { return []Shape{w, y} },
 		func(a Conv, x, _ Shape) ConvGrad { return convGrad(a, x) }),
@@ -188,7 +188,7 @@ var convGradFilter = Define(Spec[ConvGrad]{
 	FLOPs:  func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(in[0], out, in[1], a.Conv) },
 	Ref: func(c Call, a ConvGrad) {
 		clear(c.Out)
-		convLoop(c.InShape[0], c.OutShape, c.InShape[1], a.Conv, func(x, w, y int) { c.Out[w] += c.In[0][x] * c.In[1][y] })
+		convLoop(c.InShape[0], c.OutShape, c.InShape[1], a.Conv, func(r convRun) { c.Out[r.w] = r.dot(c.Out[r.w], c.In[0], c.In[1]) })
 	},
 	Cases: convCases(func(x, _, y Shape, _ Conv) []Shape { return []Shape{x, y} },
 		func(a Conv, _, w Shape) ConvGrad { return convGrad(a, w) }),
@@ -229,39 +229,91 @@ func init() {
 	})
 }
 
-// convLoop visits every product of the convolution once, with the flat indices
-// of input, filter and output.
-func convLoop(xs, ws, ys Shape, a Conv, visit func(x, w, y int)) {
+// convRun are n products of one filter value: of inputs at x, x+step, … with
+// outputs at y, y+1, …
+type convRun struct{ x, w, y, n, step int }
+
+// convLoop visits every product of the convolution once, in runs along the last
+// axis. For every element of input, filter and output the products come in
+// row-major order of the other two.
+func convLoop(xs, ws, ys Shape, a Conv, visit func(r convRun)) {
 	var taps [3][]int
 	for i := range 3 {
 		taps[i] = a.taps(i, xs[i+2], ws[i+2], ys[i+2])
 	}
-	y := 0
+	rows := a.rows(taps[2], ws[4], ys[4])
 	for n := range ys[0] {
 		for o := range ys[1] {
 			for d := range ys[2] {
 				for h := range ys[3] {
-					for v := range ys[4] {
-						for c := range xs[1] {
-							xc := (n*xs[1] + c) * xs[2]
-							w := (o*ws[1] + c) * ws[2] * ws[3] * ws[4]
-							for _, jd := range taps[0][d*ws[2] : (d+1)*ws[2]] {
-								for _, jh := range taps[1][h*ws[3] : (h+1)*ws[3]] {
-									for _, jw := range taps[2][v*ws[4] : (v+1)*ws[4]] {
-										if jd >= 0 && jh >= 0 && jw >= 0 {
-											visit(((xc+jd)*xs[3]+jh)*xs[4]+jw, w, y)
-										}
-										w++
+					y := (((n*ys[1]+o)*ys[2]+d)*ys[3] + h) * ys[4]
+					for c := range xs[1] {
+						xc := (n*xs[1] + c) * xs[2]
+						w := (o*ws[1] + c) * ws[2] * ws[3] * ws[4]
+						for _, jd := range taps[0][d*ws[2] : (d+1)*ws[2]] {
+							for _, jh := range taps[1][h*ws[3] : (h+1)*ws[3]] {
+								if jd >= 0 && jh >= 0 {
+									for _, r := range rows {
+										visit(convRun{((xc+jd)*xs[3]+jh)*xs[4] + r.x, w + r.w, y + r.y, r.n, r.step})
 									}
 								}
+								w += ws[4]
 							}
 						}
-						y++
 					}
 				}
 			}
 		}
 	}
+}
+
+// rows cuts the last axis into runs: for every tap the outputs whose inputs lie
+// at equal distances.
+func (a Conv) rows(index []int, k, out int) []convRun {
+	var rs []convRun
+	for t := range k {
+		for o := 0; o < out; {
+			if index[o*k+t] < 0 {
+				o++
+				continue
+			}
+			r := convRun{x: index[o*k+t], w: t, y: o, step: a.Stride[2]}
+			for ; o < out && index[o*k+t] == r.x+r.n*r.step; o++ {
+				r.n++
+			}
+			rs = append(rs, r)
+		}
+	}
+	return rs
+}
+
+// add is y += x·v along a run.
+func (r convRun) add(y, x []float64, v float64) {
+	if r.step == 1 {
+		x = x[r.x : r.x+r.n]
+		for i, u := range x {
+			y[r.y+i] += u * v
+		}
+		return
+	}
+	for i := range r.n {
+		y[r.y+i] += x[r.x+i*r.step] * v
+	}
+}
+
+// addBack is x += y·v along a run.
+func (r convRun) addBack(x, y []float64, v float64) {
+	for i, u := range y[r.y : r.y+r.n] {
+		x[r.x+i*r.step] += u * v
+	}
+}
+
+// dot adds the products x·y along a run to sum.
+func (r convRun) dot(sum float64, x, y []float64) float64 {
+	for i, u := range y[r.y : r.y+r.n] {
+		sum += u * x[r.x+i*r.step]
+	}
+	return sum
 }
 
 // convCases gives the test geometries to the convolution and its gradients.

@@ -57,7 +57,7 @@ var convFused = Define(Spec[Fused]{
 		for i := range c.Out {
 			c.Out[i] = bias[i/s%o]
 		}
-		convLoop(xs, c.InShape[parts], c.OutShape, a.Conv, func(i, j, y int) { c.Out[y] += x[i] * w[j] })
+		convLoop(xs, c.InShape[parts], c.OutShape, a.Conv, func(r convRun) { r.add(c.Out, x, w[r.w]) })
 		if a.ReLU {
 			for i, v := range c.Out {
 				c.Out[i] = max(v, 0)
@@ -155,8 +155,8 @@ var convFusedGradData = Define(Spec[ConvGradFused]{
 		part, whole := a.filter(c.InShape[0]), c.InShape[0]
 		row, rows := part[1:].Size(), whole[1:].Size()
 		skip := a.Lo * whole[2:].Size()
-		convLoop(c.OutShape, part, c.InShape[1], a.Conv, func(x, w, y int) {
-			c.Out[x] += c.In[0][w/row*rows+w%row+skip] * c.In[1][y]
+		convLoop(c.OutShape, part, c.InShape[1], a.Conv, func(r convRun) {
+			r.addBack(c.Out, c.In[1], c.In[0][r.w/row*rows+r.w%row+skip])
 		})
 		if a.Gate {
 			gate := c.In[len(c.In)-1]
@@ -226,7 +226,7 @@ var convFusedGradFilter = Define(Spec[ConvGrad]{
 		x, xs := joinParts(c, parts)
 		dy := c.In[parts]
 		clear(c.Out)
-		convLoop(xs, c.OutShape, c.InShape[parts], a.Conv, func(i, w, y int) { c.Out[w] += x[i] * dy[y] })
+		convLoop(xs, c.OutShape, c.InShape[parts], a.Conv, func(r convRun) { c.Out[r.w] = r.dot(c.Out[r.w], x, dy) })
 	},
 	Cases: convCases(func(x, _, y Shape, _ Conv) []Shape { return append(inParts(x), y) },
 		func(a Conv, _, w Shape) ConvGrad { return convGrad(a, w) }),
