@@ -85,6 +85,9 @@ INLINE void mm(const mm_fn (*fns)[NV], long rstep, long rows, long cols, MM_ARGS
 		int nv = cols - j >= NR ? NV : (int)((cols - j) / VL);
 		for (long i = 0, r = 0; i < tiles; i++) {
 			long m = (rows - r + tiles - i - 1) / (tiles - i);
+			if (add) // the sums of the next tile come from far
+				for (long q = r + m; q < MIN(rows, r + 2 * m); q++)
+					for (int v = 0; v < NR; v += 16) __builtin_prefetch(c + q * cs + j + v);
 			fns[m - 1][nv - 1](kc, a + r * rstep, as, b + j, bs, c + r * cs + j, cs, add);
 			r += m;
 		}
