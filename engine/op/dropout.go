@@ -2,6 +2,7 @@ package op
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
@@ -19,6 +20,10 @@ func (d Drop) Key(seed, step uint64) uint64 {
 	return rng.Key(seed, rng.Hash("dropout"), d.Stream, step)
 }
 
+// Below is P as kernels compare it: an element is dropped if the upper 53 bits
+// of its value of the stream are below.
+func (d Drop) Below() uint64 { return uint64(math.Ceil(d.P * 0x1p53)) }
+
 var dropout = Define(Spec[Drop]{
 	Name:   "dropout",
 	Doc:    "Each element 0 with probability p, else divided by 1−p; the draw depends on seed, step and place only. At inference the identity.",
@@ -34,7 +39,10 @@ var dropout = Define(Spec[Drop]{
 	InPlace: inPlace[Drop](0),
 	FLOPs:   func(_ []Shape, out Shape, _ Drop) int64 { return 2 * int64(out.Size()) },
 	Ref:     func(c Call, a Drop) { Dropped(a, a.Key(c.Seed, c.Step), c.In[0], c.Out) },
-	Cases:   []Case[Drop]{{Name: "5-D", In: []Shape{{2, 3, 5, 6, 7}}, A: Drop{0.3, 7}}},
+	Cases: []Case[Drop]{
+		{Name: "5-D", In: []Shape{{2, 3, 5, 6, 7}}, A: Drop{0.3, 7}},
+		{Name: "more channels", In: []Shape{{2, 19, 1, 6, 7}}, A: Drop{0.3, 7}},
+	},
 })
 
 func init() {

@@ -40,6 +40,7 @@ var blockedTable = map[string]struct {
 	"channel_norm_fused":       {perChannelWay, blockedNorm},
 	"channel_norm_fused_sums":  {normSumsWay, blockedNormFusedSums},
 	"channel_norm_fused_grad":  {normGradWay, blockedNormFusedGrad},
+	"dropout":                  {flatWay, blockedDropped},
 	"relu":                     {flatWay, unary},
 	"relu_grad":                {flatWay, unaryGrad},
 	"add":                      {flatWay, flatBinary},
@@ -124,6 +125,12 @@ func flatWay(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.Way,
 func flatBinary(b *Backend, q backend.Request) (backend.Kernel, error) {
 	f, x, y, out := binaryKernels[q.Op.Name][0], q.In[0].F32, q.In[1].F32, q.Out.F32
 	return kernel("binary", func() { b.pool.Binary(f, out, x, y) })
+}
+
+// blockedDropped serves dropout.
+func blockedDropped(b *Backend, q backend.Request) (backend.Kernel, error) {
+	d, s, x, y := drops(q), blockedShape(q.Out.Shape), kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	return kernel("blocked dropout", func() { b.pool.BlockedDropout(y, x, d(), s) })
 }
 
 // blockedShape is the shape of a blocked field.

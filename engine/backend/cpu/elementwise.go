@@ -125,14 +125,20 @@ func crps(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("crps", func() { b.pool.GaussianCRPS(nil, nil, out, nil, mu, sigma, y) })
 }
 
-// dropped serves dropout with the loop of its definition, in float32.
-func dropped(_ *Backend, q backend.Request) (backend.Kernel, error) {
-	a, x, y := q.Attrs.(op.Drop), q.In[0].F32, q.Out.F32
-	return kernel("loop", func() {
+// drops gives what a dropout drops in the step that runs.
+func drops(q backend.Request) func() kern.Drops {
+	a := q.Attrs.(op.Drop)
+	return func() kern.Drops {
 		var step uint64
 		if q.Step != nil {
 			step = *q.Step
 		}
-		op.Dropped(a, a.Key(q.Seed, step), x, y)
-	})
+		return kern.Drops{Key: a.Key(q.Seed, step), Below: a.Below(), Keep: float32(1 / (1 - a.P))}
+	}
+}
+
+// dropped serves dropout.
+func dropped(b *Backend, q backend.Request) (backend.Kernel, error) {
+	d, x, y := drops(q), q.In[0].F32, q.Out.F32
+	return kernel("dropout", func() { b.pool.Dropout(y, x, d()) })
 }

@@ -236,13 +236,8 @@ func normFusedSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 // normFusedGrad serves channel_norm_fused_grad.
 func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y, d, source, lines := q.In[0].F32, q.Out.F32, channels(q.Out.Shape), normSource(b, q, 4), newNormLines(q)
-	zero := make([]float32, d.Mid)
-	b.needScratch(len(y))
-	return kernel("affine_mid", func() {
+	return kernel("combine_mid", func() {
 		lines.fill()
-		part := b.scratch[:len(y)]
-		b.pool.AffineMid(part, source(), lines.of, zero, d)
-		b.pool.AffineMid(y, x, lines.along, lines.shift, d)
-		b.pool.Binary(kern.Add, y, y, part)
+		b.pool.CombineMid(y, source(), x, lines.of, lines.along, lines.shift, d)
 	})
 }

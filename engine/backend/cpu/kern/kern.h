@@ -59,6 +59,8 @@ typedef struct { // one step of an optimiser, see optim.inc.h
 	X(blocked_moments, (ens_pool *p, int b16, float *mean, float *var, const void *x, long n, long c, long s), (p, b16, mean, var, x, n, c, s)) \
 	X(blocked_affine, (ens_pool *p, int b16, void *y, const void *x, const float *scale, const float *shift, int relu, long n, long c, long s), (p, b16, y, x, scale, shift, relu, n, c, s)) \
 	X(blocked_combine, (ens_pool *p, int b16, void *z, const void *x, const void *y, const void *gate, const float *a, const float *b, const float *c, long n, long channels, long s), (p, b16, z, x, y, gate, a, b, c, n, channels, s)) \
+	X(dropout, (ens_pool *p, float *y, const float *x, unsigned long key, unsigned long below, float keep, long n), (p, y, x, key, below, keep, n)) \
+	X(blocked_dropout, (ens_pool *p, int b16, void *y, const void *x, unsigned long key, unsigned long below, float keep, long n, long c, long s), (p, b16, y, x, key, below, keep, n, c, s)) \
 	X(conv, (ens_pool *p, float *y, const float *x, const float *w, const float *bias, float *scratch, const long *g, const int *taps), (p, y, x, w, bias, scratch, g, taps)) \
 	X(conv_filter, (ens_pool *p, float *dw, const float *x, const float *dy, float *scratch, const long *g, const int *taps), (p, dw, x, dy, scratch, g, taps)) \
 	X(wino, (ens_pool *p, float *y, const float *x0, const float *x1, const float *w, const float *bias, const float *gate, const float *plus, float *scratch, const long *g), (p, y, x0, x1, w, bias, gate, plus, scratch, g)) \
