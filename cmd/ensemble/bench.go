@@ -74,6 +74,7 @@ func benchCommand(a *app) *cobra.Command {
 		if o.Progress, err = progress(); err != nil {
 			return result{}, err
 		}
+		o.Timings = run.UserTimings(a.log)
 		r, err := run.Bench(ctx, o)
 		if err != nil {
 			return result{}, err

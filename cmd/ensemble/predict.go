@@ -80,6 +80,7 @@ func predictCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		defer o.Progress.Close()
+		o.Timings = run.UserTimings(a.log)
 		r, err := run.Predict(ctx, o)
 		if err != nil {
 			return result{}, err

@@ -59,6 +59,7 @@ func trainCommand(a *app) *cobra.Command {
 		for _, w := range o.Config.Warnings() {
 			a.warn(w)
 		}
+		o.Timings = run.UserTimings(a.log)
 		r, err := run.Train(ctx, o)
 		if err != nil {
 			return result{}, err

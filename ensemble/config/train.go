@@ -118,6 +118,7 @@ type Training struct {
 	Networks     int        `key:"networks"`
 	Threads      int        `key:"threads"`
 	Memory       Bytes      `key:"memory"`
+	Workspace    Bytes      `key:"workspace"`
 }
 
 // Loss is what the optimiser lowers.
@@ -252,6 +253,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Threads; 0 takes all that the machine gives."},
 	{Path: "train.memory", Default: "0", Example: "4GiB", Resume: true, Neutral: true,
 		Help: "Memory for the values of a step: inputs, activations and their gradients. If they need more, some are computed again, which takes time and changes no bit; 0 sets no bound."},
+	{Path: "train.workspace", Default: "0", Example: "64MiB", Resume: true, Neutral: true,
+		Help: "Memory that convolutions use in turn for intermediate results, beside train.memory. Slower ways are taken if the fastest need more, which changes no bit; 0 sets no bound."},
 })
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.

@@ -36,6 +36,8 @@ type BenchOptions struct {
 	// Trace, if not empty, is a file for the timeline of one training step and one
 	// prediction of every case.
 	Trace string
+	// Timings of kernels: what is not known is measured before anything else.
+	Timings Timings
 	// Program starts the process of one measurement: it reads a BenchRequest from
 	// standard input and prints the answer of BenchMeasure in the frame of package
 	// answer.
@@ -160,7 +162,7 @@ func (o *BenchOptions) check() error {
 	}
 	for _, c := range o.Cases {
 		for _, train := range []bool{true, false} {
-			s, err := c.Compile(train, false)
+			s, err := c.compileTimed(train, false, o.Timings)
 			if err != nil {
 				return err
 			}
@@ -199,7 +201,7 @@ type gradient struct {
 
 // measure runs the processes of one case.
 func (b *bencher) measure(ctx context.Context, c BenchCase, peak BenchPeak) (*BenchResult, error) {
-	req := BenchRequest{Case: c, Steps: b.Steps, Seconds: b.Seconds, Kernels: b.Movement || b.Trace != "", Peak: peak}
+	req := BenchRequest{Case: c, Steps: b.Steps, Seconds: b.Seconds, Kernels: b.Movement || b.Trace != "", Peak: peak, Timings: b.Timings.Dir}
 	req.Phase = BenchTrain
 	train, err := b.process(ctx, req)
 	if err != nil {

@@ -36,6 +36,7 @@ type BenchRequest struct {
 	// Kernels asks for the timeline of the last step, bounded by Peak.
 	Kernels bool      `json:"kernels"`
 	Peak    BenchPeak `json:"peak"`
+	Timings string    `json:"timings,omitempty"` // folder of kernels' timings; empty: none
 }
 
 // BenchMeasurement is what it answers.
@@ -96,7 +97,7 @@ func BenchMeasure(ctx context.Context, r BenchRequest) (*BenchMeasurement, error
 		return &BenchMeasurement{GradientError: e}, err
 	}
 	begin := time.Now()
-	s, err := r.Case.Compile(r.Phase == BenchTrain, r.Kernels)
+	s, err := r.Case.compileTimed(r.Phase == BenchTrain, r.Kernels, Timings{Dir: r.Timings})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -46,11 +47,11 @@ const (
 var exampleFile = filepath.Join("report", "example.safetensors")
 
 // example predicts the last start of the test.
-func example(ctx context.Context, m *Model, test examples, threads int) (*Example, error) {
+func example(ctx context.Context, m *Model, test examples, o engine.Options) (*Example, error) {
 	defer m.Close()
 	at := len(test.forecasts) - 1
 	fc := test.forecasts[at]
-	out, err := m.Predict(ctx, engineOptions(threads), fc)
+	out, err := m.Predict(ctx, o, fc)
 	if err != nil {
 		return nil, err
 	}

@@ -12,14 +12,23 @@ import (
 // namedMemory makes an error about too little memory name the key that bounds it,
 // and the least value that will do.
 func namedMemory(err error) error {
-	var small *pass.TooSmall
+	var arena *pass.TooSmall
+	var scratch *pass.WorkspaceError
 	var e *exit.Error
-	if !errors.As(err, &small) || !errors.As(err, &e) {
+	if !errors.As(err, &e) {
 		return err
 	}
 	named := *e
-	named.At = "train.memory"
-	named.Fix = fmt.Sprintf("set train.memory: %s or more, lower train.batch_size, or choose a smaller network", config.Bytes(ceilMiB(small.Smallest)))
+	switch {
+	case errors.As(err, &arena):
+		named.At = "train.memory"
+		named.Fix = fmt.Sprintf("set train.memory: %s or more, lower train.batch_size, or choose a smaller network", config.Bytes(ceilMiB(arena.Smallest)))
+	case errors.As(err, &scratch):
+		named.At = "train.workspace"
+		named.Fix = fmt.Sprintf("set train.workspace: %s or more, or choose a smaller network", config.Bytes(ceilMiB(scratch.Smallest)))
+	default:
+		return err
+	}
 	return &named
 }
 

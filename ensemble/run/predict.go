@@ -31,7 +31,8 @@ type PredictOptions struct {
 	Overwrite product.Overwrite
 	Writer    product.Options
 	Threads   int
-	Command   string // for the history in the products
+	Timings   Timings // of kernels
+	Command   string  // for the history in the products
 	Version   string
 	Progress  *progress.Reporter
 }
@@ -106,8 +107,11 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 	found := templates(in.Catalogue().Entries, k.Used)
 	task := o.Progress.Start("predict", int64(len(forecasts)))
 	defer task.Done()
+	eo := engineOptions(o.Threads)
+	eo.Timings = o.Timings.open(o.Threads)
+	defer o.Timings.save(eo.Timings)
 	for i, fc := range forecasts {
-		out, err := m.Predict(ctx, engineOptions(o.Threads), fc)
+		out, err := m.Predict(ctx, eo, fc)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -40,6 +41,7 @@ type TrainOptions struct {
 	// nil never stops. Cancel the context to stop reading and judging, which have
 	// nothing to save; it does not end the steps between.
 	Stop     func() error
+	Timings  Timings            // of kernels
 	Progress *progress.Reporter // nil shows nothing
 	Warn     func(string)       // nil drops warnings; they are in the manifest too
 }
@@ -136,16 +138,19 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 		return nil, err
 	}
 	if len(d.test.forecasts) > 0 {
-		if res.Scores, err = judge(ctx, t.model, d.test, c.Train.Train.Threads, o.Progress); err != nil {
+		eo := engineOptions(c.Train.Train.Threads)
+		eo.Timings = t.table
+		if res.Scores, err = judge(ctx, t.model, d.test, eo, o.Progress); err != nil {
 			return nil, err
 		}
 		if err := writeScores(o.RunDir, res.Scores); err != nil {
 			return nil, err
 		}
-		show, err := example(ctx, t.model, d.test, c.Train.Train.Threads)
+		show, err := example(ctx, t.model, d.test, eo)
 		if err != nil {
 			return nil, err
 		}
+		o.Timings.save(t.table)
 		if err := show.save(o.RunDir); err != nil {
 			return nil, err
 		}
@@ -321,7 +326,7 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 	first, last := d.train.forecasts[0].Init, d.train.forecasts[len(d.train.forecasts)-1].Init
 	return &trainer{
 		cfg: resolved(c.Train.Train), sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
-		stop: o.Stop, start: start,
+		stop: o.Stop, start: start, timings: o.Timings, table: o.Timings.open(c.Train.Train.Threads), choices: map[string]string{},
 		model: &Model{
 			Spec: Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 				Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread},
@@ -416,14 +421,14 @@ func (t *trainer) resume(o TrainOptions, warnings *[]string) (uint64, error) {
 }
 
 // judge scores a model and its baselines on starts it was not trained on.
-func judge(ctx context.Context, m *Model, test examples, threads int, show *progress.Reporter) (*score.Result, error) {
+func judge(ctx context.Context, m *Model, test examples, o engine.Options, show *progress.Reporter) (*score.Result, error) {
 	defer m.Close()
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	cases := make([][]Case, len(k.Score))
 	task := show.Start("verify", int64(len(test.forecasts)))
 	defer task.Done()
 	for i, fc := range test.forecasts {
-		out, err := m.Predict(ctx, engineOptions(threads), fc)
+		out, err := m.Predict(ctx, o, fc)
 		if err != nil {
 			return nil, err
 		}

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -46,6 +48,11 @@ type trainer struct {
 	stop       func() error // nil until somebody wants to save and stop
 	report     func(done int, note string)
 	start      startWeights // of every network
+	timings    Timings
+	table      *tune.Table // of timings; nil keeps none
+	// choices are the kernels in use that decide bits. A checkpoint keeps them, so
+	// that a resumed run, and later networks, compute in the same way.
+	choices map[string]string
 
 	store *engine.Store
 	shown *engine.Store // what is validated and kept: store, or the running average of it
@@ -91,9 +98,9 @@ func (t *trainer) steps(batches int) int {
 
 func (t *trainer) seed() uint64 { return uint64(t.cfg.Seed) + 1000003*uint64(t.at.Network) }
 
-// engineOptions are those of every plan of a run. Kernels are chosen by rule, not
-// by timing, so that every process takes the same ones: a resumed run gives the
-// bits of one that never stopped.
+// engineOptions are those of every plan of a run. Kernels that differ in their bits
+// are chosen by rule, not by timing, so that every process takes the same ones: a
+// resumed run gives the bits of one that never stopped.
 func engineOptions(threads int) engine.Options {
 	return engine.Options{Threads: threadsOf(threads), ByRule: true, Winograd: true}
 }
@@ -109,15 +116,19 @@ func (t *trainer) begin() error {
 		t.shown = engine.NewStore()
 	}
 	o := engineOptions(t.cfg.Threads)
-	o.Store, o.MemoryLimit = t.store, int64(t.cfg.Memory)
+	o.Store, o.Choices, o.Timings = t.store, t.choices, t.table
+	o.MemoryLimit, o.Workspace = int64(t.cfg.Memory), int64(t.cfg.Workspace)
 	var err error
 	if t.net, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o); err != nil {
 		return namedMemory(err)
 	}
+	maps.Copy(t.choices, t.net.plan.Choices())
 	o.Mode, o.Store = engine.Infer, t.shown
 	if t.eval, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o); err != nil {
 		return namedMemory(err)
 	}
+	maps.Copy(t.choices, t.eval.plan.Choices())
+	t.timings.save(t.table)
 	if t.opt, err = optim.New(t.store, t.optimizer()); err != nil {
 		return err
 	}
@@ -389,8 +400,12 @@ func (t *trainer) save() error {
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
+	plan, err := json.Marshal(planRecord{t.choices})
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
 	root := t.dir.File("checkpoints")
-	meta := ckpt.Meta{Step: t.at.Step, Epoch: t.at.Epoch, Version: t.model.Version, ConfigHash: t.hash, State: state}
+	meta := ckpt.Meta{Step: t.at.Step, Epoch: t.at.Epoch, Version: t.model.Version, ConfigHash: t.hash, State: state, Plan: plan}
 	if _, err := ckpt.Save(root, meta, tensors); err != nil {
 		return err
 	}
@@ -402,12 +417,28 @@ func (t *trainer) save() error {
 	return ckpt.Retain(root, t.cfg.Checkpoint.Keep)
 }
 
+// planRecord is what a checkpoint keeps of the compiled plans. Layouts follow from
+// the network alone, and cuts of kernels change no bit: neither is kept.
+type planRecord struct {
+	Choices map[string]string `json:"choices"`
+}
+
 // restore goes to where a checkpoint was saved.
 //
 // Errors: exit 65 if its tensors are not those of this network.
 func (t *trainer) restore(c *ckpt.Checkpoint) error {
+	unreadable := func(what string, err error) error {
+		return &exit.Error{Code: exit.BadData, What: "the checkpoint's " + what + " cannot be read", At: c.Dir, Why: err.Error(), Fix: "remove that checkpoint and resume from the one before it"}
+	}
 	if err := json.Unmarshal(c.State, &t.at); err != nil {
-		return &exit.Error{Code: exit.BadData, What: "the checkpoint's state cannot be read", At: c.Dir, Why: err.Error(), Fix: "remove that checkpoint and resume from the one before it"}
+		return unreadable("state", err)
+	}
+	if c.Plan != nil { // older ones have none
+		var plan planRecord
+		if err := json.Unmarshal(c.Plan, &plan); err != nil {
+			return unreadable("plan", err)
+		}
+		maps.Copy(t.choices, plan.Choices)
 	}
 	plateau := t.at.Plateau
 	if err := t.begin(); err != nil {
