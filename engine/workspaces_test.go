@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func wide(t testing.TB) *graph.Graph {
 	return g
 }
 
-// names lists the kernels of a plan.
+// kernelNames lists the kernels of a plan.
 func kernelNames(p *engine.Plan) (out []string) {
 	for _, m := range p.Movement(engine.Peaks{}) {
 		out = append(out, m.Kernel)
@@ -133,6 +134,26 @@ func TestTimings(t *testing.T) {
 	}
 	if bits(third.Store()) != want {
 		t.Error("other cuts change bits")
+	}
+}
+
+// TestTimedForms: forms of plain convolutions, which differ in their bits, are
+// timed once and then taken from the table.
+func TestTimedForms(t *testing.T) {
+	table := tune.Open(t.TempDir(), cpu.Machine(1), nil)
+	first := compile(t, unet(t, 2, 1), engine.Options{Timings: table})
+	before := table.String()
+	if len(keys(table)) == 0 && len(first.Choices()) > 0 {
+		t.Skip("skipped: without oneDNN every convolution has one form")
+	}
+	second := compile(t, unet(t, 2, 1), engine.Options{Timings: table})
+	if table.String() != before {
+		t.Errorf("timed again:\n%s\nbefore:\n%s", table, before)
+	}
+	train(t, first, 2)
+	train(t, second, 2)
+	if a, b := first.Choices(), second.Choices(); !maps.Equal(a, b) || bits(first.Store()) != bits(second.Store()) {
+		t.Errorf("two plans of one table differ: %v, %v", a, b)
 	}
 }
 

@@ -28,8 +28,8 @@ func convSpec(x, w graph.Shape, a op.Conv) conv.Spec {
 }
 
 // prepareConv prepares one pass of a convolution: in the form that an earlier
-// plan chose if there was one and this machine has it, else by rule or by
-// timing. Of the common scratch it leaves the first front values alone.
+// plan chose if there was one and this machine has it, else by rule, or by
+// timing, earlier or now. Of the common scratch it leaves the first front values alone.
 func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, front int) (*conv.Conv, string, error) {
 	key := fmt.Sprintf("%s n%d %d-%d in%v k%v s%v d%v p%v", pass, s.N, s.Cin, s.Cout, s.In, s.Kernel, s.Stride, s.Dilation, s.Pad)
 	o := conv.Options{Pool: b.pool, Bias: bias, ReLU: relu, Winograd: b.o.Winograd}
@@ -37,9 +37,12 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 	if known == "" {
 		known = b.o.Choices[key]
 	}
-	forms := []string{""} // empty: by timing
+	forms := []string{""}                                          // empty: by timing
+	timed := fmt.Sprintf("conv winograd %v %s", b.o.Winograd, key) // in the table of timings
 	if b.o.ByRule {
 		forms = rule(s, b.o.Winograd)
+	} else if e, ok := b.o.Timings.Lookup(timed); ok {
+		forms = slices.Insert(forms, 0, e.Choice)
 	}
 	if known != "" {
 		forms = slices.Insert(forms, 0, known)
@@ -56,6 +59,9 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 	}
 	if err != nil {
 		return nil, "", err
+	}
+	if e, ok := c.Timed(pass); ok {
+		b.o.Timings.Record(timed, e)
 	}
 	b.needScratch(front + c.ScratchLen())
 	form := strings.TrimPrefix(c.Choice(), pass.String()+"=")

@@ -10,12 +10,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
 // runner is one pass in one form. Slices are as in dnnl.Pass.Run.
@@ -32,6 +30,7 @@ type Conv struct {
 	run     [3]runner
 	form    [3]string
 	gflops  [3]float64
+	timed   [3]tune.Entry
 	scratch int
 }
 
@@ -78,11 +77,10 @@ func prepare(s Spec, o Options, passes []Pass) (*Conv, error) {
 	return c, nil
 }
 
-// candidate is a form that serves a pass, and its best times so far.
+// candidate is a form that serves a pass.
 type candidate struct {
 	runner
-	form      string
-	cpu, wall time.Duration
+	form string
 }
 
 // candidates builds the forms that serve a pass, or the forced one.
@@ -99,9 +97,9 @@ func (c *Conv) candidates(pass Pass, o Options, forced string) (all []*candidate
 			continue
 		}
 		if isReference(r) {
-			last = append(last, &candidate{r, f.name, never, never})
+			last = append(last, &candidate{r, f.name})
 		} else {
-			all = append(all, &candidate{r, f.name, never, never})
+			all = append(all, &candidate{r, f.name})
 		}
 	}
 	switch {
@@ -129,11 +127,7 @@ func (c *Conv) choose(pass Pass, o Options, forced string) error {
 	}
 	var errs []error
 	if len(all) > 1 {
-		errs = append(errs, race(part.spec, all))
-		slices.SortStableFunc(all, func(a, b *candidate) int { return cmp.Compare(a.cpu, b.cpu) })
-	}
-	if all[0].wall < never {
-		c.gflops[pass] = part.spec.FLOPs() / float64(all[0].wall)
+		errs = append(errs, c.rank(pass, part.spec, all))
 	}
 	if part.spec == c.spec {
 		c.run[pass], c.form[pass] = all[0].runner, all[0].form
@@ -186,46 +180,32 @@ func isReference(r runner) bool {
 	return ok && strings.HasPrefix(p.Implementation(), "ref")
 }
 
-const never = time.Duration(1<<63 - 1)
-
-// race times candidates in turn, so that a neighbour's burst of work hits all
-// of them. They are ranked by processor time: on a shared machine the time on
-// the wall says more about the neighbours. One that is far behind drops out;
-// rounds end when enough time was spent for the best times to settle.
-func race(s Spec, all []*candidate) error {
-	b := newBench(s)
+// rank times the forms of a part of a convolution and sorts them, the fastest
+// first.
+func (c *Conv) rank(pass Pass, part Spec, all []*candidate) error {
+	b := newBench(part)
 	need := 0
 	for _, r := range all {
 		need = max(need, r.ScratchLen())
 	}
 	scratch := make([]float32, need)
-	lead := never
-	start := time.Now()
-	for round := 0; round < 3 || round < 12 && time.Since(start) < 40*time.Millisecond; round++ {
-		for _, r := range all {
-			// The first run pays for cold memory, the second may meet a burst.
-			if round > 0 && r.cpu/3 > lead || round > 1 && r.cpu/3*2 > lead {
-				continue
-			}
-			cpu, wall := processTime(), time.Now()
-			if err := r.Run(b.src, b.filter, b.bias, b.dst, scratch); err != nil {
-				return fmt.Errorf("convolution form %s: %w", r.form, err)
-			}
-			r.wall = min(r.wall, max(time.Since(wall), 1))
-			r.cpu = min(r.cpu, max(processTime()-cpu, 1))
-			lead = min(lead, r.cpu)
-		}
+	var runners []tune.Candidate
+	for _, r := range all {
+		runners = append(runners, tune.Candidate{Name: r.form, Bytes: 4 * int64(r.ScratchLen()),
+			Run: func() error { return r.Run(b.src, b.filter, b.bias, b.dst, scratch) }})
 	}
+	entry, err := tune.Race(runners, tune.RaceOptions{})
+	if err != nil {
+		return fmt.Errorf("convolution %s: %w", pass, err)
+	}
+	place := func(r *candidate) int { // in the entry, behind it if never run
+		i := slices.IndexFunc(entry.Candidates, func(t tune.Timing) bool { return t.Name == r.form })
+		return cmp.Or(i+1, len(all)+1)
+	}
+	slices.SortStableFunc(all, func(a, b *candidate) int { return cmp.Compare(place(a), place(b)) })
+	c.timed[pass] = entry
+	c.gflops[pass] = b.flops / float64(entry.Candidates[0].Wall)
 	return nil
-}
-
-// processTime is the processor time that all threads of this process used.
-func processTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
-		return time.Duration(time.Now().UnixNano()) // a kernel without it: wall time ranks
-	}
-	return time.Duration(t.Nano())
 }
 
 // bench holds tensors of the right size for timing.
@@ -266,6 +246,9 @@ func (c *Conv) Choice() string {
 
 // Rate is what the timing measured for a pass in GFLOP/s; 0 if nothing was timed.
 func (c *Conv) Rate(p Pass) float64 { return c.gflops[p] }
+
+// Timed is what the timing of a pass measured; false if nothing was timed.
+func (c *Conv) Timed(p Pass) (tune.Entry, bool) { return c.timed[p], len(c.timed[p].Candidates) > 0 }
 
 // Forward computes dst = src ∗ filter (+ bias) (ReLU). bias is ignored unless
 // asked for in Options. scratch keeps nothing between calls.
