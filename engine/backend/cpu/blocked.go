@@ -78,6 +78,11 @@ func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape
 			ways = append(ways, w)
 		}
 	}
+	if e, ok := thinTable[o.Name]; ok {
+		if w, ok := e.way(attrs, in); ok {
+			ways = append(ways, w)
+		}
+	}
 	return ways
 }
 

@@ -32,4 +32,5 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "transpose.inc.h"
 #include "wino.inc.h"
 #include "blocked.inc.h"
+#include "thin.inc.h"
 #include "dropout.inc.h"

@@ -63,6 +63,9 @@ typedef struct { // one step of an optimiser, see optim.inc.h
 	X(blocked_dropout, (ens_pool *p, int b16, void *y, const void *x, unsigned long key, unsigned long below, float keep, long n, long c, long s), (p, b16, y, x, key, below, keep, n, c, s)) \
 	X(conv, (ens_pool *p, float *y, const float *x, const float *w, const float *bias, float *scratch, const long *g, const int *taps), (p, y, x, w, bias, scratch, g, taps)) \
 	X(conv_filter, (ens_pool *p, float *dw, const float *x, const float *dy, float *scratch, const long *g, const int *taps), (p, dw, x, dy, scratch, g, taps)) \
+	X(thin, (ens_pool *p, int b16, float *y, const void *x, const float *w, const float *bias, float *scratch, const long *g), (p, b16, y, x, w, bias, scratch, g)) \
+	X(thin_data, (ens_pool *p, int b16, void *dx, const float *dy, const float *w, const void *gate, float *scratch, const long *g), (p, b16, dx, dy, w, gate, scratch, g)) \
+	X(thin_filter, (ens_pool *p, int b16, float *dw, const void *x, const float *dy, float *scratch, const long *g), (p, b16, dw, x, dy, scratch, g)) \
 	X(wino, (ens_pool *p, float *y, const float *x0, const float *x1, const float *w, const float *bias, const float *gate, const float *plus, float *scratch, const long *g), (p, y, x0, x1, w, bias, gate, plus, scratch, g)) \
 	X(wino_filter, (ens_pool *p, float *dw, const float *x0, const float *x1, const float *dy, float *scratch, const long *g), (p, dw, x0, x1, dy, scratch, g))
 

@@ -1,0 +1,138 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// Convolutions with a few result channels read a blocked field and give a plain
+// one, and their gradients the other way round: the last layer of a network.
+
+// thinTable names the implementations.
+var thinTable = map[string]struct {
+	way     func(attrs any, in []graph.Shape) (backend.Way, bool)
+	prepare func(b *Backend, q backend.Request) (backend.Kernel, error)
+	plain   func(q backend.Request) backend.Tensor // the field of few channels
+}{
+	"conv3d":                 {thinForwardWay, thinForward, resultOf},
+	"conv3d_fused":           {thinForwardWay, thinForward, resultOf},
+	"conv3d_grad_data":       {thinDataWay, thinData, secondOf},
+	"conv3d_fused_grad_data": {thinDataWay, thinData, secondOf},
+	"conv3d_grad_filter":     {thinFilterWay, thinFilter, secondOf},
+}
+
+func resultOf(q backend.Request) backend.Tensor { return q.Out }
+func secondOf(q backend.Request) backend.Tensor { return q.In[1] }
+
+// isThin tells a request in the layouts of these kernels from one in those of
+// Winograd's.
+func isThin(q backend.Request) bool {
+	e, ok := thinTable[q.Op.Name]
+	return ok && isBlocked(q) && e.plain(q).Layout == graph.Plain
+}
+
+// thinSpec describes a convolution of x with w for the kernels of few channels,
+// if they serve it.
+func thinSpec(x, w graph.Shape, a op.Conv) (kern.ThinSpec, bool) {
+	if !field5(x) {
+		return kern.ThinSpec{}, false
+	}
+	s := kern.ThinSpec{X: blockedShape(x), K: w[0], KD: w[2], Side: w[3], Wrap: a.Pad[2].Periodic}
+	ok := w[3] == w[4] && w[1] == x[1]
+	for i := range 3 {
+		ok = ok && a.Pad[i].Size == w[i+2]/2 && a.Stride[i] == 1 && a.Dilation[i] == 1 && (i == 2 || !a.Pad[i].Periodic || w[i+2] == 1)
+	}
+	return s, ok && kern.ServesThin(s)
+}
+
+// thinWay is the way of an operation that reads the first blocked operands and
+// gives a blocked or plain result; the blocked field x is read or written once.
+func thinWay(x graph.Shape, blocked []int, operands int, out graph.Layout) backend.Way {
+	w := backend.Way{In: make([]graph.Layout, operands), Out: out, Cost: 2 * bytes(graph.Blocked, x) / memoryRate}
+	for _, i := range blocked {
+		w.In[i] = graph.Blocked
+	}
+	return w
+}
+
+func thinForwardWay(attrs any, in []graph.Shape) (backend.Way, bool) {
+	parts, w, a := forwardOperands(attrs, in)
+	if len(parts) > 1 {
+		return backend.Way{}, false
+	}
+	_, ok := thinSpec(parts[0], w, a.Conv)
+	return thinWay(parts[0], []int{0}, len(in), graph.Plain), ok
+}
+
+// prepareThin prepares the kernels and their scratch.
+func (b *Backend) prepareThin(x, w graph.Shape, a op.Conv, relu bool) (*kern.Thin, error) {
+	s, _ := thinSpec(x, w, a)
+	s.ReLU = relu
+	t, err := kern.NewThin(b.pool, s)
+	if err == nil {
+		b.needScratch(t.ScratchLen())
+	}
+	return t, err
+}
+
+func thinForward(b *Backend, q backend.Request) (backend.Kernel, error) {
+	_, _, a := forwardOperands(q.Attrs, q.InShapes())
+	t, err := b.prepareThin(q.In[0].Shape, q.In[1].Shape, a.Conv, a.ReLU)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	x, w, y := kern.Float32(q.In[0].F32), q.In[1].F32, q.Out.F32
+	var bias []float32
+	if len(q.In) > 2 {
+		bias = q.In[2].F32
+	}
+	return kernel("thin", func() { t.Forward(y, x, w, bias, b.scratch) })
+}
+
+// thinDataWay serves all channels of the source, without an addend.
+func thinDataWay(attrs any, in []graph.Shape) (backend.Way, bool) {
+	a := dataAttrs(attrs)
+	_, ok := thinSpec(a.To, in[0], a.Conv)
+	var gate []int
+	if a.Gate {
+		gate = []int{2}
+	}
+	return thinWay(a.To, gate, len(in), graph.Blocked), ok && !a.Plus
+}
+
+func thinData(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a := dataAttrs(q.Attrs)
+	t, err := b.prepareThin(a.To, q.In[0].Shape, a.Conv, false)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	w, dy, dx := q.In[0].F32, q.In[1].F32, kern.Float32(q.Out.F32)
+	var gate kern.Stored
+	if a.Gate {
+		gate = kern.Float32(q.In[2].F32)
+	}
+	return kernel("thin", func() { t.Data(dx, dy, w, gate, b.scratch) })
+}
+
+func thinFilterWay(attrs any, in []graph.Shape) (backend.Way, bool) {
+	a := attrs.(op.ConvGrad)
+	if len(in) > 2 {
+		return backend.Way{}, false
+	}
+	_, ok := thinSpec(in[0], a.To, a.Conv)
+	return thinWay(in[0], []int{0}, 2, graph.Plain), ok
+}
+
+func thinFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(op.ConvGrad)
+	t, err := b.prepareThin(q.In[0].Shape, a.To, a.Conv, false)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	x, dy, dw := kern.Float32(q.In[0].F32), q.In[1].F32, q.Out.F32
+	return kernel("thin", func() { t.Filter(dw, x, dy, b.scratch) })
+}

@@ -1,0 +1,90 @@
+//go:build cgo && linux
+
+package kern
+
+/*
+#cgo noescape ens_thin
+#cgo nocallback ens_thin
+#cgo noescape ens_thin_data
+#cgo nocallback ens_thin_data
+#cgo noescape ens_thin_filter
+#cgo nocallback ens_thin_filter
+#include "kern.h"
+*/
+import "C"
+
+// ThinSpec describes a convolution from a blocked field to a few plain
+// channels: stride 1, sides odd, padding that keeps the field (zeros, or
+// periodic in longitude).
+type ThinSpec struct {
+	X    Blocked // the source
+	K    int     // channels of the result
+	KD   int     // levels of the filter, odd
+	Side int     // of the filter in latitude and longitude, odd
+	Wrap bool    // longitudes are periodic
+	ReLU bool
+}
+
+// Thin is a prepared convolution of that kind. It keeps numbers only.
+type Thin struct {
+	pool            *Pool
+	spec            ThinSpec
+	geom            []C.long
+	result, filter  int
+	filters, padded int // scratch: filters by channel, and rows of the gradient
+}
+
+// ServesThin tells whether the kernels serve a convolution.
+func ServesThin(s ThinSpec) bool {
+	return s.K <= 4 && s.K*s.Side <= 12 && s.Side%2 == 1 && s.KD%2 == 1 && (!s.Wrap || s.X.S[2] >= s.Side/2)
+}
+
+// NewThin prepares all three passes.
+//
+// Errors: ErrNotServed for many result channels or long filters.
+func NewThin(p *Pool, s ThinSpec) (*Thin, error) {
+	if !ServesThin(s) {
+		return nil, ErrNotServed
+	}
+	taps := s.KD * s.Side * s.Side
+	t := &Thin{pool: p, spec: s, result: s.X.N * s.K * s.X.Cells(), filter: s.K * s.X.C * taps,
+		filters: s.K * taps * s.X.Blocks() * Block, padded: s.X.N * s.K * s.X.S[0] * s.X.S[1] * (s.X.S[2] + s.Side - 1)}
+	t.geom = []C.long{C.long(s.X.N), C.long(s.X.C), C.long(s.K), C.long(s.X.S[0]), C.long(s.X.S[1]), C.long(s.X.S[2]),
+		C.long(s.KD), C.long(s.Side), C.long(flag(s.Wrap)), C.long(flag(s.ReLU))}
+	return t, nil
+}
+
+// ScratchLen is the number of float32 that a run wants as scratch.
+func (t *Thin) ScratchLen() int { return t.filters + t.padded }
+
+// Forward computes y = conv(x, w) (+ bias) (ReLU).
+//
+// Shape: x blocked; w plain [K C kD k k]; bias [K] or nil; y plain [N K D H W].
+func (t *Thin) Forward(y []float32, x Stored, w, bias, scratch []float32) {
+	t.check(x, len(y), len(w), len(scratch))
+	if bias != nil {
+		want("bias", len(bias), t.spec.K)
+	}
+	C.ens_thin(t.pool.ptr(), x.storage(), f32(y), x.ptr, f32(w), f32(bias), f32(scratch), &t.geom[0])
+}
+
+// Data computes dx, the gradient of the source, where gate is positive if there
+// is one.
+func (t *Thin) Data(dx Stored, dy, w []float32, gate Stored, scratch []float32) {
+	t.check(dx, len(dy), len(w), len(scratch))
+	gate.maybe("gate", dx.Len(), dx)
+	C.ens_thin_data(t.pool.ptr(), dx.storage(), dx.ptr, f32(dy), f32(w), gate.ptr, f32(scratch), &t.geom[0])
+}
+
+// Filter computes dw, the gradient of the filter.
+func (t *Thin) Filter(dw []float32, x Stored, dy, scratch []float32) {
+	t.check(x, len(dy), len(dw), len(scratch))
+	C.ens_thin_filter(t.pool.ptr(), x.storage(), f32(dw), x.ptr, f32(dy), f32(scratch), &t.geom[0])
+}
+
+func (t *Thin) check(x Stored, result, filter, scratch int) {
+	x.want("the blocked field", t.spec.X.Len(), x)
+	want("the plain field", result, t.result)
+	want("filter", filter, t.filter)
+	atLeast("scratch", scratch, t.ScratchLen())
+}

@@ -1,0 +1,212 @@
+// Convolutions from a blocked field to a few plain channels (the last layer of a
+// U-Net), and their gradients: stride 1, padding that keeps the field, sums as
+// they stand. They are bound by reading the blocked field once.
+
+// The geometry, as Go fills it (thin.go).
+enum { T_N, T_C, T_K, T_D, T_H, T_W, T_KD, T_KS, T_WRAP, T_RELU, T_COUNT };
+
+enum { THIN_SUMS = 12, THIN_RUN = VL == 16 ? 8 : 4 }; // result channels times side, at most; cells that go together
+
+typedef struct {
+	const long *g;
+	const void *x, *gate; // blocked
+	void *dx;
+	const float *w, *bias, *dy;
+	float *y, *dw;
+	float *filters;  // [K][taps][C in whole blocks]
+	float *gradient; // dy with pad cells on both sides of each row: [N][K][D][H][W + 2 pad]
+	long taps, blocks, pad;
+} thin;
+
+static thin thin_job(const long *g) {
+	return (thin){.g = g, .taps = g[T_KD] * g[T_KS] * g[T_KS], .blocks = (g[T_C] + CELL - 1) / CELL, .pad = g[T_KS] / 2};
+}
+
+// thin_row is the number of the first cell of a row of a block.
+INLINE long thin_row(const thin *j, long n, long b, long d, long h) {
+	const long *g = j->g;
+	return (((n * j->blocks + b) * g[T_D] + d) * g[T_H] + h) * g[T_W];
+}
+
+INLINE long thin_gradient_row(const thin *j, long n, long k, long d, long h) {
+	const long *g = j->g;
+	return (((n * g[T_K] + k) * g[T_D] + d) * g[T_H] + h) * (g[T_W] + 2 * j->pad);
+}
+
+#define XOR_8(k) ((k) ^ 8)
+#define XOR_4(k) ((k) ^ 4)
+#define XOR_2(k) ((k) ^ 2)
+#define XOR_1(k) ((k) ^ 1)
+#define ADD_LANES(v, f) v += __builtin_shuffle(v, (ivec)LANE_TABLE(f))
+
+// lanes is the sum over a cell.
+INLINE float lanes(cell c) {
+	vec v = c.v[0];
+	for (int q = 1; q < CV; q++) v += c.v[q];
+#if VL >= 16
+	ADD_LANES(v, XOR_8);
+#endif
+#if VL >= 8
+	ADD_LANES(v, XOR_4);
+#endif
+	ADD_LANES(v, XOR_2);
+	ADD_LANES(v, XOR_1);
+	return v[0];
+}
+
+static void thin_filters_item(void *arg, long i) {
+	const thin *j = arg;
+	long c = j->g[T_C], k = i / j->taps, t = i % j->taps, whole = j->blocks * CELL;
+	for (long l = 0; l < whole; l++) j->filters[i * whole + l] = l < c ? j->w[(k * c + l) * j->taps + t] : 0;
+}
+
+static void thin_gradient_item(void *arg, long row) {
+	const thin *j = arg;
+	long w = j->g[T_W], pad = j->pad;
+	const float *from = j->dy + row * w;
+	float *to = j->gradient + row * (w + 2 * pad);
+	for (long i = -pad; i < w + pad; i++) {
+		long at = j->g[T_WRAP] ? (i + w) % w : i;
+		to[i + pad] = at < 0 || at >= w ? 0 : from[at];
+	}
+}
+
+// thin_sum adds the taps of run cells that begin at column col; inner cells see
+// the whole filter.
+INLINE void thin_sum(const thin *j, const int run, const int inner, long n, long k, long d, long h, long col, float *out, const int b16) {
+	const long *g = j->g, side = g[T_KS];
+	cell acc[THIN_RUN] = {0};
+	for (long b = 0; b < j->blocks; b++)
+		for (long zt = MAX(0, g[T_KD] / 2 - d); zt < MIN(g[T_KD], g[T_D] + g[T_KD] / 2 - d); zt++)
+			for (long yt = MAX(0, j->pad - h); yt < MIN(side, g[T_H] + j->pad - h); yt++) {
+				long row = thin_row(j, n, b, d + zt - g[T_KD] / 2, h + yt - j->pad), t = (zt * side + yt) * side;
+				const float *f = j->filters + ((k * j->taps + t) * j->blocks + b) * CELL;
+				for (long xt = 0; xt < side; xt++, f += j->blocks * CELL) {
+					long x = col + xt - j->pad;
+					if (!inner) {
+						if (g[T_WRAP]) x = (x + g[T_W]) % g[T_W];
+						if (x < 0 || x >= g[T_W]) continue;
+					}
+					cell c = get_cell(f, 0, 0);
+					UNROLL for (int i = 0; i < run; i++) {
+						cell v = get_cell(j->x, (row + x + i) * CELL, b16);
+						EACH_VEC(q) acc[i].v[q] += v.v[q] * c.v[q];
+					}
+				}
+			}
+	for (int i = 0; i < run; i++) {
+		float s = lanes(acc[i]) + (j->bias ? j->bias[k] : 0);
+		out[i] = g[T_RELU] && s < 0 ? 0 : s;
+	}
+}
+
+INLINE void thin_item(const thin *j, long i, const int b16) {
+	const long *g = j->g;
+	long h = i % g[T_H], d = i / g[T_H] % g[T_D], n = i / g[T_H] / g[T_D];
+	for (long k = 0; k < g[T_K]; k++) {
+		float *out = j->y + (((n * g[T_K] + k) * g[T_D] + d) * g[T_H] + h) * g[T_W];
+		for (long x = 0; x < g[T_W];)
+			if (x >= j->pad && x + THIN_RUN + j->pad <= g[T_W]) {
+				thin_sum(j, THIN_RUN, 1, n, k, d, h, x, out + x, b16);
+				x += THIN_RUN;
+			} else {
+				thin_sum(j, 1, 0, n, k, d, h, x, out + x, b16);
+				x++;
+			}
+	}
+}
+STORED(thin_item)
+
+// y = conv(x, w) (+ bias) (ReLU).
+static void k_thin(ens_pool *p, int b16, float *y, const void *x, const float *w, const float *bias, float *scratch, const long *g) {
+	thin j = thin_job(g);
+	j.x = x, j.w = w, j.bias = bias, j.y = y, j.filters = scratch;
+	ens_parallel(p, thin_filters_item, &j, g[T_K] * j.taps);
+	ens_parallel(p, PICK(thin_item, b16), &j, g[T_N] * g[T_D] * g[T_H]);
+}
+
+// thin_back adds what run cells from column col on got from the results.
+INLINE void thin_back(const thin *j, const int run, long n, long b, long d, long h, long col, const int b16) {
+	const long *g = j->g, side = g[T_KS];
+	cell acc[THIN_RUN] = {0};
+	for (long k = 0; k < g[T_K]; k++)
+		for (long zt = MAX(0, d + g[T_KD] / 2 - g[T_D] + 1); zt < MIN(g[T_KD], d + g[T_KD] / 2 + 1); zt++)
+			for (long yt = MAX(0, h + j->pad - g[T_H] + 1); yt < MIN(side, h + j->pad + 1); yt++) {
+				const float *s = j->gradient + thin_gradient_row(j, n, k, d - zt + g[T_KD] / 2, h - yt + j->pad) + col + 2 * j->pad;
+				const float *f = j->filters + ((k * j->taps + (zt * side + yt) * side) * j->blocks + b) * CELL;
+				for (long xt = 0; xt < side; xt++, s--, f += j->blocks * CELL) {
+					cell c = get_cell(f, 0, 0);
+					UNROLL for (int i = 0; i < run; i++)
+						EACH_VEC(q) acc[i].v[q] += s[i] * c.v[q];
+				}
+			}
+	long at = (thin_row(j, n, b, d, h) + col) * CELL;
+	for (int i = 0; i < run; i++) {
+		if (j->gate) {
+			cell z = get_cell(j->gate, at + i * CELL, b16);
+			EACH_VEC(q) acc[i].v[q] = pick(above(z.v[q], (vec){}), acc[i].v[q], (vec){});
+		}
+		put_cell(j->dx, at + i * CELL, acc[i], b16);
+	}
+}
+
+INLINE void thin_data_item(const thin *j, long i, const int b16) {
+	const long *g = j->g;
+	long h = i % g[T_H], d = i / g[T_H] % g[T_D], b = i / g[T_H] / g[T_D] % j->blocks, n = i / g[T_H] / g[T_D] / j->blocks, x = 0;
+	for (; x + THIN_RUN <= g[T_W]; x += THIN_RUN) thin_back(j, THIN_RUN, n, b, d, h, x, b16);
+	for (; x < g[T_W]; x++) thin_back(j, 1, n, b, d, h, x, b16);
+}
+STORED(thin_data_item)
+
+// dx = the adjoint of dy, where gate is given only where it is positive.
+static void k_thin_data(ens_pool *p, int b16, void *dx, const float *dy, const float *w, const void *gate, float *scratch, const long *g) {
+	thin j = thin_job(g);
+	j.dx = dx, j.dy = dy, j.w = w, j.gate = gate, j.filters = scratch, j.gradient = scratch + g[T_K] * j.taps * j.blocks * CELL;
+	ens_parallel(p, thin_filters_item, &j, g[T_K] * j.taps);
+	ens_parallel(p, thin_gradient_item, &j, g[T_N] * g[T_K] * g[T_D] * g[T_H]);
+	ens_parallel(p, PICK(thin_data_item, b16), &j, g[T_N] * j.blocks * g[T_D] * g[T_H]);
+}
+
+// thin_taps makes one row of taps of VL channels: a sum in registers for each
+// row of the field, and the sum of these.
+INLINE void thin_taps(const thin *j, long b, int q, long zt, long yt, const int ks, const int nk, const int b16) {
+	const long *g = j->g;
+	vec total[THIN_SUMS] = {0};
+	for (long n = 0; n < g[T_N]; n++)
+		for (long d = MAX(0, g[T_KD] / 2 - zt); d < MIN(g[T_D], g[T_D] + g[T_KD] / 2 - zt); d++)
+			for (long h = MAX(0, j->pad - yt); h < MIN(g[T_H], g[T_H] + j->pad - yt); h++) {
+				vec acc[THIN_SUMS] = {0};
+				long at = thin_row(j, n, b, d + zt - g[T_KD] / 2, h + yt - j->pad) * CELL + q * VL;
+				const float *s[4];
+				for (int k = 0; k < nk; k++) s[k] = j->gradient + thin_gradient_row(j, n, k, d, h) + 2 * j->pad;
+				for (long x = 0; x < g[T_W]; x++) {
+					vec v = get_vec(j->x, at + x * CELL, b16);
+					for (int k = 0; k < nk; k++)
+						for (int i = 0; i < ks; i++) acc[k * ks + i] += s[k][x - i] * v;
+				}
+				for (int i = 0; i < nk * ks; i++) total[i] += acc[i];
+			}
+	for (int k = 0; k < nk; k++)
+		for (int i = 0; i < ks; i++)
+			for (int l = 0; l < VL; l++) {
+				long c = b * CELL + q * VL + l;
+				if (c < g[T_C]) j->dw[(k * g[T_C] + c) * j->taps + (zt * ks + yt) * ks + i] = total[k * ks + i][l];
+			}
+}
+
+INLINE void thin_filter_item(const thin *j, long i, const int b16) {
+	const long *g = j->g, side = g[T_KS];
+	long yt = i % side, zt = i / side % g[T_KD], q = i / side / g[T_KD] % CV, b = i / side / g[T_KD] / CV;
+	if (side == 3 && g[T_K] == 1) thin_taps(j, b, q, zt, yt, 3, 1, b16);
+	else if (side == 1 && g[T_K] == 1) thin_taps(j, b, q, zt, yt, 1, 1, b16);
+	else thin_taps(j, b, q, zt, yt, side, g[T_K], b16);
+}
+STORED(thin_filter_item)
+
+// dw = gradient of the filter between x and dy.
+static void k_thin_filter(ens_pool *p, int b16, float *dw, const void *x, const float *dy, float *scratch, const long *g) {
+	thin j = thin_job(g);
+	j.x = x, j.dy = dy, j.dw = dw, j.gradient = scratch;
+	ens_parallel(p, thin_gradient_item, &j, g[T_N] * g[T_K] * g[T_D] * g[T_H]);
+	ens_parallel(p, PICK(thin_filter_item, b16), &j, j.blocks * CV * g[T_KD] * g[T_KS]);
+}

@@ -1,0 +1,93 @@
+//go:build cgo && linux
+
+package kern
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// The cases of Winograd's test serve: the judge is the same float64 loop.
+func TestThinAgreesWithPlainSums(t *testing.T) {
+	keep := map[string][]float32{} // for equal bits over threads
+	everywhere(t, func(t *testing.T, p *Pool) {
+		for i, s := range []WinoSpec{
+			{N: 1, Parts: [2]int{16, 0}, K: 1, Size: [3]int{2, 9, 21}, KD: 3, Side: 3},
+			{N: 2, Parts: [2]int{21, 0}, K: 1, Size: [3]int{3, 5, 19}, KD: 3, Side: 3, Wrap: true},
+			{N: 2, Parts: [2]int{7, 0}, K: 4, Size: [3]int{1, 6, 3}, KD: 1, Side: 3},
+			{N: 1, Parts: [2]int{40, 0}, K: 2, Size: [3]int{2, 7, 12}, KD: 1, Side: 1},
+			{N: 1, Parts: [2]int{5, 0}, K: 2, Size: [3]int{2, 4, 11}, KD: 3, Side: 5, Wrap: true},
+			{N: 1, Parts: [2]int{3, 0}, K: 1, Size: [3]int{1, 2, 2}, KD: 3, Side: 9},
+		} {
+			s.FilterIn = s.Parts[0]
+			k := newWinoCase(uint64(i), s)
+			x0, _ := k.parts()
+			shape := Blocked{N: s.N, C: k.c, S: s.Size}
+			j, err := NewThin(p, ThinSpec{X: shape, K: s.K, KD: s.KD, Side: s.Side, Wrap: s.Wrap})
+			if err != nil {
+				t.Fatal(err)
+			}
+			scratch := make([]float32, j.ScratchLen())
+			bias, gate := random(uint64(i), s.K, -1, 1), random(uint64(i)+9, k.c*s.N*k.s, -1, 1)
+			y, endY := guarded(t, len(k.y))
+			dw, endW := guarded(t, len(k.w))
+			dx, endX := guarded(t, shape.Len())
+			j.Forward(y, Float32(x0), floats(k.w), bias, scratch)
+			j.Filter(dw, Float32(x0), floats(k.dy), scratch)
+			wide := make([]float64, len(gate))
+			for i, v := range gate {
+				wide[i] = float64(v)
+			}
+			j.Data(Float32(dx), floats(k.dy), floats(k.w), Float32(blockedOf(wide, s.N, k.c, k.s)), scratch)
+			endY()
+			endW()
+			endX()
+			wantY, wantX := slices.Clone(k.y), slices.Clone(k.dx)
+			for i := range wantY {
+				wantY[i] += float64(bias[i/k.s%s.K])
+			}
+			for i := range wantX {
+				if gate[i] <= 0 {
+					wantX[i] = 0
+				}
+			}
+			const tolerance = 1e-6 // sums of some hundred float32
+			for _, c := range []struct {
+				name      string
+				bits      []float32
+				got, want []float64
+			}{
+				{"forward", y, float64s(y), wantY}, {"filter", dw, float64s(dw), k.dw},
+				{"data", dx, logicalOf(t, dx, s.N, k.c, k.s), wantX},
+			} {
+				if e := relative(c.got, c.want); !(e <= tolerance) {
+					t.Errorf("%+v %s: error %.2e", s, c.name, e)
+				}
+				key := fmt.Sprint(ISA(), i, c.name)
+				if keep[key] == nil {
+					keep[key] = slices.Clone(c.bits)
+				} else if !slices.Equal(keep[key], c.bits) {
+					t.Errorf("%+v %s: other bits with other threads", s, c.name)
+				}
+			}
+		}
+	})
+}
+
+func float64s(x []float32) []float64 {
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = float64(v)
+	}
+	return y
+}
+
+func TestThinRefusesWhatItDoesNotServe(t *testing.T) {
+	for _, s := range []ThinSpec{{K: 5, KD: 1, Side: 1}, {K: 3, KD: 1, Side: 5}, {K: 1, KD: 1, Side: 2}, {K: 1, KD: 2, Side: 1}} {
+		s.X = Blocked{N: 1, C: 1, S: [3]int{2, 9, 9}}
+		if _, err := NewThin(nil, s); err != ErrNotServed {
+			t.Errorf("%+v: %v, want ErrNotServed", s, err)
+		}
+	}
+}
