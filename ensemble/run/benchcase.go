@@ -243,14 +243,19 @@ func (c BenchCase) compile(train bool, o engine.Options) (*BenchStep, error) {
 			return nil, errors.Join(err, plan.Close())
 		}
 	}
-	r := rand.New(rand.NewPCG(1, 2))
-	for i := range plan.Input("x") {
-		plan.Input("x")[i] = float32(r.NormFloat64())
-	}
-	for i := range plan.Input("target") {
-		plan.Input("target")[i] = r.Float32()
-	}
+	s.draw(0)
 	return s, nil
+}
+
+// draw fills input and target with the random numbers of that number.
+func (s *BenchStep) draw(n uint64) {
+	r := rand.New(rand.NewPCG(1, 2+n))
+	for i := range s.plan.Input("x") {
+		s.plan.Input("x")[i] = float32(r.NormFloat64())
+	}
+	for i := range s.plan.Input("target") {
+		s.plan.Input("target")[i] = r.Float32()
+	}
 }
 
 // named makes an error of the engine speak of the case instead of a line of our
