@@ -9,19 +9,52 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
+// wayRule tells which operands of an operation and whether its result are
+// blocked; ok is false if the request is not served.
+type wayRule func(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (way backend.Way, ok bool)
+
+// prepareRule makes the kernel of a request that the way rule serves.
+type prepareRule func(b *Backend, q backend.Request) (backend.Kernel, error)
+
+// blocked is the implementation of an operation on the blocked layout.
+type blocked struct {
+	ways    wayRule
+	prepare prepareRule
+}
+
+// Convolutions: those of one cell are products of matrices, others Winograd's.
+var (
+	blockedForward = eitherConv(blocked{pointForwardWay, pointForward}, blocked{winoForwardWay, winoForward})
+	blockedData    = eitherConv(blocked{pointDataWay, pointData}, blocked{winoDataWay, winoData})
+	blockedFilter  = eitherConv(blocked{pointFilterWay, pointFilter}, blocked{winoFilterWay, winoFilter})
+)
+
+// eitherConv serves with other what point does not serve.
+func eitherConv(point, other blocked) blocked {
+	return blocked{
+		func(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+			if w, ok := point.ways(b, attrs, in, out); ok {
+				return w, true
+			}
+			return other.ways(b, attrs, in, out)
+		},
+		func(b *Backend, q backend.Request) (backend.Kernel, error) {
+			if isPoint(q) {
+				return point.prepare(b, q)
+			}
+			return other.prepare(b, q)
+		},
+	}
+}
+
 // blockedTable names the implementations of operations on the blocked layout.
-// ways tells which operands and whether the result are blocked; ok is false if
-// the request is not served.
-var blockedTable = map[string]struct {
-	ways    func(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (way backend.Way, ok bool)
-	prepare func(b *Backend, q backend.Request) (backend.Kernel, error)
-}{
-	"conv3d":                   {winoForwardWay, winoForward},
-	"conv3d_fused":             {winoForwardWay, winoForward},
-	"conv3d_grad_data":         {winoDataWay, winoData},
-	"conv3d_fused_grad_data":   {winoDataWay, winoData},
-	"conv3d_grad_filter":       {winoFilterWay, winoFilter},
-	"conv3d_fused_grad_filter": {winoFilterWay, winoFilter},
+var blockedTable = map[string]blocked{
+	"conv3d":                   blockedForward,
+	"conv3d_fused":             blockedForward,
+	"conv3d_grad_data":         blockedData,
+	"conv3d_fused_grad_data":   blockedData,
+	"conv3d_grad_filter":       blockedFilter,
+	"conv3d_fused_grad_filter": blockedFilter,
 	"max_pool":                 {poolWay, blockedPool},
 	"max_pool_grad":            {poolWay, blockedPoolGrad},
 	"avg_pool":                 {poolWay, blockedPool},

@@ -121,7 +121,7 @@ const raceFLOPs = 2e8
 // estimate for the guess, and somewhat more for every other.
 func (b *Backend) Cuts(q backend.Request) ([]backend.Cut, error) {
 	p, ok := winoPass{}, false
-	if isBlocked(q) && !isThin(q) {
+	if isBlocked(q) && !isThin(q) && !isPoint(q) {
 		p, ok = b.winoPassOf(q)
 	}
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
 
-// Against the stream of package rng, element by element, in both layouts.
+// TestDropout: against the stream of package rng, element by element, in both layouts.
 func TestDropout(t *testing.T) {
 	everyStorage(t, func(t *testing.T, p *Pool, b16 bool, keep func(string, *tensor)) {
 		for _, b := range blockedShapes {

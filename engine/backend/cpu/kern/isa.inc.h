@@ -34,3 +34,4 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "blocked.inc.h"
 #include "thin.inc.h"
 #include "dropout.inc.h"
+#include "point.inc.h"

@@ -61,6 +61,8 @@ typedef struct { // one step of an optimiser, see optim.inc.h
 	X(blocked_combine, (ens_pool *p, int b16, void *z, const void *x, const void *y, const void *gate, const float *a, const float *b, const float *c, long n, long channels, long s), (p, b16, z, x, y, gate, a, b, c, n, channels, s)) \
 	X(dropout, (ens_pool *p, float *y, const float *x, unsigned long key, unsigned long below, float keep, long n), (p, y, x, key, below, keep, n)) \
 	X(blocked_dropout, (ens_pool *p, int b16, void *y, const void *x, unsigned long key, unsigned long below, float keep, long n, long c, long s), (p, b16, y, x, key, below, keep, n, c, s)) \
+	X(point, (ens_pool *p, float *y, const float *x0, const float *x1, const float *w, long wk, long wc, const float *bias, const float *gate, const float *plus, int relu, float *packed, long n, long c0, long c1, long k, long s), (p, y, x0, x1, w, wk, wc, bias, gate, plus, relu, packed, n, c0, c1, k, s)) \
+	X(point_filter, (ens_pool *p, float *dw, const float *x0, const float *x1, const float *dy, long n, long c0, long c1, long k, long s), (p, dw, x0, x1, dy, n, c0, c1, k, s)) \
 	X(conv, (ens_pool *p, float *y, const float *x, const float *w, const float *bias, float *scratch, const long *g, const int *taps), (p, y, x, w, bias, scratch, g, taps)) \
 	X(conv_filter, (ens_pool *p, float *dw, const float *x, const float *dy, float *scratch, const long *g, const int *taps), (p, dw, x, dy, scratch, g, taps)) \
 	X(thin, (ens_pool *p, int b16, float *y, const void *x, const float *w, const float *bias, float *scratch, const long *g), (p, b16, y, x, w, bias, scratch, g)) \

@@ -1,0 +1,136 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// pointSpec describes a convolution of parts with w whose filter is one cell, if
+// it is one.
+func pointSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern.Point, bool) {
+	if len(parts) == 0 || len(parts) > 2 || !field5(parts...) || w[2:].Size() != 1 {
+		return kern.Point{}, false
+	}
+	s := kern.Point{N: parts[0][0], Cells: parts[0][2:].Size(), K: w[0]}
+	for i, p := range parts {
+		s.Parts[i] = p[1]
+	}
+	ok := true
+	for i := range 3 {
+		ok = ok && a.Stride[i] == 1 && a.Pad[i].Size == 0
+	}
+	return s, ok
+}
+
+// pointCost is the time of products of whole blocks and of what is read and
+// written.
+func pointCost(s kern.Point, in []graph.Shape, out graph.Shape) float64 {
+	whole := (s.K + kern.Block - 1) / kern.Block * kern.Block
+	return 2*float64(s.N*s.Cells)*float64(s.Source())*float64(whole)/plainRate +
+		bytes(graph.Blocked, append(in[:len(in):len(in)], out)...)/memoryRate
+}
+
+func pointForwardWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	parts, w, a := forwardOperands(attrs, in)
+	s, ok := pointSpec(parts, w, a.Conv)
+	if !ok {
+		return backend.Way{}, false
+	}
+	way := blockedParts(len(parts), len(in))
+	way.Cost = pointCost(s, parts, out)
+	return way, true
+}
+
+// isPoint tells a request of a convolution whose filter is one cell from others.
+func isPoint(q backend.Request) bool {
+	var serves wayRule
+	switch q.Op.Name {
+	case "conv3d", "conv3d_fused":
+		serves = pointForwardWay
+	case "conv3d_grad_data", "conv3d_fused_grad_data":
+		serves = pointDataWay
+	case "conv3d_grad_filter", "conv3d_fused_grad_filter":
+		serves = pointFilterWay
+	default:
+		return false
+	}
+	_, ok := serves(nil, q.Attrs, q.InShapes(), q.Out.Shape)
+	return ok
+}
+
+func pointForward(b *Backend, q backend.Request) (backend.Kernel, error) {
+	parts, w, a := forwardOperands(q.Attrs, q.InShapes())
+	s, _ := pointSpec(parts, w, a.Conv)
+	args := kern.PointArgs{X0: q.In[0].F32, W: q.In[len(parts)].F32, WK: s.Source(), WC: 1, ReLU: a.ReLU}
+	if len(parts) > 1 {
+		args.X1 = q.In[1].F32
+	}
+	if len(q.In) > len(parts)+1 {
+		args.Bias = q.In[len(parts)+1].F32
+	}
+	return b.point(q.Out.F32, args, s)
+}
+
+// point makes the kernel of a product of cells and channels.
+func (b *Backend) point(y []float32, args kern.PointArgs, s kern.Point) (backend.Kernel, error) {
+	b.needScratch(s.ScratchLen())
+	return kernel("point", func() { b.pool.PointConv(y, args, b.scratch, s) })
+}
+
+// pointDataSpec describes the gradient of the data as a convolution of dy.
+func pointDataSpec(in []graph.Shape, a op.ConvGradFused) (kern.Point, bool) {
+	s, ok := pointSpec(in[1:2], in[0], a.Conv)
+	s.K = a.To[1]
+	return s, ok
+}
+
+func pointDataWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	s, ok := pointDataSpec(in, dataAttrs(attrs))
+	if !ok {
+		return backend.Way{}, false
+	}
+	way := blockedParts(len(in), len(in))
+	way.In[0] = graph.Plain
+	way.Cost = pointCost(s, in[1:], out)
+	return way, true
+}
+
+func pointData(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a := dataAttrs(q.Attrs)
+	s, _ := pointDataSpec(q.InShapes(), a)
+	args := kern.PointArgs{X0: q.In[1].F32, W: q.In[0].F32[a.Lo:], WK: 1, WC: q.In[0].Shape[1]}
+	if a.Plus {
+		args.Plus = q.In[2].F32
+	}
+	if a.Gate {
+		args.Gate = q.In[len(q.In)-1].F32
+	}
+	return b.point(q.Out.F32, args, s)
+}
+
+func pointFilterWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	a := attrs.(op.ConvGrad)
+	s, ok := pointSpec(in[:len(in)-1], a.To, a.Conv)
+	if !ok {
+		return backend.Way{}, false
+	}
+	way := blockedParts(len(in), len(in))
+	way.Out = graph.Plain
+	way.Cost = pointCost(s, in, out)
+	return way, true
+}
+
+func pointFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, parts := q.Attrs.(op.ConvGrad), len(q.In)-1
+	s, _ := pointSpec(q.InShapes()[:parts], a.To, a.Conv)
+	x0, dy, dw := q.In[0].F32, q.In[parts].F32, q.Out.F32
+	var x1 []float32
+	if parts > 1 {
+		x1 = q.In[1].F32
+	}
+	return kernel("point filter", func() { b.pool.PointFilter(dw, x0, x1, dy, s) })
+}
