@@ -70,7 +70,7 @@ func (m *memory) bind(p *Plan) {
 			if wide {
 				m.tensors[i].F64 = arena64[at.Offset : at.Offset+at.Size : at.Offset+at.Size]
 			} else {
-				m.tensors[i].F32 = arena32[at.Offset : at.Offset+at.Size : at.Offset+at.Size]
+				m.tensors[i] = inArena(arena32[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n)
 			}
 		} else {
 			key := [2]int{int(at.Where), at.Of}
@@ -85,6 +85,14 @@ func (m *memory) bind(p *Plan) {
 	}
 	m.fill(p, wide)
 	m.finish(p)
+}
+
+// inArena is the value of n in its place of the arena.
+func inArena(place []float32, n *graph.Node) backend.Tensor {
+	if n.DType == graph.BFloat16 {
+		return backend.Tensor{U16: unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(place))), n.Elems())}
+	}
+	return backend.Tensor{F32: place}
 }
 
 // pin fixes the addresses of memory that devices keep.

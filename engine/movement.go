@@ -136,9 +136,6 @@ func nodeBytes(g *graph.Graph, n *graph.Node, elem int) int64 {
 	if n.Kind != graph.KindOp || n.Op.Alias {
 		return 0
 	}
-	if n.DType != graph.Float32 {
-		elem = n.DType.Bytes()
-	}
 	in := make([]graph.Shape, len(n.In))
 	for i, id := range n.In {
 		in[i] = stored(g.Nodes[id])
@@ -146,12 +143,13 @@ func nodeBytes(g *graph.Graph, n *graph.Node, elem int) int64 {
 	return n.Op.Bytes(in, stored(n), n.Attrs) * int64(elem) / int64(graph.Float32.Bytes())
 }
 
-// stored is the shape of a value with the channels that its layout adds.
+// stored is the shape of a value with the channels that its layout adds, as many
+// as fill its memory in float32.
 func stored(n *graph.Node) graph.Shape {
 	s := n.Shape
-	if n.Elems() != s.Size() {
+	if n.Room() != s.Size() {
 		s = s.Clone()
-		s[1] = s[1] * n.Elems() / n.Shape.Size()
+		s[1] = s[1] * n.Room() / n.Shape.Size()
 	}
 	return s
 }

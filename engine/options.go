@@ -35,6 +35,10 @@ type Options struct {
 	// Float64 keeps all values of backend "ref" in float64 instead of rounding
 	// each to float32.
 	Float64 bool
+	// Precision is the type in which backend "cpu" stores the fields inside the
+	// network: "f32" (also if empty), or "bf16" for half of the memory. Parameters,
+	// their gradients, statistics and the loss are float32, and so is arithmetic.
+	Precision string
 	// MemoryLimit bounds the arena in bytes; 0 means no bound.
 	MemoryLimit int64
 	// Winograd admits convolutions by Winograd's products on backend "cpu": faster
@@ -80,6 +84,10 @@ func (o *Options) check() error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if _, ok := precisions[o.Precision]; !ok {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("engine options: precision %q", o.Precision),
+			Why: "known are f32 and bf16", Fix: "choose one of these"}
+	}
 	if o.Workspace < 0 {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("engine options: a workspace of %d bytes", o.Workspace),
 			Why: "the bound is positive, or 0 for none", Fix: "choose another"}
@@ -92,6 +100,9 @@ func (o *Options) check() error {
 	}
 	return nil
 }
+
+// precisions are the types that Options.Precision names.
+var precisions = map[string]graph.DType{"": graph.Float32, "f32": graph.Float32, "bf16": graph.BFloat16}
 
 // Backends lists the devices a plan can run on, the default first.
 var Backends = []struct {

@@ -66,7 +66,8 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(), After: o.After}
+	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(),
+		Precision: precisions[o.Precision], After: o.After}
 	u.Layouts, _ = dev.(backend.Layouts)
 	u.Cuts, _ = dev.(backend.Cuts)
 	if err := pass.Run(o.Passes, u); err != nil {

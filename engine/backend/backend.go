@@ -9,12 +9,14 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Tensor is a value bound to memory: F32 or F64, as the backend stores it.
+// Tensor is a value bound to memory: F32 or F64, as the backend stores it, or U16
+// with the bits of a value that is stored as bfloat16.
 type Tensor struct {
 	Shape  graph.Shape
 	Layout graph.Layout
 	F32    []float32
 	F64    []float64
+	U16    []uint16
 }
 
 // Request asks for the kernel of one operation. The memory stays where it is
@@ -65,6 +67,8 @@ type Layouts interface {
 	Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []Way
 	// ReorderCost is the time in seconds to change the layout of a value.
 	ReorderCost(s graph.Shape) float64
+	// Stores tells whether all values that are not plain can be stored as d.
+	Stores(d graph.DType) bool
 }
 
 // Cut is one way to cut the work of a kernel into pieces. All cuts of a kernel

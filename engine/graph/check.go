@@ -66,7 +66,7 @@ func (g *Graph) checkNode(i int, n *Node) error {
 		if id < 0 || id >= i {
 			return fmt.Errorf("%s reads %%%d, which does not come before it", n.Op.Name, id)
 		}
-		if g.Nodes[id].DType != n.DType {
+		if g.Nodes[id].DType.Computed() != n.DType.Computed() {
 			return fmt.Errorf("%s of %v reads %v", n.Op.Name, n.DType, g.Nodes[id].DType)
 		}
 	}

@@ -31,6 +31,19 @@ func (l Layout) Elems(s Shape) int {
 // Elems is the number of elements the value takes in memory.
 func (n *Node) Elems() int { return n.Layout.Elems(n.Shape) }
 
+// Room is the memory of the value in elements of the arena: as many as it has,
+// or half of them, rounded up, in bfloat16.
+func (n *Node) Room() int {
+	if n.DType == BFloat16 {
+		return (n.Elems() + 1) / 2
+	}
+	return n.Elems()
+}
+
+// SameRoom tells whether two values have as many elements of the same type, so
+// that one can take the place of the other.
+func (n *Node) SameRoom(m *Node) bool { return n.DType == m.DType && n.Elems() == m.Elems() }
+
 // SetLayout says how the value lies in memory; it has no effect on an invalid
 // value.
 func (v Value) SetLayout(l Layout) {

@@ -116,6 +116,15 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
+// Computed is the type in which arithmetic with such values is done: bfloat16 is
+// a storage of float32.
+func (d DType) Computed() DType {
+	if d == BFloat16 {
+		return Float32
+	}
+	return d
+}
+
 // Bytes is the size of one element.
 func (d DType) Bytes() int {
 	switch d {

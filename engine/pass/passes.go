@@ -20,6 +20,8 @@ type Unit struct {
 	// Layouts knows what operations cost in which layouts; nil if the backend
 	// has one layout only.
 	Layouts backend.Layouts
+	// Precision is the type in which the fields inside the network are stored.
+	Precision graph.DType
 	// Cuts knows the ways to cut the work of kernels; nil if there is no choice.
 	Cuts backend.Cuts
 	// Workspace bounds the scratch of each kernel in bytes; 0 means no bound.
@@ -58,6 +60,7 @@ var List = []Pass{
 	{"fuse", fuse, false, "make one operation of convolution, bias and ReLU"},
 	{"fuse-norms", fuseNorms, false, "make one operation of batch normalisation and ReLU, and one of each sweep of their gradient"},
 	{"choose-layouts", chooseLayouts, false, "choose the layout of every value so that operations and changes of layout cost least"},
+	{"choose-precision", choosePrecision, false, "choose the type in which the fields inside the network are stored"},
 	{"remove-dead", removeDead, true, "drop what nothing depends on"},
 	{"schedule", schedule, true, "choose the order of execution that needs less memory"},
 	{"recompute", recompute, false, "compute results again that the limit of the memory does not let the backward pass keep"},
@@ -76,6 +79,8 @@ var Order = []struct{ Before, After, Reason string }{
 	{"fold-constants", "absorb-broadcasts", "small stretched constants are folded instead"},
 	{"merge-duplicates", "fuse", "an intermediate result that is shared must not be fused away"},
 	{"fuse", "choose-layouts", "the layouts of what is fused away do not count"},
+	{"choose-layouts", "choose-precision", "only blocked values have kernels for other types"},
+	{"choose-precision", "schedule", "sizes are those of the types"},
 	{"fuse", "fuse-norms", "a convolution takes the gradient of ReLU along at no cost"},
 	{"add-gradients", "fuse-norms", "the fused operations have no gradient"},
 	{"merge-duplicates", "fuse-norms", "an intermediate result that is shared must not be fused away"},

@@ -25,7 +25,7 @@ const (
 type Place struct {
 	Where  Where
 	Offset int // in elements, of the arena
-	Size   int // in elements
+	Size   int // in elements of the arena
 	Of     int // node of the parameter or state
 }
 
@@ -90,7 +90,7 @@ func layOut(u *Unit) {
 	for i := range g.Nodes {
 		if r := root(g, i); m.Places[r].Where == Arena && i == r {
 			s := spans[buffer[i]]
-			m.Places[i] = Place{Where: Arena, Offset: s.Offset, Size: g.Nodes[i].Elems()}
+			m.Places[i] = Place{Where: Arena, Offset: s.Offset, Size: g.Nodes[i].Room()}
 		}
 	}
 	for i := range g.Nodes { // other shapes of the same memory
@@ -113,9 +113,9 @@ func placeFixed(g *graph.Graph, m *Memory) []int {
 		buffer[i] = -1
 		switch {
 		case n.Kind == graph.KindParam:
-			m.Places[i] = Place{Where: Param, Size: n.Elems(), Of: i}
+			m.Places[i] = Place{Where: Param, Size: n.Room(), Of: i}
 		case n.Kind == graph.KindState:
-			m.Places[i] = Place{Where: State, Size: n.Elems(), Of: i}
+			m.Places[i] = Place{Where: State, Size: n.Room(), Of: i}
 		case root(g, i) == i:
 			buffer[i] = i
 		}
@@ -125,7 +125,7 @@ func placeFixed(g *graph.Graph, m *Memory) []int {
 		has[d.Param] = true
 		r := root(g, d.Value)
 		if g.Nodes[r].Kind == graph.KindOp && m.Places[r].Where == Arena {
-			m.Places[r] = Place{Where: Grad, Size: g.Nodes[r].Elems(), Of: d.Param}
+			m.Places[r] = Place{Where: Grad, Size: g.Nodes[r].Room(), Of: d.Param}
 			buffer[r] = -1
 			continue
 		}
@@ -157,7 +157,7 @@ func lifetimes(u *Unit, buffer []int) []*Span {
 		if buffer[i] < 0 {
 			continue
 		}
-		s := &Span{Nodes: []int{i}, Size: n.Elems(), First: at[i], Last: at[i]}
+		s := &Span{Nodes: []int{i}, Size: n.Room(), First: at[i], Last: at[i]}
 		for _, r := range by[i] {
 			s.Last = max(s.Last, at[r])
 		}
@@ -175,7 +175,7 @@ func lifetimes(u *Unit, buffer []int) []*Span {
 			r := root(g, in)
 			b := buffer[r]
 			if b < 0 || b == buffer[id] || spans[b].Last != t || spans[b].First < 0 ||
-				spans[b].Size != n.Elems() || !n.Op.InPlace(i, n.Attrs) {
+				!g.Nodes[r].SameRoom(n) || !n.Op.InPlace(i, n.Attrs) {
 				continue
 			}
 			// joined: the buffer lives on as the result

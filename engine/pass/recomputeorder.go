@@ -56,7 +56,7 @@ func newProgram(u *Unit) *program {
 	p.forward = g.Needed(forwardRoots(g))
 	for i, nd := range g.Nodes {
 		if buffer[i] >= 0 {
-			p.size[i] = roundUp(nd.Elems())
+			p.size[i] = roundUp(nd.Room())
 		}
 		if nd.Kind != graph.KindOp {
 			p.fixed += p.size[i]
@@ -74,7 +74,7 @@ func newProgram(u *Unit) *program {
 		}
 		for k, in := range nd.In {
 			r := root(g, in)
-			if g.Nodes[r].Kind == graph.KindOp && p.size[r] > 0 && g.Nodes[r].Elems() == nd.Elems() && nd.Op.InPlace(k, nd.Attrs) {
+			if g.Nodes[r].Kind == graph.KindOp && p.size[r] > 0 && g.Nodes[r].SameRoom(nd) && nd.Op.InPlace(k, nd.Attrs) {
 				p.over[i] = append(p.over[i], r)
 			}
 		}

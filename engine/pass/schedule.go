@@ -86,10 +86,10 @@ func greedyOrder(g *graph.Graph, n int) []int {
 			if nd.Kind != graph.KindOp || nd.Op.Alias || done[nd.ID] || !ready(nd.ID) {
 				continue
 			}
-			cost := nd.Elems()
+			cost := nd.Room()
 			for _, r := range rootsOf(g, nd) {
 				if !stays[r] && left[r] == 1 {
-					cost -= g.Nodes[r].Elems()
+					cost -= g.Nodes[r].Room()
 				}
 			}
 			if best < 0 || cost < bestCost {
@@ -125,11 +125,11 @@ func peak(g *graph.Graph, order []int) int {
 	}
 	live, top := 0, 0
 	for _, id := range order {
-		live += g.Nodes[id].Elems()
+		live += g.Nodes[id].Room()
 		top = max(top, live)
 		for _, r := range rootsOf(g, g.Nodes[id]) {
 			if left[r]--; left[r] == 0 && !stays[r] {
-				live -= g.Nodes[r].Elems()
+				live -= g.Nodes[r].Room()
 			}
 		}
 	}

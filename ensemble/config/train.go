@@ -119,6 +119,7 @@ type Training struct {
 	Threads      int        `key:"threads"`
 	Memory       Bytes      `key:"memory"`
 	Workspace    Bytes      `key:"workspace"`
+	Precision    string     `key:"precision"`
 }
 
 // Loss is what the optimiser lowers.
@@ -255,6 +256,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Memory for the values of a step: inputs, activations and their gradients. If they need more, some are computed again, which takes time and changes no bit; 0 sets no bound."},
 	{Path: "train.workspace", Default: "0", Example: "64MiB", Resume: true, Neutral: true,
 		Help: "Memory that convolutions use in turn for intermediate results, beside train.memory. Slower ways are taken if the fastest need more, which changes no bit; 0 sets no bound."},
+	{Path: "train.precision", Default: "f32", Check: OneOf("f32", "bf16"), Example: "bf16",
+		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way."},
 })
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.

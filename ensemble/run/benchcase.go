@@ -39,6 +39,9 @@ const trainPasses = 3
 // benchRate is the learning rate of the measured training steps.
 const benchRate = 1e-4
 
+// benchPrecisions are the names of precisions here and in the engine.
+var benchPrecisions = map[string]string{"float32": "f32", "bf16": "bf16"}
+
 // BenchCase is one network on one size of field.
 type BenchCase struct {
 	Model     string `json:"model"`
@@ -135,9 +138,9 @@ func (c *BenchCase) check() error {
 		return bad(fmt.Sprintf("there is no model %q to measure", c.Model), "", fix)
 	case c.Base < 1 || c.Batch < 1 || c.Depth < 1 || c.Crop.Height < 1 || c.Crop.Width < 1 || c.MemoryBytes < 0:
 		return bad("a case without extent cannot be measured", "base, crop, batch and depth are whole numbers from 1", "give positive numbers")
-	case c.Precision != "float32":
+	case benchPrecisions[c.Precision] == "":
 		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", c.Precision), At: c.String(),
-			Why: "the engine computes in float32", Fix: "give --precision float32"}
+			Why: "the engine stores fields as float32 or bf16", Fix: "give --precision float32 or bf16"}
 	}
 	if _, err := c.graph(true); err != nil {
 		fix := "give rows and columns that divide by 32"
@@ -221,7 +224,7 @@ func (c BenchCase) Compile(train, profile bool) (*BenchStep, error) {
 // profile measures every kernel.
 func (c BenchCase) Options(profile bool) engine.Options {
 	o := engineOptions(c.Threads)
-	o.MemoryLimit, o.Profile = c.MemoryBytes, profile
+	o.MemoryLimit, o.Precision, o.Profile = c.MemoryBytes, benchPrecisions[c.Precision], profile
 	return o
 }
 

@@ -161,7 +161,7 @@ func (o *ExplainOptions) build(ctx context.Context) (*graph.Graph, engine.Option
 	spec := Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread}
 	opts := engineOptions(c.Train.Train.Threads)
-	opts.MemoryLimit = o.MemoryBytes
+	opts.MemoryLimit, opts.Precision = o.MemoryBytes, c.Train.Train.Precision
 	batch, loss := c.Train.Train.BatchSize, true
 	if o.Mode == "predict" {
 		opts.Mode, batch, loss = engine.Infer, 1, false

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -29,6 +30,9 @@ type Spec struct {
 	// spreads beside the CRPS.
 	Loss         string  `json:"loss"`
 	SpreadWeight float64 `json:"spread_weight"`
+	// Precision is the type in which fields inside the network are stored, as in
+	// engine.Options; empty means "f32".
+	Precision string `json:"precision,omitempty"`
 }
 
 // The mixed loss of the published spread network: 0.16 L1 + 0.84 (1 - MS-SSIM).
@@ -131,6 +135,7 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	if err != nil {
 		return nil, err
 	}
+	o.Precision = cmp.Or(o.Precision, s.Precision)
 	plan, err := engine.Compile(gr, o)
 	if err != nil {
 		return nil, err

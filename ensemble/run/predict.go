@@ -32,6 +32,7 @@ type PredictOptions struct {
 	Writer    product.Options
 	Threads   int
 	Timings   Timings // of kernels
+	Precision string  // "f32" or "bf16"; empty has that of the training
 	Command   string  // for the history in the products
 	Version   string
 	Progress  *progress.Reporter
@@ -108,7 +109,7 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 	task := o.Progress.Start("predict", int64(len(forecasts)))
 	defer task.Done()
 	eo := engineOptions(o.Threads)
-	eo.Timings = o.Timings.open(o.Threads)
+	eo.Timings, eo.Precision = o.Timings.open(o.Threads), o.Precision
 	defer o.Timings.save(eo.Timings)
 	for i, fc := range forecasts {
 		out, err := m.Predict(ctx, eo, fc)

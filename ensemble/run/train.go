@@ -329,7 +329,7 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 		stop: o.Stop, start: start, timings: o.Timings, table: o.Timings.open(c.Train.Train.Threads), choices: map[string]string{},
 		model: &Model{
 			Spec: Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
-				Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread},
+				Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision},
 			Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version,
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
 			Baselines: baselines,

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
@@ -68,10 +69,23 @@ func tolerance(o *graph.Op, c graph.Case, out graph.Shape, want []float64) float
 
 const guard = 48 // elements before and after each buffer
 
-var sentinel = math.Float32frombits(0x7fc0dead) // a NaN that nothing computes
+// NaNs that nothing computes.
+var sentinel = math.Float32frombits(0x7fc0dead)
+
+const sentinel16 = 0x7fed
+
+// half16 bounds the relative error of rounding to bfloat16, which has 8 bits.
+const half16 = 0x1p-8
+
+// nearest16 rounds to bfloat16: to nearest, ties to even. Overflow is not meant.
+func nearest16(x float64) float64 {
+	frac, exp := math.Frexp(x)
+	return math.Ldexp(math.RoundToEven(math.Ldexp(frac, 8)), exp-8)
+}
 
 // guarded is a buffer between guard values, in the type of the backend.
 type guarded struct {
+	all16 []uint16
 	all32 []float32
 	all64 []float64
 	n     int
@@ -79,6 +93,13 @@ type guarded struct {
 
 func newGuarded(elem graph.DType, x []float64) *guarded {
 	g := &guarded{n: len(x)}
+	if elem == graph.BFloat16 {
+		g.all16 = slices.Repeat([]uint16{sentinel16}, len(x)+2*guard)
+		for i, v := range x {
+			g.all16[guard+i] = uint16(math.Float32bits(float32(v)) >> 16)
+		}
+		return g
+	}
 	if elem == graph.Float64 {
 		g.all64 = make([]float64, len(x)+2*guard)
 		for i := range g.all64 {
@@ -99,16 +120,22 @@ func newGuarded(elem graph.DType, x []float64) *guarded {
 
 func (g *guarded) tensor(s graph.Shape, l graph.Layout) backend.Tensor {
 	t := backend.Tensor{Shape: s, Layout: l}
-	if g.all64 != nil {
+	switch {
+	case g.all16 != nil:
+		t.U16 = g.all16[guard : guard+g.n : guard+g.n]
+	case g.all64 != nil:
 		t.F64 = g.all64[guard : guard+g.n : guard+g.n]
-	} else {
+	default:
 		t.F32 = g.all32[guard : guard+g.n : guard+g.n]
 	}
 	return t
 }
 
 func (g *guarded) at(i int) float64 {
-	if g.all64 != nil {
+	switch {
+	case g.all16 != nil:
+		return float64(math.Float32frombits(uint32(g.all16[guard+i]) << 16))
+	case g.all64 != nil:
 		return g.all64[guard+i]
 	}
 	return float64(g.all32[guard+i])
@@ -118,6 +145,10 @@ func (g *guarded) at(i int) float64 {
 func (g *guarded) intact() bool {
 	ok := true
 	for i := range guard {
+		if g.all16 != nil {
+			ok = ok && g.all16[i] == sentinel16 && g.all16[guard+g.n+i] == sentinel16
+			continue
+		}
 		if g.all64 != nil {
 			ok = ok && math.IsNaN(g.all64[i]) && math.IsNaN(g.all64[guard+g.n+i])
 			continue

@@ -13,7 +13,8 @@ import (
 )
 
 // TestValues compares every operation on every backend with the reference, in
-// every way that the backend has: in all its layouts.
+// every way that the backend has: in all its layouts, and these in all types in
+// which it stores them.
 func TestValues(t *testing.T) {
 	for _, b := range engine.Backends {
 		for _, threads := range []int{1, 2} {
@@ -31,7 +32,9 @@ func TestValues(t *testing.T) {
 				defer dev.Close()
 				eachCase(t, func(t *testing.T, o *graph.Op, c graph.Case) {
 					for _, w := range ways(t, dev, o, c) {
-						values(t, dev, o, c, w)
+						for _, d := range storages(dev, w) {
+							values(t, dev, o, c, w, d)
+						}
 					}
 				})
 			})
@@ -66,21 +69,45 @@ func ways(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case) []backen
 	return all
 }
 
-// values checks one case in one way: into a buffer of its own, then over every
-// operand over which the operation may run in place.
-func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backend.Way) {
+// storages lists the types in which a backend stores the blocked values of a way.
+func storages(dev backend.Backend, w backend.Way) []graph.DType {
+	all := []graph.DType{dev.Elem()}
+	l, ok := dev.(backend.Layouts)
+	if ok && l.Stores(graph.BFloat16) && slices.Contains(append(w.In[:len(w.In):len(w.In)], w.Out), graph.Blocked) {
+		all = append(all, graph.BFloat16)
+	}
+	return all
+}
+
+// values checks one case in one way, with blocked values of type d: into a buffer
+// of its own, then over every operand over which the operation may run in place.
+func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backend.Way, d graph.DType) {
+	of := func(l graph.Layout) graph.DType {
+		if l == graph.Blocked {
+			return d
+		}
+		return dev.Elem()
+	}
 	in := operands(o, c)
+	for k, x := range in {
+		if of(w.In[k]) == graph.BFloat16 {
+			for i, v := range x {
+				x[i] = nearest16(v)
+			}
+		}
+	}
 	want, s := reference(t, o, c, in)
 	tol := tolerance(o, c, s, want)
+	to := of(w.Out)
 	for over := -1; over < len(in); over++ {
-		if over >= 0 && (o.InPlace == nil || !o.InPlace(over, c.Attrs) || w.In[over].Elems(c.In[over]) != w.Out.Elems(s)) {
+		if over >= 0 && (o.InPlace == nil || !o.InPlace(over, c.Attrs) || of(w.In[over]) != to || w.In[over].Elems(c.In[over]) != w.Out.Elems(s)) {
 			continue
 		}
 		var bufs []*guarded
 		q := backend.Request{Op: o, Attrs: c.Attrs, Seed: seed, Step: new(uint64)}
 		*q.Step = step
 		for k, x := range in {
-			g := newGuarded(dev.Elem(), stored(x, c.In[k], w.In[k]))
+			g := newGuarded(of(w.In[k]), stored(x, c.In[k], w.In[k]))
 			bufs = append(bufs, g)
 			q.In = append(q.In, g.tensor(c.In[k], w.In[k]))
 		}
@@ -89,7 +116,7 @@ func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w back
 			for i := range nan {
 				nan[i] = math.NaN()
 			}
-			g := newGuarded(dev.Elem(), nan)
+			g := newGuarded(to, nan)
 			bufs = append(bufs, g)
 			q.Out = g.tensor(s, w.Out)
 		} else {
@@ -102,18 +129,22 @@ func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w back
 			out = bufs[over]
 		}
 		for i, v := range stored(want, s, w.Out) {
+			tol := tol
+			if to == graph.BFloat16 {
+				tol += half16 * math.Abs(v)
+			}
 			if got := out.at(i); !(math.Abs(got-v) <= tol) {
-				t.Fatalf("kernel %s (%v) over operand %d: element %d of %v %v is %v, want %v ± %.2g", name, w.In, over, i, w.Out, s, got, v, tol)
+				t.Fatalf("kernel %s (%v, %v) over operand %d: element %d of %v %v is %v, want %v ± %.2g", name, w.In, d, over, i, w.Out, s, got, v, tol)
 			}
 		}
 		for k, g := range bufs {
 			if !g.intact() {
-				t.Errorf("kernel %s (%v) over operand %d wrote outside of buffer %d", name, w.In, over, k)
+				t.Errorf("kernel %s (%v, %v) over operand %d wrote outside of buffer %d", name, w.In, d, over, k)
 			}
 			if k < len(in) && k != over {
 				for i, v := range stored(in[k], c.In[k], w.In[k]) {
 					if g.at(i) != v {
-						t.Fatalf("kernel %s (%v) changed operand %d", name, w.In, k)
+						t.Fatalf("kernel %s (%v, %v) changed operand %d", name, w.In, d, k)
 					}
 				}
 			}
@@ -179,6 +210,9 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 func same(x, y backend.Tensor) bool {
 	if len(x.F32) > 0 && len(y.F32) > 0 {
 		return &x.F32[0] == &y.F32[0]
+	}
+	if len(x.U16) > 0 && len(y.U16) > 0 {
+		return &x.U16[0] == &y.U16[0]
 	}
 	return len(x.F64) > 0 && len(y.F64) > 0 && &x.F64[0] == &y.F64[0]
 }

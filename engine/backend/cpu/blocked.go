@@ -74,12 +74,12 @@ var blockedTable = map[string]blocked{
 	"channel_norm_fused_sums":  {normSumsWay, blockedNormFusedSums},
 	"channel_norm_fused_grad":  {normGradWay, blockedNormFusedGrad},
 	"dropout":                  {flatWay, blockedDropped},
-	"relu":                     {flatWay, unary},
-	"relu_grad":                {flatWay, unaryGrad},
-	"add":                      {flatWay, flatBinary},
-	"sub":                      {flatWay, flatBinary},
+	"relu":                     {flatWay, blockedReLU},
+	"relu_grad":                {flatWay, blockedReLUGrad},
+	"add":                      {flatWay, blockedAdd},
+	"sub":                      {flatWay, blockedSub},
 	"mul":                      {mulWay, blockedMul},
-	"scale":                    {flatWay, scale},
+	"scale":                    {flatWay, blockedScale},
 	"reorder":                  {nil, reorder},
 }
 
@@ -125,6 +125,10 @@ func (b *Backend) ReorderCost(s graph.Shape) float64 {
 	return 1.5 * (bytes(graph.Plain, s) + bytes(graph.Blocked, s)) / memoryRate
 }
 
+// Stores is true of float32 and bfloat16: all kernels of blocked fields take
+// both, on every processor, since they compute in float32.
+func (*Backend) Stores(d graph.DType) bool { return d == graph.Float32 || d == graph.BFloat16 }
+
 // isBlocked tells whether anything of the request is blocked.
 func isBlocked(q backend.Request) bool {
 	for _, t := range q.In {
@@ -159,15 +163,54 @@ func flatWay(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.Way,
 	return w, true
 }
 
-// flatBinary serves two operands of the same memory.
-func flatBinary(b *Backend, q backend.Request) (backend.Kernel, error) {
-	f, x, y, out := binaryKernels[q.Op.Name][0], q.In[0].F32, q.In[1].F32, q.Out.F32
-	return kernel("binary", func() { b.pool.Binary(f, out, x, y) })
+// fieldOf are the values of a blocked field in their storage.
+func fieldOf(t backend.Tensor) kern.Stored {
+	if t.U16 != nil {
+		return kern.BFloat16(t.U16)
+	}
+	return kern.Float32(t.F32)
+}
+
+// storedSum makes a kernel of a sum.
+func storedSum(b *Backend, q backend.Request, s kern.StoredSum) (backend.Kernel, error) {
+	z := fieldOf(q.Out)
+	return kernel("blocked add", func() { b.pool.AddStored(z, s) })
+}
+
+func blockedReLU(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return storedSum(b, q, kern.StoredSum{A: fieldOf(q.In[0]), ReLU: true})
+}
+
+func blockedReLUGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return storedSum(b, q, kern.StoredSum{A: fieldOf(q.In[1]), Gate: fieldOf(q.In[0])})
+}
+
+func blockedAdd(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return storedSum(b, q, kern.StoredSum{A: fieldOf(q.In[0]), B: fieldOf(q.In[1])})
+}
+
+// blockedSub computes 1·x − 1·y + 0 in every channel.
+func blockedSub(b *Backend, q backend.Request) (backend.Kernel, error) {
+	s, x, y, z := blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.In[1]), fieldOf(q.Out)
+	one, minus, zero := make([]float32, s.C), make([]float32, s.C), make([]float32, s.C)
+	for i := range one {
+		one[i], minus[i] = 1, -1
+	}
+	return kernel("blocked combine", func() { b.pool.BlockedCombine(z, x, y, kern.Stored{}, one, minus, zero, s) })
+}
+
+func blockedScale(b *Backend, q backend.Request) (backend.Kernel, error) {
+	p := float32(q.Attrs.(float64))
+	return blockedAffine(b, q, false, func(slope, _ []float32) {
+		for i := range slope {
+			slope[i] = p
+		}
+	})
 }
 
 // blockedDropped serves dropout.
 func blockedDropped(b *Backend, q backend.Request) (backend.Kernel, error) {
-	d, s, x, y := drops(q), blockedShape(q.Out.Shape), kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	d, s, x, y := drops(q), blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked dropout", func() { b.pool.BlockedDropout(y, x, d(), s) })
 }
 
@@ -192,11 +235,13 @@ func blockedWay(n int, in []graph.Shape, out graph.Shape, result bool) (backend.
 
 // reorder changes the layout of a value.
 func reorder(b *Backend, q backend.Request) (backend.Kernel, error) {
-	s, x, y := blockedShape(q.Out.Shape), q.In[0].F32, q.Out.F32
+	s := blockedShape(q.Out.Shape)
 	if q.Out.Layout == graph.Blocked {
-		return kernel("block", func() { b.pool.Block(kern.Float32(y), s, x, 0, s.C) })
+		x, y := q.In[0].F32, fieldOf(q.Out)
+		return kernel("block", func() { b.pool.Block(y, s, x, 0, s.C) })
 	}
-	return kernel("unblock", func() { b.pool.Unblock(y, kern.Float32(x), s, 0, s.C) })
+	x, y := fieldOf(q.In[0]), q.Out.F32
+	return kernel("unblock", func() { b.pool.Unblock(y, x, s, 0, s.C) })
 }
 
 func poolWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
@@ -218,18 +263,18 @@ func windowKind(q backend.Request) kern.WindowKind {
 
 func blockedPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	k, s, size := windowKind(q), blockedShape(q.In[0].Shape), q.Attrs.(op.Pool).Size
-	x, y := kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	x, y := fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked window", func() { b.pool.BlockedWindow(k, y, x, s, size) })
 }
 
 func blockedPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	k, s := windowKind(q), blockedShape(q.Out.Shape)
-	dy, dx := kern.Float32(q.In[len(q.In)-1].F32), kern.Float32(q.Out.F32)
+	dy, dx := fieldOf(q.In[len(q.In)-1]), fieldOf(q.Out)
 	if k == kern.Mean {
 		size := q.Attrs.(op.PoolGrad).Size
 		return kernel("blocked window_grad", func() { b.pool.BlockedWindowGrad(k, dx, dy, kern.Stored{}, s, size, 0) })
 	}
-	x, size := kern.Float32(q.In[0].F32), q.Attrs.(op.Pool).Size
+	x, size := fieldOf(q.In[0]), q.Attrs.(op.Pool).Size
 	return kernel("blocked window_grad", func() { b.pool.BlockedWindowGrad(k, dx, dy, x, s, size, 0) })
 }
 
@@ -247,13 +292,13 @@ func upsampleWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (back
 
 func blockedUpsample(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.Up), blockedShape(q.In[0].Shape)
-	x, y := kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	x, y := fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked upsample", func() { b.pool.BlockedUpsample(y, x, s, a.Scale, a.WrapLon) })
 }
 
 func blockedUpsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.UpGrad), blockedShape(q.Out.Shape)
-	dy, dx := kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	dy, dx := fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked upsample_grad", func() { b.pool.BlockedUpsampleGrad(dx, dy, kern.Stored{}, s, a.Scale, a.WrapLon, 0) })
 }
 
@@ -271,14 +316,14 @@ func channelsWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (back
 }
 
 func blockedConcat(b *Backend, q backend.Request) (backend.Kernel, error) {
-	y, s := kern.Float32(q.Out.F32), blockedShape(q.Out.Shape)
+	y, s := fieldOf(q.Out), blockedShape(q.Out.Shape)
 	type part struct {
 		x kern.Stored
 		s kern.Blocked
 	}
 	var parts []part
 	for _, t := range q.In {
-		parts = append(parts, part{kern.Float32(t.F32), blockedShape(t.Shape)})
+		parts = append(parts, part{fieldOf(t), blockedShape(t.Shape)})
 	}
 	return kernel("copy_channels", func() {
 		at := 0
@@ -290,8 +335,8 @@ func blockedConcat(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 func blockedSlice(b *Backend, q backend.Request) (backend.Kernel, error) {
-	x, xs := kern.Float32(q.In[0].F32), blockedShape(q.In[0].Shape)
-	y, ys, lo := kern.Float32(q.Out.F32), blockedShape(q.Out.Shape), q.Attrs.(op.Range).Lo
+	x, xs := fieldOf(q.In[0]), blockedShape(q.In[0].Shape)
+	y, ys, lo := fieldOf(q.Out), blockedShape(q.Out.Shape), q.Attrs.(op.Range).Lo
 	return kernel("copy_channels", func() { b.pool.CopyChannels(y, ys, 0, x, xs, lo, ys.C) })
 }
 
@@ -314,7 +359,7 @@ func perChannelWay(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backen
 }
 
 func blockedBias(b *Backend, q backend.Request) (backend.Kernel, error) {
-	s, x, y := blockedShape(q.Out.Shape), kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	s, x, y := blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out)
 	shift, one := q.In[1].F32, make([]float32, s.C)
 	for i := range one {
 		one[i] = 1
@@ -323,17 +368,17 @@ func blockedBias(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 func blockedChannelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
-	s, x, y := blockedShape(q.In[0].Shape), kern.Float32(q.In[0].F32), q.Out.F32
+	s, x, y := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), q.Out.F32
 	return kernel("blocked sums", func() { b.pool.BlockedSums(y, nil, x, kern.Stored{}, kern.Stored{}, s) })
 }
 
 func blockedMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
-	s, x, y := blockedShape(q.In[0].Shape), kern.Float32(q.In[0].F32), q.Out.F32
+	s, x, y := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), q.Out.F32
 	return kernel("blocked moments", func() { b.pool.BlockedMoments(y[:s.C], y[s.C:], x, s) })
 }
 
 func blockedNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
-	s, x, dy := blockedShape(q.In[0].Shape), kern.Float32(q.In[0].F32), kern.Float32(q.In[2].F32)
+	s, x, dy := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), fieldOf(q.In[2])
 	mom, y, eps := q.In[1].F32, q.Out.F32, q.Attrs.(op.Eps).Eps
 	return kernel("blocked sums", func() {
 		b.pool.BlockedSums(y[:s.C], y[s.C:], dy, x, kern.Stored{}, s)
@@ -344,7 +389,7 @@ func blockedNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 // blockedAffine makes a kernel of a straight line per channel, whose slope and
 // shift fill computes before each run.
 func blockedAffine(b *Backend, q backend.Request, relu bool, fill func(slope, shift []float32)) (backend.Kernel, error) {
-	s, x, y := blockedShape(q.Out.Shape), kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32)
+	s, x, y := blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out)
 	slope, shift := make([]float32, s.C), make([]float32, s.C)
 	return kernel("blocked affine", func() {
 		fill(slope, shift)
@@ -389,13 +434,13 @@ func normBlocks(q backend.Request, n int) (dy, gate kern.Stored) {
 	a, x := q.Attrs.(op.NormGrad), q.In[0]
 	lo := a.Lo * x.Shape[2:].Size()
 	if a.Gate {
-		gate = kern.Float32(q.In[n+1].F32)
+		gate = fieldOf(q.In[n+1])
 	}
-	return kern.Float32(q.In[n].F32[lo : lo+len(x.F32)]), gate
+	return fieldOf(q.In[n]).Part(lo, lo+fieldOf(x).Len()), gate
 }
 
 func blockedNormFusedSums(b *Backend, q backend.Request) (backend.Kernel, error) {
-	s, x, mom, y, eps := blockedShape(q.In[0].Shape), kern.Float32(q.In[0].F32), q.In[1].F32, q.Out.F32, q.Attrs.(op.NormGrad).Eps
+	s, x, mom, y, eps := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), q.In[1].F32, q.Out.F32, q.Attrs.(op.NormGrad).Eps
 	dy, gate := normBlocks(q, 2)
 	return kernel("blocked sums", func() {
 		b.pool.BlockedSums(y[:s.C], y[s.C:], dy, x, gate, s)
@@ -404,7 +449,7 @@ func blockedNormFusedSums(b *Backend, q backend.Request) (backend.Kernel, error)
 }
 
 func blockedNormFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	s, x, y, lines := blockedShape(q.Out.Shape), kern.Float32(q.In[0].F32), kern.Float32(q.Out.F32), newNormLines(q)
+	s, x, y, lines := blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out), newNormLines(q)
 	dy, gate := normBlocks(q, 4)
 	return kernel("blocked combine", func() {
 		lines.fill()
@@ -423,7 +468,8 @@ func mulWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.W
 
 func blockedMul(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if q.In[1].Layout == graph.Blocked {
-		return flatBinary(b, q)
+		x, y, z := fieldOf(q.In[0]), fieldOf(q.In[1]), fieldOf(q.Out)
+		return kernel("blocked mul", func() { b.pool.MulStored(z, x, y) })
 	}
 	factor := q.In[1].F32
 	return blockedAffine(b, q, false, func(slope, _ []float32) { copy(slope, factor) })

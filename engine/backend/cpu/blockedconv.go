@@ -80,15 +80,16 @@ func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 		return backend.Kernel{}, err
 	}
 	parts, _, _ := forwardOperands(q.Attrs, q.InShapes())
-	var x1, bias []float32
+	var x1 kern.Stored
+	var bias []float32
 	if len(parts) > 1 {
-		x1 = q.In[1].F32
+		x1 = fieldOf(q.In[1])
 	}
 	if len(q.In) > len(parts)+1 {
 		bias = q.In[len(parts)+1].F32
 	}
-	x0, filter, y := q.In[0].F32, q.In[len(parts)].F32, q.Out.F32
-	return kernel(job.cut, func() { job.Run(y, x0, x1, filter, bias, nil, nil, b.scratch) })
+	x0, filter, y := fieldOf(q.In[0]), q.In[len(parts)].F32, fieldOf(q.Out)
+	return kernel(job.cut, func() { job.Run(y, x0, x1, filter, bias, kern.Stored{}, kern.Stored{}, b.scratch) })
 }
 
 func dataAttrs(attrs any) op.ConvGradFused {
@@ -126,15 +127,15 @@ func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
 		return backend.Kernel{}, err
 	}
 	a := dataAttrs(q.Attrs)
-	w, dy, dx := q.In[0].F32, q.In[1].F32, q.Out.F32
-	var plus, gate []float32
+	w, dy, dx := q.In[0].F32, fieldOf(q.In[1]), fieldOf(q.Out)
+	var plus, gate kern.Stored
 	if a.Plus {
-		plus = q.In[2].F32
+		plus = fieldOf(q.In[2])
 	}
 	if a.Gate {
-		gate = q.In[len(q.In)-1].F32
+		gate = fieldOf(q.In[len(q.In)-1])
 	}
-	return kernel(job.cut, func() { job.Run(dx, dy, nil, w, nil, gate, plus, b.scratch) })
+	return kernel(job.cut, func() { job.Run(dx, dy, kern.Stored{}, w, nil, gate, plus, b.scratch) })
 }
 
 func winoFilterWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
@@ -155,10 +156,10 @@ func winoFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 		return backend.Kernel{}, err
 	}
 	parts := len(q.In) - 1
-	x0, dy, dw := q.In[0].F32, q.In[parts].F32, q.Out.F32
-	var x1 []float32
+	x0, dy, dw := fieldOf(q.In[0]), fieldOf(q.In[parts]), q.Out.F32
+	var x1 kern.Stored
 	if parts > 1 {
-		x1 = q.In[1].F32
+		x1 = fieldOf(q.In[1])
 	}
 	return kernel(job.cut, func() { job.RunFilter(dw, x0, x1, dy, b.scratch) })
 }

@@ -65,18 +65,18 @@ func isPoint(q backend.Request) bool {
 func pointForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	parts, w, a := forwardOperands(q.Attrs, q.InShapes())
 	s, _ := pointSpec(parts, w, a.Conv)
-	args := kern.PointArgs{X0: q.In[0].F32, W: q.In[len(parts)].F32, WK: s.Source(), WC: 1, ReLU: a.ReLU}
+	args := kern.PointArgs{X0: fieldOf(q.In[0]), W: q.In[len(parts)].F32, WK: s.Source(), WC: 1, ReLU: a.ReLU}
 	if len(parts) > 1 {
-		args.X1 = q.In[1].F32
+		args.X1 = fieldOf(q.In[1])
 	}
 	if len(q.In) > len(parts)+1 {
 		args.Bias = q.In[len(parts)+1].F32
 	}
-	return b.point(q.Out.F32, args, s)
+	return b.point(fieldOf(q.Out), args, s)
 }
 
 // point makes the kernel of a product of cells and channels.
-func (b *Backend) point(y []float32, args kern.PointArgs, s kern.Point) (backend.Kernel, error) {
+func (b *Backend) point(y kern.Stored, args kern.PointArgs, s kern.Point) (backend.Kernel, error) {
 	b.needScratch(s.ScratchLen())
 	return kernel("point", func() { b.pool.PointConv(y, args, b.scratch, s) })
 }
@@ -102,14 +102,14 @@ func pointDataWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (bac
 func pointData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := dataAttrs(q.Attrs)
 	s, _ := pointDataSpec(q.InShapes(), a)
-	args := kern.PointArgs{X0: q.In[1].F32, W: q.In[0].F32[a.Lo:], WK: 1, WC: q.In[0].Shape[1]}
+	args := kern.PointArgs{X0: fieldOf(q.In[1]), W: q.In[0].F32[a.Lo:], WK: 1, WC: q.In[0].Shape[1]}
 	if a.Plus {
-		args.Plus = q.In[2].F32
+		args.Plus = fieldOf(q.In[2])
 	}
 	if a.Gate {
-		args.Gate = q.In[len(q.In)-1].F32
+		args.Gate = fieldOf(q.In[len(q.In)-1])
 	}
-	return b.point(q.Out.F32, args, s)
+	return b.point(fieldOf(q.Out), args, s)
 }
 
 func pointFilterWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
@@ -127,10 +127,10 @@ func pointFilterWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (b
 func pointFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, parts := q.Attrs.(op.ConvGrad), len(q.In)-1
 	s, _ := pointSpec(q.InShapes()[:parts], a.To, a.Conv)
-	x0, dy, dw := q.In[0].F32, q.In[parts].F32, q.Out.F32
-	var x1 []float32
+	x0, dy, dw := fieldOf(q.In[0]), fieldOf(q.In[parts]), q.Out.F32
+	var x1 kern.Stored
 	if parts > 1 {
-		x1 = q.In[1].F32
+		x1 = fieldOf(q.In[1])
 	}
 	return kernel("point filter", func() { b.pool.PointFilter(dw, x0, x1, dy, s) })
 }

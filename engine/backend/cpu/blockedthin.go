@@ -85,7 +85,7 @@ func thinForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	x, w, y := kern.Float32(q.In[0].F32), q.In[1].F32, q.Out.F32
+	x, w, y := fieldOf(q.In[0]), q.In[1].F32, q.Out.F32
 	var bias []float32
 	if len(q.In) > 2 {
 		bias = q.In[2].F32
@@ -110,10 +110,10 @@ func thinData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	w, dy, dx := q.In[0].F32, q.In[1].F32, kern.Float32(q.Out.F32)
+	w, dy, dx := q.In[0].F32, q.In[1].F32, fieldOf(q.Out)
 	var gate kern.Stored
 	if a.Gate {
-		gate = kern.Float32(q.In[2].F32)
+		gate = fieldOf(q.In[2])
 	}
 	return kernel("thin", func() { t.Data(dx, dy, w, gate, b.scratch) })
 }
@@ -133,6 +133,6 @@ func thinFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	x, dy, dw := kern.Float32(q.In[0].F32), q.In[1].F32, q.Out.F32
+	x, dy, dw := fieldOf(q.In[0]), q.In[1].F32, q.Out.F32
 	return kernel("thin", func() { t.Filter(dw, x, dy, b.scratch) })
 }

@@ -201,7 +201,7 @@ func (p winoPass) key() string {
 	return fmt.Sprintf("wino %s n%d %d+%d-%d in%v k%dx%d wrap %v", p.name, p.N, p.Parts[0], p.Parts[1], p.K, p.Size, p.KD, p.Side, p.Wrap)
 }
 
-// race times ways of a pass; estimate is the time of one of them on the whole.
+// race times ways of a pass on float32, which rank them for bfloat16 too; estimate is the time of one of them on the whole.
 func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) (tune.Entry, error) {
 	values := func(n int) []float32 {
 		x := make([]float32, n)
@@ -210,9 +210,8 @@ func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) 
 		}
 		return x
 	}
-	field := func(channels int) []float32 {
-		blocks := (channels + kern.Block - 1) / kern.Block
-		return values(p.N * blocks * kern.Block * p.Size[0] * p.Size[1] * p.Size[2])
+	field := func(channels int) kern.Stored {
+		return kern.Float32(values(kern.Blocked{N: p.N, C: channels, S: p.Size}.Len()))
 	}
 	// A filter holds all channels it has, of which the pass may mean some.
 	rows, n := p.K, p.Parts[0]+p.Parts[1]
@@ -221,7 +220,8 @@ func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) 
 	}
 	filter := values(rows * p.FilterIn * p.KD * p.Side * p.Side)
 	x0, y := field(p.Parts[0]), field(p.K)
-	var x1, scratch []float32
+	var x1 kern.Stored
+	var scratch []float32
 	if p.Parts[1] > 0 {
 		x1 = field(p.Parts[1])
 	}
@@ -234,7 +234,7 @@ func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) 
 		if len(scratch) < j.ScratchLen() {
 			scratch = make([]float32, j.ScratchLen())
 		}
-		run := func() { j.Run(y, x0, x1, filter, nil, nil, nil, scratch) }
+		run := func() { j.Run(y, x0, x1, filter, nil, kern.Stored{}, kern.Stored{}, scratch) }
 		if p.filter() {
 			run = func() { j.RunFilter(filter, x0, x1, y, scratch) }
 		}

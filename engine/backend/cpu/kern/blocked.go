@@ -11,6 +11,8 @@ package kern
 #cgo nocallback ens_blocked_move
 #cgo noescape ens_blocked_add
 #cgo nocallback ens_blocked_add
+#cgo noescape ens_blocked_mul
+#cgo nocallback ens_blocked_mul
 #cgo noescape ens_convert
 #cgo nocallback ens_convert
 #include "kern.h"
@@ -69,6 +71,18 @@ func BFloat16(x []uint16) Stored { return Stored{unsafe.Pointer(unsafe.SliceData
 
 // Len is the number of values.
 func (s Stored) Len() int { return s.n }
+
+// Part are the values from lo to before hi.
+func (s Stored) Part(lo, hi int) Stored {
+	if lo < 0 || lo > hi || hi > s.n {
+		panic("kern: Part beyond the values")
+	}
+	size := 4
+	if s.b16 {
+		size = 2
+	}
+	return Stored{unsafe.Add(s.ptr, lo*size), hi - lo, s.b16}
+}
 
 func (s Stored) none() bool { return s == Stored{} }
 
@@ -192,4 +206,11 @@ func (p *Pool) AddStored(z Stored, s StoredSum) {
 		panic("kern: AddStored with both a gate and a ReLU")
 	}
 	C.ens_blocked_add(p.ptr(), z.storage(), z.ptr, s.A.ptr, s.B.ptr, s.Gate.ptr, flag(s.ReLU), C.long(z.n))
+}
+
+// MulStored computes z[i] = a[i]·b[i]. z may alias a or b. Zeros stay zeros.
+func (p *Pool) MulStored(z, a, b Stored) {
+	a.want("a", z.n, z)
+	b.want("b", z.n, z)
+	C.ens_blocked_mul(p.ptr(), z.storage(), z.ptr, a.ptr, b.ptr, C.long(z.n))
 }

@@ -50,6 +50,18 @@ static void k_blocked_add(ens_pool *p, int b16, void *z, const void *a, const vo
 	ens_parallel(p, PICK(add_item, b16), &j, pieces(n));
 }
 
+INLINE void mul_item(const flat_job *j, long item, const int b16) {
+	long lo = item * CHUNK, hi = MIN(lo + CHUNK, j->n);
+	FLAT(get(j->a, i, b16) * get(j->b, i, b16))
+}
+STORED(mul_item)
+
+// z = a b.
+static void k_blocked_mul(ens_pool *p, int b16, void *z, const void *a, const void *b, long n) {
+	flat_job j = {z, a, b, 0, 0, n};
+	ens_parallel(p, PICK(mul_item, b16), &j, pieces(n));
+}
+
 static void widen_item(void *v, long item) {
 	const flat_job *j = v;
 	long lo = item * CHUNK, hi = MIN(lo + CHUNK, j->n);

@@ -50,6 +50,7 @@ typedef struct { // one step of an optimiser, see optim.inc.h
 	X(blocked_to, (ens_pool *p, int b16, float *y, const void *x, long n, long c, long s, long blocks, long first), (p, b16, y, x, n, c, s, blocks, first)) \
 	X(blocked_move, (ens_pool *p, int b16, void *y, long ytotal, long yc, const void *x, long xtotal, long xc, long n, long c, long s, int add), (p, b16, y, ytotal, yc, x, xtotal, xc, n, c, s, add)) \
 	X(blocked_add, (ens_pool *p, int b16, void *z, const void *a, const void *b, const void *gate, int relu, long n), (p, b16, z, a, b, gate, relu, n)) \
+	X(blocked_mul, (ens_pool *p, int b16, void *z, const void *a, const void *b, long n), (p, b16, z, a, b, n)) \
 	X(convert, (ens_pool *p, int to16, void *z, const void *x, long n), (p, to16, z, x, n)) \
 	X(blocked_window, (ens_pool *p, int b16, int mean, void *y, const void *x, long planes, const long *in, const long *k), (p, b16, mean, y, x, planes, in, k)) \
 	X(blocked_window_grad, (ens_pool *p, int b16, int mean, void *dx, const void *dy, const void *x, long planes, const long *in, const long *k, int mode), (p, b16, mean, dx, dy, x, planes, in, k, mode)) \
@@ -61,15 +62,15 @@ typedef struct { // one step of an optimiser, see optim.inc.h
 	X(blocked_combine, (ens_pool *p, int b16, void *z, const void *x, const void *y, const void *gate, const float *a, const float *b, const float *c, long n, long channels, long s), (p, b16, z, x, y, gate, a, b, c, n, channels, s)) \
 	X(dropout, (ens_pool *p, float *y, const float *x, unsigned long key, unsigned long below, float keep, long n), (p, y, x, key, below, keep, n)) \
 	X(blocked_dropout, (ens_pool *p, int b16, void *y, const void *x, unsigned long key, unsigned long below, float keep, long n, long c, long s), (p, b16, y, x, key, below, keep, n, c, s)) \
-	X(point, (ens_pool *p, float *y, const float *x0, const float *x1, const float *w, long wk, long wc, const float *bias, const float *gate, const float *plus, int relu, float *packed, long n, long c0, long c1, long k, long s), (p, y, x0, x1, w, wk, wc, bias, gate, plus, relu, packed, n, c0, c1, k, s)) \
-	X(point_filter, (ens_pool *p, float *dw, const float *x0, const float *x1, const float *dy, long n, long c0, long c1, long k, long s), (p, dw, x0, x1, dy, n, c0, c1, k, s)) \
+	X(point, (ens_pool *p, int b16, void *y, const void *x0, const void *x1, const float *w, long wk, long wc, const float *bias, const void *gate, const void *plus, int relu, float *packed, long n, long c0, long c1, long k, long s), (p, b16, y, x0, x1, w, wk, wc, bias, gate, plus, relu, packed, n, c0, c1, k, s)) \
+	X(point_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *dy, long n, long c0, long c1, long k, long s), (p, b16, dw, x0, x1, dy, n, c0, c1, k, s)) \
 	X(conv, (ens_pool *p, float *y, const float *x, const float *w, const float *bias, float *scratch, const long *g, const int *taps), (p, y, x, w, bias, scratch, g, taps)) \
 	X(conv_filter, (ens_pool *p, float *dw, const float *x, const float *dy, float *scratch, const long *g, const int *taps), (p, dw, x, dy, scratch, g, taps)) \
 	X(thin, (ens_pool *p, int b16, float *y, const void *x, const float *w, const float *bias, float *scratch, const long *g), (p, b16, y, x, w, bias, scratch, g)) \
 	X(thin_data, (ens_pool *p, int b16, void *dx, const float *dy, const float *w, const void *gate, float *scratch, const long *g), (p, b16, dx, dy, w, gate, scratch, g)) \
 	X(thin_filter, (ens_pool *p, int b16, float *dw, const void *x, const float *dy, float *scratch, const long *g), (p, b16, dw, x, dy, scratch, g)) \
-	X(wino, (ens_pool *p, float *y, const float *x0, const float *x1, const float *w, const float *bias, const float *gate, const float *plus, float *scratch, const long *g), (p, y, x0, x1, w, bias, gate, plus, scratch, g)) \
-	X(wino_filter, (ens_pool *p, float *dw, const float *x0, const float *x1, const float *dy, float *scratch, const long *g), (p, dw, x0, x1, dy, scratch, g))
+	X(wino, (ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g), (p, x16, y16, y, x0, x1, w, bias, gate, plus, scratch, g)) \
+	X(wino_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *dy, float *scratch, const long *g), (p, b16, dw, x0, x1, dy, scratch, g))
 
 #define X(name, params, args) void ens_##name params;
 KERNELS(X)

@@ -13,7 +13,7 @@ import "C"
 
 // Point is a convolution with a filter of one cell: N fields of Cells cells, a
 // source of one or two parts with that many channels, and K channels of the
-// result, all of them blocked.
+// result, all of them blocked and in one storage.
 type Point struct {
 	N, Cells int
 	Parts    [2]int
@@ -33,50 +33,47 @@ func (s Point) ScratchLen() int { return blocks(s.K) * Block * (s.Source() + 1) 
 // the result and c of the source is W[k·WK + c·WC]. X1, Bias, Plus and Gate may
 // be left out.
 type PointArgs struct {
-	X0, X1, W, Bias, Plus, Gate []float32
-	WK, WC                      int
-	ReLU                        bool
+	X0, X1, Plus, Gate Stored
+	W, Bias            []float32
+	WK, WC             int
+	ReLU               bool
 }
 
 // PointConv computes y[k] = Σ w[k][c]·x[c] + bias[k] + plus in every cell, or
 // max of it and 0 with ReLU, or 0 where gate is not positive. The sources are
 // read again after parts of y have been written: y may alias plus and gate only.
-func (p *Pool) PointConv(y []float32, a PointArgs, scratch []float32, s Point) {
+func (p *Pool) PointConv(y Stored, a PointArgs, scratch []float32, s Point) {
 	out := s.field(s.K).Len()
 	s.source(a.X0, a.X1)
-	want("y", len(y), out)
+	y.want("y", out, a.X0)
 	if s.K > 0 && s.Source() > 0 && (a.WK < 0 || a.WC < 0 || (s.K-1)*a.WK+(s.Source()-1)*a.WC >= len(a.W)) {
 		panic("kern: PointConv with a filter that is too short")
 	}
-	maybe("bias", a.Bias, s.K)
-	maybe("plus", a.Plus, out)
-	maybe("gate", a.Gate, out)
+	if a.Bias != nil {
+		want("bias", len(a.Bias), s.K)
+	}
+	a.Plus.maybe("plus", out, y)
+	a.Gate.maybe("gate", out, y)
 	if len(scratch) < s.ScratchLen() {
 		panic("kern: PointConv with too little scratch")
 	}
-	C.ens_point(p.ptr(), f32(y), f32(a.X0), f32(a.X1), f32(a.W), C.long(a.WK), C.long(a.WC), f32(a.Bias), f32(a.Gate), f32(a.Plus),
+	C.ens_point(p.ptr(), y.storage(), y.ptr, a.X0.ptr, a.X1.ptr, f32(a.W), C.long(a.WK), C.long(a.WC), f32(a.Bias), a.Gate.ptr, a.Plus.ptr,
 		flag(a.ReLU), f32(scratch), C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]), C.long(s.K), C.long(s.Cells))
 }
 
 // PointFilter computes dw[k][c] = Σ x[c]·dy[k] over all cells, in pieces that are
 // added in double, in order.
-func (p *Pool) PointFilter(dw, x0, x1, dy []float32, s Point) {
+func (p *Pool) PointFilter(dw []float32, x0, x1, dy Stored, s Point) {
 	s.source(x0, x1)
 	want("dw", len(dw), s.K*s.Source())
-	want("dy", len(dy), s.field(s.K).Len())
-	C.ens_point_filter(p.ptr(), f32(dw), f32(x0), f32(x1), f32(dy), C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]),
+	dy.want("dy", s.field(s.K).Len(), x0)
+	C.ens_point_filter(p.ptr(), x0.storage(), f32(dw), x0.ptr, x1.ptr, dy.ptr, C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]),
 		C.long(s.K), C.long(s.Cells))
 }
 
 // source checks the parts of the source.
-func (s Point) source(x0, x1 []float32) {
-	want("x0", len(x0), s.field(s.Parts[0]).Len())
-	want("x1", len(x1), s.field(s.Parts[1]).Len())
-}
-
-// maybe checks an operand that may be left out.
-func maybe(what string, x []float32, n int) {
-	if x != nil {
-		want(what, len(x), n)
-	}
+func (s Point) source(x0, x1 Stored) {
+	want("x0", x0.n, s.field(s.Parts[0]).Len())
+	want("x1", x1.n, s.field(s.Parts[1]).Len())
+	x1.maybe("x1", x1.n, x0)
 }

@@ -11,7 +11,7 @@ import (
 // The cases of Winograd's test serve: the judge is the same float64 loop.
 func TestThinAgreesWithPlainSums(t *testing.T) {
 	keep := map[string][]float32{} // for equal bits over threads
-	everywhere(t, func(t *testing.T, p *Pool) {
+	everyStorage(t, func(t *testing.T, p *Pool, b16 bool, _ func(string, *tensor)) {
 		for i, s := range []WinoSpec{
 			{N: 1, Parts: [2]int{16, 0}, K: 1, Size: [3]int{2, 9, 21}, KD: 3, Side: 3},
 			{N: 2, Parts: [2]int{21, 0}, K: 1, Size: [3]int{3, 5, 19}, KD: 3, Side: 3, Wrap: true},
@@ -22,7 +22,7 @@ func TestThinAgreesWithPlainSums(t *testing.T) {
 		} {
 			s.FilterIn = s.Parts[0]
 			k := newWinoCase(uint64(i), s)
-			x0, _ := k.parts()
+			x0, _ := k.parts(t, b16)
 			shape := Blocked{N: s.N, C: k.c, S: s.Size}
 			j, err := NewThin(p, ThinSpec{X: shape, K: s.K, KD: s.KD, Side: s.Side, Wrap: s.Wrap})
 			if err != nil {
@@ -32,17 +32,12 @@ func TestThinAgreesWithPlainSums(t *testing.T) {
 			bias, gate := random(uint64(i), s.K, -1, 1), random(uint64(i)+9, k.c*s.N*k.s, -1, 1)
 			y, endY := guarded(t, len(k.y))
 			dw, endW := guarded(t, len(k.w))
-			dx, endX := guarded(t, shape.Len())
-			j.Forward(y, Float32(x0), floats(k.w), bias, scratch)
-			j.Filter(dw, Float32(x0), floats(k.dy), scratch)
-			wide := make([]float64, len(gate))
-			for i, v := range gate {
-				wide[i] = float64(v)
-			}
-			j.Data(Float32(dx), floats(k.dy), floats(k.w), Float32(blockedOf(wide, s.N, k.c, k.s)), scratch)
+			dx := k.field(t, nil, k.c, b16)
+			j.Forward(y, x0, floats(k.w), bias, scratch)
+			j.Filter(dw, x0, floats(k.dy), scratch)
+			j.Data(dx.stored(), floats(k.dy), floats(k.w), tensorOf(t, shape, b16, gate).stored(), scratch)
 			endY()
 			endW()
-			endX()
 			wantY, wantX := slices.Clone(k.y), slices.Clone(k.dx)
 			for i := range wantY {
 				wantY[i] += float64(bias[i/k.s%s.K])
@@ -53,18 +48,22 @@ func TestThinAgreesWithPlainSums(t *testing.T) {
 				}
 			}
 			const tolerance = 1e-6 // sums of some hundred float32
+			inStorage := tolerance
+			if b16 {
+				inStorage = winoTolerance16
+			}
 			for _, c := range []struct {
 				name      string
 				bits      []float32
-				got, want []float64
+				want      []float64
+				tolerance float64
 			}{
-				{"forward", y, float64s(y), wantY}, {"filter", dw, float64s(dw), k.dw},
-				{"data", dx, logicalOf(t, dx, s.N, k.c, k.s), wantX},
+				{"forward", y, wantY, tolerance}, {"filter", dw, k.dw, tolerance}, {"data", floats(k.logical(t, dx)), wantX, inStorage},
 			} {
-				if e := relative(c.got, c.want); !(e <= tolerance) {
-					t.Errorf("%+v %s: error %.2e", s, c.name, e)
+				if e := relative(float64s(c.bits), c.want); !(e <= c.tolerance) {
+					t.Errorf("%+v, bf16 %v, %s: error %.2e", s, b16, c.name, e)
 				}
-				key := fmt.Sprint(ISA(), i, c.name)
+				key := fmt.Sprint(ISA(), b16, i, c.name)
 				if keep[key] == nil {
 					keep[key] = slices.Clone(c.bits)
 				} else if !slices.Equal(keep[key], c.bits) {

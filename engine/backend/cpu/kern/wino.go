@@ -184,39 +184,43 @@ func newWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 func (j *Wino) ScratchLen() int { return j.scratch }
 
 // Run computes y = conv(x, w) (+ bias) (ReLU) (+ plus), where gate is positive.
-// x1 is nil for a source of one tensor; bias, gate and plus may be nil. y may be
-// plus. Padding lanes of x must be zero; those of y become zero.
+// x1 is left out for a source of one tensor, and so may be bias, gate and plus.
+// y may be plus. Padding lanes of x must be zero; those of y become zero. The
+// products are float32 whatever the storage; y is rounded once.
 //
-// Shape: x0, x1, y, gate, plus blocked; w plain [· FilterIn kD 3 3]; bias [K].
-func (j *Wino) Run(y, x0, x1, w, bias, gate, plus, scratch []float32) {
-	n := j.spec.N * j.cells
-	want("y", len(y), n*blocks(j.spec.K))
-	want("x0", len(x0), n*blocks(j.spec.Parts[0]))
-	want("x1", len(x1), n*blocks(j.spec.Parts[1]))
+// Shape: x0, x1 blocked, in one storage; y, gate, plus blocked, in one storage,
+// which may be another; w plain [· FilterIn kD k k]; bias [K].
+func (j *Wino) Run(y, x0, x1 Stored, w, bias []float32, gate, plus Stored, scratch []float32) {
+	j.source(x0, x1)
+	want("y", y.n, j.spec.N*j.cells*blocks(j.spec.K))
+	gate.maybe("gate", y.n, y)
+	plus.maybe("plus", y.n, y)
 	atLeast("filter", len(w), j.filter)
 	atLeast("scratch", len(scratch), j.scratch)
-	if gate != nil {
-		want("gate", len(gate), len(y))
-	}
-	if plus != nil {
-		want("plus", len(plus), len(y))
-	}
 	if bias != nil {
 		want("bias", len(bias), j.spec.K)
 	}
-	C.ens_wino(j.pool.ptr(), f32(y), f32(x0), f32(x1), f32(w), f32(bias), f32(gate), f32(plus), f32(scratch), &j.geom[0])
+	C.ens_wino(j.pool.ptr(), x0.storage(), y.storage(), y.ptr, x0.ptr, x1.ptr, f32(w), f32(bias), gate.ptr, plus.ptr, f32(scratch), &j.geom[0])
 }
 
 // RunFilter computes dw, the gradient of the filter between x and dy: all of the
 // filter's rows, and of its columns those from FilterLo on.
-func (j *Wino) RunFilter(dw, x0, x1, dy, scratch []float32) {
-	n := j.spec.N * j.cells
-	want("dy", len(dy), n*blocks(j.spec.K))
-	want("x0", len(x0), n*blocks(j.spec.Parts[0]))
-	want("x1", len(x1), n*blocks(j.spec.Parts[1]))
+//
+// Shape: x0, x1, dy blocked, all in one storage; dw plain [· FilterIn kD k k].
+func (j *Wino) RunFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
+	j.source(x0, x1)
+	dy.want("dy", j.spec.N*j.cells*blocks(j.spec.K), x0)
 	atLeast("filter", len(dw), j.filter)
 	atLeast("scratch", len(scratch), j.scratch)
-	C.ens_wino_filter(j.pool.ptr(), f32(dw), f32(x0), f32(x1), f32(dy), f32(scratch), &j.geom[0])
+	C.ens_wino_filter(j.pool.ptr(), x0.storage(), f32(dw), x0.ptr, x1.ptr, dy.ptr, f32(scratch), &j.geom[0])
+}
+
+// source panics unless x0 and x1 are the parts of the source.
+func (j *Wino) source(x0, x1 Stored) {
+	n := j.spec.N * j.cells
+	x0.want("x0", n*blocks(j.spec.Parts[0]), x0)
+	want("x1", x1.n, n*blocks(j.spec.Parts[1]))
+	x1.maybe("x1", x1.n, x0)
 }
 
 // ServesWino tells whether Winograd's products serve a convolution.

@@ -94,6 +94,20 @@ enum {
 };
 static const int depth_in[] = {1, 2, 4}, depth_products[] = {1, 3, 4}, depth_out[] = {1, 2, 2};
 
+// BY_SCHEME calls f with the depth scheme as a constant; BY_STORAGE with that of
+// the fields too, float32 or bfloat16, which only their loads and stores see.
+#define BY_SCHEME(f, scheme, ...)                       \
+	switch (scheme) {                                   \
+	case DEPTH_FLAT: f(DEPTH_FLAT, __VA_ARGS__); break; \
+	case DEPTH_PAIR: f(DEPTH_PAIR, __VA_ARGS__); break; \
+	case DEPTH_DEEP: f(DEPTH_DEEP, __VA_ARGS__); break; \
+	}
+#define BY_STORAGE(f, scheme, b16, ...)         \
+	if (b16)                                    \
+		BY_SCHEME(f, scheme, 1, __VA_ARGS__)    \
+	else                                        \
+		BY_SCHEME(f, scheme, 0, __VA_ARGS__)
+
 // The geometry, as Go fills it (wino.go).
 enum {
 	W_N, W_C0, W_C1, W_K, // batch; channels of the two parts of the source; result channels
@@ -108,8 +122,11 @@ enum {
 
 typedef struct {
 	const long *g;
-	const float *x0, *x1, *w, *bias, *gate, *plus, *dy;
-	float *y, *shared, *own; // scratch of all, and of each thread
+	int x16, y16; // x0, x1 and dy are bfloat16; y, gate and plus are
+	const void *x0, *x1, *gate, *plus, *dy;
+	const float *w, *bias;
+	void *y;            // the result, or the filter's gradient
+	float *shared, *own; // scratch of all, and of each thread
 	long ownlen;
 	long tiles, th, tw, td, points; // tiles in all, in height, width, depth; 36·products
 	long c, cs;              // source channels, and as they lie in a transformed tile
@@ -216,12 +233,12 @@ INLINE void depth_sources(const int scheme, const vec (*d)[36], int k, vec *o) {
 }
 
 // source_part transforms one tile of a chunk of the source into v + p·ps.
-INLINE void source_part(const int scheme, const wino *j, tile_at a, const long *cell, int all, chunk c, float *v, long ps) {
+INLINE void source_part(const int scheme, const int b16, const wino *j, tile_at a, const long *cell, int all, chunk c, float *v, long ps) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
-	const float *x = c.part ? j->x1 : j->x0;
+	const void *x = c.part ? j->x1 : j->x0;
 	const int ni = depth_in[scheme], np = depth_products[scheme];
 	for (long cb = 0; cb < (c.n + 15) / 16; cb++) {
-		const float *block = x + (a.n * blocks + c.lo / 16 + cb) * g[W_D] * plane;
+		const void *block = at(x, (a.n * blocks + c.lo / 16 + cb) * g[W_D] * plane, b16);
 		for (int l = 0; l < 16; l += VL) {
 			vec d[4][36], h[36];
 			for (int z = 0; z < ni; z++) {
@@ -230,13 +247,13 @@ INLINE void source_part(const int scheme, const wino *j, tile_at a, const long *
 					for (int k = 0; k < 36; k++) d[z][k] = (vec){};
 					continue;
 				}
-				const float *p = block + level * plane + l;
+				const void *p = at(block, level * plane + l, b16);
 				for (int k = 0; k < 6; k++) {
 					vec in[6];
 					if (all)
-						UNROLL for (int i = 0; i < 6; i++) in[i] = load(p + cell[6 * i + k]);
+						UNROLL for (int i = 0; i < 6; i++) in[i] = get_vec(p, cell[6 * i + k], b16);
 					else
-						UNROLL for (int i = 0; i < 6; i++) in[i] = cell[6 * i + k] < 0 ? (vec){} : load(p + cell[6 * i + k]);
+						UNROLL for (int i = 0; i < 6; i++) in[i] = cell[6 * i + k] < 0 ? (vec){} : get_vec(p, cell[6 * i + k], b16);
 					to_points(in, 1, h + k, 6);
 				}
 				for (int i = 0; i < 6; i++) to_points(h + 6 * i, 1, d[z] + 6 * i, 1);
@@ -261,11 +278,8 @@ static void source_tile(const wino *j, long t, long i, long end, float *v, long 
 	for (long q = 0; q < j->ss; q++) all[q] = tile_cells(j, a, q, cell[q]);
 	for (; i < end; i++) {
 		chunk c = chunk_at(j, i);
-		for (long q = 0; q < j->ss; q++, v += c.n) switch (j->g[W_SCHEME]) {
-			case DEPTH_FLAT: source_part(DEPTH_FLAT, j, a, cell[q], all[q], c, v, ps); break;
-			case DEPTH_PAIR: source_part(DEPTH_PAIR, j, a, cell[q], all[q], c, v, ps); break;
-			case DEPTH_DEEP: source_part(DEPTH_DEEP, j, a, cell[q], all[q], c, v, ps); break;
-			}
+		for (long q = 0; q < j->ss; q++, v += c.n)
+			BY_STORAGE(source_part, j->g[W_SCHEME], j->x16, j, a, cell[q], all[q], c, v, ps)
 	}
 }
 
@@ -350,18 +364,14 @@ static void filter_block(const wino *j, chunk k, long k0, long nb, float *u, lon
 				for (long l = 0; l < nb; l += VL) {
 					const float *from = taps + i * j->taps * nb + l;
 					float *to = u + q * k.n * nb + l;
-					switch (j->g[W_SCHEME]) {
-					case DEPTH_FLAT: filter_points(DEPTH_FLAT, j, q, from, nb, to, ps); break;
-					case DEPTH_PAIR: filter_points(DEPTH_PAIR, j, q, from, nb, to, ps); break;
-					case DEPTH_DEEP: filter_points(DEPTH_DEEP, j, q, from, nb, to, ps); break;
-					}
+					BY_SCHEME(filter_points, j->g[W_SCHEME], j, q, from, nb, to, ps)
 				}
 	}
 }
 
 // result_points: products m at distance ps to the result's VL channels; the
 // tile's 4×4 cells of every level.
-INLINE void result_points(const int scheme, const wino *j, tile_at a, const float *m, long ps, long k, vec bias) {
+INLINE void result_points(const int scheme, const int b16, const wino *j, tile_at a, const float *m, long ps, long k, vec bias) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16;
 	const int no = depth_out[scheme];
 	for (int z = 0; z < no && a.z + z < g[W_D]; z++) {
@@ -384,9 +394,9 @@ INLINE void result_points(const int scheme, const wino *j, tile_at a, const floa
 			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) {
 				vec r = o[c] + bias;
 				if (g[W_RELU]) r = keep(r, r > 0);
-				if (j->plus) r += load(j->plus + row + c * 16);
-				if (j->gate) r = keep(r, load(j->gate + row + c * 16) > 0);
-				store(j->y + row + c * 16, r);
+				if (j->plus) r += get_vec(j->plus, row + c * 16, b16);
+				if (j->gate) r = keep(r, get_vec(j->gate, row + c * 16, b16) > 0);
+				put_vec(j->y, row + c * 16, r, b16);
 			}
 		}
 	}
@@ -397,11 +407,8 @@ static void result_tile(const wino *j, long t, const float *m, long ps, long k0,
 	tile_at a = tile_of(j, t);
 	float bias[NB] = {0};
 	if (j->bias) memcpy(bias, j->bias + k0, MIN(nb, j->g[W_K] - k0) * sizeof *bias);
-	for (long l = 0; l < nb; l += VL) switch (j->g[W_SCHEME]) {
-		case DEPTH_FLAT: result_points(DEPTH_FLAT, j, a, m + l, ps, k0 + l, load(bias + l)); break;
-		case DEPTH_PAIR: result_points(DEPTH_PAIR, j, a, m + l, ps, k0 + l, load(bias + l)); break;
-		case DEPTH_DEEP: result_points(DEPTH_DEEP, j, a, m + l, ps, k0 + l, load(bias + l)); break;
-		}
+	for (long l = 0; l < nb; l += VL)
+		BY_STORAGE(result_points, j->g[W_SCHEME], j->y16, j, a, m + l, ps, k0 + l, load(bias + l))
 }
 
 // Columns of block b: 32, or 16 in a last one.
@@ -466,9 +473,9 @@ static void wino_columns_item(void *arg, long b) {
 
 // y = conv(x, w) (+ bias) (ReLU) (+ plus), or with W_FLIP its adjoint; where
 // gate is given, only where it is positive. y may be plus.
-static void k_wino(ens_pool *p, float *y, const float *x0, const float *x1, const float *w, const float *bias, const float *gate, const float *plus, float *scratch, const long *g) {
+static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g) {
 	wino j = wino_job(g);
-	j.x0 = x0, j.x1 = x1, j.w = w, j.bias = bias, j.gate = gate, j.plus = plus, j.y = y, j.shared = scratch;
+	j.x16 = x16, j.y16 = y16, j.x0 = x0, j.x1 = x1, j.w = w, j.bias = bias, j.gate = gate, j.plus = plus, j.y = y, j.shared = scratch;
 	long blocks = (g[W_K] + NB - 1) / NB;
 	if (g[W_WHOLE]) {
 		j.own = scratch + j.points * point_stride(j.tiles, j.ss * j.cs);
@@ -503,12 +510,12 @@ INLINE void depth_results(const int scheme, const vec (*d)[36], int k, vec *o) {
 }
 
 // gradient_part transforms one tile of the result's gradient to v + p·ps.
-INLINE void gradient_part(const int scheme, const wino *j, tile_at a, float *v, long ps) {
+INLINE void gradient_part(const int scheme, const int b16, const wino *j, tile_at a, float *v, long ps) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, blocks = (g[W_K] + 15) / 16;
 	const int no = depth_out[scheme], np = depth_products[scheme];
 	long h = MIN(4, g[W_H] - a.y), w = MIN(4, g[W_W] - a.x);
 	for (long kb = 0; kb < blocks; kb++) {
-		const float *from = j->dy + ((a.n * blocks + kb) * g[W_D] + a.z) * plane + (a.y * g[W_W] + a.x) * 16;
+		const void *from = at(j->dy, ((a.n * blocks + kb) * g[W_D] + a.z) * plane + (a.y * g[W_W] + a.x) * 16, b16);
 		for (int l = 0; l < 16; l += VL) {
 			vec d[2][36], r[24];
 			for (int z = 0; z < no; z++) {
@@ -519,7 +526,7 @@ INLINE void gradient_part(const int scheme, const wino *j, tile_at a, float *v, 
 				for (int k = 0; k < 4; k++) {
 					vec in[4];
 					UNROLL for (int i = 0; i < 4; i++)
-						in[i] = i < h && k < w ? load(from + z * plane + (i * g[W_W] + k) * 16 + l) : (vec){};
+						in[i] = i < h && k < w ? get_vec(from, z * plane + (i * g[W_W] + k) * 16 + l, b16) : (vec){};
 					grad_to_points(in, 1, r + k, 4);
 				}
 				for (int i = 0; i < 6; i++) grad_to_points(r + 4 * i, 1, d[z] + 6 * i, 1);
@@ -536,11 +543,7 @@ INLINE void gradient_part(const int scheme, const wino *j, tile_at a, float *v, 
 
 static void gradient_tile(const wino *j, long t, float *v, long ps) {
 	tile_at a = tile_of(j, t);
-	switch (j->g[W_SCHEME]) {
-	case DEPTH_FLAT: gradient_part(DEPTH_FLAT, j, a, v, ps); break;
-	case DEPTH_PAIR: gradient_part(DEPTH_PAIR, j, a, v, ps); break;
-	case DEPTH_DEEP: gradient_part(DEPTH_DEEP, j, a, v, ps); break;
-	}
+	BY_STORAGE(gradient_part, j->g[W_SCHEME], j->x16, j, a, v, ps)
 }
 
 // filter_taps turns the products' gradients u + p·ps of part q of VL filters
@@ -589,16 +592,12 @@ static void scatter_taps(const wino *j, chunk k, long k0, long nb, const float *
 				for (long l = 0; l < nb; l += VL) {
 					const float *from = u + q * k.n * us + l;
 					float *to = taps + i * t * nb + l;
-					switch (g[W_SCHEME]) {
-					case DEPTH_FLAT: filter_taps(DEPTH_FLAT, j, q, from, ps, to, nb); break;
-					case DEPTH_PAIR: filter_taps(DEPTH_PAIR, j, q, from, ps, to, nb); break;
-					case DEPTH_DEEP: filter_taps(DEPTH_DEEP, j, q, from, ps, to, nb); break;
-					}
+					BY_SCHEME(filter_taps, g[W_SCHEME], j, q, from, ps, to, nb)
 				}
 		for (long l = 0; l < nb; l += VL) {
 			long have = MIN(VL, g[W_K] - k0 - l);
 			if (have > 0)
-				untranspose_tile(j->y + ((k0 + l) * g[W_WI] + g[W_WLO] + k.start + c) * t, g[W_WI] * t, taps + l, nb, have, n * t);
+				untranspose_tile((float *)j->y + ((k0 + l) * g[W_WI] + g[W_WLO] + k.start + c) * t, g[W_WI] * t, taps + l, nb, have, n * t);
 		}
 	}
 }
@@ -650,9 +649,9 @@ static void wino_chunk_item(void *arg, long i) {
 }
 
 // dw = gradient of the filter between source channels 0…C0+C1 and dy.
-static void k_wino_filter(ens_pool *p, float *dw, const float *x0, const float *x1, const float *dy, float *scratch, const long *g) {
+static void k_wino_filter(ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *dy, float *scratch, const long *g) {
 	wino j = wino_job(g);
-	j.x0 = x0, j.x1 = x1, j.dy = dy, j.y = dw, j.shared = scratch;
+	j.x16 = b16, j.x0 = x0, j.x1 = x1, j.dy = dy, j.y = dw, j.shared = scratch;
 	j.ks = (g[W_K] + 15) / 16 * 16;
 	long chunks = j.chunks[0] + j.chunks[1], blocks = (g[W_K] + NB - 1) / NB;
 	int whole = g[W_WHOLE] && j.ss == 1;

@@ -10,38 +10,6 @@ import (
 	"testing"
 )
 
-// blockedOf stores logical values [n c s] in the blocked layout.
-func blockedOf(x []float64, n, c, s int) []float32 {
-	y := make([]float32, n*blocks(c)*s*Block)
-	for i := range n {
-		for k := range c {
-			for p := range s {
-				y[((i*blocks(c)+k/Block)*s+p)*Block+k%Block] = float32(x[(i*c+k)*s+p])
-			}
-		}
-	}
-	return y
-}
-
-// logicalOf is the inverse of blockedOf; it fails if a padding lane is not zero.
-func logicalOf(t *testing.T, y []float32, n, c, s int) []float64 {
-	t.Helper()
-	x := make([]float64, n*c*s)
-	for i := range n {
-		for k := range blocks(c) * Block {
-			for p := range s {
-				v := y[((i*blocks(c)+k/Block)*s+p)*Block+k%Block]
-				if k < c {
-					x[(i*c+k)*s+p] = float64(v)
-				} else if v != 0 {
-					t.Fatalf("padding lane %d of item %d at %d holds %g", k, i, p, v)
-				}
-			}
-		}
-	}
-	return x
-}
-
 // winoCase is a convolution and its plain float64 results.
 type winoCase struct {
 	spec           WinoSpec // forward
@@ -50,12 +18,14 @@ type winoCase struct {
 	c, s, filterIn int
 }
 
+// newWinoCase draws numbers that bfloat16 holds, so that both storages are judged
+// by the same sums.
 func newWinoCase(seed uint64, s WinoSpec) *winoCase {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	random := func(n int) []float64 {
 		v := make([]float64, n)
 		for i := range v {
-			v[i] = float64(float32(rng.Float64() - 0.5))
+			v[i] = float64(math.Float32frombits(uint32(nearest16(float32(rng.Float64()-0.5))) << 16))
 		}
 		return v
 	}
@@ -89,21 +59,44 @@ func newWinoCase(seed uint64, s WinoSpec) *winoCase {
 	return k
 }
 
-// parts are the source's tensors in the blocked layout.
-func (k *winoCase) parts() (x0, x1 []float32) {
+// field is a tensor of c channels with the values v, or of garbage if v is nil.
+func (k *winoCase) field(t *testing.T, v []float64, c int, b16 bool) *tensor {
+	t.Helper()
+	b := Blocked{k.spec.N, c, k.spec.Size}
+	if v == nil {
+		return newTensor(t, b, b16)
+	}
+	return tensorOf(t, b, b16, floats(v))
+}
+
+// parts are the source's tensors.
+func (k *winoCase) parts(t *testing.T, b16 bool) (x0, x1 Stored) {
+	t.Helper()
 	s := k.spec
-	cut := func(lo, hi int) []float64 {
+	cut := func(lo, hi int) Stored {
 		var v []float64
 		for n := range s.N {
 			v = append(v, k.x[(n*k.c+lo)*k.s:(n*k.c+hi)*k.s]...)
 		}
-		return v
+		return k.field(t, v, hi-lo, b16).stored()
 	}
-	x0 = blockedOf(cut(0, s.Parts[0]), s.N, s.Parts[0], k.s)
+	x0 = cut(0, s.Parts[0])
 	if s.Parts[1] > 0 {
-		x1 = blockedOf(cut(s.Parts[0], k.c), s.N, s.Parts[1], k.s)
+		x1 = cut(s.Parts[0], k.c)
 	}
 	return x0, x1
+}
+
+// logical are the values of a result; its padding must be zero and nothing
+// written beside it.
+func (k *winoCase) logical(t *testing.T, y *tensor) []float64 {
+	t.Helper()
+	y.padded("result")
+	x := make([]float64, y.b.Plain())
+	for i := range x {
+		x[i] = float64(y.at(i))
+	}
+	return x
 }
 
 func floats(x []float64) []float32 {
@@ -127,6 +120,17 @@ func relative(got, want []float64) float64 {
 // winoTolerance bounds the relative L2 error for up to 64 channels: twice what
 // was seen, which is twice the error of a plain float32 sum.
 const winoTolerance = 2e-6
+
+// winoTolerance16 is the same for results that are rounded to bfloat16: by less
+// than 2⁻⁸ of each, and in the root mean square by less than 2⁻⁸/√3.
+const winoTolerance16 = 0x1p-8 / 1.73
+
+func winoBound(b16 bool) float64 {
+	if b16 {
+		return winoTolerance16
+	}
+	return winoTolerance
+}
 
 var winoSpecs = []WinoSpec{
 	{N: 1, Parts: [2]int{5, 0}, K: 7, Size: [3]int{2, 9, 11}, KD: 3, Side: 3},
@@ -166,107 +170,106 @@ func TestWinogradAgreesWithPlainSums(t *testing.T) {
 		for i, s := range winoSpecs {
 			s.FilterIn, s.FilterLo = s.Parts[0]+s.Parts[1]+3, 2
 			k := newWinoCase(uint64(i), s)
-			x0, x1 := k.parts()
-			dy := blockedOf(k.dy, s.N, s.K, k.s)
-			t.Run(fmt.Sprintf("%v", s), func(t *testing.T) {
-				var forward, data, filter []float32 // of the first way, for equal bits
-				for _, way := range WinoWays {
-					for _, p := range []*Pool{nil, pool} {
-						y := make([]float32, len(dy))
-						run := func(s WinoSpec, y, x0, x1 []float32) {
-							j, err := NewWino(p, s, way)
-							if err != nil {
-								t.Fatal(err)
-							}
-							j.Run(y, x0, x1, floats(k.w), nil, nil, nil, make([]float32, j.ScratchLen()))
-						}
-						run(s, y, x0, x1)
-						if e := relative(logicalOf(t, y, s.N, s.K, k.s), k.y); e > winoTolerance {
-							t.Errorf("forward %+v: error %.2e", way, e)
-						}
-						if forward == nil {
-							forward = y
-						} else if !slices.Equal(forward, y) {
-							t.Errorf("forward %+v gives other bits than %+v", way, WinoWays[0])
-						}
-						back := s
-						back.Parts, back.K, back.Flip = [2]int{s.K, 0}, k.c, true
-						dx := make([]float32, s.N*blocks(k.c)*k.s*Block)
-						run(back, dx, dy, nil)
-						if e := relative(logicalOf(t, dx, s.N, k.c, k.s), k.dx); e > winoTolerance {
-							t.Errorf("data %+v: error %.2e", way, e)
-						}
-						if data == nil {
-							data = dx
-						} else if !slices.Equal(data, dx) {
-							t.Errorf("data %+v gives other bits than %+v", way, WinoWays[0])
-						}
-					}
-				}
-				for _, way := range WinoFilterWays {
-					for _, p := range []*Pool{nil, pool} {
-						j, err := NewWinoFilter(p, s, way)
-						if err != nil {
-							t.Fatal(err)
-						}
-						dw := make([]float32, len(k.w))
-						j.RunFilter(dw, x0, x1, dy, make([]float32, j.ScratchLen()))
-						got := make([]float64, len(dw))
-						for i, v := range dw {
-							got[i] = float64(v)
-						}
-						if e := relative(got, k.dw); e > winoTolerance {
-							t.Errorf("filter %+v: error %.2e", way, e)
-						}
-						if filter == nil {
-							filter = dw
-						} else if !slices.Equal(filter, dw) {
-							t.Errorf("filter %+v gives other bits than %+v", way, WinoFilterWays[0])
-						}
-					}
-				}
-			})
+			for _, b16 := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v bf16 %v", s, b16), func(t *testing.T) { k.agrees(t, pool, b16) })
+			}
 		}
 	})
+}
+
+// agrees runs all passes of k in every way, on one thread and on those of the
+// pool: each agrees with the plain sums, and all have the same bits.
+func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
+	s := k.spec
+	x0, x1 := k.parts(t, b16)
+	dy := k.field(t, k.dy, s.K, b16).stored()
+	first := map[string][]float32{}
+	same := func(pass string, way WinoWay, bits []float32) {
+		t.Helper()
+		if was, ok := first[pass]; ok && !slices.Equal(was, bits) {
+			t.Errorf("%s %+v: other bits than the first way", pass, way)
+		}
+		first[pass] = bits
+	}
+	for _, way := range WinoWays {
+		for _, p := range []*Pool{nil, pool} {
+			run := func(pass string, s WinoSpec, want []float64, y16 bool, x0, x1 Stored) {
+				t.Helper()
+				j, err := NewWino(p, s, way)
+				if err != nil {
+					t.Fatal(err)
+				}
+				y := k.field(t, nil, s.K, y16)
+				j.Run(y.stored(), x0, x1, floats(k.w), nil, Stored{}, Stored{}, make([]float32, j.ScratchLen()))
+				if e := relative(k.logical(t, y), want); e > winoBound(y16) {
+					t.Errorf("%s %+v: error %.2e", pass, way, e)
+				}
+				same(pass, way, y.plain())
+			}
+			run("forward", s, k.y, b16, x0, x1)
+			run("forward to the other storage", s, k.y, !b16, x0, x1)
+			back := s
+			back.Parts, back.K, back.Flip = [2]int{s.K, 0}, k.c, true
+			run("data", back, k.dx, b16, dy, Stored{})
+		}
+	}
+	for _, way := range WinoFilterWays {
+		for _, p := range []*Pool{nil, pool} {
+			j, err := NewWinoFilter(p, s, way)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dw := make([]float32, len(k.w))
+			j.RunFilter(dw, x0, x1, dy, make([]float32, j.ScratchLen()))
+			got := make([]float64, len(dw))
+			for i, v := range dw {
+				got[i] = float64(v)
+			}
+			if e := relative(got, k.dw); e > winoTolerance {
+				t.Errorf("filter %+v: error %.2e", way, e)
+			}
+			same("filter", way, dw)
+		}
+	}
 }
 
 // What follows the products: bias, ReLU, a value to add, a gate.
 func TestWinogradEpilogues(t *testing.T) {
 	s := WinoSpec{N: 2, Parts: [2]int{6, 0}, K: 21, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, FilterIn: 6}
 	k := newWinoCase(9, s)
-	rng := rand.New(rand.NewPCG(4, 4))
-	random := func(n int) []float64 {
-		v := make([]float64, n)
-		for i := range v {
-			v[i] = float64(float32(rng.Float64() - 0.5))
-		}
-		return v
+	other := newWinoCase(4, s) // for numbers
+	bias, plus, gate := other.w[:s.K], other.y, other.dy
+	for i, v := range floats(plus) {
+		plus[i] = float64(math.Float32frombits(uint32(nearest16(v)) << 16))
 	}
-	x0, _ := k.parts()
-	bias, plus, gate := random(s.K), random(len(k.y)), random(len(k.y))
-	for _, relu := range []bool{false, true} {
-		s.ReLU = relu
-		want := make([]float64, len(k.y))
-		for i := range want {
-			want[i] = k.y[i] + bias[i/k.s%s.K]
-			if relu {
-				want[i] = max(want[i], 0)
+	everyISA(t, func(t *testing.T) {
+		for _, b16 := range []bool{false, true} {
+			for _, relu := range []bool{false, true} {
+				s.ReLU = relu
+				want := make([]float64, len(k.y))
+				for i := range want {
+					want[i] = k.y[i] + bias[i/k.s%s.K]
+					if relu {
+						want[i] = max(want[i], 0)
+					}
+					want[i] += plus[i]
+					if gate[i] <= 0 {
+						want[i] = 0
+					}
+				}
+				j, err := NewWino(nil, s, WinoWay{Tiles: 5})
+				if err != nil {
+					t.Fatal(err)
+				}
+				x0, _ := k.parts(t, b16)
+				y := k.field(t, plus, s.K, b16)
+				j.Run(y.stored(), x0, Stored{}, floats(k.w), floats(bias), k.field(t, gate, s.K, b16).stored(), y.stored(), make([]float32, j.ScratchLen()))
+				if e := relative(k.logical(t, y), want); e > winoBound(b16) {
+					t.Errorf("bf16 %v, relu %v: error %.2e", b16, relu, e)
+				}
 			}
-			want[i] += plus[i]
-			if gate[i] <= 0 {
-				want[i] = 0
-			}
 		}
-		j, err := NewWino(nil, s, WinoWay{Tiles: 5})
-		if err != nil {
-			t.Fatal(err)
-		}
-		y := blockedOf(plus, s.N, s.K, k.s)
-		j.Run(y, x0, nil, floats(k.w), floats(bias), blockedOf(gate, s.N, s.K, k.s), y, make([]float32, j.ScratchLen()))
-		if e := relative(logicalOf(t, y, s.N, s.K, k.s), want); e > winoTolerance {
-			t.Errorf("relu %v: error %.2e", relu, e)
-		}
-	}
+	})
 }
 
 func TestWinogradRefusesWhatItDoesNotServe(t *testing.T) {

@@ -1,0 +1,39 @@
+package pass
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// choosePrecision has the blocked values stored in u.Precision, those of the
+// forward pass and of the backward pass alike. They are the fields inside the
+// network, nearly all of its memory. Everything plain stays float32: inputs and
+// outputs, parameters and their gradients, states, statistics of channels, the
+// loss. Operations compute in float32 and round once, as they store.
+//
+// Errors: exit.NoDevice if the backend does not store values in this type.
+func choosePrecision(u *Unit) error {
+	if u.Precision == graph.Float32 {
+		return nil
+	}
+	if u.Layouts == nil || !u.Layouts.Stores(u.Precision) {
+		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %v is not available", u.Precision),
+			Why: "this backend stores values in one type only", Fix: "use precision f32, or backend cpu"}
+	}
+	values := 0
+	var before, after int64
+	for _, n := range u.Graph.Nodes {
+		if n.Layout != graph.Blocked {
+			continue
+		}
+		before += int64(n.Elems()) * int64(n.DType.Bytes())
+		n.DType = u.Precision
+		after += int64(n.Elems()) * int64(n.DType.Bytes())
+		values++
+	}
+	u.Graph.Notes = append(u.Graph.Notes, fmt.Sprintf("%d values are stored as %v, in %.1f MiB instead of %.1f MiB",
+		values, u.Precision, float64(after)/(1<<20), float64(before)/(1<<20)))
+	return nil
+}

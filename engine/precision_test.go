@@ -1,0 +1,253 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/rng"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// bf16 are the options of a plan in bfloat16.
+func bf16() engine.Options {
+	return engine.Options{Precision: "bf16", Winograd: true, ByRule: true, Store: engine.NewStore()}
+}
+
+// gradientTolerance16 bounds the relative error of a gradient whose activations
+// are bfloat16. Rounding moves each by 2⁻⁸/√3 in the root mean square at most,
+// independently; some ten of them lie between input and loss, and the backward
+// pass goes through as many: √20·2⁻⁸/√3 = 1.0e-2. Twice that for the values that
+// fall on the other side of a ReLU, of a maximum, or of zero in the loss.
+const gradientTolerance16 = 2e-2
+
+// TestPrecisionGradient: a network stored in bfloat16 has the gradient of the
+// reference, the same bits on any number of threads, and under a bound of its
+// memory.
+func TestPrecisionGradient(t *testing.T) {
+	for _, depth := range []int{1, 2, 3} {
+		t.Run(fmt.Sprintf("depth %d", depth), func(t *testing.T) {
+			run := func(o engine.Options) *engine.Plan {
+				p := compile(t, layered(t, depth), o)
+				train(t, p, 1)
+				return p
+			}
+			first := run(bf16())
+			want := run(engine.Options{Backend: "ref", Float64: true})
+			if e := distance(first.Store().Grads(), want.Store().Grads()); e > gradientTolerance16 || e < 1e-4 {
+				t.Errorf("gradient differs by %.2e, want some 1e-3 and at most %g", e, gradientTolerance16)
+			}
+			for _, name := range []string{"out", "inner"} {
+				if e := distance(first.Output(name), want.Output(name)); e > gradientTolerance16 {
+					t.Errorf("output %s differs by %.2e", name, e)
+				}
+			}
+			for _, threads := range []int{2, 3} {
+				o := bf16()
+				o.Threads = threads
+				if p := run(o); bits(p.Store()) != bits(first.Store()) {
+					t.Errorf("%d threads give other bits than one", threads)
+				}
+			}
+			o := bf16()
+			o.MemoryLimit = first.ArenaBytes() * 9 / 10
+			small := run(o)
+			if small.ArenaBytes() > o.MemoryLimit || bits(small.Store()) != bits(first.Store()) {
+				t.Errorf("under a limit of %d bytes: %d bytes, or other bits", o.MemoryLimit, small.ArenaBytes())
+			}
+		})
+	}
+}
+
+// TestPrecisionKinds: batch normalisation, dropout, differences and products of
+// fields in bfloat16 follow the reference.
+func TestPrecisionKinds(t *testing.T) {
+	b := graph.New(3)
+	s := graph.Shape{2, 16, 2, 16, 24}
+	x, y := b.Input("x", s), b.Input("y", s)
+	layer := func(name string, v graph.Value) graph.Value {
+		w := b.Param(name, graph.Shape{16, 16, 3, 3, 3}, graph.HeNormal(16*27))
+		return op.Conv3D(b, v, w, op.Conv{Pad: op.SameGlobal(3, 3, 3)})
+	}
+	u := layer("one", x)
+	u = op.BatchNorm(b, u, b.Param("gamma", graph.Shape{16}, graph.Ones()), b.Param("beta", graph.Shape{16}, graph.Zeros()),
+		b.State("mean", graph.Shape{16}, graph.Zeros()), b.State("var", graph.Shape{16}, graph.Ones()), op.BatchNormOptions{})
+	u = op.Dropout(b, op.ReLU(b, u), 0.2)
+	v := layer("two", u)
+	z := op.Sub(b, op.Mul(b, v, u), op.Scale(b, layer("three", op.Add(b, u, v)), 0.25))
+	b.Output("out", z)
+	b.Loss(op.MSE(b, layer("four", z), y))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(o engine.Options) *engine.Plan {
+		p := compile(t, g, o)
+		train(t, p, 1)
+		return p
+	}
+	got, want := run(bf16()), run(engine.Options{Backend: "ref", Float64: true})
+	if e := distance(got.Store().Grads(), want.Store().Grads()); e > gradientTolerance16 {
+		t.Errorf("gradient differs by %.2e", e)
+	}
+	if e := distance(got.Store().States(), want.Store().States()); e > gradientTolerance16 {
+		t.Errorf("running statistics differ by %.2e", e)
+	}
+	blocked := map[string]bool{}
+	for _, n := range got.Graph().Nodes {
+		if n.Kind == graph.KindOp && n.DType == graph.BFloat16 {
+			blocked[n.Op.Name] = true
+		}
+	}
+	for _, name := range []string{"sub", "mul", "add", "scale", "dropout", "channel_norm_fused", "conv3d"} {
+		if !blocked[name] {
+			t.Errorf("no %s gives bfloat16: %v", name, blocked)
+		}
+	}
+}
+
+// even is a network of convolutions whose channels are whole blocks.
+func even(t testing.TB) *graph.Graph {
+	t.Helper()
+	b := graph.New(7)
+	x := b.Input("x", graph.Shape{1, 16, 2, 16, 24})
+	y := b.Input("y", graph.Shape{1, 16, 2, 16, 24})
+	v := x
+	for i, c := range []int{32, 48, 64, 48, 32, 16} {
+		w := b.Param(fmt.Sprint("w", i), graph.Shape{c, v.Dim(1), 3, 3, 3}, graph.HeNormal(v.Dim(1)*27))
+		if v = op.Conv3D(b, v, w, op.Conv{Pad: op.SameGlobal(3, 3, 3)}); i < 5 {
+			v = op.ReLU(b, v)
+		}
+	}
+	b.Loss(op.MSE(b, v, y))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// activations is the memory of a plan beside what stays float32 in any case:
+// inputs, outputs and constants, which keep their buffers all the time.
+func activations(p *engine.Plan) int64 {
+	n := p.ArenaBytes()
+	for _, nd := range p.Graph().Nodes {
+		if nd.Kind == graph.KindInput || nd.Kind == graph.KindConst {
+			n -= 4 * int64(nd.Elems())
+		}
+	}
+	return n
+}
+
+// TestPrecisionMemory: activations take half of their bytes, parameters and what
+// leaves the network keep float32.
+func TestPrecisionMemory(t *testing.T) {
+	o := bf16()
+	o.Precision = "f32"
+	full, half := compile(t, even(t), o), compile(t, even(t), bf16())
+	if r := float64(activations(half)) / float64(activations(full)); r > 0.55 {
+		t.Errorf("activations take %.3f of their bytes in float32, want 0.55 at most", r)
+	}
+	for _, n := range half.Graph().Nodes {
+		want := graph.Float32
+		if n.Layout == graph.Blocked {
+			want = graph.BFloat16
+		}
+		if n.DType != want {
+			t.Errorf("%s %s %v %v is stored as %v", n.Kind, n.Label(), n.Shape, n.Layout, n.DType)
+		}
+	}
+	for _, n := range half.Graph().Nodes {
+		if n.Kind == graph.KindOp && n.Op.Name == "reorder" { // one side float32, the other half of it
+			if got, want := engine.BytesOf(half.Graph(), n), int64(6*n.Shape.Size()); got != want {
+				t.Errorf("reorder of %v moves %d bytes, want %d", n.Shape, got, want)
+			}
+		}
+	}
+}
+
+// TestPrecisionLearns: over 50 steps of Adam the loss in bfloat16 stays as close
+// to that in float32 from the same seed as other seeds are: at every step the root
+// mean square difference of five seeds is below their spread.
+func TestPrecisionLearns(t *testing.T) {
+	const seeds, steps = 5, 50
+	curve := func(seed uint64, precision string) []float64 {
+		o := bf16()
+		o.Precision = precision
+		g := layered(t, 2)
+		g.Seed = seed
+		p := compile(t, g, o)
+		a, err := optim.New(p.Store(), optim.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		var losses []float64
+		for step := range steps {
+			// a target that can be learned: smooth in the inputs, other fields at every step
+			fill(p.Input("x"), rng.Key(1, seed, uint64(step)))
+			x, y := p.Input("x"), p.Input("y")
+			plane := len(y) / 2
+			for i := range y {
+				n := i / plane
+				y[i] = x[n*11*plane+i%plane] + 0.5*x[(n*11+1)*plane+i%plane]
+			}
+			if err := p.Run(context.Background(), uint64(step)); err != nil {
+				t.Fatal(err)
+			}
+			losses = append(losses, p.Loss())
+			if _, err := a.Step(1e-3); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return losses
+	}
+	var full, half [seeds][]float64
+	for k := range seeds {
+		full[k], half[k] = curve(uint64(k+1), "f32"), curve(uint64(k+1), "bf16")
+	}
+	var first, last float64
+	for s := range steps {
+		var mean, spread, diff float64
+		for k := range seeds {
+			mean += full[k][s] / seeds
+		}
+		for k := range seeds {
+			spread += (full[k][s] - mean) * (full[k][s] - mean) / (seeds - 1)
+			diff += (half[k][s] - full[k][s]) * (half[k][s] - full[k][s]) / seeds
+		}
+		if !(diff <= spread) {
+			t.Errorf("step %d: bfloat16 differs by %.2e, the seeds among themselves by %.2e", s, math.Sqrt(diff), math.Sqrt(spread))
+		}
+		if s == 0 {
+			first = mean
+		}
+		last = mean
+	}
+	if !(last < 0.8*first) {
+		t.Errorf("loss falls from %.3f to %.3f only: nothing is learned", first, last)
+	}
+}
+
+// TestPrecisionErrors: what cannot be served is refused at compile.
+func TestPrecisionErrors(t *testing.T) {
+	for _, c := range []struct {
+		o    engine.Options
+		want exit.Code
+	}{
+		{engine.Options{Backend: "ref", Precision: "bf16"}, exit.NoDevice},
+		{engine.Options{Backend: "ref", Precision: "f16"}, exit.Usage},
+	} {
+		if _, err := engine.Compile(even(t), c.o); exit.CodeOf(err) != c.want {
+			t.Errorf("%+v: %v, want exit code %d", c.o, err, c.want)
+		}
+	}
+	if p := compile(t, even(t), engine.Options{Backend: "ref", Precision: "f32"}); p.Graph().Nodes[0].DType != graph.Float32 {
+		t.Error("precision f32 changes the reference")
+	}
+}
