@@ -3,6 +3,9 @@
 package cpu
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -16,71 +19,55 @@ type wayRule func(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (way
 // prepareRule makes the kernel of a request that the way rule serves.
 type prepareRule func(b *Backend, q backend.Request) (backend.Kernel, error)
 
-// blocked is the implementation of an operation on the blocked layout.
+// blocked is one form in which an operation runs on the blocked layout.
 type blocked struct {
-	ways    wayRule
+	way     wayRule
 	prepare prepareRule
+	cuts    bool // its work can be cut in several ways, see Cuts
 }
 
-// Convolutions: those of one cell are products of matrices, others Winograd's.
+// Convolutions: of one cell, by Winograd's products, and with a few plain
+// channels on the side of the result.
 var (
-	blockedForward = eitherConv(blocked{pointForwardWay, pointForward}, blocked{winoForwardWay, winoForward})
-	blockedData    = eitherConv(blocked{pointDataWay, pointData}, blocked{winoDataWay, winoData})
-	blockedFilter  = eitherConv(blocked{pointFilterWay, pointFilter}, blocked{winoFilterWay, winoFilter})
+	blockedForward = []blocked{{pointForwardWay, pointForward, false}, {winoForwardWay, winoForward, true}, {thinForwardWay, thinForward, false}}
+	blockedData    = []blocked{{pointDataWay, pointData, false}, {winoDataWay, winoData, true}, {thinDataWay, thinData, false}}
+	blockedFilter  = []blocked{{pointFilterWay, pointFilter, false}, {winoFilterWay, winoFilter, true}, {thinFilterWay, thinFilter, false}}
 )
 
-// eitherConv serves with other what point does not serve.
-func eitherConv(point, other blocked) blocked {
-	return blocked{
-		func(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-			if w, ok := point.ways(b, attrs, in, out); ok {
-				return w, true
-			}
-			return other.ways(b, attrs, in, out)
-		},
-		func(b *Backend, q backend.Request) (backend.Kernel, error) {
-			if isPoint(q) {
-				return point.prepare(b, q)
-			}
-			return other.prepare(b, q)
-		},
-	}
-}
-
-// blockedTable names the implementations of operations on the blocked layout.
-var blockedTable = map[string]blocked{
+// blockedTable names the forms of operations on the blocked layout. Of two forms
+// that take and give the same layouts the first that serves a request runs it.
+var blockedTable = map[string][]blocked{
 	"conv3d":                   blockedForward,
 	"conv3d_fused":             blockedForward,
 	"conv3d_grad_data":         blockedData,
 	"conv3d_fused_grad_data":   blockedData,
 	"conv3d_grad_filter":       blockedFilter,
 	"conv3d_fused_grad_filter": blockedFilter,
-	"max_pool":                 {poolWay, blockedPool},
-	"max_pool_grad":            {poolWay, blockedPoolGrad},
-	"avg_pool":                 {poolWay, blockedPool},
-	"avg_pool_grad":            {poolWay, blockedPoolGrad},
-	"upsample":                 {upsampleWay, blockedUpsample},
-	"upsample_grad":            {upsampleWay, blockedUpsampleGrad},
-	"concat":                   {channelsWay, blockedConcat},
-	"slice":                    {channelsWay, blockedSlice},
-	"bias":                     {perChannelWay, blockedBias},
-	"channel_sum":              {toChannelsWay, blockedChannelSum},
-	"channel_moments":          {toChannelsWay, blockedMoments},
-	"channel_norm_sums":        {toChannelsWay, blockedNormSums},
-	"channel_norm":             {perChannelWay, blockedNorm},
-	"channel_moments_grad":     {perChannelWay, blockedMomentsGrad},
-	"channel_norm_grad":        {perChannelWay, blockedNormGrad},
-	"channel_norm_fused":       {perChannelWay, blockedNorm},
-	"channel_norm_fused_sums":  {normSumsWay, blockedNormFusedSums},
-	"channel_norm_fused_grad":  {normGradWay, blockedNormFusedGrad},
-	"dropout":                  {flatWay, blockedDropped},
-	"relu":                     {flatWay, blockedReLU},
-	"relu_grad":                {flatWay, blockedReLUGrad},
-	"add":                      {flatWay, blockedAdd},
-	"sub":                      {flatWay, blockedSub},
-	"mul":                      {mulWay, blockedMul},
-	"scale":                    {flatWay, blockedScale},
-	"reorder":                  {nil, reorder},
+	"max_pool":                 {{poolWay, blockedPool, false}},
+	"max_pool_grad":            {{poolWay, blockedPoolGrad, false}},
+	"avg_pool":                 {{poolWay, blockedPool, false}},
+	"avg_pool_grad":            {{poolWay, blockedPoolGrad, false}},
+	"upsample":                 {{upsampleWay, blockedUpsample, false}},
+	"upsample_grad":            {{upsampleWay, blockedUpsampleGrad, false}},
+	"concat":                   {{channelsWay, blockedConcat, false}},
+	"slice":                    {{channelsWay, blockedSlice, false}},
+	"bias":                     {{perChannelWay, blockedBias, false}},
+	"channel_sum":              {{toChannelsWay, blockedChannelSum, false}},
+	"channel_moments":          {{toChannelsWay, blockedMoments, false}},
+	"channel_norm_sums":        {{toChannelsWay, blockedNormSums, false}},
+	"channel_norm":             {{perChannelWay, blockedNorm, false}},
+	"channel_moments_grad":     {{perChannelWay, blockedMomentsGrad, false}},
+	"channel_norm_grad":        {{perChannelWay, blockedNormGrad, false}},
+	"channel_norm_fused":       {{perChannelWay, blockedNorm, false}},
+	"channel_norm_fused_sums":  {{normSumsWay, blockedNormFusedSums, false}},
+	"channel_norm_fused_grad":  {{normGradWay, blockedNormFusedGrad, false}},
+	"dropout":                  {{flatWay, blockedDropped, false}},
+	"relu":                     {{flatWay, blockedReLU, false}},
+	"relu_grad":                {{flatWay, blockedReLUGrad, false}},
+	"add":                      {{flatWay, blockedAdd, false}},
+	"sub":                      {{flatWay, blockedSub, false}},
+	"mul":                      {{mulWay, blockedMul, false}},
+	"scale":                    {{flatWay, blockedScale, false}},
 }
 
 // Rates of one core by which ways are weighed before anything is measured:
@@ -106,13 +93,10 @@ func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape
 		plain.Cost += float64(o.FLOPs(in, out, attrs)) / plainRate
 	}
 	ways := []backend.Way{plain}
-	if e, ok := blockedTable[o.Name]; ok && e.ways != nil {
-		if w, ok := e.ways(b, attrs, in, out); ok {
-			ways = append(ways, w)
-		}
-	}
-	if e, ok := thinTable[o.Name]; ok {
-		if w, ok := e.way(attrs, in); ok {
+	for _, f := range blockedTable[o.Name] {
+		w, ok := f.way(b, attrs, in, out)
+		same := func(v backend.Way) bool { return v.Out == w.Out && slices.Equal(v.In, w.In) }
+		if ok && !slices.ContainsFunc(ways, same) {
 			ways = append(ways, w)
 		}
 	}
@@ -137,6 +121,33 @@ func isBlocked(q backend.Request) bool {
 		}
 	}
 	return q.Out.Layout == graph.Blocked
+}
+
+// form is the form in which a request of which something is blocked runs.
+func (b *Backend) form(q backend.Request) (blocked, bool) {
+	for _, f := range blockedTable[q.Op.Name] {
+		w, ok := f.way(b, q.Attrs, q.InShapes(), q.Out.Shape)
+		ok = ok && w.Out == q.Out.Layout
+		for i, t := range q.In {
+			ok = ok && w.In[i] == t.Layout
+		}
+		if ok {
+			return f, true
+		}
+	}
+	return blocked{}, false
+}
+
+// prepareBlocked makes the kernel of such a request.
+func (b *Backend) prepareBlocked(q backend.Request) (backend.Kernel, error) {
+	if q.Op.Name == "reorder" {
+		return reorder(b, q)
+	}
+	f, ok := b.form(q)
+	if !ok {
+		return backend.Kernel{}, fmt.Errorf("backend cpu has no form of %s in these layouts", q.Op.Name)
+	}
+	return f.prepare(b, q)
 }
 
 // field5 tells whether all shapes are fields [N C D H W].

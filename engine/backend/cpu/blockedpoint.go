@@ -45,23 +45,6 @@ func pointForwardWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (
 	return way, true
 }
 
-// isPoint tells a request of a convolution whose filter is one cell from others.
-func isPoint(q backend.Request) bool {
-	var serves wayRule
-	switch q.Op.Name {
-	case "conv3d", "conv3d_fused":
-		serves = pointForwardWay
-	case "conv3d_grad_data", "conv3d_fused_grad_data":
-		serves = pointDataWay
-	case "conv3d_grad_filter", "conv3d_fused_grad_filter":
-		serves = pointFilterWay
-	default:
-		return false
-	}
-	_, ok := serves(nil, q.Attrs, q.InShapes(), q.Out.Shape)
-	return ok
-}
-
 func pointForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	parts, w, a := forwardOperands(q.Attrs, q.InShapes())
 	s, _ := pointSpec(parts, w, a.Conv)

@@ -12,29 +12,6 @@ import (
 // Convolutions with a few result channels read a blocked field and give a plain
 // one, and their gradients the other way round: the last layer of a network.
 
-// thinTable names the implementations.
-var thinTable = map[string]struct {
-	way     func(attrs any, in []graph.Shape) (backend.Way, bool)
-	prepare func(b *Backend, q backend.Request) (backend.Kernel, error)
-	plain   func(q backend.Request) backend.Tensor // the field of few channels
-}{
-	"conv3d":                 {thinForwardWay, thinForward, resultOf},
-	"conv3d_fused":           {thinForwardWay, thinForward, resultOf},
-	"conv3d_grad_data":       {thinDataWay, thinData, secondOf},
-	"conv3d_fused_grad_data": {thinDataWay, thinData, secondOf},
-	"conv3d_grad_filter":     {thinFilterWay, thinFilter, secondOf},
-}
-
-func resultOf(q backend.Request) backend.Tensor { return q.Out }
-func secondOf(q backend.Request) backend.Tensor { return q.In[1] }
-
-// isThin tells a request in the layouts of these kernels from one in those of
-// Winograd's.
-func isThin(q backend.Request) bool {
-	e, ok := thinTable[q.Op.Name]
-	return ok && isBlocked(q) && e.plain(q).Layout == graph.Plain
-}
-
 // thinSpec describes a convolution of x with w for the kernels of few channels,
 // if they serve it.
 func thinSpec(x, w graph.Shape, a op.Conv) (kern.ThinSpec, bool) {
@@ -59,7 +36,7 @@ func thinWay(x graph.Shape, blocked []int, operands int, out graph.Layout) backe
 	return w
 }
 
-func thinForwardWay(attrs any, in []graph.Shape) (backend.Way, bool) {
+func thinForwardWay(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.Way, bool) {
 	parts, w, a := forwardOperands(attrs, in)
 	if len(parts) > 1 {
 		return backend.Way{}, false
@@ -94,7 +71,7 @@ func thinForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 // thinDataWay serves all channels of the source, without an addend.
-func thinDataWay(attrs any, in []graph.Shape) (backend.Way, bool) {
+func thinDataWay(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.Way, bool) {
 	a := dataAttrs(attrs)
 	_, ok := thinSpec(a.To, in[0], a.Conv)
 	var gate []int
@@ -118,7 +95,7 @@ func thinData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("thin", func() { t.Data(dx, dy, w, gate, b.scratch) })
 }
 
-func thinFilterWay(attrs any, in []graph.Shape) (backend.Way, bool) {
+func thinFilterWay(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.Way, bool) {
 	a := attrs.(op.ConvGrad)
 	if len(in) > 2 {
 		return backend.Way{}, false

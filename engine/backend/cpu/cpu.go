@@ -95,11 +95,8 @@ func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 }
 
 func (b *Backend) prepare(q backend.Request) (backend.Kernel, error) {
-	if isThin(q) {
-		return thinTable[q.Op.Name].prepare(b, q)
-	}
 	if isBlocked(q) {
-		return blockedTable[q.Op.Name].prepare(b, q)
+		return b.prepareBlocked(q)
 	}
 	for _, t := range table {
 		if t.op != q.Op.Name {

@@ -120,13 +120,10 @@ const raceFLOPs = 2e8
 // of timings those of larger ones are measured, once; else the times are an
 // estimate for the guess, and somewhat more for every other.
 func (b *Backend) Cuts(q backend.Request) ([]backend.Cut, error) {
-	p, ok := winoPass{}, false
-	if isBlocked(q) && !isThin(q) && !isPoint(q) {
-		p, ok = b.winoPassOf(q)
-	}
-	if !ok {
+	if f, ok := b.form(q); !ok || !f.cuts {
 		return nil, nil
 	}
+	p, _ := b.winoPassOf(q)
 	ways := p.ways()
 	cuts := make([]backend.Cut, len(ways))
 	flops := q.Op.FLOPs(q.InShapes(), q.Out.Shape, q.Attrs)
