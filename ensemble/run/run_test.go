@@ -237,17 +237,23 @@ func TestResumeWithOtherEpochs(t *testing.T) {
 // A run that is stopped at any step and resumed ends with the bits of a run that
 // was not stopped.
 func TestStoppedRunResumesToTheSameBits(t *testing.T) {
-	f := smallData(t)
-	whole := filepath.Join(t.TempDir(), "whole")
-	c := quick(t, f)
+	// in mid-epoch, at an epoch's end, in the second network
+	resumesToTheSameBits(t, quick(t, smallData(t)), 3, 8, 9)
+}
+
+// resumesToTheSameBits trains once as a whole, and once stopped after so many
+// batches each time and resumed; it compares the models and returns the folder of
+// the whole run.
+func resumesToTheSameBits(t *testing.T, c *config.TrainConfig, after ...int) (whole string) {
+	t.Helper()
+	whole = filepath.Join(t.TempDir(), "whole")
 	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: whole, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
 	parts := filepath.Join(t.TempDir(), "parts")
 	stops := 0
-	for _, after := range []int{3, 8, 9, 1 << 30} { // in mid-epoch, at an epoch's end, in the second network
-		left := after
+	for _, left := range append(after, 1<<30) {
 		_, err := Train(context.Background(), TrainOptions{Config: c, RunDir: parts, Resume: "auto", Version: "test", Stop: func() error {
 			if left == 0 {
 				return stopped
@@ -261,8 +267,8 @@ func TestStoppedRunResumesToTheSameBits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if stops != 3 {
-		t.Fatalf("stopped %d times, want 3", stops)
+	if stops != len(after) {
+		t.Fatalf("stopped %d times, want %d", stops, len(after))
 	}
 	a, b := modelFiles(t, whole), modelFiles(t, parts)
 	for name, text := range a {
@@ -270,6 +276,7 @@ func TestStoppedRunResumesToTheSameBits(t *testing.T) {
 			t.Errorf("%s differs between the whole and the resumed run", name)
 		}
 	}
+	return whole
 }
 
 // A spread head trains with each of its losses and needs no analyses.

@@ -81,37 +81,7 @@ func TestAccumulateEqualsLargerBatch(t *testing.T) {
 func TestAverageAndAccumulateResume(t *testing.T) {
 	f := smallData(t)
 	c := quick(t, f, "train.optimizer=lamb", "train.ema=0.7", "train.batch_size=2", "train.accumulate=3", "train.scale=sqrt", "train.warmup=2", "train.epochs=3")
-	whole := filepath.Join(t.TempDir(), "whole")
-	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: whole, Version: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
-	resumed := filepath.Join(t.TempDir(), "parts")
-	stops := 0
-	for _, after := range []int{4, 3, 8, 17, 1 << 30} { // batches; 7 make an epoch
-		left := after
-		_, err := Train(context.Background(), TrainOptions{Config: c, RunDir: resumed, Resume: "auto", Version: "test", Stop: func() error {
-			if left == 0 {
-				return stopped
-			}
-			left--
-			return nil
-		}})
-		if errors.Is(err, stopped) {
-			stops++
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if stops != 4 {
-		t.Fatalf("stopped %d times, want 4", stops)
-	}
-	a, b := modelFiles(t, whole), modelFiles(t, resumed)
-	for name, text := range a {
-		if !bytes.Equal(text, b[name]) {
-			t.Errorf("%s differs between the whole and the resumed run", name)
-		}
-	}
+	whole := resumesToTheSameBits(t, c, 4, 3, 8, 17) // batches; 7 make an epoch
 	m, err := LoadModel(filepath.Join(whole, "model"))
 	if err != nil {
 		t.Fatal(err)
