@@ -1,5 +1,7 @@
-// Package kern holds the engine's own CPU kernels, in C, over plain contiguous
-// float32 tensors in the order of PyTorch.
+// Package kern holds the engine's own CPU kernels, in C: over plain contiguous
+// float32 tensors in the order of PyTorch, and over blocked ones (Blocked) in
+// float32 or bfloat16, on which the convolutions of networks run (Wino, Point,
+// Thin).
 //
 // Every kernel is compiled for AVX-512, AVX2 and the plain instruction set;
 // the best one is chosen when the program starts. Work is cut into pieces that
@@ -12,7 +14,7 @@
 // checked when a plan is compiled. Where the text says "may alias", the result
 // may be the same slice as an argument; parts that merely overlap may not.
 //
-// The kernels' own convolution (Conv) needs no change of layout; package conv
+// The convolution of plain tensors (Conv) needs no change of layout; package conv
 // chooses between it and oneDNN.
 //
 // Without cgo NewPool returns ErrUnavailable and there is nothing else: callers

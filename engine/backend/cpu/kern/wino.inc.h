@@ -605,12 +605,11 @@ static void scatter_taps(const wino *j, chunk k, long k0, long nb, const float *
 // The blocks of tiles of the filter's gradient: transformed gradients lie behind
 // the transformed sources in shared scratch, sums of products in j->own. With
 // S > 1 the chunks of the source go one after the other.
-INLINE long both_row(const wino *j) { return j->ss > 1 ? tile_row(j) : j->cs; }
-INLINE float *gradients_at(const wino *j) { return j->shared + j->points * point_stride(j->block, both_row(j)); }
+INLINE float *gradients_at(const wino *j) { return j->shared + j->points * point_stride(j->block, tile_row(j)); }
 
 static void wino_both_item(void *arg, long t) {
 	const wino *j = arg;
-	source_tile(j, j->first + t, j->chunk, j->chunk + j->step, j->shared + t * both_row(j), point_stride(j->block, both_row(j)));
+	source_tile(j, j->first + t, j->chunk, j->chunk + j->step, j->shared + t * tile_row(j), point_stride(j->block, tile_row(j)));
 	if (j->chunk == 0 || j->block < j->tiles) gradient_tile(j, j->first + t, gradients_at(j) + t * j->ks, point_stride(j->block, j->ks));
 }
 
@@ -623,7 +622,7 @@ INLINE long present_rows(const wino *j) {
 // Many tiles: each item adds a block's products at one point.
 static void wino_point_item(void *arg, long p) {
 	const wino *j = arg;
-	long rows = present_rows(j), row = both_row(j), us = point_stride(rows, j->ks);
+	long rows = present_rows(j), row = tile_row(j), us = point_stride(rows, j->ks);
 	mm_cols(rows, j->ks, j->count, j->shared + p * point_stride(j->block, row), row,
 			gradients_at(j) + p * point_stride(j->block, j->ks), j->ks, j->own + p * us, j->ks, j->first > 0);
 }
