@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/digits"
 )
 
 // figures are what both sides measure of a case; the keys are those of `ensemble
@@ -219,20 +221,9 @@ func spread(all []figures, of func(figures) float64) string {
 		low, high = min(low, of(f)), max(high, of(f))
 	}
 	if len(all) == 1 {
-		return short(low)
+		return digits.Three(low)
 	}
-	return fmt.Sprintf("%s [%s–%s]", short(median(all, of)), short(low), short(high))
-}
-
-// short prints about three digits.
-func short(x float64) string {
-	switch {
-	case x >= 100:
-		return fmt.Sprintf("%.0f", x)
-	case x >= 10:
-		return fmt.Sprintf("%.1f", x)
-	}
-	return fmt.Sprintf("%.2f", x)
+	return fmt.Sprintf("%s [%s–%s]", digits.Three(median(all, of)), digits.Three(low), digits.Three(high))
 }
 
 func gradientError(f figures) string {

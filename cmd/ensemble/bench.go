@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -156,25 +153,4 @@ func wholes(flag, text string, least int) ([]int, error) {
 		all = append(all, n)
 	}
 	return all, nil
-}
-
-// size reads an amount of memory with its unit; empty is 0.
-func size(flag, text string) (int64, error) {
-	n, err := config.ParseBytes(cmp.Or(text, "0"))
-	if err != nil {
-		return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", text, flag), At: "the command line",
-			Why: err.Error(), Fix: "give a size with its unit, such as 2GiB or 500MiB"}
-	}
-	return int64(n), nil
-}
-
-// at adds the flag to an error.
-func at(flag string, err error) error {
-	var e *exit.Error
-	if errors.As(err, &e) {
-		named := *e
-		named.At = flag
-		return &named
-	}
-	return err
 }

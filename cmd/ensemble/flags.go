@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,4 +133,25 @@ func oneOf(flag string, values []string, words ...string) error {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", v, flag), At: "the command line", Fix: fix}
 	}
 	return nil
+}
+
+// size reads an amount of memory with its unit; empty is 0.
+func size(flag, text string) (int64, error) {
+	n, err := config.ParseBytes(cmp.Or(text, "0"))
+	if err != nil {
+		return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", text, flag), At: "the command line",
+			Why: err.Error(), Fix: "give a size with its unit, such as 2GiB or 500MiB"}
+	}
+	return int64(n), nil
+}
+
+// at adds the flag to an error.
+func at(flag string, err error) error {
+	var e *exit.Error
+	if errors.As(err, &e) {
+		named := *e
+		named.At = flag
+		return &named
+	}
+	return err
 }

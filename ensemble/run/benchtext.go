@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/internal/digits"
 )
 
 // WriteText prints the report for a person.
@@ -60,7 +61,7 @@ func (r *BenchReport) table(w io.Writer, phase func(BenchResult) phaseText) {
 	for _, c := range r.Results {
 		p := phase(c)
 		fmt.Fprintf(t, "%s\t%d\t%v\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%s\t%.1f\t%.2f\t%.0f\t%.0f\t\n", c.Model, c.Base, c.Crop, c.Batch, c.Depth, c.Threads,
-			short(p.median), short(p.min), short(p.max), p.n, short(p.perS), p.gflops, p.share, p.arena, p.peak)
+			digits.Three(p.median), digits.Three(p.min), digits.Three(p.max), p.n, digits.Three(p.perS), p.gflops, p.share, p.arena, p.peak)
 	}
 	t.Flush()
 }
@@ -74,17 +75,6 @@ func (r *BenchReport) gradients(w io.Writer) {
 			fmt.Fprintf(w, "Gradient: relative distance from float64 %.1e, measured on %v.\n", *c.GradientError, *c.GradientCase)
 		}
 	}
-}
-
-// short prints a number with about three digits.
-func short(x float64) string {
-	switch {
-	case x >= 100:
-		return fmt.Sprintf("%.0f", x)
-	case x >= 10:
-		return fmt.Sprintf("%.1f", x)
-	}
-	return fmt.Sprintf("%.2f", x)
 }
 
 func count(n int, what string) string {
