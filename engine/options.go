@@ -39,7 +39,8 @@ type Options struct {
 	// network: "f32" (also if empty), or "bf16" for half of the memory. Parameters,
 	// their gradients, statistics and the loss are float32, and so is arithmetic.
 	Precision string
-	// MemoryLimit bounds the arena in bytes; 0 means no bound.
+	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
+	// means no bound. It changes no bit.
 	MemoryLimit int64
 	// Winograd admits convolutions by Winograd's products on backend "cpu": faster
 	// on larger fields, with results that differ by a few 1e-6.

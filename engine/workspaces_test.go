@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -86,6 +87,81 @@ func TestWorkspace(t *testing.T) {
 	var text strings.Builder
 	if err := free.Explain(&text); err != nil || !strings.Contains(text.String(), "scratch KiB") || !strings.Contains(text.String(), "; scratch ") {
 		t.Errorf("the printed plan lacks the scratch: %v\n%s", err, text.String())
+	}
+}
+
+// TestLeastWorkspace: the least workspace of an error serves, though the kernel that
+// needs it can be cut in one way only.
+func TestLeastWorkspace(t *testing.T) {
+	b := graph.New(7)
+	x := b.Input("x", graph.Shape{1, 20, 2, 24, 36})
+	layer := func(name string, v graph.Value, out int, a op.Conv) graph.Value {
+		w := b.Param(name, graph.Shape{out, v.Dim(1), 3, 3, 3}, graph.HeNormal(v.Dim(1)*27))
+		return op.ReLU(b, op.Conv3D(b, v, w, a))
+	}
+	v := layer("first", x, 18, op.Conv{Pad: op.SameGlobal(3, 3, 3)})
+	v = layer("strided", op.Upsample(b, v, [3]int{1, 8, 12}, true), 33, op.Conv{Pad: op.SameGlobal(3, 3, 3), Stride: [3]int{1, 2, 2}})
+	b.Output("out", v)
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := engine.Options{Mode: engine.Infer, Threads: 2, Winograd: true, ByRule: true, Workspace: 1}
+	_, err = engine.Compile(g, o)
+	var small *pass.WorkspaceError
+	if exit.CodeOf(err) == exit.NoDevice {
+		t.Skip("skipped: ", err)
+	}
+	if !errors.As(err, &small) || !strings.Contains(err.Error(), "strided") || !strings.Contains(err.Error(), fmt.Sprintf("set the workspace to %d bytes", small.Smallest)) {
+		t.Fatalf("a workspace of one byte: %v", err)
+	}
+	o.Workspace = small.Smallest
+	p := compile(t, g, o)
+	if p.ScratchBytes() != small.Smallest {
+		t.Errorf("the least workspace is %d bytes, %d are used", small.Smallest, p.ScratchBytes())
+	}
+	o.Workspace--
+	if _, err := engine.Compile(g, o); !errors.Is(err, workspace.ErrLimit) {
+		t.Errorf("one byte less than the least: %v", err)
+	}
+}
+
+// TestMemoryLimit: arena and scratch share the limit of the memory. Slower cuts come
+// before anything is computed again, the least limit of an error serves, and no limit
+// changes a bit.
+func TestMemoryLimit(t *testing.T) {
+	for _, mode := range []engine.Mode{engine.Train, engine.Infer} {
+		options := func(limit int64) engine.Options {
+			return engine.Options{Threads: 2, Winograd: true, ByRule: true, Mode: mode, MemoryLimit: limit}
+		}
+		bitsOf := func(p *engine.Plan) string {
+			train(t, p, 2)
+			return bits(p.Store()) + fmt.Sprint(p.Output("out"))
+		}
+		free := compile(t, wide(t), options(0))
+		want, all := bitsOf(free), free.ArenaBytes()+free.ScratchBytes()
+		_, err := engine.Compile(wide(t), options(1))
+		var small *pass.TooSmall
+		if exit.CodeOf(err) != exit.NoDevice || !errors.As(err, &small) {
+			t.Fatalf("mode %v, a limit of one byte: %v", mode, err)
+		}
+		if _, err := engine.Compile(wide(t), options(small.Smallest-1)); exit.CodeOf(err) != exit.NoDevice || !errors.As(err, &small) {
+			t.Errorf("mode %v, one byte less than the least: %v", mode, err)
+		}
+		for _, limit := range []int64{small.Smallest, all - 1, all} {
+			p := compile(t, wide(t), options(limit))
+			arena, scratch := p.ArenaBytes(), p.ScratchBytes()
+			if arena+scratch > limit {
+				t.Errorf("mode %v, a limit of %d bytes: arena %d, scratch %d", mode, limit, arena, scratch)
+			}
+			if limit > small.Smallest && arena != free.ArenaBytes() || limit == all && scratch != free.ScratchBytes() {
+				t.Errorf("mode %v, a limit of %d bytes, all is %d: arena %d, without limit %d; scratch %d, without limit %d", mode, limit, all,
+					arena, free.ArenaBytes(), scratch, free.ScratchBytes())
+			}
+			if bitsOf(p) != want {
+				t.Errorf("mode %v: a limit of %d bytes changes bits", mode, limit)
+			}
+		}
 	}
 }
 

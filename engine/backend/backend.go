@@ -84,6 +84,9 @@ type Cuts interface {
 	// Cuts lists the ways to cut the work of an operation, of which the memory
 	// is not needed; none if there is no choice. It is called outside of Do.
 	Cuts(r Request) ([]Cut, error)
+	// Scratch is what the kernel of an operation wants, in bytes, in the cut of the
+	// request. The memory is not needed; it is called outside of Do.
+	Scratch(r Request) (int64, error)
 }
 
 // Backend is one opened device.

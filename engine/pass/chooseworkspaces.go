@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -12,7 +13,8 @@ import (
 )
 
 // chooseWorkspaces chooses how the work of every kernel is cut: the fastest of the
-// backend's cuts whose scratch is within the limit. Kernels run one after the other
+// backend's cuts whose scratch is within the limit, which is that of the scratch or
+// what the arena leaves of the limit of the memory. Kernels run one after the other
 // and share one buffer, so each may use all of the limit (µ-cuDNN's workspace
 // reuse), and the choices do not depend on each other.
 //
@@ -22,48 +24,92 @@ import (
 // make smaller. See docs/decisions/0005-workspaces.md.
 //
 // Errors: exit.Usage around workspace.ErrLimit, with the operation that needs most
-// and the least limit that serves all.
+// and the least limit that serves all. A limit of the memory that the arena and that
+// least exceed is left to plan-memory.
 //
 // Source: Oyama, Ben-Nun, Hoefler, Matsuoka 2018, arXiv:1804.04806.
 func chooseWorkspaces(u *Unit) error {
 	if u.Cuts == nil {
 		return nil
 	}
-	limit := cmp.Or(u.Workspace, math.MaxInt64)
-	u.CutOf = map[int]string{}
-	var tightest *graph.Node // whose least scratch exceeds the limit most
-	var need int64
+	limit := int64(math.MaxInt64)
+	if bounded(u) {
+		tightest, least, err := leastScratch(u)
+		if err != nil {
+			return err
+		}
+		if limit = cmp.Or(u.Workspace, limit); least > limit {
+			return WorkspaceTooSmall(u.Graph, tightest, limit, least)
+		}
+		if u.MemoryLimit > 0 {
+			v := *u
+			layOut(&v)
+			limit = max(least, min(limit, u.MemoryLimit-int64(v.Memory.ArenaSize)*int64(u.ElemBytes)))
+		}
+	}
+	u.CutOf, u.Scratch = map[int]string{}, 0
 	for _, id := range u.Sequence {
 		n := u.Graph.Nodes[id]
-		cuts, err := u.Cuts.Cuts(requestOf(u.Graph, n))
+		cuts, err := cutsOf(u, n)
 		if err != nil {
-			return fmt.Errorf("%s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
+			return err
 		}
 		if len(cuts) == 0 {
 			continue
 		}
 		k := workspace.Kernel{Name: fmt.Sprintf("%s %v (%s)", n.Op.Name, n.Shape, n.At), Size: 1}
-		least := int64(math.MaxInt64)
 		for _, c := range cuts {
 			k.Micros = append(k.Micros, workspace.Micro{Size: 1, Algorithm: c.Name, Time: c.Time, Bytes: c.Bytes})
-			least = min(least, c.Bytes)
-		}
-		if least > limit {
-			if least > need {
-				tightest, need = n, least
-			}
-			continue
 		}
 		c, err := k.Reuse(limit)
 		if err != nil {
 			return err
 		}
 		u.CutOf[id] = c.Pieces[0].Algorithm
-	}
-	if tightest != nil {
-		return WorkspaceTooSmall(u.Graph, tightest, limit, need)
+		u.Scratch = max(u.Scratch, c.Bytes)
 	}
 	return nil
+}
+
+// bounded tells whether the scratch of kernels must be known before they are made.
+func bounded(u *Unit) bool { return u.Workspace > 0 || u.MemoryLimit > 0 }
+
+// cutsOf lists the ways to cut the work of an operation; if there is a bound and no
+// choice, the one way that there is, without a name.
+func cutsOf(u *Unit, n *graph.Node) ([]backend.Cut, error) {
+	q := requestOf(u.Graph, n)
+	cuts, err := u.Cuts.Cuts(q)
+	if err == nil && len(cuts) == 0 && bounded(u) {
+		cuts = make([]backend.Cut, 1)
+		cuts[0].Bytes, err = u.Cuts.Scratch(q)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
+	}
+	return cuts, nil
+}
+
+// leastScratch is the least limit of the scratch that serves all kernels, in bytes,
+// and the operation that needs it; 0 if the backend does not know.
+func leastScratch(u *Unit) (tightest *graph.Node, need int64, err error) {
+	if u.Cuts == nil {
+		return nil, 0, nil
+	}
+	for _, id := range u.Sequence {
+		n := u.Graph.Nodes[id]
+		cuts, err := cutsOf(u, n)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(cuts) == 0 {
+			continue
+		}
+		least := slices.MinFunc(cuts, func(a, b backend.Cut) int { return cmp.Compare(a.Bytes, b.Bytes) }).Bytes
+		if tightest == nil || least > need {
+			tightest, need = n, least
+		}
+	}
+	return tightest, need, nil
 }
 
 // requestOf asks for the kernel of an operation, without its memory.

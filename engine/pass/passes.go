@@ -15,7 +15,8 @@ type Unit struct {
 	// Infer compiles for prediction: no gradients, no assignments, operations
 	// in their inference form.
 	Infer bool
-	// MemoryLimit bounds the arena in bytes; 0 means no bound.
+	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
+	// means no bound.
 	MemoryLimit int64
 	// Layouts knows what operations cost in which layouts; nil if the backend
 	// has one layout only.
@@ -37,6 +38,9 @@ type Unit struct {
 	Again Again
 	// CutOf names the cut of each operation that has a choice (choose-workspaces).
 	CutOf map[int]string
+	// Scratch is the most that a kernel uses, in bytes, if there is a bound
+	// (choose-workspaces).
+	Scratch int64
 	// Memory says where each value lives (plan-memory).
 	Memory *Memory
 }
@@ -99,6 +103,7 @@ var Order = []struct{ Before, After, Reason string }{
 	{"choose-layouts", "choose-workspaces", "kernels, and their scratch, are those of the layouts"},
 	{"recompute", "choose-workspaces", "what is computed again is cut as well"},
 	{"schedule", "choose-workspaces", "what is in the sequence will run"},
+	{"choose-workspaces", "plan-memory", "arena and scratch share the limit of the memory"},
 	{"schedule", "plan-memory", "lifetimes follow from the order of execution"},
 }
 

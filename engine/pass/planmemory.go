@@ -66,11 +66,11 @@ func roundUp(elements int) int { return (elements + align - 1) / align * align }
 //
 // Source: greedy by size, Pisarchyk and Lee 2020, arXiv:2001.03288.
 //
-// Errors: exit.NoDevice if the arena exceeds the limit of the memory.
+// Errors: exit.NoDevice if the arena and the scratch exceed the limit of the memory.
 func planMemory(u *Unit) error {
 	layOut(u)
 	m := u.Memory
-	if need := int64(m.ArenaSize) * int64(u.ElemBytes); u.MemoryLimit > 0 && need > u.MemoryLimit {
+	if need := int64(m.ArenaSize)*int64(u.ElemBytes) + u.Scratch; u.MemoryLimit > 0 && need > u.MemoryLimit {
 		return &exit.Error{Code: exit.NoDevice,
 			What: fmt.Sprintf("the plan needs %d MiB of memory, the limit is %.1f MiB", ceilMiB(need), floorMiB(u.MemoryLimit)),
 			Why:  fmt.Sprintf("%d values; at least %d MiB are alive at one time", len(u.Graph.Nodes), ceilMiB(int64(m.Lower)*int64(u.ElemBytes))),

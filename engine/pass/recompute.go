@@ -20,7 +20,7 @@ type Again struct {
 // TooSmall says that no plan was found that fits a limit of the memory.
 type TooSmall struct {
 	Limit    int64 // bytes
-	Smallest int64 // bytes, of the arena: the least limit for which Compile succeeds
+	Smallest int64 // bytes, of arena and scratch: the least limit for which Compile succeeds
 }
 
 // Error names both.
@@ -28,8 +28,9 @@ func (e *TooSmall) Error() string {
 	return fmt.Sprintf("%d bytes are needed, %d allowed", e.Smallest, e.Limit)
 }
 
-// recompute makes the arena fit the limit of the memory, if there is one and the
-// order of execution does not fit as it is: results of the forward pass that the
+// recompute makes the arena fit the limit of the memory, less the scratch that the
+// kernels cannot do without, if there is a limit and the order of execution does
+// not fit as it is: results of the forward pass that the
 // backward pass reads are given up and computed again right before they are
 // read, by the same operations on the same operands, so the bits are the same.
 //
@@ -50,7 +51,11 @@ func recompute(u *Unit) error {
 	if u.MemoryLimit <= 0 {
 		return nil
 	}
-	limit := int(min(u.MemoryLimit/int64(u.ElemBytes), math.MaxInt))
+	_, scratch, err := leastScratch(u)
+	if err != nil {
+		return err
+	}
+	limit := int(max(u.MemoryLimit-scratch, 0) / int64(u.ElemBytes))
 	p := newProgram(u)
 	resident := p.arena(u.Sequence)
 	if resident <= limit {
@@ -59,12 +64,13 @@ func recompute(u *Unit) error {
 	order, smallest := p.search(startOrders(u), limit)
 	bytes := func(elements int) int64 { return int64(elements) * int64(u.ElemBytes) }
 	if order == nil {
+		least := bytes(smallest) + scratch
 		need := exit.Error{Code: exit.NoDevice,
-			What: fmt.Sprintf("the plan needs at least %d MiB of memory, the limit is %.1f MiB", ceilMiB(bytes(smallest)), floorMiB(u.MemoryLimit)),
+			What: fmt.Sprintf("the plan needs at least %d MiB of memory, the limit is %.1f MiB", ceilMiB(least), floorMiB(u.MemoryLimit)),
 			Why: fmt.Sprintf("with all results kept it needs %d MiB; no smaller plan was found, whatever is computed again",
-				ceilMiB(bytes(resident))),
-			Fix: fmt.Sprintf("raise the memory limit to %d MiB, or use a smaller batch or a smaller crop of the field", ceilMiB(bytes(smallest))),
-			Err: &TooSmall{u.MemoryLimit, bytes(smallest)}}
+				ceilMiB(bytes(resident)+scratch)),
+			Fix: fmt.Sprintf("raise the memory limit to %d MiB, or use a smaller batch or a smaller crop of the field", ceilMiB(least)),
+			Err: &TooSmall{u.MemoryLimit, least}}
 		return &need
 	}
 	f, before := p.plan(order), p.plan(u.Sequence)

@@ -253,9 +253,9 @@ var TrainSchema = newSchema[Train]("train", []Key{
 	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", Resume: true, Neutral: true,
 		Help: "Threads; 0 takes all that the machine gives."},
 	{Path: "train.memory", Default: "0", Example: "4GiB", Resume: true, Neutral: true,
-		Help: "Memory for the values of a step: inputs, activations and their gradients. If they need more, some are computed again, which takes time and changes no bit; 0 sets no bound."},
+		Help: "Memory for a step: inputs, activations, their gradients, and what kernels use in turn. If more is needed, slower kernels are taken and then some values are computed again, which changes no bit; 0 sets no bound."},
 	{Path: "train.workspace", Default: "0", Example: "64MiB", Resume: true, Neutral: true,
-		Help: "Memory that convolutions use in turn for intermediate results, beside train.memory. Slower ways are taken if the fastest need more, which changes no bit; 0 sets no bound."},
+		Help: "Memory that kernels use in turn for intermediate results, a part of train.memory. Slower ways are taken if the fastest need more, which changes no bit; 0 sets no bound."},
 	{Path: "train.precision", Default: "f32", Check: OneOf("f32", "bf16"), Example: "bf16",
 		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way."},
 })

@@ -51,7 +51,7 @@ type BenchCase struct {
 	Depth     int    `json:"depth"` // levels
 	Threads   int    `json:"threads"`
 	Precision string `json:"precision"`
-	// MemoryBytes bounds the arena; 0 means no bound.
+	// MemoryBytes bounds arena and scratch together; 0 means no bound.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 }
 

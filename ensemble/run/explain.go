@@ -30,7 +30,7 @@ type ExplainOptions struct {
 	// Crop is the size of the field. The zero value takes the grid of the forecast
 	// files, of which only the catalogue is read.
 	Crop Crop
-	// MemoryBytes bounds the arena; 0 means no bound.
+	// MemoryBytes bounds arena and scratch together; 0 means no bound.
 	MemoryBytes int64
 	// Pass restricts the report to one pass, with every value that it changed.
 	Pass string

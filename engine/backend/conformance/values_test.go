@@ -168,12 +168,28 @@ func stored(x []float64, s graph.Shape, l graph.Layout) []float64 {
 }
 
 // run prepares and runs a kernel, on its own buffer twice: a second run must
-// not build on the first, and must not allocate.
+// not build on the first, and must not allocate. What the backend says of its
+// scratch beforehand, without its memory, must be so.
 func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 	t.Helper()
 	var k backend.Kernel
+	foreseen := int64(-1)
+	if c, ok := dev.(backend.Cuts); ok {
+		var err error
+		bare := q
+		bare.Out, bare.In = withoutMemory(q.Out), nil
+		for _, x := range q.In {
+			bare.In = append(bare.In, withoutMemory(x))
+		}
+		if foreseen, err = c.Scratch(bare); err != nil {
+			t.Fatalf("scratch: %v", err)
+		}
+	}
 	if err := dev.Do(func() (err error) { k, err = dev.Prepare(q); return err }); err != nil {
 		t.Fatalf("prepare: %v", err)
+	}
+	if foreseen >= 0 && foreseen != k.Scratch {
+		t.Errorf("kernel %s: %d bytes of scratch were foreseen, %d are wanted", k.Name, foreseen, k.Scratch)
 	}
 	if k.Close != nil {
 		defer func() {
@@ -204,6 +220,10 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 		}
 	}
 	return k.Name
+}
+
+func withoutMemory(x backend.Tensor) backend.Tensor {
+	return backend.Tensor{Shape: x.Shape, Layout: x.Layout}
 }
 
 // same tells whether two values share their memory.

@@ -24,6 +24,8 @@ type Backend struct {
 	done    chan struct{}
 	scratch []float32         // lent to every kernel in turn
 	wanted  int               // of the scratch by the kernel that is being prepared
+	dry     bool              // the kernel is prepared for its scratch alone, see Scratch
+	blank   []float32         // memory of no meaning for that
 	choices map[string]string // forms of convolutions in use
 	closed  bool
 }
@@ -113,10 +115,11 @@ func (b *Backend) prepare(q backend.Request) (backend.Kernel, error) {
 	return reference(q), nil
 }
 
-// needScratch makes the common scratch at least n values long.
+// needScratch makes the common scratch at least n values long, unless only the
+// number matters.
 func (b *Backend) needScratch(n int) {
 	b.wanted = max(b.wanted, n)
-	if len(b.scratch) < n {
+	if len(b.scratch) < n && !b.dry {
 		b.scratch = bigmem.Make[float32](n)
 	}
 }

@@ -1,0 +1,40 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
+)
+
+// Scratch is what the kernel of an operation wants of the common scratch, in bytes.
+// The kernel is prepared on memory of no meaning, which is never touched, and with
+// it nothing is allocated for the scratch.
+func (b *Backend) Scratch(q backend.Request) (bytes int64, err error) {
+	blank := func(t backend.Tensor) backend.Tensor {
+		n := t.Layout.Elems(t.Shape)
+		if len(b.blank) < n {
+			b.blank = bigmem.Make[float32](n)
+		}
+		t.F32 = b.blank[:n]
+		return t
+	}
+	q.In = slices.Clone(q.In)
+	for i, t := range q.In {
+		q.In[i] = blank(t)
+	}
+	q.Out = blank(q.Out)
+	err = b.Do(func() error {
+		b.dry = true
+		defer func() { b.dry = false }()
+		k, err := b.Prepare(q)
+		if err == nil && k.Close != nil {
+			k.Close()
+		}
+		bytes = k.Scratch
+		return err
+	})
+	return bytes, err
+}
