@@ -40,9 +40,9 @@ func benchCommand(a *app) *cobra.Command {
 	f.StringVar(&c.threads, "threads", "0", "threads, a `LIST`; 0 takes all that the machine gives")
 	depth := f.Uint("depth", 0, "levels; 0 means 2, or 1 for "+run.BenchResNet2D)
 	f.StringVar(&c.precision, "precision", "float32", "float32 or bf16")
-	f.StringVar(&c.memory, "memory", "", "bound of the memory of a step, a `SIZE` such as 2GiB")
+	memory, workspace := memoryFlag(f), workspaceFlag(f)
 	steps := f.Uint("steps", 0, "measured steps of each; 0 means as --seconds allows")
-	f.Float64Var(&o.Seconds, "seconds", 3, "time for the steps of each; at least 5 are taken")
+	f.Float64Var(&o.Seconds, "seconds", 3, "time for the steps of each; at least 5 are taken, or 3 of more than 4 s")
 	f.StringVar(&o.Gradient, "gradient", "auto", "distance from float64: auto (reduces a large case), full or off")
 	f.BoolVar(&o.Movement, "movement", false, "print what each operation computes and moves")
 	f.StringVar(&o.Trace, "trace", "", "write one step's timeline to `FILE`, for Perfetto or Chrome")
@@ -56,8 +56,15 @@ func benchCommand(a *app) *cobra.Command {
 		if err := oneOf("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
 			return result{}, err
 		}
+		like := run.BenchCase{Model: c.model, Depth: int(*depth), Precision: c.precision}
 		var err error
-		if o.Cases, err = c.cases(int(*depth)); err != nil {
+		if like.MemoryBytes, err = memory(); err != nil {
+			return result{}, err
+		}
+		if like.WorkspaceBytes, err = workspace(); err != nil {
+			return result{}, err
+		}
+		if o.Cases, err = c.cases(like); err != nil {
 			return result{}, err
 		}
 		if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) {
@@ -99,14 +106,10 @@ func measureOne(ctx context.Context) (result, error) {
 }
 
 // benchFlags are the flags that describe cases, as they were given.
-type benchFlags struct{ model, base, crop, batch, threads, precision, memory string }
+type benchFlags struct{ model, base, crop, batch, threads, precision string }
 
-// cases gives every combination of the lists.
-func (b benchFlags) cases(depth int) ([]run.BenchCase, error) {
-	memory, err := size("--memory", b.memory)
-	if err != nil {
-		return nil, err
-	}
+// cases gives every combination of the lists, else like the given case.
+func (b benchFlags) cases(like run.BenchCase) ([]run.BenchCase, error) {
 	var crops []run.Crop
 	for _, word := range strings.Split(b.crop, ",") {
 		c, err := run.ParseCrop(strings.TrimSpace(word))
@@ -132,8 +135,9 @@ func (b benchFlags) cases(depth int) ([]run.BenchCase, error) {
 		for _, crop := range crops {
 			for _, batch := range batches {
 				for _, t := range threads {
-					all = append(all, run.BenchCase{Model: b.model, Base: base, Crop: crop, Batch: batch, Depth: depth,
-						Threads: t, Precision: b.precision, MemoryBytes: memory})
+					c := like
+					c.Base, c.Crop, c.Batch, c.Threads = base, crop, batch, t
+					all = append(all, c)
 				}
 			}
 		}

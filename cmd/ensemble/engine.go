@@ -44,7 +44,7 @@ func enginePasses(a *app) *cobra.Command {
 func engineExplain(a *app) *cobra.Command {
 	var o run.ExplainOptions
 	var flops, bytes float64
-	var crop, memory string
+	var crop string
 	cmd := &cobra.Command{
 		Use:   "explain -c FILE",
 		Short: "Show what the compiler makes of a network",
@@ -65,7 +65,7 @@ func engineExplain(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Mode, "mode", "train", "train or predict")
 	f.StringVar(&crop, "crop", "", "field of `SIDE` or ROWSxCOLUMNS points instead of the whole grid")
-	f.StringVar(&memory, "memory", "", "bound of the memory of a step, a `SIZE` such as 2GiB")
+	memory := memoryFlag(f)
 	f.StringVar(&o.Pass, "pass", "", "only this `PASS`, with every kind of value that it changed")
 	f.StringVar(&o.DumpAfter, "dump-after", "", "print the graph after this `PASS` as text")
 	f.StringVar(&o.HTML, "html", "", "write a page with pictures to this `FILE`")
@@ -85,7 +85,7 @@ func engineExplain(a *app) *cobra.Command {
 				return result{}, at("--crop", err)
 			}
 		}
-		if o.MemoryBytes, err = size("--memory", memory); err != nil {
+		if o.MemoryBytes, err = memory(); err != nil {
 			return result{}, err
 		}
 		if *threads > 0 {

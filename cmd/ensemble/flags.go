@@ -135,14 +135,27 @@ func oneOf(flag string, values []string, words ...string) error {
 	return nil
 }
 
-// size reads an amount of memory with its unit; empty is 0.
-func size(flag, text string) (int64, error) {
-	n, err := config.ParseBytes(cmp.Or(text, "0"))
-	if err != nil {
-		return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", text, flag), At: "the command line",
-			Why: err.Error(), Fix: "give a size with its unit, such as 2GiB or 500MiB"}
+// memoryFlag adds --memory and gives a function that reads it in bytes, 0 without.
+func memoryFlag(f *pflag.FlagSet) func() (int64, error) {
+	return sizeFlag(f, "memory", "bound of the memory of a step, a `SIZE` such as 2GiB")
+}
+
+// workspaceFlag adds --workspace and gives a function that reads it in bytes, 0
+// without.
+func workspaceFlag(f *pflag.FlagSet) func() (int64, error) {
+	return sizeFlag(f, "workspace", "bound of the part of it that kernels use in turn, a `SIZE`")
+}
+
+func sizeFlag(f *pflag.FlagSet, name, usage string) func() (int64, error) {
+	text := f.String(name, "", usage)
+	return func() (int64, error) {
+		n, err := config.ParseBytes(cmp.Or(*text, "0"))
+		if err != nil {
+			return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for --%s", *text, name), At: "the command line",
+				Why: err.Error(), Fix: "give a size with its unit, such as 2GiB or 500MiB"}
+		}
+		return int64(n), nil
 	}
-	return int64(n), nil
 }
 
 // at adds the flag to an error.

@@ -51,6 +51,8 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--format", "netcfd"}, "did you mean `netcdf`?"},
 		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--cycle", "2026-01-01T00:00"}, "2026-01-01T00:00Z"},
 		{[]string{"verify"}, "missing --forecast and --analysis"},
+		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--memory", "2"}, "2GiB"},
+		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--workspace", "much"}, "--workspace"},
 		{[]string{"predict", "--run-dir", "r", "--input", "f", "--out", "o", "--threads", "-3"}, `"-3" is no value for --threads`},
 		{[]string{"verify", "--forecast", "f", "--analysis", "a", "--resamples", "-5"}, "it is a whole number, 0 or more"},
 		{[]string{"completion", "tcsh"}, "give bash, zsh or fish"},

@@ -41,6 +41,7 @@ func predictCommand(a *app) *cobra.Command {
 	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
 	f.StringSliceVar(&formats, "format", []string{"netcdf"}, "netcdf, grib2 or both")
 	f.StringVar(&o.Precision, "precision", "", "storage of fields inside the network: f32 or bf16 (default: as in training)")
+	memory, workspace := memoryFlag(f), workspaceFlag(f)
 	f.StringVar(&longitude, "longitude", "keep", "longitudes of the output: keep, 0_360 or 180_180")
 	f.StringVar(&profile, "nc-profile", "xarray", "reader that NetCDF is made for: xarray or cdo")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
@@ -74,6 +75,12 @@ func predictCommand(a *app) *cobra.Command {
 			if err := oneOf("--precision", []string{o.Precision}, "f32", "bf16"); err != nil {
 				return result{}, err
 			}
+		}
+		if o.MemoryBytes, err = memory(); err != nil {
+			return result{}, err
+		}
+		if o.WorkspaceBytes, err = workspace(); err != nil {
+			return result{}, err
 		}
 		o.Writer = run.Writer{Profile: run.Profile(profile), Longitude: run.Longitudes(longitude)}
 		policy, err := overwrite()

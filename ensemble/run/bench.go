@@ -64,31 +64,32 @@ type BenchMachine struct {
 // BenchResult is one case: times in milliseconds, rates in useful GFLOP/s. A
 // training step counts three forward passes of the convolutions.
 type BenchResult struct {
-	Model         string  `json:"model"`
-	Base          int     `json:"base"`
-	Crop          Crop    `json:"crop"`
-	Batch         int     `json:"batch"`
-	Depth         int     `json:"depth"`
-	Channels      int     `json:"channels"`
-	Threads       int     `json:"threads"`
-	Precision     string  `json:"precision"`
-	MemoryBytes   int64   `json:"memory_bytes,omitempty"` // the bound that was given
-	Parameters    int     `json:"parameters"`
-	TrainMedian   float64 `json:"train_ms_median"`
-	TrainMin      float64 `json:"train_ms_min"`
-	TrainMax      float64 `json:"train_ms_max"`
-	PredictMedian float64 `json:"predict_ms_median"`
-	PredictMin    float64 `json:"predict_ms_min"`
-	PredictMax    float64 `json:"predict_ms_max"`
-	SamplesPerS   float64 `json:"samples_per_s"` // trained
-	PredictPerS   float64 `json:"predict_samples_per_s"`
-	GFLOP         float64 `json:"forward_gflop"` // of one forward pass
-	GFLOPs        float64 `json:"gflops"`        // of the training step
-	PredictGFLOPs float64 `json:"predict_gflops"`
-	PeakGFLOPs    float64 `json:"peak_gflops"` // of a matrix product with as many threads
-	PeakFraction  float64 `json:"peak_fraction"`
-	PredictShare  float64 `json:"predict_peak_fraction"`
-	Bandwidth     float64 `json:"bandwidth_gib_s"` // of a copy with as many threads
+	Model          string  `json:"model"`
+	Base           int     `json:"base"`
+	Crop           Crop    `json:"crop"`
+	Batch          int     `json:"batch"`
+	Depth          int     `json:"depth"`
+	Channels       int     `json:"channels"`
+	Threads        int     `json:"threads"`
+	Precision      string  `json:"precision"`
+	MemoryBytes    int64   `json:"memory_bytes,omitempty"` // the bounds that were given
+	WorkspaceBytes int64   `json:"workspace_bytes,omitempty"`
+	Parameters     int     `json:"parameters"`
+	TrainMedian    float64 `json:"train_ms_median"`
+	TrainMin       float64 `json:"train_ms_min"`
+	TrainMax       float64 `json:"train_ms_max"`
+	PredictMedian  float64 `json:"predict_ms_median"`
+	PredictMin     float64 `json:"predict_ms_min"`
+	PredictMax     float64 `json:"predict_ms_max"`
+	SamplesPerS    float64 `json:"samples_per_s"` // trained
+	PredictPerS    float64 `json:"predict_samples_per_s"`
+	GFLOP          float64 `json:"forward_gflop"` // of one forward pass
+	GFLOPs         float64 `json:"gflops"`        // of the training step
+	PredictGFLOPs  float64 `json:"predict_gflops"`
+	PeakGFLOPs     float64 `json:"peak_gflops"` // of a matrix product with as many threads
+	PeakFraction   float64 `json:"peak_fraction"`
+	PredictShare   float64 `json:"predict_peak_fraction"`
+	Bandwidth      float64 `json:"bandwidth_gib_s"` // of a copy with as many threads
 	// PeakMiB is the largest resident memory of the process that trained, and
 	// PredictPeakMiB of the one that predicted.
 	PeakMiB         float64 `json:"peak_mib"`
@@ -219,7 +220,7 @@ func (b *bencher) measure(ctx context.Context, c BenchCase, peak BenchPeak) (*Be
 	rate := func(passes int, t Times) float64 { return float64(passes) * float64(flops) / t.Median / 1e6 }
 	r := &BenchResult{
 		Model: c.Model, Base: c.Base, Crop: c.Crop, Batch: c.Batch, Depth: c.Depth, Channels: BenchChannels, Threads: c.Threads,
-		Precision: c.Precision, MemoryBytes: c.MemoryBytes, Parameters: train.Parameters,
+		Precision: c.Precision, MemoryBytes: c.MemoryBytes, WorkspaceBytes: c.WorkspaceBytes, Parameters: train.Parameters,
 		TrainMedian: train.MS.Median, TrainMin: train.MS.Min, TrainMax: train.MS.Max,
 		PredictMedian: predict.MS.Median, PredictMin: predict.MS.Min, PredictMax: predict.MS.Max,
 		SamplesPerS: 1000 * float64(c.Batch) / train.MS.Median, PredictPerS: 1000 * float64(c.Batch) / predict.MS.Median,

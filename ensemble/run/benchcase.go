@@ -53,6 +53,8 @@ type BenchCase struct {
 	Precision string `json:"precision"`
 	// MemoryBytes bounds arena and scratch together; 0 means no bound.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// WorkspaceBytes bounds the scratch; 0 means no bound.
+	WorkspaceBytes int64 `json:"workspace_bytes,omitempty"`
 }
 
 // Crop is a piece of the field: rows and columns. In JSON and on the command line
@@ -136,7 +138,7 @@ func (c *BenchCase) check() error {
 			fix = "did you mean `" + near + "`?"
 		}
 		return bad(fmt.Sprintf("there is no model %q to measure", c.Model), "", fix)
-	case c.Base < 1 || c.Batch < 1 || c.Depth < 1 || c.Crop.Height < 1 || c.Crop.Width < 1 || c.MemoryBytes < 0:
+	case c.Base < 1 || c.Batch < 1 || c.Depth < 1 || c.Crop.Height < 1 || c.Crop.Width < 1 || c.MemoryBytes < 0 || c.WorkspaceBytes < 0:
 		return bad("a case without extent cannot be measured", "base, crop, batch and depth are whole numbers from 1", "give positive numbers")
 	case benchPrecisions[c.Precision] == "":
 		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", c.Precision), At: c.String(),
@@ -224,7 +226,8 @@ func (c BenchCase) Compile(train, profile bool) (*BenchStep, error) {
 // profile measures every kernel.
 func (c BenchCase) Options(profile bool) engine.Options {
 	o := engineOptions(c.Threads)
-	o.MemoryLimit, o.Precision, o.Profile = c.MemoryBytes, benchPrecisions[c.Precision], profile
+	o.MemoryLimit, o.Workspace = c.MemoryBytes, c.WorkspaceBytes
+	o.Precision, o.Profile = benchPrecisions[c.Precision], profile
 	return o
 }
 
@@ -238,7 +241,7 @@ func (c BenchCase) compile(train bool, o engine.Options) (*BenchStep, error) {
 	}
 	plan, err := engine.Compile(g, o)
 	if err != nil {
-		return nil, c.named(err, "")
+		return nil, c.named(namedMemory(err, flagMemory, flagWorkspace), "")
 	}
 	s := &BenchStep{of: c, plan: plan}
 	if train {

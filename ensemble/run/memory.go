@@ -9,9 +9,21 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// namedMemory makes an error about too little memory name the key that bounds it,
+// bound is how a person sets a bound of the memory: its key or flag, and what to do
+// if it is too small, with the place of the least value that will do.
+type bound struct{ key, fix string }
+
+// The bounds of a training and those of a command.
+var (
+	trainMemory    = bound{"train.memory", "set train.memory: %s or more, lower train.batch_size, or choose a smaller network"}
+	trainWorkspace = bound{"train.workspace", "set train.workspace: %s or more, or choose a smaller network"}
+	flagMemory     = bound{"--memory", "give --memory %s or more, or none"}
+	flagWorkspace  = bound{"--workspace", "give --workspace %s or more, or none"}
+)
+
+// namedMemory makes an error about too little memory name the bound that was set,
 // and the least value that will do.
-func namedMemory(err error) error {
+func namedMemory(err error, memory, workspace bound) error {
 	var arena *pass.TooSmall
 	var scratch *pass.WorkspaceError
 	var e *exit.Error
@@ -21,11 +33,9 @@ func namedMemory(err error) error {
 	named := *e
 	switch {
 	case errors.As(err, &arena):
-		named.At = "train.memory"
-		named.Fix = fmt.Sprintf("set train.memory: %s or more, lower train.batch_size, or choose a smaller network", config.Bytes(ceilMiB(arena.Smallest)))
+		named.At, named.Fix = memory.key, fmt.Sprintf(memory.fix, config.Bytes(ceilMiB(arena.Smallest)))
 	case errors.As(err, &scratch):
-		named.At = "train.workspace"
-		named.Fix = fmt.Sprintf("set train.workspace: %s or more, or choose a smaller network", config.Bytes(ceilMiB(scratch.Smallest)))
+		named.At, named.Fix = workspace.key, fmt.Sprintf(workspace.fix, config.Bytes(ceilMiB(scratch.Smallest)))
 	default:
 		return err
 	}

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 // TestTrainInLessMemory: a training in the least memory ends with the weights of
@@ -53,5 +55,65 @@ func TestTrainInLessMemory(t *testing.T) {
 	}
 	if n == 0 {
 		t.Errorf("no weights among %d files", len(want))
+	}
+}
+
+// TestPredictInLessMemory: a bound of the memory and one of the scratch change no bit
+// of the products; less than the least is refused with what to write.
+func TestPredictInLessMemory(t *testing.T) {
+	runDir := filepath.Join(t.TempDir(), "run")
+	f := smallData(t)
+	_, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.networks=2", "train.epochs=1", "model.stages=2"), RunDir: runDir, Version: "test"})
+	if exit.CodeOf(err) == exit.NoDevice {
+		t.Skip("skipped: no device: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	predict := func(memory, workspace int64) (string, error) {
+		r, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[19:], Out: t.TempDir(), Formats: []product.Format{product.GRIB2},
+			MemoryBytes: memory, WorkspaceBytes: workspace, Version: "test"})
+		if err != nil {
+			return "", err
+		}
+		var all strings.Builder
+		for _, path := range r.Outputs {
+			if filepath.Ext(path) == ".json" {
+				continue // has the time
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(text)
+		}
+		if all.Len() == 0 {
+			t.Errorf("no fields in %q", r.Outputs)
+		}
+		return all.String(), nil
+	}
+	want, err := predict(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = predict(1, 0)
+	var arena *pass.TooSmall
+	if exit.CodeOf(err) != exit.NoDevice || !errors.As(err, &arena) || !strings.Contains(err.Error(), "at: --memory") ||
+		!strings.Contains(err.Error(), fmt.Sprintf("give --memory %dMiB or more", ceilMiB(arena.Smallest)>>20)) {
+		t.Fatalf("predicting in one byte: %v", err)
+	}
+	_, err = predict(0, 1)
+	var scratch *pass.WorkspaceError
+	if exit.CodeOf(err) != exit.Usage || !errors.As(err, &scratch) || !strings.Contains(err.Error(), "at: --workspace") ||
+		!strings.Contains(err.Error(), fmt.Sprintf("give --workspace %dMiB or more", ceilMiB(scratch.Smallest)>>20)) {
+		t.Fatalf("predicting with one byte of scratch: %v", err)
+	}
+	for _, least := range [][2]int64{{arena.Smallest, 0}, {0, scratch.Smallest}, {arena.Smallest, scratch.Smallest}} {
+		if got, err := predict(least[0], least[1]); err != nil || got != want {
+			t.Errorf("in %d bytes, %d of scratch: error %v, other products: %v", least[0], least[1], err, got != want)
+		}
+	}
+	if _, err := predict(arena.Smallest-1, 0); exit.CodeOf(err) != exit.NoDevice {
+		t.Errorf("one byte less than the least: %v", err)
 	}
 }

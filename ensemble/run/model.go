@@ -30,7 +30,7 @@ type Model struct {
 	Networks  []Weights
 	Baselines []Baselines // [variable][level], as targets are stored; empty without analyses
 
-	nets  []*network // compiled on first use
+	net   *network // compiled on first use; runs the networks in turn
 	batch Batch
 }
 
@@ -255,14 +255,17 @@ func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Fore
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
 		parts["shift"], parts["sigma"] = out.Mean, out.Sigma
 	}
-	share := 1 / float32(len(m.nets))
-	for _, net := range m.nets {
-		net.load(&m.batch)
-		if err := net.plan.Run(ctx, 0); err != nil {
+	share := 1 / float32(len(m.Networks))
+	for _, w := range m.Networks {
+		if err := fill(m.net.plan.Store(), w); err != nil {
+			return nil, err
+		}
+		m.net.load(&m.batch)
+		if err := m.net.plan.Run(ctx, 0); err != nil {
 			return nil, err
 		}
 		for name, sum := range parts {
-			for i, x := range net.plan.Output(name) {
+			for i, x := range m.net.plan.Output(name) {
 				sum[i] += share * x
 			}
 		}
@@ -299,33 +302,26 @@ func finite(spread float32, out *Forecast, i int) bool {
 	return ok(spread) && (out.Mean == nil || ok(out.Mean[i]) && ok(out.Sigma[i]) && out.Sigma[i] > 0)
 }
 
-// open compiles the networks for single samples and loads their weights.
+// open compiles the network for single samples, once for all weights: they take
+// turns, so that the fields of one network are in memory.
 func (m *Model) open(o engine.Options) error {
-	if m.nets != nil {
+	if m.net != nil {
 		return nil
 	}
 	m.batch = newBatch(&m.Task, m.Grid, 1)
-	for _, w := range m.Networks {
-		o.Store, o.Mode = engine.NewStore(), engine.Infer
-		net, err := m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o)
-		if err != nil {
-			return errors.Join(err, m.Close())
-		}
-		m.nets = append(m.nets, net)
-		if err := fill(o.Store, w); err != nil {
-			return errors.Join(err, m.Close())
-		}
-	}
-	return nil
+	o.Store, o.Mode = engine.NewStore(), engine.Infer
+	var err error
+	m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o)
+	return err
 }
 
-// Close frees the compiled networks.
+// Close frees the compiled network.
 func (m *Model) Close() error {
-	var err error
-	for _, n := range m.nets {
-		err = errors.Join(err, n.plan.Close())
+	if m.net == nil {
+		return nil
 	}
-	m.nets = nil
+	err := m.net.plan.Close()
+	m.net = nil
 	return err
 }
 

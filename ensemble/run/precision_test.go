@@ -32,7 +32,7 @@ func TestTrainPrecision(t *testing.T) {
 		if err := m.open(o); err != nil {
 			t.Fatal(err)
 		}
-		half := slices.ContainsFunc(m.nets[0].plan.Graph().Nodes, func(n *graph.Node) bool { return n.DType == graph.BFloat16 })
+		half := slices.ContainsFunc(m.net.plan.Graph().Nodes, func(n *graph.Node) bool { return n.DType == graph.BFloat16 })
 		if half != want {
 			t.Errorf("asked for precision %q, values in bfloat16: %v, want %v", precision, half, want)
 		}

@@ -33,9 +33,13 @@ type PredictOptions struct {
 	Threads   int
 	Timings   Timings // of kernels
 	Precision string  // "f32" or "bf16"; empty has that of the training
-	Command   string  // for the history in the products
-	Version   string
-	Progress  *progress.Reporter
+	// MemoryBytes bounds what a network's fields and the scratch of kernels take, and
+	// WorkspaceBytes the scratch alone; 0 means no bound. They change no bit.
+	MemoryBytes, WorkspaceBytes int64
+
+	Command  string // for the history in the products
+	Version  string
+	Progress *progress.Reporter
 }
 
 // PredictResult says what was published.
@@ -49,7 +53,8 @@ type PredictResult struct {
 // Predict turns the members of each start of the input into a distribution and
 // publishes mean and spread. Starts without analyses are all it needs.
 //
-// Errors: 65 and 66 for the input, 66 without a trained model, 73 and 74 for the
+// Errors: 64 and 69 for a bound of the memory that is too small, with the least that
+// will do; 65 and 66 for the input, 66 without a trained model, 73 and 74 for the
 // output; what was published before an error stays valid. The folder "reference"
 // in the root of the products gets the model without its weights, so that
 // verification finds the baselines.
@@ -110,11 +115,12 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 	defer task.Done()
 	eo := engineOptions(o.Threads)
 	eo.Timings, eo.Precision = o.Timings.open(o.Threads), o.Precision
+	eo.MemoryLimit, eo.Workspace = o.MemoryBytes, o.WorkspaceBytes
 	defer o.Timings.save(eo.Timings)
 	for i, fc := range forecasts {
 		out, err := m.Predict(ctx, eo, fc)
 		if err != nil {
-			return nil, err
+			return nil, namedMemory(err, flagMemory, flagWorkspace)
 		}
 		pub := product.Publication{Formats: o.Formats, Overwrite: o.Overwrite, Options: o.Writer, Start: time.Now(),
 			ConfigChecksum: made.ConfigChecksum}

@@ -120,12 +120,12 @@ func (t *trainer) begin() error {
 	o.MemoryLimit, o.Workspace = int64(t.cfg.Memory), int64(t.cfg.Workspace)
 	var err error
 	if t.net, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o); err != nil {
-		return namedMemory(err)
+		return namedMemory(err, trainMemory, trainWorkspace)
 	}
 	maps.Copy(t.choices, t.net.plan.Choices())
 	o.Mode, o.Store = engine.Infer, t.shown
 	if t.eval, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o); err != nil {
-		return namedMemory(err)
+		return namedMemory(err, trainMemory, trainWorkspace)
 	}
 	maps.Copy(t.choices, t.eval.plan.Choices())
 	t.timings.save(t.table)
