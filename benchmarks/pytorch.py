@@ -42,6 +42,7 @@ REINJECT = 28  # input channel that resnet2d_simple reads again
 RATE = 1e-4
 DRAWS = 5  # of the inputs for which gradients are compared
 WARMUP, LEAST = 2, 5
+SLOW, LEAST_SLOW = 4, 3  # seconds of a step, and measured steps of slower ones, after one
 
 PUBLISHED = {"unet3d": ["d3", "d3_cl"], "resnet2d_simple": ["f32", "cl"]}
 FORMS = {
@@ -280,15 +281,26 @@ def sides(crop):
     return int(h), int(w or h)
 
 
-def measure(step, steps, seconds):
+def measure(step, steps, seconds, clock=time.perf_counter):
+    """Times of a step in ms, and how many came before the first of them.
+
+    The last step of the warm-up tells whether the step is slow (the first also
+    compiles), and is the first measured one then: the rule of `ensemble bench`.
+    """
     for _ in range(WARMUP):
+        start = clock()
         step()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < steps or not steps and (len(times) < LEAST or time.perf_counter() < end):
-        t = time.perf_counter()
+    times, warmup, least, took = [], WARMUP, LEAST, clock() - start
+    if took > SLOW:
+        times, warmup, least = [1e3 * took], WARMUP - 1, LEAST_SLOW
+    else:
+        start = clock()
+    end = start + seconds
+    while len(times) < steps or not steps and (len(times) < least or clock() < end):
+        t = clock()
         step()
-        times.append(1e3 * (time.perf_counter() - t))
-    return times
+        times.append(1e3 * (clock() - t))
+    return times, warmup
 
 
 def peak_mib():
@@ -310,10 +322,10 @@ def run_phase(r):
         return {"relative_gradient_error": e if math.isfinite(e) else None, "gradient_case": c}
     net = Case(c, form)
     name = "train" if phase == "train" else "predict"
-    t = measure(net.trainer() if phase == "train" else net.predictor(), r["steps"], r["seconds"])
+    t, warmup = measure(net.trainer() if phase == "train" else net.predictor(), r["steps"], r["seconds"])
     out = {f"{name}_ms_median": statistics.median(t), f"{name}_ms_min": min(t), f"{name}_ms_max": max(t)}
     if phase == "train":
-        out.update(peak_mib=peak_mib(), steps=len(t), parameters=sum(p.numel() for p in net.net.parameters()))
+        out.update(peak_mib=peak_mib(), steps=len(t), warmup=warmup, parameters=sum(p.numel() for p in net.net.parameters()))
     else:
         out.update(predict_peak_mib=peak_mib(), predict_steps=len(t))
     return out
@@ -356,7 +368,7 @@ def main():
     ap.add_argument("--batch", default="1", help="a list")
     ap.add_argument("--threads", default="0", help="a list; 0 takes all")
     ap.add_argument("--depth", type=int, default=0)
-    ap.add_argument("--steps", type=int, default=0, help="0: at least 5, and as many as --seconds allows")
+    ap.add_argument("--steps", type=int, default=0, help="0: at least 5, or 3 of more than 4 s, and as many as --seconds allows")
     ap.add_argument("--seconds", type=float, default=3.0)
     ap.add_argument("--gradient", default="same", help="case of the gradient's distance from float64: same, off, or BASE,CROP,BATCH,DEPTH")
     ap.add_argument("--check", action="store_true", help="show that the forms are the same network")
@@ -382,7 +394,7 @@ def main():
                     c = {"model": a.model, "base": base, "crop": h if h == w else crop, "batch": batch, "depth": depth,
                          "threads": threads or len(os.sched_getaffinity(0))}
                     for form in forms:
-                        out = dict(c, form=form, channels=CHANNELS, torch=torch.__version__, warmup=WARMUP,
+                        out = dict(c, form=form, channels=CHANNELS, torch=torch.__version__,
                                    wait_policy=os.environ.get("OMP_WAIT_POLICY", "passive"), preload=os.environ.get("LD_PRELOAD", ""))
                         for phase in ("train", "predict"):
                             out.update(process({"case": c, "form": form, "phase": phase, "steps": a.steps, "seconds": a.seconds}))

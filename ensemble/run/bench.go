@@ -25,7 +25,7 @@ type BenchOptions struct {
 	// Cases are measured one after the other.
 	Cases []BenchCase
 	// Steps is the number of measured steps of a training and of a prediction;
-	// 0 means at least 5, and as many as Seconds allow.
+	// 0 means at least 5, or 3 of more than 4 s, and as many as Seconds allow.
 	Steps   int
 	Seconds float64 // 0 means 3
 	// Gradient says which case the gradient is compared with float64 on: "auto" (also if

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -305,5 +306,46 @@ func TestAdamMovement(t *testing.T) {
 	got := r.adam(1000, engine.Peaks{FLOPs: 1e9, Bytes: 1e9})
 	if got.Bytes != 32000 || got.Bound != engine.ByMemory || math.Abs(got.MUE-1.6) > 1e-9 || got.Start != 3*time.Millisecond {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestRepeat: how often a step is warmed up and measured, by the time it takes; the
+// first step takes 10 s longer.
+func TestRepeat(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		took          time.Duration
+		steps         int
+		seconds       float64
+		warmup, count int
+	}{
+		{"as many as fit", 250 * time.Millisecond, 0, 3, 2, 12},
+		{"the least", 3 * time.Second, 0, 3, 2, 5},
+		{"exactly", 250 * time.Millisecond, 7, 3, 2, 7},
+		{"as long as slow is", 4 * time.Second, 0, 3, 2, 5},
+		{"slow", 5 * time.Second, 0, 3, 1, 3},
+		{"slow, with time", 5 * time.Second, 0, 22, 1, 5},
+		{"slow, exactly", 5 * time.Second, 2, 3, 1, 2},
+	} {
+		now, taken, warmed := time.Unix(0, 0), 0, 0
+		step := func() error {
+			if now = now.Add(c.took); taken == 0 {
+				now = now.Add(10 * time.Second)
+			}
+			taken++
+			return nil
+		}
+		all, warmup, err := repeat(step, func() { warmed++ }, c.steps, c.seconds, func() time.Time { return now })
+		if err != nil || warmup != c.warmup || len(all) != c.count || taken != c.warmup+c.count || warmed != 1 {
+			t.Errorf("%s: %d warm-up, %d measured of %d, error %v; want %d and %d", c.name, warmup, len(all), taken, err, c.warmup, c.count)
+		}
+		for _, d := range all {
+			if d != c.took {
+				t.Errorf("%s: a step took %v, want %v", c.name, d, c.took)
+			}
+		}
+	}
+	if _, _, err := repeat(func() error { return context.Canceled }, func() {}, 0, 1, time.Now); !errors.Is(err, context.Canceled) {
+		t.Errorf("a step that fails: %v", err)
 	}
 }

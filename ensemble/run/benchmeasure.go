@@ -29,8 +29,8 @@ const (
 type BenchRequest struct {
 	Case  BenchCase  `json:"case"`
 	Phase BenchPhase `json:"phase"`
-	// Steps is the number of measured steps; 0 takes Seconds, and at least
-	// benchLeast.
+	// Steps is the number of measured steps; 0 takes Seconds, and no fewer than the
+	// least.
 	Steps   int     `json:"steps"`
 	Seconds float64 `json:"seconds"`
 	// Kernels asks for the timeline of the last step, bounded by Peak.
@@ -81,9 +81,45 @@ func timesOf(all []time.Duration) Times {
 }
 
 const (
-	benchLeast  = 5 // measured steps, if their number is not given
 	benchWarmup = 2 // steps before the first measured one
+	benchLeast  = 5 // measured steps, if their number is not given
+	// A step that takes longer than benchSlow is warmed up once, and measured
+	// benchLeastSlow times at least.
+	benchSlow      = 4 * time.Second
+	benchLeastSlow = 3
 )
+
+// repeat warms a step up, calls warm, and takes the step's times: as many as steps
+// says, or if that is 0, as many as seconds allow and no fewer than the least. The
+// last step of the warm-up tells whether it is a slow one (the first also pays for
+// what is done once), and is the first measured one then. clock is time.Now.
+func repeat(step func() error, warm func(), steps int, seconds float64, clock func() time.Time) (all []time.Duration, warmup int, err error) {
+	var start time.Time
+	for range benchWarmup {
+		start = clock()
+		if err := step(); err != nil {
+			return nil, 0, err
+		}
+	}
+	least := benchLeast
+	warmup = benchWarmup
+	if took := clock().Sub(start); took > benchSlow {
+		all, least = append(all, took), benchLeastSlow
+		warmup--
+	} else {
+		start = clock()
+	}
+	warm()
+	end := start.Add(time.Duration(seconds * float64(time.Second)))
+	for len(all) < steps || steps == 0 && (len(all) < least || clock().Before(end)) {
+		start := clock()
+		if err := step(); err != nil {
+			return nil, 0, err
+		}
+		all = append(all, clock().Sub(start))
+	}
+	return all, warmup, nil
+}
 
 // BenchMeasure does what one process of a measurement is asked for.
 //
@@ -104,24 +140,13 @@ func BenchMeasure(ctx context.Context, r BenchRequest) (*BenchMeasurement, error
 	defer s.Close()
 	m := &BenchMeasurement{
 		CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: float64(s.plan.ArenaBytes()) / (1 << 20),
-		Parameters: s.plan.Store().ParamCount(), Warmup: benchWarmup,
+		Parameters: s.plan.Store().ParamCount(),
 	}
-	for range benchWarmup {
-		if err := s.Run(ctx); err != nil {
-			return nil, err
-		}
+	all, warmup, err := repeat(func() error { return s.Run(ctx) }, s.plan.ResetTimes, r.Steps, r.Seconds, time.Now)
+	if err != nil {
+		return nil, err
 	}
-	s.plan.ResetTimes()
-	var all []time.Duration
-	end := time.Now().Add(time.Duration(r.Seconds * float64(time.Second)))
-	for len(all) < r.Steps || r.Steps == 0 && (len(all) < benchLeast || time.Now().Before(end)) {
-		start := time.Now()
-		if err := s.Run(ctx); err != nil {
-			return nil, err
-		}
-		all = append(all, time.Since(start))
-	}
-	m.MS = timesOf(all)
+	m.MS, m.Warmup = timesOf(all), warmup
 	if m.Loss = s.plan.Loss(); math.IsNaN(m.Loss) || math.IsInf(m.Loss, 0) {
 		return nil, &exit.Error{Code: exit.No, What: "the loss is not finite", At: r.Case.String(), Fix: "report this with the command line"}
 	}
