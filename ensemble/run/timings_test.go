@@ -38,11 +38,16 @@ func fifty(t *testing.T, set ...string) *config.TrainConfig {
 		"data.split.fractions.train=0.5", "data.split.fractions.validation=0.1"}, set...)...)
 }
 
-// Determinism of level D1 with measured cuts of kernels: two runs of 50 steps, one
-// without timings and one that measures, end with the same bits, and so does one that
-// is stopped at step 25 and resumed after the table of timings was deleted.
+// Determinism of level D1 with measured cuts of kernels: see checkTimedRuns.
 func TestTimedRunsGiveTheSameBits(t *testing.T) {
-	c := fifty(t)
+	checkTimedRuns(t, fifty(t))
+}
+
+// checkTimedRuns takes a training of 50 steps: two runs, one without timings and one
+// that measures, end with the same bits, and so does one that is stopped at step 25
+// and resumed after the table of timings was deleted. It gives the digest.
+func checkTimedRuns(t *testing.T, c *config.TrainConfig) string {
+	t.Helper()
 	train := func(dir string, timings Timings, stop func() error) error {
 		_, err := Train(context.Background(), TrainOptions{Config: c, RunDir: dir, Resume: "auto", Version: "test", Timings: timings, Stop: stop})
 		return err
@@ -96,6 +101,7 @@ func TestTimedRunsGiveTheSameBits(t *testing.T) {
 			t.Errorf("%s ends with %s, want %s", name, got, want)
 		}
 	}
+	return want
 }
 
 // A checkpoint keeps the kernels that decide bits, and a resumed run takes those it
