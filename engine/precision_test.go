@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/engine/rng"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -65,7 +66,7 @@ func TestPrecisionGradient(t *testing.T) {
 }
 
 // TestPrecisionKinds: batch normalisation, dropout, differences and products of
-// fields in bfloat16 follow the reference.
+// fields in bfloat16 follow the reference, alone and in chains.
 func TestPrecisionKinds(t *testing.T) {
 	b := graph.New(3)
 	s := graph.Shape{2, 16, 2, 16, 24}
@@ -91,23 +92,38 @@ func TestPrecisionKinds(t *testing.T) {
 		train(t, p, 1)
 		return p
 	}
-	got, want := run(bf16()), run(engine.Options{Backend: "ref", Float64: true})
-	if e := distance(got.Store().Grads(), want.Store().Grads()); e > gradientTolerance16 {
-		t.Errorf("gradient differs by %.2e", e)
-	}
-	if e := distance(got.Store().States(), want.Store().States()); e > gradientTolerance16 {
-		t.Errorf("running statistics differ by %.2e", e)
-	}
-	blocked := map[string]bool{}
-	for _, n := range got.Graph().Nodes {
-		if n.Kind == graph.KindOp && n.DType == graph.BFloat16 {
-			blocked[n.Op.Name] = true
-		}
-	}
-	for _, name := range []string{"sub", "mul", "add", "scale", "dropout", "channel_norm_fused", "conv3d"} {
-		if !blocked[name] {
-			t.Errorf("no %s gives bfloat16: %v", name, blocked)
-		}
+	want := run(engine.Options{Backend: "ref", Float64: true})
+	kinds := []string{"add", "dropout", "channel_norm_fused", "conv3d"}
+	for _, c := range []struct {
+		name   string
+		passes []pass.Pass
+		kinds  []string
+	}{
+		{"chains", pass.List, append(kinds[:4:4], "elementwise_chain")},
+		{"alone", unchained(), append(kinds[:4:4], "sub", "mul", "scale")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := bf16()
+			o.Passes = c.passes
+			got := run(o)
+			if e := distance(got.Store().Grads(), want.Store().Grads()); e > gradientTolerance16 {
+				t.Errorf("gradient differs by %.2e", e)
+			}
+			if e := distance(got.Store().States(), want.Store().States()); e > gradientTolerance16 {
+				t.Errorf("running statistics differ by %.2e", e)
+			}
+			blocked := map[string]bool{}
+			for _, n := range got.Graph().Nodes {
+				if n.Kind == graph.KindOp && n.DType == graph.BFloat16 {
+					blocked[n.Op.Name] = true
+				}
+			}
+			for _, name := range c.kinds {
+				if !blocked[name] {
+					t.Errorf("no %s gives bfloat16: %v", name, blocked)
+				}
+			}
+		})
 	}
 }
 

@@ -49,6 +49,7 @@ var Table = []*graph.Op{
 	gaussianCRPS.Op,
 	gaussianCRPSdMu.Op,
 	gaussianCRPSdSigma.Op,
+	elementwiseChain.Op,
 	// one operand, point by point, and the derivatives
 	relu.op.Op, relu.grad.Op,
 	exp.op.Op, exp.grad.Op,

@@ -68,6 +68,7 @@ var blockedTable = map[string][]blocked{
 	"sub":                      {{flatWay, blockedSub, false}},
 	"mul":                      {{mulWay, blockedMul, false}},
 	"scale":                    {{flatWay, blockedScale, false}},
+	"elementwise_chain":        {{chainWay, blockedChain, false}},
 }
 
 // Rates of one core by which ways are weighed before anything is measured:

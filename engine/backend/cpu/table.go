@@ -44,6 +44,7 @@ var table = []struct {
 	{"sub", binary},
 	{"mul", binary},
 	{"div", binary},
+	{"elementwise_chain", chain},
 	{"gaussian_crps", crps},
 	{"gaussian_crps_dmu", crps},
 	{"gaussian_crps_dsigma", crps},

@@ -9,25 +9,27 @@ typedef struct {
 	long n;
 } ew_job;
 
+// The functions Y of X, each in a loop of its own; codes are counted from BASE.
+#define UNARY_CASES(BASE, LOOP, X, Y)                                           \
+	case BASE + ENS_RELU: LOOP Y = X < 0 ? 0 : X; break; /* keeps NaN */        \
+	case BASE + ENS_EXP: LOOP Y = exp_d(X); break;                              \
+	case BASE + ENS_LOG: LOOP Y = log_d(X); break;                              \
+	case BASE + ENS_SQRT: LOOP Y = sqrtf(X); break;                             \
+	case BASE + ENS_SQUARE: LOOP Y = X * X; break;                              \
+	case BASE + ENS_ABS: LOOP Y = fabsf(X); break;                              \
+	case BASE + ENS_NEG: LOOP Y = -X; break;                                    \
+	case BASE + ENS_RECIP: LOOP Y = 1 / X; break;                               \
+	case BASE + ENS_SOFTPLUS: LOOP Y = softplus_d(X); break;                    \
+	case BASE + ENS_SIGMOID: LOOP Y = sigmoid_d(X); break;                      \
+	case BASE + ENS_TANH: LOOP Y = tanh_d(X); break;                            \
+	case BASE + ENS_ERF: LOOP Y = erf_d(X); break;
+
 static void unary_item(void *v, long item) {
 	const ew_job *j = v;
 	float *y = j->y;
 	const float *x = j->a;
 	long lo = item * CHUNK, hi = MIN(lo + CHUNK, j->n);
-	switch (j->op) {
-	case ENS_RELU: EACH(i, lo, hi) y[i] = x[i] < 0 ? 0 : x[i]; break; // keeps NaN
-	case ENS_EXP: EACH(i, lo, hi) y[i] = exp_d(x[i]); break;
-	case ENS_LOG: EACH(i, lo, hi) y[i] = log_d(x[i]); break;
-	case ENS_SQRT: EACH(i, lo, hi) y[i] = sqrtf(x[i]); break;
-	case ENS_SQUARE: EACH(i, lo, hi) y[i] = x[i] * x[i]; break;
-	case ENS_ABS: EACH(i, lo, hi) y[i] = fabsf(x[i]); break;
-	case ENS_NEG: EACH(i, lo, hi) y[i] = -x[i]; break;
-	case ENS_RECIP: EACH(i, lo, hi) y[i] = 1 / x[i]; break;
-	case ENS_SOFTPLUS: EACH(i, lo, hi) y[i] = softplus_d(x[i]); break;
-	case ENS_SIGMOID: EACH(i, lo, hi) y[i] = sigmoid_d(x[i]); break;
-	case ENS_TANH: EACH(i, lo, hi) y[i] = tanh_d(x[i]); break;
-	case ENS_ERF: EACH(i, lo, hi) y[i] = erf_d(x[i]); break;
-	}
+	switch (j->op) { UNARY_CASES(0, EACH(i, lo, hi), x[i], y[i]) }
 }
 
 static void k_unary(ens_pool *p, int op, float *y, const float *x, long n) {
@@ -35,26 +37,27 @@ static void k_unary(ens_pool *p, int op, float *y, const float *x, long n) {
 	ens_parallel(p, unary_item, &j, pieces(n));
 }
 
-// The derivative is taken from x or from y = f(x), whichever is cheaper.
+// D = G f'(X): the derivative is taken from X or from Y = f(X), whichever is cheaper.
+#define GRAD_CASES(BASE, LOOP, X, Y, G, D)                                      \
+	case BASE + ENS_RELU: LOOP D = Y > 0 ? G : 0; break;                        \
+	case BASE + ENS_EXP: LOOP D = G * Y; break;                                 \
+	case BASE + ENS_LOG: LOOP D = G / X; break;                                 \
+	case BASE + ENS_SQRT: LOOP D = 0.5f * G / Y; break;                         \
+	case BASE + ENS_SQUARE: LOOP D = 2 * X * G; break;                          \
+	case BASE + ENS_ABS: LOOP D = X > 0 ? G : X < 0 ? -G : 0; break;            \
+	case BASE + ENS_NEG: LOOP D = -G; break;                                    \
+	case BASE + ENS_RECIP: LOOP D = -G * Y * Y; break;                          \
+	case BASE + ENS_SOFTPLUS: LOOP D = G * sigmoid_d(X); break;                 \
+	case BASE + ENS_SIGMOID: LOOP D = G * (Y * (1 - Y)); break;                 \
+	case BASE + ENS_TANH: LOOP D = G * (1 - Y * Y); break;                      \
+	case BASE + ENS_ERF: LOOP D = G * 1.12837916709551257390 * exp_d(-(double)X * X); break;
+
 static void unary_grad_item(void *v, long item) {
 	const ew_job *j = v;
 	float *d = j->y;
 	const float *g = j->a, *x = j->b, *y = j->c;
 	long lo = item * CHUNK, hi = MIN(lo + CHUNK, j->n);
-	switch (j->op) {
-	case ENS_RELU: EACH(i, lo, hi) d[i] = y[i] > 0 ? g[i] : 0; break;
-	case ENS_EXP: EACH(i, lo, hi) d[i] = g[i] * y[i]; break;
-	case ENS_LOG: EACH(i, lo, hi) d[i] = g[i] / x[i]; break;
-	case ENS_SQRT: EACH(i, lo, hi) d[i] = 0.5f * g[i] / y[i]; break;
-	case ENS_SQUARE: EACH(i, lo, hi) d[i] = 2 * x[i] * g[i]; break;
-	case ENS_ABS: EACH(i, lo, hi) d[i] = x[i] > 0 ? g[i] : x[i] < 0 ? -g[i] : 0; break;
-	case ENS_NEG: EACH(i, lo, hi) d[i] = -g[i]; break;
-	case ENS_RECIP: EACH(i, lo, hi) d[i] = -g[i] * y[i] * y[i]; break;
-	case ENS_SOFTPLUS: EACH(i, lo, hi) d[i] = g[i] * sigmoid_d(x[i]); break;
-	case ENS_SIGMOID: EACH(i, lo, hi) d[i] = g[i] * (y[i] * (1 - y[i])); break;
-	case ENS_TANH: EACH(i, lo, hi) d[i] = g[i] * (1 - y[i] * y[i]); break;
-	case ENS_ERF: EACH(i, lo, hi) d[i] = g[i] * 1.12837916709551257390 * exp_d(-(double)x[i] * x[i]); break;
-	}
+	switch (j->op) { GRAD_CASES(0, EACH(i, lo, hi), x[i], y[i], g[i], d[i]) }
 }
 
 static void k_unary_grad(ens_pool *p, int op, float *dx, const float *dy, const float *x, const float *y, long n) {

@@ -31,6 +31,7 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "gemm.inc.h"
 #include "transpose.inc.h"
 #include "blocked.inc.h"
+#include "chain.inc.h"
 #include "thin.inc.h"
 #include "wino.inc.h"
 #include "dropout.inc.h"

@@ -18,6 +18,16 @@ typedef struct { // one step of an optimiser, see optim.inc.h
 	float lr, beta1, beta2, rest1, rest2, eps, momentum, c1, c2, gscale, blend; // rest is 1-beta, rounded once
 } ens_rule;
 
+enum { // functions of a chain: those of two tensors, and from here on
+	ENS_CHAIN_UNARY = 16, ENS_CHAIN_GRAD = 32, ENS_CHAIN_AFFINE = 48, ENS_CHAIN_SAFE_DIV,
+	ENS_CHAIN_CRPS, ENS_CHAIN_CRPS_DMU, ENS_CHAIN_CRPS_DSIGMA
+};
+enum { ENS_CHAIN_LINKS = 32, ENS_CHAIN_OPERANDS = 16, ENS_CHAIN_AXES = 5, ENS_CHAIN_NONE = -ENS_CHAIN_OPERANDS - 1 }; // bounds; no argument
+typedef struct { const void *x[ENS_CHAIN_OPERANDS]; } ens_operands;
+typedef struct { int b16, axes; long d[ENS_CHAIN_AXES], step[ENS_CHAIN_AXES]; } ens_access; // axes 0: as the result lies
+typedef struct { int f, to, arg[3]; float scale, shift; } ens_link; // registers; -1-k is operand k
+typedef struct { int b16, links; long n; ens_access in[ENS_CHAIN_OPERANDS]; ens_link link[ENS_CHAIN_LINKS]; } ens_program;
+
 // KERNELS lists name, parameters and arguments of every kernel.
 #define KERNELS(X)                                                              \
 	X(unary, (ens_pool *p, int op, float *y, const float *x, long n), (p, op, y, x, n)) \
@@ -51,6 +61,7 @@ typedef struct { // one step of an optimiser, see optim.inc.h
 	X(blocked_move, (ens_pool *p, int b16, void *y, long ytotal, long yc, const void *x, long xtotal, long xc, long n, long c, long s, int add), (p, b16, y, ytotal, yc, x, xtotal, xc, n, c, s, add)) \
 	X(blocked_add, (ens_pool *p, int b16, void *z, const void *a, const void *b, const void *gate, int relu, long n), (p, b16, z, a, b, gate, relu, n)) \
 	X(blocked_mul, (ens_pool *p, int b16, void *z, const void *a, const void *b, long n), (p, b16, z, a, b, n)) \
+	X(chain, (ens_pool *p, void *y, ens_operands x, const ens_program *c), (p, y, x, c)) \
 	X(convert, (ens_pool *p, int to16, void *z, const void *x, long n), (p, to16, z, x, n)) \
 	X(blocked_window, (ens_pool *p, int b16, int mean, void *y, const void *x, long planes, const long *in, const long *k), (p, b16, mean, y, x, planes, in, k)) \
 	X(blocked_window_grad, (ens_pool *p, int b16, int mean, void *dx, const void *dy, const void *x, long planes, const long *in, const long *k, int mode), (p, b16, mean, dx, dy, x, planes, in, k, mode)) \

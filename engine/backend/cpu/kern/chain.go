@@ -1,0 +1,150 @@
+//go:build cgo && linux
+
+package kern
+
+/*
+#cgo noescape ens_chain
+#cgo nocallback ens_chain
+#include "kern.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Bounds of one chain.
+const (
+	MaxChain         = C.ENS_CHAIN_LINKS    // links
+	MaxChainOperands = C.ENS_CHAIN_OPERANDS // operands
+)
+
+// ChainFunc names an elementwise function in a chain.
+type ChainFunc int
+
+// The functions that have no name elsewhere: scale·a + shift; a/b, 0 where b is
+// 0; the Gaussian CRPS of mean a and deviation b against c, and its derivatives.
+const (
+	ChainAffine     ChainFunc = C.ENS_CHAIN_AFFINE
+	ChainSafeDiv    ChainFunc = C.ENS_CHAIN_SAFE_DIV
+	ChainCRPS       ChainFunc = C.ENS_CHAIN_CRPS
+	ChainCRPSdMu    ChainFunc = C.ENS_CHAIN_CRPS_DMU
+	ChainCRPSdSigma ChainFunc = C.ENS_CHAIN_CRPS_DSIGMA
+)
+
+// ChainUnary is f(a).
+func ChainUnary(f Unary) ChainFunc { return C.ENS_CHAIN_UNARY + ChainFunc(f) }
+
+// ChainGrad is b·f′, with a what the derivative is taken from (UnaryGrad).
+func ChainGrad(f Unary) ChainFunc { return C.ENS_CHAIN_GRAD + ChainFunc(f) }
+
+// ChainBinary is a op b.
+func ChainBinary(op Binary) ChainFunc { return ChainFunc(op) }
+
+// ChainLink is one function of a chain. Args number its operands: those of the
+// chain from 0 on, then the results of links.
+type ChainLink struct {
+	F            ChainFunc
+	Args         []int
+	Scale, Shift float32 // of ChainAffine
+}
+
+// ChainOperand says how an operand lies: without Dims as the result does; else,
+// in float32, the result has axes of sizes Dims, outermost first, along which the
+// operand is read in Steps, each 0 where it is stretched. The last step is 0 or 1.
+type ChainOperand struct{ Dims, Steps []int }
+
+// Chain is a prepared chain of elementwise functions over N values.
+type Chain struct {
+	c        C.ens_program
+	operands int
+	lens     [MaxChainOperands]int // least lengths
+}
+
+// NewChain prepares the chain of links for a result of n values. The tensors
+// that lie as the result does, and the result, are stored as bfloat16 if b16 is set.
+func NewChain(n int, b16 bool, operands []ChainOperand, links []ChainLink) *Chain {
+	if len(operands) > MaxChainOperands || len(links) == 0 || len(links) > MaxChain {
+		panic(fmt.Sprintf("kern: chain of %d links with %d operands", len(links), len(operands)))
+	}
+	c := &Chain{operands: len(operands)}
+	c.c.n, c.c.links, c.c.b16 = C.long(n), C.int(len(links)), flag(b16)
+	for k, o := range operands {
+		c.access(k, o, n)
+	}
+	c.assign(links)
+	return c
+}
+
+// access sets how operand k is read.
+func (c *Chain) access(k int, o ChainOperand, n int) {
+	in := &c.c.in[k]
+	c.lens[k] = n
+	if len(o.Dims) == 0 {
+		in.b16 = c.c.b16
+		return
+	}
+	volume, last := 1, 0
+	for i, d := range o.Dims {
+		in.d[i], in.step[i] = C.long(d), C.long(o.Steps[i])
+		volume *= d
+		last += (d - 1) * o.Steps[i]
+	}
+	if volume != n || len(o.Steps) != len(o.Dims) || slices.Min(o.Steps) < 0 || o.Steps[len(o.Steps)-1] > 1 {
+		panic(fmt.Sprintf("kern: operand %d of a chain of %d values: axes %v, steps %v", k, n, o.Dims, o.Steps))
+	}
+	in.axes = C.int(len(o.Dims))
+	c.lens[k] = last + 1
+}
+
+// assign writes the links and gives each result a register, the lowest one that
+// holds nothing which is read later on.
+func (c *Chain) assign(links []ChainLink) {
+	last := make([]int, len(links)) // link that reads the result last
+	for k, l := range links {
+		for _, a := range l.Args {
+			if a < 0 || a >= c.operands+k {
+				panic(fmt.Sprintf("kern: link %d of a chain reads value %d", k, a))
+			}
+			if r := a - c.operands; r >= 0 {
+				last[r] = k
+			}
+		}
+	}
+	var register, holds []int // by link; link by register
+	for k, l := range links {
+		to := &c.c.link[k]
+		to.f, to.scale, to.shift = C.int(l.F), C.float(l.Scale), C.float(l.Shift)
+		for i := range to.arg {
+			to.arg[i] = C.ENS_CHAIN_NONE
+		}
+		for i, a := range l.Args {
+			to.arg[i] = C.int(-1 - a)
+			if a >= c.operands {
+				to.arg[i] = C.int(register[a-c.operands])
+			}
+		}
+		free := slices.IndexFunc(holds, func(r int) bool { return last[r] <= k })
+		if free < 0 {
+			free, holds = len(holds), append(holds, 0)
+		}
+		holds[free], register = k, append(register, free)
+		to.to = C.int(free)
+	}
+}
+
+// Chain computes y from the operands x. y may alias operands that lie as it does.
+func (p *Pool) Chain(c *Chain, y Stored, x []Stored) {
+	want("y", y.n, int(c.c.n))
+	want("operands", len(x), c.operands)
+	var in C.ens_operands
+	for k, v := range x {
+		atLeast("operand", v.n, c.lens[k])
+		if (v.b16 != (c.c.in[k].b16 != 0)) || y.b16 != (c.c.b16 != 0) {
+			panic("kern: a tensor of a chain is stored as another type")
+		}
+		in.x[k] = v.ptr
+	}
+	C.ens_chain(p.ptr(), y.ptr, in, &c.c)
+}
