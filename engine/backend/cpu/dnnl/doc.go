@@ -5,9 +5,9 @@
 // the library and with it OpenMP are loaded: with spinning waits a thread
 // burns the core that its partner needs. The interface spoken (2.x or 3.x) is
 // that of the headers at compile time; the library opened must have the same
-// major version. Built and tested with 2.6.3 (Debian 12) and, by hand, with 3.2
-// (onednn-cpu-gomp 2023.2.0 of PyPI), where all forms agree with the same judge
-// and Winograd is refused as it should be.
+// major version. Built and tested with 2.6.3 (Debian 12) and, by hand, with 3.2 and
+// 3.13 (see docs/onednn.md), where all forms agree with the same judge and Winograd
+// is refused as it should be.
 //
 // A Pass is one direction of one convolution over fixed shapes. Everything
 // that can fail or allocate happens in NewPass; Run sets addresses and
