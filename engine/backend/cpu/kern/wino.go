@@ -14,8 +14,10 @@ import "C"
 // Block is the number of channels that lie together in the blocked layout.
 const Block = 16
 
+func ceil(n, d int) int { return (n + d - 1) / d }
+
 // blocks of c channels.
-func blocks(c int) int { return (c + Block - 1) / Block }
+func blocks(c int) int { return ceil(c, Block) }
 
 // WinoSpec describes a convolution on the blocked layout by Winograd's
 // products: filters of kD×k×k, kD 1 or 3, k odd up to 9, stride 1, padding that
@@ -130,7 +132,7 @@ func (j *Wino) row() int {
 }
 
 // The depth schemes of wino.inc.h: number, products, levels of the result.
-var depthSchemes = map[string][3]int{"flat": {0, 1, 1}, "pair": {1, 3, 2}, "deep": {2, 4, 2}}
+var depthSchemes = map[string][3]int{"flat": {0, 1, 1}, "pair": {1, 3, 2}, "deep": {2, 4, 2}, "cube": {3, 6, 4}}
 
 // scheme is the depth scheme of a field of d levels under a filter of kd.
 func scheme(d, kd int) (string, bool) {
@@ -139,6 +141,8 @@ func scheme(d, kd int) (string, bool) {
 		return "flat", true
 	case kd == 3 && d == 2:
 		return "pair", true
+	case kd == 3 && 6*ceil(d, 4) < 4*ceil(d, 2):
+		return "cube", true // fewer products
 	case kd == 3:
 		return "deep", true
 	}
@@ -151,7 +155,6 @@ func newWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 	}
 	name, _ := scheme(s.Size[0], s.KD)
 	sch := depthSchemes[name]
-	ceil := func(n, d int) int { return (n + d - 1) / d }
 	c := s.Parts[0] + s.Parts[1]
 	j := &Wino{
 		pool: p, spec: s,

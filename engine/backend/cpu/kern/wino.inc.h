@@ -91,8 +91,11 @@ enum {
 	// F(2, 3) over any number of levels, padding 1: four products for two
 	// levels, at the points 0, ±1, ∞.
 	DEPTH_DEEP,
+	// F(4, 3), as over the field: six products for four levels.
+	DEPTH_CUBE,
 };
-static const int depth_in[] = {1, 2, 4}, depth_products[] = {1, 3, 4}, depth_out[] = {1, 2, 2};
+static const int depth_in[] = {1, 2, 4, 6}, depth_products[] = {1, 3, 4, 6}, depth_out[] = {1, 2, 2, 4};
+enum { MOST_IN = 6, MOST_PRODUCTS = 6, MOST_OUT = 4 };
 
 // BY_SCHEME calls f with the depth scheme as a constant; BY_STORAGE with that of
 // the fields too, float32 or bfloat16, which only their loads and stores see.
@@ -101,6 +104,7 @@ static const int depth_in[] = {1, 2, 4}, depth_products[] = {1, 3, 4}, depth_out
 	case DEPTH_FLAT: f(DEPTH_FLAT, __VA_ARGS__); break; \
 	case DEPTH_PAIR: f(DEPTH_PAIR, __VA_ARGS__); break; \
 	case DEPTH_DEEP: f(DEPTH_DEEP, __VA_ARGS__); break; \
+	case DEPTH_CUBE: f(DEPTH_CUBE, __VA_ARGS__); break; \
 	}
 #define BY_STORAGE(f, scheme, b16, ...)         \
 	if (b16)                                    \
@@ -224,11 +228,13 @@ INLINE void depth_sources(const int scheme, const vec (*d)[36], int k, vec *o) {
 		o[0] = d[0][k] + d[1][k];
 		o[1] = d[1][k];
 		o[2] = d[0][k];
-	} else {
+	} else if (scheme == DEPTH_DEEP) {
 		o[0] = d[0][k] - d[2][k];
 		o[1] = d[1][k] + d[2][k];
 		o[2] = d[2][k] - d[1][k];
 		o[3] = d[1][k] - d[3][k];
+	} else {
+		to_points(d[0] + k, 36, o, 1);
 	}
 }
 
@@ -240,9 +246,9 @@ INLINE void source_part(const int scheme, const int b16, const wino *j, tile_at 
 	for (long cb = 0; cb < (c.n + 15) / 16; cb++) {
 		const void *block = at(x, (a.n * blocks + c.lo / 16 + cb) * g[W_D] * plane, b16);
 		for (int l = 0; l < 16; l += VL) {
-			vec d[4][36], h[36];
+			vec d[MOST_IN][36], h[36];
 			for (int z = 0; z < ni; z++) {
-				long level = scheme == DEPTH_DEEP ? a.z - 1 + z : a.z + z;
+				long level = scheme == DEPTH_DEEP || scheme == DEPTH_CUBE ? a.z - 1 + z : a.z + z;
 				if (level < 0 || level >= g[W_D]) {
 					for (int k = 0; k < 36; k++) d[z][k] = (vec){};
 					continue;
@@ -260,7 +266,7 @@ INLINE void source_part(const int scheme, const int b16, const wino *j, tile_at 
 			}
 			float *to = v + cb * 16 + l;
 			for (int k = 0; k < 36; k++) {
-				vec o[4];
+				vec o[MOST_PRODUCTS];
 				depth_sources(scheme, (const vec(*)[36])d, k, o);
 				UNROLL for (int q = 0; q < np; q++) store(to + (q * 36 + k) * ps, o[q]);
 			}
@@ -291,11 +297,13 @@ INLINE void depth_filters(const int scheme, const vec (*w)[9], int k, vec *o) {
 		o[0] = w[1][k];
 		o[1] = w[2][k] - w[1][k];
 		o[2] = w[0][k] - w[1][k];
-	} else {
+	} else if (scheme == DEPTH_DEEP) {
 		o[0] = w[0][k];
 		o[1] = 0.5f * (w[0][k] + w[1][k] + w[2][k]);
 		o[2] = 0.5f * (w[0][k] - w[1][k] + w[2][k]);
 		o[3] = w[2][k];
+	} else {
+		taps_to_points(w[0] + k, 9, o, 1);
 	}
 }
 
@@ -310,7 +318,7 @@ INLINE long tap_place(const wino *j, long q, long level, int k) {
 // taps at distance ts, to u + p·ps.
 INLINE void filter_points(const int scheme, const wino *j, long q, const float *taps, long ts, float *u, long ps) {
 	const int np = depth_products[scheme];
-	vec w[3][9], m[4][9];
+	vec w[3][9], m[MOST_PRODUCTS][9];
 	for (int z = 0; z < (scheme == DEPTH_FLAT ? 1 : 3); z++) {
 		long level = scheme == DEPTH_FLAT ? j->g[W_KD] / 2 : z; // of three levels over one, the middle
 		for (int k = 0; k < 9; k++) {
@@ -319,7 +327,7 @@ INLINE void filter_points(const int scheme, const wino *j, long q, const float *
 		}
 	}
 	for (int k = 0; k < 9; k++) {
-		vec o[4];
+		vec o[MOST_PRODUCTS];
 		depth_filters(scheme, (const vec(*)[9])w, k, o);
 		for (int q = 0; q < np; q++) m[q][k] = o[q];
 	}
@@ -369,22 +377,30 @@ static void filter_block(const wino *j, chunk k, long k0, long nb, float *u, lon
 	}
 }
 
+// Level z of the result out of the products at p + q·36·ps.
+INLINE vec depth_result(const int scheme, const float *p, long ps, int z) {
+	if (scheme == DEPTH_FLAT) return load(p);
+	if (scheme == DEPTH_PAIR) return load(p) + load(p + 36 * (z + 1) * ps);
+	if (z == 0) return load(p) + load(p + 36 * ps) + load(p + 72 * ps);
+	return load(p + 36 * ps) - load(p + 72 * ps) - load(p + 108 * ps);
+}
+
 // result_points: products m at distance ps to the result's VL channels; the
 // tile's 4×4 cells of every level.
 INLINE void result_points(const int scheme, const int b16, const wino *j, tile_at a, const float *m, long ps, long k, vec bias) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16;
 	const int no = depth_out[scheme];
+	vec d[MOST_OUT][36];
+	for (int i = 0; scheme == DEPTH_CUBE && i < 36; i++) {
+		vec p[MOST_PRODUCTS];
+		UNROLL for (int q = 0; q < MOST_PRODUCTS; q++) p[q] = load(m + (36 * q + i) * ps);
+		from_points(p, 1, d[0] + i, 36);
+	}
 	for (int z = 0; z < no && a.z + z < g[W_D]; z++) {
 		vec h[24], o[4];
 		for (int c = 0; c < 6; c++) {
 			vec e[6];
-			UNROLL for (int i = 0; i < 6; i++) {
-				const float *p = m + (6 * i + c) * ps;
-				if (scheme == DEPTH_FLAT) e[i] = load(p);
-				else if (scheme == DEPTH_PAIR) e[i] = load(p) + load(p + 36 * (z + 1) * ps);
-				else if (z == 0) e[i] = load(p) + load(p + 36 * ps) + load(p + 72 * ps);
-				else e[i] = load(p + 36 * ps) - load(p + 72 * ps) - load(p + 108 * ps);
-			}
+			UNROLL for (int i = 0; i < 6; i++) e[i] = scheme == DEPTH_CUBE ? d[z][6 * i + c] : depth_result(scheme, m + (6 * i + c) * ps, ps, z);
 			from_points(e, 1, h + c, 6);
 		}
 		long at = ((a.n * ((g[W_K] + 15) / 16) + k / 16) * g[W_D] + a.z + z) * plane + k % 16;
@@ -501,11 +517,13 @@ INLINE void depth_results(const int scheme, const vec (*d)[36], int k, vec *o) {
 		o[0] = d[0][k] + d[1][k];
 		o[1] = d[0][k];
 		o[2] = d[1][k];
-	} else {
+	} else if (scheme == DEPTH_DEEP) {
 		o[0] = d[0][k];
 		o[1] = d[0][k] + d[1][k];
 		o[2] = d[0][k] - d[1][k];
 		o[3] = -d[1][k];
+	} else {
+		grad_to_points(d[0] + k, 36, o, 1);
 	}
 }
 
@@ -517,7 +535,7 @@ INLINE void gradient_part(const int scheme, const int b16, const wino *j, tile_a
 	for (long kb = 0; kb < blocks; kb++) {
 		const void *from = at(j->dy, ((a.n * blocks + kb) * g[W_D] + a.z) * plane + (a.y * g[W_W] + a.x) * 16, b16);
 		for (int l = 0; l < 16; l += VL) {
-			vec d[2][36], r[24];
+			vec d[MOST_OUT][36], r[24];
 			for (int z = 0; z < no; z++) {
 				if (a.z + z >= g[W_D]) {
 					for (int k = 0; k < 36; k++) d[z][k] = (vec){};
@@ -533,7 +551,7 @@ INLINE void gradient_part(const int scheme, const int b16, const wino *j, tile_a
 			}
 			float *to = v + kb * 16 + l;
 			for (int k = 0; k < 36; k++) {
-				vec o[4];
+				vec o[MOST_PRODUCTS];
 				depth_results(scheme, (const vec(*)[36])d, k, o);
 				UNROLL for (int q = 0; q < np; q++) store(to + (q * 36 + k) * ps, o[q]);
 			}
@@ -551,7 +569,7 @@ static void gradient_tile(const wino *j, long t, float *v, long ps) {
 INLINE void filter_taps(const int scheme, const wino *j, long q0, const float *u, long ps, float *taps, long ts) {
 	const long kd = j->g[W_KD], level = j->g[W_KS] * j->g[W_KS] * ts;
 	const int np = depth_products[scheme];
-	vec m[4][9];
+	vec m[MOST_PRODUCTS][9];
 	for (int q = 0; q < np; q++) {
 		vec h[18];
 		for (int k = 0; k < 6; k++) {
@@ -571,6 +589,10 @@ INLINE void filter_taps(const int scheme, const wino *j, long q0, const float *u
 			store(to, m[2][k]);
 			store(to + level, m[0][k] - m[1][k] - m[2][k]);
 			store(to + 2 * level, m[1][k]);
+		} else if (scheme == DEPTH_CUBE) {
+			vec t[3];
+			points_to_taps(m[0] + k, 9, t, 1);
+			for (int z = 0; z < 3; z++) store(to + z * level, t[z]);
 		} else {
 			vec s = 0.5f * (m[1][k] + m[2][k]);
 			store(to, m[0][k] + s);

@@ -141,6 +141,8 @@ var winoSpecs = []WinoSpec{
 	{N: 2, Parts: [2]int{9, 0}, K: 18, Size: [3]int{3, 6, 5}, KD: 1, Side: 3, Wrap: true},
 	{N: 1, Parts: [2]int{12, 8}, K: 20, Size: [3]int{5, 7, 9}, KD: 3, Side: 3},
 	{N: 2, Parts: [2]int{33, 0}, K: 16, Size: [3]int{4, 3, 2}, KD: 3, Side: 3, Wrap: true},
+	{N: 1, Parts: [2]int{7, 9}, K: 18, Size: [3]int{6, 5, 6}, KD: 3, Side: 3},
+	{N: 1, Parts: [2]int{18, 0}, K: 9, Size: [3]int{11, 6, 4}, KD: 3, Side: 3, Wrap: true},
 	{N: 1, Parts: [2]int{3, 0}, K: 2, Size: [3]int{2, 1, 2}, KD: 3, Side: 3},
 	{N: 2, Parts: [2]int{1, 18}, K: 8, Size: [3]int{1, 9, 10}, KD: 1, Side: 5},
 	{N: 1, Parts: [2]int{20, 0}, K: 35, Size: [3]int{1, 12, 11}, KD: 1, Side: 7, Wrap: true},
