@@ -1,0 +1,114 @@
+package pass
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// foldNorms makes batch normalisation with stored statistics part of the
+// convolution whose result it alone reads, perhaps through a bias or a join of
+// such convolutions along the channels:
+//
+//	s = gamma/√(variance + eps)    filter ← s·filter    bias ← s·(bias − mean) + beta
+//
+// and puts a ReLU behind it before the join, where the convolutions take it along.
+// The filter is scaled in every run, since parameters change between runs; so
+// nothing is folded where the filters are larger than the field.
+//
+// Source: Jacob et al. 2018, arXiv:1712.05877, section 3.2.
+func foldNorms(u *Unit) error {
+	if !u.Infer {
+		return nil
+	}
+	f := &normFolder{normFuser{g: u.Graph, uses: usesOfNeeded(u.Graph), operands: make([][]graph.Value, len(u.Graph.Nodes))}}
+	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+		f.operands[n.ID] = in
+		if f.is(n.ID, "relu") && f.once(n.In[0], "channel_norm") {
+			return f.fold(b, f.g.Nodes[n.In[0]], true)
+		}
+		if f.is(n.ID, "channel_norm") && f.uses[n.ID] > 0 {
+			return f.fold(b, n, false)
+		}
+		return graph.Value{}
+	})
+	if err == nil {
+		u.Graph = g
+	}
+	return err
+}
+
+// normFolder finds the convolutions before a normalisation.
+type normFolder struct{ normFuser }
+
+// convolution is conv3d, with the node of its bias or −1.
+type convolution struct{ conv, bias int }
+
+// convolutions are those whose results, joined, node id is; nil if it is
+// anything else or something else reads them.
+func (f *normFolder) convolutions(id int) []convolution {
+	switch n := f.g.Nodes[id]; {
+	case f.once(id, "conv3d"):
+		return []convolution{{id, -1}}
+	case f.once(id, "bias") && f.once(n.In[0], "conv3d"):
+		return []convolution{{n.In[0], id}}
+	case f.once(id, "concat") && n.Attrs.(op.AlongAxis).Axis == 1:
+		var all []convolution
+		for _, in := range n.In {
+			c := f.convolutions(in)
+			if c == nil {
+				return nil
+			}
+			all = append(all, c...)
+		}
+		return all
+	}
+	return nil
+}
+
+// fold gives what replaces the normalisation n, and the ReLU behind it; the zero
+// Value if it stays.
+func (f *normFolder) fold(b *graph.Builder, n *graph.Node, relu bool) graph.Value {
+	parts, stored := f.convolutions(n.In[0]), f.g.Nodes[n.In[1]]
+	if !f.is(stored.ID, "concat") || len(stored.In) != 2 {
+		return graph.Value{}
+	}
+	filters := 0
+	for _, p := range parts {
+		filters += f.operands[p.conv][1].Shape().Size()
+	}
+	if len(parts) == 0 || filters > n.Shape.Size() {
+		return graph.Value{}
+	}
+	channels := graph.Shape{n.Shape[1]}
+	mean, variance := op.Reshape(b, f.operands[stored.ID][0], channels), op.Reshape(b, f.operands[stored.ID][1], channels)
+	gamma, beta := f.operands[n.ID][2], f.operands[n.ID][3]
+	var out []graph.Value
+	at := 0
+	for _, p := range parts {
+		x, w := f.operands[p.conv][0], f.operands[p.conv][1]
+		k := w.Dim(0)
+		of := func(v graph.Value) graph.Value {
+			if len(parts) == 1 {
+				return v
+			}
+			return op.Slice(b, v, 0, at, at+k)
+		}
+		s := op.Div(b, of(gamma), op.Sqrt(b, op.AddScalar(b, of(variance), n.Attrs.(op.Eps).Eps)))
+		shift := op.Scale(b, of(mean), -1)
+		if p.bias >= 0 {
+			shift = op.Sub(b, f.operands[p.bias][1], of(mean))
+		}
+		perFilter := graph.Shape{k, 1, 1, 1, 1}
+		y := op.Conv3D(b, x, op.Mul(b, w, op.Reshape(b, s, perFilter)), f.g.Nodes[p.conv].Attrs.(op.Conv))
+		y = op.Bias(b, y, op.Add(b, op.Mul(b, shift, s), of(beta)))
+		if relu {
+			y = op.ReLU(b, y)
+		}
+		out = append(out, y)
+		at += k
+	}
+	if len(out) == 1 {
+		return out[0]
+	}
+	return op.Concat(b, 1, out...)
+}
