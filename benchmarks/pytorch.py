@@ -46,10 +46,10 @@ SLOW, LEAST_SLOW = 4, 3  # seconds of a step, and measured steps of slower ones,
 
 PUBLISHED = {"unet3d": ["d3", "d3_cl"], "resnet2d_simple": ["f32", "cl"]}
 FORMS = {
-    "unet3d": ["d3", "d3_cl", "d3_bf16_cl", "d3_compile", "fold", "fold+keep", "fold_bf16", "fold_compile", "fold_compile+keep"],
+    "unet3d": ["d3", "d3_cl", "d3_bf16_cl", "d3_compile", "fold", "fold+keep", "fold_bf16", "fold_bf16+keep", "fold_compile", "fold_compile+keep"],
     "resnet2d_simple": ["f32", "cl", "cl+keep", "bf16", "bf16_cl", "compile", "compile_cl", "compile_cl+keep"],
 }
-DEEP = ["d3", "d3_cl", "d3_bf16_cl", "d3_compile", "fold", "stack", "stack+keep", "stack_compile", "stack_compile+keep"]
+DEEP = ["d3", "d3_cl", "d3_bf16_cl", "d3_bf16_cl+keep", "d3_compile", "fold", "stack", "stack+keep", "stack_compile", "stack_compile+keep"]
 # glibc: no block is mapped on its own, and the heap never shrinks.
 KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
 
