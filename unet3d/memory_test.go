@@ -19,20 +19,20 @@ import (
 // networks are those whose training must fit into less memory.
 var networks = map[string]func() (*graph.Graph, error){
 	"unet3d": func() (*graph.Graph, error) {
-		return lossOf(graph.Shape{2, 3, 2, 8, 16}, func(b *graph.Builder, x graph.Value) graph.Value {
+		return lossOf(3, graph.Shape{2, 3, 2, 8, 16}, func(b *graph.Builder, x graph.Value) graph.Value {
 			return UNet{Base: 4, Stages: 3, Periodic: true, Dropout: 0.2}.Build(b, x)
 		})
 	},
 	"resnet2d_simple": func() (*graph.Graph, error) {
-		return lossOf(graph.Shape{2, 3, 1, 6, 10}, func(b *graph.Builder, x graph.Value) graph.Value {
+		return lossOf(3, graph.Shape{2, 3, 1, 6, 10}, func(b *graph.Builder, x graph.Value) graph.Value {
 			return ResNet2D{Widths: []int{4, 6, 4, 8, 4}, Reinject: 1}.Build(b, x)
 		})
 	},
 }
 
 // lossOf is the training graph of a network with one output channel.
-func lossOf(in graph.Shape, build func(b *graph.Builder, x graph.Value) graph.Value) (*graph.Graph, error) {
-	b := graph.New(3)
+func lossOf(seed uint64, in graph.Shape, build func(b *graph.Builder, x graph.Value) graph.Value) (*graph.Graph, error) {
+	b := graph.New(seed)
 	z := build(b, b.Input("x", in))
 	b.Output("z", z)
 	b.Loss(op.MSE(b, z, b.Input("y", z.Shape())))
@@ -60,6 +60,10 @@ func trained(t *testing.T, p *engine.Plan) [][]float32 {
 		}
 	}
 	return append(out, s.Params())
+}
+
+func sameBits(x, y []float32) bool {
+	return slices.EqualFunc(x, y, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 }
 
 // TestSameBitsInLessMemory: three steps in less memory leave the bits of those
@@ -119,7 +123,7 @@ func TestSameBitsInLessMemory(t *testing.T) {
 					t.Errorf("%s on %s: error %v, or the printed plan does not say what is computed again", name, backend, err)
 				}
 				for i, got := range trained(t, p) {
-					if !slices.EqualFunc(got, want[i], func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+					if !sameBits(got, want[i]) {
 						t.Errorf("%s on %s in %d of %d bytes: part %d differs", name, backend, o.MemoryLimit, all.ArenaBytes(), i)
 					}
 				}
