@@ -3,11 +3,14 @@ package engine_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
 // layered is a small U-Net whose fields are large enough for every layout: 20
@@ -80,6 +83,112 @@ func TestLayouts(t *testing.T) {
 				t.Error("two threads give other bits than one")
 			}
 		})
+	}
+}
+
+// heavy has convolutions of enough work for their ways to be timed, and nothing else
+// that is worth a layout.
+func heavy(t testing.TB) *graph.Graph {
+	t.Helper()
+	b := graph.New(7)
+	v := b.Input("x", graph.Shape{2, 40, 2, 32, 48})
+	y := b.Input("y", graph.Shape{2, 36, 2, 32, 48})
+	for i, out := range []int{48, 64, 36} {
+		in := v.Dim(1)
+		w := b.Param(fmt.Sprintf("%d.weight", i), graph.Shape{out, in, 3, 3, 3}, graph.HeNormal(in*27))
+		v = op.ReLU(b, op.Bias(b, op.Conv3D(b, v, w, op.Conv{Pad: op.SameGlobal(3, 3, 3)}), b.Param(fmt.Sprintf("%d.bias", i), graph.Shape{out}, graph.Zeros())))
+	}
+	b.Output("out", v)
+	b.Loss(op.L1(b, v, y))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestMeasuredLayouts: the times in a table decide the layouts, but not by rule; the
+// results agree whatever the layouts. A plan with the choices of an earlier one has its
+// layouts and bits, even if the table is gone or would now say otherwise.
+func TestMeasuredLayouts(t *testing.T) {
+	options := engine.Options{Threads: 2, Winograd: true}
+	run := func(o engine.Options) *engine.Plan {
+		o.Store = engine.NewStore()
+		p := compile(t, heavy(t), o)
+		train(t, p, 2)
+		return p
+	}
+	convolutions := func(p *engine.Plan) (text string) {
+		for _, n := range p.Graph().Nodes {
+			if n.Kind == graph.KindOp && strings.HasPrefix(n.Op.Name, "conv3d") {
+				text += fmt.Sprintf("%s %v of", n.Op.Name, n.Layout)
+				for _, in := range n.In {
+					text += fmt.Sprintf(" %v", p.Graph().Nodes[in].Layout)
+				}
+				text += "\n"
+			}
+		}
+		return text
+	}
+	open := func() *tune.Table { return tune.Open(t.TempDir(), cpu.Machine(options.Threads), nil) }
+	// says is a table in which convolutions take a tenth of the time in the ways
+	// with something blocked, or in those with nothing.
+	measured := open()
+	options.Timings = measured
+	run(options)
+	raced := 0
+	says := func(blocked bool) *tune.Table {
+		table := open()
+		for _, key := range keys(measured) {
+			e, _ := measured.Lookup(key)
+			if strings.HasPrefix(key, "ways ") {
+				raced++
+				for i, c := range e.Candidates {
+					if e.Candidates[i].CPU = 1e9; strings.Contains(c.Name, "b") == blocked {
+						e.Candidates[i].CPU = 1e8
+					}
+				}
+			}
+			table.Record(key, e)
+		}
+		return table
+	}
+	options.Timings = says(true)
+	first := run(options)
+	if raced != 8 {
+		t.Fatalf("%d convolutions were timed, want 8:\n%s", raced, measured)
+	}
+	if text := convolutions(first); !strings.Contains(text, "blocked of blocked") {
+		t.Fatalf("blocked is ten times as fast:\n%s", text)
+	}
+	before := options.Timings.String()
+	if run(options); options.Timings.String() != before {
+		t.Errorf("what was known was measured again:\n%s\nbefore:\n%s", options.Timings, before)
+	}
+	options.Timings = says(false)
+	other := run(options)
+	if text := convolutions(other); strings.Contains(text, "blocked") {
+		t.Errorf("plain is ten times as fast:\n%s", text)
+	}
+	// two steps of float32 rounding of sums of 1728 products, twice for Winograd's
+	const tolerance = 1e-5
+	if e := distance(first.Output("out"), other.Output("out")); e > tolerance {
+		t.Errorf("outputs of both layouts differ by %.2e", e)
+	}
+	if bits(first.Store()) == bits(other.Store()) {
+		t.Error("other layouts give the same bits: they need not be kept")
+	}
+	estimated := engine.Options{Threads: options.Threads, Winograd: true, ByRule: true}
+	ruled := estimated
+	ruled.Timings = options.Timings
+	if a, b := convolutions(run(estimated)), convolutions(run(ruled)); a != b {
+		t.Errorf("by rule the table changes layouts from\n%s\nto\n%s", a, b)
+	}
+	for what, table := range map[string]*tune.Table{"no table": nil, "an empty table": open(), "a table that says otherwise": says(false)} {
+		options.Timings, options.Choices = table, first.Choices()
+		if p := run(options); convolutions(p) != convolutions(first) || bits(p.Store()) != bits(first.Store()) {
+			t.Errorf("with the choices of an earlier plan and %s:\n%s\nbefore:\n%s", what, convolutions(p), convolutions(first))
+		}
 	}
 }
 

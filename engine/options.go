@@ -45,15 +45,18 @@ type Options struct {
 	// Winograd admits convolutions by Winograd's products on backend "cpu": faster
 	// on larger fields, with results that differ by a few 1e-6.
 	Winograd bool
-	// ByRule chooses kernels by a fixed rule instead of timing them: Compile is
-	// quick, and every process on this kind of machine gets the same bits.
+	// ByRule chooses kernels by a fixed rule and layouts by estimates instead of
+	// timing them: Compile is quick, and every process on this kind of machine gets
+	// the same bits.
 	ByRule bool
-	// Choices repeats the kernels that an earlier plan chose by timing (see
-	// Plan.Choices), so that a resumed run gives the same bits.
+	// Choices repeats the kernels and layouts that an earlier plan chose (see
+	// Plan.Choices), so that a resumed run gives the same bits. What this version
+	// or machine does not serve is chosen anew.
 	Choices map[string]string
 	// Timings holds what was measured on this machine before, and gets what
 	// Compile measures; the caller saves it. Nil: the ways that cut a kernel's
-	// work are guessed. They change its speed and never its result.
+	// work are guessed, which change its speed and never its result, and layouts
+	// are chosen by estimates of what they cost.
 	Timings *tune.Table
 	// Workspace bounds the scratch that kernels use in turn, in bytes; 0 means no
 	// bound. It changes no bit.

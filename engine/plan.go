@@ -67,7 +67,7 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 		return nil, errors.Join(err, dev.Close())
 	}
 	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(),
-		Precision: precisions[o.Precision], After: o.After}
+		Precision: precisions[o.Precision], Choices: o.Choices, Log: o.Log, After: o.After}
 	u.Layouts, _ = dev.(backend.Layouts)
 	u.Cuts, _ = dev.(backend.Cuts)
 	if err := pass.Run(o.Passes, u); err != nil {
@@ -176,14 +176,16 @@ func (p *Plan) Store() *Store { return p.opts.Store }
 // Graph is the graph after all passes. The caller must not change it.
 func (p *Plan) Graph() *graph.Graph { return p.graph }
 
-// Choices are the kernels that were chosen by timing, by description of the
-// operation: what a checkpoint must keep for the same bits after a resume.
-// Backends without such choices give an empty map.
+// Choices are the kernels and layouts that were chosen by time, by description of
+// the operation or graph: what a checkpoint must keep for the same bits after a
+// resume. Backends without such choices give an empty map.
 func (p *Plan) Choices() map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, p.unit.Chosen)
 	if c, ok := p.dev.(interface{ Choices() map[string]string }); ok {
-		return maps.Clone(c.Choices())
+		maps.Copy(all, c.Choices())
 	}
-	return map[string]string{}
+	return all
 }
 
 // FLOPs counts the useful floating point operations of one run: without those

@@ -23,8 +23,8 @@ type Store struct {
 	flatGrads      []float32
 	flatStates     []float32
 	laidOut        bool
-	// choices are the kernels that plans of this store chose by timing, so that
-	// a second plan neither measures nor chooses again.
+	// choices are the kernels and layouts that plans of this store chose, so that a
+	// second plan neither measures nor chooses again.
 	choices map[string]string
 }
 

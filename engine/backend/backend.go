@@ -4,6 +4,7 @@
 package backend
 
 import (
+	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -57,16 +58,30 @@ type Kernel struct {
 type Way struct {
 	In   []graph.Layout
 	Out  graph.Layout
-	Cost float64 // seconds, estimated or measured
+	Cost float64 // seconds of one core, estimated or measured
+}
+
+// Name tells the ways of an operation apart: the first letters of the layouts of
+// its operands, and after ">" of its result.
+func (w Way) Name() string {
+	var s strings.Builder
+	for _, l := range w.In {
+		s.WriteByte(l.String()[0])
+	}
+	return s.String() + ">" + w.Out.String()[:1]
 }
 
 // Layouts is what a backend has beside if it stores values in several layouts.
 type Layouts interface {
 	// Ways lists the ways to run an operation, at least that with all layouts
-	// plain.
+	// plain, with estimated costs.
 	Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []Way
-	// ReorderCost is the time in seconds to change the layout of a value.
-	ReorderCost(s graph.Shape) float64
+	// Measure puts measured costs of these ways in place of the estimates, where
+	// the device measures any. It is called outside of Do.
+	Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape, ways []Way) error
+	// ReorderCost is the time in seconds of one core to bring a value into a
+	// layout from the other. It is called outside of Do.
+	ReorderCost(s graph.Shape, to graph.Layout) (float64, error)
 	// Stores tells whether all values that are not plain can be stored as d.
 	Stores(d graph.DType) bool
 }

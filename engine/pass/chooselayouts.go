@@ -1,8 +1,13 @@
 package pass
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -13,36 +18,71 @@ import (
 // chooseLayouts decides for every operation in which layouts it takes its
 // operands and gives its result, such that the operations and the changes of
 // layout between them cost least in all, and writes the changes into the graph.
-// Values that come from outside or leave are plain.
+// Values that come from outside or leave are plain. Layouts change bits, so what
+// an earlier plan chose for the same graph is taken again, whatever it costs now.
 //
 // Source: Ivanov et al. 2021, arXiv:2007.00072; solved exactly by package layout.
 func chooseLayouts(u *Unit) error {
 	if u.Layouts == nil {
 		return nil
 	}
+	ways := make([][]backend.Way, len(u.Graph.Nodes)) // of operations
+	for _, n := range u.Graph.Nodes {
+		switch {
+		case n.Kind != graph.KindOp:
+		case n.Op.Alias:
+			ways[n.ID] = []backend.Way{{In: make([]graph.Layout, len(n.In))}}
+		default:
+			ways[n.ID] = u.Layouts.Ways(n.Op, n.Attrs, u.Graph.InShapes(n), n.Shape)
+		}
+	}
+	key, err := layoutsKey(u.Graph)
+	if err != nil {
+		return err
+	}
+	chosen, err := namedWays(ways, u.Choices[key])
+	if err != nil {
+		if u.Choices[key] != "" {
+			u.Log.Debug("the layouts of an earlier plan are chosen anew", "error", err)
+		}
+		if chosen, err = cheapestWays(u, ways); err != nil {
+			return err
+		}
+	}
+	if u.Chosen == nil {
+		u.Chosen = map[string]string{}
+	}
+	u.Chosen[key] = wayNames(chosen)
+	return writeLayouts(u, func(id int) backend.Way { return *chosen[id] })
+}
+
+// cheapestWays gives the way of every operation such that all together cost least.
+func cheapestWays(u *Unit, ways [][]backend.Way) ([]*backend.Way, error) {
 	g := u.Graph
 	net := &layout.Network{Labels: 2}
 	const plain, blocked = int(graph.Plain), int(graph.Blocked)
-	ways := make([][]backend.Way, len(g.Nodes))
 	at := make([]int, len(g.Nodes)) // of the operation in the network
+	need := g.Needed(g.Roots())     // fusing leaves parts behind, which cost nothing
 	for _, n := range g.Nodes {
-		v := layout.Value{}
+		there, back := math.Inf(1), math.Inf(1)
 		if len(n.Shape) == 5 {
-			c := u.Layouts.ReorderCost(n.Shape)
-			v.Transpose = [][]float64{plain: {blocked: c}, blocked: {plain: c, blocked: 0}}
-		} else {
-			v.Transpose = [][]float64{plain: {blocked: math.Inf(1)}, blocked: {plain: math.Inf(1), blocked: 0}}
+			var errs [2]error
+			there, errs[0] = u.Layouts.ReorderCost(n.Shape, graph.Blocked)
+			back, errs[1] = u.Layouts.ReorderCost(n.Shape, graph.Plain)
+			if err := errors.Join(errs[:]...); err != nil {
+				return nil, err
+			}
 		}
+		v := layout.Value{Transpose: [][]float64{plain: {blocked: there}, blocked: {plain: back, blocked: 0}}}
 		if n.Kind != graph.KindOp {
 			v.Given = []int{plain}
 		}
 		net.Values = append(net.Values, v)
-		if n.Kind != graph.KindOp {
+		if n.Kind != graph.KindOp || !need[n.ID] {
 			continue
 		}
-		ways[n.ID] = []backend.Way{{In: make([]graph.Layout, len(n.In))}}
-		if !n.Op.Alias {
-			ways[n.ID] = u.Layouts.Ways(n.Op, n.Attrs, g.InShapes(n), n.Shape)
+		if err := u.Layouts.Measure(n.Op, n.Attrs, g.InShapes(n), n.Shape, ways[n.ID]); err != nil {
+			return nil, fmt.Errorf("%s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
 		}
 		o := layout.Op{In: n.In, Out: n.ID}
 		for _, w := range ways[n.ID] {
@@ -60,9 +100,66 @@ func chooseLayouts(u *Unit) error {
 	}
 	choice, err := net.Solve()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return writeLayouts(u, func(id int) backend.Way { return ways[id][choice.Ways[at[id]]] })
+	chosen := make([]*backend.Way, len(ways))
+	for id := range ways {
+		switch {
+		case ways[id] == nil:
+		case need[id]:
+			chosen[id] = &ways[id][choice.Ways[at[id]]]
+		default:
+			chosen[id] = &ways[id][0]
+		}
+	}
+	return chosen, nil
+}
+
+// layoutsKey describes a graph in what plans store of their choices. Only the
+// same graph takes the same layouts: what is cheapest for an operation depends on
+// those around it.
+func layoutsKey(g *graph.Graph) (string, error) {
+	sum := sha256.New()
+	if err := g.WriteText(sum); err != nil {
+		return "", err
+	}
+	return "layouts of " + hex.EncodeToString(sum.Sum(nil)[:8]), nil
+}
+
+// wayNames lists the ways of operations, in the order of computation.
+func wayNames(chosen []*backend.Way) string {
+	var names []string
+	for _, w := range chosen {
+		if w != nil {
+			names = append(names, w.Name())
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// namedWays are the ways that wayNames listed.
+//
+// Errors: a name that no way of the operation has, more or fewer names than operations.
+func namedWays(ways [][]backend.Way, list string) ([]*backend.Way, error) {
+	names := strings.Fields(list)
+	chosen := make([]*backend.Way, len(ways))
+	for id, all := range ways {
+		if all == nil {
+			continue
+		}
+		if len(names) == 0 {
+			return nil, errors.New("the list of their ways ends before the operations do")
+		}
+		i := slices.IndexFunc(all, func(w backend.Way) bool { return w.Name() == names[0] })
+		if i < 0 {
+			return nil, fmt.Errorf("%%%d is not served in the way %s", id, names[0])
+		}
+		chosen[id], names = &all[i], names[1:]
+	}
+	if len(names) > 0 {
+		return nil, fmt.Errorf("%d ways are listed beyond the last operation", len(names))
+	}
+	return chosen, nil
 }
 
 // writeLayouts rewrites the graph to the chosen ways, with one reorder for

@@ -1,7 +1,9 @@
 package pass
 
 import (
+	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
@@ -29,9 +31,17 @@ type Unit struct {
 	Workspace int64
 	// ElemBytes is the size of one stored element on the backend.
 	ElemBytes int
+	// Choices are those of earlier plans that decide bits (Chosen); a pass takes
+	// them again if they fit.
+	Choices map[string]string
+	// Log, nil being silent, hears of choices that do not fit.
+	Log *slog.Logger
 	// After, if not nil, is called with the graph after each pass.
 	After func(pass string, g *graph.Graph)
 
+	// Chosen is what passes chose that decides bits, by what it was chosen for
+	// (choose-layouts).
+	Chosen map[string]string
 	// Sequence lists the operations in order of execution (schedule).
 	Sequence []int
 	// Again sums up what is computed again to save memory (recompute).
@@ -145,6 +155,7 @@ func Run(list []Pass, u *Unit) error {
 	if err := CheckOrder(list); err != nil {
 		return &exit.Error{Code: exit.Bug, What: "the list of passes is out of order", Why: err.Error(), Fix: "report this", Err: err}
 	}
+	u.Log = cmp.Or(u.Log, slog.New(slog.DiscardHandler))
 	for _, p := range list {
 		if err := p.Run(u); err != nil {
 			return fmt.Errorf("pass %s: %w", p.Name, err)

@@ -417,8 +417,8 @@ func (t *trainer) save() error {
 	return ckpt.Retain(root, t.cfg.Checkpoint.Keep)
 }
 
-// planRecord is what a checkpoint keeps of the compiled plans. Layouts follow from
-// the network alone, and cuts of kernels change no bit: neither is kept.
+// planRecord is what a checkpoint keeps of the compiled plans: the forms of kernels
+// and the layouts. Cuts of kernels change no bit and are not kept.
 type planRecord struct {
 	Choices map[string]string `json:"choices"`
 }

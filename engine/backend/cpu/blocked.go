@@ -104,12 +104,6 @@ func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape
 	return ways
 }
 
-// ReorderCost is the time in seconds to change the layout of a value: it is
-// read and written, with strides on one side.
-func (b *Backend) ReorderCost(s graph.Shape) float64 {
-	return 1.5 * (bytes(graph.Plain, s) + bytes(graph.Blocked, s)) / memoryRate
-}
-
 // Stores is true of float32 and bfloat16: all kernels of blocked fields take
 // both, on every processor, since they compute in float32.
 func (*Backend) Stores(d graph.DType) bool { return d == graph.Float32 || d == graph.BFloat16 }
