@@ -16,7 +16,7 @@ case $stage in build | test) ;; *) echo "usage: scripts/setup.sh build|test" >&2
 
 go_want=1.26.8 # the tool chain that go.mod names
 build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libdnnl-dev)
-test_packages=(python3 python3-venv cdo nco gdal-bin libeccodes-tools fonts-liberation chromium)
+test_packages=(python3 python3-venv openmpi-bin mpich cdo nco gdal-bin libeccodes-tools fonts-liberation chromium)
 
 say() { echo "setup: $*" >&2; }
 fail() { # fail WHAT WHY FIX

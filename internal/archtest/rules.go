@@ -82,7 +82,7 @@ var cgo = []home{
 // unsafePackages lists the packages that may import unsafe.
 var unsafePackages = []home{
 	{"unsafe", []string{"internal/dl", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "io/grib/eccodes", "io/netcdf/nclib",
-		"cmd/ensemble-decode", "engine", "internal/bigmem"},
+		"cmd/ensemble-decode", "engine", "internal/bigmem", "spatial/comm/mpi"},
 		"pointer arithmetic stays at the border to C and in the memory planner (engine)"},
 }
 

@@ -34,14 +34,19 @@ type Library struct {
 
 // Open opens the first of names that the loader finds and resolves. Symbols
 // stay local to the handle. A NotFoundError says what was tried.
-func Open(names ...string) (*Library, error) {
+func Open(names ...string) (*Library, error) { return open(C.RTLD_LOCAL, names) }
+
+// OpenGlobal is Open for a library whose plug-ins need its symbols.
+func OpenGlobal(names ...string) (*Library, error) { return open(C.RTLD_GLOBAL, names) }
+
+func open(scope C.int, names []string) (*Library, error) {
 	// dlerror is kept per OS thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	fail := &NotFoundError{Names: names}
 	for _, n := range names {
 		cn := C.CString(n)
-		h := C.dlopen(cn, C.RTLD_NOW|C.RTLD_LOCAL)
+		h := C.dlopen(cn, C.RTLD_NOW|scope)
 		C.free(unsafe.Pointer(cn))
 		if h != nil {
 			return &Library{handle: h, path: C.GoString(C.ens_dl_path(h))}, nil

@@ -18,6 +18,9 @@ func Open(names ...string) (*Library, error) {
 	return nil, &NotFoundError{Names: names, Reasons: []string{errPure.Error()}}
 }
 
+// OpenGlobal always fails without cgo.
+func OpenGlobal(names ...string) (*Library, error) { return Open(names...) }
+
 // Path is empty without cgo.
 func (l *Library) Path() string { return "" }
 

@@ -2,7 +2,30 @@
 
 package mpi
 
-import "github.com/ensemble-weather/ensemble/internal/dl"
+import (
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// World is the job's ranks as MPI joins them; there is none without cgo.
+type World struct{ comm.Transport }
+
+// Join always fails without cgo.
+//
+// Errors: 69.
+func Join(o Launch, _ time.Duration) (*World, error) {
+	return nil, &exit.Error{Code: exit.NoDevice, What: o.Implementation.Name + " started this process, which was built without cgo",
+		Why: "MPI libraries are opened through C", Fix: "build with CGO_ENABLED=1, or start one process without the launcher"}
+}
+
+// Close does nothing.
+func (*World) Close() error { return nil }
+
+// Abort does nothing.
+func (*World) Abort(exit.Code) {}
 
 // Probe always fails without cgo.
 //

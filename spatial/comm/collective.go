@@ -1,0 +1,138 @@
+package comm
+
+import "fmt"
+
+// Number is what collectives add up.
+type Number interface {
+	float32 | float64 | int64
+}
+
+// Tags of collectives. Two collectives of a group that follow each other may use
+// the same one, since messages keep their order; parts of one that may overtake
+// each other have their own.
+const (
+	tagBarrier = Tags + iota
+	tagBroadcast
+	tagReduce
+	tagGather
+	tagAll
+	tagFold
+	tagTree // with the levels of a tree behind it
+)
+
+// Barrier returns when all ranks have called it: ⌈log₂ P⌉ rounds of
+// dissemination.
+func Barrier(c *Comm) error {
+	var token [1]byte
+	for d := 1; d < c.Size(); d *= 2 {
+		to, from := (c.me+d)%c.Size(), (c.me-d+c.Size())%c.Size()
+		if err := c.swap(tagBarrier, to, []byte{1}, from, token[:]); err != nil {
+			return fmt.Errorf("barrier: %w", err)
+		}
+	}
+	return nil
+}
+
+// Broadcast gives all ranks the values of x that root has, along a binomial
+// tree: log₂P·(α + βn).
+func Broadcast(c *Comm, root int, x Slice) error {
+	p := c.Size()
+	r := (c.me - root + p) % p // root counts as 0
+	low := 1                   // the bit of r at which it is reached; beyond P for root
+	for low < p && r&low == 0 {
+		low *= 2
+	}
+	if r != 0 {
+		if err := c.recv((r-low+root)%p, tagBroadcast, x).Wait(); err != nil {
+			return fmt.Errorf("broadcast: %w", err)
+		}
+	}
+	var sent []Request
+	for d := low / 2; d > 0; d /= 2 {
+		if r+d < p {
+			sent = append(sent, c.send((r+d+root)%p, tagBroadcast, x))
+		}
+	}
+	if err := WaitAll(sent...); err != nil {
+		return fmt.Errorf("broadcast: %w", err)
+	}
+	return nil
+}
+
+// part is piece i of p nearly equal pieces of x.
+func part[T any](x []T, i, p int) []T { return x[len(x)*i/p : len(x)*(i+1)/p] }
+
+// ReduceScatter adds up the x of all ranks; each gets the sum of its own piece, the
+// rank-th of P nearly equal ones, where it lies in x. The rest of x is
+// overwritten. A ring: (P−1)·α + (P−1)/P·βn.
+func ReduceScatter[T Number](c *Comm, x []T) ([]T, error) {
+	p := c.Size()
+	in := make([]T, len(part(x, p-1, p))+1)
+	for k := 1; k < p; k++ { // the piece that ends here starts with the next rank
+		out, own := part(x, (c.me-k+p)%p, p), part(x, (c.me-k-1+2*p)%p, p)
+		got := in[:len(own)]
+		if err := c.swap(tagReduce, (c.me+1)%p, out, (c.me-1+p)%p, got); err != nil {
+			return nil, fmt.Errorf("reduce-scatter: %w", err)
+		}
+		add(own, got, own)
+	}
+	return part(x, c.me, p), nil
+}
+
+// add writes left + right to y, which may be one of them.
+func add[T Number](y, left, right []T) {
+	for i := range y {
+		y[i] = left[i] + right[i]
+	}
+}
+
+// gatherPieces gives all ranks all pieces of x, of which each has its own. A ring:
+// (P−1)·α + (P−1)/P·βn.
+func gatherPieces[T any](c *Comm, piece func(i int) []T) error {
+	p := c.Size()
+	for k := range p - 1 {
+		out, in := piece((c.me-k+p)%p), piece((c.me-k-1+p)%p)
+		if err := c.swap(tagGather, (c.me+1)%p, out, (c.me-1+p)%p, in); err != nil {
+			return fmt.Errorf("all-gather: %w", err)
+		}
+	}
+	return nil
+}
+
+// AllGather gives all ranks the x of all, one behind the other. All have one length.
+func AllGather[T any](c *Comm, x []T) ([]T, error) {
+	n := len(x)
+	all := make([]T, n*c.Size())
+	copy(all[n*c.me:], x)
+	return all, gatherPieces(c, func(i int) []T { return all[n*i : n*(i+1)] })
+}
+
+// GatherPieces gives all ranks the whole of x, of which each has the piece that
+// ReduceScatter leaves to it.
+func GatherPieces[T any](c *Comm, x []T) error {
+	return gatherPieces(c, func(i int) []T { return part(x, i, c.Size()) })
+}
+
+// AllToAll sends out[i] to rank i and receives in[i] from it; both sides know the
+// lengths, and nothing is sent where one is 0. In P−1 rounds of pairs.
+func AllToAll[T any](c *Comm, out, in [][]T) error {
+	p := c.Size()
+	if len(out) != p || len(in) != p {
+		return fmt.Errorf("all-to-all: %d and %d pieces for %d ranks", len(out), len(in), p)
+	}
+	copy(in[c.me], out[c.me])
+	for k := 1; k < p; k++ {
+		to, from := (c.me+k)%p, (c.me-k+p)%p
+		var requests []Request
+		if len(in[from]) > 0 {
+			requests = append(requests, c.recv(from, tagAll, in[from]))
+		}
+		if len(out[to]) > 0 {
+			requests = append(requests, c.send(to, tagAll, out[to]))
+		}
+		if err := WaitAll(requests...); err != nil {
+			return fmt.Errorf("all-to-all: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package comm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Comm is a group of ranks, seen from one of them. Within a group ranks count
+// from 0. All ranks of a group call its collectives, in the same order.
+type Comm struct {
+	t       Transport
+	ranks   []int // in the job, by rank in the group
+	me      int
+	context int // keeps the messages of groups apart
+	shared  *state
+}
+
+// state is what the groups of one rank share.
+type state struct {
+	contexts int // given out so far
+	traffic  Traffic
+}
+
+// Traffic counts what a rank sent to others, over all its groups.
+type Traffic struct {
+	Messages int64
+	Bytes    int64
+}
+
+// Sub returns the difference to an earlier count.
+func (t Traffic) Sub(earlier Traffic) Traffic {
+	return Traffic{t.Messages - earlier.Messages, t.Bytes - earlier.Bytes}
+}
+
+// Tags within a group: those of callers, and those of collectives behind them.
+const (
+	tagBits = 16
+	// Tags is the number of tags for Send and Recv.
+	Tags        = 1 << (tagBits - 1)
+	maxContexts = (MaxTag + 1) >> tagBits
+)
+
+// New is the group of all ranks of a job.
+func New(t Transport) *Comm {
+	ranks := make([]int, t.Size())
+	for i := range ranks {
+		ranks[i] = i
+	}
+	return &Comm{t: t, ranks: ranks, me: t.Rank(), shared: &state{contexts: 1}}
+}
+
+// Rank is this rank's number in the group.
+func (c *Comm) Rank() int { return c.me }
+
+// Size is the number of ranks in the group.
+func (c *Comm) Size() int { return len(c.ranks) }
+
+// JobRank is the number in the job of a rank of the group.
+func (c *Comm) JobRank(rank int) int { return c.ranks[rank] }
+
+// Traffic is what this rank has sent so far, in all groups.
+func (c *Comm) Traffic() Traffic { return c.shared.traffic }
+
+// Send starts to send x to a rank of the group. x stays as it is until the
+// request is done. Tags are below Tags. A rank may send to itself.
+func (c *Comm) Send(to, tag int, x Slice) Request {
+	if tag < 0 || tag >= Tags {
+		panic(fmt.Sprintf("comm: tag %d, want 0 to %d", tag, Tags-1))
+	}
+	return c.send(to, tag, x)
+}
+
+// Recv starts to receive a message of x's type and length from a rank of the group.
+func (c *Comm) Recv(from, tag int, x Slice) Request {
+	if tag < 0 || tag >= Tags {
+		panic(fmt.Sprintf("comm: tag %d, want 0 to %d", tag, Tags-1))
+	}
+	return c.recv(from, tag, x)
+}
+
+func (c *Comm) send(to, tag int, x Slice) Request {
+	if to != c.me {
+		c.shared.traffic.Messages++
+		c.shared.traffic.Bytes += bytesOf(x)
+	}
+	return c.t.Send(c.ranks[to], c.context<<tagBits|tag, x)
+}
+
+func (c *Comm) recv(from, tag int, x Slice) Request {
+	return c.t.Recv(c.ranks[from], c.context<<tagBits|tag, x)
+}
+
+// WaitAll waits for all requests, also after one has failed: their memory is free
+// then. Errors: those of all.
+func WaitAll(requests ...Request) error {
+	var err error
+	for _, r := range requests {
+		err = errors.Join(err, r.Wait())
+	}
+	return err
+}
+
+// swap sends out to one rank while it receives in from another.
+func (c *Comm) swap(tag, to int, out Slice, from int, in Slice) error {
+	r := c.recv(from, tag, in)
+	return WaitAll(c.send(to, tag, out), r)
+}
+
+// Split parts a group: ranks of one color form a group, in the order of key and
+// then of their rank. A negative color belongs to none, and gets nil.
+//
+// Errors: too many groups in one job.
+func (c *Comm) Split(color, key int) (*Comm, error) {
+	all, err := AllGather(c, []int64{int64(color), int64(key), int64(c.shared.contexts)})
+	if err != nil {
+		return nil, fmt.Errorf("splitting a group: %w", err)
+	}
+	context := 0 // one that no rank here has used
+	var members []int
+	for r := range c.Size() {
+		context = max(context, int(all[3*r+2]))
+		if all[3*r] == int64(color) {
+			members = append(members, r)
+		}
+	}
+	if context >= maxContexts {
+		return nil, fmt.Errorf("splitting a group: more than %d groups", maxContexts)
+	}
+	c.shared.contexts = context + 1
+	if color < 0 {
+		return nil, nil
+	}
+	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[3*a+1], all[3*b+1]) })
+	sub := &Comm{t: c.t, context: context, shared: c.shared}
+	for i, r := range members {
+		sub.ranks = append(sub.ranks, c.ranks[r])
+		if r == c.me {
+			sub.me = i
+		}
+	}
+	return sub, nil
+}

@@ -1,0 +1,196 @@
+package comm_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
+)
+
+// Every program passes with ranks that run freely, and in every order that a
+// seed draws.
+func TestPrograms(t *testing.T) {
+	seeds := 8
+	if testing.Short() {
+		seeds = 3
+	}
+	for _, p := range commtest.Programs {
+		t.Run(p.Name, func(t *testing.T) {
+			for _, n := range []int{1, 2, 3, 4, 5, 8} {
+				if err := comm.Run(n, comm.Free, p.Run); err != nil {
+					t.Fatalf("%d ranks: %v", n, err)
+				}
+				for seed := range uint64(seeds) {
+					if err := comm.Run(n, comm.Replay(seed), p.Run); err != nil {
+						t.Fatalf("%d ranks: %v", n, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Ranks that wait for each other are told so, with who waits for what.
+func TestDeadlock(t *testing.T) {
+	receiveFirst := func(c *comm.Comm) error {
+		x := make([]float32, 1)
+		if err := c.Recv(1-c.Rank(), 4, x).Wait(); err != nil {
+			return err
+		}
+		return c.Send(1-c.Rank(), 4, x).Wait()
+	}
+	sendFirst := func(c *comm.Comm) error { // works only where sends are kept
+		x := make([]float32, 1)
+		if err := c.Send(1-c.Rank(), 4, x).Wait(); err != nil {
+			return err
+		}
+		return c.Recv(1-c.Rank(), 4, x).Wait()
+	}
+	for _, k := range []struct {
+		name string
+		mode comm.Mode
+		f    func(*comm.Comm) error
+		want string
+	}{
+		{"both receive", comm.Free, receiveFirst, "rank 0 for a message of rank 1, tag 4, rank 1 for a message of rank 0, tag 4"},
+		{"both receive", comm.Replay(1), receiveFirst, "rank 0 for a message of rank 1"},
+		{"both send", comm.Replay(2), sendFirst, "rank 0 for rank 1 to receive, tag 4, rank 1 for rank 0 to receive"},
+	} {
+		if err := comm.Run(2, k.mode, k.f); err == nil || !strings.Contains(err.Error(), k.want) {
+			t.Errorf("%s, %v: %v, want %q", k.name, k.mode, err, k.want)
+		}
+	}
+	if err := comm.Run(2, comm.Free, sendFirst); err != nil {
+		t.Errorf("sends that are kept: %v", err)
+	}
+}
+
+// A rank that fails ends the others, and is named.
+func TestFailure(t *testing.T) {
+	for _, mode := range []comm.Mode{comm.Free, comm.Replay(5)} {
+		for name, f := range map[string]func() error{
+			"rank 2: broken": func() error { return fmt.Errorf("broken") },
+			"rank 2: panic":  func() error { panic("broken") },
+		} {
+			err := comm.Run(4, mode, func(c *comm.Comm) error {
+				if c.Rank() == 2 {
+					return f()
+				}
+				return comm.Barrier(c)
+			})
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%v: %v, want %q", mode, err, name)
+			}
+		}
+	}
+}
+
+// Messages of other lengths and types than wanted, and those nobody wants, are errors.
+func TestWrongMessages(t *testing.T) {
+	for _, k := range []struct {
+		out, in comm.Slice
+		want    string
+	}{
+		{[]float32{1, 2}, make([]float32, 3), "wants []float32 of 12 bytes from rank 0 with tag 1, which sent []float32 of 8 bytes"},
+		{[]float32{1, 2}, make([]int64, 1), "wants []int64 of 8 bytes"},
+		{[]float32{1, 2}, nil, "a message of rank 0 to rank 1 with tag 1 was never received"},
+	} {
+		for _, mode := range []comm.Mode{comm.Free, comm.Replay(3)} {
+			err := comm.Run(2, mode, func(c *comm.Comm) error {
+				if c.Rank() == 0 {
+					r := c.Send(1, 1, k.out)
+					if k.in == nil {
+						return nil
+					}
+					return r.Wait()
+				}
+				if k.in == nil {
+					return nil
+				}
+				return c.Recv(0, 1, k.in).Wait()
+			})
+			if err == nil || !strings.Contains(err.Error(), k.want) {
+				t.Errorf("%v: %v, want %q", mode, err, k.want)
+			}
+		}
+	}
+}
+
+// What the algorithms send is what their formulas say.
+func TestTraffic(t *testing.T) {
+	const n = 8 * 7 * 5 * 3 * 2 // divides by all numbers of ranks
+	for _, k := range []struct {
+		a     comm.Algorithm
+		ranks []int
+		bytes func(p int) int
+		count func(p int) int
+	}{
+		{comm.Ring, []int{2, 3, 4, 5, 8}, func(p int) int { return 2 * (p - 1) * 4 * n / p }, func(p int) int { return 2 * (p - 1) }},
+		{comm.Halving, []int{2, 4, 8}, func(p int) int { return 2 * (p - 1) * 4 * n / p }, func(p int) int { return 2 * log2(p) }},
+		{comm.Doubling, []int{2, 4, 8}, func(p int) int { return log2(p) * 4 * n }, log2},
+	} {
+		for _, p := range k.ranks {
+			err := comm.Run(p, comm.Free, func(c *comm.Comm) error {
+				before := c.Traffic()
+				if err := comm.AllReduce(c, make([]float32, n), k.a); err != nil {
+					return err
+				}
+				want := comm.Traffic{Messages: int64(k.count(p)), Bytes: int64(k.bytes(p))}
+				if got := c.Traffic().Sub(before); got != want {
+					return fmt.Errorf("sent %+v, want %+v", got, want)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%v on %d ranks: %v", k.a, p, err)
+			}
+		}
+	}
+}
+
+func log2(p int) int {
+	k := 0
+	for 1<<k < p {
+		k++
+	}
+	return k
+}
+
+// Halving adds along the canonical tree over the ranks.
+func TestHalvingIsTheTree(t *testing.T) {
+	for _, p := range []int{2, 4, 8, 16, 32} {
+		cuts := make([]int, p+1)
+		for r := range cuts {
+			cuts[r] = r
+		}
+		err := comm.Run(p, comm.Free, func(c *comm.Comm) error {
+			x := make([]float32, 40)
+			for i := range x {
+				x[i] = 1 / float32(3*i+7*c.Rank()+1)
+			}
+			tree, err := comm.NewTree[float32](c, cuts, len(x))
+			if err != nil {
+				return err
+			}
+			tree.Add(x)
+			y := make([]float32, len(x))
+			if err := tree.Sum(y); err != nil {
+				return err
+			}
+			if err := comm.AllReduce(c, x, comm.Halving); err != nil {
+				return err
+			}
+			for i := range x {
+				if x[i] != y[i] {
+					return fmt.Errorf("value %d: %v by halving, %v by the tree", i, x[i], y[i])
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%d ranks: %v", p, err)
+		}
+	}
+}

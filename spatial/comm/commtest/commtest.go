@@ -1,0 +1,332 @@
+// Package commtest holds programs that every transport of package comm must run: each
+// judges itself against plain sums, and returns what is wrong. All ranks of a job run
+// the same program.
+package commtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// Program is one test.
+type Program struct {
+	Name string
+	Run  func(c *comm.Comm) error
+}
+
+// Programs lists them.
+var Programs = []Program{
+	{"messages", messages},
+	{"order of messages", order},
+	{"barrier", barrier},
+	{"broadcast", broadcast},
+	{"reduce-scatter and gather", reduceScatter},
+	{"all-gather", allGather},
+	{"all-to-all", allToAll},
+	{"all-reduce", allReduce},
+	{"tree", tree},
+	{"split", split},
+}
+
+// lengths of vectors: none, fewer than ranks, odd, and beyond what libraries send at once.
+var lengths = []int{0, 1, 3, 17, 40_001}
+
+// vector is rank r's x: integers, whose sums are exact in every order.
+func vector(r, n int) []float32 {
+	rng := rand.New(rand.NewPCG(uint64(r), uint64(n)))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.IntN(2001) - 1000)
+	}
+	return x
+}
+
+// total is the sum of the vectors of all ranks.
+func total(c *comm.Comm, n int) []float32 {
+	sum := make([]float32, n)
+	for r := range c.Size() {
+		for i, v := range vector(r, n) {
+			sum[i] += v
+		}
+	}
+	return sum
+}
+
+func same[T comparable](what string, got, want []T) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			return fmt.Errorf("%s: value %d is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// messages goes once around, in every type, and to itself.
+func messages(c *comm.Comm) error {
+	to, from := (c.Rank()+1)%c.Size(), (c.Rank()-1+c.Size())%c.Size()
+	for _, n := range lengths {
+		f32, f64, i64, b := make([]float32, n), make([]float64, n), make([]int64, n), make([]byte, n)
+		out64, outInt, outB := make([]float64, n), make([]int64, n), make([]byte, n)
+		for i := range n {
+			out64[i], outInt[i], outB[i] = float64(c.Rank())+float64(i)/8, int64(c.Rank()*n+i), byte(c.Rank()+i)
+		}
+		err := comm.WaitAll(c.Recv(from, 0, f32), c.Recv(from, 1, f64), c.Recv(from, 2, i64), c.Recv(from, 3, b),
+			c.Send(to, 3, outB), c.Send(to, 2, outInt), c.Send(to, 1, out64), c.Send(to, 0, vector(c.Rank(), n)))
+		if err != nil {
+			return err
+		}
+		if err := same("float32", f32, vector(from, n)); err != nil {
+			return err
+		}
+		for i := range n {
+			if f64[i] != float64(from)+float64(i)/8 || i64[i] != int64(from*n+i) || b[i] != byte(from+i) {
+				return fmt.Errorf("value %d of %d: %v, %d and %d", i, n, f64[i], i64[i], b[i])
+			}
+		}
+	}
+	return nil
+}
+
+// order sends many messages of one tag before any is received.
+func order(c *comm.Comm) error {
+	const many = 20
+	to, from := (c.Rank()+1)%c.Size(), (c.Rank()-1+c.Size())%c.Size()
+	var requests []comm.Request
+	in := make([][]int64, many)
+	for i := range many {
+		requests = append(requests, c.Send(to, 7, []int64{int64(i)}))
+	}
+	for i := range many {
+		in[i] = make([]int64, 1)
+		requests = append(requests, c.Recv(from, 7, in[i]))
+	}
+	if err := comm.WaitAll(requests...); err != nil {
+		return err
+	}
+	for i := range many {
+		if in[i][0] != int64(i) {
+			return fmt.Errorf("message %d came as number %d", in[i][0], i)
+		}
+	}
+	for _, r := range requests {
+		if !r.Test() {
+			return fmt.Errorf("a request that was waited for is not done")
+		}
+	}
+	return nil
+}
+
+// barrier: no rank leaves one before the last has entered, which what it sends
+// behind shows.
+func barrier(c *comm.Comm) error {
+	for range 3 {
+		if err := comm.Barrier(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func broadcast(c *comm.Comm) error {
+	for root := range c.Size() {
+		for _, n := range lengths {
+			x := vector(c.Rank(), n)
+			if err := comm.Broadcast(c, root, x); err != nil {
+				return err
+			}
+			if err := same(fmt.Sprintf("root %d", root), x, vector(root, n)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func reduceScatter(c *comm.Comm) error {
+	for _, n := range lengths {
+		x, want := vector(c.Rank(), n), total(c, n)
+		own, err := comm.ReduceScatter(c, x)
+		if err != nil {
+			return err
+		}
+		lo, hi := n*c.Rank()/c.Size(), n*(c.Rank()+1)/c.Size()
+		if err := same("own piece", own, want[lo:hi]); err != nil {
+			return err
+		}
+		if err := comm.GatherPieces(c, x); err != nil {
+			return err
+		}
+		if err := same("gathered", x, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func allGather(c *comm.Comm) error {
+	for _, n := range lengths {
+		all, err := comm.AllGather(c, vector(c.Rank(), n))
+		if err != nil {
+			return err
+		}
+		var want []float32
+		for r := range c.Size() {
+			want = append(want, vector(r, n)...)
+		}
+		if err := same("all", all, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allToAll sends r+2s values from r to s, and nothing where that is a multiple of 3.
+func allToAll(c *comm.Comm) error {
+	count := func(r, s int) int {
+		if n := r + 2*s + 1; n%3 != 0 {
+			return n
+		}
+		return 0
+	}
+	out, in := make([][]float32, c.Size()), make([][]float32, c.Size())
+	for s := range c.Size() {
+		out[s] = vector(c.Rank(), count(c.Rank(), s))
+		in[s] = make([]float32, count(s, c.Rank()))
+	}
+	if err := comm.AllToAll(c, out, in); err != nil {
+		return err
+	}
+	for s := range c.Size() {
+		if err := same(fmt.Sprintf("from %d", s), in[s], vector(s, count(s, c.Rank()))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allReduce: the sums are right, and where they are rounded all ranks have the same
+// bits.
+func allReduce(c *comm.Comm) error {
+	for _, a := range []comm.Algorithm{comm.Auto, comm.Ring, comm.Doubling, comm.Halving} {
+		for _, n := range lengths {
+			x := vector(c.Rank(), n)
+			if err := comm.AllReduce(c, x, a); err != nil {
+				return err
+			}
+			if err := same(a.String(), x, total(c, n)); err != nil {
+				return err
+			}
+		}
+		x := vector(c.Rank(), 101)
+		for i := range x {
+			x[i] /= 7
+		}
+		if err := comm.AllReduce(c, x, a); err != nil {
+			return err
+		}
+		all, err := comm.AllGather(c, x)
+		if err != nil {
+			return err
+		}
+		for r := range c.Size() {
+			if err := same(fmt.Sprintf("%v, rank %d", a, r), all[r*len(x):(r+1)*len(x)], x); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Leaves are the leaf values for which the canonical tree, the sum from left to right
+// and the exact sum differ: 1.75, 2.75 and 3.75.
+var Leaves = []float32{1e8, 1, -1e8, 1, .5, .25, 3, -2}
+
+// tree: any cuts of the leaves give the sum of the canonical tree.
+func tree(c *comm.Comm) error {
+	p := c.Size()
+	for _, leaves := range []int{1, 5, 8, 22} {
+		even, first := make([]int, p+1), make([]int, p+1)
+		for r := range p + 1 {
+			even[r] = leaves * r / p
+			first[r] = min(leaves, 3*r) // the last has what is left
+		}
+		first[p] = leaves
+		for _, cuts := range [][]int{even, first} {
+			t, err := comm.NewTree[float32](c, cuts, 2)
+			if err != nil {
+				return err
+			}
+			for i := cuts[c.Rank()]; i < cuts[c.Rank()+1]; i++ {
+				t.Add([]float32{leaf(leaves, i), 1})
+			}
+			y := make([]float32, 2)
+			if err := t.Sum(y); err != nil {
+				return err
+			}
+			if want := []float32{canonical(leaves, 0, leaves), float32(leaves)}; !slices.Equal(y, want) {
+				return fmt.Errorf("%d leaves cut at %v: %v, want %v", leaves, cuts, y, want)
+			}
+		}
+	}
+	return nil
+}
+
+func leaf(leaves, i int) float32 {
+	if leaves == len(Leaves) {
+		return Leaves[i]
+	}
+	return 1 / float32(i+3)
+}
+
+// canonical is the sum of leaves lo… before hi, as wide as a whole subtree from lo on
+// that holds them.
+func canonical(leaves, lo, hi int) float32 {
+	if hi-lo == 1 {
+		return leaf(leaves, lo)
+	}
+	half := 1
+	for 2*half < hi-lo {
+		half *= 2
+	}
+	return canonical(leaves, lo, lo+half) + canonical(leaves, lo+half, hi)
+}
+
+// split parts the ranks by parity, in reverse order, and reduces in each part and
+// at the same time in all.
+func split(c *comm.Comm) error {
+	half, err := c.Split(c.Rank()%2, -c.Rank())
+	if err != nil {
+		return err
+	}
+	alone, err := c.Split(map[bool]int{true: 0, false: -1}[c.Rank() == c.Size()-1], 0)
+	if err != nil {
+		return err
+	}
+	if (alone != nil) != (c.Rank() == c.Size()-1) {
+		return fmt.Errorf("a group for color −1, or none for 0")
+	}
+	if half.JobRank(half.Rank()) != c.JobRank(c.Rank()) || half.Rank() != (c.Size()-1-c.Rank())/2 {
+		return fmt.Errorf("rank %d of %d is %d in its half", c.Rank(), c.Size(), half.Rank())
+	}
+	x, y := []float32{float32(c.Rank())}, []float32{1}
+	if err := comm.AllReduce(half, x, comm.Ring); err != nil {
+		return err
+	}
+	if err := comm.AllReduce(c, y, comm.Ring); err != nil {
+		return err
+	}
+	var sum float32
+	for r := c.Rank() % 2; r < c.Size(); r += 2 {
+		sum += float32(r)
+	}
+	if x[0] != sum || y[0] != float32(c.Size()) {
+		return fmt.Errorf("sums %v and %v, want %v and %d", x[0], y[0], sum, c.Size())
+	}
+	return nil
+}

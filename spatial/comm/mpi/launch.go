@@ -1,0 +1,28 @@
+package mpi
+
+import "strconv"
+
+// Launch is what a launcher says to the processes that it starts.
+type Launch struct {
+	Implementation Implementation
+	Size           int // ranks it has started
+}
+
+// Launched reads from the environment, as os.Getenv gives it, who started this
+// process: mpirun of Open MPI or of MPICH, or srun with the interface of either. ok
+// is false if it was no MPI launcher.
+func Launched(getenv func(string) string) (l Launch, ok bool) {
+	for _, v := range []struct {
+		size string
+		of   int // Implementations
+	}{{"OMPI_COMM_WORLD_SIZE", 0}, {"PMI_SIZE", 1}} {
+		if n, err := strconv.Atoi(getenv(v.size)); err == nil && n > 0 {
+			return Launch{Implementations[v.of], n}, true
+		}
+	}
+	// srun --mpi=pmix starts Open MPI, and tells the size as a number of tasks.
+	if n, err := strconv.Atoi(getenv("SLURM_NTASKS")); err == nil && n > 0 && getenv("PMIX_RANK") != "" {
+		return Launch{Implementations[0], n}, true
+	}
+	return Launch{}, false
+}

@@ -1,0 +1,303 @@
+//go:build cgo && linux
+
+package mpi
+
+/*
+#include <stddef.h>
+#include <stdint.h>
+
+// Handles are pointers in Open MPI and ints in MPICH: as arguments both travel in one
+// register, and as results the word that receives them is zeroed before.
+typedef intptr_t word;
+typedef struct { _Alignas(16) char room[64]; } status; // no less than any library's
+
+typedef struct {
+	int (*init_thread)(int *, char ***, int, int *);
+	int (*finalize)(void);
+	int (*abort)(word, int);
+	int (*comm_rank)(word, int *);
+	int (*comm_size)(word, int *);
+	int (*set_errhandler)(word, word);
+	int (*isend)(const void *, int, word, int, int, word, word *);
+	int (*irecv)(void *, int, word, int, int, word, word *);
+	int (*test)(word *, int *, status *);
+	int (*get_count)(const status *, word, int *);
+	int (*error_string)(int, char *, int *);
+	word world, byte, errors_return;
+} library;
+
+enum { SERIALIZED = 2 }; // MPI_THREAD_SERIALIZED in both
+
+static int mpi_init(library *l, int *level) { return l->init_thread(NULL, NULL, SERIALIZED, level); }
+static int mpi_ready(library *l, int *rank, int *size) {
+	int rc = l->set_errhandler(l->world, l->errors_return);
+	if (!rc) rc = l->comm_rank(l->world, rank);
+	return rc ? rc : l->comm_size(l->world, size);
+}
+static int mpi_finalize(library *l) { return l->finalize(); }
+static int mpi_abort(library *l, int code) { return l->abort(l->world, code); }
+static int mpi_isend(library *l, const void *x, int n, int to, int tag, word *request) {
+	*request = 0;
+	return l->isend(x, n, l->byte, to, tag, l->world, request);
+}
+static int mpi_irecv(library *l, void *x, int n, int from, int tag, word *request) {
+	*request = 0;
+	return l->irecv(x, n, l->byte, from, tag, l->world, request);
+}
+static int mpi_test(library *l, word *request, int *done, int *count) {
+	status s;
+	int rc = l->test(request, done, &s);
+	if (!rc && *done && count) rc = l->get_count(&s, l->byte, count);
+	return rc;
+}
+static int mpi_error_string(library *l, int rc, char *text, int *length) { return l->error_string(rc, text, length); }
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// World is the job's ranks as MPI joins them, a comm.Transport. Its methods may be
+// called from any goroutine.
+type World struct {
+	l          *C.library
+	name       string
+	rank, size int
+	stall      time.Duration
+	mu         sync.Mutex // MPI is called by one thread at a time
+}
+
+var _ comm.Transport = (*World)(nil)
+
+// Handles of MPICH and of the libraries of its ABI, as its mpi.h has them.
+const (
+	mpichWorld        = 0x44000000
+	mpichByte         = 0x4c00010d
+	mpichErrorsReturn = 0x54000001
+)
+
+// bind finds the functions and handles of an opened library.
+func bind(lib *dl.Library) (*C.library, error) {
+	l := new(C.library)
+	for _, f := range []struct {
+		name string
+		to   unsafe.Pointer
+	}{
+		{"MPI_Init_thread", unsafe.Pointer(&l.init_thread)}, {"MPI_Finalize", unsafe.Pointer(&l.finalize)},
+		{"MPI_Abort", unsafe.Pointer(&l.abort)}, {"MPI_Comm_rank", unsafe.Pointer(&l.comm_rank)},
+		{"MPI_Comm_size", unsafe.Pointer(&l.comm_size)}, {"MPI_Comm_set_errhandler", unsafe.Pointer(&l.set_errhandler)},
+		{"MPI_Isend", unsafe.Pointer(&l.isend)}, {"MPI_Irecv", unsafe.Pointer(&l.irecv)},
+		{"MPI_Test", unsafe.Pointer(&l.test)}, {"MPI_Get_count", unsafe.Pointer(&l.get_count)},
+		{"MPI_Error_string", unsafe.Pointer(&l.error_string)},
+	} {
+		p, err := lib.Symbol(f.name)
+		if err != nil {
+			return nil, err
+		}
+		*(*unsafe.Pointer)(f.to) = p
+	}
+	l.world, l.byte, l.errors_return = mpichWorld, mpichByte, mpichErrorsReturn
+	if p, err := lib.Symbol("ompi_mpi_comm_world"); err == nil {
+		l.world = C.word(uintptr(p))
+		for name, to := range map[string]*C.word{"ompi_mpi_byte": &l.byte, "ompi_mpi_errors_return": &l.errors_return} {
+			p, err := lib.Symbol(name)
+			if err != nil {
+				return nil, err
+			}
+			*to = C.word(uintptr(p))
+		}
+	}
+	return l, nil
+}
+
+// Join joins the ranks that the launcher has started. A message that does not come
+// within stall fails; 0 waits for ever. A process joins once.
+//
+// Errors: 69 if the launcher's library is not there or of another kind.
+func Join(o Launch, stall time.Duration) (*World, error) {
+	lib, err := dl.OpenGlobal(o.Implementation.Files...)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.NoDevice, What: o.Implementation.Name + " started this process, and its library is not here",
+			Why: err.Error(), Fix: "install it on all nodes, or use the launcher of another one", Err: err}
+	}
+	l, err := bind(lib)
+	if err != nil {
+		return nil, err
+	}
+	w := &World{l: l, name: o.Implementation.Name, stall: stall}
+	var level, rank, size C.int
+	if err := w.check("MPI_Init_thread", C.mpi_init(l, &level)); err != nil {
+		return nil, err
+	}
+	if err := w.check("MPI_Comm_size", C.mpi_ready(l, &rank, &size)); err != nil {
+		return nil, err
+	}
+	w.rank, w.size = int(rank), int(size)
+	if w.size != o.Size || level < C.SERIALIZED {
+		return nil, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("%s sees %d ranks at thread level %d, its launcher started %d", w.name, w.size, int(level), o.Size),
+			At: lib.Path(), Why: "the library and the launcher are of different installations", Fix: "put the launcher's library first on LD_LIBRARY_PATH"}
+	}
+	return w, nil
+}
+
+// Rank is this process's number in the job.
+func (w *World) Rank() int { return w.rank }
+
+// Size is the number of ranks in the job.
+func (w *World) Size() int { return w.size }
+
+// Close leaves the job; every rank calls it, when all messages are done.
+func (w *World) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.check("MPI_Finalize", C.mpi_finalize(w.l))
+}
+
+// Abort ends all ranks of the job with an exit code.
+func (w *World) Abort(code exit.Code) { C.mpi_abort(w.l, C.int(code)) }
+
+// check turns an MPI error into one of ours.
+func (w *World) check(call string, rc C.int) error {
+	if rc == 0 {
+		return nil
+	}
+	var text [maxText]C.char
+	var length C.int
+	C.mpi_error_string(w.l, rc, &text[0], &length)
+	return fmt.Errorf("%s: %s: %s", w.name, call, C.GoString(&text[0]))
+}
+
+// maxText is not less than MPI_MAX_ERROR_STRING of any library.
+const maxText = 2048
+
+// most is the largest number of bytes in one MPI message: counts are ints.
+const most = 1 << 30
+
+// request is a message, cut into pieces where it is long.
+type request struct {
+	w      *World
+	other  int
+	words  []C.word // the pieces that are under way
+	wants  []int    // their bytes, if they are received; else nil
+	pinned runtime.Pinner
+	err    error
+}
+
+// Send starts to send x.
+func (w *World) Send(to, tag int, x comm.Slice) comm.Request {
+	return w.start(to, x, func(r *request, p unsafe.Pointer, n int, word *C.word) C.int {
+		return C.mpi_isend(w.l, p, C.int(n), C.int(to), C.int(tag), word)
+	})
+}
+
+// Recv starts to receive x.
+func (w *World) Recv(from, tag int, x comm.Slice) comm.Request {
+	return w.start(from, x, func(r *request, p unsafe.Pointer, n int, word *C.word) C.int {
+		r.wants = append(r.wants, n)
+		return C.mpi_irecv(w.l, p, C.int(n), C.int(from), C.int(tag), word)
+	})
+}
+
+func (w *World) start(other int, x comm.Slice, piece func(r *request, p unsafe.Pointer, n int, word *C.word) C.int) comm.Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := &request{w: w, other: other}
+	p, n := memory(x)
+	if n > 0 {
+		r.pinned.Pin(p) // MPI keeps the address until the request is done
+	}
+	for lo := 0; lo == 0 || lo < n; lo += most {
+		var word C.word
+		if r.err = w.check("starting a message", piece(r, unsafe.Add(p, lo), min(most, n-lo), &word)); r.err != nil {
+			break
+		}
+		r.words = append(r.words, word)
+	}
+	return r
+}
+
+// memory is where a slice lies, and its bytes.
+func memory(x comm.Slice) (unsafe.Pointer, int) {
+	switch x := x.(type) {
+	case []float32:
+		return unsafe.Pointer(unsafe.SliceData(x)), 4 * len(x)
+	case []float64:
+		return unsafe.Pointer(unsafe.SliceData(x)), 8 * len(x)
+	case []int64:
+		return unsafe.Pointer(unsafe.SliceData(x)), 8 * len(x)
+	case []byte:
+		return unsafe.Pointer(unsafe.SliceData(x)), len(x)
+	}
+	panic(fmt.Sprintf("mpi: a message of %T", x))
+}
+
+// Test tells whether the message is done.
+func (r *request) Test() bool {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	for len(r.words) > 0 && r.err == nil {
+		var done, count C.int
+		counted := &count
+		if r.wants == nil {
+			counted = nil
+		}
+		if r.err = r.w.check("a message", C.mpi_test(r.w.l, &r.words[0], &done, counted)); r.err != nil {
+			break
+		}
+		if done == 0 {
+			return false
+		}
+		if r.wants != nil {
+			if int(count) != r.wants[0] {
+				r.err = fmt.Errorf("sent %d bytes where %d are wanted", int(count), r.wants[0])
+			}
+			r.wants = r.wants[1:]
+		}
+		r.words = r.words[1:]
+	}
+	r.pinned.Unpin()
+	return true
+}
+
+// How a rank waits: first it tries again at once, as a message within a machine
+// takes microseconds, then it sleeps, longer and longer: cores may be shared.
+const (
+	spin     = 30 * time.Microsecond
+	maxSleep = 200 * time.Microsecond
+)
+
+// ErrStalled means that another rank did not answer in time.
+var ErrStalled = errors.New("no answer in time")
+
+// Wait waits until the message is done.
+//
+// Errors: a comm.RankError that wraps ErrStalled or what MPI says.
+func (r *request) Wait() error {
+	begin := time.Now()
+	for sleep := time.Microsecond; !r.Test(); {
+		waited := time.Since(begin)
+		if r.w.stall > 0 && waited > r.w.stall {
+			return &comm.RankError{Rank: r.other, Err: fmt.Errorf("%w: %v", ErrStalled, r.w.stall)}
+		}
+		if waited > spin {
+			time.Sleep(sleep)
+			sleep = min(2*sleep, maxSleep)
+		} else {
+			runtime.Gosched()
+		}
+	}
+	if r.err != nil {
+		return &comm.RankError{Rank: r.other, Err: r.err}
+	}
+	return nil
+}
