@@ -37,7 +37,8 @@ type Options struct {
 	Float64 bool
 	// Precision is the type in which backend "cpu" stores the fields inside the
 	// network: "f32" (also if empty), or "bf16" for half of the memory. Parameters,
-	// their gradients, statistics and the loss are float32, and so is arithmetic.
+	// their gradients, statistics and the loss are float32, and so is arithmetic; with
+	// "bf16_products" convolutions also multiply bfloat16, with sums in float32.
 	Precision string
 	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
 	// means no bound. It changes no bit.
@@ -90,7 +91,7 @@ func (o *Options) check() error {
 	}
 	if _, ok := precisions[o.Precision]; !ok {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("engine options: precision %q", o.Precision),
-			Why: "known are f32 and bf16", Fix: "choose one of these"}
+			Why: "known are f32, bf16 and bf16_products", Fix: "choose one of these"}
 	}
 	if o.Workspace < 0 {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("engine options: a workspace of %d bytes", o.Workspace),
@@ -106,7 +107,7 @@ func (o *Options) check() error {
 }
 
 // precisions are the types that Options.Precision names.
-var precisions = map[string]graph.DType{"": graph.Float32, "f32": graph.Float32, "bf16": graph.BFloat16}
+var precisions = map[string]graph.DType{"": graph.Float32, "f32": graph.Float32, "bf16": graph.BFloat16, "bf16_products": graph.BFloat16}
 
 // Backends lists the devices a plan can run on, the default first.
 var Backends = []struct {
@@ -114,7 +115,8 @@ var Backends = []struct {
 	Open          func(Options) (backend.Backend, error)
 }{
 	{"cpu", "oneDNN and kernels of our own, float32", func(o Options) (backend.Backend, error) {
-		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, ByRule: o.ByRule, Choices: o.Choices, Timings: o.Timings})
+		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, ByRule: o.ByRule, Choices: o.Choices, Timings: o.Timings,
+			Halves: o.Precision == "bf16_products"})
 	}},
 	{"ref", "plain Go with float64 sums: the judge of the others", func(o Options) (backend.Backend, error) {
 		return ref.New(ref.Options{Round: !o.Float64}), nil

@@ -27,10 +27,25 @@ func bf16() engine.Options {
 // fall on the other side of a ReLU, of a maximum, or of zero in the loss.
 const gradientTolerance16 = 2e-2
 
-// TestPrecisionGradient: a network stored in bfloat16 has the gradient of the
-// reference, the same bits on any number of threads, and under a bound of its
-// memory.
+// gradientToleranceProducts is the same where convolutions multiply bfloat16: some
+// more than was seen, 4.6e-2 at depth 1 and 2.4e-2 at depth 2. A layer moves its
+// result by 1.1e-2 to 3.2e-2.
+const gradientToleranceProducts = 6e-2
+
+// TestPrecisionGradient: a network in bfloat16 has the gradient of the reference, the
+// same bits on any number of threads, and under a bound of its memory.
 func TestPrecisionGradient(t *testing.T) {
+	for precision, tolerance := range map[string]float64{"bf16": gradientTolerance16, "bf16_products": gradientToleranceProducts} {
+		t.Run(precision, func(t *testing.T) { precisionGradient(t, precision, tolerance) })
+	}
+}
+
+func precisionGradient(t *testing.T, precision string, tolerance float64) {
+	bf16 := func() engine.Options {
+		o := bf16()
+		o.Precision = precision
+		return o
+	}
 	for _, depth := range []int{1, 2, 3} {
 		t.Run(fmt.Sprintf("depth %d", depth), func(t *testing.T) {
 			run := func(o engine.Options) *engine.Plan {
@@ -40,11 +55,11 @@ func TestPrecisionGradient(t *testing.T) {
 			}
 			first := run(bf16())
 			want := run(engine.Options{Backend: "ref", Float64: true})
-			if e := distance(first.Store().Grads(), want.Store().Grads()); e > gradientTolerance16 || e < 1e-4 {
-				t.Errorf("gradient differs by %.2e, want some 1e-3 and at most %g", e, gradientTolerance16)
+			if e := distance(first.Store().Grads(), want.Store().Grads()); e > tolerance || e < 1e-4 {
+				t.Errorf("gradient differs by %.2e, want more than 1e-4 and at most %g", e, tolerance)
 			}
 			for _, name := range []string{"out", "inner"} {
-				if e := distance(first.Output(name), want.Output(name)); e > gradientTolerance16 {
+				if e := distance(first.Output(name), want.Output(name)); e > tolerance {
 					t.Errorf("output %s differs by %.2e", name, e)
 				}
 			}

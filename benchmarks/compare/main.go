@@ -28,7 +28,7 @@ import (
 type options struct {
 	ensemble, python, script          string
 	model, base, crop, batch, threads string
-	forms, out                        string
+	precision, forms, out             string
 	depth, rounds, steps              int
 	seconds                           float64
 }
@@ -48,6 +48,7 @@ func main() {
 	flag.StringVar(&o.batch, "batch", "1", "samples of a step")
 	flag.StringVar(&o.threads, "threads", "1,0", "threads; 0 takes all")
 	flag.IntVar(&o.depth, "depth", 0, "levels; 0 means 2, or 1 for resnet2d_simple")
+	flag.StringVar(&o.precision, "precision", "float32", "of ours, as in ensemble bench; PyTorch's is a matter of its form")
 	flag.StringVar(&o.forms, "forms", "all", "forms of PyTorch: all, published, or a list")
 	flag.IntVar(&o.rounds, "rounds", 3, "turns of each")
 	flag.IntVar(&o.steps, "steps", 0, "measured steps of a turn; 0 means as -seconds allows")
@@ -71,7 +72,7 @@ func (o options) run(ctx context.Context, w, log io.Writer) error {
 	if o.rounds < 1 {
 		return fmt.Errorf("-rounds %d: at least one is needed", o.rounds)
 	}
-	t := &tables{rounds: o.rounds}
+	t := &tables{rounds: o.rounds, precision: o.precision}
 	for _, base := range strings.Split(o.base, ",") {
 		for _, crop := range strings.Split(o.crop, ",") {
 			for _, batch := range strings.Split(o.batch, ",") {
@@ -116,7 +117,7 @@ func (o options) duel(ctx context.Context, c []string, log io.Writer) (*duel, er
 		if round == 0 {
 			gradient = nil
 		}
-		out, err := output(ctx, o.ensemble, args([]string{"bench", "--json", "--progress", "none"}, c, budget, gradient)...)
+		out, err := output(ctx, o.ensemble, args([]string{"bench", "--json", "--progress", "none", "--precision", o.precision}, c, budget, gradient)...)
 		if err != nil {
 			return nil, err
 		}

@@ -145,8 +145,9 @@ func median(all []figures, of func(figures) float64) float64 {
 
 // tables prints duels.
 type tables struct {
-	rounds int
-	duels  []*duel
+	rounds    int
+	precision string // of ours
+	duels     []*duel
 }
 
 // markdown is one table for each phase, and one of all forms.
@@ -158,8 +159,8 @@ func (t *tables) markdown() string {
 	if peer.Preload != "" {
 		preload = ", LD_PRELOAD=" + peer.Preload
 	}
-	fmt.Fprintf(&b, "%s, %d cores; %s, oneDNN %s; PyTorch %s, OMP_WAIT_POLICY=%s%s. Medians of %d alternate rounds, with the smallest and largest of them.\n",
-		d.machine.CPU, d.machine.Cores, d.machine.Go, d.machine.OneDNN, peer.Torch, peer.Wait, preload, t.rounds)
+	fmt.Fprintf(&b, "%s, %d cores; %s, oneDNN %s; PyTorch %s, OMP_WAIT_POLICY=%s%s. Ours in %s. Medians of %d alternate rounds, with the smallest and largest of them.\n",
+		d.machine.CPU, d.machine.Cores, d.machine.Go, d.machine.OneDNN, peer.Torch, peer.Wait, preload, t.precision, t.rounds)
 	for _, p := range phases {
 		fmt.Fprintf(&b, "\n## %s\n\n", p.name)
 		b.WriteString("| network | threads | ours ms | GFLOP/s (of peak) | published ms | ratio | PyTorch's best | ms | ratio | ours MiB | best MiB | ratio | gradient error ours | best |\n")

@@ -39,7 +39,7 @@ func benchCommand(a *app) *cobra.Command {
 	f.StringVar(&c.batch, "batch", "1", "samples of a step, a `LIST`")
 	f.StringVar(&c.threads, "threads", "0", "threads, a `LIST`; 0 takes all that the machine gives")
 	depth := f.Uint("depth", 0, "levels; 0 means 2, or 1 for "+run.BenchResNet2D)
-	f.StringVar(&c.precision, "precision", "float32", "float32 or bf16")
+	f.StringVar(&c.precision, "precision", "float32", "float32, bf16 or bf16_products")
 	memory, workspace := memoryFlag(f), workspaceFlag(f)
 	steps := f.Uint("steps", 0, "measured steps of each; 0 means as --seconds allows")
 	f.Float64Var(&o.Seconds, "seconds", 3, "time for the steps of each; at least 5 are taken, or 3 of more than 4 s")

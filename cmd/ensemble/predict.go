@@ -40,7 +40,7 @@ func predictCommand(a *app) *cobra.Command {
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the products; one folder a start")
 	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
 	f.StringSliceVar(&formats, "format", []string{"netcdf"}, "netcdf, grib2 or both")
-	f.StringVar(&o.Precision, "precision", "", "storage of fields inside the network: f32 or bf16 (default: as in training)")
+	f.StringVar(&o.Precision, "precision", "", "fields inside the network: f32, bf16 or bf16_products (default: as in training)")
 	memory, workspace := memoryFlag(f), workspaceFlag(f)
 	f.StringVar(&longitude, "longitude", "keep", "longitudes of the output: keep, 0_360 or 180_180")
 	f.StringVar(&profile, "nc-profile", "xarray", "reader that NetCDF is made for: xarray or cdo")
@@ -72,7 +72,7 @@ func predictCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		if o.Precision != "" {
-			if err := oneOf("--precision", []string{o.Precision}, "f32", "bf16"); err != nil {
+			if err := oneOf("--precision", []string{o.Precision}, "f32", "bf16", "bf16_products"); err != nil {
 				return result{}, err
 			}
 		}

@@ -15,6 +15,7 @@ import (
 type Tensor struct {
 	Shape  graph.Shape
 	Layout graph.Layout
+	DType  graph.DType // in which it is stored, where there is no memory yet
 	F32    []float32
 	F64    []float64
 	U16    []uint16

@@ -114,11 +114,15 @@ func leastScratch(u *Unit) (tightest *graph.Node, need int64, err error) {
 
 // requestOf asks for the kernel of an operation, without its memory.
 func requestOf(g *graph.Graph, n *graph.Node) backend.Request {
-	q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: backend.Tensor{Shape: n.Shape, Layout: n.Layout}, Seed: g.Seed}
+	q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: tensorOf(n), Seed: g.Seed}
 	for _, in := range n.In {
-		q.In = append(q.In, backend.Tensor{Shape: g.Nodes[in].Shape, Layout: g.Nodes[in].Layout})
+		q.In = append(q.In, tensorOf(g.Nodes[in]))
 	}
 	return q
+}
+
+func tensorOf(n *graph.Node) backend.Tensor {
+	return backend.Tensor{Shape: n.Shape, Layout: n.Layout, DType: n.DType}
 }
 
 // WorkspaceTooSmall is the error for a limit of the scratch that no cut of an

@@ -256,8 +256,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Memory for a step: inputs, activations, their gradients, and what kernels use in turn. If more is needed, slower kernels are taken and then some values are computed again, which changes no bit; 0 sets no bound."},
 	{Path: "train.workspace", Default: "0", Example: "64MiB", Resume: true, Neutral: true,
 		Help: "Memory that kernels use in turn for intermediate results, a part of train.memory. Slower ways are taken if the fastest need more, which changes no bit; 0 sets no bound."},
-	{Path: "train.precision", Default: "f32", Check: OneOf("f32", "bf16"), Example: "bf16",
-		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way."},
+	{Path: "train.precision", Default: "f32", Check: OneOf("f32", "bf16", "bf16_products"), Example: "bf16",
+		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way. With bf16_products convolutions also multiply bf16, with sums in f32: faster on processors with AVX512_BF16, and refused on others."},
 })
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.

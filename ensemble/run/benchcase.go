@@ -40,7 +40,7 @@ const trainPasses = 3
 const benchRate = 1e-4
 
 // benchPrecisions are the names of precisions here and in the engine.
-var benchPrecisions = map[string]string{"float32": "f32", "bf16": "bf16"}
+var benchPrecisions = map[string]string{"float32": "f32", "bf16": "bf16", "bf16_products": "bf16_products"}
 
 // BenchCase is one network on one size of field.
 type BenchCase struct {
@@ -142,7 +142,7 @@ func (c *BenchCase) check() error {
 		return bad("a case without extent cannot be measured", "base, crop, batch and depth are whole numbers from 1", "give positive numbers")
 	case benchPrecisions[c.Precision] == "":
 		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", c.Precision), At: c.String(),
-			Why: "the engine stores fields as float32 or bf16", Fix: "give --precision float32 or bf16"}
+			Why: "the engine stores fields as float32 or bf16", Fix: "give --precision float32, bf16 or bf16_products"}
 	}
 	if _, err := c.graph(true); err != nil {
 		fix := "give rows and columns that divide by 32"

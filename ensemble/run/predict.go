@@ -32,7 +32,7 @@ type PredictOptions struct {
 	Writer    product.Options
 	Threads   int
 	Timings   Timings // of kernels
-	Precision string  // "f32" or "bf16"; empty has that of the training
+	Precision string  // "f32", "bf16" or "bf16_products"; empty has that of the training
 	// MemoryBytes bounds what a network's fields and the scratch of kernels take, and
 	// WorkspaceBytes the scratch alone; 0 means no bound. They change no bit.
 	MemoryBytes, WorkspaceBytes int64

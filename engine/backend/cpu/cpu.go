@@ -36,6 +36,10 @@ type Backend struct {
 func Open(o Options) (backend.Backend, error) {
 	b := &Backend{o: o, work: make(chan func() error), reply: make(chan error), done: make(chan struct{}),
 		choices: map[string]string{}}
+	if o.Halves && !kern.HasHalf() {
+		return nil, &exit.Error{Code: exit.NoDevice, What: "this processor has no products of bfloat16",
+			Why: "its kernels are " + kern.ISA() + ", and AVX512_BF16 is needed", Fix: "choose precision bf16, which stores fields in half of the memory on every processor"}
+	}
 	pool, err := kern.NewPool(max(o.Threads, 1))
 	if err != nil {
 		return nil, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("backend cpu with %d threads cannot start", o.Threads),

@@ -31,13 +31,16 @@ func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
 		p.name = "forward"
 		p.WinoSpec, ok = b.partsSpec(parts, w, a.Conv)
 		p.ReLU = a.ReLU
+		p.Half = ok && b.halves(q.In[:len(parts)])
 	case "conv3d_grad_data", "conv3d_fused_grad_data":
 		p.name = "data"
 		p.WinoSpec, ok = b.dataSpec(shapes[0], shapes[1], dataAttrs(q.Attrs))
+		p.Half = ok && b.halves(q.In[1:2])
 	case "conv3d_grad_filter", "conv3d_fused_grad_filter":
 		a := q.Attrs.(op.ConvGrad)
 		p.name = "filter"
 		p.WinoSpec, ok = b.partsSpec(shapes[:len(shapes)-1], a.To, a.Conv)
+		p.Half = ok && b.halves(q.In)
 	}
 	return p, ok
 }
@@ -195,10 +198,16 @@ func (p winoPass) excerpt() winoPass {
 
 // key describes a pass in the table of timings.
 func (p winoPass) key() string {
-	return fmt.Sprintf("wino %s n%d %d+%d-%d in%v k%dx%d wrap %v", p.name, p.N, p.Parts[0], p.Parts[1], p.K, p.Size, p.KD, p.Side, p.Wrap)
+	products := ""
+	if p.Half {
+		products = " bf16"
+	}
+	return fmt.Sprintf("wino %s n%d %d+%d-%d in%v k%dx%d wrap %v%s", p.name, p.N, p.Parts[0], p.Parts[1], p.K, p.Size, p.KD, p.Side, p.Wrap, products)
 }
 
-// race times ways of a pass on float32, which rank them for bfloat16 too; estimate is the time of one of them on the whole.
+// race times ways of a pass on fields of float32, which rank them for fields of
+// bfloat16 too, or of those where products are; estimate is the time of one of them
+// on the whole.
 func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) (tune.Entry, error) {
 	values := func(n int) []float32 {
 		x := make([]float32, n)
@@ -208,7 +217,11 @@ func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) 
 		return x
 	}
 	field := func(channels int) kern.Stored {
-		return kern.Float32(values(kern.Blocked{N: p.N, C: channels, S: p.Size}.Len()))
+		n := kern.Blocked{N: p.N, C: channels, S: p.Size}.Len()
+		if p.Half {
+			return kern.BFloat16(slices.Repeat([]uint16{0x3f00, 0xbe80, 0}, n/3+1)[:n])
+		}
+		return kern.Float32(values(n))
 	}
 	// A filter holds all channels it has, of which the pass may mean some.
 	rows, n := p.K, p.Parts[0]+p.Parts[1]

@@ -6,10 +6,6 @@
 // is in float32. A body takes b16 as its last argument, a constant after
 // inlining, and STORED compiles it once for each storage.
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
 enum { CELL = 16, CV = CELL / VL };
 
 typedef unsigned uvec __attribute__((vector_size(VL * 4), aligned(4), may_alias));
@@ -90,6 +86,11 @@ INLINE uvec round_upper(vec x) {
 	uvec u = (uvec)x;
 	return (uvec)pick(not_number(x), (vec)(u | 0x400000), (vec)(u + 0x7fff + (u >> 16 & 1)));
 }
+
+#if HALVES
+// half is bf16 by the instruction for it, which takes denormal numbers for zero.
+INLINE hvec half(vec x) { return (hvec)_mm512_cvtneps_pbh((__m512)x); }
+#endif
 
 INLINE vec get_vec(const void *p, long i, int b16) {
 	return b16 ? (vec)to_upper(*(const hvec *)((const uint16_t *)p + i)) : load((const float *)p + i);

@@ -11,7 +11,7 @@ static const ens_isa *best(void) {
 	__builtin_cpu_init();
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
 			__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
-		return &ens_isa_avx512;
+		return __builtin_cpu_supports("avx512bf16") ? &ens_isa_avx512bf16 : &ens_isa_avx512;
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &ens_isa_avx2;
 #endif
 	return &ens_isa_base;
@@ -24,7 +24,7 @@ const char *ens_isa_name(void) { return isa->name; }
 int ens_isa_use(const char *name) {
 	const ens_isa *all[] = {
 #if defined(__x86_64__)
-		&ens_isa_avx512, &ens_isa_avx2,
+		&ens_isa_avx512bf16, &ens_isa_avx512, &ens_isa_avx2,
 #endif
 		&ens_isa_base};
 	int have = 0;

@@ -22,8 +22,21 @@ typedef int ivec __attribute__((vector_size(VL * 4), aligned(4), may_alias));
 INLINE vec keep(vec v, ivec mask) { return (vec)((ivec)v & mask); }
 INLINE void store(float *p, vec v) { *(vec *)p = v; }
 
+// fma_of is acc + s·b. As halves, s and the words of b are two bfloat16 each, and both
+// products are added; HALVES says whether this instruction set has that.
+#if VL == 16 && defined(__AVX512BF16__)
+#define HALVES 1
+INLINE vec fma_of(const int half, vec acc, float s, vec b) {
+	if (half) return (vec)_mm512_dpbf16_ps((__m512)acc, (__m512bh)_mm512_set1_ps(s), (__m512bh)b);
+	return acc + s * b;
+}
+#else
+#define HALVES 0
+INLINE vec fma_of(const int half, vec acc, float s, vec b) { return acc + s * b; }
+#endif
+
 // Three rows share one address register: base, base + as, base + 2*as.
-INLINE void mm_rows_of(const int mr, const int nv, long kc, const float *a, long as, const float *b, long bs, float *c, long cs, int add) {
+INLINE void mm_rows_of(const int half, const int mr, const int nv, long kc, const float *a, long as, const float *b, long bs, float *c, long cs, int add) {
 	vec acc[MR][NV];
 	const float *base[(MR + 2) / 3];
 	UNROLL for (int r = 0; r < mr; r++) {
@@ -35,14 +48,14 @@ INLINE void mm_rows_of(const int mr, const int nv, long kc, const float *a, long
 		UNROLL for (int j = 0; j < nv; j++) bv[j] = load(b + j * VL);
 		UNROLL for (int r = 0; r < mr; r++) {
 			float s = base[r / 3][r % 3 * as + k];
-			UNROLL for (int j = 0; j < nv; j++) acc[r][j] += s * bv[j];
+			UNROLL for (int j = 0; j < nv; j++) acc[r][j] = fma_of(half, acc[r][j], s, bv[j]);
 		}
 	}
 	UNROLL for (int r = 0; r < mr; r++)
 		UNROLL for (int j = 0; j < nv; j++) store(c + r * cs + j * VL, acc[r][j]);
 }
 
-INLINE void mm_cols_of(const int mr, const int nv, long kc, const float *a, long as, const float *b, long bs, float *c, long cs, int add) {
+INLINE void mm_cols_of(const int half, const int mr, const int nv, long kc, const float *a, long as, const float *b, long bs, float *c, long cs, int add) {
 	vec acc[MR][NV];
 	UNROLL for (int r = 0; r < mr; r++)
 		UNROLL for (int j = 0; j < nv; j++) acc[r][j] = add ? load(c + r * cs + j * VL) : (vec){};
@@ -50,7 +63,7 @@ INLINE void mm_cols_of(const int mr, const int nv, long kc, const float *a, long
 		vec bv[NV];
 		UNROLL for (int j = 0; j < nv; j++) bv[j] = load(b + j * VL);
 		UNROLL for (int r = 0; r < mr; r++) {
-			UNROLL for (int j = 0; j < nv; j++) acc[r][j] += a[r] * bv[j];
+			UNROLL for (int j = 0; j < nv; j++) acc[r][j] = fma_of(half, acc[r][j], a[r], bv[j]);
 		}
 	}
 	UNROLL for (int r = 0; r < mr; r++)
@@ -59,9 +72,11 @@ INLINE void mm_cols_of(const int mr, const int nv, long kc, const float *a, long
 
 // One function for each number of rows and vectors.
 #define MM_ARGS long kc, const float *a, long as, const float *b, long bs, float *c, long cs, int add
-#define MM_DEFINE(way, m) \
-	static __attribute__((noinline)) void way##_##m##_1(MM_ARGS) { way##_of(m, 1, kc, a, as, b, bs, c, cs, add); } \
-	static __attribute__((noinline)) void way##_##m##_2(MM_ARGS) { way##_of(m, 2, kc, a, as, b, bs, c, cs, add); }
+#define MM_FORM(way, half, form, m) \
+	static __attribute__((noinline)) void form##_##m##_1(MM_ARGS) { way##_of(half, m, 1, kc, a, as, b, bs, c, cs, add); } \
+	static __attribute__((noinline)) void form##_##m##_2(MM_ARGS) { way##_of(half, m, 2, kc, a, as, b, bs, c, cs, add); }
+#define MM_DEFINE(way, m) MM_FORM(way, 0, way, m)
+#define MM_HALF(way, m) MM_FORM(way, 1, way##_half, m)
 #define MM_ENTRY(way, m) {way##_##m##_1, way##_##m##_2},
 #if VL == 16
 #define MM_EACH(X, way) X(way, 1) X(way, 2) X(way, 3) X(way, 4) X(way, 5) X(way, 6) X(way, 7) X(way, 8) \
@@ -75,6 +90,12 @@ MM_EACH(MM_DEFINE, mm_cols)
 typedef void (*mm_fn)(MM_ARGS);
 static const mm_fn mm_rows_fns[MR][NV] = {MM_EACH(MM_ENTRY, mm_rows)};
 static const mm_fn mm_cols_fns[MR][NV] = {MM_EACH(MM_ENTRY, mm_cols)};
+#if HALVES
+MM_EACH(MM_HALF, mm_rows)
+MM_EACH(MM_HALF, mm_cols)
+static const mm_fn mm_rows_half_fns[MR][NV] = {MM_EACH(MM_ENTRY, mm_rows_half)};
+static const mm_fn mm_cols_half_fns[MR][NV] = {MM_EACH(MM_ENTRY, mm_cols_half)};
+#endif
 
 // mm runs a product of any number of rows and of columns in whole vectors, in
 // register tiles of nearly equal height; rstep is the distance of A between
@@ -96,3 +117,7 @@ INLINE void mm(const mm_fn (*fns)[NV], long rstep, long rows, long cols, MM_ARGS
 
 static void mm_rows(long rows, long cols, MM_ARGS) { mm(mm_rows_fns, as, rows, cols, kc, a, as, b, bs, c, cs, add); }
 static void mm_cols(long rows, long cols, MM_ARGS) { mm(mm_cols_fns, 1, rows, cols, kc, a, as, b, bs, c, cs, add); }
+#if HALVES
+static void mm_rows_half(long rows, long cols, MM_ARGS) { mm(mm_rows_half_fns, as, rows, cols, kc, a, as, b, bs, c, cs, add); }
+static void mm_cols_half(long rows, long cols, MM_ARGS) { mm(mm_cols_half_fns, 1, rows, cols, kc, a, as, b, bs, c, cs, add); }
+#endif

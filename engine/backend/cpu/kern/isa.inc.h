@@ -5,6 +5,9 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 float sqrtf(float) __attribute__((const)); // it sets no errno here: loops over it become vectors
 

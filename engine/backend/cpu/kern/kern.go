@@ -57,7 +57,7 @@ func (p *Pool) ptr() *C.ens_pool {
 	return p.c
 }
 
-// ISA is the instruction set of the kernels in use: avx512, avx2 or base.
+// ISA is the instruction set of the kernels in use: avx512bf16, avx512, avx2 or base.
 func ISA() string { return C.GoString(C.ens_isa_name()) }
 
 // useISA forces an instruction set; false if this machine lacks it.

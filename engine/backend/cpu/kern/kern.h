@@ -97,7 +97,7 @@ typedef struct {
 
 extern const ens_isa ens_isa_base;
 #if defined(__x86_64__)
-extern const ens_isa ens_isa_avx2, ens_isa_avx512;
+extern const ens_isa ens_isa_avx2, ens_isa_avx512, ens_isa_avx512bf16;
 #endif
 const char *ens_isa_name(void);
 // ens_isa_use forces an instruction set by name for tests; 1 if this machine lacks it.

@@ -17,7 +17,7 @@ func everywhere(t *testing.T, f func(t *testing.T, p *Pool)) {
 	t.Helper()
 	best := ISA()
 	defer useISA(best)
-	for _, isa := range []string{"base", "avx2", "avx512"} {
+	for _, isa := range []string{"base", "avx2", "avx512", "avx512bf16"} {
 		if !useISA(isa) {
 			continue
 		}

@@ -39,7 +39,14 @@ type WinoSpec struct {
 	// result …], and is reversed.
 	Flip bool
 	ReLU bool
+	// Half rounds transformed values to bfloat16 and multiplies these, with sums in
+	// float32: twice as much at a time, with an error as of a convolution of
+	// bfloat16. All sources are stored as bfloat16; see HasHalf.
+	Half bool
 }
+
+// HasHalf tells whether the instruction set in use multiplies bfloat16.
+func HasHalf() bool { return ISA() == "avx512bf16" }
 
 // WinoWay says how the work is cut. It changes the speed and never the result.
 type WinoWay struct {
@@ -75,21 +82,27 @@ type Wino struct {
 //
 // Errors: ErrNotServed for levels that no depth scheme serves.
 func NewWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
-	j, err := newWino(p, s, w)
+	j, err := newWino(p, s, w, s.Half)
 	if err != nil {
 		return nil, err
 	}
 	own, shared := 0, 0
+	twos := func(n int) int { // words of so many transformed values
+		if s.Half {
+			return n / 2
+		}
+		return n
+	}
 	if w.Whole {
-		shared = j.points * (j.tiles*j.parts*j.cs + 16)
-		own = j.points * (j.parts*chunk*columnBlock + 16 + j.tiles*columnBlock + 16)
+		shared = twos(j.points * (j.tiles*j.parts*j.cs + 16))
+		own = j.points * (twos(j.parts*chunk*columnBlock+16) + j.tiles*columnBlock + 16)
 	} else {
 		blocks, kept := (j.columns+columnBlock-1)/columnBlock, 1
 		if j.parts > 1 {
 			kept = blocks
 		}
-		shared = blocks * j.points * j.parts * j.c * columnBlock
-		own = j.points * (w.Tiles*j.row() + 16 + kept*(w.Tiles*columnBlock+16))
+		shared = blocks * j.points * twos(j.parts*j.c) * columnBlock
+		own = j.points * (twos(w.Tiles*j.row()+16) + kept*(w.Tiles*columnBlock+16))
 	}
 	j.scratch = shared + own*p.Threads()
 	return j, nil
@@ -99,13 +112,16 @@ func NewWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 //
 // Errors: ErrNotServed for levels that no depth scheme serves.
 func NewWinoFilter(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
-	j, err := newWino(p, s, w)
+	j, err := newWino(p, s, w, false)
 	if err != nil {
 		return nil, err
 	}
 	block := min(w.Tiles, j.tiles)
 	if w.Whole {
 		block = j.tiles
+	}
+	if s.Half {
+		block = (block + 1) / 2
 	}
 	j.scratch = j.points * (block*j.row() + 16 + block*j.columns + 16)
 	switch {
@@ -135,13 +151,14 @@ func (j *Wino) row() int {
 var depthSchemes = map[string][3]int{"flat": {0, 1, 1}, "pair": {1, 3, 2}, "deep": {2, 4, 2}, "cube": {3, 6, 4}}
 
 // scheme is the depth scheme of a field of d levels under a filter of kd.
-func scheme(d, kd int) (string, bool) {
+// Halves keep to the smaller error of F(2, 3).
+func scheme(d, kd int, half bool) (string, bool) {
 	switch {
 	case kd == 1, kd == 3 && d == 1:
 		return "flat", true
 	case kd == 3 && d == 2:
 		return "pair", true
-	case kd == 3 && 6*ceil(d, 4) < 4*ceil(d, 2):
+	case kd == 3 && !half && 6*ceil(d, 4) < 4*ceil(d, 2):
 		return "cube", true // fewer products
 	case kd == 3:
 		return "deep", true
@@ -149,26 +166,32 @@ func scheme(d, kd int) (string, bool) {
 	return "", false
 }
 
-func newWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
-	if !ServesWino(s) || w.Tiles < 1 {
+// newWino prepares what both have in common; even puts the channels of a part in
+// twos.
+func newWino(p *Pool, s WinoSpec, w WinoWay, even bool) (*Wino, error) {
+	if !ServesWino(s) || w.Tiles < 1 || s.Half && !HasHalf() {
 		return nil, ErrNotServed
 	}
-	name, _ := scheme(s.Size[0], s.KD)
+	name, _ := scheme(s.Size[0], s.KD, s.Half)
 	sch := depthSchemes[name]
-	c := s.Parts[0] + s.Parts[1]
+	c0, c := s.Parts[0], s.Parts[0]+s.Parts[1]
+	if even {
+		c0 += c0 % 2
+		c = c0 + s.Parts[1] + s.Parts[1]%2
+	}
 	j := &Wino{
 		pool: p, spec: s,
 		cells:   s.Size[0] * s.Size[1] * s.Size[2] * Block,
 		points:  36 * sch[1],
 		tiles:   s.N * ceil(s.Size[0], sch[2]) * ceil(s.Size[1], 4) * ceil(s.Size[2], 4),
 		c:       c,
-		cs:      ceil(s.Parts[0]+blocks(s.Parts[1])*Block, Block) * Block,
+		cs:      ceil(c0+blocks(s.Parts[1])*Block, Block) * Block,
 		columns: blocks(s.K) * Block,
 		parts:   ceil(s.Side, 3) * ceil(s.Side, 3),
 	}
-	outer, inner := s.K, c
+	outer, inner := s.K, s.Parts[0]+s.Parts[1]
 	if s.Flip {
-		outer, inner = c, s.K
+		outer, inner = inner, outer
 	}
 	j.filter = ((outer-1)*s.FilterIn + s.FilterLo + inner) * s.KD * s.Side * s.Side
 	flag := func(b bool) C.long {
@@ -179,7 +202,7 @@ func newWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 	}
 	j.geom = []C.long{C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]), C.long(s.K),
 		C.long(s.Size[0]), C.long(s.Size[1]), C.long(s.Size[2]), C.long(s.KD), C.long(s.Side), C.long(s.Side / 2), C.long(sch[0]), flag(s.Wrap),
-		C.long(s.FilterIn), C.long(s.FilterLo), flag(s.Flip), C.long(w.Tiles), flag(w.Whole), flag(s.ReLU)}
+		C.long(s.FilterIn), C.long(s.FilterLo), flag(s.Flip), C.long(w.Tiles), flag(w.Whole), flag(s.ReLU), flag(s.Half)}
 	return j, nil
 }
 
@@ -222,20 +245,23 @@ func (j *Wino) RunFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
 func (j *Wino) source(x0, x1 Stored) {
 	n := j.spec.N * j.cells
 	x0.want("x0", n*blocks(j.spec.Parts[0]), x0)
+	if j.spec.Half && x0.storage() == 0 {
+		panic("kern: products of bfloat16 want sources of bfloat16")
+	}
 	want("x1", x1.n, n*blocks(j.spec.Parts[1]))
 	x1.maybe("x1", x1.n, x0)
 }
 
 // ServesWino tells whether Winograd's products serve a convolution.
 func ServesWino(s WinoSpec) bool {
-	_, ok := scheme(s.Size[0], s.KD)
+	_, ok := scheme(s.Size[0], s.KD, s.Half)
 	return ok && s.Side%2 == 1 && s.Side <= 9 && (!s.Wrap || s.Size[2] > s.Side/2)
 }
 
 // Tiles is the number of tiles of 4×4 cells of a convolution, 0 if it is not
 // served.
 func (s WinoSpec) Tiles() int {
-	j, err := newWino(nil, s, WinoWays[0])
+	j, err := newWino(nil, s, WinoWays[0], false)
 	if err != nil {
 		return 0
 	}

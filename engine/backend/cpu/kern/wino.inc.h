@@ -97,8 +97,14 @@ enum {
 static const int depth_in[] = {1, 2, 4, 6}, depth_products[] = {1, 3, 4, 6}, depth_out[] = {1, 2, 2, 4};
 enum { MOST_IN = 6, MOST_PRODUCTS = 6, MOST_OUT = 4 };
 
+// How transformed values lie: as float32; or, for products of bfloat16, in twos, of
+// which a product takes both at once: beside each other, or as the halves of a
+// word that two transforms fill one after the other.
+enum { AS_WORDS, AS_ROWS, AS_HALVES };
+
 // BY_SCHEME calls f with the depth scheme as a constant; BY_STORAGE with that of
-// the fields too, float32 or bfloat16, which only their loads and stores see.
+// the fields too, float32 or bfloat16, which only their loads and stores see; BY_FORM
+// also with how the transformed values lie.
 #define BY_SCHEME(f, scheme, ...)                       \
 	switch (scheme) {                                   \
 	case DEPTH_FLAT: f(DEPTH_FLAT, __VA_ARGS__); break; \
@@ -111,6 +117,34 @@ enum { MOST_IN = 6, MOST_PRODUCTS = 6, MOST_OUT = 4 };
 		BY_SCHEME(f, scheme, 1, __VA_ARGS__)    \
 	else                                        \
 		BY_SCHEME(f, scheme, 0, __VA_ARGS__)
+#if HALVES
+#define BY_FORM(f, scheme, b16, form, ...)           \
+	if ((form) == AS_ROWS)                           \
+		BY_SCHEME(f, scheme, 1, AS_ROWS, __VA_ARGS__)   \
+	else if ((form) == AS_HALVES)                    \
+		BY_SCHEME(f, scheme, 1, AS_HALVES, __VA_ARGS__) \
+	else                                             \
+		BY_STORAGE(f, scheme, b16, AS_WORDS, __VA_ARGS__)
+#else
+#define BY_FORM(f, scheme, b16, form, ...) BY_STORAGE(f, scheme, b16, AS_WORDS, __VA_ARGS__)
+#endif
+
+// put_point stores a transformed vector at value i of p. Of halves the even ones
+// come first, and leave the odd ones zero.
+INLINE void put_point(void *p, long i, vec x, const int form, int odd) {
+#if HALVES
+	if (form == AS_ROWS) {
+		*(hvec *)((uint16_t *)p + i) = half(x);
+		return;
+	}
+	if (form == AS_HALVES) {
+		uvec *to = (uvec *)((float *)p + i), word = to_upper(half(x));
+		*to = odd ? (uvec)(*to | word) : (uvec)(word >> 16);
+		return;
+	}
+#endif
+	store((float *)p + i, x);
+}
 
 // The geometry, as Go fills it (wino.go).
 enum {
@@ -121,6 +155,7 @@ enum {
 	W_FLIP,               // backward data: the filter is [source result taps], reversed
 	W_TILES, W_WHOLE,     // tiles of a block; all tiles are transformed first, filters by column block
 	W_RELU,
+	W_HALF,               // products of bfloat16
 	W_COUNT
 };
 
@@ -133,7 +168,9 @@ typedef struct {
 	float *shared, *own; // scratch of all, and of each thread
 	long ownlen;
 	long tiles, th, tw, td, points; // tiles in all, in height, width, depth; 36·products
+	int half;                // products of bfloat16
 	long c, cs;              // source channels, and as they lie in a transformed tile
+	long c0;                 // of the first part, as they lie there: even for halves beside each other
 	long s, ss, taps;        // S, S², taps of a filter
 	long chunks[2];          // of the two parts of the source
 	long ks, block;          // filter gradient: columns as they lie, tiles of a block,
@@ -146,16 +183,18 @@ enum {
 	CHUNK_C = 32, // source channels of a chunk
 };
 
-static wino wino_job(const long *g) {
-	wino j = {.g = g};
+static wino wino_job(const long *g, int even) {
+	wino j = {.g = g, .half = g[W_HALF]};
 	j.th = (g[W_H] + 3) / 4;
 	j.tw = (g[W_W] + 3) / 4;
 	int s = g[W_SCHEME];
 	j.td = (g[W_D] + depth_out[s] - 1) / depth_out[s];
 	j.tiles = g[W_N] * j.td * j.th * j.tw;
 	j.points = 36 * depth_products[s];
-	j.c = g[W_C0] + g[W_C1];
-	j.cs = (g[W_C0] + (g[W_C1] + 15) / 16 * 16 + 15) / 16 * 16;
+	even &= j.half;
+	j.c0 = g[W_C0] + (g[W_C0] & even);
+	j.c = j.c0 + g[W_C1] + (g[W_C1] & even);
+	j.cs = (j.c0 + (g[W_C1] + 15) / 16 * 16 + 15) / 16 * 16;
 	j.s = (g[W_KS] + 2) / 3;
 	j.ss = j.s * j.s;
 	j.taps = g[W_KD] * g[W_KS] * g[W_KS];
@@ -175,13 +214,15 @@ INLINE long point_stride(long rows, long cols) { return rows * cols + 16; }
 // Source channels go through the products in chunks, none across the two parts
 // of the source. In a transformed tile and in a transformed filter the rows of a
 // chunk lie together: [chunk][S²][channels]. With S = 1 that is the order of the
-// channels.
-typedef struct { long part, lo, n, start; } chunk; // channels lo… of a part, start… of the source
+// channels. A part of which the channels are odd may have a row of zeros behind it.
+typedef struct { long part, lo, n, start, row, rows; } chunk; // channels lo… of a part, start… of the source, and its rows
 static chunk chunk_at(const wino *j, long i) {
 	chunk k = {i >= j->chunks[0]};
 	k.lo = (k.part ? i - j->chunks[0] : i) * CHUNK_C;
 	k.n = MIN(CHUNK_C, j->g[k.part ? W_C1 : W_C0] - k.lo);
 	k.start = k.lo + (k.part ? j->g[W_C0] : 0);
+	k.row = k.lo + (k.part ? j->c0 : 0);
+	k.rows = MIN(CHUNK_C, (k.part ? j->c - j->c0 : j->c0) - k.lo);
 	return k;
 }
 
@@ -239,7 +280,7 @@ INLINE void depth_sources(const int scheme, const vec (*d)[36], int k, vec *o) {
 }
 
 // source_part transforms one tile of a chunk of the source into v + p·ps.
-INLINE void source_part(const int scheme, const int b16, const wino *j, tile_at a, const long *cell, int all, chunk c, float *v, long ps) {
+INLINE void source_part(const int scheme, const int b16, const int form, const wino *j, tile_at a, const long *cell, int all, chunk c, void *v, long ps, int odd) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
 	const void *x = c.part ? j->x1 : j->x0;
 	const int ni = depth_in[scheme], np = depth_products[scheme];
@@ -264,11 +305,10 @@ INLINE void source_part(const int scheme, const int b16, const wino *j, tile_at 
 				}
 				for (int i = 0; i < 6; i++) to_points(h + 6 * i, 1, d[z] + 6 * i, 1);
 			}
-			float *to = v + cb * 16 + l;
 			for (int k = 0; k < 36; k++) {
 				vec o[MOST_PRODUCTS];
 				depth_sources(scheme, (const vec(*)[36])d, k, o);
-				UNROLL for (int q = 0; q < np; q++) store(to + (q * 36 + k) * ps, o[q]);
+				UNROLL for (int q = 0; q < np; q++) put_point(v, cb * 16 + l + (q * 36 + k) * ps, o[q], form, odd);
 			}
 		}
 	}
@@ -277,15 +317,15 @@ INLINE void source_part(const int scheme, const int b16, const wino *j, tile_at 
 // source_tile transforms chunks i… before end of a tile to v + p·ps. Each store
 // writes whole vectors: what runs over the end of a row is overwritten by the
 // next one.
-static void source_tile(const wino *j, long t, long i, long end, float *v, long ps) {
+static void source_tile(const wino *j, long t, long i, long end, void *v, long ps, int form) {
 	tile_at a = tile_of(j, t);
 	long cell[9][36];
 	int all[9];
 	for (long q = 0; q < j->ss; q++) all[q] = tile_cells(j, a, q, cell[q]);
 	for (; i < end; i++) {
 		chunk c = chunk_at(j, i);
-		for (long q = 0; q < j->ss; q++, v += c.n)
-			BY_STORAGE(source_part, j->g[W_SCHEME], j->x16, j, a, cell[q], all[q], c, v, ps)
+		for (long q = 0; q < j->ss; q++, v = at(v, c.rows, form == AS_ROWS))
+			BY_FORM(source_part, j->g[W_SCHEME], j->x16, form, j, a, cell[q], all[q], c, v, ps, t & 1)
 	}
 }
 
@@ -316,7 +356,7 @@ INLINE long tap_place(const wino *j, long q, long level, int k) {
 
 // filter_points transforms part q of VL filters of one source channel, given as
 // taps at distance ts, to u + p·ps.
-INLINE void filter_points(const int scheme, const wino *j, long q, const float *taps, long ts, float *u, long ps) {
+INLINE void filter_points(const int scheme, const int form, const wino *j, long q, const float *taps, long ts, float *u, long ps, int odd) {
 	const int np = depth_products[scheme];
 	vec w[3][9], m[MOST_PRODUCTS][9];
 	for (int z = 0; z < (scheme == DEPTH_FLAT ? 1 : 3); z++) {
@@ -337,7 +377,7 @@ INLINE void filter_points(const int scheme, const wino *j, long q, const float *
 		for (int i = 0; i < 6; i++) {
 			vec o[6];
 			taps_to_points(h + 3 * i, 1, o, 1);
-			UNROLL for (int k = 0; k < 6; k++) store(u + (q * 36 + 6 * i + k) * ps, o[k]);
+			UNROLL for (int k = 0; k < 6; k++) put_point(u, (q * 36 + 6 * i + k) * ps, o[k], form, odd);
 		}
 	}
 }
@@ -360,19 +400,25 @@ static void gather_taps(const wino *j, long c, long n, long k0, long nb, float *
 enum { RUN_TAPS = 3 * 81 };
 INLINE long run_of(const wino *j) { return MAX(1, 108 / j->taps); }
 
+// in_twos is the number of words of so many values of a transformed filter.
+INLINE long in_twos(const wino *j, long n) { return j->half ? n / 2 : n; }
+
 // filter_block transforms the filters of a chunk and of one column block:
-// u[points][S²][channels][nb] at distance ps.
+// u[points][S²][channels][nb] at distance ps, or with halves [channels/2][nb][2].
 static void filter_block(const wino *j, chunk k, long k0, long nb, float *u, long ps) {
 	float taps[RUN_TAPS * NB];
 	for (long c = 0, run = run_of(j); c < k.n; c += run) {
 		long n = MIN(run, k.n - c);
 		gather_taps(j, k.start + c, n, k0, nb, taps);
-		for (long i = 0; i < n; i++, u += nb)
+		for (long i = 0; i < n; i++)
 			for (long q = 0; q < j->ss; q++)
 				for (long l = 0; l < nb; l += VL) {
 					const float *from = taps + i * j->taps * nb + l;
-					float *to = u + q * k.n * nb + l;
-					BY_SCHEME(filter_points, j->g[W_SCHEME], j, q, from, nb, to, ps)
+					float *to = u + (in_twos(j, q * k.rows) + (j->half ? (c + i) / 2 : c + i)) * nb + l;
+					if (HALVES && j->half)
+						BY_SCHEME(filter_points, j->g[W_SCHEME], AS_HALVES, j, q, from, nb, to, ps, (c + i) & 1)
+					else
+						BY_SCHEME(filter_points, j->g[W_SCHEME], AS_WORDS, j, q, from, nb, to, ps, 0)
 				}
 	}
 }
@@ -433,13 +479,25 @@ INLINE long block_cols(const long *g, long b) { return MIN(NB, (g[W_K] + 15) / 1
 // All rows of a transformed filter, and its parts in shared scratch: column
 // blocks, in them points, in them chunks.
 INLINE long filter_rows(const wino *j) { return j->ss * j->c; }
-INLINE float *filter_at(const wino *j, long b) { return j->shared + b * j->points * filter_rows(j) * NB; }
+INLINE float *filter_at(const wino *j, long b) { return j->shared + b * j->points * in_twos(j, filter_rows(j)) * NB; }
 
 static void wino_filter_item(void *v, long i) {
 	const wino *j = v;
 	long chunks = j->chunks[0] + j->chunks[1], b = i / chunks, nb = block_cols(j->g, b);
 	chunk k = chunk_at(j, i % chunks);
-	filter_block(j, k, b * NB, nb, filter_at(j, b) + j->ss * k.start * nb, filter_rows(j) * nb);
+	filter_block(j, k, b * NB, nb, filter_at(j, b) + in_twos(j, j->ss * k.row) * nb, in_twos(j, filter_rows(j)) * nb);
+}
+
+// The products of transformed tiles with transformed filters, kc source channels
+// deep.
+INLINE void mm_rows_of_form(const wino *j, long rows, long cols, long kc, const float *a, long as, const float *b, long bs, float *c, long cs, int add) {
+#if HALVES
+	if (j->half) {
+		mm_rows_half(rows, cols, kc / 2, a, as / 2, b, bs, c, cs, add);
+		return;
+	}
+#endif
+	mm_rows(rows, cols, kc, a, as, b, bs, c, cs, add);
 }
 
 // Many tiles: each item transforms a block of tiles and takes it through all
@@ -450,16 +508,16 @@ static void wino_tiles_item(void *arg, long i) {
 	const long *g = j->g, first = i * g[W_TILES], n = MIN(g[W_TILES], j->tiles - first), chunks = j->chunks[0] + j->chunks[1];
 	const long step = j->ss > 1 ? 1 : chunks, row = tile_row(j), rows = filter_rows(j);
 	long vs = point_stride(g[W_TILES], row), ms = point_stride(g[W_TILES], NB);
-	float *v = j->own + ens_thread() * j->ownlen, *m = v + j->points * vs;
+	float *v = j->own + ens_thread() * j->ownlen, *m = v + in_twos(j, j->points * vs);
 	for (long k = 0; k < chunks; k += step) {
-		long start = chunk_at(j, k).start * j->ss, end = k + step < chunks ? chunk_at(j, k + step).start * j->ss : rows;
-		for (long t = 0; t < n; t++) source_tile(j, first + t, k, k + step, v + t * row, vs);
+		long start = chunk_at(j, k).row * j->ss, end = k + step < chunks ? chunk_at(j, k + step).row * j->ss : rows;
+		for (long t = 0; t < n; t++) source_tile(j, first + t, k, k + step, at(v, t * row, j->half), vs, j->half ? AS_ROWS : AS_WORDS);
 		for (long b = 0; b * NB < g[W_K]; b++) {
 			long nb = block_cols(g, b);
-			const float *u = filter_at(j, b) + start * nb;
+			const float *u = filter_at(j, b) + in_twos(j, start) * nb;
 			float *mb = m + (step == chunks ? 0 : b * j->points * ms);
 			for (long p = 0; p < j->points; p++)
-				mm_rows(n, nb, end - start, v + p * vs, row, u + p * rows * nb, nb, mb + p * ms, nb, k > 0);
+				mm_rows_of_form(j, n, nb, end - start, at(v, p * vs, j->half), row, u + p * in_twos(j, rows) * nb, nb, mb + p * ms, nb, k > 0);
 			if (k + step >= chunks)
 				for (long t = 0; t < n; t++) result_tile(j, first + t, mb + t * nb, ms, b * NB, nb);
 		}
@@ -470,19 +528,19 @@ static void wino_tiles_item(void *arg, long i) {
 // through one column block, transforming its filters chunk by chunk.
 static void wino_source_item(void *arg, long t) {
 	const wino *j = arg;
-	source_tile(j, t, 0, j->chunks[0] + j->chunks[1], j->shared + t * j->ss * j->cs, point_stride(j->tiles, j->ss * j->cs));
+	source_tile(j, t, 0, j->chunks[0] + j->chunks[1], at(j->shared, t * j->ss * j->cs, j->half), point_stride(j->tiles, j->ss * j->cs), j->half ? AS_ROWS : AS_WORDS);
 }
 
 static void wino_columns_item(void *arg, long b) {
 	const wino *j = arg;
 	const long nb = block_cols(j->g, b), row = j->ss * j->cs;
-	long vs = point_stride(j->tiles, row), us = point_stride(j->ss * CHUNK_C, nb), ms = point_stride(j->tiles, nb);
-	float *u = j->own + ens_thread() * j->ownlen, *m = u + j->points * point_stride(j->ss * CHUNK_C, NB);
+	long vs = point_stride(j->tiles, row), us = in_twos(j, point_stride(j->ss * CHUNK_C, nb)), ms = point_stride(j->tiles, nb);
+	float *u = j->own + ens_thread() * j->ownlen, *m = u + in_twos(j, j->points * point_stride(j->ss * CHUNK_C, NB));
 	for (long i = 0; i < j->chunks[0] + j->chunks[1]; i++) {
 		chunk k = chunk_at(j, i);
 		filter_block(j, k, b * NB, nb, u, us);
 		for (long p = 0; p < j->points; p++)
-			mm_rows(j->tiles, nb, j->ss * k.n, j->shared + p * vs + j->ss * k.start, row, u + p * us, nb, m + p * ms, nb, i > 0);
+			mm_rows_of_form(j, j->tiles, nb, j->ss * k.rows, at(j->shared, p * vs + j->ss * k.row, j->half), row, u + p * us, nb, m + p * ms, nb, i > 0);
 	}
 	for (long t = 0; t < j->tiles; t++) result_tile(j, t, m + t * nb, ms, b * NB, nb);
 }
@@ -490,17 +548,17 @@ static void wino_columns_item(void *arg, long b) {
 // y = conv(x, w) (+ bias) (ReLU) (+ plus), or with W_FLIP its adjoint; where
 // gate is given, only where it is positive. y may be plus.
 static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g) {
-	wino j = wino_job(g);
+	wino j = wino_job(g, 1);
 	j.x16 = x16, j.y16 = y16, j.x0 = x0, j.x1 = x1, j.w = w, j.bias = bias, j.gate = gate, j.plus = plus, j.y = y, j.shared = scratch;
 	long blocks = (g[W_K] + NB - 1) / NB;
 	if (g[W_WHOLE]) {
-		j.own = scratch + j.points * point_stride(j.tiles, j.ss * j.cs);
-		j.ownlen = j.points * (point_stride(j.ss * CHUNK_C, NB) + point_stride(j.tiles, NB));
+		j.own = scratch + in_twos(&j, j.points * point_stride(j.tiles, j.ss * j.cs));
+		j.ownlen = j.points * (in_twos(&j, point_stride(j.ss * CHUNK_C, NB)) + point_stride(j.tiles, NB));
 		ens_parallel(p, wino_source_item, &j, j.tiles);
 		ens_parallel(p, wino_columns_item, &j, blocks);
 	} else {
-		j.own = scratch + blocks * j.points * filter_rows(&j) * NB;
-		j.ownlen = j.points * (point_stride(g[W_TILES], tile_row(&j)) + (j.ss > 1 ? blocks : 1) * point_stride(g[W_TILES], NB));
+		j.own = filter_at(&j, blocks);
+		j.ownlen = j.points * (in_twos(&j, point_stride(g[W_TILES], tile_row(&j))) + (j.ss > 1 ? blocks : 1) * point_stride(g[W_TILES], NB));
 		ens_parallel(p, wino_filter_item, &j, blocks * (j.chunks[0] + j.chunks[1]));
 		ens_parallel(p, wino_tiles_item, &j, (j.tiles + g[W_TILES] - 1) / g[W_TILES]);
 	}
@@ -528,7 +586,7 @@ INLINE void depth_results(const int scheme, const vec (*d)[36], int k, vec *o) {
 }
 
 // gradient_part transforms one tile of the result's gradient to v + p·ps.
-INLINE void gradient_part(const int scheme, const int b16, const wino *j, tile_at a, float *v, long ps) {
+INLINE void gradient_part(const int scheme, const int b16, const int form, const wino *j, tile_at a, float *v, long ps, int odd) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, blocks = (g[W_K] + 15) / 16;
 	const int no = depth_out[scheme], np = depth_products[scheme];
 	long h = MIN(4, g[W_H] - a.y), w = MIN(4, g[W_W] - a.x);
@@ -549,19 +607,18 @@ INLINE void gradient_part(const int scheme, const int b16, const wino *j, tile_a
 				}
 				for (int i = 0; i < 6; i++) grad_to_points(r + 4 * i, 1, d[z] + 6 * i, 1);
 			}
-			float *to = v + kb * 16 + l;
 			for (int k = 0; k < 36; k++) {
 				vec o[MOST_PRODUCTS];
 				depth_results(scheme, (const vec(*)[36])d, k, o);
-				UNROLL for (int q = 0; q < np; q++) store(to + (q * 36 + k) * ps, o[q]);
+				UNROLL for (int q = 0; q < np; q++) put_point(v, kb * 16 + l + (q * 36 + k) * ps, o[q], form, odd);
 			}
 		}
 	}
 }
 
-static void gradient_tile(const wino *j, long t, float *v, long ps) {
+static void gradient_tile(const wino *j, long t, float *v, long ps, int form) {
 	tile_at a = tile_of(j, t);
-	BY_STORAGE(gradient_part, j->g[W_SCHEME], j->x16, j, a, v, ps)
+	BY_FORM(gradient_part, j->g[W_SCHEME], j->x16, form, j, a, v, ps, t & 1)
 }
 
 // filter_taps turns the products' gradients u + p·ps of part q of VL filters
@@ -626,13 +683,32 @@ static void scatter_taps(const wino *j, chunk k, long k0, long nb, const float *
 
 // The blocks of tiles of the filter's gradient: transformed gradients lie behind
 // the transformed sources in shared scratch, sums of products in j->own. With
-// S > 1 the chunks of the source go one after the other.
-INLINE float *gradients_at(const wino *j) { return j->shared + j->points * point_stride(j->block, tile_row(j)); }
+// S > 1 the chunks of the source go one after the other. As halves two tiles lie
+// in one line.
+INLINE long lines_of(const wino *j, long tiles) { return j->half ? (tiles + 1) / 2 : tiles; }
+INLINE long source_stride(const wino *j) { return point_stride(lines_of(j, j->block), tile_row(j)); }
+INLINE long gradient_stride(const wino *j) { return point_stride(lines_of(j, j->block), j->ks); }
+INLINE float *gradients_at(const wino *j) { return j->shared + j->points * source_stride(j); }
 
-static void wino_both_item(void *arg, long t) {
+static void wino_both_item(void *arg, long line) {
 	const wino *j = arg;
-	source_tile(j, j->first + t, j->chunk, j->chunk + j->step, j->shared + t * tile_row(j), point_stride(j->block, tile_row(j)));
-	if (j->chunk == 0 || j->block < j->tiles) gradient_tile(j, j->first + t, gradients_at(j) + t * j->ks, point_stride(j->block, j->ks));
+	const int twos = 1 + j->half, form = j->half ? AS_HALVES : AS_WORDS;
+	for (long t = line * twos; t < MIN(j->count, (line + 1) * twos); t++) {
+		source_tile(j, j->first + t, j->chunk, j->chunk + j->step, j->shared + line * tile_row(j), source_stride(j), form);
+		if (j->chunk == 0 || j->block < j->tiles) gradient_tile(j, j->first + t, gradients_at(j) + line * j->ks, gradient_stride(j), form);
+	}
+}
+
+// The products of transformed sources with transformed gradients, over so many
+// tiles.
+INLINE void mm_cols_of_form(const wino *j, long rows, long cols, long tiles, const float *a, long as, const float *b, long bs, float *c, long cs, int add) {
+#if HALVES
+	if (j->half) {
+		mm_cols_half(rows, cols, lines_of(j, tiles), a, as, b, bs, c, cs, add);
+		return;
+	}
+#endif
+	mm_cols(rows, cols, tiles, a, as, b, bs, c, cs, add);
 }
 
 // Rows of the present chunks.
@@ -645,8 +721,8 @@ INLINE long present_rows(const wino *j) {
 static void wino_point_item(void *arg, long p) {
 	const wino *j = arg;
 	long rows = present_rows(j), row = tile_row(j), us = point_stride(rows, j->ks);
-	mm_cols(rows, j->ks, j->count, j->shared + p * point_stride(j->block, row), row,
-			gradients_at(j) + p * point_stride(j->block, j->ks), j->ks, j->own + p * us, j->ks, j->first > 0);
+	mm_cols_of_form(j, rows, j->ks, j->count, j->shared + p * source_stride(j), row,
+			gradients_at(j) + p * gradient_stride(j), j->ks, j->own + p * us, j->ks, j->first > 0);
 }
 
 static void wino_taps_item(void *arg, long i) {
@@ -662,28 +738,28 @@ static void wino_chunk_item(void *arg, long i) {
 	const wino *j = arg;
 	long b = i / j->step, nb = block_cols(j->g, b);
 	chunk k = chunk_at(j, i % j->step);
-	long vs = point_stride(j->block, j->cs), ds = point_stride(j->block, j->ks), us = point_stride(CHUNK_C, nb);
+	long vs = source_stride(j), ds = gradient_stride(j), us = point_stride(CHUNK_C, nb);
 	float *u = j->own + ens_thread() * j->ownlen;
 	for (long p = 0; p < j->points; p++)
-		mm_cols(k.n, nb, j->tiles, j->shared + p * vs + k.start, j->cs, gradients_at(j) + p * ds + b * NB, j->ks, u + p * us, nb, 0);
+		mm_cols_of_form(j, k.n, nb, j->tiles, j->shared + p * vs + k.start, j->cs, gradients_at(j) + p * ds + b * NB, j->ks, u + p * us, nb, 0);
 	scatter_taps(j, k, b * NB, nb, u, nb, us);
 }
 
 // dw = gradient of the filter between source channels 0…C0+C1 and dy.
 static void k_wino_filter(ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *dy, float *scratch, const long *g) {
-	wino j = wino_job(g);
+	wino j = wino_job(g, 0);
 	j.x16 = b16, j.x0 = x0, j.x1 = x1, j.dy = dy, j.y = dw, j.shared = scratch;
 	j.ks = (g[W_K] + 15) / 16 * 16;
 	long chunks = j.chunks[0] + j.chunks[1], blocks = (g[W_K] + NB - 1) / NB;
 	int whole = g[W_WHOLE] && j.ss == 1;
 	j.block = g[W_WHOLE] ? j.tiles : MIN(g[W_TILES], j.tiles);
 	j.step = j.ss > 1 ? 1 : chunks;
-	j.own = gradients_at(&j) + j.points * point_stride(j.block, j.ks);
+	j.own = gradients_at(&j) + j.points * gradient_stride(&j);
 	j.ownlen = j.points * point_stride(CHUNK_C, NB);
 	for (; j.chunk < chunks; j.chunk += j.step) {
 		for (j.first = 0; j.first < j.tiles; j.first += j.block) {
 			j.count = MIN(j.block, j.tiles - j.first);
-			ens_parallel(p, wino_both_item, &j, j.count);
+			ens_parallel(p, wino_both_item, &j, lines_of(&j, j.count));
 			ens_parallel(p, whole ? wino_chunk_item : wino_point_item, &j, whole ? blocks * chunks : j.points);
 		}
 		if (!whole) ens_parallel(p, wino_taps_item, &j, blocks * j.step);
