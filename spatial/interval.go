@@ -1,0 +1,146 @@
+package spatial
+
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
+// Interval is the indices from Lo to before Hi of an axis. What is needed of a
+// periodic axis may run over its ends: index i then means i modulo the size.
+type Interval struct{ Lo, Hi int }
+
+// Len is the number of indices, 0 for an empty interval.
+func (v Interval) Len() int { return max(0, v.Hi-v.Lo) }
+
+// Intersect is what both hold.
+func (v Interval) Intersect(w Interval) Interval { return Interval{max(v.Lo, w.Lo), min(v.Hi, w.Hi)} }
+
+// Part is the interval of an axis of n indices that the rank-th of a cut's ranks owns.
+func Part(c graph.Cut, rank, n int) Interval {
+	if c.Mesh == "" {
+		return Interval{0, n}
+	}
+	hi := n
+	if rank+1 < len(c.Starts) {
+		hi = c.Starts[rank+1]
+	}
+	return Interval{c.Starts[rank], hi}
+}
+
+// OutputCut is the cut of an operation's result along an axis when its operand is cut by
+// c: the rank that owns input o·stride owns output o, or for an upsampling the rank that
+// owns input ⌊o/up⌋. m is the size of the result.
+//
+// ok is false if a rank would own nothing.
+func OutputCut(a graph.WindowAxis, c graph.Cut, m int) (out graph.Cut, ok bool) {
+	if c.Mesh == "" {
+		return c, true
+	}
+	out = graph.Cut{Mesh: c.Mesh, Starts: make([]int, len(c.Starts))}
+	for r, i := range c.Starts {
+		o := ceil(i*max(a.Up, 1), a.Stride)
+		if o >= m || r > 0 && o <= out.Starts[r-1] {
+			return out, false
+		}
+		out.Starts[r] = o
+	}
+	return out, true
+}
+
+// Needs is what the outputs of an interval read of an axis of n inputs. Without
+// periodicity it ends at the ends of the axis; what lies beyond is padding.
+func Needs(a graph.WindowAxis, outputs Interval, n int) Interval {
+	if outputs.Len() == 0 {
+		return Interval{}
+	}
+	up := max(a.Up, 1)
+	need := Interval{
+		floor(outputs.Lo*a.Stride, up) - a.Pad,
+		floor((outputs.Hi-1)*a.Stride, up) - a.Pad + (a.Size-1)*a.Dilation + 1,
+	}
+	if !a.Periodic {
+		need = need.Intersect(Interval{0, n})
+	}
+	return need
+}
+
+// NeedsAdjoint is the outputs, of m, whose windows hold an input of an interval: what
+// the gradient of these inputs reads.
+func NeedsAdjoint(a graph.WindowAxis, inputs Interval, m int) Interval {
+	if inputs.Len() == 0 {
+		return Interval{}
+	}
+	// Output o reads from ⌊o·Stride/Up⌋ − Pad on, Reach indices further at most.
+	up, reach := max(a.Up, 1), (a.Size-1)*a.Dilation
+	need := Interval{
+		ceil((inputs.Lo+a.Pad-reach)*up, a.Stride),
+		floor((inputs.Hi-1+a.Pad)*up+up-1, a.Stride) + 1,
+	}
+	if !a.Periodic {
+		need = need.Intersect(Interval{0, m})
+	}
+	return need
+}
+
+// Halo is how many indices a rank needs before and behind its own.
+func Halo(need, own Interval) (before, behind int) {
+	if need.Len() == 0 {
+		return 0, 0
+	}
+	return max(0, own.Lo-need.Lo), max(0, need.Hi-own.Hi)
+}
+
+// Interior is the outputs, of those a rank owns, that read nothing of other ranks: they
+// can be computed while the halo is under way. n is the size of the operand's axis.
+func Interior(a graph.WindowAxis, outputs, own Interval, n int) Interval {
+	in := outputs
+	whole := func(o int) bool {
+		need := Needs(a, Interval{o, o + 1}, n)
+		return need.Lo >= own.Lo && need.Hi <= own.Hi
+	}
+	for in.Len() > 0 && !whole(in.Lo) {
+		in.Lo++
+	}
+	for in.Len() > 0 && !whole(in.Hi-1) {
+		in.Hi--
+	}
+	return in
+}
+
+// Piece is a run of indices that one rank gives another.
+type Piece struct {
+	Rank int // along the axis of the mesh
+	// At is where the run lies on the axis, From 0 to its size; To is where the receiver
+	// wants it: At, plus or minus the size of a periodic axis.
+	At, To Interval
+}
+
+// Sources lists who owns the parts of what a rank needs of an axis of n indices cut by
+// c, its own included, in the order of indices.
+func Sources(c graph.Cut, need Interval, n int) []Piece {
+	var pieces []Piece
+	if need.Len() == 0 {
+		return nil
+	}
+	ranks := max(1, len(c.Starts))
+	if c.Mesh == "" {
+		ranks = 1
+	}
+	for turn := floor(need.Lo, n); turn*n < need.Hi; turn++ {
+		for r := range ranks {
+			own := Part(c, r, n)
+			to := Interval{own.Lo + turn*n, own.Hi + turn*n}.Intersect(need)
+			if to.Len() > 0 {
+				pieces = append(pieces, Piece{r, Interval{to.Lo - turn*n, to.Hi - turn*n}, to})
+			}
+		}
+	}
+	return pieces
+}
+
+func floor(a, b int) int {
+	q := a / b
+	if a%b != 0 && (a < 0) != (b < 0) {
+		q--
+	}
+	return q
+}
+
+func ceil(a, b int) int { return -floor(-a, b) }

@@ -1,0 +1,107 @@
+package spatial
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// dist cuts axes of a value of five, evenly.
+func dist(s graph.Shape, cuts map[int]MeshAxis) graph.Dist {
+	d := graph.Dist{Cuts: make([]graph.Cut, len(s))}
+	for axis, m := range cuts {
+		d.Cuts[axis] = graph.Cut{Mesh: m.Name, Starts: even(s[axis], m.Size)}
+	}
+	return d
+}
+
+// From a cut along longitude to one along latitude every one of four ranks keeps a
+// quarter of its quarter: a known count of bytes.
+func TestShuffleBytes(t *testing.T) {
+	s, four := graph.Shape{1, 64, 2, 352, 704}, MeshAxis{"space", 4}
+	moves, err := Shuffle(Mesh{four}, s, dist(s, map[int]MeshAxis{4: four}), dist(s, map[int]MeshAxis{3: four}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := map[int]int{}
+	for _, m := range moves {
+		sent[m.From] += 4 * m.Box.Size()
+	}
+	for r := range 4 {
+		if sent[r] != 23_789_568 {
+			t.Errorf("rank %d sends %d bytes, want 23789568", r, sent[r])
+		}
+	}
+}
+
+// After a shuffle between random distributions every rank has all elements of its new
+// part once, from itself or from a rank that has them.
+func TestShuffleByBruteForce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	mesh := Mesh{{"data", 2}, {"lat", 3}, {"lon", 2}}
+	s := graph.Shape{2, 3, 4, 7, 6}
+	random := func() graph.Dist {
+		cuts := map[int]MeshAxis{}
+		axes := rng.Perm(5)
+		for i, m := range mesh {
+			if rng.IntN(3) > 0 && s[axes[i]] >= m.Size {
+				cuts[axes[i]] = m
+			}
+		}
+		return dist(s, cuts)
+	}
+	for range 300 {
+		from, to := random(), random()
+		moves, err := Shuffle(mesh, s, from, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range mesh.Size() {
+			have := map[[5]int]int{}
+			count := func(b Box) {
+				for i := range b.Size() {
+					var at [5]int
+					for k := 4; k >= 0; k-- {
+						at[k] = b[k].Lo + i%b[k].Len()
+						i /= b[k].Len()
+					}
+					have[at]++
+				}
+			}
+			want := mesh.Owned(to, s, r)
+			count(want.Intersect(mesh.Owned(from, s, r)))
+			for _, m := range moves {
+				if m.To != r {
+					continue
+				}
+				if in := m.Box.Intersect(mesh.Owned(from, s, m.From)); in.Size() != m.Box.Size() || m.From == r {
+					t.Fatalf("%v to %v: rank %d sends %v, which it has not", from, to, m.From, m.Box)
+				}
+				count(m.Box)
+			}
+			if len(have) != want.Size() {
+				t.Fatalf("%v to %v: rank %d gets %d of %d elements", from, to, r, len(have), want.Size())
+			}
+			for at, n := range have {
+				if n != 1 {
+					t.Fatalf("%v to %v: rank %d gets element %v %d times", from, to, r, at, n)
+				}
+			}
+		}
+	}
+}
+
+// A mesh has the axes that cuts name, and cuts each along one axis only.
+func TestShuffleRefuses(t *testing.T) {
+	s, lon := graph.Shape{1, 1, 1, 8, 8}, MeshAxis{"lon", 2}
+	for _, d := range []graph.Dist{
+		dist(s, map[int]MeshAxis{4: {"lon", 4}}),
+		dist(s, map[int]MeshAxis{4: {"lat", 2}}),
+		dist(s, map[int]MeshAxis{4: lon, 3: lon}),
+	} {
+		if _, err := Shuffle(Mesh{lon}, s, d, graph.Dist{}); err == nil {
+			t.Errorf("%v is accepted", d)
+		}
+	}
+}
