@@ -41,27 +41,35 @@ type run struct{ from, to, n int }
 //
 // Errors: as for Shuffle; a mesh of another size than c.
 func NewShuffle(c *comm.Comm, tag int, m Mesh, s graph.Shape, from, to graph.Dist) (*Exchange, error) {
+	if err := m.check(to); err != nil {
+		return nil, err
+	}
+	return NewGather(c, tag, m, s, from, func(rank int) Box { return m.Owned(to, s, rank) })
+}
+
+// NewGather prepares to give every rank the box that it needs of a value that is
+// distributed as d; see Gather and NewShuffle.
+func NewGather(c *comm.Comm, tag int, m Mesh, s graph.Shape, d graph.Dist, need func(rank int) Box) (*Exchange, error) {
 	if m.Size() != c.Size() {
 		return nil, fmt.Errorf("a mesh of %d ranks for a group of %d", m.Size(), c.Size())
 	}
-	moves, err := Shuffle(m, s, from, to)
+	moves, err := Gather(m, s, d, need)
 	if err != nil {
 		return nil, err
 	}
-	old, want := m.Owned(from, s, c.Rank()), m.Owned(to, s, c.Rank())
+	own, want := m.Owned(d, s, c.Rank()), need(c.Rank())
 	e := &Exchange{c: c, tag: tag}
-	both := old.Intersect(want)
-	if both.Size() > 0 {
-		within(old, both).rows(func(i, n int) { e.keep = append(e.keep, run{from: i, n: n}) })
-		k := 0
-		within(want, both).rows(func(i, _ int) { e.keep[k].to = i; k++ })
-	}
 	for _, v := range moves {
-		switch c.Rank() {
-		case v.From:
-			e.sends = append(e.sends, transfer{v.To, within(old, v.Box), make([]float32, v.Box.Size())})
-		case v.To:
-			e.gets = append(e.gets, transfer{v.From, within(want, v.Box), make([]float32, v.Box.Size())})
+		at, into := within(own, v.At), within(want, v.Into)
+		switch me := c.Rank(); {
+		case v.From == me && v.To == me:
+			k := len(e.keep)
+			at.rows(func(i, n int) { e.keep = append(e.keep, run{from: i, n: n}) })
+			into.rows(func(i, _ int) { e.keep[k].to = i; k++ })
+		case v.From == me:
+			e.sends = append(e.sends, transfer{v.To, at, make([]float32, v.At.Size())})
+		case v.To == me:
+			e.gets = append(e.gets, transfer{v.From, into, make([]float32, v.At.Size())})
 		}
 	}
 	return e, nil
@@ -76,7 +84,7 @@ func within(part, box Box) copied {
 	return c
 }
 
-// Start sends what others want of x, the rank's part in the old distribution.
+// Start sends what others want of x, the part that the rank owns.
 func (e *Exchange) Start(x []float32) {
 	if e.moving {
 		panic("spatial: an exchange is started twice")
@@ -93,8 +101,8 @@ func (e *Exchange) Start(x []float32) {
 	}
 }
 
-// Finish waits for what was started, and puts the rank's part in the new distribution
-// into y, which is not x.
+// Finish waits for what was started, and puts what the rank needs into y, which is not
+// x. What lies beyond the ends of axes that are not periodic is no part of that.
 //
 // Errors: those of other ranks.
 func (e *Exchange) Finish(y, x []float32) error {

@@ -73,3 +73,50 @@ func TestExchange(t *testing.T) {
 		}
 	}
 }
+
+// A part with its halo, two cells around a globe that is cut in both directions: what
+// comes over the date line and from beyond corners is right.
+func TestHaloExchange(t *testing.T) {
+	mesh := Mesh{{"lat", 2}, {"lon", 3}}
+	s := graph.Shape{1, 2, 2, 6, 8}
+	d := dist(s, map[int]MeshAxis{3: mesh[0], 4: mesh[1]})
+	lat := graph.WindowAxis{Size: 5, Stride: 1, Dilation: 1, Pad: 2}
+	lon := lat
+	lon.Periodic = true
+	need := func(rank int) Box {
+		b := mesh.Owned(d, s, rank)
+		b[3], b[4] = Needs(lat, b[3], s[3]), Needs(lon, b[4], s[4])
+		return b
+	}
+	for seed := range uint64(10) {
+		err := comm.Run(mesh.Size(), comm.Replay(seed), func(c *comm.Comm) error {
+			e, err := NewGather(c, 0, mesh, s, d, need)
+			if err != nil {
+				return err
+			}
+			b := need(c.Rank())
+			x, y := filled(mesh, d, s, c.Rank()), make([]float32, b.Size())
+			e.Start(x)
+			if err := e.Finish(y, x); err != nil {
+				return err
+			}
+			i := 0
+			for ch := range s[1] {
+				for level := range s[2] {
+					for row := b[3].Lo; row < b[3].Hi; row++ {
+						for col := b[4].Lo; col < b[4].Hi; col++ {
+							if want := float32(((ch*s[2]+level)*s[3]+row)*s[4] + (col+s[4])%s[4]); y[i] != want {
+								return fmt.Errorf("row %d, column %d of %v: %v, want %v", row, col, b, y[i], want)
+							}
+							i++
+						}
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -91,49 +91,82 @@ func (m Mesh) Owned(d graph.Dist, s graph.Shape, rank int) Box {
 	return b
 }
 
-// Move is a part of a value that one rank sends to another.
+// Move is a part of a value that one rank gives another, or keeps.
 type Move struct {
 	From, To int
-	Box      Box
+	// At is where the part lies in the value, Into where the receiver wants it: the same,
+	// or further by the size of a periodic axis.
+	At, Into Box
 }
 
-// Shuffle lists what ranks send each other to bring a value from one distribution into
-// another, by receiver and then by sender. Where several ranks hold a part, a
-// receiver takes its own, or that of the rank that stands as it does on the axes of
-// the mesh along which the value is not cut.
+// Shuffle lists what ranks give each other to bring a value of shape s from one
+// distribution into another, as Gather does.
 //
 // Errors: distributions that the mesh does not have.
 func Shuffle(m Mesh, s graph.Shape, from, to graph.Dist) ([]Move, error) {
-	for _, d := range []graph.Dist{from, to} {
-		if err := m.check(d); err != nil {
-			return nil, err
-		}
+	if err := m.check(to); err != nil {
+		return nil, err
 	}
-	cut := map[string]bool{}
-	for _, c := range from.Cuts {
-		cut[c.Mesh] = true
+	return Gather(m, s, from, func(rank int) Box { return m.Owned(to, s, rank) })
+}
+
+// Gather lists what ranks give each other so that each gets the box of a value of shape
+// s that it needs, by receiver and then along the axes of the value; boxes may run
+// over the ends of periodic axes. What several ranks hold comes from the receiver
+// itself, or from the rank that stands as it does on the axes of the mesh along which
+// the value is not cut.
+//
+// Errors: a distribution that the mesh does not have.
+func Gather(m Mesh, s graph.Shape, d graph.Dist, need func(rank int) Box) ([]Move, error) {
+	if err := m.check(d); err != nil {
+		return nil, err
+	}
+	cut := func(axis int) graph.Cut {
+		if len(d.Cuts) == 0 {
+			return graph.Cut{}
+		}
+		return d.Cuts[axis]
 	}
 	var moves []Move
 	for r := range m.Size() {
-		want := m.Owned(to, s, r)
-		for o := range m.Size() {
-			if o == r || !m.alike(r, o, cut) {
-				continue
-			}
-			if b := want.Intersect(m.Owned(from, s, o)); b.Size() > 0 {
-				moves = append(moves, Move{o, r, b})
-			}
+		want := need(r)
+		pieces := make([][]Piece, len(s))
+		for i, n := range s {
+			pieces[i] = Sources(cut(i), want[i], n)
 		}
+		each(pieces, func(p []Piece) {
+			v := Move{To: r, At: make(Box, len(s)), Into: make(Box, len(s))}
+			along := map[string]int{}
+			for i := range p {
+				v.At[i], v.Into[i] = p[i].At, p[i].To
+				along[cut(i).Mesh] = p[i].Rank
+			}
+			for _, a := range m {
+				at, ok := along[a.Name]
+				if !ok {
+					at = m.Along(r, a.Name)
+				}
+				v.From = v.From*a.Size + at
+			}
+			moves = append(moves, v)
+		})
 	}
 	return moves, nil
 }
 
-// alike tells whether two ranks stand alike on all axes but those that are cut.
-func (m Mesh) alike(a, b int, cut map[string]bool) bool {
-	for _, x := range m {
-		if !cut[x.Name] && m.Along(a, x.Name) != m.Along(b, x.Name) {
-			return false
+// each calls f with every choice of one piece of each list, the last list fastest.
+func each(lists [][]Piece, f func([]Piece)) {
+	chosen := make([]Piece, len(lists))
+	var choose func(i int)
+	choose = func(i int) {
+		if i == len(lists) {
+			f(chosen)
+			return
+		}
+		for _, p := range lists[i] {
+			chosen[i] = p
+			choose(i + 1)
 		}
 	}
-	return true
+	choose(0)
 }

@@ -26,7 +26,9 @@ func TestShuffleBytes(t *testing.T) {
 	}
 	sent := map[int]int{}
 	for _, m := range moves {
-		sent[m.From] += 4 * m.Box.Size()
+		if m.From != m.To {
+			sent[m.From] += 4 * m.At.Size()
+		}
 	}
 	for r := range 4 {
 		if sent[r] != 23_789_568 {
@@ -70,15 +72,18 @@ func TestShuffleByBruteForce(t *testing.T) {
 				}
 			}
 			want := mesh.Owned(to, s, r)
-			count(want.Intersect(mesh.Owned(from, s, r)))
 			for _, m := range moves {
 				if m.To != r {
 					continue
 				}
-				if in := m.Box.Intersect(mesh.Owned(from, s, m.From)); in.Size() != m.Box.Size() || m.From == r {
-					t.Fatalf("%v to %v: rank %d sends %v, which it has not", from, to, m.From, m.Box)
+				if in := m.At.Intersect(mesh.Owned(from, s, m.From)); in.Size() != m.At.Size() {
+					t.Fatalf("%v to %v: rank %d gives %v, which it has not", from, to, m.From, m.At)
 				}
-				count(m.Box)
+				count(m.Into)
+				own := mesh.Owned(from, s, r)
+				if m.From != r && m.At.Intersect(own).Size() == m.At.Size() {
+					t.Fatalf("%v to %v: rank %d gets %v, which it has", from, to, r, m.At)
+				}
 			}
 			if len(have) != want.Size() {
 				t.Fatalf("%v to %v: rank %d gets %d of %d elements", from, to, r, len(have), want.Size())
