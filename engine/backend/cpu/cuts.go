@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
@@ -43,6 +44,12 @@ func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
 		p.Half = ok && b.halves(q.In)
 	}
 	return p, ok
+}
+
+// halves tells whether a convolution of these fields multiplies bfloat16: that is
+// wanted, and all are stored so.
+func (b *Backend) halves(fields []backend.Tensor) bool {
+	return b.o.Halves && !slices.ContainsFunc(fields, func(t backend.Tensor) bool { return t.U16 == nil && t.DType != graph.BFloat16 })
 }
 
 // cutName names a way in plans and tables.
@@ -174,8 +181,10 @@ func (p winoPass) busy(w kern.WinoWay, threads int) float64 {
 		items = ceil(p.K, columns) * (ceil(p.Parts[0], chunk) + ceil(p.Parts[1], chunk))
 	case p.filter():
 		return float64(threads) // an item for each of the points
-	case w.Whole:
-		items = ceil(p.K, columns)
+	case w.Whole: // in halves of a block, of which the last blocks consist
+		halves := ceil(p.K, columns/2)
+		full := halves / 2 / threads * threads
+		return float64(halves) / float64(2*full/threads+ceil(halves-2*full, threads))
 	}
 	return float64(items) / float64(ceil(items, threads))
 }

@@ -30,8 +30,8 @@ type Options struct {
 	// Winograd admits convolutions by Winograd's products, whose results differ
 	// from the plain sum by a few 1e-6.
 	Winograd bool
-	// Halves lets convolutions of fields that are stored as bfloat16 multiply bfloat16,
-	// where that is faster than to multiply float32.
+	// Halves lets convolutions of fields that are stored as bfloat16 multiply bfloat16;
+	// refused where the processor does not.
 	Halves bool
 	// Timings holds what was measured before, and gets what is measured now. Nil:
 	// cuts of kernels, which change no bit, are guessed, and forms of convolutions

@@ -172,6 +172,7 @@ typedef struct {
 	long c, cs;              // source channels, and as they lie in a transformed tile
 	long c0;                 // of the first part, as they lie there: even for halves beside each other
 	long s, ss, taps;        // S, S², taps of a filter
+	long full;               // few tiles: column blocks that are not halved
 	long chunks[2];          // of the two parts of the source
 	long ks, block;          // filter gradient: columns as they lie, tiles of a block,
 	long first, count;       // and the present block's,
@@ -531,18 +532,18 @@ static void wino_source_item(void *arg, long t) {
 	source_tile(j, t, 0, j->chunks[0] + j->chunks[1], at(j->shared, t * j->ss * j->cs, j->half), point_stride(j->tiles, j->ss * j->cs), j->half ? AS_ROWS : AS_WORDS);
 }
 
-static void wino_columns_item(void *arg, long b) {
+static void wino_columns_item(void *arg, long i) {
 	const wino *j = arg;
-	const long nb = block_cols(j->g, b), row = j->ss * j->cs;
+	const long halved = MAX(0, i - j->full), k0 = (i - halved) * NB + halved * (NB / 2), nb = i < j->full ? NB : NB / 2, row = j->ss * j->cs;
 	long vs = point_stride(j->tiles, row), us = in_twos(j, point_stride(j->ss * CHUNK_C, nb)), ms = point_stride(j->tiles, nb);
 	float *u = j->own + ens_thread() * j->ownlen, *m = u + in_twos(j, j->points * point_stride(j->ss * CHUNK_C, NB));
-	for (long i = 0; i < j->chunks[0] + j->chunks[1]; i++) {
-		chunk k = chunk_at(j, i);
-		filter_block(j, k, b * NB, nb, u, us);
+	for (long c = 0; c < j->chunks[0] + j->chunks[1]; c++) {
+		chunk k = chunk_at(j, c);
+		filter_block(j, k, k0, nb, u, us);
 		for (long p = 0; p < j->points; p++)
-			mm_rows_of_form(j, j->tiles, nb, j->ss * k.rows, at(j->shared, p * vs + j->ss * k.row, j->half), row, u + p * us, nb, m + p * ms, nb, i > 0);
+			mm_rows_of_form(j, j->tiles, nb, j->ss * k.rows, at(j->shared, p * vs + j->ss * k.row, j->half), row, u + p * us, nb, m + p * ms, nb, c > 0);
 	}
-	for (long t = 0; t < j->tiles; t++) result_tile(j, t, m + t * nb, ms, b * NB, nb);
+	for (long t = 0; t < j->tiles; t++) result_tile(j, t, m + t * nb, ms, k0, nb);
 }
 
 // y = conv(x, w) (+ bias) (ReLU) (+ plus), or with W_FLIP its adjoint; where
@@ -555,7 +556,10 @@ static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const
 		j.own = scratch + in_twos(&j, j.points * point_stride(j.tiles, j.ss * j.cs));
 		j.ownlen = j.points * (in_twos(&j, point_stride(j.ss * CHUNK_C, NB)) + point_stride(j.tiles, NB));
 		ens_parallel(p, wino_source_item, &j, j.tiles);
-		ens_parallel(p, wino_columns_item, &j, blocks);
+		// Blocks that not all threads would have one of are halved.
+		long halves = (g[W_K] + NB / 2 - 1) / (NB / 2), whole = halves / 2;
+		j.full = whole - whole % (p ? ens_pool_threads(p) : 1);
+		ens_parallel(p, wino_columns_item, &j, halves - j.full);
 	} else {
 		j.own = filter_at(&j, blocks);
 		j.ownlen = j.points * (in_twos(&j, point_stride(g[W_TILES], tile_row(&j))) + (j.ss > 1 ? blocks : 1) * point_stride(g[W_TILES], NB));
