@@ -212,7 +212,7 @@ func (j *Wino) ScratchLen() int { return j.scratch }
 // Run computes y = conv(x, w) (+ bias) (ReLU) (+ plus), where gate is positive.
 // x1 is left out for a source of one tensor, and so may be bias, gate and plus.
 // y may be plus. Padding lanes of x must be zero; those of y become zero. The
-// products are float32 whatever the storage; y is rounded once.
+// products are float32 whatever the storage, unless Half is set; y is rounded once.
 //
 // Shape: x0, x1 blocked, in one storage; y, gate, plus blocked, in one storage,
 // which may be another; w plain [· FilterIn kD k k]; bias [K].
