@@ -177,3 +177,26 @@ func TestNoAllocation(t *testing.T) {
 		t.Errorf("allocations per run: got %v, want 0", got)
 	}
 }
+
+// A crew goes on with fewer threads only where those have the cores to themselves and
+// do more than all do together.
+func TestCrew(t *testing.T) {
+	for _, c := range []struct {
+		crew              int
+		running, together float64
+		want              int
+	}{
+		{2, 2, 1.9, 2},     // both run
+		{2, 2, 1.0, 2},     // one has nothing to do
+		{2, 1.5, 0.9, 1},   // one shares its core, and the other waits for it
+		{2, 1.5, 1.4, 2},   // it helps nevertheless
+		{16, 15.4, 9, 15},  // one of sixteen
+		{16, 12, 9, 12},    // eight of sixteen, first of several times
+		{16, 15.9, 15, 16}, // noise
+		{4, 0.3, 0.2, 1},   // everyone is late
+	} {
+		if got := crewOf(c.crew, c.running, c.together); got != c.want {
+			t.Errorf("%d threads, %v of them running, %v together: %d go on, want %d", c.crew, c.running, c.together, got, c.want)
+		}
+	}
+}

@@ -9,7 +9,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 // How often a thread looks again before it sleeps: about 10 µs. Longer spins
@@ -17,8 +19,17 @@
 // wake-up per kernel (docs/decisions/0002-kernel-threads.md).
 enum { SPINS = 300 };
 
+// A crew is judged by what it did in this time, in ns, and a crew that was cut
+// down is whole again after a rest that doubles as long as the cause lasts.
+enum { WINDOW = 30000000, REST = 50000000, LONGEST = 800000000 };
+
 static _Thread_local long number;
 long ens_thread(void) { return number; }
+
+// spell is what one thread spent on items since the crew was last judged, in ns.
+typedef struct {
+	_Alignas(64) _Atomic uint64_t wall, processor;
+} spell;
 
 typedef struct {
 	ens_pool *pool;
@@ -37,10 +48,21 @@ struct ens_pool {
 	_Atomic uint32_t bell;   // rings once per job; workers sleep on it
 	_Atomic int sleepers;    // workers asleep or about to be
 	_Atomic int quit;
+	_Atomic int seats;       // workers that the present job still admits
 	int workers;
-	worker *worker; // one per thread, behind the threads
-	pthread_t thread[];
+	int crew;             // threads that share a job, the caller among them
+	uint64_t jobs;        // ns spent in jobs since the crew was judged
+	uint64_t rest, whole; // how long a smaller crew stays, and until when, in ns
+	spell *spell;         // one per thread
+	worker *worker;       // one per worker
+	pthread_t *thread;    // one per worker
 };
+
+static uint64_t now(clockid_t clock) {
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + t.tv_nsec;
+}
 
 static void futex_wait(_Atomic uint32_t *a, uint32_t seen) {
 	syscall(SYS_futex, a, FUTEX_WAIT_PRIVATE, seen, 0, 0, 0);
@@ -56,17 +78,67 @@ static inline void relax(void) {
 #endif
 }
 
-// take runs items of the present job until none is free.
-static void take(ens_pool *p) {
+// take runs items of the present job until none is free; it returns how many.
+static long take(ens_pool *p) {
+	long done = 0;
 	for (;;) {
 		uint64_t t = atomic_load(&p->ticket);
 		uint32_t item = (uint32_t)t;
 		ens_item fn = atomic_load(&p->fn);
 		void *job = atomic_load(&p->job);
-		if (item >= atomic_load(&p->count)) return;
+		if (item >= atomic_load(&p->count)) return done;
 		if (!atomic_compare_exchange_weak(&p->ticket, &t, t + 1)) continue;
 		fn(job, item);
+		done++;
 		if (atomic_fetch_sub(&p->left, 1) == 1) futex_wake(&p->left, 1);
+	}
+}
+
+// timed takes, and notes what it cost this thread.
+static void timed(ens_pool *p) {
+	uint64_t wall = now(CLOCK_MONOTONIC), processor = now(CLOCK_THREAD_CPUTIME_ID);
+	if (take(p) == 0) return;
+	spell *s = &p->spell[number];
+	atomic_fetch_add(&s->processor, now(CLOCK_THREAD_CPUTIME_ID) - processor);
+	atomic_fetch_add(&s->wall, now(CLOCK_MONOTONIC) - wall);
+}
+
+// Threads share memory and caches too: what a job takes on more threads is at
+// best a few per cent more processor time.
+static const double sharing = 1.15;
+
+int ens_pool_crew(int crew, double running, double together) {
+	int fewer = (int)(running + 0.2);
+	if (fewer < 1) fewer = 1;
+	return fewer < crew && together < sharing * fewer ? fewer : crew;
+}
+
+// reset begins a new window, and returns what the last one held: the threads
+// that ran while they had items, and their processor time in ns.
+static void reset(ens_pool *p, double *running, double *processor) {
+	*running = *processor = 0;
+	for (int i = 0; i <= p->workers; i++) {
+		uint64_t w = atomic_exchange(&p->spell[i].wall, 0), c = atomic_exchange(&p->spell[i].processor, 0);
+		if (w) *running += (double)c / w;
+		*processor += c;
+	}
+	p->jobs = 0;
+}
+
+// judge sets the crew of the next jobs after one that took so long.
+static void judge(ens_pool *p, uint64_t took) {
+	p->jobs += took;
+	if (p->jobs < WINDOW) return;
+	uint64_t jobs = p->jobs;
+	double running, processor;
+	reset(p, &running, &processor);
+	int crew = ens_pool_crew(p->crew, running, processor / jobs);
+	if (crew < p->crew) {
+		p->crew = crew;
+		p->whole = now(CLOCK_MONOTONIC) + p->rest;
+		p->rest = p->rest < LONGEST / 2 ? 2 * p->rest : LONGEST;
+	} else if (crew > p->workers) {
+		p->rest = REST;
 	}
 }
 
@@ -76,27 +148,42 @@ static void *work(void *arg) {
 	number = self->number;
 	uint32_t seen = 0;
 	for (;;) {
-		uint32_t now = atomic_load(&p->bell);
-		for (int i = 0; now == seen && i < SPINS; i++) {
+		uint32_t rung = atomic_load(&p->bell);
+		for (int i = 0; rung == seen && i < SPINS; i++) {
 			relax();
-			now = atomic_load(&p->bell);
+			rung = atomic_load(&p->bell);
 		}
-		if (now == seen) {
+		if (rung == seen) {
 			atomic_fetch_add(&p->sleepers, 1);
-			while ((now = atomic_load(&p->bell)) == seen) futex_wait(&p->bell, seen);
+			while ((rung = atomic_load(&p->bell)) == seen) futex_wait(&p->bell, seen);
 			atomic_fetch_sub(&p->sleepers, 1);
 		}
-		seen = now;
+		seen = rung;
 		if (atomic_load(&p->quit)) return 0;
-		take(p);
+		if (atomic_fetch_sub(&p->seats, 1) > 0) timed(p);
 	}
+}
+
+static void release(ens_pool *p) {
+	free(p->spell);
+	free(p->worker);
+	free(p->thread);
+	free(p);
 }
 
 ens_pool *ens_pool_new(int threads) {
 	if (threads < 1) threads = 1;
-	ens_pool *p = calloc(1, sizeof *p + (sizeof(pthread_t) + sizeof(worker)) * threads);
+	ens_pool *p = calloc(1, sizeof *p);
 	if (!p) return 0;
-	p->worker = (worker *)(p->thread + threads);
+	p->rest = REST;
+	p->spell = aligned_alloc(64, sizeof(spell) * threads);
+	p->worker = calloc(threads, sizeof(worker));
+	p->thread = calloc(threads, sizeof(pthread_t));
+	if (!p->spell || !p->worker || !p->thread) {
+		release(p);
+		return 0;
+	}
+	memset(p->spell, 0, sizeof(spell) * threads);
 	// Signals belong to the threads of Go.
 	sigset_t all, old;
 	sigfillset(&all);
@@ -106,6 +193,7 @@ ens_pool *ens_pool_new(int threads) {
 		if (pthread_create(&p->thread[p->workers], 0, work, &p->worker[p->workers]) == 0) p->workers++;
 	}
 	pthread_sigmask(SIG_SETMASK, &old, 0);
+	p->crew = p->workers + 1;
 	return p;
 }
 
@@ -113,6 +201,16 @@ int ens_pool_threads(const ens_pool *p) { return p ? p->workers + 1 : 1; }
 
 void ens_parallel(ens_pool *p, ens_item fn, void *job, long n) {
 	if (!p || p->workers == 0 || n < 2) {
+		for (long i = 0; i < n; i++) fn(job, i);
+		return;
+	}
+	uint64_t start = now(CLOCK_MONOTONIC);
+	if (p->crew <= p->workers && start >= p->whole) {
+		double running, processor;
+		reset(p, &running, &processor);
+		p->crew = p->workers + 1;
+	}
+	if (p->crew == 1) {
 		for (long i = 0; i < n; i++) fn(job, i);
 		return;
 	}
@@ -125,15 +223,18 @@ void ens_parallel(ens_pool *p, ens_item fn, void *job, long n) {
 	atomic_store(&p->left, (uint32_t)n);
 	atomic_store(&p->count, (uint32_t)n);
 	atomic_store(&p->ticket, (number + 1) << 32);
+	int helpers = n < p->crew ? (int)n - 1 : p->crew - 1;
+	atomic_store(&p->seats, helpers);
 	atomic_fetch_add(&p->bell, 1);
-	if (atomic_load(&p->sleepers) > 0) futex_wake(&p->bell, n - 1 < p->workers ? (int)n - 1 : p->workers);
-	take(p);
+	if (atomic_load(&p->sleepers) > 0) futex_wake(&p->bell, helpers);
+	timed(p);
 	uint32_t left = atomic_load(&p->left);
 	for (int i = 0; left && i < SPINS; i++) {
 		relax();
 		left = atomic_load(&p->left);
 	}
 	while ((left = atomic_load(&p->left))) futex_wait(&p->left, left);
+	judge(p, now(CLOCK_MONOTONIC) - start);
 }
 
 void ens_pool_close(ens_pool *p) {
@@ -142,5 +243,5 @@ void ens_pool_close(ens_pool *p) {
 	atomic_fetch_add(&p->bell, 1);
 	futex_wake(&p->bell, INT_MAX);
 	for (int i = 0; i < p->workers; i++) pthread_join(p->thread[i], 0);
-	free(p);
+	release(p);
 }
