@@ -62,6 +62,8 @@ type Options struct {
 	// Workspace bounds the scratch that kernels use in turn, in bytes; 0 means no
 	// bound. It changes no bit.
 	Workspace int64
+	// Kernels prepares operations that the device does not know, by name.
+	Kernels map[string]func(backend.Request) (backend.Kernel, error)
 	// Profile measures the time of every kernel, for Explain.
 	Profile bool
 	// Passes replaces the compiler's list of passes; nil means pass.List.

@@ -96,7 +96,11 @@ func (p *Plan) prepare() error {
 		for _, in := range n.In {
 			q.In = append(q.In, p.memory.tensors[in])
 		}
-		k, err := p.dev.Prepare(q)
+		prepare := p.dev.Prepare
+		if own, ok := p.opts.Kernels[n.Op.Name]; ok {
+			prepare = own
+		}
+		k, err := prepare(q)
 		if err != nil {
 			return fmt.Errorf("prepare %s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
 		}

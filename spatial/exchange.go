@@ -12,8 +12,10 @@ import (
 type Exchange struct {
 	c           *comm.Comm
 	tag         int
+	unit        int // bytes of an element
 	sends, gets []transfer
 	keep        []run // what a rank has already
+	zero        []run // room around what it needs
 	requests    []comm.Request
 	moving      bool
 }
@@ -23,7 +25,7 @@ type Exchange struct {
 type transfer struct {
 	rank   int
 	part   copied
-	buffer []float32
+	buffer []byte
 }
 
 // copied is a box within an array of a shape.
@@ -35,41 +37,32 @@ type copied struct {
 // run is consecutive elements, where they lie before and after.
 type run struct{ from, to, n int }
 
-// NewShuffle prepares to bring a value of shape s from one distribution over a mesh into
-// another. All ranks of c, which are those of the mesh, prepare the same. Messages of
-// different exchanges that are under way together need different tags.
+// NewExchange prepares to give every rank of a group, which are those of the mesh, its
+// part of a value with elements of so many bytes. All ranks prepare the same. Messages
+// of different exchanges that are under way together need different tags.
 //
-// Errors: as for Shuffle; a mesh of another size than c.
-func NewShuffle(c *comm.Comm, tag int, m Mesh, s graph.Shape, from, to graph.Dist) (*Exchange, error) {
-	if err := m.check(to); err != nil {
-		return nil, err
+// Errors: as for Moves; a mesh of another size than c.
+func NewExchange(c *comm.Comm, tag int, p Parts, unit int) (*Exchange, error) {
+	if p.Mesh.Size() != c.Size() || len(p.Need) != c.Size() {
+		return nil, fmt.Errorf("a mesh of %d ranks and %d parts for a group of %d", p.Mesh.Size(), len(p.Need), c.Size())
 	}
-	return NewGather(c, tag, m, s, from, func(rank int) Box { return m.Owned(to, s, rank) })
-}
-
-// NewGather prepares to give every rank the box that it needs of a value that is
-// distributed as d; see Gather and NewShuffle.
-func NewGather(c *comm.Comm, tag int, m Mesh, s graph.Shape, d graph.Dist, need func(rank int) Box) (*Exchange, error) {
-	if m.Size() != c.Size() {
-		return nil, fmt.Errorf("a mesh of %d ranks for a group of %d", m.Size(), c.Size())
-	}
-	moves, err := Gather(m, s, d, need)
+	moves, err := p.Moves()
 	if err != nil {
 		return nil, err
 	}
-	own, want := m.Owned(d, s, c.Rank()), need(c.Rank())
-	e := &Exchange{c: c, tag: tag}
+	own, room := p.Mesh.Owned(p.From, p.Shape, c.Rank()), p.room(c.Rank())
+	e := &Exchange{c: c, tag: tag, unit: unit, zero: around(within(room, p.Need[c.Rank()]))}
 	for _, v := range moves {
-		at, into := within(own, v.At), within(want, v.Into)
+		at, into := within(own, v.At), within(room, v.Into)
 		switch me := c.Rank(); {
 		case v.From == me && v.To == me:
-			k := len(e.keep)
-			at.rows(func(i, n int) { e.keep = append(e.keep, run{from: i, n: n}) })
-			into.rows(func(i, _ int) { e.keep[k].to = i; k++ })
+			from, k := max(at.dense(), into.dense()), len(e.keep)
+			at.rows(from, func(i, n int) { e.keep = append(e.keep, run{from: i, n: n}) })
+			into.rows(from, func(i, _ int) { e.keep[k].to = i; k++ })
 		case v.From == me:
-			e.sends = append(e.sends, transfer{v.To, at, make([]float32, v.At.Size())})
+			e.sends = append(e.sends, transfer{v.To, at, make([]byte, unit*v.At.Size())})
 		case v.To == me:
-			e.gets = append(e.gets, transfer{v.From, into, make([]float32, v.At.Size())})
+			e.gets = append(e.gets, transfer{v.From, into, make([]byte, unit*v.At.Size())})
 		}
 	}
 	return e, nil
@@ -85,55 +78,90 @@ func within(part, box Box) copied {
 }
 
 // Start sends what others want of x, the part that the rank owns.
-func (e *Exchange) Start(x []float32) {
+func (e *Exchange) Start(x []byte) {
 	if e.moving {
 		panic("spatial: an exchange is started twice")
 	}
 	e.moving = true
 	e.requests = e.requests[:0]
-	for _, t := range e.gets {
+	for i := range e.gets {
+		t := &e.gets[i]
 		e.requests = append(e.requests, e.c.Recv(t.rank, e.tag, t.buffer))
 	}
-	for _, t := range e.sends {
+	for i := range e.sends {
+		t := &e.sends[i]
 		at := 0
-		t.part.rows(func(i, n int) { at += copy(t.buffer[at:], x[i:i+n]) })
+		t.part.rows(t.part.dense(), func(i, n int) { at += copy(t.buffer[at:], x[i*e.unit:(i+n)*e.unit]) })
 		e.requests = append(e.requests, e.c.Send(t.rank, e.tag, t.buffer))
 	}
 }
 
-// Finish waits for what was started, and puts what the rank needs into y, which is not
-// x. What lies beyond the ends of axes that are not periodic is no part of that.
+// Keep puts what the rank has itself into y, which is not x, and zeros around what it
+// needs.
+func (e *Exchange) Keep(y, x []byte) {
+	for _, r := range e.zero {
+		clear(y[r.to*e.unit : (r.to+r.n)*e.unit])
+	}
+	for _, r := range e.keep {
+		copy(y[r.to*e.unit:(r.to+r.n)*e.unit], x[r.from*e.unit:])
+	}
+}
+
+// Finish waits for what was started, and puts what comes from others into y.
 //
 // Errors: those of other ranks.
-func (e *Exchange) Finish(y, x []float32) error {
+func (e *Exchange) Finish(y []byte) error {
 	e.moving = false
 	if err := comm.WaitAll(e.requests...); err != nil {
 		return fmt.Errorf("exchanging parts of a value: %w", err)
 	}
-	for _, r := range e.keep {
-		copy(y[r.to:r.to+r.n], x[r.from:r.from+r.n])
-	}
-	for _, t := range e.gets {
+	for i := range e.gets {
+		t := &e.gets[i]
 		at := 0
-		t.part.rows(func(i, n int) { at += copy(y[i:i+n], t.buffer[at:]) })
+		t.part.rows(t.part.dense(), func(i, n int) { at += copy(y[i*e.unit:(i+n)*e.unit], t.buffer[at:]) })
 	}
 	return nil
 }
 
-// rows calls f with start and length of every run of the box along the last axis.
-func (c copied) rows(f func(i, n int)) {
-	last := len(c.shape) - 1
-	at := make([]int, last+1)
+// dense is the first axis such that the box is whole on all axes behind it.
+func (c copied) dense() int {
+	k := len(c.shape) - 1
+	for k > 0 && c.box[k] == (Interval{0, c.shape[k]}) {
+		k--
+	}
+	return max(k, 0)
+}
+
+// rows calls f with start and length of every run of the box: axes from the given one
+// on lie together.
+func (c copied) rows(from int, f func(i, n int)) {
+	if len(c.shape) == 0 {
+		f(0, 1)
+		return
+	}
+	inner, n := 1, 1
+	for k := from; k < len(c.shape); k++ {
+		n *= c.box[k].Len()
+		if k > from {
+			inner *= c.shape[k]
+		}
+	}
+	if n == 0 {
+		return
+	}
+	at := make([]int, from)
 	for i := range at {
-		at[i] = c.box[i].Lo
+		if at[i] = c.box[i].Lo; c.box[i].Len() == 0 {
+			return
+		}
 	}
 	for {
 		i := 0
-		for k, n := range c.shape {
-			i = i*n + at[k]
+		for k := range at {
+			i = i*c.shape[k] + at[k]
 		}
-		f(i, c.box[last].Len())
-		k := last - 1
+		f((i*c.shape[from]+c.box[from].Lo)*inner, n)
+		k := from - 1
 		for ; k >= 0; k-- {
 			if at[k]++; at[k] < c.box[k].Hi {
 				break
@@ -146,11 +174,28 @@ func (c copied) rows(f func(i, n int)) {
 	}
 }
 
+// around lists the runs of the array outside of the box.
+func around(c copied) []run {
+	var out []run
+	end := 0
+	add := func(lo, hi int) {
+		if lo < hi {
+			out = append(out, run{to: lo, n: hi - lo})
+		}
+	}
+	c.rows(c.dense(), func(i, n int) {
+		add(end, i)
+		end = i + n
+	})
+	add(end, graph.Shape(c.shape).Size())
+	return out
+}
+
 // Sent is the bytes that a rank sends in one exchange.
 func (e *Exchange) Sent() int64 {
 	var n int64
 	for _, t := range e.sends {
-		n += 4 * int64(len(t.buffer))
+		n += int64(len(t.buffer))
 	}
 	return n
 }

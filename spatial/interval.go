@@ -44,17 +44,22 @@ func OutputCut(a graph.WindowAxis, c graph.Cut, m int) (out graph.Cut, ok bool) 
 	return out, true
 }
 
-// Needs is what the outputs of an interval read of an axis of n inputs. Without
-// periodicity it ends at the ends of the axis; what lies beyond is padding.
-func Needs(a graph.WindowAxis, outputs Interval, n int) Interval {
+// Reach is what the outputs of an interval read, padding included.
+func Reach(a graph.WindowAxis, outputs Interval) Interval {
 	if outputs.Len() == 0 {
 		return Interval{}
 	}
 	up := max(a.Up, 1)
-	need := Interval{
+	return Interval{
 		floor(outputs.Lo*a.Stride, up) - a.Pad,
 		floor((outputs.Hi-1)*a.Stride, up) - a.Pad + (a.Size-1)*a.Dilation + 1,
 	}
+}
+
+// Needs is what the outputs of an interval read of an axis of n inputs. Without
+// periodicity it ends at the ends of the axis; what lies beyond is padding.
+func Needs(a graph.WindowAxis, outputs Interval, n int) Interval {
+	need := Reach(a, outputs)
 	if !a.Periodic {
 		need = need.Intersect(Interval{0, n})
 	}

@@ -2,6 +2,7 @@ package spatial
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
@@ -34,6 +35,33 @@ func (m Mesh) Along(rank int, name string) int {
 		rank /= m[i].Size
 	}
 	return 0
+}
+
+// sorted are names of axes in the order of the mesh, each once.
+func (m Mesh) sorted(names []string) []string {
+	var out []string
+	for _, a := range m {
+		if slices.Contains(names, a.Name) {
+			out = append(out, a.Name)
+		}
+	}
+	return out
+}
+
+// group is the ranks that stand as a rank does on all axes of the mesh but those named,
+// ascending.
+func (m Mesh) group(rank int, names []string) []int {
+	var out []int
+	for r := range m.Size() {
+		same := true
+		for _, a := range m {
+			same = same && (slices.Contains(names, a.Name) || m.Along(r, a.Name) == m.Along(rank, a.Name))
+		}
+		if same {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // check refuses distributions that the mesh does not have, and those that cut two
@@ -99,59 +127,81 @@ type Move struct {
 	At, Into Box
 }
 
-// Shuffle lists what ranks give each other to bring a value of shape s from one
-// distribution into another, as Gather does.
-//
-// Errors: distributions that the mesh does not have.
-func Shuffle(m Mesh, s graph.Shape, from, to graph.Dist) ([]Move, error) {
-	if err := m.check(to); err != nil {
-		return nil, err
-	}
-	return Gather(m, s, from, func(rank int) Box { return m.Owned(to, s, rank) })
+// Parts says what every rank gets of a value that is distributed over a mesh.
+type Parts struct {
+	Mesh  Mesh
+	Shape graph.Shape // of the value
+	From  graph.Dist
+	// Need is what each rank gets. It may run over the ends of periodic axes.
+	Need []Box
+	// Room is what each rank has room for, its Need in it and zeros around; nil for
+	// the Needs themselves.
+	Room []Box
 }
 
-// Gather lists what ranks give each other so that each gets the box of a value of shape
-// s that it needs, by receiver and then along the axes of the value; boxes may run
-// over the ends of periodic axes. What several ranks hold comes from the receiver
-// itself, or from the rank that stands as it does on the axes of the mesh along which
-// the value is not cut.
+// Shuffle are the parts that bring a value of shape s from one distribution into another.
+func Shuffle(m Mesh, s graph.Shape, from, to graph.Dist) Parts {
+	p := Parts{Mesh: m, Shape: s, From: from}
+	for r := range m.Size() {
+		p.Need = append(p.Need, m.Owned(to, s, r))
+	}
+	return p
+}
+
+// room is what a rank has room for.
+func (p Parts) room(rank int) Box {
+	if p.Room == nil {
+		return p.Need[rank]
+	}
+	return p.Room[rank]
+}
+
+// Moves lists what ranks give each other, by receiver and then along the axes of the
+// value. What several ranks hold comes from the receiver itself, or from the rank that
+// stands as it does on the axes of the mesh along which the value is not cut.
 //
 // Errors: a distribution that the mesh does not have.
-func Gather(m Mesh, s graph.Shape, d graph.Dist, need func(rank int) Box) ([]Move, error) {
-	if err := m.check(d); err != nil {
+func (p Parts) Moves() ([]Move, error) {
+	if err := p.Mesh.check(p.From); err != nil {
 		return nil, err
 	}
-	cut := func(axis int) graph.Cut {
-		if len(d.Cuts) == 0 {
-			return graph.Cut{}
-		}
-		return d.Cuts[axis]
-	}
 	var moves []Move
-	for r := range m.Size() {
-		want := need(r)
-		pieces := make([][]Piece, len(s))
-		for i, n := range s {
-			pieces[i] = Sources(cut(i), want[i], n)
-		}
-		each(pieces, func(p []Piece) {
-			v := Move{To: r, At: make(Box, len(s)), Into: make(Box, len(s))}
-			along := map[string]int{}
-			for i := range p {
-				v.At[i], v.Into[i] = p[i].At, p[i].To
-				along[cut(i).Mesh] = p[i].Rank
-			}
-			for _, a := range m {
-				at, ok := along[a.Name]
-				if !ok {
-					at = m.Along(r, a.Name)
-				}
-				v.From = v.From*a.Size + at
-			}
-			moves = append(moves, v)
-		})
+	for r := range p.Mesh.Size() {
+		moves = append(moves, p.movesTo(r)...)
 	}
 	return moves, nil
+}
+
+// movesTo lists what one rank gets.
+func (p Parts) movesTo(r int) []Move {
+	cut := func(axis int) graph.Cut {
+		if len(p.From.Cuts) == 0 {
+			return graph.Cut{}
+		}
+		return p.From.Cuts[axis]
+	}
+	pieces := make([][]Piece, len(p.Shape))
+	for i, n := range p.Shape {
+		pieces[i] = Sources(cut(i), p.Need[r][i], n)
+	}
+	var moves []Move
+	each(pieces, func(chosen []Piece) {
+		v := Move{To: r, At: make(Box, len(p.Shape)), Into: make(Box, len(p.Shape))}
+		along := map[string]int{}
+		for i, c := range chosen {
+			v.At[i], v.Into[i] = c.At, c.To
+			along[cut(i).Mesh] = c.Rank
+		}
+		for _, a := range p.Mesh {
+			at, ok := along[a.Name]
+			if !ok {
+				at = p.Mesh.Along(r, a.Name)
+			}
+			v.From = v.From*a.Size + at
+		}
+		moves = append(moves, v)
+	})
+	return moves
 }
 
 // each calls f with every choice of one piece of each list, the last list fastest.

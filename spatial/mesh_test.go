@@ -20,7 +20,7 @@ func dist(s graph.Shape, cuts map[int]MeshAxis) graph.Dist {
 // quarter of its quarter: a known count of bytes.
 func TestShuffleBytes(t *testing.T) {
 	s, four := graph.Shape{1, 64, 2, 352, 704}, MeshAxis{"space", 4}
-	moves, err := Shuffle(Mesh{four}, s, dist(s, map[int]MeshAxis{4: four}), dist(s, map[int]MeshAxis{3: four}))
+	moves, err := Shuffle(Mesh{four}, s, dist(s, map[int]MeshAxis{4: four}), dist(s, map[int]MeshAxis{3: four})).Moves()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestShuffleByBruteForce(t *testing.T) {
 	}
 	for range 300 {
 		from, to := random(), random()
-		moves, err := Shuffle(mesh, s, from, to)
+		moves, err := Shuffle(mesh, s, from, to).Moves()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestShuffleRefuses(t *testing.T) {
 		dist(s, map[int]MeshAxis{4: {"lat", 2}}),
 		dist(s, map[int]MeshAxis{4: lon, 3: lon}),
 	} {
-		if _, err := Shuffle(Mesh{lon}, s, d, graph.Dist{}); err == nil {
+		if _, err := Shuffle(Mesh{lon}, s, d, graph.Dist{}).Moves(); err == nil {
 			t.Errorf("%v is accepted", d)
 		}
 	}

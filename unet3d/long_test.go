@@ -29,13 +29,13 @@ const (
 	longThreads  = 2
 )
 
-// longRun is a network on a square crop.
-type longRun struct{ base, side int }
+// longRun is a network on a crop.
+type longRun struct{ base, rows, cols int }
 
 // graph is its training graph with initial weights of a seed.
 func (r longRun) graph(t *testing.T, seed uint64) *graph.Graph {
 	t.Helper()
-	g, err := lossOf(seed, graph.Shape{1, longChannels, longLevels, r.side, r.side}, func(b *graph.Builder, x graph.Value) graph.Value {
+	g, err := lossOf(seed, graph.Shape{1, longChannels, longLevels, r.rows, r.cols}, func(b *graph.Builder, x graph.Value) graph.Value {
 		return UNet{Base: r.base}.Build(b, x)
 	})
 	if err != nil {
@@ -61,9 +61,9 @@ func compiled(t *testing.T, g *graph.Graph, o engine.Options) *engine.Plan {
 // target that depends on three of them, beside noise. It gives the target's variance.
 func (r longRun) draw(p *engine.Plan, step uint64) float64 {
 	x, y := p.Input("x"), p.Input("y")
-	plane := r.side * r.side
+	plane := r.rows * r.cols
 	for i := range longChannels * longLevels {
-		waves(x[i*plane:(i+1)*plane], r.side, rng.Key(1, step, uint64(i)))
+		waves(x[i*plane:(i+1)*plane], r.cols, rng.Key(1, step, uint64(i)))
 	}
 	noise := rng.Key(2, step)
 	var sum, squares float64
@@ -221,8 +221,8 @@ func (d distance) String() string {
 // between the seeds, and so it is for the mean of the last ten. A learning rate that
 // is twice as large is found.
 func TestLongLosses(t *testing.T) {
-	for _, r := range []longRun{{8, 128}, {32, 64}} {
-		name := fmt.Sprintf("base %d, %d²", r.base, r.side)
+	for _, r := range []longRun{{8, 128, 128}, {32, 64, 64}} {
+		name := fmt.Sprintf("base %d, %d²", r.base, r.cols)
 		began := time.Now()
 		direct := r.curves(t, engine.Options{}, longRate)
 		p := compiled(t, r.graph(t, 1), engine.Options{ByRule: true, Winograd: true})
@@ -288,9 +288,12 @@ func memoryOf(p *engine.Plan) int64 { return p.ArenaBytes() + p.ScratchBytes() }
 // TestLongHalfOfTheActivations: three steps in a memory without half of the bytes of
 // the activations leave the bits of those that keep everything.
 func TestLongHalfOfTheActivations(t *testing.T) {
-	for _, precision := range []string{"f32", "bf16"} {
-		g := longRun{8, 256}.graph(t, 1)
-		o := engine.Options{Threads: longThreads, Winograd: true, ByRule: true, Precision: precision}
+	for _, c := range []struct {
+		longRun
+		precision string
+	}{{longRun{8, 256, 256}, "f32"}, {longRun{8, 256, 256}, "bf16"}, {longRun{32, 352, 704}, "f32"}} {
+		g, precision := c.graph(t, 1), fmt.Sprintf("base %d, %d×%d, %s", c.base, c.rows, c.cols, c.precision)
+		o := engine.Options{Threads: longThreads, Winograd: true, ByRule: true, Precision: c.precision}
 		all := compiled(t, g, o)
 		defer all.Close()
 		o.MemoryLimit = memoryOf(all) - kept(all)/2
@@ -311,7 +314,7 @@ func TestLongHalfOfTheActivations(t *testing.T) {
 			}
 		}
 		times := map[*engine.Plan][]time.Duration{}
-		for range 5 { // in turns, so that both meet the same hour
+		for range 3 { // in turns, so that both meet the same hour
 			for _, p := range []*engine.Plan{all, half} {
 				began := time.Now()
 				if err := p.Run(context.Background(), 0); err != nil {

@@ -74,6 +74,13 @@ type Window struct {
 	// Whole lists axes of the operand that one output element needs completely
 	// (reductions, channels of a convolution).
 	Whole []int
+	// Sums tells that the result adds up over the Whole axes: parts of it add up too.
+	Sums bool
+	// Against, if not 0, is the operand that takes the place of the result: its element
+	// o meets the window of o, and the result, no field itself, is a sum over all of them.
+	Against int
+	// Padded marks operations that take any padding with zeros.
+	Padded bool
 	// Adjoint marks the gradient of a windowed operation: output i needs every
 	// index o of the operand whose window holds i.
 	Adjoint bool

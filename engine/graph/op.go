@@ -20,6 +20,14 @@ type Op struct {
 	Infer func(b *Builder, in []Value, attrs any) Value
 	// Window is the neighbourhood that one result reads.
 	Window func(in []Shape, attrs any) Window
+	// Local, where present, gives the attributes with which a rank computes a part of
+	// the result; where it is nil, they are those of the whole.
+	Local func(attrs any, l Local) any
+	// Ordered marks operations between ranks: all ranks run them in one order, once.
+	Ordered bool
+	// AnyLayout marks operations that treat the blocks of a blocked value as they
+	// treat its channels.
+	AnyLayout bool
 	// FLOPs counts the useful floating point operations of one execution.
 	FLOPs func(in []Shape, out Shape, attrs any) int64
 	// Bytes counts the memory that one execution must read and write.
@@ -39,6 +47,15 @@ type Op struct {
 	Random bool
 	// Cases are small instances for the conformance suite.
 	Cases []Case
+}
+
+// Local describes the part of a result that one rank computes.
+type Local struct {
+	To Shape // of the part
+	// Pads replaces the padding of an axis that is cut: what the windows of the first
+	// result reach before the first operand that the rank holds. Beyond what it holds
+	// there are zeros. −1 leaves the padding of an axis that is not cut.
+	Pads []int
 }
 
 // Scalar is the formula of an elementwise operation of one, two or three

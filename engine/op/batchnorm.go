@@ -139,7 +139,7 @@ var channelNormSums = Define(Spec[Eps]{
 		}
 		return momentsShape(in[0])
 	},
-	Window: func(in []Shape, _ Eps) Window { return Window{Whole: allBut(in[0], 1)} },
+	Window: func(in []Shape, _ Eps) Window { return Window{Whole: allBut(in[0], 1), Sums: true} },
 	FLOPs:  func(in []Shape, _ Shape, _ Eps) int64 { return 4 * int64(in[0].Size()) },
 	Ref: func(c Call, a Eps) {
 		ch := c.OutShape[1]

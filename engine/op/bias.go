@@ -42,7 +42,7 @@ var channelSum = Define(Spec[none]{
 		}
 		return Shape{in[0][1]}, nil
 	},
-	Window: func(in []Shape, _ none) Window { return Window{Whole: allBut(in[0], 1)} },
+	Window: func(in []Shape, _ none) Window { return Window{Whole: allBut(in[0], 1), Sums: true} },
 	FLOPs:  func(in []Shape, _ Shape, _ none) int64 { return int64(in[0].Size()) },
 	Ref: func(c Call, _ none) {
 		clear(c.Out)

@@ -1,5 +1,7 @@
 package op
 
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
 // Conv is the geometry of a convolution; the axes are level, latitude,
 // longitude. The zero value is stride 1, dilation 1, no padding.
 type Conv struct {
@@ -112,8 +114,20 @@ func (a Conv) window(w Shape) Window {
 		axes = append(axes, WindowAxis{Size: w[i+2], Stride: a.Stride[i], Dilation: a.Dilation[i],
 			Pad: a.Pad[i].Size, Periodic: a.Pad[i].Periodic})
 	}
-	return Window{Axes: axes, Whole: []int{1}}
+	return Window{Axes: axes, Whole: []int{1}, Padded: true}
 }
+
+// local is the geometry with which a rank computes its part.
+func (a Conv) local(l graph.Local) Conv {
+	for i := range a.Pad {
+		if p := l.Pads[i+2]; p >= 0 {
+			a.Pad[i] = Pad{Size: p}
+		}
+	}
+	return a
+}
+
+func (a ConvGrad) local(l graph.Local) ConvGrad { return ConvGrad{a.Conv.local(l), l.To} }
 
 var conv3D = Define(Spec[Conv]{
 	Name:   "conv3d",
@@ -126,6 +140,7 @@ var conv3D = Define(Spec[Conv]{
 		return convShape(in[0], in[1], a)
 	},
 	Window: func(in []Shape, a Conv) Window { return a.window(in[1]) },
+	Local:  Conv.local,
 	FLOPs:  func(in []Shape, out Shape, a Conv) int64 { return convFLOPs(in[0], in[1], out, a) },
 	Ref: func(c Call, a Conv) {
 		clear(c.Out)
@@ -168,6 +183,7 @@ var convGradData = Define(Spec[ConvGrad]{
 		w.Operand, w.Adjoint = 1, true
 		return w
 	},
+	Local: ConvGrad.local,
 	FLOPs: func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(out, in[0], in[1], a.Conv) },
 	Ref: func(c Call, a ConvGrad) {
 		clear(c.Out)
@@ -184,8 +200,13 @@ var convGradFilter = Define(Spec[ConvGrad]{
 	Shape: func(in []Shape, a ConvGrad) (Shape, error) {
 		return gradShape(in, a, in[0], a.To, in[1])
 	},
-	Window: func(in []Shape, a ConvGrad) Window { return Window{Whole: []int{0, 2, 3, 4}} },
-	FLOPs:  func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(in[0], out, in[1], a.Conv) },
+	Window: func(in []Shape, a ConvGrad) Window {
+		w := a.window(a.To)
+		w.Against, w.Whole, w.Sums = 1, []int{0, 2, 3, 4}, true
+		return w
+	},
+	Local: ConvGrad.local,
+	FLOPs: func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(in[0], out, in[1], a.Conv) },
 	Ref: func(c Call, a ConvGrad) {
 		clear(c.Out)
 		convLoop(c.InShape[0], c.OutShape, c.InShape[1], a.Conv, func(r convRun) { c.Out[r.w] = r.dot(c.Out[r.w], c.In[0], c.In[1]) })

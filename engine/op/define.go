@@ -35,6 +35,7 @@ type Spec[A any] struct {
 	NoGrad  string
 	Infer   func(b *Builder, in []Value, a A) Value
 	Window  func(in []Shape, a A) Window           // nil: point by point
+	Local   func(a A, l graph.Local) A             // nil: a
 	FLOPs   func(in []Shape, out Shape, a A) int64 // nil: one per element of the result
 	Bytes   func(in []Shape, out Shape, a A) int64 // nil: all operands and the result, once
 	Ref     func(c Call, a A)
@@ -98,6 +99,9 @@ func Define[A any](s Spec[A]) Def[A] {
 	}
 	if s.Infer != nil {
 		o.Infer = func(b *Builder, in []Value, a any) Value { return s.Infer(b, in, a.(A)) }
+	}
+	if s.Local != nil {
+		o.Local = func(a any, l graph.Local) any { return s.Local(a.(A), l) }
 	}
 	for _, c := range s.Cases {
 		o.Cases = append(o.Cases, graph.Case{Name: c.Name, In: c.In, Attrs: c.A, Low: c.Low, High: c.High, Fixed: c.Fixed, Make: c.Make})

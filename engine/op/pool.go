@@ -1,6 +1,10 @@
 package op
 
-import "math"
+import (
+	"math"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
 
 // Pool is the geometry of pooling over level, latitude, longitude: windows of
 // Size at distance Stride (0 means Size), unpadded; elements behind the last
@@ -204,6 +208,7 @@ var avgPoolGrad = Define(Spec[PoolGrad]{
 		return a.To.Clone(), err
 	},
 	Window: func(_ []Shape, a PoolGrad) Window { return a.adjoint(0) },
+	Local:  func(a PoolGrad, l graph.Local) PoolGrad { return PoolGrad{a.Pool, l.To} },
 	Ref: func(c Call, a PoolGrad) {
 		clear(c.Out)
 		a.each(c.OutShape, c.InShape[0], func(x, y int) { c.Out[x] += c.In[0][y] / float64(a.volume()) })

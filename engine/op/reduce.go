@@ -102,9 +102,9 @@ var sum = Define(Spec[Axes]{
 	},
 	Window: func(in []Shape, a Axes) Window {
 		if !a.Keep {
-			return Window{Whole: allBut(in[0], -1)}
+			return Window{Whole: allBut(in[0], -1), Sums: true}
 		}
-		return Window{Whole: a.Axes}
+		return Window{Whole: a.Axes, Sums: true}
 	},
 	FLOPs: func(in []Shape, _ Shape, _ Axes) int64 { return int64(in[0].Size()) },
 	Ref:   func(c Call, a Axes) { Sums(PlanSum(c.InShape[0], a), c.In[0], c.Out) },
@@ -138,6 +138,7 @@ var broadcast = Define(Spec[To]{
 		}
 		return a.Shape.Clone(), nil
 	},
+	Local:  func(_ To, l graph.Local) To { return To{l.To} },
 	FLOPs:  moves[To],
 	Bytes:  func(_ []Shape, out Shape, _ To) int64 { return 4 * int64(out.Size()) },
 	scalar: &identity,

@@ -1,5 +1,7 @@
 package op
 
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
 // To is the shape that an operation gives to its operand.
 type To struct{ Shape Shape }
 
@@ -14,6 +16,7 @@ var reshape = Define(Spec[To]{
 		}
 		return a.Shape.Clone(), nil
 	},
+	Local: func(_ To, l graph.Local) To { return To{l.To} },
 	FLOPs: moves[To],
 	Bytes: func([]Shape, Shape, To) int64 { return 0 },
 	Ref:   func(c Call, _ To) { copy(c.Out, c.In[0]) },

@@ -1,6 +1,10 @@
 package op
 
-import "math"
+import (
+	"math"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
 
 // Up is the geometry of upsampling over level, latitude, longitude.
 type Up struct {
@@ -113,6 +117,12 @@ func (a Up) window() Window {
 	return Window{Axes: axes}
 }
 
+// local does not wrap longitudes that are cut: what lies beyond comes from elsewhere.
+func (a Up) local(l graph.Local) Up {
+	a.WrapLon = a.WrapLon && l.Pads[4] < 0
+	return a
+}
+
 var upsample = Define(Spec[Up]{
 	Name:   "upsample",
 	Doc:    "Trilinear upsampling by whole factors, half-pixel centres: x [N C D H W] → [N C sD sH sW].",
@@ -123,6 +133,7 @@ var upsample = Define(Spec[Up]{
 		return []Value{upsampleGrad.add(b, UpGrad{a, to}, dy)}
 	},
 	Window: func(_ []Shape, a Up) Window { return a.window() },
+	Local:  Up.local,
 	FLOPs:  func(_ []Shape, out Shape, a Up) int64 { return upFLOPs(out, a) },
 	Ref: func(c Call, a Up) {
 		clear(c.Out)
@@ -159,6 +170,7 @@ var upsampleGrad = Define(Spec[UpGrad]{
 		w.Adjoint = true
 		return w
 	},
+	Local: func(a UpGrad, l graph.Local) UpGrad { return UpGrad{a.Up.local(l), l.To} },
 	FLOPs: func(in []Shape, _ Shape, a UpGrad) int64 { return upFLOPs(in[0], a.Up) },
 	Ref: func(c Call, a UpGrad) {
 		clear(c.Out)

@@ -30,7 +30,9 @@ func chooseLayouts(u *Unit) error {
 	for _, n := range u.Graph.Nodes {
 		switch {
 		case n.Kind != graph.KindOp:
-		case n.Op.Alias:
+		case n.Op.AnyLayout && len(n.Shape) == 5:
+			ways[n.ID] = []backend.Way{{In: []graph.Layout{graph.Plain}}, {In: []graph.Layout{graph.Blocked}, Out: graph.Blocked}}
+		case n.Op.Alias || n.Op.AnyLayout || n.Op.Ordered:
 			ways[n.ID] = []backend.Way{{In: make([]graph.Layout, len(n.In))}}
 		default:
 			ways[n.ID] = u.Layouts.Ways(n.Op, n.Attrs, u.Graph.InShapes(n), n.Shape)

@@ -9,7 +9,7 @@ const foldLimit = 4096
 // foldConstants evaluates operations on constants with the reference kernels.
 func foldConstants(u *Unit) error {
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
-		if n.Kind != graph.KindOp || n.Op.Random || len(in) == 0 {
+		if n.Kind != graph.KindOp || n.Op.Random || n.Op.Ordered || len(in) == 0 {
 			return graph.Value{}
 		}
 		size := n.Shape.Size()

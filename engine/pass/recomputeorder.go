@@ -66,7 +66,7 @@ func newProgram(u *Unit) *program {
 			continue
 		}
 		p.cost[i], p.cheap[i] = seconds(g, nd)
-		p.again[i] = p.forward[i] && !p.stays[i]
+		p.again[i] = p.forward[i] && !p.stays[i] && !p.g.Nodes[i].Op.Ordered
 		for _, r := range rootsOf(g, nd) {
 			if g.Nodes[r].Kind == graph.KindOp {
 				p.reads[i] = append(p.reads[i], r)

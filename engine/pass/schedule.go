@@ -71,7 +71,16 @@ func greedyOrder(g *graph.Graph, n int) []int {
 		left[i] = len(by[i])
 	}
 	done := make([]bool, len(g.Nodes))
+	var ordered []int // operations between ranks that are still to run
+	for _, nd := range g.Nodes {
+		if nd.Kind == graph.KindOp && nd.Op.Ordered {
+			ordered = append(ordered, nd.ID)
+		}
+	}
 	ready := func(id int) bool {
+		if g.Nodes[id].Op.Ordered && id != ordered[0] {
+			return false
+		}
 		for _, in := range g.Nodes[id].In {
 			if r := root(g, in); g.Nodes[r].Kind == graph.KindOp && !done[r] {
 				return false
@@ -97,6 +106,9 @@ func greedyOrder(g *graph.Graph, n int) []int {
 			}
 		}
 		done[best] = true
+		if g.Nodes[best].Op.Ordered {
+			ordered = ordered[1:]
+		}
 		for _, r := range rootsOf(g, g.Nodes[best]) {
 			left[r]--
 		}

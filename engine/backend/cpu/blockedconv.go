@@ -9,16 +9,22 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// winoSpec describes a convolution of x with w for Winograd's products, if
-// they serve it.
-func (b *Backend) winoSpec(x, w graph.Shape, a op.Conv) (kern.WinoSpec, bool) {
+// winoSpec describes a convolution of x with w for Winograd's products, or with
+// adjoint its gradient, the convolution with x as its result, if they serve it.
+func (b *Backend) winoSpec(x, w graph.Shape, a op.Conv, adjoint bool) (kern.WinoSpec, bool) {
 	s := kern.WinoSpec{N: x[0], K: w[0], KD: w[2], Side: w[3], FilterIn: w[1], Wrap: a.Pad[2].Periodic && w[4] > 1}
 	s.Parts[0] = x[1]
 	copy(s.Size[:], x[2:])
 	ok := b.o.Winograd && w[3] == w[4]
 	for i := range 3 {
-		keeps := a.Pad[i].Size == w[i+2]/2 && a.Stride[i] == 1 && a.Dilation[i] == 1
-		ok = ok && keeps && (i == 2 || !a.Pad[i].Periodic || w[i+2] == 1)
+		more := w[i+2]/2 - a.Pad[i].Size // that the source has at either end
+		if adjoint {
+			more = -more
+		} else {
+			s.Size[i] -= 2 * more
+		}
+		s.Before[i], s.Behind[i] = more, more
+		ok = ok && w[i+2]%2 == 1 && s.Size[i] > 0 && a.Stride[i] == 1 && a.Dilation[i] == 1 && (i == 2 && more == 0 || !a.Pad[i].Periodic || w[i+2] == 1)
 	}
 	return s, ok && kern.ServesWino(s)
 }
@@ -30,7 +36,7 @@ func (b *Backend) partsSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern
 	}
 	x := parts[0].Clone()
 	x[1] = w[1]
-	s, ok := b.winoSpec(x, w, a)
+	s, ok := b.winoSpec(x, w, a, false)
 	for i, p := range parts {
 		s.Parts[i] = p[1]
 	}
@@ -104,7 +110,7 @@ func (b *Backend) dataSpec(w, dy graph.Shape, a op.ConvGradFused) (kern.WinoSpec
 	if !field5(dy, a.To) {
 		return kern.WinoSpec{}, false
 	}
-	s, ok := b.winoSpec(a.To, w, a.Conv)
+	s, ok := b.winoSpec(a.To, w, a.Conv, true)
 	s.Parts, s.K, s.Flip, s.FilterLo = [2]int{dy[1]}, a.To[1], true, a.Lo
 	return s, ok
 }

@@ -211,6 +211,9 @@ func (p winoPass) key() string {
 	if p.Half {
 		products = " bf16"
 	}
+	if p.Before != [3]int{} || p.Behind != [3]int{} {
+		products += fmt.Sprintf(" more %v %v", p.Before, p.Behind)
+	}
 	return fmt.Sprintf("wino %s n%d %d+%d-%d in%v k%dx%d wrap %v%s", p.name, p.N, p.Parts[0], p.Parts[1], p.K, p.Size, p.KD, p.Side, p.Wrap, products)
 }
 
@@ -225,8 +228,8 @@ func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) 
 		}
 		return x
 	}
-	field := func(channels int) kern.Stored {
-		n := kern.Blocked{N: p.N, C: channels, S: p.Size}.Len()
+	field := func(channels int, size [3]int) kern.Stored {
+		n := kern.Blocked{N: p.N, C: channels, S: size}.Len()
 		if p.Half {
 			return kern.BFloat16(slices.Repeat([]uint16{0x3f00, 0xbe80, 0}, n/3+1)[:n])
 		}
@@ -238,11 +241,11 @@ func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) 
 		rows = n
 	}
 	filter := values(rows * p.FilterIn * p.KD * p.Side * p.Side)
-	x0, y := field(p.Parts[0]), field(p.K)
+	x0, y := field(p.Parts[0], p.Source()), field(p.K, p.Size)
 	var x1 kern.Stored
 	var scratch []float32
 	if p.Parts[1] > 0 {
-		x1 = field(p.Parts[1])
+		x1 = field(p.Parts[1], p.Source())
 	}
 	var runners []tune.Candidate
 	for _, w := range ways {

@@ -32,7 +32,7 @@ func TestThinAgreesWithPlainSums(t *testing.T) {
 			bias, gate := random(uint64(i), s.K, -1, 1), random(uint64(i)+9, k.c*s.N*k.s, -1, 1)
 			y, endY := guarded(t, len(k.y))
 			dw, endW := guarded(t, len(k.w))
-			dx := k.field(t, nil, k.c, b16)
+			dx := k.field(t, nil, k.c, s.Size, b16)
 			j.Forward(y, x0, floats(k.w), bias, scratch)
 			j.Filter(dw, x0, floats(k.dy), scratch)
 			j.Data(dx.stored(), floats(k.dy), floats(k.w), tensorOf(t, shape, b16, gate).stored(), scratch)

@@ -20,18 +20,22 @@ func ceil(n, d int) int { return (n + d - 1) / d }
 func blocks(c int) int { return ceil(c, Block) }
 
 // WinoSpec describes a convolution on the blocked layout by Winograd's
-// products: filters of kD×k×k, kD 1 or 3, k odd up to 9, stride 1, padding that
-// keeps the field (zeros, or periodic in longitude).
+// products: filters of kD×k×k, kD 1 or 3, k odd up to 9, stride 1. Beyond the source
+// there are zeros, or it is periodic in longitude.
 type WinoSpec struct {
 	N int
 	// Parts are the channels of the source, which may be two tensors that are
 	// taken one behind the other.
 	Parts [2]int
 	K     int    // channels of the result
-	Size  [3]int // levels, latitudes, longitudes
-	KD    int    // levels of the filter, 1 or 3
-	Side  int    // of the filter in latitude and longitude, odd
-	Wrap  bool   // longitudes are periodic
+	Size  [3]int // levels, latitudes, longitudes of the result
+	// Before and Behind are the levels, latitudes and longitudes that the source has
+	// more than the result, whose field is Size, at either end; less than 0 where it
+	// has fewer. With 0 the field is kept.
+	Before, Behind [3]int
+	KD             int  // levels of the filter, 1 or 3
+	Side           int  // of the filter in latitude and longitude, odd
+	Wrap           bool // longitudes are periodic
 	// FilterIn is the second axis of the filter and FilterLo the first channel on
 	// it that is meant: that of the source, or of the result if Flip is set.
 	FilterIn, FilterLo int
@@ -43,6 +47,15 @@ type WinoSpec struct {
 	// float32: twice as much at a time, with an error as of a convolution of
 	// bfloat16. All sources are stored as bfloat16; see HasHalf.
 	Half bool
+}
+
+// Source is the field of the source.
+func (s WinoSpec) Source() [3]int {
+	n := s.Size
+	for i := range n {
+		n[i] += s.Before[i] + s.Behind[i]
+	}
+	return n
 }
 
 // HasHalf tells whether the instruction set in use multiplies bfloat16.
@@ -70,7 +83,7 @@ type Wino struct {
 	pool           *Pool
 	geom           []C.long
 	spec           WinoSpec
-	cells          int // of one block
+	cells, from    int // values of one block of the result and of the source
 	filter         int // least length of the filter
 	scratch        int
 	points, tiles  int
@@ -150,15 +163,16 @@ func (j *Wino) row() int {
 // The depth schemes of wino.inc.h: number, products, levels of the result.
 var depthSchemes = map[string][3]int{"flat": {0, 1, 1}, "pair": {1, 3, 2}, "deep": {2, 4, 2}, "cube": {3, 6, 4}}
 
-// scheme is the depth scheme of a field of d levels under a filter of kd.
-// Halves keep to the smaller error of F(2, 3).
-func scheme(d, kd int, half bool) (string, bool) {
+// scheme is the depth scheme of a convolution. Halves keep to the smaller error of
+// F(2, 3).
+func scheme(s WinoSpec) (string, bool) {
+	d, kd, kept := s.Size[0], s.KD, s.Before[0] == 0 && s.Behind[0] == 0
 	switch {
-	case kd == 1, kd == 3 && d == 1:
+	case kd == 1 && kept, kd == 3 && d == 1 && kept:
 		return "flat", true
-	case kd == 3 && d == 2:
+	case kd == 3 && d == 2 && kept:
 		return "pair", true
-	case kd == 3 && !half && 6*ceil(d, 4) < 4*ceil(d, 2):
+	case kd == 3 && !s.Half && 6*ceil(d, 4) < 4*ceil(d, 2):
 		return "cube", true // fewer products
 	case kd == 3:
 		return "deep", true
@@ -172,7 +186,7 @@ func newWino(p *Pool, s WinoSpec, w WinoWay, even bool) (*Wino, error) {
 	if !ServesWino(s) || w.Tiles < 1 || s.Half && !HasHalf() {
 		return nil, ErrNotServed
 	}
-	name, _ := scheme(s.Size[0], s.KD, s.Half)
+	name, _ := scheme(s)
 	sch := depthSchemes[name]
 	c0, c := s.Parts[0], s.Parts[0]+s.Parts[1]
 	if even {
@@ -181,7 +195,8 @@ func newWino(p *Pool, s WinoSpec, w WinoWay, even bool) (*Wino, error) {
 	}
 	j := &Wino{
 		pool: p, spec: s,
-		cells:   s.Size[0] * s.Size[1] * s.Size[2] * Block,
+		cells:   volume(s.Size) * Block,
+		from:    volume(s.Source()) * Block,
 		points:  36 * sch[1],
 		tiles:   s.N * ceil(s.Size[0], sch[2]) * ceil(s.Size[1], 4) * ceil(s.Size[2], 4),
 		c:       c,
@@ -200,8 +215,11 @@ func newWino(p *Pool, s WinoSpec, w WinoWay, even bool) (*Wino, error) {
 		}
 		return 0
 	}
+	from := s.Source()
 	j.geom = []C.long{C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]), C.long(s.K),
-		C.long(s.Size[0]), C.long(s.Size[1]), C.long(s.Size[2]), C.long(s.KD), C.long(s.Side), C.long(s.Side / 2), C.long(sch[0]), flag(s.Wrap),
+		C.long(s.Size[0]), C.long(s.Size[1]), C.long(s.Size[2]), C.long(s.KD), C.long(s.Side),
+		C.long(from[0]), C.long(from[1]), C.long(from[2]), C.long(s.KD/2 - s.Before[0]), C.long(s.Side/2 - s.Before[1]), C.long(s.Side/2 - s.Before[2]),
+		C.long(sch[0]), flag(s.Wrap),
 		C.long(s.FilterIn), C.long(s.FilterLo), flag(s.Flip), C.long(w.Tiles), flag(w.Whole), flag(s.ReLU), flag(s.Half)}
 	return j, nil
 }
@@ -243,7 +261,7 @@ func (j *Wino) RunFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
 
 // source panics unless x0 and x1 are the parts of the source.
 func (j *Wino) source(x0, x1 Stored) {
-	n := j.spec.N * j.cells
+	n := j.spec.N * j.from
 	x0.want("x0", n*blocks(j.spec.Parts[0]), x0)
 	if j.spec.Half && x0.storage() == 0 {
 		panic("kern: products of bfloat16 want sources of bfloat16")
@@ -254,8 +272,11 @@ func (j *Wino) source(x0, x1 Stored) {
 
 // ServesWino tells whether Winograd's products serve a convolution.
 func ServesWino(s WinoSpec) bool {
-	_, ok := scheme(s.Size[0], s.KD, s.Half)
-	return ok && s.Side%2 == 1 && s.Side <= 9 && (!s.Wrap || s.Size[2] > s.Side/2)
+	_, ok := scheme(s)
+	for _, n := range s.Source() {
+		ok = ok && n > 0
+	}
+	return ok && s.Side%2 == 1 && s.Side <= 9 && (!s.Wrap || s.Size[2] > s.Side/2 && s.Before[2] == 0 && s.Behind[2] == 0)
 }
 
 // Tiles is the number of tiles of 4×4 cells of a convolution, 0 if it is not

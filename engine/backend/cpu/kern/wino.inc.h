@@ -85,10 +85,10 @@ enum {
 	// Every level by itself: filters of one level, and of three over a single
 	// level, of which only the middle one meets it.
 	DEPTH_FLAT,
-	// Two levels, filters of three, padding 1. y0 = w1 x0 + w2 x1 and y1 = w0 x0 + w1 x1
+	// Two levels of source and result, filters of three, padding 1. y0 = w1 x0 + w2 x1 and y1 = w0 x0 + w1 x1
 	// are three products: w1 (x0 + x1), (w2 − w1) x1, (w0 − w1) x0.
 	DEPTH_PAIR,
-	// F(2, 3) over any number of levels, padding 1: four products for two
+	// F(2, 3) over any number of levels: four products for two
 	// levels, at the points 0, ±1, ∞.
 	DEPTH_DEEP,
 	// F(4, 3), as over the field: six products for four levels.
@@ -149,7 +149,9 @@ INLINE void put_point(void *p, long i, vec x, const int form, int odd) {
 // The geometry, as Go fills it (wino.go).
 enum {
 	W_N, W_C0, W_C1, W_K, // batch; channels of the two parts of the source; result channels
-	W_D, W_H, W_W, W_KD, W_KS, W_PAD, // field; levels, side and padding of the filter
+	W_D, W_H, W_W, W_KD, W_KS, // field of the result; levels and side of the filter
+	W_SD, W_SH, W_SW,          // field of the source
+	W_PADZ, W_PADY, W_PADX,    // what the first window reaches before the source
 	W_SCHEME, W_WRAP,     // longitudes are periodic
 	W_WI, W_WLO,          // input channels of the filter, the first of them that is meant
 	W_FLIP,               // backward data: the filter is [source result taps], reversed
@@ -247,15 +249,15 @@ static int tile_cells(const wino *j, tile_at a, long q, long *cell) {
 	int all = 1;
 	long col[6];
 	for (int i = 0; i < 6; i++) {
-		long x = a.x - g[W_PAD] + q % j->s * 3 + i;
-		if (g[W_WRAP]) x = x < 0 ? x + g[W_W] : x < g[W_W] + g[W_PAD] && x >= g[W_W] ? x - g[W_W] : x;
-		col[i] = x < 0 || x >= g[W_W] ? -1 : x * 16;
+		long x = a.x - g[W_PADX] + q % j->s * 3 + i;
+		if (g[W_WRAP]) x = x < 0 ? x + g[W_SW] : x < g[W_SW] + g[W_PADX] && x >= g[W_SW] ? x - g[W_SW] : x;
+		col[i] = x < 0 || x >= g[W_SW] ? -1 : x * 16;
 	}
 	for (int i = 0; i < 6; i++) {
-		long y = a.y - g[W_PAD] + q / j->s * 3 + i;
+		long y = a.y - g[W_PADY] + q / j->s * 3 + i;
 		for (int k = 0; k < 6; k++) {
-			int in = y >= 0 && y < g[W_H] && col[k] >= 0;
-			cell[i * 6 + k] = in ? y * g[W_W] * 16 + col[k] : -1;
+			int in = y >= 0 && y < g[W_SH] && col[k] >= 0;
+			cell[i * 6 + k] = in ? y * g[W_SW] * 16 + col[k] : -1;
 			all &= in;
 		}
 	}
@@ -282,16 +284,16 @@ INLINE void depth_sources(const int scheme, const vec (*d)[36], int k, vec *o) {
 
 // source_part transforms one tile of a chunk of the source into v + p·ps.
 INLINE void source_part(const int scheme, const int b16, const int form, const wino *j, tile_at a, const long *cell, int all, chunk c, void *v, long ps, int odd) {
-	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
+	const long *g = j->g, plane = g[W_SH] * g[W_SW] * 16, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
 	const void *x = c.part ? j->x1 : j->x0;
 	const int ni = depth_in[scheme], np = depth_products[scheme];
 	for (long cb = 0; cb < (c.n + 15) / 16; cb++) {
-		const void *block = at(x, (a.n * blocks + c.lo / 16 + cb) * g[W_D] * plane, b16);
+		const void *block = at(x, (a.n * blocks + c.lo / 16 + cb) * g[W_SD] * plane, b16);
 		for (int l = 0; l < 16; l += VL) {
 			vec d[MOST_IN][36], h[36];
 			for (int z = 0; z < ni; z++) {
-				long level = scheme == DEPTH_DEEP || scheme == DEPTH_CUBE ? a.z - 1 + z : a.z + z;
-				if (level < 0 || level >= g[W_D]) {
+				long level = scheme == DEPTH_DEEP || scheme == DEPTH_CUBE ? a.z - g[W_PADZ] + z : a.z + z;
+				if (level < 0 || level >= g[W_SD]) {
 					for (int k = 0; k < 36; k++) d[z][k] = (vec){};
 					continue;
 				}

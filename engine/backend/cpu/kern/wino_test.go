@@ -15,7 +15,8 @@ type winoCase struct {
 	spec           WinoSpec // forward
 	x, w, dy       []float64
 	y, dx, dw      []float64
-	c, s, filterIn int
+	c, s, filterIn int // s is the cells of the result, from those of the source
+	from           int
 }
 
 // newWinoCase draws numbers that bfloat16 holds, so that both storages are judged
@@ -29,25 +30,27 @@ func newWinoCase(seed uint64, s WinoSpec) *winoCase {
 		}
 		return v
 	}
-	k := &winoCase{spec: s, c: s.Parts[0] + s.Parts[1], s: s.Size[0] * s.Size[1] * s.Size[2], filterIn: s.FilterIn}
+	k := &winoCase{spec: s, c: s.Parts[0] + s.Parts[1], s: volume(s.Size), filterIn: s.FilterIn, from: volume(s.Source())}
 	taps := s.KD * s.Side * s.Side
-	k.x, k.w, k.dy = random(s.N*k.c*k.s), random(s.K*s.FilterIn*taps), random(s.N*s.K*k.s)
+	k.x, k.w, k.dy = random(s.N*k.c*k.from), random(s.K*s.FilterIn*taps), random(s.N*s.K*k.s)
 	k.y, k.dx, k.dw = make([]float64, len(k.dy)), make([]float64, len(k.x)), make([]float64, len(k.w))
-	d, h, w := s.Size[0], s.Size[1], s.Size[2]
+	h, w := s.Size[1], s.Size[2]
+	source := s.Source()
 	for n := range s.N {
 		for o := range s.K {
 			for c := range k.c {
 				for p := range k.s {
 					pd, ph, pw := p/(h*w), p/w%h, p%w
 					for t := range taps {
-						id, ih, iw := pd+t/(s.Side*s.Side)-s.KD/2, ph+t/s.Side%s.Side-s.Side/2, pw+t%s.Side-s.Side/2
+						id := pd + t/(s.Side*s.Side) - s.KD/2 + s.Before[0]
+						ih, iw := ph+t/s.Side%s.Side-s.Side/2+s.Before[1], pw+t%s.Side-s.Side/2+s.Before[2]
 						if s.Wrap {
 							iw = (iw + w) % w
 						}
-						if id < 0 || id >= d || ih < 0 || ih >= h || iw < 0 || iw >= w {
+						if id < 0 || id >= source[0] || ih < 0 || ih >= source[1] || iw < 0 || iw >= source[2] {
 							continue
 						}
-						xi, wi, yi := (n*k.c+c)*k.s+(id*h+ih)*w+iw, (o*s.FilterIn+s.FilterLo+c)*taps+t, (n*s.K+o)*k.s+p
+						xi, wi, yi := (n*k.c+c)*k.from+(id*source[1]+ih)*source[2]+iw, (o*s.FilterIn+s.FilterLo+c)*taps+t, (n*s.K+o)*k.s+p
 						k.y[yi] += k.x[xi] * k.w[wi]
 						k.dx[xi] += k.dy[yi] * k.w[wi]
 						k.dw[wi] += k.dy[yi] * k.x[xi]
@@ -59,10 +62,11 @@ func newWinoCase(seed uint64, s WinoSpec) *winoCase {
 	return k
 }
 
-// field is a tensor of c channels with the values v, or of garbage if v is nil.
-func (k *winoCase) field(t *testing.T, v []float64, c int, b16 bool) *tensor {
+// field is a tensor of c channels of a field of that size with the values v, or of
+// garbage if v is nil.
+func (k *winoCase) field(t *testing.T, v []float64, c int, size [3]int, b16 bool) *tensor {
 	t.Helper()
-	b := Blocked{k.spec.N, c, k.spec.Size}
+	b := Blocked{k.spec.N, c, size}
 	if v == nil {
 		return newTensor(t, b, b16)
 	}
@@ -76,9 +80,9 @@ func (k *winoCase) parts(t *testing.T, b16 bool) (x0, x1 Stored) {
 	cut := func(lo, hi int) Stored {
 		var v []float64
 		for n := range s.N {
-			v = append(v, k.x[(n*k.c+lo)*k.s:(n*k.c+hi)*k.s]...)
+			v = append(v, k.x[(n*k.c+lo)*k.from:(n*k.c+hi)*k.from]...)
 		}
-		return k.field(t, v, hi-lo, b16).stored()
+		return k.field(t, v, hi-lo, s.Source(), b16).stored()
 	}
 	x0 = cut(0, s.Parts[0])
 	if s.Parts[1] > 0 {
@@ -158,6 +162,10 @@ var winoSpecs = []WinoSpec{
 	{N: 2, Parts: [2]int{17, 16}, K: 5, Size: [3]int{2, 6, 7}, KD: 1, Side: 1},
 	{N: 1, Parts: [2]int{6, 0}, K: 20, Size: [3]int{2, 8, 9}, KD: 3, Side: 5, Wrap: true},
 	{N: 1, Parts: [2]int{4, 0}, K: 3, Size: [3]int{3, 5, 5}, KD: 3, Side: 9},
+	{N: 2, Parts: [2]int{9, 5}, K: 18, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}},
+	{N: 1, Parts: [2]int{8, 0}, K: 17, Size: [3]int{2, 5, 8}, KD: 3, Side: 3, Wrap: true, Before: [3]int{1, 1, 0}, Behind: [3]int{1, 0, 0}},
+	{N: 1, Parts: [2]int{8, 0}, K: 4, Size: [3]int{1, 7, 5}, KD: 3, Side: 3, Before: [3]int{1, 0, 2}, Behind: [3]int{1, -1, 0}},
+	{N: 1, Parts: [2]int{3, 0}, K: 20, Size: [3]int{4, 9, 8}, KD: 3, Side: 5, Before: [3]int{-1, -2, -2}, Behind: [3]int{-1, -2, 0}},
 }
 
 // everyISA runs f under every instruction set of this machine.
@@ -197,7 +205,7 @@ func TestWinogradAgreesWithPlainSums(t *testing.T) {
 func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 	s := k.spec
 	x0, x1 := k.parts(t, b16)
-	dy := k.field(t, k.dy, s.K, b16).stored()
+	dy := k.field(t, k.dy, s.K, s.Size, b16).stored()
 	first := map[string][]float32{}
 	same := func(pass string, way WinoWay, bits []float32) {
 		t.Helper()
@@ -214,7 +222,7 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				y := k.field(t, nil, s.K, y16)
+				y := k.field(t, nil, s.K, s.Size, y16)
 				j.Run(y.stored(), x0, x1, floats(k.w), nil, Stored{}, Stored{}, make([]float32, j.ScratchLen()))
 				if e := relative(k.logical(t, y), want); e > winoBound(s, y16) {
 					t.Errorf("%s %+v: error %.2e", pass, way, e)
@@ -225,6 +233,10 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 			run("forward to the other storage", s, k.y, !b16, x0, x1)
 			back := s
 			back.Parts, back.K, back.Flip = [2]int{s.K, 0}, k.c, true
+			back.Size = s.Source()
+			for i := range back.Before { // seen from the source, the result has fewer
+				back.Before[i], back.Behind[i] = -s.Before[i], -s.Behind[i]
+			}
 			run("data", back, k.dx, b16, dy, Stored{})
 		}
 	}
@@ -277,8 +289,8 @@ func TestWinogradEpilogues(t *testing.T) {
 					t.Fatal(err)
 				}
 				x0, _ := k.parts(t, b16)
-				y := k.field(t, plus, s.K, b16)
-				j.Run(y.stored(), x0, Stored{}, floats(k.w), floats(bias), k.field(t, gate, s.K, b16).stored(), y.stored(), make([]float32, j.ScratchLen()))
+				y := k.field(t, plus, s.K, s.Size, b16)
+				j.Run(y.stored(), x0, Stored{}, floats(k.w), floats(bias), k.field(t, gate, s.K, s.Size, b16).stored(), y.stored(), make([]float32, j.ScratchLen()))
 				if e := relative(k.logical(t, y), want); e > winoBound(s, b16) {
 					t.Errorf("bf16 %v, relu %v: error %.2e", b16, relu, e)
 				}

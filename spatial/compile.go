@@ -1,0 +1,107 @@
+package spatial
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// Plan is the part of a compiled graph that one rank computes. Inputs and outputs hold
+// the rank's own parts.
+type Plan struct {
+	*engine.Plan
+	*Sharded
+	mesh Mesh
+	rank int
+}
+
+// Compile compiles the part of g that this rank of c computes, over a mesh of as many
+// ranks. All ranks compile the same graph with the same options, and run their plans
+// together, step by step.
+//
+// Errors: as for engine.Compile; exit.Usage for a mesh that does not fit the group or
+// the network.
+func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, error) {
+	if m.Size() != c.Size() {
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) for %d", m.Size(), m, c.Size()),
+			Why: "every rank has one place in the mesh", Fix: "start as many ranks as the mesh has, or choose another mesh"}
+	}
+	groups, err := m.groups(c)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{mesh: m, rank: c.Rank()}
+	if o.Passes == nil {
+		o.Passes = pass.List
+	}
+	at := slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "add-gradients" })
+	o.Passes = slices.Insert(slices.Clone(o.Passes), at+1, pass.Pass{Name: "shard", Required: true,
+		Purpose: "compute this rank's part of every value, and exchange what it needs of others",
+		Run: func(u *pass.Unit) error {
+			var err error
+			if p.Sharded, err = Shard(u.Graph, m, c.Rank()); err == nil {
+				u.Graph = p.Local
+			}
+			return err
+		}})
+	o.Kernels = map[string]func(backend.Request) (backend.Kernel, error){
+		gather.Name: func(q backend.Request) (backend.Kernel, error) { return gatherKernel(c, q) },
+		crop.Name:   cropKernel,
+		sumRanks.Name: func(q backend.Request) (backend.Kernel, error) {
+			return sumKernel(groups[q.Attrs.(along).String()], q)
+		},
+		joinMoments.Name: func(q backend.Request) (backend.Kernel, error) {
+			return joinKernel(groups[q.Attrs.(counted).String()], q)
+		},
+	}
+	if p.Plan, err = engine.Compile(g, o); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// groups are those of this rank along every set of axes of the mesh, by their names.
+func (m Mesh) groups(c *comm.Comm) (map[string]*comm.Comm, error) {
+	out := map[string]*comm.Comm{}
+	for set := 1; set < 1<<len(m); set++ {
+		var names []string
+		color := 0 // where the rank stands on the other axes
+		for i, a := range m {
+			if set>>i&1 == 1 {
+				names = append(names, a.Name)
+			} else {
+				color = color*a.Size + m.Along(c.Rank(), a.Name)
+			}
+		}
+		group, err := c.Split(color, c.Rank())
+		if err != nil {
+			return nil, err
+		}
+		out[strings.Join(names, " ")] = group
+	}
+	return out, nil
+}
+
+// Part is the rank's own part of an input of the graph.
+func (p *Plan) Part(input string, s graph.Shape) Box { return p.mesh.Owned(p.Inputs[input], s, p.rank) }
+
+// Take copies a rank's part of a whole value.
+func Take(part, whole []float32, s graph.Shape, own Box) {
+	at := 0
+	c := copied{own, s}
+	c.rows(c.dense(), func(i, n int) { at += copy(part[at:], whole[i:i+n]) })
+}
+
+// Put copies a rank's part into a whole value.
+func Put(whole, part []float32, s graph.Shape, own Box) {
+	at := 0
+	c := copied{own, s}
+	c.rows(c.dense(), func(i, n int) { at += copy(whole[i:i+n], part[at:]) })
+}

@@ -1,0 +1,56 @@
+package spatial
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// cropped is the part of a value that stays.
+type cropped struct{ Box Box }
+
+// crop takes a box out of a value of the rank itself.
+var crop = &graph.Op{
+	Name:   "crop",
+	Doc:    "A box of a value that this rank holds.",
+	Source: "elementary",
+	NoGrad: noGrad,
+	Shape: func(in []graph.Shape, attrs any) (graph.Shape, error) {
+		a := attrs.(cropped)
+		for i, v := range a.Box {
+			if len(in) != 1 || len(in[0]) != len(a.Box) || v.Lo < 0 || v.Hi > in[0][i] || v.Len() == 0 {
+				return nil, fmt.Errorf("%v of %v: %w", a.Box, in, graph.ErrShape)
+			}
+		}
+		return a.Box.Shape(), nil
+	},
+	Window:    func([]graph.Shape, any) graph.Window { return graph.Window{} },
+	FLOPs:     noFLOPs,
+	Bytes:     func(_ []graph.Shape, out graph.Shape, _ any) int64 { return 8 * int64(out.Size()) },
+	InPlace:   never,
+	AnyLayout: true,
+	Ref: func(c graph.Call, attrs any) {
+		at := 0
+		part := copied{attrs.(cropped).Box, c.InShape[0]}
+		part.rows(part.dense(), func(i, n int) { at += copy(c.Out[at:], c.In[0][i:i+n]) })
+	},
+}
+
+// cropKernel prepares crop.
+func cropKernel(q backend.Request) (backend.Kernel, error) {
+	part := copied{append(Box{}, q.Attrs.(cropped).Box...), q.In[0].Shape.Clone()}
+	x, unit := bytesOf(q.In[0])
+	y, _ := bytesOf(q.Out)
+	if q.Out.Layout == graph.Blocked {
+		const size = graph.BlockSize
+		unit *= size
+		part.shape[1] = (part.shape[1] + size - 1) / size
+		part.box[1] = Interval{part.box[1].Lo / size, (part.box[1].Hi + size - 1) / size}
+	}
+	return backend.Kernel{Name: "copy", Run: func() error {
+		at := 0
+		part.rows(part.dense(), func(i, n int) { at += copy(y[at:], x[i*unit:(i+n)*unit]) })
+		return nil
+	}}, nil
+}

@@ -1,0 +1,124 @@
+package spatial
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// gathered are the attributes of gather: which part of a value a rank gets.
+type gathered struct {
+	Parts
+	Rank int
+	Tag  int
+}
+
+// String tells the part of the value that the rank gets, and how the value is cut.
+func (a gathered) String() string { return fmt.Sprintf("%v of %v", a.room(a.Rank), a.From) }
+
+// gather gives every rank the box of a value that it needs: a halo, or another cut.
+var gather = &graph.Op{
+	Name:   "gather",
+	Doc:    "The part of a distributed value that this rank needs, with zeros beyond its ends: a halo, or another distribution.",
+	Source: "Dryden et al. 2019, arXiv:1903.06681, section III",
+	NoGrad: noGrad,
+	Shape: func(in []graph.Shape, attrs any) (graph.Shape, error) {
+		a := attrs.(gathered)
+		own := a.Mesh.Owned(a.From, a.Shape, a.Rank)
+		if len(in) != 1 || !in[0].Equal(own.Shape()) {
+			return nil, fmt.Errorf("operands %v, want the part %v: %w", in, own, graph.ErrShape)
+		}
+		return a.room(a.Rank).Shape(), nil
+	},
+	Window:    func([]graph.Shape, any) graph.Window { return graph.Window{} },
+	FLOPs:     noFLOPs,
+	Bytes:     func(_ []graph.Shape, out graph.Shape, _ any) int64 { return 8 * int64(out.Size()) },
+	InPlace:   never,
+	Ordered:   true,
+	AnyLayout: true,
+}
+
+// noGrad is why operations between ranks have no gradient.
+const noGrad = "the pass shard makes it after gradients have been added"
+
+func noFLOPs([]graph.Shape, graph.Shape, any) int64 { return 0 }
+
+func never(int, any) bool { return false }
+
+// Shape is the sizes of a box.
+func (b Box) Shape() graph.Shape {
+	s := make(graph.Shape, len(b))
+	for i, v := range b {
+		s[i] = v.Len()
+	}
+	return s
+}
+
+// gatherKernel prepares gather on a rank of c.
+func gatherKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(gathered)
+	parts, lanes := a.Parts, 1
+	if q.Out.Layout == graph.Blocked {
+		parts, lanes = parts.blocked(), graph.BlockSize
+	}
+	x, unit := bytesOf(q.In[0])
+	y, _ := bytesOf(q.Out)
+	e, err := NewExchange(c, a.Tag, parts, lanes*unit)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	return backend.Kernel{Name: "exchange", Run: func() error {
+		e.Start(x)
+		e.Keep(y, x)
+		return e.Finish(y)
+	}}, nil
+}
+
+// blocked are the parts of a value in the blocked layout, whose elements are blocks of
+// channels. Channels are cut at blocks only.
+func (p Parts) blocked() Parts {
+	const size = graph.BlockSize
+	up := func(n int) int { return (n + size - 1) / size }
+	boxes := func(in []Box) []Box {
+		if in == nil {
+			return nil
+		}
+		out := make([]Box, len(in))
+		for r, b := range in {
+			out[r] = append(Box{}, b...)
+			out[r][1] = Interval{b[1].Lo / size, up(b[1].Hi)}
+		}
+		return out
+	}
+	p.Need, p.Room = boxes(p.Need), boxes(p.Room)
+	p.Shape = p.Shape.Clone()
+	p.Shape[1] = up(p.Shape[1])
+	if len(p.From.Cuts) > 0 {
+		cuts := append([]graph.Cut{}, p.From.Cuts...)
+		starts := append([]int{}, cuts[1].Starts...)
+		for i := range starts {
+			starts[i] /= size
+		}
+		cuts[1].Starts = starts
+		p.From.Cuts = cuts
+	}
+	return p
+}
+
+// bytesOf is the memory of a value, and the size of its elements.
+func bytesOf(t backend.Tensor) (memory []byte, unit int) {
+	switch {
+	case t.F64 != nil:
+		return view(t.F64, 8), 8
+	case t.U16 != nil:
+		return view(t.U16, 2), 2
+	}
+	return view(t.F32, 4), 4
+}
+
+func view[T any](x []T, size int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), size*len(x))
+}

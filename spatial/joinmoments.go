@@ -1,0 +1,71 @@
+package spatial
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// counted are the attributes of join_moments: how many values of a channel the ranks
+// along axes of the mesh have, in the order of the group.
+type counted struct {
+	along
+	Counts []int
+}
+
+// joinMoments makes the moments of a channel out of those of its parts.
+var joinMoments = &graph.Op{
+	Name: "join_moments",
+	Doc: "Mean and variance (divisor n) of each channel over all ranks along axes of the mesh, from those of each rank's " +
+		"part [2 C].",
+	Source: "Chan, Golub and LeVeque 1979, Stanford STAN-CS-79-773, equation 2.1",
+	NoGrad: noGrad,
+	Shape: func(in []graph.Shape, _ any) (graph.Shape, error) {
+		if len(in) != 1 || len(in[0]) != 2 || in[0][0] != 2 {
+			return nil, fmt.Errorf("operands %v, want moments [2 C]: %w", in, graph.ErrShape)
+		}
+		return in[0].Clone(), nil
+	},
+	Window:  func([]graph.Shape, any) graph.Window { return graph.Window{} },
+	FLOPs:   noFLOPs,
+	Bytes:   func(_ []graph.Shape, out graph.Shape, _ any) int64 { return 8 * int64(out.Size()) },
+	InPlace: func(int, any) bool { return true },
+	Ordered: true,
+}
+
+// joinKernel prepares join_moments within a group.
+func joinKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) {
+	counts := q.Attrs.(counted).Counts
+	if y := q.Out.F64; y != nil {
+		return joining(c, counts, y, q.In[0].F64), nil
+	}
+	return joining(c, counts, q.Out.F32, q.In[0].F32), nil
+}
+
+func joining[T float32 | float64](c *comm.Comm, counts []int, y, x []T) backend.Kernel {
+	return backend.Kernel{Name: "all-gather", Run: func() error {
+		all, err := comm.AllGather(c, x)
+		if err != nil {
+			return err
+		}
+		for k, ch := 0, len(x)/2; k < ch; k++ {
+			var n, mean, squares float64
+			for r, count := range counts {
+				part := all[r*len(x):]
+				n, mean, squares = joinParts(n, mean, squares, float64(count), float64(part[k]), float64(part[ch+k])*float64(count))
+			}
+			y[k], y[ch+k] = T(mean), T(squares/n)
+		}
+		return nil
+	}}
+}
+
+// joinParts gives count, mean and sum of squared differences from the mean of two sets
+// of values together.
+func joinParts(n, mean, squares, m, mean2, squares2 float64) (count, both, sum float64) {
+	count = n + m
+	d := mean2 - mean
+	return count, mean + d*m/count, squares + squares2 + d*d*n*m/count
+}

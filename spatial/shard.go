@@ -1,0 +1,400 @@
+package spatial
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// Axes of fields [N C D H W] by the names of the axes of the mesh along which they
+// are cut.
+var fieldAxes = map[string]int{"data": 0, "level": 2, "lat": 3, "lon": 4}
+
+// Sharded is what one rank computes of a graph.
+type Sharded struct {
+	Local *graph.Graph
+	// Inputs and Outputs are the distributions of fields that enter and leave.
+	Inputs, Outputs map[string]graph.Dist
+}
+
+// Shard rewrites a graph, gradients included, to the part that one rank of the mesh
+// computes. Fields are cut along the axes that the mesh names ("data", "level", "lat",
+// "lon"), the first input as evenly as multiples of the smallest field allow; every
+// other field of the same size is cut alike, others as the windows of operations lead
+// from one to the other, and not at all where a rank would own nothing. What a
+// rank needs of others becomes a gather; sums over axes that are cut become a sum
+// over ranks.
+//
+// Parameters, states and what is no field are on all ranks, with the same bits.
+//
+// Errors: a mesh with unknown axes or more ranks than elements; operations that
+// cannot be cut so.
+func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
+	s := &sharding{mesh: m, rank: rank, g: g, dist: make([]graph.Dist, len(g.Nodes)), field: make([]bool, len(g.Nodes)),
+		cuts: map[axisSize]graph.Cut{}, fetched: map[string]graph.Value{}}
+	if err := s.cutFields(); err != nil {
+		return nil, err
+	}
+	local, err := g.Rewrite(nil, s.visit)
+	if err != nil {
+		return nil, err
+	}
+	out := &Sharded{Local: local, Inputs: map[string]graph.Dist{}, Outputs: map[string]graph.Dist{}}
+	for i, n := range g.Nodes {
+		if n.Kind == graph.KindInput {
+			out.Inputs[n.Name] = s.dist[i]
+		}
+	}
+	for _, o := range g.Outputs {
+		out.Outputs[o.Name] = s.dist[o.ID]
+	}
+	return out, nil
+}
+
+// axisSize is an axis of fields that has a size.
+type axisSize struct{ axis, n int }
+
+// sharding is a graph being cut.
+type sharding struct {
+	mesh    Mesh
+	rank    int
+	g       *graph.Graph
+	cuts    map[axisSize]graph.Cut
+	field   []bool       // by node: cut like fields of its size
+	dist    []graph.Dist // by node
+	fetched map[string]graph.Value
+	tags    int
+}
+
+// cutFields decides how axes of every size are cut.
+func (s *sharding) cutFields() error {
+	first := slices.IndexFunc(s.g.Nodes, func(n *graph.Node) bool { return n.Kind == graph.KindInput && len(n.Shape) == 5 })
+	if first < 0 {
+		return fmt.Errorf("the network has no field [N C D H W] that could be cut over the mesh %v", s.mesh)
+	}
+	for _, a := range s.mesh {
+		axis, ok := fieldAxes[a.Name]
+		n := s.g.Nodes[first].Shape
+		if !ok || a.Size < 1 {
+			return fmt.Errorf("mesh %v: axis %q of %d ranks; known are data, level, lat and lon", s.mesh, a.Name, a.Size)
+		}
+		if a.Size > n[axis] {
+			return fmt.Errorf("mesh %v: %d ranks along %q, where the field %v has %d", s.mesh, a.Size, a.Name, n, n[axis])
+		}
+		if a.Size > 1 {
+			s.cuts[axisSize{axis, n[axis]}] = graph.Cut{Mesh: a.Name, Starts: Starts(n[axis], a.Size, s.unit(axis, n[axis]))}
+		}
+	}
+	for _, n := range s.g.Nodes {
+		if n.Kind == graph.KindOp {
+			s.follow(n)
+		}
+	}
+	return nil
+}
+
+// unit is the largest number that an axis of n is a multiple of by the sizes that the
+// axis has in the graph: cuts at its multiples suit all of them.
+func (s *sharding) unit(axis, n int) int {
+	unit := 1
+	for _, nd := range s.g.Nodes {
+		if nd.Kind == graph.KindOp && len(nd.Shape) == 5 && len(nd.Op.Window(s.g.InShapes(nd), nd.Attrs).Axes) == 5 && n%nd.Shape[axis] == 0 {
+			unit = max(unit, n/nd.Shape[axis])
+		}
+	}
+	return unit
+}
+
+// Starts cuts n indices into p parts, as evenly as multiples of unit allow, the larger
+// ones first; if there are fewer multiples than parts, at any index.
+func Starts(n, p, unit int) []int {
+	if n/unit < p {
+		unit = 1
+	}
+	units := n / unit
+	starts := make([]int, p)
+	for r := 1; r < p; r++ {
+		starts[r] = starts[r-1] + units/p*unit
+		if r <= units%p {
+			starts[r] += unit
+		}
+	}
+	return starts
+}
+
+// follow carries cuts from the operand of a window to the result.
+func (s *sharding) follow(n *graph.Node) {
+	shapes := s.g.InShapes(n)
+	if n.Op.Name == "reshape" {
+		for i := range shapes[0] {
+			if j, ok := sameAxis(shapes[0], n.Shape, i); ok && len(shapes[0]) == 5 && len(n.Shape) == 5 {
+				s.scaled(axisSize{i, shapes[0][i]}, axisSize{j, n.Shape[j]})
+			}
+		}
+		return
+	}
+	w := n.Op.Window(shapes, n.Attrs)
+	if len(w.Axes) != 5 || w.Adjoint || w.Against > 0 {
+		return
+	}
+	for axis, a := range w.Axes {
+		from, to := axisSize{axis, shapes[w.Operand][axis]}, axisSize{axis, n.Shape[axis]}
+		if _, ok := s.cuts[to]; ok || s.cuts[from].Mesh == "" {
+			continue
+		}
+		if cut, ok := OutputCut(a, s.cuts[from], to.n); ok {
+			s.cuts[to] = cut
+		}
+	}
+}
+
+// scaled carries a cut to an axis that is so many times as long, or as short.
+func (s *sharding) scaled(from, to axisSize) {
+	c, ok := s.cuts[from]
+	if _, known := s.cuts[to]; !ok || known {
+		return
+	}
+	starts := make([]int, len(c.Starts))
+	for i, at := range c.Starts {
+		if at*to.n%from.n != 0 {
+			return
+		}
+		starts[i] = at * to.n / from.n
+	}
+	s.cuts[to] = graph.Cut{Mesh: c.Mesh, Starts: starts}
+}
+
+// sameAxis is the axis of the result of a reshape along which neighbours are those along
+// axis i of the operand: with as many elements before and behind it, or joined with
+// axes behind it, or parted into such.
+func sameAxis(from, to graph.Shape, i int) (j int, ok bool) {
+	before := from[:i].Size()
+	for j := range to {
+		if to[:j].Size() == before && to[j] > 1 {
+			return j, to[j]%from[i] == 0 || from[i]%to[j] == 0
+		}
+	}
+	return 0, false
+}
+
+// of is how a field of shape s is cut.
+func (s *sharding) of(shape graph.Shape) graph.Dist {
+	d := graph.Dist{Cuts: make([]graph.Cut, len(shape))}
+	if len(shape) != 5 {
+		return graph.Dist{}
+	}
+	for i, n := range shape {
+		d.Cuts[i] = s.cuts[axisSize{i, n}]
+	}
+	return d
+}
+
+// visit gives what a rank computes in place of n.
+func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	switch n.Kind {
+	case graph.KindInput:
+		if len(n.Shape) != 5 {
+			return graph.Value{}
+		}
+		s.field[n.ID], s.dist[n.ID] = true, s.of(n.Shape)
+		return b.Input(n.Name, s.own(n.ID, s.rank).Shape())
+	case graph.KindOp:
+		return s.operation(b, n, in)
+	}
+	return graph.Value{}
+}
+
+// own is the part of a value that a rank holds.
+func (s *sharding) own(id, rank int) Box {
+	return s.mesh.Owned(s.dist[id], s.g.Nodes[id].Shape, rank)
+}
+
+// operation gives what a rank computes of an operation, by the kind of its window.
+func (s *sharding) operation(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	w := n.Op.Window(s.g.InShapes(n), n.Attrs)
+	fields := slices.ContainsFunc(n.In, func(id int) bool { return s.field[id] })
+	if !fields && n.Op.Name != "broadcast" {
+		return graph.Value{}
+	}
+	s.field[n.ID] = len(n.Shape) == 5 && w.Against == 0
+	if s.field[n.ID] {
+		s.dist[n.ID] = s.of(n.Shape)
+	}
+	switch {
+	case n.Op.Name == "reshape":
+		return s.reshape(b, n, in)
+	case n.Op.Name == "concat":
+		return s.concat(b, n, in)
+	case n.Op.Name == "slice", n.Op.Name == "embed":
+		return s.slice(b, n, in)
+	case n.Op.Name == "dropout":
+		return s.dropout(b, n, in)
+	case n.Op.Name == "channel_moments":
+		return s.moments(b, n, in)
+	case n.Op.Name == "channel_moments_grad":
+		return s.momentsGrad(b, n, in)
+	case w.Against > 0:
+		return s.against(b, n, in, w)
+	case len(w.Axes) > 0 && w.Adjoint:
+		return s.adjoint(b, n, in, w)
+	case len(w.Axes) > 0:
+		return s.windowed(b, n, in, w)
+	case len(w.Whole) > 0:
+		return s.reduction(b, n, in, w)
+	}
+	return s.pointwise(b, n, in)
+}
+
+// cut is how an axis of a value is cut.
+func (s *sharding) cut(id, axis int) graph.Cut {
+	if s.dist[id].Replicated() {
+		return graph.Cut{}
+	}
+	return s.dist[id].Cuts[axis]
+}
+
+// local appends the operation with the attributes of a part.
+func (s *sharding) local(b *graph.Builder, n *graph.Node, l graph.Local, in ...graph.Value) graph.Value {
+	attrs := n.Attrs
+	if n.Op.Local != nil {
+		attrs = n.Op.Local(attrs, l)
+	}
+	return b.Node(n.Op, attrs, in...)
+}
+
+// boxes are those of all ranks.
+func (s *sharding) boxes(of func(rank int) Box) []Box {
+	out := make([]Box, s.mesh.Size())
+	for r := range out {
+		out[r] = of(r)
+	}
+	return out
+}
+
+// fetch gives a rank the box that it needs of node id, of which v is its part, with room
+// around. Once for every value and box.
+func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room func(rank int) Box) graph.Value {
+	p := Parts{Mesh: s.mesh, Shape: s.g.Nodes[id].Shape, From: s.dist[id], Need: s.boxes(need)}
+	if room != nil {
+		p.Room = s.boxes(room)
+	}
+	same := true
+	for r := range s.mesh.Size() {
+		same = same && slices.Equal(s.own(id, r), p.room(r)) && slices.Equal(p.Need[r], p.room(r))
+	}
+	if same {
+		return v
+	}
+	key := fmt.Sprint(v.ID(), p.Need, p.Room)
+	if _, ok := s.fetched[key]; !ok {
+		if s.dist[id].Replicated() && slices.Equal(p.Need[s.rank], p.room(s.rank)) && inside(p.Need[s.rank], p.Shape) {
+			s.fetched[key] = b.Node(crop, cropped{p.Need[s.rank]}, v)
+		} else {
+			s.fetched[key] = b.Node(gather, gathered{p, s.rank, s.tags}, v)
+		}
+		s.tags++ // also for a crop, where other ranks gather
+	}
+	return s.fetched[key]
+}
+
+// inside tells whether a box lies within a shape.
+func inside(b Box, s graph.Shape) bool {
+	for i, v := range b {
+		if v.Lo < 0 || v.Hi > s[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// whole gives all ranks all of a value.
+func (s *sharding) whole(b *graph.Builder, id int, v graph.Value) graph.Value {
+	all := graph.Dist{}
+	return s.fetch(b, id, v, func(r int) Box { return s.mesh.Owned(all, s.g.Nodes[id].Shape, r) }, nil)
+}
+
+// like gives a rank the part of an operand that goes with the part of the field node to
+// that it holds; axes of size 1 are stretched. What is no field is on all ranks.
+func (s *sharding) like(b *graph.Builder, id int, v graph.Value, to int) graph.Value {
+	shape, target := s.g.Nodes[id].Shape, s.g.Nodes[to].Shape
+	if len(shape) != 5 || len(target) != 5 {
+		return s.whole(b, id, v)
+	}
+	return s.fetch(b, id, v, func(r int) Box {
+		box := s.own(to, r)
+		for i := range box {
+			if shape[i] != target[i] {
+				box[i] = Interval{0, shape[i]}
+			}
+		}
+		return box
+	}, nil)
+}
+
+// pointwise computes the part of the result from the same part of all operands.
+func (s *sharding) pointwise(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	for i, id := range n.In {
+		in[i] = s.like(b, id, in[i], n.ID)
+	}
+	return s.local(b, n, graph.Local{To: s.own(n.ID, s.rank).Shape()}, in...)
+}
+
+// reduction adds up over the ranks that hold parts of the axes that are summed. All
+// operands are cut as the first.
+func (s *sharding) reduction(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
+	field := n.In[w.Operand]
+	var over []string
+	for _, axis := range w.Whole {
+		if c := s.cut(field, axis); c.Mesh != "" {
+			over = append(over, c.Mesh)
+		}
+	}
+	if len(over) > 0 && !w.Sums {
+		return s.everywhere(b, n, in)
+	}
+	if s.field[n.ID] {
+		for axis := range n.Shape {
+			s.dist[n.ID].Cuts[axis] = graph.Cut{}
+			if !slices.Contains(w.Whole, axis) {
+				s.dist[n.ID].Cuts[axis] = s.cut(field, axis)
+			}
+		}
+	}
+	for i, id := range n.In {
+		in[i] = s.like(b, id, in[i], field)
+	}
+	return s.sum(b, b.Node(n.Op, n.Attrs, in...), over)
+}
+
+// sum adds up a value over the ranks along axes of the mesh.
+func (s *sharding) sum(b *graph.Builder, v graph.Value, over []string) graph.Value {
+	if len(over) == 0 {
+		return v
+	}
+	return b.Node(sumRanks, along{s.mesh.sorted(over)}, v)
+}
+
+// everywhere computes the whole result on every rank.
+func (s *sharding) everywhere(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	s.dist[n.ID] = graph.Dist{}
+	for i, id := range n.In {
+		in[i] = s.whole(b, id, in[i])
+	}
+	return b.Node(n.Op, n.Attrs, in...)
+}
+
+// dropout draws for the whole field, so that the draw does not depend on cuts, and
+// takes its part.
+func (s *sharding) dropout(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	if !s.field[n.ID] || s.dist[n.ID].Replicated() {
+		return s.pointwise(b, n, in)
+	}
+	ones := make([]float32, n.Shape.Size())
+	for i := range ones {
+		ones[i] = 1
+	}
+	all := b.Node(n.Op, n.Attrs, b.Const("", n.Shape, ones))
+	return op.Mul(b, s.like(b, n.In[0], in[0], n.ID), b.Node(crop, cropped{s.own(n.ID, s.rank)}, all))
+}

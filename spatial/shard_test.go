@@ -1,0 +1,259 @@
+package spatial
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// network is a small network with a loss, of an input x and a target y.
+type network struct {
+	name  string
+	x, y  graph.Shape
+	build func(b *graph.Builder, x, y graph.Value)
+}
+
+func conv(b *graph.Builder, name string, x graph.Value, out int, k [3]int, a op.Conv) graph.Value {
+	w := b.Param(name, graph.Shape{out, x.Dim(1), k[0], k[1], k[2]}, graph.HeNormal(x.Dim(1)*k[0]*k[1]*k[2]))
+	bias := b.Param(name+".bias", graph.Shape{out}, graph.HeNormal(out))
+	return op.Bias(b, op.Conv3D(b, x, w, a), bias)
+}
+
+// single is a network of one convolution under a mean absolute error.
+func single(name string, x graph.Shape, k [3]int, a op.Conv) network {
+	return network{name, x, nil, func(b *graph.Builder, v, _ graph.Value) {
+		h := conv(b, "in", v, 3, [3]int{1, 1, 1}, op.Conv{}) // so that the data have a gradient
+		h = conv(b, "conv", h, 2, k, a)
+		b.Output("field", h)
+		b.Loss(op.Mean(b, op.Abs(b, h)))
+	}}
+}
+
+// unet has two poolings, upsampling, joins, dropout and a batch norm.
+func unet(name string, x graph.Shape, periodic bool) network {
+	y := x.Clone()
+	y[1] = 1
+	return network{name, x, y, func(b *graph.Builder, x, y graph.Value) {
+		pad := op.Conv{Pad: op.Same(3, 3, 3)}
+		if periodic {
+			pad = op.Conv{Pad: op.SameGlobal(3, 3, 3)}
+		}
+		k, half := [3]int{3, 3, 3}, [3]int{1, 2, 2}
+		one := op.ReLU(b, conv(b, "e0", x, 3, k, pad))
+		two := op.MaxPool(b, op.ReLU(b, conv(b, "e1", one, 4, k, pad)), half)
+		h := op.AvgPool(b, op.ReLU(b, conv(b, "e2", two, 5, k, pad)), half)
+		c := graph.Shape{h.Dim(1)}
+		h = op.BatchNorm(b, h, b.Param("gamma", c, graph.Ones()), b.Param("beta", c, graph.Zeros()),
+			b.State("mean", c, graph.Zeros()), b.State("var", c, graph.Ones()), op.BatchNormOptions{})
+		h = op.Dropout(b, h, 0.3)
+		h = op.Concat(b, 1, op.Upsample(b, h, half, periodic), two)
+		h = op.ReLU(b, conv(b, "d1", h, 4, k, pad))
+		h = op.Concat(b, 1, op.Upsample(b, h, half, periodic), one)
+		h = conv(b, "d0", h, 2, k, pad)
+		mean := op.Slice(b, h, 1, 0, 1)
+		spread := op.AddScalar(b, op.Softplus(b, op.Slice(b, h, 1, 1, 2)), 0.1)
+		b.Output("mean", mean)
+		b.Output("spread", spread)
+		weights := make([]float32, x.Dim(3))
+		for i := range weights {
+			weights[i] = float32(1 + i%3)
+		}
+		b.Loss(op.WeightedMean(b, op.GaussianCRPS(b, mean, spread, y), b.Const("", graph.Shape{1, 1, 1, x.Dim(3), 1}, weights)))
+	}}
+}
+
+var networks = []network{
+	single("1×1×1", graph.Shape{2, 2, 2, 6, 8}, [3]int{1, 1, 1}, op.Conv{}),
+	single("3×3×3", graph.Shape{2, 2, 4, 8, 12}, [3]int{3, 3, 3}, op.Conv{Pad: op.Same(3, 3, 3)}),
+	single("5×5, periodic", graph.Shape{2, 2, 2, 8, 12}, [3]int{1, 5, 5}, op.Conv{Pad: op.SameGlobal(1, 5, 5)}),
+	single("7×7, periodic", graph.Shape{2, 1, 2, 8, 9}, [3]int{1, 7, 7}, op.Conv{Pad: op.SameGlobal(1, 7, 7)}),
+	single("stride 2", graph.Shape{2, 2, 3, 13, 16}, [3]int{3, 3, 3}, op.Conv{Stride: [3]int{1, 2, 2}, Pad: op.Same(3, 3, 3)}),
+	single("stride 2, periodic", graph.Shape{2, 2, 2, 12, 16}, [3]int{1, 3, 3}, op.Conv{Stride: [3]int{1, 2, 2}, Pad: op.SameGlobal(1, 3, 3)}),
+	single("stride 3, no padding", graph.Shape{2, 2, 2, 14, 17}, [3]int{1, 3, 2}, op.Conv{Stride: [3]int{1, 3, 3}}),
+	single("dilation 2", graph.Shape{2, 2, 2, 10, 12}, [3]int{1, 3, 3},
+		op.Conv{Dilation: [3]int{1, 2, 2}, Pad: [3]op.Pad{{}, {Size: 2}, {Size: 2, Periodic: true}}}),
+	unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, false),
+	unet("U-Net, periodic", graph.Shape{2, 2, 2, 12, 16}, true),
+	{"resampling", graph.Shape{2, 2, 4, 9, 12}, graph.Shape{2, 2, 4, 9, 12}, func(b *graph.Builder, x, y graph.Value) {
+		h := conv(b, "in", x, 2, [3]int{3, 3, 3}, op.Conv{Pad: op.Same(3, 3, 3)})
+		h = op.Upsample(b, op.MaxPool(b, h, [3]int{2, 3, 2}), [3]int{2, 3, 2}, true)
+		b.Output("field", h)
+		b.Loss(op.MSE(b, h, y))
+	}},
+	{"MS-SSIM", graph.Shape{2, 2, 1, 23, 26}, graph.Shape{2, 2, 1, 23, 26}, func(b *graph.Builder, x, y graph.Value) {
+		h := op.Add(b, x, conv(b, "in", x, 2, [3]int{1, 3, 3}, op.Conv{Pad: op.SameGlobal(1, 3, 3)}))
+		b.Output("field", h)
+		b.Loss(op.AddScalar(b, op.Scale(b, op.MSSSIM(b, h, y, op.SimilarityOptions{Range: 3}), -1), 1))
+	}},
+	{"slices", graph.Shape{2, 2, 2, 8, 12}, nil, func(b *graph.Builder, x, _ graph.Value) {
+		h := conv(b, "in", x, 3, [3]int{1, 3, 3}, op.Conv{Pad: op.Same(1, 3, 3)})
+		h = op.PadZeros(b, op.Slice(b, h, 4, 2, 11), 3, 1, 2)
+		b.Output("field", h)
+		b.Loss(op.Mean(b, op.Square(b, op.Sum(b, h, 2, 4))))
+	}},
+}
+
+var meshes = []Mesh{
+	{{"lon", 2}}, {{"lon", 3}}, {{"lon", 4}}, {{"lat", 2}}, {{"lat", 3}}, {{"data", 2}}, {{"level", 2}},
+	{{"lat", 2}, {"lon", 2}}, {{"data", 2}, {"lon", 2}}, {{"data", 2}, {"lat", 2}, {"lon", 2}}, {{"level", 2}, {"lat", 2}}, {{"lat", 1}, {"lon", 2}},
+}
+
+// result is what a step gives.
+type result struct {
+	loss    float64
+	outputs map[string][]float32
+	grads   []float32
+	states  []float32
+}
+
+// field is n values of a fixed sequence.
+func field(seed uint64, s graph.Shape) []float32 {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	x := make([]float32, s.Size())
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+func (n network) graph(t testing.TB) *graph.Graph {
+	t.Helper()
+	b := graph.New(11)
+	x := b.Input("x", n.x)
+	var y graph.Value
+	if n.y != nil {
+		y = b.Input("y", n.y)
+	}
+	n.build(b, x, y)
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// run computes two steps on a mesh of ranks of this process, the second with
+// statistics of the first, and gives what rank 0 has after putting parts together.
+func (n network) run(t testing.TB, m Mesh, mode comm.Mode, o engine.Options) (result, error) {
+	g := n.graph(t)
+	shapes := map[string]graph.Shape{}
+	for _, out := range g.Outputs {
+		shapes[out.Name] = g.Nodes[out.ID].Shape
+	}
+	r := result{outputs: map[string][]float32{}}
+	for name, s := range shapes {
+		r.outputs[name] = make([]float32, s.Size())
+	}
+	err := comm.Run(m.Size(), mode, func(c *comm.Comm) error {
+		o := o
+		o.Store = engine.NewStore()
+		p, err := Compile(g, c, m, o)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		for name, s := range map[string]graph.Shape{"x": n.x, "y": n.y} {
+			if s != nil {
+				Take(p.Input(name), field(uint64(len(name)+int(name[0])), s), s, p.Part(name, s))
+			}
+		}
+		for step := range uint64(2) {
+			if err := p.Run(context.Background(), step); err != nil {
+				return err
+			}
+		}
+		for name, s := range shapes { // ranks of one process write side by side
+			Put(r.outputs[name], p.Output(name), s, m.Owned(p.Outputs[name], s, c.Rank()))
+		}
+		if err := comm.Barrier(c); err != nil || c.Rank() > 0 {
+			return err
+		}
+		r.loss = p.Loss()
+		r.grads, r.states = slices.Clone(p.Store().Grads()), slices.Clone(p.Store().States())
+		return nil
+	})
+	return r, err
+}
+
+// distance is the norm of the difference relative to that of want.
+func distance(got, want []float32) float64 {
+	if len(got) != len(want) {
+		return math.Inf(1)
+	}
+	var d, w float64
+	for i := range want {
+		d += math.Pow(float64(got[i])-float64(want[i]), 2)
+		w += math.Pow(float64(want[i]), 2)
+	}
+	if w == 0 {
+		return math.Sqrt(d)
+	}
+	return math.Sqrt(d / w)
+}
+
+// compare fails if a result differs from that of one rank by more than tolerances.
+func (r result) compare(one result, forward, gradient float64) error {
+	if d := math.Abs(r.loss-one.loss) / math.Abs(one.loss); !(d <= forward) {
+		return fmt.Errorf("loss %v, on one rank %v", r.loss, one.loss)
+	}
+	for name, want := range one.outputs {
+		if d := distance(r.outputs[name], want); !(d <= forward) {
+			return fmt.Errorf("output %s differs by %.2g", name, d)
+		}
+	}
+	if d := distance(r.states, one.states); !(d <= forward) {
+		return fmt.Errorf("states differ by %.2g", d)
+	}
+	if d := distance(r.grads, one.grads); !(d <= gradient) {
+		return fmt.Errorf("gradient differs by %.2g", d)
+	}
+	return nil
+}
+
+// fits tells whether a network has as many elements as a mesh wants.
+func (n network) fits(m Mesh) bool {
+	for _, a := range m {
+		if n.x[fieldAxes[a.Name]] < a.Size {
+			return false
+		}
+	}
+	return true
+}
+
+// In float64 on the reference backend every network gives the same on every mesh, but
+// for rounding.
+func TestShard(t *testing.T) {
+	o := engine.Options{Backend: "ref", Float64: true}
+	for _, n := range networks {
+		one, err := n.run(t, Mesh{{"lon", 1}}, comm.Free, o)
+		if err != nil {
+			t.Fatal(n.name, err)
+		}
+		for i, m := range meshes {
+			if !n.fits(m) {
+				continue
+			}
+			mode := comm.Free
+			if i%2 == 1 {
+				mode = comm.Replay(uint64(i))
+			}
+			t.Run(fmt.Sprintf("%s on %v", n.name, m), func(t *testing.T) {
+				many, err := n.run(t, m, mode, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := many.compare(one, 1e-7, 1e-7); err != nil { // stored as float32
+					t.Error(err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package spatial
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// reshape keeps the axes whole that do not stay, or join those behind them, as they are.
+func (s *sharding) reshape(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	id := n.In[0]
+	from := s.g.Nodes[id].Shape
+	kept := graph.Dist{Cuts: make([]graph.Cut, len(from))} // of the operand
+	cuts := make([]graph.Cut, len(n.Shape))                // of the result
+	for i := range from {
+		c := s.cut(id, i)
+		j, ok := sameAxis(from, n.Shape, i)
+		if c.Mesh == "" || !ok || !s.field[n.ID] {
+			continue
+		}
+		starts := make([]int, len(c.Starts))
+		for r, at := range c.Starts {
+			ok = ok && at*n.Shape[j]%from[i] == 0
+			starts[r] = at * n.Shape[j] / from[i]
+		}
+		if ok {
+			kept.Cuts[i], cuts[j] = c, graph.Cut{Mesh: c.Mesh, Starts: starts}
+		}
+	}
+	if s.field[n.ID] {
+		s.dist[n.ID] = graph.Dist{Cuts: cuts}
+	}
+	x := s.fetch(b, id, in[0], func(r int) Box { return s.mesh.Owned(kept, from, r) }, nil)
+	return s.local(b, n, graph.Local{To: s.own(n.ID, s.rank).Shape()}, x)
+}
+
+// concat joins parts that are cut alike; the axis along which they are joined is whole.
+func (s *sharding) concat(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	axis := n.Attrs.(op.AlongAxis).Axis
+	if s.field[n.ID] {
+		s.dist[n.ID].Cuts[axis] = graph.Cut{}
+	}
+	for i, id := range n.In {
+		in[i] = s.fetch(b, id, in[i], func(r int) Box {
+			box := s.own(n.ID, r)
+			box[axis] = Interval{0, s.g.Nodes[id].Shape[axis]}
+			return box
+		}, nil)
+	}
+	return b.Node(n.Op, n.Attrs, in...)
+}
+
+// slice takes or embeds a range. Along an axis that is cut the range is what a rank
+// fetches, with zeros around what is embedded.
+func (s *sharding) slice(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	id, a := n.In[0], n.Attrs.(op.Range)
+	size := s.g.Nodes[id].Shape[a.Axis]
+	whole := s.cut(n.ID, a.Axis).Mesh == "" && s.cut(id, a.Axis).Mesh == ""
+	shift := a.Lo
+	if n.Op.Name == "embed" {
+		shift = -a.Lo
+	}
+	room := func(r int) Box {
+		box := s.own(n.ID, r)
+		box[a.Axis] = Interval{box[a.Axis].Lo + shift, box[a.Axis].Hi + shift}
+		if whole {
+			box[a.Axis] = Interval{0, size}
+		}
+		return box
+	}
+	need := func(r int) Box {
+		box := room(r)
+		box[a.Axis] = box[a.Axis].Intersect(Interval{0, size})
+		return box
+	}
+	x := s.fetch(b, id, in[0], need, room)
+	if whole {
+		return b.Node(n.Op, n.Attrs, x)
+	}
+	return x
+}
