@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -254,6 +255,45 @@ func TestShard(t *testing.T) {
 					t.Error(err)
 				}
 			})
+		}
+	}
+}
+
+// On the CPU backend, with Winograd's products on blocked values, a mesh gives what one
+// rank gives, within the rounding of float32; in bfloat16 within that of bfloat16.
+func TestShardOnCPU(t *testing.T) {
+	nets := []network{
+		unet("U-Net", graph.Shape{2, 17, 2, 32, 64}, false),
+		unet("U-Net, periodic", graph.Shape{2, 5, 3, 32, 48}, true),
+		networks[len(networks)-2], networks[len(networks)-3],
+	}
+	for _, c := range []struct {
+		precision         string
+		forward, gradient float64
+	}{{"f32", 1e-6, 1e-5}, {"bf16", 1e-2, 5e-2}} {
+		o := engine.Options{Winograd: true, ByRule: true, Precision: c.precision}
+		for _, n := range nets {
+			one, err := n.run(t, Mesh{{"lon", 1}}, comm.Free, o)
+			if exit.CodeOf(err) == exit.NoDevice {
+				t.Skip("skipped: no device: ", err)
+			}
+			if err != nil {
+				t.Fatal(n.name, err)
+			}
+			for _, m := range meshes {
+				if !n.fits(m) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s in %s on %v", n.name, c.precision, m), func(t *testing.T) {
+					many, err := n.run(t, m, comm.Free, o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := many.compare(one, c.forward, c.gradient); err != nil {
+						t.Error(err)
+					}
+				})
+			}
 		}
 	}
 }
