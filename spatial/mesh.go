@@ -3,8 +3,11 @@ package spatial
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // Mesh is a grid of ranks. Ranks count along the last axis first.
@@ -15,6 +18,58 @@ type Mesh []MeshAxis
 type MeshAxis struct {
 	Name string
 	Size int
+}
+
+// String is the text that ParseMesh reads: "data:2 lon:4".
+func (m Mesh) String() string {
+	var parts []string
+	for _, a := range m {
+		parts = append(parts, fmt.Sprintf("%s:%d", a.Name, a.Size))
+	}
+	return strings.Join(parts, " ")
+}
+
+// ParseMesh reads axes and their numbers of ranks, between blanks: "data:2 lon:4".
+//
+// Errors: exit 64.
+func ParseMesh(text string) (Mesh, error) {
+	var m Mesh
+	for _, word := range strings.Fields(text) {
+		name, count, _ := strings.Cut(word, ":")
+		n, err := strconv.Atoi(count)
+		_, known := fieldAxes[name]
+		double := slices.ContainsFunc(m, func(a MeshAxis) bool { return a.Name == name })
+		if err != nil || n < 1 || !known || double {
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no axis of a mesh", word), At: text,
+				Why: "the axes are data, level, lat and lon, each once with its number of ranks", Fix: "write \"data:2 lon:4\""}
+		}
+		m = append(m, MeshAxis{name, n})
+	}
+	return m, nil
+}
+
+// Meshes lists the meshes of n ranks whose axes, in that order, have at most so many
+// ranks; axes of one rank are left out.
+func Meshes(n int, most []MeshAxis) []Mesh {
+	if n == 1 {
+		return []Mesh{{}}
+	}
+	if len(most) == 0 {
+		return nil
+	}
+	var all []Mesh
+	for size := 1; size <= min(n, most[0].Size); size++ {
+		if n%size != 0 {
+			continue
+		}
+		for _, rest := range Meshes(n/size, most[1:]) {
+			if size > 1 {
+				rest = append(Mesh{{most[0].Name, size}}, rest...)
+			}
+			all = append(all, rest)
+		}
+	}
+	return all
 }
 
 // Size is the number of ranks.

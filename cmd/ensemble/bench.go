@@ -18,17 +18,21 @@ import (
 func benchCommand(a *app) *cobra.Command {
 	var o run.BenchOptions
 	var c benchFlags
-	var one bool
+	var one, parallel bool
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure training steps and predictions of the networks here",
 		Long: "Measure training steps and predictions of the networks on this machine: times,\n" +
 			"useful GFLOP/s beside the peak of a matrix product measured in the same run,\n" +
 			"peak memory, and the gradient's distance from float64. Flags that take lists\n" +
-			"measure every combination. Each case runs in processes of its own.",
+			"measure every combination. Each case runs in processes of its own.\n\n" +
+			"With --check-parallel nothing is timed: a small step (base 8, crop 64, batch 2, if\n" +
+			"not given) is trained on one rank and on all ranks of the job, on every mesh that\n" +
+			"they can form, and the differences are printed.",
 		Example: "  ensemble bench --base 8 --crop 128\n" +
 			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
-			"  ensemble bench --base 8 --crop 128 --trace step.json --movement",
+			"  ensemble bench --base 8 --crop 128 --trace step.json --movement\n" +
+			"  mpirun -n 4 ensemble bench --check-parallel",
 		Annotations: notes("docs/bench.md", exit.No, exit.NoDevice, exit.CannotWrite, exit.SaveAndStop),
 		Args:        noArgs,
 	}
@@ -46,12 +50,18 @@ func benchCommand(a *app) *cobra.Command {
 	f.StringVar(&o.Gradient, "gradient", "auto", "distance from float64: auto (reduces a large case), full or off")
 	f.BoolVar(&o.Movement, "movement", false, "print what each operation computes and moves")
 	f.StringVar(&o.Trace, "trace", "", "write one step's timeline to `FILE`, for Perfetto or Chrome")
+	f.BoolVar(&parallel, "check-parallel", false, "compare training on all ranks with training on one")
+	ranks := f.Uint("ranks", 0, "ranks of --check-parallel within this process, where no MPI launcher started it")
 	f.BoolVar(&one, "one", false, "measure what standard input asks for, in this process")
 	f.Lookup("one").Hidden = true // how the command starts its own processes
 	progress := a.progressFlag(f)
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if one {
 			return measureOne(ctx)
+		}
+		if parallel {
+			return c.checkParallel(ctx, cmd, run.ParallelCheckOptions{Ranks: int(*ranks), Steps: int(*steps),
+				Case: run.BenchCase{Model: c.model, Depth: int(*depth), Precision: c.precision}})
 		}
 		if err := oneOf("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
 			return result{}, err
@@ -107,6 +117,31 @@ func measureOne(ctx context.Context) (result, error) {
 
 // benchFlags are the flags that describe cases, as they were given.
 type benchFlags struct{ model, base, crop, batch, threads, precision string }
+
+// checkParallel compares ranks; flags that were not given describe a small case.
+func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o run.ParallelCheckOptions) (result, error) {
+	for name, small := range map[string]struct {
+		flag *string
+		text string
+	}{"base": {&b.base, "8"}, "crop": {&b.crop, "64"}, "batch": {&b.batch, "2"}} {
+		if !cmd.Flags().Changed(name) {
+			*small.flag = small.text
+		}
+	}
+	cases, err := b.cases(o.Case)
+	if err != nil {
+		return result{}, err
+	}
+	if len(cases) > 1 {
+		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("--check-parallel with %d cases", len(cases)), At: "the command line", Fix: "give one value to each flag"}
+	}
+	o.Case = cases[0]
+	r, err := run.CheckParallel(ctx, o)
+	if err != nil {
+		return result{}, err
+	}
+	return result{data: r, text: r.WriteText, printed: len(r.Meshes) == 0}, nil
+}
 
 // cases gives every combination of the lists, else like the given case.
 func (b benchFlags) cases(like run.BenchCase) ([]run.BenchCase, error) {

@@ -1,0 +1,228 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// ParallelCheckOptions describe a comparison of many ranks with one.
+type ParallelCheckOptions struct {
+	Case  BenchCase // of the whole step
+	Ranks int       // of this process; those of the job under an MPI launcher
+	Steps int       // of training; 0 means 5
+}
+
+// ParallelCheck compares training on all ranks of a job with training on one.
+type ParallelCheck struct {
+	Ranks     int       `json:"ranks"`
+	Transport string    `json:"transport"`
+	Network   BenchCase `json:"network"`
+	Steps     int       `json:"steps"`
+	// MaxRelError is the largest of all relative errors.
+	MaxRelError float64 `json:"max_rel_error"`
+	// Meshes is empty in the processes of other ranks than 0.
+	Meshes []ParallelMesh `json:"meshes"`
+}
+
+// ParallelMesh is how training on one mesh differs from training on one rank: the
+// relative distance (L2) of the first prediction, of the first gradient and of the
+// parameters after all steps, and the largest relative difference of a loss.
+type ParallelMesh struct {
+	Mesh       string  `json:"mesh"`
+	Forward    float64 `json:"forward"`
+	Gradient   float64 `json:"gradient"`
+	Loss       float64 `json:"loss"`
+	Parameters float64 `json:"parameters"`
+	// BytesSent is what the rank that sends most sends in a step.
+	BytesSent int64 `json:"bytes_sent"`
+}
+
+// CheckParallel trains a small network for some steps on one rank and on all of them,
+// on every mesh that they can form.
+//
+// Errors: as of training; exit 64 for a case that no mesh of so many ranks fits.
+func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck, error) {
+	if o.Steps == 0 {
+		o.Steps = 5
+	}
+	out := &ParallelCheck{Steps: o.Steps}
+	transport, err := onRanks(o.Ranks, func(c *comm.Comm) error {
+		k := o.Case
+		k.Threads = max(1, threadsOf(k.Threads)/c.Size())
+		if err := k.check(); err != nil {
+			return err
+		}
+		meshes := spatial.Meshes(c.Size(), []spatial.MeshAxis{{Name: "data", Size: k.Batch}, {Name: "level", Size: k.Depth},
+			{Name: "lat", Size: k.Crop.Height / 2}, {Name: "lon", Size: k.Crop.Width / 2}})
+		if len(meshes) == 0 {
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d ranks for %v", c.Size(), k), Why: "no mesh of so many ranks fits it", Fix: "start fewer ranks, or give a larger crop or batch"}
+		}
+		one, err := k.onOneRank(ctx, o.Steps)
+		if err != nil {
+			return err
+		}
+		var all []ParallelMesh
+		for _, m := range meshes {
+			r, err := k.onMesh(ctx, c, m, o.Steps, one)
+			if err != nil {
+				return fmt.Errorf("mesh %v: %w", m, err)
+			}
+			all = append(all, r)
+		}
+		if c.Rank() == 0 {
+			out.Network, out.Ranks, out.Meshes = k, c.Size(), all
+		}
+		return nil
+	})
+	out.Transport = transport
+	for _, m := range out.Meshes {
+		out.MaxRelError = max(out.MaxRelError, m.Forward, m.Gradient, m.Loss, m.Parameters)
+	}
+	return out, err
+}
+
+// trained is what training left behind.
+type trained struct {
+	losses            []float64
+	forward, gradient []float32 // of the first step
+	parameters        []float32
+}
+
+// fields are input and target of a step, as every rank draws them.
+func (k BenchCase) fields(step uint64, x, y graph.Shape) map[string][]float32 {
+	r := rand.New(rand.NewPCG(1, 2+step))
+	in := map[string][]float32{"x": make([]float32, x.Size()), "target": make([]float32, y.Size())}
+	for i := range in["x"] {
+		in["x"][i] = float32(r.NormFloat64())
+	}
+	for i := range in["target"] {
+		in["target"][i] = r.Float32()
+	}
+	return in
+}
+
+// train takes steps with a plan, of which part gives what this rank has of a field.
+func (k BenchCase) train(ctx context.Context, g *graph.Graph, plan *engine.Plan, steps int, part func(name string, whole []float32, s graph.Shape)) (t trained, err error) {
+	a, err := optim.New(plan.Store(), optim.Options{Threads: k.Threads})
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	x, y := g.Find("x").Shape, g.Find("target").Shape
+	for step := range uint64(steps) {
+		for name, whole := range k.fields(step, x, y) {
+			part(name, whole, g.Find(name).Shape)
+		}
+		if err := plan.Run(ctx, step); err != nil {
+			return t, err
+		}
+		t.losses = append(t.losses, plan.Loss())
+		if step == 0 {
+			t.forward, t.gradient = slices.Clone(plan.Output("y")), slices.Clone(plan.Store().Grads())
+		}
+		if _, err := a.Step(benchRate); err != nil {
+			return t, err
+		}
+	}
+	t.parameters = slices.Clone(plan.Store().Params())
+	return t, nil
+}
+
+func (k BenchCase) onOneRank(ctx context.Context, steps int) (t trained, err error) {
+	g, err := k.graph(true)
+	if err != nil {
+		return t, err
+	}
+	plan, err := engine.Compile(g, k.Options(false))
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, plan.Close()) }()
+	return k.train(ctx, g, plan, steps, func(name string, whole []float32, _ graph.Shape) { copy(plan.Input(name), whole) })
+}
+
+// onMesh trains on the ranks of c, and tells how far that is from training on one.
+func (k BenchCase) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, steps int, one trained) (r ParallelMesh, err error) {
+	r.Mesh = m.String()
+	g, err := k.graph(true)
+	if err != nil {
+		return r, err
+	}
+	plan, err := spatial.Compile(g, c, m, k.Options(false))
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, plan.Close()) }()
+	before := c.Traffic()
+	t, err := k.train(ctx, g, plan.Plan, steps, func(name string, whole []float32, s graph.Shape) {
+		spatial.Take(plan.Input(name), whole, s, plan.Part(name, s))
+	})
+	if err != nil {
+		return r, err
+	}
+	sent := c.Traffic().Sub(before).Bytes / int64(steps)
+	y := g.Nodes[g.Outputs[0].ID].Shape
+	forward := make([]float32, len(t.forward))
+	spatial.Take(forward, one.forward, y, m.Owned(plan.Outputs["y"], y, c.Rank()))
+	far := []float64{0, 0}
+	for i, v := range forward {
+		far[0] += math.Pow(float64(t.forward[i])-float64(v), 2)
+		far[1] += math.Pow(float64(v), 2)
+	}
+	if err := comm.AllReduce(c, far, comm.Auto); err != nil {
+		return r, err
+	}
+	all, err := comm.AllGather(c, []float64{distance(t.gradient, one.gradient), distance(t.parameters, one.parameters), largest(t.losses, one.losses), float64(sent)})
+	if err != nil {
+		return r, err
+	}
+	r.Forward = math.Sqrt(far[0] / far[1])
+	for i := 0; i < len(all); i += 4 {
+		r.Gradient, r.Parameters, r.Loss = max(r.Gradient, all[i]), max(r.Parameters, all[i+1]), max(r.Loss, all[i+2])
+		r.BytesSent = max(r.BytesSent, int64(all[i+3]))
+	}
+	return r, nil
+}
+
+// largest is the largest relative difference.
+func largest(x, y []float64) float64 {
+	var d float64
+	for i, v := range y {
+		d = max(d, math.Abs(x[i]-v)/math.Abs(v))
+	}
+	return d
+}
+
+// WriteText prints the comparison for a person; nothing on other ranks than 0.
+func (p *ParallelCheck) WriteText(w io.Writer) error {
+	if len(p.Meshes) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s) against one, %s of %v\n\n", count(p.Ranks, "rank"), p.Transport, count(p.Steps, "step"), p.Network)
+	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "mesh\tforward\tgradient\tlosses\tparameters\tMiB sent a step")
+	for _, m := range p.Meshes {
+		fmt.Fprintf(t, "%s\t%.1e\t%.1e\t%.1e\t%.1e\t%.2f\n", m.Mesh, m.Forward, m.Gradient, m.Loss, m.Parameters, float64(m.BytesSent)/(1<<20))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "\nlargest relative error %.1e\n", p.MaxRelError)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
