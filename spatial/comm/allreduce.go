@@ -32,7 +32,7 @@ func (a Algorithm) String() string {
 const shortVector = 1 << 14
 
 // AllReduce adds up the x of all ranks, which have one length; all get the sum.
-func AllReduce[T Number](c *Comm, x []T, a Algorithm) error {
+func AllReduce[T Summand](c *Comm, x []T, a Algorithm) error {
 	power := c.Size()&(c.Size()-1) == 0
 	if a == Auto {
 		switch {
@@ -64,7 +64,7 @@ func AllReduce[T Number](c *Comm, x []T, a Algorithm) error {
 
 // reduceDoubling folds the ranks beyond the largest power of two onto neighbours,
 // reduces among the rest, and gives the folded ones the result.
-func reduceDoubling[T Number](c *Comm, x []T, a Algorithm) error {
+func reduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	p := 1
 	for 2*p <= c.Size() {
 		p *= 2
@@ -109,7 +109,7 @@ func reduceDoubling[T Number](c *Comm, x []T, a Algorithm) error {
 
 // reduceHalving: after step k a rank has the sum of 2^k neighbours of its piece of
 // n/2^k values.
-func reduceHalving[T Number](c *Comm, x []T) error {
+func reduceHalving[T Summand](c *Comm, x []T) error {
 	type span struct{ lo, hi int }
 	own := span{0, len(x)}
 	var parents []span

@@ -2,9 +2,14 @@ package comm
 
 import "fmt"
 
-// Number is what collectives add up.
+// Number is what sums are made of.
 type Number interface {
 	float32 | float64 | int64
+}
+
+// Summand is what collectives add up: numbers, or only their size.
+type Summand interface {
+	Number | SizeOnly
 }
 
 // Tags of collectives. Two collectives of a group that follow each other may use
@@ -65,7 +70,7 @@ func part[T any](x []T, i, p int) []T { return x[len(x)*i/p : len(x)*(i+1)/p] }
 // ReduceScatter adds up the x of all ranks; each gets the sum of its own piece, the
 // rank-th of P nearly equal ones, where it lies in x. The rest of x is
 // overwritten. A ring: (P−1)·α + (P−1)/P·βn.
-func ReduceScatter[T Number](c *Comm, x []T) ([]T, error) {
+func ReduceScatter[T Summand](c *Comm, x []T) ([]T, error) {
 	p := c.Size()
 	in := make([]T, len(part(x, p-1, p))+1)
 	for k := 1; k < p; k++ { // the piece that ends here starts with the next rank
@@ -80,7 +85,18 @@ func ReduceScatter[T Number](c *Comm, x []T) ([]T, error) {
 }
 
 // add writes left + right to y, which may be one of them.
-func add[T Number](y, left, right []T) {
+func add[T Summand](y, left, right []T) {
+	switch y := any(y).(type) {
+	case []float32:
+		addNumbers(y, any(left).([]float32), any(right).([]float32))
+	case []float64:
+		addNumbers(y, any(left).([]float64), any(right).([]float64))
+	case []int64:
+		addNumbers(y, any(left).([]int64), any(right).([]int64))
+	}
+}
+
+func addNumbers[T Number](y, left, right []T) {
 	for i := range y {
 		y[i] = left[i] + right[i]
 	}

@@ -11,7 +11,8 @@ import (
 // from 0. All ranks of a group call its collectives, in the same order.
 type Comm struct {
 	t       Transport
-	ranks   []int // in the job, by rank in the group
+	ranks   []int // in the job, by rank in the group; nil if they are the same
+	size    int
 	me      int
 	context int // keeps the messages of groups apart
 	shared  *state
@@ -44,21 +45,22 @@ const (
 
 // New is the group of all ranks of a job.
 func New(t Transport) *Comm {
-	ranks := make([]int, t.Size())
-	for i := range ranks {
-		ranks[i] = i
-	}
-	return &Comm{t: t, ranks: ranks, me: t.Rank(), shared: &state{contexts: 1}}
+	return &Comm{t: t, size: t.Size(), me: t.Rank(), shared: &state{contexts: 1}}
 }
 
 // Rank is this rank's number in the group.
 func (c *Comm) Rank() int { return c.me }
 
 // Size is the number of ranks in the group.
-func (c *Comm) Size() int { return len(c.ranks) }
+func (c *Comm) Size() int { return c.size }
 
 // JobRank is the number in the job of a rank of the group.
-func (c *Comm) JobRank(rank int) int { return c.ranks[rank] }
+func (c *Comm) JobRank(rank int) int {
+	if c.ranks == nil {
+		return rank
+	}
+	return c.ranks[rank]
+}
 
 // Traffic is what this rank has sent so far, in all groups.
 func (c *Comm) Traffic() Traffic { return c.shared.traffic }
@@ -83,13 +85,13 @@ func (c *Comm) Recv(from, tag int, x Slice) Request {
 func (c *Comm) send(to, tag int, x Slice) Request {
 	if to != c.me {
 		c.shared.traffic.Messages++
-		c.shared.traffic.Bytes += bytesOf(x)
+		c.shared.traffic.Bytes += Bytes(x)
 	}
-	return c.t.Send(c.ranks[to], c.context<<tagBits|tag, x)
+	return c.t.Send(c.JobRank(to), c.context<<tagBits|tag, x)
 }
 
 func (c *Comm) recv(from, tag int, x Slice) Request {
-	return c.t.Recv(c.ranks[from], c.context<<tagBits|tag, x)
+	return c.t.Recv(c.JobRank(from), c.context<<tagBits|tag, x)
 }
 
 // WaitAll waits for all requests, also after one has failed: their memory is free
@@ -133,9 +135,9 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 		return nil, nil
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[3*a+1], all[3*b+1]) })
-	sub := &Comm{t: c.t, context: context, shared: c.shared}
+	sub := &Comm{t: c.t, size: len(members), context: context, shared: c.shared}
 	for i, r := range members {
-		sub.ranks = append(sub.ranks, c.ranks[r])
+		sub.ranks = append(sub.ranks, c.JobRank(r))
 		if r == c.me {
 			sub.me = i
 		}

@@ -150,6 +150,42 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
+// Where only the size of values counts, the same messages travel.
+func TestSizeOnly(t *testing.T) {
+	const n = 1001 // cut unevenly
+	for _, p := range []int{2, 3, 4, 8} {
+		for _, a := range []comm.Algorithm{comm.Ring, comm.Doubling, comm.Halving} {
+			for _, mode := range []comm.Mode{comm.Free, comm.Replay(1)} {
+				err := comm.Run(p, mode, func(c *comm.Comm) error {
+					if err := comm.AllReduce(c, make([]float32, n), a); err != nil {
+						return err
+					}
+					real := c.Traffic()
+					if err := comm.AllReduce(c, make([]comm.SizeOnly, n), a); err != nil {
+						return err
+					}
+					if got := c.Traffic().Sub(real); got != real || got.Bytes == 0 {
+						return fmt.Errorf("sent %+v without values, %+v with them", got, real)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Errorf("%v on %d ranks, %v: %v", a, p, mode, err)
+				}
+			}
+		}
+	}
+	err := comm.Run(2, comm.Free, func(c *comm.Comm) error {
+		if c.Rank() == 0 {
+			return c.Send(1, 0, make([]comm.SizeOnly, 3)).Wait()
+		}
+		return c.Recv(0, 0, make([]comm.SizeOnly, 2)).Wait()
+	})
+	if err == nil || !strings.Contains(err.Error(), "of 8 bytes from rank 0 with tag 0, which sent []comm.SizeOnly of 12 bytes") {
+		t.Errorf("another size: %v", err)
+	}
+}
+
 func log2(p int) int {
 	k := 0
 	for 1<<k < p {

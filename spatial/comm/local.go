@@ -151,7 +151,7 @@ func (l local) Send(to, tag int, x Slice) Request {
 	defer w.mu.Unlock()
 	m := &message{w: w, route: route{l.rank, to, tag}, x: x, sends: true}
 	if !w.mode.replay {
-		m.x, m.done = clone(x), true
+		m.x, m.done = Clone(x), true
 	}
 	q := w.queue(m.route)
 	q.sent = append(q.sent, m)
@@ -197,8 +197,8 @@ func (w *world) match(r route) {
 func (w *world) arrive(q *queue) {
 	from, to := q.sent[0], q.wanted[0]
 	q.sent, q.wanted = q.sent[1:], q.wanted[1:]
-	if !copySlice(to.x, from.x) {
-		w.fail(to.to, fmt.Errorf("wants %T of %d bytes from rank %d with tag %d, which sent %T of %d bytes", to.x, bytesOf(to.x), from.from, to.tag, from.x, bytesOf(from.x)))
+	if !Copy(to.x, from.x) {
+		w.fail(to.to, fmt.Errorf("wants %T of %d bytes from rank %d with tag %d, which sent %T of %d bytes", to.x, Bytes(to.x), from.from, to.tag, from.x, Bytes(from.x)))
 	}
 	from.done, to.done = true, true
 	w.log.add('m', from.from, to.to)

@@ -6,8 +6,14 @@ import (
 	"slices"
 )
 
-// Slice is what a message carries: []float32, []float64, []int64 or []byte.
+// Slice is what a message carries: []float32, []float64, []int64 or []byte, and
+// []SizeOnly where nothing leaves the process.
 type Slice any
+
+// SizeOnly stands for a float32 of which only the size counts, 4 bytes. A slice of any
+// length takes no memory, so collectives of many ranks can be priced without their
+// values.
+type SizeOnly struct{}
 
 // Transport moves messages between the ranks of a job. One rank's methods are called
 // by one goroutine at a time.
@@ -35,9 +41,11 @@ type Request interface {
 // library takes.
 const MaxTag = 1<<28 - 1
 
-// bytesOf is the size of a slice's values.
-func bytesOf(x Slice) int64 {
+// Bytes is the size of a message.
+func Bytes(x Slice) int64 {
 	switch x := x.(type) {
+	case []SizeOnly:
+		return 4 * int64(len(x))
 	case []float32:
 		return 4 * int64(len(x))
 	case []float64:
@@ -50,9 +58,12 @@ func bytesOf(x Slice) int64 {
 	panic(fmt.Sprintf("comm: a message of %T", x))
 }
 
-// copySlice copies a message; it tells whether both have one type and length.
-func copySlice(to, from Slice) bool {
+// Copy copies a message; it tells whether both have one type and length.
+func Copy(to, from Slice) bool {
 	switch to := to.(type) {
+	case []SizeOnly:
+		from, ok := from.([]SizeOnly)
+		return ok && len(to) == len(from)
 	case []float32:
 		from, ok := from.([]float32)
 		return ok && copy(to, from) == len(from) && len(to) == len(from)
@@ -69,9 +80,11 @@ func copySlice(to, from Slice) bool {
 	panic(fmt.Sprintf("comm: a message of %T", to))
 }
 
-// clone is a copy of a message.
-func clone(x Slice) Slice {
+// Clone is a copy of a message.
+func Clone(x Slice) Slice {
 	switch x := x.(type) {
+	case []SizeOnly:
+		return x
 	case []float32:
 		return slices.Clone(x)
 	case []float64:

@@ -6,6 +6,7 @@ import "strconv"
 type Launch struct {
 	Implementation Implementation
 	Size           int // ranks it has started
+	Rank           int // of this process; −1 if the launcher does not tell
 }
 
 // Launched reads from the environment, as os.Getenv gives it, who started this
@@ -13,16 +14,25 @@ type Launch struct {
 // is false if it was no MPI launcher.
 func Launched(getenv func(string) string) (l Launch, ok bool) {
 	for _, v := range []struct {
-		size string
-		of   int // Implementations
-	}{{"OMPI_COMM_WORLD_SIZE", 0}, {"PMI_SIZE", 1}} {
+		size, rank string
+		of         int // Implementations
+	}{{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", 0}, {"PMI_SIZE", "PMI_RANK", 1}} {
 		if n, err := strconv.Atoi(getenv(v.size)); err == nil && n > 0 {
-			return Launch{Implementations[v.of], n}, true
+			return Launch{Implementations[v.of], n, number(getenv(v.rank))}, true
 		}
 	}
 	// srun --mpi=pmix starts Open MPI, and tells the size as a number of tasks.
 	if n, err := strconv.Atoi(getenv("SLURM_NTASKS")); err == nil && n > 0 && getenv("PMIX_RANK") != "" {
-		return Launch{Implementations[0], n}, true
+		return Launch{Implementations[0], n, number(getenv("PMIX_RANK"))}, true
 	}
 	return Launch{}, false
+}
+
+// number reads a rank; −1 if it is none.
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return -1
+	}
+	return n
 }

@@ -128,18 +128,19 @@ func TestStall(t *testing.T) {
 
 func TestLaunched(t *testing.T) {
 	for _, k := range []struct {
-		env  map[string]string
-		name string
-		size int
+		env        map[string]string
+		name       string
+		size, rank int
 	}{
-		{map[string]string{"OMPI_COMM_WORLD_SIZE": "4", "PMIX_RANK": "1"}, "Open MPI", 4},
-		{map[string]string{"PMI_SIZE": "3", "PMI_RANK": "0"}, "MPICH", 3},
-		{map[string]string{"SLURM_NTASKS": "8", "PMIX_RANK": "2"}, "Open MPI", 8},
-		{map[string]string{"SLURM_NTASKS": "8"}, "", 0},
-		{map[string]string{"PMI_SIZE": "many"}, "", 0},
+		{map[string]string{"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "1"}, "Open MPI", 4, 1},
+		{map[string]string{"OMPI_COMM_WORLD_SIZE": "4"}, "Open MPI", 4, -1},
+		{map[string]string{"PMI_SIZE": "3", "PMI_RANK": "0"}, "MPICH", 3, 0},
+		{map[string]string{"SLURM_NTASKS": "8", "PMIX_RANK": "2"}, "Open MPI", 8, 2},
+		{map[string]string{"SLURM_NTASKS": "8"}, "", 0, 0},
+		{map[string]string{"PMI_SIZE": "many"}, "", 0, 0},
 	} {
 		l, ok := Launched(func(name string) string { return k.env[name] })
-		if ok != (k.size > 0) || l.Implementation.Name != k.name || l.Size != k.size {
+		if ok != (k.size > 0) || l.Implementation.Name != k.name || l.Size != k.size || l.Rank != k.rank {
 			t.Errorf("%v: %+v, %v", k.env, l, ok)
 		}
 	}
