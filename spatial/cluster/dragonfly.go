@@ -1,0 +1,86 @@
+package cluster
+
+import "fmt"
+
+// Dragonfly has groups of a routers, all joined to each other, with p hosts and h
+// links to other groups each. There are a·h + 1 groups, so that one link joins every
+// two. Messages go at most one step inside their group, one between groups, and one
+// inside the last.
+//
+// Source: Kim, Dally, Scott and Abts 2008, doi:10.1109/ISCA.2008.19.
+func Dragonfly(p, a, h int, c Cable) (*Topology, error) {
+	name := fmt.Sprintf("dragonfly:%d,%d,%d", p, a, h)
+	outward, err := product(name, a, h)
+	if err != nil {
+		return nil, err
+	}
+	groups := outward + 1
+	hosts, err := product(name, p, a, groups)
+	if err != nil {
+		return nil, err
+	}
+	t, err := start(name, hosts, c)
+	if err != nil {
+		return nil, err
+	}
+	d := &dragonfly{p: p, a: a, h: h}
+	router := t.meetings(a * groups)
+	t.Switches = a * groups
+	for host := range t.Hosts {
+		d.host = append(d.host, t.join(host, router[host/p], c))
+	}
+	d.local, d.global = make([][]int, a*groups), make([][]int, groups)
+	for r := range router {
+		d.local[r] = make([]int, a)
+	}
+	for g := range groups {
+		for i := range a {
+			for j := range i {
+				link := t.join(router[g*a+i], router[g*a+j], c)
+				d.local[g*a+i][j], d.local[g*a+j][i] = link, back(link)
+			}
+		}
+		d.global[g] = make([]int, groups)
+		for to := range g {
+			link := t.join(router[d.gate(g, to)], router[d.gate(to, g)], c)
+			d.global[g][to], d.global[to][g] = link, back(link)
+		}
+	}
+	t.router = d
+	return t, nil
+}
+
+type dragonfly struct {
+	p, a, h int
+	host    []int   // links to the router
+	local   [][]int // links from a router to the i-th of its group
+	global  [][]int // links from a group to another
+}
+
+// gate is the router of a group with the link to another: the link of port k leads k+1
+// groups further.
+func (d *dragonfly) gate(group, to int) int {
+	groups := d.a*d.h + 1
+	k := (to - group - 1 + groups) % groups
+	return group*d.a + k/d.h
+}
+
+func (d *dragonfly) route(path []int, from, to int) []int {
+	a, b := from/d.p, to/d.p // routers
+	path = append(path, d.host[from])
+	if g, g2 := a/d.a, b/d.a; g != g2 {
+		path = d.inside(path, a, d.gate(g, g2))
+		path = append(path, d.global[g][g2])
+		a = d.gate(g2, g)
+	}
+	path = d.inside(path, a, b)
+	return append(path, back(d.host[to]))
+}
+
+// inside appends the step between two routers of a group.
+func (d *dragonfly) inside(path []int, a, b int) []int {
+	if a == b {
+		return path
+	}
+	return append(path, d.local[a][b%d.a])
+}

@@ -1,0 +1,60 @@
+package cluster
+
+import "fmt"
+
+// FatTree is the k-ary fat tree, from switches of k ports in three levels: k pods of
+// k/2 edge and k/2 aggregation switches, (k/2)² core switches, k³/4 hosts. Messages go
+// up, by switches that a hash of both ends picks, and down.
+//
+// Errors: k that is odd.
+//
+// Source: Al-Fares, Loukissas and Vahdat 2008, doi:10.1145/1402958.1402967.
+func FatTree(k int, c Cable) (*Topology, error) {
+	name := fmt.Sprintf("fattree:%d", k)
+	if k < 2 || k%2 != 0 || k > 2*maxHosts {
+		return nil, usage("no network "+name, "the ports of a switch go half up and half down", "choose an even number of ports, 2 or more")
+	}
+	half := k / 2
+	t, err := start(name, half*half*k, c)
+	if err != nil {
+		return nil, err
+	}
+	f := &fatTree{half: half}
+	edge, aggregation, core := t.meetings(k*half), t.meetings(k*half), t.meetings(half*half)
+	t.Switches = t.Nodes - t.Hosts
+	for h := range t.Hosts {
+		f.host = append(f.host, t.join(h, edge[h/half], c))
+	}
+	f.edge, f.aggregation = make([][]int, k*half), make([][]int, k*half)
+	for s := range k * half { // switch s is number s%half of pod s/half
+		for j := range half {
+			f.edge[s] = append(f.edge[s], t.join(edge[s], aggregation[s/half*half+j], c))
+			f.aggregation[s] = append(f.aggregation[s], t.join(aggregation[s], core[s%half*half+j], c))
+		}
+	}
+	t.router = f
+	return t, nil
+}
+
+// fatTree is the links up, by the switch below and the number of the one above.
+type fatTree struct {
+	half              int
+	host              []int
+	edge, aggregation [][]int
+}
+
+func (f *fatTree) route(path []int, from, to int) []int {
+	a, b := from/f.half, to/f.half // edge switches
+	path = append(path, f.host[from])
+	if a != b {
+		pick := spread(from, to)
+		i := int(pick % uint64(f.half))
+		path = append(path, f.edge[a][i])
+		if p, q := a/f.half, b/f.half; p != q { // pods
+			j := pick / uint64(f.half) % uint64(f.half)
+			path = append(path, f.aggregation[p*f.half+i][j], back(f.aggregation[q*f.half+i][j]))
+		}
+		path = append(path, back(f.edge[b][i]))
+	}
+	return append(path, back(f.host[to]))
+}

@@ -1,0 +1,30 @@
+package cluster
+
+// LogGP is the model of that name, with G = 1/Rate: a message of m bytes takes
+// L + 2o + (m−1)G. It keeps the sender's port busy for o + (m−1)G, and the next one
+// starts at least g after it. Sender and receiver spend o of their own time.
+//
+// Source: Alexandrov, Ionescu, Schauser and Scheiman 1997, doi:10.1006/jpdc.1997.1346.
+type LogGP struct {
+	Latency  Time // L
+	Overhead Time // o
+	Gap      Time // g
+	Rate     Rate
+}
+
+func (n LogGP) open(c *clock, ranks int) (*wire, error) {
+	if err := n.Rate.check(); err != nil {
+		return nil, err
+	}
+	if err := checkTimes(n.Latency, n.Overhead, n.Gap); err != nil {
+		return nil, err
+	}
+	free := make([]Time, ranks)
+	return &wire{overhead: n.Overhead, carry: func(m *message) {
+		begin := max(c.now-n.Overhead, free[m.from]) // the sender has spent o already
+		left := begin + n.Overhead + n.Rate.time(max(0, m.bytes-1))
+		free[m.from] = max(left, begin+n.Gap)
+		c.at(left, m.leave)
+		c.at(left+n.Latency, m.arrive)
+	}}, nil
+}

@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// kinds lists the networks, with the names of their numbers.
+var kinds = []struct {
+	name    string
+	numbers []string
+	cable   Cable // unless another one is asked for
+	build   func(n []int, c Cable) (*Topology, error)
+}{
+	{"crossbar", []string{"N"}, FastCable, func(n []int, c Cable) (*Topology, error) { return Crossbar(n[0], c) }},
+	{"leafspine", []string{"N", "radix"}, FastCable, func(n []int, c Cable) (*Topology, error) { return LeafSpine(n[0], n[1], c) }},
+	{"fattree", []string{"k"}, FastCable, func(n []int, c Cable) (*Topology, error) { return FatTree(n[0], c) }},
+	{"torus", []string{"r", "c"}, FastCable, func(n []int, c Cable) (*Topology, error) { return Torus(n[0], n[1], c) }},
+	{"hx", []string{"a", "b", "x", "y"}, FastCable, func(n []int, c Cable) (*Topology, error) { return HammingMesh(n[0], n[1], n[2], n[3], c) }},
+	{"dragonfly", []string{"p", "a", "h"}, FastCable, func(n []int, c Cable) (*Topology, error) { return Dragonfly(n[0], n[1], n[2], c) }},
+	{"ethernet", []string{"N"}, EthernetCable, func(n []int, c Cable) (*Topology, error) { return Ethernet(n[0], c) }},
+}
+
+// Parse reads a network: crossbar:N, leafspine:N,radix, fattree:k, torus:r,c,
+// hx:a,b,x,y, dragonfly:p,a,h or ethernet:N. The zero Cable is the usual one of the
+// kind: EthernetCable for ethernet, FastCable for the others.
+func Parse(text string, c Cable) (*Topology, error) {
+	var forms []string
+	for _, k := range kinds {
+		forms = append(forms, k.name+":"+strings.Join(k.numbers, ","))
+	}
+	wrong := func(why string) error {
+		return usage(fmt.Sprintf("no network %q", text), why, "write one of "+strings.Join(forms, ", "))
+	}
+	name, rest, _ := strings.Cut(text, ":")
+	for _, k := range kinds {
+		if k.name != name {
+			continue
+		}
+		words := strings.Split(rest, ",")
+		if len(words) != len(k.numbers) {
+			return nil, wrong(fmt.Sprintf("%s takes %s", name, strings.Join(k.numbers, ",")))
+		}
+		numbers := make([]int, len(words))
+		for i, word := range words {
+			n, err := strconv.Atoi(word)
+			if err != nil || n < 1 {
+				return nil, wrong(fmt.Sprintf("%s is %q, which is no number above 0", k.numbers[i], word))
+			}
+			numbers[i] = n
+		}
+		if c == (Cable{}) {
+			c = k.cable
+		}
+		return k.build(numbers, c)
+	}
+	return nil, wrong(fmt.Sprintf("%q is no kind of network", name))
+}
+
+// product is the number of hosts, from numbers that are all above 0.
+func product(name string, numbers ...int) (int, error) {
+	n := 1
+	for _, k := range numbers {
+		if k < 1 || k > maxHosts || n*k > maxHosts {
+			return 0, usage("no network "+name, fmt.Sprintf("its numbers are above 0, and it has up to %d hosts", maxHosts), "choose other numbers")
+		}
+		n *= k
+	}
+	return n, nil
+}

@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// message is on its way, or waits where it is going.
+type message struct {
+	w             *world
+	from, to, tag int
+	bytes         int64
+	began         Time
+	arrived       bool
+	send          *request
+	receive       *request   // nil until somebody asks for it
+	x             comm.Slice // its values, unless they are where they belong already
+}
+
+// request is one side of a message.
+type request struct {
+	p     *process
+	other int
+	tag   int
+	x     comm.Slice // room for what is received; nil for a send
+	done  bool
+	paid  bool // the receiver's overhead
+}
+
+func (p *process) Rank() int { return p.id }
+func (p *process) Size() int { return len(p.w.ranks) }
+
+// Send hands a message to the network. It belongs to the first request for it that
+// has no other, so that messages keep their order even if a later one is faster.
+func (p *process) Send(to, tag int, x comm.Slice) comm.Request {
+	w := p.w
+	m := &message{w: w, from: p.id, to: to, tag: tag, bytes: comm.Bytes(x), began: w.now, send: &request{p: p, other: to, tag: tag}, x: x}
+	q := w.ranks[to]
+	if i := indexOf(q.wanted, func(r *request) bool { return r.other == p.id && r.tag == tag }); i >= 0 {
+		m.give(q.wanted[i])
+		q.wanted = remove(q.wanted, i)
+	} else {
+		m.x = comm.Clone(x)
+		q.sent = append(q.sent, m)
+	}
+	if to == p.id { // no network between
+		m.leave()
+		m.arrive()
+		return m.send
+	}
+	p.advance(w.wire.overhead)
+	w.wire.carry(m)
+	return m.send
+}
+
+// Recv asks for a message.
+func (p *process) Recv(from, tag int, x comm.Slice) comm.Request {
+	r := &request{p: p, other: from, tag: tag, x: x, paid: from == p.id}
+	if i := indexOf(p.sent, func(m *message) bool { return m.from == from && m.tag == tag }); i >= 0 {
+		p.sent[i].give(r)
+		p.sent = remove(p.sent, i)
+	} else {
+		p.wanted = append(p.wanted, r)
+	}
+	return r
+}
+
+// give copies a message to who asked for it; that one may look once it has arrived.
+func (m *message) give(r *request) {
+	if !comm.Copy(r.x, m.x) {
+		m.w.fail(fmt.Errorf("rank %d: wants %T of %d bytes from rank %d with tag %d, which sent %T of %d bytes",
+			m.to, r.x, comm.Bytes(r.x), m.from, m.tag, m.x, comm.Bytes(m.x)))
+		return
+	}
+	m.receive, m.x = r, nil
+	if m.arrived {
+		r.finish()
+	}
+}
+
+// leave ends the sender's part.
+func (m *message) leave() { m.send.finish() }
+
+// arrive ends the way of a message.
+func (m *message) arrive() {
+	m.arrived = true
+	m.w.record(Span{Kind: Message, Rank: m.from, Peer: m.to, Tag: m.tag, Bytes: m.bytes, Start: m.began, End: m.w.now})
+	if m.receive != nil {
+		m.receive.finish()
+	}
+}
+
+// deliver is leave and arrive at once.
+func (m *message) deliver() {
+	m.leave()
+	m.arrive()
+}
+
+// finish marks a request as done, and wakes who waits for it.
+func (r *request) finish() {
+	r.done = true
+	if r.p.waits == r {
+		r.p.waits = nil
+		r.p.w.wake(r.p)
+	}
+}
+
+// Wait lets time pass until the message has arrived, or has left.
+func (r *request) Wait() error {
+	p, w := r.p, r.p.w
+	if !r.done && w.failed == nil {
+		begin := w.now
+		p.waits = r
+		p.sleep()
+		if r.done {
+			w.record(Span{Kind: Waiting, Rank: p.id, Peer: r.other, Tag: r.tag, Start: begin, End: w.now})
+		}
+	}
+	if !r.done {
+		return &comm.RankError{Rank: r.other, Err: errEnded}
+	}
+	r.pay()
+	return nil
+}
+
+// pollTime is what a Test costs that says no: a rank that asks again and again lets
+// time pass.
+const pollTime = 100 * Nanosecond
+
+// Test tells whether Wait would return at once.
+func (r *request) Test() bool {
+	if !r.done {
+		r.p.advance(pollTime)
+		return false
+	}
+	r.pay()
+	return true
+}
+
+// pay is the receiver's overhead, once for each message.
+func (r *request) pay() {
+	if r.x != nil && !r.paid {
+		r.paid = true
+		r.p.advance(r.p.w.wire.overhead)
+	}
+}
+
+// String tells what a rank waits for.
+func (r *request) String() string {
+	switch {
+	case r == nil:
+		return "for the end of the run"
+	case r.x == nil:
+		return fmt.Sprintf("for its message to rank %d to leave, tag %d", r.other, r.tag)
+	}
+	return fmt.Sprintf("for a message of rank %d, tag %d", r.other, r.tag)
+}
+
+func indexOf[T any](list []T, want func(T) bool) int {
+	for i, x := range list {
+		if want(x) {
+			return i
+		}
+	}
+	return -1
+}
+
+// remove takes one out of a list and keeps the order of the others.
+func remove[T any](list []T, i int) []T {
+	copy(list[i:], list[i+1:])
+	var none T
+	list[len(list)-1] = none
+	return list[:len(list)-1]
+}
