@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -131,8 +131,7 @@ func TestHaloExchange(t *testing.T) {
 
 // exchange is one exchange of float32.
 func exchange(e *Exchange, y, x []float32) error {
-	bytes := func(x []float32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x)) }
-	e.Start(bytes(x))
-	e.Keep(bytes(y), bytes(x))
-	return e.Finish(bytes(y))
+	e.Start(bigmem.Bytes(x))
+	e.Keep(bigmem.Bytes(y), bigmem.Bytes(x))
+	return e.Finish(bigmem.Bytes(y))
 }

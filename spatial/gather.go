@@ -2,10 +2,10 @@ package spatial
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -112,13 +112,9 @@ func (p Parts) blocked() Parts {
 func bytesOf(t backend.Tensor) (memory []byte, unit int) {
 	switch {
 	case t.F64 != nil:
-		return view(t.F64, 8), 8
+		return bigmem.Bytes(t.F64), 8
 	case t.U16 != nil:
-		return view(t.U16, 2), 2
+		return bigmem.Bytes(t.U16), 2
 	}
-	return view(t.F32, 4), 4
-}
-
-func view[T any](x []T, size int) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), size*len(x))
+	return bigmem.Bytes(t.F32), 4
 }

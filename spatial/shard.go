@@ -25,7 +25,7 @@ type Sharded struct {
 // other field of the same size is cut alike, others as the windows of operations lead
 // from one to the other, and not at all where a rank would own nothing. What a
 // rank needs of others becomes a gather; sums over axes that are cut become a sum
-// over ranks.
+// over ranks. A batch of fewer samples than ranks along "data" is not cut.
 //
 // Parameters, states and what is no field are on all ranks, with the same bits.
 //
@@ -33,7 +33,13 @@ type Sharded struct {
 // cannot be cut so.
 func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
 	s := &sharding{mesh: m, rank: rank, g: g, dist: make([]graph.Dist, len(g.Nodes)), field: make([]bool, len(g.Nodes)),
-		cuts: map[axisSize]graph.Cut{}, fetched: map[string]graph.Value{}}
+		cuts: map[axisSize]graph.Cut{}, stored: map[int]bool{}, fetched: map[string]graph.Value{}}
+	for _, d := range g.Grads {
+		s.stored[d.Value] = true
+	}
+	for _, a := range g.Assigns {
+		s.stored[a.Value] = true
+	}
 	if err := s.cutFields(); err != nil {
 		return nil, err
 	}
@@ -64,6 +70,7 @@ type sharding struct {
 	cuts    map[axisSize]graph.Cut
 	field   []bool       // by node: cut like fields of its size
 	dist    []graph.Dist // by node
+	stored  map[int]bool // values for parameters and states, which are on all ranks
 	fetched map[string]graph.Value
 	tags    int
 }
@@ -79,6 +86,9 @@ func (s *sharding) cutFields() error {
 		n := s.g.Nodes[first].Shape
 		if !ok || a.Size < 1 {
 			return fmt.Errorf("mesh %v: axis %q of %d ranks; known are data, level, lat and lon", s.mesh, a.Name, a.Size)
+		}
+		if axis == 0 && n[0] < a.Size { // a short batch: all ranks along it compute the same
+			continue
 		}
 		if a.Size > n[axis] {
 			return fmt.Errorf("mesh %v: %d ranks along %q, where the field %v has %d", s.mesh, a.Size, a.Name, n, n[axis])
@@ -201,7 +211,12 @@ func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 		s.field[n.ID], s.dist[n.ID] = true, s.of(n.Shape)
 		return b.Input(n.Name, s.own(n.ID, s.rank).Shape())
 	case graph.KindOp:
-		return s.operation(b, n, in)
+		v := s.operation(b, n, in)
+		if v.Valid() && s.stored[n.ID] {
+			v = s.whole(b, n.ID, v)
+			s.dist[n.ID] = graph.Dist{}
+		}
+		return v
 	}
 	return graph.Value{}
 }

@@ -61,6 +61,8 @@ func unet(name string, x graph.Shape, periodic bool) network {
 		h = conv(b, "d0", h, 2, k, pad)
 		mean := op.Slice(b, h, 1, 0, 1)
 		spread := op.AddScalar(b, op.Softplus(b, op.Slice(b, h, 1, 1, 2)), 0.1)
+		bias := b.Param("map", graph.Shape{1, 1, x.Dim(2), x.Dim(3), x.Dim(4)}, graph.HeNormal(1))
+		mean = op.Add(b, mean, bias)
 		b.Output("mean", mean)
 		b.Output("spread", spread)
 		weights := make([]float32, x.Dim(3))

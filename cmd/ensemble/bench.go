@@ -140,7 +140,7 @@ func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o run
 	if err != nil {
 		return result{}, err
 	}
-	return result{data: r, text: r.WriteText, printed: len(r.Meshes) == 0}, nil
+	return result{data: r, text: r.WriteText}, nil
 }
 
 // cases gives every combination of the lists, else like the given case.

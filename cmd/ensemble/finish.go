@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -15,7 +16,7 @@ func (a *app) finish(err error) exit.Code {
 	if err != nil {
 		a.printError(err)
 	}
-	if a.result.printed {
+	if a.result.printed || run.Follows() && err == nil {
 		return code
 	}
 	var perr error

@@ -56,8 +56,12 @@ func trainCommand(a *app) *cobra.Command {
 		if o.Config, err = config.LoadTrain(*src); err != nil {
 			return result{}, err
 		}
-		for _, w := range o.Config.Warnings() {
-			a.warn(w)
+		if run.Follows() {
+			o.Progress = nil
+		} else {
+			for _, w := range o.Config.Warnings() {
+				a.warn(w)
+			}
 		}
 		o.Timings = run.UserTimings(a.log)
 		r, err := run.Train(ctx, o)

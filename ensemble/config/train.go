@@ -120,6 +120,7 @@ type Training struct {
 	Memory       Bytes      `key:"memory"`
 	Workspace    Bytes      `key:"workspace"`
 	Precision    string     `key:"precision"`
+	Mesh         string     `key:"mesh"`
 }
 
 // Loss is what the optimiser lowers.
@@ -258,6 +259,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Memory that kernels use in turn for intermediate results, a part of train.memory. Slower ways are taken if the fastest need more, which changes no bit; 0 sets no bound."},
 	{Path: "train.precision", Default: "f32", Check: OneOf("f32", "bf16", "bf16_products"), Example: "bf16",
 		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way. With bf16_products convolutions also multiply bf16, with sums in f32: faster on processors with AVX512_BF16, and refused on others."},
+	{Path: "train.mesh", Default: "", Example: "data:2 lon:4", Resume: true,
+		Help: "How the ranks of an MPI job divide a step: axes data (samples of a batch), level, lat and lon, each with its number of ranks. Empty: a mesh is chosen. Without a job of several ranks it has no effect."},
 })
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.

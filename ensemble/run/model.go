@@ -311,7 +311,7 @@ func (m *Model) open(o engine.Options) error {
 	m.batch = newBatch(&m.Task, m.Grid, 1)
 	o.Store, o.Mode = engine.NewStore(), engine.Infer
 	var err error
-	m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o)
+	m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o, nil)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -124,23 +125,35 @@ func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, targe
 
 // network is a compiled network with the memory of its inputs.
 type network struct {
-	plan  *engine.Plan
-	batch Batch
+	plan   *engine.Plan
+	part   *spatial.Plan // of one rank of several: plan and what it is a part of; else nil
+	shapes map[string]graph.Shape
+	batch  Batch
 }
 
 // compile builds a network for n samples and compiles it, with its loss if asked
-// for. Networks that share a store share their parameters.
-func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, o engine.Options) (*network, error) {
+// for; of several ranks, one's part. Networks that share a store share their parameters.
+func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, o engine.Options, ranks *team) (*network, error) {
 	gr, err := s.graph(k, g, n, seed, loss)
 	if err != nil {
 		return nil, err
 	}
 	o.Precision = cmp.Or(o.Precision, s.Precision)
-	plan, err := engine.Compile(gr, o)
-	if err != nil {
+	net := &network{batch: newBatch(k, g, n), shapes: map[string]graph.Shape{}}
+	for _, nd := range gr.Nodes {
+		if nd.Kind == graph.KindInput {
+			net.shapes[nd.Name] = nd.Shape
+		}
+	}
+	if ranks == nil {
+		net.plan, err = engine.Compile(gr, o)
+		return net, err
+	}
+	if net.part, err = spatial.Compile(gr, ranks.c, ranks.mesh, o); err != nil {
 		return nil, err
 	}
-	return &network{plan: plan, batch: newBatch(k, g, n)}, nil
+	net.plan = net.part.Plan
+	return net, nil
 }
 
 // newBatch allocates room for n samples.
@@ -154,13 +167,18 @@ func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
 	}
 }
 
-// load hands a batch to the plan. Inputs that the network does not read (the
-// anomaly of a spread head) have no place there and are left out.
+// load hands a batch to the plan, or this rank's part of it. Inputs that the network
+// does not read (the anomaly of a spread head) have no place there and are left out.
 func (n *network) load(b *Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
 		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight,
 	} {
-		copy(n.plan.Input(name), x)
+		to := n.plan.Input(name)
+		if n.part == nil || to == nil {
+			copy(to, x)
+			continue
+		}
+		spatial.Take(to, x, n.shapes[name], n.part.Part(name, n.shapes[name]))
 	}
 }

@@ -207,11 +207,8 @@ func largest(x, y []float64) float64 {
 	return d
 }
 
-// WriteText prints the comparison for a person; nothing on other ranks than 0.
+// WriteText prints the comparison for a person.
 func (p *ParallelCheck) WriteText(w io.Writer) error {
-	if len(p.Meshes) == 0 {
-		return nil
-	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s) against one, %s of %v\n\n", count(p.Ranks, "rank"), p.Transport, count(p.Steps, "step"), p.Network)
 	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)

@@ -1,11 +1,18 @@
 package run
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
@@ -16,11 +23,18 @@ const stallTimeout = 10 * time.Minute
 // InProcess is the transport of ranks that are goroutines of one process.
 const InProcess = "in-process"
 
+// Follows tells whether an MPI launcher started this process as a rank other than 0.
+// Such a process does its part of the work and leaves the answer to rank 0.
+func Follows() bool {
+	l, launched := mpi.Launched(os.Getenv)
+	return launched && l.Rank > 0
+}
+
 // onRanks calls f on the ranks of a job: on this process's rank if an MPI launcher
 // started it, else on n ranks of this process. transport names what joins them.
 //
 // Errors: what f gives on a rank; exit 64 if n is given and differs from the launcher's
-// number.
+// number; exit 71 if a rank was lost.
 func onRanks(n int, f func(c *comm.Comm) error) (transport string, err error) {
 	l, launched := mpi.Launched(os.Getenv)
 	if !launched {
@@ -35,8 +49,171 @@ func onRanks(n int, f func(c *comm.Comm) error) (transport string, err error) {
 	if err != nil {
 		return name, err
 	}
-	if err := f(comm.New(w)); err != nil {
-		return name, err // a process that ends without leaving the job ends the job
+	err = f(comm.New(w))
+	if err != nil && exit.CodeOf(err) != exit.SaveAndStop { // all ranks stop together
+		return name, lost(err) // a process that ends without leaving the job ends the job
 	}
-	return name, w.Close()
+	return name, errors.Join(err, w.Close())
+}
+
+// lost gives the failure of another rank its exit code.
+func lost(err error) error {
+	var r *comm.RankError
+	if !errors.As(err, &r) || exit.CodeOf(err) == exit.RankLost {
+		return err
+	}
+	return &exit.Error{Code: exit.RankLost, What: fmt.Sprintf("rank %d was lost", r.Rank), Why: err.Error(),
+		Fix: "look at its messages, and go on with --resume auto", Err: err}
+}
+
+// team is the ranks that work on one training; nil is one rank alone.
+type team struct {
+	c    *comm.Comm
+	mesh spatial.Mesh
+}
+
+// newTeam is nil for a group of one.
+func newTeam(c *comm.Comm) *team {
+	if c == nil || c.Size() == 1 {
+		return nil
+	}
+	return &team{c: c}
+}
+
+// open opens the run directory on the leading rank; the others look on.
+func (t *team) open(o TrainOptions, identity string) (*rundir.Dir, rundir.State, error) {
+	var dir *rundir.Dir
+	state := rundir.Fresh
+	if t.leads() {
+		var err error
+		if dir, state, err = rundir.Open(o.RunDir, rundir.Options{Identity: identity, Resume: o.Resume != "", Overwrite: o.Overwrite}); err != nil {
+			return nil, state, err
+		}
+	}
+	s, err := t.agree(int64(state))
+	if err != nil && dir != nil {
+		err = errors.Join(err, dir.Close())
+	}
+	if dir == nil {
+		dir = rundir.View(o.RunDir)
+	}
+	return dir, rundir.State(s), err
+}
+
+// join makes a trainer one rank of a team, on the mesh of the configuration or the one
+// that suits its fields best.
+//
+// Errors: exit 64 for a mesh of another number of ranks.
+func (t *trainer) join(ranks *team) error {
+	if ranks == nil {
+		return nil
+	}
+	n, grid := ranks.c.Size(), t.model.Grid
+	var err error
+	if ranks.mesh, err = spatial.ParseMesh(t.cfg.Mesh); err != nil {
+		return err
+	}
+	if t.cfg.Mesh == "" {
+		side := 1 << t.model.Spec.Stages
+		meshes := spatial.Meshes(n, []spatial.MeshAxis{{Name: "data", Size: t.cfg.BatchSize}, {Name: "lat", Size: max(1, grid.NY/side)}, {Name: "lon", Size: max(1, grid.NX/side)}})
+		if len(meshes) == 0 {
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no mesh of %d ranks", n), At: "train.mesh",
+				Why: fmt.Sprintf("a batch of %d samples on %d×%d points does not part so", t.cfg.BatchSize, grid.NY, grid.NX), Fix: "start fewer ranks, or raise train.batch_size"}
+		}
+		ranks.mesh = evenest(meshes, graph.Shape{t.cfg.BatchSize, 1, 1, grid.NY, grid.NX}, side)
+	}
+	if ranks.mesh.Size() != n {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", ranks.mesh.Size(), ranks.mesh, n), At: "train.mesh",
+			Why: "every rank has one place in the mesh", Fix: "change train.mesh, or start as many ranks as it has"}
+	}
+	t.ranks, t.stop = ranks, ranks.stop(t.stop)
+	return nil
+}
+
+// evenest is the mesh whose largest part of a field, halo included, is smallest; cuts
+// lie at multiples of side.
+func evenest(meshes []spatial.Mesh, s graph.Shape, side int) spatial.Mesh {
+	best, least := 0, math.Inf(1)
+	for i, m := range meshes {
+		cost := 1.0
+		for axis, name := range map[int]string{0: "data", 3: "lat", 4: "lon"} {
+			p := m.Along(m.Size()-1, name) + 1
+			unit := 1
+			if axis > 0 {
+				unit = side
+			}
+			starts := append(spatial.Starts(s[axis], p, unit), s[axis])
+			most := 0
+			for r := range p {
+				most = max(most, starts[r+1]-starts[r])
+			}
+			if axis > 0 && p > 1 {
+				most += 2
+			}
+			cost *= float64(most)
+		}
+		if cost < least {
+			best, least = i, cost
+		}
+	}
+	return meshes[best]
+}
+
+// leads tells whether this rank writes what the training leaves.
+func (t *team) leads() bool { return t == nil || t.c.Rank() == 0 }
+
+// agree gives all ranks the number that the leading one has.
+func (t *team) agree(n int64) (int64, error) {
+	if t == nil {
+		return n, nil
+	}
+	x := []int64{n}
+	err := comm.Broadcast(t.c, 0, x)
+	return x[0], err
+}
+
+// same refuses ranks that do not have the same text of something.
+//
+// Errors: exit 71 with the ranks that differ from rank 0.
+func (t *team) same(what, text string) error {
+	if t == nil {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(text))
+	all, err := comm.AllGather(t.c, []int64{int64(binary.LittleEndian.Uint64(sum[:]))})
+	if err != nil {
+		return err
+	}
+	var other []int
+	for r, s := range all {
+		if s != all[0] {
+			other = append(other, r)
+		}
+	}
+	if other == nil {
+		return nil
+	}
+	return &exit.Error{Code: exit.RankLost, What: fmt.Sprintf("the ranks do not agree: %s", what), At: fmt.Sprintf("ranks %v differ from rank 0", other),
+		Why: "all ranks train one network", Fix: "give all nodes the same program, configuration and files"}
+}
+
+// stop is asked for all ranks together: if one is told to stop, all are.
+func (t *team) stop(own func() error) func() error {
+	if t == nil {
+		return own
+	}
+	return func() error {
+		err := own()
+		told := []int64{0}
+		if err != nil {
+			told[0] = 1
+		}
+		if e := comm.AllReduce(t.c, told, comm.Auto); e != nil {
+			return e
+		}
+		if err == nil && told[0] > 0 {
+			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank was told to stop", Fix: "go on with --resume auto"}
+		}
+		return err
+	}
 }

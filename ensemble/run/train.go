@@ -26,6 +26,8 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
 
 // TrainOptions says what to train and where.
@@ -72,7 +74,24 @@ type data struct {
 //
 // Errors: 64 for a configuration that does not fit the data, 65 and 66 for the
 // data, 73 for a run directory in use, 75 after a stop, with the state saved.
-func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
+//
+// Started by an MPI launcher, all its ranks train together; rank 0 writes the run
+// directory and judges, and the others give a result without outputs.
+//
+// Errors there: 71 for a rank that was lost or does not agree with rank 0.
+func Train(ctx context.Context, o TrainOptions) (r *TrainResult, err error) {
+	if _, launched := mpi.Launched(os.Getenv); !launched {
+		return trainAs(ctx, o, nil)
+	}
+	_, err = onRanks(0, func(c *comm.Comm) (err error) {
+		r, err = trainAs(ctx, o, newTeam(c))
+		return err
+	})
+	return r, err
+}
+
+// trainAs trains as one rank of a team.
+func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, error) {
 	c := o.Config
 	started := time.Now().UTC()
 	if o.Stop == nil {
@@ -97,8 +116,10 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 		return nil, err
 	}
 	identity := manifest.Identity(o.Version, c.Identity(), inputs)
-	dir, state, err := rundir.Open(o.RunDir, rundir.Options{
-		Identity: identity, Resume: o.Resume != "", Overwrite: o.Overwrite})
+	if err := ranks.same("the program, the configuration, or a file that is read", identity); err != nil {
+		return nil, err
+	}
+	dir, state, err := ranks.open(o, identity)
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +138,14 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := t.join(ranks); err != nil {
+		return nil, err
+	}
 	from, err := t.enter(o, state, &d.warnings)
 	if err != nil {
 		return nil, err
 	}
-	if o.Warn != nil {
+	if o.Warn != nil && ranks.leads() {
 		for _, w := range d.warnings {
 			o.Warn(w)
 		}
@@ -134,6 +158,9 @@ func Train(ctx context.Context, o TrainOptions) (*TrainResult, error) {
 		return nil, err
 	}
 	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Warnings: d.warnings}
+	if !ranks.leads() {
+		return res, nil
+	}
 	if err := t.model.Save(dir.File("model")); err != nil {
 		return nil, err
 	}
@@ -370,7 +397,7 @@ func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) 
 			}
 		}
 		step, err := t.resume(o, warnings)
-		if err != nil || bytes.Equal(began, c.YAML()) {
+		if err != nil || bytes.Equal(began, c.YAML()) || !t.ranks.leads() {
 			return step, err
 		}
 		if began != nil {
@@ -382,6 +409,9 @@ func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) 
 		return 0, &exit.Error{Code: exit.NotYet, What: "no run was begun here", At: o.RunDir, Why: "--resume " + o.Resume + " names the checkpoint of a step",
 			Fix: "correct --run-dir, or give --resume auto, which begins where nothing is"}
 	}
+	if !t.ranks.leads() {
+		return 0, nil
+	}
 	if err := t.dir.WriteConfig(c.YAML(), sources); err != nil {
 		return 0, err
 	}
@@ -390,34 +420,51 @@ func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) 
 
 // resume restores the checkpoint asked for.
 func (t *trainer) resume(o TrainOptions, warnings *[]string) (uint64, error) {
-	root := t.dir.File("checkpoints")
-	if err := ckpt.Clean(root); err != nil {
+	c, err := t.checkpoint(o.Resume, warnings)
+	if c == nil || err != nil { // nil: stopped before the first checkpoint
 		return 0, err
-	}
-	var c *ckpt.Checkpoint
-	var err error
-	if o.Resume == "auto" {
-		var damaged []string
-		if c, damaged, err = ckpt.LoadLatest(root); err != nil {
-			return 0, err
-		}
-		*warnings = append(*warnings, damaged...)
-	} else {
-		step, err := strconv.ParseUint(o.Resume, 10, 64)
-		if err != nil {
-			return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("cannot resume from %q", o.Resume), Fix: "give --resume auto or the number of a step"}
-		}
-		if c, err = ckpt.Load(t.dir.File("checkpoints", ckpt.Name(step))); err != nil {
-			return 0, err
-		}
-	}
-	if c == nil { // stopped before the first checkpoint
-		return 0, nil
 	}
 	if err := t.restore(c); err != nil {
 		return 0, err
 	}
 	return c.Step, t.dir.Events().Resumed(c.Step, c.Epoch)
+}
+
+// checkpoint loads the one asked for, or the newest whole one: all ranks that of the
+// leading rank. It is nil if there is none yet.
+func (t *trainer) checkpoint(which string, warnings *[]string) (*ckpt.Checkpoint, error) {
+	root := t.dir.File("checkpoints")
+	load := func(step uint64) (*ckpt.Checkpoint, error) {
+		return ckpt.Load(t.dir.File("checkpoints", ckpt.Name(step)))
+	}
+	if which != "auto" {
+		step, err := strconv.ParseUint(which, 10, 64)
+		if err != nil {
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("cannot resume from %q", which), Fix: "give --resume auto or the number of a step"}
+		}
+		return load(step)
+	}
+	var c *ckpt.Checkpoint
+	at := int64(-1)
+	if t.ranks.leads() {
+		var damaged []string
+		var err error
+		if err = ckpt.Clean(root); err != nil {
+			return nil, err
+		}
+		if c, damaged, err = ckpt.LoadLatest(root); err != nil {
+			return nil, err
+		}
+		*warnings = append(*warnings, damaged...)
+		if c != nil {
+			at = int64(c.Step)
+		}
+	}
+	at, err := t.ranks.agree(at)
+	if err != nil || at < 0 || c != nil {
+		return c, err
+	}
+	return load(uint64(at))
 }
 
 // judge scores a model and its baselines on starts it was not trained on.

@@ -43,6 +43,7 @@ type trainer struct {
 	model      *Model
 	train      examples
 	validation examples
+	ranks      *team // nil for one rank alone
 	dir        *rundir.Dir
 	hash       string       // of the configuration
 	stop       func() error // nil until somebody wants to save and stop
@@ -119,16 +120,18 @@ func (t *trainer) begin() error {
 	o.Store, o.Choices, o.Timings = t.store, t.choices, t.table
 	o.MemoryLimit, o.Workspace = int64(t.cfg.Memory), int64(t.cfg.Workspace)
 	var err error
-	if t.net, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o); err != nil {
+	if t.net, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
 		return namedMemory(err, trainMemory, trainWorkspace)
 	}
 	maps.Copy(t.choices, t.net.plan.Choices())
 	o.Mode, o.Store = engine.Infer, t.shown
-	if t.eval, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o); err != nil {
+	if t.eval, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o, t.ranks); err != nil {
 		return namedMemory(err, trainMemory, trainWorkspace)
 	}
 	maps.Copy(t.choices, t.eval.plan.Choices())
-	t.timings.save(t.table)
+	if t.ranks.leads() {
+		t.timings.save(t.table)
+	}
 	if t.opt, err = optim.New(t.store, t.optimizer()); err != nil {
 		return err
 	}
@@ -376,8 +379,11 @@ const (
 	partFinished  = "network%02d."
 )
 
-// save writes a checkpoint of everything.
+// save writes a checkpoint of everything. The leading rank does.
 func (t *trainer) save() error {
+	if !t.ranks.leads() {
+		return nil
+	}
 	var tensors []ckpt.Tensor
 	add := func(prefix string, w Weights) {
 		for _, x := range w {

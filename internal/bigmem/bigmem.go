@@ -31,3 +31,9 @@ func Make[T float32 | float64](n int) []T {
 	}
 	return buf
 }
+
+// Bytes is the memory of x.
+func Bytes[T float32 | float64 | uint16](x []T) []byte {
+	var v T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), int(unsafe.Sizeof(v))*len(x))
+}

@@ -26,3 +26,13 @@ func TestMake(t *testing.T) {
 		}
 	}
 }
+
+func TestBytes(t *testing.T) {
+	x := []uint16{0x0102, 0x0304}
+	if b := Bytes(x); len(b) != 4 || b[0] != 2 || b[3] != 3 { // little end first
+		t.Errorf("bytes %v", b)
+	}
+	if b := Bytes([]float64(nil)); len(b) != 0 {
+		t.Errorf("%d bytes of nothing", len(b))
+	}
+}

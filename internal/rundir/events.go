@@ -75,6 +75,9 @@ func endLine(f *os.File) error {
 // TensorBoard under "kind/name". NaN and the infinities are written as the strings
 // "nan", "inf" and "-inf", since JSON has none.
 func (e *Events) Write(kind string, step uint64, epoch int, values ...Value) error {
+	if e == nil {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.write(kind, step, epoch, values...)
@@ -111,6 +114,9 @@ func (e *Events) write(kind string, step uint64, epoch int, values ...Value) err
 // Resumed notes that the run goes on from the checkpoint of a step. Readers forget
 // earlier events of later steps.
 func (e *Events) Resumed(step uint64, epoch int) error {
+	if e == nil {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.open(); err != nil {

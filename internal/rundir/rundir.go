@@ -75,6 +75,10 @@ func Open(path string, o Options) (*Dir, State, error) {
 	return d, state, nil
 }
 
+// View is a run directory in which another process works: files have their paths, and
+// events are dropped.
+func View(path string) *Dir { return &Dir{Path: path} }
+
 // enter decides what the content of the directory means, and clears it if asked.
 func (d *Dir) enter(o Options) (State, error) {
 	names, err := d.content()
@@ -144,7 +148,7 @@ func (d *Dir) File(parts ...string) string {
 	return filepath.Join(append([]string{d.Path}, parts...)...)
 }
 
-// Events is the run's log of events.
+// Events is the run's log of events; nil, which drops them, in a View.
 func (d *Dir) Events() *Events { return d.events }
 
 // Lost says whether another process took the run directory over, as one may if
@@ -158,6 +162,9 @@ func (d *Dir) Close() error {
 	if d.events != nil {
 		err = d.events.close()
 		d.events = nil
+	}
+	if d.lease == nil {
+		return err
 	}
 	err = errors.Join(err, d.lease.release())
 	if names, e := d.content(); e == nil && len(names) == 0 && d.made {
