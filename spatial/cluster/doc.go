@@ -5,7 +5,7 @@
 //	network, err := cluster.Parse("hx:2,2,16,16", cluster.FastCable)
 //	...
 //	wiring := cluster.Wiring{Topology: network, Alpha: 5 * cluster.Microsecond}
-//	result, err := cluster.Run(1024, cluster.Fluid{wiring}, cluster.Options{}, func(r *cluster.Rank) error {
+//	result, err := cluster.Run(1024, cluster.Fluid{Wiring: wiring}, cluster.Options{}, func(r *cluster.Rank) error {
 //		r.Compute(20 * cluster.Millisecond)
 //		return comm.AllReduce(r.Comm, make([]comm.SizeOnly, 17_142_689), comm.Ring)
 //	})

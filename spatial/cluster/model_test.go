@@ -188,6 +188,14 @@ func TestLogGP(t *testing.T) {
 			t.Errorf("two of %d bytes: %v, want %v", bytes, got, want)
 		}
 	}
+	// A message to itself does not touch the network.
+	self := run(t, 1, network, func(r *cluster.Rank) error {
+		in, out := r.Recv(0, 0, make([]byte, 9)), r.Send(0, 0, make([]byte, 9))
+		return comm.WaitAll(in, out)
+	})
+	if self.Time() != 0 {
+		t.Errorf("a message to itself takes %v", self.Time())
+	}
 	// Overheads are the rank's own time, the flight of a message is not.
 	result := run(t, 2, network, func(r *cluster.Rank) error {
 		x := make([]byte, 1)
@@ -259,6 +267,48 @@ func TestQueue(t *testing.T) {
 	})
 	if want := cluster.Microsecond + 11*m*beta + cable.Delay; result.Time() != want {
 		t.Errorf("%v, want %v", result.Time(), want)
+	}
+}
+
+// Packets of messages from one host take turns.
+func TestPacketsTakeTurns(t *testing.T) {
+	const packet = 1000
+	network := cluster.StoreAndForward{Wiring: line(t, 2, cluster.Cable{Rate: fast}), Packet: packet}
+	result := run(t, 2, network, func(r *cluster.Rank) error {
+		if r.Rank() == 0 {
+			return comm.WaitAll(r.Send(1, 0, sized(10*packet)), r.Send(1, 1, sized(2*packet)))
+		}
+		if err := r.Recv(0, 1, sized(2*packet)).Wait(); err != nil {
+			return err
+		}
+		if want := 4 * packet * beta; r.Now() != want {
+			return fmt.Errorf("the short message came at %v, want %v", r.Now(), want)
+		}
+		return r.Recv(0, 0, sized(10*packet)).Wait()
+	})
+	if want := 12 * packet * beta; result.Time() != want {
+		t.Errorf("%v, want %v", result.Time(), want)
+	}
+}
+
+// A part of a picosecond counts as a whole one.
+func TestRounding(t *testing.T) {
+	for bytes, want := range map[int]cluster.Time{0: 0, 1: 334, 2: 667, 3: 1000, 3_000_000_000: cluster.Second} {
+		got := run(t, 2, cluster.AlphaBeta{Rate: 3_000_000_000}, func(r *cluster.Rank) error {
+			x := make([]byte, min(bytes, 3))
+			switch {
+			case bytes > 3 && r.Rank() == 0:
+				return r.Send(1, 0, sized(bytes)).Wait()
+			case bytes > 3:
+				return r.Recv(0, 0, sized(bytes)).Wait()
+			case r.Rank() == 0:
+				return r.Send(1, 0, x).Wait()
+			}
+			return r.Recv(0, 0, x).Wait()
+		}).Time()
+		if got != want {
+			t.Errorf("%d bytes at 3 GB/s: %v, want %v", bytes, got, want)
+		}
 	}
 }
 

@@ -28,6 +28,9 @@ type Wiring struct {
 
 // check refuses wirings that have no place for each rank.
 func (g Wiring) check(ranks int) error {
+	if g.Topology == nil {
+		return usage("a network without a topology", "messages have no way to go", "make one, with Parse or by kind")
+	}
 	if ranks > g.Topology.Hosts {
 		return usage(fmt.Sprintf("%d ranks on %s", ranks, g.Topology.Name), fmt.Sprintf("it has %d hosts", g.Topology.Hosts), "choose a larger network, or fewer ranks")
 	}

@@ -195,7 +195,8 @@ func (w *world) leftOver() error {
 	return err
 }
 
-// sleep gives the clock to others until the process is resumed, or the run has failed.
+// sleep lets others run until the process is woken; once the run has failed it returns at
+// once.
 func (p *process) sleep() { p.pause(struct{}{}) }
 
 // wake lets a process go on.
@@ -203,7 +204,7 @@ func (w *world) wake(p *process) { w.ready = append(w.ready, p) }
 
 // advance lets time pass for a process.
 func (p *process) advance(d Time) {
-	if d > 0 && p.w.failed == nil {
+	if d > 0 {
 		p.w.at(p.w.now+d, func() { p.w.wake(p) })
 		p.sleep()
 	}

@@ -60,18 +60,37 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// A router of a dragonfly has p + a − 1 + h ports.
-func TestDragonflyRadix(t *testing.T) {
-	n := parse(t, "dragonfly:2,4,2")
-	ports := make([]int, n.Nodes)
-	for _, l := range n.Links {
-		ports[l.From]++
-	}
-	for router := n.Hosts; router < n.Nodes; router++ {
-		if ports[router] != 7 {
-			t.Errorf("router %d has %d ports, want 7", router, ports[router])
+// All ports of every switch are used; a router of a dragonfly has p + a − 1 + h.
+func TestRadix(t *testing.T) {
+	for text, radix := range map[string]int{"dragonfly:2,4,2": 7, "leafspine:1024,64": 64, "fattree:8": 8, "hx:2,2,32,32": 64} {
+		n := parse(t, text)
+		ports := make([]int, n.Nodes)
+		for _, l := range n.Links {
+			ports[l.From]++
+		}
+		for s := n.Hosts; s < n.Nodes; s++ {
+			if ports[s] != radix {
+				t.Fatalf("%s: switch %d has %d ports, want %d", text, s-n.Hosts, ports[s], radix)
+			}
 		}
 	}
+}
+
+func ExampleParse() {
+	network, err := cluster.Parse("hx:4,4,8,8", cluster.Cable{Rate: 50_000_000_000, Delay: 100 * cluster.Nanosecond})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	most, mean := network.Hops()
+	fmt.Printf("%d hosts, %d switches, %d hops at most, %.2f on average\n", network.Hosts, network.Switches, most, mean)
+	_, err = cluster.Parse("hx:4,4,8", cluster.Cable{})
+	fmt.Println(err)
+	// Output:
+	// 1024 hosts, 16 switches, 8 hops at most, 5.57 on average
+	// error[E064]: no network "hx:4,4,8"
+	//   why: hx takes a,b,x,y
+	//   fix: write one of crossbar:N, leafspine:N,radix, fattree:k, torus:r,c, hx:a,b,x,y, dragonfly:p,a,h, ethernet:N
 }
 
 func TestHops(t *testing.T) {
@@ -150,6 +169,33 @@ func TestRoutes(t *testing.T) {
 				if shortest && len(path) != least[to] {
 					t.Fatalf("%s: from %d to %d by %d links, possible are %d", text, from, to, len(path), least[to])
 				}
+			}
+		}
+	}
+}
+
+// Where many ways are as short, all carry about as much, if every host sends to every
+// other one.
+func TestBalance(t *testing.T) {
+	for _, text := range []string{"fattree:8", "leafspine:128,16", "torus:1,8", "torus:6,4", "hx:1,1,8,8"} {
+		n := parse(t, text)
+		load := make([]int, len(n.Links))
+		for from := range n.Hosts {
+			for to := range n.Hosts {
+				for _, l := range n.Route(from, to) {
+					load[l]++
+				}
+			}
+		}
+		type kind struct{ fromHost, toHost bool } // links of a kind are to carry the same
+		sum, count, most := map[kind]int{}, map[kind]int{}, map[kind]int{}
+		for i, l := range n.Links {
+			k := kind{l.From < n.Hosts, l.To < n.Hosts}
+			sum[k], count[k], most[k] = sum[k]+load[i], count[k]+1, max(most[k], load[i])
+		}
+		for k := range sum {
+			if mean := float64(sum[k]) / float64(count[k]); float64(most[k]) > 1.5*mean {
+				t.Errorf("%s: a link of kind %+v carries %d of %.1f on average", text, k, most[k], mean)
 			}
 		}
 	}

@@ -31,8 +31,8 @@ type request struct {
 func (p *process) Rank() int { return p.id }
 func (p *process) Size() int { return len(p.w.ranks) }
 
-// Send hands a message to the network. It belongs to the first request for it that
-// has no other, so that messages keep their order even if a later one is faster.
+// Send hands a message to the network. It is matched with the oldest request for it
+// before it travels, so that messages keep their order even if a later one is faster.
 func (p *process) Send(to, tag int, x comm.Slice) comm.Request {
 	w := p.w
 	m := &message{w: w, from: p.id, to: to, tag: tag, bytes: comm.Bytes(x), began: w.now, send: &request{p: p, other: to, tag: tag}, x: x}
@@ -109,7 +109,7 @@ func (r *request) finish() {
 // Wait lets time pass until the message has arrived, or has left.
 func (r *request) Wait() error {
 	p, w := r.p, r.p.w
-	if !r.done && w.failed == nil {
+	if !r.done {
 		begin := w.now
 		p.waits = r
 		p.sleep()
