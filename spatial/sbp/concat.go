@@ -1,0 +1,29 @@
+package sbp
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// Concat lays tensors one behind the other along a dimension; all others are the same.
+//
+// Rows: s0, s1, ... cut one of the others; rep and partial as for Elementwise.
+func Concat(shapes []graph.Shape, along int) Op {
+	y := slices.Clone(shapes[0])
+	for _, s := range shapes[1:] {
+		y[along] += s[along]
+	}
+	o := Op{
+		X: shapes, Y: y,
+		Rows: []Rule{unary("rep", B, B, B, B).onAll(len(shapes)), unary("partial", P, P, B, B).onAll(len(shapes))},
+		Work: func([]graph.Shape, graph.Shape, graph.Shape) float64 { return 0 },
+	}
+	for dim := range y {
+		if dim != along {
+			o.Rows = append(o.Rows, unary(fmt.Sprintf("s%d", dim), S(dim), S(dim), S(dim), S(dim)).onAll(len(shapes)))
+		}
+	}
+	return o
+}

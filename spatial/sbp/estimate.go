@@ -1,0 +1,243 @@
+package sbp
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// Estimate is what a step of training costs under a plan.
+type Estimate struct {
+	Seconds float64
+	// Forward and Backward are conversions and halos of values and of their gradients,
+	// Reduce is that of the gradients of weights.
+	Forward, Backward, Reduce Cost
+	Compute                   float64 // s
+	// Memory is the bytes of the rank that holds most: weights, gradients, state of
+	// the optimiser, and operands with their halos, which the backward pass reads.
+	Memory int64
+}
+
+// Moved is all that is moved.
+func (e Estimate) Moved() Cost { return e.Forward.Add(e.Backward).Add(e.Reduce) }
+
+// phase is what a node or an edge adds to one pass.
+type phase struct {
+	moved   Cost
+	seconds float64 // of moving and computing
+	compute float64 // s
+}
+
+// own is what a node adds to a step under a rule, wherever its operands come from.
+type own struct {
+	forward, backward, reduce phase
+	memory                    int64
+}
+
+// pair is what an edge adds under the rules of both ends.
+type pair struct{ forward, backward phase }
+
+// costs are all costs of a network on a machine, so that a plan costs no more than
+// looking up: own[v][i] of node v under its rule i, and edge[v][k][i][j] of its operand
+// k, made by a node under rule j.
+type costs struct {
+	network Network
+	machine Machine
+	rules   [][]Rule
+	own     [][]own
+	edge    [][][][]pair
+}
+
+// newCosts prices all rules of all nodes, and all edges.
+//
+// Errors: ErrNetwork, also for a node that has no rule on the mesh.
+func newCosts(n Network, m Machine) (*costs, error) {
+	if err := n.check(); err != nil {
+		return nil, err
+	}
+	c := &costs{network: n, machine: m}
+	k := &Converter{Mesh: m.Mesh, Link: m.Link, Merge: m.Merge, Unit: max(n.Unit, 1)}
+	read := n.read()
+	for v, node := range n.Nodes {
+		rules := node.Op.Rules(m.Mesh)
+		if len(rules) == 0 {
+			return nil, fmt.Errorf("node %q has no rule on the mesh %v: %w", node.Name, m.Mesh, ErrNetwork)
+		}
+		c.rules = append(c.rules, rules)
+		c.own = append(c.own, make([]own, len(rules)))
+		for i, r := range rules {
+			if err := c.priceOwn(k, v, i, r, read[v]); err != nil {
+				return nil, fmt.Errorf("node %q: %w", node.Name, err)
+			}
+		}
+		edges := make([][][]pair, len(node.From))
+		for operand, u := range node.From {
+			if u == Input {
+				continue
+			}
+			edges[operand] = make([][]pair, len(rules))
+			for i, r := range rules {
+				for _, s := range c.rules[u] {
+					p, err := c.priceEdge(k, node.Op.X[operand], s, r, operand)
+					if err != nil {
+						return nil, fmt.Errorf("node %q: %w", node.Name, err)
+					}
+					edges[operand][i] = append(edges[operand][i], p)
+				}
+			}
+		}
+		c.edge = append(c.edge, edges)
+	}
+	return c, nil
+}
+
+// add prices a conversion.
+func (p *phase) add(k *Converter, shape graph.Shape, from, to Signature) error {
+	path, err := k.Path(shape, from, to)
+	if err != nil {
+		return err
+	}
+	p.move(k, path.Cost)
+	return nil
+}
+
+func (p *phase) move(k *Converter, c Cost) {
+	p.moved = p.moved.Add(c)
+	p.seconds += k.Link.Time(c)
+}
+
+func (c *costs) priceEdge(k *Converter, shape graph.Shape, from, to Rule, operand int) (p pair, err error) {
+	if err = p.forward.add(k, shape, from.Y, to.X[operand]); err != nil {
+		return p, err
+	}
+	return p, p.backward.add(k, shape, to.DX[operand], from.DY)
+}
+
+// priceOwn prices what a node does whoever its neighbours are: computing, halos, the
+// gradients of weights and of inputs, and the way into the loss.
+func (c *costs) priceOwn(k *Converter, v, i int, r Rule, read bool) error {
+	node, mesh, o := c.network.Nodes[v], c.machine.Mesh, &c.own[v][i]
+	op := node.Op
+	o.forward.compute, o.backward.compute = c.computing(op, r)
+	o.forward.seconds, o.backward.seconds = o.forward.compute, o.backward.compute
+	if op.Window != nil {
+		o.forward.move(k, op.HaloX(mesh, r).Cost(k.Unit))
+		o.backward.move(k, op.HaloDY(mesh, r).Cost(k.Unit))
+	}
+	if !read {
+		if err := o.forward.add(k, op.Y, r.Y, r.DY); err != nil {
+			return err
+		}
+	}
+	for operand, u := range node.From {
+		if u == Input && c.network.InputGradients {
+			if err := o.backward.add(k, op.X[operand], r.DX[operand], r.X[operand]); err != nil {
+				return err
+			}
+		}
+	}
+	if op.W != nil {
+		steps := []Signature{r.DW, r.W}
+		if c.network.Sharded {
+			steps = []Signature{r.DW, r.sharded(), r.W}
+		}
+		for s := range len(steps) - 1 {
+			if err := o.reduce.add(k, op.W, steps[s], steps[s+1]); err != nil {
+				return err
+			}
+		}
+	}
+	for rank := range mesh.Size() {
+		o.memory = max(o.memory, c.memory(op, r, rank))
+	}
+	return nil
+}
+
+// sharded is how the optimiser holds what it keeps of the weights when it is sharded.
+func (r Rule) sharded() Signature { return r.DW.replaced(P, S(0)) }
+
+// computing is the seconds that the rank with the largest parts, the first, computes: the gradients
+// of operands and of weights cost as much as the result each.
+func (c *costs) computing(op Op, r Rule) (forward, backward float64) {
+	if c.machine.Rate == 0 {
+		return 0, 0
+	}
+	shapes := func(s graph.Shape, sig Signature) graph.Shape {
+		return part(c.machine.Mesh, s, sig, 0).Shape()
+	}
+	var x []graph.Shape
+	for k := range op.X {
+		x = append(x, shapes(op.X[k], r.X[k]))
+	}
+	forward = op.Work(x, shapes(op.W, r.W), shapes(op.Y, r.Y)) / c.machine.Rate
+	if op.W == nil {
+		return forward, forward
+	}
+	return forward, 2 * forward
+}
+
+// memory is the bytes that a rank holds for a node.
+func (c *costs) memory(op Op, r Rule, rank int) int64 {
+	mesh := c.machine.Mesh
+	var n int64
+	for k, x := range op.X {
+		box := part(mesh, x, r.X[k], rank)
+		if k == 0 && op.Window != nil {
+			box = op.HaloX(mesh, r).Box(rank)
+		}
+		n += int64(box.Size())
+	}
+	if op.W != nil {
+		weights := int64(part(mesh, op.W, r.W, rank).Size())
+		kept := weights
+		if c.network.Sharded {
+			kept = int64(part(mesh, op.W, r.sharded(), rank).Size())
+		}
+		n += 2*weights + int64(c.network.State)*kept
+	}
+	return n * int64(max(c.network.Unit, 1))
+}
+
+// estimate prices a choice of one rule for each node.
+func (c *costs) estimate(choice []int) Estimate {
+	var e Estimate
+	backward := make([]float64, len(choice)) // s, by node
+	var seconds float64
+	for v, i := range choice {
+		o := &c.own[v][i]
+		e.Memory += o.memory
+		e.Compute += o.forward.compute + o.backward.compute
+		e.Forward, e.Backward, e.Reduce = e.Forward.Add(o.forward.moved), e.Backward.Add(o.backward.moved), e.Reduce.Add(o.reduce.moved)
+		seconds += o.forward.seconds
+		backward[v] += o.backward.seconds
+		for k, u := range c.network.Nodes[v].From {
+			if u == Input {
+				continue
+			}
+			p := &c.edge[v][k][i][choice[u]]
+			e.Forward, e.Backward = e.Forward.Add(p.forward.moved), e.Backward.Add(p.backward.moved)
+			seconds += p.forward.seconds
+			backward[v] += p.backward.seconds
+		}
+	}
+	e.Seconds = seconds + c.backwardTime(choice, backward)
+	return e
+}
+
+// backwardTime is that of the backward pass and of the sums over weights. With overlap
+// these are one queue beside it: a sum starts when its gradient is there and the one
+// before it is done.
+func (c *costs) backwardTime(choice []int, backward []float64) float64 {
+	var now, reduced float64
+	for v := len(choice) - 1; v >= 0; v-- {
+		now += backward[v]
+		if c.machine.Overlap {
+			reduced = max(reduced, now)
+		}
+		reduced += c.own[v][choice[v]].reduce.seconds
+	}
+	if c.machine.Overlap {
+		return max(now, reduced)
+	}
+	return now + reduced
+}

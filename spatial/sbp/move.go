@@ -1,0 +1,149 @@
+package sbp
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/spatial"
+)
+
+// move is a box of a tensor that a rank gives another, or keeps.
+type move struct {
+	from, to int
+	at, into spatial.Box // where it lies in the tensor, and where the receiver wants it
+	adds     bool        // to what came before it
+}
+
+// transfer is a change of who holds what of a tensor, in one exchange of messages.
+type transfer struct {
+	mesh     spatial.Mesh
+	shape    graph.Shape
+	from, to Signature
+	// need is the box that a rank wants. On periodic dimensions it may run over the
+	// ends; elsewhere nobody gives what lies beyond them.
+	need     func(rank int) spatial.Box
+	periodic func(dim int) bool
+}
+
+// change is the transfer from one signature to another.
+func change(m spatial.Mesh, shape graph.Shape, from, to Signature) transfer {
+	return transfer{
+		mesh: m, shape: shape, from: from, to: to,
+		need:     func(rank int) spatial.Box { return part(m, shape, to, rank) },
+		periodic: func(int) bool { return false },
+	}
+}
+
+// gives tells whether rank s has something to give to rank r: copies are taken from the
+// rank with the receiver's own coordinate, summands from all. What becomes partial
+// stays where it is, and of copies the first is kept.
+func (t transfer) gives(s, r []int) bool {
+	for a := range t.mesh {
+		same := s[a] == r[a]
+		switch from, to := t.from[a], t.to[a]; {
+		case from == B && to == P && r[a] != 0:
+			return false
+		case (from == B || to == P) && !same:
+			return false
+		}
+	}
+	return true
+}
+
+// adds tells whether what rank s gives is another summand of what an earlier rank gives.
+func (t transfer) adds(s []int) bool {
+	for a := range t.mesh {
+		if t.from[a] == P && t.to[a] != P && s[a] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// movesTo lists what a rank gets, by giver.
+func (t transfer) movesTo(rank int) []move {
+	var moves []move
+	wanted := wrap(t.need(rank), t.shape, t.periodic)
+	r := coordinates(t.mesh, rank)
+	for giver := range t.mesh.Size() {
+		s := coordinates(t.mesh, giver)
+		if !t.gives(s, r) {
+			continue
+		}
+		held := part(t.mesh, t.shape, t.from, giver)
+		for _, w := range wanted {
+			at := held.Intersect(w.at)
+			if at.Size() > 0 {
+				moves = append(moves, move{giver, rank, at, shifted(at, w), t.adds(s)})
+			}
+		}
+	}
+	return moves
+}
+
+// wanted is a box of a tensor, and where the receiver wants it.
+type wanted struct{ at, into spatial.Box }
+
+// wrap cuts a box that runs over the ends of periodic dimensions into boxes that do not.
+func wrap(box spatial.Box, shape graph.Shape, periodic func(dim int) bool) []wanted {
+	out := []wanted{{}}
+	for dim, v := range box {
+		n := shape[dim]
+		first, last := 0, 0 // turns around the dimension
+		if periodic(dim) && v.Len() > 0 {
+			for ; v.Lo < first*n; first-- {
+			}
+			for ; v.Hi > (last+1)*n; last++ {
+			}
+		}
+		var longer []wanted
+		for _, w := range out {
+			for turn := first; turn <= last; turn++ {
+				into := v.Intersect(spatial.Interval{Lo: turn * n, Hi: (turn + 1) * n})
+				at := spatial.Interval{Lo: into.Lo - turn*n, Hi: into.Hi - turn*n}
+				longer = append(longer, wanted{appended(w.at, at), appended(w.into, into)})
+			}
+		}
+		out = longer
+	}
+	return out
+}
+
+func appended(b spatial.Box, v spatial.Interval) spatial.Box {
+	return append(b[:len(b):len(b)], v)
+}
+
+// shifted is where a box within w.at goes.
+func shifted(at spatial.Box, w wanted) spatial.Box {
+	out := make(spatial.Box, len(at))
+	for i, v := range at {
+		d := w.into[i].Lo - w.at[i].Lo
+		out[i] = spatial.Interval{Lo: v.Lo + d, Hi: v.Hi + d}
+	}
+	return out
+}
+
+// cost is that of the transfer of elements with so many bytes.
+func (t transfer) cost(unit int) Cost {
+	n := t.mesh.Size()
+	sent, gives, gets := make([]int64, n), make([]int, n), make([]int, n)
+	for r := range n {
+		last := -1
+		for _, v := range t.movesTo(r) {
+			if v.from == r {
+				continue
+			}
+			sent[v.from] += int64(unit) * int64(v.at.Size())
+			if v.from != last { // moves come by giver
+				gives[v.from]++
+				gets[r]++
+				last = v.from
+			}
+		}
+	}
+	var c Cost
+	for r := range n {
+		c.Total += sent[r]
+		c.Sent = max(c.Sent, sent[r])
+		c.Rounds = max(c.Rounds, gives[r], gets[r])
+	}
+	return c
+}

@@ -1,0 +1,51 @@
+package sbp
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/spatial"
+)
+
+// share is the k-th of p parts of an interval. Sizes differ by one at most, and the
+// larger come first: 7 in 4 parts are 2, 2, 2, 1.
+func share(v spatial.Interval, p, k int) spatial.Interval {
+	size, larger := v.Len()/p, v.Len()%p
+	lo := v.Lo + k*size + min(k, larger)
+	if k < larger {
+		size++
+	}
+	return spatial.Interval{Lo: lo, Hi: lo + size}
+}
+
+// Part is the box of a tensor of a shape that a rank holds; for P, of its summand. It
+// is empty where a dimension is cut into more parts than it has indices.
+//
+// Errors: ErrSignature.
+func Part(m spatial.Mesh, shape graph.Shape, s Signature, rank int) (spatial.Box, error) {
+	if err := s.check(m, shape); err != nil {
+		return nil, err
+	}
+	return part(m, shape, s, rank), nil
+}
+
+func part(m spatial.Mesh, shape graph.Shape, s Signature, rank int) spatial.Box {
+	box := make(spatial.Box, len(shape))
+	for i, n := range shape {
+		box[i] = spatial.Interval{Lo: 0, Hi: n}
+	}
+	at := coordinates(m, rank)
+	for a, l := range s {
+		if dim, ok := l.Dim(); ok {
+			box[dim] = share(box[dim], m[a].Size, at[a])
+		}
+	}
+	return box
+}
+
+// coordinates are where a rank stands along the axes of a mesh.
+func coordinates(m spatial.Mesh, rank int) []int {
+	at := make([]int, len(m))
+	for a := len(m) - 1; a >= 0; a-- {
+		at[a], rank = rank%m[a].Size, rank/m[a].Size
+	}
+	return at
+}

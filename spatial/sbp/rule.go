@@ -1,0 +1,119 @@
+package sbp
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/spatial"
+)
+
+// Rule is a legal signature of an operation: how the ranks hold its tensors so that each
+// computes its part from its own parts alone. Letters of a gradient may differ from
+// those of its tensor; the gradient is converted where it is used.
+type Rule struct {
+	Name string
+	X    []Signature // operands
+	W    Signature   // weights; empty for operations without
+	Y    Signature   // result
+	DY   Signature   // gradient of the result, as the operation reads it
+	DX   []Signature // gradients of the operands, as it leaves them
+	DW   Signature   // gradient of the weights, as it leaves it
+}
+
+// Times is the rule that follows r on the first axes of a mesh and s on those behind.
+func (r Rule) Times(s Rule) Rule {
+	out := Rule{
+		Name: r.Name + " x " + s.Name,
+		W:    slices.Concat(r.W, s.W),
+		Y:    slices.Concat(r.Y, s.Y),
+		DY:   slices.Concat(r.DY, s.DY),
+		DW:   slices.Concat(r.DW, s.DW),
+	}
+	for k := range r.X {
+		out.X = append(out.X, slices.Concat(r.X[k], s.X[k]))
+		out.DX = append(out.DX, slices.Concat(r.DX[k], s.DX[k]))
+	}
+	return out
+}
+
+// Op is an operation: its tensors, what it computes, and its rules on one axis.
+type Op struct {
+	X []graph.Shape
+	W graph.Shape // nil without weights
+	Y graph.Shape
+	// Rows are the rules for one axis of a mesh.
+	Rows []Rule
+	// Work is the floating-point operations that a rank needs for its part of the
+	// result, from the shapes of its parts.
+	Work func(x []graph.Shape, w, y graph.Shape) float64
+	// Window is the neighbourhood in the first operand that an element of the result
+	// reads, by dimension; Size 0 where it reads the rank's own part. Nil if all do.
+	Window []graph.WindowAxis
+}
+
+// Only is the operation with those rows whose names are given.
+func (o Op) Only(names ...string) Op {
+	o.Rows = slices.DeleteFunc(slices.Clone(o.Rows), func(r Rule) bool { return !slices.Contains(names, r.Name) })
+	return o
+}
+
+// Rules are the products of the rows over the axes of a mesh, by name, less those that
+// leave a rank without a part of a tensor. On an axis of size 1 all rows are the same,
+// and the first by name stands for them.
+func (o Op) Rules(m spatial.Mesh) []Rule {
+	rows := slices.Clone(o.Rows)
+	slices.SortFunc(rows, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
+	var out []Rule
+	for i, axis := range m {
+		choice := rows
+		if axis.Size == 1 {
+			choice = rows[:min(1, len(rows))]
+		}
+		if i == 0 {
+			out = choice
+			continue
+		}
+		var longer []Rule
+		for _, r := range out {
+			for _, s := range choice {
+				longer = append(longer, r.Times(s))
+			}
+		}
+		out = longer
+	}
+	return slices.DeleteFunc(slices.Clone(out), func(r Rule) bool { return !o.feeds(m, r) })
+}
+
+// feeds tells whether every rank has something of every tensor. The last rank has the
+// least.
+func (o Op) feeds(m spatial.Mesh, r Rule) bool {
+	last := m.Size() - 1
+	some := func(shape graph.Shape, s Signature) bool {
+		return len(s) == 0 || part(m, shape, s, last).Size() > 0
+	}
+	for k, x := range o.X {
+		if !some(x, r.X[k]) || !some(x, r.DX[k]) {
+			return false
+		}
+	}
+	return some(o.W, r.W) && some(o.W, r.DW) && some(o.Y, r.Y) && some(o.Y, r.DY)
+}
+
+// unary is a row of an operation with one operand and no weights.
+func unary(name string, x, y, dy, dx Letter) Rule {
+	return Rule{Name: name, X: []Signature{{x}}, Y: Signature{y}, DY: Signature{dy}, DX: []Signature{{dx}}}
+}
+
+// weighted is a row of an operation with one operand and weights.
+func weighted(name string, x, w, y, dy, dx, dw Letter) Rule {
+	r := unary(name, x, y, dy, dx)
+	r.W, r.DW = Signature{w}, Signature{dw}
+	return r
+}
+
+// onAll is a row of an operation that treats several operands as it does the first.
+func (r Rule) onAll(operands int) Rule {
+	r.X, r.DX = slices.Repeat(r.X[:1], operands), slices.Repeat(r.DX[:1], operands)
+	return r
+}

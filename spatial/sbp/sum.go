@@ -1,0 +1,32 @@
+package sbp
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// Sum adds up a tensor over a dimension, which the result does not have.
+//
+// Rows: s0, s1, ... cut a dimension of the operand, and the one that is summed over
+// leaves summands; rep computes the same everywhere; partial passes summands on.
+func Sum(shape graph.Shape, over int) Op {
+	o := Op{
+		X:    []graph.Shape{shape},
+		Y:    slices.Delete(slices.Clone(shape), over, over+1),
+		Rows: []Rule{unary("rep", B, B, B, B), unary("partial", P, P, B, B)},
+		Work: func(x []graph.Shape, _, _ graph.Shape) float64 { return float64(x[0].Size()) },
+	}
+	for dim := range shape {
+		y, dy := S(dim), S(dim)
+		switch {
+		case dim == over:
+			y, dy = P, B
+		case dim > over:
+			y, dy = S(dim-1), S(dim-1)
+		}
+		o.Rows = append(o.Rows, unary(fmt.Sprintf("s%d", dim), S(dim), y, dy, S(dim)))
+	}
+	return o
+}
