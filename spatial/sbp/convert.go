@@ -13,8 +13,9 @@ import (
 type Converter struct {
 	Mesh spatial.Mesh
 	Link Link
-	// Merge lets axes that all go from P to B, or all from a split to B, do so as one
-	// group of ranks. Otherwise axes change one by one.
+	// Merge lets axes that all go from P to B do so as one group of ranks. Otherwise axes
+	// change one by one, as splits always do: to gather them so, from the inner to the
+	// outer, sends no more than one group would, in fewer rounds.
 	Merge bool
 	Unit  int // bytes of an element; 0 means 1
 
@@ -46,16 +47,7 @@ func (s Step) changed() []int {
 
 // reduces tells whether the step is an all-reduce: from P to B on the axes that change.
 func (s Step) reduces() bool {
-	return all(s.changed(), func(a int) bool { return s.From[a] == P && s.To[a] == B })
-}
-
-// gathers tells whether the step is an all-gather: from splits to B.
-func (s Step) gathers() bool {
-	return all(s.changed(), func(a int) bool { return s.From[a] >= 0 && s.To[a] == B })
-}
-
-func all(axes []int, f func(a int) bool) bool {
-	return !slices.ContainsFunc(axes, func(a int) bool { return !f(a) })
+	return !slices.ContainsFunc(s.changed(), func(a int) bool { return s.From[a] != P || s.To[a] != B })
 }
 
 // Path is the cheapest sequence of steps for a tensor of a shape: in time, then in
@@ -106,7 +98,7 @@ func (k *Converter) search(shape graph.Shape, from, to Signature) Path {
 		}
 		for next := set; next > 0; next = (next - 1) & set { // what the last step changes
 			step := Step{mixed(set &^ next), mixed(set)}
-			if len(step.changed()) > 1 && !(k.Merge && (step.reduces() || step.gathers())) {
+			if len(step.changed()) > 1 && !(k.Merge && step.reduces()) {
 				continue
 			}
 			before := best[set&^next]

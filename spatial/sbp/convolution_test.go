@@ -138,6 +138,7 @@ func TestConvolution(t *testing.T) {
 	for _, op := range []Op{
 		Convolution(4, 5, 6, Field{Name: "lat", Size: 7, Filter: 3}, Field{Name: "lon", Size: 8, Filter: 3, Periodic: true}),
 		Convolution(4, 4, 4, Field{Name: "lat", Size: 6, Filter: 5}, Field{Name: "lon", Size: 9, Filter: 3, Dilation: 2, Periodic: true}),
+		Convolution(4, 4, 4, Field{Name: "lat", Size: 5, Filter: 4}, Field{Name: "lon", Size: 6, Filter: 2, Periodic: true}),
 	} {
 		for _, p := range []int{1, 2, 3, 4} {
 			for _, row := range op.Rows {

@@ -34,10 +34,11 @@
 // so.
 //
 // On meshes of several axes a conversion changes one axis after the other, in the
-// cheapest order; Converter.Merge lets axes join. Costs are counted from the parts that
-// ranks hold, in whole bytes, also where parts are uneven or splits are nested: of
-// (S0,S0) the second axis cuts the parts of the first. So (B,S0) to (S0,S0) on a mesh
-// of n × m ranks costs (1-1/m) T, and Convert sends what Path promised.
+// cheapest order; Converter.Merge lets all-reduces over several axes be one. Costs are
+// counted from the parts that ranks hold, in whole bytes, also where parts are uneven or
+// splits are nested: of (S0,S0) the second axis cuts the parts of the first. So (B,S0)
+// to (S0,S0) on a mesh of n × m ranks costs (1-1/m) T, and Convert sends what Path
+// promised.
 //
 // All exchanges are pairwise: each rank sends every other what it wants in one message,
 // in rounds, and summands are added in the order of ranks.

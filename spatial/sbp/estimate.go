@@ -13,8 +13,9 @@ type Estimate struct {
 	// Reduce is that of the gradients of weights.
 	Forward, Backward, Reduce Cost
 	Compute                   float64 // s
-	// Memory is the bytes of the rank that holds most: weights, gradients, state of
-	// the optimiser, and operands with their halos, which the backward pass reads.
+	// Memory is the bytes that a rank holds at most: weights, gradients, state of the
+	// optimiser, and operands with their halos, which the backward pass reads. An operand
+	// of two nodes counts twice.
 	Memory int64
 }
 
@@ -156,8 +157,8 @@ func (c *costs) priceOwn(k *Converter, v, i int, r Rule, read bool) error {
 // sharded is how the optimiser holds what it keeps of the weights when it is sharded.
 func (r Rule) sharded() Signature { return r.DW.replaced(P, S(0)) }
 
-// computing is the seconds that the rank with the largest parts, the first, computes: the gradients
-// of operands and of weights cost as much as the result each.
+// computing is the seconds that the rank with the largest parts, the first, computes.
+// The gradients of operands and of weights cost as much as the result each.
 func (c *costs) computing(op Op, r Rule) (forward, backward float64) {
 	if c.machine.Rate == 0 {
 		return 0, 0

@@ -44,6 +44,9 @@ func TestTwoLayers(t *testing.T) {
 		{1024, []int{4}, false, []string{"col", "row"}, 12_582_912},
 		{1024, []int{4}, false, nil, 12_582_912},
 		{1024, []int{2, 2}, false, []string{"col x row", "row x col"}, 8_388_608},
+		// With the same axes in both layers a split moves from one axis to the other, once
+		// as the outer of two: 3/4 of what passes between the layers each way, not 1/2.
+		{1024, []int{2, 2}, false, []string{"col x row", "col x row"}, 10_485_760},
 		{1024, []int{2, 2}, false, nil, 8_388_608},
 		{4096, []int{4}, false, []string{"dp", "dp"}, 50_331_648},
 		{4096, []int{4}, false, []string{"col", "row"}, 50_331_648},
@@ -248,6 +251,17 @@ func TestMemory(t *testing.T) {
 	}
 	if _, err := Chain(n, m); !errors.Is(err, ErrNetwork) {
 		t.Errorf("%v, want ErrNetwork: memory does not add up along a chain", err)
+	}
+}
+
+// What a convolution holds: its operand with one row of halo on either side, weights
+// and their gradient.
+func TestHaloMemory(t *testing.T) {
+	op := Convolution(1, 3, 5, Field{Name: "lat", Size: 8, Filter: 3}, Field{Name: "lon", Size: 12, Filter: 3, Periodic: true})
+	n := Network{Unit: 4, Nodes: []Node{{"conv", op, []int{Input}}}}
+	p, err := NewPlan(n, fast(2), "lon")
+	if want := int64(4 * (3*(8+2)*(6+2) + 2*5*3*3*3)); err != nil || p.Estimate.Memory != want {
+		t.Errorf("%d bytes, %v; want %d", p.Estimate.Memory, err, want)
 	}
 }
 
