@@ -51,12 +51,17 @@ func engineExplain(a *app) *cobra.Command {
 		Long: "Show what the compiler makes of a network: the graph before and after each\n" +
 			"pass, with work, bytes moved, least memory and what the pass changed; then the\n" +
 			"plan, with class, shape, kernel, work, bytes and bound of every operation and\n" +
-			"its place in memory. Nothing is trained and no field is read; without --crop\n" +
-			"the grid is that of the forecast files. Sizes are in MiB, bounds follow from\n" +
-			"the peaks, which are measured where they are not given.",
+			"its place in memory. It is the plan of `ensemble train` with this file in one\n" +
+			"process, where --memory and --workspace replace train.memory and\n" +
+			"train.workspace; with --mode predict it is that of `ensemble predict`, which has\n" +
+			"no bounds but these flags.\n" +
+			"Nothing is trained and no field is read; without --crop the grid is that of the\n" +
+			"forecast files. Sizes are in MiB, bounds follow from the peaks, which are\n" +
+			"measured where they are not given, as are times of kernels that are not known.",
 		Example: "  ensemble engine explain -c train.yaml\n" +
 			"  ensemble engine explain -c train.yaml --mode predict --html plan.html\n" +
 			"  ensemble engine explain -c train.yaml --crop 128 --pass fuse\n" +
+			"  ensemble engine explain -c train.yaml --memory 2GiB --workspace 64MiB\n" +
 			"  ensemble engine explain -c train.yaml --dump-after add-gradients",
 		Annotations: notes("ensemble engine passes", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
@@ -65,7 +70,7 @@ func engineExplain(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Mode, "mode", "train", "train or predict")
 	f.StringVar(&crop, "crop", "", "field of `SIDE` or ROWSxCOLUMNS points instead of the whole grid")
-	memory := memoryFlag(f)
+	memory, workspace := memoryFlag(f), workspaceFlag(f)
 	f.StringVar(&o.Pass, "pass", "", "only this `PASS`, with every kind of value that it changed")
 	f.StringVar(&o.DumpAfter, "dump-after", "", "print the graph after this `PASS` as text")
 	f.StringVar(&o.HTML, "html", "", "write a page with pictures to this `FILE`")
@@ -88,13 +93,17 @@ func engineExplain(a *app) *cobra.Command {
 		if o.MemoryBytes, err = memory(); err != nil {
 			return result{}, err
 		}
+		if o.WorkspaceBytes, err = workspace(); err != nil {
+			return result{}, err
+		}
 		if *threads > 0 {
 			src.Set = append(src.Set, fmt.Sprintf("train.threads=%d", *threads))
 		}
 		if o.Config, err = config.LoadTrain(*src); err != nil {
 			return result{}, err
 		}
-		o.Peaks.FLOPs, o.Peaks.Bytes = flops*1e9, bytes*1e9
+		o.Threads, o.Peaks.FLOPs, o.Peaks.Bytes = int(*threads), flops*1e9, bytes*1e9
+		o.Timings = run.UserTimings(a.log)
 		r, err := run.Explain(ctx, o)
 		if err != nil {
 			return result{}, err

@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/engine"
-	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -30,8 +29,13 @@ type ExplainOptions struct {
 	// Crop is the size of the field. The zero value takes the grid of the forecast
 	// files, of which only the catalogue is read.
 	Crop Crop
-	// MemoryBytes bounds arena and scratch together; 0 means no bound.
-	MemoryBytes int64
+	// Threads of a prediction, 0 for all; a training has train.threads.
+	Threads int
+	// MemoryBytes bounds arena and scratch together, and WorkspaceBytes the scratch
+	// alone. 0 means train.memory and train.workspace for a training, and no bound for
+	// a prediction, which does not know these keys.
+	MemoryBytes, WorkspaceBytes int64
+	Timings                     Timings // of kernels
 	// Pass restricts the report to one pass, with every value that it changed.
 	Pass string
 	// DumpAfter asks for the graph after this pass as text.
@@ -45,6 +49,10 @@ type ExplainOptions struct {
 type ExplainResult struct {
 	Mode    string `json:"mode"`
 	Network string `json:"network"`
+	// Precision and the bounds of the memory, 0 for none, that the plan was made with.
+	Precision      string `json:"precision"`
+	MemoryBytes    int64  `json:"memory_bytes,omitempty"`
+	WorkspaceBytes int64  `json:"workspace_bytes,omitempty"`
 	*engine.Explanation
 	// Graph is the text of the graph after the pass of DumpAfter.
 	Graph   string   `json:"graph,omitempty"`
@@ -55,32 +63,41 @@ type ExplainResult struct {
 
 // Explain compiles the network of a configuration as Train or Predict does and
 // says what every pass made of it and what the plan is. Nothing is trained, and
-// no field is read.
+// no field is read; kernels whose times are not known are timed. A training's plan
+// is that of one rank alone, whatever train.mesh says.
 //
 // Errors: 64 for an unknown pass or mode and a size that the network cannot
-// have, 65 and 66 for the forecast files if their grid is needed, 69 without the
+// have, 64 and 69 for a bound of the memory that is too small, with the least that
+// will do, 65 and 66 for the forecast files if their grid is needed, 69 without the
 // device, 73 and 74 for the picture.
 func Explain(ctx context.Context, o ExplainOptions) (*ExplainResult, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	g, opts, name, err := o.build(ctx)
+	grid, err := o.grid(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := o.subject()
+	g, err := s.spec.graph(&s.task, grid, s.batch, s.seed, s.loss)
 	if err != nil {
 		return nil, err
 	}
 	if o.Peaks.FLOPs == 0 || o.Peaks.Bytes == 0 {
-		measured, err := MeasurePeak(ctx, opts.Threads)
+		measured, err := MeasurePeak(ctx, s.options.Threads)
 		if err != nil {
 			return nil, err
 		}
 		o.Peaks.FLOPs = cmp.Or(o.Peaks.FLOPs, measured.engine().FLOPs)
 		o.Peaks.Bytes = cmp.Or(o.Peaks.Bytes, measured.engine().Bytes)
 	}
-	e, err := engine.Explain(g, opts, o.Peaks)
+	e, err := engine.Explain(g, s.options, o.Peaks)
 	if err != nil {
-		return nil, err
+		return nil, namedMemory(err, s.memory, s.workspace)
 	}
-	r := &ExplainResult{Mode: o.Mode, Network: name, Explanation: e, pass: o.Pass}
+	o.Timings.save(s.options.Timings)
+	r := &ExplainResult{Mode: o.Mode, Network: s.describe(grid), Precision: s.options.Precision,
+		MemoryBytes: s.options.MemoryLimit, WorkspaceBytes: s.options.Workspace, Explanation: e, pass: o.Pass}
 	if o.DumpAfter != "" {
 		var b strings.Builder
 		if err := r.stage(o.DumpAfter).Graph.WriteText(&b); err != nil {
@@ -116,6 +133,10 @@ func (o *ExplainOptions) check() error {
 	if o.Crop != (Crop{}) && (o.Crop.Height < 1 || o.Crop.Width < 1) {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a field of %d by %d points", o.Crop.Height, o.Crop.Width), Fix: "give two numbers above 0, rows and columns"}
 	}
+	if o.MemoryBytes < 0 || o.WorkspaceBytes < 0 {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a memory of %d bytes, %d of them scratch", o.MemoryBytes, o.WorkspaceBytes),
+			Fix: "give bounds above 0, or 0 for those of the configuration"}
+	}
 	if o.Peaks.FLOPs < 0 || o.Peaks.Bytes < 0 {
 		return &exit.Error{Code: exit.Usage, What: "a peak below 0", Fix: "give rates above 0, or none to have them measured"}
 	}
@@ -136,42 +157,77 @@ func (o *ExplainOptions) check() error {
 	return nil
 }
 
-// build makes the graph and the options of its plan as training and prediction
-// do. Numbers that a training fits on data (scales, affine spreads) are one: they
-// change constants of the graph, not its form.
-func (o *ExplainOptions) build(ctx context.Context) (*graph.Graph, engine.Options, string, error) {
-	c := o.Config
-	grid := &ensemble.Grid{Kind: ensemble.Projected, NY: o.Crop.Height, NX: o.Crop.Width} // longitudes of a piece do not close
-	if o.Crop == (Crop{}) {
-		var err error
-		if grid, err = gridOf(ctx, c); err != nil {
-			return nil, engine.Options{}, "", orCrop(err)
-		}
-	}
-	task := Task{
-		Features: ensemble.Features{Axes: ensemble.Axes{Variables: c.Data.Variables, Levels: c.Data.Levels, Leads: c.Data.Leads},
-			Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF},
-		Targets: targetVariables(c), TargetLead: c.Data.TargetLead, SpreadRange: 1,
-	}
-	n := len(task.Targets) * len(c.Data.Levels)
-	task.ErrorScale, task.SpreadScale, task.SpreadAffine = make([]float64, n), make([]float64, n), make([][2]float64, n)
-	for i := range n {
-		task.ErrorScale[i], task.SpreadScale[i], task.SpreadAffine[i] = 1, 1, [2]float64{0, 1}
-	}
-	spec := Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
-		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread}
-	opts := engineOptions(c.Train.Train.Threads)
-	opts.MemoryLimit, opts.Precision = o.MemoryBytes, c.Train.Train.Precision
-	batch, loss := c.Train.Train.BatchSize, true
+// subject is what Train or Predict compiles.
+type subject struct {
+	spec    Spec
+	task    Task
+	batch   int
+	seed    uint64
+	loss    bool
+	options engine.Options
+	// memory and workspace say where the bounds are set.
+	memory, workspace bound
+}
+
+// subject gives the step of the first network of a training, or the prediction.
+func (o *ExplainOptions) subject() subject {
+	s := subject{spec: specOf(o.Config), task: unfitted(taskOf(o.Config)), batch: 1, memory: flagMemory, workspace: flagWorkspace}
 	if o.Mode == "predict" {
-		opts.Mode, batch, loss = engine.Infer, 1, false
+		s.options = PredictOptions{Threads: o.Threads, Timings: o.Timings, MemoryBytes: o.MemoryBytes, WorkspaceBytes: o.WorkspaceBytes}.engineOptions()
+		s.options.Mode = engine.Infer
+	} else {
+		c := o.Config.Train.Train
+		s.batch, s.seed, s.loss = c.BatchSize, uint64(c.Seed), true
+		if o.MemoryBytes == 0 {
+			s.memory = trainMemory
+		}
+		if o.WorkspaceBytes == 0 {
+			s.workspace = trainWorkspace
+		}
+		c.Memory, c.Workspace = cmp.Or(config.Bytes(o.MemoryBytes), c.Memory), cmp.Or(config.Bytes(o.WorkspaceBytes), c.Workspace)
+		s.options = trainOptions(c, o.Timings.open(c.Threads))
 	}
-	g, err := spec.graph(&task, grid, batch, uint64(c.Train.Train.Seed), loss)
-	name := fmt.Sprintf("%s, %s head, %d channels, depth %d, field %d×%d, batch %d", spec.Kind, spec.Head, task.Features.Channels(), len(c.Data.Levels), grid.NY, grid.NX, batch)
-	if spec.Kind == "unet3d" {
-		name = fmt.Sprintf("%s base %d, %d stages%s", spec.Kind, spec.Base, spec.Stages, strings.TrimPrefix(name, spec.Kind))
+	s.options = s.spec.options(s.options)
+	return s
+}
+
+// unfitted is a task with some numbers in place of those that a training fits to
+// data. They are constants of the graph and do not change its form, as long as none
+// is 0 or 1 and no two are equal: the compiler merges equal constants.
+func unfitted(k Task) Task {
+	k.SpreadRange = 1.3
+	for i := range len(k.Targets) * len(k.Features.Axes.Levels) {
+		x := float64(i)
+		k.ErrorScale, k.SpreadScale = append(k.ErrorScale, 1.1+x), append(k.SpreadScale, 1.7+x)
+		k.SpreadAffine = append(k.SpreadAffine, [2]float64{0.3 + x, 0.9 + x})
 	}
-	return g, opts, name, err
+	return k
+}
+
+// describe names the network, its batch and what bounds its plan.
+func (s *subject) describe(grid *ensemble.Grid) string {
+	text := s.spec.Kind
+	if s.spec.Kind == "unet3d" {
+		text += fmt.Sprintf(" base %d, %d stages", s.spec.Base, s.spec.Stages)
+	}
+	text += fmt.Sprintf(", %s head, %d channels, depth %d, field %d×%d, batch %d, %s", s.spec.Head, s.task.Features.Channels(),
+		len(s.task.Features.Axes.Levels), grid.NY, grid.NX, s.batch, s.options.Precision)
+	if s.options.MemoryLimit > 0 {
+		text += fmt.Sprintf(", memory %v", config.Bytes(s.options.MemoryLimit))
+	}
+	if s.options.Workspace > 0 {
+		text += fmt.Sprintf(", workspace %v", config.Bytes(s.options.Workspace))
+	}
+	return text
+}
+
+// grid is that of a piece, or of the forecast files by their catalogue.
+func (o *ExplainOptions) grid(ctx context.Context) (*ensemble.Grid, error) {
+	if o.Crop != (Crop{}) { // longitudes of a piece do not close
+		return &ensemble.Grid{Kind: ensemble.Projected, NY: o.Crop.Height, NX: o.Crop.Width}, nil
+	}
+	grid, err := gridOf(ctx, o.Config)
+	return grid, orCrop(err)
 }
 
 // gridOf is the grid of the forecast files by their catalogue.
@@ -185,7 +241,7 @@ func gridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) 
 		return nil, err
 	}
 	defer in.Close()
-	axes := ensemble.Axes{Variables: c.Data.Variables, Levels: c.Data.Levels, Leads: c.Data.Leads}
+	axes := axesOf(c)
 	var entries []ensemble.Entry
 	for _, e := range in.Catalogue().Entries {
 		if _, _, _, ok := axes.Find(e.Key); ok && e.Product == ensemble.MemberField && e.Statistic == "" {

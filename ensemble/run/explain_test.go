@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -41,25 +44,183 @@ func explain(t *testing.T, o ExplainOptions) *ExplainResult {
 	return r
 }
 
-// TestExplainSameGraph: what is explained is the graph that a model with this
-// configuration compiles, for training and for prediction.
-func TestExplainSameGraph(t *testing.T) {
-	for _, c := range []struct {
-		mode        string
-		batch       int
-		loss, grads bool
-	}{{"train", 4, true, true}, {"predict", 1, false, false}} {
-		o := explainOptions(t)
-		o.Mode = c.mode
-		r := explain(t, o)
-		g := r.Stages[0].Graph
-		d := o.Config.Data
-		channels := len(d.Leads)*len(d.Variables)*len(d.Features) + 5 // location and season
-		if got, want := g.Find("features").Shape, (graph.Shape{c.batch, channels, len(d.Levels), 16, 24}); !got.Equal(want) {
-			t.Errorf("%s: features %v, want %v", c.mode, got, want)
+// planText is a plan as text, without what needs peaks.
+func planText(t *testing.T, write func(io.Writer) error) string {
+	t.Helper()
+	var b strings.Builder
+	if err := write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// trainerPlan is the plan that a training of the configuration compiles first.
+func trainerPlan(t *testing.T, c *config.TrainConfig, timings Timings) string {
+	t.Helper()
+	files := func(key string, patterns []config.Path) []string {
+		names, err := config.Expand(key, patterns)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if (g.Loss >= 0) != c.loss || (len(r.Graph) > 0) || (len(r.Explanation.Graph.Grads) > 0) != c.grads {
-			t.Errorf("%s: loss %v, %d gradients; want %v, %v", c.mode, g.Loss >= 0, len(r.Explanation.Graph.Grads), c.loss, c.grads)
+		return names
+	}
+	d, err := readData(context.Background(), c, files("data.forecasts", c.Data.Forecasts), files("data.analyses", c.Data.Analyses))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := newTrainer(TrainOptions{Config: c, Timings: timings}, d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.end()
+	if err := tr.begin(); exit.CodeOf(err) == exit.NoDevice {
+		t.Skip("skipped: no device: ", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return planText(t, tr.net.plan.Explain)
+}
+
+// explainedPlan is what Explain says of the plan of the configuration.
+func explainedPlan(t *testing.T, o ExplainOptions) string {
+	t.Helper()
+	o.Peaks = engine.Peaks{FLOPs: 1, Bytes: 1} // not measured
+	r := explain(t, o)
+	r.Peaks = engine.Peaks{}
+	return planText(t, r.WritePlan)
+}
+
+// firstDifference is the first line of two texts in which they differ.
+func firstDifference(got, want string) string {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("line %d is\n%s\nwant\n%s", i+1, a[i], b[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(a), len(b))
+}
+
+// TestExplainTrainerPlan: what is explained is the trainer's plan, kernel by kernel
+// with its cut, layout, scratch and place in memory, whatever the configuration
+// says of memory, workspace, precision and threads.
+func TestExplainTrainerPlan(t *testing.T) {
+	f := smallData(t)
+	plans := map[string][]string{}
+	for _, set := range [][]string{
+		nil,
+		{"train.workspace=4MiB"},
+		{"train.memory=18MiB"},
+		{"train.precision=bf16"},
+		{"train.threads=2"},
+		{"model.head=spread", "train.loss.kind=ms_ssim", "model.periodic=true"},
+	} {
+		c := quick(t, f, append([]string{"model.base=16", "train.batch_size=3"}, set...)...)
+		got, want := explainedPlan(t, ExplainOptions{Config: c}), trainerPlan(t, c, Timings{})
+		if got != want {
+			t.Errorf("%q: %s", set, firstDifference(got, want))
+		}
+		plans[want] = append(plans[want], strings.Join(set, " "))
+	}
+	for _, sets := range plans {
+		if len(sets) > 1 {
+			t.Errorf("the plans of %q are the same, so this test cannot tell them apart", sets)
+		}
+	}
+}
+
+// TestExplainBounds: the bounds of the options take the place of those of the
+// configuration.
+func TestExplainBounds(t *testing.T) {
+	f := smallData(t)
+	c := func(memory, workspace string) *config.TrainConfig {
+		return quick(t, f, "model.base=16", "train.batch_size=3", "train.memory="+memory, "train.workspace="+workspace)
+	}
+	for _, row := range []struct {
+		o    ExplainOptions
+		want *config.TrainConfig
+	}{
+		{ExplainOptions{Config: c("1B", "0"), MemoryBytes: 18 << 20}, c("18MiB", "0")},
+		{ExplainOptions{Config: c("0", "1B"), WorkspaceBytes: 4 << 20}, c("0", "4MiB")},
+		{ExplainOptions{Config: c("1B", "1B"), MemoryBytes: 18 << 20, WorkspaceBytes: 4 << 20}, c("18MiB", "4MiB")},
+	} {
+		if got, want := explainedPlan(t, row.o), explainedPlan(t, ExplainOptions{Config: row.want}); got != want {
+			t.Errorf("memory %d, workspace %d: %s", row.o.MemoryBytes, row.o.WorkspaceBytes, firstDifference(got, want))
+		}
+	}
+	o := ExplainOptions{Config: c("18MiB", "4MiB"), WorkspaceBytes: 3 << 20, Peaks: engine.Peaks{FLOPs: 1, Bytes: 1}}
+	r := explain(t, o)
+	if r.Precision != "f32" || r.MemoryBytes != 18<<20 || r.WorkspaceBytes != 3<<20 || !strings.HasSuffix(r.Network, ", f32, memory 18MiB, workspace 3MiB") {
+		t.Errorf("%q: precision %q, memory %d, workspace %d", r.Network, r.Precision, r.MemoryBytes, r.WorkspaceBytes)
+	}
+}
+
+// TestExplainTimings: cuts follow the same table of timings as the trainer's,
+// whatever it holds.
+func TestExplainTimings(t *testing.T) {
+	c := fifty(t)
+	measured, reversed := Timings{Dir: t.TempDir()}, Timings{Dir: t.TempDir()}
+	first := trainerPlan(t, c, measured)
+	if got := explainedPlan(t, ExplainOptions{Config: c, Timings: measured}); got != first {
+		t.Errorf("with the trainer's table: %s", firstDifference(got, first))
+	}
+	reverse(t, measured, reversed, c.Train.Train.Threads)
+	want := trainerPlan(t, c, reversed)
+	if want == first {
+		t.Error("the other table gives the same plan, so this test cannot tell them apart")
+	}
+	if got := explainedPlan(t, ExplainOptions{Config: c, Timings: reversed}); got != want {
+		t.Errorf("with the other table: %s", firstDifference(got, want))
+	}
+	own := Timings{Dir: t.TempDir()}
+	explainedPlan(t, ExplainOptions{Config: c, Timings: own})
+	if own.open(2).String() == "" {
+		t.Error("what was measured is not kept")
+	}
+}
+
+// reverse writes a table with the slowest cuts of another as the fastest.
+func reverse(t *testing.T, from, to Timings, threads int) {
+	t.Helper()
+	table, other := from.open(threads), to.open(threads)
+	for _, line := range strings.Split(table.String(), "\n") {
+		i := strings.LastIndex(line, ": ")
+		if i < 0 || strings.HasPrefix(line, " ") {
+			continue
+		}
+		e, ok := table.Lookup(line[:i])
+		if !ok {
+			t.Fatalf("no entry %q", line[:i])
+		}
+		for k := range e.Candidates {
+			e.Candidates[k].CPU = time.Duration(1+len(e.Candidates)-k) * time.Second
+		}
+		slices.Reverse(e.Candidates)
+		e.Choice = e.Candidates[0].Name
+		other.Record(line[:i], e)
+	}
+	to.save(other)
+}
+
+// TestExplainPrediction: with mode predict it is the plan of Predict, which knows
+// the precision of the configuration and none of its bounds.
+func TestExplainPrediction(t *testing.T) {
+	c := quick(t, smallData(t), "model.base=16", "train.precision=bf16", "train.memory=1B", "train.workspace=1B", "train.threads=3")
+	grid, err := gridOf(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []PredictOptions{{}, {Threads: 1}, {Threads: 1, MemoryBytes: 4 << 20}, {Threads: 1, WorkspaceBytes: 2 << 20}} {
+		got := explainedPlan(t, ExplainOptions{Config: c, Mode: "predict", Threads: o.Threads, MemoryBytes: o.MemoryBytes, WorkspaceBytes: o.WorkspaceBytes})
+		m := &Model{Spec: specOf(c), Task: unfitted(taskOf(c)), Grid: grid}
+		if err := m.open(o.engineOptions()); err != nil {
+			t.Fatal(err)
+		}
+		if want := planText(t, m.net.plan.Explain); got != want {
+			t.Errorf("%+v: %s", o, firstDifference(got, want))
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -236,7 +397,10 @@ func TestExplainErrors(t *testing.T) {
 		"peaks":     {func(o *ExplainOptions) { o.Peaks.FLOPs = -1 }, exit.Usage, "measured"},
 		"divide":    {func(o *ExplainOptions) { o.Crop = Crop{15, 16} }, exit.Usage, "size"},
 		"no files":  {func(o *ExplainOptions) { o.Crop = Crop{} }, exit.NotYet, "--crop"},
-		"memory":    {func(o *ExplainOptions) { o.MemoryBytes = 1000 }, exit.NoDevice, "memory limit"},
+		"memory":    {func(o *ExplainOptions) { o.MemoryBytes = 1000 }, exit.NoDevice, "give --memory "},
+		"workspace": {func(o *ExplainOptions) { o.WorkspaceBytes = 1000 }, exit.Usage, "give --workspace "},
+		"key":       {func(o *ExplainOptions) { o.Config.Train.Train.Memory = 1000 }, exit.NoDevice, "set train.memory: "},
+		"below 0":   {func(o *ExplainOptions) { o.WorkspaceBytes = -1 }, exit.Usage, "above 0"},
 		"no folder": {func(o *ExplainOptions) { o.HTML = "/nowhere/at/all.html" }, exit.CannotWrite, ""},
 	} {
 		o := explainOptions(t)

@@ -138,7 +138,7 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	if err != nil {
 		return nil, err
 	}
-	o.Precision = cmp.Or(o.Precision, s.Precision)
+	o = s.options(o)
 	net := &network{batch: newBatch(k, g, n), shapes: map[string]graph.Shape{}}
 	for _, nd := range gr.Nodes {
 		if nd.Kind == graph.KindInput {
@@ -147,13 +147,19 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	}
 	if ranks == nil {
 		net.plan, err = engine.Compile(gr, o)
-		return net, err
+	} else if net.part, err = spatial.Compile(gr, ranks.c, ranks.mesh, o); err == nil {
+		net.plan = net.part.Plan
 	}
-	if net.part, err = spatial.Compile(gr, ranks.c, ranks.mesh, o); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	net.plan = net.part.Plan
 	return net, nil
+}
+
+// options are o with the precision of the network, unless o names another.
+func (s Spec) options(o engine.Options) engine.Options {
+	o.Precision = cmp.Or(o.Precision, s.Precision)
+	return o
 }
 
 // newBatch allocates room for n samples.

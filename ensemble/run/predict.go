@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -113,9 +114,7 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 	found := templates(in.Catalogue().Entries, k.Used)
 	task := o.Progress.Start("predict", int64(len(forecasts)))
 	defer task.Done()
-	eo := engineOptions(o.Threads)
-	eo.Timings, eo.Precision = o.Timings.open(o.Threads), o.Precision
-	eo.MemoryLimit, eo.Workspace = o.MemoryBytes, o.WorkspaceBytes
+	eo := o.engineOptions()
 	defer o.Timings.save(eo.Timings)
 	for i, fc := range forecasts {
 		out, err := m.Predict(ctx, eo, fc)
@@ -156,6 +155,14 @@ func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
 		task.Set(int64(i+1), fc.Init.String())
 	}
 	return res, nil
+}
+
+// engineOptions are those of a prediction's plan; the caller saves its timings.
+func (o PredictOptions) engineOptions() engine.Options {
+	e := engineOptions(o.Threads)
+	e.Timings, e.Precision = o.Timings.open(o.Threads), o.Precision
+	e.MemoryLimit, e.Workspace = o.MemoryBytes, o.WorkspaceBytes
+	return e
 }
 
 // inputsOf lists the files that hold fields of a start, by name: what else was on

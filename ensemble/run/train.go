@@ -207,7 +207,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 
 // readData reads and divides everything a training needs.
 func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string) (*data, error) {
-	d := &data{axes: ensemble.Axes{Variables: c.Data.Variables, Levels: c.Data.Levels, Leads: c.Data.Leads}}
+	d := &data{axes: axesOf(c)}
 	in, err := fio.Open(ctx, forecastFiles, fio.Options{})
 	if err != nil {
 		return nil, err
@@ -279,6 +279,25 @@ func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 	return nil
 }
 
+// axesOf are the axes of the features of a configuration.
+func axesOf(c *config.TrainConfig) ensemble.Axes {
+	return ensemble.Axes{Variables: c.Data.Variables, Levels: c.Data.Levels, Leads: c.Data.Leads}
+}
+
+// taskOf is the task of a configuration without what the data decide.
+func taskOf(c *config.TrainConfig) Task {
+	return Task{
+		Features: ensemble.Features{Axes: axesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF},
+		Targets:  targetVariables(c), TargetLead: c.Data.TargetLead,
+	}
+}
+
+// specOf is the network of a configuration.
+func specOf(c *config.TrainConfig) Spec {
+	return Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
+		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision}
+}
+
 // targetVariables lists the variables of the targets once each, in order.
 func targetVariables(c *config.TrainConfig) []string {
 	var out []string
@@ -316,10 +335,8 @@ func aggregates(names []string) []ensemble.Aggregate {
 // newTrainer fits the task and the baselines on the training part.
 func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 	c := o.Config
-	task := Task{
-		Features: ensemble.Features{Axes: d.axes, Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF},
-		Targets:  targetVariables(c), TargetLead: c.Data.TargetLead, Used: d.used, Full: len(d.all),
-	}
+	task := taskOf(c)
+	task.Used, task.Full = d.used, len(d.all)
 	task.Score = make([]float64, len(task.Targets)*len(d.axes.Levels))
 	for _, t := range c.Data.Targets {
 		for _, l := range t.Levels {
@@ -355,9 +372,7 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 		cfg: resolved(c.Train.Train), sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
 		stop: o.Stop, start: start, timings: o.Timings, table: o.Timings.open(c.Train.Train.Threads), choices: map[string]string{},
 		model: &Model{
-			Spec: Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
-				Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision},
-			Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version,
+			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version,
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
 			Baselines: baselines,
 		},

@@ -106,6 +106,13 @@ func engineOptions(threads int) engine.Options {
 	return engine.Options{Threads: threadsOf(threads), ByRule: true, Winograd: true}
 }
 
+// trainOptions are those of every plan of a training.
+func trainOptions(c config.Training, table *tune.Table) engine.Options {
+	o := engineOptions(c.Threads)
+	o.MemoryLimit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table
+	return o
+}
+
 // begin compiles the present network with fresh parameters.
 func (t *trainer) begin() error {
 	if err := t.end(); err != nil {
@@ -116,9 +123,8 @@ func (t *trainer) begin() error {
 	if t.cfg.EMA > 0 {
 		t.shown = engine.NewStore()
 	}
-	o := engineOptions(t.cfg.Threads)
-	o.Store, o.Choices, o.Timings = t.store, t.choices, t.table
-	o.MemoryLimit, o.Workspace = int64(t.cfg.Memory), int64(t.cfg.Workspace)
+	o := trainOptions(t.cfg, t.table)
+	o.Store, o.Choices = t.store, t.choices
 	var err error
 	if t.net, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
 		return namedMemory(err, trainMemory, trainWorkspace)
