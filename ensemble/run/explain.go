@@ -100,7 +100,7 @@ func Explain(ctx context.Context, o ExplainOptions) (*ExplainResult, error) {
 		MemoryBytes: s.options.MemoryLimit, WorkspaceBytes: s.options.Workspace, Explanation: e, pass: o.Pass}
 	if o.DumpAfter != "" {
 		var b strings.Builder
-		if err := r.stage(o.DumpAfter).Graph.WriteText(&b); err != nil {
+		if err := r.Stages[r.stageAfter(o.DumpAfter)].Graph.WriteText(&b); err != nil {
 			return nil, err
 		}
 		r.Graph = b.String()
@@ -118,10 +118,10 @@ func Explain(ctx context.Context, o ExplainOptions) (*ExplainResult, error) {
 	return r, nil
 }
 
-// stage finds the stage after a pass that check has found in the list.
-func (r *ExplainResult) stage(name string) *engine.Stage {
-	i := slices.IndexFunc(r.Stages, func(s engine.Stage) bool { return s.Pass == name })
-	return &r.Stages[i]
+// stageAfter is the place among the stages of the one after a pass that check has
+// found in the list. It is not the first, which is before all passes.
+func (r *ExplainResult) stageAfter(name string) int {
+	return slices.IndexFunc(r.Stages, func(s engine.Stage) bool { return s.Pass == name })
 }
 
 // check completes the options.
@@ -287,10 +287,10 @@ func (r *ExplainResult) WriteText(w io.Writer) error {
 // writePass prints what one pass did: the counts before and after, and every
 // kind of value that came or went.
 func (r *ExplainResult) writePass(w io.Writer) error {
-	i := slices.IndexFunc(r.Stages, func(s engine.Stage) bool { return s.Pass == r.pass })
+	i := r.stageAfter(r.pass)
 	before, after := r.Stages[i-1], r.Stages[i]
-	one := engine.Explanation{Stages: []engine.Stage{before, after}}
-	one.Stages[0].Changes = nil
+	both := engine.Explanation{Stages: []engine.Stage{before, after}}
+	both.Stages[0].Changes = nil // by another pass
 	required := "may be left out"
 	if after.Required {
 		required = "required"
@@ -298,7 +298,7 @@ func (r *ExplainResult) writePass(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "%s: %s (%s)\n\n", after.Pass, after.Purpose, required); err != nil {
 		return err
 	}
-	if err := one.WriteStages(w); err != nil {
+	if err := both.WriteStages(w); err != nil {
 		return err
 	}
 	lines := engine.Difference(before.Graph, after.Graph)
@@ -306,13 +306,8 @@ func (r *ExplainResult) writePass(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "the values are the same as before")
 		return err
 	}
-	fmt.Fprintln(w)
-	for _, l := range lines {
-		if _, err := fmt.Fprintln(w, l); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
+	return err
 }
 
 // PassInfo is one pass of the compiler.

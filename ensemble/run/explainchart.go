@@ -53,7 +53,7 @@ func memoryMap(e *engine.Explanation) string {
 			class, x(first), y(s.Offset+s.Size), max(x(last)-x(first), 0.6), max(y(s.Offset)-y(s.Offset+s.Size), 0.4), html.EscapeString(bufferText(e, s)))
 	}
 	// what is alive at each operation
-	live := make([]int64, len(e.Ops)+1)
+	live := make([]int64, len(e.Ops))
 	for _, s := range e.Buffers {
 		for t := max(s.First, 0); t <= min(s.Last, len(e.Ops)-1); t++ {
 			live[t] += s.Size
@@ -180,7 +180,7 @@ func shares(e *engine.Explanation) string {
 		fmt.Fprintf(&b, `<text class="tick" x="%d" y="%d" text-anchor="end">%s</text>`, chartLeft-8, i*line+20, m.name)
 		x := float64(chartLeft)
 		for _, c := range e.Classes {
-			part := m.of(c) / max(m.total, 1e-300)
+			part := ratio(m.of(c), m.total)
 			w := part * chartInner
 			fmt.Fprintf(&b, `<rect class="m %s" x="%.2f" y="%d" width="%.2f" height="%d"><title>%s: %.2f %% (%d operations)</title></rect>`, c.Class, x, i*line+3, w, line-8, c.Class, 100*part, c.Ops)
 			if w > 44 {

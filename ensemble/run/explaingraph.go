@@ -93,7 +93,7 @@ func newPicture(g *graph.Graph, isNew func(*graph.Node) bool) *picture {
 		if n.Kind == graph.KindOp {
 			d.class, d.bytes, d.flops = engine.ClassOf(g, n), engine.BytesOf(g, n), n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs)
 		} else {
-			d.bytes = int64(valueBytes(n))
+			d.bytes = valueBytes(n)
 		}
 		d.tiny = float64(d.bytes) < tinyShare*float64(most)
 		if area, ok := extent(g, n); ok {
@@ -114,6 +114,10 @@ func newPicture(g *graph.Graph, isNew func(*graph.Node) bool) *picture {
 	return p
 }
 
+// filterPoints are the points of the largest filter, 5×5: what has no more is no
+// field.
+const filterPoints = 25
+
 // extent is the number of points of the horizontal field of a value, or of the
 // largest of its operands if it has no field itself.
 func extent(g *graph.Graph, n *graph.Node) (points int, ok bool) {
@@ -124,12 +128,12 @@ func extent(g *graph.Graph, n *graph.Node) (points int, ok bool) {
 		return s[len(s)-1] * s[len(s)-2]
 	}
 	points = field(n.Shape)
-	if n.Kind == graph.KindOp && points <= 25 { // no field, or a filter
+	if n.Kind == graph.KindOp && points <= filterPoints {
 		for _, s := range g.InShapes(n) {
 			points = max(points, field(s))
 		}
 	}
-	return points, points > 25
+	return points, points > filterPoints
 }
 
 // deepen gives values without any field the stage of their first operand.
@@ -335,10 +339,9 @@ func (p *picture) tighten(below [][]arc, order []int) {
 // assignColumns places the values of a row side by side, from the outer edge
 // in, at the step of their resolution.
 func (p *picture) assignColumns() {
-	hasBack := false
 	for _, row := range p.sides() {
 		width := 2.0 * margin
-		for k, list := range row {
+		for _, list := range row {
 			x := 0.0
 			for i, d := range list {
 				if i > 0 {
@@ -348,11 +351,10 @@ func (p *picture) assignColumns() {
 				x = d.x + d.width()
 			}
 			width += x
-			hasBack = hasBack || k == 1 && len(list) > 0
 		}
 		p.width = max(p.width, width)
 	}
-	if hasBack {
+	if p.hasBackward() {
 		p.width += middle
 	}
 	for _, d := range p.nodes {
@@ -370,6 +372,10 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+func (p *picture) hasBackward() bool {
+	return slices.ContainsFunc(p.nodes, func(d *drawn) bool { return d.backward })
 }
 
 // y is the upper edge of a value's box.
@@ -393,12 +399,11 @@ func (d *drawn) height() float64 {
 func (p *picture) svg(bound func(flops, bytes int64) float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="graph" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="graph of operations">`, p.width, p.height, p.width, p.height)
-	hasBack := slices.ContainsFunc(p.nodes, func(d *drawn) bool { return d.backward })
 	fmt.Fprintf(&b, `<text class="side" x="40" y="20">forward ↓</text>`)
-	if hasBack {
+	if p.hasBackward() {
 		fmt.Fprintf(&b, `<text class="side" x="%.0f" y="20" text-anchor="end">↑ backward</text>`, p.width-40)
 	}
-	var most float64
+	var most int64
 	for _, d := range p.nodes {
 		most = max(most, valueBytes(d.node))
 	}
@@ -414,13 +419,14 @@ func (p *picture) svg(bound func(flops, bytes int64) float64) string {
 	return b.String()
 }
 
-func valueBytes(n *graph.Node) float64 { return float64(n.Elems() * n.DType.Bytes()) }
+func valueBytes(n *graph.Node) int64 { return int64(n.Elems()) * int64(n.DType.Bytes()) }
 
-// edge draws the way of a value from a to b, as thick as the root of its bytes.
-func (p *picture) edge(b *strings.Builder, from, to int, most float64) {
+// edge draws the way of a value to one that reads it, as thick as the root of its
+// share in the most bytes of a value.
+func (p *picture) edge(b *strings.Builder, from, to int, most int64) {
 	s, d := p.nodes[from], p.nodes[to]
 	size := valueBytes(s.node)
-	width := 0.6 + 5*math.Sqrt(size/most)
+	width := 0.6 + 5*math.Sqrt(float64(size)/float64(most))
 	kind := "e"
 	var path string
 	switch {
@@ -459,7 +465,7 @@ func (p *picture) edge(b *strings.Builder, from, to int, most float64) {
 			x0, y0, far, y0, far, y0, far, y0+math.Copysign(12, y1-y0), far, y1-math.Copysign(12, y1-y0), far, y1, far, y1, x1, y1)
 	}
 	fmt.Fprintf(b, `<path class="%s" data-a="%d" data-b="%d" stroke-width="%.1f" d="%s"><title>%s of %s, %s</title></path>`,
-		kind, from, to, width, path, html.EscapeString(s.node.Label()), s.node.Shape, bytesText(int64(size)))
+		kind, from, to, width, path, html.EscapeString(s.node.Label()), s.node.Shape, bytesText(size))
 }
 
 func abs(x int) int { return max(x, -x) }
@@ -532,7 +538,7 @@ func (p *picture) details(d *drawn) string {
 	if n.Layout != graph.Plain {
 		lines = append(lines, n.Layout.String()+" layout")
 	}
-	lines = append(lines, fmt.Sprintf("%s: %s, %s moved, %.1f FLOP per byte", d.class, flopsText(d.flops), bytesText(d.bytes), float64(d.flops)/float64(max(d.bytes, 1))))
+	lines = append(lines, fmt.Sprintf("%s: %s, %s moved, %.1f FLOP per byte", d.class, flopsText(d.flops), bytesText(d.bytes), engine.Movement{FLOPs: d.flops, Bytes: d.bytes}.Intensity()))
 	if n.At != "" {
 		lines = append(lines, n.At)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -16,34 +17,34 @@ var explainHTML string
 var explainPage = template.Must(template.New("explain").Funcs(template.FuncMap{
 	"bytes": bytesText, "flops": flopsText, "time": timeText,
 	"rate":  func(perSecond float64) string { return fmt.Sprintf("%.1f", perSecond/1e9) },
-	"share": func(part, of float64) string { return fmt.Sprintf("%.1f", 100*part/max(of, 1e-300)) },
+	"share": func(part, of float64) string { return fmt.Sprintf("%.1f", 100*ratio(part, of)) },
 	"mega":  func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/1e6) },
 	"mebi":  func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/(1<<20)) },
 	"micro": func(s float64) string { return fmt.Sprintf("%.1f", 1e6*s) },
 	"one":   func(x float64) string { return fmt.Sprintf("%.1f", x) },
 }).Parse(explainHTML))
 
-// page is what the template shows.
-type page struct {
+// planPage is what the template shows.
+type planPage struct {
 	*ExplainResult
-	Classes  []engine.Class
-	Steps    []step
+	Legend   []engine.Class
+	Steps    []stageView
 	Pictures []template.HTML
 	Memory   template.HTML
 	Timeline template.HTML
 	Shares   template.HTML
 }
 
-// step is one stage with its measures beside those of the stage before.
-type step struct {
+// stageView is one stage with its measures beside those of the stage before.
+type stageView struct {
 	engine.Stage
 	Picture  int  // which of the pictures shows it
 	Same     bool // no value came or went
-	Measures []measure
+	Measures []stageMeasure
 }
 
-// measure is one number of a stage; the bar is its share of the largest one.
-type measure struct {
+// stageMeasure is one number of a stage; the bar is its share of the largest one.
+type stageMeasure struct {
 	Name, Value, Change string
 	Bar                 float64
 	Less                bool // than in the stage before
@@ -53,7 +54,7 @@ type measure struct {
 // graph after each as a picture, the memory of the arena over time, and all
 // operations.
 func (r *ExplainResult) WriteHTML(w io.Writer) error {
-	p := page{ExplainResult: r, Classes: engine.Classes, Memory: template.HTML(memoryMap(r.Explanation)),
+	p := planPage{ExplainResult: r, Legend: engine.Classes, Memory: template.HTML(memoryMap(r.Explanation)),
 		Timeline: template.HTML(timeline(r.Explanation)), Shares: template.HTML(shares(r.Explanation))}
 	bound := r.boundShare()
 	seen := map[string]int{} // pictures by text of the graph
@@ -78,19 +79,19 @@ func (r *ExplainResult) WriteHTML(w io.Writer) error {
 			seen[text.String()] = at
 			p.Pictures = append(p.Pictures, template.HTML(newPicture(s.Graph, isNew).svg(bound)))
 		}
-		p.Steps = append(p.Steps, step{Stage: s, Picture: at, Same: len(s.Changes) == 0, Measures: []measure{
-			newMeasure("operations", fmt.Sprint(s.Ops), int64(s.Ops), int64(before.Ops), int64(most.Ops)),
-			newMeasure("work", flopsText(s.FLOPs), s.FLOPs, before.FLOPs, most.FLOPs),
-			newMeasure("bytes moved", bytesText(s.Bytes), s.Bytes, before.Bytes, most.Bytes),
-			newMeasure("alive at most", bytesText(s.LiveBytes), s.LiveBytes, before.LiveBytes, most.LiveBytes),
-			newMeasure("arena", bytesText(s.ArenaBytes), s.ArenaBytes, before.ArenaBytes, most.ArenaBytes),
+		p.Steps = append(p.Steps, stageView{Stage: s, Picture: at, Same: len(s.Changes) == 0, Measures: []stageMeasure{
+			newStageMeasure("operations", fmt.Sprint(s.Ops), int64(s.Ops), int64(before.Ops), int64(most.Ops)),
+			newStageMeasure("work", flopsText(s.FLOPs), s.FLOPs, before.FLOPs, most.FLOPs),
+			newStageMeasure("bytes moved", bytesText(s.Bytes), s.Bytes, before.Bytes, most.Bytes),
+			newStageMeasure("alive at most", bytesText(s.LiveBytes), s.LiveBytes, before.LiveBytes, most.LiveBytes),
+			newStageMeasure("arena", bytesText(s.ArenaBytes), s.ArenaBytes, before.ArenaBytes, most.ArenaBytes),
 		}})
 	}
 	return explainPage.Execute(w, p)
 }
 
-func newMeasure(name, value string, now, before, most int64) measure {
-	m := measure{Name: name, Value: value, Bar: 100 * float64(now) / float64(max(most, 1)), Less: now < before}
+func newStageMeasure(name, value string, now, before, most int64) stageMeasure {
+	m := stageMeasure{Name: name, Value: value, Bar: 100 * float64(now) / float64(max(most, 1)), Less: now < before}
 	if change := 100 * float64(now-before) / float64(max(before, 1)); now != before {
 		m.Change = strings.Replace(fmt.Sprintf("%+.1f %%", change), "-", "−", 1)
 	}
@@ -106,6 +107,9 @@ func (r *ExplainResult) boundShare() func(flops, bytes int64) float64 {
 	}
 	return func(flops, bytes int64) float64 {
 		s, _ := r.Peaks.Bound(flops, bytes)
-		return min(s/max(longest, 1e-300), 1)
+		return min(ratio(s, longest), 1)
 	}
 }
+
+// ratio is part of a whole, which may be 0 if the part is.
+func ratio(part, whole float64) float64 { return part / max(whole, math.SmallestNonzeroFloat64) }
