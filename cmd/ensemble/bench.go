@@ -26,9 +26,9 @@ func benchCommand(a *app) *cobra.Command {
 			"useful GFLOP/s beside the peak of a matrix product measured in the same run,\n" +
 			"peak memory, and the gradient's distance from float64. Flags that take lists\n" +
 			"measure every combination. Each case runs in processes of its own.\n\n" +
-			"With --check-parallel nothing is timed: a small step (base 8, crop 64, batch 2, if\n" +
-			"not given) is trained on one rank and on all ranks of the job, on every mesh that\n" +
-			"they can form, and the differences are printed.",
+			"With --check-parallel nothing is timed: a small step (base 8, crop 64, batch 2,\n" +
+			"if not given) is trained on one rank and on all ranks of the job, on every mesh\n" +
+			"that they can form, and the differences are printed.",
 		Example: "  ensemble bench --base 8 --crop 128\n" +
 			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
 			"  ensemble bench --base 8 --crop 128 --trace step.json --movement\n" +
