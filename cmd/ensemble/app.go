@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/interrupt"
@@ -47,6 +48,8 @@ type result struct {
 	warnings []string
 	told     bool // the warnings were logged when they arose
 	degraded bool // done, with less than was expected
+	// elsewhere says that rank 0 of the job gives the answer.
+	elsewhere bool
 	// printed says that the command has written its answer to app.stdout itself.
 	printed bool
 }
@@ -123,6 +126,7 @@ func (a *app) do(j job) func(*cobra.Command, []string) error {
 		defer cancel()
 		var err error
 		a.result, err = j(ctx, args)
+		a.result.elsewhere = run.Follows() && (err == nil || run.Joint(err))
 		if errors.Is(err, context.Canceled) && a.flag.Raised() {
 			err = a.flag.Err()
 		}

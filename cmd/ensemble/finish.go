@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -13,10 +12,13 @@ import (
 // finish prints the answer or the error, and gives the exit code.
 func (a *app) finish(err error) exit.Code {
 	code := exit.CodeOf(err)
+	if a.result.elsewhere {
+		return code
+	}
 	if err != nil {
 		a.printError(err)
 	}
-	if a.result.printed || run.Follows() && err == nil {
+	if a.result.printed {
 		return code
 	}
 	var perr error

@@ -22,13 +22,17 @@ func predictCommand(a *app) *cobra.Command {
 		Use:   "predict --run-dir DIR --input FILE... --out DIR",
 		Short: "Turn ensemble forecasts into calibrated mean and spread",
 		Long: "Turn ensemble forecasts into calibrated mean and spread with a trained model.\n" +
-			"Each start becomes one folder of files with a manifest, published as a whole.",
+			"Each start becomes one folder of files with a manifest, published as a whole.\n" +
+			"Under mpirun or srun the ranks deal the starts out among themselves; --mesh\n" +
+			"lays several ranks out over each start, for grids too large for one.",
 		Example: "  ensemble predict --run-dir runs/a --input fc.grib2 --out products\n" +
 			"  ensemble predict --run-dir runs/a --input fc/*.grib2 --out products \\\n" +
 			"    --format netcdf,grib2\n" +
 			"  ensemble predict --run-dir runs/a --input fc.grib2 --cycle 2026010100 \\\n" +
-			"    --out products --json",
-		Annotations: notes("ensemble verify, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+			"    --out products --json\n" +
+			"  mpirun -n 8 ensemble predict --run-dir runs/a --input fc/*.grib2 \\\n" +
+			"    --out products --mesh \"lat:2 lon:2\"",
+		Annotations: notes("ensemble verify, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
@@ -41,6 +45,7 @@ func predictCommand(a *app) *cobra.Command {
 	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
 	f.StringSliceVar(&formats, "format", []string{"netcdf"}, "netcdf, grib2 or both")
 	f.StringVar(&o.Precision, "precision", "", "fields inside the network: f32, bf16 or bf16_products (default: as in training)")
+	f.StringVar(&o.Mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
 	memory, workspace := memoryFlag(f), workspaceFlag(f)
 	f.StringVar(&longitude, "longitude", "keep", "longitudes of the output: keep, 0_360 or 180_180")
 	f.StringVar(&profile, "nc-profile", "xarray", "reader that NetCDF is made for: xarray or cdo")
@@ -93,6 +98,9 @@ func predictCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		defer o.Progress.Close()
+		if run.Follows() {
+			o.Progress = nil
+		}
 		o.Timings = run.UserTimings(a.log)
 		r, err := run.Predict(ctx, o)
 		if err != nil {

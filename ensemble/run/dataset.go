@@ -15,42 +15,82 @@ import (
 // projected axes) and still be one grid: below the thousandths that GRIB stores.
 const gridTolerance = 2e-3
 
-// forecastsOf reads whole forecasts from an input: for every start all leads,
-// variables and levels of the axes for all the members asked for.
+// selection is the forecasts of an input that are asked for, by its catalogue.
+type selection struct {
+	axes     ensemble.Axes
+	members  []ensemble.Member
+	grid     *ensemble.Grid
+	inits    []ensemble.Init // ascending
+	entries  []ensemble.Entry
+	repeats  [][2]ensemble.Entry // fields that are in the input twice
+	warnings []string
+}
+
+// selectForecasts finds all starts with all their leads, variables and levels of the
+// axes for all the members asked for. No values are read.
 //
-// Errors: exit 65 if a variable, level or lead is in no file, if grids differ or
-// two fields with one name differ; exit 66 if a start lacks some of its fields.
-func forecastsOf(ctx context.Context, in *fio.Input, axes ensemble.Axes, members []ensemble.Member) (out []*ensemble.Forecast, warnings []string, err error) {
-	wanted := func(e ensemble.Entry) bool {
+// Errors: exit 65 if a variable, level or lead is in no file, or if grids differ; exit
+// 66 if a start lacks some of its fields.
+func selectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Member) (*selection, error) {
+	s := &selection{axes: axes, members: members}
+	s.entries, s.repeats = pick(in, func(e ensemble.Entry) bool {
 		_, _, _, ok := axes.Find(e.Key)
 		return ok && e.Product == ensemble.MemberField && e.Statistic == "" && slices.Contains(members, e.Member)
-	}
-	entries, warnings, err := pick(ctx, in, wanted)
-	if err != nil {
-		return nil, nil, err
-	}
+	})
+	s.warnings = repeated(s.repeats)
 	if err := offers(in.Catalogue(), place(in.Files()), axes, members); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	grid, err := oneGrid(entries)
-	if err != nil {
-		return nil, nil, err
+	var err error
+	if s.grid, err = oneGrid(s.entries); err != nil {
+		return nil, err
 	}
-	byInit := map[ensemble.Init]*ensemble.Forecast{}
 	count := map[ensemble.Init]int{}
-	for _, e := range entries {
+	for _, e := range s.entries {
 		count[e.Init]++
 	}
-	if err := complete(entries, count, axes, members); err != nil {
-		return nil, nil, err
+	if err := complete(s.entries, count, axes, members); err != nil {
+		return nil, err
 	}
 	for init := range count {
-		byInit[init] = ensemble.NewForecast(init, axes, members, grid)
-		out = append(out, byInit[init])
+		s.inits = append(s.inits, init)
 	}
-	slices.SortFunc(out, func(a, b *ensemble.Forecast) int { return a.Init.Compare(b.Init.Time) })
-	err = in.Read(ctx, byPlace(entries), func(_ int, f *ensemble.Field) error { return byInit[f.Key.Init].Put(f) })
-	return out, warnings, err
+	slices.SortFunc(s.inits, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
+	return s, nil
+}
+
+// check compares the fields of some starts that are in the input twice.
+//
+// Errors: exit 65 for two fields of one name that differ.
+func (s *selection) check(ctx context.Context, in *fio.Input, inits []ensemble.Init) error {
+	return compare(ctx, in, slices.DeleteFunc(slices.Clone(s.repeats), func(r [2]ensemble.Entry) bool { return !slices.Contains(inits, r[0].Init) }))
+}
+
+// read reads the forecasts of some starts, in their order.
+func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.Init) ([]*ensemble.Forecast, error) {
+	byInit := map[ensemble.Init]*ensemble.Forecast{}
+	out := make([]*ensemble.Forecast, len(inits))
+	for i, init := range inits {
+		out[i] = ensemble.NewForecast(init, s.axes, s.members, s.grid)
+		byInit[init] = out[i]
+	}
+	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil })
+	return out, in.Read(ctx, byPlace(wanted), func(_ int, f *ensemble.Field) error { return byInit[f.Key.Init].Put(f) })
+}
+
+// forecastsOf reads all forecasts of an input.
+//
+// Errors: as selectForecasts; exit 65 if two fields with one name differ.
+func forecastsOf(ctx context.Context, in *fio.Input, axes ensemble.Axes, members []ensemble.Member) (out []*ensemble.Forecast, warnings []string, err error) {
+	s, err := selectForecasts(in, axes, members)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.check(ctx, in, s.inits); err != nil {
+		return nil, nil, err
+	}
+	out, err = s.read(ctx, in, s.inits)
+	return out, s.warnings, err
 }
 
 // analysesOf reads the analyses of the valid times asked for, in their order.
@@ -71,8 +111,8 @@ func analysesOf(ctx context.Context, in *fio.Input, variables []string, levels [
 		return byValid[e.Valid()] != nil && e.Lead == 0 && e.Product == ensemble.MemberField && e.Member == member &&
 			e.Statistic == "" && slices.Contains(variables, e.Variable) && slices.Contains(levels, e.Level)
 	}
-	entries, warnings, err := pick(ctx, in, wanted)
-	if err != nil {
+	entries, repeats := pick(in, wanted)
+	if err := compare(ctx, in, repeats); err != nil {
 		return nil, nil, err
 	}
 	have := map[ensemble.Key]bool{}
@@ -99,45 +139,55 @@ func analysesOf(ctx context.Context, in *fio.Input, variables []string, levels [
 		copy(a.Field(slices.Index(variables, f.Key.Variable), slices.Index(levels, f.Key.Level)), f.Values)
 		return nil
 	})
-	return out, warnings, err
+	return out, repeated(repeats), err
 }
 
-// pick selects entries and drops exact repetitions.
-//
-// Errors: exit 65 for two entries of one name whose values differ.
-func pick(ctx context.Context, in *fio.Input, wanted func(ensemble.Entry) bool) (entries []ensemble.Entry, warnings []string, err error) {
+// pick selects entries, each name once, and pairs those that come again with the first.
+func pick(in *fio.Input, wanted func(ensemble.Entry) bool) (entries []ensemble.Entry, repeats [][2]ensemble.Entry) {
 	first := map[ensemble.Identity]ensemble.Entry{}
-	repeats := 0
 	for _, e := range in.Catalogue().Entries {
 		if !wanted(e) {
 			continue
 		}
 		id := e.Identity()
-		other, twice := first[id]
-		if !twice {
-			first[id] = e
-			entries = append(entries, e)
+		if other, twice := first[id]; twice {
+			repeats = append(repeats, [2]ensemble.Entry{other, e})
 			continue
 		}
-		a, err := in.ReadOne(ctx, other)
+		first[id] = e
+		entries = append(entries, e)
+	}
+	return entries, repeats
+}
+
+// repeated is the warning about fields that come again, if there are any.
+func repeated(repeats [][2]ensemble.Entry) []string {
+	if len(repeats) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d fields are in the input twice with equal values; one of each is used", len(repeats))}
+}
+
+// compare reads fields that have one name.
+//
+// Errors: exit 65 for two that differ.
+func compare(ctx context.Context, in *fio.Input, pairs [][2]ensemble.Entry) error {
+	for _, p := range pairs {
+		a, err := in.ReadOne(ctx, p[0])
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		b, err := in.ReadOne(ctx, e)
+		b, err := in.ReadOne(ctx, p[1])
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		if !sameValues(a.Values, b.Values) || !e.Grid.SameAs(other.Grid, gridTolerance) {
-			return nil, nil, &exit.Error{Code: exit.BadData, What: "two messages describe the same field and differ",
-				At:  fmt.Sprintf("%s message %d and %s message %d (%s)", other.File, other.Message, e.File, e.Message, e.Key),
+		if !sameValues(a.Values, b.Values) || !p[1].Grid.SameAs(p[0].Grid, gridTolerance) {
+			return &exit.Error{Code: exit.BadData, What: "two messages describe the same field and differ",
+				At:  fmt.Sprintf("%s message %d and %s message %d (%s)", p[0].File, p[0].Message, p[1].File, p[1].Message, p[1].Key),
 				Why: "which of the two is right cannot be known", Fix: "remove one of them from the input"}
 		}
-		repeats++
 	}
-	if repeats > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d fields are in the input twice with equal values; one of each is used", repeats))
-	}
-	return entries, warnings, nil
+	return nil
 }
 
 func sameValues(a, b []float32) bool {

@@ -30,6 +30,7 @@ type Model struct {
 	Networks  []Weights
 	Baselines []Baselines // [variable][level], as targets are stored; empty without analyses
 
+	ranks *team    // that predict together; nil for one rank alone
 	net   *network // compiled on first use; runs the networks in turn
 	batch Batch
 }
@@ -232,7 +233,8 @@ type Forecast struct {
 }
 
 // Predict runs the networks on the used members of one forecast and averages
-// what they say.
+// what they say. Of ranks that predict together the leading one gets the result, the
+// others nil.
 //
 // Errors: if the forecast has other axes or another grid, or if an output is not
 // finite; context errors.
@@ -264,11 +266,22 @@ func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Fore
 		if err := m.net.plan.Run(ctx, 0); err != nil {
 			return nil, err
 		}
-		for name, sum := range parts {
-			for i, x := range m.net.plan.Output(name) {
+		for _, name := range []string{"spread", "shift", "sigma"} {
+			sum, ok := parts[name]
+			if !ok {
+				continue
+			}
+			y, err := m.net.output(name)
+			if err != nil {
+				return nil, err
+			}
+			for i, x := range y {
 				sum[i] += share * x
 			}
 		}
+	}
+	if !m.ranks.leads() {
+		return nil, nil
 	}
 	return out, k.eachTarget(0, fc, used, func(at, off int, st statistics) error {
 		e := float32(k.ErrorScale[at])
@@ -311,7 +324,7 @@ func (m *Model) open(o engine.Options) error {
 	m.batch = newBatch(&m.Task, m.Grid, 1)
 	o.Store, o.Mode = engine.NewStore(), engine.Infer
 	var err error
-	m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o, nil)
+	m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks)
 	return err
 }
 

@@ -126,8 +126,9 @@ func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, targe
 // network is a compiled network with the memory of its inputs.
 type network struct {
 	plan   *engine.Plan
-	part   *spatial.Plan // of one rank of several: plan and what it is a part of; else nil
-	shapes map[string]graph.Shape
+	part   *spatial.Plan          // of one rank of several: plan and what it is a part of; else nil
+	ranks  *team                  // that compute the network together; nil for one
+	shapes map[string]graph.Shape // of inputs and outputs
 	batch  Batch
 }
 
@@ -139,11 +140,14 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 		return nil, err
 	}
 	o = s.options(o)
-	net := &network{batch: newBatch(k, g, n), shapes: map[string]graph.Shape{}}
+	net := &network{ranks: ranks, batch: newBatch(k, g, n), shapes: map[string]graph.Shape{}}
 	for _, nd := range gr.Nodes {
 		if nd.Kind == graph.KindInput {
 			net.shapes[nd.Name] = nd.Shape
 		}
+	}
+	for _, out := range gr.Outputs {
+		net.shapes[out.Name] = gr.Nodes[out.ID].Shape
 	}
 	if ranks == nil {
 		net.plan, err = engine.Compile(gr, o)
@@ -187,4 +191,33 @@ func (n *network) load(b *Batch) {
 		}
 		spatial.Take(to, x, n.shapes[name], n.part.Part(name, n.shapes[name]))
 	}
+}
+
+// tagOutput is the tag of the parts of outputs on their way to the leading rank.
+const tagOutput = 1
+
+// output is a whole output, on the leading rank of those that computed it together; the
+// others give their parts and have nil. It stays as it is until the next run.
+func (n *network) output(name string) ([]float32, error) {
+	own := n.plan.Output(name)
+	if n.part == nil {
+		return own, nil
+	}
+	c, s := n.ranks.c, n.shapes[name]
+	if c.Rank() > 0 {
+		return nil, c.Send(0, tagOutput, own).Wait()
+	}
+	whole := make([]float32, s.Size())
+	for r := range c.Size() {
+		box := n.ranks.mesh.Owned(n.part.Outputs[name], s, r)
+		part := own
+		if r > 0 {
+			part = make([]float32, box.Size())
+			if err := c.Recv(r, tagOutput, part).Wait(); err != nil {
+				return nil, err
+			}
+		}
+		spatial.Put(whole, part, s, box)
+	}
+	return whole, nil
 }

@@ -34,6 +34,9 @@ type PredictOptions struct {
 	Threads   int
 	Timings   Timings // of kernels
 	Precision string  // "f32", "bf16" or "bf16_products"; empty has that of the training
+	// Mesh lays several ranks of an MPI job out over each start; empty, every rank predicts
+	// whole starts.
+	Mesh string
 	// MemoryBytes bounds what a network's fields and the scratch of kernels take, and
 	// WorkspaceBytes the scratch alone; 0 means no bound. They change no bit.
 	MemoryBytes, WorkspaceBytes int64
@@ -54,107 +57,230 @@ type PredictResult struct {
 // Predict turns the members of each start of the input into a distribution and
 // publishes mean and spread. Starts without analyses are all it needs.
 //
+// Started by an MPI launcher, its ranks deal the starts out among themselves: each start
+// is read, computed and published by one rank, or by the ranks of one mesh together. All
+// ranks give the same result.
+//
 // Errors: 64 and 69 for a bound of the memory that is too small, with the least that
-// will do; 65 and 66 for the input, 66 without a trained model, 73 and 74 for the
-// output; what was published before an error stays valid. The folder "reference"
-// in the root of the products gets the model without its weights, so that
-// verification finds the baselines.
-func Predict(ctx context.Context, o PredictOptions) (*PredictResult, error) {
-	made, err := rundir.ReadManifest(o.RunDir)
-	if errors.Is(err, os.ErrNotExist) {
-		if _, err := os.Stat(o.RunDir); errors.Is(err, os.ErrNotExist) {
-			return nil, &exit.Error{Code: exit.NotYet, What: "no such run directory", At: o.RunDir,
-				Fix: "correct the path, or train first: ensemble train -c FILE --run-dir " + o.RunDir, Err: err}
-		}
-		return nil, &exit.Error{Code: exit.NotYet, What: "the run is not finished", At: filepath.Join(o.RunDir, "manifest.json"),
-			Why: "without a manifest the model may be incomplete", Fix: "finish the training: ensemble train … --run-dir " + o.RunDir + " --resume auto", Err: err}
+// will do; 65 and 66 for the input, 66 without a trained model, 71 for a rank that was
+// lost, 73 and 74 for the output; what was published before an error stays valid. The
+// folder "reference" in the root of the products gets the model without its weights, so
+// that verification finds the baselines.
+func Predict(ctx context.Context, o PredictOptions) (r *PredictResult, err error) {
+	err = onCrew(o.Mesh, func(w crew) error {
+		r, err = predictAs(ctx, o, w)
+		return err
+	})
+	return r, err
+}
+
+// predictAs predicts as one rank of a crew.
+func predictAs(ctx context.Context, o PredictOptions, w crew) (*PredictResult, error) {
+	p := &prediction{o: o, ranks: w.share, sums: map[string]manifest.File{}}
+	defer p.close()
+	err := p.open(ctx)
+	if err == nil {
+		err = p.in.check(ctx, p.input, mine(w, p.inits))
+	}
+	if err := w.all.together(err); err != nil {
+		return nil, err
+	}
+	if err := w.all.same("the program, the model, the input or the command line", p.identity()); err != nil {
+		return nil, err
+	}
+	res := &PredictResult{Warnings: p.in.warnings}
+	task := o.Progress.Start("predict", int64(len(p.inits)))
+	defer task.Done()
+	err = deal(ctx, w, len(p.inits), func(i int) (published, error) { return p.start(ctx, p.inits[i], i == 0) },
+		func(i int, r published) error {
+			res.Cycles++
+			if r.Already {
+				res.Already++
+			}
+			res.Outputs, res.Warnings = append(res.Outputs, r.Outputs...), append(res.Warnings, r.Warnings...)
+			task.Set(int64(i+1), p.inits[i].String())
+			return nil
+		})
+	if w.all.leads() {
+		o.Timings.save(p.engine.Timings)
 	}
 	if err != nil {
 		return nil, err
+	}
+	return res, nil
+}
+
+// prediction is what all starts of a Predict have in common.
+type prediction struct {
+	o         PredictOptions
+	trained   *rundir.Manifest
+	model     *Model
+	modelSum  string
+	ranks     *team // that predict one start together
+	pool      *decode.Pool
+	input     *fio.Input
+	in        *selection
+	inits     []ensemble.Init
+	templates map[templateKey]ensemble.Entry
+	sums      map[string]manifest.File // of the files that this rank has read so far
+	engine    engine.Options
+}
+
+// open loads the model and looks through the input. close is called in any case.
+func (p *prediction) open(ctx context.Context) (err error) {
+	o := p.o
+	if p.trained, err = finished(o.RunDir); err != nil {
+		return err
 	}
 	modelDir := filepath.Join(o.RunDir, "model")
-	m, err := LoadModel(modelDir)
-	if err != nil {
-		return nil, err
+	if p.model, err = LoadModel(modelDir); err != nil {
+		return err
 	}
-	defer m.Close()
-	sums, err := manifest.Sum(o.Input...)
-	if err != nil {
-		return nil, err
+	p.model.ranks = p.ranks
+	if p.modelSum, err = modelChecksum(modelDir); err != nil {
+		return err
 	}
-	modelSum, err := modelChecksum(modelDir)
-	if err != nil {
-		return nil, err
+	if p.pool, err = decode.NewPool(decode.Options{}); err != nil {
+		return err
 	}
-	pool, err := decode.NewPool(decode.Options{})
-	if err != nil {
-		return nil, err
+	if p.input, err = fio.Open(ctx, o.Input, fio.Options{Pool: p.pool}); err != nil {
+		return err
 	}
-	defer pool.Close()
-	in, err := fio.Open(ctx, o.Input, fio.Options{Pool: pool})
-	if err != nil {
-		return nil, err
+	k := &p.model.Task
+	if p.in, err = selectForecasts(p.input, k.Features.Axes, k.Used); err != nil {
+		return err
 	}
-	defer in.Close()
-	k := &m.Task
-	forecasts, warnings, err := forecastsOf(ctx, in, k.Features.Axes, k.Used)
-	if err != nil {
-		return nil, err
+	if !p.in.grid.SameAs(p.model.Grid, gridTolerance) {
+		return gridsDiffer("the input", p.in.grid, "the model", p.model.Grid, o.Input[0])
 	}
-	if g := forecasts[0].Grid; !g.SameAs(m.Grid, gridTolerance) {
-		return nil, gridsDiffer("the input", g, "the model", m.Grid, o.Input[0])
-	}
+	p.inits = p.in.inits
 	if !o.Cycle.IsZero() {
-		if forecasts = slices.DeleteFunc(forecasts, func(f *ensemble.Forecast) bool { return !f.Init.Equal(o.Cycle) }); len(forecasts) == 0 {
-			return nil, &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: ensemble.InitAt(o.Cycle).String(),
+		if p.inits = slices.DeleteFunc(slices.Clone(p.inits), func(i ensemble.Init) bool { return !i.Equal(o.Cycle) }); len(p.inits) == 0 {
+			return &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: ensemble.InitAt(o.Cycle).String(),
 				Fix: "add its files, or leave --cycle out"}
 		}
 	}
-	res := &PredictResult{Warnings: warnings}
-	found := templates(in.Catalogue().Entries, k.Used)
-	task := o.Progress.Start("predict", int64(len(forecasts)))
-	defer task.Done()
-	eo := o.engineOptions()
-	defer o.Timings.save(eo.Timings)
-	for i, fc := range forecasts {
-		out, err := m.Predict(ctx, eo, fc)
-		if err != nil {
-			return nil, namedMemory(err, flagMemory, flagWorkspace)
+	p.templates = templates(p.input.Catalogue().Entries, k.Used)
+	p.engine = o.engineOptions()
+	return nil
+}
+
+func (p *prediction) close() {
+	if p.input != nil {
+		p.input.Close()
+	}
+	if p.pool != nil {
+		p.pool.Close()
+	}
+	if p.model != nil {
+		p.model.Close()
+	}
+}
+
+// finished reads the manifest of a finished run.
+//
+// Errors: exit 66 if the run is not there, or not finished.
+func finished(runDir string) (*rundir.Manifest, error) {
+	m, err := rundir.ReadManifest(runDir)
+	if !errors.Is(err, os.ErrNotExist) {
+		return m, err
+	}
+	if _, err := os.Stat(runDir); errors.Is(err, os.ErrNotExist) {
+		return nil, &exit.Error{Code: exit.NotYet, What: "no such run directory", At: runDir,
+			Fix: "correct the path, or train first: ensemble train -c FILE --run-dir " + runDir, Err: err}
+	}
+	return nil, &exit.Error{Code: exit.NotYet, What: "the run is not finished", At: filepath.Join(runDir, "manifest.json"),
+		Why: "without a manifest the model may be incomplete", Fix: "finish the training: ensemble train … --run-dir " + runDir + " --resume auto", Err: err}
+}
+
+// identity is what all ranks must have alike. Files are told apart by their names and
+// the starts in them; each is read, and its checksum made, by the ranks that need it.
+func (p *prediction) identity() string {
+	return fmt.Sprint(p.o.Version, p.modelSum, p.trained.ConfigChecksum, p.o.Input, p.o.Out, p.o.Formats, p.o.Overwrite, p.o.Writer, p.o.Precision, p.inits)
+}
+
+// published is what came of one start.
+type published struct {
+	Outputs, Warnings []string
+	Already           bool
+}
+
+// start predicts and publishes one start. With the first one, the model's baselines are
+// published too.
+func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) (r published, err error) {
+	forecasts, err := p.in.read(ctx, p.input, []ensemble.Init{init})
+	if err := p.ranks.together(err); err != nil {
+		return r, err
+	}
+	if p.ranks != nil {
+		ctx = context.WithoutCancel(ctx) // the others would wait
+	}
+	m, fc := p.model, forecasts[0]
+	begun := time.Now()
+	out, err := m.Predict(ctx, p.engine, fc)
+	if err != nil {
+		return r, namedMemory(err, flagMemory, flagWorkspace)
+	}
+	if !p.ranks.leads() {
+		return r, nil
+	}
+	pub := product.Publication{Formats: p.o.Formats, Overwrite: p.o.Overwrite, Options: p.o.Writer, Start: begun,
+		ConfigChecksum: p.trained.ConfigChecksum}
+	if out.Clipped > 0 {
+		pub.Warnings = []string{fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, out.Clipped)}
+	}
+	q := m.product(fc, out)
+	q.Command, q.Version, q.ModelChecksum = p.o.Command, p.o.Version, p.modelSum
+	if q.Inputs, err = p.inputsOf(init); err != nil {
+		return r, err
+	}
+	if err := addTemplates(q, p.input, p.templates); err != nil {
+		return r, err
+	}
+	made, already, err := product.Publish(ctx, p.pool, p.o.Out, q, pub)
+	if err != nil {
+		return r, err
+	}
+	if first { // not before: a refused model must not replace the reference of another
+		described := *m
+		described.Networks = nil
+		if err := described.Save(filepath.Join(p.o.Out, referenceDir)); err != nil {
+			return r, err
 		}
-		pub := product.Publication{Formats: o.Formats, Overwrite: o.Overwrite, Options: o.Writer, Start: time.Now(),
-			ConfigChecksum: made.ConfigChecksum}
-		if out.Clipped > 0 {
-			w := fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", fc.Init, out.Clipped)
-			pub.Warnings = append(pub.Warnings, w)
-			res.Warnings = append(res.Warnings, w)
+	}
+	r = published{Warnings: pub.Warnings, Already: already}
+	for _, f := range made.Outputs {
+		r.Outputs = append(r.Outputs, filepath.Join(product.CycleDir(p.o.Out, init), f.Path))
+	}
+	return r, nil
+}
+
+// inputsOf lists the files that hold fields of a start, by name: what else was on
+// the command line, in what order and in which folders, is no part of a product.
+func (p *prediction) inputsOf(init ensemble.Init) ([]manifest.File, error) {
+	var out []manifest.File
+	seen := map[string]bool{}
+	for _, e := range p.input.Catalogue().Entries {
+		if e.Init != init || seen[e.File] {
+			continue
 		}
-		p := m.product(fc, out)
-		p.Command, p.Version, p.ModelChecksum = o.Command, o.Version, modelSum
-		p.Inputs = inputsOf(in.Catalogue(), fc.Init, sums)
-		if err := addTemplates(p, in, found); err != nil {
-			return nil, err
-		}
-		published, already, err := product.Publish(ctx, pool, o.Out, p, pub)
-		if err != nil {
-			return nil, err
-		}
-		if res.Cycles++; res.Cycles == 1 { // not before: a refused model must not replace the reference of another
-			described := *m
-			described.Networks = nil
-			if err := described.Save(filepath.Join(o.Out, referenceDir)); err != nil {
+		seen[e.File] = true
+		s, ok := p.sums[e.File]
+		if !ok {
+			sums, err := manifest.Sum(e.File)
+			if err != nil {
 				return nil, err
 			}
+			s = sums[0]
+			p.sums[e.File] = s
 		}
-		if already {
-			res.Already++
-		}
-		dir := product.CycleDir(o.Out, fc.Init)
-		for _, f := range published.Outputs {
-			res.Outputs = append(res.Outputs, filepath.Join(dir, f.Path))
-		}
-		task.Set(int64(i+1), fc.Init.String())
+		s.Path = filepath.Base(s.Path)
+		out = append(out, s)
 	}
-	return res, nil
+	slices.SortFunc(out, func(a, b manifest.File) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.SHA256, b.SHA256))
+	})
+	return out, nil
 }
 
 // engineOptions are those of a prediction's plan; the caller saves its timings.
@@ -163,28 +289,6 @@ func (o PredictOptions) engineOptions() engine.Options {
 	e.Timings, e.Precision = o.Timings.open(o.Threads), o.Precision
 	e.MemoryLimit, e.Workspace = o.MemoryBytes, o.WorkspaceBytes
 	return e
-}
-
-// inputsOf lists the files that hold fields of a start, by name: what else was on
-// the command line, in what order and in which folders, is no part of a product.
-func inputsOf(c *ensemble.Catalogue, init ensemble.Init, sums []manifest.File) []manifest.File {
-	holds := map[string]bool{}
-	for _, e := range c.Entries {
-		if e.Init == init {
-			holds[e.File] = true
-		}
-	}
-	var out []manifest.File
-	for _, s := range sums {
-		if holds[s.Path] {
-			s.Path = filepath.Base(s.Path)
-			out = append(out, s)
-		}
-	}
-	slices.SortFunc(out, func(a, b manifest.File) int {
-		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.SHA256, b.SHA256))
-	})
-	return out
 }
 
 // product makes the published fields of a prediction: for every target that was

@@ -50,7 +50,7 @@ func onRanks(n int, f func(c *comm.Comm) error) (transport string, err error) {
 		return name, err
 	}
 	err = f(comm.New(w))
-	if err != nil && exit.CodeOf(err) != exit.SaveAndStop { // all ranks stop together
+	if err != nil && exit.CodeOf(err) != exit.SaveAndStop && !Joint(err) { // those all ranks have
 		return name, lost(err) // a process that ends without leaving the job ends the job
 	}
 	return name, errors.Join(err, w.Close())
@@ -63,10 +63,11 @@ func lost(err error) error {
 		return err
 	}
 	return &exit.Error{Code: exit.RankLost, What: fmt.Sprintf("rank %d was lost", r.Rank), Why: err.Error(),
-		Fix: "look at its messages, and go on with --resume auto", Err: err}
+		Fix: "look at its messages, and run the same command again, train with --resume auto", Err: err}
 }
 
-// team is the ranks that work on one training; nil is one rank alone.
+// team is the ranks that work on one thing together, a training or a prediction; nil is
+// one rank alone.
 type team struct {
 	c    *comm.Comm
 	mesh spatial.Mesh
@@ -159,7 +160,15 @@ func evenest(meshes []spatial.Mesh, s graph.Shape, side int) spatial.Mesh {
 	return meshes[best]
 }
 
-// leads tells whether this rank writes what the training leaves.
+// size is the number of ranks.
+func (t *team) size() int {
+	if t == nil {
+		return 1
+	}
+	return t.c.Size()
+}
+
+// leads tells whether this rank writes what the ranks leave.
 func (t *team) leads() bool { return t == nil || t.c.Rank() == 0 }
 
 // agree gives all ranks the number that the leading one has.
@@ -193,8 +202,8 @@ func (t *team) same(what, text string) error {
 	if other == nil {
 		return nil
 	}
-	return &exit.Error{Code: exit.RankLost, What: fmt.Sprintf("the ranks do not agree: %s", what), At: fmt.Sprintf("ranks %v differ from rank 0", other),
-		Why: "all ranks train one network", Fix: "give all nodes the same program, configuration and files"}
+	return &jointError{&exit.Error{Code: exit.RankLost, What: fmt.Sprintf("the ranks do not agree: %s", what), At: fmt.Sprintf("ranks %v differ from rank 0", other),
+		Why: "all ranks work for one result", Fix: "give all nodes the same program, configuration and files"}}
 }
 
 // stop is asked for all ranks together: if one is told to stop, all are.

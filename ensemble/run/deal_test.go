@@ -1,0 +1,347 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// onTestCrew calls f on ranks of this process.
+func onTestCrew(n int, mesh string, f func(w crew) error) error {
+	return comm.Run(n, comm.Free, func(c *comm.Comm) error {
+		w, err := newCrew(c, mesh)
+		if err := newTeam(c).together(err); err != nil {
+			return err
+		}
+		return f(w)
+	})
+}
+
+// jobVariable makes this test binary a rank: it holds the job and its options.
+const jobVariable = "ENSEMBLE_RUN_TEST_JOB"
+
+// job is what a rank of a real launcher is told.
+type job struct {
+	Predict *PredictOptions
+	Verify  *VerifyOptions
+}
+
+// asRank does a job and prints what rank 0 has to say.
+func asRank(text string) exit.Code {
+	var j job
+	err := json.Unmarshal([]byte(text), &j)
+	switch {
+	case err != nil:
+	case j.Predict != nil:
+		_, err = Predict(context.Background(), *j.Predict)
+	default:
+		_, err = Verify(context.Background(), *j.Verify)
+	}
+	if err != nil && !(Follows() && Joint(err)) {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return exit.CodeOf(err)
+}
+
+// mpirun does a job on ranks of every launcher that is installed.
+func mpirun(t *testing.T, n int, j job, then func(out string, code exit.Code)) {
+	t.Helper()
+	text, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := false
+	for _, launcher := range []string{"mpirun.openmpi", "mpirun.mpich"} {
+		path, err := exec.LookPath(launcher)
+		if err != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		cmd := exec.CommandContext(ctx, path, "-n", fmt.Sprint(n), os.Args[0])
+		cmd.Env = append(os.Environ(), jobVariable+"="+string(text), "GOMAXPROCS=1",
+			"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_hwloc_base_binding_policy=none")
+		out, err := cmd.CombinedOutput()
+		cancel()
+		code := exit.OK
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			code = exit.Code(failed.ExitCode())
+		} else if err != nil {
+			t.Fatalf("%s: %v", launcher, err)
+		}
+		ran = true
+		then(fmt.Sprintf("%s: exit %d\n%s", launcher, code, out), code)
+	}
+	if !ran {
+		t.Skip("skipped: no launcher of MPI; install the packages openmpi-bin and mpich")
+	}
+}
+
+// tree reads all files below a folder.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name, _ := filepath.Rel(dir, path)
+		out[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// sameFiles compares two folders byte by byte.
+func sameFiles(t *testing.T, got, want string) {
+	t.Helper()
+	a, b := tree(t, got), tree(t, want)
+	if len(b) == 0 {
+		t.Fatal("nothing to compare with")
+	}
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		if x, ok := a[name]; !ok {
+			t.Errorf("%s is missing", name)
+		} else if x != b[name] {
+			t.Errorf("%s differs", name)
+		}
+	}
+	for name := range a {
+		if _, ok := b[name]; !ok {
+			t.Errorf("%s should not be there", name)
+		}
+	}
+}
+
+// trainedRun is a small finished run that tests read.
+func trainedRun(t *testing.T) string {
+	t.Helper()
+	f := smallData(t)
+	dir := filepath.Join(filepath.Dir(f.GRIB2[0]), "trained")
+	if _, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.networks=2", "train.epochs=2"), RunDir: dir, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// predictOptions publish the last starts of the small data.
+func predictOptions(t *testing.T, out string) PredictOptions {
+	return PredictOptions{RunDir: trainedRun(t), Input: smallData(t).GRIB2[15:], Out: out, Formats: []product.Format{product.NetCDF, product.GRIB2},
+		Version: "test", Command: "test", Threads: 1}
+}
+
+// predictOnRanks predicts on ranks of this process; options give those of each.
+func predictOnRanks(n int, ctx func(rank int) context.Context, o PredictOptions) ([]*PredictResult, error) {
+	results := make([]*PredictResult, n)
+	return results, onTestCrew(n, o.Mesh, func(w crew) (err error) {
+		r := w.all.c.Rank()
+		results[r], err = predictAs(ctx(r), o, w)
+		return err
+	})
+}
+
+func background(int) context.Context { return context.Background() }
+
+// Whatever the number of ranks, also more than starts, the products are those of one
+// rank, byte by byte, and so is what is told of them.
+func TestPredictOnRanks(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
+	want := t.TempDir()
+	o := predictOptions(t, want)
+	alone, err := Predict(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative := func(paths []string, dir string) string {
+		return strings.ReplaceAll(strings.Join(paths, "\n"), dir, "")
+	}
+	for _, n := range []int{2, 3, 7} {
+		o.Out = t.TempDir()
+		results, err := predictOnRanks(n, background, o)
+		if err != nil {
+			t.Fatalf("%d ranks: %v", n, err)
+		}
+		sameFiles(t, o.Out, want)
+		for r, res := range results {
+			if res.Cycles != alone.Cycles || res.Already != 0 || relative(res.Outputs, o.Out) != relative(alone.Outputs, want) || !slices.Equal(res.Warnings, alone.Warnings) {
+				t.Errorf("rank %d of %d: %+v, alone %+v", r, n, res, alone)
+			}
+		}
+	}
+	o.Out = filepath.Join(t.TempDir(), "mpi")
+	mpirun(t, 3, job{Predict: &o}, func(out string, code exit.Code) {
+		if code != exit.OK {
+			t.Error(out)
+		}
+		sameFiles(t, o.Out, want)
+		os.RemoveAll(o.Out)
+	})
+}
+
+// Ranks that share a start publish what one rank does, but for the order of sums, and
+// the same bytes however many such groups there are.
+func TestPredictOnAMesh(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
+	alone := t.TempDir()
+	o := predictOptions(t, alone)
+	if _, err := Predict(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	dirs := map[int]string{}
+	for _, n := range []int{2, 4} {
+		o.Out, o.Mesh = t.TempDir(), "lat:2"
+		dirs[n] = o.Out
+		results, err := predictOnRanks(n, background, o)
+		if err != nil {
+			t.Fatalf("%d ranks: %v", n, err)
+		}
+		if results[n-1].Cycles != 5 || len(results[n-1].Outputs) == 0 {
+			t.Errorf("rank %d of %d: %+v", n-1, n, results[n-1])
+		}
+	}
+	sameFiles(t, dirs[4], dirs[2])
+	want, got := fieldsBelow(t, alone), fieldsBelow(t, dirs[2])
+	if len(got) != len(want) || len(want) == 0 {
+		t.Fatalf("%d fields, want %d", len(got), len(want))
+	}
+	for name, x := range want {
+		y := got[name]
+		for p := range x {
+			if d := math.Abs(float64(y[p]) - float64(x[p])); d > 1e-5*math.Abs(float64(x[p]))+1e-5 {
+				t.Fatalf("%s, point %d: %g, on one rank %g", name, p, y[p], x[p])
+			}
+		}
+	}
+	for _, c := range []struct {
+		ranks int
+		mesh  string
+	}{{3, "lat:2"}, {2, "data:2"}, {2, "east:2"}, {1, "lon:2"}} {
+		o.Mesh = c.mesh
+		if _, err := predictOnRanks(c.ranks, background, o); exit.CodeOf(err) != exit.Usage || !Joint(err) && c.ranks > 1 {
+			t.Errorf("mesh %q of %d ranks: %v", c.mesh, c.ranks, err)
+		}
+	}
+}
+
+// fieldsBelow reads the NetCDF products below a folder.
+func fieldsBelow(t *testing.T, dir string) map[string][]float32 {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(dir, "*", "*.nc"))
+	in, err := fio.Open(context.Background(), files, fio.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out := map[string][]float32{}
+	entries := in.Catalogue().Entries
+	if err := in.Read(context.Background(), entries, func(i int, f *ensemble.Field) error {
+		out[fmt.Sprint(entries[i].Key, kindOf(entries[i]))] = f.Values
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A rank that fails is named, all ranks end with its error, and it is the one with
+// which one rank would have ended. What was published stays.
+func TestPredictFailsOnARank(t *testing.T) {
+	o := predictOptions(t, "")
+	inits := []string{}
+	for _, n := range []int{1, 3} {
+		o.Out = t.TempDir()
+		if n == 1 {
+			r, err := Predict(context.Background(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, dir := range cycleDirs(r.Outputs) {
+				inits = append(inits, filepath.Base(dir))
+			}
+			o.Out = t.TempDir()
+		}
+		// Nobody knows how the second and the third start came there.
+		for _, i := range []int{1, 2} {
+			dir := filepath.Join(o.Out, inits[i])
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "manifest.json"), []byte("{}"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if n == 1 {
+			_, err = Predict(context.Background(), o)
+		} else {
+			_, err = predictOnRanks(n, background, o)
+		}
+		if exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), inits[1]) {
+			t.Errorf("%d ranks: %v", n, err)
+		}
+		if n > 1 && (!Joint(err) || !strings.Contains(err.Error(), "(rank 1)")) {
+			t.Errorf("%d ranks: not named: %v", n, err)
+		}
+		if _, err := product.ReadManifest(filepath.Join(o.Out, inits[0])); err != nil {
+			t.Errorf("%d ranks: the first start: %v", n, err)
+		}
+		if n == 3 {
+			mpirun(t, 3, job{Predict: &o}, func(out string, code exit.Code) {
+				if code != exit.CannotWrite || strings.Count(out, "error[E073]") != 1 || !strings.Contains(out, "(rank 1)") {
+					t.Error(out)
+				}
+			})
+		}
+	}
+}
+
+// cycleDirs are the folders of files, each once, in order.
+func cycleDirs(files []string) []string {
+	var dirs []string
+	for _, f := range files {
+		if d := filepath.Dir(f); !slices.Contains(dirs, d) {
+			dirs = append(dirs, d)
+		}
+	}
+	return dirs
+}
+
+// A signal to one rank stops all, and the same command goes on.
+func TestPredictStopsOnAllRanks(t *testing.T) {
+	o := predictOptions(t, t.TempDir())
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	_, err := predictOnRanks(2, func(rank int) context.Context {
+		if rank == 1 {
+			return stopped
+		}
+		return context.Background()
+	}, o)
+	if exit.CodeOf(err) != exit.SaveAndStop || !strings.Contains(err.Error(), "rank 1") {
+		t.Errorf("stopped with %v", err)
+	}
+	if _, err := predictOnRanks(2, background, o); err != nil {
+		t.Error(err)
+	}
+}
