@@ -1,6 +1,9 @@
 package comm
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // Algorithm is a way to add up the values of all ranks. Each gives the same bits
 // in every run, and all ranks get the same bits.
@@ -28,31 +31,54 @@ func (a Algorithm) String() string {
 	return [...]string{"auto", "ring", "doubling", "halving"}[a]
 }
 
+// scattering is the algorithm by which a parts a sum among p ranks: Halving, or Ring
+// where p is no power of two.
+func (a Algorithm) scattering(p int) Algorithm {
+	if p&(p-1) == 0 && (a == Auto || a == Halving) {
+		return Halving
+	}
+	return Ring
+}
+
+// Piece is the number of the piece that ReduceScatterAt leaves to a rank of p.
+func (a Algorithm) Piece(rank, p int) int {
+	if a.scattering(p) == Ring {
+		return rank
+	}
+	return int(bits.Reverse64(uint64(rank)) >> (64 - bits.Len(uint(p-1)))) // halves are taken by the lowest bit first
+}
+
 // shortVector is the length in values below which messages cost more than bytes.
 const shortVector = 1 << 14
 
+// Chosen is the algorithm that AllReduce takes for so many values and ranks: itself, but
+// for Auto, and for Halving where the number of ranks is no power of two.
+func (a Algorithm) Chosen(values, ranks int) Algorithm {
+	power := ranks&(ranks-1) == 0
+	switch {
+	case a == Auto && values < shortVector:
+		return Doubling
+	case a == Auto && power:
+		return Halving
+	case a == Auto:
+		return Ring
+	case a == Halving && !power:
+		return Doubling
+	}
+	return a
+}
+
 // AllReduce adds up the x of all ranks, which have one length; all get the sum.
 func AllReduce[T Summand](c *Comm, x []T, a Algorithm) error {
-	power := c.Size()&(c.Size()-1) == 0
-	if a == Auto {
-		switch {
-		case len(x) < shortVector:
-			a = Doubling
-		case power:
-			a = Halving
-		default:
-			a = Ring
-		}
-	}
+	a = a.Chosen(len(x), c.Size())
 	var err error
 	switch {
 	case c.Size() == 1:
-	case a == Ring:
-		if _, err = ReduceScatter(c, x); err == nil {
-			err = GatherPieces(c, x)
+	case a == Ring, a == Halving:
+		cuts := Even(len(x), c.Size())
+		if _, err = ReduceScatterAt(c, x, cuts, a); err == nil {
+			err = GatherAt(c, x, cuts, a)
 		}
-	case power && a == Halving:
-		err = reduceHalving(c, x)
 	default:
 		err = reduceDoubling(c, x, a)
 	}
@@ -107,37 +133,39 @@ func reduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	return nil
 }
 
-// reduceHalving: after step k a rank has the sum of 2^k neighbours of its piece of
-// n/2^k values.
-func reduceHalving[T Summand](c *Comm, x []T) error {
-	type span struct{ lo, hi int }
-	own := span{0, len(x)}
-	var parents []span
-	in := make([]T, (len(x)+1)/2)
+// scatterHalving: after step k a rank has the sum of 2^k neighbours of P/2^k pieces.
+func scatterHalving[T Summand](c *Comm, x []T, cuts []int) error {
+	var in []T
+	lo, hi := 0, c.Size()
 	for d := 1; d < c.Size(); d *= 2 {
-		peer, mid := c.me^d, (own.lo+own.hi)/2
-		keep, give := span{own.lo, mid}, span{mid, own.hi}
-		if c.me&d != 0 {
-			keep, give = give, keep
+		mid := (lo + hi) / 2
+		give := x[cuts[mid]:cuts[hi]]
+		if hi = mid; c.me&d != 0 {
+			give = x[cuts[lo]:cuts[mid]]
+			lo, hi = mid, 2*mid-lo
 		}
-		got := in[:keep.hi-keep.lo]
-		if err := c.swap(tagReduce, peer, x[give.lo:give.hi], peer, got); err != nil {
+		keep := x[cuts[lo]:cuts[hi]]
+		if in == nil { // what is kept only gets shorter
+			in = make([]T, len(keep))
+		}
+		got := in[:len(keep)]
+		if err := c.swap(tagReduce, c.me^d, give, c.me^d, got); err != nil {
 			return err
 		}
-		add(x[keep.lo:keep.hi], x[keep.lo:keep.hi], got)
-		parents, own = append(parents, own), keep
+		add(keep, keep, got)
 	}
+	return nil
+}
+
+// gatherDoubling takes the steps of scatterHalving back.
+func gatherDoubling[T any](c *Comm, x []T, cuts []int) error {
+	lo, n := Halving.Piece(c.me, c.Size()), 1
 	for d := c.Size() / 2; d > 0; d /= 2 {
-		parent := parents[len(parents)-1]
-		parents = parents[:len(parents)-1]
-		other := span{parent.lo, own.lo}
-		if own.lo == parent.lo {
-			other = span{own.hi, parent.hi}
+		own, other := x[cuts[lo]:cuts[lo+n]], lo^n
+		if err := c.swap(tagGather, c.me^d, own, c.me^d, x[cuts[other]:cuts[other+n]]); err != nil {
+			return fmt.Errorf("all-gather: %w", err)
 		}
-		if err := c.swap(tagGather, c.me^d, x[own.lo:own.hi], c.me^d, x[other.lo:other.hi]); err != nil {
-			return err
-		}
-		own = parent
+		lo, n = lo&^n, 2*n
 	}
 	return nil
 }

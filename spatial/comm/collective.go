@@ -64,24 +64,61 @@ func Broadcast(c *Comm, root int, x Slice) error {
 	return nil
 }
 
-// part is piece i of p nearly equal pieces of x.
-func part[T any](x []T, i, p int) []T { return x[len(x)*i/p : len(x)*(i+1)/p] }
+// Even cuts a vector of n values into p nearly equal pieces: piece i lies from the i-th
+// cut to the next.
+func Even(n, p int) []int {
+	cuts := make([]int, p+1)
+	for i := range cuts {
+		cuts[i] = n * i / p
+	}
+	return cuts
+}
 
 // ReduceScatter adds up the x of all ranks; each gets the sum of its own piece, the
 // rank-th of P nearly equal ones, where it lies in x. The rest of x is
 // overwritten. A ring: (P−1)·α + (P−1)/P·βn.
 func ReduceScatter[T Summand](c *Comm, x []T) ([]T, error) {
+	return ReduceScatterAt(c, x, Even(len(x), c.Size()), Ring)
+}
+
+// ReduceScatterAt adds up the x of all ranks; each gets the sum of one of the P pieces
+// between cuts, a.Piece of its rank, where it lies in x. The rest of x is overwritten.
+// It is the first half of AllReduce by a, and costs half. Its bits are those of AllReduce,
+// those of Ring for even cuts.
+func ReduceScatterAt[T Summand](c *Comm, x []T, cuts []int, a Algorithm) ([]T, error) {
+	if len(cuts) != c.Size()+1 || cuts[0] != 0 || cuts[c.Size()] != len(x) {
+		return nil, fmt.Errorf("reduce-scatter: cuts %v of %d values on %d ranks", cuts, len(x), c.Size())
+	}
+	scatter := scatterRing[T]
+	if a = a.scattering(c.Size()); a == Halving {
+		scatter = scatterHalving[T]
+	}
+	if err := scatter(c, x, cuts); err != nil {
+		return nil, fmt.Errorf("reduce-scatter: %w", err)
+	}
+	own := a.Piece(c.me, c.Size())
+	return x[cuts[own]:cuts[own+1]], nil
+}
+
+// scatterRing sends partial sums around: that of piece i starts with rank i+1 and ends
+// with rank i.
+func scatterRing[T Summand](c *Comm, x []T, cuts []int) error {
 	p := c.Size()
-	in := make([]T, len(part(x, p-1, p))+1)
+	longest := 0
+	for i := range p {
+		longest = max(longest, cuts[i+1]-cuts[i])
+	}
+	in := make([]T, longest)
+	piece := func(i int) []T { return x[cuts[i]:cuts[i+1]] }
 	for k := 1; k < p; k++ { // the piece that ends here starts with the next rank
-		out, own := part(x, (c.me-k+p)%p, p), part(x, (c.me-k-1+2*p)%p, p)
+		out, own := piece((c.me-k+p)%p), piece((c.me-k-1+2*p)%p)
 		got := in[:len(own)]
 		if err := c.swap(tagReduce, (c.me+1)%p, out, (c.me-1+p)%p, got); err != nil {
-			return nil, fmt.Errorf("reduce-scatter: %w", err)
+			return err
 		}
 		add(own, got, own)
 	}
-	return part(x, c.me, p), nil
+	return nil
 }
 
 // add writes left + right to y, which may be one of them.
@@ -126,7 +163,19 @@ func AllGather[T any](c *Comm, x []T) ([]T, error) {
 // GatherPieces gives all ranks the whole of x, of which each has the piece that
 // ReduceScatter leaves to it.
 func GatherPieces[T any](c *Comm, x []T) error {
-	return gatherPieces(c, func(i int) []T { return part(x, i, c.Size()) })
+	return GatherAt(c, x, Even(len(x), c.Size()), Ring)
+}
+
+// GatherAt gives all ranks the whole of x, of which each has the piece that
+// ReduceScatterAt leaves to it. It costs what that does.
+func GatherAt[T any](c *Comm, x []T, cuts []int, a Algorithm) error {
+	if len(cuts) != c.Size()+1 || cuts[0] != 0 || cuts[c.Size()] != len(x) {
+		return fmt.Errorf("all-gather: cuts %v of %d values on %d ranks", cuts, len(x), c.Size())
+	}
+	if a.scattering(c.Size()) == Halving {
+		return gatherDoubling(c, x, cuts)
+	}
+	return gatherPieces(c, func(i int) []T { return x[cuts[i]:cuts[i+1]] })
 }
 
 // AllToAll sends out[i] to rank i and receives in[i] from it; both sides know the

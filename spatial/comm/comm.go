@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 )
 
 // Comm is a group of ranks, seen from one of them. Within a group ranks count
@@ -20,8 +21,8 @@ type Comm struct {
 
 // state is what the groups of one rank share.
 type state struct {
-	contexts int // given out so far
-	traffic  Traffic
+	contexts        int          // given out so far
+	messages, bytes atomic.Int64 // sent, by the rank and its tasks
 }
 
 // Traffic counts what a rank sent to others, over all its groups.
@@ -63,7 +64,7 @@ func (c *Comm) JobRank(rank int) int {
 }
 
 // Traffic is what this rank has sent so far, in all groups.
-func (c *Comm) Traffic() Traffic { return c.shared.traffic }
+func (c *Comm) Traffic() Traffic { return Traffic{c.shared.messages.Load(), c.shared.bytes.Load()} }
 
 // Send starts to send x to a rank of the group. x stays as it is until the
 // request is done. Tags are below Tags. A rank may send to itself.
@@ -84,8 +85,8 @@ func (c *Comm) Recv(from, tag int, x Slice) Request {
 
 func (c *Comm) send(to, tag int, x Slice) Request {
 	if to != c.me {
-		c.shared.traffic.Messages++
-		c.shared.traffic.Bytes += Bytes(x)
+		c.shared.messages.Add(1)
+		c.shared.bytes.Add(Bytes(x))
 	}
 	return c.t.Send(c.JobRank(to), c.context<<tagBits|tag, x)
 }

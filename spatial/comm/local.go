@@ -44,10 +44,9 @@ func Run(n int, m Mode, f func(*Comm) error) error {
 
 // run is Run, and gives a hash of all that happened in a replay.
 func run(n int, m Mode, f func(*Comm) error) (uint64, error) {
-	w := &world{mode: m, n: n, rng: rand.New(rand.NewPCG(m.seed, 0x656e73)), queues: map[route]*queue{}, state: make([]status, n), running: -1}
-	w.wake = make([]*sync.Cond, n)
-	for r := range w.wake {
-		w.wake[r] = sync.NewCond(&w.mu)
+	w := &world{mode: m, n: n, rng: rand.New(rand.NewPCG(m.seed, 0x656e73)), queues: map[route]*queue{}, running: -1}
+	for r := range n {
+		w.newThread(r)
 	}
 	var all sync.WaitGroup
 	for r := range n {
@@ -55,7 +54,7 @@ func run(n int, m Mode, f func(*Comm) error) (uint64, error) {
 		go func() {
 			defer all.Done()
 			w.enter(r)
-			w.leave(r, call(f, New(local{w, r})))
+			w.leave(r, call(f, New(local{w, r, r})))
 		}()
 	}
 	all.Wait()
@@ -88,9 +87,10 @@ type queue struct {
 type message struct {
 	w *world
 	route
-	x     Slice
-	sends bool // or receives
-	done  bool
+	x      Slice
+	thread int  // whose side it is
+	sends  bool // or receives
+	done   bool
 }
 
 // rank is whose side it is, other who is at the other end.
@@ -103,11 +103,25 @@ func (m *message) rank() int {
 
 func (m *message) other() int { return m.from + m.to - m.rank() }
 
+// status is that of a thread: the first n are the ranks, others are their tasks.
 type status struct {
-	waits    *message // what the rank waits for
+	rank     int
+	waits    awaited // nil: it runs
 	finished bool
 	entered  bool
+	canceled bool // what it waits for fails
 }
+
+// awaited is what a thread waits for.
+type awaited interface {
+	ready() bool
+	String() string
+}
+
+func (m *message) ready() bool { return m.done || m.w.state[m.thread].canceled }
+
+// idle tells whether a thread waits for what is not there yet.
+func (s *status) idle() bool { return s.waits != nil && !s.waits.ready() }
 
 // world is what the ranks of a Run share, guarded by mu.
 type world struct {
@@ -116,10 +130,10 @@ type world struct {
 	n       int
 	rng     *rand.Rand
 	queues  map[route]*queue
-	order   []route // of queues, as they came up
-	state   []status
-	wake    []*sync.Cond
-	running int // in a replay, who runs; −1 before the start
+	order   []route      // of queues, as they came up
+	state   []status     // by thread
+	wake    []*sync.Cond // by thread
+	running int          // in a replay, the thread that runs; −1 before the start
 	failed  error
 	log     events
 }
@@ -136,10 +150,11 @@ func (e *events) add(kind byte, a, b int) {
 // Sum64 is the hash so far.
 func (e *events) Sum64() uint64 { return e.sum }
 
-// local is a rank's view of a world.
+// local is the view that a thread of a rank has of a world.
 type local struct {
-	w    *world
-	rank int
+	w      *world
+	rank   int
+	thread int
 }
 
 func (l local) Rank() int { return l.rank }
@@ -149,14 +164,14 @@ func (l local) Send(to, tag int, x Slice) Request {
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &message{w: w, route: route{l.rank, to, tag}, x: x, sends: true}
+	m := &message{w: w, route: route{l.rank, to, tag}, x: x, thread: l.thread, sends: true}
 	if !w.mode.replay {
 		m.x, m.done = Clone(x), true
 	}
 	q := w.queue(m.route)
 	q.sent = append(q.sent, m)
 	w.match(m.route)
-	w.yield(l.rank)
+	w.yield(l.thread)
 	return m
 }
 
@@ -164,14 +179,14 @@ func (l local) Recv(from, tag int, x Slice) Request {
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &message{w: w, route: route{from, l.rank, tag}, x: x}
+	m := &message{w: w, route: route{from, l.rank, tag}, x: x, thread: l.thread}
 	if w.mode.replay {
 		poison(x)
 	}
 	q := w.queue(m.route)
 	q.wanted = append(q.wanted, m)
 	w.match(m.route)
-	w.yield(l.rank)
+	w.yield(l.thread)
 	return m
 }
 
@@ -202,8 +217,20 @@ func (w *world) arrive(q *queue) {
 	}
 	from.done, to.done = true, true
 	w.log.add('m', from.from, to.to)
-	w.wake[from.from].Signal()
-	w.wake[to.to].Signal()
+	w.wake[from.thread].Signal()
+	w.wake[to.thread].Signal()
+}
+
+// newThread adds a thread, in the place of one that has ended if there is one.
+func (w *world) newThread(rank int) int {
+	for i, s := range w.state {
+		if i >= w.n && s.finished {
+			w.state[i] = status{rank: rank}
+			return i
+		}
+	}
+	w.state, w.wake = append(w.state, status{rank: rank}), append(w.wake, sync.NewCond(&w.mu))
+	return len(w.state) - 1
 }
 
 // enter is the start of a rank: in a replay all wait for the scheduler.
@@ -224,10 +251,10 @@ func (w *world) enter(rank int) {
 	w.await(rank)
 }
 
-// await waits until the scheduler lets a rank run.
-func (w *world) await(rank int) {
-	for w.running != rank && w.failed == nil {
-		w.wake[rank].Wait()
+// await waits until the scheduler lets a thread run.
+func (w *world) await(thread int) {
+	for w.running != thread && w.failed == nil {
+		w.wake[thread].Wait()
 	}
 }
 
@@ -235,10 +262,15 @@ func (w *world) await(rank int) {
 func (w *world) leave(rank int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.state[rank].finished = true
 	if err != nil {
 		w.fail(rank, err)
 	}
+	w.end(rank)
+}
+
+// end is the end of a thread.
+func (w *world) end(thread int) {
+	w.state[thread].finished = true
 	if w.mode.replay && w.failed == nil {
 		w.pick()
 	}
@@ -259,15 +291,15 @@ func (w *world) fail(rank int, err error) {
 }
 
 // yield lets the scheduler draw who runs now.
-func (w *world) yield(rank int) {
+func (w *world) yield(thread int) {
 	if w.mode.replay && w.failed == nil {
 		w.pick()
-		w.await(rank)
+		w.await(thread)
 	}
 }
 
 // pick draws what happens next in a replay: a message arrives, any number of times,
-// or a rank runs.
+// or a thread runs.
 func (w *world) pick() {
 	for w.failed == nil {
 		var routes []route
@@ -276,22 +308,22 @@ func (w *world) pick() {
 				routes = append(routes, r)
 			}
 		}
-		var ranks []int
-		for r, s := range w.state {
-			if !s.finished && (s.waits == nil || s.waits.done) {
-				ranks = append(ranks, r)
+		var threads []int
+		for i, s := range w.state {
+			if !s.finished && !s.idle() {
+				threads = append(threads, i)
 			}
 		}
-		if len(routes)+len(ranks) == 0 {
+		if len(routes)+len(threads) == 0 {
 			w.stuck()
 			return
 		}
-		i := w.rng.IntN(len(routes) + len(ranks))
+		i := w.rng.IntN(len(routes) + len(threads))
 		if i < len(routes) {
 			w.arrive(w.queues[routes[i]])
 			continue
 		}
-		w.running = ranks[i-len(routes)]
+		w.running = threads[i-len(routes)]
 		w.log.add('r', w.running, 0)
 		w.wake[w.running].Signal()
 		return
@@ -303,7 +335,7 @@ func (w *world) stuck() {
 	waiting := 0
 	for _, s := range w.state {
 		switch {
-		case !s.entered || !s.finished && (s.waits == nil || s.waits.done):
+		case !s.finished && (!s.entered || !s.idle()):
 			return
 		case !s.finished:
 			waiting++
@@ -321,12 +353,12 @@ func (w *world) stuck() {
 	}
 	var who []string
 	first := -1
-	for r, s := range w.state {
+	for _, s := range w.state {
 		if !s.finished {
 			if first < 0 {
-				first = r
+				first = s.rank
 			}
-			who = append(who, fmt.Sprintf("rank %d %v", r, s.waits))
+			who = append(who, fmt.Sprintf("rank %d %v", s.rank, s.waits))
 		}
 	}
 	w.fail(first, fmt.Errorf("all ranks wait: %s", strings.Join(who, ", ")))
@@ -356,20 +388,28 @@ func (m *message) Wait() error {
 	w := m.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	rank := m.rank()
-	w.state[rank].waits = m
-	defer func() { w.state[rank].waits = nil }()
-	w.yield(rank)
-	for !m.done && w.failed == nil {
-		w.stuck()
-		if w.failed == nil {
-			w.wake[rank].Wait()
-		}
-	}
+	w.block(m.thread, m)
 	if m.done {
 		return nil
 	}
-	return &RankError{m.other(), fmt.Errorf("the run has failed: %w", context.Canceled)}
+	why := "the run has failed"
+	if w.failed == nil {
+		why = "what waits for it was cancelled"
+	}
+	return &RankError{m.other(), fmt.Errorf("%s: %w", why, context.Canceled)}
+}
+
+// block lets a thread wait until something is ready or the run has failed.
+func (w *world) block(thread int, a awaited) {
+	w.state[thread].waits = a
+	w.yield(thread)
+	for !a.ready() && w.failed == nil {
+		w.stuck()
+		if w.failed == nil {
+			w.wake[thread].Wait()
+		}
+	}
+	w.state[thread].waits = nil
 }
 
 // Test tells whether the message has arrived.
@@ -377,6 +417,70 @@ func (m *message) Test() bool {
 	w := m.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.yield(m.rank())
+	w.yield(m.thread)
 	return m.done
+}
+
+// task is a thread beside that of a rank.
+type task struct {
+	w      *world
+	thread int
+	ended  bool
+}
+
+func (t *task) ready() bool { return t.ended }
+
+// String tells what somebody waits for.
+func (t *task) String() string { return "for its own task" }
+
+// Go starts a thread.
+func (l local) Go(f func(Transport)) Running {
+	w := l.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := &task{w: w, thread: w.newThread(l.rank)}
+	w.state[t.thread].entered = true
+	go func() {
+		if w.mode.replay {
+			w.mu.Lock()
+			w.await(t.thread)
+			w.mu.Unlock()
+		}
+		f(local{w, l.rank, t.thread})
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		t.ended = true
+		w.end(t.thread)
+		for i, s := range w.state {
+			if s.waits == t {
+				w.wake[i].Broadcast()
+			}
+		}
+	}()
+	w.yield(l.thread)
+	return t
+}
+
+// Wait waits for the end of the thread, also when the run has failed.
+func (t *task) Wait(by Transport) {
+	w, thread := t.w, by.(local).thread
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.block(thread, t)
+	w.state[thread].waits = t // to be woken
+	for !t.ended {
+		w.wake[thread].Wait()
+	}
+	w.state[thread].waits = nil
+}
+
+// Cancel lets what the thread waits for fail.
+func (t *task) Cancel() {
+	w := t.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !t.ended {
+		w.state[t.thread].canceled = true
+		w.wake[t.thread].Broadcast()
+	}
 }

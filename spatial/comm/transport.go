@@ -15,8 +15,8 @@ type Slice any
 // values.
 type SizeOnly struct{}
 
-// Transport moves messages between the ranks of a job. One rank's methods are called
-// by one goroutine at a time.
+// Transport moves messages between the ranks of a job. One rank's methods are called by
+// one goroutine at a time, unless it is Concurrent.
 type Transport interface {
 	// Rank is this one's number, Size how many there are.
 	Rank() int
@@ -26,6 +26,21 @@ type Transport interface {
 	// Recv starts to receive into x, which nobody looks at until the request is
 	// done. The message has x's type and length.
 	Recv(from, tag int, x Slice) Request
+}
+
+// Concurrent is a Transport that lets a rank do several things at once.
+type Concurrent interface {
+	Transport
+	// Go calls f in a goroutine of its own, with a transport of this rank for it.
+	Go(f func(Transport)) Running
+}
+
+// Running is a goroutine of a rank.
+type Running interface {
+	// Wait returns when it has ended. by is the transport of the goroutine that waits.
+	Wait(by Transport)
+	// Cancel lets what it waits for fail, now and later.
+	Cancel()
 }
 
 // Request is a message under way.

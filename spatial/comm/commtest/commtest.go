@@ -24,11 +24,13 @@ var Programs = []Program{
 	{"barrier", barrier},
 	{"broadcast", broadcast},
 	{"reduce-scatter and gather", reduceScatter},
+	{"uneven pieces", unevenPieces},
 	{"all-gather", allGather},
 	{"all-to-all", allToAll},
 	{"all-reduce", allReduce},
 	{"tree", tree},
 	{"split", split},
+	{"tasks", tasks},
 }
 
 // lengths of vectors: none, fewer than ranks, odd, and beyond what libraries send at once.
@@ -165,6 +167,91 @@ func reduceScatter(c *comm.Comm) error {
 		if err := same("gathered", x, want); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// unevenPieces: pieces of any lengths, some empty, have the bits of the all-reduce by
+// the same algorithm; by a ring if they are even.
+func unevenPieces(c *comm.Comm) error {
+	const n = 1000
+	p := c.Size()
+	even, squares := comm.Even(n, p), make([]int, p+1)
+	for i := range squares {
+		squares[i] = n * (i * i / 3) / max(1, p*p/3)
+	}
+	squares[p] = n
+	for _, a := range []comm.Algorithm{comm.Ring, comm.Halving} {
+		for _, cuts := range [][]int{even, squares} {
+			x, want := vector(c.Rank(), n), total(c, n)
+			if a == comm.Halving && p&(p-1) == 0 || cuts[1] == even[1] {
+				for i := range x {
+					x[i] /= 7
+				}
+				want = slices.Clone(x)
+				b := a
+				if p&(p-1) != 0 {
+					b = comm.Ring
+				}
+				if err := comm.AllReduce(c, want, b); err != nil {
+					return err
+				}
+			}
+			own, err := comm.ReduceScatterAt(c, x, cuts, a)
+			if err != nil {
+				return err
+			}
+			k := a.Piece(c.Rank(), p)
+			if err := same("own piece", own, want[cuts[k]:cuts[k+1]]); err != nil {
+				return err
+			}
+			if err := comm.GatherAt(c, x, cuts, a); err != nil {
+				return err
+			}
+			if err := same("gathered", x, want); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tasks: sums that run one behind the other beside others of the caller, in groups of
+// their own.
+func tasks(c *comm.Comm) error {
+	beside, err := c.Split(0, c.Rank())
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		var x [][]float32
+		var last *comm.Task
+		for _, n := range lengths {
+			x = append(x, vector(c.Rank(), n))
+			own := x[len(x)-1]
+			last = beside.Go(last, func(g *comm.Comm) error { return comm.AllReduce(g, own, comm.Ring) })
+			y := vector(c.Rank(), n)
+			if err := comm.AllReduce(c, y, comm.Doubling); err != nil {
+				return err
+			}
+			if err := same("of the caller", y, total(c, n)); err != nil {
+				return err
+			}
+		}
+		if err := last.Wait(c); err != nil {
+			return err
+		}
+		for i, n := range lengths {
+			if err := same("of a task", x[i], total(c, n)); err != nil {
+				return err
+			}
+		}
+	}
+	broken := fmt.Errorf("broken")
+	bad := beside.Go(nil, func(*comm.Comm) error { return broken })
+	next := beside.Go(bad, func(*comm.Comm) error { return nil })
+	if err := next.Wait(c); err != broken {
+		return fmt.Errorf("behind a task that failed: %v", err)
 	}
 	return nil
 }

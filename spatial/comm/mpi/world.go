@@ -55,10 +55,12 @@ static int mpi_error_string(library *l, int rc, char *text, int *length) { retur
 import "C"
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -77,7 +79,7 @@ type World struct {
 	mu         sync.Mutex // MPI is called by one thread at a time
 }
 
-var _ comm.Transport = (*World)(nil)
+var _ comm.Concurrent = (*World)(nil)
 
 // Handles of MPICH and of the libraries of its ABI, as its mpi.h has them.
 const (
@@ -186,6 +188,7 @@ const most = 1 << 30
 // request is a message, cut into pieces where it is long.
 type request struct {
 	w      *World
+	by     *task // nil for the rank itself
 	other  int
 	words  []C.word // the pieces that are under way
 	wants  []int    // their bytes, if they are received; else nil
@@ -194,24 +197,28 @@ type request struct {
 }
 
 // Send starts to send x.
-func (w *World) Send(to, tag int, x comm.Slice) comm.Request {
-	return w.start(to, x, func(r *request, p unsafe.Pointer, n int, word *C.word) C.int {
+func (w *World) Send(to, tag int, x comm.Slice) comm.Request { return w.send(nil, to, tag, x) }
+
+// Recv starts to receive x.
+func (w *World) Recv(from, tag int, x comm.Slice) comm.Request { return w.recv(nil, from, tag, x) }
+
+func (w *World) send(by *task, to, tag int, x comm.Slice) comm.Request {
+	return w.start(by, to, x, func(r *request, p unsafe.Pointer, n int, word *C.word) C.int {
 		return C.mpi_isend(w.l, p, C.int(n), C.int(to), C.int(tag), word)
 	})
 }
 
-// Recv starts to receive x.
-func (w *World) Recv(from, tag int, x comm.Slice) comm.Request {
-	return w.start(from, x, func(r *request, p unsafe.Pointer, n int, word *C.word) C.int {
+func (w *World) recv(by *task, from, tag int, x comm.Slice) comm.Request {
+	return w.start(by, from, x, func(r *request, p unsafe.Pointer, n int, word *C.word) C.int {
 		r.wants = append(r.wants, n)
 		return C.mpi_irecv(w.l, p, C.int(n), C.int(from), C.int(tag), word)
 	})
 }
 
-func (w *World) start(other int, x comm.Slice, piece func(r *request, p unsafe.Pointer, n int, word *C.word) C.int) comm.Request {
+func (w *World) start(by *task, other int, x comm.Slice, piece func(r *request, p unsafe.Pointer, n int, word *C.word) C.int) comm.Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := &request{w: w, other: other}
+	r := &request{w: w, by: by, other: other}
 	p, n := memory(x)
 	if n > 0 {
 		r.pinned.Pin(p) // MPI keeps the address until the request is done
@@ -281,13 +288,17 @@ var ErrStalled = errors.New("no answer in time")
 
 // Wait waits until the message is done.
 //
-// Errors: a comm.RankError that wraps ErrStalled or what MPI says.
+// Errors: a comm.RankError that wraps ErrStalled, what MPI says, or context.Canceled in a
+// task that was.
 func (r *request) Wait() error {
 	begin := time.Now()
 	for sleep := time.Microsecond; !r.Test(); {
 		waited := time.Since(begin)
 		if r.w.stall > 0 && waited > r.w.stall {
 			return &comm.RankError{Rank: r.other, Err: fmt.Errorf("%w: %v", ErrStalled, r.w.stall)}
+		}
+		if r.by != nil && r.by.canceled.Load() {
+			return &comm.RankError{Rank: r.other, Err: context.Canceled}
 		}
 		if waited > spin {
 			time.Sleep(sleep)
@@ -301,3 +312,32 @@ func (r *request) Wait() error {
 	}
 	return nil
 }
+
+// task is a goroutine beside that of the rank, and the transport it has.
+type task struct {
+	*World
+	canceled atomic.Bool
+	ended    chan struct{}
+}
+
+// Go calls f in a goroutine.
+func (w *World) Go(f func(comm.Transport)) comm.Running {
+	t := &task{World: w, ended: make(chan struct{})}
+	go func() {
+		defer close(t.ended)
+		f(t)
+	}()
+	return t
+}
+
+// Send starts to send x.
+func (t *task) Send(to, tag int, x comm.Slice) comm.Request { return t.send(t, to, tag, x) }
+
+// Recv starts to receive x.
+func (t *task) Recv(from, tag int, x comm.Slice) comm.Request { return t.recv(t, from, tag, x) }
+
+// Wait waits for the end of the goroutine.
+func (t *task) Wait(comm.Transport) { <-t.ended }
+
+// Cancel lets what the goroutine waits for fail.
+func (t *task) Cancel() { t.canceled.Store(true) }

@@ -1,0 +1,64 @@
+package comm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// A task that is cancelled ends, though its message never comes; so does the one behind
+// it.
+func TestCancel(t *testing.T) {
+	for _, mode := range []comm.Mode{comm.Free, comm.Replay(1), comm.Replay(2), comm.Replay(3)} {
+		err := comm.Run(2, mode, func(c *comm.Comm) error {
+			beside, err := c.Split(0, c.Rank())
+			if err != nil {
+				return err
+			}
+			x := make([]float32, 1)
+			first := beside.Go(nil, func(g *comm.Comm) error { return g.Recv(1-g.Rank(), 0, x).Wait() })
+			second := beside.Go(first, func(*comm.Comm) error { panic("the task before it failed") })
+			if err := comm.Barrier(c); err != nil {
+				return err
+			}
+			first.Cancel()
+			var other *comm.RankError
+			if err := second.Wait(c); !errors.Is(err, context.Canceled) || !errors.As(err, &other) || other.Rank != 1-c.Rank() {
+				return fmt.Errorf("cancelled: %v", err)
+			}
+			return comm.Barrier(c)
+		})
+		if err != nil {
+			t.Errorf("%v: %v", mode, err)
+		}
+	}
+}
+
+// A rank that waits for its task, which waits for what cannot come, is named; a rank
+// that fails ends the tasks of others.
+func TestTasksEnd(t *testing.T) {
+	for _, mode := range []comm.Mode{comm.Free, comm.Replay(1), comm.Replay(2)} {
+		for name, k := range map[string]struct {
+			last func() error
+			want string
+		}{
+			"returns": {func() error { return nil }, "rank 0 for its own task, rank 0 for a message of rank 1, tag 0"},
+			"fails":   {func() error { return errors.New("broken") }, "rank 1: broken"},
+		} {
+			err := comm.Run(2, mode, func(c *comm.Comm) error {
+				if c.Rank() == 1 {
+					return k.last()
+				}
+				x := make([]float32, 1)
+				return c.Go(nil, func(g *comm.Comm) error { return g.Recv(1, 0, x).Wait() }).Wait(c)
+			})
+			if err == nil || !strings.Contains(err.Error(), k.want) {
+				t.Errorf("rank 1 %s, %v: %v, want %q", name, mode, err, k.want)
+			}
+		}
+	}
+}
