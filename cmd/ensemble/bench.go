@@ -18,7 +18,7 @@ import (
 func benchCommand(a *app) *cobra.Command {
 	var o run.BenchOptions
 	var c benchFlags
-	var one, parallel bool
+	var one, parallel, check bool
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure training steps and predictions of the networks here",
@@ -26,12 +26,14 @@ func benchCommand(a *app) *cobra.Command {
 			"useful GFLOP/s beside the peak of a matrix product measured in the same run,\n" +
 			"peak memory, and the gradient's distance from float64. Flags that take lists\n" +
 			"measure every combination. Each case runs in processes of its own.\n\n" +
+			"With --parallel training steps of one case on all ranks of the job are measured.\n" +
 			"With --check-parallel nothing is timed: a small step (base 8, crop 64, batch 2,\n" +
 			"if not given) is trained on one rank and on all ranks of the job, on every mesh\n" +
 			"that they can form, and the differences are printed.",
 		Example: "  ensemble bench --base 8 --crop 128\n" +
 			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
 			"  ensemble bench --base 8 --crop 128 --trace step.json --movement\n" +
+			"  mpirun -n 2 ensemble bench --base 8 --crop 256 --threads 1 --parallel\n" +
 			"  mpirun -n 4 ensemble bench --check-parallel",
 		Annotations: notes("docs/bench.md", exit.No, exit.NoDevice, exit.CannotWrite, exit.SaveAndStop),
 		Args:        noArgs,
@@ -50,8 +52,10 @@ func benchCommand(a *app) *cobra.Command {
 	f.StringVar(&o.Gradient, "gradient", "auto", "distance from float64: auto (reduces a large case), full or off")
 	f.BoolVar(&o.Movement, "movement", false, "print what each operation computes and moves")
 	f.StringVar(&o.Trace, "trace", "", "write one step's timeline to `FILE`, for Perfetto or Chrome")
-	f.BoolVar(&parallel, "check-parallel", false, "compare training on all ranks with training on one")
-	ranks := f.Uint("ranks", 0, "ranks of --check-parallel within this process, where no MPI launcher started it")
+	f.BoolVar(&parallel, "parallel", false, "measure a training step on all ranks of the job")
+	f.BoolVar(&check, "check-parallel", false, "compare training on all ranks with training on one")
+	ranks := f.Uint("ranks", 0, "ranks of these within this process, where no MPI launcher started it")
+	mesh := f.String("mesh", "", "their `MESH`, such as \"data:2 lon:4\"; if not given it is chosen, or all are compared")
 	f.BoolVar(&one, "one", false, "measure what standard input asks for, in this process")
 	f.Lookup("one").Hidden = true // how the command starts its own processes
 	progress := a.progressFlag(f)
@@ -59,14 +63,13 @@ func benchCommand(a *app) *cobra.Command {
 		if one {
 			return measureOne(ctx)
 		}
-		if parallel {
-			return c.checkParallel(ctx, cmd, run.ParallelCheckOptions{Ranks: int(*ranks), Steps: int(*steps),
-				Case: run.BenchCase{Model: c.model, Depth: int(*depth), Precision: c.precision}})
+		like := run.BenchCase{Model: c.model, Depth: int(*depth), Precision: c.precision}
+		if check {
+			return c.checkParallel(ctx, cmd, run.ParallelCheckOptions{Ranks: int(*ranks), Mesh: *mesh, Steps: int(*steps), Case: like})
 		}
 		if err := oneOf("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
 			return result{}, err
 		}
-		like := run.BenchCase{Model: c.model, Depth: int(*depth), Precision: c.precision}
 		var err error
 		if like.MemoryBytes, err = memory(); err != nil {
 			return result{}, err
@@ -80,6 +83,10 @@ func benchCommand(a *app) *cobra.Command {
 		if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) {
 			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%g is no value for --seconds", o.Seconds), At: "the command line", Fix: "give a positive number of seconds"}
 		}
+		o.Timings = run.UserTimings(a.log)
+		if parallel {
+			return onRanks(ctx, o, run.BenchRanksOptions{Mesh: *mesh, Ranks: int(*ranks), Steps: int(*steps)})
+		}
 		program, err := os.Executable()
 		if err != nil {
 			return result{}, err
@@ -88,7 +95,6 @@ func benchCommand(a *app) *cobra.Command {
 		if o.Progress, err = progress(); err != nil {
 			return result{}, err
 		}
-		o.Timings = run.UserTimings(a.log)
 		r, err := run.Bench(ctx, o)
 		if err != nil {
 			return result{}, err
@@ -132,15 +138,36 @@ func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o run
 	if err != nil {
 		return result{}, err
 	}
-	if len(cases) > 1 {
-		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("--check-parallel with %d cases", len(cases)), At: "the command line", Fix: "give one value to each flag"}
+	if o.Case, err = only("--check-parallel", cases); err != nil {
+		return result{}, err
 	}
-	o.Case = cases[0]
 	r, err := run.CheckParallel(ctx, o)
 	if err != nil {
 		return result{}, err
 	}
 	return result{data: r, text: r.WriteText}, nil
+}
+
+// onRanks measures the one case of bench on all ranks.
+func onRanks(ctx context.Context, bench run.BenchOptions, o run.BenchRanksOptions) (result, error) {
+	var err error
+	if o.Case, err = only("--parallel", bench.Cases); err != nil {
+		return result{}, err
+	}
+	o.Seconds, o.Timings = bench.Seconds, bench.Timings
+	r, err := run.BenchRanks(ctx, o)
+	if err != nil {
+		return result{}, err
+	}
+	return result{data: r, text: r.WriteText}, nil
+}
+
+// only is the one case that a flag allows.
+func only(flag string, cases []run.BenchCase) (run.BenchCase, error) {
+	if len(cases) != 1 {
+		return run.BenchCase{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s with %d cases", flag, len(cases)), At: "the command line", Fix: "give one value to each flag"}
+	}
+	return cases[0], nil
 }
 
 // cases gives every combination of the lists, else like the given case.

@@ -51,6 +51,7 @@ type BenchCase struct {
 	Depth     int    `json:"depth"` // levels
 	Threads   int    `json:"threads"`
 	Precision string `json:"precision"`
+	Periodic  bool   `json:"periodic,omitempty"` // longitudes wrap around
 	// MemoryBytes bounds arena and scratch together; 0 means no bound.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// WorkspaceBytes bounds the scratch; 0 means no bound.
@@ -163,9 +164,9 @@ func (c BenchCase) graph(train bool) (*graph.Graph, error) {
 	if c.Model == BenchResNet2D {
 		// Base 32 is the published network.
 		widths := []int{2 * c.Base, 3 * c.Base, 4 * c.Base, 5 * c.Base, 7 * c.Base}
-		y = unet3d.ResNet2D{Widths: widths, Reinject: unet3d.PublishedReinject}.Build(b, x)
+		y = unet3d.ResNet2D{Widths: widths, Periodic: c.Periodic, Reinject: unet3d.PublishedReinject}.Build(b, x)
 	} else {
-		y = unet3d.UNet{Base: c.Base}.Build(b, x)
+		y = unet3d.UNet{Base: c.Base, Periodic: c.Periodic}.Build(b, x)
 	}
 	b.Output("y", y)
 	if train {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -22,6 +24,7 @@ import (
 // ParallelCheckOptions describe a comparison of many ranks with one.
 type ParallelCheckOptions struct {
 	Case  BenchCase // of the whole step
+	Mesh  string    // the only one to compare; empty: all that the ranks can form
 	Ranks int       // of this process; those of the job under an MPI launcher
 	Steps int       // of training; 0 means 5
 }
@@ -32,44 +35,66 @@ type ParallelCheck struct {
 	Transport string    `json:"transport"`
 	Network   BenchCase `json:"network"`
 	Steps     int       `json:"steps"`
-	// MaxRelError is the largest of all relative errors.
-	MaxRelError float64 `json:"max_rel_error"`
+	// MaxRelError is the largest of the relative errors of predictions, gradients and
+	// losses of all meshes; MaxRelErrors are the largest of each.
+	MaxRelError  float64        `json:"max_rel_error"`
+	MaxRelErrors ParallelErrors `json:"max_rel_errors"`
+	Losses       []float64      `json:"losses"` // of all steps on one rank
 	// Meshes is empty in the processes of other ranks than 0.
 	Meshes []ParallelMesh `json:"meshes"`
 }
 
-// ParallelMesh is how training on one mesh differs from training on one rank: the
-// relative distance (L2) of the first prediction, of the first gradient and of the
-// parameters after all steps, and the largest relative difference of a loss.
-type ParallelMesh struct {
-	Mesh       string  `json:"mesh"`
+// ParallelErrors are how training on ranks differs from training on one: the relative
+// distance (L2) of the first prediction, of the first gradient and of the parameters
+// after all steps, and the largest relative difference of the loss of a step.
+type ParallelErrors struct {
 	Forward    float64 `json:"forward"`
 	Gradient   float64 `json:"gradient"`
 	Loss       float64 `json:"loss"`
 	Parameters float64 `json:"parameters"`
+}
+
+// max is the larger of each.
+func (e ParallelErrors) max(f ParallelErrors) ParallelErrors {
+	return ParallelErrors{max(e.Forward, f.Forward), max(e.Gradient, f.Gradient), max(e.Loss, f.Loss), max(e.Parameters, f.Parameters)}
+}
+
+// ParallelMesh is how training on one mesh differs.
+type ParallelMesh struct {
+	Mesh string `json:"mesh"`
+	ParallelErrors
+	// Losses are those of all steps on this mesh.
+	Losses []float64 `json:"losses"`
+	// Checksum is the SHA-256 of the parameters after all steps: equal bits have
+	// equal ones.
+	Checksum string `json:"sha256"`
 	// BytesSent is what the rank that sends most sends in a step.
 	BytesSent int64 `json:"bytes_sent"`
 }
 
-// CheckParallel trains a small network for some steps on one rank and on all of them,
-// on every mesh that they can form.
+// CheckParallel trains a small network, whose longitudes wrap around, for some steps on
+// one rank and on all of them, on every mesh that they can form.
 //
 // Errors: as of training; exit 64 for a case that no mesh of so many ranks fits.
 func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck, error) {
 	if o.Steps == 0 {
 		o.Steps = 5
 	}
+	if o.Mesh != "" {
+		if _, err := spatial.ParseMesh(o.Mesh); err != nil {
+			return nil, err
+		}
+	}
 	out := &ParallelCheck{Steps: o.Steps}
 	transport, err := onRanks(o.Ranks, func(c *comm.Comm) error {
-		k := o.Case
-		k.Threads = max(1, threadsOf(k.Threads)/c.Size())
+		k := o.Case.shared(c.Size())
+		k.Periodic = true // so that halos go around
 		if err := k.check(); err != nil {
 			return err
 		}
-		meshes := spatial.Meshes(c.Size(), []spatial.MeshAxis{{Name: "data", Size: k.Batch}, {Name: "level", Size: k.Depth},
-			{Name: "lat", Size: k.Crop.Height / 2}, {Name: "lon", Size: k.Crop.Width / 2}})
-		if len(meshes) == 0 {
-			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d ranks for %v", c.Size(), k), Why: "no mesh of so many ranks fits it", Fix: "start fewer ranks, or give a larger crop or batch"}
+		meshes, err := k.meshes(o.Mesh, c.Size())
+		if err != nil {
+			return err
 		}
 		one, err := k.onOneRank(ctx, o.Steps)
 		if err != nil {
@@ -84,15 +109,32 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 			all = append(all, r)
 		}
 		if c.Rank() == 0 {
-			out.Network, out.Ranks, out.Meshes = k, c.Size(), all
+			out.Network, out.Ranks, out.Meshes, out.Losses = k, c.Size(), all, one.losses
 		}
 		return nil
 	})
 	out.Transport = transport
 	for _, m := range out.Meshes {
-		out.MaxRelError = max(out.MaxRelError, m.Forward, m.Gradient, m.Loss, m.Parameters)
+		out.MaxRelErrors = out.MaxRelErrors.max(m.ParallelErrors)
 	}
+	out.MaxRelError = max(out.MaxRelErrors.Forward, out.MaxRelErrors.Gradient, out.MaxRelErrors.Loss)
 	return out, err
+}
+
+// meshes are all that n ranks can form for the case, or the one of a text.
+//
+// Errors: exit 64 if there is none.
+func (k BenchCase) meshes(text string, n int) ([]spatial.Mesh, error) {
+	if text != "" {
+		m, err := k.mesh(text, n)
+		return []spatial.Mesh{m}, err
+	}
+	all := spatial.Meshes(n, []spatial.MeshAxis{{Name: "data", Size: k.Batch}, {Name: "level", Size: k.Depth},
+		{Name: "lat", Size: k.Crop.Height / 2}, {Name: "lon", Size: k.Crop.Width / 2}})
+	if len(all) == 0 {
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d ranks for %v", n, k), Why: "no mesh of so many ranks fits it", Fix: "start fewer ranks, or give a larger crop or batch"}
+	}
+	return all, nil
 }
 
 // trained is what training left behind.
@@ -191,12 +233,16 @@ func (k BenchCase) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, ste
 		return r, err
 	}
 	r.Forward = math.Sqrt(far[0] / far[1])
+	r.Losses, r.Checksum = t.losses, checksum(t.parameters)
 	for i := 0; i < len(all); i += 4 {
 		r.Gradient, r.Parameters, r.Loss = max(r.Gradient, all[i]), max(r.Parameters, all[i+1]), max(r.Loss, all[i+2])
 		r.BytesSent = max(r.BytesSent, int64(all[i+3]))
 	}
 	return r, nil
 }
+
+// checksum is the SHA-256 of values.
+func checksum(x []float32) string { return fmt.Sprintf("%x", sha256.Sum256(bigmem.Bytes(x))) }
 
 // largest is the largest relative difference.
 func largest(x, y []float64) float64 {
@@ -219,7 +265,7 @@ func (p *ParallelCheck) WriteText(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "\nlargest relative error %.1e\n", p.MaxRelError)
+	fmt.Fprintf(&b, "\nlargest relative error of predictions, gradients and losses %.1e\n", p.MaxRelError)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -1,0 +1,277 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// BenchRanksOptions describe the measurement of a training step on ranks.
+type BenchRanksOptions struct {
+	Case    BenchCase // of the whole step; Threads are those of one rank
+	Mesh    string    // empty: the mesh that a training would choose
+	Ranks   int       // of this process; those of the job under an MPI launcher
+	Steps   int       // measured; 0 means at least 5, or 3 of more than 4 s, and as many as Seconds allow
+	Seconds float64   // 0 means 3
+	Timings Timings   // of kernels
+}
+
+// RanksReport is how long a training step takes on ranks: times in milliseconds, rates
+// in useful GFLOP/s.
+type RanksReport struct {
+	Machine   BenchMachine `json:"machine"` // of rank 0, without peaks
+	Ranks     int          `json:"ranks"`
+	Transport string       `json:"transport"`
+	Mesh      string       `json:"mesh"`
+	Network   BenchCase    `json:"network"`
+	// Times are those of the rank with the largest median.
+	TrainMedian float64 `json:"train_ms_median"`
+	TrainMin    float64 `json:"train_ms_min"`
+	TrainMax    float64 `json:"train_ms_max"`
+	SamplesPerS float64 `json:"samples_per_s"`
+	GFLOP       float64 `json:"forward_gflop"` // of one forward pass over the whole batch
+	GFLOPs      float64 `json:"gflops"`        // of the training step
+	// WaitMS and BytesSent are the largest of all ranks.
+	WaitMS     float64 `json:"wait_ms"`
+	BytesSent  int64   `json:"bytes_sent"`
+	Parameters int     `json:"parameters"`
+	Loss       float64 `json:"loss"` // after the last step
+	Steps      int     `json:"steps"`
+	Warmup     int     `json:"warmup"`
+	// ByRank is empty in the processes of other ranks than 0.
+	ByRank []RankReport `json:"by_rank"`
+}
+
+// RankReport is what one rank measured.
+type RankReport struct {
+	Rank        int     `json:"rank"`
+	TrainMedian float64 `json:"train_ms_median"`
+	TrainMin    float64 `json:"train_ms_min"`
+	TrainMax    float64 `json:"train_ms_max"`
+	// WaitMS is the mean time of a step in which the rank waited for messages: halos,
+	// sums of gradients and moments, and ranks that come later.
+	WaitMS    float64 `json:"wait_ms"`
+	BytesSent int64   `json:"bytes_sent"` // in a step
+	Messages  int64   `json:"messages"`   // in a step
+	PeakMiB   float64 `json:"peak_mib"`   // of the process, which holds all ranks in-process
+	ArenaMiB  float64 `json:"arena_mib"`
+	CompileMS float64 `json:"compile_ms"`
+}
+
+// rankNumbers is how many numbers a RankReport has beside its rank.
+const rankNumbers = 9
+
+func (r RankReport) numbers() [rankNumbers]float64 {
+	return [...]float64{r.TrainMedian, r.TrainMin, r.TrainMax, r.WaitMS, float64(r.BytesSent), float64(r.Messages), r.PeakMiB, r.ArenaMiB, r.CompileMS}
+}
+
+func rankReport(rank int, x []float64) RankReport {
+	return RankReport{rank, x[0], x[1], x[2], x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8]}
+}
+
+// BenchRanks measures training steps of a case on all ranks of a job.
+//
+// Errors: exit 64 for a mesh that does not fit, and 64 and 69 for a case that cannot be
+// compiled; 71 for a rank that was lost; ctx.Err().
+func BenchRanks(ctx context.Context, o BenchRanksOptions) (*RanksReport, error) {
+	if o.Seconds == 0 {
+		o.Seconds = 3
+	}
+	out := &RanksReport{}
+	transport, err := onRanks(o.Ranks, func(c *comm.Comm) error {
+		r, err := o.measure(ctx, c)
+		if err == nil && c.Rank() == 0 {
+			out = r
+		}
+		return err
+	})
+	out.Transport = transport
+	return out, err
+}
+
+// measure is what every rank does.
+func (o BenchRanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport, err error) {
+	k := o.Case.shared(c.Size())
+	if err := k.check(); err != nil {
+		return nil, err
+	}
+	m, err := k.mesh(o.Mesh, c.Size())
+	if err != nil {
+		return nil, err
+	}
+	g, err := k.graph(true)
+	if err != nil {
+		return nil, err
+	}
+	c, clock := c.Clocked()
+	begin := time.Now()
+	eo := k.Options(false)
+	eo.Timings = o.Timings.open(k.Threads)
+	plan, err := spatial.Compile(g, c, m, eo)
+	if err != nil {
+		return nil, k.named(err, "")
+	}
+	defer func() { err = errors.Join(err, plan.Close()) }()
+	if c.Rank() == 0 {
+		o.Timings.save(eo.Timings)
+	}
+	opt, err := optim.New(plan.Store(), optim.Options{Threads: k.Threads})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, opt.Close()) }()
+	for name, whole := range k.fields(0, g.Find("x").Shape, g.Find("target").Shape) {
+		s := g.Find(name).Shape
+		spatial.Take(plan.Input(name), whole, s, plan.Part(name, s))
+	}
+	own := RankReport{CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: float64(plan.ArenaBytes()) / (1 << 20)}
+
+	var n uint64
+	step := func() (time.Duration, error) {
+		begin := time.Now()
+		err := plan.Run(ctx, n)
+		if n++; err == nil {
+			_, err = opt.Step(benchRate)
+		}
+		return time.Since(begin), err
+	}
+	var took time.Duration
+	for range benchWarmup {
+		if took, err = step(); err != nil {
+			return nil, err
+		}
+	}
+	steps, err := o.steps(c, took)
+	if err != nil {
+		return nil, err
+	}
+	sent, waited := c.Traffic(), clock.Waited()
+	times := make([]time.Duration, steps)
+	for i := range times {
+		if times[i], err = step(); err != nil {
+			return nil, err
+		}
+	}
+	sent, waited = c.Traffic().Sub(sent), clock.Waited()-waited
+	ms := timesOf(times)
+	own.TrainMedian, own.TrainMin, own.TrainMax = ms.Median, ms.Min, ms.Max
+	own.WaitMS = float64(waited) / 1e6 / float64(steps)
+	own.BytesSent, own.Messages = sent.Bytes/int64(steps), sent.Messages/int64(steps)
+	if own.PeakMiB, err = peakMiB(); err != nil {
+		return nil, err
+	}
+	loss := plan.Loss()
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return nil, &exit.Error{Code: exit.No, What: "the loss is not finite", At: k.String(), Fix: "report this with the command line"}
+	}
+	numbers := own.numbers()
+	all, err := comm.AllGather(c, numbers[:])
+	if err != nil {
+		return nil, err
+	}
+	flops, err := k.FLOPs()
+	if err != nil {
+		return nil, err
+	}
+	cpu := cpuinfo.Read()
+	r = &RanksReport{
+		Machine: BenchMachine{CPU: cpu.Model, Cores: cpu.Cores, ISA: cpu.Features, Go: runtime.Version(), OneDNN: dnnl.Version(), Peaks: []BenchPeak{}},
+		Ranks:   c.Size(), Mesh: m.String(), Network: k, GFLOP: float64(flops) / 1e9,
+		Parameters: plan.Store().ParamCount(), Loss: loss, Steps: steps, Warmup: benchWarmup,
+	}
+	for rank := range c.Size() {
+		one := rankReport(rank, all[rank*rankNumbers:(rank+1)*rankNumbers])
+		r.ByRank = append(r.ByRank, one)
+		r.WaitMS, r.BytesSent = max(r.WaitMS, one.WaitMS), max(r.BytesSent, one.BytesSent)
+	}
+	slowest := slices.MaxFunc(r.ByRank, func(a, b RankReport) int { return cmp.Compare(a.TrainMedian, b.TrainMedian) })
+	r.TrainMedian, r.TrainMin, r.TrainMax = slowest.TrainMedian, slowest.TrainMin, slowest.TrainMax
+	r.SamplesPerS = 1000 * float64(k.Batch) / r.TrainMedian
+	r.GFLOPs = trainPasses * float64(flops) / r.TrainMedian / 1e6
+	return r, nil
+}
+
+// steps is how many steps all ranks measure, by what the last one took on rank 0.
+func (o BenchRanksOptions) steps(c *comm.Comm, took time.Duration) (int, error) {
+	if o.Steps > 0 {
+		return o.Steps, nil
+	}
+	least := benchLeast
+	if took > benchSlow {
+		least = benchLeastSlow
+	}
+	n := []int64{max(int64(least), int64(o.Seconds/took.Seconds()))}
+	err := comm.Broadcast(c, 0, n)
+	return int(n[0]), err
+}
+
+// shared is the case of one of n ranks on this machine: threads that were not given
+// are all that there are, shared evenly.
+func (k BenchCase) shared(n int) BenchCase {
+	if k.Threads == 0 {
+		k.Threads = max(1, threadsOf(0)/n)
+	}
+	return k
+}
+
+// mesh is the one of that text, or that a training on n ranks would choose.
+//
+// Errors: exit 64 if it has not n ranks, or there is none.
+func (k BenchCase) mesh(text string, n int) (spatial.Mesh, error) {
+	if text != "" {
+		m, err := spatial.ParseMesh(text)
+		if err == nil && m.Size() != n {
+			err = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", m.Size(), m, n), At: "--mesh",
+				Why: "every rank has one place in the mesh", Fix: "start as many ranks as it has"}
+		}
+		return m, err
+	}
+	side := 1
+	if k.Model == BenchUNet3D {
+		side = 1 << unet3d.MaxStages
+	}
+	meshes := spatial.Meshes(n, []spatial.MeshAxis{{Name: "data", Size: k.Batch}, {Name: "lat", Size: k.Crop.Height / side}, {Name: "lon", Size: k.Crop.Width / side}})
+	if len(meshes) == 0 {
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no mesh of %d ranks for %v", n, k), Fix: "start fewer ranks, give a larger crop or batch, or a --mesh"}
+	}
+	return evenest(meshes, graph.Shape{k.Batch, 1, 1, k.Crop.Height, k.Crop.Width}, side), nil
+}
+
+// WriteText prints the report for a person.
+func (r *RanksReport) WriteText(w io.Writer) error {
+	var b strings.Builder
+	mesh := r.Mesh
+	if mesh == "" {
+		mesh = "none"
+	}
+	fmt.Fprintf(&b, "%s (%s), mesh %s, %v each\n", count(r.Ranks, "rank"), r.Transport, mesh, r.Network)
+	fmt.Fprintf(&b, "training step %.1f ms (%.1f to %.1f) of the slowest rank, %.2f samples/s, %.1f GFLOP/s\n\n", r.TrainMedian, r.TrainMin, r.TrainMax, r.SamplesPerS, r.GFLOPs)
+	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "rank\tms\twaited ms\tMiB sent\tmessages\tarena MiB\tpeak MiB\t")
+	for _, k := range r.ByRank {
+		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.2f\t%d\t%.1f\t%.1f\t\n", k.Rank, k.TrainMedian, k.WaitMS, float64(k.BytesSent)/(1<<20), k.Messages, k.ArenaMiB, k.PeakMiB)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "\nms of %s after %d more; the rest is of one step\n", count(r.Steps, "step"), r.Warmup)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
