@@ -5,43 +5,43 @@ import (
 	"time"
 )
 
-// Clocked is the same group, and a clock of the time in which this rank waits for
-// messages of it and of the groups that are split from it.
+// Clock adds up how long a rank waits for messages, and for tasks. What a task waits for
+// does not count.
+type Clock struct{ waited atomic.Int64 }
+
+// Clocked is the same group, and a clock of the waits in it and in the groups that are
+// split from it.
 func (c *Comm) Clocked() (*Comm, *Clock) {
-	k := &Clock{Transport: c.t}
 	clocked := *c
-	clocked.t = k
-	return &clocked, k
+	clocked.clock = new(Clock)
+	return &clocked, clocked.clock
 }
 
-// Clock is a transport that adds up how long its requests are waited for.
-type Clock struct {
-	Transport
-	waited atomic.Int64
-}
-
-// Waited is the time so far. Waits that goroutines do at once all count.
+// Waited is the time so far.
 func (k *Clock) Waited() time.Duration { return time.Duration(k.waited.Load()) }
 
-// Send starts to send x.
-func (k *Clock) Send(to, tag int, x Slice) Request {
-	return clockedRequest{k.Transport.Send(to, tag, x), k}
+// since counts a wait from its begin to now; nil counts nothing.
+func (k *Clock) since(begin time.Time) {
+	if k != nil {
+		k.waited.Add(int64(time.Since(begin)))
+	}
 }
 
-// Recv starts to receive x.
-func (k *Clock) Recv(from, tag int, x Slice) Request {
-	return clockedRequest{k.Transport.Recv(from, tag, x), k}
+// timed is a request whose wait counts.
+func (k *Clock) timed(r Request) Request {
+	if k == nil {
+		return r
+	}
+	return timedRequest{r, k}
 }
 
-type clockedRequest struct {
+type timedRequest struct {
 	Request
-	k *Clock
+	clock *Clock
 }
 
-// Wait waits for the message, and counts it.
-func (r clockedRequest) Wait() error {
-	begin := time.Now()
-	err := r.Request.Wait()
-	r.k.waited.Add(int64(time.Since(begin)))
-	return err
+// Wait waits for the message.
+func (r timedRequest) Wait() error {
+	defer r.clock.since(time.Now())
+	return r.Request.Wait()
 }

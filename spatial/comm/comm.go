@@ -17,6 +17,7 @@ type Comm struct {
 	me      int
 	context int // keeps the messages of groups apart
 	shared  *state
+	clock   *Clock // of waits; nil for none
 }
 
 // state is what the groups of one rank share.
@@ -88,11 +89,11 @@ func (c *Comm) send(to, tag int, x Slice) Request {
 		c.shared.messages.Add(1)
 		c.shared.bytes.Add(Bytes(x))
 	}
-	return c.t.Send(c.JobRank(to), c.context<<tagBits|tag, x)
+	return c.clock.timed(c.t.Send(c.JobRank(to), c.context<<tagBits|tag, x))
 }
 
 func (c *Comm) recv(from, tag int, x Slice) Request {
-	return c.t.Recv(c.JobRank(from), c.context<<tagBits|tag, x)
+	return c.clock.timed(c.t.Recv(c.JobRank(from), c.context<<tagBits|tag, x))
 }
 
 // WaitAll waits for all requests, also after one has failed: their memory is free
@@ -136,7 +137,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 		return nil, nil
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[3*a+1], all[3*b+1]) })
-	sub := &Comm{t: c.t, size: len(members), context: context, shared: c.shared}
+	sub := &Comm{t: c.t, size: len(members), context: context, shared: c.shared, clock: c.clock}
 	for i, r := range members {
 		sub.ranks = append(sub.ranks, c.JobRank(r))
 		if r == c.me {

@@ -1,5 +1,7 @@
 package comm
 
+import "time"
+
 // Task is what a rank does beside its other work.
 type Task struct {
 	running Running // nil: it was done at once
@@ -16,7 +18,7 @@ func (c *Comm) Go(after *Task, f func(c *Comm) error) *Task {
 	t := new(Task)
 	run := func(own Transport) {
 		mine := *c
-		mine.t = own
+		mine.t, mine.clock = own, nil
 		if t.err = after.wait(own); t.err == nil {
 			t.err = f(&mine)
 		}
@@ -32,7 +34,10 @@ func (c *Comm) Go(after *Task, f func(c *Comm) error) *Task {
 // Wait waits until the task is done; by is any group of the goroutine that waits.
 //
 // Errors: those of what it does, or of the task before it.
-func (t *Task) Wait(by *Comm) error { return t.wait(by.t) }
+func (t *Task) Wait(by *Comm) error {
+	defer by.clock.since(time.Now())
+	return t.wait(by.t)
+}
 
 func (t *Task) wait(by Transport) error {
 	if t == nil {
