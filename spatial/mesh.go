@@ -20,6 +20,15 @@ type MeshAxis struct {
 	Size int
 }
 
+// Field is the axis of fields [N C D H W] that an axis of that name cuts; −1 for a name
+// that ParseMesh does not know.
+func (a MeshAxis) Field() int {
+	if axis, ok := fieldAxes[a.Name]; ok {
+		return axis
+	}
+	return -1
+}
+
 // String is the text that ParseMesh reads: "data:2 lon:4".
 func (m Mesh) String() string {
 	var parts []string

@@ -1,0 +1,35 @@
+// Package search predicts how long a step of training takes when the layers of a
+// network are spread over ranks, and finds how to spread them.
+//
+//	n, err := search.Layers(g, 2) // of a graph with its loss; Adam keeps 2 numbers a weight
+//	...
+//	r, err := search.Search(n, 64, search.Machine{
+//		FLOPs: 1e12, Bytes: 1e11, // a second, of one rank
+//		PerNode: 4, Between: search.Link{Alpha: 2 * cluster.Microsecond, Rate: 12_500_000_000}, ...
+//	}, search.Options{})
+//	fmt.Println(r.Executable.Mesh, r.Executable.Estimate.Step)
+//
+// The model, with the time α + βn of a message of n bytes:
+//
+//	computing      the largest part's share of FLOPs and bytes, at measured rates of
+//	               kernels where they are known, else at those of the machine
+//	halos          the messages of the rank that gets most, one after the other; hidden
+//	               behind points that read no other rank's, if the engine does so
+//	shuffles       the same between two distributions, and back for gradients
+//	gradients      all-reduces in one queue beside the backward pass, in the order in
+//	               which they are ready: c = max(c, ready) + time
+//	step           forward + max(backward, c) + optimiser
+//
+// A plan gives every layer of a mesh of ranks a distribution: which axis of fields each
+// axis of the mesh cuts, if any. Where one cuts none, its ranks compute the same. The
+// best plan of a mesh is found exactly, by dynamic programming over parts of the network
+// that grow from the inside of its skips; Exhaustive tries all plans and judges it. Plans
+// that cut every layer along the axes of the mesh's names, where a layer has enough points,
+// are those that package spatial executes.
+//
+// Times are whole picoseconds, so sums are exact in every order and all ranks
+// find the same plan.
+//
+// Source: Dryden et al. 2019, arXiv:1903.06681, section V (model of costs, search over
+// distributions).
+package search

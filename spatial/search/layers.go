@@ -1,0 +1,316 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// Input stands in Edge.From for a field that enters the network: ranks load the part
+// that they read.
+const Input = -1
+
+// Network is what is planned: layers in an order in which they can be computed, and what
+// every rank holds of all.
+type Network struct {
+	Layers     []Layer
+	Parameters int64 // values
+	State      int   // values that the optimiser keeps for each parameter
+}
+
+// Layer is an operation on fields with those that follow it point by point: what has one
+// distribution. All counts are of the whole layer, on one rank.
+type Layer struct {
+	Name string
+	Out  graph.Shape // [N C D H W]
+	From []Edge
+	// Forward and Backward are computed on parts; of the backward pass Filter needs no
+	// halo of gradients.
+	Forward, Backward, Filter []Work
+	// Gradients are values that are added up over ranks once a step, beside the backward
+	// pass; Gathered are those of parameters that are fields, which come together.
+	Gradients, Gathered int64
+	Kept                int64 // bytes of what the backward pass reads
+	// Sums and BackSums are the values of sums over ranks within a pass.
+	Sums, BackSums []int64
+}
+
+// Edge is a field that a layer reads.
+type Edge struct {
+	From  int         // layer, or Input
+	Shape graph.Shape // of the field
+	// Window is how the layer reads it, by axis; nil for the same points as those of the
+	// result.
+	Window []graph.WindowAxis
+}
+
+// Work is what one operation computes and moves.
+type Work struct {
+	FLOPs, Bytes int64 // shared out with the points
+	Fixed        int64 // bytes that every rank moves
+	Conv         *Conv // of a convolution
+}
+
+// Conv names a convolution for tables of times.
+type Conv struct {
+	Pass    string // "forward", "data" or "filter"
+	In, Out int    // channels that the pass reads and makes
+	Filter  [3]int // levels, latitudes, longitudes
+}
+
+// Layers finds the layers of a graph with a loss, before gradients are added. state is how
+// many values the optimiser keeps for each parameter.
+//
+// A layer begins at an operation with a window (convolution, pooling, upsampling), and at
+// one that joins channels. What follows point by point belongs to it; reading one field,
+// it counts as fused, so that it computes but moves nothing.
+//
+// Errors: a graph without loss or fields; operations without gradient.
+func Layers(g *graph.Graph, state int) (Network, error) {
+	if g.Loss < 0 {
+		return Network{}, fmt.Errorf("the network has no loss, so no step to plan")
+	}
+	l := &layering{g: g, needed: g.Needed(g.Roots()), layer: make([]int, len(g.Nodes)), kind: make([]place, len(g.Nodes)),
+		trained: make([]bool, len(g.Nodes)), n: Network{State: state}, names: map[string]int{}}
+	for _, n := range g.Nodes {
+		if err := l.visit(n); err != nil {
+			return Network{}, err
+		}
+	}
+	if len(l.n.Layers) == 0 {
+		return Network{}, fmt.Errorf("the network has no field [N C D H W] that could be cut")
+	}
+	return l.n, nil
+}
+
+// place says where a value lives.
+type place int
+
+const (
+	everywhere place = iota // parameters, constants and what is made of them alone
+	field                   // cut like its layer
+	sum                     // made of fields, and no field
+)
+
+type layering struct {
+	g       *graph.Graph
+	n       Network
+	needed  []bool
+	layer   []int // by node: Input, or of a field or sum
+	kind    []place
+	trained []bool // by node: depends on a parameter
+	names   map[string]int
+}
+
+func (l *layering) visit(n *graph.Node) error {
+	switch {
+	case n.Kind == graph.KindParam:
+		l.n.Parameters += int64(n.Shape.Size())
+		l.trained[n.ID] = true
+	case n.Kind == graph.KindInput && len(n.Shape) == 5:
+		l.kind[n.ID], l.layer[n.ID] = field, Input
+	case n.Kind == graph.KindOp && l.needed[n.ID]:
+		return l.operation(n)
+	}
+	return nil
+}
+
+// operation puts an operation into a layer.
+func (l *layering) operation(n *graph.Node) error {
+	at, fields := Input, 0
+	for _, id := range n.In {
+		l.trained[n.ID] = l.trained[n.ID] || l.trained[id]
+		if l.kind[id] == everywhere {
+			continue
+		}
+		l.kind[n.ID] = sum
+		at = max(at, l.layer[id])
+		if l.kind[id] == field {
+			fields++
+		}
+	}
+	if l.kind[n.ID] == everywhere {
+		return nil // counted where it is read
+	}
+	if fields > 0 && len(n.Shape) == 5 {
+		l.kind[n.ID] = field
+	}
+	w := n.Op.Window(l.g.InShapes(n), n.Attrs)
+	windowed := len(w.Axes) == 5 && l.kind[n.ID] == field && slices.ContainsFunc(w.Axes, func(a graph.WindowAxis) bool { return a.Size > 1 || a.Stride > 1 || a.Up > 1 })
+	begins := windowed || strings.HasPrefix(n.Op.Name, "conv") || n.Op.Name == "concat" && fields > 1
+	if begins || at == Input {
+		at = len(l.n.Layers)
+		v := Layer{Name: l.name(n), Out: fieldShape(n.Shape)}
+		if n.Op.Name != "concat" { // joins are read in parts
+			v.Kept = 4 * int64(v.Out.Size())
+		}
+		l.n.Layers = append(l.n.Layers, v)
+	}
+	l.layer[n.ID] = at
+	v := &l.n.Layers[at]
+	for i, id := range n.In {
+		if l.kind[id] != field || l.layer[id] == at {
+			continue
+		}
+		e := Edge{From: l.layer[id], Shape: l.g.Nodes[id].Shape}
+		if windowed && i == w.Operand {
+			e.Window = w.Axes
+		}
+		if !slices.ContainsFunc(v.From, func(f Edge) bool {
+			return f.From == e.From && f.Shape.Equal(e.Shape) && slices.Equal(f.Window, e.Window)
+		}) {
+			v.From = append(v.From, e)
+		}
+	}
+	if fields == 0 {
+		return nil // numbers, not fields
+	}
+	return l.count(v, n, begins || fields > 1)
+}
+
+// fieldShape is the shape of a layer's fields; a layer that makes no field has one point.
+func fieldShape(s graph.Shape) graph.Shape {
+	if len(s) == 5 {
+		return s
+	}
+	return graph.Shape{1, 1, 1, 1, 1}
+}
+
+// name is that of the operation's first parameter, or of the operation with the size of
+// its result; each is given once.
+func (l *layering) name(n *graph.Node) string {
+	name := n.Op.Name
+	if len(n.Shape) == 5 {
+		name = fmt.Sprintf("%s %dx%d", n.Op.Name, n.Shape[3], n.Shape[4])
+	}
+	for _, id := range n.In {
+		if p := l.g.Nodes[id]; p.Kind == graph.KindParam {
+			name, _, _ = strings.Cut(p.Name, ".weight")
+			break
+		}
+	}
+	l.names[name]++
+	if k := l.names[name]; k > 1 {
+		name = fmt.Sprintf("%s (%d)", name, k)
+	}
+	return name
+}
+
+// count adds what an operation and its gradients cost. Bytes count if it reads and writes
+// memory of its own.
+func (l *layering) count(v *Layer, n *graph.Node, bytes bool) error {
+	w := n.Op.Window(l.g.InShapes(n), n.Attrs)
+	bytes = bytes || len(w.Whole) > 0
+	v.Forward = append(v.Forward, l.work(l.g, n, l.g.InShapes(n), bytes, n))
+	if len(w.Whole) > 0 && w.Sums {
+		v.Sums = append(v.Sums, int64(n.Shape.Size()))
+	}
+	if n.Op.Name == "channel_moments" {
+		v.Sums = append(v.Sums, int64(n.Shape.Size()))
+	}
+	if !l.trained[n.ID] {
+		return nil
+	}
+	return l.backward(v, n, bytes)
+}
+
+// backward counts the gradients of an operation, from a graph of them alone.
+func (l *layering) backward(v *Layer, n *graph.Node, bytes bool) error {
+	if n.Op.Grad == nil {
+		return fmt.Errorf("%s has no gradient: %s", n.Op.Name, n.Op.NoGrad)
+	}
+	b := graph.New(0)
+	in := make([]graph.Value, len(n.In))
+	for i, id := range n.In {
+		in[i] = b.Input(fmt.Sprintf("in%d", i), l.g.Nodes[id].Shape)
+	}
+	out := b.Input("out", n.Shape)
+	grads := n.Op.Grad(b, in, out, b.Input("dy", n.Shape), n.Attrs)
+	var roots []int
+	parameter := map[int]place{} // of gradients of parameters, by node
+	for i, d := range grads {
+		p := l.g.Nodes[n.In[i]]
+		if !d.Valid() || !l.trained[p.ID] {
+			continue
+		}
+		roots = append(roots, d.ID())
+		b.Output(fmt.Sprintf("d%d", i), d)
+		if l.kind[p.ID] == everywhere {
+			parameter[d.ID()] = sum
+			if l.spread(p.Shape) {
+				parameter[d.ID()] = field
+			}
+		}
+	}
+	if len(roots) == 0 {
+		return nil
+	}
+	g, err := b.Build()
+	if err != nil {
+		return err
+	}
+	uses := g.Uses()
+	for id, need := range g.Needed(roots) {
+		m := g.Nodes[id]
+		if !need || m.Kind != graph.KindOp {
+			continue
+		}
+		shapes := g.InShapes(m)
+		w := m.Op.Window(shapes, m.Attrs)
+		work := l.work(g, m, shapes, bytes && !m.Op.Alias, n)
+		if w.Against > 0 {
+			v.Filter = append(v.Filter, work)
+		} else {
+			v.Backward = append(v.Backward, work)
+		}
+		size := int64(m.Shape.Size())
+		switch kind, ok := parameter[id]; {
+		case ok && kind == field:
+			v.Gathered += size
+		case ok && uses[id] == 1:
+			v.Gradients += size
+		case len(w.Whole) > 0 && w.Sums:
+			v.BackSums = append(v.BackSums, size)
+		}
+	}
+	return nil
+}
+
+// spread tells whether a parameter has the points of a field.
+func (l *layering) spread(s graph.Shape) bool {
+	return len(s) == 5 && s[3] > 1 && s[4] > 1 && s[0] == 1
+}
+
+// work is what one operation costs. Filters and what is made of parameters alone are whole
+// on every rank.
+func (l *layering) work(g *graph.Graph, n *graph.Node, in []graph.Shape, bytes bool, of *graph.Node) Work {
+	w := Work{FLOPs: n.Op.FLOPs(in, n.Shape, n.Attrs), Conv: convOf(n.Op.Name, of, l.g)}
+	if !bytes {
+		return w
+	}
+	w.Bytes = n.Op.Bytes(in, n.Shape, n.Attrs)
+	for _, s := range in {
+		if len(s) == 5 && w.Conv != nil && s.Equal(l.g.Nodes[of.In[1]].Shape) {
+			w.Fixed = 4 * int64(s.Size())
+		}
+	}
+	w.Bytes = max(0, w.Bytes-w.Fixed)
+	return w
+}
+
+// convOf names the convolution that an operation is, or is a gradient of; nil for others.
+func convOf(name string, of *graph.Node, g *graph.Graph) *Conv {
+	passes := map[string]string{"conv3d": "forward", "conv3d_grad_data": "data", "conv3d_grad_filter": "filter"}
+	pass, ok := passes[name]
+	if !ok || of.Op.Name != "conv3d" {
+		return nil
+	}
+	f := g.Nodes[of.In[1]].Shape
+	c := &Conv{Pass: pass, In: f[1], Out: f[0], Filter: [3]int{f[2], f[3], f[4]}}
+	if pass == "data" {
+		c.In, c.Out = c.Out, c.In
+	}
+	return c
+}
