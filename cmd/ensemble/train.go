@@ -25,7 +25,7 @@ func trainCommand(a *app) *cobra.Command {
 		Example: "  ensemble train -c train.yaml --run-dir runs/a\n" +
 			"  ensemble train -c train.yaml --run-dir runs/a --resume auto\n" +
 			"  ensemble train -c train.yaml --run-dir runs/b --set train.seed=2",
-		Annotations: notes("ensemble config explain, ensemble predict", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: notes("ensemble config explain, ensemble predict", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	src := configFlags(cmd)

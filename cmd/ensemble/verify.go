@@ -15,12 +15,13 @@ func verifyCommand(a *app) *cobra.Command {
 		Use:   "verify --forecast FILE... --analysis FILE...",
 		Short: "Score published means and spreads against analyses",
 		Long: "Score published means and spreads against analyses, and their spreads against\n" +
-			"the full ensemble's, beside the raw ensemble, climatology and EMOS.",
+			"the full ensemble's, beside the raw ensemble, climatology and EMOS. Under mpirun\n" +
+			"or srun the ranks deal the starts out among themselves, with the same scores.",
 		Example: "  ensemble verify --forecast products/*/*.nc --analysis an/*.nc\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out scores\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc --json",
-		Annotations: notes("ensemble predict, ensemble report", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: notes("ensemble predict, ensemble report", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	f := cmd.Flags()

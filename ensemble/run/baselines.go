@@ -172,6 +172,21 @@ const (
 
 func systemRaw(members int) string { return fmt.Sprintf("raw%d", members) }
 
+// names are the baselines that give a distribution.
+func (b *Baselines) names() []string {
+	var out []string
+	if b.Climatology != nil {
+		out = append(out, systemClimatology)
+	}
+	if b.EMOS != nil {
+		out = append(out, systemEMOS)
+	}
+	if b.Grid != nil {
+		out = append(out, systemGridEMOS)
+	}
+	return out
+}
+
 // distributions are the baselines' forecasts for one date: mean and spread of a
 // normal distribution by system.
 func (b *Baselines) distributions(mean, std []float32, valid time.Time) map[string][2][]float32 {

@@ -93,32 +93,40 @@ func forecastsOf(ctx context.Context, in *fio.Input, axes ensemble.Axes, members
 	return out, s.warnings, err
 }
 
-// analysesOf reads the analyses of the valid times asked for, in their order.
-// Fields at lead 0 that belong to no member are analyses; where there are none,
-// those of the control are.
+// references are the analyses of an input that are asked for, by its catalogue.
+type references struct {
+	variables []string
+	levels    []ensemble.Level
+	grid      *ensemble.Grid
+	entries   []ensemble.Entry
+	repeats   [][2]ensemble.Entry
+	warnings  []string
+}
+
+// selectAnalyses finds the analyses of the valid times asked for. Fields at lead 0
+// that belong to no member are analyses; where there are none, those of the control
+// are. No values are read.
 //
-// Errors: as forecastsOf; exit 66 names a valid time without analysis.
-func analysesOf(ctx context.Context, in *fio.Input, variables []string, levels []ensemble.Level, grid *ensemble.Grid, valids []ensemble.Valid) (out []*ensemble.Analysis, warnings []string, err error) {
-	byValid := map[ensemble.Valid]*ensemble.Analysis{}
+// Errors: exit 65 for another grid; exit 66 names a valid time without analysis.
+func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, grid *ensemble.Grid, valids []ensemble.Valid) (*references, error) {
+	s := &references{variables: variables, levels: levels, grid: grid}
+	wanted := map[ensemble.Valid]bool{}
 	for _, v := range valids {
-		byValid[v] = ensemble.NewAnalysis(v, variables, levels, grid)
+		wanted[v] = true
 	}
 	member := ensemble.NoMember
 	if !slices.ContainsFunc(in.Catalogue().Entries, func(e ensemble.Entry) bool { return e.Member == member && e.Product == ensemble.MemberField }) {
 		member = 0
 	}
-	wanted := func(e ensemble.Entry) bool {
-		return byValid[e.Valid()] != nil && e.Lead == 0 && e.Product == ensemble.MemberField && e.Member == member &&
+	s.entries, s.repeats = pick(in, func(e ensemble.Entry) bool {
+		return wanted[e.Valid()] && e.Lead == 0 && e.Product == ensemble.MemberField && e.Member == member &&
 			e.Statistic == "" && slices.Contains(variables, e.Variable) && slices.Contains(levels, e.Level)
-	}
-	entries, repeats := pick(in, wanted)
-	if err := compare(ctx, in, repeats); err != nil {
-		return nil, nil, err
-	}
+	})
+	s.warnings = repeated(s.repeats)
 	have := map[ensemble.Key]bool{}
-	for _, e := range entries {
+	for _, e := range s.entries {
 		if !e.Grid.SameAs(grid, gridTolerance) {
-			return nil, nil, gridsDiffer("the analyses", e.Grid, "the forecasts", grid, e.File)
+			return nil, gridsDiffer("the analyses", e.Grid, "the forecasts", grid, e.File)
 		}
 		have[ensemble.Key{Variable: e.Variable, Level: e.Level, Init: ensemble.Init(e.Valid())}] = true
 	}
@@ -126,20 +134,37 @@ func analysesOf(ctx context.Context, in *fio.Input, variables []string, levels [
 		for _, name := range variables {
 			for _, l := range levels {
 				if !have[ensemble.Key{Variable: name, Level: l, Init: ensemble.Init(v)}] {
-					return nil, nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("no analysis of %s at %s for %s", name, l, v),
+					return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("no analysis of %s at %s for %s", name, l, v),
 						At: place(in.Files()), Why: "every forecast is judged by the analysis of its valid time",
 						Fix: "add the file with that time, or leave the starts out whose analyses are not there"}
 				}
 			}
 		}
-		out = append(out, byValid[v])
 	}
-	err = in.Read(ctx, byPlace(entries), func(_ int, f *ensemble.Field) error {
+	return s, nil
+}
+
+// read reads the analyses of some valid times, in their order.
+//
+// Errors: exit 65 if two fields with one name differ.
+func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.Valid) ([]*ensemble.Analysis, error) {
+	byValid := map[ensemble.Valid]*ensemble.Analysis{}
+	out := make([]*ensemble.Analysis, len(valids))
+	for i, v := range valids {
+		if byValid[v] == nil {
+			byValid[v] = ensemble.NewAnalysis(v, s.variables, s.levels, s.grid)
+		}
+		out[i] = byValid[v]
+	}
+	if err := compare(ctx, in, slices.DeleteFunc(slices.Clone(s.repeats), func(r [2]ensemble.Entry) bool { return byValid[r[0].Valid()] == nil })); err != nil {
+		return nil, err
+	}
+	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
+	return out, in.Read(ctx, byPlace(wanted), func(_ int, f *ensemble.Field) error {
 		a := byValid[f.Key.Valid()]
-		copy(a.Field(slices.Index(variables, f.Key.Variable), slices.Index(levels, f.Key.Level)), f.Values)
+		copy(a.Field(slices.Index(s.variables, f.Key.Variable), slices.Index(s.levels, f.Key.Level)), f.Values)
 		return nil
 	})
-	return out, repeated(repeats), err
 }
 
 // pick selects entries, each name once, and pairs those that come again with the first.

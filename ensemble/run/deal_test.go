@@ -345,3 +345,61 @@ func TestPredictStopsOnAllRanks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Whatever the number of ranks, verification writes what one rank writes, byte by byte.
+func TestVerifyOnRanks(t *testing.T) {
+	p := predictOptions(t, t.TempDir())
+	if _, err := Predict(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	f := smallData(t)
+	products, _ := filepath.Glob(filepath.Join(p.Out, "*", "*.nc"))
+	want := t.TempDir()
+	o := VerifyOptions{Forecast: products, Analysis: f.Analyses, Members: f.GRIB2, Out: want}
+	alone, err := Verify(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(alone.Scores.Scores) == 0 || len(alone.Scores.Ranks) == 0 {
+		t.Fatalf("nothing is scored: %+v", alone.Scores)
+	}
+	for _, n := range []int{2, 3, 7} {
+		o.Out = t.TempDir()
+		if err := onTestCrew(n, "", func(w crew) error {
+			r, err := verifyAs(context.Background(), o, w)
+			if err == nil && (w.all.leads() != (r.Scores != nil) || len(r.Warnings) != len(alone.Warnings)) {
+				err = fmt.Errorf("rank %d has %+v", w.all.c.Rank(), r)
+			}
+			return err
+		}); err != nil {
+			t.Fatalf("%d ranks: %v", n, err)
+		}
+		sameFiles(t, o.Out, want)
+	}
+	o.Out = filepath.Join(t.TempDir(), "mpi")
+	mpirun(t, 2, job{Verify: &o}, func(out string, code exit.Code) {
+		if code != exit.OK {
+			t.Error(out)
+		}
+		sameFiles(t, o.Out, want)
+		os.RemoveAll(o.Out)
+	})
+	// A file that goes bad is found by the rank that has its starts.
+	bad := filepath.Join(t.TempDir(), "bad.nc")
+	text, err := os.ReadFile(products[4])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bad, text[:len(text)/2], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o.Forecast = append(slices.Clone(products[:4]), bad)
+	_, alone2 := Verify(context.Background(), o)
+	err = onTestCrew(3, "", func(w crew) error {
+		_, err := verifyAs(context.Background(), o, w)
+		return err
+	})
+	if exit.CodeOf(alone2) != exit.BadData || exit.CodeOf(err) != exit.CodeOf(alone2) || !Joint(err) {
+		t.Errorf("bad file: alone %v, on ranks %v", alone2, err)
+	}
+}

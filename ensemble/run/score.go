@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -37,23 +38,114 @@ func weightsName(g *ensemble.Grid) string {
 	return "equal"
 }
 
-// score judges all cases. Distributions are judged against the analyses, spreads
-// against the full ensemble's; all systems on the same dates and points.
-func (j judgement) score(cases []Case) (*score.Result, error) {
-	slices.SortFunc(cases, func(a, b Case) int { return a.Init.Compare(b.Init.Time) })
+// shape is what the cases of one target have; all have the same.
+type shape struct {
+	Mean, Spread, Obs bool // fields that are not nil
+	Used, Full        int  // members
+}
+
+// shapeOf is the shape of a case.
+func shapeOf(c Case) shape {
+	return shape{c.Mean != nil, c.Spread != nil, c.Obs != nil, len(c.Used), len(c.Members)}
+}
+
+// scoring scores one target, case by case. Distributions are judged against the
+// analyses, spreads against the full ensemble's; all systems on the same dates and
+// points.
+type scoring struct {
+	judgement
+	shape
+	distributions, spreads *score.Accumulator // nil for what cannot be judged
+	systems                [2][]score.System  // of both
+	baselineNames          []string           // among the systems of distributions
+}
+
+// dateSums are what one case adds to the distributions and the spreads of a scoring.
+type dateSums struct{ Distribution, Spread *score.Date }
+
+// begin starts the scoring of cases of a shape.
+func (j judgement) begin(f shape) (*scoring, error) {
+	s := &scoring{judgement: j, shape: f}
+	area := score.Grid{Weights: j.grid.Weights(), Name: weightsName(j.grid)}
+	var err error
+	if f.Obs {
+		s.systems[0] = s.distributionSystems()
+		if s.distributions, err = score.New(j.target, area, s.systems[0], false); err != nil {
+			return nil, err
+		}
+	}
+	if f.Spread && f.Full > f.Used {
+		s.systems[1] = s.spreadSystems()
+		s.spreads, err = score.New(j.target, area, s.systems[1], true)
+	}
+	return s, err
+}
+
+// sum gives what a case adds; join adds it, also if another rank summed it.
+func (s *scoring) sum(c Case) (d dateSums, err error) {
+	if shapeOf(c) != s.shape {
+		return d, fmt.Errorf("%s: the first start has %+v, start %s has %+v", s.target.Variable, s.shape, c.Init, shapeOf(c))
+	}
+	if s.distributions != nil {
+		sums, err := s.sumDistributions(c)
+		if err != nil {
+			return d, err
+		}
+		d.Distribution = &sums
+	}
+	if s.spreads != nil {
+		sums, err := s.sumSpreads(c)
+		if err != nil {
+			return d, err
+		}
+		d.Spread = &sums
+	}
+	return d, nil
+}
+
+func (s *scoring) join(d dateSums) error {
+	if d.Distribution != nil {
+		if err := s.distributions.Join(*d.Distribution); err != nil {
+			return err
+		}
+	}
+	if d.Spread != nil {
+		return s.spreads.Join(*d.Spread)
+	}
+	return nil
+}
+
+// result gives the scores of all cases that were joined.
+func (s *scoring) result() (*score.Result, error) {
 	all := &score.Result{}
-	if cases[0].Obs != nil {
-		r, err := j.distributions(cases)
+	if s.distributions != nil {
+		var pairs []score.Pair
+		if s.Mean {
+			for _, other := range s.systems[0][1:] {
+				pairs = append(pairs, s.distributions.Pairs(systemNetwork, other.Name)...)
+				if other.Gives == score.Members {
+					pairs = append(pairs, score.Pair{ID: score.CRPSGauss.ID, System: systemNetwork, Reference: other.Name, ReferenceID: score.CRPSPlain.ID})
+				}
+			}
+		}
+		r, err := s.distributions.Result(s.bootstrap, pairs)
 		if err != nil {
 			return nil, err
 		}
 		all.Append(r)
 	}
-	if cases[0].Spread != nil && len(cases[0].Members) > len(cases[0].Used) {
-		r, err := j.spreads(cases)
+	if s.spreads != nil {
+		var pairs []score.Pair
+		for _, other := range s.systems[1][1:] {
+			pairs = append(pairs, score.Pair{ID: score.SpreadRMSE.ID, System: systemNetwork, Reference: other.Name})
+		}
+		r, err := s.spreads.Result(s.bootstrap, pairs)
 		if err != nil {
 			return nil, err
 		}
+		// What such a system scores by itself would bear the name of the
+		// distribution's score; only the distance to the full spread is kept.
+		r.Scores = slices.DeleteFunc(r.Scores, func(v score.Value) bool { return v.ID != score.SpreadRMSE.ID })
 		all.Append(r)
 	}
 	return all, nil
@@ -75,115 +167,85 @@ func meanStd(fields [][]float32, ddof int) (mean, std []float32) {
 	return mean, std
 }
 
-// distributions judges means and spreads against analyses.
-func (j judgement) distributions(cases []Case) (*score.Result, error) {
-	first := cases[0]
-	used, full := len(first.Used), len(first.Members)
-	var systems []score.System
-	if first.Mean != nil {
-		systems = append(systems, score.System{Name: systemNetwork, MembersUsed: used, Gives: score.Mean | score.Spread})
+// distributionSystems are the systems whose means and spreads, or members, are judged
+// against analyses: the network first, if there is one.
+func (s *scoring) distributionSystems() (systems []score.System) {
+	if s.Mean {
+		systems = append(systems, score.System{Name: systemNetwork, MembersUsed: s.Used, Gives: score.Mean | score.Spread})
 	}
-	if used > 1 {
-		systems = append(systems, score.System{Name: systemRaw(used), MembersUsed: used, Gives: score.Members})
+	if s.Used > 1 {
+		systems = append(systems, score.System{Name: systemRaw(s.Used), MembersUsed: s.Used, Gives: score.Members})
 	}
-	if full > used {
-		systems = append(systems, score.System{Name: systemRaw(full), MembersUsed: full, Gives: score.Members})
+	if s.Full > s.Used {
+		systems = append(systems, score.System{Name: systemRaw(s.Full), MembersUsed: s.Full, Gives: score.Members})
 	}
-	names := []string{}
-	if j.baselines != nil {
-		have := j.baselines.distributions(first.Obs, first.Obs, first.Init.Time)
-		for _, name := range []string{systemEMOS, systemGridEMOS, systemClimatology} {
-			m := used
-			if name == systemClimatology {
-				m = 0
-			} else if used < 2 {
-				continue // EMOS corrects members
-			}
-			if _, ok := have[name]; ok {
-				names = append(names, name)
-				systems = append(systems, score.System{Name: name, MembersUsed: m, Gives: score.Mean | score.Spread})
-			}
+	if s.baselines == nil {
+		return systems
+	}
+	have := s.baselines.names()
+	for _, name := range []string{systemEMOS, systemGridEMOS, systemClimatology} {
+		m := s.Used
+		if name == systemClimatology {
+			m = 0
+		} else if s.Used < 2 {
+			continue // EMOS corrects members
+		}
+		if slices.Contains(have, name) {
+			s.baselineNames = append(s.baselineNames, name)
+			systems = append(systems, score.System{Name: name, MembersUsed: m, Gives: score.Mean | score.Spread})
 		}
 	}
-	acc, err := score.New(j.target, score.Grid{Weights: j.grid.Weights(), Name: weightsName(j.grid)}, systems, false)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range cases {
-		var samples []score.Sample
-		if c.Mean != nil {
-			samples = append(samples, score.Sample{Mean: c.Mean, Spread: c.Sigma})
-		}
-		few := subset(c, c.Used)
-		if used > 1 {
-			samples = append(samples, score.Sample{Members: few})
-		}
-		if full > used {
-			samples = append(samples, score.Sample{Members: c.Members})
-		}
-		if len(names) > 0 {
-			mean, std := c.Mean, c.Sigma // climatology looks at neither
-			if used > 1 {
-				mean, std = meanStd(few, 1)
-			}
-			have := j.baselines.distributions(mean, std, c.Init.Valid(j.target.Lead).Time)
-			for _, name := range names {
-				samples = append(samples, score.Sample{Mean: have[name][0], Spread: have[name][1]})
-			}
-		}
-		if err := acc.Add(c.Init, c.Obs, nil, samples); err != nil {
-			return nil, err
-		}
-	}
-	var pairs []score.Pair
-	if first.Mean != nil {
-		for _, s := range systems[1:] {
-			pairs = append(pairs, acc.Pairs(systemNetwork, s.Name)...)
-			if s.Gives == score.Members {
-				pairs = append(pairs, score.Pair{ID: score.CRPSGauss.ID, System: systemNetwork, Reference: s.Name, ReferenceID: score.CRPSPlain.ID})
-			}
-		}
-	}
-	return acc.Result(j.bootstrap, pairs)
+	return systems
 }
 
-// spreads judges spread fields against the spread of all members.
-func (j judgement) spreads(cases []Case) (*score.Result, error) {
-	used := len(cases[0].Used)
+// sumDistributions sums one date of the systems of distributionSystems.
+func (s *scoring) sumDistributions(c Case) (score.Date, error) {
+	var samples []score.Sample
+	if s.Mean {
+		samples = append(samples, score.Sample{Mean: c.Mean, Spread: c.Sigma})
+	}
+	few := subset(c, c.Used)
+	if s.Used > 1 {
+		samples = append(samples, score.Sample{Members: few})
+	}
+	if s.Full > s.Used {
+		samples = append(samples, score.Sample{Members: c.Members})
+	}
+	if len(s.baselineNames) > 0 {
+		mean, std := c.Mean, c.Sigma // climatology looks at neither
+		if s.Used > 1 {
+			mean, std = meanStd(few, 1)
+		}
+		have := s.baselines.distributions(mean, std, c.Init.Valid(s.target.Lead).Time)
+		for _, name := range s.baselineNames {
+			samples = append(samples, score.Sample{Mean: have[name][0], Spread: have[name][1]})
+		}
+	}
+	return s.distributions.Sum(c.Init, c.Obs, nil, samples)
+}
+
+// spreadSystems are the systems whose spread fields are judged against the spread of
+// all members.
+func (s *scoring) spreadSystems() []score.System {
 	systems := []score.System{
-		{Name: systemNetwork, MembersUsed: used, Gives: score.Spread},
-		{Name: systemRaw(used), MembersUsed: used, Gives: score.Spread},
+		{Name: systemNetwork, MembersUsed: s.Used, Gives: score.Spread},
+		{Name: systemRaw(s.Used), MembersUsed: s.Used, Gives: score.Spread},
 	}
-	if j.baselines != nil && j.baselines.Affine.B != 0 {
-		systems = append(systems, score.System{Name: systemAffine, MembersUsed: used, Gives: score.Spread})
+	if s.baselines != nil && s.baselines.Affine.B != 0 {
+		systems = append(systems, score.System{Name: systemAffine, MembersUsed: s.Used, Gives: score.Spread})
 	}
-	acc, err := score.New(j.target, score.Grid{Weights: j.grid.Weights(), Name: weightsName(j.grid)}, systems, true)
-	if err != nil {
-		return nil, err
+	return systems
+}
+
+// sumSpreads sums one date of the systems of spreadSystems.
+func (s *scoring) sumSpreads(c Case) (score.Date, error) {
+	_, few := meanStd(subset(c, c.Used), s.ddof)
+	_, full := meanStd(c.Members, s.ddof)
+	samples := []score.Sample{{Spread: c.Spread}, {Spread: few}}
+	if len(s.systems[1]) == 3 {
+		affine := make([]float32, len(few))
+		s.baselines.Affine.Predict(affine, few)
+		samples = append(samples, score.Sample{Spread: affine})
 	}
-	for _, c := range cases {
-		_, few := meanStd(subset(c, c.Used), j.ddof)
-		_, full := meanStd(c.Members, j.ddof)
-		samples := []score.Sample{{Spread: c.Spread}, {Spread: few}}
-		if len(systems) == 3 {
-			affine := make([]float32, len(few))
-			j.baselines.Affine.Predict(affine, few)
-			samples = append(samples, score.Sample{Spread: affine})
-		}
-		if err := acc.Add(c.Init, full, full, samples); err != nil {
-			return nil, err
-		}
-	}
-	var pairs []score.Pair
-	for _, s := range systems[1:] {
-		pairs = append(pairs, score.Pair{ID: score.SpreadRMSE.ID, System: systemNetwork, Reference: s.Name})
-	}
-	r, err := acc.Result(j.bootstrap, pairs)
-	if err != nil {
-		return nil, err
-	}
-	// What such a system scores by itself would bear the name of the
-	// distribution's score; only the distance to the full spread is kept.
-	r.Scores = slices.DeleteFunc(r.Scores, func(v score.Value) bool { return v.ID != score.SpreadRMSE.ID })
-	return r, nil
+	return s.spreads.Sum(c.Init, full, full, samples)
 }

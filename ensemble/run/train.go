@@ -266,11 +266,15 @@ func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 			}
 		}
 	}
-	all, warnings, err := analysesOf(ctx, in, targetVariables(c), c.Data.Levels, d.grid, valids)
+	wanted, err := selectAnalyses(in, targetVariables(c), c.Data.Levels, d.grid, valids)
 	if err != nil {
 		return err
 	}
-	d.warnings = append(d.warnings, warnings...)
+	all, err := wanted.read(ctx, in, valids)
+	if err != nil {
+		return err
+	}
+	d.warnings = append(d.warnings, wanted.warnings...)
 	for _, p := range parts {
 		for _, f := range p.forecasts {
 			p.analyses = append(p.analyses, all[slices.Index(valids, f.Init.Valid(c.Data.TargetLead))])
@@ -485,8 +489,8 @@ func (t *trainer) checkpoint(which string, warnings *[]string) (*ckpt.Checkpoint
 // judge scores a model and its baselines on starts it was not trained on.
 func judge(ctx context.Context, m *Model, test examples, o engine.Options, show *progress.Reporter) (*score.Result, error) {
 	defer m.Close()
-	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
-	cases := make([][]Case, len(k.Score))
+	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
+	scorings := make([]*scoring, len(k.Score)) // nil for what was not asked for
 	task := show.Start("verify", int64(len(test.forecasts)))
 	defer task.Done()
 	for i, fc := range test.forecasts {
@@ -498,7 +502,6 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 		if err != nil {
 			return nil, err
 		}
-		p := m.Grid.Size()
 		for at := range k.Score {
 			if k.Score[at] == 0 {
 				continue
@@ -516,28 +519,45 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 					return nil, err
 				}
 			}
-			cases[at] = append(cases[at], c)
+			if scorings[at] == nil {
+				if scorings[at], err = m.judgement(at).begin(shapeOf(c)); err != nil {
+					return nil, err
+				}
+			}
+			sums, err := scorings[at].sum(c)
+			if err != nil {
+				return nil, err
+			}
+			if err := scorings[at].join(sums); err != nil {
+				return nil, err
+			}
 		}
 		task.Set(int64(i+1), "")
 	}
 	all := &score.Result{}
-	for at, cs := range cases {
-		if len(cs) == 0 {
+	for _, s := range scorings {
+		if s == nil {
 			continue
 		}
-		v, _ := ensemble.VariableNamed(k.Targets[at/d])
-		j := judgement{target: score.Target{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d], Lead: k.TargetLead, Unit: v.Unit},
-			grid: m.Grid, ddof: k.Features.DDOF}
-		if len(m.Baselines) > at {
-			j.baselines = &m.Baselines[at]
-		}
-		r, err := j.score(cs)
+		r, err := s.result()
 		if err != nil {
 			return nil, err
 		}
 		all.Append(r)
 	}
 	return all, nil
+}
+
+// judgement is the scoring of one target of a model.
+func (m *Model) judgement(at int) judgement {
+	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
+	v, _ := ensemble.VariableNamed(k.Targets[at/d])
+	j := judgement{target: score.Target{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d], Lead: k.TargetLead, Unit: v.Unit},
+		grid: m.Grid, ddof: k.Features.DDOF}
+	if len(m.Baselines) > at {
+		j.baselines = &m.Baselines[at]
+	}
+	return j
 }
 
 // scoresFile and scoresTable are the results of verification in a directory.

@@ -50,63 +50,266 @@ type productKey struct {
 // Verify judges published means and spreads against analyses, and spreads against
 // the full ensemble's where its members are given.
 //
-// Errors: 65 and 66 for the inputs; 65 if no forecast has an analysis.
-func Verify(ctx context.Context, o VerifyOptions) (*VerifyResult, error) {
-	pool, err := decode.NewPool(decode.Options{})
+// Started by an MPI launcher, its ranks deal the starts out among themselves, and rank 0
+// joins what they summed, in the order of dates, with the bits that it would have found
+// alone. The others give no scores.
+//
+// Errors: 65 and 66 for the inputs; 65 if no forecast has an analysis; 71 for a rank
+// that was lost.
+func Verify(ctx context.Context, o VerifyOptions) (r *VerifyResult, err error) {
+	err = onCrew("", func(w crew) error {
+		r, err = verifyAs(ctx, o, w)
+		return err
+	})
+	return r, err
+}
+
+// verifyAs verifies as one rank of a crew.
+func verifyAs(ctx context.Context, o VerifyOptions, w crew) (*VerifyResult, error) {
+	v := &verification{o: o}
+	defer v.close()
+	if err := w.all.together(v.open(ctx)); err != nil {
+		return nil, err
+	}
+	if err := w.all.same("the files or the command line", v.identity()); err != nil {
+		return nil, err
+	}
+	// Several dates at a time keep all children that decode at work.
+	var pieces [][]ensemble.Init
+	for piece := range slices.Chunk(v.inits, min(datesAtATime, max(1, len(v.inits)/w.groups()))) {
+		pieces = append(pieces, piece)
+	}
+	err := deal(ctx, w, len(pieces), func(i int) ([][]dateSums, error) { return v.sum(ctx, pieces[i]) }, func(_ int, r [][]dateSums) error {
+		for i, t := range v.targets {
+			for _, d := range r[i] {
+				if err := t.scoring.join(d); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer pool.Close()
-	res := &VerifyResult{}
-	reference, err := findReference(o, &res.Warnings)
-	if err != nil {
-		return nil, err
+	res := &VerifyResult{Warnings: v.warnings}
+	if w.all.leads() {
+		err = v.publish(res)
 	}
-	forecasts, err := fio.Open(ctx, o.Forecast, fio.Options{Pool: pool})
-	if err != nil {
-		return nil, err
+	return res, w.all.together(err)
+}
+
+// datesAtATime bounds the memory of a rank.
+const datesAtATime = 8
+
+// verification is the files of a Verify, and what is to be judged of them.
+type verification struct {
+	o         VerifyOptions
+	reference *Model // nil without
+	warnings  []string
+	pool      *decode.Pool
+	products  *fio.Input
+	members   *fio.Input // nil without
+	analyses  *fio.Input
+	grid      *ensemble.Grid
+	targets   []*verified
+	inits     []ensemble.Init // of all targets, ascending
+}
+
+// verified is one target of a verification.
+type verified struct {
+	key      productKey
+	products map[ensemble.Init]map[product.Kind]ensemble.Entry
+	inits    []ensemble.Init // ascending
+	members  *selection      // nil without
+	analyses *references
+	scoring  *scoring
+}
+
+// open looks through the files. close is called in any case.
+func (v *verification) open(ctx context.Context) (err error) {
+	if v.pool, err = decode.NewPool(decode.Options{}); err != nil {
+		return err
 	}
-	defer forecasts.Close()
-	cases, grid, err := productCases(ctx, forecasts)
-	if err != nil {
-		return nil, err
+	if v.reference, err = findReference(v.o, &v.warnings); err != nil {
+		return err
 	}
-	if len(o.Members) > 0 {
-		if err := addMembers(ctx, pool, o.Members, cases, grid, reference); err != nil {
-			return nil, err
+	if v.products, err = fio.Open(ctx, v.o.Forecast, fio.Options{Pool: v.pool}); err != nil {
+		return err
+	}
+	if err := v.selectProducts(); err != nil {
+		return err
+	}
+	if len(v.o.Members) > 0 {
+		if v.members, err = fio.Open(ctx, v.o.Members, fio.Options{Pool: v.pool}); err != nil {
+			return err
+		}
+		if err := v.selectMembers(); err != nil {
+			return err
+		}
+	} else {
+		v.warnings = append(v.warnings, "no --members: the raw ensemble, EMOS and the distance to the full ensemble's spread are not scored")
+	}
+	if v.analyses, err = fio.Open(ctx, v.o.Analysis, fio.Options{Pool: v.pool}); err != nil {
+		return err
+	}
+	for _, t := range v.targets {
+		if t.analyses, err = selectAnalyses(v.analyses, []string{t.key.variable}, []ensemble.Level{t.key.level}, v.grid, t.valids(t.inits)); err != nil {
+			return err
+		}
+		if t.scoring, err = v.judgement(t.key).begin(t.shape(v.reference)); err != nil {
+			return err
 		}
 	}
-	if err := addAnalyses(ctx, pool, o.Analysis, cases, grid); err != nil {
-		return nil, err
-	}
-	if len(o.Members) == 0 {
-		res.Warnings = append(res.Warnings, "no --members: the raw ensemble, EMOS and the distance to the full ensemble's spread are not scored")
-	}
-	res.Scores = &score.Result{}
-	for _, k := range sortedKeys(cases) {
-		list := make([]Case, 0, len(cases[k]))
-		for _, c := range cases[k] {
-			list = append(list, *c)
+	return nil
+}
+
+func (v *verification) close() {
+	for _, in := range []*fio.Input{v.products, v.members, v.analyses} {
+		if in != nil {
+			in.Close()
 		}
-		v, _ := ensemble.VariableNamed(k.variable)
-		j := judgement{target: score.Target{Variable: k.variable, Level: k.level, Lead: k.lead, Unit: v.Unit}, grid: grid, ddof: 1, bootstrap: o.Bootstrap}
+	}
+	if v.pool != nil {
+		v.pool.Close()
+	}
+}
+
+// identity is what all ranks must have alike.
+func (v *verification) identity() string {
+	text := fmt.Sprint(v.o.Forecast, v.o.Analysis, v.o.Members, v.o.RunDir, v.inits, v.warnings)
+	for _, t := range v.targets {
+		text += fmt.Sprint(t.key, t.inits, t.scoring.shape, t.scoring.systems)
+	}
+	return text
+}
+
+// judgement is the scoring of one target.
+func (v *verification) judgement(k productKey) judgement {
+	of, _ := ensemble.VariableNamed(k.variable)
+	j := judgement{target: score.Target{Variable: k.variable, Level: k.level, Lead: k.lead, Unit: of.Unit}, grid: v.grid, ddof: 1, bootstrap: v.o.Bootstrap}
+	if v.reference != nil {
+		j.ddof, j.baselines = v.reference.Task.Features.DDOF, v.reference.baselinesOf(k)
+	}
+	return j
+}
+
+// shape is that of the first start's case.
+func (t *verified) shape(reference *Model) shape {
+	have := t.products[t.inits[0]]
+	_, mean := have[product.Mean]
+	_, spread := have[product.EnsembleSpread]
+	f := shape{Mean: mean, Spread: spread, Obs: true}
+	if t.members != nil {
+		f.Full = len(t.members.members)
+		f.Used = f.Full
 		if reference != nil {
-			j.ddof, j.baselines = reference.Task.Features.DDOF, reference.baselinesOf(k)
+			f.Used = len(reference.Task.Used)
 		}
-		r, err := j.score(list)
+	}
+	return f
+}
+
+// valids are the valid times of some starts.
+func (t *verified) valids(inits []ensemble.Init) []ensemble.Valid {
+	out := make([]ensemble.Valid, len(inits))
+	for i, init := range inits {
+		out[i] = init.Valid(t.key.lead)
+	}
+	return out
+}
+
+// sum reads some starts and sums what each of them adds to the scores of each target.
+func (v *verification) sum(ctx context.Context, inits []ensemble.Init) ([][]dateSums, error) {
+	out := make([][]dateSums, len(v.targets))
+	for i, t := range v.targets {
+		cases, err := v.cases(ctx, t, slices.DeleteFunc(slices.Clone(inits), func(i ensemble.Init) bool { return t.products[i] == nil }))
 		if err != nil {
 			return nil, err
 		}
+		for _, c := range cases {
+			d, err := t.scoring.sum(c)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = append(out[i], d)
+		}
+	}
+	return out, nil
+}
+
+// cases reads all that is known of one target on some starts.
+func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.Init) ([]Case, error) {
+	if len(inits) == 0 {
+		return nil, nil
+	}
+	cases := make([]Case, len(inits))
+	var entries []ensemble.Entry
+	var into []*[]float32
+	for i, init := range inits {
+		c := &cases[i]
+		c.Init = init
+		for _, f := range []struct {
+			kind product.Kind
+			to   *[]float32
+		}{{product.Mean, &c.Mean}, {product.Spread, &c.Sigma}, {product.EnsembleSpread, &c.Spread}} {
+			if e, ok := t.products[init][f.kind]; ok {
+				entries, into = append(entries, e), append(into, f.to)
+			}
+		}
+	}
+	if err := v.products.Read(ctx, entries, func(i int, f *ensemble.Field) error { *into[i] = f.Values; return nil }); err != nil {
+		return nil, err
+	}
+	if t.members != nil {
+		if err := t.members.check(ctx, v.members, inits); err != nil {
+			return nil, err
+		}
+		raw, err := t.members.read(ctx, v.members, inits)
+		if err != nil {
+			return nil, err
+		}
+		for i, fc := range raw {
+			c := &cases[i]
+			for m := range fc.Members {
+				c.Members = append(c.Members, fc.Field(0, m, 0, 0))
+			}
+			c.Used = everyMember(fc)
+			if v.reference != nil {
+				if c.Used, err = positions(fc, v.reference.Task.Used); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	analyses, err := t.analyses.read(ctx, v.analyses, t.valids(inits))
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range analyses {
+		cases[i].Obs = a.Field(0, 0)
+	}
+	return cases, nil
+}
+
+// publish computes the scores and writes their files.
+func (v *verification) publish(res *VerifyResult) error {
+	res.Scores = &score.Result{}
+	for _, t := range v.targets {
+		r, err := t.scoring.result()
+		if err != nil {
+			return err
+		}
 		res.Scores.Append(r)
 	}
-	if o.Out == "" {
-		return res, nil
+	if v.o.Out == "" {
+		return nil
 	}
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return nil, exit.Create(o.Out, err)
+	if err := os.MkdirAll(v.o.Out, 0o755); err != nil {
+		return exit.Create(v.o.Out, err)
 	}
-	res.Outputs = []string{filepath.Join(o.Out, scoresFile), filepath.Join(o.Out, scoresTable)}
-	return res, writeScores(o.Out, res.Scores)
+	res.Outputs = []string{filepath.Join(v.o.Out, scoresFile), filepath.Join(v.o.Out, scoresTable)}
+	return writeScores(v.o.Out, res.Scores)
 }
 
 // findReference loads the model's description and baselines.
@@ -149,150 +352,92 @@ func kindOf(e ensemble.Entry) product.Kind {
 	return product.Spread
 }
 
-// productCases reads the products into cases by target and start.
-func productCases(ctx context.Context, in *fio.Input) (map[productKey]map[ensemble.Init]*Case, *ensemble.Grid, error) {
-	type name struct {
-		key  ensemble.Key
-		kind product.Kind
-	}
-	seen := map[name]bool{}
+// selectProducts finds the products by target and start.
+func (v *verification) selectProducts() error {
+	byKey := map[productKey]*verified{}
 	var entries []ensemble.Entry
-	var kinds []product.Kind
-	for _, e := range in.Catalogue().Entries {
+	for _, e := range v.products.Catalogue().Entries {
 		kind := kindOf(e)
 		if kind == "" {
 			continue
 		}
-		n := name{e.Key, kind}
-		if seen[n] { // one product in two formats
-			continue
+		entries = append(entries, e)
+		k := productKey{e.Variable, e.Level, e.Lead}
+		t := byKey[k]
+		if t == nil {
+			t = &verified{key: k, products: map[ensemble.Init]map[product.Kind]ensemble.Entry{}}
+			byKey[k] = t
+			v.targets = append(v.targets, t)
 		}
-		seen[n] = true
-		entries, kinds = append(entries, e), append(kinds, kind)
+		if t.products[e.Init] == nil {
+			t.products[e.Init] = map[product.Kind]ensemble.Entry{}
+			t.inits = append(t.inits, e.Init)
+		}
+		if _, twice := t.products[e.Init][kind]; !twice { // else one product in two formats
+			t.products[e.Init][kind] = e
+		}
 	}
 	if len(entries) == 0 {
-		return nil, nil, &exit.Error{Code: exit.BadData, What: "the forecast files hold no mean and no spread", At: place(in.Files()),
+		return &exit.Error{Code: exit.BadData, What: "the forecast files hold no mean and no spread", At: place(v.products.Files()),
 			Why: "verification judges products; raw members are given with --members", Fix: "give the files that `ensemble predict` wrote"}
 	}
-	grid, err := oneGrid(entries)
-	if err != nil {
-		return nil, nil, err
+	var err error
+	if v.grid, err = oneGrid(entries); err != nil {
+		return err
 	}
-	cases := map[productKey]map[ensemble.Init]*Case{}
-	err = in.Read(ctx, entries, func(i int, f *ensemble.Field) error {
-		k := productKey{f.Key.Variable, f.Key.Level, f.Key.Lead}
-		if cases[k] == nil {
-			cases[k] = map[ensemble.Init]*Case{}
-		}
-		c := cases[k][f.Key.Init]
-		if c == nil {
-			c = &Case{Init: f.Key.Init}
-			cases[k][f.Key.Init] = c
-		}
-		switch kinds[i] {
-		case product.Mean:
-			c.Mean = f.Values
-		case product.Spread:
-			c.Sigma = f.Values
-		default:
-			c.Spread = f.Values
-		}
-		return nil
+	slices.SortFunc(v.targets, func(a, b *verified) int {
+		return cmp.Or(strings.Compare(a.key.variable, b.key.variable), cmp.Compare(b.key.level.Value, a.key.level.Value), cmp.Compare(a.key.lead, b.key.lead))
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	for k, byInit := range cases {
-		for init, c := range byInit {
-			if (c.Mean == nil) != (c.Sigma == nil) {
-				return nil, nil, &exit.Error{Code: exit.NotYet, What: "a mean without its spread, or a spread without its mean",
-					At: fmt.Sprintf("%s at %s, start %s, lead %s", k.variable, k.level, init, k.lead), Fix: "give all files of the cycle"}
+	ascending := func(a, b ensemble.Init) int { return a.Compare(b.Time) }
+	for _, t := range v.targets {
+		slices.SortFunc(t.inits, ascending)
+		v.inits = append(v.inits, t.inits...)
+		for _, init := range t.inits {
+			_, mean := t.products[init][product.Mean]
+			if _, sigma := t.products[init][product.Spread]; mean != sigma {
+				return &exit.Error{Code: exit.NotYet, What: "a mean without its spread, or a spread without its mean",
+					At: fmt.Sprintf("%s at %s, start %s, lead %s", t.key.variable, t.key.level, init, t.key.lead), Fix: "give all files of the cycle"}
 			}
 		}
 	}
-	return cases, grid, nil
+	slices.SortFunc(v.inits, ascending)
+	v.inits = slices.Compact(v.inits)
+	return nil
 }
 
-// addMembers puts the raw members into the cases.
-func addMembers(ctx context.Context, pool *decode.Pool, files []string, cases map[productKey]map[ensemble.Init]*Case, grid *ensemble.Grid, reference *Model) error {
-	in, err := fio.Open(ctx, files, fio.Options{Pool: pool})
-	if err != nil {
-		return err
+// selectMembers finds the raw members of all targets.
+func (v *verification) selectMembers() error {
+	members := slices.DeleteFunc(v.members.Catalogue().Members(), func(m ensemble.Member) bool { return m == ensemble.NoMember })
+	if v.reference != nil {
+		if len(members) > v.reference.Task.Full {
+			members = members[:v.reference.Task.Full]
+		}
+		for _, m := range v.reference.Task.Used {
+			if !slices.Contains(members, m) {
+				return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("member %s is missing", m), At: place(v.o.Members),
+					Why: "the network used it", Fix: "give the files of all members that the network used"}
+			}
+		}
 	}
-	defer in.Close()
-	members := slices.DeleteFunc(in.Catalogue().Members(), func(m ensemble.Member) bool { return m == ensemble.NoMember })
-	if reference != nil && len(members) > reference.Task.Full {
-		members = members[:reference.Task.Full]
-	}
-	for _, k := range sortedKeys(cases) {
-		axes := ensemble.Axes{Variables: []string{k.variable}, Levels: []ensemble.Level{k.level}, Leads: []ensemble.Lead{k.lead}}
-		raw, _, err := forecastsOf(ctx, in, axes, members)
-		if err != nil {
+	for _, t := range v.targets {
+		axes := ensemble.Axes{Variables: []string{t.key.variable}, Levels: []ensemble.Level{t.key.level}, Leads: []ensemble.Lead{t.key.lead}}
+		var err error
+		if t.members, err = selectForecasts(v.members, axes, members); err != nil {
 			return err
 		}
-		if !raw[0].Grid.SameAs(grid, gridTolerance) {
-			return gridsDiffer("the members", raw[0].Grid, "the products", grid, files[0])
+		if !t.members.grid.SameAs(v.grid, gridTolerance) {
+			return gridsDiffer("the members", t.members.grid, "the products", v.grid, v.o.Members[0])
 		}
 		found := 0
-		for _, fc := range raw {
-			c := cases[k][fc.Init]
-			if c == nil {
-				continue
-			}
-			found++
-			for m := range members {
-				c.Members = append(c.Members, fc.Field(0, m, 0, 0))
-			}
-			c.Used = everyMember(fc)
-			if reference != nil {
-				if c.Used, err = positions(fc, reference.Task.Used); err != nil {
-					return &exit.Error{Code: exit.NotYet, What: err.Error(), At: place(files), Fix: "give the files of all members that the network used", Err: err}
-				}
+		for _, init := range t.inits {
+			if slices.Contains(t.members.inits, init) {
+				found++
 			}
 		}
-		if found != len(cases[k]) {
-			return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("members are given for %d of %d starts", found, len(cases[k])),
-				At: fmt.Sprintf("%s at %s, lead %s", k.variable, k.level, k.lead), Fix: "give the members of all starts, or of none"}
+		if found != len(t.inits) {
+			return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("members are given for %d of %d starts", found, len(t.inits)),
+				At: fmt.Sprintf("%s at %s, lead %s", t.key.variable, t.key.level, t.key.lead), Fix: "give the members of all starts, or of none"}
 		}
 	}
 	return nil
-}
-
-// addAnalyses puts the analyses of the valid times into the cases.
-func addAnalyses(ctx context.Context, pool *decode.Pool, files []string, cases map[productKey]map[ensemble.Init]*Case, grid *ensemble.Grid) error {
-	in, err := fio.Open(ctx, files, fio.Options{Pool: pool})
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	for k, byInit := range cases {
-		var inits []ensemble.Init
-		for i := range byInit {
-			inits = append(inits, i)
-		}
-		slices.SortFunc(inits, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
-		valids := make([]ensemble.Valid, len(inits))
-		for i, init := range inits {
-			valids[i] = init.Valid(k.lead)
-		}
-		all, _, err := analysesOf(ctx, in, []string{k.variable}, []ensemble.Level{k.level}, grid, valids)
-		if err != nil {
-			return err
-		}
-		for i, a := range all {
-			byInit[inits[i]].Obs = a.Field(0, 0)
-		}
-	}
-	return nil
-}
-
-func sortedKeys(cases map[productKey]map[ensemble.Init]*Case) []productKey {
-	var keys []productKey
-	for k := range cases {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b productKey) int {
-		return cmp.Or(strings.Compare(a.variable, b.variable), cmp.Compare(b.level.Value, a.level.Value), cmp.Compare(a.lead, b.lead))
-	})
-	return keys
 }

@@ -57,19 +57,20 @@ type Accumulator struct {
 	offset  [][]int    // [system][score] first part in a row of sums
 	width   int
 
-	dates   []dateSums
-	members []int         // [system] number of members scored, 0 for distributions
-	ranks   [][][]float64 // [system] counts and shares
-	missing int
-	points  int
+	dates   []Date
+	members []int // [system] number of members scored, 0 for distributions
 }
 
-// dateSums holds Σ w and Σ w·part of one date.
-type dateSums struct {
-	init   ensemble.Init
-	weight float64
-	points int
-	sums   []float64
+// Date is what one date adds to the scores of all systems: Σ w and Σ w·part over its
+// points. An accumulator takes over what another one summed, with the bits that it
+// would have summed itself.
+type Date struct {
+	Init            ensemble.Init
+	Weight          float64
+	Points, Missing int
+	Sums            []float64
+	Members         []int         // [system] scored, 0 for distributions
+	Ranks           [][][]float64 // [system] counts and shares by rank; nil for distributions
 }
 
 // New starts an accumulator. full says that Add will be given the spread of the
@@ -87,7 +88,7 @@ func New(target Target, grid Grid, systems []System, full bool) (*Accumulator, e
 		}
 	}
 	a := &Accumulator{target: target, grid: grid, systems: systems, full: full,
-		members: make([]int, len(systems)), ranks: make([][][]float64, len(systems))}
+		members: make([]int, len(systems))}
 	seen := map[string]bool{}
 	for _, s := range systems {
 		if seen[s.Name] {
@@ -120,12 +121,30 @@ func New(target Target, grid Grid, systems []System, full bool) (*Accumulator, e
 // Add takes one date. samples are those of the systems given to New, in their
 // order; full is the spread of the full ensemble, nil if New was told so.
 //
-// Errors: shapes that differ from the weights or from earlier dates, a date
-// given twice, fewer members than a score needs (one member has no spread).
+// Errors: those of Sum and Join.
 func (a *Accumulator) Add(init ensemble.Init, obs, full []float32, samples []Sample) error {
-	if err := a.check(init, obs, full, samples); err != nil {
+	d, err := a.Sum(init, obs, full, samples)
+	if err != nil {
 		return err
 	}
+	return a.Join(d)
+}
+
+// Sum is what Add would add. It changes nothing.
+//
+// Errors: shapes that differ from the weights, fewer members than a score needs (one
+// member has no spread).
+func (a *Accumulator) Sum(init ensemble.Init, obs, full []float32, samples []Sample) (Date, error) {
+	d := Date{Init: init, Sums: make([]float64, a.width), Members: make([]int, len(a.systems)), Ranks: make([][][]float64, len(a.systems))}
+	if err := a.check(init, obs, full, samples); err != nil {
+		return d, err
+	}
+	for i, s := range a.systems {
+		if s.Gives&Members != 0 {
+			d.Members[i] = len(samples[i].Members)
+		}
+	}
+	d.Ranks = histograms(d.Members)
 	const chunk = 4096 // fixed, so that sums do not depend on the number of processors
 	n := len(a.grid.Weights)
 	parts := make([]chunkSums, (n+chunk-1)/chunk)
@@ -134,7 +153,7 @@ func (a *Accumulator) Add(init ensemble.Init, obs, full []float32, samples []Sam
 	var wg sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(parts)) {
 		wg.Go(func() {
-			w := a.newWorker()
+			w := a.newWorker(d.Members)
 			for {
 				next.Lock()
 				k := at
@@ -148,25 +167,60 @@ func (a *Accumulator) Add(init ensemble.Init, obs, full []float32, samples []Sam
 		})
 	}
 	wg.Wait()
-	d := dateSums{init: init, sums: make([]float64, a.width)}
 	for _, c := range parts {
-		d.weight += c.weight
-		d.points += c.points
-		a.missing += c.missing
+		d.Weight += c.weight
+		d.Points += c.points
+		d.Missing += c.missing
 		for i, v := range c.sums {
-			d.sums[i] += v
+			d.Sums[i] += v
 		}
-		for s, h := range c.ranks {
-			for q := range h {
-				for i, v := range h[q] {
-					a.ranks[s][q][i] += v
-				}
+		addRanks(d.Ranks, c.ranks)
+	}
+	return d, nil
+}
+
+// Join takes a date that was summed here or elsewhere, for the same target and systems.
+//
+// Errors: a date given twice, other numbers of members than earlier dates.
+func (a *Accumulator) Join(d Date) error {
+	if len(d.Sums) != a.width || len(d.Members) != len(a.systems) {
+		return fmt.Errorf("score: %s %s: sums of other systems", a.target.Variable, d.Init)
+	}
+	for _, other := range a.dates {
+		if other.Init.Equal(d.Init.Time) {
+			return fmt.Errorf("score: %s: start %s was given twice", a.target.Variable, d.Init)
+		}
+	}
+	for i, m := range d.Members {
+		if a.members[i] != 0 && a.members[i] != m {
+			return fmt.Errorf("score: %s %s: %s has %d members, earlier dates %d", a.target.Variable, d.Init, a.systems[i].Name, m, a.members[i])
+		}
+		a.members[i] = m
+	}
+	a.dates = append(a.dates, d)
+	return nil
+}
+
+// histograms are empty counts and shares of systems with so many members.
+func histograms(members []int) [][][]float64 {
+	out := make([][][]float64, len(members))
+	for s, m := range members {
+		if m > 0 {
+			out[s] = [][]float64{make([]float64, m+1), make([]float64, m+1)}
+		}
+	}
+	return out
+}
+
+// addRanks adds histograms of the same systems.
+func addRanks(sum, x [][][]float64) {
+	for s := range x {
+		for q := range x[s] {
+			for i, v := range x[s][q] {
+				sum[s][q][i] += v
 			}
 		}
 	}
-	a.points += d.points
-	a.dates = append(a.dates, d)
-	return nil
 }
 
 func (a *Accumulator) check(init ensemble.Init, obs, full []float32, samples []Sample) error {
@@ -183,11 +237,6 @@ func (a *Accumulator) check(init ensemble.Init, obs, full []float32, samples []S
 	if len(samples) != len(a.systems) {
 		return fmt.Errorf("score: %s %s: %d samples for %d systems", a.target.Variable, init, len(samples), len(a.systems))
 	}
-	for _, d := range a.dates {
-		if d.init.Equal(init.Time) {
-			return fmt.Errorf("score: %s: start %s was given twice", a.target.Variable, init)
-		}
-	}
 	for i, s := range a.systems {
 		x := samples[i]
 		switch {
@@ -197,13 +246,6 @@ func (a *Accumulator) check(init ensemble.Init, obs, full []float32, samples []S
 				if m < sc.MinMembers {
 					return fmt.Errorf("score: %s %s: %s of %s needs %d members, got %d", a.target.Variable, init, sc.ID, s.Name, sc.MinMembers, m)
 				}
-			}
-			if a.members[i] == 0 {
-				a.members[i] = m
-				a.ranks[i] = [][]float64{make([]float64, m+1), make([]float64, m+1)}
-			}
-			if a.members[i] != m {
-				return fmt.Errorf("score: %s %s: %s has %d members, earlier dates %d", a.target.Variable, init, s.Name, m, a.members[i])
 			}
 			for _, f := range x.Members {
 				if len(f) != n {
@@ -232,14 +274,15 @@ type chunkSums struct {
 
 // worker holds the scratch of one goroutine.
 type worker struct {
-	a     *Accumulator
-	cases []Case
-	parts []float64
+	a       *Accumulator
+	members []int // [system]
+	cases   []Case
+	parts   []float64
 }
 
-func (a *Accumulator) newWorker() *worker {
-	w := &worker{a: a, cases: make([]Case, len(a.systems))}
-	for i, m := range a.members {
+func (a *Accumulator) newWorker(members []int) *worker {
+	w := &worker{a: a, members: members, cases: make([]Case, len(a.systems))}
+	for i, m := range members {
 		w.cases[i].Members = make([]float64, m)
 	}
 	most := 0
@@ -253,12 +296,7 @@ func (a *Accumulator) newWorker() *worker {
 // run scores the points lo ≤ p < hi.
 func (w *worker) run(lo, hi int, obs, full []float32, samples []Sample) chunkSums {
 	a := w.a
-	out := chunkSums{sums: make([]float64, a.width), ranks: make([][][]float64, len(a.systems))}
-	for s, m := range a.members {
-		if m > 0 {
-			out.ranks[s] = [][]float64{make([]float64, m+1), make([]float64, m+1)}
-		}
-	}
+	out := chunkSums{sums: make([]float64, a.width), ranks: histograms(w.members)}
 	for p := lo; p < hi; p++ {
 		weight := a.grid.Weights[p]
 		y := float64(obs[p])
@@ -321,7 +359,7 @@ func (c *Case) load(gives Need, x Sample, p int) bool {
 func (a *Accumulator) Dates() []ensemble.Init {
 	out := make([]ensemble.Init, len(a.dates))
 	for i, d := range a.dates {
-		out[i] = d.init
+		out[i] = d.Init
 	}
 	slices.SortFunc(out, func(x, y ensemble.Init) int { return x.Compare(y.Time) })
 	return out

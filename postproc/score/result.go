@@ -143,7 +143,12 @@ func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	dates := slices.SortedFunc(slices.Values(a.dates), func(x, y dateSums) int { return x.init.Compare(y.init.Time) })
+	dates := slices.SortedFunc(slices.Values(a.dates), func(x, y Date) int { return x.Init.Compare(y.Init.Time) })
+	points, missing, ranks := 0, 0, histograms(a.members)
+	for _, d := range dates {
+		points, missing = points+d.Points, missing+d.Missing
+		addRanks(ranks, d.Ranks)
+	}
 	once := make([]int, n)
 	for i := range once {
 		once[i] = 1
@@ -184,10 +189,10 @@ func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 			res.Scores = append(res.Scores, Value{ID: s.ID, System: sys.Name, Variable: a.target.Variable, Level: level, Lead: lead,
 				LeadH: a.target.Lead.Hours(), Value: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
 				Unit: s.UnitOf(a.target.Unit), Members: sys.MembersUsed, Divisor: divisor, Weights: a.grid.Name, Formula: s.Formula,
-				Points: a.points, Missing: a.missing})
+				Points: points, Missing: missing})
 		}
 		if a.members[i] > 0 {
-			res.Ranks = append(res.Ranks, a.histogram(i, level, lead))
+			res.Ranks = append(res.Ranks, a.histogram(i, ranks[i], level, lead))
 		}
 	}
 	for _, p := range pairs {
@@ -217,7 +222,7 @@ func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 }
 
 // means are Σ times·sums / Σ times·weight over the dates, NaN without weight.
-func means(dates []dateSums, times []int, width int) []float64 {
+func means(dates []Date, times []int, width int) []float64 {
 	out := make([]float64, width)
 	var weight float64
 	for i, t := range times {
@@ -225,8 +230,8 @@ func means(dates []dateSums, times []int, width int) []float64 {
 			continue
 		}
 		k := float64(t)
-		weight += k * dates[i].weight
-		for j, v := range dates[i].sums {
+		weight += k * dates[i].Weight
+		for j, v := range dates[i].Sums {
 			out[j] += k * v
 		}
 	}
@@ -236,15 +241,15 @@ func means(dates []dateSums, times []int, width int) []float64 {
 	return out
 }
 
-func (a *Accumulator) histogram(system int, level, lead string) RankHistogram {
+func (a *Accumulator) histogram(system int, ranks [][]float64, level, lead string) RankHistogram {
 	var total float64
-	for _, v := range a.ranks[system][1] {
+	for _, v := range ranks[1] {
 		total += v
 	}
-	shares := make([]float64, len(a.ranks[system][1]))
-	for i, v := range a.ranks[system][1] {
+	shares := make([]float64, len(ranks[1]))
+	for i, v := range ranks[1] {
 		shares[i] = v / total
 	}
 	return RankHistogram{System: a.systems[system].Name, Variable: a.target.Variable, Level: level, Lead: lead,
-		Members: a.members[system], N: len(a.dates), Counts: slices.Clone(a.ranks[system][0]), Shares: shares}
+		Members: a.members[system], N: len(a.dates), Counts: ranks[0], Shares: shares}
 }

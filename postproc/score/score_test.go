@@ -247,6 +247,66 @@ func TestResultIsDeterministic(t *testing.T) {
 // The interval of a mean of dates that are alike in pairs: blocks of 2 must see
 // the dependence that single dates miss. With pairs of equal dates the variance
 // of the mean is that of n/2 dates, so intervals widen by √2.
+// Dates that others have summed, joined in any order, give the same bits.
+func TestJoinedDates(t *testing.T) {
+	const n, points = 7, 5000 // more points than one chunk
+	systems := []System{{Name: "raw", MembersUsed: 3, Gives: Members}, {Name: "net", MembersUsed: 3, Gives: Mean | Spread}}
+	weights := field64(points, func(p int) float64 { return 0.1 + float64(p%13)/7 })
+	fresh := func() *Accumulator {
+		a, err := New(t850, Grid{Weights: weights, Name: "test"}, systems, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	draw := func() []float32 { return field(points, func(int) float64 { return r.NormFloat64() }) }
+	whole, joined := fresh(), fresh()
+	var dates []Date
+	for k := range n {
+		obs, samples := draw(), []Sample{{Members: [][]float32{draw(), draw(), draw()}}, {Mean: draw(), Spread: field(points, func(int) float64 { return 0.5 + r.Float64() })}}
+		if err := whole.Add(day(k), obs, nil, samples); err != nil {
+			t.Fatal(err)
+		}
+		d, err := fresh().Sum(day(k), obs, nil, samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dates = append(dates, d)
+	}
+	for _, k := range r.Perm(n) {
+		if err := joined.Join(dates[k]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var texts [2]string
+	for i, a := range []*Accumulator{whole, joined} {
+		res, err := a.Result(Bootstrap{Resamples: 20}, a.Pairs("net", "raw"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("%x", res.Scores[0].Value)
+		for _, h := range res.Ranks {
+			text += fmt.Sprintf(" %x %x", h.Counts, h.Shares)
+		}
+		for _, v := range res.Scores {
+			text += fmt.Sprintf(" %s %x %x %d", v.ID, float64(v.Value), float64(v.CILow), v.Points)
+		}
+		texts[i] = text
+	}
+	if texts[0] != texts[1] {
+		t.Errorf("joined:\n%s\nwant\n%s", texts[1], texts[0])
+	}
+	if err := joined.Join(dates[0]); err == nil {
+		t.Error("a date is taken twice")
+	}
+	other := dates[0]
+	other.Init, other.Members = day(n), []int{4, 0}
+	if err := joined.Join(other); err == nil {
+		t.Error("a date with more members is taken")
+	}
+}
+
 func TestBlocksSeeDependence(t *testing.T) {
 	const n = 4000
 	r := rand.New(rand.NewPCG(9, 9))
