@@ -3,6 +3,7 @@
 package mpi
 
 /*
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -61,6 +62,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -276,11 +278,14 @@ func (r *request) Test() bool {
 	return true
 }
 
-// How a rank waits: first it tries again at once, as a message within a machine
-// takes microseconds, then it sleeps, longer and longer: cores may be shared.
+// How a rank waits: first it tries again and again, and lets others have the core in
+// between, as a message within a machine takes microseconds; then it sleeps, longer and
+// longer. The thread sleeps itself: Go's timers wait for whole milliseconds when nothing
+// else runs.
 const (
-	spin     = 30 * time.Microsecond
-	maxSleep = 200 * time.Microsecond
+	spin     = time.Millisecond
+	minSleep = 20 * time.Microsecond
+	maxSleep = 500 * time.Microsecond
 )
 
 // ErrStalled means that another rank did not answer in time.
@@ -292,7 +297,7 @@ var ErrStalled = errors.New("no answer in time")
 // task that was.
 func (r *request) Wait() error {
 	begin := time.Now()
-	for sleep := time.Microsecond; !r.Test(); {
+	for sleep := minSleep; !r.Test(); {
 		waited := time.Since(begin)
 		if r.w.stall > 0 && waited > r.w.stall {
 			return &comm.RankError{Rank: r.other, Err: fmt.Errorf("%w: %v", ErrStalled, r.w.stall)}
@@ -301,10 +306,12 @@ func (r *request) Wait() error {
 			return &comm.RankError{Rank: r.other, Err: context.Canceled}
 		}
 		if waited > spin {
-			time.Sleep(sleep)
+			t := syscall.NsecToTimespec(int64(sleep))
+			_ = syscall.Nanosleep(&t, nil) // a signal may end it early
 			sleep = min(2*sleep, maxSleep)
 		} else {
 			runtime.Gosched()
+			C.sched_yield()
 		}
 	}
 	if r.err != nil {
