@@ -17,9 +17,9 @@ func (n AlphaBeta) open(c *clock, ranks int) (*wire, error) {
 		return nil, err
 	}
 	out, in := make([]Time, ranks), make([]Time, ranks) // when they are free
-	return &wire{carry: func(m *message) {
-		end := max(c.now, out[m.from], in[m.to]) + n.Alpha + n.Rate.time(m.bytes)
-		out[m.from], in[m.to] = end, end
+	return &wire{carry: func(m *message, from, to int) {
+		end := max(c.now, out[from], in[to]) + n.Alpha + n.Rate.time(m.bytes)
+		out[from], in[to] = end, end
 		c.at(end, m.deliver)
 	}}, nil
 }

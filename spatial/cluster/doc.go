@@ -19,7 +19,7 @@
 // Networks: AlphaBeta and LogGP know only the ends of a message. StoreAndForward and
 // Fluid lead it over the links of a Topology; the first is exact for packets that queue,
 // the second is far quicker for long messages, and right where those are cut into
-// many packets.
+// many packets. Nodes joins two networks, within and between nodes of several ranks.
 //
 // What it leaves out: buffers are endless, so messages are not refused and cannot
 // block each other for ever; a route does not depend on the load; adding values takes no

@@ -15,8 +15,8 @@ func (n Fluid) open(c *clock, ranks int) (*wire, error) {
 	for i, l := range n.Topology.Links {
 		s.links[i].rate = float64(l.Rate)
 	}
-	return &wire{bytes: s.bytes, carry: func(m *message) {
-		f := &flow{m: m, path: n.route(m.from, m.to), left: float64(m.bytes)}
+	return &wire{bytes: s.bytes, carry: func(m *message, from, to int) {
+		f := &flow{m: m, path: n.route(from, to), left: float64(m.bytes)}
 		for _, l := range f.path {
 			f.delay += n.Topology.Links[l].Delay
 		}

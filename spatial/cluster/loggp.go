@@ -20,10 +20,10 @@ func (n LogGP) open(c *clock, ranks int) (*wire, error) {
 		return nil, err
 	}
 	free := make([]Time, ranks)
-	return &wire{overhead: n.Overhead, carry: func(m *message) {
-		begin := max(c.now-n.Overhead, free[m.from]) // the sender has spent o already
+	return &wire{overhead: n.Overhead, carry: func(m *message, from, _ int) {
+		begin := max(c.now-n.Overhead, free[from]) // the sender has spent o already
 		left := begin + n.Overhead + n.Rate.time(max(0, m.bytes-1))
-		free[m.from] = max(left, begin+n.Gap)
+		free[from] = max(left, begin+n.Gap)
 		c.at(left, m.leave)
 		c.at(left+n.Latency, m.arrive)
 	}}, nil

@@ -10,9 +10,10 @@ type Network interface {
 
 // wire takes messages from their senders to their receivers.
 type wire struct {
-	// carry starts a message now. It sees to it that the message leaves and
-	// arrives.
-	carry    func(m *message)
+	// carry starts a message now, between two places in the network: ranks, unless the
+	// network is one of several (see Nodes). It sees to it that the message leaves
+	// and arrives.
+	carry    func(m *message, from, to int)
 	overhead Time    // of a rank's own time, for each message that it sends or receives
 	bytes    []int64 // that passed, by link
 }

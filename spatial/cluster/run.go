@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -86,17 +87,19 @@ type world struct {
 	clock
 	wire    *wire
 	ranks   []*process
+	tasks   []*process // of ranks, beside their programs
 	ready   []*process // to run now, in order
 	tracing bool
 	result  *Result
 	failed  error
 }
 
-// process runs a rank as a coroutine, which goes on when it is resumed and stops where
-// it pauses. It is the rank's comm.Transport.
+// process runs a rank, or a task of it, as a coroutine, which goes on when it is resumed
+// and stops where it pauses. It is the rank's comm.Transport.
 type process struct {
 	w        *world
 	id       int
+	home     *process // the rank's program, which has its messages: itself, or for a task
 	resume   func() (struct{}, bool)
 	stop     func()
 	pause    func(struct{}) bool
@@ -104,30 +107,77 @@ type process struct {
 	sent     []*message // to this rank, which has not asked for them yet
 	wanted   []*request // by this rank, and not sent yet
 	finished bool
+	ended    []*process // that wait for the end of this one
+	canceled bool
 }
 
 func (w *world) newProcess(id int, f func(*Rank) error) *process {
 	p := &process{w: w, id: id}
-	p.resume, p.stop = iter.Pull(func(yield func(struct{}) bool) {
-		p.pause = yield
-		err := call(f, &Rank{comm.New(p), p})
-		p.finished, w.result.End[id] = true, w.now
-		if err != nil {
-			w.fail(fmt.Errorf("rank %d: %w", id, err))
-		}
+	p.home = p
+	p.start(func() error {
+		err := f(&Rank{comm.New(p), p})
+		w.result.End[id] = w.now
+		return err
 	})
-	w.ready = append(w.ready, p)
 	return p
 }
 
+// start makes a process that calls f.
+func (p *process) start(f func() error) {
+	p.resume, p.stop = iter.Pull(func(yield func(struct{}) bool) {
+		p.pause = yield
+		err := call(f)
+		p.finished = true
+		for _, other := range p.ended {
+			p.w.wake(other)
+		}
+		if err != nil {
+			p.w.fail(fmt.Errorf("rank %d: %w", p.id, err))
+		}
+	})
+	p.w.ready = append(p.w.ready, p)
+}
+
 // call turns a panic into an error.
-func call(f func(*Rank) error, r *Rank) (err error) {
+func call(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return f(r)
+	return f()
+}
+
+// Go runs f as a task of this rank, whose messages share its place in the network.
+func (p *process) Go(f func(comm.Transport)) comm.Running {
+	t := &process{w: p.w, id: p.id, home: p.home}
+	p.w.tasks = append(p.w.tasks, t)
+	t.start(func() error {
+		f(t)
+		return nil
+	})
+	return running{t}
+}
+
+// running is a task.
+type running struct{ *process }
+
+// Wait lets time pass until the task has ended.
+func (t running) Wait(by comm.Transport) {
+	p := by.(*process)
+	if !t.finished {
+		t.ended = append(t.ended, p)
+		p.sleep()
+	}
+}
+
+// Cancel ends what the task waits for.
+func (t running) Cancel() {
+	t.canceled = true
+	if t.waits != nil {
+		t.waits = nil
+		t.w.wake(t.process)
+	}
 }
 
 // run goes on until nothing is left to do, and then ends the ranks that are not done.
@@ -148,7 +198,7 @@ func (w *world) run() {
 		}
 	}
 	w.fail(w.stuck())
-	for _, p := range w.ranks {
+	for _, p := range append(w.tasks, w.ranks...) {
 		p.stop()
 	}
 }
@@ -167,7 +217,7 @@ const maxNamed = 8
 func (w *world) stuck() error {
 	var who []string
 	waiting := 0
-	for _, p := range w.ranks {
+	for _, p := range append(slices.Clone(w.ranks), w.tasks...) {
 		if p.finished {
 			continue
 		}

@@ -17,8 +17,8 @@ func (n StoreAndForward) open(c *clock, ranks int) (*wire, error) {
 		return nil, usage("packets of fewer than 0 bytes", "", "give 0 for whole messages")
 	}
 	s := &forwarding{clock: c, links: n.Topology.Links, free: make([]Time, len(n.Topology.Links)), bytes: make([]int64, len(n.Topology.Links))}
-	return &wire{bytes: s.bytes, carry: func(m *message) {
-		t := &train{s: s, m: m, path: n.route(m.from, m.to), left: m.bytes, packet: n.Packet}
+	return &wire{bytes: s.bytes, carry: func(m *message, from, to int) {
+		t := &train{s: s, m: m, path: n.route(from, to), left: m.bytes, packet: n.Packet}
 		if t.packet == 0 {
 			t.packet = m.bytes
 		}

@@ -50,18 +50,19 @@ func (p *process) Send(to, tag int, x comm.Slice) comm.Request {
 		return m.send
 	}
 	p.advance(w.wire.overhead)
-	w.wire.carry(m)
+	w.wire.carry(m, p.id, to)
 	return m.send
 }
 
 // Recv asks for a message.
 func (p *process) Recv(from, tag int, x comm.Slice) comm.Request {
 	r := &request{p: p, other: from, tag: tag, x: x, paid: from == p.id}
-	if i := indexOf(p.sent, func(m *message) bool { return m.from == from && m.tag == tag }); i >= 0 {
-		p.sent[i].give(r)
-		p.sent = remove(p.sent, i)
+	at := p.home
+	if i := indexOf(at.sent, func(m *message) bool { return m.from == from && m.tag == tag }); i >= 0 {
+		at.sent[i].give(r)
+		at.sent = remove(at.sent, i)
 	} else {
-		p.wanted = append(p.wanted, r)
+		at.wanted = append(at.wanted, r)
 	}
 	return r
 }
@@ -109,7 +110,7 @@ func (r *request) finish() {
 // Wait lets time pass until the message has arrived, or has left.
 func (r *request) Wait() error {
 	p, w := r.p, r.p.w
-	if !r.done {
+	if !r.done && !p.canceled {
 		begin := w.now
 		p.waits = r
 		p.sleep()
