@@ -64,8 +64,7 @@ type Conv struct {
 // many values the optimiser keeps for each parameter.
 //
 // A layer begins at an operation with a window (convolution, pooling, upsampling), and at
-// one that joins channels. What follows point by point belongs to it; reading one field,
-// it counts as fused, so that it computes but moves nothing.
+// one that joins channels. What follows point by point belongs to it.
 //
 // Errors: a graph without loss or fields; operations without gradient.
 func Layers(g *graph.Graph, state int) (Network, error) {
@@ -167,7 +166,7 @@ func (l *layering) operation(n *graph.Node) error {
 	if fields == 0 {
 		return nil // numbers, not fields
 	}
-	return l.count(v, n, begins || fields > 1)
+	return l.count(v, n)
 }
 
 // fieldShape is the shape of a layer's fields; a layer that makes no field has one point.
@@ -198,12 +197,10 @@ func (l *layering) name(n *graph.Node) string {
 	return name
 }
 
-// count adds what an operation and its gradients cost. Bytes count if it reads and writes
-// memory of its own.
-func (l *layering) count(v *Layer, n *graph.Node, bytes bool) error {
+// count adds what an operation and its gradients cost.
+func (l *layering) count(v *Layer, n *graph.Node) error {
 	w := n.Op.Window(l.g.InShapes(n), n.Attrs)
-	bytes = bytes || len(w.Whole) > 0
-	v.Forward = append(v.Forward, l.work(l.g, n, l.g.InShapes(n), bytes, n))
+	v.Forward = append(v.Forward, l.work(l.g, n, n))
 	if len(w.Whole) > 0 && w.Sums {
 		v.Sums = append(v.Sums, int64(n.Shape.Size()))
 	}
@@ -213,11 +210,11 @@ func (l *layering) count(v *Layer, n *graph.Node, bytes bool) error {
 	if !l.trained[n.ID] {
 		return nil
 	}
-	return l.backward(v, n, bytes)
+	return l.backward(v, n)
 }
 
 // backward counts the gradients of an operation, from a graph of them alone.
-func (l *layering) backward(v *Layer, n *graph.Node, bytes bool) error {
+func (l *layering) backward(v *Layer, n *graph.Node) error {
 	if n.Op.Grad == nil {
 		return fmt.Errorf("%s has no gradient: %s", n.Op.Name, n.Op.NoGrad)
 	}
@@ -257,9 +254,8 @@ func (l *layering) backward(v *Layer, n *graph.Node, bytes bool) error {
 		if !need || m.Kind != graph.KindOp {
 			continue
 		}
-		shapes := g.InShapes(m)
-		w := m.Op.Window(shapes, m.Attrs)
-		work := l.work(g, m, shapes, bytes && !m.Op.Alias, n)
+		w := m.Op.Window(g.InShapes(m), m.Attrs)
+		work := l.work(g, m, n)
 		if w.Against > 0 {
 			v.Filter = append(v.Filter, work)
 		} else {
@@ -283,21 +279,40 @@ func (l *layering) spread(s graph.Shape) bool {
 	return len(s) == 5 && s[3] > 1 && s[4] > 1 && s[0] == 1
 }
 
-// work is what one operation costs. Filters and what is made of parameters alone are whole
-// on every rank.
-func (l *layering) work(g *graph.Graph, n *graph.Node, in []graph.Shape, bytes bool, of *graph.Node) Work {
-	w := Work{FLOPs: n.Op.FLOPs(in, n.Shape, n.Attrs), Conv: convOf(n.Op.Name, of, l.g)}
-	if !bytes {
+// work is what one operation of g costs, of is that of the network whose gradient it is.
+// Filters are whole on every rank.
+func (l *layering) work(g *graph.Graph, n, of *graph.Node) Work {
+	w := workOf(g, n)
+	w.Conv = convOf(n.Op.Name, of, l.g)
+	if w.Conv == nil {
 		return w
 	}
-	w.Bytes = n.Op.Bytes(in, n.Shape, n.Attrs)
-	for _, s := range in {
-		if len(s) == 5 && w.Conv != nil && s.Equal(l.g.Nodes[of.In[1]].Shape) {
+	for _, s := range g.InShapes(n) {
+		if s.Equal(l.g.Nodes[of.In[1]].Shape) {
 			w.Fixed = 4 * int64(s.Size())
 		}
 	}
 	w.Bytes = max(0, w.Bytes-w.Fixed)
 	return w
+}
+
+// workOf counts what an operation computes and moves. One of single points counts as fused
+// with what makes its operands: it computes and moves nothing. Copies do move.
+func workOf(g *graph.Graph, n *graph.Node) Work {
+	in := g.InShapes(n)
+	w := n.Op.Window(in, n.Attrs)
+	work := Work{FLOPs: n.Op.FLOPs(in, n.Shape, n.Attrs)}
+	if w.Adjoint && len(w.Axes) == 5 { // what a halo of gradients gives others is not computed
+		for axis := 3; axis < 5; axis++ {
+			if dy := in[w.Operand][axis]; w.Axes[axis].Stride == 1 && w.Axes[axis].Up < 2 && dy > n.Shape[axis] {
+				work.FLOPs = work.FLOPs / int64(dy) * int64(n.Shape[axis])
+			}
+		}
+	}
+	if fused := len(w.Axes) == 0 && len(w.Whole) == 0 && w.Against == 0 && work.FLOPs > 0; !fused && !n.Op.Alias {
+		work.Bytes = n.Op.Bytes(in, n.Shape, n.Attrs)
+	}
+	return work
 }
 
 // convOf names the convolution that an operation is, or is a gradient of; nil for others.

@@ -89,11 +89,13 @@ func from(to []spread, e Edge) spread {
 	return to[e.From]
 }
 
-// optimiser is the time of its sweep over parameters, gradients and state, all read and
+// optimiserTime is that of a sweep over parameters, gradients and state, all read and
 // all but the gradients written.
-func (p *pricer) optimiser() cluster.Time {
-	return seconds(4 * float64(p.n.Parameters) * float64(3+2*p.n.State) / p.m.Bytes)
+func optimiserTime(parameters int64, state int, bytes float64) cluster.Time {
+	return seconds(4 * float64(parameters) * float64(3+2*state) / bytes)
 }
+
+func (p *pricer) optimiser() cluster.Time { return optimiserTime(p.n.Parameters, p.n.State, p.m.Bytes) }
 
 // fixedMemory is what every rank holds whatever the plan.
 func (p *pricer) fixedMemory() int64 { return 4 * p.n.Parameters * int64(2+p.n.State) }

@@ -157,7 +157,14 @@ func (p *pricer) transfer(s graph.Shape, from, to layout, n needs) (cluster.Time
 		return 0, 0
 	}
 	var most, bytes float64
-	at := make([]int, len(p.mesh))
+	at, index := make([]int, len(p.mesh)), make([]int, len(p.mesh))
+	places := make([][]int, len(p.mesh))
+	for k := range places {
+		places[k] = []int{0}
+		if used[k] {
+			places[k] = p.unlike(k, from, to, &what)
+		}
+	}
 	for {
 		t, b := p.rankTransfer(from, to, &what, at)
 		if t > most || t == most && b > bytes {
@@ -165,15 +172,43 @@ func (p *pricer) transfer(s graph.Shape, from, to layout, n needs) (cluster.Time
 		}
 		k := len(at) - 1
 		for ; k >= 0; k-- {
-			if at[k]++; used[k] && at[k] < p.mesh[k].Size {
+			if index[k]++; index[k] < len(places[k]) {
+				at[k] = places[k][index[k]]
 				break
 			}
-			at[k] = 0
+			index[k], at[k] = 0, 0
 		}
 		if k < 0 {
 			return seconds(most), int64(bytes)
 		}
 	}
+}
+
+// unlike are the places along an axis of the mesh, of those that need and hold as much as
+// another only the first. All are, if the axis cuts several axes of the field.
+func (p *pricer) unlike(k int, from, to layout, what *[fieldAxes][]along) []int {
+	only, all := none, make([]int, p.mesh[k].Size)
+	for i := range all {
+		all[i] = i
+	}
+	for axis := range from {
+		if from[axis].mesh != k && to[axis].mesh != k {
+			continue
+		}
+		if only != none || from[axis].mesh != to[axis].mesh {
+			return all
+		}
+		only = axis
+	}
+	var places []int
+	seen := map[along]bool{}
+	for _, i := range all {
+		if a := what[only][i*len(all)+i]; !seen[a] {
+			seen[a] = true
+			places = append(places, i)
+		}
+	}
+	return places
 }
 
 // rankTransfer is the time and the bytes of one rank, by its places along the axes of the

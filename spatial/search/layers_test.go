@@ -1,0 +1,150 @@
+package search
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/cluster"
+)
+
+// smallUNet is a U-Net of one stage with batch norm on 2×3×16×24 points, 4 samples.
+func smallUNet(t *testing.T) *graph.Graph {
+	t.Helper()
+	b := graph.New(1)
+	conv := func(name string, x graph.Value, out int) graph.Value {
+		w := b.Param(name+".weight", graph.Shape{out, x.Dim(1), 3, 3, 3}, graph.HeNormal(27))
+		y := op.Conv3D(b, x, w, op.Conv{Pad: op.SameGlobal(3, 3, 3)})
+		return op.ReLU(b, op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros())))
+	}
+	x := b.Input("x", graph.Shape{4, 2, 3, 16, 24})
+	skip := conv("first", x, 8)
+	h := conv("inner", op.MaxPool(b, skip, [3]int{1, 2, 2}), 16)
+	h = conv("last", op.Concat(b, 1, op.Upsample(b, h, [3]int{1, 2, 2}, true), skip), 2)
+	b.Output("y", h)
+	b.Loss(op.L1(b, h, b.Input("target", h.Shape())))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// fastLinks is a machine of one rank a node.
+var fastLinks = Machine{FLOPs: 1e11, Bytes: 1e10, Inside: Link{cluster.Microsecond, 1e10}, Between: Link{2 * cluster.Microsecond, 2e9}}
+
+// The layers of a U-Net, how they read each other, and their work: that of the graph with
+// its gradients.
+func TestLayers(t *testing.T) {
+	g := smallUNet(t)
+	n, err := Layers(g, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	var flops, gradients int64
+	for _, l := range n.Layers {
+		names = append(names, l.Name)
+		gradients += l.Gradients
+		for _, w := range slices.Concat(l.Forward, l.Backward, l.Filter) {
+			if w.Conv != nil {
+				flops += w.FLOPs
+			}
+		}
+	}
+	if want := []string{"first", "max_pool 8x12", "inner", "upsample 16x24", "concat 16x24", "last"}; !slices.Equal(names, want) {
+		t.Fatalf("layers %q, want %q", names, want)
+	}
+	if e := n.Layers[4].From; len(e) != 2 || e[0].From != 3 || e[1].From != 0 || e[0].Window != nil {
+		t.Errorf("the join reads %+v", e)
+	}
+	if e := n.Layers[0].From; len(e) != 1 || e[0].From != Input || e[0].Window == nil {
+		t.Errorf("the first convolution reads %+v", e)
+	}
+	var parameters int64
+	for _, nd := range g.Nodes {
+		if nd.Kind == graph.KindParam {
+			parameters += int64(nd.Shape.Size())
+		}
+	}
+	if n.Parameters != parameters || gradients != parameters {
+		t.Errorf("%d parameters and %d gradients, want %d", n.Parameters, gradients, parameters)
+	}
+	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := own.AddGradients(op.Add); err != nil {
+		t.Fatal(err)
+	}
+	var want int64
+	needed := own.Needed(own.Roots()) // the gradient of the input is not
+	for _, nd := range own.Nodes {
+		if nd.Kind == graph.KindOp && needed[nd.ID] && strings.HasPrefix(nd.Op.Name, "conv3d") {
+			want += nd.Op.FLOPs(own.InShapes(nd), nd.Shape, nd.Attrs)
+		}
+	}
+	if flops != want {
+		t.Errorf("%d FLOPs of convolutions, the graph has %d", flops, want)
+	}
+	if _, err := Layers(&graph.Graph{Loss: -1}, 2); err == nil {
+		t.Error("a graph without loss has layers")
+	}
+}
+
+// Halo bytes of a cut are those of the closed form: of x and of dy, both sides.
+func TestHaloBytes(t *testing.T) {
+	n, err := Layers(smallUNet(t), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Price(n, fastLinks, spatial.Mesh{{Name: "lon", Size: 2}})
+	row := int64(4 * 4 * 3) // bytes · samples · levels of a column of one channel and latitude
+	// Forward: x of the three convolutions (2, 8 and 24 channels) and the field that is
+	// upsampled (16). Backward: dy of inner and last (16 and 2), and two columns of the
+	// upsampling's, those of one column of its operand.
+	want := 2 * row * (16*2 + 8*8 + 16*24 + 8*16 + 8*16 + 16*2 + 2*16*16)
+	if p.HaloBytes != want {
+		t.Errorf("%d bytes of halos, want %d", p.HaloBytes, want)
+	}
+	if p.ShuffleBytes != 0 || !p.Uniform {
+		t.Errorf("a uniform plan shuffles %d bytes", p.ShuffleBytes)
+	}
+}
+
+// A step played on one rank takes what the model says, and on many ranks nearly so.
+func TestPlay(t *testing.T) {
+	g := smallUNet(t)
+	n, err := Layers(g, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := fastLinks
+	network := cluster.LogGP{Latency: m.Between.Alpha, Rate: m.Between.Rate}
+	for _, hide := range []bool{false, true} {
+		m.HideGradients = hide
+		for _, mesh := range []spatial.Mesh{nil, {{Name: "data", Size: 4}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lon", Size: 4}}} {
+			played, err := Play(g, 2, mesh, m, network)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := Price(n, m, mesh)
+			// Sums of single numbers on one rank; else what the closed forms leave out: copies of parts, and
+			// messages of biases on their own, which weigh much in so small a network.
+			tolerance := 1e-3
+			if mesh.Size() > 1 {
+				tolerance = 0.15
+			}
+			if d := played.Step.Seconds()/said.Step.Seconds() - 1; math.Abs(d) > tolerance {
+				t.Errorf("mesh %v, hidden %v: played %v, predicted %v", mesh, hide, played.Step, said.Step)
+			}
+			if (played.Sent > 0) != (mesh.Size() > 1) {
+				t.Errorf("mesh %v: %d bytes sent", mesh, played.Sent)
+			}
+		}
+	}
+}
