@@ -33,9 +33,12 @@ type WinoSpec struct {
 	// more than the result, whose field is Size, at either end; less than 0 where it
 	// has fewer. With 0 the field is kept.
 	Before, Behind [3]int
-	KD             int  // levels of the filter, 1 or 3
-	Side           int  // of the filter in latitude and longitude, odd
-	Wrap           bool // longitudes are periodic
+	// Frame is the rows in the north and south and the columns in the west and east of
+	// the source that lie apart, in frames (SetFrames).
+	Frame [4]int
+	KD    int  // levels of the filter, 1 or 3
+	Side  int  // of the filter in latitude and longitude, odd
+	Wrap  bool // longitudes are periodic
 	// FilterIn is the second axis of the filter and FilterLo the first channel on
 	// it that is meant: that of the source, or of the result if Flip is set.
 	FilterIn, FilterLo int
@@ -56,6 +59,21 @@ func (s WinoSpec) Source() [3]int {
 		n[i] += s.Before[i] + s.Behind[i]
 	}
 	return n
+}
+
+// Inner is the field of the source without its frame.
+func (s WinoSpec) Inner() [3]int {
+	n := s.Source()
+	n[1] -= s.Frame[0] + s.Frame[1]
+	n[2] -= s.Frame[2] + s.Frame[3]
+	return n
+}
+
+// FrameLen is the number of values of a frame of c channels.
+func (s WinoSpec) FrameLen(c int) int {
+	n := s.Source()
+	cells := (s.Frame[0]+s.Frame[1])*n[2] + (n[1]-s.Frame[0]-s.Frame[1])*(s.Frame[2]+s.Frame[3])
+	return s.N * blocks(c) * Block * n[0] * cells
 }
 
 // HasHalf tells whether the instruction set in use multiplies bfloat16.
@@ -89,6 +107,7 @@ type Wino struct {
 	points, tiles  int
 	c, cs, columns int // source channels, as they lie in a tile, and those of the result
 	parts          int // of 3×3 that the filter is cut into
+	frames         [2]Stored
 }
 
 // NewWino prepares the forward pass or the gradient of the data.
@@ -196,7 +215,7 @@ func newWino(p *Pool, s WinoSpec, w WinoWay, even bool) (*Wino, error) {
 	j := &Wino{
 		pool: p, spec: s,
 		cells:   volume(s.Size) * Block,
-		from:    volume(s.Source()) * Block,
+		from:    volume(s.Inner()) * Block,
 		points:  36 * sch[1],
 		tiles:   s.N * ceil(s.Size[0], sch[2]) * ceil(s.Size[1], 4) * ceil(s.Size[2], 4),
 		c:       c,
@@ -218,7 +237,9 @@ func newWino(p *Pool, s WinoSpec, w WinoWay, even bool) (*Wino, error) {
 	from := s.Source()
 	j.geom = []C.long{C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]), C.long(s.K),
 		C.long(s.Size[0]), C.long(s.Size[1]), C.long(s.Size[2]), C.long(s.KD), C.long(s.Side),
-		C.long(from[0]), C.long(from[1]), C.long(from[2]), C.long(s.KD/2 - s.Before[0]), C.long(s.Side/2 - s.Before[1]), C.long(s.Side/2 - s.Before[2]),
+		C.long(from[0]), C.long(from[1]), C.long(from[2]),
+		C.long(s.Frame[0]), C.long(s.Frame[1]), C.long(s.Frame[2]), C.long(s.Frame[3]),
+		C.long(s.KD/2 - s.Before[0]), C.long(s.Side/2 - s.Before[1]), C.long(s.Side/2 - s.Before[2]),
 		C.long(sch[0]), flag(s.Wrap),
 		C.long(s.FilterIn), C.long(s.FilterLo), flag(s.Flip), C.long(w.Tiles), flag(w.Whole), flag(s.ReLU), flag(s.Half)}
 	return j, nil
@@ -226,6 +247,20 @@ func newWino(p *Pool, s WinoSpec, w WinoWay, even bool) (*Wino, error) {
 
 // ScratchLen is the number of float32 that a run wants as scratch.
 func (j *Wino) ScratchLen() int { return j.scratch }
+
+// SetFrames gives the frames of the parts of the source, blocked as fields of as many
+// levels and of frame cells: the rows in the north, those in the south, both as long as
+// the source with its frame, then of each row between them what is west and east.
+// RunFilter and Run need them if the description has a frame.
+//
+// Shape: [N C D cells], see FrameLen.
+func (j *Wino) SetFrames(f0, f1 Stored) {
+	f0.want("the first frame", j.spec.FrameLen(j.spec.Parts[0]), f0)
+	if j.spec.Parts[1] > 0 {
+		f1.want("the second frame", j.spec.FrameLen(j.spec.Parts[1]), f0)
+	}
+	j.frames = [2]Stored{f0, f1}
+}
 
 // Run computes y = conv(x, w) (+ bias) (ReLU) (+ plus), where gate is positive.
 // x1 is left out for a source of one tensor, and so may be bias, gate and plus.
@@ -244,7 +279,7 @@ func (j *Wino) Run(y, x0, x1 Stored, w, bias []float32, gate, plus Stored, scrat
 	if bias != nil {
 		want("bias", len(bias), j.spec.K)
 	}
-	C.ens_wino(j.pool.ptr(), x0.storage(), y.storage(), y.ptr, x0.ptr, x1.ptr, f32(w), f32(bias), gate.ptr, plus.ptr, f32(scratch), &j.geom[0])
+	C.ens_wino(j.pool.ptr(), x0.storage(), y.storage(), y.ptr, x0.ptr, x1.ptr, j.frames[0].ptr, j.frames[1].ptr, f32(w), f32(bias), gate.ptr, plus.ptr, f32(scratch), &j.geom[0])
 }
 
 // RunFilter computes dw, the gradient of the filter between x and dy: all of the
@@ -256,7 +291,7 @@ func (j *Wino) RunFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
 	dy.want("dy", j.spec.N*j.cells*blocks(j.spec.K), x0)
 	atLeast("filter", len(dw), j.filter)
 	atLeast("scratch", len(scratch), j.scratch)
-	C.ens_wino_filter(j.pool.ptr(), x0.storage(), f32(dw), x0.ptr, x1.ptr, dy.ptr, f32(scratch), &j.geom[0])
+	C.ens_wino_filter(j.pool.ptr(), x0.storage(), f32(dw), x0.ptr, x1.ptr, j.frames[0].ptr, j.frames[1].ptr, dy.ptr, f32(scratch), &j.geom[0])
 }
 
 // source panics unless x0 and x1 are the parts of the source.
@@ -268,12 +303,15 @@ func (j *Wino) source(x0, x1 Stored) {
 	}
 	want("x1", x1.n, n*blocks(j.spec.Parts[1]))
 	x1.maybe("x1", x1.n, x0)
+	if j.spec.Frame != [4]int{} {
+		j.frames[0].want("the first frame", j.spec.FrameLen(j.spec.Parts[0]), x0)
+	}
 }
 
 // ServesWino tells whether Winograd's products serve a convolution.
 func ServesWino(s WinoSpec) bool {
 	_, ok := scheme(s)
-	for _, n := range s.Source() {
+	for _, n := range s.Inner() {
 		ok = ok && n > 0
 	}
 	return ok && s.Side%2 == 1 && s.Side <= 9 && (!s.Wrap || s.Size[2] > s.Side/2 && s.Before[2] == 0 && s.Behind[2] == 0)

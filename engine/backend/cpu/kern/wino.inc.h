@@ -150,7 +150,8 @@ INLINE void put_point(void *p, long i, vec x, const int form, int odd) {
 enum {
 	W_N, W_C0, W_C1, W_K, // batch; channels of the two parts of the source; result channels
 	W_D, W_H, W_W, W_KD, W_KS, // field of the result; levels and side of the filter
-	W_SD, W_SH, W_SW,          // field of the source
+	W_SD, W_SH, W_SW,          // field of the source, its frame included
+	W_FN, W_FS, W_FW, W_FE,    // rows and columns of the frame: north, south, west, east
 	W_PADZ, W_PADY, W_PADX,    // what the first window reaches before the source
 	W_SCHEME, W_WRAP,     // longitudes are periodic
 	W_WI, W_WLO,          // input channels of the filter, the first of them that is meant
@@ -165,6 +166,7 @@ typedef struct {
 	const long *g;
 	int x16, y16; // x0, x1 and dy are bfloat16; y, gate and plus are
 	const void *x0, *x1, *gate, *plus, *dy;
+	const void *f0, *f1; // frames of the source's parts
 	const float *w, *bias;
 	void *y;            // the result, or the filter's gradient
 	float *shared, *own; // scratch of all, and of each thread
@@ -229,6 +231,28 @@ static chunk chunk_at(const wino *j, long i) {
 	return k;
 }
 
+// The frame of a source lies apart from the source: [N][blocks][levels][cells][16], the
+// cells in the order of the rows in the north, those in the south, each as long as the
+// whole, and then of the middle rows, what is west and east of the source.
+INLINE long frame_cells(const long *g) {
+	long middle = g[W_SH] - g[W_FN] - g[W_FS];
+	return (g[W_FN] + g[W_FS]) * g[W_SW] + middle * (g[W_FW] + g[W_FE]);
+}
+
+// cell_at is the offset of a cell in a plane of blocks of the source; of a cell of the
+// frame, −2 minus that in a plane of the frame.
+INLINE long cell_at(const long *g, long y, long x) {
+	const long rows = g[W_SH] - g[W_FN] - g[W_FS], cols = g[W_SW] - g[W_FW] - g[W_FE], sides = g[W_FW] + g[W_FE];
+	y -= g[W_FN];
+	if (y < 0) return -2 - ((y + g[W_FN]) * g[W_SW] + x) * 16;
+	if (y >= rows) return -2 - ((y - rows + g[W_FN]) * g[W_SW] + x) * 16;
+	long side = (g[W_FN] + g[W_FS]) * g[W_SW] + y * sides;
+	x -= g[W_FW];
+	if (x < 0) return -2 - (side + x + g[W_FW]) * 16;
+	if (x >= cols) return -2 - (side + x - cols + g[W_FW]) * 16;
+	return (y * cols + x) * 16;
+}
+
 // Where a tile lies.
 typedef struct { long n, z, y, x; } tile_at;
 static tile_at tile_of(const wino *j, long t) {
@@ -242,8 +266,8 @@ static tile_at tile_of(const wino *j, long t) {
 	return a;
 }
 
-// Offsets of the 6×6 cells of a source tile in a plane of blocks, for part q of
-// the filter; −1 is zero. Returns whether all cells are there.
+// Offsets of the 6×6 cells of a source tile, as of cell_at, for part q of the filter;
+// −1 is zero. Returns whether all cells are in the source.
 static int tile_cells(const wino *j, tile_at a, long q, long *cell) {
 	const long *g = j->g;
 	int all = 1;
@@ -251,14 +275,14 @@ static int tile_cells(const wino *j, tile_at a, long q, long *cell) {
 	for (int i = 0; i < 6; i++) {
 		long x = a.x - g[W_PADX] + q % j->s * 3 + i;
 		if (g[W_WRAP]) x = x < 0 ? x + g[W_SW] : x < g[W_SW] + g[W_PADX] && x >= g[W_SW] ? x - g[W_SW] : x;
-		col[i] = x < 0 || x >= g[W_SW] ? -1 : x * 16;
+		col[i] = x < 0 || x >= g[W_SW] ? -1 : x;
 	}
 	for (int i = 0; i < 6; i++) {
 		long y = a.y - g[W_PADY] + q / j->s * 3 + i;
 		for (int k = 0; k < 6; k++) {
-			int in = y >= 0 && y < g[W_SH] && col[k] >= 0;
-			cell[i * 6 + k] = in ? y * g[W_SW] * 16 + col[k] : -1;
-			all &= in;
+			long at = y >= 0 && y < g[W_SH] && col[k] >= 0 ? cell_at(g, y, col[k]) : -1;
+			cell[i * 6 + k] = at;
+			all &= at >= 0;
 		}
 	}
 	return all;
@@ -284,11 +308,13 @@ INLINE void depth_sources(const int scheme, const vec (*d)[36], int k, vec *o) {
 
 // source_part transforms one tile of a chunk of the source into v + p·ps.
 INLINE void source_part(const int scheme, const int b16, const int form, const wino *j, tile_at a, const long *cell, int all, chunk c, void *v, long ps, int odd) {
-	const long *g = j->g, plane = g[W_SH] * g[W_SW] * 16, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
-	const void *x = c.part ? j->x1 : j->x0;
+	const long *g = j->g, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
+	const long plane = (g[W_SH] - g[W_FN] - g[W_FS]) * (g[W_SW] - g[W_FW] - g[W_FE]) * 16, edge = frame_cells(g) * 16;
+	const void *x = c.part ? j->x1 : j->x0, *frame = c.part ? j->f1 : j->f0;
 	const int ni = depth_in[scheme], np = depth_products[scheme];
 	for (long cb = 0; cb < (c.n + 15) / 16; cb++) {
-		const void *block = at(x, (a.n * blocks + c.lo / 16 + cb) * g[W_SD] * plane, b16);
+		const long nth = (a.n * blocks + c.lo / 16 + cb) * g[W_SD];
+		const void *block = at(x, nth * plane, b16);
 		for (int l = 0; l < 16; l += VL) {
 			vec d[MOST_IN][36], h[36];
 			for (int z = 0; z < ni; z++) {
@@ -297,13 +323,16 @@ INLINE void source_part(const int scheme, const int b16, const int form, const w
 					for (int k = 0; k < 36; k++) d[z][k] = (vec){};
 					continue;
 				}
-				const void *p = at(block, level * plane + l, b16);
+				const void *p = at(block, level * plane + l, b16), *f = edge ? at(frame, (nth + level) * edge + l, b16) : p;
 				for (int k = 0; k < 6; k++) {
 					vec in[6];
 					if (all)
 						UNROLL for (int i = 0; i < 6; i++) in[i] = get_vec(p, cell[6 * i + k], b16);
 					else
-						UNROLL for (int i = 0; i < 6; i++) in[i] = cell[6 * i + k] < 0 ? (vec){} : get_vec(p, cell[6 * i + k], b16);
+						UNROLL for (int i = 0; i < 6; i++) {
+							long c = cell[6 * i + k];
+							in[i] = c >= 0 ? get_vec(p, c, b16) : c < -1 ? get_vec(f, -2 - c, b16) : (vec){};
+						}
 					to_points(in, 1, h + k, 6);
 				}
 				for (int i = 0; i < 6; i++) to_points(h + 6 * i, 1, d[z] + 6 * i, 1);
@@ -550,9 +579,9 @@ static void wino_columns_item(void *arg, long i) {
 
 // y = conv(x, w) (+ bias) (ReLU) (+ plus), or with W_FLIP its adjoint; where
 // gate is given, only where it is positive. y may be plus.
-static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g) {
+static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g) {
 	wino j = wino_job(g, 1);
-	j.x16 = x16, j.y16 = y16, j.x0 = x0, j.x1 = x1, j.w = w, j.bias = bias, j.gate = gate, j.plus = plus, j.y = y, j.shared = scratch;
+	j.x16 = x16, j.y16 = y16, j.x0 = x0, j.x1 = x1, j.f0 = f0, j.f1 = f1, j.w = w, j.bias = bias, j.gate = gate, j.plus = plus, j.y = y, j.shared = scratch;
 	long blocks = (g[W_K] + NB - 1) / NB;
 	if (g[W_WHOLE]) {
 		j.own = scratch + in_twos(&j, j.points * point_stride(j.tiles, j.ss * j.cs));
@@ -752,9 +781,9 @@ static void wino_chunk_item(void *arg, long i) {
 }
 
 // dw = gradient of the filter between source channels 0…C0+C1 and dy.
-static void k_wino_filter(ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *dy, float *scratch, const long *g) {
+static void k_wino_filter(ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g) {
 	wino j = wino_job(g, 0);
-	j.x16 = b16, j.x0 = x0, j.x1 = x1, j.dy = dy, j.y = dw, j.shared = scratch;
+	j.x16 = b16, j.x0 = x0, j.x1 = x1, j.f0 = f0, j.f1 = f1, j.dy = dy, j.y = dw, j.shared = scratch;
 	j.ks = (g[W_K] + 15) / 16 * 16;
 	long chunks = j.chunks[0] + j.chunks[1], blocks = (g[W_K] + NB - 1) / NB;
 	int whole = g[W_WHOLE] && j.ss == 1;

@@ -73,16 +73,51 @@ func (k *winoCase) field(t *testing.T, v []float64, c int, size [3]int, b16 bool
 	return tensorOf(t, b, b16, floats(v))
 }
 
-// parts are the source's tensors.
+// parts are the source's tensors, without what lies in frames.
 func (k *winoCase) parts(t *testing.T, b16 bool) (x0, x1 Stored) {
 	t.Helper()
+	return k.pieces(t, b16, k.spec.Inner(), func(north, south, west, east bool) bool { return !(north || south || west || east) })
+}
+
+// frames are those of the source's tensors; none if the case has none.
+func (k *winoCase) frames(t *testing.T, b16 bool) (f0, f1 Stored) {
+	t.Helper()
 	s := k.spec
+	if s.Frame == [4]int{} {
+		return Stored{}, Stored{}
+	}
+	cells := s.FrameLen(Block) / Block / s.N / s.Source()[0]
+	return k.pieces(t, b16, [3]int{s.Source()[0], cells, 1}, nil)
+}
+
+// pieces are the tensors of the source with the cells that are wanted, or without wanted
+// those of the frame: all in the north, all in the south, then west and east by rows.
+func (k *winoCase) pieces(t *testing.T, b16 bool, size [3]int, wanted func(north, south, west, east bool) bool) (x0, x1 Stored) {
+	t.Helper()
+	s, n := k.spec, k.spec.Source()
 	cut := func(lo, hi int) Stored {
 		var v []float64
-		for n := range s.N {
-			v = append(v, k.x[(n*k.c+lo)*k.from:(n*k.c+hi)*k.from]...)
+		for plane := range s.N * (hi - lo) * n[0] {
+			at := plane / ((hi - lo) * n[0]) * k.c * n[0]
+			x := k.x[(at+lo*n[0]+plane%((hi-lo)*n[0]))*n[1]*n[2]:]
+			pick := func(wanted func(north, south, west, east bool) bool) {
+				for y := range n[1] {
+					for c := range n[2] {
+						if wanted(y < s.Frame[0], y >= n[1]-s.Frame[1], c < s.Frame[2], c >= n[2]-s.Frame[3]) {
+							v = append(v, x[y*n[2]+c])
+						}
+					}
+				}
+			}
+			if wanted != nil {
+				pick(wanted)
+				continue
+			}
+			pick(func(north, _, _, _ bool) bool { return north })
+			pick(func(_, south, _, _ bool) bool { return south })
+			pick(func(north, south, west, east bool) bool { return !north && !south && (west || east) })
 		}
-		return k.field(t, v, hi-lo, s.Source(), b16).stored()
+		return k.field(t, v, hi-lo, size, b16).stored()
 	}
 	x0 = cut(0, s.Parts[0])
 	if s.Parts[1] > 0 {
@@ -163,6 +198,9 @@ var winoSpecs = []WinoSpec{
 	{N: 1, Parts: [2]int{6, 0}, K: 20, Size: [3]int{2, 8, 9}, KD: 3, Side: 5, Wrap: true},
 	{N: 1, Parts: [2]int{4, 0}, K: 3, Size: [3]int{3, 5, 5}, KD: 3, Side: 9},
 	{N: 2, Parts: [2]int{9, 5}, K: 18, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}},
+	{N: 2, Parts: [2]int{17, 5}, K: 18, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}, Frame: [4]int{1, 1, 1, 1}},
+	{N: 1, Parts: [2]int{9, 0}, K: 20, Size: [3]int{3, 7, 5}, KD: 3, Side: 5, Before: [3]int{0, 0, 2}, Behind: [3]int{0, 0, 2}, Frame: [4]int{0, 0, 2, 1}},
+	{N: 1, Parts: [2]int{4, 0}, K: 6, Size: [3]int{2, 8, 8}, KD: 3, Side: 3, Before: [3]int{0, 1, 0}, Behind: [3]int{0, 1, 0}, Wrap: true, Frame: [4]int{1, 1, 0, 0}},
 	{N: 1, Parts: [2]int{8, 0}, K: 17, Size: [3]int{2, 5, 8}, KD: 3, Side: 3, Wrap: true, Before: [3]int{1, 1, 0}, Behind: [3]int{1, 0, 0}},
 	{N: 1, Parts: [2]int{8, 0}, K: 4, Size: [3]int{1, 7, 5}, KD: 3, Side: 3, Before: [3]int{1, 0, 2}, Behind: [3]int{1, -1, 0}},
 	{N: 1, Parts: [2]int{3, 0}, K: 20, Size: [3]int{4, 9, 8}, KD: 3, Side: 5, Before: [3]int{-1, -2, -2}, Behind: [3]int{-1, -2, 0}},
@@ -205,6 +243,7 @@ func TestWinogradAgreesWithPlainSums(t *testing.T) {
 func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 	s := k.spec
 	x0, x1 := k.parts(t, b16)
+	f0, f1 := k.frames(t, b16)
 	dy := k.field(t, k.dy, s.K, s.Size, b16).stored()
 	first := map[string][]float32{}
 	same := func(pass string, way WinoWay, bits []float32) {
@@ -223,6 +262,9 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 					t.Fatal(err)
 				}
 				y := k.field(t, nil, s.K, s.Size, y16)
+				if s.Frame != [4]int{} {
+					j.SetFrames(f0, f1)
+				}
 				j.Run(y.stored(), x0, x1, floats(k.w), nil, Stored{}, Stored{}, make([]float32, j.ScratchLen()))
 				if e := relative(k.logical(t, y), want); e > winoBound(s, y16) {
 					t.Errorf("%s %+v: error %.2e", pass, way, e)
@@ -233,7 +275,7 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 			run("forward to the other storage", s, k.y, !b16, x0, x1)
 			back := s
 			back.Parts, back.K, back.Flip = [2]int{s.K, 0}, k.c, true
-			back.Size = s.Source()
+			back.Size, back.Frame = s.Source(), [4]int{}
 			for i := range back.Before { // seen from the source, the result has fewer
 				back.Before[i], back.Behind[i] = -s.Before[i], -s.Behind[i]
 			}
@@ -247,6 +289,9 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 				t.Fatal(err)
 			}
 			dw := make([]float32, len(k.w))
+			if s.Frame != [4]int{} {
+				j.SetFrames(f0, f1)
+			}
 			j.RunFilter(dw, x0, x1, dy, make([]float32, j.ScratchLen()))
 			got := make([]float64, len(dw))
 			for i, v := range dw {
