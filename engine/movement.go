@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
 // Class is what kind of work an operation is, by what can bound its time.
@@ -23,13 +24,16 @@ var Classes = []Class{Contraction, Normalisation, Resampling, Pointwise, Copying
 
 // ClassOf is the class of an operation of g.
 func ClassOf(g *graph.Graph, n *graph.Node) Class {
-	w := n.Op.Window(g.InShapes(n), n.Attrs)
+	w, name := n.Op.Window(g.InShapes(n), n.Attrs), n.Op.Name
+	if f, ok := n.Attrs.(op.Framed); ok {
+		name = f.Op.Name
+	}
 	switch {
-	case strings.HasPrefix(n.Op.Name, "conv3d"):
+	case strings.HasPrefix(name, "conv3d"):
 		return Contraction
 	case n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs) == 0:
 		return Copying
-	case strings.HasPrefix(n.Op.Name, "channel_") || len(w.Whole) > 0:
+	case strings.HasPrefix(name, "channel_") || len(w.Whole) > 0:
 		return Normalisation
 	case len(w.Axes) > 0:
 		return Resampling

@@ -51,8 +51,12 @@ func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, err
 			}
 			return err
 		}})
+	at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "choose-layouts" })
+	o.Passes = slices.Insert(o.Passes, at+1, pass.Pass{Name: "fuse-halos", Run: fuseHalos,
+		Purpose: "let operations read halos apart from what they surround"})
 	o.Kernels = map[string]func(backend.Request) (backend.Kernel, error){
 		gather.Name: func(q backend.Request) (backend.Kernel, error) { return gatherKernel(c, q) },
+		frame.Name:  func(q backend.Request) (backend.Kernel, error) { return frameKernel(c, q) },
 		crop.Name:   cropKernel,
 		sumRanks.Name: func(q backend.Request) (backend.Kernel, error) {
 			return sumKernel(groups[q.Attrs.(along).String()], q)

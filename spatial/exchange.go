@@ -2,8 +2,10 @@ package spatial
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -14,17 +16,17 @@ type Exchange struct {
 	tag         int
 	unit        int // bytes of an element
 	sends, gets []transfer
-	keep        []run // what a rank has already
-	zero        []run // room around what it needs
+	keep        []kept // what a rank has already
+	zero        []run  // room around what it needs
 	requests    []comm.Request
 	moving      bool
 }
 
-// transfer is a box that goes to a rank or comes from it, in the coordinates of the
-// local part, and the buffer it travels in.
+// transfer is what goes to a rank or comes from it, where it lies, and the buffer it
+// travels in.
 type transfer struct {
 	rank   int
-	part   copied
+	runs   []run // of which one end is the buffer's
 	buffer []byte
 }
 
@@ -34,8 +36,11 @@ type copied struct {
 	shape []int
 }
 
-// run is consecutive elements, where they lie before and after.
-type run struct{ from, to, n int }
+// run is consecutive elements.
+type run struct{ at, n int }
+
+// kept is a run that stays on the rank, where it lies before and after.
+type kept struct{ from, to, n int }
 
 // NewExchange prepares to give every rank of a group, which are those of the mesh, its
 // part of a value with elements of so many bytes. All ranks prepare the same. Messages
@@ -43,29 +48,90 @@ type run struct{ from, to, n int }
 //
 // Errors: as for Moves; a mesh of another size than c.
 func NewExchange(c *comm.Comm, tag int, p Parts, unit int) (*Exchange, error) {
-	if p.Mesh.Size() != c.Size() || len(p.Need) != c.Size() {
-		return nil, fmt.Errorf("a mesh of %d ranks and %d parts for a group of %d", p.Mesh.Size(), len(p.Need), c.Size())
+	e := &Exchange{c: c, tag: tag, unit: unit}
+	if err := e.prepare(p, copied.dense, func(i int) (int, bool) { return i, true }); err != nil {
+		return nil, err
+	}
+	e.zero = around(within(p.room(c.Rank()), p.Need[c.Rank()]))
+	return e, nil
+}
+
+// NewFrameExchange prepares the same for what lies around a rank's own part, which
+// arrives in a frame (op.Frame). Ranks send each other what they send for the whole, so
+// that some may want a frame and some the whole.
+//
+// Errors: as for NewExchange; parts that are no fields [N C D H W] with their own in the
+// middle.
+func NewFrameExchange(c *comm.Comm, tag int, p Parts, unit int) (*Exchange, error) {
+	own := p.Mesh.Owned(p.From, p.Shape, c.Rank())
+	f, ok := p.frame(c.Rank())
+	if !ok {
+		return nil, fmt.Errorf("%v around %v is no frame", p.room(c.Rank()), own)
+	}
+	s := own.Shape()
+	all, frame := f.Around(s), f.Of(s)
+	e := &Exchange{c: c, tag: tag, unit: unit, zero: []run{{n: frame.Size()}}}
+	rows := func(copied) int { return len(s) - 1 }
+	return e, e.prepare(p, rows, func(i int) (int, bool) {
+		cell, apart := f.At(s[3], s[4], i/all[4]%all[3], i%all[4])
+		return i/(all[3]*all[4])*frame[3] + cell, apart
+	})
+}
+
+// frame is how much room a rank has around its own part; ok is false where that is not
+// all that it gets.
+func (p Parts) frame(rank int) (f op.Frame, ok bool) {
+	own, room := p.Mesh.Owned(p.From, p.Shape, rank), p.room(rank)
+	if len(own) != 5 || !slices.Equal(own[:3], room[:3]) || !slices.Equal(p.Need[rank][:3], room[:3]) {
+		return f, false
+	}
+	for i := 3; i < 5; i++ {
+		if own[i].Len() == 0 || p.Need[rank][i].Intersect(own[i]) != own[i] {
+			return f, false
+		}
+	}
+	return op.Frame{North: own[3].Lo - room[3].Lo, South: room[3].Hi - own[3].Hi, West: own[4].Lo - room[4].Lo, East: room[4].Hi - own[4].Hi}, true
+}
+
+// prepare lists what is copied and sent. Where a box arrives, axes from the one that
+// dense names on lie together, and place tells where an element of the room goes, if
+// anywhere.
+func (e *Exchange) prepare(p Parts, dense func(copied) int, place func(i int) (at int, ok bool)) error {
+	if p.Mesh.Size() != e.c.Size() || len(p.Need) != e.c.Size() {
+		return fmt.Errorf("a mesh of %d ranks and %d parts for a group of %d", p.Mesh.Size(), len(p.Need), e.c.Size())
 	}
 	moves, err := p.Moves()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	own, room := p.Mesh.Owned(p.From, p.Shape, c.Rank()), p.room(c.Rank())
-	e := &Exchange{c: c, tag: tag, unit: unit, zero: around(within(room, p.Need[c.Rank()]))}
+	me := e.c.Rank()
+	own, room := p.Mesh.Owned(p.From, p.Shape, me), p.room(me)
 	for _, v := range moves {
 		at, into := within(own, v.At), within(room, v.Into)
-		switch me := c.Rank(); {
-		case v.From == me && v.To == me:
-			from, k := max(at.dense(), into.dense()), len(e.keep)
-			at.rows(from, func(i, n int) { e.keep = append(e.keep, run{from: i, n: n}) })
-			into.rows(from, func(i, _ int) { e.keep[k].to = i; k++ })
-		case v.From == me:
-			e.sends = append(e.sends, transfer{v.To, at, make([]byte, unit*v.At.Size())})
-		case v.To == me:
-			e.gets = append(e.gets, transfer{v.From, into, make([]byte, unit*v.At.Size())})
+		switch from := max(at.dense(), dense(into)); {
+		case v.From != me && v.To != me:
+		case v.To != me:
+			e.sends = append(e.sends, transfer{v.To, at.runs(at.dense()), make([]byte, e.unit*v.At.Size())})
+		case v.From != me:
+			e.gets = append(e.gets, transfer{v.From, placed(into.runs(dense(into)), place), make([]byte, e.unit*v.At.Size())})
+		default:
+			source := at.runs(from)
+			for i, r := range into.runs(from) {
+				if to, ok := place(r.at); ok {
+					e.keep = append(e.keep, kept{from: source[i].at, to: to, n: r.n})
+				}
+			}
 		}
 	}
-	return e, nil
+	return nil
+}
+
+// placed are runs where place puts them.
+func placed(runs []run, place func(i int) (at int, ok bool)) []run {
+	for i, r := range runs {
+		runs[i].at, _ = place(r.at)
+	}
+	return runs
 }
 
 // within gives a box in the coordinates of the part that holds it.
@@ -91,7 +157,9 @@ func (e *Exchange) Start(x []byte) {
 	for i := range e.sends {
 		t := &e.sends[i]
 		at := 0
-		t.part.rows(t.part.dense(), func(i, n int) { at += copy(t.buffer[at:], x[i*e.unit:(i+n)*e.unit]) })
+		for _, r := range t.runs {
+			at += copy(t.buffer[at:], x[r.at*e.unit:(r.at+r.n)*e.unit])
+		}
 		e.requests = append(e.requests, e.c.Send(t.rank, e.tag, t.buffer))
 	}
 }
@@ -100,7 +168,7 @@ func (e *Exchange) Start(x []byte) {
 // needs.
 func (e *Exchange) Keep(y, x []byte) {
 	for _, r := range e.zero {
-		clear(y[r.to*e.unit : (r.to+r.n)*e.unit])
+		clear(y[r.at*e.unit : (r.at+r.n)*e.unit])
 	}
 	for _, r := range e.keep {
 		copy(y[r.to*e.unit:(r.to+r.n)*e.unit], x[r.from*e.unit:])
@@ -118,7 +186,9 @@ func (e *Exchange) Finish(y []byte) error {
 	for i := range e.gets {
 		t := &e.gets[i]
 		at := 0
-		t.part.rows(t.part.dense(), func(i, n int) { at += copy(y[i*e.unit:(i+n)*e.unit], t.buffer[at:]) })
+		for _, r := range t.runs {
+			at += copy(y[r.at*e.unit:(r.at+r.n)*e.unit], t.buffer[at:])
+		}
 	}
 	return nil
 }
@@ -174,13 +244,19 @@ func (c copied) rows(from int, f func(i, n int)) {
 	}
 }
 
+// runs lists the runs of the box, as rows calls them.
+func (c copied) runs(from int) (out []run) {
+	c.rows(from, func(i, n int) { out = append(out, run{i, n}) })
+	return out
+}
+
 // around lists the runs of the array outside of the box.
 func around(c copied) []run {
 	var out []run
 	end := 0
 	add := func(lo, hi int) {
 		if lo < hi {
-			out = append(out, run{to: lo, n: hi - lo})
+			out = append(out, run{lo, hi - lo})
 		}
 	}
 	c.rows(c.dense(), func(i, n int) {

@@ -59,14 +59,18 @@ func (b Box) Shape() graph.Shape {
 
 // gatherKernel prepares gather on a rank of c.
 func gatherKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) {
-	a := q.Attrs.(gathered)
+	return exchangeKernel(c, q, q.Attrs.(gathered), NewExchange)
+}
+
+// exchangeKernel prepares an exchange.
+func exchangeKernel(c *comm.Comm, q backend.Request, a gathered, prepare func(*comm.Comm, int, Parts, int) (*Exchange, error)) (backend.Kernel, error) {
 	parts, lanes := a.Parts, 1
 	if q.Out.Layout == graph.Blocked {
 		parts, lanes = parts.blocked(), graph.BlockSize
 	}
 	x, unit := bytesOf(q.In[0])
 	y, _ := bytesOf(q.Out)
-	e, err := NewExchange(c, a.Tag, parts, lanes*unit)
+	e, err := prepare(c, a.Tag, parts, lanes*unit)
 	if err != nil {
 		return backend.Kernel{}, err
 	}

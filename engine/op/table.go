@@ -12,6 +12,7 @@ var Table = []*graph.Op{
 	convFused.Op,
 	convFusedGradData.Op,
 	convFusedGradFilter.Op,
+	framed.Op,
 	bias.Op,
 	channelSum.Op,
 	// pooling and resampling

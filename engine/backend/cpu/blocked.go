@@ -23,7 +23,9 @@ type prepareRule func(b *Backend, q backend.Request) (backend.Kernel, error)
 type blocked struct {
 	way     wayRule
 	prepare prepareRule
-	cuts    bool // its work can be cut in several ways, see Cuts
+	// wino is true of Winograd's products, whose work can be cut in several ways (Cuts)
+	// and whose source can come with its frame apart (framed).
+	wino bool
 }
 
 // Convolutions: of one cell, by Winograd's products, and with a few plain
@@ -34,41 +36,54 @@ var (
 	blockedFilter  = []blocked{{pointFilterWay, pointFilter, false}, {winoFilterWay, winoFilter, true}, {thinFilterWay, thinFilter, false}}
 )
 
-// blockedTable names the forms of operations on the blocked layout. Of two forms
-// that take and give the same layouts the first that serves a request runs it.
-var blockedTable = map[string][]blocked{
+// blockedConvs are those of the convolutions by their names.
+var blockedConvs = map[string][]blocked{
 	"conv3d":                   blockedForward,
 	"conv3d_fused":             blockedForward,
 	"conv3d_grad_data":         blockedData,
 	"conv3d_fused_grad_data":   blockedData,
 	"conv3d_grad_filter":       blockedFilter,
 	"conv3d_fused_grad_filter": blockedFilter,
-	"max_pool":                 {{poolWay, blockedPool, false}},
-	"max_pool_grad":            {{poolWay, blockedPoolGrad, false}},
-	"avg_pool":                 {{poolWay, blockedPool, false}},
-	"avg_pool_grad":            {{poolWay, blockedPoolGrad, false}},
-	"upsample":                 {{upsampleWay, blockedUpsample, false}},
-	"upsample_grad":            {{upsampleWay, blockedUpsampleGrad, false}},
-	"concat":                   {{channelsWay, blockedConcat, false}},
-	"slice":                    {{channelsWay, blockedSlice, false}},
-	"bias":                     {{perChannelWay, blockedBias, false}},
-	"channel_sum":              {{toChannelsWay, blockedChannelSum, false}},
-	"channel_moments":          {{toChannelsWay, blockedMoments, false}},
-	"channel_norm_sums":        {{toChannelsWay, blockedNormSums, false}},
-	"channel_norm":             {{perChannelWay, blockedNorm, false}},
-	"channel_moments_grad":     {{perChannelWay, blockedMomentsGrad, false}},
-	"channel_norm_grad":        {{perChannelWay, blockedNormGrad, false}},
-	"channel_norm_fused":       {{perChannelWay, blockedNorm, false}},
-	"channel_norm_fused_sums":  {{normSumsWay, blockedNormFusedSums, false}},
-	"channel_norm_fused_grad":  {{normGradWay, blockedNormFusedGrad, false}},
-	"dropout":                  {{flatWay, blockedDropped, false}},
-	"relu":                     {{flatWay, blockedReLU, false}},
-	"relu_grad":                {{flatWay, blockedReLUGrad, false}},
-	"add":                      {{flatWay, blockedAdd, false}},
-	"sub":                      {{flatWay, blockedSub, false}},
-	"mul":                      {{mulWay, blockedMul, false}},
-	"scale":                    {{flatWay, blockedScale, false}},
-	"elementwise_chain":        {{chainWay, blockedChain, false}},
+}
+
+// blockedTable names the forms of all other operations on the blocked layout.
+var blockedTable = map[string][]blocked{
+	"framed":                  {{framedWay, framedKernel, true}},
+	"max_pool":                {{poolWay, blockedPool, false}},
+	"max_pool_grad":           {{poolWay, blockedPoolGrad, false}},
+	"avg_pool":                {{poolWay, blockedPool, false}},
+	"avg_pool_grad":           {{poolWay, blockedPoolGrad, false}},
+	"upsample":                {{upsampleWay, blockedUpsample, false}},
+	"upsample_grad":           {{upsampleWay, blockedUpsampleGrad, false}},
+	"concat":                  {{channelsWay, blockedConcat, false}},
+	"slice":                   {{channelsWay, blockedSlice, false}},
+	"bias":                    {{perChannelWay, blockedBias, false}},
+	"channel_sum":             {{toChannelsWay, blockedChannelSum, false}},
+	"channel_moments":         {{toChannelsWay, blockedMoments, false}},
+	"channel_norm_sums":       {{toChannelsWay, blockedNormSums, false}},
+	"channel_norm":            {{perChannelWay, blockedNorm, false}},
+	"channel_moments_grad":    {{perChannelWay, blockedMomentsGrad, false}},
+	"channel_norm_grad":       {{perChannelWay, blockedNormGrad, false}},
+	"channel_norm_fused":      {{perChannelWay, blockedNorm, false}},
+	"channel_norm_fused_sums": {{normSumsWay, blockedNormFusedSums, false}},
+	"channel_norm_fused_grad": {{normGradWay, blockedNormFusedGrad, false}},
+	"dropout":                 {{flatWay, blockedDropped, false}},
+	"relu":                    {{flatWay, blockedReLU, false}},
+	"relu_grad":               {{flatWay, blockedReLUGrad, false}},
+	"add":                     {{flatWay, blockedAdd, false}},
+	"sub":                     {{flatWay, blockedSub, false}},
+	"mul":                     {{mulWay, blockedMul, false}},
+	"scale":                   {{flatWay, blockedScale, false}},
+	"elementwise_chain":       {{chainWay, blockedChain, false}},
+}
+
+// formsOf are the forms of an operation. Of two that take and give the same layouts the
+// first that serves a request runs it.
+func formsOf(name string) []blocked {
+	if f, ok := blockedConvs[name]; ok {
+		return f
+	}
+	return blockedTable[name]
 }
 
 // Rates of one core by which ways are weighed before anything is measured:
@@ -94,7 +109,7 @@ func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape
 		plain.Cost += float64(o.FLOPs(in, out, attrs)) / plainRate
 	}
 	ways := []backend.Way{plain}
-	for _, f := range blockedTable[o.Name] {
+	for _, f := range formsOf(o.Name) {
 		w, ok := f.way(b, attrs, in, out)
 		same := func(v backend.Way) bool { return v.Out == w.Out && slices.Equal(v.In, w.In) }
 		if ok && !slices.ContainsFunc(ways, same) {
@@ -120,7 +135,7 @@ func isBlocked(q backend.Request) bool {
 
 // form is the form in which a request of which something is blocked runs.
 func (b *Backend) form(q backend.Request) (blocked, bool) {
-	for _, f := range blockedTable[q.Op.Name] {
+	for _, f := range formsOf(q.Op.Name) {
 		w, ok := f.way(b, q.Attrs, q.InShapes(), q.Out.Shape)
 		ok = ok && w.Out == q.Out.Layout
 		for i, t := range q.In {

@@ -85,6 +85,7 @@ func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if err != nil {
 		return backend.Kernel{}, err
 	}
+	q, _ = unframed(q)
 	parts, _, _ := forwardOperands(q.Attrs, q.InShapes())
 	var x1 kern.Stored
 	var bias []float32
@@ -132,6 +133,7 @@ func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if err != nil {
 		return backend.Kernel{}, err
 	}
+	q, _ = unframed(q)
 	a := dataAttrs(q.Attrs)
 	w, dy, dx := q.In[0].F32, fieldOf(q.In[1]), fieldOf(q.Out)
 	var plus, gate kern.Stored
@@ -161,6 +163,7 @@ func winoFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if err != nil {
 		return backend.Kernel{}, err
 	}
+	q, _ = unframed(q)
 	parts := len(q.In) - 1
 	x0, dy, dw := fieldOf(q.In[0]), fieldOf(q.In[parts]), q.Out.F32
 	var x1 kern.Stored

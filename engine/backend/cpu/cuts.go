@@ -25,6 +25,7 @@ func (p winoPass) filter() bool { return p.name == "filter" }
 // winoPassOf is the pass that a request on the blocked layout asks for; false if
 // it is no convolution.
 func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
+	q, frames := unframed(q)
 	shapes := q.InShapes()
 	switch q.Op.Name {
 	case "conv3d", "conv3d_fused":
@@ -43,6 +44,7 @@ func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
 		p.WinoSpec, ok = b.partsSpec(shapes[:len(shapes)-1], a.To, a.Conv)
 		p.Half = ok && b.halves(q.In)
 	}
+	p.Frame = frames.of
 	return p, ok
 }
 
@@ -116,10 +118,14 @@ func (b *Backend) prepareWino(q backend.Request) (job, error) {
 		way = ways[i]
 	}
 	j, err := b.newWino(p, way)
-	if err == nil {
-		b.needScratch(j.ScratchLen())
+	if err != nil {
+		return j, err
 	}
-	return j, err
+	b.needScratch(j.ScratchLen())
+	if _, f := unframed(q); f.values[0].Len() > 0 {
+		j.SetFrames(f.values[0], f.values[1])
+	}
+	return j, nil
 }
 
 // raceFLOPs is the least work of a pass whose cuts are timed: less than a
@@ -130,7 +136,7 @@ const raceFLOPs = 2e8
 // of timings those of larger ones are measured, once; else the times are an
 // estimate for the guess, and somewhat more for every other.
 func (b *Backend) Cuts(q backend.Request) ([]backend.Cut, error) {
-	if f, ok := b.form(q); !ok || !f.cuts {
+	if f, ok := b.form(q); !ok || !f.wino {
 		return nil, nil
 	}
 	p, _ := b.winoPassOf(q)
@@ -190,8 +196,9 @@ func (p winoPass) busy(w kern.WinoWay, threads int) float64 {
 }
 
 // excerpt is a part of a large field, of fewer samples and latitudes, on which
-// blocks of tiles compare as on the whole.
+// blocks of tiles compare as on the whole. It has no frame.
 func (p winoPass) excerpt() winoPass {
+	p.Frame = [4]int{}
 	for p.Tiles() > p.wholeTiles() {
 		switch {
 		case p.N > 1:

@@ -1,0 +1,127 @@
+package spatial
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// framing are the attributes of frame: the parts that ranks get, of which this rank
+// wants what it does not own.
+type framing struct{ gathered }
+
+// frame is what gather puts around a rank's own part, without that part.
+var frame = &graph.Op{
+	Name:   "frame",
+	Doc:    "The halo of a field of which this rank has a part, with zeros beyond its ends, as rows and columns around that part.",
+	Source: "Dryden et al. 2019, arXiv:1903.06681, section III",
+	NoGrad: noGrad,
+	Shape: func(in []graph.Shape, attrs any) (graph.Shape, error) {
+		a := attrs.(framing)
+		f, ok := a.frame(a.Rank)
+		own := a.Mesh.Owned(a.From, a.Parts.Shape, a.Rank).Shape()
+		if len(in) != 1 || !in[0].Equal(own) || !ok {
+			return nil, fmt.Errorf("operands %v, want the part %v with room around: %w", in, own, graph.ErrShape)
+		}
+		return f.Of(own), nil
+	},
+	Window:    func([]graph.Shape, any) graph.Window { return graph.Window{} },
+	FLOPs:     noFLOPs,
+	Bytes:     func(_ []graph.Shape, out graph.Shape, _ any) int64 { return 8 * int64(out.Size()) },
+	InPlace:   never,
+	Ordered:   true,
+	AnyLayout: true,
+}
+
+// frameKernel prepares frame on a rank of c.
+func frameKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) {
+	return exchangeKernel(c, q, q.Attrs.(framing).gathered, NewFrameExchange)
+}
+
+// framer is a graph whose operations take halos in frames where they can.
+type framer struct {
+	u    *pass.Unit
+	ways map[int]op.Framed // of the operations that can, by node
+	uses map[int]bool      // gathers whose frames they use
+}
+
+// fuseHalos has operations read the halo of a field apart from the rank's own part,
+// where the device has kernels for that, so that nothing is copied but the halo.
+func fuseHalos(u *pass.Unit) error {
+	if u.Layouts == nil {
+		return nil
+	}
+	f := &framer{u: u, ways: map[int]op.Framed{}, uses: map[int]bool{}}
+	for _, n := range u.Graph.Nodes {
+		if n.Kind != graph.KindOp {
+			continue
+		}
+		if a, ok := f.framed(n); ok {
+			f.ways[n.ID] = a
+			for _, i := range a.Operands {
+				f.uses[n.In[i]] = true
+			}
+		}
+	}
+	source, frames := map[int]graph.Value{}, map[int]graph.Value{} // of gathers
+	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+		if f.uses[n.ID] {
+			source[n.ID], frames[n.ID] = in[0], b.Node(frame, framing{n.Attrs.(gathered)}, in[0])
+			frames[n.ID].SetLayout(graph.Blocked)
+		}
+		a, ok := f.ways[n.ID]
+		if !ok {
+			return graph.Value{}
+		}
+		for _, i := range a.Operands {
+			id := n.In[i]
+			in[i] = source[id]
+			in = append(in, frames[id])
+		}
+		v := op.InFrame(b, a, in...)
+		v.SetLayout(n.Layout)
+		return v
+	})
+	if err == nil {
+		u.Graph = g
+	}
+	return err
+}
+
+// framed is the form of an operation that reads frames: all of its operands that are
+// gathered with room around have one, and there is a kernel for that.
+func (f *framer) framed(n *graph.Node) (op.Framed, bool) {
+	g := f.u.Graph
+	a := op.Framed{Op: n.Op, Attrs: n.Attrs}
+	shapes := g.InShapes(n)
+	want := backend.Way{Out: n.Layout}
+	var frames []graph.Shape
+	for i, id := range n.In {
+		x := g.Nodes[id]
+		want.In = append(want.In, x.Layout)
+		if x.Kind != graph.KindOp || x.Op != gather || x.Layout != graph.Blocked {
+			continue
+		}
+		p := x.Attrs.(gathered)
+		around, ok := p.frame(p.Rank)
+		if !ok || len(a.Operands) > 0 && around != a.Frame {
+			return a, false
+		}
+		a.Operands, a.Frame = append(a.Operands, i), around
+		shapes[i] = g.Nodes[x.In[0]].Shape
+		frames = append(frames, around.Of(shapes[i]))
+	}
+	if len(a.Operands) == 0 {
+		return a, false
+	}
+	for range frames {
+		want.In = append(want.In, graph.Blocked)
+	}
+	ways := f.u.Layouts.Ways(op.Find("framed"), a, append(shapes, frames...), n.Shape)
+	return a, slices.ContainsFunc(ways, func(w backend.Way) bool { return w.Name() == want.Name() })
+}
