@@ -33,7 +33,7 @@ type Sharded struct {
 // cannot be cut so.
 func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
 	s := &sharding{mesh: m, rank: rank, g: g, dist: make([]graph.Dist, len(g.Nodes)), field: make([]bool, len(g.Nodes)),
-		cuts: map[axisSize]graph.Cut{}, stored: map[int]bool{}, fetched: map[string]graph.Value{}}
+		values: make([]graph.Value, len(g.Nodes)), cuts: map[axisSize]graph.Cut{}, stored: map[int]bool{}, fetched: map[string]graph.Value{}}
 	for _, d := range g.Grads {
 		s.stored[d.Value] = true
 	}
@@ -71,6 +71,7 @@ type sharding struct {
 	field   []bool       // by node: cut like fields of its size
 	dist    []graph.Dist // by node
 	stored  map[int]bool // values for parameters and states, which are on all ranks
+	values  []graph.Value // by node: the rank's parts of fields
 	fetched map[string]graph.Value
 	tags    int
 }
@@ -209,13 +210,15 @@ func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 			return graph.Value{}
 		}
 		s.field[n.ID], s.dist[n.ID] = true, s.of(n.Shape)
-		return b.Input(n.Name, s.own(n.ID, s.rank).Shape())
+		s.values[n.ID] = b.Input(n.Name, s.own(n.ID, s.rank).Shape())
+		return s.values[n.ID]
 	case graph.KindOp:
 		v := s.operation(b, n, in)
 		if v.Valid() && s.stored[n.ID] {
 			v = s.whole(b, n.ID, v)
 			s.dist[n.ID] = graph.Dist{}
 		}
+		s.values[n.ID] = v
 		return v
 	}
 	return graph.Value{}
@@ -304,6 +307,10 @@ func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room fun
 	}
 	key := fmt.Sprint(v.ID(), p.Need, p.Room)
 	if _, ok := s.fetched[key]; !ok {
+		if joined := s.fetchParts(b, id, need, room); joined.Valid() {
+			s.fetched[key] = joined
+			return joined
+		}
 		if s.dist[id].Replicated() && slices.Equal(p.Need[s.rank], p.room(s.rank)) && inside(p.Need[s.rank], p.Shape) {
 			s.fetched[key] = b.Node(crop, cropped{p.Need[s.rank]}, v)
 		} else {
@@ -312,6 +319,35 @@ func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room fun
 		s.tags++ // also for a crop, where other ranks gather
 	}
 	return s.fetched[key]
+}
+
+// fetchParts fetches the values that node id joins along the channels, if it does, and
+// joins what came: operations that read joins in parts then read no copy of the whole.
+func (s *sharding) fetchParts(b *graph.Builder, id int, need, room func(rank int) Box) graph.Value {
+	n := s.g.Nodes[id]
+	a, ok := n.Attrs.(op.AlongAxis)
+	if !ok || n.Op.Name != "concat" || a.Axis != 1 || len(n.Shape) != 5 {
+		return graph.Value{}
+	}
+	parts := make([]graph.Value, len(n.In))
+	for i, part := range n.In {
+		if !s.values[part].Valid() {
+			return graph.Value{}
+		}
+		channels := Interval{0, s.g.Nodes[part].Shape[1]}
+		of := func(box func(rank int) Box) func(rank int) Box {
+			if box == nil {
+				return nil
+			}
+			return func(r int) Box {
+				x := slices.Clone(box(r))
+				x[1] = channels
+				return x
+			}
+		}
+		parts[i] = s.fetch(b, part, s.values[part], of(need), of(room))
+	}
+	return b.Node(n.Op, n.Attrs, parts...)
 }
 
 // inside tells whether a box lies within a shape.

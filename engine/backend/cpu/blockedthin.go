@@ -19,9 +19,10 @@ func thinSpec(x, w graph.Shape, a op.Conv) (kern.ThinSpec, bool) {
 		return kern.ThinSpec{}, false
 	}
 	s := kern.ThinSpec{X: blockedShape(x), K: w[0], KD: w[2], Side: w[3], Wrap: a.Pad[2].Periodic}
-	ok := w[3] == w[4] && w[1] == x[1]
+	s.Pad = [2]int{a.Pad[1].Size, a.Pad[2].Size}
+	ok := w[3] == w[4] && w[1] == x[1] && a.Pad[0].Size == w[2]/2
 	for i := range 3 {
-		ok = ok && a.Pad[i].Size == w[i+2]/2 && a.Stride[i] == 1 && a.Dilation[i] == 1 && (i == 2 || !a.Pad[i].Periodic || w[i+2] == 1)
+		ok = ok && a.Stride[i] == 1 && a.Dilation[i] == 1 && (i == 2 || !a.Pad[i].Periodic || w[i+2] == 1)
 	}
 	return s, ok && kern.ServesThin(s)
 }

@@ -14,15 +14,21 @@ package kern
 import "C"
 
 // ThinSpec describes a convolution from a blocked field to a few plain
-// channels: stride 1, sides odd, padding that keeps the field (zeros, or
-// periodic in longitude).
+// channels: stride 1, sides odd, padding that keeps the levels. Beyond the field are
+// zeros, or longitudes are periodic.
 type ThinSpec struct {
 	X    Blocked // the source
+	Pad  [2]int  // what the first window reaches before it in latitude and longitude
 	K    int     // channels of the result
 	KD   int     // levels of the filter, odd
 	Side int     // of the filter in latitude and longitude, odd
 	Wrap bool    // longitudes are periodic
 	ReLU bool
+}
+
+// Result is latitudes and longitudes of the result.
+func (s ThinSpec) Result() (rows, cols int) {
+	return s.X.S[1] + 2*s.Pad[0] - s.Side + 1, s.X.S[2] + 2*s.Pad[1] - s.Side + 1
 }
 
 // Thin is a prepared convolution of that kind. It keeps numbers only.
@@ -36,7 +42,9 @@ type Thin struct {
 
 // ServesThin tells whether the kernels serve a convolution.
 func ServesThin(s ThinSpec) bool {
-	return s.K <= 4 && s.K*s.Side <= 12 && s.Side%2 == 1 && s.KD%2 == 1 && (!s.Wrap || s.X.S[2] >= s.Side/2)
+	rows, cols := s.Result()
+	fits := rows > 0 && cols > 0 && s.Pad[0] >= 0 && s.Pad[0] < s.Side && s.Pad[1] >= 0 && s.Pad[1] < s.Side
+	return fits && s.K <= 4 && s.K*s.Side <= 12 && s.Side%2 == 1 && s.KD%2 == 1 && (!s.Wrap || cols == s.X.S[2] && cols >= s.Side/2)
 }
 
 // NewThin prepares all three passes.
@@ -47,10 +55,13 @@ func NewThin(p *Pool, s ThinSpec) (*Thin, error) {
 		return nil, ErrNotServed
 	}
 	taps := s.KD * s.Side * s.Side
-	t := &Thin{pool: p, spec: s, result: s.X.N * s.K * s.X.Cells(), filter: s.K * s.X.C * taps,
-		filters: s.K * taps * s.X.Blocks() * Block, padded: s.X.N * s.K * s.X.S[0] * s.X.S[1] * (s.X.S[2] + s.Side - 1)}
+	rows, cols := s.Result()
+	results := s.X.N * s.K * s.X.S[0] * rows
+	t := &Thin{pool: p, spec: s, result: results * cols, filter: s.K * s.X.C * taps,
+		filters: s.K * taps * s.X.Blocks() * Block, padded: results * (cols + 2*(s.Side-1-s.Pad[1]))}
 	t.geom = []C.long{C.long(s.X.N), C.long(s.X.C), C.long(s.K), C.long(s.X.S[0]), C.long(s.X.S[1]), C.long(s.X.S[2]),
-		C.long(s.KD), C.long(s.Side), C.long(flag(s.Wrap)), C.long(flag(s.ReLU))}
+		C.long(s.KD), C.long(s.Side), C.long(rows), C.long(cols), C.long(s.Pad[0]), C.long(s.Pad[1]),
+		C.long(flag(s.Wrap)), C.long(flag(s.ReLU))}
 	return t, nil
 }
 
@@ -59,7 +70,7 @@ func (t *Thin) ScratchLen() int { return t.filters + t.padded }
 
 // Forward computes y = conv(x, w) (+ bias) (ReLU).
 //
-// Shape: x blocked; w plain [K C kD k k]; bias [K] or nil; y plain [N K D H W].
+// Shape: x blocked; w plain [K C kD k k]; bias [K] or nil; y plain [N K D H' W'] (Result).
 func (t *Thin) Forward(y []float32, x Stored, w, bias, scratch []float32) {
 	t.check(x, len(y), len(w), len(scratch))
 	if bias != nil {

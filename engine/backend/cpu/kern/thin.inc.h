@@ -1,9 +1,15 @@
 // Convolutions from a blocked field to a few plain channels (the last layer of a
-// U-Net), and their gradients: stride 1, padding that keeps the field, sums as
-// they stand. They are bound by reading the blocked field once.
+// U-Net), and their gradients: stride 1, sums as they stand. They are bound by reading
+// the blocked field once.
 
 // The geometry, as Go fills it (thin.go).
-enum { T_N, T_C, T_K, T_D, T_H, T_W, T_KD, T_KS, T_WRAP, T_RELU, T_COUNT };
+enum {
+	T_N, T_C, T_K, T_D, T_H, T_W, // batch, channels of the blocked field and of the result, the field
+	T_KD, T_KS, // levels and side of the filter
+	T_RH, T_RW, // rows and columns of the result
+	T_PADY, T_PADX, // what the first window reaches before the field
+	T_WRAP, T_RELU, T_COUNT
+};
 
 enum { THIN_SUMS = 12, THIN_RUN = VL == 16 ? 8 : 4 }; // result channels times side, at most; cells that go together
 
@@ -14,12 +20,12 @@ typedef struct {
 	const float *w, *bias, *dy;
 	float *y, *dw;
 	float *filters;  // [K][taps][C in whole blocks]
-	float *gradient; // dy with pad cells on both sides of each row: [N][K][D][H][W + 2 pad]
+	float *gradient; // dy with pad cells on both sides of each row: [N][K][D][RH][RW + 2 pad]
 	long taps, blocks, pad;
 } thin;
 
 static thin thin_job(const long *g) {
-	return (thin){.g = g, .taps = g[T_KD] * g[T_KS] * g[T_KS], .blocks = (g[T_C] + CELL - 1) / CELL, .pad = g[T_KS] / 2};
+	return (thin){.g = g, .taps = g[T_KD] * g[T_KS] * g[T_KS], .blocks = (g[T_C] + CELL - 1) / CELL, .pad = g[T_KS] - 1 - g[T_PADX]};
 }
 
 // thin_row is the number of the first cell of a row of a block.
@@ -30,7 +36,7 @@ INLINE long thin_row(const thin *j, long n, long b, long d, long h) {
 
 INLINE long thin_gradient_row(const thin *j, long n, long k, long d, long h) {
 	const long *g = j->g;
-	return (((n * g[T_K] + k) * g[T_D] + d) * g[T_H] + h) * (g[T_W] + 2 * j->pad);
+	return (((n * g[T_K] + k) * g[T_D] + d) * g[T_RH] + h) * (g[T_RW] + 2 * j->pad);
 }
 
 #define XOR_8(k) ((k) ^ 8)
@@ -62,7 +68,7 @@ static void thin_filters_item(void *arg, long i) {
 
 static void thin_gradient_item(void *arg, long row) {
 	const thin *j = arg;
-	long w = j->g[T_W], pad = j->pad;
+	long w = j->g[T_RW], pad = j->pad;
 	const float *from = j->dy + row * w;
 	float *to = j->gradient + row * (w + 2 * pad);
 	for (long i = -pad; i < w + pad; i++) {
@@ -78,11 +84,11 @@ INLINE void thin_sum(const thin *j, const int run, const int inner, long n, long
 	cell acc[THIN_RUN] = {0};
 	for (long b = 0; b < j->blocks; b++)
 		for (long zt = MAX(0, g[T_KD] / 2 - d); zt < MIN(g[T_KD], g[T_D] + g[T_KD] / 2 - d); zt++)
-			for (long yt = MAX(0, j->pad - h); yt < MIN(side, g[T_H] + j->pad - h); yt++) {
-				long row = thin_row(j, n, b, d + zt - g[T_KD] / 2, h + yt - j->pad), t = (zt * side + yt) * side;
+			for (long yt = MAX(0, g[T_PADY] - h); yt < MIN(side, g[T_H] + g[T_PADY] - h); yt++) {
+				long row = thin_row(j, n, b, d + zt - g[T_KD] / 2, h + yt - g[T_PADY]), t = (zt * side + yt) * side;
 				const float *f = j->filters + ((k * j->taps + t) * j->blocks + b) * CELL;
 				for (long xt = 0; xt < side; xt++, f += j->blocks * CELL) {
-					long x = col + xt - j->pad;
+					long x = col + xt - g[T_PADX];
 					if (!inner) {
 						if (g[T_WRAP]) x = (x + g[T_W]) % g[T_W];
 						if (x < 0 || x >= g[T_W]) continue;
@@ -102,11 +108,11 @@ INLINE void thin_sum(const thin *j, const int run, const int inner, long n, long
 
 INLINE void thin_item(const thin *j, long i, const int b16) {
 	const long *g = j->g;
-	long h = i % g[T_H], d = i / g[T_H] % g[T_D], n = i / g[T_H] / g[T_D];
+	long h = i % g[T_RH], d = i / g[T_RH] % g[T_D], n = i / g[T_RH] / g[T_D];
 	for (long k = 0; k < g[T_K]; k++) {
-		float *out = j->y + (((n * g[T_K] + k) * g[T_D] + d) * g[T_H] + h) * g[T_W];
-		for (long x = 0; x < g[T_W];)
-			if (x >= j->pad && x + THIN_RUN + j->pad <= g[T_W]) {
+		float *out = j->y + (((n * g[T_K] + k) * g[T_D] + d) * g[T_RH] + h) * g[T_RW];
+		for (long x = 0; x < g[T_RW];)
+			if (x >= g[T_PADX] && x + THIN_RUN <= g[T_RW] && x + THIN_RUN + j->pad <= g[T_W]) {
 				thin_sum(j, THIN_RUN, 1, n, k, d, h, x, out + x, b16);
 				x += THIN_RUN;
 			} else {
@@ -122,7 +128,7 @@ static void k_thin(ens_pool *p, int b16, float *y, const void *x, const float *w
 	thin j = thin_job(g);
 	j.x = x, j.w = w, j.bias = bias, j.y = y, j.filters = scratch;
 	ens_parallel(p, thin_filters_item, &j, g[T_K] * j.taps);
-	ens_parallel(p, PICK(thin_item, b16), &j, g[T_N] * g[T_D] * g[T_H]);
+	ens_parallel(p, PICK(thin_item, b16), &j, g[T_N] * g[T_D] * g[T_RH]);
 }
 
 // thin_back adds what run cells from column col on got from the results.
@@ -131,8 +137,8 @@ INLINE void thin_back(const thin *j, const int run, long n, long b, long d, long
 	cell acc[THIN_RUN] = {0};
 	for (long k = 0; k < g[T_K]; k++)
 		for (long zt = MAX(0, d + g[T_KD] / 2 - g[T_D] + 1); zt < MIN(g[T_KD], d + g[T_KD] / 2 + 1); zt++)
-			for (long yt = MAX(0, h + j->pad - g[T_H] + 1); yt < MIN(side, h + j->pad + 1); yt++) {
-				const float *s = j->gradient + thin_gradient_row(j, n, k, d - zt + g[T_KD] / 2, h - yt + j->pad) + col + 2 * j->pad;
+			for (long yt = MAX(0, h + g[T_PADY] - g[T_RH] + 1); yt < MIN(side, h + g[T_PADY] + 1); yt++) {
+				const float *s = j->gradient + thin_gradient_row(j, n, k, d - zt + g[T_KD] / 2, h - yt + g[T_PADY]) + col + side - 1;
 				const float *f = j->filters + ((k * j->taps + (zt * side + yt) * side) * j->blocks + b) * CELL;
 				for (long xt = 0; xt < side; xt++, s--, f += j->blocks * CELL) {
 					cell c = get_cell(f, 0, 0);
@@ -163,7 +169,7 @@ static void k_thin_data(ens_pool *p, int b16, void *dx, const float *dy, const f
 	thin j = thin_job(g);
 	j.dx = dx, j.dy = dy, j.w = w, j.gate = gate, j.filters = scratch, j.gradient = scratch + g[T_K] * j.taps * j.blocks * CELL;
 	ens_parallel(p, thin_filters_item, &j, g[T_K] * j.taps);
-	ens_parallel(p, thin_gradient_item, &j, g[T_N] * g[T_K] * g[T_D] * g[T_H]);
+	ens_parallel(p, thin_gradient_item, &j, g[T_N] * g[T_K] * g[T_D] * g[T_RH]);
 	ens_parallel(p, PICK(thin_data_item, b16), &j, g[T_N] * j.blocks * g[T_D] * g[T_H]);
 }
 
@@ -174,11 +180,11 @@ INLINE void thin_taps(const thin *j, long b, int q, long zt, long yt, const int 
 	vec total[THIN_SUMS] = {0};
 	for (long n = 0; n < g[T_N]; n++)
 		for (long d = MAX(0, g[T_KD] / 2 - zt); d < MIN(g[T_D], g[T_D] + g[T_KD] / 2 - zt); d++)
-			for (long h = MAX(0, j->pad - yt); h < MIN(g[T_H], g[T_H] + j->pad - yt); h++) {
+			for (long h = MAX(0, g[T_PADY] - yt); h < MIN(g[T_RH], g[T_H] + g[T_PADY] - yt); h++) {
 				vec acc[THIN_SUMS] = {0};
-				long at = thin_row(j, n, b, d + zt - g[T_KD] / 2, h + yt - j->pad) * CELL + q * VL;
+				long at = thin_row(j, n, b, d + zt - g[T_KD] / 2, h + yt - g[T_PADY]) * CELL + q * VL;
 				const float *s[4];
-				for (int k = 0; k < nk; k++) s[k] = j->gradient + thin_gradient_row(j, n, k, d, h) + 2 * j->pad;
+				for (int k = 0; k < nk; k++) s[k] = j->gradient + thin_gradient_row(j, n, k, d, h) + g[T_KS] - 1;
 				for (long x = 0; x < g[T_W]; x++) {
 					vec v = get_vec(j->x, at + x * CELL, b16);
 					for (int k = 0; k < nk; k++)
@@ -207,6 +213,6 @@ STORED(thin_filter_item)
 static void k_thin_filter(ens_pool *p, int b16, float *dw, const void *x, const float *dy, float *scratch, const long *g) {
 	thin j = thin_job(g);
 	j.x = x, j.dy = dy, j.dw = dw, j.gradient = scratch;
-	ens_parallel(p, thin_gradient_item, &j, g[T_N] * g[T_K] * g[T_D] * g[T_H]);
+	ens_parallel(p, thin_gradient_item, &j, g[T_N] * g[T_K] * g[T_D] * g[T_RH]);
 	ens_parallel(p, PICK(thin_filter_item, b16), &j, j.blocks * CV * g[T_KD] * g[T_KS]);
 }

@@ -19,20 +19,24 @@ func TestThinAgreesWithPlainSums(t *testing.T) {
 			{N: 1, Parts: [2]int{40, 0}, K: 2, Size: [3]int{2, 7, 12}, KD: 1, Side: 1},
 			{N: 1, Parts: [2]int{5, 0}, K: 2, Size: [3]int{2, 4, 11}, KD: 3, Side: 5, Wrap: true},
 			{N: 1, Parts: [2]int{3, 0}, K: 1, Size: [3]int{1, 2, 2}, KD: 3, Side: 9},
+			{N: 2, Parts: [2]int{17, 0}, K: 1, Size: [3]int{2, 6, 19}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}},
+			{N: 1, Parts: [2]int{9, 0}, K: 2, Size: [3]int{1, 7, 21}, KD: 1, Side: 3, Wrap: true, Before: [3]int{0, 1, 0}, Behind: [3]int{0, 1, 0}},
+			{N: 1, Parts: [2]int{5, 0}, K: 2, Size: [3]int{2, 8, 20}, KD: 3, Side: 5, Before: [3]int{0, -1, 1}, Behind: [3]int{0, -1, 1}},
 		} {
 			s.FilterIn = s.Parts[0]
 			k := newWinoCase(uint64(i), s)
 			x0, _ := k.parts(t, b16)
-			shape := Blocked{N: s.N, C: k.c, S: s.Size}
-			j, err := NewThin(p, ThinSpec{X: shape, K: s.K, KD: s.KD, Side: s.Side, Wrap: s.Wrap})
+			shape := Blocked{N: s.N, C: k.c, S: s.Source()}
+			pad := [2]int{s.Side/2 - s.Before[1], s.Side/2 - s.Before[2]}
+			j, err := NewThin(p, ThinSpec{X: shape, Pad: pad, K: s.K, KD: s.KD, Side: s.Side, Wrap: s.Wrap})
 			if err != nil {
 				t.Fatal(err)
 			}
 			scratch := make([]float32, j.ScratchLen())
-			bias, gate := random(uint64(i), s.K, -1, 1), random(uint64(i)+9, k.c*s.N*k.s, -1, 1)
+			bias, gate := random(uint64(i), s.K, -1, 1), random(uint64(i)+9, len(k.dx), -1, 1)
 			y, endY := guarded(t, len(k.y))
 			dw, endW := guarded(t, len(k.w))
-			dx := k.field(t, nil, k.c, s.Size, b16)
+			dx := k.field(t, nil, k.c, s.Source(), b16)
 			j.Forward(y, x0, floats(k.w), bias, scratch)
 			j.Filter(dw, x0, floats(k.dy), scratch)
 			j.Data(dx.stored(), floats(k.dy), floats(k.w), tensorOf(t, shape, b16, gate).stored(), scratch)
@@ -83,7 +87,8 @@ func float64s(x []float32) []float64 {
 }
 
 func TestThinRefusesWhatItDoesNotServe(t *testing.T) {
-	for _, s := range []ThinSpec{{K: 5, KD: 1, Side: 1}, {K: 3, KD: 1, Side: 5}, {K: 1, KD: 1, Side: 2}, {K: 1, KD: 2, Side: 1}} {
+	for _, s := range []ThinSpec{{K: 5, KD: 1, Side: 1}, {K: 3, KD: 1, Side: 5, Pad: [2]int{2, 2}}, {K: 1, KD: 1, Side: 2}, {K: 1, KD: 2, Side: 1},
+		{K: 1, KD: 1, Side: 3, Pad: [2]int{3, 1}}, {K: 1, KD: 1, Side: 3, Wrap: true}, {K: 1, KD: 1, Side: 11}} {
 		s.X = Blocked{N: 1, C: 1, S: [3]int{2, 9, 9}}
 		if _, err := NewThin(nil, s); err != ErrNotServed {
 			t.Errorf("%+v: %v, want ErrNotServed", s, err)
