@@ -68,9 +68,9 @@ type sharding struct {
 	rank    int
 	g       *graph.Graph
 	cuts    map[axisSize]graph.Cut
-	field   []bool       // by node: cut like fields of its size
-	dist    []graph.Dist // by node
-	stored  map[int]bool // values for parameters and states, which are on all ranks
+	field   []bool        // by node: cut like fields of its size
+	dist    []graph.Dist  // by node
+	stored  map[int]bool  // values for parameters and states, which are on all ranks
 	values  []graph.Value // by node: the rank's parts of fields
 	fetched map[string]graph.Value
 	tags    int

@@ -97,7 +97,7 @@ var framed = Define(Spec[Framed]{
 		}
 		return w
 	},
-	FLOPs:  func(in []Shape, out Shape, a Framed) int64 { return a.Op.FLOPs(a.Inner(in), out, a.Attrs) },
+	FLOPs: func(in []Shape, out Shape, a Framed) int64 { return a.Op.FLOPs(a.Inner(in), out, a.Attrs) },
 	Ref: func(c Call, a Framed) {
 		own := len(c.In) - len(a.Operands)
 		inner := Call{In: append([][]float64{}, c.In[:own]...), InShape: a.Inner(c.InShape), Out: c.Out, OutShape: c.OutShape}
