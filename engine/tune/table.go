@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"os"
@@ -150,6 +151,23 @@ func (t *Table) Lookup(key string) (Entry, bool) {
 	return e, ok
 }
 
+// All gives every entry by its key, in the order of the keys.
+func (t *Table) All() iter.Seq2[string, Entry] {
+	return func(yield func(string, Entry) bool) {
+		if t == nil {
+			return
+		}
+		t.mu.Lock()
+		entries := maps.Clone(t.entries)
+		t.mu.Unlock()
+		for _, key := range slices.Sorted(maps.Keys(entries)) {
+			if !yield(key, entries[key]) {
+				return
+			}
+		}
+	}
+}
+
 // Record puts an entry in, in place of an older one; e.Measured is set. An entry
 // that no table may hold (no candidates, a choice that is none of them, negative
 // times) is logged and left out.
@@ -204,14 +222,8 @@ func (t *Table) Save() error {
 
 // String lists the table for people, sorted by key.
 func (t *Table) String() string {
-	if t == nil {
-		return ""
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(t.entries)) {
-		e := t.entries[key]
+	for key, e := range t.All() {
 		fmt.Fprintf(&b, "%s: %s\n", key, e.Choice)
 		for _, c := range e.Candidates {
 			fmt.Fprintf(&b, "  %s: %v, on the wall %v, %d runs\n", c.Name, c.CPU, c.Wall, c.Runs)

@@ -297,7 +297,7 @@ func (l *layering) work(g *graph.Graph, n, of *graph.Node) Work {
 }
 
 // workOf counts what an operation computes and moves. One of single points counts as fused
-// with what makes its operands: it computes and moves nothing. Copies do move.
+// with what makes its operands, and a join or a slice as read in parts: they move nothing.
 func workOf(g *graph.Graph, n *graph.Node) Work {
 	in := g.InShapes(n)
 	w := n.Op.Window(in, n.Attrs)
@@ -309,7 +309,7 @@ func workOf(g *graph.Graph, n *graph.Node) Work {
 			}
 		}
 	}
-	if fused := len(w.Axes) == 0 && len(w.Whole) == 0 && w.Against == 0 && work.FLOPs > 0; !fused && !n.Op.Alias {
+	if len(w.Axes) > 0 || len(w.Whole) > 0 || w.Against > 0 {
 		work.Bytes = n.Op.Bytes(in, n.Shape, n.Attrs)
 	}
 	return work

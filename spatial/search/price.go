@@ -131,10 +131,14 @@ func (p *pricer) transfer(s graph.Shape, from, to layout, n needs) (cluster.Time
 	whole := true
 	for axis, size := range s {
 		held := from[axis]
-		for _, need := range n[axis] {
+		for place, need := range n[axis] {
 			pieces := spatial.Sources(held.cut(), need, size)
 			for at := range held.places() {
 				var a along
+				if held.mesh != none && held.mesh == to[axis].mesh && place != at {
+					what[axis] = append(what[axis], a) // no rank stands at both
+					continue
+				}
 				for _, piece := range pieces {
 					a.pieces++
 					a.length += float64(piece.At.Len())

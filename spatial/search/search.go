@@ -85,14 +85,20 @@ func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
 	return r, nil
 }
 
+// leastPart is the number of latitudes and longitudes below which a part is all rim.
+const leastPart = 4
+
 // Meshes lists the meshes of so many ranks along whose axes the largest fields have a part
-// for each rank.
+// for each rank, of leastPart latitudes and longitudes on average.
 func Meshes(n Network, ranks int) []spatial.Mesh {
 	c := newCutter(n)
 	var most []spatial.MeshAxis
 	for _, name := range []string{"data", "level", "lat", "lon"} {
 		a := spatial.MeshAxis{Name: name}
 		a.Size = c.sizes[a.Field()][0]
+		if name == "lat" || name == "lon" {
+			a.Size = max(1, a.Size/leastPart)
+		}
 		most = append(most, a)
 	}
 	return spatial.Meshes(ranks, most)

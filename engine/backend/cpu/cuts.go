@@ -221,7 +221,7 @@ func (p winoPass) key() string {
 	if p.Before != [3]int{} || p.Behind != [3]int{} {
 		products += fmt.Sprintf(" more %v %v", p.Before, p.Behind)
 	}
-	return fmt.Sprintf("wino %s n%d %d+%d-%d in%v k%dx%d wrap %v%s", p.name, p.N, p.Parts[0], p.Parts[1], p.K, p.Size, p.KD, p.Side, p.Wrap, products)
+	return fmt.Sprintf(winoKey+"%s", p.name, p.N, p.Parts[0], p.Parts[1], p.K, p.Size, p.KD, p.Side, p.Wrap, products)
 }
 
 // race times ways of a pass on fields of float32, which rank them for fields of
