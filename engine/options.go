@@ -64,6 +64,10 @@ type Options struct {
 	Workspace int64
 	// Kernels prepares operations that the device does not know, by name.
 	Kernels map[string]func(backend.Request) (backend.Kernel, error)
+	// Finish, if not nil, is called in every run behind the last kernel, or the one that
+	// failed with err, before outputs and gradients are read: it ends what kernels of
+	// Kernels have started. The run fails with the error that it returns.
+	Finish func(err error) error
 	// Profile measures the time of every kernel, for Explain.
 	Profile bool
 	// Passes replaces the compiler's list of passes; nil means pass.List.

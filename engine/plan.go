@@ -119,6 +119,22 @@ func (p *Plan) execute() error {
 		p.began = time.Now()
 	}
 	p.memory.load()
+	err := p.runKernels()
+	if p.opts.Finish != nil {
+		err = p.opts.Finish(err)
+	}
+	if err != nil {
+		return err
+	}
+	for _, f := range p.after {
+		f()
+	}
+	p.memory.store()
+	return nil
+}
+
+// runKernels runs all kernels until one fails.
+func (p *Plan) runKernels() error {
 	for i := range p.kernels {
 		k := &p.kernels[i]
 		if p.opts.Profile {
@@ -133,10 +149,6 @@ func (p *Plan) execute() error {
 			k.runs++
 		}
 	}
-	for _, f := range p.after {
-		f()
-	}
-	p.memory.store()
 	return nil
 }
 

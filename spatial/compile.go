@@ -1,6 +1,7 @@
 package spatial
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ type Plan struct {
 	*Sharded
 	mesh Mesh
 	rank int
+	sums *gradientSums
 }
 
 // Compile compiles the part of g that this rank of c computes, over a mesh of as many
@@ -29,6 +31,12 @@ type Plan struct {
 // Errors: as for engine.Compile; exit.Usage for a mesh that does not fit the group or
 // the network.
 func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, error) {
+	return compile(g, c, m, o, nil)
+}
+
+// compile is Compile; change, if not nil, sees how gradients are summed before the rest
+// is made.
+func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func(*gradientSums)) (*Plan, error) {
 	if m.Size() != c.Size() {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) for %d", m.Size(), m, c.Size()),
 			Why: "every rank has one place in the mesh", Fix: "start as many ranks as the mesh has, or choose another mesh"}
@@ -37,7 +45,10 @@ func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, err
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{mesh: m, rank: c.Rank()}
+	p := &Plan{mesh: m, rank: c.Rank(), sums: newGradientSums(c)}
+	if change != nil {
+		change(p.sums)
+	}
 	if o.Passes == nil {
 		o.Passes = pass.List
 	}
@@ -54,6 +65,10 @@ func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, err
 	at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "choose-layouts" })
 	o.Passes = slices.Insert(o.Passes, at+1, pass.Pass{Name: "fuse-halos", Run: fuseHalos,
 		Purpose: "let operations read halos apart from what they surround"})
+	at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "schedule" })
+	o.Passes = slices.Insert(o.Passes, at, pass.Pass{Name: "defer-sums", Run: deferSums,
+		Purpose: "let the sums of gradients over ranks run beside the backward pass"})
+	o.Finish = p.sums.finish
 	o.Kernels = map[string]func(backend.Request) (backend.Kernel, error){
 		gather.Name: func(q backend.Request) (backend.Kernel, error) { return gatherKernel(c, q) },
 		frame.Name:  func(q backend.Request) (backend.Kernel, error) { return frameKernel(c, q) },
@@ -61,6 +76,7 @@ func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, err
 		sumRanks.Name: func(q backend.Request) (backend.Kernel, error) {
 			return sumKernel(groups[q.Attrs.(along).String()], q)
 		},
+		sumLater.Name: p.sums.prepare,
 		joinMoments.Name: func(q backend.Request) (backend.Kernel, error) {
 			return joinKernel(groups[q.Attrs.(counted).String()], q)
 		},
@@ -68,8 +84,14 @@ func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, err
 	if p.Plan, err = engine.Compile(g, o); err != nil {
 		return nil, err
 	}
+	if err := p.sums.begin(groups); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
 	return p, nil
 }
+
+// SumCosts is what the sums of gradients have cost this rank so far.
+func (p *Plan) SumCosts() SumCosts { return p.sums.costs }
 
 // groups are those of this rank along every set of axes of the mesh, by their names.
 func (m Mesh) groups(c *comm.Comm) (map[string]*comm.Comm, error) {

@@ -10,6 +10,6 @@
 //
 // A step is one sweep over the parameters (LARS and LAMB read them once more for
 // their norms) and allocates nothing. Its bits do not depend on the number of
-// threads. The state of an optimiser (moments and number of steps) leaves and
-// returns bit for bit through State and SetSteps, for checkpoints.
+// threads, nor on the ranks that share an optimiser. Its state (moments and number of
+// steps) leaves and returns bit for bit through State and Restore, for checkpoints.
 package optim

@@ -239,7 +239,11 @@ func TestGathered(t *testing.T) {
 				got[way] = append(got[way], norm)
 			}
 			got[way] = append(got[way], values(s)...)
-			for _, x := range p.State() {
+			state, err := p.State()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range state {
 				for _, v := range x.Values {
 					got[way] = append(got[way], float64(v))
 				}

@@ -82,6 +82,10 @@ type Options struct {
 	EMA     float64
 	Average *engine.Store
 	Threads int // of the sweep; 0 means 1
+	// Ranks, if not nil, share the work and the memory of the moments. Each has the
+	// gradients of its own pieces, and all have all parameters after a step, with
+	// the bits that an optimiser without ranks gives for the same gradients.
+	Ranks Ranks
 }
 
 // Biases is true for parameters called "….bias", which weight decay leaves out
@@ -122,11 +126,10 @@ func (o *Options) check() error {
 // ErrNotFinite marks a step refused because a gradient is NaN or infinite.
 var ErrNotFinite = errors.New("the gradient is not finite")
 
-// tensor is one parameter in the flat memory.
+// tensor is one parameter.
 type tensor struct {
-	lo, hi int
-	decay  float64
-	plain  bool // without a ratio: LARS and LAMB move it like SGD and Adam
+	decay float64
+	plain bool // without a ratio: LARS and LAMB move it like SGD and Adam
 }
 
 // Optimizer moves the parameters of one store. One goroutine at a time.
@@ -134,13 +137,18 @@ type Optimizer struct {
 	o       Options
 	store   *engine.Store
 	tensors []tensor
+	all     []piece // those of all ranks
+	runs    []run   // of this rank
+	numbers []int   // of its pieces in all
 	arena   arena
 	move    step
-	norms   []norms // by tensor
+	part    []float64 // two sums for each piece of this rank
+	parts   []float64 // and of all ranks; part itself without any
+	norms   []norms   // by tensor
 	steps   uint64
 	sweep   sweeper
 
-	sum     []float32 // gathered gradients, allocated by the first Add
+	sum     []float32 // gathered gradients, in the layout of moments, allocated by the first Add
 	weight  float64   // of sum together
 	pending bool      // sum holds something
 }
@@ -154,10 +162,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	p := &Optimizer{o: o, store: store, arena: arena{w: store.Params(), m: make([]float32, len(store.Params()))}}
-	if o.Kind != SGD && o.Kind != LARS {
-		p.arena.v = make([]float32, len(p.arena.w))
-	}
+	p := &Optimizer{o: o, store: store, arena: arena{w: store.Params()}}
 	if o.Average != nil {
 		same := func(a, b engine.Entry) bool {
 			return a.Name == b.Name && a.Shape.Equal(b.Shape) && a.Offset == b.Offset && a.State == b.State
@@ -168,18 +173,41 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 		}
 		p.arena.e = o.Average.Params()
 	}
+	number := map[string]int{}
 	for _, e := range store.Entries() {
 		if e.State {
 			continue
 		}
-		t := tensor{lo: e.Offset, hi: e.Offset + e.Size(), decay: o.Decay}
+		t := tensor{decay: o.Decay}
 		if o.NoDecay != nil && o.NoDecay(e.Name) {
 			t.decay, t.plain = 0, true
 		}
 		if (o.Kind == LARS || o.Kind == LAMB) && e.Shape.NDim() <= 1 {
 			t.decay, t.plain = 0, true
 		}
+		number[e.Name] = len(p.tensors)
 		p.tensors = append(p.tensors, t)
+	}
+	for _, x := range Pieces(store) {
+		p.all = append(p.all, piece{lo: x.Lo, hi: x.Hi, tensor: number[x.Param]})
+	}
+	var owners []int
+	rank := 0
+	if o.Ranks != nil {
+		owners, rank = o.Ranks.Owners(), o.Ranks.Rank()
+		if err := checkOwners(owners, len(p.all)); err != nil {
+			return nil, err
+		}
+	}
+	own, numbers, moments := shareOf(p.all, owners, rank)
+	p.numbers, p.runs = numbers, runsOf(own)
+	p.arena.m = make([]float32, moments)
+	if o.Kind != SGD && o.Kind != LARS {
+		p.arena.v = make([]float32, moments)
+	}
+	p.part = make([]float64, 2*len(own))
+	if p.parts = p.part; o.Ranks != nil {
+		p.parts = make([]float64, 2*len(p.all))
 	}
 	p.norms = make([]norms, len(p.tensors))
 	p.move = step{rule: o.Kind, nesterov: o.Nesterov, beta1: o.Beta1, beta2: o.Beta2, eps: o.Eps, momentum: o.Momentum,
@@ -188,7 +216,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 		p.move.decay[i], p.move.ratio[i] = float32(t.decay), 1
 	}
 	var err error
-	p.sweep, err = newSweeper(max(o.Threads, 1), p.tensors)
+	p.sweep, err = newSweeper(max(o.Threads, 1), own)
 	return p, err
 }
 
@@ -198,14 +226,16 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 // long as no value of one sample depends on another (batch statistics do).
 func (p *Optimizer) Add(weight float64) {
 	if p.sum == nil {
-		p.sum = make([]float32, len(p.arena.w))
+		p.sum = make([]float32, len(p.arena.m))
 	}
 	if !p.pending {
 		clear(p.sum)
 		p.pending, p.weight = true, 0
 	}
 	p.weight += weight
-	p.sweep.add(p.sum, p.store.Grads(), float32(weight))
+	for _, r := range p.runs {
+		p.sweep.add(p.sum[r.at:r.at+r.n], p.store.Grads()[r.lo:r.lo+r.n], float32(weight))
+	}
 }
 
 // gradient is what the next step moves along: g times factor.
@@ -214,29 +244,60 @@ func (p *Optimizer) gradient() (g []float32, factor float64) {
 		return p.store.Grads(), 1
 	}
 	p.pending = false
-	if p.weight == 0 { // as the mean over no weight is 0
-		return p.sum, 0
+	g = p.sum
+	if p.o.Ranks != nil { // sums lie as moments do, gradients as parameters
+		g = p.store.Grads()
+		for _, r := range p.runs {
+			copy(g[r.lo:r.lo+r.n], p.sum[r.at:])
+		}
 	}
-	return p.sum, 1 / p.weight
+	if p.weight == 0 { // as the mean over no weight is 0
+		return g, 0
+	}
+	return g, 1 / p.weight
+}
+
+// join makes the sums over tensors of those over pieces, which it adds up in their order.
+//
+// Errors: those of other ranks.
+func (p *Optimizer) join() error {
+	if p.o.Ranks != nil { // each piece has one owner: all others add zeros
+		clear(p.parts)
+		for i, k := range p.numbers {
+			p.parts[2*k], p.parts[2*k+1] = p.part[2*i], p.part[2*i+1]
+		}
+		if err := p.o.Ranks.Sum(p.parts); err != nil {
+			return fmt.Errorf("optimiser step %d: %w", p.steps, err)
+		}
+	}
+	clear(p.norms)
+	for i, x := range p.all {
+		p.norms[x.tensor].a += p.parts[2*i]
+		p.norms[x.tensor].b += p.parts[2*i+1]
+	}
+	return nil
 }
 
 // Step moves the parameters once, along the store's gradient or, after Add, along
 // the mean of those gathered, and returns its norm before clipping.
 //
 // Errors: ErrNotFinite; then nothing has been changed, and what was gathered is
-// gone.
+// gone. Those of other ranks.
 func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	g, factor := p.gradient()
 	p.arena.g = g
+	var w []float32 // if its norms are wanted too
 	if p.o.Kind == LARS {
-		p.sweep.squares(p.norms, p.arena.w, g)
-		for _, n := range p.norms {
-			norm += n.b
-		}
-		norm = math.Sqrt(norm)
-	} else {
-		norm = p.sweep.norm(g)
+		w = p.arena.w
 	}
+	p.sweep.squares(p.part, w, g)
+	if err := p.join(); err != nil {
+		return 0, err
+	}
+	for _, n := range p.norms {
+		norm += n.b
+	}
+	norm = math.Sqrt(norm)
 	if norm *= factor; math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return norm, fmt.Errorf("optimiser step %d: %w", p.steps, ErrNotFinite)
 	}
@@ -254,11 +315,28 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	case LARS:
 		p.lars()
 	case LAMB:
-		p.sweep.moments(p.norms, &p.arena, s)
+		p.sweep.moments(p.part, &p.arena, s)
+		if err := p.join(); err != nil {
+			return norm, err
+		}
 		p.lamb()
 	}
 	p.sweep.move(&p.arena, s)
+	if p.o.Ranks != nil {
+		return norm, p.o.Ranks.Gather(p.arena.w)
+	}
 	return norm, nil
+}
+
+// GatherAverage completes the average, of which each rank moves its own pieces. Without
+// ranks it always is.
+//
+// Errors: those of other ranks.
+func (p *Optimizer) GatherAverage() error {
+	if p.o.Ranks == nil || p.arena.e == nil {
+		return nil
+	}
+	return p.o.Ranks.Gather(p.arena.e)
 }
 
 // lars sets decay and ratio of each tensor from the sums of w² and g².
@@ -282,35 +360,98 @@ func (p *Optimizer) lamb() {
 	}
 }
 
-// Tensor is one part of the state of an optimiser: its memory, not a copy.
+// Tensor is one part of the state of an optimiser.
 type Tensor struct {
 	Name   string // moment and parameter: "m.enc_conv0.weight"
 	Shape  graph.Shape
 	Values []float32
 }
 
-// State lists the moments by parameter: m (the velocity of SGD and LARS), and v
-// for the others. Writing into the values restores a state; see SetSteps. An
-// average is in its own store.
-func (p *Optimizer) State() []Tensor {
-	var out []Tensor
-	for _, e := range p.store.Entries() {
-		if e.State {
-			continue
-		}
-		out = append(out, Tensor{"m." + e.Name, e.Shape, p.arena.m[e.Offset : e.Offset+e.Size()]})
-		if p.arena.v != nil {
-			out = append(out, Tensor{"v." + e.Name, e.Shape, p.arena.v[e.Offset : e.Offset+e.Size()]})
-		}
+// moments lists the arrays of moments by the names that they have in a State.
+func (p *Optimizer) moments() []Tensor {
+	out := []Tensor{{Name: "m.", Values: p.arena.m}}
+	if p.arena.v != nil {
+		out = append(out, Tensor{Name: "v.", Values: p.arena.v})
 	}
 	return out
 }
 
+// State copies the moments by parameter: m (the velocity of SGD and LARS), and v
+// for the others. It does not depend on ranks; all of them ask for it, and rank 0 gets
+// it. See Restore. An average is in its own store.
+//
+// Errors: those of other ranks.
+func (p *Optimizer) State() ([]Tensor, error) {
+	var out []Tensor
+	for _, moment := range p.moments() {
+		whole, err := p.whole(moment.Values)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range p.store.Entries() {
+			if !e.State && whole != nil {
+				out = append(out, Tensor{moment.Name + e.Name, e.Shape, whole[e.Offset : e.Offset+e.Size()]})
+			}
+		}
+	}
+	return out, nil
+}
+
+// whole copies moments of all ranks into the layout of the parameters, on rank 0; others
+// get nil.
+func (p *Optimizer) whole(own []float32) ([]float32, error) {
+	put := func(to, from []float32, runs []run) {
+		for _, r := range runs {
+			copy(to[r.lo:r.lo+r.n], from[r.at:])
+		}
+	}
+	var out []float32
+	if p.o.Ranks == nil {
+		out = make([]float32, len(p.arena.w))
+		put(out, own, p.runs)
+		return out, nil
+	}
+	owners := p.o.Ranks.Owners()
+	var sizes []int
+	var shares [][]run
+	for r := range p.o.Ranks.Size() {
+		pieces, _, n := shareOf(p.all, owners, r)
+		sizes, shares = append(sizes, n), append(shares, runsOf(pieces))
+	}
+	if p.o.Ranks.Rank() == 0 {
+		out = make([]float32, len(p.arena.w))
+	}
+	err := p.o.Ranks.Collect(own, sizes, func(rank int, x []float32) { put(out, x, shares[rank]) })
+	return out, err
+}
+
+// Restore goes back to where a State was taken, after so many steps; value gives its
+// tensors by name.
+//
+// Errors: those of value.
+func (p *Optimizer) Restore(steps uint64, value func(name string, n int) ([]float32, error)) error {
+	for _, moment := range p.moments() {
+		for _, e := range p.store.Entries() {
+			if e.State {
+				continue
+			}
+			x, err := value(moment.Name+e.Name, e.Size())
+			if err != nil {
+				return err
+			}
+			for _, r := range p.runs {
+				if lo, hi := max(r.lo, e.Offset), min(r.lo+r.n, e.Offset+e.Size()); lo < hi {
+					copy(moment.Values[r.at+lo-r.lo:], x[lo-e.Offset:hi-e.Offset])
+				}
+			}
+		}
+	}
+	p.steps = steps
+	return nil
+}
+
 // Steps is the number of steps taken.
 func (p *Optimizer) Steps() uint64 { return p.steps }
-
-// SetSteps restores the number of steps taken, together with State and Average.
-func (p *Optimizer) SetSteps(n uint64) { p.steps = n }
 
 // Close ends the threads of the sweep; more than once does no harm.
 func (p *Optimizer) Close() error { return p.sweep.close() }

@@ -2,7 +2,8 @@ package optim
 
 import "math"
 
-// arena is the flat memory of a step, all in the layout of the store.
+// arena is the flat memory of a step: w, g and e in the layout of the store, moments
+// where pieces have them.
 type arena struct {
 	w, g, m []float32
 	v       []float32 // nil without a second moment
@@ -22,10 +23,7 @@ type step struct {
 type norms struct{ a, b float64 }
 
 // loopSweeper is the sweep in plain Go; it also judges the kernels.
-type loopSweeper struct{ tensors []tensor }
-
-// norm is √Σg², summed in float64.
-func (loopSweeper) norm(g []float32) float64 { return math.Sqrt(square(g)) }
+type loopSweeper struct{ pieces []piece }
 
 func square(x []float32) float64 {
 	var s float64
@@ -42,26 +40,32 @@ func (loopSweeper) add(sum, g []float32, weight float32) {
 	}
 }
 
-// squares sums a² and b² of every tensor.
-func (l loopSweeper) squares(out []norms, a, b []float32) {
-	for k, t := range l.tensors {
-		out[k] = norms{square(a[t.lo:t.hi]), square(b[t.lo:t.hi])}
-	}
-}
-
-// moments is the first half of LAMB: m, v, and the sums of w² and u².
-func (l loopSweeper) moments(out []norms, a *arena, s *step) {
-	for k, t := range l.tensors {
-		out[k] = norms{a: square(a.w[t.lo:t.hi])}
-		for i := t.lo; i < t.hi; i++ {
-			s.advance(a, i, float32(s.factor)*a.g[i])
-			u := s.direction(a, i) + s.decay[k]*a.w[i]
-			out[k].b += float64(u) * float64(u)
+// squares sums a² and b² of every piece, in turns; without an a, which is nil then, 0
+// for a².
+func (l loopSweeper) squares(part []float64, a, b []float32) {
+	for k, p := range l.pieces {
+		part[2*k], part[2*k+1] = 0, square(b[p.lo:p.hi])
+		if a != nil {
+			part[2*k] = square(a[p.lo:p.hi])
 		}
 	}
 }
 
-// advance moves the moments of Adam at i by the gradient g.
+// moments is the first half of LAMB: m, v, and in turns the sums of w² and u² of every
+// piece.
+func (l loopSweeper) moments(part []float64, a *arena, s *step) {
+	for k, p := range l.pieces {
+		part[2*k], part[2*k+1] = square(a.w[p.lo:p.hi]), 0
+		for i := p.lo; i < p.hi; i++ {
+			at := p.at + i - p.lo
+			s.advance(a, at, float32(s.factor)*a.g[i])
+			u := s.direction(a, at) + s.decay[p.tensor]*a.w[i]
+			part[2*k+1] += float64(u) * float64(u)
+		}
+	}
+}
+
+// advance moves the moments of Adam at i, which count as moments lie, by the gradient g.
 func (s *step) advance(a *arena, i int, g float32) {
 	a.m[i] = float32(s.beta1)*a.m[i] + float32(1-s.beta1)*g
 	a.v[i] = float32(s.beta2)*a.v[i] + float32(1-s.beta2)*g*g
@@ -76,30 +80,30 @@ func (s *step) direction(a *arena, i int) float32 {
 // running average.
 func (l loopSweeper) move(a *arena, s *step) {
 	rate, momentum, factor := float32(s.rate), float32(s.momentum), float32(s.factor)
-	for k, t := range l.tensors {
-		decay, scaled := s.decay[k], rate*s.ratio[k]
+	for _, t := range l.pieces {
+		decay, scaled := s.decay[t.tensor], rate*s.ratio[t.tensor]
 		for i := t.lo; i < t.hi; i++ {
-			w, g := a.w[i], factor*a.g[i]
+			w, g, at := a.w[i], factor*a.g[i], t.at+i-t.lo
 			switch s.rule {
 			case SGD:
 				d := g + decay*w
-				a.m[i] = momentum*a.m[i] + d
+				a.m[at] = momentum*a.m[at] + d
 				if s.nesterov {
-					w -= rate * (d + momentum*a.m[i])
+					w -= rate * (d + momentum*a.m[at])
 				} else {
-					w -= rate * a.m[i]
+					w -= rate * a.m[at]
 				}
 			case Adam:
-				s.advance(a, i, g+decay*w)
-				w -= rate * s.direction(a, i)
+				s.advance(a, at, g+decay*w)
+				w -= rate * s.direction(a, at)
 			case AdamW:
-				s.advance(a, i, g)
-				w = w*(1-rate*decay) - rate*s.direction(a, i)
+				s.advance(a, at, g)
+				w = w*(1-rate*decay) - rate*s.direction(a, at)
 			case LARS:
-				a.m[i] = momentum*a.m[i] + scaled*(g+decay*w)
-				w -= a.m[i]
+				a.m[at] = momentum*a.m[at] + scaled*(g+decay*w)
+				w -= a.m[at]
 			case LAMB:
-				w -= scaled * (s.direction(a, i) + decay*w)
+				w -= scaled * (s.direction(a, at) + decay*w)
 			}
 			a.w[i] = w
 		}

@@ -13,46 +13,28 @@ import (
 type sweeper struct {
 	pool   *kern.Pool
 	pieces []kern.Piece
-	part   []float64 // two sums a piece
 }
 
-func newSweeper(threads int, tensors []tensor) (sweeper, error) {
+func newSweeper(threads int, pieces []piece) (sweeper, error) {
 	p, err := kern.NewPool(threads)
 	if err != nil {
 		return sweeper{}, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("the optimiser with %d threads cannot start", threads),
 			Why: err.Error(), Fix: "ask for fewer threads", Err: err}
 	}
-	runs := make([][2]int, len(tensors))
-	for i, t := range tensors {
-		runs[i] = [2]int{t.lo, t.hi}
+	s := sweeper{pool: p}
+	for _, x := range pieces {
+		s.pieces = append(s.pieces, kern.Piece{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.at})
 	}
-	s := sweeper{pool: p, pieces: kern.Pieces(runs)}
-	s.part = make([]float64, 2*len(s.pieces))
 	return s, nil
 }
 
-func (s sweeper) norm(g []float32) float64 { return s.pool.Norm(g) }
-
 func (s sweeper) add(sum, g []float32, weight float32) { s.pool.AXPY(sum, g, weight) }
 
-func (s sweeper) squares(out []norms, a, b []float32) {
-	s.pool.OptSquares(s.part, s.pieces, a, b)
-	s.gather(out)
-}
+func (s sweeper) squares(part []float64, a, b []float32) { s.pool.OptSquares(part, s.pieces, a, b) }
 
-func (s sweeper) moments(out []norms, a *arena, st *step) {
+func (s sweeper) moments(part []float64, a *arena, st *step) {
 	x, o := bind(a, st)
-	s.pool.OptMoments(s.part, s.pieces, &x, &o)
-	s.gather(out)
-}
-
-// gather adds up the sums of the pieces of each tensor, in their order.
-func (s sweeper) gather(out []norms) {
-	clear(out)
-	for i, p := range s.pieces {
-		out[p.Tensor].a += s.part[2*i]
-		out[p.Tensor].b += s.part[2*i+1]
-	}
+	s.pool.OptMoments(part, s.pieces, &x, &o)
 }
 
 func (s sweeper) move(a *arena, st *step) {

@@ -136,6 +136,58 @@ func TestRanksStopAndResume(t *testing.T) {
 	}
 }
 
+// Ranks that share the optimiser take the steps of ranks that do not, bit for bit, with
+// gathered gradients, clipping and an average of the weights; their checkpoints serve any
+// number of ranks.
+func TestShardedOptimizer(t *testing.T) {
+	f := smallData(t)
+	options := func(dir string, more ...string) TrainOptions {
+		set := append([]string{"train.networks=1", "train.epochs=3", "train.ema=0.5", "train.clip=0.05", "train.accumulate=2", "train.optimizer=lamb"}, more...)
+		return TrainOptions{Config: quick(t, f, set...), RunDir: dir, Version: "test", Resume: "auto"}
+	}
+	dirs := t.TempDir()
+	whole := filepath.Join(dirs, "whole")
+	if err := trainOnRanks(4, func(int) TrainOptions { return options(whole) }); err != nil {
+		t.Fatal(err)
+	}
+	sharded := filepath.Join(dirs, "sharded")
+	if err := trainOnRanks(4, func(int) TrainOptions { return options(sharded, "train.shard_optimizer=true") }); err != nil {
+		t.Fatal(err)
+	}
+	if digest(t, sharded) != digest(t, whole) {
+		t.Error("the sharded optimiser ends with other weights")
+	}
+	want := losses(t, whole)
+	for _, ranks := range [][2]int{{4, 1}, {1, 4}, {4, 3}} {
+		runDir := filepath.Join(dirs, fmt.Sprint(ranks))
+		for part, n := range ranks {
+			err := trainOnRanks(n, func(int) TrainOptions {
+				o := options(runDir, fmt.Sprint("train.shard_optimizer=", n > 1))
+				steps := 0
+				o.Stop = func() error {
+					if steps++; part == 0 && steps == 5 {
+						return &exit.Error{Code: exit.SaveAndStop, What: "told to stop"}
+					}
+					return nil
+				}
+				return o
+			})
+			if code := exit.CodeOf(err); part == 0 && code != exit.SaveAndStop || part == 1 && err != nil {
+				t.Fatalf("%d ranks of %v: %v", n, ranks, err)
+			}
+		}
+		got := losses(t, runDir)
+		if len(got) != len(want) {
+			t.Fatalf("ranks %v: %d steps, want %d", ranks, len(got), len(want))
+		}
+		for i := range want {
+			if math.Abs(got[i]-want[i]) > 1e-4*math.Abs(want[i]) {
+				t.Fatalf("ranks %v, step %d: loss %v, want %v", ranks, i+1, got[i], want[i])
+			}
+		}
+	}
+}
+
 func TestLostRankHasItsExitCode(t *testing.T) {
 	err := lost(fmt.Errorf("a step: %w", &comm.RankError{Rank: 3, Err: errors.New("no answer")}))
 	if exit.CodeOf(err) != exit.RankLost {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
@@ -138,7 +137,13 @@ func (t *trainer) begin() error {
 	if t.ranks.leads() {
 		t.timings.save(t.table)
 	}
-	if t.opt, err = optim.New(t.store, t.optimizer()); err != nil {
+	oo := t.optimizer()
+	if t.cfg.ShardOptimizer && t.ranks != nil {
+		if oo.Ranks, err = t.net.part.Shards(); err != nil {
+			return err
+		}
+	}
+	if t.opt, err = optim.New(t.store, oo); err != nil {
 		return err
 	}
 	if err := t.start.into(t.store); err != nil {
@@ -183,7 +188,10 @@ func (t *trainer) run(ctx context.Context) error {
 			}
 		}
 		if t.best == nil { // no validation starts: the last weights
-			t.best = t.keep()
+			var err error
+			if t.best, err = t.keep(); err != nil {
+				return err
+			}
 		}
 		t.model.Networks = append(t.model.Networks, t.best)
 		t.at = position{Network: t.at.Network + 1, Step: t.at.Step, BestLoss: noBest}
@@ -200,15 +208,20 @@ func (t *trainer) tired() bool {
 	return p > 0 && len(t.validation.forecasts) > 0 && t.at.Epoch-t.at.BestEpoch > p
 }
 
-// keep copies the weights that are shown.
-func (t *trainer) keep() Weights {
-	t.show()
-	return weightsOf(t.shown)
+// keep copies the weights that are shown. All ranks do.
+func (t *trainer) keep() (Weights, error) {
+	if err := t.show(); err != nil {
+		return nil, err
+	}
+	return weightsOf(t.shown), nil
 }
 
-// show brings the weights that are shown up to date. Their average is; running
-// statistics are those of now.
-func (t *trainer) show() { copy(t.shown.States(), t.store.States()) }
+// show brings the weights that are shown up to date: their average, and of the running
+// statistics those of now. All ranks do.
+func (t *trainer) show() error {
+	copy(t.shown.States(), t.store.States())
+	return t.opt.GatherAverage()
+}
 
 // epoch goes on with the present epoch to its end.
 func (t *trainer) epoch(ctx context.Context) error {
@@ -258,7 +271,9 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 		values = append(values, rundir.Value{Name: "validation_loss", Value: loss})
 		if loss < t.at.BestLoss {
 			t.at.BestLoss, t.at.BestEpoch = loss, t.at.Epoch
-			t.best = t.keep()
+			if t.best, err = t.keep(); err != nil {
+				return err
+			}
 		}
 		if w, ok := t.rate.(optim.Warmup); ok {
 			if p, ok := w.Schedule.(*optim.Plateau); ok {
@@ -336,7 +351,9 @@ func (t *trainer) build(b *Batch, order []int, k, epoch int, seed uint64) error 
 
 // validate is the mean loss over the validation starts.
 func (t *trainer) validate(ctx context.Context) (float64, error) {
-	t.show()
+	if err := t.show(); err != nil {
+		return 0, err
+	}
 	var sum float64
 	for i, fc := range t.validation.forecasts {
 		used, err := positions(fc, t.model.Task.Used)
@@ -385,10 +402,15 @@ const (
 	partFinished  = "network%02d."
 )
 
-// save writes a checkpoint of everything. The leading rank does.
+// save writes a checkpoint of everything, which does not depend on the ranks. The
+// leading one does, with what the others have.
 func (t *trainer) save() error {
-	if !t.ranks.leads() {
-		return nil
+	moments, err := t.opt.State()
+	if err != nil {
+		return err
+	}
+	if err := t.show(); err != nil || !t.ranks.leads() {
+		return err
 	}
 	var tensors []ckpt.Tensor
 	add := func(prefix string, w Weights) {
@@ -398,11 +420,11 @@ func (t *trainer) save() error {
 		}
 	}
 	add(partWeights, weightsOf(t.store))
-	for _, s := range t.opt.State() {
-		tensors = append(tensors, ckpt.Tensor{Name: partOptimizer + s.Name, Shape: s.Shape, Data: slices.Clone(s.Values)})
+	for _, s := range moments {
+		tensors = append(tensors, ckpt.Tensor{Name: partOptimizer + s.Name, Shape: s.Shape, Data: s.Values})
 	}
 	if t.shown != t.store {
-		add(partAverage, t.keep())
+		add(partAverage, weightsOf(t.shown))
 	}
 	add(partBest, t.best)
 	for i, w := range t.model.Networks {
@@ -478,14 +500,17 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 	for _, x := range part(partOptimizer) {
 		moments[x.Name] = x
 	}
-	for _, s := range t.opt.State() {
-		v, ok := moments[s.Name].Data.([]float32)
-		if !ok || len(v) != len(s.Values) {
-			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the checkpoint lacks the optimiser's %q", s.Name), At: c.Dir, Fix: "resume with the same configuration, or from another checkpoint"}
+	steps := uint64(t.at.Epoch*t.steps(t.batches()) + t.steps(t.at.Batch))
+	err := t.opt.Restore(steps, func(name string, n int) ([]float32, error) {
+		v, ok := moments[name].Data.([]float32)
+		if !ok || len(v) != n {
+			return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the checkpoint lacks the optimiser's %q", name), At: c.Dir, Fix: "resume with the same configuration, or from another checkpoint"}
 		}
-		copy(s.Values, v)
+		return v, nil
+	})
+	if err != nil {
+		return err
 	}
-	t.opt.SetSteps(uint64(t.at.Epoch*t.steps(t.batches()) + t.steps(t.at.Batch)))
 	t.best = part(partBest)
 	t.model.Networks = nil
 	for i := range t.at.Network {

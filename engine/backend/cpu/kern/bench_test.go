@@ -19,7 +19,7 @@ func BenchmarkKernels(b *testing.B) {
 	ch, mid := random(4, 32, 1, 2), Dims{Outer: 8, Mid: 32, Inner: n / 256}
 	pad := [3]Padding{{}, {}, {Lo: 1, Hi: 1, Mode: Periodic}}
 	padded := make([]float32, n/128*130)
-	e, pieces := random(5, n, 0.1, 2), Pieces([][2]int{{0, n}})
+	e, pieces := random(5, n, 0.1, 2), piecesOf([][2]int{{0, n}}, 16384, 0)
 	adamw := OptStep{Rule: RuleAdamW, LR: 1e-9, Beta1: 0.9, Beta2: 0.999, Eps: 1, GradScale: 1, Blend: 0.001, Correct1: 1, Correct2: 1,
 		Decay: []float32{0}, Ratio: []float32{1}}
 	for _, threads := range []int{1, 2} {

@@ -12,7 +12,7 @@ enum { ENS_ADD, ENS_SUB, ENS_MUL, ENS_DIV, ENS_MIN, ENS_MAX, ENS_RSUB, ENS_RDIV 
 enum { ENS_ACCUMULATE = 1, ENS_GATE = 2 }; // how a gradient is stored
 
 enum { ENS_SGD, ENS_NESTEROV, ENS_ADAM, ENS_ADAMW, ENS_LARS, ENS_LAMB }; // optimisers
-typedef struct { long lo, hi, tensor; } ens_piece; // elements lo to hi of an arena, all of one tensor
+typedef struct { long lo, hi, tensor, at; } ens_piece; // elements lo to hi of an arena, all of one tensor; at: where its moments begin
 typedef struct { // one step of an optimiser, see optim.inc.h
 	int rule;
 	float lr, beta1, beta2, rest1, rest2, eps, momentum, c1, c2, gscale, blend; // rest is 1-beta, rounded once

@@ -13,7 +13,10 @@ package kern
 */
 import "C"
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Rule names the formula of an optimiser; see OptStep.
 type Rule int
@@ -28,37 +31,25 @@ const (
 	RuleLAMB
 )
 
-// Piece is a run of an arena that lies in one tensor: elements Lo up to Hi. Its
-// layout is that of ens_piece.
-type Piece struct{ Lo, Hi, Tensor int }
-
-// pieceLen is the most elements of a piece: 64 KiB.
-const pieceLen = 16384
-
-// Pieces cuts the tensors of an arena, given by their first elements and ends,
-// into pieces in their order. They depend on nothing else, and so neither do the
-// bits of sums over them.
-func Pieces(tensors [][2]int) []Piece {
-	var out []Piece
-	for i, t := range tensors {
-		for lo := t[0]; lo < t[1]; lo += pieceLen {
-			out = append(out, Piece{lo, min(lo+pieceLen, t[1]), i})
-		}
-	}
-	return out
-}
+// Piece is a run of an arena that lies in one tensor: elements Lo up to Hi, whose
+// moments begin at At. Its layout is that of ens_piece.
+type Piece struct{ Lo, Hi, Tensor, At int }
 
 // OptArena is the flat memory of a step: parameters W, gradients G, and in the same
-// layout the first moment M and where the rule has them the second moment V and the
-// running average E of W (nil: none).
+// layout, where there is one, the running average E of W; and the moments of pieces:
+// the first M, and where the rule has one the second V.
 type OptArena struct{ W, M, V, E, G []float32 }
 
-// check panics unless all lengths are that of W.
-func (a *OptArena) check() {
-	want("m", len(a.M), len(a.W))
+// check panics unless all lengths fit.
+func (a *OptArena) check(pieces []Piece) {
 	want("g", len(a.G), len(a.W))
+	for _, p := range pieces {
+		if p.Lo < 0 || p.Hi > len(a.W) || p.At < 0 || p.At+p.Hi-p.Lo > len(a.M) {
+			panic(fmt.Sprintf("kern: piece %+v of %d parameters and %d moments", p, len(a.W), len(a.M)))
+		}
+	}
 	if a.V != nil {
-		want("v", len(a.V), len(a.W))
+		want("v", len(a.V), len(a.M))
 	}
 	if a.E != nil {
 		want("e", len(a.E), len(a.W))
@@ -96,10 +87,12 @@ func cPieces(p []Piece) *C.ens_piece { return (*C.ens_piece)(unsafe.Pointer(unsa
 func f64(x []float64) *C.double { return (*C.double)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 // OptSquares writes Σa² and Σb² of every piece into part, in turns, summed in
-// double.
+// double; without an a, which is nil then, 0 for Σa².
 func (p *Pool) OptSquares(part []float64, pieces []Piece, a, b []float32) {
 	want("part", len(part), 2*len(pieces))
-	want("b", len(b), len(a))
+	if a != nil {
+		want("b", len(b), len(a))
+	}
 	C.ens_opt_squares(p.ptr(), f64(part), cPieces(pieces), C.long(len(pieces)), f32(a), f32(b))
 }
 
@@ -107,14 +100,14 @@ func (p *Pool) OptSquares(part []float64, pieces []Piece, a, b []float32) {
 // part, in turns.
 func (p *Pool) OptMoments(part []float64, pieces []Piece, a *OptArena, s *OptStep) {
 	want("part", len(part), 2*len(pieces))
-	a.check()
+	a.check(pieces)
 	r := s.c()
 	C.ens_opt_moments(p.ptr(), f64(part), cPieces(pieces), C.long(len(pieces)), &r, f32(s.Decay), f32(a.W), f32(a.M), f32(a.V), f32(a.G))
 }
 
 // OptMove sweeps once over all pieces; for LAMB after OptMoments.
 func (p *Pool) OptMove(pieces []Piece, a *OptArena, s *OptStep) {
-	a.check()
+	a.check(pieces)
 	want("ratio", len(s.Ratio), len(s.Decay))
 	r := s.c()
 	C.ens_opt_move(p.ptr(), cPieces(pieces), C.long(len(pieces)), &r, f32(s.Decay), f32(s.Ratio), f32(a.W), f32(a.M), f32(a.V), f32(a.E), f32(a.G))

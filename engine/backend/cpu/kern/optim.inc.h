@@ -1,5 +1,6 @@
 // Optimisers: one sweep over the parameters of a flat arena, cut into pieces of
-// at most CHUNK that each lie in one tensor. With g' = gscale g, and decay and
+// at most CHUNK that each lie in one tensor. m and v hold the moments of these
+// pieces alone. With g' = gscale g, and decay and
 // ratio of the tensor:
 //   sgd       d = g' + decay w      m = mu m + d      w -= lr m
 //   nesterov  d, m as sgd           w -= lr (d + mu m)
@@ -26,14 +27,11 @@ static inline float direction(float m, float v, float r1, float r2, float eps) {
 	return m * r1 / (sqrtf(v) * r2 + eps);
 }
 
-static void adam_run(const opt_job *j, long lo, long hi, float decay) {
-	float *w = j->w, *m = j->m, *v = j->v;
-	const float *g = j->g;
-	const ens_rule *r = j->r;
+static void adam_run(const ens_rule *r, float *w, float *m, float *v, const float *g, long n, float decay) {
 	float b1 = r->beta1, b2 = r->beta2, a1 = r->rest1, a2 = r->rest2, eps = r->eps, gs = r->gscale, lr = r->lr;
 	float l2 = r->rule == ENS_ADAM ? decay : 0, keep = r->rule == ENS_ADAM ? 1 : 1 - lr * decay;
 	float r1 = 1 / r->c1, r2 = 1 / sqrtf(r->c2);
-	EACH(i, lo, hi) {
+	EACH(i, 0, n) {
 		float d = gs * g[i] + l2 * w[i];
 		m[i] = b1 * m[i] + a1 * d;
 		v[i] = b2 * v[i] + a2 * d * d;
@@ -44,21 +42,21 @@ static void adam_run(const opt_job *j, long lo, long hi, float decay) {
 static void opt_move_item(void *x, long item) {
 	const opt_job *j = x;
 	const ens_rule *r = j->r;
-	long lo = j->piece[item].lo, hi = j->piece[item].hi, tensor = j->piece[item].tensor;
-	float *w = j->w, *m = j->m, *v = j->v, *e = j->e;
-	const float *g = j->g;
+	long lo = j->piece[item].lo, n = j->piece[item].hi - lo, tensor = j->piece[item].tensor, at = j->piece[item].at;
+	float *w = j->w + lo, *m = j->m + at, *v = j->v ? j->v + at : 0;
+	const float *g = j->g + lo;
 	float decay = j->decay[tensor], mu = r->momentum, gs = r->gscale, lr = r->lr;
 	float scaled = lr * j->ratio[tensor];
 	float r1 = 1 / r->c1, r2 = 1 / sqrtf(r->c2), eps = r->eps, blend = r->blend;
 	switch (r->rule) {
 	case ENS_SGD:
-		EACH(i, lo, hi) {
+		EACH(i, 0, n) {
 			m[i] = mu * m[i] + (gs * g[i] + decay * w[i]);
 			w[i] -= lr * m[i];
 		}
 		break;
 	case ENS_NESTEROV:
-		EACH(i, lo, hi) {
+		EACH(i, 0, n) {
 			float d = gs * g[i] + decay * w[i];
 			m[i] = mu * m[i] + d;
 			w[i] -= lr * (d + mu * m[i]);
@@ -66,24 +64,25 @@ static void opt_move_item(void *x, long item) {
 		break;
 	case ENS_ADAM:
 	case ENS_ADAMW:
-		adam_run(j, lo, hi, decay);
+		adam_run(r, w, m, v, g, n, decay);
 		break;
 	case ENS_LARS:
-		EACH(i, lo, hi) {
+		EACH(i, 0, n) {
 			m[i] = mu * m[i] + scaled * (gs * g[i] + decay * w[i]);
 			w[i] -= m[i];
 		}
 		break;
 	case ENS_LAMB:
-		EACH(i, lo, hi) w[i] -= scaled * (direction(m[i], v[i], r1, r2, eps) + decay * w[i]);
+		EACH(i, 0, n) w[i] -= scaled * (direction(m[i], v[i], r1, r2, eps) + decay * w[i]);
 		break;
 	}
-	if (!e) return;
+	if (!j->e) return;
+	float *e = j->e + lo;
 	if (blend == 1) {
-		memcpy(e + lo, w + lo, (hi - lo) * sizeof *e);
+		memcpy(e, w, n * sizeof *e);
 		return;
 	}
-	EACH(i, lo, hi) e[i] += blend * (w[i] - e[i]);
+	EACH(i, 0, n) e[i] += blend * (w[i] - e[i]);
 }
 
 static void k_opt_move(ens_pool *p, const ens_piece *piece, long n, const ens_rule *r, const float *decay, const float *ratio,
@@ -95,14 +94,14 @@ static void k_opt_move(ens_pool *p, const ens_piece *piece, long n, const ens_ru
 static void opt_moments_item(void *x, long item) {
 	const opt_job *j = x;
 	const ens_rule *r = j->r;
-	long lo = j->piece[item].lo, hi = j->piece[item].hi;
-	float *m = j->m, *v = j->v, u[512];
-	const float *w = j->w, *g = j->g;
+	long lo = j->piece[item].lo, len = j->piece[item].hi - lo, start = j->piece[item].at;
+	float *m = j->m + start, *v = j->v + start, u[512];
+	const float *w = j->w + lo, *g = j->g + lo;
 	float b1 = r->beta1, b2 = r->beta2, a1 = r->rest1, a2 = r->rest2, eps = r->eps, gs = r->gscale, decay = j->decay[j->piece[item].tensor];
 	float r1 = 1 / r->c1, r2 = 1 / sqrtf(r->c2);
 	double sum = 0;
-	for (long at = lo; at < hi; at += 512) {
-		long n = MIN(512, hi - at);
+	for (long at = 0; at < len; at += 512) {
+		long n = MIN(512, len - at);
 		EACH(k, 0, n) {
 			float d = gs * g[at + k];
 			m[at + k] = b1 * m[at + k] + a1 * d;
@@ -111,7 +110,7 @@ static void opt_moments_item(void *x, long item) {
 		}
 		sum += dot_run(u, u, n);
 	}
-	j->part[2 * item] = dot_run(w + lo, w + lo, hi - lo);
+	j->part[2 * item] = dot_run(w, w, len);
 	j->part[2 * item + 1] = sum;
 }
 
@@ -125,11 +124,11 @@ static void k_opt_moments(ens_pool *p, double *part, const ens_piece *piece, lon
 static void opt_squares_item(void *x, long item) {
 	const opt_job *j = x;
 	long lo = j->piece[item].lo, n = j->piece[item].hi - lo;
-	j->part[2 * item] = dot_run(j->g + lo, j->g + lo, n);
+	j->part[2 * item] = j->g ? dot_run(j->g + lo, j->g + lo, n) : 0;
 	j->part[2 * item + 1] = dot_run(j->b + lo, j->b + lo, n);
 }
 
-// part gets the sums of a^2 and b^2 of each piece.
+// part gets the sums of a^2 and b^2 of each piece, 0 without an a.
 static void k_opt_squares(ens_pool *p, double *part, const ens_piece *piece, long n, const float *a, const float *b) {
 	opt_job j = {.piece = piece, .g = a, .b = b, .part = part};
 	ens_parallel(p, opt_squares_item, &j, n);

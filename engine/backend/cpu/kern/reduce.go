@@ -17,8 +17,6 @@ package kern
 */
 import "C"
 
-import "math"
-
 // Sum is Σ x[i] in double; the order depends on the length alone.
 func (p *Pool) Sum(x []float32) float64 {
 	var s C.double
@@ -43,9 +41,6 @@ func (p *Pool) SumAbs(x []float32) float64 {
 	C.ens_sum_abs(p.ptr(), &s, f32(x), C.long(len(x)))
 	return float64(s)
 }
-
-// Norm is √(Σ x[i]²).
-func (p *Pool) Norm(x []float32) float64 { return math.Sqrt(p.Dot(x, x)) }
 
 // SumMid computes y[m] = Σ over o and i of x[o][m][i]: the gradient of a bias
 // or of a per channel scale. With a second tensor z, of x·z; z may be nil.

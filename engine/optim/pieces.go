@@ -1,0 +1,109 @@
+package optim
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Piece is a run of a store's parameters within one of them, Lo up to before Hi. It is
+// what is moved, and what norms are summed over, as one.
+type Piece struct {
+	Param  string
+	Lo, Hi int
+}
+
+// pieceLen is the most elements of a piece, 64 KiB.
+const pieceLen = 16384
+
+// PieceSizes are the lengths of the pieces of a parameter with n elements.
+func PieceSizes(n int) []int {
+	var sizes []int
+	for ; n > pieceLen; n -= pieceLen {
+		sizes = append(sizes, pieceLen)
+	}
+	return append(sizes, n)
+}
+
+// Pieces cuts the parameters of a store, in their order. Pieces depend on nothing else,
+// and so neither do the bits of sums over them.
+func Pieces(store *engine.Store) []Piece {
+	var out []Piece
+	for _, e := range store.Entries() {
+		if e.State {
+			continue
+		}
+		lo := e.Offset
+		for _, n := range PieceSizes(e.Size()) {
+			out = append(out, Piece{e.Name, lo, lo + n})
+			lo += n
+		}
+	}
+	return out
+}
+
+// Ranks are those that share an optimiser: each moves the pieces that it owns, and keeps
+// their moments. All ranks call Sum, Gather and Collect in one order.
+type Ranks interface {
+	// Rank is the number of this one, Size how many there are.
+	Rank() int
+	Size() int
+	// Owners gives the rank that owns each of Pieces.
+	Owners() []int
+	// Sum adds up x over the ranks.
+	Sum(x []float64) error
+	// Gather gives all ranks all of x, which lies as the parameters do and of which
+	// each has its own pieces.
+	Gather(x []float32) error
+	// Collect calls put on rank 0 with the x of each rank in turn; sizes are their
+	// lengths.
+	Collect(x []float32, sizes []int, put func(rank int, x []float32)) error
+}
+
+// piece is one that this rank moves: elements lo to hi of a tensor, with moments from at
+// on.
+type piece struct{ lo, hi, tensor, at int }
+
+// run is consecutive elements, from lo of the parameters and from at of the moments.
+type run struct{ lo, at, n int }
+
+// align is that of parameters in a store, in elements.
+const align = 16
+
+// shareOf are the pieces of a rank, their numbers, and the length of its moments: they
+// lie one behind the other, aligned as parameters are. A rank that owns all has the
+// layout of the store.
+func shareOf(all []piece, owners []int, rank int) (own []piece, numbers []int, n int) {
+	for i, p := range all {
+		if owners != nil && owners[i] != rank {
+			continue
+		}
+		p.at = n
+		own, numbers = append(own, p), append(numbers, i)
+		n += (p.hi - p.lo + align - 1) / align * align
+	}
+	return own, numbers, n
+}
+
+// runsOf joins pieces that follow each other in both memories.
+func runsOf(pieces []piece) []run {
+	var out []run
+	for _, p := range pieces {
+		if k := len(out) - 1; k >= 0 && p.lo-out[k].lo == p.at-out[k].at {
+			out[k].n = p.hi - out[k].lo
+			continue
+		}
+		out = append(out, run{p.lo, p.at, p.hi - p.lo})
+	}
+	return out
+}
+
+// checkOwners refuses owners of other pieces.
+func checkOwners(owners []int, pieces int) error {
+	if len(owners) == pieces {
+		return nil
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d owners of %d pieces of the parameters", len(owners), pieces),
+		Why: "the ranks deal out the parameters of another network", Fix: "deal out those of this one"}
+}

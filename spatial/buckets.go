@@ -1,0 +1,277 @@
+package spatial
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// bucketBytes is the size from which on gradients are summed over ranks: large enough
+// for messages to cost less than bytes, small enough for many sums to run beside the
+// backward pass.
+//
+// Source: Li et al. 2020, arXiv:2006.15704, section 3.2.3, whose default it is.
+const bucketBytes = 25 << 20
+
+// late are the attributes of sum_ranks_later: the axes, and the parameters whose
+// gradient the sum is.
+type late struct {
+	along
+	Params []string
+}
+
+// sumLater is sum_ranks whose result is there at the end of a run only.
+var sumLater = &graph.Op{
+	Name:   "sum_ranks_later",
+	Doc:    "The sum over the ranks along axes of the mesh, which ends with the run: nothing but the store of gradients reads it.",
+	Source: "Li et al. 2020, arXiv:2006.15704, section 3.2",
+	NoGrad: noGrad, Shape: sumRanks.Shape, Window: sumRanks.Window, FLOPs: noFLOPs, Bytes: sumRanks.Bytes, InPlace: sumRanks.InPlace,
+	Ordered: true,
+}
+
+// deferSums lets the sums that are gradients, and that no operation reads, end with the
+// run.
+func deferSums(u *pass.Unit) error {
+	g := u.Graph
+	source := func(id int) int { // behind operations that only give another shape
+		for g.Nodes[id].Kind == graph.KindOp && g.Nodes[id].Op.Alias {
+			id = g.Nodes[id].In[0]
+		}
+		return id
+	}
+	params := map[int][]string{} // by sum
+	for _, d := range g.Grads {
+		params[source(d.Value)] = append(params[source(d.Value)], g.Nodes[d.Param].Name)
+	}
+	for _, n := range g.Nodes {
+		if n.Kind == graph.KindOp && !n.Op.Alias {
+			for _, id := range n.In {
+				delete(params, source(id))
+			}
+		}
+	}
+	for _, o := range g.Outputs {
+		delete(params, source(o.ID))
+	}
+	for _, a := range g.Assigns {
+		delete(params, source(a.Value))
+	}
+	if g.Loss >= 0 {
+		delete(params, source(g.Loss))
+	}
+	var err error
+	u.Graph, err = g.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+		if n.Kind != graph.KindOp || n.Op != sumRanks || len(params[n.ID]) == 0 {
+			return graph.Value{}
+		}
+		return b.Node(sumLater, late{n.Attrs.(along), params[n.ID]}, in[0])
+	})
+	return err
+}
+
+// gradientSums adds up gradients over ranks in buckets, in the order in which the
+// backward pass fills them, by a task of the rank beside its kernels. Which gradients
+// are summed together, and by which algorithm, depends on their sizes and on the number
+// of ranks alone: so do the bits.
+type gradientSums struct {
+	c       *comm.Comm
+	size    int  // of a bucket in bytes, from which on it is full
+	inTurn  bool // each sum ends before the next kernel runs
+	buckets []*bucket
+	open    map[string]*bucket // by axes of the mesh, while kernels are prepared
+	tasks   []*comm.Task       // of the present run
+	shards  *Shards            // nil: all ranks get all sums
+	narrow  []float32          // room for the values of a bucket
+	wide    []float64
+	costs   SumCosts
+}
+
+func newGradientSums(c *comm.Comm) *gradientSums {
+	return &gradientSums{c: c, size: bucketBytes, open: map[string]*bucket{}}
+}
+
+// bucket is gradients that are summed together.
+type bucket struct {
+	axes    string     // of the mesh
+	group   *comm.Comm // of tasks only
+	parts   []summed
+	n       int   // values
+	cuts    []int // of the n values into pieces, one for each rank of the group
+	missing int   // parts that the present run has not made yet
+}
+
+// summed is one gradient of a bucket.
+type summed struct {
+	params []string
+	x      backend.Tensor
+	n      int
+}
+
+// SumCosts is what the sums of gradients over ranks, and where the optimiser is sharded
+// the parameters that it gathers, have cost a rank so far.
+type SumCosts struct {
+	Runs    int   // of the plan
+	Bytes   int64 // of gradients that were summed
+	Running time.Duration
+	// Exposed is how long the rank waited for them when it had nothing else to do.
+	Exposed time.Duration
+}
+
+// prepare adds a gradient to the bucket that is open along its axes of the mesh.
+func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(late)
+	axes := a.along.String()
+	b := s.open[axes]
+	if b == nil {
+		b = &bucket{axes: axes}
+		s.open[axes] = b
+		s.buckets = append(s.buckets, b)
+	}
+	n, unit := len(q.Out.F32), 4
+	if q.Out.F64 != nil {
+		n, unit = len(q.Out.F64), 8
+	}
+	b.parts, b.n = append(b.parts, summed{a.Params, q.Out, n}), b.n+n
+	if b.n*unit >= s.size {
+		delete(s.open, axes)
+	}
+	return backend.Kernel{Name: "bucket", Run: func() error {
+		copy(q.Out.F32, q.In[0].F32)
+		copy(q.Out.F64, q.In[0].F64)
+		if b.missing--; b.missing > 0 {
+			return nil
+		}
+		return s.start(b)
+	}}, nil
+}
+
+// begin gives the buckets their groups, once all kernels are prepared.
+func (s *gradientSums) begin(groups map[string]*comm.Comm) error {
+	beside := map[string]*comm.Comm{} // messages of tasks must not mix with those of kernels
+	for _, b := range s.buckets {
+		if beside[b.axes] == nil {
+			var err error
+			if beside[b.axes], err = groups[b.axes].Split(0, groups[b.axes].Rank()); err != nil {
+				return err
+			}
+		}
+		b.group, b.missing = beside[b.axes], len(b.parts)
+		var pieces []int
+		for _, p := range b.parts {
+			pieces = append(pieces, optim.PieceSizes(p.n)...)
+		}
+		b.cuts = cutPieces(pieces, b.group.Size())
+	}
+	return nil
+}
+
+// cutPieces cuts consecutive pieces of these sizes among ranks as evenly as whole pieces
+// allow.
+func cutPieces(sizes []int, ranks int) []int {
+	total := 0
+	for _, n := range sizes {
+		total += n
+	}
+	cuts, at, i := make([]int, ranks+1), 0, 0
+	for r := 1; r < ranks; r++ {
+		want := total * r / ranks
+		for i < len(sizes) && at+sizes[i]/2 < want {
+			at += sizes[i]
+			i++
+		}
+		cuts[r] = at
+	}
+	cuts[ranks] = total
+	return cuts
+}
+
+// start sums a bucket behind those before it.
+func (s *gradientSums) start(b *bucket) error {
+	var last *comm.Task
+	if n := len(s.tasks); n > 0 {
+		last = s.tasks[n-1]
+	}
+	t := b.group.Go(last, func(g *comm.Comm) error {
+		begin := time.Now()
+		defer func() { s.costs.Running += time.Since(begin) }()
+		if b.parts[0].x.F64 != nil {
+			return sumBucket(s, b, g, &s.wide, func(p summed) []float64 { return p.x.F64 })
+		}
+		return sumBucket(s, b, g, &s.narrow, func(p summed) []float32 { return p.x.F32 })
+	})
+	s.tasks = append(s.tasks, t)
+	if s.inTurn {
+		return t.Wait(s.c)
+	}
+	return nil
+}
+
+// sumBucket gives every rank of the group the sums of a bucket, or if they are sharded
+// its own. Gradients travel together in room; one alone where it is.
+func sumBucket[T float32 | float64](s *gradientSums, b *bucket, g *comm.Comm, room *[]T, values func(summed) []T) error {
+	x := values(b.parts[0])
+	if len(b.parts) > 1 {
+		if len(*room) < b.n {
+			*room = make([]T, b.n)
+		}
+		x = (*room)[:b.n]
+		at := 0
+		for _, p := range b.parts {
+			at += copy(x[at:], values(p))
+		}
+	}
+	if _, err := comm.ReduceScatterAt(g, x, b.cuts, comm.Auto); err != nil {
+		return fmt.Errorf("summing gradients: %w", err)
+	}
+	lo, hi := 0, b.n
+	if s.sharded(b) {
+		own := comm.Auto.Piece(g.Rank(), g.Size())
+		lo, hi = b.cuts[own], b.cuts[own+1]
+	} else if err := comm.GatherAt(g, x, b.cuts, comm.Auto); err != nil {
+		return fmt.Errorf("summing gradients: %w", err)
+	}
+	if len(b.parts) > 1 {
+		at := 0
+		for _, p := range b.parts {
+			if from, to := max(lo, at), min(hi, at+p.n); from < to {
+				copy(values(p)[from-at:], x[from:to])
+			}
+			at += p.n
+		}
+	}
+	return nil
+}
+
+// sharded tells whether a rank gets only its own piece of a bucket.
+func (s *gradientSums) sharded(b *bucket) bool { return s.shards != nil && s.shards.sums(b) }
+
+// finish waits for the sums of a run. If a kernel has failed, err being why, what they
+// wait for fails too.
+func (s *gradientSums) finish(err error) error {
+	begin := time.Now()
+	for _, t := range s.tasks {
+		if err != nil {
+			t.Cancel()
+		}
+	}
+	if n := len(s.tasks); n > 0 { // the last one waits for those before it
+		if e := s.tasks[n-1].Wait(s.c); err == nil {
+			err = e
+		}
+	}
+	s.tasks = s.tasks[:0]
+	for _, b := range s.buckets {
+		b.missing = len(b.parts)
+		for _, p := range b.parts {
+			s.costs.Bytes += int64(4*len(p.x.F32) + 8*len(p.x.F64))
+		}
+	}
+	s.costs.Runs++
+	s.costs.Exposed += time.Since(begin)
+	return err
+}
