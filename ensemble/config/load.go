@@ -84,7 +84,7 @@ func load(s *Schema, src Sources) (*effective, error) {
 	s.leaves(func(n *node) {
 		name := EnvironmentName(n.path)
 		text := os.Getenv(name)
-		if text == "" || slices.Contains(environmentOnly, name) {
+		if s.fileOnly || text == "" || slices.Contains(environmentOnly, name) {
 			return
 		}
 		r := reader{schema: s, where: "environment variable " + name}
@@ -110,7 +110,7 @@ func load(s *Schema, src Sources) (*effective, error) {
 		faults = append(faults, r.faults...)
 	}
 	if len(src.Files) == 0 {
-		faults = append(faults, &exit.Error{Code: exit.Usage, What: "no configuration was given", Fix: "name the file with --config"})
+		faults = append(faults, &exit.Error{Code: exit.Usage, What: "no configuration was given", Fix: "name the file with " + s.flag})
 	}
 	if err := together(faults); err != nil {
 		return nil, err
@@ -126,7 +126,9 @@ func load(s *Schema, src Sources) (*effective, error) {
 		}
 		e.values[n.path] = value
 	})
-	e.warnings = unknownEnvironment(s)
+	if !s.fileOnly {
+		e.warnings = unknownEnvironment(s)
+	}
 	return e, together(faults)
 }
 

@@ -50,7 +50,7 @@ func (r *reader) file(path string) (tree map[string]any, text []byte) {
 	text, err := readBounded(path)
 	if err != nil {
 		r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "cannot read the configuration", At: path, Why: plain(err),
-			Fix: "give the path of a YAML file after --config", Err: err})
+			Fix: "give the path of a YAML file after " + r.schema.flag, Err: err})
 		return nil, nil
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))

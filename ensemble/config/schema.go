@@ -31,6 +31,9 @@ type Schema struct {
 	Name string // "train"
 	Keys []Key
 	root *node
+	flag string // that names the file
+	// fileOnly says that no variable of the environment sets a key.
+	fileOnly bool
 }
 
 // A node is one place of the configuration tree.
@@ -49,7 +52,7 @@ type node struct {
 //
 // Errors: panics if the two do not belong together; a test loads every schema.
 func newSchema[T any](name string, keys []Key) *Schema {
-	s := &Schema{Name: name, Keys: keys, root: &node{children: map[string]*node{}}}
+	s := &Schema{Name: name, Keys: keys, root: &node{children: map[string]*node{}}, flag: "--config"}
 	fields := map[string]reflect.StructField{}
 	collect(reflect.TypeFor[T](), "", nil, fields)
 	for i := range keys {
@@ -64,6 +67,13 @@ func newSchema[T any](name string, keys []Key) *Schema {
 	for path := range fields {
 		panic("config: no row describes the field " + path)
 	}
+	return s
+}
+
+// newFileSchema is newSchema for a file that a flag names, and nothing else sets.
+func newFileSchema[T any](name, flag string, keys []Key) *Schema {
+	s := newSchema[T](name, keys)
+	s.flag, s.fileOnly = flag, true
 	return s
 }
 
