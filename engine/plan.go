@@ -36,6 +36,7 @@ type Plan struct {
 type kernel struct {
 	backend.Kernel
 	node  *graph.Node
+	ends  []func() error // of operands that this kernel is the first to read
 	ns    int64
 	runs  int64
 	start time.Time
@@ -106,11 +107,49 @@ func (p *Plan) prepare() error {
 		}
 		p.kernels = append(p.kernels, kernel{Kernel: k, node: n})
 	}
+	p.end()
 	if need := p.ScratchBytes(); p.opts.Workspace > 0 && need > p.opts.Workspace { // a kernel of which there is one cut
 		i := slices.IndexFunc(p.kernels, func(k kernel) bool { return k.Scratch == need })
 		return pass.WorkspaceTooSmall(p.graph, p.kernels[i].node, p.opts.Workspace, need)
 	}
 	return nil
+}
+
+// end has every result that a kernel only starts ended by the first kernel that reads
+// it, or else by the last of all.
+func (p *Plan) end() {
+	source := func(id int) int { // behind operations that only give another shape
+		for p.graph.Nodes[id].Kind == graph.KindOp && p.graph.Nodes[id].Op.Alias {
+			id = p.graph.Nodes[id].In[0]
+		}
+		return id
+	}
+	for i, k := range p.kernels {
+		if k.Finish == nil {
+			continue
+		}
+		reader := len(p.kernels) - 1
+		for at := len(p.kernels) - 1; at > i; at-- {
+			n := p.kernels[at].node
+			if !n.Op.Alias && slices.ContainsFunc(n.In, func(id int) bool { return source(id) == k.node.ID }) {
+				reader = at
+			}
+		}
+		p.kernels[reader].ends = append(p.kernels[reader].ends, k.Finish)
+	}
+}
+
+// run runs a kernel whose operands may still be under way.
+func (k *kernel) run() error {
+	if k.Early != nil {
+		k.Early()
+	}
+	for _, end := range k.ends {
+		if err := end(); err != nil {
+			return err
+		}
+	}
+	return k.Run()
 }
 
 // execute runs all kernels once, on the thread of the device.
@@ -140,7 +179,7 @@ func (p *Plan) runKernels() error {
 		if p.opts.Profile {
 			k.start = time.Now()
 		}
-		if err := k.Run(); err != nil {
+		if err := k.run(); err != nil {
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 		if p.opts.Profile {

@@ -62,7 +62,7 @@ func gatherKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) {
 	return exchangeKernel(c, q, q.Attrs.(gathered), NewExchange)
 }
 
-// exchangeKernel prepares an exchange.
+// exchangeKernel prepares an exchange, which ends before its result is read.
 func exchangeKernel(c *comm.Comm, q backend.Request, a gathered, prepare func(*comm.Comm, int, Parts, int) (*Exchange, error)) (backend.Kernel, error) {
 	parts, lanes := a.Parts, 1
 	if q.Out.Layout == graph.Blocked {
@@ -74,11 +74,15 @@ func exchangeKernel(c *comm.Comm, q backend.Request, a gathered, prepare func(*c
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	return backend.Kernel{Name: "exchange", Run: func() error {
-		e.Start(x)
-		e.Keep(y, x)
-		return e.Finish(y)
-	}}, nil
+	return backend.Kernel{
+		Name: "exchange",
+		Run: func() error {
+			e.Start(x)
+			e.Keep(y, x)
+			return nil
+		},
+		Finish: func() error { return e.Finish(y) },
+	}, nil
 }
 
 // blocked are the parts of a value in the blocked layout, whose elements are blocks of

@@ -49,6 +49,13 @@ type Kernel struct {
 	Name  string // of the implementation, for the printed plan
 	Run   func() error
 	Close func() // nil if there is nothing to free
+	// Finish, if not nil, ends what Run has only started: the result is there when it
+	// returns. It is called once in every run, before the first kernel that reads the
+	// result, and behind the part of that kernel that does not need it, Early.
+	Finish func() error
+	// Early, if not nil, is a part of the work that reads no result with a Finish. Run
+	// follows it and does the rest; in between no other kernel runs.
+	Early func()
 	// Scratch is what it wants of the buffer that all kernels of the device use in
 	// turn, in bytes.
 	Scratch int64

@@ -96,7 +96,9 @@ func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 		bias = q.In[len(parts)+1].F32
 	}
 	x0, filter, y := fieldOf(q.In[0]), q.In[len(parts)].F32, fieldOf(q.Out)
-	return kernel(job.cut, func() { job.Run(y, x0, x1, filter, bias, kern.Stored{}, kern.Stored{}, b.scratch) })
+	return job.kernel(func(part kern.WinoPart) {
+		job.RunPart(part, y, x0, x1, filter, bias, kern.Stored{}, kern.Stored{}, b.scratch)
+	})
 }
 
 func dataAttrs(attrs any) op.ConvGradFused {
@@ -143,7 +145,7 @@ func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if a.Gate {
 		gate = fieldOf(q.In[len(q.In)-1])
 	}
-	return kernel(job.cut, func() { job.Run(dx, dy, kern.Stored{}, w, nil, gate, plus, b.scratch) })
+	return job.kernel(func(part kern.WinoPart) { job.RunPart(part, dx, dy, kern.Stored{}, w, nil, gate, plus, b.scratch) })
 }
 
 func winoFilterWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {

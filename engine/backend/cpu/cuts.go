@@ -96,6 +96,16 @@ type job struct {
 	cut string
 }
 
+// kernel makes one that computes what reads no frame before the frames are there.
+func (j job) kernel(run func(part kern.WinoPart)) (backend.Kernel, error) {
+	if !j.Parts() {
+		return kernel(j.cut, func() { run(kern.Whole) })
+	}
+	k, err := kernel(j.cut, func() { run(kern.Outer) })
+	k.Early = func() { run(kern.Inner) }
+	return k, err
+}
+
 func (b *Backend) newWino(p winoPass, w kern.WinoWay) (job, error) {
 	prepare := kern.NewWino
 	if p.filter() {

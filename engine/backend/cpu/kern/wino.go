@@ -11,6 +11,8 @@ package kern
 */
 import "C"
 
+import "unsafe"
+
 // Block is the number of channels that lie together in the blocked layout.
 const Block = 16
 
@@ -108,7 +110,21 @@ type Wino struct {
 	c, cs, columns int // source channels, as they lie in a tile, and those of the result
 	parts          int // of 3×3 that the filter is cut into
 	frames         [2]Stored
+	// blocks of tiles that read nothing of the frames, and the others; both are empty
+	// if the tiles are not taken through the products in blocks
+	inner, outer []C.long
 }
+
+// WinoPart is the tiles of a convolution that a run computes.
+type WinoPart int
+
+// The parts. Inner reads nothing of the frames; Outer is the rest and follows it, with
+// the same scratch, which keeps the transformed filters.
+const (
+	Whole WinoPart = iota
+	Inner
+	Outer
+)
 
 // NewWino prepares the forward pass or the gradient of the data.
 //
@@ -135,6 +151,7 @@ func NewWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 		}
 		shared = blocks * j.points * twos(j.parts*j.c) * columnBlock
 		own = j.points * (twos(w.Tiles*j.row()+16) + kept*(w.Tiles*columnBlock+16))
+		j.split(w.Tiles)
 	}
 	j.scratch = shared + own*p.Threads()
 	return j, nil
@@ -262,6 +279,45 @@ func (j *Wino) SetFrames(f0, f1 Stored) {
 	j.frames = [2]Stored{f0, f1}
 }
 
+// split sorts blocks of tiles by whether they read the frame.
+func (j *Wino) split(tiles int) {
+	s, n := j.spec, j.spec.Source()
+	reads := func(axis, first int) bool { // the window that begins there
+		lo, hi := max(first, 0), min(first+6+3*(ceil(s.Side, 3)-1), n[axis])
+		before, behind := s.Frame[2*axis-2], s.Frame[2*axis-1]
+		return lo < hi && (lo < before || hi > n[axis]-behind)
+	}
+	th, tw := ceil(s.Size[1], 4), ceil(s.Size[2], 4)
+	for b := 0; b*tiles < j.tiles; b++ {
+		outer := false
+		for t := b * tiles; t < min((b+1)*tiles, j.tiles); t++ {
+			y, x := t/tw%th*4-s.Side/2+s.Before[1], t%tw*4-s.Side/2+s.Before[2]
+			outer = outer || reads(1, y) || reads(2, x)
+		}
+		if outer {
+			j.outer = append(j.outer, C.long(b))
+		} else {
+			j.inner = append(j.inner, C.long(b))
+		}
+	}
+}
+
+// Parts tells whether Inner is a part of the work at all.
+func (j *Wino) Parts() bool { return len(j.inner) > 0 && len(j.outer) > 0 }
+
+// RunPart is Run for a part of the tiles: first for Inner and then for Outer, or for the
+// Whole at once. The bits are the same.
+func (j *Wino) RunPart(part WinoPart, y, x0, x1 Stored, w, bias []float32, gate, plus Stored, scratch []float32) {
+	switch {
+	case part == Whole || part == Outer && !j.Parts():
+		j.run(nil, false, y, x0, x1, w, bias, gate, plus, scratch)
+	case part == Outer:
+		j.run(j.outer, true, y, x0, x1, w, bias, gate, plus, scratch)
+	case j.Parts():
+		j.run(j.inner, false, y, x0, x1, w, bias, gate, plus, scratch)
+	}
+}
+
 // Run computes y = conv(x, w) (+ bias) (ReLU) (+ plus), where gate is positive.
 // x1 is left out for a source of one tensor, and so may be bias, gate and plus.
 // y may be plus. Padding lanes of x must be zero; those of y become zero. The
@@ -270,6 +326,10 @@ func (j *Wino) SetFrames(f0, f1 Stored) {
 // Shape: x0, x1 blocked, in one storage; y, gate, plus blocked, in one storage,
 // which may be another; w plain [· FilterIn kD k k]; bias [K].
 func (j *Wino) Run(y, x0, x1 Stored, w, bias []float32, gate, plus Stored, scratch []float32) {
+	j.RunPart(Whole, y, x0, x1, w, bias, gate, plus, scratch)
+}
+
+func (j *Wino) run(items []C.long, again bool, y, x0, x1 Stored, w, bias []float32, gate, plus Stored, scratch []float32) {
 	j.source(x0, x1)
 	want("y", y.n, j.spec.N*j.cells*blocks(j.spec.K))
 	gate.maybe("gate", y.n, y)
@@ -279,7 +339,8 @@ func (j *Wino) Run(y, x0, x1 Stored, w, bias []float32, gate, plus Stored, scrat
 	if bias != nil {
 		want("bias", len(bias), j.spec.K)
 	}
-	C.ens_wino(j.pool.ptr(), x0.storage(), y.storage(), y.ptr, x0.ptr, x1.ptr, j.frames[0].ptr, j.frames[1].ptr, f32(w), f32(bias), gate.ptr, plus.ptr, f32(scratch), &j.geom[0])
+	C.ens_wino(j.pool.ptr(), x0.storage(), y.storage(), y.ptr, x0.ptr, x1.ptr, j.frames[0].ptr, j.frames[1].ptr, f32(w), f32(bias), gate.ptr, plus.ptr, f32(scratch), &j.geom[0],
+		unsafe.SliceData(items), C.long(len(items)), flag(again))
 }
 
 // RunFilter computes dw, the gradient of the filter between x and dy: all of the

@@ -181,6 +181,7 @@ typedef struct {
 	long ks, block;          // filter gradient: columns as they lie, tiles of a block,
 	long first, count;       // and the present block's,
 	long chunk, step;        // the present chunk, and how many go together
+	const long *items;       // blocks of tiles that are meant; NULL for all
 } wino;
 
 enum {
@@ -537,7 +538,7 @@ INLINE void mm_rows_of_form(const wino *j, long rows, long cols, long kc, const 
 // tile is large, and goes chunk by chunk.
 static void wino_tiles_item(void *arg, long i) {
 	const wino *j = arg;
-	const long *g = j->g, first = i * g[W_TILES], n = MIN(g[W_TILES], j->tiles - first), chunks = j->chunks[0] + j->chunks[1];
+	const long *g = j->g, first = (j->items ? j->items[i] : i) * g[W_TILES], n = MIN(g[W_TILES], j->tiles - first), chunks = j->chunks[0] + j->chunks[1];
 	const long step = j->ss > 1 ? 1 : chunks, row = tile_row(j), rows = filter_rows(j);
 	long vs = point_stride(g[W_TILES], row), ms = point_stride(g[W_TILES], NB);
 	float *v = j->own + ens_thread() * j->ownlen, *m = v + in_twos(j, j->points * vs);
@@ -578,9 +579,11 @@ static void wino_columns_item(void *arg, long i) {
 }
 
 // y = conv(x, w) (+ bias) (ReLU) (+ plus), or with W_FLIP its adjoint; where
-// gate is given, only where it is positive. y may be plus.
-static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g) {
+// gate is given, only where it is positive. y may be plus. Of many tiles those in some
+// blocks may be meant; again tells that scratch has the filters from a call before.
+static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g, const long *items, long count, int again) {
 	wino j = wino_job(g, 1);
+	j.items = items;
 	j.x16 = x16, j.y16 = y16, j.x0 = x0, j.x1 = x1, j.f0 = f0, j.f1 = f1, j.w = w, j.bias = bias, j.gate = gate, j.plus = plus, j.y = y, j.shared = scratch;
 	long blocks = (g[W_K] + NB - 1) / NB;
 	if (g[W_WHOLE]) {
@@ -594,8 +597,8 @@ static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const
 	} else {
 		j.own = filter_at(&j, blocks);
 		j.ownlen = j.points * (in_twos(&j, point_stride(g[W_TILES], tile_row(&j))) + (j.ss > 1 ? blocks : 1) * point_stride(g[W_TILES], NB));
-		ens_parallel(p, wino_filter_item, &j, blocks * (j.chunks[0] + j.chunks[1]));
-		ens_parallel(p, wino_tiles_item, &j, (j.tiles + g[W_TILES] - 1) / g[W_TILES]);
+		if (!again) ens_parallel(p, wino_filter_item, &j, blocks * (j.chunks[0] + j.chunks[1]));
+		ens_parallel(p, wino_tiles_item, &j, items ? count : (j.tiles + g[W_TILES] - 1) / g[W_TILES]);
 	}
 }
 

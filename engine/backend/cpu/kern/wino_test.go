@@ -199,6 +199,7 @@ var winoSpecs = []WinoSpec{
 	{N: 1, Parts: [2]int{4, 0}, K: 3, Size: [3]int{3, 5, 5}, KD: 3, Side: 9},
 	{N: 2, Parts: [2]int{9, 5}, K: 18, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}},
 	{N: 2, Parts: [2]int{17, 5}, K: 18, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}, Frame: [4]int{1, 1, 1, 1}},
+	{N: 2, Parts: [2]int{3, 2}, K: 4, Size: [3]int{2, 17, 22}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}, Frame: [4]int{1, 1, 0, 1}},
 	{N: 1, Parts: [2]int{9, 0}, K: 20, Size: [3]int{3, 7, 5}, KD: 3, Side: 5, Before: [3]int{0, 0, 2}, Behind: [3]int{0, 0, 2}, Frame: [4]int{0, 0, 2, 1}},
 	{N: 1, Parts: [2]int{4, 0}, K: 6, Size: [3]int{2, 8, 8}, KD: 3, Side: 3, Before: [3]int{0, 1, 0}, Behind: [3]int{0, 1, 0}, Wrap: true, Frame: [4]int{1, 1, 0, 0}},
 	{N: 1, Parts: [2]int{8, 0}, K: 17, Size: [3]int{2, 5, 8}, KD: 3, Side: 3, Wrap: true, Before: [3]int{1, 1, 0}, Behind: [3]int{1, 0, 0}},
@@ -213,6 +214,27 @@ func everyISA(t *testing.T, f func(t *testing.T)) {
 	for _, isa := range []string{"avx512bf16", "avx512", "avx2", "base"} {
 		if useISA(isa) {
 			t.Run(isa, f)
+		}
+	}
+}
+
+func TestWinogradBeginsWithoutFrames(t *testing.T) {
+	s := WinoSpec{N: 1, Parts: [2]int{3, 0}, K: 4, Size: [3]int{2, 17, 22}, KD: 3, Side: 3, FilterIn: 3,
+		Before: [3]int{0, 1, 0}, Behind: [3]int{0, 1, 0}, Frame: [4]int{1, 1, 0, 0}}
+	for _, c := range []struct {
+		frame        [4]int
+		tiles        int
+		inner, outer int
+	}{
+		{[4]int{1, 1, 0, 0}, 6, 3, 2}, {[4]int{1, 0, 0, 0}, 6, 4, 1}, {[4]int{0, 0, 0, 0}, 6, 5, 0}, {[4]int{1, 1, 0, 0}, 64, 0, 1},
+	} {
+		s.Frame = c.frame
+		j, err := NewWino(nil, s, WinoWay{Tiles: c.tiles})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(j.inner) != c.inner || len(j.outer) != c.outer {
+			t.Errorf("frame %v, blocks of %d tiles: %d without it and %d with it, want %d and %d", c.frame, c.tiles, len(j.inner), len(j.outer), c.inner, c.outer)
 		}
 	}
 }
@@ -265,7 +287,18 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 				if s.Frame != [4]int{} {
 					j.SetFrames(f0, f1)
 				}
-				j.Run(y.stored(), x0, x1, floats(k.w), nil, Stored{}, Stored{}, make([]float32, j.ScratchLen()))
+				scratch := make([]float32, j.ScratchLen())
+				j.Run(y.stored(), x0, x1, floats(k.w), nil, Stored{}, Stored{}, scratch)
+				if j.Parts() {
+					first := slices.Clone(k.logical(t, y))
+					y = k.field(t, nil, s.K, s.Size, y16)
+					for _, part := range []WinoPart{Inner, Outer} {
+						j.RunPart(part, y.stored(), x0, x1, floats(k.w), nil, Stored{}, Stored{}, scratch)
+					}
+					if !slices.Equal(first, k.logical(t, y)) {
+						t.Errorf("%s %+v: other bits in two parts", pass, way)
+					}
+				}
 				if e := relative(k.logical(t, y), want); e > winoBound(s, y16) {
 					t.Errorf("%s %+v: error %.2e", pass, way, e)
 				}
