@@ -24,9 +24,6 @@ func Join(o Launch, _ time.Duration) (*World, error) {
 // Close does nothing.
 func (*World) Close() error { return nil }
 
-// Abort does nothing.
-func (*World) Abort(exit.Code) {}
-
 // Probe always fails without cgo.
 //
 // Errors: dl.ErrNotFound.

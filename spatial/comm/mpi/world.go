@@ -15,7 +15,6 @@ typedef struct { _Alignas(16) char room[64]; } status; // no less than any libra
 typedef struct {
 	int (*init_thread)(int *, char ***, int, int *);
 	int (*finalize)(void);
-	int (*abort)(word, int);
 	int (*comm_rank)(word, int *);
 	int (*comm_size)(word, int *);
 	int (*set_errhandler)(word, word);
@@ -36,7 +35,6 @@ static int mpi_ready(library *l, int *rank, int *size) {
 	return rc ? rc : l->comm_size(l->world, size);
 }
 static int mpi_finalize(library *l) { return l->finalize(); }
-static int mpi_abort(library *l, int code) { return l->abort(l->world, code); }
 static int mpi_isend(library *l, const void *x, int n, int to, int tag, word *request) {
 	*request = 0;
 	return l->isend(x, n, l->byte, to, tag, l->world, request);
@@ -79,6 +77,9 @@ type World struct {
 	rank, size int
 	stall      time.Duration
 	mu         sync.Mutex // MPI is called by one thread at a time
+
+	blame   sync.Once // finds the culprit of a stall
+	culprit culprit
 }
 
 var _ comm.Concurrent = (*World)(nil)
@@ -98,7 +99,7 @@ func bind(lib *dl.Library) (*C.library, error) {
 		to   unsafe.Pointer
 	}{
 		{"MPI_Init_thread", unsafe.Pointer(&l.init_thread)}, {"MPI_Finalize", unsafe.Pointer(&l.finalize)},
-		{"MPI_Abort", unsafe.Pointer(&l.abort)}, {"MPI_Comm_rank", unsafe.Pointer(&l.comm_rank)},
+		{"MPI_Comm_rank", unsafe.Pointer(&l.comm_rank)},
 		{"MPI_Comm_size", unsafe.Pointer(&l.comm_size)}, {"MPI_Comm_set_errhandler", unsafe.Pointer(&l.set_errhandler)},
 		{"MPI_Isend", unsafe.Pointer(&l.isend)}, {"MPI_Irecv", unsafe.Pointer(&l.irecv)},
 		{"MPI_Test", unsafe.Pointer(&l.test)}, {"MPI_Get_count", unsafe.Pointer(&l.get_count)},
@@ -160,15 +161,13 @@ func (w *World) Rank() int { return w.rank }
 // Size is the number of ranks in the job.
 func (w *World) Size() int { return w.size }
 
-// Close leaves the job; every rank calls it, when all messages are done.
+// Close leaves the job when all ranks do; every rank calls it, when all messages are done.
 func (w *World) Close() error {
+	w.leave()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.check("MPI_Finalize", C.mpi_finalize(w.l))
 }
-
-// Abort ends all ranks of the job with an exit code.
-func (w *World) Abort(code exit.Code) { C.mpi_abort(w.l, C.int(code)) }
 
 // check turns an MPI error into one of ours.
 func (w *World) check(call string, rc C.int) error {
@@ -293,14 +292,14 @@ var ErrStalled = errors.New("no answer in time")
 
 // Wait waits until the message is done.
 //
-// Errors: a comm.RankError that wraps ErrStalled, what MPI says, or context.Canceled in a
-// task that was.
+// Errors: a comm.RankError that wraps ErrStalled, with the rank that keeps all waiting; what
+// MPI says; context.Canceled in a task that was.
 func (r *request) Wait() error {
 	begin := time.Now()
 	for sleep := minSleep; !r.Test(); {
 		waited := time.Since(begin)
-		if r.w.stall > 0 && waited > r.w.stall {
-			return &comm.RankError{Rank: r.other, Err: fmt.Errorf("%w: %v", ErrStalled, r.w.stall)}
+		if r.w.stall > 0 && waited > time.Duration(patience*float64(r.w.stall)) {
+			return r.w.stalled(r.other)
 		}
 		if r.by != nil && r.by.canceled.Load() {
 			return &comm.RankError{Rank: r.other, Err: context.Canceled}

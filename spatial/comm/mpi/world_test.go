@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 )
 
 // part is the variable that makes this test binary a rank: the programs of
-// commtest, or one that stalls.
+// commtest, or one that fails.
 const part = "ENSEMBLE_MPI_TEST"
 
 func TestMain(m *testing.M) {
@@ -38,24 +39,23 @@ func rank(what string) error {
 	if !ok {
 		return errors.New("no launcher is seen")
 	}
+	fails, failing := failures[what]
 	stall := time.Minute
-	if what == "stall" {
-		stall = time.Second
+	if failing {
+		stall = shortStall
 	}
 	w, err := Join(l, stall)
 	if err != nil {
 		return err
 	}
 	c := comm.New(w)
-	if what == "stall" {
-		if c.Rank() == 1 {
-			time.Sleep(time.Minute)
+	if failing {
+		if err = fails(c, w); err == nil {
+			return nil // without leaving the job
 		}
-		err := comm.Barrier(c)
 		fmt.Fprintf(os.Stderr, "rank %d: %v\n", c.Rank(), err)
-		var other *comm.RankError
-		if errors.As(err, &other) && errors.Is(err, ErrStalled) {
-			w.Abort(exit.RankLost)
+		if errors.Is(err, ErrStalled) {
+			os.Exit(int(exit.RankLost))
 		}
 		return err
 	}
@@ -63,7 +63,6 @@ func rank(what string) error {
 		if err := p.Run(c); err != nil {
 			err = fmt.Errorf("%s: rank %d of %d: %w", p.Name, c.Rank(), c.Size(), err)
 			fmt.Fprintln(os.Stderr, err)
-			w.Abort(exit.Bug)
 			return err
 		}
 	}
@@ -108,18 +107,103 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// A rank that does not answer is named, and ends the job with 71 within the stall
-// timeout.
+// shortStall is the stall timeout of ranks that fail.
+const shortStall = 2 * time.Second
+
+// failures are the programs of three ranks of which rank 1 fails. Rank 0 waits for rank
+// 2, which waits for rank 1.
+var failures = map[string]func(c *comm.Comm, w *World) error{
+	"sleeps": func(c *comm.Comm, _ *World) error {
+		if c.Rank() == 1 {
+			time.Sleep(time.Minute)
+		}
+		return around(c)
+	},
+	"is stopped": func(c *comm.Comm, _ *World) error {
+		if c.Rank() == 1 {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+				return err
+			}
+		}
+		return around(c)
+	},
+	"leaves": func(c *comm.Comm, w *World) error {
+		if c.Rank() == 1 {
+			return w.Close()
+		}
+		return around(c)
+	},
+	"is killed": func(c *comm.Comm, _ *World) error {
+		if c.Rank() == 1 {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+				return err
+			}
+		}
+		return around(c)
+	},
+	"loses a message": func(c *comm.Comm, _ *World) error {
+		if c.Rank() == 1 {
+			return c.Recv(2, 1, make([]byte, 1)).Wait() // sends nothing to rank 2, and waits for it
+		}
+		return around(c)
+	},
+}
+
+// around hands a byte from rank 1 to rank 2 to rank 0.
+func around(c *comm.Comm) error {
+	token := []byte{1}
+	if c.Rank() != 1 {
+		if err := c.Recv((c.Rank()+2)%3, 0, token).Wait(); err != nil {
+			return err
+		}
+	}
+	return c.Send((c.Rank()+1)%3, 0, token).Wait()
+}
+
+// ended tells whether a launcher's exit code is the one that a rank ended with. MPICH's
+// may be that of a rank that it killed then.
+func ended(i Implementation, code int, want exit.Code) bool {
+	return code == int(want) || i.Name == "MPICH" && code == int(syscall.SIGKILL)
+}
+
+// A rank that keeps the others waiting, itself or through another one, is named by those
+// that notice, and ends the job with 71 within the stall timeout.
 func TestStall(t *testing.T) {
 	for _, i := range Implementations {
 		t.Run(i.Name, func(t *testing.T) {
+			t.Parallel() // they only wait
+			for what, want := range map[string]string{
+				"sleeps": "rank 1: no answer in time: 2s", "is stopped": "rank 1: no answer in time: 2s", "leaves": "rank 1: no answer in time: 2s; it has done its part",
+				"loses a message": "no answer in time: 2s",
+			} {
+				begin := time.Now()
+				out, err := mpirun(t, i, 3, what)
+				var e *exec.ExitError
+				if !errors.As(err, &e) || !ended(i, e.ExitCode(), exit.RankLost) || !strings.Contains(out, want) {
+					t.Errorf("rank 1 %s: %v\n%s", what, err, out)
+				}
+				if strings.Contains(out, "rank 0: rank 2:") && want != "no answer in time: 2s" {
+					t.Errorf("rank 1 %s: rank 2 is blamed\n%s", what, out)
+				}
+				if d := time.Since(begin); d < shortStall/2 || d > shortStall+15*time.Second {
+					t.Errorf("rank 1 %s: ended after %v", what, d)
+				}
+			}
+		})
+	}
+}
+
+// A rank that is killed ends the job at once, and the launcher tells of it.
+func TestKilled(t *testing.T) {
+	for _, i := range Implementations {
+		t.Run(i.Name, func(t *testing.T) {
 			begin := time.Now()
-			out, err := mpirun(t, i, 2, "stall")
+			out, err := mpirun(t, i, 3, "is killed")
 			var e *exec.ExitError
-			if !errors.As(err, &e) || e.ExitCode() != int(exit.RankLost) || !strings.Contains(out, "rank 0: barrier: rank 1: no answer in time") {
+			if !errors.As(err, &e) || e.ExitCode() == int(exit.OK) || !strings.Contains(strings.ToLower(out), "killed") {
 				t.Errorf("%v\n%s", err, out)
 			}
-			if d := time.Since(begin); d > 30*time.Second {
+			if d := time.Since(begin); d > 15*time.Second {
 				t.Errorf("ended after %v", d)
 			}
 		})
