@@ -89,6 +89,13 @@ func (f *Features) at(t, v, l int) int {
 	return (t*len(f.Axes.Variables)+v)*len(f.Axes.Levels) + l
 }
 
+// Join makes the fields [level][point] of a whole grid from the parts of it that
+// several have. Those that are not to fit anything get nil.
+type Join func(part []float64) (whole []float64, err error)
+
+// Alone is the Join of one who has all of it.
+func Alone(part []float64) ([]float64, error) { return part, nil }
+
 // Fit estimates normalisers and spread scales from training forecasts.
 //
 // used are positions on the member axis; the first is the one whose fields the
@@ -97,44 +104,89 @@ func (f *Features) Fit(train []*Forecast, used []int, kind Standardisation, las 
 	if len(train) == 0 {
 		return fmt.Errorf("no forecast to fit features on")
 	}
-	grid := train[0].Grid
+	return f.FitParts(train, used, kind, las, train[0].Grid, Alone)
+}
+
+// FitParts is Fit by several, each with a part of the levels and points of the grid in
+// its forecasts. Sums over dates are made by point and joined, what is fitted to them
+// does not depend on the parts. Where join gives nil nothing is fitted.
+//
+// Errors: as Fit; those of join.
+func (f *Features) FitParts(train []*Forecast, used []int, kind Standardisation, las LASOptions, grid *Grid, join Join) error {
+	if len(train) == 0 {
+		return fmt.Errorf("no forecast to fit features on")
+	}
 	n := f.Axes.Fields()
-	f.Fields, f.Spreads = make([]*Normaliser, n), make([]float64, n)
-	mean, std := make([]float32, grid.Size()), make([]float32, grid.Size())
+	fields, spreads := make([]*Normaliser, n), make([]float64, n)
 	w := grid.Weights()
+	fits := true
+	var bad error // kept until all is joined, as others wait for it
 	for t := range f.Axes.Leads {
 		for v := range f.Axes.Variables {
-			for l := range f.Axes.Levels {
-				moments := NewMoments(grid)
-				var area, sq float64
-				for _, fc := range train {
-					moments.Add(fc.Init.Year(), fc.Field(t, used[0], v, l))
-					fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
-					for p, s := range std {
-						if s == s {
-							area += w[p]
-							sq += w[p] * float64(s) * float64(s)
-						}
-					}
+			var sums [6][]float64 // of all levels: PointSums, and count and sum of squares of spreads
+			for l := range train[0].Axes.Levels {
+				for i, x := range f.sums(train, used, t, v, l) {
+					sums[i] = append(sums[i], x...)
 				}
+			}
+			for i := range sums {
+				var err error
+				if sums[i], err = join(sums[i]); err != nil {
+					return err
+				}
+			}
+			if fits = sums[0] != nil; !fits {
+				continue
+			}
+			for l := range f.Axes.Levels {
+				of := func(i int) []float64 { return sums[i][l*grid.Size() : (l+1)*grid.Size()] }
+				points := PointSums{of(0), of(1), of(2), of(3)}
 				var err error
 				if kind == LAS {
-					f.Fields[f.at(t, v, l)], err = moments.LAS(las)
+					fields[f.at(t, v, l)], err = points.LAS(grid, las)
 				} else {
-					f.Fields[f.at(t, v, l)], err = moments.Global()
+					fields[f.at(t, v, l)], err = points.Global(grid)
 				}
-				if err != nil {
-					return fmt.Errorf("normaliser of %s %s at %s: %w", f.Axes.Variables[v], f.Axes.Levels[l], f.Axes.Leads[t], err)
+				if err != nil && bad == nil {
+					bad = fmt.Errorf("normaliser of %s %s at %s: %w", f.Axes.Variables[v], f.Axes.Levels[l], f.Axes.Leads[t], err)
+				}
+				var area, sq float64
+				for p, x := range of(4) {
+					area += w[p] * x
+					sq += w[p] * of(5)[p]
 				}
 				rms := math.Sqrt(sq / area)
 				if !(rms > 0) {
 					rms = 1 // a lead at which all members are equal
 				}
-				f.Spreads[f.at(t, v, l)] = rms
+				spreads[f.at(t, v, l)] = rms
 			}
 		}
 	}
-	return nil
+	if fits {
+		f.Fields, f.Spreads = fields, spreads
+	}
+	return bad
+}
+
+// sums are those over dates that FitParts joins, of one field.
+func (f *Features) sums(train []*Forecast, used []int, t, v, l int) [6][]float64 {
+	grid := train[0].Grid
+	moments := NewMoments(grid)
+	mean, std := make([]float32, grid.Size()), make([]float32, grid.Size())
+	count, sq := make([]float64, grid.Size()), make([]float64, grid.Size())
+	for _, fc := range train {
+		moments.Add(fc.Init.Year(), fc.Field(t, used[0], v, l))
+		fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
+		for p, s := range std {
+			if s == s {
+				count[p]++
+				sq[p] += float64(s) * float64(s)
+			}
+		}
+	}
+	s := moments.Sums()
+	return [6][]float64{s.N, s.Sum, s.Sq, s.Pivot, count, sq}
 }
 
 // Build writes the input channels of one forecast.

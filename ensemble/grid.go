@@ -55,6 +55,8 @@ type Grid struct {
 	Mapping map[string]any `json:"mapping,omitempty"`
 	// Source is how the input had the points, so that outputs can go back.
 	Source SourceOrder `json:"source"`
+
+	whole *Grid // of which this is a part; nil for none
 }
 
 // SourceOrder records the orientation of the input that a Grid came from.
@@ -69,8 +71,65 @@ type SourceOrder struct {
 	ScanningMode int     `json:"scanning_mode"` // GRIB scanning mode octet, -1 where there is none
 }
 
+// Window is a rectangle of a grid: rows from the first to before the second number, and
+// columns likewise. The zero value is the whole grid.
+type Window struct{ Rows, Cols [2]int }
+
 // Size is the number of points.
 func (g *Grid) Size() int { return g.NX * g.NY }
+
+// Whole tells whether a window is all of the grid.
+func (g *Grid) Whole(w Window) bool {
+	return w == Window{} || w == Window{[2]int{0, g.NY}, [2]int{0, g.NX}}
+}
+
+// SizeOf is the number of points in a window.
+func (g *Grid) SizeOf(w Window) int {
+	if g.Whole(w) {
+		return g.Size()
+	}
+	return (w.Rows[1] - w.Rows[0]) * (w.Cols[1] - w.Cols[0])
+}
+
+// Part is the grid of the points in a window. Its points have the weights that they have
+// in g.
+func (g *Grid) Part(w Window) *Grid {
+	if g.Whole(w) {
+		return g
+	}
+	p := &Grid{Kind: g.Kind, NX: w.Cols[1] - w.Cols[0], NY: w.Rows[1] - w.Rows[0], Mapping: g.Mapping, Source: g.Source, whole: g}
+	if g.whole != nil {
+		p.whole = g.whole
+	}
+	if g.X != nil {
+		p.X, p.Y = g.X[w.Cols[0]:w.Cols[1]], g.Y[w.Rows[0]:w.Rows[1]]
+	}
+	if g.Kind == RegularLatLon || g.Kind == RegularGaussian {
+		p.Lat, p.Lon = g.Lat[w.Rows[0]:w.Rows[1]], g.Lon[w.Cols[0]:w.Cols[1]]
+		return p
+	}
+	p.Lat, p.Lon = cutRows(g.Lat, g.NX, w), cutRows(g.Lon, g.NX, w)
+	return p
+}
+
+// Cut gives the values of a field of g in a window: a copy, or the field if it is all.
+//
+// Shape: field [g.Size()], the result [g.SizeOf(w)].
+func Cut[T any](field []T, g *Grid, w Window) []T {
+	if g.Whole(w) {
+		return field
+	}
+	return cutRows(field, g.NX, w)
+}
+
+// cutRows are the values of a window of a field with nx columns.
+func cutRows[T any](x []T, nx int, w Window) []T {
+	out := make([]T, 0, (w.Rows[1]-w.Rows[0])*(w.Cols[1]-w.Cols[0]))
+	for j := w.Rows[0]; j < w.Rows[1]; j++ {
+		out = append(out, x[j*nx+w.Cols[0]:j*nx+w.Cols[1]]...)
+	}
+	return out
+}
 
 // LatAt is the latitude of row j, column i in degrees.
 func (g *Grid) LatAt(j, i int) float64 {
@@ -122,6 +181,9 @@ func (g *Grid) Weights() []float64 {
 // row distance Δ from the pole and cover (1-cos(Δ/2)) ≈ Δ²/8 of area per radian
 // of longitude, against cos(φ)Δ of a full cell: Δ/8 on the scale of cos(φ).
 func poleWeight(g *Grid) float64 {
+	if g.whole != nil {
+		g = g.whole
+	}
 	if g.NY < 2 {
 		return 0
 	}

@@ -51,28 +51,33 @@ func (n *Normaliser) Apply(dst, src []float32) {
 }
 
 // Moments gathers what a Normaliser is fitted from: per year and grid point the
-// count, sum and sum of squares of the fields of the training dates.
+// count, sum and sum of squares of the fields of the training dates. Points do not know
+// of each other, so the moments of a part of a grid are that part of the grid's.
 type Moments struct {
 	grid  *Grid
-	pivot float64 // subtracted from all values so that squares lose no digits
+	pivot []float64 // [point] the first value, subtracted from all so that squares lose no digits; NaN before it
 	years map[int]*yearMoments
 }
 
 type yearMoments struct{ n, sum, sq []float64 }
 
+// PointSums are count, sum and sum of squares by grid point, of values from which Pivot
+// was subtracted; Pivot is NaN where there is no value.
+//
+// Shape: each [point].
+type PointSums struct{ N, Sum, Sq, Pivot []float64 }
+
 // NewMoments starts an empty accumulator for fields on a grid.
-func NewMoments(grid *Grid) *Moments { return &Moments{grid: grid, years: map[int]*yearMoments{}} }
+func NewMoments(grid *Grid) *Moments {
+	m := &Moments{grid: grid, pivot: make([]float64, grid.Size()), years: map[int]*yearMoments{}}
+	for i := range m.pivot {
+		m.pivot[i] = math.NaN()
+	}
+	return m
+}
 
 // Add takes one field of a year. Missing points are left out.
 func (m *Moments) Add(year int, field []float32) {
-	if len(m.years) == 0 {
-		for _, x := range field {
-			if x == x {
-				m.pivot = float64(x)
-				break
-			}
-		}
-	}
 	y := m.years[year]
 	if y == nil {
 		n := m.grid.Size()
@@ -83,36 +88,74 @@ func (m *Moments) Add(year int, field []float32) {
 		if x != x {
 			continue
 		}
-		d := float64(x) - m.pivot
+		if m.pivot[i] != m.pivot[i] {
+			m.pivot[i] = float64(x)
+		}
+		d := float64(x) - m.pivot[i]
 		y.n[i]++
 		y.sum[i] += d
 		y.sq[i] += d * d
 	}
 }
 
+// Sums are those over all years.
+func (m *Moments) Sums() PointSums {
+	n := m.grid.Size()
+	all := PointSums{make([]float64, n), make([]float64, n), make([]float64, n), m.pivot}
+	for _, year := range m.sorted() {
+		y := m.years[year]
+		for i := range n {
+			all.N[i] += y.n[i]
+			all.Sum[i] += y.sum[i]
+			all.Sq[i] += y.sq[i]
+		}
+	}
+	return all
+}
+
+// shared gives the sums one pivot for all points, the first that there is; ok is false
+// if there is no value.
+func (s PointSums) shared() (out PointSums, pivot float64, ok bool) {
+	first := slices.IndexFunc(s.Pivot, func(p float64) bool { return p == p })
+	if first < 0 {
+		return s, 0, false
+	}
+	pivot = s.Pivot[first]
+	n := len(s.N)
+	out = PointSums{N: s.N, Sum: make([]float64, n), Sq: make([]float64, n)}
+	for i, p := range s.Pivot {
+		if p == p {
+			d := p - pivot
+			out.Sum[i] = s.Sum[i] + s.N[i]*d
+			out.Sq[i] = s.Sq[i] + 2*d*s.Sum[i] + s.N[i]*d*d
+		}
+	}
+	return out, pivot, true
+}
+
 // Global fits one area-weighted mean and standard deviation.
 //
 // Errors: if no value was added. A constant field gets the scale 1.
-func (m *Moments) Global() (*Normaliser, error) {
+func (m *Moments) Global() (*Normaliser, error) { return m.Sums().Global(m.grid) }
+
+// Global is that of Moments, from the sums of a grid.
+func (s PointSums) Global(g *Grid) (*Normaliser, error) {
 	var n, sum, sq float64
-	w := m.grid.Weights()
-	for _, year := range m.sorted() {
-		y := m.years[year]
-		for i := range w {
-			n += w[i] * y.n[i]
-			sum += w[i] * y.sum[i]
-			sq += w[i] * y.sq[i]
-		}
-	}
-	if n == 0 {
+	same, pivot, ok := s.shared()
+	if !ok {
 		return nil, fmt.Errorf("no value to fit a normaliser on")
+	}
+	for i, w := range g.Weights() {
+		n += w * same.N[i]
+		sum += w * same.Sum[i]
+		sq += w * same.Sq[i]
 	}
 	mean := sum / n
 	scale := math.Sqrt(math.Max(0, sq/n-mean*mean))
 	if scale == 0 {
 		scale = 1
 	}
-	return &Normaliser{GlobalStandard, []float64{mean + m.pivot}, []float64{scale}}, nil
+	return &Normaliser{GlobalStandard, []float64{mean + pivot}, []float64{scale}}, nil
 }
 
 // LAS fits the maps of Local Area-wise Standardization: around every point the
@@ -125,38 +168,56 @@ func (m *Moments) Global() (*Normaliser, error) {
 // differs as LASOptions.Published says.
 // Errors: if no value was added or the grid is smaller than the window.
 func (m *Moments) LAS(o LASOptions) (*Normaliser, error) {
+	if !o.Published {
+		return m.Sums().LAS(m.grid, o)
+	}
+	var parts []PointSums
+	for _, year := range m.sorted() {
+		y := m.years[year]
+		parts = append(parts, PointSums{y.n, y.sum, y.sq, m.pivot})
+	}
+	return las(m.grid, o, parts)
+}
+
+// LAS is that of Moments, from the sums of a grid; the published form needs Moments.
+func (s PointSums) LAS(g *Grid, o LASOptions) (*Normaliser, error) {
+	return las(g, o, []PointSums{s})
+}
+
+// las fits the maps to the mean over parts of their means and standard deviations.
+func las(g *Grid, o LASOptions, parts []PointSums) (*Normaliser, error) {
 	if o.Window == 0 {
 		o.Window = 7
 	}
 	if o.Smooth == 0 {
 		o.Smooth = 10
 	}
-	g := m.grid
 	if g.NX < o.Window || g.NY < o.Window {
 		return nil, fmt.Errorf("window of %d points on a grid of %d x %d", o.Window, g.NX, g.NY)
 	}
 	wrap := g.Periodic() && !o.Published
 	mean, scale := make([]float64, g.Size()), make([]float64, g.Size())
-	var parts []*yearMoments
-	if o.Published {
-		for _, year := range m.sorted() {
-			parts = append(parts, m.years[year])
+	var pivot float64
+	for k, s := range parts {
+		same, first, ok := s.shared()
+		if !ok {
+			parts = nil
+			break
 		}
-	} else if len(m.years) > 0 {
-		parts = []*yearMoments{m.pooled()}
-	}
-	if len(parts) == 0 {
-		return nil, fmt.Errorf("no value to fit a normaliser on")
-	}
-	for _, y := range parts {
-		n := windowSums(y.n, g, o.Window, wrap)
-		sum := windowSums(y.sum, g, o.Window, wrap)
-		sq := windowSums(y.sq, g, o.Window, wrap)
+		if k == 0 {
+			pivot = first
+		}
+		n := windowSums(same.N, g, o.Window, wrap)
+		sum := windowSums(same.Sum, g, o.Window, wrap)
+		sq := windowSums(same.Sq, g, o.Window, wrap)
 		for i := range n {
 			mu := sum[i] / n[i]
 			mean[i] += mu / float64(len(parts))
 			scale[i] += math.Sqrt(math.Max(0, sq[i]/n[i]-mu*mu)) / float64(len(parts))
 		}
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("no value to fit a normaliser on")
 	}
 	smooth(mean, g, o.Smooth, g.Periodic())
 	smooth(scale, g, o.Smooth, g.Periodic())
@@ -171,7 +232,7 @@ func (m *Moments) LAS(o LASOptions) (*Normaliser, error) {
 		floor = 1
 	}
 	for i := range scale {
-		mean[i] += m.pivot
+		mean[i] += pivot
 		scale[i] = math.Max(scale[i], floor)
 	}
 	return &Normaliser{LAS, mean, scale}, nil
@@ -184,20 +245,6 @@ func (m *Moments) sorted() []int {
 	}
 	slices.Sort(years)
 	return years
-}
-
-func (m *Moments) pooled() *yearMoments {
-	n := m.grid.Size()
-	all := &yearMoments{make([]float64, n), make([]float64, n), make([]float64, n)}
-	for _, year := range m.sorted() {
-		y := m.years[year]
-		for i := range n {
-			all.n[i] += y.n[i]
-			all.sum[i] += y.sum[i]
-			all.sq[i] += y.sq[i]
-		}
-	}
-	return all
 }
 
 // windowSums sums x over the w×w window centred on every point. Near the first

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -13,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/netcdf"
+	"github.com/ensemble-weather/ensemble/io/order"
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
@@ -123,17 +125,62 @@ func (in *Input) coordinates(ctx context.Context, f *file, h *netcdf.Header, var
 	return out, err
 }
 
-// decodeNetCDF reads the values of a batch.
+// decodeNetCDF reads the values of a batch: of every field the rectangles that hold its
+// window.
 func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error {
-	req := netcdf.ValuesRequest{Path: b.file.path}
-	for _, fd := range b.fields {
-		req.Slabs = append(req.Slabs, *fd.slab)
+	type piece struct {
+		field int
+		rect  order.Rect
 	}
+	req := netcdf.ValuesRequest{Path: b.file.path}
+	var pieces []piece
 	b.values = make([][]float32, len(b.fields))
-	err := in.values(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req}, b.fields, b.values)
+	for k, fd := range b.fields {
+		rects, err := order.Rects(fd.entry.Grid, b.window)
+		if err != nil {
+			return err
+		}
+		b.values[k] = make([]float32, fd.entry.Grid.SizeOf(b.window))
+		for _, r := range rects {
+			pieces = append(pieces, piece{k, r})
+			req.Slabs = append(req.Slabs, slabOf(*fd.slab, fd.entry.Grid, r))
+		}
+	}
+	err := in.values(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req}, len(pieces), func(k int) (*field, int, func([]byte) error) {
+		p := pieces[k]
+		fd := b.fields[p.field]
+		return fd, p.rect.Rows * p.rect.Cols, func(raw []byte) error {
+			stored, back := borrow(p.rect.Rows * p.rect.Cols)
+			defer back()
+			floats(stored, raw)
+			p.rect.Place(b.values[p.field], stored, fd.entry.Grid, b.window)
+			if k+1 == len(pieces) || pieces[k+1].field != p.field {
+				fd.conv.Apply(b.values[p.field])
+			}
+			return nil
+		}
+	})
 	var died *decode.DiedError
 	if errors.As(err, &died) {
 		return notDecoded(b.fields[0], died.Error())
 	}
 	return err
+}
+
+// slabOf narrows the slab of a field to a rectangle of it. Rows and columns are its
+// dimensions of more than one value, in the order in which the grid was stored.
+func slabOf(s netcdf.Slab, g *ensemble.Grid, r order.Rect) netcdf.Slab {
+	axes := [][3]int{{g.NY, r.Row, r.Rows}, {g.NX, r.Col, r.Cols}}
+	if g.Source.ColumnMajor {
+		slices.Reverse(axes)
+	}
+	axes = slices.DeleteFunc(axes, func(a [3]int) bool { return a[0] == 1 })
+	out := netcdf.Slab{Var: s.Var, Start: slices.Clone(s.Start), Count: slices.Clone(s.Count)}
+	for p, n := range s.Count {
+		if n > 1 {
+			out.Start[p], out.Count[p] = s.Start[p]+int64(axes[0][1]), int64(axes[0][2])
+			axes = axes[1:]
+		}
+	}
+	return out
 }

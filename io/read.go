@@ -28,6 +28,7 @@ const (
 // batch is a run of wanted fields of one file.
 type batch struct {
 	file   *file
+	window ensemble.Window
 	fields []*field
 	first  int // index of the first in the caller's list
 	values [][]float32
@@ -43,7 +44,14 @@ type batch struct {
 // Errors: exit 65 naming file, message and cause of a field that cannot be decoded;
 // exit 66 if an entry is not of this input; what visit returns; ctx.Err().
 func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
-	batches, err := in.plan(entries)
+	return in.ReadPart(ctx, entries, ensemble.Window{}, visit)
+}
+
+// ReadPart is Read for a window of every field. Of NetCDF files no more than the window
+// is read, as far as the chunks of the file allow; GRIB messages are decoded whole, and
+// the window is kept.
+func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, visit func(i int, f *ensemble.Field) error) error {
+	batches, err := in.plan(entries, w)
 	if err != nil {
 		return err
 	}
@@ -66,6 +74,7 @@ func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(
 		}
 		return nil
 	})
+	parts := map[*ensemble.Grid]*ensemble.Grid{}
 	read := func() error {
 		for _, b := range batches {
 			select {
@@ -77,7 +86,10 @@ func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(
 				return b.err
 			}
 			for k, fd := range b.fields {
-				f := &ensemble.Field{Key: fd.entry.Key, Unit: fd.entry.Unit, Grid: fd.entry.Grid, Values: b.values[k]}
+				if parts[fd.entry.Grid] == nil {
+					parts[fd.entry.Grid] = fd.entry.Grid.Part(w)
+				}
+				f := &ensemble.Field{Key: fd.entry.Key, Unit: fd.entry.Unit, Grid: parts[fd.entry.Grid], Values: b.values[k]}
 				b.values[k] = nil
 				if err := visit(b.first+k, f); err != nil {
 					return err
@@ -135,7 +147,7 @@ func (in *Input) find(e ensemble.Entry) (*field, error) {
 }
 
 // plan cuts the wanted fields into batches.
-func (in *Input) plan(entries []ensemble.Entry) ([]*batch, error) {
+func (in *Input) plan(entries []ensemble.Entry, w ensemble.Window) ([]*batch, error) {
 	var out []*batch
 	points := 0
 	for i, e := range entries {
@@ -146,7 +158,7 @@ func (in *Input) plan(entries []ensemble.Entry) ([]*batch, error) {
 		n := fd.entry.Grid.Size()
 		last := len(out) - 1
 		if last < 0 || out[last].file != fd.file || len(out[last].fields) >= batchFields || points+n > batchPoints {
-			out = append(out, &batch{file: fd.file, first: i, done: make(chan struct{})})
+			out = append(out, &batch{file: fd.file, window: w, first: i, done: make(chan struct{})})
 			last, points = last+1, 0
 		}
 		out[last].fields = append(out[last].fields, fd)
@@ -162,13 +174,13 @@ func (in *Input) decode(ctx context.Context, b *batch) error {
 		return in.decodeNetCDF(ctx, b)
 	}
 	b.values = make([][]float32, len(b.fields))
-	err := in.decodeGRIB(ctx, b.fields, b.values, len(b.fields) > 1)
+	err := in.decodeGRIB(ctx, b, 0, len(b.fields))
 	var died *decode.DiedError
 	if !errors.As(err, &died) {
 		return err
 	}
 	for k := range b.fields {
-		err := in.decodeGRIB(ctx, b.fields[k:k+1], b.values[k:k+1], false)
+		err := in.decodeGRIB(ctx, b, k, k+1)
 		if errors.As(err, &died) {
 			return notDecoded(b.fields[k], died.Error())
 		}
@@ -188,32 +200,41 @@ func notDecoded(fd *field, why string) error {
 	return &exit.Error{Code: exit.BadData, What: "values cannot be decoded", At: at + " (" + e.Key.String() + ")", Why: why, Fix: "fetch the file again, or leave the field out"}
 }
 
-func (in *Input) decodeGRIB(ctx context.Context, fields []*field, values [][]float32, once bool) error {
-	req := grib.Batch{Path: fields[0].file.path}
-	for _, fd := range fields {
+// decodeGRIB reads the fields from to before end of a batch. Several are tried once.
+func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error {
+	req := grib.Batch{Path: b.file.path}
+	for _, fd := range b.fields[from:end] {
 		req.Fields = append(req.Fields, fd.ref)
 	}
-	return in.values(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, Once: once}, fields, values)
+	return in.values(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, Once: end-from > 1}, end-from, func(k int) (*field, int, func([]byte) error) {
+		fd := b.fields[from+k]
+		return fd, fd.entry.Grid.Size(), func(raw []byte) (err error) {
+			b.values[from+k], err = normal(raw, fd, b.window)
+			return err
+		}
+	})
 }
 
-// values lets a child do what call asks for, one result a field, and takes the
-// values over.
-func (in *Input) values(ctx context.Context, call decode.Call, fields []*field, values [][]float32) error {
+// values lets a child do what call asks for, with n results, and shows each to its
+// taker: of says whose it is, of how many values, and who takes them.
+func (in *Input) values(ctx context.Context, call decode.Call, n int, of func(k int) (fd *field, count int, take func(raw []byte) error)) error {
 	var list []wire.Values
 	call.Result = &list
 	call.Out = func(payload []byte) error {
-		if len(list) != len(fields) {
-			return fmt.Errorf("%s: %d results for %d fields", fields[0].file.path, len(list), len(fields))
+		if len(list) != n {
+			fd, _, _ := of(0)
+			return fmt.Errorf("%s: %d results for %d fields", fd.file.path, len(list), n)
 		}
-		for k, fd := range fields {
+		for k := range list {
+			fd, count, take := of(k)
 			raw, err := list[k].In(payload, 4)
 			if err != nil {
 				return notDecoded(fd, err.Error())
 			}
-			if list[k].Count != fd.entry.Grid.Size() {
-				return notDecoded(fd, fmt.Sprintf("%d values for %d points", list[k].Count, fd.entry.Grid.Size()))
+			if list[k].Count != count {
+				return notDecoded(fd, fmt.Sprintf("%d values for %d points", list[k].Count, count))
 			}
-			if values[k], err = normal(raw, fd); err != nil {
+			if err := take(raw); err != nil {
 				return err
 			}
 		}
@@ -225,22 +246,41 @@ func (in *Input) values(ctx context.Context, call decode.Call, fields []*field, 
 // scratch holds fields in stored order on their way.
 var scratch = sync.Pool{New: func() any { return new([]float32) }}
 
-// normal makes a field's values of the bytes from a child: floats in stored order
-// become SI in normal order.
-func normal(payload []byte, fd *field) ([]float32, error) {
-	g := fd.entry.Grid
+// borrow gives n values of scratch, and what gives them back.
+func borrow(n int) (values []float32, back func()) {
 	sp := scratch.Get().(*[]float32)
-	defer scratch.Put(sp)
-	if cap(*sp) < g.Size() {
-		*sp = make([]float32, g.Size())
+	if cap(*sp) < n {
+		*sp = make([]float32, n)
 	}
-	stored := (*sp)[:g.Size()]
-	for i := range stored {
-		stored[i] = math.Float32frombits(binary.LittleEndian.Uint32(payload[4*i:]))
+	return (*sp)[:n], func() { scratch.Put(sp) }
+}
+
+// floats reads the bytes from a child.
+func floats(values []float32, payload []byte) {
+	for i := range values {
+		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(payload[4*i:]))
 	}
-	out := make([]float32, g.Size())
-	if err := order.Normal(out, stored, g); err != nil {
-		return nil, err
+}
+
+// normal makes a field's values, in a window, of the bytes from a child: floats in stored
+// order become SI in normal order.
+func normal(payload []byte, fd *field, w ensemble.Window) ([]float32, error) {
+	g := fd.entry.Grid
+	stored, back := borrow(g.Size())
+	defer back()
+	floats(stored, payload)
+	out := make([]float32, g.SizeOf(w))
+	if g.Whole(w) {
+		if err := order.Normal(out, stored, g); err != nil {
+			return nil, err
+		}
+	} else {
+		whole, back := borrow(g.Size())
+		defer back()
+		if err := order.Normal(whole, stored, g); err != nil {
+			return nil, err
+		}
+		copy(out, ensemble.Cut(whole, g, w))
 	}
 	fd.conv.Apply(out)
 	return out, nil

@@ -28,33 +28,48 @@ const baselinesFile = "baselines.safetensors"
 // fitBaselines fits all baselines of a task's targets [variable][level].
 //
 // Targets for which the dates do not suffice lack the baseline concerned; what
-// is lacking is named in the warnings.
-func fitBaselines(k *Task, train []*ensemble.Forecast, analyses []*ensemble.Analysis) (all []Baselines, warnings []string, err error) {
-	grid, depth := train[0].Grid, len(k.Features.Axes.Levels)
+// is lacking is named in the warnings. Of several ranks the leading one fits, from the
+// statistics of one variable at a time; the others get nil.
+func fitBaselines(k *Task, train []*ensemble.Forecast, analyses []*ensemble.Analysis, ranks *team) (all []Baselines, warnings []string, err error) {
 	used, err := positions(train[0], k.Used)
 	if err != nil {
 		return nil, nil, err
 	}
-	w := grid.Weights()
+	grid := train[0].Grid
+	if s := ranks.own(); s != nil {
+		grid = s.grid
+	}
+	w, n := grid.Weights(), grid.Size()
 	for v := range k.Targets {
-		t, x := k.targetAt(v)
-		for l := range depth {
+		dates := make([][]float32, len(train)) // [date][statistic][level][point]
+		for i, fc := range train {
+			var a *ensemble.Analysis
+			if analyses != nil {
+				a = analyses[i]
+			}
+			part, err := k.baselineFields(fc, a, used, v)
+			if err != nil {
+				return nil, nil, err
+			}
+			if dates[i], err = joinSlabs(ranks, part, baselineStatistics); err != nil {
+				return nil, nil, err
+			}
+		}
+		if !ranks.leads() {
+			continue
+		}
+		for l := range k.Features.Axes.Levels {
 			set := &baseline.Set{Weights: w}
 			var few, full []float32
 			for i, fc := range train {
-				mean, std, whole := make([]float32, grid.Size()), make([]float32, grid.Size()), make([]float32, grid.Size())
-				fc.MeanStd(mean, std, t, x, l, used, 1)
-				set.Mean, set.Std = append(set.Mean, mean...), append(set.Std, std...)
-				fc.MeanStd(mean, std, t, x, l, used, k.Features.DDOF)
-				fc.MeanStd(whole, whole, t, x, l, everyMember(fc), k.Features.DDOF)
-				few, full = append(few, std...), append(full, whole...)
+				of := func(statistic int) []float32 {
+					return dates[i][(statistic*len(k.Features.Axes.Levels)+l)*n:][:n]
+				}
+				set.Mean, set.Std = append(set.Mean, of(0)...), append(set.Std, of(1)...)
+				few, full = append(few, of(2)...), append(full, of(3)...)
 				set.Valid = append(set.Valid, fc.Init.Valid(k.TargetLead).Time)
 				if analyses != nil {
-					obs, err := target(analyses[i], k.Targets[v], k.Features.Axes.Levels[l])
-					if err != nil {
-						return nil, nil, err
-					}
-					set.Obs = append(set.Obs, obs...)
+					set.Obs = append(set.Obs, of(4)...)
 				}
 			}
 			var b Baselines
@@ -78,6 +93,34 @@ func fitBaselines(k *Task, train []*ensemble.Forecast, analyses []*ensemble.Anal
 		}
 	}
 	return all, warnings, nil
+}
+
+// baselineStatistics is the number of fields that baselineFields gives of each level.
+const baselineStatistics = 5
+
+// baselineFields are what baselines are fitted to on one date, for target variable v:
+// mean and spread of the used members with divisor M−1, the spread of the used and of
+// all members with the divisor of the features, and the analysis.
+//
+// Shape: [statistic][level][point] of the forecast.
+func (k *Task) baselineFields(fc *ensemble.Forecast, analysis *ensemble.Analysis, used []int, v int) ([]float32, error) {
+	n, depth := fc.Grid.Size(), len(fc.Axes.Levels)
+	t, x := k.targetAt(v)
+	out, unused := make([]float32, baselineStatistics*depth*n), make([]float32, n)
+	for l, level := range fc.Axes.Levels {
+		of := func(statistic int) []float32 { return out[(statistic*depth+l)*n:][:n] }
+		fc.MeanStd(of(0), of(1), t, x, l, used, 1)
+		fc.MeanStd(unused, of(2), t, x, l, used, k.Features.DDOF)
+		fc.MeanStd(unused, of(3), t, x, l, everyMember(fc), k.Features.DDOF)
+		if analysis != nil {
+			obs, err := target(analysis, k.Targets[v], level)
+			if err != nil {
+				return nil, err
+			}
+			copy(of(4), obs)
+		}
+	}
+	return out, nil
 }
 
 // gridJSON is what of a GridEMOS is no array.

@@ -66,31 +66,17 @@ func (s *selection) check(ctx context.Context, in *fio.Input, inits []ensemble.I
 	return compare(ctx, in, slices.DeleteFunc(slices.Clone(s.repeats), func(r [2]ensemble.Entry) bool { return !slices.Contains(inits, r[0].Init) }))
 }
 
-// read reads the forecasts of some starts, in their order.
-func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.Init) ([]*ensemble.Forecast, error) {
+// read reads a slab of the forecasts of some starts, in their order.
+func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.Init, own *slab) ([]*ensemble.Forecast, error) {
+	axes, grid := own.axes(s.axes), own.part(s.grid)
 	byInit := map[ensemble.Init]*ensemble.Forecast{}
 	out := make([]*ensemble.Forecast, len(inits))
 	for i, init := range inits {
-		out[i] = ensemble.NewForecast(init, s.axes, s.members, s.grid)
+		out[i] = ensemble.NewForecast(init, axes, s.members, grid)
 		byInit[init] = out[i]
 	}
-	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil })
-	return out, in.Read(ctx, byPlace(wanted), func(_ int, f *ensemble.Field) error { return byInit[f.Key.Init].Put(f) })
-}
-
-// forecastsOf reads all forecasts of an input.
-//
-// Errors: as selectForecasts; exit 65 if two fields with one name differ.
-func forecastsOf(ctx context.Context, in *fio.Input, axes ensemble.Axes, members []ensemble.Member) (out []*ensemble.Forecast, warnings []string, err error) {
-	s, err := selectForecasts(in, axes, members)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := s.check(ctx, in, s.inits); err != nil {
-		return nil, nil, err
-	}
-	out, err = s.read(ctx, in, s.inits)
-	return out, s.warnings, err
+	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil || !slices.Contains(axes.Levels, e.Level) })
+	return out, in.ReadPart(ctx, byPlace(wanted), own.window(), func(_ int, f *ensemble.Field) error { return byInit[f.Key.Init].Put(f) })
 }
 
 // references are the analyses of an input that are asked for, by its catalogue.
@@ -144,25 +130,26 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 	return s, nil
 }
 
-// read reads the analyses of some valid times, in their order.
+// read reads a slab of the analyses of some valid times, in their order.
 //
 // Errors: exit 65 if two fields with one name differ.
-func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.Valid) ([]*ensemble.Analysis, error) {
+func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.Valid, own *slab) ([]*ensemble.Analysis, error) {
+	levels, grid := own.axes(ensemble.Axes{Levels: s.levels}).Levels, own.part(s.grid)
 	byValid := map[ensemble.Valid]*ensemble.Analysis{}
 	out := make([]*ensemble.Analysis, len(valids))
 	for i, v := range valids {
 		if byValid[v] == nil {
-			byValid[v] = ensemble.NewAnalysis(v, s.variables, s.levels, s.grid)
+			byValid[v] = ensemble.NewAnalysis(v, s.variables, levels, grid)
 		}
 		out[i] = byValid[v]
 	}
 	if err := compare(ctx, in, slices.DeleteFunc(slices.Clone(s.repeats), func(r [2]ensemble.Entry) bool { return byValid[r[0].Valid()] == nil })); err != nil {
 		return nil, err
 	}
-	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
-	return out, in.Read(ctx, byPlace(wanted), func(_ int, f *ensemble.Field) error {
+	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil || !slices.Contains(levels, e.Level) })
+	return out, in.ReadPart(ctx, byPlace(wanted), own.window(), func(_ int, f *ensemble.Field) error {
 		a := byValid[f.Key.Valid()]
-		copy(a.Field(slices.Index(s.variables, f.Key.Variable), slices.Index(s.levels, f.Key.Level)), f.Values)
+		copy(a.Field(slices.Index(s.variables, f.Key.Variable), slices.Index(levels, f.Key.Level)), f.Values)
 		return nil
 	})
 }

@@ -1,13 +1,11 @@
 package run
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 
-	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -46,50 +44,30 @@ const (
 // exampleFile lies in the report folder of a run.
 var exampleFile = filepath.Join("report", "example.safetensors")
 
-// example predicts the last start of the test.
-func example(ctx context.Context, m *Model, test examples, o engine.Options) (*Example, error) {
-	defer m.Close()
-	at := len(test.forecasts) - 1
-	fc := test.forecasts[at]
-	out, err := m.Predict(ctx, o, fc)
-	if err != nil {
-		return nil, err
-	}
-	k, n, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
-	used, err := positions(fc, k.Used)
-	if err != nil {
-		return nil, err
-	}
-	e := &Example{Init: fc.Init, Lead: k.TargetLead, Grid: m.Grid, Used: len(used), Full: len(fc.Members), Control: m.Control}
-	for i := range k.Score {
-		if k.Score[i] == 0 {
+// example shows the cases of one start, by target.
+func (m *Model) example(fc *ensemble.Forecast, cases []*Case) *Example {
+	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
+	e := &Example{Init: fc.Init, Lead: k.TargetLead, Grid: m.Grid, Used: len(k.Used), Full: len(fc.Members), Control: m.Control}
+	for i, c := range cases {
+		if c == nil {
 			continue
 		}
 		add := func(kind string, values []float32) {
-			e.Fields = append(e.Fields, ExampleField{k.Targets[i/d], k.Features.Axes.Levels[i%d], kind, values})
-		}
-		t, x := k.targetAt(i / d)
-		field := func() []float32 { return make([]float32, n) }
-		mean, few, full := field(), field(), field()
-		fc.MeanStd(full, full, t, x, i%d, everyMember(fc), k.Features.DDOF)
-		fc.MeanStd(mean, few, t, x, i%d, used, k.Features.DDOF)
-		if a := test.analysis(at); a != nil {
-			obs, err := target(a, k.Targets[i/d], k.Features.Axes.Levels[i%d])
-			if err != nil {
-				return nil, err
+			if values != nil {
+				e.Fields = append(e.Fields, ExampleField{k.Targets[i/d], k.Features.Axes.Levels[i%d], kind, values})
 			}
-			add(ShowAnalysis, obs)
 		}
+		_, full := meanStd(c.Members, k.Features.DDOF)
+		mean, few := meanStd(subset(*c, c.Used), k.Features.DDOF)
+		add(ShowAnalysis, c.Obs)
 		add(ShowRawMean, mean)
 		add(ShowRawSpread, few)
 		add(ShowFullSpread, full)
-		if out.Mean != nil {
-			add(ShowMean, out.Mean[i*n:(i+1)*n])
-			add(ShowSpread, out.Sigma[i*n:(i+1)*n])
-		}
-		add(ShowEstimate, out.Spread[i*n:(i+1)*n])
+		add(ShowMean, c.Mean)
+		add(ShowSpread, c.Sigma)
+		add(ShowEstimate, c.Spread)
 	}
-	return e, nil
+	return e
 }
 
 // exampleJSON is the file's metadata.

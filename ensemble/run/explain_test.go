@@ -64,7 +64,7 @@ func trainerPlan(t *testing.T, c *config.TrainConfig, timings Timings) string {
 		}
 		return names
 	}
-	d, err := readData(context.Background(), c, files("data.forecasts", c.Data.Forecasts), files("data.analyses", c.Data.Analyses))
+	d, err := readData(context.Background(), c, files("data.forecasts", c.Data.Forecasts), files("data.analyses", c.Data.Analyses), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

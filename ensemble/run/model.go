@@ -31,8 +31,8 @@ type Model struct {
 	Baselines []Baselines // [variable][level], as targets are stored; empty without analyses
 
 	ranks *team    // that predict together; nil for one rank alone
+	local *Task    // of this rank
 	net   *network // compiled on first use; runs the networks in turn
-	batch Batch
 }
 
 // Weights are the parameters and states of one network by name.
@@ -233,8 +233,8 @@ type Forecast struct {
 }
 
 // Predict runs the networks on the used members of one forecast and averages
-// what they say. Of ranks that predict together the leading one gets the result, the
-// others nil.
+// what they say. Of ranks that predict together each gives its slab of the forecast; the
+// leading one gets the result, the others nil.
 //
 // Errors: if the forecast has other axes or another grid, or if an output is not
 // finite; context errors.
@@ -246,46 +246,45 @@ func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Fore
 	if err := m.open(o); err != nil {
 		return nil, err
 	}
-	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
-	if err := k.Input(&m.batch, 0, fc, used); err != nil {
+	k := m.local
+	if err := k.Input(&m.net.batch, 0, fc, used); err != nil {
 		return nil, err
 	}
-	n := len(k.Targets) * d * p
+	n := len(m.net.batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
-	parts := map[string][]float32{"spread": out.Spread}
+	parts := []struct {
+		name string
+		sum  []float32
+	}{{"spread", out.Spread}}
 	if m.Spec.Head == DistributionHead {
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
-		parts["shift"], parts["sigma"] = out.Mean, out.Sigma
+		parts = append(parts, parts[0], parts[0])
+		parts[1].name, parts[1].sum, parts[2].name, parts[2].sum = "shift", out.Mean, "sigma", out.Sigma
 	}
 	share := 1 / float32(len(m.Networks))
 	for _, w := range m.Networks {
 		if err := fill(m.net.plan.Store(), w); err != nil {
 			return nil, err
 		}
-		m.net.load(&m.batch)
+		m.net.load(&m.net.batch)
 		if err := m.net.plan.Run(ctx, 0); err != nil {
 			return nil, err
 		}
-		for _, name := range []string{"spread", "shift", "sigma"} {
-			sum, ok := parts[name]
-			if !ok {
-				continue
-			}
-			y, err := m.net.output(name)
-			if err != nil {
-				return nil, err
-			}
-			for i, x := range y {
-				sum[i] += share * x
+		for _, part := range parts {
+			for i, x := range m.net.output(part.name) {
+				part.sum[i] += share * x
 			}
 		}
 	}
-	if !m.ranks.leads() {
-		return nil, nil
-	}
-	return out, k.eachTarget(0, fc, used, func(at, off int, st statistics) error {
+	return m.whole(out, m.physical(out, fc, used))
+}
+
+// physical brings the outputs of the network into physical units.
+func (m *Model) physical(out *Forecast, fc *ensemble.Forecast, used []int) error {
+	k, d := m.local, len(m.local.Features.Axes.Levels)
+	return k.eachTarget(0, fc, used, func(at, off int, st statistics) error {
 		e := float32(k.ErrorScale[at])
-		for q := range p {
+		for q := range st.mean {
 			i := off + q
 			if out.Spread[i] *= e; out.Spread[i] < 0 {
 				out.Spread[i] = 0
@@ -310,6 +309,35 @@ func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Fore
 	})
 }
 
+// whole joins the slabs of several ranks on the leading one, unless one has failed.
+func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
+	if m.ranks == nil {
+		return out, err
+	}
+	clipped, err := tell(m.ranks, outcome[int]{Result: out.Clipped}, err)
+	if err != nil {
+		return nil, err
+	}
+	out.Clipped = 0
+	for r, c := range clipped {
+		if m.ranks.slab.gives[r] {
+			out.Clipped += c.Result
+		}
+	}
+	for _, field := range []*[]float32{&out.Spread, &out.Mean, &out.Sigma} {
+		if *field == nil {
+			continue
+		}
+		if *field, err = joinSlabs(m.ranks, *field, len(m.Task.Targets)); err != nil {
+			return nil, err
+		}
+	}
+	if !m.ranks.leads() {
+		return nil, nil
+	}
+	return out, nil
+}
+
 func finite(spread float32, out *Forecast, i int) bool {
 	ok := func(x float32) bool { return x-x == 0 }
 	return ok(spread) && (out.Mean == nil || ok(out.Mean[i]) && ok(out.Sigma[i]) && out.Sigma[i] > 0)
@@ -321,7 +349,9 @@ func (m *Model) open(o engine.Options) error {
 	if m.net != nil {
 		return nil
 	}
-	m.batch = newBatch(&m.Task, m.Grid, 1)
+	if m.local == nil {
+		m.local = &m.Task
+	}
 	o.Store, o.Mode = engine.NewStore(), engine.Infer
 	var err error
 	m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks)

@@ -2,7 +2,9 @@ package run
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -129,7 +131,8 @@ type network struct {
 	part   *spatial.Plan          // of one rank of several: plan and what it is a part of; else nil
 	ranks  *team                  // that compute the network together; nil for one
 	shapes map[string]graph.Shape // of inputs and outputs
-	batch  Batch
+	rows   spatial.Interval       // samples of a batch that this rank has
+	batch  Batch                  // of this rank's samples and slab
 }
 
 // compile builds a network for n samples and compiles it, with its loss if asked
@@ -140,7 +143,7 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 		return nil, err
 	}
 	o = s.options(o)
-	net := &network{ranks: ranks, batch: newBatch(k, g, n), shapes: map[string]graph.Shape{}}
+	net := &network{ranks: ranks, rows: spatial.Interval{Hi: n}, shapes: map[string]graph.Shape{}}
 	for _, nd := range gr.Nodes {
 		if nd.Kind == graph.KindInput {
 			net.shapes[nd.Name] = nd.Shape
@@ -157,6 +160,16 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	if err != nil {
 		return nil, err
 	}
+	if slab := ranks.own(); slab != nil {
+		own := net.part.Part("features", net.shapes["features"])
+		if !slices.Equal(own[2:], slab.boxes[slab.me]) {
+			return nil, errors.Join(fmt.Errorf("rank %d has the slab %v of fields that are cut at %v", slab.me, slab.boxes[slab.me], own[2:]), net.plan.Close())
+		}
+		net.rows = own[0]
+	}
+	here := Task{Features: k.Features, Targets: k.Targets}
+	here.Features.Axes = ranks.own().axes(k.Features.Axes)
+	net.batch = newBatch(&here, ranks.own().part(g), net.rows.Len())
 	return net, nil
 }
 
@@ -177,47 +190,22 @@ func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
 	}
 }
 
-// load hands a batch to the plan, or this rank's part of it. Inputs that the network
+// load hands a batch to the plan: this rank's samples and slab. Inputs that the network
 // does not read (the anomaly of a spread head) have no place there and are left out.
 func (n *network) load(b *Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
 		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight,
 	} {
-		to := n.plan.Input(name)
-		if n.part == nil || to == nil {
-			copy(to, x)
-			continue
-		}
-		spatial.Take(to, x, n.shapes[name], n.part.Part(name, n.shapes[name]))
+		copy(n.plan.Input(name), x)
 	}
 }
 
-// tagOutput is the tag of the parts of outputs on their way to the leading rank.
-const tagOutput = 1
-
-// output is a whole output, on the leading rank of those that computed it together; the
-// others give their parts and have nil. It stays as it is until the next run.
-func (n *network) output(name string) ([]float32, error) {
-	own := n.plan.Output(name)
-	if n.part == nil {
-		return own, nil
+// output is this rank's slab of an output. It stays as it is until the next run.
+func (n *network) output(name string) []float32 {
+	y, slab := n.plan.Output(name), n.ranks.own()
+	if slab == nil {
+		return y
 	}
-	c, s := n.ranks.c, n.shapes[name]
-	if c.Rank() > 0 {
-		return nil, c.Send(0, tagOutput, own).Wait()
-	}
-	whole := make([]float32, s.Size())
-	for r := range c.Size() {
-		box := n.ranks.mesh.Owned(n.part.Outputs[name], s, r)
-		part := own
-		if r > 0 {
-			part = make([]float32, box.Size())
-			if err := c.Recv(r, tagOutput, part).Wait(); err != nil {
-				return nil, err
-			}
-		}
-		spatial.Put(whole, part, s, box)
-	}
-	return whole, nil
+	return slab.cut(y, n.ranks.mesh.Owned(n.part.Outputs[name], n.shapes[name], slab.me))
 }

@@ -160,6 +160,12 @@ func (p *prediction) open(ctx context.Context) (err error) {
 				Fix: "add its files, or leave --cycle out"}
 		}
 	}
+	if p.ranks != nil {
+		if err := p.ranks.layOut(p.model.Spec, p.model.Task, p.model.Grid, 1); err != nil {
+			return err
+		}
+		p.model.local = p.model.Task.local(p.ranks.slab, p.ranks.slab.me)
+	}
 	p.templates = templates(p.input.Catalogue().Entries, k.Used)
 	p.engine = o.engineOptions()
 	return nil
@@ -208,16 +214,16 @@ type published struct {
 // start predicts and publishes one start. With the first one, the model's baselines are
 // published too.
 func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) (r published, err error) {
-	forecasts, err := p.in.read(ctx, p.input, []ensemble.Init{init})
+	forecasts, err := p.in.read(ctx, p.input, []ensemble.Init{init}, p.ranks.own())
 	if err := p.ranks.together(err); err != nil {
 		return r, err
 	}
 	if p.ranks != nil {
 		ctx = context.WithoutCancel(ctx) // the others would wait
 	}
-	m, fc := p.model, forecasts[0]
+	m := p.model
 	begun := time.Now()
-	out, err := m.Predict(ctx, p.engine, fc)
+	out, err := m.Predict(ctx, p.engine, forecasts[0])
 	if err != nil {
 		return r, namedMemory(err, flagMemory, flagWorkspace)
 	}
@@ -229,7 +235,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if out.Clipped > 0 {
 		pub.Warnings = []string{fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, out.Clipped)}
 	}
-	q := m.product(fc, out)
+	q := m.product(init, p.in.grid, out)
 	q.Command, q.Version, q.ModelChecksum = p.o.Command, p.o.Version, p.modelSum
 	if q.Inputs, err = p.inputsOf(init); err != nil {
 		return r, err
@@ -293,9 +299,9 @@ func (o PredictOptions) engineOptions() engine.Options {
 
 // product makes the published fields of a prediction: for every target that was
 // asked for its mean and spread, and the estimate of the full ensemble's spread.
-func (m *Model) product(fc *ensemble.Forecast, out *Forecast) *product.Product {
+func (m *Model) product(init ensemble.Init, grid *ensemble.Grid, out *Forecast) *product.Product {
 	k, n, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
-	p := &product.Product{Init: fc.Init, Grid: fc.Grid, Metadata: product.Metadata{
+	p := &product.Product{Init: init, Grid: grid, Metadata: product.Metadata{
 		Title:        "Post-processed ensemble forecast: mean and spread",
 		Source:       fmt.Sprintf("ensemble %s, network %s on %d members", m.Version, m.Spec.Kind, len(k.Used)),
 		References:   "Grönquist et al. 2021, doi:10.1098/rsta.2020.0092",

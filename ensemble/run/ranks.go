@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -71,6 +74,7 @@ func lost(err error) error {
 type team struct {
 	c    *comm.Comm
 	mesh spatial.Mesh
+	slab *slab // of this rank; nil before fields are laid out
 }
 
 // newTeam is nil for a group of one.
@@ -101,34 +105,33 @@ func (t *team) open(o TrainOptions, identity string) (*rundir.Dir, rundir.State,
 	return dir, rundir.State(s), err
 }
 
-// join makes a trainer one rank of a team, on the mesh of the configuration or the one
-// that suits its fields best.
+// join lays a team out on the mesh of the configuration, or the one that suits its
+// fields best, and gives every rank its slab of them.
 //
 // Errors: exit 64 for a mesh of another number of ranks.
-func (t *trainer) join(ranks *team) error {
-	if ranks == nil {
+func (t *team) join(c *config.TrainConfig, grid *ensemble.Grid) error {
+	if t == nil {
 		return nil
 	}
-	n, grid := ranks.c.Size(), t.model.Grid
+	n, batch := t.c.Size(), c.Train.Train.BatchSize
 	var err error
-	if ranks.mesh, err = spatial.ParseMesh(t.cfg.Mesh); err != nil {
+	if t.mesh, err = spatial.ParseMesh(c.Train.Train.Mesh); err != nil {
 		return err
 	}
-	if t.cfg.Mesh == "" {
-		side := 1 << t.model.Spec.Stages
-		meshes := spatial.Meshes(n, []spatial.MeshAxis{{Name: "data", Size: t.cfg.BatchSize}, {Name: "lat", Size: max(1, grid.NY/side)}, {Name: "lon", Size: max(1, grid.NX/side)}})
+	if c.Train.Train.Mesh == "" {
+		side := 1 << c.Model.Stages
+		meshes := spatial.Meshes(n, []spatial.MeshAxis{{Name: "data", Size: batch}, {Name: "lat", Size: max(1, grid.NY/side)}, {Name: "lon", Size: max(1, grid.NX/side)}})
 		if len(meshes) == 0 {
 			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no mesh of %d ranks", n), At: "train.mesh",
-				Why: fmt.Sprintf("a batch of %d samples on %d×%d points does not part so", t.cfg.BatchSize, grid.NY, grid.NX), Fix: "start fewer ranks, or raise train.batch_size"}
+				Why: fmt.Sprintf("a batch of %d samples on %d×%d points does not part so", batch, grid.NY, grid.NX), Fix: "start fewer ranks, or raise train.batch_size"}
 		}
-		ranks.mesh = evenest(meshes, graph.Shape{t.cfg.BatchSize, 1, 1, grid.NY, grid.NX}, side)
+		t.mesh = evenest(meshes, graph.Shape{batch, 1, 1, grid.NY, grid.NX}, side)
 	}
-	if ranks.mesh.Size() != n {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", ranks.mesh.Size(), ranks.mesh, n), At: "train.mesh",
+	if t.mesh.Size() != n {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", t.mesh.Size(), t.mesh, n), At: "train.mesh",
 			Why: "every rank has one place in the mesh", Fix: "change train.mesh, or start as many ranks as it has"}
 	}
-	t.ranks, t.stop = ranks, ranks.stop(t.stop)
-	return nil
+	return t.layOut(specOf(c), taskOf(c), grid, batch)
 }
 
 // evenest is the mesh whose largest part of a field, halo included, is smallest; cuts
@@ -225,4 +228,50 @@ func (t *team) stop(own func() error) func() error {
 		}
 		return err
 	}
+}
+
+// sum adds up a number of all ranks.
+func (t *team) sum(x float64) (float64, error) {
+	if t == nil {
+		return x, nil
+	}
+	v := []float64{x}
+	err := comm.AllReduce(t.c, v, comm.Auto)
+	return v[0], err
+}
+
+// sums measures input files. Several ranks deal them out, and all look at their sizes.
+//
+// Errors: those of manifest.Sum; exit 71 for ranks that see files of other sizes.
+func (t *team) sums(files []string) ([]manifest.File, error) {
+	w := crew{all: t}
+	sizes := make([]int64, len(files))
+	var err error
+	for i, f := range files {
+		var st os.FileInfo
+		if st, err = os.Stat(f); err != nil {
+			err = exit.Read(f, err)
+			break
+		}
+		sizes[i] = st.Size()
+	}
+	if err := t.together(err); err != nil {
+		return nil, err
+	}
+	if err := t.same("a file that is read", fmt.Sprint(files, sizes)); err != nil {
+		return nil, err
+	}
+	own, err := manifest.Sum(mine(w, files)...)
+	if t == nil {
+		return own, err
+	}
+	all, err := tell(t, outcome[[]manifest.File]{Result: own}, err)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]manifest.File, len(files))
+	for i := range files {
+		out[i] = all[i%len(all)].Result[i/len(all)]
+	}
+	return out, nil
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -39,19 +41,24 @@ func losses(t *testing.T, runDir string) []float64 {
 }
 
 // On every kind of mesh a training takes the steps that it takes on one rank, with
-// dropout and validation, and leaves one run.
+// dropout, validation and steps of several batches, and leaves one run: statistics and
+// baselines with the same bits, and near scores.
 func TestTrainOnRanks(t *testing.T) {
 	f := smallData(t)
 	alone := filepath.Join(t.TempDir(), "alone")
-	set := []string{"train.networks=1", "train.epochs=3"}
+	set := []string{"train.networks=1", "train.epochs=3", "train.accumulate=2", "data.standardise=las", "data.las.window=3", "data.las.smooth=2"}
 	if _, err := Train(context.Background(), TrainOptions{Config: quick(t, f, set...), RunDir: alone, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	want := losses(t, alone)
+	want, files := losses(t, alone), modelFiles(t, alone)
+	scores, err := ReadScores(alone)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		ranks int
 		mesh  string
-	}{{2, ""}, {3, "lon:3"}, {4, "data:2 lat:2"}, {2, "data:2"}} {
+	}{{2, ""}, {3, "lon:3"}, {4, "data:2 lat:2"}, {2, "data:2"}, {4, "level:2 lon:2"}} {
 		t.Run(fmt.Sprintf("%d ranks, mesh %q", c.ranks, c.mesh), func(t *testing.T) {
 			runDir := filepath.Join(t.TempDir(), "run")
 			err := trainOnRanks(c.ranks, func(int) TrainOptions {
@@ -71,10 +78,84 @@ func TestTrainOnRanks(t *testing.T) {
 					t.Fatalf("step %d: loss %v, on one rank %v", i+1, got[i], want[i])
 				}
 			}
-			if _, err := ReadScores(runDir); err != nil {
-				t.Error(err)
+			got2 := modelFiles(t, runDir)
+			for _, name := range []string{"model.json", "arrays.safetensors", "baselines.safetensors"} {
+				if string(got2[name]) != string(files[name]) {
+					t.Errorf("%s differs", name)
+				}
+			}
+			r, err := ReadScores(runDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range scores.Scores {
+				s := r.Find(w.ID, w.System, w.Variable, w.Level, w.Lead)
+				far := 1e-12 // of what no network has touched
+				if w.System == systemNetwork {
+					far = 1e-2
+				}
+				if s == nil || math.Abs(float64(s.Value-w.Value)) > far*(1+math.Abs(float64(w.Value))) {
+					t.Errorf("%s of %s: %v, on one rank %v", w.ID, w.System, s, w.Value)
+				}
+			}
+			if show, err := LoadExample(runDir); err != nil || show == nil {
+				t.Errorf("the example for the report: %v, %v", show, err)
 			}
 		})
+	}
+}
+
+// Every rank reads its slab and no more; together they have what one rank reads, bit by
+// bit, in NetCDF as in GRIB.
+func TestRanksReadTheirSlabs(t *testing.T) {
+	f := smallData(t)
+	for _, kind := range []struct {
+		name  string
+		files []string
+	}{{"GRIB", f.GRIB2[:3]}, {"NetCDF", f.NetCDF[:3]}} {
+		c := quick(t, f)
+		read := func(ranks *team) (*data, error) {
+			return readData(context.Background(), c, kind.files, f.Analyses, ranks)
+		}
+		whole, err := read(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := func(d *data) [][]float32 {
+			e := d.train
+			return [][]float32{e.forecasts[0].Values, e.forecasts[1].Values, e.analyses[1].Values}
+		}
+		for _, mesh := range []string{"lat:2", "lon:3", "level:2 lon:2", "data:2 lat:2"} {
+			m, err := spatial.ParseMesh(mesh)
+			if err != nil {
+				t.Fatal(err)
+			}
+			space := m.Size() / max(1, m.Along(m.Size()-1, "data")+1)
+			c.Train.Train.Mesh = mesh
+			if err := comm.Run(m.Size(), comm.Free, func(g *comm.Comm) error {
+				ranks := newTeam(g)
+				d, err := read(ranks)
+				if err != nil {
+					return err
+				}
+				for i, part := range fields(d) {
+					want := fields(whole)[i]
+					if n := len(part) * space; n > len(want)*3/2 {
+						return fmt.Errorf("rank %d has %d of %d values", g.Rank(), len(part), len(want))
+					}
+					got, err := joinSlabs(ranks, part, len(want)/(len(d.axes.Levels)*d.grid.Size()))
+					if err != nil {
+						return err
+					}
+					if g.Rank() == 0 && !slices.Equal(got, want) {
+						return fmt.Errorf("%s, field %d: the slabs are not the whole", mesh, i)
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Errorf("%s: %v", kind.name, err)
+			}
+		}
 	}
 }
 

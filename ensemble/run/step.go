@@ -78,7 +78,10 @@ func (t *trainer) gather(ctx context.Context, next <-chan ready, todo int) (floa
 		if todo == 1 {
 			return t.net.plan.Loss(), nil
 		}
-		w := total(b.batch.Weight)
+		w, err := t.ranks.sum(total(b.batch.Weight))
+		if err != nil {
+			return 0, err
+		}
 		t.opt.Add(w)
 		loss += w * t.net.plan.Loss()
 		weight += w

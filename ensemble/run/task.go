@@ -67,8 +67,10 @@ func everyMember(fc *ensemble.Forecast) []int {
 
 // Fit estimates everything from the training forecasts and their analyses, which
 // may be nil for a task that predicts only spread. Window and filter of the maps
-// of the anomaly are those of las.
-func (k *Task) Fit(train []*ensemble.Forecast, analyses []*ensemble.Analysis, kind ensemble.Standardisation, las ensemble.LASOptions) error {
+// of the anomaly are those of las. Of several ranks each has its slab of the fields;
+// sums over dates are made by point and joined on the leading rank, which alone fits,
+// with the bits of one that has all.
+func (k *Task) Fit(train []*ensemble.Forecast, analyses []*ensemble.Analysis, kind ensemble.Standardisation, las ensemble.LASOptions, ranks *team) error {
 	if len(train) == 0 {
 		return fmt.Errorf("no training forecast")
 	}
@@ -76,70 +78,129 @@ func (k *Task) Fit(train []*ensemble.Forecast, analyses []*ensemble.Analysis, ki
 	if err != nil {
 		return err
 	}
-	if err := k.Features.Fit(train, used, kind, las); err != nil {
-		return err
+	grid := train[0].Grid
+	if s := ranks.own(); s != nil {
+		grid = s.grid
 	}
-	grid, depth := train[0].Grid, len(k.Features.Axes.Levels)
-	w := grid.Weights()
-	n := len(k.Targets) * depth
+	join := func(part []float64) ([]float64, error) { return joinSlabs(ranks, part, 1) }
+	bad := k.Features.FitParts(train, used, kind, las, grid, join) // kept until all is joined, as others wait for it
+	n := len(k.Targets) * len(k.Features.Axes.Levels)
 	k.ErrorScale, k.SpreadScale, k.SpreadAffine = make([]float64, n), make([]float64, n), make([][2]float64, n)
 	k.Centre, k.Width = make([][]float32, n), make([][]float32, n)
-	mean, std := make([]float32, grid.Size()), make([]float32, grid.Size())
-	all := make([]float32, grid.Size())
 	for v := range k.Targets {
-		t, x := k.targetAt(v)
-		for l := range depth {
-			moments := ensemble.NewMoments(grid)
-			var area, sqErr, sumS, sumF, sumSS, sumSF, errArea, largest float64
-			for i, fc := range train {
-				fc.MeanStd(mean, std, t, x, l, used, k.Features.DDOF)
-				moments.Add(0, mean)
-				fc.MeanStd(all, all, t, x, l, everyMember(fc), k.Features.DDOF)
-				for p, s := range std {
-					if f := float64(all[p]); f == f {
-						area += w[p]
-						sumS += w[p] * float64(s)
-						sumF += w[p] * f
-						sumSS += w[p] * float64(s) * float64(s)
-						sumSF += w[p] * float64(s) * f
-						largest = max(largest, f)
-					}
-				}
-				if analyses == nil {
-					continue
-				}
-				obs, err := target(analyses[i], k.Targets[v], k.Features.Axes.Levels[l])
-				if err != nil {
-					return err
-				}
-				for p, y := range obs {
-					if d := float64(y) - float64(mean[p]); d == d {
-						errArea += w[p]
-						sqErr += w[p] * d * d
-					}
-				}
-			}
-			at := v*depth + l
-			k.SpreadScale[at] = sumF / area
-			k.SpreadRange = max(k.SpreadRange, largest*area/sumF)
-			slope := (sumSF/area - sumS*sumF/area/area) / (sumSS/area - sumS*sumS/area/area)
-			k.SpreadAffine[at] = [2]float64{(sumF - slope*sumS) / area, slope}
-			k.ErrorScale[at] = math.Sqrt(sqErr / errArea)
-			if analyses == nil {
-				k.ErrorScale[at] = math.Sqrt(sumSS / area)
-			}
-			for name, s := range map[string]float64{"error": k.ErrorScale[at], "spread": k.SpreadScale[at], "slope of spread": slope} {
-				if !(s > 0) || math.IsInf(s, 0) {
-					return fmt.Errorf("%s %s at %s: the training data have a %s of %g", k.Targets[v], k.Features.Axes.Levels[l], k.TargetLead, name, s)
-				}
-			}
-			maps, err := moments.LAS(anomalyMaps(grid))
+		var sums [targetSums][]float64
+		for l := range train[0].Axes.Levels {
+			x, err := k.sums(train, analyses, used, v, l)
 			if err != nil {
 				return err
 			}
-			k.Centre[at], k.Width[at] = to32(maps.Mean), to32(maps.Scale)
+			for i := range x {
+				sums[i] = append(sums[i], x[i]...)
+			}
+		}
+		for i := range sums {
+			if sums[i], err = join(sums[i]); err != nil {
+				return err
+			}
+		}
+		if sums[0] == nil {
+			continue
+		}
+		for l := range k.Features.Axes.Levels {
+			if err := k.fit(v, l, grid, func(i int) []float64 { return sums[i][l*grid.Size() : (l+1)*grid.Size()] }, analyses != nil); err != nil && bad == nil {
+				bad = err
+			}
 		}
 	}
+	return bad
+}
+
+// The sums over dates, by point, from which a target is fitted: those of the used
+// members' mean as ensemble.PointSums, then these.
+const (
+	sumCount = iota + 4 // dates with both spreads: s of the used members, f of all
+	sumS
+	sumF
+	sumSS
+	sumSF
+	largestF
+	sumErrors // dates with an analysis
+	sumSquaredErrors
+	targetSums
+)
+
+// sums are those of target variable v at level l of the forecasts.
+func (k *Task) sums(train []*ensemble.Forecast, analyses []*ensemble.Analysis, used []int, v, l int) (out [targetSums][]float64, err error) {
+	n := train[0].Grid.Size()
+	t, x := k.targetAt(v)
+	for i := range out {
+		out[i] = make([]float64, n)
+	}
+	moments := ensemble.NewMoments(train[0].Grid)
+	mean, std, all := make([]float32, n), make([]float32, n), make([]float32, n)
+	for i, fc := range train {
+		fc.MeanStd(mean, std, t, x, l, used, k.Features.DDOF)
+		moments.Add(0, mean)
+		fc.MeanStd(all, all, t, x, l, everyMember(fc), k.Features.DDOF)
+		for p := range n {
+			if s, f := float64(std[p]), float64(all[p]); f == f {
+				out[sumCount][p]++
+				out[sumS][p] += s
+				out[sumF][p] += f
+				out[sumSS][p] += s * s
+				out[sumSF][p] += s * f
+				out[largestF][p] = max(out[largestF][p], f)
+			}
+		}
+		if analyses == nil {
+			continue
+		}
+		obs, err := target(analyses[i], k.Targets[v], fc.Axes.Levels[l])
+		if err != nil {
+			return out, err
+		}
+		for p, y := range obs {
+			if d := float64(y) - float64(mean[p]); d == d {
+				out[sumErrors][p]++
+				out[sumSquaredErrors][p] += d * d
+			}
+		}
+	}
+	s := moments.Sums()
+	out[0], out[1], out[2], out[3] = s.N, s.Sum, s.Sq, s.Pivot
+	return out, nil
+}
+
+// fit estimates what is known of target variable v at level l, from sums over dates of
+// the whole grid.
+func (k *Task) fit(v, l int, grid *ensemble.Grid, of func(i int) []float64, analyses bool) error {
+	at := v*len(k.Features.Axes.Levels) + l
+	w := grid.Weights()
+	total := func(i int) (sum float64) {
+		for p, x := range of(i) {
+			sum += w[p] * x
+		}
+		return sum
+	}
+	area, s, f, ss, sf, largest := total(sumCount), total(sumS), total(sumF), total(sumSS), total(sumSF), slices.Max(of(largestF))
+	k.SpreadScale[at] = f / area
+	k.SpreadRange = max(k.SpreadRange, largest*area/f)
+	slope := (sf/area - s*f/area/area) / (ss/area - s*s/area/area)
+	k.SpreadAffine[at] = [2]float64{(f - slope*s) / area, slope}
+	k.ErrorScale[at] = math.Sqrt(ss / area)
+	if analyses {
+		k.ErrorScale[at] = math.Sqrt(total(sumSquaredErrors) / total(sumErrors))
+	}
+	for name, x := range map[string]float64{"error": k.ErrorScale[at], "spread": k.SpreadScale[at], "slope of spread": slope} {
+		if !(x > 0) || math.IsInf(x, 0) {
+			return fmt.Errorf("%s %s at %s: the training data have a %s of %g", k.Targets[v], k.Features.Axes.Levels[l], k.TargetLead, name, x)
+		}
+	}
+	maps, err := ensemble.PointSums{N: of(0), Sum: of(1), Sq: of(2), Pivot: of(3)}.LAS(grid, anomalyMaps(grid))
+	if err != nil {
+		return err
+	}
+	k.Centre[at], k.Width[at] = to32(maps.Mean), to32(maps.Scale)
 	return nil
 }
 

@@ -62,7 +62,8 @@ type TrainResult struct {
 type data struct {
 	axes                    ensemble.Axes
 	used, all               []ensemble.Member
-	grid                    *ensemble.Grid
+	grid                    *ensemble.Grid // of the whole fields
+	ranks                   *team          // of which each has its slab of all starts
 	train, validation, test examples
 	split                   ensemble.Split
 	inputs                  []manifest.File
@@ -111,7 +112,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if c.Model.Start != "" {
 		files = append(files, string(c.Model.Start))
 	}
-	inputs, err := manifest.Sum(files...)
+	inputs, err := ranks.sums(files)
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +128,8 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 		return &TrainResult{RunDir: o.RunDir, Complete: true}, nil
 	}
 	defer dir.Close()
-	d, err := readData(ctx, c, forecastFiles, analysisFiles)
-	if err != nil {
+	d, err := readData(ctx, c, forecastFiles, analysisFiles, ranks)
+	if err := ranks.together(err); err != nil {
 		return nil, err
 	}
 	d.inputs = inputs
@@ -136,9 +137,6 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 
 	t, err := newTrainer(o, d, dir)
 	if err != nil {
-		return nil, err
-	}
-	if err := t.join(ranks); err != nil {
 		return nil, err
 	}
 	from, err := t.enter(o, state, &d.warnings)
@@ -158,26 +156,29 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 		return nil, err
 	}
 	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Warnings: d.warnings}
-	if !ranks.leads() {
-		return res, nil
+	if ranks.leads() {
+		err = t.model.Save(dir.File("model"))
 	}
-	if err := t.model.Save(dir.File("model")); err != nil {
+	if err := ranks.together(err); err != nil {
 		return nil, err
 	}
+	var show *Example
 	if len(d.test.forecasts) > 0 {
 		eo := engineOptions(c.Train.Train.Threads)
 		eo.Timings = t.table
-		if res.Scores, err = judge(ctx, t.model, d.test, eo, o.Progress); err != nil {
+		t.model.ranks, t.model.local = ranks, t.local
+		if res.Scores, show, err = judge(ctx, t.model, d.test, eo, o.Progress); err != nil {
 			return nil, err
 		}
+	}
+	if !ranks.leads() {
+		return res, nil
+	}
+	if show != nil {
+		o.Timings.save(t.table)
 		if err := writeScores(o.RunDir, res.Scores); err != nil {
 			return nil, err
 		}
-		show, err := example(ctx, t.model, d.test, eo)
-		if err != nil {
-			return nil, err
-		}
-		o.Timings.save(t.table)
 		if err := show.save(o.RunDir); err != nil {
 			return nil, err
 		}
@@ -205,9 +206,10 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	}, made)
 }
 
-// readData reads and divides everything a training needs.
-func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string) (*data, error) {
-	d := &data{axes: axesOf(c)}
+// readData reads and divides everything a training needs. Of several ranks each reads
+// its slab of all starts: which of them it will be given next, chance decides.
+func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team) (*data, error) {
+	d := &data{axes: axesOf(c), ranks: ranks}
 	in, err := fio.Open(ctx, forecastFiles, fio.Options{})
 	if err != nil {
 		return nil, err
@@ -217,21 +219,30 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	if d.used, d.all, err = choose(in.Catalogue(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return nil, err
 	}
-	forecasts, warnings, err := forecastsOf(ctx, in, d.axes, d.all)
+	wanted, err := selectForecasts(in, d.axes, d.all)
 	if err != nil {
 		return nil, err
 	}
-	d.grid = forecasts[0].Grid
-	d.warnings = append(d.warnings, warnings...)
-	inits := make([]ensemble.Init, len(forecasts))
-	byInit := map[ensemble.Init]*ensemble.Forecast{}
-	for i, f := range forecasts {
-		inits[i] = f.Init
-		byInit[f.Init] = f
-	}
-	if d.split, err = divide(c.Data.Split, inits); err != nil {
+	d.grid = wanted.grid
+	if err := ranks.join(c, d.grid); err != nil {
 		return nil, err
 	}
+	if err := wanted.check(ctx, in, wanted.inits); err != nil {
+		return nil, err
+	}
+	forecasts, err := wanted.read(ctx, in, wanted.inits, ranks.own())
+	if err != nil {
+		return nil, err
+	}
+	d.warnings = append(d.warnings, wanted.warnings...)
+	byInit := map[ensemble.Init]*ensemble.Forecast{}
+	for _, f := range forecasts {
+		byInit[f.Init] = f
+	}
+	if d.split, err = divide(c.Data.Split, wanted.inits); err != nil {
+		return nil, err
+	}
+	var warnings []string
 	if warnings, err = d.split.CheckLeaks(d.axes.Leads, c.Data.TargetLead); err != nil {
 		return nil, err
 	}
@@ -270,7 +281,7 @@ func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 	if err != nil {
 		return err
 	}
-	all, err := wanted.read(ctx, in, valids)
+	all, err := wanted.read(ctx, in, valids, d.ranks.own())
 	if err != nil {
 		return err
 	}
@@ -355,14 +366,22 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 		return nil, err
 	}
 	las := ensemble.LASOptions{Window: c.Data.LAS.Window, Smooth: c.Data.LAS.Smooth}
-	if err := task.Fit(d.train.forecasts, d.train.analyses, c.Data.Standardise, las); err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the statistics of the training starts cannot be fitted", At: "data.split.train", Why: err.Error(),
+	err := task.Fit(d.train.forecasts, d.train.analyses, c.Data.Standardise, las, d.ranks)
+	if err != nil && exit.CodeOf(lost(err)) != exit.RankLost {
+		err = &exit.Error{Code: exit.BadData, What: "the statistics of the training starts cannot be fitted", At: "data.split.train", Why: err.Error(),
 			Fix: "look at the fields with `ensemble inspect --stats`, or change data.split.train", Err: err}
+	}
+	if err := d.ranks.together(err); err != nil {
+		return nil, err
+	}
+	local, err := d.ranks.shareTask(&task)
+	if err != nil {
+		return nil, err
 	}
 	// Baselines may use what the network is chosen by as well: both see all dates
 	// before the test.
 	past := examples{slices.Concat(d.train.forecasts, d.validation.forecasts), slices.Concat(d.train.analyses, d.validation.analyses)}
-	baselines, warnings, err := fitBaselines(&task, past.forecasts, past.analyses)
+	baselines, warnings, err := fitBaselines(&task, past.forecasts, past.analyses, d.ranks)
 	if err != nil {
 		return nil, err
 	}
@@ -373,8 +392,8 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 	}
 	first, last := d.train.forecasts[0].Init, d.train.forecasts[len(d.train.forecasts)-1].Init
 	return &trainer{
-		cfg: resolved(c.Train.Train), sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
-		stop: o.Stop, start: start, timings: o.Timings, table: o.Timings.open(c.Train.Train.Threads), choices: map[string]string{},
+		ranks: d.ranks, local: local, cfg: resolved(c.Train.Train), sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
+		stop: d.ranks.stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(c.Train.Train.Threads), choices: map[string]string{},
 		model: &Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version,
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
@@ -486,51 +505,51 @@ func (t *trainer) checkpoint(which string, warnings *[]string) (*ckpt.Checkpoint
 	return load(uint64(at))
 }
 
-// judge scores a model and its baselines on starts it was not trained on.
-func judge(ctx context.Context, m *Model, test examples, o engine.Options, show *progress.Reporter) (*score.Result, error) {
+// judge scores a model and its baselines on starts it was not trained on, and gives
+// the last of them as an example. Of several ranks all predict; the leading one gets the
+// whole fields of one start after the other and scores them, the others get nil.
+func judge(ctx context.Context, m *Model, test examples, o engine.Options, show *progress.Reporter) (*score.Result, *Example, error) {
 	defer m.Close()
-	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
+	k := &m.Task
 	scorings := make([]*scoring, len(k.Score)) // nil for what was not asked for
 	task := show.Start("verify", int64(len(test.forecasts)))
 	defer task.Done()
+	run := ctx
+	if m.ranks != nil {
+		run = context.WithoutCancel(ctx) // the others would wait
+	}
+	var last *Example
 	for i, fc := range test.forecasts {
-		out, err := m.Predict(ctx, o, fc)
-		if err != nil {
-			return nil, err
+		if err := m.ranks.together(ctx.Err()); err != nil {
+			return nil, nil, err
 		}
-		used, err := positions(fc, k.Used)
+		out, err := m.Predict(run, o, fc)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		for at := range k.Score {
-			if k.Score[at] == 0 {
+		cases, err := m.cases(fc, test.analysis(i), out)
+		if err != nil {
+			return nil, nil, err
+		}
+		for at, c := range cases {
+			if c == nil {
 				continue
 			}
-			t, x := k.targetAt(at / d)
-			c := Case{Init: fc.Init, Used: used, Spread: out.Spread[at*p : (at+1)*p]}
-			for mem := range fc.Members {
-				c.Members = append(c.Members, fc.Field(t, mem, x, at%d))
-			}
-			if out.Mean != nil {
-				c.Mean, c.Sigma = out.Mean[at*p:(at+1)*p], out.Sigma[at*p:(at+1)*p]
-			}
-			if a := test.analysis(i); a != nil {
-				if c.Obs, err = target(a, k.Targets[at/d], k.Features.Axes.Levels[at%d]); err != nil {
-					return nil, err
-				}
-			}
 			if scorings[at] == nil {
-				if scorings[at], err = m.judgement(at).begin(shapeOf(c)); err != nil {
-					return nil, err
+				if scorings[at], err = m.judgement(at).begin(shapeOf(*c)); err != nil {
+					return nil, nil, err
 				}
 			}
-			sums, err := scorings[at].sum(c)
+			sums, err := scorings[at].sum(*c)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if err := scorings[at].join(sums); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
+		}
+		if i == len(test.forecasts)-1 && m.ranks.leads() {
+			last = m.example(fc, cases)
 		}
 		task.Set(int64(i+1), "")
 	}
@@ -541,11 +560,75 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 		}
 		r, err := s.result()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		all.Append(r)
 	}
-	return all, nil
+	if !m.ranks.leads() {
+		return nil, nil, nil
+	}
+	return all, last, nil
+}
+
+// cases are what is to be judged of a prediction, by target; nil for targets that were
+// not asked for, and on ranks that do not lead.
+func (m *Model) cases(fc *ensemble.Forecast, analysis *ensemble.Analysis, out *Forecast) ([]*Case, error) {
+	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
+	used, err := positions(fc, k.Used)
+	if err != nil {
+		return nil, err
+	}
+	cases := make([]*Case, len(k.Score))
+	for v := range k.Targets {
+		if !slices.Contains(k.Score[v*d:(v+1)*d], 1) {
+			continue
+		}
+		// One field of each member, and the analysis behind them.
+		var part []float32
+		t, x := k.targetAt(v)
+		for mem := range fc.Members {
+			for l := range fc.Axes.Levels {
+				part = append(part, fc.Field(t, mem, x, l)...)
+			}
+		}
+		fields := len(fc.Members)
+		if analysis != nil {
+			for _, level := range fc.Axes.Levels {
+				obs, err := target(analysis, k.Targets[v], level)
+				if err != nil {
+					return nil, err
+				}
+				part = append(part, obs...)
+			}
+			fields++
+		}
+		whole, err := joinSlabs(m.ranks, part, fields)
+		if err != nil {
+			return nil, err
+		}
+		if !m.ranks.leads() {
+			continue
+		}
+		for l := range d {
+			at := v*d + l
+			if k.Score[at] == 0 {
+				continue
+			}
+			of := func(i int) []float32 { return whole[(i*d+l)*p:][:p] }
+			c := &Case{Init: fc.Init, Used: used, Spread: out.Spread[at*p : (at+1)*p]}
+			for mem := range fc.Members {
+				c.Members = append(c.Members, of(mem))
+			}
+			if out.Mean != nil {
+				c.Mean, c.Sigma = out.Mean[at*p:(at+1)*p], out.Sigma[at*p:(at+1)*p]
+			}
+			if analysis != nil {
+				c.Obs = of(len(fc.Members))
+			}
+			cases[at] = c
+		}
+	}
+	return cases, nil
 }
 
 // judgement is the scoring of one target of a model.

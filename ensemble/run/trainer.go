@@ -40,6 +40,7 @@ type trainer struct {
 	cfg        config.Training
 	sampling   string // of members: "fixed" or "random"
 	model      *Model
+	local      *Task // of this rank's slab
 	train      examples
 	validation examples
 	ranks      *team // nil for one rank alone
@@ -303,7 +304,8 @@ type ready struct {
 func (t *trainer) prepare(order []int, from int) (next <-chan ready, quit func()) {
 	ch, stop, done := make(chan ready), make(chan struct{}), make(chan struct{})
 	n, epoch, seed := t.batches(), t.at.Epoch, t.seed()
-	room := [2]Batch{newBatch(&t.model.Task, t.model.Grid, t.cfg.BatchSize), newBatch(&t.model.Task, t.model.Grid, t.cfg.BatchSize)}
+	grid := t.ranks.own().part(t.model.Grid)
+	room := [2]Batch{newBatch(t.local, grid, t.net.rows.Len()), newBatch(t.local, grid, t.net.rows.Len())}
 	go func() {
 		defer close(done)
 		for k := from; k < n; k++ {
@@ -319,30 +321,31 @@ func (t *trainer) prepare(order []int, from int) (next <-chan ready, quit func()
 	return ch, func() { close(stop); <-done }
 }
 
-// build fills batch k of an epoch. The last batch of an epoch starts over with
+// build fills this rank's samples of batch k of an epoch. The last batch of an epoch starts over with
 // the first samples, at weight zero, when the starts do not fill it.
 func (t *trainer) build(b *Batch, order []int, k, epoch int, seed uint64) error {
 	size := t.cfg.BatchSize
-	for i := range size {
-		at := k*size + i
+	rows := t.net.rows
+	for i := range rows.Len() {
+		at := k*size + rows.Lo + i
 		spare := at >= len(order)
 		sample := order[at%len(order)]
 		fc := t.train.forecasts[sample]
-		used, err := positions(fc, t.model.Task.Used)
+		used, err := positions(fc, t.local.Used)
 		if err != nil {
 			return err
 		}
 		if t.sampling == "random" {
 			used = loader.Members(seed, uint64(epoch), uint64(sample), len(fc.Members), len(used), used[0] == 0)
 		}
-		if err := t.model.Task.Input(b, i, fc, used); err != nil {
+		if err := t.local.Input(b, i, fc, used); err != nil {
 			return err
 		}
-		if err := t.model.Task.Answer(b, i, fc, used, t.train.analysis(sample)); err != nil {
+		if err := t.local.Answer(b, i, fc, used, t.train.analysis(sample)); err != nil {
 			return err
 		}
 		if spare {
-			w := len(b.Weight) / size
+			w := len(b.Weight) / rows.Len()
 			clear(b.Weight[i*w : (i+1)*w])
 		}
 	}
@@ -356,15 +359,15 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 	}
 	var sum float64
 	for i, fc := range t.validation.forecasts {
-		used, err := positions(fc, t.model.Task.Used)
+		used, err := positions(fc, t.local.Used)
 		if err != nil {
 			return 0, err
 		}
 		b := &t.eval.batch
-		if err := t.model.Task.Input(b, 0, fc, used); err != nil {
+		if err := t.local.Input(b, 0, fc, used); err != nil {
 			return 0, err
 		}
-		if err := t.model.Task.Answer(b, 0, fc, used, t.validation.analysis(i)); err != nil {
+		if err := t.local.Answer(b, 0, fc, used, t.validation.analysis(i)); err != nil {
 			return 0, err
 		}
 		t.eval.load(b)

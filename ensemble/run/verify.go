@@ -265,7 +265,7 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 		if err := t.members.check(ctx, v.members, inits); err != nil {
 			return nil, err
 		}
-		raw, err := t.members.read(ctx, v.members, inits)
+		raw, err := t.members.read(ctx, v.members, inits, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -282,7 +282,7 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 			}
 		}
 	}
-	analyses, err := t.analyses.read(ctx, v.analyses, t.valids(inits))
+	analyses, err := t.analyses.read(ctx, v.analyses, t.valids(inits), nil)
 	if err != nil {
 		return nil, err
 	}

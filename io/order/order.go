@@ -148,6 +148,78 @@ func each(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run fu
 	return nil
 }
 
+// Rect is a rectangle of a field as its file stores it: rows and columns of the input.
+type Rect struct{ Row, Col, Rows, Cols int }
+
+// Rects are the parts of a stored field that hold a window in normal order: one, or two
+// where the window runs over the input's last column.
+//
+// Errors: a field whose rows run in turns, which has no rectangles.
+func Rects(g *ensemble.Grid, w ensemble.Window) ([]Rect, error) {
+	o := g.Source
+	if o.ScanningMode > 0 && o.ScanningMode&0x10 != 0 {
+		return nil, fmt.Errorf("order: rows that run in turns have no rectangles")
+	}
+	if g.Whole(w) {
+		w = ensemble.Window{Rows: [2]int{0, g.NY}, Cols: [2]int{0, g.NX}}
+	}
+	row := w.Rows[0]
+	if o.SouthFirst {
+		row = g.NY - w.Rows[1]
+	}
+	var out []Rect
+	add := func(from, to int) { // input columns counted from the west
+		if from >= to {
+			return
+		}
+		if o.EastFirst {
+			from, to = g.NX-to, g.NX-from
+		}
+		out = append(out, Rect{row, from, w.Rows[1] - w.Rows[0], to - from})
+	}
+	add(w.Cols[0]+o.Roll, min(w.Cols[1]+o.Roll, g.NX))
+	add(max(w.Cols[0]+o.Roll-g.NX, 0), w.Cols[1]+o.Roll-g.NX)
+	return out, nil
+}
+
+// Place copies a rectangle of Rects to where it lies in its window in normal order.
+// Others of the window's points are left as they are.
+//
+// Shape: stored as the file has the rectangle, window [row][column].
+func (r Rect) Place(window, stored []float32, g *ensemble.Grid, w ensemble.Window) {
+	if g.Whole(w) {
+		w = ensemble.Window{Rows: [2]int{0, g.NY}, Cols: [2]int{0, g.NX}}
+	}
+	o := g.Source
+	nx, west := w.Cols[1]-w.Cols[0], r.Col
+	if o.EastFirst {
+		west = g.NX - r.Col - r.Cols
+	}
+	first := (west-o.Roll+g.NX)%g.NX - w.Cols[0] // column of the window
+	for j := range r.Rows {
+		row := j
+		if o.SouthFirst {
+			row = r.Rows - 1 - j
+		}
+		to := window[j*nx+first : j*nx+first+r.Cols]
+		if !o.EastFirst && !o.ColumnMajor {
+			copy(to, stored[row*r.Cols:])
+			continue
+		}
+		for i := range to {
+			col := i
+			if o.EastFirst {
+				col = r.Cols - 1 - i
+			}
+			if o.ColumnMajor {
+				to[i] = stored[col*r.Rows+row]
+			} else {
+				to[i] = stored[row*r.Cols+col]
+			}
+		}
+	}
+}
+
 var gaussian sync.Map // number of latitudes → []float64
 
 // GaussianLatitudes gives the n Gaussian latitudes of the globe in degrees, north

@@ -104,3 +104,59 @@ func TestAllScanningModes(t *testing.T) {
 		}
 	}
 }
+
+// Windows of a field, read as rectangles of what is stored, are what they are in normal
+// order, and windows that part a field read every stored value once.
+func TestRects(t *testing.T) {
+	const nx, ny = 6, 5
+	for mode := 0; mode < 16; mode++ {
+		src := ensemble.SourceOrder{SouthFirst: mode&1 != 0, EastFirst: mode&2 != 0, ColumnMajor: mode&4 != 0, ScanningMode: -1}
+		if mode&8 != 0 {
+			src.Roll = 4
+		}
+		g := &ensemble.Grid{NX: nx, NY: ny, Source: src}
+		stored, whole := make([]float32, nx*ny), make([]float32, nx*ny)
+		for i := range stored {
+			stored[i] = float32(i + 1)
+		}
+		if err := Normal(whole, stored, g); err != nil {
+			t.Fatal(err)
+		}
+		for _, cuts := range [][2][]int{{{0, ny}, {0, nx}}, {{0, 2, ny}, {0, 1, 3, nx}}, {{0, 1, 4, ny}, {0, nx}}} {
+			read := 0
+			for j := range len(cuts[0]) - 1 {
+				for i := range len(cuts[1]) - 1 {
+					w := ensemble.Window{Rows: [2]int{cuts[0][j], cuts[0][j+1]}, Cols: [2]int{cuts[1][i], cuts[1][i+1]}}
+					want, got := ensemble.Cut(whole, g, w), make([]float32, g.SizeOf(w))
+					rects, err := Rects(g, w)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, r := range rects {
+						var part []float32
+						for a := range r.Rows * r.Cols {
+							row, col := r.Row+a/r.Cols, r.Col+a%r.Cols
+							if src.ColumnMajor {
+								row, col = r.Row+a%r.Rows, r.Col+a/r.Rows
+								part = append(part, stored[col*ny+row])
+								continue
+							}
+							part = append(part, stored[row*nx+col])
+						}
+						read += len(part)
+						r.Place(got, part, g, w)
+					}
+					if fmt.Sprint(got) != fmt.Sprint(want) {
+						t.Errorf("%+v, window %v: %v, want %v", src, w, got, want)
+					}
+				}
+			}
+			if read != nx*ny {
+				t.Errorf("%+v, cuts %v: %d values read of %d", src, cuts, read, nx*ny)
+			}
+		}
+	}
+	if _, err := Rects(&ensemble.Grid{NX: nx, NY: ny, Source: ensemble.SourceOrder{ScanningMode: 16}}, ensemble.Window{}); err == nil {
+		t.Error("rows in turns have rectangles")
+	}
+}

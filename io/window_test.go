@@ -1,0 +1,64 @@
+package fio
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
+)
+
+// What ReadPart gives of a window is what Read gives of it, on its grid, for fields of
+// all kinds of files.
+func TestReadPart(t *testing.T) {
+	compared := 0
+	for _, pattern := range []string{"formats/grib1/*", "formats/grib2/*", "formats/netcdf/*", "mogreps-uk/sites-t2m/history/*", "gcm/gcm_an_1983.nc"} {
+		set := pattern[:len(pattern)-len(filepath.Base(pattern))]
+		paths, err := filepath.Glob(filepath.Join(testdata.Dir(t, filepath.ToSlash(filepath.Clean(set))), filepath.Base(pattern)))
+		if err != nil || len(paths) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, p := range paths {
+			in, err := Open(context.Background(), []string{p}, Options{Pool: children(t), SkipBad: true})
+			if err != nil {
+				continue // what is no field is tested elsewhere
+			}
+			entries := in.Catalogue().Entries
+			if len(entries) > 3 {
+				entries = entries[len(entries)-3:]
+			}
+			for _, e := range entries {
+				g := e.Grid
+				whole, err := in.ReadOne(context.Background(), e)
+				if err != nil {
+					continue
+				}
+				w := ensemble.Window{Rows: [2]int{g.NY / 3, g.NY}, Cols: [2]int{g.NX / 4, max(g.NX*3/4, g.NX/4+1)}}
+				want := ensemble.Cut(whole.Values, g, w)
+				err = in.ReadPart(context.Background(), []ensemble.Entry{e}, w, func(_ int, f *ensemble.Field) error {
+					if len(f.Values) != len(want) || f.Grid.Size() != len(want) || f.Grid.LatAt(0, 0) != g.LatAt(w.Rows[0], w.Cols[0]) || f.Grid.LonAt(0, 0) != g.LonAt(w.Rows[0], w.Cols[0]) {
+						t.Errorf("%s: %d values, want %d; grid %v of %v", p, len(f.Values), len(want), f.Grid, g)
+						return nil
+					}
+					for i, x := range f.Values {
+						if x != want[i] && !(math.IsNaN(float64(x)) && math.IsNaN(float64(want[i]))) {
+							t.Errorf("%s, %s: point %d is %g, want %g", p, e.Key, i, x, want[i])
+							break
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Errorf("%s: %v", p, err)
+				}
+				compared++
+			}
+			in.Close()
+		}
+	}
+	if compared < 50 {
+		t.Errorf("%d fields compared", compared)
+	}
+}
