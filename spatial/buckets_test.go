@@ -15,52 +15,73 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// trainOn takes steps of an optimiser on ranks of this process, and gives the store of
-// rank 0. with changes the sums before anything is compiled; nil options take the
-// gradients and move nothing.
-func (n network) trainOn(t testing.TB, m Mesh, mode comm.Mode, steps int, with func(*gradientSums), sharded bool, o *optim.Options) (*engine.Store, error) {
-	g := n.graph(t)
-	var first *engine.Store
-	err := comm.Run(m.Size(), mode, func(c *comm.Comm) (err error) {
-		p, err := compile(g, c, m, engine.Options{Backend: "ref"}, with)
+// training is steps of an optimiser on a mesh.
+type training struct {
+	mesh    Mesh
+	steps   int
+	size    int  // of buckets in bytes; 0: as in products
+	inTurn  bool // sums, between kernels
+	sharded bool
+	// optimizer, if not nil, moves the parameters.
+	optimizer *optim.Options
+}
+
+// smallBuckets is a size of which wide has several.
+const smallBuckets = 4000
+
+// compile compiles the part of a rank.
+func (r training) compile(n network, c *comm.Comm) (*Plan, error) {
+	g, err := n.built()
+	if err != nil {
+		return nil, err
+	}
+	return compile(g, c, r.mesh, engine.Options{Backend: "ref"}, func(s *gradientSums) {
+		if r.size > 0 {
+			s.size = r.size
+		}
+		s.inTurn = r.inTurn
+	})
+}
+
+// outcome is what a training leaves.
+type outcome struct{ grads, params, average []float32 }
+
+// on takes the steps as a rank of c.
+func (r training) on(c *comm.Comm, n network) (out outcome, err error) {
+	p, err := r.compile(n, c)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	move := func(uint64) error { return nil }
+	average := engine.NewStore()
+	if r.optimizer != nil {
+		o := *r.optimizer
+		if o.EMA > 0 {
+			g, err := n.built()
+			if err != nil {
+				return out, err
+			}
+			q, err := engine.Compile(g, engine.Options{Backend: "ref", Store: average})
+			if err != nil {
+				return out, err
+			}
+			if err := q.Close(); err != nil {
+				return out, err
+			}
+			o.Average = average
+		}
+		if r.sharded {
+			if o.Ranks, err = p.Shards(); err != nil {
+				return out, err
+			}
+		}
+		opt, err := optim.New(p.Store(), o)
 		if err != nil {
-			return err
+			return out, err
 		}
-		defer func() { err = errors.Join(err, p.Close()) }()
-		var opt *optim.Optimizer
-		if o != nil {
-			o := *o
-			if o.EMA > 0 {
-				o.Average = engine.NewStore()
-				if q, err := engine.Compile(g, engine.Options{Backend: "ref", Store: o.Average}); err != nil || q.Close() != nil {
-					return fmt.Errorf("laying out the average: %w", err)
-				}
-			}
-			if sharded {
-				if o.Ranks, err = p.Shards(); err != nil {
-					return err
-				}
-			}
-			if opt, err = optim.New(p.Store(), o); err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, opt.Close()) }()
-			if c.Rank() == 0 && o.Average != nil {
-				defer func() { copy(p.Store().Grads(), o.Average.Params()) }()
-			}
-		}
-		for step := range uint64(steps) {
-			for name, s := range map[string]graph.Shape{"x": n.x, "y": n.y} {
-				if s != nil {
-					Take(p.Input(name), field(step+uint64(name[0]), s), s, p.Part(name, s))
-				}
-			}
-			if err := p.Run(context.Background(), step); err != nil {
-				return err
-			}
-			if opt == nil {
-				continue
-			}
+		defer func() { err = errors.Join(err, opt.Close()) }()
+		move = func(step uint64) error {
 			if step%3 == 1 { // gathered over two runs
 				opt.Add(0.25)
 				if err := p.Run(context.Background(), step+100); err != nil {
@@ -71,24 +92,45 @@ func (n network) trainOn(t testing.TB, m Mesh, mode comm.Mode, steps int, with f
 			if _, err := opt.Step(0.02); err != nil {
 				return err
 			}
+			return opt.GatherAverage()
 		}
-		if opt != nil {
-			if err := opt.GatherAverage(); err != nil {
-				return err
+	}
+	for step := range uint64(r.steps) {
+		for name, s := range map[string]graph.Shape{"x": n.x, "y": n.y} {
+			if s != nil {
+				Take(p.Input(name), field(step+uint64(name[0]), s), s, p.Part(name, s))
 			}
 		}
-		if c.Rank() == 0 {
-			first = p.Store()
+		if err := p.Run(context.Background(), step); err != nil {
+			return out, err
 		}
-		return comm.Barrier(c)
+		if err := move(step); err != nil {
+			return out, err
+		}
+	}
+	return outcome{p.Store().Grads(), p.Store().Params(), average.Params()}, comm.Barrier(c)
+}
+
+// inProcess takes the steps on ranks of this process, and gives what rank 0 has.
+func (r training) inProcess(t testing.TB, n network, mode comm.Mode) (first outcome) {
+	t.Helper()
+	err := comm.Run(r.mesh.Size(), mode, func(c *comm.Comm) error {
+		out, err := r.on(c, n)
+		if c.Rank() == 0 {
+			first = out
+		}
+		return err
 	})
-	return first, err
+	if err != nil {
+		t.Fatalf("%s on %v, %v: %v", n.name, r.mesh, mode, err)
+	}
+	return first
 }
 
 // wide is a network of many parameters on few points: its filters have several pieces,
 // its first buckets are full before the backward pass ends, and halos travel meanwhile.
 func wide() network {
-	return network{"wide", graph.Shape{3, 9, 1, 4, 4}, nil, func(b *graph.Builder, x, _ graph.Value) {
+	return network{"wide", graph.Shape{3, 9, 1, 3, 3}, nil, func(b *graph.Builder, x, _ graph.Value) {
 		k, pad := [3]int{1, 3, 3}, op.Conv{Pad: op.Same(1, 3, 3)}
 		h := conv(b, "a", x, 29, k, pad)
 		h = conv(b, "b", h, 571, [3]int{1, 1, 1}, op.Conv{})
@@ -107,30 +149,20 @@ func TestBuckets(t *testing.T) {
 	}
 	for _, n := range []network{wide(), unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, false)} {
 		for _, m := range []Mesh{{{"lon", 2}}, {{"lon", 3}}, {{"data", 2}, {"lat", 2}}} {
-			small := func(s *gradientSums) { s.size = 4000 }
-			inTurn := func(s *gradientSums) { s.size, s.inTurn = 4000, true }
-			want, err := n.trainOn(t, m, comm.Free, 2, inTurn, false, nil)
-			if err != nil {
-				t.Fatal(n.name, m, err)
-			}
-			for seed := range seeds + 1 {
-				mode := comm.Replay(seed)
-				if seed == seeds {
-					mode = comm.Free
-				}
-				got, err := n.trainOn(t, m, mode, 2, small, false, nil)
-				if err != nil {
-					t.Fatal(n.name, m, mode, err)
-				}
-				if !slices.Equal(got.Grads(), want.Grads()) {
-					t.Errorf("%s on %v, %v: other bits than without overlap", n.name, m, mode)
+			r := training{mesh: m, steps: 2, size: smallBuckets}
+			inTurn := r
+			inTurn.inTurn = true
+			want := inTurn.inProcess(t, n, comm.Free).grads
+			for seed := range seeds {
+				if !slices.Equal(r.inProcess(t, n, comm.Replay(seed)).grads, want) {
+					t.Errorf("%s on %v, seed %d: other bits than without overlap", n.name, m, seed)
 				}
 			}
-			one, err := n.trainOn(t, m, comm.Free, 2, nil, false, nil)
-			if err != nil {
-				t.Fatal(n.name, m, err)
+			if !slices.Equal(r.inProcess(t, n, comm.Free).grads, want) {
+				t.Errorf("%s on %v: other bits than without overlap", n.name, m)
 			}
-			if d := distance(one.Grads(), want.Grads()); d > 1e-6 || d > 0 && m.Size() != 3 {
+			r.size = 0
+			if d := distance(r.inProcess(t, n, comm.Free).grads, want); d > 1e-6 || d > 0 && m.Size() != 3 {
 				t.Errorf("%s on %v: buckets of another size change the gradient by %.2g", n.name, m, d)
 			}
 		}
@@ -140,9 +172,8 @@ func TestBuckets(t *testing.T) {
 // Buckets are filled in the order of the backward pass up to their size, by axes; only
 // gradients that no operation reads wait in them.
 func TestBucketsAreFilledInOrder(t *testing.T) {
-	g := wide().graph(t)
 	err := comm.Run(2, comm.Free, func(c *comm.Comm) error {
-		p, err := compile(g, c, Mesh{{"lon", 2}}, engine.Options{Backend: "ref"}, func(s *gradientSums) { s.size = 4 * 3000 })
+		p, err := training{mesh: Mesh{{"lon", 2}}, size: smallBuckets}.compile(wide(), c)
 		if err != nil {
 			return err
 		}
@@ -155,7 +186,7 @@ func TestBucketsAreFilledInOrder(t *testing.T) {
 			}
 			got = append(got, names)
 		}
-		want := "[[c.bias c] [b.bias b] [a.bias a]]"
+		want := "[[c.bias c] [b.bias] [b] [a.bias a]]"
 		if fmt.Sprint(got) != want {
 			return fmt.Errorf("buckets %v, want %s", got, want)
 		}
@@ -178,31 +209,34 @@ func TestBucketsAreFilledInOrder(t *testing.T) {
 	}
 }
 
+// runAndLose takes a step; one rank computes, but never sums.
+func runAndLose(c *comm.Comm, lost int) error {
+	p, err := training{mesh: Mesh{{"data", 3}}, size: smallBuckets}.compile(wide(), c)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if c.Rank() == lost {
+		for _, k := range p.sums.buckets {
+			k.missing = math.MaxInt
+		}
+	}
+	return p.Run(context.Background(), 0)
+}
+
 // A rank that is lost while a sum is under way ends the run of the others, which name
 // it: neither they nor their tasks hang.
 func TestLostDuringASum(t *testing.T) {
-	n := wide()
-	g := n.graph(t)
 	for _, mode := range []comm.Mode{comm.Free, comm.Replay(3)} {
 		gone := errors.New("gone")
 		seen := make([]error, 3)
 		err := comm.Run(3, mode, func(c *comm.Comm) error {
-			p, err := compile(g, c, Mesh{{"data", 3}}, engine.Options{Backend: "ref"}, func(s *gradientSums) { s.size = 4000 })
-			if err != nil {
-				return err
-			}
-			defer p.Close()
-			if c.Rank() == 2 { // it computes, and never sums
-				for _, k := range p.sums.buckets {
-					k.missing = math.MaxInt
-				}
-				if err := p.Run(context.Background(), 0); err != nil {
-					return err
-				}
+			err := runAndLose(c, 2)
+			if err == nil {
 				return gone
 			}
-			seen[c.Rank()] = p.Run(context.Background(), 0)
-			return seen[c.Rank()]
+			seen[c.Rank()] = err
+			return err
 		})
 		if !errors.Is(err, gone) {
 			t.Errorf("%v: %v", mode, err)
@@ -235,32 +269,26 @@ func TestFailedKernelCancelsSums(t *testing.T) {
 }
 
 // Ranks that share an optimiser move the parameters, and their average, to the bits to
-// which each would move them alone, by every optimiser, and keep a part of its moments.
+// which each would move them alone, by every optimiser.
 func TestShards(t *testing.T) {
-	for _, m := range []Mesh{{{"lon", 2}}, {{"lon", 3}}, {{"data", 2}, {"lat", 2}}} {
+	for _, c := range []struct {
+		mesh  Mesh
+		steps int
+	}{{Mesh{{"data", 2}, {"lat", 2}}, 20}, {Mesh{{"lon", 3}}, 4}} {
 		for _, kind := range optim.Kinds {
-			o := optim.Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 0.5, EMA: 0.9, NoDecay: optim.Biases}
-			n, steps := wide(), 20
+			r := training{mesh: c.mesh, steps: c.steps, size: smallBuckets,
+				optimizer: &optim.Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 0.5, EMA: 0.9, NoDecay: optim.Biases}}
 			if testing.Short() {
-				steps = 4
+				r.steps = 4
 			}
-			small := func(s *gradientSums) { s.size = 4000 }
-			want, err := n.trainOn(t, m, comm.Free, steps, small, false, &o)
-			if err != nil {
-				t.Fatal(m, kind, err)
+			want := r.inProcess(t, wide(), comm.Free)
+			r.sharded = true
+			got := r.inProcess(t, wide(), comm.Free)
+			if !slices.Equal(got.params, want.params) || !slices.Equal(got.average, want.average) {
+				t.Errorf("%s on %v: parameters differ by %.2g, their average by %.2g", kind, c.mesh, distance(got.params, want.params), distance(got.average, want.average))
 			}
-			got, err := n.trainOn(t, m, comm.Free, steps, small, true, &o)
-			if err != nil {
-				t.Fatal(m, kind, err)
-			}
-			if !slices.Equal(got.Params(), want.Params()) {
-				t.Errorf("%s on %v: parameters differ by %.2g", kind, m, distance(got.Params(), want.Params()))
-			}
-			if !slices.Equal(got.Grads(), want.Grads()) { // where trainOn leaves the average
-				t.Errorf("%s on %v: the average differs", kind, m)
-			}
-			if slices.Equal(got.Grads(), got.Params()) {
-				t.Errorf("%s on %v: the average is the last value", kind, m)
+			if slices.Equal(got.average, got.params) {
+				t.Errorf("%s on %v: the average is the last value", kind, c.mesh)
 			}
 		}
 	}
@@ -271,14 +299,13 @@ func TestShards(t *testing.T) {
 func TestOwners(t *testing.T) {
 	fields := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, false) // with a map
 	for _, n := range []network{wide(), fields} {
-		g := n.graph(t)
 		for _, m := range []Mesh{{{"lon", 2}}, {{"lon", 3}}, {{"level", 2}, {"lat", 2}}, {{"data", 2}, {"lat", 2}, {"lon", 2}}} {
 			if !n.fits(m) {
 				continue
 			}
 			all := make([][]int, m.Size())
 			err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
-				p, err := compile(g, c, m, engine.Options{Backend: "ref"}, func(s *gradientSums) { s.size = 4000 })
+				p, err := training{mesh: m, size: smallBuckets}.compile(n, c)
 				if err != nil {
 					return err
 				}

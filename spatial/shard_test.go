@@ -129,6 +129,14 @@ func field(seed uint64, s graph.Shape) []float32 {
 
 func (n network) graph(t testing.TB) *graph.Graph {
 	t.Helper()
+	g, err := n.built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func (n network) built() (*graph.Graph, error) {
 	b := graph.New(11)
 	x := b.Input("x", n.x)
 	var y graph.Value
@@ -136,11 +144,7 @@ func (n network) graph(t testing.TB) *graph.Graph {
 		y = b.Input("y", n.y)
 	}
 	n.build(b, x, y)
-	g, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return b.Build()
 }
 
 // run computes two steps on a mesh of ranks of this process, the second with

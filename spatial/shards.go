@@ -34,7 +34,7 @@ type chunk struct {
 // Gradients that are summed over all ranks are cut where their buckets are, so that half
 // of their all-reduce is enough. Others are on all ranks, and dealt out evenly.
 //
-// Source: Rajbhandari et al. 2020, arXiv:1910.02054, section 5.
+// Source: Rajbhandari et al. 2020, arXiv:1910.02054, section 5.1.
 func (p *Plan) Shards() (*Shards, error) {
 	c, err := p.sums.c.Split(0, p.sums.c.Rank())
 	if err != nil {

@@ -230,6 +230,29 @@ func (t *team) stop(own func() error) func() error {
 	}
 }
 
+// rankCosts is what working together has cost a rank so far.
+type rankCosts struct {
+	sums spatial.SumCosts
+	sent comm.Traffic
+}
+
+// costs are those of the present network; none for one rank alone.
+func (t *trainer) costs() rankCosts {
+	if t.ranks == nil {
+		return rankCosts{}
+	}
+	return rankCosts{t.net.part.SumCosts(), t.ranks.c.Traffic()}
+}
+
+// since is what was added to earlier costs, as values of an event.
+func (c rankCosts) since(earlier rankCosts) []rundir.Value {
+	return []rundir.Value{
+		{Name: "sums_s", Value: (c.sums.Running - earlier.sums.Running).Seconds()},
+		{Name: "sums_waited_s", Value: (c.sums.Exposed - earlier.sums.Exposed).Seconds()},
+		{Name: "sent_bytes", Value: c.sent.Sub(earlier.sent).Bytes},
+	}
+}
+
 // sum adds up a number of all ranks.
 func (t *team) sum(x float64) (float64, error) {
 	if t == nil {

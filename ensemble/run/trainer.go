@@ -64,6 +64,7 @@ type trainer struct {
 	best  Weights  // of the present network
 	// before is what the network's states were when the present step began.
 	before []float32
+	told   rankCosts // by events of epochs of the present network
 	at     position
 }
 
@@ -151,7 +152,7 @@ func (t *trainer) begin() error {
 		return err
 	}
 	t.rate = schedule(t.cfg, uint64(t.steps(t.batches())), &t.at.Plateau)
-	t.best = nil
+	t.best, t.told = nil, t.costs()
 	return nil
 }
 
@@ -282,6 +283,11 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 				t.at.Plateau = p.State
 			}
 		}
+	}
+	if t.ranks != nil {
+		now := t.costs()
+		values = append(values, now.since(t.told)...)
+		t.told = now
 	}
 	if err := t.dir.Events().Write("epoch", t.at.Step, t.at.Epoch, values...); err != nil {
 		return err
