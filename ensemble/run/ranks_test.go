@@ -171,12 +171,14 @@ func TestRanksMustAgree(t *testing.T) {
 		{"another seed", func(r int) string { return fmt.Sprint("train.seed=", r) }, exit.RankLost},
 		{"another mesh", func(int) string { return "train.mesh=lon:3" }, exit.Usage},
 		{"no mesh", func(int) string { return "train.mesh=east:2" }, exit.Usage},
+		// only rank 0 finds that
+		{"a window that is too large", func(int) string { return "data.las.window=99" }, exit.BadData},
 	} {
 		runDir := filepath.Join(t.TempDir(), "run")
 		err := trainOnRanks(2, func(r int) TrainOptions {
-			return TrainOptions{Config: quick(t, f, c.set(r)), RunDir: runDir, Version: "test"}
+			return TrainOptions{Config: quick(t, f, c.set(r), "data.standardise=las"), RunDir: runDir, Version: "test"}
 		})
-		if exit.CodeOf(err) != c.code {
+		if exit.CodeOf(err) != c.code || !Joint(err) {
 			t.Errorf("%s: %v, want exit code %d", c.name, err, c.code)
 		}
 	}
