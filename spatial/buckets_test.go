@@ -147,7 +147,7 @@ func TestBuckets(t *testing.T) {
 	if testing.Short() {
 		seeds = 2
 	}
-	for _, n := range []network{wide(), unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, false)} {
+	for _, n := range []network{wide(), unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false)} {
 		for _, m := range []Mesh{{{"lon", 2}}, {{"lon", 3}}, {{"data", 2}, {"lat", 2}}} {
 			r := training{mesh: m, steps: 2, size: smallBuckets}
 			inTurn := r
@@ -297,7 +297,7 @@ func TestShards(t *testing.T) {
 // Every piece has one owner, and owners have nearly equal shares; parameters that are
 // fields, and those summed over some axes only, are dealt out too.
 func TestOwners(t *testing.T) {
-	fields := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, false) // with a map
+	fields := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false) // with a map
 	for _, n := range []network{wide(), fields} {
 		for _, m := range []Mesh{{{"lon", 2}}, {{"lon", 3}}, {{"level", 2}, {"lat", 2}}, {{"data", 2}, {"lat", 2}, {"lon", 2}}} {
 			if !n.fits(m) {

@@ -62,9 +62,15 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 			}
 			return err
 		}})
-	at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "choose-layouts" })
-	o.Passes = slices.Insert(o.Passes, at+1, pass.Pass{Name: "fuse-halos", Run: fuseHalos,
-		Purpose: "let operations read halos apart from what they surround"})
+	if at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "choose-layouts" }); at >= 0 {
+		o.Passes = slices.Insert(o.Passes, at+1, pass.Pass{Name: "fuse-halos", Run: fuseHalos,
+			Purpose: "let operations read halos apart from what they surround"})
+		if c.Rank() == 0 {
+			o.Passes = slices.Insert(o.Passes, at+1, lead(c))
+		} else {
+			o.Passes = slices.Insert(o.Passes, at, follow(c))
+		}
+	}
 	at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "schedule" })
 	o.Passes = slices.Insert(o.Passes, at, pass.Pass{Name: "defer-sums", Run: deferSums,
 		Purpose: "let the sums of gradients over ranks run beside the backward pass"})

@@ -58,7 +58,7 @@ func NewExchange(c *comm.Comm, tag int, p Parts, unit int) (*Exchange, error) {
 
 // NewFrameExchange prepares the same for what lies around a rank's own part, which
 // arrives in a frame (op.Frame). Ranks send each other what they send for the whole, so
-// that some may want a frame and some the whole.
+// that some may want a frame and others the whole.
 //
 // Errors: as for NewExchange; parts that are no fields [N C D H W] with their own in the
 // middle.

@@ -63,11 +63,9 @@ func fuseHalos(u *pass.Unit) error {
 		}
 		if a, ok := f.framed(n); ok {
 			f.ways[n.ID] = a
-			for _, i := range a.Operands {
-				f.uses[n.In[i]] = true
-			}
 		}
 	}
+	f.settle()
 	source, frames := map[int]graph.Value{}, map[int]graph.Value{} // of gathers
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		if f.uses[n.ID] {
@@ -91,6 +89,35 @@ func fuseHalos(u *pass.Unit) error {
 		u.Graph = g
 	}
 	return err
+}
+
+// settle keeps to frames where all that reads a gathered value can: it travels once.
+func (f *framer) settle() {
+	for again := true; again; {
+		again = false
+		clear(f.uses)
+		for id, a := range f.ways {
+			for _, i := range a.Operands {
+				f.uses[f.u.Graph.Nodes[id].In[i]] = true
+			}
+		}
+		for _, n := range f.u.Graph.Nodes {
+			if _, ok := f.ways[n.ID]; ok {
+				continue
+			}
+			for _, id := range n.In {
+				if !f.uses[id] {
+					continue
+				}
+				for reader, a := range f.ways {
+					if slices.ContainsFunc(a.Operands, func(i int) bool { return f.u.Graph.Nodes[reader].In[i] == id }) {
+						delete(f.ways, reader)
+						again = true
+					}
+				}
+			}
+		}
+	}
 }
 
 // framed is the form of an operation that reads frames: all of its operands that are

@@ -12,9 +12,14 @@ import (
 // gathered are the attributes of gather: which part of a value a rank gets.
 type gathered struct {
 	Parts
-	Rank int
-	Tag  int
+	Rank   int
+	Tag    int
+	Layout graph.Layout // of the messages, once the ranks agree
+	Agreed bool
 }
+
+// Bound is the layout that ranks have agreed on.
+func (a gathered) Bound() (graph.Layout, bool) { return a.Layout, a.Agreed }
 
 // String tells the part of the value that the rank gets, and how the value is cut.
 func (a gathered) String() string { return fmt.Sprintf("%v of %v", a.room(a.Rank), a.From) }

@@ -314,7 +314,7 @@ func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room fun
 		if s.dist[id].Replicated() && slices.Equal(p.Need[s.rank], p.room(s.rank)) && inside(p.Need[s.rank], p.Shape) {
 			s.fetched[key] = b.Node(crop, cropped{p.Need[s.rank]}, v)
 		} else {
-			s.fetched[key] = b.Node(gather, gathered{p, s.rank, s.tags}, v)
+			s.fetched[key] = b.Node(gather, gathered{Parts: p, Rank: s.rank, Tag: s.tags}, v)
 		}
 		s.tags++ // also for a crop, where other ranks gather
 	}

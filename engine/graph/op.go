@@ -1,5 +1,11 @@
 package graph
 
+// LayoutBound are attributes of an operation that runs in one layout only, if bound is
+// true.
+type LayoutBound interface {
+	Bound() (l Layout, bound bool)
+}
+
 // Op is everything the engine knows about one operation, with the type of its
 // attributes erased. Package op defines operations through a typed Spec; this
 // form is what passes and backends see.
@@ -26,7 +32,7 @@ type Op struct {
 	// Ordered marks operations between ranks: all ranks run them in one order, once.
 	Ordered bool
 	// AnyLayout marks operations that treat the blocks of a blocked value as they
-	// treat its channels.
+	// treat its channels. Attributes that are LayoutBound may name the one layout.
 	AnyLayout bool
 	// FLOPs counts the useful floating point operations of one execution.
 	FLOPs func(in []Shape, out Shape, attrs any) int64

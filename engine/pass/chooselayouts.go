@@ -32,6 +32,11 @@ func chooseLayouts(u *Unit) error {
 		case n.Kind != graph.KindOp:
 		case n.Op.AnyLayout && len(n.Shape) == 5:
 			ways[n.ID] = []backend.Way{{In: []graph.Layout{graph.Plain}}, {In: []graph.Layout{graph.Blocked}, Out: graph.Blocked}}
+			if a, ok := n.Attrs.(graph.LayoutBound); ok {
+				if l, bound := a.Bound(); bound {
+					ways[n.ID] = ways[n.ID][l : l+1]
+				}
+			}
 		case n.Op.Alias || n.Op.AnyLayout || n.Op.Ordered:
 			ways[n.ID] = []backend.Way{{In: make([]graph.Layout, len(n.In))}}
 		default:

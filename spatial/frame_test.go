@@ -1,0 +1,121 @@
+package spatial
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// A frame has the values that lie around a rank's own part in the room of an exchange,
+// row by row, with zeros beyond the ends of the field.
+func TestFrameExchange(t *testing.T) {
+	s := graph.Shape{2, 3, 2, 7, 9}
+	for _, m := range []Mesh{{{"lat", 2}}, {{"lon", 3}}, {{"lat", 2}, {"lon", 2}}, {{"lat", 3}, {"lon", 3}}} {
+		for _, halo := range []int{1, 2} {
+			cuts := map[axisSize]graph.Cut{}
+			for _, a := range m {
+				axis := fieldAxes[a.Name]
+				cuts[axisSize{axis, s[axis]}] = graph.Cut{Mesh: a.Name, Starts: Starts(s[axis], a.Size, 1)}
+			}
+			p := Parts{Mesh: m, Shape: s, From: (&sharding{cuts: cuts}).of(s)}
+			for r := range m.Size() {
+				need, room := m.Owned(p.From, s, r), m.Owned(p.From, s, r)
+				for axis := 3; axis < 5; axis++ {
+					if p.From.Cuts[axis].Mesh == "" {
+						continue
+					}
+					room[axis] = Interval{room[axis].Lo - halo, room[axis].Hi + halo}
+					if need[axis] = room[axis]; axis == 3 { // longitudes are periodic
+						need[axis] = need[axis].Intersect(Interval{0, s[axis]})
+					}
+				}
+				p.Need, p.Room = append(p.Need, need), append(p.Room, room)
+			}
+			t.Run(fmt.Sprintf("%v, %d around", m, halo), func(t *testing.T) {
+				err := comm.Run(m.Size(), comm.Replay(uint64(halo)), func(c *comm.Comm) error {
+					own := m.Owned(p.From, s, c.Rank())
+					x := make([]float32, own.Size())
+					Take(x, field(3, s), s, own)
+					f, _ := p.frame(c.Rank())
+					whole, frame := make([]float32, p.room(c.Rank()).Size()), field(9, f.Of(own.Shape()))
+					for i, e := range []func(*comm.Comm, int, Parts, int) (*Exchange, error){NewExchange, NewFrameExchange} {
+						e, err := e(c, i, p, 4)
+						if err != nil {
+							return err
+						}
+						y := bigmem.Bytes([][]float32{whole, frame}[i])
+						e.Start(bigmem.Bytes(x))
+						e.Keep(y, bigmem.Bytes(x))
+						if err := e.Finish(y); err != nil {
+							return err
+						}
+					}
+					h, w := own[3].Len(), own[4].Len()
+					all := f.Around(own.Shape())
+					seen := 0
+					for i, v := range whole {
+						plane, row, col := i/(all[3]*all[4]), i/all[4]%all[3], i%all[4]
+						if at, apart := f.At(h, w, row, col); apart {
+							seen++
+							if got := frame[plane*f.Of(own.Shape())[3]+at]; got != v {
+								return fmt.Errorf("rank %d, plane %d, row %d, column %d: %v, want %v", c.Rank(), plane, row, col, got, v)
+							}
+						}
+					}
+					if seen != len(frame) {
+						return fmt.Errorf("rank %d: %d cells of the frame are around its part, it has %d", c.Rank(), seen, len(frame))
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// On the CPU backend convolutions of the blocked layout read their halos in frames:
+// nothing that they read is gathered, but the last layer's few channels.
+func TestConvolutionsReadFrames(t *testing.T) {
+	n := unet("U-Net", graph.Shape{2, 17, 2, 32, 64}, 6, true)
+	for _, m := range []Mesh{{{"lat", 2}}, {{"lat", 2}, {"lon", 2}}} {
+		err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+			p, err := Compile(n.graph(t), c, m, engine.Options{Winograd: true, ByRule: true, Store: engine.NewStore()})
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			framed, g := 0, p.Graph()
+			for _, n := range g.Nodes {
+				switch {
+				case n.Kind != graph.KindOp:
+				case n.Op.Name == "framed":
+					framed++
+				case strings.HasPrefix(n.Op.Name, "conv3d") && n.Layout == graph.Blocked:
+					for _, id := range n.In {
+						if x := g.Nodes[id]; x.Kind == graph.KindOp && x.Op == gather {
+							return fmt.Errorf("%s %v reads a gathered value", n.Op.Name, n.Shape)
+						}
+					}
+				}
+			}
+			if framed == 0 {
+				return fmt.Errorf("no convolution reads a frame")
+			}
+			return nil
+		})
+		if exit.CodeOf(err) == exit.NoDevice {
+			t.Skip("skipped: no device: ", err)
+		}
+		if err != nil {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+}
