@@ -394,12 +394,12 @@ func TestVerifyOnRanks(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Forecast = append(slices.Clone(products[:4]), bad)
-	_, alone2 := Verify(context.Background(), o)
+	_, found := Verify(context.Background(), o)
 	err = onTestCrew(3, "", func(w crew) error {
 		_, err := verifyAs(context.Background(), o, w)
 		return err
 	})
-	if exit.CodeOf(alone2) != exit.BadData || exit.CodeOf(err) != exit.CodeOf(alone2) || !Joint(err) {
-		t.Errorf("bad file: alone %v, on ranks %v", alone2, err)
+	if exit.CodeOf(found) != exit.BadData || exit.CodeOf(err) != exit.CodeOf(found) || !Joint(err) {
+		t.Errorf("bad file: alone %v, on ranks %v", found, err)
 	}
 }

@@ -78,9 +78,9 @@ func TestTrainOnRanks(t *testing.T) {
 					t.Fatalf("step %d: loss %v, on one rank %v", i+1, got[i], want[i])
 				}
 			}
-			got2 := modelFiles(t, runDir)
+			made := modelFiles(t, runDir)
 			for _, name := range []string{"model.json", "arrays.safetensors", "baselines.safetensors"} {
-				if string(got2[name]) != string(files[name]) {
+				if string(made[name]) != string(files[name]) {
 					t.Errorf("%s differs", name)
 				}
 			}

@@ -514,16 +514,16 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 	scorings := make([]*scoring, len(k.Score)) // nil for what was not asked for
 	task := show.Start("verify", int64(len(test.forecasts)))
 	defer task.Done()
-	run := ctx
+	whole := ctx
 	if m.ranks != nil {
-		run = context.WithoutCancel(ctx) // the others would wait
+		whole = context.WithoutCancel(ctx) // the others would wait
 	}
 	var last *Example
 	for i, fc := range test.forecasts {
 		if err := m.ranks.together(ctx.Err()); err != nil {
 			return nil, nil, err
 		}
-		out, err := m.Predict(run, o, fc)
+		out, err := m.Predict(whole, o, fc)
 		if err != nil {
 			return nil, nil, err
 		}
