@@ -1,6 +1,10 @@
 package spatial
 
-import "github.com/ensemble-weather/ensemble/engine/graph"
+import (
+	"sort"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
 
 // Interval is the indices from Lo to before Hi of an axis. What is needed of a
 // periodic axis may run over its ends: index i then means i modulo the size.
@@ -129,8 +133,15 @@ func Sources(c graph.Cut, need Interval, n int) []Piece {
 		ranks = 1
 	}
 	for turn := floor(need.Lo, n); turn*n < need.Hi; turn++ {
-		for r := range ranks {
+		first := 0
+		if ranks > 1 { // the last that starts at or before what is needed
+			first = max(0, sort.SearchInts(c.Starts, need.Lo-turn*n+1)-1)
+		}
+		for r := first; r < ranks; r++ {
 			own := Part(c, r, n)
+			if own.Lo+turn*n >= need.Hi {
+				break
+			}
 			to := Interval{own.Lo + turn*n, own.Hi + turn*n}.Intersect(need)
 			if to.Len() > 0 {
 				pieces = append(pieces, Piece{r, Interval{to.Lo - turn*n, to.Hi - turn*n}, to})

@@ -100,7 +100,7 @@ func TestBenchRanksErrors(t *testing.T) {
 		{[]string{"--parallel", "--ranks", "2", "--mesh", "lon:3"}, "a mesh of 3 ranks (lon:3) in a job of 2"},
 		{[]string{"--parallel", "--mesh", "east:2"}, `"east:2" is no axis`},
 		{[]string{"--parallel", "--base", "1,2"}, "--parallel with 2 cases"},
-		{[]string{"--parallel", "--ranks", "3", "--crop", "32"}, "no mesh of 3 ranks"},
+		{[]string{"--parallel", "--ranks", "37", "--crop", "32"}, "no mesh of 37 ranks"},
 		{[]string{"--check-parallel", "--ranks", "2", "--mesh", "lon:x"}, `"lon:x" is no axis`},
 		{[]string{"--check-parallel", "--base", "1,2"}, "--check-parallel with 2 cases"},
 	} {

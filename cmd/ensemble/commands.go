@@ -11,6 +11,7 @@ var commands = []func(*app) *cobra.Command{
 	verifyCommand,
 	reportCommand,
 	modelCommand,
+	planCommand,
 	engineCommand,
 	benchCommand,
 	doctorCommand,

@@ -14,13 +14,11 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
-	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
-	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // BenchRanksOptions describe the measurement of a training step on ranks.
@@ -243,15 +241,11 @@ func (k BenchCase) mesh(text string, n int) (spatial.Mesh, error) {
 		}
 		return m, err
 	}
-	side := 1
-	if k.Model == BenchUNet3D {
-		side = 1 << unet3d.MaxStages
+	g, err := k.graph(true)
+	if err != nil {
+		return nil, err
 	}
-	meshes := spatial.Meshes(n, []spatial.MeshAxis{{Name: "data", Size: k.Batch}, {Name: "lat", Size: k.Crop.Height / side}, {Name: "lon", Size: k.Crop.Width / side}})
-	if len(meshes) == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no mesh of %d ranks for %v", n, k), Fix: "start fewer ranks, give a larger crop or batch, or a --mesh"}
-	}
-	return evenest(meshes, graph.Shape{k.Batch, 1, 1, k.Crop.Height, k.Crop.Width}, side), nil
+	return fastestMesh(g, n, adamState, "--mesh")
 }
 
 // WriteText prints the report for a person.

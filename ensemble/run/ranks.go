@@ -5,11 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"os"
+	"strings"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -115,17 +114,13 @@ func (t *team) join(c *config.TrainConfig, grid *ensemble.Grid) error {
 	}
 	n, batch := t.c.Size(), c.Train.Train.BatchSize
 	var err error
-	if t.mesh, err = spatial.ParseMesh(c.Train.Train.Mesh); err != nil {
-		return err
+	if text := c.Train.Train.Mesh; text != "" && text != autoMesh {
+		t.mesh, err = spatial.ParseMesh(text)
+	} else {
+		t.mesh, err = t.fastest(c, grid)
 	}
-	if c.Train.Train.Mesh == "" {
-		side := 1 << c.Model.Stages
-		meshes := spatial.Meshes(n, []spatial.MeshAxis{{Name: "data", Size: batch}, {Name: "lat", Size: max(1, grid.NY/side)}, {Name: "lon", Size: max(1, grid.NX/side)}})
-		if len(meshes) == 0 {
-			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no mesh of %d ranks", n), At: "train.mesh",
-				Why: fmt.Sprintf("a batch of %d samples on %d×%d points does not part so", batch, grid.NY, grid.NX), Fix: "start fewer ranks, or raise train.batch_size"}
-		}
-		t.mesh = evenest(meshes, graph.Shape{batch, 1, 1, grid.NY, grid.NX}, side)
+	if err != nil {
+		return err
 	}
 	if t.mesh.Size() != n {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", t.mesh.Size(), t.mesh, n), At: "train.mesh",
@@ -134,33 +129,24 @@ func (t *team) join(c *config.TrainConfig, grid *ensemble.Grid) error {
 	return t.layOut(specOf(c), taskOf(c), grid, batch)
 }
 
-// evenest is the mesh whose largest part of a field, halo included, is smallest; cuts
-// lie at multiples of side.
-func evenest(meshes []spatial.Mesh, s graph.Shape, side int) spatial.Mesh {
-	best, least := 0, math.Inf(1)
-	for i, m := range meshes {
-		cost := 1.0
-		for axis, name := range map[int]string{0: "data", 3: "lat", 4: "lon"} {
-			p := m.Along(m.Size()-1, name) + 1
-			unit := 1
-			if axis > 0 {
-				unit = side
-			}
-			starts := append(spatial.Starts(s[axis], p, unit), s[axis])
-			most := 0
-			for r := range p {
-				most = max(most, starts[r+1]-starts[r])
-			}
-			if axis > 0 && p > 1 {
-				most += 2
-			}
-			cost *= float64(most)
-		}
-		if cost < least {
-			best, least = i, cost
-		}
+// fastest is the mesh on which a step is predicted to take least time, as rank 0 finds it.
+func (t *team) fastest(c *config.TrainConfig, grid *ensemble.Grid) (spatial.Mesh, error) {
+	k := unfitted(taskOf(c))
+	g, err := specOf(c).graph(&k, grid, c.Train.Train.BatchSize, uint64(c.Train.Train.Seed), true)
+	if err != nil {
+		return nil, err
 	}
-	return meshes[best]
+	m, err := fastestMesh(g, t.c.Size(), optimiserState(&c.Train.Train), "train.mesh")
+	if err != nil {
+		return nil, err
+	}
+	const room = 64 // bytes of the longest text of a mesh: four axes with their numbers
+	text := make([]byte, room)
+	copy(text, m.String())
+	if err := comm.Broadcast(t.c, 0, text); err != nil {
+		return nil, err
+	}
+	return spatial.ParseMesh(strings.TrimRight(string(text), "\x00"))
 }
 
 // size is the number of ranks.

@@ -46,6 +46,32 @@ type Edge struct {
 	Window []graph.WindowAxis
 }
 
+// Times is a network whose batch is so many times as large.
+func (n Network) Times(k int) Network {
+	larger := func(s graph.Shape) graph.Shape {
+		s = s.Clone()
+		s[0] *= k
+		return s
+	}
+	n.Layers = slices.Clone(n.Layers)
+	for i := range n.Layers {
+		l := &n.Layers[i]
+		l.Out, l.Kept = larger(l.Out), int64(k)*l.Kept
+		l.From = slices.Clone(l.From)
+		for j := range l.From {
+			l.From[j].Shape = larger(l.From[j].Shape)
+		}
+		for _, work := range []*[]Work{&l.Forward, &l.Backward, &l.Filter} {
+			*work = slices.Clone(*work)
+			for j := range *work {
+				(*work)[j].FLOPs *= int64(k)
+				(*work)[j].Bytes *= int64(k)
+			}
+		}
+	}
+	return n
+}
+
 // Work is what one operation computes and moves.
 type Work struct {
 	FLOPs, Bytes int64 // shared out with the points
@@ -139,6 +165,9 @@ func (l *layering) operation(n *graph.Node) error {
 	w := n.Op.Window(l.g.InShapes(n), n.Attrs)
 	windowed := len(w.Axes) == 5 && l.kind[n.ID] == field && slices.ContainsFunc(w.Axes, func(a graph.WindowAxis) bool { return a.Size > 1 || a.Stride > 1 || a.Up > 1 })
 	begins := windowed || strings.HasPrefix(n.Op.Name, "conv") || n.Op.Name == "concat" && fields > 1
+	if !begins && at == Input { // of what is loaded alone: with the layer before it
+		at = len(l.n.Layers) - 1
+	}
 	if begins || at == Input {
 		at = len(l.n.Layers)
 		v := Layer{Name: l.name(n), Out: fieldShape(n.Shape)}

@@ -2,7 +2,6 @@ package search
 
 import (
 	"math"
-	"math/bits"
 
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -66,6 +65,8 @@ func (m *Machine) link(g group, ring bool) (l Link, sharing float64) {
 //	halving   2·log₂p·α + 2(p−1)/p·βn
 //	doubling  log₂p·(α + βn), with 2(α + βn) more where p is no power of two
 //
+// Steps between ranks of one node go by its own link.
+//
 // Source: Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521.
 func (l Link) AllReduce(p int, values int64) (cluster.Time, int64) {
 	m := Machine{Between: l}
@@ -77,20 +78,34 @@ func (m *Machine) allReduce(g group, values int64) (cluster.Time, int64) {
 		return 0, 0
 	}
 	p, n := float64(g.ranks), 4*float64(values)
-	rounds := float64(bits.Len(uint(g.ranks)) - 1) // log₂ of the largest power of two
-	sent := 2 * (p - 1) / p * n
 	a := comm.Auto.Chosen(int(values), g.ranks)
-	l, sharing := m.link(g, a == comm.Ring)
-	switch a {
-	case comm.Ring:
+	if a == comm.Ring {
+		l, sharing := m.link(g, true)
+		sent := 2 * (p - 1) / p * n
 		return seconds(l.time(2*(p-1), sent, sharing)), int64(sent)
-	case comm.Halving:
-		return seconds(l.time(2*rounds, sent, sharing)), int64(sent)
 	}
-	if g.ranks&(g.ranks-1) != 0 {
-		rounds += 2
+	var t, sent float64
+	step := func(distance int, bytes float64) { // to a rank so far away in the group
+		near := g
+		near.inside = g.inside || m.perNode()%(2*distance*g.stride) == 0
+		l, sharing := m.link(near, false)
+		t += l.time(1, bytes, sharing)
+		sent += bytes
 	}
-	return seconds(l.time(rounds, rounds*n, sharing)), int64(rounds * n)
+	part := n
+	for d := 1; 2*d <= g.ranks; d *= 2 {
+		if part /= 2; a == comm.Halving { // there and back
+			step(d, part)
+			step(d, part)
+		} else {
+			step(d, n)
+		}
+	}
+	if a == comm.Doubling && g.ranks&(g.ranks-1) != 0 { // the ranks beyond are folded onto others
+		step(1, n)
+		step(1, n)
+	}
+	return seconds(t), int64(sent)
 }
 
 // allGather is the time until all ranks of a group have all of so many float32, by a ring:

@@ -28,11 +28,8 @@ type Played struct {
 //
 // Errors: a mesh that the graph cannot be cut by; a network that has no place for all ranks.
 func Play(g *graph.Graph, state int, mesh spatial.Mesh, m Machine, network cluster.Network) (Played, error) {
-	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
+	own, err := withGradients(g)
 	if err != nil {
-		return Played{}, err
-	}
-	if err := own.AddGradients(op.Add); err != nil {
 		return Played{}, err
 	}
 	p := &playing{mesh: mesh, m: &m, moves: map[int][]spatial.Move{}}
@@ -216,4 +213,23 @@ func (p *playing) exchange(r *cluster.Rank, tag int) error {
 		}
 	}
 	return comm.WaitAll(requests...)
+}
+
+// Executes refuses a mesh that package spatial cannot cut the step of a graph with a loss by.
+func Executes(g *graph.Graph, mesh spatial.Mesh) error {
+	own, err := withGradients(g)
+	if err != nil {
+		return err
+	}
+	_, err = spatial.Shard(own, mesh, 0)
+	return err
+}
+
+// withGradients is a copy of a graph with the gradients of its loss.
+func withGradients(g *graph.Graph) (*graph.Graph, error) {
+	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
+	if err != nil {
+		return nil, err
+	}
+	return own, own.AddGradients(op.Add)
 }

@@ -125,7 +125,8 @@ type along struct{ pieces, length, ownPieces, ownLength float64 }
 // transfer is the time until the rank that gets most has the parts of a field that it
 // needs, and their bytes: places of needs are along the axes of the mesh of to.
 func (p *pricer) transfer(s graph.Shape, from, to layout, n needs) (cluster.Time, int64) {
-	// what[axis][at the needs' place · places held + place held]
+	// By the needs' place · places held + place held, or by place if the same axis of the
+	// mesh cuts both.
 	var what [fieldAxes][]along
 	used := make([]bool, len(p.mesh))
 	whole := true
@@ -133,12 +134,12 @@ func (p *pricer) transfer(s graph.Shape, from, to layout, n needs) (cluster.Time
 		held := from[axis]
 		for place, need := range n[axis] {
 			pieces := spatial.Sources(held.cut(), need, size)
-			for at := range held.places() {
+			at, end := 0, held.places()
+			if held.mesh != none && held.mesh == to[axis].mesh { // no rank stands elsewhere
+				at, end = place, place+1
+			}
+			for ; at < end; at++ {
 				var a along
-				if held.mesh != none && held.mesh == to[axis].mesh && place != at {
-					what[axis] = append(what[axis], a) // no rank stands at both
-					continue
-				}
 				for _, piece := range pieces {
 					a.pieces++
 					a.length += float64(piece.At.Len())
@@ -207,7 +208,7 @@ func (p *pricer) unlike(k int, from, to layout, what *[fieldAxes][]along) []int 
 	var places []int
 	seen := map[along]bool{}
 	for _, i := range all {
-		if a := what[only][i*len(all)+i]; !seen[a] {
+		if a := what[only][i]; !seen[a] {
 			seen[a] = true
 			places = append(places, i)
 		}
@@ -224,10 +225,11 @@ func (p *pricer) rankTransfer(from, to layout, what *[fieldAxes][]along, at []in
 		if to[axis].mesh != none {
 			i = at[to[axis].mesh]
 		}
-		i *= from[axis].places()
 		inside := true
 		if k := from[axis].mesh; k != none {
-			i += at[k]
+			if k != to[axis].mesh {
+				i = i*from[axis].places() + at[k]
+			}
 			inside = p.inside(k)
 		}
 		a := &what[axis][i]

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// machineFile writes a description of a machine.
+func machineFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "machine.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const smallMachine = "version: 1\nnode: {ranks: 2}\nrank: {gflops: 10, gb_s: 10}\nnetwork: {topology: \"crossbar:8\", alpha_us: 1, gb_s: 1}\n"
+
+// planArgs plans a small network of the demo's configuration without data.
+func planArgs(machine string, more ...string) []string {
+	return append([]string{"plan", "-c", "../../ensemble/run/demo.yaml", "--set", "model.base=2", "--crop", "32x64", "--machine", machine}, more...)
+}
+
+// The answer says that it is predicted, names a mesh with all ranks, and has every part
+// that it was asked for.
+func TestPlan(t *testing.T) {
+	machine := machineFile(t, smallMachine)
+	code, stdout, stderr := call(t, planArgs(machine, "--ranks", "8", "--play", "--scaling", "--json")...)
+	type step struct {
+		Mesh       string
+		Executable bool
+		StepS      float64 `json:"step_s"`
+		ForwardS   float64 `json:"forward_s"`
+		BackwardS  float64 `json:"backward_s"`
+		OptimiserS float64 `json:"optimiser_s"`
+		GradientsS float64 `json:"gradients_s"`
+		Efficiency float64
+		Memory     int64 `json:"memory_bytes"`
+		Layers     []struct{ Name, Distribution string }
+	}
+	var answer struct {
+		Schema     string
+		Predicted  bool
+		Plan, Best step
+		Meshes     []step
+		Played     struct {
+			Network string
+			StepS   float64 `json:"step_s"`
+		}
+		Scaling []struct {
+			Ranks        int
+			Strong, Weak *step
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK {
+		t.Fatalf("exit %d, %v, %s", code, err, stderr)
+	}
+	p := answer.Plan
+	if answer.Schema != "ensemble.plan/1" || !answer.Predicted || !p.Executable || p.Memory <= 0 || p.Efficiency <= 0 || p.Efficiency > 1 {
+		t.Errorf("%+v", answer)
+	}
+	if sum := p.ForwardS + p.BackwardS + p.OptimiserS + p.GradientsS; sum < 0.999999*p.StepS || sum > 1.000001*p.StepS {
+		t.Errorf("the parts of a step of %g s make %g s", p.StepS, sum)
+	}
+	if answer.Best.StepS > p.StepS || answer.Meshes[0].StepS > p.StepS || len(p.Layers) < 10 || p.Layers[0].Name != "enc_conv0" {
+		t.Errorf("best %g s of all, %g s of the meshes, chosen %g s; layers %+v", answer.Best.StepS, answer.Meshes[0].StepS, p.StepS, p.Layers)
+	}
+	if answer.Played.Network != "crossbar:8" || answer.Played.StepS < p.StepS/2 || answer.Played.StepS > 2*p.StepS {
+		t.Errorf("played %+v, predicted %g s", answer.Played, p.StepS)
+	}
+	if len(answer.Scaling) != 13 || answer.Scaling[0].Strong == nil || answer.Scaling[12].Ranks != 4096 || answer.Scaling[12].Weak == nil {
+		t.Errorf("scaling %+v", answer.Scaling)
+	}
+	code, stdout, stderr = call(t, planArgs(machine, "--ranks", "4", "--scaling", "--play")...)
+	for _, want := range []string{"PREDICTED", "best plan that can be executed: mesh ", "enc_conv0", "one mesh for all layers", "played on a virtual cluster", "strong: mesh"} {
+		if code != exit.OK || !strings.Contains(stdout, want) {
+			t.Errorf("exit %d, %q is not in %s%s", code, want, stdout, stderr)
+		}
+	}
+}
+
+func TestPlanErrors(t *testing.T) {
+	machine := machineFile(t, smallMachine)
+	wrong := func(old, text string) string { return machineFile(t, strings.Replace(smallMachine, old, text, 1)) }
+	for _, c := range []struct {
+		args []string
+		code exit.Code
+		want string
+	}{
+		{[]string{"plan"}, exit.Usage, "missing --config and --ranks"},
+		{planArgs(machine), exit.Usage, "missing --ranks"},
+		{planArgs(machine, "--ranks", "0"), exit.Usage, "a plan for 0 ranks"},
+		{planArgs(wrong("topology: \"crossbar:8\", ", ""), "--ranks", "37"), exit.Usage, "no mesh of 37 ranks"},
+		{planArgs(machine, "--ranks", "32"), exit.Usage, "32 ranks need 16 nodes"},
+		{planArgs("none.yaml", "--ranks", "2"), exit.Usage, "after --machine"},
+		{planArgs(wrong("gflops", "gflop"), "--ranks", "2"), exit.Usage, "did you mean `gflops`?"},
+		{planArgs(wrong("crossbar:8", "crossbar"), "--ranks", "2"), exit.Usage, "machine.yaml:4"},
+		{planArgs(wrong("gb_s: 10}", "gb_s: 10, memory: 1MiB}"), "--ranks", "2"), exit.No, "no plan of 2 ranks fits into memory"},
+		{planArgs(machine, "--ranks", "2", "--crop", "0x5"), exit.Usage, "--crop"},
+		{planArgs(machine, "extra"), exit.Usage, "unexpected argument"},
+	} {
+		code, _, stderr := call(t, c.args...)
+		if code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit %d, %s; want %d and %q", c.args, code, stderr, c.code, c.want)
+		}
+	}
+}

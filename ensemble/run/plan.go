@@ -1,0 +1,543 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/cluster"
+	"github.com/ensemble-weather/ensemble/spatial/search"
+)
+
+// PlanOptions says which training to plan on which machine.
+type PlanOptions struct {
+	Config *config.TrainConfig
+	// Machine is the description of the machine; nil stands for nodes like this one, with
+	// one rank each, whose rates are measured.
+	Machine *config.MachineConfig
+	Ranks   int
+	Crop    Crop    // size of the field; zero takes the grid of the forecast files
+	Scaling bool    // also plans from one rank to scalingRanks
+	Play    bool    // also plays the step on a virtual cluster
+	Timings Timings // of kernels here
+}
+
+// scalingRanks is up to how many ranks scaling is predicted.
+const scalingRanks = 4096
+
+// The network of nodes like this one, if none is described: 100 Gbit/s with the delay of a
+// message through a kernel's path to its card. An assumption.
+const assumedAlpha = 5 * cluster.Microsecond
+
+// The machine on which a training chooses its mesh when it starts, with rates of a server
+// of some ten cores. Only their ratios matter.
+var typicalMachine = search.Machine{FLOPs: 5e11, Bytes: 5e10, PerNode: 1,
+	Between: search.Link{Alpha: assumedAlpha, Rate: cluster.FastCable.Rate}, Inside: search.Link{Alpha: cluster.Microsecond, Rate: 10_000_000_000},
+	HideHalos: true, HideGradients: true}
+
+// PlanResult is what a plan predicts. Nothing in it is measured but the rates of this
+// machine, where it has those.
+type PlanResult struct {
+	Predicted bool        `json:"predicted"` // always true
+	Network   string      `json:"network"`
+	Ranks     int         `json:"ranks"`
+	Batch     int         `json:"batch"`
+	Machine   PlanMachine `json:"machine"`
+	// Plan is the best that this program executes; Best the best of all, where layers may
+	// differ in distribution.
+	Plan PlannedStep `json:"plan"`
+	Best PlannedStep `json:"best"`
+	// Meshes are the plans with one mesh for all layers, best first.
+	Meshes  []PlannedStep `json:"meshes"`
+	Played  *PlayedStep   `json:"played,omitempty"`
+	Scaling []ScalingStep `json:"scaling,omitempty"`
+}
+
+// PlanMachine is what steps were priced on.
+type PlanMachine struct {
+	Name     string  `json:"name"`
+	GFLOPs   float64 `json:"gflops"`
+	GBs      float64 `json:"gb_s"`
+	Memory   int64   `json:"memory_bytes"` // of a rank; 0: no limit
+	PerNode  int     `json:"ranks_per_node"`
+	Network  string  `json:"network"`
+	Computed string  `json:"computed_by"` // where times of computing come from
+}
+
+// PlannedStep is a plan with the step that it predicts. Times of messages are those that
+// computing waits for; bytes are those of the rank that has most.
+type PlannedStep struct {
+	Mesh       string  `json:"mesh"` // as train.mesh
+	Executable bool    `json:"executable"`
+	Fits       bool    `json:"fits"` // into the memory of a rank
+	StepS      float64 `json:"step_s"`
+	SamplesS   float64 `json:"samples_per_s"`
+	Efficiency float64 `json:"efficiency"` // step of one rank / (ranks · step)
+	ForwardS   float64 `json:"forward_s"`
+	BackwardS  float64 `json:"backward_s"`
+	OptimiserS float64 `json:"optimiser_s"`
+
+	ComputeS         float64 `json:"compute_s"`
+	HalosS           float64 `json:"halos_s"`
+	HalosHiddenS     float64 `json:"halos_hidden_s"`
+	ShufflesS        float64 `json:"shuffles_s"`
+	SumsS            float64 `json:"sums_s"`
+	GradientsS       float64 `json:"gradients_s"`
+	GradientsHiddenS float64 `json:"gradients_hidden_s"`
+
+	HaloBytes     int64 `json:"halo_bytes"`
+	ShuffleBytes  int64 `json:"shuffle_bytes"`
+	SumBytes      int64 `json:"sum_bytes"`
+	GradientBytes int64 `json:"gradient_bytes"`
+	MemoryBytes   int64 `json:"memory_bytes"` // of a rank, without scratch
+
+	Layers []PlannedLayer `json:"layers,omitempty"`
+}
+
+// PlannedLayer is the distribution of a layer.
+type PlannedLayer struct {
+	Name         string      `json:"name"`
+	Shape        graph.Shape `json:"shape"`
+	Distribution string      `json:"distribution"`
+}
+
+// PlayedStep is a step on the virtual cluster.
+type PlayedStep struct {
+	Network    string  `json:"network"`
+	StepS      float64 `json:"step_s"`
+	Efficiency float64 `json:"efficiency"` // against one rank, played too
+	SentBytes  int64   `json:"sent_bytes"` // of all ranks
+}
+
+// ScalingStep is a number of ranks on the curves of scaling.
+type ScalingStep struct {
+	Ranks int `json:"ranks"`
+	// Strong keeps the batch, Weak lets it grow with the ranks from the least number
+	// whose memory holds the batch. Nil where no mesh has so many ranks, or none fits.
+	Strong *PlannedStep `json:"strong"`
+	Weak   *PlannedStep `json:"weak"`
+	Batch  int          `json:"weak_batch"`
+}
+
+// Plan predicts how a training step spreads over ranks. Nothing is trained, no field is
+// read, and no rank is started.
+//
+// Errors: 64 for a number of ranks without a mesh and a machine that cannot be; 1 if no plan
+// fits into the memory of a rank; 65 and 66 for the forecast files if their grid is needed.
+func Plan(ctx context.Context, o PlanOptions) (*PlanResult, error) {
+	if o.Ranks < 1 {
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a plan for %d ranks", o.Ranks), At: "--ranks", Fix: "give 1 or more"}
+	}
+	eo := ExplainOptions{Config: o.Config, Crop: o.Crop, Mode: "train", Timings: o.Timings}
+	if err := eo.check(); err != nil {
+		return nil, err
+	}
+	grid, err := eo.grid(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &planning{o: o, subject: eo.subject(), grid: grid}
+	c.state = optimiserState(&o.Config.Train.Train)
+	if err := c.price(ctx); err != nil {
+		return nil, err
+	}
+	r := &PlanResult{Predicted: true, Network: c.subject.describe(grid), Ranks: o.Ranks, Batch: c.subject.batch, Machine: c.told}
+	g, n, err := c.network(c.subject.batch)
+	if err != nil {
+		return nil, err
+	}
+	c.alone = search.Price(n, c.machine, nil).Step
+	found, err := search.Search(n, o.Ranks, c.machine, search.Options{Changes: o.Ranks <= changesRanks, Runs: executes(g)})
+	if err != nil {
+		return nil, c.refused(err, found, n)
+	}
+	r.Plan, r.Best = c.step(found.Executable, r.Batch, o.Ranks), c.step(found.Best, r.Batch, o.Ranks)
+	r.Plan.Executable = true
+	r.Plan.Layers, r.Best.Layers = plannedLayers(n, found.Executable), plannedLayers(n, found.Best)
+	if r.Best.Mesh == r.Plan.Mesh && found.Best.Uniform {
+		r.Best.Executable = true
+	}
+	for _, p := range found.Meshes {
+		s := c.step(p, r.Batch, o.Ranks)
+		s.Executable = p.Mesh.String() == r.Plan.Mesh
+		r.Meshes = append(r.Meshes, s)
+	}
+	if o.Play {
+		if r.Played, err = c.play(g, found.Executable.Mesh); err != nil {
+			return nil, err
+		}
+	}
+	if o.Scaling {
+		if r.Scaling, err = c.scaling(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// changesRanks is up to how many ranks changes of distribution between layers are looked
+// for: a search takes longer with every rank that messages are counted of.
+const changesRanks = 64
+
+// planning is a training and a machine to plan it on.
+type planning struct {
+	o       PlanOptions
+	subject subject
+	grid    *ensemble.Grid
+	state   int
+	machine search.Machine
+	told    PlanMachine
+	alone   cluster.Time // step on one rank
+}
+
+// adamState is how many values Adam keeps for each weight.
+const adamState = 2
+
+// optimiserState is how many values the optimiser keeps for each weight.
+func optimiserState(c *config.Training) int {
+	n := adamState
+	if c.Optimizer == "sgd" || c.Optimizer == "lars" {
+		n = 1
+	}
+	if c.EMA > 0 {
+		n++
+	}
+	return n
+}
+
+// network builds the step for a batch, and finds its layers.
+func (c *planning) network(batch int) (*graph.Graph, search.Network, error) {
+	s := c.subject
+	g, err := s.spec.graph(&s.task, c.grid, batch, s.seed, true)
+	if err != nil {
+		return nil, search.Network{}, err
+	}
+	n, err := search.Layers(g, c.state)
+	return g, n, err
+}
+
+// executes tells whether the pass that cuts graphs takes a mesh.
+func executes(g *graph.Graph) func(spatial.Mesh) bool {
+	return func(m spatial.Mesh) bool { return search.Executes(g, m) == nil }
+}
+
+// price finds the machine: described, or this one.
+func (c *planning) price(ctx context.Context) error {
+	m := c.o.Machine
+	if m == nil {
+		return c.here(ctx)
+	}
+	gb := func(x float64) cluster.Rate { return cluster.Rate(math.Round(1e9 * x)) }
+	us := func(x float64) cluster.Time { return cluster.Time(math.Round(x * float64(cluster.Microsecond))) }
+	c.machine = search.Machine{FLOPs: 1e9 * m.Rank.GFLOPs, Bytes: 1e9 * m.Rank.GBs, Memory: int64(m.Rank.Memory), PerNode: m.Node.Ranks,
+		Between: search.Link{Alpha: us(m.Network.AlphaUs), Rate: gb(m.Network.GBs)}, Inside: search.Link{Alpha: us(m.Inside.AlphaUs), Rate: gb(m.Inside.GBs)},
+		HideGradients: typicalMachine.HideGradients, HideHalos: typicalMachine.HideHalos}
+	c.tell(m.Files()[0].Path, "FLOPs and bytes at the rates of the machine")
+	if m.Network.Topology == "" {
+		return nil
+	}
+	topology, err := cluster.Parse(m.Network.Topology, cluster.Cable{Rate: c.machine.Between.Rate})
+	var e *exit.Error
+	if errors.As(err, &e) {
+		return m.Fault("network.topology", e.What, e.Why, e.Fix)
+	}
+	if nodes := (c.o.Ranks + m.Node.Ranks - 1) / m.Node.Ranks; err == nil && nodes > topology.Hosts {
+		return m.Fault("network.topology", fmt.Sprintf("%d ranks need %d nodes, %s has %d", c.o.Ranks, nodes, topology.Name, topology.Hosts),
+			fmt.Sprintf("a node has %d ranks", m.Node.Ranks), "describe a larger network, or plan fewer ranks")
+	}
+	c.told.Network = topology.Name + ", " + c.told.Network
+	return err
+}
+
+// here measures this machine, and takes what its kernels have reached.
+func (c *planning) here(ctx context.Context) error {
+	threads := c.subject.options.Threads
+	peak, err := MeasurePeak(ctx, threads)
+	if err != nil {
+		return err
+	}
+	rates := cpu.ConvRates(c.o.Timings.open(threads))
+	c.machine = typicalMachine
+	c.machine.FLOPs, c.machine.Bytes = peak.engine().FLOPs, peak.engine().Bytes
+	c.machine.Memory = memory("/proc/meminfo", "/sys/fs/cgroup").TotalBytes
+	c.machine.Measured = func(v search.Conv) (float64, bool) {
+		r, ok := rates[cpu.ConvPass(v)]
+		return r, ok
+	}
+	c.tell("nodes like this one, one rank each (measured); network assumed",
+		fmt.Sprintf("times of %d convolutions measured here, else FLOPs and bytes at the peaks", len(rates)))
+	return nil
+}
+
+// tell describes the machine for the answer.
+func (c *planning) tell(name, computed string) {
+	m := c.machine
+	c.told = PlanMachine{Name: name, GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, Memory: m.Memory, PerNode: max(1, m.PerNode), Computed: computed,
+		Network: fmt.Sprintf("%v and %.4g GB/s a node", m.Between.Alpha, float64(m.Between.Rate)/1e9)}
+	if m.PerNode > 1 {
+		c.told.Network += fmt.Sprintf(", %v and %.4g GB/s inside", m.Inside.Alpha, float64(m.Inside.Rate)/1e9)
+	}
+}
+
+// refused names what stops a search.
+func (c *planning) refused(err error, found search.Result, n search.Network) error {
+	switch {
+	case errors.Is(err, search.ErrMemory):
+		return &exit.Error{Code: exit.No, What: fmt.Sprintf("no plan of %d ranks fits into memory", c.o.Ranks), At: c.told.Name,
+			Why: fmt.Sprintf("a rank has %s, the leanest plan (%v) holds %s", config.Bytes(c.machine.Memory), found.Executable.Mesh, config.Bytes(ceilMiB(found.Executable.Memory))),
+			Fix: "plan more ranks, or lower train.batch_size"}
+	case errors.Is(err, search.ErrMesh):
+		return noMesh(c.o.Ranks, "--ranks", n)
+	}
+	return err
+}
+
+// noMesh is the error of a number of ranks that the fields of a network do not part into.
+func noMesh(ranks int, at string, n search.Network) error {
+	s := n.Layers[0].Out
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no mesh of %d ranks", ranks), At: at,
+		Why: fmt.Sprintf("a batch of %d samples on %d levels of %d×%d points does not part so", s[0], s[2], s[3], s[4]), Fix: "take fewer ranks, or raise train.batch_size"}
+}
+
+// step is a plan in the units of answers.
+func (c *planning) step(p search.Plan, batch, ranks int) PlannedStep {
+	return PlannedStep{Mesh: p.Mesh.String(), Fits: p.Fits, StepS: p.Step.Seconds(), SamplesS: float64(batch) / p.Step.Seconds(),
+		Efficiency: c.alone.Seconds() / float64(ranks) / p.Step.Seconds(),
+		ForwardS:   p.Forward.Seconds(), BackwardS: p.Backward.Seconds(), OptimiserS: p.Optimiser.Seconds(),
+		ComputeS: p.Compute.Seconds(), HalosS: p.Halos.Seconds(), HalosHiddenS: p.HalosHidden.Seconds(), ShufflesS: p.Shuffles.Seconds(), SumsS: p.Sums.Seconds(),
+		GradientsS: p.Gradients.Seconds(), GradientsHiddenS: p.GradientsHidden.Seconds(),
+		HaloBytes: p.HaloBytes, ShuffleBytes: p.ShuffleBytes, SumBytes: p.SumBytes, GradientBytes: p.GradientBytes, MemoryBytes: p.Memory}
+}
+
+func plannedLayers(n search.Network, p search.Plan) []PlannedLayer {
+	var all []PlannedLayer
+	for v, l := range n.Layers {
+		all = append(all, PlannedLayer{l.Name, l.Out, distribution(p.Layers[v])})
+	}
+	return all
+}
+
+// distribution names the axes that are cut: "lat/4 lon/16", and by which axis of the mesh
+// where it is another.
+func distribution(d graph.Dist) string {
+	var words []string
+	for axis, cut := range d.Cuts {
+		if cut.Mesh == "" {
+			continue
+		}
+		word := fmt.Sprintf("%s/%d", []string{"data", "channel", "level", "lat", "lon"}[axis], len(cut.Starts))
+		if (spatial.MeshAxis{Name: cut.Mesh}).Field() != axis {
+			word += " (by " + cut.Mesh + ")"
+		}
+		words = append(words, word)
+	}
+	return cmp.Or(strings.Join(words, " "), "whole on every rank")
+}
+
+// cluster is the network on which steps are played.
+func (c *planning) cluster() (cluster.Network, string, error) {
+	m := c.machine
+	var between cluster.Network = cluster.LogGP{Latency: m.Between.Alpha, Rate: m.Between.Rate}
+	name := "messages that meet at the nodes only"
+	if c.o.Machine != nil && c.o.Machine.Network.Topology != "" {
+		topology, err := cluster.Parse(c.o.Machine.Network.Topology, cluster.Cable{Rate: m.Between.Rate})
+		if err != nil {
+			return nil, "", err
+		}
+		between, name = cluster.Fluid{Wiring: cluster.Wiring{Topology: topology, Alpha: m.Between.Alpha}}, topology.Name
+	}
+	return cluster.Nodes{PerNode: max(1, m.PerNode), Inside: cluster.LogGP{Latency: m.Inside.Alpha, Rate: m.Inside.Rate}, Between: between}, name, nil
+}
+
+// play runs the step of a mesh, and that of one rank, on the virtual cluster.
+func (c *planning) play(g *graph.Graph, mesh spatial.Mesh) (*PlayedStep, error) {
+	network, name, err := c.cluster()
+	if err != nil {
+		return nil, err
+	}
+	alone, err := search.Play(g, c.state, nil, c.machine, network)
+	if err != nil {
+		return nil, err
+	}
+	p, err := search.Play(g, c.state, mesh, c.machine, network)
+	if err != nil {
+		return nil, err
+	}
+	return &PlayedStep{Network: name, StepS: p.Step.Seconds(), SentBytes: p.Sent,
+		Efficiency: alone.Step.Seconds() / float64(mesh.Size()) / p.Step.Seconds()}, nil
+}
+
+// scaling plans powers of two of ranks.
+func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep, error) {
+	var all []ScalingStep
+	least := 0 // ranks that hold the batch, with what a sample costs a rank there
+	var base search.Plan
+	for p := 1; p <= scalingRanks; p *= 2 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s := ScalingStep{Ranks: p}
+		found, err := search.Search(n, p, c.machine, search.Options{})
+		switch {
+		case err == nil:
+			strong := c.step(found.Executable, c.subject.batch, p)
+			s.Strong = &strong
+			if least == 0 {
+				least, base = p, found.Executable
+			}
+		case !errors.Is(err, search.ErrMemory) && !errors.Is(err, search.ErrMesh):
+			return nil, err
+		}
+		if least > 0 {
+			s.Batch = c.subject.batch * p / least
+			if found, err = search.Search(n.Times(p/least), p, c.machine, search.Options{}); err == nil {
+				weak := c.step(found.Executable, s.Batch, p)
+				weak.Efficiency = base.Step.Seconds() / found.Executable.Step.Seconds()
+				s.Weak = &weak
+			}
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// WriteText prints the plan: the step, what its messages cost, the layers, the
+// alternatives, and the curves that were asked for.
+func (r *PlanResult) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on %d ranks: PREDICTED, not measured\n", r.Network, r.Ranks)
+	fmt.Fprintf(&b, "machine: %s: %.4g GFLOP/s and %.4g GB/s a rank, %d ranks a node; %s\n", r.Machine.Name, r.Machine.GFLOPs, r.Machine.GBs, r.Machine.PerNode, r.Machine.Network)
+	fmt.Fprintf(&b, "computing: %s\n\n", r.Machine.Computed)
+	r.Plan.write(&b, "best plan that can be executed", r.Machine.Memory)
+	switch {
+	case r.Ranks > changesRanks:
+		fmt.Fprintf(&b, "\nplans that change the distribution between layers are looked for up to %d ranks\n", changesRanks)
+	case r.Best.Executable:
+		b.WriteString("\nno plan that changes the distribution between layers is faster\n")
+	default:
+		fmt.Fprintf(&b, "\nwith changes between layers, which cannot be executed yet: mesh %s, step %.3f ms predicted, %.2f %% less\n",
+			cmp.Or(r.Best.Mesh, "1"), 1e3*r.Best.StepS, 100*(1-r.Best.StepS/r.Plan.StepS))
+	}
+	if _, err := io.WriteString(w, b.String()+"\n"); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	head := "layer\tresult\tdistribution"
+	if !r.Best.Executable {
+		head += "\twith changes"
+	}
+	fmt.Fprintln(t, head)
+	for i, l := range r.Plan.Layers {
+		fmt.Fprintf(t, "%s\t%v\t%s", l.Name, l.Shape, l.Distribution)
+		if !r.Best.Executable {
+			fmt.Fprintf(t, "\t%s", r.Best.Layers[i].Distribution)
+		}
+		fmt.Fprintln(t)
+	}
+	fmt.Fprintln(t)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := r.writeMeshes(w); err != nil {
+		return err
+	}
+	if p := r.Played; p != nil {
+		if _, err := fmt.Fprintf(w, "\nplayed on a virtual cluster (%s), predicted: step %.3f ms, efficiency %.1f %%, %.1f MiB sent by all ranks\n",
+			p.Network, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes)); err != nil {
+			return err
+		}
+	}
+	return r.writeScaling(w)
+}
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// write prints a step with all its parts.
+func (s PlannedStep) write(b *strings.Builder, name string, memory int64) {
+	fmt.Fprintf(b, "%s: mesh %s\n", name, cmp.Or(s.Mesh, "1"))
+	fmt.Fprintf(b, "  step        %10.3f ms: forward %.3f, backward %.3f, optimiser %.3f, gradients behind %.3f\n",
+		1e3*s.StepS, 1e3*s.ForwardS, 1e3*s.BackwardS, 1e3*s.OptimiserS, 1e3*s.GradientsS)
+	fmt.Fprintf(b, "  rate        %10.3f samples/s, efficiency %.1f %%\n", s.SamplesS, 100*s.Efficiency)
+	fmt.Fprintf(b, "  memory      %10.1f MiB a rank, without scratch", mib(s.MemoryBytes))
+	if memory > 0 {
+		fmt.Fprintf(b, ", of %.1f", mib(memory))
+	}
+	b.WriteByte('\n')
+	for _, m := range []struct {
+		name            string
+		exposed, hidden float64
+		bytes           int64
+	}{{"halos", s.HalosS, s.HalosHiddenS, s.HaloBytes}, {"shuffles", s.ShufflesS, 0, s.ShuffleBytes},
+		{"statistics", s.SumsS, 0, s.SumBytes}, {"gradients", s.GradientsS, s.GradientsHiddenS, s.GradientBytes}} {
+		fmt.Fprintf(b, "  %-11s %10.3f ms waited for, %.3f ms hidden, %.1f MiB of the busiest rank\n", m.name, 1e3*m.exposed, 1e3*m.hidden, mib(m.bytes))
+	}
+}
+
+// writeMeshes prints what every mesh would cost.
+func (r *PlanResult) writeMeshes(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "one mesh for all layers\tstep ms\tefficiency %\tcompute ms\thalos ms\tgradients ms\tMiB a rank\tfits\t")
+	for _, s := range r.Meshes {
+		fits := "yes"
+		if !s.Fits {
+			fits = "no"
+		}
+		fmt.Fprintf(t, "%s\t%.3f\t%.1f\t%.3f\t%.3f\t%.3f\t%.1f\t%s\t\n", cmp.Or(s.Mesh, "1"), 1e3*s.StepS, 100*s.Efficiency, 1e3*s.ComputeS, 1e3*s.HalosS, 1e3*s.GradientsS, mib(s.MemoryBytes), fits)
+	}
+	return t.Flush()
+}
+
+// writeScaling prints the curves.
+func (r *PlanResult) writeScaling(w io.Writer) error {
+	if r.Scaling == nil {
+		return nil
+	}
+	if _, err := fmt.Fprintf(w, "\nscaling, predicted: strong with batch %d, weak with a batch that grows with the ranks\n", r.Batch); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "ranks\tstrong: mesh\tstep ms\tefficiency %\tweak: mesh\tbatch\tstep ms\tsamples/s\tefficiency %\t")
+	for _, s := range r.Scaling {
+		strong, weak := []string{"-", "-", "-"}, []string{"-", "-", "-", "-", "-"}
+		if p := s.Strong; p != nil {
+			strong = []string{cmp.Or(p.Mesh, "1"), fmt.Sprintf("%.3f", 1e3*p.StepS), fmt.Sprintf("%.1f", 100*p.Efficiency)}
+		}
+		if p := s.Weak; p != nil {
+			weak = []string{cmp.Or(p.Mesh, "1"), fmt.Sprint(s.Batch), fmt.Sprintf("%.3f", 1e3*p.StepS), fmt.Sprintf("%.3f", p.SamplesS), fmt.Sprintf("%.1f", 100*p.Efficiency)}
+		}
+		fmt.Fprintf(t, "%d\t%s\t\n", s.Ranks, strings.Join(slices.Concat(strong, weak), "\t"))
+	}
+	return t.Flush()
+}
+
+// autoMesh is what train.mesh says for the mesh that is predicted to take least time.
+const autoMesh = "auto"
+
+// fastestMesh is the mesh of so many ranks on which a step of a graph with a loss is
+// predicted to take least time on a typical machine. It is the same in every process of
+// one program.
+//
+// Errors: exit 64 if there is none.
+func fastestMesh(g *graph.Graph, ranks, state int, at string) (spatial.Mesh, error) {
+	n, err := search.Layers(g, state)
+	if err != nil {
+		return nil, err
+	}
+	r, err := search.Search(n, ranks, typicalMachine, search.Options{Runs: executes(g)})
+	if errors.Is(err, search.ErrMesh) {
+		err = noMesh(ranks, at, n)
+	}
+	return r.Executable.Mesh, err
+}

@@ -1,0 +1,74 @@
+package run
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/spatial/cluster"
+	"github.com/ensemble-weather/ensemble/spatial/search"
+)
+
+// The step of the U-Net of base 32 on 11 levels of a whole globe, played on a virtual
+// cluster as the program runs it, scales as the closed forms say: the efficiency differs by
+// less than 3 points (Dryden et al. 2019 compare so). Halos are waited for in both.
+func TestStrongScaling(t *testing.T) {
+	c := BenchCase{Model: BenchUNet3D, Base: 32, Crop: Crop{352, 704}, Batch: 1, Depth: 11, Periodic: true}
+	g, err := c.graph(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := search.Layers(g, adamState)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := typicalMachine
+	m.HideHalos = false
+	network := cluster.LogGP{Latency: m.Between.Alpha, Rate: m.Between.Rate}
+	alone, err := search.Play(g, adamState, nil, m, network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := search.Price(n, m, nil).Step
+	if d := alone.Step.Seconds()/said.Seconds() - 1; math.Abs(d) > 1e-3 {
+		t.Errorf("one rank takes %v, predicted %v", alone.Step, said)
+	}
+	for _, ranks := range []int{8, 16, 32, 64} {
+		mesh, err := fastestMesh(g, ranks, adamState, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		played, err := search.Play(g, adamState, mesh, m, network)
+		if err != nil {
+			t.Fatal(err)
+		}
+		efficiency := func(one, many cluster.Time) float64 { return one.Seconds() / float64(ranks) / many.Seconds() }
+		got, want := efficiency(alone.Step, played.Step), efficiency(said, search.Price(n, m, mesh).Step)
+		t.Logf("%d ranks, mesh %v: efficiency %.3f, closed form %.3f", ranks, mesh, got, want)
+		if math.Abs(got-want) > 0.03 {
+			t.Errorf("%d ranks, mesh %v: efficiency %.3f, closed form %.3f", ranks, mesh, got, want)
+		}
+	}
+}
+
+// The choice of a mesh takes no time that the start of a training would show, and is the
+// same every time.
+func TestFastestMesh(t *testing.T) {
+	g, err := BenchCase{Model: BenchUNet3D, Base: 32, Crop: Crop{352, 704}, Batch: 2, Depth: 2, Periodic: true}.graph(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	first, err := fastestMesh(g, 64, adamState, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	if took > 10*time.Second { // a tenth of a second on an idle machine
+		t.Errorf("the choice took %v", took)
+	}
+	if again, err := fastestMesh(g, 64, adamState, ""); err != nil || again.String() != first.String() || first.Size() != 64 {
+		t.Errorf("%v and then %v, %v", first, again, err)
+	}
+	t.Logf("%v in %v", first, took)
+}
