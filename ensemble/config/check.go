@@ -65,6 +65,8 @@ func value(v any) float64 {
 		return v
 	case ensemble.Lead:
 		return time.Duration(v).Hours()
+	case time.Duration:
+		return v.Hours()
 	}
 	panic(fmt.Sprintf("config: a range check on a %T", v))
 }

@@ -116,7 +116,18 @@ var kinds = map[reflect.Type]kind{
 			return ensemble.Lead(d), err
 		},
 		format: func(v any) string { return v.(ensemble.Lead).String() },
-		schema: map[string]any{"type": "string", "pattern": "^(P.+|([0-9.]+(d|h|m|s))+)$"},
+		schema: map[string]any{"type": "string", "pattern": durationPattern},
+	},
+	reflect.TypeFor[time.Duration](): {
+		want: "a duration with its unit, such as 90s or 10m",
+		parse: func(n *yaml.Node, _ string) (any, error) {
+			if n.Tag == "!!int" || n.Tag == "!!float" {
+				return nil, fmt.Errorf("a duration needs its unit: write %ss if seconds are meant", n.Value)
+			}
+			return ParseDuration(n.Value)
+		},
+		format: func(v any) string { return formatDuration(v.(time.Duration)) },
+		schema: map[string]any{"type": "string", "pattern": durationPattern},
 	},
 	reflect.TypeFor[ensemble.Level](): {
 		want: "a level such as 850hPa, 2m, surface or msl",
@@ -284,6 +295,24 @@ func resolvePath(s, dir string) (Path, error) {
 	abs, err := filepath.Abs(s)
 	return Path(abs), err
 }
+
+// formatDuration prints 10m, 1h30m or 0.5s, which ParseDuration reads back.
+func formatDuration(d time.Duration) string {
+	if d < time.Second {
+		return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// durationPattern is what JSON Schema says of a duration.
+const durationPattern = "^(P.+|([0-9.]+(d|h|m|s))+)$"
 
 var durationWords = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(d|h|min|m|s))+$`)
 var durationPart = regexp.MustCompile(`([0-9]+(?:\.[0-9]+)?)(d|h|min|m|s)`)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -93,7 +94,7 @@ func BenchRanks(ctx context.Context, o BenchRanksOptions) (*RanksReport, error) 
 		o.Seconds = 3
 	}
 	out := &RanksReport{}
-	transport, err := onRanks(o.Ranks, func(c *comm.Comm) error {
+	transport, err := onRanks(o.Ranks, config.DefaultStall, func(c *comm.Comm) error {
 		r, err := o.measure(ctx, c)
 		if err == nil && c.Rank() == 0 {
 			out = r

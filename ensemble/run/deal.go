@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -72,7 +73,7 @@ func onCrew(mesh string, f func(w crew) error) error {
 	if _, launched := mpi.Launched(os.Getenv); !launched {
 		return as(nil)
 	}
-	_, err := onRanks(0, as)
+	_, err := onRanks(0, config.DefaultStall, as)
 	return err
 }
 

@@ -41,6 +41,7 @@ const jobVariable = "ENSEMBLE_RUN_TEST_JOB"
 type job struct {
 	Predict *PredictOptions
 	Verify  *VerifyOptions
+	Train   *rankTraining
 }
 
 // asRank does a job and prints what rank 0 has to say.
@@ -51,6 +52,8 @@ func asRank(text string) exit.Code {
 	case err != nil:
 	case j.Predict != nil:
 		_, err = Predict(context.Background(), *j.Predict)
+	case j.Train != nil:
+		err = j.Train.run()
 	default:
 		_, err = Verify(context.Background(), *j.Verify)
 	}
@@ -58,6 +61,12 @@ func asRank(text string) exit.Code {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return exit.CodeOf(err)
+}
+
+// rankEnvironment is that of ranks that do a job, and of their launcher.
+func rankEnvironment(job string) []string {
+	return append(os.Environ(), jobVariable+"="+job, "GOMAXPROCS=1",
+		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_hwloc_base_binding_policy=none")
 }
 
 // mpirun does a job on ranks of every launcher that is installed.
@@ -75,8 +84,7 @@ func mpirun(t *testing.T, n int, j job, then func(out string, code exit.Code)) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		cmd := exec.CommandContext(ctx, path, "-n", fmt.Sprint(n), os.Args[0])
-		cmd.Env = append(os.Environ(), jobVariable+"="+string(text), "GOMAXPROCS=1",
-			"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_hwloc_base_binding_policy=none")
+		cmd.Env = rankEnvironment(string(text))
 		out, err := cmd.CombinedOutput()
 		cancel()
 		code := exit.OK

@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -86,7 +87,7 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 		}
 	}
 	out := &ParallelCheck{Steps: o.Steps}
-	transport, err := onRanks(o.Ranks, func(c *comm.Comm) error {
+	transport, err := onRanks(o.Ranks, config.DefaultStall, func(c *comm.Comm) error {
 		k := o.Case.shared(c.Size())
 		k.Periodic = true // so that halos go around
 		if err := k.check(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -19,9 +20,6 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
 
-// stallTimeout is how long a rank waits for another before the job ends.
-const stallTimeout = 10 * time.Minute
-
 // InProcess is the transport of ranks that are goroutines of one process.
 const InProcess = "in-process"
 
@@ -33,11 +31,12 @@ func Follows() bool {
 }
 
 // onRanks calls f on the ranks of a job: on this process's rank if an MPI launcher
-// started it, else on n ranks of this process. transport names what joins them.
+// started it, else on n ranks of this process. transport names what joins them. A rank
+// that waits for another for stall takes it for lost.
 //
 // Errors: what f gives on a rank; exit 64 if n is given and differs from the launcher's
 // number; exit 71 if a rank was lost.
-func onRanks(n int, f func(c *comm.Comm) error) (transport string, err error) {
+func onRanks(n int, stall time.Duration, f func(c *comm.Comm) error) (transport string, err error) {
 	l, launched := mpi.Launched(os.Getenv)
 	if !launched {
 		return InProcess, comm.Run(max(n, 1), comm.Free, f)
@@ -47,7 +46,7 @@ func onRanks(n int, f func(c *comm.Comm) error) (transport string, err error) {
 		return name, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("--ranks %d in a job of %d ranks", n, l.Size),
 			Why: "the launcher says how many ranks there are", Fix: "leave out --ranks"}
 	}
-	w, err := mpi.Join(l, stallTimeout)
+	w, err := mpi.Join(l, stall)
 	if err != nil {
 		return name, err
 	}
@@ -170,6 +169,24 @@ func (t *team) agree(n int64) (int64, error) {
 	return x[0], err
 }
 
+// sameProgram refuses ranks that run another program than rank 0.
+//
+// Errors: exit 71 with those ranks.
+func (t *team) sameProgram(version string) error {
+	if t == nil {
+		return nil
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	files, err := manifest.Sum(path)
+	if err != nil {
+		return err
+	}
+	return t.same("the program", version+files[0].SHA256)
+}
+
 // same refuses ranks that do not have the same text of something.
 //
 // Errors: exit 71 with the ranks that differ from rank 0.
@@ -249,25 +266,51 @@ func (t *team) sum(x float64) (float64, error) {
 	return v[0], err
 }
 
-// sums measures input files. Several ranks deal them out, and all look at their sizes.
+// Of a file samples of sampleBytes are compared between ranks, from its start to its end.
+const (
+	samples     = 16
+	sampleBytes = 4 << 10
+)
+
+// sample writes samples of a file to h, all of it if it is short, and gives its size.
+func sample(h io.Writer, path string) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	for i := range int64(samples) {
+		at := max(0, st.Size()-sampleBytes) * i / (samples - 1)
+		if _, err := io.Copy(h, io.NewSectionReader(f, at, sampleBytes)); err != nil {
+			return 0, err
+		}
+	}
+	return st.Size(), nil
+}
+
+// sums measures input files. Several ranks deal them out, and all look at their sizes and
+// at samples of their bytes.
 //
-// Errors: those of manifest.Sum; exit 71 for ranks that see files of other sizes.
+// Errors: those of manifest.Sum; exit 71 for ranks that see other files.
 func (t *team) sums(files []string) ([]manifest.File, error) {
 	w := crew{all: t}
 	sizes := make([]int64, len(files))
+	seen := sha256.New()
 	var err error
 	for i, f := range files {
-		var st os.FileInfo
-		if st, err = os.Stat(f); err != nil {
+		if sizes[i], err = sample(seen, f); err != nil {
 			err = exit.Read(f, err)
 			break
 		}
-		sizes[i] = st.Size()
 	}
 	if err := t.together(err); err != nil {
 		return nil, err
 	}
-	if err := t.same("a file that is read", fmt.Sprint(files, sizes)); err != nil {
+	if err := t.same("a file that is read", fmt.Sprintf("%v %v %x", files, sizes, seen.Sum(nil))); err != nil {
 		return nil, err
 	}
 	own, err := manifest.Sum(mine(w, files)...)

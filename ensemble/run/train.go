@@ -84,7 +84,7 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainResult, err error) {
 	if _, launched := mpi.Launched(os.Getenv); !launched {
 		return trainAs(ctx, o, nil)
 	}
-	_, err = onRanks(0, func(c *comm.Comm) (err error) {
+	_, err = onRanks(0, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) (err error) {
 		r, err = trainAs(ctx, o, newTeam(c))
 		return err
 	})
@@ -108,6 +108,9 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 			return nil, err
 		}
 	}
+	if err := errors.Join(ranks.sameProgram(o.Version), ranks.same("the configuration", c.Identity())); err != nil {
+		return nil, err
+	}
 	files := slices.Concat(forecastFiles, analysisFiles)
 	if c.Model.Start != "" {
 		files = append(files, string(c.Model.Start))
@@ -117,7 +120,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 		return nil, err
 	}
 	identity := manifest.Identity(o.Version, c.Identity(), inputs)
-	if err := ranks.same("the program, the configuration, or a file that is read", identity); err != nil {
+	if err := ranks.same("a file that is read", identity); err != nil {
 		return nil, err
 	}
 	dir, state, err := ranks.open(o, identity)
