@@ -41,7 +41,7 @@ var MachineSchema = newFileSchema[Machine]("machine", "--machine", []Key{
 	{Path: "node.ranks", Default: "1", Check: Between(1, 4096), Example: "4",
 		Help: "Ranks of a node; consecutive ranks share one."},
 	{Path: "rank.gflops", Required: true, Check: Between(1, 1e9), Example: "1200",
-		Help: "GFLOP/s that convolutions reach on one rank; the peak that `ensemble bench` prints is the most it can be."},
+		Help: "GFLOP/s that convolutions reach on one rank, useful ones, as `ensemble bench` prints."},
 	{Path: "rank.gb_s", Required: true, Check: Between(0.1, 1e6), Example: "100",
 		Help: "GB/s between one rank and its memory."},
 	{Path: "rank.memory", Default: "0", Example: "64GiB",

@@ -7,8 +7,11 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// fieldAxes is the number of axes of a field [N C D H W].
-const fieldAxes = 5
+// fieldAxes is the number of axes of a field [N C D H W], levels the place of D.
+const (
+	fieldAxes = 5
+	levels    = 2
+)
 
 // none is the axis of fields that an axis of the mesh cuts if it cuts none.
 const none = -1

@@ -64,15 +64,34 @@ func (p *pricer) over(l layout) group {
 	return g
 }
 
-// share is the largest part of a field.
-func share(l layout, s graph.Shape) float64 {
+// share is the largest part of a field, of what is computed for it: where a window reaches
+// beyond the ends of the levels, there is nothing to compute.
+func share(l layout, s graph.Shape, e *Edge) float64 {
 	part := 1.0
 	for axis, c := range l {
+		if c.mesh == none {
+			continue
+		}
+		work := func(v spatial.Interval) int { return v.Len() }
+		if e != nil && axis == levels {
+			work = func(v spatial.Interval) int {
+				n := 0
+				for o := v.Lo; o < v.Hi; o++ {
+					first := o*e.Window[axis].Stride - e.Window[axis].Pad
+					for t := range e.Window[axis].Size {
+						if i := first + t*e.Window[axis].Dilation; i >= 0 && i < e.Shape[axis] || e.Window[axis].Periodic {
+							n++
+						}
+					}
+				}
+				return n
+			}
+		}
 		most := 0
 		for at := range c.places() {
-			most = max(most, c.part(at, s[axis]).Len())
+			most = max(most, work(c.part(at, s[axis])))
 		}
-		part *= float64(most) / float64(s[axis])
+		part *= float64(most) / float64(work(spatial.Interval{Lo: 0, Hi: s[axis]}))
 	}
 	return part
 }
@@ -273,7 +292,7 @@ func interior(e Edge, out layout, shape graph.Shape, x layout) float64 {
 func (p *pricer) layer(v int, to spread) cost {
 	l := &p.n.Layers[v]
 	out := p.cuts.layout(p.mesh, to, l.Out)
-	part := share(out, l.Out)
+	part := share(out, l.Out, nil)
 	c := cost{memory: int64(float64(l.Kept) * part)}
 	if p.windowed(v) == none {
 		c.forward = p.m.computing(l.Forward, part)
@@ -341,7 +360,7 @@ func (p *pricer) edge(v, i int, from, to spread) cost {
 		c.forward, c.backward = t, back
 		return c
 	}
-	part := share(out, l.Out)
+	part := share(out, l.Out, &e)
 	compute := p.m.computing(l.Forward, part)
 	hide := cluster.Time(0)
 	if p.m.HideHalos {
