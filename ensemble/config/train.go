@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -98,31 +99,35 @@ type Model struct {
 
 // Training is how the network is trained.
 type Training struct {
-	Epochs         int        `key:"epochs"`
-	BatchSize      int        `key:"batch_size"`
-	Accumulate     int        `key:"accumulate"`
-	Optimizer      string     `key:"optimizer"`
-	Trust          float64    `key:"trust"` // of lars; 0 has the optimiser's own
-	LearningRate   float64    `key:"learning_rate"`
-	Scale          string     `key:"scale"`
-	BaseBatch      int        `key:"base_batch"` // 0 stands for BatchSize
-	WeightDecay    float64    `key:"weight_decay"`
-	Schedule       string     `key:"schedule"`
-	Warmup         int        `key:"warmup"`
-	Clip           float64    `key:"clip"`
-	EMA            float64    `key:"ema"` // 0 keeps no average
-	Loss           Loss       `key:"loss"`
-	Seed           int        `key:"seed"`
-	EarlyStop      EarlyStop  `key:"early_stop"`
-	Checkpoint     Checkpoint `key:"checkpoint"`
-	Networks       int        `key:"networks"`
-	Threads        int        `key:"threads"`
-	Memory         Bytes      `key:"memory"`
-	Workspace      Bytes      `key:"workspace"`
-	Precision      string     `key:"precision"`
-	Mesh           string     `key:"mesh"`
-	ShardOptimizer bool       `key:"shard_optimizer"`
+	Epochs         int           `key:"epochs"`
+	BatchSize      int           `key:"batch_size"`
+	Accumulate     int           `key:"accumulate"`
+	Optimizer      string        `key:"optimizer"`
+	Trust          float64       `key:"trust"` // of lars; 0 has the optimiser's own
+	LearningRate   float64       `key:"learning_rate"`
+	Scale          string        `key:"scale"`
+	BaseBatch      int           `key:"base_batch"` // 0 stands for BatchSize
+	WeightDecay    float64       `key:"weight_decay"`
+	Schedule       string        `key:"schedule"`
+	Warmup         int           `key:"warmup"`
+	Clip           float64       `key:"clip"`
+	EMA            float64       `key:"ema"` // 0 keeps no average
+	Loss           Loss          `key:"loss"`
+	Seed           int           `key:"seed"`
+	EarlyStop      EarlyStop     `key:"early_stop"`
+	Checkpoint     Checkpoint    `key:"checkpoint"`
+	Networks       int           `key:"networks"`
+	Threads        int           `key:"threads"`
+	Memory         Bytes         `key:"memory"`
+	Workspace      Bytes         `key:"workspace"`
+	Precision      string        `key:"precision"`
+	Mesh           string        `key:"mesh"`
+	StallTimeout   time.Duration `key:"stall_timeout"`
+	ShardOptimizer bool          `key:"shard_optimizer"`
 }
+
+// DefaultStall is how long a rank waits for another one unless it is told.
+const DefaultStall = 10 * time.Minute
 
 // Loss is what the optimiser lowers.
 type Loss struct {
@@ -262,6 +267,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way. With bf16_products convolutions also multiply bf16, with sums in f32: faster on processors with AVX512_BF16, and refused on others."},
 	{Path: "train.mesh", Default: "", Example: "data:2 lon:4", Resume: true,
 		Help: "How the ranks of an MPI job divide a step: axes data (samples of a batch), level, lat and lon, each with its number of ranks. Empty or auto: the mesh on which a step is predicted to take least time, see `ensemble plan`. Without a job of several ranks it has no effect."},
+	{Path: "train.stall_timeout", Default: formatDuration(DefaultStall), Check: Above(0), Example: "2m", Resume: true, Neutral: true,
+		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
 })
