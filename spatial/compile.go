@@ -75,9 +75,10 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 	o.Passes = slices.Insert(o.Passes, at, pass.Pass{Name: "defer-sums", Run: deferSums,
 		Purpose: "let the sums of gradients over ranks run beside the backward pass"})
 	o.Finish = p.sums.finish
+	shared := &buffers{}
 	o.Kernels = map[string]func(backend.Request) (backend.Kernel, error){
-		gather.Name: func(q backend.Request) (backend.Kernel, error) { return gatherKernel(c, q) },
-		frame.Name:  func(q backend.Request) (backend.Kernel, error) { return frameKernel(c, q) },
+		gather.Name: func(q backend.Request) (backend.Kernel, error) { return gatherKernel(c, shared, q) },
+		frame.Name:  func(q backend.Request) (backend.Kernel, error) { return frameKernel(c, shared, q) },
 		crop.Name:   cropKernel,
 		sumRanks.Name: func(q backend.Request) (backend.Kernel, error) {
 			return sumKernel(groups[q.Attrs.(along).String()], q)

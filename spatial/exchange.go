@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Exchange carries parts of a value between ranks, the same ones again and again: its
-// buffers are made once.
+// Exchange carries parts of a value between ranks, the same ones again and again. Its
+// memory is allocated in the first.
 type Exchange struct {
 	c           *comm.Comm
 	tag         int
@@ -19,14 +19,38 @@ type Exchange struct {
 	keep        []kept // what a rank has already
 	zero        []run  // room around what it needs
 	requests    []comm.Request
+	buffers     *buffers
 	moving      bool
 }
 
-// transfer is what goes to a rank or comes from it, where it lies, and the buffer it
-// travels in.
+// buffers is memory for messages, which exchanges take in turn.
+type buffers struct{ free [][]byte }
+
+// take gives room for n bytes: the least that is free and large enough.
+func (b *buffers) take(n int) []byte {
+	best := -1
+	for i, x := range b.free {
+		if cap(x) >= n && (best < 0 || cap(x) < cap(b.free[best])) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return make([]byte, n)
+	}
+	x := b.free[best]
+	b.free = slices.Delete(b.free, best, best+1)
+	return x[:n]
+}
+
+// give takes room back.
+func (b *buffers) give(x []byte) { b.free = append(b.free, x) }
+
+// transfer is what goes to a rank or comes from it, run by run, its bytes, and the buffer
+// it travels in.
 type transfer struct {
 	rank   int
-	runs   []run // of which one end is the buffer's
+	runs   []run
+	bytes  int
 	buffer []byte
 }
 
@@ -48,7 +72,7 @@ type kept struct{ from, to, n int }
 //
 // Errors: as for Moves; a mesh of another size than c.
 func NewExchange(c *comm.Comm, tag int, p Parts, unit int) (*Exchange, error) {
-	e := &Exchange{c: c, tag: tag, unit: unit}
+	e := &Exchange{c: c, tag: tag, unit: unit, buffers: &buffers{}}
 	if err := e.prepare(p, copied.dense, func(i int) (int, bool) { return i, true }); err != nil {
 		return nil, err
 	}
@@ -70,7 +94,7 @@ func NewFrameExchange(c *comm.Comm, tag int, p Parts, unit int) (*Exchange, erro
 	}
 	s := own.Shape()
 	all, frame := f.Around(s), f.Of(s)
-	e := &Exchange{c: c, tag: tag, unit: unit, zero: []run{{n: frame.Size()}}}
+	e := &Exchange{c: c, tag: tag, unit: unit, buffers: &buffers{}, zero: []run{{n: frame.Size()}}}
 	rows := func(copied) int { return len(s) - 1 }
 	return e, e.prepare(p, rows, func(i int) (int, bool) {
 		cell, apart := f.At(s[3], s[4], i/all[4]%all[3], i%all[4])
@@ -111,9 +135,9 @@ func (e *Exchange) prepare(p Parts, dense func(copied) int, place func(i int) (a
 		switch from := max(at.dense(), dense(into)); {
 		case v.From != me && v.To != me:
 		case v.To != me:
-			e.sends = append(e.sends, transfer{v.To, at.runs(at.dense()), make([]byte, e.unit*v.At.Size())})
+			e.sends = append(e.sends, transfer{v.To, at.runs(at.dense()), e.unit * v.At.Size(), nil})
 		case v.From != me:
-			e.gets = append(e.gets, transfer{v.From, placed(into.runs(dense(into)), place), make([]byte, e.unit*v.At.Size())})
+			e.gets = append(e.gets, transfer{v.From, placed(into.runs(dense(into)), place), e.unit * v.At.Size(), nil})
 		default:
 			source := at.runs(from)
 			for i, r := range into.runs(from) {
@@ -152,10 +176,12 @@ func (e *Exchange) Start(x []byte) {
 	e.requests = e.requests[:0]
 	for i := range e.gets {
 		t := &e.gets[i]
+		t.buffer = e.buffers.take(t.bytes)
 		e.requests = append(e.requests, e.c.Recv(t.rank, e.tag, t.buffer))
 	}
 	for i := range e.sends {
 		t := &e.sends[i]
+		t.buffer = e.buffers.take(t.bytes)
 		at := 0
 		for _, r := range t.runs {
 			at += copy(t.buffer[at:], x[r.at*e.unit:(r.at+r.n)*e.unit])
@@ -189,6 +215,10 @@ func (e *Exchange) Finish(y []byte) error {
 		for _, r := range t.runs {
 			at += copy(y[r.at*e.unit:(r.at+r.n)*e.unit], t.buffer[at:])
 		}
+		e.buffers.give(t.buffer)
+	}
+	for i := range e.sends {
+		e.buffers.give(e.sends[i].buffer)
 	}
 	return nil
 }
@@ -271,7 +301,7 @@ func around(c copied) []run {
 func (e *Exchange) Sent() int64 {
 	var n int64
 	for _, t := range e.sends {
-		n += int64(len(t.buffer))
+		n += int64(t.bytes)
 	}
 	return n
 }

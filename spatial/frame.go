@@ -39,8 +39,8 @@ var frame = &graph.Op{
 }
 
 // frameKernel prepares frame on a rank of c.
-func frameKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) {
-	return exchangeKernel(c, q, q.Attrs.(framing).gathered, NewFrameExchange)
+func frameKernel(c *comm.Comm, b *buffers, q backend.Request) (backend.Kernel, error) {
+	return exchangeKernel(c, b, q, q.Attrs.(framing).gathered, NewFrameExchange)
 }
 
 // framer is a graph whose operations take halos in frames where they can.

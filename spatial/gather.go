@@ -63,12 +63,12 @@ func (b Box) Shape() graph.Shape {
 }
 
 // gatherKernel prepares gather on a rank of c.
-func gatherKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) {
-	return exchangeKernel(c, q, q.Attrs.(gathered), NewExchange)
+func gatherKernel(c *comm.Comm, b *buffers, q backend.Request) (backend.Kernel, error) {
+	return exchangeKernel(c, b, q, q.Attrs.(gathered), NewExchange)
 }
 
 // exchangeKernel prepares an exchange, which ends before its result is read.
-func exchangeKernel(c *comm.Comm, q backend.Request, a gathered, prepare func(*comm.Comm, int, Parts, int) (*Exchange, error)) (backend.Kernel, error) {
+func exchangeKernel(c *comm.Comm, b *buffers, q backend.Request, a gathered, prepare func(*comm.Comm, int, Parts, int) (*Exchange, error)) (backend.Kernel, error) {
 	parts, lanes := a.Parts, 1
 	if q.Out.Layout == graph.Blocked {
 		parts, lanes = parts.blocked(), graph.BlockSize
@@ -79,6 +79,7 @@ func exchangeKernel(c *comm.Comm, q backend.Request, a gathered, prepare func(*c
 	if err != nil {
 		return backend.Kernel{}, err
 	}
+	e.buffers = b
 	return backend.Kernel{
 		Name: "exchange",
 		Run: func() error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -140,6 +141,7 @@ func (o BenchRanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksR
 		s := g.Find(name).Shape
 		spatial.Take(plan.Input(name), whole, s, plan.Part(name, s))
 	}
+	debug.FreeOSMemory() // what building left behind is not memory of a step
 	own := RankReport{CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: float64(plan.ArenaBytes()) / (1 << 20)}
 
 	var n uint64
