@@ -1,6 +1,7 @@
 package spatial
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -117,5 +118,50 @@ func TestConvolutionsReadFrames(t *testing.T) {
 		if err != nil {
 			t.Errorf("%v: %v", m, err)
 		}
+	}
+}
+
+// A bound on memory and scratch is kept on ranks too, with the same bits.
+func TestRanksInLessMemory(t *testing.T) {
+	n, m := unet("U-Net", graph.Shape{1, 17, 2, 32, 64}, 6, true), Mesh{{"lat", 2}}
+	o := engine.Options{Winograd: true, ByRule: true}
+	all, err := n.run(t, m, comm.Free, o)
+	if exit.CodeOf(err) == exit.NoDevice {
+		t.Skip("skipped: no device: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var arena, scratch int64
+	err = comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+		o := o
+		o.Store = engine.NewStore()
+		p, err := Compile(n.graph(t), c, m, o)
+		if err == nil && c.Rank() == 0 {
+			arena, scratch = p.ArenaBytes(), p.ScratchBytes()
+		}
+		return errors.Join(err, p.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MemoryLimit = (arena + scratch) * 9 / 10
+	less, err := n.run(t, m, comm.Free, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := less.compare(all, 0, 0); err != nil {
+		t.Error(err)
+	}
+	o.MemoryLimit, o.Workspace = 0, scratch
+	if less, err = n.run(t, m, comm.Free, o); err != nil {
+		t.Fatal(err)
+	}
+	if err := less.compare(all, 0, 0); err != nil {
+		t.Error(err)
+	}
+	o.Workspace = 1
+	if _, err = n.run(t, m, comm.Free, o); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("a scratch of one byte: %v, want exit code %v", err, exit.Usage)
 	}
 }

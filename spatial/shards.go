@@ -16,7 +16,7 @@ type Shards struct {
 	c      *comm.Comm
 	owners []int // by piece
 	chunks []chunk
-	room   []float32
+	room   *[]float32 // that of the sums, which are done when parameters are gathered
 	costs  *SumCosts
 }
 
@@ -40,7 +40,7 @@ func (p *Plan) Shards() (*Shards, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Shards{c: c, costs: &p.sums.costs}
+	s := &Shards{c: c, room: &p.sums.narrow, costs: &p.sums.costs}
 	pieces := optim.Pieces(p.Store())
 	s.owners = make([]int, len(pieces))
 	of := map[string][]int{} // numbers of the pieces of a parameter
@@ -132,19 +132,19 @@ func (s *Shards) Gather(x []float32) error {
 	defer func() { s.costs.Exposed += time.Since(begin) }()
 	for _, k := range s.chunks {
 		n := k.cuts[s.c.Size()]
-		if len(s.room) < n {
-			s.room = make([]float32, n)
+		if len(*s.room) < n {
+			*s.room = make([]float32, n)
 		}
-		at := 0
+		room, at := *s.room, 0
 		for _, p := range k.pieces {
-			at += copy(s.room[at:], x[p.Lo:p.Hi])
+			at += copy(room[at:], x[p.Lo:p.Hi])
 		}
-		if err := comm.GatherAt(s.c, s.room[:n], k.cuts, comm.Auto); err != nil {
+		if err := comm.GatherAt(s.c, room[:n], k.cuts, comm.Auto); err != nil {
 			return fmt.Errorf("gathering parameters: %w", err)
 		}
 		at = 0
 		for _, p := range k.pieces {
-			at += copy(x[p.Lo:p.Hi], s.room[at:])
+			at += copy(x[p.Lo:p.Hi], room[at:])
 		}
 	}
 	return nil

@@ -56,6 +56,7 @@ func benchCommand(a *app) *cobra.Command {
 	f.BoolVar(&check, "check-parallel", false, "compare training on all ranks with training on one")
 	ranks := f.Uint("ranks", 0, "ranks of these within this process, where no MPI launcher started it")
 	mesh := f.String("mesh", "", "their `MESH`, such as \"data:2 lon:4\"; if not given it is chosen, or all are compared")
+	shard := f.Bool("shard-optimizer", false, "with --parallel, share the optimizer out among the ranks")
 	f.BoolVar(&one, "one", false, "measure what standard input asks for, in this process")
 	f.Lookup("one").Hidden = true // how the command starts its own processes
 	progress := a.progressFlag(f)
@@ -85,7 +86,7 @@ func benchCommand(a *app) *cobra.Command {
 		}
 		o.Timings = run.UserTimings(a.log)
 		if parallel {
-			return onRanks(ctx, o, run.BenchRanksOptions{Mesh: *mesh, Ranks: int(*ranks), Steps: int(*steps)})
+			return onRanks(ctx, o, run.BenchRanksOptions{Mesh: *mesh, Ranks: int(*ranks), Steps: int(*steps), ShardOptimizer: *shard})
 		}
 		program, err := os.Executable()
 		if err != nil {

@@ -75,8 +75,11 @@ func chooseWorkspaces(u *Unit) error {
 func bounded(u *Unit) bool { return u.Workspace > 0 || u.MemoryLimit > 0 }
 
 // cutsOf lists the ways to cut the work of an operation; if there is a bound and no
-// choice, the one way that there is, without a name.
+// choice, the one way that there is, without a name; none of a foreign operation.
 func cutsOf(u *Unit, n *graph.Node) ([]backend.Cut, error) {
+	if u.Foreign != nil && u.Foreign(n.Op) {
+		return nil, nil
+	}
 	q := requestOf(u.Graph, n)
 	cuts, err := u.Cuts.Cuts(q)
 	if err == nil && len(cuts) == 0 && bounded(u) {

@@ -27,6 +27,9 @@ type Unit struct {
 	Precision graph.DType
 	// Cuts knows the ways to cut the work of kernels; nil if there is no choice.
 	Cuts backend.Cuts
+	// Foreign tells of operations that are no kernels of the backend: they use no scratch.
+	// It may be nil.
+	Foreign func(o *graph.Op) bool
 	// Workspace bounds the scratch of each kernel in bytes; 0 means no bound.
 	Workspace int64
 	// ElemBytes is the size of one stored element on the backend.

@@ -31,6 +31,8 @@ type BenchRanksOptions struct {
 	Steps   int       // measured; 0 means at least 5, or 3 of more than 4 s, and as many as Seconds allow
 	Seconds float64   // 0 means 3
 	Timings Timings   // of kernels
+	// ShardOptimizer shares the optimiser out among the ranks, as train.shard_optimizer.
+	ShardOptimizer bool
 }
 
 // RanksReport is how long a training step takes on ranks: times in milliseconds, rates
@@ -40,6 +42,7 @@ type RanksReport struct {
 	Ranks     int          `json:"ranks"`
 	Transport string       `json:"transport"`
 	Mesh      string       `json:"mesh"`
+	Sharded   bool         `json:"shard_optimizer"`
 	Network   BenchCase    `json:"network"`
 	// Times are those of the rank with the largest median.
 	TrainMedian float64 `json:"train_ms_median"`
@@ -132,7 +135,13 @@ func (o BenchRanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksR
 	if c.Rank() == 0 {
 		o.Timings.save(eo.Timings)
 	}
-	opt, err := optim.New(plan.Store(), optim.Options{Threads: k.Threads})
+	oo := optim.Options{Threads: k.Threads}
+	if o.ShardOptimizer && c.Size() > 1 {
+		if oo.Ranks, err = plan.Shards(); err != nil {
+			return nil, err
+		}
+	}
+	opt, err := optim.New(plan.Store(), oo)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +203,7 @@ func (o BenchRanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksR
 	cpu := cpuinfo.Read()
 	r = &RanksReport{
 		Machine: BenchMachine{CPU: cpu.Model, Cores: cpu.Cores, ISA: cpu.Features, Go: runtime.Version(), OneDNN: dnnl.Version(), Peaks: []BenchPeak{}},
-		Ranks:   c.Size(), Mesh: m.String(), Network: k, GFLOP: float64(flops) / 1e9,
+		Ranks:   c.Size(), Mesh: m.String(), Sharded: oo.Ranks != nil, Network: k, GFLOP: float64(flops) / 1e9,
 		Parameters: plan.Store().ParamCount(), Loss: loss, Steps: steps, Warmup: benchWarmup,
 	}
 	for rank := range c.Size() {

@@ -103,7 +103,7 @@ func reduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 		}
 		return c.recv(c.me-1, tagFold, x).Wait()
 	}
-	in := make([]T, len(x))
+	in := roomFor[T](c, len(x))
 	if c.me < 2*extra {
 		if err := c.recv(c.me+1, tagFold, in).Wait(); err != nil {
 			return err
@@ -146,7 +146,7 @@ func scatterHalving[T Summand](c *Comm, x []T, cuts []int) error {
 		}
 		keep := x[cuts[lo]:cuts[hi]]
 		if in == nil { // what is kept only gets shorter
-			in = make([]T, len(keep))
+			in = roomFor[T](c, len(keep))
 		}
 		got := in[:len(keep)]
 		if err := c.swap(tagReduce, c.me^d, give, c.me^d, got); err != nil {

@@ -108,7 +108,7 @@ func scatterRing[T Summand](c *Comm, x []T, cuts []int) error {
 	for i := range p {
 		longest = max(longest, cuts[i+1]-cuts[i])
 	}
-	in := make([]T, longest)
+	in := roomFor[T](c, longest)
 	piece := func(i int) []T { return x[cuts[i]:cuts[i+1]] }
 	for k := 1; k < p; k++ { // the piece that ends here starts with the next rank
 		out, own := piece((c.me-k+p)%p), piece((c.me-k-1+2*p)%p)

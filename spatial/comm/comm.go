@@ -18,6 +18,20 @@ type Comm struct {
 	context int // keeps the messages of groups apart
 	shared  *state
 	clock   *Clock // of waits; nil for none
+	room    *room
+}
+
+// room is memory that the collectives of a group use, one after the other.
+type room struct{ values any }
+
+// roomFor gives room for n values, which stays until the next call.
+func roomFor[T any](c *Comm, n int) []T {
+	x, _ := c.room.values.([]T)
+	if cap(x) < n {
+		x = make([]T, n)
+		c.room.values = x
+	}
+	return x[:n]
 }
 
 // state is what the groups of one rank share.
@@ -47,7 +61,7 @@ const (
 
 // New is the group of all ranks of a job.
 func New(t Transport) *Comm {
-	return &Comm{t: t, size: t.Size(), me: t.Rank(), shared: &state{contexts: 1}}
+	return &Comm{t: t, size: t.Size(), me: t.Rank(), shared: &state{contexts: 1}, room: &room{}}
 }
 
 // Rank is this rank's number in the group.
@@ -137,7 +151,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 		return nil, nil
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[3*a+1], all[3*b+1]) })
-	sub := &Comm{t: c.t, size: len(members), context: context, shared: c.shared, clock: c.clock}
+	sub := &Comm{t: c.t, size: len(members), context: context, shared: c.shared, clock: c.clock, room: &room{}}
 	for i, r := range members {
 		sub.ranks = append(sub.ranks, c.JobRank(r))
 		if r == c.me {

@@ -20,7 +20,7 @@ func (c *Comm) Group(ranks []int) (*Comm, error) {
 	if len(ranks) == 0 {
 		return nil, nil
 	}
-	g := &Comm{t: c.t, size: len(ranks), me: slices.Index(ranks, c.me), context: context, shared: c.shared, clock: c.clock}
+	g := &Comm{t: c.t, size: len(ranks), me: slices.Index(ranks, c.me), context: context, shared: c.shared, clock: c.clock, room: &room{}}
 	seen := map[int]bool{}
 	for _, r := range ranks {
 		if r < 0 || r >= c.Size() || seen[r] {
