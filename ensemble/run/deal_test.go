@@ -42,6 +42,7 @@ type job struct {
 	Predict *PredictOptions
 	Verify  *VerifyOptions
 	Train   *rankTraining
+	Check   *ParallelCheckOptions
 }
 
 // asRank does a job and prints what rank 0 has to say.
@@ -52,6 +53,8 @@ func asRank(text string) exit.Code {
 	case err != nil:
 	case j.Predict != nil:
 		_, err = Predict(context.Background(), *j.Predict)
+	case j.Check != nil:
+		err = printCheck(*j.Check)
 	case j.Train != nil:
 		err = j.Train.run()
 	default:
@@ -82,7 +85,7 @@ func mpirun(t *testing.T, n int, j job, then func(out string, code exit.Code)) {
 		if err != nil {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		cmd := exec.CommandContext(ctx, path, "-n", fmt.Sprint(n), os.Args[0])
 		cmd.Env = rankEnvironment(string(text))
 		out, err := cmd.CombinedOutput()

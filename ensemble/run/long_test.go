@@ -3,9 +3,12 @@
 package run
 
 import (
+	"context"
+	"fmt"
 	"syscall"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -27,4 +30,59 @@ func TestLongRankFailures(t *testing.T) {
 		{syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: another rank was told to stop"},
 		{syscall.SIGTERM, 1, exit.SaveAndStop, "error[E075]: interrupted by signal terminated"},
 	})
+}
+
+// TestLongParallelMatrix: 50 steps of the U-Net of base 8 on 64² points, whose longitudes wrap
+// around, on every mesh of 1, 2, 3, 4 and 8 ranks of this process, on those that cut four
+// levels, and on some of Open MPI and MPICH.
+func TestLongParallelMatrix(t *testing.T) {
+	const steps = 50
+	of := BenchCase{Model: BenchUNet3D, Base: 8, Crop: Crop{64, 64}, Batch: 2, Depth: 2, Threads: 1}
+	deep := of
+	deep.Depth, deep.Batch = 4, 1
+	kept := map[string]*ParallelCheck{}
+	tell := func(r *ParallelCheck) {
+		for _, m := range r.Meshes {
+			t.Logf("%s, %d ranks (%s), depth %d, mesh %q: forward %.1e, gradient %.1e, losses %.1e, parameters %.1e, %.2f MiB sent a step",
+				r.Optimizer, r.Ranks, r.Transport, r.Network.Depth, m.Mesh, m.Forward, m.Gradient, m.Loss, m.Parameters, float64(m.BytesSent)/(1<<20))
+		}
+	}
+	for _, n := range []int{1, 2, 3, 4, 8} {
+		r := checkWithin(t, ParallelCheckOptions{Case: of, Ranks: n, Steps: steps})
+		tell(r)
+		for _, m := range r.Meshes {
+			one := *r
+			one.Meshes = []ParallelMesh{m}
+			kept[fmt.Sprint(n, m.Mesh)] = &one
+		}
+	}
+	// Adam enlarges rounding: its losses stay together for ten steps only.
+	for _, n := range []int{2, 3} {
+		r, err := CheckParallel(context.Background(), ParallelCheckOptions{Case: of, Ranks: n, Steps: steps, Optimizer: optim.Adam})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tell(r)
+		for _, m := range r.Meshes {
+			if first := largest(m.Losses[:10], r.Losses[:10]); !(first <= lossOfRanks && m.Loss <= 20*lossOfRanks) {
+				t.Errorf("Adam on %s: losses differ by %.1e in 10 steps, by %.1e in %d", m.Mesh, first, m.Loss, steps)
+			}
+		}
+	}
+	for _, c := range []struct {
+		ranks int
+		mesh  string
+	}{{3, "level:3"}, {4, "level:4"}, {8, "level:4 lon:2"}} {
+		tell(checkWithin(t, ParallelCheckOptions{Case: deep, Ranks: c.ranks, Mesh: c.mesh, Steps: steps}))
+	}
+	for _, c := range []struct {
+		ranks int
+		mesh  string
+	}{{2, "lon:2"}, {3, "lat:3"}, {4, "data:2 lon:2"}, {8, "data:2 lat:2 lon:2"}} {
+		all := checkLaunched(t, c.ranks, ParallelCheckOptions{Case: of, Mesh: c.mesh, Steps: steps})
+		for _, r := range all {
+			tell(r)
+		}
+		sameBits(t, append(all, kept[fmt.Sprint(c.ranks, c.mesh)]))
+	}
 }

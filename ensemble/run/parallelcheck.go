@@ -28,7 +28,16 @@ type ParallelCheckOptions struct {
 	Mesh  string    // the only one to compare; empty: all that the ranks can form
 	Ranks int       // of this process; those of the job under an MPI launcher
 	Steps int       // of training; 0 means 5
+	// Optimizer takes the steps; empty: SGD with momentum. Adam divides by the size of
+	// gradients, and so enlarges the rounding of small ones, on one rank as on many.
+	Optimizer optim.Kind
 }
+
+// checkRates are the learning rates of comparisons.
+var checkRates = map[optim.Kind]float64{optim.SGD: 0.01, optim.Adam: benchRate}
+
+// checkMomentum is that of SGD.
+const checkMomentum = 0.9
 
 // ParallelCheck compares training on all ranks of a job with training on one.
 type ParallelCheck struct {
@@ -36,18 +45,21 @@ type ParallelCheck struct {
 	Transport string    `json:"transport"`
 	Network   BenchCase `json:"network"`
 	Steps     int       `json:"steps"`
+	Optimizer string    `json:"optimizer"`
 	// MaxRelError is the largest of the relative errors of predictions, gradients and
 	// losses of all meshes; MaxRelErrors are the largest of each.
 	MaxRelError  float64        `json:"max_rel_error"`
 	MaxRelErrors ParallelErrors `json:"max_rel_errors"`
 	Losses       []float64      `json:"losses"` // of all steps on one rank
+	Checksum     string         `json:"sha256"` // of the parameters after them
 	// Meshes is empty in the processes of other ranks than 0.
 	Meshes []ParallelMesh `json:"meshes"`
 }
 
 // ParallelErrors are how training on ranks differs from training on one: the relative
-// distance (L2) of the first prediction, of the first gradient and of the parameters
-// after all steps, and the largest relative difference of the loss of a step.
+// distance (L2) of predictions (the largest of gradientDraws draws of the fields) and of
+// gradients (the median of them) before the first step, and of the parameters after the
+// last, and the largest relative difference of the loss of a step.
 type ParallelErrors struct {
 	Forward    float64 `json:"forward"`
 	Gradient   float64 `json:"gradient"`
@@ -81,12 +93,15 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 	if o.Steps == 0 {
 		o.Steps = 5
 	}
+	if o.Optimizer == "" {
+		o.Optimizer = optim.SGD
+	}
 	if o.Mesh != "" {
 		if _, err := spatial.ParseMesh(o.Mesh); err != nil {
 			return nil, err
 		}
 	}
-	out := &ParallelCheck{Steps: o.Steps}
+	out := &ParallelCheck{Steps: o.Steps, Optimizer: string(o.Optimizer)}
 	transport, err := onRanks(o.Ranks, config.DefaultStall, func(c *comm.Comm) error {
 		k := o.Case.shared(c.Size())
 		k.Periodic = true // so that halos go around
@@ -97,13 +112,13 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 		if err != nil {
 			return err
 		}
-		one, err := k.onOneRank(ctx, o.Steps)
+		one, err := k.onOneRank(ctx, c, o)
 		if err != nil {
 			return err
 		}
 		var all []ParallelMesh
 		for _, m := range meshes {
-			r, err := k.onMesh(ctx, c, m, o.Steps, one)
+			r, err := k.onMesh(ctx, c, m, o, one)
 			if err != nil {
 				return fmt.Errorf("mesh %v: %w", m, err)
 			}
@@ -111,6 +126,7 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 		}
 		if c.Rank() == 0 {
 			out.Network, out.Ranks, out.Meshes, out.Losses = k, c.Size(), all, one.losses
+			out.Checksum = checksum(one.parameters)
 		}
 		return nil
 	})
@@ -141,7 +157,7 @@ func (k BenchCase) meshes(text string, n int) ([]spatial.Mesh, error) {
 // trained is what training left behind.
 type trained struct {
 	losses            []float64
-	forward, gradient []float32 // of the first step
+	forward, gradient [gradientDraws][]float32 // before the first step
 	parameters        []float32
 }
 
@@ -159,25 +175,31 @@ func (k BenchCase) fields(step uint64, x, y graph.Shape) map[string][]float32 {
 }
 
 // train takes steps with a plan, of which part gives what this rank has of a field.
-func (k BenchCase) train(ctx context.Context, g *graph.Graph, plan *engine.Plan, steps int, part func(name string, whole []float32, s graph.Shape)) (t trained, err error) {
-	a, err := optim.New(plan.Store(), optim.Options{Threads: k.Threads})
+func (k BenchCase) train(ctx context.Context, g *graph.Graph, plan *engine.Plan, o ParallelCheckOptions, part func(name string, whole []float32, s graph.Shape)) (t trained, err error) {
+	a, err := optim.New(plan.Store(), optim.Options{Kind: o.Optimizer, Momentum: checkMomentum, Threads: k.Threads})
 	if err != nil {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
 	x, y := g.Find("x").Shape, g.Find("target").Shape
-	for step := range uint64(steps) {
-		for name, whole := range k.fields(step, x, y) {
+	run := func(n uint64) error {
+		for name, whole := range k.fields(n, x, y) {
 			part(name, whole, g.Find(name).Shape)
 		}
-		if err := plan.Run(ctx, step); err != nil {
+		return plan.Run(ctx, n)
+	}
+	for n := range t.gradient {
+		if err := run(uint64(n)); err != nil {
+			return t, err
+		}
+		t.forward[n], t.gradient[n] = slices.Clone(plan.Output("y")), slices.Clone(plan.Store().Grads())
+	}
+	for step := range uint64(o.Steps) {
+		if err := run(step); err != nil {
 			return t, err
 		}
 		t.losses = append(t.losses, plan.Loss())
-		if step == 0 {
-			t.forward, t.gradient = slices.Clone(plan.Output("y")), slices.Clone(plan.Store().Grads())
-		}
-		if _, err := a.Step(benchRate); err != nil {
+		if _, err := a.Step(checkRates[o.Optimizer]); err != nil {
 			return t, err
 		}
 	}
@@ -185,21 +207,51 @@ func (k BenchCase) train(ctx context.Context, g *graph.Graph, plan *engine.Plan,
 	return t, nil
 }
 
-func (k BenchCase) onOneRank(ctx context.Context, steps int) (t trained, err error) {
+// onOneRank trains on rank 0 alone, and tells all ranks what came of it.
+func (k BenchCase) onOneRank(ctx context.Context, c *comm.Comm, o ParallelCheckOptions) (t trained, err error) {
 	g, err := k.graph(true)
 	if err != nil {
 		return t, err
 	}
+	if c.Rank() == 0 {
+		if t, err = k.alone(ctx, g, o); err != nil {
+			return t, err
+		}
+	}
+	lengths := []int64{int64(len(t.forward[0])), int64(len(t.parameters))}
+	if err := comm.Broadcast(c, 0, lengths); err != nil {
+		return t, err
+	}
+	if c.Rank() > 0 {
+		t.losses, t.parameters = make([]float64, o.Steps), make([]float32, lengths[1])
+		for n := range t.gradient {
+			t.forward[n], t.gradient[n] = make([]float32, lengths[0]), make([]float32, lengths[1])
+		}
+	}
+	all := []comm.Slice{t.losses, t.parameters}
+	for n := range t.gradient {
+		all = append(all, t.forward[n], t.gradient[n])
+	}
+	for _, x := range all {
+		if err := comm.Broadcast(c, 0, x); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+// alone trains g without other ranks.
+func (k BenchCase) alone(ctx context.Context, g *graph.Graph, o ParallelCheckOptions) (t trained, err error) {
 	plan, err := engine.Compile(g, k.Options(false))
 	if err != nil {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, plan.Close()) }()
-	return k.train(ctx, g, plan, steps, func(name string, whole []float32, _ graph.Shape) { copy(plan.Input(name), whole) })
+	return k.train(ctx, g, plan, o, func(name string, whole []float32, _ graph.Shape) { copy(plan.Input(name), whole) })
 }
 
 // onMesh trains on the ranks of c, and tells how far that is from training on one.
-func (k BenchCase) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, steps int, one trained) (r ParallelMesh, err error) {
+func (k BenchCase) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, o ParallelCheckOptions, one trained) (r ParallelMesh, err error) {
 	r.Mesh = m.String()
 	g, err := k.graph(true)
 	if err != nil {
@@ -211,29 +263,34 @@ func (k BenchCase) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, ste
 	}
 	defer func() { err = errors.Join(err, plan.Close()) }()
 	before := c.Traffic()
-	t, err := k.train(ctx, g, plan.Plan, steps, func(name string, whole []float32, s graph.Shape) {
+	t, err := k.train(ctx, g, plan.Plan, o, func(name string, whole []float32, s graph.Shape) {
 		spatial.Take(plan.Input(name), whole, s, plan.Part(name, s))
 	})
 	if err != nil {
 		return r, err
 	}
-	sent := c.Traffic().Sub(before).Bytes / int64(steps)
+	sent := c.Traffic().Sub(before).Bytes / int64(o.Steps+gradientDraws)
 	y := g.Nodes[g.Outputs[0].ID].Shape
-	forward := make([]float32, len(t.forward))
-	spatial.Take(forward, one.forward, y, m.Owned(plan.Outputs["y"], y, c.Rank()))
-	far := []float64{0, 0}
-	for i, v := range forward {
-		far[0] += math.Pow(float64(t.forward[i])-float64(v), 2)
-		far[1] += math.Pow(float64(v), 2)
+	gradients := make([]float64, gradientDraws)
+	for n, part := range t.forward {
+		want := make([]float32, len(part))
+		spatial.Take(want, one.forward[n], y, m.Owned(plan.Outputs["y"], y, c.Rank()))
+		far := []float64{0, 0}
+		for i, v := range want {
+			far[0] += math.Pow(float64(part[i])-float64(v), 2)
+			far[1] += math.Pow(float64(v), 2)
+		}
+		if err := comm.AllReduce(c, far, comm.Auto); err != nil {
+			return r, err
+		}
+		r.Forward = max(r.Forward, math.Sqrt(far[0]/far[1]))
+		gradients[n] = distance(t.gradient[n], one.gradient[n])
 	}
-	if err := comm.AllReduce(c, far, comm.Auto); err != nil {
-		return r, err
-	}
-	all, err := comm.AllGather(c, []float64{distance(t.gradient, one.gradient), distance(t.parameters, one.parameters), largest(t.losses, one.losses), float64(sent)})
+	slices.Sort(gradients)
+	all, err := comm.AllGather(c, []float64{gradients[gradientDraws/2], distance(t.parameters, one.parameters), largest(t.losses, one.losses), float64(sent)})
 	if err != nil {
 		return r, err
 	}
-	r.Forward = math.Sqrt(far[0] / far[1])
 	r.Losses, r.Checksum = t.losses, checksum(t.parameters)
 	for i := 0; i < len(all); i += 4 {
 		r.Gradient, r.Parameters, r.Loss = max(r.Gradient, all[i]), max(r.Parameters, all[i+1]), max(r.Loss, all[i+2])

@@ -15,6 +15,7 @@ import (
 type Mode struct {
 	replay bool
 	seed   uint64
+	faults Faults
 }
 
 // Free lets all ranks run at once; a message is copied when it is sent.
@@ -23,7 +24,7 @@ var Free = Mode{}
 // Replay lets one rank run at a time, and draws from the seed who goes on and which
 // message arrives. A send is done only when its message has arrived, and what is
 // received is NaN until then.
-func Replay(seed uint64) Mode { return Mode{true, seed} }
+func Replay(seed uint64) Mode { return Mode{replay: true, seed: seed} }
 
 func (m Mode) String() string {
 	if m.replay {
@@ -44,7 +45,7 @@ func Run(n int, m Mode, f func(*Comm) error) error {
 
 // run is Run, and gives a hash of all that happened in a replay.
 func run(n int, m Mode, f func(*Comm) error) (uint64, error) {
-	w := &world{mode: m, n: n, rng: rand.New(rand.NewPCG(m.seed, 0x656e73)), queues: map[route]*queue{}, running: -1}
+	w := &world{mode: m, n: n, rng: rand.New(rand.NewPCG(m.seed, 0x656e73)), queues: map[route]*queue{}, sent: map[[2]int]int{}, running: -1}
 	for r := range n {
 		w.newThread(r)
 	}
@@ -90,6 +91,7 @@ type message struct {
 	x      Slice
 	thread int  // whose side it is
 	sends  bool // or receives
+	late   bool // sent, and still under way
 	done   bool
 }
 
@@ -130,10 +132,12 @@ type world struct {
 	n       int
 	rng     *rand.Rand
 	queues  map[route]*queue
-	order   []route      // of queues, as they came up
-	state   []status     // by thread
-	wake    []*sync.Cond // by thread
-	running int          // in a replay, the thread that runs; −1 before the start
+	order   []route        // of queues, as they came up
+	state   []status       // by thread
+	wake    []*sync.Cond   // by thread
+	running int            // in a replay, the thread that runs; −1 before the start
+	sent    map[[2]int]int // messages between two ranks
+	late    int            // messages that are
 	failed  error
 	log     events
 }
@@ -167,6 +171,14 @@ func (l local) Send(to, tag int, x Slice) Request {
 	m := &message{w: w, route: route{l.rank, to, tag}, x: x, thread: l.thread, sends: true}
 	if !w.mode.replay {
 		m.x, m.done = Clone(x), true
+	}
+	lost, late := w.faulty(m)
+	if lost {
+		m.done = true
+		return m
+	}
+	if late > 0 {
+		w.delay(m, late)
 	}
 	q := w.queue(m.route)
 	q.sent = append(q.sent, m)
@@ -202,7 +214,7 @@ func (w *world) queue(r route) *queue {
 // scheduler does.
 func (w *world) match(r route) {
 	if !w.mode.replay {
-		for q := w.queues[r]; len(q.sent) > 0 && len(q.wanted) > 0; {
+		for q := w.queues[r]; len(q.sent) > 0 && len(q.wanted) > 0 && !q.sent[0].late; {
 			w.arrive(q)
 		}
 	}
@@ -341,7 +353,7 @@ func (w *world) stuck() {
 			waiting++
 		}
 	}
-	if waiting == 0 || w.failed != nil {
+	if waiting == 0 || w.failed != nil || w.late > 0 {
 		return
 	}
 	if w.mode.replay { // something may still arrive
