@@ -119,12 +119,6 @@ func (p *Plan) prepare() error {
 // end has every result that a kernel only starts ended by the first kernel that reads
 // it, or else by the last of all.
 func (p *Plan) end() {
-	source := func(id int) int { // behind operations that only give another shape
-		for p.graph.Nodes[id].Kind == graph.KindOp && p.graph.Nodes[id].Op.Alias {
-			id = p.graph.Nodes[id].In[0]
-		}
-		return id
-	}
 	for i, k := range p.kernels {
 		if k.Finish == nil {
 			continue
@@ -132,7 +126,7 @@ func (p *Plan) end() {
 		reader := len(p.kernels) - 1
 		for at := len(p.kernels) - 1; at > i; at-- {
 			n := p.kernels[at].node
-			if !n.Op.Alias && slices.ContainsFunc(n.In, func(id int) bool { return source(id) == k.node.ID }) {
+			if !n.Op.Alias && slices.ContainsFunc(n.In, func(id int) bool { return p.graph.Root(id) == k.node.ID }) {
 				reader = at
 			}
 		}

@@ -43,19 +43,13 @@ func (p *Plan) ResetTimes() {
 // its operands, or the one whose gradient it is.
 func (p *Plan) layers() []string {
 	nodes := p.graph.Nodes
-	source := func(id int) int { // the value that a reshaped one is
-		for nodes[id].Kind == graph.KindOp && nodes[id].Op.Alias {
-			id = nodes[id].In[0]
-		}
-		return id
-	}
 	out := make([]string, len(nodes))
 	for _, d := range p.graph.Grads {
-		out[source(d.Value)] = nodes[d.Param].Name
+		out[p.graph.Root(d.Value)] = nodes[d.Param].Name
 	}
 	for _, n := range nodes {
 		for _, in := range n.In {
-			if s := nodes[source(in)]; out[n.ID] == "" && s.Kind == graph.KindParam {
+			if s := nodes[p.graph.Root(in)]; out[n.ID] == "" && s.Kind == graph.KindParam {
 				out[n.ID] = s.Name
 			}
 		}

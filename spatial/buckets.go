@@ -38,31 +38,25 @@ var sumLater = &graph.Op{
 // run.
 func deferSums(u *pass.Unit) error {
 	g := u.Graph
-	source := func(id int) int { // behind operations that only give another shape
-		for g.Nodes[id].Kind == graph.KindOp && g.Nodes[id].Op.Alias {
-			id = g.Nodes[id].In[0]
-		}
-		return id
-	}
 	params := map[int][]string{} // by sum
 	for _, d := range g.Grads {
-		params[source(d.Value)] = append(params[source(d.Value)], g.Nodes[d.Param].Name)
+		params[g.Root(d.Value)] = append(params[g.Root(d.Value)], g.Nodes[d.Param].Name)
 	}
 	for _, n := range g.Nodes {
 		if n.Kind == graph.KindOp && !n.Op.Alias {
 			for _, id := range n.In {
-				delete(params, source(id))
+				delete(params, g.Root(id))
 			}
 		}
 	}
 	for _, o := range g.Outputs {
-		delete(params, source(o.ID))
+		delete(params, g.Root(o.ID))
 	}
 	for _, a := range g.Assigns {
-		delete(params, source(a.Value))
+		delete(params, g.Root(a.Value))
 	}
 	if g.Loss >= 0 {
-		delete(params, source(g.Loss))
+		delete(params, g.Root(g.Loss))
 	}
 	var err error
 	u.Graph, err = g.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {

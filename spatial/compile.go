@@ -41,7 +41,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) for %d", m.Size(), m, c.Size()),
 			Why: "every rank has one place in the mesh", Fix: "start as many ranks as the mesh has, or choose another mesh"}
 	}
-	groups, err := m.groups(c)
+	groups, err := m.Groups(c)
 	if err != nil {
 		return nil, err
 	}
@@ -100,20 +100,28 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 // SumCosts is what the sums of gradients have cost this rank so far.
 func (p *Plan) SumCosts() SumCosts { return p.sums.costs }
 
-// groups are those of this rank along every set of axes of the mesh, by their names.
-func (m Mesh) groups(c *comm.Comm) (map[string]*comm.Comm, error) {
+// Groups are those of a rank along every set of axes of the mesh, by their names. All ranks
+// of the mesh make them in step; no messages are sent.
+func (m Mesh) Groups(c *comm.Comm) (map[string]*comm.Comm, error) {
 	out := map[string]*comm.Comm{}
 	for set := 1; set < 1<<len(m); set++ {
 		var names []string
-		color := 0 // where the rank stands on the other axes
 		for i, a := range m {
 			if set>>i&1 == 1 {
 				names = append(names, a.Name)
-			} else {
-				color = color*a.Size + m.Along(c.Rank(), a.Name)
 			}
 		}
-		group, err := c.Split(color, c.Rank())
+		var ranks []int // that stand where this one does on the other axes
+		for r := range m.Size() {
+			here := true
+			for i, a := range m {
+				here = here && (set>>i&1 == 1 || m.Along(r, a.Name) == m.Along(c.Rank(), a.Name))
+			}
+			if here {
+				ranks = append(ranks, r)
+			}
+		}
+		group, err := c.Group(ranks)
 		if err != nil {
 			return nil, err
 		}

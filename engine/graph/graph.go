@@ -106,6 +106,15 @@ func (g *Graph) Uses() []int {
 	return n
 }
 
+// Root is the node whose memory a node uses: its operand for operations that only give
+// another shape.
+func (g *Graph) Root(id int) int {
+	for g.Nodes[id].Kind == KindOp && g.Nodes[id].Op.Alias {
+		id = g.Nodes[id].In[0]
+	}
+	return id
+}
+
 // InShapes are the shapes of the inputs of n.
 func (g *Graph) InShapes(n *Node) []Shape {
 	s := make([]Shape, len(n.In))

@@ -157,7 +157,7 @@ func TestMemory(t *testing.T) {
 			}
 		}
 		read := func(id, by int) {
-			r := root(g, id)
+			r := g.Root(id)
 			p := m.Places[id]
 			if p.Where != Arena {
 				return

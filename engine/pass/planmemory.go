@@ -88,13 +88,13 @@ func layOut(u *Unit) {
 	spans := lifetimes(u, buffer)
 	placeSpans(spans, m)
 	for i := range g.Nodes {
-		if r := root(g, i); m.Places[r].Where == Arena && i == r {
+		if r := g.Root(i); m.Places[r].Where == Arena && i == r {
 			s := spans[buffer[i]]
 			m.Places[i] = Place{Where: Arena, Offset: s.Offset, Size: g.Nodes[i].Room()}
 		}
 	}
 	for i := range g.Nodes { // other shapes of the same memory
-		if r := root(g, i); r != i {
+		if r := g.Root(i); r != i {
 			m.Places[i] = m.Places[r]
 		}
 	}
@@ -116,14 +116,14 @@ func placeFixed(g *graph.Graph, m *Memory) []int {
 			m.Places[i] = Place{Where: Param, Size: n.Room(), Of: i}
 		case n.Kind == graph.KindState:
 			m.Places[i] = Place{Where: State, Size: n.Room(), Of: i}
-		case root(g, i) == i:
+		case g.Root(i) == i:
 			buffer[i] = i
 		}
 	}
 	has := make([]bool, len(g.Nodes))
 	for _, d := range g.Grads {
 		has[d.Param] = true
-		r := root(g, d.Value)
+		r := g.Root(d.Value)
 		if g.Nodes[r].Kind == graph.KindOp && m.Places[r].Where == Arena {
 			m.Places[r] = Place{Where: Grad, Size: g.Nodes[r].Room(), Of: d.Param}
 			buffer[r] = -1
@@ -172,7 +172,7 @@ func lifetimes(u *Unit, buffer []int) []*Span {
 			continue
 		}
 		for i, in := range n.In {
-			r := root(g, in)
+			r := g.Root(in)
 			b := buffer[r]
 			if b < 0 || b == buffer[id] || spans[b].Last != t || spans[b].First < 0 ||
 				!g.Nodes[r].SameRoom(n) || !n.Op.InPlace(i, n.Attrs) {

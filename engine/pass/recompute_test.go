@@ -178,7 +178,7 @@ func checkLate(t *testing.T, u *Unit) {
 		}
 		n++
 		for k := i + 1; ; k++ {
-			if slices.ContainsFunc(u.Graph.Nodes[u.Sequence[k]].In, func(in int) bool { return root(u.Graph, in) == id }) {
+			if slices.ContainsFunc(u.Graph.Nodes[u.Sequence[k]].In, func(in int) bool { return u.Graph.Root(in) == id }) {
 				break
 			}
 			if !again[k] {

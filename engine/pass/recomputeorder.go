@@ -73,7 +73,7 @@ func newProgram(u *Unit) *program {
 			}
 		}
 		for k, in := range nd.In {
-			r := root(g, in)
+			r := g.Root(in)
 			if g.Nodes[r].Kind == graph.KindOp && p.size[r] > 0 && g.Nodes[r].SameRoom(nd) && nd.Op.InPlace(k, nd.Attrs) {
 				p.over[i] = append(p.over[i], r)
 			}
@@ -247,7 +247,7 @@ func (p *program) write(order []int) (*graph.Graph, []int) {
 	of = func(id int) int {
 		n := g.Nodes[id]
 		if n.Kind == graph.KindOp && n.Op.Alias {
-			if r := root(g, id); made[id] < max(made[r], 1) {
+			if r := g.Root(id); made[id] < max(made[r], 1) {
 				in := []int{of(n.In[0])}
 				for _, o := range n.In[1:] {
 					in = append(in, of(o))

@@ -30,15 +30,6 @@ func givenOrder(g *graph.Graph) []int {
 	return given
 }
 
-// root is the node whose memory n uses: its operand for operations that only
-// give another shape.
-func root(g *graph.Graph, id int) int {
-	for g.Nodes[id].Kind == graph.KindOp && g.Nodes[id].Op.Alias {
-		id = g.Nodes[id].In[0]
-	}
-	return id
-}
-
 // readers lists for every memory root the operations that read it, and counts
 // one reader that never comes for values that leave the graph.
 func readers(g *graph.Graph) (by [][]int, stays []bool) {
@@ -52,13 +43,13 @@ func readers(g *graph.Graph) (by [][]int, stays []bool) {
 			continue
 		}
 		for _, id := range n.In {
-			if r := root(g, id); !slices.Contains(by[r], n.ID) {
+			if r := g.Root(id); !slices.Contains(by[r], n.ID) {
 				by[r] = append(by[r], n.ID)
 			}
 		}
 	}
 	for _, id := range g.Roots() {
-		stays[root(g, id)] = true
+		stays[g.Root(id)] = true
 	}
 	return by, stays
 }
@@ -82,7 +73,7 @@ func greedyOrder(g *graph.Graph, n int) []int {
 			return false
 		}
 		for _, in := range g.Nodes[id].In {
-			if r := root(g, in); g.Nodes[r].Kind == graph.KindOp && !done[r] {
+			if r := g.Root(in); g.Nodes[r].Kind == graph.KindOp && !done[r] {
 				return false
 			}
 		}
@@ -121,7 +112,7 @@ func greedyOrder(g *graph.Graph, n int) []int {
 func rootsOf(g *graph.Graph, n *graph.Node) []int {
 	var out []int
 	for _, id := range n.In {
-		if r := root(g, id); !slices.Contains(out, r) {
+		if r := g.Root(id); !slices.Contains(out, r) {
 			out = append(out, r)
 		}
 	}

@@ -108,65 +108,65 @@ func (c *Crop) UnmarshalJSON(text []byte) error {
 }
 
 // String names the case in prints.
-func (c BenchCase) String() string {
-	return fmt.Sprintf("%s base %d, crop %v, batch %d, depth %d, %s, threads %d", c.Model, c.Base, c.Crop, c.Batch, c.Depth, c.Precision, c.Threads)
+func (k BenchCase) String() string {
+	return fmt.Sprintf("%s base %d, crop %v, batch %d, depth %d, %s, threads %d", k.Model, k.Base, k.Crop, k.Batch, k.Depth, k.Precision, k.Threads)
 }
 
 // check completes a case.
 //
 // Errors: exit 64 for what is no network, 69 for what this engine cannot do.
-func (c *BenchCase) check() error {
+func (k *BenchCase) check() error {
 	bad := func(what, why, fix string) error {
-		return &exit.Error{Code: exit.Usage, What: what, At: c.String(), Why: why, Fix: fix}
+		return &exit.Error{Code: exit.Usage, What: what, At: k.String(), Why: why, Fix: fix}
 	}
-	if c.Model == "" {
-		c.Model = BenchUNet3D
+	if k.Model == "" {
+		k.Model = BenchUNet3D
 	}
-	if c.Precision == "" {
-		c.Precision = "float32"
+	if k.Precision == "" {
+		k.Precision = "float32"
 	}
-	c.Threads = threadsOf(c.Threads)
-	if c.Depth == 0 {
-		c.Depth = 2
-		if c.Model == BenchResNet2D {
-			c.Depth = 1
+	k.Threads = threadsOf(k.Threads)
+	if k.Depth == 0 {
+		k.Depth = 2
+		if k.Model == BenchResNet2D {
+			k.Depth = 1
 		}
 	}
 	switch {
-	case !slices.Contains(BenchModels, c.Model):
+	case !slices.Contains(BenchModels, k.Model):
 		fix := "give " + strings.Join(BenchModels, " or ")
-		if near := nearest.Find(c.Model, BenchModels); near != "" {
+		if near := nearest.Find(k.Model, BenchModels); near != "" {
 			fix = "did you mean `" + near + "`?"
 		}
-		return bad(fmt.Sprintf("there is no model %q to measure", c.Model), "", fix)
-	case c.Base < 1 || c.Batch < 1 || c.Depth < 1 || c.Crop.Height < 1 || c.Crop.Width < 1 || c.MemoryBytes < 0 || c.WorkspaceBytes < 0:
+		return bad(fmt.Sprintf("there is no model %q to measure", k.Model), "", fix)
+	case k.Base < 1 || k.Batch < 1 || k.Depth < 1 || k.Crop.Height < 1 || k.Crop.Width < 1 || k.MemoryBytes < 0 || k.WorkspaceBytes < 0:
 		return bad("a case without extent cannot be measured", "base, crop, batch and depth are whole numbers from 1", "give positive numbers")
-	case benchPrecisions[c.Precision] == "":
-		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", c.Precision), At: c.String(),
+	case benchPrecisions[k.Precision] == "":
+		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", k.Precision), At: k.String(),
 			Why: "the engine stores fields as float32 or bf16", Fix: "give --precision float32, bf16 or bf16_products"}
 	}
-	if _, err := c.graph(true); err != nil {
+	if _, err := k.graph(true); err != nil {
 		fix := "give rows and columns that divide by 32"
-		if c.Model == BenchResNet2D {
+		if k.Model == BenchResNet2D {
 			fix = "give a base that divides by 4, and depth 1"
 		}
-		return c.named(err, fix)
+		return k.named(err, fix)
 	}
 	return nil
 }
 
 // graph builds the network on random-looking fields, for training with the mean
 // absolute error as loss.
-func (c BenchCase) graph(train bool) (*graph.Graph, error) {
+func (k BenchCase) graph(train bool) (*graph.Graph, error) {
 	b := graph.New(1)
-	x := b.Input("x", graph.Shape{c.Batch, BenchChannels, c.Depth, c.Crop.Height, c.Crop.Width})
+	x := b.Input("x", graph.Shape{k.Batch, BenchChannels, k.Depth, k.Crop.Height, k.Crop.Width})
 	var y graph.Value
-	if c.Model == BenchResNet2D {
+	if k.Model == BenchResNet2D {
 		// Base 32 is the published network.
-		widths := []int{2 * c.Base, 3 * c.Base, 4 * c.Base, 5 * c.Base, 7 * c.Base}
-		y = unet3d.ResNet2D{Widths: widths, Periodic: c.Periodic, Reinject: unet3d.PublishedReinject}.Build(b, x)
+		widths := []int{2 * k.Base, 3 * k.Base, 4 * k.Base, 5 * k.Base, 7 * k.Base}
+		y = unet3d.ResNet2D{Widths: widths, Periodic: k.Periodic, Reinject: unet3d.PublishedReinject}.Build(b, x)
 	} else {
-		y = unet3d.UNet{Base: c.Base, Periodic: c.Periodic}.Build(b, x)
+		y = unet3d.UNet{Base: k.Base, Periodic: k.Periodic}.Build(b, x)
 	}
 	b.Output("y", y)
 	if train {
@@ -180,8 +180,8 @@ func (c BenchCase) graph(train bool) (*graph.Graph, error) {
 // training step counts trainPasses times as much.
 //
 // Errors: ErrShape, if the case is no network.
-func (c BenchCase) FLOPs() (int64, error) {
-	g, err := c.graph(false)
+func (k BenchCase) FLOPs() (int64, error) {
+	g, err := k.graph(false)
 	if err != nil {
 		return 0, err
 	}
@@ -216,24 +216,24 @@ func (s *BenchStep) FLOPs() (int64, error) {
 // Input and target are random numbers, the same in every process.
 //
 // Errors: as of engine.Compile: exit 64 and 69.
-func (c BenchCase) Compile(train, profile bool) (*BenchStep, error) {
-	if err := c.check(); err != nil {
+func (k BenchCase) Compile(train, profile bool) (*BenchStep, error) {
+	if err := k.check(); err != nil {
 		return nil, err
 	}
-	return c.compile(train, c.Options(profile))
+	return k.compile(train, k.Options(profile))
 }
 
 // Options are those of every plan of the program, bounded by the memory of the case;
 // profile measures every kernel.
-func (c BenchCase) Options(profile bool) engine.Options {
-	o := engineOptions(c.Threads)
-	o.MemoryLimit, o.Workspace = c.MemoryBytes, c.WorkspaceBytes
-	o.Precision, o.Profile = benchPrecisions[c.Precision], profile
+func (k BenchCase) Options(profile bool) engine.Options {
+	o := engineOptions(k.Threads)
+	o.MemoryLimit, o.Workspace = k.MemoryBytes, k.WorkspaceBytes
+	o.Precision, o.Profile = benchPrecisions[k.Precision], profile
 	return o
 }
 
-func (c BenchCase) compile(train bool, o engine.Options) (*BenchStep, error) {
-	g, err := c.graph(train)
+func (k BenchCase) compile(train bool, o engine.Options) (*BenchStep, error) {
+	g, err := k.graph(train)
 	if err != nil {
 		return nil, err
 	}
@@ -242,11 +242,11 @@ func (c BenchCase) compile(train bool, o engine.Options) (*BenchStep, error) {
 	}
 	plan, err := engine.Compile(g, o)
 	if err != nil {
-		return nil, c.named(namedMemory(err, flagMemory, flagWorkspace), "")
+		return nil, k.named(namedMemory(err, flagMemory, flagWorkspace), "")
 	}
-	s := &BenchStep{of: c, plan: plan}
+	s := &BenchStep{of: k, plan: plan}
 	if train {
-		if s.opt, err = optim.New(plan.Store(), optim.Options{Threads: c.Threads}); err != nil {
+		if s.opt, err = optim.New(plan.Store(), optim.Options{Threads: k.Threads}); err != nil {
 			return nil, errors.Join(err, plan.Close())
 		}
 	}
@@ -267,13 +267,13 @@ func (s *BenchStep) draw(n uint64) {
 
 // named makes an error of the engine speak of the case instead of a line of our
 // code, and gives it another remedy if there is a better one.
-func (c BenchCase) named(err error, fix string) error {
+func (k BenchCase) named(err error, fix string) error {
 	var e *exit.Error
 	if !errors.As(err, &e) {
 		return err
 	}
 	copied := *e
-	copied.At, copied.Fix = c.String(), cmp.Or(fix, e.Fix)
+	copied.At, copied.Fix = k.String(), cmp.Or(fix, e.Fix)
 	return &copied
 }
 

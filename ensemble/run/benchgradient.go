@@ -16,22 +16,22 @@ const gradientFLOPs = 1.6e9
 // gradientCase is the case itself or, if the reference would take too long, the
 // first reduction of it that does not: one sample, then a smaller crop, base and
 // depth.
-func (c BenchCase) gradientCase() BenchCase {
+func (k BenchCase) gradientCase() BenchCase {
 	for _, reduce := range []func(*BenchCase){
 		func(*BenchCase) {},
-		func(c *BenchCase) { c.Batch = 1 },
-		func(c *BenchCase) { c.Crop = Crop{min(c.Crop.Height, 64), min(c.Crop.Width, 64)} },
-		func(c *BenchCase) { c.Base = min(c.Base, 8) },
-		func(c *BenchCase) { c.Crop = Crop{min(c.Crop.Height, 32), min(c.Crop.Width, 32)} },
-		func(c *BenchCase) { c.Depth = min(c.Depth, 3) },
-		func(c *BenchCase) { c.Base = min(c.Base, 4) },
+		func(k *BenchCase) { k.Batch = 1 },
+		func(k *BenchCase) { k.Crop = Crop{min(k.Crop.Height, 64), min(k.Crop.Width, 64)} },
+		func(k *BenchCase) { k.Base = min(k.Base, 8) },
+		func(k *BenchCase) { k.Crop = Crop{min(k.Crop.Height, 32), min(k.Crop.Width, 32)} },
+		func(k *BenchCase) { k.Depth = min(k.Depth, 3) },
+		func(k *BenchCase) { k.Base = min(k.Base, 4) },
 	} {
-		reduce(&c)
-		if n, err := c.FLOPs(); err != nil || n <= gradientFLOPs {
+		reduce(&k)
+		if n, err := k.FLOPs(); err != nil || n <= gradientFLOPs {
 			break
 		}
 	}
-	return c
+	return k
 }
 
 // gradientDraws is the number of random inputs over which the gradient's distance
@@ -43,12 +43,12 @@ const gradientDraws = 5
 // gradientError is the relative distance |g − g64|₂ / |g64|₂ of the gradient with
 // respect to all parameters from the one of the reference in float64, both with
 // the same parameters, input and target: the median over gradientDraws draws.
-func (c BenchCase) gradientError(ctx context.Context) (float64, error) {
-	ours, err := c.gradients(ctx, c.Options(false))
+func (k BenchCase) gradientError(ctx context.Context) (float64, error) {
+	ours, err := k.gradients(ctx, k.Options(false))
 	if err != nil {
 		return 0, err
 	}
-	judge, err := c.gradients(ctx, engine.Options{Backend: "ref", Float64: true})
+	judge, err := k.gradients(ctx, engine.Options{Backend: "ref", Float64: true})
 	if err != nil {
 		return 0, err
 	}
@@ -72,8 +72,8 @@ func distance(x, y []float32) float64 {
 }
 
 // gradients are those of the first step, one for every draw of the inputs.
-func (c BenchCase) gradients(ctx context.Context, o engine.Options) ([][]float32, error) {
-	s, err := c.compile(true, o)
+func (k BenchCase) gradients(ctx context.Context, o engine.Options) ([][]float32, error) {
+	s, err := k.compile(true, o)
 	if err != nil {
 		return nil, err
 	}

@@ -47,10 +47,10 @@ func (t Timings) save(table *tune.Table) {
 }
 
 // compileTimed is Compile of a checked case with cuts of kernels by their times.
-func (c BenchCase) compileTimed(train, profile bool, t Timings) (*BenchStep, error) {
-	o := c.Options(profile)
-	o.Timings = t.open(c.Threads)
-	s, err := c.compile(train, o)
+func (k BenchCase) compileTimed(train, profile bool, t Timings) (*BenchStep, error) {
+	o := k.Options(profile)
+	o.Timings = t.open(k.Threads)
+	s, err := k.compile(train, o)
 	if err == nil {
 		t.save(o.Timings)
 	}

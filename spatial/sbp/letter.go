@@ -114,9 +114,6 @@ func (s Signature) check(m spatial.Mesh, shape graph.Shape) error {
 	return nil
 }
 
-// has tells whether any axis has the letter.
-func (s Signature) has(l Letter) bool { return slices.Contains(s, l) }
-
 // replaced is the signature with a letter in the place of another.
 func (s Signature) replaced(old, by Letter) Signature {
 	out := slices.Clone(s)

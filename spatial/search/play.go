@@ -2,7 +2,6 @@ package search
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -91,7 +90,7 @@ func (p *playing) script(g *graph.Graph, rank int) error {
 	local := part.Local
 	gradient := map[int]bool{}
 	for _, d := range local.Grads {
-		gradient[behind(local, d.Value)] = true
+		gradient[local.Root(d.Value)] = true
 	}
 	uses := local.Uses()
 	needed := local.Needed(local.Roots())
@@ -127,49 +126,13 @@ func (p *playing) script(g *graph.Graph, rank int) error {
 	return nil
 }
 
-// behind is the value that operations which only change its shape show.
-func behind(g *graph.Graph, id int) int {
-	for g.Nodes[id].Kind == graph.KindOp && g.Nodes[id].Op.Alias {
-		id = g.Nodes[id].In[0]
-	}
-	return id
-}
-
-// groups are those of a rank along every set of axes of the mesh, by their names.
-func (p *playing) groups(c *comm.Comm) (map[string]*comm.Comm, error) {
-	out := map[string]*comm.Comm{}
-	for set := 1; set < 1<<len(p.mesh); set++ {
-		var names []string
-		var members []int
-		for i, a := range p.mesh {
-			if set>>i&1 == 1 {
-				names = append(names, a.Name)
-			}
-		}
-		for r := range p.mesh.Size() {
-			same := true
-			for _, a := range p.mesh {
-				same = same && (slices.Contains(names, a.Name) || p.mesh.Along(r, a.Name) == p.mesh.Along(c.Rank(), a.Name))
-			}
-			if same {
-				members = append(members, r)
-			}
-		}
-		var err error
-		if out[strings.Join(names, " ")], err = c.Group(members); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
 // perform does what is written down for a rank.
 func (p *playing) perform(r *cluster.Rank) error {
-	groups, err := p.groups(r.Comm)
+	groups, err := p.mesh.Groups(r.Comm)
 	if err != nil {
 		return err
 	}
-	later, err := p.groups(r.Comm)
+	later, err := p.mesh.Groups(r.Comm)
 	if err != nil {
 		return err
 	}
