@@ -1,0 +1,29 @@
+package spatial
+
+import (
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// In float64 a U-Net over four levels gives the same when the levels are cut into three or
+// four parts, of one level or more, alone and with longitudes.
+func TestShardLevels(t *testing.T) {
+	o := engine.Options{Backend: "ref", Float64: true}
+	n := unet("U-Net of four levels", graph.Shape{2, 3, 4, 8, 16}, 1, true)
+	one, err := n.run(t, Mesh{{"level", 1}}, comm.Free, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []Mesh{{{"level", 3}}, {{"level", 4}}, {{"level", 4}, {"lon", 2}}, {{"data", 2}, {"level", 3}}} {
+		many, err := n.run(t, m, comm.Free, o)
+		if err != nil {
+			t.Fatal(m, err)
+		}
+		if err := many.compare(one, 1e-7, 1e-7); err != nil { // stored as float32
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+}
