@@ -73,7 +73,7 @@ func TestLongParallelMatrix(t *testing.T) {
 		ranks int
 		mesh  string
 	}{{3, "level:3"}, {4, "level:4"}, {8, "level:4 lon:2"}} {
-// Of one sample: in a draw of two there is nearly always a value that rounding puts on
+		// Of one sample: in a draw of two there is nearly always a value that rounding puts on
 		// the other side of a ReLU.
 		single := deep
 		single.Batch = 1
