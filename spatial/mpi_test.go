@@ -17,6 +17,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/mpitest"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
@@ -89,18 +90,12 @@ func asRank(what string) error {
 
 // onLaunchers runs three ranks of this test binary under every launcher there is.
 func onLaunchers(t *testing.T, what string, then func(t *testing.T, code exit.Code, out string)) {
-	for _, launcher := range []string{"mpirun.openmpi", "mpirun.mpich"} {
+	for _, launcher := range mpitest.Launchers {
 		t.Run(launcher, func(t *testing.T) {
-			path, err := exec.LookPath(launcher)
-			if err != nil {
-				t.Skipf("skipped: %v; install the packages openmpi-bin and mpich", err)
-			}
+			path := mpitest.Path(t, launcher)
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, path, "-n", "3", os.Args[0])
-			cmd.Env = append(os.Environ(), rankVariable+"="+what, "GOMAXPROCS=2",
-				"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_hwloc_base_binding_policy=none")
-			out, err := cmd.CombinedOutput()
+			out, err := mpitest.Command(ctx, path, 3, rankVariable+"="+what).CombinedOutput()
 			code := exit.OK
 			var failed *exec.ExitError
 			if errors.As(err, &failed) {

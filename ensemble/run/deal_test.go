@@ -18,6 +18,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/mpitest"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -66,12 +67,6 @@ func asRank(text string) exit.Code {
 	return exit.CodeOf(err)
 }
 
-// rankEnvironment is that of ranks that do a job, and of their launcher.
-func rankEnvironment(job string) []string {
-	return append(os.Environ(), jobVariable+"="+job, "GOMAXPROCS=1",
-		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_hwloc_base_binding_policy=none")
-}
-
 // mpirun does a job on ranks of every launcher that is installed.
 func mpirun(t *testing.T, n int, j job, then func(out string, code exit.Code)) {
 	t.Helper()
@@ -80,15 +75,13 @@ func mpirun(t *testing.T, n int, j job, then func(out string, code exit.Code)) {
 		t.Fatal(err)
 	}
 	ran := false
-	for _, launcher := range []string{"mpirun.openmpi", "mpirun.mpich"} {
+	for _, launcher := range mpitest.Launchers {
 		path, err := exec.LookPath(launcher)
 		if err != nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-		cmd := exec.CommandContext(ctx, path, "-n", fmt.Sprint(n), os.Args[0])
-		cmd.Env = rankEnvironment(string(text))
-		out, err := cmd.CombinedOutput()
+		out, err := mpitest.Command(ctx, path, n, jobVariable+"="+string(text), "GOMAXPROCS=1").CombinedOutput()
 		cancel()
 		code := exit.OK
 		var failed *exec.ExitError

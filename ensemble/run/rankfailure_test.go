@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/interrupt"
+	"github.com/ensemble-weather/ensemble/internal/mpitest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
@@ -85,8 +86,8 @@ func launch(t *testing.T, launcher string, ranks int, r rankTraining, rank1 ...s
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
-	l := &launched{Cmd: exec.CommandContext(ctx, launcher, args...), launcher: launcher, pids: r.PIDs, begin: time.Now()}
-	l.Env, l.Stdout, l.Stderr = rankEnvironment(string(text)), &l.out, &l.out
+	l := &launched{Cmd: mpitest.Command(ctx, launcher, ranks, jobVariable+"="+string(text), "GOMAXPROCS=1"), launcher: launcher, pids: r.PIDs, begin: time.Now()}
+	l.Args, l.Stdout, l.Stderr = append([]string{launcher}, args...), &l.out, &l.out
 	if err := l.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,12 +157,9 @@ func (l *launched) atStep(t *testing.T, runDir string, more int) {
 
 // onLaunchers calls f for every launcher of MPI that is installed.
 func onLaunchers(t *testing.T, f func(t *testing.T, launcher string)) {
-	for i, launcher := range []string{"mpirun.openmpi", "mpirun.mpich"} {
+	for i, launcher := range mpitest.Launchers {
 		t.Run(launcher, func(t *testing.T) {
-			path, err := exec.LookPath(launcher)
-			if err != nil {
-				t.Skipf("skipped: %v; install the packages openmpi-bin and mpich", err)
-			}
+			path := mpitest.Path(t, launcher)
 			if _, err := mpi.Probe(mpi.Implementations[i]); errors.Is(err, dl.ErrNotFound) {
 				t.Skip("skipped: ", err)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/mpitest"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
 )
@@ -76,21 +77,13 @@ func rank(what string) error {
 // or its library is missing.
 func mpirun(t *testing.T, i Implementation, n int, what string) (string, error) {
 	t.Helper()
-	launcher := map[string]string{"Open MPI": "mpirun.openmpi", "MPICH": "mpirun.mpich"}[i.Name]
-	path, err := exec.LookPath(launcher)
-	if err != nil {
-		t.Skipf("skipped: %v; install the packages openmpi-bin and mpich", err)
-	}
+	path := mpitest.Path(t, map[string]string{"Open MPI": mpitest.Launchers[0], "MPICH": mpitest.Launchers[1]}[i.Name])
 	if _, err := Probe(i); errors.Is(err, dl.ErrNotFound) {
 		t.Skipf("skipped: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "-n", fmt.Sprint(n), os.Args[0])
-	cmd.Env = append(os.Environ(), part+"="+what, "GOMAXPROCS=2",
-		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_hwloc_base_binding_policy=none")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals of a launcher reach its own ranks only
-	out, err := cmd.CombinedOutput()
+	out, err := mpitest.Command(ctx, path, n, part+"="+what).CombinedOutput()
 	return string(out), err
 }
 
