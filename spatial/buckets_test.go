@@ -148,7 +148,7 @@ func TestBuckets(t *testing.T) {
 		seeds = 2
 	}
 	for _, n := range []network{wide(), unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false)} {
-		for _, m := range []Mesh{{{"lon", 2}}, {{"lon", 3}}, {{"data", 2}, {"lat", 2}}} {
+		for _, m := range []Mesh{{{Name: "lon", Size: 2}}, {{Name: "lon", Size: 3}}, {{Name: "data", Size: 2}, {Name: "lat", Size: 2}}} {
 			r := training{mesh: m, steps: 2, size: smallBuckets}
 			inTurn := r
 			inTurn.inTurn = true
@@ -173,7 +173,7 @@ func TestBuckets(t *testing.T) {
 // gradients that no operation reads wait in them.
 func TestBucketsAreFilledInOrder(t *testing.T) {
 	err := comm.Run(2, comm.Free, func(c *comm.Comm) error {
-		p, err := training{mesh: Mesh{{"lon", 2}}, size: smallBuckets}.compile(wide(), c)
+		p, err := training{mesh: Mesh{{Name: "lon", Size: 2}}, size: smallBuckets}.compile(wide(), c)
 		if err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func TestBucketsAreFilledInOrder(t *testing.T) {
 
 // runAndLose takes a step; one rank computes, but never sums.
 func runAndLose(c *comm.Comm, lost int) error {
-	p, err := training{mesh: Mesh{{"data", 3}}, size: smallBuckets}.compile(wide(), c)
+	p, err := training{mesh: Mesh{{Name: "data", Size: 3}}, size: smallBuckets}.compile(wide(), c)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func TestShards(t *testing.T) {
 	for _, c := range []struct {
 		mesh  Mesh
 		steps int
-	}{{Mesh{{"data", 2}, {"lat", 2}}, 20}, {Mesh{{"lon", 3}}, 4}} {
+	}{{Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 2}}, 20}, {Mesh{{Name: "lon", Size: 3}}, 4}} {
 		for _, kind := range optim.Kinds {
 			r := training{mesh: c.mesh, steps: c.steps, size: smallBuckets,
 				optimizer: &optim.Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 0.5, EMA: 0.9, NoDecay: optim.Biases}}
@@ -299,7 +299,7 @@ func TestShards(t *testing.T) {
 func TestOwners(t *testing.T) {
 	fields := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false) // with a map
 	for _, n := range []network{wide(), fields} {
-		for _, m := range []Mesh{{{"lon", 2}}, {{"lon", 3}}, {{"level", 2}, {"lat", 2}}, {{"data", 2}, {"lat", 2}, {"lon", 2}}} {
+		for _, m := range []Mesh{{{Name: "lon", Size: 2}}, {{Name: "lon", Size: 3}}, {{Name: "level", Size: 2}, {Name: "lat", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lat", Size: 2}, {Name: "lon", Size: 2}}} {
 			if !n.fits(m) {
 				continue
 			}

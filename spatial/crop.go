@@ -7,8 +7,23 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// cropped is the part of a value that stays.
-type cropped struct{ Box Box }
+// cropped is the part of a value of a shape that stays.
+type cropped struct {
+	Box Box
+	Of  graph.Shape
+}
+
+// Bound keeps to plain channels where the box parts a block of them.
+func (a cropped) Bound() (graph.Layout, bool) { return graph.Plain, a.Box.partsBlock(a.Of) }
+
+// partsBlock tells whether a box of a value [N C D H W] has a part of a block of channels.
+func (b Box) partsBlock(of graph.Shape) bool {
+	if len(b) != 5 {
+		return false
+	}
+	lo, hi := b[channels].Lo%graph.BlockSize, b[channels].Hi%graph.BlockSize
+	return lo != 0 || hi != 0 && b[channels].Hi != of[channels]
+}
 
 // crop takes a box out of a value of the rank itself.
 var crop = &graph.Op{
@@ -19,7 +34,7 @@ var crop = &graph.Op{
 	Shape: func(in []graph.Shape, attrs any) (graph.Shape, error) {
 		a := attrs.(cropped)
 		for i, v := range a.Box {
-			if len(in) != 1 || len(in[0]) != len(a.Box) || v.Lo < 0 || v.Hi > in[0][i] || v.Len() == 0 {
+			if len(in) != 1 || !in[0].Equal(a.Of) || len(in[0]) != len(a.Box) || v.Lo < 0 || v.Hi > in[0][i] || v.Len() == 0 {
 				return nil, fmt.Errorf("%v of %v: %w", a.Box, in, graph.ErrShape)
 			}
 		}

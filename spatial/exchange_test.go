@@ -26,7 +26,7 @@ func filled(m Mesh, d graph.Dist, s graph.Shape, rank int) []float32 {
 // On ranks that run freely and in any order of a replay, every rank has its new part
 // after a shuffle, also the second time, and sent as many bytes as were foreseen.
 func TestExchange(t *testing.T) {
-	mesh := Mesh{{"data", 2}, {"lat", 1}, {"lon", 3}}
+	mesh := Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 1}, {Name: "lon", Size: 3}}
 	s := graph.Shape{2, 3, 2, 5, 7}
 	rng := rand.New(rand.NewPCG(5, 6))
 	random := func() graph.Dist {
@@ -77,7 +77,7 @@ func TestExchange(t *testing.T) {
 // A part with its halo, two cells around a globe that is cut in both directions: what
 // comes over the date line and from beyond corners is right.
 func TestHaloExchange(t *testing.T) {
-	mesh := Mesh{{"lat", 2}, {"lon", 3}}
+	mesh := Mesh{{Name: "lat", Size: 2}, {Name: "lon", Size: 3}}
 	s := graph.Shape{1, 2, 2, 6, 8}
 	d := dist(s, map[int]MeshAxis{3: mesh[0], 4: mesh[1]})
 	lat := graph.WindowAxis{Size: 5, Stride: 1, Dilation: 1, Pad: 2}

@@ -28,7 +28,7 @@ func named(t *testing.T, name string) network {
 func TestShardInAnyOrder(t *testing.T) {
 	n := named(t, "U-Net, periodic")
 	o := engine.Options{Backend: "ref"}
-	for _, m := range []Mesh{{{"lat", 2}, {"lon", 2}}, {{"data", 2}, {"level", 2}}} {
+	for _, m := range []Mesh{{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "level", Size: 2}}} {
 		want, err := n.run(t, m, comm.Free, o)
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestShardInAnyOrder(t *testing.T) {
 // is missing is told.
 func TestShardLosesAMessage(t *testing.T) {
 	n := named(t, "U-Net")
-	m := Mesh{{"lon", 2}}
+	m := Mesh{{Name: "lon", Size: 2}}
 	sent := 0
 	count := comm.Faults{Lose: func(from, to, n int) bool {
 		if from == 1 {

@@ -17,7 +17,7 @@ import (
 // row by row, with zeros beyond the ends of the field.
 func TestFrameExchange(t *testing.T) {
 	s := graph.Shape{2, 3, 2, 7, 9}
-	for _, m := range []Mesh{{{"lat", 2}}, {{"lon", 3}}, {{"lat", 2}, {"lon", 2}}, {{"lat", 3}, {"lon", 3}}} {
+	for _, m := range []Mesh{{{Name: "lat", Size: 2}}, {{Name: "lon", Size: 3}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "lat", Size: 3}, {Name: "lon", Size: 3}}} {
 		for _, halo := range []int{1, 2} {
 			cuts := map[axisSize]graph.Cut{}
 			for _, a := range m {
@@ -86,7 +86,7 @@ func TestFrameExchange(t *testing.T) {
 // nothing that they read is gathered, but the last layer's few channels.
 func TestConvolutionsReadFrames(t *testing.T) {
 	n := unet("U-Net", graph.Shape{2, 17, 2, 32, 64}, 6, true)
-	for _, m := range []Mesh{{{"lat", 2}}, {{"lat", 2}, {"lon", 2}}} {
+	for _, m := range []Mesh{{{Name: "lat", Size: 2}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}} {
 		err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
 			p, err := Compile(n.graph(t), c, m, engine.Options{Winograd: true, ByRule: true, Store: engine.NewStore()})
 			if err != nil {
@@ -123,7 +123,7 @@ func TestConvolutionsReadFrames(t *testing.T) {
 
 // A bound on memory and scratch is kept on ranks too, with the same bits.
 func TestRanksInLessMemory(t *testing.T) {
-	n, m := unet("U-Net", graph.Shape{1, 17, 2, 32, 64}, 6, true), Mesh{{"lat", 2}}
+	n, m := unet("U-Net", graph.Shape{1, 17, 2, 32, 64}, 6, true), Mesh{{Name: "lat", Size: 2}}
 	o := engine.Options{Winograd: true, ByRule: true}
 	all, err := n.run(t, m, comm.Free, o)
 	if exit.CodeOf(err) == exit.NoDevice {

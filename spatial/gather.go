@@ -18,8 +18,16 @@ type gathered struct {
 	Agreed bool
 }
 
-// Bound is the layout that ranks have agreed on.
-func (a gathered) Bound() (graph.Layout, bool) { return a.Layout, a.Agreed }
+// Bound is plain where any rank has or gets a part of a block of channels, else the layout
+// that ranks have agreed on.
+func (a gathered) Bound() (graph.Layout, bool) {
+	for r := range a.Need {
+		if a.room(r).partsBlock(a.Shape) || a.Mesh.Owned(a.From, a.Shape, r).partsBlock(a.Shape) {
+			return graph.Plain, true
+		}
+	}
+	return a.Layout, a.Agreed
+}
 
 // String tells the part of the value that the rank gets, and how the value is cut.
 func (a gathered) String() string { return fmt.Sprintf("%v of %v", a.room(a.Rank), a.From) }

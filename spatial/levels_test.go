@@ -13,11 +13,11 @@ import (
 func TestShardLevels(t *testing.T) {
 	o := engine.Options{Backend: "ref", Float64: true}
 	n := unet("U-Net of four levels", graph.Shape{2, 3, 4, 8, 16}, 1, true)
-	one, err := n.run(t, Mesh{{"level", 1}}, comm.Free, o)
+	one, err := n.run(t, Mesh{{Name: "level", Size: 1}}, comm.Free, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []Mesh{{{"level", 3}}, {{"level", 4}}, {{"level", 4}, {"lon", 2}}, {{"data", 2}, {"level", 3}}} {
+	for _, m := range []Mesh{{{Name: "level", Size: 3}}, {{Name: "level", Size: 4}}, {{Name: "level", Size: 4}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "level", Size: 3}}} {
 		many, err := n.run(t, m, comm.Free, o)
 		if err != nil {
 			t.Fatal(m, err)

@@ -13,48 +13,135 @@ import (
 // Mesh is a grid of ranks. Ranks count along the last axis first.
 type Mesh []MeshAxis
 
-// MeshAxis is one axis of a mesh, by the name that cuts use: "data", "lat", "lon",
-// "level", "channel".
+// MeshAxis is one axis of a mesh, by the name that cuts use: "data", "level", "lat", "lon",
+// "channel". It cuts the axis of fields of that name, but for the sizes of fields that
+// Changes lists.
 type MeshAxis struct {
-	Name string
-	Size int
+	Name    string
+	Size    int
+	Changes []Change
 }
+
+// Change is a size of fields at which an axis of the mesh cuts something else than what its
+// name says: the axis To of fields, or nothing if To is "none".
+type Change struct {
+	Level, Lat, Lon int
+	To              string
+}
+
+// String is the text that ParseMesh reads: "2x11x22=channel".
+func (c Change) String() string { return fmt.Sprintf("%dx%dx%d=%s", c.Level, c.Lat, c.Lon, c.To) }
+
+// Axes of fields [N C D H W] by the names of the axes of the mesh along which they
+// are cut.
+var fieldAxes = map[string]int{"data": 0, "channel": 1, "level": 2, "lat": 3, "lon": 4}
+
+// uncut in Change.To leaves fields whole.
+const uncut = "none"
 
 // Field is the axis of fields [N C D H W] that an axis of that name cuts; −1 for a name
 // that ParseMesh does not know.
-func (a MeshAxis) Field() int {
-	if axis, ok := fieldAxes[a.Name]; ok {
+func (a MeshAxis) Field() int { return fieldAxis(a.Name) }
+
+func fieldAxis(name string) int {
+	if axis, ok := fieldAxes[name]; ok {
 		return axis
 	}
 	return -1
+}
+
+// Cuts is the axis of fields of shape s [N C D H W] that an axis of the mesh cuts; −1 for
+// none.
+func (a MeshAxis) Cuts(s graph.Shape) int {
+	for _, c := range a.Changes {
+		if len(s) == 5 && s[2] == c.Level && s[3] == c.Lat && s[4] == c.Lon {
+			return fieldAxis(c.To)
+		}
+	}
+	return a.Field()
+}
+
+// String is the text that ParseMesh reads: "lon:4@2x11x22=channel".
+func (a MeshAxis) String() string {
+	text, mark := fmt.Sprintf("%s:%d", a.Name, a.Size), "@"
+	for _, c := range a.Changes {
+		text += mark + c.String()
+		mark = ","
+	}
+	return text
 }
 
 // String is the text that ParseMesh reads: "data:2 lon:4".
 func (m Mesh) String() string {
 	var parts []string
 	for _, a := range m {
-		parts = append(parts, fmt.Sprintf("%s:%d", a.Name, a.Size))
+		parts = append(parts, a.String())
 	}
 	return strings.Join(parts, " ")
 }
 
-// ParseMesh reads axes and their numbers of ranks, between blanks: "data:2 lon:4".
+// ParseMesh reads axes and their numbers of ranks, between blanks: "data:2 lon:4". Behind @
+// an axis may have sizes of fields, levels × latitudes × longitudes, for which it cuts
+// another axis or none: "lat:2 lon:4@2x22x44=channel,2x11x22=none".
 //
 // Errors: exit 64.
 func ParseMesh(text string) (Mesh, error) {
 	var m Mesh
 	for _, word := range strings.Fields(text) {
-		name, count, _ := strings.Cut(word, ":")
-		n, err := strconv.Atoi(count)
-		_, known := fieldAxes[name]
-		double := slices.ContainsFunc(m, func(a MeshAxis) bool { return a.Name == name })
-		if err != nil || n < 1 || !known || double {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no axis of a mesh", word), At: text,
-				Why: "the axes are data, level, lat and lon, each once with its number of ranks", Fix: "write \"data:2 lon:4\""}
+		wrong := func(why string) error {
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no axis of a mesh", word), At: text, Why: why,
+				Fix: "write \"data:2 lon:4\", or \"lon:4@2x11x22=channel\" for an axis that cuts channels of fields of that size"}
 		}
-		m = append(m, MeshAxis{name, n})
+		whole, changes, more := strings.Cut(word, "@")
+		name, count, _ := strings.Cut(whole, ":")
+		n, err := strconv.Atoi(count)
+		double := slices.ContainsFunc(m, func(a MeshAxis) bool { return a.Name == name })
+		if err != nil || n < 1 || fieldAxis(name) < 0 || double {
+			return nil, wrong("the axes are data, channel, level, lat and lon, each once with its number of ranks")
+		}
+		a := MeshAxis{Name: name, Size: n}
+		if more {
+			for _, text := range strings.Split(changes, ",") {
+				c, ok := parseChange(text)
+				if !ok || c.To == name || slices.ContainsFunc(a.Changes, func(d Change) bool { return c.on(d) }) {
+					return nil, wrong("behind @ stand sizes of fields, each once, with another axis or none")
+				}
+				a.Changes = append(a.Changes, c)
+			}
+		}
+		m = append(m, a)
+	}
+	for i, a := range m {
+		for _, c := range a.Changes {
+			for j, b := range m {
+				if axis := fieldAxis(c.To); i != j && axis >= 0 && axis == b.Cuts(graph.Shape{1, 1, c.Level, c.Lat, c.Lon}) {
+					return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s and %s cut the same axis of fields of %dx%dx%d", a.Name, b.Name, c.Level, c.Lat, c.Lon),
+						At: text, Why: "an axis of fields is cut along one axis of the mesh", Fix: "let one of them cut something else there, or none"}
+				}
+			}
+		}
 	}
 	return m, nil
+}
+
+// on tells whether both are about fields of one size.
+func (c Change) on(d Change) bool { return c.Level == d.Level && c.Lat == d.Lat && c.Lon == d.Lon }
+
+// parseChange reads "2x11x22=channel".
+func parseChange(text string) (Change, bool) {
+	size, to, _ := strings.Cut(text, "=")
+	var n [3]int
+	words := strings.Split(size, "x")
+	if len(words) != len(n) || to != uncut && fieldAxis(to) < 0 {
+		return Change{}, false
+	}
+	for i, w := range words {
+		var err error
+		if n[i], err = strconv.Atoi(w); err != nil || n[i] < 1 {
+			return Change{}, false
+		}
+	}
+	return Change{n[0], n[1], n[2], to}, true
 }
 
 // Meshes lists the meshes of n ranks whose axes, in that order, have at most so many
@@ -73,7 +160,7 @@ func Meshes(n int, most []MeshAxis) []Mesh {
 		}
 		for _, rest := range Meshes(n/size, most[1:]) {
 			if size > 1 {
-				rest = append(Mesh{{most[0].Name, size}}, rest...)
+				rest = append(Mesh{{Name: most[0].Name, Size: size}}, rest...)
 			}
 			all = append(all, rest)
 		}

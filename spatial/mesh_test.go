@@ -19,7 +19,7 @@ func dist(s graph.Shape, cuts map[int]MeshAxis) graph.Dist {
 // From a cut along longitude to one along latitude every one of four ranks keeps a
 // quarter of its quarter: a known count of bytes.
 func TestShuffleBytes(t *testing.T) {
-	s, four := graph.Shape{1, 64, 2, 352, 704}, MeshAxis{"space", 4}
+	s, four := graph.Shape{1, 64, 2, 352, 704}, MeshAxis{Name: "space", Size: 4}
 	moves, err := Shuffle(Mesh{four}, s, dist(s, map[int]MeshAxis{4: four}), dist(s, map[int]MeshAxis{3: four})).Moves()
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestShuffleBytes(t *testing.T) {
 // part once, from itself or from a rank that has them.
 func TestShuffleByBruteForce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	mesh := Mesh{{"data", 2}, {"lat", 3}, {"lon", 2}}
+	mesh := Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 3}, {Name: "lon", Size: 2}}
 	s := graph.Shape{2, 3, 4, 7, 6}
 	random := func() graph.Dist {
 		cuts := map[int]MeshAxis{}
@@ -99,10 +99,10 @@ func TestShuffleByBruteForce(t *testing.T) {
 
 // A mesh has the axes that cuts name, and cuts each along one axis only.
 func TestShuffleRefuses(t *testing.T) {
-	s, lon := graph.Shape{1, 1, 1, 8, 8}, MeshAxis{"lon", 2}
+	s, lon := graph.Shape{1, 1, 1, 8, 8}, MeshAxis{Name: "lon", Size: 2}
 	for _, d := range []graph.Dist{
-		dist(s, map[int]MeshAxis{4: {"lon", 4}}),
-		dist(s, map[int]MeshAxis{4: {"lat", 2}}),
+		dist(s, map[int]MeshAxis{4: {Name: "lon", Size: 4}}),
+		dist(s, map[int]MeshAxis{4: {Name: "lat", Size: 2}}),
 		dist(s, map[int]MeshAxis{4: lon, 3: lon}),
 	} {
 		if _, err := Shuffle(Mesh{lon}, s, d, graph.Dist{}).Moves(); err == nil {

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // overMPI is the training whose weights do not depend on what joins its ranks.
-var overMPI = training{mesh: Mesh{{"data", 3}}, steps: 3, size: smallBuckets, sharded: true,
+var overMPI = training{mesh: Mesh{{Name: "data", Size: 3}}, steps: 3, size: smallBuckets, sharded: true,
 	optimizer: &optim.Options{Kind: optim.LAMB, Decay: 0.01, Clip: 0.5, EMA: 0.9}}
 
 // sum identifies weights and their average.

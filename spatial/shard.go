@@ -8,10 +8,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Axes of fields [N C D H W] by the names of the axes of the mesh along which they
-// are cut.
-var fieldAxes = map[string]int{"data": 0, "level": 2, "lat": 3, "lon": 4}
-
 // Sharded is what one rank computes of a graph.
 type Sharded struct {
 	Local *graph.Graph
@@ -23,9 +19,14 @@ type Sharded struct {
 // computes. Fields are cut along the axes that the mesh names ("data", "level", "lat",
 // "lon"), the first input as evenly as multiples of the smallest field allow; every
 // other field of the same size is cut alike, others as the windows of operations lead
-// from one to the other, and not at all where a rank would own nothing. What a
+// from one to the other, and not at all where a rank would own nothing. In fields of the
+// sizes that MeshAxis.Changes lists an axis of the mesh cuts another axis, or none. What a
 // rank needs of others becomes a gather; sums over axes that are cut become a sum
 // over ranks. A batch of fewer samples than ranks along "data" is not cut.
+//
+// Where channels are cut, a convolution reads all channels of its operand and makes those
+// of the rank with their filters alone; the rank's own rows of the filter's gradient stand
+// among zeros in the sum over ranks. Joins along the channels are whole.
 //
 // Parameters, states and what is no field are on all ranks, with the same bits.
 //
@@ -83,12 +84,11 @@ func (s *sharding) cutFields() error {
 		return fmt.Errorf("the network has no field [N C D H W] that could be cut over the mesh %v", s.mesh)
 	}
 	for _, a := range s.mesh {
-		axis, ok := fieldAxes[a.Name]
-		n := s.g.Nodes[first].Shape
-		if !ok || a.Size < 1 {
-			return fmt.Errorf("mesh %v: axis %q of %d ranks; known are data, level, lat and lon", s.mesh, a.Name, a.Size)
+		axis, n := a.Field(), s.g.Nodes[first].Shape
+		if axis < 0 || a.Size < 1 {
+			return fmt.Errorf("mesh %v: axis %q of %d ranks; known are data, channel, level, lat and lon", s.mesh, a.Name, a.Size)
 		}
-		if axis == 0 && n[0] < a.Size { // a short batch: all ranks along it compute the same
+		if axis == channels || axis == 0 && n[0] < a.Size { // a short batch: all ranks along it compute the same
 			continue
 		}
 		if a.Size > n[axis] {
@@ -190,14 +190,31 @@ func sameAxis(from, to graph.Shape, i int) (j int, ok bool) {
 	return 0, false
 }
 
-// of is how a field of shape s is cut.
+// channels is the axis of fields [N C D H W] along which a norm has its statistics.
+const channels = 1
+
+// of is how a field of that shape is cut: along the axes that the mesh names, where windows
+// lead the cuts, or what an axis of the mesh cuts instead in fields of that size, as evenly
+// as it can. Channels are cut at multiples of graph.BlockSize. What would leave a rank
+// without a part is not cut.
 func (s *sharding) of(shape graph.Shape) graph.Dist {
-	d := graph.Dist{Cuts: make([]graph.Cut, len(shape))}
 	if len(shape) != 5 {
 		return graph.Dist{}
 	}
-	for i, n := range shape {
-		d.Cuts[i] = s.cuts[axisSize{i, n}]
+	d := graph.Dist{Cuts: make([]graph.Cut, len(shape))}
+	for _, a := range s.mesh {
+		axis := a.Cuts(shape)
+		if axis < 0 || a.Size == 1 || d.Cuts[axis].Mesh != "" {
+			continue
+		}
+		switch natural := s.cuts[axisSize{axis, shape[axis]}]; {
+		case natural.Mesh == a.Name:
+			d.Cuts[axis] = natural
+		case axis == channels && shape[axis] >= a.Size*graph.BlockSize:
+			d.Cuts[axis] = graph.Cut{Mesh: a.Name, Starts: Starts(shape[axis], a.Size, graph.BlockSize)}
+		case axis != channels && axis != a.Field() && shape[axis] >= a.Size:
+			d.Cuts[axis] = graph.Cut{Mesh: a.Name, Starts: Starts(shape[axis], a.Size, 1)}
+		}
 	}
 	return d
 }
@@ -312,7 +329,7 @@ func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room fun
 			return joined
 		}
 		if s.dist[id].Replicated() && slices.Equal(p.Need[s.rank], p.room(s.rank)) && inside(p.Need[s.rank], p.Shape) {
-			s.fetched[key] = b.Node(crop, cropped{p.Need[s.rank]}, v)
+			s.fetched[key] = b.Node(crop, cropped{p.Need[s.rank], p.Shape}, v)
 		} else {
 			s.fetched[key] = b.Node(gather, gathered{Parts: p, Rank: s.rank, Tag: s.tags}, v)
 		}
@@ -387,7 +404,7 @@ func (s *sharding) like(b *graph.Builder, id int, v graph.Value, to int) graph.V
 // pointwise computes the part of the result from the same part of all operands.
 func (s *sharding) pointwise(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	for i, id := range n.In {
-		in[i] = s.like(b, id, in[i], n.ID)
+		in[i] = s.with(b, id, in[i], n.ID)
 	}
 	return s.local(b, n, graph.Local{To: s.own(n.ID, s.rank).Shape()}, in...)
 }
@@ -414,9 +431,50 @@ func (s *sharding) reduction(b *graph.Builder, n *graph.Node, in []graph.Value, 
 		}
 	}
 	for i, id := range n.In {
-		in[i] = s.like(b, id, in[i], field)
+		in[i] = s.with(b, id, in[i], field)
 	}
-	return s.sum(b, b.Node(n.Op, n.Attrs, in...), over)
+	part := b.Node(n.Op, n.Attrs, in...)
+	if !s.field[n.ID] && !slices.Contains(w.Whole, channels) {
+		return s.overChannels(b, part, len(n.Shape)-1, field, over)
+	}
+	return s.sum(b, part, over)
+}
+
+// with gives a rank what goes with the part of the field to that it holds: of a field
+// likewise a part, of values per channel [C] or [2 C] those of its channels.
+func (s *sharding) with(b *graph.Builder, id int, v graph.Value, to int) graph.Value {
+	shape := s.g.Nodes[id].Shape
+	if axis := len(shape) - 1; s.field[to] && (axis == 0 || axis == 1) {
+		return s.ofChannels(b, v, axis, to)
+	}
+	return s.like(b, id, v, to)
+}
+
+// ofChannels gives a rank the part of a value on all ranks that belongs to its channels of
+// a field, which are an axis of the value.
+func (s *sharding) ofChannels(b *graph.Builder, v graph.Value, axis, field int) graph.Value {
+	if s.cut(field, channels).Mesh == "" {
+		return v
+	}
+	box := make(Box, len(v.Shape()))
+	for i, n := range v.Shape() {
+		box[i] = Interval{0, n}
+	}
+	box[axis] = s.own(field, s.rank)[channels]
+	return b.Node(crop, cropped{box, v.Shape()}, v)
+}
+
+// overChannels adds up a value over the ranks along axes of the mesh, and where the ranks
+// along others have parts for their channels of a field, along an axis of the value, gives
+// all ranks the whole.
+func (s *sharding) overChannels(b *graph.Builder, part graph.Value, axis, field int, over []string) graph.Value {
+	c := s.cut(field, channels)
+	if c.Mesh == "" {
+		return s.sum(b, part, over)
+	}
+	own := s.own(field, s.rank)[channels]
+	n := s.g.Nodes[field].Shape[channels]
+	return s.sum(b, op.PadZeros(b, part, axis, own.Lo, n-own.Hi), append(over, c.Mesh))
 }
 
 // sum adds up a value over the ranks along axes of the mesh.
@@ -447,5 +505,5 @@ func (s *sharding) dropout(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 		ones[i] = 1
 	}
 	all := b.Node(n.Op, n.Attrs, b.Const("", n.Shape, ones))
-	return op.Mul(b, s.like(b, n.In[0], in[0], n.ID), b.Node(crop, cropped{s.own(n.ID, s.rank)}, all))
+	return op.Mul(b, s.like(b, n.In[0], in[0], n.ID), b.Node(crop, cropped{s.own(n.ID, s.rank), n.Shape}, all))
 }

@@ -106,8 +106,8 @@ var networks = []network{
 }
 
 var meshes = []Mesh{
-	{{"lon", 2}}, {{"lon", 3}}, {{"lon", 4}}, {{"lat", 2}}, {{"lat", 3}}, {{"data", 2}}, {{"level", 2}},
-	{{"lat", 2}, {"lon", 2}}, {{"data", 2}, {"lon", 2}}, {{"data", 2}, {"lat", 2}, {"lon", 2}}, {{"level", 2}, {"lat", 2}}, {{"lat", 1}, {"lon", 2}},
+	{{Name: "lon", Size: 2}}, {{Name: "lon", Size: 3}}, {{Name: "lon", Size: 4}}, {{Name: "lat", Size: 2}}, {{Name: "lat", Size: 3}}, {{Name: "data", Size: 2}}, {{Name: "level", Size: 2}},
+	{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "level", Size: 2}, {Name: "lat", Size: 2}}, {{Name: "lat", Size: 1}, {Name: "lon", Size: 2}},
 }
 
 // result is what a step gives.
@@ -241,7 +241,7 @@ func (n network) fits(m Mesh) bool {
 func TestShard(t *testing.T) {
 	o := engine.Options{Backend: "ref", Float64: true}
 	for _, n := range networks {
-		one, err := n.run(t, Mesh{{"lon", 1}}, comm.Free, o)
+		one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Free, o)
 		if err != nil {
 			t.Fatal(n.name, err)
 		}
@@ -280,7 +280,7 @@ func TestShardOnCPU(t *testing.T) {
 	}{{"f32", 1e-6, 1e-5}, {"bf16", 1e-2, 5e-2}} {
 		o := engine.Options{Winograd: true, ByRule: true, Precision: c.precision}
 		for _, n := range nets {
-			one, err := n.run(t, Mesh{{"lon", 1}}, comm.Free, o)
+			one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Free, o)
 			if exit.CodeOf(err) == exit.NoDevice {
 				t.Skip("skipped: no device: ", err)
 			}

@@ -5,30 +5,43 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// moments joins those of the parts of a field. The other operands are on all ranks.
-func (s *sharding) moments(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
-	x := n.In[0]
-	var over []string
-	for axis := range s.g.Nodes[x].Shape {
-		if c := s.cut(x, axis); c.Mesh != "" {
+// across names the axes of the mesh along which a field is cut, but for its channels.
+func (s *sharding) across(field int) (over []string) {
+	for axis := range s.g.Nodes[field].Shape {
+		if c := s.cut(field, axis); c.Mesh != "" && axis != channels {
 			over = append(over, c.Mesh)
 		}
 	}
+	return over
+}
+
+// moments joins those of the parts of a field. The other operands are on all ranks.
+func (s *sharding) moments(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	x := n.In[0]
+	for i := range in[1:] {
+		in[1+i] = s.with(b, n.In[1+i], in[1+i], x)
+	}
 	part := b.Node(n.Op, n.Attrs, in...)
-	if len(over) == 0 {
-		return part
+	if over := s.across(x); len(over) > 0 {
+		a := counted{along: along{s.mesh.sorted(over)}}
+		for _, r := range s.mesh.group(s.rank, over) {
+			a.Counts = append(a.Counts, s.perChannel(x, r))
+		}
+		part = b.Node(joinMoments, a, part)
 	}
-	a := counted{along: along{s.mesh.sorted(over)}}
-	for _, r := range s.mesh.group(s.rank, over) {
-		a.Counts = append(a.Counts, s.own(x, r).Size()/s.g.Nodes[x].Shape[1])
-	}
-	return b.Node(joinMoments, a, part)
+	return s.overChannels(b, part, 1, x, nil)
+}
+
+// perChannel is how many values of each of its channels of a field a rank has.
+func (s *sharding) perChannel(field, rank int) int {
+	own := s.own(field, rank)
+	return own.Size() / own[channels].Len()
 }
 
 // momentsGrad divides by the number of values that the whole field has, where the
 // operation divides by those of a part.
 func (s *sharding) momentsGrad(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	x := s.like(b, n.In[0], in[0], n.ID)
-	part := float64(s.own(n.ID, s.rank).Size()) / float64(n.Shape.Size())
-	return b.Node(n.Op, n.Attrs, x, in[1], op.Scale(b, in[2], part))
+	part := float64(s.perChannel(n.ID, s.rank)) / float64(n.Shape.Size()/n.Shape[channels])
+	return b.Node(n.Op, n.Attrs, x, s.with(b, n.In[1], in[1], n.ID), op.Scale(b, s.with(b, n.In[2], in[2], n.ID), part))
 }

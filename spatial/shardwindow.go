@@ -2,6 +2,7 @@ package spatial
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
@@ -67,11 +68,11 @@ func backward(a graph.WindowAxis, own Interval, n, m int, padded bool) stretch {
 }
 
 // stretches are those of all axes for a rank; axes of the field id that are not cut
-// are whole.
-func (s *sharding) stretches(id, rank int, operand graph.Shape, of func(axis int, own Interval) stretch) []stretch {
+// are whole, and so are those of the operand of which the windows need all.
+func (s *sharding) stretches(id, rank int, operand graph.Shape, whole []int, of func(axis int, own Interval) stretch) []stretch {
 	out := make([]stretch, 5)
 	for axis, own := range s.own(id, rank) {
-		if s.cut(id, axis).Mesh == "" {
+		if s.cut(id, axis).Mesh == "" || slices.Contains(whole, axis) {
 			all := Interval{0, operand[axis]}
 			out[axis] = stretch{room: all, need: all, made: own, own: own, pad: -1}
 			continue
@@ -114,7 +115,7 @@ func keepOwn(b *graph.Builder, v graph.Value, t []stretch) graph.Value {
 	if !more {
 		return v
 	}
-	return b.Node(crop, cropped{own}, v)
+	return b.Node(crop, cropped{own, v.Shape()}, v)
 }
 
 // windowed computes the part of the result from the operand's part and its halo.
@@ -122,11 +123,14 @@ func (s *sharding) windowed(b *graph.Builder, n *graph.Node, in []graph.Value, w
 	x := n.In[w.Operand]
 	shape := s.g.Nodes[x].Shape
 	at := func(rank int) []stretch {
-		return s.stretches(n.ID, rank, shape, func(axis int, own Interval) stretch {
+		return s.stretches(n.ID, rank, shape, w.Whole, func(axis int, own Interval) stretch {
 			return forward(w.Axes[axis], own, shape[axis], w.Padded)
 		})
 	}
 	in[w.Operand] = s.fetch(b, x, in[w.Operand], func(r int) Box { return box(at(r), needOf) }, func(r int) Box { return box(at(r), roomOf) })
+	if w.Padded { // a convolution: filters, one for each channel of the result
+		in[1] = s.ofChannels(b, in[1], 0, n.ID)
+	}
 	mine := at(s.rank)
 	return keepOwn(b, s.local(b, n, partOf(mine), in...), mine)
 }
@@ -136,7 +140,7 @@ func (s *sharding) windowed(b *graph.Builder, n *graph.Node, in []graph.Value, w
 func (s *sharding) adjoint(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	dy := s.g.Nodes[n.In[w.Operand]].Shape
 	at := func(rank int) []stretch {
-		return s.stretches(n.ID, rank, dy, func(axis int, own Interval) stretch {
+		return s.stretches(n.ID, rank, dy, w.Whole, func(axis int, own Interval) stretch {
 			return backward(w.Axes[axis], own, n.Shape[axis], dy[axis], w.Padded)
 		})
 	}
@@ -149,7 +153,8 @@ func (s *sharding) adjoint(b *graph.Builder, n *graph.Node, in []graph.Value, w 
 	}
 	for i, id := range n.In {
 		switch shape := s.g.Nodes[id].Shape; {
-		case !s.field[id]:
+		case !s.field[id]: // filters, each with a slice for each channel of the result
+			in[i] = s.ofChannels(b, in[i], 1, n.ID)
 		case shape.Equal(dy):
 			in[i] = s.fetch(b, id, in[i], func(r int) Box { return box(at(r), needOf) }, func(r int) Box { return box(at(r), roomOf) })
 		default:
@@ -167,18 +172,13 @@ func (s *sharding) against(b *graph.Builder, n *graph.Node, in []graph.Value, w 
 	shape := s.g.Nodes[x].Shape
 	in[w.Against] = s.like(b, dy, in[w.Against], dy)
 	at := func(rank int) []stretch {
-		return s.stretches(dy, rank, shape, func(axis int, own Interval) stretch {
+		return s.stretches(dy, rank, shape, []int{channels}, func(axis int, own Interval) stretch {
 			return forward(w.Axes[axis], own, shape[axis], w.Padded)
 		})
 	}
 	in[w.Operand] = s.fetch(b, x, in[w.Operand], func(r int) Box { return box(at(r), needOf) }, func(r int) Box { return box(at(r), roomOf) })
 	l := partOf(at(s.rank))
-	l.To = n.Shape
-	var over []string
-	for axis := range s.g.Nodes[dy].Shape {
-		if c := s.cut(dy, axis); c.Mesh != "" {
-			over = append(over, c.Mesh)
-		}
-	}
-	return s.sum(b, s.local(b, n, l, in...), over)
+	l.To = n.Shape.Clone()
+	l.To[0] = s.own(dy, s.rank)[channels].Len()
+	return s.overChannels(b, s.local(b, n, l, in...), 0, dy, s.across(dy))
 }
