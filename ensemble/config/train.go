@@ -266,7 +266,7 @@ var TrainSchema = newSchema[Train]("train", []Key{
 	{Path: "train.precision", Default: "f32", Check: OneOf("f32", "bf16", "bf16_products"), Example: "bf16",
 		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way. With bf16_products convolutions also multiply bf16, with sums in f32: faster on processors with AVX512_BF16, and refused on others."},
 	{Path: "train.mesh", Default: "", Example: "data:2 lon:4", Resume: true,
-		Help: "How the ranks of an MPI job divide a step: axes data (samples of a batch), level, lat and lon, each with its number of ranks. Empty or auto: the mesh on which a step is predicted to take least time, see `ensemble plan`. Without a job of several ranks it has no effect."},
+		Help: "How the ranks of an MPI job divide a step: axes data (samples of a batch), level, lat, lon and channel, each with its number of ranks; lon:4@2x11x22=channel cuts something else in fields of that size. Empty or auto: the mesh on which a step is predicted to take least time, see `ensemble plan`. Without a job of several ranks it has no effect."},
 	{Path: "train.stall_timeout", Default: formatDuration(DefaultStall), Check: Above(0), Example: "2m", Resume: true, Neutral: true,
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
