@@ -79,8 +79,13 @@ type data struct {
 // Started by an MPI launcher, all its ranks train together; rank 0 writes the run
 // directory and judges, and the others give a result without outputs.
 //
-// Errors there: 71 for a rank that was lost or does not agree with rank 0.
+// Errors there: 71 for a rank that was lost or does not agree with rank 0. Error 64 for
+// tasks of srun that cannot be ranks of one job.
 func Train(ctx context.Context, o TrainOptions) (r *TrainResult, err error) {
+	if n := mpi.Apart(os.Getenv); n > 0 {
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("srun started %d tasks without an interface of MPI", n),
+			Why: "each would be a training of its own, all in one run directory", Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH"}
+	}
 	if _, launched := mpi.Launched(os.Getenv); !launched {
 		return trainAs(ctx, o, nil)
 	}

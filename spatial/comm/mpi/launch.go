@@ -28,7 +28,19 @@ func Launched(getenv func(string) string) (l Launch, ok bool) {
 	return Launch{}, false
 }
 
-// number reads a rank; −1 if it is none.
+// Apart is how many tasks srun started without an interface of MPI, so that each is a job
+// of its own; 0 where that is not so.
+func Apart(getenv func(string) string) int {
+	if _, launched := Launched(getenv); launched {
+		return 0
+	}
+	if n := number(getenv("SLURM_STEP_NUM_TASKS")); n > 1 {
+		return n
+	}
+	return 0
+}
+
+// number reads a rank or a count; −1 if it is none.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {

@@ -209,15 +209,23 @@ func TestLaunched(t *testing.T) {
 		env        map[string]string
 		name       string
 		size, rank int
+		apart      int
 	}{
-		{map[string]string{"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "1"}, "Open MPI", 4, 1},
-		{map[string]string{"OMPI_COMM_WORLD_SIZE": "4"}, "Open MPI", 4, -1},
-		{map[string]string{"PMI_SIZE": "3", "PMI_RANK": "0"}, "MPICH", 3, 0},
-		{map[string]string{"SLURM_NTASKS": "8", "PMIX_RANK": "2"}, "Open MPI", 8, 2},
-		{map[string]string{"SLURM_NTASKS": "8"}, "", 0, 0},
-		{map[string]string{"PMI_SIZE": "many"}, "", 0, 0},
+		{map[string]string{"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "1"}, "Open MPI", 4, 1, 0},
+		{map[string]string{"OMPI_COMM_WORLD_SIZE": "4"}, "Open MPI", 4, -1, 0},
+		{map[string]string{"PMI_SIZE": "3", "PMI_RANK": "0"}, "MPICH", 3, 0, 0},
+		{map[string]string{"SLURM_NTASKS": "8", "PMIX_RANK": "2"}, "Open MPI", 8, 2, 0},
+		{map[string]string{"SLURM_NTASKS": "8"}, "", 0, 0, 0},
+		{map[string]string{"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "8"}, "", 0, 0, 8},
+		{map[string]string{"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "1"}, "", 0, 0, 0},
+		{map[string]string{"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "8", "PMI_SIZE": "8", "PMI_RANK": "7"}, "MPICH", 8, 7, 0},
+		{map[string]string{"PMI_SIZE": "many"}, "", 0, 0, 0},
 	} {
-		l, ok := Launched(func(name string) string { return k.env[name] })
+		env := func(name string) string { return k.env[name] }
+		l, ok := Launched(env)
+		if apart := Apart(env); apart != k.apart {
+			t.Errorf("%v: %d tasks apart, want %d", k.env, apart, k.apart)
+		}
 		if ok != (k.size > 0) || l.Implementation.Name != k.name || l.Size != k.size || l.Rank != k.rank {
 			t.Errorf("%v: %+v, %v", k.env, l, ok)
 		}
