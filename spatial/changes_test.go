@@ -27,6 +27,7 @@ var unlike = []struct {
 	{"lat:2@2x2x4=data lon:2@2x2x4=channel", []string{"0/lat:2 1/lon:2"}},
 	{"data:2 lon:2@2x4x8=channel,2x2x4=none", []string{"0/data:2 1/lon:2", "0/data:2"}},
 	{"level:2@2x4x8=lat,2x2x4=channel lon:2", []string{"1/level:2 4/lon:2", "3/level:2 4/lon:2"}},
+	{"lon:3@2x8x16=lon,2x4x8=lon", []string{"4/lon:3"}}, // evenly, not at whole cells of the smallest fields
 	{"lat:4@2x2x4=none,2x4x8=lon", []string{"4/lat:4", "3/lat:4"}},
 }
 
@@ -116,7 +117,7 @@ func TestShardUnlikeStagesOnCPU(t *testing.T) {
 func TestParseMeshRefuses(t *testing.T) {
 	for _, text := range []string{
 		"lon", "lon:0", "lon:2 lon:2", "height:2", "lon:2@", "lon:2@2x3=channel", "lon:2@2x3x4", "lon:2@2x3x4=height",
-		"lon:2@2x3x0=channel", "lon:2@2x3x4=channel,2x3x4=none", "lon:2@2x3x4=lon", "lat:2 lon:2@2x3x4=lat", "lat:2@2x3x4=none,2x3x5=lon lon:2",
+		"lon:2@2x3x0=channel", "lon:2@2x3x4=channel,2x3x4=none", "lat:2 lon:2@2x3x4=lat", "lat:2@2x3x4=none,2x3x5=lon lon:2",
 	} {
 		if m, err := ParseMesh(text); exit.CodeOf(err) != exit.Usage {
 			t.Errorf("%q is read as %v: %v", text, m, err)

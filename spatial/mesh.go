@@ -23,7 +23,8 @@ type MeshAxis struct {
 }
 
 // Change is a size of fields at which an axis of the mesh cuts something else than what its
-// name says: the axis To of fields, or nothing if To is "none".
+// name says: the axis To of fields, or nothing if To is "none". It cuts space as evenly as it
+// can, also along its own axis, where the name stands for cuts that suit all sizes.
 type Change struct {
 	Level, Lat, Lon int
 	To              string
@@ -50,15 +51,15 @@ func fieldAxis(name string) int {
 	return -1
 }
 
-// Cuts is the axis of fields of shape s [N C D H W] that an axis of the mesh cuts; −1 for
-// none.
-func (a MeshAxis) Cuts(s graph.Shape) int {
+// Cuts is the axis of fields of shape s [N C D H W] that an axis of the mesh cuts, −1 for
+// none, and whether a change says so.
+func (a MeshAxis) Cuts(s graph.Shape) (axis int, changed bool) {
 	for _, c := range a.Changes {
 		if len(s) == 5 && s[2] == c.Level && s[3] == c.Lat && s[4] == c.Lon {
-			return fieldAxis(c.To)
+			return fieldAxis(c.To), true
 		}
 	}
-	return a.Field()
+	return a.Field(), false
 }
 
 // String is the text that ParseMesh reads: "lon:4@2x11x22=channel".
@@ -103,8 +104,8 @@ func ParseMesh(text string) (Mesh, error) {
 		if more {
 			for _, text := range strings.Split(changes, ",") {
 				c, ok := parseChange(text)
-				if !ok || c.To == name || slices.ContainsFunc(a.Changes, func(d Change) bool { return c.on(d) }) {
-					return nil, wrong("behind @ stand sizes of fields, each once, with another axis or none")
+				if !ok || slices.ContainsFunc(a.Changes, func(d Change) bool { return c.on(d) }) {
+					return nil, wrong("behind @ stand sizes of fields, each once, with an axis or none")
 				}
 				a.Changes = append(a.Changes, c)
 			}
@@ -114,7 +115,8 @@ func ParseMesh(text string) (Mesh, error) {
 	for i, a := range m {
 		for _, c := range a.Changes {
 			for j, b := range m {
-				if axis := fieldAxis(c.To); i != j && axis >= 0 && axis == b.Cuts(graph.Shape{1, 1, c.Level, c.Lat, c.Lon}) {
+				axis := fieldAxis(c.To)
+				if other, _ := b.Cuts(graph.Shape{1, 1, c.Level, c.Lat, c.Lon}); i != j && axis >= 0 && axis == other {
 					return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s and %s cut the same axis of fields of %dx%dx%d", a.Name, b.Name, c.Level, c.Lat, c.Lon),
 						At: text, Why: "an axis of fields is cut along one axis of the mesh", Fix: "let one of them cut something else there, or none"}
 				}

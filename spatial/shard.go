@@ -203,16 +203,16 @@ func (s *sharding) of(shape graph.Shape) graph.Dist {
 	}
 	d := graph.Dist{Cuts: make([]graph.Cut, len(shape))}
 	for _, a := range s.mesh {
-		axis := a.Cuts(shape)
+		axis, changed := a.Cuts(shape)
 		if axis < 0 || a.Size == 1 || d.Cuts[axis].Mesh != "" {
 			continue
 		}
 		switch natural := s.cuts[axisSize{axis, shape[axis]}]; {
-		case natural.Mesh == a.Name:
+		case natural.Mesh == a.Name && !changed:
 			d.Cuts[axis] = natural
 		case axis == channels && shape[axis] >= a.Size*graph.BlockSize:
 			d.Cuts[axis] = graph.Cut{Mesh: a.Name, Starts: Starts(shape[axis], a.Size, graph.BlockSize)}
-		case axis != channels && axis != a.Field() && shape[axis] >= a.Size:
+		case axis != channels && changed && shape[axis] >= a.Size:
 			d.Cuts[axis] = graph.Cut{Mesh: a.Name, Starts: Starts(shape[axis], a.Size, 1)}
 		}
 	}

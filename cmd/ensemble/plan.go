@@ -16,13 +16,14 @@ func planCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -c FILE --ranks N",
 		Short: "Predict how a training step spreads over many ranks",
-		Long: "Predict how a training step spreads over many ranks, without them: the mesh that\n" +
-			"`train` would take, the distribution of each layer, the time of a step, memory\n" +
+		Long: "Predict how a training step spreads over many ranks, without them: the best\n" +
+			"mesh, with its changes where small fields are cut otherwise than large ones, as\n" +
+			"text for train.mesh, the distribution of each layer, the time of a step, memory\n" +
 			"of a rank, what halos, statistics and gradients cost and what of it is hidden,\n" +
-			"and what every other mesh would cost. All of it is predicted by a model of\n" +
-			"costs; nothing is trained and no field is read. Without --crop the grid is that\n" +
-			"of the forecast files. Without --machine nodes are like this one, whose rates\n" +
-			"are measured, and the network is assumed.",
+			"and what every mesh without changes would cost. All of it is predicted by a\n" +
+			"model of costs; nothing is trained and no field is read. Without --crop the grid\n" +
+			"is that of the forecast files. Without --machine nodes are like this one, whose\n" +
+			"rates are measured, and the network is assumed.",
 		Example: "  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml\n" +
 			"  ensemble plan -c train.yaml --ranks 16 --crop 352x704 --json\n" +
 			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml --play\n" +

@@ -55,11 +55,9 @@ type PlanResult struct {
 	Ranks     int         `json:"ranks"`
 	Batch     int         `json:"batch"`
 	Machine   PlanMachine `json:"machine"`
-	// Plan is the best that this program executes; Best the best of all, where layers may
-	// differ in distribution.
+	// Plan is the best: that of train.mesh: auto on this machine.
 	Plan PlannedStep `json:"plan"`
-	Best PlannedStep `json:"best"`
-	// Meshes are the plans with one mesh for all layers, best first.
+	// Meshes are the plans that cut all layers along the same axes, best first.
 	Meshes  []PlannedStep `json:"meshes"`
 	Played  *PlayedStep   `json:"played,omitempty"`
 	Scaling []ScalingStep `json:"scaling,omitempty"`
@@ -80,7 +78,6 @@ type PlanMachine struct {
 // computing waits for; bytes are those of the rank that has most.
 type PlannedStep struct {
 	Mesh       string  `json:"mesh"` // as train.mesh
-	Executable bool    `json:"executable"`
 	Fits       bool    `json:"fits"` // into the memory of a rank
 	StepS      float64 `json:"step_s"`
 	SamplesS   float64 `json:"samples_per_s"`
@@ -159,23 +156,17 @@ func Plan(ctx context.Context, o PlanOptions) (*PlanResult, error) {
 		return nil, err
 	}
 	c.alone = search.Price(n, c.machine, nil).Step
-	found, err := search.Search(n, o.Ranks, c.machine, search.Options{Changes: o.Ranks <= changesRanks, Runs: executes(g)})
+	found, err := search.Search(n, o.Ranks, c.machine, search.Options{Changes: true, Runs: executes(g)})
 	if err != nil {
 		return nil, c.refused(err, found, n)
 	}
-	r.Plan, r.Best = c.step(found.Executable, r.Batch, o.Ranks), c.step(found.Best, r.Batch, o.Ranks)
-	r.Plan.Executable = true
-	r.Plan.Layers, r.Best.Layers = plannedLayers(n, found.Executable), plannedLayers(n, found.Best)
-	if r.Best.Mesh == r.Plan.Mesh && found.Best.Uniform {
-		r.Best.Executable = true
-	}
+	r.Plan = c.step(found.Best, r.Batch, o.Ranks)
+	r.Plan.Layers = plannedLayers(n, found.Best)
 	for _, p := range found.Meshes {
-		s := c.step(p, r.Batch, o.Ranks)
-		s.Executable = p.Mesh.String() == r.Plan.Mesh
-		r.Meshes = append(r.Meshes, s)
+		r.Meshes = append(r.Meshes, c.step(p, r.Batch, o.Ranks))
 	}
 	if o.Play {
-		if r.Played, err = c.play(g, found.Executable.Mesh); err != nil {
+		if r.Played, err = c.play(g, found.Best.Mesh); err != nil {
 			return nil, err
 		}
 	}
@@ -186,10 +177,6 @@ func Plan(ctx context.Context, o PlanOptions) (*PlanResult, error) {
 	}
 	return r, nil
 }
-
-// changesRanks is up to how many ranks changes of distribution between layers are looked
-// for: a search takes longer with every rank that messages are counted of.
-const changesRanks = 64
 
 // planning is a training and a machine to plan it on.
 type planning struct {
@@ -296,7 +283,7 @@ func (c *planning) refused(err error, found search.Result, n search.Network) err
 	switch {
 	case errors.Is(err, search.ErrMemory):
 		return &exit.Error{Code: exit.No, What: fmt.Sprintf("no plan of %d ranks fits into memory", c.o.Ranks), At: c.told.Name,
-			Why: fmt.Sprintf("a rank has %s, the leanest plan (%v) holds %s", config.Bytes(c.machine.Memory), found.Executable.Mesh, config.Bytes(ceilMiB(found.Executable.Memory))),
+			Why: fmt.Sprintf("a rank has %s, the leanest plan (%v) holds %s", config.Bytes(c.machine.Memory), found.Best.Mesh, config.Bytes(ceilMiB(found.Best.Memory))),
 			Fix: "plan more ranks, or lower train.batch_size"}
 	case errors.Is(err, search.ErrMesh):
 		return noMesh(c.o.Ranks, "--ranks", n)
@@ -337,7 +324,7 @@ func distribution(d graph.Dist) string {
 		if cut.Mesh == "" {
 			continue
 		}
-		word := fmt.Sprintf("%s/%d", []string{"data", "channel", "level", "lat", "lon"}[axis], len(cut.Starts))
+		word := fmt.Sprintf("%s/%d", search.AxisNames[axis], len(cut.Starts))
 		if (spatial.MeshAxis{Name: cut.Mesh}).Field() != axis {
 			word += " (by " + cut.Mesh + ")"
 		}
@@ -389,22 +376,22 @@ func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep
 			return nil, err
 		}
 		s := ScalingStep{Ranks: p}
-		found, err := search.Search(n, p, c.machine, search.Options{})
+		found, err := search.Search(n, p, c.machine, search.Options{Changes: true})
 		switch {
 		case err == nil:
-			strong := c.step(found.Executable, c.subject.batch, p)
+			strong := c.step(found.Best, c.subject.batch, p)
 			s.Strong = &strong
 			if least == 0 {
-				least, base = p, found.Executable
+				least, base = p, found.Best
 			}
 		case !errors.Is(err, search.ErrMemory) && !errors.Is(err, search.ErrMesh):
 			return nil, err
 		}
 		if least > 0 {
 			s.Batch = c.subject.batch * p / least
-			if found, err = search.Search(n.Times(p/least), p, c.machine, search.Options{}); err == nil {
-				weak := c.step(found.Executable, s.Batch, p)
-				weak.Efficiency = base.Step.Seconds() / found.Executable.Step.Seconds()
+			if found, err = search.Search(n.Times(p/least), p, c.machine, search.Options{Changes: true}); err == nil {
+				weak := c.step(found.Best, s.Batch, p)
+				weak.Efficiency = base.Step.Seconds() / found.Best.Step.Seconds()
 				s.Weak = &weak
 			}
 		}
@@ -420,31 +407,21 @@ func (r *PlanResult) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "%s on %d ranks: PREDICTED, not measured\n", r.Network, r.Ranks)
 	fmt.Fprintf(&b, "machine: %s: %.4g GFLOP/s and %.4g GB/s a rank, %s a node; %s\n", r.Machine.Name, r.Machine.GFLOPs, r.Machine.GBs, count(r.Machine.PerNode, "rank"), r.Machine.Network)
 	fmt.Fprintf(&b, "computing: %s\n\n", r.Machine.Computed)
-	r.Plan.write(&b, "best plan that can be executed", r.Machine.Memory)
-	switch {
-	case r.Ranks > changesRanks:
-		fmt.Fprintf(&b, "\nplans that change the distribution between layers are looked for up to %d ranks\n", changesRanks)
-	case r.Best.Executable:
-		b.WriteString("\nno plan that changes the distribution between layers is faster\n")
-	default:
-		fmt.Fprintf(&b, "\nwith changes between layers, which cannot be executed yet: mesh %s, step %.3f ms predicted, %.2f %% less\n",
-			cmp.Or(r.Best.Mesh, "1"), 1e3*r.Best.StepS, 100*(1-r.Best.StepS/r.Plan.StepS))
+	r.Plan.write(&b, r.Machine.Memory)
+	if uniform := r.Meshes[0]; uniform.Mesh == r.Plan.Mesh {
+		fmt.Fprintf(&b, "\nno plan that cuts small fields otherwise than large ones saves %.0f %%\n", 100*search.LeastGain)
+	} else {
+		fmt.Fprintf(&b, "\nbest mesh that cuts all layers alike: %s, step %.3f ms; the plan takes %.1f %% less\n",
+			cmp.Or(uniform.Mesh, "1"), 1e3*uniform.StepS, 100*(1-r.Plan.StepS/uniform.StepS))
 	}
+	fmt.Fprintf(&b, "\ntrain:\n  mesh: %q\n", r.Plan.Mesh)
 	if _, err := io.WriteString(w, b.String()+"\n"); err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	head := "layer\tresult\tdistribution"
-	if !r.Best.Executable {
-		head += "\twith changes"
-	}
-	fmt.Fprintln(t, head)
-	for i, l := range r.Plan.Layers {
-		fmt.Fprintf(t, "%s\t%v\t%s", l.Name, l.Shape, l.Distribution)
-		if !r.Best.Executable {
-			fmt.Fprintf(t, "\t%s", r.Best.Layers[i].Distribution)
-		}
-		fmt.Fprintln(t)
+	fmt.Fprintln(t, "layer\tresult\tdistribution")
+	for _, l := range r.Plan.Layers {
+		fmt.Fprintf(t, "%s\t%v\t%s\n", l.Name, l.Shape, l.Distribution)
 	}
 	fmt.Fprintln(t)
 	if err := t.Flush(); err != nil {
@@ -465,8 +442,8 @@ func (r *PlanResult) WriteText(w io.Writer) error {
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // write prints a step with all its parts.
-func (s PlannedStep) write(b *strings.Builder, name string, memory int64) {
-	fmt.Fprintf(b, "%s: mesh %s\n", name, cmp.Or(s.Mesh, "1"))
+func (s PlannedStep) write(b *strings.Builder, memory int64) {
+	fmt.Fprintf(b, "best plan: mesh %s\n", cmp.Or(s.Mesh, "1"))
 	fmt.Fprintf(b, "  step        %10.3f ms: forward %.3f, backward %.3f, optimiser %.3f, gradients behind %.3f\n",
 		1e3*s.StepS, 1e3*s.ForwardS, 1e3*s.BackwardS, 1e3*s.OptimiserS, 1e3*s.GradientsS)
 	fmt.Fprintf(b, "  rate        %10.3f samples/s, efficiency %.1f %%\n", s.SamplesS, 100*s.Efficiency)
@@ -488,7 +465,7 @@ func (s PlannedStep) write(b *strings.Builder, name string, memory int64) {
 // writeMeshes prints what every mesh would cost.
 func (r *PlanResult) writeMeshes(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "one mesh for all layers\tstep ms\tefficiency %\tcompute ms\thalos ms\tgradients ms\tMiB a rank\tfits\t")
+	fmt.Fprintln(t, "all layers cut alike\tstep ms\tefficiency %\tcompute ms\thalos ms\tgradients ms\tMiB a rank\tfits\t")
 	for _, s := range r.Meshes {
 		fits := "yes"
 		if !s.Fits {
@@ -499,12 +476,23 @@ func (r *PlanResult) writeMeshes(w io.Writer) error {
 	return t.Flush()
 }
 
+// shortMesh is the text of a mesh with a mark in place of its changes.
+func shortMesh(text string) string {
+	words := strings.Fields(text)
+	for i, w := range words {
+		if mesh, _, changes := strings.Cut(w, "@"); changes {
+			words[i] = mesh + "@"
+		}
+	}
+	return cmp.Or(strings.Join(words, " "), "1")
+}
+
 // writeScaling prints the curves.
 func (r *PlanResult) writeScaling(w io.Writer) error {
 	if r.Scaling == nil {
 		return nil
 	}
-	if _, err := fmt.Fprintf(w, "\nscaling, predicted: strong with batch %d, weak with a batch that grows with the ranks\n", r.Batch); err != nil {
+	if _, err := fmt.Fprintf(w, "\nscaling, predicted: strong with batch %d, weak with a batch that grows with the ranks;\n@: small fields are cut otherwise than large ones\n", r.Batch); err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
@@ -512,10 +500,10 @@ func (r *PlanResult) writeScaling(w io.Writer) error {
 	for _, s := range r.Scaling {
 		strong, weak := []string{"-", "-", "-"}, []string{"-", "-", "-", "-", "-"}
 		if p := s.Strong; p != nil {
-			strong = []string{cmp.Or(p.Mesh, "1"), fmt.Sprintf("%.3f", 1e3*p.StepS), fmt.Sprintf("%.1f", 100*p.Efficiency)}
+			strong = []string{shortMesh(p.Mesh), fmt.Sprintf("%.3f", 1e3*p.StepS), fmt.Sprintf("%.1f", 100*p.Efficiency)}
 		}
 		if p := s.Weak; p != nil {
-			weak = []string{cmp.Or(p.Mesh, "1"), fmt.Sprint(s.Batch), fmt.Sprintf("%.3f", 1e3*p.StepS), fmt.Sprintf("%.3f", p.SamplesS), fmt.Sprintf("%.1f", 100*p.Efficiency)}
+			weak = []string{shortMesh(p.Mesh), fmt.Sprint(s.Batch), fmt.Sprintf("%.3f", 1e3*p.StepS), fmt.Sprintf("%.3f", p.SamplesS), fmt.Sprintf("%.1f", 100*p.Efficiency)}
 		}
 		fmt.Fprintf(t, "%d\t%s\t\n", s.Ranks, strings.Join(slices.Concat(strong, weak), "\t"))
 	}
@@ -525,8 +513,8 @@ func (r *PlanResult) writeScaling(w io.Writer) error {
 // autoMesh is what train.mesh says for the mesh that is predicted to take least time.
 const autoMesh = "auto"
 
-// fastestMesh is the mesh of so many ranks on which a step of a graph with a loss is
-// predicted to take least time on a typical machine. It is the same in every process of
+// fastestMesh is the mesh of so many ranks, with its changes, on which a step of a graph with
+// a loss is predicted to take least time on a typical machine. It is the same in every process of
 // one program.
 //
 // Errors: exit 64 if there is none.
@@ -535,9 +523,9 @@ func fastestMesh(g *graph.Graph, ranks, state int, at string) (spatial.Mesh, err
 	if err != nil {
 		return nil, err
 	}
-	r, err := search.Search(n, ranks, typicalMachine, search.Options{Runs: executes(g)})
+	r, err := search.Search(n, ranks, typicalMachine, search.Options{Changes: true, Runs: executes(g)})
 	if errors.Is(err, search.ErrMesh) {
 		err = noMesh(ranks, at, n)
 	}
-	return r.Executable.Mesh, err
+	return r.Best.Mesh, err
 }

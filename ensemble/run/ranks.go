@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -139,13 +138,16 @@ func (t *team) fastest(c *config.TrainConfig, grid *ensemble.Grid) (spatial.Mesh
 	if err != nil {
 		return nil, err
 	}
-	const room = 64 // bytes of the longest text of a mesh: four axes with their numbers
-	text := make([]byte, room)
+	length, err := t.agree(int64(len(m.String())))
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, length)
 	copy(text, m.String())
 	if err := comm.Broadcast(t.c, 0, text); err != nil {
 		return nil, err
 	}
-	return spatial.ParseMesh(strings.TrimRight(string(text), "\x00"))
+	return spatial.ParseMesh(string(text))
 }
 
 // size is the number of ranks.

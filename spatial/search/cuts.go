@@ -7,17 +7,65 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// fieldAxes is the number of axes of a field [N C D H W], levels the place of D.
+// fieldAxes is the number of axes of a field [N C D H W], channels and levels the places of
+// C and D.
 const (
 	fieldAxes = 5
+	channels  = 1
 	levels    = 2
 )
 
-// none is the axis of fields that an axis of the mesh cuts if it cuts none.
-const none = -1
+// What a spread says of an axis of the mesh if not an axis of fields that it cuts as evenly
+// as it can: that it cuts none, or what its name says, where all sizes suit each other.
+const (
+	none  = -1
+	named = -2
+)
 
-// spread says which axis of fields each axis of a mesh cuts.
+// AxisNames are the names of the axes of fields in meshes and changes.
+var AxisNames = [fieldAxes]string{"data", "channel", "level", "lat", "lon"}
+
+func axisName(axis int) string {
+	if axis == none {
+		return "none"
+	}
+	return AxisNames[axis]
+}
+
+// spread says what each axis of a mesh cuts.
 type spread []int
+
+// axis is that of fields that the k-th axis of a mesh cuts.
+func (s spread) axis(m spatial.Mesh, k int) int {
+	if s[k] == named {
+		return m[k].Field()
+	}
+	return s[k]
+}
+
+// size is the levels, latitudes and longitudes of a field. All fields of one size, a stage of
+// the network, have one spread.
+type size [3]int
+
+func sizeOf(s graph.Shape) size { return size(s[levels:fieldAxes]) }
+
+// cutField is a field that a spread cuts.
+type cutField struct {
+	shape  graph.Shape
+	joined bool // of other fields along the channels, which are then not cut
+}
+
+// twice tells whether the last axis of the mesh cuts what one before it cuts.
+func (s spread) twice(m spatial.Mesh) bool {
+	last := len(s) - 1
+	axis := s.axis(m, last)
+	for k := range last {
+		if axis != none && s.axis(m, k) == axis {
+			return true
+		}
+	}
+	return false
+}
 
 // layout is how the axes of one field are cut: by an axis of the mesh (none for an axis
 // that is whole) at these first indices.
@@ -58,23 +106,38 @@ func (l layout) same(m layout) bool {
 
 // cutter cuts the axes of all fields of a network.
 type cutter struct {
-	sizes [fieldAxes][]int // that occur, largest first
-	known map[[3]int][]int // starts, by axis, size and parts
+	sizes  [fieldAxes][]int // that occur, largest first
+	stages []size
+	fields [][]cutField     // by stage
+	loaded []bool           // by stage: has fields that enter the network
+	known  map[[3]int][]int // starts, by axis, size and parts
 }
 
 func newCutter(n Network) *cutter {
 	c := &cutter{known: map[[3]int][]int{}}
-	add := func(s graph.Shape) {
-		for axis, size := range s {
+	add := func(f cutField) {
+		for axis, size := range f.shape {
 			if !slices.Contains(c.sizes[axis], size) {
 				c.sizes[axis] = append(c.sizes[axis], size)
 			}
 		}
+		at := c.stage(f.shape)
+		if at < 0 {
+			at = len(c.stages)
+			c.stages, c.fields, c.loaded = append(c.stages, sizeOf(f.shape)), append(c.fields, nil), append(c.loaded, false)
+		}
+		if !slices.ContainsFunc(c.fields[at], func(g cutField) bool { return f.joined == g.joined && f.shape.Equal(g.shape) }) {
+			c.fields[at] = append(c.fields[at], f)
+		}
 	}
-	for _, l := range n.Layers {
-		add(l.Out)
+	for i := range n.Layers {
+		l := &n.Layers[i]
+		add(l.result())
 		for _, e := range l.From {
-			add(e.Shape)
+			add(e.operand())
+			if e.From == Input {
+				c.loaded[c.stage(e.Shape)] = true
+			}
 		}
 	}
 	for _, s := range c.sizes {
@@ -83,6 +146,9 @@ func newCutter(n Network) *cutter {
 	}
 	return c
 }
+
+// stage is the index of that of a field.
+func (c *cutter) stage(s graph.Shape) int { return slices.Index(c.stages, sizeOf(s)) }
 
 // starts cuts an axis of a size into parts: the largest size as evenly as multiples of the
 // smallest allow, others where windows lead from there; nil if a part would be empty.
@@ -116,50 +182,111 @@ func (c *cutter) cut(axis, size, parts int) []int {
 	return starts
 }
 
-// layout is how a spread cuts fields of a shape.
-func (c *cutter) layout(m spatial.Mesh, to spread, shape graph.Shape) layout {
+// layout is how a spread cuts a field: as package spatial does.
+func (c *cutter) layout(m spatial.Mesh, to spread, f cutField) layout {
 	var l layout
 	for axis := range l {
 		l[axis].mesh = none
 	}
-	for k, axis := range to {
-		if axis == none {
+	for k := range to {
+		axis, parts := to.axis(m, k), m[k].Size
+		if axis == none || parts == 1 || l[axis].mesh != none {
 			continue
 		}
-		if s := c.starts(axis, shape[axis], m[k].Size); s != nil {
-			l[axis] = cutAt{k, s}
+		var starts []int
+		switch n := f.shape[axis]; {
+		case axis == channels:
+			if !f.joined && n >= parts*graph.BlockSize {
+				starts = spatial.Starts(n, parts, graph.BlockSize)
+			}
+		case to[k] == named:
+			starts = c.starts(axis, n, parts)
+		case n >= parts:
+			starts = spatial.Starts(n, parts, 1)
+		}
+		if starts != nil {
+			l[axis] = cutAt{k, starts}
 		}
 	}
 	return l
 }
 
-// natural cuts along the axes that the mesh names.
-func natural(m spatial.Mesh) spread {
+// listed is what a mesh says that its axes cut at a stage.
+func (c *cutter) listed(m spatial.Mesh, stage int) spread {
 	to := make(spread, len(m))
 	for k, a := range m {
-		to[k] = a.Field()
+		axis, changed := a.Cuts(c.fields[stage][0].shape)
+		if to[k] = named; changed {
+			to[k] = axis
+		}
 	}
 	return to
 }
 
-// spreads lists what the axes of a mesh can cut: natural first, then each axis as its name
-// says, or none, or the samples.
-func spreads(m spatial.Mesh) []spread {
+// changed is a mesh that cuts each stage as a spread says.
+func (c *cutter) changed(m spatial.Mesh, to []spread) spatial.Mesh {
+	m = plain(m)
+	for i, s := range c.stages {
+		for k, axis := range to[i] {
+			if axis != named {
+				m[k].Changes = append(m[k].Changes, spatial.Change{Level: s[0], Lat: s[1], Lon: s[2], To: axisName(axis)})
+			}
+		}
+	}
+	return m
+}
+
+// plain is a mesh without changes.
+func plain(m spatial.Mesh) spatial.Mesh {
+	m = slices.Clone(m)
+	for k := range m {
+		m[k].Changes = nil
+	}
+	return m
+}
+
+// spreads lists what the axes of a mesh can cut: first what their names say, then nothing,
+// then channels, then any axis; no two the same. Of fields that are loaded each cuts its own
+// axis, as its name says or evenly: samples are read so, and other meshes cut others.
+func spreads(m spatial.Mesh, loaded bool) []spread {
 	all := []spread{nil}
 	for _, a := range m {
+		options := []int{named, none, channels, 0, levels, levels + 1, levels + 2}
+		if loaded {
+			options = []int{named, a.Field()}
+		}
 		var longer []spread
 		for _, s := range all {
-			options := []int{a.Field(), none}
-			if a.Field() != 0 {
-				options = append(options, 0)
-			}
-			for _, axis := range options {
-				if axis == none || !slices.Contains(s, axis) {
-					longer = append(longer, append(slices.Clone(s), axis))
+			for _, o := range options {
+				if s := append(slices.Clone(s), o); !s.twice(m) {
+					longer = append(longer, s)
 				}
 			}
 		}
 		all = longer
+	}
+	return all
+}
+
+// choices lists the spreads of every stage that differ there.
+func (c *cutter) choices(m spatial.Mesh) [][]spread {
+	all := make([][]spread, len(c.stages))
+	for i, fields := range c.fields {
+		var seen [][]layout
+	next:
+		for _, s := range spreads(m, c.loaded[i]) {
+			var cut []layout
+			for _, f := range fields {
+				cut = append(cut, c.layout(m, s, f))
+			}
+			for _, other := range seen {
+				if slices.EqualFunc(cut, other, layout.same) {
+					continue next
+				}
+			}
+			seen = append(seen, cut)
+			all[i] = append(all[i], s)
+		}
 	}
 	return all
 }

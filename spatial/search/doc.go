@@ -6,8 +6,8 @@
 //	r, err := search.Search(n, 64, search.Machine{
 //		FLOPs: 1e12, Bytes: 1e11, // a second, of one rank
 //		PerNode: 4, Between: search.Link{Alpha: 2 * cluster.Microsecond, Rate: 12_500_000_000}, ...
-//	}, search.Options{})
-//	fmt.Println(r.Executable.Mesh, r.Executable.Estimate.Step)
+//	}, search.Options{Changes: true})
+//	fmt.Println(r.Best.Mesh, r.Best.Step)
 //
 // The model, with the time α + βn of a message of n bytes:
 //
@@ -20,12 +20,15 @@
 //	               which they are ready: c = max(c, ready) + time
 //	step           forward + max(backward, c) + optimiser
 //
-// A plan gives every layer of a mesh of ranks a distribution: which axis of fields each
-// axis of the mesh cuts, if any. Where one cuts none, its ranks compute the same. The
-// best plan of a mesh is found exactly, by dynamic programming over parts of the network
-// that grow from the inside of its skips; Exhaustive tries all plans and judges it. Plans
-// that cut every layer along the axes of the mesh's names, where a layer has enough points,
-// are those that package spatial executes.
+// A plan gives every stage, all fields of one size, a distribution over a mesh of ranks: what
+// each axis of the mesh cuts there. That is space, evenly or where all sizes suit each other,
+// channels, samples, or nothing, where its ranks compute the same. The best plan of a mesh
+// is found exactly, by dynamic programming over parts of the step that grow from the inside
+// of its skips, after spreads with which no plan can be fast enough are left out; Exhaustive
+// tries all plans and judges it. Package spatial executes all of them: Plan.Mesh says how.
+//
+// Where channels are cut, a convolution gathers all channels of its operand, and its gradient
+// all of the result's.
 //
 // Times are whole picoseconds, so sums are exact in every order and all ranks
 // find the same plan.

@@ -1,8 +1,10 @@
 package search
 
 import (
+	"cmp"
 	"slices"
 
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
@@ -19,7 +21,7 @@ type label struct {
 	p, q, r     cluster.Time
 	memory      int64
 	left, right *label // of which it is made
-	layers      []int  // of a single part: the layers that it is about,
+	stages      []int  // of a single part: the stages that it is about,
 	choice      []int  // and their spreads
 }
 
@@ -39,15 +41,15 @@ func (a *label) choose(to []int) {
 		a.left.choose(to)
 		a.right.choose(to)
 	}
-	for i, v := range a.layers {
-		to[v] = a.choice[i]
+	for i, s := range a.stages {
+		to[s] = a.choice[i]
 	}
 }
 
-// run is consecutive parts of the step with their labels, for every choice of the layers
-// at its border: those that parts outside of it read too.
+// run is consecutive parts of the step with their labels, for every choice of the stages
+// at its border: those that parts outside of it are about too.
 type run struct {
-	layers []int // ascending
+	stages []int
 	labels [][]*label
 	lo, hi int // parts
 }
@@ -55,68 +57,194 @@ type run struct {
 // dynamic finds the best plan of a mesh: no label beyond the bounds is followed.
 type dynamic struct {
 	*pricer
-	choices     [][]spread
-	first, last []int // parts that a layer takes part in
+	choices     [][]spread // by stage
+	first, last []int      // parts that are about a stage
 	step        cluster.Time
-	memory      int64
+	memory      int64 // 0: no limit
 }
 
-// size is the number of choices of some layers.
-func (d *dynamic) size(layers []int) int {
-	n := 1
-	for _, v := range layers {
-		n *= len(d.choices[v])
-	}
-	return n
+// part is one part of a step, and the stages on whose spreads its cost depends, each once.
+type part struct {
+	stages []int
+	price  func(to []spread) cost
 }
 
-// single is the run of one part, which costs so much for each choice of its layers.
-func (d *dynamic) single(at int, layers []int, price func(choice []int) cost) run {
-	r := run{layers: layers, lo: at, hi: at}
-	for i := range d.size(layers) {
-		choice := make([]int, len(layers))
-		for k := len(layers) - 1; k >= 0; k-- {
-			choice[k] = i % len(d.choices[layers[k]])
-			i /= len(d.choices[layers[k]])
-		}
-		c := price(choice)
-		if !d.m.HideGradients {
-			c.backward, c.reduce = c.backward+c.reduce, 0
-		}
-		b := &label{p: c.forward + c.backward, q: c.forward + c.backward + c.reduce, r: c.forward + c.reduce, layers: layers, choice: choice}
-		if d.memory > 0 {
-			b.memory = c.memory
-		}
-		r.labels = append(r.labels, []*label{b})
-	}
-	return r
-}
-
-// parts are the runs of single parts, in the order of the forward pass: a layer's own one
-// before those of its operands, so that its gradients are ready behind all of them.
-func (d *dynamic) parts() []run {
-	var all []run
-	for v, l := range d.n.Layers {
-		all = append(all, d.single(len(all), []int{v}, func(c []int) cost { return d.layer(v, d.choices[v][c[0]]) }))
+// parts are those of a step in the order of the forward pass: a layer's own one before those
+// of its operands, so that its gradients are ready behind all of them.
+func (p *pricer) parts() []part {
+	var all []part
+	for v, l := range p.n.Layers {
+		own := p.cuts.stage(l.Out)
+		all = append(all, part{[]int{own}, func(to []spread) cost { return p.layer(v, to[0]) }})
 		for i, e := range l.From {
-			if e.From == Input {
-				all = append(all, d.single(len(all), []int{v}, func(c []int) cost { return d.edge(v, i, nil, d.choices[v][c[0]]) }))
+			from := p.cuts.stage(e.Shape)
+			if from == own {
+				all = append(all, part{[]int{own}, func(to []spread) cost { return p.edge(v, i, to[0], to[0]) }})
 			} else {
-				all = append(all, d.single(len(all), []int{e.From, v}, func(c []int) cost { return d.edge(v, i, d.choices[e.From][c[0]], d.choices[v][c[1]]) }))
+				all = append(all, part{[]int{from, own}, func(to []spread) cost { return p.edge(v, i, to[0], to[1]) }})
 			}
 		}
 	}
 	return all
 }
 
-// border is the layers of two neighbouring runs, and those that stay when they are one.
+// size is the number of choices of some stages.
+func (d *dynamic) size(stages []int) int {
+	n := 1
+	for _, s := range stages {
+		n *= len(d.choices[s])
+	}
+	return n
+}
+
+// each calls f with every choice of some stages, the last one fastest.
+func (d *dynamic) each(stages []int, f func(choice []int)) {
+	for i := range d.size(stages) {
+		choice := make([]int, len(stages))
+		for k := len(stages) - 1; k >= 0; k-- {
+			choice[k] = i % len(d.choices[stages[k]])
+			i /= len(d.choices[stages[k]])
+		}
+		f(choice)
+	}
+}
+
+// single is the run of one part.
+func (d *dynamic) single(at int, p part) run {
+	r := run{stages: p.stages, lo: at, hi: at}
+	d.each(p.stages, func(choice []int) {
+		to := make([]spread, len(choice))
+		for k, s := range p.stages {
+			to[k] = d.choices[s][choice[k]]
+		}
+		c := p.price(to)
+		if !d.m.HideGradients {
+			c.backward, c.reduce = c.backward+c.reduce, 0
+		}
+		b := &label{p: c.forward + c.backward, q: c.forward + c.backward + c.reduce, r: c.forward + c.reduce, stages: p.stages, choice: choice}
+		if d.memory > 0 {
+			b.memory = c.memory
+		}
+		r.labels = append(r.labels, []*label{b})
+	})
+	return r
+}
+
+// drop leaves out spreads of stages with which a step takes longer than the bound, whatever
+// the others are, also of runs about one stage: time is what each takes at least. It tells
+// whether every stage has one left.
+func (d *dynamic) drop(time [][]cluster.Time, runs []run) bool {
+	var all cluster.Time
+	least := make([]cluster.Time, len(time))
+	for s := range time {
+		least[s] = slices.Min(time[s])
+		all += least[s]
+	}
+	if all > d.step {
+		return false
+	}
+	for s := range time {
+		slow := func(i int) bool { return all-least[s]+time[s][i] > d.step }
+		d.choices[s] = without(d.choices[s], slow)
+		for i, r := range runs {
+			if len(r.stages) == 1 && r.stages[0] == s {
+				runs[i].labels = without(r.labels, slow)
+				for at, b := range runs[i].labels {
+					b[0].choice = []int{at}
+				}
+			}
+		}
+		time[s] = without(time[s], slow)
+	}
+	return true
+}
+
+// without is a list without those at some indices.
+func without[T any](list []T, left func(i int) bool) (kept []T) {
+	for i, v := range list {
+		if !left(i) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// compute is the time of computing with each spread of each stage.
+func (d *dynamic) compute() [][]cluster.Time {
+	time := make([][]cluster.Time, len(d.choices))
+	for s, choices := range d.choices {
+		time[s] = make([]cluster.Time, len(choices))
+	}
+	for v := range d.n.Layers {
+		l := &d.n.Layers[v]
+		add := func(s graph.Shape, of func(to spread) cluster.Time) {
+			at := d.cuts.stage(s)
+			for i, to := range d.choices[at] {
+				time[at][i] += of(to)
+			}
+		}
+		w := d.windowed(v)
+		if w == none {
+			add(l.Out, func(to spread) cluster.Time { return d.layer(v, to).compute })
+			continue
+		}
+		e := &l.From[w]
+		add(l.Out, func(to spread) cluster.Time {
+			forward, filter, backward := d.work(l, e, d.cuts.layout(d.mesh, to, l.result()))
+			return forward + filter + backward
+		})
+		add(e.Shape, func(to spread) cluster.Time { return d.data(l, e, d.cuts.layout(d.mesh, to, e.operand())) })
+	}
+	return time
+}
+
+// priced are the runs of all parts, without spreads that are too slow. Those about one stage
+// are priced first, by stages with few spreads, so that what follows has fewer.
+func (d *dynamic) priced() ([]run, bool) {
+	time := d.compute()
+	parts := d.parts()
+	runs := make([]run, len(parts))
+	stages := make([]int, len(d.choices))
+	for s := range stages {
+		stages[s] = s
+	}
+	slices.SortStableFunc(stages, func(s, t int) int { return cmp.Compare(len(d.choices[s]), len(d.choices[t])) })
+	for _, s := range stages {
+		if !d.drop(time, runs) {
+			return nil, false
+		}
+		exact := make([]cluster.Time, len(d.choices[s]))
+		for i, p := range parts {
+			if len(p.stages) == 1 && p.stages[0] == s {
+				runs[i] = d.single(i, p)
+				for k, b := range runs[i].labels {
+					exact[k] += b[0].p
+				}
+			}
+		}
+		for k := range exact { // computing for fields of other stages is in parts about both
+			time[s][k] = max(time[s][k], exact[k])
+		}
+	}
+	if !d.drop(time, runs) {
+		return nil, false
+	}
+	for i, p := range parts {
+		if len(p.stages) > 1 {
+			runs[i] = d.single(i, p)
+		}
+	}
+	return runs, true
+}
+
+// border is the stages of two neighbouring runs, and those that stay when they are one.
 func (d *dynamic) border(a, b run) (union, stay []int) {
-	union = append(slices.Clone(a.layers), b.layers...)
+	union = append(slices.Clone(a.stages), b.stages...)
 	slices.Sort(union)
 	union = slices.Compact(union)
-	for _, v := range union {
-		if d.first[v] < a.lo || d.last[v] > b.hi {
-			stay = append(stay, v)
+	for _, s := range union {
+		if d.first[s] < a.lo || d.last[s] > b.hi {
+			stay = append(stay, s)
 		}
 	}
 	return union, stay
@@ -125,27 +253,26 @@ func (d *dynamic) border(a, b run) (union, stay []int) {
 // join makes one run of two neighbours.
 func (d *dynamic) join(a, b run) run {
 	union, stay := d.border(a, b)
-	out := run{layers: stay, lo: a.lo, hi: b.hi, labels: make([][]*label, d.size(stay))}
-	choice := make([]int, len(d.n.Layers))
-	index := func(layers []int) int {
+	out := run{stages: stay, lo: a.lo, hi: b.hi, labels: make([][]*label, d.size(stay))}
+	at := make([]int, len(d.choices)) // by stage
+	index := func(stages []int) int {
 		i := 0
-		for _, v := range layers {
-			i = i*len(d.choices[v]) + choice[v]
+		for _, s := range stages {
+			i = i*len(d.choices[s]) + at[s]
 		}
 		return i
 	}
-	for i := range d.size(union) {
-		for k := len(union) - 1; k >= 0; k-- {
-			choice[union[k]] = i % len(d.choices[union[k]])
-			i /= len(d.choices[union[k]])
+	d.each(union, func(choice []int) {
+		for k, s := range union {
+			at[s] = choice[k]
 		}
 		to := &out.labels[index(stay)]
-		for _, x := range a.labels[index(a.layers)] {
-			for _, y := range b.labels[index(b.layers)] {
+		for _, x := range a.labels[index(a.stages)] {
+			for _, y := range b.labels[index(b.stages)] {
 				d.keep(to, x.then(y))
 			}
 		}
-	}
+	})
 	return out
 }
 
@@ -166,23 +293,26 @@ func (d *dynamic) keep(labels *[]*label, l label) {
 // best is a plan of a mesh that takes least time among those that fit, if one takes no
 // longer than a bound without the optimiser.
 func (p *pricer) best(bound cluster.Time) (Plan, bool) {
-	d := &dynamic{pricer: p, choices: p.choices(), step: bound}
+	d := &dynamic{pricer: p, choices: p.cuts.choices(p.mesh), step: bound}
 	if p.m.Memory > 0 {
 		if d.memory = p.m.Memory - p.fixedMemory(); d.memory <= 0 {
 			return Plan{}, false
 		}
 	}
-	runs := d.parts()
-	d.first, d.last = make([]int, len(p.n.Layers)), make([]int, len(p.n.Layers))
-	for v := range d.first {
-		d.first[v] = -1
+	runs, ok := d.priced()
+	if !ok {
+		return Plan{}, false
+	}
+	d.first, d.last = make([]int, len(d.choices)), make([]int, len(d.choices))
+	for s := range d.first {
+		d.first[s] = -1
 	}
 	for i, r := range runs {
-		for _, v := range r.layers {
-			if d.first[v] < 0 {
-				d.first[v] = i
+		for _, s := range r.stages {
+			if d.first[s] < 0 {
+				d.first[s] = i
 			}
-			d.last[v] = i
+			d.last[s] = i
 		}
 	}
 	for len(runs) > 1 {
@@ -205,11 +335,11 @@ func (p *pricer) best(bound cluster.Time) (Plan, bool) {
 	if best == nil {
 		return Plan{}, false
 	}
-	choice := make([]int, len(p.n.Layers))
+	choice := make([]int, len(d.choices))
 	best.choose(choice)
 	to := make([]spread, len(choice))
-	for v, i := range choice {
-		to[v] = d.choices[v][i]
+	for s, i := range choice {
+		to[s] = d.choices[s][i]
 	}
 	return p.plan(to), true
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
 // Input stands in Edge.From for a field that enters the network: ranks load the part
@@ -23,12 +24,14 @@ type Network struct {
 // Layer is an operation on fields with those that follow it point by point: what has one
 // distribution. All counts are of the whole layer, on one rank.
 type Layer struct {
-	Name string
-	Out  graph.Shape // [N C D H W]
-	From []Edge
-	// Forward and Backward are computed on parts; of the backward pass Filter needs no
-	// halo of gradients.
-	Forward, Backward, Filter []Work
+	Name   string
+	Out    graph.Shape // [N C D H W]
+	Joined bool        // of fields along the channels, which are then whole on every rank
+	From   []Edge
+	// Forward, Backward and Filter are computed on parts of the result, Data, the gradient of
+	// the operand that is read in windows, on parts of that. Filter needs no halo of
+	// gradients.
+	Forward, Backward, Filter, Data []Work
 	// Gradients are values that are added up over ranks once a step, beside the backward
 	// pass; Gathered are those of parameters that are fields, which come together.
 	Gradients, Gathered int64
@@ -39,12 +42,19 @@ type Layer struct {
 
 // Edge is a field that a layer reads.
 type Edge struct {
-	From  int         // layer, or Input
-	Shape graph.Shape // of the field
+	From   int         // layer, or Input
+	Shape  graph.Shape // of the field
+	Joined bool        // as in Layer
 	// Window is how the layer reads it, by axis; nil for the same points as those of the
 	// result.
 	Window []graph.WindowAxis
+	// Mixes tells that every channel of the result reads all of the operand's.
+	Mixes bool
 }
+
+func (l *Layer) result() cutField { return cutField{l.Out, l.Joined} }
+
+func (e *Edge) operand() cutField { return cutField{e.Shape, e.Joined} }
 
 // Times is a network whose batch is so many times as large.
 func (n Network) Times(k int) Network {
@@ -61,7 +71,7 @@ func (n Network) Times(k int) Network {
 		for j := range l.From {
 			l.From[j].Shape = larger(l.From[j].Shape)
 		}
-		for _, work := range []*[]Work{&l.Forward, &l.Backward, &l.Filter} {
+		for _, work := range []*[]Work{&l.Forward, &l.Backward, &l.Filter, &l.Data} {
 			*work = slices.Clone(*work)
 			for j := range *work {
 				(*work)[j].FLOPs *= int64(k)
@@ -170,7 +180,7 @@ func (l *layering) operation(n *graph.Node) error {
 	}
 	if begins || at == Input {
 		at = len(l.n.Layers)
-		v := Layer{Name: l.name(n), Out: fieldShape(n.Shape)}
+		v := Layer{Name: l.name(n), Out: fieldShape(n.Shape), Joined: joins(n)}
 		if n.Op.Name != "concat" { // joins are read in parts
 			v.Kept = 4 * int64(v.Out.Size())
 		}
@@ -182,12 +192,12 @@ func (l *layering) operation(n *graph.Node) error {
 		if l.kind[id] != field || l.layer[id] == at {
 			continue
 		}
-		e := Edge{From: l.layer[id], Shape: l.g.Nodes[id].Shape}
-		if windowed && i == w.Operand {
-			e.Window = w.Axes
+		e := Edge{From: l.layer[id], Shape: l.g.Nodes[id].Shape, Joined: joins(l.g.Nodes[id])}
+		if begins && len(w.Axes) == fieldAxes && i == w.Operand {
+			e.Window, e.Mixes = w.Axes, slices.Contains(w.Whole, channels)
 		}
 		if !slices.ContainsFunc(v.From, func(f Edge) bool {
-			return f.From == e.From && f.Shape.Equal(e.Shape) && slices.Equal(f.Window, e.Window)
+			return f.From == e.From && f.Shape.Equal(e.Shape) && f.Joined == e.Joined && slices.Equal(f.Window, e.Window)
 		}) {
 			v.From = append(v.From, e)
 		}
@@ -196,6 +206,14 @@ func (l *layering) operation(n *graph.Node) error {
 		return nil // numbers, not fields
 	}
 	return l.count(v, n)
+}
+
+// joins tells whether a value joins fields along the channels.
+func joins(n *graph.Node) bool {
+	if n.Kind != graph.KindOp || n.Op.Name != "concat" || len(n.Shape) != fieldAxes {
+		return false
+	}
+	return n.Attrs.(op.AlongAxis).Axis == channels
 }
 
 // fieldShape is the shape of a layer's fields; a layer that makes no field has one point.
@@ -285,9 +303,12 @@ func (l *layering) backward(v *Layer, n *graph.Node) error {
 		}
 		w := m.Op.Window(g.InShapes(m), m.Attrs)
 		work := l.work(g, m, n)
-		if w.Against > 0 {
+		switch {
+		case w.Against > 0:
 			v.Filter = append(v.Filter, work)
-		} else {
+		case w.Adjoint && len(w.Axes) == fieldAxes:
+			v.Data = append(v.Data, work)
+		default:
 			v.Backward = append(v.Backward, work)
 		}
 		size := int64(m.Shape.Size())

@@ -12,8 +12,9 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// smallUNet is a U-Net of one stage with batch norm on 2×3×16×24 points, 4 samples.
-func smallUNet(t *testing.T) *graph.Graph {
+// smallUNet is a U-Net with one pooling on 2 fields of 3×16×24 points, 4 samples, with so many
+// inner channels.
+func smallUNet(t *testing.T, inner int) *graph.Graph {
 	t.Helper()
 	b := graph.New(1)
 	conv := func(name string, x graph.Value, out int) graph.Value {
@@ -23,7 +24,7 @@ func smallUNet(t *testing.T) *graph.Graph {
 	}
 	x := b.Input("x", graph.Shape{4, 2, 3, 16, 24})
 	skip := conv("first", x, 8)
-	h := conv("inner", op.MaxPool(b, skip, [3]int{1, 2, 2}), 16)
+	h := conv("inner", op.MaxPool(b, skip, [3]int{1, 2, 2}), inner)
 	h = conv("last", op.Concat(b, 1, op.Upsample(b, h, [3]int{1, 2, 2}, true), skip), 2)
 	b.Output("y", h)
 	b.Loss(op.L1(b, h, b.Input("target", h.Shape())))
@@ -40,7 +41,7 @@ var fastLinks = Machine{FLOPs: 1e11, Bytes: 1e10, Inside: Link{cluster.Microseco
 // The layers of a U-Net, how they read each other, and their work: that of the graph with
 // its gradients.
 func TestLayers(t *testing.T) {
-	g := smallUNet(t)
+	g := smallUNet(t, 16)
 	n, err := Layers(g, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func TestLayers(t *testing.T) {
 	for _, l := range n.Layers {
 		names = append(names, l.Name)
 		gradients += l.Gradients
-		for _, w := range slices.Concat(l.Forward, l.Backward, l.Filter) {
+		for _, w := range slices.Concat(l.Forward, l.Backward, l.Filter, l.Data) {
 			if w.Conv != nil {
 				flops += w.FLOPs
 			}
@@ -98,7 +99,7 @@ func TestLayers(t *testing.T) {
 
 // Halo bytes of a cut are those of the closed form: of x and of dy, both sides.
 func TestHaloBytes(t *testing.T) {
-	n, err := Layers(smallUNet(t), 2)
+	n, err := Layers(smallUNet(t, 16), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,23 +112,31 @@ func TestHaloBytes(t *testing.T) {
 	if p.HaloBytes != want {
 		t.Errorf("%d bytes of halos, want %d", p.HaloBytes, want)
 	}
-	if p.ShuffleBytes != 0 || !p.Uniform {
+	if p.ShuffleBytes != 0 || !p.Uniform() {
 		t.Errorf("a uniform plan shuffles %d bytes", p.ShuffleBytes)
 	}
 }
 
 // A step played on one rank takes what the model says, and on many ranks nearly so.
 func TestPlay(t *testing.T) {
-	g := smallUNet(t)
-	n, err := Layers(g, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := fastLinks
 	network := cluster.LogGP{Latency: m.Between.Alpha, Rate: m.Between.Rate}
 	for _, hide := range []bool{false, true} {
 		m.HideGradients = hide
-		for _, mesh := range []spatial.Mesh{nil, {{Name: "data", Size: 4}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lon", Size: 4}}} {
+		for _, text := range []string{"", "data:4", "lat:2 lon:2", "data:2 lon:4", "lon:4@3x8x12=lat", "lon:4@3x8x12=data", "lat:2 lon:2@3x8x12=none", "lon:4@3x8x12=channel"} {
+			mesh, err := spatial.ParseMesh(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inner := 16
+			if strings.Contains(text, "channel") {
+				inner = 64
+			}
+			g := smallUNet(t, inner)
+			n, err := Layers(g, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
 			played, err := Play(g, 2, mesh, m, network)
 			if err != nil {
 				t.Fatal(err)

@@ -120,8 +120,8 @@ func (m *Machine) allGather(g group, values int64) (cluster.Time, int64) {
 	return seconds(l.time(p-1, sent, sharing)), int64(sent)
 }
 
-// computing is the time of a share of some work.
-func (m *Machine) computing(all []Work, share float64) cluster.Time {
+// computing is the time of a share of some work that reads a share of the filters.
+func (m *Machine) computing(all []Work, share, filters float64) cluster.Time {
 	var sum float64
 	for _, w := range all {
 		rate, known := m.FLOPs, false
@@ -132,7 +132,7 @@ func (m *Machine) computing(all []Work, share float64) cluster.Time {
 		}
 		t := float64(w.FLOPs) * share / rate
 		if !known { // a measured time has its bytes in it
-			t = max(t, (float64(w.Bytes)*share+float64(w.Fixed))/m.Bytes)
+			t = max(t, (float64(w.Bytes)*share+float64(w.Fixed)*filters)/m.Bytes)
 		}
 		sum += t
 	}

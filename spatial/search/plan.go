@@ -12,16 +12,17 @@ import (
 // Plan is a distribution of every layer over a mesh, with what a step is predicted to
 // take.
 type Plan struct {
-	Mesh   spatial.Mesh
+	Mesh   spatial.Mesh // with its changes
 	Layers []graph.Dist // of the results of the layers
-	// Uniform plans cut every layer along the axes that the mesh names where it has enough
-	// points: package spatial executes these, and no others.
-	Uniform bool
 	Estimate
 	// Fits tells whether Memory is within the limit of the machine.
 	Fits bool
+}
 
-	to []spread // by layer
+// Uniform plans cut every layer along the axes that the mesh names where it has enough
+// points.
+func (p Plan) Uniform() bool {
+	return !slices.ContainsFunc(p.Mesh, func(a spatial.MeshAxis) bool { return len(a.Changes) > 0 })
 }
 
 // Estimate is what a step is predicted to take. Times of messages are those that computing
@@ -41,11 +42,13 @@ type Estimate struct {
 	Memory int64
 }
 
-// price is the cost of a layer of a plan, with that of its operands.
+// price is the cost of a layer with that of its operands, by the spreads of the stages.
 func (p *pricer) price(v int, to []spread) cost {
-	c := p.layer(v, to[v])
-	for i, e := range p.n.Layers[v].From {
-		c = c.add(p.edge(v, i, from(to, e), to[v]))
+	l := &p.n.Layers[v]
+	own := to[p.cuts.stage(l.Out)]
+	c := p.layer(v, own)
+	for i, e := range l.From {
+		c = c.add(p.edge(v, i, to[p.cuts.stage(e.Shape)], own))
 	}
 	return c
 }
@@ -81,14 +84,6 @@ func (p *pricer) evaluate(price func(v int) cost) Estimate {
 	}
 }
 
-// from is the spread of the layer at the other end of an edge, nil for an input.
-func from(to []spread, e Edge) spread {
-	if e.From == Input {
-		return nil
-	}
-	return to[e.From]
-}
-
 // optimiserTime is that of a sweep over parameters, gradients and state, all read and
 // all but the gradients written.
 func optimiserTime(parameters int64, state int, bytes float64) cluster.Time {
@@ -100,16 +95,14 @@ func (p *pricer) optimiser() cluster.Time { return optimiserTime(p.n.Parameters,
 // fixedMemory is what every rank holds whatever the plan.
 func (p *pricer) fixedMemory() int64 { return 4 * p.n.Parameters * int64(2+p.n.State) }
 
-// plan completes a choice.
+// plan completes a choice of spreads, by stage.
 func (p *pricer) plan(to []spread) Plan {
-	out := Plan{Mesh: p.mesh, to: to, Estimate: p.evaluate(func(v int) cost { return p.price(v, to) }), Uniform: true}
+	out := Plan{Mesh: p.cuts.changed(p.mesh, to), Estimate: p.evaluate(func(v int) cost { return p.price(v, to) })}
 	out.Fits = p.m.Memory == 0 || out.Memory <= p.m.Memory
-	usual := natural(p.mesh)
-	for v, l := range p.n.Layers {
-		cut := p.cuts.layout(p.mesh, to[v], l.Out)
-		out.Uniform = out.Uniform && cut.same(p.cuts.layout(p.mesh, usual, l.Out))
+	for i := range p.n.Layers {
+		l := &p.n.Layers[i]
 		d := graph.Dist{Cuts: make([]graph.Cut, fieldAxes)}
-		for axis, c := range cut {
+		for axis, c := range p.cuts.layout(p.mesh, to[p.cuts.stage(l.Out)], l.result()) {
 			if c.mesh != none {
 				d.Cuts[axis] = graph.Cut{Mesh: p.mesh[c.mesh].Name, Starts: c.starts}
 			}
@@ -119,48 +112,17 @@ func (p *pricer) plan(to []spread) Plan {
 	return out
 }
 
-// uniform cuts all layers as the mesh names its axes.
-func (p *pricer) uniform() Plan {
-	to := make([]spread, len(p.n.Layers))
-	for v := range to {
-		to[v] = natural(p.mesh)
-	}
-	return p.plan(to)
-}
-
-// choices lists the spreads of each layer that differ there.
-func (p *pricer) choices() [][]spread {
-	all := make([][]spread, len(p.n.Layers))
-	for v, l := range p.n.Layers {
-		var seen []layout
-	next:
-		for _, s := range spreads(p.mesh) {
-			cut := p.cuts.layout(p.mesh, s, l.Out)
-			for _, other := range seen {
-				if cut.same(other) {
-					continue next
-				}
-			}
-			seen = append(seen, cut)
-			all[v] = append(all[v], s)
-		}
-	}
-	return all
-}
-
 // Exhaustive tries all plans of a mesh. It judges the dynamic programme on small networks.
 func Exhaustive(n Network, m Machine, mesh spatial.Mesh) Plan {
 	p := newPricer(n, &m, mesh, newCutter(n))
-	choices := p.choices()
-	at := make([]int, len(choices))
+	choices := p.cuts.choices(p.mesh)
+	at := make([]int, len(choices)) // by stage
 	to := make([]spread, len(choices))
 	known := map[string]cost{}
-	price := func(v int) cost { // depends on the choices of the layer and of those that it reads
-		key := fmt.Sprint(v, at[v])
+	price := func(v int) cost { // depends on the stages of the layer and of those that it reads
+		key := fmt.Sprint(v, at[p.cuts.stage(n.Layers[v].Out)])
 		for _, e := range n.Layers[v].From {
-			if e.From != Input {
-				key += fmt.Sprint(" ", at[e.From])
-			}
+			key += fmt.Sprint(" ", at[p.cuts.stage(e.Shape)])
 		}
 		c, ok := known[key]
 		if !ok {
@@ -171,21 +133,21 @@ func Exhaustive(n Network, m Machine, mesh spatial.Mesh) Plan {
 	}
 	var best Plan
 	for first := true; ; first = false {
-		for v, i := range at {
-			to[v] = choices[v][i]
+		for i, choice := range at {
+			to[i] = choices[i][choice]
 		}
 		e := p.evaluate(price)
 		if fits := m.Memory == 0 || e.Memory <= m.Memory; first || fits && (!best.Fits || e.Step < best.Step) {
-			best = p.plan(slices.Clone(to))
+			best = p.plan(to)
 		}
-		v := len(at) - 1
-		for ; v >= 0; v-- {
-			if at[v]++; at[v] < len(choices[v]) {
+		i := len(at) - 1
+		for ; i >= 0; i-- {
+			if at[i]++; at[i] < len(choices[i]) {
 				break
 			}
-			at[v] = 0
+			at[i] = 0
 		}
-		if v < 0 {
+		if i < 0 {
 			return best
 		}
 	}

@@ -114,7 +114,7 @@ func (p *playing) script(g *graph.Graph, rank int) error {
 		} else if mesh, ok := spatial.Joined(n); ok {
 			a.sum, a.gathers = strings.Join(mesh, " "), true
 		} else {
-			a.compute = p.m.computing([]Work{workOf(local, n)}, 1)
+			a.compute = p.m.computing([]Work{workOf(local, n)}, 1, 1)
 			if k := len(script) - 1; k >= 0 && script[k].exchange == none && script[k].sum == "" {
 				script[k].compute += a.compute
 				continue

@@ -1,6 +1,8 @@
 package search
 
 import (
+	"slices"
+
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
@@ -27,28 +29,21 @@ func (c cost) add(d cost) cost {
 type pricer struct {
 	n       Network
 	m       *Machine
-	mesh    spatial.Mesh
+	mesh    spatial.Mesh // without changes
 	cuts    *cutter
-	strides []int // of the axes of the mesh, in ranks
+	strides []int  // of the axes of the mesh, in ranks
+	inside  []bool // by axis of the mesh: ranks that differ along it share a node
 }
 
 func newPricer(n Network, m *Machine, mesh spatial.Mesh, c *cutter) *pricer {
-	p := &pricer{n: n, m: m, mesh: mesh, cuts: c, strides: make([]int, len(mesh))}
+	p := &pricer{n: n, m: m, mesh: plain(mesh), cuts: c, strides: make([]int, len(mesh)), inside: make([]bool, len(mesh))}
 	stride := 1
 	for k := len(mesh) - 1; k >= 0; k-- {
 		p.strides[k] = stride
 		stride *= mesh[k].Size
+		p.inside[k] = mesh.Size() <= m.perNode() || m.perNode()%stride == 0
 	}
 	return p
-}
-
-// inside tells whether ranks that differ along an axis of the mesh share a node.
-func (p *pricer) inside(k int) bool {
-	if p.mesh.Size() <= p.m.perNode() {
-		return true
-	}
-	span := p.strides[k] * p.mesh[k].Size
-	return p.m.perNode()%span == 0
 }
 
 // over is the group of the axes of the mesh that cut a layout.
@@ -58,31 +53,27 @@ func (p *pricer) over(l layout) group {
 		if c.mesh != none {
 			g.ranks *= p.mesh[c.mesh].Size
 			g.stride = min(g.stride, p.strides[c.mesh])
-			g.inside = g.inside && p.inside(c.mesh)
+			g.inside = g.inside && p.inside[c.mesh]
 		}
 	}
 	return g
 }
 
-// share is the largest part of a field, of what is computed for it: where a window reaches
-// beyond the ends of the levels, there is nothing to compute.
-func share(l layout, s graph.Shape, e *Edge) float64 {
+// share is the largest part of a field, of what is computed for it. taps, if not nil, counts
+// along the levels what a place's work is: where a window reaches beyond their ends, there is
+// nothing to compute.
+func share(l layout, s graph.Shape, taps func(at int) int) float64 {
 	part := 1.0
 	for axis, c := range l {
 		if c.mesh == none {
 			continue
 		}
 		work := func(v spatial.Interval) int { return v.Len() }
-		if e != nil && axis == levels {
+		if taps != nil && axis == levels {
 			work = func(v spatial.Interval) int {
 				n := 0
-				for o := v.Lo; o < v.Hi; o++ {
-					first := o*e.Window[axis].Stride - e.Window[axis].Pad
-					for t := range e.Window[axis].Size {
-						if i := first + t*e.Window[axis].Dilation; i >= 0 && i < e.Shape[axis] || e.Window[axis].Periodic {
-							n++
-						}
-					}
+				for at := v.Lo; at < v.Hi; at++ {
+					n += taps(at)
 				}
 				return n
 			}
@@ -96,54 +87,98 @@ func share(l layout, s graph.Shape, e *Edge) float64 {
 	return part
 }
 
+// reads counts the operands along an axis that a result at a place reads.
+func (e *Edge) reads(axis int) func(at int) int {
+	a := e.Window[axis]
+	return func(at int) int {
+		n := 0
+		for t := range a.Size {
+			if i := at*a.Stride/max(a.Up, 1) - a.Pad + t*a.Dilation; i >= 0 && i < e.Shape[axis] || a.Periodic {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+// readBy counts the results along an axis, of so many, that read an operand at a place.
+func (e *Edge) readBy(axis, results int) func(at int) int {
+	a := e.Window[axis]
+	return func(at int) int {
+		n := 0
+		for o := range results {
+			if a.Reads(o, at, e.Shape[axis]) {
+				n++
+			}
+		}
+		return n
+	}
+}
+
 // needs is what the parts of a layout need of a field: along each axis, by place.
 type needs [fieldAxes][]spatial.Interval
 
-// forwardNeeds is what parts of a result read of the operand of an edge.
-func forwardNeeds(e Edge, out layout, shape graph.Shape, x layout) needs {
-	var n needs
-	for axis, size := range e.Shape {
-		c := out[axis]
-		if e.Window == nil {
-			c = x[axis]
-		}
-		for at := range c.places() {
-			whole := spatial.Interval{Lo: 0, Hi: size}
-			switch {
-			case c.mesh == none:
-			case e.Window == nil:
-				whole = c.part(at, size)
-			default:
-				whole = spatial.Needs(e.Window[axis], c.part(at, shape[axis]), size)
-			}
-			n[axis] = append(n[axis], whole)
-		}
+// gathered tells whether a layer reads the whole of its operand along an axis, however its
+// result is cut.
+func (e *Edge) gathered(axis int, out graph.Shape) bool {
+	if e.Window == nil {
+		return e.Shape[axis] != out[axis]
 	}
-	return n
+	return axis == channels && e.Mixes
 }
 
-// backwardNeeds is what the gradients of parts of the operand read of those of the result.
-func backwardNeeds(e Edge, x layout, shape graph.Shape) needs {
-	var n needs
-	for axis, c := range x {
-		for at := range c.places() {
-			need := spatial.Interval{Lo: 0, Hi: shape[axis]}
-			if c.mesh != none {
-				need = spatial.NeedsAdjoint(e.Window[axis], c.part(at, e.Shape[axis]), shape[axis])
+// forwardNeeds is what parts of a result read of the operand of an edge, and how these are
+// laid out.
+func forwardNeeds(e *Edge, out layout, shape graph.Shape) (n needs, reader layout) {
+	reader = out
+	for axis, size := range e.Shape {
+		if e.gathered(axis, shape) {
+			reader[axis] = cutAt{mesh: none}
+		}
+		for at := range reader[axis].places() {
+			need := reader[axis].part(at, size)
+			if reader[axis].mesh != none && e.Window != nil {
+				need = spatial.Needs(e.Window[axis], reader[axis].part(at, shape[axis]), size)
 			}
 			n[axis] = append(n[axis], need)
 		}
 	}
-	return n
+	return n, reader
+}
+
+// backwardNeeds is what the gradients of parts of the operand read of those of the result,
+// and how these are laid out.
+func backwardNeeds(e *Edge, x layout, shape graph.Shape) (n needs, reader layout) {
+	reader = x
+	for axis, size := range shape {
+		if e.gathered(axis, shape) {
+			reader[axis] = cutAt{mesh: none}
+		}
+		for at := range reader[axis].places() {
+			need := reader[axis].part(at, size)
+			if reader[axis].mesh != none && e.Window != nil {
+				need = spatial.NeedsAdjoint(e.Window[axis], reader[axis].part(at, e.Shape[axis]), size)
+			}
+			n[axis] = append(n[axis], need)
+		}
+	}
+	return n, reader
 }
 
 // along is what a place needs of an axis whose parts are held elsewhere: pieces and their
 // length, in all and of the place's own.
 type along struct{ pieces, length, ownPieces, ownLength float64 }
 
-// transfer is the time until the rank that gets most has the parts of a field that it
-// needs, and their bytes: places of needs are along the axes of the mesh of to.
-func (p *pricer) transfer(s graph.Shape, from, to layout, n needs) (cluster.Time, int64) {
+// transfer is parts of a field on their way: the time until the rank that gets most has
+// those that it needs, their bytes, and all that it then has.
+type transfer struct {
+	time     cluster.Time
+	got, has int64
+}
+
+// transfer prices what parts need of a field: places of needs are along the axes of the mesh
+// of to.
+func (p *pricer) transfer(s graph.Shape, from, to layout, n needs) transfer {
 	// By the needs' place · places held + place held, or by place if the same axis of the
 	// mesh cuts both.
 	var what [fieldAxes][]along
@@ -178,9 +213,9 @@ func (p *pricer) transfer(s graph.Shape, from, to layout, n needs) (cluster.Time
 		}
 	}
 	if whole {
-		return 0, 0
+		return transfer{has: 4 * int64(s.Size())}
 	}
-	var most, bytes float64
+	var most, got, has float64
 	at, index := make([]int, len(p.mesh)), make([]int, len(p.mesh))
 	places := make([][]int, len(p.mesh))
 	for k := range places {
@@ -190,10 +225,11 @@ func (p *pricer) transfer(s graph.Shape, from, to layout, n needs) (cluster.Time
 		}
 	}
 	for {
-		t, b := p.rankTransfer(from, to, &what, at)
-		if t > most || t == most && b > bytes {
-			most, bytes = t, b
+		t, b, all := p.rankTransfer(from, to, &what, at)
+		if t > most || t == most && b > got {
+			most, got = t, b
 		}
+		has = max(has, all)
 		k := len(at) - 1
 		for ; k >= 0; k-- {
 			if index[k]++; index[k] < len(places[k]) {
@@ -203,7 +239,7 @@ func (p *pricer) transfer(s graph.Shape, from, to layout, n needs) (cluster.Time
 			index[k], at[k] = 0, 0
 		}
 		if k < 0 {
-			return seconds(most), int64(bytes)
+			return transfer{seconds(most), int64(got), int64(has)}
 		}
 	}
 }
@@ -235,9 +271,9 @@ func (p *pricer) unlike(k int, from, to layout, what *[fieldAxes][]along) []int 
 	return places
 }
 
-// rankTransfer is the time and the bytes of one rank, by its places along the axes of the
-// mesh.
-func (p *pricer) rankTransfer(from, to layout, what *[fieldAxes][]along, at []int) (t, bytes float64) {
+// rankTransfer is the time of one rank, by its places along the axes of the mesh, the bytes
+// that it gets, and those that it then has.
+func (p *pricer) rankTransfer(from, to layout, what *[fieldAxes][]along, at []int) (t, got, has float64) {
 	all, near, own := along{pieces: 1, length: 1}, along{pieces: 1, length: 1}, along{pieces: 1, length: 1}
 	for axis := range what {
 		i := 0
@@ -249,7 +285,7 @@ func (p *pricer) rankTransfer(from, to layout, what *[fieldAxes][]along, at []in
 			if k != to[axis].mesh {
 				i = i*from[axis].places() + at[k]
 			}
-			inside = p.inside(k)
+			inside = p.inside[k]
 		}
 		a := &what[axis][i]
 		all.pieces *= a.pieces
@@ -266,15 +302,18 @@ func (p *pricer) rankTransfer(from, to layout, what *[fieldAxes][]along, at []in
 	}
 	t = p.m.Inside.time(near.pieces-own.pieces, 4*(near.length-own.length), 1) +
 		p.m.Between.time(all.pieces-near.pieces, 4*(all.length-near.length), float64(min(p.m.perNode(), p.mesh.Size())))
-	return t, 4 * (all.length - own.length)
+	return t, 4 * (all.length - own.length), 4 * all.length
 }
 
 // interior is the least share of a rank's part of the result that reads nothing of others.
-func interior(e Edge, out layout, shape graph.Shape, x layout) float64 {
+func interior(e *Edge, reader layout, shape graph.Shape, x layout) float64 {
 	part := 1.0
-	for axis, c := range out {
-		if c.mesh == none || x[axis].mesh != c.mesh {
+	for axis, c := range reader {
+		switch {
+		case x[axis].mesh == none:
 			continue
+		case x[axis].mesh != c.mesh:
+			return 0
 		}
 		least := 1.0
 		for at := range c.places() {
@@ -287,16 +326,27 @@ func interior(e Edge, out layout, shape graph.Shape, x layout) float64 {
 	return part
 }
 
+// moved tells whether parts that are read are cut along other axes than those that are held,
+// so that more than a halo travels.
+func moved(held, reader layout) bool {
+	for axis := range held {
+		if held[axis].mesh != none && held[axis].mesh != reader[axis].mesh {
+			return true
+		}
+	}
+	return false
+}
+
 // layer prices a layer whose operands are there: all of it, or what does not wait for an
 // operand that is read in windows.
 func (p *pricer) layer(v int, to spread) cost {
 	l := &p.n.Layers[v]
-	out := p.cuts.layout(p.mesh, to, l.Out)
+	out := p.cuts.layout(p.mesh, to, l.result())
 	part := share(out, l.Out, nil)
 	c := cost{memory: int64(float64(l.Kept) * part)}
 	if p.windowed(v) == none {
-		c.forward = p.m.computing(l.Forward, part)
-		c.backward = p.m.computing(l.Filter, part) + p.m.computing(l.Backward, part)
+		c.forward = p.m.computing(l.Forward, part, 1)
+		c.backward = p.m.computing(l.Filter, part, 1) + p.m.computing(l.Backward, part, 1)
 		c.compute = c.forward + c.backward
 	}
 	g := p.over(out)
@@ -321,70 +371,87 @@ func (p *pricer) layer(v int, to spread) cost {
 
 // windowed is the edge of a layer that is read in windows, none if there is none.
 func (p *pricer) windowed(v int) int {
-	for i, e := range p.n.Layers[v].From {
-		if e.Window != nil {
-			return i
-		}
-	}
-	return none
+	return slices.IndexFunc(p.n.Layers[v].From, func(e Edge) bool { return e.Window != nil })
 }
 
-// edge prices how an operand gets to a layer and its gradient back, with the computing of
-// the layer if that reads it in windows. from is nil for an input, which is loaded as
-// it is read.
+// filters is the share of the filters that the part of a result reads: whole ones.
+func filters(l layout, s graph.Shape) float64 {
+	only := layout{}
+	for axis := range only {
+		only[axis].mesh = none
+	}
+	only[channels] = l[channels]
+	return share(only, s, nil)
+}
+
+// work is the computing of a layer that reads an operand in windows, but for the gradient of
+// that operand.
+func (p *pricer) work(l *Layer, e *Edge, out layout) (forward, filter, backward cluster.Time) {
+	part := share(out, l.Out, e.reads(levels))
+	return p.m.computing(l.Forward, part, filters(out, l.Out)), p.m.computing(l.Filter, part, 1), p.m.computing(l.Backward, part, 1)
+}
+
+// data is the computing of the gradient of an operand that is read in windows.
+func (p *pricer) data(l *Layer, e *Edge, x layout) cluster.Time {
+	if len(l.Data) == 0 {
+		return 0
+	}
+	return p.m.computing(l.Data, share(x, e.Shape, e.readBy(levels, l.Out[levels])), filters(x, e.Shape))
+}
+
+// edge prices how an operand of one spread gets to a layer of another and its gradient back,
+// with the computing of the layer if that reads it in windows.
 func (p *pricer) edge(v, i int, from, to spread) cost {
 	l := &p.n.Layers[v]
-	e := l.From[i]
-	out, x := p.cuts.layout(p.mesh, to, l.Out), p.cuts.layout(p.mesh, to, e.Shape)
-	held := x
-	if e.From != Input {
-		held = p.cuts.layout(p.mesh, from, e.Shape)
+	e := &l.From[i]
+	out, x := p.cuts.layout(p.mesh, to, l.result()), p.cuts.layout(p.mesh, from, e.operand())
+	need, reader := forwardNeeds(e, out, l.Out)
+	in := p.transfer(e.Shape, x, reader, need)
+	back, backMoved := p.back(l, e, out, x, reader)
+	c := cost{forward: in.time, backward: back.time}
+	var hide, hideBack cluster.Time
+	if e.Window != nil {
+		compute, filter, other := p.work(l, e, out)
+		other += p.data(l, e, x)
+		if p.m.HideHalos {
+			hide = min(in.time, cluster.Time(float64(compute)*interior(e, reader, l.Out, x)))
+			hideBack = min(back.time, filter)
+		}
+		c.forward += compute - hide
+		c.backward += filter + other - hideBack
+		c.compute, c.hidden = compute+filter+other, hide+hideBack
 	}
-	var c cost
-	need, reader := forwardNeeds(e, out, l.Out, x), out
-	if e.Window == nil {
-		reader = x
+	add := func(moved bool, waited cluster.Time, bytes int64) {
+		if moved {
+			c.shuffle += waited
+			c.shuffleBytes += bytes
+		} else {
+			c.halo += waited
+			c.haloBytes += bytes
+		}
 	}
-	t, bytes := p.transfer(e.Shape, held, reader, need)
-	back, backBytes := cluster.Time(0), int64(0)
-	moved := !held.same(x)
-	if moved {
-		c.shuffle, c.shuffleBytes = t, bytes
-		back, backBytes = p.transfer(e.Shape, x, held, forwardNeeds(Edge{Shape: e.Shape}, held, e.Shape, held))
-		c.shuffle += back
-		c.shuffleBytes += backBytes
-	} else {
-		c.haloBytes = bytes
-	}
-	if e.Window == nil {
-		c.forward, c.backward = t, back
-		return c
-	}
-	part := share(out, l.Out, &e)
-	compute := p.m.computing(l.Forward, part)
-	hide := cluster.Time(0)
-	if p.m.HideHalos {
-		hide = min(t, cluster.Time(float64(compute)*interior(e, out, l.Out, held)))
-	}
-	c.forward = compute + t - hide
-	filter, other := p.m.computing(l.Filter, part), p.m.computing(l.Backward, part)
-	var halo cluster.Time
-	if e.From != Input { // the gradient of an input is not wanted
-		halo, backBytes = p.transfer(l.Out, out, x, backwardNeeds(e, x, l.Out))
-		c.haloBytes += backBytes
-	}
-	hideBack := cluster.Time(0)
-	if p.m.HideHalos {
-		hideBack = min(halo, filter)
-	}
-	c.backward = filter + other + halo - hideBack + back
-	c.compute = compute + filter + other
-	c.hidden = hide + hideBack
-	c.halo = halo - hideBack
-	if moved {
-		c.shuffle -= hide
-	} else {
-		c.halo += t - hide
+	add(moved(x, reader), in.time-hide, in.got)
+	add(backMoved, back.time-hideBack, back.got)
+	switch { // what the gradient of a filter reads again
+	case !e.Mixes:
+	case moved(x, reader):
+		c.memory = in.has
+	default:
+		c.memory = in.got
 	}
 	return c
+}
+
+// back prices the way of the gradient of an operand that is laid out like x. reader is how
+// the layer reads the operand.
+func (p *pricer) back(l *Layer, e *Edge, out, x, reader layout) (t transfer, changes bool) {
+	if e.From == Input { // its gradient is not wanted
+		return transfer{}, false
+	}
+	if e.Window == nil {
+		need, to := forwardNeeds(&Edge{Shape: e.Shape}, x, e.Shape)
+		return p.transfer(e.Shape, reader, to, need), moved(reader, to)
+	}
+	need, to := backwardNeeds(e, x, l.Out)
+	return p.transfer(l.Out, out, to, need), moved(out, to)
 }

@@ -13,7 +13,7 @@ import (
 
 // Options of a search. The zero value looks at uniform plans only.
 type Options struct {
-	// Changes also looks for plans in which layers differ in distribution.
+	// Changes also looks for plans in which stages differ in distribution.
 	Changes bool
 	// Runs tells whether the program can execute a mesh; nil takes all.
 	Runs func(spatial.Mesh) bool
@@ -21,32 +21,35 @@ type Options struct {
 
 // Result is what a search found.
 type Result struct {
-	// Executable is the best uniform plan, Best the best of all: the same without
-	// Options.Changes.
-	Executable, Best Plan
+	// Best is the plan to take: the best uniform one, or the best of all with
+	// Options.Changes, if that takes LeastGain less time.
+	Best Plan
+	// Uniform is the best uniform plan.
+	Uniform Plan
 	// Meshes are the uniform plans of all meshes: those that fit into memory first, then by
 	// time.
 	Meshes []Plan
 }
 
+// LeastGain is the share of the time of the best uniform plan that another one must save: less
+// is within what the model leaves out.
+const LeastGain = 0.01
+
 // ErrMesh is a number of ranks that no mesh has.
 var ErrMesh = errors.New("no mesh")
 
-// ErrMemory is a network that no uniform plan fits into the memory of the ranks.
+// ErrMemory is a network that no plan fits into the memory of the ranks.
 var ErrMemory = errors.New("no plan fits into memory")
 
 // Search looks for the plan of so many ranks that takes least time among those that fit
 // into memory.
 //
-// Errors: ErrMesh; ErrMemory, with the leanest plan as Result.Executable.
+// Errors: ErrMesh; ErrMemory, with the leanest uniform plan as Result.Best.
 func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
 	c := newCutter(n)
 	var r Result
-	prices := map[string]*pricer{}
 	for _, mesh := range Meshes(n, ranks) {
-		p := newPricer(n, &m, mesh, c)
-		prices[mesh.String()] = p
-		r.Meshes = append(r.Meshes, p.uniform())
+		r.Meshes = append(r.Meshes, newPricer(n, &m, mesh, c).listed(mesh))
 	}
 	slices.SortStableFunc(r.Meshes, func(a, b Plan) int {
 		switch {
@@ -66,23 +69,43 @@ func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
 	if at < 0 || len(r.Meshes) == 0 {
 		return r, fmt.Errorf("%d ranks for fields %v: %w", ranks, n.Layers[0].Out, ErrMesh)
 	}
-	r.Executable = r.Meshes[at]
-	r.Best = r.Executable
+	r.Uniform = r.Meshes[at]
+	r.Best = r.Uniform
 	if o.Changes {
-		for _, mesh := range r.Meshes {
-			bound := cluster.Time(math.MaxInt64 / 4)
-			if r.Best.Fits {
-				bound = r.Best.Step - r.Best.Optimiser
-			}
-			if p, ok := prices[mesh.Mesh.String()].best(bound); ok && (!r.Best.Fits || p.Step < r.Best.Step) {
-				r.Best = p
-			}
-		}
+		r.change(n, &m, c, o)
 	}
-	if !r.Executable.Fits {
-		return r, fmt.Errorf("the leanest plan that can be executed holds %d bytes a rank, the limit is %d: %w", r.Executable.Memory, m.Memory, ErrMemory)
+	if !r.Best.Fits {
+		return r, fmt.Errorf("the leanest plan holds %d bytes a rank, the limit is %d: %w", r.Best.Memory, m.Memory, ErrMemory)
 	}
 	return r, nil
+}
+
+// change looks for plans in which stages differ, on all meshes, the best uniform ones first.
+func (r *Result) change(n Network, m *Machine, c *cutter, o Options) {
+	bound := cluster.Time(math.MaxInt64 / 4)
+	if r.Uniform.Fits {
+		bound = cluster.Time(float64(r.Uniform.Step)*(1-LeastGain)) - r.Uniform.Optimiser
+	}
+	for _, mesh := range r.Meshes {
+		if bound < n.even(m, mesh.Mesh.Size()) {
+			return
+		}
+		p, ok := newPricer(n, m, mesh.Mesh, c).best(bound)
+		if ok && !p.Uniform() && (o.Runs == nil || o.Runs(p.Mesh)) {
+			r.Best = p
+			bound = p.Step - p.Optimiser - 1
+		}
+	}
+}
+
+// even is the time of computing if so many ranks shared it evenly: none can do with less.
+func (n Network) even(m *Machine, ranks int) (t cluster.Time) {
+	for _, l := range n.Layers {
+		for _, work := range [][]Work{l.Forward, l.Backward, l.Filter, l.Data} {
+			t += m.computing(work, 1/float64(ranks), 0)
+		}
+	}
+	return t
 }
 
 // leastPart is the number of latitudes and longitudes below which a part is all rim.
@@ -104,7 +127,16 @@ func Meshes(n Network, ranks int) []spatial.Mesh {
 	return spatial.Meshes(ranks, most)
 }
 
-// Price is the uniform plan of one mesh.
+// Price is the plan of one mesh, with its changes.
 func Price(n Network, m Machine, mesh spatial.Mesh) Plan {
-	return newPricer(n, &m, mesh, newCutter(n)).uniform()
+	return newPricer(n, &m, mesh, newCutter(n)).listed(mesh)
+}
+
+// listed is the plan that cuts all stages as a mesh says.
+func (p *pricer) listed(mesh spatial.Mesh) Plan {
+	to := make([]spread, len(p.cuts.stages))
+	for i := range to {
+		to[i] = p.cuts.listed(mesh, i)
+	}
+	return p.plan(to)
 }

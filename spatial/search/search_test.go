@@ -37,7 +37,7 @@ func window(size, stride, up, pad int) []graph.WindowAxis {
 // randomLayer draws what a layer computes and holds.
 func randomLayer(r *rand.Rand, name string, out graph.Shape, from ...Edge) Layer {
 	work := func() []Work { return []Work{{FLOPs: r.Int64N(1e8), Bytes: r.Int64N(1e7), Fixed: r.Int64N(1e5)}} }
-	l := Layer{Name: name, Out: out, From: from, Forward: work(), Backward: work(), Filter: work(), Kept: 4 * int64(out.Size()),
+	l := Layer{Name: name, Out: out, From: from, Forward: work(), Backward: work(), Filter: work(), Data: work(), Kept: 4 * int64(out.Size()),
 		Gradients: r.Int64N(1e5)}
 	if r.IntN(3) == 0 {
 		l.Sums, l.BackSums = []int64{r.Int64N(100)}, []int64{r.Int64N(100)}
@@ -48,7 +48,8 @@ func randomLayer(r *rand.Rand, name string, out graph.Shape, from ...Edge) Layer
 	return l
 }
 
-// randomUNet draws a U-Net of so many stages, or a chain if there are none.
+// randomUNet draws a U-Net of so many poolings, or, if there are none, a chain with so many
+// more convolutions, one of which halves fields.
 func randomUNet(r *rand.Rand, stages, chain int) Network {
 	n := Network{Parameters: r.Int64N(1e3), State: 2}
 	shape := graph.Shape{1 + r.IntN(4), 1 + r.IntN(8), 1 + r.IntN(3), 8 + 8*r.IntN(3), 8 + 8*r.IntN(3)}
@@ -56,14 +57,20 @@ func randomUNet(r *rand.Rand, stages, chain int) Network {
 		n.Layers = append(n.Layers, randomLayer(r, fmt.Sprint("layer ", len(n.Layers)), out, from...))
 		return len(n.Layers) - 1
 	}
-	conv := func(from int, in graph.Shape) int {
+	conv := func(from int, in graph.Shape, stride int) int {
 		out := in.Clone()
-		out[1] = 1 + r.IntN(8)
-		return add(out, Edge{from, in, window(3, 1, 0, 1)})
+		out[1] = []int{3, 16, 32, 64}[r.IntN(4)]
+		out[3], out[4] = out[3]/stride, out[4]/stride
+		return add(out, Edge{From: from, Shape: in, Window: window(3, stride, 0, 1), Mixes: true})
 	}
-	at := conv(Input, shape)
-	for range chain {
-		at = conv(at, n.Layers[at].Out)
+	at := conv(Input, shape, 1)
+	halving := r.IntN(chain + 1)
+	for i := range chain {
+		stride := 1
+		if i == halving {
+			stride = 2
+		}
+		at = conv(at, n.Layers[at].Out, stride)
 	}
 	var skips []int
 	for range stages {
@@ -71,17 +78,21 @@ func randomUNet(r *rand.Rand, stages, chain int) Network {
 		in := n.Layers[at].Out
 		out := in.Clone()
 		out[3], out[4] = out[3]/2, out[4]/2
-		at = add(out, Edge{at, in, window(2, 2, 0, 0)})
+		at = add(out, Edge{From: at, Shape: in, Window: window(2, 2, 0, 0)})
 	}
 	for s := stages - 1; s >= 0; s-- {
 		in := n.Layers[at].Out
 		out := in.Clone()
 		out[3], out[4] = out[3]*2, out[4]*2
-		at = add(out, Edge{at, in, window(2, 1, 2, 0)})
+		at = add(out, Edge{From: at, Shape: in, Window: window(2, 1, 2, 0)})
 		skip := n.Layers[skips[s]].Out
 		joined := out.Clone()
 		joined[1] += skip[1]
 		at = add(joined, Edge{From: at, Shape: out}, Edge{From: skips[s], Shape: skip})
+		n.Layers[at].Joined = true
+		last := joined.Clone()
+		last[1] = 16
+		at = add(last, Edge{From: at, Shape: joined, Joined: true, Window: window(3, 1, 0, 1), Mixes: true})
 	}
 	return n
 }
@@ -125,7 +136,13 @@ func TestDynamicEqualsExhaustive(t *testing.T) {
 		if m.Memory > 0 && got.Memory > m.Memory {
 			t.Fatalf("seed %d: %d bytes, the limit is %d", seed, got.Memory, m.Memory)
 		}
-		if !got.Uniform {
+		if again := Price(n, m, got.Mesh); again.Estimate != got.Estimate {
+			t.Fatalf("seed %d: the text of the plan, %v, means another one", seed, got.Mesh)
+		}
+		if read, err := spatial.ParseMesh(got.Mesh.String()); err != nil || read.String() != got.Mesh.String() {
+			t.Fatalf("seed %d: %v is read as %v, %v", seed, got.Mesh, read, err)
+		}
+		if !got.Uniform() {
 			changed++
 		}
 		if want.Step > free.Step {
