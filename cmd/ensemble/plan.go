@@ -22,8 +22,9 @@ func planCommand(a *app) *cobra.Command {
 			"of a rank, what halos, statistics and gradients cost and what of it is hidden,\n" +
 			"and what every mesh without changes would cost. All of it is predicted by a\n" +
 			"model of costs; nothing is trained and no field is read. Without --crop the grid\n" +
-			"is that of the forecast files. Without --machine nodes are like this one, whose\n" +
-			"rates are measured, and the network is assumed.",
+			"is that of the forecast files. Without --machine the machine is that of\n" +
+			"train.machine; without both, nodes are like this one, whose rates are measured,\n" +
+			"and the network is assumed.",
 		Example: "  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml\n" +
 			"  ensemble plan -c train.yaml --ranks 16 --crop 352x704 --json\n" +
 			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml --play\n" +

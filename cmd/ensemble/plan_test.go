@@ -84,6 +84,25 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// Without --machine the one of the configuration counts, and without both this one, whose
+// rates are measured.
+func TestPlanWithoutMachine(t *testing.T) {
+	args := planArgs("")
+	args = args[:len(args)-2]
+	for _, c := range []struct{ set, want string }{
+		{"train.machine=" + machineFile(t, smallMachine), "machine.yaml: 10 GFLOP/s and 10 GB/s a rank"},
+		{"train.seed=1", "machine: nodes like this one, one rank each (measured); network assumed"},
+	} {
+		code, stdout, stderr := call(t, append(args, "--ranks", "2", "--set", c.set)...)
+		if code == exit.NoDevice {
+			t.Skip("skipped: no device: ", stderr)
+		}
+		if code != exit.OK || !strings.Contains(stdout, c.want) {
+			t.Errorf("%s: exit %d, %s; want %q", c.set, code, stdout+stderr, c.want)
+		}
+	}
+}
+
 func TestPlanErrors(t *testing.T) {
 	machine := machineFile(t, smallMachine)
 	wrong := func(old, text string) string { return machineFile(t, strings.Replace(smallMachine, old, text, 1)) }

@@ -13,6 +13,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
+// minimal is what must be given.
+const minimal = "version: 1\ndata: {forecasts: [f], analyses: [a], leads: [0h, 48h], target_lead: 48h, levels: [850hPa], variables: [t], targets: [{variable: t, levels: [850hPa]}]}\n"
+
 const good = `version: 1
 data:
   forecasts: [fc/*.grib2]
@@ -100,7 +103,7 @@ func TestOrder(t *testing.T) {
 
 // TestFaults: each file has the faults listed, all of them reported, nothing else.
 func TestFaults(t *testing.T) {
-	base := "version: 1\ndata: {forecasts: [f], analyses: [a], leads: [0h, 48h], target_lead: 48h, levels: [850hPa], variables: [t], targets: [{variable: t, levels: [850hPa]}]}\n"
+	base := minimal
 	for _, c := range []struct {
 		name, text string
 		want       []string // "place: what: fix", each part of one fault

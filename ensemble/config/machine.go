@@ -35,7 +35,7 @@ type Inside struct {
 }
 
 // MachineSchema describes machine.yaml.
-var MachineSchema = newFileSchema[Machine]("machine", "--machine", []Key{
+var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machine", []Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "node.ranks", Default: "1", Check: Between(1, 4096), Example: "4",

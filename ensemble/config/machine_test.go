@@ -66,3 +66,35 @@ func TestWrongMachines(t *testing.T) {
 		t.Errorf("without the file: %v", err)
 	}
 }
+
+// The machine of a training lies beside its configuration, is read with it, and belongs to
+// what the run is.
+func TestTrainMachine(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, "machine.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "train.yaml")
+	if err := os.WriteFile(file, []byte(minimal+"train: {machine: machine.yaml}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read := func() (*TrainConfig, error) { return LoadTrain(Sources{Files: []string{file}}) }
+	if _, err := read(); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.(*exit.Error).Fix, "train.machine") {
+		t.Errorf("without the file: %v", err)
+	}
+	write(goodMachine)
+	c, err := read()
+	if err != nil || c.Machine == nil || c.Machine.Node.Ranks != 4 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	write(strings.Replace(goodMachine, "gflops: 1200", "gflops: 900", 1))
+	if other, err := read(); err != nil || other.Identity() == c.Identity() {
+		t.Errorf("another machine has the same identity: %v", err)
+	}
+	write(strings.Replace(goodMachine, "gflops: 1200", "gflops: 0", 1))
+	if _, err := read(); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.(*exit.Error).At, "machine.yaml:3") {
+		t.Errorf("a machine without speed: %+v", err)
+	}
+}

@@ -1,6 +1,9 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,6 +125,7 @@ type Training struct {
 	Workspace      Bytes         `key:"workspace"`
 	Precision      string        `key:"precision"`
 	Mesh           string        `key:"mesh"`
+	Machine        Path          `key:"machine"`
 	StallTimeout   time.Duration `key:"stall_timeout"`
 	ShardOptimizer bool          `key:"shard_optimizer"`
 }
@@ -266,7 +270,9 @@ var TrainSchema = newSchema[Train]("train", []Key{
 	{Path: "train.precision", Default: "f32", Check: OneOf("f32", "bf16", "bf16_products"), Example: "bf16",
 		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way. With bf16_products convolutions also multiply bf16, with sums in f32: faster on processors with AVX512_BF16, and refused on others."},
 	{Path: "train.mesh", Default: "", Example: "data:2 lon:4", Resume: true,
-		Help: "How the ranks of an MPI job divide a step: axes data (samples of a batch), level, lat, lon and channel, each with its number of ranks; lon:4@2x11x22=channel cuts something else in fields of that size. Empty or auto: the mesh on which a step is predicted to take least time, see `ensemble plan`. Without a job of several ranks it has no effect."},
+		Help: "How the ranks of an MPI job divide a step: axes data (samples of a batch), level, lat, lon and channel, each with its number of ranks; lon:4@2x11x22=channel cuts something else in fields of that size. Empty or auto: the mesh on which a step is predicted to take least time on train.machine, see `ensemble plan`. Without a job of several ranks it has no effect."},
+	{Path: "train.machine", Example: "machine.yaml", Resume: true,
+		Help: "Description of the machine (docs/formats/machine.md) by which train.mesh: auto chooses, and `ensemble plan`. Without it a typical machine is assumed, by `plan` nodes like the present one."},
 	{Path: "train.stall_timeout", Default: formatDuration(DefaultStall), Check: Above(0), Example: "2m", Resume: true, Neutral: true,
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
@@ -276,7 +282,19 @@ var TrainSchema = newSchema[Train]("train", []Key{
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
 	Train
+	// Machine is what train.machine describes; nil if that is not given.
+	Machine *MachineConfig
 	*effective
+}
+
+// Identity is that of the keys, and of what train.machine describes: a mesh may depend on it.
+func (c *TrainConfig) Identity() string {
+	own := c.effective.Identity()
+	if c.Machine == nil {
+		return own
+	}
+	sum := sha256.Sum256([]byte(own + c.Machine.Files()[0].SHA256))
+	return hex.EncodeToString(sum[:])
 }
 
 // LoadTrain reads the configuration of a training run.
@@ -293,7 +311,16 @@ func LoadTrain(src Sources) (*TrainConfig, error) {
 		e.values["data.split.fractions.train"], e.values["data.split.fractions.validation"] = 0.7, 0.1
 		e.fill(&c.Train)
 	}
-	return c, together(c.check())
+	faults := c.check()
+	if path := c.Train.Train.Machine; path != "" {
+		var fault *exit.Error
+		if c.Machine, err = LoadMachine(string(path)); errors.As(err, &fault) {
+			faults = append(faults, fault)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return c, together(faults)
 }
 
 // check applies the rules between keys.

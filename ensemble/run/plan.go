@@ -24,8 +24,8 @@ import (
 // PlanOptions says which training to plan on which machine.
 type PlanOptions struct {
 	Config *config.TrainConfig
-	// Machine is the description of the machine; nil stands for nodes like this one, with
-	// one rank each, whose rates are measured.
+	// Machine is the description of the machine; nil stands for that of Config, and if it has
+	// none for nodes like this one, with one rank each, whose rates are measured.
 	Machine *config.MachineConfig
 	Ranks   int
 	Crop    Crop    // size of the field; zero takes the grid of the forecast files
@@ -41,8 +41,8 @@ const scalingRanks = 4096
 // message through a kernel's path to its card. An assumption.
 const assumedAlpha = 5 * cluster.Microsecond
 
-// The machine on which a training chooses its mesh when it starts, with rates of a server
-// of some ten cores. Only their ratios matter.
+// The machine on which a training chooses its mesh when it starts if train.machine describes
+// none, with rates of a server of some ten cores. Only their ratios matter.
 var typicalMachine = search.Machine{FLOPs: 5e11, Bytes: 5e10, PerNode: 1,
 	Between: search.Link{Alpha: assumedAlpha, Rate: cluster.FastCable.Rate}, Inside: search.Link{Alpha: cluster.Microsecond, Rate: 10_000_000_000},
 	HideHalos: true, HideGradients: true}
@@ -134,6 +134,9 @@ type ScalingStep struct {
 // Errors: 64 for a number of ranks without a mesh and a machine that cannot be; 1 if no plan
 // fits into the memory of a rank; 65 and 66 for the forecast files if their grid is needed.
 func Plan(ctx context.Context, o PlanOptions) (*PlanResult, error) {
+	if o.Machine == nil {
+		o.Machine = o.Config.Machine
+	}
 	if o.Ranks < 1 {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a plan for %d ranks", o.Ranks), At: "--ranks", Fix: "give 1 or more"}
 	}
@@ -226,11 +229,7 @@ func (c *planning) price(ctx context.Context) error {
 	if m == nil {
 		return c.here(ctx)
 	}
-	gb := func(x float64) cluster.Rate { return cluster.Rate(math.Round(1e9 * x)) }
-	us := func(x float64) cluster.Time { return cluster.Time(math.Round(x * float64(cluster.Microsecond))) }
-	c.machine = search.Machine{FLOPs: 1e9 * m.Rank.GFLOPs, Bytes: 1e9 * m.Rank.GBs, Memory: int64(m.Rank.Memory), PerNode: m.Node.Ranks,
-		Between: search.Link{Alpha: us(m.Network.AlphaUs), Rate: gb(m.Network.GBs)}, Inside: search.Link{Alpha: us(m.Inside.AlphaUs), Rate: gb(m.Inside.GBs)},
-		HideGradients: typicalMachine.HideGradients, HideHalos: typicalMachine.HideHalos}
+	c.machine = described(m)
 	c.tell(m.Files()[0].Path, "FLOPs and bytes at the rates of the machine")
 	if m.Network.Topology == "" {
 		return nil
@@ -246,6 +245,16 @@ func (c *planning) price(ctx context.Context) error {
 	}
 	c.told.Network = topology.Name + ", " + c.told.Network
 	return err
+}
+
+// described is a machine as planning takes it.
+func described(m *config.MachineConfig) search.Machine {
+	link := func(alphaUs, gbs float64) search.Link {
+		return search.Link{Alpha: cluster.Time(math.Round(alphaUs * float64(cluster.Microsecond))), Rate: cluster.Rate(math.Round(1e9 * gbs))}
+	}
+	return search.Machine{FLOPs: 1e9 * m.Rank.GFLOPs, Bytes: 1e9 * m.Rank.GBs, Memory: int64(m.Rank.Memory), PerNode: m.Node.Ranks,
+		Between: link(m.Network.AlphaUs, m.Network.GBs), Inside: link(m.Inside.AlphaUs, m.Inside.GBs),
+		HideGradients: typicalMachine.HideGradients, HideHalos: typicalMachine.HideHalos}
 }
 
 // here measures this machine, and takes what its kernels have reached.
@@ -282,9 +291,7 @@ func (c *planning) tell(name, computed string) {
 func (c *planning) refused(err error, found search.Result, n search.Network) error {
 	switch {
 	case errors.Is(err, search.ErrMemory):
-		return &exit.Error{Code: exit.No, What: fmt.Sprintf("no plan of %d ranks fits into memory", c.o.Ranks), At: c.told.Name,
-			Why: fmt.Sprintf("a rank has %s, the leanest plan (%v) holds %s", config.Bytes(c.machine.Memory), found.Best.Mesh, config.Bytes(ceilMiB(found.Best.Memory))),
-			Fix: "plan more ranks, or lower train.batch_size"}
+		return noRoom(exit.No, c.o.Ranks, c.machine, found.Best, c.told.Name)
 	case errors.Is(err, search.ErrMesh):
 		return noMesh(c.o.Ranks, "--ranks", n)
 	}
@@ -513,19 +520,37 @@ func (r *PlanResult) writeScaling(w io.Writer) error {
 // autoMesh is what train.mesh says for the mesh that is predicted to take least time.
 const autoMesh = "auto"
 
+// machineOf is the machine on which a training chooses its mesh.
+func machineOf(c *config.TrainConfig) search.Machine {
+	if c.Machine == nil {
+		return typicalMachine
+	}
+	return described(c.Machine)
+}
+
 // fastestMesh is the mesh of so many ranks, with its changes, on which a step of a graph with
-// a loss is predicted to take least time on a typical machine. It is the same in every process of
+// a loss is predicted to take least time on a machine. It is the same in every process of
 // one program.
 //
-// Errors: exit 64 if there is none.
-func fastestMesh(g *graph.Graph, ranks, state int, at string) (spatial.Mesh, error) {
+// Errors: exit 64 if there is none, or none that fits into the memory of a rank.
+func fastestMesh(g *graph.Graph, m search.Machine, ranks, state int, at string) (spatial.Mesh, error) {
 	n, err := search.Layers(g, state)
 	if err != nil {
 		return nil, err
 	}
-	r, err := search.Search(n, ranks, typicalMachine, search.Options{Changes: true, Runs: executes(g)})
-	if errors.Is(err, search.ErrMesh) {
+	r, err := search.Search(n, ranks, m, search.Options{Changes: true, Runs: executes(g)})
+	switch {
+	case errors.Is(err, search.ErrMesh):
 		err = noMesh(ranks, at, n)
+	case errors.Is(err, search.ErrMemory):
+		err = noRoom(exit.Usage, ranks, m, r.Best, at)
 	}
 	return r.Best.Mesh, err
+}
+
+// noRoom is the error of ranks into whose memory no plan fits, with the leanest.
+func noRoom(code exit.Code, ranks int, m search.Machine, leanest search.Plan, at string) error {
+	return &exit.Error{Code: code, What: fmt.Sprintf("no plan of %d ranks fits into memory", ranks), At: at,
+		Why: fmt.Sprintf("a rank has %s, the leanest plan (%v) holds %s", config.Bytes(m.Memory), leanest.Mesh, config.Bytes(ceilMiB(leanest.Memory))),
+		Fix: "take more ranks, or lower train.batch_size"}
 }

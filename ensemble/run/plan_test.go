@@ -2,9 +2,13 @@ package run
 
 import (
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/search"
 )
@@ -34,7 +38,7 @@ func TestStrongScaling(t *testing.T) {
 		t.Errorf("one rank takes %v, predicted %v", alone.Step, said)
 	}
 	for _, ranks := range []int{8, 16, 32, 64} {
-		mesh, err := fastestMesh(g, ranks, adamState, "")
+		mesh, err := fastestMesh(g, typicalMachine, ranks, adamState, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +63,7 @@ func TestFastestMesh(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	first, err := fastestMesh(g, 64, adamState, "")
+	first, err := fastestMesh(g, typicalMachine, 64, adamState, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +71,27 @@ func TestFastestMesh(t *testing.T) {
 	if took > 10*time.Second { // a tenth of a second on an idle machine
 		t.Errorf("the choice took %v", took)
 	}
-	if again, err := fastestMesh(g, 64, adamState, ""); err != nil || again.String() != first.String() || first.Size() != 64 {
+	if again, err := fastestMesh(g, typicalMachine, 64, adamState, ""); err != nil || again.String() != first.String() || first.Size() != 64 {
 		t.Errorf("%v and then %v, %v", first, again, err)
 	}
 	t.Logf("%v in %v", first, took)
+}
+
+// A mesh is chosen on the machine of the configuration: ranks whose memory holds no part of
+// the network are refused.
+func TestMachineOfTraining(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "machine.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\nrank: {gflops: 10, gb_s: 10, memory: 64KiB}\nnetwork: {alpha_us: 1, gb_s: 1}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := quick(t, smallData(t), "train.machine="+file)
+	if m := machineOf(c); m.FLOPs != 1e10 || m.Memory != 64<<10 || m.Between.Alpha != cluster.Microsecond {
+		t.Errorf("the machine is %+v", m)
+	}
+	err := trainOnRanks(2, func(int) TrainOptions {
+		return TrainOptions{RunDir: filepath.Join(t.TempDir(), "run"), Version: "test", Config: c}
+	})
+	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "fits into memory") {
+		t.Errorf("ranks of 64 KiB: %v", err)
+	}
 }
