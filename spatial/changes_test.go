@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -122,5 +123,21 @@ func TestParseMeshRefuses(t *testing.T) {
 		if m, err := ParseMesh(text); exit.CodeOf(err) != exit.Usage {
 			t.Errorf("%q is read as %v: %v", text, m, err)
 		}
+	}
+}
+
+// Cuts lie at multiples of the coarsest cell of fields. That filters of three divide a field
+// says nothing about it.
+func TestCutsSuitFields(t *testing.T) {
+	g := unet("U-Net", graph.Shape{1, 3, 2, 8, 24}, 1, true).graph(t)
+	if err := g.AddGradients(op.Add); err != nil {
+		t.Fatal(err)
+	}
+	s := &sharding{mesh: Mesh{{Name: "lon", Size: 2}}, g: g, cuts: map[axisSize]graph.Cut{}}
+	if err := s.cutFields(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.cuts[axisSize{4, 24}].Starts; !slices.Equal(got, []int{0, 12}) {
+		t.Errorf("24 longitudes, 6 in the coarsest fields, are cut at %v, want 0 and 12", got)
 	}
 }

@@ -111,7 +111,11 @@ func (s *sharding) cutFields() error {
 func (s *sharding) unit(axis, n int) int {
 	unit := 1
 	for _, nd := range s.g.Nodes {
-		if nd.Kind == graph.KindOp && len(nd.Shape) == 5 && len(nd.Op.Window(s.g.InShapes(nd), nd.Attrs).Axes) == 5 && n%nd.Shape[axis] == 0 {
+		if nd.Kind != graph.KindOp || len(nd.Shape) != 5 {
+			continue
+		}
+		// The gradients of filters are no fields.
+		if w := nd.Op.Window(s.g.InShapes(nd), nd.Attrs); len(w.Axes) == 5 && w.Against == 0 && n%nd.Shape[axis] == 0 {
 			unit = max(unit, n/nd.Shape[axis])
 		}
 	}
