@@ -96,19 +96,18 @@ func reduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 		p *= 2
 	}
 	extra := c.Size() - p
+	parts, all := Parts[T]{x}, span{0, len(x)}
 	// Of the first 2·extra ranks each odd one is folded onto the one before it.
 	if c.me < 2*extra && c.me%2 == 1 {
-		if err := c.send(c.me-1, tagFold, x).Wait(); err != nil {
+		if err := exchange(c, tagFold, parts, c.me-1, all, nobody, span{}, nil); err != nil {
 			return err
 		}
-		return c.recv(c.me-1, tagFold, x).Wait()
+		return exchange(c, tagFold, parts, nobody, span{}, c.me-1, all, nil)
 	}
-	in := roomFor[T](c, len(x))
 	if c.me < 2*extra {
-		if err := c.recv(c.me+1, tagFold, in).Wait(); err != nil {
+		if err := exchange(c, tagFold, parts, nobody, span{}, c.me+1, all, addTo[T]); err != nil {
 			return err
 		}
-		add(x, x, in)
 	}
 	rank := func(i int) int { // of the i-th that takes part
 		if i < extra {
@@ -122,48 +121,41 @@ func reduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	}
 	for d := 1; d < p; d *= 2 {
 		peer := me ^ d
-		if err := c.swap(tagReduce, rank(peer), x, rank(peer), in); err != nil {
+		// Addition commutes: both get the same bits.
+		if err := exchange(c, tagReduce, parts, rank(peer), all, rank(peer), all, addTo[T]); err != nil {
 			return err
 		}
-		add(x, x, in) // addition commutes: both get the same bits
 	}
 	if c.me < 2*extra {
-		return c.send(c.me+1, tagFold, x).Wait()
+		return exchange(c, tagFold, parts, c.me+1, all, nobody, span{}, nil)
 	}
 	return nil
 }
 
 // scatterHalving: after step k a rank has the sum of 2^k neighbours of P/2^k pieces.
-func scatterHalving[T Summand](c *Comm, x []T, cuts []int) error {
-	var in []T
+func scatterHalving[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	lo, hi := 0, c.Size()
 	for d := 1; d < c.Size(); d *= 2 {
 		mid := (lo + hi) / 2
-		give := x[cuts[mid]:cuts[hi]]
+		give := span{cuts[mid], cuts[hi]}
 		if hi = mid; c.me&d != 0 {
-			give = x[cuts[lo]:cuts[mid]]
+			give = span{cuts[lo], cuts[mid]}
 			lo, hi = mid, 2*mid-lo
 		}
-		keep := x[cuts[lo]:cuts[hi]]
-		if in == nil { // what is kept only gets shorter
-			in = roomFor[T](c, len(keep))
-		}
-		got := in[:len(keep)]
-		if err := c.swap(tagReduce, c.me^d, give, c.me^d, got); err != nil {
+		if err := exchange(c, tagReduce, x, c.me^d, give, c.me^d, span{cuts[lo], cuts[hi]}, addTo[T]); err != nil {
 			return err
 		}
-		add(keep, keep, got)
 	}
 	return nil
 }
 
 // gatherDoubling takes the steps of scatterHalving back.
-func gatherDoubling[T any](c *Comm, x []T, cuts []int) error {
+func gatherDoubling[T any](c *Comm, x Parts[T], cuts []int) error {
 	lo, n := Halving.Piece(c.me, c.Size()), 1
 	for d := c.Size() / 2; d > 0; d /= 2 {
-		own, other := x[cuts[lo]:cuts[lo+n]], lo^n
-		if err := c.swap(tagGather, c.me^d, own, c.me^d, x[cuts[other]:cuts[other+n]]); err != nil {
-			return fmt.Errorf("all-gather: %w", err)
+		other := lo ^ n
+		if err := exchange(c, tagGather, x, c.me^d, span{cuts[lo], cuts[lo+n]}, c.me^d, span{cuts[other], cuts[other+n]}, nil); err != nil {
+			return err
 		}
 		lo, n = lo&^n, 2*n
 	}

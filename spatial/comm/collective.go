@@ -86,40 +86,52 @@ func ReduceScatter[T Summand](c *Comm, x []T) ([]T, error) {
 // It is the first half of AllReduce by a, and costs half. Its bits are those of AllReduce,
 // those of Ring for even cuts.
 func ReduceScatterAt[T Summand](c *Comm, x []T, cuts []int, a Algorithm) ([]T, error) {
-	if len(cuts) != c.Size()+1 || cuts[0] != 0 || cuts[c.Size()] != len(x) {
-		return nil, fmt.Errorf("reduce-scatter: cuts %v of %d values on %d ranks", cuts, len(x), c.Size())
-	}
-	scatter := scatterRing[T]
-	if a = a.scattering(c.Size()); a == Halving {
-		scatter = scatterHalving[T]
-	}
-	if err := scatter(c, x, cuts); err != nil {
-		return nil, fmt.Errorf("reduce-scatter: %w", err)
+	if err := ReduceScatterParts(c, Parts[T]{x}, cuts, a); err != nil {
+		return nil, err
 	}
 	own := a.Piece(c.me, c.Size())
 	return x[cuts[own]:cuts[own+1]], nil
 }
 
-// scatterRing sends partial sums around: that of piece i starts with rank i+1 and ends
-// with rank i.
-func scatterRing[T Summand](c *Comm, x []T, cuts []int) error {
-	p := c.Size()
-	longest := 0
-	for i := range p {
-		longest = max(longest, cuts[i+1]-cuts[i])
+// ReduceScatterParts is ReduceScatterAt of a vector in parts.
+func ReduceScatterParts[T Summand](c *Comm, x Parts[T], cuts []int, a Algorithm) error {
+	if err := checkCuts(c, x, cuts); err != nil {
+		return fmt.Errorf("reduce-scatter: %w", err)
 	}
-	in := roomFor[T](c, longest)
-	piece := func(i int) []T { return x[cuts[i]:cuts[i+1]] }
-	for k := 1; k < p; k++ { // the piece that ends here starts with the next rank
-		out, own := piece((c.me-k+p)%p), piece((c.me-k-1+2*p)%p)
-		got := in[:len(own)]
-		if err := c.swap(tagReduce, (c.me+1)%p, out, (c.me-1+p)%p, got); err != nil {
-			return err
-		}
-		add(own, got, own)
+	scatter := scatterRing[T]
+	if a.scattering(c.Size()) == Halving {
+		scatter = scatterHalving[T]
+	}
+	if err := scatter(c, x, cuts); err != nil {
+		return fmt.Errorf("reduce-scatter: %w", err)
 	}
 	return nil
 }
+
+// checkCuts refuses cuts that do not make a piece of x for each rank.
+func checkCuts[T any](c *Comm, x Parts[T], cuts []int) error {
+	if len(cuts) != c.Size()+1 || cuts[0] != 0 || cuts[c.Size()] != x.Len() {
+		return fmt.Errorf("cuts %v of %d values on %d ranks", cuts, x.Len(), c.Size())
+	}
+	return nil
+}
+
+// scatterRing sends partial sums around: that of piece i starts with rank i+1 and ends
+// with rank i.
+func scatterRing[T Summand](c *Comm, x Parts[T], cuts []int) error {
+	p := c.Size()
+	piece := func(i int) span { return span{cuts[i], cuts[i+1]} }
+	for k := 1; k < p; k++ { // the piece that ends here starts with the next rank
+		out, own := piece((c.me-k+p)%p), piece((c.me-k-1+2*p)%p)
+		if err := exchange(c, tagReduce, x, (c.me+1)%p, out, (c.me-1+p)%p, own, addTo[T]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addTo adds x to y.
+func addTo[T Summand](y, x []T) { add(y, y, x) }
 
 // add writes left + right to y, which may be one of them.
 func add[T Summand](y, left, right []T) {
@@ -139,14 +151,15 @@ func addNumbers[T Number](y, left, right []T) {
 	}
 }
 
-// gatherPieces gives all ranks all pieces of x, of which each has its own. A ring:
+// gatherRing gives all ranks all pieces of x, of which each has its own. A ring:
 // (P−1)·α + (P−1)/P·βn.
-func gatherPieces[T any](c *Comm, piece func(i int) []T) error {
+func gatherRing[T any](c *Comm, x Parts[T], cuts []int) error {
 	p := c.Size()
+	piece := func(i int) span { return span{cuts[i], cuts[i+1]} }
 	for k := range p - 1 {
 		out, in := piece((c.me-k+p)%p), piece((c.me-k-1+p)%p)
-		if err := c.swap(tagGather, (c.me+1)%p, out, (c.me-1+p)%p, in); err != nil {
-			return fmt.Errorf("all-gather: %w", err)
+		if err := exchange(c, tagGather, x, (c.me+1)%p, out, (c.me-1+p)%p, in, nil); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -157,7 +170,7 @@ func AllGather[T any](c *Comm, x []T) ([]T, error) {
 	n := len(x)
 	all := make([]T, n*c.Size())
 	copy(all[n*c.me:], x)
-	return all, gatherPieces(c, func(i int) []T { return all[n*i : n*(i+1)] })
+	return all, GatherPieces(c, all)
 }
 
 // GatherPieces gives all ranks the whole of x, of which each has the piece that
@@ -169,13 +182,22 @@ func GatherPieces[T any](c *Comm, x []T) error {
 // GatherAt gives all ranks the whole of x, of which each has the piece that
 // ReduceScatterAt leaves to it. It costs what that does.
 func GatherAt[T any](c *Comm, x []T, cuts []int, a Algorithm) error {
-	if len(cuts) != c.Size()+1 || cuts[0] != 0 || cuts[c.Size()] != len(x) {
-		return fmt.Errorf("all-gather: cuts %v of %d values on %d ranks", cuts, len(x), c.Size())
+	return GatherParts(c, Parts[T]{x}, cuts, a)
+}
+
+// GatherParts is GatherAt of a vector in parts.
+func GatherParts[T any](c *Comm, x Parts[T], cuts []int, a Algorithm) error {
+	if err := checkCuts(c, x, cuts); err != nil {
+		return fmt.Errorf("all-gather: %w", err)
 	}
+	gather := gatherRing[T]
 	if a.scattering(c.Size()) == Halving {
-		return gatherDoubling(c, x, cuts)
+		gather = gatherDoubling[T]
 	}
-	return gatherPieces(c, func(i int) []T { return x[cuts[i]:cuts[i+1]] })
+	if err := gather(c, x, cuts); err != nil {
+		return fmt.Errorf("all-gather: %w", err)
+	}
+	return nil
 }
 
 // AllToAll sends out[i] to rank i and receives in[i] from it; both sides know the
