@@ -58,8 +58,7 @@ func (m *memory) bind(p *Plan) {
 		arena32 = bigmem.Make[float32](plan.ArenaSize)
 		m.pin(arena32, p.opts.Store.flatParams, p.opts.Store.flatStates)
 	}
-	train := p.opts.Mode == Train
-	if train {
+	if p.opts.Mode == Train && p.unit.Taken == nil {
 		m.pin(p.opts.Store.grads())
 	}
 	outside := map[[2]int]backend.Tensor{} // of the store, by memory and node
@@ -155,11 +154,18 @@ func (m *memory) fill(p *Plan, wide bool) {
 	}
 }
 
-// finish collects what happens after the last kernel: gradients that share a
-// value, gradients of parameters the loss does not depend on, assignments.
+// finish collects what happens after the last kernel: gradients that are still in the
+// arena, gradients of parameters the loss does not depend on, assignments.
 func (m *memory) finish(p *Plan) {
 	g, s := p.graph, p.opts.Store
-	if p.opts.Mode == Train {
+	switch {
+	case p.opts.Mode == Infer:
+	case p.unit.Taken != nil:
+		for _, c := range p.unit.Memory.Copies {
+			name, x := g.Nodes[c.Param].Name, m.tensors[c.Value]
+			p.after = append(p.after, func() { p.opts.TakeGrad(name, x) })
+		}
+	default:
 		for _, id := range p.unit.Memory.Zero {
 			dst, _ := s.Grad(g.Nodes[id].Name)
 			p.after = append(p.after, func() { clear(dst) })

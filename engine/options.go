@@ -68,6 +68,9 @@ type Options struct {
 	// failed with err, before outputs and gradients are read: it ends what kernels of
 	// Kernels have started. The run fails with the error that it returns.
 	Finish func(err error) error
+	// TakeGrad, if not nil, is called at the end of every run with each gradient that no
+	// kernel of Kernels has taken, where those take gradients (pass.Unit.Taken).
+	TakeGrad func(param string, g backend.Tensor)
 	// Profile measures the time of every kernel, for Explain.
 	Profile bool
 	// Passes replaces the compiler's list of passes; nil means pass.List.

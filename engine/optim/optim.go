@@ -82,9 +82,10 @@ type Options struct {
 	EMA     float64
 	Average *engine.Store
 	Threads int // of the sweep; 0 means 1
-	// Ranks, if not nil, share the work and the memory of the moments. Each has the
-	// gradients of its own pieces, and all have all parameters after a step, with
-	// the bits that an optimiser without ranks gives for the same gradients.
+	// Ranks, if not nil, share the work and the memory of gradients and moments. Each has
+	// those of its own pieces (Ranks.Grads, not the store's), and all have all parameters
+	// after a step, with the bits that an optimiser without ranks gives for the same
+	// gradients.
 	Ranks Ranks
 }
 
@@ -137,7 +138,8 @@ type Optimizer struct {
 	o       Options
 	store   *engine.Store
 	tensors []tensor
-	all     []piece // those of all ranks
+	pieces  []Piece // of all ranks
+	all     []piece // the same, by number of their tensors
 	runs    []run   // of this rank
 	numbers []int   // of its pieces in all
 	arena   arena
@@ -188,7 +190,8 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 		number[e.Name] = len(p.tensors)
 		p.tensors = append(p.tensors, t)
 	}
-	for _, x := range Pieces(store) {
+	p.pieces = Pieces(store)
+	for _, x := range p.pieces {
 		p.all = append(p.all, piece{lo: x.Lo, hi: x.Hi, tensor: number[x.Param]})
 	}
 	var owners []int
@@ -199,7 +202,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 			return nil, err
 		}
 	}
-	own, numbers, moments := shareOf(p.all, owners, rank)
+	own, numbers, moments := p.shareOf(owners, rank)
 	p.numbers, p.runs = numbers, runsOf(own)
 	p.arena.m = make([]float32, moments)
 	if o.Kind != SGD && o.Kind != LARS {
@@ -220,7 +223,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 	return p, err
 }
 
-// Add gathers the store's present gradient with a weight that is not negative; the
+// Add gathers the present gradient with a weight that is not negative; the
 // next Step moves along the weighted mean of what was gathered. Batches that are
 // weighted by their share of a larger batch give its gradient up to rounding, as
 // long as no value of one sample depends on another (batch statistics do).
@@ -233,28 +236,28 @@ func (p *Optimizer) Add(weight float64) {
 		p.pending, p.weight = true, 0
 	}
 	p.weight += weight
-	for _, r := range p.runs {
-		p.sweep.add(p.sum[r.at:r.at+r.n], p.store.Grads()[r.lo:r.lo+r.n], float32(weight))
+	p.sweep.add(p.sum, p.present(), float32(weight))
+}
+
+// present is the gradient of this rank's pieces in the layout of moments, which is that of
+// the store where there are no ranks.
+func (p *Optimizer) present() []float32 {
+	if p.o.Ranks != nil {
+		return p.o.Ranks.Grads()
 	}
+	return p.store.Grads()
 }
 
 // gradient is what the next step moves along: g times factor.
 func (p *Optimizer) gradient() (g []float32, factor float64) {
 	if !p.pending {
-		return p.store.Grads(), 1
+		return p.present(), 1
 	}
 	p.pending = false
-	g = p.sum
-	if p.o.Ranks != nil { // sums lie as moments do, gradients as parameters
-		g = p.store.Grads()
-		for _, r := range p.runs {
-			copy(g[r.lo:r.lo+r.n], p.sum[r.at:])
-		}
-	}
 	if p.weight == 0 { // as the mean over no weight is 0
-		return g, 0
+		return p.sum, 0
 	}
-	return g, 1 / p.weight
+	return p.sum, 1 / p.weight
 }
 
 // join makes the sums over tensors of those over pieces, which it adds up in their order.
@@ -278,7 +281,7 @@ func (p *Optimizer) join() error {
 	return nil
 }
 
-// Step moves the parameters once, along the store's gradient or, after Add, along
+// Step moves the parameters once, along the present gradient or, after Add, along
 // the mean of those gathered, and returns its norm before clipping.
 //
 // Errors: ErrNotFinite; then nothing has been changed, and what was gathered is
@@ -415,7 +418,7 @@ func (p *Optimizer) whole(own []float32) ([]float32, error) {
 	var sizes []int
 	var shares [][]run
 	for r := range p.o.Ranks.Size() {
-		pieces, _, n := shareOf(p.all, owners, r)
+		pieces, _, n := p.shareOf(owners, r)
 		sizes, shares = append(sizes, n), append(shares, runsOf(pieces))
 	}
 	if p.o.Ranks.Rank() == 0 {

@@ -44,13 +44,15 @@ func Pieces(store *engine.Store) []Piece {
 }
 
 // Ranks are those that share an optimiser: each moves the pieces that it owns, and keeps
-// their moments. All ranks call Sum, Gather and Collect in one order.
+// their gradients and moments. All ranks call Sum, Gather and Collect in one order.
 type Ranks interface {
 	// Rank is the number of this one, Size how many there are.
 	Rank() int
 	Size() int
 	// Owners gives the rank that owns each of Pieces.
 	Owners() []int
+	// Grads is the memory of the gradients of this rank's pieces, as Places lays them out.
+	Grads() []float32
 	// Sum adds up x over the ranks.
 	Sum(x []float64) error
 	// Gather gives all ranks all of x, which lies as the parameters do and of which
@@ -61,8 +63,8 @@ type Ranks interface {
 	Collect(x []float32, sizes []int, put func(rank int, x []float32)) error
 }
 
-// piece is one that this rank moves: elements lo to hi of a tensor, with moments from at
-// on.
+// piece is one that this rank moves: elements lo to hi of a tensor, with gradient and
+// moments from at on.
 type piece struct{ lo, hi, tensor, at int }
 
 // run is consecutive elements, from lo of the parameters and from at of the moments.
@@ -71,17 +73,32 @@ type run struct{ lo, at, n int }
 // align is that of parameters in a store, in elements.
 const align = 16
 
-// shareOf are the pieces of a rank, their numbers, and the length of its moments: they
-// lie one behind the other, aligned as parameters are. A rank that owns all has the
-// layout of the store.
-func shareOf(all []piece, owners []int, rank int) (own []piece, numbers []int, n int) {
-	for i, p := range all {
+// Places lays out what a rank has of its own pieces, their gradients and moments: they lie
+// one behind the other, aligned as parameters are. at is where each of Pieces begins, −1
+// for those of others, and n the length of all. A rank that owns all, as with owners nil,
+// has the layout of the store.
+func Places(pieces []Piece, owners []int, rank int) (at []int, n int) {
+	at = make([]int, len(pieces))
+	for i, p := range pieces {
 		if owners != nil && owners[i] != rank {
+			at[i] = -1
 			continue
 		}
-		p.at = n
-		own, numbers = append(own, p), append(numbers, i)
-		n += (p.hi - p.lo + align - 1) / align * align
+		at[i] = n
+		n += (p.Hi - p.Lo + align - 1) / align * align
+	}
+	return at, n
+}
+
+// shareOf are the pieces of a rank, their numbers, and the length of their moments.
+func (p *Optimizer) shareOf(owners []int, rank int) (own []piece, numbers []int, n int) {
+	at, n := Places(p.pieces, owners, rank)
+	for i, a := range at {
+		if a >= 0 {
+			x := p.all[i]
+			x.at = a
+			own, numbers = append(own, x), append(numbers, i)
+		}
 	}
 	return own, numbers, n
 }

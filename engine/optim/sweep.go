@@ -2,8 +2,8 @@ package optim
 
 import "math"
 
-// arena is the flat memory of a step: w, g and e in the layout of the store, moments
-// where pieces have them.
+// arena is the flat memory of a step: w and e in the layout of the store, gradients and
+// moments where pieces have them.
 type arena struct {
 	w, g, m []float32
 	v       []float32 // nil without a second moment
@@ -40,13 +40,13 @@ func (loopSweeper) add(sum, g []float32, weight float32) {
 	}
 }
 
-// squares sums a² and b² of every piece, in turns; without an a, which is nil then, 0
-// for a².
-func (l loopSweeper) squares(part []float64, a, b []float32) {
+// squares sums w² and g² of every piece, in turns; without a w, which is nil then, 0
+// for w².
+func (l loopSweeper) squares(part []float64, w, g []float32) {
 	for k, p := range l.pieces {
-		part[2*k], part[2*k+1] = 0, square(b[p.lo:p.hi])
-		if a != nil {
-			part[2*k] = square(a[p.lo:p.hi])
+		part[2*k], part[2*k+1] = 0, square(g[p.at:p.at+p.hi-p.lo])
+		if w != nil {
+			part[2*k] = square(w[p.lo:p.hi])
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (l loopSweeper) moments(part []float64, a *arena, s *step) {
 		part[2*k], part[2*k+1] = square(a.w[p.lo:p.hi]), 0
 		for i := p.lo; i < p.hi; i++ {
 			at := p.at + i - p.lo
-			s.advance(a, at, float32(s.factor)*a.g[i])
+			s.advance(a, at, float32(s.factor)*a.g[at])
 			u := s.direction(a, at) + s.decay[p.tensor]*a.w[i]
 			part[2*k+1] += float64(u) * float64(u)
 		}
@@ -83,7 +83,8 @@ func (l loopSweeper) move(a *arena, s *step) {
 	for _, t := range l.pieces {
 		decay, scaled := s.decay[t.tensor], rate*s.ratio[t.tensor]
 		for i := t.lo; i < t.hi; i++ {
-			w, g, at := a.w[i], factor*a.g[i], t.at+i-t.lo
+			at := t.at + i - t.lo
+			w, g := a.w[i], factor*a.g[at]
 			switch s.rule {
 			case SGD:
 				d := g + decay*w

@@ -30,7 +30,7 @@ func newSweeper(threads int, pieces []piece) (sweeper, error) {
 
 func (s sweeper) add(sum, g []float32, weight float32) { s.pool.AXPY(sum, g, weight) }
 
-func (s sweeper) squares(part []float64, a, b []float32) { s.pool.OptSquares(part, s.pieces, a, b) }
+func (s sweeper) squares(part []float64, w, g []float32) { s.pool.OptSquares(part, s.pieces, w, g) }
 
 func (s sweeper) moments(part []float64, a *arena, st *step) {
 	x, o := bind(a, st)

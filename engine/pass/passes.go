@@ -39,6 +39,10 @@ type Unit struct {
 	Choices map[string]string
 	// Log, nil being silent, hears of choices that do not fit.
 	Log *slog.Logger
+	// Taken, if not nil, keeps gradients out of the store: kernels take them where they
+	// are made. Of those that they take before the end of a run, it gives, for an order of
+	// execution, the place in it behind which their memory is free.
+	Taken func(g *graph.Graph, sequence []int) map[int]int
 	// After, if not nil, is called with the graph after each pass.
 	After func(pass string, g *graph.Graph)
 

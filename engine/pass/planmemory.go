@@ -36,8 +36,8 @@ type Memory struct {
 	// Lower is the largest sum of values alive at one time: no arena can be
 	// smaller with this order of execution.
 	Lower int
-	// Copies lists gradients that must be copied to their parameter's place
-	// after the last operation, and Zero the parameters without gradient.
+	// Copies lists gradients that must be copied from the arena after the last operation,
+	// and Zero the parameters without gradient.
 	Copies []graph.Grad
 	Zero   []int
 	// Spans holds the lifetime of every arena buffer, for checks and prints.
@@ -84,8 +84,13 @@ func layOut(u *Unit) {
 	g := u.Graph
 	m := &Memory{Places: make([]Place, len(g.Nodes))}
 	u.Memory = m
-	buffer := placeFixed(g, m)
-	spans := lifetimes(u, buffer)
+	var taken map[int]int
+	if u.Taken != nil {
+		taken = u.Taken(g, u.Sequence)
+	}
+	buffer := placeFixed(g, m, u.Taken == nil)
+	m.Copies = slices.DeleteFunc(m.Copies, func(d graph.Grad) bool { _, ok := taken[g.Root(d.Value)]; return ok })
+	spans := lifetimes(u, buffer, taken)
 	placeSpans(spans, m)
 	for i := range g.Nodes {
 		if r := g.Root(i); m.Places[r].Where == Arena && i == r {
@@ -106,8 +111,9 @@ func layOut(u *Unit) {
 }
 
 // placeFixed places what does not live in the arena and numbers the buffers of
-// the rest: one per memory root, −1 for others.
-func placeFixed(g *graph.Graph, m *Memory) []int {
+// the rest: one per memory root, −1 for others. Gradients are in the store or, if it has
+// none, in the arena.
+func placeFixed(g *graph.Graph, m *Memory, stored bool) []int {
 	buffer := make([]int, len(g.Nodes))
 	for i, n := range g.Nodes {
 		buffer[i] = -1
@@ -124,7 +130,7 @@ func placeFixed(g *graph.Graph, m *Memory) []int {
 	for _, d := range g.Grads {
 		has[d.Param] = true
 		r := g.Root(d.Value)
-		if g.Nodes[r].Kind == graph.KindOp && m.Places[r].Where == Arena {
+		if stored && g.Nodes[r].Kind == graph.KindOp && m.Places[r].Where == Arena {
 			m.Places[r] = Place{Where: Grad, Size: g.Nodes[r].Room(), Of: d.Param}
 			buffer[r] = -1
 			continue
@@ -140,8 +146,9 @@ func placeFixed(g *graph.Graph, m *Memory) []int {
 }
 
 // lifetimes gives the span of each buffer by number and lets in-place results
-// join the buffer of their operand (buffer is changed accordingly).
-func lifetimes(u *Unit, buffer []int) []*Span {
+// join the buffer of their operand (buffer is changed accordingly). taken is what
+// Unit.Taken gives.
+func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
 	g := u.Graph
 	end := len(u.Sequence)
 	at := make([]int, len(g.Nodes))
@@ -161,7 +168,9 @@ func lifetimes(u *Unit, buffer []int) []*Span {
 		for _, r := range by[i] {
 			s.Last = max(s.Last, at[r])
 		}
-		if stays[i] {
+		if until, ok := taken[i]; ok {
+			s.Last = until
+		} else if stays[i] {
 			s.Last = end
 		}
 		spans[i] = s

@@ -98,7 +98,7 @@ func startOrders(u *Unit) [][]int {
 
 // arena is the size of the arena with an order, in elements.
 func (p *program) arena(order []int) int {
-	u := &Unit{ElemBytes: 1}
+	u := &Unit{ElemBytes: 1, Taken: p.taken}
 	u.Graph, u.Sequence = p.write(order)
 	layOut(u)
 	return u.Memory.ArenaSize

@@ -23,6 +23,7 @@ type program struct {
 	cost           []float64 // seconds of an operation, by the model
 	cheap          []bool    // operations whose time is that of their memory traffic
 	fixed          int       // elements of inputs and constants, which are there all the time
+	taken          func(g *graph.Graph, sequence []int) map[int]int
 
 	// memory for the comparison of orders
 	now, freed   []int
@@ -49,10 +50,10 @@ func seconds(g *graph.Graph, n *graph.Node) (s float64, cheap bool) {
 func newProgram(u *Unit) *program {
 	g := u.Graph
 	n := len(g.Nodes)
-	p := &program{g: g, size: make([]int, n), reads: make([][]int, n), over: make([][]int, n),
+	p := &program{g: g, taken: u.Taken, size: make([]int, n), reads: make([][]int, n), over: make([][]int, n),
 		again: make([]bool, n), cost: make([]float64, n), cheap: make([]bool, n), now: make([]int, n), flags: make([]bool, n)}
 	_, p.stays = readers(g)
-	buffer := placeFixed(g, &Memory{Places: make([]Place, n)})
+	buffer := placeFixed(g, &Memory{Places: make([]Place, n)}, true)
 	p.forward = g.Needed(forwardRoots(g))
 	for i, nd := range g.Nodes {
 		if buffer[i] >= 0 {

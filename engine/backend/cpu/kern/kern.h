@@ -45,7 +45,7 @@ typedef struct { int b16, links; long n; ens_access in[ENS_CHAIN_OPERANDS]; ens_
 	X(moments_mid, (ens_pool *p, float *mean, float *var, const float *x, long outer, long mid, long inner), (p, mean, var, x, outer, mid, inner)) \
 	X(batchnorm_grad, (ens_pool *p, float *dx, const float *dy, const float *x, const float *a, const float *b, const float *c, long outer, long mid, long inner), (p, dx, dy, x, a, b, c, outer, mid, inner)) \
 	X(crps_gauss, (ens_pool *p, float *crps, float *dmu, float *dsigma, float *dy, const float *mu, const float *sigma, const float *y, long n), (p, crps, dmu, dsigma, dy, mu, sigma, y, n)) \
-	X(opt_squares, (ens_pool *p, double *part, const ens_piece *piece, long n, const float *a, const float *b), (p, part, piece, n, a, b)) \
+	X(opt_squares, (ens_pool *p, double *part, const ens_piece *piece, long n, const float *w, const float *g), (p, part, piece, n, w, g)) \
 	X(opt_moments, (ens_pool *p, double *part, const ens_piece *piece, long n, const ens_rule *r, const float *decay, const float *w, float *m, float *v, const float *g), (p, part, piece, n, r, decay, w, m, v, g)) \
 	X(opt_move, (ens_pool *p, const ens_piece *piece, long n, const ens_rule *r, const float *decay, const float *ratio, float *w, float *m, float *v, float *e, const float *g), (p, piece, n, r, decay, ratio, w, m, v, e, g)) \
 	X(strided_copy, (ens_pool *p, float *y, long ystride, const float *x, long xstride, long rows, long len, int add), (p, y, ystride, x, xstride, rows, len, add)) \

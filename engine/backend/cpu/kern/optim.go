@@ -32,17 +32,17 @@ const (
 )
 
 // Piece is a run of an arena that lies in one tensor: elements Lo up to Hi, whose
-// moments begin at At. Its layout is that of ens_piece.
+// gradients and moments begin at At. Its layout is that of ens_piece.
 type Piece struct{ Lo, Hi, Tensor, At int }
 
-// OptArena is the flat memory of a step: parameters W, gradients G, and in the same
-// layout, where there is one, the running average E of W; and the moments of pieces:
-// the first M, and where the rule has one the second V.
+// OptArena is the flat memory of a step: parameters W and in the same layout, where there
+// is one, their running average E; and of pieces the gradients G, the first moments M, and
+// where the rule has them the second V.
 type OptArena struct{ W, M, V, E, G []float32 }
 
 // check panics unless all lengths fit.
 func (a *OptArena) check(pieces []Piece) {
-	want("g", len(a.G), len(a.W))
+	want("g", len(a.G), len(a.M))
 	for _, p := range pieces {
 		if p.Lo < 0 || p.Hi > len(a.W) || p.At < 0 || p.At+p.Hi-p.Lo > len(a.M) {
 			panic(fmt.Sprintf("kern: piece %+v of %d parameters and %d moments", p, len(a.W), len(a.M)))
@@ -86,14 +86,16 @@ func cPieces(p []Piece) *C.ens_piece { return (*C.ens_piece)(unsafe.Pointer(unsa
 
 func f64(x []float64) *C.double { return (*C.double)(unsafe.Pointer(unsafe.SliceData(x))) }
 
-// OptSquares writes Σa² and Σb² of every piece into part, in turns, summed in
-// double; without an a, which is nil then, 0 for Σa².
-func (p *Pool) OptSquares(part []float64, pieces []Piece, a, b []float32) {
+// OptSquares writes Σw² and Σg² of every piece into part, in turns, summed in
+// double; without a w, which is nil then, 0 for Σw².
+func (p *Pool) OptSquares(part []float64, pieces []Piece, w, g []float32) {
 	want("part", len(part), 2*len(pieces))
-	if a != nil {
-		want("b", len(b), len(a))
+	for _, x := range pieces {
+		if x.Lo < 0 || w != nil && x.Hi > len(w) || x.At < 0 || x.At+x.Hi-x.Lo > len(g) {
+			panic(fmt.Sprintf("kern: piece %+v of %d parameters and %d gradients", x, len(w), len(g)))
+		}
 	}
-	C.ens_opt_squares(p.ptr(), f64(part), cPieces(pieces), C.long(len(pieces)), f32(a), f32(b))
+	C.ens_opt_squares(p.ptr(), f64(part), cPieces(pieces), C.long(len(pieces)), f32(w), f32(g))
 }
 
 // OptMoments moves the moments of LAMB and writes Σw² and Σu² of every piece into

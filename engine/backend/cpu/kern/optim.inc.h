@@ -1,6 +1,6 @@
 // Optimisers: one sweep over the parameters of a flat arena, cut into pieces of
-// at most CHUNK that each lie in one tensor. m and v hold the moments of these
-// pieces alone. With g' = gscale g, and decay and
+// at most CHUNK that each lie in one tensor. g, m and v hold the gradients and moments of
+// these pieces alone. With g' = gscale g, and decay and
 // ratio of the tensor:
 //   sgd       d = g' + decay w      m = mu m + d      w -= lr m
 //   nesterov  d, m as sgd           w -= lr (d + mu m)
@@ -17,7 +17,7 @@
 typedef struct {
 	const ens_piece *piece;
 	const ens_rule *r;
-	const float *decay, *ratio, *g, *b;
+	const float *decay, *ratio, *g;
 	float *w, *m, *v, *e;
 	double *part;
 } opt_job;
@@ -44,7 +44,7 @@ static void opt_move_item(void *x, long item) {
 	const ens_rule *r = j->r;
 	long lo = j->piece[item].lo, n = j->piece[item].hi - lo, tensor = j->piece[item].tensor, at = j->piece[item].at;
 	float *w = j->w + lo, *m = j->m + at, *v = j->v ? j->v + at : 0;
-	const float *g = j->g + lo;
+	const float *g = j->g + at;
 	float decay = j->decay[tensor], mu = r->momentum, gs = r->gscale, lr = r->lr;
 	float scaled = lr * j->ratio[tensor];
 	float r1 = 1 / r->c1, r2 = 1 / sqrtf(r->c2), eps = r->eps, blend = r->blend;
@@ -96,7 +96,7 @@ static void opt_moments_item(void *x, long item) {
 	const ens_rule *r = j->r;
 	long lo = j->piece[item].lo, len = j->piece[item].hi - lo, start = j->piece[item].at;
 	float *m = j->m + start, *v = j->v + start, u[512];
-	const float *w = j->w + lo, *g = j->g + lo;
+	const float *w = j->w + lo, *g = j->g + start;
 	float b1 = r->beta1, b2 = r->beta2, a1 = r->rest1, a2 = r->rest2, eps = r->eps, gs = r->gscale, decay = j->decay[j->piece[item].tensor];
 	float r1 = 1 / r->c1, r2 = 1 / sqrtf(r->c2);
 	double sum = 0;
@@ -124,12 +124,13 @@ static void k_opt_moments(ens_pool *p, double *part, const ens_piece *piece, lon
 static void opt_squares_item(void *x, long item) {
 	const opt_job *j = x;
 	long lo = j->piece[item].lo, n = j->piece[item].hi - lo;
-	j->part[2 * item] = j->g ? dot_run(j->g + lo, j->g + lo, n) : 0;
-	j->part[2 * item + 1] = dot_run(j->b + lo, j->b + lo, n);
+	const float *g = j->g + j->piece[item].at, *w = j->w + lo;
+	j->part[2 * item] = j->w ? dot_run(w, w, n) : 0;
+	j->part[2 * item + 1] = dot_run(g, g, n);
 }
 
-// part gets the sums of a^2 and b^2 of each piece, 0 without an a.
-static void k_opt_squares(ens_pool *p, double *part, const ens_piece *piece, long n, const float *a, const float *b) {
-	opt_job j = {.piece = piece, .g = a, .b = b, .part = part};
+// part gets the sums of w^2 and g^2 of each piece, 0 without a w.
+static void k_opt_squares(ens_pool *p, double *part, const ens_piece *piece, long n, const float *w, const float *g) {
+	opt_job j = {.piece = piece, .w = (float *)w, .g = g, .part = part};
 	ens_parallel(p, opt_squares_item, &j, n);
 }
