@@ -1,7 +1,9 @@
 package spatial
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
@@ -68,30 +70,57 @@ func deferSums(u *pass.Unit) error {
 	return err
 }
 
+// inFlight is how many sums of gradients may be under way where the memory of gradients is
+// used again: one that runs, and one that is ready for it.
+const inFlight = 2
+
 // gradientSums adds up gradients over ranks in buckets, in the order in which the
 // backward pass fills them, by a task of the rank beside its kernels. Which gradients
 // are summed together, and by which algorithm, depends on their sizes and on the number
 // of ranks alone: so do the bits.
 type gradientSums struct {
-	c       *comm.Comm
-	size    int  // of a bucket in bytes, from which on it is full
-	inTurn  bool // each sum ends before the next kernel runs
-	buckets []*bucket
-	open    map[string]*bucket // by axes of the mesh, while kernels are prepared
-	tasks   []*comm.Task       // of the present run
-	shards  *Shards            // nil: all ranks get all sums
-	narrow  []float32          // room for the values of a bucket
-	wide    []float64
-	costs   SumCosts
+	filling
+	c      *comm.Comm
+	inTurn bool         // each sum ends before the next kernel runs
+	tasks  []*comm.Task // of the present run
+	shared bool         // ranks keep their own pieces of the sums only, in shards
+	shards *Shards
+	costs  SumCosts
 }
 
 func newGradientSums(c *comm.Comm) *gradientSums {
-	return &gradientSums{c: c, size: bucketBytes, open: map[string]*bucket{}}
+	return &gradientSums{c: c, filling: filling{size: bucketBytes}}
+}
+
+// filling puts gradients into buckets, in the order in which the backward pass makes them.
+type filling struct {
+	size    int // of a bucket in bytes, from which on it is full
+	buckets []*bucket
+	open    map[string]*bucket // by axes of the mesh
+}
+
+// next is the bucket of the next gradient that is summed along axes of the mesh, of so many
+// bytes.
+func (f *filling) next(axes string, bytes int) *bucket {
+	if f.open == nil {
+		f.open = map[string]*bucket{}
+	}
+	b := f.open[axes]
+	if b == nil {
+		b = &bucket{axes: axes}
+		f.open[axes] = b
+		f.buckets = append(f.buckets, b)
+	}
+	if b.bytes += bytes; b.bytes >= f.size {
+		delete(f.open, axes)
+	}
+	return b
 }
 
 // bucket is gradients that are summed together.
 type bucket struct {
-	axes    string     // of the mesh
+	axes    string // of the mesh
+	bytes   int
 	group   *comm.Comm // of tasks only
 	parts   []summed
 	n       int   // values
@@ -119,21 +148,12 @@ type SumCosts struct {
 // prepare adds a gradient to the bucket that is open along its axes of the mesh.
 func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(late)
-	axes := a.along.String()
-	b := s.open[axes]
-	if b == nil {
-		b = &bucket{axes: axes}
-		s.open[axes] = b
-		s.buckets = append(s.buckets, b)
-	}
 	n, unit := len(q.Out.F32), 4
 	if q.Out.F64 != nil {
 		n, unit = len(q.Out.F64), 8
 	}
+	b := s.next(a.along.String(), n*unit)
 	b.parts, b.n = append(b.parts, summed{a.Params, q.Out, n}), b.n+n
-	if b.n*unit >= s.size {
-		delete(s.open, axes)
-	}
 	return backend.Kernel{Name: "bucket", Run: func() error {
 		copy(q.Out.F32, q.In[0].F32)
 		copy(q.Out.F64, q.In[0].F64)
@@ -142,6 +162,33 @@ func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
 		}
 		return s.start(b)
 	}}, nil
+}
+
+// taken is pass.Unit.Taken for sums whose ranks keep their own pieces: the memory of a
+// bucket is free when the sum inFlight behind it starts.
+func (s *gradientSums) taken(elemBytes int) func(*graph.Graph, []int) map[int]int {
+	return func(g *graph.Graph, sequence []int) map[int]int {
+		fill := filling{size: s.size}
+		parts, last := map[*bucket][]int{}, map[*bucket]int{} // nodes, and the place of the last
+		for at, id := range sequence {
+			if n := g.Nodes[id]; n.Op == sumLater {
+				b := fill.next(n.Attrs.(late).along.String(), n.Room()*elemBytes)
+				parts[b], last[b] = append(parts[b], id), at
+			}
+		}
+		slices.SortFunc(fill.buckets, func(a, b *bucket) int { return cmp.Compare(last[a], last[b]) })
+		until := map[int]int{}
+		for k, b := range fill.buckets {
+			free := len(sequence)
+			if k+inFlight < len(fill.buckets) {
+				free = last[fill.buckets[k+inFlight]]
+			}
+			for _, id := range parts[b] {
+				until[id] = free
+			}
+		}
+		return until
+	}
 }
 
 // begin gives the buckets their groups, once all kernels are prepared.
@@ -190,13 +237,20 @@ func (s *gradientSums) start(b *bucket) error {
 	if n := len(s.tasks); n > 0 {
 		last = s.tasks[n-1]
 	}
+	if k := len(s.tasks) - inFlight; s.shared && k >= 0 { // what follows uses its memory
+		begin := time.Now()
+		if err := s.tasks[k].Wait(s.c); err != nil {
+			return err
+		}
+		s.costs.Exposed += time.Since(begin)
+	}
 	t := b.group.Go(last, func(g *comm.Comm) error {
 		begin := time.Now()
 		defer func() { s.costs.Running += time.Since(begin) }()
 		if b.parts[0].x.F64 != nil {
-			return sumBucket(s, b, g, &s.wide, func(p summed) []float64 { return p.x.F64 })
+			return sumBucket(s, b, g, func(p summed) []float64 { return p.x.F64 })
 		}
-		return sumBucket(s, b, g, &s.narrow, func(p summed) []float32 { return p.x.F32 })
+		return sumBucket(s, b, g, func(p summed) []float32 { return p.x.F32 })
 	})
 	s.tasks = append(s.tasks, t)
 	if s.inTurn {
@@ -205,44 +259,30 @@ func (s *gradientSums) start(b *bucket) error {
 	return nil
 }
 
-// sumBucket gives every rank of the group the sums of a bucket, or if they are sharded
-// its own. Gradients travel together in room; one alone where it is.
-func sumBucket[T float32 | float64](s *gradientSums, b *bucket, g *comm.Comm, room *[]T, values func(summed) []T) error {
-	x := values(b.parts[0])
-	if len(b.parts) > 1 {
-		if len(*room) < b.n {
-			*room = make([]T, b.n)
-		}
-		x = (*room)[:b.n]
-		at := 0
-		for _, p := range b.parts {
-			at += copy(x[at:], values(p))
-		}
+// sumBucket gives every rank of the group the sums of a bucket where its gradients are, or
+// if ranks share them the shards their pieces.
+func sumBucket[T float32 | float64](s *gradientSums, b *bucket, g *comm.Comm, values func(summed) []T) error {
+	var x comm.Parts[T]
+	for _, p := range b.parts {
+		x = append(x, values(p))
 	}
-	if _, err := comm.ReduceScatterAt(g, x, b.cuts, comm.Auto); err != nil {
+	if err := comm.ReduceScatterParts(g, x, b.cuts, comm.Auto); err != nil {
 		return fmt.Errorf("summing gradients: %w", err)
 	}
-	lo, hi := 0, b.n
-	if s.sharded(b) {
-		own := comm.Auto.Piece(g.Rank(), g.Size())
-		lo, hi = b.cuts[own], b.cuts[own+1]
-	} else if err := comm.GatherAt(g, x, b.cuts, comm.Auto); err != nil {
-		return fmt.Errorf("summing gradients: %w", err)
+	if !s.shared || !s.shards.sums(b) {
+		if err := comm.GatherParts(g, x, b.cuts, comm.Auto); err != nil {
+			return fmt.Errorf("summing gradients: %w", err)
+		}
 	}
-	if len(b.parts) > 1 {
-		at := 0
-		for _, p := range b.parts {
-			if from, to := max(lo, at), min(hi, at+p.n); from < to {
-				copy(values(p)[from-at:], x[from:to])
+	if s.shared {
+		for i, p := range b.parts {
+			for _, param := range p.params {
+				keep(s.shards, param, x[i])
 			}
-			at += p.n
 		}
 	}
 	return nil
 }
-
-// sharded tells whether a rank gets only its own piece of a bucket.
-func (s *gradientSums) sharded(b *bucket) bool { return s.shards != nil && s.shards.sums(b) }
 
 // finish waits for the sums of a run. If a kernel has failed, err being why, what they
 // wait for fails too.

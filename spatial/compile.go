@@ -34,6 +34,12 @@ func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, err
 	return compile(g, c, m, o, nil)
 }
 
+// CompileShared is Compile for ranks that share an optimiser, Plan.Shards: each has the
+// gradients of its own pieces of the parameters, in the shards, and the store has none.
+func CompileShared(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, error) {
+	return compile(g, c, m, o, func(s *gradientSums) { s.shared = true })
+}
+
 // compile is Compile; change, if not nil, sees how gradients are summed before the rest
 // is made.
 func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func(*gradientSums)) (*Plan, error) {
@@ -72,8 +78,14 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 		}
 	}
 	at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "schedule" })
-	o.Passes = slices.Insert(o.Passes, at, pass.Pass{Name: "defer-sums", Run: deferSums,
-		Purpose: "let the sums of gradients over ranks run beside the backward pass"})
+	o.Passes = slices.Insert(o.Passes, at, pass.Pass{Name: "defer-sums", Purpose: "let the sums of gradients over ranks run beside the backward pass",
+		Run: func(u *pass.Unit) error {
+			if p.sums.shared {
+				u.Taken = p.sums.taken(u.ElemBytes)
+			}
+			return deferSums(u)
+		}})
+	o.TakeGrad = func(param string, x backend.Tensor) { p.sums.shards.take(param, x) }
 	o.Finish = p.sums.finish
 	shared := &buffers{}
 	o.Kernels = map[string]func(backend.Request) (backend.Kernel, error){
@@ -93,6 +105,11 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 	}
 	if err := p.sums.begin(groups); err != nil {
 		return nil, errors.Join(err, p.Close())
+	}
+	if p.sums.shared {
+		if p.sums.shards, err = newShards(p.sums, p.Store()); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
 	}
 	return p, nil
 }

@@ -1,12 +1,14 @@
 package spatial
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -15,53 +17,52 @@ import (
 type Shards struct {
 	c      *comm.Comm
 	owners []int // by piece
-	chunks []chunk
-	room   *[]float32 // that of the sums, which are done when parameters are gathered
+	grads  []float32
+	own    map[string][]ownPiece // by parameter
+	spans  [][2]int              // of the parameters, those of one owner side by side
+	cuts   []int                 // of spans, between owners
 	costs  *SumCosts
 }
 
 var _ optim.Ranks = (*Shards)(nil)
 
-// chunk is pieces that are gathered together, those of one owner side by side.
-type chunk struct {
-	pieces []optim.Piece
-	cuts   []int
-}
+// ownPiece is the values of a parameter from lo up to before hi, whose gradient this rank
+// has from at on.
+type ownPiece struct{ lo, hi, at int }
 
-// Shards lets each rank have only its own pieces of gradients from now on: the rest of
-// the store's gradients means nothing. All ranks call it, and share an optimiser.
+// Shards are those of a plan that CompileShared made; nil for others.
+func (p *Plan) Shards() *Shards { return p.sums.shards }
+
+// newShards deals out the parameters of a plan. All ranks call it.
 //
 // Gradients that are summed over all ranks are cut where their buckets are, so that half
 // of their all-reduce is enough. Others are on all ranks, and dealt out evenly.
 //
-// Source: Rajbhandari et al. 2020, arXiv:1910.02054, section 5.1.
-func (p *Plan) Shards() (*Shards, error) {
-	c, err := p.sums.c.Split(0, p.sums.c.Rank())
+// Source: Rajbhandari et al. 2020, arXiv:1910.02054, section 5.2.
+func newShards(sums *gradientSums, store *engine.Store) (*Shards, error) {
+	c, err := sums.c.Split(0, sums.c.Rank())
 	if err != nil {
 		return nil, err
 	}
-	s := &Shards{c: c, room: &p.sums.narrow, costs: &p.sums.costs}
-	pieces := optim.Pieces(p.Store())
+	s := &Shards{c: c, own: map[string][]ownPiece{}, costs: &sums.costs}
+	pieces := optim.Pieces(store)
 	s.owners = make([]int, len(pieces))
 	of := map[string][]int{} // numbers of the pieces of a parameter
 	for i, x := range pieces {
 		of[x.Param] = append(of[x.Param], i)
 		s.owners[i] = -1
 	}
-	for _, b := range p.sums.buckets {
+	for _, b := range sums.buckets {
 		if !s.sums(b) {
 			continue
 		}
-		var all []int
 		at := 0
 		for _, part := range b.parts {
 			for _, param := range part.params {
 				s.deal(of[param], pieces, at, b.cuts)
-				all = append(all, of[param]...)
 			}
 			at += part.n
 		}
-		s.together(all, pieces)
 	}
 	var rest, sizes []int
 	for i, x := range pieces {
@@ -70,9 +71,36 @@ func (p *Plan) Shards() (*Shards, error) {
 		}
 	}
 	s.deal(rest, pieces, 0, cutPieces(sizes, c.Size()))
-	s.together(rest, pieces)
-	p.sums.shards = s
+	s.gathered(pieces)
+	at, n := optim.Places(pieces, s.owners, c.Rank())
+	s.grads = bigmem.Make[float32](n)
+	for param, numbers := range of {
+		first := pieces[numbers[0]].Lo
+		for _, i := range numbers {
+			if at[i] >= 0 {
+				s.own[param] = append(s.own[param], ownPiece{pieces[i].Lo - first, pieces[i].Hi - first, at[i]})
+			}
+		}
+	}
 	return s, nil
+}
+
+// keep takes this rank's pieces of the gradient of a parameter.
+func keep[T float32 | float64](s *Shards, param string, x []T) {
+	for _, p := range s.own[param] {
+		for i, v := range x[p.lo:p.hi] {
+			s.grads[p.at+i] = float32(v)
+		}
+	}
+}
+
+// take is engine.Options.TakeGrad.
+func (s *Shards) take(param string, g backend.Tensor) {
+	if g.F64 != nil {
+		keep(s, param, g.F64)
+	} else {
+		keep(s, param, g.F32)
+	}
 }
 
 // sums tells whether a bucket is summed over all ranks.
@@ -94,23 +122,27 @@ func (s *Shards) deal(numbers []int, pieces []optim.Piece, at int, cuts []int) {
 	}
 }
 
-// together makes a chunk of pieces.
-func (s *Shards) together(numbers []int, pieces []optim.Piece) {
-	if len(numbers) == 0 {
-		return
-	}
+// gathered puts the pieces of one owner side by side.
+func (s *Shards) gathered(pieces []optim.Piece) {
 	ranks := s.c.Size()
-	turn := func(i int) int { return comm.Auto.Piece(s.owners[i], ranks) }
-	slices.SortStableFunc(numbers, func(i, j int) int { return cmp.Compare(turn(i), turn(j)) })
-	k := chunk{cuts: make([]int, ranks+1)}
-	for _, i := range numbers {
-		k.pieces = append(k.pieces, pieces[i])
-		k.cuts[turn(i)+1] += pieces[i].Hi - pieces[i].Lo
+	turns := make([][]optim.Piece, ranks)
+	for i, x := range pieces {
+		k := comm.Auto.Piece(s.owners[i], ranks)
+		turns[k] = append(turns[k], x)
 	}
-	for r := range ranks {
-		k.cuts[r+1] += k.cuts[r]
+	s.cuts = []int{0}
+	at := 0
+	for _, turn := range turns {
+		for _, x := range turn {
+			at += x.Hi - x.Lo
+			if k := len(s.spans) - 1; k >= 0 && s.spans[k][1] == x.Lo {
+				s.spans[k][1] = x.Hi
+				continue
+			}
+			s.spans = append(s.spans, [2]int{x.Lo, x.Hi})
+		}
+		s.cuts = append(s.cuts, at)
 	}
-	s.chunks = append(s.chunks, k)
 }
 
 // Rank is this one's number.
@@ -125,27 +157,20 @@ func (s *Shards) Owners() []int { return s.owners }
 // Sum adds up x over the ranks.
 func (s *Shards) Sum(x []float64) error { return comm.AllReduce(s.c, x, comm.Auto) }
 
+// Grads is the memory of the gradients of this rank's pieces.
+func (s *Shards) Grads() []float32 { return s.grads }
+
 // Gather gives all ranks all of x, which lies as the parameters do and of which each has
 // its own pieces.
 func (s *Shards) Gather(x []float32) error {
 	begin := time.Now()
 	defer func() { s.costs.Exposed += time.Since(begin) }()
-	for _, k := range s.chunks {
-		n := k.cuts[s.c.Size()]
-		if len(*s.room) < n {
-			*s.room = make([]float32, n)
-		}
-		room, at := *s.room, 0
-		for _, p := range k.pieces {
-			at += copy(room[at:], x[p.Lo:p.Hi])
-		}
-		if err := comm.GatherAt(s.c, room[:n], k.cuts, comm.Auto); err != nil {
-			return fmt.Errorf("gathering parameters: %w", err)
-		}
-		at = 0
-		for _, p := range k.pieces {
-			at += copy(x[p.Lo:p.Hi], room[at:])
-		}
+	parts := make(comm.Parts[float32], len(s.spans))
+	for i, p := range s.spans {
+		parts[i] = x[p[0]:p[1]]
+	}
+	if err := comm.GatherParts(s.c, parts, s.cuts, comm.Auto); err != nil {
+		return fmt.Errorf("gathering parameters: %w", err)
 	}
 	return nil
 }

@@ -127,7 +127,11 @@ func (o BenchRanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksR
 	begin := time.Now()
 	eo := k.Options(false)
 	eo.Timings = o.Timings.open(k.Threads)
-	plan, err := spatial.Compile(g, c, m, eo)
+	compile, shared := spatial.Compile, o.ShardOptimizer && c.Size() > 1
+	if shared {
+		compile = spatial.CompileShared
+	}
+	plan, err := compile(g, c, m, eo)
 	if err != nil {
 		return nil, k.named(err, "")
 	}
@@ -136,10 +140,8 @@ func (o BenchRanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksR
 		o.Timings.save(eo.Timings)
 	}
 	oo := optim.Options{Threads: k.Threads}
-	if o.ShardOptimizer && c.Size() > 1 {
-		if oo.Ranks, err = plan.Shards(); err != nil {
-			return nil, err
-		}
+	if shared {
+		oo.Ranks = plan.Shards()
 	}
 	opt, err := optim.New(plan.Store(), oo)
 	if err != nil {
@@ -203,7 +205,7 @@ func (o BenchRanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksR
 	cpu := cpuinfo.Read()
 	r = &RanksReport{
 		Machine: BenchMachine{CPU: cpu.Model, Cores: cpu.Cores, ISA: cpu.Features, Go: runtime.Version(), OneDNN: dnnl.Version(), Peaks: []BenchPeak{}},
-		Ranks:   c.Size(), Mesh: m.String(), Sharded: oo.Ranks != nil, Network: k, GFLOP: float64(flops) / 1e9,
+		Ranks:   c.Size(), Mesh: m.String(), Sharded: shared, Network: k, GFLOP: float64(flops) / 1e9,
 		Parameters: plan.Store().ParamCount(), Loss: loss, Steps: steps, Warmup: benchWarmup,
 	}
 	for rank := range c.Size() {

@@ -152,9 +152,15 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	for _, out := range gr.Outputs {
 		net.shapes[out.Name] = gr.Nodes[out.ID].Shape
 	}
-	if ranks == nil {
+	switch {
+	case ranks == nil:
 		net.plan, err = engine.Compile(gr, o)
-	} else if net.part, err = spatial.Compile(gr, ranks.c, ranks.mesh, o); err == nil {
+	case ranks.shared && o.Mode == engine.Train:
+		net.part, err = spatial.CompileShared(gr, ranks.c, ranks.mesh, o)
+	default:
+		net.part, err = spatial.Compile(gr, ranks.c, ranks.mesh, o)
+	}
+	if err == nil && ranks != nil {
 		net.plan = net.part.Plan
 	}
 	if err != nil {

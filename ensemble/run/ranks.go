@@ -72,6 +72,8 @@ type team struct {
 	c    *comm.Comm
 	mesh spatial.Mesh
 	slab *slab // of this rank; nil before fields are laid out
+	// shared tells whether the ranks share the optimiser of a training.
+	shared bool
 }
 
 // newTeam is nil for a group of one.
@@ -110,6 +112,7 @@ func (t *team) join(c *config.TrainConfig, grid *ensemble.Grid) error {
 	if t == nil {
 		return nil
 	}
+	t.shared = c.Train.Train.ShardOptimizer
 	n, batch := t.c.Size(), c.Train.Train.BatchSize
 	var err error
 	if text := c.Train.Train.Mesh; text != "" && text != autoMesh {

@@ -140,10 +140,8 @@ func (t *trainer) begin() error {
 		t.timings.save(t.table)
 	}
 	oo := t.optimizer()
-	if t.cfg.ShardOptimizer && t.ranks != nil {
-		if oo.Ranks, err = t.net.part.Shards(); err != nil {
-			return err
-		}
+	if t.ranks != nil && t.ranks.shared {
+		oo.Ranks = t.net.part.Shards()
 	}
 	if t.opt, err = optim.New(t.store, oo); err != nil {
 		return err
