@@ -25,6 +25,7 @@ var Programs = []Program{
 	{"broadcast", broadcast},
 	{"reduce-scatter and gather", reduceScatter},
 	{"uneven pieces", unevenPieces},
+	{"parts", parts},
 	{"all-gather", allGather},
 	{"all-to-all", allToAll},
 	{"all-reduce", allReduce},
@@ -211,6 +212,48 @@ func unevenPieces(c *comm.Comm) error {
 			if err := same("gathered", x, want); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// parts: a vector of several segments in slices of any lengths, some empty, is summed and
+// gathered as if it were one slice.
+func parts(c *comm.Comm) error {
+	const n = 600_001
+	bounds := []int{0, 5, 5, 200_000, 200_017, 500_000, 599_999, n}
+	cuts := comm.Even(n, c.Size())
+	for r := 1; r < c.Size(); r++ {
+		cuts[r] -= 1000 * r % 17
+	}
+	whole, want := make([]float32, n), make([]float32, n)
+	for i := range want {
+		want[i] = float32(i % 1001 * c.Size() * (c.Size() + 1) / 2)
+	}
+	for _, a := range []comm.Algorithm{comm.Ring, comm.Halving} {
+		for i := range whole {
+			whole[i] = float32(i % 1001 * (c.Rank() + 1))
+		}
+		var x comm.Parts[float32]
+		for i, lo := range bounds[:len(bounds)-1] {
+			x = append(x, slices.Clone(whole[lo:bounds[i+1]]))
+		}
+		if err := comm.ReduceScatterParts(c, x, cuts, a); err != nil {
+			return err
+		}
+		own := a.Piece(c.Rank(), c.Size())
+		lo, hi := cuts[own], cuts[own+1]
+		if err := same("own piece", slices.Concat(x...)[lo:hi], want[lo:hi]); err != nil {
+			return err
+		}
+		if err := comm.GatherParts(c, x, cuts, a); err != nil {
+			return err
+		}
+		if err := same("gathered", slices.Concat(x...), want); err != nil {
+			return err
+		}
+		if err := comm.ReduceScatterParts(c, x[1:], cuts, a); err == nil {
+			return fmt.Errorf("cuts of another vector are taken")
 		}
 	}
 	return nil
