@@ -16,6 +16,7 @@ import (
 // have float64 mirrors, loaded before and stored after each run.
 type memory struct {
 	tensors []backend.Tensor // by node
+	arena   []float32        // of values in float32
 	loads   []mirror         // float32 → float64 before a run
 	stores  []mirror         // float64 → float32 after a run
 	pinner  runtime.Pinner   // devices keep addresses between calls
@@ -82,6 +83,7 @@ func (m *memory) bind(p *Plan) {
 		}
 		m.tensors[i].Shape, m.tensors[i].Layout = n.Shape, n.Layout
 	}
+	m.arena = arena32
 	m.fill(p, wide)
 	m.finish(p)
 }
@@ -161,6 +163,10 @@ func (m *memory) finish(p *Plan) {
 	switch {
 	case p.opts.Mode == Infer:
 	case p.unit.Taken != nil:
+		for _, id := range p.unit.Memory.Zero {
+			name := g.Nodes[id].Name
+			p.after = append(p.after, func() { p.opts.TakeGrad(name, backend.Tensor{}) })
+		}
 		for _, c := range p.unit.Memory.Copies {
 			name, x := g.Nodes[c.Param].Name, m.tensors[c.Value]
 			p.after = append(p.after, func() { p.opts.TakeGrad(name, x) })

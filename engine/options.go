@@ -69,7 +69,8 @@ type Options struct {
 	// Kernels have started. The run fails with the error that it returns.
 	Finish func(err error) error
 	// TakeGrad, if not nil, is called at the end of every run with each gradient that no
-	// kernel of Kernels has taken, where those take gradients (pass.Unit.Taken).
+	// kernel of Kernels has taken, where those take gradients (pass.Unit.Taken). One that is
+	// zero, since the loss does not depend on the parameter, has no memory.
 	TakeGrad func(param string, g backend.Tensor)
 	// Profile measures the time of every kernel, for Explain.
 	Profile bool

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 )
 
 // Plan is a compiled graph: prepared kernels over one arena. One goroutine at a
@@ -29,7 +30,10 @@ type Plan struct {
 	step    uint64
 	runStep func() error // built once, so that Run allocates nothing
 	began   time.Time    // of the last run, with Profile
-	closed  bool
+	// beside is bytes of scratch for which the arena has no room, reserved of memory that
+	// Reserve gave beside it.
+	beside, reserved int64
+	closed           bool
 }
 
 // kernel is one prepared operation and the time it took: so far, and last.
@@ -37,6 +41,7 @@ type kernel struct {
 	backend.Kernel
 	node  *graph.Node
 	ends  []func() error // of operands that this kernel is the first to read
+	lend  func()         // gives the device the scratch of the kernel; nil if it needs none
 	ns    int64
 	runs  int64
 	start time.Time
@@ -92,6 +97,10 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 
 // prepare makes the kernels in the order of execution.
 func (p *Plan) prepare() error {
+	borrower, borrows := p.dev.(backend.Borrower)
+	if borrows {
+		borrower.Lend(nil)
+	}
 	for _, id := range p.unit.Sequence {
 		n := p.graph.Nodes[id]
 		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Cut: p.unit.CutOf[id], Seed: p.graph.Seed, Step: &p.step}
@@ -109,11 +118,58 @@ func (p *Plan) prepare() error {
 		p.kernels = append(p.kernels, kernel{Kernel: k, node: n})
 	}
 	p.end()
+	if borrows {
+		p.lend(borrower)
+	}
 	if need := p.ScratchBytes(); p.opts.Workspace > 0 && need > p.opts.Workspace { // a kernel of which there is one cut
 		i := slices.IndexFunc(p.kernels, func(k kernel) bool { return k.Scratch == need })
 		return pass.WorkspaceTooSmall(p.graph, p.kernels[i].node, p.opts.Workspace, need)
 	}
 	return nil
+}
+
+// lend gives each kernel its scratch: of the arena what no value takes while it runs, or if
+// that is too small what all such kernels use in turn.
+func (p *Plan) lend(to backend.Borrower) {
+	const elem = 4 // bytes
+	p.beside = 0
+	length := func(k *kernel) int { return int(k.Scratch / elem) }
+	var beside []*kernel
+	for i := range p.kernels {
+		k := &p.kernels[i]
+		if k.Scratch == 0 {
+			continue
+		}
+		at, ok := p.unit.Memory.Gap(i, i, length(k))
+		if !ok {
+			beside = append(beside, k)
+			p.beside = max(p.beside, k.Scratch)
+			continue
+		}
+		scratch := p.memory.arena[at : at+length(k)]
+		k.lend = func() { to.Lend(scratch) }
+	}
+	scratch := bigmem.Make[float32](int(p.beside / elem))
+	for _, k := range beside {
+		k.lend = func() { to.Lend(scratch) }
+	}
+}
+
+// Reserve gives memory of n elements that kernels of Options.Kernels fill from the first-th
+// operation of a run on, and that stays as it is from its end to the next: in the arena
+// where that has room. It is called before the first run.
+func (p *Plan) Reserve(first, n int) []float32 {
+	m := p.unit.Memory
+	at, ok := m.Gap(first, len(p.kernels), n)
+	if !ok || p.memory.arena == nil {
+		p.reserved += 4 * int64(n)
+		return bigmem.Make[float32](n)
+	}
+	m.Spans = append(m.Spans, pass.Span{Offset: at, Size: n, First: first, Last: len(p.kernels)})
+	if to, ok := p.dev.(backend.Borrower); ok {
+		p.lend(to)
+	}
+	return p.memory.arena[at : at+n : at+n]
 }
 
 // end has every result that a kernel only starts ended by the first kernel that reads
@@ -136,6 +192,9 @@ func (p *Plan) end() {
 
 // run runs a kernel whose operands may still be under way.
 func (k *kernel) run() error {
+	if k.lend != nil {
+		k.lend()
+	}
 	if k.Early != nil {
 		k.Early()
 	}
@@ -245,7 +304,12 @@ func (p *Plan) FLOPs() int64 { return p.graph.FLOPs() - p.unit.Again.FLOPs }
 // ArenaBytes is the size of the arena: all values of a step.
 func (p *Plan) ArenaBytes() int64 { return int64(p.unit.Memory.ArenaSize) * int64(p.unit.ElemBytes) }
 
-// ScratchBytes is the size of the buffer that kernels use in turn, beside the arena.
+// MemoryBytes is the size of the arena, and of scratch and what Reserve gives for which it
+// has no room.
+func (p *Plan) MemoryBytes() int64 { return p.ArenaBytes() + p.beside + p.reserved }
+
+// ScratchBytes is the most scratch that a kernel uses. It lies where the arena has room
+// while the kernel runs, or else in a buffer that kernels use in turn (MemoryBytes).
 func (p *Plan) ScratchBytes() int64 {
 	var most int64
 	for _, k := range p.kernels {

@@ -172,6 +172,11 @@ func (s *Store) Grads() []float32 { return s.grads() }
 // States is the memory of all states.
 func (s *Store) States() []float32 { return s.flatStates }
 
+// Bytes is the size of the memory of all of them. Gradients count from their first use on.
+func (s *Store) Bytes() int64 {
+	return 4 * int64(len(s.flatParams)+len(s.flatGrads)+len(s.flatStates))
+}
+
 // ParamCount is the number of trained numbers, without the gaps between entries.
 func (s *Store) ParamCount() int {
 	n := 0

@@ -85,6 +85,7 @@ type gradientSums struct {
 	tasks  []*comm.Task // of the present run
 	shared bool         // ranks keep their own pieces of the sums only, in shards
 	shards *Shards
+	first  int // operation with which the first sum may start, if shared
 	costs  SumCosts
 }
 
@@ -177,6 +178,9 @@ func (s *gradientSums) taken(elemBytes int) func(*graph.Graph, []int) map[int]in
 			}
 		}
 		slices.SortFunc(fill.buckets, func(a, b *bucket) int { return cmp.Compare(last[a], last[b]) })
+		if s.first = len(sequence); len(fill.buckets) > 0 {
+			s.first = last[fill.buckets[0]]
+		}
 		until := map[int]int{}
 		for k, b := range fill.buckets {
 			free := len(sequence)

@@ -1,6 +1,7 @@
 package spatial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -22,6 +24,7 @@ type training struct {
 	size    int  // of buckets in bytes; 0: as in products
 	inTurn  bool // sums, between kernels
 	sharded bool
+	device  string // empty: ref
 	// optimizer, if not nil, moves the parameters.
 	optimizer *optim.Options
 }
@@ -35,7 +38,7 @@ func (r training) compile(n network, c *comm.Comm) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compile(g, c, r.mesh, engine.Options{Backend: "ref"}, func(s *gradientSums) {
+	return compile(g, c, r.mesh, engine.Options{Backend: cmp.Or(r.device, "ref"), Winograd: true, ByRule: true}, func(s *gradientSums) {
 		if r.size > 0 {
 			s.size = r.size
 		}
@@ -287,6 +290,46 @@ func TestShards(t *testing.T) {
 			}
 			if slices.Equal(got.average, got.params) {
 				t.Errorf("%s on %v: the average is the last value", kind, c.mesh)
+			}
+		}
+	}
+}
+
+// The same on the device whose arena holds gradients, the scratch of kernels and the
+// pieces of a rank in turn, with buckets of which several are under way; what the store of
+// gradients would take is not there.
+func TestShardsOnCPU(t *testing.T) {
+	for _, n := range []network{wide(), unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false)} {
+		for _, m := range []Mesh{{{Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lat", Size: 2}}} {
+			r := training{mesh: m, steps: 4, size: smallBuckets, device: "cpu",
+				optimizer: &optim.Options{Kind: optim.LAMB, Decay: 0.01, Clip: 0.5, EMA: 0.9, NoDecay: optim.Biases}}
+			var bytes [2]int64
+			var params [2][]float32
+			for i := range params {
+				r.sharded = i == 1
+				err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+					p, err := r.compile(n, c)
+					if err != nil {
+						return err
+					}
+					if c.Rank() == 0 {
+						bytes[i] = p.MemoryBytes() + p.Store().Bytes()
+					}
+					return p.Close()
+				})
+				if exit.CodeOf(err) == exit.NoDevice {
+					t.Skip("skipped: no device: ", err)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				params[i] = r.inProcess(t, n, comm.Free).params
+			}
+			if !slices.Equal(params[0], params[1]) {
+				t.Errorf("%s on %v: parameters differ by %.2g", n.name, m, distance(params[0], params[1]))
+			}
+			if whole := int64(4 * len(params[0])); bytes[0]-bytes[1] < whole/3 {
+				t.Errorf("%s on %v: %d bytes, %d where gradients of %d bytes are kept by pieces", n.name, m, bytes[0], bytes[1], whole)
 			}
 		}
 	}

@@ -107,7 +107,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 		return nil, errors.Join(err, p.Close())
 	}
 	if p.sums.shared {
-		if p.sums.shards, err = newShards(p.sums, p.Store()); err != nil {
+		if p.sums.shards, err = newShards(p.sums, p.Plan); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
 	}

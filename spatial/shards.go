@@ -8,7 +8,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/optim"
-	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -39,13 +38,13 @@ func (p *Plan) Shards() *Shards { return p.sums.shards }
 // of their all-reduce is enough. Others are on all ranks, and dealt out evenly.
 //
 // Source: Rajbhandari et al. 2020, arXiv:1910.02054, section 5.2.
-func newShards(sums *gradientSums, store *engine.Store) (*Shards, error) {
+func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
 	c, err := sums.c.Split(0, sums.c.Rank())
 	if err != nil {
 		return nil, err
 	}
 	s := &Shards{c: c, own: map[string][]ownPiece{}, costs: &sums.costs}
-	pieces := optim.Pieces(store)
+	pieces := optim.Pieces(plan.Store())
 	s.owners = make([]int, len(pieces))
 	of := map[string][]int{} // numbers of the pieces of a parameter
 	for i, x := range pieces {
@@ -73,7 +72,7 @@ func newShards(sums *gradientSums, store *engine.Store) (*Shards, error) {
 	s.deal(rest, pieces, 0, cutPieces(sizes, c.Size()))
 	s.gathered(pieces)
 	at, n := optim.Places(pieces, s.owners, c.Rank())
-	s.grads = bigmem.Make[float32](n)
+	s.grads = plan.Reserve(sums.first, n)
 	for param, numbers := range of {
 		first := pieces[numbers[0]].Lo
 		for _, i := range numbers {
@@ -96,10 +95,15 @@ func keep[T float32 | float64](s *Shards, param string, x []T) {
 
 // take is engine.Options.TakeGrad.
 func (s *Shards) take(param string, g backend.Tensor) {
-	if g.F64 != nil {
+	switch {
+	case g.F64 != nil:
 		keep(s, param, g.F64)
-	} else {
+	case g.F32 != nil:
 		keep(s, param, g.F32)
+	default:
+		for _, p := range s.own[param] {
+			clear(s.grads[p.at : p.at+p.hi-p.lo])
+		}
 	}
 }
 

@@ -61,6 +61,14 @@ type Kernel struct {
 	Scratch int64
 }
 
+// Borrower is what a backend is beside if its kernels use scratch that it is lent.
+type Borrower interface {
+	// Lend gives the scratch that kernels use until the next call, at least as long as
+	// theirs says. Before the first call the backend has its own; those prepared after it
+	// get none of that.
+	Lend(scratch []float32)
+}
+
 // Way is one way to run an operation: the layouts in which it takes its
 // operands and gives its result, and what that costs.
 type Way struct {

@@ -456,5 +456,8 @@ func (p *Optimizer) Restore(steps uint64, value func(name string, n int) ([]floa
 // Steps is the number of steps taken.
 func (p *Optimizer) Steps() uint64 { return p.steps }
 
+// Bytes is the size of the memory of moments, and of gathered gradients if there are any.
+func (p *Optimizer) Bytes() int64 { return 4 * int64(len(p.arena.m)+len(p.arena.v)+len(p.sum)) }
+
 // Close ends the threads of the sweep; more than once does no harm.
 func (p *Optimizer) Close() error { return p.sweep.close() }

@@ -44,6 +44,25 @@ type Memory struct {
 	Spans []Span
 }
 
+// Gap is the lowest place of n elements in the arena that no value takes while the operations
+// from first to last of the sequence run; ok is false if there is none.
+func (m *Memory) Gap(first, last, n int) (offset int, ok bool) {
+	var alive []Span
+	for _, s := range m.Spans {
+		if s.First <= last && first <= s.Last {
+			alive = append(alive, s)
+		}
+	}
+	slices.SortFunc(alive, func(a, b Span) int { return cmp.Compare(a.Offset, b.Offset) })
+	for _, s := range alive {
+		if s.Offset >= offset+n {
+			return offset, true
+		}
+		offset = max(offset, s.Offset+roundUp(s.Size))
+	}
+	return offset, offset+n <= m.ArenaSize
+}
+
 // Span is one buffer of the arena and the operations between whose runs it is
 // alive: First ≤ position ≤ Last in the sequence, −1 and len for before and
 // after all.

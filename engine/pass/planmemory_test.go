@@ -1,6 +1,62 @@
 package pass
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestGap: a gap takes the place of no value that is alive meanwhile, and is found wherever
+// one is large enough.
+func TestGap(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	found, none := 0, 0
+	for range 200 {
+		var spans []*Span
+		for range 12 {
+			first := rng.IntN(20)
+			spans = append(spans, &Span{Size: 1 + rng.IntN(90), First: first, Last: first + rng.IntN(6)})
+		}
+		m := &Memory{}
+		placeSpans(spans, m)
+		for _, s := range spans {
+			m.Spans = append(m.Spans, *s)
+		}
+		first, n := rng.IntN(20), 1+rng.IntN(120)
+		last := first + rng.IntN(3)
+		taken := make([]bool, m.ArenaSize)
+		for _, s := range spans {
+			if s.First <= last && first <= s.Last {
+				for i := range s.Size {
+					taken[s.Offset+i] = true
+				}
+			}
+		}
+		free := func(at int) bool {
+			for i := range n {
+				if at+i >= len(taken) || taken[at+i] {
+					return false
+				}
+			}
+			return true
+		}
+		possible := false
+		for at := 0; at < len(taken); at += align {
+			possible = possible || free(at)
+		}
+		at, ok := m.Gap(first, last, n)
+		if ok != possible || ok && (!free(at) || at%align != 0) {
+			t.Fatalf("%d elements during %d to %d: a gap at %d, %v, want %v, among %+v", n, first, last, at, ok, possible, m.Spans)
+		}
+		if ok {
+			found++
+		} else {
+			none++
+		}
+	}
+	if found < 20 || none < 20 {
+		t.Errorf("%d gaps found, %d times none", found, none)
+	}
+}
 
 // TestTurns: lifetimes that leave a hole when they are placed by size fit without
 // one, since buffers change to earlier turns; nothing overlaps, and the same spans

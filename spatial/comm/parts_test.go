@@ -7,7 +7,7 @@ import (
 
 // The room of collectives does not grow with the vector: two segments each way at most.
 func TestRoomOfCollectives(t *testing.T) {
-	const n = 3 << 20 // 12 segments
+	const n = 3 << 20 // 24 segments
 
 	for _, k := range []struct {
 		name     string

@@ -23,6 +23,7 @@ type Backend struct {
 	reply   chan error
 	done    chan struct{}
 	scratch []float32         // lent to every kernel in turn
+	lent    bool              // scratch is not the backend's
 	wanted  int               // of the scratch by the kernel that is being prepared
 	dry     bool              // the kernel is prepared for its scratch alone, see Scratch
 	blank   []float32         // memory of no meaning for that
@@ -119,11 +120,14 @@ func (b *Backend) prepare(q backend.Request) (backend.Kernel, error) {
 	return reference(q), nil
 }
 
+// Lend gives the scratch that kernels use from now on.
+func (b *Backend) Lend(scratch []float32) { b.scratch, b.lent = scratch, true }
+
 // needScratch makes the common scratch at least n values long, unless only the
-// number matters.
+// number matters or it is lent.
 func (b *Backend) needScratch(n int) {
 	b.wanted = max(b.wanted, n)
-	if len(b.scratch) < n && !b.dry {
+	if len(b.scratch) < n && !b.dry && !b.lent {
 		b.scratch = bigmem.Make[float32](n)
 	}
 }

@@ -251,7 +251,7 @@ func (b *Backend) timed(key string, trials []trial) (tune.Entry, error) {
 // the form is that of the rule. All share the memory of the largest.
 func (b *Backend) tryOut(trials []trial) (tune.Entry, error) {
 	scout := *b // what is prepared here leaves neither choices nor scratch behind
-	scout.o.ByRule, scout.o.Choices, scout.choices, scout.scratch = true, nil, map[string]string{}, nil
+	scout.o.ByRule, scout.o.Choices, scout.choices, scout.scratch, scout.lent = true, nil, map[string]string{}, nil, false
 	room := make([]int, 1+len(trials[0].request.In)) // of the result, of the operands
 	for _, t := range trials {
 		room[0] = max(room[0], t.request.Out.Layout.Elems(t.request.Out.Shape))
