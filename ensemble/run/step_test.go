@@ -169,7 +169,7 @@ func TestAverageWithoutValidation(t *testing.T) {
 func TestLargeBatchOptimisersTrain(t *testing.T) {
 	f := smallData(t)
 	for _, set := range [][]string{
-		{"train.optimizer=lars", "train.learning_rate=0.05", "train.trust=0.1"},
+		{"train.optimizer=lars", "train.learning_rate=0.1", "train.trust=0.02", "train.batch_size=2", "train.epochs=6"},
 		{"train.optimizer=lamb", "train.learning_rate=0.02"},
 	} {
 		c := quick(t, f, append(set, "train.networks=1")...)

@@ -1,0 +1,154 @@
+package loader
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Schedule says who reads which sample when, in all epochs of a training.
+type Schedule struct {
+	Seed    uint64
+	Samples int
+	Epochs  int
+	Batch   int // samples, of all readers
+	Readers int // that share a batch, each a run of it
+}
+
+// Reads is the samples that a reader reads, in order. Batches that its samples do not fill
+// are shared out alike.
+func (s Schedule) Reads(reader int) []int {
+	var reads []int
+	for epoch := range s.Epochs {
+		order := Order(s.Seed, uint64(epoch), s.Samples)
+		for lo := 0; lo < s.Samples; lo += s.Batch {
+			batch := order[lo:min(lo+s.Batch, s.Samples)]
+			reads = append(reads, batch[reader*len(batch)/s.Readers:(reader+1)*len(batch)/s.Readers]...)
+		}
+	}
+	return reads
+}
+
+// Demand is how often a reader reads a sample, and where in its reads it does so first; −1
+// if never.
+type Demand struct{ Count, First int }
+
+// demands are those of all samples.
+func demands(reads []int, samples int) []Demand {
+	d := make([]Demand, samples)
+	for i := range d {
+		d[i].First = -1
+	}
+	for at, k := range reads {
+		if d[k].Count++; d[k].First < 0 {
+			d[k].First = at
+		}
+	}
+	return d
+}
+
+// Priority lists the samples that a reader reads: those first that it reads most often, of
+// these those first that it needs soonest.
+func (s Schedule) Priority(reader int) []int { return priority(demands(s.Reads(reader), s.Samples)) }
+
+func priority(d []Demand) []int {
+	var list []int
+	for k := range d {
+		if d[k].Count > 0 {
+			list = append(list, k)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int) int {
+		return cmp.Or(cmp.Compare(d[b].Count, d[a].Count), cmp.Compare(d[a].First, d[b].First))
+	})
+	return list
+}
+
+// nowhere is the place of a sample that is not kept.
+const nowhere = -1
+
+// Place says where a reader keeps each sample: in the cache of that number, or in none, −1.
+// Caches have so many bytes, fastest first, and samples sizes bytes each. They are filled in
+// the order of priority; a sample that does not fit closes its cache.
+//
+// If they have room for all that the reader reads in the first epoch, these come in
+// before others: where that is so for all readers, each sample has a keeper when the first
+// epoch ends, and the file system is read once.
+func (s Schedule) Place(reader int, sizes []int64, caches []int64) []int {
+	return s.place(s.Reads(reader), sizes, caches)
+}
+
+func (s Schedule) place(reads []int, sizes, caches []int64) []int {
+	list := priority(demands(reads, s.Samples))
+	if s.Epochs == 0 {
+		return fill(list, sizes, caches)
+	}
+	var room int64
+	for _, n := range caches {
+		room += n
+	}
+	home, keep := make([]bool, s.Samples), make([]bool, s.Samples)
+	for _, k := range reads[:len(reads)/s.Epochs] {
+		home[k], keep[k] = true, true
+		room -= sizes[k]
+	}
+	var others []int
+	for _, k := range list {
+		if !home[k] && sizes[k] <= room {
+			others, keep[k] = append(others, k), true
+			room -= sizes[k]
+		}
+	}
+	for {
+		place := fill(slices.DeleteFunc(slices.Clone(list), func(k int) bool { return !keep[k] }), sizes, caches)
+		if !slices.ContainsFunc(list, func(k int) bool { return home[k] && place[k] == nowhere }) {
+			return place
+		}
+		n := len(others) - 1
+		if n < 0 {
+			return fill(list, sizes, caches)
+		}
+		keep[others[n]], others = false, others[:n] // caches do not fill up to the last byte
+	}
+}
+
+func fill(list []int, sizes, caches []int64) []int {
+	at := make([]int, len(sizes))
+	for k := range at {
+		at[k] = nowhere
+	}
+	cache, used := 0, int64(0)
+	for _, k := range list {
+		for cache < len(caches) && used+sizes[k] > caches[cache] {
+			cache, used = cache+1, 0
+		}
+		if cache == len(caches) {
+			break
+		}
+		at[k] = cache
+		used += sizes[k]
+	}
+	return at
+}
+
+// Fetches lists what a cache keeps, by Place, in the order in which the reader needs it
+// first.
+func Fetches(place []int, cache int, reads []int) []int {
+	var list []int
+	seen := map[int]bool{}
+	for _, k := range reads {
+		if place[k] == cache && !seen[k] {
+			seen[k] = true
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// Sizes is n samples of so many bytes.
+func Sizes(n int, bytes int64) []int64 {
+	sizes := make([]int64, n)
+	for i := range sizes {
+		sizes[i] = bytes
+	}
+	return sizes
+}
