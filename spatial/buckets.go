@@ -13,12 +13,12 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// bucketBytes is the size from which on gradients are summed over ranks: large enough
+// BucketBytes is the size from which on gradients are summed over ranks: large enough
 // for messages to cost less than bytes, small enough for many sums to run beside the
 // backward pass.
 //
 // Source: Li et al. 2020, arXiv:2006.15704, section 3.2.3, whose default it is.
-const bucketBytes = 25 << 20
+const BucketBytes = 25 << 20
 
 // late are the attributes of sum_ranks_later: the axes, and the parameters whose
 // gradient the sum is.
@@ -90,7 +90,7 @@ type gradientSums struct {
 }
 
 func newGradientSums(c *comm.Comm) *gradientSums {
-	return &gradientSums{c: c, filling: filling{size: bucketBytes}}
+	return &gradientSums{c: c, filling: filling{size: BucketBytes}}
 }
 
 // filling puts gradients into buckets, in the order in which the backward pass makes them.

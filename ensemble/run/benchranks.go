@@ -259,7 +259,7 @@ func (k BenchCase) mesh(text string, n int) (spatial.Mesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fastestMesh(g, typicalMachine, n, adamState, "--mesh")
+	return fastestMesh(g, typicalMachine, n, adam, "--mesh")
 }
 
 // WriteText prints the report for a person.

@@ -98,7 +98,7 @@ type PlannedStep struct {
 	ShuffleBytes  int64 `json:"shuffle_bytes"`
 	SumBytes      int64 `json:"sum_bytes"`
 	GradientBytes int64 `json:"gradient_bytes"`
-	MemoryBytes   int64 `json:"memory_bytes"` // of a rank, without scratch
+	MemoryBytes   int64 `json:"memory_bytes"` // of a rank
 
 	Layers []PlannedLayer `json:"layers,omitempty"`
 }
@@ -149,7 +149,7 @@ func Plan(ctx context.Context, o PlanOptions) (*PlanResult, error) {
 		return nil, err
 	}
 	c := &planning{o: o, subject: eo.subject(), grid: grid}
-	c.state = optimiserState(&o.Config.Train.Train)
+	c.optimiser = optimiserOf(&o.Config.Train.Train)
 	if err := c.price(ctx); err != nil {
 		return nil, err
 	}
@@ -183,28 +183,29 @@ func Plan(ctx context.Context, o PlanOptions) (*PlanResult, error) {
 
 // planning is a training and a machine to plan it on.
 type planning struct {
-	o       PlanOptions
-	subject subject
-	grid    *ensemble.Grid
-	state   int
-	machine search.Machine
-	told    PlanMachine
-	alone   cluster.Time // step on one rank
+	o         PlanOptions
+	subject   subject
+	grid      *ensemble.Grid
+	optimiser search.Optimiser
+	machine   search.Machine
+	told      PlanMachine
+	alone     cluster.Time // step on one rank
 }
 
-// adamState is how many values Adam keeps for each weight.
-const adamState = 2
+// adam is the optimiser that is planned for where no configuration names one.
+var adam = search.Optimiser{State: 2}
 
-// optimiserState is how many values the optimiser keeps for each weight.
-func optimiserState(c *config.Training) int {
-	n := adamState
+// optimiserOf is that of a training.
+func optimiserOf(c *config.Training) search.Optimiser {
+	o := adam
 	if c.Optimizer == "sgd" || c.Optimizer == "lars" {
-		n = 1
+		o.State = 1
 	}
 	if c.EMA > 0 {
-		n++
+		o.State++
 	}
-	return n
+	o.Sharded = c.ShardOptimizer
+	return o
 }
 
 // network builds the step for a batch, and finds its layers.
@@ -214,7 +215,7 @@ func (c *planning) network(batch int) (*graph.Graph, search.Network, error) {
 	if err != nil {
 		return nil, search.Network{}, err
 	}
-	n, err := search.Layers(g, c.state)
+	n, err := search.Layers(g, c.optimiser)
 	return g, n, err
 }
 
@@ -361,11 +362,11 @@ func (c *planning) play(g *graph.Graph, mesh spatial.Mesh) (*PlayedStep, error) 
 	if err != nil {
 		return nil, err
 	}
-	alone, err := search.Play(g, c.state, nil, c.machine, network)
+	alone, err := search.Play(g, c.optimiser, nil, c.machine, network)
 	if err != nil {
 		return nil, err
 	}
-	p, err := search.Play(g, c.state, mesh, c.machine, network)
+	p, err := search.Play(g, c.optimiser, mesh, c.machine, network)
 	if err != nil {
 		return nil, err
 	}
@@ -454,7 +455,7 @@ func (s PlannedStep) write(b *strings.Builder, memory int64) {
 	fmt.Fprintf(b, "  step        %10.3f ms: forward %.3f, backward %.3f, optimiser %.3f, gradients behind %.3f\n",
 		1e3*s.StepS, 1e3*s.ForwardS, 1e3*s.BackwardS, 1e3*s.OptimiserS, 1e3*s.GradientsS)
 	fmt.Fprintf(b, "  rate        %10.3f samples/s, efficiency %.1f %%\n", s.SamplesS, 100*s.Efficiency)
-	fmt.Fprintf(b, "  memory      %10.1f MiB a rank, without scratch", mib(s.MemoryBytes))
+	fmt.Fprintf(b, "  memory      %10.1f MiB a rank", mib(s.MemoryBytes))
 	if memory > 0 {
 		fmt.Fprintf(b, ", of %.1f", mib(memory))
 	}
@@ -533,8 +534,8 @@ func machineOf(c *config.TrainConfig) search.Machine {
 // one program.
 //
 // Errors: exit 64 if there is none, or none that fits into the memory of a rank.
-func fastestMesh(g *graph.Graph, m search.Machine, ranks, state int, at string) (spatial.Mesh, error) {
-	n, err := search.Layers(g, state)
+func fastestMesh(g *graph.Graph, m search.Machine, ranks int, o search.Optimiser, at string) (spatial.Mesh, error) {
+	n, err := search.Layers(g, o)
 	if err != nil {
 		return nil, err
 	}

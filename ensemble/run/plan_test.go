@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/search"
 )
 
@@ -22,14 +24,14 @@ func TestStrongScaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := search.Layers(g, adamState)
+	n, err := search.Layers(g, adam)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := typicalMachine
 	m.HideHalos = false
 	network := cluster.LogGP{Latency: m.Between.Alpha, Rate: m.Between.Rate}
-	alone, err := search.Play(g, adamState, nil, m, network)
+	alone, err := search.Play(g, adam, nil, m, network)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +40,11 @@ func TestStrongScaling(t *testing.T) {
 		t.Errorf("one rank takes %v, predicted %v", alone.Step, said)
 	}
 	for _, ranks := range []int{8, 16, 32, 64} {
-		mesh, err := fastestMesh(g, typicalMachine, ranks, adamState, "")
+		mesh, err := fastestMesh(g, typicalMachine, ranks, adam, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		played, err := search.Play(g, adamState, mesh, m, network)
+		played, err := search.Play(g, adam, mesh, m, network)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +65,7 @@ func TestFastestMesh(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	first, err := fastestMesh(g, typicalMachine, 64, adamState, "")
+	first, err := fastestMesh(g, typicalMachine, 64, adam, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +73,7 @@ func TestFastestMesh(t *testing.T) {
 	if took > 10*time.Second { // a tenth of a second on an idle machine
 		t.Errorf("the choice took %v", took)
 	}
-	if again, err := fastestMesh(g, typicalMachine, 64, adamState, ""); err != nil || again.String() != first.String() || first.Size() != 64 {
+	if again, err := fastestMesh(g, typicalMachine, 64, adam, ""); err != nil || again.String() != first.String() || first.Size() != 64 {
 		t.Errorf("%v and then %v, %v", first, again, err)
 	}
 	t.Logf("%v in %v", first, took)
@@ -93,5 +95,50 @@ func TestMachineOfTraining(t *testing.T) {
 	})
 	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "fits into memory") {
 		t.Errorf("ranks of 64 KiB: %v", err)
+	}
+}
+
+// The memory of a plan is near what is allocated for the step: parameters, gradients and state,
+// the arena, and the scratch of kernels.
+func TestPlannedMemory(t *testing.T) {
+	for _, c := range []struct {
+		base, batch int
+		mesh        string
+	}{{8, 1, ""}, {8, 1, "lat:2 lon:2"}, {8, 4, "data:2 lon:2"}, {8, 1, "lon:4@2x6x12=channel,2x3x6=channel"}, {32, 1, "lon:2"}} {
+		k := BenchCase{Model: BenchUNet3D, Base: c.base, Crop: Crop{96, 192}, Batch: c.batch, Depth: 2, Periodic: true, Threads: 1}
+		m, err := spatial.ParseMesh(c.mesh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = comm.Run(m.Size(), comm.Free, func(ranks *comm.Comm) error {
+			g, err := k.graph(true)
+			if err != nil {
+				return err
+			}
+			n, err := search.Layers(g, adam)
+			if err != nil {
+				return err
+			}
+			planned := float64(search.Price(n, typicalMachine, m).Memory)
+			p, err := spatial.Compile(g, ranks, m, k.Options(false))
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			got := float64(p.ArenaBytes() + p.ScratchBytes() + 4*n.Parameters*int64(2+adam.State))
+			if ranks.Rank() == 0 {
+				t.Logf("base %d, batch %d, mesh %v: %.1f MiB, planned %.1f", c.base, c.batch, m, got/(1<<20), planned/(1<<20))
+				if d := planned/got - 1; math.Abs(d) > 0.15 {
+					t.Errorf("base %d, batch %d, mesh %v: %.0f bytes, planned %.0f", c.base, c.batch, m, got, planned)
+				}
+			}
+			return nil
+		})
+		if exit.CodeOf(err) == exit.NoDevice {
+			t.Skip("skipped: no device: ", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

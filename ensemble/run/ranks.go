@@ -137,7 +137,7 @@ func (t *team) fastest(c *config.TrainConfig, grid *ensemble.Grid) (spatial.Mesh
 	if err != nil {
 		return nil, err
 	}
-	m, err := fastestMesh(g, machineOf(c), t.c.Size(), optimiserState(&c.Train.Train), "train.mesh")
+	m, err := fastestMesh(g, machineOf(c), t.c.Size(), optimiserOf(&c.Train.Train), "train.mesh")
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Package search predicts how long a step of training takes when the layers of a
 // network are spread over ranks, and finds how to spread them.
 //
-//	n, err := search.Layers(g, 2) // of a graph with its loss; Adam keeps 2 numbers a weight
+//	n, err := search.Layers(g, search.Optimiser{State: 2}) // of a graph with its loss; Adam keeps 2 numbers a weight
 //	...
 //	r, err := search.Search(n, 64, search.Machine{
 //		FLOPs: 1e12, Bytes: 1e11, // a second, of one rank

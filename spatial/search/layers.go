@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -18,7 +19,7 @@ const Input = -1
 type Network struct {
 	Layers     []Layer
 	Parameters int64 // values
-	State      int   // values that the optimiser keeps for each parameter
+	Optimiser  Optimiser
 }
 
 // Layer is an operation on fields with those that follow it point by point: what has one
@@ -35,7 +36,7 @@ type Layer struct {
 	// Gradients are values that are added up over ranks once a step, beside the backward
 	// pass; Gathered are those of parameters that are fields, which come together.
 	Gradients, Gathered int64
-	Kept                int64 // bytes of what the backward pass reads
+	Kept                int64 // bytes of fields that are loaded, or that the backward pass reads
 	// Sums and BackSums are the values of sums over ranks within a pass.
 	Sums, BackSums []int64
 }
@@ -96,19 +97,18 @@ type Conv struct {
 	Filter  [3]int // levels, latitudes, longitudes
 }
 
-// Layers finds the layers of a graph with a loss, before gradients are added. state is how
-// many values the optimiser keeps for each parameter.
+// Layers finds the layers of a graph with a loss, before gradients are added.
 //
 // A layer begins at an operation with a window (convolution, pooling, upsampling), and at
 // one that joins channels. What follows point by point belongs to it.
 //
 // Errors: a graph without loss or fields; operations without gradient.
-func Layers(g *graph.Graph, state int) (Network, error) {
+func Layers(g *graph.Graph, o Optimiser) (Network, error) {
 	if g.Loss < 0 {
 		return Network{}, fmt.Errorf("the network has no loss, so no step to plan")
 	}
 	l := &layering{g: g, needed: g.Needed(g.Roots()), layer: make([]int, len(g.Nodes)), kind: make([]place, len(g.Nodes)),
-		trained: make([]bool, len(g.Nodes)), n: Network{State: state}, names: map[string]int{}}
+		trained: make([]bool, len(g.Nodes)), kept: make([]bool, len(g.Nodes)), n: Network{Optimiser: o}, names: map[string]int{}}
 	for _, n := range g.Nodes {
 		if err := l.visit(n); err != nil {
 			return Network{}, err
@@ -136,6 +136,7 @@ type layering struct {
 	layer   []int // by node: Input, or of a field or sum
 	kind    []place
 	trained []bool // by node: depends on a parameter
+	kept    []bool // by node: counted as kept
 	names   map[string]int
 }
 
@@ -181,14 +182,15 @@ func (l *layering) operation(n *graph.Node) error {
 	if begins || at == Input {
 		at = len(l.n.Layers)
 		v := Layer{Name: l.name(n), Out: fieldShape(n.Shape), Joined: joins(n)}
-		if n.Op.Name != "concat" { // joins are read in parts
-			v.Kept = 4 * int64(v.Out.Size())
-		}
 		l.n.Layers = append(l.n.Layers, v)
 	}
 	l.layer[n.ID] = at
 	v := &l.n.Layers[at]
 	for i, id := range n.In {
+		if l.kind[id] == field && l.layer[id] == Input && !l.kept[id] { // as it is loaded, and as convolutions read it
+			l.kept[id] = true
+			v.Kept += 2 * 4 * int64(l.g.Nodes[id].Shape.Size())
+		}
 		if l.kind[id] != field || l.layer[id] == at {
 			continue
 		}
@@ -260,6 +262,12 @@ func (l *layering) count(v *Layer, n *graph.Node) error {
 	return l.backward(v, n)
 }
 
+// Names in a graph of gradients alone: operands have their number too.
+const (
+	operand = "operand "
+	result  = "result"
+)
+
 // backward counts the gradients of an operation, from a graph of them alone.
 func (l *layering) backward(v *Layer, n *graph.Node) error {
 	if n.Op.Grad == nil {
@@ -268,9 +276,9 @@ func (l *layering) backward(v *Layer, n *graph.Node) error {
 	b := graph.New(0)
 	in := make([]graph.Value, len(n.In))
 	for i, id := range n.In {
-		in[i] = b.Input(fmt.Sprintf("in%d", i), l.g.Nodes[id].Shape)
+		in[i] = b.Input(operand+strconv.Itoa(i), l.g.Nodes[id].Shape)
 	}
-	out := b.Input("out", n.Shape)
+	out := b.Input(result, n.Shape)
 	grads := n.Op.Grad(b, in, out, b.Input("dy", n.Shape), n.Attrs)
 	var roots []int
 	parameter := map[int]place{} // of gradients of parameters, by node
@@ -298,6 +306,9 @@ func (l *layering) backward(v *Layer, n *graph.Node) error {
 	uses := g.Uses()
 	for id, need := range g.Needed(roots) {
 		m := g.Nodes[id]
+		if need && m.Kind == graph.KindInput {
+			l.keep(m.Name, n)
+		}
 		if !need || m.Kind != graph.KindOp {
 			continue
 		}
@@ -322,6 +333,28 @@ func (l *layering) backward(v *Layer, n *graph.Node) error {
 		}
 	}
 	return nil
+}
+
+// keep counts what the gradient of an operation reads, by its name there. Joins are read in
+// parts.
+func (l *layering) keep(name string, of *graph.Node) {
+	n := of
+	if i, err := strconv.Atoi(strings.TrimPrefix(name, operand)); err == nil {
+		n = l.g.Nodes[of.In[i]]
+	} else if name != result {
+		return
+	}
+	if l.kind[n.ID] != field || l.layer[n.ID] == Input || l.kept[n.ID] {
+		return
+	}
+	l.kept[n.ID] = true
+	if joins(n) {
+		for i := range n.In {
+			l.keep(operand+strconv.Itoa(i), n)
+		}
+		return
+	}
+	l.n.Layers[l.layer[n.ID]].Kept += 4 * int64(n.Shape.Size())
 }
 
 // spread tells whether a parameter has the points of a field.

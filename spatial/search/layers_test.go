@@ -42,7 +42,7 @@ var fastLinks = Machine{FLOPs: 1e11, Bytes: 1e10, Inside: Link{cluster.Microseco
 // its gradients.
 func TestLayers(t *testing.T) {
 	g := smallUNet(t, 16)
-	n, err := Layers(g, 2)
+	n, err := Layers(g, Optimiser{State: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,14 +92,14 @@ func TestLayers(t *testing.T) {
 	if flops != want {
 		t.Errorf("%d FLOPs of convolutions, the graph has %d", flops, want)
 	}
-	if _, err := Layers(&graph.Graph{Loss: -1}, 2); err == nil {
+	if _, err := Layers(&graph.Graph{Loss: -1}, Optimiser{State: 2}); err == nil {
 		t.Error("a graph without loss has layers")
 	}
 }
 
 // Halo bytes of a cut are those of the closed form: of x and of dy, both sides.
 func TestHaloBytes(t *testing.T) {
-	n, err := Layers(smallUNet(t, 16), 2)
+	n, err := Layers(smallUNet(t, 16), Optimiser{State: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,11 +133,11 @@ func TestPlay(t *testing.T) {
 				inner = 64
 			}
 			g := smallUNet(t, inner)
-			n, err := Layers(g, 2)
+			n, err := Layers(g, Optimiser{State: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
-			played, err := Play(g, 2, mesh, m, network)
+			played, err := Play(g, Optimiser{State: 2}, mesh, m, network)
 			if err != nil {
 				t.Fatal(err)
 			}

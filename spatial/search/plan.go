@@ -37,8 +37,8 @@ type Estimate struct {
 	Gradients, GradientsHidden         cluster.Time
 
 	HaloBytes, ShuffleBytes, SumBytes, GradientBytes int64
-	// Memory is parameters, gradients, state of the optimiser and what the backward pass
-	// reads, without the scratch of kernels.
+	// Memory of a rank: parameters, gradients, state of the optimiser, fields that are loaded
+	// or that the backward pass reads, and the room of its gradients, of kernels and messages.
 	Memory int64
 }
 
@@ -75,25 +75,15 @@ func (p *pricer) evaluate(price func(v int) cost) Estimate {
 	if p.m.HideGradients {
 		exposed = max(0, queue-now)
 	}
+	optimiser, gathered := p.optimiser()
 	return Estimate{
-		Step: all.forward + all.backward + exposed + p.optimiser(), Forward: all.forward, Backward: all.backward, Optimiser: p.optimiser(),
+		Step: all.forward + all.backward + exposed + optimiser, Forward: all.forward, Backward: all.backward, Optimiser: optimiser,
 		Compute: all.compute, Halos: all.halo, HalosHidden: all.hidden, Shuffles: all.shuffle, Sums: all.sums,
 		Gradients: exposed, GradientsHidden: all.reduce - exposed,
-		HaloBytes: all.haloBytes, ShuffleBytes: all.shuffleBytes, SumBytes: all.sumBytes, GradientBytes: all.grads,
+		HaloBytes: all.haloBytes, ShuffleBytes: all.shuffleBytes, SumBytes: all.sumBytes, GradientBytes: all.grads + gathered,
 		Memory: all.memory + p.fixedMemory(),
 	}
 }
-
-// optimiserTime is that of a sweep over parameters, gradients and state, all read and
-// all but the gradients written.
-func optimiserTime(parameters int64, state int, bytes float64) cluster.Time {
-	return seconds(4 * float64(parameters) * float64(3+2*state) / bytes)
-}
-
-func (p *pricer) optimiser() cluster.Time { return optimiserTime(p.n.Parameters, p.n.State, p.m.Bytes) }
-
-// fixedMemory is what every rank holds whatever the plan.
-func (p *pricer) fixedMemory() int64 { return 4 * p.n.Parameters * int64(2+p.n.State) }
 
 // plan completes a choice of spreads, by stage.
 func (p *pricer) plan(to []spread) Plan {

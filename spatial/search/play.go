@@ -26,7 +26,7 @@ type Played struct {
 // machine hides them; halos are waited for.
 //
 // Errors: a mesh that the graph cannot be cut by; a network that has no place for all ranks.
-func Play(g *graph.Graph, state int, mesh spatial.Mesh, m Machine, network cluster.Network) (Played, error) {
+func Play(g *graph.Graph, o Optimiser, mesh spatial.Mesh, m Machine, network cluster.Network) (Played, error) {
 	own, err := withGradients(g)
 	if err != nil {
 		return Played{}, err
@@ -43,7 +43,7 @@ func Play(g *graph.Graph, state int, mesh spatial.Mesh, m Machine, network clust
 			return Played{}, err
 		}
 	}
-	optimiser := optimiserTime(parameters, state, m.Bytes)
+	optimiser := optimiserTime(parameters, o.State, m.Bytes)
 	sent := make([]int64, mesh.Size())
 	result, err := cluster.Run(mesh.Size(), network, cluster.Options{}, func(r *cluster.Rank) error {
 		if err := p.perform(r); err != nil {

@@ -33,6 +33,7 @@ type pricer struct {
 	cuts    *cutter
 	strides []int  // of the axes of the mesh, in ranks
 	inside  []bool // by axis of the mesh: ranks that differ along it share a node
+	fixed   int64  // memory, once it is known
 }
 
 func newPricer(n Network, m *Machine, mesh spatial.Mesh, c *cutter) *pricer {
@@ -364,6 +365,9 @@ func (p *pricer) layer(v int, to spread) cost {
 		add(t, bytes, &c.backward)
 	}
 	t, bytes := p.m.allReduce(g, l.Gradients)
+	if p.shares() > 1 { // each rank needs the sums of its share only
+		t, bytes = t/2, bytes/2
+	}
 	u, more := p.m.allGather(g, l.Gathered)
 	c.reduce, c.grads = t+u, bytes+more
 	return c

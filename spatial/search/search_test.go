@@ -51,7 +51,7 @@ func randomLayer(r *rand.Rand, name string, out graph.Shape, from ...Edge) Layer
 // randomUNet draws a U-Net of so many poolings, or, if there are none, a chain with so many
 // more convolutions, one of which halves fields.
 func randomUNet(r *rand.Rand, stages, chain int) Network {
-	n := Network{Parameters: r.Int64N(1e3), State: 2}
+	n := Network{Parameters: r.Int64N(1e3), Optimiser: Optimiser{State: 2}}
 	shape := graph.Shape{1 + r.IntN(4), 1 + r.IntN(8), 1 + r.IntN(3), 8 + 8*r.IntN(3), 8 + 8*r.IntN(3)}
 	add := func(out graph.Shape, from ...Edge) int {
 		n.Layers = append(n.Layers, randomLayer(r, fmt.Sprint("layer ", len(n.Layers)), out, from...))
