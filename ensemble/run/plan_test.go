@@ -99,7 +99,7 @@ func TestMachineOfTraining(t *testing.T) {
 }
 
 // The memory of a plan is near what is allocated for the step: parameters, gradients and state,
-// the arena, and the scratch of kernels.
+// the arena, and scratch beside it.
 func TestPlannedMemory(t *testing.T) {
 	for _, c := range []struct {
 		base, batch int
@@ -125,7 +125,7 @@ func TestPlannedMemory(t *testing.T) {
 				return err
 			}
 			defer p.Close()
-			got := float64(p.ArenaBytes() + p.ScratchBytes() + 4*n.Parameters*int64(2+adam.State))
+			got := float64(p.MemoryBytes() + 4*n.Parameters*int64(2+adam.State))
 			if ranks.Rank() == 0 {
 				t.Logf("base %d, batch %d, mesh %v: %.1f MiB, planned %.1f", c.base, c.batch, m, got/(1<<20), planned/(1<<20))
 				if d := planned/got - 1; math.Abs(d) > 0.15 {
