@@ -47,7 +47,7 @@ func chooseWorkspaces(u *Unit) error {
 			limit = max(least, min(limit, u.MemoryLimit-int64(v.Memory.ArenaSize)*int64(u.ElemBytes)))
 		}
 	}
-	u.CutOf, u.Scratch = map[int]string{}, 0
+	u.CutOf, u.ScratchOf, u.Scratch = map[int]string{}, map[int]int64{}, 0
 	for _, id := range u.Sequence {
 		n := u.Graph.Nodes[id]
 		cuts, err := cutsOf(u, n)
@@ -65,7 +65,7 @@ func chooseWorkspaces(u *Unit) error {
 		if err != nil {
 			return err
 		}
-		u.CutOf[id] = c.Pieces[0].Algorithm
+		u.CutOf[id], u.ScratchOf[id] = c.Pieces[0].Algorithm, c.Bytes
 		u.Scratch = max(u.Scratch, c.Bytes)
 	}
 	return nil

@@ -58,6 +58,9 @@ type Unit struct {
 	// Scratch is the most that a kernel uses, in bytes, if there is a bound
 	// (choose-workspaces).
 	Scratch int64
+	// ScratchOf is the scratch of the operations that have a choice, in bytes
+	// (choose-workspaces).
+	ScratchOf map[int]int64
 	// Memory says where each value lives (plan-memory).
 	Memory *Memory
 }

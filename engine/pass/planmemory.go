@@ -111,6 +111,8 @@ func layOut(u *Unit) {
 	m.Copies = slices.DeleteFunc(m.Copies, func(d graph.Grad) bool { _, ok := taken[g.Root(d.Value)]; return ok })
 	spans := lifetimes(u, buffer, taken)
 	placeSpans(spans, m)
+	m.note(spans)
+	leaveRoom(u, spans, m)
 	for i := range g.Nodes {
 		if r := g.Root(i); m.Places[r].Where == Arena && i == r {
 			s := spans[buffer[i]]
@@ -122,11 +124,71 @@ func layOut(u *Unit) {
 			m.Places[i] = m.Places[r]
 		}
 	}
+}
+
+// note fills in the spans of m.
+func (m *Memory) note(spans []*Span) {
+	m.Spans = m.Spans[:0]
 	for _, s := range spans {
 		if s != nil && s.Size > 0 {
 			m.Spans = append(m.Spans, *s)
 		}
 	}
+}
+
+// leaveRoom places the spans anew if the arena, no larger, then has room for more of the
+// scratch of operations. Where values and scratch together exceed the arena there cannot
+// be any.
+func leaveRoom(u *Unit, spans []*Span, m *Memory) {
+	var scratch []*Span
+	for t, id := range u.Sequence {
+		n := int(u.ScratchOf[id]) / u.ElemBytes
+		room := roundUp(n)
+		for _, s := range m.Spans {
+			if s.First <= t && t <= s.Last {
+				room += roundUp(s.Size)
+			}
+		}
+		if n > 0 && room <= m.ArenaSize {
+			scratch = append(scratch, &Span{Size: n, First: t, Last: t})
+		}
+	}
+	lacking := func() (without []*Span, most int) {
+		for _, s := range scratch {
+			if _, ok := m.Gap(s.First, s.First, s.Size); !ok {
+				without, most = append(without, s), max(most, s.Size)
+			}
+		}
+		return without, most
+	}
+	without, least := lacking()
+	if least == 0 {
+		return
+	}
+	best := make([]int, len(spans)) // offsets
+	keep := func() {
+		for i, s := range spans {
+			if s != nil {
+				best[i] = s.Offset
+			}
+		}
+	}
+	keep()
+	for _, some := range [][]*Span{scratch, without} {
+		with := &Memory{}
+		placeSpans(slices.Concat(spans, some), with)
+		m.note(spans)
+		if _, most := lacking(); with.ArenaSize <= m.ArenaSize && most < least {
+			least = most
+			keep()
+		}
+	}
+	for i, s := range spans {
+		if s != nil {
+			s.Offset = best[i]
+		}
+	}
+	m.note(spans)
 }
 
 // placeFixed places what does not live in the arena and numbers the buffers of

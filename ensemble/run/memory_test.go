@@ -63,6 +63,9 @@ func TestMemoryOfARank(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			if beside := p.MemoryBytes() - p.ArenaBytes(); beside > 8<<20 {
+				return fmt.Errorf("%d bytes of scratch beside an arena of %d", beside, p.ArenaBytes())
+			}
 			if shared {
 				o.Ranks = p.Shards()
 			}
