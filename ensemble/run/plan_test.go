@@ -57,6 +57,40 @@ func TestStrongScaling(t *testing.T) {
 	}
 }
 
+// Halos that are hidden save about as much of a played step as the closed forms say, on a machine
+// on which they weigh more.
+func TestHiddenHalos(t *testing.T) {
+	g, err := BenchCase{Model: BenchUNet3D, Base: 32, Crop: Crop{352, 704}, Batch: 1, Depth: 11, Periodic: true}.graph(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := search.Layers(g, adam)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mesh := spatial.Mesh{{Name: "lat", Size: 4}, {Name: "lon", Size: 4}}
+	network := cluster.LogGP{Latency: typicalMachine.Between.Alpha, Rate: typicalMachine.Between.Rate}
+	saved := func(step func(m search.Machine) cluster.Time) float64 {
+		m := typicalMachine
+		m.FLOPs, m.Bytes = 20*m.FLOPs, 20*m.Bytes
+		hidden := step(m)
+		m.HideHalos = false
+		return 1 - hidden.Seconds()/step(m).Seconds()
+	}
+	said := saved(func(m search.Machine) cluster.Time { return search.Price(n, m, mesh).Step })
+	played := saved(func(m search.Machine) cluster.Time {
+		p, err := search.Play(g, adam, mesh, m, network)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Step
+	})
+	t.Logf("hiding saves %.3f of a played step, %.3f by the closed form", played, said)
+	if said < 0.015 || math.Abs(played-said) > 0.25*said {
+		t.Errorf("hiding saves %.3f of a played step, %.3f by the closed form", played, said)
+	}
+}
+
 // The choice of a mesh takes no time that the start of a training would show, and is the
 // same every time.
 func TestFastestMesh(t *testing.T) {
@@ -128,7 +162,7 @@ func TestPlannedMemory(t *testing.T) {
 			got := float64(p.MemoryBytes() + 4*n.Parameters*int64(2+adam.State))
 			if ranks.Rank() == 0 {
 				t.Logf("base %d, batch %d, mesh %v: %.1f MiB, planned %.1f", c.base, c.batch, m, got/(1<<20), planned/(1<<20))
-				if d := planned/got - 1; math.Abs(d) > 0.15 {
+				if d := planned/got - 1; math.Abs(d) > 0.2 {
 					t.Errorf("base %d, batch %d, mesh %v: %.0f bytes, planned %.0f", c.base, c.batch, m, got, planned)
 				}
 			}

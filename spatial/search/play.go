@@ -2,10 +2,12 @@ package search
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -22,8 +24,12 @@ type Played struct {
 // the operations of its own part in their order, for the time that the machine needs, and
 // exchanges parts of values and sums by the programs of package comm over a network. So
 // uneven parts, ranks that wait for each other and messages that share links count, which
-// the closed forms leave out. Sums of gradients go beside the backward pass if the
-// machine hides them; halos are waited for.
+// the closed forms leave out.
+//
+// If the machine hides halos, they start as soon as the value is there, and the first
+// convolution that reads one computes what needs none before it waits, in the order in which
+// the engine runs operations. If it hides gradients, these are summed in buckets, one after
+// the other, beside the rest of the pass.
 //
 // Errors: a mesh that the graph cannot be cut by; a network that has no place for all ranks.
 func Play(g *graph.Graph, o Optimiser, mesh spatial.Mesh, m Machine, network cluster.Network) (Played, error) {
@@ -71,15 +77,39 @@ type playing struct {
 	moves   map[int][]spatial.Move // by tag
 }
 
-// action is one thing that a rank does.
+// action is one thing that a rank does: it lets messages of an exchange go, waits for those
+// that it gets, adds up or gathers values, or computes.
 type action struct {
-	compute  cluster.Time
-	exchange int    // tag of an exchange; none for others
-	sum      string // axes of the mesh over which it adds up, or gathers
-	gathers  bool
-	later    bool // beside what follows
-	values   int
+	starts, waits int    // tags of exchanges; none for others
+	sum           string // axes of the mesh over which it adds up, or gathers
+	gathers       bool
+	later         bool // beside what follows
+	values        int
+	compute       cluster.Time
 }
+
+// scripting is the script of one rank while it is written down.
+type scripting struct {
+	*playing
+	g        *graph.Graph
+	rank     int
+	uses     []int
+	gradient map[int]bool // roots of gradients
+	coming   [][]coming   // by node: exchanges that its readers wait for
+	waited   map[int]bool // by tag
+	open     map[string]*bucket
+	script   []action
+}
+
+// coming is a value that is under way: its exchange, and the share of what a convolution
+// makes of it that reads nothing of others.
+type coming struct {
+	tag      int
+	interior float64
+}
+
+// bucket is gradients that are summed together, by the last action that fills it.
+type bucket struct{ last, values int }
 
 // script writes down what a rank does.
 func (p *playing) script(g *graph.Graph, rank int) error {
@@ -88,43 +118,167 @@ func (p *playing) script(g *graph.Graph, rank int) error {
 		return err
 	}
 	local := part.Local
-	gradient := map[int]bool{}
+	s := &scripting{playing: p, g: local, rank: rank, uses: local.Uses(), gradient: map[int]bool{}, coming: make([][]coming, len(local.Nodes)),
+		waited: map[int]bool{}, open: map[string]*bucket{}}
 	for _, d := range local.Grads {
-		gradient[local.Root(d.Value)] = true
+		s.gradient[local.Root(d.Value)] = true
 	}
-	uses := local.Uses()
-	needed := local.Needed(local.Roots())
-	var script []action
-	for _, n := range local.Nodes {
-		if n.Kind != graph.KindOp || !needed[n.ID] {
-			continue
-		}
-		if parts, tag, ok := spatial.Exchanged(n); ok {
-			if _, known := p.moves[tag]; !known {
-				if p.moves[tag], err = parts.Moves(); err != nil {
-					return err
-				}
-			}
-			script = append(script, action{exchange: tag})
-			continue
-		}
-		a := action{exchange: none, values: n.Shape.Size()}
-		if mesh, ok := spatial.Summed(n); ok {
-			a.sum, a.later = strings.Join(mesh, " "), p.m.HideGradients && gradient[n.ID] && uses[n.ID] == 1
-		} else if mesh, ok := spatial.Joined(n); ok {
-			a.sum, a.gathers = strings.Join(mesh, " "), true
-		} else {
-			a.compute = p.m.computing([]Work{workOf(local, n)}, 1, 1)
-			if k := len(script) - 1; k >= 0 && script[k].exchange == none && script[k].sum == "" {
-				script[k].compute += a.compute
-				continue
-			}
-		}
-		script = append(script, a)
+	order, err := s.order()
+	if err != nil {
+		return err
 	}
-	p.scripts = append(p.scripts, script)
+	for _, id := range order {
+		if err := s.operation(local.Nodes[id]); err != nil {
+			return err
+		}
+	}
+	for _, b := range s.open {
+		s.sum(b)
+	}
+	p.scripts = append(p.scripts, s.script)
 	return nil
 }
+
+// order is that of the operations: as the graph has them, or if halos are hidden as the
+// engine runs them.
+func (s *scripting) order() ([]int, error) {
+	needed := s.g.Needed(s.g.Roots())
+	u := &pass.Unit{Graph: s.g}
+	if s.m.HideHalos {
+		at := slices.IndexFunc(pass.List, func(p pass.Pass) bool { return p.Name == "schedule" })
+		if err := pass.List[at].Run(u); err != nil {
+			return nil, err
+		}
+	} else {
+		for id := range s.g.Nodes {
+			u.Sequence = append(u.Sequence, id)
+		}
+	}
+	return slices.DeleteFunc(u.Sequence, func(id int) bool { return s.g.Nodes[id].Kind != graph.KindOp || !needed[id] }), nil
+}
+
+// operation writes down what a rank does for one.
+func (s *scripting) operation(n *graph.Node) error {
+	if parts, tag, ok := spatial.Exchanged(n); ok {
+		return s.exchange(n, parts, tag)
+	}
+	mesh, sums := spatial.Summed(n)
+	if !sums {
+		mesh, _ = spatial.Joined(n)
+	}
+	axes := strings.Join(mesh, " ")
+	switch {
+	case joins(n): // is read in parts
+		for _, id := range n.In {
+			s.coming[n.ID] = append(s.coming[n.ID], s.coming[id]...)
+		}
+	case sums && s.m.HideGradients && s.gradient[n.ID] && s.uses[n.ID] == 1:
+		s.wait(n, 0)
+		s.later(axes, n.Shape.Size())
+	case axes != "":
+		s.wait(n, 0)
+		s.script = append(s.script, action{starts: none, waits: none, sum: axes, gathers: !sums, values: n.Shape.Size()})
+	default:
+		t := s.m.computing([]Work{workOf(s.g, n)}, 1, 1)
+		s.compute(t - s.wait(n, t))
+	}
+	return nil
+}
+
+// compute lets time pass.
+func (s *scripting) compute(t cluster.Time) {
+	if k := len(s.script) - 1; k >= 0 && s.script[k].computes() {
+		s.script[k].compute += t
+	} else {
+		s.script = append(s.script, action{starts: none, waits: none, compute: t})
+	}
+}
+
+func (a *action) computes() bool { return a.starts == none && a.waits == none && a.sum == "" }
+
+// exchange lets parts of a value go.
+func (s *scripting) exchange(n *graph.Node, parts spatial.Parts, tag int) error {
+	if _, known := s.moves[tag]; !known {
+		var err error
+		if s.moves[tag], err = parts.Moves(); err != nil {
+			return err
+		}
+	}
+	s.wait(n, 0)
+	s.script = append(s.script, action{starts: tag, waits: none})
+	s.coming[n.ID] = []coming{{tag, s.interior(parts)}}
+	if !s.m.HideHalos {
+		s.script = append(s.script, action{starts: none, waits: tag})
+		s.waited[tag] = true
+	}
+	return nil
+}
+
+// wait waits for what an operation of so much computing reads, if it is the first, and tells
+// how much it computes before.
+func (s *scripting) wait(n *graph.Node, compute cluster.Time) (before cluster.Time) {
+	var tags []int
+	interior := 1.0
+	for _, id := range n.In {
+		for _, c := range s.coming[id] {
+			if !s.waited[c.tag] {
+				s.waited[c.tag] = true
+				tags, interior = append(tags, c.tag), min(interior, c.interior)
+				if !framed(n, s.g.Nodes[id]) {
+					interior = 0
+				}
+			}
+		}
+	}
+	if tags == nil {
+		return 0
+	}
+	before = cluster.Time(float64(compute) * interior)
+	s.compute(before)
+	for _, tag := range tags {
+		s.script = append(s.script, action{starts: none, waits: tag})
+	}
+	return before
+}
+
+// framed tells whether an operation reads an operand's halo apart from the rank's own part:
+// convolutions of whole blocks of channels do.
+func framed(n, operand *graph.Node) bool {
+	return strings.HasPrefix(n.Op.Name, "conv3d") && min(operand.Shape[channels], n.Shape[channels]) >= graph.BlockSize
+}
+
+// interior is the share of a convolution's result that does not read the halo of its operand;
+// 0 if more than a halo comes.
+func (s *scripting) interior(p spatial.Parts) float64 {
+	own, need := p.Mesh.Owned(p.From, p.Shape, s.rank), p.Need[s.rank]
+	part := 1.0
+	for axis := range own {
+		before, behind := own[axis].Lo-need[axis].Lo, need[axis].Hi-own[axis].Hi
+		if before < 0 || behind < 0 || axis <= levels && before+behind > 0 {
+			return 0
+		}
+		part *= max(0, float64(own[axis].Len()-before-behind)/float64(own[axis].Len()))
+	}
+	return part
+}
+
+// later puts a gradient into the bucket that is open along axes of the mesh.
+func (s *scripting) later(axes string, values int) {
+	b := s.open[axes]
+	if b == nil {
+		b = &bucket{}
+		s.open[axes] = b
+	}
+	b.last, b.values = len(s.script), b.values+values
+	s.script = append(s.script, action{starts: none, waits: none, sum: axes, later: true})
+	if 4*b.values >= spatial.BucketBytes {
+		s.sum(b)
+		delete(s.open, axes)
+	}
+}
+
+// sum lets the sum of a bucket start where its last gradient is there.
+func (s *scripting) sum(b *bucket) { s.script[b.last].values = b.values }
 
 // perform does what is written down for a rank.
 func (p *playing) perform(r *cluster.Rank) error {
@@ -137,14 +291,18 @@ func (p *playing) perform(r *cluster.Rank) error {
 		return err
 	}
 	var task *comm.Task
+	under := map[int][]comm.Request{} // by tag
 	for _, a := range p.scripts[r.Rank()] {
 		switch {
-		case a.exchange != none:
-			err = p.exchange(r, a.exchange)
-		case a.sum == "":
+		case a.starts != none:
+			under[a.starts] = p.exchange(r, a.starts)
+		case a.waits != none:
+			err = comm.WaitAll(under[a.waits]...)
+		case a.computes():
 			r.Compute(a.compute)
 		case a.gathers:
 			_, err = comm.AllGather(groups[a.sum], make([]comm.SizeOnly, a.values))
+		case a.later && a.values == 0: // with the rest of its bucket
 		case a.later:
 			task = later[a.sum].Go(task, func(c *comm.Comm) error { return comm.AllReduce(c, make([]comm.SizeOnly, a.values), comm.Auto) })
 		default:
@@ -162,9 +320,8 @@ func (p *playing) perform(r *cluster.Rank) error {
 	return nil
 }
 
-// exchange gives and gets parts of a value.
-func (p *playing) exchange(r *cluster.Rank, tag int) error {
-	var requests []comm.Request
+// exchange gives and gets parts of a value, without waiting.
+func (p *playing) exchange(r *cluster.Rank, tag int) (requests []comm.Request) {
 	for _, v := range p.moves[tag] {
 		if v.To == r.Rank() && v.From != v.To {
 			requests = append(requests, r.Recv(v.From, tag, make([]comm.SizeOnly, v.At.Size())))
@@ -175,7 +332,7 @@ func (p *playing) exchange(r *cluster.Rank, tag int) error {
 			requests = append(requests, r.Send(v.To, tag, make([]comm.SizeOnly, v.At.Size())))
 		}
 	}
-	return comm.WaitAll(requests...)
+	return requests
 }
 
 // Executes refuses a mesh that package spatial cannot cut the step of a graph with a loss by.
