@@ -3,6 +3,7 @@
 //
 // A Transport moves messages between all ranks of a job: Run starts ranks as
 // goroutines of this process, package mpi joins those that an MPI launcher started.
+// Host lets each of them have several parts, which are the ranks of a larger job then.
 // Collectives are written once, on top of messages, so that every transport runs the
 // same algorithm in the same order and gives the same bits.
 //

@@ -18,7 +18,7 @@ type Mode struct {
 	faults Faults
 }
 
-// Free lets all ranks run at once; a message is copied when it is sent.
+// Free lets all ranks run at once; a message leaves its sender's memory when it is sent.
 var Free = Mode{}
 
 // Replay lets one rank run at a time, and draws from the seed who goes on and which
@@ -55,7 +55,7 @@ func run(n int, m Mode, f func(*Comm) error) (uint64, error) {
 		go func() {
 			defer all.Done()
 			w.enter(r)
-			w.leave(r, call(f, New(local{w, r, r})))
+			w.leave(r, call(f, New(local{w: w, rank: r, thread: r})))
 		}()
 	}
 	all.Wait()
@@ -76,7 +76,7 @@ func call(f func(*Comm) error, c *Comm) (err error) {
 }
 
 // route is what messages that keep their order share.
-type route struct{ from, to, tag int }
+type route struct{ from, to, channel, tag int }
 
 // queue holds what is under way on a route: messages or receivers, in order, and in
 // a replay how many of the messages have arrived.
@@ -156,10 +156,13 @@ func (e *events) Sum64() uint64 { return e.sum }
 
 // local is the view that a thread of a rank has of a world.
 type local struct {
-	w      *world
-	rank   int
-	thread int
+	w       *world
+	rank    int
+	thread  int
+	channel int
 }
+
+var _ Channeled = local{}
 
 func (l local) Rank() int { return l.rank }
 func (l local) Size() int { return l.w.n }
@@ -168,10 +171,7 @@ func (l local) Send(to, tag int, x Slice) Request {
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &message{w: w, route: route{l.rank, to, tag}, x: x, thread: l.thread, sends: true}
-	if !w.mode.replay {
-		m.x, m.done = Clone(x), true
-	}
+	m := &message{w: w, route: route{l.rank, to, l.channel, tag}, x: x, thread: l.thread, sends: true}
 	lost, late := w.faulty(m)
 	if lost {
 		m.done = true
@@ -183,6 +183,9 @@ func (l local) Send(to, tag int, x Slice) Request {
 	q := w.queue(m.route)
 	q.sent = append(q.sent, m)
 	w.match(m.route)
+	if !w.mode.replay && !m.done { // nobody waits for it yet
+		m.x, m.done = Clone(x), true
+	}
 	w.yield(l.thread)
 	return m
 }
@@ -191,7 +194,7 @@ func (l local) Recv(from, tag int, x Slice) Request {
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &message{w: w, route: route{from, l.rank, tag}, x: x, thread: l.thread}
+	m := &message{w: w, route: route{from, l.rank, l.channel, tag}, x: x, thread: l.thread}
 	if w.mode.replay {
 		poison(x)
 	}
@@ -200,6 +203,15 @@ func (l local) Recv(from, tag int, x Slice) Request {
 	w.match(m.route)
 	w.yield(l.thread)
 	return m
+}
+
+// Open has nothing to do.
+func (l local) Open(int) error { return nil }
+
+// Channel is the same thread's view of a channel.
+func (l local) Channel(i int) Transport {
+	l.channel = i
+	return l
 }
 
 func (w *world) queue(r route) *queue {
@@ -458,7 +470,7 @@ func (l local) Go(f func(Transport)) Running {
 			w.await(t.thread)
 			w.mu.Unlock()
 		}
-		f(local{w, l.rank, t.thread})
+		f(local{w: w, rank: l.rank, thread: t.thread})
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		t.ended = true

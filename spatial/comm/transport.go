@@ -35,6 +35,17 @@ type Concurrent interface {
 	Go(f func(Transport)) Running
 }
 
+// Channeled is a Concurrent transport with channels: messages of different ones do not
+// meet, whatever their tags. Go gives f a Channeled too.
+type Channeled interface {
+	Concurrent
+	// Open makes n channels. All ranks call it, once, when no messages are under way.
+	Open(n int) error
+	// Channel is the same goroutine's transport on channel i of n; a Transport as such
+	// is on channel 0.
+	Channel(i int) Transport
+}
+
 // Running is a goroutine of a rank.
 type Running interface {
 	// Wait returns when it has ended. by is the transport of the goroutine that waits.

@@ -1,0 +1,125 @@
+package comm_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
+)
+
+// host runs parts on processes that are ranks of this process.
+func host(processes, parts int, mode comm.Mode, f func(c *comm.Comm) error) error {
+	return comm.Run(processes, mode, func(c *comm.Comm) error { return comm.Host(c, parts, f) })
+}
+
+// Every program passes on parts of processes, as many as ranks or more, with messages that
+// overtake each other and in every order that a seed draws.
+func TestHostedPrograms(t *testing.T) {
+	seeds := 4
+	if testing.Short() {
+		seeds = 1
+	}
+	for _, p := range commtest.Programs {
+		t.Run(p.Name, func(t *testing.T) {
+			for _, n := range [][2]int{{1, 1}, {1, 4}, {2, 2}, {2, 3}, {3, 4}, {2, 5}, {3, 8}} {
+				if err := host(n[0], n[1], comm.Free, p.Run); err != nil {
+					t.Fatalf("%d parts on %d: %v", n[1], n[0], err)
+				}
+				for seed := range uint64(seeds) {
+					if err := host(n[0], n[1], comm.Replay(seed), p.Run); err != nil {
+						t.Fatalf("%d parts on %d: %v", n[1], n[0], err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Parts lie on processes in consecutive ranges.
+func TestProcess(t *testing.T) {
+	for _, k := range []struct{ processes, parts int }{{1, 3}, {2, 3}, {3, 7}, {4, 4}} {
+		err := host(k.processes, k.parts, comm.Free, func(c *comm.Comm) error {
+			if c.Size() != k.parts {
+				return fmt.Errorf("%d parts", c.Size())
+			}
+			for part := range k.parts {
+				// The largest r with r·parts/processes ≤ part.
+				if want := ((part+1)*k.processes - 1) / k.parts; c.Process(part) != want {
+					return fmt.Errorf("part %d is on process %d, want %d", part, c.Process(part), want)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%d parts on %d: %v", k.parts, k.processes, err)
+		}
+	}
+	if err := host(3, 2, comm.Free, comm.Barrier); err == nil || !strings.Contains(err.Error(), "hosting 2 parts on 3 processes") {
+		t.Errorf("too few parts: %v", err)
+	}
+}
+
+// Sums of parts have the bits that they have on as many ranks, on any number of processes.
+func TestHostedSumsHaveTheSameBits(t *testing.T) {
+	const parts, n = 5, 1 << 15
+	for _, a := range []comm.Algorithm{comm.Auto, comm.Ring, comm.Doubling, comm.Halving} {
+		var want []float32
+		for processes := parts; processes > 0; processes-- {
+			var got []float32
+			err := host(processes, parts, comm.Free, func(c *comm.Comm) error {
+				x := make([]float32, n)
+				for i := range x {
+					x[i] = 1 / float32(3*i+7*c.Rank()+1)
+				}
+				err := comm.AllReduce(c, x, a)
+				if c.Rank() == 0 {
+					got = x
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want == nil {
+				want = got
+			}
+			for i := range want {
+				if got[i] != want[i] {
+					t.Fatalf("%v on %d processes: value %d is %v, on %d it is %v", a, processes, i, got[i], parts, want[i])
+				}
+			}
+		}
+	}
+}
+
+// A part that fails ends the parts beside it, which wait for each other, for other
+// processes and in tasks, and then the other processes; it is named.
+func TestHostedFailure(t *testing.T) {
+	for _, mode := range []comm.Mode{comm.Free, comm.Replay(1), comm.Replay(2), comm.Replay(3)} {
+		for name, broken := range map[string]func() error{
+			"part 2: broken": func() error { return errors.New("broken") },
+			"part 2: panic":  func() error { panic("broken") },
+		} {
+			err := host(2, 6, mode, func(c *comm.Comm) error {
+				x := make([]byte, 1)
+				switch c.Rank() {
+				case 0:
+					return c.Recv(1, 0, x).Wait() // beside it
+				case 1:
+					return c.Recv(5, 0, x).Wait() // elsewhere
+				case 2:
+					return broken()
+				case 3:
+					return c.Go(nil, func(g *comm.Comm) error { return g.Recv(2, 0, x).Wait() }).Wait(c)
+				}
+				return c.Recv(2, 0, x).Wait()
+			})
+			if err == nil || !strings.Contains(err.Error(), "rank 0: "+name) {
+				t.Errorf("%v: %v, want %q", mode, err, name)
+			}
+		}
+	}
+}
