@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -26,10 +27,56 @@ type culprit struct {
 	left bool // it has done its part
 }
 
+// nobody is what a goroutine waits for that waits for another one of its process.
+const nobody = -1
+
+// waits are those of the goroutines of a rank: its own, and those that Go started.
+type waits struct {
+	mu      sync.Mutex
+	running int         // goroutines that do not wait
+	ranks   map[int]int // how many wait for a rank
+}
+
+// add counts goroutines that begin or end.
+func (w *waits) add(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running += n
+}
+
+// on counts a wait for a rank, until its end.
+func (w *waits) on(rank int) (end func()) {
+	count := func(n int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.running -= n
+		if w.ranks == nil {
+			w.ranks = map[int]int{}
+		}
+		w.ranks[rank] += n
+	}
+	count(1)
+	return func() { count(-1) }
+}
+
+// told writes 1 for each of the ranks that this one waits for, if all its goroutines wait.
+func (w *waits) told(ranks []int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for r := range ranks {
+		ranks[r] = int64(min(w.ranks[r], 1))
+	}
+	return w.running == 0
+}
+
 // stalled is the error of a wait for a rank that was too long. A rank that waits itself
-// is not to blame: it tells so, and for whom it waits, and that rank is named, and so on.
+// is not to blame: it tells so, and for whom it waits, and those are looked at, and so on.
+// All other waits of this rank end with it.
 func (w *World) stalled(other int) error {
-	w.blame.Do(func() { w.culprit = w.ask(other) })
+	w.blame.Do(func() {
+		w.culprit = w.ask(other)
+		w.blamed.Store(true)
+	})
 	err := fmt.Errorf("%w: %v", ErrStalled, w.stall)
 	if w.culprit.left {
 		err = fmt.Errorf("%w; it has done its part", err)
@@ -41,32 +88,55 @@ func (w *World) stalled(other int) error {
 }
 
 // ask follows the ranks that wait for each other to one that does not tell that it
-// waits; it is other again if they wait in a circle.
+// waits. It is other again if all do, in a circle, and this one if a goroutine of its own
+// does not wait.
 func (w *World) ask(other int) culprit {
-	waits, told, left := make([]int64, w.size), make([]comm.Request, w.size), make([]comm.Request, w.size)
-	for r := range w.size {
+	n := w.size
+	waits, told, left := make([]int64, n*n), make([]comm.Request, n), make([]comm.Request, n)
+	row := func(r int) []int64 { return waits[r*n : (r+1)*n] }
+	for r := range n {
 		if r != w.rank {
-			told[r], left[r] = w.Recv(r, tagStall, waits[r:r+1]), w.Recv(r, tagLeave, make([]byte, 1))
-			w.Send(r, tagStall, []int64{int64(other)}) // nobody waits for it: the process ends soon
+			told[r], left[r] = w.Recv(r, tagStall, row(r)), w.Recv(r, tagLeave, make([]byte, 1))
 		}
 	}
-	last := other
+	said := false
+	last := culprit{rank: other}
 	for end := time.Now().Add(time.Duration((1 - patience) * float64(w.stall))); time.Now().Before(end); time.Sleep(maxSleep) {
-		last = other
-		for range w.size {
-			if last == w.rank {
-				return culprit{rank: other}
+		if !said && w.waits.told(row(w.rank)) {
+			said = true
+			for r := range n {
+				if r != w.rank {
+					w.Send(r, tagStall, row(w.rank)) // nobody waits for it: the process ends soon
+				}
 			}
-			if left[last].Test() {
-				return culprit{last, true}
-			}
-			if !told[last].Test() {
-				break
-			}
-			last = int(waits[last])
 		}
+		if !said {
+			last = culprit{rank: w.rank}
+			continue
+		}
+		seen := make([]bool, n)
+		seen[w.rank] = true
+		silent := nobody
+		for next := []int{w.rank}; len(next) > 0 && silent == nobody; next = next[1:] {
+			for r, waited := range row(next[0]) {
+				switch {
+				case waited == 0 || seen[r]:
+				case left[r].Test():
+					return culprit{r, true}
+				case told[r].Test():
+					seen[r] = true
+					next = append(next, r)
+				case silent == nobody:
+					silent = r
+				}
+			}
+		}
+		if silent == nobody {
+			return culprit{rank: other}
+		}
+		last = culprit{rank: silent}
 	}
-	return culprit{rank: last}
+	return last
 }
 
 // leave waits, however long, until all ranks have done their part. A rank that waited

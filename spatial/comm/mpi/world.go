@@ -17,6 +17,7 @@ typedef struct {
 	int (*finalize)(void);
 	int (*comm_rank)(word, int *);
 	int (*comm_size)(word, int *);
+	int (*comm_dup)(word, word *);
 	int (*set_errhandler)(word, word);
 	int (*isend)(const void *, int, word, int, int, word, word *);
 	int (*irecv)(void *, int, word, int, int, word, word *);
@@ -34,14 +35,18 @@ static int mpi_ready(library *l, int *rank, int *size) {
 	if (!rc) rc = l->comm_rank(l->world, rank);
 	return rc ? rc : l->comm_size(l->world, size);
 }
-static int mpi_finalize(library *l) { return l->finalize(); }
-static int mpi_isend(library *l, const void *x, int n, int to, int tag, word *request) {
-	*request = 0;
-	return l->isend(x, n, l->byte, to, tag, l->world, request);
+static int mpi_dup(library *l, word *comm) {
+	*comm = 0;
+	return l->comm_dup(l->world, comm);
 }
-static int mpi_irecv(library *l, void *x, int n, int from, int tag, word *request) {
+static int mpi_finalize(library *l) { return l->finalize(); }
+static int mpi_isend(library *l, const void *x, int n, int to, int tag, word comm, word *request) {
 	*request = 0;
-	return l->irecv(x, n, l->byte, from, tag, l->world, request);
+	return l->isend(x, n, l->byte, to, tag, comm, request);
+}
+static int mpi_irecv(library *l, void *x, int n, int from, int tag, word comm, word *request) {
+	*request = 0;
+	return l->irecv(x, n, l->byte, from, tag, comm, request);
 }
 static int mpi_test(library *l, word *request, int *done, int *count) {
 	status s;
@@ -77,12 +82,20 @@ type World struct {
 	rank, size int
 	stall      time.Duration
 	mu         sync.Mutex // MPI is called by one thread at a time
+	channels   []C.word   // communicators
+	letters    letters
+	waits      waits
+	abandoned  []*request
 
 	blame   sync.Once // finds the culprit of a stall
+	blamed  atomic.Bool
 	culprit culprit
 }
 
-var _ comm.Concurrent = (*World)(nil)
+var (
+	_ comm.Channeled = (*World)(nil)
+	_ comm.Channeled = (*task)(nil)
+)
 
 // Handles of MPICH and of the libraries of its ABI, as its mpi.h has them.
 const (
@@ -100,7 +113,7 @@ func bind(lib *dl.Library) (*C.library, error) {
 	}{
 		{"MPI_Init_thread", unsafe.Pointer(&l.init_thread)}, {"MPI_Finalize", unsafe.Pointer(&l.finalize)},
 		{"MPI_Comm_rank", unsafe.Pointer(&l.comm_rank)},
-		{"MPI_Comm_size", unsafe.Pointer(&l.comm_size)}, {"MPI_Comm_set_errhandler", unsafe.Pointer(&l.set_errhandler)},
+		{"MPI_Comm_size", unsafe.Pointer(&l.comm_size)}, {"MPI_Comm_dup", unsafe.Pointer(&l.comm_dup)}, {"MPI_Comm_set_errhandler", unsafe.Pointer(&l.set_errhandler)},
 		{"MPI_Isend", unsafe.Pointer(&l.isend)}, {"MPI_Irecv", unsafe.Pointer(&l.irecv)},
 		{"MPI_Test", unsafe.Pointer(&l.test)}, {"MPI_Get_count", unsafe.Pointer(&l.get_count)},
 		{"MPI_Error_string", unsafe.Pointer(&l.error_string)},
@@ -139,7 +152,8 @@ func Join(o Launch, stall time.Duration) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{l: l, name: o.Implementation.Name, stall: stall}
+	w := &World{l: l, name: o.Implementation.Name, stall: stall, channels: []C.word{l.world}}
+	w.waits.running = 1 // the caller
 	var level, rank, size C.int
 	if err := w.check("MPI_Init_thread", C.mpi_init(l, &level)); err != nil {
 		return nil, err
@@ -198,28 +212,70 @@ type request struct {
 }
 
 // Send starts to send x.
-func (w *World) Send(to, tag int, x comm.Slice) comm.Request { return w.send(nil, to, tag, x) }
+func (w *World) Send(to, tag int, x comm.Slice) comm.Request { return w.view(nil, 0).Send(to, tag, x) }
 
 // Recv starts to receive x.
-func (w *World) Recv(from, tag int, x comm.Slice) comm.Request { return w.recv(nil, from, tag, x) }
-
-func (w *World) send(by *task, to, tag int, x comm.Slice) comm.Request {
-	return w.start(by, to, x, func(r *request, p unsafe.Pointer, n int, word *C.word) C.int {
-		return C.mpi_isend(w.l, p, C.int(n), C.int(to), C.int(tag), word)
-	})
+func (w *World) Recv(from, tag int, x comm.Slice) comm.Request {
+	return w.view(nil, 0).Recv(from, tag, x)
 }
 
-func (w *World) recv(by *task, from, tag int, x comm.Slice) comm.Request {
-	return w.start(by, from, x, func(r *request, p unsafe.Pointer, n int, word *C.word) C.int {
-		r.wants = append(r.wants, n)
-		return C.mpi_irecv(w.l, p, C.int(n), C.int(from), C.int(tag), word)
-	})
-}
-
-func (w *World) start(by *task, other int, x comm.Slice, piece func(r *request, p unsafe.Pointer, n int, word *C.word) C.int) comm.Request {
+// Open makes n channels. It waits for all ranks, however long.
+//
+// Errors: more channels than the library has communicators, some 2000.
+func (w *World) Open(n int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := &request{w: w, by: by, other: other}
+	for w.size > 1 && len(w.channels) < n { // a process alone has letters only
+		var c C.word
+		if err := w.check("MPI_Comm_dup", C.mpi_dup(w.l, &c)); err != nil {
+			return err
+		}
+		w.channels = append(w.channels, c)
+	}
+	return nil
+}
+
+// Channel is the rank's transport on a channel.
+func (w *World) Channel(i int) comm.Transport { return w.view(nil, i) }
+
+func (w *World) view(by *task, channel int) view { return view{w, by, channel} }
+
+// view is the transport of a goroutine of a rank on a channel.
+type view struct {
+	*World
+	by      *task // nil for the rank itself
+	channel int
+}
+
+// Send starts to send x.
+func (v view) Send(to, tag int, x comm.Slice) comm.Request {
+	if to == v.rank {
+		return v.letters.send(v, tag, x)
+	}
+	return v.start(to, x, func(r *request, p unsafe.Pointer, n int, word *C.word) C.int {
+		return C.mpi_isend(v.l, p, C.int(n), C.int(to), C.int(tag), v.channels[v.channel], word)
+	})
+}
+
+// Recv starts to receive x.
+func (v view) Recv(from, tag int, x comm.Slice) comm.Request {
+	if from == v.rank {
+		return v.letters.recv(v, tag, x)
+	}
+	return v.start(from, x, func(r *request, p unsafe.Pointer, n int, word *C.word) C.int {
+		r.wants = append(r.wants, n)
+		return C.mpi_irecv(v.l, p, C.int(n), C.int(from), C.int(tag), v.channels[v.channel], word)
+	})
+}
+
+func (v view) start(other int, x comm.Slice, piece func(r *request, p unsafe.Pointer, n int, word *C.word) C.int) comm.Request {
+	w := v.World
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := &request{w: w, by: v.by, other: other}
+	if v.by.ends() {
+		return r
+	}
 	p, n := memory(x)
 	if n > 0 {
 		r.pinned.Pin(p) // MPI keeps the address until the request is done
@@ -249,10 +305,15 @@ func memory(x comm.Slice) (unsafe.Pointer, int) {
 	panic(fmt.Sprintf("mpi: a message of %T", x))
 }
 
-// Test tells whether the message is done.
+// Test tells whether the message is done. It does not ask MPI in a task that was
+// cancelled: MPI then writes into what is received, also into that of others, whose memory
+// may be gone.
 func (r *request) Test() bool {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
+	if r.by.ends() {
+		return false
+	}
 	for len(r.words) > 0 && r.err == nil {
 		var done, count C.int
 		counted := &count
@@ -295,13 +356,18 @@ var ErrStalled = errors.New("no answer in time")
 // Errors: a comm.RankError that wraps ErrStalled, with the rank that keeps all waiting; what
 // MPI says; context.Canceled in a task that was.
 func (r *request) Wait() error {
+	if !r.Test() {
+		defer r.w.waits.on(r.other)()
+	}
 	begin := time.Now()
 	for sleep := minSleep; !r.Test(); {
 		waited := time.Since(begin)
-		if r.w.stall > 0 && waited > time.Duration(patience*float64(r.w.stall)) {
+		if r.w.blamed.Load() || r.w.stall > 0 && waited > time.Duration(patience*float64(r.w.stall)) {
+			r.w.abandon(r)
 			return r.w.stalled(r.other)
 		}
-		if r.by != nil && r.by.canceled.Load() {
+		if r.by.ends() {
+			r.w.abandon(r)
 			return &comm.RankError{Rank: r.other, Err: context.Canceled}
 		}
 		if waited > spin {
@@ -319,31 +385,62 @@ func (r *request) Wait() error {
 	return nil
 }
 
+// abandon keeps the memory of a message that nobody waits for any more: MPI has its address.
+func (w *World) abandon(r *request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.abandoned = append(w.abandoned, r)
+}
+
 // task is a goroutine beside that of the rank, and the transport it has.
 type task struct {
 	*World
-	canceled atomic.Bool
+	cancel   sync.Once
+	canceled chan struct{}
 	ended    chan struct{}
 }
 
 // Go calls f in a goroutine.
 func (w *World) Go(f func(comm.Transport)) comm.Running {
-	t := &task{World: w, ended: make(chan struct{})}
+	t := &task{World: w, canceled: make(chan struct{}), ended: make(chan struct{})}
+	w.waits.add(1)
 	go func() {
 		defer close(t.ended)
+		defer w.waits.add(-1)
 		f(t)
 	}()
 	return t
 }
 
 // Send starts to send x.
-func (t *task) Send(to, tag int, x comm.Slice) comm.Request { return t.send(t, to, tag, x) }
+func (t *task) Send(to, tag int, x comm.Slice) comm.Request { return t.view(t, 0).Send(to, tag, x) }
 
 // Recv starts to receive x.
-func (t *task) Recv(from, tag int, x comm.Slice) comm.Request { return t.recv(t, from, tag, x) }
+func (t *task) Recv(from, tag int, x comm.Slice) comm.Request {
+	return t.view(t, 0).Recv(from, tag, x)
+}
+
+// Channel is the goroutine's transport on a channel.
+func (t *task) Channel(i int) comm.Transport { return t.view(t, i) }
 
 // Wait waits for the end of the goroutine.
-func (t *task) Wait(comm.Transport) { <-t.ended }
+func (t *task) Wait(comm.Transport) {
+	defer t.waits.on(nobody)()
+	<-t.ended
+}
 
 // Cancel lets what the goroutine waits for fail.
-func (t *task) Cancel() { t.canceled.Store(true) }
+func (t *task) Cancel() { t.cancel.Do(func() { close(t.canceled) }) }
+
+// ends tells whether a task was cancelled; a rank itself never is.
+func (t *task) ends() bool {
+	if t == nil {
+		return false
+	}
+	select {
+	case <-t.canceled:
+		return true
+	default:
+		return false
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,10 @@ func rank(what string) error {
 		return errors.New("no launcher is seen")
 	}
 	fails, failing := failures[what]
+	if f := partFailures[what]; f != nil {
+		failing = true
+		fails = func(c *comm.Comm, _ *World) error { return comm.Host(c, 7, f) }
+	}
 	stall := time.Minute
 	if failing {
 		stall = shortStall
@@ -60,15 +65,27 @@ func rank(what string) error {
 		}
 		return err
 	}
-	for _, p := range commtest.Programs {
-		if err := p.Run(c); err != nil {
-			err = fmt.Errorf("%s: rank %d of %d: %w", p.Name, c.Rank(), c.Size(), err)
-			fmt.Fprintln(os.Stderr, err)
-			return err
+	all := func(c *comm.Comm) error {
+		for _, p := range commtest.Programs {
+			if err := p.Run(c); err != nil {
+				err = fmt.Errorf("%s: rank %d of %d: %w", p.Name, c.Rank(), c.Size(), err)
+				fmt.Fprintln(os.Stderr, err)
+				return err
+			}
 		}
+		if c.Rank() == 0 {
+			fmt.Printf("passed on %d ranks\n", c.Size())
+		}
+		return nil
 	}
-	if c.Rank() == 0 {
-		fmt.Printf("passed on %d ranks\n", c.Size())
+	if parts, hosted := strings.CutPrefix(what, "parts "); hosted {
+		n, _ := strconv.Atoi(parts)
+		err = comm.Host(c, n, all)
+	} else {
+		err = all(c)
+	}
+	if err != nil {
+		return err
 	}
 	return w.Close()
 }
@@ -95,6 +112,20 @@ func TestPrograms(t *testing.T) {
 				out, err := mpirun(t, i, n, "programs")
 				if err != nil || !strings.Contains(out, fmt.Sprintf("passed on %d ranks", n)) {
 					t.Errorf("%d ranks: %v\n%s", n, err, out)
+				}
+			}
+		})
+	}
+}
+
+// They pass on parts of processes.
+func TestHostedPrograms(t *testing.T) {
+	for _, i := range Implementations {
+		t.Run(i.Name, func(t *testing.T) {
+			for _, n := range [][2]int{{1, 3}, {2, 3}, {2, 4}, {3, 8}} {
+				out, err := mpirun(t, i, n[0], fmt.Sprintf("parts %d", n[1]))
+				if err != nil || !strings.Contains(out, fmt.Sprintf("passed on %d ranks", n[1])) {
+					t.Errorf("%d parts on %d processes: %v\n%s", n[1], n[0], err, out)
 				}
 			}
 		})
@@ -141,6 +172,54 @@ var failures = map[string]func(c *comm.Comm, w *World) error{
 		}
 		return around(c)
 	},
+}
+
+// partFailures are the programs of seven parts on three processes, of which a part of
+// process 1 fails, part 3. The others meet, in rounds that make every process wait for
+// itself and for all others.
+var partFailures = map[string]func(c *comm.Comm) error{
+	"a part sleeps": func(c *comm.Comm) error {
+		if c.Rank() == 3 {
+			time.Sleep(time.Minute)
+		}
+		return comm.Barrier(c)
+	},
+	"its process is stopped": func(c *comm.Comm) error {
+		for c.Rank() == 3 {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+				return err
+			}
+		}
+		return comm.Barrier(c)
+	},
+	"a part is broken": func(c *comm.Comm) error {
+		if c.Rank() == 3 {
+			return errors.New("broken")
+		}
+		return comm.Barrier(c)
+	},
+}
+
+// A part that keeps the others waiting is named by its process; one that fails ends its
+// process, and with it the job.
+func TestPartFailures(t *testing.T) {
+	for _, i := range Implementations {
+		t.Run(i.Name, func(t *testing.T) {
+			t.Parallel() // they only wait
+			for what, want := range map[string]string{
+				"a part sleeps": "rank 1: no answer in time: 2s", "its process is stopped": "rank 1: no answer in time: 2s", "a part is broken": "rank 1: part 3: broken",
+			} {
+				begin := time.Now()
+				out, err := mpirun(t, i, 3, what)
+				if err == nil || !strings.Contains(out, want) || strings.Contains(out, "rank 0: no answer") || strings.Contains(out, "rank 2: no answer") {
+					t.Errorf("%s: %v\n%s", what, err, out)
+				}
+				if d := time.Since(begin); d > shortStall+15*time.Second {
+					t.Errorf("%s: ended after %v", what, d)
+				}
+			}
+		})
+	}
 }
 
 // around hands a byte from rank 1 to rank 2 to rank 0.
