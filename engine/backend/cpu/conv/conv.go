@@ -280,5 +280,11 @@ func (c *Conv) Close() error {
 	return errors.Join(errs...)
 }
 
-// threads of a pool; nil is one.
-func threads(p *kern.Pool) int { return p.Threads() }
+// threads of a pool for a pass by oneDNN; nil is one. Filter gradients have one: oneDNN adds
+// up partial sums of its threads, and bits must not depend on their number.
+func threads(p *kern.Pool, pass Pass) int {
+	if pass == BackwardWeights {
+		return 1
+	}
+	return p.Threads()
+}

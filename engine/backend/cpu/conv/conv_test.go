@@ -54,33 +54,35 @@ func TestChoiceRepeats(t *testing.T) {
 	}
 }
 
-// Our own kernel gives the same bits on any number of threads.
-func TestOwnIgnoresThreads(t *testing.T) {
-	s := unetShape(3, 5, 11, 13, 20, true)
-	b := newBench(s)
-	var first []float32
-	for threads := 1; threads <= 4; threads++ {
-		pool, err := kern.NewPool(threads)
-		must(t, err)
-		c, err := Prepare(s, Options{Pool: pool, Bias: true, Backward: true,
-			Force: "forward=own backward_data=own backward_weights=own"})
-		must(t, err)
-		scratch := make([]float32, c.ScratchLen())
-		y, dx := make([]float32, s.DstLen()), make([]float32, s.SrcLen())
-		dw, db := make([]float32, s.FilterLen()), make([]float32, s.Cout)
-		must(t, c.Forward(y, b.src, b.filter, b.bias, scratch))
-		must(t, c.BackwardData(dx, b.dst, b.filter, scratch))
-		must(t, c.BackwardWeights(dw, db, b.src, b.dst, scratch))
-		all := slices.Concat(y, dx, dw, db)
-		if first == nil {
-			first = all
+// Every form gives the same bits on any number of threads.
+func TestFormsIgnoreThreads(t *testing.T) {
+	for _, s := range []Spec{unetShape(3, 5, 11, 13, 20, true), unetShape(2, 12, 24, 32, 48, true)} {
+		b := newBench(s)
+		for _, f := range forms {
+			for _, pass := range []Pass{Forward, BackwardData, BackwardWeights} {
+				var first []float32
+				for threads := 1; threads <= 4; threads++ {
+					pool, err := kern.NewPool(threads)
+					must(t, err)
+					r, err := f.build(s.normal(), pass, Options{Pool: pool, Bias: true})
+					if err != nil {
+						must(t, pool.Close())
+						break // not for this shape, or there is no oneDNN
+					}
+					src, filter, bias, dst := slices.Clone(b.src), slices.Clone(b.filter), slices.Clone(b.bias), slices.Clone(b.dst)
+					must(t, r.Run(src, filter, bias, dst, make([]float32, r.ScratchLen())))
+					all := slices.Concat(src, filter, bias, dst)
+					if first == nil {
+						first = all
+					}
+					if !slices.Equal(all, first) {
+						t.Errorf("form %s, %s of %v: %d threads give other bits than one", f.name, pass, s.In, threads)
+					}
+					must(t, r.Close())
+					must(t, pool.Close())
+				}
+			}
 		}
-		if !slices.Equal(all, first) {
-			t.Errorf("%d threads give other bits than one", threads)
-		}
-		must(t, c.Close())
-		must(t, c.Close())
-		must(t, pool.Close())
 	}
 }
 

@@ -79,7 +79,7 @@ func oneDNN(fold bool, layout dnnl.Layout, alg dnnl.Algorithm) func(Spec, Pass, 
 		}
 		p, err := dnnl.NewPass(sh, dnnl.Options{
 			Direction: dnnl.Direction(pass), Layout: layout, Algorithm: alg, Bias: bias,
-			ReLU: o.ReLU && pass == Forward, Inference: o.Inference, Threads: threads(o.Pool),
+			ReLU: o.ReLU && pass == Forward, Inference: o.Inference, Threads: threads(o.Pool, pass),
 		})
 		if err != nil {
 			return nil, err
