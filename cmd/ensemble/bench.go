@@ -29,12 +29,14 @@ func benchCommand(a *app) *cobra.Command {
 			"With --parallel training steps of one case on all ranks of the job are measured.\n" +
 			"With --check-parallel nothing is timed: a small step (base 8, crop 64, batch 2,\n" +
 			"if not given) is trained on one rank and on all ranks of the job, on every mesh\n" +
-			"that they can form, and the differences are printed.",
+			"that they can form, and the differences are printed. The bits must be those of the\n" +
+			"same mesh with all its parts in one process.",
 		Example: "  ensemble bench --base 8 --crop 128\n" +
 			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
 			"  ensemble bench --base 8 --crop 128 --trace step.json --movement\n" +
 			"  mpirun -n 2 ensemble bench --base 8 --crop 256 --threads 1 --parallel\n" +
-			"  mpirun -n 4 ensemble bench --check-parallel",
+			"  mpirun -n 4 ensemble bench --check-parallel\n" +
+			"  mpirun -n 2 ensemble bench --check-parallel --mesh \"data:2 lat:2\"",
 		Annotations: notes("docs/bench.md", exit.No, exit.NoDevice, exit.CannotWrite, exit.SaveAndStop),
 		Args:        noArgs,
 	}
@@ -55,8 +57,9 @@ func benchCommand(a *app) *cobra.Command {
 	f.BoolVar(&parallel, "parallel", false, "measure a training step on all ranks of the job")
 	f.BoolVar(&check, "check-parallel", false, "compare training on all ranks with training on one")
 	ranks := f.Uint("ranks", 0, "ranks of these within this process, where no MPI launcher started it")
-	mesh := f.String("mesh", "", "their `MESH`, such as \"data:2 lon:4\"; if not given it is chosen, or all are compared")
+	mesh := f.String("mesh", "", "their `MESH`, such as \"data:2 lon:4\", of as many parts as ranks or more; if not given it is chosen, or all are compared")
 	shard := f.Bool("shard-optimizer", false, "with --parallel, share the optimizer out among the ranks")
+	optimizer := f.String("optimizer", "sgd", "of --check-parallel: sgd or adam")
 	f.BoolVar(&one, "one", false, "measure what standard input asks for, in this process")
 	f.Lookup("one").Hidden = true // how the command starts its own processes
 	progress := a.progressFlag(f)
@@ -66,7 +69,10 @@ func benchCommand(a *app) *cobra.Command {
 		}
 		like := run.BenchCase{Model: c.model, Depth: int(*depth), Precision: c.precision}
 		if check {
-			return c.checkParallel(ctx, cmd, run.ParallelCheckOptions{Ranks: int(*ranks), Mesh: *mesh, Steps: int(*steps), Case: like})
+			if err := oneOf("--optimizer", []string{*optimizer}, run.CheckOptimizers...); err != nil {
+				return result{}, err
+			}
+			return c.checkParallel(ctx, cmd, run.ParallelCheckOptions{Ranks: int(*ranks), Mesh: *mesh, Steps: int(*steps), Optimizer: *optimizer, Case: like})
 		}
 		if err := oneOf("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
 			return result{}, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -59,6 +60,15 @@ func TestBenchParallel(t *testing.T) {
 	if sent[1] <= sent[0] {
 		t.Errorf("%d bytes sent in space, %d along samples", sent[1], sent[0])
 	}
+	var r run.RanksReport
+	benchJSON(t, &r, "--parallel", "--ranks", "2", "--mesh", "lon:3", "--base", "1", "--crop", "32x64", "--threads", "1", "--steps", "1")
+	var parts []string
+	for _, k := range r.ByRank {
+		parts = append(parts, fmt.Sprint(k.Rank, ".", k.Part))
+	}
+	if got := strings.Join(parts, " "); r.Ranks != 2 || r.Parts != 3 || got != "0.0 1.1 1.2" {
+		t.Errorf("3 parts on 2 ranks: %s of %+v", got, r)
+	}
 	code, stdout, _ := call(t, "bench", "--parallel", "--ranks", "2", "--base", "2", "--crop", "32x64", "--threads", "1", "--steps", "1")
 	if code != exit.OK || !strings.Contains(stdout, "2 ranks (in-process), mesh l") || !strings.Contains(stdout, "waited ms") {
 		t.Errorf("exit %d, %s", code, stdout)
@@ -86,9 +96,9 @@ func TestBenchCheckParallel(t *testing.T) {
 	if r.MaxRelErrors != most || r.MaxRelError != max(most.Forward, most.Gradient, most.Loss) || !(r.MaxRelError > 0 && r.MaxRelError < 1e-4) {
 		t.Errorf("largest errors %+v and %g, want %+v", r.MaxRelErrors, r.MaxRelError, most)
 	}
-	benchJSON(t, &r, "--check-parallel", "--ranks", "2", "--mesh", "data:2", "--base", "1", "--crop", "32", "--threads", "1", "--steps", "1")
-	if len(r.Meshes) != 1 || r.Meshes[0].Mesh != "data:2" {
-		t.Errorf("one mesh: %+v", r.Meshes)
+	benchJSON(t, &r, "--check-parallel", "--ranks", "2", "--mesh", "lon:3", "--base", "1", "--crop", "32x64", "--threads", "1", "--steps", "1", "--optimizer", "adam")
+	if len(r.Meshes) != 1 || r.Meshes[0].Mesh != "lon:3" || r.Ranks != 2 || r.Parts != 3 || !r.SameBits || !r.Meshes[0].SameBits || r.Optimizer != "adam" {
+		t.Errorf("one mesh: %+v", r)
 	}
 }
 
@@ -97,7 +107,8 @@ func TestBenchRanksErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--parallel", "--ranks", "2", "--mesh", "lon:3"}, "a mesh of 3 ranks (lon:3) in a job of 2"},
+		{[]string{"--parallel", "--ranks", "3", "--mesh", "lon:2"}, "a mesh of 2 ranks (lon:2) in a job of 3"},
+		{[]string{"--check-parallel", "--optimizer", "lamb"}, "--optimizer"},
 		{[]string{"--parallel", "--mesh", "east:2"}, `"east:2" is no axis`},
 		{[]string{"--parallel", "--base", "1,2"}, "--parallel with 2 cases"},
 		{[]string{"--parallel", "--ranks", "37", "--crop", "32"}, "no mesh of 37 ranks"},

@@ -25,8 +25,8 @@ import (
 
 // BenchRanksOptions describe the measurement of a training step on ranks.
 type BenchRanksOptions struct {
-	Case    BenchCase // of the whole step; Threads are those of one rank
-	Mesh    string    // empty: the mesh that a training would choose
+	Case    BenchCase // of the whole step; Threads are those of one rank, or of one of its parts
+	Mesh    string    // of as many parts as ranks or more; empty: the mesh that a training would choose
 	Ranks   int       // of this process; those of the job under an MPI launcher
 	Steps   int       // measured; 0 means at least 5, or 3 of more than 4 s, and as many as Seconds allow
 	Seconds float64   // 0 means 3
@@ -40,53 +40,56 @@ type BenchRanksOptions struct {
 type RanksReport struct {
 	Machine   BenchMachine `json:"machine"` // of rank 0, without peaks
 	Ranks     int          `json:"ranks"`
+	Parts     int          `json:"parts"` // of the mesh: some ranks have several if there are more
 	Transport string       `json:"transport"`
 	Mesh      string       `json:"mesh"`
 	Sharded   bool         `json:"shard_optimizer"`
 	Network   BenchCase    `json:"network"`
-	// Times are those of the rank with the largest median.
+	// Times are those of the part with the largest median.
 	TrainMedian float64 `json:"train_ms_median"`
 	TrainMin    float64 `json:"train_ms_min"`
 	TrainMax    float64 `json:"train_ms_max"`
 	SamplesPerS float64 `json:"samples_per_s"`
 	GFLOP       float64 `json:"forward_gflop"` // of one forward pass over the whole batch
 	GFLOPs      float64 `json:"gflops"`        // of the training step
-	// WaitMS and BytesSent are the largest of all ranks.
+	// WaitMS and BytesSent are the largest of all parts.
 	WaitMS     float64 `json:"wait_ms"`
 	BytesSent  int64   `json:"bytes_sent"`
 	Parameters int     `json:"parameters"`
 	Loss       float64 `json:"loss"` // after the last step
 	Steps      int     `json:"steps"`
 	Warmup     int     `json:"warmup"`
-	// ByRank is empty in the processes of other ranks than 0.
+	// ByRank has an entry for each part; it is empty in the processes of other ranks than 0.
 	ByRank []RankReport `json:"by_rank"`
 }
 
-// RankReport is what one rank measured.
+// RankReport is what one rank measured, or one of its parts.
 type RankReport struct {
 	Rank        int     `json:"rank"`
+	Part        int     `json:"part"`
 	TrainMedian float64 `json:"train_ms_median"`
 	TrainMin    float64 `json:"train_ms_min"`
 	TrainMax    float64 `json:"train_ms_max"`
 	// WaitMS is the mean time of a step in which the rank waited for messages: halos,
-	// sums of gradients and moments, and ranks that come later.
+	// sums of gradients and moments, and ranks that come later. With several parts in a
+	// process it holds the time in which others of them compute.
 	WaitMS    float64 `json:"wait_ms"`
 	BytesSent int64   `json:"bytes_sent"` // in a step
 	Messages  int64   `json:"messages"`   // in a step
-	PeakMiB   float64 `json:"peak_mib"`   // of the process, which holds all ranks in-process
+	PeakMiB   float64 `json:"peak_mib"`   // of the process, which holds all its parts, and all ranks in-process
 	ArenaMiB  float64 `json:"arena_mib"`
 	CompileMS float64 `json:"compile_ms"`
 }
 
-// rankNumbers is how many numbers a RankReport has beside its rank.
+// rankNumbers is how many numbers a RankReport has beside its rank and part.
 const rankNumbers = 9
 
 func (r RankReport) numbers() [rankNumbers]float64 {
 	return [...]float64{r.TrainMedian, r.TrainMin, r.TrainMax, r.WaitMS, float64(r.BytesSent), float64(r.Messages), r.PeakMiB, r.ArenaMiB, r.CompileMS}
 }
 
-func rankReport(rank int, x []float64) RankReport {
-	return RankReport{rank, x[0], x[1], x[2], x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8]}
+func rankReport(rank, part int, x []float64) RankReport {
+	return RankReport{rank, part, x[0], x[1], x[2], x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8]}
 }
 
 // BenchRanks measures training steps of a case on all ranks of a job.
@@ -97,8 +100,12 @@ func BenchRanks(ctx context.Context, o BenchRanksOptions) (*RanksReport, error) 
 	if o.Seconds == 0 {
 		o.Seconds = 3
 	}
+	parts, err := partsOf(o.Mesh)
+	if err != nil {
+		return nil, err
+	}
 	out := &RanksReport{}
-	transport, err := onRanks(o.Ranks, config.DefaultStall, func(c *comm.Comm) error {
+	transport, err := onRanks(o.Ranks, parts, config.DefaultStall, func(c *comm.Comm) error {
 		r, err := o.measure(ctx, c)
 		if err == nil && c.Rank() == 0 {
 			out = r
@@ -205,11 +212,11 @@ func (o BenchRanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksR
 	cpu := cpuinfo.Read()
 	r = &RanksReport{
 		Machine: BenchMachine{CPU: cpu.Model, Cores: cpu.Cores, ISA: cpu.Features, Go: runtime.Version(), OneDNN: dnnl.Version(), Peaks: []BenchPeak{}},
-		Ranks:   c.Size(), Mesh: m.String(), Sharded: shared, Network: k, GFLOP: float64(flops) / 1e9,
+		Ranks:   processes(c), Parts: c.Size(), Mesh: m.String(), Sharded: shared, Network: k, GFLOP: float64(flops) / 1e9,
 		Parameters: plan.Store().ParamCount(), Loss: loss, Steps: steps, Warmup: benchWarmup,
 	}
-	for rank := range c.Size() {
-		one := rankReport(rank, all[rank*rankNumbers:(rank+1)*rankNumbers])
+	for part := range c.Size() {
+		one := rankReport(c.Process(part), part, all[part*rankNumbers:(part+1)*rankNumbers])
 		r.ByRank = append(r.ByRank, one)
 		r.WaitMS, r.BytesSent = max(r.WaitMS, one.WaitMS), max(r.BytesSent, one.BytesSent)
 	}
@@ -251,7 +258,7 @@ func (k BenchCase) mesh(text string, n int) (spatial.Mesh, error) {
 		m, err := spatial.ParseMesh(text)
 		if err == nil && m.Size() != n {
 			err = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", m.Size(), m, n), At: "--mesh",
-				Why: "every rank has one place in the mesh", Fix: "start as many ranks as it has"}
+				Why: "every rank has a part of the mesh", Fix: "start as many ranks as it has parts, or fewer"}
 		}
 		return m, err
 	}
@@ -269,12 +276,12 @@ func (r *RanksReport) WriteText(w io.Writer) error {
 	if mesh == "" {
 		mesh = "none"
 	}
-	fmt.Fprintf(&b, "%s (%s), mesh %s, %v each\n", count(r.Ranks, "rank"), r.Transport, mesh, r.Network)
+	fmt.Fprintf(&b, "%s (%s), mesh %s, %v each\n", ranksOf(r.Ranks, r.Parts), r.Transport, mesh, r.Network)
 	fmt.Fprintf(&b, "training step %.1f ms (%.1f to %.1f) of the slowest rank, %.2f samples/s, %.1f GFLOP/s\n\n", r.TrainMedian, r.TrainMin, r.TrainMax, r.SamplesPerS, r.GFLOPs)
 	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "rank\tms\twaited ms\tMiB sent\tmessages\tarena MiB\tpeak MiB\t")
+	fmt.Fprintln(t, "rank\tpart\tms\twaited ms\tMiB sent\tmessages\tarena MiB\tpeak MiB\t")
 	for _, k := range r.ByRank {
-		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.2f\t%d\t%.1f\t%.1f\t\n", k.Rank, k.TrainMedian, k.WaitMS, float64(k.BytesSent)/(1<<20), k.Messages, k.ArenaMiB, k.PeakMiB)
+		fmt.Fprintf(t, "%d\t%d\t%.1f\t%.1f\t%.2f\t%d\t%.1f\t%.1f\t\n", k.Rank, k.Part, k.TrainMedian, k.WaitMS, float64(k.BytesSent)/(1<<20), k.Messages, k.ArenaMiB, k.PeakMiB)
 	}
 	if err := t.Flush(); err != nil {
 		return err

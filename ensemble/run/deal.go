@@ -73,7 +73,7 @@ func onCrew(mesh string, f func(w crew) error) error {
 	if _, launched := mpi.Launched(os.Getenv); !launched {
 		return as(nil)
 	}
-	_, err := onRanks(0, config.DefaultStall, as)
+	_, err := onRanks(0, 0, config.DefaultStall, as)
 	return err
 }
 
@@ -164,7 +164,7 @@ func tell[T any](t *team, o outcome[T], err error) ([]outcome[T], error) {
 			return nil, err // there is no talking any more
 		}
 		if o.Error = told(err); !Joint(err) {
-			o.Error.At = strings.TrimSpace(fmt.Sprintf("%s (rank %d)", o.Error.At, t.c.JobRank(t.c.Rank())))
+			o.Error.At = strings.TrimSpace(fmt.Sprintf("%s (rank %d)", o.Error.At, t.c.Process(t.c.Rank())))
 		}
 	}
 	all, err := exchange(t.c, o)
@@ -200,7 +200,7 @@ func exchange[T any](c *comm.Comm, x T) ([]T, error) {
 	all := make([]T, c.Size())
 	for r, n := range sizes {
 		if err := gob.NewDecoder(bytes.NewReader(texts[int64(r)*room:][:n])).Decode(&all[r]); err != nil {
-			return nil, fmt.Errorf("a message of rank %d: %w", c.JobRank(r), err)
+			return nil, fmt.Errorf("a message of rank %d: %w", c.Process(r), err)
 		}
 	}
 	return all, nil

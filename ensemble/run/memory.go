@@ -11,14 +11,28 @@ import (
 
 // bound is how a person sets a bound of the memory: its key or flag, and what to do
 // if it is too small, with the place of the least value that will do.
-type bound struct{ key, fix string }
+type bound struct {
+	key, fix string
+	parts    int64 // that share it
+}
+
+// of is the same bound of a process of several parts.
+func (b bound) of(parts int) bound {
+	b.parts = int64(parts)
+	return b
+}
+
+// least names it with the least value of one part that will do.
+func (b bound) least(bytes int64) (at, fix string) {
+	return b.key, fmt.Sprintf(b.fix, config.Bytes(ceilMiB(b.parts*bytes)))
+}
 
 // The bounds of a training and those of a command.
 var (
-	trainMemory    = bound{"train.memory", "set train.memory: %s or more, lower train.batch_size, or choose a smaller network"}
-	trainWorkspace = bound{"train.workspace", "set train.workspace: %s or more, or choose a smaller network"}
-	flagMemory     = bound{"--memory", "give --memory %s or more, or none"}
-	flagWorkspace  = bound{"--workspace", "give --workspace %s or more, or none"}
+	trainMemory    = bound{"train.memory", "set train.memory: %s or more, lower train.batch_size, or choose a smaller network", 1}
+	trainWorkspace = bound{"train.workspace", "set train.workspace: %s or more, or choose a smaller network", 1}
+	flagMemory     = bound{"--memory", "give --memory %s or more, or none", 1}
+	flagWorkspace  = bound{"--workspace", "give --workspace %s or more, or none", 1}
 )
 
 // namedMemory makes an error about too little memory name the bound that was set,
@@ -33,9 +47,9 @@ func namedMemory(err error, memory, workspace bound) error {
 	named := *e
 	switch {
 	case errors.As(err, &arena):
-		named.At, named.Fix = memory.key, fmt.Sprintf(memory.fix, config.Bytes(ceilMiB(arena.Smallest)))
+		named.At, named.Fix = memory.least(arena.Smallest)
 	case errors.As(err, &scratch):
-		named.At, named.Fix = workspace.key, fmt.Sprintf(workspace.fix, config.Bytes(ceilMiB(scratch.Smallest)))
+		named.At, named.Fix = workspace.least(scratch.Smallest)
 	default:
 		return err
 	}

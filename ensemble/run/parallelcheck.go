@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -25,17 +26,20 @@ import (
 // ParallelCheckOptions describe a comparison of many ranks with one.
 type ParallelCheckOptions struct {
 	Case  BenchCase // of the whole step
-	Mesh  string    // the only one to compare; empty: all that the ranks can form
+	Mesh  string    // the only one to compare, of as many parts as ranks or more; empty: all that the ranks can form
 	Ranks int       // of this process; those of the job under an MPI launcher
 	Steps int       // of training; 0 means 5
 	// Optimizer takes the steps; empty: SGD with momentum at a low rate. Adam divides by the
 	// size of gradients, and so enlarges the rounding of small ones, on one rank as on
 	// many; long steps of SGD enlarge it too.
-	Optimizer optim.Kind
+	Optimizer string
 }
 
-// checkRates are the learning rates of comparisons.
-var checkRates = map[optim.Kind]float64{optim.SGD: 0.002, optim.Adam: benchRate}
+// CheckOptimizers are those that take the steps of a comparison.
+var CheckOptimizers = []string{string(optim.SGD), string(optim.Adam)}
+
+// checkRates are their learning rates.
+var checkRates = map[string]float64{string(optim.SGD): 0.002, string(optim.Adam): benchRate}
 
 // checkMomentum is that of SGD.
 const checkMomentum = 0.9
@@ -43,16 +47,24 @@ const checkMomentum = 0.9
 // ParallelCheck compares training on all ranks of a job with training on one.
 type ParallelCheck struct {
 	Ranks     int       `json:"ranks"`
+	Parts     int       `json:"parts"` // of each mesh
 	Transport string    `json:"transport"`
 	Network   BenchCase `json:"network"`
 	Steps     int       `json:"steps"`
 	Optimizer string    `json:"optimizer"`
+	// SameBits tells whether all meshes have the same_bits.
+	SameBits bool `json:"same_bits"`
 	// MaxRelError is the largest of the relative errors of predictions, gradients and
 	// losses of all meshes; MaxRelErrors are the largest of each.
 	MaxRelError  float64        `json:"max_rel_error"`
 	MaxRelErrors ParallelErrors `json:"max_rel_errors"`
 	Losses       []float64      `json:"losses"` // of all steps on one rank
-	Checksum     string         `json:"sha256"` // of the parameters after them
+	// LossFloor is what the smallest possible change does to these losses: the largest
+	// relative difference of the loss of a step on one rank if every parameter begins at
+	// the next float32 above or below. Differences of that size are rounding that
+	// training has enlarged.
+	LossFloor float64 `json:"loss_floor"`
+	Checksum  string  `json:"sha256"` // of the parameters after them
 	// Meshes is empty in the processes of other ranks than 0.
 	Meshes []ParallelMesh `json:"meshes"`
 }
@@ -84,6 +96,9 @@ type ParallelMesh struct {
 	// Checksum is the SHA-256 of the parameters after all steps: equal bits have
 	// equal ones.
 	Checksum string `json:"sha256"`
+	// SameBits tells whether parameters and losses after all steps are on every rank, bit by
+	// bit, those of the same mesh with all its parts in the process of rank 0.
+	SameBits bool `json:"same_bits"`
 	// BytesSent is what the rank that sends most sends in a step.
 	BytesSent int64 `json:"bytes_sent"`
 }
@@ -97,15 +112,14 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 		o.Steps = 5
 	}
 	if o.Optimizer == "" {
-		o.Optimizer = optim.SGD
+		o.Optimizer = CheckOptimizers[0]
 	}
-	if o.Mesh != "" {
-		if _, err := spatial.ParseMesh(o.Mesh); err != nil {
-			return nil, err
-		}
+	parts, err := partsOf(o.Mesh)
+	if err != nil {
+		return nil, err
 	}
-	out := &ParallelCheck{Steps: o.Steps, Optimizer: string(o.Optimizer)}
-	transport, err := onRanks(o.Ranks, config.DefaultStall, func(c *comm.Comm) error {
+	out := &ParallelCheck{Steps: o.Steps, Optimizer: o.Optimizer, SameBits: true}
+	transport, err := onRanks(o.Ranks, parts, config.DefaultStall, func(c *comm.Comm) error {
 		k := o.Case.shared(c.Size())
 		k.Periodic = true // so that halos go around
 		if err := k.check(); err != nil {
@@ -128,7 +142,8 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 			all = append(all, r)
 		}
 		if c.Rank() == 0 {
-			out.Network, out.Ranks, out.Meshes, out.Losses = k, c.Size(), all, one.losses
+			out.Network, out.Ranks, out.Parts = k, processes(c), c.Size()
+			out.Meshes, out.Losses, out.LossFloor = all, one.losses, one.floor
 			out.Checksum = checksum(one.parameters)
 		}
 		return nil
@@ -136,6 +151,7 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 	out.Transport = transport
 	for _, m := range out.Meshes {
 		out.MaxRelErrors = out.MaxRelErrors.max(m.ParallelErrors)
+		out.SameBits = out.SameBits && m.SameBits
 	}
 	out.MaxRelError = max(out.MaxRelErrors.Forward, out.MaxRelErrors.Gradient, out.MaxRelErrors.Loss)
 	return out, err
@@ -160,8 +176,20 @@ func (k BenchCase) meshes(text string, n int) ([]spatial.Mesh, error) {
 // trained is what training left behind.
 type trained struct {
 	losses            []float64
+	floor             float64                  // of losses, on one rank
 	forward, gradient [gradientDraws][]float32 // before the first step
 	parameters        []float32
+}
+
+// bits are the same for the same losses and parameters.
+func (t trained) bits() int64 {
+	sum := sha256.Sum256(bigmem.Bytes(t.parameters))
+	h := sha256.New()
+	h.Write(sum[:])
+	for _, v := range t.losses {
+		h.Write(binary.LittleEndian.AppendUint64(nil, math.Float64bits(v)))
+	}
+	return int64(binary.LittleEndian.Uint64(h.Sum(nil)))
 }
 
 // fields are input and target of a step, as every rank draws them.
@@ -179,7 +207,7 @@ func (k BenchCase) fields(step uint64, x, y graph.Shape) map[string][]float32 {
 
 // train takes steps with a plan, of which part gives what this rank has of a field.
 func (k BenchCase) train(ctx context.Context, g *graph.Graph, plan *engine.Plan, o ParallelCheckOptions, part func(name string, whole []float32, s graph.Shape)) (t trained, err error) {
-	a, err := optim.New(plan.Store(), optim.Options{Kind: o.Optimizer, Momentum: checkMomentum, Threads: k.Threads})
+	a, err := optim.New(plan.Store(), optim.Options{Kind: optim.Kind(o.Optimizer), Momentum: checkMomentum, Threads: k.Threads})
 	if err != nil {
 		return t, err
 	}
@@ -217,9 +245,14 @@ func (k BenchCase) onOneRank(ctx context.Context, c *comm.Comm, o ParallelCheckO
 		return t, err
 	}
 	if c.Rank() == 0 {
-		if t, err = k.alone(ctx, g, o); err != nil {
+		if t, err = k.alone(ctx, g, o, func([]float32) {}); err != nil {
 			return t, err
 		}
+		near, err := k.alone(ctx, g, o, nudge)
+		if err != nil {
+			return t, err
+		}
+		t.floor = largest(near.losses, t.losses)
 	}
 	lengths := []int64{int64(len(t.forward[0])), int64(len(t.parameters))}
 	if err := comm.Broadcast(c, 0, lengths); err != nil {
@@ -243,41 +276,91 @@ func (k BenchCase) onOneRank(ctx context.Context, c *comm.Comm, o ParallelCheckO
 	return t, nil
 }
 
-// alone trains g without other ranks.
-func (k BenchCase) alone(ctx context.Context, g *graph.Graph, o ParallelCheckOptions) (t trained, err error) {
+// nudge moves parameters to the next float32, up or down; zeros stay.
+func nudge(parameters []float32) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for i, v := range parameters {
+		to := float32(math.Inf(2*r.IntN(2) - 1))
+		if v != 0 {
+			parameters[i] = math.Nextafter32(v, to)
+		}
+	}
+}
+
+// alone trains g without other ranks, from parameters that change has changed.
+func (k BenchCase) alone(ctx context.Context, g *graph.Graph, o ParallelCheckOptions, change func([]float32)) (t trained, err error) {
 	plan, err := engine.Compile(g, k.Options(false))
 	if err != nil {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, plan.Close()) }()
+	change(plan.Store().Params())
 	return k.train(ctx, g, plan, o, func(name string, whole []float32, _ graph.Shape) { copy(plan.Input(name), whole) })
+}
+
+// share is what a rank trained.
+type share struct {
+	trained
+	y    graph.Shape // of the whole prediction
+	own  spatial.Box // what the rank has of it
+	sent int64       // bytes in a step
+}
+
+// share trains the part of a rank of c.
+func (k BenchCase) share(ctx context.Context, c *comm.Comm, m spatial.Mesh, o ParallelCheckOptions) (s share, err error) {
+	g, err := k.graph(true)
+	if err != nil {
+		return s, err
+	}
+	plan, err := spatial.Compile(g, c, m, k.Options(false))
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, plan.Close()) }()
+	before := c.Traffic()
+	s.trained, err = k.train(ctx, g, plan.Plan, o, func(name string, whole []float32, s graph.Shape) {
+		spatial.Take(plan.Input(name), whole, s, plan.Part(name, s))
+	})
+	s.sent = c.Traffic().Sub(before).Bytes / int64(o.Steps+gradientDraws)
+	s.y = g.Nodes[g.Outputs[0].ID].Shape
+	s.own = m.Owned(plan.Outputs["y"], s.y, c.Rank())
+	return s, err
+}
+
+// inOne gives all ranks the bits of a mesh with all its parts in the process of rank 0.
+func (k BenchCase) inOne(ctx context.Context, c *comm.Comm, m spatial.Mesh, o ParallelCheckOptions) (int64, error) {
+	bits := []int64{0}
+	if c.Rank() == 0 {
+		err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+			s, err := k.share(ctx, c, m, o)
+			if c.Rank() == 0 {
+				bits[0] = s.bits()
+			}
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	err := comm.Broadcast(c, 0, bits)
+	return bits[0], err
 }
 
 // onMesh trains on the ranks of c, and tells how far that is from training on one.
 func (k BenchCase) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, o ParallelCheckOptions, one trained) (r ParallelMesh, err error) {
 	r.Mesh = m.String()
-	g, err := k.graph(true)
+	t, err := k.share(ctx, c, m, o)
 	if err != nil {
 		return r, err
 	}
-	plan, err := spatial.Compile(g, c, m, k.Options(false))
+	bits, err := k.inOne(ctx, c, m, o)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, plan.Close()) }()
-	before := c.Traffic()
-	t, err := k.train(ctx, g, plan.Plan, o, func(name string, whole []float32, s graph.Shape) {
-		spatial.Take(plan.Input(name), whole, s, plan.Part(name, s))
-	})
-	if err != nil {
-		return r, err
-	}
-	sent := c.Traffic().Sub(before).Bytes / int64(o.Steps+gradientDraws)
-	y := g.Nodes[g.Outputs[0].ID].Shape
 	gradients := make([]float64, gradientDraws)
 	for n, part := range t.forward {
 		want := make([]float32, len(part))
-		spatial.Take(want, one.forward[n], y, m.Owned(plan.Outputs["y"], y, c.Rank()))
+		spatial.Take(want, one.forward[n], t.y, t.own)
 		far := []float64{0, 0}
 		for i, v := range want {
 			far[0] += math.Pow(float64(part[i])-float64(v), 2)
@@ -289,7 +372,7 @@ func (k BenchCase) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, o P
 		r.Forward = max(r.Forward, math.Sqrt(far[0]/far[1]))
 		gradients[n] = distance(t.gradient[n], one.gradient[n])
 	}
-	all, err := comm.AllGather(c, []float64{slices.Min(gradients), distance(t.parameters, one.parameters), largest(t.losses, one.losses), float64(sent)})
+	all, err := comm.AllGather(c, []float64{slices.Min(gradients), distance(t.parameters, one.parameters), largest(t.losses, one.losses), float64(t.sent)})
 	if err != nil {
 		return r, err
 	}
@@ -298,7 +381,9 @@ func (k BenchCase) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, o P
 		r.Gradient, r.Parameters, r.Loss = max(r.Gradient, all[i]), max(r.Parameters, all[i+1]), max(r.Loss, all[i+2])
 		r.BytesSent = max(r.BytesSent, int64(all[i+3]))
 	}
-	return r, nil
+	every, err := comm.AllGather(c, []int64{t.bits()})
+	r.SameBits = !slices.ContainsFunc(every, func(b int64) bool { return b != bits })
+	return r, err
 }
 
 // checksum is the SHA-256 of values.
@@ -316,7 +401,7 @@ func largest(x, y []float64) float64 {
 // WriteText prints the comparison for a person.
 func (p *ParallelCheck) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s) against one, %s of %v\n\n", count(p.Ranks, "rank"), p.Transport, count(p.Steps, "step"), p.Network)
+	fmt.Fprintf(&b, "%s (%s) against one, %s of %v\n\n", ranksOf(p.Ranks, p.Parts), p.Transport, count(p.Steps, "step"), p.Network)
 	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "mesh\tforward\tgradient\tlosses\tparameters\tMiB sent a step")
 	for _, m := range p.Meshes {
@@ -326,6 +411,8 @@ func (p *ParallelCheck) WriteText(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(&b, "\nlargest relative error of predictions, gradients and losses %.1e\n", p.MaxRelError)
+	fmt.Fprintf(&b, "losses of one rank whose parameters begin one float32 beside: %.1e\n", p.LossFloor)
+	fmt.Fprintf(&b, "same bits as with all parts in one process: %s\n", map[bool]string{true: "yes", false: "NO"}[p.SameBits])
 	_, err := io.WriteString(w, b.String())
 	return err
 }

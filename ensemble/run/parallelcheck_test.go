@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -41,7 +42,10 @@ func judged(t *testing.T, r *ParallelCheck) {
 		if !(m.Forward <= forward && m.Gradient <= gradientOfRanks && m.Loss <= lossOfRanks) || len(m.Losses) != r.Steps {
 			t.Errorf("%v on %s (%s): %+v", r.Network, m.Mesh, r.Transport, m)
 		}
-		if r.Ranks > 1 && m.BytesSent == 0 {
+		if !m.SameBits || !r.SameBits {
+			t.Errorf("%s, %d ranks (%s): other bits than all parts in one process", m.Mesh, r.Ranks, r.Transport)
+		}
+		if r.Parts > 1 && m.BytesSent == 0 {
 			t.Errorf("%s: nothing was sent", m.Mesh)
 		}
 	}
@@ -97,20 +101,47 @@ func checkLaunched(t *testing.T, ranks int, o ParallelCheckOptions) (all []*Para
 	return all
 }
 
-// Training on meshes of 2, 3 and 4 ranks, evenly and unevenly cut, agrees with training on
-// one. Again, and on ranks of Open MPI and MPICH, it gives the same bits.
+// Training on meshes of 2, 3 and 4 parts, evenly and unevenly cut, agrees with training on
+// one. Again, on fewer ranks, and on ranks of Open MPI and MPICH, it gives the same bits.
 func TestParallelMatrix(t *testing.T) {
 	of := BenchCase{Model: BenchUNet3D, Base: 8, Crop: Crop{64, 64}, Batch: 2, Depth: 2, Threads: 1}
 	checkWithin(t, ParallelCheckOptions{Case: of, Ranks: 2, Steps: 2})
 	checkWithin(t, ParallelCheckOptions{Case: of, Ranks: 3, Mesh: "lon:3", Steps: 2})
 	for _, c := range []struct {
-		ranks int
+		ranks []int // of launchers, and of this process
 		mesh  string
-	}{{2, "lat:2"}, {4, "data:2 lon:2"}} {
+	}{{[]int{2, 2, 2}, "lat:2"}, {[]int{2, 4, 3}, "data:2 lon:2"}} {
 		o := ParallelCheckOptions{Case: of, Mesh: c.mesh, Steps: 2}
-		within := o
-		within.Ranks = c.ranks
-		sameBits(t, append(checkLaunched(t, c.ranks, o), checkWithin(t, within), checkWithin(t, within)))
+		all := checkLaunched(t, c.ranks[0], o)
+		for _, n := range c.ranks[1:] {
+			o.Ranks = n
+			all = append(all, checkWithin(t, o))
+		}
+		sameBits(t, all)
+		for i, r := range all[max(0, len(all)-2):] {
+			if r.Ranks != c.ranks[1+i] || r.Parts < r.Ranks {
+				t.Errorf("%s on %d ranks: %d, with %d parts", c.mesh, c.ranks[1+i], r.Ranks, r.Parts)
+			}
+		}
+	}
+}
+
+// The smallest change of the parameters changes losses by no less than rounding, and by less
+// than ranks may; a check tells when bits differ.
+func TestLossFloor(t *testing.T) {
+	of := BenchCase{Model: BenchUNet3D, Base: 8, Crop: Crop{64, 64}, Batch: 2, Depth: 2, Threads: 1}
+	r := checkWithin(t, ParallelCheckOptions{Case: of, Ranks: 1, Mesh: "data:2", Steps: 10, Optimizer: string(optim.Adam)})
+	if !(r.LossFloor > 1e-9 && r.LossFloor < lossOfRanks) {
+		t.Errorf("loss floor %g", r.LossFloor)
+	}
+	a := trained{losses: []float64{1, 2}, parameters: []float32{0, 1}}
+	for _, b := range []trained{
+		{losses: []float64{1, math.Nextafter(2, 3)}, parameters: []float32{0, 1}},
+		{losses: []float64{1, 2}, parameters: []float32{float32(math.Copysign(0, -1)), 1}},
+	} {
+		if a.bits() == b.bits() {
+			t.Errorf("%v and %v have the same bits", a, b)
+		}
 	}
 }
 

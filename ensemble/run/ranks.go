@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -30,15 +32,17 @@ func Follows() bool {
 }
 
 // onRanks calls f on the ranks of a job: on this process's rank if an MPI launcher
-// started it, else on n ranks of this process. transport names what joins them. A rank
-// that waits for another for stall takes it for lost.
+// started it, else on n ranks of this process; on parts of these if there are more parts.
+// transport names what joins them. A rank that waits for another for stall takes it for
+// lost.
 //
 // Errors: what f gives on a rank; exit 64 if n is given and differs from the launcher's
 // number; exit 71 if a rank was lost.
-func onRanks(n int, stall time.Duration, f func(c *comm.Comm) error) (transport string, err error) {
+func onRanks(n, parts int, stall time.Duration, f func(c *comm.Comm) error) (transport string, err error) {
+	onOwn := func(c *comm.Comm) error { return onParts(c, parts, f) }
 	l, launched := mpi.Launched(os.Getenv)
 	if !launched {
-		return InProcess, comm.Run(max(n, 1), comm.Free, f)
+		return InProcess, comm.Run(max(n, 1), comm.Free, onOwn)
 	}
 	name := l.Implementation.Name
 	if n > 0 && n != l.Size {
@@ -49,8 +53,7 @@ func onRanks(n int, stall time.Duration, f func(c *comm.Comm) error) (transport 
 	if err != nil {
 		return name, err
 	}
-	err = f(comm.New(w))
-	if err != nil && exit.CodeOf(err) != exit.SaveAndStop && !Joint(err) { // those all ranks have
+	if err = onOwn(comm.New(w)); err != nil && !agreed(err) {
 		return name, lost(err) // a process that ends without leaving the job ends the job
 	}
 	return name, errors.Join(err, w.Close())
@@ -107,7 +110,7 @@ func (t *team) open(o TrainOptions, identity string) (*rundir.Dir, rundir.State,
 // join lays a team out on the mesh of the configuration, or the one that suits its
 // fields best, and gives every rank its slab of them.
 //
-// Errors: exit 64 for a mesh of another number of ranks.
+// Errors: exit 64 for a mesh of fewer parts than ranks.
 func (t *team) join(c *config.TrainConfig, grid *ensemble.Grid) error {
 	if t == nil {
 		return nil
@@ -125,7 +128,7 @@ func (t *team) join(c *config.TrainConfig, grid *ensemble.Grid) error {
 	}
 	if t.mesh.Size() != n {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", t.mesh.Size(), t.mesh, n), At: "train.mesh",
-			Why: "every rank has one place in the mesh", Fix: "change train.mesh, or start as many ranks as it has"}
+			Why: "every rank has a part of the mesh", Fix: "change train.mesh, or start as many ranks as it has parts, or fewer"}
 	}
 	return t.layOut(specOf(c), taskOf(c), grid, batch)
 }
@@ -181,16 +184,25 @@ func (t *team) sameProgram(version string) error {
 	if t == nil {
 		return nil
 	}
-	path, err := os.Executable()
+	sum, err := programSum()
 	if err != nil {
 		return err
+	}
+	return t.same("the program", version+sum)
+}
+
+// programSum is the checksum of this program, which its parts need once.
+var programSum = sync.OnceValues(func() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
 	}
 	files, err := manifest.Sum(path)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return t.same("the program", version+files[0].SHA256)
-}
+	return files[0].SHA256, nil
+})
 
 // same refuses ranks that do not have the same text of something.
 //
@@ -207,13 +219,13 @@ func (t *team) same(what, text string) error {
 	var other []int
 	for r, s := range all {
 		if s != all[0] {
-			other = append(other, r)
+			other = append(other, t.c.Process(r))
 		}
 	}
 	if other == nil {
 		return nil
 	}
-	return &jointError{&exit.Error{Code: exit.RankLost, What: fmt.Sprintf("the ranks do not agree: %s", what), At: fmt.Sprintf("ranks %v differ from rank 0", other),
+	return &jointError{&exit.Error{Code: exit.RankLost, What: fmt.Sprintf("the ranks do not agree: %s", what), At: fmt.Sprintf("ranks %v differ from rank 0", slices.Compact(other)),
 		Why: "all ranks work for one result", Fix: "give all nodes the same program, configuration and files"}}
 }
 

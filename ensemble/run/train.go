@@ -77,7 +77,8 @@ type data struct {
 // data, 73 for a run directory in use, 75 after a stop, with the state saved.
 //
 // Started by an MPI launcher, all its ranks train together; rank 0 writes the run
-// directory and judges, and the others give a result without outputs.
+// directory and judges, and the others give a result without outputs. A mesh of more parts
+// than ranks is dealt out to them, and a process alone computes all parts.
 //
 // Errors there: 71 for a rank that was lost or does not agree with rank 0. Error 64 for
 // tasks of srun that cannot be ranks of one job.
@@ -86,11 +87,21 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainResult, err error) {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("srun started %d tasks without an interface of MPI", n),
 			Why: "each would be a training of its own, all in one run directory", Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH"}
 	}
+	parts, err := partsOf(o.Config.Train.Train.Mesh)
 	if _, launched := mpi.Launched(os.Getenv); !launched {
-		return trainAs(ctx, o, nil)
-	}
-	_, err = onRanks(0, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) (err error) {
-		r, err = trainAs(ctx, o, newTeam(c))
+		if err != nil {
+			return nil, err
+		}
+		if parts <= 1 {
+			return trainAs(ctx, o, nil)
+		}
+	} // ranks find together that they have no mesh
+	_, err = onRanks(0, parts, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) error {
+		ranks := newTeam(c)
+		own, err := trainAs(ctx, o.ofPart(ranks), ranks)
+		if ranks.speaks() {
+			r = own
+		}
 		return err
 	})
 	return r, err
@@ -172,7 +183,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	}
 	var show *Example
 	if len(d.test.forecasts) > 0 {
-		eo := engineOptions(c.Train.Train.Threads)
+		eo := engineOptions(t.cfg.Threads)
 		eo.Timings = t.table
 		t.model.ranks, t.model.local = ranks, t.local
 		if res.Scores, show, err = judge(ctx, t.model, d.test, eo, o.Progress); err != nil {
@@ -398,10 +409,11 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg := resolved(c.Train.Train, d.ranks)
 	first, last := d.train.forecasts[0].Init, d.train.forecasts[len(d.train.forecasts)-1].Init
 	return &trainer{
-		ranks: d.ranks, local: local, cfg: resolved(c.Train.Train), sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
-		stop: d.ranks.stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(c.Train.Train.Threads), choices: map[string]string{},
+		ranks: d.ranks, local: local, cfg: cfg, sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
+		stop: d.ranks.stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(cfg.Threads), choices: map[string]string{},
 		model: &Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version,
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
@@ -410,9 +422,13 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 	}, nil
 }
 
-// resolved fills in what depends on the machine.
-func resolved(c config.Training) config.Training {
-	c.Threads = threadsOf(c.Threads)
+// resolved fills in what depends on the machine, and gives each part of a process its share
+// of threads and memory: all parts one as large, so that they choose the same kernels.
+func resolved(c config.Training, ranks *team) config.Training {
+	parts := ranks.most()
+	c.Threads = max(1, threadsOf(c.Threads)/parts)
+	c.Memory /= config.Bytes(parts)
+	c.Workspace /= config.Bytes(parts)
 	return c
 }
 
@@ -461,7 +477,7 @@ func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) 
 	if err := t.dir.WriteConfig(c.YAML(), sources); err != nil {
 		return 0, err
 	}
-	return 0, t.dir.WriteEnvironment(rundir.Environment{Version: o.Version, Threads: t.cfg.Threads, Seed: int64(t.cfg.Seed), Determinism: "D1"})
+	return 0, t.dir.WriteEnvironment(rundir.Environment{Version: o.Version, Threads: threadsOf(c.Train.Train.Threads), Seed: int64(t.cfg.Seed), Determinism: "D1"})
 }
 
 // resume restores the checkpoint asked for.

@@ -128,12 +128,12 @@ func (t *trainer) begin() error {
 	o.Store, o.Choices = t.store, t.choices
 	var err error
 	if t.net, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
-		return namedMemory(err, trainMemory, trainWorkspace)
+		return t.namedMemory(err)
 	}
 	maps.Copy(t.choices, t.net.plan.Choices())
 	o.Mode, o.Store = engine.Infer, t.shown
 	if t.eval, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o, t.ranks); err != nil {
-		return namedMemory(err, trainMemory, trainWorkspace)
+		return t.namedMemory(err)
 	}
 	maps.Copy(t.choices, t.eval.plan.Choices())
 	if t.ranks.leads() {
@@ -152,6 +152,12 @@ func (t *trainer) begin() error {
 	t.rate = schedule(t.cfg, uint64(t.steps(t.batches())), &t.at.Plateau)
 	t.best, t.told = nil, t.costs()
 	return nil
+}
+
+// namedMemory makes an error about too little memory name what the process needs.
+func (t *trainer) namedMemory(err error) error {
+	parts := t.ranks.most()
+	return namedMemory(err, trainMemory.of(parts), trainWorkspace.of(parts))
 }
 
 // end frees the plans of the present network.
