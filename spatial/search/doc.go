@@ -13,8 +13,9 @@
 //
 //	computing      the largest part's share of FLOPs and bytes, at measured rates of
 //	               kernels where they are known, else at those of the machine
-//	halos          the messages of the rank that gets most, one after the other; hidden
-//	               behind points that read no other rank's, if the engine does so
+//	halos          the messages of the rank that gets most, one after the other; rows and
+//	               columns for convolutions are hidden behind points that read no other
+//	               rank's, and behind the gradients of filters, if the engine does so
 //	shuffles       the same between two distributions, and back for gradients
 //	gradients      all-reduces in one queue beside the backward pass, in the order in
 //	               which they are ready: c = max(c, ready) + time

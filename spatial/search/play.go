@@ -224,7 +224,7 @@ func (s *scripting) wait(n *graph.Node, compute cluster.Time) (before cluster.Ti
 			if !s.waited[c.tag] {
 				s.waited[c.tag] = true
 				tags, interior = append(tags, c.tag), min(interior, c.interior)
-				if !framed(n, s.g.Nodes[id]) {
+				if !strings.HasPrefix(n.Op.Name, "conv3d") || !framed(&Edge{Shape: s.g.Nodes[id].Shape, Mixes: true}, n.Shape) {
 					interior = 0
 				}
 			}
@@ -239,12 +239,6 @@ func (s *scripting) wait(n *graph.Node, compute cluster.Time) (before cluster.Ti
 		s.script = append(s.script, action{starts: none, waits: tag})
 	}
 	return before
-}
-
-// framed tells whether an operation reads an operand's halo apart from the rank's own part:
-// convolutions of whole blocks of channels do.
-func framed(n, operand *graph.Node) bool {
-	return strings.HasPrefix(n.Op.Name, "conv3d") && min(operand.Shape[channels], n.Shape[channels]) >= graph.BlockSize
 }
 
 // interior is the share of a convolution's result that does not read the halo of its operand;

@@ -306,15 +306,29 @@ func (p *pricer) rankTransfer(from, to layout, what *[fieldAxes][]along, at []in
 	return t, 4 * (all.length - own.length), 4 * all.length
 }
 
+// framed tells whether a layer reads halos apart from the rank's own part: convolutions of
+// whole blocks of channels do.
+func framed(e *Edge, out graph.Shape) bool {
+	return e.Mixes && min(e.Shape[channels], out[channels]) >= graph.BlockSize
+}
+
+// hides tells whether a layer computes while parts that are held so are on their way to it: if
+// it needs their rows and columns only.
+func hides(e *Edge, held, reader layout, out graph.Shape) bool {
+	for axis, c := range held {
+		if c.mesh != none && (c.mesh != reader[axis].mesh || axis <= levels && e.Window[axis].Size > 1) {
+			return false
+		}
+	}
+	return framed(e, out)
+}
+
 // interior is the least share of a rank's part of the result that reads nothing of others.
 func interior(e *Edge, reader layout, shape graph.Shape, x layout) float64 {
 	part := 1.0
 	for axis, c := range reader {
-		switch {
-		case x[axis].mesh == none:
+		if x[axis].mesh == none {
 			continue
-		case x[axis].mesh != c.mesh:
-			return 0
 		}
 		least := 1.0
 		for at := range c.places() {
@@ -411,14 +425,16 @@ func (p *pricer) edge(v, i int, from, to spread) cost {
 	out, x := p.cuts.layout(p.mesh, to, l.result()), p.cuts.layout(p.mesh, from, e.operand())
 	need, reader := forwardNeeds(e, out, l.Out)
 	in := p.transfer(e.Shape, x, reader, need)
-	back, backMoved := p.back(l, e, out, x, reader)
+	back, backHeld, backReader := p.back(l, e, out, x, reader)
 	c := cost{forward: in.time, backward: back.time}
 	var hide, hideBack cluster.Time
 	if e.Window != nil {
 		compute, filter, other := p.work(l, e, out)
 		other += p.data(l, e, x)
-		if p.m.HideHalos {
+		if p.m.HideHalos && hides(e, x, reader, l.Out) {
 			hide = min(in.time, cluster.Time(float64(compute)*interior(e, reader, l.Out, x)))
+		}
+		if p.m.HideHalos && hides(e, out, backReader, l.Out) {
 			hideBack = min(back.time, filter)
 		}
 		c.forward += compute - hide
@@ -435,7 +451,7 @@ func (p *pricer) edge(v, i int, from, to spread) cost {
 		}
 	}
 	add(moved(x, reader), in.time-hide, in.got)
-	add(backMoved, back.time-hideBack, back.got)
+	add(moved(backHeld, backReader), back.time-hideBack, back.got)
 	switch { // what the gradient of a filter reads again
 	case !e.Mixes:
 	case moved(x, reader):
@@ -446,16 +462,18 @@ func (p *pricer) edge(v, i int, from, to spread) cost {
 	return c
 }
 
-// back prices the way of the gradient of an operand that is laid out like x. reader is how
-// the layer reads the operand.
-func (p *pricer) back(l *Layer, e *Edge, out, x, reader layout) (t transfer, changes bool) {
-	if e.From == Input { // its gradient is not wanted
-		return transfer{}, false
+// back prices the way of the gradient of an operand that is laid out like x, and tells how it
+// is held and how it is read. reader is how the layer reads the operand.
+func (p *pricer) back(l *Layer, e *Edge, out, x, reader layout) (t transfer, held, to layout) {
+	var need needs
+	switch {
+	case e.From == Input: // its gradient is not wanted
+		return transfer{}, x, x
+	case e.Window == nil:
+		held = reader
+		need, to = forwardNeeds(&Edge{Shape: e.Shape}, x, e.Shape)
+		return p.transfer(e.Shape, held, to, need), held, to
 	}
-	if e.Window == nil {
-		need, to := forwardNeeds(&Edge{Shape: e.Shape}, x, e.Shape)
-		return p.transfer(e.Shape, reader, to, need), moved(reader, to)
-	}
-	need, to := backwardNeeds(e, x, l.Out)
-	return p.transfer(l.Out, out, to, need), moved(out, to)
+	need, to = backwardNeeds(e, x, l.Out)
+	return p.transfer(l.Out, out, to, need), out, to
 }
