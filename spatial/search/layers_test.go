@@ -1,6 +1,7 @@
 package search
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -23,10 +24,17 @@ func smallUNet(t *testing.T, inner int) *graph.Graph {
 		return op.ReLU(b, op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros())))
 	}
 	x := b.Input("x", graph.Shape{4, 2, 3, 16, 24})
-	skip := conv("first", x, 8)
-	h := conv("inner", op.MaxPool(b, skip, [3]int{1, 2, 2}), inner)
-	h = conv("last", op.Concat(b, 1, op.Upsample(b, h, [3]int{1, 2, 2}, true), skip), 2)
-	b.Output("y", h)
+	var fields []graph.Value // of all layers
+	add := func(v graph.Value) graph.Value {
+		fields = append(fields, v)
+		return v
+	}
+	skip := add(conv("first", x, 8))
+	h := add(conv("inner", add(op.MaxPool(b, skip, [3]int{1, 2, 2})), inner))
+	h = add(conv("last", add(op.Concat(b, 1, add(op.Upsample(b, h, [3]int{1, 2, 2}, true)), skip)), 2))
+	for i, v := range fields {
+		b.Output(fmt.Sprint(i), v)
+	}
 	b.Loss(op.L1(b, h, b.Input("target", h.Shape())))
 	g, err := b.Build()
 	if err != nil {
@@ -153,6 +161,32 @@ func TestPlay(t *testing.T) {
 			}
 			if (played.Sent > 0) != (mesh.Size() > 1) {
 				t.Errorf("mesh %v: %d bytes sent", mesh, played.Sent)
+			}
+		}
+	}
+}
+
+// A plan cuts layers where package spatial cuts them, whatever a mesh cuts at which size.
+func TestPlansAreExecuted(t *testing.T) {
+	for _, text := range []string{"data:4", "data:8", "level:3", "lat:3", "lon:3", "lat:10", "lon:3@3x16x24=lon", "lon:16", "lat:2@3x16x24=lat,3x8x12=lon lon:2@3x8x12=none",
+		"lon:4@3x8x12=channel", "lon:8@3x8x12=channel", "channel:2 lon:2", "lat:4@3x8x12=level", "lat:2@3x8x12=level", "data:2@3x8x12=lat lon:2@3x8x12=data"} {
+		mesh, err := spatial.ParseMesh(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := smallUNet(t, 64)
+		n, err := Layers(g, Optimiser{State: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sharded, err := spatial.Shard(g, mesh, 0)
+		if err != nil {
+			t.Fatal(text, err)
+		}
+		for i, d := range Price(n, fastLinks, mesh).Layers {
+			got := sharded.Outputs[fmt.Sprint(i)]
+			if !slices.EqualFunc(got.Cuts, d.Cuts, func(a, b graph.Cut) bool { return a.Mesh == b.Mesh && slices.Equal(a.Starts, b.Starts) }) {
+				t.Errorf("%s: %s is cut %v, planned %v", text, n.Layers[i].Name, got.Cuts, d.Cuts)
 			}
 		}
 	}
