@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -181,6 +182,13 @@ func TestRanksMustAgree(t *testing.T) {
 		if exit.CodeOf(err) != c.code || !Joint(err) {
 			t.Errorf("%s: %v, want exit code %d", c.name, err, c.code)
 		}
+	}
+	// Of parts the processes are named.
+	err := trainOnProcesses(t, 2, func(process int) TrainOptions {
+		return TrainOptions{Config: quick(t, f, "train.mesh=lon:4", fmt.Sprint("train.seed=", process)), RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"}
+	})
+	if exit.CodeOf(err) != exit.RankLost || !Joint(err) || !strings.Contains(err.Error(), "ranks [1] differ from rank 0") {
+		t.Errorf("two processes of two parts: %v", err)
 	}
 }
 
