@@ -150,9 +150,7 @@ func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error {
 		p := pieces[k]
 		fd := b.fields[p.field]
 		return fd, p.rect.Rows * p.rect.Cols, func(raw []byte) error {
-			stored, back := borrow(p.rect.Rows * p.rect.Cols)
-			defer back()
-			floats(stored, raw)
+			stored := wire.Floats(raw)
 			p.rect.Place(b.values[p.field], stored, fd.entry.Grid, b.window)
 			if k+1 == len(pieces) || pieces[k+1].field != p.field {
 				fd.conv.Apply(b.values[p.field])

@@ -2,10 +2,8 @@ package fio
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -22,7 +20,7 @@ import (
 // of asking, few enough to share the work and bound the memory.
 const (
 	batchFields = 256
-	batchPoints = 4 << 20
+	batchPoints = 1 << 20
 )
 
 // batch is a run of wanted fields of one file.
@@ -40,7 +38,7 @@ type batch struct {
 // the order of entries, from one goroutine. A field belongs to visit: its values
 // are not used again here.
 //
-// Memory: at most two batches for each child, of 4 million points or one field.
+// Memory: at most two batches for each child, of a million points or one field.
 // Errors: exit 65 naming file, message and cause of a field that cannot be decoded;
 // exit 66 if an entry is not of this input; what visit returns; ctx.Err().
 func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
@@ -255,20 +253,16 @@ func borrow(n int) (values []float32, back func()) {
 	return (*sp)[:n], func() { scratch.Put(sp) }
 }
 
-// floats reads the bytes from a child.
-func floats(values []float32, payload []byte) {
-	for i := range values {
-		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(payload[4*i:]))
-	}
-}
-
 // normal makes a field's values, in a window, of the bytes from a child: floats in stored
 // order become SI in normal order.
 func normal(payload []byte, fd *field, w ensemble.Window) ([]float32, error) {
 	g := fd.entry.Grid
-	stored, back := borrow(g.Size())
-	defer back()
-	floats(stored, payload)
+	stored := wire.Floats(payload)
+	if g.Whole(w) && order.IsNormal(g) {
+		out := append([]float32(nil), stored...)
+		fd.conv.Apply(out)
+		return out, nil
+	}
 	out := make([]float32, g.SizeOf(w))
 	if g.Whole(w) {
 		if err := order.Normal(out, stored, g); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"unsafe"
 
@@ -9,15 +10,16 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/grib"
 	"github.com/ensemble-weather/ensemble/io/grib/eccodes"
+	"github.com/ensemble-weather/ensemble/io/grib/packed"
 )
 
 // message is the buffer that ecCodes reads a message from. It is reused, and
 // large enough allocations of Go do not move.
 var message []byte
 
-// eachGrib calls do with every field of a batch, open; a field that cannot be
-// read or opened goes to bad.
-func eachGrib(args json.RawMessage, do func(i int, ref grib.Ref, m eccodes.Message), bad func(i int, why string)) (int, error) {
+// eachGrib calls do with every field of a batch, whose message is at hand; one that cannot
+// be read, or for which do fails, goes to bad.
+func eachGrib(args json.RawMessage, do func(i int, ref grib.Ref) error, bad func(i int, why string)) (int, error) {
 	var b grib.Batch
 	if err := json.Unmarshal(args, &b); err != nil {
 		return 0, err
@@ -28,17 +30,12 @@ func eachGrib(args json.RawMessage, do func(i int, ref grib.Ref, m eccodes.Messa
 	}
 	defer f.Close()
 	for i, ref := range b.Fields {
-		if message, err = ref.Extract(message, f); err != nil {
-			bad(i, err.Error())
-			continue
+		if message, err = ref.Extract(message, f); err == nil {
+			err = do(i, ref)
 		}
-		m, err := eccodes.Open(message)
 		if err != nil {
 			bad(i, err.Error())
-			continue
 		}
-		do(i, ref, m)
-		m.Close()
 	}
 	return len(b.Fields), nil
 }
@@ -46,8 +43,14 @@ func eachGrib(args json.RawMessage, do func(i int, ref grib.Ref, m eccodes.Messa
 // gribDescribe answers names, units and times of some fields.
 func gribDescribe(args json.RawMessage, _ []byte, _ *wire.Payload) (any, error) {
 	out := map[int]grib.Description{}
-	n, err := eachGrib(args, func(i int, _ grib.Ref, m eccodes.Message) { out[i] = m.Describe() },
-		func(i int, why string) { out[i] = grib.Description{Error: why} })
+	n, err := eachGrib(args, func(i int, _ grib.Ref) error {
+		m, err := eccodes.Open(message)
+		if err == nil {
+			out[i] = m.Describe()
+			m.Close()
+		}
+		return err
+	}, func(i int, why string) { out[i] = grib.Description{Error: why} })
 	if err != nil {
 		return nil, err
 	}
@@ -62,32 +65,53 @@ func gribDescribe(args json.RawMessage, _ []byte, _ *wire.Payload) (any, error) 
 func gribValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error) {
 	var list []wire.Values
 	put := func(d wire.Values) { list = append(list, d) }
-	_, err := eachGrib(args, func(_ int, ref grib.Ref, m eccodes.Message) {
+	_, err := eachGrib(args, func(_ int, ref grib.Ref) error {
 		n := ref.Points
 		if n == 0 {
 			var err error
-			if n, err = m.Size(); err != nil || n > grib.MaxPoints {
-				put(wire.Values{Error: "the number of values is not known"})
-				return
+			if n, err = points(); err != nil {
+				return err
 			}
 		}
 		at, b, err := out.Grow(4 * n)
 		if err != nil {
-			put(wire.Values{Error: err.Error()})
-			return
+			return err
 		}
-		if err := values(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n), m); err != nil {
-			put(wire.Values{Error: err.Error()})
-			return
+		if err := values(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n)); err != nil {
+			return err
 		}
 		put(wire.Values{At: at, Count: n})
+		return nil
 	}, func(_ int, why string) { put(wire.Values{Error: why}) })
 	return list, err
 }
 
-// values decodes the message at hand: ours first where ecCodes is not to be used.
-func values(dst []float32, m eccodes.Message) error {
-	if rare(message) {
+// points asks ecCodes for the number of values of the message at hand.
+func points() (int, error) {
+	m, err := eccodes.Open(message)
+	if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	n, err := m.Size()
+	if err != nil || n > grib.MaxPoints {
+		return 0, errors.New("the number of values is not known")
+	}
+	return n, nil
+}
+
+// values decodes the message at hand: by our own means what is simple, and what ecCodes
+// cannot.
+func values(dst []float32) error {
+	if p, ok, err := grib.SimpleOf(message, len(dst)); err != nil {
+		return err
+	} else if ok {
+		if err := packed.Simple(dst[:p.Values], &p); err != nil {
+			return err
+		}
+		return p.Spread(dst)
+	}
+	if message[7] == 2 {
 		s, err := grib.Walk(message)
 		if err != nil {
 			return err
@@ -96,26 +120,11 @@ func values(dst []float32, m eccodes.Message) error {
 			return err
 		}
 	}
-	_, err := m.Values(dst)
+	m, err := eccodes.Open(message)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	_, err = m.Values(dst)
 	return err
-}
-
-// rare says whether a message of edition 2 has a packing that grib.Unpack is for,
-// by a walk along the section lengths.
-func rare(message []byte) bool {
-	if len(message) < 16 || message[7] != 2 {
-		return false
-	}
-	for at := 16; at+11 <= len(message); {
-		n := int(grib.Octets(message[at:]).U4(1))
-		if message[at+4] == 5 {
-			t := grib.Octets(message[at:]).U2(10)
-			return t == 4 || t == 200
-		}
-		if n < 5 {
-			return false
-		}
-		at += n
-	}
-	return false
 }

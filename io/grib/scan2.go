@@ -98,8 +98,8 @@ func walk2(w *window, m Message, end int64) (fields []Sections, _ *Fault, _ erro
 // Walk gives the sections of a message of edition 2 in memory, of its first field.
 //
 // Errors: a *Fault if the message is not sound.
-func Walk(message []byte) (*Sections, error) {
-	m, fault, err := message2(newWindow(bytes.NewReader(message), int64(len(message))), Message{})
+func Walk(data []byte) (*Sections, error) {
+	m, fault, err := examine(data)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +107,11 @@ func Walk(message []byte) (*Sections, error) {
 		return nil, fault
 	}
 	return &m.Fields[0], nil
+}
+
+// examine examines a message in memory.
+func examine(data []byte) (Message, *Fault, error) {
+	return message(newWindow(bytes.NewReader(data), int64(len(data))), 0)
 }
 
 func allowed(last, next byte) bool {

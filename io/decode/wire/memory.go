@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -120,8 +121,8 @@ func (p *Payload) Grow(n int) (offset int, b []byte, err error) {
 // Len is the number of bytes so far.
 func (p *Payload) Len() int { return p.used }
 
-// Values says where in the output payload the values of one thing asked for are,
-// little-endian, or why they are not.
+// Values says where in the output payload the values of one thing asked for are, or why they
+// are not.
 type Values struct {
 	At    int    `json:"at"`
 	Count int    `json:"n"`
@@ -139,4 +140,10 @@ func (v Values) In(payload []byte, width int) ([]byte, error) {
 		return nil, fmt.Errorf("%d values at byte %d of a reply of %d", v.Count, v.At, len(payload))
 	}
 	return payload[v.At : v.At+width*v.Count], nil
+}
+
+// Floats are the values of 4 bytes each of which raw consists, in the memory of raw. Both
+// processes are on one machine, so the order of bytes is the machine's.
+func Floats(raw []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(raw))), len(raw)/4)
 }

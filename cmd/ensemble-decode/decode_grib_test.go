@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/testdata"
+	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/grib/eccodes"
+	"github.com/ensemble-weather/ensemble/io/grib/packed"
+)
+
+// What is unpacked by our own means has the bits that ecCodes gives.
+func TestSimplePackingAgreesWithECCodes(t *testing.T) {
+	compared := map[int]int{}
+	for _, pattern := range []string{"formats/grib1/*", "formats/grib2/*", "gcm/gcm_fc_198201.grib2", "era5-eda/*.grib", "ecmwf-ens/*.grib"} {
+		dir, file := filepath.Split(pattern)
+		paths, err := filepath.Glob(filepath.Join(testdata.Dir(t, filepath.Dir(dir)), file))
+		if err != nil || len(paths) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := grib.Scan(context.Background(), bytes.NewReader(data), int64(len(data)))
+			if err != nil {
+				t.Fatal(path, err)
+			}
+			for _, m := range found.Messages {
+				if len(m.Fields) != 1 {
+					continue
+				}
+				message = data[m.Offset : m.Offset+m.Length]
+				n, err := points()
+				if err != nil {
+					continue // not one that ecCodes can read
+				}
+				p, ok, err := grib.SimpleOf(message, n)
+				if err != nil {
+					t.Errorf("%s, message %d: %v", path, m.Number, err)
+				}
+				if !ok {
+					continue
+				}
+				got, want := make([]float32, n), make([]float32, n)
+				if err := packed.Simple(got[:p.Values], &p); err != nil {
+					t.Fatal(path, err)
+				}
+				if err := p.Spread(got); err != nil {
+					t.Fatal(path, err)
+				}
+				h, err := eccodes.Open(message)
+				if err != nil {
+					t.Fatal(path, err)
+				}
+				if _, err := h.Values(want); err != nil {
+					t.Fatal(path, err)
+				}
+				h.Close()
+				for i := range want {
+					if got[i] != want[i] && !(math.IsNaN(float64(got[i])) && math.IsNaN(float64(want[i]))) {
+						t.Fatalf("%s, message %d, value %d of %d (%d bits): %v, ecCodes %v", path, m.Number, i, n, p.Bits, got[i], want[i])
+					}
+				}
+				compared[m.Edition]++
+			}
+		}
+	}
+	if compared[1] < 300 || compared[2] < 20 {
+		t.Errorf("fields compared, by edition: %v", compared)
+	}
+}
