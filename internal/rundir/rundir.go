@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
@@ -125,7 +124,7 @@ func (d *Dir) content() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if n := e.Name(); n != lockFile && !strings.HasPrefix(n, "."+lockFile) {
+		if n := e.Name(); !OfLease(n) {
 			names = append(names, n)
 		}
 	}

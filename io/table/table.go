@@ -8,6 +8,7 @@
 package table
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -80,8 +81,7 @@ func columns(row reflect.Type) ([]column, error) {
 
 // Write puts a table at path, whole or not at all, compressed with zstd.
 //
-// Errors: a row type that Write cannot map; *exit.Error (73) where the file
-// cannot be created.
+// Errors: a row type that Write cannot map; those of exit.Create.
 func Write[T any](path string, rows []T) error {
 	cols, err := columns(reflect.TypeFor[T]())
 	if err != nil {
@@ -116,11 +116,7 @@ func Write[T any](path string, rows []T) error {
 		}
 		return pw.Close()
 	})
-	if err != nil {
-		return &exit.Error{Code: exit.CannotWrite, What: "cannot write a Parquet table", At: path, Why: err.Error(),
-			Fix: "check that the folder exists, can be written to and has space", Err: err}
-	}
-	return nil
+	return exit.Create(path, err)
 }
 
 // appendValue adds one value to its column.
@@ -153,6 +149,20 @@ func appendValue(b array.Builder, v reflect.Value) {
 // Errors: *exit.Error: 66 if there is no such file, 65 if it is no Parquet file or
 // lacks a column of T or has it in another type.
 func Read[T any](ctx context.Context, path string) ([]T, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.NotYet, What: "cannot open the Parquet table", At: path, Why: err.Error(), Fix: "check the name", Err: err}
+	}
+	defer f.Close()
+	return read[T](ctx, path, f)
+}
+
+// Decode is Read of a file's content. Errors name the file.
+func Decode[T any](ctx context.Context, path string, content []byte) ([]T, error) {
+	return read[T](ctx, path, bytes.NewReader(content))
+}
+
+func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) ([]T, error) {
 	cols, err := columns(reflect.TypeFor[T]())
 	if err != nil {
 		return nil, err
@@ -161,11 +171,6 @@ func Read[T any](ctx context.Context, path string) ([]T, error) {
 		return &exit.Error{Code: exit.BadData, What: "cannot read the Parquet table", At: path, Why: why,
 			Fix: "make the file again; it does not hold the table that is expected here"}
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, &exit.Error{Code: exit.NotYet, What: "cannot open the Parquet table", At: path, Why: err.Error(), Fix: "check the name", Err: err}
-	}
-	defer f.Close()
 	pf, err := file.NewParquetReader(f)
 	if err != nil {
 		return nil, bad(err.Error())

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+)
+
+// The head of a band, little-endian: a fixed part, the CRC-32C of each part, and a
+// record of each field.
+const (
+	headMagic   = "ENSBAND1"
+	headFixed   = 64
+	sumBytes    = 8 // a CRC-32C, and zeros, so that records are aligned
+	recordBytes = 48
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// head is what precedes the parts of a band.
+type head struct {
+	band, row, rows int
+	init            int64    // Unix seconds
+	sums            []uint32 // of the parts
+	records         []record // of the fields of all parts
+}
+
+// append writes the head, padded to n bytes.
+func (h *head) append(dst []byte, n int64) []byte {
+	le := binary.LittleEndian
+	end := len(dst) + int(n)
+	start := len(dst)
+	dst = append(dst, headMagic...)
+	for _, v := range []int{h.band, h.row, h.rows, len(h.sums)} {
+		dst = le.AppendUint32(dst, uint32(v))
+	}
+	dst = le.AppendUint64(dst, uint64(h.init))
+	dst = le.AppendUint32(dst, uint32(len(h.records)))
+	dst = append(dst, make([]byte, start+headFixed-len(dst))...)
+	for _, s := range h.sums {
+		dst = le.AppendUint64(dst, uint64(s))
+	}
+	for _, r := range h.records {
+		for _, v := range []float64{r.offset, r.scale, r.mean, r.sd} {
+			dst = le.AppendUint64(dst, math.Float64bits(v))
+		}
+		dst = le.AppendUint32(dst, math.Float32bits(r.min))
+		dst = le.AppendUint32(dst, math.Float32bits(r.max))
+		dst = le.AppendUint64(dst, uint64(r.missing))
+	}
+	return append(dst, make([]byte, end-len(dst))...)
+}
+
+// decodeHead reads the head of a band that should be that of a start.
+//
+// Errors: what differs from the layout.
+func (l *layout) decodeHead(text []byte, band int, init int64) (*head, error) {
+	le := binary.LittleEndian
+	lo, hi := l.rows(band)
+	if int64(len(text)) < l.head || !bytes.HasPrefix(text, []byte(headMagic)) {
+		return nil, fmt.Errorf("no band begins here")
+	}
+	for i, want := range []int{band, lo, hi - lo, len(l.parts)} {
+		if got := le.Uint32(text[8+4*i:]); got != uint32(want) {
+			return nil, fmt.Errorf("the band's head says %d where %d is due (word %d)", got, want, i)
+		}
+	}
+	if got := int64(le.Uint64(text[24:])); got != init {
+		return nil, fmt.Errorf("the band is of the start at %d s, not %d s", got, init)
+	}
+	if got := le.Uint32(text[32:]); got != uint32(l.fields) {
+		return nil, fmt.Errorf("the band has %d fields, want %d", got, l.fields)
+	}
+	h := &head{band: band, row: lo, rows: hi - lo, init: init, sums: make([]uint32, len(l.parts)), records: make([]record, l.fields)}
+	at := text[headFixed:]
+	for i := range h.sums {
+		h.sums[i] = le.Uint32(at)
+		at = at[sumBytes:]
+	}
+	for i := range h.records {
+		h.records[i] = record{
+			offset: math.Float64frombits(le.Uint64(at)), scale: math.Float64frombits(le.Uint64(at[8:])),
+			mean: math.Float64frombits(le.Uint64(at[16:])), sd: math.Float64frombits(le.Uint64(at[24:])),
+			min: math.Float32frombits(le.Uint32(at[32:])), max: math.Float32frombits(le.Uint32(at[36:])),
+			missing: le.Uint32(at[40:])}
+		at = at[recordBytes:]
+	}
+	return h, nil
+}

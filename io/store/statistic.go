@@ -1,0 +1,80 @@
+package store
+
+import (
+	"math"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// The kinds of fields.
+const (
+	Forecasts = "forecast"
+	Analyses  = "analysis"
+)
+
+// Statistic is what the values of a variable on a level at a lead are like, over all
+// starts, members and points that are not missing, before they were stored.
+type Statistic struct {
+	Kind     string         `json:"kind"` // Forecasts or Analyses
+	Lead     int64          `json:"lead_s"`
+	Variable string         `json:"variable"`
+	Level    ensemble.Level `json:"level"`
+	Count    int64          `json:"count"`
+	Missing  int64          `json:"missing"`
+	Min      float64        `json:"min"`
+	Max      float64        `json:"max"`
+	Mean     float64        `json:"mean"`
+	SD       float64        `json:"sd"` // divisor Count
+}
+
+// add joins the values of another set, by the rule for two means and sums of squares.
+//
+// Source: Chan, Golub, LeVeque 1983, doi:10.1080/00031305.1983.10483115.
+func (s *Statistic) add(o Statistic) {
+	s.Missing += o.Missing
+	if o.Count == 0 {
+		return
+	}
+	if s.Count == 0 {
+		s.Count, s.Min, s.Max, s.Mean, s.SD = o.Count, o.Min, o.Max, o.Mean, o.SD
+		return
+	}
+	s.Min, s.Max = min(s.Min, o.Min), max(s.Max, o.Max)
+	a, b := float64(s.Count), float64(o.Count)
+	n, d := a+b, o.Mean-s.Mean
+	s.Mean += d * b / n
+	s.SD = math.Sqrt((a*s.SD*s.SD + b*o.SD*o.SD + d*d*a*b/n) / n)
+	s.Count += o.Count
+}
+
+// statistic is a record as one.
+func (r *record) statistic(points int) Statistic {
+	return Statistic{Count: int64(points) - int64(r.missing), Missing: int64(r.missing),
+		Min: float64(r.min), Max: float64(r.max), Mean: r.mean, SD: r.sd}
+}
+
+// statistics are those of a store, without values: forecasts by lead, variable and
+// level, then analyses.
+func (m *Meta) statistics() []Statistic {
+	var all []Statistic
+	list := func(kind string, leads []int64, variables []string) {
+		for _, t := range leads {
+			for _, v := range variables {
+				for _, l := range m.Levels {
+					all = append(all, Statistic{Kind: kind, Lead: t, Variable: v, Level: l})
+				}
+			}
+		}
+	}
+	list(Forecasts, m.Leads, m.Axes().Variables)
+	list(Analyses, m.Analyses.Leads, m.Analyses.Variables)
+	return all
+}
+
+// statisticOf is the position of the first field of a part among the statistics.
+func (l *layout) statisticOf(p part, leads int) int {
+	if p.member == analysis {
+		return leads*l.parts[0].fields + p.lead*p.fields
+	}
+	return p.lead * p.fields
+}
