@@ -15,12 +15,14 @@ func inspectCommand(a *app) *cobra.Command {
 	var stats bool
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",
-		Short: "List what GRIB and NetCDF files hold",
+		Short: "List what GRIB and NetCDF files or a sample store hold",
 		Long: "List what GRIB and NetCDF files hold: variables, units, levels, members, leads,\n" +
-			"starts, grids, with holes, and what could not be used and why.",
+			"starts, grids, with holes, and what could not be used and why; or what the\n" +
+			"folder of a sample store holds.",
 		Example: "  ensemble inspect forecast.grib2\n" +
 			"  ensemble inspect --stats fc/*.grib2 an/*.nc\n" +
-			"  ensemble inspect --json forecast.grib2",
+			"  ensemble inspect --json forecast.grib2\n" +
+			"  ensemble inspect store",
 		Annotations: notes("ensemble help train", exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
 		Args:        someArgs,
 		RunE: a.do(func(ctx context.Context, files []string) (result, error) {
@@ -32,6 +34,6 @@ func inspectCommand(a *app) *cobra.Command {
 			return result{printed: true}, err
 		}),
 	}
-	cmd.Flags().BoolVar(&stats, "stats", false, "also read all values: minimum, mean, maximum, missing")
+	cmd.Flags().BoolVar(&stats, "stats", false, "also read all values: minimum, mean, maximum, missing; checksums")
 	return cmd
 }

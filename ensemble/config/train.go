@@ -25,6 +25,7 @@ type Train struct {
 type Data struct {
 	Forecasts   []Path                   `key:"forecasts"`
 	Analyses    []Path                   `key:"analyses"`
+	Store       Path                     `key:"store"`
 	Members     MemberPolicy             `key:"members"`
 	Leads       []ensemble.Lead          `key:"leads"`
 	TargetLead  ensemble.Lead            `key:"target_lead"`
@@ -159,6 +160,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Files of the ensemble forecasts, GRIB or NetCDF; patterns with * and ? are allowed."},
 	{Path: "data.analyses", Example: "[an/*.nc]",
 		Help: "Files of the analyses that forecasts are compared with. Needed for scores and for heads that predict a distribution."},
+	{Path: "data.store", Example: "store",
+		Help: "Folder of a sample store that `ensemble data prepare` has made of the forecasts and analyses: training reads it in their place."},
 	{Path: "data.members.use", Default: "5", Example: "[0, 1, 2, 3, 4]",
 		Help: "Members whose trajectories are input: how many, or their numbers."},
 	{Path: "data.members.full", Default: "10", Check: AtLeast(2), Example: "10",

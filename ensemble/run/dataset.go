@@ -337,8 +337,8 @@ func gridsDiffer(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid, at st
 //
 // Errors: exit 66 if there are fewer members than asked for; exit 64 if a listed
 // member is not of the full ensemble.
-func choose(c *ensemble.Catalogue, list []int, count, full int, control string) (used, all []ensemble.Member, err error) {
-	for _, m := range c.Members() {
+func choose(have []ensemble.Member, list []int, count, full int, control string) (used, all []ensemble.Member, err error) {
+	for _, m := range have {
 		if m == ensemble.NoMember || control == "exclude" && m == 0 {
 			continue
 		}

@@ -230,8 +230,11 @@ func (o *ExplainOptions) grid(ctx context.Context) (*ensemble.Grid, error) {
 	return grid, orCrop(err)
 }
 
-// gridOf is the grid of the forecast files by their catalogue.
+// gridOf is the grid of the store, or of the forecast files by their catalogue.
 func gridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) {
+	if c.Data.Store != "" {
+		return storeGrid(ctx, string(c.Data.Store))
+	}
 	files, err := config.Expand("data.forecasts", c.Data.Forecasts)
 	if err != nil {
 		return nil, err

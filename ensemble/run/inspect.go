@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/store"
 )
 
 // InspectOptions says what to look at and how to print it.
@@ -26,7 +27,7 @@ type InspectOptions struct {
 	Input   fio.Options
 }
 
-// Inspect lists what files hold: variables, levels, members, leads and starts
+// Inspect lists what files hold, or a sample store if its folder alone is given: variables, levels, members, leads and starts
 // with holes, grids, and what could not be used and why. Damaged messages do not
 // keep the sound ones from being listed; they are the error that is returned
 // after the listing.
@@ -34,6 +35,9 @@ type InspectOptions struct {
 // Errors: as fio.Open; exit 65 if anything in the files is damaged or no field in
 // them can be used.
 func Inspect(ctx context.Context, o InspectOptions, w io.Writer) error {
+	if len(o.Files) == 1 && store.Holds(o.Files[0]) {
+		return inspectStore(ctx, o, w)
+	}
 	o.Input.SkipBad = true
 	in, err := fio.Open(ctx, o.Files, o.Input)
 	if err != nil {

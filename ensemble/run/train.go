@@ -114,15 +114,9 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if o.Stop == nil {
 		o.Stop = func() error { return nil }
 	}
-	forecastFiles, err := config.Expand("data.forecasts", c.Data.Forecasts)
+	forecastFiles, analysisFiles, err := trainingFiles(c)
 	if err != nil {
 		return nil, err
-	}
-	var analysisFiles []string
-	if len(c.Data.Analyses) > 0 {
-		if analysisFiles, err = config.Expand("data.analyses", c.Data.Analyses); err != nil {
-			return nil, err
-		}
 	}
 	if err := errors.Join(ranks.sameProgram(o.Version), ranks.same("the configuration", c.Identity())); err != nil {
 		return nil, err
@@ -228,6 +222,9 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 // readData reads and divides everything a training needs. Of several ranks each reads
 // its slab of all starts: which of them it will be given next, chance decides.
 func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team) (*data, error) {
+	if c.Data.Store != "" {
+		return readStore(ctx, c, ranks)
+	}
 	d := &data{axes: axesOf(c), ranks: ranks}
 	in, err := fio.Open(ctx, forecastFiles, fio.Options{})
 	if err != nil {
@@ -235,7 +232,7 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	}
 	defer in.Close()
 	m := c.Data.Members
-	if d.used, d.all, err = choose(in.Catalogue(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
+	if d.used, d.all, err = choose(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return nil, err
 	}
 	wanted, err := selectForecasts(in, d.axes, d.all)

@@ -76,6 +76,9 @@ func (m *Meta) Inits() []ensemble.Init {
 	return out
 }
 
+// AnalysisLeads are the leads at whose valid times there are analyses.
+func (m *Meta) AnalysisLeads() []ensemble.Lead { return leads(m.Analyses.Leads) }
+
 // Bytes is the size of all shards.
 func (m *Meta) Bytes() int64 {
 	var n int64

@@ -259,7 +259,7 @@ func (s *Store) query(init ensemble.Init, sel Selection) (*query, error) {
 	}
 	axes := ensemble.Axes{Variables: orAll(sel.Variables, own.Variables), Levels: orAll(sel.Levels, own.Levels), Leads: orAll(sel.Leads, own.Leads)}
 	members := orAll(sel.Members, s.Members)
-	ownLeads := leads(s.Meta.Analyses.Leads)
+	ownLeads := s.AnalysisLeads()
 	variables, analysisLeads := orAll(sel.AnalysisVariables, s.Meta.Analyses.Variables), orAll(sel.AnalysisLeads, ownLeads)
 
 	v, err1 := positions("variable", own.Variables, axes.Variables)

@@ -126,7 +126,7 @@ func (s *shard) startFields(ctx context.Context, f *os.File, at int64, i int) er
 	if err != nil {
 		return err
 	}
-	for t, lead := range leads(s.meta.Analyses.Leads) {
+	for t, lead := range s.meta.AnalysisLeads() {
 		err := s.read(ctx, s.plan.Analyses.Reader, s.analyses[init.Valid(lead)], func(fd *ensemble.Field) error {
 			v, l := slices.Index(s.meta.Analyses.Variables, fd.Key.Variable), slices.Index(s.meta.Levels, fd.Key.Level)
 			if v < 0 || l < 0 {

@@ -25,6 +25,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/table"
 )
 
+// Description is the file that says what a store holds, written last.
+const Description = "store.json"
+
 // The files of a store. The journal is there only while the store is written.
 const (
 	metaName   = "store.json"
@@ -77,6 +80,9 @@ type Options struct {
 	// Progress is told how many shards are done; nil drops it. It is called by several
 	// goroutines.
 	Progress func(done, all int)
+	// Unchanged is asked before the description is written whether the input is as it was
+	// when its checksums were taken; nil means it is.
+	Unchanged func() error
 }
 
 // DefaultMemory is the bound of Write's memory unless it is told.
@@ -506,6 +512,11 @@ func (w *writer) finish() (*Result, error) {
 	reached("sums written")
 	if err := errors.Join(m.check(), w.lost()); err != nil {
 		return nil, err
+	}
+	if w.opt.Unchanged != nil {
+		if err := w.opt.Unchanged(); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.writeJSON(metaName, m); err != nil {
 		return nil, err

@@ -1,0 +1,369 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/store"
+)
+
+// Storages are the words for PrepareOptions.Storage.
+func Storages() []string {
+	var words []string
+	for _, s := range store.Storages {
+		words = append(words, string(s))
+	}
+	return words
+}
+
+// PrepareOptions says what to put into a sample store and how.
+type PrepareOptions struct {
+	Config    *config.TrainConfig
+	Out       string // the folder
+	Storage   string // one of Storages
+	Workers   int    // 0 means one for each processor
+	Memory    int64  // bytes of store.Write; 0 means its default
+	ShardSize int64  // bytes of a shard; 0 means the default
+	Overwrite bool   // replace another store
+	Version   string
+	Progress  *progress.Reporter // nil shows nothing
+	Warn      func(string)       // nil drops warnings; they are in the store too
+}
+
+// PrepareResult says what came of it.
+type PrepareResult struct {
+	Out      string   `json:"store"`
+	Complete bool     `json:"complete"` // it was there before; nothing was done
+	Starts   int      `json:"starts"`
+	Shards   int      `json:"shards"`
+	Kept     int      `json:"shards_kept"` // of an interrupted run
+	Bytes    int64    `json:"bytes"`
+	Missing  int64    `json:"missing"` // values
+	Outputs  []string `json:"-"`
+	Warnings []string `json:"-"`
+}
+
+// Prepare reads the forecasts and analyses of a configuration once and writes them into
+// a sample store, or goes on with one that was interrupted. The store holds the starts
+// of all parts of the split with all their fields, and analyses of the targets at the
+// target lead.
+//
+// Memory: the catalogue of the input, PrepareOptions.Memory, and the decoding children.
+// Errors: 65 and 66 for the data, also for files that change while they are read; those
+// of store.Write.
+func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
+	c := o.Config
+	forecastFiles, analysisFiles, err := archiveFiles(c)
+	if err != nil {
+		return nil, err
+	}
+	files := slices.Concat(forecastFiles, analysisFiles)
+	before, err := stamps(files)
+	if err != nil {
+		return nil, err
+	}
+	p := store.Plan{Axes: axesOf(c), Storage: store.Storage(o.Storage), Version: o.Version}
+	if p.Inputs, err = sums(ctx, files); err != nil {
+		return nil, err
+	}
+	pool, err := decode.NewPool(decode.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	in, err := fio.Open(ctx, forecastFiles, fio.Options{Pool: pool})
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	if err := planForecasts(ctx, c, in, &p); err != nil {
+		return nil, err
+	}
+	if len(analysisFiles) > 0 {
+		an, err := fio.Open(ctx, analysisFiles, fio.Options{Pool: pool})
+		if err != nil {
+			return nil, err
+		}
+		defer an.Close()
+		if err := planAnalyses(ctx, c, an, &p); err != nil {
+			return nil, err
+		}
+	}
+	if o.Warn != nil {
+		for _, w := range p.Warnings {
+			o.Warn(w)
+		}
+	}
+	task := o.Progress.Start("prepare", int64(len(p.Starts)))
+	defer task.Done()
+	r, err := store.Write(ctx, o.Out, p, store.Options{Workers: o.Workers, Memory: o.Memory, ShardSize: o.ShardSize, Overwrite: o.Overwrite,
+		Unchanged: func() error { return unchanged(files, before) },
+		Progress:  func(done, all int) { task.Set(int64(done*len(p.Starts)/all), "") }})
+	if err != nil {
+		return nil, err
+	}
+	res := &PrepareResult{Out: o.Out, Complete: r.Complete, Starts: len(r.Meta.Starts), Shards: len(r.Meta.Shards), Kept: r.Kept, Bytes: r.Meta.Bytes(),
+		Outputs: r.Outputs, Warnings: r.Meta.Warnings}
+	for _, s := range r.Meta.Statistics {
+		res.Missing += s.Missing
+	}
+	return res, nil
+}
+
+// archiveFiles are the files of a configuration's forecasts and analyses.
+func archiveFiles(c *config.TrainConfig) (forecasts, analyses []string, err error) {
+	if forecasts, err = config.Expand("data.forecasts", c.Data.Forecasts); err != nil || len(c.Data.Analyses) == 0 {
+		return forecasts, nil, err
+	}
+	analyses, err = config.Expand("data.analyses", c.Data.Analyses)
+	return forecasts, analyses, err
+}
+
+// planForecasts finds the members and starts of a configuration, and their fields.
+func planForecasts(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *store.Plan) error {
+	m := c.Data.Members
+	var err error
+	if _, p.Members, err = choose(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
+		return err
+	}
+	wanted, err := selectForecasts(in, p.Axes, p.Members)
+	if err != nil {
+		return err
+	}
+	split, err := divide(c.Data.Split, wanted.inits)
+	if err != nil {
+		return err
+	}
+	p.Starts = slices.Concat(split.Train, split.Validation, split.Test)
+	slices.SortFunc(p.Starts, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
+	p.Starts = slices.Compact(p.Starts)
+	p.Grid, p.Forecasts, p.Warnings = wanted.grid, store.Archive{Reader: in, Entries: wanted.entries}, wanted.warnings
+	return wanted.check(ctx, in, p.Starts)
+}
+
+// planAnalyses finds the analyses of the starts.
+func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *store.Plan) error {
+	p.AnalysisVariables, p.AnalysisLeads = targetVariables(c), []ensemble.Lead{c.Data.TargetLead}
+	var valids []ensemble.Valid
+	for _, s := range p.Starts {
+		valids = append(valids, s.Valid(c.Data.TargetLead))
+	}
+	wanted, err := selectAnalyses(in, p.AnalysisVariables, p.Axes.Levels, p.Grid, valids)
+	if err != nil {
+		return err
+	}
+	p.Analyses = store.Archive{Reader: in, Entries: wanted.entries}
+	p.Warnings = append(p.Warnings, wanted.warnings...)
+	return compare(ctx, in, wanted.repeats)
+}
+
+// sums measures input files, several at once.
+func sums(ctx context.Context, paths []string) ([]manifest.File, error) {
+	out := make([]manifest.File, len(paths))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, path := range paths {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			f, err := manifest.SumFile(path)
+			out[i] = f
+			return exit.Read(path, err)
+		})
+	}
+	return out, g.Wait()
+}
+
+// stamp is what tells that a file was changed, without reading it.
+type stamp struct {
+	size int64
+	time time.Time
+}
+
+func stamps(paths []string) ([]stamp, error) {
+	out := make([]stamp, len(paths))
+	for i, path := range paths {
+		s, err := os.Stat(path)
+		if err != nil {
+			return nil, exit.Read(path, err)
+		}
+		out[i] = stamp{s.Size(), s.ModTime()}
+	}
+	return out, nil
+}
+
+// unchanged verifies that files are as they were.
+func unchanged(paths []string, before []stamp) error {
+	after, err := stamps(paths)
+	if err != nil {
+		return err
+	}
+	for i, path := range paths {
+		if a, b := after[i], before[i]; a.size != b.size || !a.time.Equal(b.time) {
+			return &exit.Error{Code: exit.NotYet, What: "an input file changed while it was read", At: path,
+				Why: "what was read before and after the change may not belong together", Fix: "leave the input as it is, and run the same command with --overwrite always"}
+		}
+	}
+	return nil
+}
+
+// readStore is readData from the store of a configuration.
+func readStore(ctx context.Context, c *config.TrainConfig, ranks *team) (*data, error) {
+	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	d := &data{axes: axesOf(c), ranks: ranks, grid: s.Grid, warnings: s.Warnings}
+	m := c.Data.Members
+	if d.used, d.all, err = choose(s.Members, m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
+		return nil, err
+	}
+	if err := ranks.join(c, d.grid); err != nil {
+		return nil, err
+	}
+	if d.split, err = divide(c.Data.Split, s.Inits()); err != nil {
+		return nil, err
+	}
+	leaks, err := d.split.CheckLeaks(d.axes.Leads, c.Data.TargetLead)
+	if err != nil {
+		return nil, err
+	}
+	d.warnings = append(d.warnings, leaks...)
+	own := ranks.own()
+	sel := store.Selection{Variables: d.axes.Variables, Levels: own.axes(d.axes).Levels, Leads: d.axes.Leads, Members: d.all, Window: own.window(),
+		AnalysisVariables: []string{}, AnalysisLeads: []ensemble.Lead{}}
+	if len(c.Data.Analyses) > 0 {
+		sel.AnalysisVariables, sel.AnalysisLeads = targetVariables(c), []ensemble.Lead{c.Data.TargetLead}
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, p := range []struct {
+		inits []ensemble.Init
+		to    *examples
+	}{{d.split.Train, &d.train}, {d.split.Validation, &d.validation}, {d.split.Test, &d.test}} {
+		p.to.forecasts = make([]*ensemble.Forecast, len(p.inits))
+		if len(sel.AnalysisLeads) > 0 {
+			p.to.analyses = make([]*ensemble.Analysis, len(p.inits))
+		}
+		for i, init := range p.inits {
+			g.Go(func() error {
+				f, an, err := s.Read(gctx, init, sel)
+				p.to.forecasts[i] = f
+				if len(an) > 0 {
+					p.to.analyses[i] = an[0]
+				}
+				return err
+			})
+		}
+	}
+	return d, g.Wait()
+}
+
+// storeGrid is the grid of a store.
+func storeGrid(ctx context.Context, dir string) (*ensemble.Grid, error) {
+	s, err := store.Open(ctx, dir, store.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return s.Grid, nil
+}
+
+// inspectStore lists what a sample store holds. With statistics all its bytes are
+// compared with their checksums too.
+func inspectStore(ctx context.Context, o InspectOptions, w io.Writer) error {
+	s, err := store.Open(ctx, o.Files[0], store.OpenOptions{})
+	if err == nil {
+		defer s.Close()
+		if o.Stats {
+			err = s.Verify(ctx)
+		}
+	}
+	if o.JSON {
+		frame := answer.New("inspect", o.Version, err)
+		if s == nil {
+			return frame.Write(w, nil)
+		}
+		m := *s.Meta
+		if !o.Stats {
+			m.Statistics = nil
+		}
+		if werr := frame.Write(w, map[string]any{"store": &m}); werr != nil {
+			return werr
+		}
+		return err
+	}
+	if s == nil {
+		return err
+	}
+	if werr := writeStore(w, s, o.Stats && err == nil); werr != nil {
+		return werr
+	}
+	return err
+}
+
+// writeStore prints what a store holds.
+func writeStore(w io.Writer, s *store.Store, stats bool) error {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
+	axes, inits := s.Axes(), s.Inits()
+	var variables []string
+	for _, v := range s.Variables {
+		variables = append(variables, v.Name+" ("+v.Unit+")")
+	}
+	row("sample store", "format %d, %s, %d bytes in %d shards", s.Format, s.Storage, s.Bytes(), len(s.Shards))
+	row("variables", "%s", strings.Join(variables, ", "))
+	row("levels", "%s", some(axes.Levels))
+	row("leads", "%s", some(axes.Leads))
+	row("members", "%s", members(s.Members))
+	row("starts", "%s", some(inits))
+	if len(s.Analyses.Variables) > 0 {
+		row("analyses", "%s at %s", strings.Join(s.Analyses.Variables, ", "), some(s.AnalysisLeads()))
+	}
+	row("grid", "%s", s.Grid)
+	row("bands", "%d rows each", s.BandRows)
+	row("made by", "%s, of %d files", s.Version, len(s.Inputs))
+	if stats {
+		fmt.Fprintln(tw, "\nall checksums are right\t\n\nKIND\tLEAD\tVARIABLE\tLEVEL\tMISSING\tMIN\tMEAN\tSD\tMAX")
+		for _, x := range s.Statistics {
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%.6g\t%.6g\t%.6g\t%.6g\n", x.Kind, ensemble.Lead(time.Duration(x.Lead)*time.Second), x.Variable, x.Level, x.Missing, x.Min, x.Mean, x.SD, x.Max)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// trainingFiles are the files by which a training knows its data: those of the archive,
+// or of a store the description alone, which has the checksums of the others.
+func trainingFiles(c *config.TrainConfig) (forecasts, analyses []string, err error) {
+	if dir := string(c.Data.Store); dir != "" {
+		return []string{filepath.Join(dir, store.Description)}, nil, nil
+	}
+	return archiveFiles(c)
+}

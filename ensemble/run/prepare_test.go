@@ -1,0 +1,184 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// prepared is the store of a configuration.
+func prepared(t *testing.T, c *config.TrainConfig, storage string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	if _, err := Prepare(context.Background(), PrepareOptions{Config: c, Out: dir, Storage: storage, ShardSize: 1 << 20, Memory: 16 << 20, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func equalBits(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
+}
+
+// TestTrainFromStore: a training from a store in f32 gives the weights, statistics and
+// scores that it gives from the files, bit by bit.
+func TestTrainFromStore(t *testing.T) {
+	f := smallData(t)
+	set := []string{"train.networks=1", "train.epochs=2"}
+	dir := prepared(t, quick(t, f, set...), "f32")
+	var made []map[string][]byte
+	for _, more := range []string{"", "data.store=" + dir} {
+		s := set
+		if more != "" {
+			s = append(slices.Clone(set), more)
+		}
+		run := filepath.Join(t.TempDir(), "run")
+		if _, err := Train(context.Background(), TrainOptions{Config: quick(t, f, s...), RunDir: run, Version: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		files := modelFiles(t, run)
+		scores, err := os.ReadFile(filepath.Join(run, "scores.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["scores"] = scores
+		made = append(made, files)
+	}
+	for name, want := range made[0] {
+		if !bytes.Equal(made[1][name], want) {
+			t.Errorf("%s differs", name)
+		}
+	}
+}
+
+// TestRanksReadStoreSlabs: each rank reads its slab of a store, which is its slab of the
+// files.
+func TestRanksReadStoreSlabs(t *testing.T) {
+	f := smallData(t)
+	dir := prepared(t, quick(t, f), "f32")
+	for _, mesh := range []struct {
+		text  string
+		ranks int
+	}{{"lat:2", 2}, {"lon:3", 3}, {"level:2 lat:2", 4}} {
+		files := quick(t, f, "train.mesh="+mesh.text)
+		stored := quick(t, f, "train.mesh="+mesh.text, "data.store="+dir)
+		err := comm.Run(mesh.ranks, comm.Free, func(g *comm.Comm) error {
+			forecasts, analyses, err := archiveFiles(files)
+			if err != nil {
+				return err
+			}
+			want, err := readData(context.Background(), files, forecasts, analyses, newTeam(g))
+			if err != nil {
+				return err
+			}
+			got, err := readData(context.Background(), stored, nil, nil, newTeam(g))
+			if err != nil {
+				return err
+			}
+			for i, p := range []*examples{&want.train, &want.validation, &want.test} {
+				q := []*examples{&got.train, &got.validation, &got.test}[i]
+				if len(p.forecasts) == 0 || len(q.forecasts) != len(p.forecasts) || len(q.analyses) != len(p.analyses) {
+					return fmt.Errorf("%d forecasts and %d analyses, want %d and %d", len(q.forecasts), len(q.analyses), len(p.forecasts), len(p.analyses))
+				}
+				for k := range p.forecasts {
+					if !equalBits(p.forecasts[k].Values, q.forecasts[k].Values) || !equalBits(p.analyses[k].Values, q.analyses[k].Values) {
+						return fmt.Errorf("start %s differs", p.forecasts[k].Init)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", mesh.text, err)
+		}
+	}
+}
+
+// TestStoreLacks: what a store does not hold is refused by name.
+func TestStoreLacks(t *testing.T) {
+	f := smallData(t)
+	dir := prepared(t, quick(t, f), "int16")
+	for _, c := range []struct {
+		set, want string
+		code      exit.Code
+	}{
+		{"data.variables=[t, gh, u]", "variable u", exit.Usage},
+		{"data.leads=[0h, 12h, 48h]", "lead 12h", exit.Usage},
+		{"data.targets=[{variable: gh, levels: [850hPa]}]", "analysis of gh", exit.Usage},
+		{"data.members.full=5", "4 members", exit.NotYet},
+		{"data.store=/nowhere", "/nowhere", exit.NotYet},
+	} {
+		_, err := readData(context.Background(), quick(t, f, "data.store="+dir, c.set), nil, nil, nil)
+		if exit.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want exit %d and %q", c.set, err, c.code, c.want)
+		}
+	}
+}
+
+// TestInspectStore: the listing names what is in the store, with checksums compared if
+// statistics are asked for.
+func TestInspectStore(t *testing.T) {
+	f := smallData(t)
+	dir := prepared(t, quick(t, f), "bf16")
+	inspect := func(o InspectOptions) (string, error) {
+		var b bytes.Buffer
+		o.Files = []string{dir}
+		err := Inspect(context.Background(), o, &b)
+		return b.String(), err
+	}
+	for _, c := range []struct {
+		o    InspectOptions
+		want []string
+	}{
+		{InspectOptions{}, []string{"bf16", "t (K), gh (m)", "850hPa", "0h", "32"}},
+		{InspectOptions{Stats: true}, []string{"all checksums are right", "forecast  48h", "analysis  48h"}},
+		{InspectOptions{JSON: true}, []string{`"schema":"ensemble.inspect/1"`, `"band_rows":`}},
+	} {
+		text, err := inspect(c.o)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(text, w) {
+				t.Errorf("no %q in\n%s", w, text)
+			}
+		}
+	}
+	if err := flip(filepath.Join(dir, "shards", "00001.bin")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inspect(InspectOptions{}); err != nil {
+		t.Errorf("a listing without values read them: %v", err)
+	}
+	if text, err := inspect(InspectOptions{Stats: true}); exit.CodeOf(err) != exit.BadData || strings.Contains(text, "all checksums are right") {
+		t.Errorf("a changed byte: %v\n%s", err, text)
+	}
+}
+
+// TestChangedInput: files that change while a store is made of them leave none.
+func TestChangedInput(t *testing.T) {
+	f := smallData(t)
+	before, err := stamps(f.GRIB2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unchanged(f.GRIB2, before); err != nil {
+		t.Error(err)
+	}
+	before[3].size++
+	var e *exit.Error
+	if err := unchanged(f.GRIB2, before); !errors.As(err, &e) || e.Code != exit.NotYet || e.At != f.GRIB2[3] {
+		t.Errorf("another size: %v", err)
+	}
+}

@@ -1,0 +1,252 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// The environment of a child process that writes the small store.
+const (
+	childDir   = "ENSEMBLE_STORE_TEST_DIR"
+	childStage = "ENSEMBLE_STORE_TEST_STAGE" // "STAGE:N": die when it is reached for the N-th time
+	childSlow  = "ENSEMBLE_STORE_TEST_SLOW"  // stay a moment at each stage
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		os.Exit(child(dir))
+	}
+	os.Exit(m.Run())
+}
+
+// child writes the small store and gives the exit code.
+func child(dir string) int {
+	stage, count, _ := strings.Cut(os.Getenv(childStage), ":")
+	left, _ := strconv.Atoi(count)
+	reached = func(s string) {
+		if os.Getenv(childSlow) != "" {
+			time.Sleep(3 * time.Millisecond)
+		}
+		if s == stage {
+			if left--; left == 0 {
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {}
+			}
+		}
+	}
+	p, _ := plan(Int16, 7)
+	o := sizes(p)
+	o.Workers = 1 // so that stages are counted by one
+	_, err := Write(context.Background(), dir, p, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return int(exit.CodeOf(err))
+}
+
+// inChild writes the small store in a process of its own.
+func inChild(dir string, env ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), childDir+"="+dir), env...)
+	cmd.Stderr = &strings.Builder{}
+	return cmd
+}
+
+// reference are the digests of the small store, written without a stop.
+func reference(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	p, _ := plan(Int16, 7)
+	write(t, dir, p, sizes(p))
+	return digests(t, dir)
+}
+
+// TestKilledAtStages: a process that is killed at any stage leaves what the next one
+// makes the same store of, without help. Until the description is there, a reader finds
+// no store.
+func TestKilledAtStages(t *testing.T) {
+	want := reference(t)
+	for _, c := range []struct {
+		stage string
+		times int // that it is reached
+	}{{"shard opened", 3}, {"fields written", 7}, {"start sealed", 7}, {"shard renamed", 3}, {"journal written", 3}, {"index written", 1}, {"sums written", 1}, {"description written", 1}} {
+		for n := 1; n <= c.times; n++ {
+			dir := t.TempDir()
+			cmd := inChild(dir, fmt.Sprintf("%s=%s:%d", childStage, c.stage, n))
+			if err := cmd.Run(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Fatalf("%s %d: the process was not killed: %v", c.stage, n, err)
+			}
+			s, err := Open(context.Background(), dir, OpenOptions{})
+			if (err == nil) != (c.stage == "description written") || err != nil && exit.CodeOf(err) != exit.NotYet {
+				t.Errorf("%s %d: opened: %v", c.stage, n, err)
+			}
+			if err == nil {
+				s.Close()
+			}
+			if cmd = inChild(dir); cmd.Run() != nil {
+				t.Errorf("%s %d: going on: %v", c.stage, n, cmd.Stderr)
+			}
+			if got := digests(t, dir); got != want {
+				t.Errorf("%s %d:\n%s\nwant\n%s", c.stage, n, got, want)
+			}
+		}
+		// Once more than it is reached: so the list above misses none.
+		dir := t.TempDir()
+		if cmd := inChild(dir, fmt.Sprintf("%s=%s:%d", childStage, c.stage, c.times+1)); cmd.Run() != nil {
+			t.Errorf("%s is reached more than %d times: %v", c.stage, c.times, cmd.Stderr)
+		}
+	}
+}
+
+// TestKilledAtRandom: likewise at random times, again and again in one folder.
+func TestKilledAtRandom(t *testing.T) {
+	want := reference(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	kills := 0
+	for kills < 60 {
+		dir := t.TempDir()
+		for {
+			cmd := inChild(dir, childSlow+"=1")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(time.Duration(10+r.IntN(150))*time.Millisecond, func() { cmd.Process.Kill() })
+			err := cmd.Wait()
+			if err == nil {
+				break
+			}
+			if cmd.ProcessState.ExitCode() >= 0 {
+				t.Fatalf("after %d kills: %v: %v", kills, err, cmd.Stderr)
+			}
+			kills++
+		}
+		if got := digests(t, dir); got != want {
+			t.Errorf("after %d kills:\n%s\nwant\n%s", kills, got, want)
+		}
+	}
+}
+
+// TestDamagedShardIsMadeAgain: a shard that is not what the journal says is written
+// again.
+func TestDamagedShardIsMadeAgain(t *testing.T) {
+	want := reference(t)
+	for _, damage := range []func(path string) error{
+		os.Remove,
+		func(path string) error { return os.Truncate(path, 4096) },
+		func(path string) error {
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = f.WriteAt([]byte{77}, 5000)
+			return err
+		},
+	} {
+		dir := t.TempDir()
+		inChild(dir, childStage+"=index written:1").Run()
+		if err := damage(filepath.Join(dir, shardName(1))); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := plan(Int16, 7)
+		if r := write(t, dir, p, sizes(p)); r.Kept != 2 {
+			t.Errorf("%d shards were kept, want 2", r.Kept)
+		}
+		if got := digests(t, dir); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// TestTwoWriters: the second is refused while the first lives, and it alone goes on.
+func TestTwoWriters(t *testing.T) {
+	dir := t.TempDir()
+	p, _ := plan(Int16, 7)
+	inside := make(chan struct{})
+	goOn := make(chan struct{})
+	o := sizes(p)
+	first := true
+	o.Workers = 1
+	o.Progress = func(int, int) {
+		if first {
+			first = false
+			close(inside)
+			<-goOn
+		}
+	}
+	done := make(chan error)
+	go func() {
+		_, err := Write(context.Background(), dir, p, o)
+		done <- err
+	}()
+	<-inside
+	cmd := inChild(dir)
+	err := cmd.Run()
+	if code := exit.Code(cmd.ProcessState.ExitCode()); err == nil || code != exit.CannotWrite {
+		t.Errorf("the second writer: %v: %v", err, cmd.Stderr)
+	}
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got, want := digests(t, dir), reference(t); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestFullDisk: where a write fails for want of space the exit code is 74, what was
+// finished stays, nothing half-made is left, and with more space the command goes on.
+func TestFullDisk(t *testing.T) {
+	want := reference(t)
+	whole := t.TempDir()
+	p, _ := plan(Int16, 7)
+	shard := write(t, whole, p, sizes(p)).Meta.Shards[0].Size
+	// A limit of the file's size, in blocks of 512 bytes (POSIX): below a shard, and below
+	// store.json alone. SIGXFSZ is blocked as shells of batch systems do.
+	for _, limit := range []int64{shard - 4096, shard / 3} {
+		dir := t.TempDir()
+		cmd := inChild(dir)
+		cmd.Args = []string{"sh", "-c", fmt.Sprintf("trap '' XFSZ; ulimit -f %d; exec %s", limit/512, os.Args[0])}
+		cmd.Path = "/bin/sh"
+		err := cmd.Run()
+		if code := exit.Code(cmd.ProcessState.ExitCode()); err == nil || code != exit.IO || !strings.Contains(cmd.Stderr.(*strings.Builder).String(), "limit") {
+			t.Errorf("limit %d: exit %d: %v", limit, code, cmd.Stderr)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "*", ".*")); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+		if cmd = inChild(dir); cmd.Run() != nil {
+			t.Error(cmd.Stderr)
+		}
+		if got := digests(t, dir); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// TestSmallFileSystem: likewise on a file system that is full, where one can be had.
+func TestSmallFileSystem(t *testing.T) {
+	dir := t.TempDir()
+	size := 100 << 10 // less than the store
+	script := fmt.Sprintf("mount -t tmpfs -o size=%d none %s && %s; code=$?; ls -A %[2]s; exit $code", size, dir, os.Args[0])
+	cmd := exec.Command("unshare", "-m", "sh", "-c", script)
+	cmd.Env = append(os.Environ(), childDir+"="+filepath.Join(dir, "store"))
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || strings.Contains(string(out), "unshare") || strings.Contains(string(out), "mount:") {
+		t.Skipf("skipped: no file system can be mounted here: %v: %s", err, out)
+	}
+	if code := exit.Code(cmd.ProcessState.ExitCode()); code != exit.IO || !strings.Contains(string(out), "no space left") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}

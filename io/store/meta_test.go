@@ -1,0 +1,234 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// described is the text of store.json of the small store.
+func described(t testing.TB) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	p, _ := plan(Int16, 4)
+	if _, err := Write(context.Background(), dir, p, sizes(p)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, metaName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestFormats: a store of a newer program is refused with a word on it, one of an older
+// format is migrated step by step.
+func TestFormats(t *testing.T) {
+	text := described(t)
+	set := func(change func(map[string]any)) []byte {
+		var doc map[string]any
+		if err := json.Unmarshal(text, &doc); err != nil {
+			t.Fatal(err)
+		}
+		change(doc)
+		out, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name, want string
+		text       []byte
+	}{
+		{"newer", "newer program", set(func(d map[string]any) { d["format"] = Format + 1 })},
+		{"no format", "damaged", set(func(d map[string]any) { d["format"] = 0 })},
+		{"another document", "no store", set(func(d map[string]any) { d["schema"] = "ensemble.run/1" })},
+		{"another shard", "want \"shards/00000.bin\"", set(func(d map[string]any) { d["shards"].([]any)[0].(map[string]any)["path"] = "../x" })},
+		{"shard size", "contradicts", set(func(d map[string]any) { d["shards"].([]any)[1].(map[string]any)["size"] = 1 })},
+		{"huge grid", "contradicts", set(func(d map[string]any) { d["grid"].(map[string]any)["nx"] = 1 << 40 })},
+		{"a level twice", "twice", set(func(d map[string]any) { d["levels"] = []string{"850hPa", "500hPa", "850hPa"} })},
+		{"no members", "0 members", set(func(d map[string]any) { d["members"] = []int{} })},
+		{"cut", "damaged", text[:len(text)/2]},
+	} {
+		if _, err := decodeMeta(c.text, "x", migrations); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want exit 65 and %q", c.name, err, c.want)
+		}
+	}
+
+	want, err := decodeMeta(text, "x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two made-up steps: the first had another name for the storage, the second no bands.
+	rename := func(d map[string]any) error {
+		d["storage"] = d["type"]
+		delete(d, "type")
+		return nil
+	}
+	bands := func(d map[string]any) error {
+		if d["band_rows"] != nil {
+			return errors.New("it has bands")
+		}
+		d["band_rows"] = want.BandRows
+		return nil
+	}
+	old := set(func(d map[string]any) {
+		d["format"], d["type"] = 1, d["storage"]
+		delete(d, "storage")
+		delete(d, "band_rows")
+	})
+	got, err := decodeMeta(old, "x", []migration{rename, bands})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want.Format = 3; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if _, err := decodeMeta(text, "x", []migration{rename, bands}); err == nil || !strings.Contains(err.Error(), "format 2 cannot be brought to 3") {
+		t.Errorf("a step that fails: %v", err)
+	}
+}
+
+// TestLayout: parts and bands follow each other without overlap, and where they lie is
+// what the index says.
+func TestLayout(t *testing.T) {
+	m, err := decodeMeta(described(t), "x", migrations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := m.layout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := int64(0)
+	for b := range l.bands {
+		if l.bandAt(b) != at || at%bandAlign != 0 {
+			t.Errorf("band %d at %d, want %d", b, l.bandAt(b), at)
+		}
+		lo, hi := l.rows(b)
+		end := l.head
+		for p := range l.parts {
+			if from := l.partAt(p, hi-lo); from < end || from >= end+partAlign || from%partAlign != 0 {
+				t.Errorf("band %d part %d at %d, the one before ends at %d", b, p, from, end)
+			}
+			end = l.partAt(p, hi-lo) + l.partBytes(p, hi-lo)
+		}
+		if n := l.bandBytes(b); n < end || n >= end+bandAlign {
+			t.Errorf("band %d has %d bytes, its parts end at %d", b, n, end)
+		}
+		at += l.bandBytes(b)
+	}
+	if at != l.start {
+		t.Errorf("bands end at %d, a start has %d bytes", at, l.start)
+	}
+}
+
+// TestStatistics: those of the store are those of all values.
+func TestStatistics(t *testing.T) {
+	p, src := plan(Float32, 7)
+	m := write(t, t.TempDir(), p, sizes(p)).Meta
+	var n, missing, sum, sq float64
+	lo, hi := math.Inf(1), math.Inf(-1)
+	var all []float64
+	for _, e := range p.Forecasts.Entries {
+		if e.Variable != "gh" || e.Level != p.Axes.Levels[2] || e.Lead != p.Axes.Leads[1] {
+			continue
+		}
+		for _, x := range src.values(e.Key) {
+			if x != x {
+				missing++
+				continue
+			}
+			all = append(all, float64(x))
+			lo, hi = min(lo, float64(x)), max(hi, float64(x))
+			sum += float64(x)
+			n++
+		}
+	}
+	for _, x := range all {
+		sq += (x - sum/n) * (x - sum/n)
+	}
+	// leads × variables × levels: the second lead, second variable, third level
+	got := m.Statistics[(1*2+1)*3+2]
+	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Abs(b) } // sums of 1e3 values in another order
+	if got.Kind != Forecasts || got.Lead != 36*3600 || got.Variable != "gh" || got.Level != p.Axes.Levels[2] || got.Count != int64(n) || got.Missing != int64(missing) ||
+		got.Min != lo || got.Max != hi || !near(got.Mean, sum/n) || !near(got.SD, math.Sqrt(sq/n)) {
+		t.Errorf("%+v, want count %v missing %v min %v max %v mean %v sd %v", got, n, missing, lo, hi, sum/n, math.Sqrt(sq/n))
+	}
+	if missing == 0 {
+		t.Error("no value is missing, so that nothing was tested")
+	}
+}
+
+// FuzzDescription: no text makes the reader fail in another way than with exit 65, and
+// what it takes has places within the shards that it names.
+func FuzzDescription(f *testing.F) {
+	text := described(f)
+	f.Add(text)
+	f.Add([]byte(`{"schema":"ensemble.store","format":1}`))
+	f.Add(bytes.Replace(text, []byte(`"band_rows": 4`), []byte(`"band_rows": 400`), 1))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := decodeMeta(text, "x", migrations)
+		if err != nil {
+			if exit.CodeOf(err) != exit.BadData {
+				t.Fatal(err)
+			}
+			return
+		}
+		l, err := m.layout()
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := len(l.parts) - 1
+		lo, hi := l.rows(l.bands - 1)
+		k, at := l.place(l.starts - 1)
+		if end := at + l.bandAt(l.bands-1) + l.partAt(last, hi-lo) + l.partBytes(last, hi-lo); end > m.Shards[k].Size {
+			t.Errorf("the last part ends at %d of %d", end, m.Shards[k].Size)
+		}
+		again, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := decodeMeta(again, "x", migrations); err != nil || !reflect.DeepEqual(m, n) {
+			t.Errorf("written and read again: %v\n%+v\n%+v", err, m, n)
+		}
+	})
+}
+
+// FuzzHead: the head of a band is read or refused, and what is read is written as it was.
+func FuzzHead(f *testing.F) {
+	m, err := decodeMeta(described(f), "x", migrations)
+	if err != nil {
+		f.Fatal(err)
+	}
+	l, err := m.layout()
+	if err != nil {
+		f.Fatal(err)
+	}
+	h := head{band: 1, row: 4, rows: 4, init: 5, sums: make([]uint32, len(l.parts)), records: make([]record, l.fields)}
+	h.records[3] = record{offset: 1, scale: 2, mean: 3, sd: 4, min: 5, max: 6, missing: 7}
+	f.Add(h.append(nil, l.head))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		h, err := l.decodeHead(text, 1, 5)
+		if err != nil {
+			return
+		}
+		n, err := l.decodeHead(h.append(nil, l.head), 1, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := h.append(nil, l.head), n.append(nil, l.head); !bytes.Equal(a, b) {
+			t.Error("written and read again, the head differs")
+		}
+	})
+}
