@@ -30,6 +30,9 @@ var unlike = []struct {
 	{"level:2@2x4x8=lat,2x2x4=channel lon:2", []string{"1/level:2 4/lon:2", "3/level:2 4/lon:2"}},
 	{"lon:3@2x8x16=lon,2x4x8=lon", []string{"4/lon:3"}}, // evenly, not at whole cells of the smallest fields
 	{"lat:4@2x2x4=none,2x4x8=lon", []string{"4/lat:4", "3/lat:4"}},
+	{"lat:2@2x8x16=data", []string{"0/lat:2", "3/lat:2"}}, // not inputs and outputs, which are of that size too
+	{"lon:2@2x8x16=none", []string{"replicated", "4/lon:2"}},
+	{"lat:2@2x8x16=lon lon:2@2x8x16=lat", []string{"3/lon:2 4/lat:2", "3/lat:2 4/lon:2"}},
 }
 
 func parsed(t testing.TB, text string) Mesh {

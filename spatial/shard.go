@@ -20,7 +20,8 @@ type Sharded struct {
 // "lon"), the first input as evenly as multiples of the smallest field allow; every
 // other field of the same size is cut alike, others as the windows of operations lead
 // from one to the other, and not at all where a rank would own nothing. In fields of the
-// sizes that MeshAxis.Changes lists an axis of the mesh cuts another axis, or none. What a
+// sizes that MeshAxis.Changes lists an axis of the mesh cuts another axis, or none, but for
+// inputs and outputs. What a
 // rank needs of others becomes a gather; sums over axes that are cut become a sum
 // over ranks. A batch of fewer samples than ranks along "data" is not cut.
 //
@@ -34,12 +35,15 @@ type Sharded struct {
 // cannot be cut so.
 func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
 	s := &sharding{mesh: m, rank: rank, g: g, dist: make([]graph.Dist, len(g.Nodes)), field: make([]bool, len(g.Nodes)),
-		values: make([]graph.Value, len(g.Nodes)), cuts: map[axisSize]graph.Cut{}, stored: map[int]bool{}, fetched: map[string]graph.Value{}}
+		values: make([]graph.Value, len(g.Nodes)), cuts: map[axisSize]graph.Cut{}, stored: map[int]bool{}, leaves: map[int]bool{}, fetched: map[string]graph.Value{}}
 	for _, d := range g.Grads {
 		s.stored[d.Value] = true
 	}
 	for _, a := range g.Assigns {
 		s.stored[a.Value] = true
+	}
+	for _, o := range g.Outputs {
+		s.leaves[o.ID] = true
 	}
 	if err := s.cutFields(); err != nil {
 		return nil, err
@@ -72,6 +76,7 @@ type sharding struct {
 	field   []bool        // by node: cut like fields of its size
 	dist    []graph.Dist  // by node
 	stored  map[int]bool  // values for parameters and states, which are on all ranks
+	leaves  map[int]bool  // outputs
 	values  []graph.Value // by node: the rank's parts of fields
 	fetched map[string]graph.Value
 	tags    int
@@ -201,13 +206,29 @@ const channels = 1
 // lead the cuts, or what an axis of the mesh cuts instead in fields of that size, as evenly
 // as it can. Channels are cut at multiples of graph.BlockSize. What would leave a rank
 // without a part is not cut.
-func (s *sharding) of(shape graph.Shape) graph.Dist {
+func (s *sharding) of(shape graph.Shape) graph.Dist { return s.cutsOf(shape, MeshAxis.Cuts) }
+
+// outside is how a field of that shape is cut that enters or leaves the network: ranks have
+// all channels, and of space and samples the parts that the names of the mesh's axes say.
+func (s *sharding) outside(shape graph.Shape) graph.Dist {
+	return s.cutsOf(shape, func(a MeshAxis, shape graph.Shape) (axis int, changed bool) {
+		switch axis, changed = a.Cuts(shape); {
+		case a.Field() == channels:
+			return -1, false
+		case axis != a.Field():
+			return a.Field(), false
+		}
+		return axis, changed
+	})
+}
+
+func (s *sharding) cutsOf(shape graph.Shape, by func(MeshAxis, graph.Shape) (axis int, changed bool)) graph.Dist {
 	if len(shape) != 5 {
 		return graph.Dist{}
 	}
 	d := graph.Dist{Cuts: make([]graph.Cut, len(shape))}
 	for _, a := range s.mesh {
-		axis, changed := a.Cuts(shape)
+		axis, changed := by(a, shape)
 		if axis < 0 || a.Size == 1 || d.Cuts[axis].Mesh != "" {
 			continue
 		}
@@ -230,7 +251,7 @@ func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 		if len(n.Shape) != 5 {
 			return graph.Value{}
 		}
-		s.field[n.ID], s.dist[n.ID] = true, s.of(n.Shape)
+		s.field[n.ID], s.dist[n.ID] = true, s.outside(n.Shape)
 		s.values[n.ID] = b.Input(n.Name, s.own(n.ID, s.rank).Shape())
 		return s.values[n.ID]
 	case graph.KindOp:
@@ -238,6 +259,11 @@ func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 		if v.Valid() && s.stored[n.ID] {
 			v = s.whole(b, n.ID, v)
 			s.dist[n.ID] = graph.Dist{}
+		}
+		if v.Valid() && s.field[n.ID] && s.leaves[n.ID] {
+			to := s.outside(n.Shape)
+			v = s.fetch(b, n.ID, v, func(r int) Box { return s.mesh.Owned(to, n.Shape, r) }, nil)
+			s.dist[n.ID] = to
 		}
 		s.values[n.ID] = v
 		return v

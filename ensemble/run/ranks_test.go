@@ -59,7 +59,7 @@ func TestTrainOnRanks(t *testing.T) {
 	for _, c := range []struct {
 		ranks int
 		mesh  string
-	}{{2, ""}, {3, "lon:3"}, {4, "data:2 lat:2"}, {2, "data:2"}, {4, "level:2 lon:2"}, {3, "lon:3@2x32x64=lon,2x16x32=lat"}} {
+	}{{2, ""}, {3, "lon:3"}, {4, "data:2 lat:2"}, {2, "data:2"}, {4, "level:2 lon:2"}, {3, "lon:3@2x32x64=lon,2x16x32=lat"}, {2, "lat:2@2x32x64=none"}} {
 		t.Run(fmt.Sprintf("%d ranks, mesh %q", c.ranks, c.mesh), func(t *testing.T) {
 			runDir := filepath.Join(t.TempDir(), "run")
 			err := trainOnRanks(c.ranks, func(int) TrainOptions {
