@@ -21,7 +21,7 @@ type Sharded struct {
 // other field of the same size is cut alike, others as the windows of operations lead
 // from one to the other, and not at all where a rank would own nothing. In fields of the
 // sizes that MeshAxis.Changes lists an axis of the mesh cuts another axis, or none, but for
-// inputs and outputs. What a
+// inputs and outputs of their size. What a
 // rank needs of others becomes a gather; sums over axes that are cut become a sum
 // over ranks. A batch of fewer samples than ranks along "data" is not cut.
 //
@@ -43,7 +43,10 @@ func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
 		s.stored[a.Value] = true
 	}
 	for _, o := range g.Outputs {
-		s.leaves[o.ID] = true
+		shape := g.Nodes[o.ID].Shape
+		s.leaves[o.ID] = slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
+			return n.Kind == graph.KindInput && len(n.Shape) == 5 && len(shape) == 5 && n.Shape[2:].Equal(shape[2:])
+		})
 	}
 	if err := s.cutFields(); err != nil {
 		return nil, err
@@ -76,7 +79,7 @@ type sharding struct {
 	field   []bool        // by node: cut like fields of its size
 	dist    []graph.Dist  // by node
 	stored  map[int]bool  // values for parameters and states, which are on all ranks
-	leaves  map[int]bool  // outputs
+	leaves  map[int]bool  // outputs of the size of an input
 	values  []graph.Value // by node: the rank's parts of fields
 	fetched map[string]graph.Value
 	tags    int
