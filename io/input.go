@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -40,6 +41,8 @@ type Input struct {
 	ncGrids ncGrids
 	cat     ensemble.Catalogue
 	places  map[place]*field
+	room    sync.Mutex  // of free
+	free    [][]float32 // values that were given back
 }
 
 // file is one file of an input. The index functions fill everything below format.

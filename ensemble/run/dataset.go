@@ -76,7 +76,10 @@ func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.In
 		byInit[init] = out[i]
 	}
 	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil || !slices.Contains(axes.Levels, e.Level) })
-	return out, in.ReadPart(ctx, byPlace(wanted), own.window(), func(_ int, f *ensemble.Field) error { return byInit[f.Key.Init].Put(f) })
+	return out, in.ReadPart(ctx, byPlace(wanted), own.window(), func(_ int, f *ensemble.Field) error {
+		defer in.Recycle(f.Values) // Put copies them
+		return byInit[f.Key.Init].Put(f)
+	})
 }
 
 // references are the analyses of an input that are asked for, by its catalogue.
@@ -150,6 +153,7 @@ func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.
 	return out, in.ReadPart(ctx, byPlace(wanted), own.window(), func(_ int, f *ensemble.Field) error {
 		a := byValid[f.Key.Valid()]
 		copy(a.Field(slices.Index(s.variables, f.Key.Variable), slices.Index(levels, f.Key.Level)), f.Values)
+		in.Recycle(f.Values)
 		return nil
 	})
 }

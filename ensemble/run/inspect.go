@@ -132,6 +132,7 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 		err := in.Read(ctx, entries[from:], func(i int, f *ensemble.Field) error {
 			at = from + i + 1
 			rows[from+i].add(f.Values, in.Native(entries[from+i]).ToNative)
+			in.Recycle(f.Values)
 			return nil
 		})
 		if err == nil || ctx.Err() != nil {
