@@ -79,6 +79,10 @@ func detect(path string) (*file, error) {
 	if err != nil {
 		return nil, unreadable(path, err)
 	}
+	if st, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, unreadable(path, err)
+	}
 	head := make([]byte, min(headSize, st.Size()))
 	if _, err := f.ReadAt(head, 0); err != nil {
 		f.Close()
@@ -86,7 +90,7 @@ func detect(path string) (*file, error) {
 	}
 	for i := range formats {
 		if formats[i].matches(head) {
-			return &file{path: path, size: st.Size(), f: f, format: &formats[i]}, nil
+			return &file{path: path, size: st.Size(), f: f, stamp: st, format: &formats[i]}, nil
 		}
 	}
 	f.Close()

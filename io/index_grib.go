@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -212,7 +213,7 @@ func timeOf(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
 		e.Init, e.Lead, e.Interval = ensemble.InitAt(fd.Time.Init), ensemble.Lead(fd.Time.Lead), ensemble.Lead(fd.Time.Interval)
 		return ""
 	}
-	if !d.StepKnown {
+	if longest := int64(math.MaxInt64 / time.Second); !d.StepKnown || d.End < -longest || d.End > longest || d.Start > d.End {
 		return "the forecast step is not understood"
 	}
 	day := int(d.Date)

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,6 +29,9 @@ type Options struct {
 	// SkipBad puts damaged messages into Catalogue.Unused and goes on; by default
 	// any damage in any file is an error.
 	SkipBad bool
+	// SkipFiles leaves files out that are absent, of another kind or cannot be read,
+	// unless that is all of them.
+	SkipFiles bool
 }
 
 // Input is a set of files, indexed. Its methods may be called from several
@@ -41,8 +45,7 @@ type Input struct {
 	ncGrids ncGrids
 	cat     ensemble.Catalogue
 	places  map[place]*field
-	room    sync.Mutex  // of free
-	free    [][]float32 // values that were given back
+	lost    []*exit.Error // of files that were left out
 }
 
 // file is one file of an input. The index functions fill everything below format.
@@ -50,6 +53,7 @@ type file struct {
 	path   string
 	size   int64
 	f      *os.File
+	stamp  fs.FileInfo // when it was opened
 	format *format
 
 	messages int
@@ -117,9 +121,10 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 		}
 		in.files = append(in.files, f)
 	}
-	if len(faults) > 0 {
+	if len(faults) > 0 && (!in.opt.SkipFiles || len(in.files) == 0) {
 		return joined(faults)
 	}
+	in.lost = faults
 	if in.pool == nil {
 		pool, err := decode.NewPool(in.opt.Decode)
 		if err != nil {
@@ -131,7 +136,12 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 	g.SetLimit(in.pool.Size())
 	for _, f := range in.files {
 		g.Go(func() error {
-			if err := f.format.index(gctx, in, f); err != nil {
+			err := f.format.index(gctx, in, f)
+			var bad *exit.Error
+			if in.opt.SkipFiles && errors.As(err, &bad) && (bad.Code == exit.BadData || bad.Code == exit.IO) {
+				f.faults, err = append(f.faults, bad), nil
+			}
+			if err != nil {
 				return err
 			}
 			return gctx.Err()
@@ -197,6 +207,28 @@ func cmpOr(a, b string, m, n int) int {
 	return m - n
 }
 
+// same verifies that a file is the one that was indexed: children open it by its name,
+// and would give what lies at the old places of a new file.
+//
+// Errors: exit 66 if it was replaced, or grew, or was written to.
+func (f *file) same() error {
+	now, err := os.Stat(f.path)
+	if err == nil && os.SameFile(now, f.stamp) && now.Size() == f.stamp.Size() && now.ModTime().Equal(f.stamp.ModTime()) {
+		return nil
+	}
+	e := &exit.Error{Code: exit.NotYet, What: "an input file changed while it was read", At: f.path, Fix: "wait until it is complete, then run the same command again", Err: err}
+	switch {
+	case err != nil:
+		e.Why = err.Error()
+	case !os.SameFile(now, f.stamp):
+		e.Why = "another file has its name now"
+	default:
+		e.Why = fmt.Sprintf("it had %d bytes, last written at %s, and has %d of %s", f.stamp.Size(), f.stamp.ModTime().UTC().Format(time.RFC3339Nano),
+			now.Size(), now.ModTime().UTC().Format(time.RFC3339Nano))
+	}
+	return e
+}
+
 // Catalogue says what the input holds. It is shared and must not be changed.
 func (in *Input) Catalogue() *ensemble.Catalogue { return &in.cat }
 
@@ -211,14 +243,19 @@ func (in *Input) Files() []string {
 
 // Faults is the damage found, if Options.SkipBad let it pass; nil if there is none.
 func (in *Input) Faults() error {
-	var faults []*exit.Error
+	if faults := in.Damage(); len(faults) > 0 {
+		return joined(faults)
+	}
+	return nil
+}
+
+// Damage lists all that Faults joins, and the files that Options.SkipFiles left out.
+func (in *Input) Damage() []*exit.Error {
+	faults := in.lost[:len(in.lost):len(in.lost)]
 	for _, f := range in.files {
 		faults = append(faults, f.faults...)
 	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return joined(faults)
+	return faults
 }
 
 // Close ends the children and closes the files.

@@ -7,6 +7,7 @@ var commands = []func(*app) *cobra.Command{
 	demoCommand,
 	inspectCommand,
 	dataCommand,
+	checkCommand,
 	trainCommand,
 	predictCommand,
 	verifyCommand,

@@ -29,33 +29,21 @@ type selection struct {
 // selectForecasts finds all starts with all their leads, variables and levels of the
 // axes for all the members asked for. No values are read.
 //
-// Errors: exit 65 if a variable, level or lead is in no file, or if grids differ; exit
-// 66 if a start lacks some of its fields.
+// Errors: exit 65 if a variable, level or lead is in no file, if grids differ, cycles are
+// mixed or a unit is not understood; exit 66 if a start lacks some of its fields.
 func selectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Member) (*selection, error) {
 	s := &selection{axes: axes, members: members}
-	s.entries, s.repeats = pick(in, func(e ensemble.Entry) bool {
-		_, _, _, ok := axes.Find(e.Key)
-		return ok && e.Product == ensemble.MemberField && e.Statistic == "" && slices.Contains(members, e.Member)
-	})
-	s.warnings = repeated(s.repeats)
-	if err := offers(in.Catalogue(), place(in.Files()), axes, members); err != nil {
+	of := block{axes, members}
+	s.entries, s.repeats = pick(in, of.holds)
+	var err error
+	if s.warnings, err = refusal(inventory(in.Catalogue(), place(in.Files()), s.entries, []block{of})); err != nil {
 		return nil, err
 	}
-	var err error
+	s.warnings = append(s.warnings, repeated(len(s.repeats))...)
 	if s.grid, err = oneGrid(s.entries); err != nil {
 		return nil, err
 	}
-	count := map[ensemble.Init]int{}
-	for _, e := range s.entries {
-		count[e.Init]++
-	}
-	if err := complete(s.entries, count, axes, members); err != nil {
-		return nil, err
-	}
-	for init := range count {
-		s.inits = append(s.inits, init)
-	}
-	slices.SortFunc(s.inits, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
+	s.inits = (&ensemble.Catalogue{Entries: s.entries}).Inits()
 	return s, nil
 }
 
@@ -66,8 +54,12 @@ func (s *selection) check(ctx context.Context, in *fio.Input, inits []ensemble.I
 	return compare(ctx, in, slices.DeleteFunc(slices.Clone(s.repeats), func(r [2]ensemble.Entry) bool { return !slices.Contains(inits, r[0].Init) }))
 }
 
-// read reads a slab of the forecasts of some starts, in their order.
-func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.Init, own *slab) ([]*ensemble.Forecast, error) {
+// read reads a slab of the forecasts of some starts, in their order, with warnings
+// about their values. All ranks of a team call it, at the same place.
+//
+// Errors: exit 65 for values that nothing can be computed with.
+func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.Init, ranks *team) ([]*ensemble.Forecast, []string, error) {
+	own := ranks.own()
 	axes, grid := own.axes(s.axes), own.part(s.grid)
 	byInit := map[ensemble.Init]*ensemble.Forecast{}
 	out := make([]*ensemble.Forecast, len(inits))
@@ -75,11 +67,39 @@ func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.In
 		out[i] = ensemble.NewForecast(init, axes, s.members, grid)
 		byInit[init] = out[i]
 	}
-	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil || !slices.Contains(axes.Levels, e.Level) })
-	return out, in.ReadPart(ctx, byPlace(wanted), own.window(), func(_ int, f *ensemble.Field) error {
-		defer in.Recycle(f.Values) // Put copies them
-		return byInit[f.Key.Init].Put(f)
+	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil })
+	warnings, err := readCounted(ctx, in, wanted, axes.Levels, ranks, func(f *ensemble.Field) error { return byInit[f.Key.Init].Put(f) })
+	return out, warnings, err
+}
+
+// readCounted reads a rank's slab of fields, those at its levels, and looks for faults of
+// the values of all, which it gives as warnings or as the error.
+func readCounted(ctx context.Context, in *fio.Input, entries []ensemble.Entry, levels []ensemble.Level, ranks *team, visit func(f *ensemble.Field) error) ([]string, error) {
+	c := newCensus(byPlace(entries))
+	var own []ensemble.Entry
+	var at []int
+	for i, e := range c.entries {
+		if slices.Contains(levels, e.Level) {
+			own, at = append(own, e), append(at, i)
+		}
+	}
+	err := in.ReadPart(ctx, own, ranks.own().window(), func(i int, f *ensemble.Field) error {
+		c.add(at[i], f.Values)
+		return visit(f)
 	})
+	if ranks.own() == nil {
+		if err != nil {
+			return nil, err
+		}
+		return refusal(c.faults())
+	}
+	if err := ranks.together(err); err != nil { // the faults are those of whole fields
+		return nil, err
+	}
+	if err := c.join(ranks); err != nil {
+		return nil, err
+	}
+	return refusal(c.faults())
 }
 
 // references are the analyses of an input that are asked for, by its catalogue.
@@ -111,11 +131,15 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 		return wanted[e.Valid()] && e.Lead == 0 && e.Product == ensemble.MemberField && e.Member == member &&
 			e.Statistic == "" && slices.Contains(variables, e.Variable) && slices.Contains(levels, e.Level)
 	})
-	s.warnings = repeated(s.repeats)
+	var err error
+	if s.warnings, err = refusal(unitFaults(s.entries)); err != nil {
+		return nil, err
+	}
+	s.warnings = append(s.warnings, repeated(len(s.repeats))...)
 	have := map[ensemble.Key]bool{}
 	for _, e := range s.entries {
 		if !e.Grid.SameAs(grid, gridTolerance) {
-			return nil, gridsDiffer("the analyses", e.Grid, "the forecasts", grid, e.File)
+			return nil, gridsDiffer("the analyses", e.Grid, "the forecasts", grid).on(e).err()
 		}
 		have[ensemble.Key{Variable: e.Variable, Level: e.Level, Init: ensemble.Init(e.Valid())}] = true
 	}
@@ -133,10 +157,13 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 	return s, nil
 }
 
-// read reads a slab of the analyses of some valid times, in their order.
+// read reads a slab of the analyses of some valid times, in their order, with warnings
+// about their values. All ranks of a team call it, at the same place.
 //
-// Errors: exit 65 if two fields with one name differ.
-func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.Valid, own *slab) ([]*ensemble.Analysis, error) {
+// Errors: exit 65 if two fields with one name differ, and for values that nothing can be
+// computed with.
+func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.Valid, ranks *team) ([]*ensemble.Analysis, []string, error) {
+	own := ranks.own()
 	levels, grid := own.axes(ensemble.Axes{Levels: s.levels}).Levels, own.part(s.grid)
 	byValid := map[ensemble.Valid]*ensemble.Analysis{}
 	out := make([]*ensemble.Analysis, len(valids))
@@ -147,15 +174,15 @@ func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.
 		out[i] = byValid[v]
 	}
 	if err := compare(ctx, in, slices.DeleteFunc(slices.Clone(s.repeats), func(r [2]ensemble.Entry) bool { return byValid[r[0].Valid()] == nil })); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil || !slices.Contains(levels, e.Level) })
-	return out, in.ReadPart(ctx, byPlace(wanted), own.window(), func(_ int, f *ensemble.Field) error {
+	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
+	warnings, err := readCounted(ctx, in, wanted, levels, ranks, func(f *ensemble.Field) error {
 		a := byValid[f.Key.Valid()]
 		copy(a.Field(slices.Index(s.variables, f.Key.Variable), slices.Index(levels, f.Key.Level)), f.Values)
-		in.Recycle(f.Values)
 		return nil
 	})
+	return out, warnings, err
 }
 
 // pick selects entries, each name once, and pairs those that come again with the first.
@@ -177,11 +204,11 @@ func pick(in *fio.Input, wanted func(ensemble.Entry) bool) (entries []ensemble.E
 }
 
 // repeated is the warning about fields that come again, if there are any.
-func repeated(repeats [][2]ensemble.Entry) []string {
-	if len(repeats) == 0 {
+func repeated(n int) []string {
+	if n == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d fields are in the input twice with equal values; one of each is used", len(repeats))}
+	return []string{plural(n, "field") + " in the input twice with equal values; one of each is used"}
 }
 
 // compare reads fields that have one name.
@@ -198,9 +225,7 @@ func compare(ctx context.Context, in *fio.Input, pairs [][2]ensemble.Entry) erro
 			return err
 		}
 		if !sameValues(a.Values, b.Values) || !p[1].Grid.SameAs(p[0].Grid, gridTolerance) {
-			return &exit.Error{Code: exit.BadData, What: "two messages describe the same field and differ",
-				At:  fmt.Sprintf("%s message %d and %s message %d (%s)", p[0].File, p[0].Message, p[1].File, p[1].Message, p[1].Key),
-				Why: "which of the two is right cannot be known", Fix: "remove one of them from the input"}
+			return contradiction(p[0], p[1]).err()
 		}
 	}
 	return nil
@@ -222,52 +247,6 @@ func byPlace(entries []ensemble.Entry) []ensemble.Entry {
 	return out
 }
 
-// offers verifies that every variable, level, lead and member asked for is
-// somewhere in the input, so that a wrong name is told from an incomplete file.
-func offers(c *ensemble.Catalogue, at string, axes ensemble.Axes, members []ensemble.Member) error {
-	seen := map[string]bool{}
-	for _, e := range c.Entries {
-		if e.Product == ensemble.MemberField {
-			seen["variable "+e.Variable] = true
-			seen["level "+e.Level.String()] = true
-			seen["lead "+e.Lead.String()] = true
-			seen["member "+e.Member.String()] = true
-		}
-	}
-	missing := func(kind, name, have string) error {
-		if seen[kind+" "+name] {
-			return nil
-		}
-		e := &exit.Error{Code: exit.BadData, What: fmt.Sprintf("%s %s is in none of the forecast files", kind, name), At: at,
-			Why: "they hold " + have, Fix: "give the files that hold it, or correct the name; `ensemble inspect FILE` lists what a file holds"}
-		if kind == "member" {
-			e.Code, e.Fix = exit.NotYet, "wait for the files of this member, or train for the members that are there"
-		}
-		return e
-	}
-	for _, v := range axes.Variables {
-		if err := missing("variable", v, "variables "+strings.Join(c.Variables(), ", ")); err != nil {
-			return err
-		}
-	}
-	for _, l := range axes.Levels {
-		if err := missing("level", l.String(), "levels "+strings.Join(words(c.Levels()), ", ")); err != nil {
-			return err
-		}
-	}
-	for _, l := range axes.Leads {
-		if err := missing("lead", l.String(), "leads "+strings.Join(words(c.Leads()), ", ")); err != nil {
-			return err
-		}
-	}
-	for _, m := range members {
-		if err := missing("member", m.String(), "members "+strings.Join(words(c.Members()), ", ")); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // place names files in an error: one or two of them, or the ends of a long list.
 func place(files []string) string {
 	if n := len(files); n > 2 {
@@ -276,64 +255,16 @@ func place(files []string) string {
 	return strings.Join(files, ", ")
 }
 
-// complete verifies that every start has all its fields.
-func complete(entries []ensemble.Entry, count map[ensemble.Init]int, axes ensemble.Axes, members []ensemble.Member) error {
-	want := axes.Fields() * len(members)
-	var faults []*exit.Error
-	for init, n := range count {
-		if n == want {
-			continue
-		}
-		have := map[ensemble.Key]bool{}
-		for _, e := range entries {
-			if e.Init == init {
-				have[e.Key] = true
-			}
-		}
-		var first *ensemble.Key
-		for _, l := range axes.Leads {
-			for _, m := range members {
-				for _, v := range axes.Variables {
-					for _, lev := range axes.Levels {
-						k := ensemble.Key{Variable: v, Level: lev, Member: m, Init: init, Lead: l}
-						if !have[k] && first == nil {
-							first = &k
-						}
-					}
-				}
-			}
-		}
-		faults = append(faults, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("member %s is missing at lead %s", first.Member, first.Lead),
-			At:  fmt.Sprintf("start %s, %s at %s; %d of %d fields are there", init, first.Variable, first.Level, n, want),
-			Fix: "wait for the file, fetch it again, or leave the start or the member out"})
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	slices.SortFunc(faults, func(a, b *exit.Error) int { return strings.Compare(a.At, b.At) })
-	e := *faults[0]
-	e.More = faults[1:min(len(faults), 10)]
-	return &e
-}
-
 // oneGrid gives the grid of all entries.
 func oneGrid(entries []ensemble.Entry) (*ensemble.Grid, error) {
 	if len(entries) == 0 {
 		return nil, &exit.Error{Code: exit.BadData, What: "the forecast files hold no field that is asked for", At: "the forecast input",
 			Fix: "`ensemble inspect FILE` lists what a file holds"}
 	}
-	grid := entries[0].Grid
-	for _, e := range entries[1:] {
-		if !e.Grid.SameAs(grid, gridTolerance) {
-			return nil, gridsDiffer(entries[0].File, grid, e.File, e.Grid, fmt.Sprintf("%s message %d", e.File, e.Message))
-		}
+	if _, err := refusal(gridFaults(entries)); err != nil {
+		return nil, err
 	}
-	return grid, nil
-}
-
-func gridsDiffer(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid, at string) error {
-	return &exit.Error{Code: exit.BadData, What: "grids differ", At: at,
-		Why: fmt.Sprintf("%s: %s; %s: %s", a, ga, b, gb), Fix: "bring all files to one grid before, for example with `cdo remapbil`"}
+	return entries[0].Grid, nil
 }
 
 // choose resolves a member policy on what the input holds: the full ensemble, and
@@ -342,12 +273,7 @@ func gridsDiffer(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid, at st
 // Errors: exit 66 if there are fewer members than asked for; exit 64 if a listed
 // member is not of the full ensemble.
 func choose(have []ensemble.Member, list []int, count, full int, control string) (used, all []ensemble.Member, err error) {
-	for _, m := range have {
-		if m == ensemble.NoMember || control == "exclude" && m == 0 {
-			continue
-		}
-		all = append(all, m)
-	}
+	all = perturbedAndControl(have, control)
 	if len(all) < full {
 		return nil, nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d members are in the input, %d make the full ensemble", len(all), full),
 			At: "the forecast input", Why: "members " + strings.Join(words(all), ", "), Fix: "add the files of the others, or lower data.members.full"}

@@ -127,22 +127,33 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 		return rows, nil
 	}
 	var first error
+	err := readEach(ctx, in, entries, func(i int, f *ensemble.Field) {
+		rows[i].add(f.Values, in.Native(entries[i]).ToNative)
+	}, func(_ int, err error) {
+		if first == nil {
+			first = err
+		}
+	})
+	return rows, errors.Join(first, err)
+}
+
+// readEach shows the fields of entries to visit, and those that cannot be decoded to
+// bad, with the reason.
+//
+// Errors: any but that of a field that cannot be decoded.
+func readEach(ctx context.Context, in *fio.Input, entries []ensemble.Entry, visit func(i int, f *ensemble.Field), bad func(i int, err error)) error {
 	for from := 0; from < len(entries); {
 		at := from
 		err := in.Read(ctx, entries[from:], func(i int, f *ensemble.Field) error {
 			at = from + i + 1
-			rows[from+i].add(f.Values, in.Native(entries[from+i]).ToNative)
-			in.Recycle(f.Values)
+			visit(from+i, f)
 			return nil
 		})
 		if err == nil || ctx.Err() != nil {
-			return rows, errors.Join(first, ctx.Err())
+			return ctx.Err()
 		}
 		if exit.CodeOf(err) != exit.BadData {
-			return rows, err
-		}
-		if first == nil {
-			first = err
+			return err
 		}
 		// Fields ahead of the bad one in its batch come one by one.
 		for at < len(entries) {
@@ -150,15 +161,16 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 			at++
 			if err != nil {
 				if exit.CodeOf(err) != exit.BadData {
-					return rows, err
+					return err
 				}
+				bad(at-1, err)
 				break
 			}
-			rows[at-1].add(f.Values, in.Native(entries[at-1]).ToNative)
+			visit(at-1, f)
 		}
 		from = at
 	}
-	return rows, first
+	return nil
 }
 
 // add takes the statistics of the values in SI.

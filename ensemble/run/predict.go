@@ -151,7 +151,7 @@ func (p *prediction) open(ctx context.Context) (err error) {
 		return err
 	}
 	if !p.in.grid.SameAs(p.model.Grid, gridTolerance) {
-		return gridsDiffer("the input", p.in.grid, "the model", p.model.Grid, o.Input[0])
+		return gridsDiffer("the input", p.in.grid, "the model", p.model.Grid).on(p.in.entries[0]).err()
 	}
 	p.inits = p.in.inits
 	if !o.Cycle.IsZero() {
@@ -214,7 +214,7 @@ type published struct {
 // start predicts and publishes one start. With the first one, the model's baselines are
 // published too.
 func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) (r published, err error) {
-	forecasts, err := p.in.read(ctx, p.input, []ensemble.Init{init}, p.ranks.own())
+	forecasts, warnings, err := p.in.read(ctx, p.input, []ensemble.Init{init}, p.ranks)
 	if err := p.ranks.together(err); err != nil {
 		return r, err
 	}
@@ -231,9 +231,9 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 		return r, nil
 	}
 	pub := product.Publication{Formats: p.o.Formats, Overwrite: p.o.Overwrite, Options: p.o.Writer, Start: begun,
-		ConfigChecksum: p.trained.ConfigChecksum}
+		ConfigChecksum: p.trained.ConfigChecksum, Warnings: warnings}
 	if out.Clipped > 0 {
-		pub.Warnings = []string{fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, out.Clipped)}
+		pub.Warnings = append(pub.Warnings, fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, out.Clipped))
 	}
 	q := m.product(init, p.in.grid, out)
 	q.Command, q.Version, q.ModelChecksum = p.o.Command, p.o.Version, p.modelSum

@@ -246,11 +246,11 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	if err := wanted.check(ctx, in, wanted.inits); err != nil {
 		return nil, err
 	}
-	forecasts, err := wanted.read(ctx, in, wanted.inits, ranks.own())
+	forecasts, noticed, err := wanted.read(ctx, in, wanted.inits, ranks)
 	if err != nil {
 		return nil, err
 	}
-	d.warnings = append(d.warnings, wanted.warnings...)
+	d.warnings = slices.Concat(d.warnings, wanted.warnings, noticed)
 	byInit := map[ensemble.Init]*ensemble.Forecast{}
 	for _, f := range forecasts {
 		byInit[f.Init] = f
@@ -297,11 +297,11 @@ func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 	if err != nil {
 		return err
 	}
-	all, err := wanted.read(ctx, in, valids, d.ranks.own())
+	all, noticed, err := wanted.read(ctx, in, valids, d.ranks)
 	if err != nil {
 		return err
 	}
-	d.warnings = append(d.warnings, wanted.warnings...)
+	d.warnings = slices.Concat(d.warnings, wanted.warnings, noticed)
 	for _, p := range parts {
 		for _, f := range p.forecasts {
 			p.analyses = append(p.analyses, all[slices.Index(valids, f.Init.Valid(c.Data.TargetLead))])

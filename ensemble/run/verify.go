@@ -265,7 +265,7 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 		if err := t.members.check(ctx, v.members, inits); err != nil {
 			return nil, err
 		}
-		raw, err := t.members.read(ctx, v.members, inits, nil)
+		raw, _, err := t.members.read(ctx, v.members, inits, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -282,7 +282,7 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 			}
 		}
 	}
-	analyses, err := t.analyses.read(ctx, v.analyses, t.valids(inits), nil)
+	analyses, _, err := t.analyses.read(ctx, v.analyses, t.valids(inits), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -426,7 +426,7 @@ func (v *verification) selectMembers() error {
 			return err
 		}
 		if !t.members.grid.SameAs(v.grid, gridTolerance) {
-			return gridsDiffer("the members", t.members.grid, "the products", v.grid, v.o.Members[0])
+			return gridsDiffer("the members", t.members.grid, "the products", v.grid).on(t.members.entries[0]).err()
 		}
 		found := 0
 		for _, init := range t.inits {

@@ -3,6 +3,7 @@ package grib
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -181,7 +182,7 @@ func date(year, month, day, hour, minute, second int) (time.Time, *Fault) {
 }
 
 // units is code table 4 of both editions: what one unit of time is worth. Months
-// and longer have no fixed length and are left to the decoder.
+// and longer have no fixed length.
 var units = map[int]time.Duration{0: time.Minute, 1: time.Hour, 2: 24 * time.Hour, 10: 3 * time.Hour, 11: 6 * time.Hour, 12: 12 * time.Hour, 13: time.Second}
 
 // span is n units of time; ok is false if the unit has no fixed length or the
@@ -192,4 +193,14 @@ func span(n int64, unit int) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(n) * u, true
+}
+
+// inexact says why steps in a unit have no exact length; "" if they have, or if the
+// decoder knows it (quarters and halves of hours, seconds of edition 1). Of a month it
+// would make 30 days, and of units that do not exist anything.
+func inexact(unit int) string {
+	if _, ok := units[unit]; ok || unit == 14 || unit == 254 {
+		return ""
+	}
+	return fmt.Sprintf("the forecast step is in unit %d of code table 4, which has no fixed length", unit)
 }

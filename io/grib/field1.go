@@ -100,6 +100,10 @@ func (f *Field) time1(o Octets) *Fault {
 	default:
 		known = false
 	}
+	if reason := inexact(unit); reason != "" && (p1 != 0 || p2 != 0) {
+		f.Time = Time{Known: true, Reason: reason}
+		return nil
+	}
 	if !known {
 		// Init is kept for the message; the decoder says the rest.
 		f.Time = Time{Init: init}

@@ -142,6 +142,9 @@ func (f *Field) time2(o Octets, t product2, out Time) {
 	if !out.Known {
 		f.Time = Time{Init: out.Init}
 	}
+	if reason := inexact(unit); reason != "" && o.S4(19+t.shift) != 0 {
+		f.Time = Time{Known: true, Reason: reason}
+	}
 }
 
 // missing4 is a missing number of four octets.

@@ -1,0 +1,825 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+	"github.com/ensemble-weather/ensemble/internal/testgrib"
+)
+
+// The faults of input, each by a file made here, through the commands that meet it.
+// TestFault20 (Zarr) is not here: docs/PLAN.md says why.
+
+// firstDay is that of the first of the starts that the model of the tests is trained on;
+// lastDay comes after all of them.
+var (
+	firstDay = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	lastDay  = firstDay.AddDate(0, 0, 20*14)
+)
+
+// join writes messages one behind the other.
+func join(messages ...testgrib.Message) []byte {
+	var out []byte
+	for _, m := range messages {
+		out = append(out, m.Bytes()...)
+	}
+	return out
+}
+
+// weather is a field of smooth waves that no other key has, of usual size.
+func weather(m testgrib.Message) []float32 {
+	base, size := 290-12*float64(m.Step)/1000, 25.0
+	switch {
+	case m.Variable == testgrib.Height && m.HPa == 850:
+		base, size = 1450, 90
+	case m.Variable == testgrib.Height:
+		base, size = 5550, 220
+	case m.Variable == testgrib.Rain:
+		base, size = 6, 5
+	case m.HPa == 500:
+		base = 258
+	}
+	day := float64(m.Init.Unix()) / 86400
+	seed := float64(m.Member)*1.7 + float64(m.HPa)/300
+	out := make([]float32, testgrib.Rows*testgrib.Columns)
+	for j := range testgrib.Rows {
+		for i := range testgrib.Columns {
+			lat, lon := 1.22-0.349*float64(j), 2*math.Pi*float64(i)/testgrib.Columns
+			wave := math.Sin(2*lon+day/3+float64(m.Step)/30)*math.Cos(lat) + 0.02*float64(1+m.Step/24)*math.Sin(3*lon+seed*5+day)*math.Cos(2*lat+seed)
+			out[j*testgrib.Columns+i] = float32(base + size*(math.Cos(lat)-0.6+0.3*wave))
+		}
+	}
+	return out
+}
+
+// cycle is one whole start: by lead, member, variable and level.
+func cycle(init time.Time) []testgrib.Message {
+	var out []testgrib.Message
+	for _, step := range []int{0, 24, 48} {
+		for m := range 4 {
+			for _, v := range [][2]byte{testgrib.Temperature, testgrib.Height} {
+				for _, hPa := range []int{850, 500} {
+					x := testgrib.Message{Variable: v, HPa: hPa, Member: m, Init: init, Step: step, Unit: 1}
+					x.Values = weather(x)
+					out = append(out, x)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// perLead and perMember are how many messages of a cycle a lead and a member at it have.
+const perLead, perMember = 16, 4
+
+// trained is a run on twenty starts, and the configuration of it.
+var trained = sync.OnceValues(func() (run [2]string, err error) {
+	dir := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "faults")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return run, err
+	}
+	for i := range 20 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("fc_%02d.grib2", i)), join(cycle(firstDay.AddDate(0, 0, 14*i))...), 0o644); err != nil {
+			return run, err
+		}
+	}
+	text := fmt.Sprintf(`version: 1
+data:
+  forecasts: [%s/fc_*.grib2]
+  members: {use: 3, full: 4}
+  leads: [0h, 24h, 48h]
+  target_lead: 48h
+  levels: [850hPa, 500hPa]
+  variables: [t, gh]
+  targets: [{variable: t, levels: [850hPa]}]
+model: {base: 2, stages: 1, head: spread}
+train: {epochs: 1, batch_size: 4, threads: 1, networks: 1, loss: {kind: mse}}
+`, dir)
+	run = [2]string{filepath.Join(dir, "run"), filepath.Join(dir, "train.yaml")}
+	if err := os.WriteFile(run[1], []byte(text), 0o644); err != nil {
+		return run, err
+	}
+	var stdout, stderr bytes.Buffer
+	if code := execute([]string{"train", "-c", run[1], "--run-dir", run[0], "--progress", "none"}, &stdout, &stderr); code != exit.OK {
+		err = fmt.Errorf("training for the faults ends with %d: %s", code, stderr.String())
+	}
+	return run, err
+})
+
+// trial is a place for faulty files, and the commands that are tried on them.
+type trial struct {
+	*testing.T
+	dir         string
+	run, config string
+}
+
+func faulty(t *testing.T) *trial {
+	t.Helper()
+	testdecoder.Path(t)
+	run, err := trained()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &trial{t, t.TempDir(), run[0], run[1]}
+}
+
+// put writes a file.
+func (t *trial) put(name string, text []byte) string {
+	t.Helper()
+	path := filepath.Join(t.dir, name)
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// expect runs a command line, and compares its end and that its texts hold some words.
+func (t *trial) expect(code exit.Code, words []string, args ...string) string {
+	t.Helper()
+	got, stdout, stderr := call(t.T, args...)
+	if got != code {
+		t.Errorf("%q: exit %d, want %d: %s%s", args, got, code, stdout, stderr)
+	}
+	for _, w := range words {
+		if !strings.Contains(stdout+stderr, w) {
+			t.Errorf("%q: no %q in\n%s%s", args, w, stdout, stderr)
+		}
+	}
+	return stdout
+}
+
+// check and predict try their commands. A prediction that is refused leaves no product.
+func (t *trial) check(code exit.Code, words []string, args ...string) string {
+	t.Helper()
+	return t.expect(code, words, append([]string{"check"}, args...)...)
+}
+
+func (t *trial) predict(code exit.Code, words []string, args ...string) (products string) {
+	t.Helper()
+	out, err := os.MkdirTemp(t.dir, "products")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0 // files follow flags with one value each
+	for at+1 < len(args) && strings.HasPrefix(args[at], "--") {
+		at += 2
+	}
+	line := append([]string{"predict", "--run-dir", t.run, "--out", out, "--threads", "1", "--progress", "none"}, args[:at]...)
+	t.expect(code, words, append(append(line, "--input"), args[at:]...)...)
+	if left, _ := filepath.Glob(filepath.Join(out, "2*", "*")); code != exit.OK && left != nil {
+		t.Errorf("%q: refused, and left %q", args, left)
+	}
+	return out
+}
+
+// both tries both commands: the fault of one is the refusal of the other.
+func (t *trial) both(code exit.Code, words []string, files ...string) {
+	t.Helper()
+	found := exit.No
+	if code == exit.OK {
+		found = exit.OK
+	}
+	t.check(found, words, files...)
+	t.predict(code, words, files...)
+}
+
+// values are the statistics of the fields of one file, by inspect.
+func (t *trial) values(pattern string) string {
+	t.Helper()
+	files, _ := filepath.Glob(pattern)
+	if len(files) != 1 {
+		t.Fatalf("files %q", files)
+	}
+	var got struct {
+		Fields []struct {
+			Variable, Product string
+			Min, Mean, Max    float64
+		}
+	}
+	if err := json.Unmarshal([]byte(t.expect(exit.OK, nil, "inspect", "--stats", "--json", files[0])), &got); err != nil || len(got.Fields) == 0 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	var text string
+	for _, x := range got.Fields {
+		text += fmt.Sprintf("%s %s %.6g %.6g %.6g\n", x.Variable, x.Product, x.Min, x.Mean, x.Max)
+	}
+	return text
+}
+
+func TestFault00SoundInput(t *testing.T) {
+	f := faulty(t)
+	path := f.put("sound.grib2", join(cycle(lastDay)...))
+	f.check(exit.OK, []string{"no fault found", "48 fields"}, path, "--expect", "members=3+control,steps=0:48:24,variables=t,gh,levels=850hPa,500hPa")
+	f.check(exit.OK, []string{"no fault found", "960 fields"}, "-c", f.config)
+	f.predict(exit.OK, nil, path)
+}
+
+// listed is a fault in the JSON of check.
+type listed struct {
+	Kind, File, What, Why, Fix string
+	Message                    int
+	Byte                       *int64
+	Code                       int `json:"exit_code"`
+}
+
+// faults are those of one check of some files.
+func (t *trial) faults(code exit.Code, files ...string) []listed {
+	t.Helper()
+	var got struct{ Faults []listed }
+	out := t.check(code, nil, append(files, "--json")...)
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return got.Faults
+}
+
+// A file that is cut inside a message, at the edges of its sections.
+func TestFault01(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	whole := join(c[:2]...)
+	first := len(c[0].Bytes())
+	cut := []int{first + 4, first + 15, first + 16, first + 17}
+	at := first + 16
+	for _, s := range c[1].Sections() {
+		at += len(s)
+		cut = append(cut, at-1, at, at+1)
+	}
+	var files []string
+	for _, n := range cut {
+		files = append(files, f.put(fmt.Sprintf("cut%d.grib2", n), whole[:n]))
+	}
+	found := f.faults(exit.No, files...)
+	for i, path := range files {
+		at := slices.IndexFunc(found, func(x listed) bool { return x.File == path })
+		if at < 0 {
+			t.Errorf("the cut at %d is not found", cut[i])
+			continue
+		}
+		x := found[at]
+		declared := fmt.Sprint(len(whole) - first)
+		if x.Kind != "damage" || x.Message != 2 || x.Byte == nil || *x.Byte != int64(first) || cut[i] >= first+16 && !strings.Contains(x.Why+x.What, declared) {
+			t.Errorf("the cut at %d: %+v, want message 2, byte %d, %s bytes declared", cut[i], x, first, declared)
+		}
+	}
+	f.predict(exit.BadData, []string{"message 48", "declares"}, f.put("cut.grib2", join(cycle(lastDay)...)[:48*len(c[0].Bytes())-200]))
+}
+
+// A file that is cut between messages is found by what is expected.
+func TestFault02(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	for _, lost := range []int{perMember + 1, perLead / 2, perLead} {
+		path := f.put("cut.grib2", join(c[:len(c)-lost]...))
+		code := exit.NotYet
+		if lost == perLead {
+			code = exit.BadData // a lead that is nowhere
+		}
+		f.predict(code, []string{"lead 48h"}, path)
+		f.check(exit.No, []string{"48h"}, path, "--expect", "members=3+control,steps=0:48:24")
+		if lost < perLead {
+			f.check(exit.No, []string{"missing at lead 48h"}, path)
+		}
+	}
+}
+
+// Flipped bits: no crash, and none that makes the program fail by itself.
+func TestFault03(t *testing.T) { flipBits(t, 97, 200) }
+
+// flipBits flips every step-th bit of the headers of a message, and some of its data.
+func flipBits(t *testing.T, step, data int) {
+	f := faulty(t)
+	c := cycle(lastDay)[:2]
+	sound := join(c...)
+	message := len(c[0].Bytes())
+	header := message - 4*testgrib.Rows*testgrib.Columns - 4
+	r := rand.New(rand.NewPCG(1, 2))
+	var at []int
+	for bit := 0; bit < 8*header; bit += step {
+		at = append(at, bit)
+	}
+	for range data {
+		at = append(at, 8*header+r.IntN(8*4*testgrib.Rows*testgrib.Columns))
+	}
+	found := 0
+	for some := range slices.Chunk(at, 250) {
+		var files []string
+		for _, bit := range some {
+			text := bytes.Clone(sound)
+			text[bit/8] ^= 0x80 >> (bit % 8)
+			files = append(files, f.put(fmt.Sprintf("flipped%d.grib2", bit), text))
+		}
+		named := map[string]bool{}
+		for _, x := range f.faults(exit.No, files...) {
+			named[x.File] = true
+			if x.Code != int(exit.BadData) && x.Code != int(exit.NotYet) {
+				t.Errorf("%+v", x)
+			}
+		}
+		found += len(named)
+	}
+	t.Logf("%d of %d files with a flipped bit are named", found, len(at))
+	// The exponent of a value: found by the limits of the variable.
+	text := bytes.Clone(sound)
+	text[header] ^= 0x40
+	f.check(exit.No, []string{"values of t at 850hPa are outside 100 to 350 K"}, f.put("exponent.grib2", text))
+}
+
+// Sizes that are not there are not reserved.
+func TestFault04(t *testing.T) {
+	f := faulty(t)
+	sound := cycle(lastDay)[0].Bytes()
+	set := func(at int, v uint64, n int) []byte {
+		text := bytes.Clone(sound)
+		for i := range n {
+			text[at+i] = byte(v >> (8 * (n - 1 - i)))
+		}
+		return text
+	}
+	const points, ni, nj = 16 + 21 + 6, 16 + 21 + 30, 16 + 21 + 34
+	var files [][]byte
+	for _, v := range []uint64{0, 1, 1 << 31, 1 << 32, 1 << 63, math.MaxUint64} {
+		files = append(files, set(8, v, 8))
+	}
+	for _, at := range []int{16, 37, points, ni, nj} {
+		for _, v := range []uint64{0, 1, 1 << 31, math.MaxUint32} {
+			if v == math.MaxUint32 && (at == ni || at == nj) {
+				continue // a reduced grid, which is not used
+			}
+			files = append(files, set(at, v, 4))
+		}
+	}
+	both := set(ni, 65535, 4)
+	binary.BigEndian.PutUint32(both[nj:], 65537) // their product is -1 in 32 bits
+	files = append(files, both)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var paths []string
+	for i, text := range files {
+		paths = append(paths, f.put(fmt.Sprintf("bomb%d.grib2", i), text))
+	}
+	found := f.faults(exit.No, append(paths, f.put("sound.grib2", sound))...)
+	for i, path := range paths {
+		if !slices.ContainsFunc(found, func(x listed) bool { return x.Kind == "damage" && x.File == path }) {
+			t.Errorf("file %d is not found", i)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
+		t.Errorf("%d bytes were reserved", grown)
+	}
+}
+
+// Messages behind 2 GiB.
+func TestFault05(t *testing.T) { farMessages(t, 1<<31+3) }
+
+func farMessages(t *testing.T, offset int64) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	path := f.put("far.grib2", join(c[:47]...))
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteAt(c[47].Bytes(), offset); err != nil {
+		t.Skipf("skipped: no sparse files here: %v", err)
+	}
+	f.check(exit.OK, []string{"48 fields", "bytes in 1 places belong to no message"}, path)
+}
+
+// Files of another kind are named as what they are.
+func TestFault06(t *testing.T) {
+	f := faulty(t)
+	fifo := filepath.Join(f.dir, "pipe")
+	if err := syscall.Mkfifo(fifo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]string{
+		f.put("page.grib2", []byte("<!DOCTYPE html><html>404</html>")): "HTML",
+		f.put("a.grib2.gz", []byte("\x1f\x8b\x08\x00 bytes")):          "gzip",
+		f.put("empty.grib2", nil):                                      "empty",
+		f.dir:                                                          "folder", fifo: "regular file", "/dev/null": "regular file",
+	}
+	all := []string{f.put("sound.grib2", join(cycle(lastDay)...))}
+	words := []string{"48 fields", "damage: 6"}
+	for path, word := range kinds {
+		all, words = append(all, path), append(words, path, word)
+		f.check(exit.BadData, []string{path, word}, path)
+		f.predict(exit.BadData, []string{path, word}, path)
+	}
+	f.check(exit.No, words, all...) // the sound one is looked at
+	f.check(exit.NotYet, []string{"not there"}, filepath.Join(f.dir, "absent.grib2"))
+}
+
+// Indexes beside the files are not believed: there is none that is read.
+func TestFault07(t *testing.T) {
+	f := faulty(t)
+	path := f.put("fc.grib2", join(cycle(lastDay)...))
+	for _, end := range []string{".idx", ".index", ".gbx9"} {
+		f.put("fc.grib2"+end, []byte(`{"_offset": 1, "_length": 3}`+"\n1:0:d=2001010100:TMP:850 mb:24 hour fcst:\n"))
+	}
+	f.both(exit.OK, nil, path)
+}
+
+// Duplicates: equal ones are one, different ones are refused.
+func TestFault08(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	f.both(exit.OK, []string{"fields in the input twice with equal values"}, f.put("twice.grib2", join(append(c, c...)...)))
+	other := c[5]
+	other.Values = slices.Clone(other.Values)
+	other.Values[3]++
+	f.both(exit.BadData, []string{"two messages describe the same field and differ", "message 6 and", "message 49"}, f.put("differ.grib2", join(append(c, other)...)))
+}
+
+// without leaves out the messages that a test picks.
+func without(c []testgrib.Message, drop func(m testgrib.Message) bool) []testgrib.Message {
+	return slices.DeleteFunc(slices.Clone(c), drop)
+}
+
+// A member that is missing everywhere.
+func TestFault09(t *testing.T) {
+	f := faulty(t)
+	path := f.put("fc.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 2 })...))
+	f.predict(exit.NotYet, []string{"member 2 is in none", "members 0-1, 3"}, path)
+	f.check(exit.No, []string{"member 2 is in none"}, path, "--expect", "members=0-3")
+	f.check(exit.No, []string{"3 members are in the input, 4 are expected"}, path, "--expect", "members=4")
+	f.check(exit.OK, []string{"member 2 is missing everywhere"}, path) // by itself a warning
+}
+
+// A member that is missing at one step.
+func TestFault10(t *testing.T) {
+	f := faulty(t)
+	path := f.put("fc.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 1 && m.Step == 24 })...))
+	f.both(exit.NotYet, []string{"member 1 is missing at lead 24h", "fields are there, 4 are not: member 1 at 24h"}, path)
+	out := f.check(exit.No, nil, path, "--json")
+	var got struct {
+		Schema  string
+		Leads   []string
+		Members []struct {
+			Members string
+			Fields  []int
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Schema != "ensemble.check/1" || len(got.Members) != 2 || !slices.Equal(got.Members[1].Fields, []int{4, 0, 4}) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A control that is absent, or of an older cycle.
+func TestFault11(t *testing.T) {
+	f := faulty(t)
+	control := func(m testgrib.Message) bool { return m.Member == 0 }
+	perturbed := func(m testgrib.Message) bool { return m.Member != 0 }
+	rest := without(cycle(lastDay), control)
+	path := f.put("fc.grib2", join(rest...))
+	f.predict(exit.BadData, []string{"control member absent", "members 1-3"}, path)
+	f.check(exit.No, []string{"control member absent", "members 1-3"}, path, "--expect", "members=3+control")
+	old := f.put("old.grib2", join(without(cycle(lastDay.AddDate(0, 0, -1)), perturbed)...))
+	f.both(exit.BadData, []string{"control is of another cycle", old}, path, old)
+}
+
+// Members in another order give the same bytes; numbers that come twice are refused.
+func TestFault12(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	sound := f.predict(exit.OK, nil, "--format", "grib2", f.put("fc.grib2", join(c...)))
+	shuffled := slices.Clone(c)
+	r := rand.New(rand.NewPCG(3, 4))
+	r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	a, b := f.put("a.grib2", join(shuffled[:20]...)), f.put("b.grib2", join(shuffled[20:]...))
+	f.check(exit.OK, nil, b, a)
+	other := f.predict(exit.OK, nil, "--format", "grib2", b, a) // NetCDF has names and checksums of its input
+	files, _ := filepath.Glob(filepath.Join(sound, "2*", "*.grib2"))
+	if len(files) == 0 {
+		t.Fatal("no product")
+	}
+	for _, path := range files {
+		x, err := os.ReadFile(path)
+		y, other := os.ReadFile(strings.Replace(path, sound, other, 1))
+		if err != nil || other != nil || !bytes.Equal(x, y) {
+			t.Errorf("%s: %v, %v, or other bytes", path, err, other)
+		}
+	}
+	reused := slices.Clone(c)
+	for i := range reused {
+		if reused[i].Member == 3 {
+			reused[i].Member = 2
+		}
+	}
+	path := f.put("reused.grib2", join(reused...))
+	f.check(exit.No, []string{"two messages describe the same field and differ"}, path)
+	f.predict(exit.BadData, []string{"two messages describe the same field and differ"}, path)
+}
+
+// Cycles that are mixed.
+func TestFault13(t *testing.T) {
+	f := faulty(t)
+	c, old := cycle(lastDay), cycle(lastDay.AddDate(0, 0, -1))
+	ofTwo := func(m testgrib.Message) bool { return m.Member == 2 }
+	a := f.put("a.grib2", join(without(c, ofTwo)...))
+	b := f.put("b.grib2", join(without(old, func(m testgrib.Message) bool { return !ofTwo(m) })...))
+	f.both(exit.BadData, []string{"cycles are mixed", "2001-10-08T00:00Z", "2001-10-07T00:00Z", a, b}, a, b)
+}
+
+// Grids: the same points in any order are one field; others are refused.
+func TestFault14(t *testing.T) {
+	f := faulty(t)
+	turned := func(lon0 int, scan byte, share int) []byte {
+		c := cycle(lastDay)
+		for i := range c[:len(c)/share] {
+			c[i].Lon0, c[i].Scan = lon0, scan
+		}
+		return join(c...)
+	}
+	var same []string
+	for _, lon0 := range []int{0, testgrib.Columns / 2} {
+		for scan := 0; scan < 0x100; scan += 0x20 {
+			same = append(same, f.put(fmt.Sprintf("%d_%02x.grib2", lon0, scan), turned(lon0, byte(scan), 1)))
+		}
+	}
+	// All are one field, value by value.
+	f.check(exit.OK, []string{"720 fields in the input twice with equal values", "stored in several ways", "no fault found"}, same...)
+	usual := f.values(filepath.Join(f.predict(exit.OK, nil, same[0]), "2*", "*.nc"))
+	for _, path := range []string{same[15], f.put("mixed.grib2", turned(testgrib.Columns/2, 0x60, 2))} {
+		if got := f.values(filepath.Join(f.predict(exit.OK, nil, "--longitude", "0_360", path), "2*", "*.nc")); got != usual {
+			t.Errorf("%s: a product of other values:\n%s\nwant\n%s", path, got, usual)
+		}
+	}
+	c := cycle(lastDay)
+	for i := range c[:perMember] {
+		c[i].Shift = 1
+	}
+	f.both(exit.BadData, []string{"grids differ", "70 to -70 N", "69 to -71 N"}, f.put("shifted.grib2", join(c...)))
+}
+
+// scaled gives some messages values that are wrong by a factor and an offset.
+func scaled(c []testgrib.Message, factor, offset float32, pick func(m testgrib.Message) bool) []testgrib.Message {
+	out := slices.Clone(c)
+	for i, m := range out {
+		if !pick(m) {
+			continue
+		}
+		out[i].Values = slices.Clone(m.Values)
+		for k := range out[i].Values {
+			out[i].Values[k] = m.Values[k]*factor + offset
+		}
+	}
+	return out
+}
+
+// Units that the values contradict.
+func TestFault15(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	of := func(v [2]byte, member int) func(m testgrib.Message) bool {
+		return func(m testgrib.Message) bool { return m.Variable == v && m.Member == member }
+	}
+	for _, w := range []struct {
+		name   string
+		text   []testgrib.Message
+		factor string
+	}{
+		{"Celsius", scaled(c, 1, -273.15, of(testgrib.Temperature, 1)), "they look like degC"},
+		{"decametres", scaled(without(c, func(m testgrib.Message) bool { return m.HPa == 850 && m.Variable == testgrib.Height && m.Member == 1 }), 0.1, 0, of(testgrib.Height, 1)), "they look like dam"},
+		{"geopotential", scaled(c, 9.80665, 0, of(testgrib.Height, 1)), "they look like m2 s-2 (geopotential)"},
+		{"thousandfold", scaled(c, 1000, 0, of(testgrib.Temperature, 1)), "outside 100 to 350 K"},
+	} {
+		path := f.put(w.name+".grib2", join(w.text...))
+		f.check(exit.No, []string{"values of ", w.factor}, path)
+		if w.name != "decametres" {
+			f.predict(exit.BadData, []string{"values of ", w.factor}, path)
+		}
+	}
+	// Rain has no such limits from below: a jump of its size is a warning.
+	var wet []testgrib.Message
+	for m := range 4 {
+		for _, step := range []int{24, 48} {
+			x := testgrib.Message{Variable: testgrib.Rain, Member: m, Init: lastDay, Step: step, Unit: 1}
+			x.Values = weather(x)
+			wet = append(wet, x)
+		}
+	}
+	f.check(exit.OK, []string{"no fault found"}, f.put("rain.grib2", join(wet...)))
+	f.check(exit.OK, []string{"jumps in 2 of 8 fields"}, f.put("rain.grib2", join(scaled(wet, 1e-3, 0, of(testgrib.Rain, 1))...)))
+	f.check(exit.No, []string{"thousandths of kg m-2"}, f.put("rain.grib2", join(scaled(wet, 1e4, 0, of(testgrib.Rain, 1))...)))
+}
+
+// NaN, infinity, fields that are missing as a whole.
+func TestFault16(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	with := func(i int, values func(k int, v float32) float32) []testgrib.Message {
+		out := slices.Clone(c)
+		out[i].Values = slices.Clone(out[i].Values)
+		for k, v := range out[i].Values {
+			out[i].Values[k] = values(k, v)
+		}
+		return out
+	}
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	f.both(exit.BadData, nil, f.put("inf.grib2", join(with(7, func(k int, v float32) float32 {
+		if k == 5 {
+			return inf
+		}
+		return v
+	})...)))
+	f.both(exit.BadData, nil, f.put("nan.grib2", join(with(7, func(int, float32) float32 { return nan })...)))
+	masked := func(bits byte) string {
+		out := slices.Clone(c)
+		out[7].Bitmap = bytes.Repeat([]byte{bits}, testgrib.Rows*testgrib.Columns/8)
+		return f.put("masked.grib2", join(out...))
+	}
+	f.both(exit.BadData, []string{"fields without any value in 1 field of gh at 500hPa", "message 8"}, masked(0))
+	path := masked(0xfe)
+	f.both(exit.OK, []string{"missing values in 1 field of gh at 500hPa", "16 of 128 values"}, path)
+	var got struct {
+		NotFinite []struct {
+			Member, Lead, Variable string
+			Missing                int
+		} `json:"not_finite"`
+	}
+	if err := json.Unmarshal([]byte(f.check(exit.OK, nil, path, "--json")), &got); err != nil || len(got.NotFinite) != 1 || got.NotFinite[0].Missing != 16 || got.NotFinite[0].Member != "1" {
+		t.Errorf("%v: %+v", err, got)
+	}
+}
+
+// Constant fields are read, with a warning.
+func TestFault17(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	c[7].Packed = true
+	f.both(exit.OK, []string{"1 field of gh at 500hPa constant everywhere"}, f.put("constant.grib2", join(c...)))
+}
+
+// A value that others use as a mark of missing ones is kept.
+func TestFault18(t *testing.T) {
+	f := faulty(t)
+	x := testgrib.Message{Variable: testgrib.Height, HPa: 250, Init: lastDay, Unit: 1}
+	for i := range testgrib.Rows * testgrib.Columns {
+		x.Values = append(x.Values, float32(9990+i%10))
+	}
+	f.check(exit.OK, []string{"9999", "no fault found"}, f.put("high.grib2", x.Bytes()))
+	var got struct {
+		Variables []struct{ Missing, Max float64 }
+	}
+	if err := json.Unmarshal([]byte(f.check(exit.OK, nil, f.put("high.grib2", x.Bytes()), "--json")), &got); err != nil || got.Variables[0].Max != 9999 || got.Variables[0].Missing != 0 {
+		t.Errorf("%v: %+v", err, got)
+	}
+}
+
+// Steps in every unit are exact, or refused.
+func TestFault19(t *testing.T) {
+	f := faulty(t)
+	var exact, refused []testgrib.Message
+	for _, u := range []struct {
+		unit byte
+		step int
+		to   *[]testgrib.Message
+	}{{0, 90, &exact}, {1, 6, &exact}, {2, 2, &exact}, {10, 3, &exact}, {11, 3, &exact}, {12, 1, &exact}, {13, 90, &exact},
+		{3, 1, &refused}, {4, 1, &refused}, {5, 1, &refused}, {77, 6, &refused}, {255, 6, &refused}} {
+		m := cycle(lastDay)[0]
+		m.Unit, m.Step = u.unit, u.step
+		*u.to = append(*u.to, m)
+	}
+	for i := range exact { // the same values at several steps would be a fault
+		exact[i].Values = weather(testgrib.Message{Variable: testgrib.Temperature, HPa: 850, Init: lastDay, Step: i})
+	}
+	var got struct{ Leads []string }
+	want := []string{"1m30s", "1h30m0s", "6h", "9h", "12h", "18h", "48h"}
+	if err := json.Unmarshal([]byte(f.check(exit.OK, nil, f.put("exact.grib2", join(exact...)), "--json")), &got); err != nil || !slices.Equal(got.Leads, want) {
+		t.Errorf("%v, leads %q, want %q", err, got.Leads, want)
+	}
+	f.check(exit.BadData, []string{"has no fixed length"}, f.put("refused.grib2", join(refused...)))
+	f.check(exit.OK, []string{"1 message not used", "unit 77 of code table 4, which has no fixed length"}, f.put("both.grib2", append(join(refused...), exact[0].Bytes()...)))
+}
+
+// Copies: a member, a start or a lead with the values of another.
+func TestFaultCopies(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	member := slices.Clone(c)
+	for i := range member {
+		if member[i].Member == 2 {
+			member[i].Values = member[i-perMember].Values
+		}
+	}
+	f.both(exit.BadData, []string{"members 1-2 of start 2001-10-08T00:00Z are copies of each other"}, f.put("member.grib2", join(member...)))
+	lead := slices.Clone(c)
+	for i := 2 * perLead; i < len(lead); i++ {
+		lead[i].Values = lead[i-perLead].Values
+	}
+	f.both(exit.BadData, []string{"lead 48h of member 0 at start 2001-10-08T00:00Z has the values of lead 24h"}, f.put("lead.grib2", join(lead...)))
+	stale := cycle(lastDay)
+	for i, m := range cycle(lastDay.AddDate(0, 0, -1)) {
+		stale[i].Values = m.Values
+	}
+	a, b := f.put("a.grib2", join(cycle(lastDay.AddDate(0, 0, -1))...)), f.put("b.grib2", join(stale...))
+	f.check(exit.No, []string{"start 2001-10-08T00:00Z of member 0 has the values of start 2001-10-07T00:00Z"}, a, b)
+}
+
+// TestCheckListsAll: several faults of several files in one pass, shortened in the text
+// and whole in JSON.
+func TestCheckListsAll(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	bad := scaled(without(c, func(m testgrib.Message) bool { return m.Member == 3 && m.Step == 48 }), 1000, 0, func(m testgrib.Message) bool { return m.Variable == testgrib.Temperature && m.Member == 1 })
+	text := join(bad...)
+	path := f.put("several.grib2", append(append(text, "junk between"...), c[0].Bytes()[:100]...))
+	page := f.put("page.html", []byte("<html>"))
+	f.check(exit.No, []string{"damage: 2", "missing: 1", "implausible: 2", "train and predict would end with 65 (bad data", "or 66 (input missing", "HTML"}, path, page)
+	out := f.check(exit.No, nil, path, page, "--json")
+	var got struct {
+		ExitCode   int `json:"exit_code"`
+		FaultCount int `json:"fault_count"`
+		Faults     []listed
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.ExitCode != 1 || got.FaultCount != 5 || len(got.Faults) != 5 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, x := range got.Faults {
+		if x.File == "" || x.What == "" || x.Fix == "" || x.Code != 65 && x.Code != 66 {
+			t.Errorf("a fault without file, text, remedy or code: %+v", x)
+		}
+	}
+	if !slices.ContainsFunc(got.Faults, func(d listed) bool {
+		return d.Kind == "damage" && d.File == path && d.Message == 45 && d.Byte != nil && *d.Byte == int64(len(text)+len("junk between"))
+	}) {
+		t.Errorf("the cut message is not found: %+v", got.Faults)
+	}
+}
+
+func TestCheckUsage(t *testing.T) {
+	f := faulty(t)
+	for _, expect := range []string{"members", "members=", "members=x", "steps=0:48", "steps=48:0:24", "colour=red", "members=2,members=3", "levels=tropopause", "members=9-2", "steps=-6"} {
+		f.check(exit.Usage, []string{"error[E064]", "--expect"}, "f", "--expect", expect)
+	}
+	f.check(exit.Usage, []string{"an argument is missing"})
+	f.check(exit.Usage, []string{"exclude each other"}, "-c", f.config, "--expect", "members=4")
+}
+
+// Input that changes while it is read: other values under the places of the old ones
+// must not be used.
+func TestFault50(t *testing.T) {
+	f := faulty(t)
+	text := join(cycle(lastDay)...)
+	for name, change := range map[string]func(path string, n int) error{
+		"written again": func(path string, n int) error {
+			now := lastDay.Add(time.Duration(n) * time.Second)
+			return os.Chtimes(path, now, now)
+		},
+		"growing": func(path string, _ int) error {
+			w, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+			if err == nil {
+				_, err = w.Write([]byte{0})
+				w.Close()
+			}
+			return err
+		},
+		"replaced": func(path string, _ int) error {
+			if err := os.WriteFile(path+".new", text, 0o644); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		},
+	} {
+		path := f.put("fc.grib2", text)
+		stop, done := make(chan bool), make(chan error)
+		go func() {
+			var err error
+			for n := 0; err == nil; n++ {
+				select {
+				case <-stop:
+					done <- nil
+					return
+				default:
+					err = change(path, n)
+				}
+			}
+			<-stop
+			done <- err
+		}()
+		f.check(exit.NotYet, []string{"an input file changed while it was read", path}, path)
+		f.predict(exit.NotYet, []string{"an input file changed while it was read", path}, path)
+		close(stop)
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

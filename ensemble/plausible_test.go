@@ -1,0 +1,71 @@
+package ensemble
+
+import (
+	"math"
+	"testing"
+)
+
+// Heights of the 1976 standard atmosphere by its printed tables.
+func TestStandardHeight(t *testing.T) {
+	for _, c := range []struct{ hPa, height float64 }{{1013.25, 0}, {850, 1457}, {500, 5574}, {250, 10363}, {100, 16180}, {10, 31055}, {1, 47820}, {0.010525, 79006}} {
+		if got := standardHeight(100 * c.hPa); math.Abs(got-c.height) > 15+2e-3*c.height {
+			t.Errorf("%g hPa: %.0f m, want %.0f", c.hPa, got, c.height)
+		}
+	}
+}
+
+// Every variable has a range, which holds usual values and none of a usual mistake.
+func TestPlausible(t *testing.T) {
+	usual := map[string][2]float64{"t": {190, 310}, "gh": {5000, 5900}, "z": {49_000, 58_000}, "u": {-60, 80}, "v": {-60, 60}, "w": {-10, 10}, "q": {0, 0.02}, "r": {0, 105},
+		"d": {-1e-3, 1e-3}, "vo": {-1e-3, 1e-3}, "2t": {200, 320}, "2d": {190, 303}, "10u": {-50, 50}, "10v": {-50, 50}, "10si": {0, 60}, "10fg": {0, 80},
+		"msl": {92_000, 106_000}, "sp": {50_000, 105_000}, "skt": {200, 345}, "tp": {0, 500}}
+	for _, v := range Variables {
+		l := v.Level
+		if v.OnManyLevels() {
+			l = PressureLevel(500)
+		}
+		r, ok := v.Plausible(l)
+		u := usual[v.Name]
+		if !ok || u == [2]float64{} || !r.Has(u[0]) || !r.Has(u[1]) {
+			t.Errorf("%s: range %v, %v; usual values %v", v.Name, r, ok, u)
+		}
+		if _, wrong := v.Mistaken(l, u[0], u[1]); wrong {
+			t.Errorf("%s: usual values %v are taken for a mistake", v.Name, u)
+		}
+		if !v.Evolves(l) {
+			t.Errorf("%s at %s is said to be prescribed", v.Name, l)
+		}
+	}
+	for name, reach := range ranges {
+		if v, ok := VariableNamed(name); !ok || !(reach.Min < reach.Max) {
+			t.Errorf("%q: range %v of %+v", name, reach, v)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		level  Level
+		lo, hi float64
+		want   string
+	}{
+		{"t", PressureLevel(850), -30, 35, "degC"},
+		{"2t", Level{HeightAboveSoil, 2}, -40, 45, "degC"},
+		{"gh", PressureLevel(500), 490, 592, "dam"},
+		{"gh", PressureLevel(500), 49_000, 58_000, "m2 s-2 (geopotential)"},
+		{"z", PressureLevel(500), 4900, 5900, "m (height)"},
+		{"msl", Level{Kind: MeanSea}, 950, 1050, "hPa"},
+		{"q", PressureLevel(850), 0.1, 18, "g kg-1"},
+		{"u", PressureLevel(850), -4000, 3000, ""},
+		{"t", PressureLevel(850), 250, 290, ""},
+	} {
+		v, _ := VariableNamed(c.name)
+		if m, ok := v.Mistaken(c.level, c.lo, c.hi); m.Unit != c.want || ok != (c.want != "") {
+			t.Errorf("%s from %g to %g: %q, want %q", c.name, c.lo, c.hi, m.Unit, c.want)
+		}
+	}
+	if v, _ := VariableNamed("z"); v.Evolves(Level{Kind: Surface}) {
+		t.Error("the geopotential of the ground is said to evolve")
+	}
+	if (Range{0, 1}).Has(math.NaN()) {
+		t.Error("NaN lies in a range")
+	}
+}

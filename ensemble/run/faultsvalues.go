@@ -1,0 +1,411 @@
+package run
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// census keeps of every field that is read what tells faults of its values: counts,
+// moments and a hash, not the field.
+type census struct {
+	entries []ensemble.Entry
+	fields  []tally // [entry]
+}
+
+// tally is what is kept of one field, or of the part of it that a rank has. Min, Max and
+// the moments are those of the finite values.
+type tally struct {
+	Points, Missing, Infinite int
+	Min, Max, Sum, Squares    float64
+	Hash                      uint64 // of all bits; 0 only for a field that was not read
+}
+
+// newCensus is one of fields that will be read.
+func newCensus(entries []ensemble.Entry) *census {
+	return &census{entries: entries, fields: make([]tally, len(entries))}
+}
+
+// add counts field i of the entries.
+func (c *census) add(i int, values []float32) {
+	t := &c.fields[i]
+	t.Points, t.Min, t.Max = len(values), math.Inf(1), math.Inf(-1)
+	h := uint64(len(values))
+	for _, v := range values {
+		bits := math.Float32bits(v)
+		if v == 0 {
+			bits = 0 // of both signs
+		}
+		x := float64(v)
+		switch {
+		case v != v:
+			t.Missing++
+			bits = 0x7fc00000 // one NaN for all
+		case math.IsInf(x, 0):
+			t.Infinite++
+		default:
+			t.Min, t.Max = min(t.Min, x), max(t.Max, x)
+			t.Sum += x
+			t.Squares += x * x
+		}
+		h = mix(h, uint64(bits))
+	}
+	t.Hash = h | 1
+}
+
+// mix extends a hash by a value. Two fields with one hash are equal but for a chance of
+// their number squared in 2⁶³.
+//
+// Source: the multiplier of PCG (O'Neill 2014), the finaliser of MurmurHash3.
+func mix(h, x uint64) uint64 {
+	h = (h ^ x) * 0x5851f42d4c957f2d
+	return h ^ h>>33
+}
+
+// join makes tallies of whole fields of those that ranks have of their slabs, the same
+// on all ranks.
+func (c *census) join(t *team) error {
+	all, err := exchange(t.c, c.fields)
+	if err != nil {
+		return err
+	}
+	for i := range c.fields {
+		f := tally{Min: math.Inf(1), Max: math.Inf(-1)}
+		for _, of := range all { // by rank
+			if o := of[i]; o.Hash != 0 {
+				f.Points, f.Missing, f.Infinite = f.Points+o.Points, f.Missing+o.Missing, f.Infinite+o.Infinite
+				f.Min, f.Max, f.Sum, f.Squares = min(f.Min, o.Min), max(f.Max, o.Max), f.Sum+o.Sum, f.Squares+o.Squares
+				f.Hash = mix(f.Hash, o.Hash) | 1
+			}
+		}
+		c.fields[i] = f
+	}
+	return nil
+}
+
+// constant tells whether a field has one value everywhere.
+func (t tally) constant() bool { return t.Min == t.Max && t.Missing+t.Infinite == 0 }
+
+// rms is the root mean square of the finite values, 0 without any.
+func (t tally) rms() float64 {
+	return math.Sqrt(t.Squares / float64(max(t.Points-t.Missing-t.Infinite, 1)))
+}
+
+// deviation is the standard deviation of the finite values.
+func (t tally) deviation() float64 {
+	n := float64(max(t.Points-t.Missing-t.Infinite, 1))
+	return math.Sqrt(max(t.Squares/n-t.Sum*t.Sum/n/n, 0))
+}
+
+// faults lists what is wrong with the values, one fault for all fields of a variable at
+// a level that have it.
+func (c *census) faults() []Fault {
+	return slices.Concat(c.notFinite(), c.implausible(), c.jumps(), c.copies(), c.constants())
+}
+
+// kindred names the fields that are judged together.
+type kindred struct {
+	variable string
+	level    ensemble.Level
+	product  ensemble.Product
+}
+
+// group collects the fields that a test picks by variable, level and product, in order.
+func (c *census) group(pick func(e ensemble.Entry, t tally) bool) (names []kindred, fields map[kindred][]int) {
+	fields = map[kindred][]int{}
+	for i, t := range c.fields {
+		e := c.entries[i]
+		if t.Hash == 0 || !pick(e, t) {
+			continue
+		}
+		k := kindred{e.Variable, e.Level, e.Product}
+		if fields[k] == nil {
+			names = append(names, k)
+		}
+		fields[k] = append(fields[k], i)
+	}
+	for _, list := range fields {
+		slices.SortFunc(list, func(a, b int) int { return c.entries[a].Compare(c.entries[b]) })
+	}
+	slices.SortFunc(names, func(a, b kindred) int {
+		return ensemble.Key{Variable: a.variable, Level: a.level, Product: a.product}.Compare(ensemble.Key{Variable: b.variable, Level: b.level, Product: b.product})
+	})
+	return names, fields
+}
+
+// about makes a fault of the fields of one group.
+func (c *census) about(f Fault, fields []int) Fault {
+	f.Fields = len(fields)
+	return f.on(c.entries[fields[0]])
+}
+
+func (k kindred) String() string {
+	s := k.variable + " at " + k.level.String()
+	if k.product != ensemble.MemberField {
+		s = k.product.String() + " of " + s
+	}
+	return s
+}
+
+// notFinite finds fields without any value, infinite values, and points without value.
+func (c *census) notFinite() (faults []Fault) {
+	for _, kind := range []struct {
+		is   func(t tally) bool
+		code exit.Code
+		what string
+		why  func(t tally) string
+		fix  string
+	}{
+		{func(t tally) bool { return t.Missing == t.Points }, exit.BadData, "fields without any value",
+			func(tally) string {
+				return "all values are missing: the field was never written, or is masked as a whole"
+			},
+			"fetch the file again, or leave the member or start out"},
+		{func(t tally) bool { return t.Infinite > 0 }, exit.BadData, "infinite values",
+			func(t tally) string {
+				return fmt.Sprintf("%d of %d values of the first are infinite", t.Infinite, t.Points)
+			},
+			"fetch the file again, or leave the member or start out"},
+		{func(t tally) bool { return t.Missing > 0 && t.Missing < t.Points }, exit.OK, "missing values",
+			func(t tally) string { return fmt.Sprintf("%d of %d values of the first", t.Missing, t.Points) }, ""},
+	} {
+		names, fields := c.group(func(_ ensemble.Entry, t tally) bool { return kind.is(t) })
+		for _, k := range names {
+			faults = append(faults, c.about(Fault{Kind: FaultNotFinite, Code: kind.code, What: fmt.Sprintf("%s in %s of %s", kind.what, plural(len(fields[k]), "field"), k),
+				Why: kind.why(c.fields[fields[k][0]]), Fix: kind.fix}, fields[k]))
+		}
+	}
+	return faults
+}
+
+// beyond tells whether a field has values that its variable cannot have.
+func beyond(e ensemble.Entry, t tally) bool {
+	if t.Min > t.Max { // no finite value
+		return false
+	}
+	switch e.Product {
+	case ensemble.Spread:
+		return t.Min < 0
+	case ensemble.OtherProduct:
+		return false
+	}
+	v, ok := ensemble.VariableNamed(e.Variable)
+	if !ok || e.Unit != v.Unit {
+		return false
+	}
+	r, ok := v.Plausible(e.Level)
+	return ok && !(r.Has(t.Min) && r.Has(t.Max))
+}
+
+// implausible finds values that a variable cannot have, and guesses the unit they are in.
+func (c *census) implausible() (faults []Fault) {
+	names, fields := c.group(beyond)
+	for _, k := range names {
+		lo, hi := math.Inf(1), math.Inf(-1)
+		for _, i := range fields[k] {
+			lo, hi = min(lo, c.fields[i].Min), max(hi, c.fields[i].Max)
+		}
+		f := Fault{Kind: FaultImplausible, Code: exit.BadData, Fix: "fetch the file again, or correct the unit that it states"}
+		if k.product == ensemble.Spread {
+			f.What, f.Why = fmt.Sprintf("values of %s are below 0", k), fmt.Sprintf("the least is %.6g", lo)
+			faults = append(faults, c.about(f, fields[k]))
+			continue
+		}
+		v, _ := ensemble.VariableNamed(k.variable)
+		r, _ := v.Plausible(k.level)
+		f.What = fmt.Sprintf("values of %s are outside %.6g to %.6g %s", k, r.Min, r.Max, v.Unit)
+		f.Why = fmt.Sprintf("they reach from %.6g to %.6g", lo, hi)
+		if m, ok := v.Mistaken(k.level, lo, hi); ok {
+			f.Why += fmt.Sprintf("; they look like %s", m.Unit)
+		}
+		faults = append(faults, c.about(f, fields[k]))
+	}
+	return faults
+}
+
+// jump is how many times larger or smaller the RMS of a field may be than the median of
+// its kind: less than a change from grams to kilograms, more than weather does.
+const jump = 300
+
+// jumps finds fields whose size is another than that of most of their kind. Of what
+// falls in showers, and of variables that are not known, it is a warning: a dry day
+// does that too.
+func (c *census) jumps() (faults []Fault) {
+	names, fields := c.group(func(e ensemble.Entry, t tally) bool { return t.rms() > 0 && !beyond(e, t) })
+	for _, k := range names {
+		size := make([]float64, len(fields[k]))
+		for n, i := range fields[k] {
+			size[n] = c.fields[i].rms()
+		}
+		slices.Sort(size)
+		median := size[len(size)/2]
+		off := slices.DeleteFunc(slices.Clone(fields[k]), func(i int) bool {
+			r := c.fields[i].rms() / median
+			return r < jump && r > 1.0/jump
+		})
+		if len(off) == 0 {
+			continue
+		}
+		e := c.entries[off[0]]
+		f := Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("the size of %s jumps in %d of %d fields", k, len(off), len(fields[k])),
+			Why: fmt.Sprintf("the RMS of the first is %.3g %s, that of most %.3g: a unit may have changed", c.fields[off[0]].rms(), e.Unit, median),
+			Fix: "compare the units of the files; `ensemble inspect --stats` shows the values"}
+		if v, ok := ensemble.VariableNamed(e.Variable); !ok || v.Period != "" || e.Statistic != "" {
+			f.Code, f.Fix = exit.OK, ""
+		}
+		faults = append(faults, c.about(f, off))
+	}
+	return faults
+}
+
+// flat is how many times smaller than the median of its kind the standard deviation of a
+// field over its points is at most, if one value is almost everywhere.
+const flat = 100
+
+// constants finds fields of one value, or with almost one.
+func (c *census) constants() (faults []Fault) {
+	names, fields := c.group(func(e ensemble.Entry, t tally) bool { return e.Product != ensemble.OtherProduct && t.Min <= t.Max })
+	for _, k := range names {
+		known, ok := ensemble.VariableNamed(k.variable)
+		var one, almost []int
+		var deviations []float64
+		for _, i := range fields[k] {
+			deviations = append(deviations, c.fields[i].deviation())
+		}
+		slices.Sort(deviations)
+		least := deviations[len(deviations)/2] / flat
+		for _, i := range fields[k] {
+			switch t := c.fields[i]; {
+			case t.constant():
+				one = append(one, i)
+			case ok && known.Period == "" && t.deviation() < least:
+				almost = append(almost, i)
+			}
+		}
+		if one != nil && !(ok && known.Period != "" && c.fields[one[0]].Max == 0) { // no rain is no fault
+			faults = append(faults, c.about(Fault{Kind: FaultConstant, What: fmt.Sprintf("%s of %s constant everywhere", plural(len(one), "field"), k),
+				Why: fmt.Sprintf("every value of the first is %.6g", c.fields[one[0]].Min)}, one))
+		}
+		if almost != nil {
+			faults = append(faults, c.about(Fault{Kind: FaultConstant, What: fmt.Sprintf("%s of %s almost constant", plural(len(almost), "field"), k),
+				Why: fmt.Sprintf("the standard deviation over the points of the first is %.3g, that of most %.3g", c.fields[almost[0]].deviation(), flat*least)}, almost))
+		}
+	}
+	return faults
+}
+
+// copies finds fields whose values, bit by bit, are also those of another member, start
+// or lead. Weather never repeats itself so; a transfer that gave a file twice does.
+func (c *census) copies() (faults []Fault) {
+	type values struct {
+		variable string
+		level    ensemble.Level
+		hash     uint64
+	}
+	same := map[values][]int{}
+	var order []values
+	members := map[ensemble.Key]int{} // fields of one key but for the member
+	for i, t := range c.fields {
+		e := c.entries[i]
+		if t.Hash == 0 || e.Product != ensemble.MemberField || t.constant() || t.Missing == t.Points {
+			continue
+		}
+		k := e.Key
+		k.Member = ensemble.NoMember
+		members[k]++
+		v := values{e.Variable, e.Level, t.Hash}
+		if len(same[v]) == 1 {
+			order = append(order, v)
+		}
+		same[v] = append(same[v], i)
+	}
+	slices.SortFunc(order, func(a, b values) int { return c.entries[same[a][0]].Compare(c.entries[same[b][0]]) })
+	found := map[string][]int{}
+	by := map[string]Fault{}
+	var texts []string
+	for _, v := range order {
+		list := same[v]
+		slices.SortFunc(list, func(a, b int) int { return c.entries[a].Compare(c.entries[b]) })
+		for _, f := range c.copied(list, members) {
+			if found[f.What] == nil {
+				texts, by[f.What] = append(texts, f.What), f
+			}
+			found[f.What] = append(found[f.What], list[0])
+		}
+	}
+	slices.Sort(texts)
+	for _, text := range texts {
+		f := c.about(by[text], found[text])
+		faults = append(faults, f)
+	}
+	return faults
+}
+
+// copied says what of fields of equal values is a fault. members has how many fields
+// there are of each key but for the member.
+func (c *census) copied(list []int, members map[ensemble.Key]int) (faults []Fault) {
+	first := c.entries[list[0]]
+	known, ok := ensemble.VariableNamed(first.Variable)
+	evolves := ok && known.Evolves(first.Level) && first.Statistic == ""
+	// Members of one start and lead that are alike.
+	alike := map[ensemble.Key][]ensemble.Member{}
+	var keys []ensemble.Key
+	for _, i := range list {
+		k := c.entries[i].Key
+		k.Member = ensemble.NoMember
+		if alike[k] == nil {
+			keys = append(keys, k)
+		}
+		alike[k] = append(alike[k], c.entries[i].Member)
+	}
+	for _, k := range keys {
+		m := slices.Compact(alike[k])
+		if m[0] == ensemble.NoMember { // an analysis may be the control at lead 0
+			m = m[1:]
+		}
+		if len(m) < 2 || !evolves && len(m) == members[k] {
+			continue
+		}
+		faults = append(faults, Fault{Kind: FaultCopy, Code: exit.BadData, What: fmt.Sprintf("members %s of start %s are copies of each other", ensemble.MemberRanges(m), k.Init),
+			Why: "the values are equal bit by bit", Fix: "fetch the files of these members again, or leave all but one of them out"})
+	}
+	if !evolves {
+		return faults
+	}
+	// One member at other starts or leads.
+	for n, i := range list {
+		a := c.entries[i]
+		for _, j := range list[n+1:] {
+			b := c.entries[j]
+			if a.Member != b.Member || a.Valid() == b.Valid() || a.Init != b.Init && a.Lead != b.Lead {
+				continue
+			}
+			what := fmt.Sprintf("start %s of member %s has the values of start %s", b.Init, b.Member, a.Init)
+			if a.Init == b.Init {
+				what = fmt.Sprintf("lead %s of member %s at start %s has the values of lead %s", b.Lead, b.Member, b.Init, a.Lead)
+			}
+			faults = append(faults, Fault{Kind: FaultCopy, Code: exit.BadData, What: strings.Replace(what, "of member "+ensemble.NoMember.String()+" ", "", 1),
+				Why: "the values are equal bit by bit: an old file may have a new name", Fix: "fetch the file of the later one again"})
+			break
+		}
+	}
+	return faults
+}
+
+// worst orders faults for a reader: those that end work first, then by kind.
+func worst(faults []Fault) {
+	slices.SortStableFunc(faults, func(a, b Fault) int {
+		warn := func(f Fault) int {
+			if f.Code == exit.OK {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(warn(a), warn(b)), cmp.Compare(slices.Index(faultKinds, a.Kind), slices.Index(faultKinds, b.Kind)))
+	})
+}
