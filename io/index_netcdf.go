@@ -140,7 +140,7 @@ func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error {
 		if err != nil {
 			return err
 		}
-		b.values[k] = make([]float32, fd.entry.Grid.SizeOf(b.window))
+		b.values[k] = in.memory(fd.entry.Grid.SizeOf(b.window))
 		for _, r := range rects {
 			pieces = append(pieces, piece{k, r})
 			req.Slabs = append(req.Slabs, slabOf(*fd.slab, fd.entry.Grid, r))

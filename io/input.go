@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -45,6 +46,8 @@ type Input struct {
 	ncGrids ncGrids
 	cat     ensemble.Catalogue
 	places  map[place]*field
+	room    sync.Mutex    // of free
+	free    [][]float32   // values that were given back
 	lost    []*exit.Error // of files that were left out
 }
 

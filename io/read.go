@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -36,7 +37,7 @@ type batch struct {
 
 // Read decodes fields in parallel and shows them to visit one after the other, in
 // the order of entries, from one goroutine. A field belongs to visit: its values
-// are not used again here.
+// are not used again here, unless it gives them back (Recycle).
 //
 // Memory: at most two batches for each child, of a million points or one field.
 // Errors: exit 65 naming file, message and cause of a field that cannot be decoded;
@@ -107,6 +108,32 @@ func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensem
 		err = waited
 	}
 	return err
+}
+
+// Recycle gives back the values of a field that was read, which nobody looks at any more:
+// later fields are read into their memory, which spares the system fresh pages.
+func (in *Input) Recycle(values []float32) {
+	in.room.Lock()
+	defer in.room.Unlock()
+	if len(in.free) < maxFree {
+		in.free = append(in.free, values)
+	}
+}
+
+// maxFree bounds the fields whose memory is kept.
+const maxFree = 64
+
+// memory gives room for n values, of any content.
+func (in *Input) memory(n int) []float32 {
+	in.room.Lock()
+	defer in.room.Unlock()
+	for i := len(in.free) - 1; i >= 0; i-- {
+		if x := in.free[i]; cap(x) >= n {
+			in.free = slices.Delete(in.free, i, i+1)
+			return x[:n]
+		}
+	}
+	return make([]float32, n)
 }
 
 // ReadOne decodes one field.
@@ -211,7 +238,7 @@ func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error 
 	return in.values(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, Once: end-from > 1}, end-from, func(k int) (*field, int, func([]byte) error) {
 		fd := b.fields[from+k]
 		return fd, fd.entry.Grid.Size(), func(raw []byte) (err error) {
-			b.values[from+k], err = normal(raw, fd, b.window)
+			b.values[from+k], err = in.normal(raw, fd, b.window)
 			return err
 		}
 	})
@@ -259,15 +286,10 @@ func borrow(n int) (values []float32, back func()) {
 
 // normal makes a field's values, in a window, of the bytes from a child: floats in stored
 // order become SI in normal order.
-func normal(payload []byte, fd *field, w ensemble.Window) ([]float32, error) {
+func (in *Input) normal(payload []byte, fd *field, w ensemble.Window) ([]float32, error) {
 	g := fd.entry.Grid
 	stored := wire.Floats(payload)
-	if g.Whole(w) && order.IsNormal(g) {
-		out := append([]float32(nil), stored...)
-		fd.conv.Apply(out)
-		return out, nil
-	}
-	out := make([]float32, g.SizeOf(w))
+	out := in.memory(g.SizeOf(w))
 	if g.Whole(w) {
 		if err := order.Normal(out, stored, g); err != nil {
 			return nil, err

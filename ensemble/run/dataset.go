@@ -73,7 +73,7 @@ func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.In
 }
 
 // readCounted reads a rank's slab of fields, those at its levels, and looks for faults of
-// the values of all, which it gives as warnings or as the error.
+// the values of all, which it gives as warnings or as the error. visit keeps no values.
 func readCounted(ctx context.Context, in *fio.Input, entries []ensemble.Entry, levels []ensemble.Level, ranks *team, visit func(f *ensemble.Field) error) ([]string, error) {
 	c := newCensus(byPlace(entries))
 	var own []ensemble.Entry
@@ -84,6 +84,7 @@ func readCounted(ctx context.Context, in *fio.Input, entries []ensemble.Entry, l
 		}
 	}
 	err := in.ReadPart(ctx, own, ranks.own().window(), func(i int, f *ensemble.Field) error {
+		defer in.Recycle(f.Values)
 		c.add(at[i], f.Values)
 		return visit(f)
 	})

@@ -137,7 +137,7 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 	return rows, errors.Join(first, err)
 }
 
-// readEach shows the fields of entries to visit, and those that cannot be decoded to
+// readEach shows the fields of entries to visit, which keeps no values, and those that cannot be decoded to
 // bad, with the reason.
 //
 // Errors: any but that of a field that cannot be decoded.
@@ -147,6 +147,7 @@ func readEach(ctx context.Context, in *fio.Input, entries []ensemble.Entry, visi
 		err := in.Read(ctx, entries[from:], func(i int, f *ensemble.Field) error {
 			at = from + i + 1
 			visit(from+i, f)
+			in.Recycle(f.Values)
 			return nil
 		})
 		if err == nil || ctx.Err() != nil {

@@ -88,13 +88,6 @@ func tidy(v float64) float64 {
 	return v
 }
 
-// IsNormal tells whether fields are stored in normal order.
-func IsNormal(g *ensemble.Grid) bool {
-	o := g.Source
-	alternate := o.ScanningMode > 0 && o.ScanningMode&0x10 != 0
-	return !o.SouthFirst && !o.EastFirst && !o.ColumnMajor && !alternate && o.Roll == 0
-}
-
 // Normal copies a field from its stored into normal order.
 //
 // Shape: stored and normal [g.Size()].

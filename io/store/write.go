@@ -107,7 +107,7 @@ var reached = func(stage string) {}
 // Write makes a store in a folder, or goes on with one that was interrupted: shards
 // that are finished and have their checksum are kept.
 //
-// Memory: Options.Memory bounds what all workers hold at once: decoded fields, heads
+// Memory: Options.Memory bounds what all workers have in use at once: decoded fields, heads
 // of bands and buffers. A worker has one start open and writes each field to its place
 // as it comes, so that starts may be larger than the memory. The catalogue of the
 // input and what the Reader needs beside the fields it was asked for come on top.

@@ -157,12 +157,13 @@ func Read[T any](ctx context.Context, path string) ([]T, error) {
 	return read[T](ctx, path, f)
 }
 
-// Decode is Read of a file's content. Errors name the file.
+// Decode is Read of a file's content. Errors name the file. Arrow allocates what a file
+// says: compare the checksum of a file before, where there is one.
 func Decode[T any](ctx context.Context, path string, content []byte) ([]T, error) {
 	return read[T](ctx, path, bytes.NewReader(content))
 }
 
-func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) ([]T, error) {
+func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) (rows []T, err error) {
 	cols, err := columns(reflect.TypeFor[T]())
 	if err != nil {
 		return nil, err
@@ -171,6 +172,11 @@ func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) ([]
 		return &exit.Error{Code: exit.BadData, What: "cannot read the Parquet table", At: path, Why: why,
 			Fix: "make the file again; it does not hold the table that is expected here"}
 	}
+	defer func() { // Arrow panics on some damaged files
+		if p := recover(); p != nil {
+			rows, err = nil, bad(fmt.Sprint(p))
+		}
+	}()
 	pf, err := file.NewParquetReader(f)
 	if err != nil {
 		return nil, bad(err.Error())
@@ -180,28 +186,44 @@ func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) ([]
 	if err != nil {
 		return nil, bad(err.Error())
 	}
-	t, err := r.ReadTable(ctx)
+	schema, err := r.Schema()
 	if err != nil {
 		return nil, bad(err.Error())
 	}
-	defer t.Release()
-	rows := make([]T, t.NumRows())
-	for _, c := range cols {
-		at := t.Schema().FieldIndices(c.name)
+	// Column by column in this goroutine: a panic in one of Arrow's own, which read a table
+	// as a whole, would end the program.
+	for i, c := range cols {
+		at := schema.FieldIndices(c.name)
 		if len(at) != 1 {
 			return nil, bad(fmt.Sprintf("%d columns are named %q", len(at), c.name))
 		}
-		col := t.Column(at[0])
-		if col.DataType().ID() != c.typ.ID() {
-			return nil, bad(fmt.Sprintf("column %q is %s, want %s", c.name, col.DataType(), c.typ))
+		if t := schema.Field(at[0]).Type; t.ID() != c.typ.ID() {
+			return nil, bad(fmt.Sprintf("column %q is %s, want %s", c.name, t, c.typ))
 		}
-		i := 0
-		for _, chunk := range col.Data().Chunks() {
-			for k := range chunk.Len() {
-				setValue(reflect.ValueOf(&rows[i]).Elem().Field(c.index), chunk, k)
-				i++
+		reader, err := r.GetColumn(ctx, at[0])
+		if err != nil {
+			return nil, bad(err.Error())
+		}
+		data, err := reader.NextBatch(pf.NumRows())
+		reader.Release()
+		if err != nil {
+			return nil, bad(err.Error())
+		}
+		if i == 0 {
+			rows = make([]T, data.Len())
+		}
+		if data.Len() != len(rows) {
+			data.Release()
+			return nil, bad(fmt.Sprintf("column %q has %d rows, %q has %d", c.name, data.Len(), cols[0].name, len(rows)))
+		}
+		k := 0
+		for _, chunk := range data.Chunks() {
+			for n := range chunk.Len() {
+				setValue(reflect.ValueOf(&rows[k]).Elem().Field(c.index), chunk, n)
+				k++
 			}
 		}
+		data.Release()
 	}
 	return rows, nil
 }

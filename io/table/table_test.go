@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"os"
@@ -128,5 +129,35 @@ print(t.to_pylist()[1], pq.ParquetFile(sys.argv[1]).metadata.row_group(0).column
 `
 	if string(out) != want {
 		t.Errorf("got %s\nwant %s", out, want)
+	}
+}
+
+// TestDamaged: a page whose content is damaged is refused with exit 65, where Arrow
+// panics.
+func TestDamaged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.parquet")
+	if err := Write(path, rows()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := []byte("\x28\xb5\x2f\xfd") // begins what zstd has compressed
+	pages := 0
+	for at := 0; ; pages++ {
+		n := bytes.Index(text[at:], frame)
+		if n < 0 {
+			break
+		}
+		at += n + len(frame)
+		text[at+4] ^= 16
+		if _, err := Decode[row](context.Background(), "x", text); exit.CodeOf(err) != exit.BadData {
+			t.Errorf("the page at byte %d: %v, want exit 65", at-len(frame), err)
+		}
+		text[at+4] ^= 16
+	}
+	if pages < 5 { // one a column
+		t.Errorf("%d pages were found", pages)
 	}
 }

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// rowsOf are the rows of the index of a description.
+func rowsOf(m *Meta, l *layout) []Row {
+	var rows []Row
+	for i := range l.starts {
+		k, at := l.place(i)
+		for b := range l.bands {
+			lo, hi := l.rows(b)
+			rows = append(rows, Row{m.Starts[i].UTC(), b, lo, hi - lo, k, at + l.bandAt(b), l.bandBytes(b), int64(i*100 + b), 3})
+		}
+	}
+	return rows
+}
+
+// FuzzIndex: of a row that has anything else in it than the layout says nothing is read;
+// the checksum and the number of missing values alone may be any.
+func FuzzIndex(f *testing.F) {
+	m, err := decodeMeta(described(f), "x", migrations)
+	if err != nil {
+		f.Fatal(err)
+	}
+	l, err := m.layout()
+	if err != nil {
+		f.Fatal(err)
+	}
+	s := &Store{Meta: m, layout: l}
+	rows := rowsOf(m, l)
+	for column := range uint8(9) {
+		f.Add(uint16(column), column, int64(1))
+	}
+	f.Add(uint16(len(rows)), uint8(0), int64(0))
+	f.Fuzz(func(t *testing.T, n uint16, column uint8, by int64) {
+		changed := slices.Clone(rows)
+		r := &changed[int(n)%len(rows)]
+		free := false
+		switch column % 10 {
+		case 0:
+			r.Init = r.Init.Add(time.Duration(by))
+		case 1:
+			r.Band += int(by)
+		case 2:
+			r.FirstRow += int(by)
+		case 3:
+			r.Rows += int(by)
+		case 4:
+			r.Shard += int(by)
+		case 5:
+			r.Offset += by
+		case 6:
+			r.Length += by
+		case 7:
+			r.Head = int64(uint32(by))
+			free = true
+		case 8:
+			r.Missing = by
+			free = true
+		case 9:
+			changed = changed[:int(n)%len(rows)]
+			by = 1
+		}
+		heads, err := s.checkIndex(changed)
+		if (err == nil) != (free || by == 0) {
+			t.Fatalf("row %d, column %d changed by %d: %v", n, column, by, err)
+		}
+		for i, h := range heads {
+			if h != uint32(changed[i].Head) {
+				t.Errorf("head %d is %d, want %d", i, h, changed[i].Head)
+			}
+		}
+	})
+}
