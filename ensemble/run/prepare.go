@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -81,7 +82,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	p := store.Plan{Axes: axesOf(c), Storage: store.Storage(o.Storage), Version: o.Version}
-	if p.Inputs, err = sums(ctx, files); err != nil {
+	if p.Inputs, err = sums(ctx, files, o.Progress); err != nil {
 		return nil, err
 	}
 	pool, err := decode.NewPool(decode.Options{})
@@ -176,7 +177,10 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 }
 
 // sums measures input files, several at once.
-func sums(ctx context.Context, paths []string) ([]manifest.File, error) {
+func sums(ctx context.Context, paths []string, p *progress.Reporter) ([]manifest.File, error) {
+	task := p.Start("checksums of the input", int64(len(paths)))
+	defer task.Done()
+	var done atomic.Int64
 	out := make([]manifest.File, len(paths))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -187,6 +191,7 @@ func sums(ctx context.Context, paths []string) ([]manifest.File, error) {
 			}
 			f, err := manifest.SumFile(path)
 			out[i] = f
+			task.Set(done.Add(1), "")
 			return exit.Read(path, err)
 		})
 	}

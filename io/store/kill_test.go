@@ -250,3 +250,32 @@ func TestSmallFileSystem(t *testing.T) {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }
+
+// TestStartedTogether: of two writers that begin at one moment one may be refused, and
+// the store is whole.
+func TestStartedTogether(t *testing.T) {
+	want := reference(t)
+	for range 20 {
+		dir := t.TempDir()
+		both := []*exec.Cmd{inChild(dir), inChild(dir)}
+		for _, cmd := range both {
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done := 0
+		for _, cmd := range both {
+			cmd.Wait() // its exit code is looked at
+			switch code := exit.Code(cmd.ProcessState.ExitCode()); code {
+			case exit.OK:
+				done++
+			case exit.CannotWrite:
+			default:
+				t.Errorf("exit %d: %v", code, cmd.Stderr)
+			}
+		}
+		if got := digests(t, dir); done == 0 || got != want {
+			t.Errorf("%d were done:\n%s\nwant\n%s", done, got, want)
+		}
+	}
+}
