@@ -45,3 +45,9 @@ func TestLongGlobeInMemory(t *testing.T) {
 		t.Errorf("peak of %.0f MiB, want more than the arena and less than %d", m.PeakMiB, most)
 	}
 }
+
+// TestLongFlippedBits: TestFault03 with every bit of the headers.
+func TestLongFlippedBits(t *testing.T) { flipBits(t, 1, 10_000) }
+
+// TestLongFarMessages: TestFault05 behind 4 GiB.
+func TestLongFarMessages(t *testing.T) { farMessages(t, 1<<32+3) }

@@ -137,8 +137,8 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 	return rows, errors.Join(first, err)
 }
 
-// readEach shows the fields of entries to visit, which keeps no values, and those that cannot be decoded to
-// bad, with the reason.
+// readEach shows the fields of entries to visit, which keeps no values, and those that
+// cannot be decoded to bad, with the reason.
 //
 // Errors: any but that of a field that cannot be decoded.
 func readEach(ctx context.Context, in *fio.Input, entries []ensemble.Entry, visit func(i int, f *ensemble.Field), bad func(i int, err error)) error {

@@ -101,10 +101,13 @@ func (c *classic) list(tag uint64, least int64, what string) int {
 	return int(n)
 }
 
+// maxName is the length of the longest name that netCDF-C reads, NC_MAX_NAME.
+const maxName = 256
+
 // name reads a string padded to four bytes.
 func (c *classic) name() string {
 	n := c.count()
-	if n > uint64(c.limit) {
+	if n > min(maxName, uint64(c.limit)) {
 		c.fail("impossible header", "a name of %d bytes", n)
 		return ""
 	}
