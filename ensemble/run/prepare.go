@@ -281,7 +281,65 @@ func readStore(ctx context.Context, c *config.TrainConfig, ranks *team) (*data, 
 			})
 		}
 	}
-	return d, g.Wait()
+	err = g.Wait()
+	if own != nil { // the faults are those of whole fields
+		err = ranks.together(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	noticed, err := countStored(s, d, sel)
+	d.warnings = append(d.warnings, noticed...)
+	return d, err
+}
+
+// countStored looks for faults of the values that were read from a store, as readCounted
+// does for files. All ranks of a team call it, at the same place.
+func countStored(s *store.Store, d *data, sel store.Selection) (warnings []string, err error) {
+	unit := map[string]string{}
+	for _, v := range s.Variables {
+		unit[v.Name] = v.Unit
+	}
+	var forecasts, analyses census
+	add := func(to *census, k ensemble.Key, field func(level int) []float32) {
+		for _, l := range d.axes.Levels {
+			k.Level = l
+			to.entries = append(to.entries, ensemble.Entry{Key: k, Unit: unit[k.Variable], Grid: s.Grid, File: s.Dir()})
+			to.fields = append(to.fields, tally{})
+			if own := slices.Index(sel.Levels, l); own >= 0 {
+				to.add(len(to.entries)-1, field(own))
+			}
+		}
+	}
+	for _, p := range []*examples{&d.train, &d.validation, &d.test} {
+		for _, f := range p.forecasts {
+			for t, lead := range f.Axes.Leads {
+				for m, member := range f.Members {
+					for v, name := range f.Axes.Variables {
+						add(&forecasts, ensemble.Key{Variable: name, Member: member, Init: f.Init, Lead: lead}, func(l int) []float32 { return f.Field(t, m, v, l) })
+					}
+				}
+			}
+		}
+		for _, a := range p.analyses {
+			for v, name := range a.Variables {
+				add(&analyses, ensemble.Key{Variable: name, Member: ensemble.NoMember, Init: ensemble.Init(a.Valid)}, func(l int) []float32 { return a.Field(v, l) })
+			}
+		}
+	}
+	for _, c := range []*census{&forecasts, &analyses} {
+		if d.ranks.own() != nil {
+			if err := c.join(d.ranks); err != nil {
+				return nil, err
+			}
+		}
+		noticed, err := refusal(c.faults())
+		if err != nil {
+			return nil, err
+		}
+		warnings = append(warnings, noticed...)
+	}
+	return warnings, nil
 }
 
 // storeGrid is the grid of a store.

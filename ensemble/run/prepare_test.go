@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/store"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -123,6 +124,35 @@ func TestStoreLacks(t *testing.T) {
 		if exit.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want exit %d and %q", c.set, err, c.code, c.want)
 		}
+	}
+}
+
+// TestStoreValuesAreJudged: values with which nothing can be computed are refused where
+// they come from a store, as where they come from files.
+func TestStoreValuesAreJudged(t *testing.T) {
+	f := smallData(t)
+	c := quick(t, f)
+	dir := prepared(t, c, "f32")
+	s, err := store.Open(context.Background(), dir, store.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c.Data.Store = config.Path(dir)
+	d, err := readData(context.Background(), c, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sel := store.Selection{Levels: d.axes.Levels}
+	if _, err := countStored(s, d, sel); err != nil {
+		t.Error(err)
+	}
+	x := d.validation.forecasts[1].Field(2, 1, 1, 1)
+	for i := range x {
+		x[i] *= 1000
+	}
+	if _, err := countStored(s, d, sel); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "gh") {
+		t.Errorf("geopotential height of a thousand times: %v", err)
 	}
 }
 

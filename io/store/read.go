@@ -99,6 +99,9 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
+// Dir is the folder of the store.
+func (s *Store) Dir() string { return s.dir }
+
 // Close closes the store.
 func (s *Store) Close() error { return s.root.Close() }
 
