@@ -76,6 +76,10 @@ func start(ctx context.Context, o Options) (*child, error) {
 	childOut.Close() // so that reading ends when the child does
 	var hello wire.Hello
 	if err := c.read(ctx, 30*time.Second, &hello); err != nil {
+		if ctx.Err() != nil { // it was not given the time
+			c.close()
+			return nil, ctx.Err()
+		}
 		reason := c.reason(err)
 		if text := c.stderr.String(); text != "" {
 			reason = text

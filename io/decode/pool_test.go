@@ -107,10 +107,12 @@ func TestDeathAndHangAreReported(t *testing.T) {
 }
 
 func TestCancelledContextEndsTheRequest(t *testing.T) {
-	p := pool(t, decode.Options{Program: script(t, greet("exec sleep 60"))})
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-	defer cancel()
-	if _, err := p.Libraries(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
+	for name, text := range map[string]string{"working": greet("exec sleep 60"), "starting": "exec sleep 60"} {
+		p := pool(t, decode.Options{Program: script(t, text)})
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		if _, err := p.Libraries(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
