@@ -29,8 +29,8 @@ func benchCommand(a *app) *cobra.Command {
 			"With --parallel training steps of one case on all ranks of the job are measured.\n" +
 			"With --check-parallel nothing is timed: a small step (base 8, crop 64, batch 2,\n" +
 			"if not given) is trained on one rank and on all ranks of the job, on every mesh\n" +
-			"that they can form, and the differences are printed. The bits must be those of the\n" +
-			"same mesh with all its parts in one process.",
+			"that they can form, and the differences are printed. The bits must be those of\n" +
+			"the same mesh with all its parts in one process.",
 		Example: "  ensemble bench --base 8 --crop 128\n" +
 			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
 			"  ensemble bench --base 8 --crop 128 --trace step.json --movement\n" +
