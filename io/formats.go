@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filemark"
 )
 
 // format is one kind of file.
@@ -79,18 +80,19 @@ func detect(path string) (*file, error) {
 	if err != nil {
 		return nil, unreadable(path, err)
 	}
-	if st, err = f.Stat(); err != nil {
+	mark, err := filemark.OfFile(f)
+	if err != nil {
 		f.Close()
 		return nil, unreadable(path, err)
 	}
-	head := make([]byte, min(headSize, st.Size()))
+	head := make([]byte, min(headSize, mark.Size))
 	if _, err := f.ReadAt(head, 0); err != nil {
 		f.Close()
 		return nil, unreadable(path, err)
 	}
 	for i := range formats {
 		if formats[i].matches(head) {
-			return &file{path: path, size: st.Size(), f: f, stamp: st, format: &formats[i]}, nil
+			return &file{path: path, size: mark.Size, f: f, mark: mark, format: &formats[i]}, nil
 		}
 	}
 	f.Close()

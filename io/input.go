@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filemark"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/grib"
 	"github.com/ensemble-weather/ensemble/io/netcdf"
@@ -56,7 +55,7 @@ type file struct {
 	path   string
 	size   int64
 	f      *os.File
-	stamp  fs.FileInfo // when it was opened
+	mark   filemark.Mark // when it was opened
 	format *format
 
 	messages int
@@ -210,26 +209,19 @@ func cmpOr(a, b string, m, n int) int {
 	return m - n
 }
 
-// same verifies that a file is the one that was indexed: children open it by its name,
-// and would give what lies at the old places of a new file.
+// Unchanged verifies that some files, or all, are those that were indexed.
 //
-// Errors: exit 66 if it was replaced, or grew, or was written to.
-func (f *file) same() error {
-	now, err := os.Stat(f.path)
-	if err == nil && os.SameFile(now, f.stamp) && now.Size() == f.stamp.Size() && now.ModTime().Equal(f.stamp.ModTime()) {
-		return nil
+// Errors: exit 66 if one was replaced, or grew, or was written to.
+func (in *Input) Unchanged(paths ...string) error {
+	for _, f := range in.files {
+		if len(paths) > 0 && !slices.Contains(paths, f.path) {
+			continue
+		}
+		if err := f.mark.Verify(f.path); err != nil {
+			return err
+		}
 	}
-	e := &exit.Error{Code: exit.NotYet, What: "an input file changed while it was read", At: f.path, Fix: "wait until it is complete, then run the same command again", Err: err}
-	switch {
-	case err != nil:
-		e.Why = err.Error()
-	case !os.SameFile(now, f.stamp):
-		e.Why = "another file has its name now"
-	default:
-		e.Why = fmt.Sprintf("it had %d bytes, last written at %s, and has %d of %s", f.stamp.Size(), f.stamp.ModTime().UTC().Format(time.RFC3339Nano),
-			now.Size(), now.ModTime().UTC().Format(time.RFC3339Nano))
-	}
-	return e
+	return nil
 }
 
 // Catalogue says what the input holds. It is shared and must not be changed.

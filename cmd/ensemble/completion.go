@@ -35,10 +35,10 @@ func completionCommand(a *app) *cobra.Command {
 }
 
 // completeKeys completes the keys of the configuration after --set.
-func completeKeys(cmd *cobra.Command) {
+func completeKeys(cmd *cobra.Command, schema *config.Schema) {
 	keys := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var list []string
-		for _, n := range config.TrainSchema.Names() {
+		for _, n := range schema.Names() {
 			list = append(list, n+"=")
 		}
 		return list, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp

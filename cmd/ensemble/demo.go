@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -37,7 +38,7 @@ func demoCommand(a *app) *cobra.Command {
 	f.Uint64Var(&o.Data.Seed, "seed", 0, "start of all random numbers of the generated data")
 	f.BoolVar(&o.DataOnly, "data-only", false, "generate the data and stop")
 	f.StringArrayVar(&o.Set, "set", nil, "override one `key=value` of the training")
-	completeKeys(cmd)
+	completeKeys(cmd, config.TrainSchema)
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := oneOf("--format", formats, "grib2", "netcdf"); err != nil {
 			return result{}, err

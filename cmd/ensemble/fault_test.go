@@ -101,7 +101,7 @@ var trained = sync.OnceValues(func() (run [2]string, err error) {
 	text := fmt.Sprintf(`version: 1
 data:
   forecasts: [%s/fc_*.grib2]
-  members: {use: 3, full: 4}
+  members: {use: 3, least: 2, full: 4}
   leads: [0h, 24h, 48h]
   target_lead: 48h
   levels: [850hPa, 500hPa]
@@ -198,6 +198,60 @@ func (t *trial) both(code exit.Code, words []string, files ...string) {
 	t.predict(code, words, files...)
 }
 
+// degrade is the policy that goes on with fewer members.
+var degrade = []string{"--set", "members.on_short=degrade"}
+
+// made looks at the manifest and the NetCDF file of the only cycle in a folder: the status,
+// the members used, and a missing one with its reason. No value is NaN.
+func (t *trial) made(out, status, members, missing string) {
+	t.Helper()
+	var got struct {
+		Status  string
+		Used    []int `json:"members_used"`
+		Missing []struct {
+			Member int
+			Reason string
+		} `json:"members_missing"`
+	}
+	names, _ := filepath.Glob(filepath.Join(out, "2*", "manifest.json"))
+	files, _ := filepath.Glob(filepath.Join(out, "2*", "*.nc"))
+	if len(names) != 1 || len(files) != 1 {
+		t.Errorf("manifests %q and files %q, want one of each", names, files)
+		return
+	}
+	text, err := os.ReadFile(names[0])
+	if err != nil || json.Unmarshal(text, &got) != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	reasons := ""
+	for _, m := range got.Missing {
+		reasons += fmt.Sprintf("member %d: %s\n", m.Member, m.Reason)
+	}
+	if got.Status != status || strings.Trim(fmt.Sprint(got.Used), "[]") != members || !strings.Contains(reasons, missing) || missing == "" && reasons != "" {
+		t.Errorf("status %s, members %v, missing %q; want %s, %s, %q", got.Status, got.Used, reasons, status, members, missing)
+	}
+	product, err := os.ReadFile(files[0])
+	if err != nil || !bytes.Contains(product, []byte(members)) { // of the attribute ensemble_members
+		t.Errorf("%s does not list members %s: %v", files[0], members, err)
+	}
+	if v := t.values(filepath.Join(out, "2*", "*.nc")); strings.Contains(v, "NaN") || t.missingIn(files[0]) > 0 {
+		t.Errorf("values are missing: %s", v)
+	}
+}
+
+// missingIn counts the missing values of a file.
+func (t *trial) missingIn(path string) (n int) {
+	t.Helper()
+	var got struct{ Fields []struct{ Missing int } }
+	if err := json.Unmarshal([]byte(t.expect(exit.OK, nil, "inspect", "--stats", "--json", path)), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range got.Fields {
+		n += f.Missing
+	}
+	return n
+}
+
 // values are the statistics of the fields of one file, by inspect.
 func (t *trial) values(pattern string) string {
 	t.Helper()
@@ -277,7 +331,13 @@ func TestFault01(t *testing.T) {
 			t.Errorf("the cut at %d: %+v, want message 2, byte %d, %s bytes declared", cut[i], x, first, declared)
 		}
 	}
-	f.predict(exit.BadData, []string{"message 48", "declares"}, f.put("cut.grib2", join(cycle(lastDay)...)[:48*len(c[0].Bytes())-200]))
+	path := f.put("cut.grib2", join(cycle(lastDay)...)[:48*len(c[0].Bytes())-200])
+	f.predict(exit.BadData, []string{"message 48", "declares"}, path)
+	// Left out where the policy says so, which costs what it held: here nothing that is used.
+	f.made(f.predict(exit.OK, []string{"message 48", "left out"}, "--set", "bad_messages=skip", path), "degraded", "0 1 2", "")
+	lost := f.put("lost.grib2", join(cycle(lastDay)...)[:44*len(c[0].Bytes())-200])
+	f.predict(exit.NotYet, []string{"member 2 is missing at lead 48h"}, "--set", "bad_messages=skip", lost)
+	f.made(f.predict(exit.OK, []string{"message 44", "left out"}, append(slices.Clone(degrade), "--set", "bad_messages=skip", lost)...), "degraded", "0 1", "member 2: 1 of its 12 fields")
 }
 
 // A file that is cut between messages is found by what is expected.
@@ -286,16 +346,24 @@ func TestFault02(t *testing.T) {
 	c := cycle(lastDay)
 	for _, lost := range []int{perMember + 1, perLead / 2, perLead} {
 		path := f.put("cut.grib2", join(c[:len(c)-lost]...))
-		code := exit.NotYet
-		if lost == perLead {
-			code = exit.BadData // a lead that is nowhere
+		words := []string{"lead 48h"}
+		if lost < perLead { // else the lead is nowhere
+			words = append(words, "the file ends between two messages", fmt.Sprintf("message %d", len(c)-lost))
+			f.check(exit.No, []string{"missing at lead 48h", "end with 65"}, path)
 		}
-		f.predict(code, []string{"lead 48h"}, path)
+		f.predict(exit.BadData, words, path)
 		f.check(exit.No, []string{"48h"}, path, "--expect", "members=3+control,steps=0:48:24")
-		if lost < perLead {
-			f.check(exit.No, []string{"missing at lead 48h"}, path)
-		}
 	}
+	// One file a lead: the other leads tell what comes behind.
+	var files []string
+	for i := range 3 {
+		files = append(files, f.put(fmt.Sprintf("lead%d.grib2", i), join(c[i*perLead:(i+1)*perLead]...)))
+	}
+	f.put("lead1.grib2", join(c[perLead:2*perLead-2*perMember]...))
+	f.both(exit.BadData, []string{"missing at lead 24h", "lead1.grib2, message 8", "the file ends between two messages"}, files...)
+	// What lies before the end is missing otherwise: a file may still come.
+	f.put("lead1.grib2", join(slices.Delete(slices.Clone(c[perLead:2*perLead]), perMember, 2*perMember)...))
+	f.both(exit.NotYet, []string{"member 1 is missing at lead 24h"}, files...)
 }
 
 // Flipped bits: no crash, and none that makes the program fail by itself.
@@ -445,7 +513,16 @@ func TestFault08(t *testing.T) {
 	other := c[5]
 	other.Values = slices.Clone(other.Values)
 	other.Values[3]++
-	f.both(exit.BadData, []string{"two messages describe the same field and differ", "message 6 and", "message 49"}, f.put("differ.grib2", join(append(c, other)...)))
+	path := f.put("differ.grib2", join(append(c, other)...))
+	f.both(exit.BadData, []string{"two messages describe the same field and differ", "message 6 and", "message 49"}, path)
+	usual := f.values(filepath.Join(f.predict(exit.OK, nil, f.put("fc.grib2", join(c...))), "2*", "*.nc"))
+	for _, which := range []string{"first", "last"} {
+		out := f.predict(exit.OK, []string{"two messages describe the same field and differ", "the " + which + " one is used"}, "--set", "duplicates="+which, path)
+		f.made(out, "degraded", "0 1 2", "")
+		if same := f.values(filepath.Join(out, "2*", "*.nc")) == usual; same != (which == "first") {
+			t.Errorf("%s: the product is that of the first: %v", which, same)
+		}
+	}
 }
 
 // without leaves out the messages that a test picks.
@@ -461,13 +538,22 @@ func TestFault09(t *testing.T) {
 	f.check(exit.No, []string{"member 2 is in none"}, path, "--expect", "members=0-3")
 	f.check(exit.No, []string{"3 members are in the input, 4 are expected"}, path, "--expect", "members=4")
 	f.check(exit.OK, []string{"member 2 is missing everywhere"}, path) // by itself a warning
+	// Another member stands in for it, if it may.
+	out := f.predict(exit.OK, []string{"member 3 stands in", "1 degraded"}, append(slices.Clone(degrade), path)...)
+	f.made(out, "degraded", "0 1 3", "member 2: none of its fields is there")
 }
 
 // A member that is missing at one step.
 func TestFault10(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 1 && m.Step == 24 })...))
-	f.both(exit.NotYet, []string{"member 1 is missing at lead 24h", "fields are there, 4 are not: member 1 at 24h"}, path)
+	f.both(exit.NotYet, []string{"member 1 is missing at lead 24h", "fields are there, 4 are not: member 1 at 24h",
+		"members          0h    24h    48h", "1                 4      0      4"}, path)
+	two := f.put("two.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 1 && m.Step == 24 || m.Member == 3 && m.Step == 0 })...))
+	f.made(f.predict(exit.OK, nil, append(slices.Clone(degrade), two)...), "degraded", "0 2", "member 1: 4 of its 12 fields are missing: member 1 at 24h")
+	f.predict(exit.NotYet, []string{"2 members are complete, at least 3 must be", "member 1: 4 of its 12 fields"}, append(slices.Clone(degrade), "--set", "members.minimum=3", two)...)
+	f.predict(exit.NotYet, []string{"1 members are complete, the model was trained for 2 to 3"}, append(slices.Clone(degrade),
+		f.put("one.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member > 0 && m.Step == 24 })...)))...)
 	out := f.check(exit.No, nil, path, "--json")
 	var got struct {
 		Schema  string
@@ -493,6 +579,11 @@ func TestFault11(t *testing.T) {
 	f.check(exit.No, []string{"control member absent", "members 1-3"}, path, "--expect", "members=3+control")
 	old := f.put("old.grib2", join(without(cycle(lastDay.AddDate(0, 0, -1)), perturbed)...))
 	f.both(exit.BadData, []string{"control is of another cycle", old}, path, old)
+	// Degraded products need it too, unless the policy says otherwise.
+	f.predict(exit.BadData, []string{"control member absent"}, append(slices.Clone(degrade), path)...)
+	f.predict(exit.BadData, []string{"control is of another cycle"}, append(slices.Clone(degrade), path, old)...)
+	f.made(f.predict(exit.OK, nil, append(slices.Clone(degrade), "--set", "members.required=[none]", path)...), "degraded", "1 2 3", "member 0: none")
+	f.made(f.predict(exit.OK, []string{"member 3 stands in"}, "--set", "members.control=none", path), "ok", "1 2 3", "")
 }
 
 // Members in another order give the same bytes; numbers that come twice are refused.

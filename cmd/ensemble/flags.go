@@ -18,13 +18,16 @@ import (
 
 // Flags that several commands have, each declared once.
 
-// configFlags adds --config and --set and gives what they were set to.
-func configFlags(cmd *cobra.Command) *config.Sources {
+// configFlags adds --config and --set for trainings and gives what they were set to.
+func configFlags(cmd *cobra.Command) *config.Sources { return configFlagsOf(cmd, config.TrainSchema) }
+
+// configFlagsOf is configFlags for a file of another schema.
+func configFlagsOf(cmd *cobra.Command, schema *config.Schema) *config.Sources {
 	f := cmd.Flags()
 	s := &config.Sources{}
 	f.StringArrayVarP(&s.Files, "config", "c", nil, "configuration `FILE`; a later one wins")
 	f.StringArrayVar(&s.Set, "set", nil, "override one `key=value` of the configuration")
-	completeKeys(cmd)
+	completeKeys(cmd, schema)
 	return s
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,12 +19,15 @@ import (
 func predictCommand(a *app) *cobra.Command {
 	o := run.PredictOptions{Version: version.Version}
 	var formats []string
-	var cycle, profile, longitude string
+	var cycle, deadline, profile, longitude string
 	cmd := &cobra.Command{
-		Use:   "predict --run-dir DIR --input FILE... --out DIR",
+		Use:   "predict [-c FILE] --run-dir DIR --input FILE... --out DIR",
 		Short: "Turn ensemble forecasts into calibrated mean and spread",
 		Long: "Turn ensemble forecasts into calibrated mean and spread with a trained model.\n" +
 			"Each start becomes one folder of files with a manifest, published as a whole.\n" +
+			"Without all members it waits, refuses or goes on as the members section of -c\n" +
+			"says (docs/predict.md). A start that is there already from the same input is not\n" +
+			"made again.\n" +
 			"Under mpirun or srun the ranks deal the starts out among themselves; --mesh\n" +
 			"lays several ranks out over each start, for grids too large for one.",
 		Example: "  ensemble predict --run-dir runs/a --input fc.grib2 --out products\n" +
@@ -30,12 +35,15 @@ func predictCommand(a *app) *cobra.Command {
 			"    --format netcdf,grib2\n" +
 			"  ensemble predict --run-dir runs/a --input fc.grib2 --cycle 2026010100 \\\n" +
 			"    --out products --json\n" +
+			"  ensemble predict -c predict.yaml --cycle 2026010100 --out products \\\n" +
+			"    --deadline +40m --json\n" +
 			"  mpirun -n 8 ensemble predict --run-dir runs/a --input fc/*.grib2 \\\n" +
 			"    --out products --mesh \"lat:2 lon:2\"",
 		Annotations: notes("ensemble verify, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
+	src := configFlagsOf(cmd, config.PredictSchema)
 	reporter := a.progressFlag(f)
 	overwrite := overwriteFlag(f)
 	threads := threadsFlag(f)
@@ -43,6 +51,7 @@ func predictCommand(a *app) *cobra.Command {
 	input := a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF")
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the products; one folder a start")
 	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
+	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: 06:40Z, +40m, 2026-01-01T06:40Z")
 	f.StringSliceVar(&formats, "format", []string{"netcdf"}, "netcdf, grib2 or both")
 	f.StringVar(&o.Precision, "precision", "", "fields inside the network: f32, bf16 or bf16_products (default: as in training)")
 	f.StringVar(&o.Mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
@@ -50,12 +59,36 @@ func predictCommand(a *app) *cobra.Command {
 	f.StringVar(&longitude, "longitude", "keep", "longitudes of the output: keep, 0_360 or 180_180")
 	f.StringVar(&profile, "nc-profile", "xarray", "reader that NetCDF is made for: xarray or cdo")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+		c, err := config.LoadPredict(*src)
+		if err != nil {
+			return result{}, err
+		}
+		for _, w := range c.Warnings() {
+			a.warn(w)
+		}
+		for flag, value := range map[string]string{"run-dir": string(c.RunDir), "out": string(c.Out)} {
+			if value != "" && !cmd.Flags().Changed(flag) {
+				if err := cmd.Flags().Set(flag, value); err != nil {
+					return result{}, err
+				}
+			}
+		}
+		if !cmd.Flags().Changed("input") {
+			for _, path := range c.Input {
+				if err := cmd.Flags().Set("input", string(path)); err != nil {
+					return result{}, err
+				}
+			}
+		}
 		if err := required(cmd, "run-dir", "input", "out"); err != nil {
 			return result{}, err
 		}
-		var err error
-		if o.Input, err = expand("--input", *input); err != nil {
-			return result{}, err
+		o.Policy, o.Warn = c.Policy, a.warn
+		o.Find = func() ([]string, error) { return expand("--input", *input) }
+		if until := cmp.Or(deadline, string(c.Members.Deadline)); until != "" {
+			if o.Deadline, err = config.ParseDeadline(until, time.Now()); err != nil {
+				return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no deadline", until), At: "--deadline", Fix: "write it as 06:40Z, +40m or 2026-01-01T06:40Z"}
+			}
 		}
 		if cycle != "" {
 			d, err := config.ParseDate(cycle)
@@ -106,14 +139,21 @@ func predictCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: map[string]any{"cycles": r.Cycles, "already_complete": r.Already}, outputs: r.Outputs, warnings: r.Warnings,
+		return result{data: map[string]any{"cycles": r.Cycles, "already_complete": r.Already, "degraded": r.Degraded}, outputs: r.Outputs, warnings: r.Warnings,
+			degraded: r.Degraded > 0,
 			text: func(w io.Writer) error {
 				for _, path := range r.Outputs {
 					if _, err := fmt.Fprintln(w, path); err != nil {
 						return err
 					}
 				}
-				_, err := fmt.Fprintf(w, "%d starts, %d of them already complete\n", r.Cycles, r.Already)
+				_, err := fmt.Fprintf(w, "%d starts, %d of them already complete", r.Cycles, r.Already)
+				if err == nil && r.Degraded > 0 {
+					_, err = fmt.Fprintf(w, ", %d degraded", r.Degraded)
+				}
+				if err == nil {
+					_, err = fmt.Fprintln(w)
+				}
 				return err
 			}}, nil
 	})

@@ -129,6 +129,15 @@ var kinds = map[reflect.Type]kind{
 		format: func(v any) string { return formatDuration(v.(time.Duration)) },
 		schema: map[string]any{"type": "string", "pattern": durationPattern},
 	},
+	reflect.TypeFor[Deadline](): {
+		want: errDeadline.Error(),
+		parse: func(n *yaml.Node, _ string) (any, error) {
+			_, err := ParseDeadline(n.Value, time.Now())
+			return Deadline(n.Value), err
+		},
+		format: func(v any) string { return quote(string(v.(Deadline))) },
+		schema: map[string]any{"type": "string"},
+	},
 	reflect.TypeFor[ensemble.Level](): {
 		want: "a level such as 850hPa, 2m, surface or msl",
 		parse: func(n *yaml.Node, _ string) (any, error) {

@@ -109,7 +109,7 @@ func load(s *Schema, src Sources) (*effective, error) {
 		}
 		faults = append(faults, r.faults...)
 	}
-	if len(src.Files) == 0 {
+	if len(src.Files) == 0 && !s.optional {
 		faults = append(faults, &exit.Error{Code: exit.Usage, What: "no configuration was given", Fix: "name the file with " + s.flag})
 	}
 	if err := together(faults); err != nil {
@@ -159,7 +159,9 @@ func EnvironmentName(path string) string {
 // have its own, and a typing error looks the same.
 func unknownEnvironment(s *Schema) []string {
 	known := slices.Clone(environmentOnly)
-	s.leaves(func(n *node) { known = append(known, EnvironmentName(n.path)) })
+	for _, of := range []*Schema{TrainSchema, PredictSchema, s} { // a site sets them for all its jobs
+		of.leaves(func(n *node) { known = append(known, EnvironmentName(n.path)) })
+	}
 	var warnings []string
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -32,8 +33,9 @@ type Schema struct {
 	Keys []Key
 	root *node
 	flag string // that names the file
-	// fileOnly says that no variable of the environment sets a key.
-	fileOnly bool
+	// fileOnly says that no variable of the environment sets a key; optional, that there
+	// need be no file.
+	fileOnly, optional bool
 }
 
 // A node is one place of the configuration tree.
@@ -77,12 +79,23 @@ func newFileSchema[T any](name, flag string, keys []Key) *Schema {
 	return s
 }
 
+// newOptionalSchema is newSchema for a file that may be left out.
+func newOptionalSchema[T any](name string, keys []Key) *Schema {
+	s := newSchema[T](name, keys)
+	s.optional = true
+	return s
+}
+
 // collect lists the leaves of a structure by the paths of their `key` tags; the
 // Index of each is complete from the structure that holds it.
 func collect(t reflect.Type, prefix string, index []int, into map[string]reflect.StructField) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag, ok := f.Tag.Lookup("key")
+		if f.Anonymous { // its keys are those of the structure
+			collect(f.Type, prefix, append(slices.Clone(index), i), into)
+			continue
+		}
 		if !ok {
 			panic("config: field " + f.Name + " of " + t.String() + " has no key tag")
 		}

@@ -42,6 +42,7 @@ type Data struct {
 // MemberPolicy says which members are input and how many make the full ensemble.
 type MemberPolicy struct {
 	Use      Members `key:"use"`
+	Least    int     `key:"least"` // 0 stands for Use
 	Full     int     `key:"full"`
 	Control  string  `key:"control"`  // "include" or "exclude"
 	Sampling string  `key:"sampling"` // "fixed" or "random"
@@ -164,6 +165,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Folder of a sample store that `ensemble data prepare` has made of the forecasts and analyses: training reads it in their place."},
 	{Path: "data.members.use", Default: "5", Example: "[0, 1, 2, 3, 4]",
 		Help: "Members whose trajectories are input: how many, or their numbers."},
+	{Path: "data.members.least", Check: AtLeast(1), Example: "3",
+		Help: "Fewest members that are input in training: every sample takes a number from this one to data.members.use, so that the model may be asked for as many. Without it always data.members.use."},
 	{Path: "data.members.full", Default: "10", Check: AtLeast(2), Example: "10",
 		Help: "Members of the full ensemble, whose spread is the target."},
 	{Path: "data.members.control", Default: "include", Check: OneOf("include", "exclude"), Example: "exclude",
@@ -376,6 +379,10 @@ func (c *TrainConfig) check() []*exit.Error {
 	} else if n <= d.SpreadDDOF {
 		add("data.members.use", fmt.Sprintf("the spread of %d members with divisor %d - %d does not exist", n, n, d.SpreadDDOF), "",
 			"use more members")
+	}
+	if l := d.Members.Least; l > d.Members.Use.N() || l > 0 && l <= d.SpreadDDOF {
+		add("data.members.least", fmt.Sprintf("data.members.least is %d, data.members.use %d", l, d.Members.Use.N()), "a spread needs more members than data.spread_ddof",
+			"give a number from "+fmt.Sprint(d.SpreadDDOF+1)+" to that of data.members.use")
 	}
 	if d.Members.Use.List != nil && d.Members.Sampling == "random" {
 		add("data.members.sampling", "members are listed and to be chosen at random", "the two exclude each other",

@@ -218,7 +218,16 @@ const maxListed = 1000
 // Memory: some hundred bytes a field; the fields are read one after the other.
 // Errors: exit 1 with the result if there are faults; 64 for a demand that cannot be; 65
 // or 66 if nothing of the input can be read.
-func Check(ctx context.Context, o CheckOptions) (*CheckResult, error) {
+func Check(ctx context.Context, o CheckOptions) (r *CheckResult, err error) {
+	err = again(func() (err error) {
+		r, err = check(ctx, o)
+		return err
+	}, func() {})
+	return r, err
+}
+
+// check is Check without a second try for files that change.
+func check(ctx context.Context, o CheckOptions) (*CheckResult, error) {
 	files, analyses := o.Files, []string(nil)
 	if o.Config != nil && len(files) == 0 {
 		var err error
@@ -358,7 +367,7 @@ func (c *checked) against(o CheckOptions) error {
 			all = perturbedAndControl(cat.Members(), m.Control)
 		}
 		b := block{axes, all}
-		entries, _ := pick(c.in, b.holds)
+		entries, _ := pick(cat.Entries, b.holds, false)
 		c.faults = append(c.faults, inventory(cat, at, entries, []block{b})...)
 		return nil
 	}
@@ -379,7 +388,7 @@ func (c *checked) against(o CheckOptions) error {
 			blocks = append(blocks, e.block(g, ofMembers))
 		}
 	}
-	faults := slices.Concat(unitFaults(cat.Entries), lacking(member, blocks))
+	faults := slices.Concat(unitFaults(cat.Entries), lacking(cat, member, blocks, everyStart))
 	for _, v := range cat.Variables() {
 		faults = append(faults, gridFaults(cat.Select(func(x ensemble.Entry) bool { return x.Variable == v }))...)
 	}
@@ -453,10 +462,10 @@ func (c *checked) numbers(e Expectation) {
 // analysesOf compares the inventory of analyses with the demands of a training.
 func (c *checked) analysesOf(cfg *config.TrainConfig, forecasts *checked) error {
 	axes := axesOf(cfg)
-	entries, _ := pick(forecasts.in, func(e ensemble.Entry) bool {
+	entries, _ := pick(forecasts.in.Catalogue().Entries, func(e ensemble.Entry) bool {
 		_, _, _, ok := axes.Find(e.Key)
 		return ok && e.Product == ensemble.MemberField
-	})
+	}, false)
 	if len(entries) == 0 {
 		return nil // the forecasts' faults say it
 	}

@@ -24,6 +24,22 @@ type selection struct {
 	entries  []ensemble.Entry
 	repeats  [][2]ensemble.Entry // fields that are in the input twice
 	warnings []string
+	rations  map[ensemble.Init]ration // the members of each start, where they differ; else nil
+}
+
+// contradicted notes that two fields of a start differ that have one name.
+func (s *selection) contradicted(init ensemble.Init, warning string) {
+	r := s.rations[init]
+	r.differ, r.warnings = r.differ+1, append(r.warnings, warning)
+	s.rations[init] = r
+}
+
+// contradictions counts them over some starts.
+func (s *selection) contradictions(inits []ensemble.Init) (n int) {
+	for _, i := range inits {
+		n += s.rations[i].differ
+	}
+	return n
 }
 
 // selectForecasts finds all starts with all their leads, variables and levels of the
@@ -34,7 +50,7 @@ type selection struct {
 func selectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Member) (*selection, error) {
 	s := &selection{axes: axes, members: members}
 	of := block{axes, members}
-	s.entries, s.repeats = pick(in, of.holds)
+	s.entries, s.repeats = pick(in.Catalogue().Entries, of.holds, false)
 	var err error
 	if s.warnings, err = refusal(inventory(in.Catalogue(), place(in.Files()), s.entries, []block{of})); err != nil {
 		return nil, err
@@ -64,7 +80,11 @@ func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.In
 	byInit := map[ensemble.Init]*ensemble.Forecast{}
 	out := make([]*ensemble.Forecast, len(inits))
 	for i, init := range inits {
-		out[i] = ensemble.NewForecast(init, axes, s.members, grid)
+		members := s.members
+		if s.rations != nil {
+			members = s.rations[init].members
+		}
+		out[i] = ensemble.NewForecast(init, axes, members, grid)
 		byInit[init] = out[i]
 	}
 	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil })
@@ -86,6 +106,7 @@ func readCounted(ctx context.Context, in *fio.Input, entries []ensemble.Entry, l
 	err := in.ReadPart(ctx, own, ranks.own().window(), func(i int, f *ensemble.Field) error {
 		defer in.Recycle(f.Values)
 		c.add(at[i], f.Values)
+		f.Key = own[i].Key // which a policy may have given another name than the file
 		return visit(f)
 	})
 	if ranks.own() == nil {
@@ -128,10 +149,10 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 	if !slices.ContainsFunc(in.Catalogue().Entries, func(e ensemble.Entry) bool { return e.Member == member && e.Product == ensemble.MemberField }) {
 		member = 0
 	}
-	s.entries, s.repeats = pick(in, func(e ensemble.Entry) bool {
+	s.entries, s.repeats = pick(in.Catalogue().Entries, func(e ensemble.Entry) bool {
 		return wanted[e.Valid()] && e.Lead == 0 && e.Product == ensemble.MemberField && e.Member == member &&
 			e.Statistic == "" && slices.Contains(variables, e.Variable) && slices.Contains(levels, e.Level)
-	})
+	}, false)
 	var err error
 	if s.warnings, err = refusal(unitFaults(s.entries)); err != nil {
 		return nil, err
@@ -186,19 +207,24 @@ func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.
 	return out, warnings, err
 }
 
-// pick selects entries, each name once, and pairs those that come again with the first.
-func pick(in *fio.Input, wanted func(ensemble.Entry) bool) (entries []ensemble.Entry, repeats [][2]ensemble.Entry) {
+// pick selects of all entries each name once, the first or the last of it, and pairs those
+// that come again with the first.
+func pick(all []ensemble.Entry, wanted func(ensemble.Entry) bool, last bool) (entries []ensemble.Entry, repeats [][2]ensemble.Entry) {
 	first := map[ensemble.Identity]ensemble.Entry{}
-	for _, e := range in.Catalogue().Entries {
+	at := map[ensemble.Identity]int{}
+	for _, e := range all {
 		if !wanted(e) {
 			continue
 		}
 		id := e.Identity()
 		if other, twice := first[id]; twice {
 			repeats = append(repeats, [2]ensemble.Entry{other, e})
+			if last {
+				entries[at[id]] = e
+			}
 			continue
 		}
-		first[id] = e
+		first[id], at[id] = e, len(entries)
 		entries = append(entries, e)
 	}
 	return entries, repeats

@@ -147,7 +147,7 @@ func inventory(c *ensemble.Catalogue, at string, entries []ensemble.Entry, block
 	if faults != nil {
 		return faults // what is nowhere need not be listed for every start
 	}
-	return slices.Concat(gridFaults(entries), unitFaults(entries), lacking(entries, blocks))
+	return slices.Concat(gridFaults(entries), unitFaults(entries), lacking(c, entries, blocks, everyStart))
 }
 
 // offers finds the variables, levels, leads and members asked for that are nowhere in
@@ -205,9 +205,12 @@ type start struct {
 	missing []ensemble.Key                  // without init
 }
 
-// lacking finds the fields that starts lack. A start that holds what another one lacks
-// is that one's, of a wrong cycle.
-func lacking(entries []ensemble.Entry, blocks []block) (faults []Fault) {
+// everyStart wants all of them.
+func everyStart(ensemble.Init) bool { return true }
+
+// lacking finds the fields that the starts wanted lack, of entries of a catalogue. A start
+// that holds what another one lacks is that one's, of a wrong cycle.
+func lacking(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []block, wanted func(ensemble.Init) bool) (faults []Fault) {
 	by := map[ensemble.Init]*start{}
 	var starts []*start
 	for _, e := range entries {
@@ -249,14 +252,20 @@ func lacking(entries []ensemble.Entry, blocks []block) (faults []Fault) {
 		for _, whole := range byCount[i+1:] {
 			if !strays[whole] && s.fills(whole) {
 				strays[s], strayed[whole] = true, true
-				faults = append(faults, mixed(whole, s))
+				if wanted(whole.init) {
+					faults = append(faults, mixed(whole, s))
+				}
 				break
 			}
 		}
 	}
+	var around *surroundings
 	for _, s := range short {
-		if !strays[s] && !strayed[s] {
-			faults = append(faults, s.fault())
+		if wanted(s.init) && !strays[s] && !strayed[s] {
+			if around == nil {
+				around = surroundingsOf(c)
+			}
+			faults = append(faults, s.fault(around))
 		}
 	}
 	return faults
@@ -333,7 +342,7 @@ func mixed(whole, stray *start) Fault {
 }
 
 // fault says what a start lacks.
-func (s *start) fault() Fault {
+func (s *start) fault(around *surroundings) Fault {
 	first := s.missing[0]
 	f := Fault{Kind: FaultMissing, Code: exit.NotYet, What: fmt.Sprintf("member %s is missing at lead %s", first.Member, first.Lead),
 		At:     fmt.Sprintf("start %s, %s at %s", s.init, first.Variable, first.Level),
@@ -353,8 +362,14 @@ func (s *start) fault() Fault {
 	case absent(first.Member) && first.Member != ensemble.NoMember:
 		f.What = fmt.Sprintf("member %s is missing at lead %s and all others", first.Member, first.Lead)
 	}
+	f.Why += s.tabulated()
 	file := s.first().File
 	f.File, f.At = file, f.At+"; fields of this start are in "+file
+	if last, ok := s.cut(around); ok {
+		f.File, f.At, f.Code, f.Fix = "", "", exit.BadData, "fetch the file again"
+		f.Why = "the file ends between two messages, where by the order of the others these would follow; " + f.Why
+		f = f.on(last)
+	}
 	return f
 }
 

@@ -32,9 +32,11 @@ func newCensus(entries []ensemble.Entry) *census {
 }
 
 // add counts field i of the entries.
-func (c *census) add(i int, values []float32) {
-	t := &c.fields[i]
-	t.Points, t.Min, t.Max = len(values), math.Inf(1), math.Inf(-1)
+func (c *census) add(i int, values []float32) { c.fields[i] = tallyOf(values) }
+
+// tallyOf counts the values of one field.
+func tallyOf(values []float32) tally {
+	t := tally{Points: len(values), Min: math.Inf(1), Max: math.Inf(-1)}
 	h := uint64(len(values))
 	for _, v := range values {
 		bits := math.Float32bits(v)
@@ -56,6 +58,7 @@ func (c *census) add(i int, values []float32) {
 		h = mix(h, uint64(bits))
 	}
 	t.Hash = h | 1
+	return t
 }
 
 // mix extends a hash by a value. Two fields with one hash are equal but for a chance of

@@ -65,6 +65,7 @@ type modelJSON struct {
 	DDOF       int                      `json:"spread_ddof"`
 	Kind       ensemble.Standardisation `json:"standardise"`
 	Used       []ensemble.Member        `json:"members"`
+	Least      int                      `json:"members_least,omitempty"`
 	Full       int                      `json:"members_full"`
 	Control    string                   `json:"members_control"`
 	Trained    ensemble.Period          `json:"trained"`
@@ -120,7 +121,7 @@ func (m *Model) Save(dir string) error {
 		Variables: k.Features.Axes.Variables, Levels: words(k.Features.Axes.Levels), Leads: words(k.Features.Axes.Leads),
 		TargetLead: k.TargetLead.String(), Targets: k.Targets, Score: k.Score,
 		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
-		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Full: k.Full, Control: m.Control,
+		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Least: k.Least, Full: k.Full, Control: m.Control,
 		Trained: m.Trained, Grid: m.Grid, Spreads: k.Features.Spreads,
 		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange,
 	}
@@ -173,7 +174,7 @@ func LoadModel(dir string) (*Model, error) {
 	last := len(axes.Leads) - 1
 	m.Task = Task{
 		Features: ensemble.Features{Aggregates: f.Aggregates, Location: f.Location, Season: f.Season, DDOF: f.DDOF, Spreads: f.Spreads},
-		Targets:  f.Targets, TargetLead: axes.Leads[last], Used: f.Used, Full: f.Full, Score: f.Score,
+		Targets:  f.Targets, TargetLead: axes.Leads[last], Used: f.Used, Least: f.Least, Full: f.Full, Score: f.Score,
 		ErrorScale: f.Error, SpreadScale: f.Spread, SpreadAffine: f.Affine, SpreadRange: f.Range,
 	}
 	axes.Leads = axes.Leads[:last]
@@ -232,14 +233,14 @@ type Forecast struct {
 	Clipped             int
 }
 
-// Predict runs the networks on the used members of one forecast and averages
-// what they say. Of ranks that predict together each gives its slab of the forecast; the
+// Predict runs the networks on some members of one forecast, as a rule those of the task,
+// and averages what they say. Of ranks that predict together each gives its slab of the forecast; the
 // leading one gets the result, the others nil.
 //
 // Errors: if the forecast has other axes or another grid, or if an output is not
 // finite; context errors.
-func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Forecast) (*Forecast, error) {
-	used, err := positions(fc, m.Task.Used)
+func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Forecast, members []ensemble.Member) (*Forecast, error) {
+	used, err := positions(fc, members)
 	if err != nil {
 		return nil, err
 	}

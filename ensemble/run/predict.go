@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -24,10 +25,15 @@ import (
 
 // PredictOptions says what to predict from and where to publish.
 type PredictOptions struct {
-	RunDir    string    // of a finished training
-	Input     []string  // forecast files
-	Out       string    // root of the products: one folder a cycle
-	Cycle     time.Time // only this start; zero: every start of the input
+	RunDir string   // of a finished training
+	Input  []string // forecast files
+	// Find lists the forecast files of now, in place of Input: while a prediction waits, it
+	// is asked again.
+	Find      func() ([]string, error)
+	Policy    config.Policy // of incomplete and defective input
+	Deadline  time.Time     // when waiting ends; zero: after Policy.Members.Wait, or at once
+	Out       string        // root of the products: one folder a cycle
+	Cycle     time.Time     // only this start; zero: every start of the input
 	Formats   []product.Format
 	Overwrite product.Overwrite
 	Writer    product.Options
@@ -44,6 +50,7 @@ type PredictOptions struct {
 	Command  string // for the history in the products
 	Version  string
 	Progress *progress.Reporter
+	Warn     func(string) // told what is waited for; nil drops it
 }
 
 // PredictResult says what was published.
@@ -51,6 +58,7 @@ type PredictResult struct {
 	Outputs  []string // files, and the manifest of each cycle
 	Cycles   int
 	Already  int // cycles that were published before from the same input and model
+	Degraded int // cycles that were made from less than was expected
 	Warnings []string
 }
 
@@ -76,31 +84,19 @@ func Predict(ctx context.Context, o PredictOptions) (r *PredictResult, err error
 
 // predictAs predicts as one rank of a crew.
 func predictAs(ctx context.Context, o PredictOptions, w crew) (*PredictResult, error) {
-	p := &prediction{o: o, ranks: w.share, sums: map[string]manifest.File{}}
+	p := &prediction{o: o, ranks: w.share, sums: map[string]manifest.File{}, done: map[ensemble.Init]bool{}}
 	defer p.close()
-	err := p.open(ctx)
-	if err == nil {
-		err = p.in.check(ctx, p.input, mine(w, p.inits))
-	}
-	if err := w.all.together(err); err != nil {
+	if err := w.all.together(p.load()); err != nil {
 		return nil, err
 	}
-	if err := w.all.same("the program, the model, the input or the command line", p.identity()); err != nil {
+	if err := p.await(ctx, w); err != nil {
 		return nil, err
 	}
-	res := &PredictResult{Warnings: p.in.warnings}
-	task := o.Progress.Start("predict", int64(len(p.inits)))
-	defer task.Done()
-	err = deal(ctx, w, len(p.inits), func(i int) (published, error) { return p.start(ctx, p.inits[i], i == 0) },
-		func(i int, r published) error {
-			res.Cycles++
-			if r.Already {
-				res.Already++
-			}
-			res.Outputs, res.Warnings = append(res.Outputs, r.Outputs...), append(res.Warnings, r.Warnings...)
-			task.Set(int64(i+1), p.inits[i].String())
-			return nil
-		})
+	res := &PredictResult{}
+	err := again(func() error { return p.round(ctx, w, res) }, func() {
+		res.Warnings = append(res.Warnings, rereadWarning)
+		p.release()
+	})
 	if w.all.leads() {
 		o.Timings.save(p.engine.Timings)
 	}
@@ -108,6 +104,37 @@ func predictAs(ctx context.Context, o PredictOptions, w crew) (*PredictResult, e
 		return nil, err
 	}
 	return res, nil
+}
+
+// round predicts the starts of the input that are not done.
+func (p *prediction) round(ctx context.Context, w crew, res *PredictResult) error {
+	err := p.open(ctx)
+	if err == nil {
+		err = p.compare(ctx, mine(w, p.inits))
+	}
+	if err := w.all.together(err); err != nil {
+		return err
+	}
+	if err := w.all.same("the program, the model, the input or the command line", p.identity()); err != nil {
+		return err
+	}
+	res.Warnings = append(res.Warnings, p.warnings...)
+	task := p.o.Progress.Start("predict", int64(len(p.inits)))
+	defer task.Done()
+	return deal(ctx, w, len(p.inits), func(i int) (published, error) { return p.start(ctx, p.inits[i], i == 0) },
+		func(i int, r published) error {
+			p.done[p.inits[i]] = true
+			res.Cycles++
+			if r.Already {
+				res.Already++
+			}
+			if r.Degraded {
+				res.Degraded++
+			}
+			res.Outputs, res.Warnings = append(res.Outputs, r.Outputs...), append(res.Warnings, r.Warnings...)
+			task.Set(int64(i+1), p.inits[i].String())
+			return nil
+		})
 }
 
 // prediction is what all starts of a Predict have in common.
@@ -118,16 +145,25 @@ type prediction struct {
 	modelSum  string
 	ranks     *team // that predict one start together
 	pool      *decode.Pool
+	demand    *demand
+	files     []string // of the input
+	left      []string // files that were left out at the deadline, with reasons
 	input     *fio.Input
+	cat       *ensemble.Catalogue // of the input, as the policy sees it
+	ages      map[ensemble.Member]time.Duration
+	undecoded map[ensemble.Entry]bool
 	in        *selection
 	inits     []ensemble.Init
+	done      map[ensemble.Init]bool
+	tolerated []string // faults of the input that the policy lets pass
+	warnings  []string
 	templates map[templateKey]ensemble.Entry
 	sums      map[string]manifest.File // of the files that this rank has read so far
 	engine    engine.Options
 }
 
-// open loads the model and looks through the input. close is called in any case.
-func (p *prediction) open(ctx context.Context) (err error) {
+// load loads the model. close is called in any case.
+func (p *prediction) load() (err error) {
 	o := p.o
 	if p.trained, err = finished(o.RunDir); err != nil {
 		return err
@@ -140,25 +176,11 @@ func (p *prediction) open(ctx context.Context) (err error) {
 	if p.modelSum, err = modelChecksum(modelDir); err != nil {
 		return err
 	}
+	if p.demand, err = demandOf(p.model, o.Policy); err != nil {
+		return err
+	}
 	if p.pool, err = decode.NewPool(decode.Options{}); err != nil {
 		return err
-	}
-	if p.input, err = fio.Open(ctx, o.Input, fio.Options{Pool: p.pool}); err != nil {
-		return err
-	}
-	k := &p.model.Task
-	if p.in, err = selectForecasts(p.input, k.Features.Axes, k.Used); err != nil {
-		return err
-	}
-	if !p.in.grid.SameAs(p.model.Grid, gridTolerance) {
-		return gridsDiffer("the input", p.in.grid, "the model", p.model.Grid).on(p.in.entries[0]).err()
-	}
-	p.inits = p.in.inits
-	if !o.Cycle.IsZero() {
-		if p.inits = slices.DeleteFunc(slices.Clone(p.inits), func(i ensemble.Init) bool { return !i.Equal(o.Cycle) }); len(p.inits) == 0 {
-			return &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: ensemble.InitAt(o.Cycle).String(),
-				Fix: "add its files, or leave --cycle out"}
-		}
 	}
 	if p.ranks != nil {
 		if err := p.ranks.layOut(p.model.Spec, p.model.Task, p.model.Grid, 1); err != nil {
@@ -166,15 +188,36 @@ func (p *prediction) open(ctx context.Context) (err error) {
 		}
 		p.model.local = p.model.Task.local(p.ranks.slab, p.ranks.slab.me)
 	}
-	p.templates = templates(p.input.Catalogue().Entries, k.Used)
 	p.engine = o.engineOptions()
 	return nil
 }
 
-func (p *prediction) close() {
+// open looks through the input.
+func (p *prediction) open(ctx context.Context) (err error) {
+	if err = p.index(ctx, p.files); err != nil {
+		return err
+	}
+	if err = p.choose(p.demand); err != nil {
+		return err
+	}
+	if p.inits = slices.DeleteFunc(slices.Clone(p.in.inits), func(i ensemble.Init) bool { return p.done[i] }); len(p.in.inits) == 0 {
+		return &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: ensemble.InitAt(p.o.Cycle).String(),
+			Fix: "add its files, or leave --cycle out"}
+	}
+	return nil
+}
+
+// release closes the input.
+func (p *prediction) release() {
 	if p.input != nil {
 		p.input.Close()
+		p.input = nil
 	}
+	clear(p.sums)
+}
+
+func (p *prediction) close() {
+	p.release()
 	if p.pool != nil {
 		p.pool.Close()
 	}
@@ -202,20 +245,24 @@ func finished(runDir string) (*rundir.Manifest, error) {
 // identity is what all ranks must have alike. Files are told apart by their names and
 // the starts in them; each is read, and its checksum made, by the ranks that need it.
 func (p *prediction) identity() string {
-	return fmt.Sprint(p.o.Version, p.modelSum, p.trained.ConfigChecksum, p.o.Input, p.o.Out, p.o.Formats, p.o.Overwrite, p.o.Writer, p.o.Precision, p.inits)
+	return fmt.Sprint(p.o.Version, p.modelSum, p.trained.ConfigChecksum, p.files, p.o.Policy, p.o.Out, p.o.Formats, p.o.Overwrite, p.o.Writer, p.o.Precision, p.inits)
 }
 
 // published is what came of one start.
 type published struct {
 	Outputs, Warnings []string
-	Already           bool
+	Already, Degraded bool
 }
 
-// start predicts and publishes one start. With the first one, the model's baselines are
-// published too.
+// start predicts and publishes one start, unless the very same products are there. With
+// the first one, the model's baselines are published too.
 func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) (r published, err error) {
-	forecasts, warnings, err := p.in.read(ctx, p.input, []ensemble.Init{init}, p.ranks)
-	if err := p.ranks.together(err); err != nil {
+	there, err := p.already(init)
+	if err != nil || there != nil {
+		return p.publishedAs(init, there, nil), err
+	}
+	forecast, warnings, err := p.read(ctx, init)
+	if err != nil {
 		return r, err
 	}
 	if p.ranks != nil {
@@ -223,24 +270,25 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	}
 	m := p.model
 	begun := time.Now()
-	out, err := m.Predict(ctx, p.engine, forecasts[0])
+	out, err := m.Predict(ctx, p.engine, forecast, forecast.Members)
 	if err != nil {
 		return r, namedMemory(err, flagMemory, flagWorkspace)
 	}
 	if !p.ranks.leads() {
 		return r, nil
 	}
-	pub := product.Publication{Formats: p.o.Formats, Overwrite: p.o.Overwrite, Options: p.o.Writer, Start: begun,
-		ConfigChecksum: p.trained.ConfigChecksum, Warnings: warnings}
+	q, pub, err := p.publication(init, out)
+	if err != nil {
+		return r, err
+	}
+	pub.Start, pub.Warnings = begun, append(pub.Warnings, warnings...)
 	if out.Clipped > 0 {
 		pub.Warnings = append(pub.Warnings, fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, out.Clipped))
 	}
-	q := m.product(init, p.in.grid, out)
-	q.Command, q.Version, q.ModelChecksum = p.o.Command, p.o.Version, p.modelSum
-	if q.Inputs, err = p.inputsOf(init); err != nil {
+	if err := addTemplates(q, p.input, p.templates); err != nil {
 		return r, err
 	}
-	if err := addTemplates(q, p.input, p.templates); err != nil {
+	if err := p.input.Unchanged(p.filesOf(init)...); err != nil {
 		return r, err
 	}
 	made, already, err := product.Publish(ctx, p.pool, p.o.Out, q, pub)
@@ -254,31 +302,89 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 			return r, err
 		}
 	}
-	r = published{Warnings: pub.Warnings, Already: already}
-	for _, f := range made.Outputs {
-		r.Outputs = append(r.Outputs, filepath.Join(product.CycleDir(p.o.Out, init), f.Path))
-	}
+	r = p.publishedAs(init, made, pub.Warnings)
+	r.Already = already
 	return r, nil
 }
 
-// inputsOf lists the files that hold fields of a start, by name: what else was on
-// the command line, in what order and in which folders, is no part of a product.
+// publication is what is published of a start, and how. Without a forecast it has all by
+// which it is told from another.
+func (p *prediction) publication(init ensemble.Init, out *Forecast) (*product.Product, product.Publication, error) {
+	r := p.in.rations[init]
+	pub := product.Publication{Formats: p.o.Formats, Overwrite: p.o.Overwrite, Options: p.o.Writer, ConfigChecksum: p.trained.ConfigChecksum,
+		Expected: p.demand.count, Missing: r.missing, Degraded: r.degraded() || len(p.tolerated) > 0, Warnings: slices.Concat(p.tolerated, r.warnings)}
+	q := p.model.product(init, p.in.grid, r.members, out)
+	q.Command, q.Version, q.ModelChecksum = p.o.Command, p.o.Version, p.modelSum
+	q.Control = cmp.Or(p.o.Policy.Members.Control, q.Control)
+	for _, m := range r.members {
+		if p.ages != nil {
+			q.Ages = append(q.Ages, p.ages[m])
+		}
+	}
+	var err error
+	q.Inputs, err = p.inputsOf(init)
+	return q, pub, err
+}
+
+// already gives the manifest of a start that was published before from the same input, as
+// the leading rank finds it; nil if it is to be made.
+func (p *prediction) already(init ensemble.Init) (*product.Manifest, error) {
+	var there *product.Manifest
+	var err error
+	if p.ranks.leads() {
+		var q *product.Product
+		var pub product.Publication
+		if q, pub, err = p.publication(init, &Forecast{}); err == nil {
+			there, err = product.Published(product.CycleDir(p.o.Out, init), pub.Manifest(q), pub.Overwrite)
+		}
+	}
+	if p.ranks == nil {
+		return there, err
+	}
+	all, err := tell(p.ranks, outcome[*product.Manifest]{Result: there}, err)
+	if err != nil {
+		return nil, err
+	}
+	return all[0].Result, nil
+}
+
+// publishedAs is the result of a start from its manifest.
+func (p *prediction) publishedAs(init ensemble.Init, m *product.Manifest, warnings []string) (r published) {
+	if m == nil {
+		return r
+	}
+	r = published{Warnings: warnings, Already: true, Degraded: m.Status == manifest.Degraded}
+	for _, f := range m.Outputs {
+		r.Outputs = append(r.Outputs, filepath.Join(product.CycleDir(p.o.Out, init), f.Path))
+	}
+	return r
+}
+
+// filesOf are the files that hold the fields that are used of a start.
+func (p *prediction) filesOf(init ensemble.Init) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, e := range p.in.entries {
+		if e.Init == init && !seen[e.File] {
+			seen[e.File], out = true, append(out, e.File)
+		}
+	}
+	return out
+}
+
+// inputsOf lists the files of a start, by name: what else was on the command line, in what
+// order and in which folders, is no part of a product.
 func (p *prediction) inputsOf(init ensemble.Init) ([]manifest.File, error) {
 	var out []manifest.File
-	seen := map[string]bool{}
-	for _, e := range p.input.Catalogue().Entries {
-		if e.Init != init || seen[e.File] {
-			continue
-		}
-		seen[e.File] = true
-		s, ok := p.sums[e.File]
+	for _, file := range p.filesOf(init) {
+		s, ok := p.sums[file]
 		if !ok {
-			sums, err := manifest.Sum(e.File)
+			sums, err := manifest.Sum(file)
 			if err != nil {
 				return nil, err
 			}
 			s = sums[0]
-			p.sums[e.File] = s
+			p.sums[file] = s
 		}
 		s.Path = filepath.Base(s.Path)
 		out = append(out, s)
@@ -299,14 +405,14 @@ func (o PredictOptions) engineOptions() engine.Options {
 
 // product makes the published fields of a prediction: for every target that was
 // asked for its mean and spread, and the estimate of the full ensemble's spread.
-func (m *Model) product(init ensemble.Init, grid *ensemble.Grid, out *Forecast) *product.Product {
+func (m *Model) product(init ensemble.Init, grid *ensemble.Grid, used []ensemble.Member, out *Forecast) *product.Product {
 	k, n, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
 	p := &product.Product{Init: init, Grid: grid, Metadata: product.Metadata{
 		Title:        "Post-processed ensemble forecast: mean and spread",
-		Source:       fmt.Sprintf("ensemble %s, network %s on %d members", m.Version, m.Spec.Kind, len(k.Used)),
+		Source:       fmt.Sprintf("ensemble %s, network %s on %d members", m.Version, m.Spec.Kind, len(used)),
 		References:   "Grönquist et al. 2021, doi:10.1098/rsta.2020.0092",
 		ForecastType: "post-processed ensemble",
-		Members:      k.Used, DDOF: k.Features.DDOF, Control: m.Control,
+		Members:      used, DDOF: k.Features.DDOF, Control: m.Control,
 	}}
 	for at := range k.Score {
 		if k.Score[at] == 0 {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -18,8 +16,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/answer"
-	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -68,8 +64,9 @@ type PrepareResult struct {
 // target lead.
 //
 // Memory: the catalogue of the input, PrepareOptions.Memory, and the decoding children.
-// Errors: 65 and 66 for the data, also for files that change while they are read; those
-// of store.Write.
+// Errors: 65 and 66 for the data, by the rules of Check for what is read now, also for files
+// that change while they are read: of an archive nothing is read twice by itself. Those of
+// store.Write.
 func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 	c := o.Config
 	forecastFiles, analysisFiles, err := archiveFiles(c)
@@ -77,14 +74,16 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	files := slices.Concat(forecastFiles, analysisFiles)
-	before, err := stamps(files)
+	p := store.Plan{Axes: axesOf(c), Storage: store.Storage(o.Storage), Version: o.Version}
+	var known map[string]store.Known
+	if !o.Overwrite {
+		known = store.ReadKnown(o.Out)
+	}
+	inputs, err := sums(ctx, files, known, o.Progress)
 	if err != nil {
 		return nil, err
 	}
-	p := store.Plan{Axes: axesOf(c), Storage: store.Storage(o.Storage), Version: o.Version}
-	if p.Inputs, err = sums(ctx, files, o.Progress); err != nil {
-		return nil, err
-	}
+	p.Inputs, p.Known = inputs.files, inputs.known
 	pool, err := decode.NewPool(decode.Options{})
 	if err != nil {
 		return nil, err
@@ -113,11 +112,29 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 			o.Warn(w)
 		}
 	}
+	judges := []*witness{newWitness(&p.Forecasts), newWitness(&p.Analyses)}
 	task := o.Progress.Start("prepare", int64(len(p.Starts)))
 	defer task.Done()
 	r, err := store.Write(ctx, o.Out, p, store.Options{Workers: o.Workers, Memory: o.Memory, ShardSize: o.ShardSize, Overwrite: o.Overwrite,
-		Unchanged: func() error { return unchanged(files, before) },
-		Progress:  func(done, all int) { task.Set(int64(done*len(p.Starts)/all), "") }})
+		Judge: func() (warnings []string, err error) {
+			if err := inputs.unchanged(); err != nil {
+				return nil, err
+			}
+			for _, j := range judges {
+				noticed, err := refusal(j.tally.faults())
+				if err != nil {
+					return nil, err
+				}
+				warnings = append(warnings, noticed...)
+			}
+			if o.Warn != nil {
+				for _, w := range warnings {
+					o.Warn(w)
+				}
+			}
+			return warnings, nil
+		},
+		Progress: func(done, all int) { task.Set(int64(done*len(p.Starts)/all), "") }})
 	if err != nil {
 		return nil, err
 	}
@@ -174,61 +191,6 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 	p.Analyses = store.Archive{Reader: in, Entries: wanted.entries}
 	p.Warnings = append(p.Warnings, wanted.warnings...)
 	return compare(ctx, in, wanted.repeats)
-}
-
-// sums measures input files, several at once.
-func sums(ctx context.Context, paths []string, p *progress.Reporter) ([]manifest.File, error) {
-	task := p.Start("checksums of the input", int64(len(paths)))
-	defer task.Done()
-	var done atomic.Int64
-	out := make([]manifest.File, len(paths))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i, path := range paths {
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			f, err := manifest.SumFile(path)
-			out[i] = f
-			task.Set(done.Add(1), "")
-			return exit.Read(path, err)
-		})
-	}
-	return out, g.Wait()
-}
-
-// stamp is what tells that a file was changed, without reading it.
-type stamp struct {
-	size int64
-	time time.Time
-}
-
-func stamps(paths []string) ([]stamp, error) {
-	out := make([]stamp, len(paths))
-	for i, path := range paths {
-		s, err := os.Stat(path)
-		if err != nil {
-			return nil, exit.Read(path, err)
-		}
-		out[i] = stamp{s.Size(), s.ModTime()}
-	}
-	return out, nil
-}
-
-// unchanged verifies that files are as they were.
-func unchanged(paths []string, before []stamp) error {
-	after, err := stamps(paths)
-	if err != nil {
-		return err
-	}
-	for i, path := range paths {
-		if a, b := after[i], before[i]; a.size != b.size || !a.time.Equal(b.time) {
-			return &exit.Error{Code: exit.NotYet, What: "an input file changed while it was read", At: path,
-				Why: "what was read before and after the change may not belong together", Fix: "leave the input as it is, and run the same command with --overwrite always"}
-		}
-	}
-	return nil
 }
 
 // readStore is readData from the store of a configuration.

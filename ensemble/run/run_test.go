@@ -139,6 +139,7 @@ func TestWholeJob(t *testing.T) {
 	if err != nil || repeated.Already != 3 {
 		t.Errorf("predicting again: %+v, %v; want 3 cycles that are there already", repeated, err)
 	}
+	rereadOnce(t, runDir, test)
 	alone, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: test[1:2], Out: out, Version: "test"})
 	if err != nil || alone.Already != 1 {
 		t.Errorf("one of the starts without the other files: %+v, %v; want that it is there already", alone, err)
@@ -386,7 +387,7 @@ func TestMissingPointsStayMissing(t *testing.T) {
 	const hole = 77
 	lead, variable := m.Task.targetAt(0)
 	fc.Field(lead, 1, variable, 0)[hole] = float32(math.NaN())
-	out, err := m.Predict(context.Background(), engineOptions(1), fc)
+	out, err := m.Predict(context.Background(), engineOptions(1), fc, m.Task.Used)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -432,5 +433,51 @@ func TestAnotherGridIsRefused(t *testing.T) {
 	_, err = Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[19:], Out: t.TempDir(), Version: "test"})
 	if exit.CodeOf(err) != exit.BadData || !strings.Contains(fmt.Sprint(err), "grids differ") {
 		t.Errorf("another grid: %v", err)
+	}
+}
+
+// rereadOnce: input that is replaced while it is read is read again, and the products are
+// those of the new files; if it changes again, there are none.
+func rereadOnce(t *testing.T, runDir string, files []string) {
+	t.Helper()
+	dir := t.TempDir()
+	var input []string
+	replace := func() {
+		for i, path := range files {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := filepath.Join(dir, fmt.Sprint(i, ".grib2"))
+			if err := os.WriteFile(name+".new", text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(name+".new", name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range files {
+		input = append(input, filepath.Join(dir, fmt.Sprint(i, ".grib2")))
+	}
+	defer func() { inputOpened = func([]string) {} }()
+	for _, c := range []struct {
+		changes int
+		code    exit.Code
+	}{{1, exit.OK}, {2, exit.NotYet}} {
+		replace()
+		opened := 0
+		inputOpened = func([]string) {
+			if opened++; opened <= c.changes {
+				replace()
+			}
+		}
+		r, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: input, Out: t.TempDir(), Version: "test"})
+		if exit.CodeOf(err) != c.code {
+			t.Errorf("%d changes: %v, want exit %d", c.changes, err, c.code)
+		}
+		if err == nil && (r.Cycles != len(files) || !slices.Contains(r.Warnings, rereadWarning) || opened != 2) {
+			t.Errorf("%d changes: %+v after %d looks", c.changes, r, opened)
+		}
 	}
 }

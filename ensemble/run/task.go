@@ -18,6 +18,7 @@ type Task struct {
 	Targets    []string // variables that are predicted, among Features.Axes.Variables
 	TargetLead ensemble.Lead
 	Used       []ensemble.Member // members whose trajectories are input
+	Least      int               // fewest members that are input in training; 0 means those used
 	Full       int               // members of the full ensemble
 
 	// Score [V D] is 1 where a target was asked for, 0 where the network's depth

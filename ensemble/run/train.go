@@ -367,7 +367,7 @@ func aggregates(names []string) []ensemble.Aggregate {
 func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 	c := o.Config
 	task := taskOf(c)
-	task.Used, task.Full = d.used, len(d.all)
+	task.Used, task.Least, task.Full = d.used, c.Data.Members.Least, len(d.all)
 	task.Score = make([]float64, len(task.Targets)*len(d.axes.Levels))
 	for _, t := range c.Data.Targets {
 		for _, l := range t.Levels {
@@ -544,7 +544,7 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 		if err := m.ranks.together(ctx.Err()); err != nil {
 			return nil, nil, err
 		}
-		out, err := m.Predict(whole, o, fc)
+		out, err := m.Predict(whole, o, fc, m.Task.Used)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -348,6 +348,7 @@ func (t *trainer) build(b *Batch, order []int, k, epoch int, seed uint64) error 
 		if t.sampling == "random" {
 			used = loader.Members(seed, uint64(epoch), uint64(sample), len(fc.Members), len(used), used[0] == 0)
 		}
+		used = fewer(used, t.local.Least, seed, uint64(epoch), uint64(sample))
 		if err := t.local.Input(b, i, fc, used); err != nil {
 			return err
 		}
@@ -360,6 +361,23 @@ func (t *trainer) build(b *Batch, order []int, k, epoch int, seed uint64) error 
 		}
 	}
 	return nil
+}
+
+// purposeFewer keeps the draws of how many members are input apart from those of which.
+const purposeFewer = 0x6665776572
+
+// fewer leaves out some of the used members of one sample of one epoch, so that as many
+// as least are left, or more, each number as often as the others. The first one stays.
+func fewer(used []int, least int, seed, epoch, sample uint64) []int {
+	if least == 0 || least >= len(used) {
+		return used
+	}
+	kept := least + loader.Members(seed^purposeFewer, epoch, sample, len(used)-least+1, 1, false)[0]
+	out := make([]int, 0, kept)
+	for _, i := range loader.Members(seed^^uint64(purposeFewer), epoch, sample, len(used), kept, true) {
+		out = append(out, used[i])
+	}
+	return out
 }
 
 // validate is the mean loss over the validation starts.

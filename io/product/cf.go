@@ -116,6 +116,13 @@ func (b *ncBuilder) globalMembers(m Metadata) {
 		encode.Attribute{Name: "ensemble_members_used", Ints: []int32{int32(len(m.Members))}})
 	b.global("ensemble_members", strings.Join(list, " "))
 	b.global("control_policy", m.Control)
+	if m.Ages != nil {
+		var ages []string
+		for _, a := range m.Ages {
+			ages = append(ages, ensemble.Lead(a).String())
+		}
+		b.global("ensemble_member_ages", strings.Join(ages, " "))
+	}
 }
 
 // horizontal adds the horizontal dimensions and coordinates and the grid

@@ -54,6 +54,16 @@ func (m *Manifest) madeFrom(o *Manifest) bool {
 		slices.Equal(manifest.Contents(m.Inputs), manifest.Contents(o.Inputs))
 }
 
+// completes says whether a set takes the place of a degraded one of the same cycle, model,
+// config and version: it is whole, or of more members, which came later.
+func (m *Manifest) completes(o *Manifest) bool {
+	if o.Status != manifest.Degraded || m.Cycle != o.Cycle || m.ModelChecksum != o.ModelChecksum || m.ConfigChecksum != o.ConfigChecksum || m.Version != o.Version {
+		return false
+	}
+	more := len(m.MembersUsed) - len(o.MembersUsed)
+	return more > 0 || more == 0 && (m.Status == manifest.OK || len(m.MembersMissing) < len(o.MembersMissing))
+}
+
 // holds says whether the files of a manifest are all those that another is of,
 // written in the same way.
 func (m *Manifest) holds(o *Manifest) bool {
@@ -76,7 +86,8 @@ const (
 // and version; and in what formats and for which readers.
 //
 // It returns the manifest if the very same products are already there and whole:
-// then there is nothing to do. It returns nil if they are to be made.
+// then there is nothing to do. It returns nil if they are to be made, also in the place
+// of degraded ones that lack more members.
 //
 // Errors: exit 73 if other products are there and may not be replaced.
 func Published(dir string, want *Manifest, policy Overwrite) (*Manifest, error) {
@@ -96,6 +107,9 @@ func Published(dir string, want *Manifest, policy Overwrite) (*Manifest, error) 
 	}
 	if err != nil {
 		return nil, refuse("their manifest cannot be read")
+	}
+	if policy == OverwriteSame && want.completes(got) {
+		return nil, nil
 	}
 	if !got.madeFrom(want) {
 		return nil, refuse("they were made from other inputs, another model, config or version")

@@ -59,6 +59,7 @@ type Metadata struct {
 	Created      time.Time // time in the history; zero means SOURCE_DATE_EPOCH, or the init
 
 	Members       []ensemble.Member // used
+	Ages          []time.Duration   // of the members of a lagged ensemble, in their order; else nil
 	DDOF          int               // spreads divide by members - DDOF
 	Control       string            // policy: include, exclude, mean_only, none
 	ModelChecksum string            // "sha256:…"

@@ -35,6 +35,7 @@ type Publication struct {
 	ConfigChecksum string
 	Expected       int             // members that were expected; 0 means those used
 	Missing        []MissingMember // those of them that are not there
+	Degraded       bool            // also if no member is missing; the warnings say why
 	Warnings       []string
 	Start          time.Time // of the work, for the manifest
 }
@@ -63,7 +64,7 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 	if m.MembersExpected == 0 {
 		m.MembersExpected = len(p.Members)
 	}
-	if len(pub.Missing) > 0 || len(p.Members) < m.MembersExpected {
+	if pub.Degraded || len(pub.Missing) > 0 || len(p.Members) < m.MembersExpected {
 		m.Status = manifest.Degraded
 	}
 	return m

@@ -35,6 +35,7 @@ const (
 	shardDir   = "shards"
 	journalDir = "journal"
 	planName   = "plan.json"
+	inputsName = "inputs.json"
 )
 
 func shardName(k int) string   { return fmt.Sprintf("%s/%05d.bin", shardDir, k) }
@@ -65,6 +66,7 @@ type Plan struct {
 	Analyses          Archive         // all of them at lead 0, each once
 
 	Inputs   []manifest.File // the files that all is read from
+	Known    []Known         // of these files, kept beside the store for the next Write
 	Warnings []string
 	Version  string // of the program
 }
@@ -80,9 +82,10 @@ type Options struct {
 	// Progress is told how many shards are done; nil drops it. It is called by several
 	// goroutines.
 	Progress func(done, all int)
-	// Unchanged is asked before the description is written whether the input is as it was
-	// when its checksums were taken; nil means it is.
-	Unchanged func() error
+	// Judge is asked before the description is written, when all is read, whether the input
+	// is as it was when its checksums were taken and what is to be said of its values;
+	// nil finds nothing.
+	Judge func() (warnings []string, err error)
 }
 
 // DefaultMemory is the bound of Write's memory unless it is told.
@@ -129,7 +132,11 @@ func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err e
 	}
 	defer func() { err = errors.Join(err, lease.Release()) }()
 	w.lost = lease.Lost
-	if done, err := w.enter(); done != nil || err != nil {
+	done, err := w.enter()
+	if err == nil && p.Known != nil {
+		err = w.writeJSON(inputsName, p.Known)
+	}
+	if done != nil || err != nil {
 		return done, err
 	}
 	if err := w.space(); err != nil {
@@ -329,7 +336,7 @@ func (w *writer) foreign(refuse func(what, why, fix string) error) error {
 	if err != nil {
 		return exit.Create(w.dir, err)
 	}
-	own := []string{shardDir, journalDir, indexName, manifest.SumsName}
+	own := []string{shardDir, journalDir, indexName, inputsName, manifest.SumsName}
 	for _, e := range entries {
 		if n := e.Name(); !slices.Contains(own, n) && !rundir.OfLease(n) {
 			return refuse("the folder is not empty", "it holds "+n+" and no store", "choose another folder")
@@ -513,10 +520,12 @@ func (w *writer) finish() (*Result, error) {
 	if err := errors.Join(m.check(), w.lost()); err != nil {
 		return nil, err
 	}
-	if w.opt.Unchanged != nil {
-		if err := w.opt.Unchanged(); err != nil {
+	if w.opt.Judge != nil {
+		warnings, err := w.opt.Judge()
+		if err != nil {
 			return nil, err
 		}
+		m.Warnings = append(m.Warnings, warnings...)
 	}
 	if err := w.writeJSON(metaName, m); err != nil {
 		return nil, err

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testgrib"
+)
+
+// polled is how tests wait: often, and in vain only for a short time.
+func polled(deadline string, more ...string) []string {
+	return append([]string{"--deadline", deadline, "--set", "members.poll=0.03s"}, more...)
+}
+
+// Files that arrive while the program waits: it goes on when all is there, and not before.
+func TestWaitForInput(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	part := func(lead int) []byte { return join(c[lead*perLead : (lead+1)*perLead]...) }
+	path := func(name string) string { return filepath.Join(f.dir, name) }
+	const pause = 150 * time.Millisecond
+	arriving := make(chan error, 1)
+	go func() {
+		arriving <- func() error {
+			for _, step := range []struct {
+				name string
+				text []byte
+			}{{"fc_0.grib2", part(0)}, {"fc_1.grib2", part(1)[:1000]}, {"fc_1.grib2", part(1)}, {"fc_2.grib2", part(2)[:8*len(c[0].Bytes())]}, {"fc_2.grib2", part(2)}} {
+				time.Sleep(pause)
+				if err := os.WriteFile(path(step.name), step.text, 0o644); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+	}()
+	begin := time.Now()
+	out := f.predict(exit.OK, []string{"waiting until", "1 starts"}, polled("+30s", path("fc_*.grib2"))...)
+	if err := <-arriving; err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(begin); d < 5*pause || d > 20*time.Second {
+		t.Errorf("waited %s", d)
+	}
+	f.made(out, "ok", "0 1 2", "")
+	whole := f.put("whole.grib2", join(c...))
+	past := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(whole, past, past); err != nil {
+		t.Fatal(err)
+	}
+	begin = time.Now()
+	f.predict(exit.OK, nil, "--deadline", "+1h", whole)
+	if d := time.Since(begin); d > 5*time.Second { // the poll of 5 s
+		t.Errorf("waited %s for a file that is there", d)
+	}
+}
+
+// At the deadline: what is not complete is not used, and the policy decides.
+func TestDeadline(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	of := func(m int) []byte {
+		return join(without(c, func(x testgrib.Message) bool { return x.Member != m })...)
+	}
+	var files []string
+	for m := range 3 {
+		files = append(files, f.put(string(rune('a'+m))+".grib2", of(m)))
+	}
+	cut := f.put("c.grib2", of(2)[:1000])
+	f.predict(exit.NotYet, []string{"no such file", "nothing_*.grib2"}, polled("+0.1s", filepath.Join(f.dir, "nothing_*.grib2"))...)
+	f.predict(exit.BadData, []string{"declares", cut}, polled("+0.3s", files...)...) // stands still: damaged
+	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut}, polled("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
+	f.predict(exit.NotYet, []string{"member 2 is in none"}, polled("+0.3s", files[:2]...)...)
+	// A file that grows is not complete, whatever it holds.
+	stop, done := make(chan bool), make(chan error, 1)
+	growing := f.put("c.grib2", of(2))
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			case <-time.After(5 * time.Millisecond):
+				now := time.Now()
+				if err := os.Chtimes(growing, now, now); err != nil {
+					done <- err
+					return
+				}
+			}
+		}
+	}()
+	f.predict(exit.NotYet, []string{"not complete at the deadline", growing, "still being written"}, polled("+0.3s", files...)...)
+	f.made(f.predict(exit.OK, []string{"still being written"}, polled("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	// What says that a file is complete: a mark beside it, or its index.
+	f.predict(exit.NotYet, []string{"there is no a.grib2.done beside it"}, polled("+0.2s", append([]string{"--set", "members.done=.done"}, files...)...)...)
+	for _, path := range files {
+		f.put(filepath.Base(path)+".done", nil)
+		f.put(strings.TrimSuffix(filepath.Base(path), ".grib2")+".index", []byte(`{"_offset": 0, "_length": 100}`+"\n"))
+	}
+	f.predict(exit.OK, nil, polled("+10s", append([]string{"--set", "members.done=.done", "--set", "members.index=.index"}, files...)...)...)
+	for text, why := range map[string]string{
+		`{"_offset": 0, "_length": 100000000}`:   "ends at byte 100000000",
+		`{"_offset": 0}`:                         "not understood",
+		"1:0:d=2001:TMP\n2:99999999:d=2001:TMP:": "ends at byte 100000000",
+		"":                                       "has no row",
+	} {
+		f.put("a.index", []byte(text))
+		f.predict(exit.NotYet, []string{why}, polled("+0.2s", append([]string{"--set", "members.index=.index"}, files...)...)...)
+	}
+}
+
+// A rerun finds what is there; degraded products give way to those of more members, and to
+// no others.
+func TestDegradedIsCompleted(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	of := func(name string, drop func(m testgrib.Message) bool) string {
+		return f.put(name, join(without(c, drop)...))
+	}
+	few := of("few.grib2", func(m testgrib.Message) bool { return m.Member > 1 })
+	three := of("three.grib2", func(m testgrib.Message) bool { return m.Member == 2 })
+	all := of("all.grib2", func(testgrib.Message) bool { return false })
+	out := t.TempDir()
+	run := func(code exit.Code, word string, args ...string) {
+		t.Helper()
+		f.expect(code, []string{word}, append([]string{"predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--set", "members.on_short=degrade"}, args...)...)
+	}
+	run(exit.OK, "1 degraded", "--input", few)
+	run(exit.OK, "1 of them already complete, 1 degraded", "--input", few)
+	run(exit.OK, `"status":"degraded"`, "--json", "--input", few)
+	run(exit.CannotWrite, "already there", "--overwrite", "never", "--input", three)
+	run(exit.OK, "0 of them already complete, 1 degraded", "--input", three)
+	f.made(out, "degraded", "0 1 3", "member 2")
+	run(exit.CannotWrite, "already there", "--input", few)
+	run(exit.OK, "0 of them already complete\n", "--input", all)
+	f.made(out, "ok", "0 1 2", "")
+	run(exit.OK, "1 of them already complete\n", "--input", all)
+	run(exit.CannotWrite, "already there", "--input", three)
+}
+
+// Expected members beyond those of the model, and of several starts one ensemble.
+func TestExpectedAndLagged(t *testing.T) {
+	f := faulty(t)
+	path := f.put("fc.grib2", join(cycle(lastDay)...))
+	f.predict(exit.NotYet, []string{"4 members are complete, 5 are expected"}, "--set", "members.expected=5", path)
+	f.predict(exit.OK, []string{"4 of 5 members are complete", "1 degraded"}, append(slices.Clone(degrade), "--set", "members.expected=5", path)...)
+	f.predict(exit.NotYet, []string{"member 7 is in none"}, "--set", "members.expected=[0, 7]", path)
+	f.predict(exit.Usage, []string{"members.minimum is 9, of 5"}, "--set", "members.expected=5", "--set", "members.minimum=9", path)
+	f.predict(exit.Usage, []string{"is no deadline"}, "--deadline", "soon", path)
+	// Two members of today, two of yesterday.
+	today := f.put("today.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member > 1 })...))
+	old := cycle(lastDay.AddDate(0, 0, -1))
+	for _, m := range cycle(lastDay.AddDate(0, 0, -1)) {
+		if m.Step == 48 {
+			m.Step = 72
+			m.Values = weather(m)
+			old = append(old, m)
+		}
+	}
+	yesterday := f.put("yesterday.grib2", join(without(old, func(m testgrib.Message) bool { return m.Member < 2 })...))
+	f.predict(exit.BadData, nil, today, yesterday)
+	f.predict(exit.NotYet, nil, "--set", "members.lagged.max_age=12h", today, yesterday)
+	out := f.predict(exit.OK, []string{"1 starts"}, "--set", "members.lagged.max_age=24h", today, yesterday)
+	f.made(out, "ok", "0 1 2", "")
+	files, _ := filepath.Glob(filepath.Join(out, "20011008*", "*.nc"))
+	if len(files) != 1 {
+		t.Fatalf("files %q", files)
+	}
+	if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), "0h 0h 24h") {
+		t.Errorf("%s states no ages: %v", files[0], err)
+	}
+}

@@ -1,0 +1,150 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Predict is the configuration of `ensemble predict`. Flags of the command line come
+// before it.
+type Predict struct {
+	Version int    `key:"version"`
+	RunDir  Path   `key:"run_dir"`
+	Input   []Path `key:"input"`
+	Out     Path   `key:"out"`
+	Policy
+}
+
+// Policy says what a prediction does with input that is incomplete or defective. The zero
+// value refuses all of it and waits for nothing.
+type Policy struct {
+	Members     InputMembers `key:"members"`
+	BadMessages string       `key:"bad_messages"` // "refuse" or "skip"
+	Duplicates  string       `key:"duplicates"`   // "refuse", "first" or "last"
+}
+
+// InputMembers says which members the input must have.
+type InputMembers struct {
+	Expected Members       `key:"expected"`
+	Minimum  int           `key:"minimum"`
+	Required []string      `key:"required"`
+	Control  string        `key:"control"`
+	OnShort  string        `key:"on_short"` // "fail" or "degrade"
+	Wait     time.Duration `key:"wait"`
+	Deadline Deadline      `key:"deadline"`
+	Poll     time.Duration `key:"poll"`
+	Done     string        `key:"done"`
+	Index    string        `key:"index"`
+	Lagged   Lagged        `key:"lagged"`
+}
+
+// Lagged makes one ensemble of several starts.
+type Lagged struct {
+	MaxAge time.Duration `key:"max_age"` // 0 takes only one start
+}
+
+// PredictSchema describes predict.yaml.
+var PredictSchema = newOptionalSchema[Predict]("predict", []Key{
+	{Path: "version", Default: "1", Check: OneOf("1"), Example: "1",
+		Help: "Version of this format."},
+	{Path: "run_dir", Example: "runs/a",
+		Help: "Folder of a finished training, as --run-dir."},
+	{Path: "input", Example: "[fc/*.grib2]",
+		Help: "Forecast files, as --input; patterns with * and ? are allowed, and looked at again while the program waits."},
+	{Path: "out", Example: "products",
+		Help: "Folder of the products, as --out."},
+
+	{Path: "members.expected", Example: "50",
+		Help: "Members that a complete input has: how many, or their numbers. Without it, those that the model uses."},
+	{Path: "members.minimum", Check: AtLeast(1), Example: "40",
+		Help: "Fewest complete members to go on with under on_short: degrade. Without it, the fewest that the model was trained for."},
+	{Path: "members.required", Default: "[control]", Check: OneOf("control", "none"), Example: "[control]",
+		Help: "Members without which there is no product. [none] also goes on without the control."},
+	{Path: "members.control", Check: OneOf("include", "exclude", "mean_only", "none"), Example: "none",
+		Help: "Whether the control is one of the members. exclude leaves it out, none says that the input has none: perturbed members stand in for it. Without it, as the model was trained."},
+	{Path: "members.on_short", Default: "fail", Check: OneOf("fail", "degrade"), Example: "degrade",
+		Help: "What becomes of a start without all expected members: fail ends with 66 and no product; degrade goes on with those that are complete, states their number in every product, and status degraded."},
+	{Path: "members.wait", Check: Above(0), Example: "40m",
+		Help: "How long to wait for an input that is not complete."},
+	{Path: "members.deadline", Example: "06:40Z",
+		Help: "When waiting ends: a time of day (the nearest, past or coming), a time such as 2026-01-01T06:40Z, or +40m from now; as --deadline. Of wait and deadline the earlier counts; either makes the program wait."},
+	{Path: "members.poll", Default: "5s", Check: Above(0), Example: "5s",
+		Help: "Time between two looks at the files. A file is complete when it has not changed between two looks, or for a minute, and its structure is whole."},
+	{Path: "members.done", Example: ".done",
+		Help: "Ending of the file beside each input file that says that it is complete; without it none is looked for."},
+	{Path: "members.index", Example: ".index",
+		Help: "Ending of the index beside each input file, rows of JSON with _offset and _length or of wgrib2: a file is complete when all rows lie in it."},
+	{Path: "members.lagged.max_age", Check: Above(0), Example: "24h",
+		Help: "Makes one ensemble of a start and of those up to so much older, at the same valid times. Without it starts stay apart."},
+
+	{Path: "bad_messages", Default: "refuse", Check: OneOf("refuse", "skip"), Example: "skip",
+		Help: "Damaged messages and files: refuse ends with 65; skip leaves them out, counts and names them in the manifest, and gives status degraded."},
+	{Path: "duplicates", Default: "refuse", Check: OneOf("refuse", "first", "last"), Example: "last",
+		Help: "Fields that are in the input twice and differ: refuse ends with 65; first and last take that one, by file name and message, with status degraded. Equal ones are one field under each."},
+})
+
+// PredictConfig is a loaded predict.yaml, or the defaults.
+type PredictConfig struct {
+	Predict
+	*effective
+}
+
+// LoadPredict reads the configuration of a prediction; without a file it has the
+// defaults, the environment and --set.
+//
+// Errors: exit 64 with all faults at once, each with its place and a remedy.
+func LoadPredict(src Sources) (*PredictConfig, error) {
+	e, err := load(PredictSchema, src)
+	if err != nil {
+		return nil, err
+	}
+	c := &PredictConfig{effective: e}
+	e.fill(&c.Predict)
+	var faults []*exit.Error
+	m := c.Members
+	if n := m.Expected.N(); n > 0 && m.Minimum > n {
+		faults = append(faults, c.fault("members.minimum", fmt.Sprintf("members.minimum is %d, of %d that are expected", m.Minimum, n), "", "lower it, or raise members.expected"))
+	}
+	if len(m.Required) > 1 {
+		faults = append(faults, c.fault("members.required", "members.required lists control and none", "the two exclude each other", "keep one"))
+	}
+	if m.Control == "mean_only" {
+		faults = append(faults, c.fault("members.control", "no network was trained with members.control: mean_only", "its features take mean and spread over the same members",
+			"set include, exclude or none"))
+	}
+	return c, together(faults)
+}
+
+// Deadline is when waiting ends, as it is written.
+type Deadline string
+
+var errDeadline = errors.New("a time such as 06:40Z or 2026-01-01T06:40Z, or +40m")
+
+// ParseDeadline reads 06:40Z, the time of that day nearest to now, +40m, which counts from now,
+// or a time as ParseDate reads it.
+func ParseDeadline(text string, now time.Time) (time.Time, error) {
+	if after, ok := strings.CutPrefix(text, "+"); ok {
+		d, err := ParseDuration(after)
+		return now.Add(d), err
+	}
+	if t, err := time.Parse("15:04Z", text); err == nil {
+		day := now.UTC().Truncate(24 * time.Hour)
+		at := day.Add(t.Sub(t.Truncate(24 * time.Hour)))
+		switch d := at.Sub(now); {
+		case d > 12*time.Hour:
+			at = at.Add(-24 * time.Hour)
+		case d < -12*time.Hour:
+			at = at.Add(24 * time.Hour)
+		}
+		return at, nil
+	}
+	d, err := ParseDate(text)
+	if err == nil && d.WholeDay {
+		err = errDeadline
+	}
+	return d.Time, err
+}

@@ -1,0 +1,167 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filemark"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// rereadWarning says that again was needed.
+const rereadWarning = "the input changed while it was read, and was read again"
+
+// again calls f, and once more if an input file changed under it; before, what was read is
+// discarded.
+func again(f func() error, discard func()) error {
+	err := f()
+	if filemark.IsChanged(err) {
+		discard()
+		err = f()
+	}
+	return err
+}
+
+// index opens files as the policy demands: what it tolerates is in p.tolerated.
+//
+// Errors: those of fio.Open; of damage that the policy does not tolerate.
+func (p *prediction) index(ctx context.Context, files []string) (err error) {
+	skip := p.demand.BadMessages == "skip"
+	p.tolerated, p.undecoded = slices.Clone(p.left), nil
+	p.release()
+	if p.input, err = fio.Open(ctx, files, fio.Options{Pool: p.pool, SkipBad: skip, SkipFiles: skip}); err != nil {
+		return err
+	}
+	inputOpened(files)
+	damage := p.input.Damage()
+	for i, e := range damage {
+		if i == maxFaults {
+			p.tolerated = append(p.tolerated, fmt.Sprintf("%d more damaged messages and files are left out", len(damage)-i))
+			break
+		}
+		p.tolerated = append(p.tolerated, Fault{What: e.What + ", left out", At: e.At, Why: e.Why}.warning())
+	}
+	return nil
+}
+
+// inputOpened is told that an input was opened; tests change its files then.
+var inputOpened = func(files []string) {}
+
+// choose applies a demand to the input that is open, but for the fields that cannot be
+// decoded.
+func (p *prediction) choose(d *demand) (err error) {
+	p.cat = p.input.Catalogue()
+	if p.undecoded != nil {
+		p.cat = &ensemble.Catalogue{Entries: p.cat.Select(func(e ensemble.Entry) bool { return !p.undecoded[e] }), Unused: p.cat.Unused}
+	}
+	only := p.o.Cycle
+	if age := d.Members.Lagged.MaxAge; age > 0 {
+		if p.cat, p.ages, only, err = lag(p.cat, age, only); err != nil {
+			return err
+		}
+	}
+	if p.in, err = selectInput(p.cat, place(p.input.Files()), d, only); err != nil || len(p.in.inits) == 0 {
+		return err
+	}
+	p.warnings = slices.Concat(p.tolerated, p.in.warnings)
+	if !p.in.grid.SameAs(p.model.Grid, gridTolerance) {
+		return gridsDiffer("the input", p.in.grid, "the model", p.model.Grid).on(p.in.entries[0]).err()
+	}
+	var used []ensemble.Member
+	newest := slices.DeleteFunc(slices.Clone(p.in.entries), func(e ensemble.Entry) bool { return p.ages[e.Member] > 0 }) // of others the times are not the product's
+	for _, r := range p.in.rations {
+		used = append(used, r.members...)
+	}
+	p.templates = templates(newest, used)
+	return nil
+}
+
+// compare reads the fields of some starts that are in the input twice.
+//
+// Errors: exit 65 for two that differ, unless the policy takes one of them.
+func (p *prediction) compare(ctx context.Context, inits []ensemble.Init) error {
+	for _, r := range p.in.repeats {
+		if !slices.Contains(inits, r[0].Init) {
+			continue
+		}
+		err := compare(ctx, p.input, [][2]ensemble.Entry{r})
+		if exit.CodeOf(err) != exit.BadData || p.demand.Duplicates != "first" && p.demand.Duplicates != "last" {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		f := contradiction(r[0], r[1])
+		f.Why = "the " + p.demand.Duplicates + " one is used"
+		p.in.contradicted(r[0].Init, f.warning())
+	}
+	n := 0
+	for _, r := range p.in.repeats {
+		if slices.Contains(inits, r[0].Init) {
+			n++
+		}
+	}
+	if contradicted := p.in.contradictions(inits); n > contradicted {
+		p.warnings = append(p.warnings, repeated(n-contradicted)...)
+	}
+	return nil
+}
+
+// read reads the members of one start. Under bad_messages: skip, fields that cannot be
+// decoded are missing.
+func (p *prediction) read(ctx context.Context, init ensemble.Init) (*ensemble.Forecast, []string, error) {
+	forecasts, warnings, err := p.in.read(ctx, p.input, []ensemble.Init{init}, p.ranks)
+	err = p.ranks.together(err)
+	if exit.CodeOf(err) == exit.BadData && p.demand.BadMessages == "skip" {
+		if err := p.undecodable(ctx, init, err); err != nil { // the same on all ranks
+			return nil, nil, err
+		}
+		forecasts, warnings, err = p.in.read(ctx, p.input, []ensemble.Init{init}, p.ranks)
+		err = p.ranks.together(err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return forecasts[0], warnings, nil
+}
+
+// undecodable finds the fields of a start that cannot be decoded, and chooses its members
+// without them.
+//
+// Errors: the one that led here, if all can be decoded; those of choose.
+func (p *prediction) undecodable(ctx context.Context, init ensemble.Init, cause error) error {
+	var of []ensemble.Entry
+	for _, e := range p.input.Catalogue().Entries {
+		if slices.ContainsFunc(p.in.entries, func(u ensemble.Entry) bool {
+			return u.Init == init && u.File == e.File && u.Message == e.Message && u.Sub == e.Sub
+		}) {
+			of = append(of, e)
+		}
+	}
+	of = byPlace(of)
+	found := 0
+	err := readEach(ctx, p.input, of, func(int, *ensemble.Field) {}, func(i int, err error) {
+		if p.undecoded == nil {
+			p.undecoded = map[ensemble.Entry]bool{}
+		}
+		p.undecoded[of[i]] = true
+		if found++; found <= maxFaults {
+			p.tolerated = append(p.tolerated, Fault{What: "values cannot be decoded, left out"}.on(of[i]).warning())
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case found == 0:
+		return cause
+	case found > maxFaults:
+		p.tolerated = append(p.tolerated, fmt.Sprintf("%d more fields cannot be decoded", found-maxFaults))
+	}
+	if err := p.choose(p.demand); err != nil {
+		return err
+	}
+	return p.compare(ctx, []ensemble.Init{init})
+}

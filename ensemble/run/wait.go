@@ -1,0 +1,310 @@
+package run
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filemark"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// Waiting: the leading rank looks at the files every few seconds, and goes on when all of
+// them are complete and hold what is expected, or at the deadline with what there is.
+
+// settled is how long after its last change a file is taken for complete at the first
+// look; else it must not change between two looks.
+const settled = time.Minute
+
+// defaultPoll is the time between two looks unless it is given.
+const defaultPoll = 5 * time.Second
+
+// looked is what came of one look at the input.
+type looked struct {
+	Files []string // that are complete, or at the deadline those to go on with
+	Left  []string // reasons of those that are left out at the deadline
+	Done  bool
+}
+
+// await waits for the input, on all ranks, and sets p.files.
+//
+// Errors: exit 66 if it is not complete at the deadline and the policy does not go on with
+// less; ctx.Err().
+func (p *prediction) await(ctx context.Context, w crew) error {
+	v := newVigil(p)
+	for {
+		var l looked
+		var err error
+		if w.all.leads() {
+			l, err = v.look(ctx)
+		}
+		if w.all != nil {
+			all, terr := tell(w.all, outcome[looked]{Result: l}, err)
+			if terr != nil {
+				return terr
+			}
+			l = all[0].Result
+		}
+		if err != nil {
+			return err
+		}
+		if l.Done {
+			p.files, p.left = l.Files, l.Left
+			return nil
+		}
+	}
+}
+
+// vigil is the waiting of one prediction.
+type vigil struct {
+	p        *prediction
+	deadline time.Time // zero: no waiting
+	poll     time.Duration
+	began    bool
+	marks    map[string]filemark.Mark // at the last look
+	tried    map[string]filemark.Mark // with which the inventory was looked at last
+	lack     error                    // what it lacked
+	said     string
+}
+
+func newVigil(p *prediction) *vigil {
+	m := p.demand.Members
+	v := &vigil{p: p, deadline: p.o.Deadline, poll: cmp.Or(m.Poll, defaultPoll), marks: map[string]filemark.Mark{}}
+	if m.Wait > 0 {
+		if end := time.Now().Add(m.Wait); v.deadline.IsZero() || end.Before(v.deadline) {
+			v.deadline = end
+		}
+	}
+	p.demand.waits = !v.deadline.IsZero()
+	return v
+}
+
+// look is one look at the input; all but the first come after a pause.
+func (v *vigil) look(ctx context.Context) (l looked, err error) {
+	find := v.p.o.Find
+	if find == nil {
+		find = func() ([]string, error) { return v.p.o.Input, nil }
+	}
+	if v.deadline.IsZero() {
+		l.Done = true
+		l.Files, err = find()
+		return l, err
+	}
+	if v.began {
+		pause := time.NewTimer(min(v.poll, max(0, time.Until(v.deadline))))
+		defer pause.Stop()
+		select {
+		case <-ctx.Done():
+			return l, ctx.Err()
+		case <-pause.C:
+		}
+	}
+	v.began = true
+	last := !time.Now().Before(v.deadline)
+	files, missing := find()
+	if missing != nil && exit.CodeOf(missing) != exit.NotYet {
+		return l, missing
+	}
+	complete, pending := v.sort(files)
+	l.Files = slices.Sorted(maps.Keys(complete))
+	if len(complete) > 0 && (v.tried == nil || !maps.EqualFunc(complete, v.tried, filemark.Mark.Same)) {
+		v.tried, v.lack = complete, v.try(ctx, l.Files)
+		if ctx.Err() != nil {
+			return l, ctx.Err()
+		}
+	}
+	if len(complete) > 0 && missing == nil && len(pending) == 0 && v.lack == nil {
+		l.Done = true
+		return l, nil
+	}
+	if !last {
+		v.say(missing, pending)
+		return l, nil
+	}
+	l.Done = true
+	return v.end(l, missing, pending)
+}
+
+// end decides at the deadline.
+func (v *vigil) end(l looked, missing error, pending []waited) (looked, error) {
+	degrades := v.p.demand.degrades()
+	var late []*exit.Error
+	damaged := false
+	for _, f := range pending {
+		if !degrades && !f.changing && f.damaged {
+			l.Files, damaged = append(l.Files, f.path), true // who reads it names the damage
+			continue
+		}
+		l.Left = append(l.Left, fmt.Sprintf("left out, not complete at the deadline: %s: %s", f.path, f.why))
+		late = append(late, &exit.Error{Code: exit.NotYet, What: "an input file is not complete at the deadline", At: f.path, Why: f.why,
+			Fix: "run the same command again later"})
+	}
+	var known *exit.Error
+	if errors.As(missing, &known) && (!degrades || len(l.Files) == 0) {
+		late = append(late, known)
+	}
+	if errors.As(v.lack, &known) && !degrades && !damaged && known.Code == exit.NotYet {
+		late = append(late, known)
+	}
+	if len(late) > 0 && (!degrades || len(l.Files) == 0) {
+		e := *late[0]
+		e.More = slices.Concat(e.More, late[1:min(len(late), maxFaults)])
+		return l, &e
+	}
+	return l, nil
+}
+
+// say reports what is waited for, when it changes.
+func (v *vigil) say(missing error, pending []waited) {
+	why := ""
+	var e *exit.Error
+	switch {
+	case len(pending) > 0:
+		why = pending[0].path + ": " + pending[0].why
+	case errors.As(missing, &e), errors.As(v.lack, &e):
+		why = strings.TrimSpace(e.What + " " + e.At)
+	}
+	if why != v.said && v.p.o.Warn != nil {
+		v.p.o.Warn(fmt.Sprintf("waiting until %s: %s", v.deadline.UTC().Format(time.RFC3339), why))
+	}
+	v.said = why
+}
+
+// try compares what complete files hold with what is expected, without the leave to go on
+// with less.
+func (v *vigil) try(ctx context.Context, files []string) error {
+	defer v.p.release()
+	if err := v.p.index(ctx, files); err != nil {
+		return err
+	}
+	strict := *v.p.demand
+	strict.Members.OnShort = "fail"
+	if err := v.p.choose(&strict); err != nil {
+		return err
+	}
+	if len(v.p.in.inits) == 0 {
+		return &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: v.p.o.Cycle.UTC().Format(time.RFC3339)}
+	}
+	return nil
+}
+
+// waited is a file that is not complete yet.
+type waited struct {
+	path, why string
+	changing  bool // between two looks
+	damaged   bool // by its structure
+}
+
+// sort tells complete files from those that are not.
+func (v *vigil) sort(files []string) (complete map[string]filemark.Mark, pending []waited) {
+	complete = map[string]filemark.Mark{}
+	now := map[string]filemark.Mark{}
+	m := v.p.demand.Members
+	for _, path := range files {
+		mark, err := filemark.Of(path)
+		before, known := v.marks[path]
+		now[path] = mark
+		wait := waited{path: path}
+		switch {
+		case err != nil:
+			wait.why, wait.changing = err.Error(), true
+		case known && !mark.Same(before), !known && time.Since(mark.Written) < settled:
+			wait.why, wait.changing = fmt.Sprintf("it is still being written, %d bytes so far", mark.Size), true
+		case m.Done != "" && beside(path, m.Done) == "":
+			wait.why = "there is no " + filepath.Base(path) + m.Done + " beside it"
+		case m.Index != "":
+			wait.why = indexed(path, m.Index, mark.Size)
+		}
+		if wait.why == "" {
+			why, err := fio.Whole(path)
+			if err != nil {
+				why = err.Error()
+				var e *exit.Error
+				if errors.As(err, &e) {
+					why = strings.TrimSpace(e.What + " " + e.Why)
+				}
+			}
+			wait.why, wait.damaged = why, why != ""
+		}
+		if wait.why == "" {
+			complete[path] = mark
+		} else {
+			pending = append(pending, wait)
+		}
+	}
+	v.marks = now
+	return complete, pending
+}
+
+// beside is the file that goes with another: with an ending behind its name, or in place
+// of the name's own; "" if there is none.
+func beside(path, ending string) string {
+	for _, name := range []string{path + ending, strings.TrimSuffix(path, filepath.Ext(path)) + ending} {
+		if s, err := os.Stat(name); err == nil && s.Mode().IsRegular() {
+			return name
+		}
+	}
+	return ""
+}
+
+// indexed says why the index of a file does not show that it is complete, "" if it does:
+// a row of it, JSON with _offset and _length or wgrib2's number:offset:…, lies behind the
+// end, or it has none.
+func indexed(path, ending string, size int64) string {
+	name := beside(path, ending)
+	if name == "" {
+		return "there is no " + filepath.Base(path) + ending + " beside it"
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	rows := 0
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" {
+			continue
+		}
+		end := int64(-1)
+		if strings.HasPrefix(text, "{") {
+			var row struct {
+				Offset *int64 `json:"_offset"`
+				Length *int64 `json:"_length"`
+			}
+			if json.Unmarshal([]byte(text), &row) == nil && row.Offset != nil && row.Length != nil && *row.Offset >= 0 && *row.Length > 0 {
+				end = *row.Offset + *row.Length
+			}
+		} else if part := strings.SplitN(text, ":", 3); len(part) == 3 {
+			if at, err := strconv.ParseInt(part[1], 10, 64); err == nil && at >= 0 {
+				end = at + 1
+			}
+		}
+		rows++
+		switch {
+		case end < 0:
+			return fmt.Sprintf("row %d of its index %s is not understood", rows, name)
+		case end > size:
+			return fmt.Sprintf("row %d of its index %s ends at byte %d, the file has %d", rows, name, end, size)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err.Error()
+	}
+	if rows == 0 {
+		return "its index " + name + " has no row"
+	}
+	return ""
+}

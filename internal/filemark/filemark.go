@@ -1,0 +1,106 @@
+// Package filemark tells whether a file is still the one that was looked at, without
+// reading all of it.
+package filemark
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Mark is what a file is known by.
+type Mark struct {
+	Size    int64     `json:"size"`
+	Written time.Time `json:"written"` // last change of the content
+	Touched time.Time `json:"touched"` // last change of content, name or permissions
+	Device  uint64    `json:"device"`
+	Inode   uint64    `json:"inode"`
+	Ends    string    `json:"ends"` // SHA-256 of the first and the last bytes
+}
+
+// endSize is how many bytes of each end are hashed: headers of formats lie in the first,
+// the end marks of the last message or chunk in the last.
+const endSize = 4096
+
+// Of looks at a file by its name.
+func Of(path string) (Mark, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Mark{}, err
+	}
+	defer f.Close()
+	return OfFile(f)
+}
+
+// OfFile looks at an open file.
+func OfFile(f *os.File) (Mark, error) {
+	s, err := f.Stat()
+	if err != nil {
+		return Mark{}, err
+	}
+	m := Mark{Size: s.Size(), Written: s.ModTime().UTC()}
+	if st, ok := s.Sys().(*syscall.Stat_t); ok {
+		m.Device, m.Inode, m.Touched = uint64(st.Dev), st.Ino, time.Unix(st.Ctim.Unix()).UTC()
+	}
+	n := min(m.Size, endSize)
+	ends := make([]byte, 2*n)
+	if n > 0 {
+		if _, err := f.ReadAt(ends[:n], 0); err != nil {
+			return Mark{}, err
+		}
+		if _, err := f.ReadAt(ends[n:], m.Size-n); err != nil {
+			return Mark{}, err
+		}
+	}
+	sum := sha256.Sum256(ends)
+	m.Ends = hex.EncodeToString(sum[:])
+	return m, nil
+}
+
+// Same says whether two marks are of one file with one content, as far as they tell: its
+// permissions and links may have changed.
+func (m Mark) Same(o Mark) bool {
+	return m.Size == o.Size && m.Device == o.Device && m.Inode == o.Inode && m.Written.Equal(o.Written) && m.Ends == o.Ends
+}
+
+// Untouched is Same for marks that lie far apart in time: nothing of the file has changed,
+// not even what a change of the content with its old time would leave behind.
+func (m Mark) Untouched(o Mark) bool { return m.Same(o) && m.Touched.Equal(o.Touched) }
+
+// changed is the text of the error by which IsChanged knows it, also after it was sent to
+// another process.
+const changed = "an input file changed while it was read"
+
+// Verify compares a file with what it was.
+//
+// Errors: exit 66 if it was replaced, grew or was written to, or is gone.
+func (m Mark) Verify(path string) error {
+	now, err := Of(path)
+	if err == nil && m.Same(now) {
+		return nil
+	}
+	e := &exit.Error{Code: exit.NotYet, What: changed, At: path, Fix: "wait until it is complete, then run the same command again", Err: err}
+	switch {
+	case err != nil:
+		e.Why = err.Error()
+	case m.Inode != now.Inode || m.Device != now.Device:
+		e.Why = "another file has its name now"
+	case m.Size == now.Size && m.Written.Equal(now.Written):
+		e.Why = "its first or last bytes are others now"
+	default:
+		e.Why = fmt.Sprintf("it had %d bytes, last written at %s, and has %d of %s", m.Size, m.Written.Format(time.RFC3339Nano), now.Size, now.Written.Format(time.RFC3339Nano))
+	}
+	return e
+}
+
+// IsChanged tells whether an error is that of Verify.
+func IsChanged(err error) bool {
+	var e *exit.Error
+	return errors.As(err, &e) && e.Code == exit.NotYet && e.What == changed
+}
