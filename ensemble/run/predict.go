@@ -29,11 +29,11 @@ type PredictOptions struct {
 	Input  []string // forecast files
 	// Find lists the forecast files of now, in place of Input: while a prediction waits, it
 	// is asked again.
-	Find      func() ([]string, error)
-	Policy    config.Policy // of incomplete and defective input
-	Deadline  time.Time     // when waiting ends; zero: after Policy.Members.Wait, or at once
-	Out       string        // root of the products: one folder a cycle
-	Cycle     time.Time     // only this start; zero: every start of the input
+	Find      func() ([]string, error) `json:"-"`
+	Policy    config.Policy            // of incomplete and defective input
+	Deadline  time.Time                // when waiting ends; zero: after Policy.Members.Wait, or at once
+	Out       string                   // root of the products: one folder a cycle
+	Cycle     time.Time                // only this start; zero: every start of the input
 	Formats   []product.Format
 	Overwrite product.Overwrite
 	Writer    product.Options
@@ -50,7 +50,7 @@ type PredictOptions struct {
 	Command  string // for the history in the products
 	Version  string
 	Progress *progress.Reporter
-	Warn     func(string) // told what is waited for; nil drops it
+	Warn     func(string) `json:"-"` // told what is waited for; nil drops it
 }
 
 // PredictResult says what was published.
