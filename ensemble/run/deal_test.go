@@ -180,7 +180,7 @@ func TestPredictOnRanks(t *testing.T) {
 	relative := func(paths []string, dir string) string {
 		return strings.ReplaceAll(strings.Join(paths, "\n"), dir, "")
 	}
-	for _, n := range []int{2, 3, 7} {
+	for _, n := range []int{2, 7} {
 		o.Out = t.TempDir()
 		results, err := predictOnRanks(n, background, o)
 		if err != nil {
@@ -367,7 +367,7 @@ func TestVerifyOnRanks(t *testing.T) {
 	if len(alone.Scores.Scores) == 0 || len(alone.Scores.Ranks) == 0 {
 		t.Fatalf("nothing is scored: %+v", alone.Scores)
 	}
-	for _, n := range []int{2, 3, 7} {
+	for _, n := range []int{2, 7} {
 		o.Out = t.TempDir()
 		if err := onTestCrew(n, "", func(w crew) error {
 			r, err := verifyAs(context.Background(), o, w)

@@ -104,7 +104,7 @@ func checkLaunched(t *testing.T, ranks int, o ParallelCheckOptions) (all []*Para
 // Training on meshes of 2, 3 and 4 parts, evenly and unevenly cut, agrees with training on
 // one. Again, on fewer ranks, and on ranks of Open MPI and MPICH, it gives the same bits.
 func TestParallelMatrix(t *testing.T) {
-	of := BenchCase{Model: BenchUNet3D, Base: 8, Crop: Crop{64, 64}, Batch: 2, Depth: 2, Threads: 1}
+	of := BenchCase{Model: BenchUNet3D, Base: 8, Crop: Crop{32, 32}, Batch: 2, Depth: 2, Threads: 1}
 	checkWithin(t, ParallelCheckOptions{Case: of, Ranks: 2, Steps: 2})
 	checkWithin(t, ParallelCheckOptions{Case: of, Ranks: 3, Mesh: "lon:3", Steps: 2})
 	for _, c := range []struct {
