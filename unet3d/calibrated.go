@@ -72,7 +72,7 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	if c.SpreadOnly {
 		net.Out = v
 	}
-	u := net.Build(b, in.Features)
+	u := net.BuildPadded(b, in.Features)
 	part := func(k int) graph.Value { return op.Slice(b, u, 1, k*v, (k+1)*v) }
 	mapOf := func(name string, start float64) graph.Value {
 		return b.Param("maps."+name, graph.Shape{1, v, d, h, w}, graph.Fill(start))

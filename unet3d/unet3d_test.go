@@ -2,6 +2,7 @@ package unet3d
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -84,5 +85,34 @@ func TestSidesThatDoNotDivideAreRefused(t *testing.T) {
 		if _, err := b.Build(); !errors.Is(err, graph.ErrShape) {
 			t.Errorf("%s: %v, want a shape error", c.name, err)
 		}
+	}
+}
+
+// A field whose sides do not divide is continued: by zeros in the south, which is where
+// convolutions have them, and around the globe by what lies there.
+func TestBuildPadded(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		h, w     int
+		wide     int
+		periodic bool
+	}{{"divides", 8, 8, 8, true}, {"rows", 7, 8, 8, true}, {"columns around", 8, 10, 12, true}, {"columns of an area", 8, 10, 12, false}, {"both", 5, 7, 8, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			b := graph.New(1)
+			x := b.Input("x", graph.Shape{1, 2, 1, c.h, c.w})
+			y := UNet{Base: 1, Stages: 2, Periodic: c.periodic}.BuildPadded(b, x)
+			b.Output("y", y)
+			g, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(y.Shape(), graph.Shape{1, 1, 1, c.h, c.w}) {
+				t.Errorf("result %v", y.Shape())
+			}
+			first := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool { return n.Op != nil && n.Op.Name == "conv3d" })
+			if in := g.Nodes[g.Nodes[first].In[0]].Shape; in[3]%4 != 0 || in[4] != c.wide {
+				t.Errorf("the network sees %v, want %d columns", in, c.wide)
+			}
+		})
 	}
 }

@@ -395,7 +395,7 @@ func TestExplainErrors(t *testing.T) {
 		"dump":      {func(o *ExplainOptions) { o.DumpAfter = "nothing at all" }, exit.Usage, "engine passes"},
 		"crop":      {func(o *ExplainOptions) { o.Crop = Crop{16, -1} }, exit.Usage, "rows and columns"},
 		"peaks":     {func(o *ExplainOptions) { o.Peaks.FLOPs = -1 }, exit.Usage, "measured"},
-		"divide":    {func(o *ExplainOptions) { o.Crop = Crop{15, 16} }, exit.Usage, "size"},
+		"stages":    {func(o *ExplainOptions) { o.Config.Model.Stages = 6 }, exit.Usage, "options of the network"},
 		"no files":  {func(o *ExplainOptions) { o.Crop = Crop{} }, exit.NotYet, "--crop"},
 		"memory":    {func(o *ExplainOptions) { o.MemoryBytes = 1000 }, exit.NoDevice, "give --memory "},
 		"workspace": {func(o *ExplainOptions) { o.WorkspaceBytes = 1000 }, exit.Usage, "give --workspace "},
