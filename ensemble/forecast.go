@@ -21,7 +21,7 @@ func (a Axes) Fields() int { return len(a.Leads) * len(a.Variables) * len(a.Leve
 func (a Axes) Find(k Key) (t, v, l int, ok bool) {
 	t = slices.Index(a.Leads, k.Lead)
 	v = slices.Index(a.Variables, k.Variable)
-	l = slices.Index(a.Levels, k.Level)
+	l = FindLevel(a.Levels, k.Variable, k.Level)
 	return t, v, l, t >= 0 && v >= 0 && l >= 0
 }
 

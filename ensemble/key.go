@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 )
 
@@ -18,6 +19,7 @@ const (
 	HeightAboveSoil                  // value in m
 	MeanSea                          // mean sea level; value 0
 	OtherLevel                       // kept, compared, never interpreted
+	OwnLevel                         // an axis of fields that stand each where its variable belongs; no field's
 )
 
 // Level is a vertical coordinate.
@@ -41,6 +43,8 @@ func (l Level) String() string {
 		return num(l.Value) + "m"
 	case MeanSea:
 		return "msl"
+	case OwnLevel:
+		return "single"
 	default:
 		return "level" + num(l.Value)
 	}
@@ -48,7 +52,29 @@ func (l Level) String() string {
 
 var levelWord = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(hPa|Pa|m)$`)
 
-// ParseLevel reads 850hPa, 85000Pa, 2m, surface and msl: what String prints of
+// SingleLevel is the level axis of variables that stand at one level each: 2t at 2 m,
+// msl at mean sea level.
+var SingleLevel = Level{Kind: OwnLevel}
+
+// Of is the level of a variable's fields that stand on l of a level axis: l itself, and
+// on SingleLevel the one to which the variable belongs.
+func (l Level) Of(variable string) Level {
+	if l != SingleLevel {
+		return l
+	}
+	v, ok := VariableNamed(variable)
+	if !ok || v.OnManyLevels() {
+		return l
+	}
+	return v.Level
+}
+
+// FindLevel is the position on a level axis of a variable's field at a level, or -1.
+func FindLevel(axis []Level, variable string, at Level) int {
+	return slices.IndexFunc(axis, func(l Level) bool { return l.Of(variable) == at })
+}
+
+// ParseLevel reads 850hPa, 85000Pa, 2m, surface, msl and single: what String prints of
 // the kinds that the program interprets.
 func ParseLevel(s string) (Level, error) {
 	switch s {
@@ -56,10 +82,12 @@ func ParseLevel(s string) (Level, error) {
 		return Level{Kind: Surface}, nil
 	case "msl":
 		return Level{Kind: MeanSea}, nil
+	case "single":
+		return SingleLevel, nil
 	}
 	m := levelWord.FindStringSubmatch(s)
 	if m == nil {
-		return Level{}, fmt.Errorf("%q is no level: write 850hPa, 2m, surface or msl", s)
+		return Level{}, fmt.Errorf("%q is no level: write 850hPa, 2m, surface, msl or single", s)
 	}
 	v, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {

@@ -38,6 +38,11 @@ var ranges = map[string]Range{
 	"sp":   {30_000, 115_000},
 	"skt":  {140, 400},
 	"tp":   {-0.5, 10_000},
+	"cp":   {-0.5, 10_000},
+	"sst":  {265, 320},
+	"tcw":  {-1, 150},
+	"tcwv": {-1, 150},
+	"tcc":  {-0.01, 1.01},
 }
 
 // Plausible is the range of a variable's values at a level; ok is false where none is
@@ -52,7 +57,7 @@ func (v Variable) Plausible(l Level) (r Range, ok bool) {
 	}
 	// The mean temperature between the ground and a level differs from the standard one
 	// by less than 25 %, that of the ground's pressure by less than 130 hPa.
-	h := standardHeight(l.Value)
+	h := StandardHeight(l.Value)
 	r = Range{h - 0.25*math.Abs(h) - 1200, h + 0.25*math.Abs(h) + 1200}
 	if v.Name == "z" {
 		r = Range{r.Min * standardGravity, r.Max * standardGravity}
@@ -65,14 +70,14 @@ func (v Variable) Plausible(l Level) (r Range, ok bool) {
 // Unit: m s-2. Source: ISO 80000-3.
 const standardGravity = 9.80665
 
-// standardHeight is the geopotential height of a pressure in the standard atmosphere.
+// StandardHeight is the geopotential height of a pressure in the standard atmosphere.
 //
 //	below 226.32 hPa: h = h_b + (T_b/L)·((p/p_b)^(-R·L/g) - 1), and
 //	h = h_b - (R·T_b/g)·ln(p/p_b) where L = 0
 //
 // Unit: Pa in, m out. Above the table its last layer goes on.
 // Source: ISO 2533:1975, U.S. Standard Atmosphere 1976, table 4.
-func standardHeight(p float64) float64 {
+func StandardHeight(p float64) float64 {
 	const gas = 287.0528 // of dry air, J kg-1 K-1
 	layers := []struct{ pressure, height, temperature, lapse float64 }{
 		{101_325, 0, 288.15, -0.0065}, {22_632.06, 11_000, 216.65, 0}, {5474.889, 20_000, 216.65, 0.001},
@@ -123,10 +128,22 @@ func (v Variable) Mistaken(l Level, lo, hi float64) (Mistake, bool) {
 	return Mistake{}, false
 }
 
+// Prescribed says whether members may share a field that others differ in, and leads
+// repeat it: the sea surface of a model without an ocean, or with fewer analyses of the
+// ocean than members.
+func (v Variable) Prescribed() bool { return v.Name == "sst" }
+
+// Masked says whether fields of the variable have no values in some places by nature: the
+// temperature of the sea on land.
+func (v Variable) Masked() bool { return v.Name == "sst" }
+
 // Evolves says whether fields of the variable at a level differ between any two times and
 // members: those of the vocabulary at their own level do. Others may be prescribed, as
 // orography and masks are.
 func (v Variable) Evolves(l Level) bool {
+	if v.Prescribed() {
+		return false
+	}
 	if v.OnManyLevels() {
 		return l.Kind == Pressure
 	}

@@ -8,7 +8,7 @@ import (
 // Heights of the 1976 standard atmosphere by its printed tables.
 func TestStandardHeight(t *testing.T) {
 	for _, c := range []struct{ hPa, height float64 }{{1013.25, 0}, {850, 1457}, {500, 5574}, {250, 10363}, {100, 16180}, {10, 31055}, {1, 47820}, {0.010525, 79006}} {
-		if got := standardHeight(100 * c.hPa); math.Abs(got-c.height) > 15+2e-3*c.height {
+		if got := StandardHeight(100 * c.hPa); math.Abs(got-c.height) > 15+2e-3*c.height {
 			t.Errorf("%g hPa: %.0f m, want %.0f", c.hPa, got, c.height)
 		}
 	}
@@ -18,7 +18,8 @@ func TestStandardHeight(t *testing.T) {
 func TestPlausible(t *testing.T) {
 	usual := map[string][2]float64{"t": {190, 310}, "gh": {5000, 5900}, "z": {49_000, 58_000}, "u": {-60, 80}, "v": {-60, 60}, "w": {-10, 10}, "q": {0, 0.02}, "r": {0, 105},
 		"d": {-1e-3, 1e-3}, "vo": {-1e-3, 1e-3}, "2t": {200, 320}, "2d": {190, 303}, "10u": {-50, 50}, "10v": {-50, 50}, "10si": {0, 60}, "10fg": {0, 80},
-		"msl": {92_000, 106_000}, "sp": {50_000, 105_000}, "skt": {200, 345}, "tp": {0, 500}}
+		"msl": {92_000, 106_000}, "sp": {50_000, 105_000}, "skt": {200, 345}, "tp": {0, 500},
+		"cp": {0, 300}, "sst": {271, 307}, "tcw": {0, 90}, "tcwv": {0, 85}, "tcc": {0, 1}}
 	for _, v := range Variables {
 		l := v.Level
 		if v.OnManyLevels() {
@@ -32,8 +33,8 @@ func TestPlausible(t *testing.T) {
 		if _, wrong := v.Mistaken(l, u[0], u[1]); wrong {
 			t.Errorf("%s: usual values %v are taken for a mistake", v.Name, u)
 		}
-		if !v.Evolves(l) {
-			t.Errorf("%s at %s is said to be prescribed", v.Name, l)
+		if v.Evolves(l) == v.Prescribed() || v.Prescribed() != (v.Name == "sst") {
+			t.Errorf("%s at %s: evolves %v, prescribed %v", v.Name, l, v.Evolves(l), v.Prescribed())
 		}
 	}
 	for name, reach := range ranges {

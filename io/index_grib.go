@@ -191,7 +191,7 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 		e.Level = known.Level // edition 1 has 2t at the surface, edition 2 at 2 m
 	}
 	e.Member, e.Members, e.Product = memberOf(fd, d)
-	conv := unit.ToSI(d.Unit, known.Unit == "kg m-2")
+	conv := unit.ToSI(d.Unit, known.Unit)
 	if e.Product == ensemble.Spread {
 		conv = conv.Difference()
 	}

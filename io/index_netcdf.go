@@ -82,7 +82,7 @@ func (in *Input) fieldsOf(ctx context.Context, f *file, h *netcdf.Header) error 
 	}
 	for _, nf := range fields {
 		known, _ := ensemble.VariableNamed(nf.Key.Variable)
-		conv := unit.ToSI(nf.NativeUnit, known.Unit == "kg m-2")
+		conv := unit.ToSI(nf.NativeUnit, known.Unit)
 		if nf.Key.Product == ensemble.Spread {
 			conv = conv.Difference()
 		}

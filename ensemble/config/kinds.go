@@ -139,7 +139,7 @@ var kinds = map[reflect.Type]kind{
 		schema: map[string]any{"type": "string"},
 	},
 	reflect.TypeFor[ensemble.Level](): {
-		want: "a level such as 850hPa, 2m, surface or msl",
+		want: "a level such as 850hPa, 2m, surface or msl, or single",
 		parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag == "!!int" || n.Tag == "!!float" {
 				return nil, fmt.Errorf("a level needs its unit: write %shPa if pressure is meant", n.Value)
@@ -147,7 +147,7 @@ var kinds = map[reflect.Type]kind{
 			return ParseLevel(n.Value)
 		},
 		format: func(v any) string { return v.(ensemble.Level).String() },
-		schema: map[string]any{"type": "string", "pattern": "^([0-9.]+(hPa|Pa|m)|surface|msl)$"},
+		schema: map[string]any{"type": "string", "pattern": "^([0-9.]+(hPa|Pa|m)|surface|msl|single)$"},
 	},
 	reflect.TypeFor[Bytes](): {
 		want:   "an amount of memory with its unit, such as 4GiB, or 0",

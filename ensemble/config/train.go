@@ -178,7 +178,7 @@ var TrainSchema = newSchema[Train]("train", []Key{
 	{Path: "data.target_lead", Required: true, Check: AtLeast(0), Example: "48h",
 		Help: "Lead that is predicted; one of data.leads."},
 	{Path: "data.levels", Required: true, Example: "[850hPa, 500hPa]",
-		Help: "Levels that are input; the depth axis of the networks."},
+		Help: "Levels that are input; the depth axis of the networks. [single] for variables that belong to one level each, such as 2t, msl and tp."},
 	{Path: "data.variables", Required: true, Example: "[t, gh, u, v, vo]",
 		Help: "Variables that are input, by the short names that `ensemble inspect` prints."},
 	{Path: "data.targets", Required: true, Example: "[{variable: t, levels: [850hPa]}]",
@@ -350,7 +350,14 @@ func (c *TrainConfig) check() []*exit.Error {
 			add("data.levels", fmt.Sprintf("level %s is listed twice", l), "", "list each level once")
 		}
 	}
+	single := slices.Contains(d.Levels, ensemble.SingleLevel)
+	if single && len(d.Levels) > 1 {
+		add("data.levels", "single is listed beside other levels", "it stands for the one level of each variable", "write levels: [single], or leave it out")
+	}
 	for i, v := range d.Variables {
+		if known, ok := ensemble.VariableNamed(v); single && (!ok || known.OnManyLevels()) {
+			add("data.variables", fmt.Sprintf("variable %s has no level of its own", v), "data.levels is [single]", "leave it out, or name its levels in data.levels")
+		}
 		if slices.Contains(d.Variables[:i], v) {
 			add("data.variables", fmt.Sprintf("variable %s is listed twice", v), "", "list each variable once")
 		}

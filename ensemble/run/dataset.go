@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -99,7 +100,7 @@ func readCounted(ctx context.Context, in *fio.Input, entries []ensemble.Entry, l
 	var own []ensemble.Entry
 	var at []int
 	for i, e := range c.entries {
-		if slices.Contains(levels, e.Level) {
+		if ensemble.FindLevel(levels, e.Variable, e.Level) >= 0 {
 			own, at = append(own, e), append(at, i)
 		}
 	}
@@ -151,7 +152,7 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 	}
 	s.entries, s.repeats = pick(in.Catalogue().Entries, func(e ensemble.Entry) bool {
 		return wanted[e.Valid()] && e.Lead == 0 && e.Product == ensemble.MemberField && e.Member == member &&
-			e.Statistic == "" && slices.Contains(variables, e.Variable) && slices.Contains(levels, e.Level)
+			e.Statistic == "" && slices.Contains(variables, e.Variable) && ensemble.FindLevel(levels, e.Variable, e.Level) >= 0
 	}, false)
 	var err error
 	if s.warnings, err = refusal(unitFaults(s.entries)); err != nil {
@@ -165,18 +166,35 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 		}
 		have[ensemble.Key{Variable: e.Variable, Level: e.Level, Init: ensemble.Init(e.Valid())}] = true
 	}
+	var absent []ensemble.Valid
+	what := ""
 	for _, v := range valids {
+		missing := ""
 		for _, name := range variables {
 			for _, l := range levels {
-				if !have[ensemble.Key{Variable: name, Level: l, Init: ensemble.Init(v)}] {
-					return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("no analysis of %s at %s for %s", name, l, v),
-						At: place(in.Files()), Why: "every forecast is judged by the analysis of its valid time",
-						Fix: "add the file with that time, or leave the starts out whose analyses are not there"}
+				if at := l.Of(name); missing == "" && !have[ensemble.Key{Variable: name, Level: at, Init: ensemble.Init(v)}] {
+					missing = fmt.Sprintf("no analysis of %s at %s for %s", name, at, v)
 				}
 			}
 		}
+		if missing != "" && !slices.Contains(absent, v) {
+			absent, what = append(absent, v), cmp.Or(what, missing)
+		}
+	}
+	if absent != nil {
+		return nil, &exit.Error{Code: exit.NotYet, What: what, At: place(in.Files()),
+			Why: fmt.Sprintf("every forecast is judged by the analysis of its valid time; %s: %s", plural(len(absent), "valid time")+" without", listed(words(absent))),
+			Fix: "add the files with these times, or leave the starts out whose analyses are not there"}
 	}
 	return s, nil
+}
+
+// listed joins words, of a long list the first and how many more there are.
+func listed(words []string) string {
+	if n := len(words) - maxFaults; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(words[:maxFaults], ", "), n)
+	}
+	return strings.Join(words, ", ")
 }
 
 // read reads a slab of the analyses of some valid times, in their order, with warnings
@@ -201,7 +219,7 @@ func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.
 	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
 	warnings, err := readCounted(ctx, in, wanted, levels, ranks, func(f *ensemble.Field) error {
 		a := byValid[f.Key.Valid()]
-		copy(a.Field(slices.Index(s.variables, f.Key.Variable), slices.Index(levels, f.Key.Level)), f.Values)
+		copy(a.Field(slices.Index(s.variables, f.Key.Variable), ensemble.FindLevel(levels, f.Key.Variable, f.Key.Level)), f.Values)
 		return nil
 	})
 	return out, warnings, err

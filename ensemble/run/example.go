@@ -54,7 +54,7 @@ func (m *Model) example(fc *ensemble.Forecast, cases []*Case) *Example {
 		}
 		add := func(kind string, values []float32) {
 			if values != nil {
-				e.Fields = append(e.Fields, ExampleField{k.Targets[i/d], k.Features.Axes.Levels[i%d], kind, values})
+				e.Fields = append(e.Fields, ExampleField{k.Targets[i/d], k.Features.Axes.Levels[i%d].Of(k.Targets[i/d]), kind, values})
 			}
 		}
 		_, full := meanStd(c.Members, k.Features.DDOF)

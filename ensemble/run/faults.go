@@ -125,7 +125,7 @@ func (b block) keys(init ensemble.Init, visit func(ensemble.Key)) {
 		for _, m := range b.members {
 			for _, v := range b.axes.Variables {
 				for _, l := range b.axes.Levels {
-					visit(ensemble.Key{Variable: v, Level: l, Member: m, Init: init, Lead: t})
+					visit(ensemble.Key{Variable: v, Level: l.Of(v), Member: m, Init: init, Lead: t})
 				}
 			}
 		}
@@ -182,6 +182,9 @@ func offers(c *ensemble.Catalogue, at string, b block) (faults []Fault) {
 		missing("variable", v, "variables "+strings.Join(c.Variables(), ", "))
 	}
 	for _, l := range b.axes.Levels {
+		if l == ensemble.SingleLevel { // what the variables demand
+			continue
+		}
 		missing("level", l.String(), "levels "+strings.Join(words(c.Levels()), ", "))
 	}
 	for _, t := range b.axes.Leads {

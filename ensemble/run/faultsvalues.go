@@ -177,7 +177,10 @@ func (c *census) notFinite() (faults []Fault) {
 		{func(t tally) bool { return t.Missing > 0 && t.Missing < t.Points }, exit.OK, "missing values",
 			func(t tally) string { return fmt.Sprintf("%d of %d values of the first", t.Missing, t.Points) }, ""},
 	} {
-		names, fields := c.group(func(_ ensemble.Entry, t tally) bool { return kind.is(t) })
+		names, fields := c.group(func(e ensemble.Entry, t tally) bool {
+			v, _ := ensemble.VariableNamed(e.Variable)
+			return kind.is(t) && !(kind.code == exit.OK && v.Masked())
+		})
 		for _, k := range names {
 			faults = append(faults, c.about(Fault{Kind: FaultNotFinite, Code: kind.code, What: fmt.Sprintf("%s in %s of %s", kind.what, plural(len(fields[k]), "field"), k),
 				Why: kind.why(c.fields[fields[k][0]]), Fix: kind.fix}, fields[k]))
@@ -354,6 +357,9 @@ func (c *census) copies() (faults []Fault) {
 func (c *census) copied(list []int, members map[ensemble.Key]int) (faults []Fault) {
 	first := c.entries[list[0]]
 	known, ok := ensemble.VariableNamed(first.Variable)
+	if ok && known.Prescribed() {
+		return nil
+	}
 	evolves := ok && known.Evolves(first.Level) && first.Statistic == ""
 	// Members of one start and lead that are alike.
 	alike := map[ensemble.Key][]ensemble.Member{}

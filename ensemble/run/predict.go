@@ -420,7 +420,7 @@ func (m *Model) product(init ensemble.Init, grid *ensemble.Grid, used []ensemble
 		}
 		add := func(kind product.Kind, values []float32) {
 			if values != nil {
-				p.Fields = append(p.Fields, product.Field{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d],
+				p.Fields = append(p.Fields, product.Field{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d].Of(k.Targets[at/d]),
 					Lead: k.TargetLead, Kind: kind, Values: values[at*n : (at+1)*n]})
 			}
 		}

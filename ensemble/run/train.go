@@ -656,7 +656,7 @@ func (m *Model) cases(fc *ensemble.Forecast, analysis *ensemble.Analysis, out *F
 func (m *Model) judgement(at int) judgement {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	v, _ := ensemble.VariableNamed(k.Targets[at/d])
-	j := judgement{target: score.Target{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d], Lead: k.TargetLead, Unit: v.Unit},
+	j := judgement{target: score.Target{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d].Of(k.Targets[at/d]), Lead: k.TargetLead, Unit: v.Unit},
 		grid: m.Grid, ddof: k.Features.DDOF}
 	if len(m.Baselines) > at {
 		j.baselines = &m.Baselines[at]

@@ -332,7 +332,7 @@ func findReference(o VerifyOptions, warnings *[]string) (*Model, error) {
 // baselinesOf finds the baselines of a target, nil if it was none of the model's.
 func (m *Model) baselinesOf(k productKey) *Baselines {
 	d := len(m.Task.Features.Axes.Levels)
-	v, l := slices.Index(m.Task.Targets, k.variable), slices.Index(m.Task.Features.Axes.Levels, k.level)
+	v, l := slices.Index(m.Task.Targets, k.variable), ensemble.FindLevel(m.Task.Features.Axes.Levels, k.variable, k.level)
 	if v < 0 || l < 0 || k.lead != m.Task.TargetLead || v*d+l >= len(m.Baselines) {
 		return nil
 	}

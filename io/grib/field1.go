@@ -13,6 +13,9 @@ const ecmwf = 98
 // the size of the ensemble in octet 51 of section 1.
 var memberAt50 = map[int]bool{1: true, 26: true, 30: true, 36: true}
 
+// hindcast is the one of them for hindcasts.
+const hindcast = 26
+
 // read1 reads the product section of edition 1.
 func (f *Field) read1(w *window, m Message, g Octets) *Fault {
 	o, fault := section(w, m, f.Sections[1])
@@ -37,6 +40,9 @@ func (f *Field) read1(w *window, m Message, g Octets) *Fault {
 	f.Parameter = fmt.Sprintf("param%d.%d", o.U1(9), o.U1(4))
 	if o.U1(5) == ecmwf && len(o) >= 51 && memberAt50[o.U1(41)] {
 		hide(50, 50)
+		if o.U1(41) == hindcast {
+			hide(52, 63) // dates of the forecast whose hindcast it is, and of its climate
+		}
 		of := o.U1(51)
 		// Number and size are both 0 in fields of no ensemble; a control forecast
 		// (type 10) or perturbed one (11) is a member in any case, and so is an

@@ -128,7 +128,7 @@ func (s *shard) startFields(ctx context.Context, f *os.File, at int64, i int) er
 	}
 	for t, lead := range s.meta.AnalysisLeads() {
 		err := s.read(ctx, s.plan.Analyses.Reader, s.analyses[init.Valid(lead)], func(fd *ensemble.Field) error {
-			v, l := slices.Index(s.meta.Analyses.Variables, fd.Key.Variable), slices.Index(s.meta.Levels, fd.Key.Level)
+			v, l := slices.Index(s.meta.Analyses.Variables, fd.Key.Variable), ensemble.FindLevel(s.meta.Levels, fd.Key.Variable, fd.Key.Level)
 			if v < 0 || l < 0 {
 				return s.bad(fd, "the store has no place for a field", "")
 			}

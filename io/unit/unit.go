@@ -76,18 +76,18 @@ func Spelling(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// ToSI looks up how a native unit becomes SI. Depths of water of accumulated
-// quantities ("m" and "mm" of tp) are no lengths: give waterDepth for them, and
-// they become kg m-2.
-func ToSI(native string, waterDepth bool) Conversion {
+// ToSI looks up how a native unit becomes SI. wanted is the unit of the quantity in our
+// vocabulary, empty for one that is not in it: with "kg m-2" a depth of water ("m" and
+// "mm" of tp) is no length, and with "1" a percentage is a fraction.
+func ToSI(native, wanted string) Conversion {
 	s := Spelling(native)
-	if waterDepth {
-		switch s {
-		case "m":
-			return Conversion{"kg m-2", 1000, 0}
-		case "mm":
-			return Conversion{"kg m-2", 1, 0}
-		}
+	switch {
+	case wanted == "kg m-2" && s == "m":
+		return Conversion{"kg m-2", 1000, 0}
+	case wanted == "kg m-2" && s == "mm":
+		return Conversion{"kg m-2", 1, 0}
+	case wanted == "1" && (s == "%" || table[s].SI == "%"):
+		return Conversion{"1", 0.01, 0}
 	}
 	if c, ok := table[s]; ok {
 		return c
