@@ -18,7 +18,7 @@ func dataCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "data",
 		Short:       "Prepare the data of trainings",
-		Example:     "  ensemble data prepare -c train.yaml --out store\n  ensemble help data prepare",
+		Example:     "  ensemble data prepare -c train.yaml --out store\n  ensemble data request ens10\n  ensemble help data prepare",
 		Annotations: notes("ensemble help data prepare"),
 		Args:        unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -26,7 +26,7 @@ func dataCommand(a *app) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(dataPrepare(a))
+	cmd.AddCommand(dataPrepare(a), dataRequest(a), dataSynthesize(a))
 	return cmd
 }
 
@@ -45,6 +45,7 @@ func dataPrepare(a *app) *cobra.Command {
 			"space; docs/formats/store.md states their errors.",
 		Example: "  ensemble data prepare -c train.yaml --out store\n" +
 			"  ensemble data prepare -c train.yaml --out store --storage int16 --memory 4GiB\n" +
+			"  ensemble data prepare -c train.yaml --out store --protocol ens10\n" +
 			"  ensemble train -c train.yaml --set data.store=store --run-dir runs/a\n" +
 			"  ensemble inspect --stats store",
 		Annotations: notes("ensemble help train, docs/formats/store.md", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
@@ -54,6 +55,7 @@ func dataPrepare(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the store; data.store if not given")
 	f.StringVar(&o.Storage, "storage", run.Storages()[0], strings.Join(run.Storages(), ", "))
+	protocol := f.String("protocol", "", "refuse input that lacks starts of a `PROTOCOL`: "+strings.Join(config.Protocols(), ", ")+", or a file")
 	f.UintVar(&workers, "workers", 0, "shards that are written at once; 0 means one a processor")
 	memory := sizeFlag(f, "memory", "bound of fields and buffers of all workers, a `SIZE` (default 1GiB)")
 	shard := sizeFlag(f, "shard-size", "`SIZE` of a shard, at least one start (default 256MiB)")
@@ -79,6 +81,11 @@ func dataPrepare(a *app) *cobra.Command {
 		}
 		if o.Config, err = config.LoadTrain(*src); err != nil {
 			return result{}, err
+		}
+		if *protocol != "" {
+			if o.Protocol, err = config.LoadProtocol(*protocol); err != nil {
+				return result{}, err
+			}
 		}
 		if o.Out == "" {
 			if o.Out = string(o.Config.Data.Store); o.Out == "" {
@@ -112,6 +119,130 @@ func dataPrepare(a *app) *cobra.Command {
 			if err == nil {
 				_, err = fmt.Fprintln(w)
 			}
+			return err
+		}}, nil
+	})
+	return cmd
+}
+
+// protocolArgument is the one argument of a command about a protocol.
+func protocolArgument(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d protocols are given", len(args)), At: cmd.CommandPath(),
+		Fix: "give one: " + strings.Join(config.Protocols(), ", ") + ", or the path of a file"}
+}
+
+func dataRequest(a *app) *cobra.Command {
+	var o run.RequestOptions
+	var machine string
+	cmd := &cobra.Command{
+		Use:   "request PROTOCOL [--out DIR]",
+		Short: "Say what the data of a protocol are, and write requests for them",
+		Long: "Say what the data of a protocol take: files with their sizes, stores in every\n" +
+			"storage, memory and time to prepare them, with -c the time of a training, and\n" +
+			"the terms to accept. With --out one request a file is written for whoever\n" +
+			"fetches the data: of MARS for hindcasts, of the Climate Data Store for analyses.\n" +
+			"Nothing is fetched here; all sizes and times are computed.",
+		Example: "  ensemble data request ens10\n" +
+			"  ensemble data request ens10 --out requests --disk-gb-s 0.5\n" +
+			"  ensemble data request ens10 -c experiments/ens10/z500.yaml --ranks 16 \\\n    --machine machine.yaml",
+		Annotations: notes("docs/ens10.md, ensemble help plan", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        protocolArgument,
+	}
+	src := configFlags(cmd)
+	f := cmd.Flags()
+	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for the requests; none are written without")
+	f.Float64Var(&o.DiskGBs, "disk-gb-s", 1, "GB/s at which the archive is read")
+	ranks := f.Uint("ranks", 1, "ranks of the training of -c, a `NUMBER`")
+	f.StringVar(&machine, "machine", "", "description of its machine, a `FILE` (docs/formats/machine.md)")
+	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+		var err error
+		if o.Protocol, err = config.LoadProtocol(args[0]); err != nil {
+			return result{}, err
+		}
+		if o.DiskGBs <= 0 {
+			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a disk of %g GB/s", o.DiskGBs), At: "--disk-gb-s", Fix: "give more than 0"}
+		}
+		if len(src.Files) > 0 {
+			o.Plan = &run.PlanOptions{Ranks: int(*ranks), Timings: run.UserTimings(a.log)}
+			if o.Plan.Config, err = config.LoadTrain(*src); err != nil {
+				return result{}, err
+			}
+			if machine != "" {
+				if o.Plan.Machine, err = config.LoadMachine(machine); err != nil {
+					return result{}, err
+				}
+			}
+		}
+		r, err := run.Request(ctx, o)
+		if err != nil {
+			return result{}, err
+		}
+		return result{data: r, outputs: r.Outputs, text: r.WriteText}, nil
+	})
+	return cmd
+}
+
+func dataSynthesize(a *app) *cobra.Command {
+	o := run.SynthesizeOptions{Version: version.Version}
+	var grid, years string
+	cmd := &cobra.Command{
+		Use:   "synthesize PROTOCOL --out DIR",
+		Short: "Write an archive of invented weather in the layout of a protocol",
+		Long: "Write an archive in the layout of a protocol, with names, messages, members,\n" +
+			"leads and hindcast dates as there, of the weather that the program invents: to\n" +
+			"try everything before the real data are there. It is no data of any centre, and\n" +
+			"scores on it say nothing about one.",
+		Example: "  ensemble data synthesize ens10 --out archive --grid 16x32 --years 1998-2001 \\\n    --dates 4\n" +
+			"  ensemble data synthesize ens5-mini --out mini",
+		Annotations: notes("docs/ens10.md, ensemble demo", exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        protocolArgument,
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the archive")
+	f.StringVar(&grid, "grid", "", "coarser grid of ROWSxCOLUMNS points; that of the protocol if not given")
+	f.StringVar(&years, "years", "", "some of the years, FIRST-LAST; all if not given")
+	dates := f.Uint("dates", 0, "so many of the calendar days, spread over the year; 0 means all")
+	members := f.Uint("members", 0, "so many members; 0 means all")
+	f.Uint64Var(&o.Seed, "seed", 0, "start of all random numbers")
+	threads := threadsFlag(f)
+	reporter := a.progressFlag(f)
+	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+		if err := required(cmd, "out"); err != nil {
+			return result{}, err
+		}
+		p, err := config.LoadProtocol(args[0])
+		if err != nil {
+			return result{}, err
+		}
+		var first, last int
+		if years != "" {
+			if n, err := fmt.Sscanf(years+" ", "%d-%d ", &first, &last); err != nil || n != 2 {
+				return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q are no years", years), At: "--years", Fix: "give the first and the last, such as 1998-2001"}
+			}
+		}
+		var size run.Crop
+		if grid != "" {
+			if size, err = run.ParseCrop(grid); err != nil {
+				return result{}, at("--grid", err)
+			}
+		}
+		if o.Protocol, err = p.Part(first, last, int(*dates), size.Height, size.Width, int(*members)); err != nil {
+			return result{}, err
+		}
+		if o.Progress, err = reporter(); err != nil {
+			return result{}, err
+		}
+		defer o.Progress.Close()
+		o.Threads = int(*threads)
+		r, err := run.Synthesize(ctx, o)
+		if err != nil {
+			return result{}, err
+		}
+		return result{data: r, outputs: r.Outputs, text: func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s: %d starts, %d fields in %d files, %d bytes of invented weather\n", r.Out, r.Starts, r.Fields, r.Files, r.Bytes)
 			return err
 		}}, nil
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -133,6 +134,94 @@ func TestDataPrepare(t *testing.T) {
 	}
 	if code, stdout, stderr := call(t, "inspect", "--stats", whole); code != exit.OK || !strings.Contains(stdout, "all checksums are right") {
 		t.Errorf("inspect: exit %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// TestDataRequest: what ENS-10 takes, and one request for each of its files.
+func TestDataRequest(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "requests")
+	code, stdout, stderr := call(t, "data", "request", "ens10", "--out", out, "--disk-gb-s", "2", "--json")
+	var answer struct {
+		Starts        int
+		Fields, Bytes int64
+		Stores        []struct {
+			Task  string
+			Bytes map[string]int64
+		}
+		Prepare struct {
+			ReadS float64 `json:"read_s"`
+		}
+		Outputs []string
+	}
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK {
+		t.Fatalf("exit %d, %v: %s", code, err, stderr)
+	}
+	// 52800 messages a date; 2 × 241 files of ERA5 with 5 fields for each of 2100 starts.
+	if answer.Starts != 2100 || answer.Fields != 105*52800+2100*5 || answer.Bytes < 2.8e12 || answer.Bytes > 3e12 || len(answer.Outputs) != 2*105+2*241+1 {
+		t.Errorf("%d starts, %d fields, %d bytes, %d requests", answer.Starts, answer.Fields, answer.Bytes, len(answer.Outputs))
+	}
+	if x := answer.Prepare.ReadS; x < 2800 || x > 3000 {
+		t.Errorf("reading twice at 2 GB/s takes %g s", x)
+	}
+	for _, s := range answer.Stores {
+		if f32, half := s.Bytes["f32"], s.Bytes["int16"]; f32 < 4*2100*(7*30+1)*361*720 || math.Abs(float64(f32)/float64(half)-2) > 0.01 || half != s.Bytes["bf16"] {
+			t.Errorf("store of %s: %v", s.Task, s.Bytes)
+		}
+	}
+	for name, want := range map[string][]string{
+		"output.pl.20180104.mars": {"stream   = enfh", "date     = 2018-01-04", "hdate    = 1998-01-04/1999-01-04/", "levelist = 1000/925/850/", "param    = 129.128/130.128/133.128/135.128/155.128/131.128/132.128",
+			"number   = 1/to/10", "step     = 0/24/48", "grid     = 0.5/0.5", `target   = "output.pl.20180104"`},
+		"output.sfc.20181231.mars": {"levtype  = sfc", "param    = 34.128/136.128/137.128/143.128/151.128/164.128/165.128/166.128/167.128/228.128/235.128"},
+		"era5.pl.201801.grib.json": {`"dataset": "reanalysis-era5-pressure-levels"`, "\"2018\"", "\"02\"", "\"geopotential\""},
+		"files.tsv":                {"output.sfc.20180101\t6600\t", "output.pl.20180101\t46200\t"},
+	} {
+		text, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(string(text), w) {
+				t.Errorf("no %q in %s:\n%s", w, name, text)
+			}
+		}
+	}
+	if code, stdout, _ := call(t, "data", "request", "ens5-mini"); code != exit.OK || !strings.Contains(stdout, "10.2 GB") || !strings.Contains(stdout, "terms to accept") || strings.Contains(stdout, "training") {
+		t.Errorf("exit %d: %s", code, stdout)
+	}
+	machine := filepath.Join(t.TempDir(), "machine.yaml")
+	if err := os.WriteFile(machine, []byte("version: 1\nrank: {gflops: 1000, gb_s: 100}\nnetwork: {alpha_us: 2, gb_s: 12}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr = call(t, "data", "request", "ens10", "-c", "../../experiments/ens10/t2m.yaml", "--machine", machine, "--ranks", "4")
+	if code != exit.OK || !strings.Contains(stdout, "4 ranks") || !strings.Contains(stdout, "2100 steps") {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+}
+
+func TestProtocolCommandErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+		code exit.Code
+	}{
+		{[]string{"request"}, "0 protocols are given", exit.Usage},
+		{[]string{"request", "ens1o"}, "did you mean `ens10`?", exit.Usage},
+		{[]string{"request", "ens10", "--disk-gb-s", "0"}, "--disk-gb-s", exit.Usage},
+		{[]string{"request", "./nowhere.yaml"}, "no such file", exit.Usage},
+		{[]string{"synthesize", "ens10"}, "missing --out", exit.Usage},
+		{[]string{"synthesize", "ens10", "--out", "o", "--years", "98"}, "such as 1998-2001", exit.Usage},
+		{[]string{"synthesize", "ens10", "--out", "o", "--years", "1998-2018"}, "it has 1998 to 2017", exit.Usage},
+		{[]string{"synthesize", "ens10", "--out", "o", "--grid", "9by16"}, "--grid", exit.Usage},
+		{[]string{"synthesize", "ens10", "--out", "o", "--grid", "722x1440"}, "361×720", exit.Usage},
+		{[]string{"synthesize", "ens10", "--out", ".", "--years", "1998-1998", "--dates", "1"}, "no synthetic archive", exit.CannotWrite},
+		{[]string{"prepare", "-c", "../../experiments/ens10/z500.yaml", "--out", "o", "--protocol", "ens"}, "there is no protocol", exit.Usage},
+	} {
+		if code, _, stderr := call(t, append([]string{"data"}, c.args...)...); code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit %d, %q; want %d and %q", c.args, code, stderr, c.code, c.want)
+		}
+	}
+	if _, err := os.Stat("o"); err == nil {
+		t.Error("a folder was made")
 	}
 }
 

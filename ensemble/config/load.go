@@ -21,6 +21,8 @@ import (
 type Sources struct {
 	Files []string // YAML files; a later one wins
 	Set   []string // "train.epochs=5", as after --set
+
+	texts map[string][]byte // of files that are built in
 }
 
 // Origin says where an effective value comes from.
@@ -71,7 +73,7 @@ func load(s *Schema, src Sources) (*effective, error) {
 		}
 	})
 	for _, path := range src.Files {
-		r := reader{schema: s, origin: e.origins}
+		r := reader{schema: s, origin: e.origins, texts: src.texts}
 		tree, text := r.file(path)
 		faults = append(faults, r.faults...)
 		sum := sha256.Sum256(text)

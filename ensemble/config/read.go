@@ -31,6 +31,7 @@ type reader struct {
 	faults []*exit.Error
 	origin map[string]Origin // by key path, of the values that were read
 	layer  string
+	texts  map[string][]byte // of files that are built in
 }
 
 func (r *reader) at(n *yaml.Node) string {
@@ -47,7 +48,11 @@ func (r *reader) fault(n *yaml.Node, what, why, fix string) {
 // file reads a YAML file into a nested map of parsed values.
 func (r *reader) file(path string) (tree map[string]any, text []byte) {
 	r.where, r.isFile, r.dir, r.layer = path, true, filepath.Dir(path), "file"
-	text, err := readBounded(path)
+	text, ok := r.texts[path]
+	var err error
+	if !ok {
+		text, err = readBounded(path)
+	}
 	if err != nil {
 		r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "cannot read the configuration", At: path, Why: plain(err),
 			Fix: "give the path of a YAML file after " + r.schema.flag, Err: err})

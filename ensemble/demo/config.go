@@ -11,10 +11,14 @@ import (
 
 // Config says what to generate. The zero value is the documented default.
 type Config struct {
-	Seed    uint64          // start of all random streams
-	First   time.Time       // first start; default 2001-01-01T00Z. A label: the weather is invented
-	Every   time.Duration   // between starts, whole multiples of 6 h; default 7 days
-	Starts  int             // default 208, four years of weeks
+	Seed   uint64        // start of all random streams
+	First  time.Time     // first start; default 2001-01-01T00Z. A label: the weather is invented
+	Every  time.Duration // between starts, whole multiples of 6 h; default 7 days
+	Starts int           // default 208, four years of weeks
+	// Dates are the starts instead of First, Every and Starts: ascending, whole multiples
+	// of 6 h apart. Weather that no start needs is left out where more than two
+	// weeks lie between two of them.
+	Dates   []time.Time
 	Members int             // with the control; default 10
 	Leads   []ensemble.Lead // ascending, multiples of 6 h; default 0, 24, 48 h
 	Threads int             // starts at work at once; default GOMAXPROCS. Never changes a bit of the result
@@ -24,6 +28,9 @@ type Config struct {
 //
 // Errors: what cannot be: leads between the cycles, nothing to make.
 func (c Config) Resolved() (Config, error) {
+	if len(c.Dates) > 0 {
+		c.First, c.Starts = c.Dates[0], len(c.Dates)
+	}
 	if c.First.IsZero() {
 		c.First = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
@@ -50,6 +57,11 @@ func (c Config) Resolved() (Config, error) {
 		return c, fmt.Errorf("demo: starts every %v: want a multiple of %v", c.Every, cycle)
 	case len(c.Leads) == 0 || !slices.IsSorted(c.Leads) || c.Leads[0] < 0:
 		return c, fmt.Errorf("demo: leads %v: want at least one, ascending from 0 or later", c.Leads)
+	}
+	for i := 1; i < len(c.Dates); i++ {
+		if gap := c.Dates[i].Sub(c.Dates[i-1]); gap < cycle || gap%cycle != 0 {
+			return c, fmt.Errorf("demo: start %v after %v: want multiples of %v between them", c.Dates[i], c.Dates[i-1], cycle)
+		}
 	}
 	for i, l := range c.Leads {
 		if time.Duration(l)%cycle != 0 || i > 0 && l == c.Leads[i-1] {

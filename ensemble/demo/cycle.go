@@ -9,6 +9,7 @@ const (
 
 	spinUpDays   = 90 // of truth from noise, before the assimilation
 	settleDays   = 30 // of assimilation, before the first start
+	resettleDays = 15 // before a start, of both, after time that is left out
 	gain         = 0.5
 	observation  = 2.5 // m s-1, wind error of one set of observations
 	obsPeak      = 13  // degree where the energy of observation error peaks

@@ -64,16 +64,14 @@ func newWorld(cfg Config) *world {
 // history runs truth and the assimilation, the second one behind the first on a
 // goroutine of its own, and keeps what the starts need.
 func (w *world) history(ctx context.Context) error {
-	const settle = settleDays * 4 // cycles before the first start
-	every := int(w.cfg.Every / cycle)
-	last := settle + (w.cfg.Starts-1)*every + int(time.Duration(w.cfg.Leads[len(w.cfg.Leads)-1])/cycle)
-
+	cycles := w.cycles()
 	tr := newTruth(w.natural, w.cfg.Seed, w.t0)
 	states := make(chan state, 16)
 	go func() {
 		defer close(states)
-		for n := 0; n <= last; n++ {
+		for n, at := range cycles {
 			if n > 0 {
+				tr.time += float64(at-cycles[n-1]-1) / 4
 				tr.advance()
 			}
 			select {
@@ -89,18 +87,45 @@ func (w *world) history(ctx context.Context) error {
 		if as == nil {
 			as = newAssimilation(w.forecast, w.planet, &q, w.cfg.Seed)
 		} else {
-			as.advance(w.t0+float64(n-1-settle)/4, n, &q)
+			as.advance(w.t0+float64(cycles[n]-1)/4, n, &q)
 		}
-		w.keep(n-settle, every, &q, &as.q)
+		w.keep(cycles[n], &q, &as.q)
 		n++
 	}
 	return ctx.Err()
 }
 
-// keep stores the states of one cycle, counted from the first start.
-func (w *world) keep(n, every int, truth, analysis *state) {
+// offset is the cycle of a start, counted from the first one.
+func (w *world) offset(i int) int {
+	if w.cfg.Dates != nil {
+		return int(w.cfg.Dates[i].Sub(w.cfg.First) / cycle)
+	}
+	return i * int(w.cfg.Every/cycle)
+}
+
+// cycles lists those that truth and the assimilation run through, counted from the first
+// start: all, or with Dates those that some start needs.
+func (w *world) cycles() []int {
+	const settle = settleDays * 4 // before the first start
+	ahead := int(time.Duration(w.cfg.Leads[len(w.cfg.Leads)-1]) / cycle)
+	var out []int
+	next := -settle
 	for i := range w.cfg.Starts {
-		since := n - i*every
+		at := w.offset(i)
+		if i > 0 && w.cfg.Dates != nil {
+			next = max(next, at-resettleDays*4)
+		}
+		for ; next <= at+ahead; next++ {
+			out = append(out, next)
+		}
+	}
+	return out
+}
+
+// keep stores the states of one cycle, counted from the first start.
+func (w *world) keep(n int, truth, analysis *state) {
+	for i := range w.cfg.Starts {
+		since := n - w.offset(i)
 		switch since {
 		case 0:
 			w.analysis[i] = *analysis
@@ -186,7 +211,7 @@ func (w *world) newForecaster() *forecaster {
 // start makes one start.
 func (f *forecaster) start(i int) *Start {
 	cfg := f.cfg
-	init := ensemble.InitAt(cfg.First.Add(time.Duration(i) * cfg.Every))
+	init := ensemble.InitAt(cfg.First.Add(time.Duration(f.offset(i)) * cycle))
 	members := make([]ensemble.Member, cfg.Members)
 	for m := range members {
 		members[m] = ensemble.Member(m)
@@ -200,12 +225,21 @@ func (f *forecaster) start(i int) *Start {
 		f.fields.fill(a.Field, &psi)
 		st.Analyses = append(st.Analyses, a)
 	}
-	t := f.t0 + float64(i)*cfg.Every.Hours()/24
+	f.run(i, func(m, l int, psi *state) {
+		f.fields.fill(func(v, lev int) []float32 { return st.Forecast.Field(l, m, v, lev) }, psi)
+	})
+	return st
+}
+
+// run forecasts all members of a start, one after the other, and shows the streamfunction
+// at each lead.
+func (f *forecaster) run(i int, visit func(member, lead int, psi *state)) {
+	t := f.t0 + float64(f.offset(i))/4
 	bred := f.breed(i, t)
-	r := stream(cfg.Seed, forMembers, i)
-	var analysis, q state
+	r := stream(f.cfg.Seed, forMembers, i)
+	var analysis, psi, q state
 	f.g.streamfunction(&analysis, &f.analysis[i])
-	for m := range members {
+	for m := range f.cfg.Members {
 		psi = analysis
 		if m > 0 {
 			p := f.perturbation(bred, r)
@@ -214,14 +248,13 @@ func (f *forecaster) start(i int) *Start {
 		f.g.vorticity(&q, &psi)
 		f.g.restart()
 		var at ensemble.Lead
-		for l, lead := range cfg.Leads {
+		for l, lead := range f.cfg.Leads {
 			f.g.run(&q, t+at.Hours()/24, int(time.Duration(lead-at)/cycle)*stepsPerCycle)
 			at = lead
 			f.g.streamfunction(&psi, &q)
-			f.fields.fill(func(v, lev int) []float32 { return st.Forecast.Field(l, m, v, lev) }, &psi)
+			visit(m, l, &psi)
 		}
 	}
-	return st
 }
 
 // breed grows random perturbations of the analysis of breedingDays ago along the

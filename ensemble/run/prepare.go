@@ -34,12 +34,13 @@ func Storages() []string {
 // PrepareOptions says what to put into a sample store and how.
 type PrepareOptions struct {
 	Config    *config.TrainConfig
-	Out       string // the folder
-	Storage   string // one of Storages
-	Workers   int    // 0 means one for each processor
-	Memory    int64  // bytes of store.Write; 0 means its default
-	ShardSize int64  // bytes of a shard; 0 means the default
-	Overwrite bool   // replace another store
+	Protocol  *config.ProtocolConfig // whose starts must all be there; nil for those that are
+	Out       string                 // the folder
+	Storage   string                 // one of Storages
+	Workers   int                    // 0 means one for each processor
+	Memory    int64                  // bytes of store.Write; 0 means its default
+	ShardSize int64                  // bytes of a shard; 0 means the default
+	Overwrite bool                   // replace another store
 	Version   string
 	Progress  *progress.Reporter // nil shows nothing
 	Warn      func(string)       // nil drops warnings; they are in the store too
@@ -94,7 +95,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	defer in.Close()
-	if err := planForecasts(ctx, c, in, &p); err != nil {
+	if err := planForecasts(ctx, o, in, &p); err != nil {
 		return nil, err
 	}
 	if len(analysisFiles) > 0 {
@@ -156,8 +157,8 @@ func archiveFiles(c *config.TrainConfig) (forecasts, analyses []string, err erro
 }
 
 // planForecasts finds the members and starts of a configuration, and their fields.
-func planForecasts(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *store.Plan) error {
-	m := c.Data.Members
+func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *store.Plan) error {
+	c, m := o.Config, o.Config.Data.Members
 	var err error
 	if _, p.Members, err = choose(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return err
@@ -166,6 +167,13 @@ func planForecasts(ctx context.Context, c *config.TrainConfig, in *fio.Input, p 
 	if err != nil {
 		return err
 	}
+	if o.Protocol != nil {
+		strange, err := startsOf(o.Protocol, c.Data.Split, wanted.inits, place(in.Files()))
+		if err != nil {
+			return err
+		}
+		p.Warnings = append(p.Warnings, strange...)
+	}
 	split, err := divide(c.Data.Split, wanted.inits)
 	if err != nil {
 		return err
@@ -173,7 +181,8 @@ func planForecasts(ctx context.Context, c *config.TrainConfig, in *fio.Input, p 
 	p.Starts = slices.Concat(split.Train, split.Validation, split.Test)
 	slices.SortFunc(p.Starts, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
 	p.Starts = slices.Compact(p.Starts)
-	p.Grid, p.Forecasts, p.Warnings = wanted.grid, store.Archive{Reader: in, Entries: wanted.entries}, wanted.warnings
+	p.Grid, p.Forecasts = wanted.grid, store.Archive{Reader: in, Entries: wanted.entries}
+	p.Warnings = append(p.Warnings, wanted.warnings...)
 	return wanted.check(ctx, in, p.Starts)
 }
 
@@ -265,7 +274,7 @@ func countStored(s *store.Store, d *data, sel store.Selection) (warnings []strin
 	var forecasts, analyses census
 	add := func(to *census, k ensemble.Key, field func(level int) []float32) {
 		for _, l := range d.axes.Levels {
-			k.Level = l
+			k.Level = l.Of(k.Variable)
 			to.entries = append(to.entries, ensemble.Entry{Key: k, Unit: unit[k.Variable], Grid: s.Grid, File: s.Dir()})
 			to.fields = append(to.fields, tally{})
 			if own := slices.Index(sel.Levels, l); own >= 0 {

@@ -148,6 +148,22 @@ func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err e
 	return w.finish()
 }
 
+// Size is the number of bytes of the shards that Write makes of a plan, for which it needs
+// no entries.
+//
+// Errors: 64 for a plan that is impossible.
+func Size(p Plan) (int64, error) {
+	w, err := newWriter("", p, Options{})
+	if err != nil {
+		return 0, err
+	}
+	var bytes int64
+	for k := range w.layout.shards() {
+		bytes += w.shardSize(k)
+	}
+	return bytes, nil
+}
+
 // writer is one call of Write.
 type writer struct {
 	dir  string

@@ -1,0 +1,226 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Archive lays a synthetic archive of hindcasts and analyses out as a real one is: the
+// starts of one calendar day in all years share files, analyses those of a month. All
+// messages are of edition 1, with the local sections of ECMWF.
+type Archive struct {
+	Seed        uint64
+	Days        []ArchiveDay
+	Months      []ArchiveMonth
+	Leads       []ensemble.Lead
+	Members     int // all perturbed
+	FirstMember int
+	Grid        *ensemble.Grid // regular, on latitudes and longitudes
+	Threads     int            // files at work at once; 0 means GOMAXPROCS. Never changes a bit
+	Progress    func(done, all int)
+}
+
+// ArchiveDay is one calendar day.
+type ArchiveDay struct {
+	Reference time.Time // of the forecast whose hindcasts these are
+	Starts    []ensemble.Init
+	Files     []ArchiveFile
+}
+
+// ArchiveMonth is the analyses of one month. Each is valid at a lead of a start.
+type ArchiveMonth struct {
+	Valids []ensemble.Valid
+	Files  []ArchiveFile
+}
+
+// ArchiveFile is a file with all variables at all its levels, in the order: start, lead,
+// member, level, variable.
+type ArchiveFile struct {
+	Path      string
+	Variables []string
+	Levels    []ensemble.Level
+}
+
+// Write makes the files, in folders that exist. The result is a function of the Archive
+// alone.
+//
+// Memory: some 100 kB a start and for each thread the fields of one. Errors: impossible
+// starts; those of writing; ctx.Err(). Files that are finished stay.
+func (a Archive) Write(ctx context.Context) error {
+	cfg := Config{Seed: a.Seed, Leads: a.Leads, Members: a.Members + 1} // the control is not written
+	at := map[ensemble.Init]int{}
+	for _, d := range a.Days {
+		for _, s := range d.Starts {
+			cfg.Dates = append(cfg.Dates, s.Time)
+		}
+	}
+	slices.SortFunc(cfg.Dates, time.Time.Compare)
+	cfg, err := cfg.Resolved()
+	if err != nil {
+		return err
+	}
+	for i, t := range cfg.Dates {
+		at[ensemble.InitAt(t)] = i
+	}
+	w := newWorld(cfg)
+	if err := w.history(ctx); err != nil {
+		return err
+	}
+	if a.Threads == 0 {
+		a.Threads = runtime.GOMAXPROCS(0)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(a.Threads)
+	var done atomic.Int64
+	count := func(err error) error {
+		if n := done.Add(1); err == nil && a.Progress != nil {
+			a.Progress(int(n), len(a.Days)+len(a.Months))
+		}
+		return err
+	}
+	for _, d := range a.Days {
+		g.Go(func() error { return count(a.day(ctx, w, at, d)) })
+	}
+	for _, m := range a.Months {
+		g.Go(func() error { return count(a.month(ctx, w, m)) })
+	}
+	return g.Wait()
+}
+
+// writing is the files of a day or a month that are being written.
+type writing struct {
+	of  []ArchiveFile
+	out []*bufio.Writer
+}
+
+// open makes files, lets fill write them, and puts them in place.
+func open(of []ArchiveFile, done *writing, fill func(*writing) error) error {
+	if len(done.of) == len(of) {
+		return fill(done)
+	}
+	f := of[len(done.of)]
+	return exit.Create(f.Path, atomicfile.Write(f.Path, func(out io.Writer) error {
+		b := bufio.NewWriterSize(out, 1<<20)
+		done.of, done.out = append(done.of, f), append(done.out, b)
+		if err := open(of, done, fill); err != nil {
+			return err
+		}
+		return b.Flush()
+	}))
+}
+
+// fields appends all fields of the present weather to the files.
+func (f *writing) fields(w *weather, grid *ensemble.Grid, values []float32, message []byte, init time.Time, leadHours int, m mars) error {
+	for i, file := range f.of {
+		for _, l := range file.Levels {
+			for _, name := range file.Variables {
+				v, _ := ensemble.VariableNamed(name)
+				if err := w.field(values, name, l.Of(name)); err != nil {
+					return err
+				}
+				if _, err := f.out[i].Write(message1(message[:0], grid, v, l.Of(name), init, leadHours, m, values)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// day writes the hindcasts of a calendar day.
+func (a Archive) day(ctx context.Context, world *world, at map[ensemble.Init]int, d ArchiveDay) error {
+	f, w := world.newForecaster(), newWeather(world.planet, a.Grid)
+	values, message := make([]float32, a.Grid.Size()), make([]byte, 0, 3*a.Grid.Size()+256)
+	states := make([][]state, len(a.Leads)) // [lead][member]
+	tp, cp := make([][]float64, a.Members), make([][]float64, a.Members)
+	for l := range states {
+		states[l] = make([]state, a.Members)
+	}
+	for m := range a.Members {
+		tp[m], cp[m] = make([]float64, npoint), make([]float64, npoint)
+	}
+	return open(d.Files, &writing{}, func(out *writing) error {
+		for _, init := range d.Starts {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			i, ok := at[init]
+			if !ok {
+				return fmt.Errorf("demo: start %s is not of the archive", init)
+			}
+			f.run(i, func(m, l int, psi *state) {
+				if m > 0 {
+					states[l][m-1] = *psi
+				}
+			})
+			before := ensemble.Lead(0)
+			for l, lead := range a.Leads {
+				for m := range a.Members {
+					w.set(&states[l][m], float64(init.YearDay()), lead.Hours()/24)
+					if l == 0 {
+						clear(tp[m])
+						clear(cp[m])
+					}
+					w.rain(tp[m], cp[m], (lead-before).Hours()/24)
+					w.tp, w.cp = tp[m], cp[m]
+					err := out.fields(w, a.Grid, values, message, init.Time, int(lead.Hours()),
+						mars{classOperational, typePerturbed, streamHindcast, 145, a.FirstMember + m, a.Members + 1, d.Reference})
+					if err != nil {
+						return err
+					}
+				}
+				before = lead
+			}
+		}
+		return nil
+	})
+}
+
+// month writes the analyses of a month: truth.
+func (a Archive) month(ctx context.Context, world *world, d ArchiveMonth) error {
+	w := newWeather(world.planet, a.Grid)
+	values, message := make([]float32, a.Grid.Size()), make([]byte, 0, 3*a.Grid.Size()+256)
+	return open(d.Files, &writing{}, func(out *writing) error {
+		for _, valid := range d.Valids {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			q := world.truthAt(valid)
+			if q == nil {
+				return fmt.Errorf("demo: %s is not valid at a lead of a start", valid)
+			}
+			var psi state
+			world.natural.streamfunction(&psi, q)
+			w.set(&psi, float64(valid.YearDay()), 0)
+			if err := out.fields(w, a.Grid, values, message, valid.Time, 0,
+				mars{classERA5, typeAnalysis, streamAnalysis, 143, int(ensemble.NoMember), 0, time.Time{}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// truthAt is truth at a time that is a lead of some start, nil if none is.
+func (w *world) truthAt(valid ensemble.Valid) *state {
+	for i, t := range w.cfg.Dates {
+		for l, lead := range w.cfg.Leads {
+			if valid.Equal(t.Add(time.Duration(lead))) {
+				return &w.verify[i][l]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package demo
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/io/grib"
+)
+
+// A message is read as it was written: header, bitmap, and values within half a step.
+func TestMessage1(t *testing.T) {
+	grid := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 5, NY: 3, Lat: []float64{90, 0, -90}, Lon: []float64{0, 72, 144, 216, 288}}
+	r := rand.New(rand.NewPCG(1, 2))
+	init := time.Date(2000, 2, 29, 0, 0, 0, 0, time.UTC)
+	of := func(reference int) mars {
+		return mars{classOperational, typePerturbed, streamHindcast, 145, 7, 11, time.Date(reference, 2, 28, 0, 0, 0, 0, time.UTC)}
+	}
+	var kinds []grib.ID
+	for _, c := range []struct {
+		variable  string
+		level     ensemble.Level
+		reference int
+		value     func() float64
+	}{
+		{"z", ensemble.PressureLevel(500), 2018, func() float64 { return 55_000 + 2000*r.NormFloat64() }},
+		{"z", ensemble.PressureLevel(500), 2019, func() float64 { return -3 * r.Float64() }},
+		{"d", ensemble.PressureLevel(10), 2018, func() float64 { return 1e-5 * r.NormFloat64() }},
+		{"tp", ensemble.Level{}, 2018, func() float64 { return 0 }},
+		{"2t", ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, 2018, func() float64 { return 271.25 }},
+	} {
+		values := make([]float32, grid.Size())
+		for i := range values {
+			values[i] = float32(c.value())
+		}
+		v, _ := ensemble.VariableNamed(c.variable)
+		m := message1(nil, grid, v, c.level, init, 48, of(c.reference), values)
+		constant := slices.Max(values) == slices.Min(values)
+		if !constant && int64(len(m)) != MessageBytes(grid.Size(), true) {
+			t.Errorf("%s: %d bytes, said to be %d", c.variable, len(m), MessageBytes(grid.Size(), true))
+		}
+		idx, err := grib.ReadIndex(t.Context(), bytes.NewReader(m), int64(len(m)), &grib.Grids{})
+		if err != nil || len(idx.Faults) > 0 || len(idx.Fields) != 1 {
+			t.Fatalf("%s: %v, %+v", c.variable, err, idx)
+		}
+		f := idx.Fields[0]
+		if !f.Time.Init.Equal(init) || f.Time.Lead != 48*time.Hour || f.Member != (grib.Member{Known: true, Is: true, ID: 7, Of: 11}) {
+			t.Errorf("%s: time %+v, member %+v", c.variable, f.Time, f.Member)
+		}
+		kinds = append(kinds, f.Kind)
+		p, ok, err := grib.SimpleOf(m, grid.Size())
+		if err != nil || ok == constant {
+			t.Fatalf("%s: simple packing %v, %v", c.variable, ok, err)
+		}
+		if constant {
+			continue
+		}
+		reach := float64(slices.Max(values) - slices.Min(values))
+		for i, x := range values {
+			got := p.Value(uint64(p.Data[2*i])<<8 | uint64(p.Data[2*i+1]))
+			if math.Abs(got-float64(x)) > reach/math.MaxUint16*1.01 { // steps are at most twice the least
+				t.Errorf("%s: value %d is %g, want %g", c.variable, i, got, x)
+			}
+		}
+	}
+	if kinds[0] != kinds[1] || kinds[0] == kinds[2] {
+		t.Error("the year of the reference forecast makes another kind of field, or the variable none")
+	}
+	sst := make([]float32, grid.Size())
+	sst[3], sst[4] = float32(math.NaN()), 300
+	v, _ := ensemble.VariableNamed("sst")
+	m := message1(nil, grid, v, ensemble.Level{}, init, 0, mars{classERA5, typeAnalysis, streamAnalysis, 143, int(ensemble.NoMember), 0, init}, sst)
+	idx, err := grib.ReadIndex(t.Context(), bytes.NewReader(m), int64(len(m)), &grib.Grids{})
+	if err != nil || len(idx.Faults) > 0 || idx.Fields[0].Member.Is || idx.Fields[0].Sections[3].Length == 0 {
+		t.Errorf("an analysis with a missing value: %v, %+v", err, idx)
+	}
+}
+
+// Weather is left out between starts that lie far apart, and nowhere else.
+func TestCyclesOfDates(t *testing.T) {
+	day := 24 * time.Hour
+	first := time.Date(1998, 1, 1, 0, 0, 0, 0, time.UTC)
+	cycles := func(c Config) []int {
+		c.Members, c.Leads = 1, []ensemble.Lead{0, ensemble.Lead(2 * day)}
+		c, err := c.Resolved()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (&world{cfg: c}).cycles()
+	}
+	every := cycles(Config{First: first, Every: 7 * day, Starts: 3})
+	if len(every) != 4*(settleDays+14+2)+1 || every[0] != -4*settleDays {
+		t.Errorf("%d cycles from %d", len(every), every[0])
+	}
+	dates := []time.Time{first, first.Add(7 * day), first.Add(14 * day)}
+	if got := cycles(Config{Dates: dates}); !slices.Equal(got, every) {
+		t.Errorf("the same starts as dates have %d cycles, want %d", len(got), len(every))
+	}
+	far := cycles(Config{Dates: append(dates, first.Add(365*day))})
+	if n := len(every) + 4*(resettleDays+2) + 1; len(far) != n || far[len(every)] != 4*(365-resettleDays) {
+		t.Errorf("%d cycles with a start a year later, want %d", len(far), n)
+	}
+	if _, err := (Config{Dates: []time.Time{first, first}}).Resolved(); err == nil {
+		t.Error("a start comes twice")
+	}
+}
+
+// All that protocols ask for has values that the quantity can have, in both seasons, and
+// is another one in every state.
+func TestWeatherIsPlausible(t *testing.T) {
+	grid := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 12, NY: 7, Lat: []float64{90, 60, 30, 0, -30, -60, -90}, Lon: make([]float64, 12)}
+	for i := range grid.Lon {
+		grid.Lon[i] = 30 * float64(i)
+	}
+	pl := newPlanet()
+	w := newWeather(pl, grid)
+	tr := newTruth(newModel(natural, pl), 5, 0)
+	var psi state
+	tr.g.streamfunction(&psi, &tr.q)
+	single := []string{"sst", "tcw", "tcwv", "cp", "msl", "tcc", "10u", "10v", "2t", "tp", "skt"}
+	last := map[string][]float32{}
+	for _, day := range []float64{20, 200} {
+		w.set(&psi, day, 2)
+		tp, cp := make([]float64, npoint), make([]float64, npoint)
+		w.rain(tp, cp, 2)
+		w.tp, w.cp = tp, cp
+		check := func(name string, l ensemble.Level) {
+			v, _ := ensemble.VariableNamed(name)
+			x := make([]float32, grid.Size())
+			if err := w.field(x, name, l); err != nil {
+				t.Fatal(err)
+			}
+			scale := 1.0
+			if v.Unit == "kg m-2" && v.Period != "" {
+				scale = 1000 // archives have metres
+			}
+			r, ok := v.Plausible(l)
+			missing := 0
+			for _, y := range x {
+				if y != y {
+					missing++
+				} else if !r.Has(scale * float64(y)) {
+					t.Errorf("%s at %s on day %g: %g", name, l, day, y)
+				}
+			}
+			if !ok || missing > 0 != v.Masked() || missing == len(x) {
+				t.Errorf("%s at %s: range known %v, %d of %d values missing", name, l, ok, missing, len(x))
+			}
+			last[name+l.String()] = x
+		}
+		for _, hPa := range []float64{1000, 925, 850, 700, 500, 400, 300, 200, 100, 50, 10} {
+			for _, name := range []string{"z", "t", "q", "w", "d", "u", "v"} {
+				check(name, ensemble.PressureLevel(hPa))
+			}
+		}
+		for _, name := range single {
+			check(name, ensemble.SingleLevel.Of(name))
+		}
+	}
+	for a, x := range last {
+		for b, y := range last {
+			if a < b && slices.Equal(x, y) {
+				t.Errorf("%s and %s are one field", a, b)
+			}
+		}
+	}
+	if err := w.field(make([]float32, grid.Size()), "vo", ensemble.PressureLevel(500)); err == nil {
+		t.Error("there is weather for a variable that is not made")
+	}
+}

@@ -1,0 +1,198 @@
+package demo
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// mars is what the local section of a message says that ECMWF's archive delivers.
+type mars struct {
+	class, kind byte
+	stream      uint16
+	process     byte // number of the model
+	member      int  // ensemble.NoMember for an analysis
+	of          int  // members of the ensemble, with the control
+	reference   time.Time
+}
+
+// Codes of the archive's tables.
+const (
+	classOperational = 1
+	classERA5        = 23
+	typeAnalysis     = 2
+	typePerturbed    = 11
+	streamAnalysis   = 1025 // oper
+	streamHindcast   = 1033 // enfh
+)
+
+// message1 appends a field as a message of edition 1 of GRIB, as ECMWF writes it: table 128,
+// rows from the north, 16 bits a value, a bitmap where values are missing (NaN).
+//
+// Source: FM 92 GRIB1; ECMWF local definitions 1 and 26.
+func message1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ensemble.Level, init time.Time, leadHours int, m mars, values []float32) []byte {
+	start := len(dst)
+	dst = append(dst, "GRIB\x00\x00\x00\x01"...)
+	product := make([]byte, 52)
+	if m.member != int(ensemble.NoMember) {
+		product = make([]byte, 69)
+	}
+	n, missing := 0, false
+	for _, x := range values {
+		if x == x {
+			n++
+		} else {
+			missing = true
+		}
+	}
+	put3(product, 1, len(product))
+	copy(product[3:], []byte{128, 98, m.process, 255, 0x80, byte(v.Table128)})
+	if missing {
+		product[7] |= 0x40
+	}
+	product[9] = 1 // all that belongs to one level is of the surface
+	if level.Kind == ensemble.Pressure {
+		product[9] = 100
+		binary.BigEndian.PutUint16(product[10:], uint16(level.Value/100))
+	}
+	century := (init.Year()-1)/100 + 1
+	copy(product[12:], []byte{byte(init.Year() - (century-1)*100), byte(init.Month()), byte(init.Day()), byte(init.Hour()), byte(init.Minute()), 1, byte(leadHours)})
+	product[24] = byte(century)
+	product[40], product[41], product[42] = 1, m.class, m.kind
+	binary.BigEndian.PutUint16(product[43:], m.stream)
+	copy(product[45:], "0001")
+	if m.member != int(ensemble.NoMember) {
+		product[40] = 26
+		product[49], product[50] = byte(m.member), byte(m.of)
+		binary.BigEndian.PutUint32(product[51:], uint32(m.reference.Year()*10000+int(m.reference.Month())*100+m.reference.Day()))
+	}
+	dst = append(dst, product...)
+
+	g := make([]byte, 32)
+	put3(g, 1, len(g))
+	g[4] = 255 // no list of vertical coordinates
+	binary.BigEndian.PutUint16(g[6:], uint16(grid.NX))
+	binary.BigEndian.PutUint16(g[8:], uint16(grid.NY))
+	last := func(x []float64) float64 { return x[len(x)-1] }
+	put3(g, 11, milli(grid.Lat[0]))
+	put3(g, 14, milli(grid.Lon[0]))
+	g[16] = 0x80 // increments are given
+	put3(g, 18, milli(last(grid.Lat)))
+	put3(g, 21, milli(last(grid.Lon)))
+	binary.BigEndian.PutUint16(g[23:], uint16(math.Round(1000*(last(grid.Lon)-grid.Lon[0])/float64(grid.NX-1))))
+	binary.BigEndian.PutUint16(g[25:], uint16(math.Round(1000*(grid.Lat[0]-last(grid.Lat))/float64(grid.NY-1))))
+	dst = append(dst, g...)
+
+	if missing {
+		octets := (len(values) + 7) / 8
+		octets += octets % 2
+		b := make([]byte, 6+octets)
+		put3(b, 1, len(b))
+		b[3] = byte(8*octets - len(values))
+		for i, x := range values {
+			if x == x {
+				b[6+i/8] |= 0x80 >> (i % 8)
+			}
+		}
+		dst = append(dst, b...)
+	}
+	dst = append(pack1(dst, values, n), "7777"...)
+	put3(dst[start:], 5, len(dst)-start)
+	return dst
+}
+
+// MessageBytes is the size of a message of an Archive on so many points, of a member or
+// of an analysis. Missing values make it smaller, and their bitmap larger.
+func MessageBytes(points int, member bool) int64 {
+	product := 52
+	if member {
+		product = 69
+	}
+	data := 11 + 2*points
+	return int64(8 + product + 32 + data + data%2 + 4)
+}
+
+// pack1 appends the data section with the n values that are not missing.
+func pack1(dst []byte, values []float32, n int) []byte {
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for _, x := range values {
+		if x == x {
+			lo, hi = min(lo, float64(x)), max(hi, float64(x))
+		}
+	}
+	if n == 0 {
+		lo, hi = 0, 0
+	}
+	reference, word := ibmBelow(lo)
+	scale, bits := 0, 0
+	if hi > reference {
+		bits = 16
+		scale = int(math.Ceil(math.Log2((hi - reference) / math.MaxUint16)))
+	}
+	length := 11 + n*bits/8
+	b := make([]byte, length+length%2)
+	put3(b, 1, len(b))
+	b[3] = byte(8 * (length % 2))
+	put2(b, 5, scale)
+	binary.BigEndian.PutUint32(b[6:], word)
+	b[10] = byte(bits)
+	if bits > 0 {
+		at := 11
+		for _, x := range values {
+			if x == x {
+				q := math.Round(math.Ldexp(float64(x)-reference, -scale))
+				binary.BigEndian.PutUint16(b[at:], uint16(min(q, math.MaxUint16)))
+				at += 2
+			}
+		}
+	}
+	return append(dst, b...)
+}
+
+// ibmBelow is the largest number of 32 bits to the base of 16 that is not above x.
+func ibmBelow(x float64) (value float64, word uint32) {
+	if x == 0 {
+		return 0, 0
+	}
+	exponent := 64
+	a := math.Abs(x)
+	for a >= 1 {
+		a, exponent = a/16, exponent+1
+	}
+	for a < 1.0/16 && exponent > 0 {
+		a, exponent = a*16, exponent-1
+	}
+	mantissa := math.Floor(a * (1 << 24))
+	if x < 0 {
+		mantissa = math.Ceil(a * (1 << 24))
+		if mantissa == 1<<24 {
+			mantissa, exponent = 1<<20, exponent+1
+		}
+		word = 1 << 31
+	}
+	value = math.Ldexp(mantissa, 4*(exponent-64)-24)
+	if x < 0 {
+		value = -value
+	}
+	return value, word | uint32(exponent)<<24 | uint32(mantissa)
+}
+
+// milli is a coordinate in thousandths of a degree.
+func milli(deg float64) int { return int(math.Round(1000 * deg)) }
+
+// put2 and put3 write a number of so many octets, its sign in the first bit, at octet n.
+func put2(b []byte, n, v int) {
+	if v < 0 {
+		v = -v | 1<<15
+	}
+	b[n-1], b[n] = byte(v>>8), byte(v)
+}
+
+func put3(b []byte, n, v int) {
+	if v < 0 {
+		v = -v | 1<<23
+	}
+	b[n-1], b[n], b[n+1] = byte(v>>16), byte(v>>8), byte(v)
+}
