@@ -70,16 +70,8 @@ func TruncatedNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	if l > exponentialBelow {
 		return farBelow(mu, sigma, y, below)
 	}
-	var a, b, h, d float64
-	if l > millsBelow {
-		e, r := math.Exp(-0.5*(z-l)*(z+l)), mills(l)
-		a, b, h = e*mills(z)/r, e/r, 1/r
-		d = math.Sqrt2 * mills(math.Sqrt2*l) / (r * r)
-	} else {
-		p := NormalCDF(-l)
-		a, b, h = NormalCDF(-z)/p, NormalPDF(z)/p, NormalPDF(l)/p
-		d = invSqrtPi * NormalCDF(-math.Sqrt2*l) / (p * p)
-	}
+	c := cutNormal(l, z)
+	a, b, h, d := c.a, c.b, c.h, c.d
 	gz := 1 - 2*a
 	var gl, lgl float64 // stay 0 where nothing is cut off, even with z = −Inf
 	if h != 0 {
@@ -93,6 +85,21 @@ func TruncatedNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	dmu = -(gz + gl)
 	dsigma = 2*b - d - lgl // g − z g_z − l g_l, in which z cancels
 	return crps, dmu, dsigma
+}
+
+// cut are the numbers of which the CRPS of a normal that is cut below at l is made,
+// all with the mass above l as their unit: the tail and the density at z, the density
+// at l, and (1−Φ(√2 l))/√π over the mass squared.
+type cut struct{ a, b, h, d float64 }
+
+// cutNormal computes them so that nothing underflows for l ≤ exponentialBelow.
+func cutNormal(l, z float64) cut {
+	if l > millsBelow {
+		e, r := math.Exp(-0.5*(z-l)*(z+l)), mills(l)
+		return cut{e * mills(z) / r, e / r, 1 / r, math.Sqrt2 * mills(math.Sqrt2*l) / (r * r)}
+	}
+	p := NormalCDF(-l)
+	return cut{NormalCDF(-z) / p, NormalPDF(z) / p, NormalPDF(l) / p, invSqrtPi * NormalCDF(-math.Sqrt2*l) / (p * p)}
 }
 
 // farBelow is TruncatedNormalCRPS for a parent centred far below 0: what is left

@@ -1,0 +1,54 @@
+package dist
+
+import "math"
+
+// CensoredLogisticCDF is the distribution function at x of max(X, 0), X logistic
+// with location mu and scale s.
+func CensoredLogisticCDF(mu, s, x float64) float64 {
+	if x < 0 {
+		return 0
+	}
+	return LogisticCDF((x - mu) / s)
+}
+
+// CensoredLogisticQuantile is the value below which max(X, 0) lies with
+// probability p.
+func CensoredLogisticQuantile(mu, s, p float64) float64 {
+	return max(0, mu+s*LogisticQuantile(p))
+}
+
+// CensoredLogisticCRPS is the CRPS of max(X, 0) against y, X logistic, with its
+// derivatives. With z = (max(y,0)−mu)/s, l = −mu/s, G = 1−Q the parent's
+// distribution function and K(x) = log(1+exp(−x)):
+//
+//	crps = s [ (z−l) + 2K(z) − K(l) − Q(l) ] + max(−y, 0)
+//	dmu  = −(g_z + g_l),  ds = g − z g_z − l g_l
+//	g_z  = 1 − 2Q(z),  g_l = −G(l)²,  g the bracket
+//
+// Unit: that of y. Missing: NaN in gives NaN; s < 0 gives NaN; s = 0 is the point
+// mass at max(mu, 0).
+// Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
+func CensoredLogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
+	if !(s >= 0) || math.IsNaN(mu) || math.IsNaN(y) {
+		return math.NaN(), math.NaN(), math.NaN()
+	}
+	below := max(-y, 0)
+	y = max(y, 0)
+	if s == 0 {
+		crps, dmu, ds = LogisticCRPS(max(mu, 0), 0, y)
+		if mu <= 0 {
+			dmu, ds = 0, 0
+		}
+		return crps + below, dmu, ds
+	}
+	l, z := -mu/s, (y-mu)/s
+	qz, kz := logisticTail(z)
+	ql, kl := logisticTail(l)
+	gz, gl := 1-2*qz, -(1-ql)*(1-ql)
+	g := z - l + 2*kz - kl - ql
+	if l < 0 { // the same without the cancellation of K(l) ≈ −l
+		_, up := logisticTail(-l) // K(−l) = K(l) + l
+		g = z + 2*kz - up - ql
+	}
+	return s*g + below, -(gz + gl), g - z*gz - l*gl
+}

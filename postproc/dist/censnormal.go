@@ -1,0 +1,55 @@
+package dist
+
+import "math"
+
+// CensoredNormalCDF is the distribution function at x of max(X, 0), X ~ N(mu, sigma²).
+func CensoredNormalCDF(mu, sigma, x float64) float64 {
+	if x < 0 {
+		return 0
+	}
+	return NormalCDF((x - mu) / sigma)
+}
+
+// CensoredNormalQuantile is the value below which max(X, 0) lies with probability p.
+func CensoredNormalQuantile(mu, sigma, p float64) float64 {
+	return max(0, mu+sigma*NormalQuantile(p))
+}
+
+// CensoredNormalCRPS is the CRPS of max(X, 0) against y, X ~ N(mu, sigma²), with its
+// derivatives. With z = (max(y,0)−mu)/sigma and l = −mu/sigma:
+//
+//	crps   = sigma [ z(2Φ(z)−1) + 2φ(z) − 1/√π − I(l) ] + max(−y, 0)
+//	I(l)   = ∫_{−∞}^l Φ² = lΦ(l)² + 2φ(l)Φ(l) − Φ(√2 l)/√π
+//	dmu    = −(g_z + g_l),  dsigma = g − z g_z − l g_l
+//	g_z    = 2Φ(z) − 1,  g_l = −Φ(l)²,  g the bracket
+//
+// Unit: that of y. Missing: NaN in gives NaN; sigma < 0 gives NaN; sigma = 0 is the
+// point mass at max(mu, 0).
+// Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
+func CensoredNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
+	if !(sigma >= 0) || math.IsNaN(mu) || math.IsNaN(y) {
+		return math.NaN(), math.NaN(), math.NaN()
+	}
+	below := max(-y, 0)
+	y = max(y, 0)
+	if sigma == 0 {
+		crps, dmu, dsigma = NormalCRPS(max(mu, 0), 0, y)
+		if mu <= 0 {
+			dmu, dsigma = 0, 0
+		}
+		return crps + below, dmu, dsigma
+	}
+	l, z := -mu/sigma, (y-mu)/sigma
+	f := NormalCDF(l)
+	gz, gl := math.Erf(z/math.Sqrt2), -f*f
+	var g float64
+	if l <= 0 {
+		g = z*gz + 2*NormalPDF(z) - invSqrtPi - (l*f*f + 2*NormalPDF(l)*f - invSqrtPi*NormalCDF(math.Sqrt2*l))
+	} else { // what is not in the mass at 0 is small: (z−l) − 2∫Q over l..z + ∫Q² from l
+		q := NormalCDF(-l)
+		tail := func(x float64) float64 { return NormalPDF(x) - x*NormalCDF(-x) }
+		square := 2*NormalPDF(l)*q - l*q*q - invSqrtPi*NormalCDF(-math.Sqrt2*l)
+		g = y/sigma - 2*(tail(l)-tail(z)) + square
+	}
+	return sigma*g + below, -(gz + gl), g - z*gz - l*gl
+}
