@@ -28,6 +28,7 @@ type judgement struct {
 	ddof      int
 	baselines *Baselines // nil: none
 	bootstrap score.Bootstrap
+	options   score.Options
 }
 
 // weightsName names the weights of a grid in results.
@@ -66,17 +67,24 @@ type dateSums struct{ Distribution, Spread *score.Date }
 // begin starts the scoring of cases of a shape.
 func (j judgement) begin(f shape) (*scoring, error) {
 	s := &scoring{judgement: j, shape: f}
-	area := score.Grid{Weights: j.grid.Weights(), Name: weightsName(j.grid)}
+	area := score.Grid{Weights: j.grid.Weights(), Name: weightsName(j.grid), NX: j.grid.NX, Periodic: j.grid.Periodic()}
+	if j.grid.Kind == ensemble.Points {
+		area.NX = 0 // neighbours in the list are not neighbours on the ground
+	}
 	var err error
 	if f.Obs {
 		s.systems[0] = s.distributionSystems()
-		if s.distributions, err = score.New(j.target, area, s.systems[0], false); err != nil {
+		if s.distributions, err = score.New(j.target, area, s.systems[0], j.options); err != nil {
 			return nil, err
 		}
 	}
 	if f.Spread && f.Full > f.Used {
 		s.systems[1] = s.spreadSystems()
-		s.spreads, err = score.New(j.target, area, s.systems[1], true)
+		// What such a system scores by itself would bear the name of the
+		// distribution's score; only the distance to the full spread is computed.
+		o := j.options
+		o.Scores, o.FullSpread = []string{score.SpreadRMSE.ID}, true
+		s.spreads, err = score.New(j.target, area, s.systems[1], o)
 	}
 	return s, err
 }
@@ -123,7 +131,7 @@ func (s *scoring) result() (*score.Result, error) {
 		if s.Mean {
 			for _, other := range s.systems[0][1:] {
 				pairs = append(pairs, s.distributions.Pairs(systemNetwork, other.Name)...)
-				if other.Gives == score.Members {
+				if other.Gives == score.Members && s.distributions.Has(systemNetwork, score.CRPSGauss.ID) && s.distributions.Has(other.Name, score.CRPSPlain.ID) {
 					pairs = append(pairs, score.Pair{ID: score.CRPSGauss.ID, System: systemNetwork, Reference: other.Name, ReferenceID: score.CRPSPlain.ID})
 				}
 			}
@@ -143,9 +151,6 @@ func (s *scoring) result() (*score.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What such a system scores by itself would bear the name of the
-		// distribution's score; only the distance to the full spread is kept.
-		r.Scores = slices.DeleteFunc(r.Scores, func(v score.Value) bool { return v.ID != score.SpreadRMSE.ID })
 		all.Append(r)
 	}
 	return all, nil
@@ -221,7 +226,7 @@ func (s *scoring) sumDistributions(c Case) (score.Date, error) {
 			samples = append(samples, score.Sample{Mean: have[name][0], Spread: have[name][1]})
 		}
 	}
-	return s.distributions.Sum(c.Init, c.Obs, nil, samples)
+	return s.distributions.Sum(c.Init, score.Reference{Obs: c.Obs}, samples)
 }
 
 // spreadSystems are the systems whose spread fields are judged against the spread of
@@ -247,5 +252,5 @@ func (s *scoring) sumSpreads(c Case) (score.Date, error) {
 		s.baselines.Affine.Predict(affine, few)
 		samples = append(samples, score.Sample{Spread: affine})
 	}
-	return s.spreads.Sum(c.Init, full, full, samples)
+	return s.spreads.Sum(c.Init, score.Reference{Obs: full, FullSpread: full}, samples)
 }

@@ -274,7 +274,7 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 	}
 
 	a, err := score.New(score.Target{Variable: q.variable, Level: q.level, Lead: q.lead, Unit: q.unit},
-		score.Grid{Weights: weights, Name: "cos(latitude)"}, systems, true)
+		score.Grid{Weights: weights, Name: "cos(latitude)"}, systems, score.Options{FullSpread: true})
 	must(err)
 	biasMap := make([]float64, n)
 	for d := trainStarts; d < len(c.inits); d++ {
@@ -282,7 +282,7 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 		for k, f := range forecasts {
 			samples[k] = f(d)
 		}
-		must(a.Add(c.inits[d], c.obs[d], at(stats[10].std, d), samples))
+		must(a.Add(c.inits[d], score.Reference{Obs: c.obs[d], FullSpread: at(stats[10].std, d)}, samples))
 		for p := range n {
 			for _, f := range c.members[d] {
 				biasMap[p] += (float64(f[p]) - float64(c.obs[d][p])) / float64(10*(len(c.inits)-trainStarts))

@@ -366,12 +366,12 @@ func TestRawScores(t *testing.T) {
 			}
 			c.target.Lead = h.lead
 			a, err := score.New(c.target, score.Grid{Weights: weights, Name: "equal areas"},
-				[]score.System{{Name: "raw", MembersUsed: want.Members, Gives: score.Members}}, false)
+				[]score.System{{Name: "raw", MembersUsed: want.Members, Gives: score.Members}}, score.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for d := range h.inits {
-				if err := a.Add(h.inits[d], h.truth[d], nil, []score.Sample{{Members: h.members[d]}}); err != nil {
+				if err := a.Add(h.inits[d], score.Reference{Obs: h.truth[d]}, []score.Sample{{Members: h.members[d]}}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -1,10 +1,12 @@
 package score
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -38,10 +40,79 @@ type Sample struct {
 	Mean, Spread []float32
 }
 
+// Reference is what the systems are judged against on one date.
+//
+// Shape: [point]. Missing: NaN.
+type Reference struct {
+	Obs        []float32
+	FullSpread []float32 // of the full ensemble, the target of spread_rmse; see Options
+	Index      []float32 // extreme forecast index, the weight of eecrps; see Options
+}
+
 // Grid is the area that scores are averaged over.
 type Grid struct {
 	Weights []float64 // [point], not negative, any scale
 	Name    string    // how results name them: "cos(latitude)"
+	// NX is the length of a row, for scores of neighbouring points; 0: there are no
+	// rows. Periodic says that the last point of a row lies beside the first.
+	NX       int
+	Periodic bool
+}
+
+// Everywhere and AllYear name the whole area and all dates in results.
+const (
+	Everywhere = "all"
+	AllYear    = "all"
+)
+
+// Region is a part of the area that is scored by itself too.
+type Region struct {
+	Name string
+	In   []bool // [point]
+}
+
+// Options say what is computed. The zero value is the default.
+type Options struct {
+	Scores     []string  // ids of the table; nil means Default
+	Thresholds []float64 // of events, in the unit of the variable
+	Regions    []Region  // beside the whole area
+	Seasons    bool      // score DJF, MAM, JJA and SON by themselves too, by valid time
+	FullSpread bool      // references have the spread of the full ensemble
+	Index      bool      // references have the extreme forecast index
+}
+
+// check gives the chosen scores, in the order of the table.
+func (o Options) check(points int) ([]*Score, error) {
+	ids := o.Scores
+	if ids == nil {
+		ids = Default
+	}
+	var errs []error
+	for _, id := range ids {
+		if ByID(id) == nil {
+			errs = append(errs, fmt.Errorf("score: no score %q; there are %s", id, strings.Join(IDs(), ", ")))
+		}
+	}
+	if !slices.IsSorted(o.Thresholds) || slices.ContainsFunc(o.Thresholds, math.IsNaN) {
+		errs = append(errs, fmt.Errorf("score: thresholds %v do not rise", o.Thresholds))
+	}
+	seen := []string{Everywhere}
+	for _, r := range o.Regions {
+		if len(r.In) != points || slices.Contains(seen, r.Name) || r.Name == "" {
+			errs = append(errs, fmt.Errorf("score: region %q has %d of %d points, or a name that is taken", r.Name, len(r.In), points))
+		}
+		seen = append(seen, r.Name)
+	}
+	return slices.DeleteFunc(slices.Clone(Table), func(s *Score) bool { return !slices.Contains(ids, s.ID) }), errors.Join(errs...)
+}
+
+// IDs are the names of all scores, in the order of the table.
+func IDs() []string {
+	out := make([]string, len(Table))
+	for i, s := range Table {
+		out[i] = s.ID
+	}
+	return out
 }
 
 // Accumulator gathers, date by date, what the scores of all systems for one
@@ -51,34 +122,49 @@ type Grid struct {
 type Accumulator struct {
 	target  Target
 	grid    Grid
-	full    bool
+	o       Options
 	systems []System
-	plan    [][]*Score // [system] scores that it can have
-	offset  [][]int    // [system][score] first part in a row of sums
-	width   int
+	plan    [][]planned // [system] scores that it can have
 
 	dates   []Date
 	members []int // [system] number of members scored, 0 for distributions
 }
 
-// Date is what one date adds to the scores of all systems: Σ w and Σ w·part over its
-// points. An accumulator takes over what another one summed, with the bits that it
-// would have summed itself.
-type Date struct {
-	Init            ensemble.Init
-	Weight          float64
-	Points, Missing int
-	Sums            []float64
-	Members         []int         // [system] scored, 0 for distributions
-	Ranks           [][][]float64 // [system] counts and shares by rank; nil for distributions
+// planned is a score of a system: for one threshold, or event −1.
+type planned struct {
+	*Score
+	event int
 }
 
-// New starts an accumulator. full says that Add will be given the spread of the
-// full ensemble.
+// entry is where the sums of a planned score lie in a row of sums.
+type entry struct {
+	planned
+	at, size int
+	first    bool // others behind it share its sums
+}
+
+// Date is what one date adds to the scores of all systems: sums over its points. An
+// accumulator takes over what another one summed, with the bits that it would have
+// summed itself.
+type Date struct {
+	Init    ensemble.Init
+	Members []int  // [system] scored, 0 for distributions
+	Cells   []Cell // [region] the whole area first
+}
+
+// Cell is what one date adds in one region: Σ w, and the sums of all scores.
+type Cell struct {
+	Weight          float64
+	Points, Missing int
+	Absent          []int // [system] values of members that were missing
+	Sums            []float64
+}
+
+// New starts an accumulator.
 //
 // Errors: two systems of one name, a system that gives nothing, no or negative
-// weights.
-func New(target Target, grid Grid, systems []System, full bool) (*Accumulator, error) {
+// weights, options that do not fit.
+func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, error) {
 	if len(grid.Weights) == 0 || len(systems) == 0 {
 		return nil, fmt.Errorf("score: %s: %d points and %d systems", target.Variable, len(grid.Weights), len(systems))
 	}
@@ -87,8 +173,14 @@ func New(target Target, grid Grid, systems []System, full bool) (*Accumulator, e
 			return nil, fmt.Errorf("score: %s: weight %g at point %d", target.Variable, w, p)
 		}
 	}
-	a := &Accumulator{target: target, grid: grid, systems: systems, full: full,
-		members: make([]int, len(systems))}
+	if grid.NX > 0 && len(grid.Weights)%grid.NX != 0 {
+		return nil, fmt.Errorf("score: %s: %d points in rows of %d", target.Variable, len(grid.Weights), grid.NX)
+	}
+	chosen, err := o.check(len(grid.Weights))
+	if err != nil {
+		return nil, err
+	}
+	a := &Accumulator{target: target, grid: grid, systems: systems, o: o, members: make([]int, len(systems))}
 	seen := map[string]bool{}
 	for _, s := range systems {
 		if seen[s.Name] {
@@ -102,28 +194,55 @@ func New(target Target, grid Grid, systems []System, full bool) (*Accumulator, e
 		if has&(Mean|Spread) == 0 {
 			return nil, fmt.Errorf("score: system %q gives neither members nor mean nor spread", s.Name)
 		}
-		if full {
-			has |= FullSpread
-		}
-		var plan []*Score
-		var offset []int
-		for _, sc := range Table {
-			if sc.Needs&^has == 0 {
-				plan, offset = append(plan, sc), append(offset, a.width)
-				a.width += sc.Parts
+		for need, given := range map[Need]bool{FullSpread: o.FullSpread, Index: o.Index, Events: len(o.Thresholds) > 0, Neighbours: grid.NX > 0} {
+			if given {
+				has |= need
 			}
 		}
-		a.plan, a.offset = append(a.plan, plan), append(a.offset, offset)
+		var plan []planned
+		for _, sc := range chosen {
+			switch {
+			case sc.Needs&^has != 0 || sc.NoMembers && has&Members != 0:
+			case sc.each():
+				for e := range o.Thresholds {
+					plan = append(plan, planned{sc, e})
+				}
+			default:
+				plan = append(plan, planned{sc, -1})
+			}
+		}
+		a.plan = append(a.plan, plan)
 	}
 	return a, nil
 }
 
-// Add takes one date. samples are those of the systems given to New, in their
-// order; full is the spread of the full ensemble, nil if New was told so.
+// layout says where the sums of all planned scores lie for so many members.
+func (a *Accumulator) layout(members []int) (at [][]entry, width int) {
+	for s, plan := range a.plan {
+		var row []entry
+		for _, p := range plan {
+			e := entry{planned: p, at: width, size: p.size(members[s], len(a.o.Thresholds)), first: true}
+			if p.From != nil {
+				// Scores of whole fields turn their sums over in place: none are shared.
+				if i := slices.IndexFunc(row, func(o entry) bool { return o.From == p.From && o.event == p.event }); i >= 0 && p.Daily == nil {
+					e.at, e.first = row[i].at, false
+				}
+			}
+			if e.first {
+				width += e.size
+			}
+			row = append(row, e)
+		}
+		at = append(at, row)
+	}
+	return at, width
+}
+
+// Add takes one date. samples are those of the systems given to New, in their order.
 //
 // Errors: those of Sum and Join.
-func (a *Accumulator) Add(init ensemble.Init, obs, full []float32, samples []Sample) error {
-	d, err := a.Sum(init, obs, full, samples)
+func (a *Accumulator) Add(init ensemble.Init, ref Reference, samples []Sample) error {
+	d, err := a.Sum(init, ref, samples)
 	if err != nil {
 		return err
 	}
@@ -134,9 +253,9 @@ func (a *Accumulator) Add(init ensemble.Init, obs, full []float32, samples []Sam
 //
 // Errors: shapes that differ from the weights, fewer members than a score needs (one
 // member has no spread).
-func (a *Accumulator) Sum(init ensemble.Init, obs, full []float32, samples []Sample) (Date, error) {
-	d := Date{Init: init, Sums: make([]float64, a.width), Members: make([]int, len(a.systems)), Ranks: make([][][]float64, len(a.systems))}
-	if err := a.check(init, obs, full, samples); err != nil {
+func (a *Accumulator) Sum(init ensemble.Init, ref Reference, samples []Sample) (Date, error) {
+	d := Date{Init: init, Members: make([]int, len(a.systems))}
+	if err := a.check(init, ref, samples); err != nil {
 		return d, err
 	}
 	for i, s := range a.systems {
@@ -144,16 +263,16 @@ func (a *Accumulator) Sum(init ensemble.Init, obs, full []float32, samples []Sam
 			d.Members[i] = len(samples[i].Members)
 		}
 	}
-	d.Ranks = histograms(d.Members)
+	entries, width := a.layout(d.Members)
 	const chunk = 4096 // fixed, so that sums do not depend on the number of processors
 	n := len(a.grid.Weights)
-	parts := make([]chunkSums, (n+chunk-1)/chunk)
+	parts := make([][]Cell, (n+chunk-1)/chunk)
 	var next sync.Mutex
 	at := 0
 	var wg sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(parts)) {
 		wg.Go(func() {
-			w := a.newWorker(d.Members)
+			w := a.newWorker(d.Members, entries, width)
 			for {
 				next.Lock()
 				k := at
@@ -162,29 +281,77 @@ func (a *Accumulator) Sum(init ensemble.Init, obs, full []float32, samples []Sam
 				if k >= len(parts) {
 					return
 				}
-				parts[k] = w.run(k*chunk, min(n, (k+1)*chunk), obs, full, samples)
+				parts[k] = w.run(k*chunk, min(n, (k+1)*chunk), ref, samples)
 			}
 		})
 	}
 	wg.Wait()
-	for _, c := range parts {
-		d.Weight += c.weight
-		d.Points += c.points
-		d.Missing += c.missing
-		for i, v := range c.sums {
-			d.Sums[i] += v
+	d.Cells = a.cells(width)
+	for _, p := range parts {
+		for r, c := range p {
+			d.Cells[r].add(c)
 		}
-		addRanks(d.Ranks, c.ranks)
+	}
+	for _, c := range d.Cells {
+		daily(entries, d.Members, c)
 	}
 	return d, nil
 }
 
-// Join takes a date that was summed here or elsewhere, for the same target and systems.
+// daily makes the averages of whole fields out of their sums.
+func daily(entries [][]entry, members []int, c Cell) {
+	for s, row := range entries {
+		for _, e := range row {
+			if e.Daily == nil || c.Weight == 0 {
+				continue
+			}
+			sums := c.Sums[e.at : e.at+e.size]
+			for i := range sums {
+				sums[i] /= c.Weight
+			}
+			e.Daily(sums, members[s])
+			clear(sums[1:])
+			sums[0] *= c.Weight
+		}
+	}
+}
+
+// cells are empty sums of all regions.
+func (a *Accumulator) cells(width int) []Cell {
+	out := make([]Cell, 1+len(a.o.Regions))
+	for r := range out {
+		out[r] = Cell{Absent: make([]int, len(a.systems)), Sums: make([]float64, width)}
+	}
+	return out
+}
+
+// add adds the sums of other points.
+func (c *Cell) add(o Cell) {
+	c.Weight += o.Weight
+	c.Points += o.Points
+	c.Missing += o.Missing
+	for i, v := range o.Absent {
+		c.Absent[i] += v
+	}
+	for i, v := range o.Sums {
+		c.Sums[i] += v
+	}
+}
+
+// Join takes a date that was summed here or elsewhere, for the same target, systems and
+// options.
 //
-// Errors: a date given twice, other numbers of members than earlier dates.
+// Errors: a date given twice, other numbers of members than earlier dates, sums of
+// other scores.
 func (a *Accumulator) Join(d Date) error {
-	if len(d.Sums) != a.width || len(d.Members) != len(a.systems) {
-		return fmt.Errorf("score: %s %s: sums of other systems", a.target.Variable, d.Init)
+	if len(d.Members) != len(a.systems) || len(d.Cells) != 1+len(a.o.Regions) {
+		return fmt.Errorf("score: %s %s: sums of other systems or regions", a.target.Variable, d.Init)
+	}
+	_, width := a.layout(d.Members)
+	for _, c := range d.Cells {
+		if len(c.Sums) != width || len(c.Absent) != len(a.systems) {
+			return fmt.Errorf("score: %s %s: %d sums, want %d: other scores", a.target.Variable, d.Init, len(c.Sums), width)
+		}
 	}
 	for _, other := range a.dates {
 		if other.Init.Equal(d.Init.Time) {
@@ -192,47 +359,28 @@ func (a *Accumulator) Join(d Date) error {
 		}
 	}
 	for i, m := range d.Members {
-		if a.members[i] != 0 && a.members[i] != m {
+		if len(a.dates) > 0 && a.members[i] != m {
 			return fmt.Errorf("score: %s %s: %s has %d members, earlier dates %d", a.target.Variable, d.Init, a.systems[i].Name, m, a.members[i])
 		}
-		a.members[i] = m
 	}
+	copy(a.members, d.Members)
 	a.dates = append(a.dates, d)
 	return nil
 }
 
-// histograms are empty counts and shares of systems with so many members.
-func histograms(members []int) [][][]float64 {
-	out := make([][][]float64, len(members))
-	for s, m := range members {
-		if m > 0 {
-			out[s] = [][]float64{make([]float64, m+1), make([]float64, m+1)}
-		}
-	}
-	return out
-}
-
-// addRanks adds histograms of the same systems.
-func addRanks(sum, x [][][]float64) {
-	for s := range x {
-		for q := range x[s] {
-			for i, v := range x[s][q] {
-				sum[s][q][i] += v
-			}
-		}
-	}
-}
-
-func (a *Accumulator) check(init ensemble.Init, obs, full []float32, samples []Sample) error {
+func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample) error {
 	n := len(a.grid.Weights)
 	bad := func(what string, got int) error {
 		return fmt.Errorf("score: %s %s: %s has %d points, want %d", a.target.Variable, init, what, got, n)
 	}
-	if len(obs) != n {
-		return bad("the observation", len(obs))
+	if len(ref.Obs) != n {
+		return bad("the observation", len(ref.Obs))
 	}
-	if a.full && len(full) != n {
-		return bad("the full ensemble's spread", len(full))
+	if a.o.FullSpread && len(ref.FullSpread) != n {
+		return bad("the full ensemble's spread", len(ref.FullSpread))
+	}
+	if a.o.Index && len(ref.Index) != n {
+		return bad("the extreme forecast index", len(ref.Index))
 	}
 	if len(samples) != len(a.systems) {
 		return fmt.Errorf("score: %s %s: %d samples for %d systems", a.target.Variable, init, len(samples), len(a.systems))
@@ -243,8 +391,8 @@ func (a *Accumulator) check(init ensemble.Init, obs, full []float32, samples []S
 		case s.Gives&Members != 0:
 			m := len(x.Members)
 			for _, sc := range a.plan[i] {
-				if m < sc.MinMembers {
-					return fmt.Errorf("score: %s %s: %s of %s needs %d members, got %d", a.target.Variable, init, sc.ID, s.Name, sc.MinMembers, m)
+				if m < max(1, sc.MinMembers) {
+					return fmt.Errorf("score: %s %s: %s of %s needs %d members, got %d", a.target.Variable, init, sc.ID, s.Name, max(1, sc.MinMembers), m)
 				}
 			}
 			for _, f := range x.Members {
@@ -264,26 +412,20 @@ func (a *Accumulator) check(init ensemble.Init, obs, full []float32, samples []S
 	return nil
 }
 
-// chunkSums is what one run of points adds.
-type chunkSums struct {
-	weight          float64
-	points, missing int
-	sums            []float64
-	ranks           [][][]float64
-}
-
-// worker holds the scratch of one goroutine.
+// worker scores chunks of one date.
 type worker struct {
 	a       *Accumulator
-	members []int // [system]
-	cases   []Case
+	entries [][]entry
+	width   int
+	cases   []Case // one for each system, all of one point at a time
+	absent  []int
 	parts   []float64
 }
 
-func (a *Accumulator) newWorker(members []int) *worker {
-	w := &worker{a: a, members: members, cases: make([]Case, len(a.systems))}
-	for i, m := range members {
-		w.cases[i].Members = make([]float64, m)
+func (a *Accumulator) newWorker(members []int, entries [][]entry, width int) *worker {
+	w := &worker{a: a, entries: entries, width: width, cases: make([]Case, len(members)), absent: make([]int, len(members))}
+	for s, m := range members {
+		w.cases[s] = Case{Members: make([]float64, m), Thresholds: a.o.Thresholds, Above: make([]float64, len(a.o.Thresholds))}
 	}
 	most := 0
 	for _, s := range Table {
@@ -294,65 +436,129 @@ func (a *Accumulator) newWorker(members []int) *worker {
 }
 
 // run scores the points lo ≤ p < hi.
-func (w *worker) run(lo, hi int, obs, full []float32, samples []Sample) chunkSums {
+func (w *worker) run(lo, hi int, ref Reference, samples []Sample) []Cell {
 	a := w.a
-	out := chunkSums{sums: make([]float64, a.width), ranks: histograms(w.members)}
+	out := a.cells(w.width)
+	in := make([]int, 0, len(out))
 	for p := lo; p < hi; p++ {
-		weight := a.grid.Weights[p]
-		y := float64(obs[p])
-		ok := !math.IsNaN(y)
-		for s := range a.systems {
-			c := &w.cases[s]
-			c.Obs = y
-			if a.full {
-				c.FullSpread = float64(full[p])
-				ok = ok && !math.IsNaN(c.FullSpread)
+		in = append(in[:0], 0)
+		for r, region := range a.o.Regions {
+			if region.In[p] {
+				in = append(in, r+1)
 			}
-			ok = ok && c.load(a.systems[s].Gives, samples[s], p)
 		}
-		if !ok {
-			out.missing++
-			continue
+		ok := w.load(p, ref, samples)
+		for _, r := range in {
+			c := &out[r]
+			for s, n := range w.absent {
+				c.Absent[s] += n
+			}
+			if !ok {
+				c.Missing++
+				continue
+			}
+			c.Weight += a.grid.Weights[p]
+			c.Points++
 		}
-		out.weight += weight
-		out.points++
-		for s := range a.systems {
-			c := &w.cases[s]
-			for k, sc := range a.plan[s] {
-				parts := w.parts[:sc.Parts]
-				sc.Point(parts, c)
-				sums := out.sums[a.offset[s][k]:]
-				for i, v := range parts {
-					sums[i] += weight * v
-				}
-			}
-			if len(c.Members) > 0 {
-				addRank(out.ranks[s][0], out.ranks[s][1], c.Members, y, weight)
-			}
+		if ok {
+			w.score(out, in, a.grid.Weights[p])
 		}
 	}
 	return out
 }
 
-// load fills the case from a sample at point p, false if anything is missing.
-func (c *Case) load(gives Need, x Sample, p int) bool {
+// score adds the cases of a point to the regions it is in.
+func (w *worker) score(out []Cell, in []int, weight float64) {
+	for s := range w.a.systems {
+		c := &w.cases[s]
+		for i, t := range c.Thresholds {
+			c.Above[i] = c.exceed(t)
+		}
+		for _, e := range w.entries[s] {
+			if !e.first {
+				continue
+			}
+			c.Event = max(e.event, 0)
+			if e.From != nil {
+				for _, r := range in {
+					e.From.Add(out[r].Sums[e.at:e.at+e.size], weight, c)
+				}
+				continue
+			}
+			parts := w.parts[:e.Parts]
+			e.Point(parts, c)
+			for _, r := range in {
+				sums := out[r].Sums[e.at:]
+				for i, v := range parts {
+					sums[i] += weight * v
+				}
+			}
+		}
+	}
+}
+
+// load fills the cases of a point, false if anything is missing.
+func (w *worker) load(p int, ref Reference, samples []Sample) bool {
+	a, y := w.a, float64(ref.Obs[p])
+	ok := !math.IsNaN(y)
+	for s := range a.systems {
+		c := &w.cases[s]
+		c.Obs = y
+		if a.o.FullSpread {
+			c.FullSpread = float64(ref.FullSpread[p])
+			ok = ok && !math.IsNaN(c.FullSpread)
+		}
+		if a.o.Index {
+			c.Index = float64(ref.Index[p])
+			ok = ok && !math.IsNaN(c.Index)
+		}
+		w.absent[s] = c.load(a.systems[s].Gives, samples[s], p)
+		ok = ok && w.absent[s] == 0 && !(a.systems[s].Gives&(Members|Mean) != 0 && math.IsNaN(c.Mean)) &&
+			!(a.systems[s].Gives&(Members|Spread) == Spread && math.IsNaN(c.Spread))
+		c.place = place{members: samples[s].Members, obs: ref.Obs, p: p, next: a.grid.next(p)}
+	}
+	return ok
+}
+
+// next are the points east and south of p, −1 where there are none.
+func (g *Grid) next(p int) (out [2]int) {
+	out = [2]int{-1, -1}
+	if g.NX == 0 {
+		return out
+	}
+	switch {
+	case (p+1)%g.NX != 0:
+		out[0] = p + 1
+	case g.Periodic && g.NX > 2:
+		out[0] = p + 1 - g.NX
+	}
+	if p+g.NX < len(g.Weights) {
+		out[1] = p + g.NX
+	}
+	return out
+}
+
+// load fills the case from a sample at point p, and counts missing members.
+func (c *Case) load(gives Need, x Sample, p int) (absent int) {
 	if gives&Members != 0 {
 		for i, f := range x.Members {
-			c.Members[i] = float64(f[p])
+			v := float64(f[p])
+			c.Members[i] = v
+			if math.IsNaN(v) {
+				absent++
+			}
 		}
-		c.Mean, c.Spread = ensemble.MeanSpread(c.Members, 1)
-		return !math.IsNaN(c.Mean) // one member: spread NaN, but check has refused it
+		c.Mean, c.Spread = ensemble.MeanSpread(c.Members, 1) // in the order given: then the members are sorted
+		slices.Sort(c.Members)
+		return absent
 	}
-	ok := true
 	if gives&Mean != 0 {
 		c.Mean = float64(x.Mean[p])
-		ok = !math.IsNaN(c.Mean)
 	}
 	if gives&Spread != 0 {
 		c.Spread = float64(x.Spread[p])
-		ok = ok && !math.IsNaN(c.Spread)
 	}
-	return ok
+	return 0
 }
 
 // Dates are the starts added so far, ascending.

@@ -1,21 +1,113 @@
 package score
 
+import (
+	"math"
+
+	"gonum.org/v1/gonum/mathext"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
 // RankHistogram counts the place of the reference among the members.
 //
 // Counts [M+1] are numbers of cases; a reference that equals k members shares
 // its case evenly among the k+1 places it may take. Shares [M+1] are the same
 // with area weights, adding up to 1. A calibrated ensemble has equal shares;
-// a U shape is too little spread, a slope a bias.
+// a U shape is too little spread, a slope a bias. Low and High [M+1] are the
+// band about 1/(M+1) as wide as the interval of each share from the resampled
+// dates: it knows that neighbouring points are not cases of their own. Test
+// counts every date as one case.
 // Source: Hamill 2001, doi:10.1175/1520-0493(2001)129<0550:IORHFV>2.0.CO;2.
 type RankHistogram struct {
 	System   string    `json:"system"`
 	Variable string    `json:"variable"`
 	Level    string    `json:"level"`
 	Lead     string    `json:"lead"`
+	Region   string    `json:"region"`
+	Season   string    `json:"season"`
 	Members  int       `json:"members"`
 	N        int       `json:"n"`
 	Counts   []float64 `json:"counts"`
 	Shares   []float64 `json:"shares"`
+	Low      []Number  `json:"low"`
+	High     []Number  `json:"high"`
+	Test     Flatness  `json:"test"`
+}
+
+// Flatness says how far a histogram of places is from a flat one.
+//
+// χ² = Σ (n_k−e)²/e with e = Σn/K; Slope and Convexity are the parts of it along a
+// line and a parabola over the places, of one degree of freedom each: bias, and wrong
+// spread. P are probabilities of values at least so large if places were equally likely
+// and cases independent. Distance is Σ |share − 1/K|.
+// Source: Jolliffe and Primo 2008, doi:10.1175/2007MWR2219.1; Delle Monache et al. 2006,
+// doi:10.1029/2005JD006917 (Distance).
+type Flatness struct {
+	Distance   Number `json:"distance"`
+	ChiSquare  Number `json:"chi_square"`
+	P          Number `json:"p"`
+	Slope      Number `json:"slope"`
+	PSlope     Number `json:"p_slope"`
+	Convexity  Number `json:"convexity"`
+	PConvexity Number `json:"p_convexity"`
+}
+
+// TestFlat tests counts of K ≥ 3 places for flatness.
+func TestFlat(counts []float64) Flatness {
+	k := len(counts)
+	var n float64
+	for _, c := range counts {
+		n += c
+	}
+	e := n / float64(k)
+	var dist, chi, line, bend, lineNorm, bendNorm float64
+	mid := float64(k-1) / 2
+	square := float64(k*k-1) / 12 // mean of (i−mid)²
+	for i, c := range counts {
+		x := (c - e) / math.Sqrt(e)
+		u := float64(i) - mid
+		v := u*u - square
+		dist += math.Abs(c/n - 1/float64(k))
+		chi += x * x
+		line, lineNorm = line+x*u, lineNorm+u*u
+		bend, bendNorm = bend+x*v, bendNorm+v*v
+	}
+	line, bend = line*line/lineNorm, bend*bend/bendNorm
+	p := func(x float64, dof int) Number { return Number(mathext.GammaIncRegComp(float64(dof)/2, x/2)) }
+	return Flatness{Distance: Number(dist), ChiSquare: Number(chi), P: p(chi, k-1), Slope: Number(line), PSlope: p(line, 1), Convexity: Number(bend), PConvexity: p(bend, 1)}
+}
+
+// FlatBand is the interval in which each of K shares of n independent cases lies with
+// probability level if all places are equally likely: binomial quantiles over n. With
+// together, all K of them do (level raised to 1−(1−level)/K).
+func FlatBand(n, k int, level float64, together bool) (low, high float64) {
+	tail := (1 - level) / 2
+	if together {
+		tail /= float64(k)
+	}
+	b := distuv.Binomial{N: float64(n), P: 1 / float64(k)}
+	quantile := func(p float64) float64 { // smallest count with CDF ≥ p
+		a, z := -1, n
+		for z-a > 1 {
+			if mid := (a + z) / 2; b.CDF(float64(mid)) >= p {
+				z = mid
+			} else {
+				a = mid
+			}
+		}
+		return float64(z)
+	}
+	return quantile(tail) / float64(n), quantile(1-tail) / float64(n)
+}
+
+// ranks are counts and weights by the place of y among M members.
+//
+// Layout: counts_0…counts_M, weights_0…weights_M.
+var ranks = &Sums{
+	Size: func(m, _ int) int { return 2 * (m + 1) },
+	Add: func(sums []float64, w float64, c *Case) {
+		m := len(c.Members)
+		addRank(sums[:m+1], sums[m+1:], c.Members, c.Obs, w)
+	},
 }
 
 // addRank adds one case of the given weight to both histograms.
@@ -33,4 +125,31 @@ func addRank(counts, shares []float64, members []float64, y, w float64) {
 		counts[k] += part
 		shares[k] += part * w
 	}
+}
+
+// RankFlatness is the distance of the rank histogram from a flat one,
+//
+//	Σ_k | share_k − 1/(M+1) |
+//
+// with area weights. 0 is flat; few cases are never quite flat.
+//
+// Better: lower. Source: Delle Monache et al. 2006, doi:10.1029/2005JD006917.
+var RankFlatness = &Score{
+	ID: "rank_flatness", Name: "distance of the rank histogram from a flat one", Formula: "sum_k |share_k - 1/(M+1)|",
+	Doc:    "How far the places of the reference among the members are from equally likely; few dates are never quite flat.",
+	Source: "doi:10.1029/2005JD006917",
+	Unit:   Dimensionless, Better: Lower, Needs: Members, MinMembers: 1, From: ranks,
+	Value: func(mean []float64, m int) float64 { return unevenness(mean[m+1:]) },
+}
+
+// unevenness is Σ |share − 1/K| of weights that need not add up to 1.
+func unevenness(weights []float64) float64 {
+	var total, sum float64
+	for _, v := range weights {
+		total += v
+	}
+	for _, v := range weights {
+		sum += math.Abs(v/total - 1/float64(len(weights)))
+	}
+	return sum
 }

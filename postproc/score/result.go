@@ -48,6 +48,13 @@ type Value struct {
 	Formula  string  `json:"formula"`
 	Points   int     `json:"points"`  // point-dates that entered
 	Missing  int     `json:"missing"` // point-dates dropped for all systems alike
+	Region   string  `json:"region"`  // Everywhere, or a part of the area
+	Season   string  `json:"season"`  // AllYear, or DJF, MAM, JJA, SON
+	// Threshold is that of the event, missing for scores of no single one.
+	Threshold Number `json:"threshold"`
+	// MissingMembers are the values of members of this system that were missing.
+	MissingMembers int    `json:"missing_members"`
+	PairDivisor    string `json:"pair_divisor"` // of the members' mutual distances or shares, "" if none enters
 }
 
 // Comparison is the relative gain of one system over a reference on the same
@@ -67,6 +74,36 @@ type Comparison struct {
 	CILow       Number  `json:"ci_low"`
 	CIHigh      Number  `json:"ci_high"`
 	N           int     `json:"n"`
+	Region      string  `json:"region"`
+	Season      string  `json:"season"`
+	Threshold   Number  `json:"threshold"`
+	// P is the probability of a mean difference at least so large between equally good
+	// systems (Diebold and Mariano); missing for scores that are no means over dates.
+	P Number `json:"p_value"`
+}
+
+// Diagram is a score as a table of numbers to be drawn.
+//
+// Shape: Rows [row][column]; Low and High [row] are the interval of column Band from
+// the resampled dates.
+type Diagram struct {
+	ID        string     `json:"id"`
+	System    string     `json:"system"`
+	Variable  string     `json:"variable"`
+	Level     string     `json:"level"`
+	Lead      string     `json:"lead"`
+	LeadH     float64    `json:"lead_h"`
+	Region    string     `json:"region"`
+	Season    string     `json:"season"`
+	Threshold Number     `json:"threshold"`
+	Unit      string     `json:"unit"` // of columns that are no shares and probabilities
+	Members   int        `json:"members"`
+	N         int        `json:"n"` // dates
+	Columns   []string   `json:"columns"`
+	Rows      [][]Number `json:"rows"`
+	Band      string     `json:"band"` // the column with an interval
+	Low       []Number   `json:"low"`
+	High      []Number   `json:"high"`
 }
 
 // Result is what verification publishes.
@@ -74,6 +111,7 @@ type Result struct {
 	Scores      []Value         `json:"scores"`
 	Comparisons []Comparison    `json:"comparisons"`
 	Ranks       []RankHistogram `json:"rank_histograms"`
+	Diagrams    []Diagram       `json:"diagrams"`
 	Bootstrap   Bootstrap       `json:"bootstrap"`
 }
 
@@ -83,6 +121,7 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	r.Scores = append([]Value{}, r.Scores...)
 	r.Comparisons = append([]Comparison{}, r.Comparisons...)
 	r.Ranks = append([]RankHistogram{}, r.Ranks...)
+	r.Diagrams = append([]Diagram{}, r.Diagrams...)
 	return json.Marshal(plain(r))
 }
 
@@ -91,13 +130,15 @@ func (r *Result) Append(o *Result) {
 	r.Scores = append(r.Scores, o.Scores...)
 	r.Comparisons = append(r.Comparisons, o.Comparisons...)
 	r.Ranks = append(r.Ranks, o.Ranks...)
+	r.Diagrams = append(r.Diagrams, o.Diagrams...)
 	r.Bootstrap = o.Bootstrap
 }
 
-// Find gives the score of a system, or nil.
+// Find gives the score of a system over the whole area and all dates, for the first
+// threshold if there are several, or nil.
 func (r *Result) Find(id, system, variable, level, lead string) *Value {
 	i := slices.IndexFunc(r.Scores, func(v Value) bool {
-		return v.ID == id && v.System == system && v.Variable == variable && v.Level == level && v.Lead == lead
+		return v.ID == id && v.System == system && v.Variable == variable && v.Level == level && v.Lead == lead && Whole(v.Region, v.Season)
 	})
 	if i < 0 {
 		return nil
@@ -105,12 +146,18 @@ func (r *Result) Find(id, system, variable, level, lead string) *Value {
 	return &r.Scores[i]
 }
 
+// Whole says whether a region and a season are all there is; results of older versions
+// name neither.
+func Whole(region, season string) bool {
+	return (region == "" || region == Everywhere) && (season == "" || season == AllYear)
+}
+
 // Pair asks for a comparison. ReferenceID is the reference's score where it is
 // not ID: the Gaussian CRPS of a distribution against the plain CRPS of members.
 type Pair struct{ ID, System, Reference, ReferenceID string }
 
 // Pairs asks for all scores with direction Lower that system and reference both
-// have.
+// have, for every threshold.
 func (a *Accumulator) Pairs(system, reference string) []Pair {
 	var out []Pair
 	i, j := a.find(system), a.find(reference)
@@ -118,111 +165,231 @@ func (a *Accumulator) Pairs(system, reference string) []Pair {
 		return nil
 	}
 	for _, s := range a.plan[i] {
-		if s.Better == Lower && slices.Contains(a.plan[j], s) {
+		if s.compares() && s.event <= 0 && slices.Contains(a.plan[j], s) {
 			out = append(out, Pair{ID: s.ID, System: system, Reference: reference})
 		}
 	}
 	return out
 }
 
+// Has says whether a system is given a score.
+func (a *Accumulator) Has(system, id string) bool {
+	i := a.find(system)
+	return i >= 0 && slices.ContainsFunc(a.plan[i], func(p planned) bool { return p.ID == id })
+}
+
+// compares says whether relative gains of a score make sense.
+func (s *Score) compares() bool { return s.Better == Lower && s.Value != nil && !s.NoRatio }
+
 func (a *Accumulator) find(system string) int {
 	return slices.IndexFunc(a.systems, func(s System) bool { return s.Name == system })
 }
 
+// seasons are the names of results by season, by month of the valid time.
+var seasons = [12]string{"DJF", "DJF", "MAM", "MAM", "MAM", "JJA", "JJA", "JJA", "SON", "SON", "SON", "DJF"}
+
 // Result computes all scores of all systems, the comparisons asked for, and
-// their intervals. It may be called again after more dates.
+// their intervals: over the whole area, then by region; over all dates, then by
+// season. It may be called again after more dates.
 //
 // Errors: no dates, a pair that names a system or score that is not there or has
 // no direction Lower, a bootstrap that does not fit the dates.
 func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
-	n := len(a.dates)
-	if n == 0 {
+	if len(a.dates) == 0 {
 		return nil, fmt.Errorf("score: %s: no dates", a.target.Variable)
 	}
-	b, err := b.resolved(n)
+	dates := slices.SortedFunc(slices.Values(a.dates), func(x, y Date) int { return x.Init.Compare(y.Init.Time) })
+	whole, err := b.resolved(len(dates))
 	if err != nil {
 		return nil, err
 	}
-	dates := slices.SortedFunc(slices.Values(a.dates), func(x, y Date) int { return x.Init.Compare(y.Init.Time) })
-	points, missing, ranks := 0, 0, histograms(a.members)
-	for _, d := range dates {
-		points, missing = points+d.Points, missing+d.Missing
-		addRanks(ranks, d.Ranks)
+	out := &Result{Bootstrap: whole}
+	for _, season := range []string{AllYear, "DJF", "MAM", "JJA", "SON"} {
+		part := dates
+		if season != AllYear {
+			if !a.o.Seasons {
+				break
+			}
+			part = slices.DeleteFunc(slices.Clone(dates), func(d Date) bool {
+				return seasons[d.Init.Valid(a.target.Lead).Time.UTC().Month()-1] != season
+			})
+		}
+		if len(part) == 0 {
+			continue
+		}
+		fit := whole
+		fit.BlockLength = min(fit.BlockLength, len(part))
+		for r := range 1 + len(a.o.Regions) {
+			v := a.view(part, r, season, fit)
+			if err := v.result(out, pairs); err != nil {
+				return nil, err
+			}
+		}
 	}
+	return out, nil
+}
+
+// view is the scores of some dates in one region.
+type view struct {
+	*Accumulator
+	b              Bootstrap
+	dates          []Date
+	region         int
+	name, season   string
+	entries        [][]entry
+	sums           [][]float64 // means of all parts in each resample; the first is the sample itself
+	width          int
+	points, absent int
+	missing        []int // [system] values of members
+}
+
+func (a *Accumulator) view(dates []Date, region int, season string, b Bootstrap) *view {
+	v := &view{Accumulator: a, b: b, dates: dates, region: region, name: Everywhere, season: season, missing: make([]int, len(a.systems))}
+	if region > 0 {
+		v.name = a.o.Regions[region-1].Name
+	}
+	v.entries, v.width = a.layout(a.members)
+	n := len(dates)
 	once := make([]int, n)
 	for i := range once {
 		once[i] = 1
 	}
 	all := append([][]int{once}, b.draws(n)...)
-	sums := make([][]float64, len(all)) // means of all parts in each resample; the first is the sample itself
-	for k, times := range all {
-		sums[k] = means(dates, times, a.width)
-	}
-	series := func(system int, id string) ([]float64, *Score) {
-		for k, s := range a.plan[system] {
-			if s.ID == id {
-				out := make([]float64, len(sums))
-				at := a.offset[system][k]
-				for i, m := range sums {
-					out[i] = s.Value(m[at:at+s.Parts], a.members[system])
-				}
-				return out, s
-			}
+	cells := make([]Cell, n)
+	for i, d := range dates {
+		cells[i] = d.Cells[region]
+		v.points, v.absent = v.points+cells[i].Points, v.absent+cells[i].Missing
+		for s, m := range cells[i].Absent {
+			v.missing[s] += m
 		}
+	}
+	v.sums = make([][]float64, len(all))
+	for k, times := range all {
+		v.sums[k] = means(cells, times, v.width)
+	}
+	return v
+}
+
+// series is a score of a system in every resample; nil if the system has no such score.
+func (v *view) series(system int, id string, event int) ([]float64, *entry) {
+	i := slices.IndexFunc(v.entries[system], func(e entry) bool { return e.ID == id && e.event == event })
+	if i < 0 || v.entries[system][i].Value == nil {
 		return nil, nil
 	}
-	res := &Result{Bootstrap: b}
-	level, lead := a.target.Level.String(), a.target.Lead.String()
-	for i, sys := range a.systems {
-		for _, s := range a.plan[i] {
-			v, _ := series(i, s.ID)
-			value := v[0]
-			low, high := b.interval(v[1:], n)
-			divisor := "none"
+	e := &v.entries[system][i]
+	out := make([]float64, len(v.sums))
+	for k, m := range v.sums {
+		out[k] = e.Value(m[e.at:e.at+e.size], v.members[system])
+	}
+	return out, e
+}
+
+// threshold is that of an event, or missing.
+func (a *Accumulator) threshold(event int) Number {
+	if event < 0 {
+		return Number(math.NaN())
+	}
+	return Number(a.o.Thresholds[event])
+}
+
+// result appends the scores of the view.
+func (v *view) result(out *Result, pairs []Pair) error {
+	n, t := len(v.dates), v.target
+	level, lead := t.Level.String(), t.Lead.String()
+	for i, sys := range v.systems {
+		for k := range v.entries[i] {
+			e := &v.entries[i][k]
+			if e.Diagram != nil {
+				out.Diagrams = append(out.Diagrams, v.diagram(i, e))
+			}
+			values, _ := v.series(i, e.ID, e.event)
+			if values == nil {
+				continue
+			}
+			value := values[0]
+			low, high := v.b.interval(values[1:], n)
+			divisor, pairs := "none", ""
 			switch {
-			case s.Needs&(Spread|Members) == 0 || s == CRPSPlain || s == CRPSFair:
-			case sys.Gives&Members != 0:
+			case sys.Gives&Members != 0 && e.Divisor == "M-1" && e.Needs&Spread != 0:
 				divisor = "M-1"
-			default:
+			case sys.Gives&Members != 0:
+				pairs = e.Divisor
+			case e.Needs&Spread != 0:
 				divisor = "predicted"
 			}
-			res.Scores = append(res.Scores, Value{ID: s.ID, System: sys.Name, Variable: a.target.Variable, Level: level, Lead: lead,
-				LeadH: a.target.Lead.Hours(), Value: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
-				Unit: s.UnitOf(a.target.Unit), Members: sys.MembersUsed, Divisor: divisor, Weights: a.grid.Name, Formula: s.Formula,
-				Points: points, Missing: missing})
+			out.Scores = append(out.Scores, Value{ID: e.ID, System: sys.Name, Variable: t.Variable, Level: level, Lead: lead,
+				LeadH: t.Lead.Hours(), Value: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
+				Unit: e.UnitOf(t.Unit), Members: sys.MembersUsed, Divisor: divisor, Weights: v.grid.Name, Formula: e.Formula,
+				Points: v.points, Missing: v.absent, Region: v.name, Season: v.season, Threshold: v.threshold(e.event),
+				MissingMembers: v.missing[i], PairDivisor: pairs})
 		}
-		if a.members[i] > 0 {
-			res.Ranks = append(res.Ranks, a.histogram(i, ranks[i], level, lead))
+		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.From == ranks }); k >= 0 {
+			out.Ranks = append(out.Ranks, v.histogram(i, &v.entries[i][k]))
 		}
 	}
 	for _, p := range pairs {
-		i, j := a.find(p.System), a.find(p.Reference)
-		if p.ReferenceID == "" {
-			p.ReferenceID = p.ID
+		if err := v.compare(out, p); err != nil {
+			return err
 		}
-		if i < 0 || j < 0 {
-			return nil, fmt.Errorf("score: no system %q or %q to compare", p.System, p.Reference)
+	}
+	return nil
+}
+
+// compare appends a comparison, for each threshold if its score has one.
+func (v *view) compare(out *Result, p Pair) error {
+	i, j := v.find(p.System), v.find(p.Reference)
+	if p.ReferenceID == "" {
+		p.ReferenceID = p.ID
+	}
+	if i < 0 || j < 0 {
+		return fmt.Errorf("score: no system %q or %q to compare", p.System, p.Reference)
+	}
+	events := []int{-1}
+	if s := ByID(p.ID); s != nil && s.each() {
+		events = events[:0]
+		for e := range v.o.Thresholds {
+			events = append(events, e)
 		}
-		x, s := series(i, p.ID)
-		y, r := series(j, p.ReferenceID)
-		if s == nil || r == nil || s.Better != Lower || r.Better != Lower {
-			return nil, fmt.Errorf("score: cannot compare %s of %q with %s of %q", p.ID, p.System, p.ReferenceID, p.Reference)
+	}
+	n, t := len(v.dates), v.target
+	for _, event := range events {
+		x, s := v.series(i, p.ID, event)
+		y, r := v.series(j, p.ReferenceID, event)
+		if s == nil || r == nil || !s.compares() || !r.compares() {
+			return fmt.Errorf("score: cannot compare %s of %q with %s of %q", p.ID, p.System, p.ReferenceID, p.Reference)
 		}
 		gain := make([]float64, len(x))
 		for k := range gain {
 			gain[k] = (y[k] - x[k]) / y[k]
 		}
 		value := gain[0]
-		low, high := b.interval(gain[1:], n)
-		res.Comparisons = append(res.Comparisons, Comparison{ID: p.ID, System: p.System, Reference: p.Reference, ReferenceID: p.ReferenceID,
-			Variable: a.target.Variable, Level: level, Lead: lead, LeadH: a.target.Lead.Hours(),
-			Gain: Number(value), CILow: Number(low), CIHigh: Number(high), N: n})
+		low, high := v.b.interval(gain[1:], n)
+		out.Comparisons = append(out.Comparisons, Comparison{ID: p.ID, System: p.System, Reference: p.Reference, ReferenceID: p.ReferenceID,
+			Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
+			Gain: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
+			Region: v.name, Season: v.season, Threshold: v.threshold(event), P: Number(v.equal(s, r))})
 	}
-	return res, nil
+	return nil
+}
+
+// equal is the probability of DieboldMariano for two scores that are, up to a last
+// function, means over dates of one quantity; else NaN.
+func (v *view) equal(x, y *entry) float64 {
+	one := func(e *entry) bool { return e.Parts == 1 || e.Daily != nil }
+	if !one(x) || !one(y) {
+		return math.NaN()
+	}
+	var diff []float64
+	for _, d := range v.dates {
+		if c := d.Cells[v.region]; c.Weight > 0 {
+			diff = append(diff, (c.Sums[x.at]-c.Sums[y.at])/c.Weight)
+		}
+	}
+	return DieboldMariano(diff, v.b.BlockLength).P
 }
 
 // means are Σ times·sums / Σ times·weight over the dates, NaN without weight.
-func means(dates []Date, times []int, width int) []float64 {
+func means(dates []Cell, times []int, width int) []float64 {
 	out := make([]float64, width)
 	var weight float64
 	for i, t := range times {
@@ -241,15 +408,77 @@ func means(dates []Date, times []int, width int) []float64 {
 	return out
 }
 
-func (a *Accumulator) histogram(system int, ranks [][]float64, level, lead string) RankHistogram {
-	var total float64
-	for _, v := range ranks[1] {
-		total += v
+// diagram draws a score of a system.
+func (v *view) diagram(system int, e *entry) Diagram {
+	t := v.target
+	d := Diagram{ID: e.ID, System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
+		Region: v.name, Season: v.season, Threshold: v.threshold(e.event), Unit: e.UnitOf(t.Unit), Members: v.systems[system].MembersUsed, N: len(v.dates),
+		Columns: e.Diagram.Columns, Band: e.Diagram.Columns[e.Diagram.Band]}
+	rows := func(sums []float64) [][]float64 {
+		return e.Diagram.Rows(&Totals{Sums: sums[e.at : e.at+e.size], Weight: 1, Members: v.members[system]})
 	}
-	shares := make([]float64, len(ranks[1]))
-	for i, v := range ranks[1] {
-		shares[i] = v / total
+	all := make([][][]float64, len(v.sums))
+	for k, s := range v.sums {
+		all[k] = rows(s)
 	}
-	return RankHistogram{System: a.systems[system].Name, Variable: a.target.Variable, Level: level, Lead: lead,
-		Members: a.members[system], N: len(a.dates), Counts: ranks[0], Shares: shares}
+	for i, row := range all[0] {
+		if e.Diagram.Count >= 0 && !(row[e.Diagram.Count] > 0) {
+			continue
+		}
+		var values []float64 // of the band's column, where a resample has the row at all
+		for _, r := range all[1:] {
+			if x := r[i][e.Diagram.Band]; !math.IsNaN(x) {
+				values = append(values, x)
+			}
+		}
+		low, high := math.NaN(), math.NaN()
+		if len(values) > 1 {
+			low, high = v.b.interval(values, len(v.dates))
+		}
+		numbers := make([]Number, len(row))
+		for k, x := range row {
+			numbers[k] = Number(x)
+		}
+		d.Rows, d.Low, d.High = append(d.Rows, numbers), append(d.Low, Number(low)), append(d.High, Number(high))
+	}
+	return d
+}
+
+// histogram is the rank histogram of a system of members.
+func (v *view) histogram(system int, e *entry) RankHistogram {
+	t, m := v.target, v.members[system]
+	h := RankHistogram{System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), Region: v.name, Season: v.season,
+		Members: m, N: len(v.dates), Counts: make([]float64, m+1), Shares: make([]float64, m+1)}
+	for _, d := range v.dates {
+		for k, c := range d.Cells[v.region].Sums[e.at : e.at+m+1] {
+			h.Counts[k] += c
+		}
+	}
+	shares := func(sums []float64) []float64 {
+		out, total := make([]float64, m+1), 0.0
+		for _, w := range sums[e.at+m+1 : e.at+2*(m+1)] {
+			total += w
+		}
+		for k, w := range sums[e.at+m+1 : e.at+2*(m+1)] {
+			out[k] = w / total
+		}
+		return out
+	}
+	h.Shares = shares(v.sums[0])
+	resampled := make([][]float64, len(v.sums)-1)
+	for k, s := range v.sums[1:] {
+		resampled[k] = shares(s)
+	}
+	flat, dates := 1/float64(m+1), make([]float64, m+1)
+	for k, s := range h.Shares {
+		values := make([]float64, len(resampled))
+		for i, r := range resampled {
+			values[i] = r[k]
+		}
+		low, high := v.b.interval(values, len(v.dates))
+		h.Low, h.High = append(h.Low, Number(flat-(high-s))), append(h.High, Number(flat+(s-low)))
+		dates[k] = s * float64(len(v.dates))
+	}
+	h.Test = TestFlat(dates)
+	return h
 }

@@ -1,5 +1,13 @@
 package score
 
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
 // Better says which values of a score are good.
 type Better uint8
 
@@ -8,11 +16,15 @@ const (
 	Lower   Better = iota // smaller is better, 0 or less is perfect
 	Zero                  // near 0 is better
 	One                   // near 1 is better
+	Higher                // larger is better
+	Nominal               // the share that the name states is good
 	Neither               // says something, but not what is good
 )
 
 // String names the direction for tables.
-func (b Better) String() string { return [...]string{"lower", "near 0", "near 1", "-"}[b] }
+func (b Better) String() string {
+	return [...]string{"lower", "near 0", "near 1", "higher", "nominal share", "-"}[b]
+}
 
 // Unit says what a score is measured in.
 type Unit uint8
@@ -21,10 +33,11 @@ type Unit uint8
 const (
 	SameAsVariable Unit = iota
 	Dimensionless
+	Squared // of the variable
 )
 
-// Need is a set of what a score needs to know of a system.
-type Need uint8
+// Need is a set of what a score needs to know of a system and its reference.
+type Need uint16
 
 // What a system may give. Members imply mean and spread.
 const (
@@ -32,15 +45,55 @@ const (
 	Mean                        // location of the distribution, or ensemble mean
 	Spread                      // its standard deviation
 	FullSpread                  // standard deviation of the full ensemble, the target of spread_rmse
+	Events                      // thresholds whose exceedance is forecast
+	Index                       // extreme forecast index of each point
+	Neighbours                  // the grid's rows
 )
 
 // Case is what is known at one grid point of one date.
 type Case struct {
-	Members    []float64 // scores may reorder them; empty if the system has none
+	Members    []float64 // ascending; empty if the system has none
 	Mean       float64
 	Spread     float64 // of members: divisor M−1
 	FullSpread float64
 	Obs        float64
+	Index      float64 // extreme forecast index
+	// Thresholds of events, and the forecast probability that each is exceeded. Scores
+	// of one event look at number Event.
+	Thresholds, Above []float64
+	Event             int
+
+	place place
+}
+
+// Probability is the forecast that the event's threshold is exceeded, and whether it is.
+func (c *Case) Probability() (p float64, happened bool) {
+	return c.Above[c.Event], c.Obs > c.Thresholds[c.Event]
+}
+
+// place is where on the grid a case is, for scores of several points.
+type place struct {
+	members [][]float32 // in the system's order, [member][point]
+	obs     []float32
+	p       int
+	next    [2]int // the points east and south of it, −1 at the rim
+}
+
+// Sums are quantities that are added up over points and dates, and which several
+// scores may share.
+type Sums struct {
+	// Size is how many numbers are summed for a system of so many members (0 for
+	// distributions) and so many thresholds.
+	Size func(members, thresholds int) int
+	// Add adds a case of weight w.
+	Add func(sums []float64, w float64, c *Case)
+}
+
+// Totals are the sums of a sample of dates.
+type Totals struct {
+	Sums    []float64 // Σ over dates and points, weights included
+	Weight  float64   // Σ of the weights
+	Members int       // of a system scored by its members, 0 for a distribution
 }
 
 // Score is a definition: what is averaged, and what becomes of the averages.
@@ -58,20 +111,59 @@ type Score struct {
 	Source     string
 	Unit       Unit
 	Better     Better
+	Divisor    string // for members: of the variance or the pairs; "" if none enters
 	Needs      Need
 	MinMembers int // of a system scored by its members; 0 if it does not matter
+	// NoRatio keeps a score without a natural zero from relative gains.
+	NoRatio bool
+	// NoMembers keeps a score from systems of members, for which there is another.
+	NoMembers bool
 	// Parts is the number of quantities averaged; Point fills them.
 	Parts int
 	Point func(parts []float64, c *Case)
+	// From, in place of Parts and Point, are sums that scores share.
+	From *Sums
+	// Daily, if set, turns the averages of one date, in place, into what is averaged
+	// over dates, each date with its weight: for scores of whole fields.
+	Daily func(mean []float64, members int)
 	// Value makes the score of the averages; members is that of a system scored
-	// by its members and 0 for a distribution.
+	// by its members and 0 for a distribution. nil: the score is a diagram only.
 	Value func(mean []float64, members int) float64
+	// Diagram makes a table of the sums: always the same number of rows.
+	Diagram *Drawing
+}
+
+// Drawing is how a score becomes a table of numbers to be drawn.
+type Drawing struct {
+	Columns []string // each with what it is: "probability", "frequency", …
+	// Band is the column that gets an interval from the resampled dates.
+	Band int
+	// Count is the column with the weight of a row: rows without any are left out.
+	Count int
+	Rows  func(t *Totals) [][]float64
+}
+
+// each says whether a score is made for every threshold by itself.
+func (s *Score) each() bool { return s.Needs&Events != 0 && s.From != thresholdSums }
+
+// size is how many numbers are summed.
+func (s *Score) size(members, thresholds int) int {
+	if s.From != nil {
+		return s.From.Size(members, thresholds)
+	}
+	return s.Parts
 }
 
 // UnitOf is the unit of the score for a variable with the given unit.
 func (s *Score) UnitOf(variable string) string {
-	if s.Unit == Dimensionless {
+	switch s.Unit {
+	case Dimensionless:
 		return "1"
+	case Squared:
+		if strings.ContainsAny(variable, " /") {
+			return "(" + variable + ")2"
+		}
+		return variable + "2"
 	}
 	return variable
 }
@@ -79,12 +171,44 @@ func (s *Score) UnitOf(variable string) string {
 // single is the Value of scores that are plain averages.
 func single(mean []float64, _ int) float64 { return mean[0] }
 
+// root is the Value of scores that are roots of averages.
+func root(mean []float64, _ int) float64 { return math.Sqrt(mean[0]) }
+
 // ByID finds a score of the table, or nil.
 func ByID(id string) *Score {
-	for _, s := range Table {
-		if s.ID == id {
-			return s
-		}
+	i := slices.IndexFunc(Table, func(s *Score) bool { return s.ID == id })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return Table[i]
+}
+
+// exceed is the probability that a value of the case lies above x: the share of
+// members, or that of a normal distribution.
+func (c *Case) exceed(x float64) float64 {
+	if m := len(c.Members); m > 0 {
+		n, _ := slices.BinarySearchFunc(c.Members, x, func(v, x float64) int {
+			if v > x {
+				return 1
+			}
+			return -1
+		})
+		return float64(m-n) / float64(m)
+	}
+	if c.Spread == 0 {
+		if c.Mean > x {
+			return 1
+		}
+		return 0
+	}
+	return dist.NormalCDF((c.Mean - x) / c.Spread)
+}
+
+// quantile is the p quantile of the case: between order statistics for members, that
+// of a normal distribution otherwise.
+func (c *Case) quantile(p float64) float64 {
+	if len(c.Members) > 0 {
+		return quantile(c.Members, p)
+	}
+	return c.Mean + c.Spread*dist.NormalQuantile(p)
 }

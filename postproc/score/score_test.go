@@ -3,9 +3,13 @@ package score
 import (
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -43,7 +47,7 @@ func TestScoresByHand(t *testing.T) {
 	a, err := New(t850, Grid{Weights: []float64{1, 3}, Name: "test"}, []System{
 		{Name: "raw", MembersUsed: 2, Gives: Members},
 		{Name: "net", MembersUsed: 2, Gives: Mean | Spread},
-	}, true)
+	}, Options{FullSpread: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +56,7 @@ func TestScoresByHand(t *testing.T) {
 	for k, obs := range [][]float32{{1, 4}, {-1, 1}} {
 		raw := Sample{Members: [][]float32{{0, 0}, {2, 2}}}
 		net := Sample{Mean: obs, Spread: []float32{1, 2}}
-		if err := a.Add(day(k), obs, full, []Sample{raw, net}); err != nil {
+		if err := a.Add(day(k), Reference{Obs: obs, FullSpread: full}, []Sample{raw, net}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,11 +127,11 @@ func TestMissingPointIsDroppedForAll(t *testing.T) {
 		}
 		obs, full := []float32{1, 1, 1}, []float32{1, 1, 1}
 		c.spoil(obs, full, s)
-		a, err := New(t850, Grid{Weights: []float64{1, 1, 1}}, []System{{Name: "a", Gives: Members}, {Name: "b", Gives: Mean | Spread}}, true)
+		a, err := New(t850, Grid{Weights: []float64{1, 1, 1}}, []System{{Name: "a", Gives: Members}, {Name: "b", Gives: Mean | Spread}}, Options{FullSpread: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Add(day(0), obs, full, s); err != nil {
+		if err := a.Add(day(0), Reference{Obs: obs, FullSpread: full}, s); err != nil {
 			t.Fatal(err)
 		}
 		r, err := a.Result(Bootstrap{}, nil)
@@ -153,7 +157,7 @@ func TestMissingPointIsDroppedForAll(t *testing.T) {
 func random(t *testing.T, n, points int, damp float64) *Accumulator {
 	r := rand.New(rand.NewPCG(3, 4))
 	a, err := New(t850, Grid{Weights: field64(points, func(p int) float64 { return 1 + float64(p%5) }), Name: "test"},
-		[]System{{Name: "raw", MembersUsed: 5, Gives: Members}, {Name: "damped", Gives: Mean | Spread}}, false)
+		[]System{{Name: "raw", MembersUsed: 5, Gives: Members}, {Name: "damped", Gives: Mean | Spread}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +175,7 @@ func random(t *testing.T, n, points int, damp float64) *Accumulator {
 			c.load(Members, raw, p)
 			mean[p], spread[p] = float32(damp*c.Mean), float32(damp*c.Spread)
 		}
-		if err := a.Add(day(k), obs, nil, []Sample{raw, {Mean: mean, Spread: spread}}); err != nil {
+		if err := a.Add(day(k), Reference{Obs: obs}, []Sample{raw, {Mean: mean, Spread: spread}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -253,7 +257,7 @@ func TestJoinedDates(t *testing.T) {
 	systems := []System{{Name: "raw", MembersUsed: 3, Gives: Members}, {Name: "net", MembersUsed: 3, Gives: Mean | Spread}}
 	weights := field64(points, func(p int) float64 { return 0.1 + float64(p%13)/7 })
 	fresh := func() *Accumulator {
-		a, err := New(t850, Grid{Weights: weights, Name: "test"}, systems, false)
+		a, err := New(t850, Grid{Weights: weights, Name: "test"}, systems, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,10 +269,10 @@ func TestJoinedDates(t *testing.T) {
 	var dates []Date
 	for k := range n {
 		obs, samples := draw(), []Sample{{Members: [][]float32{draw(), draw(), draw()}}, {Mean: draw(), Spread: field(points, func(int) float64 { return 0.5 + r.Float64() })}}
-		if err := whole.Add(day(k), obs, nil, samples); err != nil {
+		if err := whole.Add(day(k), Reference{Obs: obs}, samples); err != nil {
 			t.Fatal(err)
 		}
-		d, err := fresh().Sum(day(k), obs, nil, samples)
+		d, err := fresh().Sum(day(k), Reference{Obs: obs}, samples)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +314,7 @@ func TestJoinedDates(t *testing.T) {
 func TestBlocksSeeDependence(t *testing.T) {
 	const n = 4000
 	r := rand.New(rand.NewPCG(9, 9))
-	a, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "x", Gives: Mean}}, false)
+	a, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "x", Gives: Mean}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +323,7 @@ func TestBlocksSeeDependence(t *testing.T) {
 		if k%2 == 0 {
 			v = r.NormFloat64()
 		}
-		if err := a.Add(day(k), []float32{0}, nil, []Sample{{Mean: []float32{float32(v)}}}); err != nil {
+		if err := a.Add(day(k), Reference{Obs: []float32{0}}, []Sample{{Mean: []float32{float32(v)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -342,13 +346,13 @@ func TestBlocksSeeDependence(t *testing.T) {
 
 func TestAddRefuses(t *testing.T) {
 	systems := []System{{Name: "raw", Gives: Members}}
-	a, err := New(t850, Grid{Weights: []float64{1, 1}}, systems, false)
+	a, err := New(t850, Grid{Weights: []float64{1, 1}}, systems, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	two := [][]float32{{1, 2}, {3, 4}}
 	obs := []float32{0, 0}
-	if err := a.Add(day(0), obs, nil, []Sample{{Members: two}}); err != nil {
+	if err := a.Add(day(0), Reference{Obs: obs}, []Sample{{Members: two}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -365,16 +369,16 @@ func TestAddRefuses(t *testing.T) {
 		{"short member", day(1), obs, []Sample{{Members: [][]float32{two[0], two[0][:1]}}}, "member of raw has 1"},
 		{"no sample", day(1), obs, nil, "0 samples for 1"},
 	} {
-		if err := a.Add(c.init, c.obs, nil, c.s); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := a.Add(c.init, Reference{Obs: c.obs}, c.s); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.why, err, c.want)
 		}
 	}
 	for _, s := range [][]System{{}, {{Name: "x"}}, {{Name: "x", Gives: Mean}, {Name: "x", Gives: Mean}}} {
-		if _, err := New(t850, Grid{Weights: []float64{1}}, s, false); err == nil {
+		if _, err := New(t850, Grid{Weights: []float64{1}}, s, Options{}); err == nil {
 			t.Errorf("systems %v accepted", s)
 		}
 	}
-	if _, err := New(t850, Grid{Weights: []float64{1, math.NaN()}}, systems, false); err == nil {
+	if _, err := New(t850, Grid{Weights: []float64{1, math.NaN()}}, systems, Options{}); err == nil {
 		t.Error("NaN weight accepted")
 	}
 	if _, err := a.Result(Bootstrap{BlockLength: 5}, nil); err == nil {
@@ -385,26 +389,63 @@ func TestAddRefuses(t *testing.T) {
 // Every score of the package must be in the table with all its words.
 func TestTableIsComplete(t *testing.T) {
 	seen := map[string]bool{}
+	defined := 0
 	for _, s := range Table {
-		if s.ID == "" || s.Name == "" || s.Formula == "" || s.Doc == "" || s.Source == "" || s.Parts < 1 || s.Point == nil || s.Value == nil || s.Needs == 0 {
-			t.Errorf("score %q is not complete", s.ID)
+		if s.ID == "" || s.Name == "" || s.Formula == "" || s.Doc == "" || s.Source == "" || s.Needs == 0 {
+			t.Errorf("score %q lacks words", s.ID)
+		}
+		if (s.From == nil) != (s.Parts > 0 && s.Point != nil) || s.Value == nil && s.Diagram == nil {
+			t.Errorf("score %q has no sums, or nothing made of them", s.ID)
+		}
+		if d := s.Diagram; d != nil && (d.Band >= len(d.Columns) || d.Count >= len(d.Columns) || d.Rows == nil) {
+			t.Errorf("diagram %q has no such columns", s.ID)
 		}
 		if seen[s.ID] || ByID(s.ID) != s {
 			t.Errorf("score id %q twice", s.ID)
 		}
 		seen[s.ID] = true
 	}
-	defined := 0
-	for _, file := range []string{"crps.go", "moments.go"} {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	for _, name := range exportedVars(t) {
+		if name != "Table" && name != "Default" && name != "Boxes" {
+			defined++
 		}
-		defined += strings.Count(string(raw), "= &Score{")
 	}
 	if defined != len(Table) {
 		t.Errorf("%d scores defined, %d in the table", defined, len(Table))
 	}
+	for _, id := range Default {
+		if ByID(id) == nil {
+			t.Errorf("default score %q is not in the table", id)
+		}
+	}
+}
+
+// exportedVars are the names of the package's exported variables, which are its scores.
+func exportedVars(t *testing.T) (names []string) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range g.Specs {
+				for _, n := range spec.(*ast.ValueSpec).Names {
+					if n.IsExported() {
+						names = append(names, n.Name)
+					}
+				}
+			}
+		}
+	}
+	return names
 }
 
 func TestJSONShape(t *testing.T) {
@@ -431,10 +472,10 @@ func TestJSONShape(t *testing.T) {
 
 func ExampleAccumulator() {
 	a, _ := New(Target{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Lead: ensemble.Lead(24 * time.Hour), Unit: "K"},
-		Grid{Weights: []float64{1}, Name: "none"}, []System{{Name: "raw", MembersUsed: 3, Gives: Members}}, false)
+		Grid{Weights: []float64{1}, Name: "none"}, []System{{Name: "raw", MembersUsed: 3, Gives: Members}}, Options{})
 	for k, obs := range []float32{274, 272.5, 271} {
 		sample := Sample{Members: [][]float32{{271}, {273}, {275}}}
-		if err := a.Add(day(k), []float32{obs}, nil, []Sample{sample}); err != nil {
+		if err := a.Add(day(k), Reference{Obs: []float32{obs}}, []Sample{sample}); err != nil {
 			fmt.Println(err)
 		}
 	}
@@ -442,14 +483,15 @@ func ExampleAccumulator() {
 	_ = r.Fprint(os.Stdout)
 	// Output:
 	// 2t 2m +24h, 3 dates, weights none, 0 points missing
-	//          score  system  members   value  95 % low    high  unit
-	//     crps_gauss     raw        3  0.7949    0.5656  0.7949     K
-	//     crps_plain     raw        3  0.8333    0.6667  0.8333     K
-	//      crps_fair     raw        3  0.3889    0.2222  0.3889     K
-	//           rmse     raw        3  1.3229    0.7071  1.3229     K
-	//           bias     raw        3  0.5000   -0.5000  1.0000     K
-	//         spread     raw        3  2.0000    2.0000  2.0000     K
-	//   spread_skill     raw        3  1.7457    1.7457  3.2660     1
+	//           score  system  members   value  95 % low    high  unit
+	//      crps_gauss     raw        3  0.7949    0.5656  0.7949     K
+	//      crps_plain     raw        3  0.8333    0.6667  0.8333     K
+	//       crps_fair     raw        3  0.3889    0.2222  0.3889     K
+	//            rmse     raw        3  1.3229    0.7071  1.3229     K
+	//            bias     raw        3  0.5000   -0.5000  1.0000     K
+	//          spread     raw        3  2.0000    2.0000  2.0000     K
+	//    spread_skill     raw        3  1.7457    1.7457  3.2660     1
+	//   rank_flatness     raw        3  0.6667    0.6667  1.1667     1
 }
 
 func BenchmarkAdd(b *testing.B) {
@@ -460,13 +502,13 @@ func BenchmarkAdd(b *testing.B) {
 		s.Members[m] = field(points, func(int) float64 { return r.NormFloat64() })
 	}
 	obs := field(points, func(int) float64 { return r.NormFloat64() })
-	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{{Name: "raw", Gives: Members}}, false)
+	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{{Name: "raw", Gives: Members}}, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	k := 0
 	for b.Loop() {
-		if err := a.Add(day(k), obs, nil, []Sample{s}); err != nil {
+		if err := a.Add(day(k), Reference{Obs: obs}, []Sample{s}); err != nil {
 			b.Fatal(err)
 		}
 		k++

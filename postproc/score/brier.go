@@ -1,0 +1,57 @@
+package score
+
+// Brier is the Brier score of the event that a threshold is exceeded, < (p−o)² >: p is
+// the share of members above it or the normal distribution's probability, o 1 if it
+// happened and else 0.
+//
+// Better: lower. Source: Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2.
+var Brier = &Score{
+	ID: "brier", Name: "Brier score", Formula: "<(p-o)^2>",
+	Doc:    "Squared distance of the probability from what happened; few members cost score, see brier_fair.",
+	Source: "doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2",
+	Unit:   Dimensionless, Better: Lower, Divisor: "M", Needs: Mean | Spread | Events, MinMembers: 2, Parts: 1,
+	Point: func(parts []float64, c *Case) { parts[0] = c.brier() },
+	Value: single,
+}
+
+func (c *Case) brier() float64 {
+	p, happened := c.Probability()
+	if happened {
+		p--
+	}
+	return p * p
+}
+
+// BrierFair is the Brier score that infinitely many members would have,
+// < (p−o)² − p(1−p)/(M−1) >.
+//
+// Better: lower. Source: Ferro 2014, doi:10.1002/qj.2270.
+var BrierFair = &Score{
+	ID: "brier_fair", Name: "Brier score, fair", Formula: "<(p-o)^2 - p(1-p)/(M-1)>",
+	Doc:    "Brier score without the cost of few members; ensembles of different size compare.",
+	Source: "doi:10.1002/qj.2270",
+	Unit:   Dimensionless, Better: Lower, Divisor: "M-1", Needs: Members | Events, MinMembers: 2, Parts: 1,
+	Point: func(parts []float64, c *Case) {
+		p, _ := c.Probability()
+		parts[0] = c.brier() - p*(1-p)/float64(len(c.Members)-1)
+	},
+	Value: single,
+}
+
+// BrierSkill is 1 − BS/(ō(1−ō)): the gain over always saying the frequency ō of the
+// event in the sample that is judged, which no forecaster could have known.
+//
+// Better: higher. Source: Wilks 2019, ch. 9.
+var BrierSkill = &Score{
+	ID: "brier_skill", Name: "Brier skill score", Formula: "1 - <(p-o)^2>/(<o>(1-<o>))",
+	Doc:    "Gain over the event's frequency in the sample that is judged; above 0 is skill.",
+	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
+	Unit:   Dimensionless, Better: Higher, Divisor: "M", Needs: Mean | Spread | Events, MinMembers: 2, Parts: 2,
+	Point: func(parts []float64, c *Case) {
+		parts[0], parts[1] = c.brier(), 0
+		if _, happened := c.Probability(); happened {
+			parts[1] = 1
+		}
+	},
+	Value: func(mean []float64, _ int) float64 { return 1 - mean[0]/(mean[1]*(1-mean[1])) },
+}

@@ -1,0 +1,22 @@
+package score
+
+import "github.com/ensemble-weather/ensemble/postproc/dist"
+
+// CRPSFair is the fair CRPS of M members:
+//
+//	< (1/M) Σᵢ|xᵢ−y| − 1/(2M(M−1)) ΣᵢΣⱼ|xᵢ−xⱼ| >
+//
+// Its expectation does not depend on M, if the members are independent draws:
+// members that were made to know each other are rewarded for too much spread.
+//
+// Unit: that of the variable. Better: lower; single values may be negative.
+// Source: Ferro 2014, doi:10.1002/qj.2270.
+var CRPSFair = &Score{
+	ID: "crps_fair", Name: "CRPS of the members, fair",
+	Formula: "<mean_i|x_i-y| - 1/(2 M (M-1)) sum_ij|x_i-x_j|>",
+	Doc:     "CRPS that an ensemble of infinitely many such members would have; needs members that are independent draws.",
+	Source:  "doi:10.1002/qj.2270",
+	Unit:    SameAsVariable, Better: Lower, Divisor: "M(M-1)", Needs: Members, MinMembers: 2, Parts: 1,
+	Point: func(parts []float64, c *Case) { parts[0] = dist.KernelCRPS(c.Members, c.Obs, dist.Fair) },
+	Value: single,
+}

@@ -1,0 +1,84 @@
+package score
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/mathext"
+)
+
+// DM is what DieboldMariano found: the mean difference, its statistic, and the
+// probability of one at least so large, on either side, between equally good systems.
+type DM struct{ Mean, Statistic, P float64 }
+
+// DieboldMariano tests whether the mean of the differences d_t of two systems' scores,
+// in order of time, is 0:
+//
+//	S = d̄ / √( (γ₀ + 2 Σ_{k<h} γ_k) / n ) · √( (n + 1 − 2h + h(h−1)/n) / n )
+//
+// γ_k is the autocovariance with divisor n; differences h steps apart or more are taken
+// as independent: h = 1 for independent dates. S is compared with Student's distribution
+// of n−1 degrees of freedom. A variance that comes out negative is taken with weights
+// 1−k/h instead.
+//
+// NaN for fewer than h+1 dates, and for differences that are all 0.
+// Source: Diebold and Mariano 1995, doi:10.1080/07350015.1995.10524599; Harvey, Leybourne
+// and Newbold 1997, doi:10.1016/S0169-2070(96)00719-4.
+func DieboldMariano(d []float64, h int) DM {
+	n := float64(len(d))
+	var mean float64
+	for _, v := range d {
+		mean += v / n
+	}
+	out := DM{mean, math.NaN(), math.NaN()}
+	if h < 1 || len(d) <= h {
+		return out
+	}
+	variance := func(taper float64) (v float64) {
+		for k := range h {
+			var g float64
+			for t := k; t < len(d); t++ {
+				g += (d[t] - mean) * (d[t-k] - mean) / n
+			}
+			if k > 0 {
+				g *= 2 * (1 - taper*float64(k)/float64(h))
+			}
+			v += g
+		}
+		return v
+	}
+	v := variance(0)
+	if v < 0 {
+		v = variance(1)
+	}
+	f := float64(h)
+	out.Statistic = mean / math.Sqrt(v/n) * math.Sqrt((n+1-2*f+f*(f-1)/n)/n)
+	out.P = studentP(out.Statistic, n-1)
+	return out
+}
+
+// studentP is the probability of a value at least as far from 0 as t.
+func studentP(t, dof float64) float64 {
+	if math.IsNaN(t) {
+		return t
+	}
+	if math.IsInf(t, 0) {
+		return 0
+	}
+	return mathext.RegIncBeta(dof/2, 0.5, dof/(dof+t*t))
+}
+
+// TestMap tests every point by itself: P of DieboldMariano of the differences of two
+// systems' scores there.
+//
+// Shape: d [date][point], dates in order. Missing: a point with a NaN gives NaN.
+func TestMap(d [][]float32, h int) []float64 {
+	out := make([]float64, len(d[0]))
+	at := make([]float64, len(d))
+	for p := range out {
+		for t := range d {
+			at[t] = float64(d[t][p])
+		}
+		out[p] = DieboldMariano(at, h).P
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+package score
+
+import "math"
+
+// EFI is the extreme forecast index of members against quantiles of the climate:
+//
+//	(2/π) ∫₀¹ (p − F(q(p))) / √(p(1−p)) dp
+//
+// F(q(p)) is the share of members at or below the climate's p quantile, taken as linear
+// between the levels; the integral is then exact on each stretch. −1: all below the
+// climate, 1: all above it.
+//
+// Shape: climate [n+1] quantiles at levels 0, 1/n, …, 1, ascending; members [member].
+// Missing: NaN in gives NaN.
+// Source: Lalaurette 2003, doi:10.1256/qj.02.152; Zsótér 2006, ECMWF Newsletter 107.
+func EFI(climate, members []float64) float64 {
+	n := len(climate) - 1
+	below := func(q float64) float64 {
+		k := 0
+		for _, x := range members {
+			if math.IsNaN(x) {
+				return x
+			}
+			if x <= q {
+				k++
+			}
+		}
+		return float64(k) / float64(len(members))
+	}
+	// On a stretch F = f₀ + s(p−p₀): ∫ (p−F)/√(p(1−p)) of
+	// ∫ dp/√(p(1−p)) = arccos(1−2p) and ∫ p dp/√(p(1−p)) = arccos(√(1−p)) − √(p(1−p)).
+	f0, sum := below(climate[0]), 0.0
+	for k := range n {
+		p0, p1 := float64(k)/float64(n), float64(k+1)/float64(n)
+		f1 := below(climate[k+1])
+		if math.IsNaN(climate[k] + climate[k+1]) {
+			return math.NaN()
+		}
+		slope := (f1 - f0) / (p1 - p0)
+		sum += (slope*p0 - f0) * (math.Acos(1-2*p1) - math.Acos(1-2*p0))
+		sum += (1 - slope) * (math.Acos(math.Sqrt(1-p1)) - math.Acos(math.Sqrt(1-p0)) - math.Sqrt(p1*(1-p1)) + math.Sqrt(p0*(1-p0)))
+		f0 = f1
+	}
+	return 2 / math.Pi * sum
+}
+
+// EFIENS10 is the index as the ENS-10 benchmark computes it: levels k/20, and F(q) the
+// level j/20 of the first of the members' own 21 quantiles (linear between order
+// statistics) that reaches q, 1 if none does:
+//
+//	(2/π) Σ_{k=1..19} (k/20 − F(q_k)) / √(k/20 (1−k/20)) · 0.05
+//
+// It reaches ±0.7914 only, and overstates F by up to 0.05. Published EECRPS rest on it.
+//
+// Shape: climate [21]; members ascending. Source: Ashkboos et al. 2022, arXiv:2206.14786.
+func EFIENS10(climate, members []float64) float64 {
+	var sum float64
+	for k := 1; k < 20; k++ {
+		p, f := float64(k)/20, 1.0
+		if math.IsNaN(climate[k]) {
+			return math.NaN()
+		}
+		for j := range 20 {
+			if quantile(members, float64(j)/20) >= climate[k] {
+				f = float64(j) / 20
+				break
+			}
+		}
+		sum += (p - f) / math.Sqrt(p*(1-p)) * 0.05
+	}
+	return 2 / math.Pi * sum
+}
+
+// SOT is the shift of tails at level p, 0.9 for the upper tail and 0.1 for the lower:
+//
+//	− (Q_f(p) − Q_c(p₁)) / (Q_c(p) − Q_c(p₁))
+//
+// with p₁ = 0.99 above and 0.01 below, Q_f of the members and Q_c of the climate. Above 0
+// some members lie beyond the climate's extreme; −1: the tail is the climate's. NaN if
+// the climate's two quantiles agree.
+//
+// Shape: members ascending. Source: Zsótér 2006, ECMWF Newsletter 107.
+func SOT(forecast, climate, climateExtreme float64) float64 {
+	if climate == climateExtreme {
+		return math.NaN()
+	}
+	return -(forecast - climateExtreme) / (climate - climateExtreme)
+}
+
+// EECRPSGauss and EECRPSPlain are the extreme-event weighted CRPS, < |EFI| CRPS >: the
+// index is that of the raw ensemble and the same for all systems. The ENS-10 benchmark
+// takes the Gaussian CRPS and EFIENS10. The weight is chosen by the forecast, which can
+// be hedged: it compares systems, it is no proper score.
+//
+// Unit: that of the variable. Better: lower. Source: Ashkboos et al. 2022, arXiv:2206.14786.
+var (
+	EECRPSGauss = eecrps("eecrps_gauss", CRPSGauss)
+	EECRPSPlain = eecrps("eecrps_plain", CRPSPlain)
+)
+
+func eecrps(id string, of *Score) *Score {
+	return &Score{
+		ID: id, Name: of.Name + ", weighted by |EFI|", Formula: "<|EFI| " + of.ID + ">",
+		Doc:    "CRPS where the raw ensemble says that weather is unusual; divided by the whole area, as published.",
+		Source: "arXiv:2206.14786",
+		Unit:   SameAsVariable, Better: Lower, Divisor: of.Divisor, Needs: of.Needs | Index, MinMembers: of.MinMembers, Parts: 1,
+		Point: func(parts []float64, c *Case) {
+			of.Point(parts, c)
+			parts[0] *= math.Abs(c.Index)
+		},
+		Value: single,
+	}
+}

@@ -1,0 +1,81 @@
+package score
+
+import "math"
+
+// hersbach are the sums of Hersbach's decomposition of the plain CRPS of M members,
+// x₁ ≤ … ≤ x_M: in the bin between x_i and x_{i+1} the stretch α_i where y lies
+// above, and β_i where it lies below; then how often y is below all and above all.
+//
+// Layout: α_0…α_M, β_0…β_M, below, above.
+var hersbach = &Sums{
+	Size: func(m, _ int) int { return 2*(m+1) + 2 },
+	Add: func(sums []float64, w float64, c *Case) {
+		x, y, m := c.Members, c.Obs, len(c.Members)
+		alpha, beta, out := sums[:m+1], sums[m+1:2*(m+1)], sums[2*(m+1):]
+		if y < x[0] {
+			beta[0] += w * (x[0] - y)
+			out[0] += w
+		}
+		if y > x[m-1] {
+			alpha[m] += w * (y - x[m-1])
+			out[1] += w
+		}
+		for i := 1; i < m; i++ {
+			at := min(max(y, x[i-1]), x[i])
+			alpha[i] += w * (at - x[i-1])
+			beta[i] += w * (x[i] - at)
+		}
+	},
+}
+
+// hersbachParts are reliability and potential CRPS of the averages of hersbach.
+func hersbachParts(mean []float64, m int) (reliability, potential float64) {
+	alpha, beta, out := mean[:m+1], mean[m+1:2*(m+1)], mean[2*(m+1):]
+	for i := range alpha {
+		g, o := alpha[i]+beta[i], 0.0
+		switch {
+		case i == 0 && out[0] > 0:
+			o, g = out[0], beta[0]/out[0]
+		case i == m && out[1] > 0:
+			o, g = 1-out[1], alpha[m]/out[1]
+		case i == 0 || i == m || g == 0:
+			continue
+		default:
+			o = beta[i] / g
+		}
+		d := o - float64(i)/float64(m)
+		reliability += g * d * d
+		potential += g * o * (1 - o)
+	}
+	return reliability, potential
+}
+
+// CRPSReliability is the part of the plain CRPS that comes of members which do not
+// count as they should, Σ_i g_i (o_i − i/M)²: g_i is the mean width of the bin between
+// neighbouring members and o_i how often, by width, the reference lies below it. It
+// counts against few members that the reference often lies beyond all of them.
+//
+// Unit: that of the variable. Better: lower, 0 is reliable.
+// Source: Hersbach 2000, doi:10.1175/1520-0434(2000)015<0559:DOTCRP>2.0.CO;2.
+var CRPSReliability = &Score{
+	ID: "crps_reliability", Name: "reliability part of the CRPS",
+	Formula: "sum_i g_i (o_i - i/M)^2, of crps_plain",
+	Doc:     "What of the plain CRPS would vanish if every bin between members held the reference as often as it should.",
+	Source:  "doi:10.1175/1520-0434(2000)015<0559:DOTCRP>2.0.CO;2",
+	Unit:    SameAsVariable, Better: Lower, Divisor: "M^2", Needs: Members, MinMembers: 1, From: hersbach,
+	Value: func(mean []float64, m int) float64 { r, _ := hersbachParts(mean, m); return r },
+}
+
+// CRPSPotential is the plain CRPS of the members made reliable, Σ_i g_i o_i (1−o_i);
+// with the reliability part it adds up to the plain CRPS.
+//
+// Unit: that of the variable. Better: lower.
+// Source: Hersbach 2000, doi:10.1175/1520-0434(2000)015<0559:DOTCRP>2.0.CO;2.
+var CRPSPotential = &Score{
+	ID: "crps_potential", Name: "potential CRPS",
+	Formula: "sum_i g_i o_i (1-o_i), of crps_plain",
+	Doc:     "CRPS that reliable members of the same sharpness would have; crps_plain less its reliability part.",
+	Source:  "doi:10.1175/1520-0434(2000)015<0559:DOTCRP>2.0.CO;2",
+	Unit:    SameAsVariable, Better: Lower, Divisor: "M^2", Needs: Members, MinMembers: 1, From: hersbach,
+	Value: func(mean []float64, m int) float64 { _, p := hersbachParts(mean, m); return math.Max(p, 0) },
+}

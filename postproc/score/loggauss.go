@@ -1,0 +1,27 @@
+package score
+
+import "math"
+
+// LogGauss is the logarithmic score of the normal distribution with the system's
+// mean m and spread s, in nats:
+//
+//	< z²/2 + log(s √(2π)) >,  z = (y−m)/s
+//
+// It depends on the unit of the variable and is infinite where the spread is 0.
+//
+// Better: lower. Source: Good 1952; Gneiting and Raftery 2007,
+// doi:10.1198/016214506000001437.
+var LogGauss = &Score{
+	ID: "log_gauss", Name: "Gaussian logarithmic score", Formula: "<z^2/2 + log(s sqrt(2 pi))>, z=(y-m)/s",
+	Doc:    "Minus the logarithm of the forecast density at the reference; punishes sure and wrong forecasts without bound.",
+	Source: "doi:10.1198/016214506000001437",
+	Unit:   Dimensionless, Better: Lower, NoRatio: true, Divisor: "M-1", Needs: Mean | Spread, MinMembers: 2, Parts: 1,
+	Point: func(parts []float64, c *Case) {
+		z := (c.Obs - c.Mean) / c.Spread
+		if c.Spread == 0 {
+			z = math.Inf(1)
+		}
+		parts[0] = z*z/2 + math.Log(math.Max(c.Spread, math.SmallestNonzeroFloat64)) + 0.5*math.Log(2*math.Pi)
+	},
+	Value: single,
+}

@@ -1,0 +1,36 @@
+package score
+
+// pitBins is the number of bins of a PIT histogram.
+const pitBins = 20
+
+// PITFlatness is the distance of the PIT histogram from a flat one, Σ_k |share_k−1/20|
+// over 20 bins: PIT is F(y), the forecast probability of a value below the reference,
+// for the normal distribution with the system's mean and spread. It is to
+// distributions what the rank histogram is to members.
+//
+// Better: lower. Source: Gneiting, Balabdaoui and Raftery 2007,
+// doi:10.1111/j.1467-9868.2007.00587.x.
+var PITFlatness = &Score{
+	ID: "pit_flatness", Name: "distance of the PIT histogram from a flat one", Formula: "sum_k |share_k - 1/20|, bins of F(y)",
+	Doc:    "Calibration of distributions: in a flat histogram every probability came true as often as it was said.",
+	Source: "doi:10.1111/j.1467-9868.2007.00587.x",
+	Unit:   Dimensionless, Better: Lower, Needs: Mean | Spread, NoMembers: true,
+	From: &Sums{
+		Size: func(_, _ int) int { return pitBins },
+		Add: func(sums []float64, w float64, c *Case) {
+			pit := 1 - c.exceed(c.Obs)
+			sums[min(pitBins-1, int(pit*pitBins))] += w
+		},
+	},
+	Value: func(mean []float64, _ int) float64 { return unevenness(mean) },
+	Diagram: &Drawing{
+		Columns: []string{"pit", "share", "flat"}, Band: 1, Count: -1,
+		Rows: func(t *Totals) [][]float64 {
+			out := make([][]float64, pitBins)
+			for k := range out {
+				out[k] = []float64{(float64(k) + 0.5) / pitBins, t.Sums[k] / t.Weight, 1. / pitBins}
+			}
+			return out
+		},
+	},
+}

@@ -1,0 +1,79 @@
+package score
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// Box is a part of the Earth: South ≤ latitude ≤ North and, going east, from West to
+// East; degrees, on any turn. West = East is a single meridian; 360 degrees are all.
+type Box struct {
+	Name                     string
+	South, North, West, East float64
+}
+
+// Boxes are the regions that verification names by themselves.
+var Boxes = []Box{
+	{"northern_extratropics", 20, 90, 0, 360},
+	{"tropics", -20, 20, 0, 360},
+	{"southern_extratropics", -90, -20, 0, 360},
+	{"europe", 35, 75, -12.5, 42.5},
+	{"north_america", 25, 60, -120, -75},
+	{"east_asia", 25, 60, 102.5, 150},
+}
+
+// ParseBox reads the name of one of Boxes, or NAME=SOUTH:NORTH:WEST:EAST.
+func ParseBox(text string) (Box, error) {
+	name, bounds, own := strings.Cut(text, "=")
+	if !own {
+		var names []string
+		for _, b := range Boxes {
+			if b.Name == name {
+				return b, nil
+			}
+			names = append(names, b.Name)
+		}
+		return Box{}, fmt.Errorf("score: no region %q; there are %s, or NAME=SOUTH:NORTH:WEST:EAST", name, strings.Join(names, ", "))
+	}
+	b := Box{Name: name}
+	fields := strings.Split(bounds, ":")
+	if len(fields) != 4 || name == "" {
+		return b, fmt.Errorf("score: region %q is not NAME=SOUTH:NORTH:WEST:EAST", text)
+	}
+	for i, to := range []*float64{&b.South, &b.North, &b.West, &b.East} {
+		v, err := strconv.ParseFloat(fields[i], 64)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return b, fmt.Errorf("score: region %q: %q is no number of degrees", text, fields[i])
+		}
+		*to = v
+	}
+	if b.South > b.North || b.South < -90 || b.North > 90 || b.East < b.West || b.East-b.West > 360 {
+		return b, fmt.Errorf("score: region %q: south to north within -90 to 90, and west to east", text)
+	}
+	return b, nil
+}
+
+// On marks the points of a grid that lie in the box.
+//
+// Errors: none of them does.
+func (b Box) On(g *ensemble.Grid) (Region, error) {
+	r := Region{Name: b.Name, In: make([]bool, g.Size())}
+	any := false
+	for j := range g.NY {
+		for i := range g.NX {
+			lat, lon := g.LatAt(j, i), g.LonAt(j, i)
+			east := math.Mod(math.Mod(lon-b.West, 360)+360, 360)
+			in := lat >= b.South && lat <= b.North && east <= b.East-b.West
+			r.In[j*g.NX+i] = in
+			any = any || in
+		}
+	}
+	if !any {
+		return r, fmt.Errorf("score: no point of the grid %s lies in region %s", g, b.Name)
+	}
+	return r, nil
+}

@@ -1,0 +1,110 @@
+package score
+
+import "math"
+
+// probabilities is the table of what was forecast and what came of it: for each
+// probability that M members can give, 0 to M of M, or each hundredth for
+// distributions.
+//
+// Layout: for each entry Σw, Σwp, Σwo.
+var probabilities = &Sums{
+	Size: func(m, _ int) int { return 3 * steps(m) },
+	Add: func(sums []float64, w float64, c *Case) {
+		p, happened := c.Probability()
+		k := 3 * int(math.Round(p*float64(steps(len(c.Members))-1)))
+		sums[k] += w
+		sums[k+1] += w * p
+		if happened {
+			sums[k+2] += w
+		}
+	},
+}
+
+// steps is the number of entries of probabilities.
+func steps(members int) int {
+	if members > 0 {
+		return members + 1
+	}
+	return 101
+}
+
+// Decomposition splits a Brier score by the forecasts' probabilities p_k, with n_k
+// cases and frequency o_k of the event in each group:
+//
+//	Reliability = Σ n_k (p_k−o_k)²/n,  Resolution = Σ n_k (o_k−ō)²/n,  Uncertainty = ō(1−ō)
+//
+// Brier = Reliability − Resolution + Uncertainty if all forecasts of a group are alike.
+// Source: Murphy 1973, doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2.
+type Decomposition struct{ Reliability, Resolution, Uncertainty float64 }
+
+// Decompose splits by a table of triples Σw, Σwp, Σwo.
+func Decompose(table []float64) (d Decomposition) {
+	var n, events float64
+	for k := 0; k+2 < len(table); k += 3 {
+		n, events = n+table[k], events+table[k+2]
+	}
+	base := events / n
+	for k := 0; k+2 < len(table); k += 3 {
+		if w := table[k]; w > 0 {
+			p, o := table[k+1]/w, table[k+2]/w
+			d.Reliability += w / n * (p - o) * (p - o)
+			d.Resolution += w / n * (o - base) * (o - base)
+		}
+	}
+	d.Uncertainty = base * (1 - base)
+	return d
+}
+
+// BrierReliability, BrierResolution and BrierUncertainty are the parts of the Brier
+// score, see Decomposition, with a group for each number of members that forecast the
+// event, or each hundredth of probability.
+var (
+	BrierReliability = brierPart("brier_reliability", "reliability part of the Brier score", "sum_k n_k (p_k-o_k)^2 / n", Lower,
+		"What of the Brier score would vanish if events happened as often as forecast.", func(d Decomposition) float64 { return d.Reliability })
+	BrierResolution = brierPart("brier_resolution", "resolution part of the Brier score", "sum_k n_k (o_k-<o>)^2 / n", Higher,
+		"How much the frequency of the event differs between forecasts; it lowers the Brier score.", func(d Decomposition) float64 { return d.Resolution })
+	BrierUncertainty = brierPart("brier_uncertainty", "uncertainty part of the Brier score", "<o>(1-<o>)", Neither,
+		"Brier score of always saying the event's frequency; the same for all systems.", func(d Decomposition) float64 { return d.Uncertainty })
+)
+
+func brierPart(id, name, formula string, better Better, doc string, part func(Decomposition) float64) *Score {
+	return &Score{
+		ID: id, Name: name, Formula: formula, Doc: doc,
+		Source: "doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2",
+		Unit:   Dimensionless, Better: better, Divisor: "M", Needs: Mean | Spread | Events, MinMembers: 2, From: probabilities,
+		Value: func(mean []float64, _ int) float64 { return part(Decompose(mean)) },
+	}
+}
+
+// ReliabilityDiagram sets the frequency of an event beside its forecast probability,
+// in eleven groups about 0, 0.1, … 1. The band of the frequency comes from the
+// resampled dates.
+//
+// Source: Bröcker and Smith 2007, doi:10.1175/WAF993.1.
+var ReliabilityDiagram = &Score{
+	ID: "reliability", Name: "reliability diagram", Formula: "<o> by forecast probability p",
+	Doc:    "On the diagonal, events happen as often as forecast; flatter is too sure of itself.",
+	Source: "doi:10.1175/WAF993.1",
+	Unit:   Dimensionless, Better: Neither, Needs: Mean | Spread | Events, MinMembers: 2, From: probabilities,
+	Diagram: &Drawing{
+		Columns: []string{"probability", "frequency", "share", "base_rate"}, Band: 1, Count: 2,
+		Rows: func(t *Totals) [][]float64 {
+			const groups = 11
+			var sums [groups][3]float64
+			var events float64
+			last := len(t.Sums)/3 - 1
+			for k := 0; k <= last; k++ {
+				g := int(math.Round(float64(k) / float64(last) * (groups - 1)))
+				for i := range 3 {
+					sums[g][i] += t.Sums[3*k+i]
+				}
+				events += t.Sums[3*k+2]
+			}
+			out := make([][]float64, groups)
+			for g, s := range sums {
+				out[g] = []float64{s[1] / s[0], s[2] / s[0], s[0] / t.Weight, events / t.Weight}
+			}
+			return out
+		},
+	},
+}

@@ -1,0 +1,97 @@
+package score
+
+import "math"
+
+// rates are hit and false-alarm rate of warning whenever the probability reaches each
+// entry of a table of probabilities, from the highest to the lowest, which always warns.
+func rates(table []float64) (hits, alarms []float64, base float64) {
+	var events, others float64
+	for k := 0; k+2 < len(table); k += 3 {
+		events, others = events+table[k+2], others+table[k]-table[k+2]
+	}
+	var h, f float64
+	for k := len(table) - 3; k >= 0; k -= 3 {
+		h, f = h+table[k+2], f+table[k]-table[k+2]
+		hits, alarms = append(hits, h/events), append(alarms, f/others)
+	}
+	return hits, alarms, events / (events + others)
+}
+
+// ROCArea is the area below the curve of the hit rate over the false-alarm rate of
+// warnings at every probability, by straight lines between them: the chance that an
+// event was forecast with higher probability than a case without it. ½ is no skill. It
+// does not see whether probabilities are right, only whether they are in order.
+//
+// Better: higher. Source: Mason and Graham 2002, doi:10.1256/003590002320603584.
+var ROCArea = &Score{
+	ID: "roc_area", Name: "area below the ROC curve", Formula: "integral of the hit rate over the false-alarm rate",
+	Doc:    "Whether events get higher probabilities than other cases, rightly sized or not; 0.5 is none.",
+	Source: "doi:10.1256/003590002320603584",
+	Unit:   Dimensionless, Better: Higher, Needs: Mean | Spread | Events, MinMembers: 2, From: probabilities,
+	Value: func(mean []float64, _ int) float64 {
+		hits, alarms, _ := rates(mean)
+		var area, h, f float64
+		for i := range hits {
+			area += (alarms[i] - f) * (hits[i] + h) / 2
+			h, f = hits[i], alarms[i]
+		}
+		return area
+	},
+	Diagram: &Drawing{
+		Columns: []string{"false_alarm_rate", "hit_rate", "probability"}, Band: 1, Count: -1,
+		Rows: func(t *Totals) [][]float64 {
+			hits, alarms, _ := rates(t.Sums)
+			out := make([][]float64, len(hits))
+			for i := range hits {
+				out[i] = []float64{alarms[i], hits[i], 1 - float64(i)/float64(len(hits)-1)}
+			}
+			return out
+		},
+	},
+}
+
+// EconomicValue is the largest value of the warnings for anyone who can spend a cost to
+// avert a loss: that of users whose ratio of cost to loss α is the event's frequency ō.
+// Of users with ratio α who act at the probability that serves them best,
+//
+//	V(α) = max_p [ min(α,ō) − F α(1−ō) + H ō(1−α) − ō ] / [ min(α,ō) − ō α ]
+//
+// H and F being hit and false-alarm rate; 1 is a perfect forecast, 0 always or never
+// acting. At α = ō it is max(H−F).
+//
+// Better: higher. Source: Richardson 2000, doi:10.1002/qj.49712656313.
+var EconomicValue = &Score{
+	ID: "economic_value", Name: "largest economic value", Formula: "max_p (H-F); diagram: (min(a,o)-F a(1-o)+H o(1-a)-o)/(min(a,o)-o a)",
+	Doc:    "Share of a perfect forecast's saving that the warnings bring to the user they suit best.",
+	Source: "doi:10.1002/qj.49712656313",
+	Unit:   Dimensionless, Better: Higher, Needs: Mean | Spread | Events, MinMembers: 2, From: probabilities,
+	Value: func(mean []float64, _ int) float64 {
+		hits, alarms, base := rates(mean)
+		return value(base, hits, alarms, base)
+	},
+	Diagram: &Drawing{
+		Columns: []string{"cost_loss", "value"}, Band: 1, Count: -1,
+		Rows: func(t *Totals) [][]float64 {
+			hits, alarms, base := rates(t.Sums)
+			out := make([][]float64, 19)
+			for i := range out {
+				a := float64(i+1) / 20
+				out[i] = []float64{a, value(a, hits, alarms, base)}
+			}
+			return out
+		},
+	},
+}
+
+// value is V(a), not below 0: a user may leave the forecast alone.
+func value(a float64, hits, alarms []float64, base float64) float64 {
+	best := 0.0
+	for i := range hits {
+		v := (math.Min(a, base) - alarms[i]*a*(1-base) + hits[i]*base*(1-a) - base) / (math.Min(a, base) - base*a)
+		if math.IsNaN(v) {
+			return v
+		}
+		best = math.Max(best, v)
+	}
+	return best
+}
