@@ -104,16 +104,91 @@ func (f *Features) Fit(train []*Forecast, used []int, kind Standardisation, las 
 	if len(train) == 0 {
 		return fmt.Errorf("no forecast to fit features on")
 	}
-	return f.FitParts(train, used, kind, las, train[0].Grid, Alone)
+	sums := f.NewSums(used)
+	for _, fc := range train {
+		sums.Add(fc)
+	}
+	return f.FitSums(sums, kind, las, train[0].Grid, Alone)
 }
 
-// FitParts is Fit by several, each with a part of the levels and points of the grid in
-// its forecasts. Sums over dates are made by point and joined, what is fitted to them
-// does not depend on the parts. Where join gives nil nothing is fitted.
+// FeatureSums are sums over dates by grid point, from which features are fitted. Several
+// may have those of a part each of the levels and points of a grid.
+//
+// Memory: nine numbers of 8 bytes for each value of a member.
+type FeatureSums struct {
+	f         *Features
+	used      []int
+	fields    []fieldSums // [lead][variable][level] of the forecasts; nil before the first
+	levels    int
+	year      int // the present one
+	mean, std []float32
+}
+
+// fieldSums are those of one field. Years are summed one after the other.
+type fieldSums struct {
+	all, year PointSums // of the first member
+	count, sq []float64 // of spreads
+}
+
+// NewSums are those of no forecast. used are positions on the member axis.
+func (f *Features) NewSums(used []int) *FeatureSums { return &FeatureSums{f: f, used: used} }
+
+// Add takes one forecast. They come in the order of their starts.
+func (s *FeatureSums) Add(fc *Forecast) {
+	if s.fields == nil {
+		s.start(fc)
+	}
+	next := fc.Init.Year() != s.year
+	s.year = fc.Init.Year()
+	for t := range s.f.Axes.Leads {
+		for v := range s.f.Axes.Variables {
+			for l := range s.levels {
+				x := s.fields[s.at(t, v, l)]
+				if next {
+					x.close()
+				}
+				x.year.Add(fc.Field(t, s.used[0], v, l))
+				fc.MeanStd(s.mean, s.std, t, v, l, s.used, s.f.DDOF)
+				for p, d := range s.std {
+					if d == d {
+						x.count[p]++
+						x.sq[p] += float64(d) * float64(d)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *FeatureSums) start(fc *Forecast) {
+	n := fc.Grid.Size()
+	s.levels, s.year = len(fc.Axes.Levels), fc.Init.Year()
+	s.mean, s.std = make([]float32, n), make([]float32, n)
+	s.fields = make([]fieldSums, len(s.f.Axes.Leads)*len(s.f.Axes.Variables)*s.levels)
+	for i := range s.fields {
+		all := NewPointSums(fc.Grid)
+		s.fields[i] = fieldSums{all, sumsAbout(all.Pivot), make([]float64, n), make([]float64, n)}
+	}
+}
+
+// at is the position of lead t, variable v, level l in fields.
+func (s *FeatureSums) at(t, v, l int) int { return (t*len(s.f.Axes.Variables)+v)*s.levels + l }
+
+// close adds a year to those before it.
+func (x fieldSums) close() {
+	x.all.join(x.year)
+	for _, y := range [][]float64{x.year.N, x.year.Sum, x.year.Sq} {
+		clear(y)
+	}
+}
+
+// FitSums fits the features to sums, of which each of several has a part; they are joined,
+// and what is fitted to them does not depend on the parts. Where join gives nil nothing is
+// fitted. The sums are used up.
 //
 // Errors: as Fit; those of join.
-func (f *Features) FitParts(train []*Forecast, used []int, kind Standardisation, las LASOptions, grid *Grid, join Join) error {
-	if len(train) == 0 {
+func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions, grid *Grid, join Join) error {
+	if s.fields == nil {
 		return fmt.Errorf("no forecast to fit features on")
 	}
 	n := f.Axes.Fields()
@@ -124,9 +199,11 @@ func (f *Features) FitParts(train []*Forecast, used []int, kind Standardisation,
 	for t := range f.Axes.Leads {
 		for v := range f.Axes.Variables {
 			var sums [6][]float64 // of all levels: PointSums, and count and sum of squares of spreads
-			for l := range train[0].Axes.Levels {
-				for i, x := range f.sums(train, used, t, v, l) {
-					sums[i] = append(sums[i], x...)
+			for l := range s.levels {
+				x := s.fields[s.at(t, v, l)]
+				x.close()
+				for i, part := range [6][]float64{x.all.N, x.all.Sum, x.all.Sq, x.all.Pivot, x.count, x.sq} {
+					sums[i] = append(sums[i], part...)
 				}
 			}
 			for i := range sums {
@@ -167,26 +244,6 @@ func (f *Features) FitParts(train []*Forecast, used []int, kind Standardisation,
 		f.Fields, f.Spreads = fields, spreads
 	}
 	return bad
-}
-
-// sums are those over dates that FitParts joins, of one field.
-func (f *Features) sums(train []*Forecast, used []int, t, v, l int) [6][]float64 {
-	grid := train[0].Grid
-	moments := NewMoments(grid)
-	mean, std := make([]float32, grid.Size()), make([]float32, grid.Size())
-	count, sq := make([]float64, grid.Size()), make([]float64, grid.Size())
-	for _, fc := range train {
-		moments.Add(fc.Init.Year(), fc.Field(t, used[0], v, l))
-		fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
-		for p, s := range std {
-			if s == s {
-				count[p]++
-				sq[p] += float64(s) * float64(s)
-			}
-		}
-	}
-	s := moments.Sums()
-	return [6][]float64{s.N, s.Sum, s.Sq, s.Pivot, count, sq}
 }
 
 // Build writes the input channels of one forecast.

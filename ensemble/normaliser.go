@@ -55,60 +55,76 @@ func (n *Normaliser) Apply(dst, src []float32) {
 // of each other, so the moments of a part of a grid are that part of the grid's.
 type Moments struct {
 	grid  *Grid
-	pivot []float64 // [point] the first value, subtracted from all so that squares lose no digits; NaN before it
-	years map[int]*yearMoments
+	years map[int]PointSums // with one pivot
+	pivot []float64
 }
 
-type yearMoments struct{ n, sum, sq []float64 }
-
 // PointSums are count, sum and sum of squares by grid point, of values from which Pivot
-// was subtracted; Pivot is NaN where there is no value.
+// was subtracted, so that squares lose no digits: the first value, NaN before it.
 //
 // Shape: each [point].
 type PointSums struct{ N, Sum, Sq, Pivot []float64 }
 
-// NewMoments starts an empty accumulator for fields on a grid.
-func NewMoments(grid *Grid) *Moments {
-	m := &Moments{grid: grid, pivot: make([]float64, grid.Size()), years: map[int]*yearMoments{}}
-	for i := range m.pivot {
-		m.pivot[i] = math.NaN()
+// NewPointSums are those of no field.
+func NewPointSums(grid *Grid) PointSums {
+	pivot := make([]float64, grid.Size())
+	for i := range pivot {
+		pivot[i] = math.NaN()
 	}
-	return m
+	return sumsAbout(pivot)
 }
 
-// Add takes one field of a year. Missing points are left out.
-func (m *Moments) Add(year int, field []float32) {
-	y := m.years[year]
-	if y == nil {
-		n := m.grid.Size()
-		y = &yearMoments{make([]float64, n), make([]float64, n), make([]float64, n)}
-		m.years[year] = y
-	}
+// sumsAbout are those of no field, with a pivot that several share.
+func sumsAbout(pivot []float64) PointSums {
+	n := len(pivot)
+	return PointSums{make([]float64, n), make([]float64, n), make([]float64, n), pivot}
+}
+
+// Add takes one field. Missing points are left out.
+func (s PointSums) Add(field []float32) {
 	for i, x := range field {
 		if x != x {
 			continue
 		}
-		if m.pivot[i] != m.pivot[i] {
-			m.pivot[i] = float64(x)
+		if s.Pivot[i] != s.Pivot[i] {
+			s.Pivot[i] = float64(x)
 		}
-		d := float64(x) - m.pivot[i]
-		y.n[i]++
-		y.sum[i] += d
-		y.sq[i] += d * d
+		d := float64(x) - s.Pivot[i]
+		s.N[i]++
+		s.Sum[i] += d
+		s.Sq[i] += d * d
 	}
+}
+
+// join takes what others of the same pivot have.
+func (s PointSums) join(o PointSums) {
+	for i := range s.N {
+		s.N[i] += o.N[i]
+		s.Sum[i] += o.Sum[i]
+		s.Sq[i] += o.Sq[i]
+	}
+}
+
+// NewMoments starts an empty accumulator for fields on a grid.
+func NewMoments(grid *Grid) *Moments {
+	return &Moments{grid, map[int]PointSums{}, NewPointSums(grid).Pivot}
+}
+
+// Add takes one field of a year. Missing points are left out.
+func (m *Moments) Add(year int, field []float32) {
+	y, ok := m.years[year]
+	if !ok {
+		y = sumsAbout(m.pivot)
+		m.years[year] = y
+	}
+	y.Add(field)
 }
 
 // Sums are those over all years.
 func (m *Moments) Sums() PointSums {
-	n := m.grid.Size()
-	all := PointSums{make([]float64, n), make([]float64, n), make([]float64, n), m.pivot}
+	all := sumsAbout(m.pivot)
 	for _, year := range m.sorted() {
-		y := m.years[year]
-		for i := range n {
-			all.N[i] += y.n[i]
-			all.Sum[i] += y.sum[i]
-			all.Sq[i] += y.sq[i]
-		}
+		all.join(m.years[year])
 	}
 	return all
 }
@@ -173,8 +189,7 @@ func (m *Moments) LAS(o LASOptions) (*Normaliser, error) {
 	}
 	var parts []PointSums
 	for _, year := range m.sorted() {
-		y := m.years[year]
-		parts = append(parts, PointSums{y.n, y.sum, y.sq, m.pivot})
+		parts = append(parts, m.years[year])
 	}
 	return las(m.grid, o, parts)
 }

@@ -68,7 +68,7 @@ func trainCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		data := map[string]any{"run_dir": r.RunDir, "steps": r.Steps, "complete": r.Complete}
+		data := map[string]any{"run_dir": r.RunDir, "steps": r.Steps, "complete": r.Complete, "input": r.Input}
 		if r.Scores != nil {
 			data["scores"] = r.Scores
 		}
@@ -83,6 +83,16 @@ func trainCommand(a *app) *cobra.Command {
 				}
 			}
 			_, err := fmt.Fprintf(w, "trained %d steps; the run is in %s\n", r.Steps, r.RunDir)
+			if in := r.Input; err == nil && in.Steps > 0 {
+				_, err = fmt.Fprintf(w, "steps waited for input for %.2g %% of their time", 100*in.Share)
+				if err == nil && in.FileSystem.Reads > 0 {
+					_, err = fmt.Fprintf(w, "; starts came from memory %d times, from the disk cache %d times and from the store %d times (%.3g GB)",
+						in.Memory.Reads, in.DiskCache.Reads, in.FileSystem.Reads, float64(in.FileSystem.Bytes)/1e9)
+				}
+				if err == nil {
+					_, err = fmt.Fprintln(w)
+				}
+			}
 			return err
 		}}, nil
 	})

@@ -26,6 +26,9 @@ type Data struct {
 	Forecasts   []Path                   `key:"forecasts"`
 	Analyses    []Path                   `key:"analyses"`
 	Store       Path                     `key:"store"`
+	Memory      Bytes                    `key:"memory"`
+	Prefetch    int                      `key:"prefetch"`
+	DiskCache   DiskCache                `key:"disk_cache"`
 	Members     MemberPolicy             `key:"members"`
 	Leads       []ensemble.Lead          `key:"leads"`
 	TargetLead  ensemble.Lead            `key:"target_lead"`
@@ -37,6 +40,12 @@ type Data struct {
 	LAS         LAS                      `key:"las"`
 	Split       Split                    `key:"split"`
 	SpreadDDOF  int                      `key:"spread_ddof"`
+}
+
+// DiskCache is a place on a disk of the machine for starts of the store.
+type DiskCache struct {
+	Folder Path  `key:"folder"`
+	Size   Bytes `key:"size"`
 }
 
 // MemberPolicy says which members are input and how many make the full ensemble.
@@ -163,6 +172,14 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Files of the analyses that forecasts are compared with. Needed for scores and for heads that predict a distribution."},
 	{Path: "data.store", Example: "store",
 		Help: "Folder of a sample store that `ensemble data prepare` has made of the forecasts and analyses: training reads it in their place."},
+	{Path: "data.memory", Default: "4GiB", Example: "32GiB", Resume: true, Neutral: true,
+		Help: "Memory of a process for starts of data.store that are kept between epochs, which its parts of train.mesh share; those that it needs most often. What has no room is read again each time. 0 sets no bound. Starts of other files are all kept."},
+	{Path: "data.prefetch", Default: "4", Check: Between(1, 1024), Example: "8", Resume: true, Neutral: true,
+		Help: "Starts of data.store that are read ahead of their use, and at once. Each takes the memory of a start, of a rank that of its part."},
+	{Path: "data.disk_cache.folder", Example: "/local/scratch", Resume: true, Neutral: true,
+		Help: "Folder on a fast disk of the machine where starts of data.store are kept that have no room in data.memory, for as long as the training runs."},
+	{Path: "data.disk_cache.size", Default: "0", Example: "200GiB", Resume: true, Neutral: true,
+		Help: "Bytes of a process in data.disk_cache.folder, which its parts of train.mesh share."},
 	{Path: "data.members.use", Default: "5", Example: "[0, 1, 2, 3, 4]",
 		Help: "Members whose trajectories are input: how many, or their numbers."},
 	{Path: "data.members.least", Check: AtLeast(1), Example: "3",
@@ -394,6 +411,10 @@ func (c *TrainConfig) check() []*exit.Error {
 	if d.Members.Use.List != nil && d.Members.Sampling == "random" {
 		add("data.members.sampling", "members are listed and to be chosen at random", "the two exclude each other",
 			"give the number of members, or sampling: fixed")
+	}
+	if (d.DiskCache.Folder == "") != (d.DiskCache.Size == 0) {
+		add("data.disk_cache.folder", "data.disk_cache has a folder or a size, and not both", "the cache is as large as it is told to be, where it is told to be",
+			"give data.disk_cache.folder and data.disk_cache.size, or neither")
 	}
 	faults = append(faults, c.checkSplit()...)
 	faults = append(faults, c.checkModel()...)

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,30 +31,27 @@ const baselinesFile = "baselines.safetensors"
 // Targets for which the dates do not suffice lack the baseline concerned; what
 // is lacking is named in the warnings. Of several ranks the leading one fits, from the
 // statistics of one variable at a time; the others get nil.
-func fitBaselines(k *Task, train []*ensemble.Forecast, analyses []*ensemble.Analysis, ranks *team) (all []Baselines, warnings []string, err error) {
-	used, err := positions(train[0], k.Used)
-	if err != nil {
-		return nil, nil, err
-	}
-	grid := train[0].Grid
-	if s := ranks.own(); s != nil {
-		grid = s.grid
-	}
+//
+// Memory: on the leading rank ten numbers of 4 bytes a date and point of all levels.
+// Cost: reads the starts once for each target variable.
+func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.Grid, ranks *team) (all []Baselines, warnings []string, err error) {
 	w, n := grid.Weights(), grid.Size()
 	for v := range k.Targets {
-		dates := make([][]float32, len(train)) // [date][statistic][level][point]
-		for i, fc := range train {
-			var a *ensemble.Analysis
-			if analyses != nil {
-				a = analyses[i]
+		dates := make([][]float32, len(train.inits)) // [date][statistic][level][point]
+		err := train.each(ctx, ranks, func(i int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
+			used, err := positions(fc, k.Used)
+			if err != nil {
+				return err
 			}
 			part, err := k.baselineFields(fc, a, used, v)
 			if err != nil {
-				return nil, nil, err
+				return err
 			}
-			if dates[i], err = joinSlabs(ranks, part, baselineStatistics); err != nil {
-				return nil, nil, err
-			}
+			dates[i], err = joinSlabs(ranks, part, baselineStatistics)
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
 		}
 		if !ranks.leads() {
 			continue
@@ -61,14 +59,14 @@ func fitBaselines(k *Task, train []*ensemble.Forecast, analyses []*ensemble.Anal
 		for l := range k.Features.Axes.Levels {
 			set := &baseline.Set{Weights: w}
 			var few, full []float32
-			for i, fc := range train {
+			for i, init := range train.inits {
 				of := func(statistic int) []float32 {
 					return dates[i][(statistic*len(k.Features.Axes.Levels)+l)*n:][:n]
 				}
 				set.Mean, set.Std = append(set.Mean, of(0)...), append(set.Std, of(1)...)
 				few, full = append(few, of(2)...), append(full, of(3)...)
-				set.Valid = append(set.Valid, fc.Init.Valid(k.TargetLead).Time)
-				if analyses != nil {
+				set.Valid = append(set.Valid, init.Valid(k.TargetLead).Time)
+				if train.analysed {
 					set.Obs = append(set.Obs, of(4)...)
 				}
 			}
@@ -81,7 +79,7 @@ func fitBaselines(k *Task, train []*ensemble.Forecast, analyses []*ensemble.Anal
 			}
 			b.Affine, err = baseline.FitAffineSpread(few, full, w)
 			lacking("affine spread", err)
-			if analyses != nil {
+			if train.analysed {
 				b.Climatology, err = baseline.FitClimatology(set)
 				lacking("climatology", err)
 				b.EMOS, err = baseline.FitEMOS(set, baseline.EMOSOptions{})

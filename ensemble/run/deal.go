@@ -148,8 +148,15 @@ func deal[T any](ctx context.Context, w crew, n int, work func(i int) (T, error)
 // together gives all ranks the error of the first that has one; nil if none has. All
 // ranks of the team call it, at the same place.
 func (t *team) together(err error) error {
-	if t == nil {
+	if other := (*comm.RankError)(nil); t == nil || errors.As(err, &other) {
 		return err
+	}
+	failed := []int64{0}
+	if err != nil {
+		failed[0] = 1
+	}
+	if e := comm.AllReduce(t.c, failed, comm.Auto); e != nil || failed[0] == 0 {
+		return e
 	}
 	_, err = tell(t, outcome[bool]{}, err)
 	return err

@@ -68,7 +68,7 @@ func trainerPlan(t *testing.T, c *config.TrainConfig, timings Timings) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr, err := newTrainer(TrainOptions{Config: c, Timings: timings}, d, nil)
+	tr, err := newTrainer(context.Background(), TrainOptions{Config: c, Timings: timings}, d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,16 +2,15 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -19,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/loader"
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
@@ -202,105 +202,120 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 	return compare(ctx, in, wanted.repeats)
 }
 
-// readStore is readData from the store of a configuration.
-func readStore(ctx context.Context, c *config.TrainConfig, ranks *team) (*data, error) {
+// openStore is readData from the store of a configuration. Starts are read as they are
+// needed, and their values are judged when that is first.
+func openStore(ctx context.Context, c *config.TrainConfig, ranks *team) (*data, error) {
 	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{})
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close()
-	d := &data{axes: axesOf(c), ranks: ranks, grid: s.Grid, warnings: s.Warnings}
+	d := &data{axes: axesOf(c), ranks: ranks, grid: s.Grid, warnings: s.Warnings, store: s}
+	if err := d.fromStore(c); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// fromStore prepares the reading of a store.
+func (d *data) fromStore(c *config.TrainConfig) error {
 	m := c.Data.Members
-	if d.used, d.all, err = choose(s.Members, m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
-		return nil, err
+	var err error
+	if d.used, d.all, err = choose(d.store.Members, m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
+		return err
 	}
-	if err := ranks.join(c, d.grid); err != nil {
-		return nil, err
+	if err := d.ranks.join(c, d.grid); err != nil {
+		return err
 	}
-	if d.split, err = divide(c.Data.Split, s.Inits()); err != nil {
-		return nil, err
+	if d.split, err = divide(c.Data.Split, d.store.Inits()); err != nil {
+		return err
 	}
 	leaks, err := d.split.CheckLeaks(d.axes.Leads, c.Data.TargetLead)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.warnings = append(d.warnings, leaks...)
-	own := ranks.own()
+	own := d.ranks.own()
 	sel := store.Selection{Variables: d.axes.Variables, Levels: own.axes(d.axes).Levels, Leads: d.axes.Leads, Members: d.all, Window: own.window(),
 		AnalysisVariables: []string{}, AnalysisLeads: []ensemble.Lead{}}
-	if len(c.Data.Analyses) > 0 {
+	analysed := len(c.Data.Analyses) > 0
+	if analysed {
 		sel.AnalysisVariables, sel.AnalysisLeads = targetVariables(c), []ensemble.Lead{c.Data.TargetLead}
 	}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for _, p := range []struct {
-		inits []ensemble.Init
-		to    *examples
-	}{{d.split.Train, &d.train}, {d.split.Validation, &d.validation}, {d.split.Test, &d.test}} {
-		p.to.forecasts = make([]*ensemble.Forecast, len(p.inits))
-		if len(sel.AnalysisLeads) > 0 {
-			p.to.analyses = make([]*ensemble.Analysis, len(p.inits))
-		}
-		for i, init := range p.inits {
-			g.Go(func() error {
-				f, an, err := s.Read(gctx, init, sel)
-				p.to.forecasts[i] = f
-				if len(an) > 0 {
-					p.to.analyses[i] = an[0]
-				}
-				return err
-			})
-		}
-	}
-	err = g.Wait()
-	if own != nil { // the faults are those of whole fields
-		err = ranks.together(err)
-	}
+	r, err := d.store.Select(sel)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	noticed, err := countStored(s, d, sel)
-	d.warnings = append(d.warnings, noticed...)
-	return d, err
+	from, err := loader.New(storedStarts{r, inits(d.split)}, loaderOptions(c.Data, d.ranks.most()))
+	if err != nil {
+		return err
+	}
+	d.divided(from, analysed)
+	d.judged = newStoredCensus(d.store, d.axes.Levels, sel.Levels)
+	from.Keep(d.schedule(c.Train.Train, 0))
+	return nil
 }
 
-// countStored looks for faults of the values that were read from a store, as readCounted
-// does for files. All ranks of a team call it, at the same place.
-func countStored(s *store.Store, d *data, sel store.Selection) (warnings []string, err error) {
-	unit := map[string]string{}
-	for _, v := range s.Variables {
-		unit[v.Name] = v.Unit
+// loaderOptions are those of one of the parts of a process.
+func loaderOptions(c config.Data, parts int) loader.Options {
+	o := loader.Options{Ahead: c.Prefetch, Memory: int64(c.Memory), Disk: int64(c.DiskCache.Size) / int64(parts), DiskDir: string(c.DiskCache.Folder)}
+	if o.Memory == 0 {
+		o.Memory = math.MaxInt64
 	}
-	var forecasts, analyses census
+	o.Memory /= int64(parts)
+	return o
+}
+
+// storedCensus is the censuses of what is read from a store, as files have one each of
+// forecasts and analyses.
+type storedCensus struct {
+	levels, own         []ensemble.Level // of the fields, and of a rank's
+	unit                map[string]string
+	grid                *ensemble.Grid
+	dir                 string
+	forecasts, analyses census
+}
+
+func newStoredCensus(s *store.Store, levels, own []ensemble.Level) *storedCensus {
+	c := &storedCensus{levels: levels, own: own, unit: map[string]string{}, grid: s.Grid, dir: s.Dir()}
+	for _, v := range s.Variables {
+		c.unit[v.Name] = v.Unit
+	}
+	return c
+}
+
+// add counts one start.
+func (c *storedCensus) add(f *ensemble.Forecast, a *ensemble.Analysis) {
 	add := func(to *census, k ensemble.Key, field func(level int) []float32) {
-		for _, l := range d.axes.Levels {
+		for _, l := range c.levels {
 			k.Level = l.Of(k.Variable)
-			to.entries = append(to.entries, ensemble.Entry{Key: k, Unit: unit[k.Variable], Grid: s.Grid, File: s.Dir()})
+			to.entries = append(to.entries, ensemble.Entry{Key: k, Unit: c.unit[k.Variable], Grid: c.grid, File: c.dir})
 			to.fields = append(to.fields, tally{})
-			if own := slices.Index(sel.Levels, l); own >= 0 {
+			if own := slices.Index(c.own, l); own >= 0 {
 				to.add(len(to.entries)-1, field(own))
 			}
 		}
 	}
-	for _, p := range []*examples{&d.train, &d.validation, &d.test} {
-		for _, f := range p.forecasts {
-			for t, lead := range f.Axes.Leads {
-				for m, member := range f.Members {
-					for v, name := range f.Axes.Variables {
-						add(&forecasts, ensemble.Key{Variable: name, Member: member, Init: f.Init, Lead: lead}, func(l int) []float32 { return f.Field(t, m, v, l) })
-					}
-				}
-			}
-		}
-		for _, a := range p.analyses {
-			for v, name := range a.Variables {
-				add(&analyses, ensemble.Key{Variable: name, Member: ensemble.NoMember, Init: ensemble.Init(a.Valid)}, func(l int) []float32 { return a.Field(v, l) })
+	for t, lead := range f.Axes.Leads {
+		for m, member := range f.Members {
+			for v, name := range f.Axes.Variables {
+				add(&c.forecasts, ensemble.Key{Variable: name, Member: member, Init: f.Init, Lead: lead}, func(l int) []float32 { return f.Field(t, m, v, l) })
 			}
 		}
 	}
-	for _, c := range []*census{&forecasts, &analyses} {
-		if d.ranks.own() != nil {
-			if err := c.join(d.ranks); err != nil {
+	if a == nil {
+		return
+	}
+	for v, name := range a.Variables {
+		add(&c.analyses, ensemble.Key{Variable: name, Member: ensemble.NoMember, Init: ensemble.Init(a.Valid)}, func(l int) []float32 { return a.Field(v, l) })
+	}
+}
+
+// faults looks for faults of the values, as readCounted does for files. All ranks of a
+// team call it, at the same place.
+func (c *storedCensus) faults(ranks *team) (warnings []string, err error) {
+	for _, c := range []*census{&c.forecasts, &c.analyses} {
+		if ranks.own() != nil {
+			if err := c.join(ranks); err != nil {
 				return nil, err
 			}
 		}

@@ -90,15 +90,23 @@ func TestRanksReadStoreSlabs(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			for i, p := range []*examples{&want.train, &want.validation, &want.test} {
-				q := []*examples{&got.train, &got.validation, &got.test}[i]
-				if len(p.forecasts) == 0 || len(q.forecasts) != len(p.forecasts) || len(q.analyses) != len(p.analyses) {
-					return fmt.Errorf("%d forecasts and %d analyses, want %d and %d", len(q.forecasts), len(q.analyses), len(p.forecasts), len(p.analyses))
+			defer got.close()
+			for i, p := range []examples{want.train, want.validation, want.test} {
+				q := []examples{got.train, got.validation, got.test}[i]
+				if len(p.inits) == 0 || len(q.inits) != len(p.inits) || !p.analysed || !q.analysed {
+					return fmt.Errorf("%d starts, want %d", len(q.inits), len(p.inits))
 				}
-				for k := range p.forecasts {
-					if !equalBits(p.forecasts[k].Values, q.forecasts[k].Values) || !equalBits(p.analyses[k].Values, q.analyses[k].Values) {
-						return fmt.Errorf("start %s differs", p.forecasts[k].Init)
+				from := q.stream(context.Background(), nil)
+				defer from.Close()
+				err := p.each(context.Background(), nil, func(_ int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
+					f, b, err := from.next()
+					if err == nil && (f.Init != fc.Init || b.Valid != a.Valid || !equalBits(f.Values, fc.Values) || !equalBits(b.Values, a.Values)) {
+						err = fmt.Errorf("start %s differs", fc.Init)
 					}
+					return err
+				})
+				if err != nil {
+					return err
 				}
 			}
 			return nil
@@ -136,26 +144,27 @@ func TestStoreValuesAreJudged(t *testing.T) {
 	f := smallData(t)
 	c := quick(t, f)
 	dir := prepared(t, c, "f32")
-	s, err := store.Open(context.Background(), dir, store.OpenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
 	c.Data.Store = config.Path(dir)
-	d, err := readData(context.Background(), c, nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sel := store.Selection{Levels: d.axes.Levels}
-	if _, err := countStored(s, d, sel); err != nil {
-		t.Error(err)
-	}
-	x := d.validation.forecasts[1].Field(2, 1, 1, 1)
-	for i := range x {
-		x[i] *= 1000
-	}
-	if _, err := countStored(s, d, sel); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "gh") {
-		t.Errorf("geopotential height of a thousand times: %v", err)
+	for _, factor := range []float32{1, 1000} {
+		d, err := readData(context.Background(), c, nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.close()
+		err = d.validation.each(context.Background(), nil, func(i int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
+			for p := range fc.Grid.Size() {
+				fc.Field(2, 1, 1, 1)[p] *= factor
+			}
+			d.judged.add(fc, a)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = d.judged.faults(nil)
+		if factor == 1 && err != nil || factor != 1 && (exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "gh")) {
+			t.Errorf("geopotential height times %g: %v", factor, err)
+		}
 	}
 }
 

@@ -75,6 +75,9 @@ type team struct {
 	c    *comm.Comm
 	mesh spatial.Mesh
 	slab *slab // of this rank; nil before fields are laid out
+	// rows is the number of groups of ranks that share the samples of a batch; 0 if all ranks
+	// compute all.
+	rows int
 	// shared tells whether the ranks share the optimiser of a training.
 	shared bool
 }
@@ -229,19 +232,32 @@ func (t *team) same(what, text string) error {
 		Why: "all ranks work for one result", Fix: "give all nodes the same program, configuration and files"}}
 }
 
-// stop is asked for all ranks together: if one is told to stop, all are.
-func (t *team) stop(own func() error) func() error {
+// stop is asked for all ranks together: if one is told to stop, all are, and if one could
+// not read what is needed next, all have its error.
+func (t *team) stop(own func() error) func(read error) error {
 	if t == nil {
-		return own
+		return func(read error) error {
+			if read != nil {
+				return read
+			}
+			return own()
+		}
 	}
-	return func() error {
+	return func(read error) error {
 		err := own()
-		told := []int64{0}
+		told := []int64{0, 0}
 		if err != nil {
 			told[0] = 1
 		}
+		if read != nil {
+			told[1] = 1
+		}
 		if e := comm.AllReduce(t.c, told, comm.Auto); e != nil {
 			return e
+		}
+		if told[1] > 0 {
+			_, err := tell(t, outcome[bool]{}, read)
+			return err
 		}
 		if err == nil && told[0] > 0 {
 			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank was told to stop", Fix: "go on with --resume auto"}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -123,8 +124,16 @@ func TestRanksReadTheirSlabs(t *testing.T) {
 			t.Fatal(err)
 		}
 		fields := func(d *data) [][]float32 {
-			e := d.train
-			return [][]float32{e.forecasts[0].Values, e.forecasts[1].Values, e.analyses[1].Values}
+			var all [][]float32
+			if err := d.train.each(context.Background(), nil, func(i int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
+				if i < 2 {
+					all = append(all, fc.Values, a.Values)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			return all
 		}
 		for _, mesh := range []string{"lat:2", "lon:3", "level:2 lon:2", "data:2 lat:2"} {
 			m, err := spatial.ParseMesh(mesh)

@@ -40,6 +40,9 @@ func (t *team) layOut(s Spec, k Task, g *ensemble.Grid, n int) error {
 		return err
 	}
 	shape := gr.Find("features").Shape
+	if own := t.mesh.Owned(sharded.Inputs["features"], shape, t.c.Rank())[0]; own.Len() < n {
+		t.rows = t.mesh.Along(t.c.Size()-1, "data") + 1
+	}
 	t.slab = &slab{grid: g, depth: shape[2], me: t.c.Rank()}
 	for r := range t.c.Size() {
 		t.slab.boxes = append(t.slab.boxes, t.mesh.Owned(sharded.Inputs["features"], shape, r)[2:])

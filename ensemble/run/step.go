@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -50,7 +51,8 @@ func schedule(c config.Training, perEpoch uint64, plateau *optim.PlateauState) o
 	return optim.Warmup{Schedule: s, Steps: warmup, From: from}
 }
 
-// stopped is a wish to stop that was found between two batches.
+// stopped is a wish to stop that was found between two batches, or a start that cannot be
+// read.
 type stopped struct{ reason error }
 
 func (s stopped) Error() string { return s.reason.Error() }
@@ -64,12 +66,11 @@ func (s stopped) Error() string { return s.reason.Error() }
 func (t *trainer) gather(ctx context.Context, next <-chan ready, todo int) (float64, error) {
 	var loss, weight float64
 	for i := range todo {
-		if err := t.stop(); err != nil {
-			return 0, stopped{err}
-		}
+		began := time.Now()
 		b := <-next
-		if b.err != nil {
-			return 0, b.err
+		t.input.waited += time.Since(began)
+		if err := t.stop(b.err); err != nil {
+			return 0, stopped{err}
 		}
 		t.net.load(b.batch)
 		if err := t.net.plan.Run(ctx, t.at.Step*uint64(t.cfg.Accumulate)+uint64(i)); err != nil {

@@ -49,10 +49,19 @@ func (k *Task) targetAt(v int) (lead, variable int) {
 
 // positions finds members on the axis of a forecast.
 func positions(fc *ensemble.Forecast, members []ensemble.Member) ([]int, error) {
+	at, err := places(fc.Members, members)
+	if err != nil {
+		return nil, fmt.Errorf("forecast %s: %w", fc.Init, err)
+	}
+	return at, nil
+}
+
+// places finds members among those of an axis.
+func places(axis, members []ensemble.Member) ([]int, error) {
 	out := make([]int, len(members))
 	for i, m := range members {
-		if out[i] = slices.Index(fc.Members, m); out[i] < 0 {
-			return nil, fmt.Errorf("forecast %s has no member %s", fc.Init, m)
+		if out[i] = slices.Index(axis, m); out[i] < 0 {
+			return nil, fmt.Errorf("there is no member %s", m)
 		}
 	}
 	return out, nil
@@ -64,56 +73,6 @@ func everyMember(fc *ensemble.Forecast) []int {
 		out[i] = i
 	}
 	return out
-}
-
-// Fit estimates everything from the training forecasts and their analyses, which
-// may be nil for a task that predicts only spread. Window and filter of the maps
-// of the anomaly are those of las. Of several ranks each has its slab of the fields;
-// sums over dates are made by point and joined on the leading rank, which alone fits,
-// with the bits of one that has all.
-func (k *Task) Fit(train []*ensemble.Forecast, analyses []*ensemble.Analysis, kind ensemble.Standardisation, las ensemble.LASOptions, ranks *team) error {
-	if len(train) == 0 {
-		return fmt.Errorf("no training forecast")
-	}
-	used, err := positions(train[0], k.Used)
-	if err != nil {
-		return err
-	}
-	grid := train[0].Grid
-	if s := ranks.own(); s != nil {
-		grid = s.grid
-	}
-	join := func(part []float64) ([]float64, error) { return joinSlabs(ranks, part, 1) }
-	bad := k.Features.FitParts(train, used, kind, las, grid, join) // kept until all is joined, as others wait for it
-	n := len(k.Targets) * len(k.Features.Axes.Levels)
-	k.ErrorScale, k.SpreadScale, k.SpreadAffine = make([]float64, n), make([]float64, n), make([][2]float64, n)
-	k.Centre, k.Width = make([][]float32, n), make([][]float32, n)
-	for v := range k.Targets {
-		var sums [targetSums][]float64
-		for l := range train[0].Axes.Levels {
-			x, err := k.sums(train, analyses, used, v, l)
-			if err != nil {
-				return err
-			}
-			for i := range x {
-				sums[i] = append(sums[i], x[i]...)
-			}
-		}
-		for i := range sums {
-			if sums[i], err = join(sums[i]); err != nil {
-				return err
-			}
-		}
-		if sums[0] == nil {
-			continue
-		}
-		for l := range k.Features.Axes.Levels {
-			if err := k.fit(v, l, grid, func(i int) []float64 { return sums[i][l*grid.Size() : (l+1)*grid.Size()] }, analyses != nil); err != nil && bad == nil {
-				bad = err
-			}
-		}
-	}
-	return bad
 }
 
 // The sums over dates, by point, from which a target is fitted: those of the used
@@ -130,46 +89,122 @@ const (
 	targetSums
 )
 
-// sums are those of target variable v at level l of the forecasts.
-func (k *Task) sums(train []*ensemble.Forecast, analyses []*ensemble.Analysis, used []int, v, l int) (out [targetSums][]float64, err error) {
-	n := train[0].Grid.Size()
-	t, x := k.targetAt(v)
-	for i := range out {
-		out[i] = make([]float64, n)
+// taskSums are sums over dates by point, from which a task is fitted. Of several ranks each
+// has those of its slab.
+type taskSums struct {
+	k        *Task
+	used     []int // positions of the used members
+	features *ensemble.FeatureSums
+	targets  [][targetSums][]float64 // [variable][level] of the forecasts; nil before the first
+	levels   int
+	analysed bool // whether there were analyses
+
+	mean, std, all []float32
+}
+
+// newSums are those of no date. members are those of the forecasts.
+func (k *Task) newSums(members []ensemble.Member) (*taskSums, error) {
+	used, err := places(members, k.Used)
+	return &taskSums{k: k, used: used, features: k.Features.NewSums(used)}, err
+}
+
+// add takes one start of the training; they come in the order of their dates. analysis
+// may be nil for a task that predicts only spread.
+func (s *taskSums) add(fc *ensemble.Forecast, analysis *ensemble.Analysis) error {
+	n := fc.Grid.Size()
+	if s.targets == nil {
+		s.levels = len(fc.Axes.Levels)
+		s.mean, s.std, s.all = make([]float32, n), make([]float32, n), make([]float32, n)
+		s.targets = make([][targetSums][]float64, len(s.k.Targets)*s.levels)
+		for at := range s.targets {
+			to := &s.targets[at]
+			for i := sumCount; i < targetSums; i++ {
+				to[i] = make([]float64, n)
+			}
+			m := ensemble.NewPointSums(fc.Grid)
+			to[0], to[1], to[2], to[3] = m.N, m.Sum, m.Sq, m.Pivot
+		}
 	}
-	moments := ensemble.NewMoments(train[0].Grid)
-	mean, std, all := make([]float32, n), make([]float32, n), make([]float32, n)
-	for i, fc := range train {
-		fc.MeanStd(mean, std, t, x, l, used, k.Features.DDOF)
-		moments.Add(0, mean)
-		fc.MeanStd(all, all, t, x, l, everyMember(fc), k.Features.DDOF)
-		for p := range n {
-			if s, f := float64(std[p]), float64(all[p]); f == f {
-				out[sumCount][p]++
-				out[sumS][p] += s
-				out[sumF][p] += f
-				out[sumSS][p] += s * s
-				out[sumSF][p] += s * f
-				out[largestF][p] = max(out[largestF][p], f)
+	s.features.Add(fc)
+	for v := range s.k.Targets {
+		for l := range s.levels {
+			if err := s.addTarget(fc, analysis, v, l); err != nil {
+				return err
 			}
 		}
-		if analyses == nil {
+	}
+	return nil
+}
+
+// addTarget takes target variable v at level l of the forecasts.
+func (s *taskSums) addTarget(fc *ensemble.Forecast, analysis *ensemble.Analysis, v, l int) error {
+	k, to := s.k, &s.targets[v*s.levels+l]
+	t, x := k.targetAt(v)
+	fc.MeanStd(s.mean, s.std, t, x, l, s.used, k.Features.DDOF)
+	ensemble.PointSums{N: to[0], Sum: to[1], Sq: to[2], Pivot: to[3]}.Add(s.mean)
+	fc.MeanStd(s.all, s.all, t, x, l, everyMember(fc), k.Features.DDOF)
+	for p, std := range s.std {
+		if s, f := float64(std), float64(s.all[p]); f == f {
+			to[sumCount][p]++
+			to[sumS][p] += s
+			to[sumF][p] += f
+			to[sumSS][p] += s * s
+			to[sumSF][p] += s * f
+			to[largestF][p] = max(to[largestF][p], f)
+		}
+	}
+	if analysis == nil {
+		return nil
+	}
+	s.analysed = true
+	obs, err := target(analysis, k.Targets[v], fc.Axes.Levels[l])
+	if err != nil {
+		return err
+	}
+	for p, y := range obs {
+		if d := float64(y) - float64(s.mean[p]); d == d {
+			to[sumErrors][p]++
+			to[sumSquaredErrors][p] += d * d
+		}
+	}
+	return nil
+}
+
+// fitSums estimates everything from the sums over the training dates. Window and filter of the
+// maps of the anomaly are those of las. Of several ranks each has its slab of the grid; sums
+// are joined on the leading rank, which alone fits, with the bits of one that has all.
+func (k *Task) fitSums(s *taskSums, kind ensemble.Standardisation, las ensemble.LASOptions, grid *ensemble.Grid, ranks *team) error {
+	if s.targets == nil {
+		return fmt.Errorf("no training forecast")
+	}
+	join := func(part []float64) ([]float64, error) { return joinSlabs(ranks, part, 1) }
+	bad := k.Features.FitSums(s.features, kind, las, grid, join) // kept until all is joined, as others wait for it
+	n := len(k.Targets) * len(k.Features.Axes.Levels)
+	k.ErrorScale, k.SpreadScale, k.SpreadAffine = make([]float64, n), make([]float64, n), make([][2]float64, n)
+	k.Centre, k.Width = make([][]float32, n), make([][]float32, n)
+	for v := range k.Targets {
+		var sums [targetSums][]float64
+		for l := range s.levels {
+			for i, x := range s.targets[v*s.levels+l] {
+				sums[i] = append(sums[i], x...)
+			}
+		}
+		for i := range sums {
+			var err error
+			if sums[i], err = join(sums[i]); err != nil {
+				return err
+			}
+		}
+		if sums[0] == nil {
 			continue
 		}
-		obs, err := target(analyses[i], k.Targets[v], fc.Axes.Levels[l])
-		if err != nil {
-			return out, err
-		}
-		for p, y := range obs {
-			if d := float64(y) - float64(mean[p]); d == d {
-				out[sumErrors][p]++
-				out[sumSquaredErrors][p] += d * d
+		for l := range k.Features.Axes.Levels {
+			if err := k.fit(v, l, grid, func(i int) []float64 { return sums[i][l*grid.Size() : (l+1)*grid.Size()] }, s.analysed); err != nil && bad == nil {
+				bad = err
 			}
 		}
 	}
-	s := moments.Sums()
-	out[0], out[1], out[2], out[3] = s.N, s.Sum, s.Sq, s.Pivot
-	return out, nil
+	return bad
 }
 
 // fit estimates what is known of target variable v at level l, from sums over dates of

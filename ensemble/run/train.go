@@ -24,6 +24,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/loader"
+	"github.com/ensemble-weather/ensemble/io/store"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -53,9 +55,23 @@ type TrainResult struct {
 	RunDir   string
 	Complete bool // the run was finished before; nothing was done
 	Steps    uint64
+	Input    TrainInput
 	Scores   *score.Result // on the test starts; nil if there are none
 	Outputs  []string      // paths of the files that the manifest vouches for
 	Warnings []string
+}
+
+// TrainInput says how long the steps of this process waited for their batches, and where the
+// starts came from.
+type TrainInput struct {
+	Steps  float64 `json:"steps_s"`
+	Waited float64 `json:"waited_s"`
+	Share  float64 `json:"waited_share"` // of the time of the steps
+	// Memory, DiskCache and FileSystem count the starts that came from there and their
+	// bytes; all came from memory if there is no store.
+	Memory     loader.Count `json:"memory"`
+	DiskCache  loader.Count `json:"disk_cache"`
+	FileSystem loader.Count `json:"file_system"`
 }
 
 // data is what a training reads.
@@ -64,10 +80,26 @@ type data struct {
 	used, all               []ensemble.Member
 	grid                    *ensemble.Grid // of the whole fields
 	ranks                   *team          // of which each has its slab of all starts
-	train, validation, test examples
+	source                  *source
+	train, validation, test examples // of the source
 	split                   ensemble.Split
 	inputs                  []manifest.File
 	warnings                []string
+
+	store  *store.Store  // nil where samples come from other files
+	judged *storedCensus // of its values, when all have been read; nil once that is so
+}
+
+// close frees the samples.
+func (d *data) close() error {
+	var err error
+	if d.source != nil {
+		err = d.source.Close()
+	}
+	if d.store != nil {
+		err = errors.Join(err, d.store.Close())
+	}
+	return err
 }
 
 // Train trains the networks of a configuration, judges them on the test starts,
@@ -142,13 +174,16 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	}
 	defer dir.Close()
 	d, err := readData(ctx, c, forecastFiles, analysisFiles, ranks)
+	if d != nil {
+		defer d.close()
+	}
 	if err := ranks.together(err); err != nil {
 		return nil, err
 	}
 	d.inputs = inputs
 	d.warnings = append(c.Warnings(), d.warnings...)
 
-	t, err := newTrainer(o, d, dir)
+	t, err := newTrainer(ctx, o, d, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -168,15 +203,22 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err != nil {
 		return nil, err
 	}
-	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Warnings: d.warnings}
+	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Input: t.input.result(), Warnings: d.warnings}
 	if ranks.leads() {
 		err = t.model.Save(dir.File("model"))
 	}
 	if err := ranks.together(err); err != nil {
 		return nil, err
 	}
+	if e := t.input.counts.DiskError; e != nil {
+		w := fmt.Sprintf("the disk cache keeps less than it could, and the store is read instead: %v", e)
+		d.warnings = append(d.warnings, w)
+		if res.Warnings = d.warnings; o.Warn != nil {
+			o.Warn(w)
+		}
+	}
 	var show *Example
-	if len(d.test.forecasts) > 0 {
+	if len(d.test.inits) > 0 {
 		eo := engineOptions(t.cfg.Threads)
 		eo.Timings = t.table
 		t.model.ranks, t.model.local = ranks, t.local
@@ -215,7 +257,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 			Start: started, End: time.Now().UTC(), Inputs: inputs, Warnings: d.warnings},
 		Command: "train", Identity: identity,
 		Details: map[string]any{"steps": t.at.Step, "determinism": "D1", "members_used": d.used, "members_full": len(d.all),
-			"starts_train": len(d.train.forecasts), "starts_validation": len(d.validation.forecasts), "starts_test": len(d.test.forecasts)},
+			"starts_train": len(d.train.inits), "starts_validation": len(d.validation.inits), "starts_test": len(d.test.inits)},
 	}, made)
 }
 
@@ -223,7 +265,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 // its slab of all starts: which of them it will be given next, chance decides.
 func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team) (*data, error) {
 	if c.Data.Store != "" {
-		return readStore(ctx, c, ranks)
+		return openStore(ctx, c, ranks)
 	}
 	d := &data{axes: axesOf(c), ranks: ranks}
 	in, err := fio.Open(ctx, forecastFiles, fio.Options{})
@@ -251,10 +293,6 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return nil, err
 	}
 	d.warnings = slices.Concat(d.warnings, wanted.warnings, noticed)
-	byInit := map[ensemble.Init]*ensemble.Forecast{}
-	for _, f := range forecasts {
-		byInit[f.Init] = f
-	}
 	if d.split, err = divide(c.Data.Split, wanted.inits); err != nil {
 		return nil, err
 	}
@@ -263,34 +301,30 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return nil, err
 	}
 	d.warnings = append(d.warnings, warnings...)
-	for _, p := range []struct {
-		inits []ensemble.Init
-		to    *examples
-	}{{d.split.Train, &d.train}, {d.split.Validation, &d.validation}, {d.split.Test, &d.test}} {
-		for _, i := range p.inits {
-			p.to.forecasts = append(p.to.forecasts, byInit[i])
+	var held []*store.Sample
+	for _, init := range inits(d.split) {
+		held = append(held, &store.Sample{Forecast: forecasts[slices.Index(wanted.inits, init)]})
+	}
+	if len(analysisFiles) > 0 {
+		if err := d.readAnalyses(ctx, c, analysisFiles, held); err != nil {
+			return nil, err
 		}
 	}
-	if len(analysisFiles) == 0 {
-		return d, nil
-	}
-	return d, d.readAnalyses(ctx, c, analysisFiles)
+	d.divided(loader.Held(held, bytesOf(held)), len(analysisFiles) > 0)
+	return d, nil
 }
 
-// readAnalyses reads the analyses of all parts' target valid times.
-func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []string) error {
+// readAnalyses reads the analyses of all samples' target valid times.
+func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []string, to []*store.Sample) error {
 	in, err := fio.Open(ctx, files, fio.Options{})
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	parts := []*examples{&d.train, &d.validation, &d.test}
 	var valids []ensemble.Valid
-	for _, p := range parts {
-		for _, f := range p.forecasts {
-			if v := f.Init.Valid(c.Data.TargetLead); !slices.Contains(valids, v) {
-				valids = append(valids, v)
-			}
+	for _, s := range to {
+		if v := s.Forecast.Init.Valid(c.Data.TargetLead); !slices.Contains(valids, v) {
+			valids = append(valids, v)
 		}
 	}
 	wanted, err := selectAnalyses(in, targetVariables(c), c.Data.Levels, d.grid, valids)
@@ -302,10 +336,8 @@ func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 		return err
 	}
 	d.warnings = slices.Concat(d.warnings, wanted.warnings, noticed)
-	for _, p := range parts {
-		for _, f := range p.forecasts {
-			p.analyses = append(p.analyses, all[slices.Index(valids, f.Init.Valid(c.Data.TargetLead))])
-		}
+	for _, s := range to {
+		s.Analyses = []*ensemble.Analysis{all[slices.Index(valids, s.Forecast.Init.Valid(c.Data.TargetLead))]}
 	}
 	return nil
 }
@@ -364,7 +396,7 @@ func aggregates(names []string) []ensemble.Aggregate {
 }
 
 // newTrainer fits the task and the baselines on the training part.
-func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
+func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 	c := o.Config
 	task := taskOf(c)
 	task.Used, task.Least, task.Full = d.used, c.Data.Members.Least, len(d.all)
@@ -375,14 +407,18 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 		}
 	}
 	var fitted []ensemble.Valid
-	for _, f := range d.train.forecasts {
-		fitted = append(fitted, f.Init.Valid(task.TargetLead))
+	for _, init := range d.train.inits {
+		fitted = append(fitted, init.Valid(task.TargetLead))
 	}
 	if err := d.split.CheckFitted("normaliser", fitted, task.TargetLead); err != nil {
 		return nil, err
 	}
 	las := ensemble.LASOptions{Window: c.Data.LAS.Window, Smooth: c.Data.LAS.Smooth}
-	err := task.Fit(d.train.forecasts, d.train.analyses, c.Data.Standardise, las, d.ranks)
+	sums, err := d.sums(ctx, &task)
+	if err != nil {
+		return nil, err
+	}
+	err = task.fitSums(sums, c.Data.Standardise, las, d.grid, d.ranks)
 	if err != nil && exit.CodeOf(lost(err)) != exit.RankLost {
 		err = &exit.Error{Code: exit.BadData, What: "the statistics of the training starts cannot be fitted", At: "data.split.train", Why: err.Error(),
 			Fix: "look at the fields with `ensemble inspect --stats`, or change data.split.train", Err: err}
@@ -396,8 +432,7 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 	}
 	// Baselines may use what the network is chosen by as well: both see all dates
 	// before the test.
-	past := examples{slices.Concat(d.train.forecasts, d.validation.forecasts), slices.Concat(d.train.analyses, d.validation.analyses)}
-	baselines, warnings, err := fitBaselines(&task, past.forecasts, past.analyses, d.ranks)
+	baselines, warnings, err := fitBaselines(ctx, &task, d.past(), d.grid, d.ranks)
 	if err != nil {
 		return nil, err
 	}
@@ -407,9 +442,9 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 		return nil, err
 	}
 	cfg := resolved(c.Train.Train, d.ranks)
-	first, last := d.train.forecasts[0].Init, d.train.forecasts[len(d.train.forecasts)-1].Init
+	first, last := d.train.inits[0], d.train.inits[len(d.train.inits)-1]
 	return &trainer{
-		ranks: d.ranks, local: local, cfg: cfg, sampling: c.Data.Members.Sampling, train: d.train, validation: d.validation, dir: dir, hash: c.Hash(),
+		ranks: d.ranks, local: local, cfg: cfg, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
 		stop: d.ranks.stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(cfg.Threads), choices: map[string]string{},
 		model: &Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version,
@@ -417,6 +452,34 @@ func newTrainer(o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 			Baselines: baselines,
 		},
 	}, nil
+}
+
+// sums are those over the training dates. Of a store, whose starts are all read here for
+// the first time, the values are judged too.
+func (d *data) sums(ctx context.Context, k *Task) (*taskSums, error) {
+	sums, err := k.newSums(d.all)
+	if err != nil {
+		return nil, err
+	}
+	all := d.train
+	if d.judged != nil {
+		all.inits = inits(d.split)
+	}
+	err = all.each(ctx, d.ranks, func(i int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
+		if d.judged != nil {
+			d.judged.add(fc, a)
+		}
+		if i < len(d.train.inits) {
+			return sums.add(fc, a)
+		}
+		return nil
+	})
+	if err != nil || d.judged == nil {
+		return sums, err
+	}
+	noticed, err := d.judged.faults(d.ranks)
+	d.warnings, d.judged = append(d.warnings, noticed...), nil
+	return sums, err
 }
 
 // resolved fills in what depends on the machine, and gives each part of a process its share
@@ -533,22 +596,25 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 	defer m.Close()
 	k := &m.Task
 	scorings := make([]*scoring, len(k.Score)) // nil for what was not asked for
-	task := show.Start("verify", int64(len(test.forecasts)))
+	task := show.Start("verify", int64(len(test.inits)))
 	defer task.Done()
 	whole := ctx
 	if m.ranks != nil {
 		whole = context.WithoutCancel(ctx) // the others would wait
 	}
 	var last *Example
-	for i, fc := range test.forecasts {
-		if err := m.ranks.together(ctx.Err()); err != nil {
+	next := test.stream(ctx, nil)
+	defer next.Close()
+	for i := range test.inits {
+		fc, analysis, err := next.next()
+		if err := m.ranks.together(err); err != nil {
 			return nil, nil, err
 		}
 		out, err := m.Predict(whole, o, fc, m.Task.Used)
 		if err != nil {
 			return nil, nil, err
 		}
-		cases, err := m.cases(fc, test.analysis(i), out)
+		cases, err := m.cases(fc, analysis, out)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -569,7 +635,7 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 				return nil, nil, err
 			}
 		}
-		if i == len(test.forecasts)-1 && m.ranks.leads() {
+		if i == len(test.inits)-1 && m.ranks.leads() {
 			last = m.example(fc, cases)
 		}
 		task.Set(int64(i+1), "")

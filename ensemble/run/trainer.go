@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
@@ -19,38 +20,23 @@ import (
 	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
-// examples are starts with the analyses of their target valid times; analyses is
-// nil if the task needs none.
-type examples struct {
-	forecasts []*ensemble.Forecast
-	analyses  []*ensemble.Analysis
-}
-
-func (e examples) analysis(i int) *ensemble.Analysis {
-	if e.analyses == nil {
-		return nil
-	}
-	return e.analyses[i]
-}
-
 // trainer trains the networks of a model one after the other. Everything that
 // decides what comes next is in position, the store and the optimiser, and all
 // of it is in a checkpoint; so a resumed run takes the very same steps.
 type trainer struct {
-	cfg        config.Training
-	sampling   string // of members: "fixed" or "random"
-	model      *Model
-	local      *Task // of this rank's slab
-	train      examples
-	validation examples
-	ranks      *team // nil for one rank alone
-	dir        *rundir.Dir
-	hash       string       // of the configuration
-	stop       func() error // nil until somebody wants to save and stop
-	report     func(done int, note string)
-	start      startWeights // of every network
-	timings    Timings
-	table      *tune.Table // of timings; nil keeps none
+	cfg      config.Training
+	sampling string // of members: "fixed" or "random"
+	model    *Model
+	local    *Task // of this rank's slab
+	data     *data
+	ranks    *team // nil for one rank alone
+	dir      *rundir.Dir
+	hash     string                 // of the configuration
+	stop     func(read error) error // nil until somebody wants to save and stop, or cannot read
+	report   func(done int, note string)
+	start    startWeights // of every network
+	timings  Timings
+	table    *tune.Table // of timings; nil keeps none
 	// choices are the kernels in use that decide bits. A checkpoint keeps them, so
 	// that a resumed run, and later networks, compute in the same way.
 	choices map[string]string
@@ -61,10 +47,13 @@ type trainer struct {
 	rate  optim.Schedule
 	net   *network // training, batch_size samples
 	eval  *network // inference form with loss, one sample, of shown
+	feed  *feed    // of batches for net; nil before the first
 	best  Weights  // of the present network
 	// before is what the network's states were when the present step began.
 	before []float32
-	told   rankCosts // by events of epochs of the present network
+	told   rankCosts  // by events of epochs of the present network
+	input  inputCosts // of all steps
+	noted  inputCosts // by events of epochs
 	at     position
 }
 
@@ -89,7 +78,7 @@ const evalStep = 0
 
 // batches is how many batches of batch_size samples an epoch has.
 func (t *trainer) batches() int {
-	return (len(t.train.forecasts) + t.cfg.BatchSize - 1) / t.cfg.BatchSize
+	return (len(t.data.train.inits) + t.cfg.BatchSize - 1) / t.cfg.BatchSize
 }
 
 // steps is how many steps of the optimiser, of accumulate batches each, have those
@@ -98,7 +87,10 @@ func (t *trainer) steps(batches int) int {
 	return (batches + t.cfg.Accumulate - 1) / t.cfg.Accumulate
 }
 
-func (t *trainer) seed() uint64 { return uint64(t.cfg.Seed) + 1000003*uint64(t.at.Network) }
+func (t *trainer) seed() uint64 { return seedOf(t.cfg, t.at.Network) }
+
+// seedOf is the seed of one of the networks of a training.
+func seedOf(c config.Training, network int) uint64 { return uint64(c.Seed) + 1000003*uint64(network) }
 
 // engineOptions are those of every plan of a run. Kernels that differ in their bits
 // are chosen by rule, not by timing, so that every process takes the same ones: a
@@ -150,6 +142,11 @@ func (t *trainer) begin() error {
 		return err
 	}
 	t.rate = schedule(t.cfg, uint64(t.steps(t.batches())), &t.at.Plateau)
+	s, reader := t.data.schedule(t.cfg, t.at.Network)
+	if lo, hi := s.Share(reader, t.cfg.BatchSize); t.net.rows.Lo != lo || t.net.rows.Hi != hi {
+		return fmt.Errorf("samples %d to %d of a batch are read, %v are computed", lo, hi, t.net.rows)
+	}
+	t.data.source.Keep(s, reader)
 	t.best, t.told = nil, t.costs()
 	return nil
 }
@@ -162,6 +159,8 @@ func (t *trainer) namedMemory(err error) error {
 
 // end frees the plans of the present network.
 func (t *trainer) end() error {
+	t.feed.end()
+	t.feed = nil
 	var err error
 	for _, n := range []*network{t.net, t.eval} {
 		if n != nil {
@@ -211,7 +210,7 @@ func (t *trainer) run(ctx context.Context) error {
 // tired says whether validation has not improved for longer than patience.
 func (t *trainer) tired() bool {
 	p := t.cfg.EarlyStop.Patience
-	return p > 0 && len(t.validation.forecasts) > 0 && t.at.Epoch-t.at.BestEpoch > p
+	return p > 0 && len(t.data.validation.inits) > 0 && t.at.Epoch-t.at.BestEpoch > p
 }
 
 // keep copies the weights that are shown. All ranks do.
@@ -232,13 +231,15 @@ func (t *trainer) show() error {
 // epoch goes on with the present epoch to its end.
 func (t *trainer) epoch(ctx context.Context) error {
 	n := t.batches()
-	order := loader.Order(t.seed(), uint64(t.at.Epoch), len(t.train.forecasts))
-	next, quit := t.prepare(order, t.at.Batch)
-	defer quit()
+	if t.feed == nil {
+		t.feed = t.prepare(ctx)
+	}
+	order := loader.Order(t.seed(), uint64(t.at.Epoch), len(t.data.train.inits))
 	for t.at.Batch < n {
+		began := time.Now()
 		t.before = append(t.before[:0], t.store.States()...)
 		todo := min(t.cfg.Accumulate, n-t.at.Batch)
-		loss, err := t.gather(ctx, next, todo)
+		loss, err := t.gather(ctx, t.feed.next, todo)
 		if stop := (stopped{}); errors.As(err, &stop) {
 			copy(t.store.States(), t.before)
 			return errors.Join(t.save(), stop.reason)
@@ -253,6 +254,7 @@ func (t *trainer) epoch(ctx context.Context) error {
 		if err != nil {
 			return t.diverged(loss, order, todo, err)
 		}
+		t.input.steps += time.Since(began)
 		t.at.Batch += todo
 		t.at.Step++
 		t.at.LossSum += loss * float64(todo)
@@ -269,7 +271,7 @@ func (t *trainer) epoch(ctx context.Context) error {
 func (t *trainer) closeEpoch(ctx context.Context) error {
 	values := []rundir.Value{{Name: "network", Value: float64(t.at.Network)}, {Name: "loss", Value: t.at.LossSum / float64(t.batches())}}
 	t.at.Epoch, t.at.Batch, t.at.LossSum = t.at.Epoch+1, 0, 0
-	if len(t.validation.forecasts) > 0 {
+	if len(t.data.validation.inits) > 0 {
 		loss, err := t.validate(ctx)
 		if err != nil {
 			return err
@@ -293,6 +295,9 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 		values = append(values, now.since(t.told)...)
 		t.told = now
 	}
+	t.input.counts = t.data.source.Counts()
+	values = append(values, t.input.since(t.noted).values(t.data.store != nil)...)
+	t.noted = t.input
 	if err := t.dir.Events().Write("epoch", t.at.Step, t.at.Epoch, values...); err != nil {
 		return err
 	}
@@ -308,55 +313,83 @@ type ready struct {
 	err   error
 }
 
-// prepare builds the batches of an epoch ahead of their use, from batch number
-// from on. Two batches are in flight; the receiver's next receive gives the
-// previous one back. quit ends the goroutine and waits for it.
-func (t *trainer) prepare(order []int, from int) (next <-chan ready, quit func()) {
-	ch, stop, done := make(chan ready), make(chan struct{}), make(chan struct{})
-	n, epoch, seed := t.batches(), t.at.Epoch, t.seed()
+// feed is the goroutine that prepares batches.
+type feed struct {
+	next <-chan ready
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// end ends the goroutine and waits for it.
+func (f *feed) end() {
+	if f != nil {
+		f.stop()
+		<-f.done
+	}
+}
+
+// prepare builds the batches of the present network ahead of their use, from where the
+// trainer stands on. Two batches are in flight; the receiver's next receive gives the
+// previous one back.
+func (t *trainer) prepare(ctx context.Context) *feed {
+	ctx, stop := context.WithCancel(ctx)
+	ch, done := make(chan ready), make(chan struct{})
+	schedule, reader := t.data.schedule(t.cfg, t.at.Network)
+	var reads []int
+	for epoch := t.at.Epoch; epoch < t.cfg.Epochs; epoch++ {
+		reads = append(reads, schedule.Epoch(reader, epoch)...)
+	}
+	size := t.net.rows.Len()
+	reads = reads[t.at.Batch*size:]
+	starts := t.data.train.stream(ctx, reads)
 	grid := t.ranks.own().part(t.model.Grid)
-	room := [2]Batch{newBatch(t.local, grid, t.net.rows.Len()), newBatch(t.local, grid, t.net.rows.Len())}
+	room := [2]Batch{newBatch(t.local, grid, size), newBatch(t.local, grid, size)}
+	at, n := t.at.Epoch*t.batches()+t.at.Batch, t.batches()
 	go func() {
 		defer close(done)
-		for k := from; k < n; k++ {
-			b := &room[k%2]
-			err := t.build(b, order, k, epoch, seed)
+		defer starts.Close()
+		for ; at < t.cfg.Epochs*n; at++ {
+			b := &room[at%2]
+			err := t.build(b, starts, reads[:size], at%n, uint64(at/n), schedule.Seed)
+			reads = reads[size:]
 			select {
 			case ch <- ready{b, err}:
-			case <-stop:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
 				return
 			}
 		}
 	}()
-	return ch, func() { close(stop); <-done }
+	return &feed{ch, stop, done}
 }
 
-// build fills this rank's samples of batch k of an epoch. The last batch of an epoch starts over with
-// the first samples, at weight zero, when the starts do not fill it.
-func (t *trainer) build(b *Batch, order []int, k, epoch int, seed uint64) error {
-	size := t.cfg.BatchSize
-	rows := t.net.rows
-	for i := range rows.Len() {
-		at := k*size + rows.Lo + i
-		spare := at >= len(order)
-		sample := order[at%len(order)]
-		fc := t.train.forecasts[sample]
+// build fills this rank's samples of batch k of an epoch with those starts, which come next.
+// The last batch of an epoch starts over with the first samples, at weight zero, when the
+// starts do not fill it.
+func (t *trainer) build(b *Batch, next starts, samples []int, k int, epoch, seed uint64) error {
+	for i, sample := range samples {
+		fc, analysis, err := next.next()
+		if err != nil {
+			return err
+		}
 		used, err := positions(fc, t.local.Used)
 		if err != nil {
 			return err
 		}
 		if t.sampling == "random" {
-			used = loader.Members(seed, uint64(epoch), uint64(sample), len(fc.Members), len(used), used[0] == 0)
+			used = loader.Members(seed, epoch, uint64(sample), len(fc.Members), len(used), used[0] == 0)
 		}
-		used = fewer(used, t.local.Least, seed, uint64(epoch), uint64(sample))
+		used = fewer(used, t.local.Least, seed, epoch, uint64(sample))
 		if err := t.local.Input(b, i, fc, used); err != nil {
 			return err
 		}
-		if err := t.local.Answer(b, i, fc, used, t.train.analysis(sample)); err != nil {
+		if err := t.local.Answer(b, i, fc, used, analysis); err != nil {
 			return err
 		}
-		if spare {
-			w := len(b.Weight) / rows.Len()
+		if k*t.cfg.BatchSize+t.net.rows.Lo+i >= len(t.data.train.inits) {
+			w := len(b.Weight) / len(samples)
 			clear(b.Weight[i*w : (i+1)*w])
 		}
 	}
@@ -386,25 +419,26 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	var sum float64
-	for i, fc := range t.validation.forecasts {
+	err := t.data.validation.each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, analysis *ensemble.Analysis) error {
 		used, err := positions(fc, t.local.Used)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		b := &t.eval.batch
 		if err := t.local.Input(b, 0, fc, used); err != nil {
-			return 0, err
+			return err
 		}
-		if err := t.local.Answer(b, 0, fc, used, t.validation.analysis(i)); err != nil {
-			return 0, err
+		if err := t.local.Answer(b, 0, fc, used, analysis); err != nil {
+			return err
 		}
 		t.eval.load(b)
 		if err := t.eval.plan.Run(ctx, evalStep); err != nil {
-			return 0, err
+			return err
 		}
 		sum += t.eval.plan.Loss()
-	}
-	return sum / float64(len(t.validation.forecasts)), nil
+		return nil
+	})
+	return sum / float64(len(t.data.validation.inits)), err
 }
 
 // diverged is the error of a loss or gradient that is not finite. The parameters
@@ -416,7 +450,7 @@ func (t *trainer) diverged(loss float64, order []int, todo int, cause error) err
 	}
 	var starts []string
 	for i := range todo * t.cfg.BatchSize {
-		starts = append(starts, t.train.forecasts[order[(t.at.Batch*t.cfg.BatchSize+i)%len(order)]].Init.String())
+		starts = append(starts, t.data.train.inits[order[(t.at.Batch*t.cfg.BatchSize+i)%len(order)]].String())
 	}
 	return &exit.Error{Code: exit.No, What: fmt.Sprintf("%s at step %d", what, t.at.Step+1),
 		At:  fmt.Sprintf("network %d, epoch %d, starts %v, loss %g", t.at.Network+1, t.at.Epoch+1, starts, loss),

@@ -8,24 +8,71 @@ import (
 // Schedule says who reads which sample when, in all epochs of a training.
 type Schedule struct {
 	Seed    uint64
-	Samples int
+	Samples int // of the training, from 0
 	Epochs  int
 	Batch   int // samples, of all readers
 	Readers int // that share a batch, each a run of it
+	// Fill fills up the last batch of an epoch with the epoch's first samples, so that all
+	// readers read in all batches. Else what there is of it is shared out alike.
+	Fill bool
+	// Validation samples, numbered behind those of the training, are read by every reader
+	// after each epoch; Test samples, numbered behind these, once in the end.
+	Validation, Test int
 }
 
-// Reads is the samples that a reader reads, in order. Batches that its samples do not fill
-// are shared out alike.
-func (s Schedule) Reads(reader int) []int {
+// all is the number of samples.
+func (s Schedule) all() int { return s.Samples + s.Validation + s.Test }
+
+// Share is the part that a reader has of n samples of a batch, from lo to before hi: as
+// large as the others' or one larger, the larger ones first.
+func (s Schedule) Share(reader, n int) (lo, hi int) {
+	size, more := n/s.Readers, n%s.Readers
+	lo = reader*size + min(reader, more)
+	hi = lo + size
+	if reader < more {
+		hi++
+	}
+	return lo, hi
+}
+
+// Epoch is the samples that a reader reads for the training in an epoch, in order.
+func (s Schedule) Epoch(reader, epoch int) []int {
+	order := Order(s.Seed, uint64(epoch), s.Samples)
 	var reads []int
-	for epoch := range s.Epochs {
-		order := Order(s.Seed, uint64(epoch), s.Samples)
-		for lo := 0; lo < s.Samples; lo += s.Batch {
-			batch := order[lo:min(lo+s.Batch, s.Samples)]
-			reads = append(reads, batch[reader*len(batch)/s.Readers:(reader+1)*len(batch)/s.Readers]...)
+	for first := 0; first < s.Samples; first += s.Batch {
+		n := s.Batch
+		if !s.Fill {
+			n = min(n, s.Samples-first)
+		}
+		lo, hi := s.Share(reader, n)
+		for i := lo; i < hi; i++ {
+			reads = append(reads, order[(first+i)%s.Samples])
 		}
 	}
 	return reads
+}
+
+// Reads is all samples that a reader reads, in order.
+func (s Schedule) Reads(reader int) []int {
+	var reads []int
+	for epoch := range s.Epochs {
+		reads = append(reads, s.Epoch(reader, epoch)...)
+		for k := range s.Validation {
+			reads = append(reads, s.Samples+k)
+		}
+	}
+	for k := range s.Test {
+		reads = append(reads, s.Samples+s.Validation+k)
+	}
+	return reads
+}
+
+// perEpoch is how many of a reader's reads are those of an epoch.
+func (s Schedule) perEpoch(reads []int) int {
+	if s.Epochs == 0 {
+		return 0
+	}
+	return (len(reads) - s.Test) / s.Epochs
 }
 
 // Demand is how often a reader reads a sample, and where in its reads it does so first; −1
@@ -48,7 +95,7 @@ func demands(reads []int, samples int) []Demand {
 
 // Priority lists the samples that a reader reads: those first that it reads most often, of
 // these those first that it needs soonest.
-func (s Schedule) Priority(reader int) []int { return priority(demands(s.Reads(reader), s.Samples)) }
+func (s Schedule) Priority(reader int) []int { return priority(demands(s.Reads(reader), s.all())) }
 
 func priority(d []Demand) []int {
 	var list []int
@@ -78,7 +125,7 @@ func (s Schedule) Place(reader int, sizes []int64, caches []int64) []int {
 }
 
 func (s Schedule) place(reads []int, sizes, caches []int64) []int {
-	list := priority(demands(reads, s.Samples))
+	list := priority(demands(reads, s.all()))
 	if s.Epochs == 0 {
 		return fill(list, sizes, caches)
 	}
@@ -86,10 +133,12 @@ func (s Schedule) place(reads []int, sizes, caches []int64) []int {
 	for _, n := range caches {
 		room += n
 	}
-	home, keep := make([]bool, s.Samples), make([]bool, s.Samples)
-	for _, k := range reads[:len(reads)/s.Epochs] {
-		home[k], keep[k] = true, true
-		room -= sizes[k]
+	home, keep := make([]bool, s.all()), make([]bool, s.all())
+	for _, k := range reads[:s.perEpoch(reads)] {
+		if !home[k] {
+			home[k], keep[k] = true, true
+			room -= sizes[k]
+		}
 	}
 	var others []int
 	for _, k := range list {

@@ -35,6 +35,17 @@ func TestReadsByHand(t *testing.T) {
 	}
 }
 
+// The last batch of a training begins again with the epoch's first samples; validation
+// follows each epoch, the test the last one.
+func TestReadsOfATrainingByHand(t *testing.T) {
+	s := Schedule{Seed: 42, Samples: 12, Epochs: 1, Batch: 5, Readers: 2, Fill: true, Validation: 2, Test: 1}
+	for reader, want := range [][]int{{3, 7, 4, 11, 1, 5, 2, 9, 3, 12, 13, 14}, {8, 6, 0, 10, 7, 4, 12, 13, 14}} {
+		if got := s.Reads(reader); !slices.Equal(got, want) {
+			t.Errorf("reader %d: %v, want %v", reader, got, want)
+		}
+	}
+}
+
 func TestPlaceByHand(t *testing.T) {
 	sizes := Sizes(12, 1)
 	for reader, want := range []struct{ priority, fetches []int }{
@@ -69,7 +80,8 @@ func TestPlaceClosesCaches(t *testing.T) {
 
 // Every epoch reads every sample once, in the same order for any number of readers.
 func TestReadersShareOneOrder(t *testing.T) {
-	for _, s := range []Schedule{{9, 53, 2, 8, 1}, {9, 53, 2, 8, 3}, {9, 53, 2, 8, 8}} {
+	for _, s := range []Schedule{
+		{Seed: 9, Samples: 53, Epochs: 2, Batch: 8, Readers: 1}, {Seed: 9, Samples: 53, Epochs: 2, Batch: 8, Readers: 3}, {Seed: 9, Samples: 53, Epochs: 2, Batch: 8, Readers: 8}} {
 		var all []int
 		reads := make([][]int, s.Readers)
 		for r := range reads {
@@ -79,8 +91,8 @@ func TestReadersShareOneOrder(t *testing.T) {
 			for lo := 0; lo < s.Samples; lo += s.Batch {
 				n := min(s.Batch, s.Samples-lo)
 				for r := range reads {
-					k := (r+1)*n/s.Readers - r*n/s.Readers
-					all, reads[r] = append(all, reads[r][:k]...), reads[r][k:]
+					from, to := s.Share(r, n)
+					all, reads[r] = append(all, reads[r][:to-from]...), reads[r][to-from:]
 				}
 			}
 		}

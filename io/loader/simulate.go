@@ -48,21 +48,21 @@ type Result struct {
 // done. All readers make their f-th reads together; those that make them from the file
 // system share its rate. sizes are bytes by sample.
 func Simulate(system *System, s Schedule, sizes []int64, policy Policy) Result {
-	m := &simulation{system: system, s: s, sizes: sizes, policy: policy, keepers: make([][]keeper, s.Samples)}
+	m := &simulation{system: system, s: s, sizes: sizes, policy: policy, keepers: make([][]keeper, s.all())}
 	caches := make([]int64, len(system.Caches))
 	for i, c := range system.Caches {
 		caches[i] = c.Capacity
 	}
 	for r := range s.Readers {
 		reads := s.Reads(r)
-		m.reads, m.has = append(m.reads, reads), append(m.has, make([]bool, s.Samples))
+		m.reads, m.has = append(m.reads, reads), append(m.has, make([]bool, s.all()))
 		var place []int
 		switch policy {
 		case Clairvoyant:
 			place = s.place(reads, sizes, caches)
 		case Sharded, Staged:
 			var shard []int
-			for k := r; k < s.Samples; k += s.Readers {
+			for k := r; k < s.all(); k += s.Readers {
 				shard = append(shard, k)
 			}
 			place = fill(shard, sizes, caches)
@@ -102,7 +102,7 @@ func (m *simulation) run() Result {
 	for r := range lines {
 		lines[r] = m.timeline(out.Staging)
 	}
-	for f := range m.reads[m.s.Readers-1] { // the last reader has as many reads as any
+	for f := range m.reads[0] { // the first reader has as many reads as any
 		times := make([]float64, m.s.Readers)
 		var waiting []int // for the file system
 		for r, reads := range m.reads {
@@ -131,7 +131,7 @@ func (m *simulation) run() Result {
 			out.Epochs = out.Epochs[:0]
 			before := out.Staging
 			for e := range m.s.Epochs {
-				end := l.ends[(e+1)*len(m.reads[r])/m.s.Epochs-1]
+				end := l.ends[(e+1)*m.s.perEpoch(m.reads[r])-1]
 				out.Epochs, before = append(out.Epochs, end-before), end
 			}
 		}

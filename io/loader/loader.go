@@ -1,0 +1,325 @@
+package loader
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+)
+
+// Origin is where a Loader has its samples from. Its methods are called by several
+// goroutines at once.
+type Origin[T any] interface {
+	// Read reads sample k from the file system. room is a sample whose memory may be used
+	// again, or the zero value. If copy is not nil it is given what ReadCopy reads.
+	Read(ctx context.Context, k int, room T, copy io.WriterAt) (T, error)
+	// ReadCopy makes sample k of what Read gave to copy.
+	ReadCopy(ctx context.Context, k int, room T, copy io.ReaderAt) (T, error)
+	// Size is that of any sample.
+	Size() Size
+}
+
+// Size is what a sample takes, in bytes.
+type Size struct {
+	Memory int64 // once it is read
+	Stored int64 // as it is read, and as a copy
+	Span   int64 // from the first to the last byte of a copy
+}
+
+// Options bound what a Loader uses. The zero value reads one sample ahead and keeps none.
+type Options struct {
+	// Ahead is the number of staging buffers of a stream, each of which takes a sample: as
+	// many are read at once, before they are needed.
+	Ahead int
+	// Memory is how many bytes of samples are kept in memory.
+	Memory int64
+	// Disk is how many bytes are kept in a file in the folder DiskDir, which disappears with
+	// the process.
+	Disk    int64
+	DiskDir string
+}
+
+// The caches of a Loader, by their numbers in Schedule.Place.
+const (
+	inMemory = iota
+	onDisk
+)
+
+// Loader gives samples in orders that are known before, from the fastest place that has
+// them: its memory, its disk, the file system. It keeps what Keep says, from when a stream
+// first reads it.
+type Loader[T any] struct {
+	o      Options
+	origin Origin[T] // nil for one that holds all samples
+	size   Size
+
+	mu     sync.Mutex
+	place  []int // by sample, that of Schedule.Place
+	memory map[int]T
+	disk   *disk
+	counts Counts
+}
+
+// New makes a loader that keeps nothing yet.
+//
+// Errors: 73 if the disk has no room for the file of its cache.
+func New[T any](origin Origin[T], o Options) (*Loader[T], error) {
+	o.Ahead = max(o.Ahead, 1)
+	l := &Loader[T]{o: o, origin: origin, size: origin.Size(), memory: map[int]T{}}
+	if o.Disk > 0 {
+		var err error
+		if l.disk, err = newDisk(o.DiskDir, l.size.Span); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// Held is a loader of samples of so many bytes that all are in memory, and stay there.
+func Held[T any](samples []T, bytes int64) *Loader[T] {
+	l := &Loader[T]{o: Options{Ahead: 2}, size: Size{Memory: bytes}, memory: map[int]T{}}
+	for k, x := range samples {
+		l.memory[k] = x
+	}
+	return l
+}
+
+// Close frees what the loader keeps. Its streams must be closed.
+func (l *Loader[T]) Close() error {
+	l.memory = nil
+	if l.disk == nil {
+		return nil
+	}
+	return l.disk.close()
+}
+
+// Keep says which samples to keep, by a schedule that a reader goes through: what it needs
+// most often, and in no cache more than its bytes. What else was kept is dropped. No
+// stream may be open.
+func (l *Loader[T]) Keep(s Schedule, reader int) {
+	if l.origin == nil {
+		return
+	}
+	// Samples are alike, so caches have room for so many of them.
+	reads, caches := s.Reads(reader), []int64{l.o.Memory / max(l.size.Memory, 1), 0}
+	if l.disk != nil {
+		caches[onDisk] = l.o.Disk / max(l.size.Stored, 1)
+	}
+	place := s.place(reads, Sizes(s.all(), 1), caches)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.place = place
+	for k := range l.memory {
+		if place[k] != inMemory {
+			delete(l.memory, k)
+		}
+	}
+	if l.disk != nil {
+		l.disk.keep(Fetches(place, onDisk, reads))
+	}
+}
+
+// Count is a number of reads, and their bytes.
+type Count struct {
+	Reads int64 `json:"reads"`
+	Bytes int64 `json:"bytes"`
+}
+
+func (c *Count) add(bytes int64) {
+	c.Reads++
+	c.Bytes += bytes
+}
+
+func (c Count) sub(earlier Count) Count {
+	return Count{c.Reads - earlier.Reads, c.Bytes - earlier.Bytes}
+}
+
+// Counts says where samples came from, and how long one waited for them. Bytes are those
+// of memory, or as they are stored.
+type Counts struct {
+	Staged     Count // of all samples, those that were there before they were asked for
+	Memory     Count
+	Disk       Count
+	FileSystem Count
+	Waited     time.Duration // for those that were not
+	// DiskError is why the disk keeps less than it should, if it does.
+	DiskError error
+}
+
+// Since is what was added to earlier counts.
+func (c Counts) Since(earlier Counts) Counts {
+	return Counts{c.Staged.sub(earlier.Staged), c.Memory.sub(earlier.Memory), c.Disk.sub(earlier.Disk), c.FileSystem.sub(earlier.FileSystem),
+		c.Waited - earlier.Waited, c.DiskError}
+}
+
+// Counts are those of all streams so far.
+func (l *Loader[T]) Counts() Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.counts
+	if l.disk != nil {
+		l.disk.mu.Lock()
+		defer l.disk.mu.Unlock()
+		c.DiskError = l.disk.err
+	}
+	return c
+}
+
+// Stream gives the samples of a list, one after the other. They are read ahead in that
+// order, as far as staging buffers are free.
+type Stream[T any] struct {
+	l     *Loader[T]
+	ctx   context.Context
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+	slots []slot[T]
+	at    int // of the sample to be given next
+	n     int
+	err   error
+}
+
+// slot is a staging buffer. It gets every so-manieth sample of the list.
+type slot[T any] struct {
+	full chan fetched[T]
+	free chan struct{} // the sample given from it is no more in use
+}
+
+type fetched[T any] struct {
+	sample T
+	err    error
+}
+
+// Stream starts to read samples in an order. Close must be called.
+func (l *Loader[T]) Stream(ctx context.Context, reads []int) *Stream[T] {
+	s := &Stream[T]{l: l, n: len(reads), slots: make([]slot[T], min(l.o.Ahead, len(reads)))}
+	s.ctx, s.stop = context.WithCancel(ctx)
+	for i := range s.slots {
+		c := slot[T]{make(chan fetched[T], 1), make(chan struct{}, 1)}
+		c.free <- struct{}{}
+		s.slots[i] = c
+		s.done.Go(func() {
+			var room T
+			for at := i; at < len(reads); at += len(s.slots) {
+				select {
+				case <-c.free:
+				case <-s.ctx.Done():
+					return
+				}
+				var f fetched[T]
+				if f.sample, room, f.err = l.fetch(s.ctx, reads[at], room); f.err != nil {
+					c.full <- f
+					return
+				}
+				c.full <- f
+			}
+		})
+	}
+	return s
+}
+
+// Next gives the next sample, which may be used until the next call and must not be
+// changed.
+//
+// Errors: io.EOF behind the last; those of the origin, which end the stream; ctx.Err().
+func (s *Stream[T]) Next() (x T, err error) {
+	if s.err == nil {
+		s.err = s.ctx.Err()
+	}
+	if s.err != nil {
+		return x, s.err
+	}
+	if s.at > 0 {
+		s.slots[(s.at-1)%len(s.slots)].free <- struct{}{}
+	}
+	if s.at == s.n {
+		s.err = io.EOF
+		return x, s.err
+	}
+	c := s.slots[s.at%len(s.slots)]
+	s.at++
+	var f fetched[T]
+	staged, waited := true, time.Duration(0)
+	select {
+	case f = <-c.full:
+	default:
+		staged = false
+		began := time.Now()
+		select {
+		case f = <-c.full:
+		case <-s.ctx.Done():
+			f.err = s.ctx.Err()
+		}
+		waited = time.Since(began)
+	}
+	if s.err = f.err; f.err != nil {
+		return x, s.err
+	}
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	s.l.counts.Waited += waited
+	if staged {
+		s.l.counts.Staged.add(s.l.size.Memory)
+	}
+	return f.sample, nil
+}
+
+// Close ends the stream. What is being read is given up.
+func (s *Stream[T]) Close() {
+	s.stop()
+	s.done.Wait()
+}
+
+// fetch has a sample from the fastest place, and keeps it if that is due. room is memory
+// that may be used; the room that it gives may be used when the sample is no more in use.
+func (l *Loader[T]) fetch(ctx context.Context, k int, room T) (x, left T, err error) {
+	var none T
+	l.mu.Lock()
+	x, held := l.memory[k]
+	if held {
+		l.counts.Memory.add(l.size.Memory)
+	}
+	place := nowhere
+	if l.place != nil {
+		place = l.place[k]
+	}
+	l.mu.Unlock()
+	if held {
+		return x, room, nil
+	}
+	if place == onDisk {
+		if at := l.disk.open(k); at != nil {
+			if x, err = l.origin.ReadCopy(ctx, k, room, at); err == nil {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.counts.Disk.add(l.size.Stored)
+				return x, x, nil
+			}
+			if ctx.Err() != nil {
+				return none, none, err
+			}
+			l.disk.lost(k, err) // the file system has it still
+		}
+	}
+	var copy io.WriterAt
+	var made *copying
+	if place == onDisk {
+		if made = l.disk.make(k); made != nil {
+			copy = made
+		}
+	}
+	x, err = l.origin.Read(ctx, k, room, copy)
+	if made != nil {
+		l.disk.made(made, err == nil)
+	}
+	if err != nil {
+		return none, none, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts.FileSystem.add(l.size.Stored)
+	if _, twice := l.memory[k]; place == inMemory && !twice {
+		l.memory[k] = x
+		return x, none, nil
+	}
+	return x, x, nil
+}

@@ -1,0 +1,253 @@
+package loader
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// numbers is an origin of samples of eight bytes that say which they are. It stores them in
+// a longer piece with a hole.
+type numbers struct {
+	mu       sync.Mutex
+	reads    []int
+	made     int // rooms
+	now, top int // reads under way, and the most of them
+	fail     int // the sample that cannot be read; 0 for none
+	slow     bool
+	refused  bool // copies cannot be read
+}
+
+var errFail = errors.New("cannot be read")
+
+func (n *numbers) Read(ctx context.Context, k int, room *[]byte, copy io.WriterAt) (*[]byte, error) {
+	n.mu.Lock()
+	n.reads = append(n.reads, k)
+	n.now++
+	n.top = max(n.top, n.now)
+	if room == nil {
+		n.made++
+	}
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		n.now--
+		n.mu.Unlock()
+	}()
+	if n.slow {
+		time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+	}
+	if n.fail > 0 && k == n.fail {
+		return nil, errFail
+	}
+	text := binary.LittleEndian.AppendUint64(nil, uint64(k))
+	if copy != nil {
+		for i, half := range [][]byte{text[:4], text[4:]} {
+			if _, err := copy.WriteAt(half, int64(16*i)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return n.into(room, text), ctx.Err()
+}
+
+func (n *numbers) into(room *[]byte, text []byte) *[]byte {
+	if room == nil {
+		room = new([]byte)
+	}
+	*room = append((*room)[:0], text...)
+	return room
+}
+
+func (n *numbers) ReadCopy(_ context.Context, k int, room *[]byte, copy io.ReaderAt) (*[]byte, error) {
+	if n.refused {
+		return nil, errFail
+	}
+	text := make([]byte, 20)
+	if _, err := copy.ReadAt(text, 0); err != nil {
+		return nil, err
+	}
+	return n.into(room, append(text[:4], text[16:]...)), nil
+}
+
+func (n *numbers) Size() Size { return Size{Memory: 8, Stored: 8, Span: 20} }
+
+func newLoader(t *testing.T, n *numbers, o Options) *Loader[*[]byte] {
+	t.Helper()
+	o.DiskDir = t.TempDir()
+	l, err := New(n, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// drain reads a stream to its end and compares what it gives.
+func drain(l *Loader[*[]byte], reads []int) error {
+	s := l.Stream(context.Background(), reads)
+	defer s.Close()
+	for i, want := range reads {
+		x, err := s.Next()
+		if err != nil {
+			return fmt.Errorf("sample %d: %w", i, err)
+		}
+		if got := binary.LittleEndian.Uint64(*x); got != uint64(want) {
+			return fmt.Errorf("sample %d is %d, want %d", i, got, want)
+		}
+	}
+	if _, err := s.Next(); err != io.EOF {
+		return fmt.Errorf("behind the last sample: %v", err)
+	}
+	return nil
+}
+
+// Samples come in order and right, whatever the buffers and caches; no more are read at
+// once, or held, than there is room for.
+func TestStream(t *testing.T) {
+	s := Schedule{Seed: 11, Samples: 37, Epochs: 3, Batch: 5, Readers: 2, Fill: true, Validation: 4, Test: 3}
+	for _, o := range []Options{{}, {Ahead: 3}, {Ahead: 100}, {Ahead: 4, Memory: 10 * 8}, {Ahead: 4, Disk: 10 * 8}, {Ahead: 5, Memory: 7 * 8, Disk: 9 * 8}} {
+		n := &numbers{slow: true}
+		l := newLoader(t, n, o)
+		l.Keep(s, 1)
+		if err := drain(l, s.Reads(1)); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+		ahead := max(o.Ahead, 1)
+		if n.top > ahead || n.made > ahead+int(o.Memory/8) {
+			t.Errorf("%+v: %d reads at once into %d samples", o, n.top, n.made)
+		}
+		c := l.Counts()
+		if got, want := int(c.Memory.Reads+c.Disk.Reads+c.FileSystem.Reads), len(s.Reads(1)); got != want || int(c.FileSystem.Reads) != len(n.reads) || c.DiskError != nil {
+			t.Errorf("%+v: %+v of %d reads, %d of them from the origin", o, c, want, len(n.reads))
+		}
+	}
+}
+
+// What the loader takes from where is what the simulator predicts.
+func TestLoaderReadsWhatIsSimulated(t *testing.T) {
+	s := Schedule{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 3, Validation: 5}
+	o := Options{Ahead: 3, Memory: 12 * 8, Disk: 9 * 8}
+	system := &System{FileSystem: Constant(1), Staging: Cache{Capacity: 24, Threads: 1, Write: Constant(1)}, Decode: 1, Compute: 1,
+		Caches: []Cache{{Capacity: o.Memory, Read: Constant(100)}, {Capacity: o.Disk, Read: Constant(10)}}}
+	predicted := Simulate(system, s, Sizes(s.all(), 8), Clairvoyant)
+	var local, shared int64
+	for r := range s.Readers {
+		l := newLoader(t, &numbers{}, o)
+		l.Keep(s, r)
+		if err := drain(l, s.Reads(r)); err != nil {
+			t.Fatal(err)
+		}
+		c := l.Counts()
+		local += c.Memory.Bytes + c.Disk.Bytes
+		shared += c.FileSystem.Bytes
+	}
+	// There are no peers here, whose caches the simulator reads too.
+	if local != predicted.Bytes[Local] || shared != predicted.Bytes[FileSystem]+predicted.Bytes[Remote] {
+		t.Errorf("%d bytes local and %d from the file system, simulated %v", local, shared, predicted.Bytes)
+	}
+}
+
+// Where caches hold all, nothing is read again after all has been read once, also with
+// another order and where samples are placed anew.
+func TestNothingIsReadTwice(t *testing.T) {
+	s := Schedule{Seed: 1, Samples: 23, Epochs: 2, Batch: 4, Readers: 1, Fill: true, Validation: 2, Test: 1}
+	for _, o := range []Options{{Ahead: 4, Memory: 26 * 8}, {Ahead: 2, Memory: 13 * 8, Disk: 13 * 8}} {
+		n := &numbers{}
+		l := newLoader(t, n, o)
+		all := make([]int, s.all())
+		for k := range all {
+			all[k] = k
+		}
+		l.Keep(s, 0)
+		if err := drain(l, all); err != nil {
+			t.Fatal(err)
+		}
+		before := l.Counts()
+		if err := drain(l, s.Reads(0)); err != nil {
+			t.Fatal(err)
+		}
+		if c := l.Counts().Since(before); c.FileSystem.Reads > 0 || c.Memory.Reads+c.Disk.Reads != int64(len(s.Reads(0))) {
+			t.Errorf("%+v: %+v", o, c)
+		}
+		if o.Disk > 0 {
+			continue // what changes between memory and disk is read once more
+		}
+		s.Seed++
+		l.Keep(s, 0)
+		if err := drain(l, s.Reads(0)); err != nil || len(n.reads) != s.all() {
+			t.Errorf("%+v: %v, %d reads", o, err, len(n.reads))
+		}
+	}
+}
+
+// An error ends the stream where the sample is due, not before; a closed stream reads no
+// more.
+func TestStreamErrors(t *testing.T) {
+	n := &numbers{fail: 5, slow: true}
+	l := newLoader(t, n, Options{Ahead: 4})
+	s := l.Stream(context.Background(), []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
+	for i := range 4 {
+		if _, err := s.Next(); err != nil {
+			t.Fatalf("sample %d: %v", i, err)
+		}
+	}
+	for range 2 {
+		if _, err := s.Next(); !errors.Is(err, errFail) {
+			t.Errorf("the sample that cannot be read: %v", err)
+		}
+	}
+	s.Close()
+	if slices.Max(n.reads) > 8 {
+		t.Errorf("read %v, with four buffers", n.reads)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s = l.Stream(ctx, []int{1, 2, 3})
+	cancel()
+	if _, err := s.Next(); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	s.Close()
+}
+
+// A disk that fails costs reads, and no sample.
+func TestDiskFails(t *testing.T) {
+	s := Schedule{Seed: 1, Samples: 20, Epochs: 3, Batch: 4, Readers: 1}
+	for name, spoil := range map[string]func(l *Loader[*[]byte], n *numbers){
+		"writing": func(l *Loader[*[]byte], _ *numbers) { l.disk.close() },
+		"reading": func(_ *Loader[*[]byte], n *numbers) { n.refused = true },
+	} {
+		n := &numbers{}
+		l := newLoader(t, n, Options{Ahead: 2, Disk: 1000})
+		l.Keep(s, 0)
+		spoil(l, n)
+		if err := drain(l, s.Reads(0)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c := l.Counts(); c.DiskError == nil || c.Disk.Reads > 0 || len(n.reads) != 60 {
+			t.Errorf("%s: %+v, %d reads", name, c, len(n.reads))
+		}
+	}
+}
+
+func TestHeld(t *testing.T) {
+	l := Held([]int{10, 11, 12}, 8)
+	l.Keep(Schedule{Samples: 1}, 0)
+	s := l.Stream(context.Background(), []int{2, 0, 2})
+	defer s.Close()
+	for _, want := range []int{12, 10, 12} {
+		if got, err := s.Next(); got != want || err != nil {
+			t.Errorf("%d %v, want %d", got, err, want)
+		}
+	}
+	if c := l.Counts(); c.Memory.Reads != 3 || c.FileSystem.Reads > 0 {
+		t.Errorf("%+v", c)
+	}
+}

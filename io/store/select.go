@@ -1,0 +1,349 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Selection is what to read of a start. The zero value is all; a list that is not nil
+// has what is wanted in the order in which it is wanted.
+type Selection struct {
+	Variables []string
+	Levels    []ensemble.Level // of forecasts and analyses
+	Leads     []ensemble.Lead
+	Members   []ensemble.Member
+	Window    ensemble.Window
+
+	AnalysisVariables []string
+	AnalysisLeads     []ensemble.Lead
+}
+
+// Sample is a start as it is read: its forecast, and its analyses in the order of their
+// leads.
+type Sample struct {
+	Forecast *ensemble.Forecast
+	Analyses []*ensemble.Analysis
+}
+
+// Selected reads the same selection of any start. It may be used by several goroutines at
+// once.
+type Selected struct {
+	s       *Store
+	window  ensemble.Window
+	grid    *ensemble.Grid
+	axes    ensemble.Axes
+	members []ensemble.Member
+
+	variables []string // of analyses
+	leads     []ensemble.Lead
+
+	t, m, v, l, av, at []int  // places of what the store has among what is wanted, −1 for none
+	want               []bool // parts
+	first, last        int    // bands
+}
+
+// Select makes a reader of a selection.
+//
+// Errors: 64 for a selection that is not in the store.
+func (s *Store) Select(sel Selection) (*Selected, error) {
+	own := s.Axes()
+	r := &Selected{s: s, window: sel.Window, want: make([]bool, len(s.parts))}
+	if r.window == (ensemble.Window{}) {
+		r.window = ensemble.Window{Rows: [2]int{0, s.ny}, Cols: [2]int{0, s.nx}}
+	}
+	r.axes = ensemble.Axes{Variables: orAll(sel.Variables, own.Variables), Levels: orAll(sel.Levels, own.Levels), Leads: orAll(sel.Leads, own.Leads)}
+	r.members = orAll(sel.Members, s.Members)
+	ownLeads := s.AnalysisLeads()
+	r.variables, r.leads = orAll(sel.AnalysisVariables, s.Meta.Analyses.Variables), orAll(sel.AnalysisLeads, ownLeads)
+
+	var errs [6]error
+	r.v, errs[0] = positions("variable", own.Variables, r.axes.Variables)
+	r.l, errs[1] = positions("level", own.Levels, r.axes.Levels)
+	r.t, errs[2] = positions("lead", own.Leads, r.axes.Leads)
+	r.m, errs[3] = positions("member", s.Members, r.members)
+	r.av, errs[4] = positions("analysis of", s.Meta.Analyses.Variables, r.variables)
+	r.at, errs[5] = positions("analysis at lead", ownLeads, r.leads)
+	err := errors.Join(errs[:]...)
+	for _, x := range [][3]int{{r.window.Rows[0], r.window.Rows[1], s.ny}, {r.window.Cols[0], r.window.Cols[1], s.nx}} {
+		if x[0] < 0 || x[0] > x[1] || x[1] > x[2] {
+			err = errors.Join(err, fmt.Errorf("a window from %d to %d of %d", x[0], x[1], x[2]))
+		}
+	}
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, What: "the store does not hold what is asked for", At: s.dir, Why: err.Error(),
+			Fix: "`ensemble inspect` says what it holds; prepare one that has more", Err: err}
+	}
+	r.grid = s.Grid.Part(r.window)
+	for p, part := range s.parts {
+		if part.member == analysis {
+			r.want[p] = r.at[part.lead] >= 0 && len(r.variables) > 0
+		} else {
+			r.want[p] = r.t[part.lead] >= 0 && r.m[part.member] >= 0
+		}
+	}
+	r.first = r.window.Rows[0] / s.bandRows
+	r.last = r.first - 1
+	if r.window.Rows[1] > r.window.Rows[0] {
+		r.last = (r.window.Rows[1] - 1) / s.bandRows
+	}
+	return r, nil
+}
+
+// positions gives the place of each of what is offered among what is wanted, −1 for
+// none.
+func positions[T comparable](what string, offered, wanted []T) ([]int, error) {
+	at := make([]int, len(offered))
+	for i, x := range offered {
+		at[i] = slices.Index(wanted, x)
+	}
+	for _, x := range wanted {
+		if !slices.Contains(offered, x) {
+			return nil, fmt.Errorf("%s %v is not in the store", what, x)
+		}
+	}
+	return at, distinct(what, wanted)
+}
+
+func orAll[T any](wanted, all []T) []T {
+	if wanted == nil {
+		return all
+	}
+	return wanted
+}
+
+// Values is how many values a sample has.
+func (r *Selected) Values() int64 {
+	fields := r.axes.Fields()*len(r.members) + len(r.leads)*len(r.variables)*len(r.axes.Levels)
+	return int64(fields) * int64(r.grid.Size())
+}
+
+// Bytes is how many bytes of its file reading a start takes, and Span from the first to
+// the last of them.
+func (r *Selected) Bytes() (bytes, span int64) {
+	s := r.s
+	if r.last < r.first {
+		return 0, 0
+	}
+	for b := r.first; b <= r.last; b++ {
+		lo, hi := s.rows(b)
+		bytes += s.head
+		for p := range s.parts {
+			if r.want[p] {
+				bytes += s.partBytes(p, hi-lo)
+			}
+		}
+	}
+	return bytes, s.bandAt(r.last) + s.bandBytes(r.last) - s.bandAt(r.first)
+}
+
+// Read reads a start. into is a sample of this reader whose memory is used again; nil
+// allocates one. copy, if it is not nil, is given the bytes that are read, at their
+// distance from the first: what ReadCopy reads.
+//
+// Memory: that of the sample, and a buffer of 16 MiB or one part of a band if that is
+// more. The sample holds no values that are right after an error.
+// Errors: 66 for a start that is not in the store; 65 for a checksum that differs, naming
+// shard and byte; 74 if reading fails; those of copy; ctx.Err().
+func (r *Selected) Read(ctx context.Context, init ensemble.Init, into *Sample, copy io.WriterAt) (*Sample, error) {
+	s := r.s
+	i, err := s.find(init)
+	if err != nil {
+		return nil, err
+	}
+	shard, at := s.place(i)
+	name := s.Shards[shard].Path
+	f, err := s.root.Open(filepath.FromSlash(name))
+	if err != nil {
+		return nil, s.unreadable(name, err)
+	}
+	defer f.Close()
+	q := &query{Selected: r, from: f, name: name, start: i, base: at, copy: copy}
+	return q.read(ctx, init, into)
+}
+
+// ReadCopy is Read from the bytes that Read gave to copy.
+//
+// Errors: as Read, where places are those in the copy.
+func (r *Selected) ReadCopy(ctx context.Context, init ensemble.Init, into *Sample, copy io.ReaderAt) (*Sample, error) {
+	i, err := r.s.find(init)
+	if err != nil {
+		return nil, err
+	}
+	q := &query{Selected: r, from: copy, name: "a copy of a start", start: i, base: -r.s.bandAt(r.first)}
+	return q.read(ctx, init, into)
+}
+
+// find gives the number of a start.
+func (s *Store) find(init ensemble.Init) (int, error) {
+	i, found := slices.BinarySearchFunc(s.Starts, init, func(a time.Time, b ensemble.Init) int { return a.Compare(b.Time) })
+	if !found {
+		return 0, &exit.Error{Code: exit.NotYet, What: "a start is not in the store", At: s.dir, Why: init.String(), Fix: "prepare a store that has it"}
+	}
+	return i, nil
+}
+
+// query is the reading of one start.
+type query struct {
+	*Selected
+	from  io.ReaderAt
+	name  string // of the file, for errors
+	start int
+	base  int64 // where the start lies in it
+	copy  io.WriterAt
+	to    *Sample
+}
+
+func (q *query) read(ctx context.Context, init ensemble.Init, into *Sample) (*Sample, error) {
+	if into == nil {
+		into = &Sample{Forecast: ensemble.NewForecast(init, q.axes, q.members, q.grid)}
+		for _, lead := range q.leads {
+			into.Analyses = append(into.Analyses, ensemble.NewAnalysis(init.Valid(lead), q.variables, q.axes.Levels, q.grid))
+		}
+	}
+	q.to = into
+	into.Forecast.Init = init
+	for i, lead := range q.leads {
+		into.Analyses[i].Valid = init.Valid(lead)
+	}
+	for b := q.first; b <= q.last; b++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := q.readBand(b); err != nil {
+			return nil, err
+		}
+	}
+	return into, nil
+}
+
+// field is where a field of a part goes, nil if it is not wanted.
+func (q *query) field(p part, v, l int) []float32 {
+	switch {
+	case q.l[l] < 0:
+		return nil
+	case p.member != analysis && q.v[v] >= 0:
+		return q.to.Forecast.Field(q.t[p.lead], q.m[p.member], q.v[v], q.l[l])
+	case p.member == analysis && q.av[v] >= 0:
+		return q.to.Analyses[q.at[p.lead]].Field(q.av[v], q.l[l])
+	}
+	return nil
+}
+
+// longest is the most that is read at once, unless a part of a band is longer.
+const longest = 16 << 20
+
+// readBand reads the wanted parts of a band: the head, then runs of parts.
+func (q *query) readBand(b int) error {
+	r, s := q.Selected, q.s
+	at := s.bandAt(b)
+	lo, hi := s.rows(b)
+	rows := hi - lo
+	// The first run begins with the head.
+	p := 0
+	end := s.head
+	h := (*head)(nil)
+	from := int64(0)
+	for {
+		first := p
+		for p < len(s.parts) && r.want[p] && (end == from || s.partAt(p, rows)+s.partBytes(p, rows)-from <= longest) {
+			end = s.partAt(p, rows) + s.partBytes(p, rows)
+			p++
+		}
+		if end > from {
+			text, back, err := s.bytes(q.from, q.base+at+from, end-from)
+			if errors.Is(err, io.EOF) {
+				return s.damaged(q.name, fmt.Sprintf("it ends before the %d bytes at %d that are to be read", end-from, q.base+at+from))
+			}
+			if err != nil {
+				return exit.Read(filepath.Join(s.dir, q.name), err)
+			}
+			if h == nil {
+				h, err = q.readHead(text, q.base+at, b)
+			}
+			for k := first; k < p && err == nil; k++ {
+				in := text[s.partAt(k, rows)-from:][:s.partBytes(k, rows)]
+				if !s.opt.NoVerify && crc32.Checksum(in, castagnoli) != h.sums[k] {
+					err = s.damaged(q.name, fmt.Sprintf("the checksum of %d bytes at %d differs", len(in), q.base+at+s.partAt(k, rows)))
+					break
+				}
+				q.take(k, in, h, lo, hi)
+			}
+			if err == nil && q.copy != nil {
+				_, err = q.copy.WriteAt(text, at-s.bandAt(r.first)+from)
+			}
+			back()
+			if err != nil {
+				return err
+			}
+		}
+		for p < len(s.parts) && !r.want[p] {
+			p++
+		}
+		if p == len(s.parts) {
+			return nil
+		}
+		from = s.partAt(p, rows)
+		end = from
+	}
+}
+
+// bytes reads a piece of a file into a buffer that back gives back.
+func (s *Store) bytes(f io.ReaderAt, at, n int64) (text []byte, back func(), err error) {
+	b, _ := s.buffer.Get().(*[]byte)
+	if b == nil || int64(cap(*b)) < n {
+		b = new([]byte)
+		*b = make([]byte, n)
+	}
+	back = func() { s.buffer.Put(b) }
+	text = (*b)[:n]
+	if _, err = f.ReadAt(text, at); err != nil {
+		back()
+		return nil, nil, err
+	}
+	return text, back, nil
+}
+
+// readHead reads the head of a band, which lies at a place of its file.
+func (q *query) readHead(text []byte, at int64, b int) (*head, error) {
+	s := q.s
+	if crc32.Checksum(text[:s.head], castagnoli) != s.heads[q.start*s.bands+b] {
+		return nil, s.damaged(q.name, fmt.Sprintf("the checksum of the head of a band at %d differs from that in the index", at))
+	}
+	h, err := s.decodeHead(text, b, q.to.Forecast.Init.Unix())
+	if err != nil {
+		return nil, s.damaged(q.name, fmt.Sprintf("%v, at %d", err, at))
+	}
+	return h, nil
+}
+
+// take decodes the wanted fields of a part, rows lo to before hi of the grid.
+func (q *query) take(p int, in []byte, h *head, lo, hi int) {
+	s, w := q.s, q.window
+	nx := w.Cols[1] - w.Cols[0]
+	part := s.parts[p]
+	size := s.fieldBytes(hi - lo)
+	for v := range part.vars {
+		for l := range s.levels {
+			to := q.field(part, v, l)
+			if to == nil {
+				continue
+			}
+			n := v*s.levels + l
+			from := in[int64(n)*size:][:size]
+			r := &h.records[part.first+n]
+			for j := max(lo, w.Rows[0]); j < min(hi, w.Rows[1]); j++ {
+				row := from[int64((j-lo)*s.nx+w.Cols[0])*s.elem:]
+				s.Storage.decode(to[(j-w.Rows[0])*nx:][:nx], row[:int64(nx)*s.elem], r)
+			}
+		}
+	}
+}
