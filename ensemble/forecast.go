@@ -57,19 +57,30 @@ func (f *Forecast) Field(t, m, v, l int) []float32 {
 	return f.Values[at : at+n]
 }
 
+// Place is the field of a key. It is a view, not a copy.
+//
+// Errors: if the key has no place here.
+func (f *Forecast) Place(k Key) ([]float32, error) {
+	t, v, l, ok := f.Axes.Find(k)
+	m := slices.Index(f.Members, k.Member)
+	if !ok || m < 0 {
+		return nil, fmt.Errorf("forecast %s has no place for %s", f.Init, k)
+	}
+	return f.Field(t, m, v, l), nil
+}
+
 // Put stores a decoded field at its place.
 //
 // Errors: if the key has no place here or the number of points differs.
 func (f *Forecast) Put(field *Field) error {
-	t, v, l, ok := f.Axes.Find(field.Key)
-	m := slices.Index(f.Members, field.Key.Member)
-	if !ok || m < 0 {
-		return fmt.Errorf("forecast %s has no place for %s", f.Init, field.Key)
+	to, err := f.Place(field.Key)
+	if err != nil {
+		return err
 	}
-	if len(field.Values) != f.Grid.Size() {
+	if len(field.Values) != len(to) {
 		return fmt.Errorf("forecast %s: %s has %d points, the grid %d", f.Init, field.Key, len(field.Values), f.Grid.Size())
 	}
-	copy(f.Field(t, m, v, l), field.Values)
+	copy(to, field.Values)
 	return nil
 }
 

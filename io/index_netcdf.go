@@ -140,7 +140,9 @@ func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error {
 		if err != nil {
 			return err
 		}
-		b.values[k] = in.memory(fd.entry.Grid.SizeOf(b.window))
+		if b.values[k], err = b.room(in, k); err != nil {
+			return err
+		}
 		for _, r := range rects {
 			pieces = append(pieces, piece{k, r})
 			req.Slabs = append(req.Slabs, slabOf(*fd.slab, fd.entry.Grid, r))

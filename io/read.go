@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,10 +28,23 @@ type batch struct {
 	file   *file
 	window ensemble.Window
 	fields []*field
-	first  int // index of the first in the caller's list
+	first  int         // index of the first in the caller's list
+	into   [][]float32 // memory for the values of each, or nil
 	values [][]float32
 	done   chan struct{}
 	err    error
+}
+
+// room gives the memory for the values of field k.
+func (b *batch) room(in *Input, k int) ([]float32, error) {
+	n := b.fields[k].entry.Grid.SizeOf(b.window)
+	if b.into == nil {
+		return in.memory(n), nil
+	}
+	if have := len(b.into[k]); have != n {
+		return nil, fmt.Errorf("%s: room for %d values of %d", b.fields[k].entry.Key, have, n)
+	}
+	return b.into[k], nil
 }
 
 // Read decodes fields in parallel and shows them to visit one after the other, in
@@ -110,6 +122,38 @@ func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensem
 		err = waited
 	}
 	return err
+}
+
+// Fill decodes fields in parallel, a window of each, into memory of the caller, and says of
+// each that it is there: done is called from several goroutines at once, in any order.
+//
+// Shape: into [entry][window].
+// Errors: as Read; what done returns.
+func (in *Input) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into [][]float32, done func(i int) error) error {
+	batches, err := in.plan(entries, w)
+	if err != nil {
+		return err
+	}
+	for _, b := range batches {
+		b.into = into[b.first:][:len(b.fields)]
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(in.pool.Size() + 1) // the work of one here is beside that of all children
+	for _, b := range batches {
+		g.Go(func() error {
+			err := in.decode(gctx, b)
+			if changed := b.file.mark.Verify(b.file.path); changed != nil { // as above
+				return changed
+			}
+			for k := range b.fields {
+				if err == nil {
+					err = done(b.first + k)
+				}
+			}
+			return err
+		})
+	}
+	return g.Wait()
 }
 
 // Recycle gives back the values of a field that was read, which nobody looks at any more:
@@ -240,8 +284,10 @@ func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error 
 	return in.values(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, Once: end-from > 1}, end-from, func(k int) (*field, int, func([]byte) error) {
 		fd := b.fields[from+k]
 		return fd, fd.entry.Grid.Size(), func(raw []byte) (err error) {
-			b.values[from+k], err = in.normal(raw, fd, b.window)
-			return err
+			if b.values[from+k], err = b.room(in, from+k); err != nil {
+				return err
+			}
+			return normal(b.values[from+k], raw, fd, b.window)
 		}
 	})
 }
@@ -274,36 +320,28 @@ func (in *Input) values(ctx context.Context, call decode.Call, n int, of func(k 
 	return in.pool.Do(ctx, call)
 }
 
-// scratch holds fields in stored order on their way.
-var scratch = sync.Pool{New: func() any { return new([]float32) }}
-
-// borrow gives n values of scratch, and what gives them back.
-func borrow(n int) (values []float32, back func()) {
-	sp := scratch.Get().(*[]float32)
-	if cap(*sp) < n {
-		*sp = make([]float32, n)
-	}
-	return (*sp)[:n], func() { scratch.Put(sp) }
-}
-
 // normal makes a field's values, in a window, of the bytes from a child: floats in stored
 // order become SI in normal order.
-func (in *Input) normal(payload []byte, fd *field, w ensemble.Window) ([]float32, error) {
+//
+// Shape: out [window].
+func normal(out []float32, payload []byte, fd *field, w ensemble.Window) error {
 	g := fd.entry.Grid
 	stored := wire.Floats(payload)
-	out := in.memory(g.SizeOf(w))
 	if g.Whole(w) {
 		if err := order.Normal(out, stored, g); err != nil {
-			return nil, err
+			return err
+		}
+	} else if rects, err := order.Rects(g, w); err == nil {
+		for _, r := range rects {
+			r.PlaceOf(out, stored, g, w)
 		}
 	} else {
-		whole, back := borrow(g.Size())
-		defer back()
+		whole := make([]float32, g.Size())
 		if err := order.Normal(whole, stored, g); err != nil {
-			return nil, err
+			return err
 		}
 		copy(out, ensemble.Cut(whole, g, w))
 	}
 	fd.conv.Apply(out)
-	return out, nil
+	return nil
 }

@@ -2,16 +2,22 @@ package fio
 
 import (
 	"context"
+	"errors"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
-// What ReadPart gives of a window is what Read gives of it, on its grid, for fields of
-// all kinds of files.
+func sameBits(a, b float32) bool {
+	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
+}
+
+// What ReadPart and Fill give of a window is what Read gives of it, on its grid, for
+// fields of all kinds of files.
 func TestReadPart(t *testing.T) {
 	compared := 0
 	for _, pattern := range []string{"formats/grib1/*", "formats/grib2/*", "formats/netcdf/*", "mogreps-uk/sites-t2m/history/*", "gcm/gcm_an_1983.nc"} {
@@ -53,6 +59,15 @@ func TestReadPart(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s: %v", p, err)
 				}
+				for _, w := range []ensemble.Window{w, {}} {
+					into, called := [][]float32{make([]float32, g.SizeOf(w))}, 0
+					if err := in.Fill(context.Background(), []ensemble.Entry{e}, w, into, func(int) error { called++; return nil }); err != nil || called != 1 {
+						t.Fatalf("%s: fill: %v, %d fields", p, err, called)
+					}
+					if !slices.EqualFunc(into[0], ensemble.Cut(whole.Values, g, w), sameBits) {
+						t.Errorf("%s, %s: filled memory differs in window %v", p, e.Key, w)
+					}
+				}
 				compared++
 			}
 			in.Close()
@@ -60,5 +75,30 @@ func TestReadPart(t *testing.T) {
 	}
 	if compared < 50 {
 		t.Errorf("%d fields compared", compared)
+	}
+}
+
+// Fill refuses memory of another size, and stops where it is told to.
+func TestFillErrors(t *testing.T) {
+	in := open(t, Options{}, filepath.Join(testdata.Dir(t, "gcm"), "gcm_fc_198201.grib2"))
+	entries := in.Catalogue().Entries[:20]
+	room := func(n int) [][]float32 {
+		into := make([][]float32, len(entries))
+		for i, e := range entries {
+			into[i] = make([]float32, e.Grid.Size()+n)
+		}
+		return into
+	}
+	if err := in.Fill(context.Background(), entries, ensemble.Window{}, room(1), func(int) error { return nil }); err == nil {
+		t.Error("memory of another size is filled")
+	}
+	stop := errors.New("stop")
+	if err := in.Fill(context.Background(), entries, ensemble.Window{}, room(0), func(i int) error {
+		if i == 3 {
+			return stop
+		}
+		return nil
+	}); !errors.Is(err, stop) {
+		t.Errorf("error %v, want that of the callback", err)
 	}
 }

@@ -15,7 +15,7 @@ stage=${1:-build}
 case $stage in build | test) ;; *) echo "usage: scripts/setup.sh build|test" >&2; exit 64 ;; esac
 
 go_want=1.26.8 # the tool chain that go.mod names
-build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libdnnl-dev)
+build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libaec-dev libdeflate-dev libdnnl-dev)
 test_packages=(python3 python3-venv openmpi-bin mpich cdo nco gdal-bin libeccodes-tools fonts-liberation chromium)
 
 say() { echo "setup: $*" >&2; }
@@ -43,6 +43,7 @@ probe() {
   for lib in git make gcc pkg-config; do command -v $lib >/dev/null || echo "$lib"; done
   command -v pkg-config >/dev/null && for lib in netcdf hdf5 eccodes; do pkg-config --exists $lib || echo "$lib (library and headers)"; done
   command -v gcc >/dev/null && { echo '#include <dnnl.h>' | gcc -E - >/dev/null 2>&1 || echo "oneDNN 2.6 or later (library and headers)"; }
+  for lib in libaec libdeflate; do command -v gcc >/dev/null && { echo "#include <$lib.h>" | gcc -E - >/dev/null 2>&1 || echo "$lib (library and headers)"; }; done
   [ "$stage" = build ] || for lib in python3 cdo ncks gdalinfo grib_ls chromium; do command -v $lib >/dev/null || echo "$lib"; done
 }
 

@@ -106,7 +106,7 @@ func values(dst []float32) error {
 	if p, ok, err := grib.SimpleOf(message, len(dst)); err != nil {
 		return err
 	} else if ok {
-		if err := packed.Simple(dst[:p.Values], &p); err != nil {
+		if err := packed.Unpack(dst[:p.Values], &p); err != nil {
 			return err
 		}
 		return p.Spread(dst)

@@ -1,9 +1,10 @@
 package main
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"math"
+	"io/fs"
+	"os"
+	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
@@ -14,11 +15,36 @@ import (
 // maxSlab bounds one part of a variable, in values.
 const maxSlab = 1 << 28
 
+// opened is the file that was read last. It stays open, since requests about one file
+// follow each other.
+var opened struct {
+	path  string
+	stamp fs.FileInfo
+	file  *nclib.File
+}
+
+// openNetCDF opens a file, unless it is the open one and did not change since.
 func openNetCDF(path string) (*nclib.File, error) {
-	f, err := nclib.Open(path)
-	if err != nil {
+	bad := func(err error) (*nclib.File, error) {
 		return nil, &exit.Error{Code: exit.BadData, What: "NetCDF file cannot be opened", At: path, Why: err.Error(), Fix: "fetch the file again"}
 	}
+	stamp, err := os.Stat(path)
+	if err != nil {
+		return bad(err)
+	}
+	o := &opened
+	if o.file != nil {
+		if o.path == path && os.SameFile(o.stamp, stamp) && o.stamp.Size() == stamp.Size() && o.stamp.ModTime().Equal(stamp.ModTime()) {
+			return o.file, nil
+		}
+		o.file.Close()
+		o.file = nil
+	}
+	f, err := nclib.Open(path)
+	if err != nil {
+		return bad(err)
+	}
+	o.path, o.stamp, o.file = path, stamp, f
 	return f, nil
 }
 
@@ -32,7 +58,6 @@ func netcdfHeader(args json.RawMessage, _ []byte, _ *wire.Payload) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	return f.Header(), nil
 }
 
@@ -46,21 +71,11 @@ func netcdfValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	var scratch []float64
 	list := make([]wire.Values, len(req.Slabs))
 	for i, s := range req.Slabs {
 		n := s.Size()
 		if n < 1 || n > maxSlab {
 			list[i].Error = "the part has an impossible size"
-			continue
-		}
-		if int64(cap(scratch)) < n {
-			scratch = make([]float64, n)
-		}
-		v := scratch[:n]
-		if err := f.Double(v, s); err != nil {
-			list[i].Error = err.Error()
 			continue
 		}
 		width := 4
@@ -71,14 +86,17 @@ func netcdfValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error
 		if err != nil {
 			return nil, err
 		}
-		list[i].At, list[i].Count = at, int(n)
-		for k, x := range v {
-			if req.Double {
-				binary.LittleEndian.PutUint64(b[8*k:], math.Float64bits(x))
-			} else {
-				binary.LittleEndian.PutUint32(b[4*k:], math.Float32bits(float32(x)))
-			}
+		first := unsafe.Pointer(unsafe.SliceData(b))
+		if req.Double {
+			err = f.Double(unsafe.Slice((*float64)(first), n), s)
+		} else {
+			err = f.Float(unsafe.Slice((*float32)(first), n), s)
 		}
+		if err != nil {
+			list[i].Error = err.Error()
+			continue
+		}
+		list[i].At, list[i].Count = at, int(n)
 	}
 	return list, nil
 }

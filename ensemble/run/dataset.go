@@ -20,7 +20,8 @@ const gridTolerance = 2e-3
 type selection struct {
 	axes     ensemble.Axes
 	members  []ensemble.Member
-	grid     *ensemble.Grid
+	grid     *ensemble.Grid  // of what is read
+	window   ensemble.Window // of the input's grid that it is
 	inits    []ensemble.Init // ascending
 	entries  []ensemble.Entry
 	repeats  [][2]ensemble.Entry // fields that are in the input twice
@@ -64,6 +65,30 @@ func selectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Membe
 	return s, nil
 }
 
+// on narrows the selection to a grid, which is the input's or a part of it.
+func (s *selection) on(g *ensemble.Grid) bool {
+	if s.grid.SameAs(g, gridTolerance) {
+		return true
+	}
+	w, ok := g.Within(s.grid, gridTolerance)
+	if ok {
+		s.grid, s.window = g, w
+	}
+	return ok
+}
+
+// within gives a window of the selection's grid as one of the input's.
+func (s *selection) within(w ensemble.Window) ensemble.Window {
+	if s.window == (ensemble.Window{}) || w == (ensemble.Window{}) {
+		return cmp.Or(w, s.window)
+	}
+	for i := range 2 {
+		w.Rows[i] += s.window.Rows[0]
+		w.Cols[i] += s.window.Cols[0]
+	}
+	return w
+}
+
 // check compares the fields of some starts that are in the input twice.
 //
 // Errors: exit 65 for two fields of one name that differ.
@@ -89,26 +114,30 @@ func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.In
 		byInit[init] = out[i]
 	}
 	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil })
-	warnings, err := readCounted(ctx, in, wanted, axes.Levels, ranks, func(f *ensemble.Field) error { return byInit[f.Key.Init].Put(f) })
+	warnings, err := readCounted(ctx, in, wanted, axes.Levels, s.within(own.window()), ranks, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].Place(k) })
 	return out, warnings, err
 }
 
-// readCounted reads a rank's slab of fields, those at its levels, and looks for faults of
-// the values of all, which it gives as warnings or as the error. visit keeps no values.
-func readCounted(ctx context.Context, in *fio.Input, entries []ensemble.Entry, levels []ensemble.Level, ranks *team, visit func(f *ensemble.Field) error) ([]string, error) {
+// readCounted reads a rank's slab of fields, a window of those at its levels, to the places
+// that they have, and looks for faults of the values of all, which it gives as warnings or
+// as the error.
+func readCounted(ctx context.Context, in *fio.Input, entries []ensemble.Entry, levels []ensemble.Level, w ensemble.Window, ranks *team, placeOf func(ensemble.Key) ([]float32, error)) ([]string, error) {
 	c := newCensus(byPlace(entries))
 	var own []ensemble.Entry
 	var at []int
+	var into [][]float32
 	for i, e := range c.entries {
 		if ensemble.FindLevel(levels, e.Variable, e.Level) >= 0 {
-			own, at = append(own, e), append(at, i)
+			to, err := placeOf(e.Key)
+			if err != nil {
+				return nil, err
+			}
+			own, at, into = append(own, e), append(at, i), append(into, to)
 		}
 	}
-	err := in.ReadPart(ctx, own, ranks.own().window(), func(i int, f *ensemble.Field) error {
-		defer in.Recycle(f.Values)
-		c.add(at[i], f.Values)
-		f.Key = own[i].Key // which a policy may have given another name than the file
-		return visit(f)
+	err := in.Fill(ctx, own, w, into, func(i int) error {
+		c.add(at[i], into[i])
+		return nil
 	})
 	if ranks.own() == nil {
 		if err != nil {
@@ -217,10 +246,8 @@ func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.
 		return nil, nil, err
 	}
 	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
-	warnings, err := readCounted(ctx, in, wanted, levels, ranks, func(f *ensemble.Field) error {
-		a := byValid[f.Key.Valid()]
-		copy(a.Field(slices.Index(s.variables, f.Key.Variable), ensemble.FindLevel(levels, f.Key.Variable, f.Key.Level)), f.Values)
-		return nil
+	warnings, err := readCounted(ctx, in, wanted, levels, own.window(), ranks, func(k ensemble.Key) ([]float32, error) {
+		return byValid[k.Valid()].Field(slices.Index(s.variables, k.Variable), ensemble.FindLevel(levels, k.Variable, k.Level)), nil
 	})
 	return out, warnings, err
 }

@@ -67,7 +67,7 @@ func (p *prediction) choose(d *demand) (err error) {
 		return err
 	}
 	p.warnings = slices.Concat(p.tolerated, p.in.warnings)
-	if !p.in.grid.SameAs(p.model.Grid, gridTolerance) {
+	if !p.in.on(p.model.Grid) {
 		return gridsDiffer("the input", p.in.grid, "the model", p.model.Grid).on(p.in.entries[0]).err()
 	}
 	var used []ensemble.Member
@@ -75,7 +75,9 @@ func (p *prediction) choose(d *demand) (err error) {
 	for _, r := range p.in.rations {
 		used = append(used, r.members...)
 	}
-	p.templates = templates(newest, used)
+	if p.templates = nil; p.in.window == (ensemble.Window{}) { // else messages of the input have another grid
+		p.templates = templates(newest, used)
+	}
 	return nil
 }
 

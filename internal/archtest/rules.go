@@ -41,8 +41,8 @@ var layers = []layer{
 		"the child decodes and encodes; it knows no job"},
 	{"experiments/...", []string{"ensemble/run", "ensemble/config", "internal/..."},
 		"an experiment uses the public face, as any other program would"},
-	{"benchmarks/...", []string{"ensemble/run", "engine/...", "internal/..."},
-		"benchmarks measure the networks through the public face, and single operations through the engine"},
+	{"benchmarks/...", []string{"ensemble/run", "ensemble", "engine/...", "io/...", "internal/..."},
+		"benchmarks measure the networks through the public face, single operations through the engine, and readers as jobs use them"},
 	{"scripts/...", nil,
 		"tools of the build work before the program does"},
 }

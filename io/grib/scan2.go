@@ -1,9 +1,6 @@
 package grib
 
-import (
-	"bytes"
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // least is the smallest length of each section of edition 2, by number.
 var least = [8]int64{1: 21, 2: 5, 3: 14, 4: 9, 5: 11, 6: 6, 7: 5}
@@ -111,7 +108,7 @@ func Walk(data []byte) (*Sections, error) {
 
 // examine examines a message in memory.
 func examine(data []byte) (Message, *Fault, error) {
-	return message(newWindow(bytes.NewReader(data), int64(len(data))), 0)
+	return message(memoryWindow(data), 0)
 }
 
 func allowed(last, next byte) bool {

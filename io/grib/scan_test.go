@@ -48,7 +48,7 @@ func TestJunkAroundMessages(t *testing.T) {
 // A message may lie anywhere relative to the reading window.
 func TestMessagesAcrossTheWindow(t *testing.T) {
 	m := load(t, "formats", "grib1/regular_ll_simple_8bit.grib1")
-	for _, pad := range []int{windowSize - 5, windowSize - 4, windowSize - 3, windowSize - 1, windowSize, windowSize + 1} {
+	for _, pad := range []int{windowLeast - 5, windowLeast - 4, windowLeast - 3, windowLeast - 1, windowLeast, windowLeast + 1, 3*windowLeast - 2, windowMost - 4, windowMost - 1, windowMost + 1} {
 		b := append(bytes.Repeat([]byte{'.'}, pad), m...)
 		if idx := index(t, b); len(idx.Messages) != 1 || idx.Messages[0].Offset != int64(pad) {
 			t.Errorf("padding %d: %d messages", pad, len(idx.Messages))

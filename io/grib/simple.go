@@ -5,22 +5,33 @@ import (
 	"math"
 )
 
-// Simple is the simple packing of a field: numbers X of some bits, one after the other, of
-// which each is a value (Reference + X·2^Binary)·10^−Decimal.
+// Simple is the simple packing of a field: numbers X of some bits, of which each is a value
+// (Reference + X·2^Binary)·10^−Decimal. The numbers stand one after the other, or are
+// coded.
 //
-// Source: FM 92 GRIB2, data representation template 5.0, regulation 92.9.4; FM 92 GRIB1,
-// section 4.
+// Source: FM 92 GRIB2, data representation templates 5.0 and 5.42, regulation 92.9.4;
+// FM 92 GRIB1, section 4.
 type Simple struct {
 	Data            []byte
 	Values, Bits    int
 	Reference       float64
 	Binary, Decimal int
+	Code            *Code  // nil for numbers one after the other
 	bitmap          Octets // section 6 of edition 2; nil: all points have a value
 }
 
+// Code is the lossless code of the CCSDS in which the numbers are: flags as libaec has
+// them, numbers of a block, and blocks from one reference number to the next.
+//
+// Source: FM 92 GRIB2, data representation template 5.42; CCSDS 121.0-B-3.
+type Code struct{ Flags, Block, Interval int }
+
+// codeSigned is the flag of numbers with a sign, which no GRIB should have.
+const codeSigned = 1
+
 // SimpleOf finds the simple packing of the only field of a message in memory, on so many
-// points. ok is false for other packings, and for those that an ecCodes decodes as well:
-// constant fields, more than 32 bits, bitmaps of edition 1.
+// points, coded or not. ok is false for other packings, and for those that an ecCodes
+// decodes as well: constant fields, more than 32 bits, bitmaps of edition 1.
 //
 // Errors: sections that contradict each other.
 func SimpleOf(message []byte, points int) (p Simple, ok bool, err error) {
@@ -47,11 +58,18 @@ func SimpleOf(message []byte, points int) (p Simple, ok bool, err error) {
 		}
 	} else {
 		rep, bitmap := part(5), part(6)
-		if rep.U2(10) != 0 || len(rep) < 20 {
+		template := rep.U2(10)
+		if template != templateSimple && template != templateCCSDS || len(rep) < 20 {
 			return p, false, nil
 		}
 		p = Simple{Data: part(7)[5:], Values: int(rep.U4(6)), Bits: rep.U1(20), Reference: float64(math.Float32frombits(uint32(rep.U4(12)))),
 			Binary: rep.S2(16), Decimal: rep.S2(18), bitmap: bitmap}
+		if template == templateCCSDS {
+			p.Code = &Code{Flags: rep.U1(22), Block: rep.U1(23), Interval: rep.U2(24)}
+			if len(rep) < 25 || p.Code.Flags&codeSigned != 0 {
+				return p, false, nil
+			}
+		}
 	}
 	if p.Bits < 1 || p.Bits > 32 {
 		return p, false, nil
@@ -59,7 +77,7 @@ func SimpleOf(message []byte, points int) (p Simple, ok bool, err error) {
 	switch {
 	case p.Values > points || p.Values < points && p.bitmap == nil:
 		return p, true, fmt.Errorf("the data hold %d values, the grid %d points", p.Values, points)
-	case int64(p.Values)*int64(p.Bits) > 8*int64(len(p.Data)):
+	case p.Code == nil && int64(p.Values)*int64(p.Bits) > 8*int64(len(p.Data)):
 		return p, true, fmt.Errorf("%d values of %d bits, the data section holds %d bytes", p.Values, p.Bits, len(p.Data))
 	}
 	if most := p.Value(1<<p.Bits - 1); !(math.Abs(most) <= math.MaxFloat32) || !(math.Abs(p.Value(0)) <= math.MaxFloat32) {
@@ -67,6 +85,12 @@ func SimpleOf(message []byte, points int) (p Simple, ok bool, err error) {
 	}
 	return p, true, nil
 }
+
+// Data representation templates of edition 2.
+const (
+	templateSimple = 0
+	templateCCSDS  = 42
+)
 
 // Factors are 2^Binary and 10^−Decimal, the latter as ecCodes multiplies it up, so that
 // values have its bits.

@@ -187,6 +187,26 @@ func Rects(g *ensemble.Grid, w ensemble.Window) ([]Rect, error) {
 //
 // Shape: stored as the file has the rectangle, window [row][column].
 func (r Rect) Place(window, stored []float32, g *ensemble.Grid, w ensemble.Window) {
+	stride := r.Cols
+	if g.Source.ColumnMajor {
+		stride = r.Rows
+	}
+	r.place(window, stored, stride, g, w)
+}
+
+// PlaceOf is Place from the whole field.
+//
+// Shape: stored [g.Size()] as the file has the field, window [row][column].
+func (r Rect) PlaceOf(window, stored []float32, g *ensemble.Grid, w ensemble.Window) {
+	if g.Source.ColumnMajor {
+		r.place(window, stored[r.Col*g.NY+r.Row:], g.NY, g, w)
+	} else {
+		r.place(window, stored[r.Row*g.NX+r.Col:], g.NX, g, w)
+	}
+}
+
+// place copies a rectangle whose rows (columns, if ColumnMajor) are a stride apart.
+func (r Rect) place(window, stored []float32, stride int, g *ensemble.Grid, w ensemble.Window) {
 	if g.Whole(w) {
 		w = ensemble.Window{Rows: [2]int{0, g.NY}, Cols: [2]int{0, g.NX}}
 	}
@@ -203,7 +223,7 @@ func (r Rect) Place(window, stored []float32, g *ensemble.Grid, w ensemble.Windo
 		}
 		to := window[j*nx+first : j*nx+first+r.Cols]
 		if !o.EastFirst && !o.ColumnMajor {
-			copy(to, stored[row*r.Cols:])
+			copy(to, stored[row*stride:])
 			continue
 		}
 		for i := range to {
@@ -212,9 +232,9 @@ func (r Rect) Place(window, stored []float32, g *ensemble.Grid, w ensemble.Windo
 				col = r.Cols - 1 - i
 			}
 			if o.ColumnMajor {
-				to[i] = stored[col*r.Rows+row]
+				to[i] = stored[col*stride+row]
 			} else {
-				to[i] = stored[row*r.Cols+col]
+				to[i] = stored[row*stride+col]
 			}
 		}
 	}

@@ -3,6 +3,8 @@
 package packed
 
 // #cgo CFLAGS: -O3 -Wall
+// #cgo LDFLAGS: -laec
+// #include "ccsds.h"
 // #include "simple.h"
 import "C"
 
@@ -13,19 +15,37 @@ import (
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
-// Simple unpacks the values of a field of simple packing.
+// Unpack unpacks the values of a field of simple packing, whose numbers may be coded.
 //
 // Shape: out [p.Values].
-// Errors: data too short, which grib.SimpleOf refuses before.
-func Simple(out []float32, p *grib.Simple) error {
-	if p.Bits < 1 || p.Bits > 32 || len(out) != p.Values || (len(out)*p.Bits+7)/8 > len(p.Data) {
+// Errors: data too short, which grib.SimpleOf refuses before unless they are coded; a code
+// that cannot be read.
+func Unpack(out []float32, p *grib.Simple) error {
+	if p.Bits < 1 || p.Bits > 32 || len(out) != p.Values || p.Code == nil && (len(out)*p.Bits+7)/8 > len(p.Data) {
 		return fmt.Errorf("%d values of %d bits in %d bytes", len(out), p.Bits, len(p.Data))
 	}
 	if len(out) == 0 {
 		return nil
 	}
 	binary, decimal := p.Factors()
-	C.ens_simple((*C.uint8_t)(unsafe.SliceData(p.Data)), C.size_t(len(p.Data)), C.int(p.Bits),
-		C.double(binary), C.double(p.Reference), C.double(decimal), (*C.float)(unsafe.SliceData(out)), C.size_t(len(out)))
+	data, bytes := (*C.uint8_t)(unsafe.SliceData(p.Data)), C.size_t(len(p.Data))
+	to, n := (*C.float)(unsafe.SliceData(out)), C.size_t(len(out))
+	if p.Code == nil {
+		C.ens_simple(data, bytes, C.int(p.Bits), C.double(binary), C.double(p.Reference), C.double(decimal), to, n)
+		return nil
+	}
+	if data == nil {
+		return fmt.Errorf("%d coded values in no bytes", len(out))
+	}
+	c := p.Code
+	var done C.size_t
+	status := C.ens_ccsds(data, bytes, C.int(p.Bits), C.int(c.Flags), C.int(c.Block), C.int(c.Interval),
+		C.double(binary), C.double(p.Reference), C.double(decimal), to, n, &done)
+	if status != 0 {
+		return fmt.Errorf("CCSDS code not readable (libaec's status %d): %d values of %d bits in blocks of %d, reference every %d blocks", int(status), len(out), p.Bits, c.Block, c.Interval)
+	}
+	if done != n {
+		return fmt.Errorf("the CCSDS code ends after %d of %d values", int(done), len(out))
+	}
 	return nil
 }

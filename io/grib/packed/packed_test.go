@@ -35,7 +35,7 @@ func TestSimple(t *testing.T) {
 			x[0], x[n-1] = 1<<bits-1, 1<<bits-1
 			p := grib.Simple{Data: packedBits(x, bits), Values: n, Bits: bits, Reference: float64(float32(rng.NormFloat64() * 100)), Binary: rng.IntN(20) - 15, Decimal: rng.IntN(7) - 3}
 			out := make([]float32, n)
-			if err := Simple(out, &p); err != nil {
+			if err := Unpack(out, &p); err != nil {
 				t.Fatal(err)
 			}
 			for i, v := range out {
@@ -45,7 +45,7 @@ func TestSimple(t *testing.T) {
 			}
 		}
 	}
-	if Simple(make([]float32, 9), &grib.Simple{Data: make([]byte, 17), Values: 9, Bits: 16}) == nil {
+	if Unpack(make([]float32, 9), &grib.Simple{Data: make([]byte, 17), Values: 9, Bits: 16}) == nil {
 		t.Error("data that are too short are read")
 	}
 }
@@ -57,7 +57,7 @@ func BenchmarkSimple(b *testing.B) {
 		out := make([]float32, n)
 		b.Run(fmt.Sprintf("%d bits", bits), func(b *testing.B) {
 			for b.Loop() {
-				if err := Simple(out, &p); err != nil {
+				if err := Unpack(out, &p); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -2,16 +2,7 @@
 
 #include <string.h>
 
-#pragma GCC optimize("fp-contract=off") /* products are rounded before sums */
-
-/* Loops are written so that the compiler makes vectors of them, for the processor at hand. */
-#if defined(__x86_64__) && defined(__gnu_linux__)
-#define VECTORS __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
-#else
-#define VECTORS
-#endif
-
-#define VALUE(x) (float)(((double)(x)*binary + reference) * decimal)
+#include "convert.h"
 
 VECTORS static void eight(const uint8_t *restrict data, double binary, double reference, double decimal,
                           float *restrict out, size_t n) {

@@ -22,6 +22,10 @@ type File struct {
 	header format.Header
 	vars   []located
 	dims   map[C.int]int // dimension number → position in header.Dims
+
+	path    string
+	chunks  chunks
+	scratch []float64 // for Float
 }
 
 // located is a variable's group and number.
@@ -42,7 +46,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{ds: ds, dims: map[C.int]int{}}
+	f := &File{ds: ds, dims: map[C.int]int{}, path: path}
 	if err := f.group(ds, ""); err != nil {
 		ds.Close()
 		return nil, err
@@ -55,7 +59,10 @@ func Open(path string) (*File, error) {
 }
 
 // Close closes the file.
-func (f *File) Close() error { return f.ds.Close() }
+func (f *File) Close() error {
+	f.chunks.close()
+	return f.ds.Close()
+}
 
 // Header is everything but the values.
 func (f *File) Header() *format.Header { return &f.header }
@@ -273,28 +280,39 @@ func floats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 | 
 //
 // Errors: if the slab does not fit the variable or the library cannot read it.
 func (f *File) Double(dst []float64, s format.Slab) error {
-	if s.Var < 0 || s.Var >= len(f.vars) {
-		return fmt.Errorf("variable %d of %d", s.Var, len(f.vars))
-	}
-	v := &f.header.Vars[s.Var]
-	if !v.Numeric() {
-		return fmt.Errorf("%s holds no numbers but type %s", v.Path(), v.Type)
-	}
-	if len(s.Start) != len(v.Dims) || len(s.Count) != len(v.Dims) || s.Size() != int64(len(dst)) || len(dst) == 0 {
-		return fmt.Errorf("%s: part %v %v does not fit", v.Path(), s.Start, s.Count)
-	}
-	start, count := make([]C.size_t, len(s.Start)+1), make([]C.size_t, len(s.Start)+1)
-	for i := range s.Start {
-		if s.Start[i] < 0 || s.Count[i] < 1 || s.Start[i]+s.Count[i] > f.header.Dims[v.Dims[i]].Len {
-			return fmt.Errorf("%s: part %v %v is outside", v.Path(), s.Start, s.Count)
-		}
-		start[i], count[i] = C.size_t(s.Start[i]), C.size_t(s.Count[i])
+	start, count, err := f.part(s, len(dst))
+	if err != nil {
+		return err
 	}
 	at := f.vars[s.Var]
 	if err := status(C.nc_get_vara_double(at.group, at.id, &start[0], &count[0], (*C.double)(unsafe.Pointer(&dst[0])))); err != nil {
-		return fmt.Errorf("%s: %w", v.Path(), err)
+		return fmt.Errorf("%s: %w", f.header.Vars[s.Var].Path(), err)
 	}
 	return at.rules.unpack(dst)
+}
+
+// part gives a slab of n values as the library wants it.
+//
+// Errors: if it does not fit the variable.
+func (f *File) part(s format.Slab, n int) (start, count []C.size_t, err error) {
+	if s.Var < 0 || s.Var >= len(f.vars) {
+		return nil, nil, fmt.Errorf("variable %d of %d", s.Var, len(f.vars))
+	}
+	v := &f.header.Vars[s.Var]
+	if !v.Numeric() {
+		return nil, nil, fmt.Errorf("%s holds no numbers but type %s", v.Path(), v.Type)
+	}
+	if len(s.Start) != len(v.Dims) || len(s.Count) != len(v.Dims) || s.Size() != int64(n) || n == 0 {
+		return nil, nil, fmt.Errorf("%s: part %v %v does not fit", v.Path(), s.Start, s.Count)
+	}
+	start, count = make([]C.size_t, len(s.Start)+1), make([]C.size_t, len(s.Start)+1)
+	for i := range s.Start {
+		if s.Start[i] < 0 || s.Count[i] < 1 || s.Start[i]+s.Count[i] > f.header.Dims[v.Dims[i]].Len {
+			return nil, nil, fmt.Errorf("%s: part %v %v is outside", v.Path(), s.Start, s.Count)
+		}
+		start[i], count[i] = C.size_t(s.Start[i]), C.size_t(s.Count[i])
+	}
+	return start, count, nil
 }
 
 // packing is how stored numbers become values.

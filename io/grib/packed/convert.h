@@ -1,0 +1,12 @@
+/* What makes values of numbers, for all files of this folder. */
+
+#pragma GCC optimize("fp-contract=off") /* products are rounded before sums */
+
+/* Loops are written so that the compiler makes vectors of them, for the processor at hand. */
+#if defined(__x86_64__) && defined(__gnu_linux__)
+#define VECTORS __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
+#else
+#define VECTORS
+#endif
+
+#define VALUE(x) (float)(((double)(x)*binary + reference) * decimal)

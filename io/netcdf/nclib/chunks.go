@@ -1,0 +1,90 @@
+package nclib
+
+// #cgo CFLAGS: -O3 -Wall
+// #cgo LDFLAGS: -ldeflate
+// #include <stdlib.h>
+// #include "chunks.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	format "github.com/ensemble-weather/ensemble/io/netcdf"
+)
+
+// chunks are the deflated variables of a file that were read so far: their chunks are
+// taken from HDF5 as they are stored and inflated here, faster than it does that.
+type chunks struct {
+	file C.hid_t
+	vars map[int]*C.ens_chunks // by position in Header.Vars; nil for one that the library reads
+}
+
+// of gives the chunks of a variable; nil if it is not stored in such.
+func (c *chunks) of(path string, index int, v *format.Var) *C.ens_chunks {
+	if c.vars == nil {
+		name := C.CString(path)
+		defer C.free(unsafe.Pointer(name))
+		c.file, c.vars = C.ens_hdf5_open(name), map[int]*C.ens_chunks{}
+	}
+	set, known := c.vars[index]
+	if !known && c.file >= 0 {
+		name := C.CString("/" + v.Path())
+		defer C.free(unsafe.Pointer(name))
+		set = C.ens_chunks_open(c.file, name)
+		c.vars[index] = set
+	}
+	return set
+}
+
+// close gives back all of it.
+func (c *chunks) close() {
+	if c.vars == nil {
+		return
+	}
+	for _, set := range c.vars {
+		C.ens_chunks_close(set)
+	}
+	if c.file >= 0 {
+		C.H5Fclose(c.file)
+	}
+	c.vars = nil
+}
+
+// Float reads a slab into dst, unpacked, NaN where missing.
+//
+// Errors: if the slab does not fit the variable or the library cannot read it.
+func (f *File) Float(dst []float32, s format.Slab) error {
+	start, count, err := f.part(s, len(dst))
+	if err != nil {
+		return err
+	}
+	v, rules := &f.header.Vars[s.Var], &f.vars[s.Var].rules
+	if rules.err != nil {
+		return rules.err
+	}
+	if set := f.chunks.of(f.path, s.Var, v); set != nil && len(rules.missing) <= C.ENS_MAX_MISSING {
+		r := C.ens_rules{n_missing: C.int(len(rules.missing)), lo: C.double(rules.lo), hi: C.double(rules.hi),
+			scale: C.double(rules.scale), shift: C.double(rules.shift), add: C.double(rules.unsigned)}
+		for i, m := range rules.missing {
+			r.missing[i] = C.double(m)
+		}
+		switch C.ens_chunks_read(set, C.int(len(s.Start)), &start[0], &count[0], &r, (*C.float)(unsafe.SliceData(dst))) {
+		case 0:
+			return nil
+		case -1:
+			return fmt.Errorf("%s: a chunk of part %v %v cannot be inflated", v.Path(), s.Start, s.Count)
+		}
+	}
+	if cap(f.scratch) < len(dst) {
+		f.scratch = make([]float64, len(dst))
+	}
+	wide := f.scratch[:len(dst)]
+	if err := f.Double(wide, s); err != nil {
+		return err
+	}
+	for i, x := range wide {
+		dst[i] = float32(x)
+	}
+	return nil
+}
