@@ -6,10 +6,12 @@ package fio
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filemark"
@@ -67,6 +69,8 @@ func detect(path string) (*file, error) {
 	switch {
 	case os.IsNotExist(err):
 		return nil, &exit.Error{Code: exit.NotYet, What: "input file is not there", At: path, Fix: "check the name, or wait until it has arrived", Err: err}
+	case errors.Is(err, syscall.ELOOP):
+		return nil, wrongKind(path, "it is a link that leads back to itself", "name the file that it should lead to")
 	case err != nil:
 		return nil, unreadable(path, err)
 	case st.IsDir():

@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
+	"github.com/ensemble-weather/ensemble/io/grib"
 	"github.com/ensemble-weather/ensemble/io/netcdf"
 	"github.com/ensemble-weather/ensemble/io/order"
 	"github.com/ensemble-weather/ensemble/io/unit"
@@ -81,6 +82,10 @@ func (in *Input) fieldsOf(ctx context.Context, f *file, h *netcdf.Header) error 
 		f.unused = append(f.unused, ensemble.Unused{File: f.path, Message: u.Number, Name: u.Name, Reason: u.Reason})
 	}
 	for _, nf := range fields {
+		if n := int64(nf.Grid.Size()); grib.Inflates(n, f.size) {
+			return &exit.Error{Code: exit.BadData, What: "impossible grid", At: f.path + ", variable " + h.Vars[nf.Slab.Var].Path(),
+				Why: fmt.Sprintf("%d points in a file of %d bytes", n, f.size), Fix: "fetch the file again"}
+		}
 		known, _ := ensemble.VariableNamed(nf.Key.Variable)
 		conv := unit.ToSI(nf.NativeUnit, known.Unit)
 		if nf.Key.Product == ensemble.Spread {

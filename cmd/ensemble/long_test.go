@@ -5,8 +5,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run"
@@ -51,3 +54,35 @@ func TestLongFlippedBits(t *testing.T) { flipBits(t, 1, 10_000) }
 
 // TestLongFarMessages: TestFault05 behind 4 GiB.
 func TestLongFarMessages(t *testing.T) { farMessages(t, 1<<32+3) }
+
+// TestLongRandomCuts: TestFault01 at five hundred places.
+func TestLongRandomCuts(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	whole := join(c[:3]...)
+	size := len(c[0].Bytes())
+	r := rand.New(rand.NewPCG(5, 6))
+	at := map[string]int{}
+	var files []string
+	for i := range 500 {
+		n := 1 + r.IntN(len(whole)-1)
+		if n%size < 4 { // between messages, or less than the word GRIB
+			continue
+		}
+		path := f.put(fmt.Sprintf("cut%d.grib2", i), whole[:n])
+		files, at[path] = append(files, path), n
+	}
+	for some := range slices.Chunk(files, 250) {
+		named := map[string]listed{}
+		for _, x := range f.faults(exit.No, append(some, f.put("sound.grib2", whole))...) {
+			if x.Kind == "damage" {
+				named[x.File] = x
+			}
+		}
+		for _, path := range some {
+			if x, n := named[path], at[path]; x.Byte == nil || *x.Byte != int64(n/size*size) || x.Message != n/size+1 {
+				t.Errorf("the cut at %d of messages of %d bytes: %+v", n, size, x)
+			}
+		}
+	}
+}

@@ -49,6 +49,12 @@ const (
 	pointsPerByte = 200
 )
 
+// Inflates says whether so many points in so many bytes are more than compression makes of
+// real fields.
+func Inflates(points, bytes int64) bool {
+	return points > smallGrid && points > pointsPerByte*bytes
+}
+
 // maxGaussian bounds the latitudes between pole and equator; the finest grids in
 // use have 2560.
 const maxGaussian = 1 << 12
@@ -70,7 +76,7 @@ func ParseGrid(edition int, o Octets, bytes int64) (GridDef, *Fault) {
 	if a.ni < 1 || a.nj < 1 || int64(a.ni)*int64(a.nj) > MaxPoints {
 		return GridDef{}, faultf("impossible grid", "%d x %d points", a.ni, a.nj)
 	}
-	if n := int64(a.ni) * int64(a.nj); n > smallGrid && n > pointsPerByte*bytes {
+	if Inflates(int64(a.ni)*int64(a.nj), bytes) {
 		return GridDef{}, faultf("impossible grid", "%d x %d points in a message of %d bytes", a.ni, a.nj, bytes)
 	}
 	if a.points >= 0 && a.points != int64(a.ni)*int64(a.nj) {

@@ -157,3 +157,16 @@ func BenchmarkReadIndex(b *testing.B) {
 	}
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }
+
+// TestInflates: small grids may be of one value; of large ones a byte stands for so many
+// points at most.
+func TestInflates(t *testing.T) {
+	for _, c := range []struct {
+		points, bytes int64
+		want          bool
+	}{{1, 0, false}, {1 << 22, 100, false}, {1<<22 + 1, 100, true}, {1 << 28, 1 << 20, true}, {1 << 24, 1 << 20, false}, {1 << 24, 1 << 24 / 200, true}, {1 << 24, 1<<24/200 + 1, false}} {
+		if got := Inflates(c.points, c.bytes); got != c.want {
+			t.Errorf("%d points in %d bytes: %v", c.points, c.bytes, got)
+		}
+	}
+}

@@ -83,6 +83,10 @@ func (c *classic) count() uint64 {
 	return c.u32()
 }
 
+// maxList bounds a list: netCDF-C looks its elements up one by one, so that the time grows
+// with the square of their number. It once allowed 8192 of a kind.
+const maxList = 1 << 16
+
 // list reads tag and length of a list whose elements take at least so many bytes.
 func (c *classic) list(tag uint64, least int64, what string) int {
 	at := c.at
@@ -96,6 +100,10 @@ func (c *classic) list(tag uint64, least int64, what string) int {
 	}
 	if n > uint64((c.limit-c.at)/least) {
 		c.err = faultf(at, "impossible header", "%d %s in the %d bytes that are left", n, what, c.limit-c.at)
+		return 0
+	}
+	if n > maxList {
+		c.err = faultf(at, "impossible header", "%d %s, at most %d are read", n, what, maxList)
 		return 0
 	}
 	return int(n)

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// wild says what a process of this test does wrong, under the limits of the program.
+const wild = "ENSEMBLE_TEST_WILD"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(wild) {
+	case "":
+		os.Exit(m.Run())
+	case "memory":
+		if err := limit(); err != nil {
+			panic(err)
+		}
+		var kept [][]byte
+		for range 64 {
+			kept = append(kept, bytes.Repeat([]byte{1}, 64<<20))
+		}
+		fmt.Println("all of it was given", len(kept))
+	case "loop":
+		if err := limit(); err != nil {
+			panic(err)
+		}
+		if err := allowCPU(1); err != nil {
+			panic(err)
+		}
+		for n := 0; ; n++ {
+			sink = n
+		}
+	}
+}
+
+var sink int
+
+// asWild runs this test's program as a decoder that has gone wild.
+func asWild(t *testing.T, what string, env ...string) (text string, code int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), wild+"="+what), env...)
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("%s: it ended well: %s", what, out)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// TestFault45Memory: a decoder that takes more memory than it may ends by itself.
+func TestFault45Memory(t *testing.T) {
+	if text, code := asWild(t, "memory", addressSpaceEnv+"="+fmt.Sprint(3<<30)); !strings.Contains(text, "out of memory") || code == int(exit.OK) {
+		t.Errorf("exit %d: %.300s", code, text)
+	}
+}

@@ -1,0 +1,17 @@
+//go:build long
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// TestLongFault45Loop: a decoder that computes for longer than it may ends by itself.
+func TestLongFault45Loop(t *testing.T) {
+	if text, code := asWild(t, "loop"); !strings.Contains(text, "processor time of the request used up") || code != int(exit.BadData) {
+		t.Errorf("exit %d: %.300s", code, text)
+	}
+}
