@@ -6,9 +6,19 @@ import (
 	"slices"
 )
 
-// Entry is one field of an input: what it is and where it lies.
+// Entry is one field of an input: what it is and where it lies. An archive has millions of
+// them, so that what many have in common is kept once.
 type Entry struct {
 	Key
+	*Kind // shared, never changed
+
+	File           string
+	Message, Sub   int   // 1-based; Sub counts fields within a message
+	Offset, Length int64 // bytes of a GRIB message; 0 in NetCDF
+}
+
+// Kind is what all members, starts and leads of a quantity mostly have in common.
+type Kind struct {
 	Unit       string // SI, of the values as they are read
 	NativeUnit string // as the file has them
 	LongName   string
@@ -22,10 +32,6 @@ type Entry struct {
 	Interval  Lead
 	Members   int    // size of the ensemble as the input says, 0 if it does not
 	Packing   string // how the values are stored, "grid_ccsds", "int16"
-
-	File           string
-	Message, Sub   int   // 1-based; Sub counts fields within a message
-	Offset, Length int64 // bytes of a GRIB message; 0 in NetCDF
 }
 
 // Identity is what must differ between two fields of one input: the key, and
@@ -49,8 +55,15 @@ func (e Entry) Identity() Identity {
 // Compare orders entries by key, then by place; the order does not depend on the
 // order in which files were given.
 func (e Entry) Compare(o Entry) int {
-	return cmp.Or(e.Key.Compare(o.Key), cmp.Compare(e.LevelType, o.LevelType), cmp.Compare(e.Interval, o.Interval),
-		cmp.Compare(e.Statistic, o.Statistic), cmp.Compare(e.File, o.File), cmp.Compare(e.Message, o.Message), cmp.Compare(e.Sub, o.Sub))
+	if c := e.Key.Compare(o.Key); c != 0 {
+		return c
+	}
+	if e.Kind != o.Kind {
+		if c := cmp.Or(cmp.Compare(e.LevelType, o.LevelType), cmp.Compare(e.Interval, o.Interval), cmp.Compare(e.Statistic, o.Statistic)); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(e.File, o.File), cmp.Compare(e.Message, o.Message), cmp.Compare(e.Sub, o.Sub))
 }
 
 // Unused is something in an input that no field was made of.

@@ -7,12 +7,13 @@ import (
 
 func entries(skip func(Entry) bool) []Entry {
 	grid := testGrid(4, 5, true)
+	kind := &Kind{Unit: "K", Grid: grid}
 	init := InitAt(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
 	var out []Entry
 	for _, lead := range []Lead{0, Lead(24 * time.Hour)} {
 		for _, l := range []Level{PressureLevel(500), PressureLevel(850)} {
 			for m := range Member(4) {
-				e := Entry{Key: Key{Variable: "t", Level: l, Member: m, Init: init, Lead: lead}, Unit: "K", Grid: grid, File: "f", Message: len(out) + 1, Sub: 1}
+				e := Entry{Key: Key{Variable: "t", Level: l, Member: m, Init: init, Lead: lead}, Kind: kind, File: "f", Message: len(out) + 1, Sub: 1}
 				if !skip(e) {
 					out = append(out, e)
 				}
@@ -47,7 +48,7 @@ func TestDuplicates(t *testing.T) {
 	twice := e[5]
 	twice.File = "g"
 	interval := e[6]
-	interval.Interval, interval.Statistic = Lead(6*time.Hour), "mean" // another quantity
+	interval.Kind = &Kind{Unit: "K", Interval: Lead(6 * time.Hour), Statistic: "mean"} // another quantity
 	c := Catalogue{Entries: append(e, twice, interval)}
 	if d := c.Duplicates(); len(d) != 1 || len(d[0]) != 2 || d[0][1].File != "g" {
 		t.Errorf("duplicates %v", d)

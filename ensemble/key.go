@@ -172,10 +172,16 @@ func (k Key) String() string {
 // Compare orders keys by init, lead, variable, level (pressure falling),
 // product and member: the order of every listing and every output.
 func (k Key) Compare(o Key) int {
+	if c := k.Init.Compare(o.Init.Time); c != 0 { // step by step, as catalogues are long
+		return c
+	}
+	if c := cmp.Compare(k.Lead, o.Lead); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(k.Variable, o.Variable); c != 0 {
+		return c
+	}
 	return cmp.Or(
-		k.Init.Compare(o.Init.Time),
-		cmp.Compare(k.Lead, o.Lead),
-		cmp.Compare(k.Variable, o.Variable),
 		cmp.Compare(k.Level.Kind, o.Level.Kind),
 		cmp.Compare(o.Level.Value, k.Level.Value),
 		cmp.Compare(k.Product, o.Product),

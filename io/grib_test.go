@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/grib"
 	"github.com/ensemble-weather/ensemble/io/order"
 )
 
@@ -113,6 +114,16 @@ func open(t *testing.T, o Options, paths ...string) *Input {
 	return in
 }
 
+// indexOf reads the index of a file again.
+func indexOf(t *testing.T, f *file) *grib.Index {
+	t.Helper()
+	idx, err := grib.ReadIndex(context.Background(), f.f, f.size, new(grib.Grids))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return idx
+}
+
 // stats are taken in the file's unit and order, as expected.json has them.
 type stats struct {
 	min, max, mean float64
@@ -130,7 +141,7 @@ func fieldStats(t *testing.T, in *Input, e ensemble.Entry) stats {
 	if err := order.Stored(stored, f.Values, f.Grid); err != nil {
 		t.Fatal(err)
 	}
-	conv := in.places[place{e.File, e.Message, e.Sub}].conv
+	conv := in.Native(e)
 	s := stats{min: math.Inf(1), max: math.Inf(-1)}
 	n := 0
 	for i, v := range stored {
@@ -204,7 +215,7 @@ func TestGRIBZoo(t *testing.T) {
 				// Position of an entry among all fields of its file.
 				base := map[int]int{}
 				at := 0
-				for _, fd := range in.files[0].index.Fields {
+				for _, fd := range indexOf(t, in.files[0]).Fields {
 					if fd.Sub == 1 {
 						base[fd.Message] = at
 					}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -14,8 +17,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
-// indexGRIB reads structure and headers of a GRIB file. What the parameters are
-// called is asked later, for all files at once.
+// indexGRIB reads structure and headers of a GRIB file, and asks what its parameters are
+// called, unless another file had the same.
 func indexGRIB(ctx context.Context, in *Input, f *file) error {
 	idx, err := grib.ReadIndex(ctx, f.f, f.size, &in.grids)
 	if err != nil {
@@ -24,7 +27,6 @@ func indexGRIB(ctx context.Context, in *Input, f *file) error {
 		}
 		return unreadable(f.path, err)
 	}
-	f.index = idx
 	f.messages = len(idx.Messages) + len(idx.Faults)
 	for _, ft := range idx.Faults {
 		f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: ft.What,
@@ -41,76 +43,94 @@ func indexGRIB(ctx context.Context, in *Input, f *file) error {
 	if len(idx.Messages) == 0 && len(idx.Faults) == 0 {
 		return wrongKind(f.path, "it holds no GRIB message", "fetch the file again")
 	}
-	return nil
+	return in.fieldsGRIB(ctx, f, idx.Fields)
+}
+
+// names are what the decoder says about kinds of fields, once for each kind.
+type names struct {
+	mu sync.Mutex
+	of map[grib.ID]*grib.Description
 }
 
 // asked is one field that the decoder is asked about.
 type asked struct {
-	f   *file
-	at  int // in f.index.Fields
-	out *grib.Description
+	field *grib.Field
+	out   *grib.Description
 }
 
-// describeGRIB asks the children what kinds of fields there are, once per kind,
-// and makes entries of all fields.
-func (in *Input) describeGRIB(ctx context.Context) error {
-	kinds := map[grib.ID]*grib.Description{}
-	alone := map[*grib.Field]*grib.Description{}
-	batches := map[*file][]asked{}
-	for _, f := range in.files {
-		if f.index == nil {
-			continue
-		}
-		for i := range f.index.Fields {
-			fd := &f.index.Fields[i]
-			if in.grids.Def(fd.Grid).Grid == nil {
-				continue
-			}
-			switch {
-			case !fd.Time.Known || !fd.Member.Known:
-				alone[fd] = new(grib.Description)
-				batches[f] = append(batches[f], asked{f, i, alone[fd]})
-			case kinds[fd.Kind] == nil:
-				kinds[fd.Kind] = new(grib.Description)
-				batches[f] = append(batches[f], asked{f, i, kinds[fd.Kind]})
-			}
+// fieldsGRIB makes entries of the fields of a file.
+func (in *Input) fieldsGRIB(ctx context.Context, f *file, fields []grib.Field) error {
+	described := make([]*grib.Description, len(fields))
+	var alone []asked
+	for i := range fields {
+		if fd := &fields[i]; in.grids.Def(fd.Grid).Grid != nil && (!fd.Time.Known || !fd.Member.Known) {
+			described[i] = new(grib.Description)
+			alone = append(alone, asked{fd, described[i]})
 		}
 	}
-	for _, f := range in.files {
-		for part := batches[f]; len(part) > 0; {
-			n := min(len(part), 500)
-			if err := in.describe(ctx, f, part[:n]); err != nil {
-				return err
-			}
-			part = part[n:]
-		}
+	if err := in.describeKinds(ctx, f, fields, described); err != nil {
+		return err
 	}
-	for _, f := range in.files {
-		if f.index == nil {
+	if err := in.describe(ctx, f, alone); err != nil {
+		return err
+	}
+	f.entries = make([]ensemble.Entry, 0, len(fields))
+	for i := range fields {
+		fd := &fields[i]
+		several := fd.Partial || i > 0 && fields[i-1].Message == fd.Message || i+1 < len(fields) && fields[i+1].Message == fd.Message
+		in.entryGRIB(f, fd, described[i], several)
+	}
+	return nil
+}
+
+// describeKinds gives the fields that have no description yet that of their kind, which
+// the decoder is asked about if no file had it before.
+func (in *Input) describeKinds(ctx context.Context, f *file, fields []grib.Field, described []*grib.Description) error {
+	in.names.mu.Lock() // until all is known, so that nobody asks again
+	defer in.names.mu.Unlock()
+	fresh := map[grib.ID]*grib.Description{}
+	var part []asked
+	for i := range fields {
+		fd := &fields[i]
+		if described[i] != nil || in.grids.Def(fd.Grid).Grid == nil {
 			continue
 		}
-		several := map[int]int{}
-		for i := range f.index.Fields {
-			several[f.index.Fields[i].Message]++
-		}
-		for i := range f.index.Fields {
-			fd := &f.index.Fields[i]
-			d := alone[fd]
-			if d == nil {
-				d = kinds[fd.Kind]
+		if described[i] = in.names.of[fd.Kind]; described[i] == nil {
+			if fresh[fd.Kind] == nil {
+				fresh[fd.Kind] = new(grib.Description)
+				part = append(part, asked{fd, fresh[fd.Kind]})
 			}
-			in.entryGRIB(f, fd, d, several[fd.Message] > 1 || fd.Partial)
+			described[i] = fresh[fd.Kind]
+		}
+	}
+	if err := in.describe(ctx, f, part); err != nil {
+		return err
+	}
+	if in.names.of == nil {
+		in.names.of = map[grib.ID]*grib.Description{}
+	}
+	maps.Copy(in.names.of, fresh)
+	return nil
+}
+
+// describeBatch is how many fields a child is asked about at once.
+const describeBatch = 500
+
+// describe asks about some fields of one file. If the decoder dies on a batch, each field
+// of it is asked about alone, so that one bad message costs itself only.
+func (in *Input) describe(ctx context.Context, f *file, part []asked) error {
+	for batch := range slices.Chunk(part, describeBatch) {
+		if err := in.describeSome(ctx, f, batch); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// describe asks about some fields of one file. If the decoder dies on the batch,
-// each field is asked about alone, so that one bad message costs itself only.
-func (in *Input) describe(ctx context.Context, f *file, part []asked) error {
+func (in *Input) describeSome(ctx context.Context, f *file, part []asked) error {
 	b := grib.Batch{Path: f.path}
 	for _, a := range part {
-		b.Fields = append(b.Fields, refOf(&f.index.Fields[a.at], true))
+		b.Fields = append(b.Fields, refOf(a.field, true))
 	}
 	var out []grib.Description
 	err := in.pool.Do(ctx, decode.Call{Kind: grib.DescribeKind, Args: b, Result: &out, Once: len(part) > 1})
@@ -120,7 +140,7 @@ func (in *Input) describe(ctx context.Context, f *file, part []asked) error {
 		out = []grib.Description{{Error: died.Error()}}
 	case errors.As(err, &died):
 		for i := range part {
-			if err := in.describe(ctx, f, part[i:i+1]); err != nil {
+			if err := in.describeSome(ctx, f, part[i:i+1]); err != nil {
 				return err
 			}
 		}
@@ -169,8 +189,8 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 		drop(fd.Time.Reason)
 		return
 	}
-	e := ensemble.Entry{File: f.path, Message: fd.Message, Sub: fd.Sub, Offset: fd.Offset, Length: fd.Length,
-		Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statistics[d.Statistic]}
+	kind := ensemble.Kind{Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statistics[d.Statistic]}
+	e := ensemble.Entry{File: f.path, Message: fd.Message, Sub: fd.Sub, Offset: fd.Offset, Length: fd.Length, Kind: &kind}
 	if reason := timeOf(&e, fd, d); reason != "" {
 		drop(reason)
 		return
@@ -190,15 +210,20 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 	if ok && !known.OnManyLevels() && (e.Level.Kind != ensemble.Pressure) {
 		e.Level = known.Level // edition 1 has 2t at the surface, edition 2 at 2 m
 	}
-	e.Member, e.Members, e.Product = memberOf(fd, d)
+	e.Member, kind.Members, e.Product = memberOf(fd, d)
 	conv := unit.ToSI(d.Unit, known.Unit)
 	if e.Product == ensemble.Spread {
 		conv = conv.Difference()
 	}
-	e.Unit, e.NativeUnit = conv.SI, unit.Spelling(d.Unit)
-	ref := refOf(fd, several)
-	ref.Points = def.Grid.Size()
-	f.fields = append(f.fields, &field{entry: e, conv: conv, file: f, ref: ref})
+	kind.Unit, kind.NativeUnit = conv.SI, unit.Spelling(d.Unit)
+	e.Kind = in.kinds.share(kind, conv)
+	if ref := refOf(fd, several); ref.Sections != nil {
+		if f.sections == nil {
+			f.sections = map[part]*grib.Sections{}
+		}
+		f.sections[part{fd.Message, fd.Sub}] = ref.Sections
+	}
+	f.entries = append(f.entries, e)
 }
 
 // aliases are short names of ecCodes for quantities of our vocabulary.

@@ -91,9 +91,16 @@ func (in *Input) fieldsOf(ctx context.Context, f *file, h *netcdf.Header) error 
 		if nf.Key.Product == ensemble.Spread {
 			conv = conv.Difference()
 		}
-		f.fields = append(f.fields, &field{file: f, conv: conv, slab: &nf.Slab, entry: ensemble.Entry{Key: nf.Key, Unit: conv.SI, NativeUnit: nf.NativeUnit,
-			LongName: nf.LongName, Grid: nf.Grid, LevelType: nf.LevelType, Statistic: nf.Statistic, Interval: nf.Interval, Members: nf.Members,
-			Packing: nf.Packing, File: f.path, Message: nf.Number, Sub: 1}})
+		if n := len(f.slabs); n == 0 || f.slabs[n-1].whole.Var != nf.Slab.Var {
+			v := slabs{first: nf.Number, whole: nf.Slab}
+			for _, d := range h.Vars[nf.Slab.Var].Dims {
+				v.counts = append(v.counts, h.Dims[d].Len)
+			}
+			f.slabs = append(f.slabs, v)
+		}
+		f.entries = append(f.entries, ensemble.Entry{Key: nf.Key, File: f.path, Message: nf.Number, Sub: 1, Kind: in.kinds.share(ensemble.Kind{
+			Unit: conv.SI, NativeUnit: nf.NativeUnit, LongName: nf.LongName, Grid: nf.Grid, LevelType: nf.LevelType, Statistic: nf.Statistic,
+			Interval: nf.Interval, Members: nf.Members, Packing: nf.Packing}, conv)})
 	}
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/filemark"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/grib"
-	"github.com/ensemble-weather/ensemble/io/netcdf"
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
@@ -44,7 +43,9 @@ type Input struct {
 	grids   grib.Grids
 	ncGrids ncGrids
 	cat     ensemble.Catalogue
-	places  map[place]*field
+	byName  map[string]*file
+	kinds   kinds
+	names   names
 	room    sync.Mutex    // of free
 	free    [][]float32   // values that were given back
 	lost    []*exit.Error // of files that were left out
@@ -59,26 +60,13 @@ type file struct {
 	format *format
 
 	messages int
-	fields   []*field
+	entries  []ensemble.Entry // until they are in the catalogue
+	at       []int32          // where they are there, by message
+	sections map[part]*grib.Sections
+	slabs    []slabs
 	unused   []ensemble.Unused
 	warnings []string
 	faults   []*exit.Error
-	index    *grib.Index
-}
-
-// field is an entry with what is needed to read it.
-type field struct {
-	entry ensemble.Entry
-	conv  unit.Conversion
-	file  *file
-	// slab is the NetCDF variable and selection, ref the GRIB message.
-	slab *netcdf.Slab
-	ref  grib.Ref
-}
-
-type place struct {
-	file         string
-	message, sub int
 }
 
 // Open indexes files: their structure, then what each field in them is. No values
@@ -91,7 +79,7 @@ func Open(ctx context.Context, paths []string, o Options) (*Input, error) {
 	if len(paths) == 0 {
 		return nil, &exit.Error{Code: exit.Usage, What: "no input files", Fix: "name at least one GRIB or NetCDF file"}
 	}
-	in := &Input{opt: o, pool: o.Pool, places: map[place]*field{}}
+	in := &Input{opt: o, pool: o.Pool, byName: map[string]*file{}}
 	if err := in.open(ctx, paths); err != nil {
 		in.Close()
 		return nil, err
@@ -152,9 +140,6 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := in.describeGRIB(ctx); err != nil {
-		return err
-	}
 	return in.collect()
 }
 
@@ -178,20 +163,25 @@ const maxMore = 9
 // collect makes the catalogue of what the files hold.
 func (in *Input) collect() error {
 	var faults []*exit.Error
+	fields := 0
+	for _, f := range in.files {
+		fields += len(f.entries)
+	}
+	in.cat.Entries = make([]ensemble.Entry, 0, fields)
 	for _, f := range in.files {
 		faults = append(faults, f.faults...)
 		in.cat.Messages += f.messages
 		in.cat.Unused = append(in.cat.Unused, f.unused...)
 		in.cat.Warnings = append(in.cat.Warnings, f.warnings...)
-		for _, fd := range f.fields {
-			in.cat.Entries = append(in.cat.Entries, fd.entry)
-			in.places[place{fd.entry.File, fd.entry.Message, fd.entry.Sub}] = fd
-		}
+		in.cat.Entries = append(in.cat.Entries, f.entries...)
+		in.byName[f.path] = f
+		f.at, f.entries = make([]int32, 0, len(f.entries)), nil
 	}
 	if len(faults) > 0 && !in.opt.SkipBad {
 		return joined(faults)
 	}
 	slices.SortFunc(in.cat.Entries, ensemble.Entry.Compare)
+	in.locate()
 	slices.SortFunc(in.cat.Unused, func(a, b ensemble.Unused) int {
 		return cmpOr(a.File, b.File, a.Message, b.Message)
 	})
@@ -265,7 +255,7 @@ func (in *Input) Close() {
 
 // Native is how the values of an entry's file become SI.
 func (in *Input) Native(e ensemble.Entry) unit.Conversion {
-	if fd := in.places[place{e.File, e.Message, e.Sub}]; fd != nil {
+	if fd, err := in.find(e); err == nil {
 		return fd.conv
 	}
 	return unit.Conversion{SI: e.Unit, Scale: 1}

@@ -41,9 +41,10 @@ func TestNetCDFZoo(t *testing.T) {
 					t.Logf("unused: %s: %s", u.Name, u.Reason)
 				}
 				by := map[string][]ensemble.Entry{}
-				for _, fd := range in.files[0].fields {
-					h := fd.entry.LongName + "|" + fd.entry.NativeUnit + "|" + fd.entry.Variable
-					by[h] = append(by[h], fd.entry)
+				for _, i := range in.files[0].at {
+					e := cat.Entries[i]
+					h := e.LongName + "|" + e.NativeUnit + "|" + e.Variable
+					by[h] = append(by[h], e)
 				}
 				for _, entries := range by {
 					checkVariable(t, in, entries, want)

@@ -213,14 +213,6 @@ func (in *Input) Message(e ensemble.Entry) ([]byte, error) {
 	return message, nil
 }
 
-// find gives the field of an entry.
-func (in *Input) find(e ensemble.Entry) (*field, error) {
-	if fd := in.places[place{e.File, e.Message, e.Sub}]; fd != nil {
-		return fd, nil
-	}
-	return nil, &exit.Error{Code: exit.NotYet, What: "field is not part of the input", At: fmt.Sprintf("%s, message %d", e.File, e.Message), Why: e.Key.String(), Fix: "take entries from the catalogue of the same input"}
-}
-
 // plan cuts the wanted fields into batches.
 func (in *Input) plan(entries []ensemble.Entry, w ensemble.Window) ([]*batch, error) {
 	var out []*batch

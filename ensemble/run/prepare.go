@@ -268,17 +268,16 @@ func loaderOptions(c config.Data, parts int) loader.Options {
 // storedCensus is the censuses of what is read from a store, as files have one each of
 // forecasts and analyses.
 type storedCensus struct {
-	levels, own         []ensemble.Level // of the fields, and of a rank's
-	unit                map[string]string
-	grid                *ensemble.Grid
+	levels, own         []ensemble.Level          // of the fields, and of a rank's
+	kinds               map[string]*ensemble.Kind // by variable
 	dir                 string
 	forecasts, analyses census
 }
 
 func newStoredCensus(s *store.Store, levels, own []ensemble.Level) *storedCensus {
-	c := &storedCensus{levels: levels, own: own, unit: map[string]string{}, grid: s.Grid, dir: s.Dir()}
+	c := &storedCensus{levels: levels, own: own, kinds: map[string]*ensemble.Kind{}, dir: s.Dir()}
 	for _, v := range s.Variables {
-		c.unit[v.Name] = v.Unit
+		c.kinds[v.Name] = &ensemble.Kind{Unit: v.Unit, Grid: s.Grid}
 	}
 	return c
 }
@@ -288,7 +287,7 @@ func (c *storedCensus) add(f *ensemble.Forecast, a *ensemble.Analysis) {
 	add := func(to *census, k ensemble.Key, field func(level int) []float32) {
 		for _, l := range c.levels {
 			k.Level = l.Of(k.Variable)
-			to.entries = append(to.entries, ensemble.Entry{Key: k, Unit: c.unit[k.Variable], Grid: c.grid, File: c.dir})
+			to.entries = append(to.entries, ensemble.Entry{Key: k, Kind: c.kinds[k.Variable], File: c.dir})
 			to.fields = append(to.fields, tally{})
 			if own := slices.Index(c.own, l); own >= 0 {
 				to.add(len(to.entries)-1, field(own))

@@ -306,7 +306,7 @@ func TestWitness(t *testing.T) {
 	init := ensemble.InitAt(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
 	var entries []ensemble.Entry
 	for m := range 6 {
-		entries = append(entries, ensemble.Entry{Key: ensemble.Key{Variable: "t", Level: ensemble.PressureLevel(850), Member: ensemble.Member(m), Init: init}, Unit: "K",
+		entries = append(entries, ensemble.Entry{Key: ensemble.Key{Variable: "t", Level: ensemble.PressureLevel(850), Member: ensemble.Member(m), Init: init}, Kind: &ensemble.Kind{Unit: "K"},
 			File: fmt.Sprint("f", m%2), Message: 1 + m/4, Sub: 1 + m/2%2})
 	}
 	a := store.Archive{Entries: entries, Reader: readerFunc(func(i int) []float32 { return []float32{250 + float32(i), 280, 270} })}

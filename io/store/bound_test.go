@@ -63,7 +63,7 @@ func large(starts int, storage Storage) (Plan, *wide) {
 			for _, l := range p.Axes.Levels {
 				for _, t := range p.Axes.Leads {
 					for _, m := range p.Members {
-						p.Forecasts.Entries = append(p.Forecasts.Entries, ensemble.Entry{Key: ensemble.Key{Variable: v, Level: l, Member: m, Init: init, Lead: t}})
+						p.Forecasts.Entries = append(p.Forecasts.Entries, ensemble.Entry{Kind: new(ensemble.Kind), Key: ensemble.Key{Variable: v, Level: l, Member: m, Init: init, Lead: t}})
 					}
 				}
 			}

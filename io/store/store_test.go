@@ -106,7 +106,7 @@ func plan(storage Storage, starts int) (Plan, *synthetic) {
 			for _, v := range p.Axes.Variables {
 				for t, lead := range p.Axes.Leads {
 					for _, m := range p.Members {
-						p.Forecasts.Entries = append(p.Forecasts.Entries, ensemble.Entry{File: fmt.Sprint(t), Unit: unit[v],
+						p.Forecasts.Entries = append(p.Forecasts.Entries, ensemble.Entry{File: fmt.Sprint(t), Kind: &ensemble.Kind{Unit: unit[v]},
 							Key: ensemble.Key{Variable: v, Level: l, Member: m, Init: init, Lead: lead}})
 					}
 				}
@@ -119,7 +119,7 @@ func plan(storage Storage, starts int) (Plan, *synthetic) {
 			if v := init.Valid(lead); !have[v] {
 				have[v] = true
 				for _, l := range p.Axes.Levels {
-					p.Analyses.Entries = append(p.Analyses.Entries, ensemble.Entry{Unit: "m",
+					p.Analyses.Entries = append(p.Analyses.Entries, ensemble.Entry{Kind: &ensemble.Kind{Unit: "m"},
 						Key: ensemble.Key{Variable: "gh", Level: l, Member: ensemble.NoMember, Init: ensemble.Init(v)}})
 				}
 			}
