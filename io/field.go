@@ -8,8 +8,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/cf"
 	"github.com/ensemble-weather/ensemble/io/grib"
-	"github.com/ensemble-weather/ensemble/io/netcdf"
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
@@ -20,7 +20,7 @@ type field struct {
 	conv  unit.Conversion
 	file  *file
 	// slab is the NetCDF variable and selection, ref the GRIB message.
-	slab *netcdf.Slab
+	slab *cf.Slab
 	ref  grib.Ref
 }
 
@@ -31,13 +31,13 @@ type part struct{ message, sub int }
 // places outside the horizontal dimensions do.
 type slabs struct {
 	first  int         // number of the first field
-	whole  netcdf.Slab // of the first field
+	whole  cf.Slab // of the first field
 	counts []int64     // lengths of all dimensions
 }
 
 // at is the slab of field number n.
-func (v *slabs) at(n int) netcdf.Slab {
-	s := netcdf.Slab{Var: v.whole.Var, Start: slices.Clone(v.whole.Start), Count: v.whole.Count}
+func (v *slabs) at(n int) cf.Slab {
+	s := cf.Slab{Var: v.whole.Var, Start: slices.Clone(v.whole.Start), Count: v.whole.Count}
 	rest := int64(n - v.first)
 	for p := len(v.counts) - 1; p >= 0; p-- {
 		if s.Count[p] == 1 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/cf"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/grib"
@@ -53,10 +54,10 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 		damaged(fault.What, fmt.Sprintf("%s, byte %d", f.path, fault.Offset), fault.Why)
 		return nil
 	}
-	var h netcdf.Header
+	var h cf.Header
 	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h})
 	if err == nil {
-		err = in.fieldsOf(ctx, f, &h)
+		err = in.fieldsOf(f, &h, func(vars []int) (map[int][]float64, error) { return in.coordinates(ctx, f, &h, vars) })
 	}
 	var died *decode.DiedError
 	var bad *exit.Error
@@ -71,9 +72,9 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 	return nil
 }
 
-// fieldsOf makes entries of the fields of a file.
-func (in *Input) fieldsOf(ctx context.Context, f *file, h *netcdf.Header) error {
-	fields, unused, err := netcdf.Fields(h, func(vars []int) (map[int][]float64, error) { return in.coordinates(ctx, f, h, vars) }, in.ncGrids.share)
+// fieldsOf makes entries of the fields of a file; values reads coordinates.
+func (in *Input) fieldsOf(f *file, h *cf.Header, values cf.Fetch) error {
+	fields, unused, err := cf.Fields(h, values, in.ncGrids.share)
 	if err != nil {
 		return err
 	}
@@ -106,10 +107,10 @@ func (in *Input) fieldsOf(ctx context.Context, f *file, h *netcdf.Header) error 
 }
 
 // coordinates reads whole variables as doubles.
-func (in *Input) coordinates(ctx context.Context, f *file, h *netcdf.Header, vars []int) (map[int][]float64, error) {
+func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, vars []int) (map[int][]float64, error) {
 	req := netcdf.ValuesRequest{Path: f.path, Double: true}
 	for _, v := range vars {
-		s := netcdf.Slab{Var: v}
+		s := cf.Slab{Var: v}
 		for _, d := range h.Vars[v].Dims {
 			s.Start, s.Count = append(s.Start, 0), append(s.Count, h.Dims[d].Len)
 		}
@@ -137,38 +138,67 @@ func (in *Input) coordinates(ctx context.Context, f *file, h *netcdf.Header, var
 	return out, err
 }
 
-// decodeNetCDF reads the values of a batch: of every field the rectangles that hold its
-// window.
-func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error {
-	type piece struct {
-		field int
-		rect  order.Rect
-	}
-	req := netcdf.ValuesRequest{Path: b.file.path}
+// piece is a rectangle of a field of a batch, and where its values are stored.
+type piece struct {
+	field int
+	rect  order.Rect
+	slab  cf.Slab
+}
+
+// piecesOf are the rectangles that hold the window of a batch's fields.
+func piecesOf(b *batch) ([]piece, error) {
 	var pieces []piece
-	b.values = make([][]float32, len(b.fields))
 	for k, fd := range b.fields {
 		rects, err := order.Rects(fd.entry.Grid, b.window)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		for _, r := range rects {
+			pieces = append(pieces, piece{k, r, slabOf(*fd.slab, fd.entry.Grid, r)})
+		}
+	}
+	return pieces, nil
+}
+
+// rooms gives the memory for the values of all fields.
+func (b *batch) rooms(in *Input) (err error) {
+	b.values = make([][]float32, len(b.fields))
+	for k := range b.fields {
 		if b.values[k], err = b.room(in, k); err != nil {
 			return err
 		}
-		for _, r := range rects {
-			pieces = append(pieces, piece{k, r})
-			req.Slabs = append(req.Slabs, slabOf(*fd.slab, fd.entry.Grid, r))
-		}
 	}
-	err := in.values(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req}, len(pieces), func(k int) (*field, int, func([]byte) error) {
+	return nil
+}
+
+// place puts stored values of piece k into their field, which is SI after its last piece.
+func (b *batch) place(pieces []piece, k int, stored []float32) {
+	p := pieces[k]
+	fd := b.fields[p.field]
+	p.rect.Place(b.values[p.field], stored, fd.entry.Grid, b.window)
+	if k+1 == len(pieces) || pieces[k+1].field != p.field {
+		fd.conv.Apply(b.values[p.field])
+	}
+}
+
+// decodeNetCDF reads the values of a batch: of every field the rectangles that hold its
+// window.
+func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error {
+	pieces, err := piecesOf(b)
+	if err != nil {
+		return err
+	}
+	req := netcdf.ValuesRequest{Path: b.file.path}
+	for _, p := range pieces {
+		req.Slabs = append(req.Slabs, p.slab)
+	}
+	if err := b.rooms(in); err != nil {
+		return err
+	}
+	err = in.values(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req}, len(pieces), func(k int) (*field, int, func([]byte) error) {
 		p := pieces[k]
-		fd := b.fields[p.field]
-		return fd, p.rect.Rows * p.rect.Cols, func(raw []byte) error {
-			stored := wire.Floats(raw)
-			p.rect.Place(b.values[p.field], stored, fd.entry.Grid, b.window)
-			if k+1 == len(pieces) || pieces[k+1].field != p.field {
-				fd.conv.Apply(b.values[p.field])
-			}
+		return b.fields[p.field], p.rect.Rows * p.rect.Cols, func(raw []byte) error {
+			b.place(pieces, k, wire.Floats(raw))
 			return nil
 		}
 	})
@@ -181,13 +211,13 @@ func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error {
 
 // slabOf narrows the slab of a field to a rectangle of it. Rows and columns are its
 // dimensions of more than one value, in the order in which the grid was stored.
-func slabOf(s netcdf.Slab, g *ensemble.Grid, r order.Rect) netcdf.Slab {
+func slabOf(s cf.Slab, g *ensemble.Grid, r order.Rect) cf.Slab {
 	axes := [][3]int{{g.NY, r.Row, r.Rows}, {g.NX, r.Col, r.Cols}}
 	if g.Source.ColumnMajor {
 		slices.Reverse(axes)
 	}
 	axes = slices.DeleteFunc(axes, func(a [3]int) bool { return a[0] == 1 })
-	out := netcdf.Slab{Var: s.Var, Start: slices.Clone(s.Start), Count: slices.Clone(s.Count)}
+	out := cf.Slab{Var: s.Var, Start: slices.Clone(s.Start), Count: slices.Clone(s.Count)}
 	for p, n := range s.Count {
 		if n > 1 {
 			out.Start[p], out.Count[p] = s.Start[p]+int64(axes[0][1]), int64(axes[0][2])

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/cf"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/netcdf"
@@ -196,17 +197,17 @@ func TestKnownGoodCoefficients(t *testing.T) {
 func (r *reader) coefficients(t *testing.T, file string, family baseline.Family) []*baseline.EMOS {
 	t.Helper()
 	path := filepath.Join(r.dir, file)
-	var h netcdf.Header
+	var h cf.Header
 	if err := r.pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: path}, Result: &h}); err != nil {
 		t.Fatal(err)
 	}
 	req := netcdf.ValuesRequest{Path: path, Double: true}
 	for _, name := range []string{"alpha", "beta", "gamma", "delta"} {
-		v := slices.IndexFunc(h.Vars, func(v netcdf.Var) bool { return v.Name == "emos_coefficient_"+name })
+		v := slices.IndexFunc(h.Vars, func(v cf.Var) bool { return v.Name == "emos_coefficient_"+name })
 		if v < 0 {
 			t.Fatalf("%s has no %s", file, name)
 		}
-		slab := netcdf.Slab{Var: v}
+		slab := cf.Slab{Var: v}
 		for _, d := range h.Vars[v].Dims {
 			slab.Start, slab.Count = append(slab.Start, 0), append(slab.Count, h.Dims[d].Len)
 		}

@@ -1,16 +1,12 @@
-// Package netcdf understands NetCDF files: the structure of the classic formats
-// and the frame of HDF5 by itself (scan), and what the variables of a file mean
-// by the CF conventions (fields). Header and values come from netCDF-C in another
-// process (package nclib).
+// Package netcdf understands the structure of NetCDF files, of the classic formats
+// and of the frame of HDF5. Header and values come from netCDF-C in another process
+// (package nclib); what the variables mean, package cf knows.
 //
 // Source: NetCDF Classic Format Specification (Unidata); HDF5 File Format
-// Specification 3.0; CF conventions 1.8.
+// Specification 3.0.
 package netcdf
 
-import (
-	"encoding/json"
-	"strconv"
-)
+import "github.com/ensemble-weather/ensemble/io/cf"
 
 // Kinds of requests that the child serves for this package.
 const (
@@ -18,120 +14,16 @@ const (
 	ValuesKind = "netcdf-values"
 )
 
-// HeaderRequest asks for the Header of a file.
+// HeaderRequest asks for the cf.Header of a file.
 type HeaderRequest struct {
 	Path string `json:"path"`
-}
-
-// Header is all of a file but its values.
-type Header struct {
-	Dims []Dim `json:"dims"`
-	Vars []Var `json:"vars"`
-	// Attrs are the global attributes, those of groups below the root excluded.
-	Attrs map[string]Attr `json:"attrs,omitempty"`
-}
-
-// Dim is a dimension.
-type Dim struct {
-	Name      string `json:"name"`
-	Len       int64  `json:"len"`
-	Unlimited bool   `json:"unlimited,omitempty"`
-	Group     string `json:"group,omitempty"` // "" is the root
-}
-
-// Var is a variable.
-type Var struct {
-	Group string          `json:"group,omitempty"` // "" is the root, "forecast/a" a group in a group
-	Name  string          `json:"name"`
-	Type  string          `json:"type"` // "float", "short", "char", "string", "user" …
-	Dims  []int           `json:"dims"` // positions in Header.Dims
-	Attrs map[string]Attr `json:"attrs,omitempty"`
-}
-
-// Path is the name with its groups.
-func (v *Var) Path() string {
-	if v.Group == "" {
-		return v.Name
-	}
-	return v.Group + "/" + v.Name
-}
-
-// Numeric says whether values are numbers.
-func (v *Var) Numeric() bool { return v.Type != "char" && v.Type != "string" && v.Type != "user" }
-
-// Text is a text attribute, "" if it is absent or a number.
-func (v *Var) Text(name string) string { return v.Attrs[name].Text }
-
-// Attr is an attribute: text or numbers.
-type Attr struct {
-	Text    string `json:"text,omitempty"`
-	Numbers Floats `json:"numbers,omitempty"`
-}
-
-// Value is the attribute in the form that Grid.Mapping holds: string, float64 or
-// []float64.
-func (a Attr) Value() any {
-	switch len(a.Numbers) {
-	case 0:
-		return a.Text
-	case 1:
-		return a.Numbers[0]
-	default:
-		return []float64(a.Numbers)
-	}
-}
-
-// Floats are numbers that survive JSON, NaN included.
-type Floats []float64
-
-// MarshalJSON writes the numbers as strings.
-func (f Floats) MarshalJSON() ([]byte, error) {
-	s := make([]string, len(f))
-	for i, v := range f {
-		s[i] = strconv.FormatFloat(v, 'g', -1, 64)
-	}
-	return json.Marshal(s)
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (f *Floats) UnmarshalJSON(b []byte) error {
-	var s []string
-	if err := json.Unmarshal(b, &s); err != nil {
-		return err
-	}
-	*f = make(Floats, len(s))
-	for i := range s {
-		v, err := strconv.ParseFloat(s[i], 64)
-		if err != nil {
-			return err
-		}
-		(*f)[i] = v
-	}
-	return nil
-}
-
-// Slab is a part of a variable: Start and Count for each dimension, both empty for
-// the whole of a scalar.
-type Slab struct {
-	Var   int     `json:"var"` // position in Header.Vars
-	Start []int64 `json:"start"`
-	Count []int64 `json:"count"`
-}
-
-// Size is the number of values.
-func (s Slab) Size() int64 {
-	n := int64(1)
-	for _, c := range s.Count {
-		n *= c
-	}
-	return n
 }
 
 // ValuesRequest asks for values, unpacked (scale_factor, add_offset), with NaN
 // where they are missing; the answer is a []wire.Values.
 type ValuesRequest struct {
-	Path  string `json:"path"`
-	Slabs []Slab `json:"slabs"`
+	Path  string    `json:"path"`
+	Slabs []cf.Slab `json:"slabs"`
 	// Double asks for float64, for coordinates; else values are float32.
 	Double bool `json:"double,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	format "github.com/ensemble-weather/ensemble/io/netcdf"
+	"github.com/ensemble-weather/ensemble/io/cf"
 )
 
 // chunks are the deflated variables of a file that were read so far: their chunks are
@@ -21,7 +21,7 @@ type chunks struct {
 }
 
 // of gives the chunks of a variable; nil if it is not stored in such.
-func (c *chunks) of(path string, index int, v *format.Var) *C.ens_chunks {
+func (c *chunks) of(path string, index int, v *cf.Var) *C.ens_chunks {
 	if c.vars == nil {
 		name := C.CString(path)
 		defer C.free(unsafe.Pointer(name))
@@ -54,19 +54,19 @@ func (c *chunks) close() {
 // Float reads a slab into dst, unpacked, NaN where missing.
 //
 // Errors: if the slab does not fit the variable or the library cannot read it.
-func (f *File) Float(dst []float32, s format.Slab) error {
+func (f *File) Float(dst []float32, s cf.Slab) error {
 	start, count, err := f.part(s, len(dst))
 	if err != nil {
 		return err
 	}
 	v, rules := &f.header.Vars[s.Var], &f.vars[s.Var].rules
-	if rules.err != nil {
-		return rules.err
+	if rules.Err != nil {
+		return rules.Err
 	}
-	if set := f.chunks.of(f.path, s.Var, v); set != nil && len(rules.missing) <= C.ENS_MAX_MISSING {
-		r := C.ens_rules{n_missing: C.int(len(rules.missing)), lo: C.double(rules.lo), hi: C.double(rules.hi),
-			scale: C.double(rules.scale), shift: C.double(rules.shift), add: C.double(rules.unsigned)}
-		for i, m := range rules.missing {
+	if set := f.chunks.of(f.path, s.Var, v); set != nil && len(rules.Missing) <= C.ENS_MAX_MISSING {
+		r := C.ens_rules{n_missing: C.int(len(rules.Missing)), lo: C.double(rules.Lo), hi: C.double(rules.Hi),
+			scale: C.double(rules.Scale), shift: C.double(rules.Shift), add: C.double(rules.Unsigned)}
+		for i, m := range rules.Missing {
 			r.missing[i] = C.double(m)
 		}
 		switch C.ens_chunks_read(set, C.int(len(s.Start)), &start[0], &count[0], &r, (*C.float)(unsafe.SliceData(dst))) {

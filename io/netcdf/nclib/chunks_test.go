@@ -11,7 +11,7 @@ import (
 
 	"github.com/fhs/go-netcdf/netcdf"
 
-	format "github.com/ensemble-weather/ensemble/io/netcdf"
+	"github.com/ensemble-weather/ensemble/io/cf"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
@@ -126,11 +126,11 @@ func TestFloatAgreesWithDouble(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			x := slices.IndexFunc(f.header.Vars, func(v format.Var) bool { return v.Name == "x" })
+			x := slices.IndexFunc(f.header.Vars, func(v cf.Var) bool { return v.Name == "x" })
 			if got := f.chunks.of(path, x, &f.header.Vars[x]) != nil; got != c.inflated {
 				t.Errorf("inflated here: %v, want %v", got, c.inflated)
 			}
-			for _, s := range []format.Slab{
+			for _, s := range []cf.Slab{
 				{Var: x, Start: []int64{0, 0, 0}, Count: []int64{2, 17, 23}},
 				{Var: x, Start: []int64{1, 3, 8}, Count: []int64{1, 9, 11}},
 				{Var: x, Start: []int64{1, 0, 0}, Count: []int64{1, 17, 23}},
@@ -143,7 +143,7 @@ func TestFloatAgreesWithDouble(t *testing.T) {
 	}
 }
 
-func compare(t *testing.T, f *File, s format.Slab) {
+func compare(t *testing.T, f *File, s cf.Slab) {
 	t.Helper()
 	got, want := make([]float32, s.Size()), make([]float64, s.Size())
 	if err := f.Float(got, s); err != nil {

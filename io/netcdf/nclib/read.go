@@ -6,20 +6,19 @@ import "C"
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"unsafe"
 
 	"github.com/fhs/go-netcdf/netcdf"
 
-	format "github.com/ensemble-weather/ensemble/io/netcdf"
+	"github.com/ensemble-weather/ensemble/io/cf"
 )
 
 // File is an open file with its header. A netcdf.Dataset is the number of the file
 // or of one of its groups, so that groups are read by go-netcdf as well.
 type File struct {
 	ds     netcdf.Dataset
-	header format.Header
+	header cf.Header
 	vars   []located
 	dims   map[C.int]int // dimension number → position in header.Dims
 
@@ -32,7 +31,7 @@ type File struct {
 type located struct {
 	group C.int
 	id    C.int
-	rules packing
+	rules cf.Packing
 }
 
 // maxVars bounds what a damaged header can make us list.
@@ -65,7 +64,7 @@ func (f *File) Close() error {
 }
 
 // Header is everything but the values.
-func (f *File) Header() *format.Header { return &f.header }
+func (f *File) Header() *cf.Header { return &f.header }
 
 // group reads dimensions and variables of a group and the groups in it.
 func (f *File) group(ds netcdf.Dataset, name string) error {
@@ -89,7 +88,7 @@ func (f *File) group(ds netcdf.Dataset, name string) error {
 			return err
 		}
 		f.dims[d] = len(f.header.Dims)
-		f.header.Dims = append(f.header.Dims, format.Dim{Name: C.GoString(&buf[0]), Len: int64(length), Unlimited: unlimited[d], Group: name})
+		f.header.Dims = append(f.header.Dims, cf.Dim{Name: C.GoString(&buf[0]), Len: int64(length), Unlimited: unlimited[d], Group: name})
 	}
 	count, err := ds.NVars()
 	if err != nil {
@@ -158,7 +157,7 @@ func (f *File) variable(ds netcdf.Dataset, i int, group string) error {
 	if err := status(C.nc_inq_var(id, C.int(i), &name[0], &kind, &ndims, &dims[0], nil)); err != nil {
 		return err
 	}
-	v := format.Var{Group: group, Name: C.GoString(&name[0]), Type: typeNames[kind]}
+	v := cf.Var{Group: group, Name: C.GoString(&name[0]), Type: typeNames[kind]}
 	if v.Type == "" {
 		v.Type = "user"
 	}
@@ -175,17 +174,17 @@ func (f *File) variable(ds netcdf.Dataset, i int, group string) error {
 		return fmt.Errorf("attributes of %s: %w", v.Path(), err)
 	}
 	f.header.Vars = append(f.header.Vars, v)
-	f.vars = append(f.vars, located{group: id, id: C.int(i), rules: packingOf(&v)})
+	f.vars = append(f.vars, located{group: id, id: C.int(i), rules: cf.PackingOf(&v, defaultFill[v.Type]...)})
 	return nil
 }
 
 // attributes reads all attributes of a variable or file.
-func attributes(group, id C.int, count func() (int, error), at func(int) (netcdf.Attr, error)) (map[string]format.Attr, error) {
+func attributes(group, id C.int, count func() (int, error), at func(int) (netcdf.Attr, error)) (map[string]cf.Attr, error) {
 	n, err := count()
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	out := map[string]format.Attr{}
+	out := map[string]cf.Attr{}
 	for i := range n {
 		a, err := at(i)
 		if err != nil {
@@ -200,36 +199,36 @@ func attributes(group, id C.int, count func() (int, error), at func(int) (netcdf
 	return out, nil
 }
 
-func attribute(group, id C.int, a netcdf.Attr) (format.Attr, error) {
+func attribute(group, id C.int, a netcdf.Attr) (cf.Attr, error) {
 	kind, err := a.Type()
 	if err != nil {
-		return format.Attr{}, err
+		return cf.Attr{}, err
 	}
 	n, err := a.Len()
 	if err != nil {
-		return format.Attr{}, err
+		return cf.Attr{}, err
 	}
 	if n > 1<<20 {
-		return format.Attr{}, fmt.Errorf("attribute of %d elements", n)
+		return cf.Attr{}, fmt.Errorf("attribute of %d elements", n)
 	}
 	if n == 0 {
-		return format.Attr{}, nil
+		return cf.Attr{}, nil
 	}
 	switch kind {
 	case netcdf.CHAR:
 		b := make([]byte, n)
 		err := a.ReadBytes(b)
-		return format.Attr{Text: strings.TrimRight(string(b), "\x00")}, err
+		return cf.Attr{Text: strings.TrimRight(string(b), "\x00")}, err
 	case netcdf.STRING:
 		text, err := attrText(group, id, a.Name(), int(n))
-		return format.Attr{Text: text}, err
+		return cf.Attr{Text: text}, err
 	}
 	return numbers(a, kind, n)
 }
 
 // numbers reads a numeric attribute by its own type.
-func numbers(a netcdf.Attr, kind netcdf.Type, n uint64) (format.Attr, error) {
-	var out format.Floats
+func numbers(a netcdf.Attr, kind netcdf.Type, n uint64) (cf.Attr, error) {
+	var out cf.Floats
 	var err error
 	switch kind {
 	case netcdf.BYTE:
@@ -263,13 +262,13 @@ func numbers(a netcdf.Attr, kind netcdf.Type, n uint64) (format.Attr, error) {
 		v := make([]float64, n)
 		err, out = a.ReadFloat64s(v), floats(v)
 	default:
-		return format.Attr{}, nil // a user-defined type: not one of ours
+		return cf.Attr{}, nil // a user-defined type: not one of ours
 	}
-	return format.Attr{Numbers: out}, err
+	return cf.Attr{Numbers: out}, err
 }
 
-func floats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 | float32 | float64](v []T) format.Floats {
-	out := make(format.Floats, len(v))
+func floats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 | float32 | float64](v []T) cf.Floats {
+	out := make(cf.Floats, len(v))
 	for i := range v {
 		out[i] = float64(v[i])
 	}
@@ -279,7 +278,7 @@ func floats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 | 
 // Double reads a slab into dst, unpacked, NaN where missing.
 //
 // Errors: if the slab does not fit the variable or the library cannot read it.
-func (f *File) Double(dst []float64, s format.Slab) error {
+func (f *File) Double(dst []float64, s cf.Slab) error {
 	start, count, err := f.part(s, len(dst))
 	if err != nil {
 		return err
@@ -288,13 +287,13 @@ func (f *File) Double(dst []float64, s format.Slab) error {
 	if err := status(C.nc_get_vara_double(at.group, at.id, &start[0], &count[0], (*C.double)(unsafe.Pointer(&dst[0])))); err != nil {
 		return fmt.Errorf("%s: %w", f.header.Vars[s.Var].Path(), err)
 	}
-	return at.rules.unpack(dst)
+	return at.rules.Unpack(dst)
 }
 
 // part gives a slab of n values as the library wants it.
 //
 // Errors: if it does not fit the variable.
-func (f *File) part(s format.Slab, n int) (start, count []C.size_t, err error) {
+func (f *File) part(s cf.Slab, n int) (start, count []C.size_t, err error) {
 	if s.Var < 0 || s.Var >= len(f.vars) {
 		return nil, nil, fmt.Errorf("variable %d of %d", s.Var, len(f.vars))
 	}
@@ -315,77 +314,10 @@ func (f *File) part(s format.Slab, n int) (start, count []C.size_t, err error) {
 	return start, count, nil
 }
 
-// packing is how stored numbers become values.
-type packing struct {
-	missing      []float64
-	lo, hi       float64
-	scale, shift float64
-	unsigned     float64 // added to negative numbers, 0 if they are signed
-	err          error
-}
-
 // defaultFill is what the library writes where nobody wrote (netcdf.h); bytes have
 // no such value.
-var defaultFill = map[string]float64{"short": -32767, "int": -2147483647, "float": 9.9692099683868690e+36, "double": 9.9692099683868690e+36,
-	"ushort": 65535, "uint": 4294967295, "int64": -9223372036854775806, "uint64": 18446744073709551614}
-
-// packingOf reads the attributes of CF section 8.1 and 2.5.1.
-func packingOf(v *format.Var) packing {
-	p := packing{lo: math.Inf(-1), hi: math.Inf(1), scale: 1}
-	num := func(name string) []float64 { return v.Attrs[name].Numbers }
-	if fill := num("_FillValue"); len(fill) > 0 {
-		p.missing = append(p.missing, fill[0])
-	} else if d, ok := defaultFill[v.Type]; ok {
-		p.missing = append(p.missing, d)
-	}
-	p.missing = append(p.missing, num("missing_value")...)
-	if r := num("valid_range"); len(r) == 2 {
-		p.lo, p.hi = r[0], r[1]
-	}
-	if r := num("valid_min"); len(r) == 1 {
-		p.lo = r[0]
-	}
-	if r := num("valid_max"); len(r) == 1 {
-		p.hi = r[0]
-	}
-	for _, a := range []struct {
-		name string
-		to   *float64
-	}{{"scale_factor", &p.scale}, {"add_offset", &p.shift}} {
-		if n := num(a.name); len(n) > 0 {
-			*a.to = n[0]
-			if math.IsNaN(n[0]) || math.IsInf(n[0], 0) || a.name == "scale_factor" && n[0] == 0 {
-				p.err = fmt.Errorf("%s: %s is %v", v.Path(), a.name, n[0])
-			}
-		}
-	}
-	if strings.EqualFold(v.Text("_Unsigned"), "true") {
-		p.unsigned = map[string]float64{"byte": 1 << 8, "short": 1 << 16, "int": 1 << 32}[v.Type]
-	}
-	return p
-}
-
-func (p packing) unpack(v []float64) error {
-	if p.err != nil {
-		return p.err
-	}
-	nan := math.NaN()
-	for i, x := range v {
-		bad := x < p.lo || x > p.hi
-		for _, m := range p.missing {
-			bad = bad || x == m
-		}
-		if bad {
-			v[i] = nan
-			continue
-		}
-		if x < 0 && p.unsigned != 0 {
-			x += p.unsigned
-		}
-		v[i] = x*p.scale + p.shift
-	}
-	return nil
-}
+var defaultFill = map[string][]float64{"short": {-32767}, "int": {-2147483647}, "float": {9.9692099683868690e+36}, "double": {9.9692099683868690e+36},
+	"ushort": {65535}, "uint": {4294967295}, "int64": {-9223372036854775806}, "uint64": {18446744073709551614}}
 
 // attrText reads a text attribute of type NC_STRING, several strings joined by
 // blanks; go-netcdf knows the type only.

@@ -1,4 +1,4 @@
-package netcdf
+package cf
 
 import (
 	"fmt"
