@@ -96,8 +96,30 @@ func SumBelow(dir string, names []string) ([]File, error) {
 	return files, nil
 }
 
-// SumFile measures one file, under the path it is given by.
+// SumFile measures one file, under the path it is given by; or a folder, whose sum is
+// that of a list like SHA256SUMS of all files in it.
 func SumFile(path string) (File, error) {
+	if st, err := os.Stat(path); err != nil || !st.IsDir() {
+		return sumRegular(path)
+	}
+	parts, err := Parts(path)
+	if err != nil {
+		return File{}, err
+	}
+	whole, h := File{Path: path}, sha256.New()
+	for _, p := range parts {
+		f, err := sumRegular(filepath.Join(path, p.Path))
+		if err != nil {
+			return File{}, err
+		}
+		whole.Size += f.Size
+		fmt.Fprintf(h, "%s  %s\n", f.SHA256, filepath.ToSlash(p.Path))
+	}
+	whole.SHA256 = hex.EncodeToString(h.Sum(nil))
+	return whole, nil
+}
+
+func sumRegular(path string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return File{}, err
