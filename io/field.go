@@ -19,7 +19,7 @@ type field struct {
 	entry ensemble.Entry
 	conv  unit.Conversion
 	file  *file
-	// slab is the NetCDF variable and selection, ref the GRIB message.
+	// slab is the variable and selection of NetCDF and Zarr, ref the GRIB message.
 	slab *cf.Slab
 	ref  grib.Ref
 }
@@ -27,12 +27,12 @@ type field struct {
 // part is a field's place in its file.
 type part struct{ message, sub int }
 
-// slabs are the fields of one variable of a NetCDF file, which follow each other as their
+// slabs are the fields of one variable of a NetCDF file or Zarr store, which follow each other as their
 // places outside the horizontal dimensions do.
 type slabs struct {
-	first  int         // number of the first field
+	first  int     // number of the first field
 	whole  cf.Slab // of the first field
-	counts []int64     // lengths of all dimensions
+	counts []int64 // lengths of all dimensions
 }
 
 // at is the slab of field number n.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filemark"
+	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
 // format is one kind of file.
@@ -29,12 +30,18 @@ type format struct {
 // formats is the table of what can be read, tried in order.
 var formats = []format{
 	{"NetCDF", isNetCDF, indexNetCDF},
+	stores, // before GRIB, whose mark may stand anywhere in its head
 	{"GRIB", isGRIB, indexGRIB},
 }
+
+// stores is also the format of a folder that holds a store.
+var stores = format{"Zarr", isZip, indexZarr}
 
 // headSize is how much of a file is looked at to tell its format; real GRIB
 // files have up to some kilobytes of bulletin header before the first message.
 const headSize = 64 << 10
+
+func isZip(head []byte) bool { return bytes.HasPrefix(head, []byte("PK\x03\x04")) }
 
 func isGRIB(head []byte) bool { return bytes.Contains(head, []byte("GRIB")) }
 
@@ -55,15 +62,15 @@ func isNetCDF(head []byte) bool {
 
 // guesses name what a wrong file probably is, by its first bytes.
 var guesses = []struct{ prefix, what string }{
-	{"\x1f\x8b", "a gzip archive"}, {"PK\x03\x04", "a zip archive"}, {"BZh", "a bzip2 archive"}, {"\xfd7zXZ", "an xz archive"},
+	{"\x1f\x8b", "a gzip archive"}, {"BZh", "a bzip2 archive"}, {"\xfd7zXZ", "an xz archive"},
 	{"(\xb5/\xfd", "a zstd archive"}, {"\x89PNG", "a PNG image"}, {"%PDF", "a PDF document"}, {"BUFR", "a BUFR file"},
 	{"<!DOCTYPE", "an HTML page"}, {"<html", "an HTML page"}, {"<HTML", "an HTML page"}, {"<?xml", "an XML document"}, {"{", "a JSON text"},
 	{"\x80\x02", "a Python pickle"}, {"\x80\x04", "a Python pickle"}, {"PAR1", "a Parquet file"}, {"\x89HD", "a damaged HDF5 file"}, {"\x0eHDF", "an HDF4 file"}, {"GRI", "the start of a GRIB file"}, {"HDF\r", "a damaged HDF5 file"},
 }
 
-// detect opens a file, if it is one, and finds its format.
+// detect opens a file, if it is one, and finds the format of a file or folder.
 //
-// Errors: exit 66 if it is not there, 65 if it is no file or of no known format.
+// Errors: exit 66 if it is not there, 65 if it is of no known format.
 func detect(path string) (*file, error) {
 	st, err := os.Stat(path)
 	switch {
@@ -73,8 +80,10 @@ func detect(path string) (*file, error) {
 		return nil, wrongKind(path, "it is a link that leads back to itself", "name the file that it should lead to")
 	case err != nil:
 		return nil, unreadable(path, err)
+	case st.IsDir() && zarr.Holds(path):
+		return &file{path: path, format: &stores}, nil
 	case st.IsDir():
-		return nil, wrongKind(path, "it is a folder", "name the files in it")
+		return nil, wrongKind(path, "it is a folder without Zarr metadata", "name the files in it")
 	case st.Mode()&fs.ModeType != 0:
 		return nil, wrongKind(path, "it is no regular file but "+st.Mode().Type().String(), "copy its content into a file")
 	case st.Size() == 0:
@@ -108,11 +117,11 @@ func detect(path string) (*file, error) {
 			break
 		}
 	}
-	return nil, wrongKind(path, why, "give GRIB or NetCDF files")
+	return nil, wrongKind(path, why, "give GRIB or NetCDF files or Zarr stores")
 }
 
 func wrongKind(path, why, fix string) error {
-	return &exit.Error{Code: exit.BadData, What: "not a GRIB or NetCDF file", At: path, Why: why, Fix: fix}
+	return &exit.Error{Code: exit.BadData, What: "not a GRIB or NetCDF file nor a Zarr store", At: path, Why: why, Fix: fix}
 }
 
 func unreadable(path string, err error) error {

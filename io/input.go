@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/grib"
 	"github.com/ensemble-weather/ensemble/io/unit"
+	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
 // Options of Open; the zero value is the default.
@@ -31,9 +32,11 @@ type Options struct {
 	// SkipFiles leaves files out that are absent, of another kind or cannot be read,
 	// unless that is all of them.
 	SkipFiles bool
+	// Sparse takes absent chunks of Zarr stores for missing values.
+	Sparse bool
 }
 
-// Input is a set of files, indexed. Its methods may be called from several
+// Input is a set of files and stores, indexed. Its methods may be called from several
 // goroutines.
 type Input struct {
 	opt     Options
@@ -51,12 +54,13 @@ type Input struct {
 	lost    []*exit.Error // of files that were left out
 }
 
-// file is one file of an input. The index functions fill everything below format.
+// file is one file of an input, or a folder that is a store. The index functions fill
+// everything below format.
 type file struct {
 	path   string
 	size   int64
-	f      *os.File
-	mark   filemark.Mark // when it was opened
+	f      *os.File      // nil for a folder
+	mark   filemark.Mark // when it was opened; of no folder
 	format *format
 
 	messages int
@@ -67,17 +71,18 @@ type file struct {
 	unused   []ensemble.Unused
 	warnings []string
 	faults   []*exit.Error
+	zarr     *zarr.Store
 }
 
 // Open indexes files: their structure, then what each field in them is. No values
 // are read. The catalogue does not depend on the order of paths.
 //
 // Errors: *exit.Error, 66 for a file that is not there, 65 for one that is no
-// GRIB or NetCDF or is damaged (all damage of all files, in More), 69 if decoding
+// GRIB, NetCDF or Zarr or is damaged (all damage of all files, in More), 69 if decoding
 // children cannot run; ctx.Err().
 func Open(ctx context.Context, paths []string, o Options) (*Input, error) {
 	if len(paths) == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: "no input files", Fix: "name at least one GRIB or NetCDF file"}
+		return nil, &exit.Error{Code: exit.Usage, What: "no input files", Fix: "name at least one GRIB or NetCDF file or Zarr store"}
 	}
 	in := &Input{opt: o, pool: o.Pool, byName: map[string]*file{}}
 	if err := in.open(ctx, paths); err != nil {
@@ -207,11 +212,19 @@ func (in *Input) Unchanged(paths ...string) error {
 		if len(paths) > 0 && !slices.Contains(paths, f.path) {
 			continue
 		}
-		if err := f.mark.Verify(f.path); err != nil {
+		if err := f.same(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// same verifies that a file is the one that was indexed.
+func (f *file) same() error {
+	if f.zarr != nil {
+		return f.zarr.Same()
+	}
+	return f.mark.Verify(f.path)
 }
 
 // Catalogue says what the input holds. It is shared and must not be changed.
@@ -246,7 +259,12 @@ func (in *Input) Damage() []*exit.Error {
 // Close ends the children and closes the files.
 func (in *Input) Close() {
 	for _, f := range in.files {
-		f.f.Close()
+		if f.f != nil {
+			f.f.Close()
+		}
+		if f.zarr != nil {
+			f.zarr.Close()
+		}
 	}
 	if in.ownPool {
 		in.pool.Close()

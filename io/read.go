@@ -59,8 +59,8 @@ func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(
 	return in.ReadPart(ctx, entries, ensemble.Window{}, visit)
 }
 
-// ReadPart is Read for a window of every field. Of NetCDF files no more than the window
-// is read, as far as the chunks of the file allow; GRIB messages are decoded whole, and
+// ReadPart is Read for a window of every field. Of NetCDF and Zarr no more than the window
+// is read, as far as the chunks allow; GRIB messages are decoded whole, and
 // the window is kept.
 func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, visit func(i int, f *ensemble.Field) error) error {
 	batches, err := in.plan(entries, w)
@@ -203,7 +203,7 @@ func (in *Input) Message(e ensemble.Entry) ([]byte, error) {
 		return nil, err
 	}
 	if fd.slab != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "field is no GRIB message", At: e.File, Why: e.Key.String() + " lies in a NetCDF file", Fix: "give GRIB files"}
+		return nil, &exit.Error{Code: exit.BadData, What: "field is no GRIB message", At: e.File, Why: e.Key.String() + " lies in a file of another format", Fix: "give GRIB files"}
 	}
 	message, err := fd.ref.Extract(nil, fd.file.f)
 	if err != nil {
@@ -237,6 +237,9 @@ func (in *Input) plan(entries []ensemble.Entry, w ensemble.Window) ([]*batch, er
 // decode reads the values of a batch. If the child dies on several fields, each is
 // tried alone, so that the error names the one that kills it.
 func (in *Input) decode(ctx context.Context, b *batch) error {
+	if b.file.zarr != nil {
+		return in.decodeZarr(ctx, b)
+	}
 	if b.fields[0].slab != nil {
 		return in.decodeNetCDF(ctx, b)
 	}

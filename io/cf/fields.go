@@ -298,7 +298,7 @@ func (r *reader) keyAt(f *Field, c clock, member, level *aux, place []int64) str
 		f.Key.Member = ensemble.Member(m)
 	}
 	if level != nil {
-		l, kind, reason := levelOf(level.v, level.at(r.h, place))
+		l, kind, reason := levelOf(level, level.at(r.h, place))
 		if reason != "" {
 			return reason
 		}
@@ -309,10 +309,11 @@ func (r *reader) keyAt(f *Field, c clock, member, level *aux, place []int64) str
 }
 
 // levelOf makes a level of a vertical coordinate.
-func levelOf(v *Var, x float64) (ensemble.Level, string, string) {
+func levelOf(a *aux, x float64) (ensemble.Level, string, string) {
 	if x != x {
 		return ensemble.Level{}, "", "a level is missing"
 	}
+	v := a.v
 	std, unit := v.Text("standard_name"), v.Text("units")
 	switch {
 	case pressureUnits[unit]:
@@ -321,7 +322,7 @@ func levelOf(v *Var, x float64) (ensemble.Level, string, string) {
 			scale = 100
 		}
 		return ensemble.Level{Kind: ensemble.Pressure, Value: x * scale}, std, ""
-	case std == "air_pressure" && unit == "" || strings.EqualFold(v.Name, "isobaricInhPa"):
+	case std == "air_pressure" && unit == "" || strings.EqualFold(v.Name, "isobaricInhPa") || a.isobaric():
 		return ensemble.PressureLevel(x), std, ""
 	case (std == "height" || std == "" && strings.EqualFold(v.Name, "height")) && (unit == "m" || unit == "metre" || unit == "meters" || unit == "metres"):
 		// A float32 of 1.5 or 2 is exact; others become the nearest short decimal.
@@ -332,6 +333,28 @@ func levelOf(v *Var, x float64) (ensemble.Level, string, string) {
 		kind = v.Name
 	}
 	return ensemble.Level{Kind: ensemble.OtherLevel, Value: x}, kind, ""
+}
+
+// isobaricLevels are the pressures in hPa on which ERA5 and the archives made of it lie.
+var isobaricLevels = []float64{1, 2, 3, 5, 7, 10, 20, 30, 50, 70, 100, 125, 150, 175, 200, 225, 250, 300, 350, 400, 450, 500, 550, 600, 650, 700, 750, 775, 800, 825, 850,
+	875, 900, 925, 950, 975, 1000}
+
+// modelLevels is how many levels a model has at most: numbers above are no level's.
+const modelLevels = 137
+
+// isobaric tells whether "level", without a unit or standard name as in WeatherBench, is
+// pressure in hPa: its values are such levels, and not all could be numbers of model
+// levels.
+func (a *aux) isobaric() bool {
+	if a.v.Name != "level" && a.v.Name != "pressure_level" || a.v.Text("units") != "" || a.v.Text("standard_name") != "" || len(a.values) == 0 {
+		return false
+	}
+	for _, x := range a.values {
+		if !slices.Contains(isobaricLevels, x) {
+			return false
+		}
+	}
+	return slices.Max(a.values) > modelLevels
 }
 
 // clock is the time coordinates of a variable.
@@ -367,11 +390,29 @@ func (r *reader) clock(all []*aux) (clock, string) {
 			return c, err.Error()
 		}
 	}
+	if c.init == nil && c.countsFromTime() {
+		c.init, c.initAxis, c.valid, c.bounds = c.valid, c.validAxis, nil, nil
+	}
 	switch {
 	case c.valid == nil && (c.init == nil || c.lead == nil):
 		return c, "it has no time"
 	}
 	return c, ""
+}
+
+// countsFromTime tells whether leads are added to the time rather than taken from it: as
+// WeatherBench has it, where leads are called prediction_timedelta, and where they have a
+// dimension of their own beside that of the time. In CF the forecast_period ends at the
+// time, whatever its dimensions.
+func (c clock) countsFromTime() bool {
+	if c.valid == nil || c.lead == nil {
+		return false
+	}
+	if c.lead.v.Name == "prediction_timedelta" {
+		return true
+	}
+	apart := len(c.valid.along) > 0 && len(c.lead.along) > 0 && !slices.ContainsFunc(c.lead.along, func(p int) bool { return slices.Contains(c.valid.along, p) })
+	return apart && c.lead.v.Text("standard_name") != "forecast_period"
 }
 
 // at gives start, lead and interval at a place.

@@ -1,0 +1,81 @@
+package fio
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/zarr"
+)
+
+// indexZarr reads the metadata and coordinates of a store, and finds its fields.
+func indexZarr(ctx context.Context, in *Input, f *file) error {
+	damaged := func(err error) error {
+		var bad *exit.Error
+		if !errors.As(err, &bad) || bad.Code != exit.BadData {
+			return err
+		}
+		f.messages = 1
+		f.faults = append(f.faults, bad)
+		f.unused = append(f.unused, ensemble.Unused{File: f.path, Reason: "damaged: " + bad.What + ": " + bad.Why})
+		return nil
+	}
+	s, err := zarr.Open(f.path, zarr.Options{Sparse: in.opt.Sparse})
+	if err != nil {
+		return damaged(err)
+	}
+	f.zarr = s
+	whole := func(vars []int) (map[int][]float64, error) {
+		out := map[int][]float64{}
+		for _, k := range vars {
+			v, err := s.Whole(ctx, k)
+			if err != nil {
+				return nil, err
+			}
+			out[k] = v
+		}
+		return out, nil
+	}
+	if err := in.fieldsOf(f, s.Header(), whole); err != nil {
+		return damaged(err)
+	}
+	for _, u := range s.Unused {
+		f.messages++
+		f.unused = append(f.unused, ensemble.Unused{File: f.path, Message: f.messages, Name: u.Name, Reason: u.Reason})
+	}
+	f.warnings = append(f.warnings, s.Warnings...)
+	return nil
+}
+
+// decodeZarr reads the values of a batch in this process: of every field the rectangles
+// that hold its window, of every array the chunks that these touch, once each.
+func (in *Input) decodeZarr(ctx context.Context, b *batch) error {
+	pieces, err := piecesOf(b)
+	if err != nil {
+		return err
+	}
+	parts := make([]*zarr.Part, len(pieces))
+	for k, p := range pieces {
+		parts[k] = &zarr.Part{Slab: p.slab}
+	}
+	var backs []func()
+	defer func() {
+		for _, back := range backs {
+			back()
+		}
+	}()
+	err = b.file.zarr.Read(ctx, parts, func(n int) []float32 {
+		values, back := borrow(n)
+		backs = append(backs, back)
+		return values
+	})
+	if err != nil {
+		return err
+	}
+	b.values = make([][]float32, len(b.fields))
+	for k := range pieces {
+		in.place(b, pieces, k, parts[k].Values)
+	}
+	return nil
+}

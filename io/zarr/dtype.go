@@ -1,0 +1,259 @@
+package zarr
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// dtype is the type of the elements of an array.
+type dtype struct {
+	kind byte // 'f', 'i', 'u', 'b'; 'M' and 'm' are times and spans, int64 inside
+	size int  // bytes
+	big  bool // the most significant byte comes first
+	unit string
+	// per is how many units one step of a time or span is.
+	per float64
+}
+
+// typeNames are the words of NetCDF for our types, which Packing and listings show.
+var typeNames = map[string]string{"f2": "half", "f4": "float", "f8": "double", "i1": "byte", "i2": "short", "i4": "int", "i8": "int64",
+	"u1": "ubyte", "u2": "ushort", "u4": "uint", "u8": "uint64", "b1": "ubyte"}
+
+func (d dtype) name() string {
+	if d.unit != "" {
+		return "int64"
+	}
+	return typeNames[string(d.kind)+strconv.Itoa(d.size)]
+}
+
+// timeUnits are numpy's words for the units of CF.
+var timeUnits = map[string]string{"D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+
+var dtypeText = regexp.MustCompile(`^([<>|=]?)([a-zA-Z])(\d+)(?:\[(\d*)([a-zA-Z]+)\])?$`)
+
+// parseDtype reads a type of version 2, such as <f4 or <M8[ns].
+//
+// Errors: those of types that hold no numbers, as the reason why an array is not used.
+func parseDtype(text string) (dtype, error) {
+	m := dtypeText.FindStringSubmatch(text)
+	if m == nil {
+		return dtype{}, fmt.Errorf("it holds no numbers but type %s", text)
+	}
+	size, err := strconv.Atoi(m[3])
+	if err != nil {
+		return dtype{}, fmt.Errorf("it holds no numbers but type %s", text)
+	}
+	d := dtype{kind: m[2][0], size: size, big: m[1] == ">", per: 1}
+	if d.kind == 'M' || d.kind == 'm' {
+		if m[4] != "" {
+			if d.per, err = strconv.ParseFloat(m[4], 64); err != nil {
+				return d, err
+			}
+		}
+		return d, d.times(m[5])
+	}
+	if typeNames[m[2]+m[3]] == "" || m[5] != "" {
+		return d, fmt.Errorf("it holds no numbers but type %s", text)
+	}
+	return d, nil
+}
+
+// times sets the unit of a time or span.
+func (d *dtype) times(unit string) error {
+	d.unit = timeUnits[unit]
+	if d.unit == "" || d.size != 8 {
+		return fmt.Errorf("its times have the unit %q, which has no fixed length", unit)
+	}
+	if d.per != 1 {
+		return fmt.Errorf("its times count steps of %g %s", d.per, d.unit)
+	}
+	return nil
+}
+
+// coreTypes are the types of version 3.
+var coreTypes = map[string]string{"bool": "b1", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8", "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8",
+	"float16": "f2", "float32": "f4", "float64": "f8"}
+
+// parseDataType reads a type of version 3: a name, or an object with one and its
+// configuration. The order of bytes is the codec's.
+func parseDataType(raw json.RawMessage) (dtype, error) {
+	var name string
+	var conf struct {
+		Name          string `json:"name"`
+		Configuration struct {
+			Unit  string  `json:"unit"`
+			Scale float64 `json:"scale_factor"`
+		} `json:"configuration"`
+	}
+	if json.Unmarshal(raw, &name) != nil {
+		if err := json.Unmarshal(raw, &conf); err != nil {
+			return dtype{}, fmt.Errorf("its data type %.60s is not understood", raw)
+		}
+		name = conf.Name
+	}
+	if core := coreTypes[name]; core != "" {
+		return parseDtype(core)
+	}
+	d := dtype{size: 8, per: conf.Configuration.Scale}
+	switch name {
+	case "numpy.datetime64":
+		d.kind = 'M'
+	case "numpy.timedelta64":
+		d.kind = 'm'
+	default:
+		return d, fmt.Errorf("it holds no numbers but type %.60s", name)
+	}
+	return d, d.times(conf.Configuration.Unit)
+}
+
+// fill reads a fill value. ok is false for none.
+func (d dtype) fill(raw json.RawMessage) (v float64, ok bool, err error) {
+	var x any
+	if len(raw) == 0 {
+		return 0, false, nil
+	}
+	if err := json.Unmarshal(raw, &x); err != nil {
+		return 0, false, fmt.Errorf("fill value %.60s is not understood", raw)
+	}
+	switch x := x.(type) {
+	case nil:
+		return 0, false, nil
+	case bool:
+		if x {
+			v = 1
+		}
+		return v, true, nil
+	case float64:
+		return d.round(x), true, nil
+	case string:
+		switch {
+		case x == "NaN" || x == "NaT":
+			return math.NaN(), true, nil
+		case x == "Infinity":
+			return math.Inf(1), true, nil
+		case x == "-Infinity":
+			return math.Inf(-1), true, nil
+		case strings.HasPrefix(x, "0x"):
+			bits, err := strconv.ParseUint(x[2:], 16, 8*d.size)
+			if err != nil {
+				return 0, false, fmt.Errorf("fill value %q is not understood", x)
+			}
+			var b [8]byte
+			binary.LittleEndian.PutUint64(b[:], bits)
+			one := []float64{0}
+			d.floats(one, b[:], 0, 1)
+			return one[0], true, nil
+		}
+		if v, err := strconv.ParseFloat(x, 64); err == nil {
+			return d.round(v), true, nil
+		}
+	}
+	return 0, false, fmt.Errorf("fill value %.60s is not understood", raw)
+}
+
+// round gives the number that the type holds for x, which JSON may have with more digits.
+func (d dtype) round(x float64) float64 {
+	switch {
+	case d.kind == 'f' && d.size == 4:
+		return float64(float32(x))
+	case d.kind == 'f' && d.size == 2:
+		return halfOf(x)
+	}
+	return x
+}
+
+// swap turns the bytes of elements around, in place, so that the least significant one
+// comes first.
+func (d dtype) swap(raw []byte) {
+	if !d.big || d.size == 1 {
+		return
+	}
+	for at := 0; at+d.size <= len(raw); at += d.size {
+		slices.Reverse(raw[at : at+d.size])
+	}
+}
+
+// floats reads elements first, first+step, first+2·step … of raw as doubles; the least
+// significant byte comes first. Times that are none become NaN.
+func (d dtype) floats(dst []float64, raw []byte, first, step int) {
+	at, by := first*d.size, step*d.size
+	switch {
+	case d.kind == 'f' && d.size == 4:
+		for i := range dst {
+			dst[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[at:])))
+			at += by
+		}
+	case d.kind == 'f' && d.size == 8:
+		for i := range dst {
+			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(raw[at:]))
+			at += by
+		}
+	case d.kind == 'f':
+		for i := range dst {
+			dst[i] = half(binary.LittleEndian.Uint16(raw[at:]))
+			at += by
+		}
+	default:
+		for i := range dst {
+			dst[i] = d.integer(raw[at:])
+			at += by
+		}
+	}
+}
+
+// integer reads one whole number.
+func (d dtype) integer(raw []byte) float64 {
+	var u uint64
+	for k := d.size - 1; k >= 0; k-- {
+		u = u<<8 | uint64(raw[k])
+	}
+	if d.kind == 'u' || d.kind == 'b' {
+		return float64(u)
+	}
+	i := int64(u<<(64-8*d.size)) >> (64 - 8*d.size)
+	if d.unit != "" && i == math.MinInt64 {
+		return math.NaN() // numpy's "not a time"
+	}
+	return float64(i)
+}
+
+// half is the value of a float16.
+//
+// Source: IEEE 754-2019, table 3.5, binary16.
+func half(h uint16) float64 {
+	sign := 1.0
+	if h&0x8000 != 0 {
+		sign = -1
+	}
+	exponent, fraction := int(h>>10&31), float64(h&1023)
+	switch exponent {
+	case 0:
+		return sign * math.Ldexp(fraction, -24)
+	case 31:
+		if fraction != 0 {
+			return math.NaN()
+		}
+		return sign * math.Inf(1)
+	}
+	return sign * math.Ldexp(1024+fraction, exponent-25)
+}
+
+// halfOf is the float16 nearest to x, ties to even.
+func halfOf(x float64) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return x
+	}
+	_, e := math.Frexp(x)
+	unit := math.Ldexp(1, max(e-11, -24))
+	y := math.RoundToEven(x/unit) * unit
+	if math.Abs(y) > 65504 {
+		return math.Inf(int(math.Copysign(1, x)))
+	}
+	return y
+}
