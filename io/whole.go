@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/netcdf"
+	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
 // tailSize is how much of the end of a GRIB file is looked at for the end of its last
@@ -23,6 +24,9 @@ func Whole(path string) (why string, err error) {
 	f, err := detect(path)
 	if err != nil {
 		return "", err
+	}
+	if f.format == &stores {
+		return wholeStore(f)
 	}
 	defer f.f.Close()
 	if f.format.name == "NetCDF" {
@@ -42,4 +46,20 @@ func Whole(path string) (why string, err error) {
 		return fmt.Sprintf("it ends with %q, not with the end of a message", end[max(0, len(end)-4):]), nil
 	}
 	return "", nil
+}
+
+// wholeStore is Whole for a Zarr store, of whose chunks none is looked for.
+func wholeStore(f *file) (why string, err error) {
+	if f.f != nil {
+		f.f.Close()
+	}
+	s, err := zarr.Open(f.path, zarr.Options{})
+	var bad *exit.Error
+	if errors.As(err, &bad) && bad.Code == exit.BadData {
+		return bad.What + ": " + bad.Why, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return "", s.Close()
 }

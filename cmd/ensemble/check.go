@@ -12,6 +12,7 @@ import (
 
 func checkCommand(a *app) *cobra.Command {
 	var expect string
+	var sparse bool
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Look for all faults of an ensemble's files at once",
@@ -29,9 +30,11 @@ func checkCommand(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	src := configFlags(cmd)
+	sparseFlag(f, &sparse)
 	f.StringVar(&expect, "expect", "", "what every start must hold: members, steps, variables, levels, as `LIST`")
 	cmd.RunE = a.do(func(ctx context.Context, files []string) (result, error) {
 		o := run.CheckOptions{}
+		o.Input.Sparse = sparse
 		var err error
 		switch {
 		case len(src.Files) > 0 && expect != "":

@@ -61,6 +61,11 @@ func threadsFlag(f *pflag.FlagSet) *uint {
 	return f.Uint("threads", 0, "threads; 0 takes all that the machine gives")
 }
 
+// sparseFlag adds --sparse.
+func sparseFlag(f *pflag.FlagSet, to *bool) {
+	f.BoolVar(to, "sparse", false, "take absent chunks of Zarr stores for missing values")
+}
+
 // filesFlag adds a flag for several files. It takes all values up to the next flag,
 // as a shell leaves them when it expands a pattern: --input a.nc b.nc.
 func (a *app) filesFlag(f *pflag.FlagSet, name, usage string) *[]string {

@@ -30,6 +30,7 @@ func verifyCommand(a *app) *cobra.Command {
 	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts")
 	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for scores.json and scores.parquet")
+	sparseFlag(f, &o.Sparse)
 	resamples := f.Uint("resamples", 2000, "draws of the block bootstrap behind the intervals")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := required(cmd, "forecast", "analysis"); err != nil {

@@ -29,6 +29,7 @@ type Data struct {
 	Memory      Bytes                    `key:"memory"`
 	Prefetch    int                      `key:"prefetch"`
 	DiskCache   DiskCache                `key:"disk_cache"`
+	Sparse      bool                     `key:"sparse"`
 	Members     MemberPolicy             `key:"members"`
 	Leads       []ensemble.Lead          `key:"leads"`
 	TargetLead  ensemble.Lead            `key:"target_lead"`
@@ -167,7 +168,7 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Version of this format."},
 
 	{Path: "data.forecasts", Required: true, Example: "[fc/*.grib2]",
-		Help: "Files of the ensemble forecasts, GRIB or NetCDF; patterns with * and ? are allowed."},
+		Help: "Files of the ensemble forecasts, GRIB or NetCDF, and Zarr stores; patterns with * and ? are allowed."},
 	{Path: "data.analyses", Example: "[an/*.nc]",
 		Help: "Files of the analyses that forecasts are compared with. Needed for scores and for heads that predict a distribution."},
 	{Path: "data.store", Example: "store",
@@ -180,6 +181,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Folder on a fast disk of the machine where starts of data.store are kept that have no room in data.memory, for as long as the training runs."},
 	{Path: "data.disk_cache.size", Default: "0", Example: "200GiB", Resume: true, Neutral: true,
 		Help: "Bytes of a process in data.disk_cache.folder, which its parts of train.mesh share."},
+	{Path: "data.sparse", Default: "false", Example: "true",
+		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
 	{Path: "data.members.use", Default: "5", Example: "[0, 1, 2, 3, 4]",
 		Help: "Members whose trajectories are input: how many, or their numbers."},
 	{Path: "data.members.least", Check: AtLeast(1), Example: "3",

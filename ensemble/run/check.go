@@ -228,6 +228,9 @@ func Check(ctx context.Context, o CheckOptions) (r *CheckResult, err error) {
 
 // check is Check without a second try for files that change.
 func check(ctx context.Context, o CheckOptions) (*CheckResult, error) {
+	if o.Config != nil {
+		o.Input.Sparse = o.Input.Sparse || o.Config.Data.Sparse
+	}
 	files, analyses := o.Files, []string(nil)
 	if o.Config != nil && len(files) == 0 {
 		var err error

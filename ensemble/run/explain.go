@@ -239,7 +239,7 @@ func gridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) 
 	if err != nil {
 		return nil, err
 	}
-	in, err := fio.Open(ctx, files, fio.Options{})
+	in, err := fio.Open(ctx, files, fio.Options{Sparse: c.Data.Sparse})
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	defer pool.Close()
-	in, err := fio.Open(ctx, forecastFiles, fio.Options{Pool: pool})
+	in, err := fio.Open(ctx, forecastFiles, fio.Options{Pool: pool, Sparse: c.Data.Sparse})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	if len(analysisFiles) > 0 {
-		an, err := fio.Open(ctx, analysisFiles, fio.Options{Pool: pool})
+		an, err := fio.Open(ctx, analysisFiles, fio.Options{Pool: pool, Sparse: c.Data.Sparse})
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -305,24 +306,43 @@ const (
 	sampleBytes = 4 << 10
 )
 
-// sample writes samples of a file to h, all of it if it is short, and gives its size.
-func sample(h io.Writer, path string) (int64, error) {
-	f, err := os.Open(path)
+// sample writes samples of a file to h, all of it if it is short, and gives its size; of a
+// folder those of some of its files.
+func sample(h io.Writer, path string) (size int64, err error) {
+	parts, err := manifest.Parts(path)
 	if err != nil {
 		return 0, err
+	}
+	for _, p := range parts {
+		size += p.Size()
+		fmt.Fprintln(h, p.Path, p.Size())
+	}
+	for i := range min(samples, len(parts)) {
+		if err := samplePart(h, filepath.Join(path, parts[i*len(parts)/min(samples, len(parts))].Path)); err != nil {
+			return 0, err
+		}
+	}
+	return size, nil
+}
+
+// samplePart is sample for one file.
+func samplePart(h io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
 	}
 	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for i := range int64(samples) {
 		at := max(0, st.Size()-sampleBytes) * i / (samples - 1)
 		if _, err := io.Copy(h, io.NewSectionReader(f, at, sampleBytes)); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return st.Size(), nil
+	return nil
 }
 
 // sums measures input files. Several ranks deal them out, and all look at their sizes and

@@ -268,7 +268,7 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return openStore(ctx, c, ranks)
 	}
 	d := &data{axes: axesOf(c), ranks: ranks}
-	in, err := fio.Open(ctx, forecastFiles, fio.Options{})
+	in, err := fio.Open(ctx, forecastFiles, fio.Options{Sparse: c.Data.Sparse})
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +316,7 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 
 // readAnalyses reads the analyses of all samples' target valid times.
 func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []string, to []*store.Sample) error {
-	in, err := fio.Open(ctx, files, fio.Options{})
+	in, err := fio.Open(ctx, files, fio.Options{Sparse: c.Data.Sparse})
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type VerifyOptions struct {
 	Forecast []string // products: means and spreads
 	Analysis []string
 	Members  []string // the raw ensemble of the same starts; may be empty
+	Sparse   bool     // absent chunks of Zarr stores are missing values
 	// RunDir is the training that the products come from, for the baselines fitted
 	// there. Empty: those that predict left beside the products.
 	RunDir    string
@@ -134,14 +135,14 @@ func (v *verification) open(ctx context.Context) (err error) {
 	if v.reference, err = findReference(v.o, &v.warnings); err != nil {
 		return err
 	}
-	if v.products, err = fio.Open(ctx, v.o.Forecast, fio.Options{Pool: v.pool}); err != nil {
+	if v.products, err = fio.Open(ctx, v.o.Forecast, fio.Options{Pool: v.pool, Sparse: v.o.Sparse}); err != nil {
 		return err
 	}
 	if err := v.selectProducts(); err != nil {
 		return err
 	}
 	if len(v.o.Members) > 0 {
-		if v.members, err = fio.Open(ctx, v.o.Members, fio.Options{Pool: v.pool}); err != nil {
+		if v.members, err = fio.Open(ctx, v.o.Members, fio.Options{Pool: v.pool, Sparse: v.o.Sparse}); err != nil {
 			return err
 		}
 		if err := v.selectMembers(); err != nil {
@@ -150,7 +151,7 @@ func (v *verification) open(ctx context.Context) (err error) {
 	} else {
 		v.warnings = append(v.warnings, "no --members: the raw ensemble, EMOS and the distance to the full ensemble's spread are not scored")
 	}
-	if v.analyses, err = fio.Open(ctx, v.o.Analysis, fio.Options{Pool: v.pool}); err != nil {
+	if v.analyses, err = fio.Open(ctx, v.o.Analysis, fio.Options{Pool: v.pool, Sparse: v.o.Sparse}); err != nil {
 		return err
 	}
 	for _, t := range v.targets {

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filemark"
 	"github.com/ensemble-weather/ensemble/io/cf"
 )
 
@@ -103,14 +104,15 @@ func (s *Store) Close() error { return s.storage.close() }
 
 // fault is an error at a place of the store, with the code that its cause asks for.
 func (s *Store) fault(what, at string, err error) *exit.Error {
-	e := &exit.Error{Code: exit.BadData, What: what, At: s.path, Why: err.Error(), Fix: "fetch the store again", Err: err}
+	place := s.path
 	if at != "" {
-		e.At += ", " + at
+		place += ", " + at
 	}
+	e := &exit.Error{Code: exit.BadData, What: what, At: place, Why: err.Error(), Fix: "fetch the store again", Err: err}
 	var system *fs.PathError
 	switch {
 	case errors.Is(err, errChanged):
-		e.Code, e.What, e.Fix = exit.NotYet, "an input file changed while it was read", "wait until it is complete, then run the same command again"
+		return filemark.Changed(place, err)
 	case errors.Is(err, fs.ErrPermission):
 		e.Code, e.Fix = exit.NotYet, "check its permissions"
 	case errors.As(err, &system) && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(system.Err.Error(), "escapes"):
