@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -23,7 +24,6 @@ import (
 )
 
 // The faults of input, each by a file made here, through the commands that meet it.
-// TestFault20 (Zarr) is not here: docs/PLAN.md says why.
 
 // firstDay is that of the first of the starts that the model of the tests is trained on;
 // lastDay comes after all of them.
@@ -799,6 +799,98 @@ func TestFault19(t *testing.T) {
 	}
 	f.check(exit.BadData, []string{"has no fixed length"}, f.put("refused.grib2", join(refused...)))
 	f.check(exit.OK, []string{"1 message not used", "unit 77 of code table 4, which has no fixed length"}, f.put("both.grib2", append(join(refused...), exact[0].Bytes()...)))
+}
+
+// zarr writes the messages of a cycle as a Zarr store of version 2: one array a variable,
+// with a chunk for half of the columns of every field.
+func (t *trial) zarr(name string, messages []testgrib.Message) string {
+	t.Helper()
+	dir := filepath.Join(t.dir, name)
+	write := func(key string, content []byte) {
+		path := filepath.Join(dir, key)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	little := func(values ...float32) (b []byte) {
+		for _, v := range values {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+		return b
+	}
+	array := func(name, dims, shape, chunks string, attributes string) {
+		write(name+"/.zarray", fmt.Appendf(nil, `{"zarr_format": 2, "shape": [%s], "chunks": [%s], "dtype": "<f4", "compressor": null, "fill_value": "NaN", "order": "C", "filters": null}`, shape, chunks))
+		write(name+"/.zattrs", fmt.Appendf(nil, `{"_ARRAY_DIMENSIONS": [%s], %s}`, dims, attributes))
+	}
+	coordinate := func(name, attributes string, values ...float32) {
+		n := fmt.Sprint(len(values))
+		array(name, `"`+name+`"`, n, n, attributes)
+		write(name+"/0", little(values...))
+	}
+	write(".zgroup", []byte(`{"zarr_format": 2}`))
+	coordinate("number", `"standard_name": "realization"`, 0, 1, 2, 3)
+	coordinate("time", `"units": "days since `+lastDay.Format("2006-01-02")+`"`, 0)
+	coordinate("prediction_timedelta", `"units": "hours"`, 0, 24, 48)
+	coordinate("level", `"units": "hPa"`, 850, 500)
+	var lat, lon []float32
+	for j := range testgrib.Rows {
+		lat = append(lat, 70-20*float32(j))
+	}
+	for i := range testgrib.Columns {
+		lon = append(lon, 360*float32(i)/testgrib.Columns)
+	}
+	coordinate("latitude", `"units": "degrees_north"`, lat...)
+	coordinate("longitude", `"units": "degrees_east"`, lon...)
+	const half = testgrib.Columns / 2
+	for name, unit := range map[string]string{"temperature": "K", "geopotential_height": "m"} {
+		array(name, `"number", "time", "prediction_timedelta", "level", "latitude", "longitude"`, fmt.Sprintf("4, 1, 3, 2, %d, %d", testgrib.Rows, testgrib.Columns),
+			fmt.Sprintf("1, 1, 1, 1, %d, %d", testgrib.Rows, half), `"units": "`+unit+`"`)
+	}
+	for _, m := range messages {
+		name := map[[2]byte]string{testgrib.Temperature: "temperature", testgrib.Height: "geopotential_height"}[m.Variable]
+		for part := range 2 {
+			var b []byte
+			for j := range testgrib.Rows {
+				b = append(b, little(m.Values[j*testgrib.Columns+part*half:][:half]...)...)
+			}
+			write(fmt.Sprintf("%s/%d.0.%d.%d.0.%d", name, m.Member, m.Step/24, map[int]int{850: 0, 500: 1}[m.HPa], part), b)
+		}
+	}
+	return dir
+}
+
+// Chunks of Zarr that are absent: one that was deleted, and all of an array that was made
+// and not written. In a sparse store they are missing values.
+func TestFault20(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	products := func(path string) string { return f.values(filepath.Join(f.predict(exit.OK, nil, path), "2*", "*.nc")) }
+	if a, b := products(f.zarr("sound.zarr", c)), products(f.put("sound.grib2", join(c...))); a != b {
+		t.Errorf("products of Zarr and GRIB differ:\n%s\n%s", a, b)
+	}
+	path := f.zarr("deleted.zarr", c)
+	const chunk = "temperature/2.0.1.0.0.1"
+	if err := os.Remove(filepath.Join(path, chunk)); err != nil {
+		t.Fatal(err)
+	}
+	named := []string{"a chunk is absent", "array temperature, chunk " + chunk}
+	f.both(exit.BadData, named, path)
+	f.check(exit.No, named, "-c", f.config, path)
+	f.expect(exit.BadData, named, "inspect", "--stats", path)
+	f.check(exit.OK, []string{"missing values in 1 field of t at 850hPa", "64 of 128 values"}, path, "--sparse")
+	f.check(exit.OK, []string{"64 of 128 values"}, "-c", f.config, "--set", "data.sparse=true", path)
+	f.predict(exit.OK, nil, "--sparse", "--quiet", path)
+	empty := f.zarr("empty.zarr", c)
+	chunks, err := filepath.Glob(filepath.Join(empty, "temperature", "[0-9]*"))
+	if err != nil || len(chunks) != 48 {
+		t.Fatal(len(chunks), err)
+	}
+	for _, p := range chunks {
+		if err := os.Remove(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.both(exit.BadData, []string{"a chunk is absent", "array temperature"}, empty)
 }
 
 // Copies: a member, a start or a lead with the values of another.

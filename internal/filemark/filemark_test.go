@@ -1,6 +1,7 @@
 package filemark
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,6 +109,47 @@ func TestShortFiles(t *testing.T) {
 			t.Errorf("%d bytes: %v, %+v", len(text), err, m)
 		}
 		seen[m.Ends] = true
+	}
+}
+
+// Of a folder every file counts: its name, its size, when it was written.
+func TestFolders(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "sub/b", "sub/c"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte("text"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := Of(dir)
+	if err != nil || before.Size != 12 || before.Inode == 0 {
+		t.Fatalf("%v, %+v", err, before)
+	}
+	if err := before.Verify(dir); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	c := filepath.Join(dir, "sub", "c")
+	for _, change := range []struct {
+		what string
+		make func() error
+		same bool
+	}{
+		{"content, at the old time", func() error { return atOldTime(c, func() error { return put(c, 1) }) }, true},
+		{"a time", func() error { return os.Chtimes(c, time.Time{}, time.Unix(1e9, 0)) }, false},
+		{"a name", func() error { return os.Rename(c, c+"d") }, false},
+		{"a file more", func() error { return os.WriteFile(c, nil, 0o644) }, false},
+	} {
+		if err := change.make(); err != nil {
+			t.Fatal(err)
+		}
+		after, err := Of(dir)
+		if err != nil || after.Same(before) != change.same || after.Untouched(before) {
+			t.Errorf("%s: %v, %+v and %+v", change.what, err, before, after)
+		}
+		if err := before.Verify(dir); IsChanged(err) == change.same {
+			t.Errorf("%s: %v", change.what, err)
+		}
+		before = after
 	}
 }
 
