@@ -1,6 +1,7 @@
 package zarr
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
@@ -134,39 +136,35 @@ func (p *Part) fits(a *Array) error {
 	return nil
 }
 
-// run does jobs. The error is that of the first job that has one, whichever ends first.
+// run does jobs. The error is that of the first job that has one, whichever ends first:
+// after an error no more are begun, and those that were are finished.
 func (s *Store) run(ctx context.Context, jobs []*job, coordinate bool) error {
 	errs := make([]error, len(jobs))
-	g, gctx := errgroup.WithContext(ctx)
+	var failed atomic.Bool
+	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, j := range jobs {
-		if gctx.Err() != nil {
+		if failed.Load() || ctx.Err() != nil {
 			break
 		}
 		g.Go(func() error {
-			errs[i] = s.do(gctx, j, coordinate)
-			return errs[i]
+			if errs[i] = s.do(ctx, j, coordinate); errs[i] != nil {
+				failed.Store(true)
+			}
+			return nil
 		})
 	}
-	err := g.Wait()
-	for _, e := range errs {
-		if e != nil && !errors.Is(e, context.Canceled) {
-			return e
-		}
+	g.Wait() // no job returns an error to it
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	return err
+	return cmp.Or(errs...)
 }
 
 // do reads one chunk into its parts.
 func (s *Store) do(ctx context.Context, j *job, coordinate bool) error {
 	raw, err := s.cache.get(ctx, j.array, fmt.Sprint(j.index), func() ([]byte, error) { return s.chunk(j.array, j.index) })
 	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		return err
 	}
 	gap := math.NaN()
