@@ -829,7 +829,7 @@ func (t *trial) zarr(name string, messages []testgrib.Message) string {
 	}
 	write(".zgroup", []byte(`{"zarr_format": 2}`))
 	coordinate("number", `"standard_name": "realization"`, 0, 1, 2, 3)
-	coordinate("time", `"units": "days since `+lastDay.Format("2006-01-02")+`"`, 0)
+	coordinate("time", `"units": "days since `+messages[0].Init.Format("2006-01-02")+`"`, 0)
 	coordinate("prediction_timedelta", `"units": "hours"`, 0, 24, 48)
 	coordinate("level", `"units": "hPa"`, 850, 500)
 	var lat, lon []float32

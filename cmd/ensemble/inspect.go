@@ -15,7 +15,7 @@ func inspectCommand(a *app) *cobra.Command {
 	o := run.InspectOptions{Version: version.Version}
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",
-		Short: "List what GRIB and NetCDF files, Zarr stores or a sample store hold",
+		Short: "List what files, Zarr stores or a sample store hold",
 		Long: "List what GRIB and NetCDF files and Zarr stores hold: variables, units, levels,\n" +
 			"members, leads, starts, grids, with holes, and what could not be used and why;\n" +
 			"or what the folder of a sample store holds.",
