@@ -96,7 +96,7 @@ func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensem
 			}
 			// Children open a file by its name, and would give what lies at the old places of a
 			// new one. Its change may also be what broke the field.
-			if err := b.file.mark.Verify(b.file.path); err != nil {
+			if err := b.file.same(); err != nil {
 				return err
 			}
 			if b.err != nil {

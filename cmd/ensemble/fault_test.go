@@ -879,7 +879,7 @@ func TestFault20(t *testing.T) {
 	f.expect(exit.BadData, named, "inspect", "--stats", path)
 	f.check(exit.OK, []string{"missing values in 1 field of t at 850hPa", "64 of 128 values"}, path, "--sparse")
 	f.check(exit.OK, []string{"64 of 128 values"}, "-c", f.config, "--set", "data.sparse=true", path)
-	f.predict(exit.OK, nil, "--sparse", "--quiet", path)
+	f.predict(exit.OK, nil, "--set", "sparse=true", path)
 	empty := f.zarr("empty.zarr", c)
 	chunks, err := filepath.Glob(filepath.Join(empty, "temperature", "[0-9]*"))
 	if err != nil || len(chunks) != 48 {

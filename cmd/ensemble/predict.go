@@ -55,7 +55,8 @@ func predictCommand(a *app) *cobra.Command {
 	f.StringSliceVar(&formats, "format", []string{"netcdf"}, "netcdf, grib2 or both")
 	f.StringVar(&o.Precision, "precision", "", "fields inside the network: f32, bf16 or bf16_products (default: as in training)")
 	f.StringVar(&o.Mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
-	sparseFlag(f, &o.Sparse)
+	sparse := false
+	sparseFlag(f, &sparse)
 	memory, workspace := memoryFlag(f), workspaceFlag(f)
 	f.StringVar(&longitude, "longitude", "keep", "longitudes of the output: keep, 0_360 or 180_180")
 	f.StringVar(&profile, "nc-profile", "xarray", "reader that NetCDF is made for: xarray or cdo")
@@ -85,6 +86,7 @@ func predictCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		o.Policy, o.Warn = c.Policy, a.warn
+		o.Policy.Sparse = o.Policy.Sparse || sparse
 		o.Find = func() ([]string, error) { return expand("--input", *input) }
 		if until := cmp.Or(deadline, string(c.Members.Deadline)); until != "" {
 			if o.Deadline, err = config.ParseDeadline(until, time.Now()); err != nil {

@@ -25,6 +25,7 @@ type Policy struct {
 	Members     InputMembers `key:"members"`
 	BadMessages string       `key:"bad_messages"` // "refuse" or "skip"
 	Duplicates  string       `key:"duplicates"`   // "refuse", "first" or "last"
+	Sparse      bool         `key:"sparse"`
 }
 
 // InputMembers says which members the input must have.
@@ -85,6 +86,8 @@ var PredictSchema = newOptionalSchema[Predict]("predict", []Key{
 		Help: "Damaged messages and files: refuse ends with 65; skip leaves them out, counts and names them in the manifest, and gives status degraded."},
 	{Path: "duplicates", Default: "refuse", Check: OneOf("refuse", "first", "last"), Example: "last",
 		Help: "Fields that are in the input twice and differ: refuse ends with 65; first and last take that one, by file name and message, with status degraded. Equal ones are one field under each."},
+	{Path: "sparse", Default: "false", Example: "true",
+		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
 })
 
 // PredictConfig is a loaded predict.yaml, or the defaults.

@@ -32,7 +32,7 @@ func (p *prediction) index(ctx context.Context, files []string) (err error) {
 	skip := p.demand.BadMessages == "skip"
 	p.tolerated, p.undecoded = slices.Clone(p.left), nil
 	p.release()
-	if p.input, err = fio.Open(ctx, files, fio.Options{Pool: p.pool, SkipBad: skip, SkipFiles: skip, Sparse: p.o.Sparse}); err != nil {
+	if p.input, err = fio.Open(ctx, files, fio.Options{Pool: p.pool, SkipBad: skip, SkipFiles: skip, Sparse: p.o.Policy.Sparse}); err != nil {
 		return err
 	}
 	inputOpened(files)

@@ -40,8 +40,6 @@ type PredictOptions struct {
 	Threads   int
 	Timings   Timings // of kernels
 	Precision string  // "f32", "bf16" or "bf16_products"; empty has that of the training
-	// Sparse takes absent chunks of Zarr stores for missing values.
-	Sparse bool
 	// Mesh lays several ranks of an MPI job out over each start; empty, every rank predicts
 	// whole starts.
 	Mesh string
