@@ -59,23 +59,15 @@ func (in *Input) decodeZarr(ctx context.Context, b *batch) error {
 	for k, p := range pieces {
 		parts[k] = &zarr.Part{Slab: p.slab}
 	}
-	var backs []func()
-	defer func() {
-		for _, back := range backs {
-			back()
-		}
-	}()
-	err = b.file.zarr.Read(ctx, parts, func(n int) []float32 {
-		values, back := borrow(n)
-		backs = append(backs, back)
-		return values
-	})
-	if err != nil {
+	if err := b.file.zarr.Read(ctx, parts, in.memory); err != nil {
 		return err
 	}
-	b.values = make([][]float32, len(b.fields))
+	if err := b.rooms(in); err != nil {
+		return err
+	}
 	for k := range pieces {
-		in.place(b, pieces, k, parts[k].Values)
+		b.place(pieces, k, parts[k].Values)
+		in.Recycle(parts[k].Values)
 	}
 	return nil
 }

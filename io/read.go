@@ -142,7 +142,7 @@ func (in *Input) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.
 	for _, b := range batches {
 		g.Go(func() error {
 			err := in.decode(gctx, b)
-			if changed := b.file.mark.Verify(b.file.path); changed != nil { // as above
+			if changed := b.file.same(); changed != nil { // as above
 				return changed
 			}
 			for k := range b.fields {
