@@ -137,12 +137,14 @@ const (
 	MemberField  Product = iota // a member, or a deterministic or analysis field
 	EnsembleMean                // mean over members
 	Spread                      // standard deviation over members
-	OtherProduct                // probability, percentile, ...: never a member
+	OtherProduct                // none of these: never a member
+	Quantile                    // the value below which a member lies with a probability
+	Probability                 // of an Event, 0 to 1
 )
 
 // String names the product.
 func (p Product) String() string {
-	return [...]string{"member", "mean", "spread", "other"}[p]
+	return [...]string{"member", "mean", "spread", "other", "quantile", "probability"}[p]
 }
 
 // Key names one field. Two fields of one input with equal keys are duplicates.
@@ -153,6 +155,10 @@ type Key struct {
 	Product  Product
 	Init     Init
 	Lead     Lead
+	// Below is the probability that belongs to a Quantile, Event what a Probability
+	// is of; zero for other products.
+	Below float64
+	Event Event
 }
 
 // Valid is the time the field is valid at.
@@ -163,6 +169,12 @@ func (k Key) String() string {
 	of := "member " + k.Member.String()
 	if k.Product != MemberField {
 		of = k.Product.String()
+		switch k.Product {
+		case Quantile:
+			of += " " + strconv.FormatFloat(k.Below, 'g', -1, 64)
+		case Probability:
+			of += " " + k.Event.String()
+		}
 	} else if k.Member == NoMember {
 		of = "no member"
 	}
@@ -170,7 +182,7 @@ func (k Key) String() string {
 }
 
 // Compare orders keys by init, lead, variable, level (pressure falling),
-// product and member: the order of every listing and every output.
+// product, quantile, event and member: the order of every listing and every output.
 func (k Key) Compare(o Key) int {
 	if c := k.Init.Compare(o.Init.Time); c != 0 { // step by step, as catalogues are long
 		return c
@@ -185,6 +197,8 @@ func (k Key) Compare(o Key) int {
 		cmp.Compare(k.Level.Kind, o.Level.Kind),
 		cmp.Compare(o.Level.Value, k.Level.Value),
 		cmp.Compare(k.Product, o.Product),
+		cmp.Compare(k.Below, o.Below),
+		k.Event.Compare(o.Event),
 		cmp.Compare(k.Member, o.Member),
 	)
 }

@@ -45,6 +45,18 @@ var ranges = map[string]Range{
 	"tcc":  {-0.01, 1.01},
 }
 
+// nonNegative are the variables of the vocabulary whose values crowd near 0 and never fall
+// below it, so that a symmetric distribution of them reaches where no value can be.
+// Temperatures and pressures are positive too, but far from 0.
+var nonNegative = map[string]bool{"q": true, "r": true, "10si": true, "10fg": true, "tp": true, "cp": true, "tcw": true, "tcwv": true}
+
+// NonNegative says whether values end at 0; ok is false for variables that have another
+// bound, or of which nothing is known.
+func (v Variable) NonNegative() (bounded, ok bool) {
+	_, known := VariableNamed(v.Name)
+	return nonNegative[v.Name], known && v.Name != "tcc" // from 0 to 1
+}
+
 // Plausible is the range of a variable's values at a level; ok is false where none is
 // known. Heights and geopotential of a pressure level lie around those of the standard
 // atmosphere.

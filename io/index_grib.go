@@ -202,6 +202,12 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 	if d.Name == "" || d.Name == "unknown" || d.Name == "~" {
 		e.Variable = fd.Parameter
 	}
+	if fd.Product == ensemble.Probability {
+		// Decoders have names of their own for some events; it is the quantity that counts.
+		if v, ok := vocabularyOf(fd); ok {
+			e.Variable = v
+		}
+	}
 	e.Level = fd.Level
 	if !fd.LevelKnown {
 		e.Level = ensemble.Level{Kind: ensemble.OtherLevel, Value: d.Level}
@@ -212,10 +218,19 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 	}
 	e.Member, kind.Members, e.Product = memberOf(fd, d)
 	conv := unit.ToSI(d.Unit, known.Unit)
-	if e.Product == ensemble.Spread {
+	kind.NativeUnit = unit.Spelling(d.Unit)
+	switch e.Product {
+	case ensemble.Spread:
 		conv = conv.Difference()
+	case ensemble.Quantile:
+		e.Below = fd.Below
+	case ensemble.Probability:
+		// The unit that the decoder names is that of the quantity, and of the limits;
+		// values are per cent.
+		e.Event = eventSI(fd.Event, conv)
+		conv, kind.NativeUnit = perCent, "%"
 	}
-	kind.Unit, kind.NativeUnit = conv.SI, unit.Spelling(d.Unit)
+	kind.Unit = conv.SI
 	e.Kind = in.kinds.share(kind, conv)
 	if ref := refOf(fd, several); ref.Sections != nil {
 		if f.sections == nil {
@@ -224,6 +239,31 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 		f.sections[part{fd.Message, fd.Sub}] = ref.Sections
 	}
 	f.entries = append(f.entries, e)
+}
+
+// vocabularyOf is our name of a quantity by its GRIB2 codes and its level.
+func vocabularyOf(fd *grib.Field) (string, bool) {
+	for _, v := range ensemble.Variables {
+		if fd.LevelKnown && grib.ParameterName(v.Discipline, v.Category, v.Number) == fd.Parameter && (v.Level == fd.Level || v.OnManyLevels() && fd.Level.Kind == ensemble.Pressure) {
+			return v.Name, true
+		}
+	}
+	return "", false
+}
+
+// perCent brings probabilities that are stored as per cent, as all centres do in GRIB, to
+// 0 to 1.
+var perCent = unit.Conversion{SI: "1", Scale: 0.01}
+
+// eventSI is an event with its limits in SI units.
+func eventSI(e ensemble.Event, c unit.Conversion) ensemble.Event {
+	if e.Relation != ensemble.Below {
+		e.Lower = c.Scale*e.Lower + c.Offset
+	}
+	if e.Relation != ensemble.Above {
+		e.Upper = c.Scale*e.Upper + c.Offset
+	}
+	return e
 }
 
 // aliases are short names of ecCodes for quantities of our vocabulary.

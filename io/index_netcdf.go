@@ -89,8 +89,14 @@ func (in *Input) fieldsOf(f *file, h *cf.Header, values cf.Fetch) error {
 		}
 		known, _ := ensemble.VariableNamed(nf.Key.Variable)
 		conv := unit.ToSI(nf.NativeUnit, known.Unit)
-		if nf.Key.Product == ensemble.Spread {
+		switch nf.Key.Product {
+		case ensemble.Spread:
 			conv = conv.Difference()
+		case ensemble.Probability:
+			nf.Key.Event = eventSI(nf.Key.Event, unit.ToSI(nf.EventUnit, known.Unit))
+			if conv.SI == "%" {
+				conv = perCent
+			}
 		}
 		if n := len(f.slabs); n == 0 || f.slabs[n-1].whole.Var != nf.Slab.Var {
 			v := slabs{first: nf.Number, whole: nf.Slab}

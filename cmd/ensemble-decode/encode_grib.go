@@ -68,7 +68,7 @@ func writeError(format, path string, need int, err error) error {
 			Fix: "see the cause; nothing was published", Err: err}
 	}
 	if errors.As(err, new(*eccodes.TemplateError)) {
-		return &exit.Error{Code: exit.BadData, What: "the input's GRIB message cannot become a mean or spread", At: path, Why: err.Error(),
+		return &exit.Error{Code: exit.BadData, What: "the input's GRIB message cannot become a product", At: path, Why: err.Error(),
 			Fix: "write NetCDF instead", Err: err}
 	}
 	return &exit.Error{Code: exit.Bug, What: "cannot encode the " + format + " file", At: path, Why: err.Error(),

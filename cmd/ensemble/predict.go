@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
@@ -18,12 +20,12 @@ import (
 
 func predictCommand(a *app) *cobra.Command {
 	o := run.PredictOptions{Version: version.Version}
-	var formats []string
-	var cycle, deadline, profile, longitude string
+	var cycle, deadline string
 	cmd := &cobra.Command{
 		Use:   "predict [-c FILE] --run-dir DIR --input FILE... --out DIR",
-		Short: "Turn ensemble forecasts into calibrated mean and spread",
-		Long: "Turn ensemble forecasts into calibrated mean and spread with a trained model.\n" +
+		Short: "Turn ensemble forecasts into calibrated products",
+		Long: "Turn ensemble forecasts into calibrated products with a trained model: mean and\n" +
+			"spread, quantiles, probabilities of events, and members.\n" +
 			"Each start becomes one folder of files with a manifest, published as a whole.\n" +
 			"Without all members it waits, refuses or goes on as the members section of -c\n" +
 			"says (docs/predict.md). A start that is there already from the same input is not\n" +
@@ -32,7 +34,9 @@ func predictCommand(a *app) *cobra.Command {
 			"lays several ranks out over each start, for grids too large for one.",
 		Example: "  ensemble predict --run-dir runs/a --input fc.grib2 --out products\n" +
 			"  ensemble predict --run-dir runs/a --input fc/*.grib2 --out products \\\n" +
-			"    --format netcdf,grib2\n" +
+			"    --format netcdf,grib2 --products mean,spread,members\n" +
+			"  ensemble predict --run-dir runs/a --input fc.grib2 --out products \\\n" +
+			"    --quantiles 0.1,0.5,0.9 --probability \"t2m<0degC\" --area 70/-20/30/40\n" +
 			"  ensemble predict --run-dir runs/a --input fc.grib2 --cycle 2026010100 \\\n" +
 			"    --out products --json\n" +
 			"  ensemble predict -c predict.yaml --cycle 2026010100 --out products \\\n" +
@@ -52,15 +56,14 @@ func predictCommand(a *app) *cobra.Command {
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the products; one folder a start")
 	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
 	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: 06:40Z, +40m, 2026-01-01T06:40Z")
-	f.StringSliceVar(&formats, "format", []string{"netcdf"}, "netcdf, grib2 or both")
+	publishing := publishingFlags(cmd)
 	f.StringVar(&o.Precision, "precision", "", "fields inside the network: f32, bf16 or bf16_products (default: as in training)")
 	f.StringVar(&o.Mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
 	sparse := false
 	sparseFlag(f, &sparse)
 	memory, workspace := memoryFlag(f), workspaceFlag(f)
-	f.StringVar(&longitude, "longitude", "keep", "longitudes of the output: keep, 0_360 or 180_180")
-	f.StringVar(&profile, "nc-profile", "xarray", "reader that NetCDF is made for: xarray or cdo")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+		src.Flags = publishing()
 		c, err := config.LoadPredict(*src)
 		if err != nil {
 			return result{}, err
@@ -100,17 +103,9 @@ func predictCommand(a *app) *cobra.Command {
 			}
 			o.Cycle = d.Time
 		}
-		for _, name := range formats {
+		o.Publish = c.Publishing
+		for _, name := range c.Output.Formats {
 			o.Formats = append(o.Formats, run.Format(name))
-		}
-		if err := oneOf("--format", formats, "netcdf", "grib2"); err != nil {
-			return result{}, err
-		}
-		if err := oneOf("--longitude", []string{longitude}, "keep", "0_360", "180_180"); err != nil {
-			return result{}, err
-		}
-		if err := oneOf("--nc-profile", []string{profile}, "xarray", "cdo"); err != nil {
-			return result{}, err
 		}
 		if o.Precision != "" {
 			if err := oneOf("--precision", []string{o.Precision}, "f32", "bf16", "bf16_products"); err != nil {
@@ -123,7 +118,7 @@ func predictCommand(a *app) *cobra.Command {
 		if o.WorkspaceBytes, err = workspace(); err != nil {
 			return result{}, err
 		}
-		o.Writer = run.Writer{Profile: run.Profile(profile), Longitude: run.Longitudes(longitude)}
+		o.Writer = run.Writer{Profile: run.Profile(c.Output.Profile), Longitude: run.Longitudes(c.Output.Longitude), Quantise: c.Output.Quantise}
 		policy, err := overwrite()
 		if err != nil {
 			return result{}, err
@@ -161,4 +156,52 @@ func predictCommand(a *app) *cobra.Command {
 			}}, nil
 	})
 	return cmd
+}
+
+// publishingFlags adds the flags that stand for keys of predict.yaml, and gives a function
+// that lists those that were set.
+func publishingFlags(cmd *cobra.Command) func() []config.Flag {
+	f := cmd.Flags()
+	f.StringSlice("products", nil, "`LIST` of "+strings.Join(config.ProductWords, ", "))
+	f.StringSlice("quantiles", nil, "`LIST` of quantiles, such as 0.1,0.5,0.9")
+	f.StringArray("probability", nil, "`EVENT` such as \"t2m>273.15\" or 0degC<t2m<5degC (repeatable)")
+	f.StringSlice("format", nil, "netcdf, grib2 or both (default netcdf)")
+	f.String("longitude", "", "longitudes of the output: keep, 0_360 or 180_180 (default keep)")
+	f.String("nc-profile", "", "reader that NetCDF is made for: xarray or cdo (default xarray)")
+	f.Int("quantise", 0, "`BITS` of packed values, 2 to 16 (default: NetCDF as float32)")
+	f.String("area", "", "only the area north/west/south/east, such as 70/-20/30/40")
+	f.StringSlice("variables", nil, "only these variables")
+	f.StringSlice("levels", nil, "only these levels, such as 850hPa")
+	f.StringSlice("leads", nil, "only these leads, such as 48h")
+	return func() []config.Flag {
+		var out []config.Flag
+		for _, k := range []struct {
+			flag, key string
+			text      bool // a list of texts, rather than of numbers
+		}{
+			{"products", "products", true}, {"quantiles", "quantiles", false}, {"probability", "probabilities", true},
+			{"format", "output.formats", true}, {"longitude", "output.longitude", true}, {"nc-profile", "output.nc_profile", true},
+			{"quantise", "output.quantise", false}, {"area", "output.area", true},
+			{"variables", "output.variables", true}, {"levels", "output.levels", true}, {"leads", "output.leads", true},
+		} {
+			flag := f.Lookup(k.flag)
+			if !flag.Changed {
+				continue
+			}
+			value := flag.Value.String()
+			if list, ok := flag.Value.(pflag.SliceValue); ok {
+				words := list.GetSlice()
+				for i, w := range words {
+					if k.text {
+						words[i] = strconv.Quote(w)
+					}
+				}
+				value = "[" + strings.Join(words, ", ") + "]"
+			} else if k.text {
+				value = strconv.Quote(value)
+			}
+			out = append(out, config.Flag{Name: "--" + k.flag, Key: k.key, Value: value})
+		}
+		return out
+	}
 }

@@ -164,6 +164,28 @@ var kinds = map[reflect.Type]kind{
 		format: func(v any) string { return v.(Date).String() },
 		schema: map[string]any{"type": "string"},
 	},
+	reflect.TypeFor[ensemble.Question](): {
+		want: "an event such as t2m>273.15, \"t2m<0 degC\" or 0degC<t2m<5degC",
+		parse: func(n *yaml.Node, _ string) (any, error) {
+			if n.Tag != "!!str" {
+				return nil, errKind
+			}
+			return ensemble.ParseQuestion(n.Value)
+		},
+		format: func(v any) string { return quote(v.(ensemble.Question).String()) },
+		schema: map[string]any{"type": "string", "pattern": "[<>]"},
+	},
+	reflect.TypeFor[ensemble.Area](): {
+		want: "an area such as 70/-20/30/40, north/west/south/east in degrees",
+		parse: func(n *yaml.Node, _ string) (any, error) {
+			if n.Tag != "!!str" {
+				return nil, errKind
+			}
+			return ensemble.ParseArea(n.Value)
+		},
+		format: func(v any) string { return v.(ensemble.Area).String() },
+		schema: map[string]any{"type": "string", "pattern": "^[-+0-9.]+(/[-+0-9.]+){3}$"},
+	},
 	reflect.TypeFor[Members](): {
 		want:   "how many members, such as 5, or their numbers, such as [0, 1, 2]",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return parseMembers(n) },

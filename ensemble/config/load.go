@@ -17,17 +17,25 @@ import (
 )
 
 // Sources says where a configuration comes from, weakest first: the defaults of
-// the schema, the files in order, the environment, the --set assignments.
+// the schema, the files in order, the environment, the --set assignments, the flags.
 type Sources struct {
 	Files []string // YAML files; a later one wins
 	Set   []string // "train.epochs=5", as after --set
+	Flags []Flag   // of a command that has some for keys
 
 	texts map[string][]byte // of files that are built in
 }
 
+// Flag is the value of a flag of the command line that stands for a key.
+type Flag struct {
+	Name  string // "--quantiles"
+	Key   string
+	Value string // as it would stand in a file
+}
+
 // Origin says where an effective value comes from.
 type Origin struct {
-	Layer string // "default", "file", "environment", "--set"
+	Layer string // "default", "file", "environment", "--set", "flag"
 	Where string // "train.yaml:14:3", the variable's name, the assignment; "" for a default
 }
 
@@ -99,17 +107,26 @@ func load(s *Schema, src Sources) (*effective, error) {
 		}
 		faults = append(faults, r.faults...)
 	})
+	assign := func(r reader, o Origin, path, text string) {
+		if value, ok := r.word(path, text); ok {
+			v.Set(path, value)
+			delete(parsed, path)
+			e.origins[path] = o
+		}
+		faults = append(faults, r.faults...)
+	}
 	for _, assignment := range src.Set {
 		path, text, ok := strings.Cut(assignment, "=")
 		r := reader{schema: s, where: "--set " + assignment}
 		if !ok {
 			r.fault(nil, "no value is assigned", "", "write --set key=value")
-		} else if value, ok := r.word(path, text); ok {
-			v.Set(path, value)
-			delete(parsed, path)
-			e.origins[path] = Origin{"--set", "--set " + assignment}
+			faults = append(faults, r.faults...)
+			continue
 		}
-		faults = append(faults, r.faults...)
+		assign(r, Origin{"--set", "--set " + assignment}, path, text)
+	}
+	for _, f := range src.Flags {
+		assign(reader{schema: s, where: f.Name}, Origin{"flag", f.Name}, f.Key, f.Value)
 	}
 	if len(src.Files) == 0 && !s.optional {
 		faults = append(faults, &exit.Error{Code: exit.Usage, What: "no configuration was given", Fix: "name the file with " + s.flag})

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // Predict is the configuration of `ensemble predict`. Flags of the command line come
@@ -17,6 +15,7 @@ type Predict struct {
 	Input   []Path `key:"input"`
 	Out     Path   `key:"out"`
 	Policy
+	Publishing
 }
 
 // Policy says what a prediction does with input that is incomplete or defective. The zero
@@ -49,7 +48,7 @@ type Lagged struct {
 }
 
 // PredictSchema describes predict.yaml.
-var PredictSchema = newOptionalSchema[Predict]("predict", []Key{
+var PredictSchema = newOptionalSchema[Predict]("predict", append([]Key{
 	{Path: "version", Default: "1", Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "run_dir", Example: "runs/a",
@@ -88,7 +87,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", []Key{
 		Help: "Fields that are in the input twice and differ: refuse ends with 65; first and last take that one, by file name and message, with status degraded. Equal ones are one field under each."},
 	{Path: "sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
-})
+}, publishingKeys...))
 
 // PredictConfig is a loaded predict.yaml, or the defaults.
 type PredictConfig struct {
@@ -107,7 +106,7 @@ func LoadPredict(src Sources) (*PredictConfig, error) {
 	}
 	c := &PredictConfig{effective: e}
 	e.fill(&c.Predict)
-	var faults []*exit.Error
+	faults := c.checkPublishing()
 	m := c.Members
 	if n := m.Expected.N(); n > 0 && m.Minimum > n {
 		faults = append(faults, c.fault("members.minimum", fmt.Sprintf("members.minimum is %d, of %d that are expected", m.Minimum, n), "", "lower it, or raise members.expected"))

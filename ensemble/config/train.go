@@ -496,10 +496,4 @@ func (c *TrainConfig) checkSplit() []*exit.Error {
 	return faults
 }
 
-func list[T fmt.Stringer](items []T) string {
-	words := make([]string, len(items))
-	for i, it := range items {
-		words[i] = it.String()
-	}
-	return strings.Join(words, ", ")
-}
+func list[T fmt.Stringer](items []T) string { return strings.Join(texts(items, T.String), ", ") }

@@ -16,15 +16,19 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
 // Model is a trained model: a task, the networks whose outputs are averaged, and
 // the baselines that were fitted on the same training dates.
 type Model struct {
-	Spec      Spec
-	Task      Task
-	Grid      *ensemble.Grid
-	Control   string // member policy, "include" or "exclude"
+	Spec    Spec
+	Task    Task
+	Grid    *ensemble.Grid
+	Control string // member policy, "include" or "exclude"
+	// Family is that of the distribution whose parameters the networks give; nil for
+	// those that give none.
+	Family    *dist.Family
 	Trained   ensemble.Period
 	Version   string // of the program that trained it
 	Networks  []Weights
@@ -70,6 +74,7 @@ type modelJSON struct {
 	Control    string                   `json:"members_control"`
 	Trained    ensemble.Period          `json:"trained"`
 	Grid       *ensemble.Grid           `json:"grid"`
+	Family     string                   `json:"family,omitempty"` // its ID
 	Spreads    []float64                `json:"feature_spreads"`
 	Error      []float64                `json:"error_scale"`
 	Spread     []float64                `json:"spread_scale"`
@@ -125,6 +130,9 @@ func (m *Model) Save(dir string) error {
 		Trained: m.Trained, Grid: m.Grid, Spreads: k.Features.Spreads,
 		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange,
 	}
+	if m.Family != nil {
+		f.Family = m.Family.ID
+	}
 	text, err := json.MarshalIndent(f, "", " ")
 	if err != nil {
 		return fmt.Errorf("model.json: %w", err)
@@ -156,6 +164,11 @@ func LoadModel(dir string) (*Model, error) {
 		return nil, bad(fmt.Sprintf("format %d; this program reads %d", f.Format, modelFormat))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Version: f.Version}
+	if m.Family = m.Spec.family(); f.Family != "" { // else of an older program
+		if m.Family = dist.FamilyByID(f.Family); m.Family == nil || len(m.Family.Parameters) != 2 {
+			return nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))
+		}
+	}
 	axes := ensemble.Axes{Variables: f.Variables}
 	for _, s := range f.Levels {
 		l, err := config.ParseLevel(s)

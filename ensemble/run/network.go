@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -89,6 +90,14 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 // the scale of the target.
 func (s Spec) toTargets(b *graph.Builder, y graph.Value, k *Task) graph.Value {
 	return op.Scale(b, y, k.SpreadScale[0]/k.ErrorScale[0])
+}
+
+// family is the distribution whose parameters the network gives; none for a spread head.
+func (s Spec) family() *dist.Family {
+	if s.Head == DistributionHead {
+		return dist.Normal
+	}
+	return nil
 }
 
 // loss is the training loss in units of the error scale.

@@ -78,7 +78,8 @@ func (p *prediction) choose(d *demand) (err error) {
 	if p.templates = nil; p.in.window == (ensemble.Window{}) { // else messages of the input have another grid
 		p.templates = templates(newest, used)
 	}
-	return nil
+	p.choice, err = p.model.choose(p.o.Publish, p.in.grid)
+	return err
 }
 
 // compare reads the fields of some starts that are in the input twice.

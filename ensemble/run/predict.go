@@ -34,6 +34,7 @@ type PredictOptions struct {
 	Deadline  time.Time                // when waiting ends; zero: after Policy.Members.Wait, or at once
 	Out       string                   // root of the products: one folder a cycle
 	Cycle     time.Time                // only this start; zero: every start of the input
+	Publish   config.Publishing        // which statistics, and of what part
 	Formats   []product.Format
 	Overwrite product.Overwrite
 	Writer    product.Options
@@ -63,14 +64,15 @@ type PredictResult struct {
 }
 
 // Predict turns the members of each start of the input into a distribution and
-// publishes mean and spread. Starts without analyses are all it needs.
+// publishes what is asked for of it: mean and spread, quantiles, probabilities of events,
+// calibrated members. Starts without analyses are all it needs.
 //
 // Started by an MPI launcher, its ranks deal the starts out among themselves: each start
 // is read, computed and published by one rank, or by the ranks of one mesh together. All
 // ranks give the same result.
 //
-// Errors: 64 and 69 for a bound of the memory that is too small, with the least that
-// will do; 65 and 66 for the input, 66 without a trained model, 71 for a rank that was
+// Errors: 64 for products that the model cannot give; 64 and 69 for a bound of the memory
+// that is too small, with the least that will do; 65 and 66 for the input, 66 without a trained model, 71 for a rank that was
 // lost, 73 and 74 for the output; what was published before an error stays valid. The
 // folder "reference" in the root of the products gets the model without its weights, so
 // that verification finds the baselines.
@@ -157,6 +159,7 @@ type prediction struct {
 	done      map[ensemble.Init]bool
 	tolerated []string // faults of the input that the policy lets pass
 	warnings  []string
+	choice    *choice
 	templates map[templateKey]ensemble.Entry
 	sums      map[string]manifest.File // of the files that this rank has read so far
 	engine    engine.Options
@@ -245,7 +248,7 @@ func finished(runDir string) (*rundir.Manifest, error) {
 // identity is what all ranks must have alike. Files are told apart by their names and
 // the starts in them; each is read, and its checksum made, by the ranks that need it.
 func (p *prediction) identity() string {
-	return fmt.Sprint(p.o.Version, p.modelSum, p.trained.ConfigChecksum, p.files, p.o.Policy, p.o.Out, p.o.Formats, p.o.Overwrite, p.o.Writer, p.o.Precision, p.inits)
+	return fmt.Sprint(p.o.Version, p.modelSum, p.trained.ConfigChecksum, p.files, p.o.Policy, p.o.Out, p.o.Publish, p.o.Formats, p.o.Overwrite, p.o.Writer, p.o.Precision, p.inits)
 }
 
 // published is what came of one start.
@@ -274,16 +277,25 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if err != nil {
 		return r, namedMemory(err, flagMemory, flagWorkspace)
 	}
+	var raw []float32
+	if p.choice.members {
+		if raw, err = m.rawMembers(forecast, p.in.rations[init].members); err != nil {
+			return r, err
+		}
+	}
 	if !p.ranks.leads() {
 		return r, nil
 	}
-	q, pub, err := p.publication(init, out)
+	q, pub, err := p.publication(init)
 	if err != nil {
 		return r, err
 	}
 	pub.Start, pub.Warnings = begun, append(pub.Warnings, warnings...)
 	if out.Clipped > 0 {
 		pub.Warnings = append(pub.Warnings, fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, out.Clipped))
+	}
+	if err := p.choice.fill(q, out, raw); err != nil {
+		return r, err
 	}
 	if err := addTemplates(q, p.input, p.templates); err != nil {
 		return r, err
@@ -307,13 +319,12 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	return r, nil
 }
 
-// publication is what is published of a start, and how. Without a forecast it has all by
-// which it is told from another.
-func (p *prediction) publication(init ensemble.Init, out *Forecast) (*product.Product, product.Publication, error) {
+// publication is what is published of a start, but for its values, and how.
+func (p *prediction) publication(init ensemble.Init) (*product.Product, product.Publication, error) {
 	r := p.in.rations[init]
 	pub := product.Publication{Formats: p.o.Formats, Overwrite: p.o.Overwrite, Options: p.o.Writer, ConfigChecksum: p.trained.ConfigChecksum,
 		Expected: p.demand.count, Missing: r.missing, Degraded: r.degraded() || len(p.tolerated) > 0, Warnings: slices.Concat(p.tolerated, r.warnings)}
-	q := p.model.product(init, p.in.grid, r.members, out)
+	q := p.choice.product(init, r.members)
 	q.Command, q.Version, q.ModelChecksum = p.o.Command, p.o.Version, p.modelSum
 	q.Control = cmp.Or(p.o.Policy.Members.Control, q.Control)
 	for _, m := range r.members {
@@ -334,7 +345,7 @@ func (p *prediction) already(init ensemble.Init) (*product.Manifest, error) {
 	if p.ranks.leads() {
 		var q *product.Product
 		var pub product.Publication
-		if q, pub, err = p.publication(init, &Forecast{}); err == nil {
+		if q, pub, err = p.publication(init); err == nil {
 			there, err = product.Published(product.CycleDir(p.o.Out, init), pub.Manifest(q), pub.Overwrite)
 		}
 	}
@@ -403,52 +414,27 @@ func (o PredictOptions) engineOptions() engine.Options {
 	return e
 }
 
-// product makes the published fields of a prediction: for every target that was
-// asked for its mean and spread, and the estimate of the full ensemble's spread.
-func (m *Model) product(init ensemble.Init, grid *ensemble.Grid, used []ensemble.Member, out *Forecast) *product.Product {
-	k, n, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
-	p := &product.Product{Init: init, Grid: grid, Metadata: product.Metadata{
-		Title:        "Post-processed ensemble forecast: mean and spread",
-		Source:       fmt.Sprintf("ensemble %s, network %s on %d members", m.Version, m.Spec.Kind, len(used)),
-		References:   "Grönquist et al. 2021, doi:10.1098/rsta.2020.0092",
-		ForecastType: "post-processed ensemble",
-		Members:      used, DDOF: k.Features.DDOF, Control: m.Control,
-	}}
-	for at := range k.Score {
-		if k.Score[at] == 0 {
-			continue
-		}
-		add := func(kind product.Kind, values []float32) {
-			if values != nil {
-				p.Fields = append(p.Fields, product.Field{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d].Of(k.Targets[at/d]),
-					Lead: k.TargetLead, Kind: kind, Values: values[at*n : (at+1)*n]})
-			}
-		}
-		add(product.Mean, out.Mean)
-		add(product.Spread, out.Sigma)
-		add(product.EnsembleSpread, out.Spread)
-	}
-	return p
-}
-
 // templateKey says which fields of a product one GRIB message serves.
 type templateKey struct {
 	init     ensemble.Init
 	variable string
 	level    ensemble.Level
 	lead     ensemble.Lead
+	member   ensemble.Member // NoMember: statistics over members
 }
 
-// templates finds for every start, variable, level and lead the GRIB message of
-// the first used member, so that centre, tables and times of the output are the
-// input's.
+// templates finds for every start, variable, level and lead the GRIB message of each
+// used member, and for statistics that of the first of them, so that centre, tables and
+// times of the output are the input's.
 func templates(entries []ensemble.Entry, used []ensemble.Member) map[templateKey]ensemble.Entry {
 	out := map[templateKey]ensemble.Entry{}
 	for _, e := range entries {
 		if e.Length == 0 || e.Product != ensemble.MemberField || !slices.Contains(used, e.Member) {
 			continue
 		}
-		k := templateKey{e.Init, e.Variable, e.Level, e.Lead}
+		k := templateKey{e.Init, e.Variable, e.Level, e.Lead, e.Member}
+		out[k] = e
+		k.member = ensemble.NoMember
 		if have, ok := out[k]; !ok || e.Member < have.Member {
 			out[k] = e
 		}
@@ -458,16 +444,24 @@ func templates(entries []ensemble.Entry, used []ensemble.Member) map[templateKey
 
 // addTemplates reads the messages that a product is made like.
 func addTemplates(p *product.Product, in *fio.Input, found map[templateKey]ensemble.Entry) error {
+	read := map[ensemble.Entry][]byte{}
 	for i := range p.Fields {
 		f := &p.Fields[i]
-		e, ok := found[templateKey{p.Init, f.Variable, f.Level, f.Lead}]
+		k := templateKey{p.Init, f.Variable, f.Level, f.Lead, ensemble.NoMember}
+		if f.Kind == product.Member {
+			k.member = f.Member
+		}
+		e, ok := found[k]
 		if !ok {
 			continue // of NetCDF files
 		}
-		var err error
-		if f.Template, err = in.Message(e); err != nil {
-			return err
+		if read[e] == nil {
+			var err error
+			if read[e], err = in.Message(e); err != nil {
+				return err
+			}
 		}
+		f.Template = read[e]
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ func TestTemplates(t *testing.T) {
 		entry(later, "t", 3, ensemble.MemberField, 100),
 		entry(init, "u", 2, ensemble.MemberField, 0), // of a NetCDF file
 	}, []ensemble.Member{1, 2, 3})
-	want := map[templateKey]ensemble.Member{{init, "t", level, lead}: 2, {later, "t", level, lead}: 3}
+	want := map[templateKey]ensemble.Member{{init, "t", level, lead, 2}: 2, {init, "t", level, lead, 3}: 3, {init, "t", level, lead, ensemble.NoMember}: 2,
+		{later, "t", level, lead, 3}: 3, {later, "t", level, lead, ensemble.NoMember}: 3}
 	if len(found) != len(want) {
 		t.Errorf("%d templates, want %d", len(found), len(want))
 	}

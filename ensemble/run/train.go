@@ -449,7 +449,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 		model: &Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version,
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
-			Baselines: baselines,
+			Baselines: baselines, Family: specOf(c).family(),
 		},
 	}, nil
 }

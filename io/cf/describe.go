@@ -28,7 +28,31 @@ func description(v *Var) Field {
 		}
 	}
 	f.Key.Variable = vocabulary(base, v.Text("standard_name"))
+	f.Key.Member = ensemble.NoMember
+	alone(&f, v)
 	return f
+}
+
+// alone reads what our files for CDO, whose variables have no further dimensions, say in
+// attributes: the one quantile, event or member that a variable is of.
+func alone(f *Field, v *Var) {
+	number := func(name string) []float64 { return v.Attrs[name].Numbers }
+	relation := relations[v.Text(relationAttribute)]
+	switch {
+	case len(number("quantile")) == 1:
+		f.Key.Product, f.Key.Below = ensemble.Quantile, number("quantile")[0]
+	case relation == ensemble.Between && len(number("threshold")) == 2:
+		f.Key.Product, f.Key.Event = ensemble.Probability, ensemble.Event{Relation: relation, Lower: number("threshold")[0], Upper: number("threshold")[1]}
+	case relation == ensemble.Above && len(number("threshold")) == 1:
+		f.Key.Product, f.Key.Event = ensemble.Probability, ensemble.Event{Relation: relation, Lower: number("threshold")[0]}
+	case relation == ensemble.Below && len(number("threshold")) == 1:
+		f.Key.Product, f.Key.Event = ensemble.Probability, ensemble.Event{Relation: relation, Upper: number("threshold")[0]}
+	case len(number("realization")) == 1:
+		f.Key.Member = ensemble.Member(number("realization")[0])
+	}
+	if f.Key.Product == ensemble.Probability {
+		f.Key.Variable, f.EventUnit = vocabulary(eventOf(v.Name), ""), v.Text("threshold_units")
+	}
 }
 
 // methods cuts cell_methods into the statistic over members and the one over time.

@@ -3,6 +3,7 @@ package cf
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,8 @@ type Field struct {
 	Interval   ensemble.Lead
 	Members    int
 	Packing    string
-	Number     int // 1-based, over the fields and unused variables of the file
+	EventUnit  string // of the limits of the key's event
+	Number     int    // 1-based, over the fields and unused variables of the file
 }
 
 // Unused is a variable that no fields were made of, and why.
@@ -58,7 +60,7 @@ func Fields(h *Header, values Fetch, share func(*ensemble.Grid) *ensemble.Grid) 
 			return nil, nil, err
 		}
 	}
-	r := reader{h: h, coord: coord, values: known, share: share}
+	r := reader{h: h, coord: coord, values: known, share: share, named: h.listed("coordinates")}
 	var fields []Field
 	var unused []Unused
 	number := 0
@@ -102,6 +104,7 @@ type reader struct {
 	coord  map[int]bool
 	values map[int][]float64
 	share  func(*ensemble.Grid) *ensemble.Grid
+	named  map[int]bool // variables that some other one lists as its coordinate
 }
 
 // aux is a coordinate of a variable: its numbers vary along some of the variable's
@@ -115,12 +118,15 @@ type aux struct {
 }
 
 // at is the coordinate's value at a place, an index along each dimension.
-func (a *aux) at(h *Header, place []int64) float64 {
+func (a *aux) at(h *Header, place []int64) float64 { return a.values[a.position(h, place)] }
+
+// position is where the coordinate's value at a place stands among its values.
+func (a *aux) position(h *Header, place []int64) int64 {
 	k := int64(0)
 	for _, p := range a.along {
 		k = k*a.length(h, p) + place[p]
 	}
-	return a.values[k]
+	return k
 }
 
 func (a *aux) length(h *Header, p int) int64 {
@@ -163,13 +169,17 @@ func (r *reader) auxiliaries(i int) []*aux {
 	for k := range r.h.Vars {
 		c := &r.h.Vars[k]
 		if r.coord[k] && roleOf(c) != noRole && r.h.find(c.Name, v.Group) == k && (len(c.Dims) == 0 || byStandardName[c.Text("standard_name")] != noRole || isTimeUnit(c.Text("units")) || byName[strings.ToLower(c.Name)] != noRole) {
-			if !isBounds(c.Name) {
+			if !isBounds(c.Name) && !(r.named[k] && ownAlone[roleOf(c)]) {
 				add(k)
 			}
 		}
 	}
 	return out
 }
+
+// ownAlone are the roles of scalars that belong to those variables only that list them,
+// where any does: the height of one is not that of the next.
+var ownAlone = map[role]bool{roleLevel: true, roleQuantile: true, roleThreshold: true}
 
 func isBounds(name string) bool {
 	return strings.HasSuffix(name, "_bnds") || strings.HasSuffix(name, "_bounds")
@@ -220,6 +230,15 @@ func (r *reader) slices(i int, all []*aux, horizontal []int, d Field) ([]Field, 
 		return nil, reason
 	}
 	member, level := pick(all, roleMember), pick(all, roleLevel)
+	statistic := pick(all, roleQuantile)
+	if t := pick(all, roleThreshold); t != nil {
+		statistic = t
+	}
+	if statistic != nil && d.Key.Product == ensemble.MemberField {
+		statistic.describe(&d, v)
+	} else {
+		statistic = nil
+	}
 	// Every further dimension must be one of time, level or member, or have length 1.
 	for p, dim := range v.Dims {
 		if slices.Contains(horizontal, p) || r.h.Dims[dim].Len == 1 {
@@ -227,7 +246,7 @@ func (r *reader) slices(i int, all []*aux, horizontal []int, d Field) ([]Field, 
 		}
 		understood := false
 		for _, a := range all {
-			if slices.Contains(a.along, p) && (a == member || a == level || c.has(a)) {
+			if slices.Contains(a.along, p) && (a == member || a == level || a == statistic || c.has(a)) {
 				understood = true
 			}
 		}
@@ -259,6 +278,11 @@ func (r *reader) slices(i int, all []*aux, horizontal []int, d Field) ([]Field, 
 		if reason := r.keyAt(&f, c, member, level, place); reason != "" {
 			return nil, reason
 		}
+		if statistic != nil {
+			if reason := r.statisticAt(&f, statistic, place); reason != "" {
+				return nil, reason
+			}
+		}
 		out = append(out, f)
 		if len(out) > maxFields {
 			return nil, fmt.Sprintf("it has more than %d fields", maxFields)
@@ -279,6 +303,61 @@ func (r *reader) slices(i int, all []*aux, horizontal []int, d Field) ([]Field, 
 	}
 }
 
+// describe says that variable v holds quantiles or probabilities along a coordinate.
+func (a *aux) describe(d *Field, v *Var) {
+	if a.role == roleQuantile {
+		d.Key.Product = ensemble.Quantile
+		d.Key.Variable = vocabulary(strings.TrimSuffix(v.Name, "_quantile"), v.Text("standard_name"))
+		return
+	}
+	d.Key.Product = ensemble.Probability
+	d.Key.Event.Relation = relations[a.v.Text(relationAttribute)]
+	d.Key.Variable = vocabulary(eventOf(v.Name), a.v.Text("standard_name"))
+	d.EventUnit = a.v.Text("units")
+}
+
+// probabilityOf is the form of the names of probabilities.
+var probabilityOf = regexp.MustCompile(`^probability_of_(.+)_(above|below|between)_[^_]+$`)
+
+// eventOf is X of the name probability_of_X_above_threshold.
+func eventOf(name string) string {
+	if m := probabilityOf.FindStringSubmatch(name); m != nil {
+		return m[1]
+	}
+	return name
+}
+
+// statisticAt fills in the quantile or the limits of the event at a place.
+func (r *reader) statisticAt(f *Field, a *aux, place []int64) string {
+	x := a.at(r.h, place)
+	if x != x {
+		return "a " + a.v.Name + " is missing"
+	}
+	if a.role == roleQuantile {
+		if f.Key.Below = x; a.v.Text("units") == "%" {
+			f.Key.Below /= 100
+		}
+		if !(f.Key.Below >= 0 && f.Key.Below <= 1) {
+			return fmt.Sprintf("quantile %v is not between 0 and 1", f.Key.Below)
+		}
+		return ""
+	}
+	switch e := &f.Key.Event; e.Relation {
+	case ensemble.Above:
+		e.Lower = x
+	case ensemble.Below:
+		e.Upper = x
+	default:
+		b := r.h.find(a.v.Text("bounds"), a.v.Group)
+		if b < 0 || len(r.values[b]) != 2*len(a.values) {
+			return "its thresholds have no bounds"
+		}
+		k := a.position(r.h, place)
+		e.Lower, e.Upper = r.values[b][2*k], r.values[b][2*k+1]
+	}
+	return ""
+}
+
 // keyAt fills in time, member and level at a place.
 func (r *reader) keyAt(f *Field, c clock, member, level *aux, place []int64) string {
 	init, lead, interval, err := c.at(r.h, place)
@@ -289,7 +368,6 @@ func (r *reader) keyAt(f *Field, c clock, member, level *aux, place []int64) str
 	if f.Statistic != "" {
 		f.Interval = ensemble.Lead(interval)
 	}
-	f.Key.Member = ensemble.NoMember
 	if member != nil && f.Key.Product == ensemble.MemberField {
 		m := member.at(r.h, place)
 		if m != math.Trunc(m) || math.Abs(m) > 1e6 {
@@ -423,10 +501,7 @@ func (c clock) at(h *Header, place []int64) (init time.Time, lead, interval time
 			return
 		}
 		if c.bounds != nil {
-			k := int64(0)
-			for _, p := range c.valid.along {
-				k = k*c.valid.length(h, p) + place[p]
-			}
+			k := c.valid.position(h, place)
 			if lo, hi := c.bounds[2*k], c.bounds[2*k+1]; hi > lo {
 				interval = time.Duration((hi - lo) * float64(c.validAxis.unit)).Round(time.Second)
 			}

@@ -1,6 +1,10 @@
 package cf
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
 
 // role is what a dimension or coordinate variable stands for.
 type role int
@@ -14,7 +18,9 @@ const (
 	roleInit   // forecast_reference_time
 	roleLead   // forecast_period
 	roleMember // realization
-	roleOther  // percentile, threshold …: a statistic over members
+	roleQuantile
+	roleThreshold // of an event, whose relation an attribute says
+	roleOther     // probability …: a statistic over members that is not understood
 )
 
 // byStandardName gives the role of a coordinate by its CF standard name.
@@ -33,13 +39,25 @@ var byName = map[string]role{
 	"time": roleTime, "valid_time": roleTime, "forecast_reference_time": roleInit, "reference_time": roleInit, "init_time": roleInit,
 	"forecast_period": roleLead, "step": roleLead, "lead": roleLead, "lead_time": roleLead, "prediction_timedelta": roleLead,
 	"realization": roleMember, "number": roleMember, "member": roleMember, "ensemble": roleMember, "ens": roleMember, "ensemble_member": roleMember,
-	"percentile": roleOther, "quantile": roleOther, "threshold": roleOther, "probability": roleOther,
+	"percentile": roleQuantile, "quantile": roleQuantile, "threshold": roleOther, "probability": roleOther,
 }
 
+// relations are the words of the attribute by which IMPROVER's files, and ours, tell what
+// the probabilities along a threshold are of.
+var relations = map[string]ensemble.Relation{"greater_than": ensemble.Above, "greater_than_or_equal_to": ensemble.Above, "above": ensemble.Above,
+	"less_than": ensemble.Below, "less_than_or_equal_to": ensemble.Below, "below": ensemble.Below, "between_thresholds": ensemble.Between}
+
+// relationAttribute is the name of that attribute.
+const relationAttribute = "spp__relative_to_threshold"
+
 // roleOf says what a coordinate variable is: by standard name, then axis or unit,
-// then name.
+// then name. A threshold has the standard name of the quantity, so its attribute comes
+// before all.
 func roleOf(v *Var) role {
 	std := v.Text("standard_name")
+	if relations[v.Text(relationAttribute)] != ensemble.NoEvent {
+		return roleThreshold
+	}
 	if r := byStandardName[std]; r != noRole {
 		return r
 	}
@@ -81,6 +99,19 @@ func isTimeUnit(unit string) bool { return strings.Contains(unit, " since ") }
 
 // names cuts an attribute that lists variables.
 func names(list string) []string { return strings.Fields(list) }
+
+// listed are the variables that others name in an attribute.
+func (h *Header) listed(attribute string) map[int]bool {
+	out := map[int]bool{}
+	for i := range h.Vars {
+		for _, n := range names(h.Vars[i].Text(attribute)) {
+			if k := h.find(n, h.Vars[i].Group); k >= 0 {
+				out[k] = true
+			}
+		}
+	}
+	return out
+}
 
 // coordinates finds the variables that describe others, rather than being data.
 func coordinates(h *Header) map[int]bool {

@@ -46,6 +46,8 @@ type Field struct {
 	LevelKnown   bool
 	Product      ensemble.Product
 	ProductKnown bool
+	Below        float64        // of a quantile
+	Event        ensemble.Event // of a probability, in the unit of the quantity
 	// Parameter names the quantity by its codes, for quantities without a name.
 	Parameter string
 }

@@ -14,7 +14,10 @@ type product2 struct {
 	member   int // perturbation number; the size of the ensemble is one further
 	derived  int // derived forecast code; the size likewise
 	interval int // end of the overall time interval
-	other    bool
+	// What a statistic over members is of: the type and limits of an event, a whole
+	// percentile, or the number of quantiles and which of them.
+	event, percentile, quantile int
+	other                       bool
 }
 
 // templates2 lists the product definition templates that are understood.
@@ -26,11 +29,11 @@ var templates2 = map[int]product2{
 	2:  {derived: 35},
 	3:  {other: true},
 	4:  {other: true},
-	5:  {other: true},
-	6:  {other: true},
+	5:  {event: 37},
+	6:  {percentile: 35},
 	8:  {interval: 35},
-	9:  {other: true, interval: 48},
-	10: {other: true, interval: 36},
+	9:  {event: 37, interval: 48},
+	10: {percentile: 35, interval: 36},
 	11: {member: 36, interval: 38},
 	12: {derived: 35, interval: 37},
 	15: {other: true},
@@ -40,6 +43,20 @@ var templates2 = map[int]product2{
 	43: {shift: 2, member: 38, interval: 40},
 	60: {member: 36},
 	61: {member: 36, interval: 45},
+	86: {quantile: 35},
+	87: {quantile: 35, interval: 39},
+}
+
+// length is the least number of octets of a section with the template.
+func (t product2) length() int {
+	n := max(34+t.shift, t.member, t.derived, t.percentile, t.interval+6)
+	if t.event > 0 {
+		n = max(n, t.event+10)
+	}
+	if t.quantile > 0 {
+		n = max(n, t.quantile+3)
+	}
+	return n
 }
 
 // read2 reads identification and product sections of edition 2.
@@ -75,8 +92,8 @@ func (f *Field) read2(w *window, m Message, g Octets) *Fault {
 			o[n-1] = 0
 		}
 	}
-	f.Parameter = fmt.Sprintf("param%d.%d.%d", m.discipline(w), o.U1(10), o.U1(11))
-	if !understood || len(o) < max(34+t.shift, t.member, t.derived, t.interval+6) {
+	f.Parameter = ParameterName(m.discipline(w), o.U1(10), o.U1(11))
+	if !understood || len(o) < t.length() {
 		f.Time = Time{Init: init}
 	} else {
 		f.time2(o, t, Time{Known: true, Init: init})
@@ -91,6 +108,15 @@ func (f *Field) read2(w *window, m Message, g Octets) *Fault {
 		switch {
 		case t.other:
 			f.Product = ensemble.OtherProduct
+		case t.event > 0:
+			f.Product, f.Event = event(o, t.event)
+		case t.percentile > 0:
+			f.Product, f.Below = ensemble.Quantile, float64(o.U1(t.percentile))/100
+		case t.quantile > 0:
+			f.Product, f.Below = ensemble.OtherProduct, 0
+			if of, at := o.U2(t.quantile), o.U2(t.quantile+2); at > 0 && at < of {
+				f.Product, f.Below = ensemble.Quantile, float64(at)/float64(of)
+			}
 		case t.derived > 0:
 			f.Product = derived(o.U1(t.derived))
 			f.Member.Of = o.U1(t.derived + 1)
@@ -102,6 +128,11 @@ func (f *Field) read2(w *window, m Message, g Octets) *Fault {
 	}
 	f.Kind = digest([]byte{2, byte(m.discipline(w)), boolByte(f.Time.Known)}, idMask, local, mask, []byte{byte(g.U2(13) >> 8), byte(g.U2(13)), byte(rep.U2(10) >> 8), byte(rep.U2(10))})
 	return nil
+}
+
+// ParameterName names a quantity of edition 2 by its codes, for want of another name.
+func ParameterName(discipline, category, number int) string {
+	return fmt.Sprintf("param%d.%d.%d", discipline, category, number)
 }
 
 // discipline is octet 7 of section 0.
@@ -160,6 +191,29 @@ func derived(code int) ensemble.Product {
 	default:
 		return ensemble.OtherProduct
 	}
+}
+
+// event maps code table 4.9 and the limits behind it. Events of another type are no
+// product that is understood.
+func event(o Octets, at int) (ensemble.Product, ensemble.Event) {
+	limit := func(at int) float64 { return float64(o.S4(at+1)) / math.Pow10(o.S1(at)) }
+	lower, upper := at+1, at+6
+	var e ensemble.Event
+	switch o.U1(at) {
+	case 0:
+		e = ensemble.Event{Relation: ensemble.Below, Upper: limit(lower)}
+	case 1:
+		e = ensemble.Event{Relation: ensemble.Above, Lower: limit(upper)}
+	case 2:
+		e = ensemble.Event{Relation: ensemble.Between, Lower: limit(lower), Upper: limit(upper)}
+	case 3:
+		e = ensemble.Event{Relation: ensemble.Above, Lower: limit(lower)}
+	case 4:
+		e = ensemble.Event{Relation: ensemble.Below, Upper: limit(upper)}
+	default:
+		return ensemble.OtherProduct, e
+	}
+	return ensemble.Probability, e
 }
 
 // level2 reads the first fixed surface, as far as it is one of ours and alone.

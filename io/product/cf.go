@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -215,7 +214,7 @@ func (b *ncBuilder) times(init ensemble.Init, leads []ensemble.Lead, period time
 	}
 	b.doubles("time", []string{"time"}, valid, attrs...)
 	if period > 0 {
-		b.dimension("bnds", 2)
+		b.boundsDimension()
 		bounds := make([]float64, 0, 2*len(leads))
 		for _, v := range valid {
 			bounds = append(bounds, v-period.Seconds(), v)
@@ -248,6 +247,13 @@ func (b *ncBuilder) times(init ensemble.Init, leads []ensemble.Lead, period time
 		b.ints("forecast_period", []string{"time"}, periods, pattrs...)
 	}
 	return nil
+}
+
+// boundsDimension adds the dimension of pairs, once.
+func (b *ncBuilder) boundsDimension() {
+	if !slices.ContainsFunc(b.file.Dimensions, func(d encode.Dimension) bool { return d.Name == "bnds" }) {
+		b.dimension("bnds", 2)
+	}
 }
 
 // verticals hands out the vertical coordinates of a file, each written once.
@@ -318,15 +324,17 @@ func heightAttributes() []encode.Attribute {
 		text("positive", "up"), text("axis", "Z")}
 }
 
-// number spells a coordinate value in a name: 2, 0p5.
-func number(v float64) string {
-	return strings.ReplaceAll(strconv.FormatFloat(v, 'f', -1, 64), ".", "p")
-}
-
 // free is name, or name_2, name_3 … if it is taken.
 func (vs *verticals) free(name string) string {
+	return freeName(name, func(try string) bool {
+		return slices.ContainsFunc(vs.seen, func(v vertical) bool { return v.name == try })
+	})
+}
+
+// freeName is the first of name, name_2, name_3 … that is not taken.
+func freeName(name string, taken func(try string) bool) string {
 	for n, try := 2, name; ; n++ {
-		if !slices.ContainsFunc(vs.seen, func(v vertical) bool { return v.name == try }) {
+		if !taken(try) {
 			return try
 		}
 		try = fmt.Sprintf("%s_%d", name, n)

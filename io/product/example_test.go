@@ -14,7 +14,7 @@ func ExampleGRIB2Name() {
 	lead := ensemble.Lead(48 * time.Hour)
 	fmt.Println(product.CycleDir("products", init))
 	fmt.Println(product.NetCDFName(init, lead))
-	fmt.Println(product.GRIB2Name(init, lead, "t", product.Spread))
+	fmt.Println(product.GRIB2Name(init, product.Field{Variable: "t", Lead: lead, Kind: product.Spread}))
 	// Output:
 	// products/2026010100
 	// 2026010100_048h.nc

@@ -41,13 +41,7 @@ func ensembleFile(f *ensemble.Forecast, m Metadata, o Options) (*ncBuilder, erro
 	if err := b.globals(m, f.Init); err != nil {
 		return nil, err
 	}
-	b.dimension("realization", len(f.Members))
-	members := make([]int32, len(f.Members))
-	for i, id := range f.Members {
-		members[i] = int32(id)
-	}
-	b.ints("realization", []string{"realization"}, members, text("standard_name", "realization"), text("long_name", "ensemble member"),
-		text("units", "1"))
+	b.realization("realization", f.Members)
 	if err := b.times(f.Init, f.Axes.Leads, 0); err != nil {
 		return nil, err
 	}
@@ -122,7 +116,8 @@ func (b *ncBuilder) series(outer, times []string, n int, g *ensemble.Grid, varia
 			return fmt.Errorf("no variable %q in the vocabulary", name)
 		}
 		nv := encode.Variable{Name: q.Identifier, Type: encode.Float, Dimensions: dims, Chunks: chunks(len(dims), g), Deflate: o.Deflate,
-			Attributes: dataAttributes(q, q.LongName, "", coordinates(times, height, aux), mappingName(o.Profile, g))}
+			Attributes: append([]encode.Attribute{{Name: "_FillValue", Floats: []float32{fillValue}}},
+				dataAttributes(q.StandardName, q.LongName, q.Unit, "", coordinates(times, height, aux), mappingName(o.Profile, g))...)}
 		b.variable(nv, n*len(levels)*g.Size(), func(dst []byte) {
 			for k := range n {
 				for l := range levels {

@@ -1,6 +1,7 @@
 package product
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -12,17 +13,18 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// WriteGRIB2 writes the fields of one variable, kind and lead as GRIB2, one
-// message a level, as derived forecasts (product definition template 4.2, over
-// an interval 4.12).
+// WriteGRIB2 writes one statistic of one variable and lead as GRIB2, one message a level,
+// and all members of a variable in one file. Product definition templates at a time, and
+// over an interval: members 4.1 and 4.11, mean and spread 4.2 and 4.12, probabilities 4.5
+// and 4.9, quantiles 4.6 and 4.10 for whole percentiles, else 4.86 and 4.87.
 //
 // A field with a Template, a message of one field, of edition 2 becomes a clone of it: centre, tables,
 // grid, level and times stay, the statistic and the packing change. Any other
 // starts from a sample of ecCodes, which works for regular lat-lon and regular
 // Gaussian grids.
-// Unit: SI, as the WMO's parameter tables have it.
+// Unit: SI, as the WMO's parameter tables have it; probabilities in per cent.
 // Missing: bitmap.
-// Errors: as WriteNetCDF; exit 64 for a grid or variable that has no form in
+// Errors: as WriteNetCDF; exit 64 for a quantile, grid or variable that has no form in
 // GRIB2 without a template.
 // Source: WMO FM 92 GRIB edition 2.
 func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Options) error {
@@ -34,34 +36,64 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 		return err
 	}
 	for _, f := range p.Fields[1:] {
-		if g := p.Fields[0]; f.Variable != g.Variable || f.Kind != g.Kind || f.Lead != g.Lead {
-			return cannotHold(path, fmt.Errorf("%s %s at %s and %s %s at %s in one GRIB file", g.Variable, g.Kind, g.Lead, f.Variable, f.Kind, f.Lead))
+		if g := p.Fields[0]; !g.sameFile(f) {
+			return cannotHold(path, fmt.Errorf("%s %s at %s and %s %s at %s in one GRIB file", g.Variable, g.Statistic(), g.Lead, f.Variable, f.Statistic(), f.Lead))
 		}
 	}
 	lay := gribLayout(p.Grid, o)
 	g := &gribBuilder{lay: &lay, opt: o}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		stat, _ := statisticOf(f.Kind)
-		keys := []encode.Key{
-			encode.LongKey("derivedForecast", stat.derived),
-			encode.LongKey("numberOfForecastsInEnsemble", int64(p.members(f))),
-			encode.LongKey("typeOfGeneratingProcess", stat.process),
+		keys, err := p.gribKeys(f, stat)
+		if err != nil {
+			return noForm(path, err)
 		}
 		if edition2(f.Template) {
 			g.clone(f, stat, keys)
 			continue
 		}
 		v := f.variable()
-		base, err := g.sampleBase(p.Init, derivedTemplate(f.Period > 0))
+		base, err := g.sampleBase(p.Init, f.gribTemplate(stat))
 		if err == nil {
 			err = describable(v, f.Level)
 		}
 		if err != nil {
 			return noForm(path, err)
 		}
-		g.message(base, append(append(keys, parameterKeys(v, f.Level)...), stepKeys(f.Lead, f.Period, v)...), f.Values)
+		if f.Kind == Member {
+			keys = append(keys, encode.LongKey("typeOfEnsembleForecast", typeOfMember(f.Member)))
+		}
+		keys = append(append(keys, parameterKeys(v, f.Level)...), stepKeys(f.Lead, f.Period, f.periodMethod())...)
+		g.message(base, keys, f.gribValues())
 	}
 	return g.write(ctx, enc, path)
+}
+
+// sameFile says whether two fields stand in one GRIB file: the levels of one statistic, and
+// all members of a variable.
+func (f Field) sameFile(o Field) bool {
+	return f.Variable == o.Variable && f.Kind == o.Kind && f.Lead == o.Lead && f.Below == o.Below && f.Event == o.Event
+}
+
+// gribValues are the values as messages have them: probabilities in per cent.
+func (f Field) gribValues() []float32 {
+	if f.Kind != Probability {
+		return f.Values
+	}
+	out := slices.Clone(f.Values)
+	for i := range out {
+		out[i] *= 100
+	}
+	return out
+}
+
+// typeOfMember is code table 4.6: 1 unperturbed low-resolution control, 3 positively
+// perturbed. Member 0 is the control.
+func typeOfMember(m ensemble.Member) int64 {
+	if m == 0 {
+		return 1
+	}
+	return 3
 }
 
 // WriteEnsembleGRIB2 writes all members of one start as GRIB2, one message a
@@ -79,11 +111,6 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 	g := &gribBuilder{lay: &lay, opt: o}
 	for t, lead := range f.Axes.Leads {
 		for m, id := range f.Members {
-			// Code table 4.6: 1 low-resolution control, 3 positively perturbed.
-			kind := int64(3)
-			if id == 0 {
-				kind = 1
-			}
 			base, err := g.sampleBase(f.Init, 1)
 			if err != nil {
 				return noForm(path, err)
@@ -97,8 +124,8 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 					if err := describable(q, level); err != nil {
 						return noForm(path, err)
 					}
-					keys := append(parameterKeys(q, level), stepKeys(lead, 0, q)...)
-					keys = append(keys, encode.LongKey("typeOfEnsembleForecast", kind), encode.LongKey("perturbationNumber", int64(id)),
+					keys := append(parameterKeys(q, level), stepKeys(lead, 0, "")...)
+					keys = append(keys, encode.LongKey("typeOfEnsembleForecast", typeOfMember(id)), encode.LongKey("perturbationNumber", int64(id)),
 						encode.LongKey("numberOfForecastsInEnsemble", int64(len(f.Members))),
 						encode.LongKey("typeOfGeneratingProcess", ensembleRun))
 					g.message(base, keys, f.Field(t, m, v, l))
@@ -118,14 +145,6 @@ func noForm(path string, err error) error {
 // edition2 says whether a message is GRIB of edition 2; octet 8 holds the edition.
 func edition2(message []byte) bool { return len(message) > 16 && message[7] == 2 }
 
-// derivedTemplate is the product definition template of a derived forecast.
-func derivedTemplate(interval bool) int64 {
-	if interval {
-		return 12
-	}
-	return 2
-}
-
 // gribBuilder collects the messages of one file.
 type gribBuilder struct {
 	lay     *layout
@@ -137,7 +156,7 @@ type gribBuilder struct {
 
 // message adds one field.
 func (g *gribBuilder) message(base int, keys []encode.Key, values []float32) {
-	g.file.Messages = append(g.file.Messages, encode.Message{Base: base, Keys: keys, Packing: g.opt.Packing, Bits: g.opt.Bits,
+	g.file.Messages = append(g.file.Messages, encode.Message{Base: base, Keys: keys, Packing: g.opt.Packing, Bits: cmp.Or(g.opt.Quantise, gribBits),
 		Values: g.block(4*len(values), func(dst []byte) { g.lay.putScan(dst, values) })})
 }
 
@@ -165,22 +184,35 @@ func (g *gribBuilder) clone(f Field, stat statistic, keys []encode.Key) {
 		b.Expect = append(b.Expect, encode.LongKey("Nx", int64(grid.NX)), encode.LongKey("Ny", int64(grid.NY)),
 			encode.LongKey("scanningMode", int64(grid.Source.ScanningMode)))
 	} else {
-		b.Expect = append(b.Expect, encode.LongKey("Ni", int64(grid.NX)), encode.LongKey("Nj", int64(grid.NY)))
+		whole := grid.Complete() // of an area, the template has the grid that it was cut from
+		b.Expect = append(b.Expect, encode.LongKey("Ni", int64(whole.NX)), encode.LongKey("Nj", int64(whole.NY)))
+		if whole != grid {
+			b.Keys = append(b.Keys, sizeKeys(grid)...)
+		}
 		b.Keys = append(b.Keys, g.orderKeys()...)
 	}
-	// ECMWF's local types tell mean and spread apart for those who go by dataType;
-	// other centres have none. Setting the type changes the generating process, so
-	// it comes before the other keys.
+	// ECMWF's local types tell statistics apart for those who go by dataType; other centres
+	// have none. Setting the type changes the generating process, so it comes before the
+	// other keys. All members have one type, the control too: cfgrib does not open a file
+	// whose members differ in it.
 	marsType := encode.TextKey("type", stat.marsType)
 	marsType.OnlyIf = &encode.Condition{Key: "centre", Text: "ecmf"}
 	marsType.IfKnown = true
 	// ecCodes 2.28 packs wrongly on top of a decimal scale that the input had.
 	scale := encode.LongKey("decimalScaleFactor", 0)
 	scale.IfKnown = true
-	b.Keys = append(b.Keys, scale, marsType, encode.LongKey("productDefinitionTemplateNumber", derivedTemplate(f.Period > 0)))
+	b.Keys = append(b.Keys, scale, marsType, encode.LongKey("productDefinitionTemplateNumber", f.gribTemplate(stat)))
+	if f.Kind == Member {
+		b.Keep = append(slices.Clone(keptKeys), "typeOfEnsembleForecast")
+		b.Keys = append(b.Keys, encode.LongKey("typeOfProcessedData", bothTypes))
+	}
 	g.file.Bases = append(g.file.Bases, b)
-	g.message(len(g.file.Bases)-1, keys, f.Values)
+	g.message(len(g.file.Bases)-1, keys, f.gribValues())
 }
+
+// bothTypes is code table 1.4 for control and perturbed forecasts, in every message:
+// cfgrib does not open a file whose members differ in this key.
+const bothTypes = 5
 
 // sampleBase is the base made from ecCodes' sample with the product's grid and
 // times; one for each product definition template.
@@ -208,15 +240,11 @@ func (g *gribBuilder) sampleBase(init ensemble.Init, pdt int64) (int, error) {
 		encode.LongKey("year", int64(t.Year())), encode.LongKey("month", int64(t.Month())), encode.LongKey("day", int64(t.Day())),
 		encode.LongKey("hour", int64(t.Hour())), encode.LongKey("minute", int64(t.Minute())), encode.LongKey("second", int64(t.Second())),
 		encode.LongKey("productionStatusOfProcessedData", 2), // research
-		// Control and perturbed forecasts, for every message: cfgrib does not open a
-		// file whose members differ in this key.
-		encode.LongKey("typeOfProcessedData", 5),
+		encode.LongKey("typeOfProcessedData", bothTypes),
 		encode.LongKey("shapeOfTheEarth", 6),
-		encode.LongKey("Ni", int64(grid.NX)), encode.LongKey("Nj", int64(grid.NY)),
-		encode.LongKey("numberOfDataPoints", int64(grid.Size())),
-		encode.LongKey("iDirectionIncrementGiven", 1),
-		encode.LongKey("iDirectionIncrement", microdegrees(step(g.lay.lon))),
 	}
+	b.Keys = append(b.Keys, sizeKeys(grid)...)
+	b.Keys = append(b.Keys, encode.LongKey("iDirectionIncrementGiven", 1), encode.LongKey("iDirectionIncrement", microdegrees(step(g.lay.lon))))
 	if grid.Kind == ensemble.RegularGaussian {
 		// N: parallels between a pole and the equator.
 		b.Keys = append(b.Keys, encode.LongKey("N", int64(parallels(grid))))
@@ -234,6 +262,12 @@ func (g *gribBuilder) sampleBase(init ensemble.Init, pdt int64) (int, error) {
 	g.file.Bases = append(g.file.Bases, b)
 	g.samples[pdt] = i
 	return i, nil
+}
+
+// sizeKeys say how many points a grid has.
+func sizeKeys(grid *ensemble.Grid) []encode.Key {
+	return []encode.Key{encode.LongKey("Ni", int64(grid.NX)), encode.LongKey("Nj", int64(grid.NY)),
+		encode.LongKey("numberOfDataPoints", int64(grid.Size()))}
 }
 
 // orderKeys set where the first and last point of a lat-lon grid are and which
@@ -313,14 +347,27 @@ func parameterKeys(v ensemble.Variable, l ensemble.Level) []encode.Key {
 	}
 }
 
-// scaled is a level value as GRIB2 stores it: a whole number over a power of ten.
+// scaled are the keys of a level value, to nine digits.
 func scaled(v float64) []encode.Key {
-	factor := int64(0)
-	for ; factor < 6 && v != math.Trunc(v); factor++ {
-		v *= 10
-	}
+	factor, value, _ := scaledNumber(v)
 	return []encode.Key{encode.LongKey("scaleFactorOfFirstFixedSurface", factor),
-		encode.LongKey("scaledValueOfFirstFixedSurface", int64(math.Round(v)))}
+		encode.LongKey("scaledValueOfFirstFixedSurface", value)}
+}
+
+// scaledNumber is a number as GRIB2 stores it: value / 10^factor, a whole number of 32
+// bits over a power of ten. ok is false if it has more digits; the value is rounded then.
+func scaledNumber(v float64) (factor, value int64, ok bool) {
+	for factor = range int64(10) {
+		x := v * math.Pow10(int(factor))
+		if math.Abs(x) > math.MaxInt32 {
+			return max(factor-1, 0), value, false
+		}
+		value = int64(math.Round(x))
+		if math.Abs(x-math.Round(x)) <= 1e-12*math.Abs(x) {
+			return factor, value, true
+		}
+	}
+	return factor, value, false
 }
 
 // statisticalProcess is GRIB2 code table 4.10 for the cell methods of the
@@ -328,8 +375,8 @@ func scaled(v float64) []encode.Key {
 var statisticalProcess = map[string]int64{"mean": 0, "sum": 1, "maximum": 2, "minimum": 3}
 
 // stepKeys say when the field is valid: at the lead, or over the interval of
-// length period that ends there. Steps are hours, or minutes where they must be.
-func stepKeys(lead ensemble.Lead, period time.Duration, v ensemble.Variable) []encode.Key {
+// length period that ends there, with the statistic over it. Steps are hours, or minutes where they must be.
+func stepKeys(lead ensemble.Lead, period time.Duration, method string) []encode.Key {
 	unit, name := time.Hour, "h"
 	if time.Duration(lead)%time.Hour != 0 || period%time.Hour != 0 {
 		unit, name = time.Minute, "m"
@@ -340,7 +387,7 @@ func stepKeys(lead ensemble.Lead, period time.Duration, v ensemble.Variable) []e
 		return []encode.Key{encode.LongKey("indicatorOfUnitOfTimeRange", code), encode.LongKey("forecastTime", end)}
 	}
 	return []encode.Key{
-		encode.LongKey("typeOfStatisticalProcessing", statisticalProcess[periodMethod(v)]),
+		encode.LongKey("typeOfStatisticalProcessing", statisticalProcess[method]),
 		encode.TextKey("stepUnits", name),
 		encode.TextKey("stepRange", fmt.Sprintf("%d-%d", end-int64(period/unit), end)),
 	}

@@ -1,32 +1,59 @@
 package product
 
-import "github.com/ensemble-weather/ensemble/ensemble"
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/io/product/encode"
+)
 
 // Kind is a statistic that we publish. It ends the names of variables and files.
 type Kind string
 
-// The kinds. A product has a mean and a spread; the raw ones beside them are of
+// The kinds. A product is the post-processed distribution; the raw ones beside it are of
 // the members it was made from, for comparison.
 const (
 	Mean           Kind = "mean"            // post-processed mean
 	Spread         Kind = "spread"          // post-processed standard deviation
 	EnsembleSpread Kind = "ensemble_spread" // estimate of the spread of the full ensemble
+	Quantile       Kind = "quantile"        // post-processed quantile, that of Field.Below
+	Probability    Kind = "probability"     // of Field.Event, 0 to 1
+	Member         Kind = "member"          // calibrated member, Field.Member
 	RawMean        Kind = "raw_mean"        // mean over the members used
 	RawSpread      Kind = "raw_spread"      // standard deviation over the members used
 )
 
-// statistic is what the formats need to know of a kind.
+// statistic is what the formats need to know of a kind: the one place that describes it.
 type statistic struct {
 	kind       Kind
 	of         ensemble.Product
 	longName   string // follows the name of the quantity
-	cellMethod string // over realization
-	derived    int64  // GRIB2 code table 4.7
-	process    int64  // GRIB2 code table 4.3
-	marsType   string // ECMWF's type
+	cellMethod string // over realization; none where CF has no word for it
+	axis       axis   // along which the fields of one variable differ; NoAxis for one field
+
+	// GRIB2: code table 4.0 at a time and over an interval, table 4.7 for a derived
+	// forecast, table 4.3, and ECMWF's type.
+	template [2]int64
+	derived  int64
+	process  int64
+	marsType string
 }
 
-// GRIB2 codes: table 4.7 derived forecast, table 4.3 generating process.
+// axis says what tells the fields of one kind apart.
+type axis uint8
+
+const (
+	noAxis axis = iota
+	quantileAxis
+	thresholdAxis
+	memberAxis
+)
+
+// GRIB2 codes: table 4.7 derived forecast, table 4.3 generating process, table 4.0
+// templates at a time and over an interval.
 const (
 	derivedMean   = 0  // unweighted mean of all members
 	derivedSpread = 4  // spread of all members
@@ -34,12 +61,23 @@ const (
 	postProcessed = 13 // post-processed forecast
 )
 
+var (
+	memberTemplates      = [2]int64{1, 11}
+	derivedTemplates     = [2]int64{2, 12}
+	probabilityTemplates = [2]int64{5, 9}
+	percentileTemplates  = [2]int64{6, 10}
+	quantileTemplates    = [2]int64{86, 87} // where a whole percentile is too coarse
+)
+
 var statistics = []statistic{
-	{Mean, ensemble.EnsembleMean, "post-processed ensemble mean", "realization: mean", derivedMean, postProcessed, "em"},
-	{Spread, ensemble.Spread, "post-processed ensemble spread", "realization: standard_deviation", derivedSpread, postProcessed, "es"},
-	{EnsembleSpread, ensemble.Spread, "estimated spread of the full ensemble", "realization: standard_deviation", derivedSpread, postProcessed, "es"},
-	{RawMean, ensemble.EnsembleMean, "mean of the members used", "realization: mean", derivedMean, ensembleRun, "em"},
-	{RawSpread, ensemble.Spread, "spread of the members used", "realization: standard_deviation", derivedSpread, ensembleRun, "es"},
+	{Mean, ensemble.EnsembleMean, "post-processed ensemble mean", "realization: mean", noAxis, derivedTemplates, derivedMean, postProcessed, "em"},
+	{Spread, ensemble.Spread, "post-processed ensemble spread", "realization: standard_deviation", noAxis, derivedTemplates, derivedSpread, postProcessed, "es"},
+	{EnsembleSpread, ensemble.Spread, "estimated spread of the full ensemble", "realization: standard_deviation", noAxis, derivedTemplates, derivedSpread, postProcessed, "es"},
+	{Quantile, ensemble.Quantile, "post-processed quantiles", "", quantileAxis, percentileTemplates, 0, postProcessed, "pb"},
+	{Probability, ensemble.Probability, "", "", thresholdAxis, probabilityTemplates, 0, postProcessed, "ep"},
+	{Member, ensemble.MemberField, "post-processed members", "", memberAxis, memberTemplates, 0, postProcessed, "pf"},
+	{RawMean, ensemble.EnsembleMean, "mean of the members used", "realization: mean", noAxis, derivedTemplates, derivedMean, ensembleRun, "em"},
+	{RawSpread, ensemble.Spread, "spread of the members used", "realization: standard_deviation", noAxis, derivedTemplates, derivedSpread, ensembleRun, "es"},
 }
 
 func statisticOf(k Kind) (statistic, bool) {
@@ -49,4 +87,191 @@ func statisticOf(k Kind) (statistic, bool) {
 		}
 	}
 	return statistic{}, false
+}
+
+// unit is that of the values of a field.
+func (s statistic) unit(v ensemble.Variable) string {
+	if s.kind == Probability {
+		return "1"
+	}
+	return v.Unit
+}
+
+// standardName is the CF identity of a field: that of the quantity, and none for a
+// probability, which CF has no name for.
+func (s statistic) standardName(v ensemble.Variable) string {
+	if s.kind == Probability {
+		return ""
+	}
+	return v.StandardName
+}
+
+// Statistic says in words what a field is of its variable: "mean", "quantile 0.1",
+// "probability above 273.15", "member 3". No two fields of a variable at one place have
+// the same.
+func (f Field) Statistic() string {
+	switch f.Kind {
+	case Quantile:
+		return fmt.Sprintf("%s %s", f.Kind, decimal(f.Below))
+	case Probability:
+		return fmt.Sprintf("%s %s", f.Kind, f.Event)
+	case Member:
+		return fmt.Sprintf("%s %s", f.Kind, f.Member)
+	}
+	return string(f.Kind)
+}
+
+// series is the name of the array that holds a field and those that differ from it only
+// along the axis of its kind: t2m_mean, t2m_quantile, probability_of_t2m_above_threshold,
+// and t2m for members.
+func (f Field) series(v ensemble.Variable) string {
+	switch f.Kind {
+	case Probability:
+		limit := "threshold"
+		if f.Event.Relation == ensemble.Between {
+			limit = "thresholds"
+		}
+		return "probability_of_" + v.Identifier + "_" + f.Event.Relation.String() + "_" + limit
+	case Member:
+		return v.Identifier
+	}
+	return v.Identifier + "_" + string(f.Kind)
+}
+
+// single is the name of an array that holds the field alone.
+func (f Field) single(v ensemble.Variable) string {
+	switch f.Kind {
+	case Quantile:
+		return f.series(v) + "_" + number(f.Below)
+	case Probability:
+		return "probability_of_" + v.Identifier + "_" + f.eventName()
+	case Member:
+		return v.Identifier + "_" + string(f.Kind) + "_" + f.Member.String()
+	}
+	return f.series(v)
+}
+
+// fileName is the statistic as the names of files that hold one have it. All members of a
+// variable are one product.
+func (f Field) fileName() string {
+	switch f.Kind {
+	case Quantile:
+		return string(f.Kind) + "_" + number(f.Below)
+	case Probability:
+		return string(f.Kind) + "_" + f.eventName()
+	}
+	return string(f.Kind)
+}
+
+func (f Field) eventName() string {
+	name := f.Event.Relation.String() + "_"
+	if f.Event.Relation == ensemble.Between {
+		return name + number(f.Event.Lower) + "to" + number(f.Event.Upper)
+	}
+	return name + number(f.Event.Threshold())
+}
+
+// longName is the field in words; of an array of several fields it leaves out what differs.
+//
+// Source: of probabilities, the names of IMPROVER's files.
+func (f Field) longName(v ensemble.Variable, s statistic) string {
+	if f.Kind != Probability {
+		return v.LongName + ", " + s.longName
+	}
+	named := v
+	if v.StandardName != "" {
+		named.Identifier = v.StandardName
+	}
+	return f.series(named)
+}
+
+// decimal is a number in as few digits as tell it from others.
+func decimal(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// number spells a number in a name: 2, 0p5, m3p25 for one below 0.
+func number(v float64) string {
+	s := strings.ReplaceAll(strconv.FormatFloat(v, 'f', -1, 64), ".", "p")
+	return strings.ReplaceAll(s, "-", "m")
+}
+
+// percentile is the whole percentile that a quantile is; ok is false if it is none.
+func percentile(below float64) (p int64, ok bool) {
+	p = int64(math.Round(100 * below))
+	return p, math.Abs(100*below-float64(p)) < 1e-9
+}
+
+// ratio is a quantile as GRIB2 stores it: the k-th of n quantiles, with the least n.
+//
+// Errors: for one that is no ratio of 16-bit numbers.
+func ratio(below float64) (k, n int64, err error) {
+	for n = 2; n < 1<<16; n++ {
+		x := below * float64(n)
+		if r := math.Round(x); math.Abs(x-r) < 1e-12*float64(n) && r > 0 && r < float64(n) {
+			return int64(r), n, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("quantile %s is no ratio of two numbers below 65536", decimal(below))
+}
+
+// gribTemplate is the product definition template of a field.
+func (f Field) gribTemplate(s statistic) int64 {
+	templates := s.template
+	if s.kind == Quantile {
+		if _, whole := percentile(f.Below); !whole {
+			templates = quantileTemplates
+		}
+	}
+	if f.Period > 0 {
+		return templates[1]
+	}
+	return templates[0]
+}
+
+// gribKeys are what a message says of its statistic, besides the template.
+//
+// Errors: for a quantile or a limit that GRIB2 has no form for.
+func (p *Product) gribKeys(f Field, s statistic) ([]encode.Key, error) {
+	process := encode.LongKey("typeOfGeneratingProcess", s.process)
+	count := encode.LongKey("numberOfForecastsInEnsemble", int64(p.members(f)))
+	switch f.Kind {
+	case Member:
+		return []encode.Key{encode.LongKey("perturbationNumber", int64(f.Member)), count, process}, nil
+	case Probability:
+		keys, err := limitKeys(f.Event)
+		// Each event is a product of its own: the first of one.
+		return append(keys, encode.LongKey("forecastProbabilityNumber", 1), encode.LongKey("totalNumberOfForecastProbabilities", 1), process), err
+	case Quantile:
+		if p, whole := percentile(f.Below); whole {
+			return []encode.Key{encode.LongKey("percentileValue", p), process}, nil
+		}
+		k, n, err := ratio(f.Below)
+		return []encode.Key{encode.LongKey("totalNumberOfQuantiles", n), encode.LongKey("quantileValue", k), process}, err
+	}
+	return []encode.Key{encode.LongKey("derivedForecast", s.derived), count, process}, nil
+}
+
+// limitKeys are the type and the limits of an event. Code table 4.9: 0 below the lower
+// limit, 2 between the limits, 3 above the lower limit, as ECMWF has them.
+func limitKeys(e ensemble.Event) ([]encode.Key, error) {
+	kind := map[ensemble.Relation]int64{ensemble.Below: 0, ensemble.Between: 2, ensemble.Above: 3}[e.Relation]
+	keys := []encode.Key{encode.LongKey("probabilityType", kind)}
+	lower, upper := e.Threshold(), math.NaN()
+	if e.Relation == ensemble.Between {
+		lower, upper = e.Lower, e.Upper
+	}
+	for _, l := range []struct {
+		name string
+		v    float64
+	}{{"LowerLimit", lower}, {"UpperLimit", upper}} {
+		if l.v != l.v {
+			keys = append(keys, encode.MissingKey("scaleFactorOf"+l.name), encode.MissingKey("scaledValueOf"+l.name))
+			continue
+		}
+		factor, value, ok := scaledNumber(l.v)
+		if !ok {
+			return nil, fmt.Errorf("limit %s has more digits than 32 bits", decimal(l.v))
+		}
+		keys = append(keys, encode.LongKey("scaleFactorOf"+l.name, factor), encode.LongKey("scaledValueOf"+l.name, value))
+	}
+	return keys, nil
 }

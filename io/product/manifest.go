@@ -27,6 +27,9 @@ type Manifest struct {
 	Formats         []Format          `json:"formats"`
 	Profile         string            `json:"nc_profile"`
 	Longitude       string            `json:"longitude"`
+	Quantise        int               `json:"quantise"` // bits of packed values, 0 for none
+	Grid            string            `json:"grid"`
+	Fields          []string          `json:"fields"` // variable, level, lead and statistic of each
 }
 
 // MissingMember is a member that was expected and not used.
@@ -64,10 +67,11 @@ func (m *Manifest) completes(o *Manifest) bool {
 	return more > 0 || more == 0 && (m.Status == manifest.OK || len(m.MembersMissing) < len(o.MembersMissing))
 }
 
-// holds says whether the files of a manifest are all those that another is of,
-// written in the same way.
+// holds says whether the files of a manifest are all those that another is of, with the
+// same fields written in the same way.
 func (m *Manifest) holds(o *Manifest) bool {
-	return m.Profile == o.Profile && m.Longitude == o.Longitude &&
+	return m.Profile == o.Profile && m.Longitude == o.Longitude && m.Quantise == o.Quantise && m.Grid == o.Grid &&
+		slices.Equal(m.Fields, o.Fields) &&
 		!slices.ContainsFunc(o.Formats, func(f Format) bool { return !slices.Contains(m.Formats, f) })
 }
 
@@ -83,7 +87,7 @@ const (
 
 // Published looks for a finished cycle in dir before work on it begins. want
 // needs what a cycle is made from: cycle, inputs, members used, model, config
-// and version; and in what formats and for which readers.
+// and version; and of which fields, in what formats and for which readers.
 //
 // It returns the manifest if the very same products are already there and whole:
 // then there is nothing to do. It returns nil if they are to be made, also in the place
@@ -117,7 +121,7 @@ func Published(dir string, want *Manifest, policy Overwrite) (*Manifest, error) 
 	if err := got.Verify(dir); err == nil && got.holds(want) {
 		return got, nil
 	} else if err == nil && policy == OverwriteNever {
-		return nil, refuse("they are in other formats, or written for other readers")
+		return nil, refuse("they are of other fields, in other formats, or written for other readers")
 	} else if policy == OverwriteNever {
 		return nil, refuse(err.Error())
 	}

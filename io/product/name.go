@@ -31,9 +31,9 @@ func NetCDFName(init ensemble.Init, lead ensemble.Lead) string {
 	return CycleName(init) + "_" + StepName(lead) + ".nc"
 }
 
-// GRIB2Name is the file of one product of one variable. Mean and spread in one
-// file would be taken for two time steps of one variable by CDO 2.1, and for
-// duplicates by cfgrib.
-func GRIB2Name(init ensemble.Init, lead ensemble.Lead, variable string, kind Kind) string {
-	return CycleName(init) + "_" + StepName(lead) + "_" + variable + "_" + string(kind) + ".grib2"
+// GRIB2Name is the file of the statistic that a field is of, for its variable and lead.
+// Mean and spread in one file would be taken for two time steps of one variable by CDO
+// 2.1, and for duplicates by cfgrib; so would two quantiles. Members are one product.
+func GRIB2Name(init ensemble.Init, f Field) string {
+	return CycleName(init) + "_" + StepName(f.Lead) + "_" + f.Variable + "_" + f.fileName() + ".grib2"
 }

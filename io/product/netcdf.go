@@ -1,6 +1,7 @@
 package product
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,17 +12,21 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// WriteNetCDF writes the fields of one lead as CF NetCDF, variables X_mean and
-// X_spread with a time dimension of length 1.
+// WriteNetCDF writes the fields of one lead as CF NetCDF: variables X_mean, X_spread,
+// X_quantile, probability_of_X_above_threshold and X for members, with a time dimension of
+// length 1.
 //
-// Shape: [time, level, latitude, longitude]; without the level for variables
-// that stand on one place, and y, x for projected grids. Rows and columns run as
-// the input's did. Levels that a variable lacks are filled.
+// Shape: [quantile, threshold or realization, time, level, latitude, longitude]; the first
+// only where fields differ in it, and in CDOProfile never: there each has a variable of its
+// own. Without the level for variables that stand on one place, y, x for projected grids,
+// and station for places. Rows and columns run as the input's did. Levels that a variable
+// lacks are filled.
 // Unit: SI; pressure levels in hPa.
 // Missing: _FillValue.
 // Errors: exit 70 for a product that must not be published (a negative spread,
 // a field twice, several leads); those of the encoder; exit 64 for Options.
-// Source: CF conventions 1.8.
+// Source: CF conventions 1.8; names of probabilities and the attribute
+// spp__relative_to_threshold: IMPROVER.
 func WriteNetCDF(ctx context.Context, enc Encoder, path string, p *Product, o Options) error {
 	o, err := o.check()
 	if err != nil {
@@ -37,30 +42,65 @@ func WriteNetCDF(ctx context.Context, enc Encoder, path string, p *Product, o Op
 	return b.write(ctx, enc, path)
 }
 
-// stack is one NetCDF variable: the fields of one variable and kind, one a level.
+// stack is one NetCDF variable: the fields of one variable and kind, by their place along
+// the axis of the kind and by level.
 type stack struct {
+	name     string
 	variable ensemble.Variable
 	stat     statistic
 	levels   []ensemble.Level
-	fields   []Field
+	fields   []Field // [place along the axis][level]
+	alone    bool    // the one place is told by attributes, not by an axis
 }
 
-// stacks groups the fields of a product, in the order of compare.
-func stacks(p *Product) ([]stack, error) {
-	var out []stack
+// places are the first fields of each place along the axis.
+func (st *stack) places() []Field {
+	var out []Field
+	for i := 0; i < len(st.fields); i += len(st.levels) {
+		out = append(out, st.fields[i])
+	}
+	return out
+}
+
+// stacks groups the fields of a product, in the order of compare; alone gives every place
+// along an axis a stack of its own.
+func stacks(p *Product, alone bool) ([]*stack, error) {
+	var out []*stack
+	of := map[string]*stack{}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		s, _ := statisticOf(f.Kind)
-		n := len(out)
-		if n == 0 || out[n-1].variable.Name != f.Variable || out[n-1].stat.kind != f.Kind {
-			out = append(out, stack{variable: f.variable(), stat: s})
-			n++
+		v := f.variable()
+		name := f.series(v)
+		if alone {
+			name = f.single(v)
 		}
-		st := &out[n-1]
-		if n := len(st.levels); n > 0 && st.levels[n-1].Kind != f.Level.Kind {
-			return nil, fmt.Errorf("%s stands at %s and at %s", f.Variable, st.levels[n-1], f.Level)
+		st := of[name]
+		if st == nil {
+			st = &stack{name: name, variable: v, stat: s, alone: alone && s.axis != noAxis}
+			of[name] = st
+			out = append(out, st)
 		}
-		st.levels = append(st.levels, f.Level)
+		if st.variable.Name != v.Name || st.stat.kind != s.kind {
+			return nil, fmt.Errorf("%s and %s are both called %s", st.variable.Name, v.Name, name)
+		}
 		st.fields = append(st.fields, f)
+	}
+	for _, st := range out {
+		for _, f := range st.fields {
+			if f.Statistic() == st.fields[0].Statistic() {
+				st.levels = append(st.levels, f.Level)
+			}
+		}
+		for i, f := range st.fields {
+			if len(st.fields)%len(st.levels) != 0 || f.Level != st.levels[i%len(st.levels)] || f.Statistic() != st.fields[i/len(st.levels)*len(st.levels)].Statistic() {
+				return nil, fmt.Errorf("the fields of %s stand on different levels", st.name)
+			}
+		}
+		for _, l := range st.levels {
+			if l.Kind != st.levels[0].Kind {
+				return nil, fmt.Errorf("%s stands at %s and at %s", st.name, st.levels[0], l)
+			}
+		}
 	}
 	return out, nil
 }
@@ -71,7 +111,7 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 	if len(leads) != 1 {
 		return nil, fmt.Errorf("%d leads for one file", len(leads))
 	}
-	sts, err := stacks(p)
+	sts, err := stacks(p, o.Profile == CDOProfile)
 	if err != nil {
 		return nil, err
 	}
@@ -92,43 +132,112 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 	hdims, aux := b.horizontal(&l)
 	vs := &verticals{b: b}
 	// The axis with the most levels comes first and so gets the plain name.
-	for _, st := range slices.SortedStableFunc(slices.Values(sts), func(a, b stack) int { return len(b.levels) - len(a.levels) }) {
+	for _, st := range slices.SortedStableFunc(slices.Values(sts), func(a, b *stack) int { return len(b.levels) - len(a.levels) }) {
 		if _, _, err := vs.axis(st.levels); err != nil {
 			return nil, fmt.Errorf("%s: %w", st.variable.Name, err)
 		}
 	}
-	names := map[string]string{}
+	as := &axes{b: b}
 	for _, st := range sts {
-		name := st.variable.Identifier + "_" + string(st.stat.kind)
-		if other, dup := names[name]; dup {
-			return nil, fmt.Errorf("%s and %s are both called %s", other, st.variable.Name, name)
-		}
-		names[name] = st.variable.Name
 		zdim, height, err := vs.axis(st.levels)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", st.name, err)
 		}
-		dims := []string{"time"}
+		dims, listed := as.of(st)
+		listed = append(slices.Clone(listed), forecastTimes(o.Profile)...)
+		dims = append(slices.Clone(dims), "time")
 		if zdim != "" {
 			dims = append(dims, zdim)
 		}
 		dims = append(dims, hdims...)
-		v := encode.Variable{Name: name, Type: encode.Float, Dimensions: dims, Chunks: chunks(len(dims), p.Grid), Deflate: o.Deflate}
-		v.Attributes = dataAttributes(st.variable, st.variable.LongName+", "+st.stat.longName, cellMethods(st, period),
-			coordinates(forecastTimes(o.Profile), height, aux), mappingName(o.Profile, p.Grid))
-		v.Attributes = append(v.Attributes,
-			encode.Attribute{Name: "ensemble_members_used", Ints: p.counts(st.fields)})
-		if st.stat.of == ensemble.Spread {
-			v.Attributes = append(v.Attributes, encode.Attribute{Name: "spread_ddof", Ints: []int32{int32(p.DDOF)}})
+		v := encode.Variable{Name: st.name, Type: encode.Float, Dimensions: dims, Chunks: chunks(len(dims), p.Grid), Deflate: o.Deflate}
+		v.Attributes = dataAttributes(st.stat.standardName(st.variable), st.fields[0].longName(st.variable, st.stat), st.stat.unit(st.variable),
+			cellMethods(st, period), coordinates(listed, height, aux), mappingName(o.Profile, p.Grid))
+		v.Attributes = append(v.Attributes, p.statisticAttributes(st)...)
+		if name := b.counts(p, st, dims, &l, o); name != "" {
+			v.Attributes = append(v.Attributes, text("ancillary_variables", name))
 		}
-		b.variable(v, len(st.fields)*p.Grid.Size(), func(dst []byte) {
-			n := 4 * p.Grid.Size()
-			for i, f := range st.fields {
-				l.put(dst[i*n:(i+1)*n], f.Values, fillValue)
-			}
-		})
+		b.values(v, st.fields, &l, o)
 	}
 	return b, nil
+}
+
+// values adds a data variable, packed if that is asked for.
+func (b *ncBuilder) values(v encode.Variable, fields []Field, l *layout, o Options) {
+	size := l.grid.Size()
+	if o.Quantise == 0 {
+		v.Attributes = append([]encode.Attribute{{Name: "_FillValue", Floats: []float32{fillValue}}}, v.Attributes...)
+		b.variable(v, len(fields)*size, func(dst []byte) {
+			for i, f := range fields {
+				l.put(dst[4*i*size:4*(i+1)*size], f.Values, fillValue)
+			}
+		})
+		return
+	}
+	q := newPacking(fields, o.Quantise)
+	v.Type = encode.Short
+	v.Attributes = append(append([]encode.Attribute{{Name: "_FillValue", Shorts: []int16{packedFill}}}, v.Attributes...),
+		encode.Attribute{Name: "scale_factor", Doubles: []float64{q.scale}}, encode.Attribute{Name: "add_offset", Doubles: []float64{q.offset}})
+	b.variable(v, len(fields)*size, func(dst []byte) {
+		for i, f := range fields {
+			l.putPacked(dst[2*i*size:2*(i+1)*size], f.Values, q)
+		}
+	})
+}
+
+// counts adds the variable that says by point how many members were used, where that
+// varies, and gives its name.
+func (b *ncBuilder) counts(p *Product, st *stack, dims []string, l *layout, o Options) string {
+	if !slices.ContainsFunc(st.fields, func(f Field) bool { return f.Counts != nil }) {
+		return ""
+	}
+	name := st.name + "_n_members"
+	size := l.grid.Size()
+	v := encode.Variable{Name: name, Type: encode.Int, Dimensions: dims, Chunks: chunks(len(dims), l.grid), Deflate: o.Deflate,
+		Attributes: []encode.Attribute{text("long_name", "number of members used"), text("units", "1")}}
+	b.variable(v, len(st.fields)*size, func(dst []byte) {
+		for i, f := range st.fields {
+			l.putInts(dst[4*i*size:4*(i+1)*size], func(k int) int32 {
+				if f.Counts != nil {
+					return f.Counts[k]
+				}
+				return int32(p.members(f))
+			})
+		}
+	})
+	return name
+}
+
+// statisticAttributes say of a variable how many members were used, and what else belongs
+// to its kind.
+func (p *Product) statisticAttributes(st *stack) []encode.Attribute {
+	out := []encode.Attribute{{Name: "ensemble_members_used", Ints: p.counts(st.fields)}}
+	f := st.fields[0]
+	if f.Distribution != "" {
+		out = append(out, text("distribution", f.Distribution))
+	}
+	if st.stat.of == ensemble.Spread {
+		out = append(out, encode.Attribute{Name: "spread_ddof", Ints: []int32{int32(p.DDOF)}})
+	}
+	if st.stat.axis == thresholdAxis {
+		out = append(out, text(relationAttribute, relationWords[f.Event.Relation]))
+	}
+	if !st.alone {
+		return out
+	}
+	switch st.stat.axis {
+	case quantileAxis:
+		out = append(out, encode.Attribute{Name: "quantile", Doubles: []float64{f.Below}})
+	case thresholdAxis:
+		limits := []float64{f.Event.Threshold()}
+		if f.Event.Relation == ensemble.Between {
+			limits = []float64{f.Event.Lower, f.Event.Upper}
+		}
+		out = append(out, encode.Attribute{Name: "threshold", Doubles: limits}, text("threshold_units", st.variable.Unit))
+	case memberAxis:
+		out = append(out, encode.Attribute{Name: "realization", Ints: []int32{int32(f.Member)}})
+	}
+	return out
 }
 
 // counts is how many members were used: one number if it is the same for all
@@ -144,13 +253,13 @@ func (p *Product) counts(fields []Field) []int32 {
 	return n
 }
 
-// dataAttributes are the attributes of a data variable.
-func dataAttributes(v ensemble.Variable, longName, cellMethods, coordinates, mapping string) []encode.Attribute {
-	attrs := []encode.Attribute{{Name: "_FillValue", Floats: []float32{fillValue}}}
-	if v.StandardName != "" {
-		attrs = append(attrs, text("standard_name", v.StandardName))
+// dataAttributes are the attributes of a data variable, but for its fill value.
+func dataAttributes(standardName, longName, unit, cellMethods, coordinates, mapping string) []encode.Attribute {
+	var attrs []encode.Attribute
+	if standardName != "" {
+		attrs = append(attrs, text("standard_name", standardName))
 	}
-	attrs = append(attrs, text("long_name", longName), text("units", v.Unit))
+	attrs = append(attrs, text("long_name", longName), text("units", unit))
 	if cellMethods != "" {
 		attrs = append(attrs, text("cell_methods", cellMethods))
 	}
@@ -174,24 +283,19 @@ func mappingName(profile Profile, g *ensemble.Grid) string {
 }
 
 // cellMethods says what was done over time and over the members.
-func cellMethods(st stack, period time.Duration) string {
+func cellMethods(st *stack, period time.Duration) string {
 	switch {
 	case st.fields[0].Period > 0:
-		return "time: " + periodMethod(st.variable) + " " + st.stat.cellMethod
+		return strings.TrimSpace("time: " + st.fields[0].periodMethod() + " " + st.stat.cellMethod)
 	case period > 0: // the file's time has bounds, this variable does not use them
-		return "time: point " + st.stat.cellMethod
+		return strings.TrimSpace("time: point " + st.stat.cellMethod)
 	}
 	return st.stat.cellMethod
 }
 
-// periodMethod is the CF method over an interval; a variable that the
-// vocabulary gives none is a mean.
-func periodMethod(v ensemble.Variable) string {
-	if v.Period == "" {
-		return "mean"
-	}
-	return v.Period
-}
+// periodMethod is the CF method over a field's interval; of a variable of which neither
+// the field nor the vocabulary says it, a mean.
+func (f Field) periodMethod() string { return cmp.Or(f.Method, f.variable().Period, "mean") }
 
 // forecastTimes are the time coordinates besides the dimension that a data
 // variable lists. CDO 2.1 does not know them and warns of each, so its profile

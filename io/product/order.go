@@ -128,21 +128,73 @@ func pick(v []float64, at []int) []float64 {
 	return out
 }
 
-// put writes the values of one field row by row in the file's order, missing
-// ones as the fill value.
-func (l *layout) put(dst []byte, values []float32, fill float32) {
-	at := 0
+// each visits the points of a field row by row in the file's order.
+func (l *layout) each(visit func(point int)) {
 	for _, r := range l.rows {
-		row := values[r*l.grid.NX : (r+1)*l.grid.NX]
 		for _, c := range l.cols {
-			v := row[c]
-			if v != v {
-				v = fill
-			}
-			binary.LittleEndian.PutUint32(dst[at:], math.Float32bits(v))
-			at += 4
+			visit(r*l.grid.NX + c)
 		}
 	}
+}
+
+// put writes the values of one field in the file's order, missing ones as the fill value.
+func (l *layout) put(dst []byte, values []float32, fill float32) {
+	l.each(func(p int) {
+		v := values[p]
+		if v != v {
+			v = fill
+		}
+		binary.LittleEndian.PutUint32(dst, math.Float32bits(v))
+		dst = dst[4:]
+	})
+}
+
+// putInts writes the whole numbers of one field.
+func (l *layout) putInts(dst []byte, value func(point int) int32) {
+	l.each(func(p int) {
+		binary.LittleEndian.PutUint32(dst, uint32(value(p)))
+		dst = dst[4:]
+	})
+}
+
+// packing turns values into whole numbers and back: value = offset + scale·n.
+type packing struct{ scale, offset float64 }
+
+// packedFill marks missing points of packed values; no value has that number.
+const packedFill = int16(math.MinInt16)
+
+// newPacking spreads the values of some fields over the numbers of so many bits. They are
+// stored less half of their range, as netCDF's short integers have a sign.
+func newPacking(fields []Field, bits int) packing {
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for _, f := range fields {
+		for _, v := range f.Values {
+			if v == v {
+				lo, hi = min(lo, float64(v)), max(hi, float64(v))
+			}
+		}
+	}
+	if lo > hi {
+		lo, hi = 0, 0
+	}
+	levels := math.Exp2(float64(bits)) - 2 // one number is packedFill's
+	scale := (hi - lo) / levels
+	if scale == 0 {
+		scale = 1
+	}
+	return packing{scale, lo + scale*levels/2}
+}
+
+// putPacked writes the values of one field packed.
+func (l *layout) putPacked(dst []byte, values []float32, q packing) {
+	l.each(func(p int) {
+		n := packedFill
+		if v := float64(values[p]); v == v {
+			n = int16(math.Round((v - q.offset) / q.scale))
+		}
+		binary.LittleEndian.PutUint16(dst, uint16(n))
+		dst = dst[2:]
+	})
 }
 
 // putScan writes the values of one field in the order of a GRIB message with

@@ -26,20 +26,28 @@ type Product struct {
 
 // Field is one statistic of one variable at one level and lead.
 //
-// Shape: Values [NY*NX] of the product's grid. Unit: SI. Missing: NaN.
+// Shape: Values [NY*NX] of the product's grid. Unit: SI; 1 for a probability. Missing: NaN.
 type Field struct {
 	Variable string // short name
 	Unit     string // only needed for a variable that ensemble.Variables does not list
 	Level    ensemble.Level
 	Lead     ensemble.Lead
 	Kind     Kind
+	Below    float64         // of a Quantile: the probability of values below it
+	Event    ensemble.Event  // of a Probability
+	Member   ensemble.Member // of a Member
 	Values   []float32
 	// Members is how many members were used for this field; 0 means all of the
-	// product's.
+	// product's. Counts says it by point, where it varies.
 	Members int
+	Counts  []int32
 	// Period is the length of the interval that ends at the valid time, for
-	// accumulations and extremes; 0 is a value at an instant.
+	// accumulations and extremes; 0 is a value at an instant. Method is what was done over
+	// it in the words of CF; empty is what the vocabulary says of the variable.
 	Period time.Duration
+	Method string
+	// Distribution names what quantiles, probabilities and members are of.
+	Distribution string
 	// Template is the GRIB message of a field of this variable, level and lead
 	// that the product was made from; nil where there is none. The GRIB2 output is
 	// a clone of it.
@@ -104,8 +112,19 @@ type Options struct {
 	Deflate   int    // NetCDF: level 1 to 9; 0 means 4
 	Scan      Scan   // GRIB2
 	Packing   string // GRIB2: grid_ccsds ("" means this) or grid_simple
-	Bits      int    // GRIB2: bits per value; 0 means 16
+	// Quantise packs values into so many bits, from minBits to maxBits: whole numbers over
+	// the range of a variable in NetCDF, of a message in GRIB2. 0 means float32 and
+	// gribBits.
+	Quantise int
 }
+
+// gribBits are the bits per value of a GRIB2 message unless others are asked for; the
+// others are what a short integer of NetCDF can hold besides a mark for missing values.
+const (
+	gribBits = 16
+	minBits  = 2
+	maxBits  = 16
+)
 
 func (o Options) check() (Options, error) {
 	if o.Profile == "xarray" {
@@ -118,7 +137,6 @@ func (o Options) check() (Options, error) {
 		o.Longitude = KeepLongitudes
 	}
 	o.Packing = cmp.Or(o.Packing, "grid_ccsds")
-	o.Bits = cmp.Or(o.Bits, 16)
 	o.Deflate = cmp.Or(o.Deflate, 4)
 	usage := func(what, fix string) error { return &exit.Error{Code: exit.Usage, What: what, Fix: fix} }
 	switch {
@@ -132,8 +150,8 @@ func (o Options) check() (Options, error) {
 		return o, usage(fmt.Sprintf("deflate level %d", o.Deflate), "1 to 9")
 	case o.Packing != "grid_ccsds" && o.Packing != "grid_simple":
 		return o, usage(fmt.Sprintf("unknown GRIB packing %q", o.Packing), "grid_ccsds or grid_simple")
-	case o.Bits < 1 || o.Bits > 24:
-		return o, usage(fmt.Sprintf("%d bits per value", o.Bits), "1 to 24")
+	case o.Quantise != 0 && (o.Quantise < minBits || o.Quantise > maxBits):
+		return o, usage(fmt.Sprintf("%d bits per value", o.Quantise), fmt.Sprintf("%d to %d", minBits, maxBits))
 	}
 	return o, nil
 }
@@ -183,10 +201,11 @@ func (f Field) variable() ensemble.Variable {
 // members is the number of members that a field was made from.
 func (p *Product) members(f Field) int { return cmp.Or(f.Members, len(p.Members)) }
 
-// compare orders fields as files hold them: lead, variable, kind, level with
-// pressure falling.
+// compare orders fields as files hold them: lead, variable, kind, what tells fields of the
+// kind apart, level with pressure falling.
 func compare(a, b Field) int {
 	return cmp.Or(cmp.Compare(a.Lead, b.Lead), cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Below, b.Below), a.Event.Compare(b.Event), cmp.Compare(a.Member, b.Member),
 		cmp.Compare(a.Level.Kind, b.Level.Kind), cmp.Compare(b.Level.Value, a.Level.Value))
 }
 
@@ -206,13 +225,19 @@ func (p *Product) check() error {
 	}
 	sorted := slices.SortedFunc(slices.Values(p.Fields), compare)
 	for i, f := range sorted {
-		name := fmt.Sprintf("%s %s %s at %s", f.Variable, f.Kind, f.Level, f.Lead)
+		name := fmt.Sprintf("%s %s %s at %s", f.Variable, f.Statistic(), f.Level, f.Lead)
 		s, ok := statisticOf(f.Kind)
 		if !ok {
 			return bug("unknown kind of product in %s", name)
 		}
 		if f.variable().Unit == "" {
 			return bug("no unit for %s", name)
+		}
+		if f.Kind == Quantile && !(f.Below > 0 && f.Below < 1) || f.Kind == Probability && f.Event.Relation == ensemble.NoEvent {
+			return bug("nobody knows what %s is of", name)
+		}
+		if f.Counts != nil && len(f.Counts) != len(f.Values) {
+			return bug("%s has %d counts of members for %d values", name, len(f.Counts), len(f.Values))
 		}
 		if len(f.Values) != p.Grid.Size() {
 			return bug("%s has %d values, the grid %d", name, len(f.Values), p.Grid.Size())
@@ -224,7 +249,7 @@ func (p *Product) check() error {
 			return bug("%s stands twice in a product", name)
 		}
 		for at, v := range f.Values {
-			if math.IsInf(float64(v), 0) || s.of == ensemble.Spread && v < 0 {
+			if math.IsInf(float64(v), 0) || (s.of == ensemble.Spread || f.Kind == Probability) && v < 0 || f.Kind == Probability && v > 1 {
 				return bug("%s is %g at row %d, column %d", name, v, at/p.Grid.NX, at%p.Grid.NX)
 			}
 		}

@@ -51,7 +51,7 @@ func (pub *Publication) formats() []Format {
 }
 
 // Manifest is what would be recorded of a product, without its outputs: what
-// Published compares with.
+// Published compares with. The fields need no values.
 func (pub *Publication) Manifest(p *Product) *Manifest {
 	m := &Manifest{
 		Record: manifest.Record{Schema: manifestSchema, Status: manifest.OK, Version: p.Version, ConfigChecksum: pub.ConfigChecksum,
@@ -60,6 +60,10 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 		MembersMissing: append([]MissingMember{}, pub.Missing...), // a list in JSON also when it is empty
 		ControlPolicy:  p.Control, SpreadDDOF: p.DDOF, Formats: pub.formats(),
 		Profile: cmp.Or(string(pub.Profile), "xarray"), Longitude: cmp.Or(string(pub.Longitude), "keep"),
+		Quantise: pub.Quantise, Grid: p.Grid.String(),
+	}
+	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
+		m.Fields = append(m.Fields, fmt.Sprintf("%s %s %s %s", f.Variable, f.Level, f.Lead, f.Statistic()))
 	}
 	if m.MembersExpected == 0 {
 		m.MembersExpected = len(p.Members)
@@ -150,11 +154,11 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 	}
 	if slices.Contains(formats, GRIB2) {
 		for _, f := range p.Fields {
-			name := GRIB2Name(p.Init, f.Lead, f.Variable, f.Kind)
+			name := GRIB2Name(p.Init, f)
 			if slices.Contains(names, name) {
-				continue // another level of a file just written
+				continue // another level or member of a file just written
 			}
-			q := p.Select(func(g Field) bool { return g.Lead == f.Lead && g.Variable == f.Variable && g.Kind == f.Kind })
+			q := p.Select(f.sameFile)
 			if err := WriteGRIB2(ctx, enc, filepath.Join(dir, name), q, o); err != nil {
 				return nil, err
 			}

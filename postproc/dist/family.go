@@ -1,5 +1,7 @@
 package dist
 
+import "math"
+
 // Family is a kind of distribution with few parameters: its functions over a slice of
 // them, for code that works with any family.
 //
@@ -54,6 +56,40 @@ var (
 			return fill(grad, crps, dshape, dscale, dshift)
 		}}
 )
+
+// QuantileAt is Quantile for one p and many parameters: what depends on p alone is
+// computed once.
+func (f *Family) QuantileAt(p float64) func(par []float64) float64 {
+	z := NormalQuantile(p)
+	switch f {
+	case Normal:
+		return func(par []float64) float64 { return par[0] + par[1]*z }
+	case CensoredNormal:
+		return func(par []float64) float64 { return max(0, par[0]+par[1]*z) }
+	}
+	return func(par []float64) float64 { return f.Quantile(par, p) }
+}
+
+// Below is the probability of values less than x: the distribution function without the
+// mass at x itself. Missing: NaN among the parameters gives NaN.
+func (f *Family) Below(par []float64, x float64) float64 {
+	for _, v := range par {
+		if v != v {
+			return v
+		}
+	}
+	return f.CDF(par, math.Nextafter(x, math.Inf(-1)))
+}
+
+// Above is the probability of values greater than x. Missing: as Below.
+func (f *Family) Above(par []float64, x float64) float64 {
+	for _, v := range par {
+		if v != v {
+			return v
+		}
+	}
+	return 1 - f.CDF(par, x)
+}
 
 // FamilyByID finds a family of the table, or nil.
 func FamilyByID(id string) *Family {

@@ -248,3 +248,29 @@ func ExampleCSGammaCRPS() {
 	fmt.Printf("%.4f mm\n", crps)
 	// Output: 0.7836 mm
 }
+
+// What is below and above a value and at it makes one; NaN stays NaN.
+func TestBelowAndAbove(t *testing.T) {
+	nan := math.NaN()
+	for _, f := range Families {
+		for _, par := range familyCases[f.ID] {
+			for _, p := range []float64{0.02, 0.3, 0.9} {
+				name := fmt.Sprintf("%s%v at its %g quantile", f.ID, par, p)
+				q := f.Quantile(par, p)
+				near(t, name, f.QuantileAt(p)(par), q, 1e-15)
+				if q > 0 {
+					near(t, name+": below", f.Below(par, q), p, 1e-9)
+					near(t, name+": above", f.Above(par, q), 1-p, 1e-9)
+				}
+			}
+			missing := slices.Clone(par)
+			missing[len(par)-1] = nan
+			if !math.IsNaN(f.Below(missing, -1)) || !math.IsNaN(f.Above(missing, -1)) {
+				t.Errorf("%s: a missing parameter gives a number", f.ID)
+			}
+		}
+	}
+	near(t, "below 0", CensoredNormal.Below([]float64{-3, 2}, 0), 0, 0)
+	near(t, "above 0", CensoredNormal.Above([]float64{0, 2}, 0), 0.5, 1e-15)
+	near(t, "above −1", CensoredNormal.Above([]float64{-9, 2}, -1), 1, 0)
+}

@@ -141,7 +141,7 @@ func sameValue(a, b encode.Key) bool {
 	if !same(a.Long == nil, b.Long == nil) || !same(a.Float == nil, b.Float == nil) || a.OnlyIf != nil || b.OnlyIf != nil {
 		return false
 	}
-	return (a.Long == nil || *a.Long == *b.Long) && (a.Float == nil || *a.Float == *b.Float) && a.Text == b.Text
+	return (a.Long == nil || *a.Long == *b.Long) && (a.Float == nil || *a.Float == *b.Float) && a.Text == b.Text && a.Missing == b.Missing
 }
 
 // newBase makes the handle that messages are cloned from.
@@ -203,15 +203,12 @@ func keep(h *C.codes_handle, names []string) kept {
 
 func (k kept) restore(h *C.codes_handle) error {
 	for i, name := range k.names {
+		key := encode.MissingKey(name)
 		if k.values[i] != nil {
-			if err := setKey(h, encode.LongKey(name, *k.values[i])); err != nil {
-				return err
-			}
-			continue
+			key = encode.LongKey(name, *k.values[i])
 		}
-		cname := append([]byte(name), 0)
-		if code := C.codes_set_missing(h, (*C.char)(unsafe.Pointer(&cname[0]))); code != 0 {
-			return fmt.Errorf("key %s = missing: %s", name, message(code))
+		if err := setKey(h, key); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -315,6 +312,8 @@ func setKey(h *C.codes_handle, k encode.Key) error {
 	var code C.int
 	var shown any
 	switch {
+	case k.Missing:
+		code, shown = C.codes_set_missing(h, cname), "missing"
 	case k.Long != nil:
 		code, shown = C.codes_set_long(h, cname, C.long(*k.Long)), *k.Long
 	case k.Float != nil:

@@ -13,7 +13,8 @@ import (
 )
 
 // types maps the types of a request to those of the library.
-var types = map[encode.Type]netcdf.Type{encode.Float: netcdf.FLOAT, encode.Double: netcdf.DOUBLE, encode.Int: netcdf.INT}
+var types = map[encode.Type]netcdf.Type{encode.Float: netcdf.FLOAT, encode.Double: netcdf.DOUBLE, encode.Int: netcdf.INT,
+	encode.Short: netcdf.SHORT, encode.Char: netcdf.CHAR}
 
 // Write makes the file that f describes, its numbers from payload.
 //
@@ -140,6 +141,10 @@ func fill(nv netcdf.Var, v encode.Variable, n int, payload []byte) error {
 		return nv.WriteFloat32s(unsafe.Slice((*float32)(p), n))
 	case encode.Double:
 		return nv.WriteFloat64s(unsafe.Slice((*float64)(p), n))
+	case encode.Short:
+		return nv.WriteInt16s(unsafe.Slice((*int16)(p), n))
+	case encode.Char:
+		return nv.WriteBytes(b)
 	default:
 		return nv.WriteInt32s(unsafe.Slice((*int32)(p), n))
 	}
@@ -156,6 +161,8 @@ func writeAttribute(to netcdf.Attr, a encode.Attribute) error {
 		return to.WriteFloat64s(a.Doubles)
 	case a.Ints != nil:
 		return to.WriteInt32s(a.Ints)
+	case a.Shorts != nil:
+		return to.WriteInt16s(a.Shorts)
 	}
 	return fmt.Errorf("has no value")
 }

@@ -39,15 +39,12 @@ const (
 	Float  Type = "float"
 	Double Type = "double"
 	Int    Type = "int"
+	Short  Type = "short" // packed values
+	Char   Type = "char"  // texts, one byte a character, along the last dimension
 )
 
 // Size is the number of bytes of one value.
-func (t Type) Size() int {
-	if t == Double {
-		return 8
-	}
-	return 4
-}
+func (t Type) Size() int { return map[Type]int{Float: 4, Double: 8, Int: 4, Short: 2, Char: 1}[t] }
 
 // NetCDF describes a NetCDF-4 classic model file.
 type NetCDF struct {
@@ -63,7 +60,7 @@ type Dimension struct {
 	Size int    `json:"size"`
 }
 
-// Attribute is a text, or numbers of one type: exactly one of the four is set.
+// Attribute is a text, or numbers of one type: exactly one of the five is set.
 // Texts are not empty.
 type Attribute struct {
 	Name    string    `json:"name"`
@@ -71,6 +68,7 @@ type Attribute struct {
 	Floats  []float32 `json:"floats,omitempty"`
 	Doubles []float64 `json:"doubles,omitempty"`
 	Ints    []int32   `json:"ints,omitempty"`
+	Shorts  []int16   `json:"shorts,omitempty"`
 }
 
 // Variable is an array over dimensions, by name; none makes it a scalar.
@@ -112,13 +110,14 @@ type Message struct {
 	Bits    int    `json:"bits"` // per value
 }
 
-// Key sets one key of a message to a whole number, a number or a text: exactly
-// one of the three is set.
+// Key sets one key of a message to a whole number, a number, a text or missing: exactly
+// one of the four is set.
 type Key struct {
-	Name  string   `json:"name"`
-	Long  *int64   `json:"long,omitempty"`
-	Float *float64 `json:"float,omitempty"`
-	Text  string   `json:"text,omitempty"`
+	Name    string   `json:"name"`
+	Long    *int64   `json:"long,omitempty"`
+	Float   *float64 `json:"float,omitempty"`
+	Text    string   `json:"text,omitempty"`
+	Missing bool     `json:"missing,omitempty"`
 	// OnlyIf sets the key only where another key has this text.
 	OnlyIf *Condition `json:"only_if,omitempty"`
 	// IfKnown lets a message without the key go on without it.
@@ -139,6 +138,9 @@ func FloatKey(name string, v float64) Key { return Key{Name: name, Float: &v} }
 
 // TextKey sets a text.
 func TextKey(name, v string) Key { return Key{Name: name, Text: v} }
+
+// MissingKey sets a key to missing.
+func MissingKey(name string) Key { return Key{Name: name, Missing: true} }
 
 // Written is the result of both jobs.
 type Written struct {

@@ -1,0 +1,363 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/io/unit"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/ecc"
+)
+
+// choice is what is published of a model's predictions, by statistic and by place.
+type choice struct {
+	model     *Model
+	words     []string        // of config.ProductWords
+	fields    []product.Field // of one start, without values, but for members
+	members   bool            // whether calibrated members are among the products
+	grid      *ensemble.Grid
+	places    []int // of the grid's points in the model's fields; nil: all of them
+	lacksMean bool  // the model predicts the full ensemble's spread only
+}
+
+// choose finds out what is to be published of a model, on the grid of the input.
+//
+// Errors: exit 64 for what the model does not predict, a unit that is none of its
+// variable, an area without points, and statistics of a variable whose bounds are not
+// known.
+func (m *Model) choose(c config.Publishing, grid *ensemble.Grid) (*choice, error) {
+	c.Output.Variables = slices.Clone(c.Output.Variables)
+	for i, v := range c.Output.Variables {
+		c.Output.Variables[i] = ensemble.ShortName(v)
+	}
+	ch := &choice{model: m, grid: grid, words: c.Products, lacksMean: m.Spec.Head != DistributionHead}
+	ch.words = slices.Clone(ch.words)
+	if ch.words == nil {
+		if !ch.lacksMean {
+			ch.words = append(ch.words, config.MeanProduct, config.SpreadProduct)
+		}
+		ch.words = append(ch.words, config.EnsembleSpreadProduct)
+		if c.Quantiles != nil {
+			ch.words = append(ch.words, config.QuantilesProduct)
+		}
+		if c.Probabilities != nil {
+			ch.words = append(ch.words, config.ProbabilitiesProduct)
+		}
+	}
+	for _, w := range ch.words {
+		if ch.lacksMean && w != config.EnsembleSpreadProduct {
+			return nil, &exit.Error{Code: exit.Usage, What: "the model has no " + w, At: "products", Why: "it predicts the spread of the full ensemble, and no distribution",
+				Fix: "ask for " + config.EnsembleSpreadProduct + ", or train with model.head: distribution"}
+		}
+	}
+	ch.members = slices.Contains(ch.words, config.MembersProduct)
+	if c.Output.Area != (ensemble.Area{}) {
+		var err error
+		if ch.grid, ch.places, err = grid.Crop(c.Output.Area); err != nil {
+			return nil, &exit.Error{Code: exit.Usage, What: "the area cannot be cut out", At: "output.area", Why: err.Error(), Fix: "give an area of the input's grid", Err: err}
+		}
+	}
+	return ch, ch.plan(c)
+}
+
+// plan lists the fields of one start.
+func (ch *choice) plan(c config.Publishing) error {
+	k := &ch.model.Task
+	d := len(k.Features.Axes.Levels)
+	if err := ch.known(c); err != nil {
+		return err
+	}
+	asked := 0
+	for at := range k.Score {
+		f := product.Field{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d].Of(k.Targets[at/d]), Lead: k.TargetLead}
+		if k.Score[at] == 0 || !wanted(c.Output.Variables, f.Variable) || !wanted(c.Output.Levels, f.Level) {
+			continue
+		}
+		asked++
+		for _, w := range ch.words {
+			add := func(kind product.Kind) *product.Field {
+				f.Kind = kind
+				ch.fields = append(ch.fields, f)
+				return &ch.fields[len(ch.fields)-1]
+			}
+			switch w {
+			case config.MeanProduct:
+				add(product.Mean)
+				continue
+			case config.SpreadProduct:
+				add(product.Spread)
+				continue
+			case config.EnsembleSpreadProduct:
+				add(product.EnsembleSpread)
+				continue
+			}
+			family, err := ch.model.family(f.Variable)
+			if err != nil {
+				return err
+			}
+			switch w {
+			case config.QuantilesProduct:
+				for _, q := range c.Quantiles {
+					s := add(product.Quantile)
+					s.Below, s.Distribution = q, family.Name
+				}
+			case config.ProbabilitiesProduct:
+				for _, q := range c.Probabilities {
+					if q.Variable != f.Variable {
+						continue
+					}
+					e, err := eventOf(q)
+					if err != nil {
+						return err
+					}
+					s := add(product.Probability)
+					s.Event, s.Distribution = e, family.Name
+				}
+			case config.MembersProduct: // how many there are, the start says
+				s := add(product.Member)
+				s.Member, s.Distribution = ensemble.NoMember, family.Name+"; in the order of the raw members (ensemble copula coupling)"
+			}
+		}
+	}
+	if asked == 0 {
+		return &exit.Error{Code: exit.Usage, What: "nothing is left to publish", At: "output.variables and output.levels",
+			Why: "no target of the model is among both", Fix: "the model predicts " + ch.model.targets()}
+	}
+	return nil
+}
+
+// known refuses names that are no target of the model.
+func (ch *choice) known(c config.Publishing) error {
+	k := &ch.model.Task
+	none := func(key, what string) error {
+		return &exit.Error{Code: exit.Usage, What: what + " is not predicted", At: key, Why: "the model predicts " + ch.model.targets() + " at " + k.TargetLead.String(),
+			Fix: "correct " + key + ", or train for it"}
+	}
+	for _, v := range c.Output.Variables {
+		if !slices.Contains(k.Targets, v) {
+			return none("output.variables", "variable "+v)
+		}
+	}
+	for _, l := range c.Output.Levels {
+		if !slices.ContainsFunc(k.Targets, func(v string) bool { return ensemble.FindLevel(k.Features.Axes.Levels, v, l) >= 0 }) {
+			return none("output.levels", "level "+l.String())
+		}
+	}
+	for _, l := range c.Output.Leads {
+		if l != k.TargetLead {
+			return none("output.leads", "lead "+l.String())
+		}
+	}
+	for _, q := range c.Probabilities {
+		if !slices.Contains(k.Targets, q.Variable) || !wanted(c.Output.Variables, q.Variable) {
+			return none("probabilities", "variable "+q.Variable+" of "+q.String())
+		}
+	}
+	return nil
+}
+
+// wanted tells whether a list has an item, or is not given.
+func wanted[T comparable](list []T, x T) bool { return list == nil || slices.Contains(list, x) }
+
+// targets names what a model predicts.
+func (m *Model) targets() string {
+	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
+	var out []string
+	for at := range k.Score {
+		if k.Score[at] != 0 {
+			out = append(out, k.Targets[at/d]+" at "+k.Features.Axes.Levels[at%d].Of(k.Targets[at/d]).String())
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// eventOf is a question's event with its limits in SI units.
+//
+// Errors: exit 64 for a unit that is none of the variable.
+func eventOf(q ensemble.Question) (ensemble.Event, error) {
+	e := q.Event
+	v, _ := ensemble.VariableNamed(q.Variable)
+	if q.Unit == "" {
+		return e, nil
+	}
+	c := unit.ToSI(q.Unit, v.Unit)
+	if c.SI != v.Unit {
+		return e, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s: %s is no unit of %s", q, q.Unit, q.Variable), At: "probabilities",
+			Why: q.Variable + " is in " + v.Unit, Fix: "give the limit in " + v.Unit + ", or leave the unit out"}
+	}
+	// To the digits that a person writes: 5 degC are 278.15 K and not 278.15000000000003.
+	short := func(x float64) float64 {
+		y, err := strconv.ParseFloat(strconv.FormatFloat(c.Scale*x+c.Offset, 'g', 12, 64), 64)
+		if err != nil {
+			return c.Scale*x + c.Offset
+		}
+		return y
+	}
+	if e.Relation != ensemble.Below {
+		e.Lower = short(e.Lower)
+	}
+	if e.Relation != ensemble.Above {
+		e.Upper = short(e.Upper)
+	}
+	return e, nil
+}
+
+// family is the distribution of a variable of which the model gives mean and spread. What
+// cannot be negative is censored at 0, which keeps the probabilities of all other values.
+//
+// Errors: exit 64 for variables that are not in the vocabulary, since a normal
+// distribution may reach where none of their values can be.
+func (m *Model) family(variable string) (*dist.Family, error) {
+	v, _ := ensemble.VariableNamed(variable)
+	bounded, ok := v.NonNegative()
+	switch {
+	case !ok:
+		return nil, &exit.Error{Code: exit.Usage, What: "no quantiles, probabilities and members of " + variable, At: "products",
+			Why: "the model predicts a normal distribution, and nobody has said what values " + variable + " can have", Fix: "ask for mean and spread only"}
+	case bounded && m.Family == dist.Normal:
+		return dist.CensoredNormal, nil
+	}
+	return m.Family, nil
+}
+
+// product is what is published of a start on the used members, without values.
+func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.Product {
+	m := ch.model
+	p := &product.Product{Init: init, Grid: ch.grid, Metadata: product.Metadata{
+		Title:        "Post-processed ensemble forecast: " + strings.ReplaceAll(strings.Join(ch.words, ", "), "_", " "),
+		Source:       fmt.Sprintf("ensemble %s, network %s on %d members", m.Version, m.Spec.Kind, len(used)),
+		References:   "Grönquist et al. 2021, doi:10.1098/rsta.2020.0092",
+		ForecastType: "post-processed ensemble",
+		Members:      used, DDOF: m.Task.Features.DDOF, Control: m.Control,
+	}}
+	for _, f := range ch.fields {
+		if f.Kind != product.Member {
+			p.Fields = append(p.Fields, f)
+			continue
+		}
+		for _, id := range used {
+			f.Member = id
+			p.Fields = append(p.Fields, f)
+		}
+	}
+	return p
+}
+
+// fill gives the fields of a product their values. raw are the used members of the targets,
+// as rawMembers gives them; nil without members among the products.
+func (ch *choice) fill(p *product.Product, out *Forecast, raw []float32) error {
+	k := &ch.model.Task
+	n, d := ch.model.Grid.Size(), len(k.Features.Axes.Levels)
+	targets := len(k.Targets) * d
+	coupled := map[int][][]float32{} // members by target
+	for i := range p.Fields {
+		f := &p.Fields[i]
+		at := slices.Index(k.Targets, f.Variable)*d + ensemble.FindLevel(k.Features.Axes.Levels, f.Variable, f.Level)
+		part := func(fields []float32, at int) []float32 { return ch.part(fields[at*n : (at+1)*n]) }
+		switch f.Kind {
+		case product.Mean:
+			f.Values = part(out.Mean, at)
+			continue
+		case product.Spread:
+			f.Values = part(out.Sigma, at)
+			continue
+		case product.EnsembleSpread:
+			f.Values = part(out.Spread, at)
+			continue
+		}
+		family, err := ch.model.family(f.Variable)
+		if err != nil {
+			return err
+		}
+		mean, sigma := part(out.Mean, at), part(out.Sigma, at)
+		if f.Kind != product.Member {
+			f.Values = statistic(f, family, mean, sigma)
+			continue
+		}
+		if coupled[at] == nil {
+			members := make([][]float32, len(p.Members))
+			for m := range members {
+				members[m] = part(raw, m*targets+at)
+			}
+			if coupled[at], err = couple(members, family, mean, sigma); err != nil {
+				return err
+			}
+		}
+		f.Values = coupled[at][slices.Index(p.Members, f.Member)]
+	}
+	return nil
+}
+
+// part is a field on the grid of the choice.
+func (ch *choice) part(field []float32) []float32 {
+	if ch.places == nil {
+		return field
+	}
+	return ensemble.Pick(field, ch.places)
+}
+
+// statistic computes a quantile or the probability of an event at every point.
+func statistic(f *product.Field, family *dist.Family, mean, sigma []float32) []float32 {
+	var value func(par []float64) float64
+	switch e := f.Event; {
+	case f.Kind == product.Quantile:
+		value = family.QuantileAt(f.Below)
+	case e.Relation == ensemble.Above:
+		value = func(par []float64) float64 { return family.Above(par, e.Lower) }
+	case e.Relation == ensemble.Below:
+		value = func(par []float64) float64 { return family.Below(par, e.Upper) }
+	default:
+		value = func(par []float64) float64 { return max(0, family.Below(par, e.Upper)-family.Below(par, e.Lower)) }
+	}
+	out, par := make([]float32, len(mean)), make([]float64, 2)
+	for p := range out {
+		par[0], par[1] = float64(mean[p]), float64(sigma[p])
+		out[p] = float32(value(par))
+	}
+	return out
+}
+
+// couple makes calibrated members: the quantiles of the levels (m−½)/M, which have the
+// least expected CRPS of M members, in the order of the raw members at each point.
+//
+// Shape: raw and the result [member][point].
+func couple(raw [][]float32, family *dist.Family, mean, sigma []float32) ([][]float32, error) {
+	levels := ecc.MidLevels(len(raw))
+	quantiles := map[float64]func(par []float64) float64{}
+	for _, l := range levels {
+		quantiles[l] = family.QuantileAt(l)
+	}
+	par := make([]float64, 2)
+	return ecc.Calibrated(raw, levels, func(point int, level float64) float64 {
+		par[0], par[1] = float64(mean[point]), float64(sigma[point])
+		return quantiles[level](par)
+	})
+}
+
+// rawMembers gives the used members of the targets. Of ranks that predict together the
+// leading one gets whole fields, the others nil; all of them call it.
+//
+// Shape: [member][variable][level][point].
+func (m *Model) rawMembers(fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {
+	k := m.local
+	at, err := positions(fc, used)
+	if err != nil {
+		return nil, err
+	}
+	var part []float32
+	for _, member := range at {
+		for v := range k.Targets {
+			t, x := k.targetAt(v)
+			for l := range k.Features.Axes.Levels {
+				part = append(part, fc.Field(t, member, x, l)...)
+			}
+		}
+	}
+	return joinSlabs(m.ranks, part, len(used)*len(k.Targets))
+}

@@ -1,0 +1,129 @@
+package product
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/io/product/encode"
+)
+
+// relationAttribute tells what the probabilities along a threshold are of, and
+// relationWords how. Source: IMPROVER.
+const relationAttribute = "spp__relative_to_threshold"
+
+var relationWords = map[ensemble.Relation]string{ensemble.Above: "greater_than", ensemble.Below: "less_than", ensemble.Between: "between_thresholds"}
+
+// axes hands out the coordinates along which quantiles, probabilities and members of a
+// file differ, each written once.
+type axes struct {
+	b    *ncBuilder
+	seen []axisOf
+}
+
+// axisOf is one such coordinate: the places that tell it from others, and its names.
+type axisOf struct {
+	kind         Kind
+	standardName string // of the quantity of a threshold
+	unit         string
+	places       []Field // only what tells fields of the kind apart
+	dim          string
+	listed       []string // to be named by variables
+}
+
+// of gives the outer dimension of a variable, none where its fields do not differ, and
+// what it must list.
+func (as *axes) of(st *stack) (dims, listed []string) {
+	if st.stat.axis == noAxis || st.alone {
+		return nil, nil
+	}
+	a := axisOf{kind: st.stat.kind}
+	if st.stat.axis == thresholdAxis {
+		a.standardName, a.unit = st.variable.StandardName, st.variable.Unit
+	}
+	for _, f := range st.places() {
+		a.places = append(a.places, Field{Below: f.Below, Event: f.Event, Member: f.Member})
+	}
+	for _, o := range as.seen {
+		if o.kind == a.kind && o.standardName == a.standardName && o.unit == a.unit &&
+			slices.EqualFunc(o.places, a.places, func(x, y Field) bool { return x.Below == y.Below && x.Event == y.Event && x.Member == y.Member }) {
+			return []string{o.dim}, o.listed
+		}
+	}
+	switch st.stat.axis {
+	case quantileAxis:
+		a.dim = as.free("quantile")
+		as.b.quantiles(&a)
+	case thresholdAxis:
+		a.dim = as.free("threshold")
+		as.b.thresholds(&a)
+	case memberAxis:
+		a.dim = as.free("realization")
+		members := make([]ensemble.Member, len(a.places))
+		for i, f := range a.places {
+			members[i] = f.Member
+		}
+		as.b.realization(a.dim, members)
+	}
+	as.seen = append(as.seen, a)
+	return []string{a.dim}, a.listed
+}
+
+// free is name, or name_2, name_3 … if it is taken.
+func (as *axes) free(name string) string {
+	return freeName(name, func(try string) bool {
+		return slices.ContainsFunc(as.seen, func(a axisOf) bool { return a.dim == try })
+	})
+}
+
+// quantiles adds the coordinate of quantiles, from 0 to 1, and beside it the percentiles
+// that IMPROVER looks for.
+func (b *ncBuilder) quantiles(a *axisOf) {
+	below, percent := make([]float64, len(a.places)), make([]float64, len(a.places))
+	for i, f := range a.places {
+		below[i], percent[i] = f.Below, 100*f.Below
+		if p, whole := percentile(f.Below); whole {
+			percent[i] = float64(p)
+		}
+	}
+	b.dimension(a.dim, len(below))
+	b.doubles(a.dim, []string{a.dim}, below, text("long_name", "probability of values below the quantile"), text("units", "1"))
+	name := "percentile" + a.dim[len("quantile"):]
+	b.doubles(name, []string{a.dim}, percent, text("long_name", "percentile"), text("units", "%"))
+	a.listed = []string{name}
+}
+
+// thresholds adds the coordinate of thresholds, in the unit and with the standard name of
+// the quantity; of events between two limits it has bounds.
+func (b *ncBuilder) thresholds(a *axisOf) {
+	points := make([]float64, len(a.places))
+	var bounds []float64
+	for i, f := range a.places {
+		points[i] = f.Event.Threshold()
+		if f.Event.Relation == ensemble.Between {
+			bounds = append(bounds, f.Event.Lower, f.Event.Upper)
+		}
+	}
+	b.dimension(a.dim, len(points))
+	var attrs []encode.Attribute
+	if a.standardName != "" {
+		attrs = append(attrs, text("standard_name", a.standardName))
+	}
+	attrs = append(attrs, text("long_name", "threshold"), text("units", a.unit), text(relationAttribute, relationWords[a.places[0].Event.Relation]))
+	if bounds == nil {
+		b.doubles(a.dim, []string{a.dim}, points, attrs...)
+		return
+	}
+	b.boundsDimension()
+	b.doubles(a.dim, []string{a.dim}, points, append(attrs, text("bounds", a.dim+"_bnds"))...)
+	b.doubles(a.dim+"_bnds", []string{a.dim, "bnds"}, bounds)
+}
+
+// realization adds the coordinate of members.
+func (b *ncBuilder) realization(dim string, members []ensemble.Member) {
+	numbers := make([]int32, len(members))
+	for i, id := range members {
+		numbers[i] = int32(id)
+	}
+	b.dimension(dim, len(members))
+	b.ints(dim, []string{dim}, numbers, text("standard_name", "realization"), text("long_name", "ensemble member"), text("units", "1"))
+}
