@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		var kept [][]byte
 		for range 64 {
-			kept = append(kept, bytes.Repeat([]byte{1}, 64<<20))
+			kept = append(kept, make([]byte, 64<<20))
 		}
 		fmt.Println("all of it was given", len(kept))
 	case "loop":

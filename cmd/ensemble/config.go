@@ -14,11 +14,12 @@ import (
 func configCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check, show and explain the configuration of a training run",
+		Short: "Check, show and explain the configuration of train and predict",
 		Example: "  ensemble config check -c train.yaml\n" +
 			"  ensemble config show -c train.yaml --origin\n" +
-			"  ensemble config explain train.loss",
-		Annotations: notes("ensemble help train"),
+			"  ensemble config explain train.loss\n" +
+			"  ensemble config check --of predict -c predict.yaml",
+		Annotations: notes("ensemble help train, ensemble help predict"),
 		Args:        unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.result.printed = true
@@ -36,9 +37,9 @@ func configCheck(a *app) *cobra.Command {
 		Example: "  ensemble config check -c train.yaml\n  ensemble config check -c train.yaml --set train.epochs=5",
 		Args:    noArgs, Annotations: notes("ensemble config explain"),
 	}
-	src := configFlags(cmd)
+	src, load := configFlags(cmd), ofFlag(cmd)
 	cmd.RunE = a.do(func(context.Context, []string) (result, error) {
-		c, err := config.LoadTrain(*src)
+		_, c, err := load(*src)
 		if err != nil {
 			return result{}, err
 		}
@@ -58,10 +59,10 @@ func configShow(a *app) *cobra.Command {
 		Example: "  ensemble config show -c train.yaml\n  ensemble config show -c train.yaml --origin --set train.epochs=5",
 		Args:    noArgs, Annotations: notes("ensemble config explain"),
 	}
-	src := configFlags(cmd)
+	src, load := configFlags(cmd), ofFlag(cmd)
 	cmd.Flags().BoolVar(&origin, "origin", false, "say behind each value where it comes from")
 	cmd.RunE = a.do(func(context.Context, []string) (result, error) {
-		c, err := config.LoadTrain(*src)
+		_, c, err := load(*src)
 		if err != nil {
 			return result{}, err
 		}
@@ -72,7 +73,8 @@ func configShow(a *app) *cobra.Command {
 }
 
 func configExplain(a *app) *cobra.Command {
-	return &cobra.Command{
+	var load func(config.Sources) (*config.Schema, effective, error)
+	cmd := &cobra.Command{
 		Use:     "explain [KEY]",
 		Short:   "Explain a key, the keys below it, or all keys",
 		Example: "  ensemble config explain train.loss.kind\n  ensemble config explain data.split",
@@ -91,8 +93,12 @@ func configExplain(a *app) *cobra.Command {
 			if len(args) > 0 {
 				key = args[0]
 			}
+			schema, _, err := load(config.Sources{})
+			if schema == nil {
+				return result{}, err
+			}
 			var b bytes.Buffer
-			if err := config.TrainSchema.Explain(&b, key); err != nil {
+			if err := schema.Explain(&b, key); err != nil {
 				return result{}, err
 			}
 			return result{data: map[string]string{"text": b.String()}, text: func(w io.Writer) error {
@@ -101,17 +107,24 @@ func configExplain(a *app) *cobra.Command {
 			}}, nil
 		}),
 	}
+	load = ofFlag(cmd)
+	return cmd
 }
 
 func configSchema(a *app) *cobra.Command {
-	return &cobra.Command{
+	var load func(config.Sources) (*config.Schema, effective, error)
+	cmd := &cobra.Command{
 		Use:         "schema",
-		Short:       "Print the JSON Schema of train.yaml, for editors",
+		Short:       "Print the JSON Schema of a configuration, for editors",
 		Example:     "  ensemble config schema > train.schema.json",
 		Args:        noArgs,
 		Annotations: notes("ensemble config explain"),
 		RunE: a.do(func(context.Context, []string) (result, error) {
-			text, err := config.TrainSchema.JSONSchema()
+			schema, _, err := load(config.Sources{})
+			if schema == nil {
+				return result{}, err
+			}
+			text, err := schema.JSONSchema()
 			if err != nil {
 				return result{}, err
 			}
@@ -120,5 +133,32 @@ func configSchema(a *app) *cobra.Command {
 				return err
 			}}, nil
 		}),
+	}
+	load = ofFlag(cmd)
+	return cmd
+}
+
+// effective is a loaded configuration of any command.
+type effective interface {
+	Warnings() []string
+	Hash() string
+	Values() map[string]config.Setting
+	Show(w io.Writer, origin bool) error
+}
+
+// ofFlag adds --of and gives a function that loads the configuration of that command: its
+// schema, also if loading fails; none if there is no such command.
+func ofFlag(cmd *cobra.Command) func(config.Sources) (*config.Schema, effective, error) {
+	of := cmd.Flags().String("of", "train", "the command that it configures: train or predict")
+	return func(src config.Sources) (*config.Schema, effective, error) {
+		if err := oneOf("--of", []string{*of}, "train", "predict"); err != nil {
+			return nil, nil, err
+		}
+		if *of == "predict" {
+			c, err := config.LoadPredict(src)
+			return config.PredictSchema, c, err
+		}
+		c, err := config.LoadTrain(src)
+		return config.TrainSchema, c, err
 	}
 }

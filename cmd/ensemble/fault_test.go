@@ -340,6 +340,27 @@ func TestFault01(t *testing.T) {
 	f.made(f.predict(exit.OK, []string{"message 44", "left out"}, append(slices.Clone(degrade), "--set", "bad_messages=skip", lost)...), "degraded", "0 1", "member 2: 1 of its 12 fields")
 }
 
+// A field whose values cannot be decoded is one that is missing, where the policy goes on
+// without it.
+func TestUndecodableField(t *testing.T) {
+	f := faulty(t)
+	c := cycle(lastDay)
+	size := len(c[0].Bytes())
+	text := join(c...)
+	at := 5*size + 16 // the second field of member 1 at the first lead
+	for _, s := range c[5].Sections() {
+		if s[4] == 5 {
+			text[at+11] = 3 // numbers of 128 bits
+		}
+		at += len(s)
+	}
+	path := f.put("fc.grib2", text)
+	f.both(exit.BadData, []string{path + ", message 6", "values cannot be decoded"}, path)
+	skip := append(slices.Clone(degrade), "--set", "bad_messages=skip")
+	f.made(f.predict(exit.OK, []string{"message 6", "values cannot be decoded, left out"}, append(skip, path)...), "degraded", "0 2 3", "member 1: 1 of its 12 fields are missing: member 1 at 0h")
+	f.predict(exit.NotYet, []string{"member 1 is missing at lead 0h"}, "--set", "bad_messages=skip", path)
+}
+
 // A file that is cut between messages is found by what is expected.
 func TestFault02(t *testing.T) {
 	f := faulty(t)
@@ -991,7 +1012,7 @@ func TestFault50(t *testing.T) {
 				case <-stop:
 					done <- nil
 					return
-				default:
+				case <-time.After(time.Millisecond):
 					err = change(path, n)
 				}
 			}

@@ -166,6 +166,15 @@ data:
 	if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != exit.Usage || e.Command != "config check" || len(e.Error.More) != 1 {
 		t.Errorf("two faults in JSON: exit %d, %v, %s", code, err, stdout)
 	}
+	if code, stdout, _ := call(t, "config", "explain", "--of", "predict", "members.on_short"); code != exit.OK || !strings.Contains(stdout, "degrade") {
+		t.Errorf("explain of predict: exit %d, %s", code, stdout)
+	}
+	if code, stdout, _ := call(t, "config", "show", "--of", "predict", "--set", "members.deadline=06:40Z", "--set", "members.expected=[0, 7]"); code != exit.OK || !strings.Contains(stdout, "deadline: 06:40Z") {
+		t.Errorf("show of predict: exit %d, %s", code, stdout)
+	}
+	if code, _, stderr := call(t, "config", "check", "--of", "serve"); code != exit.Usage || !strings.Contains(stderr, "--of") {
+		t.Errorf("check of serve: exit %d, %s", code, stderr)
+	}
 	if code, stdout, _ = call(t, "config", "schema"); code != exit.OK || !json.Valid([]byte(stdout)) {
 		t.Errorf("schema: exit %d, %s", code, stdout)
 	}

@@ -100,22 +100,7 @@ func TestDeadline(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	// What says that a file is complete: a mark beside it, or its index.
 	f.predict(exit.NotYet, []string{"there is no a.grib2.done beside it"}, polled("+0.2s", append([]string{"--set", "members.done=.done"}, files...)...)...)
-	for _, path := range files {
-		f.put(filepath.Base(path)+".done", nil)
-		f.put(strings.TrimSuffix(filepath.Base(path), ".grib2")+".index", []byte(`{"_offset": 0, "_length": 100}`+"\n"))
-	}
-	f.predict(exit.OK, nil, polled("+10s", append([]string{"--set", "members.done=.done", "--set", "members.index=.index"}, files...)...)...)
-	for text, why := range map[string]string{
-		`{"_offset": 0, "_length": 100000000}`:   "ends at byte 100000000",
-		`{"_offset": 0}`:                         "not understood",
-		"1:0:d=2001:TMP\n2:99999999:d=2001:TMP:": "ends at byte 100000000",
-		"":                                       "has no row",
-	} {
-		f.put("a.index", []byte(text))
-		f.predict(exit.NotYet, []string{why}, polled("+0.2s", append([]string{"--set", "members.index=.index"}, files...)...)...)
-	}
 }
 
 // A rerun finds what is there; degraded products give way to those of more members, and to
