@@ -41,7 +41,7 @@ func undoBlosc(src []byte, limit int) ([]byte, error) {
 	format, known := bloscFormats[flags>>5]
 	switch {
 	case version < 1 || version > 2:
-		return nil, fmt.Errorf("Blosc format %d is not known", version)
+		return nil, fmt.Errorf("format %d of Blosc is not known", version)
 	case packed != int64(len(src)):
 		return nil, fmt.Errorf("a Blosc buffer of %d bytes in %d", packed, len(src))
 	case total > int64(limit):
@@ -56,12 +56,12 @@ func undoBlosc(src []byte, limit int) ([]byte, error) {
 	case !known:
 		return nil, fmt.Errorf("compressor %d of Blosc is not supported", flags>>5)
 	case block < 1 || size < 1:
-		return nil, fmt.Errorf("Blosc blocks of %d bytes, elements of %d", block, size)
+		return nil, fmt.Errorf("blocks of %d bytes and elements of %d in a Blosc buffer", block, size)
 	}
 	block = min(block, total)
 	blocks := (total + block - 1) / block
 	if bloscHeader+4*blocks > packed {
-		return nil, fmt.Errorf("%d Blosc blocks in %d bytes", blocks, packed)
+		return nil, fmt.Errorf("%d blocks of a Blosc buffer in %d bytes", blocks, packed)
 	}
 	out, scratch := make([]byte, total), []byte(nil)
 	for k := range blocks {
@@ -81,7 +81,7 @@ func undoBlosc(src []byte, limit int) ([]byte, error) {
 			into = scratch[:len(dst)]
 		}
 		if err := undoStreams(into, src, at, streams, format.undo); err != nil {
-			return nil, fmt.Errorf("Blosc block %d (%s): %w", k+1, format.name, err)
+			return nil, fmt.Errorf("block %d of a Blosc buffer (%s): %w", k+1, format.name, err)
 		}
 		if shuffled {
 			unshuffle(dst, into, size)

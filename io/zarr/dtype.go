@@ -64,6 +64,25 @@ func parseDtype(text string) (dtype, error) {
 	return d, nil
 }
 
+// isText tells whether a type of version 2 is one of texts.
+func isText(name string) bool {
+	m := dtypeText.FindStringSubmatch(name)
+	return name == "|O" || m != nil && strings.Contains("SU", m[2])
+}
+
+// textTypes are the types of texts in version 3.
+var textTypes = []string{"string", "fixed_length_utf32", "null_terminated_bytes", "variable_length_utf8"}
+
+// isText3 is isText for version 3.
+func isText3(raw json.RawMessage) bool {
+	var name string
+	var conf named
+	if json.Unmarshal(raw, &name) != nil && json.Unmarshal(raw, &conf) == nil {
+		name = conf.Name
+	}
+	return slices.Contains(textTypes, name)
+}
+
 // times sets the unit of a time or span.
 func (d *dtype) times(unit string) error {
 	d.unit = timeUnits[unit]

@@ -146,7 +146,7 @@ func TestOddMetadata(t *testing.T) {
 		{array(`"C"`, `"Z"`), `order is "Z"`, false},
 		{array(`"NaN"`, `"soon"`), "fill value", false},
 		{array(`"compressor": null`, `"compressor": {"id": "lzma"}`), `codec "lzma" is not supported`, true},
-		{array(`"<f4"`, `"<U8"`), "type <U8", true},
+		{array(`"<f4"`, `"<c8"`), "type <c8", true},
 		{array(`"<f4"`, `[["a", "<f4"]]`), "it holds no numbers", true},
 		{array(`"<f4"`, `"<M8[M]"`), "no fixed length", true},
 		{map[string]string{"t/.zattrs": `{"_ARRAY_DIMENSIONS": ["x", "x"]}`}, "no names of their own", true},

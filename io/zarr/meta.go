@@ -35,6 +35,7 @@ type Array struct {
 	sharded *sharding
 	packing cf.Packing
 	version int
+	text    bool // it holds texts, which nobody reads: names of places
 }
 
 // errUnused is why an array is sound and cannot be used.
@@ -153,6 +154,9 @@ func parse2(path string, text, attrs []byte) (*Array, error) {
 	if json.Unmarshal(m.Dtype, &name) != nil {
 		return a, unused("it holds no numbers but type %.60s", m.Dtype)
 	}
+	if a.text = isText(name); a.text {
+		return a, a.names()
+	}
 	var err error
 	if a.dtype, err = parseDtype(name); err != nil {
 		return a, unused("%v", err)
@@ -261,6 +265,9 @@ func parse3(path string, text []byte) (*Array, error) {
 	}
 	if separator != "." && separator != "/" {
 		return nil, fmt.Errorf("the separator of chunk keys is %q", separator)
+	}
+	if a.text = isText3(m.Type); a.text {
+		return a, a.names()
 	}
 	var err error
 	if a.dtype, err = parseDataType(m.Type); err != nil {
@@ -437,6 +444,15 @@ func (a *Array) finish(fill json.RawMessage) error {
 	if n := a.chunkSize(); n > maxChunk/int64(max(a.dtype.size, a.stored.size)) {
 		return unused("its chunks have %d elements, more than %d bytes", n, int64(maxChunk))
 	}
+	if err := a.names(); err != nil {
+		return err
+	}
+	a.finishAttributes()
+	return nil
+}
+
+// names checks those of the dimensions.
+func (a *Array) names() error {
 	for i, d := range a.Dims {
 		if d == "" || slices.Contains(a.Dims[:i], d) {
 			return unused("its dimensions %q have no names of their own", a.Dims)
@@ -448,7 +464,6 @@ func (a *Array) finish(fill json.RawMessage) error {
 		}
 		return unused("its dimensions have no names")
 	}
-	a.finishAttributes()
 	return nil
 }
 
@@ -550,5 +565,9 @@ func (a *Array) variable() *cf.Var {
 	if cut := strings.LastIndex(a.Path, "/"); cut >= 0 {
 		group, name = a.Path[:cut], a.Path[cut+1:]
 	}
-	return &cf.Var{Group: group, Name: name, Type: a.dtype.name(), Attrs: a.Attrs}
+	kind := a.dtype.name()
+	if a.text {
+		kind = "string"
+	}
+	return &cf.Var{Group: group, Name: name, Type: kind, Attrs: a.Attrs}
 }

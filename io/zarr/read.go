@@ -88,6 +88,9 @@ func (s *Store) jobs(parts []*Part) ([]*job, error) {
 			return nil, fmt.Errorf("array %d of %d", p.Slab.Var, len(s.Arrays))
 		}
 		a := s.Arrays[p.Slab.Var]
+		if a.text {
+			return nil, fmt.Errorf("%s holds texts", a.Path)
+		}
 		if err := p.fits(a); err != nil {
 			return nil, err
 		}
