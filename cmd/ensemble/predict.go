@@ -165,7 +165,7 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	f.StringSlice("products", nil, "`LIST` of "+strings.Join(config.ProductWords, ", "))
 	f.StringSlice("quantiles", nil, "`LIST` of quantiles, such as 0.1,0.5,0.9")
 	f.StringArray("probability", nil, "`EVENT` such as \"t2m>273.15\" or 0degC<t2m<5degC (repeatable)")
-	f.StringSlice("format", nil, "netcdf, grib2 or both (default netcdf)")
+	f.StringSlice("format", nil, "netcdf, grib2, zarr, zarr3, or several (default netcdf)")
 	f.String("longitude", "", "longitudes of the output: keep, 0_360 or 180_180 (default keep)")
 	f.String("nc-profile", "", "reader that NetCDF is made for: xarray or cdo (default xarray)")
 	f.Int("quantise", 0, "`BITS` of packed values, 2 to 16 (default: NetCDF as float32)")

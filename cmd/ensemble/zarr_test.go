@@ -59,3 +59,31 @@ func TestZarrArchive(t *testing.T) {
 	prepare(exit.CannotWrite, nil, config, "of-zarr")
 	f.expect(exit.CannotWrite, nil, "train", "-c", config, "--run-dir", filepath.Join(f.dir, "run"), "--progress", "none")
 }
+
+// Products as Zarr of both versions hold what NetCDF holds, are told as stores, are found
+// again, and are judged like files.
+func TestZarrProducts(t *testing.T) {
+	f := faulty(t)
+	input := f.put("fc.grib2", join(cycle(lastDay)...))
+	out := f.predict(exit.OK, []string{"_048h.zarr\n", "_048h_v3.zarr\n"}, "--format", "netcdf,zarr,zarr3", input)
+	want := f.values(filepath.Join(out, "2*", "*.nc"))
+	for _, name := range []string{"*48h.zarr", "*_v3.zarr"} {
+		if got := f.values(filepath.Join(out, "2*", name)); got != want {
+			t.Errorf("%s:\n%s\nNetCDF:\n%s", name, got, want)
+		}
+	}
+	again := []string{"predict", "--run-dir", f.run, "--out", out, "--format", "zarr", "--threads", "1", "--progress", "none", "--input", input}
+	f.expect(exit.OK, []string{"1 of them already complete"}, again...)
+	chunk, err := filepath.Glob(filepath.Join(out, "2*", "*48h.zarr", "t_*", "0.*"))
+	if err != nil || len(chunk) == 0 {
+		t.Fatal(chunk, err)
+	}
+	if err := os.Remove(chunk[0]); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(exit.BadData, []string{"a chunk is absent"}, "inspect", "--stats", filepath.Dir(filepath.Dir(chunk[0])))
+	f.expect(exit.OK, []string{"0 of them already complete"}, again...)
+	if got := f.values(filepath.Join(out, "2*", "*48h.zarr")); got != want {
+		t.Errorf("made again:\n%s\nNetCDF:\n%s", got, want)
+	}
+}

@@ -9,7 +9,7 @@ import (
 // Types of other packages that the options of jobs are made of, so that a caller
 // needs this package only.
 type (
-	Format     = product.Format     // netcdf or grib2
+	Format     = product.Format     // netcdf, grib2, zarr or zarr3
 	Overwrite  = product.Overwrite  // never, same or always
 	Writer     = product.Options    // how files are written
 	Profile    = product.Profile    // the readers that NetCDF files are made for

@@ -56,7 +56,7 @@ type PredictOptions struct {
 
 // PredictResult says what was published.
 type PredictResult struct {
-	Outputs  []string // files, and the manifest of each cycle
+	Outputs  []string // files and stores
 	Cycles   int
 	Already  int // cycles that were published before from the same input and model
 	Degraded int // cycles that were made from less than was expected
@@ -365,8 +365,8 @@ func (p *prediction) publishedAs(init ensemble.Init, m *product.Manifest, warnin
 		return r
 	}
 	r = published{Warnings: warnings, Already: true, Degraded: m.Status == manifest.Degraded}
-	for _, f := range m.Outputs {
-		r.Outputs = append(r.Outputs, filepath.Join(product.CycleDir(p.o.Out, init), f.Path))
+	for _, name := range m.Tops() {
+		r.Outputs = append(r.Outputs, filepath.Join(product.CycleDir(p.o.Out, init), name))
 	}
 	return r
 }

@@ -3,7 +3,9 @@ package product
 import (
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -47,6 +49,18 @@ func ReadManifest(dir string) (*Manifest, error) {
 		return nil, err
 	}
 	return &m, nil
+}
+
+// Tops are the outputs as they lie in the folder itself: files, and folders of which the
+// manifest lists every file.
+func (m *Manifest) Tops() []string {
+	var out []string
+	for _, f := range m.Outputs {
+		if top, _, _ := strings.Cut(f.Path, "/"); filepath.IsLocal(top) && !slices.Contains(out, top) {
+			out = append(out, top)
+		}
+	}
+	return out
 }
 
 // madeFrom says whether two manifests are of the same inputs, model, config and

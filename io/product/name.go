@@ -31,6 +31,15 @@ func NetCDFName(init ensemble.Init, lead ensemble.Lead) string {
 	return CycleName(init) + "_" + StepName(lead) + ".nc"
 }
 
+// ZarrName is the store of all products of an init and lead.
+func ZarrName(init ensemble.Init, lead ensemble.Lead, format Format) string {
+	name := CycleName(init) + "_" + StepName(lead)
+	if format == Zarr3 {
+		name += "_v3"
+	}
+	return name + ".zarr"
+}
+
 // GRIB2Name is the file of the statistic that a field is of, for its variable and lead.
 // Mean and spread in one file would be taken for two time steps of one variable by CDO
 // 2.1, and for duplicates by cfgrib; so would two quantiles. Members are one product.

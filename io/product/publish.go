@@ -24,7 +24,12 @@ type Format string
 const (
 	NetCDF Format = "netcdf"
 	GRIB2  Format = "grib2"
+	Zarr   Format = "zarr"  // version 2, which all readers of Zarr know
+	Zarr3  Format = "zarr3" // version 3
 )
+
+// Formats lists all of them.
+var Formats = []Format{NetCDF, GRIB2, Zarr, Zarr3}
 
 // Publication is how and from what a cycle is published.
 type Publication struct {
@@ -83,12 +88,12 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 // manifest goes first and the new one comes last: a reader that goes by the
 // manifest sees the old cycle, none, or the new one.
 //
-// Errors: those of WriteNetCDF and WriteGRIB2, with nothing published; exit 73 if
+// Errors: those of WriteNetCDF, WriteGRIB2 and WriteZarr, with nothing published; exit 73 if
 // the cycle is there and may not be replaced, or the folder cannot be written.
 func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publication) (m *Manifest, already bool, err error) {
 	for _, f := range pub.Formats {
-		if f != NetCDF && f != GRIB2 {
-			return nil, false, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown format %q", f), Fix: "netcdf or grib2"}
+		if !slices.Contains(Formats, f) {
+			return nil, false, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown format %q", f), Fix: "netcdf, grib2, zarr or zarr3"}
 		}
 	}
 	if err := p.check(); err != nil {
@@ -165,6 +170,23 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 			names = append(names, name)
 		}
 	}
+	for _, format := range formats {
+		for _, lead := range p.Leads() {
+			if zarrVersion[format] == 0 {
+				continue
+			}
+			name := ZarrName(p.Init, lead, format)
+			q := p.Select(func(f Field) bool { return f.Lead == lead })
+			if err := WriteZarr(filepath.Join(dir, name), q, zarrVersion[format], o); err != nil {
+				return nil, err
+			}
+			files, err := filesOf(dir, name)
+			if err != nil {
+				return nil, exit.Create(dir, err)
+			}
+			names = append(names, files...)
+		}
+	}
 	return manifest.SumBelow(dir, names)
 }
 
@@ -177,10 +199,13 @@ func putInPlace(stage, dir string, m *Manifest) error {
 		}
 		return atomicfile.Sync(filepath.Dir(dir))
 	}
-	stale := map[string]bool{}
+	names, stale := m.Tops(), []string(nil)
 	if old, err := ReadManifest(dir); err == nil {
-		for _, f := range old.Outputs {
-			stale[f.Path] = true
+		stale = slices.DeleteFunc(old.Tops(), func(name string) bool { return slices.Contains(names, name) })
+	}
+	for _, name := range names { // a file replaces a file at once, a folder no folder
+		if st, err := os.Lstat(filepath.Join(dir, name)); err == nil && st.IsDir() {
+			stale = append(stale, name)
 		}
 	}
 	for _, name := range []string{manifest.Name, manifest.SumsName} {
@@ -191,13 +216,8 @@ func putInPlace(stage, dir string, m *Manifest) error {
 	if err := atomicfile.Sync(dir); err != nil {
 		return err
 	}
-	names := []string{}
-	for _, f := range m.Outputs {
-		names = append(names, f.Path)
-		delete(stale, f.Path)
-	}
-	for name := range stale {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range stale {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}

@@ -94,7 +94,18 @@ def storage(path):
         )
 
 
-jobs = {"view": view, "storage": storage}
+def agree(path):
+    """Whether a store has all that a NetCDF file beside it has; its name is its store's
+    with another end."""
+    with xr.open_dataset(path) as nc, xr.open_zarr(path[:-3] + ".zarr") as store:
+        nc, store = nc.load(), store.load()
+        missing = {k: v for k, v in nc.attrs.items() if not np.array_equal(store.attrs.get(k), v)}
+        xr.testing.assert_identical(nc.assign_attrs(store.attrs), store)
+        types = [k for k in nc.variables if nc[k].dtype != store[k].dtype]
+        return dict(Missing=plain(missing), Types=types, Fields=len(store.data_vars))
+
+
+jobs = {"view": view, "storage": storage, "agree": agree}
 printed = tempfile.TemporaryFile()
 os.dup2(printed.fileno(), 2)
 warnings.simplefilter("error")

@@ -1,0 +1,81 @@
+package product
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/zarr"
+)
+
+// zarrVersion is the version of Zarr that a format is written in, 0 for other formats.
+var zarrVersion = map[Format]int{Zarr: 2, Zarr3: 3}
+
+// WriteZarr writes the fields of one lead as a Zarr store in a new folder, of version 2 or
+// 3: what WriteNetCDF writes for xarray, with the same variables, dimensions and
+// attributes, one chunk a field, and consolidated metadata.
+//
+// Shape, unit, missing: as WriteNetCDF.
+// Errors: exit 70 for a product that must not be published; exit 64 for Options; exit 73
+// and 74 for what cannot be written.
+// Source: Zarr storage specification 2; Zarr core specification 3.0; xarray's encoding of
+// dimensions and fill values.
+func WriteZarr(path string, p *Product, version int, o Options) error {
+	o.Profile = XarrayProfile // the other one is for a reader of NetCDF
+	o, err := o.check()
+	if err != nil {
+		return err
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	b, err := productFile(p, o)
+	if err != nil {
+		return cannotHold(path, err)
+	}
+	all := make([]byte, b.size)
+	for _, fill := range b.fill {
+		fill(all)
+	}
+	if err := replaceFolder(path, func(tmp string) error {
+		f := b.file
+		f.Path = filepath.Join(tmp, "store")
+		return zarr.Write(&f, all, version)
+	}); err != nil {
+		return exit.Create(path, err)
+	}
+	return nil
+}
+
+// replaceFolder lets fill make the folder "store" in a temporary one, and puts it in the
+// place of path, which must not be there.
+func replaceFolder(path string, fill func(tmp string) error) error {
+	tmp, err := atomicfile.TempDir(filepath.Dir(path), "."+filepath.Base(path)+".partial-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if err := fill(tmp); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(filepath.Join(tmp, "store"), path); err != nil {
+		return err
+	}
+	return atomicfile.Sync(filepath.Dir(path))
+}
+
+// filesOf lists the files of a folder below dir, as names for a manifest.
+func filesOf(dir, folder string) ([]string, error) {
+	var names []string
+	err := filepath.WalkDir(filepath.Join(dir, folder), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		names = append(names, name)
+		return err
+	})
+	return names, err
+}

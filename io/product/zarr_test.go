@@ -1,0 +1,142 @@
+package product_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// writeZarr writes a product as a store beside which writeNetCDF's file may lie.
+func writeZarr(t *testing.T, path string, p *product.Product, version int, o product.Options) {
+	t.Helper()
+	if err := product.WriteZarr(path, p, version, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store of either version has what a NetCDF file of the same product has, to xarray
+// without a warning and to our own reader.
+func TestZarrAgreesWithNetCDF(t *testing.T) {
+	everything := calibrated(globe(orders[1].src))
+	everything.Fields = append(everything.Fields, testProduct(everything.Grid).Fields...)
+	flat := testProduct(globe(ensemble.SourceOrder{}))
+	flat.Grid = projected(ensemble.SourceOrder{SouthFirst: true, ScanningMode: -1, FirstLon: -2.5625})
+	flat.Fields = []product.Field{{Variable: "t", Level: ensemble.PressureLevel(850), Lead: testLead, Kind: product.Mean, Values: make([]float32, flat.Grid.Size())}}
+	for i := range flat.Fields[0].Values {
+		flat.Fields[0].Values[i] = float32(i)
+	}
+	for name, c := range map[string]struct {
+		p *product.Product
+		o product.Options
+	}{
+		"globe": {testProduct(globe(orders[0].src)), product.Options{}}, "all statistics": {everything, product.Options{Longitude: product.From180}},
+		"packed": {everything, product.Options{Quantise: 12}}, "projected": {flat, product.Options{}},
+	} {
+		nc := writeNetCDF(t, c.p, c.o)
+		want := readBack(t, nc)
+		for _, version := range []int{2, 3} {
+			path := strings.TrimSuffix(nc, ".nc") + ".zarr"
+			writeZarr(t, path, c.p, version, c.o)
+			got := readBack(t, path)
+			if len(got) != len(want) || len(got) == 0 {
+				t.Errorf("%s, version %d: %d fields, NetCDF has %d", name, version, len(got), len(want))
+			}
+			for k, w := range want {
+				if g, ok := got[k]; !ok || !slices.EqualFunc(g.Values, w.Values, func(a, b float32) bool { return a == b || a != a && b != b }) {
+					t.Errorf("%s, version %d: %s differs from NetCDF", name, version, k)
+				}
+			}
+			var r struct {
+				Missing map[string]any
+				Types   []string
+				Fields  int
+			}
+			if ask(t, "agree", nc, &r); len(r.Missing) > 0 || len(r.Types) > 0 || r.Fields == 0 {
+				t.Errorf("%s, version %d: xarray finds %+v", name, version, r)
+			}
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// The same product gives the same bytes, and nothing but the store.
+func TestZarrBytes(t *testing.T) {
+	p := testProduct(globe(orders[0].src))
+	dirs := []string{t.TempDir(), t.TempDir()}
+	for _, dir := range dirs {
+		writeZarr(t, filepath.Join(dir, "a.zarr"), p, 2, product.Options{})
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+			t.Errorf("%v, %v", left, err)
+		}
+	}
+	n := 0
+	err := filepath.WalkDir(dirs[0], func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		a, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(dirs[1], strings.TrimPrefix(path, dirs[0])))
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s differs", path)
+		}
+		n++
+		return err
+	})
+	if err != nil || n < 20 {
+		t.Errorf("%d files, %v", n, err)
+	}
+	if err := product.WriteZarr(filepath.Join(dirs[0], "absent", "a.zarr"), p, 2, product.Options{}); err == nil {
+		t.Error("a store is written into a folder that is not there")
+	}
+}
+
+// Stores are published as files are: listed file by file, replaced as a whole, kept beside
+// other formats, removed where they are no longer asked for.
+func TestPublishZarr(t *testing.T) {
+	ctx, root := context.Background(), t.TempDir()
+	p := testProduct(globe(orders[0].src))
+	publish := func(o product.Overwrite, formats ...product.Format) *product.Manifest {
+		t.Helper()
+		m, _, err := product.Publish(ctx, encoder(t), root, p, product.Publication{Formats: formats, Overwrite: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Verify(product.CycleDir(root, p.Init)); err != nil {
+			t.Error(err)
+		}
+		return m
+	}
+	m := publish("", product.Zarr)
+	tops := m.Tops()
+	if len(tops) == 0 || len(m.Outputs) < 20*len(tops) || !strings.HasSuffix(tops[0], ".zarr") {
+		t.Errorf("%d outputs in %q", len(m.Outputs), tops)
+	}
+	if m := publish("", product.Zarr3); len(m.Tops()) != 2*len(tops) || !slices.Contains(m.Formats, product.Zarr) {
+		t.Errorf("of both versions: %q, %q", m.Tops(), m.Formats)
+	}
+	for i := range p.Fields {
+		if p.Fields[i].Kind == product.Mean {
+			p.Fields[i].Values = slices.Clone(p.Fields[i].Values)
+			p.Fields[i].Values[0]++
+		}
+	}
+	if m := publish(product.OverwriteAlways, product.Zarr); !slices.Equal(m.Tops(), tops) {
+		t.Errorf("replaced: %q", m.Tops())
+	}
+	left, err := filepath.Glob(filepath.Join(product.CycleDir(root, p.Init), "*.zarr"))
+	if err != nil || len(left) != len(tops) {
+		t.Errorf("%q are left, %v", left, err)
+	}
+}

@@ -1,0 +1,339 @@
+package zarr
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/io/product/encode"
+)
+
+// Write makes a store in the folder f.Path, which must not be there, of the numbers in
+// payload: in version 2 or 3, with consolidated metadata. All chunks are written, also
+// those of fill values only. Compressed variables are deflated behind the shuffle filter in
+// version 2, by gzip alone in version 3, which has no such filter.
+//
+// The same description and numbers give the same bytes.
+// Errors: those of the file system; a description that contradicts itself.
+func Write(f *encode.NetCDF, payload []byte, version int) error {
+	w := &writer{dir: f.Path, version: version, sizes: map[string]int{}, nodes: map[string]any{}}
+	for _, d := range f.Dimensions {
+		w.sizes[d.Name] = d.Size
+	}
+	if err := os.Mkdir(f.Path, 0o777); err != nil {
+		return err
+	}
+	attrs, err := jsonAttributes(f.Attributes)
+	if err != nil {
+		return err
+	}
+	for _, v := range f.Variables {
+		if err := w.variable(v, payload); err != nil {
+			return fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+	}
+	return w.group(attrs)
+}
+
+// writer is a store under way.
+type writer struct {
+	dir     string
+	version int
+	sizes   map[string]int
+	nodes   map[string]any // metadata by key, for the consolidated ones
+}
+
+// file writes one key to the disk.
+func (w *writer) file(key string, content []byte) error {
+	f, err := os.OpenFile(filepath.Join(w.dir, filepath.FromSlash(key)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// node writes metadata that the consolidated ones repeat.
+func (w *writer) node(key string, v any) error {
+	w.nodes[key] = v
+	return w.text(key, v)
+}
+
+// text writes metadata.
+func (w *writer) text(key string, v any) error {
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	return w.file(key, append(text, '\n'))
+}
+
+// group writes the metadata of the store itself, last of all.
+func (w *writer) group(attrs map[string]any) error {
+	if w.version == 3 {
+		all := map[string]any{}
+		for key, node := range w.nodes {
+			all[path.Dir(key)] = node
+		}
+		err := w.text(nodeName3, map[string]any{"zarr_format": 3, "node_type": "group", "attributes": attrs,
+			"consolidated_metadata": map[string]any{"kind": "inline", "must_understand": false, "metadata": all}})
+		return errors.Join(err, atomicfile.Sync(w.dir))
+	}
+	return errors.Join(w.node(attributesName2, attrs), w.node(groupName2, map[string]any{"zarr_format": 2}),
+		w.text(consolidatedName2, map[string]any{"zarr_consolidated_format": 1, "metadata": w.nodes}), atomicfile.Sync(w.dir))
+}
+
+// variable writes an array: its metadata and its chunks.
+func (w *writer) variable(v encode.Variable, payload []byte) error {
+	raw, err := v.Values.In(payload)
+	if err != nil {
+		return err
+	}
+	a := layout{Variable: v, size: v.Type.Size(), dims: v.Dimensions}
+	n := 1
+	for _, d := range v.Dimensions {
+		if w.sizes[d] < 1 {
+			return fmt.Errorf("no dimension %s", d)
+		}
+		a.shape = append(a.shape, w.sizes[d])
+		n *= w.sizes[d]
+	}
+	if len(raw) != n*a.size {
+		return fmt.Errorf("%d bytes for %d values of type %s", len(raw), n, v.Type)
+	}
+	if v.Type == encode.Char { // texts, whose bytes are no dimension of their own
+		if w.version == 3 {
+			return errors.New("texts have no type in version 3 that all readers know; write version 2")
+		}
+		last := len(a.shape) - 1
+		if last < 0 {
+			return errors.New("a text without a dimension")
+		}
+		a.size = a.shape[last]
+		a.shape, a.dims, a.Chunks = a.shape[:last], a.dims[:last], nil
+	}
+	if a.Chunks == nil {
+		a.Chunks = a.shape
+	}
+	if len(a.Chunks) != len(a.shape) {
+		return fmt.Errorf("%d chunk lengths for %d dimensions", len(a.Chunks), len(a.shape))
+	}
+	if err := os.Mkdir(filepath.Join(w.dir, v.Name), 0o777); err != nil {
+		return err
+	}
+	if err := w.arrayNodes(&a); err != nil {
+		return err
+	}
+	if err := w.chunks(&a, raw); err != nil {
+		return err
+	}
+	return atomicfile.Sync(filepath.Join(w.dir, v.Name))
+}
+
+// layout is an array that is written.
+type layout struct {
+	encode.Variable
+	shape []int
+	dims  []string
+	size  int // bytes of an element
+}
+
+// arrayNodes writes the metadata of an array.
+func (w *writer) arrayNodes(a *layout) error {
+	attrs, err := jsonAttributes(a.Attributes)
+	if err != nil {
+		return err
+	}
+	fill, filled := attrs["_FillValue"]
+	shape, dims, chunks := append([]int{}, a.shape...), append([]string{}, a.dims...), append([]int{}, a.Chunks...)
+	if w.version == 3 {
+		if !filled {
+			fill = 0
+		} else if x, ok := fill.(float64); ok && a.Type != encode.Short && a.Type != encode.Int {
+			attrs["_FillValue"] = base64.StdEncoding.EncodeToString(binary.LittleEndian.AppendUint64(nil, math.Float64bits(x)))
+		}
+		codecs := []any{map[string]any{"name": "bytes", "configuration": map[string]any{"endian": "little"}}}
+		if a.Deflate > 0 {
+			codecs = append(codecs, map[string]any{"name": "gzip", "configuration": map[string]any{"level": a.Deflate}})
+		}
+		return w.node(a.Name+"/"+nodeName3, map[string]any{"zarr_format": 3, "node_type": "array", "shape": shape, "data_type": dataTypes[a.Type][1],
+			"chunk_grid":         map[string]any{"name": "regular", "configuration": map[string]any{"chunk_shape": chunks}},
+			"chunk_key_encoding": map[string]any{"name": "default", "configuration": map[string]any{"separator": "/"}},
+			"fill_value":         fill, "codecs": codecs, "attributes": attrs, "dimension_names": dims})
+	}
+	// xarray takes fill_value for _FillValue, and says so if an attribute says it again.
+	delete(attrs, "_FillValue")
+	attrs["_ARRAY_DIMENSIONS"] = dims
+	dtype := dataTypes[a.Type][0]
+	if a.Type == encode.Char {
+		dtype = fmt.Sprintf("|S%d", a.size)
+	}
+	m := map[string]any{"zarr_format": 2, "shape": shape, "chunks": chunks, "dtype": dtype, "fill_value": fill, "order": "C", "compressor": nil, "filters": nil}
+	if a.Deflate > 0 {
+		m["compressor"] = map[string]any{"id": "zlib", "level": a.Deflate}
+		m["filters"] = []any{map[string]any{"id": "shuffle", "elementsize": a.size}}
+	}
+	return errors.Join(w.node(a.Name+"/"+arrayName2, m), w.node(a.Name+"/"+attributesName2, attrs))
+}
+
+// dataTypes are the types in the words of both versions.
+var dataTypes = map[encode.Type][2]string{encode.Float: {"<f4", "float32"}, encode.Double: {"<f8", "float64"}, encode.Int: {"<i4", "int32"}, encode.Short: {"<i2", "int16"}}
+
+// chunks writes the chunks of an array. At the upper ends they are whole, with zeros.
+func (w *writer) chunks(a *layout, raw []byte) error {
+	n := len(a.shape)
+	index := make([]int64, n)
+	k := keys{a.Name + "/", ".", "0"}
+	if w.version == 3 {
+		if k = (keys{a.Name + "/c/", "/", ""}); n == 0 {
+			k.prefix = a.Name + "/c"
+		}
+	}
+	size := a.size
+	for _, c := range a.Chunks {
+		size *= c
+	}
+	for {
+		chunk := make([]byte, size)
+		a.gather(chunk, raw, index)
+		packed, err := a.pack(chunk, w.version)
+		if err != nil {
+			return err
+		}
+		key := k.of(index)
+		if w.version == 3 {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(w.dir, filepath.FromSlash(key))), 0o777); err != nil {
+				return err
+			}
+		}
+		if err := w.file(key, packed); err != nil {
+			return err
+		}
+		i := n - 1
+		for ; i >= 0; i-- {
+			if index[i]++; int(index[i])*a.Chunks[i] < a.shape[i] {
+				break
+			}
+			index[i] = 0
+		}
+		if i < 0 {
+			return nil
+		}
+	}
+}
+
+// gather copies the elements of a chunk, row by row.
+func (a *layout) gather(chunk, raw []byte, index []int64) {
+	n := len(a.shape)
+	if n == 0 {
+		copy(chunk, raw)
+		return
+	}
+	place := make([]int, n)
+	last := n - 1
+	for {
+		from, to, inside := 0, 0, true
+		for i := range n {
+			at := int(index[i])*a.Chunks[i] + place[i]
+			inside = inside && at < a.shape[i]
+			from, to = from*a.shape[i]+at, to*a.Chunks[i]+place[i]
+		}
+		if inside {
+			row := min(a.Chunks[last], a.shape[last]-int(index[last])*a.Chunks[last])
+			copy(chunk[to*a.size:(to+row)*a.size], raw[from*a.size:])
+		}
+		i := last - 1
+		for ; i >= 0; i-- {
+			if place[i]++; place[i] < a.Chunks[i] {
+				break
+			}
+			place[i] = 0
+		}
+		if i < 0 {
+			return
+		}
+	}
+}
+
+// pack compresses a chunk if that is asked for.
+func (a *layout) pack(chunk []byte, version int) ([]byte, error) {
+	if a.Deflate == 0 {
+		return chunk, nil
+	}
+	var b bytes.Buffer
+	var w io.WriteCloser
+	var err error
+	if version == 3 {
+		w, err = gzip.NewWriterLevel(&b, a.Deflate)
+	} else {
+		apart := make([]byte, len(chunk))
+		shuffle(apart, chunk, a.size)
+		chunk = apart
+		w, err = zlib.NewWriterLevel(&b, a.Deflate)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.Write(chunk)
+	err = errors.Join(err, w.Close())
+	return b.Bytes(), err
+}
+
+// shuffle is what unshuffle undoes.
+func shuffle(dst, src []byte, size int) {
+	n := len(src) / size
+	for i := range n {
+		for k := range size {
+			dst[k*n+i] = src[i*size+k]
+		}
+	}
+	copy(dst[n*size:], src[n*size:])
+}
+
+// jsonAttributes are attributes as JSON has them: one number by itself, several as a list.
+//
+// Errors: numbers that JSON has not.
+func jsonAttributes(list []encode.Attribute) (map[string]any, error) {
+	out := map[string]any{}
+	for _, a := range list {
+		var numbers []any
+		for _, v := range a.Floats {
+			numbers = append(numbers, float64(v))
+		}
+		for _, v := range a.Doubles {
+			numbers = append(numbers, v)
+		}
+		for _, v := range a.Ints {
+			numbers = append(numbers, v)
+		}
+		for _, v := range a.Shorts {
+			numbers = append(numbers, v)
+		}
+		switch {
+		case a.Text != "":
+			out[a.Name] = a.Text
+		case len(numbers) == 1:
+			out[a.Name] = numbers[0]
+		case numbers != nil:
+			out[a.Name] = numbers
+		default:
+			return nil, fmt.Errorf("attribute %s has no value", a.Name)
+		}
+	}
+	return out, nil
+}
