@@ -70,6 +70,40 @@ func (b Bootstrap) interval(values []float64, n int) (low, high float64) {
 	return quantile(values, tail), quantile(values, 1-tail)
 }
 
+// Interval is a function of sums over dates with its interval: rows [date][quantity] are
+// what each date adds, in order, and of makes one number of their sums.
+//
+// Errors: no dates, rows of different length, a bootstrap that does not fit the dates.
+func (b Bootstrap) Interval(rows [][]float64, of func(sums []float64) float64) (value, low, high float64, err error) {
+	if len(rows) == 0 {
+		return 0, 0, 0, fmt.Errorf("score: no dates")
+	}
+	for _, r := range rows {
+		if len(r) != len(rows[0]) {
+			return 0, 0, 0, fmt.Errorf("score: dates with %d and %d sums", len(rows[0]), len(r))
+		}
+	}
+	if b, err = b.resolved(len(rows)); err != nil {
+		return 0, 0, 0, err
+	}
+	at := func(times func(date int) float64) float64 {
+		sums := make([]float64, len(rows[0]))
+		for i, r := range rows {
+			for k, v := range r {
+				sums[k] += times(i) * v
+			}
+		}
+		return of(sums)
+	}
+	value = at(func(int) float64 { return 1 })
+	var values []float64
+	for _, times := range b.draws(len(rows)) {
+		values = append(values, at(func(i int) float64 { return float64(times[i]) }))
+	}
+	low, high = b.interval(values, len(rows))
+	return value, low, high, nil
+}
+
 // quantile interpolates linearly between the order statistics of sorted v
 // (R type 7).
 func quantile(v []float64, p float64) float64 {

@@ -51,9 +51,12 @@ func list() string {
 		} else {
 			of = append(of, "members and distributions")
 		}
-		for need, what := range map[Need]string{Events: "thresholds", Index: "an extreme forecast index", Neighbours: "a grid", FullSpread: "the full ensemble"} {
-			if s.Needs&need != 0 {
-				of = append(of, "with "+what)
+		for _, n := range []struct {
+			need Need
+			what string
+		}{{Events, "thresholds"}, {Index, "an extreme forecast index"}, {Neighbours, "a grid"}, {FullSpread, "the full ensemble"}} {
+			if s.Needs&n.need != 0 {
+				of = append(of, "with "+n.what)
 			}
 		}
 		words = append(words, "for "+strings.Join(of, " "))

@@ -11,6 +11,9 @@ import (
 // Number is a float64 that JSON shows as null where it is missing.
 type Number float64
 
+// Missing is the number that is not there.
+func Missing() Number { return Number(math.NaN()) }
+
 // MarshalJSON writes NaN and infinities as null.
 func (n Number) MarshalJSON() ([]byte, error) {
 	v := float64(n)
@@ -287,7 +290,7 @@ func (v *view) series(system int, id string, event int) ([]float64, *entry) {
 // threshold is that of an event, or missing.
 func (a *Accumulator) threshold(event int) Number {
 	if event < 0 {
-		return Number(math.NaN())
+		return Missing()
 	}
 	return Number(a.o.Thresholds[event])
 }

@@ -1,0 +1,121 @@
+package gain
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+func near(t *testing.T, what string, got, want, tol float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tol) {
+		t.Errorf("%s: got %.10g, want %.10g", what, got, want)
+	}
+}
+
+// Rows of the specification: ten members with bias ½ and spread 0.7, a model that explains
+// a fifth; and perfect members, where the model knows the distribution.
+func TestTheory(t *testing.T) {
+	s := Theory(0.5, 0.7, 1, 10, 0.2)
+	for i, want := range []float64{0.6990858069, 0.6783026238, 0.5995134477, 0.5778469266, 0.5046265044, 0.6595925361} {
+		near(t, "score", s.list()[i], want, 1e-9)
+	}
+	f := s.Shares()
+	for i, got := range []float64{f.FiniteSize, f.Bias, f.Dispersion, f.Information, f.Total} {
+		near(t, "share in %", 100*got, []float64{2.9729, 11.2703, 3.0993, 10.4737, 27.8162}[i], 5e-5)
+	}
+	near(t, "sum of shares", f.FiniteSize+f.Bias+f.Dispersion+f.Information, f.Total, 1e-15)
+	s = Theory(0, 1, 1, 10, 0)
+	for i, want := range []float64{0.6206085419, 0.6001416361, 0.6001416361, 0.5917270273, 0.5641895835} {
+		near(t, "perfect members", s.list()[i], want, 1e-9)
+	}
+	// Rows of the table for M = 5 and 10, in units of 1/√π.
+	for m, want := range map[int][2]float64{5: {1.1308917700, 1.0954451150}, 10: {1.0637233540, 1.0488088482}} {
+		s := Theory(0, 1, 1, m, 0)
+		near(t, "N(m, s²(1+1/M))", s.FiniteSize*math.Sqrt(math.Pi), want[0], 1e-9)
+		near(t, "known spread", s.Calibrated*math.Sqrt(math.Pi), want[1], 1e-9)
+	}
+}
+
+// world draws dates of a Gaussian world at points with a signal and biases of their own.
+func world(r *rand.Rand, first, dates, points, m int, bias, spread, explained float64) (out []Case) {
+	for k := range dates {
+		c := Case{Init: ensemble.InitAt(time.Date(2001, 1, 1+first+k, 0, 0, 0, 0, time.UTC)), Obs: make([]float32, points),
+			Mean: make([]float32, points), Spread: make([]float32, points), Members: make([][]float32, m)}
+		for i := range c.Members {
+			c.Members[i] = make([]float32, points)
+		}
+		for p := range points {
+			signal := 10 * r.NormFloat64()
+			known := math.Sqrt(explained) * r.NormFloat64()
+			c.Obs[p] = float32(signal + known + math.Sqrt(1-explained)*r.NormFloat64())
+			c.Mean[p], c.Spread[p] = float32(signal+known), float32(math.Sqrt(1-explained))
+			for i := range c.Members {
+				c.Members[i][p] = float32(signal + bias*float64(1-2*(p%2)) + spread*r.NormFloat64())
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// Fitted and scored on draws, the steps find the shares of theory. Tolerances: four
+// standard errors of 400 dates × 40 points, and what 600 dates leave of a fit.
+func TestSteps(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	train, test := world(r, 0, 600, 16, 10, 0.5, 0.7, 0.2), world(r, 600, 700, 16, 10, 0.5, 0.7, 0.2)
+	rep, err := Steps(train, test, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Theory(0.5, 0.7, 1, 10, 0.2)
+	for i, w := range want.list()[:6] {
+		near(t, "score", rep.list()[i], w, 0.015)
+	}
+	share := map[string]Interval{}
+	for _, s := range rep.Shares {
+		share[s.Name] = s.Interval
+		if !(s.Low <= s.Value && s.Value <= s.High) {
+			t.Errorf("%s: %+v", s.Name, s.Interval)
+		}
+	}
+	f := want.Shares()
+	near(t, "finite size", share["finite size"].Value, f.FiniteSize, 0.004)
+	near(t, "bias", share["bias"].Value, f.Bias, 0.01)
+	near(t, "dispersion", share["dispersion"].Value, f.Dispersion, 0.006)
+	near(t, "information", share["information"].Value, f.Information, 0.015)
+	near(t, "either order", share["dispersion first"].Value+share["then bias"].Value, share["bias"].Value+share["dispersion"].Value, 1e-9)
+	var b strings.Builder
+	if err := rep.Fprint(&b); err != nil || strings.Count(b.String(), "\n") != 19 || !strings.Contains(b.String(), "information") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+	gauss, err := Steps(train, test, Options{Gaussian: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !(gauss.Reference < rep.Reference && gauss.Reference > rep.FiniteSize) {
+		t.Errorf("raw as a Gaussian %g, as members %g, widened %g", gauss.Reference, rep.Reference, rep.FiniteSize)
+	}
+}
+
+func TestStepsRefuse(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	train, test := world(r, 0, 20, 2, 3, 0, 1, 0), world(r, 20, 4, 2, 3, 0, 1, 0)
+	for what, f := range map[string]func() error{
+		"no dates":      func() error { _, err := Steps(nil, test, Options{}); return err },
+		"the same date": func() error { _, err := Steps(train, train[:3], Options{}); return err },
+		"no model": func() error {
+			_, err := Steps(train, []Case{{Init: test[0].Init, Members: test[0].Members, Obs: test[0].Obs}}, Options{})
+			return err
+		},
+		"other members": func() error { _, err := Steps(world(r, 40, 9, 2, 4, 0, 1, 0), test, Options{}); return err },
+	} {
+		if f() == nil {
+			t.Errorf("%s: accepted", what)
+		}
+	}
+}
