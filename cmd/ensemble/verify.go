@@ -20,6 +20,8 @@ func verifyCommand(a *app) *cobra.Command {
 		Example: "  ensemble verify --forecast products/*/*.nc --analysis an/*.nc\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out scores\n" +
+			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
+			"    --scores default,brier,reliability --above 2t=273.15 --region europe\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc --json",
 		Annotations: notes("ensemble predict, ensemble report", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
@@ -29,7 +31,11 @@ func verifyCommand(a *app) *cobra.Command {
 	analysis := a.filesFlag(f, "analysis", "`FILE`s of the analyses")
 	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts")
 	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
-	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for scores.json and scores.parquet")
+	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for scores.json, scores.csv and tables in Parquet")
+	f.StringSliceVar(&o.Choice.Scores, "scores", nil, "`IDS` of scores, default or all (docs/scores.md)")
+	f.StringArrayVar(&o.Choice.Above, "above", nil, "thresholds of events, `VARIABLE=VALUE,VALUE`")
+	f.StringArrayVar(&o.Choice.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
+	f.BoolVar(&o.Choice.Seasons, "seasons", false, "score the seasons by themselves too")
 	sparseFlag(f, &o.Sparse)
 	resamples := f.Uint("resamples", 2000, "draws of the block bootstrap behind the intervals")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {

@@ -180,6 +180,7 @@ func TestWholeJob(t *testing.T) {
 	if bare.Scores.Find("crps_gauss", "climatology", "t", "850hPa", "48h") == nil || bare.Scores.Find("crps_gauss", "emos", "t", "850hPa", "48h") != nil {
 		t.Error("without members climatology can be scored, EMOS cannot")
 	}
+	chosenScores(t, VerifyOptions{Forecast: netcdf, Analysis: f.Analyses, Members: test, Out: filepath.Join(out, "chosen")})
 	page, err := Report(ReportOptions{Dir: runDir})
 	if err != nil {
 		t.Fatal(err)

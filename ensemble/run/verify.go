@@ -26,7 +26,8 @@ type VerifyOptions struct {
 	// RunDir is the training that the products come from, for the baselines fitted
 	// there. Empty: those that predict left beside the products.
 	RunDir    string
-	Out       string // folder for scores.json and scores.parquet; empty: none
+	Out       string // folder for scores.json and the tables; empty: none
+	Choice    ScoreChoice
 	Bootstrap score.Bootstrap
 }
 
@@ -55,9 +56,12 @@ type productKey struct {
 // joins what they summed, in the order of dates, with the bits that it would have found
 // alone. The others give no scores.
 //
-// Errors: 65 and 66 for the inputs; 65 if no forecast has an analysis; 71 for a rank
+// Errors: 64 for scores that cannot be chosen so; 65 and 66 for the inputs; 65 if no forecast has an analysis; 71 for a rank
 // that was lost.
 func Verify(ctx context.Context, o VerifyOptions) (r *VerifyResult, err error) {
+	if err := o.Choice.check(); err != nil {
+		return nil, err
+	}
 	err = onCrew("", func(w crew) error {
 		r, err = verifyAs(ctx, o, w)
 		return err
@@ -158,7 +162,11 @@ func (v *verification) open(ctx context.Context) (err error) {
 		if t.analyses, err = selectAnalyses(v.analyses, []string{t.key.variable}, []ensemble.Level{t.key.level}, v.grid, t.valids(t.inits)); err != nil {
 			return err
 		}
-		if t.scoring, err = v.judgement(t.key).begin(t.shape(v.reference)); err != nil {
+		j := v.judgement(t.key)
+		if j.options, err = v.o.Choice.options(t.key.variable, v.grid); err != nil {
+			return err
+		}
+		if t.scoring, err = j.begin(t.shape(v.reference)); err != nil {
 			return err
 		}
 	}
@@ -178,7 +186,7 @@ func (v *verification) close() {
 
 // identity is what all ranks must have alike.
 func (v *verification) identity() string {
-	text := fmt.Sprint(v.o.Forecast, v.o.Analysis, v.o.Members, v.o.RunDir, v.inits, v.warnings)
+	text := fmt.Sprint(v.o.Forecast, v.o.Analysis, v.o.Members, v.o.RunDir, v.o.Choice, v.inits, v.warnings)
 	for _, t := range v.targets {
 		text += fmt.Sprint(t.key, t.inits, t.scoring.shape, t.scoring.systems)
 	}
@@ -309,8 +317,12 @@ func (v *verification) publish(res *VerifyResult) error {
 	if err := os.MkdirAll(v.o.Out, 0o755); err != nil {
 		return exit.Create(v.o.Out, err)
 	}
-	res.Outputs = []string{filepath.Join(v.o.Out, scoresFile), filepath.Join(v.o.Out, scoresTable)}
-	return writeScores(v.o.Out, res.Scores)
+	if err := writeScores(v.o.Out, res.Scores); err != nil {
+		return err
+	}
+	tables, err := writeTables(v.o.Out, res.Scores)
+	res.Outputs = append([]string{filepath.Join(v.o.Out, scoresFile), filepath.Join(v.o.Out, scoresTable)}, tables...)
+	return err
 }
 
 // findReference loads the model's description and baselines.

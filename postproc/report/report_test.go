@@ -6,6 +6,7 @@ import (
 	"image/png"
 	"io"
 	"math"
+	"math/rand/v2"
 	"regexp"
 	"strings"
 	"testing"
@@ -252,4 +253,78 @@ func TestPNG(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every score that is drawn has its picture with numbers in words, and a table; several
+// leads make a chart, regions a table.
+func TestDiagrams(t *testing.T) {
+	page := &Page{Title: "Scores", Scores: scoredSample(t)}
+	text := write(t, page)
+	for _, want := range []string{"network: PIT histogram", "raw4: reliability above 0.4", "raw4: ROC above", "network: economic value above", "raw4: spread and skill",
+		"spread and RMSE of the mean by lead", "By region and season", `<td class="text">west</td>`, "what a flat histogram may have", "p &lt; 0.001", "brier &gt; 0.4"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+		t.Error("the page shows numbers that are none")
+	}
+	if n := strings.Count(text, `class="plot"`); n != 18 { // two leads × (PIT, and for two systems reliability, ROC, value, spread)
+		t.Errorf("%d diagrams, want 18", n)
+	}
+}
+
+// scoredSample is a result of draws with everything that scores may have.
+func scoredSample(t *testing.T) *score.Result {
+	t.Helper()
+	const points, m = 400, 4
+	r := rand.New(rand.NewPCG(1, 2))
+	draw := func(scale, shift float64) []float32 {
+		out := make([]float32, points)
+		for p := range out {
+			out[p] = float32(shift + scale*r.NormFloat64())
+		}
+		return out
+	}
+	west := score.Region{Name: "west", In: make([]bool, points)}
+	weights := make([]float64, points)
+	for p := range points {
+		weights[p], west.In[p] = 1, p%20 < 10
+	}
+	all := &score.Result{}
+	for _, hours := range []int{24, 48} {
+		a, err := score.New(score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Lead: ensemble.Lead(time.Duration(hours) * time.Hour), Unit: "K"},
+			score.Grid{Weights: weights, Name: "equal", NX: 20}, []score.System{{Name: "network", MembersUsed: m, Gives: score.Mean | score.Spread}, {Name: "raw4", MembersUsed: m, Gives: score.Members}},
+			score.Options{Scores: score.IDs(), Thresholds: []float64{0.4}, Regions: []score.Region{west}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range 12 {
+			obs, signal := draw(1, 0), draw(1, 0)
+			mean, spread := make([]float32, points), make([]float32, points)
+			raw := score.Sample{}
+			for p := range obs {
+				obs[p] += signal[p]
+				mean[p], spread[p] = signal[p], float32(0.6+0.8*r.Float64())
+				obs[p] = signal[p] + spread[p]*(obs[p]-signal[p])
+			}
+			for range m {
+				x := draw(0.7, 0.2)
+				for p := range x {
+					x[p] = signal[p] + spread[p]*x[p]
+				}
+				raw.Members = append(raw.Members, x)
+			}
+			init := ensemble.InitAt(time.Date(2020, 1, 1+7*k, 0, 0, 0, 0, time.UTC))
+			if err := a.Add(init, score.Reference{Obs: obs}, []score.Sample{{Mean: mean, Spread: spread}, raw}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		res, err := a.Result(score.Bootstrap{Resamples: 200}, a.Pairs("network", "raw4"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Append(res)
+	}
+	return all
 }

@@ -23,6 +23,8 @@ type target struct {
 	Gains   []gain
 	Ranks   []template.HTML
 	Shares  []Fact // the rank histograms as text
+	Drawn   []diagram
+	Parts   *parts // scores by region and season
 }
 
 // column is a score of a target.
@@ -43,7 +45,7 @@ type cell struct {
 // gain is a comparison with its picture.
 type gain struct {
 	System, Reference, ID string
-	Value, Interval       string
+	Value, Interval, P    string
 	Verdict               string
 	Decided               bool
 	Plot                  template.HTML
@@ -72,19 +74,24 @@ func targets(r *score.Result) []target {
 				values = append(values, v)
 			}
 		}
+		all := values
+		values = slices.DeleteFunc(slices.Clone(all), func(v score.Value) bool { return !score.Whole(v.Region, v.Season) })
+		if len(values) == 0 {
+			continue
+		}
 		t := target{Name: fmt.Sprintf("%s at %s, lead %s", longName(k.variable), spaced(k.level), spaced(k.lead))}
 		v := values[0]
 		t.About = fmt.Sprintf("%d dates, %s point values, %s missing; weights %s.", v.N, thousands(v.Points), thousands(v.Missing), v.Weights)
 		t.scores(values)
 		var gains []score.Comparison
 		for _, c := range r.Comparisons {
-			if k == (key{c.Variable, c.Level, c.Lead}) {
+			if k == (key{c.Variable, c.Level, c.Lead}) && score.Whole(c.Region, c.Season) {
 				gains = append(gains, c)
 			}
 		}
 		t.gains(gains, r.Bootstrap.Confidence)
 		for i := range r.Ranks {
-			if h := &r.Ranks[i]; k == (key{h.Variable, h.Level, h.Lead}) {
+			if h := &r.Ranks[i]; k == (key{h.Variable, h.Level, h.Lead}) && score.Whole(h.Region, h.Season) {
 				t.Ranks = append(t.Ranks, template.HTML(rankSVG(h))) // text in it is escaped
 				var shares []string
 				for _, s := range h.Shares {
@@ -93,36 +100,53 @@ func targets(r *score.Result) []target {
 				t.Shares = append(t.Shares, Fact{fmt.Sprintf("%s, %d members", h.System, h.Members), strings.Join(shares, ", ")})
 			}
 		}
+		var drawn []score.Diagram
+		for _, d := range r.Diagrams {
+			if k == (key{d.Variable, d.Level, d.Lead}) && score.Whole(d.Region, d.Season) {
+				drawn = append(drawn, d)
+			}
+		}
+		t.Drawn, t.Parts = diagrams(drawn), partsOf(all)
 		out = append(out, t)
 	}
 	return out
 }
 
+// scoreName tells a score from that of another threshold.
+func scoreName(id string, threshold score.Number) string {
+	if s := score.ByID(id); s == nil || !s.ByEvent() { // results of older versions have no threshold
+		return id
+	}
+	return id + " > " + short(float64(threshold))
+}
+
 // scores makes the table: systems by scores, the best of each column marked.
 func (t *target) scores(values []score.Value) {
-	var ids, systems []string
+	var ids, systems []string // ids with their thresholds
+	byName := map[string]string{}
 	for _, v := range values {
-		if !slices.Contains(ids, v.ID) {
-			ids = append(ids, v.ID)
+		if name := scoreName(v.ID, v.Threshold); !slices.Contains(ids, name) {
+			ids = append(ids, name)
+			byName[name] = v.ID
 		}
 		if !slices.Contains(systems, v.System) {
 			systems = append(systems, v.System)
 		}
 	}
-	slices.SortStableFunc(ids, func(a, b string) int { return order(a) - order(b) })
+	slices.SortStableFunc(ids, func(a, b string) int { return order(byName[a]) - order(byName[b]) })
 	t.Rows = make([]row, len(systems))
 	for i, s := range systems {
 		t.Rows[i] = row{System: s, Members: "–", Cells: make([]cell, len(ids))}
 	}
 	for c, id := range ids {
-		s := score.ByID(id)
+		s := score.ByID(byName[id])
 		col := column{ID: id, Name: id}
 		if s != nil {
 			col.Name, col.Better = s.Name, betterText(s.Better)
 		}
 		best, nearest, several := -1, math.Inf(1), 0
 		for i, name := range systems {
-			k := slices.IndexFunc(values, func(v score.Value) bool { return v.ID == id && v.System == name })
+			k := slices.IndexFunc(values, func(v score.Value) bool { return scoreName(v.ID, v.Threshold) == id && v.System == name })
 			if k < 0 {
 				t.Rows[i].Cells[c] = cell{Value: "–"}
 				continue
@@ -133,7 +157,7 @@ func (t *target) scores(values []score.Value) {
 				t.Rows[i].Members = strconv.Itoa(v.Members)
 			}
 			t.Rows[i].Cells[c] = cell{Value: figures(float64(v.Value)), Interval: interval(float64(v.CILow), float64(v.CIHigh), 1)}
-			if s == nil || s.Better == score.Neither || math.IsNaN(float64(v.Value)) {
+			if s == nil || s.Better == score.Neither || s.Better == score.Nominal || math.IsNaN(float64(v.Value)) {
 				continue
 			}
 			several++
@@ -157,13 +181,15 @@ func distance(b score.Better, v float64) float64 {
 		return math.Abs(v)
 	case score.One:
 		return math.Abs(v - 1)
+	case score.Higher:
+		return -v
 	default:
 		return v
 	}
 }
 
 func betterText(b score.Better) string {
-	return map[score.Better]string{score.Lower: "lower is better", score.Zero: "0 is best", score.One: "1 is best", score.Neither: "neither way is better"}[b]
+	return map[score.Better]string{score.Lower: "lower is better", score.Zero: "0 is best", score.One: "1 is best", score.Higher: "higher is better", score.Nominal: "best as named", score.Neither: "neither way is better"}[b]
 }
 
 // gains makes the comparisons with one picture scale for all.
@@ -178,7 +204,7 @@ func (t *target) gains(all []score.Comparison, confidence float64) {
 	}
 	low, high = math.Max(low-0.02, -1), math.Min(high+0.02, 1)
 	for _, c := range all {
-		g := gain{System: c.System, Reference: c.Reference, ID: c.ID, Value: percent(float64(c.Gain)),
+		g := gain{System: c.System, Reference: c.Reference, ID: scoreName(c.ID, c.Threshold), P: probability(float64(c.P)), Value: percent(float64(c.Gain)),
 			Interval: interval(float64(c.CILow), float64(c.CIHigh), 100), Verdict: "○ undecided"}
 		if c.ReferenceID != "" && c.ReferenceID != c.ID {
 			g.Reference += " (" + c.ReferenceID + ")"
@@ -227,15 +253,30 @@ func rankSVG(h *score.RankHistogram) string {
 		cases += c
 	}
 	inner, outer := flatBand(flat, cases), flatBand(flat, float64(h.N))
-	most := math.Max(slices.Max(h.Shares), flat+outer) * 1.05
+	most := math.Max(slices.Max(h.Shares), flat+outer)
+	banded := len(h.High) == n && !math.IsNaN(float64(h.High[0]))
+	if banded {
+		most = slices.Max(h.Shares)
+		for _, v := range h.High {
+			most = math.Max(most, float64(v))
+		}
+	}
+	most *= 1.05
 	y := func(v float64) float64 { return hh - bottom - v/most*(hh-top-bottom) }
 	each := (w - left - right) / float64(n)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="ranks" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(hh), html.EscapeString(rankAlt(h, flat, outer)))
+	fmt.Fprintf(&b, `<svg class="ranks" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(hh), html.EscapeString(rankAlt(h, flat, outer, banded)))
 	band := func(class string, d float64) {
 		fmt.Fprintf(&b, `<rect class="%s" x="%s" y="%s" width="%s" height="%s"/>`, class, num(left), num(y(flat+d)), num(w-left-right), num(y(math.Max(flat-d, 0))-y(flat+d)))
 	}
-	band("outer", outer)
+	if banded { // as wide as the resampled dates say, rank by rank
+		for i := range h.Shares {
+			low, high := math.Max(float64(h.Low[i]), 0), math.Max(float64(h.High[i]), 0)
+			fmt.Fprintf(&b, `<rect class="outer" x="%s" y="%s" width="%s" height="%s"/>`, num(left+float64(i)*each), num(y(high)), num(each), num(y(low)-y(high)))
+		}
+	} else {
+		band("outer", outer)
+	}
 	for i, s := range h.Shares {
 		fmt.Fprintf(&b, `<rect class="share" x="%s" y="%s" width="%s" height="%s"/>`, num(left+float64(i)*each+each*0.1), num(y(s)), num(each*0.8), num(y(0)-y(s)))
 		if n <= 12 || i%5 == 0 {
@@ -256,10 +297,16 @@ func rankSVG(h *score.RankHistogram) string {
 // independent cases: the normal form of the binomial.
 func flatBand(p, n float64) float64 { return 1.96 * math.Sqrt(p*(1-p)/n) }
 
-func rankAlt(h *score.RankHistogram, flat, outer float64) string {
+func rankAlt(h *score.RankHistogram, flat, outer float64, banded bool) string {
 	var parts []string
 	for i, s := range h.Shares {
 		parts = append(parts, fmt.Sprintf("%d: %s", i+1, share(s)))
+	}
+	if banded {
+		for i := range parts {
+			parts[i] += fmt.Sprintf(" (flat: %s to %s)", share(math.Max(float64(h.Low[i]), 0)), share(math.Max(float64(h.High[i]), 0)))
+		}
+		return fmt.Sprintf("Rank histogram of %s, %d members, %d dates. Share of cases by rank, and what a flat histogram may have: %s.", h.System, h.Members, h.N, strings.Join(parts, ", "))
 	}
 	return fmt.Sprintf("Rank histogram of %s, %d members, %d dates. Share of cases by rank: %s. A flat histogram has %s in each; with one case a date between %s and %s.",
 		h.System, h.Members, h.N, strings.Join(parts, ", "), share(flat), share(math.Max(flat-outer, 0)), share(flat+outer))
@@ -314,6 +361,17 @@ func resampling(r *score.Result) string {
 	}
 	b := r.Bootstrap
 	return fmt.Sprintf("Intervals: %s, %d resamples of blocks of %d dates, seed %d.", share(b.Confidence), b.Resamples, b.BlockLength, b.Seed)
+}
+
+// probability writes a p-value, "" where there is none.
+func probability(p float64) string {
+	switch {
+	case math.IsNaN(p):
+		return ""
+	case p < 0.001:
+		return "p < 0.001"
+	}
+	return "p = " + decimals(p, 3)
 }
 
 // figures writes a value with four figures or so.

@@ -35,6 +35,7 @@ type sheet struct {
 	CoastPath string
 	Maps      []mapRow
 	Curves    []curve
+	ByLead    []curve
 	Targets   []target
 	Notes     []note
 	Divisors  []Fact
@@ -84,6 +85,9 @@ func (p *Page) Write(w io.Writer) error {
 	for i := range p.Charts {
 		c := &p.Charts[i]
 		s.Curves = append(s.Curves, curve{c, template.HTML(c.svg()), c.table()}) // text in it is escaped
+	}
+	for _, c := range byLead(p.Scores) {
+		s.ByLead = append(s.ByLead, curve{&c, template.HTML(c.svg()), c.table()})
 	}
 	if err := pageTemplate.Execute(w, &s); err != nil {
 		return fmt.Errorf("report: %w", err)

@@ -203,7 +203,7 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 		for _, sc := range chosen {
 			switch {
 			case sc.Needs&^has != 0 || sc.NoMembers && has&Members != 0:
-			case sc.each():
+			case sc.ByEvent():
 				for e := range o.Thresholds {
 					plan = append(plan, planned{sc, e})
 				}

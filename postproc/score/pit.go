@@ -14,7 +14,7 @@ var PITFlatness = &Score{
 	ID: "pit_flatness", Name: "distance of the PIT histogram from a flat one", Formula: "sum_k |share_k - 1/20|, bins of F(y)",
 	Doc:    "Calibration of distributions: in a flat histogram every probability came true as often as it was said.",
 	Source: "doi:10.1111/j.1467-9868.2007.00587.x",
-	Unit:   Dimensionless, Better: Lower, Needs: Mean | Spread, NoMembers: true,
+	Unit:   Dimensionless, Better: Lower, NoRatio: true, Needs: Mean | Spread, NoMembers: true,
 	From: &Sums{
 		Size: func(_, _ int) int { return pitBins },
 		Add: func(sums []float64, w float64, c *Case) {

@@ -138,7 +138,7 @@ var RankFlatness = &Score{
 	ID: "rank_flatness", Name: "distance of the rank histogram from a flat one", Formula: "sum_k |share_k - 1/(M+1)|",
 	Doc:    "How far the places of the reference among the members are from equally likely; few dates are never quite flat.",
 	Source: "doi:10.1029/2005JD006917",
-	Unit:   Dimensionless, Better: Lower, Needs: Members, MinMembers: 1, From: ranks,
+	Unit:   Dimensionless, Better: Lower, NoRatio: true, Needs: Members, MinMembers: 1, From: ranks,
 	Value: func(mean []float64, m int) float64 { return unevenness(mean[m+1:]) },
 }
 

@@ -71,7 +71,7 @@ func brierPart(id, name, formula string, better Better, doc string, part func(De
 	return &Score{
 		ID: id, Name: name, Formula: formula, Doc: doc,
 		Source: "doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2",
-		Unit:   Dimensionless, Better: better, Divisor: "M", Needs: Mean | Spread | Events, MinMembers: 2, From: probabilities,
+		Unit:   Dimensionless, Better: better, NoRatio: true, Divisor: "M", Needs: Mean | Spread | Events, MinMembers: 2, From: probabilities,
 		Value: func(mean []float64, _ int) float64 { return part(Decompose(mean)) },
 	}
 }

@@ -348,7 +348,7 @@ func (v *view) compare(out *Result, p Pair) error {
 		return fmt.Errorf("score: no system %q or %q to compare", p.System, p.Reference)
 	}
 	events := []int{-1}
-	if s := ByID(p.ID); s != nil && s.each() {
+	if s := ByID(p.ID); s != nil && s.ByEvent() {
 		events = events[:0]
 		for e := range v.o.Thresholds {
 			events = append(events, e)
@@ -416,7 +416,7 @@ func (v *view) diagram(system int, e *entry) Diagram {
 	t := v.target
 	d := Diagram{ID: e.ID, System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
 		Region: v.name, Season: v.season, Threshold: v.threshold(e.event), Unit: e.UnitOf(t.Unit), Members: v.systems[system].MembersUsed, N: len(v.dates),
-		Columns: e.Diagram.Columns, Band: e.Diagram.Columns[e.Diagram.Band]}
+		Columns: e.Diagram.Columns, Band: e.Diagram.Columns[e.Diagram.Band], Rows: [][]Number{}, Low: []Number{}, High: []Number{}}
 	rows := func(sums []float64) [][]float64 {
 		return e.Diagram.Rows(&Totals{Sums: sums[e.at : e.at+e.size], Weight: 1, Members: v.members[system]})
 	}

@@ -114,7 +114,8 @@ type Score struct {
 	Divisor    string // for members: of the variance or the pairs; "" if none enters
 	Needs      Need
 	MinMembers int // of a system scored by its members; 0 if it does not matter
-	// NoRatio keeps a score without a natural zero from relative gains.
+	// NoRatio keeps a score from relative gains: one without a natural zero, or one that
+	// resampling moves away from 0, as distances from a flat histogram.
 	NoRatio bool
 	// NoMembers keeps a score from systems of members, for which there is another.
 	NoMembers bool
@@ -143,8 +144,8 @@ type Drawing struct {
 	Rows  func(t *Totals) [][]float64
 }
 
-// each says whether a score is made for every threshold by itself.
-func (s *Score) each() bool { return s.Needs&Events != 0 && s.From != thresholdSums }
+// ByEvent says whether a score is made for every threshold by itself.
+func (s *Score) ByEvent() bool { return s.Needs&Events != 0 && s.From != thresholdSums }
 
 // size is how many numbers are summed.
 func (s *Score) size(members, thresholds int) int {

@@ -79,34 +79,65 @@ INLINE void merge16(vec *v) {
 	UNROLL for (int i = 0; i < 8; i++) SWAP(v[2 * i], v[2 * i + 1]);
 }
 
-// sort_large sorts the first m rows of v, each of one vector, stride vectors apart.
-// Rows up to the next power of two are filled with infinity.
-static void sort_large(vec *v, long m, long stride) {
+// sort_large sorts the first m rows of v. Rows up to the next power of two, which is 32 at
+// least, are filled with infinity. Every pass does as many stages as registers allow: loads
+// and stores would take longer than comparing.
+static void sort_large(vec *v, long m) {
 	long rows = 32;
 	while (rows < m) rows *= 2;
-	for (long i = m; i < rows; i++) v[i * stride] = all(INFINITY);
-	for (long r = 0; r < rows; r += 16) {
+	for (long i = m; i < rows; i++) v[i] = all(INFINITY);
+	for (long r = 0; r + 1 < m; r += 16) {
+		if (m - r == 2) {
+			SWAP(v[r], v[r + 1]);
+			break;
+		}
 		vec w[16];
-		UNROLL for (int i = 0; i < 16; i++) w[i] = v[(r + i) * stride];
+		UNROLL for (int i = 0; i < 16; i++) w[i] = v[r + i];
 		sort_small(w, 16);
-		UNROLL for (int i = 0; i < 16; i++) v[(r + i) * stride] = w[i];
+		UNROLL for (int i = 0; i < 16; i++) v[r + i] = w[i];
 	}
-	for (long run = 16; run < rows; run *= 2) {
-		for (long r = 0; r < rows; r += 2 * run) {
-			if (r + run >= m) break; // the second run holds infinities only
-			for (long i = 0; i < run; i++) SWAP(v[(r + i) * stride], v[(r + 2 * run - 1 - i) * stride]);
-			for (long d = run / 2; d >= 16; d /= 2)
+	// Two rising runs, the second read backwards, rise and fall. Where the second holds
+	// infinities only there is nothing to merge.
+	for (long r = 0; r + 16 < m; r += 32) {
+		vec w[32];
+		UNROLL for (int i = 0; i < 16; i++) {
+			w[i] = v[r + i];
+			w[31 - i] = v[r + 31 - i];
+			SWAP(w[i], w[31 - i]);
+		}
+		merge16(w);
+		UNROLL for (int i = 0; i < 16; i++) v[r + i] = w[i];
+		merge16(w + 16);
+		UNROLL for (int i = 16; i < 32; i++) v[r + i] = w[i];
+	}
+	for (long run = 32; run < rows; run *= 2) {
+		for (long r = 0; r + run < m; r += 2 * run) {
+			vec *low = v + r, *high = v + r + 2 * run - 1;
+			long half = run / 2;
+			for (long i = 0; i < half; i++) { // two stages at once
+				vec a = low[i], b = low[i + half], c = high[-i], d = high[-i - half];
+				SWAP(a, c);
+				SWAP(b, d);
+				SWAP(a, b);
+				SWAP(d, c);
+				low[i] = a, low[i + half] = b, high[-i] = c, high[-i - half] = d;
+			}
+			for (long d = half / 2; d >= 16; d /= 2)
 				for (long s = r; s < r + 2 * run; s += 2 * d)
-					for (long i = s; i < s + d; i++) SWAP(v[i * stride], v[(i + d) * stride]);
-			for (long s = r; s < r + 2 * run; s += 16) {
+					for (long i = s; i < s + d; i++) SWAP(v[i], v[i + d]);
+			for (long s = r; s < r + 2 * run && s < m; s += 16) {
 				vec w[16];
-				UNROLL for (int i = 0; i < 16; i++) w[i] = v[(s + i) * stride];
+				UNROLL for (int i = 0; i < 16; i++) w[i] = v[s + i];
 				merge16(w);
-				UNROLL for (int i = 0; i < 16; i++) v[(s + i) * stride] = w[i];
+				UNROLL for (int i = 0; i < 16; i++) v[s + i] = w[i];
 			}
 		}
 	}
 }
+
+// AHEAD asks for what comes four vectors later, for the second cache: fields often begin at
+// one offset in their pages, and so many lines of the first cache are one and the same.
+#define AHEAD(at) __builtin_prefetch((at) + 4 * VL, 0, 2)
 
 // SPAN calls the body for every vector of points: the last one overlaps the one before.
 // Fewer than VL points in all are handled by the caller.
@@ -140,11 +171,11 @@ static void k_crps(float *dst, const float *const *x, long m, const float *y, lo
 		vec o = load(y + p), near = {0}, far = {0};
 		for (long i = 0; i < m; i++) {
 			vec d = load(x[i] + p) - o;
-			__builtin_prefetch(x[i] + p + 8 * VL);
+			AHEAD(x[i] + p);
 			near += size(d);
 			v[i] = d;
 		}
-		sort_large(v, m, 1);
+		sort_large(v, m);
 		for (long i = 0; i < m / 2; i++) far += (float)(m - 1 - 2 * i) * (v[m - 1 - i] - v[i]);
 		store(dst + p, near * inverse - far * pair);
 	}
@@ -224,11 +255,11 @@ static void k_quantiles(float *const *dst, const float *const *x, long m, long n
 		ivec bad = {0};
 		for (long i = 0; i < m; i++) {
 			vec a = load(x[i] + p);
-			__builtin_prefetch(x[i] + p + 8 * VL);
+			AHEAD(x[i] + p);
 			bad |= a != a;
 			v[i] = a;
 		}
-		sort_large(v, m, 1);
+		sort_large(v, m);
 		v[m] = v[m - 1];
 		pick(dst, v, p, bad, at, part, levels);
 	}

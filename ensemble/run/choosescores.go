@@ -1,0 +1,171 @@
+package run
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/table"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// ScoreChoice says what is scored beside the default, as the command line gives it. The
+// zero value is the default.
+type ScoreChoice struct {
+	Scores  []string // ids; "default" and "all" stand for several
+	Above   []string // thresholds of events: VARIABLE=VALUE[,VALUE…], in the variable's unit
+	Regions []string // names of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST
+	Seasons bool
+}
+
+// everyScore and usualScores name several scores at once.
+const (
+	everyScore  = "all"
+	usualScores = "default"
+)
+
+// check finds what is written wrongly, before any file is read.
+//
+// Errors: exit 64.
+func (c ScoreChoice) check() error {
+	bad := func(at string, err error, fix string) error {
+		return &exit.Error{Code: exit.Usage, What: "scores cannot be chosen so", At: at, Why: strings.TrimPrefix(err.Error(), "score: "), Fix: fix, Err: err}
+	}
+	for _, id := range c.ids() {
+		if score.ByID(id) == nil {
+			return bad("--scores "+id, fmt.Errorf("there is no score %q", id), "choose among default, all, "+strings.Join(score.IDs(), ", "))
+		}
+	}
+	for _, text := range c.Above {
+		if _, _, err := parseAbove(text); err != nil {
+			return bad("--above "+text, err, "give VARIABLE=VALUE,VALUE, as in 2t=273.15,303.15")
+		}
+	}
+	for _, text := range c.Regions {
+		if _, err := score.ParseBox(text); err != nil {
+			return bad("--region "+text, err, "give a region's name, or NAME=SOUTH:NORTH:WEST:EAST in degrees")
+		}
+	}
+	return nil
+}
+
+// ids are the chosen scores, nil for the default.
+func (c ScoreChoice) ids() (out []string) {
+	for _, id := range c.Scores {
+		switch id {
+		case everyScore:
+			out = append(out, score.IDs()...)
+		case usualScores:
+			out = append(out, score.Default...)
+		default:
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// parseAbove reads VARIABLE=VALUE[,VALUE…].
+func parseAbove(text string) (variable string, values []float64, err error) {
+	variable, list, ok := strings.Cut(text, "=")
+	if !ok || variable == "" || list == "" {
+		return "", nil, fmt.Errorf("%q has no variable, or no value", text)
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		v, err := strconv.ParseFloat(part, 64)
+		if err != nil || v != v {
+			return "", nil, fmt.Errorf("%q is no number", part)
+		}
+		values = append(values, v)
+	}
+	return variable, values, nil
+}
+
+// options are the choice for one target on its grid.
+//
+// Errors: exit 64 for a region without any point.
+func (c ScoreChoice) options(variable string, g *ensemble.Grid) (score.Options, error) {
+	o := score.Options{Scores: c.ids(), Seasons: c.Seasons}
+	for _, text := range c.Above {
+		name, values, err := parseAbove(text)
+		if err != nil {
+			return o, err
+		}
+		if name == variable {
+			o.Thresholds = append(o.Thresholds, values...)
+		}
+	}
+	slices.Sort(o.Thresholds)
+	o.Thresholds = slices.Compact(o.Thresholds)
+	for _, text := range c.Regions {
+		box, err := score.ParseBox(text)
+		if err != nil {
+			return o, err
+		}
+		r, err := box.On(g)
+		if err != nil {
+			return o, &exit.Error{Code: exit.Usage, What: "a region is empty", At: "--region " + text, Why: strings.TrimPrefix(err.Error(), "score: "),
+				Fix: "leave it out, or give one that lies on the grid", Err: err}
+		}
+		o.Regions = append(o.Regions, r)
+	}
+	return o, nil
+}
+
+// The tables that verification writes beside scores.json and scores.parquet.
+const (
+	scoresSheet      = "scores.csv"
+	comparisonsTable = "comparisons.parquet"
+	diagramsTable    = "diagrams.parquet"
+)
+
+// diagramValue is one number of a diagram, a row of diagrams.parquet.
+type diagramValue struct {
+	ID        string       `json:"id"`
+	System    string       `json:"system"`
+	Variable  string       `json:"variable"`
+	Level     string       `json:"level"`
+	Lead      string       `json:"lead"`
+	LeadH     float64      `json:"lead_h"`
+	Region    string       `json:"region"`
+	Season    string       `json:"season"`
+	Threshold score.Number `json:"threshold"`
+	Members   int          `json:"members"`
+	N         int          `json:"n"`
+	Row       int          `json:"row"`
+	Column    string       `json:"column"`
+	Value     score.Number `json:"value"`
+	CILow     score.Number `json:"ci_low"` // of the column with an interval
+	CIHigh    score.Number `json:"ci_high"`
+}
+
+// writeTables writes results as tables for other programs, and says which.
+func writeTables(dir string, r *score.Result) (paths []string, err error) {
+	var values []diagramValue
+	missing := score.Missing()
+	for _, d := range r.Diagrams {
+		for k, row := range d.Rows {
+			for i, v := range row {
+				x := diagramValue{d.ID, d.System, d.Variable, d.Level, d.Lead, d.LeadH, d.Region, d.Season, d.Threshold, d.Members, d.N, k, d.Columns[i], v, missing, missing}
+				if d.Columns[i] == d.Band {
+					x.CILow, x.CIHigh = d.Low[k], d.High[k]
+				}
+				values = append(values, x)
+			}
+		}
+	}
+	file := func(name string) string {
+		paths = append(paths, filepath.Join(dir, name))
+		return paths[len(paths)-1]
+	}
+	if err := table.WriteCSV(file(scoresSheet), r.Scores); err != nil {
+		return nil, err
+	}
+	if err := table.Write(file(comparisonsTable), r.Comparisons); err != nil {
+		return nil, err
+	}
+	return paths, table.Write(file(diagramsTable), values)
+}

@@ -1,0 +1,66 @@
+package table
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// WriteCSV puts a table at path as comma-separated values, whole or not at all: one line of
+// names, then the rows. NaN and zero times are empty; times are RFC 3339.
+//
+// Errors: as of Write.
+func WriteCSV[T any](path string, rows []T) error {
+	cols, err := columns(reflect.TypeFor[T]())
+	if err != nil {
+		return err
+	}
+	err = atomicfile.Write(path, func(w io.Writer) error {
+		out := csv.NewWriter(w)
+		cells := make([]string, len(cols))
+		for k, c := range cols {
+			cells[k] = c.name
+		}
+		if err := out.Write(cells); err != nil {
+			return err
+		}
+		for i := range rows {
+			v := reflect.ValueOf(&rows[i]).Elem()
+			for k, c := range cols {
+				cells[k] = cellText(v.Field(c.index))
+			}
+			if err := out.Write(cells); err != nil {
+				return err
+			}
+		}
+		out.Flush()
+		return out.Error()
+	})
+	return exit.Create(path, err)
+}
+
+// cellText writes one value.
+func cellText(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case time.Time:
+		if x.IsZero() {
+			return ""
+		}
+		return x.UTC().Format(time.RFC3339)
+	}
+	switch v.Kind() {
+	case reflect.Float32, reflect.Float64:
+		if math.IsNaN(v.Float()) {
+			return ""
+		}
+		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
+	}
+	return fmt.Sprint(v.Interface())
+}

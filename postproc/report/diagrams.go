@@ -1,0 +1,316 @@
+package report
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// diagram is a drawn score with its numbers.
+type diagram struct {
+	Name    string
+	SVG     template.HTML
+	Columns []string
+	Rows    [][]string
+}
+
+// diagrams draws those of a target that have a picture.
+func diagrams(all []score.Diagram) (out []diagram) {
+	for i := range all {
+		d := &all[i]
+		p := figureOf(d)
+		if p == nil || len(d.Rows) == 0 {
+			continue
+		}
+		name := d.System + ": " + p.what
+		if s := score.ByID(d.ID); s.ByEvent() {
+			name += " above " + short(float64(d.Threshold))
+		}
+		g := diagram{Name: name, SVG: template.HTML(p.svg(name)), Columns: append(slices.Clone(d.Columns), d.Band+", low", "high")} // text in it is escaped
+		for k, row := range d.Rows {
+			var cells []string
+			for _, v := range append(slices.Clone(row), d.Low[k], d.High[k]) {
+				cells = append(cells, short(float64(v)))
+			}
+			g.Rows = append(g.Rows, cells)
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// figure is a small picture of points, with intervals, over one axis.
+type figure struct {
+	what, x, y string
+	points     []mark
+	line       bool // joins the points
+	bars       bool // columns from 0 in place of points
+	diagonal   bool // where both axes agree
+	level      float64
+	log        bool
+	low, high  [2]float64 // of both axes
+}
+
+// mark is a point with its interval; the size says how many cases it stands for.
+type mark struct{ x, y, low, high, size float64 }
+
+// figureOf says how a score is drawn, nil if it is not.
+func figureOf(d *score.Diagram) *figure {
+	p := &figure{level: math.NaN(), low: [2]float64{0, 0}, high: [2]float64{1, 1}}
+	col := func(row []score.Number, name string) float64 { return float64(row[slices.Index(d.Columns, name)]) }
+	add := func(x, y string, size string) {
+		for k, row := range d.Rows {
+			m := mark{col(row, x), col(row, y), float64(d.Low[k]), float64(d.High[k]), 1}
+			if size != "" {
+				m.size = col(row, size)
+			}
+			if !math.IsNaN(m.x) && !math.IsNaN(m.y) {
+				p.points = append(p.points, m)
+			}
+		}
+	}
+	switch d.ID {
+	case score.PITFlatness.ID:
+		p.what, p.x, p.y, p.bars = "PIT histogram", "forecast probability below the reference", "share", true
+		add("pit", "share", "")
+		most := 0.0
+		for _, m := range p.points {
+			most = math.Max(most, math.Max(m.y, m.high))
+		}
+		p.level, p.high[1] = 1/float64(len(d.Rows)), most*1.08
+	case score.ReliabilityDiagram.ID:
+		p.what, p.x, p.y, p.diagonal = "reliability", "forecast probability", "frequency", true
+		add("probability", "frequency", "share")
+		if len(d.Rows) > 0 {
+			p.level = col(d.Rows[0], "base_rate")
+		}
+	case score.ROCArea.ID:
+		p.what, p.x, p.y, p.diagonal, p.line = "ROC", "false-alarm rate", "hit rate", true, true
+		p.points = []mark{{0, 0, math.NaN(), math.NaN(), 1}} // never warning
+		add("false_alarm_rate", "hit_rate", "")
+	case score.EconomicValue.ID:
+		p.what, p.x, p.y, p.line = "economic value", "cost over loss", "value", true
+		add("cost_loss", "value", "")
+	case score.SpreadSkillBins.ID:
+		p.what, p.x, p.y, p.diagonal, p.log = "spread and skill", "spread ("+unit(d.Unit)+")", "RMSE of the mean ("+unit(d.Unit)+")", true, true
+		add("spread", "rmse", "share")
+		p.points = slices.DeleteFunc(p.points, func(m mark) bool { return m.size < 0.002 || !(m.y > 0) })
+		low, high := math.Inf(1), math.Inf(-1)
+		for _, m := range p.points {
+			low, high = math.Min(low, math.Min(m.x, m.y)), math.Max(high, math.Max(m.x, m.y))
+		}
+		if len(p.points) == 0 {
+			return nil
+		}
+		p.low, p.high = [2]float64{low / 1.2, low / 1.2}, [2]float64{high * 1.2, high * 1.2}
+	default:
+		return nil
+	}
+	return p
+}
+
+func (p *figure) svg(name string) string {
+	const w, h, left, right, top, bottom = 300.0, 236.0, 46.0, 10.0, 8.0, 38.0
+	scale := func(axis int, v float64) float64 {
+		low, high := p.low[axis], p.high[axis]
+		if p.log {
+			return (math.Log(v) - math.Log(low)) / (math.Log(high) - math.Log(low))
+		}
+		return (v - low) / (high - low)
+	}
+	x := func(v float64) float64 { return left + scale(0, v)*(w-left-right) }
+	y := func(v float64) float64 {
+		return h - bottom - math.Min(math.Max(scale(1, v), 0), 1)*(h-top-bottom)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="plot" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(h), html.EscapeString(p.alt(name)))
+	for axis := range 2 {
+		marks, places := ticks(p.low[axis], p.high[axis], p.log)
+		if p.log && len(marks) < 3 {
+			marks, places = ticks(p.low[axis], p.high[axis], false)
+		}
+		for _, t := range marks {
+			if axis == 0 {
+				fmt.Fprintf(&b, `<path class="frame" d="M%s %sv4"/><text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num(x(t)), num(h-bottom), num(x(t)), num(h-bottom+15), decimals(t, places))
+			} else {
+				fmt.Fprintf(&b, `<path class="grid" d="M%s %sH%s"/><text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`, num(left), num(y(t)), num(w-right), num(left-5), num(y(t)+4), decimals(t, places))
+			}
+		}
+	}
+	fmt.Fprintf(&b, `<path class="frame" d="M%s %sH%s"/>`, num(left), num(h-bottom), num(w-right))
+	if p.diagonal {
+		fmt.Fprintf(&b, `<path class="ideal" d="M%s %sL%s %s"/>`, num(x(p.low[0])), num(y(p.low[0])), num(x(p.high[0])), num(y(p.high[0])))
+	}
+	if !math.IsNaN(p.level) {
+		fmt.Fprintf(&b, `<path class="level" d="M%s %sH%s"/>`, num(left), num(y(p.level)), num(w-right))
+	}
+	if p.line {
+		path := "M"
+		for i, m := range p.points {
+			if i > 0 {
+				path += "L"
+			}
+			path += num(x(m.x)) + " " + num(y(m.y))
+		}
+		fmt.Fprintf(&b, `<path class="line" stroke="%s" d="%s"/>`, lineColours[0], path)
+	}
+	var most float64
+	for _, m := range p.points {
+		most = math.Max(most, m.size)
+	}
+	each := (w - left - right) / float64(max(1, len(p.points)))
+	for _, m := range p.points {
+		if p.bars {
+			fmt.Fprintf(&b, `<rect class="share" x="%s" y="%s" width="%s" height="%s"/>`, num(x(m.x)-each*0.4), num(y(m.y)), num(each*0.8), num(y(0)-y(m.y)))
+		}
+		if !math.IsNaN(m.low) {
+			fmt.Fprintf(&b, `<path class="whisker" d="M%s %sV%s"/>`, num(x(m.x)), num(y(m.low)), num(y(m.high)))
+		}
+		if !p.bars {
+			r := 3.4
+			if p.line {
+				r = 1.8
+			} else if most > 0 {
+				r = 1.8 + 3.6*math.Sqrt(m.size/most) // the area says how many cases there are
+			}
+			fmt.Fprintf(&b, `<circle class="dot" cx="%s" cy="%s" r="%s"/>`, num(x(m.x)), num(y(m.y)), num(r))
+		}
+	}
+	fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-5), html.EscapeString(p.x))
+	fmt.Fprintf(&b, `<text class="tick" transform="translate(11 %s) rotate(-90)" text-anchor="middle">%s</text></svg>`, num((top+h-bottom)/2), html.EscapeString(p.y))
+	return b.String()
+}
+
+// alt is the picture in words and numbers.
+func (p *figure) alt(name string) string {
+	s := fmt.Sprintf("%s. %s by %s:", name, capital(p.y), p.x)
+	for _, m := range p.points {
+		s += fmt.Sprintf(" %s at %s", short(m.y), short(m.x))
+		if !math.IsNaN(m.low) {
+			s += fmt.Sprintf(" (%s to %s)", short(m.low), short(m.high))
+		}
+		s += ";"
+	}
+	return strings.TrimSuffix(s, ";") + "."
+}
+
+// byLead draws spread and RMSE of the mean over the lead, for every variable and level
+// that has two leads or more.
+func byLead(r *score.Result) (out []Chart) {
+	if r == nil {
+		return nil
+	}
+	type key struct{ variable, level string }
+	var keys []key
+	for _, v := range r.Scores {
+		if k := (key{v.Variable, v.Level}); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, k := range keys {
+		var systems []string
+		leads := map[float64]bool{}
+		c := Chart{X: "lead (h)"}
+		line := func(name string, v *score.Value) {
+			i := slices.IndexFunc(c.Lines, func(l Line) bool { return l.Name == name })
+			if i < 0 {
+				i, c.Lines = len(c.Lines), append(c.Lines, Line{Name: name})
+			}
+			c.Lines[i].X, c.Lines[i].Y = append(c.Lines[i].X, v.LeadH), append(c.Lines[i].Y, float64(v.Value))
+		}
+		for i := range r.Scores {
+			v := &r.Scores[i]
+			if k != (key{v.Variable, v.Level}) || !score.Whole(v.Region, v.Season) || v.ID != score.RMSE.ID && v.ID != score.SpreadScore.ID {
+				continue
+			}
+			if len(systems) < 3 && !slices.Contains(systems, v.System) {
+				systems = append(systems, v.System)
+			}
+			if !slices.Contains(systems, v.System) {
+				continue
+			}
+			leads[v.LeadH] = true
+			c.Y = unit(v.Unit)
+			line(v.System+", "+map[bool]string{true: "RMSE", false: "spread"}[v.ID == score.RMSE.ID], v)
+		}
+		if len(leads) < 2 {
+			continue
+		}
+		c.Title = fmt.Sprintf("%s at %s: spread and RMSE of the mean by lead", longName(k.variable), spaced(k.level))
+		for i := range c.Lines {
+			sortLine(&c.Lines[i])
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// sortLine puts the points of a line in order.
+func sortLine(l *Line) {
+	at := make([]int, len(l.X))
+	for i := range at {
+		at[i] = i
+	}
+	slices.SortFunc(at, func(a, b int) int {
+		switch {
+		case l.X[a] < l.X[b]:
+			return -1
+		case l.X[a] > l.X[b]:
+			return 1
+		}
+		return 0
+	})
+	x, y := make([]float64, len(at)), make([]float64, len(at))
+	for i, k := range at {
+		x[i], y[i] = l.X[k], l.Y[k]
+	}
+	l.X, l.Y = x, y
+}
+
+// parts are the scores of regions and seasons.
+type parts struct {
+	Columns []string
+	Rows    [][]string // region, season, system, then a value for each column
+}
+
+// partsOf makes the table, nil if nothing is scored by parts.
+func partsOf(values []score.Value) *parts {
+	t := &parts{}
+	type key struct{ region, season, system string }
+	var rows []key
+	cells := map[key]map[string]string{}
+	for _, v := range values {
+		if score.Whole(v.Region, v.Season) {
+			continue
+		}
+		name, k := scoreName(v.ID, v.Threshold), key{v.Region, v.Season, v.System}
+		if !slices.Contains(t.Columns, name) {
+			t.Columns = append(t.Columns, name)
+		}
+		if cells[k] == nil {
+			cells[k] = map[string]string{}
+			rows = append(rows, k)
+		}
+		cells[k][name] = figures(float64(v.Value))
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	for _, k := range rows {
+		row := []string{strings.ReplaceAll(k.region, "_", " "), k.season, k.system}
+		for _, c := range t.Columns {
+			text := cells[k][c]
+			if text == "" {
+				text = "–"
+			}
+			row = append(row, text)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
