@@ -3,6 +3,7 @@ package ensemble
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // GridKind says how the points of a grid are laid out.
@@ -14,11 +15,13 @@ const (
 	RegularGaussian                 // Gaussian latitudes, equidistant longitudes
 	Projected                       // x/y axes of a map projection, 2-D coordinates
 	Points                          // a list of places (stations)
+	ReducedLatLon                   // equidistant latitudes with rows of unlike numbers of points
+	ReducedGaussian                 // Gaussian latitudes, likewise
 )
 
 // String names the kind as the catalogue prints it.
 func (k GridKind) String() string {
-	return [...]string{"regular_ll", "regular_gg", "projected", "points"}[k]
+	return [...]string{"regular_ll", "regular_gg", "projected", "points", "reduced_ll", "reduced_gg"}[k]
 }
 
 // MarshalText writes the name.
@@ -26,7 +29,7 @@ func (k GridKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil
 
 // UnmarshalText reads a name that MarshalText wrote.
 func (k *GridKind) UnmarshalText(text []byte) error {
-	for g := RegularLatLon; g <= Points; g++ {
+	for g := RegularLatLon; g <= ReducedGaussian; g++ {
 		if g.String() == string(text) {
 			*k = g
 			return nil
@@ -37,11 +40,12 @@ func (k *GridKind) UnmarshalText(text []byte) error {
 
 // Grid is a set of points in normal order: rows from north to south, columns
 // from 0 towards 360 degrees east (Projected: y falling, x rising; Points: one
-// row). Grids are shared by pointer and never changed once made.
+// row; reduced grids: all points as one row, one of Rows after the other). Grids are
+// shared by pointer and never changed once made.
 //
 // Shape: NY rows of NX columns; Lat [NY] and Lon [NX] for RegularLatLon and
 // RegularGaussian, Lat and Lon [NY*NX] row by row otherwise.
-// Unit: degrees; X and Y in metres, only for Projected.
+// Unit: degrees; X and Y in metres (degrees of a rotated pole), only for Projected.
 type Grid struct {
 	Kind GridKind  `json:"kind"`
 	NX   int       `json:"nx"`
@@ -53,10 +57,17 @@ type Grid struct {
 	// Mapping holds the CF grid mapping attributes of a projection
 	// (grid_mapping_name and its parameters); nil for lat-lon grids.
 	Mapping map[string]any `json:"mapping,omitempty"`
+	// Rows are the numbers of points of a reduced grid's rows, north to south; nil for
+	// all other grids. The points of a row run from west to east.
+	Rows []int `json:"rows,omitempty"`
+	// WindAlongAxes says that u and v are along the x and y axes of a Projected grid
+	// rather than east and north.
+	WindAlongAxes bool `json:"wind_along_axes,omitempty"`
 	// Source is how the input had the points, so that outputs can go back.
 	Source SourceOrder `json:"source"`
 
-	whole *Grid // of which this is a part; nil for none
+	whole   *Grid     // of which this is a part; nil for none
+	weights []float64 // of a part of a reduced grid, where they do not follow from the points
 }
 
 // SourceOrder records the orientation of the input that a Grid came from.
@@ -91,8 +102,12 @@ func (g *Grid) SizeOf(w Window) int {
 	return (w.Rows[1] - w.Rows[0]) * (w.Cols[1] - w.Cols[0])
 }
 
+// Rectangular says whether rows and columns of the points are those of a rectangle, as
+// networks and maps need them: reduced grids and lists of places have none.
+func (g *Grid) Rectangular() bool { return g.Kind != Points && g.Rows == nil }
+
 // Part is the grid of the points in a window. Its points have the weights that they have
-// in g.
+// in g. Parts of reduced grids are lists of points.
 func (g *Grid) Part(w Window) *Grid {
 	if g.Whole(w) {
 		return g
@@ -109,6 +124,9 @@ func (g *Grid) Part(w Window) *Grid {
 		return p
 	}
 	p.Lat, p.Lon = cutRows(g.Lat, g.NX, w), cutRows(g.Lon, g.NX, w)
+	if g.Rows != nil || g.weights != nil {
+		p.Kind, p.weights = Points, cutRows(g.Weights(), g.NX, w)
+	}
 	return p
 }
 
@@ -158,17 +176,33 @@ func (g *Grid) Periodic() bool {
 }
 
 // Weights are the area weights of the points: cos(latitude), which every score
-// of the program uses, or 1 for Projected and Points grids, whose cells are
-// of about one size.
+// of the program uses, over the number of points in the row for reduced grids, or 1 for
+// Projected and Points grids, whose cells are of about one size.
 //
 // Shape: [NY*NX], row by row. Not normalised.
 func (g *Grid) Weights() []float64 {
 	w := make([]float64, g.Size())
+	switch {
+	case g.Rows != nil:
+		g.rowWeights(w)
+		return w
+	case g.weights != nil:
+		copy(w, g.weights)
+		return w
+	}
+	pole := 0.0
+	whole := g
+	if g.whole != nil {
+		whole = g.whole
+	}
+	if whole.NY > 1 {
+		pole = poleWeight(whole.Lat[0] - whole.Lat[1])
+	}
 	for j := range g.NY {
 		v := 1.0
 		if g.Kind == RegularLatLon || g.Kind == RegularGaussian {
 			// A pole's own row stands for half a cell; cos(90°) would give it none.
-			v = math.Max(math.Cos(g.Lat[j]*math.Pi/180), poleWeight(g))
+			v = max(math.Cos(g.Lat[j]*math.Pi/180), pole)
 		}
 		for i := range g.NX {
 			w[j*g.NX+i] = v
@@ -177,18 +211,29 @@ func (g *Grid) Weights() []float64 {
 	return w
 }
 
-// poleWeight is the weight of a row that lies on a pole. Its cells reach half a
-// row distance Δ from the pole and cover (1-cos(Δ/2)) ≈ Δ²/8 of area per radian
-// of longitude, against cos(φ)Δ of a full cell: Δ/8 on the scale of cos(φ).
-func poleWeight(g *Grid) float64 {
-	if g.whole != nil {
-		g = g.whole
+// rowWeights are the Weights of a reduced grid: those of a regular one with as many
+// columns as the longest row, shared among the points that a row has.
+func (g *Grid) rowWeights(w []float64) {
+	most := float64(slices.Max(g.Rows))
+	pole := 0.0
+	if len(g.Rows) > 1 {
+		pole = poleWeight(g.Lat[0] - g.Lat[g.Rows[0]])
 	}
-	if g.NY < 2 {
-		return 0
+	k := 0
+	for _, n := range g.Rows {
+		v := max(math.Cos(g.Lat[k]*math.Pi/180), pole) * most / float64(n)
+		for range n {
+			w[k] = v
+			k++
+		}
 	}
-	return math.Abs(g.Lat[0]-g.Lat[1]) * math.Pi / 180 / 8
 }
+
+// poleWeight is the weight of a row that lies on a pole, a row distance in degrees from
+// the next one. Its cells reach half that distance Δ from the pole and cover
+// (1-cos(Δ/2)) ≈ Δ²/8 of area per radian of longitude, against cos(φ)Δ of a full cell:
+// Δ/8 on the scale of cos(φ).
+func poleWeight(distance float64) float64 { return math.Abs(distance) * math.Pi / 180 / 8 }
 
 // SameAs says whether two grids have the same points to within tol degrees
 // (metres for the axes of Projected grids).
@@ -196,7 +241,7 @@ func (g *Grid) SameAs(o *Grid, tol float64) bool {
 	if g == o {
 		return true
 	}
-	if g.Kind != o.Kind || g.NX != o.NX || g.NY != o.NY {
+	if g.Kind != o.Kind || g.NX != o.NX || g.NY != o.NY || !slices.Equal(g.Rows, o.Rows) {
 		return false
 	}
 	near := func(a, b []float64) bool {
@@ -218,6 +263,9 @@ func (g *Grid) String() string {
 	n := len(g.Lat)
 	if n == 0 || len(g.Lon) == 0 {
 		return fmt.Sprintf("%s %dx%d", g.Kind, g.NX, g.NY)
+	}
+	if g.Rows != nil {
+		return fmt.Sprintf("%s %d rows of %d to %d points, %d points, %.6g to %.6g N", g.Kind, len(g.Rows), slices.Min(g.Rows), slices.Max(g.Rows), g.NX, g.Lat[0], g.Lat[n-1])
 	}
 	return fmt.Sprintf("%s %dx%d, %.6g to %.6g N, %.6g to %.6g E", g.Kind, g.NX, g.NY,
 		g.Lat[0], g.Lat[n-1], g.Lon[0], g.Lon[len(g.Lon)-1])

@@ -71,3 +71,9 @@ func VariableNamed(name string) (Variable, bool) {
 // OnManyLevels says whether the variable comes on a level axis, rather than
 // belonging to one place like 2t or msl.
 func (v Variable) OnManyLevels() bool { return v.Level == onPressure }
+
+// WindComponent says whether the variable is a component of the wind, whose values depend
+// on the axes that it is taken along.
+func (v Variable) WindComponent() bool {
+	return v.StandardName == "eastward_wind" || v.StandardName == "northward_wind"
+}

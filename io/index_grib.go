@@ -80,7 +80,21 @@ func (in *Input) fieldsGRIB(ctx context.Context, f *file, fields []grib.Field) e
 		several := fd.Partial || i > 0 && fields[i-1].Message == fd.Message || i+1 < len(fields) && fields[i+1].Message == fd.Message
 		in.entryGRIB(f, fd, described[i], several)
 	}
+	f.warnWind()
 	return nil
+}
+
+// warnWind says that components of the wind stay along the axes of their grid.
+func (f *file) warnWind() {
+	n := 0
+	for _, e := range f.entries {
+		if v, known := ensemble.VariableNamed(e.Variable); known && v.WindComponent() && e.Grid.WindAlongAxes {
+			n++
+		}
+	}
+	if n > 0 {
+		f.warnings = append(f.warnings, fmt.Sprintf("%s: %d fields of wind components are along the axes of their grid, not east and north, and are not turned", f.path, n))
+	}
 }
 
 // describeKinds gives the fields that have no description yet that of their kind, which

@@ -87,9 +87,16 @@ var otherNames = map[string]string{
 	"2m_temperature": "2t", "mean_sea_level_pressure": "msl", "10m_u_component_of_wind": "10u", "10m_v_component_of_wind": "10v", "total_precipitation": "tp",
 }
 
+// alongAxes are standard names of wind along the axes of a projection, which is neither
+// eastward nor northward wind, whatever the variable is called.
+var alongAxes = map[string]bool{"x_wind": true, "y_wind": true, "grid_eastward_wind": true, "grid_northward_wind": true}
+
 // vocabulary gives our name of a quantity: by its own name, then by its standard
 // name; a name that is not known stays.
 func vocabulary(own, standard string) string {
+	if alongAxes[standard] {
+		return standard
+	}
 	for _, v := range ensemble.Variables {
 		if v.Name == own || v.Identifier == own {
 			return v.Name

@@ -172,7 +172,7 @@ func isGaussian(lat []float64) bool {
 	if n < 4 || n%2 != 0 || n > 1<<13 {
 		return false
 	}
-	for j, want := range order.GaussianLatitudes(n) {
+	for j, want := range ensemble.GaussianLatitudes(n) {
 		if math.Abs(lat[j]-want) > 2e-4 {
 			return false
 		}

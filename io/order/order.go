@@ -6,7 +6,6 @@ package order
 import (
 	"fmt"
 	"math"
-	"sync"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
@@ -108,9 +107,13 @@ func each(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run fu
 		return fmt.Errorf("order: %d and %d values for a grid of %d points", lenNormal, lenStored, g.Size())
 	}
 	o := g.Source
+	if g.Rows != nil {
+		eachRow(g, one, run)
+		return nil
+	}
 	nx, ny := g.NX, g.NY
 	// Every second stored row (column, if ColumnMajor) runs backwards.
-	alternate := o.ScanningMode > 0 && o.ScanningMode&0x10 != 0
+	alternate := alternates(o)
 	for j := range ny {
 		row := j
 		if o.SouthFirst {
@@ -148,6 +151,29 @@ func each(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run fu
 	return nil
 }
 
+// alternates says whether every second stored row runs backwards.
+func alternates(o ensemble.SourceOrder) bool { return o.ScanningMode > 0 && o.ScanningMode&0x10 != 0 }
+
+// eachRow is each for a reduced grid.
+func eachRow(g *ensemble.Grid, one func(n, s int), run func(n, s, count int)) {
+	o := g.Source
+	at := 0 // of the row in normal order
+	for j, n := range g.Rows {
+		row, stored := j, at
+		if o.SouthFirst {
+			row, stored = len(g.Rows)-1-j, g.NX-at-n
+		}
+		if o.EastFirst != (alternates(o) && row%2 == 1) {
+			for i := range n {
+				one(at+i, stored+n-1-i)
+			}
+		} else {
+			run(at, stored, n)
+		}
+		at += n
+	}
+}
+
 // Rect is a rectangle of a field as its file stores it: rows and columns of the input.
 type Rect struct{ Row, Col, Rows, Cols int }
 
@@ -157,7 +183,7 @@ type Rect struct{ Row, Col, Rows, Cols int }
 // Errors: a field whose rows run in turns, which has no rectangles.
 func Rects(g *ensemble.Grid, w ensemble.Window) ([]Rect, error) {
 	o := g.Source
-	if o.ScanningMode > 0 && o.ScanningMode&0x10 != 0 {
+	if alternates(o) {
 		return nil, fmt.Errorf("order: rows that run in turns have no rectangles")
 	}
 	if g.Whole(w) {
@@ -238,37 +264,4 @@ func (r Rect) place(window, stored []float32, stride int, g *ensemble.Grid, w en
 			}
 		}
 	}
-}
-
-var gaussian sync.Map // number of latitudes → []float64
-
-// GaussianLatitudes gives the n Gaussian latitudes of the globe in degrees, north
-// to south: the arcsines of the roots of the Legendre polynomial of degree n, by
-// Newton's method. The slice is shared and must not be changed.
-func GaussianLatitudes(n int) []float64 {
-	if v, ok := gaussian.Load(n); ok {
-		return v.([]float64)
-	}
-	lat := make([]float64, n)
-	for k := range (n + 1) / 2 {
-		x := math.Cos(math.Pi * (float64(k) + 0.75) / (float64(n) + 0.5))
-		for range 20 {
-			p0, p1 := 1.0, x
-			for l := 2; l <= n; l++ {
-				p0, p1 = p1, (float64(2*l-1)*x*p1-float64(l-1)*p0)/float64(l)
-			}
-			dx := p1 * (x*x - 1) / (float64(n) * (x*p1 - p0))
-			x -= dx
-			if math.Abs(dx) < 1e-15 {
-				break
-			}
-		}
-		lat[k] = math.Asin(x) * 180 / math.Pi
-		lat[n-1-k] = -lat[k]
-	}
-	if n%2 == 1 {
-		lat[n/2] = 0
-	}
-	gaussian.Store(n, lat)
-	return lat
 }

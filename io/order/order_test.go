@@ -8,14 +8,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// N16, from the README of the global model's data: 85.7606 is the first.
-func TestGaussianLatitudes(t *testing.T) {
-	lat := GaussianLatitudes(32)
-	if math.Abs(lat[0]-85.7605871) > 1e-6 || lat[31] != -lat[0] || math.Abs(lat[15]-2.76890301) > 1e-6 {
-		t.Errorf("N16: %v %v %v", lat[0], lat[15], lat[31])
-	}
-}
-
 func TestLongitudes(t *testing.T) {
 	for _, c := range []struct {
 		name        string

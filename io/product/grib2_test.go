@@ -15,7 +15,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
-	"github.com/ensemble-weather/ensemble/io/order"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -160,7 +159,7 @@ func TestGRIB2Keys(t *testing.T) {
 
 // gaussian is the regular Gaussian grid N16.
 func gaussian() *ensemble.Grid {
-	g := &ensemble.Grid{Kind: ensemble.RegularGaussian, NX: 64, NY: 32, Lat: order.GaussianLatitudes(32)}
+	g := &ensemble.Grid{Kind: ensemble.RegularGaussian, NX: 64, NY: 32, Lat: ensemble.GaussianLatitudes(32)}
 	for i := range g.NX {
 		g.Lon = append(g.Lon, 5.625*float64(i))
 	}

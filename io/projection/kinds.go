@@ -121,3 +121,56 @@ func (a azimuthal) Inverse(x, y float64) (lat, lon float64) {
 	phi := a.el.phiOfQ(a.qp * (cc*a.sinB + dy*sc*a.cosB/rho))
 	return phi / rad, (a.lambda + math.Atan2(dx*sc, rho*a.cosB*cc-dy*a.sinB*sc)) / rad
 }
+
+// mercator is the Mercator projection.
+type mercator struct {
+	el            ellipsoid
+	scale, lambda float64 // scale is a·k₀
+	off           offset
+}
+
+func newMercator(el ellipsoid, std, k0, lon0 float64, off offset) mercator {
+	if k0 != k0 {
+		k0 = el.m(std * rad)
+	}
+	return mercator{el: el, scale: el.a * k0, lambda: lon0 * rad, off: off}
+}
+
+// Forward is (7-6), (7-7).
+func (m mercator) Forward(lat, lon float64) (x, y float64) {
+	return m.off.east + m.scale*wrap(lon*rad-m.lambda), m.off.north - m.scale*math.Log(m.el.t(lat*rad))
+}
+
+// Inverse is (7-10), (7-12).
+func (m mercator) Inverse(x, y float64) (lat, lon float64) {
+	return m.el.phi(math.Exp(-(y-m.off.north)/m.scale)) / rad, (m.lambda + (x-m.off.east)/m.scale) / rad
+}
+
+// rotated is the sphere with another pole: latitude and longitude as seen from there.
+type rotated struct {
+	sinP, cosP float64 // of the latitude of the grid's north pole
+	lambda     float64 // longitude of that pole
+	shift      float64 // longitude of the true north pole in the grid
+}
+
+func newRotated(poleLat, poleLon, shift float64) rotated {
+	s, c := math.Sincos(poleLat * rad)
+	return rotated{sinP: s, cosP: c, lambda: poleLon * rad, shift: shift * rad}
+}
+
+// Forward is (5-7), (5-8b): x is the longitude, y the latitude in the grid, -180 < x ≤ 180.
+func (r rotated) Forward(lat, lon float64) (x, y float64) {
+	s, c := math.Sincos(lat * rad)
+	sl, cl := math.Sincos(lon*rad - r.lambda)
+	y = math.Asin(max(-1, min(1, r.sinP*s+r.cosP*c*cl)))
+	x = math.Atan2(-c*sl, r.cosP*s-r.sinP*c*cl)
+	return wrap(x+r.shift) / rad, y / rad
+}
+
+// Inverse is (5-9), (5-10b).
+func (r rotated) Inverse(x, y float64) (lat, lon float64) {
+	s, c := math.Sincos(y * rad)
+	sl, cl := math.Sincos(x*rad - r.shift)
+	lat = math.Asin(max(-1, min(1, r.sinP*s+r.cosP*c*cl)))
+	return lat / rad, (r.lambda + math.Atan2(-c*sl, r.cosP*s-r.sinP*c*cl)) / rad
+}

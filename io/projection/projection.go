@@ -12,15 +12,15 @@ import (
 	"math"
 )
 
-// Projection is one map projection with its parameters. Angles in degrees,
-// lengths in metres.
+// Projection is one map projection with its parameters. Angles in degrees, lengths in
+// metres; x and y of a rotated pole are longitude and latitude there, in degrees.
 type Projection interface {
 	Forward(lat, lon float64) (x, y float64)
 	Inverse(x, y float64) (lat, lon float64)
 }
 
 // Names lists the CF grid mappings that FromCF knows.
-var Names = []string{"lambert_azimuthal_equal_area", "lambert_conformal_conic", "polar_stereographic"}
+var Names = []string{"lambert_azimuthal_equal_area", "lambert_conformal_conic", "mercator", "polar_stereographic", "rotated_latitude_longitude"}
 
 // FromCF makes the projection that a CF grid mapping describes.
 //
@@ -47,6 +47,11 @@ func FromCF(m map[string]any) (Projection, error) {
 		std := p.or("standard_parallel", origin)
 		k := p.or("scale_factor_at_projection_origin", math.NaN())
 		out = newStereographic(p.earth(), origin < 0, std, k, lon, p.offset())
+	case "mercator":
+		k := p.or("scale_factor_at_projection_origin", math.NaN())
+		out = newMercator(p.earth(), p.or("standard_parallel", 0), k, p.need("longitude_of_projection_origin"), p.offset())
+	case "rotated_latitude_longitude":
+		out = newRotated(p.need("grid_north_pole_latitude"), p.need("grid_north_pole_longitude"), p.or("north_pole_grid_longitude", 0))
 	default:
 		return nil, fmt.Errorf("grid mapping %q is not supported", name)
 	}

@@ -1,0 +1,110 @@
+package ensemble
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// maxNamed bounds the points of a grid that a name asks for: a global grid of 0.05° has
+// 26 million.
+const maxNamed = 1 << 28
+
+// NamedGrid makes a grid of its name. 1.5deg is the regular latitude-longitude grid of that
+// distance with rows on the poles; 360x180 has so many columns and rows, which stand in
+// the middle of equal parts from pole to pole; F48 is the regular Gaussian grid with 48 rows
+// between pole and equator. All have a column at 0° E. Behind 1.5deg an area
+// north/west/south/east in degrees may follow, whose corners are points of the grid:
+// 0.5deg@72/-20/30/45.
+//
+// Errors: a name of another form; a distance that does not divide the area.
+func NamedGrid(name string) (*Grid, error) {
+	kind, area, cut := strings.Cut(name, "@")
+	g := &Grid{}
+	var nx, ny int
+	if n, err := fmt.Sscanf(kind+"|", "%dx%d|", &nx, &ny); n == 2 && err == nil {
+		switch {
+		case cut:
+			return nil, fmt.Errorf("grid %q: areas are cut out of grids like 1deg only", name)
+		case nx < 2 || ny < 2 || nx > maxNamed/ny:
+			return nil, fmt.Errorf("grid %q: at least 2 columns and rows, and at most %d points are possible", name, maxNamed)
+		}
+		g.Lat, g.Lon = steps(90-90/float64(ny), -180/float64(ny), ny), steps(0, 360/float64(nx), nx)
+		g.NX, g.NY = nx, ny
+		return g, nil
+	}
+	if n, err := strconv.Atoi(strings.TrimPrefix(kind, "F")); err == nil && strings.HasPrefix(kind, "F") {
+		if cut {
+			return nil, fmt.Errorf("grid %q: areas are cut out of grids like 1deg only", name)
+		}
+		if n < 1 || n > 1<<12 {
+			return nil, fmt.Errorf("grid %q: from 1 to %d rows between pole and equator are possible", name, 1<<12)
+		}
+		g.Kind, g.Lat = RegularGaussian, GaussianLatitudes(2*n)
+		g.Lon = steps(0, 360/float64(4*n), 4*n)
+		g.NX, g.NY = len(g.Lon), len(g.Lat)
+		return g, nil
+	}
+	step, err := strconv.ParseFloat(strings.TrimSuffix(kind, "deg"), 64)
+	if err != nil || !strings.HasSuffix(kind, "deg") || !(step > 0) || step > 90 {
+		return nil, fmt.Errorf("%q is no grid: write 1.5deg, 360x180, F48, or 0.5deg@north/west/south/east", name)
+	}
+	north, west, south, east := 90.0, 0.0, -90.0, 360-step
+	if cut {
+		if north, west, south, east, err = corners(area); err != nil {
+			return nil, fmt.Errorf("grid %q: %w", name, err)
+		}
+	} else if _, ok := parts(360, step); !ok {
+		return nil, fmt.Errorf("grid %q: the globe is no multiple of %g degrees", name, step)
+	}
+	rows, ok := parts(north-south, step)
+	columns, too := parts(east-west, step)
+	if !ok || !too {
+		return nil, fmt.Errorf("grid %q: from %g to %g N and from %g to %g E are no multiples of %g degrees", name, south, north, west, east, step)
+	}
+	if (float64(rows)+1)*(float64(columns)+1) > maxNamed {
+		return nil, fmt.Errorf("grid %q has more than %d points", name, maxNamed)
+	}
+	west -= 360 * math.Floor(west/360)
+	g.Kind, g.Lat, g.Lon = RegularLatLon, steps(north, -step, rows+1), steps(west, step, columns+1)
+	g.NX, g.NY, g.Source.FirstLon = columns+1, rows+1, west
+	return g, nil
+}
+
+// corners reads north/west/south/east.
+func corners(area string) (north, west, south, east float64, err error) {
+	words := strings.Split(area, "/")
+	var x [4]float64
+	for i := range x {
+		if len(words) == len(x) {
+			x[i], err = strconv.ParseFloat(words[i], 64)
+		}
+		if len(words) != len(x) || err != nil || math.IsNaN(x[i]) || math.Abs(x[i]) > 720 {
+			return 0, 0, 0, 0, fmt.Errorf("area %q is not north/west/south/east in degrees", area)
+		}
+	}
+	for x[3] < x[1] {
+		x[3] += 360
+	}
+	if x[0] > 90 || x[2] < -90 || x[0] <= x[2] || x[3]-x[1] >= 360 {
+		return 0, 0, 0, 0, fmt.Errorf("area %q does not lie on the globe", area)
+	}
+	return x[0], x[1], x[2], x[3], nil
+}
+
+// parts is how many steps a distance has; ok is false if they do not divide it.
+func parts(distance, step float64) (n int, ok bool) {
+	x := math.Round(distance / step)
+	return int(x), math.Abs(x*step-distance) < 1e-6*step
+}
+
+// steps are n numbers from first on.
+func steps(first, step float64, n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		// A tenth of a degree is no exact number: rounded, the coordinates do not show it.
+		out[i] = math.Round((first+float64(i)*step)*1e9) / 1e9
+	}
+	return out
+}
