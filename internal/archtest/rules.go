@@ -29,6 +29,8 @@ var layers = []layer{
 		"readers and writers turn foreign bytes into domain types; they never compute"},
 	{"postproc/...", []string{"ensemble", "postproc/dist", "internal/..."},
 		"statistics work on fields, whoever made them"},
+	{"ensemble/regrid", []string{"ensemble"},
+		"interpolation is geometry of the domain's grids: readers must not compute, and jobs and statistics may both need it"},
 	{"ensemble/config", []string{"ensemble", "internal/..."},
 		"the schema speaks the domain's words and nothing else"},
 	{"ensemble/demo", []string{"ensemble", "io/...", "internal/..."},

@@ -1,0 +1,212 @@
+package regrid
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// Cells are cut in the plane of the cylindrical equal-area projection, longitude in
+// degrees by the sine of latitude: areas there are areas on the sphere, cells of regular
+// and reduced grids are rectangles, and those of projected grids polygons with straight
+// sides, which cells side by side share. So the overlaps of a cell add up to its area.
+
+// conservative makes the weights of Conservative.
+func (b *builder) conservative(from, to *ensemble.Grid) error {
+	source, err := cellsOf(from)
+	if err != nil {
+		return err
+	}
+	target, err := cellsOf(to)
+	if err != nil {
+		return err
+	}
+	switch {
+	case source.boxes != nil && target.boxes != nil:
+		b.overlaps(source.boxes, target.boxes)
+	case source.boxes != nil:
+		for _, p := range target.polygons {
+			whole := math.Abs(p.area())
+			source.boxes.cut(p, func(box int, area float64) { b.add(box, area/whole) })
+			b.next()
+		}
+	case target.boxes != nil:
+		b.gather(source.polygons, target.boxes)
+	default:
+		return fmt.Errorf("conservative interpolation between two projected grids")
+	}
+	return nil
+}
+
+// cells are those of a grid: boxes, or polygons by point.
+type cells struct {
+	boxes    *boxes
+	polygons []polygon
+}
+
+func cellsOf(g *ensemble.Grid) (cells, error) {
+	if r, ok := rowsOf(g); ok {
+		b, err := r.boxes()
+		return cells{boxes: b}, err
+	}
+	if g.Kind != ensemble.Projected || g.NX < 2 || g.NY < 2 {
+		return cells{}, fmt.Errorf("conservative interpolation with a %s grid of %d x %d points, which have no cells", g.Kind, g.NX, g.NY)
+	}
+	return cells{polygons: polygons(g)}, nil
+}
+
+// boxes are the cells of rows. A row's cells lie between low and high, and between one of
+// its sides, ascending, and the next.
+type boxes struct {
+	rows
+	high, low []float64   // [row] sine of latitude
+	side      [][]float64 // [row][points+1] degrees
+}
+
+// boxes gives every point the area that is nearer to its row than to the others, and in
+// it nearer to the point. The outermost rows reach half a distance further, those of a
+// grid around the globe next to a pole to the pole.
+func (r rows) boxes() (*boxes, error) {
+	n := len(r.lat)
+	if n < 2 {
+		return nil, fmt.Errorf("conservative interpolation with a grid of one row, whose cells have no height")
+	}
+	b := &boxes{rows: r, high: make([]float64, n), low: make([]float64, n), side: make([][]float64, n)}
+	for j := range n {
+		north, south := 0.0, 0.0
+		switch {
+		case j > 0:
+			north = (r.lat[j-1] + r.lat[j]) / 2
+		case r.reaches(true):
+			north = 90
+		default:
+			north = min(90, r.lat[0]+(r.lat[0]-r.lat[1])/2)
+		}
+		switch {
+		case j < n-1:
+			south = (r.lat[j] + r.lat[j+1]) / 2
+		case r.reaches(false):
+			south = -90
+		default:
+			south = max(-90, r.lat[n-1]-(r.lat[n-2]-r.lat[n-1])/2)
+		}
+		b.high[j], b.low[j] = math.Sin(north*rad), math.Sin(south*rad)
+		if j > 0 && &r.lon[j][0] == &r.lon[j-1][0] {
+			b.side[j] = b.side[j-1]
+			continue
+		}
+		x := r.lon[j]
+		m := len(x)
+		s := make([]float64, m+1)
+		for i := 1; i < m; i++ {
+			s[i] = (x[i-1] + x[i]) / 2
+		}
+		switch {
+		case r.circle:
+			s[m] = (x[m-1] + x[0] + 360) / 2
+			s[0] = s[m] - 360
+		case m > 1:
+			s[0], s[m] = x[0]-(x[1]-x[0])/2, x[m-1]+(x[m-1]-x[m-2])/2
+		default:
+			return nil, fmt.Errorf("conservative interpolation with a grid whose row at %g N has one point, whose cell has no width", r.lat[j])
+		}
+		b.side[j] = s
+	}
+	return b, nil
+}
+
+// eachOver visits the cells of a row that an interval of longitudes overlaps, with the
+// overlap in degrees, and in which turn of the globe, in degrees to be added to the interval.
+func (b *boxes) eachOver(row int, west, east float64, visit func(point int, overlap, turn float64)) {
+	s := b.side[row]
+	n := len(s) - 1
+	for k := math.Floor((s[0] - east) / 360); k <= math.Ceil((s[n]-west)/360); k++ {
+		turn := 360 * k
+		lo, hi := west+turn, east+turn
+		if hi <= s[0] || lo >= s[n] {
+			continue
+		}
+		for i := max(0, sort.SearchFloat64s(s, lo)-1); i < n && s[i] < hi; i++ {
+			if overlap := min(hi, s[i+1]) - max(lo, s[i]); overlap > 0 {
+				visit(b.first[row]+i, overlap, turn)
+			}
+		}
+	}
+}
+
+// overRows gives the rows from first to before end that overlap sines of latitude.
+func (b *boxes) overRows(low, high float64) (first, end int) {
+	n := len(b.high)
+	return sort.Search(n, func(j int) bool { return b.low[j] < high }), sort.Search(n, func(j int) bool { return b.high[j] <= low })
+}
+
+// overlaps makes the weights from boxes to boxes.
+func (b *builder) overlaps(from, to *boxes) {
+	for row, side := range to.side {
+		high, low := to.high[row], to.low[row]
+		first, end := from.overRows(low, high)
+		for i := range len(side) - 1 {
+			width := side[i+1] - side[i]
+			for j := first; j < end; j++ {
+				height := (min(high, from.high[j]) - max(low, from.low[j])) / (high - low)
+				from.eachOver(j, side[i], side[i+1], func(point int, overlap, _ float64) { b.add(point, overlap/width*height) })
+			}
+			b.next()
+		}
+	}
+}
+
+// gather makes the weights from polygons to boxes.
+func (b *builder) gather(from []polygon, to *boxes) {
+	type piece struct {
+		target, source int32
+		area           float64
+	}
+	var pieces []piece
+	var area []float64 // of the boxes
+	for row, s := range to.side {
+		for i := range len(s) - 1 {
+			area = append(area, (s[i+1]-s[i])*(to.high[row]-to.low[row]))
+		}
+	}
+	b.start = make([]int, len(area)+1)
+	for k, p := range from {
+		to.cut(p, func(box int, area float64) {
+			pieces = append(pieces, piece{int32(box), int32(k), area})
+			b.start[box+1]++
+		})
+	}
+	for i := range area {
+		b.start[i+1] += b.start[i]
+	}
+	b.column, b.weight = make([]int32, len(pieces)), make([]float64, len(pieces))
+	at := slices.Clone(b.start)
+	for _, p := range pieces {
+		k := at[p.target]
+		b.column[k], b.weight[k] = p.source, p.area/area[p.target]
+		at[p.target]++
+	}
+}
+
+// cut visits the boxes that a polygon overlaps, with the areas.
+func (b *boxes) cut(p polygon, visit func(box int, area float64)) {
+	lowest, highest := p.bounds(sine)
+	first, end := b.overRows(lowest, highest)
+	for j := first; j < end; j++ {
+		band := p.clip(sine, b.low[j], 1).clip(sine, b.high[j], -1)
+		if len(band) < 3 {
+			continue
+		}
+		west, east := band.bounds(longitude)
+		b.eachOver(j, west, east, func(box int, _, turn float64) {
+			i := box - b.first[j]
+			part := band.clip(longitude, b.side[j][i]-turn, 1).clip(longitude, b.side[j][i+1]-turn, -1)
+			if area := math.Abs(part.area()); area > 0 {
+				visit(box, area)
+			}
+		})
+	}
+}

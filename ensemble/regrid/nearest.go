@@ -1,0 +1,160 @@
+package regrid
+
+import (
+	"math"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// nearest makes the weights of Nearest. A target further from all source points than
+// half a diagonal of the cells there is outside; around the globe none is, nor of places
+// that make no cells.
+func (b *builder) nearest(from, to *ensemble.Grid) {
+	t := newTree(places(from))
+	limit := func(int) float64 { return math.Inf(1) }
+	if r, ok := rowsOf(from); ok && !(r.reaches(true) && r.reaches(false)) {
+		limit = func(k int) float64 { return r.diagonal(k) / 2 }
+	} else if from.Kind == ensemble.Projected {
+		limit = func(k int) float64 { return diagonal(t.at, from, k) / 2 }
+	}
+	each(to, func(lat, lon float64) {
+		k, chord := t.nearest(place(lat, lon))
+		if far := limit(k)*1.01 + edge*rad; chord <= far*far {
+			b.add(k, 1)
+		}
+		b.next()
+	})
+}
+
+// diagonal is the longest diagonal in radians of the cells that touch a point of rows.
+func (r rows) diagonal(k int) float64 {
+	row := 0
+	for row+1 < len(r.first) && r.first[row+1] <= k {
+		row++
+	}
+	var dy, dx float64
+	if row > 0 {
+		dy = r.lat[row-1] - r.lat[row]
+	}
+	if row+1 < len(r.lat) {
+		dy = max(dy, r.lat[row]-r.lat[row+1])
+	}
+	if x, i := r.lon[row], k-r.first[row]; len(x) > 1 {
+		if i > 0 {
+			dx = x[i] - x[i-1]
+		}
+		if i+1 < len(x) {
+			dx = max(dx, x[i+1]-x[i])
+		}
+	}
+	return math.Hypot(dy, dx*math.Cos(r.lat[row]*rad)) * rad
+}
+
+// diagonal is the same for a grid of quadrilaterals.
+func diagonal(at []vector, g *ensemble.Grid, k int) float64 {
+	j, i := k/g.NX, k%g.NX
+	most := 0.0
+	for dj := -1; dj <= 1; dj++ {
+		for di := -1; di <= 1; di++ {
+			if y, x := j+dj, i+di; y >= 0 && y < g.NY && x >= 0 && x < g.NX {
+				most = max(most, at[k].chord(at[y*g.NX+x]))
+			}
+		}
+	}
+	return math.Sqrt(most)
+}
+
+// tree finds the nearest of some places: a balanced k-d tree without pointers. The
+// middle of every range of order is the place that cuts it, along axis depth mod 3.
+//
+// Source: Bentley 1975, Commun. ACM 18, 509.
+type tree struct {
+	at    []vector
+	order []int32
+}
+
+func newTree(at []vector) *tree {
+	t := &tree{at: at, order: make([]int32, len(at))}
+	for i := range t.order {
+		t.order[i] = int32(i)
+	}
+	t.cut(t.order, 0)
+	return t
+}
+
+// cut orders a range as a tree.
+func (t *tree) cut(o []int32, axis int) {
+	for len(o) > 1 {
+		m := len(o) / 2
+		t.partition(o, m, axis)
+		axis = (axis + 1) % 3
+		t.cut(o[:m], axis)
+		o = o[m+1:]
+	}
+}
+
+// partition moves the element that belongs at place m along an axis there, smaller ones
+// before it, others behind it.
+func (t *tree) partition(o []int32, m, axis int) {
+	less := func(a, b int32) bool { return t.at[a][axis] < t.at[b][axis] }
+	for lo, hi := 0, len(o)-1; lo < hi; {
+		pivot := o[(lo+hi)/2]
+		i, j := lo, hi
+		for i <= j {
+			for less(o[i], pivot) {
+				i++
+			}
+			for less(pivot, o[j]) {
+				j--
+			}
+			if i <= j {
+				o[i], o[j] = o[j], o[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch {
+		case m <= j:
+			hi = j
+		case m >= i:
+			lo = i
+		default:
+			return
+		}
+	}
+}
+
+// nearest gives the nearest place, of equally near ones the first, and the square of its
+// distance.
+func (t *tree) nearest(p vector) (k int, chord float64) {
+	s := search{t: t, p: p, best: -1, chord: math.Inf(1)}
+	s.visit(t.order, 0)
+	return int(s.best), s.chord
+}
+
+type search struct {
+	t     *tree
+	p     vector
+	best  int32
+	chord float64
+}
+
+func (s *search) visit(o []int32, axis int) {
+	for len(o) > 0 {
+		m := len(o) / 2
+		k := o[m]
+		if d := s.p.chord(s.t.at[k]); d < s.chord || d == s.chord && k < s.best {
+			s.best, s.chord = k, d
+		}
+		off := s.p[axis] - s.t.at[k][axis]
+		near, far := o[:m], o[m+1:]
+		if off >= 0 {
+			near, far = far, near
+		}
+		axis = (axis + 1) % 3
+		s.visit(near, axis)
+		if off*off > s.chord {
+			return
+		}
+		o = far
+	}
+}
