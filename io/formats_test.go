@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/cf"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/netcdf"
 )
@@ -214,7 +215,7 @@ func checkGRIB(t *testing.T, in *Input, want expectedFile, m made) {
 func checkNetCDF(t *testing.T, in *Input, want expectedFile) {
 	t.Helper()
 	f := in.files[0]
-	var h netcdf.Header
+	var h cf.Header
 	if err := in.pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h}); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +234,7 @@ func checkNetCDF(t *testing.T, in *Input, want expectedFile) {
 	}
 	for name, raw := range want.Variables {
 		var w expectedField
-		k := slices.IndexFunc(h.Vars, func(v netcdf.Var) bool { return v.Path() == name })
+		k := slices.IndexFunc(h.Vars, func(v cf.Var) bool { return v.Path() == name })
 		if k < 0 {
 			t.Errorf("no variable %s", name)
 			continue
@@ -258,7 +259,7 @@ func checkNetCDF(t *testing.T, in *Input, want expectedFile) {
 }
 
 // describes says whether a variable is a coordinate, bounds, or a grid mapping.
-func describes(h netcdf.Header, name string) bool {
+func describes(h cf.Header, name string) bool {
 	for _, v := range h.Vars {
 		if v.Path() == name && (len(v.Dims) == 1 && h.Dims[v.Dims[0]].Name == v.Name || v.Text("grid_mapping_name") != "" || strings.Contains(v.Text("units"), " since ")) {
 			return true
@@ -273,7 +274,7 @@ func describes(h netcdf.Header, name string) bool {
 }
 
 // checkNumbers compares the values of a variable, whatever it is.
-func checkNumbers(t *testing.T, in *Input, h *netcdf.Header, k int, w expectedField) {
+func checkNumbers(t *testing.T, in *Input, h *cf.Header, k int, w expectedField) {
 	t.Helper()
 	if h.Vars[k].Text("grid_mapping_name") != "" || w.Type == "int8" && h.Vars[k].Attrs["_FillValue"].Numbers == nil {
 		return // bytes have no value by default that stands for a missing one (netcdf.h)

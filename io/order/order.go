@@ -180,11 +180,12 @@ type Rect struct{ Row, Col, Rows, Cols int }
 // Rects are the parts of a stored field that hold a window in normal order: one, or two
 // where the window runs over the input's last column.
 //
-// Errors: a field whose rows run in turns, which has no rectangles.
+// Errors: a field whose rows run in turns or have unlike numbers of points, which has no
+// rectangles.
 func Rects(g *ensemble.Grid, w ensemble.Window) ([]Rect, error) {
 	o := g.Source
-	if alternates(o) {
-		return nil, fmt.Errorf("order: rows that run in turns have no rectangles")
+	if alternates(o) || g.Rows != nil {
+		return nil, fmt.Errorf("order: rows that run in turns or are unlike have no rectangles")
 	}
 	if g.Whole(w) {
 		w = ensemble.Window{Rows: [2]int{0, g.NY}, Cols: [2]int{0, g.NX}}
