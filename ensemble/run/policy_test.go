@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
@@ -98,5 +100,25 @@ func TestPolicyOnRanks(t *testing.T) {
 		if res.Cycles != alone.Cycles || res.Degraded != alone.Degraded || !slices.Equal(res.Warnings, alone.Warnings) {
 			t.Errorf("rank %d of 3: %+v, alone %+v", r, res, alone)
 		}
+	}
+}
+
+// A wait that is told to stop ends at once, on all ranks.
+func TestWaitIsStopped(t *testing.T) {
+	o := predictOptions(t, t.TempDir())
+	o.Input, o.Deadline = []string{filepath.Join(t.TempDir(), "never.grib2")}, time.Now().Add(time.Hour)
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Predict(ctx, o); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("alone: %v", err)
+	}
+	stopped, stop := context.WithCancel(context.Background())
+	time.AfterFunc(50*time.Millisecond, stop)
+	if _, err := predictOnRanks(2, func(int) context.Context { return stopped }, o); exit.CodeOf(err) != exit.SaveAndStop {
+		t.Errorf("two ranks: %v", err)
+	}
+	if d := time.Since(begin); d > 4*time.Second { // less than the time between two looks
+		t.Errorf("it took %s", d)
 	}
 }

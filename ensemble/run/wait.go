@@ -118,13 +118,14 @@ func (v *vigil) look(ctx context.Context) (l looked, err error) {
 	}
 	complete, pending := v.sort(files)
 	l.Files = slices.Sorted(maps.Keys(complete))
-	if len(complete) > 0 && (v.tried == nil || !maps.EqualFunc(complete, v.tried, filemark.Mark.Same)) {
+	all := missing == nil && len(pending) == 0 && len(complete) > 0
+	if (all || last && len(complete) > 0) && (v.tried == nil || !maps.EqualFunc(complete, v.tried, filemark.Mark.Same)) {
 		v.tried, v.lack = complete, v.try(ctx, l.Files)
 		if ctx.Err() != nil {
 			return l, ctx.Err()
 		}
 	}
-	if len(complete) > 0 && missing == nil && len(pending) == 0 && v.lack == nil {
+	if all && v.lack == nil {
 		l.Done = true
 		return l, nil
 	}
