@@ -76,6 +76,7 @@ func TestDeadline(t *testing.T) {
 	f.predict(exit.BadData, []string{"declares", cut}, polled("+0.3s", files...)...) // stands still: damaged
 	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut}, polled("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
 	f.predict(exit.NotYet, []string{"member 2 is in none"}, polled("+0.3s", files[:2]...)...)
+	f.predict(exit.NotYet, []string{"lead 48h is in none"}, polled("+0.2s", f.put("early.grib2", join(c[:2*perLead]...)))...) // without a deadline 65
 	// A file that grows is not complete, whatever it holds.
 	stop, done := make(chan bool), make(chan error, 1)
 	growing := f.put("c.grib2", of(2))
@@ -121,7 +122,8 @@ func TestDegradedIsCompleted(t *testing.T) {
 	}
 	run(exit.OK, "1 degraded", "--input", few)
 	run(exit.OK, "1 of them already complete, 1 degraded", "--input", few)
-	run(exit.OK, `"status":"degraded"`, "--json", "--input", few)
+	run(exit.OK, `"status":"degraded","exit_code":0`, "--json", "--input", few)
+	run(exit.OK, `"warnings":["2 of 3 members are complete"]`, "--json", "--input", few)
 	run(exit.CannotWrite, "already there", "--overwrite", "never", "--input", three)
 	run(exit.OK, "0 of them already complete, 1 degraded", "--input", three)
 	f.made(out, "degraded", "0 1 3", "member 2")

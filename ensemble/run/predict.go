@@ -365,6 +365,9 @@ func (p *prediction) publishedAs(init ensemble.Init, m *product.Manifest, warnin
 		return r
 	}
 	r = published{Warnings: warnings, Already: true, Degraded: m.Status == manifest.Degraded}
+	if r.Degraded && warnings == nil {
+		r.Warnings = m.Warnings // why it was, of the time when it was made
+	}
 	for _, name := range m.Tops() {
 		r.Outputs = append(r.Outputs, filepath.Join(product.CycleDir(p.o.Out, init), name))
 	}
