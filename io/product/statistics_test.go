@@ -12,6 +12,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
+	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -379,6 +381,48 @@ func TestAreas(t *testing.T) {
 			if v := xarrayView(t, path).Vars["t2m"]; len(v.Dims) != 2 {
 				t.Errorf("%s: %v", area, v.Dims)
 			}
+		}
+	}
+}
+
+// Clones of messages of a real ensemble, with ECMWF's local section, keep what they are of
+// and become each statistic; all members have one type.
+func TestStatisticsOfClones(t *testing.T) {
+	path := filepath.Join(testdata.Dir(t, "formats"), "grib2", "ens_z500_51_members_ccsds.grib2")
+	ctx := context.Background()
+	in, err := fio.Open(ctx, []string{path}, fio.Options{Pool: encoder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	e := in.Catalogue().Entries[0]
+	p := testProduct(e.Grid)
+	p.Init, p.Fields = e.Init, nil
+	values := probabilities(e.Grid.Size(), 0.2)
+	add := func(e ensemble.Entry, f product.Field) {
+		raw, err := in.Message(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Variable, f.Unit, f.Level, f.Lead, f.Values, f.Template = e.Variable, e.Unit, e.Level, e.Lead, values, raw
+		p.Fields = append(p.Fields, f)
+	}
+	add(e, product.Field{Kind: product.Quantile, Below: 0.9})
+	add(e, product.Field{Kind: product.Quantile, Below: 0.125})
+	add(e, product.Field{Kind: product.Probability, Event: ensemble.Event{Relation: ensemble.Above, Lower: 55000}})
+	for _, e := range in.Catalogue().Entries[:3] {
+		add(e, product.Field{Kind: product.Member, Member: e.Member})
+	}
+	for _, f := range p.Fields {
+		path := writeStatistic(t, p, f, product.Options{})
+		checkField(t, f.Statistic(), readBack(t, path), key(p, f), unitOf(f), e.Grid, f.Values, 2e-5)
+		got := strings.Join(gribKeys(t, path, "centre", "shortName", "level", "dataDate", "stepRange", "dataType", "productDefinitionTemplateNumber"), ",")
+		want := map[product.Kind]string{product.Quantile: "pb", product.Probability: "ep", product.Member: "pf"}[f.Kind]
+		if !strings.Contains(got, " "+want+" ") || !strings.HasPrefix(got, "ecmf z 500 ") {
+			t.Errorf("%s: %s, want type %s", f.Statistic(), got, want)
+		}
+		if v := xarrayView(t, path); len(v.Vars) != 1 {
+			t.Errorf("%s in cfgrib: %v", f.Statistic(), v.Vars)
 		}
 	}
 }
