@@ -72,15 +72,15 @@ func (v Variable) Plausible(l Level) (r Range, ok bool) {
 	h := StandardHeight(l.Value)
 	r = Range{h - 0.25*math.Abs(h) - 1200, h + 0.25*math.Abs(h) + 1200}
 	if v.Name == "z" {
-		r = Range{r.Min * standardGravity, r.Max * standardGravity}
+		r = Range{r.Min * StandardGravity, r.Max * StandardGravity}
 	}
 	return r, true
 }
 
-// standardGravity turns geopotential height into geopotential.
+// StandardGravity turns geopotential height into geopotential.
 //
 // Unit: m s-2. Source: ISO 80000-3.
-const standardGravity = 9.80665
+const StandardGravity = 9.80665
 
 // StandardHeight is the geopotential height of a pressure in the standard atmosphere.
 //
@@ -103,9 +103,9 @@ func StandardHeight(p float64) float64 {
 		}
 	}
 	if b.lapse == 0 {
-		return b.height - gas*b.temperature/standardGravity*math.Log(p/b.pressure)
+		return b.height - gas*b.temperature/StandardGravity*math.Log(p/b.pressure)
 	}
-	return b.height + b.temperature/b.lapse*(math.Pow(p/b.pressure, -gas*b.lapse/standardGravity)-1)
+	return b.height + b.temperature/b.lapse*(math.Pow(p/b.pressure, -gas*b.lapse/StandardGravity)-1)
 }
 
 // Mistake is a unit that values are in though the file says otherwise.
@@ -118,8 +118,8 @@ type Mistake struct {
 // often in instead: SI = Scale·value + Offset.
 var mistakes = map[string][]Mistake{
 	"K":       {{"degC", 1, 273.15}, {"degF", 5.0 / 9, 459.67 * 5 / 9}, {"hundredths of K", 0.01, 0}},
-	"m":       {{"dam", 10, 0}, {"m2 s-2 (geopotential)", 1 / standardGravity, 0}, {"km", 1000, 0}},
-	"m2 s-2":  {{"m (height)", standardGravity, 0}, {"dam (height)", 10 * standardGravity, 0}},
+	"m":       {{"dam", 10, 0}, {"m2 s-2 (geopotential)", 1 / StandardGravity, 0}, {"km", 1000, 0}},
+	"m2 s-2":  {{"m (height)", StandardGravity, 0}, {"dam (height)", 10 * StandardGravity, 0}},
 	"Pa":      {{"hPa", 100, 0}, {"kPa", 1000, 0}},
 	"kg kg-1": {{"g kg-1", 1e-3, 0}},
 	"kg m-2":  {{"m", 1000, 0}, {"thousandths of kg m-2", 1e-3, 0}},

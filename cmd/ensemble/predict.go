@@ -173,6 +173,9 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	f.StringSlice("variables", nil, "only these variables")
 	f.StringSlice("levels", nil, "only these levels, such as 850hPa")
 	f.StringSlice("leads", nil, "only these leads, such as 48h")
+	f.String("stations", "", "`FILE` of stations to make the products for too, CSV or GeoJSON")
+	f.String("interpolation", "", "of stations: bilinear or nearest (default bilinear)")
+	f.String("orography", "", "`FILE` with the height of the model's ground, for 2t at stations")
 	return func() []config.Flag {
 		var out []config.Flag
 		for _, k := range []struct {
@@ -183,6 +186,7 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 			{"format", "output.formats", true}, {"longitude", "output.longitude", true}, {"nc-profile", "output.nc_profile", true},
 			{"quantise", "output.quantise", false}, {"area", "output.area", true},
 			{"variables", "output.variables", true}, {"levels", "output.levels", true}, {"leads", "output.leads", true},
+			{"stations", "output.stations", true}, {"interpolation", "output.interpolation", true}, {"orography", "output.orography", true},
 		} {
 			flag := f.Lookup(k.flag)
 			if !flag.Changed {

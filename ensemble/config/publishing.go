@@ -27,6 +27,10 @@ type Output struct {
 	Variables []string         `key:"variables"`
 	Levels    []ensemble.Level `key:"levels"`
 	Leads     []ensemble.Lead  `key:"leads"`
+
+	Stations      Path   `key:"stations"`
+	Interpolation string `key:"interpolation"`
+	Orography     Path   `key:"orography"`
 }
 
 // The words of products.
@@ -69,6 +73,12 @@ var publishingKeys = []Key{
 		Help: "Only these of the levels."},
 	{Path: "output.leads", Check: AtLeast(0), Example: "[48h]",
 		Help: "Only these of the leads."},
+	{Path: "output.stations", Example: "stations.csv",
+		Help: "List of stations, CSV or GeoJSON, at which the products are made too, as NetCDF time series and as CSV."},
+	{Path: "output.interpolation", Default: "bilinear", Check: OneOf("bilinear", "nearest"), Example: "nearest",
+		Help: "How stations get values of the grid: from the corners of the cell around them, or from the nearest point."},
+	{Path: "output.orography", Example: "orography.grib2",
+		Help: "File with the height of the model's ground (surface geopotential or height in m): 2 metre temperatures are brought to the altitude of each station, by 6.5 K a km."},
 }
 
 // checkPublishing applies the rules between keys, and names the quantiles that products only
@@ -90,6 +100,9 @@ func (c *PredictConfig) checkPublishing() []*exit.Error {
 	once("output.variables", c.Output.Variables)
 	once("output.levels", texts(c.Output.Levels, ensemble.Level.String))
 	once("output.leads", texts(c.Output.Leads, ensemble.Lead.String))
+	if c.Output.Orography != "" && c.Output.Stations == "" {
+		add("output.orography", "output.orography is given without output.stations", "heights are corrected at stations only", "give output.stations too, or remove it")
+	}
 	if c.Products == nil {
 		return faults
 	}

@@ -78,7 +78,10 @@ func (p *prediction) choose(d *demand) (err error) {
 	if p.templates = nil; p.in.window == (ensemble.Window{}) { // else messages of the input have another grid
 		p.templates = templates(newest, used)
 	}
-	p.choice, err = p.model.choose(p.o.Publish, p.in.grid)
+	if p.choice, err = p.model.choose(p.o.Publish, p.in.grid); err != nil || p.o.Publish.Output.Stations == "" {
+		return err
+	}
+	p.choice.stations, err = sitesOf(context.Background(), p.pool, p.o.Publish.Output, p.in.grid)
 	return err
 }
 

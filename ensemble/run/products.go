@@ -22,8 +22,9 @@ type choice struct {
 	fields    []product.Field // of one start, without values, but for members
 	members   bool            // whether calibrated members are among the products
 	grid      *ensemble.Grid
-	places    []int // of the grid's points in the model's fields; nil: all of them
-	lacksMean bool  // the model predicts the full ensemble's spread only
+	places    []int  // of the grid's points in the model's fields; nil: all of them
+	stations  *sites // to which fields are interpolated beside; nil for none
+	lacksMean bool   // the model predicts the full ensemble's spread only
 }
 
 // choose finds out what is to be published of a model, on the grid of the input.
@@ -246,12 +247,31 @@ func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.P
 			p.Fields = append(p.Fields, f)
 		}
 	}
+	if ch.stations != nil {
+		at := *p
+		at.Grid, at.Places, at.Fields = ensemble.PointsOf(ch.stations.stations), ch.stations.stations, slices.Clone(p.Fields)
+		at.Source += "; " + ch.stations.words
+		p.Stations = &at
+	}
 	return p
 }
 
 // fill gives the fields of a product their values. raw are the used members of the targets,
 // as rawMembers gives them; nil without members among the products.
 func (ch *choice) fill(p *product.Product, out *Forecast, raw []float32) error {
+	if err := ch.fillOn(p, out, raw, ch.part, nil); err != nil || p.Stations == nil {
+		return err
+	}
+	at := p.Stations
+	source := at.Source
+	at.Metadata = p.Metadata // as it is by now
+	at.Source = source
+	return ch.fillOn(at, out, raw, ch.stations.take, ch.stations.warmer)
+}
+
+// fillOn is fill for fields of which take makes those of the product; warmer is added to
+// the location of 2 metre temperatures.
+func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take func(field []float32) []float32, warmer []float32) error {
 	k := &ch.model.Task
 	n, d := ch.model.Grid.Size(), len(k.Features.Axes.Levels)
 	targets := len(k.Targets) * d
@@ -259,10 +279,19 @@ func (ch *choice) fill(p *product.Product, out *Forecast, raw []float32) error {
 	for i := range p.Fields {
 		f := &p.Fields[i]
 		at := slices.Index(k.Targets, f.Variable)*d + ensemble.FindLevel(k.Features.Axes.Levels, f.Variable, f.Level)
-		part := func(fields []float32, at int) []float32 { return ch.part(fields[at*n : (at+1)*n]) }
+		part := func(fields []float32, at int) []float32 { return take(fields[at*n : (at+1)*n]) }
+		location := func() []float32 {
+			mean := part(out.Mean, at)
+			if f.Variable == "2t" {
+				for i, d := range warmer {
+					mean[i] += d
+				}
+			}
+			return mean
+		}
 		switch f.Kind {
 		case product.Mean:
-			f.Values = part(out.Mean, at)
+			f.Values = location()
 			continue
 		case product.Spread:
 			f.Values = part(out.Sigma, at)
@@ -275,7 +304,7 @@ func (ch *choice) fill(p *product.Product, out *Forecast, raw []float32) error {
 		if err != nil {
 			return err
 		}
-		mean, sigma := part(out.Mean, at), part(out.Sigma, at)
+		mean, sigma := location(), part(out.Sigma, at)
 		if f.Kind != product.Member {
 			f.Values = statistic(f, family, mean, sigma)
 			continue

@@ -129,6 +129,13 @@ func (b *ncBuilder) globalMembers(m Metadata) {
 // coordinates that a data variable must list.
 func (b *ncBuilder) horizontal(l *layout) (dims, aux []string) {
 	g := l.grid
+	if g.Kind == ensemble.Points {
+		b.dimension("station", g.NX)
+		b.doubles("latitude", []string{"station"}, g.Lat, text("standard_name", "latitude"), text("long_name", "latitude of the station"), text("units", "degrees_north"))
+		b.doubles("longitude", []string{"station"}, l.lon, text("standard_name", "longitude"), text("long_name", "longitude of the station"), text("units", "degrees_east"))
+		b.sphere()
+		return []string{"station"}, []string{"latitude", "longitude"}
+	}
 	if g.Kind != ensemble.Projected {
 		b.dimension("latitude", g.NY)
 		b.dimension("longitude", g.NX)
@@ -136,9 +143,7 @@ func (b *ncBuilder) horizontal(l *layout) (dims, aux []string) {
 			text("units", "degrees_north"), text("axis", "Y"))
 		b.doubles("longitude", []string{"longitude"}, l.lon, text("standard_name", "longitude"), text("long_name", "longitude"),
 			text("units", "degrees_east"), text("axis", "X"))
-		b.ints("crs", nil, []int32{0}, text("grid_mapping_name", "latitude_longitude"),
-			encode.Attribute{Name: "earth_radius", Doubles: []float64{earthRadius}},
-			encode.Attribute{Name: "longitude_of_prime_meridian", Doubles: []float64{0}})
+		b.sphere()
 		return []string{"latitude", "longitude"}, nil
 	}
 	// A rotated pole has axes in degrees, every other projection in metres.
@@ -161,6 +166,52 @@ func (b *ncBuilder) horizontal(l *layout) (dims, aux []string) {
 	b.doubles("longitude", both, lon, text("standard_name", "longitude"), text("long_name", "longitude"), text("units", "degrees_east"))
 	b.ints("crs", nil, []int32{0}, mappingAttributes(g.Mapping)...)
 	return both, []string{"latitude", "longitude"}
+}
+
+// sphere adds the grid mapping of latitudes and longitudes.
+func (b *ncBuilder) sphere() {
+	b.ints("crs", nil, []int32{0}, text("grid_mapping_name", "latitude_longitude"),
+		encode.Attribute{Name: "earth_radius", Doubles: []float64{earthRadius}},
+		encode.Attribute{Name: "longitude_of_prime_meridian", Doubles: []float64{0}})
+}
+
+// stations adds ids, names and altitudes of stations, and returns what of them a data
+// variable lists.
+func (b *ncBuilder) stations(places []ensemble.Station) []string {
+	words := func(name string, of func(ensemble.Station) string, attrs ...encode.Attribute) {
+		width := 1
+		for _, s := range places {
+			width = max(width, len(of(s)))
+		}
+		b.dimension(name+"_length", width)
+		b.variable(encode.Variable{Name: name, Type: encode.Char, Dimensions: []string{"station", name + "_length"}, Attributes: attrs}, len(places)*width, func(dst []byte) {
+			clear(dst)
+			for i, s := range places {
+				copy(dst[i*width:(i+1)*width], of(s))
+			}
+		})
+	}
+	words("station_id", func(s ensemble.Station) string { return s.ID }, text("long_name", "id of the station"), text("cf_role", "timeseries_id"))
+	listed := []string{"station_id"}
+	if slices.ContainsFunc(places, func(s ensemble.Station) bool { return s.Name != "" }) {
+		words("station_name", func(s ensemble.Station) string { return s.Name }, text("long_name", "name of the station"))
+		listed = append(listed, "station_name")
+	}
+	if slices.ContainsFunc(places, func(s ensemble.Station) bool { return s.Altitude == s.Altitude }) {
+		attrs := []encode.Attribute{text("standard_name", "altitude"), text("long_name", "altitude of the station"), text("units", "m"), text("positive", "up")}
+		altitudes, missing := make([]float64, len(places)), false
+		for i, s := range places {
+			if altitudes[i] = s.Altitude; s.Altitude != s.Altitude {
+				altitudes[i], missing = float64(fillValue), true
+			}
+		}
+		if missing {
+			attrs = append([]encode.Attribute{{Name: "_FillValue", Doubles: []float64{float64(fillValue)}}}, attrs...)
+		}
+		b.doubles("altitude", []string{"station"}, altitudes, attrs...)
+		listed = append(listed, "altitude")
+	}
+	return listed
 }
 
 // mappingAttributes are the attributes of a CF grid mapping: its name first, the
@@ -258,8 +309,9 @@ func (b *ncBuilder) boundsDimension() {
 
 // verticals hands out the vertical coordinates of a file, each written once.
 type verticals struct {
-	b    *ncBuilder
-	seen []vertical
+	b       *ncBuilder
+	seen    []vertical
+	scalars bool // one pressure level is a scalar too
 }
 
 // vertical is one axis of levels, or one scalar height.
@@ -291,6 +343,11 @@ func (vs *verticals) axis(levels []ensemble.Level) (dim, scalar string, err erro
 	case kind == ensemble.Pressure:
 		for i := range values {
 			values[i] /= 100
+		}
+		if vs.scalars && len(levels) == 1 {
+			v.name, v.scalar = vs.free("pressure_"+levels[0].String()), true
+			vs.b.doubles(v.name, nil, values, text("standard_name", "air_pressure"), text("long_name", "pressure"), text("units", "hPa"), text("positive", "down"))
+			break
 		}
 		v.name = vs.free("pressure")
 		vs.b.dimension(v.name, len(levels))

@@ -40,6 +40,9 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 			return cannotHold(path, fmt.Errorf("%s %s at %s and %s %s at %s in one GRIB file", g.Variable, g.Statistic(), g.Lead, f.Variable, f.Statistic(), f.Lead))
 		}
 	}
+	if p.Places != nil {
+		return noForm(path, fmt.Errorf("single places"))
+	}
 	lay := gribLayout(p.Grid, o)
 	g := &gribBuilder{lay: &lay, opt: o}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {

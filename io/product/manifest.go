@@ -31,7 +31,8 @@ type Manifest struct {
 	Longitude       string            `json:"longitude"`
 	Quantise        int               `json:"quantise"` // bits of packed values, 0 for none
 	Grid            string            `json:"grid"`
-	Fields          []string          `json:"fields"` // variable, level, lead and statistic of each
+	Fields          []string          `json:"fields"`             // variable, level, lead and statistic of each
+	Stations        string            `json:"stations,omitempty"` // how many, and what tells them from others
 }
 
 // MissingMember is a member that was expected and not used.
@@ -84,7 +85,7 @@ func (m *Manifest) completes(o *Manifest) bool {
 // holds says whether the files of a manifest are all those that another is of, with the
 // same fields written in the same way.
 func (m *Manifest) holds(o *Manifest) bool {
-	return m.Profile == o.Profile && m.Longitude == o.Longitude && m.Quantise == o.Quantise && m.Grid == o.Grid &&
+	return m.Profile == o.Profile && m.Longitude == o.Longitude && m.Quantise == o.Quantise && m.Grid == o.Grid && m.Stations == o.Stations &&
 		slices.Equal(m.Fields, o.Fields) &&
 		!slices.ContainsFunc(o.Formats, func(f Format) bool { return !slices.Contains(m.Formats, f) })
 }

@@ -40,6 +40,11 @@ func ZarrName(init ensemble.Init, lead ensemble.Lead, format Format) string {
 	return name + ".zarr"
 }
 
+// stationsName is the file of all products of an init and lead at stations.
+func stationsName(init ensemble.Init, lead ensemble.Lead, ending string) string {
+	return CycleName(init) + "_" + StepName(lead) + "_stations" + ending
+}
+
 // GRIB2Name is the file of the statistic that a field is of, for its variable and lead.
 // Mean and spread in one file would be taken for two time steps of one variable by CDO
 // 2.1, and for duplicates by cfgrib; so would two quantiles. Members are one product.

@@ -70,6 +70,9 @@ func stacks(p *Product, alone bool) ([]*stack, error) {
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		s, _ := statisticOf(f.Kind)
 		v := f.variable()
+		if p.Places != nil && f.Level.Kind == ensemble.Pressure { // a time series stands at one level
+			v.Identifier += "_" + f.Level.String()
+		}
 		name := f.series(v)
 		if alone {
 			name = f.single(v)
@@ -125,12 +128,18 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 	}
 	b.globalMembers(p.Metadata)
 	b.file.Attributes = append(b.file.Attributes, encode.Attribute{Name: "spread_ddof", Ints: []int32{int32(p.DDOF)}})
+	if p.Places != nil {
+		b.global("featureType", "timeSeries")
+	}
 	if err := b.times(p.Init, leads, period); err != nil {
 		return nil, err
 	}
 	l := newLayout(p.Grid, o.Longitude)
 	hdims, aux := b.horizontal(&l)
-	vs := &verticals{b: b}
+	if p.Places != nil {
+		aux = append(aux, b.stations(p.Places)...)
+	}
+	vs := &verticals{b: b, scalars: p.Places != nil}
 	// The axis with the most levels comes first and so gets the plain name.
 	for _, st := range slices.SortedStableFunc(slices.Values(sts), func(a, b *stack) int { return len(b.levels) - len(a.levels) }) {
 		if _, _, err := vs.axis(st.levels); err != nil {
@@ -150,7 +159,13 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 			dims = append(dims, zdim)
 		}
 		dims = append(dims, hdims...)
-		v := encode.Variable{Name: st.name, Type: encode.Float, Dimensions: dims, Chunks: chunks(len(dims), p.Grid), Deflate: o.Deflate}
+		chunk := chunks(len(dims), p.Grid)
+		if p.Places != nil { // one series a station: as time has one value, the order of values is the same
+			n := len(dims)
+			dims[n-2], dims[n-1] = dims[n-1], dims[n-2]
+			chunk[n-2], chunk[n-1] = chunk[n-1], chunk[n-2]
+		}
+		v := encode.Variable{Name: st.name, Type: encode.Float, Dimensions: dims, Chunks: chunk, Deflate: o.Deflate}
 		v.Attributes = dataAttributes(st.stat.standardName(st.variable), st.fields[0].longName(st.variable, st.stat), st.stat.unit(st.variable),
 			cellMethods(st, period), coordinates(listed, height, aux), mappingName(o.Profile, p.Grid))
 		v.Attributes = append(v.Attributes, p.statisticAttributes(st)...)

@@ -34,6 +34,16 @@ func newLayout(g *ensemble.Grid, want Longitudes) layout {
 	for c := range l.cols {
 		l.cols[c] = c
 	}
+	if g.Kind == ensemble.Points {
+		from := 0.0
+		if want == From180 {
+			from = -180
+		}
+		for _, lon := range g.Lon {
+			l.lon = append(l.lon, turn(lon, from))
+		}
+		return l
+	}
 	if g.Kind == ensemble.Projected {
 		l.y, l.x = pick(g.Y, l.rows), slices.Clone(g.X)
 		if want == From180 || want == KeepLongitudes && g.Source.FirstLon < 0 {

@@ -22,6 +22,11 @@ type Product struct {
 	Grid   *ensemble.Grid
 	Fields []Field
 	Metadata
+
+	// Places are the stations that a grid of single places is of; nil for other grids.
+	Places []ensemble.Station
+	// Stations is what the same distribution gives at single places; nil for none.
+	Stations *Product
 }
 
 // Field is one statistic of one variable at one level and lead.
@@ -220,8 +225,8 @@ func (p *Product) check() error {
 	if len(p.Fields) == 0 || p.Grid == nil {
 		return bug("a product without fields")
 	}
-	if p.Grid.Kind == ensemble.Points {
-		return bug("a product on single places has no NetCDF or GRIB form")
+	if places := p.Grid.Kind == ensemble.Points; places != (p.Places != nil) || places && len(p.Places) != p.Grid.Size() {
+		return bug("%d stations for %s", len(p.Places), p.Grid)
 	}
 	sorted := slices.SortedFunc(slices.Values(p.Fields), compare)
 	for i, f := range sorted {

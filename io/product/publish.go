@@ -3,6 +3,7 @@ package product
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,6 +71,9 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		m.Fields = append(m.Fields, fmt.Sprintf("%s %s %s %s", f.Variable, f.Level, f.Lead, f.Statistic()))
 	}
+	if p.Stations != nil {
+		m.Stations = p.Stations.places()
+	}
 	if m.MembersExpected == 0 {
 		m.MembersExpected = len(p.Members)
 	}
@@ -77,6 +81,16 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 		m.Status = manifest.Degraded
 	}
 	return m
+}
+
+// places tells stations, and what was done at them, from others.
+func (p *Product) places() string {
+	h := sha256.New()
+	for _, s := range p.Places {
+		fmt.Fprintf(h, "%q %q %g %g %g\n", s.ID, s.Name, s.Lat, s.Lon, s.Altitude)
+	}
+	fmt.Fprintln(h, p.Source)
+	return fmt.Sprintf("%d, sha256:%x", len(p.Places), h.Sum(nil))
 }
 
 // Publish writes all files of a product into root/CYCLE, with SHA256SUMS and the
@@ -96,8 +110,13 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 			return nil, false, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown format %q", f), Fix: "netcdf, grib2, zarr or zarr3"}
 		}
 	}
-	if err := p.check(); err != nil {
-		return nil, false, err
+	for _, q := range []*Product{p, p.Stations} {
+		if q == nil {
+			continue
+		}
+		if err := q.check(); err != nil {
+			return nil, false, err
+		}
 	}
 	dir := CycleDir(root, p.Init)
 	m = pub.Manifest(p)
@@ -185,6 +204,19 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 				return nil, exit.Create(dir, err)
 			}
 			names = append(names, files...)
+		}
+	}
+	if p.Stations != nil {
+		for _, lead := range p.Stations.Leads() {
+			q := p.Stations.Select(func(f Field) bool { return f.Lead == lead })
+			name, tableName := stationsName(p.Init, lead, ".nc"), stationsName(p.Init, lead, ".csv")
+			if err := WriteNetCDF(ctx, enc, filepath.Join(dir, name), q, o); err != nil {
+				return nil, err
+			}
+			if err := WriteTable(filepath.Join(dir, tableName), q); err != nil {
+				return nil, err
+			}
+			names = append(names, name, tableName)
 		}
 	}
 	return manifest.SumBelow(dir, names)

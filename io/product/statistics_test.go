@@ -3,8 +3,10 @@ package product_test
 import (
 	"context"
 	"math"
+	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -424,5 +426,69 @@ func TestStatisticsOfClones(t *testing.T) {
 		if v := xarrayView(t, path); len(v.Vars) != 1 {
 			t.Errorf("%s in cfgrib: %v", f.Statistic(), v.Vars)
 		}
+	}
+}
+
+// At stations there are time series: xarray opens them without a warning, and CSV has a
+// line for each value.
+func TestStations(t *testing.T) {
+	needPython(t)
+	places := []ensemble.Station{{ID: "10488", Name: "Dresden", Lat: 51.13, Lon: 13.75, Altitude: 230}, {ID: "X1", Lat: -30, Lon: -10, Altitude: math.NaN()}}
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	p.Grid, p.Places, p.Fields = ensemble.PointsOf(places), places, nil
+	for i, f := range []product.Field{
+		{Variable: "t", Level: ensemble.PressureLevel(850), Kind: product.Quantile, Below: 0.1},
+		{Variable: "t", Level: ensemble.PressureLevel(850), Kind: product.Quantile, Below: 0.9},
+		{Variable: "t", Level: ensemble.PressureLevel(500), Kind: product.Mean},
+		{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Kind: product.Probability, Event: warm},
+	} {
+		f.Lead, f.Values = testLead, []float32{float32(i) / 8, float32(i+1) / 8}
+		p.Fields = append(p.Fields, f)
+	}
+	p.Fields[2].Values[1] = float32(math.NaN())
+	path := writeNetCDF(t, p, product.Options{})
+	v := xarrayView(t, path)
+	for name, dims := range map[string]string{"t_850hPa_quantile": "quantile station time", "t_500hPa_mean": "station time", "probability_of_t2m_above_threshold": "threshold station time"} {
+		f := v.Vars[name]
+		if got := strings.Join(f.Dims, " "); got != dims {
+			t.Errorf("%s over %s, want %s", name, got, dims)
+		}
+		for _, c := range []string{"latitude", "longitude", "altitude", "station_id", "station_name", "time"} {
+			if !slices.Contains(f.Coords, c) {
+				t.Errorf("%s has no coordinate %s", name, c)
+			}
+		}
+	}
+	if v.Attrs["featureType"] != "timeSeries" || v.Scalars["pressure_850hPa"] != 850 {
+		t.Errorf("%v, %v", v.Attrs["featureType"], v.Scalars)
+	}
+	if f := v.Vars["t_850hPa_quantile"]; f.Sum != 0.5 || f.Corner != 0 {
+		t.Errorf("values %+v", f)
+	}
+	run(t, tool(t, "ncks"), "-m", path)
+	got := readBack(t, path)
+	for _, f := range p.Fields {
+		checkField(t, "stations", got, key(p, f), unitOf(f), p.Grid, f.Values, 0)
+	}
+	table := filepath.Join(t.TempDir(), "s.csv")
+	if err := product.WriteTable(table, p); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"station_id,station_name,latitude,longitude,altitude_m,init,lead_h,valid,variable,level,statistic,value,unit,members_used",
+		"10488,Dresden,51.13,13.75,230,2026-01-01T00:00:00Z,48,2026-01-03T00:00:00Z,t,850hPa,quantile 0.9,0.125,K,5",
+		"X1,,-30,-10,,2026-01-01T00:00:00Z,48,2026-01-03T00:00:00Z,t,500hPa,mean,,K,5",
+		"X1,,-30,-10,,2026-01-01T00:00:00Z,48,2026-01-03T00:00:00Z,2t,2m,probability above 288.15,0.5,1,5",
+	} {
+		if !strings.Contains(string(text), line+"\n") {
+			t.Errorf("no line %s in\n%s", line, text)
+		}
+	}
+	if err := product.WriteGRIB2(context.Background(), encoder(t), filepath.Join(t.TempDir(), "x.grib2"), p.Select(func(f product.Field) bool { return f.Kind == product.Mean }), product.Options{}); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("stations in GRIB2: %v", err)
 	}
 }

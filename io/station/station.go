@@ -1,0 +1,185 @@
+// Package station reads lists of stations: tables with a heading, separated by commas or
+// semicolons, and GeoJSON.
+package station
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// maxSize bounds a list; a data file given by mistake is refused.
+const maxSize = 64 << 20
+
+// columns are the headings of a table that are understood, by what they stand for.
+var columns = map[string][]string{
+	"id":       {"id", "station_id", "station", "wmo", "wmo_id", "code"},
+	"name":     {"name", "station_name"},
+	"lat":      {"lat", "latitude"},
+	"lon":      {"lon", "longitude", "long"},
+	"altitude": {"altitude", "alt", "elevation", "elev", "height", "altitude_m", "elevation_m", "height_m"},
+}
+
+// Read reads a list of stations. Tables need columns for id, latitude and longitude;
+// GeoJSON a FeatureCollection of points, with the id as that of the feature or a property.
+// An altitude that is empty or absent is not known.
+//
+// Errors: exit 66 if there is no file; 65 naming the line of a station that cannot be, or
+// that is there twice.
+func Read(path string) ([]ensemble.Station, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, exit.Read(path, err)
+	}
+	bad := func(at, why, fix string) error {
+		return &exit.Error{Code: exit.BadData, What: "not a list of stations", At: path + at, Why: why, Fix: fix}
+	}
+	if len(text) > maxSize {
+		return nil, bad("", fmt.Sprintf("%d bytes", len(text)), "give a table of stations")
+	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	var out []ensemble.Station
+	if t := bytes.TrimSpace(text); len(t) > 0 && t[0] == '{' {
+		out, err = geoJSON(t)
+	} else {
+		out, err = table(text)
+	}
+	if err != nil {
+		return nil, bad("", err.Error(), "write a heading such as id,latitude,longitude,altitude and one line a station, or GeoJSON points")
+	}
+	seen := map[string]bool{}
+	for i, s := range out {
+		at := fmt.Sprintf(", station %d", i+1)
+		switch {
+		case s.ID == "":
+			return nil, bad(at, "it has no id", "give it one")
+		case seen[s.ID]:
+			return nil, bad(at, "id "+s.ID+" is there twice", "give each station its own")
+		case !(math.Abs(s.Lat) <= 90) || !(math.Abs(s.Lon) <= 360):
+			return nil, bad(at, fmt.Sprintf("latitude %g, longitude %g", s.Lat, s.Lon), "correct its place; GeoJSON has the longitude first")
+		case s.Altitude < -500 || s.Altitude > 9000:
+			return nil, bad(at, fmt.Sprintf("altitude %g m", s.Altitude), "give metres above mean sea level, or nothing if it is not known")
+		}
+		seen[s.ID] = true
+	}
+	if len(out) == 0 {
+		return nil, bad("", "it lists none", "add stations")
+	}
+	return out, nil
+}
+
+func table(text []byte) ([]ensemble.Station, error) {
+	r := csv.NewReader(bytes.NewReader(text))
+	r.Comment, r.TrimLeadingSpace = '#', true
+	if first, _, _ := bytes.Cut(text, []byte("\n")); bytes.Count(first, []byte(";")) > bytes.Count(first, []byte(",")) {
+		r.Comma = ';'
+	}
+	rows, err := r.ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	at := map[string]int{}
+	for i, head := range rows[0] {
+		for what, words := range columns {
+			if slices.Contains(words, strings.ToLower(strings.TrimSpace(head))) {
+				if _, twice := at[what]; twice {
+					return nil, fmt.Errorf("two columns for %s", what)
+				}
+				at[what] = i
+			}
+		}
+	}
+	for _, what := range []string{"id", "lat", "lon"} {
+		if _, ok := at[what]; !ok {
+			return nil, fmt.Errorf("no column %s in the heading %s", strings.Join(columns[what], " or "), strings.Join(rows[0], ","))
+		}
+	}
+	cell := func(row []string, what string) string {
+		if i, ok := at[what]; ok {
+			return strings.TrimSpace(row[i])
+		}
+		return ""
+	}
+	var out []ensemble.Station
+	for n, row := range rows[1:] {
+		s := ensemble.Station{ID: cell(row, "id"), Name: cell(row, "name"), Altitude: math.NaN()}
+		for _, f := range []struct {
+			what string
+			to   *float64
+		}{{"lat", &s.Lat}, {"lon", &s.Lon}, {"altitude", &s.Altitude}} {
+			word := cell(row, f.what)
+			if word == "" && f.what == "altitude" {
+				continue
+			}
+			if *f.to, err = strconv.ParseFloat(word, 64); err != nil {
+				return nil, fmt.Errorf("station %d: %q is no number for %s", n+1, word, f.what)
+			}
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func geoJSON(text []byte) ([]ensemble.Station, error) {
+	var doc struct {
+		Type     string
+		Features []struct {
+			ID         any
+			Properties map[string]any
+			Geometry   struct {
+				Type        string
+				Coordinates json.RawMessage
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return nil, err
+	}
+	if doc.Type != "FeatureCollection" {
+		return nil, fmt.Errorf("JSON of type %q, not a FeatureCollection", doc.Type)
+	}
+	var out []ensemble.Station
+	for i, f := range doc.Features {
+		var c []float64
+		if f.Geometry.Type != "Point" || json.Unmarshal(f.Geometry.Coordinates, &c) != nil || len(c) < 2 {
+			return nil, fmt.Errorf("feature %d is no point", i+1)
+		}
+		s := ensemble.Station{Lat: c[1], Lon: c[0], Altitude: math.NaN()}
+		if len(c) > 2 {
+			s.Altitude = c[2]
+		}
+		property := func(what string) any {
+			for _, word := range columns[what] {
+				if v, ok := f.Properties[word]; ok && v != nil {
+					return v
+				}
+			}
+			return nil
+		}
+		for _, w := range []struct {
+			v  any
+			to *string
+		}{{property("id"), &s.ID}, {f.ID, &s.ID}, {property("name"), &s.Name}} {
+			if w.v != nil {
+				*w.to = fmt.Sprint(w.v)
+			}
+		}
+		if h, ok := property("altitude").(float64); ok {
+			s.Altitude = h
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
