@@ -1,6 +1,9 @@
 package score
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // EFI is the extreme forecast index of members against quantiles of the climate:
 //
@@ -69,6 +72,29 @@ func EFIENS10(climate, members []float64) float64 {
 		sum += (p - f) / math.Sqrt(p*(1-p)) * 0.05
 	}
 	return 2 / math.Pi * sum
+}
+
+// EFIMap is an index, EFI or EFIENS10, at every point.
+//
+// Shape: climate [level][point], members [member][point], dst [point]. Missing: NaN in gives NaN.
+func EFIMap(dst []float32, climate, members [][]float32, index func(climate, members []float64) float64) {
+	q, x := make([]float64, len(climate)), make([]float64, len(members))
+	for p := range dst {
+		for k, f := range climate {
+			q[k] = float64(f[p])
+		}
+		missing := false
+		for m, f := range members {
+			x[m] = float64(f[p])
+			missing = missing || math.IsNaN(x[m])
+		}
+		if missing {
+			dst[p] = float32(math.NaN())
+			continue
+		}
+		slices.Sort(x)
+		dst[p] = float32(index(q, x))
+	}
 }
 
 // SOT is the shift of tails at level p, 0.9 for the upper tail and 0.1 for the lower:

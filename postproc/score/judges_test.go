@@ -236,6 +236,22 @@ func TestEFI(t *testing.T) {
 	}
 	near(t, "EFI above", Number(EFI(climate, row(50, 1))), 1, 1e-12)
 	near(t, "EFI below", Number(EFI(climate, row(-50, 1))), -1, 1e-12)
+	out := make([]float32, 3)
+	level := make([][]float32, 21)
+	for k := range level {
+		level[k] = []float32{float32(k), float32(k), float32(k)}
+	}
+	fields := make([][]float32, 10)
+	for m := range fields { // falling: the map sorts
+		fields[m] = []float32{float32(21 - m), float32(14.5 - float64(m)), 7}
+	}
+	fields[6][2] = float32(math.NaN())
+	EFIMap(out, level, fields, EFIENS10)
+	near(t, "map, 12..21", Number(out[0]), 0.4578579966, 1e-7)
+	near(t, "map, 5.5..14.5", Number(out[1]), -0.0132577113, 1e-7)
+	if out[2] == out[2] {
+		t.Error("a missing member must give NaN")
+	}
 	climate[4] = math.NaN()
 	if !math.IsNaN(EFI(climate, members)) || !math.IsNaN(EFIENS10(climate, members)) || !math.IsNaN(SOT(1, 2, 2)) {
 		t.Error("missing quantiles must give NaN")

@@ -409,3 +409,32 @@ func TestFlatBand(t *testing.T) {
 		}
 	}
 }
+
+// The interval of any function of sums: a ratio that all dates share has no width, one that
+// they do not has one that holds it.
+func TestBootstrapInterval(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 3))
+	var same, unlike [][]float64
+	for range 20 {
+		w := 1 + r.Float64()
+		same = append(same, []float64{w, 3 * w})
+		unlike = append(unlike, []float64{w, w * (3 + r.NormFloat64())})
+	}
+	ratio := func(s []float64) float64 { return s[1] / s[0] }
+	v, low, high, err := Bootstrap{}.Interval(same, ratio)
+	if err != nil || math.Abs(v-3) > 1e-12 || high-low > 1e-12 {
+		t.Errorf("%g from %g to %g, %v", v, low, high, err)
+	}
+	v, low, high, err = Bootstrap{}.Interval(unlike, ratio)
+	if err != nil || !(low < v && v < high && high-low < 2) {
+		t.Errorf("%g from %g to %g, %v", v, low, high, err)
+	}
+	for _, rows := range [][][]float64{nil, {{1}, {1, 2}}} {
+		if _, _, _, err := (Bootstrap{}).Interval(rows, ratio); err == nil {
+			t.Errorf("rows %v accepted", rows)
+		}
+	}
+	if _, _, _, err := (Bootstrap{BlockLength: 30}).Interval(same, ratio); err == nil {
+		t.Error("a block longer than the series accepted")
+	}
+}
