@@ -1,8 +1,13 @@
 package ensemble
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,6 +43,9 @@ type Features struct {
 	// Fitted on training dates, indexed by Axes: lead, variable, level.
 	Fields  []*Normaliser // of the first member's fields
 	Spreads []float64     // RMS of the used members' standard deviation
+	// Maps, if not nil, reads the maps of the normaliser of field i, which lie in a file
+	// while its Mean is nil. It may grow what is in n. Called from several goroutines.
+	Maps func(i int, n *Normaliser) error
 }
 
 // LocationChannels and SeasonChannels are the numbers of channels they add.
@@ -257,42 +265,15 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 	if len(dst) != f.Channels()*d*n {
 		return fmt.Errorf("features: %d values wanted, room for %d", f.Channels()*d*n, len(dst))
 	}
-	mean, std := make([]float32, n), make([]float32, n)
-	c := 0
-	for t := range f.Axes.Leads {
-		for _, a := range f.Aggregates {
-			for v := range f.Axes.Variables {
-				for l := range f.Axes.Levels {
-					out := dst[(c*d+l)*n : (c*d+l+1)*n]
-					norm := f.Fields[f.at(t, v, l)]
-					switch a {
-					case FirstMember:
-						norm.Apply(out, fc.Field(t, used[0], v, l))
-					case OffsetOfMean:
-						fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
-						r := float32(1 / f.Spreads[f.at(t, v, l)])
-						for p, x := range fc.Field(t, used[0], v, l) {
-							out[p] = (mean[p] - x) * r
-						}
-					case SpreadOfUsed:
-						fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
-						r := float32(1 / f.Spreads[f.at(t, v, l)])
-						for p, s := range std {
-							out[p] = s * r
-						}
-					default:
-						return fmt.Errorf("features: unknown aggregate %q", a)
-					}
-					for p, x := range out {
-						if x != x {
-							out[p] = 0
-						}
-					}
-				}
-				c++
-			}
+	for _, a := range f.Aggregates {
+		if a != FirstMember && a != OffsetOfMean && a != SpreadOfUsed {
+			return fmt.Errorf("features: unknown aggregate %q", a)
 		}
 	}
+	if err := f.eachField(n, func(t, v, l int, r *room) error { return f.field(dst, fc, used, t, v, l, r) }); err != nil {
+		return err
+	}
+	c := len(f.Axes.Leads) * len(f.Aggregates) * len(f.Axes.Variables)
 	if f.Location {
 		for l := range d {
 			for j := range fc.Grid.NY {
@@ -312,6 +293,72 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 			out := dst[(c+k)*d*n : (c+k+1)*d*n]
 			for p := range out {
 				out[p] = float32(x)
+			}
+		}
+	}
+	return nil
+}
+
+// room is what a processor needs to make the channels of a field.
+type room struct {
+	mean, std []float32
+	norm      Normaliser // read from a file
+}
+
+// eachField calls do for every lead, variable and level, on all processors, each with room
+// for fields of n points.
+func (f *Features) eachField(n int, do func(t, v, l int, r *room) error) error {
+	d, vars := len(f.Axes.Levels), len(f.Axes.Variables)
+	fields := len(f.Axes.Leads) * vars * d
+	errs := make([]error, fields)
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), fields) {
+		wait.Go(func() {
+			r := &room{mean: make([]float32, n), std: make([]float32, n)}
+			for i := int(next.Add(1)) - 1; i < fields; i = int(next.Add(1)) - 1 {
+				errs[i] = do(i/d/vars, i/d%vars, i%d, r)
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// field writes the channels of one field.
+func (f *Features) field(dst []float32, fc *Forecast, used []int, t, v, l int, r *room) error {
+	n, d := fc.Grid.Size(), len(f.Axes.Levels)
+	mean, std, norm := r.mean, r.std, f.Fields[f.at(t, v, l)]
+	if slices.Contains(f.Aggregates, OffsetOfMean) || slices.Contains(f.Aggregates, SpreadOfUsed) {
+		fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
+	}
+	if norm.Mean == nil && slices.Contains(f.Aggregates, FirstMember) {
+		if err := f.Maps(f.at(t, v, l), &r.norm); err != nil {
+			return err
+		}
+		norm = &r.norm
+	}
+	first := fc.Field(t, used[0], v, l)
+	for i, a := range f.Aggregates {
+		c := (t*len(f.Aggregates)+i)*len(f.Axes.Variables) + v
+		out := dst[(c*d+l)*n : (c*d+l+1)*n]
+		switch a {
+		case FirstMember:
+			norm.Apply(out, first)
+		case OffsetOfMean:
+			r := float32(1 / f.Spreads[f.at(t, v, l)])
+			for p, x := range first {
+				out[p] = (mean[p] - x) * r
+			}
+		case SpreadOfUsed:
+			r := float32(1 / f.Spreads[f.at(t, v, l)])
+			for p, s := range std {
+				out[p] = s * r
+			}
+		}
+		for p, x := range out {
+			if x != x {
+				out[p] = 0
 			}
 		}
 	}

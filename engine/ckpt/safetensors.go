@@ -262,32 +262,42 @@ func ReadFile(path string) ([]Tensor, map[string]string, error) {
 	return tensors, meta, err
 }
 
-// visit calls f for every tensor of a file with its bytes, which f must not keep.
-func visit(path string, f func(e Entry, raw []byte) error) (map[string]string, error) {
+// open opens a file and reads its header.
+func open(path string) (*os.File, *Header, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, nil, exit.Read(path, err)
 	}
 	if !st.Mode().IsRegular() { // opening a pipe would wait for its other end
-		return nil, &exit.Error{Code: exit.BadData, What: "not a file of weights", At: path, Why: "it is a " + fileKind(st.Mode()), Fix: "give the path of a safetensors file"}
+		return nil, nil, &exit.Error{Code: exit.BadData, What: "not a file of weights", At: path, Why: "it is a " + fileKind(st.Mode()), Fix: "give the path of a safetensors file"}
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, nil, exit.Read(path, err)
+	}
+	h, err := ReadHeader(file, st.Size())
+	if err == nil {
+		return file, h, nil
 	}
 	defer file.Close()
-	h, err := ReadHeader(file, st.Size())
 	var fault *faultAt
-	switch {
-	case errors.As(err, &fault):
-		if e := foreign(file, path); e != nil {
-			return nil, e
-		}
-		return nil, &exit.Error{Code: exit.BadData, What: "not a sound safetensors file", At: path + ", " + fault.where, Why: fault.what,
-			Fix: "fetch or make the file again", Err: err}
-	case err != nil:
-		return nil, exit.Read(path, err)
+	if !errors.As(err, &fault) {
+		return nil, nil, exit.Read(path, err)
 	}
+	if e := foreign(file, path); e != nil {
+		return nil, nil, e
+	}
+	return nil, nil, &exit.Error{Code: exit.BadData, What: "not a sound safetensors file", At: path + ", " + fault.where, Why: fault.what,
+		Fix: "fetch or make the file again", Err: err}
+}
+
+// visit calls f for every tensor of a file with its bytes, which f must not keep.
+func visit(path string, f func(e Entry, raw []byte) error) (map[string]string, error) {
+	file, h, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
 	var raw []byte
 	for _, e := range h.Entries {
 		n := int(e.end - e.begin)

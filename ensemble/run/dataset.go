@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
@@ -105,15 +106,28 @@ func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.In
 	axes, grid := own.axes(s.axes), own.part(s.grid)
 	byInit := map[ensemble.Init]*ensemble.Forecast{}
 	out := make([]*ensemble.Forecast, len(inits))
+	places := 0
 	for i, init := range inits {
 		members := s.members
 		if s.rations != nil {
 			members = s.rations[init].members
 		}
-		out[i] = ensemble.NewForecast(init, axes, members, grid)
+		places += axes.Fields() * len(members)
+		out[i] = &ensemble.Forecast{Init: init, Axes: axes, Members: members, Grid: grid}
 		byInit[init] = out[i]
 	}
 	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil })
+	keys := map[ensemble.Key]bool{}
+	for _, e := range wanted {
+		keys[e.Key] = true
+	}
+	for _, fc := range out {
+		if own != nil || len(keys) < places {
+			*fc = *ensemble.NewForecast(fc.Init, axes, fc.Members, grid)
+		} else { // every place gets its field
+			fc.Values = bigmem.Make[float32](axes.Fields() * len(fc.Members) * grid.Size())
+		}
+	}
 	warnings, err := readCounted(ctx, in, wanted, axes.Levels, s.within(own.window()), ranks, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].Place(k) })
 	return out, warnings, err
 }

@@ -36,29 +36,67 @@ func (c *census) add(i int, values []float32) { c.fields[i] = tallyOf(values) }
 
 // tallyOf counts the values of one field.
 func tallyOf(values []float32) tally {
-	t := tally{Points: len(values), Min: math.Inf(1), Max: math.Inf(-1)}
-	h := uint64(len(values))
-	for _, v := range values {
-		bits := math.Float32bits(v)
-		if v == 0 {
-			bits = 0 // of both signs
-		}
-		x := float64(v)
-		switch {
-		case v != v:
-			t.Missing++
-			bits = 0x7fc00000 // one NaN for all
-		case math.IsInf(x, 0):
-			t.Infinite++
-		default:
-			t.Min, t.Max = min(t.Min, x), max(t.Max, x)
-			t.Sum += x
-			t.Squares += x * x
-		}
-		h = mix(h, uint64(bits))
+	// Four lanes, as each step of a sum or hash waits for the one before.
+	var lanes [4]tally
+	var h [4]uint64
+	for k := range lanes {
+		lanes[k].Min, lanes[k].Max = math.Inf(1), math.Inf(-1)
+		h[k] = uint64(len(values) + k)
 	}
-	t.Hash = h | 1
+	for i := 0; i < len(values); i += len(lanes) {
+		if four := values[i:min(i+4, len(values))]; len(four) == 4 {
+			a, b, c, d := four[0], four[1], four[2], four[3]
+			if (a-a)+(b-b)+(c-c)+(d-d) == 0 { // all are finite
+				h[0] = lanes[0].finite(h[0], a)
+				h[1] = lanes[1].finite(h[1], b)
+				h[2] = lanes[2].finite(h[2], c)
+				h[3] = lanes[3].finite(h[3], d)
+				continue
+			}
+		}
+		for k, v := range values[i:min(i+4, len(values))] {
+			h[k] = lanes[k].any(h[k], v)
+		}
+	}
+	t := lanes[0]
+	for _, l := range lanes[1:] {
+		t.Missing, t.Infinite = t.Missing+l.Missing, t.Infinite+l.Infinite
+		t.Min, t.Max, t.Sum, t.Squares = min(t.Min, l.Min), max(t.Max, l.Max), t.Sum+l.Sum, t.Squares+l.Squares
+	}
+	t.Points = len(values)
+	t.Hash = mix(mix(mix(h[0], h[1]), h[2]), h[3]) | 1
 	return t
+}
+
+// finite counts a finite value and extends a hash by it.
+func (t *tally) finite(h uint64, v float32) uint64 {
+	bits := math.Float32bits(v)
+	if v == 0 {
+		bits = 0 // of both signs
+	}
+	x := float64(v)
+	if x < t.Min {
+		t.Min = x
+	}
+	if x > t.Max {
+		t.Max = x
+	}
+	t.Sum += x
+	t.Squares += x * x
+	return mix(h, uint64(bits))
+}
+
+// any counts a value and extends a hash by it.
+func (t *tally) any(h uint64, v float32) uint64 {
+	switch {
+	case v != v:
+		t.Missing++
+		return mix(h, 0x7fc00000) // one NaN for all
+	case v-v != 0:
+		t.Infinite++
+		return mix(h, uint64(math.Float32bits(v)))
+	}
+	return t.finite(h, v)
 }
 
 // mix extends a hash by a value. Two fields with one hash are equal but for a chance of

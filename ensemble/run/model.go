@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
@@ -34,9 +35,10 @@ type Model struct {
 	Networks  []Weights
 	Baselines []Baselines // [variable][level], as targets are stored; empty without analyses
 
-	ranks *team    // that predict together; nil for one rank alone
-	local *Task    // of this rank
-	net   *network // compiled on first use; runs the networks in turn
+	arrays *ckpt.File // from which maps are read when they are needed; nil if all are in memory
+	ranks  *team      // that predict together; nil for one rank alone
+	local  *Task      // of this rank
+	net    *network   // compiled on first use; runs the networks in turn
 }
 
 // Weights are the parameters and states of one network by name.
@@ -118,9 +120,21 @@ func (m *Model) Save(dir string) error {
 			return err
 		}
 	}
+	return m.saveReference(dir)
+}
+
+// saveReference writes what a verification needs of a model: its baselines and, last, its
+// description.
+//
+// Errors: as Save.
+func (m *Model) saveReference(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return exit.Create(dir, err)
+	}
 	if err := saveBaselines(filepath.Join(dir, baselinesFile), m.Baselines); err != nil {
 		return err
 	}
+	k := &m.Task
 	f := modelJSON{
 		Format: modelFormat, Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
 		Variables: k.Features.Axes.Variables, Levels: words(k.Features.Axes.Levels), Leads: words(k.Features.Axes.Leads),
@@ -144,43 +158,73 @@ func (m *Model) Save(dir string) error {
 // LoadModel reads a model folder.
 //
 // Errors: exit 66 if there is no model, 65 if its files do not fit each other.
-func LoadModel(dir string) (*Model, error) {
+func LoadModel(dir string) (*Model, error) { return loadModel(dir, false) }
+
+// loadModel reads a model folder; if it is lean the maps of its normalisers stay in their
+// file, which Close closes: they may be more than all else.
+func loadModel(dir string, lean bool) (*Model, error) {
+	m, f, err := loadReference(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.loadArrays(filepath.Join(dir, arraysFile), f.Kind, lean, damagedModel(dir)); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	for i := range f.Networks {
+		w, _, err := ckpt.ReadFile(filepath.Join(dir, fmt.Sprintf(weightsFormat, i)))
+		if err != nil {
+			return nil, err
+		}
+		m.Networks = append(m.Networks, w)
+	}
+	return m, nil
+}
+
+// damagedModel makes errors of a model folder whose files do not fit each other.
+func damagedModel(dir string) func(why string) error {
+	return func(why string) error {
+		return &exit.Error{Code: exit.BadData, What: "the model is damaged", At: filepath.Join(dir, modelFile), Why: why, Fix: "train again, or copy the whole folder again"}
+	}
+}
+
+// loadReference reads what saveReference writes.
+//
+// Errors: as LoadModel.
+func loadReference(dir string) (*Model, *modelJSON, error) {
 	path := filepath.Join(dir, modelFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &exit.Error{Code: exit.NotYet, What: "no trained model", At: path,
+		return nil, nil, &exit.Error{Code: exit.NotYet, What: "no trained model", At: path,
 			Why: "the run was not trained to its end, or the folder is not that of a run", Fix: "train first: ensemble train -c FILE --run-dir DIR", Err: err}
 	} else if err != nil {
-		return nil, &exit.Error{Code: exit.IO, What: "cannot read the model", At: path, Why: err.Error(), Fix: "check the file's permissions", Err: err}
+		return nil, nil, &exit.Error{Code: exit.IO, What: "cannot read the model", At: path, Why: err.Error(), Fix: "check the file's permissions", Err: err}
 	}
-	bad := func(why string) error {
-		return &exit.Error{Code: exit.BadData, What: "the model is damaged", At: path, Why: why, Fix: "train again, or copy the whole folder again"}
-	}
+	bad := damagedModel(dir)
 	var f modelJSON
 	if err := json.Unmarshal(text, &f); err != nil {
-		return nil, bad(err.Error())
+		return nil, nil, bad(err.Error())
 	}
 	if f.Format != modelFormat {
-		return nil, bad(fmt.Sprintf("format %d; this program reads %d", f.Format, modelFormat))
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d", f.Format, modelFormat))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Version: f.Version}
 	if m.Family = m.Spec.family(); f.Family != "" { // else of an older program
 		if m.Family = dist.FamilyByID(f.Family); m.Family == nil || len(m.Family.Parameters) != 2 {
-			return nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))
+			return nil, nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))
 		}
 	}
 	axes := ensemble.Axes{Variables: f.Variables}
 	for _, s := range f.Levels {
 		l, err := config.ParseLevel(s)
 		if err != nil {
-			return nil, bad("level " + s)
+			return nil, nil, bad("level " + s)
 		}
 		axes.Levels = append(axes.Levels, l)
 	}
 	for _, s := range append(slices.Clone(f.Leads), f.TargetLead) {
 		d, err := config.ParseDuration(s)
 		if err != nil {
-			return nil, bad("lead " + s)
+			return nil, nil, bad("lead " + s)
 		}
 		axes.Leads = append(axes.Leads, ensemble.Lead(d))
 	}
@@ -192,48 +236,63 @@ func LoadModel(dir string) (*Model, error) {
 	}
 	axes.Leads = axes.Leads[:last]
 	m.Task.Features.Axes = axes
-	if err := m.loadArrays(filepath.Join(dir, arraysFile), f.Kind, bad); err != nil {
-		return nil, err
-	}
-	for i := range f.Networks {
-		w, _, err := ckpt.ReadFile(filepath.Join(dir, fmt.Sprintf(weightsFormat, i)))
-		if err != nil {
-			return nil, err
-		}
-		m.Networks = append(m.Networks, w)
-	}
 	m.Baselines, err = loadBaselines(filepath.Join(dir, baselinesFile))
-	return m, err
+	return m, &f, err
 }
 
 // loadArrays fills the normalisers and the maps of the anomaly.
-func (m *Model) loadArrays(path string, kind ensemble.Standardisation, bad func(string) error) error {
-	tensors, _, err := ckpt.ReadFile(path)
-	if err != nil {
+func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool, bad func(string) error) (err error) {
+	if m.arrays, err = ckpt.Open(path); err != nil {
 		return err
 	}
-	byName := map[string]any{}
-	for _, t := range tensors {
-		byName[t.Name] = t.Data
-	}
 	k := &m.Task
+	size := func(name string, i int) int {
+		e, ok := m.arrays.Find(fmt.Sprintf(name, i))
+		if !ok || len(e.Shape) != 1 {
+			return 0
+		}
+		return e.Shape[0]
+	}
+	const meanName, scaleName = "feature_mean.%03d", "feature_scale.%03d"
+	var raw sync.Pool
+	k.Features.Maps = func(i int, n *ensemble.Normaliser) (err error) {
+		buf, _ := raw.Get().([]byte)
+		if n.Mean, buf, err = m.arrays.Float64(n.Mean, buf, fmt.Sprintf(meanName, i)); err == nil {
+			n.Scale, buf, err = m.arrays.Float64(n.Scale, buf, fmt.Sprintf(scaleName, i))
+		}
+		raw.Put(buf)
+		return err
+	}
 	for i := range k.Features.Axes.Fields() {
-		mean, ok1 := byName[fmt.Sprintf("feature_mean.%03d", i)].([]float64)
-		scale, ok2 := byName[fmt.Sprintf("feature_scale.%03d", i)].([]float64)
-		if !ok1 || !ok2 || len(mean) != len(scale) || len(mean) != 1 && len(mean) != m.Grid.Size() {
+		n := &ensemble.Normaliser{Kind: kind}
+		if s := size(meanName, i); s != size(scaleName, i) || s != 1 && s != m.Grid.Size() {
 			return bad(fmt.Sprintf("normaliser %d is missing or of another size in %s", i, arraysFile))
 		}
-		k.Features.Fields = append(k.Features.Fields, &ensemble.Normaliser{Kind: kind, Mean: mean, Scale: scale})
+		if !lean {
+			if err := k.Features.Maps(i, n); err != nil {
+				return bad(err.Error())
+			}
+		}
+		k.Features.Fields = append(k.Features.Fields, n)
 	}
 	for i := range k.ErrorScale {
-		centre, ok1 := byName[fmt.Sprintf("anomaly_centre.%03d", i)].([]float32)
-		width, ok2 := byName[fmt.Sprintf("anomaly_width.%03d", i)].([]float32)
-		if !ok1 || !ok2 || len(centre) != m.Grid.Size() || len(width) != m.Grid.Size() {
-			return bad(fmt.Sprintf("map %d is missing or of another size in %s", i, arraysFile))
+		maps := [2][]float32{}
+		for j, name := range []string{"anomaly_centre.%03d", "anomaly_width.%03d"} {
+			t, err := m.arrays.Tensor(fmt.Sprintf(name, i))
+			x, ok := t.Data.([]float32)
+			if err != nil || !ok || len(x) != m.Grid.Size() {
+				return bad(fmt.Sprintf("map %d is missing or of another size in %s", i, arraysFile))
+			}
+			maps[j] = x
 		}
-		k.Centre, k.Width = append(k.Centre, centre), append(k.Width, width)
+		k.Centre, k.Width = append(k.Centre, maps[0]), append(k.Width, maps[1])
 	}
-	return nil
+	if lean {
+		return nil
+	}
+	k.Features.Maps = nil
+	err, m.arrays = m.arrays.Close(), nil
+	return err
 }
 
 // Forecast is what a model makes of one start, in physical units.
@@ -253,17 +312,36 @@ type Forecast struct {
 // Errors: if the forecast has other axes or another grid, or if an output is not
 // finite; context errors.
 func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Forecast, members []ensemble.Member) (*Forecast, error) {
+	if err := m.open(o); err != nil {
+		return nil, err
+	}
+	stats, err := m.prepare(fc, members)
+	if err != nil {
+		return nil, err
+	}
+	return m.infer(ctx, fc.Init, stats)
+}
+
+// prepare makes the network's input of one forecast, which is not needed after that, and
+// gives the statistics of the targets, [variable][level]. The network is open.
+func (m *Model) prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]statistics, error) {
 	used, err := positions(fc, members)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.open(o); err != nil {
+	if err := m.local.Input(&m.net.batch, 0, fc, used); err != nil {
 		return nil, err
 	}
-	k := m.local
-	if err := k.Input(&m.net.batch, 0, fc, used); err != nil {
-		return nil, err
-	}
+	var stats []statistics
+	err = m.local.eachTarget(0, fc, used, func(_, _ int, st statistics) error {
+		stats = append(stats, statistics{slices.Clone(st.mean), slices.Clone(st.std)})
+		return nil
+	})
+	return stats, err
+}
+
+// infer runs the networks on what was prepared.
+func (m *Model) infer(ctx context.Context, init ensemble.Init, stats []statistics) (*Forecast, error) {
 	n := len(m.net.batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
 	parts := []struct {
@@ -290,13 +368,14 @@ func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Fore
 			}
 		}
 	}
-	return m.whole(out, m.physical(out, fc, used))
+	return m.whole(out, m.physical(out, init, stats))
 }
 
 // physical brings the outputs of the network into physical units.
-func (m *Model) physical(out *Forecast, fc *ensemble.Forecast, used []int) error {
+func (m *Model) physical(out *Forecast, init ensemble.Init, stats []statistics) error {
 	k, d := m.local, len(m.local.Features.Axes.Levels)
-	return k.eachTarget(0, fc, used, func(at, off int, st statistics) error {
+	off := 0
+	for at, st := range stats {
 		e := float32(k.ErrorScale[at])
 		for q := range st.mean {
 			i := off + q
@@ -310,7 +389,7 @@ func (m *Model) physical(out *Forecast, fc *ensemble.Forecast, used []int) error
 			}
 			if missing := st.mean[q] != st.mean[q]; !missing && !finite(out.Spread[i], out, i) {
 				return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-					At:  fmt.Sprintf("start %s, %s at %s, point %d", fc.Init, k.Targets[at/d], k.Features.Axes.Levels[at%d], q),
+					At:  fmt.Sprintf("start %s, %s at %s, point %d", init, k.Targets[at/d], k.Features.Axes.Levels[at%d], q),
 					Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 			} else if missing { // as is the mean already
 				out.Spread[i] = st.mean[q]
@@ -319,8 +398,9 @@ func (m *Model) physical(out *Forecast, fc *ensemble.Forecast, used []int) error
 				}
 			}
 		}
-		return nil
-	})
+		off += len(st.mean)
+	}
+	return nil
 }
 
 // whole joins the slabs of several ranks on the leading one, unless one has failed.
@@ -368,17 +448,23 @@ func (m *Model) open(o engine.Options) error {
 	}
 	o.Store, o.Mode = engine.NewStore(), engine.Infer
 	var err error
-	m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks)
-	return err
+	if m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks); err != nil {
+		return err
+	}
+	if len(m.Networks) == 1 && m.ranks == nil { // else each network finds in its place what the one before left
+		m.net.batch.Features = m.net.plan.Input("features")
+	}
+	return nil
 }
 
-// Close frees the compiled network.
-func (m *Model) Close() error {
-	if m.net == nil {
-		return nil
+// Close frees the compiled network and closes the files of the model.
+func (m *Model) Close() (err error) {
+	if m.net != nil {
+		err, m.net = m.net.plan.Close(), nil
 	}
-	err := m.net.plan.Close()
-	m.net = nil
+	if m.arrays != nil {
+		err, m.arrays = errors.Join(err, m.arrays.Close()), nil
+	}
 	return err
 }
 

@@ -152,6 +152,11 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 		return nil, err
 	}
 	o = s.options(o)
+	if o.Mode == engine.Infer && len(o.Store.Entries()) == 0 {
+		for i := range gr.Nodes { // their values come from a file: drawing millions of random ones takes long
+			gr.Nodes[i].Init = graph.Zeros()
+		}
+	}
 	net := &network{ranks: ranks, rows: spatial.Interval{Hi: n}, shapes: map[string]graph.Shape{}}
 	for _, nd := range gr.Nodes {
 		if nd.Kind == graph.KindInput {
@@ -212,7 +217,9 @@ func (n *network) load(b *Batch) {
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
 		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight,
 	} {
-		copy(n.plan.Input(name), x)
+		if in := n.plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there
+			copy(in, x)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filemark"
 	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 // rereadWarning says that again was needed.
@@ -116,22 +117,55 @@ func (p *prediction) compare(ctx context.Context, inits []ensemble.Init) error {
 	return nil
 }
 
-// read reads the members of one start. Under bad_messages: skip, fields that cannot be
-// decoded are missing.
-func (p *prediction) read(ctx context.Context, init ensemble.Init) (*ensemble.Forecast, []string, error) {
+// attempt is what came of reading a start once.
+type attempt struct {
+	forecast *ensemble.Forecast
+	warnings []string
+	err      error
+}
+
+// look finds the products of a start that are there already; else it gives the forecast,
+// which it reads meanwhile, as most starts are to be made.
+func (p *prediction) look(ctx context.Context, init ensemble.Init) (there *product.Manifest, fc *ensemble.Forecast, warnings []string, err error) {
+	if p.ranks != nil { // whose messages have an order
+		if there, err = p.already(init); err != nil || there != nil {
+			return there, nil, nil, err
+		}
+		fc, warnings, err = p.read(ctx, init, p.attempt(ctx, init))
+		return nil, fc, warnings, err
+	}
+	rctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first := make(chan attempt, 1)
+	go func() { first <- p.attempt(rctx, init) }()
+	if there, err = p.already(init); err != nil || there != nil {
+		cancel()
+		<-first
+		return there, nil, nil, err
+	}
+	fc, warnings, err = p.read(ctx, init, <-first)
+	return nil, fc, warnings, err
+}
+
+// attempt reads the members of one start.
+func (p *prediction) attempt(ctx context.Context, init ensemble.Init) attempt {
 	forecasts, warnings, err := p.in.read(ctx, p.input, []ensemble.Init{init}, p.ranks)
-	err = p.ranks.together(err)
-	if exit.CodeOf(err) == exit.BadData && p.demand.BadMessages == "skip" {
-		if err := p.undecodable(ctx, init, err); err != nil { // the same on all ranks
+	if err = p.ranks.together(err); err != nil {
+		return attempt{err: err}
+	}
+	return attempt{forecast: forecasts[0], warnings: warnings}
+}
+
+// read gives the members of one start as they were read first. Under bad_messages: skip,
+// fields that cannot be decoded are missing: it is read again.
+func (p *prediction) read(ctx context.Context, init ensemble.Init, first attempt) (*ensemble.Forecast, []string, error) {
+	if exit.CodeOf(first.err) == exit.BadData && p.demand.BadMessages == "skip" {
+		if err := p.undecodable(ctx, init, first.err); err != nil { // the same on all ranks
 			return nil, nil, err
 		}
-		forecasts, warnings, err = p.in.read(ctx, p.input, []ensemble.Init{init}, p.ranks)
-		err = p.ranks.together(err)
+		first = p.attempt(ctx, init)
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return forecasts[0], warnings, nil
+	return first.forecast, first.warnings, first.err
 }
 
 // undecodable finds the fields of a start that cannot be decoded, and chooses its members

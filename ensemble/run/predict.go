@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -171,18 +175,26 @@ func (p *prediction) load() (err error) {
 	if p.trained, err = finished(o.RunDir); err != nil {
 		return err
 	}
+	if p.pool, err = decode.NewPool(decode.Options{}); err != nil {
+		return err
+	}
+	p.pool.Start()
 	modelDir := filepath.Join(o.RunDir, "model")
-	if p.model, err = LoadModel(modelDir); err != nil {
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		p.model, err = loadModel(modelDir, p.ranks == nil)
+		return err
+	})
+	var badSum error // what is wrong with the model itself says more
+	g.Go(func() error {
+		p.modelSum, badSum = modelChecksum(modelDir)
+		return nil
+	})
+	if err := cmp.Or(g.Wait(), badSum); err != nil {
 		return err
 	}
 	p.model.ranks = p.ranks
-	if p.modelSum, err = modelChecksum(modelDir); err != nil {
-		return err
-	}
 	if p.demand, err = demandOf(p.model, o.Policy); err != nil {
-		return err
-	}
-	if p.pool, err = decode.NewPool(decode.Options{}); err != nil {
 		return err
 	}
 	if p.ranks != nil {
@@ -260,28 +272,33 @@ type published struct {
 // start predicts and publishes one start, unless the very same products are there. With
 // the first one, the model's baselines are published too.
 func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) (r published, err error) {
-	there, err := p.already(init)
+	opened := make(chan error, 1)
+	if p.ranks == nil { // whose messages have an order
+		go func() { opened <- p.model.open(p.engine) }() // beside the reading
+	} else {
+		opened <- nil
+	}
+	there, forecast, warnings, err := p.look(ctx, init)
+	bad := <-opened
 	if err != nil || there != nil {
 		return p.publishedAs(init, there, nil), err
 	}
-	forecast, warnings, err := p.read(ctx, init)
-	if err != nil {
-		return r, err
+	if bad != nil {
+		return r, namedMemory(bad, flagMemory, flagWorkspace)
 	}
 	if p.ranks != nil {
 		ctx = context.WithoutCancel(ctx) // the others would wait
 	}
-	m := p.model
 	begun := time.Now()
-	out, err := m.Predict(ctx, p.engine, forecast, forecast.Members)
-	if err != nil {
-		return r, namedMemory(err, flagMemory, flagWorkspace)
-	}
 	var raw []float32
 	if p.choice.members {
-		if raw, err = m.rawMembers(forecast, p.in.rations[init].members); err != nil {
+		if raw, err = p.model.rawMembers(forecast, p.in.rations[init].members); err != nil {
 			return r, err
 		}
+	}
+	out, err := p.compute(ctx, forecast)
+	if err != nil {
+		return r, namedMemory(err, flagMemory, flagWorkspace)
 	}
 	if !p.ranks.leads() {
 		return r, nil
@@ -308,9 +325,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 		return r, err
 	}
 	if first { // not before: a refused model must not replace the reference of another
-		described := *m
-		described.Networks = nil
-		if err := described.Save(filepath.Join(p.o.Out, referenceDir)); err != nil {
+		if err := p.model.saveReference(filepath.Join(p.o.Out, referenceDir)); err != nil {
 			return r, err
 		}
 	}
@@ -318,6 +333,27 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	r.Already = already
 	return r, nil
 }
+
+// compute predicts from a forecast, whose values it gives back to the system before the
+// network needs memory.
+func (p *prediction) compute(ctx context.Context, fc *ensemble.Forecast) (*Forecast, error) {
+	if err := p.model.open(p.engine); err != nil {
+		return nil, err
+	}
+	stats, err := p.model.prepare(fc, fc.Members)
+	if err != nil {
+		return nil, err
+	}
+	if large := len(fc.Values) > largeForecast; large {
+		fc.Values = nil
+		debug.FreeOSMemory()
+	}
+	return p.model.infer(ctx, fc.Init, stats)
+}
+
+// largeForecast is the number of values from which on their memory is worth a collection
+// of garbage.
+const largeForecast = 16 << 20
 
 // publication is what is published of a start, but for its values, and how.
 func (p *prediction) publication(init ensemble.Init) (*product.Product, product.Publication, error) {
@@ -390,16 +426,28 @@ func (p *prediction) filesOf(init ensemble.Init) []string {
 // order and in which folders, is no part of a product.
 func (p *prediction) inputsOf(init ensemble.Init) ([]manifest.File, error) {
 	var out []manifest.File
-	for _, file := range p.filesOf(init) {
-		s, ok := p.sums[file]
-		if !ok {
-			sums, err := manifest.Sum(file)
-			if err != nil {
-				return nil, err
+	files := p.filesOf(init)
+	unknown := slices.DeleteFunc(slices.Clone(files), func(f string) bool { _, ok := p.sums[f]; return ok })
+	sums := make([]manifest.File, len(unknown))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, file := range unknown {
+		g.Go(func() error {
+			s, err := manifest.Sum(file)
+			if err == nil {
+				sums[i] = s[0]
 			}
-			s = sums[0]
-			p.sums[file] = s
-		}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for i, file := range unknown {
+		p.sums[file] = sums[i]
+	}
+	for _, file := range files {
+		s := p.sums[file]
 		s.Path = filepath.Base(s.Path)
 		out = append(out, s)
 	}

@@ -333,9 +333,11 @@ func findReference(o VerifyOptions, warnings *[]string) (*Model, error) {
 	}
 	for _, dir := range dirs {
 		if _, err := os.Stat(filepath.Join(dir, modelFile)); err == nil {
-			return LoadModel(dir)
+			m, _, err := loadReference(dir)
+			return m, err
 		} else if o.RunDir != "" {
-			return LoadModel(dir) // gives the error that tells what is missing
+			_, _, err := loadReference(dir) // which tells what is missing
+			return nil, err
 		}
 	}
 	*warnings = append(*warnings, "no baselines beside the products: climatology and EMOS are not scored; --run-dir names the training they come from")

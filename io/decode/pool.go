@@ -68,6 +68,20 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
+// Start starts all children, in the background, so that they are there when they are first
+// needed. One that does not start gives its error to the request that needs it.
+func (p *Pool) Start() {
+	for range p.opt.Children {
+		go func() {
+			slot := <-p.slots
+			defer func() { p.slots <- slot }()
+			if slot == nil {
+				slot, _ = start(context.Background(), p.opt)
+			}
+		}()
+	}
+}
+
 // Size is the number of requests that can be under way at once.
 func (p *Pool) Size() int { return p.opt.Children }
 

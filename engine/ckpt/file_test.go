@@ -1,0 +1,37 @@
+package ckpt
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// What is read tensor by tensor is what ReadFile gives.
+func TestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.safetensors")
+	want := []Tensor{{Name: "a", Shape: []int{3}, Data: []float64{1, 2.5, -3}}, {Name: "b", Shape: []int{2, 1}, Data: []float32{4, 5}}}
+	if err := WriteFile(path, want, nil); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	x, raw, err := f.Float64(make([]float64, 1), nil, "a")
+	if err != nil || !slices.Equal(x, want[0].Data.([]float64)) || len(raw) != 24 {
+		t.Errorf("a is %v, %v", x, err)
+	}
+	if e, ok := f.Find("b"); !ok || !slices.Equal(e.Shape, want[1].Shape) {
+		t.Errorf("b has shape %v", e.Shape)
+	}
+	if b, err := f.Tensor("b"); err != nil || !slices.Equal(b.Data.([]float32), want[1].Data.([]float32)) {
+		t.Errorf("b is %v, %v", b, err)
+	}
+	if _, _, err := f.Float64(nil, nil, "b"); err == nil {
+		t.Error("float32 is read as float64")
+	}
+	if _, err := f.Tensor("c"); err == nil {
+		t.Error("a tensor that is absent is read")
+	}
+}
