@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,38 @@ func TestOctetsAgreeWithTheDecoder(t *testing.T) {
 	}
 	if compared < 300 {
 		t.Errorf("only %d fields compared", compared)
+	}
+}
+
+// TestKeep: what is not kept is in the catalogue once of each kind, whatever the order of
+// the files, and what is kept is all there and read as without.
+func TestKeep(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(testdata.Dir(t, "gcm"), "gcm_fc_19820[1-3].grib2"))
+	if err != nil || len(paths) != 3 {
+		t.Fatal(paths, err)
+	}
+	keep := func(e ensemble.Entry) bool { return e.Variable == "t" && e.Level == ensemble.PressureLevel(850) }
+	all := open(t, Options{}, paths...).Catalogue()
+	part := open(t, Options{Keep: keep}, paths...)
+	cat := part.Catalogue()
+	slices.Reverse(paths)
+	if again := open(t, Options{Keep: keep}, paths...).Catalogue(); !slices.EqualFunc(again.Entries, cat.Entries, func(a, b ensemble.Entry) bool { return a.Compare(b) == 0 }) {
+		t.Error("the catalogue depends on the order of the files")
+	}
+	if got, want := cat.Select(keep), all.Select(keep); len(got) == 0 || !slices.EqualFunc(got, want, func(a, b ensemble.Entry) bool { return a.Compare(b) == 0 }) {
+		t.Errorf("%d fields are kept, want %d", len(got), len(want))
+	}
+	// One of each variable, level, lead and member: gh at two levels and t at one.
+	if n, want := len(cat.Entries)-len(cat.Select(keep)), 3*len(all.Leads())*len(all.Members()); n != want {
+		t.Errorf("%d fields stand for the others, want %d", n, want)
+	}
+	if !slices.Equal(cat.Members(), all.Members()) || !slices.Equal(cat.Variables(), all.Variables()) || !slices.Equal(cat.Levels(), all.Levels()) || cat.Messages != all.Messages {
+		t.Errorf("%v, %v, %v, %d messages", cat.Members(), cat.Variables(), cat.Levels(), cat.Messages)
+	}
+	for _, e := range []ensemble.Entry{cat.Entries[0], cat.Entries[len(cat.Entries)-1]} {
+		if f, err := part.ReadOne(context.Background(), e); err != nil || f.Key != e.Key {
+			t.Errorf("%v: %v", e.Key, err)
+		}
 	}
 }
 

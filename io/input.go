@@ -34,6 +34,10 @@ type Options struct {
 	SkipFiles bool
 	// Sparse takes absent chunks of Zarr stores for missing values.
 	Sparse bool
+	// Keep says which fields will be asked for; nil means any. Of the others the catalogue
+	// has one of each variable, level, lead, member and product, so that it still says what
+	// there is, and memory is that of the fields that are kept.
+	Keep func(e ensemble.Entry) bool
 }
 
 // Input is a set of files and stores, indexed. Its methods may be called from several
@@ -52,6 +56,13 @@ type Input struct {
 	room    sync.Mutex    // of free
 	free    [][]float32   // values that were given back
 	lost    []*exit.Error // of files that were left out
+	beside  beside
+}
+
+// beside is one of each kind of fields that Options.Keep does not keep, without starts.
+type beside struct {
+	mu sync.Mutex
+	of map[ensemble.Identity]ensemble.Entry
 }
 
 // file is one file of an input, or a folder that is a store. The index functions fill
@@ -85,6 +96,7 @@ func Open(ctx context.Context, paths []string, o Options) (*Input, error) {
 		return nil, &exit.Error{Code: exit.Usage, What: "no input files", Fix: "name at least one GRIB or NetCDF file or Zarr store"}
 	}
 	in := &Input{opt: o, pool: o.Pool, byName: map[string]*file{}}
+	in.beside.of = map[ensemble.Identity]ensemble.Entry{}
 	if err := in.open(ctx, paths); err != nil {
 		in.Close()
 		return nil, err
@@ -139,6 +151,7 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 			if err != nil {
 				return err
 			}
+			in.sift(f)
 			return gctx.Err()
 		})
 	}
@@ -146,6 +159,28 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 		return err
 	}
 	return in.collect()
+}
+
+// sift drops the entries of a file that are not kept.
+func (in *Input) sift(f *file) {
+	if in.opt.Keep == nil {
+		return
+	}
+	in.beside.mu.Lock()
+	defer in.beside.mu.Unlock()
+	var kept []ensemble.Entry
+	for _, e := range f.entries {
+		if in.opt.Keep(e) {
+			kept = append(kept, e)
+			continue
+		}
+		kind := e.Identity()
+		kind.Init = ensemble.Init{}
+		if first, ok := in.beside.of[kind]; !ok || e.Compare(first) < 0 {
+			in.beside.of[kind] = e
+		}
+	}
+	f.entries = kept
 }
 
 // joined makes one error of several faults: the first, with the others behind it.
@@ -168,7 +203,7 @@ const maxMore = 9
 // collect makes the catalogue of what the files hold.
 func (in *Input) collect() error {
 	var faults []*exit.Error
-	fields := 0
+	fields := len(in.beside.of)
 	for _, f := range in.files {
 		fields += len(f.entries)
 	}
@@ -184,6 +219,9 @@ func (in *Input) collect() error {
 	}
 	if len(faults) > 0 && !in.opt.SkipBad {
 		return joined(faults)
+	}
+	for _, e := range in.beside.of {
+		in.cat.Entries = append(in.cat.Entries, e)
 	}
 	slices.SortFunc(in.cat.Entries, ensemble.Entry.Compare)
 	in.locate()

@@ -9,12 +9,17 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
 // TestLongGlobeInMemory: a process that predicts a whole globe of 352×704 points on
@@ -47,6 +52,59 @@ func TestLongGlobeInMemory(t *testing.T) {
 	if !(m.PeakMiB > m.ArenaMiB && m.PeakMiB < most) {
 		t.Errorf("peak of %.0f MiB, want more than the arena and less than %d", m.PeakMiB, most)
 	}
+}
+
+// TestLongHindcastArchive: data prepare on an archive in the layout of ENS-10, one file a
+// calendar day with twenty years in it: resident memory follows the fields that are asked
+// for and not those of the archive, and a store that was killed and stopped has the bytes
+// of one that was not.
+func TestLongHindcastArchive(t *testing.T) {
+	testdecoder.Path(t)
+	root := t.TempDir()
+	archive := filepath.Join(root, "archive")
+	if code, _, stderr := call(t, "data", "synthesize", "ens10", "--out", archive, "--grid", "9x16", "--dates", "8", "--seed", "1", "--progress", "none"); code != exit.OK {
+		t.Fatal(stderr)
+	}
+	days, err := filepath.Glob(filepath.Join(archive, "output.*.2018*"))
+	if err != nil || len(days) != 16 {
+		t.Fatal(days, err)
+	}
+	args := func(days []string) func(out string, more ...string) []string {
+		return func(out string, more ...string) []string {
+			return append([]string{"data", "prepare", "-c", "../../experiments/ens10/z500.yaml", "--set", "data.forecasts=[" + strings.Join(days, ",") + "]",
+				"--set", "data.analyses=[" + archive + "/era5.*]", "--out", out, "--shard-size", "1MiB", "--memory", "16MiB", "--progress", "none"}, more...)
+		}
+	}
+	const (
+		inFile = 20 * 30 * (77 + 11) // fields of a calendar day, of both kinds
+		asked  = 20 * 10 * 7         // of them by the configuration
+		most   = 150                 // bytes a field of the archive
+	)
+	peak := func(n int) (kib int64, took time.Duration, out string) {
+		out = filepath.Join(root, fmt.Sprint("store-", n))
+		var files []string
+		for _, d := range days {
+			if i := slices.Index([]string{"0101", "0215", "0402", "0517", "0702", "0816", "1001", "1115"}, d[len(d)-4:]); i >= 0 && i < n {
+				files = append(files, d)
+			}
+		}
+		cmd := exec.Command(os.Args[0], args(files)(out)...)
+		cmd.Stderr = os.Stderr
+		begun := time.Now()
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss, time.Since(begun), out
+	}
+	half, _, _ := peak(4)
+	whole, took, out := peak(8)
+	each := float64(whole-half) * 1024 / (4 * inFile)
+	t.Logf("peak resident memory of data prepare: %d MiB with %d fields in the files, %d of them asked for; %d MiB with %d and %d: %.0f bytes more a field",
+		half>>10, 4*inFile, 4*asked, whole>>10, 8*inFile, 8*asked, each)
+	if each > most {
+		t.Errorf("%.0f bytes a field of the archive, want at most %d", each, most)
+	}
+	prepareInterrupted(t, args(days), sumsOf(t, out), took, 6, 3)
 }
 
 // TestLongFlippedBits: TestFault03 with every bit of the headers.

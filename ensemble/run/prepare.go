@@ -90,7 +90,10 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	defer pool.Close()
-	in, err := fio.Open(ctx, forecastFiles, fio.Options{Pool: pool, Sparse: c.Data.Sparse})
+	in, err := fio.Open(ctx, forecastFiles, fio.Options{Pool: pool, Sparse: c.Data.Sparse, Keep: func(e ensemble.Entry) bool {
+		_, _, _, ok := p.Axes.Find(e.Key)
+		return ok
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +102,9 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	if len(analysisFiles) > 0 {
-		an, err := fio.Open(ctx, analysisFiles, fio.Options{Pool: pool, Sparse: c.Data.Sparse})
+		an, err := fio.Open(ctx, analysisFiles, fio.Options{Pool: pool, Sparse: c.Data.Sparse, Keep: func(e ensemble.Entry) bool {
+			return e.Lead == 0 && slices.Contains(targetVariables(c), e.Variable) && ensemble.FindLevel(p.Axes.Levels, e.Variable, e.Level) >= 0
+		}})
 		if err != nil {
 			return nil, err
 		}

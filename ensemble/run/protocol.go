@@ -239,10 +239,13 @@ type RequestedStore struct {
 	Bytes map[string]int64 `json:"bytes"`
 }
 
-// RequestedPrepare is what `data prepare` of all files of hindcasts takes: the catalogue,
-// beside its --memory, and reading everything twice, for checksums and for values.
+// RequestedPrepare is what `data prepare` of all files of hindcasts takes beside its
+// --memory: the catalogue of the task with most fields, and the index of each file that is
+// looked through at the same time; and reading everything twice, for checksums and for
+// values.
 type RequestedPrepare struct {
 	CatalogueBytes int64   `json:"catalogue_bytes"`
+	IndexBytes     int64   `json:"index_bytes"` // of a file
 	DiskGBs        float64 `json:"disk_gb_s"`
 	Seconds        float64 `json:"read_s"`
 }
@@ -259,9 +262,12 @@ type RequestedRun struct {
 	MemoryBytes int64       `json:"memory_bytes"` // of a rank
 }
 
-// catalogueBytes is what a field of the input takes in memory while it is prepared; see
-// docs/formats/store.md.
-const catalogueBytes = 4 << 10
+// What a field takes in memory while a store is prepared, as docs/formats/store.md says it:
+// one that is asked for, and one of a file that is being looked through.
+const (
+	catalogueBytes = 1 << 10
+	indexBytes     = 3 << 9
+)
 
 // Request says what a protocol takes, and writes the requests for whoever fetches it: one
 // of MARS for each file of hindcasts, one of the Climate Data Store for each of analyses.
@@ -272,7 +278,7 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 	h := p.Hindcasts
 	grid := protocolGrid(p.Grid)
 	r := &RequestResult{Protocol: p.Name, Title: p.Title, Sources: p.Sources, Terms: p.Terms, Assumed: p.Assumed, Starts: len(h.Starts()), Published: len(p.Published)}
-	var hindcasts, fields int64
+	var hindcasts, largest int64
 	for _, date := range h.Dates {
 		starts := h.Starts(date)
 		for _, f := range h.Files {
@@ -280,7 +286,7 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 			r.Files = append(r.Files, RequestedFile{Name: f.Path(h.ReferenceYear, date), Fields: n, Bytes: n * demo.MessageBytes(grid.Size(), true),
 				Request: marsRequest(p, f, date, starts), kind: "mars"})
 			hindcasts += r.Files[len(r.Files)-1].Bytes
-			fields += n
+			largest = max(largest, n)
 		}
 	}
 	months, valids := p.Months()
@@ -298,7 +304,9 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 		r.Fields += f.Fields
 		r.Bytes += f.Bytes
 	}
+	var asked int64 // of the task with most fields
 	for _, t := range p.Tasks {
+		asked = max(asked, int64(len(h.Starts())*len(h.Leads)*h.Members*len(t.Inputs)))
 		s := RequestedStore{Task: t.Name, Bytes: map[string]int64{}}
 		plan := store.Plan{Axes: ensemble.Axes{Variables: t.Inputs, Levels: []ensemble.Level{t.Level}, Leads: h.Leads}, Grid: grid, Starts: h.Starts(),
 			AnalysisVariables: []string{t.Variable}, AnalysisLeads: []ensemble.Lead{t.Lead}}
@@ -314,7 +322,7 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 		}
 		r.Stores = append(r.Stores, s)
 	}
-	r.Prepare = RequestedPrepare{CatalogueBytes: catalogueBytes * fields, DiskGBs: o.DiskGBs, Seconds: 2 * float64(hindcasts) / (o.DiskGBs * 1e9)}
+	r.Prepare = RequestedPrepare{CatalogueBytes: catalogueBytes * asked, IndexBytes: indexBytes * largest, DiskGBs: o.DiskGBs, Seconds: 2 * float64(hindcasts) / (o.DiskGBs * 1e9)}
 	if o.Plan != nil {
 		var err error
 		if r.Training, err = trainingOf(ctx, p, *o.Plan); err != nil {
@@ -477,7 +485,8 @@ func (r *RequestResult) WriteText(w io.Writer) error {
 		}
 		fmt.Fprintln(tw)
 	}
-	fmt.Fprintf(tw, "prepare\tcatalogue %s beside --memory; reading twice at %s GB/s: %s\n", size(r.Prepare.CatalogueBytes), decimal(r.Prepare.DiskGBs), seconds(r.Prepare.Seconds))
+	fmt.Fprintf(tw, "prepare\t%s beside --memory, and %s for each decoding child; reading twice at %s GB/s: %s\n", size(r.Prepare.CatalogueBytes), size(r.Prepare.IndexBytes),
+		decimal(r.Prepare.DiskGBs), seconds(r.Prepare.Seconds))
 	if t := r.Training; t != nil {
 		fmt.Fprintf(tw, "training\tpredicted on %s, %s, mesh %q: %d steps of %s, %s; %s a rank\n", t.Machine.Name, plural(t.Ranks, "rank"), t.Mesh, t.Steps, seconds(t.StepS),
 			seconds(t.Seconds), size(t.MemoryBytes))
