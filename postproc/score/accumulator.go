@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
 // Target is what the systems of one Accumulator forecast.
@@ -27,17 +28,20 @@ type System struct {
 	// 0 for none (climatology).
 	MembersUsed int
 	// Gives says what the samples of the system hold: Members, or Mean and
-	// Spread, or one of these two.
-	Gives Need
+	// Spread, or one of these two, or Parameters of a Family, with Mean and Spread if
+	// moments are to be scored too.
+	Gives  Need
+	Family *dist.Family
 }
 
 // Sample is one system's forecast of one date.
 //
-// Shape: Members [member][point]; Mean, Spread [point]. What System.Gives does
-// not name is ignored. Missing: NaN.
+// Shape: Members [member][point]; Mean, Spread [point]; Parameters [parameter][point], in the
+// order of the family's. What System.Gives does not name is ignored. Missing: NaN.
 type Sample struct {
 	Members      [][]float32
 	Mean, Spread []float32
+	Parameters   [][]float32
 }
 
 // Reference is what the systems are judged against on one date.
@@ -191,8 +195,14 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 		if has&Members != 0 {
 			has |= Mean | Spread
 		}
-		if has&(Mean|Spread) == 0 {
-			return nil, fmt.Errorf("score: system %q gives neither members nor mean nor spread", s.Name)
+		if has&(Mean|Spread|Parameters) == 0 {
+			return nil, fmt.Errorf("score: system %q gives neither members nor mean nor spread nor parameters", s.Name)
+		}
+		if (has&Parameters != 0) != (s.Family != nil) || has&Members != 0 && s.Family != nil {
+			return nil, fmt.Errorf("score: system %q has a family and no parameters, or parameters and no family, or members too", s.Name)
+		}
+		if has&Parameters != 0 || has&(Mean|Spread) == Mean|Spread {
+			has |= Distribution
 		}
 		for need, given := range map[Need]bool{FullSpread: o.FullSpread, Index: o.Index, Events: len(o.Thresholds) > 0, Neighbours: grid.NX > 0} {
 			if given {
@@ -202,7 +212,7 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 		var plan []planned
 		for _, sc := range chosen {
 			switch {
-			case sc.Needs&^has != 0 || sc.NoMembers && has&Members != 0:
+			case sc.Needs&^has != 0 || sc.NoMembers && has&Members != 0 || sc.Normal && s.Family != nil:
 			case sc.ByEvent():
 				for e := range o.Thresholds {
 					plan = append(plan, planned{sc, e})
@@ -407,6 +417,17 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 			if s.Gives&Spread != 0 && len(x.Spread) != n {
 				return bad("the spread of "+s.Name, len(x.Spread))
 			}
+			if s.Family == nil {
+				continue
+			}
+			if len(x.Parameters) != len(s.Family.Parameters) {
+				return fmt.Errorf("score: %s %s: %d parameters of %s, want %v", a.target.Variable, init, len(x.Parameters), s.Name, s.Family.Parameters)
+			}
+			for _, f := range x.Parameters {
+				if len(f) != n {
+					return bad("a parameter of "+s.Name, len(f))
+				}
+			}
 		}
 	}
 	return nil
@@ -425,7 +446,10 @@ type worker struct {
 func (a *Accumulator) newWorker(members []int, entries [][]entry, width int) *worker {
 	w := &worker{a: a, entries: entries, width: width, cases: make([]Case, len(members)), absent: make([]int, len(members))}
 	for s, m := range members {
-		w.cases[s] = Case{Members: make([]float64, m), Thresholds: a.o.Thresholds, Above: make([]float64, len(a.o.Thresholds))}
+		w.cases[s] = Case{Members: make([]float64, m), Thresholds: a.o.Thresholds, Above: make([]float64, len(a.o.Thresholds)), Family: a.systems[s].Family}
+		if f := a.systems[s].Family; f != nil {
+			w.cases[s].Parameters = make([]float64, len(f.Parameters))
+		}
 	}
 	most := 0
 	for _, s := range Table {
@@ -515,6 +539,9 @@ func (w *worker) load(p int, ref Reference, samples []Sample) bool {
 		w.absent[s] = c.load(a.systems[s].Gives, samples[s], p)
 		ok = ok && w.absent[s] == 0 && !(a.systems[s].Gives&(Members|Mean) != 0 && math.IsNaN(c.Mean)) &&
 			!(a.systems[s].Gives&(Members|Spread) == Spread && math.IsNaN(c.Spread))
+		for _, v := range c.Parameters {
+			ok = ok && !math.IsNaN(v)
+		}
 		c.place = place{members: samples[s].Members, obs: ref.Obs, p: p, next: a.grid.next(p)}
 	}
 	return ok
@@ -557,6 +584,9 @@ func (c *Case) load(gives Need, x Sample, p int) (absent int) {
 	}
 	if gives&Spread != 0 {
 		c.Spread = float64(x.Spread[p])
+	}
+	for i := range c.Parameters {
+		c.Parameters[i] = float64(x.Parameters[i][p])
 	}
 	return 0
 }

@@ -9,7 +9,7 @@ var Brier = &Score{
 	ID: "brier", Name: "Brier score", Formula: "<(p-o)^2>",
 	Doc:    "Squared distance of the probability from what happened; few members cost score, see brier_fair.",
 	Source: "doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2",
-	Unit:   Dimensionless, Better: Lower, Divisor: "M", Needs: Mean | Spread | Events, MinMembers: 2, Parts: 1,
+	Unit:   Dimensionless, Better: Lower, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.brier() },
 	Value: single,
 }
@@ -46,7 +46,7 @@ var BrierSkill = &Score{
 	ID: "brier_skill", Name: "Brier skill score", Formula: "1 - <(p-o)^2>/(<o>(1-<o>))",
 	Doc:    "Gain over the event's frequency in the sample that is judged; above 0 is skill.",
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
-	Unit:   Dimensionless, Better: Higher, Divisor: "M", Needs: Mean | Spread | Events, MinMembers: 2, Parts: 2,
+	Unit:   Dimensionless, Better: Higher, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, Parts: 2,
 	Point: func(parts []float64, c *Case) {
 		parts[0], parts[1] = c.brier(), 0
 		if _, happened := c.Probability(); happened {

@@ -20,7 +20,7 @@ func coverage(id string, p float64) *Score {
 		ID: id, Name: "coverage of the central " + id[len(id)-2:] + " % interval", Formula: "<1[q_low <= y <= q_high]>, q of probability (1-p)/2 and (1+p)/2",
 		Doc:    "How often the reference lies in the interval; few members give intervals that are too narrow.",
 		Source: "doi:10.1111/j.1467-9868.2007.00587.x",
-		Unit:   Dimensionless, Better: Nominal, Needs: Mean | Spread, MinMembers: 2, Parts: 1,
+		Unit:   Dimensionless, Better: Nominal, Needs: Distribution, MinMembers: 2, Parts: 1,
 		Point: func(parts []float64, c *Case) {
 			parts[0] = 0
 			if c.quantile((1-p)/2) <= c.Obs && c.Obs <= c.quantile((1+p)/2) {
@@ -41,7 +41,7 @@ var IntervalScore90 = &Score{
 	ID: "interval_score_90", Name: "interval score of the central 90 % interval", Formula: "<(u-l) + (2/0.1)(l-y)+ + (2/0.1)(y-u)+>",
 	Doc:    "Width of the interval and what it misses by; proper, so no interval can be tuned to it.",
 	Source: "doi:10.1198/016214506000001437",
-	Unit:   SameAsVariable, Better: Lower, Needs: Mean | Spread, MinMembers: 2, Parts: 1,
+	Unit:   SameAsVariable, Better: Lower, Needs: Distribution, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) {
 		low, high := c.quantile(0.05), c.quantile(0.95)
 		parts[0] = high - low + 20*max(low-c.Obs, 0) + 20*max(c.Obs-high, 0)

@@ -17,7 +17,7 @@ var CRPSAbove = &Score{
 	Formula: "<integral from t of (F(x)-1[x>=y])^2 dx>, members: 1/(2 M^2)",
 	Doc:     "CRPS of what lies above the threshold only; extremes count without forecasters being judged on extreme outcomes alone.",
 	Source:  "doi:10.1198/jbes.2010.08110",
-	Unit:    SameAsVariable, Better: Lower, Divisor: "M^2", Needs: Mean | Spread | Events, MinMembers: 2, Parts: 1,
+	Unit:    SameAsVariable, Better: Lower, Divisor: "M^2", Normal: true, Needs: Mean | Spread | Events, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) {
 		t := c.Thresholds[c.Event]
 		if len(c.Members) == 0 {

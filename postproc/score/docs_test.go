@@ -46,6 +46,8 @@ func list() string {
 		var of []string
 		if s.Needs&Members != 0 {
 			of = append(of, "members")
+		} else if s.Needs&Parameters != 0 {
+			of = append(of, "families")
 		} else if s.NoMembers {
 			of = append(of, "distributions")
 		} else {

@@ -129,7 +129,7 @@ func eecrps(id string, of *Score) *Score {
 		ID: id, Name: of.Name + ", weighted by |EFI|", Formula: "<|EFI| " + of.ID + ">",
 		Doc:    "CRPS where the raw ensemble says that weather is unusual; divided by the whole area, as published.",
 		Source: "arXiv:2206.14786",
-		Unit:   SameAsVariable, Better: Lower, Divisor: of.Divisor, Needs: of.Needs | Index, MinMembers: of.MinMembers, Parts: 1,
+		Unit:   SameAsVariable, Better: Lower, Divisor: of.Divisor, Normal: of.Normal, Needs: of.Needs | Index, MinMembers: of.MinMembers, Parts: 1,
 		Point: func(parts []float64, c *Case) {
 			of.Point(parts, c)
 			parts[0] *= math.Abs(c.Index)

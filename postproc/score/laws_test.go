@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
 // sharedData is where tests find real data, skipped where they are not.
@@ -436,5 +437,55 @@ func TestBootstrapInterval(t *testing.T) {
 	}
 	if _, _, _, err := (Bootstrap{BlockLength: 30}).Interval(same, ratio); err == nil {
 		t.Error("a block longer than the series accepted")
+	}
+}
+
+// A system of a family is scored by its own distribution: the normal one as what it is, all
+// scores alike; a censored one by its closed form, and never as a normal one.
+func TestFamilies(t *testing.T) {
+	const n = 500
+	r := rand.New(rand.NewPCG(7, 8))
+	mean, spread := field(n, func(int) float64 { return r.NormFloat64() }), field(n, func(int) float64 { return 0.5 + r.Float64() })
+	rain := field(n, func(int) float64 { return math.Max(r.NormFloat64(), 0) })
+	ids := append([]string{"crps_family", "brier", "coverage_90", "mae", "interval_score_90", "roc_area", "economic_value"}, Default...)
+	systems := []System{{Name: "plain", Gives: Mean | Spread}, {Name: "normal", Gives: Parameters | Mean | Spread, Family: dist.Normal}, {Name: "censored", Gives: Parameters, Family: dist.CensoredNormal}}
+	a, err := New(t850, Grid{Weights: field64(n, func(int) float64 { return 1 })}, systems, Options{Scores: ids, Thresholds: []float64{0.3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := [][]float32{mean, spread}
+	if err := a.Add(day(0), Reference{Obs: rain}, []Sample{{Mean: mean, Spread: spread}, {Mean: mean, Spread: spread, Parameters: own}, {Parameters: own}}); err != nil {
+		t.Fatal(err)
+	}
+	res, err := a.Result(Bootstrap{Resamples: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"brier", "coverage_90", "mae", "interval_score_90", "rmse", "spread_skill", "pit_flatness", "roc_area"} {
+		near(t, id+" of the normal family", of(res, id, "normal")[0], float64(of(res, id, "plain")[0]), 1e-9)
+	}
+	near(t, "CRPS of the normal family", of(res, "crps_family", "normal")[0], float64(of(res, "crps_gauss", "plain")[0]), 1e-12)
+	var want float64
+	for p := range rain {
+		c, _, _ := dist.CensoredNormalCRPS(float64(mean[p]), float64(spread[p]), float64(rain[p]))
+		want += c / n
+	}
+	near(t, "CRPS of the censored family", of(res, "crps_family", "censored")[0], want, 1e-9)
+	near(t, "chance of 0.3, above 0", of(res, "brier", "censored")[0], float64(of(res, "brier", "plain")[0]), 1e-9)
+	for _, system := range []string{"normal", "censored"} {
+		if len(of(res, "crps_gauss", system)) != 0 {
+			t.Errorf("%s has the CRPS of a plain normal distribution", system)
+		}
+	}
+	if len(of(res, "rmse", "censored")) != 0 || len(of(res, "crps_family", "plain")) != 0 {
+		t.Error("scores of what a system does not give")
+	}
+	for _, s := range []System{{Name: "x", Gives: Parameters}, {Name: "x", Gives: Mean, Family: dist.Normal}, {Name: "x", Gives: Members | Parameters, Family: dist.Normal}} {
+		if _, err := New(t850, Grid{Weights: []float64{1}}, []System{s}, Options{}); err == nil {
+			t.Errorf("system %+v accepted", s)
+		}
+	}
+	if err := a.Add(day(1), Reference{Obs: rain}, []Sample{{Mean: mean, Spread: spread}, {Mean: mean, Spread: spread, Parameters: own[:1]}, {Parameters: own}}); err == nil {
+		t.Error("a family with one parameter of two accepted")
 	}
 }

@@ -5,7 +5,7 @@ const pitBins = 20
 
 // PITFlatness is the distance of the PIT histogram from a flat one, Σ_k |share_k−1/20|
 // over 20 bins: PIT is F(y), the forecast probability of a value below the reference,
-// for the normal distribution with the system's mean and spread. It is to
+// for the normal distribution with the system's mean and spread, or for its family. It is to
 // distributions what the rank histogram is to members.
 //
 // Better: lower. Source: Gneiting, Balabdaoui and Raftery 2007,
@@ -14,7 +14,7 @@ var PITFlatness = &Score{
 	ID: "pit_flatness", Name: "distance of the PIT histogram from a flat one", Formula: "sum_k |share_k - 1/20|, bins of F(y)",
 	Doc:    "Calibration of distributions: in a flat histogram every probability came true as often as it was said.",
 	Source: "doi:10.1111/j.1467-9868.2007.00587.x",
-	Unit:   Dimensionless, Better: Lower, NoRatio: true, Needs: Mean | Spread, NoMembers: true,
+	Unit:   Dimensionless, Better: Lower, NoRatio: true, Needs: Distribution, NoMembers: true,
 	From: &Sums{
 		Size: func(_, _ int) int { return pitBins },
 		Add: func(sums []float64, w float64, c *Case) {

@@ -71,7 +71,7 @@ func brierPart(id, name, formula string, better Better, doc string, part func(De
 	return &Score{
 		ID: id, Name: name, Formula: formula, Doc: doc,
 		Source: "doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2",
-		Unit:   Dimensionless, Better: better, NoRatio: true, Divisor: "M", Needs: Mean | Spread | Events, MinMembers: 2, From: probabilities,
+		Unit:   Dimensionless, Better: better, NoRatio: true, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, From: probabilities,
 		Value: func(mean []float64, _ int) float64 { return part(Decompose(mean)) },
 	}
 }
@@ -85,7 +85,7 @@ var ReliabilityDiagram = &Score{
 	ID: "reliability", Name: "reliability diagram", Formula: "<o> by forecast probability p",
 	Doc:    "On the diagonal, events happen as often as forecast; flatter is too sure of itself.",
 	Source: "doi:10.1175/WAF993.1",
-	Unit:   Dimensionless, Better: Neither, Needs: Mean | Spread | Events, MinMembers: 2, From: probabilities,
+	Unit:   Dimensionless, Better: Neither, Needs: Distribution | Events, MinMembers: 2, From: probabilities,
 	Diagram: &Drawing{
 		Columns: []string{"probability", "frequency", "share", "base_rate"}, Band: 1, Count: 2,
 		Rows: func(t *Totals) [][]float64 {

@@ -317,7 +317,7 @@ func (v *view) result(out *Result, pairs []Pair) error {
 				divisor = "M-1"
 			case sys.Gives&Members != 0:
 				pairs = e.Divisor
-			case e.Needs&Spread != 0:
+			case e.Needs&(Spread|Distribution) != 0:
 				divisor = "predicted"
 			}
 			out.Scores = append(out.Scores, Value{ID: e.ID, System: sys.Name, Variable: t.Variable, Level: level, Lead: lead,

@@ -27,7 +27,7 @@ var ROCArea = &Score{
 	ID: "roc_area", Name: "area below the ROC curve", Formula: "integral of the hit rate over the false-alarm rate",
 	Doc:    "Whether events get higher probabilities than other cases, rightly sized or not; 0.5 is none.",
 	Source: "doi:10.1256/003590002320603584",
-	Unit:   Dimensionless, Better: Higher, Needs: Mean | Spread | Events, MinMembers: 2, From: probabilities,
+	Unit:   Dimensionless, Better: Higher, Needs: Distribution | Events, MinMembers: 2, From: probabilities,
 	Value: func(mean []float64, _ int) float64 {
 		hits, alarms, _ := rates(mean)
 		var area, h, f float64
@@ -64,7 +64,7 @@ var EconomicValue = &Score{
 	ID: "economic_value", Name: "largest economic value", Formula: "max_p (H-F); diagram: (min(a,o)-F a(1-o)+H o(1-a)-o)/(min(a,o)-o a)",
 	Doc:    "Share of a perfect forecast's saving that the warnings bring to the user they suit best.",
 	Source: "doi:10.1002/qj.49712656313",
-	Unit:   Dimensionless, Better: Higher, Needs: Mean | Spread | Events, MinMembers: 2, From: probabilities,
+	Unit:   Dimensionless, Better: Higher, Needs: Distribution | Events, MinMembers: 2, From: probabilities,
 	Value: func(mean []float64, _ int) float64 {
 		hits, alarms, base := rates(mean)
 		return value(base, hits, alarms, base)

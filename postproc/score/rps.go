@@ -25,7 +25,7 @@ var RPS = &Score{
 	ID: "rps", Name: "ranked probability score", Formula: "<sum_t (P_t-o_t)^2>",
 	Doc:    "Sum of the Brier scores of all thresholds.",
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
-	Unit:   Dimensionless, Better: Lower, Divisor: "M", Needs: Mean | Spread | Events, MinMembers: 2, From: thresholdSums,
+	Unit:   Dimensionless, Better: Lower, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, From: thresholdSums,
 	Value: single,
 }
 
@@ -49,7 +49,7 @@ var RPSSkill = &Score{
 	ID: "rps_skill", Name: "ranked probability skill score", Formula: "1 - <sum_t (P_t-o_t)^2>/sum_t <o_t>(1-<o_t>)",
 	Doc:    "Gain over the frequencies of the categories in the sample that is judged; above 0 is skill.",
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
-	Unit:   Dimensionless, Better: Higher, Divisor: "M", Needs: Mean | Spread | Events, MinMembers: 2, From: thresholdSums,
+	Unit:   Dimensionless, Better: Higher, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, From: thresholdSums,
 	Value: func(mean []float64, _ int) float64 {
 		var climate float64
 		for _, o := range mean[2:] {

@@ -48,6 +48,10 @@ const (
 	Events                      // thresholds whose exceedance is forecast
 	Index                       // extreme forecast index of each point
 	Neighbours                  // the grid's rows
+	Parameters                  // of a distribution of the system's family
+	// Distribution is any of these: members, mean and spread, or parameters. Scores that
+	// need it ask for probabilities and quantiles.
+	Distribution
 )
 
 // Case is what is known at one grid point of one date.
@@ -57,7 +61,9 @@ type Case struct {
 	Spread     float64 // of members: divisor M−1
 	FullSpread float64
 	Obs        float64
-	Index      float64 // extreme forecast index
+	Index      float64      // extreme forecast index
+	Family     *dist.Family // nil: normal with Mean and Spread
+	Parameters []float64    // of Family
 	// Thresholds of events, and the forecast probability that each is exceeded. Scores
 	// of one event look at number Event.
 	Thresholds, Above []float64
@@ -117,6 +123,9 @@ type Score struct {
 	// NoRatio keeps a score from relative gains: one without a natural zero, or one that
 	// resampling moves away from 0, as distances from a flat histogram.
 	NoRatio bool
+	// Normal keeps a score from systems of another family: it takes their mean and spread
+	// for a normal distribution's.
+	Normal bool
 	// NoMembers keeps a score from systems of members, for which there is another.
 	NoMembers bool
 	// Parts is the number of quantities averaged; Point fills them.
@@ -185,7 +194,7 @@ func ByID(id string) *Score {
 }
 
 // exceed is the probability that a value of the case lies above x: the share of
-// members, or that of a normal distribution.
+// members, or that of the family, or that of a normal distribution.
 func (c *Case) exceed(x float64) float64 {
 	if m := len(c.Members); m > 0 {
 		n, _ := slices.BinarySearchFunc(c.Members, x, func(v, x float64) int {
@@ -196,6 +205,9 @@ func (c *Case) exceed(x float64) float64 {
 		})
 		return float64(m-n) / float64(m)
 	}
+	if c.Family != nil {
+		return 1 - c.Family.CDF(c.Parameters, x)
+	}
 	if c.Spread == 0 {
 		if c.Mean > x {
 			return 1
@@ -205,11 +217,14 @@ func (c *Case) exceed(x float64) float64 {
 	return dist.NormalCDF((c.Mean - x) / c.Spread)
 }
 
-// quantile is the p quantile of the case: between order statistics for members, that
-// of a normal distribution otherwise.
+// quantile is the p quantile of the case: between order statistics for members, else that
+// of the family, or of a normal distribution.
 func (c *Case) quantile(p float64) float64 {
 	if len(c.Members) > 0 {
 		return quantile(c.Members, p)
+	}
+	if c.Family != nil {
+		return c.Family.Quantile(c.Parameters, p)
 	}
 	return c.Mean + c.Spread*dist.NormalQuantile(p)
 }

@@ -24,7 +24,10 @@ func (a *Accumulator) words() string {
 		text += " " + r.Name
 	}
 	for i, s := range a.systems {
-		text += fmt.Sprintf("\n%s %d %d:", s.Name, s.MembersUsed, s.Gives)
+		text += fmt.Sprintf("\n%s %d %d", s.Name, s.MembersUsed, s.Gives)
+		if s.Family != nil {
+			text += " " + s.Family.ID
+		}
 		for _, p := range a.plan[i] {
 			text += " " + p.ID
 			if p.event >= 0 {

@@ -2,7 +2,7 @@ package score
 
 // Table lists all scores, in the order in which they are computed and printed.
 var Table = []*Score{
-	CRPSGauss, CRPSPlain, CRPSFair, CRPSAlmostFair, CRPSReliability, CRPSPotential, CRPSAbove, EECRPSGauss, EECRPSPlain,
+	CRPSGauss, CRPSFamily, CRPSPlain, CRPSFair, CRPSAlmostFair, CRPSReliability, CRPSPotential, CRPSAbove, EECRPSGauss, EECRPSPlain,
 	RMSE, MAE, Bias, Correlation, LogGauss,
 	SpreadScore, SpreadSkill, SpreadRMSE, SpreadSkillBins,
 	RankFlatness, PITFlatness,
