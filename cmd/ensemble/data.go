@@ -26,7 +26,7 @@ func dataCommand(a *app) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(dataPrepare(a), dataRequest(a), dataSynthesize(a))
+	cmd.AddCommand(dataPrepare(a), dataBench(a), dataRequest(a), dataSynthesize(a))
 	return cmd
 }
 

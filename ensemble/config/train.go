@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ type Data struct {
 	Split       Split                    `key:"split"`
 	SpreadDDOF  int                      `key:"spread_ddof"`
 }
+
+// DefaultPrefetch is how many starts are read ahead unless it is told.
+const DefaultPrefetch = 4
 
 // DiskCache is a place on a disk of the machine for starts of the store.
 type DiskCache struct {
@@ -175,7 +179,7 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Folder of a sample store that `ensemble data prepare` has made of the forecasts and analyses: training reads it in their place."},
 	{Path: "data.memory", Default: "4GiB", Example: "32GiB", Resume: true, Neutral: true,
 		Help: "Memory of a process for starts of data.store that are kept between epochs, which its parts of train.mesh share; those that it needs most often. What has no room is read again each time. 0 sets no bound. Starts of other files are all kept."},
-	{Path: "data.prefetch", Default: "4", Check: Between(1, 1024), Example: "8", Resume: true, Neutral: true,
+	{Path: "data.prefetch", Default: strconv.Itoa(DefaultPrefetch), Check: Between(1, 1024), Example: "8", Resume: true, Neutral: true,
 		Help: "Starts of data.store that are read ahead of their use, and at once. Each takes the memory of a start, of a rank that of its part."},
 	{Path: "data.disk_cache.folder", Example: "/local/scratch", Resume: true, Neutral: true,
 		Help: "Folder on a fast disk of the machine where starts of data.store are kept that have no room in data.memory, for as long as the training runs."},

@@ -58,6 +58,7 @@ type Loader[T any] struct {
 	memory map[int]T
 	disk   *disk
 	counts Counts
+	spare  []T // staging buffers of streams that have ended
 }
 
 // New makes a loader that keeps nothing yet.
@@ -86,7 +87,7 @@ func Held[T any](samples []T, bytes int64) *Loader[T] {
 
 // Close frees what the loader keeps. Its streams must be closed.
 func (l *Loader[T]) Close() error {
-	l.memory = nil
+	l.memory, l.spare = nil, nil
 	if l.disk == nil {
 		return nil
 	}
@@ -182,6 +183,7 @@ type Stream[T any] struct {
 type slot[T any] struct {
 	full chan fetched[T]
 	free chan struct{} // the sample given from it is no more in use
+	room T             // of the goroutine that fills it
 }
 
 type fetched[T any] struct {
@@ -193,12 +195,19 @@ type fetched[T any] struct {
 func (l *Loader[T]) Stream(ctx context.Context, reads []int) *Stream[T] {
 	s := &Stream[T]{l: l, n: len(reads), slots: make([]slot[T], min(l.o.Ahead, len(reads)))}
 	s.ctx, s.stop = context.WithCancel(ctx)
+	l.mu.Lock()
 	for i := range s.slots {
-		c := slot[T]{make(chan fetched[T], 1), make(chan struct{}, 1)}
+		c := &s.slots[i]
+		c.full, c.free = make(chan fetched[T], 1), make(chan struct{}, 1)
 		c.free <- struct{}{}
-		s.slots[i] = c
+		if n := len(l.spare) - 1; n >= 0 {
+			c.room, l.spare = l.spare[n], l.spare[:n]
+		}
+	}
+	l.mu.Unlock()
+	for i := range s.slots {
+		c := &s.slots[i]
 		s.done.Go(func() {
-			var room T
 			for at := i; at < len(reads); at += len(s.slots) {
 				select {
 				case <-c.free:
@@ -206,7 +215,7 @@ func (l *Loader[T]) Stream(ctx context.Context, reads []int) *Stream[T] {
 					return
 				}
 				var f fetched[T]
-				if f.sample, room, f.err = l.fetch(s.ctx, reads[at], room); f.err != nil {
+				if f.sample, c.room, f.err = l.fetch(s.ctx, reads[at], c.room); f.err != nil {
 					c.full <- f
 					return
 				}
@@ -217,8 +226,8 @@ func (l *Loader[T]) Stream(ctx context.Context, reads []int) *Stream[T] {
 	return s
 }
 
-// Next gives the next sample, which may be used until the next call and must not be
-// changed.
+// Next gives the next sample, which may be used until the next call or Close, and must not
+// be changed.
 //
 // Errors: io.EOF behind the last; those of the origin, which end the stream; ctx.Err().
 func (s *Stream[T]) Next() (x T, err error) {
@@ -235,7 +244,7 @@ func (s *Stream[T]) Next() (x T, err error) {
 		s.err = io.EOF
 		return x, s.err
 	}
-	c := s.slots[s.at%len(s.slots)]
+	c := &s.slots[s.at%len(s.slots)]
 	s.at++
 	var f fetched[T]
 	staged, waited := true, time.Duration(0)
@@ -267,6 +276,14 @@ func (s *Stream[T]) Next() (x T, err error) {
 func (s *Stream[T]) Close() {
 	s.stop()
 	s.done.Wait()
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	for i := range s.slots {
+		if len(s.l.spare) < s.l.o.Ahead {
+			s.l.spare = append(s.l.spare, s.slots[i].room)
+		}
+	}
+	s.slots = nil
 }
 
 // fetch has a sample from the fastest place, and keeps it if that is due. room is memory

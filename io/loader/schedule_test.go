@@ -132,7 +132,7 @@ func TestTimelineByHand(t *testing.T) {
 				read = system.local(0, m.sizes[k])
 			}
 			touched[k] = true
-			l.read(read, m.sizes[k])
+			l.read(read, m.sizes[k], true)
 		}
 		if math.Abs(l.end-c.want) > 1e-6 {
 			t.Errorf("%s: %.6f s, want %.6f", c.name, l.end, c.want)
@@ -140,6 +140,19 @@ func TestTimelineByHand(t *testing.T) {
 		if math.Abs(l.busy-3.6) > 1e-9 {
 			t.Errorf("%s: the training computes for %v s", c.name, l.busy)
 		}
+	}
+}
+
+// A link bounds what threads have together, not what comes from caches.
+func TestLink(t *testing.T) {
+	system := &System{FileSystem: Constant(100), Link: 100, Decode: 200, Compute: 1e9, Staging: Cache{Capacity: 1 << 40, Threads: 4, Write: Constant(1e9)}}
+	s := Schedule{Samples: 10, Epochs: 1, Batch: 1, Readers: 1}
+	if got := Simulate(system, s, Sizes(10, 100), Clairvoyant).Total; math.Abs(got-10) > 1e-6 {
+		t.Errorf("%v s over the link, want 10", got)
+	}
+	system.Link = 0
+	if got := Simulate(system, s, Sizes(10, 100), Clairvoyant).Total; math.Abs(got-3.75) > 1e-6 { // four threads, 1.5 s each
+		t.Errorf("%v s without a bound, want 3.75", got)
 	}
 }
 

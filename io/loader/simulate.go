@@ -103,7 +103,7 @@ func (m *simulation) run() Result {
 		lines[r] = m.timeline(out.Staging)
 	}
 	for f := range m.reads[0] { // the first reader has as many reads as any
-		times := make([]float64, m.s.Readers)
+		times, linked := make([]float64, m.s.Readers), make([]bool, m.s.Readers)
 		var waiting []int // for the file system
 		for r, reads := range m.reads {
 			if f >= len(reads) {
@@ -116,11 +116,11 @@ func (m *simulation) run() Result {
 			}
 		}
 		for _, r := range waiting {
-			times[r] = m.system.shared(len(waiting), m.sizes[m.reads[r][f]])
+			times[r], linked[r] = m.system.shared(len(waiting), m.sizes[m.reads[r][f]]), true
 		}
 		for r, reads := range m.reads {
 			if f < len(reads) {
-				lines[r].read(times[r], m.sizes[reads[f]])
+				lines[r].read(times[r], m.sizes[reads[f]], linked[r])
 				m.keep(r, reads[f])
 			}
 		}
@@ -209,6 +209,7 @@ type timeline struct {
 	sizes  []int64
 	ends   []float64 // when the training is done with each
 	ready  float64   // when the last one fetched is there
+	link   float64   // when the link to the file system is free
 	end    float64   // of the last of ends
 	busy   float64
 }
@@ -226,19 +227,24 @@ func (m *simulation) timeline(start float64) *timeline {
 	return l
 }
 
-// read fetches a sample in time t, and lets the training use it.
-func (l *timeline) read(t float64, bytes int64) {
+// read fetches a sample in time t, over the link to the file system or not, and lets the
+// training use it.
+func (l *timeline) read(t float64, bytes int64, linked bool) {
 	threads := float64(max(l.system.Staging.Threads, 1))
 	if l.plain {
 		l.ready, threads = l.end, 1
 	}
 	for l.room < bytes && l.from < len(l.ends) {
-		l.ready = max(l.ready, l.ends[l.from])
+		l.ready, l.link = max(l.ready, l.ends[l.from]), max(l.link, l.ends[l.from])
 		l.room += l.sizes[l.from]
 		l.from++
 	}
 	l.room -= bytes
 	l.ready += (t + l.system.stage(bytes)) / threads
+	if linked && l.system.Link > 0 {
+		l.link += float64(bytes) / l.system.Link
+		l.ready = max(l.ready, l.link)
+	}
 	use := float64(bytes) / l.system.Compute
 	l.end = max(l.ready, l.end) + use
 	l.busy += use

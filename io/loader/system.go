@@ -5,6 +5,9 @@ type System struct {
 	// FileSystem is the rate of the shared file system in all, by the readers that
 	// fetch from it together.
 	FileSystem Rate
+	// Link is the most that the threads of one reader have from the file system together;
+	// 0 sets no bound.
+	Link float64
 	// Network is the rate between two readers.
 	Network float64
 	// Staging is the memory from which the training takes samples.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -144,12 +145,19 @@ func roundBF16(x float32) (uint16, error) {
 	return h, nil
 }
 
+// littleEndian tells whether values lie in memory as they do in a file.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
 // decode reads values.
 //
 // Shape: src [len(dst)·bytes].
 func (s Storage) decode(dst []float32, src []byte, r *record) {
 	switch s {
 	case Float32:
+		if littleEndian {
+			copy(bigmem.Bytes(dst), src)
+			return
+		}
 		for i := range dst {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 		}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func dataBench(a *app) *cobra.Command {
+	var o run.StoreBenchOptions
+	cmd := &cobra.Command{
+		Use:   "bench DIR",
+		Short: "Measure how fast a sample store is read here",
+		Long: "Measure how fast a sample store is read in the random order of a training, from\n" +
+			"a cold disk and with nothing kept in memory, beside the disk's own rate: whole\n" +
+			"shards, read forward in large blocks past the page cache, in turns with the\n" +
+			"other. The time is printed beside the one that the simulator of the loader\n" +
+			"predicts, and the peak memory of the process. The store is read twice.",
+		Example: "  ensemble data bench store\n" +
+			"  ensemble data bench store --starts 100 --prefetch 8 --json",
+		Annotations: notes("docs/loader.md", exit.BadData, exit.NotYet, exit.IO, exit.SaveAndStop),
+		Args:        oneArg,
+	}
+	f := cmd.Flags()
+	starts := f.Uint("starts", 0, "read the first so many starts only; 0 means all")
+	prefetch := f.Uint("prefetch", 0, "starts that are read ahead, as data.prefetch; 0 means its default")
+	f.Uint64Var(&o.Seed, "seed", 1, "of the order")
+	reporter := a.progressFlag(f)
+	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+		o.Dir, o.Starts, o.Prefetch = args[0], int(*starts), int(*prefetch)
+		var err error
+		if o.Progress, err = reporter(); err != nil {
+			return result{}, err
+		}
+		defer o.Progress.Close()
+		r, err := run.StoreBench(ctx, o)
+		if err != nil {
+			return result{}, err
+		}
+		return result{data: r, text: r.WriteText}, nil
+	})
+	return cmd
+}
