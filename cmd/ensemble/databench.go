@@ -20,13 +20,14 @@ func dataBench(a *app) *cobra.Command {
 			"other. The time is printed beside the one that the simulator of the loader\n" +
 			"predicts, and the peak memory of the process. The store is read twice.",
 		Example: "  ensemble data bench store\n" +
-			"  ensemble data bench store --starts 100 --prefetch 8 --json",
+			"  ensemble data bench store --starts 100 --prefetch 8 --direct --json",
 		Annotations: notes("docs/loader.md", exit.BadData, exit.NotYet, exit.IO, exit.SaveAndStop),
 		Args:        oneArg,
 	}
 	f := cmd.Flags()
 	starts := f.Uint("starts", 0, "read the first so many starts only; 0 means all")
 	prefetch := f.Uint("prefetch", 0, "starts that are read ahead, as data.prefetch; 0 means its default")
+	f.BoolVar(&o.Direct, "direct", false, "read past the page cache, as data.direct")
 	f.Uint64Var(&o.Seed, "seed", 1, "of the order")
 	reporter := a.progressFlag(f)
 	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {

@@ -29,6 +29,7 @@ type Data struct {
 	Store       Path                     `key:"store"`
 	Memory      Bytes                    `key:"memory"`
 	Prefetch    int                      `key:"prefetch"`
+	Direct      bool                     `key:"direct"`
 	DiskCache   DiskCache                `key:"disk_cache"`
 	Sparse      bool                     `key:"sparse"`
 	Members     MemberPolicy             `key:"members"`
@@ -181,6 +182,8 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Memory of a process for starts of data.store that are kept between epochs, which its parts of train.mesh share; those that it needs most often. What has no room is read again each time. 0 sets no bound. Starts of other files are all kept."},
 	{Path: "data.prefetch", Default: strconv.Itoa(DefaultPrefetch), Check: Between(1, 1024), Example: "8", Resume: true, Neutral: true,
 		Help: "Starts of data.store that are read ahead of their use, and at once. Each takes the memory of a start, of a rank that of its part."},
+	{Path: "data.direct", Default: "false", Example: "true", Resume: true, Neutral: true,
+		Help: "Whether data.store is read past the page cache of the system, where its file system allows that: faster from fast disks, for a store that is larger than the machine's memory."},
 	{Path: "data.disk_cache.folder", Example: "/local/scratch", Resume: true, Neutral: true,
 		Help: "Folder on a fast disk of the machine where starts of data.store are kept that have no room in data.memory, for as long as the training runs."},
 	{Path: "data.disk_cache.size", Default: "0", Example: "200GiB", Resume: true, Neutral: true,

@@ -210,7 +210,7 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 // openStore is readData from the store of a configuration. Starts are read as they are
 // needed, and their values are judged when that is first.
 func openStore(ctx context.Context, c *config.TrainConfig, ranks *team) (*data, error) {
-	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{})
+	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{Direct: c.Data.Direct})
 	if err != nil {
 		return nil, err
 	}

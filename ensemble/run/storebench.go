@@ -27,6 +27,7 @@ type StoreBenchOptions struct {
 	Dir      string
 	Starts   int                // the first so many; 0 means all
 	Prefetch int                // as data.prefetch; 0 means its default
+	Direct   bool               // as data.direct
 	Seed     uint64             // of the order
 	Progress *progress.Reporter // nil shows nothing
 }
@@ -47,13 +48,16 @@ type StoreReport struct {
 	BlockBytes    int     `json:"block_bytes"`
 	Direct        bool    `json:"direct"`
 
+	StreamDirect bool `json:"stream_direct"` // StoreBenchOptions.Direct
+
 	Seconds   float64 `json:"seconds"` // of streaming
 	BytesPerS float64 `json:"bytes_s"`
 	Ratio     float64 `json:"ratio"` // to the disk's rate
 	// FromDisk is what the kernel read from the disk for it: less than Bytes if they were in
 	// the page cache; −1 where the kernel does not tell.
 	FromDisk int64 `json:"from_disk_bytes"`
-	// HotBytesPerS is the rate from the page cache: that of checksums and decoding.
+	// HotBytesPerS is the rate from the page cache: that of checksums, decoding and copies from
+	// there.
 	HotBytesPerS float64 `json:"hot_bytes_s"`
 	// Predicted is the time that the simulator gives for the same reads at those two rates.
 	Predicted float64 `json:"predicted_s"`
@@ -75,7 +79,7 @@ const (
 // Memory: as the report says: starts that are read ahead, and a block.
 // Errors: those of store.Open and of reading; ctx.Err().
 func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) {
-	s, err := store.Open(ctx, o.Dir, store.OpenOptions{})
+	s, err := store.Open(ctx, o.Dir, store.OpenOptions{Direct: o.Direct})
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +101,7 @@ func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) 
 		return nil, err
 	}
 	n := int64(len(starts))
-	r := &StoreReport{Store: o.Dir, Storage: string(s.Storage), Starts: len(starts), Bytes: n * origin.Size().Stored, Prefetch: o.Prefetch, BlockBytes: benchBlock, Direct: true}
+	r := &StoreReport{Store: o.Dir, Storage: string(s.Storage), Starts: len(starts), Bytes: n * origin.Size().Stored, Prefetch: o.Prefetch, BlockBytes: benchBlock, Direct: true, StreamDirect: o.Direct}
 	schedule := loader.Schedule{Seed: o.Seed, Samples: len(starts), Epochs: 1, Batch: 1, Readers: 1}
 	reads := schedule.Reads(0)
 	shards := (len(starts) + s.ShardStarts - 1) / s.ShardStarts
@@ -147,6 +151,17 @@ func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) 
 		r.FromDisk = -1
 	}
 	if r.PeakMiB, err = peakMiB(); err != nil {
+		return nil, err
+	}
+	warm, err := store.Open(ctx, o.Dir, store.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer warm.Close()
+	if origin.Selected, err = warm.Select(store.Selection{}); err != nil {
+		return nil, err
+	}
+	if from, err = loader.New(origin, loader.Options{Ahead: o.Prefetch}); err != nil {
 		return nil, err
 	}
 	few := reads[:min(len(reads), max(o.Prefetch, int(benchHot/origin.Size().Stored)))]
@@ -237,6 +252,7 @@ func (r *StoreReport) WriteText(w io.Writer) error {
 	}
 	row("disk", "%.4g MB/s: whole shards in blocks of %d MiB, %s", r.DiskBytesPerS/1e6, r.BlockBytes>>20, how)
 	row("streamed", "%.4g MB/s in random order, %d starts ahead: %.1f %% of the disk's rate", r.BytesPerS/1e6, r.Prefetch, 100*r.Ratio)
+	row("", "%s", map[bool]string{false: "through the page cache", true: "past the page cache"}[r.StreamDirect])
 	if r.FromDisk >= 0 {
 		row("from the disk", "%.1f %% of what was streamed", 100*float64(r.FromDisk)/float64(r.Bytes))
 	}

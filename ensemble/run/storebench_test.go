@@ -60,7 +60,7 @@ func writeNoise(t *testing.T, dir string, starts, ny, nx int) {
 			for _, m := range p.Members {
 				for v, unit := range map[string]string{"t": "K", "gh": "m"} {
 					for _, l := range p.Axes.Levels {
-						p.Forecasts.Entries = append(p.Forecasts.Entries, ensemble.Entry{File: "a", Unit: unit, Key: ensemble.Key{Variable: v, Level: l, Member: m, Init: init, Lead: lead}})
+						p.Forecasts.Entries = append(p.Forecasts.Entries, ensemble.Entry{File: "a", Kind: &ensemble.Kind{Unit: unit}, Key: ensemble.Key{Variable: v, Level: l, Member: m, Init: init, Lead: lead}})
 					}
 				}
 			}

@@ -7,14 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Align is what addresses, places and lengths of direct reads are multiples of.
-const Align = 4096
-
-// Open opens a file for reads that go past the page cache. direct tells whether they do:
-// some file systems have none.
-func Open(path string) (f *os.File, direct bool, err error) {
-	if f, err = os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0); errors.Is(err, unix.EINVAL) {
-		f, err = os.Open(path)
+func open(as func(flag int) (*os.File, error)) (f *os.File, direct bool, err error) {
+	if f, err = as(os.O_RDONLY | unix.O_DIRECT); errors.Is(err, unix.EINVAL) {
+		f, err = as(os.O_RDONLY)
 		return f, false, err
 	}
 	return f, true, err

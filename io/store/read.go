@@ -26,6 +26,9 @@ type OpenOptions struct {
 	// NoVerify leaves the checksums of values out; those of heads, without which
 	// nothing can be read, are always verified.
 	NoVerify bool
+	// Direct reads values past the page cache, where the file system has that: it saves a copy,
+	// and leaves the page cache to others.
+	Direct bool
 }
 
 // Store is a store that can be read, by several goroutines at once.

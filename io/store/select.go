@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
+	"github.com/ensemble-weather/ensemble/internal/coldfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -161,12 +164,18 @@ func (r *Selected) Read(ctx context.Context, init ensemble.Init, into *Sample, c
 	}
 	shard, at := s.place(i)
 	name := s.Shards[shard].Path
-	f, err := s.root.Open(filepath.FromSlash(name))
+	var f *os.File
+	direct := false
+	if s.opt.Direct {
+		f, direct, err = coldfile.OpenIn(s.root, filepath.FromSlash(name))
+	} else {
+		f, err = s.root.Open(filepath.FromSlash(name))
+	}
 	if err != nil {
 		return nil, s.unreadable(name, err)
 	}
 	defer f.Close()
-	q := &query{Selected: r, from: f, name: name, start: i, base: at, copy: copy}
+	q := &query{Selected: r, from: f, direct: direct, name: name, start: i, base: at, copy: copy}
 	return q.read(ctx, init, into)
 }
 
@@ -194,12 +203,13 @@ func (s *Store) find(init ensemble.Init) (int, error) {
 // query is the reading of one start.
 type query struct {
 	*Selected
-	from  io.ReaderAt
-	name  string // of the file, for errors
-	start int
-	base  int64 // where the start lies in it
-	copy  io.WriterAt
-	to    *Sample
+	from   io.ReaderAt
+	direct bool   // reads are whole pages into whole pages
+	name   string // of the file, for errors
+	start  int
+	base   int64 // where the start lies in it
+	copy   io.WriterAt
+	to     *Sample
 }
 
 func (q *query) read(ctx context.Context, init ensemble.Init, into *Sample) (*Sample, error) {
@@ -259,7 +269,7 @@ func (q *query) readBand(b int) error {
 			p++
 		}
 		if end > from {
-			text, back, err := s.bytes(q.from, q.base+at+from, end-from)
+			text, back, err := q.bytes(q.base+at+from, end-from)
 			if errors.Is(err, io.EOF) {
 				return s.damaged(q.name, fmt.Sprintf("it ends before the %d bytes at %d that are to be read", end-from, q.base+at+from))
 			}
@@ -296,21 +306,27 @@ func (q *query) readBand(b int) error {
 	}
 }
 
-// bytes reads a piece of a file into a buffer that back gives back.
-func (s *Store) bytes(f io.ReaderAt, at, n int64) (text []byte, back func(), err error) {
-	b, _ := s.buffer.Get().(*[]byte)
-	if b == nil || int64(cap(*b)) < n {
-		b = new([]byte)
-		*b = make([]byte, n)
+// bytes reads a piece of the file into a buffer that back gives back.
+func (q *query) bytes(at, n int64) (text []byte, back func(), err error) {
+	first, end := at, at+n
+	if q.direct { // shards are whole pages
+		first, end = at/coldfile.Align*coldfile.Align, align(end, coldfile.Align)
 	}
-	back = func() { s.buffer.Put(b) }
-	text = (*b)[:n]
-	if _, err = f.ReadAt(text, at); err != nil {
+	b, _ := q.s.buffer.Get().(*[]byte)
+	if b == nil || int64(cap(*b)) < end-first {
+		b = new([]byte)
+		*b = bigmem.Bytes(bigmem.Make[float32](int(max(align(end-first, coldfile.Align), leastBuffer) / 4)))
+	}
+	back = func() { q.s.buffer.Put(b) }
+	if _, err = q.from.ReadAt((*b)[:end-first], first); err != nil {
 		back()
 		return nil, nil, err
 	}
-	return text, back, nil
+	return (*b)[at-first:][:n], back, nil
 }
+
+// leastBuffer is the size from which bigmem aligns to pages.
+const leastBuffer = 4 << 20
 
 // readHead reads the head of a band, which lies at a place of its file.
 func (q *query) readHead(text []byte, at int64, b int) (*head, error) {

@@ -50,7 +50,7 @@ func TestSelected(t *testing.T) {
 		p, _ := plan(storage, 4)
 		dir := filepath.Join(t.TempDir(), "store")
 		write(t, dir, p, sizes(p))
-		s := open(t, dir, OpenOptions{})
+		s, direct := open(t, dir, OpenOptions{}), open(t, dir, OpenOptions{Direct: true})
 		for _, sel := range []Selection{
 			{},
 			{Window: ensemble.Window{Rows: [2]int{5, 11}, Cols: [2]int{1, 4}}, Leads: p.Axes.Leads[1:], AnalysisLeads: []ensemble.Lead{0}},
@@ -75,6 +75,9 @@ func TestSelected(t *testing.T) {
 				}
 				if made.bytes < bytes || made.bytes > bytes+int64(len(s.parts)*s.bands)*partAlign {
 					t.Errorf("%s %+v: %d bytes were read, %d are said to be", storage, sel, made.bytes, bytes)
+				}
+				if f, a, err := direct.Read(context.Background(), init, sel); err != nil || !sameSample(&Sample{f, a}, want) {
+					t.Errorf("%s %+v: past the page cache: %v", storage, sel, err)
 				}
 				if got, err := r.ReadCopy(context.Background(), init, nil, made); err != nil || !sameSample(got, want) {
 					t.Errorf("%s %+v: of a copy: %v", storage, sel, err)
