@@ -3,6 +3,8 @@ package product_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,5 +140,31 @@ func TestPublishZarr(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(product.CycleDir(root, p.Init), "*.zarr"))
 	if err != nil || len(left) != len(tops) {
 		t.Errorf("%q are left, %v", left, err)
+	}
+}
+
+// GDAL reads a store of version 2 without a warning: what the axes are, the unit, values.
+func TestZarrInGDAL(t *testing.T) {
+	info := tool(t, "gdalmdiminfo")
+	path := filepath.Join(t.TempDir(), "p.zarr")
+	writeZarr(t, path, testProduct(globe(ensemble.SourceOrder{})), 2, product.Options{})
+	var got struct {
+		Dimensions []struct{ Type string }
+		Unit       string
+		Values     [][][][]float64
+	}
+	if err := json.Unmarshal([]byte(run(t, info, "-detailed", "-array", "t_mean", path)), &got); err != nil {
+		t.Fatal(err)
+	}
+	var types []string
+	for _, d := range got.Dimensions {
+		types = append(types, d.Type)
+	}
+	if s := strings.Join(types, " "); s != "TEMPORAL VERTICAL HORIZONTAL_Y HORIZONTAL_X" || got.Unit != "K" {
+		t.Errorf("dimensions %s, unit %s", s, got.Unit)
+	}
+	ne, sw := wantMarks(250) // of the lower of two levels
+	if v := got.Values[0][0]; math.Abs(v[atNE/36][atNE%36]-ne) > 1e-3 || math.Abs(v[atSW/36][atSW%36]-sw) > 1e-3 {
+		t.Errorf("marks %g and %g, want %g and %g", v[atNE/36][atNE%36], v[atSW/36][atSW%36], ne, sw)
 	}
 }

@@ -22,8 +22,8 @@ import (
 
 // Write makes a store in the folder f.Path, which must not be there, of the numbers in
 // payload: in version 2 or 3, with consolidated metadata. All chunks are written, also
-// those of fill values only. Compressed variables are deflated behind the shuffle filter in
-// version 2, by gzip alone in version 3, which has no such filter.
+// those of fill values only. Compressed variables are deflated: zlib in version 2, gzip in
+// version 3. There is no shuffle filter, which GDAL 3.6 and version 3 do not know.
 //
 // The same description and numbers give the same bytes.
 // Errors: those of the file system; a description that contradicts itself.
@@ -186,7 +186,6 @@ func (w *writer) arrayNodes(a *layout) error {
 	m := map[string]any{"zarr_format": 2, "shape": shape, "chunks": chunks, "dtype": dtype, "fill_value": fill, "order": "C", "compressor": nil, "filters": nil}
 	if a.Deflate > 0 {
 		m["compressor"] = map[string]any{"id": "zlib", "level": a.Deflate}
-		m["filters"] = []any{map[string]any{"id": "shuffle", "elementsize": a.size}}
 	}
 	return errors.Join(w.node(a.Name+"/"+arrayName2, m), w.node(a.Name+"/"+attributesName2, attrs))
 }
@@ -281,9 +280,6 @@ func (a *layout) pack(chunk []byte, version int) ([]byte, error) {
 	if version == 3 {
 		w, err = gzip.NewWriterLevel(&b, a.Deflate)
 	} else {
-		apart := make([]byte, len(chunk))
-		shuffle(apart, chunk, a.size)
-		chunk = apart
 		w, err = zlib.NewWriterLevel(&b, a.Deflate)
 	}
 	if err != nil {
@@ -292,17 +288,6 @@ func (a *layout) pack(chunk []byte, version int) ([]byte, error) {
 	_, err = w.Write(chunk)
 	err = errors.Join(err, w.Close())
 	return b.Bytes(), err
-}
-
-// shuffle is what unshuffle undoes.
-func shuffle(dst, src []byte, size int) {
-	n := len(src) / size
-	for i := range n {
-		for k := range size {
-			dst[k*n+i] = src[i*size+k]
-		}
-	}
-	copy(dst[n*size:], src[n*size:])
 }
 
 // jsonAttributes are attributes as JSON has them: one number by itself, several as a list.
