@@ -17,16 +17,17 @@ const tailSize = 64 << 10
 
 // Whole says why a file does not look complete, by the end of the last GRIB message or by
 // the sizes in a NetCDF header; "" if it does. A file that was cut between two messages
-// looks complete: only its inventory tells.
+// looks complete: only its inventory tells. A Zarr store is complete if no chunk is absent,
+// or if Options.Sparse says that they may be; no other option counts.
 //
 // Errors: those of a file that is not there, of another kind, or cannot be read.
-func Whole(path string) (why string, err error) {
+func Whole(path string, o Options) (why string, err error) {
 	f, err := detect(path)
 	if err != nil {
 		return "", err
 	}
 	if f.format == &stores {
-		return wholeStore(f)
+		return wholeStore(f, o)
 	}
 	defer f.f.Close()
 	if f.format.name == "NetCDF" {
@@ -48,12 +49,12 @@ func Whole(path string) (why string, err error) {
 	return "", nil
 }
 
-// wholeStore is Whole for a Zarr store, of whose chunks none is looked for.
-func wholeStore(f *file) (why string, err error) {
+// wholeStore is Whole for a Zarr store, which has all its chunks, unless it is sparse.
+func wholeStore(f *file, o Options) (why string, err error) {
 	if f.f != nil {
 		f.f.Close()
 	}
-	s, err := zarr.Open(f.path, zarr.Options{})
+	s, err := zarr.Open(f.path, zarr.Options{Sparse: o.Sparse})
 	var bad *exit.Error
 	if errors.As(err, &bad) && bad.Code == exit.BadData {
 		return bad.What + ": " + bad.Why, nil
@@ -61,5 +62,9 @@ func wholeStore(f *file) (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return "", s.Close()
+	defer s.Close()
+	if chunk := s.Absent(); chunk != "" {
+		why = chunk + " is absent"
+	}
+	return why, nil
 }

@@ -143,9 +143,18 @@ func TestZarrWindows(t *testing.T) {
 // they are missing values. A store that changes is refused.
 func TestZarrAbsentChunk(t *testing.T) {
 	path := filepath.Join(zarrStores(t), "wb2.zarr")
+	whole := func(o Options, want string) {
+		t.Helper()
+		if why, err := Whole(path, o); err != nil || why != want {
+			t.Errorf("whole: %q, %v, want %q", why, err, want)
+		}
+	}
+	whole(Options{}, "")
 	if err := os.Remove(filepath.Join(path, "temperature", "1.0.1.0.0.0")); err != nil {
 		t.Fatal(err)
 	}
+	whole(Options{}, "array temperature, chunk temperature/1.0.1.0.0.0 is absent")
+	whole(Options{Sparse: true}, "")
 	in := open(t, Options{}, path)
 	err := in.Read(context.Background(), in.Catalogue().Entries, func(int, *ensemble.Field) error { return nil })
 	if exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "array temperature, chunk temperature/1.0.1.0.0.0") {

@@ -228,7 +228,7 @@ func (v *vigil) sort(files []string) (complete map[string]filemark.Mark, pending
 			wait.why = indexed(path, m.Index, mark.Size)
 		}
 		if wait.why == "" {
-			why, err := fio.Whole(path)
+			why, err := fio.Whole(path, fio.Options{Sparse: v.p.o.Policy.Sparse})
 			if err != nil {
 				why = err.Error()
 				var e *exit.Error

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -333,6 +334,33 @@ func (s *sharding) take(o *object, key string, chunk []int64) ([]byte, error) {
 		return nil, err
 	}
 	return src, o.check()
+}
+
+// Absent names the first chunk, or shard, that is not there; "" if all are, or may be
+// absent. What a shard lacks is found when it is read.
+func (s *Store) Absent() string {
+	if s.sparse {
+		return ""
+	}
+	for _, a := range s.Arrays {
+		if a.text || slices.Contains(a.Shape, 0) {
+			continue
+		}
+		index := make([]int64, len(a.Shape))
+		for i := 0; i >= 0; {
+			key := a.keys.of(index)
+			if !s.storage.has(key) {
+				return a.place(key)
+			}
+			for i = len(index) - 1; i >= 0; i-- {
+				if index[i]++; index[i]*a.chunk[i] < a.Shape[i] {
+					break
+				}
+				index[i] = 0
+			}
+		}
+	}
+	return ""
 }
 
 // absent is the error of a chunk that is not there, nil if that is allowed.
