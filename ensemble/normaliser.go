@@ -178,7 +178,8 @@ func (s PointSums) Global(g *Grid) (*Normaliser, error) {
 // mean and standard deviation over all dates and a square window, smoothed by a
 // Gaussian. Windows and filter wrap around in longitude on periodic grids;
 // beyond the first and last row the nearest row stands in. The scale has a floor
-// of 1e-3 of its area mean, so that a constant patch divides by something.
+// of 1e-3 of its area mean, so that a constant patch divides by something. Windows without
+// any value, as on land for the temperature of the sea, have the statistics of all points.
 //
 // Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092; the published code
 // differs as LASOptions.Published says.
@@ -225,7 +226,14 @@ func las(g *Grid, o LASOptions, parts []PointSums) (*Normaliser, error) {
 		n := windowSums(same.N, g, o.Window, wrap)
 		sum := windowSums(same.Sum, g, o.Window, wrap)
 		sq := windowSums(same.Sq, g, o.Window, wrap)
+		var all [3]float64
+		for i := range same.N {
+			all[0], all[1], all[2] = all[0]+same.N[i], all[1]+same.Sum[i], all[2]+same.Sq[i]
+		}
 		for i := range n {
+			if n[i] == 0 {
+				n[i], sum[i], sq[i] = all[0], all[1], all[2]
+			}
 			mu := sum[i] / n[i]
 			mean[i] += mu / float64(len(parts))
 			scale[i] += math.Sqrt(math.Max(0, sq[i]/n[i]-mu*mu)) / float64(len(parts))

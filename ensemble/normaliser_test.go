@@ -2,6 +2,7 @@ package ensemble
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -116,6 +117,33 @@ func TestGlobalStandardises(t *testing.T) {
 	}
 	if math.Abs(s/sw) > 1e-5 || math.Abs(sq/sw-1) > 1e-5 {
 		t.Errorf("standardised mean %g, mean square %g", s/sw, sq/sw)
+	}
+}
+
+// Where a variable has no values, which is where it has none by nature, its maps have those
+// of the rest, and do not spoil them elsewhere.
+func TestLASWithoutValues(t *testing.T) {
+	g := testGrid(20, 24, true)
+	m := NewMoments(g)
+	r := rand.New(rand.NewPCG(8, 1))
+	x := make([]float32, g.Size())
+	for range 40 {
+		for p := range x {
+			x[p] = 280 + float32(r.NormFloat64())
+			if p/24 < 12 && p%24 < 12 {
+				x[p] = float32(math.NaN())
+			}
+		}
+		m.Add(2000, x)
+	}
+	n, err := m.LAS(LASOptions{Window: 3, Smooth: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range x {
+		if !(math.Abs(n.Mean[p]-280) < 0.5) || !(math.Abs(n.Scale[p]-1) < 0.3) {
+			t.Fatalf("point %d: mean %g, scale %g", p, n.Mean[p], n.Scale[p])
+		}
 	}
 }
 
