@@ -147,6 +147,10 @@ func (p Product) String() string {
 	return [...]string{"member", "mean", "spread", "other", "quantile", "probability"}[p]
 }
 
+// Measures says whether values of a product are values or differences of its variable, in its
+// unit and range.
+func (p Product) Measures() bool { return p != OtherProduct && p != Probability }
+
 // Key names one field. Two fields of one input with equal keys are duplicates.
 type Key struct {
 	Variable string // short name in the program's vocabulary: "t", "gh", "u" …

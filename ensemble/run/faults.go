@@ -482,7 +482,7 @@ func unitFaults(entries []ensemble.Entry) (faults []Fault) {
 	first := map[string]ensemble.Entry{}
 	for _, e := range entries {
 		n := name{e.Variable, e.NativeUnit}
-		if seen[n] || e.Product == ensemble.OtherProduct {
+		if seen[n] || !e.Product.Measures() {
 			continue
 		}
 		seen[n] = true

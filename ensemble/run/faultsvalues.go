@@ -232,10 +232,10 @@ func beyond(e ensemble.Entry, t tally) bool {
 	if t.Min > t.Max { // no finite value
 		return false
 	}
-	switch e.Product {
-	case ensemble.Spread:
+	switch {
+	case e.Product == ensemble.Spread:
 		return t.Min < 0
-	case ensemble.OtherProduct:
+	case !e.Product.Measures():
 		return false
 	}
 	v, ok := ensemble.VariableNamed(e.Variable)
@@ -313,7 +313,7 @@ const flat = 100
 
 // constants finds fields of one value, or with almost one.
 func (c *census) constants() (faults []Fault) {
-	names, fields := c.group(func(e ensemble.Entry, t tally) bool { return e.Product != ensemble.OtherProduct && t.Min <= t.Max })
+	names, fields := c.group(func(e ensemble.Entry, t tally) bool { return e.Product.Measures() && t.Min <= t.Max })
 	for _, k := range names {
 		known, ok := ensemble.VariableNamed(k.variable)
 		var one, almost []int

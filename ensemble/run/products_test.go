@@ -159,6 +159,15 @@ func TestPredictProducts(t *testing.T) {
 		}
 	}
 
+	// check finds no fault in what was published.
+	files, err := filepath.Glob(filepath.Join(dir, "*.grib2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Check(context.Background(), CheckOptions{Files: files}); err != nil || len(r.Faults) > 0 {
+		t.Errorf("check: %+v, %v", r, err)
+	}
+
 	// The same again is there already; an area of some products is another set, which
 	// takes the place of this one, with the values of its points.
 	if r, err = Predict(context.Background(), o); err != nil || r.Already != 1 {

@@ -11,59 +11,12 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/regrid"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
-
-// A field that is linear in latitude and longitude is interpolated exactly, also between
-// the last column and the first; the nearest point is the nearest on the globe.
-func TestLocate(t *testing.T) {
-	g := &ensemble.Grid{NX: 12, NY: 7}
-	for i := range g.NX {
-		g.Lon = append(g.Lon, 30*float64(i))
-	}
-	for j := range g.NY {
-		g.Lat = append(g.Lat, 90-30*float64(j))
-	}
-	value := func(p int) float64 { return 100*g.Lat[p/g.NX] + g.Lon[p%g.NX] }
-	for _, c := range []struct{ lat, lon, want float64 }{
-		{45, 45, 4545}, {-30, 60, -2940}, {0, 0, 0}, {-90, 10, -8990}, {90, 330, 9330}, {10, -45, 1315},
-		{20, -15, 2000 + 165}, // half of 330 and half of 0
-	} {
-		points, weights, ok := locate(g, ensemble.Station{Lat: c.lat, Lon: c.lon}, bilinear)
-		got, sum := 0.0, 0.0
-		for k, p := range points {
-			got, sum = got+weights[k]*value(p), sum+weights[k]
-		}
-		if !ok || math.Abs(got-c.want) > 1e-9 || math.Abs(sum-1) > 1e-12 {
-			t.Errorf("%g N %g E: %g of weights %v, want %g", c.lat, c.lon, got, weights, c.want)
-		}
-	}
-	for _, c := range []struct {
-		lat, lon float64
-		want     int
-	}{{44, 46, 1*12 + 2}, {1, 349, 3 * 12}, {-80, 170, 6 * 12}} {
-		if p, _, ok := locate(g, ensemble.Station{Lat: c.lat, Lon: c.lon}, nearestPoint); !ok || angle(c.lat, c.lon, g.Lat[p[0]/12], g.Lon[p[0]%12]) > angle(c.lat, c.lon, g.Lat[c.want/12], g.Lon[c.want%12])+1e-12 {
-			t.Errorf("%g N %g E: point %v, want %d", c.lat, c.lon, p, c.want)
-		}
-	}
-	part, _, err := g.Crop(ensemble.Area{North: 60, West: 300, South: 0, East: 60})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, how := range []string{bilinear, nearestPoint} {
-		if _, _, ok := locate(part, ensemble.Station{Lat: 30, Lon: -30}, how); !ok {
-			t.Errorf("%s: a station within the area is not found", how)
-		}
-		for _, at := range []ensemble.Station{{Lat: -70, Lon: 0}, {Lat: 30, Lon: 170}} {
-			if _, _, ok := locate(part, at, how); ok {
-				t.Errorf("%s: %+v lies outside", how, at)
-			}
-		}
-	}
-}
 
 // Products at stations are those of the interpolated distribution, in NetCDF and in CSV.
 func TestPredictStations(t *testing.T) {
@@ -106,8 +59,14 @@ func TestPredictStations(t *testing.T) {
 			t.Errorf("%s is at stations only", k)
 			continue
 		}
-		for i, s := range []ensemble.Station{{Lat: 45, Lon: 90}, {Lat: -30.5, Lon: -10.25}} {
-			want := 0.0
+		weights, err := regrid.New(g.Grid, f.Grid, regrid.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		interpolated := make([]float32, 2)
+		regrid.Apply(weights, interpolated, g.Values)
+		for i, v := range interpolated {
+			want := float64(v)
 			switch k.Product {
 			case ensemble.Quantile:
 				want = dist.Normal.Quantile([]float64{float64(mean[i]), float64(sigma[i])}, k.Below)
@@ -115,11 +74,6 @@ func TestPredictStations(t *testing.T) {
 				want = dist.Normal.Below([]float64{float64(mean[i]), float64(sigma[i])}, k.Event.Upper)
 			case ensemble.MemberField:
 				continue // coupled by the interpolated members
-			default:
-				points, weights, _ := locate(g.Grid, s, bilinear)
-				for n, p := range points {
-					want += weights[n] * float64(g.Values[p])
-				}
 			}
 			if math.Abs(float64(f.Values[i])-want) > 1e-6*math.Max(1, math.Abs(want)) {
 				t.Errorf("%s at station %d is %g, want %g", k, i, f.Values[i], want)
