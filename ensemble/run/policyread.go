@@ -160,7 +160,7 @@ func (p *prediction) attempt(ctx context.Context, init ensemble.Init) attempt {
 // fields that cannot be decoded are missing: it is read again.
 func (p *prediction) read(ctx context.Context, init ensemble.Init, first attempt) (*ensemble.Forecast, []string, error) {
 	if exit.CodeOf(first.err) == exit.BadData && p.demand.BadMessages == "skip" {
-		if err := p.undecodable(ctx, init, first.err); err != nil { // the same on all ranks
+		if err := p.ranks.together(p.undecodable(ctx, init, first.err)); err != nil { // each looks for itself
 			return nil, nil, err
 		}
 		first = p.attempt(ctx, init)
