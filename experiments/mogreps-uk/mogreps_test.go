@@ -380,6 +380,11 @@ func TestRawScores(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			flatness := 0.0
+			for _, share := range want.Ranks {
+				flatness += math.Abs(share - 1/float64(len(want.Ranks)))
+			}
+			want.Scores[score.RankFlatness.ID] = flatness
 			for _, v := range res.Scores {
 				x, ok := want.Scores[v.ID]
 				if !ok || math.Abs(float64(v.Value)-x) > 1e-8 || v.Points != want.Points || v.Missing != 0 {
