@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -152,6 +153,18 @@ func memoryFlag(f *pflag.FlagSet) func() (int64, error) {
 // without.
 func workspaceFlag(f *pflag.FlagSet) func() (int64, error) {
 	return sizeFlag(f, "workspace", "bound of the part of it that kernels use in turn, a `SIZE`")
+}
+
+// regridFlag adds --regrid and gives a function that reads it.
+func regridFlag(f *pflag.FlagSet) func() (run.Interpolation, error) {
+	methods := run.InterpolationMethods()
+	method := f.String("regrid", "", "bring fields on other grids there by a `METHOD`: "+strings.Join(methods, ", "))
+	return func() (run.Interpolation, error) {
+		if *method == "" {
+			return run.Interpolation{}, nil
+		}
+		return run.InterpolateBy(*method), oneOf("--regrid", []string{*method}, methods...)
+	}
 }
 
 func sizeFlag(f *pflag.FlagSet, name, usage string) func() (int64, error) {

@@ -61,6 +61,7 @@ func predictCommand(a *app) *cobra.Command {
 	f.StringVar(&o.Mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
 	sparse := false
 	sparseFlag(f, &sparse)
+	regrid := regridFlag(f)
 	memory, workspace := memoryFlag(f), workspaceFlag(f)
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		src.Flags = publishing()
@@ -111,6 +112,9 @@ func predictCommand(a *app) *cobra.Command {
 			if err := oneOf("--precision", []string{o.Precision}, "f32", "bf16", "bf16_products"); err != nil {
 				return result{}, err
 			}
+		}
+		if o.Regrid, err = regrid(); err != nil {
+			return result{}, err
 		}
 		if o.MemoryBytes, err = memory(); err != nil {
 			return result{}, err

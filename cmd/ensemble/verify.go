@@ -37,6 +37,7 @@ func verifyCommand(a *app) *cobra.Command {
 	f.StringArrayVar(&o.Choice.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
 	f.BoolVar(&o.Choice.Seasons, "seasons", false, "score the seasons by themselves too")
 	sparseFlag(f, &o.Sparse)
+	regrid := regridFlag(f)
 	resamples := f.Uint("resamples", 2000, "draws of the block bootstrap behind the intervals")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := required(cmd, "forecast", "analysis"); err != nil {
@@ -51,6 +52,9 @@ func verifyCommand(a *app) *cobra.Command {
 			if *list.to, err = expand(list.flag, list.in); err != nil {
 				return result{}, err
 			}
+		}
+		if o.Regrid, err = regrid(); err != nil {
+			return result{}, err
 		}
 		o.Bootstrap.Resamples = int(*resamples)
 		r, err := run.Verify(ctx, o)

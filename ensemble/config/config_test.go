@@ -135,6 +135,9 @@ func TestFaults(t *testing.T) {
 		{"loss and head", base + "model: {head: spread, kind: resnet2d_simple}\n", []string{"3:9|head spread is trained with crps|"}},
 		{"no analyses", strings.Replace(base, "analyses: [a], ", "", 1) + "model: {head: distribution}\n", []string{"3:9|head distribution has no data.analyses|"}},
 		{"resnet of two levels", strings.Replace(base, "[850hPa], v", "[850hPa, 500hPa], v", 1) + "model: {head: spread, kind: resnet2d_simple}\ntrain: {loss: {kind: l1}}\n", []string{"3:23|resnet2d_simple predicts one spread field|"}},
+		{"no grid", strings.Replace(base, "data: {", "data: {grid: {to: grid.nc}, ", 1), []string{"|\"grid.nc\" is no grid|name forecasts, analyses"}},
+		{"steps that divide no globe", strings.Replace(base, "data: {", "data: {grid: {to: 0.7deg}, ", 1), []string{"|grid \"0.7deg\": the globe is no multiple of 0.7 degrees|"}},
+		{"analyses that are not there", strings.Replace(strings.Replace(base, "data: {", "data: {grid: {to: analyses}, ", 1), ", analyses: [a]", "", 1), []string{"|data.grid.to is analyses and there are no data.analyses|", "|head distribution has no data.analyses|"}},
 		{"trust of another", base + "train: {optimizer: lamb, trust: 0.01}\n", []string{"3:26|train.trust is given to lamb|remove it"}},
 		{"base without scale", base + "train: {base_batch: 8}\n", []string{"3:9|train.base_batch is given and the learning rate is not scaled|linear or sqrt"}},
 		{"optimiser values", base + "train: {optimizer: lard, accumulate: 0, ema: 1, scale: cubic, trust: 0, base_batch: 0}\n", []string{

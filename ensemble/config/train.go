@@ -32,6 +32,7 @@ type Data struct {
 	Direct      bool                     `key:"direct"`
 	DiskCache   DiskCache                `key:"disk_cache"`
 	Sparse      bool                     `key:"sparse"`
+	Grid        Interpolation            `key:"grid"`
 	Members     MemberPolicy             `key:"members"`
 	Leads       []ensemble.Lead          `key:"leads"`
 	TargetLead  ensemble.Lead            `key:"target_lead"`
@@ -62,6 +63,16 @@ type MemberPolicy struct {
 	Control  string  `key:"control"`  // "include" or "exclude"
 	Sampling string  `key:"sampling"` // "fixed" or "random"
 }
+
+// Interpolation says to which grid all fields are brought, and how.
+type Interpolation struct {
+	To       string  `key:"to"`        // "forecasts", "analyses" or a name for ensemble.NamedGrid; empty leaves fields where they are
+	Method   string  `key:"method"`    // "bilinear", "conservative" or "nearest"
+	MinValid float64 `key:"min_valid"` // share of weights
+}
+
+// Named says whether the grid is given by its name, rather than by that of files.
+func (p Interpolation) Named() bool { return p.To != "" && p.To != "forecasts" && p.To != "analyses" }
 
 // Target is a variable whose distribution is predicted, on some levels.
 type Target struct {
@@ -190,6 +201,12 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "Bytes of a process in data.disk_cache.folder, which its parts of train.mesh share."},
 	{Path: "data.sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
+	{Path: "data.grid.to", Default: "", Example: "1.5deg",
+		Help: "Grid to which all fields are brought, so that forecasts and analyses on different grids can be used together: forecasts (that of most forecast fields), analyses, or a name: 1.5deg has rows on the poles, 360x180 rows between them, F48 Gaussian rows, 0.5deg@72/-20/30.5/44.5 an area (north/west/south/east). The model keeps it: prediction brings its input there as well. Empty: all fields are on one grid already."},
+	{Path: "data.grid.method", Default: "bilinear", Check: OneOf("bilinear", "conservative", "nearest"), Example: "conservative",
+		Help: "How fields are brought to data.grid.to: bilinear, conservative (means of the area under a cell; for sums such as precipitation), or nearest."},
+	{Path: "data.grid.min_valid", Default: "0.5", Check: Between(0.001, 1), Example: "0.75",
+		Help: "Share of the weights that must fall on values that are there, for a point of data.grid.to not to be missing."},
 	{Path: "data.members.use", Default: "5", Example: "[0, 1, 2, 3, 4]",
 		Help: "Members whose trajectories are input: how many, or their numbers."},
 	{Path: "data.members.least", Check: AtLeast(1), Example: "3",
@@ -388,6 +405,14 @@ func (c *TrainConfig) check() []*exit.Error {
 		if slices.Contains(d.Variables[:i], v) {
 			add("data.variables", fmt.Sprintf("variable %s is listed twice", v), "", "list each variable once")
 		}
+	}
+	if d.Grid.Named() {
+		if _, err := ensemble.NamedGrid(d.Grid.To); err != nil {
+			add("data.grid.to", err.Error(), "", "name forecasts, analyses, or a grid such as 1.5deg")
+		}
+	}
+	if d.Grid.To == "analyses" && len(d.Analyses) == 0 {
+		add("data.grid.to", "data.grid.to is analyses and there are no data.analyses", "", "add data.analyses, or name another grid")
 	}
 	seen := map[string]bool{}
 	for _, t := range d.Targets {

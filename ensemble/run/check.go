@@ -248,7 +248,7 @@ func check(ctx context.Context, o CheckOptions) (*CheckResult, error) {
 		return nil, err
 	}
 	defer forecasts.in.Close()
-	if err := forecasts.against(o); err != nil {
+	if err := forecasts.against(ctx, o); err != nil {
 		return nil, err
 	}
 	parts := []*checked{forecasts}
@@ -258,7 +258,7 @@ func check(ctx context.Context, o CheckOptions) (*CheckResult, error) {
 			return nil, err
 		}
 		defer an.in.Close()
-		if err := an.analysesOf(o.Config, forecasts); err != nil {
+		if err := an.analysesOf(ctx, o.Config, forecasts); err != nil {
 			return nil, err
 		}
 		parts = append(parts, an)
@@ -355,7 +355,7 @@ func (c *checked) unused() {
 
 // against compares the inventory with what is expected: of a training with the demands
 // and by the rules of train.
-func (c *checked) against(o CheckOptions) error {
+func (c *checked) against(ctx context.Context, o CheckOptions) error {
 	cat := c.in.Catalogue()
 	at := place(c.in.Files())
 	if o.Config != nil {
@@ -371,8 +371,19 @@ func (c *checked) against(o CheckOptions) error {
 		}
 		b := block{axes, all}
 		entries, _ := pick(cat.Entries, b.holds, false)
-		c.faults = append(c.faults, inventory(cat, at, entries, []block{b})...)
-		return nil
+		to, err := destinationOf(ctx, o.Config)
+		c.faults = append(c.faults, inventory(cat, at, entries, []block{b}, to)...)
+		if err == nil && to.how.asked() && len(entries) > 0 {
+			var grid *ensemble.Grid
+			if grid, err = to.settle(entries); err == nil {
+				err = bring(c.in, grid, to.how).prepare(entries)
+			}
+		}
+		if errors.As(err, &e) {
+			c.faults = append(c.faults, Fault{Kind: FaultGrid, Code: e.Code, What: e.What, At: e.At, Why: e.Why, Fix: e.Fix})
+			return nil
+		}
+		return err
 	}
 	e := o.Expect
 	c.numbers(e)
@@ -393,7 +404,7 @@ func (c *checked) against(o CheckOptions) error {
 	}
 	faults := slices.Concat(unitFaults(cat.Entries), lacking(cat, member, blocks, everyStart))
 	for _, v := range cat.Variables() {
-		faults = append(faults, gridFaults(cat.Select(func(x ensemble.Entry) bool { return x.Variable == v }))...)
+		faults = append(faults, gridFaults(cat.Select(func(x ensemble.Entry) bool { return x.Variable == v }), fixGrid)...)
 	}
 	c.faults = append(c.faults, faults...)
 	return nil
@@ -463,7 +474,7 @@ func (c *checked) numbers(e Expectation) {
 }
 
 // analysesOf compares the inventory of analyses with the demands of a training.
-func (c *checked) analysesOf(cfg *config.TrainConfig, forecasts *checked) error {
+func (c *checked) analysesOf(ctx context.Context, cfg *config.TrainConfig, forecasts *checked) error {
 	axes := axesOf(cfg)
 	entries, _ := pick(forecasts.in.Catalogue().Entries, func(e ensemble.Entry) bool {
 		_, _, _, ok := axes.Find(e.Key)
@@ -476,7 +487,11 @@ func (c *checked) analysesOf(cfg *config.TrainConfig, forecasts *checked) error 
 	for _, i := range (&ensemble.Catalogue{Entries: entries}).Inits() {
 		valids = append(valids, i.Valid(cfg.Data.TargetLead))
 	}
-	_, err := selectAnalyses(c.in, targetVariables(cfg), axes.Levels, entries[0].Grid, valids)
+	to, err := destinationOf(ctx, cfg)
+	if err == nil {
+		to.grid = cmp.Or(to.grid, mostCommon(entries))
+		_, err = selectAnalyses(c.in, targetVariables(cfg), axes.Levels, to, valids)
+	}
 	var e *exit.Error
 	if errors.As(err, &e) {
 		c.faults = append(c.faults, Fault{Kind: FaultMissing, Code: e.Code, What: e.What, At: e.At, Why: e.Why, Fix: e.Fix})

@@ -21,8 +21,9 @@ const gridTolerance = 2e-3
 type selection struct {
 	axes     ensemble.Axes
 	members  []ensemble.Member
+	from     *onGrid
 	grid     *ensemble.Grid  // of what is read
-	window   ensemble.Window // of the input's grid that it is
+	window   ensemble.Window // of the grid of from that it is
 	inits    []ensemble.Init // ascending
 	entries  []ensemble.Entry
 	repeats  [][2]ensemble.Entry // fields that are in the input twice
@@ -46,24 +47,35 @@ func (s *selection) contradictions(inits []ensemble.Init) (n int) {
 }
 
 // selectForecasts finds all starts with all their leads, variables and levels of the
-// axes for all the members asked for. No values are read.
+// axes for all the members asked for, to be read on one grid. No values are read.
 //
-// Errors: exit 65 if a variable, level or lead is in no file, if grids differ, cycles are
-// mixed or a unit is not understood; exit 66 if a start lacks some of its fields.
-func selectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Member) (*selection, error) {
+// Errors: exit 65 if a variable, level or lead is in no file, if grids differ and no
+// interpolation is asked for, or cannot be done, if cycles are mixed or a unit is not
+// understood; exit 66 if a start lacks some of its fields.
+func selectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Member, to destination) (*selection, error) {
 	s := &selection{axes: axes, members: members}
 	of := block{axes, members}
 	s.entries, s.repeats = pick(in.Catalogue().Entries, of.holds, false)
 	var err error
-	if s.warnings, err = refusal(inventory(in.Catalogue(), place(in.Files()), s.entries, []block{of})); err != nil {
+	if s.warnings, err = refusal(inventory(in.Catalogue(), place(in.Files()), s.entries, []block{of}, to)); err != nil {
 		return nil, err
 	}
 	s.warnings = append(s.warnings, repeated(len(s.repeats))...)
-	if s.grid, err = oneGrid(s.entries); err != nil {
+	grid, err := to.settle(s.entries)
+	if err != nil {
+		return nil, err
+	}
+	s.bring(in, grid, to.how)
+	if err := s.from.prepare(s.entries); err != nil {
 		return nil, err
 	}
 	s.inits = (&ensemble.Catalogue{Entries: s.entries}).Inits()
 	return s, nil
+}
+
+// bring has the entries read on a grid.
+func (s *selection) bring(in *fio.Input, grid *ensemble.Grid, how Interpolation) {
+	s.from, s.grid = bring(in, grid, how), grid
 }
 
 // on narrows the selection to a grid, which is the input's or a part of it.
@@ -93,15 +105,15 @@ func (s *selection) within(w ensemble.Window) ensemble.Window {
 // check compares the fields of some starts that are in the input twice.
 //
 // Errors: exit 65 for two fields of one name that differ.
-func (s *selection) check(ctx context.Context, in *fio.Input, inits []ensemble.Init) error {
-	return compare(ctx, in, slices.DeleteFunc(slices.Clone(s.repeats), func(r [2]ensemble.Entry) bool { return !slices.Contains(inits, r[0].Init) }))
+func (s *selection) check(ctx context.Context, inits []ensemble.Init) error {
+	return compare(ctx, s.from.in, slices.DeleteFunc(slices.Clone(s.repeats), func(r [2]ensemble.Entry) bool { return !slices.Contains(inits, r[0].Init) }))
 }
 
 // read reads a slab of the forecasts of some starts, in their order, with warnings
 // about their values. All ranks of a team call it, at the same place.
 //
 // Errors: exit 65 for values that nothing can be computed with.
-func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.Init, ranks *team) ([]*ensemble.Forecast, []string, error) {
+func (s *selection) read(ctx context.Context, inits []ensemble.Init, ranks *team) ([]*ensemble.Forecast, []string, error) {
 	own := ranks.own()
 	axes, grid := own.axes(s.axes), own.part(s.grid)
 	byInit := map[ensemble.Init]*ensemble.Forecast{}
@@ -128,14 +140,14 @@ func (s *selection) read(ctx context.Context, in *fio.Input, inits []ensemble.In
 			fc.Values = bigmem.Make[float32](axes.Fields() * len(fc.Members) * grid.Size())
 		}
 	}
-	warnings, err := readCounted(ctx, in, wanted, axes.Levels, s.within(own.window()), ranks, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].Place(k) })
+	warnings, err := readCounted(ctx, s.from, wanted, axes.Levels, s.within(own.window()), ranks, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].Place(k) })
 	return out, warnings, err
 }
 
 // readCounted reads a rank's slab of fields, a window of those at its levels, to the places
 // that they have, and looks for faults of the values of all, which it gives as warnings or
 // as the error.
-func readCounted(ctx context.Context, in *fio.Input, entries []ensemble.Entry, levels []ensemble.Level, w ensemble.Window, ranks *team, placeOf func(ensemble.Key) ([]float32, error)) ([]string, error) {
+func readCounted(ctx context.Context, in *onGrid, entries []ensemble.Entry, levels []ensemble.Level, w ensemble.Window, ranks *team, placeOf func(ensemble.Key) ([]float32, error)) ([]string, error) {
 	c := newCensus(byPlace(entries))
 	var own []ensemble.Entry
 	var at []int
@@ -172,7 +184,7 @@ func readCounted(ctx context.Context, in *fio.Input, entries []ensemble.Entry, l
 type references struct {
 	variables []string
 	levels    []ensemble.Level
-	grid      *ensemble.Grid
+	from      *onGrid
 	entries   []ensemble.Entry
 	repeats   [][2]ensemble.Entry
 	warnings  []string
@@ -180,11 +192,12 @@ type references struct {
 
 // selectAnalyses finds the analyses of the valid times asked for. Fields at lead 0
 // that belong to no member are analyses; where there are none, those of the control
-// are. No values are read.
+// are. They are to be read on the grid of the forecasts. No values are read.
 //
-// Errors: exit 65 for another grid; exit 66 names a valid time without analysis.
-func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, grid *ensemble.Grid, valids []ensemble.Valid) (*references, error) {
-	s := &references{variables: variables, levels: levels, grid: grid}
+// Errors: exit 65 for another grid, if no interpolation is asked for; exit 66 names a
+// valid time without analysis.
+func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, to destination, valids []ensemble.Valid) (*references, error) {
+	s := &references{variables: variables, levels: levels}
 	wanted := map[ensemble.Valid]bool{}
 	for _, v := range valids {
 		wanted[v] = true
@@ -204,8 +217,8 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 	s.warnings = append(s.warnings, repeated(len(s.repeats))...)
 	have := map[ensemble.Key]bool{}
 	for _, e := range s.entries {
-		if !e.Grid.SameAs(grid, gridTolerance) {
-			return nil, gridsDiffer("the analyses", e.Grid, "the forecasts", grid).on(e).err()
+		if !to.how.asked() && !e.Grid.SameAs(to.grid, gridTolerance) {
+			return nil, gridsDiffer("the analyses", e.Grid, "the forecasts", to.grid, to.fix).on(e).err()
 		}
 		have[ensemble.Key{Variable: e.Variable, Level: e.Level, Init: ensemble.Init(e.Valid())}] = true
 	}
@@ -229,7 +242,8 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 			Why: fmt.Sprintf("every forecast is judged by the analysis of its valid time; %s: %s", plural(len(absent), "valid time")+" without", listed(words(absent))),
 			Fix: "add the files with these times, or leave the starts out whose analyses are not there"}
 	}
-	return s, nil
+	s.from = bring(in, to.grid, to.how)
+	return s, s.from.prepare(s.entries)
 }
 
 // listed joins words, of a long list the first and how many more there are.
@@ -245,9 +259,9 @@ func listed(words []string) string {
 //
 // Errors: exit 65 if two fields with one name differ, and for values that nothing can be
 // computed with.
-func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.Valid, ranks *team) ([]*ensemble.Analysis, []string, error) {
+func (s *references) read(ctx context.Context, valids []ensemble.Valid, ranks *team) ([]*ensemble.Analysis, []string, error) {
 	own := ranks.own()
-	levels, grid := own.axes(ensemble.Axes{Levels: s.levels}).Levels, own.part(s.grid)
+	levels, grid := own.axes(ensemble.Axes{Levels: s.levels}).Levels, own.part(s.from.to)
 	byValid := map[ensemble.Valid]*ensemble.Analysis{}
 	out := make([]*ensemble.Analysis, len(valids))
 	for i, v := range valids {
@@ -256,11 +270,11 @@ func (s *references) read(ctx context.Context, in *fio.Input, valids []ensemble.
 		}
 		out[i] = byValid[v]
 	}
-	if err := compare(ctx, in, slices.DeleteFunc(slices.Clone(s.repeats), func(r [2]ensemble.Entry) bool { return byValid[r[0].Valid()] == nil })); err != nil {
+	if err := compare(ctx, s.from.in, slices.DeleteFunc(slices.Clone(s.repeats), func(r [2]ensemble.Entry) bool { return byValid[r[0].Valid()] == nil })); err != nil {
 		return nil, nil, err
 	}
 	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
-	warnings, err := readCounted(ctx, in, wanted, levels, own.window(), ranks, func(k ensemble.Key) ([]float32, error) {
+	warnings, err := readCounted(ctx, s.from, wanted, levels, own.window(), ranks, func(k ensemble.Key) ([]float32, error) {
 		return byValid[k.Valid()].Field(slices.Index(s.variables, k.Variable), ensemble.FindLevel(levels, k.Variable, k.Level)), nil
 	})
 	return out, warnings, err
@@ -341,13 +355,13 @@ func place(files []string) string {
 	return strings.Join(files, ", ")
 }
 
-// oneGrid gives the grid of all entries.
-func oneGrid(entries []ensemble.Entry) (*ensemble.Grid, error) {
+// oneGrid gives the grid of all entries; fix is what helps if they have several.
+func oneGrid(entries []ensemble.Entry, fix string) (*ensemble.Grid, error) {
 	if len(entries) == 0 {
 		return nil, &exit.Error{Code: exit.BadData, What: "the forecast files hold no field that is asked for", At: "the forecast input",
 			Fix: "`ensemble inspect FILE` lists what a file holds"}
 	}
-	if _, err := refusal(gridFaults(entries)); err != nil {
+	if _, err := refusal(gridFaults(entries, fix)); err != nil {
 		return nil, err
 	}
 	return entries[0].Grid, nil

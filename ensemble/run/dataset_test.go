@@ -28,14 +28,14 @@ func TestSelectionOnPartOfTheGrid(t *testing.T) {
 	cat := in.Catalogue()
 	axes := ensemble.Axes{Variables: []string{"t"}, Levels: []ensemble.Level{ensemble.PressureLevel(500)}, Leads: cat.Leads()[:2]}
 	read := func(part *ensemble.Window) (*selection, *ensemble.Forecast) {
-		s, err := selectForecasts(in, axes, cat.Members()[:3])
+		s, err := selectForecasts(in, axes, cat.Members()[:3], destination{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if part != nil && !s.on(s.grid.Part(*part)) {
 			t.Fatalf("no place for %v of %v", part, s.grid)
 		}
-		fc, _, err := s.read(context.Background(), in, s.inits[:1], nil)
+		fc, _, err := s.read(context.Background(), s.inits[:1], nil)
 		if err != nil {
 			t.Fatal(err)
 		}

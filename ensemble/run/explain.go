@@ -251,7 +251,11 @@ func gridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) 
 			entries = append(entries, e)
 		}
 	}
-	return oneGrid(entries)
+	to, err := destinationOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return to.settle(entries)
 }
 
 // orCrop adds the remedy that needs no forecast file.

@@ -139,15 +139,16 @@ func (b block) holds(e ensemble.Entry) bool {
 }
 
 // inventory finds what is wrong with the fields that blocks ask for, without their
-// values: entries are those that are there.
-func inventory(c *ensemble.Catalogue, at string, entries []ensemble.Entry, blocks []block) (faults []Fault) {
+// values: entries are those that are there. Their grids may differ where fields are
+// interpolated.
+func inventory(c *ensemble.Catalogue, at string, entries []ensemble.Entry, blocks []block, to destination) (faults []Fault) {
 	for _, b := range blocks {
 		faults = append(faults, offers(c, at, b)...)
 	}
 	if faults != nil {
 		return faults // what is nowhere need not be listed for every start
 	}
-	return slices.Concat(gridFaults(entries), unitFaults(entries), lacking(c, entries, blocks, everyStart))
+	return slices.Concat(to.faults(entries), unitFaults(entries), lacking(c, entries, blocks, everyStart))
 }
 
 // offers finds the variables, levels, leads and members asked for that are nowhere in
@@ -417,8 +418,8 @@ func memberLeads(missing []ensemble.Key) string {
 }
 
 // gridFaults finds the grids that differ from the one that most entries have, and those
-// of the same points that are stored in another way.
-func gridFaults(entries []ensemble.Entry) (faults []Fault) {
+// of the same points that are stored in another way; fix is what helps against the first.
+func gridFaults(entries []ensemble.Entry, fix string) (faults []Fault) {
 	type group struct {
 		first ensemble.Entry
 		count int
@@ -452,7 +453,7 @@ func gridFaults(entries []ensemble.Entry) (faults []Fault) {
 	}
 	for _, g := range groups {
 		if g != most {
-			f := gridsDiffer(most.first.File, most.first.Grid, g.first.File, g.first.Grid)
+			f := gridsDiffer(most.first.File, most.first.Grid, g.first.File, g.first.Grid, fix)
 			f.Fields = g.count
 			faults = append(faults, f.on(g.first))
 		}
@@ -469,9 +470,8 @@ func storedElsewise(a, b *ensemble.Grid) string {
 	return fmt.Sprintf("some%s, others%s", cmp.Or(s, " in our order"), cmp.Or(t, " in our order"))
 }
 
-func gridsDiffer(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid) Fault {
-	return Fault{Kind: FaultGrid, Code: exit.BadData, What: "grids differ", Why: fmt.Sprintf("%s: %s; %s: %s", a, ga, b, gb),
-		Fix: "bring all files to one grid before, for example with `cdo remapbil`"}
+func gridsDiffer(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid, fix string) Fault {
+	return Fault{Kind: FaultGrid, Code: exit.BadData, What: "grids differ", Why: fmt.Sprintf("%s: %s; %s: %s", a, ga, b, gb), Fix: fix}
 }
 
 // unitFaults finds variables of the vocabulary whose unit is not understood, and those

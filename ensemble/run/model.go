@@ -23,10 +23,12 @@ import (
 // Model is a trained model: a task, the networks whose outputs are averaged, and
 // the baselines that were fitted on the same training dates.
 type Model struct {
-	Spec    Spec
-	Task    Task
-	Grid    *ensemble.Grid
-	Control string // member policy, "include" or "exclude"
+	Spec Spec
+	Task Task
+	Grid *ensemble.Grid
+	// Interpolation is how fields came to Grid in training; those of predictions do too.
+	Interpolation Interpolation
+	Control       string // member policy, "include" or "exclude"
 	// Family is that of the distribution whose parameters the networks give; nil for
 	// those that give none.
 	Family    *dist.Family
@@ -77,6 +79,7 @@ type modelJSON struct {
 	Trained    ensemble.Period          `json:"trained"`
 	Grid       *ensemble.Grid           `json:"grid"`
 	Family     string                   `json:"family,omitempty"` // its ID
+	Regrid     *Interpolation           `json:"interpolation,omitempty"`
 	Spreads    []float64                `json:"feature_spreads"`
 	Error      []float64                `json:"error_scale"`
 	Spread     []float64                `json:"spread_scale"`
@@ -144,6 +147,9 @@ func (m *Model) saveReference(dir string) error {
 		Trained: m.Trained, Grid: m.Grid, Spreads: k.Features.Spreads,
 		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange,
 	}
+	if m.Interpolation.asked() {
+		f.Regrid = &m.Interpolation
+	}
 	if m.Family != nil {
 		f.Family = m.Family.ID
 	}
@@ -208,6 +214,9 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d", f.Format, modelFormat))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Version: f.Version}
+	if f.Regrid != nil {
+		m.Interpolation = *f.Regrid
+	}
 	if m.Family = m.Spec.family(); f.Family != "" { // else of an older program
 		if m.Family = dist.FamilyByID(f.Family); m.Family == nil || len(m.Family.Parameters) != 2 {
 			return nil, nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -83,11 +84,13 @@ func (d *demand) candidate(e ensemble.Entry) bool {
 }
 
 // selectInput is selectForecasts by a policy: it finds the members that each start goes on
-// with, of one start only if it is given. No values are read.
+// with, of one start only if it is given. cat is the catalogue of in, as the policy sees it.
+// No values are read.
 //
 // Errors: those of selectForecasts; exit 66 for a start with too few members under
 // on_short: degrade, 65 if the control is required and absent.
-func selectInput(cat *ensemble.Catalogue, at string, d *demand, only time.Time) (*selection, error) {
+func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *demand, only time.Time, to destination) (*selection, error) {
+	at := place(in.Files())
 	s := &selection{axes: d.axes, members: d.own, rations: map[ensemble.Init]ration{}}
 	var faults []Fault
 	b := block{axes: d.axes}
@@ -145,14 +148,18 @@ func selectInput(cat *ensemble.Catalogue, at string, d *demand, only time.Time) 
 		}
 	}
 	var err error
-	if s.warnings, err = refusal(slices.Concat(gridFaults(s.entries), unitFaults(s.entries), faults)); err != nil {
+	if s.warnings, err = refusal(slices.Concat(to.faults(s.entries), unitFaults(s.entries), faults)); err != nil {
 		return nil, err
 	}
 	if len(s.inits) == 0 && !only.IsZero() {
 		return s, nil // the caller says that the cycle is not there
 	}
-	s.grid, err = oneGrid(s.entries)
-	return s, err
+	grid, err := to.settle(s.entries)
+	if err != nil {
+		return nil, err
+	}
+	s.bring(in, grid, to.how)
+	return s, nil
 }
 
 // attendance is which members of a start have all their fields, and what the others lack.

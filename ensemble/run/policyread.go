@@ -64,12 +64,16 @@ func (p *prediction) choose(d *demand) (err error) {
 			return err
 		}
 	}
-	if p.in, err = selectInput(p.cat, place(p.input.Files()), d, only); err != nil || len(p.in.inits) == 0 {
+	to := destination{p.model.Grid, p.o.Regrid, fixRegrid}
+	if !to.how.asked() {
+		to.how = p.model.Interpolation
+	}
+	if p.in, err = selectInput(p.input, p.cat, d, only, to); err != nil || len(p.in.inits) == 0 {
 		return err
 	}
 	p.warnings = slices.Concat(p.tolerated, p.in.warnings)
 	if !p.in.on(p.model.Grid) {
-		return gridsDiffer("the input", p.in.grid, "the model", p.model.Grid).on(p.in.entries[0]).err()
+		return gridsDiffer("the input", p.in.grid, "the model", p.model.Grid, fixRegrid).on(p.in.entries[0]).err()
 	}
 	var used []ensemble.Member
 	newest := slices.DeleteFunc(slices.Clone(p.in.entries), func(e ensemble.Entry) bool { return p.ages[e.Member] > 0 }) // of others the times are not the product's
@@ -77,7 +81,7 @@ func (p *prediction) choose(d *demand) (err error) {
 		used = append(used, r.members...)
 	}
 	if p.templates = nil; p.in.window == (ensemble.Window{}) { // else messages of the input have another grid
-		p.templates = templates(newest, used)
+		p.templates = templates(newest, used, p.in.grid)
 	}
 	if p.choice, err = p.model.choose(p.o.Publish, p.in.grid); err != nil || p.o.Publish.Output.Stations == "" {
 		return err
@@ -149,7 +153,7 @@ func (p *prediction) look(ctx context.Context, init ensemble.Init) (there *produ
 
 // attempt reads the members of one start.
 func (p *prediction) attempt(ctx context.Context, init ensemble.Init) attempt {
-	forecasts, warnings, err := p.in.read(ctx, p.input, []ensemble.Init{init}, p.ranks)
+	forecasts, warnings, err := p.in.read(ctx, []ensemble.Init{init}, p.ranks)
 	if err = p.ranks.together(err); err != nil {
 		return attempt{err: err}
 	}

@@ -41,6 +41,9 @@ type PredictOptions struct {
 	Publish   config.Publishing        // which statistics, and of what part
 	Formats   []product.Format
 	Overwrite product.Overwrite
+	// Regrid brings input on another grid to that of the model, in place of what the model
+	// was trained with.
+	Regrid    Interpolation
 	Writer    product.Options
 	Threads   int
 	Timings   Timings // of kernels
@@ -215,6 +218,11 @@ func (p *prediction) open(ctx context.Context) (err error) {
 	if err = p.choose(p.demand); err != nil {
 		return err
 	}
+	if p.in.from != nil {
+		if err = p.in.from.prepare(p.in.entries); err != nil {
+			return err
+		}
+	}
 	if p.inits = slices.DeleteFunc(slices.Clone(p.in.inits), func(i ensemble.Init) bool { return p.done[i] }); len(p.in.inits) == 0 {
 		return &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: ensemble.InitAt(p.o.Cycle).String(),
 			Fix: "add its files, or leave --cycle out"}
@@ -260,7 +268,7 @@ func finished(runDir string) (*rundir.Manifest, error) {
 // identity is what all ranks must have alike. Files are told apart by their names and
 // the starts in them; each is read, and its checksum made, by the ranks that need it.
 func (p *prediction) identity() string {
-	return fmt.Sprint(p.o.Version, p.modelSum, p.trained.ConfigChecksum, p.files, p.o.Policy, p.o.Out, p.o.Publish, p.o.Formats, p.o.Overwrite, p.o.Writer, p.o.Precision, p.inits)
+	return fmt.Sprint(p.o.Version, p.modelSum, p.trained.ConfigChecksum, p.files, p.o.Policy, p.o.Out, p.o.Publish, p.o.Formats, p.o.Overwrite, p.o.Writer, p.o.Precision, p.o.Regrid, p.inits)
 }
 
 // published is what came of one start.
@@ -476,11 +484,11 @@ type templateKey struct {
 
 // templates finds for every start, variable, level and lead the GRIB message of each
 // used member, and for statistics that of the first of them, so that centre, tables and
-// times of the output are the input's.
-func templates(entries []ensemble.Entry, used []ensemble.Member) map[templateKey]ensemble.Entry {
+// times of the output are the input's. Messages on another grid than the output's serve none.
+func templates(entries []ensemble.Entry, used []ensemble.Member, grid *ensemble.Grid) map[templateKey]ensemble.Entry {
 	out := map[templateKey]ensemble.Entry{}
 	for _, e := range entries {
-		if e.Length == 0 || e.Product != ensemble.MemberField || !slices.Contains(used, e.Member) {
+		if e.Length == 0 || e.Product != ensemble.MemberField || !slices.Contains(used, e.Member) || !e.Grid.SameAs(grid, gridTolerance) {
 			continue
 		}
 		k := templateKey{e.Init, e.Variable, e.Level, e.Lead, e.Member}
@@ -504,7 +512,7 @@ func addTemplates(p *product.Product, in *fio.Input, found map[templateKey]ensem
 		}
 		e, ok := found[k]
 		if !ok {
-			continue // of NetCDF files
+			continue // of NetCDF files, or on another grid
 		}
 		if read[e] == nil {
 			var err error

@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -168,7 +169,11 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 	if _, p.Members, err = choose(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return err
 	}
-	wanted, err := selectForecasts(in, p.Axes, p.Members)
+	to, err := destinationOf(ctx, c)
+	if err != nil {
+		return err
+	}
+	wanted, err := selectForecasts(in, p.Axes, p.Members, to)
 	if err != nil {
 		return err
 	}
@@ -186,9 +191,12 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 	p.Starts = slices.Concat(split.Train, split.Validation, split.Test)
 	slices.SortFunc(p.Starts, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
 	p.Starts = slices.Compact(p.Starts)
-	p.Grid, p.Forecasts = wanted.grid, store.Archive{Reader: in, Entries: wanted.entries}
+	if to.how.asked() {
+		p.Interpolation = to.how.String()
+	}
+	p.Grid, p.Forecasts = wanted.grid, store.Archive{Reader: wanted.from, Entries: wanted.entries}
 	p.Warnings = append(p.Warnings, wanted.warnings...)
-	return wanted.check(ctx, in, p.Starts)
+	return wanted.check(ctx, p.Starts)
 }
 
 // planAnalyses finds the analyses of the starts.
@@ -198,11 +206,11 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 	for _, s := range p.Starts {
 		valids = append(valids, s.Valid(c.Data.TargetLead))
 	}
-	wanted, err := selectAnalyses(in, p.AnalysisVariables, p.Axes.Levels, p.Grid, valids)
+	wanted, err := selectAnalyses(in, p.AnalysisVariables, p.Axes.Levels, destination{p.Grid, interpolationOf(c), fixGrid}, valids)
 	if err != nil {
 		return err
 	}
-	p.Analyses = store.Archive{Reader: in, Entries: wanted.entries}
+	p.Analyses = store.Archive{Reader: wanted.from, Entries: wanted.entries}
 	p.Warnings = append(p.Warnings, wanted.warnings...)
 	return compare(ctx, in, wanted.repeats)
 }
@@ -223,6 +231,12 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team) (*data, 
 
 // fromStore prepares the reading of a store.
 func (d *data) fromStore(c *config.TrainConfig) error {
+	if c.Data.Grid.Named() {
+		if g, err := ensemble.NamedGrid(c.Data.Grid.To); err != nil || !g.SameAs(d.grid, gridTolerance) {
+			return &exit.Error{Code: exit.Usage, What: "the sample store is on another grid than data.grid.to", At: d.store.Dir(), Why: d.grid.String() + ", not " + c.Data.Grid.To,
+				Fix: "prepare a store with this configuration, or name the grid of the store", Err: err}
+		}
+	}
 	m := c.Data.Members
 	var err error
 	if d.used, d.all, err = choose(d.store.Members, m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {

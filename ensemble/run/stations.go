@@ -98,7 +98,7 @@ func orography(ctx context.Context, pool *decode.Pool, path string, grid *ensemb
 	}
 	e := in.Catalogue().Entries[found]
 	if !e.Grid.SameAs(grid, gridTolerance) {
-		return nil, "", gridsDiffer("the heights", e.Grid, "the forecasts", grid).on(e).err()
+		return nil, "", gridsDiffer("the heights", e.Grid, "the forecasts", grid, "give a file with the heights on the grid of the forecasts").on(e).err()
 	}
 	f, err := in.ReadOne(ctx, e)
 	if err != nil {

@@ -277,7 +277,11 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	if d.used, d.all, err = choose(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return nil, err
 	}
-	wanted, err := selectForecasts(in, d.axes, d.all)
+	to, err := destinationOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := selectForecasts(in, d.axes, d.all, to)
 	if err != nil {
 		return nil, err
 	}
@@ -285,10 +289,10 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	if err := ranks.join(c, d.grid); err != nil {
 		return nil, err
 	}
-	if err := wanted.check(ctx, in, wanted.inits); err != nil {
+	if err := wanted.check(ctx, wanted.inits); err != nil {
 		return nil, err
 	}
-	forecasts, noticed, err := wanted.read(ctx, in, wanted.inits, ranks)
+	forecasts, noticed, err := wanted.read(ctx, wanted.inits, ranks)
 	if err != nil {
 		return nil, err
 	}
@@ -327,11 +331,11 @@ func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 			valids = append(valids, v)
 		}
 	}
-	wanted, err := selectAnalyses(in, targetVariables(c), c.Data.Levels, d.grid, valids)
+	wanted, err := selectAnalyses(in, targetVariables(c), c.Data.Levels, destination{d.grid, interpolationOf(c), fixGrid}, valids)
 	if err != nil {
 		return err
 	}
-	all, noticed, err := wanted.read(ctx, in, valids, d.ranks)
+	all, noticed, err := wanted.read(ctx, valids, d.ranks)
 	if err != nil {
 		return err
 	}
@@ -447,7 +451,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 		ranks: d.ranks, local: local, cfg: cfg, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
 		stop: d.ranks.stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(cfg.Threads), choices: map[string]string{},
 		model: &Model{
-			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version,
+			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
 			Baselines: baselines, Family: specOf(c).family(),
 		},

@@ -26,7 +26,8 @@ type VerifyOptions struct {
 	// RunDir is the training that the products come from, for the baselines fitted
 	// there. Empty: those that predict left beside the products.
 	RunDir    string
-	Out       string // folder for scores.json and the tables; empty: none
+	Regrid    Interpolation // brings members and analyses to the grid of the products
+	Out       string        // folder for scores.json and the tables; empty: none
 	Choice    ScoreChoice
 	Bootstrap score.Bootstrap
 }
@@ -159,7 +160,7 @@ func (v *verification) open(ctx context.Context) (err error) {
 		return err
 	}
 	for _, t := range v.targets {
-		if t.analyses, err = selectAnalyses(v.analyses, []string{t.key.variable}, []ensemble.Level{t.key.level}, v.grid, t.valids(t.inits)); err != nil {
+		if t.analyses, err = selectAnalyses(v.analyses, []string{t.key.variable}, []ensemble.Level{t.key.level}, v.onto(), t.valids(t.inits)); err != nil {
 			return err
 		}
 		j := v.judgement(t.key)
@@ -186,11 +187,21 @@ func (v *verification) close() {
 
 // identity is what all ranks must have alike.
 func (v *verification) identity() string {
-	text := fmt.Sprint(v.o.Forecast, v.o.Analysis, v.o.Members, v.o.RunDir, v.o.Choice, v.inits, v.warnings)
+	text := fmt.Sprint(v.o.Forecast, v.o.Analysis, v.o.Members, v.o.RunDir, v.o.Regrid, v.o.Choice, v.inits, v.warnings)
 	for _, t := range v.targets {
 		text += fmt.Sprint(t.key, t.inits, t.scoring.shape, t.scoring.systems)
 	}
 	return text
+}
+
+// onto is the grid of the products, and how others come there: as is asked for, or as
+// the network's input did.
+func (v *verification) onto() destination {
+	to := destination{v.grid, v.o.Regrid, fixRegrid}
+	if !to.how.asked() && v.reference != nil {
+		to.how = v.reference.Interpolation
+	}
+	return to
 }
 
 // judgement is the scoring of one target.
@@ -271,10 +282,10 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 		return nil, err
 	}
 	if t.members != nil {
-		if err := t.members.check(ctx, v.members, inits); err != nil {
+		if err := t.members.check(ctx, inits); err != nil {
 			return nil, err
 		}
-		raw, _, err := t.members.read(ctx, v.members, inits, nil)
+		raw, _, err := t.members.read(ctx, inits, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -291,7 +302,7 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 			}
 		}
 	}
-	analyses, _, err := t.analyses.read(ctx, v.analyses, t.valids(inits), nil)
+	analyses, _, err := t.analyses.read(ctx, t.valids(inits), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -397,7 +408,7 @@ func (v *verification) selectProducts() error {
 			Why: "verification judges products; raw members are given with --members", Fix: "give the files that `ensemble predict` wrote"}
 	}
 	var err error
-	if v.grid, err = oneGrid(entries); err != nil {
+	if v.grid, err = oneGrid(entries, "give products of one grid"); err != nil {
 		return err
 	}
 	slices.SortFunc(v.targets, func(a, b *verified) int {
@@ -437,11 +448,11 @@ func (v *verification) selectMembers() error {
 	for _, t := range v.targets {
 		axes := ensemble.Axes{Variables: []string{t.key.variable}, Levels: []ensemble.Level{t.key.level}, Leads: []ensemble.Lead{t.key.lead}}
 		var err error
-		if t.members, err = selectForecasts(v.members, axes, members); err != nil {
+		if t.members, err = selectForecasts(v.members, axes, members, v.onto()); err != nil {
 			return err
 		}
-		if !t.members.grid.SameAs(v.grid, gridTolerance) {
-			return gridsDiffer("the members", t.members.grid, "the products", v.grid).on(t.members.entries[0]).err()
+		if g := t.members.grid; !g.SameAs(v.grid, gridTolerance) {
+			return gridsDiffer("the members", g, "the products", v.grid, fixRegrid).on(t.members.entries[0]).err()
 		}
 		found := 0
 		for _, init := range t.inits {

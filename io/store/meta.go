@@ -47,6 +47,8 @@ type Meta struct {
 	Analyses  References        `json:"analyses"`
 	Starts    []time.Time       `json:"starts"` // ascending
 	Grid      *ensemble.Grid    `json:"grid"`
+	// Interpolation is how fields came to Grid, where some were on another one.
+	Interpolation string `json:"interpolation,omitempty"`
 
 	BandRows    int `json:"band_rows"`    // rows of the grid in a band; the last may have fewer
 	ShardStarts int `json:"shard_starts"` // starts in a shard; the last may have fewer

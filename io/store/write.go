@@ -54,12 +54,15 @@ type Archive struct {
 
 // Plan says what is to be in a store.
 type Plan struct {
-	Axes      ensemble.Axes
-	Members   []ensemble.Member
-	Grid      *ensemble.Grid
-	Starts    []ensemble.Init // ascending
-	Storage   Storage
-	Forecasts Archive // all fields of the axes, members and starts, each once
+	Axes    ensemble.Axes
+	Members []ensemble.Member
+	Grid    *ensemble.Grid
+	// Interpolation says how the Archives bring fields to Grid, so that a store that was
+	// begun is not gone on with in another way; empty if they need not.
+	Interpolation string
+	Starts        []ensemble.Init // ascending
+	Storage       Storage
+	Forecasts     Archive // all fields of the axes, members and starts, each once
 
 	AnalysisVariables []string        // none for a store without analyses
 	AnalysisLeads     []ensemble.Lead // valid times of a start's analyses
@@ -235,7 +238,7 @@ func (w *writer) describe() error {
 		return out, nil
 	}
 	m := &Meta{Schema: schema, Format: Format, Version: p.Version, Storage: p.Storage, Levels: p.Axes.Levels, Members: p.Members,
-		Grid: p.Grid, Inputs: p.Inputs, Warnings: append([]string{}, p.Warnings...), BandRows: 1, ShardStarts: 1,
+		Grid: p.Grid, Interpolation: p.Interpolation, Inputs: p.Inputs, Warnings: append([]string{}, p.Warnings...), BandRows: 1, ShardStarts: 1,
 		Analyses: References{Variables: p.AnalysisVariables}}
 	var err error
 	if m.Leads, err = seconds(p.Axes.Leads); err != nil {

@@ -1,0 +1,267 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/regrid"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// Interpolation says how fields come from their grids to one. The zero value refuses
+// fields on other grids.
+type Interpolation struct {
+	Method   regrid.Method `json:"method"`
+	MinValid float64       `json:"min_valid,omitempty"` // 0 means regrid.DefaultMinValid
+}
+
+// InterpolateBy is an interpolation by its method, one of InterpolationMethods.
+func InterpolateBy(method string) Interpolation { return Interpolation{Method: regrid.Method(method)} }
+
+// InterpolationMethods are the words for InterpolateBy.
+func InterpolationMethods() (words []string) {
+	for _, m := range regrid.Methods {
+		words = append(words, string(m))
+	}
+	return words
+}
+
+// String names the method and the share of valid weights that it asks for.
+func (p Interpolation) String() string {
+	return fmt.Sprintf("%s, %g valid", p.Method, cmp.Or(p.MinValid, regrid.DefaultMinValid))
+}
+
+// asked says whether fields may be interpolated.
+func (p Interpolation) asked() bool { return p.Method != "" }
+
+// interpolationOf is that of a configuration.
+func interpolationOf(c *config.TrainConfig) Interpolation {
+	if c.Data.Grid.To == "" {
+		return Interpolation{}
+	}
+	return Interpolation{Method: regrid.Method(c.Data.Grid.Method), MinValid: c.Data.Grid.MinValid}
+}
+
+// destination is a grid, or nil for the one that most fields have, and how others come
+// there.
+type destination struct {
+	grid *ensemble.Grid
+	how  Interpolation
+	fix  string // what helps if fields are not there and no way is given
+}
+
+// destinationOf finds the grid that a configuration asks for, where it does not follow
+// from the forecasts.
+//
+// Errors: those of fio.Open for analyses whose grid is asked for; 65 if they hold no field
+// of a target.
+func destinationOf(ctx context.Context, c *config.TrainConfig) (destination, error) {
+	d := destination{how: interpolationOf(c), fix: fixGrid}
+	switch {
+	case c.Data.Grid.Named():
+		g, err := ensemble.NamedGrid(c.Data.Grid.To)
+		if err != nil {
+			return d, &exit.Error{Code: exit.Usage, What: err.Error(), At: "data.grid.to", Fix: "name a grid such as 1.5deg", Err: err}
+		}
+		d.grid = g
+	case c.Data.Grid.To == "analyses":
+		files, err := config.Expand("data.analyses", c.Data.Analyses)
+		if err != nil {
+			return d, err
+		}
+		in, err := fio.Open(ctx, files, fio.Options{Sparse: c.Data.Sparse})
+		if err != nil {
+			return d, err
+		}
+		defer in.Close()
+		targets := targetVariables(c)
+		entries := in.Catalogue().Select(func(e ensemble.Entry) bool {
+			return e.Lead == 0 && e.Product == ensemble.MemberField && slices.Contains(targets, e.Variable) && slices.Contains(c.Data.Levels, e.Level)
+		})
+		if len(entries) == 0 {
+			return d, &exit.Error{Code: exit.BadData, What: "the analyses hold no field of a target", At: place(in.Files()), Why: "their grid is asked for by data.grid.to",
+				Fix: "`ensemble inspect FILE` lists what a file holds"}
+		}
+		d.grid = mostCommon(entries)
+	}
+	return d, nil
+}
+
+// mostCommon is the grid of most entries, of several the first one's.
+func mostCommon(entries []ensemble.Entry) *ensemble.Grid {
+	count := map[*ensemble.Grid]int{}
+	best := entries[0].Grid
+	for _, e := range entries {
+		count[e.Grid]++
+	}
+	for _, e := range entries {
+		if count[e.Grid] > count[best] {
+			best = e.Grid
+		}
+	}
+	return best
+}
+
+// settle gives the grid on which entries are used.
+//
+// Errors: exit 65 if there are none, if they are on several grids and none is asked for,
+// or if the grid is no rectangle.
+func (d destination) settle(entries []ensemble.Entry) (*ensemble.Grid, error) {
+	g := d.grid
+	switch {
+	case d.how.asked() && len(entries) > 0:
+		// The input's own object knows in which order files have the points.
+		if own := mostCommon(entries); g == nil || own.SameAs(g, gridTolerance) {
+			g = own
+		}
+	default:
+		var err error
+		if g, err = oneGrid(entries, d.fix); err != nil {
+			return nil, err
+		}
+	}
+	if g.Rows != nil {
+		return nil, reducedFault(g, "name another grid in data.grid.to, for example 1deg").on(entries[0]).err()
+	}
+	return g, nil
+}
+
+// reducedFault says that networks cannot work on a reduced grid.
+func reducedFault(g *ensemble.Grid, fix string) Fault {
+	return Fault{Kind: FaultGrid, Code: exit.BadData, What: "the fields are on a reduced grid",
+		Why: fmt.Sprintf("%s: networks and maps need rows of equally many points", g), Fix: fix}
+}
+
+// What helps where grids do not fit: in a configuration, and on the command line.
+const (
+	fixGrid   = "interpolate: set data.grid.to, for example to 1deg, or to forecasts"
+	fixRegrid = "interpolate: --regrid bilinear, or train with data.grid"
+)
+
+// faults are those of the grids of entries that are not to be interpolated.
+func (d destination) faults(entries []ensemble.Entry) []Fault {
+	if d.how.asked() {
+		return nil
+	}
+	faults := gridFaults(entries, d.fix)
+	if at := slices.IndexFunc(entries, func(e ensemble.Entry) bool { return e.Grid.Rows != nil }); at >= 0 {
+		faults = append(faults, reducedFault(entries[at].Grid, d.fix).on(entries[at]))
+	}
+	return faults
+}
+
+// onGrid reads the fields of an input on one grid, whatever grid they come on. Its methods
+// may be called from several goroutines.
+type onGrid struct {
+	in      *fio.Input
+	to      *ensemble.Grid
+	how     Interpolation
+	mu      sync.Mutex
+	weights map[*ensemble.Grid]*regrid.Weights // nil for the grid itself
+}
+
+// bring makes the reader of fields on a grid.
+func bring(in *fio.Input, to *ensemble.Grid, how Interpolation) *onGrid {
+	return &onGrid{in: in, to: to, how: how, weights: map[*ensemble.Grid]*regrid.Weights{}}
+}
+
+// prepare computes the weights for some entries, which reading them does else.
+//
+// Errors: exit 65 if an entry cannot be brought to the grid.
+func (r *onGrid) prepare(entries []ensemble.Entry) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range entries {
+		if _, known := r.weights[e.Grid]; !known {
+			w, err := r.between(e)
+			if err != nil {
+				return err
+			}
+			r.weights[e.Grid] = w
+		}
+		if v, known := ensemble.VariableNamed(e.Variable); known && v.WindComponent() && e.Grid.WindAlongAxes && r.weights[e.Grid] != nil {
+			return &exit.Error{Code: exit.BadData, What: "wind along the axes of its grid cannot be interpolated", At: placeOf(e),
+				Why: e.Variable + " is not eastward or northward on this grid", Fix: "turn it to east and north first, for example with `cdo rotuvb`, or leave it out"}
+		}
+	}
+	return nil
+}
+
+// between computes the weights from the grid of an entry.
+func (r *onGrid) between(e ensemble.Entry) (*regrid.Weights, error) {
+	if e.Grid.SameAs(r.to, gridTolerance) {
+		return nil, nil
+	}
+	w, err := regrid.New(e.Grid, r.to, regrid.Options{Method: r.how.Method, MinValid: r.how.MinValid})
+	why := "no point of %[2]s lies within %[1]s"
+	if err == nil && w.Reached() > 0 {
+		return w, nil
+	} else if err != nil {
+		why = err.Error() + "; from %[1]s to %[2]s"
+	}
+	return nil, &exit.Error{Code: exit.BadData, What: "fields cannot be brought to the grid that is asked for", At: placeOf(e), Why: fmt.Sprintf(why, e.Grid, r.to),
+		Fix: "choose another grid or method of data.grid", Err: err}
+}
+
+// known gives the weights that were prepared for an entry; nil if it is on the grid.
+func (r *onGrid) known(e ensemble.Entry) *regrid.Weights {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.weights[e.Grid]
+}
+
+// Read reads whole fields, as fio.Input does.
+func (r *onGrid) Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
+	if err := r.prepare(entries); err != nil {
+		return err
+	}
+	return r.in.Read(ctx, entries, func(i int, f *ensemble.Field) error {
+		if w := r.known(entries[i]); w != nil {
+			values := make([]float32, r.to.Size())
+			regrid.Apply(w, values, f.Values)
+			r.in.Recycle(f.Values)
+			f.Values = values
+		}
+		f.Grid = r.to
+		return visit(i, f)
+	})
+}
+
+// Fill reads a window of fields on the grid into memory of the caller, as fio.Input does.
+// Fields on other grids are read whole.
+func (r *onGrid) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into [][]float32, done func(i int) error) error {
+	if err := r.prepare(entries); err != nil {
+		return err
+	}
+	var lists [2][]ensemble.Entry // those on the grid, and others
+	var at [2][]int
+	var room [][]float32 // of the first
+	for i, e := range entries {
+		k := 0
+		if r.known(e) != nil {
+			k = 1
+		} else {
+			room = append(room, into[i])
+		}
+		lists[k], at[k] = append(lists[k], e), append(at[k], i)
+	}
+	if err := r.in.Fill(ctx, lists[0], w, room, func(i int) error { return done(at[0][i]) }); err != nil {
+		return err
+	}
+	parts := map[*ensemble.Grid]*regrid.Weights{}
+	return r.in.Read(ctx, lists[1], func(i int, f *ensemble.Field) error {
+		if parts[f.Grid] == nil {
+			parts[f.Grid] = r.known(lists[1][i]).Part(r.to, w)
+		}
+		to := at[1][i]
+		regrid.Apply(parts[f.Grid], into[to], f.Values)
+		r.in.Recycle(f.Values)
+		return done(to)
+	})
+}
