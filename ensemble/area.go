@@ -41,6 +41,9 @@ func ParseArea(s string) (Area, error) {
 	case math.Abs(a.West) > 360 || math.Abs(a.East) > 360:
 		return Area{}, fmt.Errorf("area %q: longitudes go from -360 to 360", s)
 	}
+	if a == (Area{}) { // one point, and not no area
+		a.West, a.East = 360, 360
+	}
 	return a, nil
 }
 

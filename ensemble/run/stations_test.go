@@ -94,6 +94,10 @@ func TestPredictStations(t *testing.T) {
 			t.Errorf("row %v, mean %g", row, mean[1])
 		}
 	}
+	v, err := Verify(context.Background(), VerifyOptions{Forecast: []string{r.Outputs[0], names[1]}, Analysis: smallData(t).Analyses, RunDir: o.RunDir})
+	if err != nil || len(v.Scores.Scores) == 0 {
+		t.Errorf("verify: %+v, %v", v, err)
+	}
 	if r, err = Predict(context.Background(), o); err != nil || r.Already != 1 {
 		t.Errorf("again: %+v, %v", r, err)
 	}

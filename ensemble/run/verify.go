@@ -384,7 +384,7 @@ func (v *verification) selectProducts() error {
 	var entries []ensemble.Entry
 	for _, e := range v.products.Catalogue().Entries {
 		kind := kindOf(e)
-		if kind == "" {
+		if kind == "" || e.Grid.Kind == ensemble.Points { // what is at stations is judged by their observations, not by analyses
 			continue
 		}
 		entries = append(entries, e)

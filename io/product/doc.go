@@ -1,8 +1,10 @@
-// Package product writes what the program publishes: fields of mean and spread
-// as CF NetCDF, as GRIB2 and as Zarr, the ensembles and analyses that the demo makes, and
-// the manifest that says which files belong together.
+// Package product writes what the program publishes: mean, spread, quantiles, probabilities
+// and members of a forecast as CF NetCDF, as GRIB2 and as Zarr, and at stations as CF time
+// series and CSV; the ensembles and analyses that the demo makes; and the manifest that
+// says which files belong together.
 //
-// The conventions are here (names, attributes, codes, order of points); the
+// A statistic is described once (kind.go), and every format takes it from there. The
+// conventions are here (names, attributes, codes, order of points); the
 // libraries are in the encoding child, which gets each file as a description of
 // package encode; stores of Zarr, which need none, are written here. Every file appears whole or not at all, and the same product
 // with the same metadata gives the same bytes.
