@@ -11,9 +11,11 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/io/cf"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/netcdf"
+	"github.com/ensemble-weather/ensemble/io/projection"
 )
 
 // made is what becomes of a file: how many fields can be read, and the reasons (parts of
@@ -316,4 +318,37 @@ func checkWhole(t *testing.T, in *Input, name string, entries []ensemble.Entry, 
 	}
 	all.mean /= float64(n)
 	checkStats(t, name, all, w)
+}
+
+// The coordinates that a rotated pole gives are those that the file has beside it, which
+// its program computed in 32 bits.
+func TestRotatedPoleOfAFile(t *testing.T) {
+	in := open(t, Options{}, filepath.Join(testdata.Dir(t, "formats"), "netcdf", "offset64_rotated_pole.nc"))
+	f := in.files[0]
+	var h cf.Header
+	if err := in.pool.Do(context.Background(), decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h}); err != nil {
+		t.Fatal(err)
+	}
+	at := map[string]int{}
+	for k, v := range h.Vars {
+		at[v.Name] = k
+	}
+	values, err := in.coordinates(context.Background(), f, &h, []int{at["rlon"], at["rlat"], at["lon"], at["lat"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapping := map[string]any{}
+	for name, a := range h.Vars[at["rotated_pole"]].Attrs {
+		mapping[name] = a.Value()
+	}
+	p, err := projection.FromCF(mapping)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lat, lon := projection.Coordinates(p, values[at["rlon"]], values[at["rlat"]])
+	for k := range lat {
+		if wlat, wlon := values[at["lat"]][k], values[at["lon"]][k]; math.Abs(lat[k]-wlat) > 3e-4 || math.Abs(math.Remainder(lon[k]-wlon, 360)) > 3e-4 {
+			t.Fatalf("point %d: %g N %g E, want %g %g", k, lat[k], lon[k], wlat, wlon)
+		}
+	}
 }
