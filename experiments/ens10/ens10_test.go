@@ -73,8 +73,8 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// Scores that a source gives are of tasks and members that there are, and none that is
-// only remembered is better than the best of a summary.
+// Scores that a source gives are of the members of the two tracks, with a tolerance that
+// tells methods apart.
 func TestPublishedScores(t *testing.T) {
 	p := protocol(t, "ens10")
 	for _, s := range p.Published {
