@@ -4,7 +4,7 @@
 
 /* Loops are written so that the compiler makes vectors of them, for the processor at hand. */
 #if defined(__x86_64__) && defined(__gnu_linux__)
-#define VECTORS __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
+#define VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define VECTORS
 #endif
