@@ -1012,7 +1012,7 @@ func TestFault50(t *testing.T) {
 				case <-stop:
 					done <- nil
 					return
-				case <-time.After(time.Millisecond):
+				case <-time.After(50 * time.Microsecond): // well within one reading
 					err = change(path, n)
 				}
 			}

@@ -224,12 +224,15 @@ func TestRepeatFlags(t *testing.T) {
 
 // TestMissingFile: exit 66, whatever the command.
 func TestMissingFile(t *testing.T) {
-	for _, args := range [][]string{
-		{"predict", "--run-dir", "r", "--input", "nowhere/*.grib2", "--out", "o"},
-		{"verify", "--forecast", "nowhere.nc", "--analysis", "nowhere.nc"},
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"predict", "--run-dir", "r", "--input", "nowhere/*.grib2", "--out", "o"}, "no such run directory"},
+		{[]string{"verify", "--forecast", "nowhere.nc", "--analysis", "nowhere.nc"}, "no such file"},
 	} {
-		if code, _, stderr := call(t, args...); code != exit.NotYet || !strings.Contains(stderr, "no such file") {
-			t.Errorf("%q: exit %d, %s", args, code, stderr)
+		if code, _, stderr := call(t, row.args...); code != exit.NotYet || !strings.Contains(stderr, row.want) {
+			t.Errorf("%q: exit %d, %s", row.args, code, stderr)
 		}
 	}
 }
