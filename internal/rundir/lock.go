@@ -68,6 +68,8 @@ func acquire(dir string) (*lease, error) {
 		if now, err := readOwner(l.path); err != nil || now.Token != l.me.Token {
 			return nil, inUse(l.path, now, "it was taken at the same moment")
 		}
+	} else if err := l.sweep(); err != nil {
+		return nil, errors.Join(exit.Create(dir, err), l.release())
 	}
 	l.done.Go(l.live)
 	return l, nil
@@ -205,7 +207,7 @@ func (l *lease) write() error {
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(filepath.Dir(l.path), "."+lockFile+"-"+l.me.Token)
+	tmp := filepath.Join(filepath.Dir(l.path), unnamed+l.me.Token)
 	if err := os.WriteFile(tmp, append(text, '\n'), 0o644); err != nil {
 		return err
 	}
@@ -214,6 +216,24 @@ func (l *lease) write() error {
 		return err
 	}
 	return nil
+}
+
+// unnamed begins the name of the file in which a lease is written before it takes its own.
+const unnamed = "." + lockFile + "-"
+
+// sweep removes what owners left that were killed while they wrote their lease. None of
+// them may write: this process has the lease, and the lock under which others would take it.
+func (l *lease) sweep() error {
+	dir := filepath.Dir(l.path)
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), unnamed) {
+			if gone := os.Remove(filepath.Join(dir, e.Name())); !errors.Is(gone, os.ErrNotExist) {
+				err = errors.Join(err, gone)
+			}
+		}
+	}
+	return err
 }
 
 // readOwner reads a lease; one that cannot be parsed has no owner that is alive.

@@ -3,6 +3,7 @@ package rundir
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -188,6 +189,10 @@ func TestDeadOwner(t *testing.T) {
 				}
 			}
 			put()
+			half := filepath.Join(path, unnamed+"x") // of an owner that was killed while it wrote
+			if err := os.WriteFile(half, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
 			stop, done := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(done)
@@ -206,6 +211,9 @@ func TestDeadOwner(t *testing.T) {
 			<-done
 			if (err == nil) != c.free {
 				t.Fatalf("got %v, want it free: %v", err, c.free)
+			}
+			if _, err := os.Stat(half); errors.Is(err, os.ErrNotExist) != c.free {
+				t.Errorf("a half written lease: %v, want it removed: %v", err, c.free)
 			}
 			if l != nil {
 				if err := l.release(); err != nil {
