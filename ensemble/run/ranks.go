@@ -57,8 +57,17 @@ func onRanks(n, parts int, stall time.Duration, f func(c *comm.Comm) error) (tra
 	if err = onOwn(comm.New(w)); err != nil && !agreed(err) {
 		return name, lost(err) // a process that ends without leaving the job ends the job
 	}
-	return name, errors.Join(err, w.Close())
+	closed := w.Close()
+	if err != nil && w.Rank() > 0 {
+		time.Sleep(lastWord)
+	}
+	return name, errors.Join(err, closed)
 }
+
+// lastWord is the time that rank 0 has to say why all ranks stop, before another one ends with
+// its exit code: launchers kill a job when its first process fails. A launcher that does so
+// when rank 0 ends cuts the wait short.
+const lastWord = time.Second
 
 // lost gives the failure of another rank its exit code.
 func lost(err error) error {
