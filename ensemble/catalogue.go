@@ -31,6 +31,7 @@ type Kind struct {
 	Statistic string
 	Interval  Lead
 	Members   int    // size of the ensemble as the input says, 0 if it does not
+	Centre    string // that a GRIB message says it comes from ("ecmf"), empty elsewhere
 	Packing   string // how the values are stored, "grid_ccsds", "int16"
 }
 
@@ -40,14 +41,18 @@ type Identity struct {
 	Key
 	LevelType, Statistic string
 	Interval             Lead
+	Centre               string
 }
 
 // Identity of the entry. LevelType counts only where the level itself does not
-// say what it is.
+// say what it is, Centre only of members: each centre counts its own.
 func (e Entry) Identity() Identity {
 	id := Identity{Key: e.Key, Statistic: e.Statistic, Interval: e.Interval}
 	if e.Level.Kind == OtherLevel {
 		id.LevelType = e.LevelType
+	}
+	if e.Member != NoMember {
+		id.Centre = e.Centre
 	}
 	return id
 }
@@ -59,7 +64,7 @@ func (e Entry) Compare(o Entry) int {
 		return c
 	}
 	if e.Kind != o.Kind {
-		if c := cmp.Or(cmp.Compare(e.LevelType, o.LevelType), cmp.Compare(e.Interval, o.Interval), cmp.Compare(e.Statistic, o.Statistic)); c != 0 {
+		if c := cmp.Or(cmp.Compare(e.LevelType, o.LevelType), cmp.Compare(e.Interval, o.Interval), cmp.Compare(e.Statistic, o.Statistic), cmp.Compare(e.Centre, o.Centre)); c != 0 {
 			return c
 		}
 	}
@@ -105,6 +110,7 @@ type Group struct {
 	Inits    []Init
 	Grids    []*Grid
 	Packings []string
+	Centres  []string // that messages say; none of NetCDF
 	Count    int
 	Holes    []Hole
 }
@@ -184,7 +190,8 @@ func (c *Catalogue) Groups() []Group {
 		part := Catalogue{Entries: by[n]}
 		g := Group{Variable: n.variable, Product: n.product, Unit: by[n][0].Unit, Count: len(by[n]),
 			Levels: part.Levels(), Members: part.Members(), Leads: part.Leads(), Inits: part.Inits(),
-			Packings: unique(by[n], func(e Entry) string { return e.Packing }, cmp.Compare[string])}
+			Packings: unique(by[n], func(e Entry) string { return e.Packing }, cmp.Compare[string]),
+			Centres:  slices.DeleteFunc(unique(by[n], func(e Entry) string { return e.Centre }, cmp.Compare[string]), func(c string) bool { return c == "" })}
 		for _, e := range by[n] {
 			if !slices.Contains(g.Grids, e.Grid) {
 				g.Grids = append(g.Grids, e.Grid)

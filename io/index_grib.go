@@ -43,6 +43,9 @@ func indexGRIB(ctx context.Context, in *Input, f *file) error {
 	if len(idx.Messages) == 0 && len(idx.Faults) == 0 {
 		return wrongKind(f.path, "it holds no GRIB message", "fetch the file again")
 	}
+	if len(idx.Faults) == 0 { // else the file is what is wrong
+		f.hint(idx)
+	}
 	return in.fieldsGRIB(ctx, f, idx.Fields)
 }
 
@@ -203,7 +206,8 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 		drop(fd.Time.Reason)
 		return
 	}
-	kind := ensemble.Kind{Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statistics[d.Statistic]}
+	kind := ensemble.Kind{Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statistics[d.Statistic],
+		Centre: grib.CentreName(fd.Centre)}
 	e := ensemble.Entry{File: f.path, Message: fd.Message, Sub: fd.Sub, Offset: fd.Offset, Length: fd.Length, Kind: &kind}
 	if reason := timeOf(&e, fd, d); reason != "" {
 		drop(reason)

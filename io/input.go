@@ -38,6 +38,8 @@ type Options struct {
 	// has one of each variable, level, lead, member and product, so that it still says what
 	// there is, and memory is that of the fields that are kept.
 	Keep func(e ensemble.Entry) bool
+	// Layout says whose fields are members, and which.
+	Layout Layout
 }
 
 // Input is a set of files and stores, indexed. Its methods may be called from several
@@ -57,6 +59,8 @@ type Input struct {
 	free    [][]float32   // values that were given back
 	lost    []*exit.Error // of files that were left out
 	beside  beside
+
+	arranged arrangement
 }
 
 // beside is one of each kind of fields that Options.Keep does not keep, without starts.
@@ -151,6 +155,7 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 			if err != nil {
 				return err
 			}
+			in.arrange(f)
 			in.sift(f)
 			return gctx.Err()
 		})
@@ -220,6 +225,11 @@ func (in *Input) collect() error {
 	if len(faults) > 0 && !in.opt.SkipBad {
 		return joined(faults)
 	}
+	warnings, err := in.arranged.result(in.opt.Layout)
+	if err != nil {
+		return err
+	}
+	in.cat.Warnings = append(in.cat.Warnings, warnings...)
 	for _, e := range in.beside.of {
 		in.cat.Entries = append(in.cat.Entries, e)
 	}

@@ -31,11 +31,16 @@ func checkCommand(a *app) *cobra.Command {
 	f := cmd.Flags()
 	src := configFlags(cmd)
 	sparseFlag(f, &sparse)
+	layout := layoutFlags(f)
 	f.StringVar(&expect, "expect", "", "what every start must hold: members, steps, variables, levels, as `LIST`")
 	cmd.RunE = a.do(func(ctx context.Context, files []string) (result, error) {
 		o := run.CheckOptions{}
 		o.Input.Sparse = sparse
-		var err error
+		l, err := layout()
+		if err != nil {
+			return result{}, err
+		}
+		o.Input.Layout = run.LayoutOf(l)
 		switch {
 		case len(src.Files) > 0 && expect != "":
 			return result{}, &exit.Error{Code: exit.Usage, What: "--config and --expect exclude each other", At: cmd.CommandPath(), Fix: "state the expectation in one of them"}

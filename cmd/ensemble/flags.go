@@ -67,6 +67,25 @@ func sparseFlag(f *pflag.FlagSet, to *bool) {
 	f.BoolVar(to, "sparse", false, "take absent chunks of Zarr stores for missing values")
 }
 
+// layoutFlags adds the flags that say whose fields are members, for commands that no file
+// tells so, and gives a function that reads them.
+func layoutFlags(f *pflag.FlagSet) func() (config.Layout, error) {
+	var l config.Layout
+	f.StringVar(&l.FromName, "member-from-name", "", "find members in names of files by the first group of a `REGEXP`")
+	f.StringSliceVar(&l.Centres, "centre", nil, "take members of these centres, such as ecmf, by `NAMES`")
+	percentiles := f.Bool("percentiles-as-members", false, "take percentiles of equal steps for members")
+	return func() (config.Layout, error) {
+		if *percentiles {
+			l.Percentiles = config.PercentilesAsMembers
+		}
+		if l.FromName != "" && !config.FindsMember(l.FromName) {
+			return l, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q finds no member", l.FromName), At: "--member-from-name", Why: "it is no regular expression with a group for the number",
+				Fix: "write it like ge[cp]([0-9]+)"}
+		}
+		return l, nil
+	}
+}
+
 // filesFlag adds a flag for several files. It takes all values up to the next flag,
 // as a shell leaves them when it expands a pattern: --input a.nc b.nc.
 func (a *app) filesFlag(f *pflag.FlagSet, name, usage string) *[]string {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -13,6 +14,7 @@ import (
 
 func inspectCommand(a *app) *cobra.Command {
 	o := run.InspectOptions{Version: version.Version}
+	var layout func() (config.Layout, error)
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",
 		Short: "List what files, Zarr stores or a sample store hold",
@@ -27,8 +29,13 @@ func inspectCommand(a *app) *cobra.Command {
 		Args:        someArgs,
 		RunE: a.do(func(ctx context.Context, files []string) (result, error) {
 			o.Files, o.JSON = files, a.json
+			l, err := layout()
+			if err != nil {
+				return result{}, err
+			}
+			o.Input.Layout = run.LayoutOf(l)
 			var b bytes.Buffer // so that a full disk behind standard output is told from a fault in the files
-			err := run.Inspect(ctx, o, &b)
+			err = run.Inspect(ctx, o, &b)
 			if _, perr := b.WriteTo(a.stdout); err == nil {
 				err = exit.Create("standard output", perr)
 			}
@@ -36,6 +43,7 @@ func inspectCommand(a *app) *cobra.Command {
 		}),
 	}
 	sparseFlag(cmd.Flags(), &o.Input.Sparse)
+	layout = layoutFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.Stats, "stats", false, "also read all values: minimum, mean, maximum, missing; checksums")
 	return cmd
 }

@@ -37,6 +37,7 @@ func verifyCommand(a *app) *cobra.Command {
 	f.StringArrayVar(&o.Choice.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
 	f.BoolVar(&o.Choice.Seasons, "seasons", false, "score the seasons by themselves too")
 	sparseFlag(f, &o.Sparse)
+	layout := layoutFlags(f)
 	regrid := regridFlag(f)
 	resamples := f.Uint("resamples", 2000, "draws of the block bootstrap behind the intervals")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
@@ -44,6 +45,9 @@ func verifyCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		var err error
+		if o.Layout, err = layout(); err != nil {
+			return result{}, err
+		}
 		for _, list := range []struct {
 			flag string
 			in   []string

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,6 +41,7 @@ type InputMembers struct {
 	Done     string        `key:"done"`
 	Index    string        `key:"index"`
 	Lagged   Lagged        `key:"lagged"`
+	Layout
 }
 
 // Lagged makes one ensemble of several starts.
@@ -87,7 +89,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", append([]Key{
 		Help: "Fields that are in the input twice and differ: refuse ends with 65; first and last take that one, by file name and message, with status degraded. Equal ones are one field under each."},
 	{Path: "sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
-}, publishingKeys...))
+}, slices.Concat(layoutKeys("members."), publishingKeys)...))
 
 // PredictConfig is a loaded predict.yaml, or the defaults.
 type PredictConfig struct {

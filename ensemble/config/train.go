@@ -62,6 +62,7 @@ type MemberPolicy struct {
 	Full     int     `key:"full"`
 	Control  string  `key:"control"`  // "include" or "exclude"
 	Sampling string  `key:"sampling"` // "fixed" or "random"
+	Layout
 }
 
 // Interpolation says to which grid all fields are brought, and how.
@@ -179,7 +180,7 @@ type Checkpoint struct {
 }
 
 // TrainSchema describes train.yaml.
-var TrainSchema = newSchema[Train]("train", []Key{
+var TrainSchema = newSchema[Train]("train", append([]Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 
@@ -327,7 +328,7 @@ var TrainSchema = newSchema[Train]("train", []Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-})
+}, layoutKeys("data.members.")...))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {

@@ -230,6 +230,9 @@ func Check(ctx context.Context, o CheckOptions) (r *CheckResult, err error) {
 func check(ctx context.Context, o CheckOptions) (*CheckResult, error) {
 	if o.Config != nil {
 		o.Input.Sparse = o.Input.Sparse || o.Config.Data.Sparse
+		if l := &o.Input.Layout; l.FromName == nil && l.Centres == nil && !l.Percentiles {
+			*l = LayoutOf(o.Config.Data.Members.Layout)
+		}
 	}
 	files, analyses := o.Files, []string(nil)
 	if o.Config != nil && len(files) == 0 {
@@ -253,6 +256,7 @@ func check(ctx context.Context, o CheckOptions) (*CheckResult, error) {
 	}
 	parts := []*checked{forecasts}
 	if analyses != nil {
+		o.Input.Layout = fio.Layout{} // analyses are no members
 		an, err := openToCheck(ctx, analyses, o.Input)
 		if err != nil {
 			return nil, err
@@ -402,7 +406,7 @@ func (c *checked) against(ctx context.Context, o CheckOptions) error {
 			blocks = append(blocks, e.block(g, ofMembers))
 		}
 	}
-	faults := slices.Concat(unitFaults(cat.Entries), lacking(cat, member, blocks, everyStart))
+	faults := slices.Concat(centreFaults(member), unitFaults(cat.Entries), lacking(cat, member, blocks, everyStart))
 	for _, v := range cat.Variables() {
 		faults = append(faults, gridFaults(cat.Select(func(x ensemble.Entry) bool { return x.Variable == v }), fixGrid)...)
 	}
@@ -454,9 +458,12 @@ func (c *checked) numbers(e Expectation) {
 		return
 	}
 	var gap []ensemble.Member
-	for i := m[0]; i < m[len(m)-1] && len(gap) < maxListed; i++ {
-		if !slices.Contains(m, i) {
-			gap = append(gap, i)
+	for i := 1; i < len(m); i++ {
+		if m[i]/fio.CentreStride > m[i-1]/fio.CentreStride {
+			continue // the next centre's
+		}
+		for k := m[i-1] + 1; k < m[i] && len(gap) < maxListed; k++ {
+			gap = append(gap, k)
 		}
 	}
 	stated := 0

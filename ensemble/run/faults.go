@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -148,7 +149,7 @@ func inventory(c *ensemble.Catalogue, at string, entries []ensemble.Entry, block
 	if faults != nil {
 		return faults // what is nowhere need not be listed for every start
 	}
-	return slices.Concat(to.faults(entries), unitFaults(entries), lacking(c, entries, blocks, everyStart))
+	return slices.Concat(centreFaults(entries), to.faults(entries), unitFaults(entries), lacking(c, entries, blocks, everyStart))
 }
 
 // offers finds the variables, levels, leads and members asked for that are nowhere in
@@ -176,6 +177,7 @@ func offers(c *ensemble.Catalogue, at string, b block) (faults []Fault) {
 			f = controlAbsent(at, have)
 		case kind == "member":
 			f.Code, f.Fix = exit.NotYet, "wait for the files of this member, or go on with the members that are there"
+			f.Why += absentFile(c.Entries, name)
 		}
 		faults = append(faults, f)
 	}
@@ -190,6 +192,10 @@ func offers(c *ensemble.Catalogue, at string, b block) (faults []Fault) {
 	}
 	for _, t := range b.axes.Leads {
 		missing("lead", t.String(), "leads "+strings.Join(words(c.Leads()), ", "))
+	}
+	if len(b.members) > 0 && !slices.Equal(b.members, []ensemble.Member{ensemble.NoMember}) && percentilesOnly(c) {
+		return append(faults, Fault{Kind: FaultMissing, Code: exit.BadData, What: "the forecast files hold percentiles, no members", At: at,
+			Why: "percentiles are no members: nothing says which belong together in space and time", Fix: "give the files of the members, or take percentiles for them with members.percentiles: members"})
 	}
 	for _, m := range b.members {
 		missing("member", m.String(), "members "+ensemble.MemberRanges(c.Members()))
@@ -297,7 +303,7 @@ func lagged(starts []*start, short int) (Fault, bool) {
 		parts = append(parts[:maxFaults], fmt.Sprintf("and %d more", n-maxFaults))
 	}
 	return Fault{Kind: FaultCycles, Code: exit.BadData, What: "cycles are mixed: every start has other members", Why: strings.Join(parts, "; "),
-		Fix: "give files of one cycle; ensembles lagged over several are not used together", Fields: len(starts)}.on(starts[0].first()), true
+		Fix: "give files of one cycle; `predict` makes one ensemble of several starts with members.lagged.max_age", Fields: len(starts)}.on(starts[0].first()), true
 }
 
 // fills tells whether all that there is of a start is missing in another.
@@ -365,6 +371,7 @@ func (s *start) fault(around *surroundings) Fault {
 		f = c
 	case absent(first.Member) && first.Member != ensemble.NoMember:
 		f.What = fmt.Sprintf("member %s is missing at lead %s and all others", first.Member, first.Lead)
+		f.Why += absentFile(slices.Collect(maps.Values(s.have)), first.Member.String())
 	}
 	f.Why += s.tabulated()
 	file := s.first().File

@@ -80,6 +80,7 @@ type inspectRow struct {
 	LeadSeconds int64    `json:"lead_seconds"`
 	Valid       string   `json:"valid"`
 	Statistic   string   `json:"statistic,omitempty"`
+	Centre      string   `json:"centre,omitempty"`
 	Grid        string   `json:"grid"`
 	Packing     string   `json:"packing,omitempty"`
 	Missing     *int     `json:"missing,omitempty"`
@@ -112,7 +113,7 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 	for i, e := range entries {
 		r := inspectRow{File: e.File, Message: e.Message, Variable: e.Variable, Unit: e.NativeUnit, UnitSI: e.Unit, Level: e.Level.String(),
 			LevelType: e.LevelType, Product: e.Product.String(), Init: e.Init.Format(time.RFC3339), Lead: e.Lead.String(),
-			LeadSeconds: int64(time.Duration(e.Lead) / time.Second), Valid: e.Valid().Format(time.RFC3339), Statistic: e.Statistic,
+			LeadSeconds: int64(time.Duration(e.Lead) / time.Second), Valid: e.Valid().Format(time.RFC3339), Statistic: e.Statistic, Centre: e.Centre,
 			Grid: e.Grid.String(), Packing: e.Packing, entry: e}
 		if e.Sub > 1 {
 			r.Sub = e.Sub
@@ -262,7 +263,7 @@ func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, stats boo
 	groups := cat.Groups()
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if len(groups) > 0 {
-		fmt.Fprintln(tw, "VARIABLE\tPRODUCT\tUNIT\tLEVELS\tMEMBERS\tLEADS\tSTARTS\tFIELDS\tHOLES\tPACKING")
+		fmt.Fprintln(tw, "VARIABLE\tPRODUCT\tUNIT\tLEVELS\tMEMBERS\tLEADS\tSTARTS\tFIELDS\tHOLES\tPACKING\tCENTRE")
 	}
 	var grids []*ensemble.Grid
 	for _, g := range groups {
@@ -270,8 +271,8 @@ func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, stats boo
 		for _, h := range g.Holes {
 			nholes += len(h.Members)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", g.Variable, g.Product, g.Unit, some(g.Levels), members(g.Members), some(g.Leads),
-			some(g.Inits), g.Count, nholes, strings.Join(g.Packings, ","))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", g.Variable, g.Product, g.Unit, some(g.Levels), members(g.Members), some(g.Leads),
+			some(g.Inits), g.Count, nholes, strings.Join(g.Packings, ","), strings.Join(g.Centres, ","))
 		for _, grid := range g.Grids {
 			if !slices.Contains(grids, grid) {
 				grids = append(grids, grid)

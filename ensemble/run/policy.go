@@ -148,7 +148,7 @@ func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *demand, only time.Ti
 		}
 	}
 	var err error
-	if s.warnings, err = refusal(slices.Concat(to.faults(s.entries), unitFaults(s.entries), faults)); err != nil {
+	if s.warnings, err = refusal(slices.Concat(centreFaults(s.entries), to.faults(s.entries), unitFaults(s.entries), faults)); err != nil {
 		return nil, err
 	}
 	if len(s.inits) == 0 && !only.IsZero() {

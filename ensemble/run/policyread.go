@@ -33,7 +33,8 @@ func (p *prediction) index(ctx context.Context, files []string) (err error) {
 	skip := p.demand.BadMessages == "skip"
 	p.tolerated, p.undecoded = slices.Clone(p.left), nil
 	p.release()
-	if p.input, err = fio.Open(ctx, files, fio.Options{Pool: p.pool, SkipBad: skip, SkipFiles: skip, Sparse: p.o.Policy.Sparse}); err != nil {
+	if p.input, err = fio.Open(ctx, files, fio.Options{Pool: p.pool, SkipBad: skip, SkipFiles: skip, Sparse: p.o.Policy.Sparse,
+		Layout: LayoutOf(p.demand.Members.Layout)}); err != nil {
 		return err
 	}
 	inputOpened(files)

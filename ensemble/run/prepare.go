@@ -91,7 +91,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	defer pool.Close()
-	in, err := fio.Open(ctx, forecastFiles, fio.Options{Pool: pool, Sparse: c.Data.Sparse, Keep: func(e ensemble.Entry) bool {
+	in, err := fio.Open(ctx, forecastFiles, fio.Options{Pool: pool, Sparse: c.Data.Sparse, Layout: LayoutOf(c.Data.Members.Layout), Keep: func(e ensemble.Entry) bool {
 		_, _, _, ok := p.Axes.Find(e.Key)
 		return ok
 	}})

@@ -268,7 +268,7 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return openStore(ctx, c, ranks)
 	}
 	d := &data{axes: axesOf(c), ranks: ranks}
-	in, err := fio.Open(ctx, forecastFiles, fio.Options{Sparse: c.Data.Sparse})
+	in, err := fio.Open(ctx, forecastFiles, fio.Options{Sparse: c.Data.Sparse, Layout: LayoutOf(c.Data.Members.Layout)})
 	if err != nil {
 		return nil, err
 	}

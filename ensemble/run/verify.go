@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -21,8 +22,9 @@ import (
 type VerifyOptions struct {
 	Forecast []string // products: means and spreads
 	Analysis []string
-	Members  []string // the raw ensemble of the same starts; may be empty
-	Sparse   bool     // absent chunks of Zarr stores are missing values
+	Members  []string      // the raw ensemble of the same starts; may be empty
+	Sparse   bool          // absent chunks of Zarr stores are missing values
+	Layout   config.Layout // of Members
 	// RunDir is the training that the products come from, for the baselines fitted
 	// there. Empty: those that predict left beside the products.
 	RunDir    string
@@ -147,7 +149,7 @@ func (v *verification) open(ctx context.Context) (err error) {
 		return err
 	}
 	if len(v.o.Members) > 0 {
-		if v.members, err = fio.Open(ctx, v.o.Members, fio.Options{Pool: v.pool, Sparse: v.o.Sparse}); err != nil {
+		if v.members, err = fio.Open(ctx, v.o.Members, fio.Options{Pool: v.pool, Sparse: v.o.Sparse, Layout: LayoutOf(v.o.Layout)}); err != nil {
 			return err
 		}
 		if err := v.selectMembers(); err != nil {

@@ -1,17 +1,13 @@
 package run
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -222,7 +218,7 @@ func (v *vigil) sort(files []string) (complete map[string]filemark.Mark, pending
 			wait.why, wait.changing = err.Error(), true
 		case known && !mark.Same(before), !known && time.Since(mark.Written) < settled:
 			wait.why, wait.changing = fmt.Sprintf("it is still being written, %d bytes so far", mark.Size), true
-		case m.Done != "" && beside(path, m.Done) == "":
+		case m.Done != "" && fio.Beside(path, m.Done) == "":
 			wait.why = "there is no " + filepath.Base(path) + m.Done + " beside it"
 		case m.Index != "":
 			wait.why = indexed(path, m.Index, mark.Size)
@@ -248,64 +244,22 @@ func (v *vigil) sort(files []string) (complete map[string]filemark.Mark, pending
 	return complete, pending
 }
 
-// beside is the file that goes with another: with an ending behind its name, or in place
-// of the name's own; "" if there is none.
-func beside(path, ending string) string {
-	for _, name := range []string{path + ending, strings.TrimSuffix(path, filepath.Ext(path)) + ending} {
-		if s, err := os.Stat(name); err == nil && s.Mode().IsRegular() {
-			return name
-		}
-	}
-	return ""
-}
-
 // indexed says why the index of a file does not show that it is complete, "" if it does:
 // a row of it, JSON with _offset and _length or wgrib2's number:offset:…, lies behind the
 // end, or it has none.
 func indexed(path, ending string, size int64) string {
-	name := beside(path, ending)
+	name := fio.Beside(path, ending)
 	if name == "" {
 		return "there is no " + filepath.Base(path) + ending + " beside it"
 	}
-	f, err := os.Open(name)
+	err := fio.ReadIndex(name, func(row int, r fio.IndexRow) error {
+		if r.End() > size {
+			return fmt.Errorf("row %d of its index %s ends at byte %d, the file has %d", row, name, r.End(), size)
+		}
+		return nil
+	})
 	if err != nil {
 		return err.Error()
-	}
-	defer f.Close()
-	rows := 0
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		text := strings.TrimSpace(lines.Text())
-		if text == "" {
-			continue
-		}
-		end := int64(-1)
-		if strings.HasPrefix(text, "{") {
-			var row struct {
-				Offset *int64 `json:"_offset"`
-				Length *int64 `json:"_length"`
-			}
-			if json.Unmarshal([]byte(text), &row) == nil && row.Offset != nil && row.Length != nil && *row.Offset >= 0 && *row.Length > 0 {
-				end = *row.Offset + *row.Length
-			}
-		} else if part := strings.SplitN(text, ":", 3); len(part) == 3 {
-			if at, err := strconv.ParseInt(part[1], 10, 64); err == nil && at >= 0 {
-				end = at + 1
-			}
-		}
-		rows++
-		switch {
-		case end < 0:
-			return fmt.Sprintf("row %d of its index %s is not understood", rows, name)
-		case end > size:
-			return fmt.Sprintf("row %d of its index %s ends at byte %d, the file has %d", rows, name, end, size)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return err.Error()
-	}
-	if rows == 0 {
-		return "its index " + name + " has no row"
 	}
 	return ""
 }

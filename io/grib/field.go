@@ -40,6 +40,7 @@ type Field struct {
 
 	Time   Time
 	Member Member
+	Centre int // code of the originating centre, common code table C-11
 	// Level and Product count if LevelKnown and ProductKnown; else the decoder's
 	// words do.
 	Level        ensemble.Level

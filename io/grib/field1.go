@@ -38,7 +38,8 @@ func (f *Field) read1(w *window, m Message, g Octets) *Fault {
 		hide(19, 20)
 	}
 	f.Parameter = fmt.Sprintf("param%d.%d", o.U1(9), o.U1(4))
-	if o.U1(5) == ecmwf && len(o) >= 51 && memberAt50[o.U1(41)] {
+	f.Centre = o.U1(5)
+	if f.Centre == ecmwf && len(o) >= 51 && memberAt50[o.U1(41)] {
 		hide(50, 50)
 		if o.U1(41) == hindcast {
 			hide(52, 63) // dates of the forecast whose hindcast it is, and of its climate
@@ -49,7 +50,7 @@ func (f *Field) read1(w *window, m Message, g Octets) *Fault {
 		// analysis of the ensemble of data assimilations, streams 1030 and 1249.
 		kind, stream := o.U1(43), o.U2(44)
 		f.Member = Member{Known: true, Is: of > 0 || kind == 10 || kind == 11 || stream == 1030 || stream == 1249, ID: o.U1(50), Of: of}
-	} else if o.U1(5) != ecmwf && len(o) <= 40 {
+	} else if f.Centre != ecmwf && len(o) <= 40 {
 		f.Member = Member{Known: true}
 	}
 	kind := 0

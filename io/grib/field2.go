@@ -84,6 +84,7 @@ func (f *Field) read2(w *window, m Message, g Octets) *Fault {
 	if fault != nil {
 		return fault
 	}
+	f.Centre = id.U2(6)
 	template := o.U2(8)
 	t, understood := templates2[template]
 	mask, idMask := o.clone(), id.clone()
