@@ -20,7 +20,7 @@ import (
 // indexGRIB reads structure and headers of a GRIB file, and asks what its parameters are
 // called, unless another file had the same.
 func indexGRIB(ctx context.Context, in *Input, f *file) error {
-	idx, err := grib.ReadIndex(ctx, f.f, f.size, &in.grids)
+	idx, err := in.readGRIB(func() (*grib.Index, error) { return grib.ReadIndex(ctx, f.f, f.size, &in.grids) }, f)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()

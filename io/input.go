@@ -38,6 +38,9 @@ type Options struct {
 	// has one of each variable, level, lead, member and product, so that it still says what
 	// there is, and memory is that of the fields that are kept.
 	Keep func(e ensemble.Entry) bool
+	// Cache is a folder in which indexes of GRIB files are kept for their next opening; empty
+	// keeps none.
+	Cache string
 	// Layout says whose fields are members, and which.
 	Layout Layout
 }

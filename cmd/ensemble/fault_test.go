@@ -516,14 +516,14 @@ func TestFault06(t *testing.T) {
 	f.check(exit.NotYet, []string{"not there"}, filepath.Join(f.dir, "absent.grib2"))
 }
 
-// Indexes beside the files are not believed: there is none that is read.
+// Indexes beside the files are not believed: those of known kinds that do not fit are said.
 func TestFault07(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(cycle(lastDay)...))
 	for _, end := range []string{".idx", ".index", ".gbx9"} {
 		f.put("fc.grib2"+end, []byte(`{"_offset": 1, "_length": 3}`+"\n1:0:d=2001010100:TMP:850 mb:24 hour fcst:\n"))
 	}
-	f.both(exit.OK, nil, path)
+	f.both(exit.OK, []string{"fc.grib2.idx has a message at byte 1, where none begins", "fc.grib2.index has a message at byte 1, where none begins"}, path)
 }
 
 // Duplicates: equal ones are one, different ones are refused.

@@ -26,6 +26,7 @@ type Policy struct {
 	BadMessages string       `key:"bad_messages"` // "refuse" or "skip"
 	Duplicates  string       `key:"duplicates"`   // "refuse", "first" or "last"
 	Sparse      bool         `key:"sparse"`
+	IndexCache  Path         `key:"index_cache"`
 }
 
 // InputMembers says which members the input must have.
@@ -89,6 +90,8 @@ var PredictSchema = newOptionalSchema[Predict]("predict", append([]Key{
 		Help: "Fields that are in the input twice and differ: refuse ends with 65; first and last take that one, by file name and message, with status degraded. Equal ones are one field under each."},
 	{Path: "sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
+	{Path: "index_cache", Example: "/var/cache/ensemble",
+		Help: "Folder in which indexes of GRIB files are kept, so that they open faster the next time; without it none are."},
 }, slices.Concat(layoutKeys("members."), publishingKeys)...))
 
 // PredictConfig is a loaded predict.yaml, or the defaults.

@@ -32,6 +32,7 @@ type Data struct {
 	Direct      bool                     `key:"direct"`
 	DiskCache   DiskCache                `key:"disk_cache"`
 	Sparse      bool                     `key:"sparse"`
+	IndexCache  Path                     `key:"index_cache"`
 	Grid        Interpolation            `key:"grid"`
 	Members     MemberPolicy             `key:"members"`
 	Leads       []ensemble.Lead          `key:"leads"`
@@ -202,6 +203,8 @@ var TrainSchema = newSchema[Train]("train", append([]Key{
 		Help: "Bytes of a process in data.disk_cache.folder, which its parts of train.mesh share."},
 	{Path: "data.sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
+	{Path: "data.index_cache", Example: "/var/cache/ensemble", Resume: true, Neutral: true,
+		Help: "Folder in which indexes of GRIB files are kept, so that they open faster the next time; without it none are."},
 	{Path: "data.grid.to", Default: "", Example: "1.5deg",
 		Help: "Grid to which all fields are brought, so that forecasts and analyses on different grids can be used together: forecasts (that of most forecast fields), analyses, or a name: 1.5deg has rows on the poles, 360x180 rows between them, F48 Gaussian rows, 0.5deg@72/-20/30.5/44.5 an area (north/west/south/east). The model keeps it: prediction brings its input there as well. Empty: all fields are on one grid already."},
 	{Path: "data.grid.method", Default: "bilinear", Check: OneOf("bilinear", "conservative", "nearest"), Example: "conservative",

@@ -60,7 +60,7 @@ func selectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Membe
 	if s.warnings, err = refusal(inventory(in.Catalogue(), place(in.Files()), s.entries, []block{of}, to)); err != nil {
 		return nil, err
 	}
-	s.warnings = append(s.warnings, repeated(len(s.repeats))...)
+	s.warnings = slices.Concat(in.Catalogue().Warnings, s.warnings, repeated(len(s.repeats)))
 	grid, err := to.settle(s.entries)
 	if err != nil {
 		return nil, err

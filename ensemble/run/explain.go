@@ -239,7 +239,7 @@ func gridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) 
 	if err != nil {
 		return nil, err
 	}
-	in, err := fio.Open(ctx, files, fio.Options{Sparse: c.Data.Sparse, Layout: LayoutOf(c.Data.Members.Layout)})
+	in, err := fio.Open(ctx, files, reading(c, true))
 	if err != nil {
 		return nil, err
 	}

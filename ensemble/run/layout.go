@@ -23,6 +23,16 @@ func LayoutOf(l config.Layout) fio.Layout {
 	return out
 }
 
+// reading are the options of files of a training: of forecasts with their layout, of analyses
+// without one.
+func reading(c *config.TrainConfig, forecasts bool) fio.Options {
+	o := fio.Options{Sparse: c.Data.Sparse, Cache: string(c.Data.IndexCache)}
+	if forecasts {
+		o.Layout = LayoutOf(c.Data.Members.Layout)
+	}
+	return o
+}
+
 // centreFaults finds members of several centres that have one name. entries are in order.
 func centreFaults(entries []ensemble.Entry) []Fault {
 	var first [2]ensemble.Entry

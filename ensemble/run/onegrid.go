@@ -75,7 +75,7 @@ func destinationOf(ctx context.Context, c *config.TrainConfig) (destination, err
 		if err != nil {
 			return d, err
 		}
-		in, err := fio.Open(ctx, files, fio.Options{Sparse: c.Data.Sparse})
+		in, err := fio.Open(ctx, files, reading(c, false))
 		if err != nil {
 			return d, err
 		}

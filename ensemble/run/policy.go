@@ -151,6 +151,7 @@ func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *demand, only time.Ti
 	if s.warnings, err = refusal(slices.Concat(centreFaults(s.entries), to.faults(s.entries), unitFaults(s.entries), faults)); err != nil {
 		return nil, err
 	}
+	s.warnings = slices.Concat(in.Catalogue().Warnings, s.warnings)
 	if len(s.inits) == 0 && !only.IsZero() {
 		return s, nil // the caller says that the cycle is not there
 	}

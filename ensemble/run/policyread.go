@@ -34,7 +34,7 @@ func (p *prediction) index(ctx context.Context, files []string) (err error) {
 	p.tolerated, p.undecoded = slices.Clone(p.left), nil
 	p.release()
 	if p.input, err = fio.Open(ctx, files, fio.Options{Pool: p.pool, SkipBad: skip, SkipFiles: skip, Sparse: p.o.Policy.Sparse,
-		Layout: LayoutOf(p.demand.Members.Layout)}); err != nil {
+		Layout: LayoutOf(p.demand.Members.Layout), Cache: string(p.o.Policy.IndexCache)}); err != nil {
 		return err
 	}
 	inputOpened(files)

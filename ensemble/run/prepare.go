@@ -91,10 +91,12 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	defer pool.Close()
-	in, err := fio.Open(ctx, forecastFiles, fio.Options{Pool: pool, Sparse: c.Data.Sparse, Layout: LayoutOf(c.Data.Members.Layout), Keep: func(e ensemble.Entry) bool {
+	options := reading(c, true)
+	options.Pool, options.Keep = pool, func(e ensemble.Entry) bool {
 		_, _, _, ok := p.Axes.Find(e.Key)
 		return ok
-	}})
+	}
+	in, err := fio.Open(ctx, forecastFiles, options)
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +105,11 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	if len(analysisFiles) > 0 {
-		an, err := fio.Open(ctx, analysisFiles, fio.Options{Pool: pool, Sparse: c.Data.Sparse, Keep: func(e ensemble.Entry) bool {
+		options := reading(c, false)
+		options.Pool, options.Keep = pool, func(e ensemble.Entry) bool {
 			return e.Lead == 0 && slices.Contains(targetVariables(c), e.Variable) && ensemble.FindLevel(p.Axes.Levels, e.Variable, e.Level) >= 0
-		}})
+		}
+		an, err := fio.Open(ctx, analysisFiles, options)
 		if err != nil {
 			return nil, err
 		}

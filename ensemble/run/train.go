@@ -268,7 +268,7 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return openStore(ctx, c, ranks)
 	}
 	d := &data{axes: axesOf(c), ranks: ranks}
-	in, err := fio.Open(ctx, forecastFiles, fio.Options{Sparse: c.Data.Sparse, Layout: LayoutOf(c.Data.Members.Layout)})
+	in, err := fio.Open(ctx, forecastFiles, reading(c, true))
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +320,7 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 
 // readAnalyses reads the analyses of all samples' target valid times.
 func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []string, to []*store.Sample) error {
-	in, err := fio.Open(ctx, files, fio.Options{Sparse: c.Data.Sparse})
+	in, err := fio.Open(ctx, files, reading(c, false))
 	if err != nil {
 		return err
 	}

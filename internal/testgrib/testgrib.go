@@ -5,6 +5,7 @@ package testgrib
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"math"
 	"time"
@@ -30,8 +31,11 @@ var (
 // Shape: Values [Rows*Columns] from 70 N and 0 E, row by row.
 type Message struct {
 	Variable [2]byte
-	HPa      int // 0 for the surface
-	Member   int // of 4; 0 is the control
+	HPa      int  // 0 for the surface
+	Member   int  // of 4; 0 is the control
+	Centre   byte // code table C-11; 0 stands for 98
+	Single   bool // of no ensemble
+	Percent  byte // the percentile that the field is, in place of a member; 0 for none
 	Init     time.Time
 	Step     int
 	Unit     byte // of Step, code table 4.4; 1 is the hour
@@ -70,17 +74,24 @@ func (m Message) stored() []float32 {
 		}
 		return m.Values[j*Columns+(i+m.Lon0)%Columns]
 	}
+	// turn is place k of run number n, every other of which goes back.
+	turn := func(n, k, length int) int {
+		if m.Scan&0x10 != 0 && n%2 == 1 {
+			return length - 1 - k
+		}
+		return k
+	}
 	if m.Scan&0x20 != 0 {
 		for i := range Columns {
 			for j := range Rows {
-				out = append(out, at(j, i))
+				out = append(out, at(turn(i, j, Rows), i))
 			}
 		}
 		return out
 	}
 	for j := range Rows {
 		for i := range Columns {
-			out = append(out, at(j, i))
+			out = append(out, at(j, turn(j, i, Columns)))
 		}
 	}
 	return out
@@ -108,6 +119,12 @@ func (m Message) Sections() [][]byte {
 	}
 	template := []byte{0, 1}
 	product := [][]byte{m.Variable[:], {4, 0, 0, 0, 0, 0, m.Unit}, signed(m.Step), {surface, 0}, level, {255, 255, 255, 255, 255, 255}, {ensembleKind, byte(m.Member), 4}}
+	switch {
+	case m.Single:
+		template, product = []byte{0, 0}, product[:len(product)-1]
+	case m.Percent > 0:
+		template, product[len(product)-1] = []byte{0, 6}, []byte{m.Percent}
+	}
 	if m.Variable == Rain { // since the start
 		template = []byte{0, 11}
 		end := i.Add(time.Duration(m.Step) * time.Hour)
@@ -137,7 +154,7 @@ func (m Message) Sections() [][]byte {
 		raw.Reset()
 	}
 	return [][]byte{
-		section(1, []byte{0, 98, 0, 0, 18, 0, 1, byte(i.Year() >> 8), byte(i.Year()), byte(i.Month()), byte(i.Day()), byte(i.Hour()), byte(i.Minute()), byte(i.Second()), 0, kind}),
+		section(1, []byte{0, cmp.Or(m.Centre, 98), 0, 0, 18, 0, 1, byte(i.Year() >> 8), byte(i.Year()), byte(i.Month()), byte(i.Day()), byte(i.Hour()), byte(i.Minute()), byte(i.Second()), 0, kind}),
 		section(3, []byte{0}, be32(Rows*Columns), []byte{0, 0, 0, 0, 6}, bytes.Repeat([]byte{0}, 15), be32(Columns), be32(Rows), be32(0), be32(-1), signed(north), be32(west),
 			[]byte{48}, signed(south), be32(east), be32(lonStep), be32(latStep), []byte{m.Scan}),
 		section(4, append([][]byte{{0, 0}, template}, product...)...),

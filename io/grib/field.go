@@ -3,6 +3,7 @@ package grib
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"sync"
@@ -152,15 +153,74 @@ func section(w *window, m Message, s Span) (Octets, *Fault) {
 	return Octets(b).clone(), nil
 }
 
+// Restore learns the grids of an index that was made before, and looks at the first message
+// of each grid: where it begins, its length and its end. To look at all would take as long
+// as to scan the file.
+//
+// Errors: of reading; of an index that is not of this file.
+func (g *Grids) Restore(r io.ReaderAt, size int64, idx *Index) error {
+	w := newWindow(r, size)
+	seen := map[ID]bool{}
+	for _, f := range idx.Fields {
+		if seen[f.Grid] {
+			continue
+		}
+		seen[f.Grid] = true
+		m := Message{Number: f.Message, Offset: f.Offset, Length: f.Length, Edition: f.Edition}
+		if err := m.stands(r, size); err != nil {
+			return err
+		}
+		o, fault := section(w, m, f.Sections[gridSection(f.Edition)])
+		if fault != nil {
+			return fault
+		}
+		if digest([]byte{byte(f.Edition)}, o) != f.Grid {
+			return fmt.Errorf("message %d has another grid", f.Message)
+		}
+		if fault := g.learn(f.Grid, f.Edition, o, f.Length); fault != nil {
+			return fault
+		}
+	}
+	return nil
+}
+
+// stands verifies that a message lies where it should: it begins with GRIB and its length,
+// and ends in 7777.
+func (m Message) stands(r io.ReaderAt, size int64) error {
+	if m.Offset < 0 || m.Length < 20 || m.Offset > size || m.Length > size-m.Offset {
+		return fmt.Errorf("message %d reaches behind the end", m.Number)
+	}
+	var head [16]byte
+	var end [4]byte
+	if _, err := r.ReadAt(head[:], m.Offset); err != nil {
+		return err
+	}
+	if _, err := r.ReadAt(end[:], m.Offset+m.Length-4); err != nil {
+		return err
+	}
+	stated := int64(binary.BigEndian.Uint64(head[8:]))
+	if m.Edition == 1 { // large ones have a way of their own to state it
+		stated = m.Length
+	}
+	if string(head[:4]) != "GRIB" || int(head[7]) != m.Edition || stated != m.Length || string(end[:]) != "7777" {
+		return fmt.Errorf("message %d is not at byte %d", m.Number, m.Offset)
+	}
+	return nil
+}
+
+// gridSection is the number of the section with the grid.
+func gridSection(edition int) int {
+	if edition == 1 {
+		return 2
+	}
+	return 3
+}
+
 func (o Octets) clone() Octets { return append(Octets(nil), o...) }
 
 func readField(m Message, k int, w *window, grids *Grids) (Field, *Fault) {
 	f := Field{Message: m.Number, Sub: k + 1, Offset: m.Offset, Length: m.Length, Edition: m.Edition, Sections: m.Fields[k], Partial: m.partial}
-	gridSection := 3
-	if m.Edition == 1 {
-		gridSection = 2
-	}
-	g, fault := section(w, m, f.Sections[gridSection])
+	g, fault := section(w, m, f.Sections[gridSection(m.Edition)])
 	if fault != nil {
 		return f, fault
 	}

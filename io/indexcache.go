@@ -1,0 +1,108 @@
+package fio
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/gob"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/io/grib"
+)
+
+// kept is what is kept of a GRIB file between two openings, if Options.Cache names a folder:
+// all that was read of its headers, with what tells whether the file is still the same.
+type kept struct {
+	Format  int
+	Size    int64
+	Written time.Time
+	Ends    string // digest of the first and the last bytes
+	Index   grib.Index
+}
+
+// keptFormat changes with every change of what kept or grib.Index hold or mean.
+const keptFormat = 1
+
+// maxKept bounds what is read of a cache.
+const maxKept = 4 << 30
+
+// keptName is the place of a file's index in the cache: by its path, so that a new file
+// replaces the index of the one before.
+func keptName(folder, path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(abs))
+	return filepath.Join(folder, hex.EncodeToString(sum[:16])+".gribindex"), nil
+}
+
+// readGRIB gives the index of a GRIB file: the one that is kept, if it is of this file, else
+// what the file says, which is kept then. Nothing that is wrong with the cache is an error.
+func (in *Input) readGRIB(scan func() (*grib.Index, error), f *file) (*grib.Index, error) {
+	folder := in.opt.Cache
+	if folder == "" {
+		return scan()
+	}
+	name, err := keptName(folder, f.path)
+	if err != nil {
+		return scan()
+	}
+	if idx := in.restore(name, f); idx != nil {
+		return idx, nil
+	}
+	idx, err := scan()
+	if err == nil && len(idx.Faults) == 0 {
+		keep(name, f, idx)
+	}
+	return idx, err
+}
+
+// restore reads a kept index, nil if there is none of this file.
+func (in *Input) restore(name string, f *file) *grib.Index {
+	if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() || st.Size() > maxKept {
+		return nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil || len(b) < sha256.Size {
+		return nil
+	}
+	sum, b := b[:sha256.Size], b[sha256.Size:]
+	if is := sha256.Sum256(b); !bytes.Equal(sum, is[:]) {
+		return nil
+	}
+	var k kept
+	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&k); err != nil {
+		return nil
+	}
+	if k.Format != keptFormat || k.Size != f.size || !k.Written.Equal(f.mark.Written) || k.Ends != f.mark.Ends {
+		return nil
+	}
+	if err := in.grids.Restore(f.f, f.size, &k.Index); err != nil {
+		return nil
+	}
+	return &k.Index
+}
+
+// keep writes an index into the cache, if that works.
+func keep(name string, f *file, idx *grib.Index) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return
+	}
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(kept{keptFormat, f.size, f.mark.Written, f.mark.Ends, *idx}); err != nil {
+		return
+	}
+	sum := sha256.Sum256(b.Bytes())
+	_ = atomicfile.Write(name, func(w io.Writer) error { // a cache that is full or read-only is none
+		_, err := w.Write(sum[:])
+		if err == nil {
+			_, err = w.Write(b.Bytes())
+		}
+		return err
+	})
+}
