@@ -195,7 +195,7 @@ func offers(c *ensemble.Catalogue, at string, b block) (faults []Fault) {
 	}
 	if len(b.members) > 0 && !slices.Equal(b.members, []ensemble.Member{ensemble.NoMember}) && percentilesOnly(c) {
 		return append(faults, Fault{Kind: FaultMissing, Code: exit.BadData, What: "the forecast files hold percentiles, no members", At: at,
-			Why: "percentiles are no members: nothing says which belong together in space and time", Fix: "give the files of the members, or take percentiles for them with members.percentiles: members"})
+			Why: "percentiles are no members: nothing says which belong together in space and time", Fix: "give the files of the members, or take percentiles for them with members.percentiles: members (in train.yaml data.members.percentiles)"})
 	}
 	for _, m := range b.members {
 		missing("member", m.String(), "members "+ensemble.MemberRanges(c.Members()))
