@@ -200,15 +200,18 @@ func TestPercentilesAsMembers(t *testing.T) {
 	}
 }
 
-// A field is the same in all sixteen scanning modes, from any first column.
+// A field is the same in all sixteen scanning modes, from any first column, and with
+// longitudes from 180 to 540 as in ECMWF's open data.
 func TestScanningModes(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string
 	for mode := 0; mode < 256; mode += 16 {
 		for _, lon0 := range []int{0, testgrib.Columns / 2, 3} {
 			m := remade(0)
-			m.Scan, m.Lon0 = byte(mode), lon0
-			paths = append(paths, written(t, dir, fmt.Sprintf("%d_%d.grib2", mode, lon0), m))
+			for _, beyond := range []bool{false, true} {
+				m.Scan, m.Lon0, m.Beyond = byte(mode), lon0, beyond
+				paths = append(paths, written(t, dir, fmt.Sprintf("%d_%d_%v.grib2", mode, lon0, beyond), m))
+			}
 		}
 	}
 	want := remade(0).Values

@@ -71,15 +71,15 @@ func sparseFlag(f *pflag.FlagSet, to *bool) {
 // tells so, and gives a function that reads them.
 func layoutFlags(f *pflag.FlagSet) func() (config.Layout, error) {
 	var l config.Layout
-	f.StringVar(&l.FromName, "member-from-name", "", "find members in names of files by the first group of a `REGEXP`")
-	f.StringSliceVar(&l.Centres, "centre", nil, "take members of these centres, such as ecmf, by `NAMES`")
-	percentiles := f.Bool("percentiles-as-members", false, "take percentiles of equal steps for members")
+	f.StringVar(&l.FromName, "from-name", "", "`REGEXP` whose first group is the member in the name of a file")
+	f.StringSliceVar(&l.Centres, "centres", nil, "take members of these centres only, by `NAMES` such as ecmf")
+	percentiles := f.Bool("percentiles", false, "take percentiles of equal steps for members")
 	return func() (config.Layout, error) {
 		if *percentiles {
 			l.Percentiles = config.PercentilesAsMembers
 		}
 		if l.FromName != "" && !config.FindsMember(l.FromName) {
-			return l, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q finds no member", l.FromName), At: "--member-from-name", Why: "it is no regular expression with a group for the number",
+			return l, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q finds no member", l.FromName), At: "--from-name", Why: "it is no regular expression with a group for the number",
 				Fix: "write it like ge[cp]([0-9]+)"}
 		}
 		return l, nil

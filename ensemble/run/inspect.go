@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -272,7 +273,7 @@ func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, stats boo
 			nholes += len(h.Members)
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", g.Variable, g.Product, g.Unit, some(g.Levels), members(g.Members), some(g.Leads),
-			some(g.Inits), g.Count, nholes, strings.Join(g.Packings, ","), strings.Join(g.Centres, ","))
+			some(g.Inits), g.Count, nholes, strings.Join(g.Packings, ","), cmp.Or(strings.Join(g.Centres, ","), "-"))
 		for _, grid := range g.Grids {
 			if !slices.Contains(grids, grid) {
 				grids = append(grids, grid)

@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -37,14 +38,15 @@ func reading(c *config.TrainConfig, forecasts bool) fio.Options {
 func centreFaults(entries []ensemble.Entry) []Fault {
 	var first [2]ensemble.Entry
 	fields := 0
-	members := map[string][]ensemble.Member{}
+	members := map[string]map[ensemble.Member]bool{}
 	for i, e := range entries {
 		if e.Member == ensemble.NoMember {
 			continue
 		}
-		if m := members[e.Centre]; len(m) == 0 || m[len(m)-1] != e.Member {
-			members[e.Centre] = append(m, e.Member)
+		if members[e.Centre] == nil {
+			members[e.Centre] = map[ensemble.Member]bool{}
 		}
+		members[e.Centre][e.Member] = true
 		if i == 0 || entries[i-1].Key != e.Key || entries[i-1].Centre == e.Centre {
 			continue
 		}
@@ -57,8 +59,7 @@ func centreFaults(entries []ensemble.Entry) []Fault {
 	}
 	var have, names []string
 	for c, m := range members {
-		slices.Sort(m)
-		have = append(have, fmt.Sprintf("%s has members %s", cmp.Or(c, "no centre"), ensemble.MemberRanges(slices.Compact(m))))
+		have = append(have, fmt.Sprintf("%s has members %s", cmp.Or(c, "no centre"), ensemble.MemberRanges(slices.Sorted(maps.Keys(m)))))
 		names = append(names, c)
 	}
 	slices.Sort(have)

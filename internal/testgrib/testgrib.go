@@ -41,6 +41,7 @@ type Message struct {
 	Unit     byte // of Step, code table 4.4; 1 is the hour
 	Shift    int  // of the first latitude to the south, degrees
 	Lon0     int  // first column that is stored
+	Beyond   bool // whether longitudes go on beyond 360 E
 	Scan     byte // code table 3.4
 	Packed   bool // as a constant of no bits, by the first value
 	Values   []float32
@@ -106,7 +107,10 @@ func (m Message) Sections() [][]byte {
 	}
 	north, south := 70_000_000-m.Shift*1_000_000, -70_000_000-m.Shift*1_000_000
 	west := m.Lon0 * lonStep
-	east := (west + (Columns-1)*lonStep) % 360_000_000
+	east := west + (Columns-1)*lonStep
+	if !m.Beyond {
+		east %= 360_000_000
+	}
 	if m.Scan&0x40 != 0 {
 		north, south = south, north
 	}
