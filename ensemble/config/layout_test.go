@@ -1,0 +1,36 @@
+package config
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// The keys of a layout are those of a training and of a prediction alike.
+func TestLayout(t *testing.T) {
+	set := func(under string) []string {
+		return []string{under + `from_name=ge[cp]([0-9]+)`, under + "centres=[ecmf, kwbc]", under + "percentiles=members"}
+	}
+	p, err := LoadPredict(Sources{Set: set("members.")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", good)}, Set: set("data.members.")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []Layout{p.Members.Layout, c.Data.Members.Layout} {
+		if l.FromName != "ge[cp]([0-9]+)" || !slices.Equal(l.Centres, []string{"ecmf", "kwbc"}) || l.Percentiles != PercentilesAsMembers {
+			t.Errorf("%+v", l)
+		}
+	}
+	if p, err = LoadPredict(Sources{}); err != nil || p.Members.FromName != "" || p.Members.Centres != nil || p.Members.Percentiles != "refuse" {
+		t.Errorf("%v: %+v", err, p.Members.Layout)
+	}
+	for _, bad := range []string{"from_name=gep", "from_name=ge(", "centres=[ECMF]", "percentiles=yes"} {
+		if _, err := LoadPredict(Sources{Set: []string{"members." + bad}}); exit.CodeOf(err) != exit.Usage {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
