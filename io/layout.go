@@ -193,9 +193,9 @@ func (in *Input) rankQuantiles(f *file) {
 
 // unequal says why ascending probabilities do not part the range of 0 to 1 into equal steps,
 // with at least half a step and at most one before the first and behind the last; "" if they
-// do. These are the quantiles of a sample: i/(n+1), or (i-1/2)/n.
-//
-// Source: IMPROVER, RebadgePercentilesAsRealizations.
+// do. These are the plotting positions (i-a)/(n+1-2a) of a sample, a from 0 to 1/2, of which
+// IMPROVER's RebadgeRealizationsAsPercentiles writes both ends, i/(n+1) and (i-1/2)/n. Its
+// RebadgePercentilesAsRealizations takes the first back only; to take all is our choice.
 func unequal(below []float64) string {
 	if len(below) < 2 {
 		return "there is only one"
