@@ -11,6 +11,8 @@ package simd
 #cgo nocallback simd_mean_std
 #cgo noescape simd_quantiles
 #cgo nocallback simd_quantiles
+#cgo noescape simd_normal_sums
+#cgo nocallback simd_normal_sums
 #include "simd.h"
 #include <stdlib.h>
 */
@@ -79,5 +81,12 @@ func quantilesVectors(dst, x [][]float32, at []int, part []float32) bool {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	C.simd_quantiles(fields(&pin, dst), fields(&pin, x), C.long(len(x)), C.long(len(dst[0])), unsafe.SliceData(places), f32(part), C.long(len(at)))
+	return true
+}
+
+func f64(x []float64) *C.double { return (*C.double)(unsafe.Pointer(unsafe.SliceData(x))) }
+
+func normalSumsVectors(out, theta, season []float64, anomaly, spread, obs []float32, dates int, link Link) bool {
+	C.simd_normal_sums(f64(out), f64(theta), f64(season), f32(anomaly), f32(spread), f32(obs), C.long(dates), C.long(len(season)/dates), C.int(link))
 	return true
 }

@@ -264,3 +264,5 @@ static void k_quantiles(float *const *dst, const float *const *x, long m, long n
 		pick(dst, v, p, bad, at, part, levels);
 	}
 }
+
+#include "regression.inc.h"

@@ -12,3 +12,5 @@ func crpsVectors(_ []float32, _ [][]float32, _ []float32, _ float32) bool { retu
 func meanStdVectors(_, _ []float32, _ [][]float32, _ float32) bool { return false }
 
 func quantilesVectors(_, _ [][]float32, _ []int, _ []float32) bool { return false }
+
+func normalSumsVectors(_, _, _ []float64, _, _, _ []float32, _ int, _ Link) bool { return false }

@@ -9,7 +9,10 @@
 	X(mean_std, (float *mean, float *std, const float *const *x, long m, long n, float inverse),     \
 	  (mean, std, x, m, n, inverse))                                                                 \
 	X(quantiles, (float *const *dst, const float *const *x, long m, long n, const long *at, const float *part, long levels), \
-	  (dst, x, m, n, at, part, levels))
+	  (dst, x, m, n, at, part, levels))                                                              \
+	X(normal_sums, (double *out, const double *theta, const double *season, const float *anomaly, const float *spread,   \
+		const float *obs, long dates, long seasons, int link),                                           \
+	  (out, theta, season, anomaly, spread, obs, dates, seasons, link))
 
 typedef struct {
 	const char *name;
@@ -28,5 +31,7 @@ const char *simd_isa_name(void);
 int simd_isa_use(const char *name); // 0, or 1 if this machine lacks it
 
 enum { SIMD_MOST = 1024 }; // members
+enum { SIMD_LANES = 16 };  // points of a regression side by side
+enum { SIMD_LINEAR, SIMD_QUADRATIC, SIMD_LOG };
 
 #endif

@@ -1,0 +1,157 @@
+package baseline
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/simd"
+)
+
+// Link says how the scale of a Regression follows the spread S.
+type Link string
+
+// The links. The linear one makes the mean CRPS of a normal or a logistic
+// distribution convex: what is found then is the only minimum.
+const (
+	LinearScale    Link = "linear"    // scale = C + D·S,  C > 0, D ≥ 0
+	QuadraticScale Link = "quadratic" // scale² = C + D·S²,  C > 0, D ≥ 0
+	LogScale       Link = "log"       // log scale = C + D·log S
+)
+
+const (
+	maxHarmonics = 2
+	scaleTerms   = 2
+	maxTerms     = simd.MaxTerms // level, ensemble mean, sines and cosines, two of the scale
+	// smallSpread is the part of a point's mean spread below which a spread is
+	// taken to be: equal members have no logarithm of their spread.
+	smallSpread = 1e-3
+)
+
+// RegressionOptions steer FitRegression. The zero value is a normal distribution
+// with a linear scale and no season.
+type RegressionOptions struct {
+	Family    *dist.Family // of location and scale; nil means dist.Normal
+	Link      Link         // "" means LinearScale
+	Harmonics int          // of the year in the location: 0, 1 (annual) or 2 (semi-annual too)
+}
+
+func (o *RegressionOptions) check() error {
+	if o.Family == nil {
+		o.Family = dist.Normal
+	}
+	if o.Link == "" {
+		o.Link = LinearScale
+	}
+	if locationScaleCRPS(o.Family) == nil {
+		return fmt.Errorf("regression: family %q is not one of location and scale", o.Family.ID)
+	}
+	switch o.Link {
+	case LinearScale, QuadraticScale, LogScale:
+	default:
+		return fmt.Errorf("regression: link %q, want %s, %s or %s", o.Link, LinearScale, QuadraticScale, LogScale)
+	}
+	if o.Harmonics < 0 || o.Harmonics > maxHarmonics {
+		return fmt.Errorf("regression: %d harmonics of the year, want 0 to %d", o.Harmonics, maxHarmonics)
+	}
+	return nil
+}
+
+// Regression is EMOS with coefficients of its own at every point. With m the
+// ensemble mean, S the spread and τ the season's angle at the valid time:
+//
+//	location = A + B·m + Σ_h ( P_h sin hτ + Q_h cos hτ ),  scale = link(C, D; S)
+//
+// Location and scale are the first and second parameter of the family, those of
+// the parent where it is cut at 0.
+//
+// Shape: Location [point][A B P₁ Q₁ …], Scale [point][C D]; Steps [point].
+// Unit: A, P, Q that of the variable; C that, its square or the logarithm.
+// Missing: a point with fewer than twice as many complete cases as coefficients,
+// with an ensemble mean that never changes, or with no spread at all, has NaN.
+// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1; Messner, Mayr and Zeileis
+// 2016, doi:10.32614/RJ-2016-012, for links and cut families.
+type Regression struct {
+	Family    *dist.Family
+	Link      Link
+	Harmonics int
+	Location  []float64
+	Scale     []float64
+	Steps     []int // Newton steps that the fit took; 0 where there is none
+}
+
+// FitRegression finds at every point the coefficients of least mean CRPS.
+//
+// Newton steps with the exact curvature are damped until they lower the score, and
+// kept within the bounds of the link; a fit ends where the next step promises less
+// than 1e-13 of the scatter. So no fit is worse on its own cases than its start, the
+// least-squares line with one scale for all dates.
+//
+// Points are fitted in groups on all processors; weights of points play no part.
+//
+// Errors: shapes, options.
+func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := s.check("regression", true); err != nil {
+		return nil, err
+	}
+	n := s.Points()
+	r := &Regression{Family: o.Family, Link: o.Link, Harmonics: o.Harmonics, Scale: make([]float64, scaleTerms*n), Steps: make([]int, n)}
+	r.Location = make([]float64, r.locationTerms()*n)
+	season := seasonTable(s.Valid, o.Harmonics)
+	// One fitter for each run of groups bounds what is allocated.
+	const run = 16 * lanes
+	parallel(n, run, func(_, lo, hi int) {
+		f := newFitter(r, len(s.Valid), season)
+		for p := lo; p < hi; p += lanes {
+			f.fit(s, p, min(hi, p+lanes))
+		}
+	})
+	return r, nil
+}
+
+func (r *Regression) locationTerms() int { return 2 + 2*r.Harmonics }
+
+// Predict fills location and scale of the forecast distribution at a valid time.
+//
+// Shape: all [point]. Missing: NaN gives NaN.
+func (r *Regression) Predict(location, scale, mean, std []float32, valid time.Time) {
+	season := seasonTable([]time.Time{valid}, r.Harmonics)
+	k := r.locationTerms()
+	for p := range mean {
+		a, c := r.Location[p*k:(p+1)*k], r.Scale[p*scaleTerms:]
+		mu := a[0] + a[1]*float64(mean[p])
+		for h, f := range season {
+			mu += a[2+h] * f
+		}
+		sd := float64(std[p])
+		var sigma float64
+		switch r.Link {
+		case LinearScale:
+			sigma = c[0] + c[1]*sd
+		case QuadraticScale:
+			sigma = math.Sqrt(c[0] + c[1]*sd*sd)
+		case LogScale:
+			sigma = math.Exp(c[0] + c[1]*math.Log(sd))
+		}
+		location[p], scale[p] = float32(mu), float32(sigma)
+	}
+}
+
+// seasonTable holds sin τ, cos τ, sin 2τ, … of every date.
+//
+// Shape: [date][2·harmonics].
+func seasonTable(valid []time.Time, count int) []float64 {
+	out := make([]float64, 0, 2*count*len(valid))
+	for _, t := range valid {
+		for h := range count {
+			sin, cos := math.Sincos(float64(h+1) * ensemble.SeasonAngle(t))
+			out = append(out, sin, cos)
+		}
+	}
+	return out
+}

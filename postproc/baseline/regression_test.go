@@ -1,0 +1,457 @@
+package baseline
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/diff/fd"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+var locationScale = []*dist.Family{dist.Normal, dist.Logistic, dist.TruncatedNormal, dist.TruncatedLogistic, dist.CensoredNormal, dist.CensoredLogistic}
+
+// draws makes dates × points cases of a family: location 1 + 0.8 m + season, scale as
+// the link says with c and d, m about level.
+func draws(f *dist.Family, link Link, level, c, d float64, dates, points int, seed uint64) *Set {
+	r := rand.New(rand.NewPCG(seed, 2))
+	s := &Set{Valid: weekly(dates)}
+	for _, v := range s.Valid {
+		for range points {
+			m, sd := level+2*r.NormFloat64(), 0.5+r.Float64()
+			mu := 1 + 0.8*m + 0.7*math.Sin(ensemble.SeasonAngle(v))
+			var sigma float64
+			switch link {
+			case LinearScale:
+				sigma = c + d*sd
+			case QuadraticScale:
+				sigma = math.Sqrt(c + d*sd*sd)
+			case LogScale:
+				sigma = math.Exp(c + d*math.Log(sd))
+			}
+			s.Mean = append(s.Mean, float32(m))
+			s.Std = append(s.Std, float32(sd))
+			s.Obs = append(s.Obs, float32(f.Quantile([]float64{mu, sigma}, r.Float64())))
+		}
+	}
+	return s
+}
+
+// pointCRPS is the mean CRPS of a regression on the cases of one point.
+func pointCRPS(r *Regression, s *Set, p int) float64 {
+	n := s.Points()
+	one := &Regression{Family: r.Family, Link: r.Link, Harmonics: r.Harmonics,
+		Location: r.Location[p*r.locationTerms() : (p+1)*r.locationTerms()], Scale: r.Scale[p*scaleTerms : (p+1)*scaleTerms]}
+	var sum float64
+	mu, sigma := make([]float32, 1), make([]float32, 1)
+	for i, v := range s.Valid {
+		at := i*n + p
+		one.Predict(mu, sigma, s.Mean[at:at+1], s.Std[at:at+1], v)
+		sum += r.Family.CRPS(nil, []float64{float64(mu[0]), float64(sigma[0])}, float64(s.Obs[at]))
+	}
+	return sum / float64(len(s.Valid))
+}
+
+// The gradient is that of the value, and the curvature that of the gradient.
+func TestRegressionDerivatives(t *testing.T) {
+	for _, family := range locationScale {
+		for _, link := range []Link{LinearScale, QuadraticScale, LogScale} {
+			for harmonics := range maxHarmonics + 1 {
+				t.Run(family.ID+"/"+string(link), func(t *testing.T) {
+					s := draws(family, link, 1, 0.4, 0.6, 40, 3, 1)
+					r := &Regression{Family: family, Link: link, Harmonics: harmonics}
+					f := newFitter(r, len(s.Valid), seasonTable(s.Valid, harmonics))
+					f.gather(s, 0, 3)
+					const at = 1 // a lane that is neither first nor last
+					set := func(x []float64) {
+						for i, v := range x {
+							*f.theta.at(i, at) = v
+						}
+					}
+					x := make([]float64, f.terms)
+					for i := range x {
+						x[i] = *f.theta.at(i, at) + 0.05*float64(i+1)
+					}
+					q, first := newSums(), newSums()
+					set(x)
+					f.loops(first, f.theta)
+					central := &fd.Settings{Formula: fd.Central}
+					want := fd.Gradient(nil, func(x []float64) float64 { set(x); f.loops(q, f.theta); return *q.value(at) }, x, central)
+					for i := range want {
+						near(t, "gradient", *first.grad(i, at), want[i], 1e-7)
+					}
+					j := 0
+					for a := range f.terms {
+						row := fd.Gradient(nil, func(x []float64) float64 { set(x); f.loops(q, f.theta); return *q.grad(a, at) }, x, central)
+						for b := range a + 1 {
+							near(t, "curvature", *first.curv(j, at), row[b], 1e-5)
+							j++
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// Kernels and plain loops give the same sums, with gaps and with fewer points than lanes.
+// Tolerance: sums of 40 terms near 1, each to some 1e-15.
+func TestRegressionKernels(t *testing.T) {
+	for _, link := range []Link{LinearScale, QuadraticScale, LogScale} {
+		for harmonics := range maxHarmonics + 1 {
+			s := draws(dist.Normal, link, 280, 0.4, 0.6, 40, lanes-1, 9)
+			for p := range lanes - 1 {
+				s.Obs[(p*7%40)*(lanes-1)+p] = float32(math.NaN())
+			}
+			r := &Regression{Family: dist.Normal, Link: link, Harmonics: harmonics}
+			f := newFitter(r, len(s.Valid), seasonTable(s.Valid, harmonics))
+			f.gather(s, 0, lanes-1)
+			for i := range f.terms {
+				for l := range lanes {
+					*f.theta.at(i, l) += 0.02 * float64(i+l%5+1)
+				}
+			}
+			got, want := newSums(), newSums()
+			f.evaluate(got, f.theta)
+			f.loops(want, f.theta)
+			for l := range lanes - 1 {
+				near(t, "count", *got.count(l), 39, 0)
+				near(t, "value", *got.value(l), *want.value(l), 1e-13)
+				for i := range f.terms {
+					near(t, "gradient", *got.grad(i, l), *want.grad(i, l), 1e-13)
+				}
+				for i := range f.terms * (f.terms + 1) / 2 {
+					near(t, "curvature", *got.curv(i, l), *want.curv(i, l), 1e-12)
+				}
+			}
+		}
+	}
+}
+
+func TestRegressionFindsTheTruth(t *testing.T) {
+	for _, family := range locationScale {
+		for _, c := range []struct {
+			link Link
+			c, d float64
+		}{{LinearScale, 0.3, 0.8}, {QuadraticScale, 0.2, 0.7}, {LogScale, 0.1, 0.6}} {
+			const dates, points = 4000, 2
+			s := draws(family, c.link, 3, c.c, c.d, dates, points, 3)
+			r, err := FitRegression(s, RegressionOptions{Family: family, Link: c.link, Harmonics: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for p := range points {
+				what := family.ID + " " + string(c.link)
+				// 4000 cases of scatter 1 to 2: 0.03 for a mean, a few times that for a
+				// slope that trades with another.
+				near(t, what+" B", r.Location[p*4+1], 0.8, 0.08)
+				near(t, what+" A + 3B", r.Location[p*4]+3*r.Location[p*4+1], 3.4, 0.2)
+				near(t, what+" P", r.Location[p*4+2], 0.7, 0.2)
+				near(t, what+" Q", r.Location[p*4+3], 0, 0.2)
+				sd := func(c, d float64) float64 { // at spread 1, where it is best known
+					switch r.Link {
+					case QuadraticScale:
+						return math.Sqrt(c + d)
+					case LogScale:
+						return math.Exp(c)
+					}
+					return c + d
+				}
+				near(t, what+" scale", sd(r.Scale[p*2], r.Scale[p*2+1]), sd(c.c, c.d), 0.06)
+			}
+		}
+	}
+}
+
+// What is found is a minimum: the general minimiser of EMOS finds none that is lower.
+func TestRegressionAgreesWithEMOS(t *testing.T) {
+	s := draws(dist.Normal, QuadraticScale, 280, 0.3, 0.9, 120, 20, 4)
+	r, err := FitRegression(s, RegressionOptions{Link: QuadraticScale})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := FitEMOSByPoint(s, EMOSOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range e {
+		own := &Set{Valid: s.Valid}
+		for i := range s.Valid {
+			own.Mean = append(own.Mean, s.Mean[i*20+p])
+			own.Std = append(own.Std, s.Std[i*20+p])
+			own.Obs = append(own.Obs, s.Obs[i*20+p])
+		}
+		// The constant part of the variance is 1e-6 of the scatter's at least, and Predict
+		// rounds to float32 at 280: 2e-5.
+		near(t, "mean CRPS", pointCRPS(r, s, p), e[p].MeanCRPS(own), 2e-6)
+	}
+}
+
+// Laws: a point's bits depend neither on its neighbours nor on the processors; missing
+// cases are as if they were not there; a fit is never worse than its start; another
+// unit changes nothing but the unit.
+func TestRegressionLaws(t *testing.T) {
+	const dates, points = 60, 37
+	o := RegressionOptions{Harmonics: 1}
+	s := draws(dist.Normal, LinearScale, 280, 0.3, 0.9, dates, points, 5)
+	all, err := FitRegression(s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &Set{Valid: s.Valid}
+	const at = 21
+	for i := range s.Valid {
+		own.Mean = append(own.Mean, s.Mean[i*points+at])
+		own.Std = append(own.Std, s.Std[i*points+at])
+		own.Obs = append(own.Obs, s.Obs[i*points+at])
+	}
+	alone, err := FitRegression(own, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := all.Location[at*4:(at+1)*4], alone.Location; !reflect.DeepEqual(got, want) {
+		t.Errorf("among neighbours %v, alone %v", got, want)
+	}
+	procs := runtime.GOMAXPROCS(1)
+	again, err := FitRegression(s, o)
+	runtime.GOMAXPROCS(procs)
+	if err != nil || !reflect.DeepEqual(again.Location, all.Location) {
+		t.Errorf("one processor gives other bits (%v)", err)
+	}
+
+	nan := float32(math.NaN())
+	cut := &Set{Valid: own.Valid[:50], Mean: own.Mean[:50], Std: own.Std[:50], Obs: own.Obs[:50]}
+	want, err := FitRegression(cut, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 50; i < dates; i++ {
+		[][]float32{own.Mean, own.Std, own.Obs}[i%3][i] = nan
+	}
+	got, err := FitRegression(own, o)
+	if err != nil || !reflect.DeepEqual(got.Location, want.Location) || !reflect.DeepEqual(got.Scale, want.Scale) {
+		t.Errorf("with gaps %v, without these dates %v (%v)", got.Location, want.Location, err)
+	}
+	for i := range 41 { // fewer than twice six cases are left
+		own.Obs[i] = nan
+	}
+	if few, err := FitRegression(own, o); err != nil || !math.IsNaN(few.Location[0]) || !math.IsNaN(few.Scale[1]) {
+		t.Errorf("nine cases give %v (%v)", few.Location, err)
+	}
+
+	milli := &Set{Valid: s.Valid}
+	for i := range s.Obs {
+		milli.Mean = append(milli.Mean, 1024*s.Mean[i])
+		milli.Std = append(milli.Std, 1024*s.Std[i])
+		milli.Obs = append(milli.Obs, 1024*s.Obs[i])
+	}
+	m, err := FitRegression(milli, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range points {
+		near(t, "slope in another unit", m.Location[p*4+1], all.Location[p*4+1], 1e-9)
+		near(t, "scale in another unit", m.Scale[p*2], 1024*all.Scale[p*2], 1e-6)
+	}
+}
+
+func TestRegressionIsNeverWorseThanItsStart(t *testing.T) {
+	for _, family := range locationScale {
+		for _, link := range []Link{LinearScale, QuadraticScale, LogScale} {
+			// Few cases, much at 0, spread that says nothing: minima on the bounds.
+			s := draws(family, LogScale, -1, 0.3, 0, 20, lanes, 6)
+			r := &Regression{Family: family, Link: link, Steps: make([]int, lanes)}
+			f := newFitter(r, len(s.Valid), nil)
+			f.gather(s, 0, lanes)
+			start, end := newSums(), newSums()
+			active := f.active
+			f.loops(start, f.theta)
+			f.minimise(r.Steps)
+			f.active = active
+			f.loops(end, f.theta)
+			for l := range lanes {
+				if !active[l] || !(*end.value(l) <= *start.value(l)) || r.Steps[l] == 0 || r.Steps[l] >= newtonSteps {
+					t.Errorf("%s %s lane %d: from %g to %g in %d steps", family.ID, link, l, *start.value(l), *end.value(l), r.Steps[l])
+				}
+			}
+		}
+	}
+}
+
+func TestRegressionRefuses(t *testing.T) {
+	s := draws(dist.Normal, LinearScale, 280, 0.3, 0.9, 20, 2, 7)
+	for _, o := range []RegressionOptions{{Family: dist.CSGamma}, {Link: "cubic"}, {Harmonics: 3}, {Harmonics: -1}} {
+		if _, err := FitRegression(s, o); err == nil {
+			t.Errorf("%+v was taken", o)
+		}
+	}
+	s.Std = s.Std[1:]
+	if _, err := FitRegression(s, RegressionOptions{}); err == nil {
+		t.Error("a set of unequal lengths was taken")
+	}
+}
+
+// innsbruck reads a table of station forecasts of 11 members and what R made of it;
+// rows whose members are all equal are left out, as R did.
+func innsbruck(t *testing.T, name, obs, member, date string, f func(float64) float64) (s *Set, reference map[string]json.RawMessage) {
+	t.Helper()
+	path := filepath.Join(testdata.Dir(t, "stations"), name)
+	file, err := os.Open(path + ".csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path + "_reference.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &reference); err != nil {
+		t.Fatal(err)
+	}
+	column := map[string]int{}
+	for i, head := range rows[0] {
+		column[head] = i
+	}
+	number := func(row []string, head string) float64 {
+		v, err := strconv.ParseFloat(row[column[head]], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f(v)
+	}
+	s = &Set{}
+	for _, row := range rows[1:] {
+		var sum, square float64
+		for m := range 11 {
+			sum += number(row, member+"."+strconv.Itoa(m+1)) / 11
+		}
+		for m := range 11 {
+			d := number(row, member+"."+strconv.Itoa(m+1)) - sum
+			square += d * d / 10
+		}
+		if square < 1e-20 { // rounding of a mean of equal numbers
+			continue
+		}
+		valid, err := time.Parse(time.DateOnly, row[column[date]][:10])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Valid = append(s.Valid, valid)
+		s.Mean = append(s.Mean, float32(sum))
+		s.Std = append(s.Std, float32(math.Sqrt(square)))
+		s.Obs = append(s.Obs, float32(number(row, obs)))
+	}
+	return s, reference
+}
+
+// The coefficients of least CRPS that R's crch finds, for rain (square root, censored at
+// 0) and for minimum temperature. Tolerances: R stops where its score changes by less
+// than 1e-8 of itself, which leaves coefficients some 1e-4 from the minimum; Predict
+// rounds to float32, which moves a mean score by some 1e-9.
+func TestRegressionAsR(t *testing.T) {
+	values := func(raw json.RawMessage) (v []float64) {
+		if json.Unmarshal(raw, &v) != nil {
+			v = make([]float64, 1)
+			if err := json.Unmarshal(raw, &v[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return v
+	}
+	compare := func(key string, s *Set, family *dist.Family, link Link, want []float64) *Regression {
+		r, err := FitRegression(s, RegressionOptions{Family: family, Link: link})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range []float64{r.Location[0], r.Location[1], r.Scale[0], r.Scale[1]} {
+			near(t, key, got, want[i], 2e-3*max(1, math.Abs(want[i])))
+		}
+		rs := &Regression{Family: family, Link: link, Location: want[:2], Scale: want[2:]}
+		if ours, theirs := pointCRPS(r, s, 0), pointCRPS(rs, s, 0); ours > theirs+1e-8 {
+			t.Errorf("%s: mean CRPS %.9f, R's coefficients have %.9f", key, ours, theirs)
+		}
+		return r
+	}
+	rain, ref := innsbruck(t, "innsbruck_rain_gefs_day5-8", "rain", "rainfc", "date", math.Sqrt)
+	for name, family := range map[string]*dist.Family{"logistic": dist.CensoredLogistic, "gaussian": dist.CensoredNormal} {
+		key := "censored." + name + ".crps"
+		r := compare(key, rain, family, LogScale, values(ref[key+".coef"]))
+		near(t, key, pointCRPS(r, rain, 0), values(ref[key+".mean_crps_insample"])[0], 1e-7)
+	}
+	cold, ref := innsbruck(t, "innsbruck_tmin_gefs_18-30h", "temp", "tempfc", "time", func(v float64) float64 { return v })
+	train := cold.subset(func(i int) bool { return cold.Valid[i].Year() < 2011 })
+	test := cold.subset(func(i int) bool { return cold.Valid[i].Year() >= 2011 })
+	for name, family := range map[string]*dist.Family{"logistic": dist.Logistic, "gaussian": dist.Normal} {
+		for link, part := range map[Link]string{LogScale: "", QuadraticScale: ".quadratic"} {
+			key := name + ".crps" + part
+			r := compare(key, train, family, link, values(ref[key+".coef"]))
+			near(t, key, pointCRPS(r, test, 0), values(ref[name+".crps"+part+".test_mean_crps"])[0], 1e-4)
+		}
+	}
+}
+
+func BenchmarkFitRegression(b *testing.B) {
+	for _, dates := range []int{200, 1500} {
+		s := draws(dist.Normal, LinearScale, 280, 0.3, 0.9, dates, 512, 8)
+		b.Run(strconv.Itoa(dates), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := FitRegression(s, RegressionOptions{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/512, "µs/point")
+		})
+	}
+}
+
+// Coefficients that SciPy finds with a score by quadrature (testdata/regression.py).
+// Tolerances: Nelder-Mead stops where the score is flat to 1e-13, and so coefficients
+// within 1e-6; a constant part of the scale that wants to be 0 ends at its bound, a
+// millionth of the variance above, which moves its partner too. Predict rounds to float32.
+func TestRegressionAsSciPy(t *testing.T) {
+	text, err := os.ReadFile("testdata/regression.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct {
+		Family         string
+		Link           Link
+		Mean, Std, Obs []float32
+		Coefficients   []float64
+		CRPS           float64
+	}
+	if err := json.Unmarshal(text, &rows); err != nil || len(rows) != 18 {
+		t.Fatal(err, len(rows))
+	}
+	for _, c := range rows {
+		what := c.Family + " " + string(c.Link)
+		s := &Set{Valid: weekly(len(c.Obs)), Mean: c.Mean, Std: c.Std, Obs: c.Obs}
+		r, err := FitRegression(s, RegressionOptions{Family: dist.FamilyByID(c.Family), Link: c.Link})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near(t, what+" mean CRPS", pointCRPS(r, s, 0), c.CRPS, 2e-8)
+		tolerance := 1e-6
+		if c.Coefficients[2] < 1e-6 && c.Link != LogScale {
+			tolerance = 5e-6
+		}
+		for i, got := range []float64{r.Location[0], r.Location[1], r.Scale[0], r.Scale[1]} {
+			near(t, what, got, c.Coefficients[i], tolerance)
+		}
+	}
+}
