@@ -50,6 +50,10 @@ type CalibratedInput struct{ Features, Spread, Anomaly, Season graph.Value }
 // full ensemble's standard deviation, ≥ 0. SpreadOnly gives only the last.
 type CalibratedOutput struct{ Shift, Sigma, Spread graph.Value }
 
+// MapsPrefix begins the names of the maps among a network's parameters; all others are
+// those of the U-Net.
+const MapsPrefix = "maps."
+
 // The start of sigma, in units of the error scale: floor and slope as a global
 // regression on a few under-dispersive members typically has them.
 const (
@@ -75,7 +79,7 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	u := net.BuildPadded(b, in.Features)
 	part := func(k int) graph.Value { return op.Slice(b, u, 1, k*v, (k+1)*v) }
 	mapOf := func(name string, start float64) graph.Value {
-		return b.Param("maps."+name, graph.Shape{1, v, d, h, w}, graph.Fill(start))
+		return b.Param(MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Fill(start))
 	}
 	perTarget := func(get func(int) float64) graph.Value {
 		x := make([]float32, v*d)

@@ -15,9 +15,9 @@ import (
 func modelCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "model",
-		Short: "Take in the weights of published networks",
+		Short: "Exchange weights of networks with other programs",
 		Example: "  ensemble model import weights.safetensors --out models/published\n" +
-			"  ensemble help model import",
+			"  ensemble model export --run-dir runs/a --out exported",
 		Annotations: notes("ensemble help model import"),
 		Args:        unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -25,8 +25,60 @@ func modelCommand(a *app) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(modelImport(a))
+	cmd.AddCommand(modelImport(a), modelExport(a))
 	return cmd
+}
+
+func modelExport(a *app) *cobra.Command {
+	o := run.ExportOptions{Version: version.Version}
+	cmd := &cobra.Command{
+		Use:   "export --run-dir DIR --out DIR",
+		Short: "Write trained networks for other programs",
+		Long: "Write the networks of a finished training for other programs: their weights as\n" +
+			"safetensors under the names that the PyTorch models of the published networks\n" +
+			"have, with golden.input and golden.output to test what was loaded, the maps\n" +
+			"beside the network, what standardises the input, and export.json, which says\n" +
+			"what the channels hold. `ensemble model import` reads the weights too.",
+		Example:     "  ensemble model export --run-dir runs/a --out exported",
+		Annotations: notes("ensemble model import", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        noArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of a finished training")
+	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for export.json and the weights")
+	overwrite := overwriteFlag(f)
+	threads := threadsFlag(f)
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+		if err := required(cmd, "run-dir", "out"); err != nil {
+			return result{}, err
+		}
+		policy, err := overwrite()
+		if err != nil {
+			return result{}, err
+		}
+		o.Threads, o.Overwrite = int(*threads), run.Overwrite(policy)
+		r, err := run.ExportModel(ctx, o)
+		if err != nil {
+			return result{}, err
+		}
+		return result{data: r, outputs: r.Outputs, text: func(w io.Writer) error {
+			if _, err := fmt.Fprintf(w, "%d × %s: %d trained values each\n", r.Networks, &r.Network, r.Network.Parameters); err != nil {
+				return err
+			}
+			return printLines(w, r.Outputs)
+		}}, nil
+	})
+	return cmd
+}
+
+// printLines prints paths, one a line.
+func printLines(w io.Writer, paths []string) error {
+	for _, path := range paths {
+		if _, err := fmt.Fprintln(w, path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func modelImport(a *app) *cobra.Command {
@@ -81,12 +133,7 @@ func modelImport(a *app) *cobra.Command {
 					return err
 				}
 			}
-			for _, path := range r.Outputs {
-				if _, err := fmt.Fprintln(w, path); err != nil {
-					return err
-				}
-			}
-			return nil
+			return printLines(w, r.Outputs)
 		}}, nil
 	})
 	return cmd

@@ -29,33 +29,38 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class UNet3D(nn.Module):
-    """Layers and names of the published 3-D U-Net; skips carry the pooled tensors."""
+    """Layers and names of the published 3-D U-Net; skips carry the pooled tensors.
 
-    def __init__(self, cin, base, cout=1):
+    With fewer than five stages the deep layers are left out and the rest keep their names.
+    """
+
+    def __init__(self, cin, base, cout=1, stages=5):
         super().__init__()
-        b = base
-        e1, e2, e3, e4, e5 = 2 * b, 3 * b, 4 * b, 5 * b, 7 * b
-        layers = [
-            ("enc_conv0", cin, e1), ("enc_conv1", e1, e1), ("enc_conv2", e1, e2),
-            ("enc_conv3", e2, e3), ("enc_conv4", e3, e4), ("enc_conv5", e4, e5),
-            ("dec_conv5a", e5 + e4, 10 * b), ("dec_conv5b", 10 * b, 10 * b),
-            ("dec_conv4a", 10 * b + e3, 7 * b), ("dec_conv4b", 7 * b, 7 * b),
-            ("dec_conv3a", 7 * b + e2, 6 * b), ("dec_conv3b", 6 * b, 6 * b),
-            ("dec_conv2a", 6 * b + e1, 4 * b), ("dec_conv2b", 4 * b, 4 * b),
-            ("dec_conv1a", 4 * b + cin, 4 * b), ("dec_conv1b", 4 * b, 2 * b),
-            ("dec_conv0", 2 * b, cout),
-        ]
-        for name, ci, co in layers:
+        self.stages = stages
+        enc = [w * base for w in (2, 2, 3, 4, 5, 7)]
+        dec = [w * base for w in (4, 4, 6, 7, 10)]
+
+        def layer(name, ci, co):
             setattr(self, name, nn.Conv3d(ci, co, 3, padding=1))
+
+        layer("enc_conv0", cin, enc[0])
+        for k in range(1, stages + 1):
+            layer(f"enc_conv{k}", enc[k - 1], enc[k])
+        up = enc[stages]
+        for k in range(stages, 0, -1):
+            last = dec[k - 1] if k > 1 else enc[0]
+            layer(f"dec_conv{k}a", up + (enc[k - 1] if k > 1 else cin), dec[k - 1])
+            layer(f"dec_conv{k}b", dec[k - 1], last)
+            up = last
+        layer("dec_conv0", up, cout)
 
     def forward(self, inp):
         x = F.relu(self.enc_conv0(inp))
         skips = [inp]
-        for k in (1, 2, 3, 4, 5):
+        for k in range(1, self.stages + 1):
             x = F.max_pool3d(F.relu(getattr(self, f"enc_conv{k}")(x)), (1, 2, 2))
             skips.append(x)
-        x = skips[5]
-        for k in (5, 4, 3, 2, 1):
+        for k in range(self.stages, 0, -1):
             x = F.interpolate(x, scale_factor=(1, 2, 2), mode="trilinear", align_corners=False)
             x = torch.cat((x, skips[k - 1]), 1)
             x = F.relu(getattr(self, f"dec_conv{k}a")(x))

@@ -1,0 +1,217 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// ExportOptions says which training's networks to write, and where.
+type ExportOptions struct {
+	RunDir string // of a finished training
+	Out    string // folder that gets export.json and the weights
+	// Overwrite says whether what is in Out may be replaced; "same", the default:
+	// only if it came from the same training.
+	Overwrite Overwrite
+	Threads   int
+	Version   string
+}
+
+// Exported says what was written.
+type Exported struct {
+	Network  Architecture `json:"network"`
+	Networks int          `json:"networks"` // that the training averages
+	Out      string       `json:"out"`
+	Outputs  []string     `json:"-"`
+}
+
+// The files of an export; those with a number are one of each network.
+const (
+	exportFile      = "export.json"
+	exportedNetwork = "network-%02d.safetensors"
+	exportedMaps    = "maps-%02d.safetensors"
+	exportFormat    = 1
+)
+
+// exportJSON is export.json.
+type exportJSON struct {
+	Format  int          `json:"format"`
+	Version string       `json:"version"` // of the program
+	Network Architecture `json:"network"`
+	Weights []string     `json:"weights"` // files beside this one, a network each
+	Maps    []string     `json:"maps"`    // the same; empty if the networks have none
+	Arrays  string       `json:"arrays"`  // file of what standardises the input
+	Inputs  []string     `json:"inputs"`  // what the channels of the network's input hold
+	Outputs []string     `json:"outputs"` // and those of its output
+	// Model is model.json of the training: members, divisor, period, scales.
+	Model  *modelJSON    `json:"model"`
+	Source manifest.File `json:"source"` // model.json
+}
+
+// ExportModel writes the networks of a training for other programs: their weights under
+// the published names, with an input and what the published network makes of it, the maps
+// beside the network, and a description of channels and scales, last.
+//
+// Errors: 66 if there is no model, 65 if it is damaged; 73 if the folder holds the export
+// of another training; 74.
+func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
+	dir := filepath.Join(o.RunDir, "model")
+	m, err := loadModel(dir, true)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	_, f, err := loadReference(dir)
+	if err != nil {
+		return nil, err
+	}
+	doc := exportJSON{Format: exportFormat, Version: o.Version, Arrays: arraysFile, Model: f}
+	if doc.Source, err = manifest.SumFile(filepath.Join(dir, modelFile)); err != nil {
+		return nil, err
+	}
+	doc.Source.Path = modelFile
+	if err := exportable(o, doc.Source); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return nil, exit.Create(o.Out, err)
+	}
+	for c := range m.Task.Features.Channels() {
+		doc.Inputs = append(doc.Inputs, m.Task.Features.ChannelName(c))
+	}
+	for i, w := range m.Networks {
+		net, maps := splitMaps(w)
+		a, golden, err := m.exportNetwork(ctx, o, net)
+		if err != nil {
+			return nil, err
+		}
+		doc.Network = *a
+		file := fmt.Sprintf(exportedNetwork, i)
+		if err := ckpt.WriteFile(filepath.Join(o.Out, file), append(net, golden...), nil); err != nil {
+			return nil, err
+		}
+		doc.Weights = append(doc.Weights, file)
+		if len(maps) > 0 {
+			file := fmt.Sprintf(exportedMaps, i)
+			if err := ckpt.WriteFile(filepath.Join(o.Out, file), maps, nil); err != nil {
+				return nil, err
+			}
+			doc.Maps = append(doc.Maps, file)
+		}
+	}
+	doc.Outputs = m.outputNames(doc.Network.Outputs)
+	res := &Exported{Network: doc.Network, Networks: len(m.Networks), Out: o.Out}
+	arrays, _, err := ckpt.ReadFile(filepath.Join(dir, arraysFile))
+	if err != nil {
+		return nil, err
+	}
+	if err := ckpt.WriteFile(filepath.Join(o.Out, arraysFile), arrays, nil); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(doc, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", exportFile, err)
+	}
+	path := filepath.Join(o.Out, exportFile)
+	for _, file := range slices.Concat(doc.Weights, doc.Maps, []string{arraysFile, exportFile}) {
+		res.Outputs = append(res.Outputs, filepath.Join(o.Out, file))
+	}
+	return res, exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+}
+
+// exportable verifies that the folder may be written.
+//
+// Errors: exit 73 if it holds the export of another training.
+func exportable(o ExportOptions, source manifest.File) error {
+	path := filepath.Join(o.Out, exportFile)
+	text, err := os.ReadFile(path)
+	var have exportJSON
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return exit.Read(path, err)
+	case o.Overwrite == product.OverwriteAlways:
+	case o.Overwrite == product.OverwriteNever, json.Unmarshal(text, &have) != nil, have.Source.SHA256 != source.SHA256:
+		return &exit.Error{Code: exit.CannotWrite, What: "an export is in the folder", At: path, Why: "it is not to be replaced by that of another training",
+			Fix: "choose another --out, or add --overwrite always"}
+	}
+	return nil
+}
+
+// splitMaps parts the weights of a network of published layers from the maps beside it.
+func splitMaps(w Weights) (net, maps Weights) {
+	for _, t := range w {
+		if strings.HasPrefix(t.Name, unet3d.MapsPrefix) {
+			maps = append(maps, t)
+		} else {
+			net = append(net, t)
+		}
+	}
+	return net, maps
+}
+
+// exportNetwork recognises one network by its weights, as an import would, and gives the
+// tensors that let others test what they loaded.
+func (m *Model) exportNetwork(ctx context.Context, o ExportOptions, w Weights) (*Architecture, []ckpt.Tensor, error) {
+	a, err := recognise(o.RunDir, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	shape := []int{1, a.Channels, 16, 24}
+	if a.Kind == ResNetKind {
+		c := m.Task.Features.Channel(m.Task.TargetLead, ensemble.SpreadOfUsed, m.Task.Targets[0])
+		a.Reinject = &c
+	} else {
+		shape = []int{1, a.Channels, min(2, len(m.Task.Features.Axes.Levels)), 1 << a.Stages, 2 << a.Stages}
+	}
+	if err := a.fit(o.RunDir, w); err != nil {
+		return nil, nil, err
+	}
+	in := ckpt.Tensor{Name: goldenInput, Shape: shape, Data: normalDraws(graph.Shape(shape).Size())}
+	y, err := a.run(ctx, w, in, o.RunDir, o.Threads)
+	if err != nil {
+		return nil, nil, err
+	}
+	y.Name = goldenOutput // of the published network, which does not wrap around
+	a.Periodic = m.Spec.Periodic && m.Grid.Periodic()
+	return a, []ckpt.Tensor{in, y}, nil
+}
+
+// normalDraws are numbers to try a network on, always the same.
+func normalDraws(n int) []float32 {
+	x, random := make([]float32, n), rand.New(rand.NewPCG(1, 0))
+	for i := range x {
+		x[i] = float32(random.NormFloat64())
+	}
+	return x
+}
+
+// outputNames says what the channels of the network's output hold.
+func (m *Model) outputNames(outputs int) (names []string) {
+	parts := []string{"spread"}
+	if m.Spec.Head == DistributionHead {
+		parts = []string{"shift", "log(sigma)", "spread"}
+	}
+	for _, part := range parts {
+		for _, v := range m.Task.Targets {
+			names = append(names, fmt.Sprintf("%s of %s", part, v))
+		}
+	}
+	return names[:outputs]
+}
