@@ -29,7 +29,7 @@ func ClassOf(g *graph.Graph, n *graph.Node) Class {
 		name = f.Op.Name
 	}
 	switch {
-	case strings.HasPrefix(name, "conv3d"):
+	case strings.HasPrefix(name, "conv3d"), strings.HasPrefix(name, "local_conv"):
 		return Contraction
 	case n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs) == 0:
 		return Copying

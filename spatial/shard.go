@@ -290,6 +290,9 @@ func (s *sharding) operation(b *graph.Builder, n *graph.Node, in []graph.Value) 
 	if s.field[n.ID] {
 		s.dist[n.ID] = s.of(n.Shape)
 	}
+	if w.Unshared {
+		s.wholeChannels(n.ID)
+	}
 	switch {
 	case n.Op.Name == "reshape":
 		return s.reshape(b, n, in)
@@ -303,6 +306,8 @@ func (s *sharding) operation(b *graph.Builder, n *graph.Node, in []graph.Value) 
 		return s.moments(b, n, in)
 	case n.Op.Name == "channel_moments_grad":
 		return s.momentsGrad(b, n, in)
+	case w.Against > 0 && w.Unshared:
+		return s.againstPoints(b, n, in, w)
 	case w.Against > 0:
 		return s.against(b, n, in, w)
 	case len(w.Axes) > 0 && w.Adjoint:

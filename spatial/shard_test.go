@@ -38,6 +38,25 @@ func single(name string, x graph.Shape, k [3]int, a op.Conv) network {
 	}}
 }
 
+// unshared is a convolution with filters of its own for each point, between two others,
+// with a penalty on differences of neighbouring filters.
+func unshared(name string, x graph.Shape, a op.LocalConv) network {
+	return network{name, x, nil, func(b *graph.Builder, v, _ graph.Value) {
+		h := conv(b, "in", v, 3, [3]int{1, 1, 1}, op.Conv{})
+		shape, err := a.Filter(h.Shape(), 2)
+		if err != nil {
+			b.Fail(name, err)
+			return
+		}
+		w := b.Param("local", shape, graph.HeNormal(shape[1]))
+		h = conv(b, "out", op.Conv3DLocal(b, h, w, a), 1, [3]int{1, 3, 3}, op.Conv{Pad: op.Same(1, 3, 3)})
+		b.Output("field", h)
+		rows := w.Dim(3)
+		step := op.Abs(b, op.Sub(b, op.Slice(b, w, 3, 1, rows), op.Slice(b, w, 3, 0, rows-1)))
+		b.Loss(op.Add(b, op.Mean(b, op.Abs(b, h)), op.Mean(b, step)))
+	}}
+}
+
 // unet has two poolings, upsampling, joins, dropout and a batch norm, and some channels
 // times width.
 func unet(name string, x graph.Shape, width int, periodic bool) network {
@@ -84,6 +103,9 @@ var networks = []network{
 	single("stride 3, no padding", graph.Shape{2, 2, 2, 14, 17}, [3]int{1, 3, 2}, op.Conv{Stride: [3]int{1, 3, 3}}),
 	single("dilation 2", graph.Shape{2, 2, 2, 10, 12}, [3]int{1, 3, 3},
 		op.Conv{Dilation: [3]int{1, 2, 2}, Pad: [3]op.Pad{{}, {Size: 2}, {Size: 2, Periodic: true}}}),
+	unshared("own filters", graph.Shape{2, 2, 2, 8, 12}, op.LocalConv{Size: [3]int{1, 1, 1}}),
+	unshared("own filters 3×3, periodic", graph.Shape{2, 2, 2, 8, 12}, op.LocalConv{Size: [3]int{1, 3, 3}, Pad: op.SameGlobal(1, 3, 3)}),
+	unshared("own filters 3×3×5", graph.Shape{2, 2, 4, 8, 12}, op.LocalConv{Size: [3]int{3, 3, 5}, Pad: op.Same(3, 3, 5)}),
 	unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false),
 	unet("U-Net, periodic", graph.Shape{2, 2, 2, 12, 16}, 1, true),
 	{"resampling", graph.Shape{2, 2, 4, 9, 12}, graph.Shape{2, 2, 4, 9, 12}, func(b *graph.Builder, x, y graph.Value) {

@@ -128,7 +128,11 @@ func (s *sharding) windowed(b *graph.Builder, n *graph.Node, in []graph.Value, w
 		})
 	}
 	in[w.Operand] = s.fetch(b, x, in[w.Operand], func(r int) Box { return box(at(r), needOf) }, func(r int) Box { return box(at(r), roomOf) })
-	if w.Padded { // a convolution: filters, one for each channel of the result
+	switch {
+	case w.Unshared:
+		made := func(r int) Box { return box(at(r), madeOf) }
+		in[1] = s.ofPoints(b, n.In[1], in[1], made, made)
+	case w.Padded: // a convolution: filters, one for each channel of the result
 		in[1] = s.ofChannels(b, in[1], 0, n.ID)
 	}
 	mine := at(s.rank)
@@ -153,6 +157,8 @@ func (s *sharding) adjoint(b *graph.Builder, n *graph.Node, in []graph.Value, w 
 	}
 	for i, id := range n.In {
 		switch shape := s.g.Nodes[id].Shape; {
+		case w.Unshared && i == 1:
+			in[i] = s.ofPoints(b, id, in[i], func(r int) Box { return box(at(r), needOf) }, func(r int) Box { return box(at(r), roomOf) })
 		case !s.field[id]: // filters, each with a slice for each channel of the result
 			in[i] = s.ofChannels(b, in[i], 1, n.ID)
 		case shape.Equal(dy):

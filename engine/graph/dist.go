@@ -84,6 +84,10 @@ type Window struct {
 	// Adjoint marks the gradient of a windowed operation: output i needs every
 	// index o of the operand whose window holds i.
 	Adjoint bool
+	// Unshared marks convolutions whose filters are not shared: every point of the result
+	// has its own, stored as [O C·taps D' H' W'] in the second operand, or with Against as
+	// the result.
+	Unshared bool
 }
 
 // WindowAxis is the window along one axis: output o reads the inputs

@@ -13,6 +13,9 @@ var Table = []*graph.Op{
 	convFusedGradData.Op,
 	convFusedGradFilter.Op,
 	framed.Op,
+	localConv.Op,
+	localConvGradData.Op,
+	localConvGradFilter.Op,
 	bias.Op,
 	channelSum.Op,
 	// pooling and resampling

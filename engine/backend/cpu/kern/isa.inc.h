@@ -29,6 +29,7 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "optim.inc.h"
 #include "copy.inc.h"
 #include "maxpool.inc.h"
+#include "products.inc.h"
 #include "upsample.inc.h"
 #include "conv.inc.h"
 #include "gemm.inc.h"

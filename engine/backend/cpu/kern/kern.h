@@ -54,6 +54,7 @@ typedef struct { int b16, links; long n; ens_access in[ENS_CHAIN_OPERANDS]; ens_
 	X(fold_filter, (ens_pool *p, float *w2, float *w, long cout, long cin, long kd, long khw, long din, long dout, long stride, long dilation, long pad, int grad), (p, w2, w, cout, cin, kd, khw, din, dout, stride, dilation, pad, grad)) \
 	X(maxpool, (ens_pool *p, float *y, unsigned char *arg, const float *x, long planes, const long *in, const long *k), (p, y, arg, x, planes, in, k)) \
 	X(maxpool_grad, (ens_pool *p, float *dx, const float *dy, const unsigned char *arg, long planes, const long *in, const long *k), (p, dx, dy, arg, planes, in, k)) \
+	X(products, (ens_pool *p, float *z, const float *a, const float *b, const long *g, const long *first, const long *runs), (p, z, a, b, g, first, runs)) \
 	X(upsample, (ens_pool *p, float *y, const float *x, long planes, const long *in, const long *f, int wrap), (p, y, x, planes, in, f, wrap)) \
 	X(upsample_grad, (ens_pool *p, float *dx, const float *dy, long planes, const long *in, const long *f, int wrap), (p, dx, dy, planes, in, f, wrap)) \
 	X(blocked_from, (ens_pool *p, int b16, void *y, const float *x, long n, long c, long s, long blocks, long first), (p, b16, y, x, n, c, s, blocks, first)) \
