@@ -70,11 +70,17 @@ func (r ResNet2D) inception(b *graph.Builder, name string, x graph.Value, out in
 
 // conv is a k×k convolution with bias that keeps the grid.
 func (r ResNet2D) conv(b *graph.Builder, name string, x graph.Value, out, k int) graph.Value {
+	return conv2D(b, name, x, out, k, graph.KaimingUniform(x.Dim(1)*k*k), r.Periodic)
+}
+
+// conv2D is a k×k convolution with bias that keeps the grid, its filter stored as PyTorch's
+// Conv2d has it.
+func conv2D(b *graph.Builder, name string, x graph.Value, out, k int, start graph.Init, periodic bool) graph.Value {
 	in := x.Dim(1)
-	w := b.Param(name+".weight", graph.Shape{out, in, k, k}, graph.KaimingUniform(in*k*k))
+	w := b.Param(name+".weight", graph.Shape{out, in, k, k}, start)
 	bias := b.Param(name+".bias", graph.Shape{out}, graph.Zeros())
 	pad := op.Same(1, k, k)
-	if r.Periodic {
+	if periodic {
 		pad = op.SameGlobal(1, k, k)
 	}
 	return op.Bias(b, op.Conv3D(b, x, op.Reshape(b, w, graph.Shape{out, in, 1, k, k}), op.Conv{Pad: pad}), bias)
@@ -82,9 +88,13 @@ func (r ResNet2D) conv(b *graph.Builder, name string, x graph.Value, out, k int)
 
 // batchNorm is batch normalisation with PyTorch's names and defaults.
 func batchNorm(b *graph.Builder, name string, x graph.Value) graph.Value {
+	return batchNormOf(b, name, x, op.BatchNormOptions{})
+}
+
+// batchNormOf is batch normalisation with PyTorch's names.
+func batchNormOf(b *graph.Builder, name string, x graph.Value, o op.BatchNormOptions) graph.Value {
 	c := graph.Shape{x.Dim(1)}
 	return op.BatchNorm(b, x,
 		b.Param(name+".weight", c, graph.Ones()), b.Param(name+".bias", c, graph.Zeros()),
-		b.State(name+".running_mean", c, graph.Zeros()), b.State(name+".running_var", c, graph.Ones()),
-		op.BatchNormOptions{})
+		b.State(name+".running_mean", c, graph.Zeros()), b.State(name+".running_var", c, graph.Ones()), o)
 }

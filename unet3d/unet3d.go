@@ -93,39 +93,12 @@ func (u UNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	return u.conv(b, "dec_conv0", h, u.Out, start)
 }
 
-// BuildPadded is Build for fields whose sides need not divide: rows of zeros stand in
-// behind the last row, as the padding of convolutions has them, and columns around the
-// globe are continued on both sides by those that follow there. The result has the points of x.
+// BuildPadded is Build for fields whose sides need not divide (padded).
 func (u UNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
-	side := 1 << u.withDefaults().Stages
-	rows, columns := x.Dim(3), x.Dim(4)
-	more := func(n int) int { return (side - n%side) % side }
-	south, west, east := more(rows), 0, more(columns)
-	if south > 0 {
-		x = op.PadZeros(b, x, 3, 0, south)
-	}
-	switch {
-	case east == 0:
-	case u.Periodic && east <= columns:
-		west, east = east/2, east-east/2
-		around := []graph.Value{x, op.Slice(b, x, 4, 0, east)}
-		if west > 0 {
-			around = append([]graph.Value{op.Slice(b, x, 4, columns-west, columns)}, around...)
-		}
-		x = op.Concat(b, 4, around...)
-		u.Periodic = false // the ends are no neighbours any more
-	default:
-		x = op.PadZeros(b, x, 4, 0, east)
-		u.Periodic = false
-	}
-	y := u.Build(b, x)
-	if south > 0 {
-		y = op.Slice(b, y, 3, 0, rows)
-	}
-	if west+east > 0 {
-		y = op.Slice(b, y, 4, west, west+columns)
-	}
-	return y
+	return padded(b, x, u.withDefaults().Stages, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
+		u.Periodic = periodic
+		return u.Build(b, x)
+	})
 }
 
 // layer is a convolution with bias and ReLU.

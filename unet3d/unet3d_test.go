@@ -39,6 +39,17 @@ func TestPublishedParameterCounts(t *testing.T) {
 	}); got != 3762530 {
 		t.Errorf("resnet2d_simple: %d parameters, want 3762530", got)
 	}
+	for _, c := range []struct {
+		figure bool
+		want   int
+	}{{false, 7397986}, {true, 10916038}} {
+		if got := count(t, func(b *graph.Builder) {
+			in := graph.Shape{1, 21, 1, 8, 8}
+			Inception{Figure: c.figure}.Build(b, b.Input("spreads", in), b.Input("members", in))
+		}); got != c.want {
+			t.Errorf("inception, figure %v: %d parameters, want %d", c.figure, got, c.want)
+		}
+	}
 }
 
 func TestFewerStagesKeepNames(t *testing.T) {

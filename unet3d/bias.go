@@ -1,0 +1,100 @@
+package unet3d
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// BiasUNet describes the networks of stage B, which correct the bias of a forecast. The
+// zero value of an optional field is the published network.
+type BiasUNet struct {
+	Out      int  // output channels, one a field; 0 means 7
+	Base     int  // base width; 0 means 32
+	Stages   int  // number of poolings, 0 to MaxBiasStages
+	Periodic bool // longitudes wrap around in convolutions and upsampling
+}
+
+// MaxBiasStages is the number of poolings of the largest published network.
+const MaxBiasStages = 3
+
+func (u BiasUNet) withDefaults() BiasUNet {
+	if u.Out == 0 {
+		u.Out = 7
+	}
+	if u.Base == 0 {
+		u.Base = 32
+	}
+	return u
+}
+
+// Build extends the graph by the network. Its result is what is to be added to the forecast.
+//
+// Layers are 3×3×3 convolution, batch norm and ReLU; on one level 1×3×3, as the rest of such
+// filters would see nothing but padding. Each stage has two of them, the second twice as
+// wide as the first; without any stage there are four, of the widths 1, 2, 2 and 2. On the
+// way up fields are doubled in latitude and longitude, convolved by 1×3×3 alone, and
+// joined behind those of the encoder. The last layer is 1×1×1, and starts at zero here, so
+// that an untrained network leaves the forecast as it is.
+//
+// Shape: x [N C D H W] → [N Out D H W], of any sides (padded).
+// Errors: in the builder: ErrShape if Stages is not 0 to 3, or Base or Out is negative.
+// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
+func (u BiasUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
+	u = u.withDefaults()
+	if u.Stages < 0 || u.Stages > MaxBiasStages || u.Base < 1 || u.Out < 1 {
+		return b.Fail("bias_unet", fmt.Errorf("stages %d (0 to %d), base %d, out %d: %w", u.Stages, MaxBiasStages, u.Base, u.Out, graph.ErrShape))
+	}
+	return padded(b, x, u.Stages, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
+		u.Periodic = periodic
+		return u.build(b, x)
+	})
+}
+
+func (u BiasUNet) build(b *graph.Builder, x graph.Value) graph.Value {
+	width := u.Base
+	h := u.layer(b, "enc0a", x, width)
+	h = u.layer(b, "enc0b", h, 2*width)
+	if u.Stages == 0 {
+		h = u.layer(b, "enc0c", h, 2*width)
+		h = u.layer(b, "enc0d", h, 2*width)
+	}
+	half := [3]int{1, 2, 2}
+	var skips []graph.Value
+	for s := 1; s <= u.Stages; s++ {
+		skips = append(skips, h)
+		width *= 2
+		h = u.layer(b, fmt.Sprintf("enc%da", s), op.MaxPool(b, h, half), width)
+		h = u.layer(b, fmt.Sprintf("enc%db", s), h, 2*width)
+	}
+	for s := u.Stages - 1; s >= 0; s-- {
+		skip := skips[s]
+		h = u.conv(b, fmt.Sprintf("up%d", s), op.Upsample(b, h, half, u.Periodic), h.Dim(1), [3]int{1, 3, 3})
+		h = op.Concat(b, 1, skip, h)
+		h = u.layer(b, fmt.Sprintf("dec%da", s), h, skip.Dim(1))
+		h = u.layer(b, fmt.Sprintf("dec%db", s), h, skip.Dim(1))
+	}
+	w := b.Param("out.weight", graph.Shape{u.Out, h.Dim(1), 1, 1, 1}, graph.Zeros())
+	return op.Bias(b, op.Conv3D(b, h, w, op.Conv{}), b.Param("out.bias", graph.Shape{u.Out}, graph.Zeros()))
+}
+
+// layer is a convolution with batch norm and ReLU.
+func (u BiasUNet) layer(b *graph.Builder, name string, x graph.Value, out int) graph.Value {
+	size := [3]int{3, 3, 3}
+	if x.Dim(2) == 1 {
+		size[0] = 1
+	}
+	return op.ReLU(b, batchNorm(b, name+".bnr", u.conv(b, name+".conv", x, out, size)))
+}
+
+// conv is a convolution with bias that keeps the grid.
+func (u BiasUNet) conv(b *graph.Builder, name string, x graph.Value, out int, size [3]int) graph.Value {
+	in := x.Dim(1)
+	w := b.Param(name+".weight", graph.Shape{out, in, size[0], size[1], size[2]}, graph.HeNormal(in*size[0]*size[1]*size[2]))
+	pad := op.Same(size[:]...)
+	if u.Periodic {
+		pad = op.SameGlobal(size[:]...)
+	}
+	return op.Bias(b, op.Conv3D(b, x, w, op.Conv{Pad: pad}), b.Param(name+".bias", graph.Shape{out}, graph.Zeros()))
+}
