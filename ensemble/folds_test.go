@@ -1,0 +1,83 @@
+package ensemble
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// daily are starts of the given dates.
+func daily(t *testing.T, dates ...string) []Init {
+	t.Helper()
+	var out []Init
+	for _, d := range dates {
+		at, err := time.Parse(time.DateOnly, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, Init{at})
+	}
+	return out
+}
+
+// Blocks are whole years; starts at their ends whose forecasts overlap with the block are
+// learned from in neither.
+func TestFolds(t *testing.T) {
+	inits := daily(t, "2001-06-01", "2001-12-30", "2002-01-01", "2002-07-01", "2002-12-30", "2003-01-03", "2003-05-01")
+	folds, err := Folds(inits, 3, Lead(48*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []Fold{
+		{In: []int{3, 4, 5, 6}, Out: []int{0, 1}}, // 2 begins when 1 is valid
+		{In: []int{0, 5, 6}, Out: []int{2, 3, 4}}, // 4 is valid before 5 begins
+		{In: []int{0, 1, 2, 3, 4}, Out: []int{5, 6}},
+	} {
+		if !slices.Equal(folds[i].In, want.In) || !slices.Equal(folds[i].Out, want.Out) {
+			t.Errorf("fold %d: %v, want %v", i, folds[i], want)
+		}
+	}
+}
+
+// Every start is met once, and blocks of n years in k parts differ by one year at most.
+func TestFoldsPartition(t *testing.T) {
+	var inits []Init
+	for year := range 15 {
+		for month := range 12 {
+			inits = append(inits, Init{time.Date(1999+year, time.Month(1+month), 15, 0, 0, 0, 0, time.UTC)})
+		}
+	}
+	for _, k := range []int{2, 4, 15} {
+		folds, err := Folds(inits, k, Lead(48*time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var met []int
+		for _, f := range folds {
+			if years := len(f.Out) / 12; years < 15/k || years > 15/k+1 {
+				t.Errorf("%d blocks: one of %d years", k, years)
+			}
+			met = append(met, f.Out...)
+		}
+		if !slices.IsSorted(met) || len(met) != len(inits) {
+			t.Errorf("%d blocks hold %d of %d starts, in order: %v", k, len(met), len(inits), slices.IsSorted(met))
+		}
+	}
+}
+
+func TestFoldsRefuse(t *testing.T) {
+	for name, c := range map[string]struct {
+		dates []string
+		k     int
+	}{
+		"one block":      {[]string{"2001-06-01", "2002-06-01"}, 1},
+		"too few years":  {[]string{"2001-06-01", "2002-06-01"}, 3},
+		"all of another": {[]string{"2001-12-31", "2002-01-01"}, 2},
+	} {
+		if _, err := Folds(daily(t, c.dates...), c.k, Lead(48*time.Hour)); exit.CodeOf(err) != exit.Usage {
+			t.Errorf("%s: error %v, want exit 64", name, err)
+		}
+	}
+}
