@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Golden files for the published networks, computed by PyTorch on the CPU.
 
-    python make_golden.py          writes unet3d_base2.safetensors and resnet2d_simple_div8.safetensors
+    python make_golden.py          writes unet3d_base2.safetensors, resnet2d_simple_div8.safetensors
+                                   and bias_unet_base2.safetensors
 
-Needs torch, numpy and safetensors; tested with torch 2.15.  Both files hold the
+Needs torch, numpy and safetensors; tested with torch 2.15.  The files hold the
 weights under the published names, the input as `golden.input` and PyTorch's
 output as `golden.output`; a reader that loads the file as a model has to set
 those two names aside.
@@ -118,6 +119,76 @@ class ResNet2DSimple(nn.Module):
         return self.conv4(torch.cat((own, x), 1))
 
 
+def around(x):
+    """One more column on both sides of a globe."""
+    return torch.cat((x[..., -1:], x, x[..., :1]), -1)
+
+
+class GlobalConv(nn.Conv3d):
+    """1x3x3 convolution: zeros beyond the poles, longitudes around."""
+
+    def __init__(self, ci, co):
+        super().__init__(ci, co, (1, 3, 3), padding=(0, 1, 0))
+
+    def forward(self, x):
+        return super().forward(around(x))
+
+
+class GlobalCBR(nn.Module):
+    def __init__(self, ci, co):
+        super().__init__()
+        self.conv = GlobalConv(ci, co)
+        self.bnr = nn.BatchNorm3d(co)
+
+    def forward(self, x):
+        return F.relu(self.bnr(self.conv(x)))
+
+
+class Local(nn.Module):
+    """Every point has a 1x3x3 filter and a bias of its own; one scale a level."""
+
+    def __init__(self, cin, depth, height, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, 9 * cin, depth, height, width))
+        self.bias = nn.Parameter(torch.zeros(1, 1, depth, height, width))
+        self.scale = nn.Parameter(torch.ones(1, 1, depth, 1, 1))
+
+    def forward(self, x):
+        n, c, d, h, w = x.shape
+        # unfold gives the nine neighbours of a point for each channel, in rows.
+        fields = around(x).permute(0, 2, 1, 3, 4).reshape(n * d, c, h, w + 2)
+        near = F.unfold(fields, 3, padding=(1, 0)).reshape(n, d, 9 * c, h, w).permute(0, 2, 1, 3, 4)
+        return self.scale * (self.bias + (self.weight * near).sum(1, keepdim=True))
+
+
+class BiasUNet(nn.Module):
+    """Two poolings; skips carry the encoder's fields, which come first where they are joined."""
+
+    def __init__(self, cin, cout, base, depth, height, width):
+        super().__init__()
+        b = base
+        for name, ci, co in (("enc0a", cin, b), ("enc0b", b, 2 * b), ("enc1a", 2 * b, 2 * b), ("enc1b", 2 * b, 4 * b),
+                             ("enc2a", 4 * b, 4 * b), ("enc2b", 4 * b, 8 * b), ("dec1a", 12 * b, 4 * b), ("dec1b", 4 * b, 4 * b),
+                             ("dec0a", 6 * b, 2 * b), ("dec0b", 2 * b, 2 * b)):
+            setattr(self, name, GlobalCBR(ci, co))
+        self.up1, self.up0 = GlobalConv(8 * b, 8 * b), GlobalConv(4 * b, 4 * b)
+        self.out = nn.Conv3d(2 * b, cout, 1)
+        self.local = Local(cout, depth, height, width)
+
+    def doubled(self, x):
+        # With a column more on both sides the ends are interpolated around the globe.
+        y = F.interpolate(around(x), scale_factor=(1, 2, 2), mode="trilinear", align_corners=False)
+        return y[..., 2:-2]
+
+    def forward(self, x):
+        e0 = self.enc0b(self.enc0a(x))
+        e1 = self.enc1b(self.enc1a(F.max_pool3d(e0, (1, 2, 2))))
+        h = self.enc2b(self.enc2a(F.max_pool3d(e1, (1, 2, 2))))
+        h = self.dec1b(self.dec1a(torch.cat((e1, self.up1(self.doubled(h))), 1)))
+        h = self.dec0b(self.dec0a(torch.cat((e0, self.up0(self.doubled(h))), 1)))
+        return self.local(self.out(h))
+
+
 def write(name, net, x):
     # He-normal weights keep the signal of order one through all layers, so
     # that a relative tolerance on the output tests every one of them.
@@ -172,5 +243,7 @@ if __name__ == "__main__":
     check_oracles()
     rng = torch.Generator().manual_seed(1911)
     write("unet3d_base2", UNet3D(3, 2), torch.randn((1, 3, 2, 32, 64), generator=rng))
+    bias = torch.randn((2, 5, 1, 8, 12), generator=torch.Generator().manual_seed(2005))
+    write("bias_unet_base2", BiasUNet(5, 3, 2, 1, 8, 12), bias)
     write("resnet2d_simple_div8", ResNet2DSimple(widths=(8, 12, 16, 20, 28)),
           torch.randn((2, 42, 12, 20), generator=rng))
