@@ -64,6 +64,7 @@ type Input struct {
 	beside  beside
 
 	arranged arrangement
+	messages sync.Pool // of *[]byte, GRIB messages that are being unpacked
 }
 
 // beside is one of each kind of fields that Options.Keep does not keep, without starts.

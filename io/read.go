@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/grib/numbers"
 	"github.com/ensemble-weather/ensemble/io/order"
 )
 
@@ -270,21 +271,113 @@ func notDecoded(fd *field, why string) error {
 	return &exit.Error{Code: exit.BadData, What: "values cannot be decoded", At: at + " (" + e.Key.String() + ")", Why: why, Fix: "fetch the file again, or leave the field out"}
 }
 
-// decodeGRIB reads the fields from to before end of a batch. Several are tried once.
+// decodeGRIB reads the fields from to before end of a batch: here what needs no library,
+// the others in a child. Several are tried once.
 func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error {
 	req := grib.Batch{Path: b.file.path}
-	for _, fd := range b.fields[from:end] {
-		req.Fields = append(req.Fields, fd.ref)
+	var rest []int
+	for k := from; k < end; k++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		here, err := in.unpack(b, k)
+		if err != nil {
+			return err
+		}
+		if !here {
+			rest, req.Fields = append(rest, k), append(req.Fields, b.fields[k].ref)
+		}
 	}
-	return in.values(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, Once: end-from > 1}, end-from, func(k int) (*field, int, func([]byte) error) {
-		fd := b.fields[from+k]
+	if rest == nil {
+		return nil
+	}
+	return in.values(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, Once: len(rest) > 1}, len(rest), func(i int) (*field, int, func([]byte) error) {
+		k := rest[i]
+		fd := b.fields[k]
 		return fd, fd.entry.Grid.Size(), func(raw []byte) (err error) {
-			if b.values[from+k], err = b.room(in, from+k); err != nil {
+			if b.values[k], err = b.room(in, k); err != nil {
 				return err
 			}
-			return normal(b.values[from+k], raw, fd, b.window)
+			return normal(b.values[k], wire.Floats(raw), fd, b.window)
 		}
 	})
+}
+
+// simplePacking is what ecCodes calls the packing that needs no library.
+const simplePacking = "grid_simple"
+
+// unpack reads field k of a batch if its numbers stand one after the other: they are
+// unpacked where they are wanted, without a child and its copies.
+func (in *Input) unpack(b *batch, k int) (done bool, err error) {
+	fd := b.fields[k]
+	g := fd.entry.Grid
+	if fd.entry.Packing != simplePacking {
+		return false, nil
+	}
+	message, _ := in.messages.Get().(*[]byte)
+	if message == nil {
+		message = new([]byte)
+	}
+	defer in.messages.Put(message)
+	text, err := fd.ref.Extract(*message, fd.file.f)
+	if err != nil {
+		return false, notDecoded(fd, err.Error())
+	}
+	*message = text
+	p, ok, err := grib.SimpleOf(text, g.Size())
+	if err != nil {
+		return false, notDecoded(fd, err.Error())
+	}
+	if !ok || p.Code != nil {
+		return false, nil
+	}
+	if b.values[k], err = b.room(in, k); err != nil {
+		return false, err
+	}
+	if direct, err := unpackTo(b.values[k], &p, g, b.window); direct || err != nil {
+		if err != nil {
+			return false, notDecoded(fd, err.Error())
+		}
+		fd.conv.Apply(b.values[k])
+		return true, nil
+	}
+	stored := in.memory(g.Size())
+	defer in.Recycle(stored)
+	if err := numbers.Unpack(stored, &p, numbers.Whole(&p)); err == nil {
+		err = p.Spread(stored)
+	}
+	if err != nil {
+		return false, notDecoded(fd, err.Error())
+	}
+	return true, normal(b.values[k], stored, fd, b.window)
+}
+
+// unpackTo unpacks the numbers of a window to where they belong in normal order; ok is
+// false if the field is not stored in rows from west to east of whole bytes each, or not
+// at all points.
+func unpackTo(out []float32, p *grib.Simple, g *ensemble.Grid, w ensemble.Window) (ok bool, err error) {
+	if p.Values != g.Size() || !p.Everywhere() {
+		return false, nil
+	}
+	rects, err := order.Rects(g, w)
+	if err != nil {
+		return false, nil // rows that differ
+	}
+	var list []numbers.Rect
+	for _, r := range rects {
+		to, step, rows := r.Lines(g, w)
+		n := numbers.Rect{Rows: r.Rows, Columns: r.Cols, First: r.Row*g.NX + r.Col, Stride: g.NX, To: to, Step: step}
+		if !rows || !n.Aligned(p.Bits) {
+			return false, nil
+		}
+		list = append(list, n)
+	}
+	for _, n := range list {
+		if err := numbers.Unpack(out, p, n); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // values lets a child do what call asks for, with n results, and shows each to its
@@ -315,13 +408,12 @@ func (in *Input) values(ctx context.Context, call decode.Call, n int, of func(k 
 	return in.pool.Do(ctx, call)
 }
 
-// normal makes a field's values, in a window, of the bytes from a child: floats in stored
-// order become SI in normal order.
+// normal makes a field's values, in a window, of those in stored order and the file's unit:
+// SI in normal order.
 //
-// Shape: out [window].
-func normal(out []float32, payload []byte, fd *field, w ensemble.Window) error {
+// Shape: out [window], stored [point].
+func normal(out, stored []float32, fd *field, w ensemble.Window) error {
 	g := fd.entry.Grid
-	stored := wire.Floats(payload)
 	if g.Whole(w) {
 		if err := order.Normal(out, stored, g); err != nil {
 			return err

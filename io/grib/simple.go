@@ -111,6 +111,9 @@ func (p *Simple) Value(x uint64) float64 {
 	return (float64(float64(x)*binary) + p.Reference) * decimal
 }
 
+// Everywhere tells whether all points have a value, without a look at a bitmap.
+func (p *Simple) Everywhere() bool { return p.bitmap == nil || p.bitmap.U1(6) == bitmapNone }
+
 // Spread moves the values, which stand first, to the points that have one; others become
 // NaN.
 func (p *Simple) Spread(out []float32) error {

@@ -232,6 +232,24 @@ func (r Rect) PlaceOf(window, stored []float32, g *ensemble.Grid, w ensemble.Win
 	}
 }
 
+// Lines says where the rows of a rectangle of Rects lie in its window in normal order: the
+// first begins at point to, the others a step apart. ok is false if its rows do not run
+// from west to east.
+func (r Rect) Lines(g *ensemble.Grid, w ensemble.Window) (to, step int, ok bool) {
+	if g.Source.ColumnMajor || g.Source.EastFirst {
+		return 0, 0, false
+	}
+	if g.Whole(w) {
+		w = ensemble.Window{Rows: [2]int{0, g.NY}, Cols: [2]int{0, g.NX}}
+	}
+	step = w.Cols[1] - w.Cols[0]
+	to = (r.Col-g.Source.Roll+g.NX)%g.NX - w.Cols[0]
+	if g.Source.SouthFirst {
+		to, step = to+(r.Rows-1)*step, -step
+	}
+	return to, step, true
+}
+
 // place copies a rectangle whose rows (columns, if ColumnMajor) are a stride apart.
 func (r Rect) place(window, stored []float32, stride int, g *ensemble.Grid, w ensemble.Window) {
 	if g.Whole(w) {

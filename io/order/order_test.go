@@ -137,6 +137,15 @@ func TestRects(t *testing.T) {
 						}
 						read += len(part)
 						r.Place(got, part, g, w)
+						if to, step, ok := r.Lines(g, w); ok {
+							for a, v := range part {
+								if at := to + a/r.Cols*step + a%r.Cols; got[at] != v {
+									t.Errorf("%+v, window %v: value %d of %+v at %d, which has %v", src, w, a, r, at, got[at])
+								}
+							}
+						} else if !src.ColumnMajor && !src.EastFirst {
+							t.Errorf("%+v: %+v has no lines", src, r)
+						}
 					}
 					if fmt.Sprint(got) != fmt.Sprint(want) {
 						t.Errorf("%+v, window %v: %v, want %v", src, w, got, want)

@@ -2,7 +2,7 @@
 
 #include <libaec.h>
 
-#include "convert.h"
+#include "../numbers/convert.h"
 
 /* Numbers are decoded and made values piece by piece, so that they stay in the processor's cache. */
 #define PIECE (64 << 10)

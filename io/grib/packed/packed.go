@@ -1,11 +1,10 @@
-// Package packed unpacks numbers of some bits into values, many at once. It is linked by
-// ensemble-decode only.
+// Package packed decodes numbers that are coded (CCSDS). It is linked by ensemble-decode
+// only.
 package packed
 
 // #cgo CFLAGS: -O3 -Wall
 // #cgo LDFLAGS: -laec
 // #include "ccsds.h"
-// #include "simple.h"
 import "C"
 
 import (
@@ -13,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/grib/numbers"
 )
 
 // Unpack unpacks the values of a field of simple packing, whose numbers may be coded.
@@ -21,22 +21,21 @@ import (
 // Errors: data too short, which grib.SimpleOf refuses before unless they are coded; a code
 // that cannot be read.
 func Unpack(out []float32, p *grib.Simple) error {
-	if p.Bits < 1 || p.Bits > 32 || len(out) != p.Values || p.Code == nil && (len(out)*p.Bits+7)/8 > len(p.Data) {
-		return fmt.Errorf("%d values of %d bits in %d bytes", len(out), p.Bits, len(p.Data))
+	if p.Code == nil {
+		return numbers.Unpack(out, p, numbers.Whole(p))
+	}
+	if p.Bits < 1 || p.Bits > 32 || len(out) != p.Values {
+		return fmt.Errorf("%d coded values of %d bits for %d", p.Values, p.Bits, len(out))
 	}
 	if len(out) == 0 {
 		return nil
 	}
-	binary, decimal := p.Factors()
 	data, bytes := (*C.uint8_t)(unsafe.SliceData(p.Data)), C.size_t(len(p.Data))
-	to, n := (*C.float)(unsafe.SliceData(out)), C.size_t(len(out))
-	if p.Code == nil {
-		C.ens_simple(data, bytes, C.int(p.Bits), C.double(binary), C.double(p.Reference), C.double(decimal), to, n)
-		return nil
-	}
 	if data == nil {
 		return fmt.Errorf("%d coded values in no bytes", len(out))
 	}
+	binary, decimal := p.Factors()
+	to, n := (*C.float)(unsafe.SliceData(out)), C.size_t(len(out))
 	c := p.Code
 	var done C.size_t
 	status := C.ens_ccsds(data, bytes, C.int(p.Bits), C.int(c.Flags), C.int(c.Block), C.int(c.Interval),

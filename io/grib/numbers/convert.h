@@ -1,4 +1,4 @@
-/* What makes values of numbers, for all files of this folder. */
+/* What makes values of numbers, for this folder and ../packed. */
 
 #pragma GCC optimize("fp-contract=off") /* products are rounded before sums */
 

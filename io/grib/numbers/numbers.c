@@ -1,4 +1,6 @@
-#include "simple.h"
+//go:build cgo
+
+#include "numbers.h"
 
 #include <string.h>
 
@@ -40,7 +42,7 @@ VECTORS static size_t others(const uint8_t *restrict data, size_t bytes, int bit
     return done;
 }
 
-void ens_simple(const uint8_t *data, size_t bytes, int bits, double binary, double reference, double decimal,
+static void numbers(const uint8_t *data, size_t bytes, int bits, double binary, double reference, double decimal,
                 float *out, size_t n) {
     size_t done = 0;
     switch (bits) {
@@ -54,5 +56,13 @@ void ens_simple(const uint8_t *data, size_t bytes, int bits, double binary, doub
         for (size_t b = first >> 3; b < (end + 7) >> 3; b++) x = x << 8 | data[b];
         x = (x >> (7 & (8 - (end & 7)))) & (((uint64_t)1 << bits) - 1);
         out[i] = VALUE((int64_t)x);
+    }
+}
+
+void ens_numbers(const uint8_t *data, size_t bytes, int bits, double binary, double reference, double decimal,
+                 float *out, size_t rows, size_t columns, size_t stride, ptrdiff_t step) {
+    for (size_t j = 0; j < rows; j++) {
+        size_t at = j * stride * (size_t)bits / 8;
+        numbers(data + at, bytes - at, bits, binary, reference, decimal, out + (ptrdiff_t)j * step, columns);
     }
 }
