@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	"github.com/ensemble-weather/ensemble/postproc/gain"
 )
 
 // Baselines are the forecasts of one target that stand beside the network's,
@@ -21,6 +23,8 @@ type Baselines struct {
 	EMOS        *baseline.EMOS        `json:"emos"`
 	Grid        *baseline.GridEMOS    `json:"-"`
 	Affine      baseline.AffineSpread `json:"affine_spread"`
+	// Gain is what splits the gain over all members; it forecasts nothing by itself.
+	Gain *gain.Steps `json:"-"`
 }
 
 // baselinesFile is their file in a model folder.
@@ -32,7 +36,8 @@ const baselinesFile = "baselines.safetensors"
 // is lacking is named in the warnings. Of several ranks the leading one fits, from the
 // statistics of one variable at a time; the others get nil.
 //
-// Memory: on the leading rank ten numbers of 4 bytes a date and point of all levels.
+// Memory: on the leading rank seven numbers of 4 bytes a date and point of all levels, and
+// seven of one level.
 // Cost: reads the starts once for each target variable.
 func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.Grid, ranks *team) (all []Baselines, warnings []string, err error) {
 	w, n := grid.Weights(), grid.Size()
@@ -58,6 +63,7 @@ func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.G
 		}
 		for l := range k.Features.Axes.Levels {
 			set := &baseline.Set{Weights: w}
+			whole := &baseline.Set{}
 			var few, full []float32
 			for i, init := range train.inits {
 				of := func(statistic int) []float32 {
@@ -66,10 +72,12 @@ func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.G
 				set.Mean, set.Std = append(set.Mean, of(0)...), append(set.Std, of(1)...)
 				few, full = append(few, of(2)...), append(full, of(3)...)
 				set.Valid = append(set.Valid, init.Valid(k.TargetLead).Time)
+				whole.Mean, whole.Std = append(whole.Mean, of(4)...), append(whole.Std, of(5)...)
 				if train.analysed {
-					set.Obs = append(set.Obs, of(4)...)
+					set.Obs = append(set.Obs, of(6)...)
 				}
 			}
+			whole.Valid, whole.Obs = set.Valid, set.Obs
 			var b Baselines
 			name := fmt.Sprintf("%s at %s", k.Targets[v], k.Features.Axes.Levels[l])
 			lacking := func(what string, err error) {
@@ -86,6 +94,8 @@ func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.G
 				lacking("global EMOS", err)
 				b.Grid, err = baseline.FitGridEMOS(set, baseline.GridEMOSOptions{})
 				lacking("EMOS by grid point", err)
+				b.Gain, err = gain.Fit(whole, k.Full)
+				lacking("split of its gain", err)
 			}
 			all = append(all, b)
 		}
@@ -94,11 +104,12 @@ func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.G
 }
 
 // baselineStatistics is the number of fields that baselineFields gives of each level.
-const baselineStatistics = 5
+const baselineStatistics = 7
 
 // baselineFields are what baselines are fitted to on one date, for target variable v:
 // mean and spread of the used members with divisor M−1, the spread of the used and of
-// all members with the divisor of the features, and the analysis.
+// all members with the divisor of the features, mean and spread of all members with
+// divisor M−1, and the analysis.
 //
 // Shape: [statistic][level][point] of the forecast.
 func (k *Task) baselineFields(fc *ensemble.Forecast, analysis *ensemble.Analysis, used []int, v int) ([]float32, error) {
@@ -110,12 +121,13 @@ func (k *Task) baselineFields(fc *ensemble.Forecast, analysis *ensemble.Analysis
 		fc.MeanStd(of(0), of(1), t, x, l, used, 1)
 		fc.MeanStd(unused, of(2), t, x, l, used, k.Features.DDOF)
 		fc.MeanStd(unused, of(3), t, x, l, everyMember(fc), k.Features.DDOF)
+		fc.MeanStd(of(4), of(5), t, x, l, everyMember(fc), 1)
 		if analysis != nil {
 			obs, err := target(analysis, k.Targets[v], level)
 			if err != nil {
 				return nil, err
 			}
-			copy(of(4), obs)
+			copy(of(6), obs)
 		}
 	}
 	return out, nil
@@ -153,6 +165,12 @@ func saveBaselines(path string, all []Baselines) error {
 				return fmt.Errorf("baselines: %w", err)
 			}
 			meta[fmt.Sprintf("grid.%03d", i)] = string(g)
+		}
+		if b.Gain != nil {
+			put("gain_bias", i, b.Gain.Bias)
+			put("gain_emos", i, b.Gain.EMOS)
+			put("gain_dispersion", i, b.Gain.Dispersion)
+			meta[fmt.Sprintf("gain_members.%03d", i)] = strconv.Itoa(b.Gain.Members)
 		}
 	}
 	return ckpt.WriteFile(path, tensors, meta)
@@ -195,6 +213,13 @@ func loadBaselines(path string) ([]Baselines, error) {
 			b.Grid = &baseline.GridEMOS{Theta: theta, MeanBar: get[name("emos_mean")], Scale: g.Scale, Strength: g.Strength}
 			if copy(b.Grid.Global[:], g.Global) != len(b.Grid.Global) {
 				return nil, bad("coefficients are missing")
+			}
+		}
+		if bias := get[name("gain_bias")]; bias != nil {
+			m, err := strconv.Atoi(meta[name("gain_members")])
+			b.Gain = &gain.Steps{Bias: bias, EMOS: get[name("gain_emos")], Dispersion: get[name("gain_dispersion")], Members: m}
+			if err != nil || len(b.Gain.EMOS) != 4*len(bias) || len(b.Gain.Dispersion) != 2*len(bias) {
+				return nil, bad("steps of the gain are missing")
 			}
 		}
 		all = append(all, b)

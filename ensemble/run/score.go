@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/gain"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -59,10 +60,21 @@ type scoring struct {
 	distributions, spreads *score.Accumulator // nil for what cannot be judged
 	systems                [2][]score.System  // of both
 	baselineNames          []string           // among the systems of distributions
+	gains                  []datedGain        // of the dates, if the gain can be split
 }
 
-// dateSums are what one case adds to the distributions and the spreads of a scoring.
-type dateSums struct{ Distribution, Spread *score.Date }
+// dateSums are what one case adds to the distributions and the spreads of a scoring, and
+// to the split of the network's gain.
+type dateSums struct {
+	Distribution, Spread *score.Date
+	Gain                 *datedGain
+}
+
+// datedGain is what one start adds to the split of a gain.
+type datedGain struct {
+	Init ensemble.Init
+	Sums gain.Sums
+}
 
 // begin starts the scoring of cases of a shape.
 func (j judgement) begin(f shape) (*scoring, error) {
@@ -108,10 +120,26 @@ func (s *scoring) sum(c Case) (d dateSums, err error) {
 		}
 		d.Spread = &sums
 	}
+	if s.splits() {
+		g := gain.Case{Init: c.Init, Members: c.Members, Obs: c.Obs, Mean: c.Mean, Spread: c.Sigma}
+		sums, err := s.baselines.Gain.Score(&g, gain.Options{Weights: s.grid.Weights()})
+		if err != nil {
+			return d, err
+		}
+		d.Gain = &datedGain{c.Init, sums}
+	}
 	return d, nil
 }
 
+// splits says whether the network's gain over all members can be split.
+func (s *scoring) splits() bool {
+	return s.Mean && s.Obs && s.baselines != nil && s.baselines.Gain != nil && s.baselines.Gain.Members == s.Full
+}
+
 func (s *scoring) join(d dateSums) error {
+	if d.Gain != nil {
+		s.gains = append(s.gains, *d.Gain)
+	}
 	if d.Distribution != nil {
 		if err := s.distributions.Join(*d.Distribution); err != nil {
 			return err
@@ -153,7 +181,32 @@ func (s *scoring) result() (*score.Result, error) {
 		}
 		all.Append(r)
 	}
+	if len(s.gains) > 0 {
+		var err error
+		if all.Shares, err = s.shares(); err != nil {
+			return nil, err
+		}
+	}
 	return all, nil
+}
+
+// shares splits the network's gain over the raw ensemble of all members.
+func (s *scoring) shares() (out []score.Share, err error) {
+	slices.SortFunc(s.gains, func(a, b datedGain) int { return a.Init.Compare(b.Init.Time) })
+	rows := make([]gain.Sums, len(s.gains))
+	for i, g := range s.gains {
+		rows[i] = g.Sums
+	}
+	r, err := gain.NewReport(rows, s.Full, s.bootstrap)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range r.Shares {
+		out = append(out, score.Share{Part: p.ID, System: systemNetwork, Reference: systemRaw(s.Full), ReferenceID: score.CRPSPlain.ID,
+			Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(), LeadH: s.target.Lead.Hours(),
+			Gain: score.Number(p.Value), CILow: score.Number(p.Low), CIHigh: score.Number(p.High), CRPS: score.Number(p.CRPS), N: r.Dates})
+	}
+	return out, nil
 }
 
 // subset gives the fields of some members.

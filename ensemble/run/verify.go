@@ -212,6 +212,11 @@ func (v *verification) judgement(k productKey) judgement {
 	j := judgement{target: score.Target{Variable: k.variable, Level: k.level, Lead: k.lead, Unit: of.Unit}, grid: v.grid, ddof: 1, bootstrap: v.o.Bootstrap}
 	if v.reference != nil {
 		j.ddof, j.baselines = v.reference.Task.Features.DDOF, v.reference.baselinesOf(k)
+		seen := slices.ContainsFunc(v.inits, func(i ensemble.Init) bool { return v.reference.Trained.Contains(i.Time) })
+		if seen && j.baselines != nil && j.baselines.Gain != nil { // its steps know what came true
+			b := *j.baselines
+			b.Gain, j.baselines = nil, &b
+		}
 	}
 	return j
 }

@@ -63,6 +63,8 @@ type fitter struct {
 	next   sums // at trial
 	damp   lane
 	active [lanes]bool
+	// scaleOnly keeps the location at the ensemble mean.
+	scaleOnly bool
 }
 
 func newFitter(r *Regression, dates int, season []float64) *fitter {
@@ -134,6 +136,10 @@ func (f *fitter) gather(s *Set, lo, hi int) {
 		slope := (my[l] - m[l]*y[l]/c) / c / vm
 		vy := (yy[l]-y[l]*y[l]/c)/c - slope*slope*vm
 		u := units{mean: m0[l] + m[l]/c, meanSD: math.Sqrt(vm), obs: y0[l] + y[l]/c, scatter: math.Sqrt(max(0, vy)), spread: sd[l] / c}
+		if f.scaleOnly {
+			slope = 1
+			u.scatter = math.Hypot(math.Sqrt(max(0, (yy[l]-2*my[l]+mm[l])/c-(y[l]-m[l])*(y[l]-m[l])/(c*c))), u.obs-u.mean)
+		}
 		if u.scatter < 1e-6*u.spread { // the line leaves nothing: any unit will do
 			u.scatter = u.spread
 		}
@@ -142,6 +148,9 @@ func (f *fitter) gather(s *Set, lo, hi int) {
 			u.obs = 0
 		}
 		*f.theta.at(1, l) = slope * u.meanSD / u.scatter
+		if f.scaleOnly {
+			*f.theta.at(0, l) = (u.mean - u.obs) / u.scatter
+		}
 		if f.r.Link != LogScale {
 			*f.theta.at(k, l), *f.theta.at(k+1, l) = 0.5, 0.5
 		}
@@ -381,6 +390,9 @@ func (f *fitter) minimise(steps []int) {
 func (f *fitter) step(l int, low [scaleTerms]float64) bool {
 	n := f.terms
 	var held [maxTerms]bool
+	for a := range n - scaleTerms {
+		held[a] = f.scaleOnly
+	}
 	for i, b := range low {
 		a := n - scaleTerms + i
 		held[a] = *f.theta.at(a, l) <= b && *f.at.grad(a, l) > 0

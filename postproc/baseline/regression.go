@@ -36,6 +36,7 @@ type RegressionOptions struct {
 	Family    *dist.Family // of location and scale; nil means dist.Normal
 	Link      Link         // "" means LinearScale
 	Harmonics int          // of the year in the location: 0, 1 (annual) or 2 (semi-annual too)
+	ScaleOnly bool         // the location is the ensemble mean itself, without a season
 }
 
 func (o *RegressionOptions) check() error {
@@ -52,6 +53,9 @@ func (o *RegressionOptions) check() error {
 	case LinearScale, QuadraticScale, LogScale:
 	default:
 		return fmt.Errorf("regression: link %q, want %s, %s or %s", o.Link, LinearScale, QuadraticScale, LogScale)
+	}
+	if o.ScaleOnly && o.Harmonics != 0 {
+		return fmt.Errorf("regression: %d harmonics of a location that is not fitted", o.Harmonics)
 	}
 	if o.Harmonics < 0 || o.Harmonics > maxHarmonics {
 		return fmt.Errorf("regression: %d harmonics of the year, want 0 to %d", o.Harmonics, maxHarmonics)
@@ -107,6 +111,7 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 	const run = 16 * lanes
 	parallel(n, run, func(_, lo, hi int) {
 		f := newFitter(r, len(s.Valid), season)
+		f.scaleOnly = o.ScaleOnly
 		for p := lo; p < hi; p += lanes {
 			f.fit(s, p, min(hi, p+lanes))
 		}

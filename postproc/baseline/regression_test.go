@@ -455,3 +455,35 @@ func TestRegressionAsSciPy(t *testing.T) {
 		}
 	}
 }
+
+// A scale by itself leaves the location at the ensemble mean, also where that is far off,
+// and no other scale near it scores better.
+func TestRegressionScaleOnly(t *testing.T) {
+	for _, link := range []Link{LinearScale, QuadraticScale, LogScale} {
+		s := draws(dist.Normal, link, 280, 0.4, 0.6, 60, 3, 5)
+		for i := range s.Obs {
+			s.Obs[i] += float32(i % 3) // a bias of 0, 1 and 2
+		}
+		r, err := FitRegression(s, RegressionOptions{Link: link, ScaleOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := range 3 {
+			near(t, "constant", r.Location[2*p], 0, 1e-9)
+			near(t, "slope", r.Location[2*p+1], 1, 1e-12)
+			best := pointCRPS(r, s, p)
+			for _, step := range [][2]float64{{1.05, 1}, {0.95, 1}, {1, 1.05}, {1, 0.95}} {
+				c := r.Scale[2*p:][:2]
+				kept := [2]float64(c)
+				c[0], c[1] = step[0]*c[0], step[1]*c[1]
+				if v := pointCRPS(r, s, p); v < best*(1-1e-6) { // predictions are rounded to 24 bits
+					t.Errorf("%s, point %d: %.10g times %v scores %.10g, the fit %.10g", link, p, kept, step, v, best)
+				}
+				copy(c, kept[:])
+			}
+		}
+	}
+	if _, err := FitRegression(draws(dist.Normal, LinearScale, 1, 0.4, 0.6, 20, 1, 1), RegressionOptions{ScaleOnly: true, Harmonics: 1}); err == nil {
+		t.Error("a season of what is not fitted: accepted")
+	}
+}

@@ -71,7 +71,8 @@ type Report struct {
 
 // Share is one row of a report.
 type Share struct {
-	Name string
+	ID, Name string
+	CRPS     float64 // of the forecast after the step; of infinitely many raw members for beyond_members
 	Interval
 }
 

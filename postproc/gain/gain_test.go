@@ -68,7 +68,7 @@ func world(r *rand.Rand, first, dates, points, m int, bias, spread, explained fl
 func TestSteps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	train, test := world(r, 0, 600, 16, 10, 0.5, 0.7, 0.2), world(r, 600, 700, 16, 10, 0.5, 0.7, 0.2)
-	rep, err := Steps(train, test, Options{})
+	rep, err := Of(train, test, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestSteps(t *testing.T) {
 	if err := rep.Fprint(&b); err != nil || strings.Count(b.String(), "\n") != 19 || !strings.Contains(b.String(), "information") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
-	gauss, err := Steps(train, test, Options{Gaussian: true})
+	gauss, err := Of(train, test, Options{Gaussian: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,13 +106,13 @@ func TestStepsRefuse(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	train, test := world(r, 0, 20, 2, 3, 0, 1, 0), world(r, 20, 4, 2, 3, 0, 1, 0)
 	for what, f := range map[string]func() error{
-		"no dates":      func() error { _, err := Steps(nil, test, Options{}); return err },
-		"the same date": func() error { _, err := Steps(train, train[:3], Options{}); return err },
+		"no dates":      func() error { _, err := Of(nil, test, Options{}); return err },
+		"the same date": func() error { _, err := Of(train, train[:3], Options{}); return err },
 		"no model": func() error {
-			_, err := Steps(train, []Case{{Init: test[0].Init, Members: test[0].Members, Obs: test[0].Obs}}, Options{})
+			_, err := Of(train, []Case{{Init: test[0].Init, Members: test[0].Members, Obs: test[0].Obs}}, Options{})
 			return err
 		},
-		"other members": func() error { _, err := Steps(world(r, 40, 9, 2, 4, 0, 1, 0), test, Options{}); return err },
+		"other members": func() error { _, err := Of(world(r, 40, 9, 2, 4, 0, 1, 0), test, Options{}); return err },
 	} {
 		if f() == nil {
 			t.Errorf("%s: accepted", what)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"gonum.org/v1/gonum/optimize"
-
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -32,11 +30,54 @@ type Options struct {
 	Bootstrap score.Bootstrap
 }
 
-// Steps fits the steps on training cases, point by point, and scores them on others.
-// Cases of one season and one lead belong together: biases differ between them.
+// Steps is what the steps learned at every point: N(m − Bias, s²(1+1/M)),
+// N(A + B·m, C + D·s²) and N(m, E + F·s²).
 //
-// Errors: no cases, shapes that differ, a date in both, points with too few cases for EMOS.
-func Steps(train, test []Case, o Options) (*Report, error) {
+// Shape: Bias [point], EMOS [point][A B C D], Dispersion [point][E F]. Missing: NaN at points
+// with too few cases; they are left out of scores.
+type Steps struct {
+	Bias, EMOS, Dispersion []float64
+	Members                int // of the raw ensemble
+}
+
+// Fit learns the steps point by point. Cases of one season and one lead belong together:
+// biases differ between them.
+//
+// Errors: shapes, no point with cases enough.
+func Fit(s *baseline.Set, members int) (*Steps, error) {
+	n := s.Points()
+	f := &Steps{Bias: make([]float64, n), Members: members}
+	emos, err := baseline.FitRegression(s, baseline.RegressionOptions{Link: baseline.QuadraticScale})
+	if err != nil {
+		return nil, fmt.Errorf("gain: %w", err)
+	}
+	spread, err := baseline.FitRegression(s, baseline.RegressionOptions{Link: baseline.QuadraticScale, ScaleOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("gain: %w", err)
+	}
+	count := make([]float64, n)
+	for i, m := range s.Mean {
+		if d := float64(m) - float64(s.Obs[i]); d == d {
+			f.Bias[i%n] += d
+			count[i%n]++
+		}
+	}
+	enough := false
+	for p := range n {
+		f.Bias[p] /= count[p]
+		f.EMOS = append(f.EMOS, emos.Location[2*p], emos.Location[2*p+1], emos.Scale[2*p], emos.Scale[2*p+1])
+		enough = enough || emos.Scale[2*p] == emos.Scale[2*p]
+	}
+	if f.Dispersion = spread.Scale; !enough {
+		return nil, fmt.Errorf("gain: %d dates do not suffice for EMOS at any point", len(s.Valid))
+	}
+	return f, nil
+}
+
+// Of fits the steps on training cases and scores them on others.
+//
+// Errors: no cases, shapes that differ, a date in both, no point with cases enough for EMOS.
+func Of(train, test []Case, o Options) (*Report, error) {
 	if len(train) == 0 || len(test) == 0 {
 		return nil, errors.New("gain: no dates to train or to score on")
 	}
@@ -53,31 +94,20 @@ func Steps(train, test []Case, o Options) (*Report, error) {
 		set.Valid = append(set.Valid, c.Init.Time)
 		set.Mean, set.Std, set.Obs = append(set.Mean, mean...), append(set.Std, std...), append(set.Obs, c.Obs...)
 	}
-	emos, err := baseline.FitEMOSByPoint(set, baseline.EMOSOptions{})
+	steps, err := Fit(set, m)
 	if err != nil {
-		return nil, fmt.Errorf("gain: %w", err)
+		return nil, err
 	}
-	fits := make([]local, n)
-	for p := range fits {
-		if emos[p] == nil {
-			return nil, fmt.Errorf("gain: %d dates do not suffice for EMOS at point %d", len(train), p)
-		}
-		if fits[p], err = fit(set, p, n); err != nil {
-			return nil, err
-		}
-		fits[p].emos = emos[p]
-	}
-	rows := make([][]float64, len(test)) // weight, then weight × every number of the split
+	rows := make([]Sums, len(test))
 	for i, c := range test {
-		if err := c.check(m, n, true); err != nil {
-			return nil, err
-		}
 		if dates[c.Init.Unix()] {
 			return nil, fmt.Errorf("gain: start %s is trained and scored on", c.Init)
 		}
-		rows[i] = c.score(fits, o)
+		if rows[i], err = steps.Score(&c, o); err != nil {
+			return nil, err
+		}
 	}
-	return report(rows, m, o)
+	return NewReport(rows, m, o.Bootstrap)
 }
 
 func (c *Case) check(m, n int, scored bool) error {
@@ -91,85 +121,43 @@ func (c *Case) check(m, n int, scored bool) error {
 	return nil
 }
 
-// local is what was learned at one point.
-type local struct {
-	bias float64
-	c, d float64 // N(m, c²+d²s²)
-	emos *baseline.EMOS
-}
+// Sums are those of one date: the weights of its points, then each number of a split times
+// the weight.
+type Sums []float64
 
-// fit finds bias and dispersion of one point.
-func fit(s *baseline.Set, p, n int) (local, error) {
-	var l local
-	var miss, std []float64 // m−y and s
-	for i := p; i < len(s.Obs); i += n {
-		d := float64(s.Mean[i]) - float64(s.Obs[i])
-		if !math.IsNaN(d) {
-			miss, std = append(miss, d), append(std, float64(s.Std[i]))
-		}
+// Score sums the scores of a date. Of the options, Weights and Gaussian enter.
+//
+// Errors: other members or points than were fitted, or no distribution.
+func (s *Steps) Score(c *Case, o Options) (Sums, error) {
+	if err := c.check(s.Members, len(s.Bias), true); err != nil {
+		return nil, err
 	}
-	var square, variance float64
-	for k, d := range miss {
-		l.bias += d / float64(len(miss))
-		square += d * d / float64(len(miss))
-		variance += std[k] * std[k] / float64(len(miss))
-	}
-	problem := optimize.Problem{
-		Func: func(x []float64) (sum float64) {
-			for k, d := range miss {
-				c, _, _ := dist.NormalCRPS(d, math.Hypot(x[0], x[1]*std[k]), 0)
-				sum += c
-			}
-			return sum
-		},
-		Grad: func(g, x []float64) {
-			g[0], g[1] = 0, 0
-			for k, d := range miss {
-				s := math.Hypot(x[0], x[1]*std[k])
-				if s > 0 {
-					_, _, ds := dist.NormalCRPS(d, s, 0)
-					g[0] += ds * x[0] / s
-					g[1] += ds * x[1] * std[k] * std[k] / s
-				}
-			}
-		},
-	}
-	r, err := optimize.Minimize(problem, []float64{math.Sqrt(math.Max(square-variance, square/4)), 0.8}, nil, &optimize.BFGS{})
-	if r == nil {
-		return l, fmt.Errorf("gain: dispersion at point %d: %w", p, err)
-	}
-	l.c, l.d = math.Abs(r.X[0]), math.Abs(r.X[1]) // where the line search could not go on, what it had is good
-	return l, nil
-}
-
-// score sums a date: its weight, then each number of a split times the weight.
-func (c *Case) score(fits []local, o Options) []float64 {
 	m := len(c.Members)
-	row, x := make([]float64, 8), make([]float64, m)
+	row, x := make(Sums, 1+len(Split{}.list())), make([]float64, m)
 	gauss := func(mu, sigma, y float64) float64 {
 		v, _, _ := dist.NormalCRPS(mu, sigma, y)
 		return v
 	}
-	for p, l := range fits {
+	for p, bias := range s.Bias {
+		e, d := s.EMOS[4*p:][:4], s.Dispersion[2*p:][:2]
 		for i, f := range c.Members {
 			x[i] = float64(f[p])
 		}
 		y := float64(c.Obs[p])
-		mean, s := ensemble.MeanSpread(x, 1)
-		wide := s * math.Sqrt(1+1/float64(m))
-		reference := gauss(mean, s, y)
+		mean, sd := ensemble.MeanSpread(x, 1)
+		wide := sd * math.Sqrt(1+1/float64(m))
+		reference := gauss(mean, sd, y)
 		if !o.Gaussian {
 			reference = dist.KernelCRPS(x, y, dist.Plain)
 		}
-		e := l.emos
 		split := Split{
 			Reference:  reference,
 			FiniteSize: gauss(mean, wide, y),
-			Unbiased:   gauss(mean-l.bias, wide, y),
-			Calibrated: gauss(e.Alpha+e.Beta*mean, math.Hypot(e.Gamma, e.Delta*s), y),
+			Unbiased:   gauss(mean-bias, wide, y),
+			Calibrated: gauss(e[0]+e[1]*mean, math.Sqrt(e[2]+e[3]*sd*sd), y),
 			Model:      gauss(float64(c.Mean[p]), float64(c.Spread[p]), y),
 			Fair:       dist.KernelCRPS(x, y, dist.Fair),
-			Dispersed:  gauss(mean, math.Hypot(l.c, l.d*s), y),
+			Dispersed:  gauss(mean, math.Sqrt(d[0]+d[1]*sd*sd), y),
 		}.list()
 		w := 1.0
 		if o.Weights != nil {
@@ -187,45 +175,52 @@ func (c *Case) score(fits []local, o Options) []float64 {
 			row[1+k] += w * v
 		}
 	}
-	return row
+	return row, nil
 }
 
-// report makes shares and their intervals out of the sums of the dates.
-func report(rows [][]float64, m int, o Options) (*Report, error) {
+// NewReport makes shares and their intervals out of the sums of the dates, in the order of
+// time.
+//
+// Errors: those of the bootstrap.
+func NewReport(dates []Sums, m int, b score.Bootstrap) (*Report, error) {
+	rows := make([][]float64, len(dates))
+	for i, d := range dates {
+		rows[i] = d
+	}
 	r := &Report{Members: m, Dates: len(rows)}
 	at := func(sums []float64) Split {
-		v := make([]float64, 7)
+		v := make([]float64, len(sums)-1)
 		for k := range v {
 			v[k] = sums[1+k] / sums[0]
 		}
 		return splitOf(v)
 	}
-	shares := []struct {
-		name string
-		of   func(Shares) float64
-	}{
-		{"finite size", func(s Shares) float64 { return s.FiniteSize }},
-		{"bias", func(s Shares) float64 { return s.Bias }},
-		{"dispersion", func(s Shares) float64 { return s.Dispersion }},
-		{"information", func(s Shares) float64 { return s.Information }},
-		{"total", func(s Shares) float64 { return s.Total }},
-		{"beyond more members", func(s Shares) float64 { return s.BeyondMembers }},
-		{"dispersion first", func(s Shares) float64 { return s.DispersionFirst }},
-		{"then bias", func(s Shares) float64 { return s.BiasSecond }},
-	}
-	for _, s := range shares {
-		value, low, high, err := o.Bootstrap.Interval(rows, func(sums []float64) float64 { return s.of(at(sums).Shares()) })
-		if err != nil {
-			return nil, err
-		}
-		r.Shares = append(r.Shares, Share{s.name, Interval{value, low, high}})
-	}
-	whole := make([]float64, 8)
+	whole := make(Sums, len(rows[0]))
 	for _, row := range rows {
 		for k, v := range row {
 			whole[k] += v
 		}
 	}
 	r.Split = at(whole)
+	for _, s := range []struct {
+		id, name string
+		crps     float64
+		of       func(Shares) float64
+	}{
+		{"finite_size", "finite size", r.FiniteSize, func(s Shares) float64 { return s.FiniteSize }},
+		{"bias", "bias", r.Unbiased, func(s Shares) float64 { return s.Bias }},
+		{"dispersion", "dispersion", r.Calibrated, func(s Shares) float64 { return s.Dispersion }},
+		{"information", "information", r.Model, func(s Shares) float64 { return s.Information }},
+		{"total", "total", r.Model, func(s Shares) float64 { return s.Total }},
+		{"beyond_members", "beyond more members", r.Fair, func(s Shares) float64 { return s.BeyondMembers }},
+		{"dispersion_first", "dispersion first", r.Dispersed, func(s Shares) float64 { return s.DispersionFirst }},
+		{"bias_second", "then bias", r.Calibrated, func(s Shares) float64 { return s.BiasSecond }},
+	} {
+		value, low, high, err := b.Interval(rows, func(sums []float64) float64 { return s.of(at(sums).Shares()) })
+		if err != nil {
+			return nil, err
+		}
+		r.Shares = append(r.Shares, Share{s.id, s.name, s.crps, Interval{value, low, high}})
+	}
 	return r, nil
 }

@@ -21,6 +21,7 @@ type target struct {
 	Columns []column
 	Rows    []row
 	Gains   []gain
+	Split   []gain // what one of them is made of
 	Ranks   []template.HTML
 	Shares  []Fact // the rank histograms as text
 	Drawn   []diagram
@@ -89,7 +90,15 @@ func targets(r *score.Result) []target {
 				gains = append(gains, c)
 			}
 		}
-		t.gains(gains, r.Bootstrap.Confidence)
+		t.Gains = drawGains(gains, r.Bootstrap.Confidence)
+		var shares []score.Comparison
+		for _, s := range r.Shares {
+			if k == (key{s.Variable, s.Level, s.Lead}) {
+				shares = append(shares, score.Comparison{ID: shareNames[s.Part], System: s.System, Reference: s.Reference, ReferenceID: s.ReferenceID,
+					Gain: s.Gain, CILow: s.CILow, CIHigh: s.CIHigh, P: score.Missing()})
+			}
+		}
+		t.Split = drawGains(shares, r.Bootstrap.Confidence)
 		for i := range r.Ranks {
 			if h := &r.Ranks[i]; k == (key{h.Variable, h.Level, h.Lead}) && score.Whole(h.Region, h.Season) {
 				t.Ranks = append(t.Ranks, template.HTML(rankSVG(h))) // text in it is escaped
@@ -192,8 +201,14 @@ func betterText(b score.Better) string {
 	return map[score.Better]string{score.Lower: "lower is better", score.Zero: "0 is best", score.One: "1 is best", score.Higher: "higher is better", score.Nominal: "best as named", score.Neither: "neither way is better"}[b]
 }
 
-// gains makes the comparisons with one picture scale for all.
-func (t *target) gains(all []score.Comparison, confidence float64) {
+// shareNames are the parts of a gain in words.
+var shareNames = map[string]string{
+	"finite_size": "few members", "bias": "local bias", "dispersion": "dispersion", "information": "information", "total": "all of it",
+	"beyond_members": "beyond any number of members", "dispersion_first": "dispersion, taken first", "bias_second": "local bias, taken second",
+}
+
+// drawGains makes rows of comparisons, with one picture scale for all.
+func drawGains(all []score.Comparison, confidence float64) (out []gain) {
 	low, high := 0.0, 0.0
 	for _, c := range all {
 		for _, v := range []float64{float64(c.Gain), float64(c.CILow), float64(c.CIHigh)} {
@@ -218,8 +233,9 @@ func (t *target) gains(all []score.Comparison, confidence float64) {
 			g.Verdict = "– no interval"
 		}
 		g.Plot = template.HTML(gainSVG(&c, low, high, confidence)) // text in it is escaped
-		t.Gains = append(t.Gains, g)
+		out = append(out, g)
 	}
+	return out
 }
 
 // gainSVG draws a gain as a dot with its interval about a line at zero.

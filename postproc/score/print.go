@@ -40,6 +40,13 @@ func (r *Result) Fprint(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c.ID, c.System, ref, target(c.Variable, c.Level, c.Lead),
 			percent(c.Gain), percent(c.CILow), percent(c.CIHigh))
 	}
+	if len(r.Shares) > 0 {
+		fmt.Fprintf(t, "\nshare of gain\tsystem\tover\ttarget\t%%\t%s low\thigh\tCRPS\t\n", confidence)
+	}
+	for _, s := range r.Shares {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Part, s.System, s.Reference+" ("+s.ReferenceID+")", target(s.Variable, s.Level, s.Lead),
+			percent(s.Gain), percent(s.CILow), percent(s.CIHigh), digits(s.CRPS))
+	}
 	return t.Flush()
 }
 

@@ -109,10 +109,31 @@ type Diagram struct {
 	High      []Number   `json:"high"`
 }
 
+// Share is a part of what a system gains over a raw ensemble, relative to the raw
+// ensemble's score (package postproc/gain says how it is found). The parts finite_size,
+// bias, dispersion and information add up to total; beyond_members is the gain over
+// infinitely many raw members; dispersion_first and bias_second are the middle two in the other order.
+type Share struct {
+	Part        string  `json:"part"`
+	System      string  `json:"system"`
+	Reference   string  `json:"reference"`
+	ReferenceID string  `json:"reference_id"` // score of the reference
+	Variable    string  `json:"variable"`
+	Level       string  `json:"level"`
+	Lead        string  `json:"lead"`
+	LeadH       float64 `json:"lead_h"`
+	Gain        Number  `json:"gain"`
+	CILow       Number  `json:"ci_low"`
+	CIHigh      Number  `json:"ci_high"`
+	CRPS        Number  `json:"crps"` // of the forecast after this step
+	N           int     `json:"n"`    // dates
+}
+
 // Result is what verification publishes.
 type Result struct {
 	Scores      []Value         `json:"scores"`
 	Comparisons []Comparison    `json:"comparisons"`
+	Shares      []Share         `json:"gain_shares"`
 	Ranks       []RankHistogram `json:"rank_histograms"`
 	Diagrams    []Diagram       `json:"diagrams"`
 	Bootstrap   Bootstrap       `json:"bootstrap"`
@@ -123,6 +144,7 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	type plain Result
 	r.Scores = append([]Value{}, r.Scores...)
 	r.Comparisons = append([]Comparison{}, r.Comparisons...)
+	r.Shares = append([]Share{}, r.Shares...)
 	r.Ranks = append([]RankHistogram{}, r.Ranks...)
 	r.Diagrams = append([]Diagram{}, r.Diagrams...)
 	return json.Marshal(plain(r))
@@ -132,6 +154,7 @@ func (r Result) MarshalJSON() ([]byte, error) {
 func (r *Result) Append(o *Result) {
 	r.Scores = append(r.Scores, o.Scores...)
 	r.Comparisons = append(r.Comparisons, o.Comparisons...)
+	r.Shares = append(r.Shares, o.Shares...)
 	r.Ranks = append(r.Ranks, o.Ranks...)
 	r.Diagrams = append(r.Diagrams, o.Diagrams...)
 	r.Bootstrap = o.Bootstrap
