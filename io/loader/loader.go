@@ -59,6 +59,13 @@ type Loader[T any] struct {
 	disk   *disk
 	counts Counts
 	spare  []T // staging buffers of streams that have ended
+
+	reading map[int]chan struct{} // samples for the memory that are on their way, closed when they are there
+	peers   *peers[T]             // nil for none
+	reader  int                   // which one this is of all
+	always  bool                  // peers come before the file system
+	keepers [][]keeper            // by sample; nil if there is nobody to ask
+	paces   paces
 }
 
 // New makes a loader that keeps nothing yet.
@@ -66,7 +73,7 @@ type Loader[T any] struct {
 // Errors: 73 if the disk has no room for the file of its cache.
 func New[T any](origin Origin[T], o Options) (*Loader[T], error) {
 	o.Ahead = max(o.Ahead, 1)
-	l := &Loader[T]{o: o, origin: origin, size: origin.Size(), memory: map[int]T{}}
+	l := &Loader[T]{o: o, origin: origin, size: origin.Size(), memory: map[int]T{}, reading: map[int]chan struct{}{}}
 	if o.Disk > 0 {
 		var err error
 		if l.disk, err = newDisk(o.DiskDir, l.size.Span); err != nil {
@@ -87,6 +94,9 @@ func Held[T any](samples []T, bytes int64) *Loader[T] {
 
 // Close frees what the loader keeps. Its streams must be closed.
 func (l *Loader[T]) Close() error {
+	if l.peers != nil {
+		l.peers.end()
+	}
 	l.memory, l.spare = nil, nil
 	if l.disk == nil {
 		return nil
@@ -101,15 +111,22 @@ func (l *Loader[T]) Keep(s Schedule, reader int) {
 	if l.origin == nil {
 		return
 	}
-	// Samples are alike, so caches have room for so many of them.
-	reads, caches := s.Reads(reader), []int64{l.o.Memory / max(l.size.Memory, 1), 0}
-	if l.disk != nil {
-		caches[onDisk] = l.o.Disk / max(l.size.Stored, 1)
+	reads := s.Reads(reader)
+	place := s.place(reads, Sizes(s.all(), 1), l.rooms())
+	var of [][]keeper
+	if l.peers != nil && l.peers.others != nil {
+		places := make([][]int, s.Readers)
+		places[reader] = place
+		for r, p := range l.peers.others {
+			if p != nil {
+				places[r] = s.place(s.Reads(r), Sizes(s.all(), 1), []int64{p.Memory, p.Disk})
+			}
+		}
+		of = keepers(places, s.all())
 	}
-	place := s.place(reads, Sizes(s.all(), 1), caches)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.place = place
+	l.place, l.keepers = place, of
 	for k := range l.memory {
 		if place[k] != inMemory {
 			delete(l.memory, k)
@@ -118,6 +135,15 @@ func (l *Loader[T]) Keep(s Schedule, reader int) {
 	if l.disk != nil {
 		l.disk.keep(Fetches(place, onDisk, reads))
 	}
+}
+
+// rooms is how many samples the caches have room for: samples are alike.
+func (l *Loader[T]) rooms() []int64 {
+	caches := []int64{l.o.Memory / max(l.size.Memory, 1), 0}
+	if l.disk != nil {
+		caches[onDisk] = l.o.Disk / max(l.size.Stored, 1)
+	}
+	return caches
 }
 
 // Count is a number of reads, and their bytes.
@@ -141,16 +167,19 @@ type Counts struct {
 	Staged     Count // of all samples, those that were there before they were asked for
 	Memory     Count
 	Disk       Count
-	FileSystem Count
+	Peers      Count
+	FileSystem Count         // with what was read for peers
 	Waited     time.Duration // for those that were not
 	// DiskError is why the disk keeps less than it should, if it does.
 	DiskError error
+	// PeerError is why a peer was not asked, or not believed, if one was not.
+	PeerError error
 }
 
 // Since is what was added to earlier counts.
 func (c Counts) Since(earlier Counts) Counts {
-	return Counts{c.Staged.sub(earlier.Staged), c.Memory.sub(earlier.Memory), c.Disk.sub(earlier.Disk), c.FileSystem.sub(earlier.FileSystem),
-		c.Waited - earlier.Waited, c.DiskError}
+	return Counts{c.Staged.sub(earlier.Staged), c.Memory.sub(earlier.Memory), c.Disk.sub(earlier.Disk), c.Peers.sub(earlier.Peers), c.FileSystem.sub(earlier.FileSystem),
+		c.Waited - earlier.Waited, c.DiskError, c.PeerError}
 }
 
 // Counts are those of all streams so far.
@@ -162,6 +191,9 @@ func (l *Loader[T]) Counts() Counts {
 		l.disk.mu.Lock()
 		defer l.disk.mu.Unlock()
 		c.DiskError = l.disk.err
+	}
+	if l.peers != nil {
+		c.PeerError = l.peers.failure()
 	}
 	return c
 }
@@ -286,36 +318,116 @@ func (s *Stream[T]) Close() {
 	s.slots = nil
 }
 
+// origins of samples, as they are counted.
+type from int
+
+const (
+	fromMemory from = iota
+	fromDisk
+	fromPeers
+	fromFileSystem
+)
+
+func (l *Loader[T]) count(f from) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch f {
+	case fromMemory:
+		l.counts.Memory.add(l.size.Memory)
+	case fromDisk:
+		l.counts.Disk.add(l.size.Stored)
+	case fromPeers:
+		l.counts.Peers.add(l.size.Memory)
+	default:
+		l.counts.FileSystem.add(l.size.Stored)
+	}
+}
+
 // fetch has a sample from the fastest place, and keeps it if that is due. room is memory
 // that may be used; the room that it gives may be used when the sample is no more in use.
 func (l *Loader[T]) fetch(ctx context.Context, k int, room T) (x, left T, err error) {
+	x, left, f, err := l.take(ctx, k, room)
+	if err == nil {
+		l.count(f)
+	}
+	return x, left, err
+}
+
+// take is fetch for whoever needs the sample, and says where it was.
+func (l *Loader[T]) take(ctx context.Context, k int, room T) (x, left T, f from, err error) {
 	var none T
-	l.mu.Lock()
-	x, held := l.memory[k]
-	if held {
-		l.counts.Memory.add(l.size.Memory)
+	for {
+		l.mu.Lock()
+		if x, held := l.memory[k]; held {
+			l.mu.Unlock()
+			return x, room, fromMemory, nil
+		}
+		coming := l.reading[k]
+		if coming == nil {
+			break
+		}
+		l.mu.Unlock()
+		select {
+		case <-coming:
+		case <-ctx.Done():
+			return none, none, f, ctx.Err()
+		}
 	}
 	place := nowhere
 	if l.place != nil {
 		place = l.place[k]
 	}
-	l.mu.Unlock()
-	if held {
-		return x, room, nil
+	if place == inMemory {
+		coming := make(chan struct{})
+		l.reading[k] = coming
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			delete(l.reading, k)
+			close(coming)
+		}()
 	}
+	source, keeper := l.source(k, place)
+	l.mu.Unlock()
 	if place == onDisk {
 		if at := l.disk.open(k); at != nil {
 			if x, err = l.origin.ReadCopy(ctx, k, room, at); err == nil {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				l.counts.Disk.add(l.size.Stored)
-				return x, x, nil
+				return x, x, fromDisk, nil
 			}
 			if ctx.Err() != nil {
-				return none, none, err
+				return none, none, f, err
 			}
 			l.disk.lost(k, err) // the file system has it still
 		}
+	}
+	if x, f, err = l.outside(ctx, k, room, place, source, keeper); err != nil {
+		return none, none, f, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.place != nil && l.place[k] == inMemory {
+		l.memory[k] = x
+		return x, none, f, nil
+	}
+	return x, x, f, nil
+}
+
+// outside has a sample from a peer or from the file system.
+func (l *Loader[T]) outside(ctx context.Context, k int, room T, place int, source Source, p keeper) (x T, f from, err error) {
+	began := time.Now()
+	if source == Remote {
+		var fresh bool
+		if x, fresh, err = l.peers.ask(ctx, p.reader, k, room); err == nil {
+			if !fresh { // else the file system took its time
+				l.paced(fromPeers, time.Since(began))
+			}
+			return x, fromPeers, nil
+		}
+		if ctx.Err() != nil {
+			return x, fromPeers, err
+		}
+		room = x // the file system has it still
+		began = time.Now()
 	}
 	var copy io.WriterAt
 	var made *copying
@@ -328,15 +440,22 @@ func (l *Loader[T]) fetch(ctx context.Context, k int, room T) (x, left T, err er
 	if made != nil {
 		l.disk.made(made, err == nil)
 	}
-	if err != nil {
-		return none, none, err
+	if err == nil {
+		l.paced(fromFileSystem, time.Since(began))
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.counts.FileSystem.add(l.size.Stored)
-	if _, twice := l.memory[k]; place == inMemory && !twice {
-		l.memory[k] = x
-		return x, none, nil
+	return x, fromFileSystem, err
+}
+
+// source is where a sample is to be had that is not in memory here, and the keeper there, by
+// the rule of Simulate. l.mu is held.
+func (l *Loader[T]) source(k, place int) (Source, keeper) {
+	if l.keepers == nil || place == onDisk { // the copy on the disk is made of what the file system gives
+		return FileSystem, keeper{}
 	}
-	return x, x, nil
+	at, ok := home(k, l.keepers[k])
+	if !ok || at.reader == l.reader {
+		return FileSystem, keeper{}
+	}
+	remote, shared := l.paces.times(l.always)
+	return fastest(l.reader, shared, []keeper{at}, func(keeper) (float64, bool) { return remote, true })
 }

@@ -133,26 +133,23 @@ func TestStream(t *testing.T) {
 
 // What the loader takes from where is what the simulator predicts.
 func TestLoaderReadsWhatIsSimulated(t *testing.T) {
-	s := Schedule{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 3, Validation: 5}
+	s := Schedule{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 1, Validation: 5}
 	o := Options{Ahead: 3, Memory: 12 * 8, Disk: 9 * 8}
-	system := &System{FileSystem: Constant(1), Staging: Cache{Capacity: 24, Threads: 1, Write: Constant(1)}, Decode: 1, Compute: 1,
+	predicted := Simulate(behind(o), s, Sizes(s.all(), 8), Clairvoyant)
+	l := newLoader(t, &numbers{}, o)
+	l.Keep(s, 0)
+	if err := drain(l, s.Reads(0)); err != nil {
+		t.Fatal(err)
+	}
+	if c := l.Counts(); c.Memory.Bytes+c.Disk.Bytes != predicted.Bytes[Local] || c.FileSystem.Bytes != predicted.Bytes[FileSystem] {
+		t.Errorf("%+v, simulated %v", c, predicted.Bytes)
+	}
+}
+
+// behind is a system with the caches of some options, behind a slow file system.
+func behind(o Options) *System {
+	return &System{FileSystem: Constant(1), Network: 5, Staging: Cache{Capacity: 24, Threads: 1, Write: Constant(1)}, Decode: 1, Compute: 1,
 		Caches: []Cache{{Capacity: o.Memory, Read: Constant(100)}, {Capacity: o.Disk, Read: Constant(10)}}}
-	predicted := Simulate(system, s, Sizes(s.all(), 8), Clairvoyant)
-	var local, shared int64
-	for r := range s.Readers {
-		l := newLoader(t, &numbers{}, o)
-		l.Keep(s, r)
-		if err := drain(l, s.Reads(r)); err != nil {
-			t.Fatal(err)
-		}
-		c := l.Counts()
-		local += c.Memory.Bytes + c.Disk.Bytes
-		shared += c.FileSystem.Bytes
-	}
-	// There are no peers here, whose caches the simulator reads too.
-	if local != predicted.Bytes[Local] || shared != predicted.Bytes[FileSystem]+predicted.Bytes[Remote] {
-		t.Errorf("%d bytes local and %d from the file system, simulated %v", local, shared, predicted.Bytes)
-	}
 }
 
 // Where caches hold all, nothing is read again after all has been read once, also with

@@ -48,33 +48,29 @@ type Result struct {
 // done. All readers make their f-th reads together; those that make them from the file
 // system share its rate. sizes are bytes by sample.
 func Simulate(system *System, s Schedule, sizes []int64, policy Policy) Result {
-	m := &simulation{system: system, s: s, sizes: sizes, policy: policy, keepers: make([][]keeper, s.all())}
+	m := &simulation{system: system, s: s, sizes: sizes, policy: policy}
 	caches := make([]int64, len(system.Caches))
 	for i, c := range system.Caches {
 		caches[i] = c.Capacity
 	}
+	places := make([][]int, s.Readers)
 	for r := range s.Readers {
 		reads := s.Reads(r)
 		m.reads, m.has = append(m.reads, reads), append(m.has, make([]bool, s.all()))
-		var place []int
 		switch policy {
 		case Clairvoyant:
-			place = s.place(reads, sizes, caches)
+			places[r] = s.place(reads, sizes, caches)
 		case Sharded, Staged:
 			var shard []int
 			for k := r; k < s.all(); k += s.Readers {
 				shard = append(shard, k)
 			}
-			place = fill(shard, sizes, caches)
+			places[r] = fill(shard, sizes, caches)
 		case LRU:
 			m.recent = append(m.recent, &recent{sizes: sizes, caches: caches})
 		}
-		for k, cache := range place {
-			if cache != nowhere {
-				m.keepers[k] = append(m.keepers[k], keeper{r, cache})
-			}
-		}
 	}
+	m.keepers = keepers(places, s.all())
 	return m.run()
 }
 
@@ -89,9 +85,6 @@ type simulation struct {
 	has     [][]bool   // by reader and sample: it is there
 	recent  []*recent  // of LRU, by reader
 }
-
-// keeper is a reader that keeps a sample in a cache.
-type keeper struct{ reader, cache int }
 
 func (m *simulation) run() Result {
 	var out Result
@@ -159,29 +152,26 @@ func (m *simulation) stageAll(out *Result) float64 {
 // choose is the fastest source that has a sample, of equals the local one before a remote
 // one, and its time; that of the file system, which all may want, is known when they have chosen.
 func (m *simulation) choose(reader, k int) (Source, float64) {
-	best, least := FileSystem, m.system.shared(m.s.Readers, m.sizes[k])
-	take := func(source Source, t float64) {
-		if t < least || t == least && source < best {
-			best, least = source, t
-		}
-	}
+	of, has := m.keepers[k], func(p keeper) bool { return m.has[p.reader][k] }
 	switch m.policy {
 	case InMemory:
 		return Local, float64(m.sizes[k]) / m.system.Staging.thread(m.system.Staging.Read)
 	case LRU:
+		of = nil
 		if cache := m.recent[reader].cache(k); cache != nowhere {
-			take(Local, m.system.local(cache, m.sizes[k]))
+			of, has = []keeper{{reader, cache}}, func(keeper) bool { return true }
 		}
-		return best, least
 	}
-	for _, p := range m.keepers[k] {
-		switch {
-		case !m.has[p.reader][k]:
-		case p.reader == reader:
-			take(Local, m.system.local(p.cache, m.sizes[k]))
-		default:
-			take(Remote, m.system.remote(p.cache, m.sizes[k]))
+	time := func(p keeper) float64 {
+		if p.reader == reader {
+			return m.system.local(p.cache, m.sizes[k])
 		}
+		return m.system.remote(p.cache, m.sizes[k])
+	}
+	least := m.system.shared(m.s.Readers, m.sizes[k])
+	best, from := fastest(reader, least, of, func(p keeper) (float64, bool) { return time(p), has(p) })
+	if best != FileSystem {
+		least = time(from)
 	}
 	return best, least
 }
@@ -193,6 +183,9 @@ func (m *simulation) keep(reader, k int) {
 		m.recent[reader].read(k)
 	case Clairvoyant:
 		m.has[reader][k] = true // if it is a keeper
+		if p, ok := home(k, m.keepers[k]); ok {
+			m.has[p.reader][k] = true
+		}
 	case Sharded:
 		for _, p := range m.keepers[k] { // whoever reads it first passes it on
 			m.has[p.reader][k] = true

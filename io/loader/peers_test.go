@@ -1,0 +1,300 @@
+package loader
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Room is that of Portable.
+func (n *numbers) Room(_ int, room *[]byte) *[]byte { return n.into(room, make([]byte, 8)) }
+
+// Values is that of Portable.
+func (n *numbers) Values(x *[]byte) [][]byte { return [][]byte{(*x)[:3], (*x)[3:]} }
+
+// met are loaders of all readers of a schedule, who know each other and what to keep. spoil may
+// change what others are told of them.
+func met(t *testing.T, s Schedule, o Options, spoil func(reader int, p *Peer)) (all []*Loader[*[]byte], of []*numbers) {
+	t.Helper()
+	var peers []Peer
+	for r := range s.Readers {
+		of = append(of, &numbers{slow: true})
+		all = append(all, newLoader(t, of[r], o))
+		p, err := all[r].Serve("rank", r%2 == 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spoil != nil {
+			spoil(r, &p)
+		}
+		peers = append(peers, p)
+	}
+	for r, l := range all {
+		l.Meet(peers, r, true)
+		l.Keep(s, r)
+	}
+	return all, of
+}
+
+// together drains the streams of all readers at once.
+func together(t *testing.T, s Schedule, all []*Loader[*[]byte], reads func(reader int) []int) (sum Counts) {
+	t.Helper()
+	var done sync.WaitGroup
+	before := make([]Counts, len(all))
+	for r, l := range all {
+		before[r] = l.Counts()
+		done.Go(func() {
+			if err := drain(l, reads(r)); err != nil {
+				t.Errorf("reader %d: %v", r, err)
+			}
+		})
+	}
+	done.Wait()
+	for r, l := range all {
+		c := l.Counts().Since(before[r])
+		for _, x := range []struct {
+			to   *Count
+			from Count
+		}{{&sum.Memory, c.Memory}, {&sum.Disk, c.Disk}, {&sum.Peers, c.Peers}, {&sum.FileSystem, c.FileSystem}} {
+			x.to.Reads, x.to.Bytes = x.to.Reads+x.from.Reads, x.to.Bytes+x.from.Bytes
+		}
+		sum.PeerError = errors.Join(sum.PeerError, c.PeerError)
+	}
+	return sum
+}
+
+// Readers take from each other what the simulator says, and from the file system no more.
+func TestPeersReadWhatIsSimulated(t *testing.T) {
+	for _, s := range []Schedule{{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 3}, {Seed: 4, Samples: 31, Epochs: 5, Batch: 4, Readers: 2, Fill: true}} {
+		o := Options{Ahead: 3, Memory: 12 * 8}
+		predicted := Simulate(behind(o), s, Sizes(s.all(), 8), Clairvoyant)
+		all, _ := met(t, s, o, nil)
+		c := together(t, s, all, s.Reads)
+		// What is read for a peer comes from that one, where the simulator says the file system.
+		remote := predicted.Bytes[Remote]
+		if c.FileSystem.Bytes != predicted.Bytes[FileSystem] || c.Peers.Bytes < remote || c.Peers.Bytes > remote+predicted.Bytes[FileSystem] || remote == 0 || c.PeerError != nil {
+			t.Errorf("%+v, simulated %v", c, predicted.Bytes)
+		}
+	}
+}
+
+// Where the memories of all readers hold all samples, each is read from the file system once,
+// also if all readers begin with reading all of them.
+func TestPeersReadOnce(t *testing.T) {
+	s := Schedule{Seed: 9, Samples: 40, Epochs: 3, Batch: 8, Readers: 4, Fill: true, Validation: 3}
+	all, of := met(t, s, Options{Ahead: 3, Memory: 18 * 8}, nil)
+	every := make([]int, s.all())
+	for k := range every {
+		every[k] = k
+	}
+	c := together(t, s, all, func(int) []int { return every })
+	if c.FileSystem.Reads != int64(s.all()) || c.PeerError != nil {
+		t.Errorf("of %d samples %+v", s.all(), c)
+	}
+	if c = together(t, s, all, s.Reads); c.FileSystem.Reads > 0 || c.Peers.Reads == 0 {
+		t.Errorf("later %+v", c)
+	}
+	total := 0
+	for _, n := range of {
+		total += len(n.reads)
+	}
+	if total != s.all() {
+		t.Errorf("%d reads of %d samples", total, s.all())
+	}
+	// Another order: what is placed anew comes from whoever has it.
+	s.Seed++
+	for r, l := range all {
+		l.Keep(s, r)
+	}
+	if c = together(t, s, all, s.Reads); c.PeerError != nil {
+		t.Error(c.PeerError)
+	}
+}
+
+// between is a relay in front of a peer.
+func between(t *testing.T, p *Peer, relay func(to, from net.Conn)) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	target := p.Port
+	p.Port = l.Addr().(*net.TCPAddr).Port
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: target})
+			if err != nil {
+				c.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(server, c); server.Close() }()
+			go func() { relay(c, server); c.Close() }()
+		}
+	}()
+}
+
+// damage flips a bit of everything behind the introduction.
+func damage(to, from net.Conn) {
+	proof := make([]byte, 32)
+	if _, err := io.ReadFull(from, proof); err != nil {
+		return
+	}
+	_, _ = to.Write(proof)
+	b := make([]byte, 100)
+	for {
+		n, err := from.Read(b)
+		if err != nil {
+			return
+		}
+		b[n-1] ^= 0x10
+		if _, err := to.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// Peers that answer wrongly, not at all, or are not there cost time and no sample, and are told.
+func TestPeersFail(t *testing.T) {
+	s := Schedule{Seed: 5, Samples: 24, Epochs: 3, Batch: 4, Readers: 2, Fill: true}
+	for _, c := range []struct {
+		name, why string
+		spoil     func(t *testing.T, p *Peer)
+		asked     bool // again and again
+	}{
+		{"damaged", "rank: its answer is damaged", func(t *testing.T, p *Peer) { between(t, p, damage) }, true},
+		{"silent", "timeout", func(t *testing.T, p *Peer) {
+			between(t, p, func(to, from net.Conn) { _, _ = io.CopyN(to, from, 32+20); _, _ = io.Copy(io.Discard, from) })
+		}, false},
+		{"a stranger", "cannot be reached", func(_ *testing.T, p *Peer) { p.Key[0]++ }, false},
+		{"absent", "cannot be reached", func(t *testing.T, p *Peer) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Close()
+			p.Port = l.Addr().(*net.TCPAddr).Port
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all, _ := met(t, s, Options{Ahead: 2, Memory: 9 * 8}, func(r int, p *Peer) {
+				if r == 1 {
+					c.spoil(t, p)
+				}
+			})
+			for _, l := range all {
+				l.peers.patience = 50 * time.Millisecond
+			}
+			sum := together(t, s, all, s.Reads)
+			err := all[0].Counts().PeerError
+			if err == nil || !strings.Contains(err.Error(), c.why) || all[1].Counts().PeerError != nil {
+				t.Errorf("%v, want %q", err, c.why)
+			}
+			if all[0].Counts().Peers.Reads > 3 || all[1].Counts().Peers.Reads == 0 || sum.FileSystem.Reads < 30 {
+				t.Errorf("reader 0 %+v, reader 1 %+v", all[0].Counts(), all[1].Counts())
+			}
+			if failed := all[0].peers.others[1].failed; failed == c.asked {
+				t.Errorf("given up: %v", failed)
+			}
+		})
+	}
+}
+
+// A peer that ends before the others is asked no more, and nothing is said of it; who waits for
+// one ends with its stream.
+func TestPeerEnds(t *testing.T) {
+	s := Schedule{Seed: 5, Samples: 24, Epochs: 2, Batch: 4, Readers: 2, Fill: true}
+	all, _ := met(t, s, Options{Ahead: 2, Memory: 9 * 8}, nil)
+	for o := all[0].peers.others[1]; ; time.Sleep(time.Millisecond) {
+		if c, err := o.used(); c != nil || err != nil {
+			o.rest(c)
+			break
+		}
+	}
+	all[1].peers.end()
+	if err := drain(all[0], s.Reads(0)); err != nil || all[0].Counts().PeerError != nil {
+		t.Errorf("%v, %+v", err, all[0].Counts())
+	}
+
+	silent, _ := met(t, s, Options{Ahead: 2, Memory: 9 * 8}, func(_ int, p *Peer) {
+		between(t, p, func(to, from net.Conn) { _, _ = io.CopyN(to, from, 32); _, _ = io.Copy(io.Discard, from) })
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	stream := silent[0].Stream(ctx, s.Reads(0))
+	time.AfterFunc(20*time.Millisecond, cancel)
+	for {
+		if _, err := stream.Next(); err != nil {
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			break
+		}
+	}
+	stream.Close()
+	if c := silent[0].Counts(); c.PeerError != nil {
+		t.Error(c.PeerError)
+	}
+}
+
+// Who does not know the key, or asks for what there is not, gets nothing.
+func TestStrangers(t *testing.T) {
+	s := Schedule{Seed: 5, Samples: 4, Epochs: 1, Batch: 2, Readers: 2}
+	all, of := met(t, s, Options{Memory: 100}, nil)
+	p := all[1].peers
+	for _, c := range []struct {
+		hello []byte
+		want  int // bytes of an answer
+	}{
+		{[]byte("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html, application/xhtml+xml\r\n\r\n"), 0},
+		{append([]byte(peerGreeting), make([]byte, 40)...), 0},
+		{append(append([]byte(peerGreeting), p.own.Key[:]...), bytes.Repeat([]byte{255}, 8)...), 33},
+		{append(append([]byte(peerGreeting), p.own.Key[:]...), 4, 0, 0, 0, 0, 0, 0, 0), 33},
+	} {
+		conn, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: p.own.Port})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(c.hello); err != nil {
+			t.Fatal(err)
+		}
+		conn.CloseWrite()
+		if got, _ := io.ReadAll(conn); len(got) != c.want || c.want > 0 && got[32] != answerAbsent {
+			t.Errorf("%q is answered with %d bytes", c.hello, len(got))
+		}
+		conn.Close()
+	}
+	if len(of[1].reads) > 0 {
+		t.Errorf("samples %v were read for strangers", of[1].reads)
+	}
+}
+
+// Peers that are slower than the file system are left alone, and looked at now and then.
+func TestPaces(t *testing.T) {
+	var p paces
+	asked := 0
+	for range 640 {
+		peers, shared := p.times(false)
+		if source, _ := fastest(0, shared, []keeper{{1, inMemory}}, func(keeper) (float64, bool) { return peers, true }); source == Remote {
+			asked++
+			p.peers.add(0.2)
+		} else {
+			p.fileSystem.add(0.1)
+		}
+	}
+	if asked < probed+8 || asked > probed+12 {
+		t.Errorf("a slow peer was asked %d times", asked)
+	}
+	if peers, shared := p.times(true); peers >= shared {
+		t.Errorf("%v and %v", peers, shared)
+	}
+}
