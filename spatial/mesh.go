@@ -201,9 +201,9 @@ func (m Mesh) sorted(names []string) []string {
 	return out
 }
 
-// group is the ranks that stand as a rank does on all axes of the mesh but those named,
+// Group is the ranks that stand as a rank does on all axes of the mesh but those named,
 // ascending.
-func (m Mesh) group(rank int, names []string) []int {
+func (m Mesh) Group(rank int, names []string) []int {
 	var out []int
 	for r := range m.Size() {
 		same := true

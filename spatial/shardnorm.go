@@ -24,7 +24,7 @@ func (s *sharding) moments(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 	part := b.Node(n.Op, n.Attrs, in...)
 	if over := s.across(x); len(over) > 0 {
 		a := counted{along: along{s.mesh.sorted(over)}}
-		for _, r := range s.mesh.group(s.rank, over) {
+		for _, r := range s.mesh.Group(s.rank, over) {
 			a.Counts = append(a.Counts, s.perChannel(x, r))
 		}
 		part = b.Node(joinMoments, a, part)

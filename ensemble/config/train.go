@@ -31,6 +31,7 @@ type Data struct {
 	Prefetch    int                      `key:"prefetch"`
 	Direct      bool                     `key:"direct"`
 	DiskCache   DiskCache                `key:"disk_cache"`
+	Peers       string                   `key:"peers"`
 	Sparse      bool                     `key:"sparse"`
 	IndexCache  Path                     `key:"index_cache"`
 	Grid        Interpolation            `key:"grid"`
@@ -49,6 +50,13 @@ type Data struct {
 
 // DefaultPrefetch is how many starts are read ahead unless it is told.
 const DefaultPrefetch = 4
+
+// Values of Data.Peers.
+const (
+	PeersAuto   = "auto"
+	PeersAlways = "always"
+	PeersNever  = "never"
+)
 
 // DiskCache is a place on a disk of the machine for starts of the store.
 type DiskCache struct {
@@ -201,6 +209,8 @@ var TrainSchema = newSchema[Train]("train", append([]Key{
 		Help: "Folder on a fast disk of the machine where starts of data.store are kept that have no room in data.memory, for as long as the training runs."},
 	{Path: "data.disk_cache.size", Default: "0", Example: "200GiB", Resume: true, Neutral: true,
 		Help: "Bytes of a process in data.disk_cache.folder, which its parts of train.mesh share."},
+	{Path: "data.peers", Default: PeersAuto, Check: OneOf(PeersAuto, PeersAlways, PeersNever), Example: PeersAlways, Resume: true, Neutral: true,
+		Help: "Whether ranks of an MPI job take starts of data.store from the memory of others that have them, over TCP: always, never, or auto, where that was faster than the file system lately. Ranks along the axis data of train.mesh do so."},
 	{Path: "data.sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
 	{Path: "data.index_cache", Example: "/var/cache/ensemble", Resume: true, Neutral: true,

@@ -268,7 +268,7 @@ func (d *data) fromStore(c *config.TrainConfig) error {
 	if err != nil {
 		return err
 	}
-	from, err := loader.New(storedStarts{r, inits(d.split)}, loaderOptions(c.Data, d.ranks.most()))
+	from, err := loader.New(storedStarts{r, inits(d.split)}, loaderOptions(c, d.ranks.most()))
 	if err != nil {
 		return err
 	}
@@ -279,8 +279,9 @@ func (d *data) fromStore(c *config.TrainConfig) error {
 }
 
 // loaderOptions are those of one of the parts of a process.
-func loaderOptions(c config.Data, parts int) loader.Options {
-	o := loader.Options{Ahead: c.Prefetch, Memory: int64(c.Memory), Disk: int64(c.DiskCache.Size) / int64(parts), DiskDir: string(c.DiskCache.Folder)}
+func loaderOptions(c *config.TrainConfig, parts int) loader.Options {
+	o := loader.Options{Ahead: c.Data.Prefetch, Memory: int64(c.Data.Memory), Disk: int64(c.Data.DiskCache.Size) / int64(parts), DiskDir: string(c.Data.DiskCache.Folder),
+		Patience: min(c.Train.Train.StallTimeout, time.Minute)}
 	if o.Memory == 0 {
 		o.Memory = math.MaxInt64
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/loader"
 	"github.com/ensemble-weather/ensemble/io/store"
@@ -133,7 +134,7 @@ func (c inputCosts) share() float64 {
 }
 
 func (c inputCosts) result() TrainInput {
-	return TrainInput{c.steps.Seconds(), c.waited.Seconds(), c.share(), c.counts.Memory, c.counts.Disk, c.counts.FileSystem}
+	return TrainInput{c.steps.Seconds(), c.waited.Seconds(), c.share(), c.counts.Memory, c.counts.Disk, c.counts.Peers, c.counts.FileSystem}
 }
 
 // values are the costs as values of an event; of starts that are not read from a store only
@@ -147,7 +148,7 @@ func (c inputCosts) values(stored bool) []rundir.Value {
 	for _, from := range []struct {
 		name string
 		n    loader.Count
-	}{{"staged", c.counts.Staged}, {"memory", c.counts.Memory}, {"disk_cache", c.counts.Disk}, {"file_system", c.counts.FileSystem}} {
+	}{{"staged", c.counts.Staged}, {"memory", c.counts.Memory}, {"disk_cache", c.counts.Disk}, {"peers", c.counts.Peers}, {"file_system", c.counts.FileSystem}} {
 		out = append(out, rundir.Value{Name: from.name + "_reads", Value: from.n.Reads}, rundir.Value{Name: from.name + "_bytes", Value: from.n.Bytes})
 	}
 	return out
@@ -167,6 +168,20 @@ func (s storedStarts) Read(ctx context.Context, k int, room *store.Sample, copy 
 // ReadCopy is that of loader.Origin.
 func (s storedStarts) ReadCopy(ctx context.Context, k int, room *store.Sample, copy io.ReaderAt) (*store.Sample, error) {
 	return s.Selected.ReadCopy(ctx, s.inits[k], room, copy)
+}
+
+// Room is that of loader.Portable.
+func (s storedStarts) Room(k int, room *store.Sample) *store.Sample {
+	return s.Selected.Room(s.inits[k], room)
+}
+
+// Memory is that of loader.Portable.
+func (s storedStarts) Memory(x *store.Sample) [][]byte {
+	values := [][]byte{bigmem.Bytes(x.Forecast.Values)}
+	for _, a := range x.Analyses {
+		values = append(values, bigmem.Bytes(a.Values))
+	}
+	return values
 }
 
 // bytesOfValue is the size of a value in memory.

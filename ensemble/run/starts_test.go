@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/store"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // cheap makes trainings short: most of their time goes to baselines, which a spread head has
@@ -161,15 +162,25 @@ func TestStoreDamagedWhileTraining(t *testing.T) {
 }
 
 // TestRanksReadAhead: ranks that share batches and fields train from a store with the bits
-// of files.
+// of files, whether or not they take starts from each other; where they do, they read the store
+// much less.
 func TestRanksReadAhead(t *testing.T) {
 	f := smallData(t)
+	dir := prepared(t, quick(t, f), "f32")
 	set := append(cheap, "train.networks=1", "train.batch_size=3", "train.mesh=data:2 lat:2")
 	var made []map[string][]byte
-	for _, more := range [][]string{nil, {"data.store=" + prepared(t, quick(t, f), "f32"), "data.memory=1B"}} {
+	var inputs [3][4]TrainInput
+	for i, more := range [][]string{nil, {"data.store=" + dir, "data.memory=1B"}, {"data.store=" + dir, fmt.Sprintf("data.memory=%dB", 7*startBytes(t, dir)), "data.peers=always"}} {
 		runDir := filepath.Join(t.TempDir(), "run")
-		err := trainOnRanks(4, func(int) TrainOptions {
-			return TrainOptions{RunDir: runDir, Version: "test", Config: quick(t, f, append(set, more...)...)}
+		err := comm.Run(4, comm.Free, func(c *comm.Comm) error {
+			r, err := trainAs(context.Background(), TrainOptions{RunDir: runDir, Version: "test", Config: quick(t, f, append(set, more...)...)}, newTeam(c))
+			if err == nil {
+				inputs[i][c.Rank()] = r.Input
+				if len(r.Warnings) > 0 {
+					err = fmt.Errorf("warnings %q", r.Warnings)
+				}
+			}
+			return err
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -177,4 +188,15 @@ func TestRanksReadAhead(t *testing.T) {
 		made = append(made, modelFiles(t, runDir))
 	}
 	sameModels(t, "store", made[0], made[1])
+	sameModels(t, "peers", made[0], made[2])
+	var peers, reads [3]int64
+	for i, in := range inputs {
+		for _, x := range in {
+			peers[i], reads[i] = peers[i]+x.Peers.Reads, reads[i]+x.FileSystem.Reads
+		}
+	}
+	// Each row of the mesh reads each of 20 starts at least once, and without memory far more often.
+	if peers[1] > 0 || peers[2] == 0 || reads[2] < 2*20 || reads[2] > 2*20+10 || reads[2] > reads[1]/2 {
+		t.Errorf("%d starts from peers, %d from the store", peers, reads)
+	}
 }

@@ -67,10 +67,12 @@ type TrainInput struct {
 	Steps  float64 `json:"steps_s"`
 	Waited float64 `json:"waited_s"`
 	Share  float64 `json:"waited_share"` // of the time of the steps
-	// Memory, DiskCache and FileSystem count the starts that came from there and their
-	// bytes; all came from memory if there is no store.
+	// Memory, DiskCache, Peers (the memory of other ranks) and FileSystem count the starts that
+	// came from there and their bytes; all came from memory if there is no store. FileSystem has
+	// those that were read for other ranks too.
 	Memory     loader.Count `json:"memory"`
 	DiskCache  loader.Count `json:"disk_cache"`
+	Peers      loader.Count `json:"peers"`
 	FileSystem loader.Count `json:"file_system"`
 }
 
@@ -180,6 +182,9 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err := ranks.together(err); err != nil {
 		return nil, err
 	}
+	if err := d.meet(c); err != nil {
+		return nil, err
+	}
 	d.inputs = inputs
 	d.warnings = append(c.Warnings(), d.warnings...)
 
@@ -210,10 +215,14 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err := ranks.together(err); err != nil {
 		return nil, err
 	}
-	if e := t.input.counts.DiskError; e != nil {
-		w := fmt.Sprintf("the disk cache keeps less than it could, and the store is read instead: %v", e)
-		d.warnings = append(d.warnings, w)
-		if res.Warnings = d.warnings; o.Warn != nil {
+	late, err := t.input.warnings(ranks)
+	if err != nil {
+		return nil, err
+	}
+	d.warnings = append(d.warnings, late...)
+	res.Warnings = d.warnings
+	if o.Warn != nil && ranks.leads() {
+		for _, w := range late {
 			o.Warn(w)
 		}
 	}

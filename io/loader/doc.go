@@ -10,6 +10,9 @@
 //	r := loader.Simulate(system, s, loader.Sizes(500, 1<<20), loader.Clairvoyant)
 //	fmt.Println(r.Total, r.Stall)
 //
+// Readers of one slab may take samples from each other's memory (Loader.Serve, Loader.Meet):
+// who keeps what, and where it is fastest to be had, is one code for loaders and simulator.
+//
 // A reader is a group of ranks that compute the same samples; each of them reads its own
 // slab of a sample, and that slab is what its caches hold.
 //

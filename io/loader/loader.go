@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"sync"
@@ -37,6 +38,9 @@ type Options struct {
 	// the process.
 	Disk    int64
 	DiskDir string
+	// Patience is how long an answer of a peer is waited for, and each piece of it; 0 is a
+	// minute, longer than a file system takes to begin with a sample.
+	Patience time.Duration
 }
 
 // The caches of a Loader, by their numbers in Schedule.Place.
@@ -46,7 +50,7 @@ const (
 )
 
 // Loader gives samples in orders that are known before, from the fastest place that has
-// them: its memory, its disk, the file system. It keeps what Keep says, from when a stream
+// them: its memory, its disk, the memory of other readers, the file system. It keeps what Keep says, from when a stream
 // first reads it.
 type Loader[T any] struct {
 	o      Options
@@ -72,7 +76,7 @@ type Loader[T any] struct {
 //
 // Errors: 73 if the disk has no room for the file of its cache.
 func New[T any](origin Origin[T], o Options) (*Loader[T], error) {
-	o.Ahead = max(o.Ahead, 1)
+	o.Ahead, o.Patience = max(o.Ahead, 1), cmp.Or(o.Patience, time.Minute)
 	l := &Loader[T]{o: o, origin: origin, size: origin.Size(), memory: map[int]T{}, reading: map[int]chan struct{}{}}
 	if o.Disk > 0 {
 		var err error

@@ -24,8 +24,8 @@ type Portable[T any] interface {
 	Origin[T]
 	// Room is a sample k without its values: room, or a new one where that is the zero value.
 	Room(k int, room T) T
-	// Values is the memory of the values of a sample.
-	Values(x T) [][]byte
+	// Memory is that of the values of a sample.
+	Memory(x T) [][]byte
 }
 
 // Peer is how a reader is asked by others for what it keeps in memory, and how many samples
@@ -58,7 +58,7 @@ type peers[T any] struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 	done     sync.WaitGroup
-	patience time.Duration // for an answer to begin, and for each piece of it
+	patience time.Duration
 
 	others []*asking // by reader; nil for those that cannot be asked, and for this one
 
@@ -71,9 +71,6 @@ type peers[T any] struct {
 const (
 	// peerGreeting begins a connection; the number changes with what is said on it.
 	peerGreeting = "ensemble samples 1\n"
-	// patience is longer than a file system takes to begin with a sample, and shorter than ranks
-	// wait for each other.
-	patience = time.Minute
 	// introduction is the time for connecting.
 	introduction = 5 * time.Second
 	// pieceBytes of an answer are sent and summed at once, while they are in the cache.
@@ -108,7 +105,7 @@ func (l *Loader[T]) Serve(name string, abroad bool) (Peer, error) {
 	if !ok {
 		return Peer{}, fmt.Errorf("samples of a %T cannot be sent", l.origin)
 	}
-	p := &peers[T]{origin: origin, conns: map[net.Conn]bool{}, patience: patience}
+	p := &peers[T]{origin: origin, conns: map[net.Conn]bool{}, patience: l.o.Patience}
 	caches := l.rooms()
 	p.own = Peer{Name: name, Machine: Machine(), Memory: caches[inMemory], Disk: caches[onDisk]}
 	if _, err := rand.Read(p.own.Key[:]); err != nil {
@@ -272,7 +269,7 @@ func (l *Loader[T]) reply(p *peers[T], c net.Conn, k uint64) error {
 		_, err := c.Write([]byte{kind})
 		return err
 	}
-	values := p.origin.Values(x)
+	values := p.origin.Memory(x)
 	head := binary.LittleEndian.AppendUint64([]byte{kind}, uint64(total(values)))
 	if _, err := c.Write(head); err != nil {
 		return err
@@ -358,7 +355,7 @@ func (p *peers[T]) ask(ctx context.Context, reader, k int, room T) (x T, fresh b
 		return x, false, err
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() }) // wakes who reads from it
-	fresh, err = p.receive(c, uint64(k), p.origin.Values(x))
+	fresh, err = p.receive(c, uint64(k), p.origin.Memory(x))
 	if !stop() {
 		p.close(c)
 		return x, false, ctx.Err()

@@ -15,8 +15,8 @@ import (
 // Room is that of Portable.
 func (n *numbers) Room(_ int, room *[]byte) *[]byte { return n.into(room, make([]byte, 8)) }
 
-// Values is that of Portable.
-func (n *numbers) Values(x *[]byte) [][]byte { return [][]byte{(*x)[:3], (*x)[3:]} }
+// Memory is that of Portable.
+func (n *numbers) Memory(x *[]byte) [][]byte { return [][]byte{(*x)[:3], (*x)[3:]} }
 
 // met are loaders of all readers of a schedule, who know each other and what to keep. spoil may
 // change what others are told of them.
@@ -187,14 +187,11 @@ func TestPeersFail(t *testing.T) {
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			all, _ := met(t, s, Options{Ahead: 2, Memory: 9 * 8}, func(r int, p *Peer) {
+			all, _ := met(t, s, Options{Ahead: 2, Memory: 9 * 8, Patience: 50 * time.Millisecond}, func(r int, p *Peer) {
 				if r == 1 {
 					c.spoil(t, p)
 				}
 			})
-			for _, l := range all {
-				l.peers.patience = 50 * time.Millisecond
-			}
 			sum := together(t, s, all, s.Reads)
 			err := all[0].Counts().PeerError
 			if err == nil || !strings.Contains(err.Error(), c.why) || all[1].Counts().PeerError != nil {

@@ -191,6 +191,21 @@ func (r *Selected) ReadCopy(ctx context.Context, init ensemble.Init, into *Sampl
 	return q.read(ctx, init, into)
 }
 
+// Room is a start without its values: into, as Read takes it, or a new one if that is nil.
+func (r *Selected) Room(init ensemble.Init, into *Sample) *Sample {
+	if into == nil {
+		into = &Sample{Forecast: ensemble.NewForecast(init, r.axes, r.members, r.grid)}
+		for _, lead := range r.leads {
+			into.Analyses = append(into.Analyses, ensemble.NewAnalysis(init.Valid(lead), r.variables, r.axes.Levels, r.grid))
+		}
+	}
+	into.Forecast.Init = init
+	for i, lead := range r.leads {
+		into.Analyses[i].Valid = init.Valid(lead)
+	}
+	return into
+}
+
 // find gives the number of a start.
 func (s *Store) find(init ensemble.Init) (int, error) {
 	i, found := slices.BinarySearchFunc(s.Starts, init, func(a time.Time, b ensemble.Init) int { return a.Compare(b.Time) })
@@ -213,17 +228,8 @@ type query struct {
 }
 
 func (q *query) read(ctx context.Context, init ensemble.Init, into *Sample) (*Sample, error) {
-	if into == nil {
-		into = &Sample{Forecast: ensemble.NewForecast(init, q.axes, q.members, q.grid)}
-		for _, lead := range q.leads {
-			into.Analyses = append(into.Analyses, ensemble.NewAnalysis(init.Valid(lead), q.variables, q.axes.Levels, q.grid))
-		}
-	}
+	into = q.Room(init, into)
 	q.to = into
-	into.Forecast.Init = init
-	for i, lead := range q.leads {
-		into.Analyses[i].Valid = init.Valid(lead)
-	}
 	for b := q.first; b <= q.last; b++ {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -1,0 +1,80 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/io/loader"
+)
+
+// seat is how a rank is asked for starts, and which part of them it has.
+type seat struct {
+	Peer loader.Peer
+	Slab string
+}
+
+// meet lets this rank and those that have the same slab of other starts ask each other for what
+// they keep. All ranks call it, whether or not they want to: configurations may differ in that.
+func (d *data) meet(c *config.TrainConfig) error {
+	s, reader := d.schedule(c.Train.Train, 0)
+	if d.store == nil || s.Readers == 1 {
+		return nil
+	}
+	t := d.ranks
+	machines, err := tell(t, outcome[string]{Result: loader.Machine()}, nil)
+	if err != nil {
+		return err
+	}
+	abroad := false
+	for _, m := range machines {
+		abroad = abroad || m != machines[0]
+	}
+	own, wanted := d.ranks.own(), c.Data.Peers != config.PeersNever
+	mine := seat{Slab: fmt.Sprint(own.axes(d.axes).Levels, own.window())}
+	if wanted {
+		if mine.Peer, err = d.source.Serve(fmt.Sprintf("rank %d", t.c.Process(t.c.Rank())), abroad); err != nil {
+			wanted = false
+			d.warnings = append(d.warnings, fmt.Sprintf("other ranks cannot ask this one for starts, and read the store instead: %v", err))
+		}
+	}
+	seats, err := tell(t, outcome[seat]{Result: mine}, nil)
+	if err != nil {
+		return err
+	}
+	if wanted {
+		peers := make([]loader.Peer, s.Readers)
+		for r, rank := range t.mesh.Group(t.c.Rank(), []string{"data"}) {
+			if seats[rank].Result.Slab == mine.Slab {
+				peers[r] = seats[rank].Result.Peer
+			}
+		}
+		d.source.Meet(peers, reader, c.Data.Peers == config.PeersAlways)
+		d.source.Keep(s, reader)
+	}
+	return t.together(nil) // who asks finds all others ready
+}
+
+// warnings are what was wrong with the sources of starts, on all ranks.
+func (c inputCosts) warnings(ranks *team) ([]string, error) {
+	var own []string
+	if e := c.counts.DiskError; e != nil {
+		own = append(own, fmt.Sprintf("the disk cache keeps less than it could, and the store is read instead: %v", e))
+	}
+	if e := c.counts.PeerError; e != nil {
+		own = append(own, fmt.Sprintf("starts that another rank has were read from the store instead: %v", e))
+	}
+	if ranks == nil {
+		return own, nil
+	}
+	all, err := tell(ranks, outcome[[]string]{Result: own}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var warnings []string
+	for rank, o := range all {
+		for _, w := range o.Result {
+			warnings = append(warnings, fmt.Sprintf("rank %d: %s", ranks.c.Process(rank), w))
+		}
+	}
+	return warnings, nil
+}
