@@ -378,8 +378,11 @@ func (p *peers[T]) blame(o *asking, err error) {
 	reached := o.reached
 	o.mu.Unlock()
 	var wait net.Error
-	if damaged || !reached || errors.As(err, &wait) && wait.Timeout() {
+	switch {
+	case damaged || !reached:
 		p.noted(fmt.Errorf("%s: %w", o.Name, err))
+	case errors.As(err, &wait) && wait.Timeout():
+		p.noted(fmt.Errorf("%s: it does not answer within %v: %w", o.Name, p.patience, err))
 	}
 }
 

@@ -173,7 +173,7 @@ func TestPeersFail(t *testing.T) {
 		asked     bool // again and again
 	}{
 		{"damaged", "rank: its answer is damaged", func(t *testing.T, p *Peer) { between(t, p, damage) }, true},
-		{"silent", "timeout", func(t *testing.T, p *Peer) {
+		{"silent", "rank: it does not answer within 2s", func(t *testing.T, p *Peer) {
 			between(t, p, func(to, from net.Conn) { _, _ = io.CopyN(to, from, 32+20); _, _ = io.Copy(io.Discard, from) })
 		}, false},
 		{"a stranger", "cannot be reached", func(_ *testing.T, p *Peer) { p.Key[0]++ }, false},
@@ -187,7 +187,7 @@ func TestPeersFail(t *testing.T) {
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			all, _ := met(t, s, Options{Ahead: 2, Memory: 9 * 8, Patience: 50 * time.Millisecond}, func(r int, p *Peer) {
+			all, _ := met(t, s, Options{Ahead: 2, Memory: 9 * 8, Patience: 2 * time.Second}, func(r int, p *Peer) {
 				if r == 1 {
 					c.spoil(t, p)
 				}
