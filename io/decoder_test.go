@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+	"github.com/ensemble-weather/ensemble/internal/testgrib"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
@@ -234,4 +235,70 @@ func BenchmarkRead(b *testing.B) {
 		in.Close()
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "messages/s")
+}
+
+// What is said of a field without ecCodes is what ecCodes says.
+func TestKnownFieldsAgreeWithTheDecoder(t *testing.T) {
+	var paths []string
+	for _, pattern := range []string{"formats/grib2/*", "gcm/gcm_fc_198201.grib2"} {
+		set, glob, _ := strings.Cut(pattern, "/")
+		found, err := filepath.Glob(filepath.Join(testdata.Dir(t, set), glob))
+		if err != nil || len(found) == 0 {
+			t.Fatal(pattern, err)
+		}
+		paths = append(paths, found...)
+	}
+	var crafted []byte
+	values := make([]float32, testgrib.Rows*testgrib.Columns)
+	for _, centre := range []byte{98, 7, 74, 85} { // all of it of the first
+		for _, v := range [][2]byte{{0, 0}, {1, 0}, {1, 1}, {2, 2}, {2, 3}, {2, 8}, {2, 12}, {2, 13}, {3, 4}, {3, 5}} {
+			for kind, single := range []bool{false, true} {
+				for _, hPa := range []int{850, 1} {
+					if centre != 98 && (single || hPa == 1) {
+						continue
+					}
+					m := testgrib.Message{Variable: v, HPa: hPa, Member: kind, Init: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Step: 6, Unit: 1, Centre: centre, Single: single, Packed: true, Values: values}
+					for dataType := range byte(6) {
+						if centre != 98 && dataType != 4 {
+							continue
+						}
+						b := m.Bytes()
+						b[16+20] = dataType
+						crafted = append(crafted, b...)
+					}
+				}
+			}
+		}
+	}
+	path := filepath.Join(t.TempDir(), "known.grib2")
+	if err := os.WriteFile(path, crafted, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	compared, made := 0, 0
+	for _, p := range append(paths, path) {
+		in := open(t, Options{SkipBad: true}, p)
+		fields := indexOf(t, in.files[0]).Fields
+		var part []asked
+		for i := range fields {
+			if _, ok := fields[i].Description(); ok && (len(fields) < 1000 || i%7 == 0 || p == path) {
+				part = append(part, asked{&fields[i], new(grib.Description)})
+			}
+		}
+		if err := in.describe(context.Background(), in.files[0], part); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range part {
+			got, _ := a.field.Description()
+			want := *a.out
+			want = grib.Description{Name: want.Name, LongName: want.LongName, Unit: want.Unit, LevelType: want.LevelType, DataType: want.DataType, Packing: want.Packing, Statistic: want.Statistic}
+			if got != want {
+				t.Errorf("%s, message %d: %+v, ecCodes %+v", filepath.Base(p), a.field.Message, got, want)
+			}
+			compared++
+		}
+		made = len(part)
+	}
+	if made != 10*2*2*4+3*10 || compared == made {
+		t.Errorf("%d fields compared, %d of them made for it", compared, made)
+	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
-// indexGRIB reads structure and headers of a GRIB file, and asks what its parameters are
-// called, unless another file had the same.
+// indexGRIB reads structure and headers of a GRIB file, and asks what those parameters are
+// called that are not known, unless another file had the same.
 func indexGRIB(ctx context.Context, in *Input, f *file) error {
 	idx, err := in.readGRIB(func() (*grib.Index, error) { return grib.ReadIndex(ctx, f.f, f.size, &in.grids) }, f)
 	if err != nil {
@@ -114,8 +114,10 @@ func (in *Input) describeKinds(ctx context.Context, f *file, fields []grib.Field
 		}
 		if described[i] = in.names.of[fd.Kind]; described[i] == nil {
 			if fresh[fd.Kind] == nil {
-				fresh[fd.Kind] = new(grib.Description)
-				part = append(part, asked{fd, fresh[fd.Kind]})
+				d, known := fd.Description()
+				if fresh[fd.Kind] = &d; !known {
+					part = append(part, asked{fd, &d})
+				}
 			}
 			described[i] = fresh[fd.Kind]
 		}

@@ -52,6 +52,10 @@ type Field struct {
 	Event        ensemble.Event // of a probability, in the unit of the quantity
 	// Parameter names the quantity by its codes, for quantities without a name.
 	Parameter string
+
+	// What Description needs; packing is empty where it is not known.
+	codes             [3]int
+	dataType, packing string
 }
 
 // Time is the time of a field. Where Known is false the template is not one

@@ -126,6 +126,7 @@ func (f *Field) read2(w *window, m Message, g Octets) *Fault {
 			hide(mask, t.member, 1)
 		}
 		f.level2(o, t.shift)
+		f.recognise(m.discipline(w), id, local, o, rep)
 	}
 	f.Kind = digest([]byte{2, byte(m.discipline(w)), boolByte(f.Time.Known)}, idMask, local, mask, []byte{byte(g.U2(13) >> 8), byte(g.U2(13)), byte(rep.U2(10) >> 8), byte(rep.U2(10))})
 	return nil

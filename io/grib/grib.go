@@ -1,8 +1,8 @@
 // Package grib reads the structure of GRIB files of both editions: where
 // messages and their sections lie, and from their octets the time, member,
 // product, level and grid of each field. It decodes no values and trusts no
-// number it has not bounded by the size of the file. What a parameter is called
-// and what its values are, ecCodes says (package eccodes), in another process; values of
+// number it has not bounded by the size of the file. What a parameter is called,
+// but for the commonest ones, and what its values are, ecCodes says (package eccodes), in another process; values of
 // simple packing come from package numbers.
 //
 // Source: WMO Manual on Codes, FM 92 GRIB edition 1 and 2; ECMWF local
