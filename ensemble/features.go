@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/fieldmath"
 )
 
 // Aggregate is one way to turn the members' fields of a variable into a channel.
@@ -270,17 +272,31 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 			return fmt.Errorf("features: unknown aggregate %q", a)
 		}
 	}
-	if err := f.eachField(n, func(t, v, l int, r *room) error { return f.field(dst, fc, used, t, v, l, r) }); err != nil {
+	if err := f.eachField(n, func(t, v, l int, r *Room) error {
+		fields := make([][]float32, len(used))
+		for i, m := range used {
+			fields[i] = fc.Field(t, m, v, l)
+		}
+		return f.Field(dst, fields, t, v, l, r)
+	}); err != nil {
 		return err
 	}
+	f.Fixed(dst, fc.Init, fc.Grid)
+	return nil
+}
+
+// Fixed writes the channels of place and season, which depend on no field. dst is that of
+// Build.
+func (f *Features) Fixed(dst []float32, init Init, grid *Grid) {
+	n, d := grid.Size(), len(f.Axes.Levels)
 	c := len(f.Axes.Leads) * len(f.Aggregates) * len(f.Axes.Variables)
 	if f.Location {
 		for l := range d {
-			for j := range fc.Grid.NY {
-				for i := range fc.Grid.NX {
-					lat, lon := fc.Grid.LatAt(j, i)*math.Pi/180, fc.Grid.LonAt(j, i)*math.Pi/180
+			for j := range grid.NY {
+				for i := range grid.NX {
+					lat, lon := grid.LatAt(j, i)*math.Pi/180, grid.LonAt(j, i)*math.Pi/180
 					for k, x := range [LocationChannels]float64{math.Sin(lat), math.Cos(lat) * math.Sin(lon), math.Cos(lat) * math.Cos(lon)} {
-						dst[((c+k)*d+l)*n+j*fc.Grid.NX+i] = float32(x)
+						dst[((c+k)*d+l)*n+j*grid.NX+i] = float32(x)
 					}
 				}
 			}
@@ -288,7 +304,7 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 		c += LocationChannels
 	}
 	if f.Season {
-		s, co := math.Sincos(SeasonAngle(fc.Init.Time))
+		s, co := math.Sincos(SeasonAngle(init.Time))
 		for k, x := range [SeasonChannels]float64{s, co} {
 			out := dst[(c+k)*d*n : (c+k+1)*d*n]
 			for p := range out {
@@ -296,18 +312,20 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 			}
 		}
 	}
-	return nil
 }
 
-// room is what a processor needs to make the channels of a field.
-type room struct {
+// Room is what a processor needs to make the channels of a field.
+type Room struct {
 	mean, std []float32
 	norm      Normaliser // read from a file
 }
 
+// NewRoom is room for fields of n points.
+func NewRoom(n int) *Room { return &Room{mean: make([]float32, n), std: make([]float32, n)} }
+
 // eachField calls do for every lead, variable and level, on all processors, each with room
 // for fields of n points.
-func (f *Features) eachField(n int, do func(t, v, l int, r *room) error) error {
+func (f *Features) eachField(n int, do func(t, v, l int, r *Room) error) error {
 	d, vars := len(f.Axes.Levels), len(f.Axes.Variables)
 	fields := len(f.Axes.Leads) * vars * d
 	errs := make([]error, fields)
@@ -315,7 +333,7 @@ func (f *Features) eachField(n int, do func(t, v, l int, r *room) error) error {
 	var wait sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), fields) {
 		wait.Go(func() {
-			r := &room{mean: make([]float32, n), std: make([]float32, n)}
+			r := NewRoom(n)
 			for i := int(next.Add(1)) - 1; i < fields; i = int(next.Add(1)) - 1 {
 				errs[i] = do(i/d/vars, i/d%vars, i%d, r)
 			}
@@ -325,35 +343,41 @@ func (f *Features) eachField(n int, do func(t, v, l int, r *room) error) error {
 	return errors.Join(errs...)
 }
 
-// field writes the channels of one field.
-func (f *Features) field(dst []float32, fc *Forecast, used []int, t, v, l int, r *room) error {
-	n, d := fc.Grid.Size(), len(f.Axes.Levels)
-	mean, std, norm := r.mean, r.std, f.Fields[f.at(t, v, l)]
+// Field writes the channels of the field at lead t, of variable v and level l: fields are
+// those of the used members, in their order. Another may write those of another field at
+// the same time, with a room of its own.
+//
+// Shape: dst as in Build; each of fields [point].
+// Errors: those of Maps.
+func (f *Features) Field(dst []float32, fields [][]float32, t, v, l int, r *Room) error {
+	first := fields[0]
+	n, d := len(first), len(f.Axes.Levels)
 	if slices.Contains(f.Aggregates, OffsetOfMean) || slices.Contains(f.Aggregates, SpreadOfUsed) {
-		fc.MeanStd(mean, std, t, v, l, used, f.DDOF)
+		MeanStd(r.mean, r.std, fields, f.DDOF)
 	}
+	norm := f.Fields[f.at(t, v, l)]
 	if norm.Mean == nil && slices.Contains(f.Aggregates, FirstMember) {
 		if err := f.Maps(f.at(t, v, l), &r.norm); err != nil {
 			return err
 		}
 		norm = &r.norm
 	}
-	first := fc.Field(t, used[0], v, l)
+	inverse := float32(1 / f.Spreads[f.at(t, v, l)])
 	for i, a := range f.Aggregates {
 		c := (t*len(f.Aggregates)+i)*len(f.Axes.Variables) + v
 		out := dst[(c*d+l)*n : (c*d+l+1)*n]
-		switch a {
-		case FirstMember:
+		switch {
+		case a == SpreadOfUsed:
+			fieldmath.Scale(out, r.std, inverse)
+			continue
+		case a == FirstMember && len(norm.Mean) == n:
+			fieldmath.Standardise(out, first, norm.Mean, norm.Scale)
+			continue
+		case a == FirstMember:
 			norm.Apply(out, first)
-		case OffsetOfMean:
-			r := float32(1 / f.Spreads[f.at(t, v, l)])
+		case a == OffsetOfMean:
 			for p, x := range first {
-				out[p] = (mean[p] - x) * r
-			}
-		case SpreadOfUsed:
-			r := float32(1 / f.Spreads[f.at(t, v, l)])
-			for p, s := range std {
-				out[p] = s * r
+				out[p] = (r.mean[p] - x) * inverse
 			}
 		}
 		for p, x := range out {

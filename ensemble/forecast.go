@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/ensemble-weather/ensemble/internal/fieldmath"
 )
 
 // Axes names what a Forecast holds, in order. Levels are the depth axis of the
@@ -130,17 +132,7 @@ func (f *Forecast) MeanStd(mean, std []float32, t, v, l int, members []int, ddof
 // missing in one field is missing in both results.
 // Errors: panics if M ≤ ddof, which the configuration check excludes.
 func MeanStd(mean, std []float32, fields [][]float32, ddof int) {
-	if n := len(fields); n <= ddof {
-		panic(fmt.Sprintf("standard deviation over %d members with divisor M-%d", n, ddof))
-	}
-	x := make([]float64, len(fields))
-	for p := range mean {
-		for i, f := range fields {
-			x[i] = float64(f[p])
-		}
-		m, s := MeanSpread(x, ddof)
-		mean[p], std[p] = float32(m), float32(s)
-	}
+	fieldmath.MeanStd(mean, std, fields, ddof)
 }
 
 // MeanSpread is the mean and the standard deviation of M values.

@@ -29,8 +29,8 @@ type batch struct {
 	file   *file
 	window ensemble.Window
 	fields []*field
-	first  int         // index of the first in the caller's list
-	into   [][]float32 // memory for the values of each, or nil
+	first  int                            // index of the first in the caller's list
+	into   func(i int) ([]float32, error) // memory for the values of entry i, or nil
 	values [][]float32
 	done   chan struct{}
 	err    error
@@ -42,10 +42,11 @@ func (b *batch) room(in *Input, k int) ([]float32, error) {
 	if b.into == nil {
 		return in.memory(n), nil
 	}
-	if have := len(b.into[k]); have != n {
-		return nil, fmt.Errorf("%s: room for %d values of %d", b.fields[k].entry.Key, have, n)
+	x, err := b.into(b.first + k)
+	if err == nil && len(x) != n {
+		return nil, fmt.Errorf("%s: room for %d values of %d", b.fields[k].entry.Key, len(x), n)
 	}
-	return b.into[k], nil
+	return x, err
 }
 
 // Read decodes fields in parallel and shows them to visit one after the other, in
@@ -126,17 +127,19 @@ func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensem
 }
 
 // Fill decodes fields in parallel, a window of each, into memory of the caller, and says of
-// each that it is there: done is called from several goroutines at once, in any order.
+// each that it is there: into, which gives the memory for entry i when it is needed, and
+// done are called from several goroutines at once, in any order. A field may be asked for
+// twice before it is done.
 //
-// Shape: into [entry][window].
-// Errors: as Read; what done returns.
-func (in *Input) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into [][]float32, done func(i int) error) error {
+// Shape: into [window].
+// Errors: as Read; what into and done return.
+func (in *Input) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into func(i int) ([]float32, error), done func(i int) error) error {
 	batches, err := in.plan(entries, w)
 	if err != nil {
 		return err
 	}
 	for _, b := range batches {
-		b.into = into[b.first:][:len(b.fields)]
+		b.into = into
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(in.pool.Size() + 1) // the work of one here is beside that of all children

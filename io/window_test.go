@@ -61,7 +61,7 @@ func TestReadPart(t *testing.T) {
 				}
 				for _, w := range []ensemble.Window{w, {}} {
 					into, called := [][]float32{make([]float32, g.SizeOf(w))}, 0
-					if err := in.Fill(context.Background(), []ensemble.Entry{e}, w, into, func(int) error { called++; return nil }); err != nil || called != 1 {
+					if err := in.Fill(context.Background(), []ensemble.Entry{e}, w, given(into), func(int) error { called++; return nil }); err != nil || called != 1 {
 						t.Fatalf("%s: fill: %v, %d fields", p, err, called)
 					}
 					if !slices.EqualFunc(into[0], ensemble.Cut(whole.Values, g, w), sameBits) {
@@ -89,11 +89,11 @@ func TestFillErrors(t *testing.T) {
 		}
 		return into
 	}
-	if err := in.Fill(context.Background(), entries, ensemble.Window{}, room(1), func(int) error { return nil }); err == nil {
+	if err := in.Fill(context.Background(), entries, ensemble.Window{}, given(room(1)), func(int) error { return nil }); err == nil {
 		t.Error("memory of another size is filled")
 	}
 	stop := errors.New("stop")
-	if err := in.Fill(context.Background(), entries, ensemble.Window{}, room(0), func(i int) error {
+	if err := in.Fill(context.Background(), entries, ensemble.Window{}, given(room(0)), func(i int) error {
 		if i == 3 {
 			return stop
 		}
@@ -101,4 +101,9 @@ func TestFillErrors(t *testing.T) {
 	}); !errors.Is(err, stop) {
 		t.Errorf("error %v, want that of the callback", err)
 	}
+}
+
+// given is memory for entries.
+func given(into [][]float32) func(i int) ([]float32, error) {
+	return func(i int) ([]float32, error) { return into[i], nil }
 }

@@ -122,7 +122,7 @@ func (m *measuring) fill(path string, into *[][]float32) (open, read time.Durati
 		*into = append(*into, make([]float32, entries[i].Grid.Size()))
 	}
 	begin = time.Now()
-	err = in.Fill(m.ctx, entries, ensemble.Window{}, (*into)[:len(entries)], func(int) error { return nil })
+	err = in.Fill(m.ctx, entries, ensemble.Window{}, func(i int) ([]float32, error) { return (*into)[i], nil }, func(int) error { return nil })
 	return open, time.Since(begin), err
 }
 

@@ -161,7 +161,7 @@ func readCounted(ctx context.Context, in *onGrid, entries []ensemble.Entry, leve
 			own, at, into = append(own, e), append(at, i), append(into, to)
 		}
 	}
-	err := in.Fill(ctx, own, w, into, func(i int) error {
+	err := in.Fill(ctx, own, w, func(i int) ([]float32, error) { return into[i], nil }, func(i int) error {
 		c.add(at[i], into[i])
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/fieldmath"
 )
 
 // census keeps of every field that is read what tells faults of its values: counts,
@@ -18,13 +19,9 @@ type census struct {
 	fields  []tally // [entry]
 }
 
-// tally is what is kept of one field, or of the part of it that a rank has. Min, Max and
-// the moments are those of the finite values.
-type tally struct {
-	Points, Missing, Infinite int
-	Min, Max, Sum, Squares    float64
-	Hash                      uint64 // of all bits; 0 only for a field that was not read
-}
+// tally is what is kept of one field, or of the part of it that a rank has. Its hash is 0
+// only for a field that was not read.
+type tally struct{ fieldmath.Tally }
 
 // newCensus is one of fields that will be read.
 func newCensus(entries []ensemble.Entry) *census {
@@ -35,78 +32,7 @@ func newCensus(entries []ensemble.Entry) *census {
 func (c *census) add(i int, values []float32) { c.fields[i] = tallyOf(values) }
 
 // tallyOf counts the values of one field.
-func tallyOf(values []float32) tally {
-	// Four lanes, as each step of a sum or hash waits for the one before.
-	var lanes [4]tally
-	var h [4]uint64
-	for k := range lanes {
-		lanes[k].Min, lanes[k].Max = math.Inf(1), math.Inf(-1)
-		h[k] = uint64(len(values) + k)
-	}
-	for i := 0; i < len(values); i += len(lanes) {
-		if four := values[i:min(i+4, len(values))]; len(four) == 4 {
-			a, b, c, d := four[0], four[1], four[2], four[3]
-			if (a-a)+(b-b)+(c-c)+(d-d) == 0 { // all are finite
-				h[0] = lanes[0].finite(h[0], a)
-				h[1] = lanes[1].finite(h[1], b)
-				h[2] = lanes[2].finite(h[2], c)
-				h[3] = lanes[3].finite(h[3], d)
-				continue
-			}
-		}
-		for k, v := range values[i:min(i+4, len(values))] {
-			h[k] = lanes[k].any(h[k], v)
-		}
-	}
-	t := lanes[0]
-	for _, l := range lanes[1:] {
-		t.Missing, t.Infinite = t.Missing+l.Missing, t.Infinite+l.Infinite
-		t.Min, t.Max, t.Sum, t.Squares = min(t.Min, l.Min), max(t.Max, l.Max), t.Sum+l.Sum, t.Squares+l.Squares
-	}
-	t.Points = len(values)
-	t.Hash = mix(mix(mix(h[0], h[1]), h[2]), h[3]) | 1
-	return t
-}
-
-// finite counts a finite value and extends a hash by it.
-func (t *tally) finite(h uint64, v float32) uint64 {
-	bits := math.Float32bits(v)
-	if v == 0 {
-		bits = 0 // of both signs
-	}
-	x := float64(v)
-	if x < t.Min {
-		t.Min = x
-	}
-	if x > t.Max {
-		t.Max = x
-	}
-	t.Sum += x
-	t.Squares += x * x
-	return mix(h, uint64(bits))
-}
-
-// any counts a value and extends a hash by it.
-func (t *tally) any(h uint64, v float32) uint64 {
-	switch {
-	case v != v:
-		t.Missing++
-		return mix(h, 0x7fc00000) // one NaN for all
-	case v-v != 0:
-		t.Infinite++
-		return mix(h, uint64(math.Float32bits(v)))
-	}
-	return t.finite(h, v)
-}
-
-// mix extends a hash by a value. Two fields with one hash are equal but for a chance of
-// their number squared in 2⁶³.
-//
-// Source: the multiplier of PCG (O'Neill 2014), the finaliser of MurmurHash3.
-func mix(h, x uint64) uint64 {
-	h = (h ^ x) * 0x5851f42d4c957f2d
-	return h ^ h>>33
-}
+func tallyOf(values []float32) tally { return tally{fieldmath.TallyOf(values)} }
 
 // join makes tallies of whole fields of those that ranks have of their slabs, the same
 // on all ranks.
@@ -116,12 +42,10 @@ func (c *census) join(t *team) error {
 		return err
 	}
 	for i := range c.fields {
-		f := tally{Min: math.Inf(1), Max: math.Inf(-1)}
+		f := tally{fieldmath.Tally{Min: math.Inf(1), Max: math.Inf(-1)}}
 		for _, of := range all { // by rank
 			if o := of[i]; o.Hash != 0 {
-				f.Points, f.Missing, f.Infinite = f.Points+o.Points, f.Missing+o.Missing, f.Infinite+o.Infinite
-				f.Min, f.Max, f.Sum, f.Squares = min(f.Min, o.Min), max(f.Max, o.Max), f.Sum+o.Sum, f.Squares+o.Squares
-				f.Hash = mix(f.Hash, o.Hash) | 1
+				f.Join(o.Tally)
 			}
 		}
 		c.fields[i] = f

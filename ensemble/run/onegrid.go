@@ -235,23 +235,20 @@ func (r *onGrid) Read(ctx context.Context, entries []ensemble.Entry, visit func(
 
 // Fill reads a window of fields on the grid into memory of the caller, as fio.Input does.
 // Fields on other grids are read whole.
-func (r *onGrid) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into [][]float32, done func(i int) error) error {
+func (r *onGrid) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into func(i int) ([]float32, error), done func(i int) error) error {
 	if err := r.prepare(entries); err != nil {
 		return err
 	}
 	var lists [2][]ensemble.Entry // those on the grid, and others
 	var at [2][]int
-	var room [][]float32 // of the first
 	for i, e := range entries {
 		k := 0
 		if r.known(e) != nil {
 			k = 1
-		} else {
-			room = append(room, into[i])
 		}
 		lists[k], at[k] = append(lists[k], e), append(at[k], i)
 	}
-	if err := r.in.Fill(ctx, lists[0], w, room, func(i int) error { return done(at[0][i]) }); err != nil {
+	if err := r.in.Fill(ctx, lists[0], w, func(i int) ([]float32, error) { return into(at[0][i]) }, func(i int) error { return done(at[0][i]) }); err != nil {
 		return err
 	}
 	parts := map[*ensemble.Grid]*regrid.Weights{}
@@ -260,7 +257,11 @@ func (r *onGrid) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.
 			parts[f.Grid] = r.known(lists[1][i]).Part(r.to, w)
 		}
 		to := at[1][i]
-		regrid.Apply(parts[f.Grid], into[to], f.Values)
+		values, err := into(to)
+		if err != nil {
+			return err
+		}
+		regrid.Apply(parts[f.Grid], values, f.Values)
 		r.in.Recycle(f.Values)
 		return done(to)
 	})

@@ -124,20 +124,21 @@ func (p *prediction) compare(ctx context.Context, inits []ensemble.Init) error {
 
 // attempt is what came of reading a start once.
 type attempt struct {
-	forecast *ensemble.Forecast
+	*started                    // of one rank alone
+	forecast *ensemble.Forecast // of ranks that predict together
 	warnings []string
 	err      error
 }
 
-// look finds the products of a start that are there already; else it gives the forecast,
+// look finds the products of a start that are there already; else it gives its members,
 // which it reads meanwhile, as most starts are to be made.
-func (p *prediction) look(ctx context.Context, init ensemble.Init) (there *product.Manifest, fc *ensemble.Forecast, warnings []string, err error) {
+func (p *prediction) look(ctx context.Context, init ensemble.Init) (there *product.Manifest, got attempt, err error) {
 	if p.ranks != nil { // whose messages have an order
 		if there, err = p.already(init); err != nil || there != nil {
-			return there, nil, nil, err
+			return there, got, err
 		}
-		fc, warnings, err = p.read(ctx, init, p.attempt(ctx, init))
-		return nil, fc, warnings, err
+		got = p.read(ctx, init, p.attempt(ctx, init))
+		return nil, got, got.err
 	}
 	rctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -146,14 +147,19 @@ func (p *prediction) look(ctx context.Context, init ensemble.Init) (there *produ
 	if there, err = p.already(init); err != nil || there != nil {
 		cancel()
 		<-first
-		return there, nil, nil, err
+		return there, got, err
 	}
-	fc, warnings, err = p.read(ctx, init, <-first)
-	return nil, fc, warnings, err
+	got = p.read(ctx, init, <-first)
+	return nil, got, got.err
 }
 
 // attempt reads the members of one start.
-func (p *prediction) attempt(ctx context.Context, init ensemble.Init) attempt {
+func (p *prediction) attempt(ctx context.Context, init ensemble.Init) (a attempt) {
+	if p.ranks == nil {
+		wanted := slices.DeleteFunc(slices.Clone(p.in.entries), func(e ensemble.Entry) bool { return e.Init != init })
+		a.started, a.warnings, a.err = newIntake(p, p.in.rations[init].members, wanted).read(ctx, init, wanted)
+		return a
+	}
 	forecasts, warnings, err := p.in.read(ctx, []ensemble.Init{init}, p.ranks)
 	if err = p.ranks.together(err); err != nil {
 		return attempt{err: err}
@@ -163,14 +169,14 @@ func (p *prediction) attempt(ctx context.Context, init ensemble.Init) attempt {
 
 // read gives the members of one start as they were read first. Under bad_messages: skip,
 // fields that cannot be decoded are missing: it is read again.
-func (p *prediction) read(ctx context.Context, init ensemble.Init, first attempt) (*ensemble.Forecast, []string, error) {
+func (p *prediction) read(ctx context.Context, init ensemble.Init, first attempt) attempt {
 	if exit.CodeOf(first.err) == exit.BadData && p.demand.BadMessages == "skip" {
 		if err := p.ranks.together(p.undecodable(ctx, init, first.err)); err != nil { // each looks for itself
-			return nil, nil, err
+			return attempt{err: err}
 		}
 		first = p.attempt(ctx, init)
 	}
-	return first.forecast, first.warnings, first.err
+	return first
 }
 
 // undecodable finds the fields of a start that cannot be decoded, and chooses its members

@@ -124,8 +124,14 @@ func (p *prediction) round(ctx context.Context, w crew, res *PredictResult) erro
 	if err := w.all.together(err); err != nil {
 		return err
 	}
-	if err := w.all.same("the program, the model, the input or the command line", p.identity()); err != nil {
-		return err
+	if w.all != nil {
+		id, err := p.identity()
+		if err := w.all.together(err); err != nil {
+			return err
+		}
+		if err := w.all.same("the program, the model, the input or the command line", id); err != nil {
+			return err
+		}
 	}
 	res.Warnings = append(res.Warnings, p.warnings...)
 	task := p.o.Progress.Start("predict", int64(len(p.inits)))
@@ -151,8 +157,10 @@ type prediction struct {
 	o         PredictOptions
 	trained   *rundir.Manifest
 	model     *Model
-	modelSum  string
-	ranks     *team // that predict one start together
+	opening   chan struct{} // closed when the network is open, or cannot be; nil where ranks open it together
+	unopened  error
+	modelSum  func() (string, error) // waits for it
+	ranks     *team                  // that predict one start together
 	pool      *decode.Pool
 	demand    *demand
 	files     []string // of the input
@@ -183,17 +191,8 @@ func (p *prediction) load() (err error) {
 	}
 	p.pool.Start()
 	modelDir := filepath.Join(o.RunDir, "model")
-	var g errgroup.Group
-	g.Go(func() (err error) {
-		p.model, err = loadModel(modelDir, p.ranks == nil)
-		return err
-	})
-	var badSum error // what is wrong with the model itself says more
-	g.Go(func() error {
-		p.modelSum, badSum = modelChecksum(modelDir)
-		return nil
-	})
-	if err := cmp.Or(g.Wait(), badSum); err != nil {
+	p.modelSum = beside(func() (string, error) { return modelChecksum(modelDir) })
+	if p.model, err = loadModel(modelDir, p.ranks == nil); err != nil {
 		return err
 	}
 	p.model.ranks = p.ranks
@@ -207,7 +206,37 @@ func (p *prediction) load() (err error) {
 		p.model.local = p.model.Task.local(p.ranks.slab, p.ranks.slab.me)
 	}
 	p.engine = o.engineOptions()
+	if p.ranks == nil { // whose messages have an order
+		p.opening = make(chan struct{})
+		go func() {
+			defer close(p.opening)
+			p.unopened = p.model.open(p.engine)
+		}()
+	}
 	return nil
+}
+
+// opened waits for the network, which is opened beside other work.
+func (p *prediction) opened() error {
+	if p.opening != nil {
+		<-p.opening
+	}
+	return p.unopened
+}
+
+// beside begins to compute something, and gives the function that waits for it.
+func beside[T any](f func() (T, error)) func() (T, error) {
+	var x T
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		x, err = f()
+	}()
+	return func() (T, error) {
+		<-done
+		return x, err
+	}
 }
 
 // open looks through the input.
@@ -245,6 +274,7 @@ func (p *prediction) close() {
 		p.pool.Close()
 	}
 	if p.model != nil {
+		p.opened() // no longer used while it is closed
 		p.model.Close()
 	}
 }
@@ -267,8 +297,9 @@ func finished(runDir string) (*rundir.Manifest, error) {
 
 // identity is what all ranks must have alike. Files are told apart by their names and
 // the starts in them; each is read, and its checksum made, by the ranks that need it.
-func (p *prediction) identity() string {
-	return fmt.Sprint(p.o.Version, p.modelSum, p.trained.ConfigChecksum, p.files, p.o.Policy, p.o.Out, p.o.Publish, p.o.Formats, p.o.Overwrite, p.o.Writer, p.o.Precision, p.o.Regrid, p.inits)
+func (p *prediction) identity() (string, error) {
+	sum, err := p.modelSum()
+	return fmt.Sprint(p.o.Version, sum, p.trained.ConfigChecksum, p.files, p.o.Policy, p.o.Out, p.o.Publish, p.o.Formats, p.o.Overwrite, p.o.Writer, p.o.Precision, p.o.Regrid, p.inits), err
 }
 
 // published is what came of one start.
@@ -280,31 +311,24 @@ type published struct {
 // start predicts and publishes one start, unless the very same products are there. With
 // the first one, the model's baselines are published too.
 func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) (r published, err error) {
-	opened := make(chan error, 1)
-	if p.ranks == nil { // whose messages have an order
-		go func() { opened <- p.model.open(p.engine) }() // beside the reading
-	} else {
-		opened <- nil
-	}
-	there, forecast, warnings, err := p.look(ctx, init)
-	bad := <-opened
+	there, got, err := p.look(ctx, init)
 	if err != nil || there != nil {
 		return p.publishedAs(init, there, nil), err
 	}
-	if bad != nil {
+	if bad := p.opened(); bad != nil {
 		return r, namedMemory(bad, flagMemory, flagWorkspace)
 	}
 	if p.ranks != nil {
 		ctx = context.WithoutCancel(ctx) // the others would wait
 	}
 	begun := time.Now()
-	var raw []float32
-	if p.choice.members {
-		if raw, err = p.model.rawMembers(forecast, p.in.rations[init].members); err != nil {
-			return r, err
+	if got.started == nil {
+		if got.started, err = p.begin(got.forecast, p.in.rations[init].members); err != nil {
+			return r, namedMemory(err, flagMemory, flagWorkspace)
 		}
+		got.forecast = nil
 	}
-	out, err := p.compute(ctx, forecast)
+	out, err := p.model.infer(ctx, init, got.stats)
 	if err != nil {
 		return r, namedMemory(err, flagMemory, flagWorkspace)
 	}
@@ -315,11 +339,11 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if err != nil {
 		return r, err
 	}
-	pub.Start, pub.Warnings = begun, append(pub.Warnings, warnings...)
+	pub.Start, pub.Warnings = begun, append(pub.Warnings, got.warnings...)
 	if out.Clipped > 0 {
 		pub.Warnings = append(pub.Warnings, fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, out.Clipped))
 	}
-	if err := p.choice.fill(q, out, raw); err != nil {
+	if err := p.choice.fill(q, out, got.raw); err != nil {
 		return r, err
 	}
 	if err := addTemplates(q, p.input, p.templates); err != nil {
@@ -342,21 +366,26 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	return r, nil
 }
 
-// compute predicts from a forecast, whose values it gives back to the system before the
-// network needs memory.
-func (p *prediction) compute(ctx context.Context, fc *ensemble.Forecast) (*Forecast, error) {
+// begin makes the network's input of the forecast of ranks that predict together, whose
+// values it gives back to the system before the network needs memory.
+func (p *prediction) begin(fc *ensemble.Forecast, members []ensemble.Member) (s *started, err error) {
+	s = &started{}
+	if p.choice.members {
+		if s.raw, err = p.model.rawMembers(fc, members); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.model.open(p.engine); err != nil {
 		return nil, err
 	}
-	stats, err := p.model.prepare(fc, fc.Members)
-	if err != nil {
+	if s.stats, err = p.model.prepare(fc, fc.Members); err != nil {
 		return nil, err
 	}
-	if large := len(fc.Values) > largeForecast; large {
+	if len(fc.Values) > largeForecast {
 		fc.Values = nil
 		debug.FreeOSMemory()
 	}
-	return p.model.infer(ctx, fc.Init, stats)
+	return s, nil
 }
 
 // largeForecast is the number of values from which on their memory is worth a collection
@@ -369,14 +398,17 @@ func (p *prediction) publication(init ensemble.Init) (*product.Product, product.
 	pub := product.Publication{Formats: p.o.Formats, Overwrite: p.o.Overwrite, Options: p.o.Writer, ConfigChecksum: p.trained.ConfigChecksum,
 		Expected: p.demand.count, Missing: r.missing, Degraded: r.degraded() || len(p.tolerated) > 0, Warnings: slices.Concat(p.tolerated, r.warnings)}
 	q := p.choice.product(init, r.members)
-	q.Command, q.Version, q.ModelChecksum = p.o.Command, p.o.Version, p.modelSum
+	sum, err := p.modelSum()
+	if err != nil {
+		return nil, pub, err
+	}
+	q.Command, q.Version, q.ModelChecksum = p.o.Command, p.o.Version, sum
 	q.Control = cmp.Or(p.o.Policy.Members.Control, q.Control)
 	for _, m := range r.members {
 		if p.ages != nil {
 			q.Ages = append(q.Ages, p.ages[m])
 		}
 	}
-	var err error
 	q.Inputs, err = p.inputsOf(init)
 	return q, pub, err
 }

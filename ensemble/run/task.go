@@ -279,16 +279,36 @@ func (k *Task) Input(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	if err := k.Features.Build(b.Features[i*size:(i+1)*size], fc, used); err != nil {
 		return err
 	}
-	sin, cos := math.Sincos(ensemble.SeasonAngle(fc.Init.Time))
-	b.Season[2*i], b.Season[2*i+1] = float32(sin), float32(cos)
+	b.season(i, fc.Init)
 	return k.eachTarget(i, fc, used, func(at, out int, st statistics) error {
-		r := float32(1 / k.ErrorScale[at])
-		for q := range p {
-			b.Spread[out+q] = orZero(st.std[q] * r)
-			b.Anomaly[out+q] = orZero((st.mean[q] - k.Centre[at][q]) / k.Width[at][q])
-		}
+		k.tell(b, at, out, st)
 		return nil
 	})
+}
+
+// season writes the season of sample i.
+func (b *Batch) season(i int, init ensemble.Init) {
+	sin, cos := math.Sincos(ensemble.SeasonAngle(init.Time))
+	b.Season[2*i], b.Season[2*i+1] = float32(sin), float32(cos)
+}
+
+// tell writes what the network is told of a target, to a place of a batch.
+func (k *Task) tell(b *Batch, at, out int, st statistics) {
+	r := float32(1 / k.ErrorScale[at])
+	for q := range st.mean {
+		b.Spread[out+q] = orZero(st.std[q] * r)
+		b.Anomaly[out+q] = orZero((st.mean[q] - k.Centre[at][q]) / k.Width[at][q])
+	}
+}
+
+// fixed is the part of Input that is not of single fields, for the only sample of a batch:
+// stats are those of the targets, [variable][level].
+func (k *Task) fixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []statistics) {
+	k.Features.Fixed(b.Features, init, grid)
+	b.season(0, init)
+	for at, st := range stats {
+		k.tell(b, at, at*grid.Size(), st)
+	}
 }
 
 // Answer writes the targets of sample i: what the network should say. analysis

@@ -15,7 +15,7 @@ type layer struct {
 var layers = []layer{
 	{"internal/...", nil,
 		"what several rooms need and none owns stands below all of them"},
-	{"ensemble", []string{"internal/exit"},
+	{"ensemble", []string{"internal/exit", "internal/fieldmath"},
 		"the domain is only the domain: it must be readable without knowing files, networks or tensors"},
 	{"postproc/dist", nil,
 		"a formula is written once, where loss, score and baseline can all reach it"},
@@ -81,14 +81,14 @@ var homes = []home{
 
 // cgo lists the packages that may say import "C".
 var cgo = []home{
-	{"C", []string{"internal/dl", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "spatial/comm/mpi", "io/grib/eccodes", "io/grib/numbers", "io/grib/packed", "io/netcdf/nclib", "postproc/simd"},
+	{"C", []string{"internal/dl", "internal/fieldmath", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "spatial/comm/mpi", "io/grib/eccodes", "io/grib/numbers", "io/grib/packed", "io/netcdf/nclib", "postproc/simd"},
 		"everything else builds and is tested without a C compiler"},
 }
 
 // unsafePackages lists the packages that may import unsafe.
 var unsafePackages = []home{
 	{"unsafe", []string{"internal/dl", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "io/grib/eccodes", "io/grib/numbers", "io/grib/packed", "io/netcdf/nclib", "io/decode/wire",
-		"cmd/ensemble-decode", "engine", "internal/bigmem", "spatial/comm/mpi", "postproc/simd"},
+		"cmd/ensemble-decode", "engine", "internal/bigmem", "internal/fieldmath", "spatial/comm/mpi", "postproc/simd"},
 		"pointer arithmetic stays at the border to C and in the memory planner (engine)"},
 }
 

@@ -1,4 +1,4 @@
-package run
+package fieldmath
 
 import (
 	"math"
@@ -6,18 +6,18 @@ import (
 )
 
 // A tally counts every value once, in whatever lane, and its hash tells fields apart.
-func TestTally(t *testing.T) {
+func TestTallyOfFew(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {
 		values []float32
-		want   tally
+		want   Tally
 	}{
-		{nil, tally{Min: math.Inf(1), Max: math.Inf(-1)}},
-		{[]float32{3}, tally{Points: 1, Min: 3, Max: 3, Sum: 3, Squares: 9}},
-		{[]float32{1, 2, 3, 4, -5, 0}, tally{Points: 6, Min: -5, Max: 4, Sum: 5, Squares: 55}},
-		{[]float32{1, nan, 3, inf, 2, 2, 2, -inf, nan}, tally{Points: 9, Missing: 2, Infinite: 2, Min: 1, Max: 3, Sum: 10, Squares: 22}},
+		{nil, Tally{Min: math.Inf(1), Max: math.Inf(-1)}},
+		{[]float32{3}, Tally{Points: 1, Min: 3, Max: 3, Sum: 3, Squares: 9}},
+		{[]float32{1, 2, 3, 4, -5, 0}, Tally{Points: 6, Min: -5, Max: 4, Sum: 5, Squares: 55}},
+		{[]float32{1, nan, 3, inf, 2, 2, 2, -inf, nan}, Tally{Points: 9, Missing: 2, Infinite: 2, Min: 1, Max: 3, Sum: 10, Squares: 22}},
 	} {
-		got := tallyOf(c.values)
+		got := TallyOf(c.values)
 		got.Hash = 0
 		if got != c.want {
 			t.Errorf("%v: %+v, want %+v", c.values, got, c.want)
@@ -25,13 +25,13 @@ func TestTally(t *testing.T) {
 	}
 	same := [][2][]float32{{{0, 1, 2, 3, 4}, {float32(math.Copysign(0, -1)), 1, 2, 3, 4}}, {{nan, 1, 2, 3}, {math.Float32frombits(0x7fc00123), 1, 2, 3}}}
 	for _, s := range same {
-		if tallyOf(s[0]).Hash != tallyOf(s[1]).Hash {
+		if TallyOf(s[0]).Hash != TallyOf(s[1]).Hash {
 			t.Errorf("%v and %v have two hashes", s[0], s[1])
 		}
 	}
 	seen := map[uint64][]float32{}
 	for _, v := range [][]float32{{1, 2, 3, 4, 5}, {2, 1, 3, 4, 5}, {5, 2, 3, 4, 1}, {1, 2, 3, 4}, {1, 2, 3, 4, 5, 0}, {1, 2, 3, 4, inf}, {1, 2, 3, 4, nan}} {
-		h := tallyOf(v).Hash
+		h := TallyOf(v).Hash
 		if h == 0 || seen[h] != nil {
 			t.Errorf("%v has the hash of %v", v, seen[h])
 		}
