@@ -85,10 +85,16 @@ func TestPeersReadWhatIsSimulated(t *testing.T) {
 }
 
 // Where the memories of all readers hold all samples, each is read from the file system once,
-// also if all readers begin with reading all of them.
+// also if all readers begin with reading all of them; and on other machines readers are found by
+// their addresses.
 func TestPeersReadOnce(t *testing.T) {
 	s := Schedule{Seed: 9, Samples: 40, Epochs: 3, Batch: 8, Readers: 4, Fill: true, Validation: 3}
-	all, of := met(t, s, Options{Ahead: 3, Memory: 18 * 8}, nil)
+	all, of := met(t, s, Options{Ahead: 3, Memory: 18 * 8}, func(_ int, p *Peer) {
+		if len(p.Hosts) > 0 {
+			p.Machine = "another one"
+			p.Hosts = append([]string{"no address"}, p.Hosts...)
+		}
+	})
 	every := make([]int, s.all())
 	for k := range every {
 		every[k] = k
