@@ -16,10 +16,11 @@ import (
 
 // Train is the configuration of `ensemble train`.
 type Train struct {
-	Version int      `key:"version"`
-	Data    Data     `key:"data"`
-	Model   Model    `key:"model"`
-	Train   Training `key:"train"`
+	Version   int      `key:"version"`
+	Data      Data     `key:"data"`
+	Model     Model    `key:"model"`
+	Train     Training `key:"train"`
+	Baselines []string `key:"baselines"`
 }
 
 // Data says what is learned from.
@@ -188,10 +189,16 @@ type Checkpoint struct {
 	Keep  int `key:"keep"`
 }
 
+// Baselines are the names of the methods of postproc/baseline, in its order.
+var Baselines = []string{"emos", "emos_grid", "emos_point", "emos_point_logistic", "emos_point_truncated_normal", "emos_point_truncated_logistic",
+	"emos_point_censored_normal", "emos_point_censored_logistic", "mbm", "mbm_crps", "quantile_map", "climatology"}
+
 // TrainSchema describes train.yaml.
 var TrainSchema = newSchema[Train]("train", append([]Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
+	{Path: "baselines", Default: "[emos, emos_grid, climatology]", Check: OneOf(Baselines...), Example: "[emos, emos_grid, emos_point, mbm, climatology]",
+		Help: "What the network is compared with beside the raw ensemble: names of docs/baselines.md. They are fitted to the training and validation starts and scored where the network is."},
 
 	{Path: "data.forecasts", Required: true, Example: "[fc/*.grib2]",
 		Help: "Files of the ensemble forecasts, GRIB or NetCDF, and Zarr stores; patterns with * and ? are allowed."},

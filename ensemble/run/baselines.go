@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,30 +19,44 @@ import (
 )
 
 // Baselines are the forecasts of one target that stand beside the network's,
-// fitted on the same training dates from the same members.
+// fitted on past dates from the same members.
 type Baselines struct {
-	Climatology *baseline.Climatology `json:"-"`
-	EMOS        *baseline.EMOS        `json:"emos"`
-	Grid        *baseline.GridEMOS    `json:"-"`
-	Affine      baseline.AffineSpread `json:"affine_spread"`
+	Fits     []Baseline            // in the order of baseline.Methods
+	Affine   baseline.AffineSpread // of the full ensemble's spread
+	FittedTo []time.Time           // valid times, ascending
 	// Gain is what splits the gain over all members; it forecasts nothing by itself.
-	Gain *gain.Steps `json:"-"`
+	Gain *gain.Steps
+}
+
+// Baseline is one of them.
+type Baseline struct {
+	Method *baseline.Method
+	Fit    baseline.Fit
 }
 
 // baselinesFile is their file in a model folder.
 const baselinesFile = "baselines.safetensors"
 
-// fitBaselines fits all baselines of a task's targets [variable][level].
+// methodsOf are the baselines of a list of names, which the schema has checked.
+func methodsOf(ids []string) []*baseline.Method {
+	return slices.DeleteFunc(slices.Clone(baseline.Methods), func(m *baseline.Method) bool { return !slices.Contains(ids, m.ID) })
+}
+
+// fitBaselines fits baselines to a task's targets [variable][level].
 //
 // Targets for which the dates do not suffice lack the baseline concerned; what
 // is lacking is named in the warnings. Of several ranks the leading one fits, from the
 // statistics of one variable at a time; the others get nil.
 //
 // Memory: on the leading rank seven numbers of 4 bytes a date and point of all levels, and
-// seven of one level.
+// seven of one level; if a method looks at members, one more of each for each that was used.
 // Cost: reads the starts once for each target variable.
-func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.Grid, ranks *team) (all []Baselines, warnings []string, err error) {
+func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, train examples, grid *ensemble.Grid, ranks *team) (all []Baselines, warnings []string, err error) {
 	w, n := grid.Weights(), grid.Size()
+	fields := baselineStatistics
+	if slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Looks == baseline.AtMembers }) {
+		fields += len(k.Used)
+	}
 	for v := range k.Targets {
 		dates := make([][]float32, len(train.inits)) // [date][statistic][level][point]
 		err := train.each(ctx, ranks, func(i int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
@@ -48,11 +64,11 @@ func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.G
 			if err != nil {
 				return err
 			}
-			part, err := k.baselineFields(fc, a, used, v)
+			part, err := k.baselineFields(fc, a, used, v, fields)
 			if err != nil {
 				return err
 			}
-			dates[i], err = joinSlabs(ranks, part, baselineStatistics)
+			dates[i], err = joinSlabs(ranks, part, fields)
 			return err
 		})
 		if err != nil {
@@ -76,9 +92,12 @@ func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.G
 				if train.analysed {
 					set.Obs = append(set.Obs, of(6)...)
 				}
+				for m := baselineStatistics; m < fields; m++ {
+					set.Members = append(set.Members, of(m)...)
+				}
 			}
 			whole.Valid, whole.Obs = set.Valid, set.Obs
-			var b Baselines
+			b := Baselines{FittedTo: slices.SortedFunc(slices.Values(set.Valid), time.Time.Compare)}
 			name := fmt.Sprintf("%s at %s", k.Targets[v], k.Features.Axes.Levels[l])
 			lacking := func(what string, err error) {
 				if err != nil {
@@ -88,12 +107,13 @@ func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.G
 			b.Affine, err = baseline.FitAffineSpread(few, full, w)
 			lacking("affine spread", err)
 			if train.analysed {
-				b.Climatology, err = baseline.FitClimatology(set)
-				lacking("climatology", err)
-				b.EMOS, err = baseline.FitEMOS(set, baseline.EMOSOptions{})
-				lacking("global EMOS", err)
-				b.Grid, err = baseline.FitGridEMOS(set, baseline.GridEMOSOptions{})
-				lacking("EMOS by grid point", err)
+				for _, m := range methods {
+					fit, err := m.Fit(set)
+					lacking(m.ID, err)
+					if err == nil {
+						b.Fits = append(b.Fits, Baseline{m, fit})
+					}
+				}
 				b.Gain, err = gain.Fit(whole, k.Full)
 				lacking("split of its gain", err)
 			}
@@ -103,19 +123,21 @@ func fitBaselines(ctx context.Context, k *Task, train examples, grid *ensemble.G
 	return all, warnings, nil
 }
 
-// baselineStatistics is the number of fields that baselineFields gives of each level.
+// baselineStatistics is the number of fields that baselineFields gives of each level, but
+// for members.
 const baselineStatistics = 7
 
 // baselineFields are what baselines are fitted to on one date, for target variable v:
 // mean and spread of the used members with divisor M−1, the spread of the used and of
 // all members with the divisor of the features, mean and spread of all members with
-// divisor M−1, and the analysis.
+// divisor M−1, and the analysis; behind them, if there are to be more fields, the members
+// that are used.
 //
-// Shape: [statistic][level][point] of the forecast.
-func (k *Task) baselineFields(fc *ensemble.Forecast, analysis *ensemble.Analysis, used []int, v int) ([]float32, error) {
+// Shape: [field][level][point] of the forecast.
+func (k *Task) baselineFields(fc *ensemble.Forecast, analysis *ensemble.Analysis, used []int, v, fields int) ([]float32, error) {
 	n, depth := fc.Grid.Size(), len(fc.Axes.Levels)
 	t, x := k.targetAt(v)
-	out, unused := make([]float32, baselineStatistics*depth*n), make([]float32, n)
+	out, unused := make([]float32, fields*depth*n), make([]float32, n)
 	for l, level := range fc.Axes.Levels {
 		of := func(statistic int) []float32 { return out[(statistic*depth+l)*n:][:n] }
 		fc.MeanStd(of(0), of(1), t, x, l, used, 1)
@@ -129,150 +151,146 @@ func (k *Task) baselineFields(fc *ensemble.Forecast, analysis *ensemble.Analysis
 			}
 			copy(of(6), obs)
 		}
+		for i := baselineStatistics; i < fields; i++ {
+			copy(of(i), fc.Field(t, used[i-baselineStatistics], x, l))
+		}
 	}
 	return out, nil
 }
 
-// gridJSON is what of a GridEMOS is no array.
-type gridJSON struct {
-	Global   []float64 `json:"global"`
-	Scale    float64   `json:"scale"`
-	Strength float64   `json:"strength"`
-}
-
-// saveBaselines writes coefficients as metadata and maps as tensors.
+// saveBaselines writes maps as tensors, and all else as metadata.
 func saveBaselines(path string, all []Baselines) error {
 	var tensors []ckpt.Tensor
 	meta := map[string]string{}
-	put := func(name string, i int, x []float64) {
-		tensors = append(tensors, ckpt.Tensor{Name: fmt.Sprintf("%s.%03d", name, i), Shape: []int{len(x)}, Data: x})
+	put := func(name string, i int, data any) {
+		tensors = append(tensors, ckpt.Tensor{Name: fmt.Sprintf("%s.%03d", name, i), Shape: []int{reflect.ValueOf(data).Len()}, Data: data})
 	}
 	for i, b := range all {
-		text, err := json.Marshal(b)
+		texts := map[string]any{affineKey: b.Affine, fittedKey: b.FittedTo}
+		for _, f := range b.Fits {
+			texts[f.Method.ID] = f.Fit
+			for _, a := range f.Fit.Arrays() {
+				put(f.Method.ArrayName(a), i, reflect.ValueOf(a.Data).Elem().Interface())
+			}
+		}
+		if g := b.Gain; g != nil {
+			put("gain_bias", i, g.Bias)
+			put("gain_emos", i, g.EMOS)
+			put("gain_dispersion", i, g.Dispersion)
+			meta[fmt.Sprintf("gain_members.%03d", i)] = strconv.Itoa(g.Members)
+		}
+		text, err := json.Marshal(texts)
 		if err != nil {
 			return fmt.Errorf("baselines: %w", err)
 		}
-		meta[fmt.Sprintf("target.%03d", i)] = string(text)
-		if b.Climatology != nil {
-			put("climatology_cycle", i, b.Climatology.Cycle)
-			put("climatology_sigma", i, b.Climatology.Sigma)
-		}
-		if b.Grid != nil {
-			put("emos_theta", i, b.Grid.Theta)
-			put("emos_mean", i, b.Grid.MeanBar)
-			g, err := json.Marshal(gridJSON{b.Grid.Global[:], b.Grid.Scale, b.Grid.Strength})
-			if err != nil {
-				return fmt.Errorf("baselines: %w", err)
-			}
-			meta[fmt.Sprintf("grid.%03d", i)] = string(g)
-		}
-		if b.Gain != nil {
-			put("gain_bias", i, b.Gain.Bias)
-			put("gain_emos", i, b.Gain.EMOS)
-			put("gain_dispersion", i, b.Gain.Dispersion)
-			meta[fmt.Sprintf("gain_members.%03d", i)] = strconv.Itoa(b.Gain.Members)
-		}
+		meta[fmt.Sprintf(targetFormat, i)] = string(text)
 	}
 	return ckpt.WriteFile(path, tensors, meta)
 }
 
-// loadBaselines is the inverse of saveBaselines; without a file there are none.
-func loadBaselines(path string) ([]Baselines, error) {
+// Names in the metadata.
+const (
+	targetFormat = "target.%03d"
+	affineKey    = "affine_spread"
+	fittedKey    = "fitted_to"
+)
+
+// loadBaselines is the inverse of saveBaselines, for a grid of so many points; without a
+// file there are none.
+func loadBaselines(path string, points int) ([]Baselines, error) {
 	tensors, meta, err := ckpt.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || exit.CodeOf(err) == exit.NotYet {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
-	get := map[string][]float64{}
+	arrays := map[string]any{}
 	for _, t := range tensors {
-		get[t.Name], _ = t.Data.([]float64)
+		arrays[t.Name] = t.Data
 	}
-	bad := func(why string) error {
-		return &exit.Error{Code: exit.BadData, What: "the baselines are damaged", At: path, Why: why, Fix: "train again, or copy the whole folder again"}
+	bad := func(err error) error {
+		return &exit.Error{Code: exit.BadData, What: "the baselines are damaged", At: path, Why: err.Error(), Fix: "train again, or copy the whole folder again", Err: err}
 	}
 	var all []Baselines
 	for i := 0; ; i++ {
-		text, ok := meta[fmt.Sprintf("target.%03d", i)]
+		text, ok := meta[fmt.Sprintf(targetFormat, i)]
 		if !ok {
 			return all, nil
 		}
+		var texts map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(text), &texts); err != nil {
+			return nil, bad(err)
+		}
 		var b Baselines
-		if err := json.Unmarshal([]byte(text), &b); err != nil {
-			return nil, bad(err.Error())
-		}
-		name := func(s string) string { return fmt.Sprintf("%s.%03d", s, i) }
-		if cycle := get[name("climatology_cycle")]; cycle != nil {
-			b.Climatology = &baseline.Climatology{Cycle: cycle, Sigma: get[name("climatology_sigma")]}
-		}
-		if theta := get[name("emos_theta")]; theta != nil {
-			var g gridJSON
-			if err := json.Unmarshal([]byte(meta[name("grid")]), &g); err != nil {
-				return nil, bad(err.Error())
-			}
-			b.Grid = &baseline.GridEMOS{Theta: theta, MeanBar: get[name("emos_mean")], Scale: g.Scale, Strength: g.Strength}
-			if copy(b.Grid.Global[:], g.Global) != len(b.Grid.Global) {
-				return nil, bad("coefficients are missing")
+		for key, to := range map[string]any{affineKey: &b.Affine, fittedKey: &b.FittedTo} {
+			if err := json.Unmarshal(texts[key], to); err != nil && texts[key] != nil {
+				return nil, bad(err)
 			}
 		}
-		if bias := get[name("gain_bias")]; bias != nil {
-			m, err := strconv.Atoi(meta[name("gain_members")])
-			b.Gain = &gain.Steps{Bias: bias, EMOS: get[name("gain_emos")], Dispersion: get[name("gain_dispersion")], Members: m}
+		array := func(name string) any { return arrays[fmt.Sprintf("%s.%03d", name, i)] }
+		if texts[fittedKey] == nil { // of an older program, which had these two without a text, or with another one
+			if grid, ok := meta[fmt.Sprintf("grid.%03d", i)]; ok {
+				texts["emos_grid"] = json.RawMessage(grid)
+			}
+			if array("climatology_sigma") != nil {
+				texts["climatology"] = json.RawMessage("{}")
+			}
+		}
+		for _, m := range baseline.Methods {
+			if text := string(texts[m.ID]); text == "" || text == "null" {
+				continue
+			}
+			fit, err := loadBaseline(m, texts[m.ID], points, array)
+			if err != nil {
+				return nil, bad(fmt.Errorf("%s: %w", m.ID, err))
+			}
+			b.Fits = append(b.Fits, Baseline{m, fit})
+		}
+		if bias, ok := array("gain_bias").([]float64); ok {
+			m, err := strconv.Atoi(meta[fmt.Sprintf("gain_members.%03d", i)])
+			b.Gain = &gain.Steps{Bias: bias, Members: m}
+			b.Gain.EMOS, _ = array("gain_emos").([]float64)
+			b.Gain.Dispersion, _ = array("gain_dispersion").([]float64)
 			if err != nil || len(b.Gain.EMOS) != 4*len(bias) || len(b.Gain.Dispersion) != 2*len(bias) {
-				return nil, bad("steps of the gain are missing")
+				return nil, bad(errors.New("steps of the gain are missing"))
 			}
 		}
 		all = append(all, b)
 	}
 }
 
+// loadBaseline reads one fit from its text and its arrays.
+func loadBaseline(m *baseline.Method, text []byte, points int, array func(name string) any) (baseline.Fit, error) {
+	fit := m.Empty()
+	if err := json.Unmarshal(text, fit); err != nil {
+		return nil, err
+	}
+	for _, a := range fit.Arrays() {
+		want, have := a.Terms*points, 0
+		if a.Pooled {
+			want = a.Terms
+		}
+		data := array(m.ArrayName(a))
+		switch to := a.Data.(type) {
+		case *[]float64:
+			*to, _ = data.([]float64)
+			have = len(*to)
+		case *[]float32:
+			*to, _ = data.([]float32)
+			have = len(*to)
+		}
+		if have == 0 || have != want {
+			return nil, fmt.Errorf("%s has %d numbers, want %d", m.ArrayName(a), have, want)
+		}
+	}
+	return fit, nil
+}
+
 // The systems of a verification, as scores.json names them. The raw ensembles are
-// "raw5" and "raw10" after the number of members.
+// "raw5" and "raw10" after the number of members, baselines have the names of their methods.
 const (
-	systemNetwork     = "network"
-	systemEMOS        = "emos"
-	systemGridEMOS    = "emos_grid"
-	systemClimatology = "climatology"
-	systemAffine      = "affine"
+	systemNetwork = "network"
+	systemAffine  = "affine"
 )
 
 func systemRaw(members int) string { return fmt.Sprintf("raw%d", members) }
-
-// names are the baselines that give a distribution.
-func (b *Baselines) names() []string {
-	var out []string
-	if b.Climatology != nil {
-		out = append(out, systemClimatology)
-	}
-	if b.EMOS != nil {
-		out = append(out, systemEMOS)
-	}
-	if b.Grid != nil {
-		out = append(out, systemGridEMOS)
-	}
-	return out
-}
-
-// distributions are the baselines' forecasts for one date: mean and spread of a
-// normal distribution by system.
-func (b *Baselines) distributions(mean, std []float32, valid time.Time) map[string][2][]float32 {
-	out := map[string][2][]float32{}
-	room := func(name string) (mu, sigma []float32) {
-		mu, sigma = make([]float32, len(mean)), make([]float32, len(mean))
-		out[name] = [2][]float32{mu, sigma}
-		return mu, sigma
-	}
-	if b.Climatology != nil {
-		mu, sigma := room(systemClimatology)
-		b.Climatology.Predict(mu, sigma, valid)
-	}
-	if b.EMOS != nil {
-		mu, sigma := room(systemEMOS)
-		b.EMOS.Predict(mu, sigma, mean, std)
-	}
-	if b.Grid != nil {
-		mu, sigma := room(systemGridEMOS)
-		b.Grid.Predict(mu, sigma, mean, std, valid)
-	}
-	return out
-}

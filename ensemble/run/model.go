@@ -245,7 +245,7 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	}
 	axes.Leads = axes.Leads[:last]
 	m.Task.Features.Axes = axes
-	m.Baselines, err = loadBaselines(filepath.Join(dir, baselinesFile))
+	m.Baselines, err = loadBaselines(filepath.Join(dir, baselinesFile), m.Grid.Size())
 	return m, &f, err
 }
 

@@ -48,7 +48,8 @@ func losses(t *testing.T, runDir string) []float64 {
 func TestTrainOnRanks(t *testing.T) {
 	f := smallData(t)
 	alone := filepath.Join(t.TempDir(), "alone")
-	set := []string{"train.networks=1", "train.epochs=3", "train.accumulate=2", "data.standardise=las", "data.las.window=3", "data.las.smooth=2"}
+	set := []string{"train.networks=1", "train.epochs=3", "train.accumulate=2", "data.standardise=las", "data.las.window=3", "data.las.smooth=2",
+		"baselines=[emos, emos_point, mbm, climatology]"}
 	if _, err := Train(context.Background(), TrainOptions{Config: quick(t, f, set...), RunDir: alone, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // small is a demonstration of few starts and members that all tests of the
@@ -115,7 +117,8 @@ func modelFiles(t *testing.T, runDir string) map[string][]byte {
 func TestWholeJob(t *testing.T) {
 	f := smallData(t)
 	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
-	c := quick(t, f)
+	beside := "baselines=[climatology, emos, emos_grid, emos_point, emos_point_truncated_normal, mbm, mbm_crps]"
+	c := quick(t, f, beside)
 	trained, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +127,7 @@ func TestWholeJob(t *testing.T) {
 	if err != nil || !again.Complete {
 		t.Errorf("second training of a finished run: %+v, %v", again, err)
 	}
-	if more, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.threads=2"), RunDir: runDir, Version: "test"}); err != nil || !more.Complete {
+	if more, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.threads=2", beside), RunDir: runDir, Version: "test"}); err != nil || !more.Complete {
 		t.Errorf("a finished run with other threads: %+v, %v", more, err)
 	}
 	test := f.GRIB2[17:]
@@ -165,11 +168,18 @@ func TestWholeJob(t *testing.T) {
 			t.Errorf("%s of %s: %g from the products, %g from training", want.ID, want.System, got.Value, want.Value)
 		}
 	}
-	for _, system := range []string{"network", "raw3", "raw4", "emos", "emos_grid", "climatology"} {
-		if verified.Scores.Find("crps_gauss", system, "t", "850hPa", "48h") == nil {
+	for system, id := range map[string]string{"network": "crps_gauss", "raw3": "crps_gauss", "raw4": "crps_gauss", "emos": "crps_gauss", "emos_grid": "crps_gauss",
+		"emos_point": "crps_gauss", "emos_point_truncated_normal": "crps_family", "mbm": "crps_plain", "mbm_crps": "crps_plain", "climatology": "crps_gauss"} {
+		if verified.Scores.Find(id, system, "t", "850hPa", "48h") == nil {
 			t.Errorf("system %s is not scored", system)
 		}
+		if system != "network" && !slices.ContainsFunc(verified.Scores.Comparisons, func(c score.Comparison) bool {
+			return c.System == "network" && c.Reference == system && c.ID == "crps_gauss" && c.ReferenceID == id
+		}) {
+			t.Errorf("the network is not compared with %s", system)
+		}
 	}
+	leaking(t, runDir, f)
 	bare, err := Verify(context.Background(), VerifyOptions{Forecast: netcdf, Analysis: f.Analyses})
 	if err != nil {
 		t.Fatal(err)
@@ -187,6 +197,34 @@ func TestWholeJob(t *testing.T) {
 	}
 	if st, err := os.Stat(page); err != nil || st.Size() < 10000 {
 		t.Errorf("report: %v %v", st, err)
+	}
+}
+
+// leaking: baselines are not scored where one start is judged that they were fitted to.
+func leaking(t *testing.T, runDir string, f *demo.Files) {
+	out := t.TempDir()
+	predicted, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[16:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified, err := Verify(context.Background(), VerifyOptions{Forecast: predicted.Outputs, Analysis: f.Analyses, Members: f.GRIB2[16:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if verified.Scores.Find("crps_gauss", "emos", "t", "850hPa", "48h") != nil || verified.Scores.Find("crps_gauss", "network", "t", "850hPa", "48h") == nil ||
+		len(verified.Warnings) != 1 || !strings.Contains(verified.Warnings[0], "1 of the 4 starts") {
+		t.Errorf("one start of four is that of a fit: warnings %q", verified.Warnings)
+	}
+}
+
+// The names that a configuration may have are those of the methods.
+func TestBaselineNames(t *testing.T) {
+	var ids []string
+	for _, m := range baseline.Methods {
+		ids = append(ids, m.ID)
+	}
+	if !slices.Equal(ids, config.Baselines) {
+		t.Errorf("the schema has %q, the methods are %q", config.Baselines, ids)
 	}
 }
 

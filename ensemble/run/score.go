@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/gain"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -59,7 +61,7 @@ type scoring struct {
 	shape
 	distributions, spreads *score.Accumulator // nil for what cannot be judged
 	systems                [2][]score.System  // of both
-	baselineNames          []string           // among the systems of distributions
+	used                   []Baseline         // among the systems of distributions
 	gains                  []datedGain        // of the dates, if the gain can be split
 }
 
@@ -86,7 +88,14 @@ func (j judgement) begin(f shape) (*scoring, error) {
 	var err error
 	if f.Obs {
 		s.systems[0] = s.distributionSystems()
-		if s.distributions, err = score.New(j.target, area, s.systems[0], j.options); err != nil {
+		o := j.options
+		if o.Scores == nil {
+			o.Scores = score.Default
+		}
+		if slices.Contains(o.Scores, score.CRPSGauss.ID) && slices.ContainsFunc(s.systems[0], func(y score.System) bool { return y.Family != nil }) {
+			o.Scores = append(slices.Clone(o.Scores), score.CRPSFamily.ID) // the same score of families that are not normal
+		}
+		if s.distributions, err = score.New(j.target, area, s.systems[0], o); err != nil {
 			return nil, err
 		}
 	}
@@ -159,8 +168,11 @@ func (s *scoring) result() (*score.Result, error) {
 		if s.Mean {
 			for _, other := range s.systems[0][1:] {
 				pairs = append(pairs, s.distributions.Pairs(systemNetwork, other.Name)...)
-				if other.Gives == score.Members && s.distributions.Has(systemNetwork, score.CRPSGauss.ID) && s.distributions.Has(other.Name, score.CRPSPlain.ID) {
-					pairs = append(pairs, score.Pair{ID: score.CRPSGauss.ID, System: systemNetwork, Reference: other.Name, ReferenceID: score.CRPSPlain.ID})
+				// The CRPS of members and of other families is comparable under another name.
+				for _, own := range []string{score.CRPSPlain.ID, score.CRPSFamily.ID} {
+					if s.distributions.Has(systemNetwork, score.CRPSGauss.ID) && s.distributions.Has(other.Name, own) {
+						pairs = append(pairs, score.Pair{ID: score.CRPSGauss.ID, System: systemNetwork, Reference: other.Name, ReferenceID: own})
+					}
 				}
 			}
 		}
@@ -240,18 +252,23 @@ func (s *scoring) distributionSystems() (systems []score.System) {
 	if s.baselines == nil {
 		return systems
 	}
-	have := s.baselines.names()
-	for _, name := range []string{systemEMOS, systemGridEMOS, systemClimatology} {
-		m := s.Used
-		if name == systemClimatology {
-			m = 0
+	for _, b := range s.baselines.Fits {
+		y := score.System{Name: b.Method.ID, MembersUsed: s.Used}
+		switch b.Method.Family {
+		case nil:
+			y.Gives = score.Members
+		case dist.Normal:
+			y.Gives = score.Mean | score.Spread
+		default:
+			y.Gives, y.Family = score.Parameters, b.Method.Family
+		}
+		if b.Method.Looks == baseline.AtNothing {
+			y.MembersUsed = 0
 		} else if s.Used < 2 {
-			continue // EMOS corrects members
+			continue // it corrects members
 		}
-		if slices.Contains(have, name) {
-			s.baselineNames = append(s.baselineNames, name)
-			systems = append(systems, score.System{Name: name, MembersUsed: m, Gives: score.Mean | score.Spread})
-		}
+		s.used = append(s.used, b)
+		systems = append(systems, y)
 	}
 	return systems
 }
@@ -269,14 +286,21 @@ func (s *scoring) sumDistributions(c Case) (score.Date, error) {
 	if s.Full > s.Used {
 		samples = append(samples, score.Sample{Members: c.Members})
 	}
-	if len(s.baselineNames) > 0 {
-		mean, std := c.Mean, c.Sigma // climatology looks at neither
+	if len(s.used) > 0 {
+		raw := baseline.Raw{Valid: c.Init.Valid(s.target.Lead).Time, Members: few}
 		if s.Used > 1 {
-			mean, std = meanStd(few, 1)
+			raw.Mean, raw.Std = meanStd(few, 1)
 		}
-		have := s.baselines.distributions(mean, std, c.Init.Valid(s.target.Lead).Time)
-		for _, name := range s.baselineNames {
-			samples = append(samples, score.Sample{Mean: have[name][0], Spread: have[name][1]})
+		for _, b := range s.used {
+			out := b.Fit.Forecast(raw)
+			switch b.Method.Family {
+			case nil:
+				samples = append(samples, score.Sample{Members: out})
+			case dist.Normal:
+				samples = append(samples, score.Sample{Mean: out[0], Spread: out[1]})
+			default:
+				samples = append(samples, score.Sample{Parameters: out})
+			}
 		}
 	}
 	return s.distributions.Sum(c.Init, score.Reference{Obs: c.Obs}, samples)

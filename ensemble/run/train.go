@@ -419,12 +419,17 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 			task.Score[slices.Index(task.Targets, t.Variable)*len(d.axes.Levels)+slices.Index(d.axes.Levels, l)] = 1
 		}
 	}
-	var fitted []ensemble.Valid
-	for _, init := range d.train.inits {
-		fitted = append(fitted, init.Valid(task.TargetLead))
-	}
-	if err := d.split.CheckFitted("normaliser", fitted, task.TargetLead); err != nil {
-		return nil, err
+	// Baselines may use what the network is chosen by as well: both see all dates
+	// before the test.
+	past := d.past()
+	for statistic, inits := range map[string][]ensemble.Init{"normaliser": d.train.inits, "baseline": past.inits} {
+		var fitted []ensemble.Valid
+		for _, init := range inits {
+			fitted = append(fitted, init.Valid(task.TargetLead))
+		}
+		if err := d.split.CheckFitted(statistic, fitted, task.TargetLead); err != nil {
+			return nil, err
+		}
 	}
 	las := ensemble.LASOptions{Window: c.Data.LAS.Window, Smooth: c.Data.LAS.Smooth}
 	sums, err := d.sums(ctx, &task)
@@ -443,9 +448,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	if err != nil {
 		return nil, err
 	}
-	// Baselines may use what the network is chosen by as well: both see all dates
-	// before the test.
-	baselines, warnings, err := fitBaselines(ctx, &task, d.past(), d.grid, d.ranks)
+	baselines, warnings, err := fitBaselines(ctx, &task, methodsOf(c.Baselines), past, d.grid, d.ranks)
 	if err != nil {
 		return nil, err
 	}

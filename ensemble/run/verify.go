@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -166,6 +167,13 @@ func (v *verification) open(ctx context.Context) (err error) {
 			return err
 		}
 		j := v.judgement(t.key)
+		if j.baselines != nil {
+			if seen := t.among(j.baselines.FittedTo); seen > 0 {
+				j.baselines = nil
+				v.warnings = append(v.warnings, fmt.Sprintf("%s at %s: no baselines are scored, because they were fitted to the analyses of %d of the %d starts that are judged",
+					t.key.variable, t.key.level, seen, len(t.inits)))
+			}
+		}
 		if j.options, err = v.o.Choice.options(t.key.variable, v.grid); err != nil {
 			return err
 		}
@@ -212,11 +220,6 @@ func (v *verification) judgement(k productKey) judgement {
 	j := judgement{target: score.Target{Variable: k.variable, Level: k.level, Lead: k.lead, Unit: of.Unit}, grid: v.grid, ddof: 1, bootstrap: v.o.Bootstrap}
 	if v.reference != nil {
 		j.ddof, j.baselines = v.reference.Task.Features.DDOF, v.reference.baselinesOf(k)
-		seen := slices.ContainsFunc(v.inits, func(i ensemble.Init) bool { return v.reference.Trained.Contains(i.Time) })
-		if seen && j.baselines != nil && j.baselines.Gain != nil { // its steps know what came true
-			b := *j.baselines
-			b.Gain, j.baselines = nil, &b
-		}
 	}
 	return j
 }
@@ -244,6 +247,16 @@ func (t *verified) valids(inits []ensemble.Init) []ensemble.Valid {
 		out[i] = init.Valid(t.key.lead)
 	}
 	return out
+}
+
+// among is the number of starts whose valid times are among some times, ascending.
+func (t *verified) among(times []time.Time) (n int) {
+	for _, v := range t.valids(t.inits) {
+		if _, found := slices.BinarySearchFunc(times, v.Time, time.Time.Compare); found {
+			n++
+		}
+	}
+	return n
 }
 
 // sum reads some starts and sums what each of them adds to the scores of each target.

@@ -23,8 +23,8 @@ const harmonics = 5
 //
 // Shape: Cycle [point][5], Sigma [point].
 type Climatology struct {
-	Cycle []float64
-	Sigma []float64
+	Cycle []float64 `json:"-"`
+	Sigma []float64 `json:"-"`
 }
 
 // FitClimatology fits the cycle at every point by least squares. Of the set only

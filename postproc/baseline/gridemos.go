@@ -26,11 +26,12 @@ const gridTerms = 6
 // Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1, with the seasonal terms
 // and shrinkage described here.
 type GridEMOS struct {
-	Theta, MeanBar []float64
-	Global         [gridTerms]float64 // what the points are drawn towards
-	Scale          float64
-	Strength       float64         // chosen penalty
-	CV             []StrengthScore // what the choice was made from
+	Theta    []float64          `json:"-"`
+	MeanBar  []float64          `json:"-"`
+	Global   [gridTerms]float64 `json:"global"` // what the points are drawn towards
+	Scale    float64            `json:"scale"`
+	Strength float64            `json:"strength"` // chosen penalty
+	CV       []StrengthScore    `json:"-"`        // what the choice was made from
 }
 
 // StrengthScore is the mean CRPS that a penalty strength had on held-out years.

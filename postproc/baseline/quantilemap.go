@@ -16,8 +16,9 @@ import (
 // Source: Panofsky and Brier 1968 (mapping); Boé et al. 2007, doi:10.1002/joc.1602, for
 // the constant shift beyond the outermost quantiles.
 type QuantileMap struct {
-	Levels   int
-	From, To []float32
+	Levels int       `json:"levels"`
+	From   []float32 `json:"-"`
+	To     []float32 `json:"-"`
 }
 
 // FitQuantileMap takes the quantiles at the levels (k+½)/levels of forecasts and of
@@ -25,7 +26,7 @@ type QuantileMap struct {
 //
 // Shape: forecast [case][point] (every member is a case of its own), obs [date][point];
 // levels ≥ 2. Unit: one for both. Missing: NaN is left out; a point with fewer than
-// levels values in either has no map. Errors: shapes.
+// levels values in either has no map. Errors: shapes, ErrNoCases if no point has one.
 func FitQuantileMap(forecast, obs []float32, points, levels int) (*QuantileMap, error) {
 	if points < 1 || levels < 2 || len(forecast) == 0 || len(obs) == 0 || len(forecast)%points != 0 || len(obs)%points != 0 {
 		return nil, fmt.Errorf("quantile map: %d forecasts and %d observations at %d points, %d levels (at least 2)", len(forecast), len(obs), points, levels)
@@ -48,6 +49,9 @@ func FitQuantileMap(forecast, obs []float32, points, levels int) (*QuantileMap, 
 			}
 		}
 	})
+	if !slices.ContainsFunc(q.From, func(v float32) bool { return v == v }) {
+		return nil, fmt.Errorf("quantile map: no point has %d forecasts and observations: %w", levels, ErrNoCases)
+	}
 	return q, nil
 }
 

@@ -3,7 +3,10 @@ package baseline
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"gonum.org/v1/gonum/mat"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -23,8 +26,10 @@ const (
 
 const (
 	maxHarmonics = 2
-	scaleTerms   = 2
-	maxTerms     = simd.MaxTerms // level, ensemble mean, sines and cosines, two of the scale
+	// Seasonal asks for one harmonic if the dates determine it, else for none.
+	Seasonal   = -1
+	scaleTerms = 2
+	maxTerms   = simd.MaxTerms // level, ensemble mean, sines and cosines, two of the scale
 	// smallSpread is the part of a point's mean spread below which a spread is
 	// taken to be: equal members have no logarithm of their spread.
 	smallSpread = 1e-3
@@ -35,7 +40,7 @@ const (
 type RegressionOptions struct {
 	Family    *dist.Family // of location and scale; nil means dist.Normal
 	Link      Link         // "" means LinearScale
-	Harmonics int          // of the year in the location: 0, 1 (annual) or 2 (semi-annual too)
+	Harmonics int          // of the year in the location: 0, 1 (annual), 2 (semi-annual too) or Seasonal
 	ScaleOnly bool         // the location is the ensemble mean itself, without a season
 }
 
@@ -57,7 +62,7 @@ func (o *RegressionOptions) check() error {
 	if o.ScaleOnly && o.Harmonics != 0 {
 		return fmt.Errorf("regression: %d harmonics of a location that is not fitted", o.Harmonics)
 	}
-	if o.Harmonics < 0 || o.Harmonics > maxHarmonics {
+	if o.Harmonics < Seasonal || o.Harmonics > maxHarmonics {
 		return fmt.Errorf("regression: %d harmonics of the year, want 0 to %d", o.Harmonics, maxHarmonics)
 	}
 	return nil
@@ -78,12 +83,12 @@ func (o *RegressionOptions) check() error {
 // Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1; Messner, Mayr and Zeileis
 // 2016, doi:10.32614/RJ-2016-012, for links and cut families.
 type Regression struct {
-	Family    *dist.Family
-	Link      Link
-	Harmonics int
-	Location  []float64
-	Scale     []float64
-	Steps     []int // Newton steps that the fit took; 0 where there is none
+	Family    *dist.Family `json:"-"`
+	Link      Link         `json:"link"`
+	Harmonics int          `json:"harmonics"`
+	Location  []float64    `json:"-"`
+	Scale     []float64    `json:"-"`
+	Steps     []int        `json:"-"` // Newton steps that the fit took; 0 where there is none
 }
 
 // FitRegression finds at every point the coefficients of least mean CRPS.
@@ -95,13 +100,19 @@ type Regression struct {
 //
 // Points are fitted in groups on all processors; weights of points play no part.
 //
-// Errors: shapes, options.
+// Errors: shapes, options, ErrNoCases if no point could be fitted.
 func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
 	if err := s.check("regression", true); err != nil {
 		return nil, err
+	}
+	if o.Harmonics == Seasonal {
+		o.Harmonics = 0
+		if manySeasons(s.Valid) {
+			o.Harmonics = 1
+		}
 	}
 	n := s.Points()
 	r := &Regression{Family: o.Family, Link: o.Link, Harmonics: o.Harmonics, Scale: make([]float64, scaleTerms*n), Steps: make([]int, n)}
@@ -116,6 +127,9 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 			f.fit(s, p, min(hi, p+lanes))
 		}
 	})
+	if !slices.ContainsFunc(r.Scale, func(c float64) bool { return c == c }) {
+		return nil, fmt.Errorf("regression: no point has %d complete cases, with means that change and with spread: %w", 2*(r.locationTerms()+scaleTerms), ErrNoCases)
+	}
 	return r, nil
 }
 
@@ -145,6 +159,18 @@ func (r *Regression) Predict(location, scale, mean, std []float32, valid time.Ti
 		}
 		location[p], scale[p] = float32(mu), float32(sigma)
 	}
+}
+
+// manySeasons says whether dates determine an annual sine and cosine beside a mean: those
+// of half a year do (condition number 20), those of a quarter do not (400).
+func manySeasons(valid []time.Time) bool {
+	normal := mat.NewSymDense(3, nil)
+	for _, t := range valid {
+		terms := seasonTerms(t)
+		normal.SymRankOne(normal, 1, mat.NewVecDense(3, terms[:3]))
+	}
+	var ch mat.Cholesky
+	return ch.Factorize(normal) && ch.Cond() < 100
 }
 
 // seasonTable holds sin τ, cos τ, sin 2τ, … of every date.

@@ -14,13 +14,15 @@ var ErrNoCases = errors.New("no complete cases to fit on")
 // Set is what a baseline is fitted on: forecasts of past dates with the analyses
 // that came true.
 //
-// Shape: Valid [date]; Mean, Std, Obs [date][point] in one slice each; Weights
-// [point], nil for equal ones.
-// Unit: one for Mean, Std and Obs. Std has divisor M−1.
+// Shape: Valid [date]; Mean, Std, Obs [date][point] in one slice each; Members
+// [date][member][point], nil where no baseline looks at them; Weights [point], nil for
+// equal ones.
+// Unit: one for all fields. Std has divisor M−1.
 // Missing: NaN; a case (point and date) with any NaN is left out.
 type Set struct {
 	Valid          []time.Time
 	Mean, Std, Obs []float32
+	Members        []float32
 	Weights        []float64
 }
 
@@ -47,6 +49,17 @@ func (s *Set) check(what string, forecast bool) error {
 	return nil
 }
 
+// members is how many the set has of each date.
+func (s *Set) members(what string) (int, error) {
+	if err := s.check(what, false); err != nil {
+		return 0, err
+	}
+	if n := len(s.Obs); len(s.Members) < 2*n || len(s.Members)%n != 0 {
+		return 0, fmt.Errorf("%s: %d members' values for %d observations, want at least 2 for each", what, len(s.Members), n)
+	}
+	return len(s.Members) / len(s.Obs), nil
+}
+
 // weight is the weight of point p.
 func (s *Set) weight(p int) float64 {
 	if s.Weights == nil {
@@ -55,7 +68,7 @@ func (s *Set) weight(p int) float64 {
 	return s.Weights[p]
 }
 
-// subset is the set of the dates for which keep is true; it copies.
+// subset is the set of the dates for which keep is true, without members; it copies.
 func (s *Set) subset(keep func(i int) bool) *Set {
 	out := &Set{Weights: s.Weights}
 	n := s.Points()

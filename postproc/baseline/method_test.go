@@ -1,0 +1,202 @@
+package baseline
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+// wind makes dates × points of members and observations above 0: places with a bias and
+// a spread of their own, too narrow by half.
+func wind(dates, points, members int, seed uint64) *Set {
+	r := rand.New(rand.NewPCG(seed, 11))
+	s := &Set{Valid: weekly(dates)}
+	n := dates * points
+	s.Mean, s.Std, s.Obs, s.Members = make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n*members)
+	for i, v := range s.Valid {
+		for p := range points {
+			state := 12 + 2*math.Sin(ensemble.SeasonAngle(v)) + 1.5*r.NormFloat64()
+			sd := 0.5 + 0.5*r.Float64()
+			var x [][]float32
+			for m := range members {
+				at := (i*members+m)*points + p
+				s.Members[at] = float32(state + sd*r.NormFloat64())
+				x = append(x, s.Members[at:at+1])
+			}
+			ensemble.MeanStd(s.Mean[i*points+p:][:1], s.Std[i*points+p:][:1], x, 1)
+			s.Obs[i*points+p] = float32(max(0, state-1+float64(p%3)+2*sd*r.NormFloat64()))
+		}
+	}
+	return s
+}
+
+// raw is the ensemble of one date of a set.
+func (s *Set) raw(i int) Raw {
+	n := s.Points()
+	m := len(s.Members) / len(s.Obs)
+	r := Raw{Valid: s.Valid[i], Mean: s.Mean[i*n : (i+1)*n], Std: s.Std[i*n : (i+1)*n]}
+	for k := range m {
+		r.Members = append(r.Members, s.Members[(i*m+k)*n:][:n])
+	}
+	return r
+}
+
+// crps is the mean CRPS of a method's forecasts on a set.
+func (m *Method) crps(f Fit, s *Set) float64 {
+	n := s.Points()
+	var sum float64
+	for i := range s.Valid {
+		out := f.Forecast(s.raw(i))
+		par := make([]float64, len(out))
+		for p := range n {
+			for k := range out {
+				par[k] = float64(out[k][p])
+			}
+			y := float64(s.Obs[i*n+p])
+			if m.Family == nil {
+				sum += dist.KernelCRPS(par, y, dist.Plain)
+			} else {
+				sum += m.Family.CRPS(nil, par, y)
+			}
+		}
+	}
+	return sum / float64(n*len(s.Valid))
+}
+
+// Every method is better than the raw ensemble on other dates than it was fitted to (and
+// climatology, of which nothing else can be said, than no season), says what it is, and is
+// the same after it was saved and read.
+func TestMethods(t *testing.T) {
+	const points, members = 7, 5
+	train, test := wind(150, points, members, 1), wind(60, points, members, 2)
+	var raw float64
+	for i := range test.Valid {
+		for p := range points {
+			var x []float64
+			for _, f := range test.raw(i).Members {
+				x = append(x, float64(f[p]))
+			}
+			raw += dist.KernelCRPS(x, float64(test.Obs[i*points+p]), dist.Plain) / float64(points*len(test.Valid))
+		}
+	}
+	seen := map[string]bool{}
+	for _, m := range Methods {
+		if seen[m.ID] || m.Name == "" || m.Formula == "" || m.Doc == "" || m.Source == "" || MethodByID(m.ID) != m {
+			t.Errorf("%s: two of this name, or a description is missing", m.ID)
+		}
+		seen[m.ID] = true
+		f, err := m.Fit(train)
+		if err != nil {
+			t.Fatal(m.ID, err)
+		}
+		limit := 0.95 * raw
+		switch m.ID {
+		case "climatology":
+			limit = 1.5 * raw
+		case "quantile_map":
+			limit = raw // which makes the spread no wider than that of the climate
+		}
+		if got := m.crps(f, test); !(got < limit) {
+			t.Errorf("%s: mean CRPS %.4f, raw %.4f", m.ID, got, raw)
+		}
+		text, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := m.Empty()
+		if err := json.Unmarshal(text, again); err != nil {
+			t.Fatal(err)
+		}
+		arrays := f.Arrays()
+		for i, a := range again.Arrays() {
+			from := reflect.ValueOf(arrays[i].Data).Elem()
+			if want := map[bool]int{false: a.Terms * points, true: a.Terms}[a.Pooled]; from.Len() != want {
+				t.Errorf("%s: %s has %d numbers, want %d", m.ID, m.ArrayName(a), from.Len(), want)
+			}
+			if name := m.ArrayName(a); seen[name] {
+				t.Errorf("two arrays named %s", name)
+			} else {
+				seen[name] = true
+			}
+			reflect.ValueOf(a.Data).Elem().Set(from)
+		}
+		if got, want := again.Forecast(test.raw(3)), f.Forecast(test.raw(3)); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: after saving %v, before %v", m.ID, got, want)
+		}
+	}
+	if MethodByID("analogues") != nil {
+		t.Error("a method that there is not was found")
+	}
+}
+
+// A regression has no season if its dates are of one: a cycle that is not determined would
+// say anything about another season.
+func TestSeasonal(t *testing.T) {
+	s := wind(52, 2, 3, 3)
+	part := s.subset(func(i int) bool { return s.Valid[i].Month() <= time.March })
+	for want, of := range map[int]*Set{1: s, 0: part} {
+		r, err := FitRegression(of, RegressionOptions{Harmonics: Seasonal})
+		if err != nil || r.Harmonics != want {
+			t.Errorf("%d dates: %v harmonics, want %d (%v)", len(of.Valid), r, want, err)
+		}
+	}
+}
+
+func TestMethodsRefuse(t *testing.T) {
+	s := wind(8, 2, 3, 4)
+	for i := range s.Obs {
+		s.Obs[i] = float32(math.NaN())
+	}
+	bare := wind(60, 2, 3, 4)
+	bare.Members = nil
+	for _, m := range Methods {
+		if f, err := m.Fit(s); err == nil {
+			t.Errorf("%s was fitted to nothing: %v", m.ID, f)
+		}
+		if _, err := m.Fit(bare); (err == nil) == (m.Looks == AtMembers) {
+			t.Errorf("%s without members: %v", m.ID, err)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write docs/baselines.md again")
+
+// docs/baselines.md lists the methods as they are.
+func TestDocs(t *testing.T) {
+	const path = "../../docs/baselines.md"
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, ok := strings.Cut(string(raw), "\n## Table\n")
+	if !ok {
+		t.Fatal("docs/baselines.md has no table")
+	}
+	var b strings.Builder
+	for _, m := range Methods {
+		gives := "members"
+		if m.Family != nil {
+			gives = "a distribution, " + m.Family.Name
+		}
+		looks := [...]string{"nothing but the date", "mean and spread of the members", "members"}[m.Looks]
+		fmt.Fprintf(&b, "\n### %s\n\n%s. %s\n\n    %s\n\nlooks at %s; gives %s. Source: %s.\n", m.ID, strings.ToUpper(m.Name[:1])+m.Name[1:], m.Doc, m.Formula, looks, gives, m.Source)
+	}
+	want := head + "\n## Table\n" + b.String()
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if string(raw) != want {
+		t.Error("docs/baselines.md differs from the table: go test ./postproc/baseline -run TestDocs -update")
+	}
+}
