@@ -32,6 +32,7 @@ type Kind struct {
 	Interval  Lead
 	Members   int    // size of the ensemble as the input says, 0 if it does not
 	Centre    string // that a GRIB message says it comes from ("ecmf"), empty elsewhere
+	Process   string // the centre's number of the forecast model that made it ("153"), empty if it is not said
 	Packing   string // how the values are stored, "grid_ccsds", "int16"
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -210,6 +211,9 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 	}
 	kind := ensemble.Kind{Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statistics[d.Statistic],
 		Centre: grib.CentreName(fd.Centre)}
+	if fd.Process != 255 {
+		kind.Process = strconv.Itoa(fd.Process)
+	}
 	e := ensemble.Entry{File: f.path, Message: fd.Message, Sub: fd.Sub, Offset: fd.Offset, Length: fd.Length, Kind: &kind}
 	if reason := timeOf(&e, fd, d); reason != "" {
 		drop(reason)

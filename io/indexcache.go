@@ -25,7 +25,7 @@ type kept struct {
 }
 
 // keptFormat changes with every change of what kept or grib.Index hold or mean.
-const keptFormat = 1
+const keptFormat = 2
 
 // maxKept bounds what is read of a cache.
 const maxKept = 4 << 30

@@ -25,6 +25,7 @@ type Policy struct {
 	Members     InputMembers `key:"members"`
 	BadMessages string       `key:"bad_messages"` // "refuse" or "skip"
 	Duplicates  string       `key:"duplicates"`   // "refuse", "first" or "last"
+	OtherModel  string       `key:"other_model"`  // "warn" or "refuse"
 	Sparse      bool         `key:"sparse"`
 	IndexCache  Path         `key:"index_cache"`
 }
@@ -88,6 +89,8 @@ var PredictSchema = newOptionalSchema[Predict]("predict", append([]Key{
 		Help: "Damaged messages and files: refuse ends with 65; skip leaves them out, counts and names them in the manifest, and gives status degraded."},
 	{Path: "duplicates", Default: "refuse", Check: OneOf("refuse", "first", "last"), Example: "last",
 		Help: "Fields that are in the input twice and differ: refuse ends with 65; first and last take that one, by file name and message, with status degraded. Equal ones are one field under each."},
+	{Path: "other_model", Default: "warn", Check: OneOf("warn", "refuse"), Example: "refuse",
+		Help: "Forecasts of another centre, cycle of its forecast model or grid than the network was trained on, whose errors it does not know: warn goes on and says so in the manifest; refuse ends with 65."},
 	{Path: "sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",

@@ -82,6 +82,7 @@ type inspectRow struct {
 	Valid       string   `json:"valid"`
 	Statistic   string   `json:"statistic,omitempty"`
 	Centre      string   `json:"centre,omitempty"`
+	Process     string   `json:"process,omitempty"` // the centre's number of the forecast model
 	Grid        string   `json:"grid"`
 	Packing     string   `json:"packing,omitempty"`
 	Missing     *int     `json:"missing,omitempty"`
@@ -114,7 +115,7 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 	for i, e := range entries {
 		r := inspectRow{File: e.File, Message: e.Message, Variable: e.Variable, Unit: e.NativeUnit, UnitSI: e.Unit, Level: e.Level.String(),
 			LevelType: e.LevelType, Product: e.Product.String(), Init: e.Init.Format(time.RFC3339), Lead: e.Lead.String(),
-			LeadSeconds: int64(time.Duration(e.Lead) / time.Second), Valid: e.Valid().Format(time.RFC3339), Statistic: e.Statistic, Centre: e.Centre,
+			LeadSeconds: int64(time.Duration(e.Lead) / time.Second), Valid: e.Valid().Format(time.RFC3339), Statistic: e.Statistic, Centre: e.Centre, Process: e.Process,
 			Grid: e.Grid.String(), Packing: e.Packing, entry: e}
 		if e.Sub > 1 {
 			r.Sub = e.Sub

@@ -33,7 +33,8 @@ type Model struct {
 	// those that give none.
 	Family    *dist.Family
 	Trained   ensemble.Period
-	Version   string // of the program that trained it
+	Origins   []ensemble.Origin // of the forecasts that it was trained on; none where that is not known
+	Version   string            // of the program that trained it
 	Networks  []Weights
 	Baselines []Baselines // [variable][level], as targets are stored; empty without analyses
 
@@ -77,6 +78,7 @@ type modelJSON struct {
 	Full       int                      `json:"members_full"`
 	Control    string                   `json:"members_control"`
 	Trained    ensemble.Period          `json:"trained"`
+	Origins    []ensemble.Origin        `json:"origins,omitempty"`
 	Grid       *ensemble.Grid           `json:"grid"`
 	Family     string                   `json:"family,omitempty"` // its ID
 	Regrid     *Interpolation           `json:"interpolation,omitempty"`
@@ -144,7 +146,7 @@ func (m *Model) saveReference(dir string) error {
 		TargetLead: k.TargetLead.String(), Targets: k.Targets, Score: k.Score,
 		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
 		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Least: k.Least, Full: k.Full, Control: m.Control,
-		Trained: m.Trained, Grid: m.Grid, Spreads: k.Features.Spreads,
+		Trained: m.Trained, Origins: m.Origins, Grid: m.Grid, Spreads: k.Features.Spreads,
 		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange,
 	}
 	if m.Interpolation.asked() {
@@ -213,7 +215,7 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if f.Format != modelFormat {
 		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d", f.Format, modelFormat))
 	}
-	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Version: f.Version}
+	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}
 	if f.Regrid != nil {
 		m.Interpolation = *f.Regrid
 	}

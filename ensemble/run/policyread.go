@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -73,6 +74,12 @@ func (p *prediction) choose(d *demand) (err error) {
 		return err
 	}
 	p.warnings = slices.Concat(p.tolerated, p.in.warnings)
+	if f := p.model.stranger(p.in.entries); f != nil {
+		if d.OtherModel == "refuse" {
+			return f
+		}
+		p.warnings = append(p.warnings, fmt.Sprintf("%s: %s", f.What, f.Why))
+	}
 	if !p.in.on(p.model.Grid) {
 		return gridsDiffer("the input", p.in.grid, "the model", p.model.Grid, fixRegrid).on(p.in.entries[0]).err()
 	}
@@ -89,6 +96,27 @@ func (p *prediction) choose(d *demand) (err error) {
 	}
 	p.choice.stations, err = sitesOf(context.Background(), p.pool, p.o.Publish.Output, p.in.grid)
 	return err
+}
+
+// stranger says what is of another forecast model than the network was trained on, if
+// something is, as the error of those who refuse it.
+func (m *Model) stranger(entries []ensemble.Entry) *exit.Error {
+	for _, o := range ensemble.Origins(entries) {
+		if m.Origins == nil || slices.ContainsFunc(m.Origins, o.Like) {
+			continue
+		}
+		known := make([]string, len(m.Origins))
+		for i, k := range m.Origins {
+			known[i] = k.String()
+		}
+		at := slices.IndexFunc(entries, func(e ensemble.Entry) bool {
+			return slices.Equal(ensemble.Origins([]ensemble.Entry{e}), []ensemble.Origin{o})
+		})
+		return &exit.Error{Code: exit.BadData, What: "the input is of another forecast model than the network was trained on", At: place([]string{entries[at].File}),
+			Why: fmt.Sprintf("fields are of %s; it learned the errors of %s", o, strings.Join(known, " and of ")),
+			Fix: "train on forecasts of this model, or set other_model: warn and judge the products with `ensemble verify`"}
+	}
+	return nil
 }
 
 // compare reads the fields of some starts that are in the input twice.

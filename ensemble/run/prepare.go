@@ -226,7 +226,7 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team) (*data, 
 	if err != nil {
 		return nil, err
 	}
-	d := &data{axes: axesOf(c), ranks: ranks, grid: s.Grid, warnings: s.Warnings, store: s}
+	d := &data{axes: axesOf(c), ranks: ranks, grid: s.Grid, origins: s.Origins, warnings: s.Warnings, store: s}
 	if err := d.fromStore(c); err != nil {
 		return nil, errors.Join(err, d.close())
 	}

@@ -86,6 +86,7 @@ type data struct {
 	train, validation, test examples // of the source
 	split                   ensemble.Split
 	inputs                  []manifest.File
+	origins                 []ensemble.Origin // of the forecasts; none where that is not known
 	warnings                []string
 
 	store  *store.Store  // nil where samples come from other files
@@ -294,7 +295,7 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	if err != nil {
 		return nil, err
 	}
-	d.grid = wanted.grid
+	d.grid, d.origins = wanted.grid, ensemble.Origins(wanted.entries)
 	if err := ranks.join(c, d.grid); err != nil {
 		return nil, err
 	}
@@ -465,6 +466,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 		model: &Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
+			Origins:   d.origins,
 			Baselines: baselines, Family: specOf(c).family(),
 		},
 	}, nil

@@ -42,6 +42,8 @@ type Field struct {
 	Time   Time
 	Member Member
 	Centre int // code of the originating centre, common code table C-11
+	// Process is the centre's number of the model that made the field; 255 says nothing.
+	Process int
 	// Level and Product count if LevelKnown and ProductKnown; else the decoder's
 	// words do.
 	Level        ensemble.Level

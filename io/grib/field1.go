@@ -38,7 +38,7 @@ func (f *Field) read1(w *window, m Message, g Octets) *Fault {
 		hide(19, 20)
 	}
 	f.Parameter = fmt.Sprintf("param%d.%d", o.U1(9), o.U1(4))
-	f.Centre = o.U1(5)
+	f.Centre, f.Process = o.U1(5), o.U1(6)
 	if f.Centre == ecmwf && len(o) >= 51 && memberAt50[o.U1(41)] {
 		hide(50, 50)
 		if o.U1(41) == hindcast {

@@ -94,6 +94,7 @@ func (f *Field) read2(w *window, m Message, g Octets) *Fault {
 		}
 	}
 	f.Parameter = ParameterName(m.discipline(w), o.U1(10), o.U1(11))
+	f.Process = 255
 	if !understood || len(o) < t.length() {
 		f.Time = Time{Init: init}
 	} else {
@@ -127,6 +128,7 @@ func (f *Field) read2(w *window, m Message, g Octets) *Fault {
 		}
 		f.level2(o, t.shift)
 		f.recognise(m.discipline(w), id, local, o, rep)
+		f.Process = o.U1(14 + t.shift)
 	}
 	f.Kind = digest([]byte{2, byte(m.discipline(w)), boolByte(f.Time.Known)}, idMask, local, mask, []byte{byte(g.U2(13) >> 8), byte(g.U2(13)), byte(rep.U2(10) >> 8), byte(rep.U2(10))})
 	return nil

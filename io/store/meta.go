@@ -49,6 +49,8 @@ type Meta struct {
 	Grid      *ensemble.Grid    `json:"grid"`
 	// Interpolation is how fields came to Grid, where some were on another one.
 	Interpolation string `json:"interpolation,omitempty"`
+	// Origins are the forecast models of the forecasts; none in stores of older programs.
+	Origins []ensemble.Origin `json:"origins,omitempty"`
 
 	BandRows    int `json:"band_rows"`    // rows of the grid in a band; the last may have fewer
 	ShardStarts int `json:"shard_starts"` // starts in a shard; the last may have fewer
@@ -102,7 +104,7 @@ func leads(seconds []int64) []ensemble.Lead {
 func (m *Meta) identity() (string, error) {
 	plan := *m
 	plan.Version, plan.Identity, plan.Shards, plan.Index, plan.Statistics, plan.Warnings = "", "", nil, manifest.File{}, nil, nil
-	plan.Inputs = nil
+	plan.Inputs, plan.Origins = nil, nil
 	text, err := json.Marshal(plan)
 	if err != nil {
 		return "", err

@@ -238,7 +238,7 @@ func (w *writer) describe() error {
 		return out, nil
 	}
 	m := &Meta{Schema: schema, Format: Format, Version: p.Version, Storage: p.Storage, Levels: p.Axes.Levels, Members: p.Members,
-		Grid: p.Grid, Interpolation: p.Interpolation, Inputs: p.Inputs, Warnings: append([]string{}, p.Warnings...), BandRows: 1, ShardStarts: 1,
+		Grid: p.Grid, Interpolation: p.Interpolation, Origins: ensemble.Origins(p.Forecasts.Entries), Inputs: p.Inputs, Warnings: append([]string{}, p.Warnings...), BandRows: 1, ShardStarts: 1,
 		Analyses: References{Variables: p.AnalysisVariables}}
 	var err error
 	if m.Leads, err = seconds(p.Axes.Leads); err != nil {
