@@ -35,6 +35,13 @@ type Calibrated struct {
 	SpreadScale  []float64
 	// SpreadOnly leaves shift and sigma out.
 	SpreadOnly bool
+	// SigmaOfSpread gives, with SpreadOnly, a sigma that goes on from the spread: of its value
+	// x before it is cut off at 0
+	//
+	//	sigma = floor + softplus(x·k) / k
+	//
+	// with k = 10: positive, and x itself where x is not small.
+	SigmaOfSpread bool
 }
 
 // CalibratedInput are the values that enter.
@@ -47,7 +54,8 @@ type CalibratedInput struct{ Features, Spread, Anomaly, Season graph.Value }
 //
 // Shape: [N V D H W] each. Shift is added to the members' mean; Sigma is the
 // standard deviation of the distribution, > 0; Spread is the estimate of the
-// full ensemble's standard deviation, ≥ 0. SpreadOnly gives only the last.
+// full ensemble's standard deviation, ≥ 0. SpreadOnly gives only the last, and Sigma if
+// that is asked for.
 type CalibratedOutput struct{ Shift, Sigma, Spread graph.Value }
 
 // MapsPrefix begins the names of the maps among a network's parameters; all others are
@@ -59,6 +67,13 @@ const MapsPrefix = "maps."
 const (
 	startFloor = 0.35
 	startSlope = 0.85
+)
+
+// Sigma that goes on from a spread: its smallest value, in units of the error scale, and how
+// sharply it bends towards it.
+const (
+	sigmaFloor = 0.01
+	sigmaBend  = 10
 )
 
 // Build extends the graph by the network.
@@ -92,8 +107,12 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	base := op.Add(b, op.Mul(b, in.Spread, perTarget(func(i int) float64 { return c.SpreadAffine[i][1] })),
 		perTarget(func(i int) float64 { return c.SpreadAffine[i][0] }))
 	change := op.Mul(b, op.Add(b, part(net.Out/v-1), mapOf("spread", 0)), perTarget(func(i int) float64 { return c.SpreadScale[i] }))
-	out := CalibratedOutput{Spread: op.ReLU(b, op.Add(b, base, change))}
+	estimate := op.Add(b, base, change)
+	out := CalibratedOutput{Spread: op.ReLU(b, estimate)}
 	if c.SpreadOnly {
+		if c.SigmaOfSpread {
+			out.Sigma = op.AddScalar(b, op.Scale(b, op.Softplus(b, op.Scale(b, estimate, sigmaBend)), 1./sigmaBend), sigmaFloor)
+		}
 		return out
 	}
 

@@ -191,6 +191,12 @@ func (e Event) Number(name string) (float64, bool) {
 	return x, ok
 }
 
+// Text is a value that is text.
+func (e Event) Text(name string) (string, bool) {
+	x, ok := e.Values[name].(string)
+	return x, ok
+}
+
 // ReadEvents reads the events of a run as they count: where it was resumed from a
 // step, earlier events of later steps are left out. A last line without its end is
 // what a killed process left and is left out too.

@@ -9,6 +9,8 @@ import (
 type Schedule struct {
 	Seed    uint64
 	Samples int // of the training, from 0
+	// Only, if not nil, are those of the training's samples that are read.
+	Only    []int
 	Epochs  int
 	Batch   int // samples, of all readers
 	Readers int // that share a batch, each a run of it
@@ -37,16 +39,24 @@ func (s Schedule) Share(reader, n int) (lo, hi int) {
 
 // Epoch is the samples that a reader reads for the training in an epoch, in order.
 func (s Schedule) Epoch(reader, epoch int) []int {
-	order := Order(s.Seed, uint64(epoch), s.Samples)
+	samples := s.Samples
+	if s.Only != nil {
+		samples = len(s.Only)
+	}
+	order := Order(s.Seed, uint64(epoch), samples)
 	var reads []int
-	for first := 0; first < s.Samples; first += s.Batch {
+	for first := 0; first < samples; first += s.Batch {
 		n := s.Batch
 		if !s.Fill {
-			n = min(n, s.Samples-first)
+			n = min(n, samples-first)
 		}
 		lo, hi := s.Share(reader, n)
 		for i := lo; i < hi; i++ {
-			reads = append(reads, order[(first+i)%s.Samples])
+			k := order[(first+i)%samples]
+			if s.Only != nil {
+				k = s.Only[k]
+			}
+			reads = append(reads, k)
 		}
 	}
 	return reads
