@@ -143,6 +143,11 @@ func TestFaults(t *testing.T) {
 		{"optimiser values", base + "train: {optimizer: lard, accumulate: 0, ema: 1, scale: cubic, trust: 0, base_batch: 0}\n", []string{
 			"3:20|train.optimizer is lard, want one of|did you mean `lars`?", "|train.accumulate is 0, want 1 to 65536|", "|train.ema is 1, want 0 or more and less than 1|",
 			"|train.scale is cubic, want one of linear, sqrt, none|", "|train.trust is 0, want more than 0|", "|train.base_batch is 0, want 1 to|"}},
+		{"stages of a joint training", base + "train: {stages: {sigma: {epochs: 5}}}\n", []string{"3:26|train.stages.sigma.epochs is given and there are no stages|set model.method: three_stage"}},
+		{"bias of a joint training", base + "model: {bias: {folds: 5, base: 8}}\n", []string{"3:26|model.bias.base is given and there are no stages|set model.method: three_stage"}},
+		{"spread beside stages", base + "model: {method: three_stage}\ntrain: {loss: {spread: 1}}\n", []string{"4:16|train.loss.spread is given and the spread has a stage of its own|"}},
+		{"stages of a spread", base + "model: {method: three_stage, head: spread}\ntrain: {loss: {kind: l1}}\n", []string{"3:30|three stages are trained for head spread|"}},
+		{"one block of years", base + "model: {method: three_stage, bias: {folds: 1, local: 2}}\n", []string{"|model.bias.folds is 1, want 2 to 100|", "|model.bias.local is 2, want one of 0, 1, 3|"}},
 		{"half a split", strings.Replace(base, "targets:", "split: {train: {from: 1982-01-01}}, targets:", 1), []string{"2:|data.split.train has no from and to|", "|data.split.validation has no from and to|"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -303,6 +308,27 @@ func TestShowOrigin(t *testing.T) {
 	for _, want := range []string{"seed: 9 ", "# --set train.seed=9", "# default", "# " + path + ":5:3"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// What a stage does not have of its own it has from train.
+func TestStageOfTraining(t *testing.T) {
+	path := write(t, "x.yaml", good)
+	c, err := LoadTrain(Sources{Files: []string{path}, Set: []string{"model.method=three_stage", "train.stages.bias.epochs=40", "train.stages.bias.patience=6", "train.stages.sigma.learning_rate=0.0005"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := c.Train.Train
+	for _, s := range []struct {
+		name             string
+		stage            Stage
+		epochs, patience int
+		rate             float64
+	}{{"bias", all.Stages.Bias, 40, 6, 0.001}, {"spread", all.Stages.Spread, 60, 10, 0.001}, {"sigma", all.Stages.Sigma, 60, 10, 0.0005}} {
+		got := all.Of(s.stage)
+		if got.Epochs != s.epochs || got.EarlyStop.Patience != s.patience || got.LearningRate != s.rate || got.BatchSize != all.BatchSize {
+			t.Errorf("%s: %d epochs, patience %d, rate %g, want %d, %d, %g", s.name, got.Epochs, got.EarlyStop.Patience, got.LearningRate, s.epochs, s.patience, s.rate)
 		}
 	}
 }

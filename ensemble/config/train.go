@@ -128,15 +128,17 @@ type Fractions struct {
 
 // Model is the network.
 type Model struct {
-	Kind     string  `key:"kind"`
-	Base     int     `key:"base"`
-	Stages   int     `key:"stages"`
-	Dropout  float64 `key:"dropout"`
-	Location bool    `key:"location"`
-	Season   bool    `key:"season"`
-	Periodic bool    `key:"periodic"`
-	Head     string  `key:"head"`
-	Start    Path    `key:"start"`
+	Kind     string    `key:"kind"`
+	Base     int       `key:"base"`
+	Stages   int       `key:"stages"`
+	Dropout  float64   `key:"dropout"`
+	Location bool      `key:"location"`
+	Season   bool      `key:"season"`
+	Periodic bool      `key:"periodic"`
+	Head     string    `key:"head"`
+	Start    Path      `key:"start"`
+	Method   string    `key:"method"`
+	Bias     BiasModel `key:"bias"`
 }
 
 // Training is how the network is trained.
@@ -167,6 +169,7 @@ type Training struct {
 	Machine        Path          `key:"machine"`
 	StallTimeout   time.Duration `key:"stall_timeout"`
 	ShardOptimizer bool          `key:"shard_optimizer"`
+	Stages         Stages        `key:"stages"`
 }
 
 // DefaultStall is how long a rank waits for another one unless it is told.
@@ -194,7 +197,7 @@ var Baselines = []string{"emos", "emos_grid", "emos_point", "emos_point_logistic
 	"emos_point_censored_normal", "emos_point_censored_logistic", "mbm", "mbm_crps", "quantile_map", "climatology"}
 
 // TrainSchema describes train.yaml.
-var TrainSchema = newSchema[Train]("train", append([]Key{
+var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "baselines", Default: "[emos, emos_grid, climatology]", Check: OneOf(Baselines...), Example: "[emos, emos_grid, emos_point, mbm, climatology]",
@@ -348,7 +351,7 @@ var TrainSchema = newSchema[Train]("train", append([]Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members.")...))
+}, layoutKeys("data.members."), biasKeys(), stageKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
@@ -474,6 +477,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	}
 	faults = append(faults, c.checkSplit()...)
 	faults = append(faults, c.checkModel()...)
+	faults = append(faults, c.checkStages()...)
 	return append(faults, c.checkOptimizer()...)
 }
 
