@@ -31,17 +31,22 @@ type Model struct {
 	Control       string // member policy, "include" or "exclude"
 	// Family is that of the distribution whose parameters the networks give; nil for
 	// those that give none.
-	Family    *dist.Family
-	Trained   ensemble.Period
-	Origins   []ensemble.Origin // of the forecasts that it was trained on; none where that is not known
-	Version   string            // of the program that trained it
-	Networks  []Weights
+	Family   *dist.Family
+	Trained  ensemble.Period
+	Origins  []ensemble.Origin // of the forecasts that it was trained on; none where that is not known
+	Version  string            // of the program that trained it
+	Networks []Weights
+	// Bias corrects the mean, and Spreads give the spread of the full ensemble, where the
+	// training had stages; Networks then give sigma.
+	Bias      Weights
+	Spreads   []Weights
 	Baselines []Baselines // [variable][level], as targets are stored; empty without analyses
 
 	arrays *ckpt.File // from which maps are read when they are needed; nil if all are in memory
 	ranks  *team      // that predict together; nil for one rank alone
 	local  *Task      // of this rank
 	net    *network   // compiled on first use; runs the networks in turn
+	bias   *network   // that of Bias, if there is one
 }
 
 // Weights are the parameters and states of one network by name.
@@ -52,7 +57,14 @@ const (
 	modelFile     = "model.json"
 	arraysFile    = "arrays.safetensors"
 	weightsFormat = "weights-%02d.safetensors"
-	modelFormat   = 1
+	biasFile      = "bias.safetensors"
+	spreadsFormat = "spread-%02d.safetensors"
+)
+
+// Formats of model.json. Models without stages are written so that older programs read them.
+const (
+	jointFormat  = 1
+	stagesFormat = 2
 )
 
 // modelJSON is model.json: everything but the arrays. Levels and leads are
@@ -120,12 +132,29 @@ func (m *Model) Save(dir string) error {
 	if err := ckpt.WriteFile(filepath.Join(dir, arraysFile), arrays, nil); err != nil {
 		return err
 	}
-	for i, w := range m.Networks {
-		if err := ckpt.WriteFile(filepath.Join(dir, fmt.Sprintf(weightsFormat, i)), w, nil); err != nil {
+	for name, w := range m.weightFiles(len(m.Networks)) {
+		if err := ckpt.WriteFile(filepath.Join(dir, name), *w, nil); err != nil {
 			return err
 		}
 	}
 	return m.saveReference(dir)
+}
+
+// weightFiles are the weights of a model of n networks, by the names of their files.
+func (m *Model) weightFiles(n int) map[string]*Weights {
+	files := map[string]*Weights{}
+	m.Networks = slices.Grow(m.Networks, n)[:n]
+	for i := range n {
+		files[fmt.Sprintf(weightsFormat, i)] = &m.Networks[i]
+	}
+	if m.Spec.staged() {
+		files[biasFile] = &m.Bias
+		m.Spreads = slices.Grow(m.Spreads, n)[:n]
+		for i := range n {
+			files[fmt.Sprintf(spreadsFormat, i)] = &m.Spreads[i]
+		}
+	}
+	return files
 }
 
 // saveReference writes what a verification needs of a model: its baselines and, last, its
@@ -141,13 +170,16 @@ func (m *Model) saveReference(dir string) error {
 	}
 	k := &m.Task
 	f := modelJSON{
-		Format: modelFormat, Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
+		Format: jointFormat, Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
 		Variables: k.Features.Axes.Variables, Levels: words(k.Features.Axes.Levels), Leads: words(k.Features.Axes.Leads),
 		TargetLead: k.TargetLead.String(), Targets: k.Targets, Score: k.Score,
 		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
 		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Least: k.Least, Full: k.Full, Control: m.Control,
 		Trained: m.Trained, Origins: m.Origins, Grid: m.Grid, Spreads: k.Features.Spreads,
 		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange,
+	}
+	if m.Spec.staged() {
+		f.Format = stagesFormat
 	}
 	if m.Interpolation.asked() {
 		f.Regrid = &m.Interpolation
@@ -178,12 +210,10 @@ func loadModel(dir string, lean bool) (*Model, error) {
 	if err := m.loadArrays(filepath.Join(dir, arraysFile), f.Kind, lean, damagedModel(dir)); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	for i := range f.Networks {
-		w, _, err := ckpt.ReadFile(filepath.Join(dir, fmt.Sprintf(weightsFormat, i)))
-		if err != nil {
+	for name, w := range m.weightFiles(f.Networks) {
+		if *w, _, err = ckpt.ReadFile(filepath.Join(dir, name)); err != nil {
 			return nil, err
 		}
-		m.Networks = append(m.Networks, w)
 	}
 	return m, nil
 }
@@ -212,8 +242,11 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format != modelFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d", f.Format, modelFormat))
+	if f.Format != jointFormat && f.Format != stagesFormat {
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d and %d", f.Format, jointFormat, stagesFormat))
+	}
+	if f.Spec.staged() != (f.Format == stagesFormat) {
+		return nil, nil, bad(fmt.Sprintf("method %q in format %d", f.Spec.Method, f.Format))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}
 	if f.Regrid != nil {
@@ -355,31 +388,50 @@ func (m *Model) prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]sta
 func (m *Model) infer(ctx context.Context, init ensemble.Init, stats []statistics) (*Forecast, error) {
 	n := len(m.net.batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
-	parts := []struct {
-		name string
-		sum  []float32
-	}{{"spread", out.Spread}}
 	if m.Spec.Head == DistributionHead {
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
-		parts = append(parts, parts[0], parts[0])
-		parts[1].name, parts[1].sum, parts[2].name, parts[2].sum = "shift", out.Mean, "sigma", out.Sigma
 	}
-	share := 1 / float32(len(m.Networks))
-	for _, w := range m.Networks {
-		if err := fill(m.net.plan.Store(), w); err != nil {
+	sums := map[string][]float32{outSpread: out.Spread, outShift: out.Mean, outSigma: out.Sigma}
+	for _, p := range m.inferences() {
+		if err := fill(p.net.plan.Store(), p.weights); err != nil {
 			return nil, err
 		}
-		m.net.load(&m.net.batch)
-		if err := m.net.plan.Run(ctx, 0); err != nil {
+		p.net.load(&m.net.batch)
+		if err := p.net.plan.Run(ctx, 0); err != nil {
 			return nil, err
 		}
-		for _, part := range parts {
-			for i, x := range m.net.output(part.name) {
-				part.sum[i] += share * x
+		for _, name := range p.outputs {
+			for i, x := range p.net.output(name) {
+				sums[name][i] += p.share * x
 			}
 		}
 	}
 	return m.whole(out, m.physical(out, init, stats))
+}
+
+// inference is one run of a compiled network in a prediction: with which weights, and which of its
+// outputs are used, each counting as a share of a mean.
+type inference struct {
+	net     *network
+	weights Weights
+	outputs []string
+	share   float32
+}
+
+// inferences are those of a prediction.
+func (m *Model) inferences() (all []inference) {
+	share := 1 / float32(len(m.Networks))
+	if !m.Spec.staged() {
+		for _, w := range m.Networks {
+			all = append(all, inference{m.net, w, m.Spec.outputs(), share})
+		}
+		return all
+	}
+	all = append(all, inference{m.bias, m.Bias, []string{outShift}, 1})
+	for i := range m.Networks {
+		all = append(all, inference{m.net, m.Spreads[i], []string{outSpread}, share}, inference{m.net, m.Networks[i], []string{outSigma}, share})
+	}
+	return all
 }
 
 // physical brings the outputs of the network into physical units.
@@ -462,6 +514,11 @@ func (m *Model) open(o engine.Options) error {
 	if m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks); err != nil {
 		return err
 	}
+	if m.Spec.staged() {
+		o.Store = engine.NewStore()
+		m.bias, err = m.Spec.of(biasStage).compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks)
+		return err
+	}
 	if len(m.Networks) == 1 && m.ranks == nil { // else each network finds in its place what the one before left
 		m.net.batch.Features = m.net.plan.Input("features")
 	}
@@ -470,8 +527,10 @@ func (m *Model) open(o engine.Options) error {
 
 // Close frees the compiled network and closes the files of the model.
 func (m *Model) Close() (err error) {
-	if m.net != nil {
-		err, m.net = m.net.plan.Close(), nil
+	for _, n := range []**network{&m.net, &m.bias} {
+		if *n != nil {
+			err, *n = errors.Join(err, (*n).plan.Close()), nil
+		}
 	}
 	if m.arrays != nil {
 		err, m.arrays = errors.Join(err, m.arrays.Close()), nil

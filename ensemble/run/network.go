@@ -37,6 +37,22 @@ type Spec struct {
 	// Precision is the type in which fields inside the network are stored, as in
 	// engine.Options; empty means "f32".
 	Precision string `json:"precision,omitempty"`
+	// Method is that of the training: empty, one network learns all at once, or
+	// config.StagesMethod. Then Bias is the network of the first stage, and the rest describes
+	// that of the others.
+	Method string   `json:"method,omitempty"`
+	Bias   BiasSpec `json:"bias,omitzero"`
+
+	stage stage // whose network and loss are built
+}
+
+// BiasSpec is what the network of the first of three stages is built from.
+type BiasSpec struct {
+	Base   int     `json:"base"`
+	Stages int     `json:"stages"`
+	Local  int     `json:"local"`  // side of the windows of the locally connected layer; 0 has none
+	Smooth float64 `json:"smooth"` // weight of its roughness in the loss
+	Folds  int     `json:"folds"`  // blocks of years for cross-fitting
 }
 
 // The mixed loss of the published spread network: 0.16 L1 + 0.84 (1 - MS-SSIM).
@@ -59,7 +75,11 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 	}
 	wrap := s.Periodic && g.Periodic()
 	var out unet3d.CalibratedOutput
+	var roughness graph.Value
 	switch {
+	case s.stage == biasStage:
+		net := unet3d.Correction{UNet: unet3d.BiasUNet{Base: s.Bias.Base, Stages: s.Bias.Stages, Periodic: wrap}, Local: s.Bias.Local}
+		out.Shift, roughness = net.Build(b, in.Features, in.Anomaly)
 	case s.Kind == "resnet2d_simple":
 		net := unet3d.ResNet2D{Periodic: wrap, Reinject: k.Features.Channel(k.TargetLead, ensemble.SpreadOfUsed, k.Targets[0])}
 		out.Spread = s.toTargets(b, net.Build(b, in.Features), k)
@@ -71,19 +91,40 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 		}
 		net := unet3d.Calibrated{
 			UNet:         unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Periodic: wrap},
-			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead,
+			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead || s.staged(), SigmaOfSpread: s.staged(),
 		}
 		out = net.Build(b, in)
 	}
-	b.Output("spread", out.Spread)
-	if s.Head == DistributionHead {
-		b.Output("shift", out.Shift)
-		b.Output("sigma", out.Sigma)
+	for _, name := range s.outputs() {
+		b.Output(name, map[string]graph.Value{outSpread: out.Spread, outShift: out.Shift, outSigma: out.Sigma}[name])
 	}
-	if loss {
+	switch {
+	case loss && s.staged():
+		b.Loss(s.stageLoss(b, k, out, roughness, targets))
+	case loss:
 		b.Loss(s.loss(b, k, out, targets))
 	}
 	return b.Build()
+}
+
+// Names of the outputs of networks, in units of the error scale.
+const (
+	outSpread = "spread"
+	outShift  = "shift"
+	outSigma  = "sigma"
+)
+
+// outputs are those of the network.
+func (s Spec) outputs() []string {
+	switch {
+	case s.stage == biasStage:
+		return []string{outShift}
+	case s.staged():
+		return []string{outSpread, outSigma}
+	case s.Head == DistributionHead:
+		return []string{outSpread, outShift, outSigma}
+	}
+	return []string{outSpread}
 }
 
 // toTargets gives a network's one output channel, in units of the spread's scale,
@@ -103,12 +144,7 @@ func (s Spec) family() *dist.Family {
 // loss is the training loss in units of the error scale.
 func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, targets graph.Shape) graph.Value {
 	full, weight := b.Input("full_spread", targets), b.Input("weight", targets)
-	inverse := make([]float32, targets[1]*targets[2])
-	for i := range inverse {
-		inverse[i] = float32(k.ErrorScale[i] / k.SpreadScale[i])
-	}
-	unit := b.Const("", graph.Shape{1, targets[1], targets[2], 1, 1}, inverse)
-	have, want := op.Mul(b, out.Spread, unit), op.Mul(b, full, unit)
+	have, want := inSpreads(b, k, out.Spread), inSpreads(b, k, full)
 	if s.Head == DistributionHead {
 		residual := b.Input("residual", targets)
 		loss := op.WeightedMean(b, op.GaussianCRPS(b, out.Shift, out.Sigma, residual), weight)
@@ -132,6 +168,34 @@ func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, targe
 	default:
 		return b.Fail("loss", fmt.Errorf("unknown loss %q of a spread head", s.Loss))
 	}
+}
+
+// stageLoss is the training loss of a stage: of the correction the squared error in units of
+// the error scale and its weights' roughness, of the spread the squared distance in units
+// of its scale, of sigma the CRPS around the corrected mean.
+func (s Spec) stageLoss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, roughness graph.Value, targets graph.Shape) graph.Value {
+	weight := b.Input("weight", targets)
+	switch s.stage {
+	case biasStage:
+		loss := op.WeightedMSE(b, out.Shift, b.Input("residual", targets), weight)
+		if s.Bias.Local > 0 && s.Bias.Smooth > 0 {
+			loss = op.Add(b, loss, op.Scale(b, roughness, s.Bias.Smooth))
+		}
+		return loss
+	case spreadStage:
+		return op.WeightedMSE(b, inSpreads(b, k, out.Spread), inSpreads(b, k, b.Input("full_spread", targets)), weight)
+	}
+	corrected, residual := b.Input("corrected", targets), b.Input("residual", targets)
+	return op.WeightedMean(b, op.GaussianCRPS(b, corrected, out.Sigma, residual), weight)
+}
+
+// inSpreads gives spreads in units of the spread's scale.
+func inSpreads(b *graph.Builder, k *Task, x graph.Value) graph.Value {
+	inverse := make([]float32, x.Dim(1)*x.Dim(2))
+	for i := range inverse {
+		inverse[i] = float32(k.ErrorScale[i] / k.SpreadScale[i])
+	}
+	return op.Mul(b, x, b.Const("", graph.Shape{1, x.Dim(1), x.Dim(2), 1, 1}, inverse))
 }
 
 // network is a compiled network with the memory of its inputs.
@@ -215,7 +279,7 @@ func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
 func (n *network) load(b *Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
-		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight,
+		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected,
 	} {
 		if in := n.plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there
 			copy(in, x)

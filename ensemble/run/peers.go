@@ -16,7 +16,7 @@ type seat struct {
 // meet lets this rank and those that have the same slab of other starts ask each other for what
 // they keep. All ranks call it, whether or not they want to: configurations may differ in that.
 func (d *data) meet(c *config.TrainConfig) error {
-	s, reader := d.schedule(c.Train.Train, 0)
+	s, reader := d.schedule(c.Train.Train, 0, nil)
 	if d.store == nil || s.Readers == 1 {
 		return nil
 	}

@@ -274,7 +274,7 @@ func (d *data) fromStore(c *config.TrainConfig) error {
 	}
 	d.divided(from, analysed)
 	d.judged = newStoredCensus(d.store, d.axes.Levels, sel.Levels)
-	from.Keep(d.schedule(c.Train.Train, 0))
+	from.Keep(d.schedule(c.Train.Train, 0, nil))
 	return nil
 }
 

@@ -332,7 +332,8 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 	return r, r.write(o.Out)
 }
 
-// trainingOf predicts a training on the starts of a protocol.
+// trainingOf predicts a training on the starts of a protocol. Of a training in stages every step
+// counts as one of the last.
 func trainingOf(ctx context.Context, p *config.ProtocolConfig, o PlanOptions) (*RequestedRun, error) {
 	o.Crop = Crop{Height: p.Grid.Rows, Width: p.Grid.Columns}
 	split, err := divide(o.Config.Data.Split, p.Hindcasts.Starts())
@@ -344,8 +345,19 @@ func trainingOf(ctx context.Context, p *config.ProtocolConfig, o PlanOptions) (*
 		return nil, err
 	}
 	c := o.Config.Train.Train
-	n := (len(split.Train) + c.BatchSize - 1) / c.BatchSize
-	t := &RequestedRun{Machine: plan.Machine, Ranks: plan.Ranks, Mesh: plan.Plan.Mesh, Starts: len(split.Train), StepS: plan.Plan.StepS, Steps: n * c.Epochs * c.Networks,
+	turns, _, err := turnsOf(specOf(o.Config), c, split.Train, o.Config.Data.TargetLead)
+	if err != nil {
+		return nil, err
+	}
+	steps := 0
+	for _, j := range turns {
+		n := len(split.Train)
+		if j.starts != nil {
+			n = len(j.starts)
+		}
+		steps += j.cfg.Epochs * ((n + c.BatchSize - 1) / c.BatchSize)
+	}
+	t := &RequestedRun{Machine: plan.Machine, Ranks: plan.Ranks, Mesh: plan.Plan.Mesh, Starts: len(split.Train), StepS: plan.Plan.StepS, Steps: steps,
 		MemoryBytes: plan.Plan.MemoryBytes}
 	t.Seconds = t.StepS * float64(t.Steps)
 	return t, nil

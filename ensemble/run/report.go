@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -166,13 +167,23 @@ func charts(dir string) ([]report.Chart, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	c := report.Chart{Title: "Loss", X: "epoch", Y: "loss"}
+	var all []report.Chart
 	lines := map[string]int{}
 	for _, e := range events {
 		if e.Kind != "epoch" {
 			continue
 		}
 		network, _ := e.Number("network")
+		of := "Loss"
+		if stage, staged := e.Text("stage"); staged { // whose losses do not compare with others'
+			of += ": " + stage
+		}
+		at := slices.IndexFunc(all, func(c report.Chart) bool { return c.Title == of })
+		if at < 0 {
+			at = len(all)
+			all = append(all, report.Chart{Title: of, X: "epoch", Y: "loss"})
+		}
+		c := &all[at]
 		for _, curve := range []struct{ name, key string }{{"training", "loss"}, {"validation", "validation_loss"}} {
 			y, ok := e.Number(curve.key)
 			if !ok {
@@ -188,10 +199,7 @@ func charts(dir string) ([]report.Chart, error) {
 			c.Lines[at].X, c.Lines[at].Y = append(c.Lines[at].X, float64(e.Epoch)), append(c.Lines[at].Y, y)
 		}
 	}
-	if len(c.Lines) == 0 {
-		return nil, nil
-	}
-	return []report.Chart{c}, nil
+	return slices.DeleteFunc(all, func(c report.Chart) bool { return len(c.Lines) == 0 }), nil
 }
 
 // facts turns environment.json into lines.

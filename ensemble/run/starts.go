@@ -103,9 +103,10 @@ func (d *data) past() examples {
 	return p
 }
 
-// schedule says which starts this rank reads when, in the training of one network.
-func (d *data) schedule(c config.Training, network int) (s loader.Schedule, reader int) {
-	s = loader.Schedule{Seed: seedOf(c, network), Samples: len(d.train.inits), Epochs: c.Epochs, Batch: c.BatchSize, Readers: 1, Fill: true,
+// schedule says which starts this rank reads when, in the training of one network from some of
+// those of the training; nil are all.
+func (d *data) schedule(c config.Training, network int, only []int) (s loader.Schedule, reader int) {
+	s = loader.Schedule{Seed: seedOf(c, network), Samples: len(d.train.inits), Only: only, Epochs: c.Epochs, Batch: c.BatchSize, Readers: 1, Fill: true,
 		Validation: len(d.validation.inits), Test: len(d.test.inits)}
 	if d.ranks != nil && d.ranks.rows > 0 {
 		s.Readers, reader = d.ranks.rows, d.ranks.mesh.Along(d.ranks.c.Rank(), "data")

@@ -2,10 +2,12 @@ package run
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // optimizer gives the options of the present network's optimiser.
@@ -13,7 +15,7 @@ func (t *trainer) optimizer() optim.Options {
 	o := optim.Options{
 		Kind: optim.Kind(t.cfg.Optimizer), Decay: t.cfg.WeightDecay, Clip: t.cfg.Clip, Threads: t.cfg.Threads, Momentum: 0.9,
 		Trust: t.cfg.Trust, EMA: t.cfg.EMA,
-		NoDecay: func(name string) bool { return optim.Biases(name) || isMap(name) },
+		NoDecay: func(name string) bool { return optim.Biases(name) || isLocal(name) },
 	}
 	if o.EMA > 0 {
 		o.Average = t.shown
@@ -21,8 +23,12 @@ func (t *trainer) optimizer() optim.Options {
 	return o
 }
 
-// isMap tells the maps, which are local biases and have no decay either.
-func isMap(name string) bool { return len(name) > 5 && name[:5] == "maps." }
+// isLocal tells parameters that every grid point has of its own: maps, which are local biases, and
+// the filters of a locally connected layer, whose differences the loss bounds. They have no
+// decay either.
+func isLocal(name string) bool {
+	return strings.HasPrefix(name, "maps.") || strings.HasPrefix(name, unet3d.LocalLayer+".")
+}
 
 // schedule makes the learning rate of one network's steps.
 func schedule(c config.Training, perEpoch uint64, plateau *optim.PlateauState) optim.Schedule {
@@ -71,6 +77,9 @@ func (t *trainer) gather(ctx context.Context, next <-chan ready, todo int) (floa
 		t.input.waited += time.Since(began)
 		if err := t.stop(b.err); err != nil {
 			return 0, stopped{err}
+		}
+		if t.corrections != nil {
+			t.corrections.into(b.batch, b.starts)
 		}
 		t.net.load(b.batch)
 		if err := t.net.plan.Run(ctx, t.at.Step*uint64(t.cfg.Accumulate)+uint64(i)); err != nil {

@@ -266,10 +266,12 @@ func target(a *ensemble.Analysis, variable string, level ensemble.Level) ([]floa
 // Batch holds the network's values of some samples, one behind the other.
 //
 // Shape: Features [N C D P], Spread, Anomaly [N V D P], Season [N 2]; and, for
-// training, Residual, FullSpread and Weight [N V D P], with P = NY*NX.
+// training, Residual, FullSpread and Weight [N V D P], with P = NY*NX; Corrected [N V D P]
+// is the shift of stage B, if that is known.
 type Batch struct {
 	Features, Spread, Anomaly, Season []float32
 	Residual, FullSpread, Weight      []float32
+	Corrected                         []float32
 }
 
 // Input writes sample i of a batch from the used members (positions).

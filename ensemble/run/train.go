@@ -202,7 +202,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 			o.Warn(w)
 		}
 	}
-	task := o.Progress.Start("train", int64(c.Train.Train.Networks*c.Train.Train.Epochs*t.steps(t.batches())))
+	task := o.Progress.Start("train", int64(t.allSteps(t.turns)))
 	t.report = func(done int, note string) { task.Set(int64(done), note) }
 	err = t.run(context.WithoutCancel(ctx))
 	task.Done()
@@ -371,8 +371,13 @@ func taskOf(c *config.TrainConfig) Task {
 
 // specOf is the network of a configuration.
 func specOf(c *config.TrainConfig) Spec {
-	return Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
+	s := Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision}
+	if m := c.Model; m.Method == config.StagesMethod {
+		s.Method, s.SpreadWeight = m.Method, 0
+		s.Bias = BiasSpec{Base: m.Bias.Base, Stages: m.Bias.Stages, Local: m.Bias.Local, Smooth: m.Bias.Smooth, Folds: m.Bias.Folds}
+	}
+	return s
 }
 
 // targetVariables lists the variables of the targets once each, in order.
@@ -459,9 +464,13 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 		return nil, err
 	}
 	cfg := resolved(c.Train.Train, d.ranks)
+	turns, foldOf, err := turnsOf(specOf(c), cfg, d.train.inits, task.TargetLead)
+	if err != nil {
+		return nil, err
+	}
 	first, last := d.train.inits[0], d.train.inits[len(d.train.inits)-1]
 	return &trainer{
-		ranks: d.ranks, local: local, cfg: cfg, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
+		ranks: d.ranks, local: local, cfg: cfg, base: cfg, turns: turns, foldOf: foldOf, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
 		stop: d.ranks.stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(cfg.Threads), choices: map[string]string{},
 		model: &Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),

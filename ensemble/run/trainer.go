@@ -24,8 +24,11 @@ import (
 // decides what comes next is in position, the store and the optimiser, and all
 // of it is in a checkpoint; so a resumed run takes the very same steps.
 type trainer struct {
-	cfg      config.Training
-	sampling string // of members: "fixed" or "random"
+	cfg      config.Training // of the present network
+	base     config.Training // of all, with Networks
+	turns    []turn          // networks in the order of their training
+	foldOf   []int           // of each training start, the block of years; nil without stages
+	sampling string          // of members: "fixed" or "random"
 	model    *Model
 	local    *Task // of this rank's slab
 	data     *data
@@ -45,10 +48,14 @@ type trainer struct {
 	shown *engine.Store // what is validated and kept: store, or the running average of it
 	opt   *optim.Optimizer
 	rate  optim.Schedule
-	net   *network // training, batch_size samples
-	eval  *network // inference form with loss, one sample, of shown
-	feed  *feed    // of batches for net; nil before the first
-	best  Weights  // of the present network
+	// finished are the networks that were trained before the present one.
+	finished []Weights
+	// corrections are those of the means around which the present network learns sigma; else nil.
+	corrections *corrections
+	net         *network // training, batch_size samples
+	eval        *network // inference form with loss, one sample, of shown
+	feed        *feed    // of batches for net; nil before the first
+	best        Weights  // of the present network
 	// before is what the network's states were when the present step began.
 	before []float32
 	told   rankCosts  // by events of epochs of the present network
@@ -78,16 +85,36 @@ const evalStep = 0
 
 // batches is how many batches of batch_size samples an epoch has.
 func (t *trainer) batches() int {
-	return (len(t.data.train.inits) + t.cfg.BatchSize - 1) / t.cfg.BatchSize
+	return t.batchesOf(t.turns[t.at.Network])
+}
+
+func (t *trainer) batchesOf(j turn) int {
+	return (t.startsOf(j) + t.base.BatchSize - 1) / t.base.BatchSize
+}
+
+// startsOf is how many starts a turn learns from.
+func (t *trainer) startsOf(j turn) int {
+	if j.starts != nil {
+		return len(j.starts)
+	}
+	return len(t.data.train.inits)
+}
+
+// allSteps are those of some of the turns if none stops early.
+func (t *trainer) allSteps(turns []turn) (n int) {
+	for _, j := range turns {
+		n += j.cfg.Epochs * t.steps(t.batchesOf(j))
+	}
+	return n
 }
 
 // steps is how many steps of the optimiser, of accumulate batches each, have those
 // batches. The last step of an epoch may have fewer.
 func (t *trainer) steps(batches int) int {
-	return (batches + t.cfg.Accumulate - 1) / t.cfg.Accumulate
+	return (batches + t.base.Accumulate - 1) / t.base.Accumulate
 }
 
-func (t *trainer) seed() uint64 { return seedOf(t.cfg, t.at.Network) }
+func (t *trainer) seed() uint64 { return seedOf(t.base, t.at.Network) }
 
 // seedOf is the seed of one of the networks of a training.
 func seedOf(c config.Training, network int) uint64 { return uint64(c.Seed) + 1000003*uint64(network) }
@@ -111,6 +138,9 @@ func (t *trainer) begin() error {
 	if err := t.end(); err != nil {
 		return err
 	}
+	j := t.turns[t.at.Network]
+	t.cfg = j.cfg
+	spec := t.model.Spec.of(j.stage)
 	t.store = engine.NewStore()
 	t.shown = t.store
 	if t.cfg.EMA > 0 {
@@ -119,15 +149,21 @@ func (t *trainer) begin() error {
 	o := trainOptions(t.cfg, t.table)
 	o.Store, o.Choices = t.store, t.choices
 	var err error
-	if t.net, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
+	if t.net, err = spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
 		return t.namedMemory(err)
 	}
 	maps.Copy(t.choices, t.net.plan.Choices())
 	o.Mode, o.Store = engine.Infer, t.shown
-	if t.eval, err = t.model.Spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o, t.ranks); err != nil {
+	spec.Bias.Smooth = 0 // what is chosen by validation is the fit
+	if t.eval, err = spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o, t.ranks); err != nil {
 		return t.namedMemory(err)
 	}
 	maps.Copy(t.choices, t.eval.plan.Choices())
+	if j.stage == sigmaStage {
+		if err := t.correctable(o); err != nil {
+			return err
+		}
+	}
 	if t.ranks.leads() {
 		t.timings.save(t.table)
 	}
@@ -141,8 +177,13 @@ func (t *trainer) begin() error {
 	if err := t.start.into(t.store); err != nil {
 		return err
 	}
+	if j.stage == sigmaStage { // goes on from the stage before
+		if err := fill(t.store, t.finished[t.at.Network-1]); err != nil {
+			return err
+		}
+	}
 	t.rate = schedule(t.cfg, uint64(t.steps(t.batches())), &t.at.Plateau)
-	s, reader := t.data.schedule(t.cfg, t.at.Network)
+	s, reader := t.schedule()
 	if lo, hi := s.Share(reader, t.cfg.BatchSize); t.net.rows.Lo != lo || t.net.rows.Hi != hi {
 		return fmt.Errorf("samples %d to %d of a batch are read, %v are computed", lo, hi, t.net.rows)
 	}
@@ -162,7 +203,11 @@ func (t *trainer) end() error {
 	t.feed.end()
 	t.feed = nil
 	var err error
-	for _, n := range []*network{t.net, t.eval} {
+	nets := []*network{t.net, t.eval}
+	if t.corrections != nil {
+		nets = append(nets, t.corrections.net)
+	}
+	for _, n := range nets {
 		if n != nil {
 			err = errors.Join(err, n.plan.Close())
 		}
@@ -170,7 +215,7 @@ func (t *trainer) end() error {
 	if t.opt != nil {
 		err = errors.Join(err, t.opt.Close())
 	}
-	t.net, t.eval, t.opt = nil, nil, nil
+	t.net, t.eval, t.opt, t.corrections = nil, nil, nil, nil
 	return err
 }
 
@@ -180,7 +225,7 @@ func (t *trainer) end() error {
 // Errors: what stop gives, after saving; exit 1 if the loss is not finite.
 func (t *trainer) run(ctx context.Context) error {
 	defer t.end()
-	for t.at.Network < t.cfg.Networks {
+	for t.at.Network < len(t.turns) {
 		if t.net == nil {
 			if err := t.begin(); err != nil {
 				return err
@@ -198,13 +243,31 @@ func (t *trainer) run(ctx context.Context) error {
 				return err
 			}
 		}
-		t.model.Networks = append(t.model.Networks, t.best)
+		t.finished = append(t.finished, t.best)
 		t.at = position{Network: t.at.Network + 1, Step: t.at.Step, BestLoss: noBest}
 		if err := t.end(); err != nil {
 			return err
 		}
 	}
+	t.model.take(t.turns, t.finished)
 	return nil
+}
+
+// schedule says which starts this rank reads when for the present network.
+func (t *trainer) schedule() (loader.Schedule, int) {
+	return t.data.schedule(t.cfg, t.at.Network, t.turns[t.at.Network].starts)
+}
+
+// order is the starts of the present epoch in the order of their reading.
+func (t *trainer) order() []int {
+	j := t.turns[t.at.Network]
+	order := loader.Order(t.seed(), uint64(t.at.Epoch), t.startsOf(j))
+	for i, k := range order {
+		if j.starts != nil {
+			order[i] = j.starts[k]
+		}
+	}
+	return order
 }
 
 // tired says whether validation has not improved for longer than patience.
@@ -231,10 +294,18 @@ func (t *trainer) show() error {
 // epoch goes on with the present epoch to its end.
 func (t *trainer) epoch(ctx context.Context) error {
 	n := t.batches()
+	if t.corrections != nil {
+		err := t.correct(ctx)
+		if stop := (stopped{}); errors.As(err, &stop) {
+			return errors.Join(t.save(), stop.reason)
+		} else if err != nil {
+			return err
+		}
+	}
 	if t.feed == nil {
 		t.feed = t.prepare(ctx)
 	}
-	order := loader.Order(t.seed(), uint64(t.at.Epoch), len(t.data.train.inits))
+	order := t.order()
 	for t.at.Batch < n {
 		began := time.Now()
 		t.before = append(t.before[:0], t.store.States()...)
@@ -262,14 +333,15 @@ func (t *trainer) epoch(ctx context.Context) error {
 			rundir.Value{Name: "rate", Value: rate}, rundir.Value{Name: "gradient_norm", Value: norm}); err != nil {
 			return err
 		}
-		t.report((t.at.Network*t.cfg.Epochs+t.at.Epoch)*t.steps(n)+t.steps(t.at.Batch), fmt.Sprintf("loss %.4f", loss))
+		t.report(t.allSteps(t.turns[:t.at.Network])+t.at.Epoch*t.steps(n)+t.steps(t.at.Batch), fmt.Sprintf("loss %.4f", loss))
 	}
 	return t.closeEpoch(ctx)
 }
 
 // closeEpoch validates, keeps the best weights and saves.
 func (t *trainer) closeEpoch(ctx context.Context) error {
-	values := []rundir.Value{{Name: "network", Value: float64(t.at.Network)}, {Name: "loss", Value: t.at.LossSum / float64(t.batches())}}
+	values := t.turns[t.at.Network].values(t.at.Network)
+	values = append(values, rundir.Value{Name: "loss", Value: t.at.LossSum / float64(t.batches())})
 	t.at.Epoch, t.at.Batch, t.at.LossSum = t.at.Epoch+1, 0, 0
 	if len(t.data.validation.inits) > 0 {
 		loss, err := t.validate(ctx)
@@ -309,8 +381,9 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 
 // ready is a batch on its way from the goroutine that prepares it.
 type ready struct {
-	batch *Batch
-	err   error
+	batch  *Batch
+	starts []int // of its samples, by their numbers among those of the training
+	err    error
 }
 
 // feed is the goroutine that prepares batches.
@@ -334,7 +407,7 @@ func (f *feed) end() {
 func (t *trainer) prepare(ctx context.Context) *feed {
 	ctx, stop := context.WithCancel(ctx)
 	ch, done := make(chan ready), make(chan struct{})
-	schedule, reader := t.data.schedule(t.cfg, t.at.Network)
+	schedule, reader := t.schedule()
 	var reads []int
 	for epoch := t.at.Epoch; epoch < t.cfg.Epochs; epoch++ {
 		reads = append(reads, schedule.Epoch(reader, epoch)...)
@@ -344,16 +417,23 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	starts := t.data.train.stream(ctx, reads)
 	grid := t.ranks.own().part(t.model.Grid)
 	room := [2]Batch{newBatch(t.local, grid, size), newBatch(t.local, grid, size)}
+	if t.corrections != nil {
+		for i := range room {
+			room[i].Corrected = make([]float32, len(room[i].Residual))
+		}
+	}
 	at, n := t.at.Epoch*t.batches()+t.at.Batch, t.batches()
+	all, lo := t.startsOf(t.turns[t.at.Network]), t.net.rows.Lo
 	go func() {
 		defer close(done)
 		defer starts.Close()
 		for ; at < t.cfg.Epochs*n; at++ {
 			b := &room[at%2]
-			err := t.build(b, starts, reads[:size], at%n, uint64(at/n), schedule.Seed)
+			samples := reads[:size]
+			err := t.build(b, starts, samples, all-(at%n*t.base.BatchSize+lo), uint64(at/n), schedule.Seed)
 			reads = reads[size:]
 			select {
-			case ch <- ready{b, err}:
+			case ch <- ready{b, samples, err}:
 			case <-ctx.Done():
 				return
 			}
@@ -365,36 +445,47 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	return &feed{ch, stop, done}
 }
 
-// build fills this rank's samples of batch k of an epoch with those starts, which come next.
+// build fills this rank's samples of a batch of an epoch with those starts, which come next.
 // The last batch of an epoch starts over with the first samples, at weight zero, when the
-// starts do not fill it.
-func (t *trainer) build(b *Batch, next starts, samples []int, k int, epoch, seed uint64) error {
+// starts do not fill it: left is how many of the epoch are left for this rank's samples.
+func (t *trainer) build(b *Batch, next starts, samples []int, left int, epoch, seed uint64) error {
 	for i, sample := range samples {
 		fc, analysis, err := next.next()
 		if err != nil {
 			return err
 		}
-		used, err := positions(fc, t.local.Used)
+		used, err := t.members(fc, seed, epoch, uint64(sample))
 		if err != nil {
 			return err
 		}
-		if t.sampling == "random" {
-			used = loader.Members(seed, epoch, uint64(sample), len(fc.Members), len(used), used[0] == 0)
-		}
-		used = fewer(used, t.local.Least, seed, epoch, uint64(sample))
 		if err := t.local.Input(b, i, fc, used); err != nil {
 			return err
 		}
 		if err := t.local.Answer(b, i, fc, used, analysis); err != nil {
 			return err
 		}
-		if k*t.cfg.BatchSize+t.net.rows.Lo+i >= len(t.data.train.inits) {
+		if i >= left {
 			w := len(b.Weight) / len(samples)
 			clear(b.Weight[i*w : (i+1)*w])
 		}
 	}
 	return nil
 }
+
+// members are the positions of those that are input of a start in an epoch.
+func (t *trainer) members(fc *ensemble.Forecast, seed, epoch, start uint64) ([]int, error) {
+	used, err := positions(fc, t.local.Used)
+	if err != nil {
+		return nil, err
+	}
+	if t.sampling == randomMembers {
+		used = loader.Members(seed, epoch, start, len(fc.Members), len(used), used[0] == 0)
+	}
+	return fewer(used, t.local.Least, seed, epoch, start), nil
+}
+
+// randomMembers is the sampling that draws members anew in every epoch.
+const randomMembers = "random"
 
 // purposeFewer keeps the draws of how many members are input apart from those of which.
 const purposeFewer = 0x6665776572
@@ -419,7 +510,7 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	var sum float64
-	err := t.data.validation.each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, analysis *ensemble.Analysis) error {
+	err := t.data.validation.each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, analysis *ensemble.Analysis) error {
 		used, err := positions(fc, t.local.Used)
 		if err != nil {
 			return err
@@ -430,6 +521,9 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 		}
 		if err := t.local.Answer(b, 0, fc, used, analysis); err != nil {
 			return err
+		}
+		if t.corrections != nil {
+			b.Corrected = t.corrections.validation[i]
 		}
 		t.eval.load(b)
 		if err := t.eval.plan.Run(ctx, evalStep); err != nil {
@@ -453,7 +547,7 @@ func (t *trainer) diverged(loss float64, order []int, todo int, cause error) err
 		starts = append(starts, t.data.train.inits[order[(t.at.Batch*t.cfg.BatchSize+i)%len(order)]].String())
 	}
 	return &exit.Error{Code: exit.No, What: fmt.Sprintf("%s at step %d", what, t.at.Step+1),
-		At:  fmt.Sprintf("network %d, epoch %d, starts %v, loss %g", t.at.Network+1, t.at.Epoch+1, starts, loss),
+		At:  fmt.Sprintf("%s, epoch %d, starts %v, loss %g", t.turns[t.at.Network].called(t.at.Network), t.at.Epoch+1, starts, loss),
 		Why: "the learning rate is too large, or a field of these starts is absurd",
 		Fix: "look at the fields with `ensemble inspect --stats`, or lower train.learning_rate", Err: cause}
 }
@@ -492,7 +586,7 @@ func (t *trainer) save() error {
 		add(partAverage, weightsOf(t.shown))
 	}
 	add(partBest, t.best)
-	for i, w := range t.model.Networks {
+	for i, w := range t.finished {
 		add(fmt.Sprintf(partFinished, i), w)
 	}
 	state, err := json.Marshal(t.at)
@@ -539,11 +633,6 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 		}
 		maps.Copy(t.choices, plan.Choices)
 	}
-	plateau := t.at.Plateau
-	if err := t.begin(); err != nil {
-		return err
-	}
-	t.at.Plateau = plateau
 	part := func(prefix string) (w Weights) {
 		for _, x := range c.Tensors {
 			if len(x.Name) > len(prefix) && x.Name[:len(prefix)] == prefix {
@@ -553,6 +642,18 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 		}
 		return w
 	}
+	if t.at.Network >= len(t.turns) {
+		return unreadable("state", fmt.Errorf("network %d of %d", t.at.Network+1, len(t.turns)))
+	}
+	t.finished = nil
+	for i := range t.at.Network {
+		t.finished = append(t.finished, part(fmt.Sprintf(partFinished, i)))
+	}
+	plateau := t.at.Plateau
+	if err := t.begin(); err != nil {
+		return err
+	}
+	t.at.Plateau = plateau
 	if err := fill(t.store, part(partWeights)); err != nil {
 		return err
 	}
@@ -577,9 +678,5 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 		return err
 	}
 	t.best = part(partBest)
-	t.model.Networks = nil
-	for i := range t.at.Network {
-		t.model.Networks = append(t.model.Networks, part(fmt.Sprintf(partFinished, i)))
-	}
 	return nil
 }
