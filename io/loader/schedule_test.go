@@ -46,6 +46,19 @@ func TestReadsOfATrainingByHand(t *testing.T) {
 	}
 }
 
+// A part of the training's samples is read in the order of as many; those behind them keep
+// their numbers.
+func TestReadsOfAPart(t *testing.T) {
+	s := Schedule{Seed: 42, Samples: 20, Only: []int{1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16}, Epochs: 1, Batch: 4, Readers: 1, Validation: 1}
+	var want []int
+	for _, k := range Order(42, 0, 12) {
+		want = append(want, s.Only[k])
+	}
+	if got := s.Reads(0); !slices.Equal(got, append(want, 20)) {
+		t.Errorf("%v, want %v and 20", got, want)
+	}
+}
+
 func TestPlaceByHand(t *testing.T) {
 	sizes := Sizes(12, 1)
 	for reader, want := range []struct{ priority, fetches []int }{
