@@ -85,7 +85,6 @@ type World struct {
 	channels   []C.word   // communicators
 	letters    letters
 	waits      waits
-	abandoned  []*request
 
 	blame   sync.Once // finds the culprit of a stall
 	blamed  atomic.Bool
@@ -278,7 +277,7 @@ func (v view) start(other int, x comm.Slice, piece func(r *request, p unsafe.Poi
 	}
 	p, n := memory(x)
 	if n > 0 {
-		r.pinned.Pin(p) // MPI keeps the address until the request is done
+		r.pin(p)
 	}
 	for lo := 0; lo == 0 || lo < n; lo += most {
 		var word C.word
@@ -334,8 +333,34 @@ func (r *request) Test() bool {
 		}
 		r.words = r.words[1:]
 	}
-	r.pinned.Unpin()
+	r.unpin()
 	return true
+}
+
+// underway are the requests of this process whose memory MPI has the address of. They are kept
+// however the job ends: nobody waits for those of a rank that was lost, and MPI may still write
+// to them.
+var underway struct {
+	sync.Mutex
+	requests map[*request]bool
+}
+
+// pin keeps the memory of a message where it is until the message is done.
+func (r *request) pin(p unsafe.Pointer) {
+	r.pinned.Pin(p)
+	underway.Lock()
+	defer underway.Unlock()
+	if underway.requests == nil {
+		underway.requests = map[*request]bool{}
+	}
+	underway.requests[r] = true
+}
+
+func (r *request) unpin() {
+	r.pinned.Unpin()
+	underway.Lock()
+	defer underway.Unlock()
+	delete(underway.requests, r)
 }
 
 // How a rank waits: first it tries again and again, and lets others have the core in
@@ -363,11 +388,9 @@ func (r *request) Wait() error {
 	for sleep := minSleep; !r.Test(); {
 		waited := time.Since(begin)
 		if r.w.blamed.Load() || r.w.stall > 0 && waited > time.Duration(patience*float64(r.w.stall)) {
-			r.w.abandon(r)
 			return r.w.stalled(r.other)
 		}
 		if r.by.ends() {
-			r.w.abandon(r)
 			return &comm.RankError{Rank: r.other, Err: context.Canceled}
 		}
 		if waited > spin {
@@ -383,13 +406,6 @@ func (r *request) Wait() error {
 		return &comm.RankError{Rank: r.other, Err: r.err}
 	}
 	return nil
-}
-
-// abandon keeps the memory of a message that nobody waits for any more: MPI has its address.
-func (w *World) abandon(r *request) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.abandoned = append(w.abandoned, r)
 }
 
 // task is a goroutine beside that of the rank, and the transport it has.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,6 +61,8 @@ func rank(what string) error {
 			return nil // without leaving the job
 		}
 		fmt.Fprintf(os.Stderr, "rank %d: %v\n", c.Rank(), err)
+		runtime.GC() // what nobody waits for any more is collected, as a process does that goes on to say why
+		time.Sleep(20 * time.Millisecond)
 		if errors.Is(err, ErrStalled) {
 			os.Exit(int(exit.RankLost))
 		}
