@@ -309,6 +309,12 @@ func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error 
 // simplePacking is what ecCodes calls the packing that needs no library.
 const simplePacking = "grid_simple"
 
+// InChild tells whether the values of an entry are decoded in a child.
+func (in *Input) InChild(e ensemble.Entry) bool {
+	f := in.byName[e.File]
+	return f != nil && f.zarr == nil && (e.Length == 0 || e.Packing != simplePacking)
+}
+
 // unpack reads field k of a batch if its numbers stand one after the other: they are
 // unpacked where they are wanted, without a child and its copies.
 func (in *Input) unpack(b *batch, k int) (done bool, err error) {

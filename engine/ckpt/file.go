@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -38,31 +39,60 @@ func (f *File) Find(name string) (e Entry, ok bool) {
 	return e, ok
 }
 
-// Float64 reads a tensor of F64 into dst, with raw as scratch; both are grown if short and
-// returned.
+// Float64 reads a tensor of F64 into dst, which is grown if short and returned.
 //
 // Errors: a tensor that is absent or of another type; exit 66 or 74 if the file cannot be
 // read.
-func (f *File) Float64(dst []float64, raw []byte, name string) ([]float64, []byte, error) {
+func (f *File) Float64(dst []float64, name string) ([]float64, error) {
 	e, ok := f.entries[name]
 	if !ok || e.DType != F64 {
-		return dst, raw, fmt.Errorf("%s has no tensor %s of type %s", f.path, name, F64)
+		return dst, fmt.Errorf("%s has no tensor %s of type %s", f.path, name, F64)
 	}
-	size := int(e.end - e.begin)
-	if cap(raw) < size {
-		raw = make([]byte, size)
+	n := int(e.end-e.begin) / 8
+	if cap(dst) < n {
+		dst = make([]float64, n)
 	}
-	raw = raw[:size]
-	if _, err := f.file.ReadAt(raw, f.header.data+e.begin); err != nil {
-		return dst, raw, exit.Read(f.path, fmt.Errorf("tensor %s: %w", name, err))
-	}
-	if cap(dst) < size/8 {
-		dst = make([]float64, size/8)
-	}
-	dst = dst[:size/8]
-	_, err := binary.Decode(raw, binary.LittleEndian, dst)
-	return dst, raw, err
+	return dst[:n], readInto(f, e, dst[:n])
 }
+
+// Float32 reads a tensor of floating point numbers into dst, which has its size.
+//
+// Errors: as Float64; a tensor of integers, or of another size.
+func (f *File) Float32(dst []float32, name string) error {
+	if e, ok := f.entries[name]; ok && e.DType == F32 && int(e.end-e.begin) == 4*len(dst) {
+		return readInto(f, e, dst)
+	}
+	t, err := f.Tensor(name)
+	if err != nil {
+		return err
+	}
+	x, err := t.Float32()
+	if err == nil && len(x) != len(dst) {
+		err = fmt.Errorf("tensor %s has %d elements, want %d", name, len(x), len(dst))
+	}
+	copy(dst, x)
+	return err
+}
+
+// readInto reads a tensor to where it is wanted: on machines whose order of bytes is that
+// of the file without a copy.
+func readInto[T float32 | float64](f *File, e Entry, dst []T) error {
+	raw := bigmem.Bytes(dst)
+	if !littleEndian {
+		raw = make([]byte, len(raw))
+	}
+	if _, err := f.file.ReadAt(raw, f.header.data+e.begin); err != nil {
+		return exit.Read(f.path, fmt.Errorf("tensor %s: %w", e.Name, err))
+	}
+	if littleEndian {
+		return nil
+	}
+	_, err := binary.Decode(raw, binary.LittleEndian, dst)
+	return err
+}
+
+// littleEndian tells whether numbers lie in memory as they do in a file.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 // Tensor reads a tensor.
 //

@@ -18,8 +18,8 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	x, raw, err := f.Float64(make([]float64, 1), nil, "a")
-	if err != nil || !slices.Equal(x, want[0].Data.([]float64)) || len(raw) != 24 {
+	x, err := f.Float64(make([]float64, 1), "a")
+	if err != nil || !slices.Equal(x, want[0].Data.([]float64)) {
 		t.Errorf("a is %v, %v", x, err)
 	}
 	if e, ok := f.Find("b"); !ok || !slices.Equal(e.Shape, want[1].Shape) {
@@ -28,7 +28,17 @@ func TestFile(t *testing.T) {
 	if b, err := f.Tensor("b"); err != nil || !slices.Equal(b.Data.([]float32), want[1].Data.([]float32)) {
 		t.Errorf("b is %v, %v", b, err)
 	}
-	if _, _, err := f.Float64(nil, nil, "b"); err == nil {
+	y, z := make([]float32, 2), make([]float32, 3)
+	if err := f.Float32(y, "b"); err != nil || !slices.Equal(y, want[1].Data.([]float32)) {
+		t.Errorf("b is %v, %v", y, err)
+	}
+	if err := f.Float32(z, "a"); err != nil || !slices.Equal(z, []float32{1, 2.5, -3}) {
+		t.Errorf("a is %v as float32, %v", z, err)
+	}
+	if f.Float32(z, "b") == nil {
+		t.Error("two values are read as three")
+	}
+	if _, err := f.Float64(nil, "b"); err == nil {
 		t.Error("float32 is read as float64")
 	}
 	if _, err := f.Tensor("c"); err == nil {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
@@ -43,6 +42,7 @@ type Model struct {
 	Baselines []Baselines // [variable][level], as targets are stored; empty without analyses
 
 	arrays *ckpt.File // from which maps are read when they are needed; nil if all are in memory
+	stored *ckpt.File // of the only network, from which its weights are read when it is opened; else nil
 	ranks  *team      // that predict together; nil for one rank alone
 	local  *Task      // of this rank
 	net    *network   // compiled on first use; runs the networks in turn
@@ -200,8 +200,8 @@ func (m *Model) saveReference(dir string) error {
 // Errors: exit 66 if there is no model, 65 if its files do not fit each other.
 func LoadModel(dir string) (*Model, error) { return loadModel(dir, false) }
 
-// loadModel reads a model folder; if it is lean the maps of its normalisers stay in their
-// file, which Close closes: they may be more than all else.
+// loadModel reads a model folder; if it is lean the maps of its normalisers, and the weights
+// of an only network, stay in their files, which Close closes: they may be more than all else.
 func loadModel(dir string, lean bool) (*Model, error) {
 	m, f, err := loadReference(dir)
 	if err != nil {
@@ -209,6 +209,11 @@ func loadModel(dir string, lean bool) (*Model, error) {
 	}
 	if err := m.loadArrays(filepath.Join(dir, arraysFile), f.Kind, lean, damagedModel(dir)); err != nil {
 		return nil, errors.Join(err, m.Close())
+	}
+	if lean && f.Networks == 1 && !m.Spec.staged() {
+		m.Networks = []Weights{nil}
+		m.stored, err = ckpt.Open(filepath.Join(dir, fmt.Sprintf(weightsFormat, 0)))
+		return m, err
 	}
 	for name, w := range m.weightFiles(f.Networks) {
 		if *w, _, err = ckpt.ReadFile(filepath.Join(dir, name)); err != nil {
@@ -298,13 +303,10 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 		return e.Shape[0]
 	}
 	const meanName, scaleName = "feature_mean.%03d", "feature_scale.%03d"
-	var raw sync.Pool
 	k.Features.Maps = func(i int, n *ensemble.Normaliser) (err error) {
-		buf, _ := raw.Get().([]byte)
-		if n.Mean, buf, err = m.arrays.Float64(n.Mean, buf, fmt.Sprintf(meanName, i)); err == nil {
-			n.Scale, buf, err = m.arrays.Float64(n.Scale, buf, fmt.Sprintf(scaleName, i))
+		if n.Mean, err = m.arrays.Float64(n.Mean, fmt.Sprintf(meanName, i)); err == nil {
+			n.Scale, err = m.arrays.Float64(n.Scale, fmt.Sprintf(scaleName, i))
 		}
-		raw.Put(buf)
 		return err
 	}
 	for i := range k.Features.Axes.Fields() {
@@ -393,8 +395,10 @@ func (m *Model) infer(ctx context.Context, init ensemble.Init, stats []statistic
 	}
 	sums := map[string][]float32{outSpread: out.Spread, outShift: out.Mean, outSigma: out.Sigma}
 	for _, p := range m.inferences() {
-		if err := fill(p.net.plan.Store(), p.weights); err != nil {
-			return nil, err
+		if m.stored == nil { // else they are there since it was opened
+			if err := fill(p.net.plan.Store(), p.weights); err != nil {
+				return nil, err
+			}
 		}
 		p.net.load(&m.net.batch)
 		if err := p.net.plan.Run(ctx, 0); err != nil {
@@ -522,7 +526,16 @@ func (m *Model) open(o engine.Options) error {
 	if len(m.Networks) == 1 && m.ranks == nil { // else each network finds in its place what the one before left
 		m.net.batch.Features = m.net.plan.Input("features")
 	}
-	return nil
+	if m.stored == nil {
+		return nil
+	}
+	return fillFrom(m.net.plan.Store(), func(e engine.Entry, to []float32) (bool, error) {
+		at, ok := m.stored.Find(e.Name)
+		if ok && !slices.Equal(at.Shape, []int(e.Shape)) {
+			return true, otherShape(at.Shape, e)
+		}
+		return ok, m.stored.Float32(to, e.Name)
+	})
 }
 
 // Close frees the compiled network and closes the files of the model.
@@ -531,6 +544,9 @@ func (m *Model) Close() (err error) {
 		if *n != nil {
 			err, *n = errors.Join(err, (*n).plan.Close()), nil
 		}
+	}
+	if m.stored != nil {
+		err, m.stored = errors.Join(err, m.stored.Close()), nil
 	}
 	if m.arrays != nil {
 		err, m.arrays = errors.Join(err, m.arrays.Close()), nil
@@ -556,20 +572,42 @@ func fill(s *engine.Store, w Weights) error {
 	for _, t := range w {
 		given[t.Name] = t
 	}
-	for _, e := range s.Entries() {
+	return fillFrom(s, func(e engine.Entry, to []float32) (bool, error) {
 		t, ok := given[e.Name]
 		if !ok {
-			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights lack %q", e.Name), Why: fmt.Sprintf("the network has it with shape %v", e.Shape),
-				Fix: "give weights of the same network"}
+			return false, nil
 		}
 		v, err := t.Float32()
 		if err == nil && !slices.Equal(t.Shape, []int(e.Shape)) {
-			err = fmt.Errorf("shape %v, the network has %v", t.Shape, e.Shape)
+			err = otherShape(t.Shape, e)
 		}
 		if err == nil {
-			err = s.Set(e.Name, v)
+			copy(to, v)
 		}
-		if err != nil {
+		return true, err
+	})
+}
+
+func otherShape(have []int, e engine.Entry) error {
+	return fmt.Errorf("shape %v, the network has %v", have, e.Shape)
+}
+
+// fillFrom has all parameters and states of a store read to their places; read says whether
+// they are there.
+//
+// Errors: as fill; those of exit.Read.
+func fillFrom(s *engine.Store, read func(e engine.Entry, to []float32) (there bool, err error)) error {
+	for _, e := range s.Entries() {
+		to, _, _ := s.Get(e.Name)
+		there, err := read(e, to)
+		var known *exit.Error
+		switch {
+		case !there:
+			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights lack %q", e.Name), Why: fmt.Sprintf("the network has it with shape %v", e.Shape),
+				Fix: "give weights of the same network"}
+		case errors.As(err, &known):
+			return err
+		case err != nil:
 			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights of %q do not fit the network", e.Name), Why: err.Error(), Fix: "give weights of the same network", Err: err}
 		}
 	}

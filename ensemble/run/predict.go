@@ -189,7 +189,7 @@ func (p *prediction) load() (err error) {
 	if p.pool, err = decode.NewPool(decode.Options{}); err != nil {
 		return err
 	}
-	p.pool.Start()
+	p.pool.Start(1) // which writes
 	modelDir := filepath.Join(o.RunDir, "model")
 	p.modelSum = beside(func() (string, error) { return modelChecksum(modelDir) })
 	if p.model, err = loadModel(modelDir, p.ranks == nil); err != nil {
@@ -246,6 +246,9 @@ func (p *prediction) open(ctx context.Context) (err error) {
 	}
 	if err = p.choose(p.demand); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(p.in.entries, p.input.InChild) {
+		p.pool.Start(p.pool.Size())
 	}
 	if p.in.from != nil {
 		if err = p.in.from.prepare(p.in.entries); err != nil {

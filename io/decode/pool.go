@@ -68,10 +68,11 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Start starts all children, in the background, so that they are there when they are first
-// needed. One that does not start gives its error to the request that needs it.
-func (p *Pool) Start() {
-	for range p.opt.Children {
+// Start starts so many children, or all if there are fewer, in the background, so that they
+// are there when they are first needed. One that does not start gives its error to the
+// request that needs it.
+func (p *Pool) Start(children int) {
+	for range min(children, p.opt.Children) {
 		go func() {
 			slot := <-p.slots
 			defer func() { p.slots <- slot }()
