@@ -9,16 +9,16 @@ import "unsafe"
 // Align is the alignment of every array in bytes: a cache line, and the widest vector.
 const Align = 64
 
-// hugePage is the size of a huge page on the systems that have them.
-const hugePage = 2 << 20
+// HugePage is the size of a huge page on the systems that have them.
+const HugePage = 2 << 20
 
 // Make is a zeroed array of n elements. It is ordinary memory of Go: the
 // garbage collector frees it.
 func Make[T float32 | float64](n int) []T {
 	size := int(unsafe.Sizeof(T(0)))
 	align := Align
-	if n*size >= 2*hugePage {
-		align = hugePage
+	if n*size >= 2*HugePage {
+		align = HugePage
 	}
 	buf := make([]T, n+align/size)
 	skip := 0
@@ -26,7 +26,7 @@ func Make[T float32 | float64](n int) []T {
 		skip = (align - r) / size
 	}
 	buf = buf[skip : skip+n : skip+n]
-	if whole := n * size / hugePage * hugePage; align == hugePage && whole > 0 {
+	if whole := n * size / HugePage * HugePage; align == HugePage && whole > 0 {
 		advise(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), whole))
 	}
 	return buf

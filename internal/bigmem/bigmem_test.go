@@ -11,7 +11,7 @@ func TestMake(t *testing.T) {
 		if len(x) != n || cap(x) != n {
 			t.Fatalf("%d elements, room for %d, want %d", len(x), cap(x), n)
 		}
-		if p := uintptr(unsafe.Pointer(unsafe.SliceData(x))); n > 0 && p%Align != 0 || 4*n >= 2*hugePage && p%hugePage != 0 {
+		if p := uintptr(unsafe.Pointer(unsafe.SliceData(x))); n > 0 && p%Align != 0 || 4*n >= 2*HugePage && p%HugePage != 0 {
 			t.Errorf("%d elements lie at %#x", n, p)
 		}
 		for i, v := range x {

@@ -173,7 +173,7 @@ func (s *Store) unreadable(name string, err error) error {
 
 // Read reads a start: its forecast, and its analyses in the order of their leads.
 //
-// Memory: what it gives, and a buffer of 16 MiB or one part of a band if that is more.
+// Memory: what it gives, and a buffer of 8 MiB and one part of a band.
 // Errors: those of Select and Selected.Read.
 // Cost: reads whole rows of the bands that the window meets.
 func (s *Store) Read(ctx context.Context, init ensemble.Init, sel Selection) (*ensemble.Forecast, []*ensemble.Analysis, error) {

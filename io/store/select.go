@@ -152,8 +152,8 @@ func (r *Selected) Bytes() (bytes, span int64) {
 // allocates one. copy, if it is not nil, is given the bytes that are read, at their
 // distance from the first: what ReadCopy reads.
 //
-// Memory: that of the sample, and a buffer of 16 MiB or one part of a band if that is
-// more. The sample holds no values that are right after an error.
+// Memory: that of the sample, and a buffer of 8 MiB and one part of a band. The sample
+// holds no values that are right after an error.
 // Errors: 66 for a start that is not in the store; 65 for a checksum that differs, naming
 // shard and byte; 74 if reading fails; those of copy; ctx.Err().
 func (r *Selected) Read(ctx context.Context, init ensemble.Init, into *Sample, copy io.WriterAt) (*Sample, error) {
@@ -194,7 +194,8 @@ func (r *Selected) ReadCopy(ctx context.Context, init ensemble.Init, into *Sampl
 // Room is a start without its values: into, as Read takes it, or a new one if that is nil.
 func (r *Selected) Room(init ensemble.Init, into *Sample) *Sample {
 	if into == nil {
-		into = &Sample{Forecast: ensemble.NewForecast(init, r.axes, r.members, r.grid)}
+		into = &Sample{Forecast: &ensemble.Forecast{Init: init, Axes: r.axes, Members: r.members, Grid: r.grid}}
+		into.Forecast.Values = bigmem.Make[float32](r.axes.Fields() * len(r.members) * r.grid.Size()) // every place gets its field
 		for _, lead := range r.leads {
 			into.Analyses = append(into.Analyses, ensemble.NewAnalysis(init.Valid(lead), r.variables, r.axes.Levels, r.grid))
 		}
@@ -254,8 +255,10 @@ func (q *query) field(p part, v, l int) []float32 {
 	return nil
 }
 
-// longest is the most that is read at once, unless a part of a band is longer.
-const longest = 16 << 20
+// longest is about the most that is read at once: whole parts of a band, of which the last
+// may reach beyond it. Runs are as even as parts allow, as a short one would take almost as
+// long as a long one.
+const longest = 8 << 20
 
 // readBand reads the wanted parts of a band: the head, then runs of parts.
 func (q *query) readBand(b int) error {
@@ -270,9 +273,16 @@ func (q *query) readBand(b int) error {
 	from := int64(0)
 	for {
 		first := p
-		for p < len(s.parts) && r.want[p] && (end == from || s.partAt(p, rows)+s.partBytes(p, rows)-from <= longest) {
-			end = s.partAt(p, rows) + s.partBytes(p, rows)
-			p++
+		last := p
+		for last < len(s.parts) && r.want[last] {
+			last++
+		}
+		if last > p {
+			left := s.partAt(last-1, rows) + s.partBytes(last-1, rows) - from
+			runs := (left + longest - 1) / longest
+			for stop := from + left/runs; p < last && (p == first || s.partAt(p, rows) < stop); p++ {
+				end = s.partAt(p, rows) + s.partBytes(p, rows)
+			}
 		}
 		if end > from {
 			text, back, err := q.bytes(q.base+at+from, end-from)
@@ -321,7 +331,8 @@ func (q *query) bytes(at, n int64) (text []byte, back func(), err error) {
 	b, _ := q.s.buffer.Get().(*[]byte)
 	if b == nil || int64(cap(*b)) < end-first {
 		b = new([]byte)
-		*b = bigmem.Bytes(bigmem.Make[float32](int(max(align(end-first, coldfile.Align), leastBuffer) / 4)))
+		// On huge pages alone: a disk takes requests of few pages, and those of 4 KiB at half the rate.
+		*b = bigmem.Bytes(bigmem.Make[float32](int(max(align(end-first, bigmem.HugePage), leastBuffer) / 4)))
 	}
 	back = func() { q.s.buffer.Put(b) }
 	if _, err = q.from.ReadAt((*b)[:end-first], first); err != nil {
@@ -362,6 +373,11 @@ func (q *query) take(p int, in []byte, h *head, lo, hi int) {
 			n := v*s.levels + l
 			from := in[int64(n)*size:][:size]
 			r := &h.records[part.first+n]
+			if nx == s.nx { // rows follow each other
+				first, end := max(lo, w.Rows[0]), min(hi, w.Rows[1])
+				s.Storage.decode(to[(first-w.Rows[0])*nx:(end-w.Rows[0])*nx], from[int64((first-lo)*nx)*s.elem:int64((end-lo)*nx)*s.elem], r)
+				continue
+			}
 			for j := max(lo, w.Rows[0]); j < min(hi, w.Rows[1]); j++ {
 				row := from[int64((j-lo)*s.nx+w.Cols[0])*s.elem:]
 				s.Storage.decode(to[(j-w.Rows[0])*nx:][:nx], row[:int64(nx)*s.elem], r)
