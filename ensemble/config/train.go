@@ -193,8 +193,11 @@ type Checkpoint struct {
 }
 
 // Baselines are the names of the methods of postproc/baseline, in its order.
-var Baselines = []string{"emos", "emos_grid", "emos_point", "emos_point_logistic", "emos_point_truncated_normal", "emos_point_truncated_logistic",
-	"emos_point_censored_normal", "emos_point_censored_logistic", "mbm", "mbm_crps", "quantile_map", "climatology"}
+var Baselines = []string{"emos", "emos_grid",
+	"emos_logistic", "emos_truncated_normal", "emos_truncated_logistic", "emos_censored_normal", "emos_censored_logistic", "emos_log_normal", "emos_csg", "samos",
+	"emos_point", "emos_point_logistic", "emos_point_truncated_normal", "emos_point_truncated_logistic", "emos_point_censored_normal",
+	"emos_point_censored_logistic", "emos_point_log_normal",
+	"mbm", "mbm_crps", "quantile_map", "climatology"}
 
 // TrainSchema describes train.yaml.
 var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{

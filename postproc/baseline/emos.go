@@ -255,7 +255,7 @@ func (at curve) meanCRPS(s *Set, crps func(mu, sigma, y float64) (c, dmu, dsigma
 // grad asks for no gradient; do then gets scratch.
 func meanCRPS(s *Set, grad []float64, do func(g []float64, mean, std, y float64) float64) float64 {
 	n := s.Points()
-	const terms = 4
+	const terms = gammaTerms // the most that a caller has
 	type sums struct {
 		w, f float64
 		g    [terms]float64

@@ -33,9 +33,11 @@ type group struct {
 // row) of a group, as simd.NormalSums lays them out.
 type sums []float64
 
+const countRow = 1
+
 func newSums() sums                   { return make(sums, simd.SumRows*lanes) }
 func (q sums) value(l int) *float64   { return &q[l] }
-func (q sums) count(l int) *float64   { return &q[lanes+l] }
+func (q sums) count(l int) *float64   { return &q[countRow*lanes+l] }
 func (q sums) grad(i, l int) *float64 { return &q[(2+i)*lanes+l] }
 func (q sums) curv(i, l int) *float64 { return &q[(2+maxTerms+i)*lanes+l] }
 
@@ -65,6 +67,10 @@ type fitter struct {
 	active [lanes]bool
 	// scaleOnly keeps the location at the ensemble mean.
 	scaleOnly bool
+	// common are the units of all points, if their coefficients are to be the same; pooled
+	// then gives the sums over all of them, in the first lane.
+	common *units
+	pooled func(q sums, theta coefficients)
 }
 
 func newFitter(r *Regression, dates int, season []float64) *fitter {
@@ -106,7 +112,7 @@ func (f *fitter) gather(s *Set, lo, hi int) {
 		for l := range hi - lo {
 			at := i*n + lo + l
 			a, b, c := s.Mean[at], s.Obs[at], s.Std[at]
-			if a != a || b != b || c != c {
+			if a != a || b != b || c != c || a < 0 && byMoments(f.r.Family) {
 				continue
 			}
 			row[l], g.anomaly[i*lanes+l], g.spread[i*lanes+l] = b, a, c
@@ -124,9 +130,12 @@ func (f *fitter) gather(s *Set, lo, hi int) {
 		}
 	}
 	clear(f.theta)
-	k := f.terms - scaleTerms
 	for l := range lanes {
 		c := count[l]
+		if f.common != nil {
+			f.units[l], f.active[l] = *f.common, c > 0
+			continue
+		}
 		vm := (mm[l] - m[l]*m[l]/c) / c
 		f.active[l] = c >= float64(2*f.terms) && vm > 0 && sd[l] > 0
 		if !f.active[l] {
@@ -140,9 +149,26 @@ func (f *fitter) gather(s *Set, lo, hi int) {
 			slope = 1
 			u.scatter = math.Hypot(math.Sqrt(max(0, (yy[l]-2*my[l]+mm[l])/c-(y[l]-m[l])*(y[l]-m[l])/(c*c))), u.obs-u.mean)
 		}
-		if u.scatter < 1e-6*u.spread { // the line leaves nothing: any unit will do
-			u.scatter = u.spread
+		f.active[l] = f.begin(l, u, slope)
+	}
+	f.normalise(hi - lo)
+}
+
+// begin puts lane l at the line of a slope, and its units to what the family wants of
+// them; false says that the family cannot be fitted there.
+func (f *fitter) begin(l int, u units, slope float64) bool {
+	k := f.terms - scaleTerms
+	if u.scatter < 1e-6*u.spread { // the line leaves nothing: any unit will do
+		u.scatter = u.spread
+	}
+	if byMoments(f.r.Family) { // a mean above 0 for every forecast that is not below 0
+		if u.mean <= 0 || u.obs <= 0 {
+			f.units[l] = units{}
+			return false
 		}
+		*f.theta.at(0, l), *f.theta.at(1, l) = 0.05*u.obs/u.scatter, 0.95*u.obs/u.scatter
+		u.mean, u.meanSD, u.obs = 0, u.mean, 0
+	} else {
 		if cutAtZero(f.r.Family) { // whose place the units must keep
 			*f.theta.at(0, l) = u.obs / u.scatter
 			u.obs = 0
@@ -151,12 +177,12 @@ func (f *fitter) gather(s *Set, lo, hi int) {
 		if f.scaleOnly {
 			*f.theta.at(0, l) = (u.mean - u.obs) / u.scatter
 		}
-		if f.r.Link != LogScale {
-			*f.theta.at(k, l), *f.theta.at(k+1, l) = 0.5, 0.5
-		}
-		f.units[l] = u
 	}
-	f.normalise(hi - lo)
+	if f.r.Link != LogScale {
+		*f.theta.at(k, l), *f.theta.at(k+1, l) = 0.5, 0.5
+	}
+	f.units[l] = u
+	return true
 }
 
 // normalise brings what gather copied into the units of the points.
@@ -215,16 +241,24 @@ func (f *fitter) store(p, l int) {
 	}
 }
 
-// bounds are the least values of the scale's two coefficients. A constant part of a
-// thousandth of the scatter keeps every scale above 0.
-func (k Link) bounds() [scaleTerms]float64 {
-	switch k {
-	case LinearScale:
-		return [scaleTerms]float64{1e-3, 0}
-	case QuadraticScale:
-		return [scaleTerms]float64{1e-6, 0}
+// bounds are the least values of the coefficients. A constant part of a thousandth of the
+// scatter keeps every scale above 0, and every mean of a family by its moments.
+func (f *fitter) bounds() (low [maxTerms]float64) {
+	const least = 1e-3
+	for i := range low {
+		low[i] = math.Inf(-1)
 	}
-	return [scaleTerms]float64{math.Inf(-1), math.Inf(-1)}
+	if byMoments(f.r.Family) {
+		low[0], low[1] = least, 0
+	}
+	k := f.terms - scaleTerms
+	switch f.r.Link {
+	case LinearScale:
+		low[k], low[k+1] = least, 0
+	case QuadraticScale:
+		low[k], low[k+1] = least*least, 0
+	}
+	return low
 }
 
 // scale gives the scale at η = c + d·spread with its first two derivatives.
@@ -243,6 +277,10 @@ func (k Link) scale(eta float64) (sigma, first, second float64) {
 
 // evaluate fills q with the sums of the active lanes at theta.
 func (f *fitter) evaluate(q sums, theta coefficients) {
+	if f.pooled != nil {
+		f.pooled(q, theta)
+		return
+	}
 	g := &f.group
 	if f.r.Family != dist.Normal || !simd.NormalSums(q, theta, g.season, g.anomaly, g.spread, g.obs, f.r.Link.kernel()) {
 		f.loops(q, theta)
@@ -344,7 +382,7 @@ const (
 // Source: Marquardt 1963, doi:10.1137/0111030, for the damping; Bertsekas 1982,
 // doi:10.1137/0320018, for the bounds.
 func (f *fitter) minimise(steps []int) {
-	low := f.r.Link.bounds()
+	low := f.bounds()
 	f.damp = lane{}
 	f.evaluate(f.at, f.theta)
 	for range newtonSteps {
@@ -352,7 +390,7 @@ func (f *fitter) minimise(steps []int) {
 		busy := false
 		for l := range steps {
 			if f.active[l] {
-				f.active[l] = f.step(l, low)
+				f.active[l] = f.step(l, &low)
 				busy = busy || f.active[l]
 			}
 		}
@@ -387,15 +425,14 @@ func (f *fitter) minimise(steps []int) {
 // step puts the trial of lane l one damped Newton step from theta, within the bounds;
 // false says that there is nothing to be gained. Coefficients that lie on their bound
 // and would leave it stay where they are.
-func (f *fitter) step(l int, low [scaleTerms]float64) bool {
+func (f *fitter) step(l int, low *[maxTerms]float64) bool {
 	n := f.terms
 	var held [maxTerms]bool
 	for a := range n - scaleTerms {
 		held[a] = f.scaleOnly
 	}
-	for i, b := range low {
-		a := n - scaleTerms + i
-		held[a] = *f.theta.at(a, l) <= b && *f.at.grad(a, l) > 0
+	for a, b := range low[:n] {
+		held[a] = held[a] || *f.theta.at(a, l) <= b && *f.at.grad(a, l) > 0
 	}
 	var h [curvTerms]float64
 	var g, step [maxTerms]float64
@@ -425,12 +462,8 @@ func (f *fitter) step(l int, low [scaleTerms]float64) bool {
 		if decrease < newtonTolerance {
 			return false
 		}
-		for a := range n {
-			*f.trial.at(a, l) = *f.theta.at(a, l) - step[a]
-		}
-		for i, b := range low {
-			a := n - scaleTerms + i
-			*f.trial.at(a, l) = max(b, *f.trial.at(a, l))
+		for a, b := range low[:n] {
+			*f.trial.at(a, l) = max(b, *f.theta.at(a, l)-step[a])
 		}
 		return true
 	}
@@ -476,6 +509,23 @@ func solve(x *[maxTerms]float64, h *[curvTerms]float64, g *[maxTerms]float64, n 
 	return decrease, true
 }
 
+// byMoments says that a family's location and scale are here its mean, above 0, and its
+// standard deviation: those of its own that it has are of the logarithm.
+func byMoments(f *dist.Family) bool { return f == dist.LogNormal }
+
+// logNormalCRPS is the CRPS of the log-normal distribution of mean m and standard deviation
+// s, with its derivatives by these. With q = 1 + (s/m)², of dist.LogNormalFromMoments:
+//
+//	dσ²/dm = −2 s²/(m³ q),  dσ²/ds = 2 s/(m² q),  dμ = dm/m − dσ²/2
+func logNormalCRPS(m, s, y float64) (crps, dm, ds float64) {
+	mu, sigma := dist.LogNormalFromMoments(m, s)
+	crps, dmu, dsigma := dist.LogNormalCRPS(mu, sigma, y)
+	ratio := s / m
+	perS := 2 * ratio / (m * (1 + ratio*ratio)) // dσ²/ds
+	perM := -ratio * perS
+	return crps, dmu*(1/m-perM/2) + dsigma*perM/(2*sigma), -dmu*perS/2 + dsigma*perS/(2*sigma)
+}
+
 // cutAtZero says that a family has no values below 0.
 func cutAtZero(f *dist.Family) bool { return f != dist.Normal && f != dist.Logistic }
 
@@ -495,6 +545,8 @@ func locationScaleCRPS(f *dist.Family) func(mu, sigma, y float64) (crps, dmu, ds
 		return dist.CensoredNormalCRPS
 	case dist.CensoredLogistic:
 		return dist.CensoredLogisticCRPS
+	case dist.LogNormal:
+		return logNormalCRPS
 	}
 	return nil
 }

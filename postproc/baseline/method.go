@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -92,7 +93,24 @@ var Methods = slices.Concat([]*Method{
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitGridEMOS(s, GridEMOSOptions{})) },
 		Empty: func() Fit { return &GridEMOS{} }, File: "emos",
 	},
-}, regressionMethods(), []*Method{
+}, regressionMethods(true), []*Method{
+	{
+		ID: "emos_csg", Name: "EMOS for all points, censored shifted gamma",
+		Formula: "gamma of mean a + b m and variance c + d m, shifted left by 0 <= q <= mean y and censored at 0, one a, b, c, d, q for all points and dates, of least area-weighted CRPS",
+		Doc:     "For precipitation. Some 100 microseconds a case: for stations and small areas.",
+		Source:  "doi:10.1002/env.2391", Looks: AtMoments, Family: dist.CSGamma,
+		Fit:   func(s *Set) (Fit, error) { return fitted(FitGammaEMOS(s)) },
+		Empty: func() Fit { return &GammaEMOS{} },
+	},
+	{
+		ID: "samos", Name: "EMOS of standardised anomalies",
+		Formula: "N(y0 + sy (a + b (m - m0)/sm), (sy exp(c + d log(s/sm)))^2), one a, b, c, d for all points; y0, sy and m0, sm: climatology of analyses and of ensemble means",
+		Doc:     "Bias of place and season without a fit for each point: each stands in for all others. Needs dates of a whole year.",
+		Source:  "doi:10.1002/qj.2975", Looks: AtMoments, Family: dist.Normal,
+		Fit:   func(s *Set) (Fit, error) { return fitted(FitSAMOS(s)) },
+		Empty: func() Fit { return emptySAMOS() },
+	},
+}, regressionMethods(false), []*Method{
 	{
 		ID: "mbm", Name: "members corrected one by one, by moments",
 		Formula: "x_i' = a + b m + t (x_i - m) at each point; a, b by least squares, t^2 = mean (a + b m - y)^2 / ((1 + 1/M) mean s^2)",
@@ -154,34 +172,75 @@ func MethodByID(id string) *Method {
 	return Methods[i]
 }
 
-// regressionMethods are the regressions by point of all families of location and scale.
-func regressionMethods() []*Method {
+// regressionMethods are the regressions of all families of location and scale, for all points
+// or by point. That of the normal family for all points is emos.
+func regressionMethods(pooled bool) []*Method {
 	var out []*Method
 	for _, m := range []struct {
 		family *dist.Family
 		doc    string
 	}{
-		{dist.Normal, "Bias of place and season and spread of the place, without anything that holds points together: for many dates. Convex."},
-		{dist.Logistic, "As emos_point with heavier tails. Convex."},
+		{dist.Normal, "Nothing holds points together: for many dates. Convex."},
+		{dist.Logistic, "As the normal one with heavier tails. Convex."},
 		{dist.TruncatedNormal, "For what is never below 0 and seldom near: wind speed."},
-		{dist.TruncatedLogistic, "As emos_point_truncated_normal with heavier tails: gusts."},
+		{dist.TruncatedLogistic, "As the truncated normal one with heavier tails: gusts."},
 		{dist.CensoredNormal, "For what is often exactly 0: precipitation, best as its square root."},
-		{dist.CensoredLogistic, "As emos_point_censored_normal with heavier tails."},
+		{dist.CensoredLogistic, "As the censored normal one with heavier tails."},
+		{dist.LogNormal, "For what is above 0 and skewed: wind speed. Cases with an ensemble mean below 0 are left out."},
 	} {
-		o := RegressionOptions{Family: m.family, Harmonics: Seasonal}
-		id := "emos_point"
+		if pooled && m.family == dist.Normal {
+			continue
+		}
+		o := RegressionOptions{Family: m.family, Pooled: pooled}
+		source := "doi:10.32614/RJ-2016-012"
+		id, name := "emos", "EMOS for all points"
+		formula := m.family.Name + ", location a + b m, scale c + d s, c > 0, d >= 0"
+		if byMoments(m.family) {
+			source = "doi:10.1002/qj.2521"
+			formula = m.family.Name + ", mean a + b m, standard deviation c + d s, a, c > 0, b, d >= 0"
+		}
+		where := ", one a, b, c, d for all points and dates, of least area-weighted CRPS"
+		if !pooled {
+			id, name, where = "emos_point", "EMOS by point", ", at each point, of least CRPS"
+			if !byMoments(m.family) {
+				o.Harmonics = Seasonal
+				formula = m.family.Name + ", location a + b m + p sin t + q cos t, scale c + d s, c > 0, d >= 0"
+				where += "; p = q = 0 if the dates are of one season"
+			}
+		}
 		if m.family != dist.Normal {
 			id += "_" + m.family.ID
 		}
 		out = append(out, &Method{
-			ID: id, Name: "EMOS by point, " + m.family.Name,
-			Formula: m.family.Name + ", location a + b m + p sin t + q cos t, scale c + d s, c > 0, d >= 0, at each point, of least CRPS; p, q = 0 if the dates are of one season",
-			Doc:     m.doc, Source: "doi:10.32614/RJ-2016-012", Looks: AtMoments, Family: m.family,
-			Fit:   func(s *Set) (Fit, error) { return fitted(FitRegression(s, o)) },
+			ID: id, Name: name + ", " + m.family.Name, Formula: formula + where, Doc: m.doc,
+			Source: source, Looks: AtMoments, Family: m.family,
+			Fit:   func(s *Set) (Fit, error) { return fitted(fitEverywhere(s, o)) },
 			Empty: func() Fit { return &Regression{Family: o.Family, Link: LinearScale} },
 		})
 	}
 	return out
+}
+
+// fitEverywhere is FitRegression, with the coefficients of all points where a point has no
+// fit of its own.
+func fitEverywhere(s *Set, o RegressionOptions) (*Regression, error) {
+	r, err := FitRegression(s, o)
+	if err != nil || !slices.ContainsFunc(r.Scale, math.IsNaN) {
+		return r, err
+	}
+	o.Pooled, o.Harmonics = true, r.Harmonics
+	all, err := FitRegression(s, o)
+	if err != nil {
+		return nil, err
+	}
+	k := r.locationTerms()
+	for p := range s.Points() {
+		if c := r.Scale[p*scaleTerms : (p+1)*scaleTerms]; math.IsNaN(c[0]) {
+			copy(r.Location[p*k:(p+1)*k], all.Location)
+			copy(c, all.Scale)
+		}
+	}
+	return r, nil
 }
 
 // two makes room for two parameters of each point.
@@ -232,7 +291,7 @@ func (r *Regression) Forecast(raw Raw) [][]float32 {
 
 // Arrays are the coefficients of location and scale.
 func (r *Regression) Arrays() []Array {
-	return []Array{{Name: "location", Terms: r.locationTerms(), Data: &r.Location}, {Name: "scale", Terms: scaleTerms, Data: &r.Scale}}
+	return []Array{{"location", r.locationTerms(), r.Pooled, &r.Location}, {"scale", scaleTerms, r.Pooled, &r.Scale}}
 }
 
 // Forecast gives members.
@@ -250,9 +309,10 @@ func (q *QuantileMap) Arrays() []Array {
 	return []Array{{Name: "from", Terms: q.Levels, Data: &q.From}, {Name: "to", Terms: q.Levels, Data: &q.To}}
 }
 
-// MembersByPoint is member by member with its own three numbers at every point.
+// MembersByPoint is member by member with its own three numbers at every point. A point
+// that cannot be fitted keeps its members as they are.
 //
-// Shape: ABT [point][A B T]. Missing: NaN at points that could not be fitted.
+// Shape: ABT [point][A B T].
 type MembersByPoint struct {
 	ABT []float64 `json:"-"`
 }
@@ -268,6 +328,7 @@ func FitMembersByPoint(s *Set, rule func(x, y []float64) (MemberByMember, error)
 		return nil, err
 	}
 	b := &MembersByPoint{ABT: make([]float64, 3*n)}
+	var fits atomic.Int64
 	parallel(n, 16, func(_, lo, hi int) {
 		x, y := make([]float64, len(s.Valid)*members), make([]float64, len(s.Valid))
 		for p := lo; p < hi; p++ {
@@ -278,13 +339,15 @@ func FitMembersByPoint(s *Set, rule func(x, y []float64) (MemberByMember, error)
 				}
 			}
 			at, err := rule(x, y)
-			if err != nil {
-				at = MemberByMember{math.NaN(), math.NaN(), math.NaN()}
+			if err == nil {
+				fits.Add(1)
+			} else {
+				at = MemberByMember{0, 1, 1}
 			}
 			b.ABT[3*p], b.ABT[3*p+1], b.ABT[3*p+2] = at.A, at.B, at.T
 		}
 	})
-	if !slices.ContainsFunc(b.ABT, func(v float64) bool { return v == v }) {
+	if fits.Load() == 0 {
 		return nil, fmt.Errorf("member by member: no point has three complete dates with means that change: %w", ErrNoCases)
 	}
 	return b, nil

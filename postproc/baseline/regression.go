@@ -1,6 +1,7 @@
 package baseline
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -42,6 +43,7 @@ type RegressionOptions struct {
 	Link      Link         // "" means LinearScale
 	Harmonics int          // of the year in the location: 0, 1 (annual), 2 (semi-annual too) or Seasonal
 	ScaleOnly bool         // the location is the ensemble mean itself, without a season
+	Pooled    bool         // one set of coefficients for all points, by their weights
 }
 
 func (o *RegressionOptions) check() error {
@@ -62,6 +64,12 @@ func (o *RegressionOptions) check() error {
 	if o.ScaleOnly && o.Harmonics != 0 {
 		return fmt.Errorf("regression: %d harmonics of a location that is not fitted", o.Harmonics)
 	}
+	if byMoments(o.Family) && (o.ScaleOnly || o.Harmonics > 0) {
+		return fmt.Errorf("regression: a mean of family %q that is not fitted, or follows the season, may fall below 0", o.Family.ID)
+	}
+	if o.ScaleOnly && o.Pooled {
+		return errors.New("regression: only a scale, and one for all points, is not made")
+	}
 	if o.Harmonics < Seasonal || o.Harmonics > maxHarmonics {
 		return fmt.Errorf("regression: %d harmonics of the year, want 0 to %d", o.Harmonics, maxHarmonics)
 	}
@@ -74,9 +82,11 @@ func (o *RegressionOptions) check() error {
 //	location = A + B·m + Σ_h ( P_h sin hτ + Q_h cos hτ ),  scale = link(C, D; S)
 //
 // Location and scale are the first and second parameter of the family, those of
-// the parent where it is cut at 0.
+// the parent where it is cut at 0; of a log-normal distribution its mean and standard
+// deviation, with A > 0, B ≥ 0 and no season, of cases whose ensemble mean is not below 0.
 //
-// Shape: Location [point][A B P₁ Q₁ …], Scale [point][C D]; Steps [point].
+// Shape: Location [point][A B P₁ Q₁ …], Scale [point][C D]; Steps [point]; one point if
+// Pooled.
 // Unit: A, P, Q that of the variable; C that, its square or the logarithm.
 // Missing: a point with fewer than twice as many complete cases as coefficients,
 // with an ensemble mean that never changes, or with no spread at all, has NaN.
@@ -86,6 +96,7 @@ type Regression struct {
 	Family    *dist.Family `json:"-"`
 	Link      Link         `json:"link"`
 	Harmonics int          `json:"harmonics"`
+	Pooled    bool         `json:"pooled"`
 	Location  []float64    `json:"-"`
 	Scale     []float64    `json:"-"`
 	Steps     []int        `json:"-"` // Newton steps that the fit took; 0 where there is none
@@ -98,7 +109,8 @@ type Regression struct {
 // than 1e-13 of the scatter. So no fit is worse on its own cases than its start, the
 // least-squares line with one scale for all dates.
 //
-// Points are fitted in groups on all processors; weights of points play no part.
+// Points are fitted in groups on all processors; weights of points play no part unless
+// Pooled.
 //
 // Errors: shapes, options, ErrNoCases if no point could be fitted.
 func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
@@ -110,14 +122,20 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 	}
 	if o.Harmonics == Seasonal {
 		o.Harmonics = 0
-		if manySeasons(s.Valid) {
+		if manySeasons(s.Valid) && !byMoments(o.Family) {
 			o.Harmonics = 1
 		}
 	}
 	n := s.Points()
-	r := &Regression{Family: o.Family, Link: o.Link, Harmonics: o.Harmonics, Scale: make([]float64, scaleTerms*n), Steps: make([]int, n)}
+	if o.Pooled {
+		n = 1
+	}
+	r := &Regression{Family: o.Family, Link: o.Link, Harmonics: o.Harmonics, Pooled: o.Pooled, Scale: make([]float64, scaleTerms*n), Steps: make([]int, n)}
 	r.Location = make([]float64, r.locationTerms()*n)
 	season := seasonTable(s.Valid, o.Harmonics)
+	if o.Pooled {
+		return r, r.fitPooled(s, season)
+	}
 	// One fitter for each run of groups bounds what is allocated.
 	const run = 16 * lanes
 	parallel(n, run, func(_, lo, hi int) {
@@ -142,7 +160,11 @@ func (r *Regression) Predict(location, scale, mean, std []float32, valid time.Ti
 	season := seasonTable([]time.Time{valid}, r.Harmonics)
 	k := r.locationTerms()
 	for p := range mean {
-		a, c := r.Location[p*k:(p+1)*k], r.Scale[p*scaleTerms:]
+		at := p
+		if r.Pooled {
+			at = 0
+		}
+		a, c := r.Location[at*k:(at+1)*k], r.Scale[at*scaleTerms:]
 		mu := a[0] + a[1]*float64(mean[p])
 		for h, f := range season {
 			mu += a[2+h] * f
@@ -156,6 +178,9 @@ func (r *Regression) Predict(location, scale, mean, std []float32, valid time.Ti
 			sigma = math.Sqrt(c[0] + c[1]*sd*sd)
 		case LogScale:
 			sigma = math.Exp(c[0] + c[1]*math.Log(sd))
+		}
+		if byMoments(r.Family) {
+			mu, sigma = dist.LogNormalFromMoments(mu, sigma)
 		}
 		location[p], scale[p] = float32(mu), float32(sigma)
 	}

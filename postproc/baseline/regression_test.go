@@ -4,12 +4,14 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -21,7 +23,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-var locationScale = []*dist.Family{dist.Normal, dist.Logistic, dist.TruncatedNormal, dist.TruncatedLogistic, dist.CensoredNormal, dist.CensoredLogistic}
+var locationScale = []*dist.Family{dist.Normal, dist.Logistic, dist.TruncatedNormal, dist.TruncatedLogistic, dist.CensoredNormal, dist.CensoredLogistic, dist.LogNormal}
 
 // draws makes dates × points cases of a family: location 1 + 0.8 m + season, scale as
 // the link says with c and d, m about level.
@@ -32,6 +34,10 @@ func draws(f *dist.Family, link Link, level, c, d float64, dates, points int, se
 		for range points {
 			m, sd := level+2*r.NormFloat64(), 0.5+r.Float64()
 			mu := 1 + 0.8*m + 0.7*math.Sin(ensemble.SeasonAngle(v))
+			if byMoments(f) {
+				m = max(0, m)
+				mu = 1 + 0.8*m
+			}
 			var sigma float64
 			switch link {
 			case LinearScale:
@@ -43,6 +49,9 @@ func draws(f *dist.Family, link Link, level, c, d float64, dates, points int, se
 			}
 			s.Mean = append(s.Mean, float32(m))
 			s.Std = append(s.Std, float32(sd))
+			if byMoments(f) {
+				mu, sigma = dist.LogNormalFromMoments(mu, sigma)
+			}
 			s.Obs = append(s.Obs, float32(f.Quantile([]float64{mu, sigma}, r.Float64())))
 		}
 	}
@@ -69,6 +78,9 @@ func TestRegressionDerivatives(t *testing.T) {
 	for _, family := range locationScale {
 		for _, link := range []Link{LinearScale, QuadraticScale, LogScale} {
 			for harmonics := range maxHarmonics + 1 {
+				if byMoments(family) && harmonics > 0 {
+					continue
+				}
 				t.Run(family.ID+"/"+string(link), func(t *testing.T) {
 					s := draws(family, link, 1, 0.4, 0.6, 40, 3, 1)
 					r := &Regression{Family: family, Link: link, Harmonics: harmonics}
@@ -147,13 +159,21 @@ func TestRegressionFindsTheTruth(t *testing.T) {
 			c, d float64
 		}{{LinearScale, 0.3, 0.8}, {QuadraticScale, 0.2, 0.7}, {LogScale, 0.1, 0.6}} {
 			const dates, points = 4000, 2
+			if byMoments(family) && c.link != LinearScale {
+				continue // TestRegressionAsSciPy has them
+			}
 			s := draws(family, c.link, 3, c.c, c.d, dates, points, 3)
-			r, err := FitRegression(s, RegressionOptions{Family: family, Link: c.link, Harmonics: 1})
+			r, err := FitRegression(s, RegressionOptions{Family: family, Link: c.link, Harmonics: Seasonal})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for p := range points {
 				what := family.ID + " " + string(c.link)
+				if byMoments(family) {
+					near(t, what+" A", r.Location[p*2], 1, 0.15)
+					near(t, what+" B", r.Location[p*2+1], 0.8, 0.08)
+					continue
+				}
 				// 4000 cases of scatter 1 to 2: 0.03 for a mean, a few times that for a
 				// slope that trades with another.
 				near(t, what+" B", r.Location[p*4+1], 0.8, 0.08)
@@ -436,12 +456,23 @@ func TestRegressionAsSciPy(t *testing.T) {
 		Coefficients   []float64
 		CRPS           float64
 	}
-	if err := json.Unmarshal(text, &rows); err != nil || len(rows) != 18 {
+	if err := json.Unmarshal(text, &rows); err != nil || len(rows) != 22 {
 		t.Fatal(err, len(rows))
 	}
 	for _, c := range rows {
 		what := c.Family + " " + string(c.Link)
 		s := &Set{Valid: weekly(len(c.Obs)), Mean: c.Mean, Std: c.Std, Obs: c.Obs}
+		if c.Family == dist.CSGamma.ID {
+			e, err := FitGammaEMOS(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			near(t, what+" mean CRPS", MethodByID("emos_csg").crps(e, s), c.CRPS, 1e-7)
+			for i, got := range []float64{e.A, e.B, e.C, e.D, e.Q} {
+				near(t, what, got, c.Coefficients[i], 1e-3) // BFGS ends where the score is flat to 1e-11
+			}
+			continue
+		}
 		r, err := FitRegression(s, RegressionOptions{Family: dist.FamilyByID(c.Family), Link: c.Link})
 		if err != nil {
 			t.Fatal(err)
@@ -453,6 +484,150 @@ func TestRegressionAsSciPy(t *testing.T) {
 		}
 		for i, got := range []float64{r.Location[0], r.Location[1], r.Scale[0], r.Scale[1]} {
 			near(t, what, got, c.Coefficients[i], tolerance)
+		}
+	}
+}
+
+// One set of coefficients for all points: of a single point it is the point's own; it is
+// the minimum that the general minimiser finds; weights and gaps count; processors do not.
+func TestRegressionPooled(t *testing.T) {
+	for _, family := range locationScale {
+		s := draws(family, LinearScale, 3, 0.4, 0.6, 60, 1, 12)
+		o := RegressionOptions{Family: family}
+		own, err := FitRegression(s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Pooled = true
+		pooled, err := FitRegression(s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range append(slices.Clone(own.Location), own.Scale...) {
+			near(t, family.ID, append(slices.Clone(pooled.Location), pooled.Scale...)[i], v, 1e-6)
+		}
+	}
+	const dates, points = 30, 300
+	s := draws(dist.Normal, QuadraticScale, 280, 0.3, 0.9, dates, points, 13)
+	for p := range points {
+		s.Weights = append(s.Weights, float64(1+p%3))
+		s.Obs[(p%dates)*points+p] = float32(math.NaN())
+	}
+	o := RegressionOptions{Link: QuadraticScale, Pooled: true}
+	r, err := FitRegression(s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := FitEMOS(s, EMOSOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "B", r.Location[1], e.Beta, 1e-5)
+	near(t, "mean", r.Location[0]+280*r.Location[1], e.Alpha+280*e.Beta, 1e-4)
+	near(t, "C", r.Scale[0], e.Gamma*e.Gamma, 1e-4)
+	near(t, "D", r.Scale[1], e.Delta*e.Delta, 1e-4)
+	procs := runtime.GOMAXPROCS(1)
+	again, err := FitRegression(s, o)
+	runtime.GOMAXPROCS(procs)
+	if err != nil || !reflect.DeepEqual(again, r) {
+		t.Errorf("one processor gives other bits (%v)", err)
+	}
+	for _, o := range []RegressionOptions{{Pooled: true, ScaleOnly: true}, {Family: dist.LogNormal, Harmonics: 1}, {Family: dist.LogNormal, ScaleOnly: true}} {
+		if _, err := FitRegression(s, o); err == nil {
+			t.Errorf("%+v was taken", o)
+		}
+	}
+}
+
+// Where a point has no fit of its own a method forecasts with that of all points.
+func TestRegressionEverywhere(t *testing.T) {
+	s := wind(80, 5, 4, 6)
+	for i := range 75 {
+		s.Obs[i*5+2] = float32(math.NaN())
+	}
+	f, err := MethodByID("emos_point").Fit(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := f.Forecast(s.raw(77))
+	all, err := FitRegression(s, RegressionOptions{Pooled: true, Harmonics: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := all.Forecast(s.raw(77))
+	if out[0][2] != want[0][2] || out[1][2] != want[1][2] || out[0][1] == want[0][1] {
+		t.Errorf("got %v, that of all points is %v", out, want)
+	}
+}
+
+// SAMOS finds the truth that all places and seasons share, though these differ.
+func TestSAMOSFindsTheTruth(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 8))
+	const dates, points = 520, 30
+	s := &Set{Valid: weekly(dates)}
+	for _, v := range s.Valid {
+		season := math.Sin(ensemble.SeasonAngle(v))
+		for p := range points {
+			k := float64(p)
+			sf, so := 1+k/30, 2+k/10
+			z, sd := r.NormFloat64(), 0.3+0.4*r.Float64()
+			s.Mean = append(s.Mean, float32(270+k+8*season+sf*z))
+			s.Std = append(s.Std, float32(sf*sd))
+			s.Obs = append(s.Obs, float32(280-k+5*season+so*(0.8*z+0.6*math.Sqrt(sd/0.5)*r.NormFloat64())))
+		}
+	}
+	b, err := FitSAMOS(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The anomalies' own scatter is √(0.64 + 0.36) = 1; 15 600 cases.
+	near(t, "a", b.Regression.Location[0], 0, 0.02)
+	near(t, "b", b.Regression.Location[1], 0.8, 0.02)
+	near(t, "log scale at 0.5", b.Regression.Scale[0]+b.Regression.Scale[1]*math.Log(0.5), math.Log(0.6), 0.03)
+	near(t, "d", b.Regression.Scale[1], 0.5, 0.05)
+	short := s.subset(func(i int) bool { return s.Valid[i].Month() < time.April })
+	if _, err := FitSAMOS(short); err == nil {
+		t.Error("a climatology of three months was taken")
+	}
+}
+
+// Rain that follows the censored, shifted gamma distribution gives its coefficients back;
+// nothing but zeros gives none.
+func TestGammaEMOSFindsTheTruth(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 9))
+	s := &Set{}
+	truth := &GammaEMOS{A: 0.5, B: 0.9, C: 0.4, D: 1.5, Q: 0.3}
+	for range 4000 {
+		m := max(0, 4*r.ExpFloat64()-1)
+		k, theta, q := truth.parameters(m)
+		s.Mean, s.Std = append(s.Mean, float32(m)), append(s.Std, 1)
+		s.Obs = append(s.Obs, float32(dist.CSGammaQuantile(k, theta, q, r.Float64())))
+	}
+	s.Valid = weekly(len(s.Obs))
+	e, err := FitGammaEMOS(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "mean at 0, less the shift", e.A-e.Q, truth.A-truth.Q, 0.05)
+	near(t, "B", e.B, truth.B, 0.05)
+	near(t, "variance at 3", e.C+3*e.D, truth.C+3*truth.D, 0.5)
+	clear(s.Obs)
+	if e, err := FitGammaEMOS(s); !errors.Is(err, ErrNoCases) {
+		t.Errorf("never rain gives %v (%v)", e, err)
+	}
+}
+
+// The gradient of its score is that of the score.
+func TestGammaEMOSDerivatives(t *testing.T) {
+	e := &GammaEMOS{A: 0.5, B: 0.9, C: 0.4, D: 1.5, Q: 0.3}
+	for _, y := range []float64{0, 0.7, 6} {
+		score := func(x []float64) float64 {
+			return dist.CSGamma.CRPS(nil, []float64{x[0] * x[0] / x[1], x[1] / x[0], x[2]}, y)
+		}
+		_, dm, dv, dq := e.crps(2, y)
+		want := fd.Gradient(nil, score, []float64{e.A + 2*e.B, e.C + 2*e.D, e.Q}, &fd.Settings{Formula: fd.Central})
+		for i, got := range []float64{dm, dv, dq} {
+			near(t, fmt.Sprintf("derivative %d at %g", i, y), got, want[i], 1e-7)
 		}
 	}
 }

@@ -41,8 +41,8 @@ func (a AffineSpread) Predict(dst, few []float32) {
 	}
 }
 
-// line is a least-squares fit of y on x about their weighted means.
-type line struct{ x, y, slope, residual float64 }
+// line is a least-squares fit of y on x about their weighted means; sd is that of x.
+type line struct{ x, y, slope, residual, sd float64 }
 
 // leastSquares fits y on x over all cases without NaN; residual is the standard
 // deviation about the line.
@@ -76,5 +76,5 @@ func leastSquares(x, y []float32, weight func(i int) float64) (line, error) {
 		return line{}, fmt.Errorf("the predictor is the same in all cases: %w", ErrNoCases)
 	}
 	slope := xy / xx
-	return line{mx, my, slope, math.Sqrt(max(0, yy-slope*xy) / sw)}, nil
+	return line{mx, my, slope, math.Sqrt(max(0, yy-slope*xy) / sw), math.Sqrt(xx / sw)}, nil
 }

@@ -1,0 +1,120 @@
+package baseline
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+// SAMOS is EMOS of standardised anomalies, with one set of coefficients for all points and
+// seasons. With μ and σ the climatology of the analyses (o) and of the ensemble mean (f) at
+// the point and season:
+//
+//	mu = μ_o + σ_o ( a + b (m − μ_f)/σ_f ),  sigma = σ_o exp( c + d log(s/σ_f) )
+//
+// Source: Dabernig, Mayr, Messner and Zeileis 2017, doi:10.1002/qj.2975.
+type SAMOS struct {
+	Obs        *Climatology `json:"-"`          // of the analyses
+	Mean       *Climatology `json:"-"`          // of the ensemble mean
+	Regression *Regression  `json:"regression"` // of anomalies, for all points
+	Least      float64      `json:"least"`      // of s/σ_f: 0 has no logarithm
+}
+
+// FitSAMOS fits both climatologies, and the coefficients of least mean CRPS by the weights
+// of the points.
+//
+// Missing: a point without a climatology has NaN. Errors: as FitClimatology.
+// Memory: three fields a date beside the set.
+func FitSAMOS(s *Set) (*SAMOS, error) {
+	if err := s.check("samos", true); err != nil {
+		return nil, err
+	}
+	b := &SAMOS{}
+	var err error
+	if b.Obs, err = FitClimatology(s); err != nil {
+		return nil, fmt.Errorf("samos: %w", err)
+	}
+	if b.Mean, err = FitClimatology(&Set{Valid: s.Valid, Obs: s.Mean}); err != nil {
+		return nil, fmt.Errorf("samos: %w", err)
+	}
+	n := s.Points()
+	a := &Set{Valid: s.Valid, Weights: s.Weights, Mean: make([]float32, len(s.Obs)), Std: make([]float32, len(s.Obs)), Obs: make([]float32, len(s.Obs))}
+	usual, scatter := make([]float32, n), make([]float32, n)
+	var sum, count float64
+	for i, t := range s.Valid {
+		row := func(x []float32) []float32 { return x[i*n : (i+1)*n] }
+		b.Obs.Predict(usual, scatter, t)
+		standardise(row(a.Obs), row(s.Obs), usual, scatter)
+		b.anomalies(row(a.Mean), row(a.Std), row(s.Mean), row(s.Std), t)
+		for _, v := range row(a.Std) {
+			if v == v {
+				sum += float64(v)
+				count++
+			}
+		}
+	}
+	b.Least = smallSpread * sum / count
+	b.Regression, err = FitRegression(a, RegressionOptions{Link: LogScale, Pooled: true})
+	if err != nil {
+		return nil, fmt.Errorf("samos: %w", err)
+	}
+	return b, nil
+}
+
+// standardise fills dst with (x − usual)/scatter; a point that never changes has NaN.
+func standardise(dst, x, usual, scatter []float32) {
+	for p, v := range x {
+		if dst[p] = (v - usual[p]) / scatter[p]; scatter[p] == 0 {
+			dst[p] = float32(math.NaN())
+		}
+	}
+}
+
+// anomalies fills mean and spread of the standardised ensemble of a date.
+func (b *SAMOS) anomalies(mean, std, m, s []float32, valid time.Time) {
+	usual, scatter := make([]float32, len(m)), make([]float32, len(m))
+	b.Mean.Predict(usual, scatter, valid)
+	standardise(mean, m, usual, scatter)
+	clear(usual)
+	standardise(std, s, usual, scatter)
+}
+
+// Forecast gives mean and spread.
+func (b *SAMOS) Forecast(r Raw) [][]float32 {
+	n := len(r.Mean)
+	mean, std, usual, scatter := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+	b.anomalies(mean, std, r.Mean, r.Std, r.Valid)
+	for p, v := range std {
+		std[p] = max(v, float32(b.Least))
+	}
+	out := two(n)
+	b.Regression.Predict(out[0], out[1], mean, std, r.Valid)
+	b.Obs.Predict(usual, scatter, r.Valid)
+	for p := range n {
+		out[0][p] = usual[p] + scatter[p]*out[0][p]
+		out[1][p] *= scatter[p]
+	}
+	return out
+}
+
+// Arrays are the climatologies and the coefficients.
+func (b *SAMOS) Arrays() []Array {
+	var out []Array
+	for _, c := range []struct {
+		name string
+		of   *Climatology
+	}{{"obs_", b.Obs}, {"mean_", b.Mean}} {
+		for _, a := range c.of.Arrays() {
+			a.Name = c.name + a.Name
+			out = append(out, a)
+		}
+	}
+	return append(out, b.Regression.Arrays()...)
+}
+
+// emptySAMOS is one to be read into.
+func emptySAMOS() *SAMOS {
+	return &SAMOS{Obs: &Climatology{}, Mean: &Climatology{}, Regression: &Regression{Family: dist.Normal, Link: LogScale, Pooled: true}}
+}
