@@ -12,6 +12,7 @@ var commands = []func(*app) *cobra.Command{
 	predictCommand,
 	verifyCommand,
 	reportCommand,
+	experimentCommand,
 	modelCommand,
 	planCommand,
 	engineCommand,

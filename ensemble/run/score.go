@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
@@ -198,6 +199,7 @@ func (s *scoring) result() (*score.Result, error) {
 		if all.Shares, err = s.shares(); err != nil {
 			return nil, err
 		}
+		all.Dates = s.dates()
 	}
 	return all, nil
 }
@@ -219,6 +221,17 @@ func (s *scoring) shares() (out []score.Share, err error) {
 			Gain: score.Number(p.Value), CILow: score.Number(p.Low), CIHigh: score.Number(p.High), CRPS: score.Number(p.CRPS), N: r.Dates})
 	}
 	return out, nil
+}
+
+// dates are the scores of the network and of all members by start.
+func (s *scoring) dates() (out []score.DateScore) {
+	for _, g := range s.gains {
+		split := g.Sums.Split()
+		out = append(out, score.DateScore{System: systemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
+			LeadH: s.target.Lead.Hours(), Init: g.Init.Format(time.RFC3339), Weight: g.Sums.Weight(), CRPS: score.Number(split.Model),
+			Reference: systemRaw(s.Full), ReferenceCRPS: score.Number(split.Reference)})
+	}
+	return out
 }
 
 // subset gives the fields of some members.

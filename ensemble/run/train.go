@@ -761,6 +761,7 @@ func (m *Model) judgement(at int) judgement {
 const (
 	scoresFile  = "scores.json"
 	scoresTable = "scores.parquet"
+	datesTable  = "dates.parquet"
 )
 
 // writeScores leaves the results as JSON and as a Parquet table.
@@ -771,6 +772,9 @@ func writeScores(dir string, r *score.Result) error {
 	}
 	path := filepath.Join(dir, scoresFile)
 	if err := exit.Create(path, atomicfile.WriteFile(path, append(text, '\n'))); err != nil {
+		return err
+	}
+	if err := table.Write(filepath.Join(dir, datesTable), r.Dates); err != nil {
 		return err
 	}
 	return table.Write(filepath.Join(dir, scoresTable), r.Scores)
@@ -804,7 +808,7 @@ func outputs(dir *rundir.Dir, scored bool) ([]string, error) {
 		out = append(out, "model/"+e.Name())
 	}
 	if scored {
-		out = append(out, scoresFile, scoresTable)
+		out = append(out, scoresFile, scoresTable, datesTable)
 	}
 	return out, nil
 }

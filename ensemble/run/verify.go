@@ -352,7 +352,7 @@ func (v *verification) publish(res *VerifyResult) error {
 		return err
 	}
 	tables, err := writeTables(v.o.Out, res.Scores)
-	res.Outputs = append([]string{filepath.Join(v.o.Out, scoresFile), filepath.Join(v.o.Out, scoresTable)}, tables...)
+	res.Outputs = append([]string{filepath.Join(v.o.Out, scoresFile), filepath.Join(v.o.Out, scoresTable), filepath.Join(v.o.Out, datesTable)}, tables...)
 	return err
 }
 

@@ -125,6 +125,18 @@ func (c *Case) check(m, n int, scored bool) error {
 // the weight.
 type Sums []float64
 
+// Weight is that of the date's points together.
+func (s Sums) Weight() float64 { return s[0] }
+
+// Split are the means of the date.
+func (s Sums) Split() Split {
+	v := make([]float64, len(s)-1)
+	for k := range v {
+		v[k] = s[1+k] / s[0]
+	}
+	return splitOf(v)
+}
+
 // Score sums the scores of a date. Of the options, Weights and Gaussian enter.
 //
 // Errors: other members or points than were fitted, or no distribution.
@@ -188,20 +200,13 @@ func NewReport(dates []Sums, m int, b score.Bootstrap) (*Report, error) {
 		rows[i] = d
 	}
 	r := &Report{Members: m, Dates: len(rows)}
-	at := func(sums []float64) Split {
-		v := make([]float64, len(sums)-1)
-		for k := range v {
-			v[k] = sums[1+k] / sums[0]
-		}
-		return splitOf(v)
-	}
 	whole := make(Sums, len(rows[0]))
 	for _, row := range rows {
 		for k, v := range row {
 			whole[k] += v
 		}
 	}
-	r.Split = at(whole)
+	r.Split = whole.Split()
 	for _, s := range []struct {
 		id, name string
 		crps     float64
@@ -216,7 +221,7 @@ func NewReport(dates []Sums, m int, b score.Bootstrap) (*Report, error) {
 		{"dispersion_first", "dispersion first", r.Dispersed, func(s Shares) float64 { return s.DispersionFirst }},
 		{"bias_second", "then bias", r.Calibrated, func(s Shares) float64 { return s.BiasSecond }},
 	} {
-		value, low, high, err := b.Interval(rows, func(sums []float64) float64 { return s.of(at(sums).Shares()) })
+		value, low, high, err := b.Interval(rows, func(sums []float64) float64 { return s.of(Sums(sums).Split().Shares()) })
 		if err != nil {
 			return nil, err
 		}

@@ -7,19 +7,29 @@ import (
 
 // Page is everything that a report shows. Parts that are empty are left out.
 type Page struct {
-	Title    string
-	Status   []Fact  // the line a forecaster reads first
-	Panels   []Panel // maps
-	Charts   []Chart // loss curves
-	Scores   *score.Result
-	Config   string // effective configuration, YAML
-	Inputs   []File
-	Facts    []Fact // environment
-	Warnings []string
+	Title  string
+	Status []Fact  // the line a forecaster reads first
+	Panels []Panel // maps
+	Tables []Table
+	Charts []Chart // loss curves, or what ChartsTitle says
+	// ChartsTitle is the heading of the charts, "" for Training.
+	ChartsTitle string
+	Scores      *score.Result
+	Config      string // effective configuration, YAML
+	Inputs      []File
+	Facts       []Fact // environment
+	Warnings    []string
 }
 
 // Fact is a name with its value, as text.
 type Fact struct{ Name, Text string }
+
+// Table is a table of text. Shape: Rows [row][column].
+type Table struct {
+	Title   string
+	Columns []string
+	Rows    [][]string
+}
 
 // File is an input or output with its checksum.
 type File struct {

@@ -129,6 +129,21 @@ type Share struct {
 	N           int     `json:"n"`    // dates
 }
 
+// DateScore is what one start adds to the mean CRPS of a system and of the raw ensemble that
+// its gain is over: means over the points of that start, whose weights add up to Weight.
+type DateScore struct {
+	System        string  `json:"system"`
+	Variable      string  `json:"variable"`
+	Level         string  `json:"level"`
+	Lead          string  `json:"lead"`
+	LeadH         float64 `json:"lead_h"`
+	Init          string  `json:"init"` // RFC 3339
+	Weight        float64 `json:"weight"`
+	CRPS          Number  `json:"crps"`
+	Reference     string  `json:"reference"`
+	ReferenceCRPS Number  `json:"reference_crps"`
+}
+
 // Result is what verification publishes.
 type Result struct {
 	Scores      []Value         `json:"scores"`
@@ -137,6 +152,7 @@ type Result struct {
 	Ranks       []RankHistogram `json:"rank_histograms"`
 	Diagrams    []Diagram       `json:"diagrams"`
 	Bootstrap   Bootstrap       `json:"bootstrap"`
+	Dates       []DateScore     `json:"-"` // a table by itself
 }
 
 // MarshalJSON writes empty lists as [], so that a reader can go through them.
@@ -158,6 +174,7 @@ func (r *Result) Append(o *Result) {
 	r.Ranks = append(r.Ranks, o.Ranks...)
 	r.Diagrams = append(r.Diagrams, o.Diagrams...)
 	r.Bootstrap = o.Bootstrap
+	r.Dates = append(r.Dates, o.Dates...)
 }
 
 // Find gives the score of a system over the whole area and all dates, for the first

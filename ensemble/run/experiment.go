@@ -1,0 +1,394 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/io/table"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Variant is one training of an experiment: its name, which is that of its folder, and what
+// it changes in the configuration, as after --set.
+type Variant struct {
+	Name string   `json:"name"`
+	Set  []string `json:"set"`
+}
+
+// ExperimentOptions say what is trained and compared.
+type ExperimentOptions struct {
+	Config   config.Sources // of all trainings
+	Dir      string         // folder of the experiment
+	Variants []Variant
+	// Against is the variant that the others are compared with.
+	Against  string
+	Version  string
+	Stop     func() error
+	Timings  Timings
+	Progress *progress.Reporter
+	Warn     func(string)
+}
+
+// Experiment is what came out, experiment.json.
+type Experiment struct {
+	Schema   string          `json:"schema"`
+	Version  string          `json:"version"`
+	Against  string          `json:"against"`
+	Variants []Variant       `json:"variants"`
+	Rows     []ExperimentRow `json:"rows"`
+
+	Dir string `json:"-"`
+}
+
+// ExperimentRow is one variant on one target, over the test starts. The gain is paired: over
+// the raw ensemble of all members (plain CRPS), and over the variant that the others are
+// compared with, on the starts that both have.
+type ExperimentRow struct {
+	Variant  string       `json:"variant"`
+	Members  int          `json:"members"` // that the network used
+	Variable string       `json:"variable"`
+	Level    string       `json:"level"`
+	Lead     string       `json:"lead"`
+	Score    string       `json:"score"` // crps_gauss, or spread_rmse of a spread head
+	Unit     string       `json:"unit"`
+	Value    score.Number `json:"value"`
+	CILow    score.Number `json:"ci_low"`
+	CIHigh   score.Number `json:"ci_high"`
+	N        int          `json:"n"`
+	RawUsed  score.Number `json:"raw_used"`  // plain CRPS of the members that were used
+	RawFull  score.Number `json:"raw_full"`  // and of all
+	EMOSGrid score.Number `json:"emos_grid"` // of the members that were used
+
+	GainRaw         score.Number `json:"gain_raw_full"`
+	GainRawLow      score.Number `json:"gain_raw_full_low"`
+	GainRawHigh     score.Number `json:"gain_raw_full_high"`
+	GainAgainst     score.Number `json:"gain_against"`
+	GainAgainstLow  score.Number `json:"gain_against_low"`
+	GainAgainstHigh score.Number `json:"gain_against_high"`
+}
+
+// The files of an experiment, beside a run directory for each variant.
+const (
+	experimentFile   = "experiment.json"
+	experimentTable  = "experiment.csv"
+	experimentSchema = "ensemble.experiment/1"
+)
+
+// gridEMOS is the baseline that stands beside the networks, if the configuration names it.
+const gridEMOS = "emos_grid"
+
+// MemberVariants train on 2 members, on 3, and so on to all, or on the numbers given.
+//
+// Errors: exit 64 for numbers that the configuration's ensemble does not have.
+func MemberVariants(src config.Sources, counts []int) ([]Variant, error) {
+	c, err := config.LoadTrain(src)
+	if err != nil {
+		return nil, err
+	}
+	full := c.Data.Members.Full
+	if len(counts) == 0 {
+		for m := 2; m <= full; m++ {
+			counts = append(counts, m)
+		}
+	}
+	counts = slices.Compact(slices.Sorted(slices.Values(counts)))
+	var out []Variant
+	for _, m := range counts {
+		if m < 2 || m > full {
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d is no number of members to train on", m), At: "--members",
+				Why: fmt.Sprintf("a spread needs two, and data.members.full is %d", full), Fix: fmt.Sprintf("give numbers from 2 to %d", full)}
+		}
+		out = append(out, Variant{fmt.Sprintf("members-%02d", m), []string{"data.members.use=" + strconv.Itoa(m)}})
+	}
+	return out, nil
+}
+
+// AblationVariants are the configuration as it is, "base", and with one part of it changed at
+// a time: leads, levels, standardisation, location, season, loss.
+//
+// Errors: those of the configuration.
+func AblationVariants(src config.Sources) ([]Variant, error) {
+	c, err := config.LoadTrain(src)
+	if err != nil {
+		return nil, err
+	}
+	out := []Variant{{Name: "base"}}
+	add := func(name string, set ...string) { out = append(out, Variant{name, set}) }
+	if len(c.Data.Leads) > 1 {
+		add("target-lead-only", fmt.Sprintf("data.leads=[%s]", c.Data.TargetLead))
+	}
+	var levels []string
+	for _, l := range c.Data.Levels {
+		if slices.ContainsFunc(c.Data.Targets, func(t config.Target) bool { return slices.Contains(t.Levels, l) }) {
+			levels = append(levels, l.String())
+		}
+	}
+	if len(levels) < len(c.Data.Levels) {
+		add("target-levels-only", fmt.Sprintf("data.levels=[%s]", strings.Join(levels, ",")))
+	}
+	if c.Data.Standardise == ensemble.LAS {
+		add("global-standardisation", "data.standardise=global")
+	} else {
+		add("local-standardisation", "data.standardise=las")
+	}
+	if c.Model.Location {
+		add("no-location", "model.location=false")
+	}
+	if c.Model.Season {
+		add("no-season", "model.season=false")
+	}
+	if c.Model.Head == SpreadHead {
+		for _, kind := range []string{"mse", "l1", "ssim", "ms_ssim"} {
+			if kind != c.Train.Train.Loss.Kind {
+				add("loss-"+strings.ReplaceAll(kind, "_", "-"), "train.loss.kind="+kind)
+			}
+		}
+	} else if c.Train.Train.Loss.Spread > 0 {
+		add("no-spread-loss", "train.loss.spread=0")
+	} else {
+		add("spread-loss", "train.loss.spread=1")
+	}
+	return out, nil
+}
+
+// ParseVariant reads "NAME key=value key=value …".
+//
+// Errors: exit 64.
+func ParseVariant(text string) (Variant, error) {
+	words := strings.Fields(text)
+	bad := func(why string) (Variant, error) {
+		return Variant{}, &exit.Error{Code: exit.Usage, What: "this is no variant", At: fmt.Sprintf("--variant %q", text), Why: why,
+			Fix: `give a name and what it changes, as in --variant "wide model.base=32"`}
+	}
+	if len(words) == 0 {
+		return bad("it is empty")
+	}
+	if filepath.Base(words[0]) != words[0] || strings.HasPrefix(words[0], ".") || strings.Contains(words[0], "=") {
+		return bad(fmt.Sprintf("%q cannot be the name of a folder", words[0]))
+	}
+	for _, w := range words[1:] {
+		if !strings.Contains(w, "=") {
+			return bad(fmt.Sprintf("%q assigns nothing", w))
+		}
+	}
+	return Variant{words[0], words[1:]}, nil
+}
+
+// RunExperiment trains every variant into a run directory of its own, goes on with those that
+// were begun, skips those that are done, and compares what they score on the test starts.
+//
+// Errors: those of Train, of the first variant that fails; exit 64 for variants of one name.
+func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error) {
+	e := &Experiment{Schema: experimentSchema, Version: o.Version, Against: o.Against, Variants: o.Variants, Dir: o.Dir}
+	configs := make([]*config.TrainConfig, len(o.Variants))
+	for i, v := range o.Variants { // all faults before the first training
+		if slices.ContainsFunc(o.Variants[:i], func(w Variant) bool { return w.Name == v.Name }) {
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("two variants are called %s", v.Name), At: "--variant", Fix: "give each a name of its own"}
+		}
+		src := o.Config
+		src.Set = append(slices.Clone(src.Set), v.Set...)
+		var err error
+		if configs[i], err = config.LoadTrain(src); err != nil {
+			return nil, err
+		}
+	}
+	dates := map[string][]score.DateScore{}
+	for i, v := range o.Variants {
+		dir := filepath.Join(o.Dir, v.Name)
+		t := TrainOptions{Config: configs[i], RunDir: dir, Resume: "auto", Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
+		if _, err := Train(ctx, t); err != nil {
+			return nil, err
+		}
+		r, err := ReadScores(dir)
+		if err != nil {
+			return nil, err
+		}
+		if dates[v.Name], err = table.Read[score.DateScore](ctx, filepath.Join(dir, datesTable)); err != nil {
+			return nil, err
+		}
+		e.Rows = append(e.Rows, rowsOf(v.Name, configs[i].Data.Members.Use.N(), configs[i].Data.Members.Full, r)...)
+	}
+	for i := range e.Rows {
+		if err := e.Rows[i].compare(dates[e.Rows[i].Variant], dates[o.Against]); err != nil {
+			return nil, err
+		}
+	}
+	return e, e.save()
+}
+
+// rowsOf are those of one training, without the comparison.
+func rowsOf(variant string, used, full int, r *score.Result) (out []ExperimentRow) {
+	for _, v := range r.Scores {
+		if v.System != systemNetwork || !score.Whole(v.Region, v.Season) || v.ID != score.CRPSGauss.ID && v.ID != score.SpreadRMSE.ID {
+			continue
+		}
+		if v.ID == score.SpreadRMSE.ID && r.Find(score.CRPSGauss.ID, systemNetwork, v.Variable, v.Level, v.Lead) != nil {
+			continue
+		}
+		nan := score.Missing()
+		row := ExperimentRow{Variant: variant, Members: used, Variable: v.Variable, Level: v.Level, Lead: v.Lead, Score: v.ID, Unit: v.Unit,
+			Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh, N: v.N, GainRaw: nan, GainRawLow: nan, GainRawHigh: nan}
+		of := func(id, system string) score.Number {
+			if x := r.Find(id, system, v.Variable, v.Level, v.Lead); x != nil {
+				return x.Value
+			}
+			return nan
+		}
+		row.RawUsed, row.RawFull, row.EMOSGrid = of(score.CRPSPlain.ID, systemRaw(used)), of(score.CRPSPlain.ID, systemRaw(full)), of(score.CRPSGauss.ID, gridEMOS)
+		for _, c := range r.Comparisons {
+			if c.ID == v.ID && c.ReferenceID == score.CRPSPlain.ID && c.Reference == systemRaw(full) && c.Variable == v.Variable && c.Level == v.Level && c.Lead == v.Lead && score.Whole(c.Region, c.Season) {
+				row.GainRaw, row.GainRawLow, row.GainRawHigh = c.Gain, c.CILow, c.CIHigh
+			}
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// compare finds the gain over another variant from the starts that both have.
+func (r *ExperimentRow) compare(own, other []score.DateScore) error {
+	r.GainAgainst, r.GainAgainstLow, r.GainAgainstHigh = score.Missing(), score.Missing(), score.Missing()
+	ours := func(d score.DateScore) bool {
+		return d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead
+	}
+	var rows [][]float64
+	for _, d := range own {
+		at := slices.IndexFunc(other, func(x score.DateScore) bool { return ours(x) && x.Init == d.Init })
+		if ours(d) && at >= 0 {
+			rows = append(rows, []float64{d.Weight, d.Weight * float64(d.CRPS), other[at].Weight, other[at].Weight * float64(other[at].CRPS)})
+		}
+	}
+	if r.Score != score.CRPSGauss.ID || len(rows) == 0 {
+		return nil
+	}
+	value, low, high, err := score.Bootstrap{}.Interval(rows, func(s []float64) float64 { return 1 - s[1]/s[0]/(s[3]/s[2]) })
+	r.GainAgainst, r.GainAgainstLow, r.GainAgainstHigh = score.Number(value), score.Number(low), score.Number(high)
+	return err
+}
+
+// save writes the table, the page and, last, experiment.json.
+func (e *Experiment) save() error {
+	if err := table.WriteCSV(filepath.Join(e.Dir, experimentTable), e.Rows); err != nil {
+		return err
+	}
+	dir := filepath.Join(e.Dir, "report")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return exit.Create(dir, err)
+	}
+	page := filepath.Join(dir, "index.html")
+	if err := exit.Create(page, atomicfile.Write(page, e.page().Write)); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(e, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", experimentFile, err)
+	}
+	path := filepath.Join(e.Dir, experimentFile)
+	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+}
+
+// Outputs are the files of the experiment itself.
+func (e *Experiment) Outputs() []string {
+	return []string{filepath.Join(e.Dir, experimentTable), filepath.Join(e.Dir, "report", "index.html"), filepath.Join(e.Dir, experimentFile)}
+}
+
+// Fprint writes the rows as a table.
+func (e *Experiment) Fprint(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head, rows := e.cells()
+	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
+	}
+	return t.Flush()
+}
+
+// cells are the rows as text.
+func (e *Experiment) cells() (head []string, rows [][]string) {
+	head = []string{"variant", "members", "target", "score", "value", "raw, used", "raw, all", "EMOS by point", "gain over raw, all", "interval", "gain over " + e.Against, "interval"}
+	number := func(n score.Number) string {
+		if n != n {
+			return "–"
+		}
+		return strconv.FormatFloat(float64(n), 'g', 5, 64)
+	}
+	percent := func(n score.Number) string {
+		if n != n {
+			return "–"
+		}
+		return fmt.Sprintf("%.2f %%", 100*n)
+	}
+	between := func(low, high score.Number) string {
+		if low != low {
+			return "–"
+		}
+		return fmt.Sprintf("%.2f to %.2f", 100*low, 100*high)
+	}
+	for _, r := range e.Rows {
+		rows = append(rows, []string{r.Variant, strconv.Itoa(r.Members), r.Variable + " " + r.Level + " +" + r.Lead, r.Score, number(r.Value) + " " + r.Unit,
+			number(r.RawUsed), number(r.RawFull), number(r.EMOSGrid), percent(r.GainRaw), between(r.GainRawLow, r.GainRawHigh),
+			percent(r.GainAgainst), between(r.GainAgainstLow, r.GainAgainstHigh)})
+	}
+	return head, rows
+}
+
+// page shows the rows, and curves over the number of members if that is what differs.
+func (e *Experiment) page() *report.Page {
+	head, rows := e.cells()
+	p := &report.Page{Title: "Experiment " + filepath.Base(e.Dir), ChartsTitle: "Members", Tables: []report.Table{{Title: "Variants", Columns: head, Rows: rows}},
+		Status: []report.Fact{{Name: "variants", Text: strconv.Itoa(len(e.Variants))}, {Name: "compared with", Text: e.Against}, {Name: "program", Text: e.Version}}}
+	type target struct{ variable, level, lead string }
+	byTarget := map[target][]ExperimentRow{}
+	var order []target
+	for _, r := range e.Rows {
+		k := target{r.Variable, r.Level, r.Lead}
+		if byTarget[k] == nil {
+			order = append(order, k)
+		}
+		byTarget[k] = append(byTarget[k], r)
+	}
+	for _, k := range order {
+		rows := byTarget[k]
+		slices.SortStableFunc(rows, func(a, b ExperimentRow) int { return cmp.Compare(a.Members, b.Members) })
+		if rows[0].Members == rows[len(rows)-1].Members || rows[0].Score != score.CRPSGauss.ID {
+			continue
+		}
+		c := report.Chart{Title: fmt.Sprintf("%s at %s, lead %s", k.variable, k.level, k.lead), X: "members used", Y: "mean CRPS in " + rows[0].Unit}
+		for _, l := range []struct {
+			name string
+			of   func(ExperimentRow) score.Number
+		}{
+			{"network", func(r ExperimentRow) score.Number { return r.Value }},
+			{"EMOS by point", func(r ExperimentRow) score.Number { return r.EMOSGrid }},
+			{"raw members used", func(r ExperimentRow) score.Number { return r.RawUsed }},
+			{"all raw members", func(r ExperimentRow) score.Number { return r.RawFull }},
+		} {
+			line := report.Line{Name: l.name}
+			for _, r := range rows {
+				y := l.of(r)
+				if l.name == "raw members used" && y != y { // where all are used
+					y = r.RawFull
+				}
+				line.X, line.Y = append(line.X, float64(r.Members)), append(line.Y, float64(y))
+			}
+			c.Lines = append(c.Lines, line)
+		}
+		p.Charts = append(p.Charts, c)
+	}
+	return p
+}

@@ -1,0 +1,131 @@
+package run
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// experimentSources are the small data with a short training.
+func experimentSources(t *testing.T) config.Sources {
+	f := smallData(t)
+	c := quick(t, f)
+	path := filepath.Join(t.TempDir(), "train.yaml")
+	if err := os.WriteFile(path, c.YAML(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return config.Sources{Files: []string{path}, Set: []string{"train.networks=1", "train.epochs=1"}}
+}
+
+// Networks of two and of all members are trained side by side, compared with each other and
+// with all raw members, and not trained again.
+func TestExperimentMembers(t *testing.T) {
+	src := experimentSources(t)
+	variants, err := MemberVariants(src, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, last := variants[0], variants[len(variants)-1]
+	if first.Name != "members-02" || len(variants) < 2 {
+		t.Fatalf("variants %+v", variants)
+	}
+	o := ExperimentOptions{Config: src, Dir: t.TempDir(), Variants: []Variant{first, last}, Against: last.Name, Version: "test"}
+	e, err := RunExperiment(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byVariant := map[string]int{}
+	for _, r := range e.Rows {
+		byVariant[r.Variant]++
+		scores, err := ReadScores(filepath.Join(o.Dir, r.Variant))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := scores.Find(r.Score, systemNetwork, r.Variable, r.Level, r.Lead); v == nil || v.Value != r.Value || r.N == 0 {
+			t.Errorf("row %+v, its training says %+v", r, v)
+		}
+		own := r.Variant == last.Name
+		if own != (r.GainAgainst == 0) || !(r.GainAgainstLow <= r.GainAgainst && r.GainAgainst <= r.GainAgainstHigh) {
+			t.Errorf("%s over %s: %g, %g to %g", r.Variant, last.Name, r.GainAgainst, r.GainAgainstLow, r.GainAgainstHigh)
+		}
+		if want := 1 - r.Value/r.RawFull; !(math.Abs(float64(r.GainRaw-want)) < 1e-6) {
+			t.Errorf("gain over all raw members %g, the scores say %g", r.GainRaw, want)
+		}
+	}
+	for i, r := range e.Rows { // paired means on the same starts are what the scores say
+		for _, s := range e.Rows[i+1:] {
+			if s.Variable == r.Variable && s.Level == r.Level && s.Lead == r.Lead {
+				if want := 1 - r.Value/s.Value; !(math.Abs(float64(r.GainAgainst-want)) < 1e-6) {
+					t.Errorf("%s over %s: %g, the scores say %g", r.Variant, s.Variant, r.GainAgainst, want)
+				}
+			}
+		}
+	}
+	if byVariant[first.Name] == 0 || byVariant[first.Name] != byVariant[last.Name] {
+		t.Errorf("rows %v", byVariant)
+	}
+	for _, path := range e.Outputs() {
+		if s, err := os.Stat(path); err != nil || s.Size() == 0 {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(o.Dir, "report", "index.html"))
+	if err != nil || !strings.Contains(string(page), "members used") || !strings.Contains(string(page), first.Name) {
+		t.Errorf("page: %v", err)
+	}
+	at := filepath.Join(o.Dir, first.Name, scoresFile)
+	before, err := os.Stat(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RunExperiment(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Stat(at); err != nil || !after.ModTime().Equal(before.ModTime()) {
+		t.Errorf("trained again: %v", err)
+	}
+}
+
+func TestExperimentVariants(t *testing.T) {
+	src := experimentSources(t)
+	variants, err := AblationVariants(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range variants { // every one is a sound configuration
+		s := src
+		s.Set = append(slices.Clone(src.Set), v.Set...)
+		if _, err := config.LoadTrain(s); err != nil {
+			t.Errorf("%s: %v", v.Name, err)
+		}
+	}
+	if len(variants) < 4 || variants[0].Name != "base" || variants[0].Set != nil {
+		t.Errorf("variants %+v", variants)
+	}
+	for _, text := range []string{"", "a/b x=1", "x=1", "wide model.base", ".. x=1"} {
+		if _, err := ParseVariant(text); exit.CodeOf(err) != exit.Usage {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if v, err := ParseVariant("wide model.base=32 train.seed=2"); err != nil || v.Name != "wide" || len(v.Set) != 2 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if _, err := MemberVariants(src, []int{1}); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("one member: %v", err)
+	}
+	twice := ExperimentOptions{Config: src, Dir: t.TempDir(), Variants: []Variant{{Name: "a"}, {Name: "a"}}}
+	if _, err := RunExperiment(context.Background(), twice); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("two of one name: %v", err)
+	}
+	var row ExperimentRow
+	if err := row.compare(nil, nil); err != nil || row.GainAgainst == row.GainAgainst {
+		t.Errorf("no starts in common: %v, %v", row.GainAgainst, err)
+	}
+}
