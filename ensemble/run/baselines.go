@@ -54,7 +54,7 @@ func methodsOf(ids []string) []*baseline.Method {
 func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, train examples, grid *ensemble.Grid, ranks *team) (all []Baselines, warnings []string, err error) {
 	w, n := grid.Weights(), grid.Size()
 	fields := baselineStatistics
-	if slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Looks == baseline.AtMembers }) {
+	if train.analysed && slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Looks == baseline.AtMembers }) {
 		fields += len(k.Used)
 	}
 	for v := range k.Targets {
