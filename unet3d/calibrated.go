@@ -35,12 +35,8 @@ type Calibrated struct {
 	SpreadScale  []float64
 	// SpreadOnly leaves shift and sigma out.
 	SpreadOnly bool
-	// SigmaOfSpread gives, with SpreadOnly, a sigma that goes on from the spread: of its value
-	// x before it is cut off at 0
-	//
-	//	sigma = floor + softplus(x·k) / k
-	//
-	// with k = 10: positive, and x itself where x is not small.
+	// SigmaOfSpread gives, with SpreadOnly, the sigma of SigmaOf the spread before it is cut
+	// off at 0.
 	SigmaOfSpread bool
 }
 
@@ -111,7 +107,7 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	out := CalibratedOutput{Spread: op.ReLU(b, estimate)}
 	if c.SpreadOnly {
 		if c.SigmaOfSpread {
-			out.Sigma = op.AddScalar(b, op.Scale(b, op.Softplus(b, op.Scale(b, estimate, sigmaBend)), 1./sigmaBend), sigmaFloor)
+			out.Sigma = SigmaOf(b, estimate)
 		}
 		return out
 	}
@@ -126,6 +122,15 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	slope := op.Softplus(b, mapOf("sigma_slope", inverseSoftplus(startSlope)))
 	out.Sigma = op.Mul(b, op.Add(b, op.Mul(b, in.Spread, slope), floor), op.Exp(b, part(1)))
 	return out
+}
+
+// SigmaOf is a sigma that goes on from a spread x, whose network may have any sign,
+//
+//	floor + softplus(k·x) / k
+//
+// with k = 10, in units of the error scale: positive, and x itself where x is not small.
+func SigmaOf(b *graph.Builder, x graph.Value) graph.Value {
+	return op.AddScalar(b, op.Scale(b, op.Softplus(b, op.Scale(b, x, sigmaBend)), 1./sigmaBend), sigmaFloor)
 }
 
 // inverseSoftplus is ln(eʸ - 1).

@@ -126,6 +126,14 @@ type Fractions struct {
 	Validation float64 `key:"validation"`
 }
 
+// Kinds of networks.
+const (
+	UNetKind            = "unet3d"
+	ResNetKind          = "resnet2d_simple"
+	InceptionKind       = "inception"
+	InceptionFigureKind = "inception_figure"
+)
+
 // Model is the network.
 type Model struct {
 	Kind     string    `key:"kind"`
@@ -279,8 +287,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "data.spread_ddof", Default: "1", Check: OneOf("0", "1"), Example: "1",
 		Help: "Divisor of the spread that is input and target: members minus this."},
 
-	{Path: "model.kind", Default: "unet3d", Check: OneOf("unet3d", "resnet2d_simple"), Example: "unet3d",
-		Help: "The network."},
+	{Path: "model.kind", Default: "unet3d", Check: OneOf(UNetKind, ResNetKind, InceptionKind, InceptionFigureKind), Example: "unet3d",
+		Help: "The network: unet3d, or one that makes a single spread field on one level: resnet2d_simple, or the inception ResNet of the three-stage method by its code (inception) or by the figure of its paper (inception_figure), which differ. Those are of a model.base that is a multiple of 16; 64 is the published one."},
 	{Path: "model.base", Default: "16", Check: Between(1, 1024), Example: "32",
 		Help: "Channels of the first stage."},
 	{Path: "model.stages", Default: "3", Check: Between(1, 6), Example: "3",
@@ -515,9 +523,18 @@ func (c *TrainConfig) checkModel() []*exit.Error {
 		add("model.head", "head distribution has no data.analyses", "it predicts the distribution of the analysis",
 			"add data.analyses, or set model.head: spread")
 	}
-	if d := c.Data; c.Model.Kind == "resnet2d_simple" && (c.Model.Head != "spread" || len(d.Levels) != 1 || len(d.Targets) != 1) {
-		add("model.kind", "resnet2d_simple predicts one spread field", "it has one output and works on one level",
-			"set model.head: spread with one level and one target, or model.kind: unet3d")
+	d, kind := c.Data, c.Model.Kind
+	if kind != UNetKind && (c.Model.Head != "spread" && c.Model.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {
+		add("model.kind", kind+" predicts one spread field", "it has one output and works on one level",
+			"set model.head: spread or model.method: "+StagesMethod+", with one level and one target, or model.kind: unet3d")
+	}
+	if kind == InceptionKind || kind == InceptionFigureKind {
+		if c.Model.Base%16 != 0 {
+			add("model.base", fmt.Sprintf("model.base is %d, no multiple of 16", c.Model.Base), "each block of "+kind+" is wider by a sixteenth of it", "give 16, 32, 48 or 64")
+		}
+		if !slices.Contains(d.Features, "spread") || !slices.Contains(d.Features, "first") {
+			add("data.features", kind+" lacks spread or first", "it joins them in places of their own", "set data.features: [spread, first]")
+		}
 	}
 	return faults
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -23,7 +24,7 @@ const (
 
 // Spec is what a network is built from, apart from its task.
 type Spec struct {
-	Kind     string  `json:"kind"` // "unet3d" or "resnet2d_simple"
+	Kind     string  `json:"kind"` // as in model.kind
 	Base     int     `json:"base"`
 	Stages   int     `json:"stages"`
 	Dropout  float64 `json:"dropout"`
@@ -80,9 +81,11 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 	case s.stage == biasStage:
 		net := unet3d.Correction{UNet: unet3d.BiasUNet{Base: s.Bias.Base, Stages: s.Bias.Stages, Periodic: wrap}, Local: s.Bias.Local}
 		out.Shift, roughness = net.Build(b, in.Features, in.Anomaly)
-	case s.Kind == "resnet2d_simple":
-		net := unet3d.ResNet2D{Periodic: wrap, Reinject: k.Features.Channel(k.TargetLead, ensemble.SpreadOfUsed, k.Targets[0])}
-		out.Spread = s.toTargets(b, net.Build(b, in.Features), k)
+	case s.Kind != config.UNetKind:
+		out.Spread = s.toTargets(b, s.oneField(b, k, in.Features, wrap), k)
+		if s.staged() {
+			out.Sigma = unet3d.SigmaOf(b, out.Spread)
+		}
 	default:
 		scale, affine := make([]float64, v*d), make([][2]float64, v*d)
 		for i := range scale {
@@ -105,6 +108,27 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 		b.Loss(s.loss(b, k, out, targets))
 	}
 	return b.Build()
+}
+
+// oneField builds a network that makes one spread field on one level from the channels of the
+// features, in units of the spread's scale.
+func (s Spec) oneField(b *graph.Builder, k *Task, features graph.Value, wrap bool) graph.Value {
+	f := &k.Features
+	if s.Kind == config.ResNetKind {
+		return unet3d.ResNet2D{Periodic: wrap, Reinject: f.Channel(k.TargetLead, ensemble.SpreadOfUsed, k.Targets[0])}.Build(b, features)
+	}
+	// All channels of an aggregate, which lie together at each lead.
+	of := func(a ensemble.Aggregate) graph.Value {
+		var parts []graph.Value
+		for _, lead := range f.Axes.Leads {
+			c := f.Channel(lead, a, f.Axes.Variables[0])
+			parts = append(parts, op.Slice(b, features, 1, c, c+len(f.Axes.Variables)))
+		}
+		return op.Concat(b, 1, parts...)
+	}
+	lead, variable := k.targetAt(0)
+	net := unet3d.Inception{Figure: s.Kind == config.InceptionFigureKind, Width: s.Base, Own: lead*len(f.Axes.Variables) + variable, Periodic: wrap}
+	return net.Build(b, of(ensemble.SpreadOfUsed), of(ensemble.FirstMember))
 }
 
 // Names of the outputs of networks, in units of the error scale.

@@ -7,14 +7,15 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // Kinds of networks, as configurations and imported weights name them.
 const (
-	UNetKind   = "unet3d"
-	ResNetKind = "resnet2d_simple"
+	UNetKind   = config.UNetKind
+	ResNetKind = config.ResNetKind
 )
 
 // Architecture is a network as names and shapes of its weights tell it.

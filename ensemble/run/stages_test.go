@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
@@ -115,6 +116,49 @@ func TestModelFormats(t *testing.T) {
 			t.Errorf("%s with %q: %v", c.method, c.new, err)
 		} else if err == nil && m.Spec != specOf(cfg) {
 			t.Errorf("%s: read %+v, want %+v", c.method, m.Spec, specOf(cfg))
+		}
+	}
+}
+
+// The inception ResNets are given the spreads and the first member's fields of all leads; one
+// that is not trained gives what the spread of the target says, and nothing of other channels.
+func TestInceptionReadsItsChannels(t *testing.T) {
+	grid, err := ensemble.NamedGrid("12x8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range [][]string{{"model.head=spread", "train.loss.kind=mse"}, {"model.method=three_stage", "train.loss.spread=0"}} {
+		c := quick(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, append(set, "model.kind=inception", "model.base=16", "data.levels=[850hPa]", "data.features=[spread, offset, first]")...)
+		k := unfitted(taskOf(c))
+		o := engineOptions(1)
+		o.Store = engine.NewStore()
+		spec := specOf(c).of(spreadStage)
+		for _, mode := range []engine.Mode{engine.Train, engine.Infer} { // the first draws weights
+			o.Mode = mode
+			net, err := spec.compile(&k, grid, 1, 1, true, o, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mode == engine.Infer {
+				b, points := &net.batch, grid.Size()
+				for channel := range k.Features.Channels() {
+					clear(b.Features)
+					for i := range points {
+						b.Features[channel*points+i] = 1
+					}
+					net.load(b)
+					if err := net.plan.Run(context.Background(), 0); err != nil {
+						t.Fatal(err)
+					}
+					name := k.Features.ChannelName(channel)
+					if y := net.output(outSpread)[points/2]; (math.Abs(float64(y)) > 1e-2) != (name == "spread(t) at 48h") {
+						t.Errorf("%q: %g of a field of ones", name, y)
+					}
+				}
+			}
+			if err := net.plan.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
