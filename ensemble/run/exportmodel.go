@@ -46,6 +46,7 @@ const (
 	exportFile      = "export.json"
 	exportedNetwork = "network-%02d.safetensors"
 	exportedMaps    = "maps-%02d.safetensors"
+	exportedSpread  = "spread-" // before the names of the networks of a second stage
 	exportFormat    = 1
 )
 
@@ -56,9 +57,13 @@ type exportJSON struct {
 	Network Architecture `json:"network"`
 	Weights []string     `json:"weights"` // files beside this one, a network each
 	Maps    []string     `json:"maps"`    // the same; empty if the networks have none
-	Arrays  string       `json:"arrays"`  // file of what standardises the input
-	Inputs  []string     `json:"inputs"`  // what the channels of the network's input hold
-	Outputs []string     `json:"outputs"` // and those of its output
+	// Spread, SpreadMaps and Bias are the other networks of a training in stages.
+	Spread     []string `json:"spread,omitempty"`
+	SpreadMaps []string `json:"spread_maps,omitempty"`
+	Bias       string   `json:"bias,omitempty"`
+	Arrays     string   `json:"arrays"`  // file of what standardises the input
+	Inputs     []string `json:"inputs"`  // what the channels of the network's input hold
+	Outputs    []string `json:"outputs"` // and those of its output
 	// Model is model.json of the training: members, divisor, period, scales.
 	Model  *modelJSON    `json:"model"`
 	Source manifest.File `json:"source"` // model.json
@@ -72,7 +77,7 @@ type exportJSON struct {
 // of another training; 74.
 func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 	dir := filepath.Join(o.RunDir, "model")
-	m, err := loadModel(dir, true)
+	m, err := LoadModel(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -96,23 +101,19 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		doc.Inputs = append(doc.Inputs, m.Task.Features.ChannelName(c))
 	}
 	for i, w := range m.Networks {
-		net, maps := splitMaps(w)
-		a, golden, err := m.exportNetwork(ctx, o, net)
-		if err != nil {
+		if err := m.exportNetwork(ctx, o, w, &doc.Network, "", i, &doc.Weights, &doc.Maps); err != nil {
 			return nil, err
 		}
-		doc.Network = *a
-		file := fmt.Sprintf(exportedNetwork, i)
-		if err := ckpt.WriteFile(filepath.Join(o.Out, file), append(net, golden...), nil); err != nil {
+	}
+	for i, w := range m.Spreads {
+		if err := m.exportNetwork(ctx, o, w, &doc.Network, exportedSpread, i, &doc.Spread, &doc.SpreadMaps); err != nil {
 			return nil, err
 		}
-		doc.Weights = append(doc.Weights, file)
-		if len(maps) > 0 {
-			file := fmt.Sprintf(exportedMaps, i)
-			if err := ckpt.WriteFile(filepath.Join(o.Out, file), maps, nil); err != nil {
-				return nil, err
-			}
-			doc.Maps = append(doc.Maps, file)
+	}
+	if m.Bias != nil {
+		doc.Bias = biasFile
+		if err := ckpt.WriteFile(filepath.Join(o.Out, biasFile), m.Bias, nil); err != nil {
+			return nil, err
 		}
 	}
 	doc.Outputs = m.outputNames(doc.Network.Outputs)
@@ -129,7 +130,10 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		return nil, fmt.Errorf("%s: %w", exportFile, err)
 	}
 	path := filepath.Join(o.Out, exportFile)
-	for _, file := range slices.Concat(doc.Weights, doc.Maps, []string{arraysFile, exportFile}) {
+	for _, file := range slices.Concat(doc.Weights, doc.Maps, doc.Spread, doc.SpreadMaps, []string{doc.Bias, arraysFile, exportFile}) {
+		if file == "" {
+			continue
+		}
 		res.Outputs = append(res.Outputs, filepath.Join(o.Out, file))
 	}
 	return res, exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
@@ -166,9 +170,31 @@ func splitMaps(w Weights) (net, maps Weights) {
 	return net, maps
 }
 
-// exportNetwork recognises one network by its weights, as an import would, and gives the
+// exportNetwork writes network i and its maps under names with a prefix, describes it in a,
+// and adds the files to lists.
+func (m *Model) exportNetwork(ctx context.Context, o ExportOptions, w Weights, a *Architecture, prefix string, i int, networks, all *[]string) error {
+	net, maps := splitMaps(w)
+	is, golden, err := m.testable(ctx, o, net)
+	if err != nil {
+		return err
+	}
+	*a = *is
+	file := prefix + fmt.Sprintf(exportedNetwork, i)
+	if err := ckpt.WriteFile(filepath.Join(o.Out, file), append(net, golden...), nil); err != nil {
+		return err
+	}
+	*networks = append(*networks, file)
+	if len(maps) > 0 {
+		file := prefix + fmt.Sprintf(exportedMaps, i)
+		*all = append(*all, file)
+		return ckpt.WriteFile(filepath.Join(o.Out, file), maps, nil)
+	}
+	return nil
+}
+
+// testable recognises one network by its weights, as an import would, and gives the
 // tensors that let others test what they loaded.
-func (m *Model) exportNetwork(ctx context.Context, o ExportOptions, w Weights) (*Architecture, []ckpt.Tensor, error) {
+func (m *Model) testable(ctx context.Context, o ExportOptions, w Weights) (*Architecture, []ckpt.Tensor, error) {
 	a, err := recognise(o.RunDir, w)
 	if err != nil {
 		return nil, nil, err
@@ -204,9 +230,12 @@ func normalDraws(n int) []float32 {
 
 // outputNames says what the channels of the network's output hold.
 func (m *Model) outputNames(outputs int) (names []string) {
-	parts := []string{"spread"}
-	if m.Spec.Head == DistributionHead {
-		parts = []string{"shift", "log(sigma)", "spread"}
+	parts := []string{outSpread}
+	switch {
+	case m.Spec.staged():
+		parts = []string{outSigma}
+	case m.Spec.Head == DistributionHead:
+		parts = []string{outShift, "log(sigma)", outSpread}
 	}
 	for _, part := range parts {
 		for _, v := range m.Task.Targets {

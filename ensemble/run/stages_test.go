@@ -59,6 +59,17 @@ func TestStagesWholeJob(t *testing.T) {
 			t.Errorf("%s: %+v from training, %+v from the products", name, a, b)
 		}
 	}
+	exported, err := ExportModel(context.Background(), ExportOptions{RunDir: runDir, Out: t.TempDir(), Threads: 1, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, path := range exported.Outputs {
+		files = append(files, filepath.Base(path))
+	}
+	if want := []string{"network-00.safetensors", "maps-00.safetensors", "spread-network-00.safetensors", "spread-maps-00.safetensors", biasFile, arraysFile, exportFile}; !slices.Equal(files, want) {
+		t.Errorf("exported %q, want %q", files, want)
+	}
 	drawn, err := charts(runDir)
 	if err != nil {
 		t.Fatal(err)
