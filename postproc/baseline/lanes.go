@@ -373,8 +373,11 @@ func (f *fitter) loops(q sums, theta coefficients) {
 const (
 	newtonSteps     = 100
 	newtonTolerance = 1e-13
-	newtonDamp      = 1e-3 // the first damping, after a step that failed without any
-	newtonMostDamp  = 1e12
+	// newtonLast is what a step promises that is taken without another look: the step
+	// behind it would be of the order of its square.
+	newtonLast     = 1e-9
+	newtonDamp     = 1e-3 // the first damping, after a step that failed without any
+	newtonMostDamp = 1e12
 )
 
 // minimise lowers the mean CRPS of every active lane from theta; steps counts what it took.
@@ -389,9 +392,17 @@ func (f *fitter) minimise(steps []int) {
 		copy(f.trial, f.theta)
 		busy := false
 		for l := range steps {
-			if f.active[l] {
-				f.active[l] = f.step(l, &low)
-				busy = busy || f.active[l]
+			if !f.active[l] {
+				continue
+			}
+			switch f.step(l, &low) {
+			case stepTried:
+				busy = true
+			case stepTaken:
+				steps[l]++
+				f.active[l] = false
+			case noStep:
+				f.active[l] = false
 			}
 		}
 		if !busy {
@@ -422,10 +433,18 @@ func (f *fitter) minimise(steps []int) {
 	}
 }
 
-// step puts the trial of lane l one damped Newton step from theta, within the bounds;
-// false says that there is nothing to be gained. Coefficients that lie on their bound
+// What step did: nothing, as there is nothing to be gained; a trial, to be judged by its
+// score; or the last step, which is taken.
+const (
+	noStep = iota
+	stepTried
+	stepTaken
+)
+
+// step puts the trial of lane l one damped Newton step from theta, within the bounds, or
+// theta itself if the step is surely the last. Coefficients that lie on their bound
 // and would leave it stay where they are.
-func (f *fitter) step(l int, low *[maxTerms]float64) bool {
+func (f *fitter) step(l int, low *[maxTerms]float64) int {
 	n := f.terms
 	var held [maxTerms]bool
 	for a := range n - scaleTerms {
@@ -460,14 +479,23 @@ func (f *fitter) step(l int, low *[maxTerms]float64) bool {
 			continue
 		}
 		if decrease < newtonTolerance {
-			return false
+			return noStep
 		}
+		last := decrease < newtonLast && f.damp[l] == 0
 		for a, b := range low[:n] {
-			*f.trial.at(a, l) = max(b, *f.theta.at(a, l)-step[a])
+			to := *f.theta.at(a, l) - step[a]
+			last = last && to >= b
+			*f.trial.at(a, l) = max(b, to)
 		}
-		return true
+		if last {
+			for a := range n {
+				*f.theta.at(a, l) = *f.trial.at(a, l)
+			}
+			return stepTaken
+		}
+		return stepTried
 	}
-	return false
+	return noStep
 }
 
 // solve gives x = h⁻¹ g for a symmetric h of n rows (lower triangle, row by row), which

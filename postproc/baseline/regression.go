@@ -106,8 +106,8 @@ type Regression struct {
 //
 // Newton steps with the exact curvature are damped until they lower the score, and
 // kept within the bounds of the link; a fit ends where the next step promises less
-// than 1e-13 of the scatter. So no fit is worse on its own cases than its start, the
-// least-squares line with one scale for all dates.
+// than 1e-13 of the scatter, or after one that promised less than 1e-9. So no fit is worse
+// on its own cases than its start, the least-squares line with one scale for all dates.
 //
 // Points are fitted in groups on all processors; weights of points play no part unless
 // Pooled.
