@@ -66,3 +66,30 @@ func TestLevelsAreNotExchangeable(t *testing.T) {
 		}
 	}
 }
+
+// A U-Net has the layers that it is asked for, but for the last: counts by hand of base 1 and one
+// stage, on two levels, from 3 channels to 2, 2, 4 and 2.
+func TestUNetOfLevels(t *testing.T) {
+	layers := [][2]int{{3, 2}, {2, 2}, {5, 4}, {4, 2}}
+	last := 27*2 + 1
+	for _, c := range []struct {
+		levels Levels
+		of     func(in, out int) int
+	}{
+		{SharedLevels, func(in, out int) int { return 27*in*out + out }},
+		{FullLevels, func(in, out int) int { return 2 * (27*in*out + out) }},
+		{AffineLevels, func(in, out int) int { return 27*in*out + 2*out + out }},
+		{SeparableLevels, func(in, out int) int { return 9*in*out + out + 2*(3*out*out+out) }},
+	} {
+		want := last
+		for _, l := range layers {
+			want += c.of(l[0], l[1])
+		}
+		got := count(t, func(b *graph.Builder) {
+			UNet{Base: 1, Stages: 1, Levels: c.levels}.Build(b, b.Input("x", graph.Shape{1, 3, 2, 4, 6}))
+		})
+		if got != want {
+			t.Errorf("%q: %d parameters, want %d", c.levels, got, want)
+		}
+	}
+}

@@ -15,6 +15,9 @@ type UNet struct {
 	Stages   int     // number of poolings, 1 to MaxStages; 0 means 5
 	Periodic bool    // longitudes wrap around in convolutions and upsampling
 	Dropout  float64 // probability of dropping a value of the coarsest stage while training
+	// Levels is how all layers but the last treat levels. Parameters are named and counted
+	// as LevelConv has them, where it is not SharedLevels.
+	Levels Levels
 	// ZeroLast starts the last layer at zero, so that an untrained network adds
 	// nothing to what its output corrects.
 	ZeroLast bool
@@ -103,6 +106,9 @@ func (u UNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
 
 // layer is a convolution with bias and ReLU.
 func (u UNet) layer(b *graph.Builder, name string, x graph.Value, out int) graph.Value {
+	if u.Levels != SharedLevels {
+		return op.ReLU(b, LevelConv{Levels: u.Levels, Size: [3]int{3, 3, 3}, Periodic: u.Periodic}.Build(b, name, x, out))
+	}
 	return op.ReLU(b, u.conv(b, name, x, out, graph.HeNormal(x.Dim(1)*27)))
 }
 
@@ -121,7 +127,8 @@ func (u UNet) padding() op.Conv {
 	return op.Conv{Pad: op.Same(3, 3, 3)}
 }
 
-// Parameters is the number of trained values for an input of the given channels.
+// Parameters is the number of trained values for an input of the given channels, with
+// SharedLevels.
 func (u UNet) Parameters(channels int) int {
 	u = u.withDefaults()
 	conv := func(in, out int) int { return 27*in*out + out }

@@ -134,9 +134,13 @@ const (
 	InceptionFigureKind = "inception_figure"
 )
 
+// SharedHeight is the treatment of levels by which all have one filter.
+const SharedHeight = "shared"
+
 // Model is the network.
 type Model struct {
 	Kind     string    `key:"kind"`
+	Height   string    `key:"height"`
 	Base     int       `key:"base"`
 	Stages   int       `key:"stages"`
 	Dropout  float64   `key:"dropout"`
@@ -289,6 +293,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 
 	{Path: "model.kind", Default: "unet3d", Check: OneOf(UNetKind, ResNetKind, InceptionKind, InceptionFigureKind), Example: "unet3d",
 		Help: "The network: unet3d, or one that makes a single spread field on one level: resnet2d_simple, or the inception ResNet of the three-stage method by its code (inception) or by the figure of its paper (inception_figure), which differ. Those are of a model.base that is a multiple of 16; 64 is the published one."},
+	{Path: "model.height", Default: SharedHeight, Check: OneOf(SharedHeight, "full", "affine", "separable"), Example: "affine",
+		Help: "How layers of the U-Net treat levels, which are not alike. shared: one filter for all. full: a filter for each. affine: one filter, and a factor for each level. separable: one filter along latitude and longitude, then one across the levels for each level."},
 	{Path: "model.base", Default: "16", Check: Between(1, 1024), Example: "32",
 		Help: "Channels of the first stage."},
 	{Path: "model.stages", Default: "3", Check: Between(1, 6), Example: "3",
@@ -524,6 +530,9 @@ func (c *TrainConfig) checkModel() []*exit.Error {
 			"add data.analyses, or set model.head: spread")
 	}
 	d, kind := c.Data, c.Model.Kind
+	if kind != UNetKind && c.Model.Height != SharedHeight {
+		add("model.height", "model.height is given and "+kind+" works on one level", "model.height is "+c.Model.Height, "remove it, or set model.kind: "+UNetKind)
+	}
 	if kind != UNetKind && (c.Model.Head != "spread" && c.Model.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {
 		add("model.kind", kind+" predicts one spread field", "it has one output and works on one level",
 			"set model.head: spread or model.method: "+StagesMethod+", with one level and one target, or model.kind: unet3d")

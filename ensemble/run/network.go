@@ -24,7 +24,8 @@ const (
 
 // Spec is what a network is built from, apart from its task.
 type Spec struct {
-	Kind     string  `json:"kind"` // as in model.kind
+	Kind     string  `json:"kind"`             // as in model.kind
+	Height   string  `json:"height,omitempty"` // as unet3d.Levels; empty is shared
 	Base     int     `json:"base"`
 	Stages   int     `json:"stages"`
 	Dropout  float64 `json:"dropout"`
@@ -93,7 +94,7 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 			affine[i] = [2]float64{k.SpreadAffine[i][0] / k.ErrorScale[i], k.SpreadAffine[i][1]}
 		}
 		net := unet3d.Calibrated{
-			UNet:         unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Periodic: wrap},
+			UNet:         unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap},
 			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead || s.staged(), SigmaOfSpread: s.staged(),
 		}
 		out = net.Build(b, in)

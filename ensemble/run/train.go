@@ -373,6 +373,9 @@ func taskOf(c *config.TrainConfig) Task {
 func specOf(c *config.TrainConfig) Spec {
 	s := Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision}
+	if c.Model.Height != config.SharedHeight {
+		s.Height = c.Model.Height
+	}
 	if m := c.Model; m.Method == config.StagesMethod {
 		s.Method, s.SpreadWeight = m.Method, 0
 		s.Bias = BiasSpec{Base: m.Bias.Base, Stages: m.Bias.Stages, Local: m.Bias.Local, Smooth: m.Bias.Smooth, Folds: m.Bias.Folds}
