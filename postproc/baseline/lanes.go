@@ -586,11 +586,20 @@ type scoreAt struct{ value, dmu, dsigma, mumu, musigma, sigmasigma float64 }
 // curved is the family's CRPS with exact second derivatives where they are written
 // down, else with central differences of the exact first ones.
 func curved(f *dist.Family) func(mu, sigma, y float64) scoreAt {
-	if f == dist.Normal {
+	// Of σ·g(z) with z = (y−μ)/σ the second derivatives are g″/σ times 1, z and z².
+	whole := func(c, dmu, dsigma, bend, z float64) scoreAt {
+		return scoreAt{c, dmu, dsigma, bend, bend * z, bend * z * z}
+	}
+	switch f {
+	case dist.Normal:
 		return func(mu, sigma, y float64) scoreAt {
 			c, dmu, dsigma := dist.NormalCRPS(mu, sigma, y)
-			k, z := dist.NormalCRPSCurvature(dsigma, sigma), (y-mu)/sigma
-			return scoreAt{c, dmu, dsigma, k, k * z, k * z * z}
+			return whole(c, dmu, dsigma, dist.NormalCRPSCurvature(dsigma, sigma), (y-mu)/sigma)
+		}
+	case dist.Logistic: // g′ = 2F − 1, and the density is F(1−F)
+		return func(mu, sigma, y float64) scoreAt {
+			c, dmu, dsigma := dist.LogisticCRPS(mu, sigma, y)
+			return whole(c, dmu, dsigma, (1-dmu*dmu)/(2*sigma), (y-mu)/sigma)
 		}
 	}
 	crps := locationScaleCRPS(f)
