@@ -7,19 +7,21 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
-// The configuration is sound, and nothing of 1984 enters training or early
+// The configurations are sound, and nothing of 1984 enters training or early
 // stopping, with their target valid times.
 func TestConfigNeverTrainsOnTheTest(t *testing.T) {
-	c, err := config.LoadTrain(config.Sources{Files: []string{"train.yaml"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := c.Data.Split
-	first := time.Date(1984, 1, 1, 0, 0, 0, 0, time.UTC)
-	if s.Train.To.End().After(s.Validation.From.Time) || !s.Validation.To.End().Before(first) || s.Test.From.Before(first) {
-		t.Errorf("split %+v", s)
-	}
-	if c.Train.Train.EarlyStop.Patience == 0 {
-		t.Error("no early stopping")
+	for _, file := range []string{"train.yaml", "stages.yaml"} {
+		c, err := config.LoadTrain(config.Sources{Files: []string{file}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := c.Data.Split
+		first := time.Date(1984, 1, 1, 0, 0, 0, 0, time.UTC)
+		if s.Train.To.End().After(s.Validation.From.Time) || !s.Validation.To.End().Before(first) || s.Test.From.Before(first) {
+			t.Errorf("%s: split %+v", file, s)
+		}
+		if c.Train.Train.EarlyStop.Patience == 0 {
+			t.Errorf("%s: no early stopping", file)
+		}
 	}
 }
