@@ -466,6 +466,45 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestConsume: inputs that are filled before every run give their memory to later values,
+// which changes no bit; an input that is an output stays.
+func TestConsume(t *testing.T) {
+	b := graph.New(1)
+	shape := graph.Shape{1, 2, 2, 16, 16}
+	x, kept := b.Input("x", shape), b.Input("kept", shape)
+	y := op.Scale(b, x, 2)
+	y = op.Concat(b, 1, y, op.Upsample(b, op.MaxPool(b, y, [3]int{1, 2, 2}), [3]int{1, 2, 2}, false), op.Square(b, y))
+	b.Output("y", op.Sum(b, y, 1))
+	b.Output("kept", kept)
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range available(t) {
+		var results [2][]float32
+		var arenas [2]int64
+		for i := range results {
+			p := compile(t, g, engine.Options{Backend: name, Mode: engine.Infer, Consume: i == 1})
+			arenas[i] = p.ArenaBytes()
+			for run := range 2 {
+				for q := range p.Input("x") {
+					p.Input("x")[q], p.Input("kept")[q] = float32((run+1)*q%97), float32(run+q)
+				}
+				if err := p.Run(context.Background(), 0); err != nil {
+					t.Fatal(err)
+				}
+				results[i] = slices.Concat(results[i], p.Output("y"), p.Output("kept"))
+			}
+		}
+		if !slices.Equal(results[0], results[1]) {
+			t.Errorf("%s: results differ where inputs are overwritten", name)
+		}
+		if arenas[1] >= arenas[0] {
+			t.Errorf("%s: an arena of %d bytes, %d where inputs stay", name, arenas[1], arenas[0])
+		}
+	}
+}
+
 func ExampleCompile() {
 	b := graph.New(1)
 	x := b.Input("x", graph.Shape{4})

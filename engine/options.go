@@ -43,6 +43,9 @@ type Options struct {
 	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
 	// means no bound. It changes no bit.
 	MemoryLimit int64
+	// Consume lets a run overwrite its inputs once they are read for the last time: they are
+	// filled before every run, and their memory is that of other values too.
+	Consume bool
 	// Winograd admits convolutions by Winograd's products on backend "cpu": faster
 	// on larger fields, with results that differ by a few 1e-6.
 	Winograd bool

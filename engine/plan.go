@@ -72,7 +72,7 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(),
+	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, Consume: o.Consume, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(),
 		Precision: precisions[o.Precision], Choices: o.Choices, Log: o.Log, After: o.After}
 	u.Foreign = func(n *graph.Op) bool { return o.Kernels[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
@@ -263,8 +263,8 @@ func (p *Plan) Run(ctx context.Context, step uint64) error {
 
 var errClosed = errors.New("engine: the plan is closed")
 
-// Input is the memory of an input, to be filled before Run; nil if the graph
-// has none of this name.
+// Input is the memory of an input, to be filled before Run, and before every one with
+// Options.Consume; nil if the graph has none of this name.
 func (p *Plan) Input(name string) []float32 { return p.inputs[name] }
 
 // Output is the memory of an output, valid after Run until the next; nil if

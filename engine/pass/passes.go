@@ -17,6 +17,8 @@ type Unit struct {
 	// Infer compiles for prediction: no gradients, no assignments, operations
 	// in their inference form.
 	Infer bool
+	// Consume frees inputs behind their last reader: they are filled before every run.
+	Consume bool
 	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
 	// means no bound.
 	MemoryLimit int64

@@ -80,8 +80,8 @@ func roundUp(elements int) int { return (elements + align - 1) / align * align }
 // planMemory gives each value a place. Values whose operations may run in
 // place take over the buffer of an operand that dies there; the buffers are
 // then placed largest first at the lowest offset that is free in their
-// lifetime. Inputs, constants and outputs keep their buffers for the whole
-// run, so that they can be written and read between runs.
+// lifetime. Inputs (but with Unit.Consume), constants and outputs keep their buffers for
+// the whole run, so that they can be written and read between runs.
 //
 // Source: greedy by size, Pisarchyk and Lee 2020, arXiv:2001.03288.
 //
@@ -240,6 +240,11 @@ func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
 		at[id] = t
 	}
 	by, stays := readers(g)
+	for i, n := range g.Nodes {
+		if u.Consume && n.Kind == graph.KindInput {
+			stays[i] = slices.ContainsFunc(g.Roots(), func(id int) bool { return g.Root(id) == i })
+		}
+	}
 	spans := make([]*Span, len(g.Nodes))
 	for i, n := range g.Nodes {
 		if buffer[i] < 0 {

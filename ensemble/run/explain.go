@@ -174,7 +174,7 @@ func (o *ExplainOptions) subject() subject {
 	s := subject{spec: specOf(o.Config), task: unfitted(taskOf(o.Config)), batch: 1, memory: flagMemory, workspace: flagWorkspace}
 	if o.Mode == "predict" {
 		s.options = PredictOptions{Threads: o.Threads, Timings: o.Timings, MemoryBytes: o.MemoryBytes, WorkspaceBytes: o.WorkspaceBytes}.engineOptions()
-		s.options.Mode = engine.Infer
+		s.options.Mode, s.options.Consume = engine.Infer, true
 	} else {
 		c := o.Config.Train.Train
 		s.batch, s.seed, s.loss = c.BatchSize, uint64(c.Seed), true

@@ -513,7 +513,7 @@ func (m *Model) open(o engine.Options) error {
 	if m.local == nil {
 		m.local = &m.Task
 	}
-	o.Store, o.Mode = engine.NewStore(), engine.Infer
+	o.Store, o.Mode, o.Consume = engine.NewStore(), engine.Infer, m.ranks == nil // which fills its inputs before every run
 	var err error
 	if m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks); err != nil {
 		return err
