@@ -27,7 +27,7 @@ var knownCentres = map[int]bool{98: true, 7: true, 74: true, 85: true}
 
 // Types of data (code table 1.4) and packings (5.0) in the words of ecCodes.
 var (
-	knownTypes    = map[int]string{0: "an", 1: "fc", 3: "cf", 4: "pf"}
+	knownTypes    = map[int]string{0: "an", 1: "fc", 2: "af", 3: "cf", 4: "pf", 5: "cp"}
 	knownPackings = map[int]string{templateSimple: "grid_simple", templateCCSDS: "grid_ccsds"}
 )
 
