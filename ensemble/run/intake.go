@@ -126,7 +126,7 @@ func (in *intake) make(g int) error {
 		room = ensemble.NewRoom(in.grid.Size())
 	}
 	in.mu.Unlock()
-	if err := k.Features.Field(in.p.model.net.batch.Features, slices.Clone(fields), t, v, l, room); err != nil {
+	if err := k.Features.Field(in.p.model.net.batch.Features, fields, t, v, l, room); err != nil {
 		return err
 	}
 	for i := range k.Targets {

@@ -16,13 +16,13 @@ import (
 //
 // Shape: mean and std, which are filled, and each field [point]. Missing: a point missing
 // in one field is missing in both results.
-// Errors: panics if M ≤ ddof or a field is too short.
+// Errors: panics if M ≤ ddof or a field is too short. Longer ones are looked at as far as mean goes.
 func MeanStd(mean, std []float32, fields [][]float32, ddof int) {
 	if len(fields) <= ddof {
 		panic(fmt.Sprintf("standard deviation over %d members with divisor M-%d", len(fields), ddof))
 	}
-	for i, f := range fields {
-		fields[i] = f[:len(mean)]
+	for _, f := range fields {
+		_ = f[:len(mean)] // C looks at no length
 	}
 	meanStd(mean, std[:len(mean)], fields, float64(len(fields)-ddof))
 }
