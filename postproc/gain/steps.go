@@ -47,13 +47,19 @@ type Steps struct {
 func Fit(s *baseline.Set, members int) (*Steps, error) {
 	n := s.Points()
 	f := &Steps{Bias: make([]float64, n), Members: members}
+	short := func(err error) error {
+		if errors.Is(err, baseline.ErrNoCases) {
+			return fmt.Errorf("gain: %d dates do not suffice for EMOS at any point", len(s.Valid))
+		}
+		return fmt.Errorf("gain: %w", err)
+	}
 	emos, err := baseline.FitRegression(s, baseline.RegressionOptions{Link: baseline.QuadraticScale})
 	if err != nil {
-		return nil, fmt.Errorf("gain: %w", err)
+		return nil, short(err)
 	}
 	spread, err := baseline.FitRegression(s, baseline.RegressionOptions{Link: baseline.QuadraticScale, ScaleOnly: true})
 	if err != nil {
-		return nil, fmt.Errorf("gain: %w", err)
+		return nil, short(err)
 	}
 	count := make([]float64, n)
 	for i, m := range s.Mean {
