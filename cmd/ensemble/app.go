@@ -244,6 +244,17 @@ func flagError(cmd *cobra.Command, err error) error {
 	return e
 }
 
+// group makes a command that has only subcommands; by itself it shows its help.
+func group(a *app, cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.Args = unknownCommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		a.result.printed = true
+		return cmd.Help()
+	}
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 func configCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(a, &cobra.Command{
 		Use:   "config",
 		Short: "Check, show and explain the configuration of train and predict",
 		Example: "  ensemble config check -c train.yaml\n" +
@@ -20,14 +20,7 @@ func configCommand(a *app) *cobra.Command {
 			"  ensemble config explain train.loss\n" +
 			"  ensemble config check --of predict -c predict.yaml",
 		Annotations: notes("ensemble help train, ensemble help predict"),
-		Args:        unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.result.printed = true
-			return cmd.Help()
-		},
-	}
-	cmd.AddCommand(configCheck(a), configShow(a), configExplain(a), configSchema(a))
-	return cmd
+	}, configCheck(a), configShow(a), configExplain(a), configSchema(a))
 }
 
 func configCheck(a *app) *cobra.Command {

@@ -15,19 +15,12 @@ import (
 )
 
 func dataCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(a, &cobra.Command{
 		Use:         "data",
 		Short:       "Prepare the data of trainings",
 		Example:     "  ensemble data prepare -c train.yaml --out store\n  ensemble data request ens10\n  ensemble help data prepare",
 		Annotations: notes("ensemble help data prepare"),
-		Args:        unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.result.printed = true
-			return cmd.Help()
-		},
-	}
-	cmd.AddCommand(dataPrepare(a), dataBench(a), dataRequest(a), dataSynthesize(a))
-	return cmd
+	}, dataPrepare(a), dataBench(a), dataRequest(a), dataSynthesize(a))
 }
 
 func dataPrepare(a *app) *cobra.Command {

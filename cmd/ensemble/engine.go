@@ -12,20 +12,13 @@ import (
 )
 
 func engineCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(a, &cobra.Command{
 		Use:   "engine",
 		Short: "Look into the compiler of training steps and predictions",
 		Example: "  ensemble engine passes\n" +
 			"  ensemble engine explain -c train.yaml --html plan.html",
 		Annotations: notes("ensemble help engine explain"),
-		Args:        unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.result.printed = true
-			return cmd.Help()
-		},
-	}
-	cmd.AddCommand(enginePasses(a), engineExplain(a))
-	return cmd
+	}, enginePasses(a), engineExplain(a))
 }
 
 func enginePasses(a *app) *cobra.Command {

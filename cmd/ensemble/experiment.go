@@ -13,20 +13,13 @@ import (
 )
 
 func experimentCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(a, &cobra.Command{
 		Use:   "experiment",
 		Short: "Train several variants and compare them",
 		Example: "  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
 		Annotations: notes("ensemble help experiment members"),
-		Args:        unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.result.printed = true
-			return cmd.Help()
-		},
-	}
-	cmd.AddCommand(experimentMembers(a), experimentAblation(a))
-	return cmd
+	}, experimentMembers(a), experimentAblation(a))
 }
 
 func experimentMembers(a *app) *cobra.Command {

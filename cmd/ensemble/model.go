@@ -13,20 +13,13 @@ import (
 )
 
 func modelCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(a, &cobra.Command{
 		Use:   "model",
 		Short: "Exchange weights of networks with other programs",
 		Example: "  ensemble model import weights.safetensors --out models/published\n" +
 			"  ensemble model export --run-dir runs/a --out exported",
 		Annotations: notes("ensemble help model import"),
-		Args:        unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.result.printed = true
-			return cmd.Help()
-		},
-	}
-	cmd.AddCommand(modelImport(a), modelExport(a))
-	return cmd
+	}, modelImport(a), modelExport(a))
 }
 
 func modelExport(a *app) *cobra.Command {

@@ -380,11 +380,7 @@ func (e *Experiment) page() *report.Page {
 		} {
 			line := report.Line{Name: l.name}
 			for _, r := range rows {
-				y := l.of(r)
-				if l.name == "raw members used" && y != y { // where all are used
-					y = r.RawFull
-				}
-				line.X, line.Y = append(line.X, float64(r.Members)), append(line.Y, float64(y))
+				line.X, line.Y = append(line.X, float64(r.Members)), append(line.Y, float64(l.of(r)))
 			}
 			c.Lines = append(c.Lines, line)
 		}

@@ -3,9 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,7 +16,6 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
-	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -91,7 +88,7 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		return nil, err
 	}
 	doc.Source.Path = modelFile
-	if err := exportable(o, doc.Source); err != nil {
+	if err := replaceable(filepath.Join(o.Out, exportFile), doc.Source, o.Overwrite, "an export"); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
@@ -137,25 +134,6 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		res.Outputs = append(res.Outputs, filepath.Join(o.Out, file))
 	}
 	return res, exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
-}
-
-// exportable verifies that the folder may be written.
-//
-// Errors: exit 73 if it holds the export of another training.
-func exportable(o ExportOptions, source manifest.File) error {
-	path := filepath.Join(o.Out, exportFile)
-	text, err := os.ReadFile(path)
-	var have exportJSON
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return exit.Read(path, err)
-	case o.Overwrite == product.OverwriteAlways:
-	case o.Overwrite == product.OverwriteNever, json.Unmarshal(text, &have) != nil, have.Source.SHA256 != source.SHA256:
-		return &exit.Error{Code: exit.CannotWrite, What: "an export is in the folder", At: path, Why: "it is not to be replaced by that of another training",
-			Fix: "choose another --out, or add --overwrite always"}
-	}
-	return nil
 }
 
 // splitMaps parts the weights of a network of published layers from the maps beside it.

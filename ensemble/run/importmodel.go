@@ -230,6 +230,26 @@ func (a *Architecture) apply(ctx context.Context, o ImportOptions, w Weights) er
 	return ckpt.WriteFile(o.To, []ckpt.Tensor{y}, nil)
 }
 
+// replaceable verifies that a description of what was made from a source may be written.
+//
+// Errors: exit 73 if there is one of another source, unless the policy lets it go.
+func replaceable(path string, source manifest.File, policy Overwrite, what string) error {
+	text, err := os.ReadFile(path)
+	var have struct {
+		Source manifest.File `json:"source"`
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return exit.Read(path, err)
+	case policy == product.OverwriteAlways:
+	case policy == product.OverwriteNever, json.Unmarshal(text, &have) != nil, have.Source.SHA256 != source.SHA256:
+		return &exit.Error{Code: exit.CannotWrite, What: what + " is in the folder", At: path, Why: "it is not to be replaced by what comes from elsewhere",
+			Fix: "choose another --out, or add --overwrite always"}
+	}
+	return nil
+}
+
 // save writes the weights and then their description.
 //
 // Errors: exit 73 if the folder holds another network.
@@ -240,16 +260,8 @@ func (a *Architecture) save(o ImportOptions, w Weights) error {
 	}
 	source.Path = filepath.Base(source.Path)
 	path := filepath.Join(o.Out, networkFile)
-	text, err := os.ReadFile(path)
-	var have networkJSON
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return exit.Read(path, err)
-	case o.Overwrite == product.OverwriteAlways:
-	case o.Overwrite == product.OverwriteNever, json.Unmarshal(text, &have) != nil, have.Source.SHA256 != source.SHA256:
-		return &exit.Error{Code: exit.CannotWrite, What: "a network is in the folder", At: path, Why: "it is not to be replaced by other weights",
-			Fix: "choose another --out, or add --overwrite always"}
+	if err := replaceable(path, source, o.Overwrite, "a network"); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return exit.Create(o.Out, err)
@@ -265,7 +277,7 @@ func (a *Architecture) save(o ImportOptions, w Weights) error {
 	if err := ckpt.WriteFile(filepath.Join(o.Out, networkWeights), tensors, nil); err != nil {
 		return err
 	}
-	text, err = json.MarshalIndent(networkJSON{Format: networkFormat, Version: o.Version, Architecture: *a, Weights: networkWeights, Source: source}, "", " ")
+	text, err := json.MarshalIndent(networkJSON{Format: networkFormat, Version: o.Version, Architecture: *a, Weights: networkWeights, Source: source}, "", " ")
 	if err != nil {
 		return fmt.Errorf("%s: %w", networkFile, err)
 	}

@@ -226,6 +226,9 @@ func (s *scoring) shares() (out []score.Share, err error) {
 // dates are the scores of the network and of all members by start.
 func (s *scoring) dates() (out []score.DateScore) {
 	for _, g := range s.gains {
+		if g.Sums.Weight() == 0 {
+			continue // without a single whole point
+		}
 		split := g.Sums.Split()
 		out = append(out, score.DateScore{System: systemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
 			LeadH: s.target.Lead.Hours(), Init: g.Init.Format(time.RFC3339), Weight: g.Sums.Weight(), CRPS: score.Number(split.Model),
