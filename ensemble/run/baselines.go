@@ -110,8 +110,12 @@ func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, trai
 				for _, m := range methods {
 					fit, err := m.Fit(set)
 					lacking(m.ID, err)
-					if err == nil {
-						b.Fits = append(b.Fits, Baseline{m, fit})
+					if err != nil {
+						continue
+					}
+					b.Fits = append(b.Fits, Baseline{m, fit})
+					if f, ok := fit.(baseline.Noted); ok && f.Note() != "" {
+						warnings = append(warnings, fmt.Sprintf("%s of %s: %s", m.ID, name, f.Note()))
 					}
 				}
 				b.Gain, err = gain.Fit(whole, k.Full)

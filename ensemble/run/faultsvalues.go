@@ -196,6 +196,10 @@ func (c *census) implausible() (faults []Fault) {
 	return faults
 }
 
+// fewPoints is how many points a field has at least, if how they differ, or do not, is to say
+// anything: the value of one place is constant, changes as it likes, and comes again.
+const fewPoints = 16
+
 // jump is how many times larger or smaller the RMS of a field may be than the median of
 // its kind: less than a change from grams to kilograms, more than weather does.
 const jump = 300
@@ -204,14 +208,9 @@ const jump = 300
 // falls in showers, and of variables that are not known, it is a warning: a dry day
 // does that too.
 func (c *census) jumps() (faults []Fault) {
-	names, fields := c.group(func(e ensemble.Entry, t tally) bool { return t.rms() > 0 && !beyond(e, t) })
+	names, fields := c.group(func(e ensemble.Entry, t tally) bool { return t.Points >= fewPoints && t.rms() > 0 && !beyond(e, t) })
 	for _, k := range names {
-		size := make([]float64, len(fields[k]))
-		for n, i := range fields[k] {
-			size[n] = c.fields[i].rms()
-		}
-		slices.Sort(size)
-		median := size[len(size)/2]
+		median := c.size(fields[k])
 		off := slices.DeleteFunc(slices.Clone(fields[k]), func(i int) bool {
 			r := c.fields[i].rms() / median
 			return r < jump && r > 1.0/jump
@@ -231,13 +230,25 @@ func (c *census) jumps() (faults []Fault) {
 	return faults
 }
 
+// size is the median of the fields' RMS.
+func (c *census) size(fields []int) float64 {
+	size := make([]float64, len(fields))
+	for n, i := range fields {
+		size[n] = c.fields[i].rms()
+	}
+	slices.Sort(size)
+	return size[len(size)/2]
+}
+
 // flat is how many times smaller than the median of its kind the standard deviation of a
 // field over its points is at most, if one value is almost everywhere.
 const flat = 100
 
 // constants finds fields of one value, or with almost one.
 func (c *census) constants() (faults []Fault) {
-	names, fields := c.group(func(e ensemble.Entry, t tally) bool { return e.Product.Measures() && t.Min <= t.Max })
+	names, fields := c.group(func(e ensemble.Entry, t tally) bool {
+		return t.Points >= fewPoints && e.Product.Measures() && t.Min <= t.Max
+	})
 	for _, k := range names {
 		known, ok := ensemble.VariableNamed(k.variable)
 		var one, almost []int
@@ -267,6 +278,23 @@ func (c *census) constants() (faults []Fault) {
 	return faults
 }
 
+// dry is how many times smaller than the median of its kind the RMS of a field is at least
+// of what falls in showers, if it may come again: a drop at one point on two days.
+const dry = 100
+
+// showers are the RMS of most fields of each kind of what falls in showers.
+func (c *census) showers() map[kindred]float64 {
+	names, fields := c.group(func(e ensemble.Entry, t tally) bool {
+		v, ok := ensemble.VariableNamed(e.Variable)
+		return ok && v.Period != "" && t.rms() > 0
+	})
+	sizes := map[kindred]float64{}
+	for _, k := range names {
+		sizes[k] = c.size(fields[k])
+	}
+	return sizes
+}
+
 // copies finds fields whose values, bit by bit, are also those of another member, start
 // or lead. Weather never repeats itself so; a transfer that gave a file twice does.
 func (c *census) copies() (faults []Fault) {
@@ -278,9 +306,11 @@ func (c *census) copies() (faults []Fault) {
 	same := map[values][]int{}
 	var order []values
 	members := map[ensemble.Key]int{} // fields of one key but for the member
+	showers := c.showers()
 	for i, t := range c.fields {
 		e := c.entries[i]
-		if t.Hash == 0 || e.Product != ensemble.MemberField || t.constant() || t.Missing == t.Points {
+		if t.Hash == 0 || e.Product != ensemble.MemberField || t.Points < fewPoints || t.constant() || t.Missing == t.Points ||
+			t.rms() < showers[kindred{e.Variable, e.Level, e.Product}]/dry {
 			continue
 		}
 		k := e.Key

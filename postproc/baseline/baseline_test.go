@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,8 +203,27 @@ func TestClimatologyFindsTheCycle(t *testing.T) {
 	if !math.IsNaN(got.Sigma[3]) {
 		t.Errorf("a point without dates has sigma %g", got.Sigma[3])
 	}
-	if _, err := FitClimatology(&Set{Valid: weekly(8), Obs: make([]float32, 8)}); err == nil {
-		t.Error("eight winter weeks determine no seasonal cycle, but a fit was given")
+	if got.Note() != "" {
+		t.Errorf("three years are said not to suffice: %s", got.Note())
+	}
+}
+
+// Eight winter weeks determine no cycle: what is left is their mean, and the same all year.
+func TestClimatologyOfASeasonIsItsMean(t *testing.T) {
+	set := &Set{Valid: weekly(8), Obs: []float32{1, 2, 3, 4, 5, 6, 7, 8}}
+	c, err := FitClimatology(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu, sigma := make([]float32, 1), make([]float32, 1)
+	c.Predict(mu, sigma, time.Date(2001, 7, 1, 0, 0, 0, 0, time.UTC))
+	near(t, "mean", float64(mu[0]), 4.5, 1e-6)
+	near(t, "deviation", float64(sigma[0]), math.Sqrt(6), 1e-6)
+	if !strings.Contains(c.Note(), "it is their mean") {
+		t.Errorf("note %q", c.Note())
+	}
+	if _, err := FitClimatology(&Set{Valid: weekly(1), Obs: make([]float32, 1)}); err == nil {
+		t.Error("one date has no scatter, but a fit was given")
 	}
 }
 

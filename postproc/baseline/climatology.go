@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"gonum.org/v1/gonum/mat"
@@ -21,18 +22,26 @@ const harmonics = 5
 //	mu = c₀ + c₁ sin τ + c₂ cos τ + c₃ sin 2τ + c₄ cos 2τ,  τ the season's angle
 //	sigma = √( Σ residual² / (n−5) )
 //
+// Dates that do not determine a cycle (those of one season, one a year) give c₀ alone, their
+// mean; the others are 0.
+//
 // Shape: Cycle [point][5], Sigma [point].
 type Climatology struct {
 	Cycle []float64 `json:"-"`
 	Sigma []float64 `json:"-"`
+
+	short string // what the dates did not determine
 }
+
+// Note says what the dates did not suffice for; "" if nothing.
+func (c *Climatology) Note() string { return c.short }
 
 // FitClimatology fits the cycle at every point by least squares. Of the set only
 // Valid and Obs are looked at.
 //
 // Missing: dates whose observation is missing at a point are left out there; a
-// point with too few or one-sided dates has no climatology (NaN).
-// Errors: dates that do not determine a seasonal cycle (all within one season).
+// point whose dates do not determine the coefficients that all dates do has no climatology (NaN).
+// Errors: fewer than two dates, ErrNoCases where no point has a climatology.
 func FitClimatology(s *Set) (*Climatology, error) {
 	if err := s.check("climatology", false); err != nil {
 		return nil, err
@@ -42,27 +51,32 @@ func FitClimatology(s *Set) (*Climatology, error) {
 	for i, t := range s.Valid {
 		terms[i] = seasonTerms(t)
 	}
+	c := &Climatology{Cycle: make([]float64, n*harmonics), Sigma: make([]float64, n)}
 	// Points without gaps share one normal matrix; others get their own.
-	whole, err := cycleSolver(terms, nil)
-	if err == nil && len(terms) <= harmonics {
-		err = ErrNoCases
+	whole, err := cycleSolver(terms, harmonics, nil)
+	if err != nil {
+		first, last := slices.MinFunc(s.Valid, time.Time.Compare), slices.MaxFunc(s.Valid, time.Time.Compare)
+		c.short = fmt.Sprintf("%d dates from %s to %s do not determine a seasonal cycle: it is their mean", len(s.Valid), first.Format(time.DateOnly), last.Format(time.DateOnly))
+		whole, err = cycleSolver(terms, 1, nil)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("climatology: %d dates from %s to %s do not determine a seasonal cycle: %w", len(s.Valid),
-			s.Valid[0].Format(time.DateOnly), s.Valid[len(s.Valid)-1].Format(time.DateOnly), err)
+		return nil, fmt.Errorf("climatology: %d dates: %w", len(s.Valid), err)
 	}
-	c := &Climatology{Cycle: make([]float64, n*harmonics), Sigma: make([]float64, n)}
 	parallel(n, 256, func(_, lo, hi int) {
 		for p := lo; p < hi; p++ {
 			y := func(i int) float64 { return float64(s.Obs[i*n+p]) }
 			c.fitPoint(p, terms, y, whole)
 		}
 	})
+	if !slices.ContainsFunc(c.Sigma, func(v float64) bool { return v == v }) {
+		return nil, fmt.Errorf("climatology: %w", ErrNoCases)
+	}
 	return c, nil
 }
 
 // fitPoint solves for one point's cycle.
 func (c *Climatology) fitPoint(p int, terms [][harmonics]float64, y func(i int) float64, solver *mat.Cholesky) {
+	n := solver.SymmetricDim()
 	var rhs [harmonics]float64
 	var origin float64 // the first value, taken off so that squares keep their digits
 	count := 0
@@ -81,8 +95,8 @@ func (c *Climatology) fitPoint(p int, terms [][harmonics]float64, y func(i int) 
 	}
 	cycle := c.Cycle[p*harmonics : (p+1)*harmonics]
 	if count < len(terms) {
-		own, err := cycleSolver(terms, func(i int) bool { return !math.IsNaN(y(i)) })
-		if err != nil || count <= harmonics {
+		own, err := cycleSolver(terms, n, func(i int) bool { return !math.IsNaN(y(i)) })
+		if err != nil {
 			for k := range cycle {
 				cycle[k] = math.NaN()
 			}
@@ -91,8 +105,8 @@ func (c *Climatology) fitPoint(p int, terms [][harmonics]float64, y func(i int) 
 		}
 		solver = own
 	}
-	out := mat.NewVecDense(harmonics, cycle)
-	if err := solver.SolveVecTo(out, mat.NewVecDense(harmonics, rhs[:])); err != nil {
+	out := mat.NewVecDense(n, cycle[:n])
+	if err := solver.SolveVecTo(out, mat.NewVecDense(n, rhs[:n])); err != nil {
 		panic("baseline: a solver that was checked refused to solve: " + err.Error())
 	}
 	var sq float64
@@ -103,19 +117,25 @@ func (c *Climatology) fitPoint(p int, terms [][harmonics]float64, y func(i int) 
 		}
 	}
 	cycle[0] += origin
-	c.Sigma[p] = math.Sqrt(sq / float64(count-harmonics))
+	c.Sigma[p] = math.Sqrt(sq / float64(count-n))
 }
 
-// cycleSolver factorises the normal matrix of the dates that keep accepts.
-func cycleSolver(terms [][harmonics]float64, keep func(i int) bool) (*mat.Cholesky, error) {
-	normal := mat.NewSymDense(harmonics, nil)
+// cycleSolver factorises the normal matrix of the first n terms of the dates that keep
+// accepts, which must be more than n.
+func cycleSolver(terms [][harmonics]float64, n int, keep func(i int) bool) (*mat.Cholesky, error) {
+	normal := mat.NewSymDense(n, nil)
+	count := 0
 	for i, t := range terms {
 		if keep != nil && !keep(i) {
 			continue
 		}
-		normal.SymRankOne(normal, 1, mat.NewVecDense(harmonics, t[:]))
+		count++
+		normal.SymRankOne(normal, 1, mat.NewVecDense(n, t[:n]))
 	}
 	var ch mat.Cholesky
+	if count <= n {
+		return nil, ErrNoCases
+	}
 	if !ch.Factorize(normal) {
 		return nil, errors.New("the seasonal terms are dependent")
 	}

@@ -55,6 +55,9 @@ type Fit interface {
 	Arrays() []Array
 }
 
+// Noted is a Fit that can tell what the dates did not suffice for, though it was fitted.
+type Noted interface{ Note() string }
+
 // Raw is the ensemble of one date, of as many members as the baseline was fitted with.
 // What its method does not look at may be nil.
 //

@@ -22,6 +22,9 @@ type SAMOS struct {
 	Least      float64      `json:"least"`      // of s/σ_f: 0 has no logarithm
 }
 
+// Note is that of the climatology.
+func (b *SAMOS) Note() string { return b.Obs.Note() }
+
 // FitSAMOS fits both climatologies, and the coefficients of least mean CRPS by the weights
 // of the points.
 //
