@@ -1,12 +1,16 @@
-// Package ecc is ensemble copula coupling: it turns the calibrated distribution
-// of every point back into members whose order at each point is that of the raw
-// members, so that their fields stay physically connected in space and time.
+// Package ecc turns the calibrated distribution of every point back into members: the
+// order of members at each point is that of a template, so that their fields are connected
+// in space, between variables and in time as the template's are. Of ensemble copula coupling
+// the template is the raw ensemble; of the Schaake shuffle it is past analyses.
 package ecc
 
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
 // Levels are the probabilities i/(n+1), i = 1..n, of n equidistant quantiles.
@@ -30,6 +34,90 @@ func MidLevels(n int) []float64 {
 	return out
 }
 
+// Assign gives each member of one point the probability whose quantile it gets, from the
+// values of the template there, of which none is missing.
+//
+// Shape: levels, template [member].
+type Assign func(levels, template []float64, point int)
+
+// Ranked assigns ascending levels in the order of the template: the member with its
+// smallest value gets the smallest. Members of equal value keep the order of their numbers.
+// With raw members as the template it is ECC-Q, with past analyses the Schaake shuffle.
+//
+// Source: Schefzik et al. 2013, doi:10.1214/13-STS443; Clark et al. 2004,
+// doi:10.1175/1525-7541(2004)005<0243:TSSAMF>2.0.CO;2.
+func Ranked(levels []float64) Assign {
+	return func(out, template []float64, _ int) { rank(out, template, levels) }
+}
+
+// Drawn assigns levels that are drawn anew at every point, in the order of the template
+// (ECC-R). The draws follow from seed and the number that stream gives to the point alone,
+// so the same place has the same draws on every part of a grid.
+//
+// Source: Schefzik et al. 2013, doi:10.1214/13-STS443 (ECC-R).
+func Drawn(members int, seed uint64, stream func(point int) uint64) Assign {
+	var numbers rand.PCG
+	levels := make([]float64, members)
+	return func(out, template []float64, point int) {
+		numbers.Seed(seed, stream(point))
+		for m := range levels {
+			levels[m] = (float64(numbers.Uint64()>>11) + 0.5) / (1 << 53) // neither 0 nor 1
+		}
+		slices.Sort(levels)
+		rank(out, template, levels)
+	}
+}
+
+// Fitted assigns the levels of the template's values in the normal distribution that is
+// fitted to them (ECC-T):
+//
+//	level_m = Φ((x_m − x̄)/s), s the standard deviation with divisor M−1
+//
+// so members keep their distances, not their order alone: of a calibrated normal
+// distribution N(μ, σ²) the members are μ + σ (x_m − x̄)/s, whose spread is σ. Where all
+// values are equal nothing can be fitted, and levels are MidLevels in the order of numbers.
+//
+// Source: Schefzik et al. 2013, doi:10.1214/13-STS443 (ECC-T).
+func Fitted() Assign {
+	var mid []float64
+	return func(out, template []float64, _ int) {
+		n := float64(len(template))
+		var mean, square float64
+		for _, x := range template {
+			mean += x / n
+		}
+		for _, x := range template {
+			square += (x - mean) * (x - mean)
+		}
+		s := math.Sqrt(square / (n - 1))
+		if !(s > 0) || slices.Min(template) == slices.Max(template) {
+			if len(mid) != len(template) {
+				mid = MidLevels(len(template))
+			}
+			rank(out, template, mid)
+			return
+		}
+		for m, x := range template {
+			out[m] = dist.NormalCDF((x - mean) / s)
+		}
+	}
+}
+
+// rank gives ascending values to members in the order of the template.
+//
+// Cost: O(M²), no allocation.
+func rank(out, template, values []float64) {
+	for m, x := range template {
+		r := 0
+		for k, v := range template {
+			if v < x || v == x && k < m {
+				r++
+			}
+		}
+		out[m] = values[r]
+	}
+}
+
 // Couple gives ascending quantiles to members in the order of their raw values:
 // the member with the smallest raw value gets the smallest quantile. Members of
 // equal raw value keep the order of their numbers.
@@ -45,49 +133,57 @@ func Couple(out, raw, quantiles []float64) {
 		}
 		return
 	}
-	for m, x := range raw {
-		rank := 0
-		for k, v := range raw {
-			if v < x || v == x && k < m {
-				rank++
-			}
-		}
-		out[m] = quantiles[rank]
-	}
+	rank(out, raw, quantiles)
 }
 
-// Calibrated makes calibrated members of a whole field.
+// Calibrated makes calibrated members of a whole field by Ranked.
 //
-//	out_m(p) = quantile(p, levels[rank of raw_m(p) among the members])
-//
-// Shape: raw and the result [member][point]; levels [member], ascending.
-// quantile gives the calibrated distribution's quantile at a point.
-// Missing: NaN in one raw member makes the point missing in all.
-// Errors: a number of levels other than that of members, fields of unequal length.
-func Calibrated(raw [][]float32, levels []float64, quantile func(point int, level float64) float64) ([][]float32, error) {
-	n := len(raw)
-	if n == 0 || len(levels) != n {
+// Shape, Missing, Errors: as Members; levels [member], ascending.
+func Calibrated(template [][]float32, levels []float64, quantile func(point int, level float64) float64) ([][]float32, error) {
+	if n := len(template); n == 0 || len(levels) != n {
 		return nil, fmt.Errorf("ecc: %d levels for %d members", len(levels), n)
 	}
 	if !slices.IsSorted(levels) {
 		return nil, fmt.Errorf("ecc: levels %v do not ascend", levels)
 	}
-	out := make([][]float32, n)
-	for m := range raw {
-		if len(raw[m]) != len(raw[0]) {
-			return nil, fmt.Errorf("ecc: member %d has %d points, the first %d", m, len(raw[m]), len(raw[0]))
-		}
-		out[m] = make([]float32, len(raw[m]))
+	return Members(template, Ranked(levels), quantile)
+}
+
+// Members makes calibrated members of a whole field.
+//
+//	out_m(p) = quantile(p, level that assign gives to member m at p)
+//
+// Shape: template and the result [member][point]. quantile gives the calibrated
+// distribution's quantile at a point.
+// Missing: NaN in one field of the template makes the point missing in all members; NaN
+// of quantile is that member's.
+// Errors: a template without members, fields of unequal length.
+func Members(template [][]float32, assign Assign, quantile func(point int, level float64) float64) ([][]float32, error) {
+	n := len(template)
+	if n == 0 {
+		return nil, fmt.Errorf("ecc: a template without members")
 	}
-	x, q, y := make([]float64, n), make([]float64, n), make([]float64, n)
-	for p := range raw[0] {
-		for m := range raw {
-			x[m] = float64(raw[m][p])
-			q[m] = quantile(p, levels[m])
+	out := make([][]float32, n)
+	for m := range template {
+		if len(template[m]) != len(template[0]) {
+			return nil, fmt.Errorf("ecc: member %d has %d points, the first %d", m, len(template[m]), len(template[0]))
 		}
-		Couple(y, x, q)
-		for m := range y {
-			out[m][p] = float32(y[m])
+		out[m] = make([]float32, len(template[m]))
+	}
+	x, levels := make([]float64, n), make([]float64, n)
+	for p := range template[0] {
+		for m := range template {
+			x[m] = float64(template[m][p])
+		}
+		if slices.ContainsFunc(x, math.IsNaN) {
+			for m := range out {
+				out[m][p] = float32(math.NaN())
+			}
+			continue
+		}
+		assign(levels, x, p)
+		for m, level := range levels {
+			out[m][p] = float32(quantile(p, level))
 		}
 	}
 	return out, nil
