@@ -15,6 +15,7 @@ type Publishing struct {
 	Quantiles     []float64           `key:"quantiles"`
 	Probabilities []ensemble.Question `key:"probabilities"`
 	Output        Output              `key:"output"`
+	Coupling      Coupling            `key:"coupling"`
 }
 
 // Output says how products are written, and which part of them.
@@ -103,6 +104,7 @@ func (c *PredictConfig) checkPublishing() []*exit.Error {
 	if c.Output.Orography != "" && c.Output.Stations == "" {
 		add("output.orography", "output.orography is given without output.stations", "heights are corrected at stations only", "give output.stations too, or remove it")
 	}
+	c.checkCoupling(add)
 	if c.Products == nil {
 		return faults
 	}

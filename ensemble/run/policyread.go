@@ -66,11 +66,7 @@ func (p *prediction) choose(d *demand) (err error) {
 			return err
 		}
 	}
-	to := destination{p.model.Grid, p.o.Regrid, fixRegrid}
-	if !to.how.asked() {
-		to.how = p.model.Interpolation
-	}
-	if p.in, err = selectInput(p.input, p.cat, d, only, to); err != nil || len(p.in.inits) == 0 {
+	if p.in, err = selectInput(p.input, p.cat, d, only, p.destination()); err != nil || len(p.in.inits) == 0 {
 		return err
 	}
 	p.warnings = slices.Concat(p.tolerated, p.in.warnings)
@@ -91,11 +87,23 @@ func (p *prediction) choose(d *demand) (err error) {
 	if p.templates = nil; p.in.window == (ensemble.Window{}) { // else messages of the input have another grid
 		p.templates = templates(newest, used, p.in.grid)
 	}
-	if p.choice, err = p.model.choose(p.o.Publish, p.in.grid); err != nil || p.o.Publish.Output.Stations == "" {
+	if p.choice, err = p.model.choose(p.o.Publish, p.in.grid); err != nil {
+		return err
+	}
+	if err = p.openTemplates(context.Background()); err != nil || p.o.Publish.Output.Stations == "" {
 		return err
 	}
 	p.choice.stations, err = sitesOf(context.Background(), p.pool, p.o.Publish.Output, p.in.grid)
 	return err
+}
+
+// destination is the grid of the model, and how fields come there.
+func (p *prediction) destination() destination {
+	how := p.o.Regrid
+	if !how.asked() {
+		how = p.model.Interpolation
+	}
+	return destination{p.model.Grid, how, fixRegrid}
 }
 
 // stranger says what is of another forecast model than the network was trained on, if

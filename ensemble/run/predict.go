@@ -175,6 +175,7 @@ type prediction struct {
 	tolerated []string // faults of the input that the policy lets pass
 	warnings  []string
 	choice    *choice
+	archive   *archive // of the templates of members; nil for none
 	templates map[templateKey]ensemble.Entry
 	sums      map[string]manifest.File // of the files that this rank has read so far
 	engine    engine.Options
@@ -273,6 +274,9 @@ func (p *prediction) release() {
 
 func (p *prediction) close() {
 	p.release()
+	if p.archive != nil {
+		p.archive.in.Close()
+	}
 	if p.pool != nil {
 		p.pool.Close()
 	}
@@ -346,6 +350,9 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if out.Clipped > 0 {
 		pub.Warnings = append(pub.Warnings, fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, out.Clipped))
 	}
+	if err := p.template(ctx, init, q.Members); err != nil {
+		return r, err
+	}
 	if err := p.choice.fill(q, out, got.raw); err != nil {
 		return r, err
 	}
@@ -412,7 +419,14 @@ func (p *prediction) publication(init ensemble.Init) (*product.Product, product.
 			q.Ages = append(q.Ages, p.ages[m])
 		}
 	}
-	q.Inputs, err = p.inputsOf(init)
+	if q.Template, err = p.templateTimes(init, r.members); err != nil {
+		return q, pub, err
+	}
+	files := p.filesOf(init)
+	if q.Template != nil {
+		files = append(files, p.archive.files(q.Template)...)
+	}
+	q.Inputs, err = p.inputsOf(files)
 	return q, pub, err
 }
 
@@ -465,11 +479,10 @@ func (p *prediction) filesOf(init ensemble.Init) []string {
 	return out
 }
 
-// inputsOf lists the files of a start, by name: what else was on the command line, in what
-// order and in which folders, is no part of a product.
-func (p *prediction) inputsOf(init ensemble.Init) ([]manifest.File, error) {
+// inputsOf lists files that a start is made from, by name: what else was on the command line,
+// in what order and in which folders, is no part of a product.
+func (p *prediction) inputsOf(files []string) ([]manifest.File, error) {
 	var out []manifest.File
-	files := p.filesOf(init)
 	unknown := slices.DeleteFunc(slices.Clone(files), func(f string) bool { _, ok := p.sums[f]; return ok })
 	sums := make([]manifest.File, len(unknown))
 	var g errgroup.Group
@@ -542,7 +555,10 @@ func addTemplates(p *product.Product, in *fio.Input, found map[templateKey]ensem
 	for i := range p.Fields {
 		f := &p.Fields[i]
 		k := templateKey{p.Init, f.Variable, f.Level, f.Lead, ensemble.NoMember}
-		if f.Kind == product.Member {
+		switch {
+		case f.Kind == product.Member && p.Template != nil: // which has other members; the last one is no control
+			k.member = p.Members[len(p.Members)-1]
+		case f.Kind == product.Member:
 			k.member = f.Member
 		}
 		e, ok := found[k]

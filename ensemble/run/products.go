@@ -12,7 +12,6 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/io/unit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
-	"github.com/ensemble-weather/ensemble/postproc/ecc"
 )
 
 // choice is what is published of a model's predictions, by statistic and by place.
@@ -20,7 +19,8 @@ type choice struct {
 	model     *Model
 	words     []string        // of config.ProductWords
 	fields    []product.Field // of one start, without values, but for members
-	members   bool            // whether calibrated members are among the products
+	members   bool            // whether calibrated members are needed
+	coupling  coupling        // how they are made
 	grid      *ensemble.Grid
 	places    []int  // of the grid's points in the model's fields; nil: all of them
 	stations  *sites // to which fields are interpolated beside; nil for none
@@ -37,7 +37,7 @@ func (m *Model) choose(c config.Publishing, grid *ensemble.Grid) (*choice, error
 	for i, v := range c.Output.Variables {
 		c.Output.Variables[i] = ensemble.ShortName(v)
 	}
-	ch := &choice{model: m, grid: grid, words: c.Products, lacksMean: m.Spec.Head != DistributionHead}
+	ch := &choice{model: m, grid: grid, words: c.Products, coupling: coupling{Coupling: c.Coupling}, lacksMean: m.Spec.Head != DistributionHead}
 	ch.words = slices.Clone(ch.words)
 	if ch.words == nil {
 		if !ch.lacksMean {
@@ -122,7 +122,7 @@ func (ch *choice) plan(c config.Publishing) error {
 				}
 			case config.MembersProduct: // how many there are, the start says
 				s := add(product.Member)
-				s.Member, s.Distribution = ensemble.NoMember, family.Name+"; in the order of the raw members (ensemble copula coupling)"
+				s.Member, s.Distribution = ensemble.NoMember, family.Name+"; "+ch.coupling.words()
 			}
 		}
 	}
@@ -237,12 +237,15 @@ func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.P
 		ForecastType: "post-processed ensemble",
 		Members:      used, DDOF: m.Task.Features.DDOF, Control: m.Control,
 	}}
+	if ch.members {
+		p.Coupling = ch.coupling.words()
+	}
 	for _, f := range ch.fields {
 		if f.Kind != product.Member {
 			p.Fields = append(p.Fields, f)
 			continue
 		}
-		for _, id := range used {
+		for _, id := range ch.coupling.members(used) {
 			f.Member = id
 			p.Fields = append(p.Fields, f)
 		}
@@ -273,12 +276,12 @@ func (ch *choice) fill(p *product.Product, out *Forecast, raw []float32) error {
 // the location of 2 metre temperatures.
 func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take func(field []float32) []float32, warmer []float32) error {
 	k := &ch.model.Task
-	n, d := ch.model.Grid.Size(), len(k.Features.Axes.Levels)
-	targets := len(k.Targets) * d
+	n := ch.model.Grid.Size()
+	targets := len(k.Targets) * len(k.Features.Axes.Levels)
 	coupled := map[int][][]float32{} // members by target
 	for i := range p.Fields {
 		f := &p.Fields[i]
-		at := slices.Index(k.Targets, f.Variable)*d + ensemble.FindLevel(k.Features.Axes.Levels, f.Variable, f.Level)
+		at := k.at(f.Variable, f.Level)
 		part := func(fields []float32, at int) []float32 { return take(fields[at*n : (at+1)*n]) }
 		location := func() []float32 {
 			mean := part(out.Mean, at)
@@ -310,15 +313,21 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 			continue
 		}
 		if coupled[at] == nil {
-			members := make([][]float32, len(p.Members))
-			for m := range members {
-				members[m] = part(raw, m*targets+at)
+			template := make([][]float32, len(p.Members))
+			for m := range template {
+				template[m] = part(raw, m*targets+at)
 			}
-			if coupled[at], err = couple(members, family, mean, sigma); err != nil {
+			if ch.coupling.schaake() {
+				template = nil
+				for _, field := range ch.coupling.fields[at] {
+					template = append(template, take(field))
+				}
+			}
+			if coupled[at], err = ch.coupling.couple(p, f, template, family, mean, sigma); err != nil {
 				return err
 			}
 		}
-		f.Values = coupled[at][slices.Index(p.Members, f.Member)]
+		f.Values = coupled[at][slices.Index(ch.coupling.members(p.Members), f.Member)]
 	}
 	return nil
 }
@@ -350,23 +359,6 @@ func statistic(f *product.Field, family *dist.Family, mean, sigma []float32) []f
 		out[p] = float32(value(par))
 	}
 	return out
-}
-
-// couple makes calibrated members: the quantiles of the levels (m−½)/M, which have the
-// least expected CRPS of M members, in the order of the raw members at each point.
-//
-// Shape: raw and the result [member][point].
-func couple(raw [][]float32, family *dist.Family, mean, sigma []float32) ([][]float32, error) {
-	levels := ecc.MidLevels(len(raw))
-	quantiles := map[float64]func(par []float64) float64{}
-	for _, l := range levels {
-		quantiles[l] = family.QuantileAt(l)
-	}
-	par := make([]float64, 2)
-	return ecc.Calibrated(raw, levels, func(point int, level float64) float64 {
-		par[0], par[1] = float64(mean[point]), float64(sigma[point])
-		return quantiles[level](par)
-	})
 }
 
 // rawMembers gives the used members of the targets. Of ranks that predict together the

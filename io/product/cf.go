@@ -115,6 +115,16 @@ func (b *ncBuilder) globalMembers(m Metadata) {
 		encode.Attribute{Name: "ensemble_members_used", Ints: []int32{int32(len(m.Members))}})
 	b.global("ensemble_members", strings.Join(list, " "))
 	b.global("control_policy", m.Control)
+	if m.Coupling != "" {
+		b.global("member_coupling", m.Coupling)
+	}
+	if m.Template != nil {
+		var times []string
+		for _, t := range m.Template {
+			times = append(times, t.String())
+		}
+		b.global("member_template_times", strings.Join(times, " "))
+	}
 	if m.Ages != nil {
 		var ages []string
 		for _, a := range m.Ages {

@@ -235,6 +235,7 @@ func (p *Product) gribKeys(f Field, s statistic) ([]encode.Key, error) {
 	count := encode.LongKey("numberOfForecastsInEnsemble", int64(p.members(f)))
 	switch f.Kind {
 	case Member:
+		count = encode.LongKey("numberOfForecastsInEnsemble", int64(p.realizations(f)))
 		return []encode.Key{encode.LongKey("perturbationNumber", int64(f.Member)), count, process}, nil
 	case Probability:
 		keys, err := limitKeys(f.Event)

@@ -32,6 +32,7 @@ type Manifest struct {
 	Quantise        int               `json:"quantise"` // bits of packed values, 0 for none
 	Grid            string            `json:"grid"`
 	Fields          []string          `json:"fields"`             // variable, level, lead and statistic of each
+	Coupling        string            `json:"coupling,omitempty"` // how calibrated members are made
 	Stations        string            `json:"stations,omitempty"` // how many, and what tells them from others
 }
 
@@ -85,7 +86,7 @@ func (m *Manifest) completes(o *Manifest) bool {
 // holds says whether the files of a manifest are all those that another is of, with the
 // same fields written in the same way.
 func (m *Manifest) holds(o *Manifest) bool {
-	return m.Profile == o.Profile && m.Longitude == o.Longitude && m.Quantise == o.Quantise && m.Grid == o.Grid && m.Stations == o.Stations &&
+	return m.Profile == o.Profile && m.Longitude == o.Longitude && m.Quantise == o.Quantise && m.Grid == o.Grid && m.Stations == o.Stations && m.Coupling == o.Coupling &&
 		slices.Equal(m.Fields, o.Fields) &&
 		!slices.ContainsFunc(o.Formats, func(f Format) bool { return !slices.Contains(m.Formats, f) })
 }

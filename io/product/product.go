@@ -72,6 +72,8 @@ type Metadata struct {
 	Created      time.Time // time in the history; zero means SOURCE_DATE_EPOCH, or the init
 
 	Members       []ensemble.Member // used
+	Coupling      string            // how calibrated members are made; empty without any
+	Template      []ensemble.Valid  // times of the analyses in whose order they are; nil for raw members
 	Ages          []time.Duration   // of the members of a lagged ensemble, in their order; else nil
 	DDOF          int               // spreads divide by members - DDOF
 	Control       string            // policy: include, exclude, mean_only, none
@@ -205,6 +207,20 @@ func (f Field) variable() ensemble.Variable {
 
 // members is the number of members that a field was made from.
 func (p *Product) members(f Field) int { return cmp.Or(f.Members, len(p.Members)) }
+
+// realizations is how many calibrated members there are of a member's kind: as many as it was
+// made from, unless they have a template of their own.
+func (p *Product) realizations(f Field) (n int) {
+	if p.Template == nil {
+		return p.members(f)
+	}
+	for _, o := range p.Fields {
+		if o.Kind == Member && o.Variable == f.Variable && o.Level == f.Level && o.Lead == f.Lead {
+			n++
+		}
+	}
+	return n
+}
 
 // compare orders fields as files hold them: lead, variable, kind, what tells fields of the
 // kind apart, level with pressure falling.
