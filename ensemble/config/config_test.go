@@ -327,7 +327,7 @@ func TestStageOfTraining(t *testing.T) {
 		stage            Stage
 		epochs, patience int
 		rate             float64
-	}{{"bias", all.Stages.Bias, 40, 6, 0.001}, {"spread", all.Stages.Spread, 60, 10, 0.001}, {"sigma", all.Stages.Sigma, 60, 10, 0.0005}} {
+	}{{"bias", all.Stages.Bias, 40, 6, 0.001}, {"spread", all.Stages.Spread.Stage, 60, 10, 0.001}, {"sigma", all.Stages.Sigma, 60, 10, 0.0005}} {
 		got := all.Of(s.stage)
 		if got.Epochs != s.epochs || got.EarlyStop.Patience != s.patience || got.LearningRate != s.rate || got.BatchSize != all.BatchSize {
 			t.Errorf("%s: %d epochs, patience %d, rate %g, want %d, %d, %g", s.name, got.Epochs, got.EarlyStop.Patience, got.LearningRate, s.epochs, s.patience, s.rate)

@@ -31,10 +31,19 @@ type Stage struct {
 
 // Stages are those of the method three_stage.
 type Stages struct {
-	Bias   Stage `key:"bias"`
-	Spread Stage `key:"spread"`
-	Sigma  Stage `key:"sigma"`
+	Bias   Stage       `key:"bias"`
+	Spread SpreadStage `key:"spread"`
+	Sigma  Stage       `key:"sigma"`
 }
+
+// SpreadStage is the stage that learns the spread of the full ensemble.
+type SpreadStage struct {
+	Stage
+	Loss string `key:"loss"`
+}
+
+// SpreadLosses are the distances to the full ensemble's spread that can be lowered.
+var SpreadLosses = []string{"mse", "l1", "ssim", "ms_ssim"}
 
 // Of is the training of a stage.
 func (t Training) Of(s Stage) Training {
@@ -73,7 +82,8 @@ func stageKeys() []Key {
 			Key{Path: "train.stages." + s.name + ".learning_rate", Check: Above(0), Example: "0.0005", Help: "train.learning_rate of that stage, if another."},
 			Key{Path: "train.stages." + s.name + ".patience", Check: AtLeast(1), Example: "6", Help: "train.early_stop.patience of that stage, if another."})
 	}
-	return keys
+	return append(keys, Key{Path: "train.stages.spread.loss", Default: SpreadLosses[0], Check: OneOf(SpreadLosses...), Example: "ms_ssim",
+		Help: "Distance to the full ensemble's spread that the second of three stages lowers."})
 }
 
 // checkStages: the method needs what its stages compare with, and others have no stages.

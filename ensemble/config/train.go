@@ -338,7 +338,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Largest norm of the gradient; 0 never clips."},
 	{Path: "train.ema", Default: "0", Check: Below(0, 1), Example: "0.999",
 		Help: "Decay of a running average of the weights, which is then what is validated, kept as best and saved in the model; 0 keeps none."},
-	{Path: "train.loss.kind", Default: "crps", Check: OneOf("crps", "l1", "mse", "ssim", "ms_ssim"), Example: "crps",
+	{Path: "train.loss.kind", Default: "crps", Check: OneOf(append([]string{"crps"}, SpreadLosses...)...), Example: "crps",
 		Help: "What is lowered: Gaussian CRPS against the analysis, or a distance to the full ensemble's spread."},
 	{Path: "train.loss.spread", Default: "0", Check: AtLeast(0), Example: "0.5",
 		Help: "Weight of the distance to the full ensemble's spread beside the main loss."},

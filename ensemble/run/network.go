@@ -31,8 +31,8 @@ type Spec struct {
 	Dropout  float64 `json:"dropout"`
 	Periodic bool    `json:"periodic"`
 	Head     string  `json:"head"`
-	// Loss of a spread head: "mse", "l1", "ssim" or "ms_ssim"; a distribution
-	// head has the CRPS. SpreadWeight is the weight of the squared distance of
+	// Loss of a spread head, or of the stage that learns the spread: "mse", "l1", "ssim" or
+	// "ms_ssim"; a distribution head has the CRPS. SpreadWeight is the weight of the squared distance of
 	// spreads beside the CRPS.
 	Loss         string  `json:"loss"`
 	SpreadWeight float64 `json:"spread_weight"`
@@ -178,6 +178,11 @@ func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, targe
 		}
 		return loss
 	}
+	return s.spreadLoss(b, k, have, want, weight)
+}
+
+// spreadLoss is the distance to the full ensemble's spread, both in units of its scale.
+func (s Spec) spreadLoss(b *graph.Builder, k *Task, have, want, weight graph.Value) graph.Value {
 	similarity := op.SimilarityOptions{Range: k.SpreadRange}
 	one := b.Scalar(1)
 	switch s.Loss {
@@ -197,7 +202,7 @@ func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, targe
 
 // stageLoss is the training loss of a stage: of the correction the squared error in units of
 // the error scale and its weights' roughness, of the spread the squared distance in units
-// of its scale, of sigma the CRPS around the corrected mean.
+// of its scale or another loss of spreads, of sigma the CRPS around the corrected mean.
 func (s Spec) stageLoss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, roughness graph.Value, targets graph.Shape) graph.Value {
 	weight := b.Input("weight", targets)
 	switch s.stage {
@@ -208,7 +213,7 @@ func (s Spec) stageLoss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, 
 		}
 		return loss
 	case spreadStage:
-		return op.WeightedMSE(b, inSpreads(b, k, out.Spread), inSpreads(b, k, b.Input("full_spread", targets)), weight)
+		return s.spreadLoss(b, k, inSpreads(b, k, out.Spread), inSpreads(b, k, b.Input("full_spread", targets)), weight)
 	}
 	corrected, residual := b.Input("corrected", targets), b.Input("residual", targets)
 	return op.WeightedMean(b, op.GaussianCRPS(b, corrected, out.Sigma, residual), weight)

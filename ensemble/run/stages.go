@@ -84,7 +84,7 @@ func turnsOf(s Spec, c config.Training, inits []ensemble.Init, target ensemble.L
 	}
 	turns = append(turns, turn{biasStage, "bias", nil, c.Of(c.Stages.Bias)})
 	for range c.Networks {
-		turns = append(turns, turn{spreadStage, "spread", nil, c.Of(c.Stages.Spread)}, turn{sigmaStage, "sigma", nil, c.Of(c.Stages.Sigma)})
+		turns = append(turns, turn{spreadStage, "spread", nil, c.Of(c.Stages.Spread.Stage)}, turn{sigmaStage, "sigma", nil, c.Of(c.Stages.Sigma)})
 	}
 	return turns, foldOf, nil
 }

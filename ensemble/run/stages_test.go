@@ -282,3 +282,40 @@ train:
 		}
 	}
 }
+
+// The second stage lowers the loss that it was given: of a network that says an affine function
+// of the spread, each loss has a value of its own.
+func TestSpreadStageHasItsLoss(t *testing.T) {
+	grid, err := ensemble.NamedGrid("16x16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[float64]string{}
+	for _, loss := range []string{"mse", "l1", "ssim"} {
+		c := quick(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "model.method=three_stage", "train.loss.spread=0", "train.stages.spread.loss="+loss)
+		k := unfitted(taskOf(c))
+		k.SpreadRange = 4
+		o := engineOptions(1)
+		o.Store = engine.NewStore()
+		net, err := specOf(c).of(spreadStage).compile(&k, grid, 1, 1, true, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &net.batch
+		for i := range b.Spread {
+			b.Spread[i], b.FullSpread[i], b.Weight[i] = 1+0.1*float32(i%7), 1+0.1*float32(i%5), 1
+		}
+		net.load(b)
+		if err := net.plan.Run(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		v := net.plan.Loss()
+		if !(v > 0) || got[v] != "" {
+			t.Errorf("%s: loss %g, as %q", loss, v, got[v])
+		}
+		got[v] = loss
+		if err := net.plan.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

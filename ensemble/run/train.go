@@ -377,7 +377,7 @@ func specOf(c *config.TrainConfig) Spec {
 		s.Height = c.Model.Height
 	}
 	if m := c.Model; m.Method == config.StagesMethod {
-		s.Method, s.SpreadWeight = m.Method, 0
+		s.Method, s.SpreadWeight, s.Loss = m.Method, 0, c.Train.Train.Stages.Spread.Loss
 		s.Bias = BiasSpec{Base: m.Bias.Base, Stages: m.Bias.Stages, Local: m.Bias.Local, Smooth: m.Bias.Smooth, Folds: m.Bias.Folds}
 	}
 	return s
