@@ -41,6 +41,8 @@ type Features struct {
 	Location   bool
 	Season     bool
 	DDOF       int // divisor of the standard deviation is members - DDOF
+	// OfMembers are the channels of each member, for networks that read members; else nil.
+	OfMembers []MemberChannel
 
 	// Fitted on training dates, indexed by Axes: lead, variable, level.
 	Fields  []*Normaliser // of the first member's fields
@@ -353,14 +355,14 @@ func (f *Features) Field(dst []float32, fields [][]float32, t, v, l int, r *Room
 	first := fields[0]
 	n, d := len(first), len(f.Axes.Levels)
 	if slices.Contains(f.Aggregates, OffsetOfMean) || slices.Contains(f.Aggregates, SpreadOfUsed) {
-		MeanStd(r.mean, r.std, fields, f.DDOF)
+		f.Statistics(r.mean, r.std, fields)
 	}
-	norm := f.Fields[f.at(t, v, l)]
-	if norm.Mean == nil && slices.Contains(f.Aggregates, FirstMember) {
-		if err := f.Maps(f.at(t, v, l), &r.norm); err != nil {
+	var norm *Normaliser
+	if slices.Contains(f.Aggregates, FirstMember) {
+		var err error
+		if norm, err = f.normaliser(t, v, l, r); err != nil {
 			return err
 		}
-		norm = &r.norm
 	}
 	inverse := float32(1 / f.Spreads[f.at(t, v, l)])
 	for i, a := range f.Aggregates {

@@ -149,6 +149,9 @@ func TestFaults(t *testing.T) {
 		{"bias of a joint training", base + "model: {bias: {folds: 5, base: 8}}\n", []string{"3:26|model.bias.base is given and there are no stages|set model.method: three_stage"}},
 		{"spread beside stages", base + "model: {method: three_stage}\ntrain: {loss: {spread: 1}}\n", []string{"4:16|train.loss.spread is given and the spread has a stage of its own|"}},
 		{"stages of a spread", base + "model: {method: three_stage, head: spread}\ntrain: {loss: {kind: l1}}\n", []string{"3:30|three stages are trained for head spread|"}},
+		{"an encoder's key without it", base + "model: {pool: mean, encoder: {channels: 8}}\n", []string{"3:9|model.pool is given and there is no encoder of members|set model.members: encoder", "|model.encoder.channels is given and there is no encoder of members|"}},
+		{"an encoder of another network", base + "model: {members: encoder, kind: resnet2d_simple, head: spread}\ntrain: {loss: {kind: l1}}\n", []string{"|resnet2d_simple has no encoder of members|set model.kind: unet3d"}},
+		{"an encoder in stages", base + "model: {members: encoder, method: three_stage}\n", []string{"|three stages are trained with an encoder of members|set model.method: joint"}},
 		{"one block of years", base + "model: {method: three_stage, bias: {folds: 1, local: 2}}\n", []string{"|model.bias.folds is 1, want 2 to 100|", "|model.bias.local is 2, want one of 0, 1, 3|"}},
 		{"half a split", strings.Replace(base, "targets:", "split: {train: {from: 1982-01-01}}, targets:", 1), []string{"2:|data.split.train has no from and to|", "|data.split.validation has no from and to|"}},
 	} {

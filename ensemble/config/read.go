@@ -314,10 +314,10 @@ func (r *reader) unknown(name *yaml.Node, at *node, path string) {
 	case near != "":
 		fix = "did you mean `" + near + "`?"
 	default:
-		if near := nearest.Find(path, r.schema.Names()); near != "" {
-			fix = "did you mean `" + near + "`?"
-		} else if other := r.schema.elsewhere(last(path)); other != "" {
+		if other := r.schema.elsewhere(last(path)); other != "" {
 			fix = "did you mean `" + other + "`?"
+		} else if near := nearest.Find(path, r.schema.Names()); near != "" {
+			fix = "did you mean `" + near + "`?"
 		} else if name != nil {
 			fix = "known here: " + strings.Join(at.names, ", ")
 		}

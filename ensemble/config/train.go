@@ -151,6 +151,9 @@ type Model struct {
 	Start    Path      `key:"start"`
 	Method   string    `key:"method"`
 	Bias     BiasModel `key:"bias"`
+	Members  string    `key:"members"`
+	Pool     string    `key:"pool"`
+	Encoder  Encoder   `key:"encoder"`
 }
 
 // Training is how the network is trained.
@@ -368,7 +371,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members."), biasKeys(), stageKeys()))
+}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
@@ -495,6 +498,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkSplit()...)
 	faults = append(faults, c.checkModel()...)
 	faults = append(faults, c.checkStages()...)
+	faults = append(faults, c.checkMembers()...)
 	return append(faults, c.checkOptimizer()...)
 }
 

@@ -25,7 +25,8 @@ type intake struct {
 	groups []group // [lead][variable][level]
 	free   [][]float32
 	rooms  []*ensemble.Room
-	absent []float32 // a field that is missing
+	ready  func() error // makes the model ready for as many members
+	absent []float32    // a field that is missing
 }
 
 // group is a field of all members.
@@ -47,6 +48,7 @@ func newIntake(p *prediction, members []ensemble.Member, wanted []ensemble.Entry
 	k := &p.model.Task
 	targets := len(k.Targets) * len(p.in.axes.Levels)
 	in := &intake{p: p, axes: p.in.axes, members: members, grid: p.in.grid, keep: p.choice.members, groups: make([]group, p.in.axes.Fields())}
+	in.ready = sync.OnceValue(func() error { return namedMemory(p.model.read(len(members)), flagMemory, flagWorkspace) })
 	in.stats = make([]statistics, targets)
 	if in.keep {
 		in.raw = make([]float32, len(members)*targets*in.grid.Size())
@@ -109,6 +111,9 @@ func (in *intake) make(g int) error {
 	if in.p.opened() != nil {
 		return nil // which is told when all is read: faults of the input say more
 	}
+	if err := in.ready(); err != nil {
+		return err
+	}
 	k := &in.p.model.Task
 	d := len(in.axes.Levels)
 	t, v, l := g/d/len(in.axes.Variables), g/d%len(in.axes.Variables), g%d
@@ -126,14 +131,20 @@ func (in *intake) make(g int) error {
 		room = ensemble.NewRoom(in.grid.Size())
 	}
 	in.mu.Unlock()
-	if err := k.Features.Field(in.p.model.net.batch.Features, fields, t, v, l, room); err != nil {
+	b := &in.p.model.net.batch
+	if err := k.Features.Field(b.Features, fields, t, v, l, room); err != nil {
 		return err
+	}
+	if b.Members != nil {
+		if err := k.Features.MemberField(b.Members, fields, t, v, l, room); err != nil {
+			return err
+		}
 	}
 	for i := range k.Targets {
 		if lead, variable := k.targetAt(i); lead == t && variable == v {
 			at := i*d + l
 			st := statistics{make([]float32, in.grid.Size()), make([]float32, in.grid.Size())}
-			ensemble.MeanStd(st.mean, st.std, fields, k.Features.DDOF)
+			k.Features.Statistics(st.mean, st.std, fields)
 			in.stats[at] = st
 			for m := range fields {
 				if in.keep {
@@ -209,6 +220,7 @@ func (in *intake) read(ctx context.Context, init ensemble.Init, wanted []ensembl
 	if err != nil || in.p.opened() != nil {
 		return nil, warnings, err
 	}
+	in.p.model.inOrder(len(in.members))
 	in.p.model.Task.fixed(&in.p.model.net.batch, init, in.grid, in.stats)
 	if in.free, in.rooms = nil, nil; len(wanted)*in.grid.Size() > largeForecast {
 		debug.FreeOSMemory() // before the network needs memory

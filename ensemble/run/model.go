@@ -41,12 +41,13 @@ type Model struct {
 	Spreads   []Weights
 	Baselines []Baselines // [variable][level], as targets are stored; empty without analyses
 
-	arrays *ckpt.File // from which maps are read when they are needed; nil if all are in memory
-	stored *ckpt.File // of the only network, from which its weights are read when it is opened; else nil
-	ranks  *team      // that predict together; nil for one rank alone
-	local  *Task      // of this rank
-	net    *network   // compiled on first use; runs the networks in turn
-	bias   *network   // that of Bias, if there is one
+	arrays *ckpt.File     // from which maps are read when they are needed; nil if all are in memory
+	stored *ckpt.File     // of the only network, from which its weights are read when it is opened; else nil
+	ranks  *team          // that predict together; nil for one rank alone
+	local  *Task          // of this rank
+	net    *network       // compiled on first use; runs the networks in turn
+	opened engine.Options // of net
+	bias   *network       // that of Bias, if there is one
 }
 
 // Weights are the parameters and states of one network by name.
@@ -65,7 +66,20 @@ const (
 const (
 	jointFormat  = 1
 	stagesFormat = 2
+	// membersFormat is that of networks that read members.
+	membersFormat = 3
 )
+
+// format is that of models of the network.
+func (s Spec) format() int {
+	switch {
+	case s.readsMembers():
+		return membersFormat
+	case s.staged():
+		return stagesFormat
+	}
+	return jointFormat
+}
 
 // modelJSON is model.json: everything but the arrays. Levels and leads are
 // written as in configuration files.
@@ -99,6 +113,7 @@ type modelJSON struct {
 	Spread     []float64                `json:"spread_scale"`
 	Affine     [][2]float64             `json:"spread_affine"`
 	Range      float64                  `json:"spread_range"`
+	OfMembers  []ensemble.MemberChannel `json:"member_channels,omitempty"`
 }
 
 func words[T fmt.Stringer](items []T) []string {
@@ -170,7 +185,7 @@ func (m *Model) saveReference(dir string) error {
 	}
 	k := &m.Task
 	f := modelJSON{
-		Format: jointFormat, Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
+		Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
 		Variables: k.Features.Axes.Variables, Levels: words(k.Features.Axes.Levels), Leads: words(k.Features.Axes.Leads),
 		TargetLead: k.TargetLead.String(), Targets: k.Targets, Score: k.Score,
 		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
@@ -178,9 +193,7 @@ func (m *Model) saveReference(dir string) error {
 		Trained: m.Trained, Origins: m.Origins, Grid: m.Grid, Spreads: k.Features.Spreads,
 		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange,
 	}
-	if m.Spec.staged() {
-		f.Format = stagesFormat
-	}
+	f.Format, f.OfMembers = m.Spec.format(), k.Features.OfMembers
 	if m.Interpolation.asked() {
 		f.Regrid = &m.Interpolation
 	}
@@ -247,11 +260,11 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format != jointFormat && f.Format != stagesFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d and %d", f.Format, jointFormat, stagesFormat))
+	if f.Format < jointFormat || f.Format > membersFormat {
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, membersFormat))
 	}
-	if f.Spec.staged() != (f.Format == stagesFormat) {
-		return nil, nil, bad(fmt.Sprintf("method %q in format %d", f.Spec.Method, f.Format))
+	if f.Spec.format() != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) {
+		return nil, nil, bad(fmt.Sprintf("method %q, members %q in format %d", f.Spec.Method, f.Spec.Members, f.Format))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}
 	if f.Regrid != nil {
@@ -279,7 +292,7 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	}
 	last := len(axes.Leads) - 1
 	m.Task = Task{
-		Features: ensemble.Features{Aggregates: f.Aggregates, Location: f.Location, Season: f.Season, DDOF: f.DDOF, Spreads: f.Spreads},
+		Features: ensemble.Features{Aggregates: f.Aggregates, Location: f.Location, Season: f.Season, DDOF: f.DDOF, Spreads: f.Spreads, OfMembers: f.OfMembers},
 		Targets:  f.Targets, TargetLead: axes.Leads[last], Used: f.Used, Least: f.Least, Full: f.Full, Score: f.Score,
 		ErrorScale: f.Error, SpreadScale: f.Spread, SpreadAffine: f.Affine, SpreadRange: f.Range,
 	}
@@ -375,9 +388,13 @@ func (m *Model) prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]sta
 	if err != nil {
 		return nil, err
 	}
+	if err := m.read(len(used)); err != nil {
+		return nil, err
+	}
 	if err := m.local.Input(&m.net.batch, 0, fc, used); err != nil {
 		return nil, err
 	}
+	m.inOrder(len(used))
 	var stats []statistics
 	err = m.local.eachTarget(0, fc, used, func(_, _ int, st statistics) error {
 		stats = append(stats, statistics{slices.Clone(st.mean), slices.Clone(st.std)})
@@ -510,6 +527,7 @@ func (m *Model) open(o engine.Options) error {
 	if m.net != nil {
 		return nil
 	}
+	m.opened = o
 	if m.local == nil {
 		m.local = &m.Task
 	}

@@ -45,7 +45,14 @@ type Spec struct {
 	Method string   `json:"method,omitempty"`
 	Bias   BiasSpec `json:"bias,omitzero"`
 
+	// Members is what the network sees of them, as model.members: empty, their statistics. Then
+	// Pool and Encoder describe the encoder.
+	Members string `json:"members,omitempty"`
+	Pool    string `json:"pool,omitempty"`
+	Encoder int    `json:"encoder_channels,omitempty"`
+
 	stage stage // whose network and loss are built
+	count int   // members of a sample, if it reads members; 0 stands for those of the task
 }
 
 // BiasSpec is what the network of the first of three stages is built from.
@@ -76,6 +83,9 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 		Season:   b.Input("season", graph.Shape{n, ensemble.SeasonChannels, 1, 1, 1}),
 	}
 	wrap := s.Periodic && g.Periodic()
+	if s.readsMembers() {
+		in.Features = s.joinMembers(b, k, in.Features, wrap)
+	}
 	var out unet3d.CalibratedOutput
 	var roughness graph.Value
 	switch {
@@ -284,6 +294,7 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	here := Task{Features: k.Features, Targets: k.Targets}
 	here.Features.Axes = ranks.own().axes(k.Features.Axes)
 	net.batch = newBatch(&here, ranks.own().part(g), net.rows.Len())
+	net.batch.withMembers(&here, ranks.own().part(g), net.rows.Len(), s.membersOf(k))
 	return net, nil
 }
 
@@ -309,7 +320,7 @@ func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
 func (n *network) load(b *Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
-		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected,
+		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members,
 	} {
 		if in := n.plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there
 			copy(in, x)

@@ -181,7 +181,7 @@ func (t *trainer) correct(ctx context.Context) error {
 		if err := with(&present, t.foldOf[i]); err != nil {
 			return err
 		}
-		used, err := t.members(fc, t.seed(), uint64(t.at.Epoch), uint64(i))
+		used, err := t.members(fc, 0, t.seed(), uint64(t.at.Epoch), uint64(i))
 		if err != nil {
 			return err
 		}

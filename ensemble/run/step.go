@@ -81,19 +81,20 @@ func (t *trainer) gather(ctx context.Context, next <-chan ready, todo int) (floa
 		if t.corrections != nil {
 			t.corrections.into(b.batch, b.starts)
 		}
-		t.net.load(b.batch)
-		if err := t.net.plan.Run(ctx, t.at.Step*uint64(t.cfg.Accumulate)+uint64(i)); err != nil {
+		net := t.of(b.batch)
+		net.load(b.batch)
+		if err := net.plan.Run(ctx, t.at.Step*uint64(t.cfg.Accumulate)+uint64(i)); err != nil {
 			return 0, err
 		}
 		if todo == 1 {
-			return t.net.plan.Loss(), nil
+			return net.plan.Loss(), nil
 		}
 		w, err := t.ranks.sum(total(b.batch.Weight))
 		if err != nil {
 			return 0, err
 		}
 		t.opt.Add(w)
-		loss += w * t.net.plan.Loss()
+		loss += w * net.plan.Loss()
 		weight += w
 	}
 	if weight == 0 { // as the mean over no weight is 0

@@ -272,6 +272,9 @@ type Batch struct {
 	Features, Spread, Anomaly, Season []float32
 	Residual, FullSpread, Weight      []float32
 	Corrected                         []float32
+	// Members [N M C D P] are count members of each sample, for networks that read them.
+	Members []float32
+	count   int // 0 stands for all that are used
 }
 
 // Input writes sample i of a batch from the used members (positions).
@@ -279,6 +282,9 @@ func (k *Task) Input(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	size := k.Features.Channels() * d * p
 	if err := k.Features.Build(b.Features[i*size:(i+1)*size], fc, used); err != nil {
+		return err
+	}
+	if err := k.members(b, i, fc, used); err != nil {
 		return err
 	}
 	b.season(i, fc.Init)
@@ -353,7 +359,11 @@ func (k *Task) eachTarget(i int, fc *ensemble.Forecast, used []int, visit func(a
 	for v := range k.Targets {
 		t, x := k.targetAt(v)
 		for l := range d {
-			fc.MeanStd(st.mean, st.std, t, x, l, used, k.Features.DDOF)
+			fields := make([][]float32, len(used))
+			for i, m := range used {
+				fields[i] = fc.Field(t, m, x, l)
+			}
+			k.Features.Statistics(st.mean, st.std, fields)
 			at := v*d + l
 			if err := visit(at, (i*len(k.Targets)*d+at)*p, st); err != nil {
 				return err

@@ -364,8 +364,9 @@ func axesOf(c *config.TrainConfig) ensemble.Axes {
 // taskOf is the task of a configuration without what the data decide.
 func taskOf(c *config.TrainConfig) Task {
 	return Task{
-		Features: ensemble.Features{Axes: axesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF},
-		Targets:  targetVariables(c), TargetLead: c.Data.TargetLead,
+		Features: ensemble.Features{Axes: axesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF,
+			OfMembers: memberFields(c)},
+		Targets: targetVariables(c), TargetLead: c.Data.TargetLead,
 	}
 }
 
@@ -373,6 +374,9 @@ func taskOf(c *config.TrainConfig) Task {
 func specOf(c *config.TrainConfig) Spec {
 	s := Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision}
+	if c.Model.Members == config.MemberEncoder {
+		s.Members, s.Pool, s.Encoder, s.count = c.Model.Members, c.Model.Pool, c.Model.Encoder.Channels, c.Data.Members.Use.N()
+	}
 	if c.Model.Height != config.SharedHeight {
 		s.Height = c.Model.Height
 	}

@@ -52,10 +52,11 @@ type trainer struct {
 	finished []Weights
 	// corrections are those of the means around which the present network learns sigma; else nil.
 	corrections *corrections
-	net         *network // training, batch_size samples
-	eval        *network // inference form with loss, one sample, of shown
-	feed        *feed    // of batches for net; nil before the first
-	best        Weights  // of the present network
+	net         *network         // training, batch_size samples
+	eval        *network         // inference form with loss, one sample, of shown
+	ofFewer     map[int]*network // as net, by numbers of members, where batches differ in them
+	feed        *feed            // of batches for net; nil before the first
+	best        Weights          // of the present network
 	// before is what the network's states were when the present step began.
 	before []float32
 	told   rankCosts  // by events of epochs of the present network
@@ -148,11 +149,15 @@ func (t *trainer) begin() error {
 	}
 	o := trainOptions(t.cfg, t.table)
 	o.Store, o.Choices = t.store, t.choices
+	o.MemoryLimit, o.Workspace = o.MemoryLimit/int64(t.plansOfMembers()), o.Workspace/int64(t.plansOfMembers())
 	var err error
 	if t.net, err = spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
 		return t.namedMemory(err)
 	}
 	maps.Copy(t.choices, t.net.plan.Choices())
+	if err = t.fewerNetworks(spec, o); err != nil {
+		return err
+	}
 	o.Mode, o.Store = engine.Infer, t.shown
 	spec.Bias.Smooth = 0 // what is chosen by validation is the fit
 	if t.eval, err = spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o, t.ranks); err != nil {
@@ -194,7 +199,7 @@ func (t *trainer) begin() error {
 
 // namedMemory makes an error about too little memory name what the process needs.
 func (t *trainer) namedMemory(err error) error {
-	parts := t.ranks.most()
+	parts := t.ranks.most() * t.plansOfMembers()
 	return namedMemory(err, trainMemory.of(parts), trainWorkspace.of(parts))
 }
 
@@ -207,6 +212,9 @@ func (t *trainer) end() error {
 	if t.corrections != nil {
 		nets = append(nets, t.corrections.net)
 	}
+	for _, n := range t.ofFewer {
+		nets = append(nets, n)
+	}
 	for _, n := range nets {
 		if n != nil {
 			err = errors.Join(err, n.plan.Close())
@@ -215,7 +223,7 @@ func (t *trainer) end() error {
 	if t.opt != nil {
 		err = errors.Join(err, t.opt.Close())
 	}
-	t.net, t.eval, t.opt, t.corrections = nil, nil, nil, nil
+	t.net, t.eval, t.opt, t.corrections, t.ofFewer = nil, nil, nil, nil, nil
 	return err
 }
 
@@ -417,6 +425,9 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	starts := t.data.train.stream(ctx, reads)
 	grid := t.ranks.own().part(t.model.Grid)
 	room := [2]Batch{newBatch(t.local, grid, size), newBatch(t.local, grid, size)}
+	for i := range room {
+		room[i].withMembers(t.local, grid, size, len(t.local.Used))
+	}
 	if t.corrections != nil {
 		for i := range room {
 			room[i].Corrected = make([]float32, len(room[i].Residual))
@@ -430,7 +441,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 		for ; at < t.cfg.Epochs*n; at++ {
 			b := &room[at%2]
 			samples := reads[:size]
-			err := t.build(b, starts, samples, all-(at%n*t.base.BatchSize+lo), uint64(at/n), schedule.Seed)
+			err := t.build(b, starts, samples, all-(at%n*t.base.BatchSize+lo), uint64(at/n), uint64(at%n), schedule.Seed)
 			reads = reads[size:]
 			select {
 			case ch <- ready{b, samples, err}:
@@ -448,13 +459,16 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 // build fills this rank's samples of a batch of an epoch with those starts, which come next.
 // The last batch of an epoch starts over with the first samples, at weight zero, when the
 // starts do not fill it: left is how many of the epoch are left for this rank's samples.
-func (t *trainer) build(b *Batch, next starts, samples []int, left int, epoch, seed uint64) error {
+func (t *trainer) build(b *Batch, next starts, samples []int, left int, epoch, batch, seed uint64) error {
+	if t.model.Spec.readsMembers() {
+		b.count = countOf(t.local.Least, len(t.local.Used), seed, epoch, batch)
+	}
 	for i, sample := range samples {
 		fc, analysis, err := next.next()
 		if err != nil {
 			return err
 		}
-		used, err := t.members(fc, seed, epoch, uint64(sample))
+		used, err := t.members(fc, b.count, seed, epoch, uint64(sample))
 		if err != nil {
 			return err
 		}
@@ -472,14 +486,18 @@ func (t *trainer) build(b *Batch, next starts, samples []int, left int, epoch, s
 	return nil
 }
 
-// members are the positions of those that are input of a start in an epoch.
-func (t *trainer) members(fc *ensemble.Forecast, seed, epoch, start uint64) ([]int, error) {
+// members are the positions of those that are input of a start in an epoch: count of them, or
+// as many as chance decides if it is 0.
+func (t *trainer) members(fc *ensemble.Forecast, count int, seed, epoch, start uint64) ([]int, error) {
 	used, err := positions(fc, t.local.Used)
 	if err != nil {
 		return nil, err
 	}
 	if t.sampling == randomMembers {
 		used = loader.Members(seed, epoch, start, len(fc.Members), len(used), used[0] == 0)
+	}
+	if count > 0 {
+		return someOf(used, count, seed, epoch, start), nil
 	}
 	return fewer(used, t.local.Least, seed, epoch, start), nil
 }
@@ -493,10 +511,22 @@ const purposeFewer = 0x6665776572
 // fewer leaves out some of the used members of one sample of one epoch, so that as many
 // as least are left, or more, each number as often as the others. The first one stays.
 func fewer(used []int, least int, seed, epoch, sample uint64) []int {
-	if least == 0 || least >= len(used) {
+	return someOf(used, countOf(least, len(used), seed, epoch, sample), seed, epoch, sample)
+}
+
+// countOf draws how many members are input of something of an epoch.
+func countOf(least, most int, seed, epoch, of uint64) int {
+	if least == 0 || least >= most {
+		return most
+	}
+	return least + loader.Members(seed^purposeFewer, epoch, of, most-least+1, 1, false)[0]
+}
+
+// someOf keeps so many of the used members of one sample of one epoch, among them the first.
+func someOf(used []int, kept int, seed, epoch, sample uint64) []int {
+	if kept == len(used) {
 		return used
 	}
-	kept := least + loader.Members(seed^purposeFewer, epoch, sample, len(used)-least+1, 1, false)[0]
 	out := make([]int, 0, kept)
 	for _, i := range loader.Members(seed^^uint64(purposeFewer), epoch, sample, len(used), kept, true) {
 		out = append(out, used[i])

@@ -1,0 +1,126 @@
+package ensemble
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// MemberChannel is one way to turn a member's field of a variable into a channel of that member.
+type MemberChannel string
+
+// The fields of members that networks may read.
+const (
+	FieldOfMember  MemberChannel = "field"  // standardised, as that of FirstMember
+	OffsetOfMember MemberChannel = "offset" // from the mean over the used members, over the RMS of spread
+)
+
+// MemberChannels is the number of channels that each member has: channel c = (lead·K + kind)·V +
+// variable for K kinds of V variables.
+func (f *Features) MemberChannels() int {
+	return len(f.Axes.Leads) * len(f.OfMembers) * len(f.Axes.Variables)
+}
+
+// BuildMembers writes the channels of each used member of one forecast.
+//
+// Shape: dst [member][MemberChannels][level][NY*NX]. used are positions on the member axis.
+// Missing: a missing value becomes 0. Errors: if dst has another length; those of Maps.
+func (f *Features) BuildMembers(dst []float32, fc *Forecast, used []int) error {
+	n, d := fc.Grid.Size(), len(f.Axes.Levels)
+	if len(dst) != len(used)*f.MemberChannels()*d*n {
+		return fmt.Errorf("members: %d values wanted, room for %d", len(used)*f.MemberChannels()*d*n, len(dst))
+	}
+	return f.eachField(n, func(t, v, l int, r *Room) error {
+		fields := make([][]float32, len(used))
+		for i, m := range used {
+			fields[i] = fc.Field(t, m, v, l)
+		}
+		return f.MemberField(dst, fields, t, v, l, r)
+	})
+}
+
+// MemberField writes the channels of members of the field at lead t, of variable v and level l,
+// as Field does those of statistics.
+//
+// Shape: dst as in BuildMembers; each of fields [point]. Errors: those of Maps.
+func (f *Features) MemberField(dst []float32, fields [][]float32, t, v, l int, r *Room) error {
+	n, d := len(fields[0]), len(f.Axes.Levels)
+	norm, err := f.normaliser(t, v, l, r)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(f.OfMembers, OffsetOfMember) {
+		f.Statistics(r.mean, r.std, fields)
+	}
+	inverse := float32(1 / f.Spreads[f.at(t, v, l)])
+	for m, x := range fields {
+		for i, kind := range f.OfMembers {
+			c := m*f.MemberChannels() + (t*len(f.OfMembers)+i)*len(f.Axes.Variables) + v
+			out := dst[(c*d+l)*n : (c*d+l+1)*n]
+			if kind == FieldOfMember {
+				norm.Apply(out, x)
+			} else {
+				for p, y := range x {
+					out[p] = (y - r.mean[p]) * inverse
+				}
+			}
+			for p, y := range out {
+				if y != y {
+					out[p] = 0
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// normaliser is that of a field, whose maps may lie in a file.
+func (f *Features) normaliser(t, v, l int, r *Room) (*Normaliser, error) {
+	norm := f.Fields[f.at(t, v, l)]
+	if norm.Mean != nil {
+		return norm, nil
+	}
+	return &r.norm, f.Maps(f.at(t, v, l), &r.norm)
+}
+
+// Statistics is MeanStd over the fields of the used members. For networks that read members the
+// order of the fields decides no bit: they are summed in the order of their values.
+func (f *Features) Statistics(mean, std []float32, fields [][]float32) {
+	if f.OfMembers != nil {
+		fields = slices.Clone(fields)
+		slices.SortFunc(fields, compareFields)
+	}
+	MeanStd(mean, std, fields, f.DDOF)
+}
+
+// SortMembers brings parts of equal size, one of each member, into the order of their values, so
+// that what is computed of them depends on the members and not on their numbers. from are the
+// members' positions before: part i came from from[i].
+func SortMembers(parts []float32, members int) (from []int) {
+	size := len(parts) / members
+	part := func(x []float32, m int) []float32 { return x[m*size : (m+1)*size] }
+	from = make([]int, members)
+	for m := range from {
+		from[m] = m
+	}
+	slices.SortStableFunc(from, func(a, b int) int { return compareFields(part(parts, a), part(parts, b)) })
+	if slices.IsSorted(from) {
+		return from
+	}
+	before := slices.Clone(parts)
+	for m, was := range from {
+		copy(part(parts, m), part(before, was))
+	}
+	return from
+}
+
+// compareFields orders fields by the bits of their first values that differ.
+func compareFields(a, b []float32) int {
+	for i, x := range a {
+		if c := cmp.Compare(math.Float32bits(x), math.Float32bits(b[i])); c != 0 {
+			return c
+		}
+	}
+	return 0
+}

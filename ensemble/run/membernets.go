@@ -1,0 +1,125 @@
+package run
+
+import (
+	"cmp"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// A plan is compiled for one number of members, as shapes are fixed in it. A training that draws
+// from several numbers has a plan for each, all with the same parameters; a prediction has one,
+// that of the start at hand. Members that stand twice in the places of others would cost the time
+// of all, and be counted twice by the pools.
+
+// readsMembers tells whether the network has an input of the members themselves.
+func (s Spec) readsMembers() bool { return s.Members == config.MemberEncoder }
+
+// membersOf is how many members a sample has.
+func (s Spec) membersOf(k *Task) int { return cmp.Or(s.count, len(k.Used)) }
+
+// reading is the network that reads so many members.
+func (s Spec) reading(members int) Spec {
+	if s.readsMembers() {
+		s.count = members
+	}
+	return s
+}
+
+// memberFields are the channels of each member that a configuration asks for.
+func memberFields(c *config.TrainConfig) []ensemble.MemberChannel {
+	if c.Model.Members != config.MemberEncoder {
+		return nil
+	}
+	var out []ensemble.MemberChannel
+	for _, f := range c.Model.Encoder.Input {
+		out = append(out, ensemble.MemberChannel(f))
+	}
+	return out
+}
+
+// joinMembers joins what the encoder makes of the members with the features. A member's channels
+// lie behind those of the one before in the input, so that the axis of samples is cut as in
+// others.
+func (s Spec) joinMembers(b *graph.Builder, k *Task, features graph.Value, wrap bool) graph.Value {
+	n, d, h, w := features.Dim(0), features.Dim(2), features.Dim(3), features.Dim(4)
+	count, c := s.membersOf(k), k.Features.MemberChannels()
+	x := op.Reshape(b, b.Input("members", graph.Shape{n, count * c, d, h, w}), graph.Shape{n * count, c, d, h, w})
+	e := unet3d.MemberEncoder{Channels: s.Encoder, Pool: unet3d.Pool(s.Pool), Periodic: wrap}
+	return op.Concat(b, 1, features, e.Build(b, x, count))
+}
+
+// withMembers gives a batch of n samples room for so many members each, if they are read.
+func (b *Batch) withMembers(k *Task, g *ensemble.Grid, n, members int) {
+	if k.Features.OfMembers != nil {
+		b.Members = make([]float32, n*members*k.Features.MemberChannels()*len(k.Features.Axes.Levels)*g.Size())
+	}
+}
+
+// members writes the members of sample i, if they are read.
+func (k *Task) members(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
+	if k.Features.OfMembers == nil {
+		return nil
+	}
+	size := len(used) * k.Features.MemberChannels() * len(k.Features.Axes.Levels) * fc.Grid.Size()
+	return k.Features.BuildMembers(b.Members[i*size:(i+1)*size], fc, used)
+}
+
+// fewerNetworks compiles those of the present network that read fewer members. They share its
+// parameters and gradients.
+func (t *trainer) fewerNetworks(spec Spec, o engine.Options) error {
+	t.ofFewer = map[int]*network{}
+	for n := t.plansOfMembers() - 1; n > 0; n-- {
+		count := len(t.model.Task.Used) - n
+		net, err := spec.reading(count).compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks)
+		if err != nil {
+			return t.namedMemory(err)
+		}
+		t.ofFewer[count] = net
+	}
+	return nil
+}
+
+// plansOfMembers is the number of plans of a training step, one for each number of members.
+func (t *trainer) plansOfMembers() int {
+	k := &t.model.Task
+	if !t.model.Spec.readsMembers() || k.Least == 0 {
+		return 1
+	}
+	return len(k.Used) - k.Least + 1
+}
+
+// of is the network for a batch.
+func (t *trainer) of(b *Batch) *network {
+	if net := t.ofFewer[b.count]; net != nil {
+		return net
+	}
+	return t.net
+}
+
+// read makes the model ready for so many members. The network is open; memory is taken for one
+// number at a time.
+//
+// Errors: as open.
+func (m *Model) read(members int) error {
+	if !m.Spec.readsMembers() || m.Spec.membersOf(&m.Task) == members {
+		return nil
+	}
+	if err := m.net.plan.Close(); err != nil {
+		return err
+	}
+	m.net, m.Spec = nil, m.Spec.reading(members)
+	return m.open(m.opened)
+}
+
+// inOrder brings the members of the only sample of a batch into an order that does not depend on
+// their numbers. Ranks that share a start leave them as they are: each sees a part of the fields.
+func (m *Model) inOrder(members int) {
+	if b := &m.net.batch; b.Members != nil && m.ranks == nil {
+		ensemble.SortMembers(b.Members, members)
+	}
+}
