@@ -53,6 +53,11 @@ var Table = []*graph.Op{
 	gaussianCRPS.Op,
 	gaussianCRPSdMu.Op,
 	gaussianCRPSdSigma.Op,
+	distributionScore.Op,
+	distributionScoreGrad.Op,
+	distributionScoreDy.Op,
+	pinball.Op,
+	pinballSlope.Op,
 	elementwiseChain.Op,
 	// one operand, point by point, and the derivatives
 	relu.op.Op, relu.grad.Op,

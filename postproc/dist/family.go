@@ -10,52 +10,102 @@ type Family struct {
 	ID         string // the name in files, never changed
 	Name       string // for people
 	Parameters []string
+	Roles      []Role // of the parameters
 	CDF        func(par []float64, x float64) float64
 	Quantile   func(par []float64, p float64) float64
-	// CRPS fills grad with the derivatives by the parameters unless it is nil.
+	// CRPS fills grad with the derivatives by the parameters unless it is nil. That by y is
+	// 2 CDF(y) − 1.
 	CRPS func(grad, par []float64, y float64) float64
+	// Moments are mean and standard deviation.
+	Moments func(par []float64) (mean, std float64)
+	// Positive says that there are no values below 0.
+	Positive bool
+	// Excess is the family of what lies above a threshold, if that is one of the table.
+	Excess Excess
+}
+
+// Role says what becomes of a parameter if the variable is shifted by a and multiplied by b.
+type Role uint8
+
+// The roles.
+const (
+	Location Role = iota // a + b·x, in the unit of the variable
+	Scale                // b·x, in the unit of the variable
+	Pure                 // x
+	Log                  // x + log b, of a variable that is not shifted
+)
+
+// Excess describes the distribution of max(X−t, 0): it has the parameters of X, but for one,
+// to which Sign·t is added. Its CRPS against max(y−t, 0) is that of X weighted with 1 above t.
+//
+// Source: Gneiting and Ranjan 2011, doi:10.1198/jbes.2010.08110; Allen et al. 2023, arXiv:2202.12732.
+type Excess struct {
+	Family    *Family // nil: none
+	Parameter int
+	Sign      float64
+}
+
+// CRPSAbove is the CRPS weighted with 1 above a threshold t and 0 below. Its gradient is
+// that of Excess.Family at par, which is changed to those of the excess.
+func (f *Family) CRPSAbove(grad, par []float64, t, y float64) float64 {
+	par[f.Excess.Parameter] += f.Excess.Sign * t
+	return f.Excess.Family.CRPS(grad, par, max(y-t, 0))
 }
 
 // Families lists all of them. Histograms and Bernstein quantile functions have as many
-// parameters as one likes and stand apart.
+// parameters as one likes and stand apart: see FamilyOf.
 var Families = []*Family{Normal, TruncatedNormal, CensoredNormal, ZeroNormal, LogNormal, Logistic, TruncatedLogistic, CensoredLogistic, CSGamma}
 
 // The families.
 var (
-	Normal = locationScale("normal", "normal",
+	Normal = locationScale("normal", "normal", false,
 		func(mu, sigma, x float64) float64 { return NormalCDF((x - mu) / sigma) },
-		func(mu, sigma, p float64) float64 { return mu + sigma*NormalQuantile(p) }, NormalCRPS)
-	TruncatedNormal = locationScale("truncated_normal", "normal truncated below at 0",
-		TruncatedNormalCDF, TruncatedNormalQuantile, TruncatedNormalCRPS)
-	CensoredNormal = locationScale("censored_normal", "normal censored at 0",
-		CensoredNormalCDF, CensoredNormalQuantile, CensoredNormalCRPS)
-	LogNormal = locationScale("log_normal", "log-normal",
-		LogNormalCDF, LogNormalQuantile, LogNormalCRPS)
-	Logistic = locationScale("logistic", "logistic",
+		func(mu, sigma, p float64) float64 { return mu + sigma*NormalQuantile(p) }, NormalCRPS, normalMoments)
+	TruncatedNormal = locationScale("truncated_normal", "normal truncated below at 0", true,
+		TruncatedNormalCDF, TruncatedNormalQuantile, TruncatedNormalCRPS, truncatedNormalMoments)
+	CensoredNormal = locationScale("censored_normal", "normal censored at 0", true,
+		CensoredNormalCDF, CensoredNormalQuantile, CensoredNormalCRPS, censoredNormalMoments)
+	LogNormal = &Family{ID: "log_normal", Name: "log-normal", Parameters: []string{"mu", "sigma"}, Roles: []Role{Log, Pure}, Positive: true,
+		CDF:      func(par []float64, x float64) float64 { return LogNormalCDF(par[0], par[1], x) },
+		Quantile: func(par []float64, p float64) float64 { return LogNormalQuantile(par[0], par[1], p) },
+		CRPS: func(grad, par []float64, y float64) float64 {
+			crps, dmu, dsigma := LogNormalCRPS(par[0], par[1], y)
+			return fill(grad, crps, dmu, dsigma)
+		}, Moments: logNormalMoments}
+	Logistic = locationScale("logistic", "logistic", false,
 		func(mu, s, x float64) float64 { return LogisticCDF((x - mu) / s) },
-		func(mu, s, p float64) float64 { return mu + s*LogisticQuantile(p) }, LogisticCRPS)
-	TruncatedLogistic = locationScale("truncated_logistic", "logistic truncated below at 0",
-		TruncatedLogisticCDF, TruncatedLogisticQuantile, TruncatedLogisticCRPS)
-	CensoredLogistic = locationScale("censored_logistic", "logistic censored at 0",
-		CensoredLogisticCDF, CensoredLogisticQuantile, CensoredLogisticCRPS)
+		func(mu, s, p float64) float64 { return mu + s*LogisticQuantile(p) }, LogisticCRPS, logisticMoments)
+	TruncatedLogistic = locationScale("truncated_logistic", "logistic truncated below at 0", true,
+		TruncatedLogisticCDF, TruncatedLogisticQuantile, TruncatedLogisticCRPS, truncatedLogisticMoments)
+	CensoredLogistic = locationScale("censored_logistic", "logistic censored at 0", true,
+		CensoredLogisticCDF, CensoredLogisticQuantile, CensoredLogisticCRPS, censoredLogisticMoments)
 
 	// ZeroNormal is 0 with probability p, else a normal truncated below at 0.
 	ZeroNormal = &Family{ID: "zero_normal", Name: "truncated normal with a probability of 0", Parameters: []string{"p", "mu", "sigma"},
+		Roles: []Role{Pure, Location, Scale}, Positive: true,
 		CDF:      func(par []float64, x float64) float64 { return ZeroNormalCDF(par[0], par[1], par[2], x) },
 		Quantile: func(par []float64, p float64) float64 { return ZeroNormalQuantile(par[0], par[1], par[2], p) },
 		CRPS: func(grad, par []float64, y float64) float64 {
 			crps, dp, dmu, dsigma := ZeroNormalCRPS(par[0], par[1], par[2], y)
 			return fill(grad, crps, dp, dmu, dsigma)
-		}}
+		}, Moments: zeroNormalMoments}
 	// CSGamma is the censored, shifted gamma distribution.
 	CSGamma = &Family{ID: "censored_shifted_gamma", Name: "gamma shifted left and censored at 0", Parameters: []string{"shape", "scale", "shift"},
+		Roles: []Role{Pure, Scale, Scale}, Positive: true,
 		CDF:      func(par []float64, x float64) float64 { return CSGammaCDF(par[0], par[1], par[2], x) },
 		Quantile: func(par []float64, p float64) float64 { return CSGammaQuantile(par[0], par[1], par[2], p) },
 		CRPS: func(grad, par []float64, y float64) float64 {
 			crps, dshape, dscale, dshift := CSGammaCRPS(par[0], par[1], par[2], y)
 			return fill(grad, crps, dshape, dscale, dshift)
-		}}
+		}, Moments: csGammaMoments}
 )
+
+func init() { // which families of the table cannot say of each other in their declarations
+	for f, e := range map[*Family]*Family{Normal: CensoredNormal, CensoredNormal: CensoredNormal, Logistic: CensoredLogistic, CensoredLogistic: CensoredLogistic} {
+		f.Excess = Excess{e, 0, -1}
+	}
+	CSGamma.Excess = Excess{CSGamma, 2, 1}
+}
 
 // QuantileAt is Quantile for one p and many parameters: what depends on p alone is
 // computed once.
@@ -101,15 +151,33 @@ func FamilyByID(id string) *Family {
 	return nil
 }
 
+// FamilyOf finds a family by its name and the number of its parameters: one of the table, or
+// one of those that have as many as one likes; nil if there is none.
+func FamilyOf(id string, parameters int) *Family {
+	switch {
+	case id == bernsteinID && parameters > 1:
+		return Bernstein(parameters - 1)
+	case id == censoredBernsteinID && parameters > 1:
+		return CensoredBernstein(parameters - 1)
+	case id == histogramID && parameters > 2 && parameters%2 == 1:
+		return Histogram(parameters / 2)
+	}
+	if f := FamilyByID(id); f != nil && len(f.Parameters) == parameters {
+		return f
+	}
+	return nil
+}
+
 // locationScale is a family of two parameters, those of the parent where it is cut.
-func locationScale(id, name string, cdf, quantile func(mu, sigma, v float64) float64, crps func(mu, sigma, y float64) (crps, dmu, dsigma float64)) *Family {
-	return &Family{ID: id, Name: name, Parameters: []string{"mu", "sigma"},
+func locationScale(id, name string, positive bool, cdf, quantile func(mu, sigma, v float64) float64,
+	crps func(mu, sigma, y float64) (crps, dmu, dsigma float64), moments func(par []float64) (mean, std float64)) *Family {
+	return &Family{ID: id, Name: name, Parameters: []string{"mu", "sigma"}, Roles: []Role{Location, Scale}, Positive: positive,
 		CDF:      func(par []float64, x float64) float64 { return cdf(par[0], par[1], x) },
 		Quantile: func(par []float64, p float64) float64 { return quantile(par[0], par[1], p) },
 		CRPS: func(grad, par []float64, y float64) float64 {
 			c, dmu, dsigma := crps(par[0], par[1], y)
 			return fill(grad, c, dmu, dsigma)
-		}}
+		}, Moments: moments}
 }
 
 func fill(grad []float64, crps float64, d ...float64) float64 {

@@ -1,12 +1,16 @@
 package dist
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"sort"
 )
 
 // HistogramCDF is the distribution function at x of a density that is constant
 // between neighbouring edges: probability p[i] from edges[i] to edges[i+1].
+//
+// A bin without width is a point mass.
 //
 // Shape: edges [n+1] ascending, p [n] not negative, adding up to 1.
 func HistogramCDF(edges, p []float64, x float64) float64 {
@@ -63,7 +67,10 @@ func HistogramCRPS(dp, edges, p []float64, y float64) float64 {
 	// above. The bin with y is in both.
 	at := min(n-1, max(0, sort.SearchFloat64s(edges, y)-1))
 	inside := min(edges[at+1], max(edges[at], y))
-	part := (inside - edges[at]) / (edges[at+1] - edges[at])
+	part := 0.0
+	if width := edges[at+1] - edges[at]; width > 0 { // else a point mass
+		part = (inside - edges[at]) / width
+	}
 	side := func(first, step, last int, cut float64) {
 		var u float64
 		for i := first; ; i += step {
@@ -91,4 +98,110 @@ func HistogramCRPS(dp, edges, p []float64, y float64) float64 {
 	side(0, 1, at, part)
 	side(n-1, -1, at, 1-part)
 	return crps
+}
+
+// HistogramMoments are mean and standard deviation of a histogram.
+func HistogramMoments(edges, p []float64) (mean, std float64) {
+	var e, e2 float64
+	for i, w := range p {
+		a, b := edges[i], edges[i+1]
+		e += w * (a + b) / 2
+		e2 += w * (a*a + a*b + b*b) / 3
+	}
+	return fromRaw(e, e2)
+}
+
+const histogramID = "histogram"
+
+// Histogram is the family of histograms with so many bins. Its parameters are the edges, then
+// the probabilities.
+func Histogram(bins int) *Family {
+	f := &Family{ID: histogramID, Name: "histogram"}
+	for i := range bins + 1 {
+		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("edge_%02d", i)), append(f.Roles, Location)
+	}
+	for i := range bins {
+		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("p_%02d", i+1)), append(f.Roles, Pure)
+	}
+	f.CDF = func(par []float64, x float64) float64 { return HistogramCDF(par[:bins+1], par[bins+1:], x) }
+	f.Quantile = func(par []float64, p float64) float64 { return HistogramQuantile(par[:bins+1], par[bins+1:], p) }
+	f.Moments = func(par []float64) (mean, std float64) { return HistogramMoments(par[:bins+1], par[bins+1:]) }
+	f.CRPS = func(grad, par []float64, y float64) float64 {
+		if grad != nil {
+			panic("dist: the CRPS of a histogram has no derivatives by its edges")
+		}
+		return HistogramCRPS(nil, par[:bins+1], par[bins+1:], y)
+	}
+	return f
+}
+
+// AverageHistograms is the distribution whose quantile function is the mean of those of n
+// histograms on the same edges: between neighbouring levels of all of them it is linear, as
+// they are. Averaged probabilities would be wider than each of them.
+//
+// Shape: edges [b+1], p [n][b]; the result has n(b−1)+1 bins, some of which may have no
+// probability or no width.
+// Source: Schulz and Lerch 2022, doi:10.1175/MWR-D-21-0150.1.
+func AverageHistograms(edges []float64, p [][]float64) (means, probabilities []float64) {
+	n, b := len(p), len(edges)-1
+	levels := make([]float64, 0, n*(b-1)+2)
+	levels = append(levels, 0)
+	for _, q := range p {
+		var sum float64
+		for _, w := range q[:b-1] {
+			sum += w
+			levels = append(levels, min(sum, 1))
+		}
+	}
+	levels = append(levels, 1)
+	slices.Sort(levels)
+	means = make([]float64, len(levels))
+	for _, q := range p {
+		bin, below := 0, 0.0 // of the level, and the levels before that bin
+		for i, l := range levels {
+			for bin < b-1 && below+q[bin] < l {
+				below += q[bin]
+				bin++
+			}
+			part := 0.0
+			if q[bin] > 0 {
+				part = min(1, max(0, l-below)/q[bin])
+			}
+			if i == len(levels)-1 {
+				bin, part = b-1, 1
+			}
+			means[i] += (edges[bin] + part*(edges[bin+1]-edges[bin])) / float64(n)
+		}
+	}
+	for i := range levels[1:] {
+		probabilities = append(probabilities, levels[i+1]-levels[i])
+	}
+	return means, probabilities
+}
+
+// HistogramCrossEntropy is −log softmax(x)[bin], the negative log probability of the bin in
+// which an observation lies, and fills dx with its derivatives softmax(x) − 1[bin] unless it is
+// nil. A bin that is NaN, or none of x, gives NaN.
+//
+// Source: Schulz and Lerch 2022, doi:10.1175/MWR-D-21-0150.1 (histogram estimation network).
+func HistogramCrossEntropy(dx, x []float64, bin float64) float64 {
+	if !(bin >= 0 && bin < float64(len(x))) {
+		for i := range dx {
+			dx[i] = math.NaN()
+		}
+		return math.NaN()
+	}
+	largest := slices.Max(x)
+	var sum float64
+	for _, v := range x {
+		sum += math.Exp(v - largest)
+	}
+	for i := range dx {
+		dx[i] = math.Exp(x[i]-largest) / sum
+	}
+	at := int(bin)
+	if dx != nil {
+		dx[at]--
+	}
+	return math.Log(sum) + largest - x[at]
 }

@@ -1,0 +1,46 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"sync"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// scoreParts are what the operations over distributions compute, by name.
+var scoreParts = map[string]op.ScorePart{
+	"distribution_score": op.ScoreValue, "distribution_score_grad": op.ScoreGrad, "distribution_score_dy": op.ScoreDy,
+}
+
+// pointsOfThread is the least number of points that are worth a thread.
+const pointsOfThread = 256
+
+// distribution serves the scores of distributions: the formulas are those of package dist, in
+// float64, and the points are dealt out to threads.
+func distribution(b *Backend, q backend.Request) (backend.Kernel, error) {
+	part, a, shape, out := scoreParts[q.Op.Name], q.Attrs.(op.Scored), q.In[0].Shape, q.Out.F32
+	in := make([][]float32, len(q.In))
+	for i, t := range q.In {
+		in[i] = t.F32
+	}
+	n := q.In[1].Shape.Size()
+	work := make([]func(), max(1, min(b.o.Threads, n/pointsOfThread)))
+	var wait sync.WaitGroup
+	for t := range work {
+		s, lo, hi := op.NewScorer(part, a, shape), t*n/len(work), (t+1)*n/len(work)
+		work[t] = func() {
+			op.ScoreDistributions(s, in, out, lo, hi)
+			wait.Done()
+		}
+	}
+	return kernel("distribution", func() {
+		wait.Add(len(work))
+		for _, w := range work[1:] {
+			go w()
+		}
+		work[0]()
+		wait.Wait()
+	})
+}

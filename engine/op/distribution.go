@@ -1,0 +1,317 @@
+package op
+
+import (
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+// Rules by which a distribution is scored.
+const (
+	CRPSRule         = "crps"          // of a family of package dist, in closed form
+	PinballRule      = "pinball"       // twice the mean pinball loss of a Bernstein quantile function
+	CrossEntropyRule = "cross_entropy" // of a histogram's logits and the number of the bin with the observation
+)
+
+// PinballLevels is the number of levels of PinballRule, i/100.
+//
+// Source: Bremnes 2020, doi:10.1175/MWR-D-19-0227.1.
+const PinballLevels = 99
+
+// Scored is the attribute of operations that score a distribution whose parameters are the
+// channels of an operand: by which rule, and of which family.
+type Scored struct {
+	Rule, Family string
+	Parameters   int
+}
+
+// ScoreOf is a score and its derivatives by the parameters, as dist.Family.CRPS.
+type ScoreOf func(grad, par []float64, y float64) float64
+
+// Formula is that of package dist.
+//
+// Errors: ErrShape if there is no such family of so many parameters.
+func (a Scored) Formula() (ScoreOf, error) {
+	if a.Rule == CrossEntropyRule {
+		return dist.HistogramCrossEntropy, nil
+	}
+	f := dist.FamilyOf(a.Family, a.Parameters)
+	switch {
+	case f == nil || f.ID == histogramFamily.ID:
+		return nil, shapeError("no score %q of family %q with %d parameters", a.Rule, a.Family, a.Parameters)
+	case a.Rule == CRPSRule:
+		return f.CRPS, nil
+	case a.Rule == PinballRule && f.ID == bernsteinFamily.ID, a.Rule == PinballRule && f.ID == censoredBernsteinFamily.ID:
+		return dist.BernsteinPinball(a.Parameters-1, PinballLevels, f.Positive), nil
+	}
+	return nil, shapeError("no score %q of family %q", a.Rule, a.Family)
+}
+
+// Families of as many parameters as one likes, for their names.
+var (
+	histogramFamily         = dist.Histogram(1)
+	bernsteinFamily         = dist.Bernstein(1)
+	censoredBernsteinFamily = dist.CensoredBernstein(1)
+)
+
+// byObservation is the derivative by y: of the CRPS 2F(y) − 1, of the pinball loss its slopes.
+func (a Scored) byObservation() func(par []float64, y float64) float64 {
+	f := dist.FamilyOf(a.Family, a.Parameters)
+	if a.Rule == CRPSRule {
+		return func(par []float64, y float64) float64 { return 2*f.CDF(par, y) - 1 }
+	}
+	return func(par []float64, y float64) float64 {
+		var sum float64
+		for i := range PinballLevels {
+			tau := float64(i+1) / (PinballLevels + 1)
+			sum -= 2. / PinballLevels * dist.PinballSlope(f.Quantile(par, tau), y, tau)
+		}
+		return sum
+	}
+}
+
+// scoredShapes checks par [N K …], y [N 1 …] and others like y, and gives y's shape.
+func scoredShapes(in []Shape, a Scored, operands int) (Shape, error) {
+	if len(in) != operands || len(in[0]) < 2 || len(in[0]) != len(in[1]) || in[0][1] != a.Parameters || in[1][1] != 1 {
+		return nil, shapeError("operands %v, want %d parameters as channels and one observation", in, a.Parameters)
+	}
+	for i := range in[0] {
+		if i != 1 && in[0][i] != in[1][i] {
+			return nil, shapeError("parameters %v of observations %v", in[0], in[1])
+		}
+	}
+	if operands > 2 && !in[2].Equal(in[1]) {
+		return nil, shapeError("gradient %v of observations %v", in[2], in[1])
+	}
+	if _, err := a.Formula(); err != nil {
+		return nil, err
+	}
+	return in[1].Clone(), nil
+}
+
+// scoredWindow: point by point, but for the parameters.
+func scoredWindow([]Shape, Scored) Window { return Window{Whole: []int{1}} }
+
+// scoredCost is a rough number of operations: of incomplete gamma functions more.
+func scoredCost(in []Shape, _ Shape, a Scored) int64 {
+	each := int64(100)
+	switch {
+	case a.Family == dist.CSGamma.ID:
+		each = 2000
+	case a.Rule == PinballRule:
+		each = 4 * PinballLevels * int64(a.Parameters)
+	}
+	return each * int64(in[1].Size())
+}
+
+// ScorePart is what an operation over distributions computes.
+type ScorePart uint8
+
+// The parts.
+const (
+	ScoreValue ScorePart = iota
+	ScoreGrad            // dy times the derivatives by the parameters
+	ScoreDy              // dy times the derivative by the observation
+)
+
+// Scorer computes a part of the scores of distributions. It is the one place with loops over
+// distributions, and has room for one point: one user at a time.
+type Scorer struct {
+	part      ScorePart
+	n, points int // parameters, and points of one batch item
+	score     ScoreOf
+	by        func(par []float64, y float64) float64
+	par, grad []float64
+}
+
+// NewScorer prepares for parameters of a shape [N K …].
+func NewScorer(part ScorePart, a Scored, shape Shape) *Scorer {
+	score, err := a.Formula()
+	if err != nil {
+		panic(err) // the shape rule has found it
+	}
+	s := &Scorer{part: part, n: shape[1], points: shape[2:].Size(), score: score, par: make([]float64, shape[1]), grad: make([]float64, shape[1])}
+	if part == ScoreDy {
+		s.by = a.byObservation()
+	}
+	return s
+}
+
+// ScoreDistributions scores the points lo ≤ i < hi of the observations.
+//
+// Shape: in par [N K …], y [N 1 …] and but for the value dy [N 1 …]; out that of par for the
+// gradient, else that of y.
+func ScoreDistributions[T Elem](s *Scorer, in [][]T, out []T, lo, hi int) {
+	for i := lo; i < hi; i++ {
+		first, y := i/s.points*s.n*s.points+i%s.points, float64(in[1][i])
+		for k := range s.par {
+			s.par[k] = float64(in[0][first+k*s.points])
+		}
+		switch s.part {
+		case ScoreValue:
+			out[i] = T(s.score(nil, s.par, y))
+		case ScoreDy:
+			out[i] = T(float64(in[2][i]) * s.by(s.par, y))
+		case ScoreGrad:
+			dy := float64(in[2][i])
+			clear(s.grad)
+			if dy != 0 { // points without weight cost nothing
+				s.score(s.grad, s.par, y)
+			}
+			for k, g := range s.grad {
+				out[first+k*s.points] = T(dy * g)
+			}
+		}
+	}
+}
+
+// scoredRef is the reference kernel of a part.
+func scoredRef(part ScorePart) func(c Call, a Scored) {
+	return func(c Call, a Scored) {
+		ScoreDistributions(NewScorer(part, a, c.InShape[0]), c.In, c.Out, 0, c.InShape[1].Size())
+	}
+}
+
+const scoredSource = "Gneiting and Raftery 2007, doi:10.1198/016214506000001437; the formulas, each with its source, are in postproc/dist"
+
+var distributionScore = Define(Spec[Scored]{
+	Name:   "distribution_score",
+	Doc:    "Score of a distribution whose parameters are the channels, against an observation: par [N K …], y [N 1 …] → [N 1 …].",
+	Source: scoredSource,
+	Shape:  func(in []Shape, a Scored) (Shape, error) { return scoredShapes(in, a, 2) },
+	Grad: func(b *Builder, in []Value, _, dy Value, a Scored) []Value {
+		out := []Value{distributionScoreGrad.add(b, a, in[0], in[1], dy)}
+		if a.Rule == CrossEntropyRule { // the number of a bin
+			return append(out, Value{})
+		}
+		return append(out, distributionScoreDy.add(b, a, in[0], in[1], dy))
+	},
+	Window: scoredWindow, FLOPs: scoredCost, Ref: scoredRef(ScoreValue), Cases: scoredCases(2, false),
+})
+
+// One execution of the gradient gives the derivatives by all parameters: what they share,
+// incomplete gamma functions say, is computed once.
+var distributionScoreGrad = Define(Spec[Scored]{
+	Name:   "distribution_score_grad",
+	Doc:    "Gradient of distribution_score: dy times the derivatives by the parameters, [N K …].",
+	Source: scoredSource,
+	NoGrad: firstOrder,
+	Shape: func(in []Shape, a Scored) (Shape, error) {
+		if _, err := scoredShapes(in, a, 3); err != nil {
+			return nil, err
+		}
+		return in[0].Clone(), nil
+	},
+	Window: scoredWindow, FLOPs: scoredCost, Ref: scoredRef(ScoreGrad), Cases: scoredCases(3, false),
+})
+
+var distributionScoreDy = Define(Spec[Scored]{
+	Name:   "distribution_score_dy",
+	Doc:    "Gradient of distribution_score: dy times the derivative by y, of the CRPS 2F(y) − 1.",
+	Source: scoredSource,
+	NoGrad: firstOrder,
+	Shape:  func(in []Shape, a Scored) (Shape, error) { return scoredShapes(in, a, 3) },
+	Window: scoredWindow, FLOPs: scoredCost, Ref: scoredRef(ScoreDy), Cases: scoredCases(3, true),
+})
+
+// scoredCases are one of each family and rule, with so many operands; of those with a derivative
+// by y if that is asked for.
+func scoredCases(operands int, byY bool) []Case[Scored] {
+	var out []Case[Scored]
+	add := func(rule string, f *dist.Family, n int, fit func(par []float64)) {
+		par, y := Shape{2, n, 1, 3, 4}, Shape{2, 1, 1, 3, 4}
+		c := Case[Scored]{Name: rule + " of " + f.ID, In: []Shape{par, y, y}[:operands], A: Scored{rule, f.ID, n}, Low: 0.2, High: 0.9}
+		if rule == CrossEntropyRule {
+			c.Fixed = []int{1}
+		}
+		c.Make = func(in [][]float64) {
+			points := par[2:].Size()
+			v := make([]float64, n)
+			for i := range in[1] {
+				first := i/points*n*points + i%points
+				for k := range v {
+					v[k] = in[0][first+k*points]
+				}
+				fit(v)
+				for k := range v {
+					in[0][first+k*points] = v[k]
+				}
+				switch rule {
+				case CrossEntropyRule:
+					in[1][i] = math.Floor(in[1][i] * float64(n))
+				case PinballRule: // between two quantiles, where the loss has no kink
+					in[1][i] = f.Quantile(v, 0.725)
+				}
+			}
+		}
+		out = append(out, c)
+	}
+	for _, f := range dist.Families {
+		add(CRPSRule, f, len(f.Parameters), func([]float64) {})
+	}
+	const degree, bins = 5, 4
+	for _, rule := range []string{CRPSRule, PinballRule} {
+		add(rule, dist.Bernstein(degree), degree+1, slices.Sort)
+		add(rule, dist.CensoredBernstein(degree), degree+1, func(par []float64) {
+			slices.Sort(par)
+			for k := range par {
+				par[k] -= 0.4
+			}
+		})
+	}
+	if !byY {
+		add(CrossEntropyRule, histogramFamily, bins, func([]float64) {})
+	}
+	return out
+}
+
+// DistributionScore scores distributions, whose parameters are the channels of par, against
+// observations, point by point, by the rule that a names: CRPSRule for all families but
+// histograms, PinballRule for Bernstein quantile functions, CrossEntropyRule for the logits of a
+// histogram, where y is the number of a bin.
+//
+// Shape: par [N K …], y [N 1 …] → [N 1 …]. Unit: that of y; of the cross-entropy nats.
+// Missing: NaN, and parameters that no distribution of the family has, give NaN.
+// Gradient: closed form, to the parameters and to y (but for the cross-entropy).
+// Errors: ErrShape, also for a family that there is not with so many parameters.
+// Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437; of the formulas, in
+// postproc/dist.
+func DistributionScore(b *Builder, par, y Value, a Scored) Value {
+	return distributionScore.add(b, a, par, y)
+}
+
+// Pinball is the pinball loss (y − q)(tau − 1[y < q]) of a quantile q of level tau against y,
+// point by point, broadcast.
+//
+// Gradient: to both; where they are equal the mean of both sides.
+// Source: Koenker and Bassett 1978, doi:10.2307/1913643.
+func Pinball(b *Builder, q, y Value, tau float64) Value { return pinball.add(b, tau, q, y) }
+
+// pinballCases are the shapes with which the pinball loss is tested.
+var pinballCases = []Case[float64]{
+	{Name: "low", In: []Shape{{2, 3, 5, 6, 7}, {2, 3, 5, 6, 7}}, A: 0.1},
+	{Name: "stretched", In: []Shape{{2, 3, 1, 6, 7}, {2, 1, 1, 6, 7}}, A: 0.75},
+}
+
+const pinballSource = "Koenker and Bassett 1978, doi:10.2307/1913643; postproc/dist"
+
+var pinball = elementwise(Spec[float64]{
+	Name:   "pinball",
+	Doc:    "Pinball loss (y − q)(p − 1[y < q]) of a quantile q of level p against y, point by point, broadcast.",
+	Source: pinballSource,
+	Grad: func(b *Builder, in []Value, _, dy Value, tau float64) []Value {
+		d := Mul(b, dy, pinballSlope.add(b, tau, in[0], in[1]))
+		return []Value{SumTo(b, d, in[0].Shape()), SumTo(b, Scale(b, d, -1), in[1].Shape())}
+	},
+	Cases: pinballCases,
+}, graph.Scalar{F2: dist.Pinball})
+
+var pinballSlope = elementwise(Spec[float64]{
+	Name:   "pinball_slope",
+	Doc:    "Derivative of pinball with respect to q: 1[y < q] − p, at y = q the mean of both sides.",
+	Source: pinballSource,
+	NoGrad: firstOrder,
+	Cases:  pinballCases,
+}, graph.Scalar{F2: dist.PinballSlope})

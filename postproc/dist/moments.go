@@ -1,0 +1,112 @@
+package dist
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/mathext"
+)
+
+// Mean and standard deviation of each family, from its parameters.
+//
+// Source: Johnson, Kotz and Balakrishnan 1994, Continuous univariate distributions, ch. 10,
+// 13, 14, 17 and 23; of what is cut at 0 by integration of the tails.
+
+func normalMoments(par []float64) (mean, std float64) { return par[0], par[1] }
+
+func logisticMoments(par []float64) (mean, std float64) {
+	return par[0], par[1] * LogisticStd
+}
+
+// LogisticStd is the standard deviation of the standard logistic distribution, π/√3.
+const LogisticStd = math.Pi / 1.7320508075688772935274463415058723669428052538103806
+
+// logNormalMoments: mean exp(mu + sigma²/2), std mean·√(exp(sigma²)−1).
+func logNormalMoments(par []float64) (mean, std float64) {
+	v := par[1] * par[1]
+	mean = math.Exp(par[0] + v/2)
+	return mean, mean * math.Sqrt(math.Expm1(v))
+}
+
+// truncatedNormalMoments: with l = −mu/sigma and λ = φ(l)/(1−Φ(l)), mean mu + sigma λ and
+// variance sigma²(1 + lλ − λ²).
+func truncatedNormalMoments(par []float64) (mean, std float64) {
+	mu, sigma := par[0], par[1]
+	l := -mu / sigma
+	switch {
+	case l > exponentialBelow:
+		return sigma / l, sigma / l
+	case l > millsBelow:
+		h := 1 / mills(l)
+		return sigma * (h - l), sigma * math.Sqrt(max(0, 1-h*(h-l)))
+	}
+	h := NormalPDF(l) / NormalCDF(-l)
+	return mu + sigma*h, sigma * math.Sqrt(max(0, 1-h*(h-l)))
+}
+
+// censoredNormalMoments: with u = mu/sigma, E = muΦ(u) + sigmaφ(u) and
+// E² = (mu²+sigma²)Φ(u) + mu sigma φ(u).
+func censoredNormalMoments(par []float64) (mean, std float64) {
+	mu, sigma := par[0], par[1]
+	p, d := NormalCDF(mu/sigma), NormalPDF(mu/sigma)
+	return fromRaw(mu*p+sigma*d, (mu*mu+sigma*sigma)*p+mu*sigma*d)
+}
+
+// zeroNormalMoments: those of the truncated normal, which has the share 1−p.
+func zeroNormalMoments(par []float64) (mean, std float64) {
+	m, s := truncatedNormalMoments(par[1:])
+	return fromRaw((1-par[0])*m, (1-par[0])*(m*m+s*s))
+}
+
+// censoredLogisticMoments: with u = mu/s, E = s log(1+exp(u)) and E² = −2s² Li₂(−exp(u)).
+func censoredLogisticMoments(par []float64) (mean, std float64) {
+	mu, s := par[0], par[1]
+	_, k := logisticTail(-mu / s)
+	return fromRaw(s*k, 2*s*s*negativeDilogarithm(mu/s))
+}
+
+// truncatedLogisticMoments: those of the censored one over the share above 0.
+func truncatedLogisticMoments(par []float64) (mean, std float64) {
+	mu, s := par[0], par[1]
+	if mu/s < -logisticFar {
+		return s, s
+	}
+	p, k := logisticTail(-mu / s)
+	return fromRaw(s*k/p, 2*s*s*negativeDilogarithm(mu/s)/p)
+}
+
+// csGammaMoments: with c = shift/scale, k the shape and S_k the gamma tail beyond c,
+// E = θkS_{k+1} − shift S_k and E² = θ²k(k+1)S_{k+2} − 2 shift θkS_{k+1} + shift²S_k.
+func csGammaMoments(par []float64) (mean, std float64) {
+	k, theta, shift := par[0], par[1], par[2]
+	c := shift / theta
+	s0, s1, s2 := mathext.GammaIncRegComp(k, c), mathext.GammaIncRegComp(k+1, c), mathext.GammaIncRegComp(k+2, c)
+	return fromRaw(theta*k*s1-shift*s0, theta*theta*k*(k+1)*s2-2*shift*theta*k*s1+shift*shift*s0)
+}
+
+// fromRaw are mean and standard deviation from E and E².
+func fromRaw(e, e2 float64) (mean, std float64) {
+	v := e2 - e*e
+	if v < 0 { // rounding; NaN passes
+		v = 0
+	}
+	return e, math.Sqrt(v)
+}
+
+// negativeDilogarithm is −Li₂(−eᵘ) = ∫₀^∞ w/(1+exp(w−u)) dw: by inversion for u > 0, then by
+// Landen's identity, −Li₂(−x) = Li₂(x/(1+x)) + ½ log²(1+x), whose series ends soon.
+//
+// Source: NIST DLMF 25.12.
+func negativeDilogarithm(u float64) float64 {
+	if u > 0 {
+		return math.Pi*math.Pi/6 + u*u/2 - negativeDilogarithm(-u)
+	}
+	x := math.Exp(u)
+	z := x / (1 + x)
+	sum, term := 0.0, 1.0
+	for n := 1.0; n < 60; n++ { // z ≤ ½
+		term *= z
+		sum += term / (n * n)
+	}
+	log := math.Log1p(x)
+	return sum + log*log/2
+}
