@@ -81,3 +81,31 @@ func TestFoldsRefuse(t *testing.T) {
 		}
 	}
 }
+
+// Where there are fewer years than blocks these are runs of starts, and starts within the gap
+// are in neither part.
+func TestGapFolds(t *testing.T) {
+	inits := daily(t, "2001-06-01", "2001-06-08", "2001-06-15", "2001-06-22", "2001-06-29", "2001-07-06")
+	folds, err := GapFolds(inits, 3, Lead(48*time.Hour), 5*24*time.Hour) // 7 days from start to start, 2 of them the forecast
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []Fold{{In: []int{3, 4, 5}, Out: []int{0, 1}}, {In: []int{0, 5}, Out: []int{2, 3}}, {In: []int{0, 1, 2}, Out: []int{4, 5}}} {
+		if !slices.Equal(folds[i].In, want.In) || !slices.Equal(folds[i].Out, want.Out) {
+			t.Errorf("fold %d: %v, want %v", i, folds[i], want)
+		}
+	}
+	years := daily(t, "2001-06-01", "2002-06-01", "2002-06-30")
+	if folds, err = GapFolds(years, 2, Lead(48*time.Hour), 0); err != nil || !slices.Equal(folds[1].Out, []int{1, 2}) {
+		t.Errorf("two years in two blocks: %v, %v", folds, err)
+	}
+	for name, c := range map[string]struct {
+		inits []Init
+		k     int
+		gap   time.Duration
+	}{"one block": {inits, 1, 0}, "too few starts": {inits, 7, 0}, "all in the gap": {inits, 2, 1000 * time.Hour}} {
+		if _, err := GapFolds(c.inits, c.k, Lead(48*time.Hour), c.gap); exit.CodeOf(err) != exit.Usage {
+			t.Errorf("%s: error %v, want exit 64", name, err)
+		}
+	}
+}

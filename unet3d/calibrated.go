@@ -21,6 +21,14 @@ import (
 // used members, and fixed numbers a₀, a₁, k per target. u and b start at zero:
 // an untrained network is the members' mean with an affine spread.
 //
+// With a reference, a forecast that is a normal distribution already, the network corrects that:
+//
+//	shift  = reference's shift + u₁
+//	sigma  = reference's sigma · exp(u₂)
+//
+// Only the map of the spread is left then: what is local of the distribution is the reference's,
+// which is fitted on dates other than those that the network learns from.
+//
 // Everything is in units of an error scale per target that the caller divides
 // by and multiplies with again. A target is a variable at a level; variables are
 // channels, levels are depth.
@@ -43,8 +51,12 @@ type Calibrated struct {
 // CalibratedInput are the values that enter.
 //
 // Shape: Features [N C D H W]; Spread (s) and Anomaly [N V D H W]; Season
-// [N 2 1 1 1] sine and cosine of the phase of the year.
-type CalibratedInput struct{ Features, Spread, Anomaly, Season graph.Value }
+// [N 2 1 1 1] sine and cosine of the phase of the year; ReferenceShift and ReferenceSigma (> 0)
+// [N V D H W] are those of the reference, if there is one.
+type CalibratedInput struct {
+	Features, Spread, Anomaly, Season graph.Value
+	ReferenceShift, ReferenceSigma    graph.Value
+}
 
 // CalibratedOutput are the values that leave.
 //
@@ -112,6 +124,11 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 		return out
 	}
 
+	if in.ReferenceSigma.Valid() {
+		out.Shift = op.Add(b, in.ReferenceShift, part(0))
+		out.Sigma = op.Mul(b, in.ReferenceSigma, op.Exp(b, part(1)))
+		return out
+	}
 	out.Shift = op.Add(b, part(0), mapOf("shift", 0))
 	for i, name := range []string{"shift_sin", "shift_cos"} {
 		out.Shift = op.Add(b, out.Shift, op.Mul(b, mapOf(name, 0), op.Slice(b, in.Season, 1, i, i+1)))

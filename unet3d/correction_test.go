@@ -68,7 +68,7 @@ func largest(x []float64) (y float64) {
 func TestSigmaOfSpread(t *testing.T) {
 	b := graph.New(1)
 	shape := graph.Shape{1, 1, 1, 2, 2}
-	in := CalibratedInput{b.Input("features", graph.Shape{1, 3, 1, 2, 2}), b.Input("spread", shape), b.Input("anomaly", shape), b.Input("season", graph.Shape{1, 2, 1, 1, 1})}
+	in := CalibratedInput{Features: b.Input("features", graph.Shape{1, 3, 1, 2, 2}), Spread: b.Input("spread", shape), Anomaly: b.Input("anomaly", shape), Season: b.Input("season", graph.Shape{1, 2, 1, 1, 1})}
 	out := Calibrated{UNet: UNet{Base: 2, Stages: 1}, SpreadAffine: [][2]float64{{-1, 2}}, SpreadScale: []float64{1}, SpreadOnly: true, SigmaOfSpread: true}.Build(b, in)
 	b.Output("spread", out.Spread)
 	b.Output("sigma", out.Sigma)

@@ -154,6 +154,9 @@ type Model struct {
 	Members  string    `key:"members"`
 	Pool     string    `key:"pool"`
 	Encoder  Encoder   `key:"encoder"`
+
+	Reference string   `key:"reference"` // NoReference or one of References
+	CrossFit  CrossFit `key:"cross_fit"`
 }
 
 // Training is how the network is trained.
@@ -371,7 +374,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys()))
+}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
@@ -499,6 +502,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkModel()...)
 	faults = append(faults, c.checkStages()...)
 	faults = append(faults, c.checkMembers()...)
+	faults = append(faults, c.checkReference()...)
 	return append(faults, c.checkOptimizer()...)
 }
 

@@ -45,13 +45,13 @@ func methodsOf(ids []string) []*baseline.Method {
 // fitBaselines fits baselines to a task's targets [variable][level].
 //
 // Targets for which the dates do not suffice lack the baseline concerned; what
-// is lacking is named in the warnings. Of several ranks the leading one fits, from the
+// is lacking is named in the warnings. also is called with what each target is fitted to. Of several ranks the leading one fits, from the
 // statistics of one variable at a time; the others get nil.
 //
 // Memory: on the leading rank seven numbers of 4 bytes a date and point of all levels, and
 // seven of one level; if a method looks at members, one more of each for each that was used.
 // Cost: reads the starts once for each target variable.
-func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, train examples, grid *ensemble.Grid, ranks *team) (all []Baselines, warnings []string, err error) {
+func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, train examples, grid *ensemble.Grid, ranks *team, also func(name string, set *baseline.Set)) (all []Baselines, warnings []string, err error) {
 	w, n := grid.Weights(), grid.Size()
 	fields := baselineStatistics
 	if train.analysed && slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Looks == baseline.AtMembers }) {
@@ -107,6 +107,7 @@ func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, trai
 			b.Affine, err = baseline.FitAffineSpread(few, full, w)
 			lacking("affine spread", err)
 			if train.analysed {
+				also(name, set)
 				for _, m := range methods {
 					fit, err := m.Fit(set)
 					lacking(m.ID, err)

@@ -58,9 +58,11 @@ type exportJSON struct {
 	Spread     []string `json:"spread,omitempty"`
 	SpreadMaps []string `json:"spread_maps,omitempty"`
 	Bias       string   `json:"bias,omitempty"`
-	Arrays     string   `json:"arrays"`  // file of what standardises the input
-	Inputs     []string `json:"inputs"`  // what the channels of the network's input hold
-	Outputs    []string `json:"outputs"` // and those of its output
+	// Reference is the file of the baseline whose distribution the network corrects.
+	Reference string   `json:"reference,omitempty"`
+	Arrays    string   `json:"arrays"`  // file of what standardises the input
+	Inputs    []string `json:"inputs"`  // what the channels of the network's input hold
+	Outputs   []string `json:"outputs"` // and those of its output
 	// Model is model.json of the training: members, divisor, period, scales.
 	Model  *modelJSON    `json:"model"`
 	Source manifest.File `json:"source"` // model.json
@@ -94,8 +96,12 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return nil, exit.Create(o.Out, err)
 	}
-	for c := range m.Task.Features.Channels() {
-		doc.Inputs = append(doc.Inputs, m.Task.Features.ChannelName(c))
+	doc.Inputs = m.inputNames()
+	if m.Task.reference != nil {
+		doc.Reference = correctedFile
+		if err := m.Task.reference.save(filepath.Join(o.Out, correctedFile)); err != nil {
+			return nil, err
+		}
 	}
 	for i, w := range m.Networks {
 		if err := m.exportNetwork(ctx, o, w, &doc.Network, "", i, &doc.Weights, &doc.Maps); err != nil {
@@ -127,7 +133,7 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		return nil, fmt.Errorf("%s: %w", exportFile, err)
 	}
 	path := filepath.Join(o.Out, exportFile)
-	for _, file := range slices.Concat(doc.Weights, doc.Maps, doc.Spread, doc.SpreadMaps, []string{doc.Bias, arraysFile, exportFile}) {
+	for _, file := range slices.Concat(doc.Weights, doc.Maps, doc.Spread, doc.SpreadMaps, []string{doc.Bias, doc.Reference, arraysFile, exportFile}) {
 		if file == "" {
 			continue
 		}
@@ -206,6 +212,21 @@ func normalDraws(n int) []float32 {
 	return x
 }
 
+// inputNames says what the channels of the network's input hold.
+func (m *Model) inputNames() (names []string) {
+	for c := range m.Task.Features.Channels() {
+		names = append(names, m.Task.Features.ChannelName(c))
+	}
+	if m.Spec.Reference != "" {
+		for _, part := range []string{outShift, outSigma} {
+			for _, v := range m.Task.Targets {
+				names = append(names, fmt.Sprintf("%s of %s by %s", part, v, m.Spec.Reference))
+			}
+		}
+	}
+	return names
+}
+
 // outputNames says what the channels of the network's output hold.
 func (m *Model) outputNames(outputs int) (names []string) {
 	parts := []string{outSpread}
@@ -214,6 +235,9 @@ func (m *Model) outputNames(outputs int) (names []string) {
 		parts = []string{outSigma}
 	case m.Spec.Head == DistributionHead:
 		parts = []string{outShift, "log(sigma)", outSpread}
+		if m.Spec.Reference != "" {
+			parts = []string{"change of " + outShift, "log of the factor of " + outSigma, outSpread}
+		}
 	}
 	for _, part := range parts {
 		for _, v := range m.Task.Targets {

@@ -68,11 +68,15 @@ const (
 	stagesFormat = 2
 	// membersFormat is that of networks that read members.
 	membersFormat = 3
+	// referenceFormat is that of networks that correct a reference.
+	referenceFormat = 4
 )
 
-// format is that of models of the network.
+// format is that of models of the network: the oldest that programs know which can read them.
 func (s Spec) format() int {
 	switch {
+	case s.Reference != "":
+		return referenceFormat
 	case s.readsMembers():
 		return membersFormat
 	case s.staged():
@@ -145,6 +149,9 @@ func (m *Model) Save(dir string) error {
 		add("anomaly_width", i, k.Width[i], len(k.Width[i]))
 	}
 	if err := ckpt.WriteFile(filepath.Join(dir, arraysFile), arrays, nil); err != nil {
+		return err
+	}
+	if err := k.reference.save(filepath.Join(dir, correctedFile)); err != nil {
 		return err
 	}
 	for name, w := range m.weightFiles(len(m.Networks)) {
@@ -223,6 +230,9 @@ func loadModel(dir string, lean bool) (*Model, error) {
 	if err := m.loadArrays(filepath.Join(dir, arraysFile), f.Kind, lean, damagedModel(dir)); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
+	if m.Task.reference, err = loadCorrected(filepath.Join(dir, correctedFile), m); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
 	if lean && f.Networks == 1 && !m.Spec.staged() {
 		m.Networks = []Weights{nil}
 		m.stored, err = ckpt.Open(filepath.Join(dir, fmt.Sprintf(weightsFormat, 0)))
@@ -260,11 +270,11 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format < jointFormat || f.Format > membersFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, membersFormat))
+	if f.Format < jointFormat || f.Format > referenceFormat {
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, referenceFormat))
 	}
 	if f.Spec.format() != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) {
-		return nil, nil, bad(fmt.Sprintf("method %q, members %q in format %d", f.Spec.Method, f.Spec.Members, f.Format))
+		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}
 	if f.Regrid != nil {

@@ -44,6 +44,8 @@ type Spec struct {
 	// that of the others.
 	Method string   `json:"method,omitempty"`
 	Bias   BiasSpec `json:"bias,omitzero"`
+	// Reference is the baseline that the network corrects, as in model.reference; empty for none.
+	Reference string `json:"reference,omitempty"`
 
 	// Members is what the network sees of them, as model.members: empty, their statistics. Then
 	// Pool and Encoder describe the encoder.
@@ -81,6 +83,10 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 		Spread:   b.Input("spread", targets),
 		Anomaly:  b.Input("anomaly", targets),
 		Season:   b.Input("season", graph.Shape{n, ensemble.SeasonChannels, 1, 1, 1}),
+	}
+	if s.Reference != "" {
+		in.ReferenceShift, in.ReferenceSigma = b.Input("reference_shift", targets), b.Input("reference_sigma", targets)
+		in.Features = op.Concat(b, 1, in.Features, in.ReferenceShift, in.ReferenceSigma)
 	}
 	wrap := s.Periodic && g.Periodic()
 	if s.readsMembers() {
@@ -291,7 +297,7 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 		}
 		net.rows = own[0]
 	}
-	here := Task{Features: k.Features, Targets: k.Targets}
+	here := Task{Features: k.Features, Targets: k.Targets, reference: k.reference}
 	here.Features.Axes = ranks.own().axes(k.Features.Axes)
 	net.batch = newBatch(&here, ranks.own().part(g), net.rows.Len())
 	net.batch.withMembers(&here, ranks.own().part(g), net.rows.Len(), s.membersOf(k))
@@ -308,11 +314,15 @@ func (s Spec) options(o engine.Options) engine.Options {
 func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
 	p, d := g.Size(), len(k.Features.Axes.Levels)
 	targets := func() []float32 { return make([]float32, n*len(k.Targets)*d*p) }
-	return Batch{
+	b := Batch{
 		Features: make([]float32, n*k.Features.Channels()*d*p),
 		Season:   make([]float32, n*ensemble.SeasonChannels),
 		Spread:   targets(), Anomaly: targets(), Residual: targets(), FullSpread: targets(), Weight: targets(),
 	}
+	if k.reference != nil {
+		b.ReferenceShift, b.ReferenceSigma = targets(), targets()
+	}
+	return b
 }
 
 // load hands a batch to the plan: this rank's samples and slab. Inputs that the network
@@ -321,6 +331,7 @@ func (n *network) load(b *Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
 		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members,
+		"reference_shift": b.ReferenceShift, "reference_sigma": b.ReferenceSigma,
 	} {
 		if in := n.plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there
 			copy(in, x)

@@ -96,7 +96,7 @@ func TestModelFormats(t *testing.T) {
 	}{
 		{"joint", "", "", true},
 		{"three_stage", "", "", true},
-		{"joint", `"format": 1`, `"format": 3`, false},
+		{"joint", `"format": 1`, `"format": 5`, false},
 		{"joint", `"format": 1`, `"format": 2`, false},
 		{"three_stage", `"format": 2`, `"format": 1`, false},
 		{"three_stage", `"method": "three_stage",`, "", false},

@@ -37,6 +37,8 @@ type Task struct {
 	// Centre and Width [V D][NY*NX] standardise the members' mean to the anomaly
 	// that the shift may depend on.
 	Centre, Width [][]float32
+
+	reference *reference // that the network corrects; nil for none
 }
 
 // statistics are the fields a task needs of one forecast and one target.
@@ -267,11 +269,13 @@ func target(a *ensemble.Analysis, variable string, level ensemble.Level) ([]floa
 //
 // Shape: Features [N C D P], Spread, Anomaly [N V D P], Season [N 2]; and, for
 // training, Residual, FullSpread and Weight [N V D P], with P = NY*NX; Corrected [N V D P]
-// is the shift of stage B, if that is known.
+// is the shift of stage B, if that is known; ReferenceShift and ReferenceSigma [N V D P] are
+// those of the reference, if there is one.
 type Batch struct {
 	Features, Spread, Anomaly, Season []float32
 	Residual, FullSpread, Weight      []float32
 	Corrected                         []float32
+	ReferenceShift, ReferenceSigma    []float32
 	// Members [N M C D P] are count members of each sample, for networks that read them.
 	Members []float32
 	count   int // 0 stands for all that are used
@@ -289,7 +293,7 @@ func (k *Task) Input(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	}
 	b.season(i, fc.Init)
 	return k.eachTarget(i, fc, used, func(at, out int, st statistics) error {
-		k.tell(b, at, out, st)
+		k.tell(b, at, out, fc.Init, st)
 		return nil
 	})
 }
@@ -301,11 +305,14 @@ func (b *Batch) season(i int, init ensemble.Init) {
 }
 
 // tell writes what the network is told of a target, to a place of a batch.
-func (k *Task) tell(b *Batch, at, out int, st statistics) {
+func (k *Task) tell(b *Batch, at, out int, init ensemble.Init, st statistics) {
 	r := float32(1 / k.ErrorScale[at])
 	for q := range st.mean {
 		b.Spread[out+q] = orZero(st.std[q] * r)
 		b.Anomaly[out+q] = orZero((st.mean[q] - k.Centre[at][q]) / k.Width[at][q])
+	}
+	if k.reference != nil {
+		k.reference.into(b, at, out, init.Valid(k.TargetLead), st, r)
 	}
 }
 
@@ -315,7 +322,7 @@ func (k *Task) fixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []
 	k.Features.Fixed(b.Features, init, grid)
 	b.season(0, init)
 	for at, st := range stats {
-		k.tell(b, at, at*grid.Size(), st)
+		k.tell(b, at, at*grid.Size(), init, st)
 	}
 }
 

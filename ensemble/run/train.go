@@ -380,6 +380,9 @@ func specOf(c *config.TrainConfig) Spec {
 	if c.Model.Height != config.SharedHeight {
 		s.Height = c.Model.Height
 	}
+	if c.Model.Reference != config.NoReference {
+		s.Reference = c.Model.Reference
+	}
 	if m := c.Model; m.Method == config.StagesMethod {
 		s.Method, s.SpreadWeight, s.Loss = m.Method, 0, c.Train.Train.Stages.Spread.Loss
 		s.Bias = BiasSpec{Base: m.Bias.Base, Stages: m.Bias.Stages, Local: m.Bias.Local, Smooth: m.Bias.Smooth, Folds: m.Bias.Folds}
@@ -461,10 +464,19 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	if err != nil {
 		return nil, err
 	}
-	baselines, warnings, err := fitBaselines(ctx, &task, methodsOf(c.Baselines), past, d.grid, d.ranks)
+	fits, err := newCrossFit(c, d.train.inits)
 	if err != nil {
 		return nil, err
 	}
+	baselines, warnings, err := fitBaselines(ctx, &task, methodsOf(c.Baselines), past, d.grid, d.ranks, fits.add)
+	if err != nil {
+		return nil, err
+	}
+	references, err := fits.share(d.ranks)
+	if err != nil {
+		return nil, err
+	}
+	task.reference, local.reference = fits.whole(), references.whole()
 	d.warnings = append(d.warnings, warnings...)
 	start, err := readStart(string(c.Model.Start))
 	if err != nil {
@@ -477,7 +489,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	}
 	first, last := d.train.inits[0], d.train.inits[len(d.train.inits)-1]
 	return &trainer{
-		ranks: d.ranks, local: local, cfg: cfg, base: cfg, turns: turns, foldOf: foldOf, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
+		ranks: d.ranks, local: local, cfg: cfg, base: cfg, turns: turns, foldOf: foldOf, references: references, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
 		stop: d.ranks.stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(cfg.Threads), choices: map[string]string{},
 		model: &Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),

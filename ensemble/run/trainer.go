@@ -24,22 +24,23 @@ import (
 // decides what comes next is in position, the store and the optimiser, and all
 // of it is in a checkpoint; so a resumed run takes the very same steps.
 type trainer struct {
-	cfg      config.Training // of the present network
-	base     config.Training // of all, with Networks
-	turns    []turn          // networks in the order of their training
-	foldOf   []int           // of each training start, the block of years; nil without stages
-	sampling string          // of members: "fixed" or "random"
-	model    *Model
-	local    *Task // of this rank's slab
-	data     *data
-	ranks    *team // nil for one rank alone
-	dir      *rundir.Dir
-	hash     string                 // of the configuration
-	stop     func(read error) error // nil until somebody wants to save and stop, or cannot read
-	report   func(done int, note string)
-	start    startWeights // of every network
-	timings  Timings
-	table    *tune.Table // of timings; nil keeps none
+	cfg        config.Training // of the present network
+	base       config.Training // of all, with Networks
+	turns      []turn          // networks in the order of their training
+	foldOf     []int           // of each training start, the block of years; nil without stages
+	references *crossFit       // those of the training starts, on this rank's slab; nil for none
+	sampling   string          // of members: "fixed" or "random"
+	model      *Model
+	local      *Task // of this rank's slab
+	data       *data
+	ranks      *team // nil for one rank alone
+	dir        *rundir.Dir
+	hash       string                 // of the configuration
+	stop       func(read error) error // nil until somebody wants to save and stop, or cannot read
+	report     func(done int, note string)
+	start      startWeights // of every network
+	timings    Timings
+	table      *tune.Table // of timings; nil keeps none
 	// choices are the kernels in use that decide bits. A checkpoint keeps them, so
 	// that a resumed run, and later networks, compute in the same way.
 	choices map[string]string
@@ -472,7 +473,7 @@ func (t *trainer) build(b *Batch, next starts, samples []int, left int, epoch, b
 		if err != nil {
 			return err
 		}
-		if err := t.local.Input(b, i, fc, used); err != nil {
+		if err := t.references.task(t.local, sample).Input(b, i, fc, used); err != nil {
 			return err
 		}
 		if err := t.local.Answer(b, i, fc, used, analysis); err != nil {
