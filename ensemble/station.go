@@ -1,6 +1,9 @@
 package ensemble
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // Station is a single place for which forecasts are made.
 //
@@ -20,6 +23,15 @@ func PointsOf(stations []Station) *Grid {
 		g.Lat, g.Lon = append(g.Lat, s.Lat), append(g.Lon, math.Mod(s.Lon+360, 360))
 	}
 	return g
+}
+
+// StationsOf are the places of a grid of single places, by their numbers from 1 in its order.
+func StationsOf(g *Grid) []Station {
+	out := make([]Station, g.NX)
+	for i := range out {
+		out[i] = Station{ID: strconv.Itoa(i + 1), Lat: g.Lat[i], Lon: g.Lon[i], Altitude: math.NaN()}
+	}
+	return out
 }
 
 // LapseRate is how fast temperature falls with height where nothing else is known.

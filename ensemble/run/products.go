@@ -237,6 +237,9 @@ func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.P
 		ForecastType: "post-processed ensemble",
 		Members:      used, DDOF: m.Task.Features.DDOF, Control: m.Control,
 	}}
+	if ch.grid.Kind == ensemble.Points {
+		p.Places = ensemble.StationsOf(ch.grid)
+	}
 	if ch.members {
 		p.Coupling = ch.coupling.words()
 	}

@@ -402,9 +402,11 @@ func kindOf(e ensemble.Entry) product.Kind {
 func (v *verification) selectProducts() error {
 	byKey := map[productKey]*verified{}
 	var entries []ensemble.Entry
-	for _, e := range v.products.Catalogue().Entries {
+	all := v.products.Catalogue().Entries
+	onGrid := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return kindOf(e) != "" && e.Grid.Kind != ensemble.Points })
+	for _, e := range all {
 		kind := kindOf(e)
-		if kind == "" || e.Grid.Kind == ensemble.Points { // what is at stations is judged by their observations, not by analyses
+		if kind == "" || onGrid && e.Grid.Kind == ensemble.Points { // what was interpolated to stations beside is judged by their observations, not by analyses
 			continue
 		}
 		entries = append(entries, e)
