@@ -59,10 +59,14 @@ func (b Bootstrap) draws(n int) [][]int {
 	return out
 }
 
-// interval is the percentile interval of the resampled values, or NaN where
-// there are fewer than two dates or a resample has no value.
+// fewestDates is how many dates an interval needs: resamples of fewer differ too little from
+// each other, at worst not at all, and their interval would be too narrow.
+const fewestDates = 8
+
+// interval is the percentile interval of the resampled values, or NaN where there are too
+// few dates, less than two blocks, or a resample has no value. b is resolved.
 func (b Bootstrap) interval(values []float64, n int) (low, high float64) {
-	if n < 2 || slices.ContainsFunc(values, math.IsNaN) {
+	if n < fewestDates || n < 2*b.BlockLength || slices.ContainsFunc(values, math.IsNaN) {
 		return math.NaN(), math.NaN()
 	}
 	slices.Sort(values)

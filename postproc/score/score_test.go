@@ -483,15 +483,15 @@ func ExampleAccumulator() {
 	_ = r.Fprint(os.Stdout)
 	// Output:
 	// 2t 2m +24h, 3 dates, weights none, 0 points missing
-	//           score  system  members   value  95 % low    high  unit
-	//      crps_gauss     raw        3  0.7949    0.5656  0.7949     K
-	//      crps_plain     raw        3  0.8333    0.6667  0.8333     K
-	//       crps_fair     raw        3  0.3889    0.2222  0.3889     K
-	//            rmse     raw        3  1.3229    0.7071  1.3229     K
-	//            bias     raw        3  0.5000   -0.5000  1.0000     K
-	//          spread     raw        3  2.0000    2.0000  2.0000     K
-	//    spread_skill     raw        3  1.7457    1.7457  3.2660     1
-	//   rank_flatness     raw        3  0.6667    0.6667  1.1667     1
+	//           score  system  members   value  95 % low  high  unit
+	//      crps_gauss     raw        3  0.7949         -     -     K
+	//      crps_plain     raw        3  0.8333         -     -     K
+	//       crps_fair     raw        3  0.3889         -     -     K
+	//            rmse     raw        3  1.3229         -     -     K
+	//            bias     raw        3  0.5000         -     -     K
+	//          spread     raw        3  2.0000         -     -     K
+	//    spread_skill     raw        3  1.7457         -     -     1
+	//   rank_flatness     raw        3  0.6667         -     -     1
 }
 
 func BenchmarkAdd(b *testing.B) {
@@ -514,4 +514,22 @@ func BenchmarkAdd(b *testing.B) {
 		k++
 	}
 	b.ReportMetric(float64(points*members*b.N)/b.Elapsed().Seconds()/1e6, "Mmembers/s")
+}
+
+// Resamples of a few dates are nearly alike: an interval of them would be too narrow, and of two
+// dates, which make one block, it would be none. Blocks as long as the series are all alike.
+func TestFewDatesHaveNoInterval(t *testing.T) {
+	for _, c := range []struct {
+		dates, block int
+		want         bool
+	}{{2, 0, false}, {7, 0, false}, {8, 0, true}, {30, 0, true}, {30, 15, true}, {30, 16, false}} {
+		var rows [][]float64
+		for i := range c.dates {
+			rows = append(rows, []float64{float64(i * i % 7)})
+		}
+		_, low, high, err := Bootstrap{BlockLength: c.block}.Interval(rows, func(sums []float64) float64 { return sums[0] })
+		if err != nil || (low < high) != c.want || math.IsNaN(low) == c.want {
+			t.Errorf("%d dates in blocks of %d: %g to %g, %v", c.dates, c.block, low, high, err)
+		}
+	}
 }
