@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // Model is a trained model: a task, the networks whose outputs are averaged, and
@@ -39,7 +40,8 @@ type Model struct {
 	// training had stages; Networks then give sigma.
 	Bias      Weights
 	Spreads   []Weights
-	Baselines []Baselines // [variable][level], as targets are stored; empty without analyses
+	Baselines []Baselines      // [variable][level], as targets are stored; empty without analyses
+	Coupling  []score.Coupling // what the test of the training found of its members
 
 	arrays *ckpt.File     // from which maps are read when they are needed; nil if all are in memory
 	stored *ckpt.File     // of the only network, from which its weights are read when it is opened; else nil
@@ -190,6 +192,9 @@ func (m *Model) saveReference(dir string) error {
 	if err := saveBaselines(filepath.Join(dir, baselinesFile), m.Baselines); err != nil {
 		return err
 	}
+	if err := saveCoupling(dir, m.Coupling); err != nil {
+		return err
+	}
 	k := &m.Task
 	f := modelJSON{
 		Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
@@ -308,7 +313,10 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	}
 	axes.Leads = axes.Leads[:last]
 	m.Task.Features.Axes = axes
-	m.Baselines, err = loadBaselines(filepath.Join(dir, baselinesFile), m.Grid.Size())
+	if m.Baselines, err = loadBaselines(filepath.Join(dir, baselinesFile), m.Grid.Size()); err != nil {
+		return nil, nil, err
+	}
+	m.Coupling, err = loadCoupling(dir)
 	return m, &f, err
 }
 

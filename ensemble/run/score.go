@@ -23,6 +23,7 @@ type Case struct {
 	Members             [][]float32
 	Used                []int // positions of the members that the network saw
 	Mean, Sigma, Spread []float32
+	Calibrated          [][]float32 // members that are published, or that the network gives
 }
 
 // judgement is the scoring of one target.
@@ -33,6 +34,8 @@ type judgement struct {
 	baselines *Baselines // nil: none
 	bootstrap score.Bootstrap
 	options   score.Options
+	inits     []ensemble.Init // of all cases, ascending
+	of        string          // whose cases they are, as score.Coupling has it
 }
 
 // weightsName names the weights of a grid in results.
@@ -47,11 +50,12 @@ func weightsName(g *ensemble.Grid) string {
 type shape struct {
 	Mean, Spread, Obs bool // fields that are not nil
 	Used, Full        int  // members
+	Calibrated        int
 }
 
 // shapeOf is the shape of a case.
 func shapeOf(c Case) shape {
-	return shape{c.Mean != nil, c.Spread != nil, c.Obs != nil, len(c.Used), len(c.Members)}
+	return shape{c.Mean != nil, c.Spread != nil, c.Obs != nil, len(c.Used), len(c.Members), len(c.Calibrated)}
 }
 
 // scoring scores one target, case by case. Distributions are judged against the
@@ -64,6 +68,7 @@ type scoring struct {
 	systems                [2][]score.System  // of both
 	used                   []Baseline         // among the systems of distributions
 	gains                  []datedGain        // of the dates, if the gain can be split
+	couplings              *couplings         // of systems that make members
 }
 
 // dateSums are what one case adds to the distributions and the spreads of a scoring, and
@@ -71,6 +76,7 @@ type scoring struct {
 type dateSums struct {
 	Distribution, Spread *score.Date
 	Gain                 *datedGain
+	Coupled              []coupledDate
 }
 
 // datedGain is what one start adds to the split of a gain.
@@ -88,6 +94,7 @@ func (j judgement) begin(f shape) (*scoring, error) {
 	}
 	var err error
 	if f.Obs {
+		s.couplings = newCouplings(j.grid, j.inits, j.bootstrap)
 		s.systems[0] = s.distributionSystems()
 		o := j.options
 		if o.Scores == nil {
@@ -122,6 +129,9 @@ func (s *scoring) sum(c Case) (d dateSums, err error) {
 			return d, err
 		}
 		d.Distribution = &sums
+		if d.Coupled, err = s.couplings.sum(s, c); err != nil {
+			return d, err
+		}
 	}
 	if s.spreads != nil {
 		sums, err := s.sumSpreads(c)
@@ -151,6 +161,7 @@ func (s *scoring) join(d dateSums) error {
 		s.gains = append(s.gains, *d.Gain)
 	}
 	if d.Distribution != nil {
+		s.couplings.join(d.Coupled)
 		if err := s.distributions.Join(*d.Distribution); err != nil {
 			return err
 		}
@@ -182,6 +193,9 @@ func (s *scoring) result() (*score.Result, error) {
 			return nil, err
 		}
 		all.Append(r)
+		if all.Coupling, err = s.couplings.result(s.target, s.of); err != nil {
+			return nil, err
+		}
 	}
 	if s.spreads != nil {
 		var pairs []score.Pair
@@ -259,6 +273,9 @@ func (s *scoring) distributionSystems() (systems []score.System) {
 	if s.Mean {
 		systems = append(systems, score.System{Name: systemNetwork, MembersUsed: s.Used, Gives: score.Mean | score.Spread})
 	}
+	if s.Calibrated > 0 {
+		systems = append(systems, score.System{Name: systemMembers, MembersUsed: s.Calibrated, Gives: score.Members})
+	}
 	if s.Used > 1 {
 		systems = append(systems, score.System{Name: systemRaw(s.Used), MembersUsed: s.Used, Gives: score.Members})
 	}
@@ -294,6 +311,9 @@ func (s *scoring) sumDistributions(c Case) (score.Date, error) {
 	var samples []score.Sample
 	if s.Mean {
 		samples = append(samples, score.Sample{Mean: c.Mean, Spread: c.Sigma})
+	}
+	if s.Calibrated > 0 {
+		samples = append(samples, score.Sample{Members: c.Calibrated})
 	}
 	few := subset(c, c.Used)
 	if s.Used > 1 {

@@ -241,6 +241,9 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	}
 	if show != nil {
 		o.Timings.save(t.table)
+		if err := saveCoupling(dir.File("model"), t.model.Coupling); err != nil {
+			return nil, err
+		}
 		if err := writeScores(o.RunDir, res.Scores); err != nil {
 			return nil, err
 		}
@@ -669,7 +672,9 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 				continue
 			}
 			if scorings[at] == nil {
-				if scorings[at], err = m.judgement(at).begin(shapeOf(*c)); err != nil {
+				j := m.judgement(at)
+				j.inits, j.of = test.inits, score.OfTraining
+				if scorings[at], err = j.begin(shapeOf(*c)); err != nil {
 					return nil, nil, err
 				}
 			}
@@ -697,9 +702,15 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 		}
 		all.Append(r)
 	}
+	tested, err := m.testCoupling(whole, test, o, score.Bootstrap{})
+	if err != nil {
+		return nil, nil, err
+	}
+	m.Coupling = tested
 	if !m.ranks.leads() {
 		return nil, nil, nil
 	}
+	all.Coupling = slices.Concat(m.Coupling, all.Coupling)
 	return all, last, nil
 }
 

@@ -127,12 +127,13 @@ type verification struct {
 
 // verified is one target of a verification.
 type verified struct {
-	key      productKey
-	products map[ensemble.Init]map[product.Kind]ensemble.Entry
-	inits    []ensemble.Init // ascending
-	members  *selection      // nil without
-	analyses *references
-	scoring  *scoring
+	key        productKey
+	products   map[ensemble.Init]map[product.Kind]ensemble.Entry
+	calibrated map[ensemble.Init][]ensemble.Entry // members among the products, by number; nil unless all starts have as many
+	inits      []ensemble.Init                    // ascending
+	members    *selection                         // nil without
+	analyses   *references
+	scoring    *scoring
 }
 
 // open looks through the files. close is called in any case.
@@ -167,6 +168,7 @@ func (v *verification) open(ctx context.Context) (err error) {
 			return err
 		}
 		j := v.judgement(t.key)
+		j.inits, j.of = t.inits, score.OfProducts
 		if j.baselines != nil {
 			if seen := t.among(j.baselines.FittedTo); seen > 0 {
 				j.baselines = nil
@@ -229,7 +231,7 @@ func (t *verified) shape(reference *Model) shape {
 	have := t.products[t.inits[0]]
 	_, mean := have[product.Mean]
 	_, spread := have[product.EnsembleSpread]
-	f := shape{Mean: mean, Spread: spread, Obs: true}
+	f := shape{Mean: mean, Spread: spread, Obs: true, Calibrated: len(t.calibrated[t.inits[0]])}
 	if t.members != nil {
 		f.Full = len(t.members.members)
 		f.Used = f.Full
@@ -297,6 +299,10 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 				entries, into = append(entries, e), append(into, f.to)
 			}
 		}
+		c.Calibrated = make([][]float32, len(t.calibrated[init]))
+		for m, e := range t.calibrated[init] {
+			entries, into = append(entries, e), append(into, &c.Calibrated[m])
+		}
 	}
 	if err := v.products.Read(ctx, entries, func(i int, f *ensemble.Field) error { *into[i] = f.Values; return nil }); err != nil {
 		return nil, err
@@ -342,6 +348,7 @@ func (v *verification) publish(res *VerifyResult) error {
 		}
 		res.Scores.Append(r)
 	}
+	res.Scores.Coupling = append(res.Scores.Coupling, v.trainedCoupling()...)
 	if v.o.Out == "" {
 		return nil
 	}
@@ -450,6 +457,7 @@ func (v *verification) selectProducts() error {
 	}
 	slices.SortFunc(v.inits, ascending)
 	v.inits = slices.Compact(v.inits)
+	v.selectCalibrated()
 	return nil
 }
 

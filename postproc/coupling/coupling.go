@@ -6,14 +6,11 @@
 package coupling
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"text/tabwriter"
 
-	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -124,10 +121,29 @@ type Options struct {
 
 // Row is what one test found.
 type Row struct {
-	Test             string
+	ID               string  // of Tests
+	Members          int     // of the smaller input of an input-size test; else 0
 	Value, Low, High float64 // interval of resampled dates, NaN where there is none
-	Expected         string
-	Passed           bool
+	Expected         float64
+	Decided, Passed  bool // not decided where dates do not suffice for an interval
+}
+
+// String says what was found, for people.
+func (r Row) String() string {
+	if r.Members > 0 {
+		return fmt.Sprintf(Tests[r.ID], r.Members)
+	}
+	return Tests[r.ID]
+}
+
+// Tests are the names of tests with what they find, for people; those of input sizes have a verb
+// for the number of members.
+var Tests = map[string]string{
+	"jacobian":    "members reached by a change of another",
+	"r":           "R = (1+1/M) <s²>/<(m−y)²>, debiased",
+	"size_crps":   "fair CRPS of %d members less that of all, over it",
+	"size_spread": "<s²> of %d members less that of all, over it",
+	"cross_pair":  "cross-pair CRPS less the fair one within groups, over it",
 }
 
 // Table is the result of all tests.
@@ -148,26 +164,18 @@ func (t Table) Fprint(w io.Writer) error {
 	p := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(p, "test\tvalue\tlow\thigh\texpected\tpassed\n")
 	for _, r := range t {
-		fmt.Fprintf(p, "%s\t%.5g\t%.5g\t%.5g\t%s\t%v\n", r.Test, r.Value, r.Low, r.High, r.Expected, r.Passed)
+		fmt.Fprintf(p, "%v\t%.5g\t%.5g\t%.5g\t%g\t%v\n", r, r.Value, r.Low, r.High, r.Expected, r.Passed)
 	}
 	return p.Flush()
 }
 
-// Test makes all four tests on a method, over dates in order:
+// Test makes all four tests on a method, over dates in order: those of NewTable with the Jacobian
+// of the first date.
 //
-//  1. Jacobian, on the first date.
-//  2. R = (1+1/M) <s²>/<(m−y)²> of output less its local mean bias: 1 for reliable members.
-//     Above 1 with a better fair CRPS is the mark of coupling.
-//  3. Input size: fair CRPS and <s²> of the output of K members less those of all.
-//  4. Cross pairs: CrossPair of halves of the input that are calibrated apart, less the fair
-//     score of pairs within them.
-//
-// A test passes if its interval holds what is expected; the first, if nothing leaks.
-//
-// Errors: fewer than 4 members or 2 dates, shapes, those of the method.
+// Errors: those of NewTable and of the method, shapes.
 func Test(f Method, cases []Case, o Options) (Table, error) {
-	if len(cases) < 2 || len(cases[0].Members) < 4 {
-		return nil, errors.New("coupling: tests need 2 dates and 4 members")
+	if len(cases) < 2 || len(cases[0].Members) < minMembers {
+		return nil, errFew
 	}
 	m, n := len(cases[0].Members), len(cases[0].Obs)
 	for k, c := range cases {
@@ -178,147 +186,27 @@ func Test(f Method, cases []Case, o Options) (Table, error) {
 	if o.Step == 0 {
 		o.Step = 1
 	}
-	if o.Sizes == nil {
-		o.Sizes = []int{3, 5}
-	}
 	leaks, err := Jacobian(f, cases[0].Members, o.Step)
 	if err != nil {
 		return nil, err
 	}
-	nan := math.NaN()
-	table := Table{{"members reached by a change of another", float64(len(leaks)), nan, nan, "0", len(leaks) == 0}}
-
-	whole, err := outputs(f, cases, func(c Case) [][]float32 { return c.Members })
-	if err != nil {
-		return nil, err
-	}
-	row := func(name string, want float64, rows [][]float64, of func(sums []float64) float64) error {
-		v, low, high, err := o.Bootstrap.Interval(rows, of)
-		table = append(table, Row{name, v, low, high, fmt.Sprint(want), low <= want && want <= high})
-		return err
-	}
-	if err := row("R = (1+1/M) <s²>/<(m−y)²>, debiased", 1, ratios(whole, cases, o), func(s []float64) float64 {
-		return (1 + 1/float64(m)) * s[1] / s[2]
-	}); err != nil {
-		return nil, err
-	}
-	all := sizes(whole, cases, o)
-	for _, k := range o.Sizes {
-		if k >= m || k < 2 {
-			continue
-		}
-		few, err := outputs(f, cases, func(c Case) [][]float32 { return c.Members[:k] })
+	dates := make([]Date, len(cases))
+	for k, c := range cases {
+		out, err := o.Outputs(m, func(of []int) ([][]float32, error) {
+			in := make([][]float32, len(of))
+			for i, x := range of {
+				in[i] = c.Members[x]
+			}
+			y, err := f(in)
+			if err == nil && len(y) != len(in) {
+				err = fmt.Errorf("coupling: %d members made of %d", len(y), len(in))
+			}
+			return copied(y), err // the method may use its memory again
+		})
 		if err != nil {
 			return nil, err
 		}
-		rows := sizes(few, cases, o)
-		for i := range rows {
-			rows[i] = append(rows[i], all[i]...)
-		}
-		if err := row(fmt.Sprintf("fair CRPS of %d members less that of %d, over it", k, m), 0, rows, func(s []float64) float64 { return (s[1]/s[0] - s[4]/s[3]) / (s[4] / s[3]) }); err != nil {
-			return nil, err
-		}
-		if err := row(fmt.Sprintf("<s²> of %d members less that of %d, over it", k, m), 0, rows, func(s []float64) float64 { return (s[2]/s[0] - s[5]/s[3]) / (s[5] / s[3]) }); err != nil {
-			return nil, err
-		}
+		dates[k] = o.Date(out, c.Obs)
 	}
-	a, err := outputs(f, cases, func(c Case) [][]float32 { return c.Members[:m/2] })
-	if err != nil {
-		return nil, err
-	}
-	b, err := outputs(f, cases, func(c Case) [][]float32 { return c.Members[m/2:] })
-	if err != nil {
-		return nil, err
-	}
-	err = row("cross-pair CRPS less the fair one within groups, over it", 0, crosses(a, b, cases, o), func(s []float64) float64 { return (s[1] - s[2]) / s[2] })
-	return table, err
-}
-
-// outputs runs the method on a part of the members of every date.
-func outputs(f Method, cases []Case, part func(Case) [][]float32) ([][][]float32, error) {
-	out := make([][][]float32, len(cases))
-	for k, c := range cases {
-		x, err := f(part(c))
-		if err != nil {
-			return nil, err
-		}
-		if len(x) != len(part(c)) {
-			return nil, fmt.Errorf("coupling: %d members made of %d", len(x), len(part(c)))
-		}
-		out[k] = copied(x)
-	}
-	return out, nil
-}
-
-// each sums, for every date, weights and what of gives at its points; NaN is left out.
-func each(cases []Case, o Options, parts int, of func(date, point int, to []float64)) [][]float64 {
-	rows, v := make([][]float64, len(cases)), make([]float64, parts)
-	for k, c := range cases {
-		rows[k] = make([]float64, 1+parts)
-		for p := range c.Obs {
-			of(k, p, v)
-			w, sum := 1.0, 0.0
-			if o.Weights != nil {
-				w = o.Weights[p]
-			}
-			for _, x := range v {
-				sum += x
-			}
-			if math.IsNaN(sum) {
-				continue
-			}
-			rows[k][0] += w
-			for i, x := range v {
-				rows[k][1+i] += w * x
-			}
-		}
-	}
-	return rows
-}
-
-// column is one point of all members.
-func column(x [][]float32, p int) []float64 {
-	out := make([]float64, len(x))
-	for i, f := range x {
-		out[i] = float64(f[p])
-	}
-	return out
-}
-
-// ratios are s² and (m−y)² less the mean of m−y at each point.
-func ratios(x [][][]float32, cases []Case, o Options) [][]float64 {
-	bias := make([]float64, len(cases[0].Obs))
-	for p := range bias {
-		n := 0.0
-		for k, c := range cases {
-			mean, _ := ensemble.MeanSpread(column(x[k], p), 1)
-			if d := mean - float64(c.Obs[p]); !math.IsNaN(d) {
-				bias[p] += d
-				n++
-			}
-		}
-		bias[p] /= n
-	}
-	t := float64(len(cases))
-	return each(cases, o, 2, func(k, p int, to []float64) {
-		mean, s := ensemble.MeanSpread(column(x[k], p), 1)
-		d := mean - float64(cases[k].Obs[p]) - bias[p]
-		to[0], to[1] = s*s, d*d*t/(t-1) // the bias was taken from the same dates
-	})
-}
-
-// sizes are fair CRPS and s².
-func sizes(x [][][]float32, cases []Case, o Options) [][]float64 {
-	return each(cases, o, 2, func(k, p int, to []float64) {
-		v := column(x[k], p)
-		_, s := ensemble.MeanSpread(v, 1)
-		to[0], to[1] = dist.KernelCRPS(v, float64(cases[k].Obs[p]), dist.Fair), s*s
-	})
-}
-
-// crosses are the cross-pair score and the fair one within groups.
-func crosses(a, b [][][]float32, cases []Case, o Options) [][]float64 {
-	return each(cases, o, 2, func(k, p int, to []float64) {
-		to[0], to[1] = CrossPair(column(a[k], p), column(b[k], p), float64(cases[k].Obs[p]))
-	})
+	return NewTable(len(leaks), dates, o)
 }

@@ -111,18 +111,14 @@ func TestLinearTheory(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 7))
 	cases := world(r, 40, 400, 2*k, rho)
 	f := linear(b, c)
-	x, err := outputs(f, cases, func(c Case) [][]float32 { return c.Members[:k] })
-	if err != nil {
-		t.Fatal(err)
-	}
-	y, err := outputs(f, cases, func(c Case) [][]float32 { return c.Members[k:] })
-	if err != nil {
-		t.Fatal(err)
-	}
 	var sums [3]float64
-	for _, row := range crosses(x, y, cases, Options{}) {
-		for i := range sums {
-			sums[i] += row[i]
+	for _, x := range cases {
+		out, err := Options{}.Outputs(2*k, func(of []int) ([][]float32, error) { return f(x.Members[of[0] : of[0]+len(of)]) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range (Options{}).Date(out, x.Obs).Cross {
+			sums[i] += v
 		}
 	}
 	for i, want := range []float64{cross, fair} {

@@ -26,6 +26,8 @@ type target struct {
 	Shares  []Fact // the rank histograms as text
 	Drawn   []diagram
 	Parts   *parts // scores by region and season
+	// Coupling are the tests of its systems' members.
+	Coupling []couplingRow
 }
 
 // column is a score of a target.
@@ -35,6 +37,7 @@ type column struct{ ID, Name, Unit, Better string }
 type row struct {
 	System, Members string
 	Cells           []cell
+	Coupled         bool // its members did not pass a test of coupling
 }
 
 // cell is a score of a system with its interval.
@@ -116,6 +119,7 @@ func targets(r *score.Result) []target {
 			}
 		}
 		t.Drawn, t.Parts = diagrams(drawn), partsOf(all)
+		t.coupling(r, k.variable, k.level, k.lead)
 		out = append(out, t)
 	}
 	return out

@@ -47,6 +47,7 @@ func (r *Result) Fprint(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Part, s.System, s.Reference+" ("+s.ReferenceID+")", target(s.Variable, s.Level, s.Lead),
 			percent(s.Gain), percent(s.CILow), percent(s.CIHigh), digits(s.CRPS))
 	}
+	r.printCoupling(t, confidence)
 	return t.Flush()
 }
 

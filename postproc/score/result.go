@@ -151,6 +151,7 @@ type Result struct {
 	Shares      []Share         `json:"gain_shares"`
 	Ranks       []RankHistogram `json:"rank_histograms"`
 	Diagrams    []Diagram       `json:"diagrams"`
+	Coupling    []Coupling      `json:"coupling"`
 	Bootstrap   Bootstrap       `json:"bootstrap"`
 	Dates       []DateScore     `json:"-"` // a table by itself
 }
@@ -163,6 +164,7 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	r.Shares = append([]Share{}, r.Shares...)
 	r.Ranks = append([]RankHistogram{}, r.Ranks...)
 	r.Diagrams = append([]Diagram{}, r.Diagrams...)
+	r.Coupling = append([]Coupling{}, r.Coupling...)
 	return json.Marshal(plain(r))
 }
 
@@ -173,6 +175,7 @@ func (r *Result) Append(o *Result) {
 	r.Shares = append(r.Shares, o.Shares...)
 	r.Ranks = append(r.Ranks, o.Ranks...)
 	r.Diagrams = append(r.Diagrams, o.Diagrams...)
+	r.Coupling = append(r.Coupling, o.Coupling...)
 	r.Bootstrap = o.Bootstrap
 	r.Dates = append(r.Dates, o.Dates...)
 }

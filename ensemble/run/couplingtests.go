@@ -1,0 +1,464 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Every system that makes members is tested for coupling where it is scored: baselines as they
+// forecast, the network by running it again on parts of its members. Tests look at points and
+// dates spread evenly over all, so that they cost little beside scoring.
+const (
+	couplingPoints = 4096
+	couplingDates  = 32
+)
+
+// systemMembers are the members that stand for the network's distribution, or that it gives.
+const systemMembers = "network_members"
+
+// coupledDate is what a start adds to the tests of a system. Leaks is below 0 where no change of a
+// member was tried.
+type coupledDate struct {
+	System string
+	Leaks  int
+	couplingtest.Date
+}
+
+// couplings are the tests of a target.
+type couplings struct {
+	places  []int // of the points that are looked at
+	options couplingtest.Options
+	inits   []ensemble.Init // that are looked at, ascending
+	dates   map[string][]coupledDate
+	order   []string // of systems
+}
+
+// newCouplings are those of starts on a grid, which ascend.
+func newCouplings(g *ensemble.Grid, inits []ensemble.Init, b score.Bootstrap) *couplings {
+	c := &couplings{places: sparse(g, couplingPoints), inits: evenly(inits, couplingDates), dates: map[string][]coupledDate{}}
+	weights := g.Weights()
+	c.options.Bootstrap = b
+	for _, p := range c.places {
+		c.options.Weights = append(c.options.Weights, weights[p])
+	}
+	return c
+}
+
+// sparse are at most so many places of a grid, every nth of its rows and columns.
+func sparse(g *ensemble.Grid, most int) []int {
+	step := 1
+	count := func(n int) int { return (n + step - 1) / step }
+	for count(g.NX)*count(g.NY) > most {
+		step++
+	}
+	var out []int
+	for j := 0; j < g.NY; j += step {
+		for i := 0; i < g.NX; i += step {
+			out = append(out, j*g.NX+i)
+		}
+	}
+	return out
+}
+
+// evenly are at most so many of some things, the first among them.
+func evenly[T any](all []T, most int) []T {
+	if len(all) <= most {
+		return all
+	}
+	out := make([]T, most)
+	for i := range out {
+		out[i] = all[i*len(all)/most]
+	}
+	return out
+}
+
+// looks tells whether a start is looked at; the first of all is tried for what reaches whom.
+func (c *couplings) looks(init ensemble.Init) (looks, first bool) {
+	i := slices.Index(c.inits, init)
+	return i >= 0, i == 0
+}
+
+// at picks the places that are looked at.
+func (c *couplings) at(fields [][]float32) [][]float32 {
+	out := make([][]float32, len(fields))
+	for i, f := range fields {
+		out[i] = ensemble.Pick(f, c.places)
+	}
+	return out
+}
+
+// sum looks at one case: at members that are published, of which it is not known what others they
+// would be made of, and at those of baselines.
+func (c *couplings) sum(s *scoring, x Case) (all []coupledDate, err error) {
+	looks, first := c.looks(x.Init)
+	if !looks {
+		return nil, nil
+	}
+	obs := ensemble.Pick(x.Obs, c.places)
+	if len(x.Calibrated) > 1 && s.of == score.OfProducts {
+		all = append(all, coupledDate{systemMembers, -1, c.options.Date(couplingtest.Outputs{Whole: c.at(x.Calibrated)}, obs)})
+	}
+	if s.Used < 2 {
+		return all, nil
+	}
+	few := subset(x, x.Used)
+	for _, b := range s.used {
+		if b.Method.Family != nil {
+			continue
+		}
+		method := func(members [][]float32) ([][]float32, error) {
+			raw := baseline.Raw{Valid: x.Init.Valid(s.target.Lead).Time, Members: members}
+			raw.Mean, raw.Std = meanStd(members, 1)
+			return b.Fit.Forecast(raw), nil
+		}
+		out, err := c.options.Outputs(len(few), func(of []int) ([][]float32, error) {
+			in := make([][]float32, len(of))
+			for i, m := range of {
+				in[i] = few[m]
+			}
+			y, err := method(in)
+			return c.at(y), err
+		})
+		if err != nil {
+			return nil, err
+		}
+		d := coupledDate{b.Method.ID, -1, c.options.Date(out, obs)}
+		if first {
+			leaks, err := couplingtest.Jacobian(method, few, 1)
+			if err != nil {
+				return nil, err
+			}
+			d.Leaks = len(leaks)
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// join takes what a start adds; they come in the order of dates.
+func (c *couplings) join(dates []coupledDate) {
+	for _, d := range dates {
+		if c.dates[d.System] == nil {
+			c.order = append(c.order, d.System)
+		}
+		c.dates[d.System] = append(c.dates[d.System], d)
+	}
+}
+
+// result makes the tables of all systems, for a target.
+func (c *couplings) result(t score.Target, of string) (all []score.Coupling, err error) {
+	for _, system := range c.order {
+		dates := c.dates[system]
+		if len(dates) < 2 {
+			continue
+		}
+		own := make([]couplingtest.Date, len(dates))
+		for i, d := range dates {
+			own[i] = d.Date
+		}
+		o := c.options
+		o.Bootstrap.BlockLength = min(o.Bootstrap.BlockLength, len(dates))
+		table, err := couplingtest.NewTable(dates[0].Leaks, own, o)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range table {
+			all = append(all, score.Coupling{Test: r.ID, InputMembers: r.Members, Text: r.String(), System: system,
+				Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
+				Value: score.Number(r.Value), CILow: score.Number(r.Low), CIHigh: score.Number(r.High), Expected: score.Number(r.Expected), Decided: r.Decided, Passed: r.Passed,
+				Members: dates[0].Members, N: len(dates), Of: of})
+		}
+	}
+	return all, nil
+}
+
+// testCoupling tests the members of a trained network on starts that it was not trained on: those
+// that it gives, or that stand for its distribution as `predict` makes them by default. Of several
+// ranks all take part; the leading one gets the result.
+//
+// Cost: up to five predictions for each of couplingDates starts, and two more for each member of
+// the first. Memory: couplingPoints of each member, target and start.
+func (m *Model) testCoupling(ctx context.Context, test examples, o engine.Options, b score.Bootstrap) ([]score.Coupling, error) {
+	k := &m.Task
+	if !m.givesMembers() || !test.analysed || len(k.Used) < 2 || len(test.inits) < 2 {
+		return nil, nil
+	}
+	if m.ranks != nil {
+		ctx = context.WithoutCancel(ctx) // the others would wait
+	}
+	c := newCouplings(m.Grid, test.inits, b)
+	order := make([]int, len(c.inits))
+	for i, init := range c.inits {
+		order[i] = slices.Index(test.inits, init)
+	}
+	outputs := make([][]couplingtest.Outputs, len(k.Score)) // [target][date]
+	for at := range outputs {
+		outputs[at] = make([]couplingtest.Outputs, len(order))
+	}
+	leaks := make([]int, len(k.Score))
+	obs := make([][][]float32, len(k.Score))
+	// One part of the members after the other: a network that reads them is compiled for each number.
+	for _, part := range c.options.Parts(len(k.Used)) {
+		if err := m.testPart(ctx, o, test, order, part, func(i int, fc *ensemble.Forecast, analysis *ensemble.Analysis, made [][][]float32) error {
+			for at, fields := range made {
+				part.Put(&outputs[at][i], c.at(fields))
+			}
+			if len(part.Members) < len(k.Used) {
+				return nil
+			}
+			if i == 0 {
+				if err := m.jacobian(ctx, o, fc, made, leaks); err != nil {
+					return err
+				}
+			}
+			return m.observed(obs, analysis, c)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if !m.ranks.leads() {
+		return nil, nil
+	}
+	var all []score.Coupling
+	for at := range k.Score {
+		if k.Score[at] == 0 {
+			continue
+		}
+		t := &couplings{places: c.places, options: c.options, dates: map[string][]coupledDate{}}
+		for i, out := range outputs[at] {
+			d := coupledDate{systemMembers, -1, c.options.Date(out, obs[at][i])}
+			if i == 0 {
+				d.Leaks = leaks[at]
+			}
+			t.join([]coupledDate{d})
+		}
+		rows, err := t.result(m.judgement(at).target, score.OfTraining)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+	}
+	return all, nil
+}
+
+// testPart has members made of a part of those of some starts.
+func (m *Model) testPart(ctx context.Context, o engine.Options, test examples, order []int, part couplingtest.Part,
+	take func(i int, fc *ensemble.Forecast, analysis *ensemble.Analysis, made [][][]float32) error) error {
+	members := make([]ensemble.Member, len(part.Members))
+	for i, x := range part.Members {
+		members[i] = m.Task.Used[x]
+	}
+	next := test.stream(ctx, order)
+	defer next.Close()
+	for i := range order {
+		fc, analysis, err := next.next()
+		if err := m.ranks.together(err); err != nil {
+			return err
+		}
+		made, err := m.calibrated(ctx, o, fc, members)
+		if err != nil {
+			return err
+		}
+		if err := take(i, fc, analysis, made); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// givesMembers tells whether there are members of the model's predictions.
+func (m *Model) givesMembers() bool { return m.Spec.Head == DistributionHead }
+
+// observed appends the analyses of the targets, at the places that are looked at; on ranks that
+// do not lead nothing.
+func (m *Model) observed(obs [][][]float32, analysis *ensemble.Analysis, c *couplings) error {
+	k := &m.Task
+	n := m.Grid.Size()
+	for v := range k.Targets {
+		var part []float32
+		for _, l := range m.here().Features.Axes.Levels {
+			field, err := target(analysis, k.Targets[v], l)
+			if err != nil {
+				return err
+			}
+			part = append(part, field...)
+		}
+		whole, err := joinSlabs(m.ranks, part, 1)
+		if err != nil {
+			return err
+		}
+		for l := range k.Features.Axes.Levels {
+			if at := v*len(k.Features.Axes.Levels) + l; whole != nil && k.Score[at] > 0 {
+				obs[at] = append(obs[at], ensemble.Pick(whole[l*n:(l+1)*n], c.places))
+			}
+		}
+	}
+	return nil
+}
+
+// here is the task of this rank's slab.
+func (m *Model) here() *Task {
+	if m.local != nil {
+		return m.local
+	}
+	return &m.Task
+}
+
+// calibrated gives the members that the model makes of some members of a forecast, by target; nil
+// for targets that were not asked for, and on ranks that do not lead.
+//
+// Shape: [target][member][point].
+func (m *Model) calibrated(ctx context.Context, o engine.Options, fc *ensemble.Forecast, members []ensemble.Member) ([][][]float32, error) {
+	k, n := &m.Task, m.Grid.Size()
+	out, err := m.Predict(ctx, o, fc, members)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := m.rawMembers(fc, members)
+	if err != nil || !m.ranks.leads() {
+		return nil, err
+	}
+	all := make([][][]float32, len(k.Score))
+	for at := range all {
+		if k.Score[at] == 0 {
+			continue
+		}
+		fields := make([][]float32, len(members))
+		for i := range fields {
+			fields[i] = raw[(i*len(k.Score)+at)*n:][:n]
+		}
+		if all[at], err = (&coupling{}).couple(nil, nil, fields, m.Family, out.Mean[at*n:(at+1)*n], out.Sigma[at*n:(at+1)*n]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// jacobian counts the pairs of members of which one is reached by a change of the fields of the
+// targets of the other; before is what was made without a change.
+func (m *Model) jacobian(ctx context.Context, o engine.Options, fc *ensemble.Forecast, before [][][]float32, leaks []int) error {
+	k := m.here()
+	used, err := positions(fc, k.Used)
+	if err != nil {
+		return err
+	}
+	for j, member := range used {
+		var kept [][]float32
+		each := func(f func(at int, field []float32)) {
+			for v := range k.Targets {
+				t, x := k.targetAt(v)
+				for l := range k.Features.Axes.Levels {
+					f(v*len(k.Features.Axes.Levels)+l, fc.Field(t, member, x, l))
+				}
+			}
+		}
+		each(func(at int, field []float32) {
+			kept = append(kept, slices.Clone(field))
+			for p := range field {
+				field[p] += float32(k.ErrorScale[at])
+			}
+		})
+		after, err := m.calibrated(ctx, o, fc, k.Used)
+		i := 0
+		each(func(_ int, field []float32) {
+			copy(field, kept[i])
+			i++
+		})
+		if err != nil {
+			return err
+		}
+		for at := range after {
+			for i := range after[at] {
+				if i != j && !slices.EqualFunc(after[at][i], before[at][i], func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+					leaks[at]++
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// selectCalibrated finds the members among the products.
+func (v *verification) selectCalibrated() {
+	for _, t := range v.targets {
+		found := map[ensemble.Init][]ensemble.Entry{}
+		for _, e := range v.products.Catalogue().Entries {
+			if e.Product == ensemble.MemberField && e.Grid.SameAs(v.grid, gridTolerance) && (productKey{e.Variable, e.Level, e.Lead}) == t.key && t.products[e.Init] != nil &&
+				!slices.ContainsFunc(found[e.Init], func(o ensemble.Entry) bool { return o.Member == e.Member }) { // else one product in two formats
+				found[e.Init] = append(found[e.Init], e)
+			}
+		}
+		alike := true
+		for _, init := range t.inits {
+			slices.SortFunc(found[init], func(a, b ensemble.Entry) int { return int(a.Member) - int(b.Member) })
+			alike = alike && len(found[init]) == len(found[t.inits[0]])
+		}
+		if alike {
+			t.calibrated = found
+		} else {
+			v.warnings = append(v.warnings, fmt.Sprintf("%s at %s: calibrated members are not scored, as their number differs between starts", t.key.variable, t.key.level))
+		}
+	}
+}
+
+// trainedCoupling is what the test of the training says of the network's members, where targets
+// are verified that it has: the products do not tell what else would have been made of other members.
+func (v *verification) trainedCoupling() (rows []score.Coupling) {
+	if v.reference == nil {
+		return nil
+	}
+	for _, r := range v.reference.Coupling {
+		if slices.ContainsFunc(v.targets, func(t *verified) bool {
+			return t.key.variable == r.Variable && t.key.level.String() == r.Level && t.key.lead.String() == r.Lead
+		}) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// couplingFile is what the test of a training found of coupling, in a model folder.
+const couplingFile = "coupling.json"
+
+// saveCoupling writes it; without any there is no file.
+func saveCoupling(dir string, rows []score.Coupling) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	text, err := json.MarshalIndent(rows, "", " ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, couplingFile)
+	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+}
+
+// loadCoupling is the inverse.
+func loadCoupling(dir string) (rows []score.Coupling, err error) {
+	path := filepath.Join(dir, couplingFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, exit.Read(path, err)
+	}
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return nil, damagedModel(dir)(couplingFile + ": " + err.Error())
+	}
+	return rows, nil
+}

@@ -1,0 +1,60 @@
+package score
+
+import (
+	"fmt"
+	"io"
+)
+
+// Coupling is what a test says of whether the members that a system makes know of each other; then
+// they are no independent draws, and fair scores reward their spread (package postproc/coupling).
+type Coupling struct {
+	Test         string  `json:"test"`          // ID of coupling.Tests
+	InputMembers int     `json:"input_members"` // of the smaller input of an input-size test; else 0
+	Text         string  `json:"text"`          // what Value is, for people
+	System       string  `json:"system"`
+	Variable     string  `json:"variable"`
+	Level        string  `json:"level"`
+	Lead         string  `json:"lead"`
+	LeadH        float64 `json:"lead_h"`
+	Value        Number  `json:"value"`
+	CILow        Number  `json:"ci_low"`
+	CIHigh       Number  `json:"ci_high"`
+	Expected     Number  `json:"expected"` // of members that do not know of each other, and are reliable
+	Decided      bool    `json:"decided"`  // there is an interval: dates suffice
+	Passed       bool    `json:"passed"`   // it holds Expected
+	Members      int     `json:"members"`
+	N            int     `json:"n"`  // dates
+	Of           string  `json:"of"` // whose dates: of the test of the training, or of these products
+}
+
+// Whose dates a test of coupling is of.
+const (
+	OfTraining = "training"
+	OfProducts = "products"
+)
+
+// Word is "passed", "FAILED" or, of too few dates, "undecided".
+func (c Coupling) Word() string {
+	switch {
+	case !c.Decided:
+		return "undecided"
+	case c.Passed:
+		return "passed"
+	}
+	return "FAILED"
+}
+
+// printCoupling writes the tests as rows of a table for people.
+func (r *Result) printCoupling(w io.Writer, confidence string) {
+	if len(r.Coupling) > 0 {
+		fmt.Fprintf(w, "\ntest of coupling\tsystem\tdates\ttarget\tvalue\t%s low\thigh\texpected\t\t\n", confidence)
+	}
+	for _, c := range r.Coupling {
+		name := c.Test
+		if c.InputMembers > 0 {
+			name += fmt.Sprint(" ", c.InputMembers)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d (%s)\t%s\t%s\t%s\t%s\t%g\t%s\t\n", name, c.System, c.N, c.Of, target(c.Variable, c.Level, c.Lead),
+			digits(c.Value), digits(c.CILow), digits(c.CIHigh), float64(c.Expected), c.Word())
+	}
+}
