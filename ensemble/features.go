@@ -32,7 +32,7 @@ const (
 // every field is standardised with its own maps). The offset of the mean from the
 // first member says what the published pair leaves out. Behind them come, if asked
 // for, location (sin lat, cos lat sin lon, cos lat cos lon) and season (sine and
-// cosine of the day of the year), the same at all levels.
+// cosine of the day of the year), and auxiliary fields, the same at all levels.
 //
 // Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
 type Features struct {
@@ -41,6 +41,8 @@ type Features struct {
 	Location   bool
 	Season     bool
 	DDOF       int // divisor of the standard deviation is members - DDOF
+	// Auxiliary are fields that do not change; their channels come last.
+	Auxiliary []Auxiliary
 	// OfMembers are the channels of each member, for networks that read members; else nil.
 	OfMembers []MemberChannel
 
@@ -50,6 +52,12 @@ type Features struct {
 	// Maps, if not nil, reads the maps of the normaliser of field i, which lie in a file
 	// while its Mean is nil. It may grow what is in n. Called from several goroutines.
 	Maps func(i int, n *Normaliser) error
+}
+
+// Auxiliary is a standardised field that does not change, such as orography.
+type Auxiliary struct {
+	Name   string
+	Values []float32 // [point]; nil until they are read
 }
 
 // LocationChannels and SeasonChannels are the numbers of channels they add.
@@ -67,7 +75,7 @@ func (f *Features) Channels() int {
 	if f.Season {
 		c += SeasonChannels
 	}
-	return c
+	return c + len(f.Auxiliary)
 }
 
 // ChannelName says what a channel holds: "spread(t) at 48h", "sin(lat)".
@@ -80,6 +88,9 @@ func (f *Features) ChannelName(c int) string {
 		}
 		if f.Season {
 			names = append(names, "sin(year)", "cos(year)")
+		}
+		for _, a := range f.Auxiliary {
+			names = append(names, a.Name)
 		}
 		return names[c-n]
 	}
@@ -287,7 +298,7 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 	return nil
 }
 
-// Fixed writes the channels of place and season, which depend on no field. dst is that of
+// Fixed writes the channels of place and season, and of auxiliary fields. dst is that of
 // Build.
 func (f *Features) Fixed(dst []float32, init Init, grid *Grid) {
 	n, d := grid.Size(), len(f.Axes.Levels)
@@ -312,6 +323,12 @@ func (f *Features) Fixed(dst []float32, init Init, grid *Grid) {
 			for p := range out {
 				out[p] = float32(x)
 			}
+		}
+		c += SeasonChannels
+	}
+	for k, a := range f.Auxiliary {
+		for l := range d {
+			copy(dst[((c+k)*d+l)*n:], a.Values)
 		}
 	}
 }

@@ -29,6 +29,11 @@ import (
 // Only the map of the spread is left then: what is local of the distribution is the reference's,
 // which is fitted on dates other than those that the network learns from.
 //
+// Without maps, and without a reference, sigma and shift are in units of the members' spread, as
+// in ENS-10:
+//
+//	shift  = s'·u₁,  sigma = s'·exp(u₂),  s' = max(s, 0.01)
+//
 // Everything is in units of an error scale per target that the caller divides
 // by and multiplies with again. A target is a variable at a level; variables are
 // channels, levels are depth.
@@ -38,6 +43,10 @@ import (
 // (distribution parameters as output).
 type Calibrated struct {
 	UNet UNet // Out and ZeroLast are set by Build
+	// Body, if not nil, is the network in place of the U-Net.
+	Body Body
+	// NoMaps leaves all maps out, for networks that are to know of places what their input tells.
+	NoMaps bool
 	// SpreadAffine [V D][2] are a₀ and a₁, SpreadScale [V D] is k.
 	SpreadAffine [][2]float64
 	SpreadScale  []float64
@@ -77,7 +86,7 @@ const (
 	startSlope = 0.85
 )
 
-// Sigma that goes on from a spread: its smallest value, in units of the error scale, and how
+// Sigma that goes on from a spread, and the members' spread as a unit: the smallest value, in units of the error scale, and how
 // sharply it bends towards it.
 const (
 	sigmaFloor = 0.01
@@ -99,7 +108,12 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	if c.SpreadOnly {
 		net.Out = v
 	}
-	u := net.BuildPadded(b, in.Features)
+	var u graph.Value
+	if c.Body != nil {
+		u = c.Body(b, in.Features, net.Out)
+	} else {
+		u = net.BuildPadded(b, in.Features)
+	}
 	part := func(k int) graph.Value { return op.Slice(b, u, 1, k*v, (k+1)*v) }
 	mapOf := func(name string, start float64) graph.Value {
 		return b.Param(MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Fill(start))
@@ -114,7 +128,11 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 
 	base := op.Add(b, op.Mul(b, in.Spread, perTarget(func(i int) float64 { return c.SpreadAffine[i][1] })),
 		perTarget(func(i int) float64 { return c.SpreadAffine[i][0] }))
-	change := op.Mul(b, op.Add(b, part(net.Out/v-1), mapOf("spread", 0)), perTarget(func(i int) float64 { return c.SpreadScale[i] }))
+	change := part(net.Out/v - 1)
+	if !c.NoMaps {
+		change = op.Add(b, change, mapOf("spread", 0))
+	}
+	change = op.Mul(b, change, perTarget(func(i int) float64 { return c.SpreadScale[i] }))
 	estimate := op.Add(b, base, change)
 	out := CalibratedOutput{Spread: op.ReLU(b, estimate)}
 	if c.SpreadOnly {
@@ -127,6 +145,12 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	if in.ReferenceSigma.Valid() {
 		out.Shift = op.Add(b, in.ReferenceShift, part(0))
 		out.Sigma = op.Mul(b, in.ReferenceSigma, op.Exp(b, part(1)))
+		return out
+	}
+	if c.NoMaps {
+		s := op.AddScalar(b, op.ReLU(b, op.AddScalar(b, in.Spread, -sigmaFloor)), sigmaFloor)
+		out.Shift = op.Mul(b, s, part(0))
+		out.Sigma = op.Mul(b, s, op.Exp(b, part(1)))
 		return out
 	}
 	out.Shift = op.Add(b, part(0), mapOf("shift", 0))

@@ -135,7 +135,7 @@ func TestFaults(t *testing.T) {
 		{"loss and head", base + "model: {head: spread, kind: resnet2d_simple}\n", []string{"3:9|head spread is trained with crps|"}},
 		{"no analyses", strings.Replace(base, "analyses: [a], ", "", 1) + "model: {head: distribution}\n", []string{"3:9|head distribution has no data.analyses|"}},
 		{"inception of another width", base + "model: {method: three_stage, kind: inception, base: 24}\n", []string{"3:47|model.base is 24, no multiple of 16|"}},
-		{"levels of one level", base + "model: {head: spread, kind: resnet2d_simple, height: full}\ntrain: {loss: {kind: l1}}\n", []string{"3:46|model.height is given and resnet2d_simple works on one level|"}},
+		{"levels of one level", base + "model: {head: spread, kind: resnet2d_simple, height: full}\ntrain: {loss: {kind: l1}}\n", []string{"3:46|model.height is given and resnet2d_simple has one filter for all levels|"}},
 		{"resnet of two levels", strings.Replace(base, "[850hPa], v", "[850hPa, 500hPa], v", 1) + "model: {head: spread, kind: resnet2d_simple}\ntrain: {loss: {kind: l1}}\n", []string{"3:23|resnet2d_simple predicts one spread field|"}},
 		{"no grid", strings.Replace(base, "data: {", "data: {grid: {to: grid.nc}, ", 1), []string{"|\"grid.nc\" is no grid|name forecasts, analyses"}},
 		{"steps that divide no globe", strings.Replace(base, "data: {", "data: {grid: {to: 0.7deg}, ", 1), []string{"|grid \"0.7deg\": the globe is no multiple of 0.7 degrees|"}},

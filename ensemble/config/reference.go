@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -33,6 +34,48 @@ func referenceKeys() []Key {
 		{Path: "model.cross_fit.gap", Default: formatDuration(DefaultGap), Check: AtLeast(0), Example: "10d",
 			Help: "Time before and after the forecasts of a block within which the starts of other blocks are not fitted to either, as their errors resemble those of the block."},
 	}
+}
+
+// Auxiliary are fields that do not change: orography, the land-sea mask.
+type Auxiliary struct {
+	Files     []Path   `key:"files"`
+	Variables []string `key:"variables"`
+}
+
+// placeKeys describe what a network is told of places.
+func placeKeys() []Key {
+	return []Key{
+		{Path: "model.embedding", Default: "0", Check: Between(0, 256), Example: "4",
+			Help: "Learned fields that are input too, with a value of each for every point and level: what the network finds to be particular to a place. They have weight decay."},
+		{Path: "data.auxiliary.files", Example: "[orography.grib2]",
+			Help: "Files of fields that do not change, such as orography and the land-sea mask, on the grid of the forecasts or brought to it by data.grid. The model keeps the fields: prediction reads no file of them."},
+		{Path: "data.auxiliary.variables", Example: "[z, lsm]",
+			Help: "Variables of data.auxiliary.files that are input, by the short names that `ensemble inspect` prints; one field of each, standardised over the grid."},
+	}
+}
+
+// checkPlaces: auxiliary files and their variables belong together; networks that make one
+// field, and those of stages, have inputs of their own.
+func (c *TrainConfig) checkPlaces() []*exit.Error {
+	var faults []*exit.Error
+	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	a := c.Data.Auxiliary
+	if (len(a.Files) == 0) != (len(a.Variables) == 0) {
+		add("data.auxiliary.variables", "data.auxiliary has files or variables, and not both", "", "give data.auxiliary.files and data.auxiliary.variables, or neither")
+	}
+	for i, v := range a.Variables {
+		if slices.Contains(a.Variables[:i], v) {
+			add("data.auxiliary.variables", fmt.Sprintf("variable %s is listed twice", v), "", "list each variable once")
+		}
+	}
+	if c.Model.Embedding > 0 && (oneField(c.Model.Kind) || c.Model.Method != JointMethod) {
+		add("model.embedding", "model.embedding is given to "+c.Model.Kind+" by "+c.Model.Method, "networks of one spread field, and those of stages, have maps of their own",
+			"remove it, or set model.kind: "+UNetKind+" and model.method: "+JointMethod)
+	}
+	if k := c.Model.Kind; (k == DRNKind || k == LeNetKind || k == UNet2DKind) && c.Model.Method != JointMethod {
+		add("model.kind", k+" is trained by "+c.Model.Method, "it is a baseline for networks that are trained at once", "set model.method: "+JointMethod)
+	}
+	return faults
 }
 
 // checkReference: a reference needs a distribution that it is corrected to, and moments as

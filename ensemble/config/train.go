@@ -47,6 +47,7 @@ type Data struct {
 	LAS         LAS                      `key:"las"`
 	Split       Split                    `key:"split"`
 	SpreadDDOF  int                      `key:"spread_ddof"`
+	Auxiliary   Auxiliary                `key:"auxiliary"`
 }
 
 // DefaultPrefetch is how many starts are read ahead unless it is told.
@@ -132,6 +133,9 @@ const (
 	ResNetKind          = "resnet2d_simple"
 	InceptionKind       = "inception"
 	InceptionFigureKind = "inception_figure"
+	DRNKind             = "drn"
+	LeNetKind           = "lenet"
+	UNet2DKind          = "unet2d"
 )
 
 // SharedHeight is the treatment of levels by which all have one filter.
@@ -155,6 +159,7 @@ type Model struct {
 	Pool     string    `key:"pool"`
 	Encoder  Encoder   `key:"encoder"`
 
+	Embedding int      `key:"embedding"` // learned fields; 0 has none
 	Reference string   `key:"reference"` // NoReference or one of References
 	CrossFit  CrossFit `key:"cross_fit"`
 }
@@ -297,8 +302,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "data.spread_ddof", Default: "1", Check: OneOf("0", "1"), Example: "1",
 		Help: "Divisor of the spread that is input and target: members minus this."},
 
-	{Path: "model.kind", Default: "unet3d", Check: OneOf(UNetKind, ResNetKind, InceptionKind, InceptionFigureKind), Example: "unet3d",
-		Help: "The network: unet3d, or one that makes a single spread field on one level: resnet2d_simple, or the inception ResNet of the three-stage method by its code (inception) or by the figure of its paper (inception_figure), which differ. Those are of a model.base that is a multiple of 16; 64 is the published one."},
+	{Path: "model.kind", Default: "unet3d", Check: OneOf(UNetKind, ResNetKind, InceptionKind, InceptionFigureKind, DRNKind, LeNetKind, UNet2DKind), Example: "unet3d",
+		Help: "The network: unet3d, or one that makes a single spread field on one level: resnet2d_simple, or the inception ResNet of the three-stage method by its code (inception) or by the figure of its paper (inception_figure), which differ. Those are of a model.base that is a multiple of 16; 64 is the published one. Baselines: drn, one hidden layer by point with model.base units (128 in ENS-10), lenet, the points around each, and unet2d, the 2-D U-Net of ENS-10 (model.base: 32)."},
 	{Path: "model.height", Default: SharedHeight, Check: OneOf(SharedHeight, "full", "affine", "separable"), Example: "affine",
 		Help: "How layers of the U-Net treat levels, which are not alike. shared: one filter for all. full: a filter for each. affine: one filter, and a factor for each level. separable: one filter along latitude and longitude, then one across the levels for each level."},
 	{Path: "model.base", Default: "16", Check: Between(1, 1024), Example: "32",
@@ -374,7 +379,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys()))
+}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
@@ -503,6 +508,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkStages()...)
 	faults = append(faults, c.checkMembers()...)
 	faults = append(faults, c.checkReference()...)
+	faults = append(faults, c.checkPlaces()...)
 	return append(faults, c.checkOptimizer()...)
 }
 
@@ -539,9 +545,9 @@ func (c *TrainConfig) checkModel() []*exit.Error {
 	}
 	d, kind := c.Data, c.Model.Kind
 	if kind != UNetKind && c.Model.Height != SharedHeight {
-		add("model.height", "model.height is given and "+kind+" works on one level", "model.height is "+c.Model.Height, "remove it, or set model.kind: "+UNetKind)
+		add("model.height", "model.height is given and "+kind+" has one filter for all levels", "model.height is "+c.Model.Height, "remove it, or set model.kind: "+UNetKind)
 	}
-	if kind != UNetKind && (c.Model.Head != "spread" && c.Model.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {
+	if oneField(kind) && (c.Model.Head != "spread" && c.Model.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {
 		add("model.kind", kind+" predicts one spread field", "it has one output and works on one level",
 			"set model.head: spread or model.method: "+StagesMethod+", with one level and one target, or model.kind: unet3d")
 	}
@@ -554,6 +560,11 @@ func (c *TrainConfig) checkModel() []*exit.Error {
 		}
 	}
 	return faults
+}
+
+// oneField says whether networks of a kind make a single spread field.
+func oneField(kind string) bool {
+	return kind == ResNetKind || kind == InceptionKind || kind == InceptionFigureKind
 }
 
 func (c *TrainConfig) checkSplit() []*exit.Error {

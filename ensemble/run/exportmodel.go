@@ -179,6 +179,18 @@ func (m *Model) exportNetwork(ctx context.Context, o ExportOptions, w Weights, a
 // testable recognises one network by its weights, as an import would, and gives the
 // tensors that let others test what they loaded.
 func (m *Model) testable(ctx context.Context, o ExportOptions, w Weights) (*Architecture, []ckpt.Tensor, error) {
+	if m.Spec.body(false) != nil { // their layers are not looked for in imported files
+		a := &Architecture{Kind: m.Spec.Kind, Channels: len(m.inputNames()), Outputs: 3 * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
+		if m.Spec.Head == SpreadHead {
+			a.Outputs = len(m.Task.Targets)
+		}
+		for _, t := range w {
+			if !strings.Contains(t.Name, ".running_") {
+				a.Parameters += graph.Shape(t.Shape).Size()
+			}
+		}
+		return a, nil, nil
+	}
 	a, err := recognise(o.RunDir, w)
 	if err != nil {
 		return nil, nil, err
@@ -223,6 +235,9 @@ func (m *Model) inputNames() (names []string) {
 				names = append(names, fmt.Sprintf("%s of %s by %s", part, v, m.Spec.Reference))
 			}
 		}
+	}
+	for i := range m.Spec.Embedding {
+		names = append(names, fmt.Sprintf("%s %d", unet3d.EmbeddingMap, i))
 	}
 	return names
 }

@@ -70,15 +70,16 @@ const (
 	stagesFormat = 2
 	// membersFormat is that of networks that read members.
 	membersFormat = 3
-	// referenceFormat is that of networks that correct a reference.
-	referenceFormat = 4
+	// placesFormat is that of networks that correct a reference, have learned or auxiliary fields in
+	// their input, or work by point, by patch or in two dimensions.
+	placesFormat = 4
 )
 
 // format is that of models of the network: the oldest that programs know which can read them.
 func (s Spec) format() int {
 	switch {
-	case s.Reference != "":
-		return referenceFormat
+	case s.Reference != "" || s.Embedding > 0 || s.Auxiliary > 0 || s.body(false) != nil:
+		return placesFormat
 	case s.readsMembers():
 		return membersFormat
 	case s.staged():
@@ -103,6 +104,7 @@ type modelJSON struct {
 	Aggregates []ensemble.Aggregate     `json:"features"`
 	Location   bool                     `json:"location"`
 	Season     bool                     `json:"season"`
+	Auxiliary  []string                 `json:"auxiliary,omitempty"`
 	DDOF       int                      `json:"spread_ddof"`
 	Kind       ensemble.Standardisation `json:"standardise"`
 	Used       []ensemble.Member        `json:"members"`
@@ -149,6 +151,9 @@ func (m *Model) Save(dir string) error {
 	for i := range k.Centre {
 		add("anomaly_centre", i, k.Centre[i], len(k.Centre[i]))
 		add("anomaly_width", i, k.Width[i], len(k.Width[i]))
+	}
+	for i, a := range k.Features.Auxiliary {
+		add("auxiliary", i, a.Values, len(a.Values))
 	}
 	if err := ckpt.WriteFile(filepath.Join(dir, arraysFile), arrays, nil); err != nil {
 		return err
@@ -206,6 +211,9 @@ func (m *Model) saveReference(dir string) error {
 		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange,
 	}
 	f.Format, f.OfMembers = m.Spec.format(), k.Features.OfMembers
+	for _, a := range k.Features.Auxiliary {
+		f.Auxiliary = append(f.Auxiliary, a.Name)
+	}
 	if m.Interpolation.asked() {
 		f.Regrid = &m.Interpolation
 	}
@@ -275,10 +283,10 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format < jointFormat || f.Format > referenceFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, referenceFormat))
+	if f.Format < jointFormat || f.Format > placesFormat {
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, placesFormat))
 	}
-	if f.Spec.format() != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) {
+	if f.Spec.format() != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
 		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}
@@ -310,6 +318,9 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 		Features: ensemble.Features{Aggregates: f.Aggregates, Location: f.Location, Season: f.Season, DDOF: f.DDOF, Spreads: f.Spreads, OfMembers: f.OfMembers},
 		Targets:  f.Targets, TargetLead: axes.Leads[last], Used: f.Used, Least: f.Least, Full: f.Full, Score: f.Score,
 		ErrorScale: f.Error, SpreadScale: f.Spread, SpreadAffine: f.Affine, SpreadRange: f.Range,
+	}
+	for _, name := range f.Auxiliary {
+		m.Task.Features.Auxiliary = append(m.Task.Features.Auxiliary, ensemble.Auxiliary{Name: name})
 	}
 	axes.Leads = axes.Leads[:last]
 	m.Task.Features.Axes = axes
@@ -352,17 +363,29 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 		}
 		k.Features.Fields = append(k.Features.Fields, n)
 	}
-	for i := range k.ErrorScale {
-		maps := [2][]float32{}
-		for j, name := range []string{"anomaly_centre.%03d", "anomaly_width.%03d"} {
-			t, err := m.arrays.Tensor(fmt.Sprintf(name, i))
-			x, ok := t.Data.([]float32)
-			if err != nil || !ok || len(x) != m.Grid.Size() {
-				return bad(fmt.Sprintf("map %d is missing or of another size in %s", i, arraysFile))
-			}
-			maps[j] = x
+	field := func(name string, i int) ([]float32, error) {
+		t, err := m.arrays.Tensor(fmt.Sprintf("%s.%03d", name, i))
+		x, ok := t.Data.([]float32)
+		if err != nil || !ok || len(x) != m.Grid.Size() {
+			return nil, bad(fmt.Sprintf("%s %d is missing or of another size in %s", name, i, arraysFile))
 		}
-		k.Centre, k.Width = append(k.Centre, maps[0]), append(k.Width, maps[1])
+		return x, nil
+	}
+	for i := range k.ErrorScale {
+		centre, err := field("anomaly_centre", i)
+		if err != nil {
+			return err
+		}
+		width, err := field("anomaly_width", i)
+		if err != nil {
+			return err
+		}
+		k.Centre, k.Width = append(k.Centre, centre), append(k.Width, width)
+	}
+	for i := range k.Features.Auxiliary {
+		if k.Features.Auxiliary[i].Values, err = field("auxiliary", i); err != nil {
+			return err
+		}
 	}
 	if lean {
 		return nil

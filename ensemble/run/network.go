@@ -46,6 +46,10 @@ type Spec struct {
 	Bias   BiasSpec `json:"bias,omitzero"`
 	// Reference is the baseline that the network corrects, as in model.reference; empty for none.
 	Reference string `json:"reference,omitempty"`
+	// Embedding is the number of learned fields in the input.
+	Embedding int `json:"embedding,omitempty"`
+	// Auxiliary is the number of fields that do not change in the input.
+	Auxiliary int `json:"auxiliary_fields,omitempty"`
 
 	// Members is what the network sees of them, as model.members: empty, their statistics. Then
 	// Pool and Encoder describe the encoder.
@@ -88,6 +92,9 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 		in.ReferenceShift, in.ReferenceSigma = b.Input("reference_shift", targets), b.Input("reference_sigma", targets)
 		in.Features = op.Concat(b, 1, in.Features, in.ReferenceShift, in.ReferenceSigma)
 	}
+	if s.Embedding > 0 {
+		in.Features = unet3d.Embedding(b, in.Features, s.Embedding)
+	}
 	wrap := s.Periodic && g.Periodic()
 	if s.readsMembers() {
 		in.Features = s.joinMembers(b, k, in.Features, wrap)
@@ -98,7 +105,7 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 	case s.stage == biasStage:
 		net := unet3d.Correction{UNet: unet3d.BiasUNet{Base: s.Bias.Base, Stages: s.Bias.Stages, Periodic: wrap}, Local: s.Bias.Local}
 		out.Shift, roughness = net.Build(b, in.Features, in.Anomaly)
-	case s.Kind != config.UNetKind:
+	case s.Kind != config.UNetKind && s.body(wrap) == nil:
 		out.Spread = s.toTargets(b, s.oneField(b, k, in.Features, wrap), k)
 		if s.staged() {
 			out.Sigma = unet3d.SigmaOf(b, out.Spread)
@@ -110,7 +117,8 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 			affine[i] = [2]float64{k.SpreadAffine[i][0] / k.ErrorScale[i], k.SpreadAffine[i][1]}
 		}
 		net := unet3d.Calibrated{
-			UNet:         unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap},
+			UNet: unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap},
+			Body: s.body(wrap), NoMaps: s.body(wrap) != nil,
 			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead || s.staged(), SigmaOfSpread: s.staged(),
 		}
 		out = net.Build(b, in)
@@ -125,6 +133,20 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 		b.Loss(s.loss(b, k, out, targets))
 	}
 	return b.Build()
+}
+
+// body is the network by point, by patch or in two dimensions; nil for other kinds. These are
+// baselines: they have no maps, and know of places what their input tells.
+func (s Spec) body(wrap bool) unet3d.Body {
+	switch s.Kind {
+	case config.DRNKind:
+		return unet3d.DRN{Hidden: s.Base}.Build
+	case config.LeNetKind:
+		return unet3d.LeNet{Periodic: wrap}.Build
+	case config.UNet2DKind:
+		return unet3d.UNet2D{Base: s.Base, Periodic: wrap}.Build
+	}
+	return nil
 }
 
 // oneField builds a network that makes one spread field on one level from the channels of the

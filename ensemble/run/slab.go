@@ -145,6 +145,10 @@ func (k *Task) local(s *slab, rank int) *Task {
 	out.Centre, out.Width = cutMaps(atLevels(k.Centre, s, levels), s, w), cutMaps(atLevels(k.Width, s, levels), s, w)
 	out.reference = k.reference.within(s, rank)
 	out.Features.Spreads = atLevels(k.Features.Spreads, s, levels)
+	out.Features.Auxiliary = nil
+	for _, a := range k.Features.Auxiliary {
+		out.Features.Auxiliary = append(out.Features.Auxiliary, ensemble.Auxiliary{Name: a.Name, Values: cutMaps([][]float32{a.Values}, s, w)[0]})
+	}
 	out.Features.Fields = nil
 	for _, f := range atLevels(k.Features.Fields, s, levels) {
 		maps := cutMaps([][]float64{f.Mean, f.Scale}, s, w)

@@ -23,11 +23,12 @@ func (t *trainer) optimizer() optim.Options {
 	return o
 }
 
-// isLocal tells parameters that every grid point has of its own: maps, which are local biases, and
+// isLocal tells parameters that every grid point has of its own: maps, which are local biases (but for
+// learned fields of the input), and
 // the filters of a locally connected layer, whose differences the loss bounds. They have no
 // decay either.
 func isLocal(name string) bool {
-	return strings.HasPrefix(name, "maps.") || strings.HasPrefix(name, unet3d.LocalLayer+".")
+	return strings.HasPrefix(name, unet3d.MapsPrefix) && name != unet3d.EmbeddingMap || strings.HasPrefix(name, unet3d.LocalLayer+".")
 }
 
 // schedule makes the learning rate of one network's steps.

@@ -156,7 +156,11 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err := errors.Join(ranks.sameProgram(o.Version), ranks.same("the configuration", c.Identity())); err != nil {
 		return nil, err
 	}
-	files := slices.Concat(forecastFiles, analysisFiles)
+	auxiliaryFiles, err := config.Expand("data.auxiliary.files", c.Data.Auxiliary.Files)
+	if err != nil {
+		return nil, err
+	}
+	files := slices.Concat(forecastFiles, analysisFiles, auxiliaryFiles)
 	if c.Model.Start != "" {
 		files = append(files, string(c.Model.Start))
 	}
@@ -367,7 +371,7 @@ func axesOf(c *config.TrainConfig) ensemble.Axes {
 // taskOf is the task of a configuration without what the data decide.
 func taskOf(c *config.TrainConfig) Task {
 	return Task{
-		Features: ensemble.Features{Axes: axesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF,
+		Features: ensemble.Features{Axes: axesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF, Auxiliary: auxiliaryOf(c),
 			OfMembers: memberFields(c)},
 		Targets: targetVariables(c), TargetLead: c.Data.TargetLead,
 	}
@@ -375,7 +379,7 @@ func taskOf(c *config.TrainConfig) Task {
 
 // specOf is the network of a configuration.
 func specOf(c *config.TrainConfig) Spec {
-	s := Spec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
+	s := Spec{Kind: c.Model.Kind, Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables), Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision}
 	if c.Model.Members == config.MemberEncoder {
 		s.Members, s.Pool, s.Encoder, s.count = c.Model.Members, c.Model.Pool, c.Model.Encoder.Channels, c.Data.Members.Use.N()
@@ -451,6 +455,9 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 		}
 	}
 	las := ensemble.LASOptions{Window: c.Data.LAS.Window, Smooth: c.Data.LAS.Smooth}
+	if err := readAuxiliary(ctx, c, task.Features.Auxiliary, d.grid); err != nil {
+		return nil, err
+	}
 	sums, err := d.sums(ctx, &task)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,8 @@
 
     python make_golden.py          writes unet3d_base2.safetensors, resnet2d_simple_div8.safetensors
                                    and bias_unet_base2.safetensors
+    python make_golden.py baselines  writes drn_8, lenet_small and unet2d_base2.safetensors, of the network
+                                   baselines, with gradients
 
 Needs torch, numpy and safetensors; tested with torch 2.15.  The files hold the
 weights under the published names, the input as `golden.input` and PyTorch's
@@ -17,8 +19,12 @@ resnet2d_simple_div8  the published ResNet with every width divided by 8:
                     42 input channels as published, channel 28 re-injected; evaluation mode with
                     running statistics, scales and shifts that are not trivial;
                     input [2,42,12,20].
+drn_8, lenet_small, unet2d_base2  the network baselines of ENS-10 in small.  `golden.output` is that of
+                        evaluation mode; `golden.gradient.NAME` are the gradients of the mean square of the
+                        output in training mode, where batch norm has the statistics of the batch.
 """
 import os
+import sys
 
 import numpy as np
 import torch
@@ -189,7 +195,73 @@ class BiasUNet(nn.Module):
         return self.local(self.out(h))
 
 
-def write(name, net, x):
+class DRN(nn.Module):
+    """One hidden layer over the channels of each point."""
+
+    def __init__(self, cin, hidden, cout):
+        super().__init__()
+        self.hidden, self.out = nn.Linear(cin, hidden), nn.Linear(hidden, cout)
+
+    def forward(self, x):
+        return self.out(F.relu(self.hidden(x.movedim(1, -1)))).movedim(-1, 1)
+
+
+class LeNet(nn.Module):
+    """LeNet-5 without subsampling, of the 13x13 points around each point: one patch after the other."""
+
+    def __init__(self, cin, widths, cout):
+        super().__init__()
+        a, b, c, d = widths
+        self.conv1, self.conv2, self.conv3 = nn.Conv2d(cin, a, 5), nn.Conv2d(a, b, 5), nn.Conv2d(b, c, 5)
+        self.hidden, self.out = nn.Linear(c, d), nn.Linear(d, cout)
+
+    def patch(self, x, j, i):
+        # What lies beyond the field has no value in any layer: zeros, behind each of them.
+        for conv, reach in ((self.conv1, 4), (self.conv2, 2), (self.conv3, 0)):
+            h, w = x.shape[2:]
+            size = 2 * reach + 1
+            full = F.pad(x, (reach + 2,) * 4) if conv is self.conv1 else x
+            if conv is self.conv1:
+                full = full[:, :, j:j + size + 4, i:i + size + 4]
+            x = F.relu(conv(full))
+            rows = torch.arange(j - reach, j + reach + 1)
+            columns = torch.arange(i - reach, i + reach + 1)
+            inside = ((rows >= 0) & (rows < self.rows))[:, None] & ((columns >= 0) & (columns < self.columns))[None]
+            x = x * inside
+        return self.out(F.relu(self.hidden(x[:, :, 0, 0])))
+
+    def forward(self, x):
+        self.rows, self.columns = x.shape[2:]
+        points = [self.patch(x, j, i) for j in range(self.rows) for i in range(self.columns)]
+        return torch.stack(points, -1).reshape(len(x), -1, self.rows, self.columns)
+
+
+class UNet2D(nn.Module):
+    """The U-Net of spcl/ens10 on sides that divide by 4."""
+
+    def __init__(self, cin, cout, base=32):
+        super().__init__()
+        w = base
+        for name, ci, co in (("enc_l0", cin, (w, w)), ("enc_l1", w, (2 * w, 2 * w)), ("enc_l2", 2 * w, (4 * w, 4 * w)),
+                             ("dec_l2", 4 * w, (4 * w, 2 * w)), ("dec_l1", 4 * w, (2 * w, w)), ("dec_l0", 2 * w, (w, w))):
+            for k, width in enumerate(co):
+                setattr(self, f"{name}_{k}", ConvBatchRelu(ci, width))
+                ci = width
+        self.dec_l0_2 = nn.Sequential(nn.Conv2d(w, cout, 3, padding=1))
+
+    def block(self, name, x):
+        return getattr(self, name + "_1")(getattr(self, name + "_0")(x))
+
+    def forward(self, x):
+        up = lambda h: F.interpolate(h, scale_factor=2, mode="bilinear", align_corners=False)
+        e0 = self.block("enc_l0", x)
+        e1 = self.block("enc_l1", F.max_pool2d(e0, 2))
+        h = self.block("dec_l2", self.block("enc_l2", F.max_pool2d(e1, 2)))
+        h = self.block("dec_l1", torch.cat((e1, up(h)), 1))
+        return self.dec_l0_2(self.block("dec_l0", torch.cat((e0, up(h)), 1)))
+
+
+def write(name, net, x, gradients=False):
     # He-normal weights keep the signal of order one through all layers, so
     # that a relative tolerance on the output tests every one of them.
     g = torch.Generator().manual_seed(20190)
@@ -211,9 +283,14 @@ def write(name, net, x):
         y = net(x)
         y64 = net.double()(x.double())
         net.float()
-    tensors = {k: v.contiguous() for k, v in net.state_dict().items()
+    tensors = {k: v.clone().contiguous() for k, v in net.state_dict().items()
                if not k.endswith("num_batches_tracked")}
     tensors["golden.input"], tensors["golden.output"] = x, y.contiguous()
+    if gradients:
+        net.train()
+        net(x).square().mean().backward()
+        for key, p in net.named_parameters():
+            tensors["golden.gradient." + key] = p.grad.contiguous()
     path = os.path.join(HERE, name + ".safetensors")
     save_file(tensors, path)
     count = sum(p.numel() for p in net.parameters())
@@ -227,6 +304,10 @@ def check_oracles():
     count = lambda n: sum(p.numel() for p in n.parameters())
     assert count(UNet3D(42, 32)) == 17142689, count(UNet3D(42, 32))
     assert count(ResNet2DSimple()) == 3762530, count(ResNet2DSimple())
+    assert count(UNet2D(14, 2)) == 633698, count(UNet2D(14, 2))
+    assert count(UNet2D(22, 2)) == 636002, count(UNet2D(22, 2))
+    assert count(DRN(17, 128, 2)) == 2562, count(DRN(17, 128, 2))
+    assert count(DRN(25, 128, 2)) == 3586, count(DRN(25, 128, 2))
     net = UNet3D(3, 4).double()
     with torch.no_grad():
         for gi, (_, p) in enumerate(net.named_parameters()):
@@ -241,6 +322,12 @@ def check_oracles():
 if __name__ == "__main__":
     torch.set_num_threads(1)
     check_oracles()
+    if sys.argv[1:] == ["baselines"]:
+        rng = torch.Generator().manual_seed(2022)
+        write("drn_8", DRN(5, 8, 3), torch.randn((2, 5, 3, 4), generator=rng), True)
+        write("lenet_small", LeNet(3, (2, 3, 5, 4), 2), torch.randn((2, 3, 14, 15), generator=rng), True)
+        write("unet2d_base2", UNet2D(5, 3, 2), torch.randn((2, 5, 8, 12), generator=rng), True)
+        sys.exit()
     rng = torch.Generator().manual_seed(1911)
     write("unet3d_base2", UNet3D(3, 2), torch.randn((1, 3, 2, 32, 64), generator=rng))
     bias = torch.randn((2, 5, 1, 8, 12), generator=torch.Generator().manual_seed(2005))

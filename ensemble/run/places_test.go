@@ -1,0 +1,113 @@
+package run
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// firstMessage is a file with the first field of a GRIB file.
+func firstMessage(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "constant.grib2")
+	if err := os.WriteFile(out, text[:binary.BigEndian.Uint64(text[8:16])], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Networks by point, by patch and in two dimensions, with learned and auxiliary fields in their
+// input, train on parts of the fields, are exported, and predict without the auxiliary file what they
+// scored.
+func TestNetworkBaselines(t *testing.T) {
+	f := smallData(t)
+	auxiliary := firstMessage(t, f.GRIB2[0])
+	for _, c := range []struct {
+		kind string
+		set  []string
+	}{
+		{"drn", []string{"model.embedding=2", "data.auxiliary.files=[" + auxiliary + "]", "data.auxiliary.variables=[gh]", "train.mesh=lat:2 lon:2"}},
+		{"lenet", []string{"model.reference=emos"}},
+		{"unet2d", []string{"model.embedding=1", "train.mesh=data:2"}},
+	} {
+		cfg := quick(t, f, append(c.set, "model.kind="+c.kind, "train.networks=1", "train.epochs=1")...)
+		runDir := filepath.Join(t.TempDir(), c.kind)
+		if _, err := Train(context.Background(), TrainOptions{Config: cfg, RunDir: runDir, Version: "test"}); err != nil {
+			t.Fatalf("%s: %v", c.kind, err)
+		}
+		if err := os.Rename(auxiliary, auxiliary+".away"); err != nil {
+			t.Fatal(err)
+		}
+		predicted, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[17:], Out: t.TempDir(), Formats: []product.Format{product.NetCDF}, Version: "test"})
+		if err != nil {
+			t.Fatalf("%s: %v", c.kind, err)
+		}
+		if err := os.Rename(auxiliary+".away", auxiliary); err != nil {
+			t.Fatal(err)
+		}
+		verified, err := Verify(context.Background(), VerifyOptions{Forecast: predicted.Outputs, Analysis: f.Analyses, Members: f.GRIB2[17:]})
+		if err != nil {
+			t.Fatalf("%s: %v", c.kind, err)
+		}
+		trained, err := ReadScores(runDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := trained.Find("crps_gauss", "network", "t", "850hPa", "48h"), verified.Scores.Find("crps_gauss", "network", "t", "850hPa", "48h")
+		if a == nil || b == nil || math.Abs(float64(a.Value-b.Value)) > 1e-5*float64(a.Value) {
+			t.Errorf("%s: CRPS %+v from training, %+v from the products", c.kind, a, b)
+		}
+		e, err := ExportModel(context.Background(), ExportOptions{RunDir: runDir, Out: t.TempDir(), Threads: 1, Version: "test"})
+		if err != nil {
+			t.Fatalf("%s: %v", c.kind, err)
+		}
+		m, err := LoadModel(filepath.Join(runDir, "model"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := m.inputNames()
+		if e.Network.Channels != len(names) || c.kind == "drn" && !slices.Equal(names[len(names)-3:], []string{"gh", "maps.embedding 0", "maps.embedding 1"}) {
+			t.Errorf("%s: %d channels, %q", c.kind, e.Network.Channels, names)
+		}
+	}
+}
+
+// An auxiliary field is one that does not change, on the grid of the forecasts.
+func TestAuxiliaryIsRefused(t *testing.T) {
+	f := smallData(t)
+	for name, c := range map[string]struct {
+		files, variables string
+		code             exit.Code
+	}{
+		"many fields":   {f.GRIB2[0], "t", exit.BadData},
+		"none":          {firstMessage(t, f.GRIB2[0]), "lsm", exit.BadData},
+		"no such file":  {"/nowhere/orography.grib2", "z", exit.NotYet},
+		"not both":      {"", "z", exit.Usage},
+		"a second time": {firstMessage(t, f.GRIB2[0]), "t, t", exit.Usage},
+	} {
+		c0 := quick(t, f)
+		path := filepath.Join(t.TempDir(), "train.yaml")
+		if err := os.WriteFile(path, c0.YAML(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := config.LoadTrain(config.Sources{Files: []string{path}, Set: []string{"data.auxiliary.files=[" + c.files + "]", "data.auxiliary.variables=[" + c.variables + "]"}})
+		if err == nil {
+			_, err = Train(context.Background(), TrainOptions{Config: cfg, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test"})
+		}
+		if exit.CodeOf(err) != c.code {
+			t.Errorf("%s: %v, want exit %d", name, err, c.code)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package unet3d
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// Body builds the layers of a network between its features [N C D H W] and so many output
+// channels [N out D H W]. The last layer starts at zero.
+type Body func(b *graph.Builder, x graph.Value, out int) graph.Value
+
+// DRN is a network by point: one hidden layer over the channels of a point, which knows of
+// its neighbours nothing. With a map as an Embedding it is the distributional regression
+// network of Rasp and Lerch, and without one the MLP of ENS-10 (128 hidden units on mean and
+// spread of each field and three coordinates).
+//
+// Source: Rasp and Lerch 2018, doi:10.1175/MWR-D-18-0187.1; Ashkboos et al. 2022,
+// arXiv:2206.14786.
+type DRN struct {
+	Hidden int // units; 0 means 128
+}
+
+// Build extends the graph by the network. Filters are stored as [out in], as PyTorch's Linear
+// has them, and named hidden and out.
+//
+// Shape: x [N C D H W] → [N out D H W].
+func (d DRN) Build(b *graph.Builder, x graph.Value, out int) graph.Value {
+	d = d.withDefaults()
+	h := op.ReLU(b, linear(b, "hidden", x, d.Hidden, graph.KaimingUniform(x.Dim(1))))
+	return linear(b, "out", h, out, graph.Zeros())
+}
+
+func (d DRN) withDefaults() DRN {
+	if d.Hidden == 0 {
+		d.Hidden = 128
+	}
+	return d
+}
+
+// Parameters is the number of trained values.
+func (d DRN) Parameters(channels, out int) int {
+	d = d.withDefaults()
+	return (channels+1)*d.Hidden + (d.Hidden+1)*out
+}
+
+// linear is a layer over the channels of a point.
+func linear(b *graph.Builder, name string, x graph.Value, out int, start graph.Init) graph.Value {
+	in := x.Dim(1)
+	w := b.Param(name+".weight", graph.Shape{out, in}, start)
+	y := op.Conv3D(b, x, op.Reshape(b, w, graph.Shape{out, in, 1, 1, 1}), op.Conv{})
+	return op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros()))
+}
+
+// LeNet is a network of patches: the prediction of a point is what the layers of LeNet-5,
+// without its subsampling, make of the 13×13 points around it. As no layer skips points, the
+// convolutions of whole fields that Build makes give the same as one patch after the other.
+//
+// The network that ENS-10 calls LeNet was not published; this one stands for it.
+//
+// Source: LeCun et al. 1998, doi:10.1109/5.726791.
+type LeNet struct {
+	// Widths are the channels of the three 5×5 convolutions, the third of which reads a patch whole,
+	// and the units of the layer behind them. Empty means 6, 16, 120 and 84.
+	Widths   []int
+	Periodic bool // longitudes wrap around; else there are zeros beyond the ends
+}
+
+// LeNetPatch is the side of the patch that a LeNet sees of a point.
+const LeNetPatch = 1 + 3*4
+
+// Build extends the graph by the network. Filters are stored as [out in 5 5] and [out in], as
+// PyTorch's Conv2d and Linear have them; levels share them.
+//
+// Shape: x [N C D H W] → [N out D H W]. Errors: in the builder: ErrShape for other than four widths.
+func (l LeNet) Build(b *graph.Builder, x graph.Value, out int) graph.Value {
+	w := l.widths()
+	if len(w) != 4 {
+		return b.Fail("lenet", fmt.Errorf("widths %v, want four: %w", w, graph.ErrShape))
+	}
+	for i, name := range []string{"conv1", "conv2", "conv3"} {
+		x = op.ReLU(b, conv2D(b, name, x, w[i], 5, graph.KaimingUniform(x.Dim(1)*25), l.Periodic))
+	}
+	x = op.ReLU(b, linear(b, "hidden", x, w[3], graph.KaimingUniform(x.Dim(1))))
+	return linear(b, "out", x, out, graph.Zeros())
+}
+
+func (l LeNet) widths() []int {
+	if len(l.Widths) == 0 {
+		return []int{6, 16, 120, 84}
+	}
+	return l.Widths
+}
+
+// Parameters is the number of trained values.
+func (l LeNet) Parameters(channels, out int) (n int) {
+	w := l.widths()
+	for _, width := range w[:3] {
+		n += (25*channels + 1) * width
+		channels = width
+	}
+	return n + (channels+1)*w[3] + (w[3]+1)*out
+}

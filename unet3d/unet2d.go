@@ -1,0 +1,88 @@
+package unet3d
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// UNet2D is the 2-D U-Net of ENS-10: layers of 3×3 convolution, batch norm and ReLU, two
+// poolings, bilinear upsampling, skips of the encoder's fields. Levels share its filters.
+//
+// The published one copies a row at the north end to make the sides divide, which shifts the
+// decoder against the encoder; here zeros stand behind the last row (padded).
+//
+// Source: Ashkboos et al. 2022, arXiv:2206.14786, and its code, spcl/ens10.
+type UNet2D struct {
+	Base     int  // channels of the finest stage; 0 means 32
+	Periodic bool // longitudes wrap around in convolutions and upsampling
+}
+
+// unet2DPoolings is the number of its poolings.
+const unet2DPoolings = 2
+
+// Build extends the graph by the network, with the names and the layout of its PyTorch code.
+//
+// Shape: x [N C D H W] → [N out D H W], of any sides.
+func (u UNet2D) Build(b *graph.Builder, x graph.Value, out int) graph.Value {
+	u = u.withDefaults()
+	return padded(b, x, unet2DPoolings, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
+		u.Periodic = periodic
+		return u.build(b, x, out)
+	})
+}
+
+func (u UNet2D) withDefaults() UNet2D {
+	if u.Base == 0 {
+		u.Base = 32
+	}
+	return u
+}
+
+// widths are those of the layers of each block: the encoder's from the finest, then the
+// decoder's from the coarsest.
+func (u UNet2D) widths() (names []string, of [][]int) {
+	w := u.Base
+	return []string{"enc_l0", "enc_l1", "enc_l2", "dec_l2", "dec_l1", "dec_l0"},
+		[][]int{{w, w}, {2 * w, 2 * w}, {4 * w, 4 * w}, {4 * w, 2 * w}, {2 * w, w}, {w, w}}
+}
+
+func (u UNet2D) build(b *graph.Builder, x graph.Value, out int) graph.Value {
+	names, widths := u.widths()
+	half := [3]int{1, 2, 2}
+	var skips []graph.Value
+	for i, name := range names {
+		switch {
+		case i > 0 && i <= unet2DPoolings:
+			skips = append(skips, x)
+			x = op.MaxPool(b, x, half)
+		case i > unet2DPoolings+1:
+			last := len(skips) - 1
+			x = op.Concat(b, 1, skips[last], op.Upsample(b, x, half, u.Periodic))
+			skips = skips[:last]
+		}
+		for k, w := range widths[i] {
+			layer := fmt.Sprintf("%s_%d", name, k)
+			x = conv2D(b, layer+".conv", x, w, 3, graph.KaimingUniform(x.Dim(1)*9), u.Periodic)
+			x = op.ReLU(b, batchNorm(b, layer+".bnr", x))
+		}
+	}
+	return conv2D(b, "dec_l0_2.0", x, out, 3, graph.Zeros(), u.Periodic)
+}
+
+// Parameters is the number of trained values.
+func (u UNet2D) Parameters(channels, out int) (n int) {
+	u = u.withDefaults()
+	_, widths := u.widths()
+	for i, block := range widths {
+		if i > unet2DPoolings+1 {
+			channels *= 2 // the skip is as wide as what it is joined with
+		}
+		for _, w := range block {
+			n += (9*channels+1)*w + 2*w
+			channels = w
+		}
+	}
+	return n + (9*channels+1)*out
+}
