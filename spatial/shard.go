@@ -123,7 +123,11 @@ func (s *sharding) unit(axis, n int) int {
 			continue
 		}
 		// The gradients of filters are no fields.
-		if w := nd.Op.Window(s.g.InShapes(nd), nd.Attrs); len(w.Axes) == 5 && w.Against == 0 && n%nd.Shape[axis] == 0 {
+		w := nd.Op.Window(s.g.InShapes(nd), nd.Attrs)
+		if axis == 0 && w.Samples > 0 && n%w.Samples == 0 {
+			unit = max(unit, n/w.Samples)
+		}
+		if len(w.Axes) == 5 && w.Against == 0 && n%nd.Shape[axis] == 0 {
 			unit = max(unit, n/nd.Shape[axis])
 		}
 	}
@@ -159,6 +163,10 @@ func (s *sharding) follow(n *graph.Node) {
 		return
 	}
 	w := n.Op.Window(shapes, n.Attrs)
+	if w.Samples > 0 {
+		s.followSets(n)
+		return
+	}
 	if len(w.Axes) != 5 || w.Adjoint || w.Against > 0 {
 		return
 	}
@@ -294,6 +302,8 @@ func (s *sharding) operation(b *graph.Builder, n *graph.Node, in []graph.Value) 
 		s.wholeChannels(n.ID)
 	}
 	switch {
+	case w.Samples > 0:
+		return s.sets(b, n, in, w)
 	case n.Op.Name == "reshape":
 		return s.reshape(b, n, in)
 	case n.Op.Name == "concat":

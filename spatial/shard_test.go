@@ -93,6 +93,23 @@ func unet(name string, x graph.Shape, width int, periodic bool) network {
 	}}
 }
 
+// members is a network whose rows are sets: features of each are pooled in every way, go on by sample
+// and come back to the rows, which are scored together and in two groups.
+func members(name string, x graph.Shape, size int) network {
+	y := x.Clone()
+	y[0], y[1] = x[0]/size, 2
+	return network{name, x, y, func(b *graph.Builder, x, y graph.Value) {
+		pad := op.Conv{Pad: op.SameGlobal(1, 3, 3)}
+		h := conv(b, "member", x, 3, [3]int{1, 3, 3}, pad)
+		pooled := op.Concat(b, 1, op.SetMean(b, h, size), op.SetStd(b, h, size), op.SetMin(b, h, size), op.SetMax(b, h, size), op.SetSum(b, h, size))
+		back := op.SetRepeat(b, conv(b, "sample", pooled, 3, [3]int{1, 3, 3}, pad), size)
+		h = conv(b, "out", op.Add(b, h, back), 2, [3]int{1, 1, 1}, op.Conv{})
+		b.Output("members", h)
+		b.Output("pooled", pooled)
+		b.Loss(op.Add(b, op.Mean(b, op.KernelCRPS(b, h, y, size, func(int) float64 { return 0.01 })), op.Mean(b, op.CrossPairCRPS(b, h, y, size, 2))))
+	}}
+}
+
 var networks = []network{
 	single("1×1×1", graph.Shape{2, 2, 2, 6, 8}, [3]int{1, 1, 1}, op.Conv{}),
 	single("3×3×3", graph.Shape{2, 2, 4, 8, 12}, [3]int{3, 3, 3}, op.Conv{Pad: op.Same(3, 3, 3)}),
@@ -119,6 +136,8 @@ var networks = []network{
 		b.Output("field", h)
 		b.Loss(op.AddScalar(b, op.Scale(b, op.MSSSIM(b, h, y, op.SimilarityOptions{Range: 3}), -1), 1))
 	}},
+	members("members", graph.Shape{6, 2, 2, 8, 12}, 3),
+	members("members, one sample", graph.Shape{4, 2, 1, 8, 12}, 4),
 	{"slices", graph.Shape{2, 2, 2, 8, 12}, nil, func(b *graph.Builder, x, _ graph.Value) {
 		h := conv(b, "in", x, 3, [3]int{1, 3, 3}, op.Conv{Pad: op.Same(1, 3, 3)})
 		h = op.PadZeros(b, op.Slice(b, h, 4, 2, 11), 3, 1, 2)

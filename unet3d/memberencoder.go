@@ -10,10 +10,11 @@ import (
 // Pool is how features of members become those of the ensemble, at every point.
 type Pool string
 
-// The pools. None depends on the order of members, but for the rounding of sums.
+// The pools. The order of members changes no bit.
 const (
 	MeanPool    Pool = "mean"
 	MeanStdPool Pool = "mean_std" // mean, then standard deviation with divisor M-1
+	MinMaxPool  Pool = "min_max"  // minimum, then maximum
 )
 
 // MemberEncoder makes features of an ensemble from the fields of its members: each passes the
@@ -27,13 +28,10 @@ type MemberEncoder struct {
 	Periodic bool // longitudes wrap around
 }
 
-// poolFloor is added to the variance of features of members, whose root has no slope at 0.
-const poolFloor = 1e-6
-
 // Build extends the graph by the encoder.
 //
 // Shape: x [N·M C D H W], the members of a sample one behind the other → [N Channels D H W],
-// twice as many channels of MeanStdPool.
+// twice as many channels of MeanStdPool and MinMaxPool.
 // Errors: in the builder: ErrShape if M does not divide the samples, or is 1 for MeanStdPool.
 func (e MemberEncoder) Build(b *graph.Builder, x graph.Value, members int) graph.Value {
 	if members < 1 || x.Dim(0)%members != 0 || members == 1 && e.Pool == MeanStdPool {
@@ -43,18 +41,13 @@ func (e MemberEncoder) Build(b *graph.Builder, x graph.Value, members int) graph
 	for _, name := range []string{"members_conv0", "members_conv1"} {
 		x = u.layer(b, name, x, e.Channels)
 	}
-	n, c, d, h, w := x.Dim(0)/members, x.Dim(1), x.Dim(2), x.Dim(3), x.Dim(4)
-	// Members become channels: five axes are what ranks cut.
-	x = op.Reshape(b, x, graph.Shape{n, members, c * d, h, w})
-	one := graph.Shape{n, c, d, h, w}
-	mean := op.Mean(b, x, 1)
 	switch e.Pool {
 	case MeanPool:
-		return op.Reshape(b, mean, one)
+		return op.SetMean(b, x, members)
 	case MeanStdPool:
-		variance := op.Scale(b, op.Sum(b, op.Square(b, op.Sub(b, x, mean)), 1), 1/float64(members-1))
-		std := op.Sqrt(b, op.AddScalar(b, variance, poolFloor))
-		return op.Concat(b, 1, op.Reshape(b, mean, one), op.Reshape(b, std, one))
+		return op.Concat(b, 1, op.SetMean(b, x, members), op.SetStd(b, x, members))
+	case MinMaxPool:
+		return op.Concat(b, 1, op.SetMin(b, x, members), op.SetMax(b, x, members))
 	}
 	return b.Fail("member_encoder", fmt.Errorf("unknown pool %q", e.Pool))
 }

@@ -84,6 +84,10 @@ type Window struct {
 	// Adjoint marks the gradient of a windowed operation: output i needs every
 	// index o of the operand whose window holds i.
 	Adjoint bool
+	// Samples, if not 0, is how many samples stand one behind the other along axis 0 of all
+	// fields, each with equally many rows: the members of an ensemble, or lead times. An
+	// element of the result needs all rows of its sample, at its place and along Whole.
+	Samples int
 	// Unshared marks convolutions whose filters are not shared: every point of the result
 	// has its own, stored as [O C·taps D' H' W'] in the second operand, or with Against as
 	// the result.

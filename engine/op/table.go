@@ -44,6 +44,13 @@ var Table = []*graph.Op{
 	normFusedSums.Op,
 	normFusedGrad.Op,
 	dropout.Op,
+	// sets of rows: members of an ensemble, leads of a trajectory
+	setPool.Op,
+	setStdGrad.Op,
+	setExtremeGrad.Op,
+	setRepeat.Op,
+	setCRPS.Op,
+	setCRPSGrad.Op,
 	// two and three operands, point by point
 	add.Op,
 	sub.Op,

@@ -41,7 +41,7 @@ func TestWindows(t *testing.T) {
 // sameAxes tells whether axes outside of Whole have the same sizes.
 func sameAxes(w graph.Window, from, to graph.Shape) bool {
 	for i := range to {
-		if to[i] != from[i] && !slices.Contains(w.Whole, i) {
+		if to[i] != from[i] && (i > 0 || w.Samples == 0) && !slices.Contains(w.Whole, i) {
 			return false
 		}
 	}
@@ -55,6 +55,10 @@ func reads(w graph.Window, from, to graph.Shape, at, k int) bool {
 		in, out := at/fs[i]%from[i], k/ts[i]%to[i]
 		switch {
 		case slices.Contains(w.Whole, i):
+		case i == 0 && w.Samples > 0:
+			if in/(from[0]/w.Samples) != out/(to[0]/w.Samples) {
+				return false
+			}
 		case len(w.Axes) == 0:
 			if in != out {
 				return false

@@ -9,6 +9,8 @@ enum { // elementwise functions of one tensor
 	ENS_SOFTPLUS, ENS_SIGMOID, ENS_TANH, ENS_ERF
 };
 enum { ENS_ADD, ENS_SUB, ENS_MUL, ENS_DIV, ENS_MIN, ENS_MAX, ENS_RSUB, ENS_RDIV }; // of two tensors; R: b op a
+enum { ENS_SET_SUM, ENS_SET_MEAN, ENS_SET_STD, ENS_SET_MIN, ENS_SET_MAX }; // what is taken of a set
+enum { ENS_SET_ROOM = 4096 }; // the most rows of a set
 enum { ENS_ACCUMULATE = 1, ENS_GATE = 2 }; // how a gradient is stored
 
 enum { ENS_SGD, ENS_NESTEROV, ENS_ADAM, ENS_ADAMW, ENS_LARS, ENS_LAMB }; // optimisers
@@ -45,6 +47,9 @@ typedef struct { int b16, links; long n; ens_access in[ENS_CHAIN_OPERANDS]; ens_
 	X(moments_mid, (ens_pool *p, float *mean, float *var, const float *x, long outer, long mid, long inner), (p, mean, var, x, outer, mid, inner)) \
 	X(batchnorm_grad, (ens_pool *p, float *dx, const float *dy, const float *x, const float *a, const float *b, const float *c, long outer, long mid, long inner), (p, dx, dy, x, a, b, c, outer, mid, inner)) \
 	X(crps_gauss, (ens_pool *p, float *crps, float *dmu, float *dsigma, float *dy, const float *mu, const float *sigma, const float *y, long n), (p, crps, dmu, dsigma, dy, mu, sigma, y, n)) \
+	X(set_pool, (ens_pool *p, int kind, float *y, const float *x, long samples, long m, long inner), (p, kind, y, x, samples, m, inner)) \
+	X(set_pool_grad, (ens_pool *p, int kind, float *dx, const float *x, const float *y, const float *dy, long samples, long m, long inner), (p, kind, dx, x, y, dy, samples, m, inner)) \
+	X(set_crps, (ens_pool *p, float *score, float *dx, const float *x, const float *y, const float *dy, long samples, long m, long inner, long first, double pair), (p, score, dx, x, y, dy, samples, m, inner, first, pair)) \
 	X(opt_squares, (ens_pool *p, double *part, const ens_piece *piece, long n, const float *w, const float *g), (p, part, piece, n, w, g)) \
 	X(opt_moments, (ens_pool *p, double *part, const ens_piece *piece, long n, const ens_rule *r, const float *decay, const float *w, float *m, float *v, const float *g), (p, part, piece, n, r, decay, w, m, v, g)) \
 	X(opt_move, (ens_pool *p, const ens_piece *piece, long n, const ens_rule *r, const float *decay, const float *ratio, float *w, float *m, float *v, float *e, const float *g), (p, piece, n, r, decay, ratio, w, m, v, e, g)) \

@@ -1,0 +1,239 @@
+package op
+
+import "math"
+
+// SetKind is what is taken of a set.
+type SetKind string
+
+// The kinds.
+const (
+	OfSum  SetKind = "sum"
+	OfMean SetKind = "mean"
+	OfStd  SetKind = "std"
+	OfMin  SetKind = "min"
+	OfMax  SetKind = "max"
+)
+
+// Set is the size of sets and what is taken of each.
+type Set struct {
+	Size int
+	Kind SetKind
+}
+
+// stdFloor is the standard deviation, in units of x, below which the gradient of one does not
+// grow any more.
+const stdFloor = 1e-6
+
+// setPoolCases are the sizes with which pooling is tested.
+func setPoolCases(kinds ...SetKind) []Case[Set] {
+	var out []Case[Set]
+	for _, k := range kinds {
+		out = append(out,
+			Case[Set]{Name: string(k), In: []Shape{{6, 3, 2, 5, 7}}, A: Set{3, k}},
+			Case[Set]{Name: string(k) + " of 13", In: []Shape{{26, 2, 1, 4, 19}}, A: Set{13, k}},
+			Case[Set]{Name: string(k) + " of 2, 2-D", In: []Shape{{8, 3}}, A: Set{2, k}})
+	}
+	return out
+}
+
+// result is the shape of one row a sample.
+func (a Set) result(x Shape) (Shape, error) {
+	n, err := setSamples(x, a.Size)
+	if err == nil && a.Kind == OfStd && a.Size < 2 {
+		err = shapeError("standard deviation of sets of %d", a.Size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ofRows(x, n), nil
+}
+
+var setPool = Define(Spec[Set]{
+	Name: "set_pool",
+	Doc: "Sum, mean, standard deviation (divisor M−1), minimum or maximum of the M rows of each sample: x [N·M C …] → [N C …]; " +
+		"the same bits whatever the order of rows.",
+	Source: "Höhlein et al. 2024, doi:10.1175/AIES-D-23-0070.1; Zaheer et al. 2017, arXiv:1703.06114",
+	Shape:  func(in []Shape, a Set) (Shape, error) { return a.result(in[0]) },
+	Grad: func(b *Builder, in []Value, out, dy Value, a Set) []Value {
+		switch a.Kind {
+		case OfSum:
+			return []Value{SetRepeat(b, dy, a.Size)}
+		case OfMean:
+			return []Value{SetRepeat(b, Scale(b, dy, 1/float64(a.Size)), a.Size)}
+		case OfStd:
+			return []Value{setStdGrad.add(b, a, in[0], out, dy)}
+		}
+		return []Value{setExtremeGrad.add(b, a, in[0], out, dy)}
+	},
+	Window: func(in []Shape, a Set) Window { return setWindow(in, 0, a.Size) },
+	FLOPs:  func(in []Shape, _ Shape, _ Set) int64 { return 4 * int64(in[0].Size()) },
+	Ref: func(c Call, a Set) {
+		eachSet(c.In[0], c.OutShape[0], a.Size, func(at int, v []float64) { c.Out[at] = pooled(v, a.Kind) })
+	},
+	Cases: setPoolCases(OfSum, OfMean, OfStd, OfMin, OfMax),
+})
+
+// pooled takes of a set what is asked for, and sorts it.
+func pooled(v []float64, kind SetKind) float64 {
+	m := float64(len(v))
+	sum := orderedSum(v)
+	if math.IsNaN(v[0]) {
+		return v[0]
+	}
+	switch kind {
+	case OfMean:
+		return sum / m
+	case OfStd:
+		var q float64
+		for _, x := range v {
+			q += (x - sum/m) * (x - sum/m)
+		}
+		return math.Sqrt(q / (m - 1))
+	case OfMin:
+		return v[0]
+	case OfMax:
+		return v[len(v)-1]
+	}
+	return sum
+}
+
+// SetSum is the sum of the size rows of each sample.
+//
+// Shape: x [N·size C …] → [N C …]. Gradient: dy to every row.
+// Order: rows are added from the smallest value to the largest, so their order changes no bit.
+// Missing: NaN in gives NaN. Errors: ErrShape.
+func SetSum(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, OfSum}, x) }
+
+// SetMean is the mean of the rows of each sample; see SetSum.
+func SetMean(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, OfMean}, x) }
+
+// SetStd is the standard deviation of the rows of each sample, with divisor size−1; see SetSum.
+//
+// Gradient: dy·(x−mean)/((size−1)·s), where s counts as 1e-6 if it is less.
+func SetStd(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, OfStd}, x) }
+
+// SetMin is the least of the rows of each sample, point by point; see SetSum.
+//
+// Gradient: dy in equal shares to the rows that have the least value.
+func SetMin(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, OfMin}, x) }
+
+// SetMax is the largest of the rows of each sample, point by point; see SetMin.
+func SetMax(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, OfMax}, x) }
+
+// setGradShape is the shape rule of gradients from x [N·M …] and two values [N …].
+func setGradShape(in []Shape, a Set) (Shape, error) {
+	if len(in) != 3 {
+		return nil, shapeError("%d operands, want x, y and dy", len(in))
+	}
+	y, err := a.result(in[0])
+	if err == nil && (!y.Equal(in[1]) || !y.Equal(in[2])) {
+		err = shapeError("x %v pools to %v; y is %v and dy %v", in[0], y, in[1], in[2])
+	}
+	return in[0].Clone(), err
+}
+
+// setGradCases gives the cases of pooling the results and gradients that go with them.
+func setGradCases(kinds ...SetKind) []Case[Set] {
+	cases := setPoolCases(kinds...)
+	for i, c := range cases {
+		y, err := c.A.result(c.In[0])
+		if err != nil {
+			panic("set_pool case " + c.Name + ": " + err.Error())
+		}
+		cases[i].In = []Shape{c.In[0], y, y}
+		cases[i].Make = func(in [][]float64) {
+			eachSet(in[0], y[0], c.A.Size, func(at int, v []float64) { in[1][at] = pooled(v, c.A.Kind) })
+		}
+	}
+	return cases
+}
+
+var setStdGrad = Define(Spec[Set]{
+	Name:    "set_std_grad",
+	Doc:     "Gradient of set_pool with the standard deviation, from x [N·M C …], its result s and dy [N C …]: dy·(x − mean)/((M−1)·max(s, 1e-6)).",
+	Source:  "derivative of the standard deviation",
+	NoGrad:  firstOrder,
+	Shape:   setGradShape,
+	Window:  func(in []Shape, a Set) Window { return setWindow(in, 0, a.Size) },
+	FLOPs:   func(in []Shape, _ Shape, _ Set) int64 { return 6 * int64(in[0].Size()) },
+	InPlace: inPlace[Set](0),
+	Ref: func(c Call, a Set) {
+		inner := c.InShape[0][1:].Size()
+		eachSet(c.In[0], c.InShape[1][0], a.Size, func(at int, v []float64) {
+			factor := c.In[2][at] / (float64(a.Size-1) * math.Max(c.In[1][at], stdFloor))
+			mean := orderedSum(v) / float64(a.Size)
+			for m := range v {
+				i := setRow(at, m, a.Size, inner)
+				c.Out[i] = (c.In[0][i] - mean) * factor
+			}
+		})
+	},
+	Cases: setGradCases(OfStd),
+})
+
+var setExtremeGrad = Define(Spec[Set]{
+	Name:    "set_extreme_grad",
+	Doc:     "Gradient of set_pool with minimum or maximum, from x [N·M C …], its result y and dy [N C …]: dy in equal shares to the rows equal to y.",
+	Source:  "mean of the selections of equal rows",
+	NoGrad:  firstOrder,
+	Shape:   setGradShape,
+	Window:  func(in []Shape, a Set) Window { return setWindow(in, 0, a.Size) },
+	FLOPs:   func(in []Shape, _ Shape, _ Set) int64 { return 3 * int64(in[0].Size()) },
+	InPlace: inPlace[Set](0),
+	Ref: func(c Call, a Set) {
+		inner := c.InShape[0][1:].Size()
+		eachSet(c.In[0], c.InShape[1][0], a.Size, func(at int, v []float64) {
+			var n float64
+			for _, x := range v {
+				if x == c.In[1][at] {
+					n++
+				}
+			}
+			for m, x := range v {
+				i := setRow(at, m, a.Size, inner)
+				c.Out[i] = 0
+				if x == c.In[1][at] {
+					c.Out[i] = c.In[2][at] / n
+				}
+			}
+		})
+	},
+	Cases: setGradCases(OfMin, OfMax),
+})
+
+var setRepeat = Define(Spec[Set]{
+	Name:   "set_repeat",
+	Doc:    "The row of each sample as often as its set has rows: x [N C …] → [N·M C …].",
+	Source: "elementary",
+	Shape: func(in []Shape, a Set) (Shape, error) {
+		n, err := setSamples(in[0], 1)
+		if err == nil && a.Size < 1 {
+			err = shapeError("sets of %d", a.Size)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return ofRows(in[0], n*a.Size), nil
+	},
+	Window: func(in []Shape, _ Set) Window { return setWindow(in, 0, 1) },
+	FLOPs:  moves[Set],
+	Ref: func(c Call, a Set) {
+		inner := c.InShape[0][1:].Size()
+		for i := range c.Out {
+			c.Out[i] = c.In[0][i/inner/a.Size*inner+i%inner]
+		}
+	},
+	Cases: []Case[Set]{
+		{Name: "5-D", In: []Shape{{2, 3, 2, 5, 7}}, A: Set{Size: 3}},
+		{Name: "2-D", In: []Shape{{4, 3}}, A: Set{Size: 5}},
+	},
+})
+
+func init() {
+	setRepeat.SetGrad(func(b *Builder, _ []Value, _, dy Value, a Set) []Value { return []Value{SetSum(b, dy, a.Size)} })
+}
+
+// SetRepeat gives each of the size rows of a sample what the sample has.
+//
+// Shape: x [N C …] → [N·size C …]. Gradient: the sum of dy over the rows. Errors: ErrShape.
+func SetRepeat(b *Builder, x Value, size int) Value { return setRepeat.add(b, Set{Size: size}, x) }

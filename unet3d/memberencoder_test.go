@@ -1,0 +1,131 @@
+package unet3d
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/rng"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// membersNet is a network of members that is run on fields of a size, with parameters drawn anew:
+// those that start at zero would hide what they multiply.
+type membersNet struct {
+	plan *engine.Plan
+	size int // values of a row of the input
+}
+
+func newMembersNet(t *testing.T, backend string, x graph.Shape, build func(*graph.Builder, graph.Value) graph.Value) membersNet {
+	t.Helper()
+	b := graph.New(1)
+	b.Output("y", build(b, b.Input("x", x)))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := engine.Compile(g, engine.Options{Backend: backend, Mode: engine.Infer, ByRule: true, Winograd: true})
+	if exit.CodeOf(err) == exit.NoDevice {
+		t.Skip("skipped: no device: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = plan.Close() })
+	for i, e := range plan.Store().Entries() {
+		w := make([]float32, e.Shape.Size())
+		fan := math.Sqrt(float64(len(w) / e.Shape[0]))
+		for k := range w {
+			w[k] = float32(rng.Normal(rng.Key(3, uint64(i)), uint64(k)) / fan)
+		}
+		if err := plan.Store().Set(e.Name, w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range plan.Input("x") {
+		plan.Input("x")[i] = float32(rng.Normal(7, uint64(i)))
+	}
+	return membersNet{plan, x[1:].Size()}
+}
+
+// run gives the result.
+func (n membersNet) run(t *testing.T) []float32 {
+	t.Helper()
+	if err := n.plan.Run(context.Background(), 0); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(n.plan.Output("y"))
+}
+
+// exchange exchanges two rows of the input.
+func (n membersNet) exchange(i, k int) {
+	x := n.plan.Input("x")
+	for p := range n.size {
+		x[i*n.size+p], x[k*n.size+p] = x[k*n.size+p], x[i*n.size+p]
+	}
+}
+
+// Members in another order give the same bits, those of another sample change nothing, and
+// one that is changed does.
+func TestMemberEncoder(t *testing.T) {
+	for _, backend := range []string{"ref", "cpu"} {
+		for _, pool := range []Pool{MeanPool, MeanStdPool, MinMaxPool} {
+			e := MemberEncoder{Channels: 8, Pool: pool, Periodic: true}
+			n := newMembersNet(t, backend, graph.Shape{10, 3, 1, 8, 12}, func(b *graph.Builder, x graph.Value) graph.Value { return e.Build(b, x, 5) })
+			before := n.run(t)
+			n.exchange(0, 3)
+			n.exchange(1, 2)
+			n.exchange(5, 9)
+			if !slices.Equal(n.run(t), before) {
+				t.Errorf("%s on %s: another order of members gives other bits", pool, backend)
+			}
+			n.plan.Input("x")[7*n.size] += 1
+			after, half := n.run(t), len(before)/2
+			if !slices.Equal(after[:half], before[:half]) || slices.Equal(after[half:], before[half:]) {
+				t.Errorf("%s on %s: a member of the second sample reaches the first, or not its own", pool, backend)
+			}
+		}
+	}
+}
+
+// Features of members enter a network beside those of the sample, and learn with it.
+func TestMemberEncoderLearns(t *testing.T) {
+	for _, pool := range []Pool{MeanPool, MeanStdPool, MinMaxPool} {
+		b := graph.New(2)
+		x, m, y := b.Input("x", graph.Shape{2, 3, 1, 8, 12}), b.Input("m", graph.Shape{6, 2, 1, 8, 12}), b.Input("y", graph.Shape{2, 1, 1, 8, 12})
+		more := MemberEncoder{Channels: 8, Pool: pool}.Build(b, m, 3)
+		b.Loss(op.MSE(b, UNet{Base: 2, Stages: 1}.BuildPadded(b, op.Concat(b, 1, x, more)), y))
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := engine.Compile(g, engine.Options{Backend: "ref"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer plan.Close()
+		for _, name := range []string{"x", "m", "y"} {
+			for i := range plan.Input(name) {
+				plan.Input(name)[i] = float32(rng.Normal(rng.Hash(name), uint64(i)))
+			}
+		}
+		var losses []float64
+		for step := range uint64(5) {
+			if err := plan.Run(context.Background(), step); err != nil {
+				t.Fatal(err)
+			}
+			losses = append(losses, plan.Loss())
+			for i, d := range plan.Store().Grads() {
+				plan.Store().Params()[i] -= 0.02 * d
+			}
+		}
+		if !slices.IsSortedFunc(losses, func(a, b float64) int { return cmp.Compare(b, a) }) || losses[4] == losses[0] {
+			t.Errorf("%s: losses %v, want them to fall", pool, losses)
+		}
+	}
+}
