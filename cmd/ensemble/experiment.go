@@ -19,7 +19,7 @@ func experimentCommand(a *app) *cobra.Command {
 		Example: "  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
 		Annotations: notes("ensemble help experiment members"),
-	}, experimentMembers(a), experimentAblation(a))
+	}, experimentMembers(a), experimentAblation(a), experimentKinds(a))
 }
 
 func experimentMembers(a *app) *cobra.Command {
@@ -79,6 +79,27 @@ func experimentAblation(a *app) *cobra.Command {
 	return cmd
 }
 
+func experimentKinds(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kinds -c FILE --run-dir DIR",
+		Short: "Train the network baselines of ENS-10 beside a configuration",
+		Long: "Train a configuration as it is, and with a network by point, by patch and in two\n" +
+			"dimensions in place of its own, at their published sizes. Gains over it are\n" +
+			"paired by start. Each has a run directory of its own; those that are done are\n" +
+			"not trained again.",
+		Example:     "  ensemble experiment kinds -c train.yaml --run-dir runs/kinds --seeds 3",
+		Annotations: notes("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        noArgs,
+	}
+	runExperiment(a, cmd, func(o *run.ExperimentOptions) (err error) {
+		if o.Variants, err = run.KindVariants(o.Config); err == nil {
+			o.Against = o.Variants[0].Name
+		}
+		return err
+	})
+	return cmd
+}
+
 // runExperiment lets a command run the variants that choose finds.
 func runExperiment(a *app, cmd *cobra.Command, choose func(*run.ExperimentOptions) error) {
 	o := run.ExperimentOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
@@ -86,9 +107,13 @@ func runExperiment(a *app, cmd *cobra.Command, choose func(*run.ExperimentOption
 	reporter := a.progressFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.Dir, "run-dir", "", "`DIR` of the experiment")
+	cmd.Flags().IntVar(&o.Seeds, "seeds", 1, "`NUMBER` of trainings of each variant, from train.seed on; scores are their mean")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := required(cmd, "run-dir"); err != nil {
 			return result{}, err
+		}
+		if o.Seeds < 1 {
+			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d seeds", o.Seeds), At: "--seeds", Fix: "give 1 or more"}
 		}
 		if *threads > 0 {
 			src.Set = append(src.Set, fmt.Sprintf("train.threads=%d", *threads))

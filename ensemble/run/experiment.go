@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,6 +36,8 @@ type ExperimentOptions struct {
 	Config   config.Sources // of all trainings
 	Dir      string         // folder of the experiment
 	Variants []Variant
+	// Seeds is how often each variant is trained: with train.seed, one more, and so on. 0 means 1.
+	Seeds int
 	// Against is the variant that the others are compared with.
 	Against  string
 	Version  string
@@ -49,13 +52,16 @@ type Experiment struct {
 	Schema   string          `json:"schema"`
 	Version  string          `json:"version"`
 	Against  string          `json:"against"`
+	Seeds    int             `json:"seeds"`
 	Variants []Variant       `json:"variants"`
 	Rows     []ExperimentRow `json:"rows"`
 
 	Dir string `json:"-"`
 }
 
-// ExperimentRow is one variant on one target, over the test starts. The gain is paired: over
+// ExperimentRow is one variant on one target, over the test starts. Of several seeds Value is the
+// mean and SD the standard deviation (divisor seeds − 1) of the trainings' scores, and intervals
+// and gains are those of the mean score of each start. The gain is paired: over
 // the raw ensemble of all members (plain CRPS), and over the variant that the others are
 // compared with, on the starts that both have.
 type ExperimentRow struct {
@@ -69,6 +75,7 @@ type ExperimentRow struct {
 	Value    score.Number `json:"value"`
 	CILow    score.Number `json:"ci_low"`
 	CIHigh   score.Number `json:"ci_high"`
+	SD       score.Number `json:"sd"` // over the seeds; missing of one
 	N        int          `json:"n"`
 	RawUsed  score.Number `json:"raw_used"`  // plain CRPS of the members that were used
 	RawFull  score.Number `json:"raw_full"`  // and of all
@@ -166,6 +173,31 @@ func AblationVariants(src config.Sources) ([]Variant, error) {
 	return out, nil
 }
 
+// KindVariants are the configuration as it is, "base", and with the network baselines of ENS-10 at
+// their published size in its place, without what they do not have.
+//
+// Errors: those of the configuration.
+func KindVariants(src config.Sources) ([]Variant, error) {
+	c, err := config.LoadTrain(src)
+	if err != nil {
+		return nil, err
+	}
+	out := []Variant{{Name: "base"}}
+	for _, k := range []struct {
+		kind string
+		size int
+	}{{config.DRNKind, 128}, {config.LeNetKind, 0}, {config.UNet2DKind, 32}} {
+		set := []string{"model.kind=" + k.kind, "model.height=" + config.SharedHeight, "model.dropout=0"}
+		if k.size > 0 {
+			set = append(set, "model.base="+strconv.Itoa(k.size))
+		}
+		if k.kind != c.Model.Kind {
+			out = append(out, Variant{k.kind, set})
+		}
+	}
+	return out, nil
+}
+
 // ParseVariant reads "NAME key=value key=value …".
 //
 // Errors: exit 64.
@@ -189,7 +221,8 @@ func ParseVariant(text string) (Variant, error) {
 	return Variant{words[0], words[1:]}, nil
 }
 
-// RunExperiment trains every variant into a run directory of its own, goes on with those that
+// RunExperiment trains every variant into a run directory of its own, of several seeds one for
+// each, goes on with those that
 // were begun, skips those that are done, and compares what they score on the test starts.
 //
 // Errors: those of Train, of the first variant that fails; exit 64 for variants of one name.
@@ -207,21 +240,46 @@ func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error
 			return nil, err
 		}
 	}
+	e.Seeds = max(o.Seeds, 1)
 	dates := map[string][]score.DateScore{}
 	for i, v := range o.Variants {
-		dir := filepath.Join(o.Dir, v.Name)
-		t := TrainOptions{Config: configs[i], RunDir: dir, Resume: "auto", Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
-		if _, err := Train(ctx, t); err != nil {
-			return nil, err
+		var rows [][]ExperimentRow // [seed]
+		var scored [][]score.DateScore
+		for k := range e.Seeds {
+			c, dir := configs[i], filepath.Join(o.Dir, v.Name)
+			if e.Seeds > 1 {
+				seed := c.Train.Train.Seed + k
+				src := o.Config
+				src.Set = slices.Concat(src.Set, v.Set, []string{fmt.Sprintf("train.seed=%d", seed)})
+				var err error
+				if c, err = config.LoadTrain(src); err != nil {
+					return nil, err
+				}
+				dir = filepath.Join(dir, fmt.Sprintf("seed-%d", seed))
+			}
+			t := TrainOptions{Config: c, RunDir: dir, Resume: "auto", Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
+			if _, err := Train(ctx, t); err != nil {
+				return nil, err
+			}
+			r, err := ReadScores(dir)
+			if err != nil {
+				return nil, err
+			}
+			own, err := table.Read[score.DateScore](ctx, filepath.Join(dir, datesTable))
+			if err != nil {
+				return nil, err
+			}
+			scored = append(scored, own)
+			rows = append(rows, rowsOf(v.Name, c.Data.Members.Use.N(), c.Data.Members.Full, r))
 		}
-		r, err := ReadScores(dir)
-		if err != nil {
-			return nil, err
+		dates[v.Name] = meanDates(scored)
+		for k := range rows[0] {
+			row, err := meanRow(rows, k, dates[v.Name])
+			if err != nil {
+				return nil, err
+			}
+			e.Rows = append(e.Rows, row)
 		}
-		if dates[v.Name], err = table.Read[score.DateScore](ctx, filepath.Join(dir, datesTable)); err != nil {
-			return nil, err
-		}
-		e.Rows = append(e.Rows, rowsOf(v.Name, configs[i].Data.Members.Use.N(), configs[i].Data.Members.Full, r)...)
 	}
 	for i := range e.Rows {
 		if err := e.Rows[i].compare(dates[e.Rows[i].Variant], dates[o.Against]); err != nil {
@@ -229,6 +287,55 @@ func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error
 		}
 	}
 	return e, e.save()
+}
+
+// meanDates are the scores by start of several trainings of one variant, averaged.
+func meanDates(all [][]score.DateScore) []score.DateScore {
+	out := slices.Clone(all[0])
+	for i := range out {
+		sum := 0.0
+		for _, other := range all {
+			sum += float64(other[i].CRPS)
+		}
+		out[i].CRPS = score.Number(sum / float64(len(all)))
+	}
+	return out
+}
+
+// meanRow is row k of several trainings of one variant, whose scores by start are dates.
+func meanRow(rows [][]ExperimentRow, k int, dates []score.DateScore) (ExperimentRow, error) {
+	r := rows[0][k]
+	r.SD = score.Missing()
+	n := float64(len(rows))
+	if n == 1 {
+		return r, nil
+	}
+	var sum, sq float64
+	for _, own := range rows {
+		sum += float64(own[k].Value)
+	}
+	for _, own := range rows {
+		sq += (float64(own[k].Value) - sum/n) * (float64(own[k].Value) - sum/n)
+	}
+	r.Value, r.SD = score.Number(sum/n), score.Number(math.Sqrt(sq/(n-1)))
+	r.CILow, r.CIHigh = score.Missing(), score.Missing()
+	var sums [][]float64 // by start: weight, CRPS and that of all raw members
+	for _, d := range dates {
+		if d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead {
+			sums = append(sums, []float64{d.Weight, d.Weight * float64(d.CRPS), d.Weight * float64(d.ReferenceCRPS)})
+		}
+	}
+	if r.Score != score.CRPSGauss.ID || len(sums) == 0 {
+		return r, nil
+	}
+	_, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return s[1] / s[0] })
+	if err != nil {
+		return r, err
+	}
+	r.CILow, r.CIHigh = score.Number(low), score.Number(high)
+	gain, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[1]/s[2] })
+	r.GainRaw, r.GainRawLow, r.GainRawHigh = score.Number(gain), score.Number(low), score.Number(high)
+	return r, err
 }
 
 // rowsOf are those of one training, without the comparison.
@@ -320,7 +427,7 @@ func (e *Experiment) Fprint(w io.Writer) error {
 
 // cells are the rows as text.
 func (e *Experiment) cells() (head []string, rows [][]string) {
-	head = []string{"variant", "members", "target", "score", "value", "raw, used", "raw, all", "EMOS by point", "gain over raw, all", "interval", "gain over " + e.Against, "interval"}
+	head = []string{"variant", "members", "target", "score", "value", "sd over seeds", "raw, used", "raw, all", "EMOS by point", "gain over raw, all", "interval", "gain over " + e.Against, "interval"}
 	number := func(n score.Number) string {
 		if n != n {
 			return "–"
@@ -340,7 +447,7 @@ func (e *Experiment) cells() (head []string, rows [][]string) {
 		return fmt.Sprintf("%.2f to %.2f", 100*low, 100*high)
 	}
 	for _, r := range e.Rows {
-		rows = append(rows, []string{r.Variant, strconv.Itoa(r.Members), r.Variable + " " + r.Level + " +" + r.Lead, r.Score, number(r.Value) + " " + r.Unit,
+		rows = append(rows, []string{r.Variant, strconv.Itoa(r.Members), r.Variable + " " + r.Level + " +" + r.Lead, r.Score, number(r.Value) + " " + r.Unit, number(r.SD),
 			number(r.RawUsed), number(r.RawFull), number(r.EMOSGrid), percent(r.GainRaw), between(r.GainRawLow, r.GainRawHigh),
 			percent(r.GainAgainst), between(r.GainAgainstLow, r.GainAgainstHigh)})
 	}
@@ -351,7 +458,7 @@ func (e *Experiment) cells() (head []string, rows [][]string) {
 func (e *Experiment) page() *report.Page {
 	head, rows := e.cells()
 	p := &report.Page{Title: "Experiment " + filepath.Base(e.Dir), ChartsTitle: "Members", Tables: []report.Table{{Title: "Variants", Columns: head, Rows: rows}},
-		Status: []report.Fact{{Name: "variants", Text: strconv.Itoa(len(e.Variants))}, {Name: "compared with", Text: e.Against}, {Name: "program", Text: e.Version}}}
+		Status: []report.Fact{{Name: "variants", Text: strconv.Itoa(len(e.Variants))}, {Name: "seeds", Text: strconv.Itoa(e.Seeds)}, {Name: "compared with", Text: e.Against}, {Name: "program", Text: e.Version}}}
 	type target struct{ variable, level, lead string }
 	byTarget := map[target][]ExperimentRow{}
 	var order []target

@@ -129,3 +129,49 @@ func TestExperimentVariants(t *testing.T) {
 		t.Errorf("no starts in common: %v, %v", row.GainAgainst, err)
 	}
 }
+
+// Of several seeds a row has their mean and standard deviation, and its gains are those of the mean
+// score of each start.
+func TestExperimentSeeds(t *testing.T) {
+	src := experimentSources(t)
+	kinds, err := KindVariants(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, v := range kinds {
+		names = append(names, v.Name)
+	}
+	if !slices.Equal(names, []string{"base", "drn", "lenet", "unet2d"}) {
+		t.Errorf("kinds %q", names)
+	}
+	o := ExperimentOptions{Config: src, Dir: t.TempDir(), Variants: kinds[:2], Against: "base", Seeds: 2, Version: "test"}
+	e, err := RunExperiment(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Rows) != 2 || e.Rows[1].Variant != "drn" {
+		t.Fatalf("rows %+v", e.Rows)
+	}
+	for _, r := range e.Rows {
+		var values []float64
+		for _, seed := range []string{"seed-1", "seed-2"} {
+			scores, err := ReadScores(filepath.Join(o.Dir, r.Variant, seed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			values = append(values, float64(scores.Find(r.Score, systemNetwork, r.Variable, r.Level, r.Lead).Value))
+		}
+		mean, sd := (values[0]+values[1])/2, math.Abs(values[0]-values[1])/math.Sqrt2
+		if sd == 0 || math.Abs(float64(r.Value)-mean) > 1e-12 || math.Abs(float64(r.SD)-sd) > 1e-12 {
+			t.Errorf("%s: %g ± %g, the seeds score %v", r.Variant, r.Value, r.SD, values)
+		}
+		// Scores by start are those of the split of the gain, of the same points here.
+		if want := 1 - mean/float64(r.RawFull); math.Abs(float64(r.GainRaw)-want) > 1e-6 {
+			t.Errorf("%s: gain over all raw members %g, the mean says %g", r.Variant, r.GainRaw, want)
+		}
+	}
+	if want := 1 - e.Rows[1].Value/e.Rows[0].Value; math.Abs(float64(e.Rows[1].GainAgainst-want)) > 1e-6 {
+		t.Errorf("gain over base %g, the means say %g", e.Rows[1].GainAgainst, want)
+	}
+}
