@@ -104,3 +104,21 @@ func sign(v float64) float64 {
 		return v // 0 or NaN
 	}
 }
+
+// HalfDistance is half the mean distance between two of M ≥ 2 members,
+//
+//	Σᵢⱼ|xᵢ−xⱼ| / (2M(M−1))
+//
+// the mean fair CRPS where y is one more of them. Below two members it is NaN.
+//
+// Shape: x [member]. Unit: that of x. Missing: NaN in gives NaN. Cost: sorts x in place.
+// Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
+func HalfDistance(x []float64) float64 {
+	slices.Sort(x)
+	m := float64(len(x))
+	var sum float64
+	for k, v := range x {
+		sum += (2*float64(k) - m + 1) * (v - x[0]) // x[0] shifts nothing, but keeps digits
+	}
+	return sum / (m * (m - 1))
+}

@@ -27,6 +27,13 @@ type Split struct {
 	// Dispersed is the step from S₁ that corrects dispersion first, N(m, c²+d²s²): bias and
 	// dispersion interact, and the other order shows how much.
 	Dispersed float64 `json:"dispersed"`
+
+	// The yardsticks, see Yardsticks. Without Steps.Scale all but Expected are 0.
+	Chance           float64 `json:"chance"`
+	FairUnbiased     float64 `json:"fair_unbiased"`
+	FairCalibrated   float64 `json:"fair_calibrated"`
+	ChanceCalibrated float64 `json:"chance_calibrated"`
+	Expected         float64 `json:"expected"`
 }
 
 // Shares are parts of the reference's score: the first four add up to Total exactly.
@@ -53,10 +60,13 @@ func (s Split) Shares() Shares {
 
 // list is a split as numbers, in the order of its fields.
 func (s Split) list() []float64 {
-	return []float64{s.Reference, s.FiniteSize, s.Unbiased, s.Calibrated, s.Model, s.Fair, s.Dispersed}
+	return []float64{s.Reference, s.FiniteSize, s.Unbiased, s.Calibrated, s.Model, s.Fair, s.Dispersed,
+		s.Chance, s.FairUnbiased, s.FairCalibrated, s.ChanceCalibrated, s.Expected}
 }
 
-func splitOf(v []float64) Split { return Split{v[0], v[1], v[2], v[3], v[4], v[5], v[6]} }
+func splitOf(v []float64) Split {
+	return Split{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11]}
+}
 
 // Interval is a value with the interval of resampled dates.
 type Interval struct{ Value, Low, High float64 }
@@ -67,6 +77,9 @@ type Report struct {
 	Members int
 	Dates   int
 	Shares  []Share // in the order of Shares
+	// Yardsticks are in the order of the list of that name; those of members are not there
+	// without Steps.Scale.
+	Yardsticks []YardstickValue
 }
 
 // Share is one row of a report.

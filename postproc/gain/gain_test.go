@@ -3,11 +3,14 @@ package gain
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 func near(t *testing.T, what string, got, want, tol float64) {
@@ -29,7 +32,13 @@ func TestTheory(t *testing.T) {
 		near(t, "share in %", 100*got, []float64{2.9729, 11.2703, 3.0993, 10.4737, 27.8162}[i], 5e-5)
 	}
 	near(t, "sum of shares", f.FiniteSize+f.Bias+f.Dispersion+f.Information, f.Total, 1e-15)
+	// Yardsticks: members half as wide as they should be, about their mean.
+	near(t, "fair_unbiased", s.FairUnbiased, math.Sqrt(2*1.49/math.Pi)-0.7/math.Sqrt(math.Pi), 1e-9)
+	near(t, "fair_calibrated", s.FairCalibrated, math.Sqrt((1+0.049)/1.1/math.Pi), 1e-9)
 	s = Theory(0, 1, 1, 10, 0)
+	for _, got := range []float64{s.Chance, s.Fair, s.FairUnbiased, s.FairCalibrated, s.ChanceCalibrated, s.Expected} {
+		near(t, "yardstick of perfect members", got, 0.5641895835, 1e-9)
+	}
 	for i, want := range []float64{0.6206085419, 0.6001416361, 0.6001416361, 0.5917270273, 0.5641895835} {
 		near(t, "perfect members", s.list()[i], want, 1e-9)
 	}
@@ -84,6 +93,17 @@ func TestSteps(t *testing.T) {
 		}
 	}
 	f := want.Shares()
+	for i, w := range want.list()[7:] {
+		near(t, "yardstick "+strconv.Itoa(i), rep.list()[7+i], w, 0.012)
+	}
+	if len(rep.Yardsticks) != len(Yardsticks) {
+		t.Fatalf("%d yardsticks", len(rep.Yardsticks))
+	}
+	for _, y := range rep.Yardsticks {
+		if !(y.CRPS.Low <= y.CRPS.Value && y.CRPS.Value <= y.CRPS.High+1e-12) || math.Abs(y.Ratio.Value*y.CRPS.Value-rep.Model) > 1e-12 {
+			t.Errorf("%s: %+v", y.ID, y)
+		}
+	}
 	near(t, "finite size", share["finite size"].Value, f.FiniteSize, 0.004)
 	near(t, "bias", share["bias"].Value, f.Bias, 0.01)
 	near(t, "dispersion", share["dispersion"].Value, f.Dispersion, 0.006)
@@ -117,5 +137,42 @@ func TestStepsRefuse(t *testing.T) {
 		if f() == nil {
 			t.Errorf("%s: accepted", what)
 		}
+	}
+}
+
+// Sums of areas add up to those of all points, and fits without Scale give no yardsticks of
+// members.
+func TestAreas(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	train, test := world(r, 0, 60, 6, 4, 0.5, 0.7, 0.2), world(r, 60, 8, 6, 4, 0.5, 0.7, 0.2)
+	set := &baseline.Set{}
+	for _, c := range train {
+		mean, std := make([]float32, 6), make([]float32, 6)
+		ensemble.MeanStd(mean, std, c.Members, 1)
+		set.Valid = append(set.Valid, c.Init.Time)
+		set.Mean, set.Std, set.Obs = append(set.Mean, mean...), append(set.Std, std...), append(set.Obs, c.Obs...)
+	}
+	steps, err := Fit(set, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	west, east := []bool{true, true, false, false, false, false}, []bool{false, false, true, true, true, true}
+	rows, err := steps.Score(&test[0], Options{Weights: []float64{1, 2, 3, 4, 5, 6}, Areas: [][]bool{west, east}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range rows[0] {
+		near(t, "parts "+strconv.Itoa(k), rows[1][k]+rows[2][k], v, 1e-12)
+	}
+	if rows[1].Weight() != 3 || rows[2].Weight() != 18 {
+		t.Errorf("weights %g and %g", rows[1].Weight(), rows[2].Weight())
+	}
+	steps.Scale = nil
+	if rows, err = steps.Score(&test[0], Options{}); err != nil {
+		t.Fatal(err)
+	}
+	rep, err := NewReport([]Sums{rows[0]}, 4, score.Bootstrap{})
+	if err != nil || len(rep.Yardsticks) != 2 { // fair_raw and expected need no fit
+		t.Errorf("%d yardsticks of an older fit, %v", len(rep.Yardsticks), err)
 	}
 }

@@ -27,17 +27,19 @@ type Case struct {
 type Options struct {
 	Weights   []float64 // [point], nil for equal ones
 	Gaussian  bool      // score the raw ensemble as a normal distribution, not as members
+	Areas     [][]bool  // [area][point]: parts that are scored by themselves too
 	Bootstrap score.Bootstrap
 }
 
 // Steps is what the steps learned at every point: N(m − Bias, s²(1+1/M)),
-// N(A + B·m, C + D·s²) and N(m, E + F·s²).
+// N(A + B·m, C + D·s²) and N(m, E + F·s²); and Scale, the factor t of Yardsticks.
 //
-// Shape: Bias [point], EMOS [point][A B C D], Dispersion [point][E F]. Missing: NaN at points
-// with too few cases; they are left out of scores.
+// Shape: Bias and Scale [point], EMOS [point][A B C D], Dispersion [point][E F]. Missing: NaN at
+// points with too few cases; they are left out of scores. Scale is nil in fits of older programs,
+// which have no yardsticks.
 type Steps struct {
-	Bias, EMOS, Dispersion []float64
-	Members                int // of the raw ensemble
+	Bias, EMOS, Dispersion, Scale []float64
+	Members                       int // of the raw ensemble
 }
 
 // Fit learns the steps point by point. Cases of one season and one lead belong together:
@@ -74,6 +76,13 @@ func Fit(s *baseline.Set, members int) (*Steps, error) {
 		f.EMOS = append(f.EMOS, emos.Location[2*p], emos.Location[2*p+1], emos.Scale[2*p], emos.Scale[2*p+1])
 		enough = enough || emos.Scale[2*p] == emos.Scale[2*p]
 	}
+	f.Scale = fitScale(f.Bias, members, func(yield func(p int, error, spread2 float64)) {
+		for i, m := range s.Mean {
+			if d := float64(m) - float64(s.Obs[i]); d == d {
+				yield(i%n, d, float64(s.Std[i])*float64(s.Std[i]))
+			}
+		}
+	})
 	if f.Dispersion = spread.Scale; !enough {
 		return nil, fmt.Errorf("gain: %d dates do not suffice for EMOS at any point", len(s.Valid))
 	}
@@ -109,9 +118,11 @@ func Of(train, test []Case, o Options) (*Report, error) {
 		if dates[c.Init.Unix()] {
 			return nil, fmt.Errorf("gain: start %s is trained and scored on", c.Init)
 		}
-		if rows[i], err = steps.Score(&c, o); err != nil {
+		sums, err := steps.Score(&c, o)
+		if err != nil {
 			return nil, err
 		}
+		rows[i] = sums[0]
 	}
 	return NewReport(rows, m, o.Bootstrap)
 }
@@ -143,15 +154,20 @@ func (s Sums) Split() Split {
 	return splitOf(v)
 }
 
-// Score sums the scores of a date. Of the options, Weights and Gaussian enter.
+// Score sums the scores of a date, over all points and over each of the areas. Of the options,
+// Weights, Gaussian and Areas enter.
 //
+// Shape: result [1+area].
 // Errors: other members or points than were fitted, or no distribution.
-func (s *Steps) Score(c *Case, o Options) (Sums, error) {
+func (s *Steps) Score(c *Case, o Options) ([]Sums, error) {
 	if err := c.check(s.Members, len(s.Bias), true); err != nil {
 		return nil, err
 	}
 	m := len(c.Members)
-	row, x := make(Sums, 1+len(Split{}.list())), make([]float64, m)
+	rows, x := make([]Sums, 1+len(o.Areas)), make([]float64, m)
+	for i := range rows {
+		rows[i] = make(Sums, 1+len(Split{}.list()))
+	}
 	gauss := func(mu, sigma, y float64) float64 {
 		v, _, _ := dist.NormalCRPS(mu, sigma, y)
 		return v
@@ -176,24 +192,41 @@ func (s *Steps) Score(c *Case, o Options) (Sums, error) {
 			Model:      gauss(float64(c.Mean[p]), float64(c.Spread[p]), y),
 			Fair:       dist.KernelCRPS(x, y, dist.Fair),
 			Dispersed:  gauss(mean, math.Sqrt(d[0]+d[1]*sd*sd), y),
-		}.list()
+			Expected:   float64(c.Spread[p]) / math.Sqrt(math.Pi),
+		}
+		if s.Scale != nil {
+			t := s.Scale[p]
+			split.Chance = dist.HalfDistance(x)
+			split.ChanceCalibrated = t * split.Chance
+			split.FairUnbiased = dist.KernelCRPS(x, y+bias, dist.Fair)
+			for i, v := range x {
+				x[i] = mean - bias + t*(v-mean)
+			}
+			split.FairCalibrated = dist.KernelCRPS(x, y, dist.Fair)
+		}
+		values := split.list()
 		w := 1.0
 		if o.Weights != nil {
 			w = o.Weights[p]
 		}
 		var sum float64
-		for _, v := range split {
+		for _, v := range values {
 			sum += v
 		}
 		if math.IsNaN(sum) {
 			continue
 		}
-		row[0] += w
-		for k, v := range split {
-			row[1+k] += w * v
+		for a, row := range rows {
+			if a > 0 && !o.Areas[a-1][p] {
+				continue
+			}
+			row[0] += w
+			for k, v := range values {
+				row[1+k] += w * v
+			}
 		}
 	}
-	return row, nil
+	return rows, nil
 }
 
 // NewReport makes shares and their intervals out of the sums of the dates, in the order of
@@ -233,5 +266,7 @@ func NewReport(dates []Sums, m int, b score.Bootstrap) (*Report, error) {
 		}
 		r.Shares = append(r.Shares, Share{s.id, s.name, s.crps, Interval{value, low, high}})
 	}
-	return r, nil
+	var err error
+	r.Yardsticks, err = yardsticks(rows, r.Split, b)
+	return r, err
 }

@@ -33,6 +33,13 @@ func Theory(bias, spread, sigma float64, m int, explained float64) Split {
 	s.FiniteSize, s.Unbiased = over(bias), over(0)
 	s.Calibrated = math.Sqrt((sigma*sigma + spread*spread/n) / math.Pi)
 	s.Model = sigma * math.Sqrt((1-explained)/math.Pi)
+	s.Expected = s.Model
+	// The right spread τ of members has τ²(1+1/M) = sigma² + spread²/M; then members and truth
+	// are draws of one distribution around the mean, and fair and expected CRPS agree.
+	s.Chance = spread / math.Sqrt(math.Pi)
+	s.FairUnbiased = meanDistance(0, math.Hypot(sigma, spread)) - s.Chance
+	s.FairCalibrated = math.Sqrt((sigma*sigma + spread*spread/n) / (1 + 1/n) / math.Pi)
+	s.ChanceCalibrated = s.FairCalibrated
 	return s
 }
 

@@ -51,6 +51,10 @@ type Reference struct {
 	Obs        []float32
 	FullSpread []float32 // of the full ensemble, the target of spread_rmse; see Options
 	Index      []float32 // extreme forecast index, the weight of eecrps; see Options
+	// Extremes is the index by whose size the points of LargestEFI are chosen, and Climate
+	// [quantile][point] are quantiles of the climate at equal steps from 0 to 1; see Options.
+	Extremes []float32
+	Climate  [][]float32
 }
 
 // Grid is the area that scores are averaged over.
@@ -63,10 +67,12 @@ type Grid struct {
 	Periodic bool
 }
 
-// Everywhere and AllYear name the whole area and all dates in results.
+// Everywhere and AllYear name the whole area and all dates in results, LargestEFI the points
+// where, on each date, the extreme forecast index is largest.
 const (
 	Everywhere = "all"
 	AllYear    = "all"
+	LargestEFI = "largest_efi"
 )
 
 // Region is a part of the area that is scored by itself too.
@@ -83,6 +89,10 @@ type Options struct {
 	Seasons    bool      // score DJF, MAM, JJA and SON by themselves too, by valid time
 	FullSpread bool      // references have the spread of the full ensemble
 	Index      bool      // references have the extreme forecast index
+	// Extremes is the share of the area, by weight, that is scored by itself too on each date,
+	// as region LargestEFI: where |Reference.Extremes| is largest. 0: none.
+	Extremes float64
+	Climate  int // quantiles of the climate in references, 0 for none
 }
 
 // check gives the chosen scores, in the order of the table.
@@ -100,7 +110,10 @@ func (o Options) check(points int) ([]*Score, error) {
 	if !slices.IsSorted(o.Thresholds) || slices.ContainsFunc(o.Thresholds, math.IsNaN) {
 		errs = append(errs, fmt.Errorf("score: thresholds %v do not rise", o.Thresholds))
 	}
-	seen := []string{Everywhere}
+	if !(o.Extremes >= 0 && o.Extremes < 1) || o.Climate == 1 || o.Climate < 0 {
+		errs = append(errs, fmt.Errorf("score: extremes in %g of the area, %d quantiles of the climate", o.Extremes, o.Climate))
+	}
+	seen := []string{Everywhere, LargestEFI}
 	for _, r := range o.Regions {
 		if len(r.In) != points || slices.Contains(seen, r.Name) || r.Name == "" {
 			errs = append(errs, fmt.Errorf("score: region %q has %d of %d points, or a name that is taken", r.Name, len(r.In), points))
@@ -204,7 +217,8 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 		if has&Parameters != 0 || has&(Mean|Spread) == Mean|Spread {
 			has |= Distribution
 		}
-		for need, given := range map[Need]bool{FullSpread: o.FullSpread, Index: o.Index, Events: len(o.Thresholds) > 0, Neighbours: grid.NX > 0} {
+		for need, given := range map[Need]bool{FullSpread: o.FullSpread, Index: o.Index, Events: len(o.Thresholds) > 0, Neighbours: grid.NX > 0,
+			Quantiles: o.Climate > 1, Tails: o.Climate > 100} {
 			if given {
 				has |= need
 			}
@@ -274,6 +288,7 @@ func (a *Accumulator) Sum(init ensemble.Init, ref Reference, samples []Sample) (
 		}
 	}
 	entries, width := a.layout(d.Members)
+	extreme := a.extreme(ref)
 	const chunk = 4096 // fixed, so that sums do not depend on the number of processors
 	n := len(a.grid.Weights)
 	parts := make([][]Cell, (n+chunk-1)/chunk)
@@ -291,7 +306,7 @@ func (a *Accumulator) Sum(init ensemble.Init, ref Reference, samples []Sample) (
 				if k >= len(parts) {
 					return
 				}
-				parts[k] = w.run(k*chunk, min(n, (k+1)*chunk), ref, samples)
+				parts[k] = w.run(k*chunk, min(n, (k+1)*chunk), ref, samples, extreme)
 			}
 		})
 	}
@@ -328,7 +343,7 @@ func daily(entries [][]entry, members []int, c Cell) {
 
 // cells are empty sums of all regions.
 func (a *Accumulator) cells(width int) []Cell {
-	out := make([]Cell, 1+len(a.o.Regions))
+	out := make([]Cell, len(a.areas()))
 	for r := range out {
 		out[r] = Cell{Absent: make([]int, len(a.systems)), Sums: make([]float64, width)}
 	}
@@ -354,7 +369,7 @@ func (c *Cell) add(o Cell) {
 // Errors: a date given twice, other numbers of members than earlier dates, sums of
 // other scores.
 func (a *Accumulator) Join(d Date) error {
-	if len(d.Members) != len(a.systems) || len(d.Cells) != 1+len(a.o.Regions) {
+	if len(d.Members) != len(a.systems) || len(d.Cells) != len(a.areas()) {
 		return fmt.Errorf("score: %s %s: sums of other systems or regions", a.target.Variable, d.Init)
 	}
 	_, width := a.layout(d.Members)
@@ -391,6 +406,17 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 	}
 	if a.o.Index && len(ref.Index) != n {
 		return bad("the extreme forecast index", len(ref.Index))
+	}
+	if a.o.Extremes > 0 && len(ref.Extremes) != n {
+		return bad("the index that chooses extremes", len(ref.Extremes))
+	}
+	if len(ref.Climate) != a.o.Climate {
+		return fmt.Errorf("score: %s %s: %d quantiles of the climate, want %d", a.target.Variable, init, len(ref.Climate), a.o.Climate)
+	}
+	for _, f := range ref.Climate {
+		if len(f) != n {
+			return bad("a quantile of the climate", len(f))
+		}
 	}
 	if len(samples) != len(a.systems) {
 		return fmt.Errorf("score: %s %s: %d samples for %d systems", a.target.Variable, init, len(samples), len(a.systems))
@@ -446,7 +472,8 @@ type worker struct {
 func (a *Accumulator) newWorker(members []int, entries [][]entry, width int) *worker {
 	w := &worker{a: a, entries: entries, width: width, cases: make([]Case, len(members)), absent: make([]int, len(members))}
 	for s, m := range members {
-		w.cases[s] = Case{Members: make([]float64, m), Thresholds: a.o.Thresholds, Above: make([]float64, len(a.o.Thresholds)), Family: a.systems[s].Family}
+		w.cases[s] = Case{Members: make([]float64, m), Thresholds: a.o.Thresholds, Above: make([]float64, len(a.o.Thresholds)), Family: a.systems[s].Family,
+			Climate: make([]float64, a.o.Climate)}
 		if f := a.systems[s].Family; f != nil {
 			w.cases[s].Parameters = make([]float64, len(f.Parameters))
 		}
@@ -460,7 +487,7 @@ func (a *Accumulator) newWorker(members []int, entries [][]entry, width int) *wo
 }
 
 // run scores the points lo ≤ p < hi.
-func (w *worker) run(lo, hi int, ref Reference, samples []Sample) []Cell {
+func (w *worker) run(lo, hi int, ref Reference, samples []Sample, extreme []bool) []Cell {
 	a := w.a
 	out := a.cells(w.width)
 	in := make([]int, 0, len(out))
@@ -470,6 +497,9 @@ func (w *worker) run(lo, hi int, ref Reference, samples []Sample) []Cell {
 			if region.In[p] {
 				in = append(in, r+1)
 			}
+		}
+		if extreme != nil && extreme[p] {
+			in = append(in, len(out)-1)
 		}
 		ok := w.load(p, ref, samples)
 		for _, r := range in {
@@ -535,6 +565,10 @@ func (w *worker) load(p int, ref Reference, samples []Sample) bool {
 		if a.o.Index {
 			c.Index = float64(ref.Index[p])
 			ok = ok && !math.IsNaN(c.Index)
+		}
+		for k, f := range ref.Climate {
+			c.Climate[k] = float64(f[p])
+			ok = ok && !math.IsNaN(c.Climate[k])
 		}
 		w.absent[s] = c.load(a.systems[s].Gives, samples[s], p)
 		ok = ok && w.absent[s] == 0 && !(a.systems[s].Gives&(Members|Mean) != 0 && math.IsNaN(c.Mean)) &&

@@ -1,6 +1,7 @@
 package score
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -17,8 +18,7 @@ import (
 // Missing: NaN in gives NaN.
 // Source: Lalaurette 2003, doi:10.1256/qj.02.152; Zsótér 2006, ECMWF Newsletter 107.
 func EFI(climate, members []float64) float64 {
-	n := len(climate) - 1
-	below := func(q float64) float64 {
+	return index(climate, func(q float64) float64 {
 		k := 0
 		for _, x := range members {
 			if math.IsNaN(x) {
@@ -29,7 +29,12 @@ func EFI(climate, members []float64) float64 {
 			}
 		}
 		return float64(k) / float64(len(members))
-	}
+	})
+}
+
+// index is EFI of any forecast distribution, below being the probability of values up to q.
+func index(climate []float64, below func(q float64) float64) float64 {
+	n := len(climate) - 1
 	// On a stretch F = f₀ + s(p−p₀): ∫ (p−F)/√(p(1−p)) of
 	// ∫ dp/√(p(1−p)) = arccos(1−2p) and ∫ p dp/√(p(1−p)) = arccos(√(1−p)) − √(p(1−p)).
 	f0, sum := below(climate[0]), 0.0
@@ -111,6 +116,63 @@ func SOT(forecast, climate, climateExtreme float64) float64 {
 		return math.NaN()
 	}
 	return -(forecast - climateExtreme) / (climate - climateExtreme)
+}
+
+// EFISize is the mean size of the extreme forecast index EFI of the system's own forecast, and
+// EFIENS10Size that of EFIENS10: how unusual the weather is that it forecasts. SOTUpper and
+// SOTLower are its mean shifts of tails at 0.9 and 0.1, over the points where the climate has a
+// tail at all.
+//
+// Unit: none. Better: neither way. Source: Zsótér 2006, ECMWF Newsletter 107.
+var (
+	EFISize = &Score{
+		ID: "efi", Name: "size of the extreme forecast index", Formula: "<|EFI|>, EFI = 2/pi integral of (p-F(q_p))/sqrt(p(1-p)) dp, q_p of the climate",
+		Doc:    "How unusual the forecast is for place and season: 0 is as the climate, 1 beyond all of it.",
+		Source: "doi:10.1256/qj.02.152",
+		Unit:   Dimensionless, Better: Neither, Needs: Distribution | Quantiles, Parts: 1,
+		Point: func(parts []float64, c *Case) {
+			parts[0] = math.Abs(index(c.Climate, func(q float64) float64 { return 1 - c.exceed(q) }))
+		},
+		Value: single,
+	}
+	EFIENS10Size = &Score{
+		ID: "efi_ens10", Name: "size of the extreme forecast index as ENS-10 has it", Formula: "<|EFI|>, EFI = 2/pi sum_k=1..19 (k/20-F(q_k))/sqrt(k/20(1-k/20)) 0.05",
+		Doc:    "The index that weights EECRPS; it reaches 0.7914 at most.",
+		Source: "arXiv:2206.14786",
+		Unit:   Dimensionless, Better: Neither, Needs: Members | Quantiles, MinMembers: 1, Parts: 1,
+		Point: func(parts []float64, c *Case) {
+			step := (len(c.Climate) - 1) / 20
+			var climate [21]float64
+			for k := range climate {
+				climate[k] = c.Climate[k*step]
+			}
+			parts[0] = math.Abs(EFIENS10(climate[:], c.Members))
+		},
+		Value: single,
+	}
+	SOTUpper = shiftOfTails("sot_90", "upper", 0.9, 0.99)
+	SOTLower = shiftOfTails("sot_10", "lower", 0.1, 0.01)
+)
+
+// farShift bounds a shift of tails, as earthkit-meteo does: where the climate has hardly a tail
+// a single point would outweigh all others.
+const farShift = 10
+
+func shiftOfTails(id, which string, p, extreme float64) *Score {
+	return &Score{
+		ID: id, Name: "shift of the " + which + " tail", Formula: fmt.Sprintf("<-(Q_f(%g)-Q_c(%g))/(Q_c(%g)-Q_c(%g))>, Q_f of the forecast, Q_c of the climate, each within +-10", p, extreme, p, extreme),
+		Doc:    "Above 0 a tenth of the forecast lies beyond the climate's outermost hundredth; -1 is the climate's own tail.",
+		Source: "Zsoter 2006, ECMWF Newsletter 107",
+		Unit:   Dimensionless, Better: Neither, NoRatio: true, Needs: Distribution | Tails, Parts: 2,
+		Point: func(parts []float64, c *Case) {
+			at := func(p float64) float64 { return quantile(c.Climate, p) }
+			parts[0], parts[1] = min(max(SOT(c.quantile(p), at(p), at(extreme)), -farShift), farShift), 1
+			if math.IsNaN(parts[0]) {
+				parts[0], parts[1] = 0, 0
+			}
+		},
+		Value: func(mean []float64, _ int) float64 { return mean[0] / mean[1] },
+	}
 }
 
 // EECRPSGauss and EECRPSPlain are the extreme-event weighted CRPS, < |EFI| CRPS >: the

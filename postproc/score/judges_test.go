@@ -213,6 +213,27 @@ func TestEFI(t *testing.T) {
 		near(t, fmt.Sprint("SOT above at ", p), clip10(SOT(quantile(members, 0.9), q[2][p], q[3][p])), j.SOT.Upper[p], 1e-6)
 		near(t, fmt.Sprint("SOT below at ", p), clip10(SOT(quantile(members, 0.1), q[1][p], q[0][p])), j.SOT.Lower[p], 1e-6)
 	}
+	// Scored, the mean size is that of the judged values.
+	var rows [][]float32
+	for k := range climate {
+		rows = append(rows, field(len(j.EFI), func(p int) float64 { return j.Cases.Climate[k][p] }))
+	}
+	a, err := New(t850, Grid{Weights: field64(len(j.EFI), func(int) float64 { return 1 })}, []System{{Name: "raw", Gives: Members}}, Options{Scores: []string{"efi"}, Climate: len(climate)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Add(day(0), Reference{Obs: rows[0], Climate: rows}, []Sample{{Members: j.Cases.Members}}); err != nil {
+		t.Fatal(err)
+	}
+	res, err := a.Result(Bootstrap{Resamples: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size float64
+	for _, v := range j.EFI {
+		size += math.Abs(v) / float64(len(j.EFI))
+	}
+	near(t, "size of the index", of(res, "efi", "raw")[0], size, 1e-3) // quantiles in float32 may pass a member
 	// The published discretisation, on the climate 0, 1, …, 20.
 	for k := range climate {
 		climate[k] = float64(k)

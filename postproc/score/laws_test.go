@@ -203,7 +203,7 @@ func TestSumsMergeExactly(t *testing.T) {
 	for p := range points / 2 {
 		half.In[p] = true
 	}
-	o := Options{Scores: IDs(), Thresholds: []float64{-0.3, 0.8}, Regions: []Region{half}, Seasons: true, Index: true}
+	o := Options{Scores: IDs(), Thresholds: []float64{-0.3, 0.8}, Regions: []Region{half}, Seasons: true, Index: true, Extremes: 0.1, Climate: 101}
 	fresh := func() *Accumulator {
 		a, err := New(t850, Grid{Weights: field64(points, func(p int) float64 { return 0.1 + float64(p%13)/7 }), NX: 30, Periodic: true, Name: "test"},
 			[]System{{Name: "raw", Gives: Members}, {Name: "net", Gives: Mean | Spread}}, o)
@@ -221,7 +221,10 @@ func TestSumsMergeExactly(t *testing.T) {
 		s.Members[2][40+k] = float32(math.NaN())
 		samples := []Sample{s, {Mean: y, Spread: field(points, func(int) float64 { return 0.5 + r.Float64() })}}
 		samples[1].Mean = field(points, func(p int) float64 { return r.NormFloat64() })
-		ref := Reference{Obs: y, Index: field(points, func(int) float64 { return r.Float64() })}
+		ref := Reference{Obs: y, Index: field(points, func(int) float64 { return r.Float64() }), Extremes: field(points, func(int) float64 { return r.NormFloat64() })}
+		for q := range 101 {
+			ref.Climate = append(ref.Climate, field(points, func(int) float64 { return float64(q)/25 - 2 }))
+		}
 		one := fresh()
 		for _, a := range []*Accumulator{whole, one} {
 			if err := a.Add(day(7*k), ref, samples); err != nil {
@@ -285,6 +288,9 @@ func exact(r *Result) any {
 	}
 	for _, h := range r.Ranks {
 		out = append(out, fmt.Sprintf("%s %x %x %x", h.System, h.Counts, h.Shares, h.Low))
+	}
+	for _, c := range r.Calibration {
+		out = append(out, fmt.Sprintf("%s %s %s %s %x %x %x %x %s", c.System, c.Histogram, c.Region, c.Season, c.Tilt, c.TiltHigh, c.Bend, c.BendLow, c.Text))
 	}
 	for _, c := range r.Comparisons {
 		out = append(out, fmt.Sprintf("%s %s %s %x %x %x %x", c.ID, c.Region, c.Season, c.Gain, c.CILow, c.CIHigh, c.P))

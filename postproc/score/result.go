@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // Number is a float64 that JSON shows as null where it is missing.
@@ -82,7 +83,8 @@ type Comparison struct {
 	Threshold   Number  `json:"threshold"`
 	// P is the probability of a mean difference at least so large between equally good
 	// systems (Diebold and Mariano); missing for scores that are no means over dates.
-	P Number `json:"p_value"`
+	P       Number `json:"p_value"`
+	Weights string `json:"weights"`
 }
 
 // Diagram is a score as a table of numbers to be drawn.
@@ -127,6 +129,33 @@ type Share struct {
 	CIHigh      Number  `json:"ci_high"`
 	CRPS        Number  `json:"crps"` // of the forecast after this step
 	N           int     `json:"n"`    // dates
+	Region      string  `json:"region"`
+	Season      string  `json:"season"`
+	Weights     string  `json:"weights"`
+}
+
+// Yardstick is a CRPS that says how close to the best possible a system is (package
+// postproc/gain says how it is found), and Ratio the system's CRPS over it.
+type Yardstick struct {
+	ID        string  `json:"id"`
+	System    string  `json:"system"`
+	Reference string  `json:"reference"` // whose members it is made of; the system itself for expected
+	Variable  string  `json:"variable"`
+	Level     string  `json:"level"`
+	Lead      string  `json:"lead"`
+	LeadH     float64 `json:"lead_h"`
+	Formula   string  `json:"formula"`
+	Unit      string  `json:"unit"`
+	CRPS      Number  `json:"crps"`
+	CILow     Number  `json:"ci_low"`
+	CIHigh    Number  `json:"ci_high"`
+	Ratio     Number  `json:"ratio"`
+	RatioLow  Number  `json:"ratio_low"`
+	RatioHigh Number  `json:"ratio_high"`
+	N         int     `json:"n"` // dates
+	Region    string  `json:"region"`
+	Season    string  `json:"season"`
+	Weights   string  `json:"weights"`
 }
 
 // DateScore is what one start adds to the mean CRPS of a system and of the raw ensemble that
@@ -149,7 +178,9 @@ type Result struct {
 	Scores      []Value         `json:"scores"`
 	Comparisons []Comparison    `json:"comparisons"`
 	Shares      []Share         `json:"gain_shares"`
+	Yardsticks  []Yardstick     `json:"yardsticks"`
 	Ranks       []RankHistogram `json:"rank_histograms"`
+	Calibration []Calibration   `json:"calibration"`
 	Diagrams    []Diagram       `json:"diagrams"`
 	Coupling    []Coupling      `json:"coupling"`
 	Bootstrap   Bootstrap       `json:"bootstrap"`
@@ -162,7 +193,9 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	r.Scores = append([]Value{}, r.Scores...)
 	r.Comparisons = append([]Comparison{}, r.Comparisons...)
 	r.Shares = append([]Share{}, r.Shares...)
+	r.Yardsticks = append([]Yardstick{}, r.Yardsticks...)
 	r.Ranks = append([]RankHistogram{}, r.Ranks...)
+	r.Calibration = append([]Calibration{}, r.Calibration...)
 	r.Diagrams = append([]Diagram{}, r.Diagrams...)
 	r.Coupling = append([]Coupling{}, r.Coupling...)
 	return json.Marshal(plain(r))
@@ -173,7 +206,9 @@ func (r *Result) Append(o *Result) {
 	r.Scores = append(r.Scores, o.Scores...)
 	r.Comparisons = append(r.Comparisons, o.Comparisons...)
 	r.Shares = append(r.Shares, o.Shares...)
+	r.Yardsticks = append(r.Yardsticks, o.Yardsticks...)
 	r.Ranks = append(r.Ranks, o.Ranks...)
+	r.Calibration = append(r.Calibration, o.Calibration...)
 	r.Diagrams = append(r.Diagrams, o.Diagrams...)
 	r.Coupling = append(r.Coupling, o.Coupling...)
 	r.Bootstrap = o.Bootstrap
@@ -231,8 +266,11 @@ func (a *Accumulator) find(system string) int {
 	return slices.IndexFunc(a.systems, func(s System) bool { return s.Name == system })
 }
 
-// seasons are the names of results by season, by month of the valid time.
-var seasons = [12]string{"DJF", "DJF", "MAM", "MAM", "MAM", "JJA", "JJA", "JJA", "SON", "SON", "SON", "DJF"}
+// Seasons are the names of results by season.
+var Seasons = []string{"DJF", "MAM", "JJA", "SON"}
+
+// SeasonOf is the season of a valid time, by month.
+func SeasonOf(valid time.Time) string { return Seasons[valid.UTC().Month()%12/3] }
 
 // Result computes all scores of all systems, the comparisons asked for, and
 // their intervals: over the whole area, then by region; over all dates, then by
@@ -250,14 +288,14 @@ func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 		return nil, err
 	}
 	out := &Result{Bootstrap: whole}
-	for _, season := range []string{AllYear, "DJF", "MAM", "JJA", "SON"} {
+	for _, season := range append([]string{AllYear}, Seasons...) {
 		part := dates
 		if season != AllYear {
 			if !a.o.Seasons {
 				break
 			}
 			part = slices.DeleteFunc(slices.Clone(dates), func(d Date) bool {
-				return seasons[d.Init.Valid(a.target.Lead).Time.UTC().Month()-1] != season
+				return SeasonOf(d.Init.Valid(a.target.Lead).Time) != season
 			})
 		}
 		if len(part) == 0 {
@@ -265,7 +303,7 @@ func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 		}
 		fit := whole
 		fit.BlockLength = min(fit.BlockLength, len(part))
-		for r := range 1 + len(a.o.Regions) {
+		for r := range a.areas() {
 			v := a.view(part, r, season, fit)
 			if err := v.result(out, pairs); err != nil {
 				return nil, err
@@ -290,10 +328,7 @@ type view struct {
 }
 
 func (a *Accumulator) view(dates []Date, region int, season string, b Bootstrap) *view {
-	v := &view{Accumulator: a, b: b, dates: dates, region: region, name: Everywhere, season: season, missing: make([]int, len(a.systems))}
-	if region > 0 {
-		v.name = a.o.Regions[region-1].Name
-	}
+	v := &view{Accumulator: a, b: b, dates: dates, region: region, name: a.areas()[region], season: season, missing: make([]int, len(a.systems))}
 	v.entries, v.width = a.layout(a.members)
 	n := len(dates)
 	once := make([]int, n)
@@ -370,7 +405,18 @@ func (v *view) result(out *Result, pairs []Pair) error {
 				MissingMembers: v.missing[i], PairDivisor: pairs})
 		}
 		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.From == ranks }); k >= 0 {
-			out.Ranks = append(out.Ranks, v.histogram(i, &v.entries[i][k]))
+			e := &v.entries[i][k]
+			shares := v.rankShares(i, e)
+			out.Ranks = append(out.Ranks, v.histogram(i, e, shares))
+			out.Calibration = append(out.Calibration, v.calibration(i, HistogramOfRanks, shares))
+		}
+		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.Score == PITFlatness }); k >= 0 {
+			e := &v.entries[i][k]
+			shares := make([][]float64, len(v.sums))
+			for r, s := range v.sums {
+				shares[r] = s[e.at : e.at+e.size]
+			}
+			out.Calibration = append(out.Calibration, v.calibration(i, HistogramOfPIT, shares))
 		}
 	}
 	for _, p := range pairs {
@@ -413,7 +459,7 @@ func (v *view) compare(out *Result, p Pair) error {
 		out.Comparisons = append(out.Comparisons, Comparison{ID: p.ID, System: p.System, Reference: p.Reference, ReferenceID: p.ReferenceID,
 			Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
 			Gain: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
-			Region: v.name, Season: v.season, Threshold: v.threshold(event), P: Number(v.equal(s, r))})
+			Region: v.name, Season: v.season, Threshold: v.threshold(event), P: Number(v.equal(s, r)), Weights: v.grid.Name})
 	}
 	return nil
 }
@@ -490,8 +536,27 @@ func (v *view) diagram(system int, e *entry) Diagram {
 	return d
 }
 
-// histogram is the rank histogram of a system of members.
-func (v *view) histogram(system int, e *entry) RankHistogram {
+// rankShares are the shares of each place of a rank histogram, in every resample.
+func (v *view) rankShares(system int, e *entry) [][]float64 {
+	m := v.members[system]
+	out := make([][]float64, len(v.sums))
+	for i, sums := range v.sums {
+		weights := sums[e.at+m+1 : e.at+2*(m+1)]
+		var total float64
+		for _, w := range weights {
+			total += w
+		}
+		out[i] = make([]float64, m+1)
+		for k, w := range weights {
+			out[i][k] = w / total
+		}
+	}
+	return out
+}
+
+// histogram is the rank histogram of a system of members, of which shares are those of
+// rankShares.
+func (v *view) histogram(system int, e *entry, shares [][]float64) RankHistogram {
 	t, m := v.target, v.members[system]
 	h := RankHistogram{System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), Region: v.name, Season: v.season,
 		Members: m, N: len(v.dates), Counts: make([]float64, m+1), Shares: make([]float64, m+1)}
@@ -500,21 +565,8 @@ func (v *view) histogram(system int, e *entry) RankHistogram {
 			h.Counts[k] += c
 		}
 	}
-	shares := func(sums []float64) []float64 {
-		out, total := make([]float64, m+1), 0.0
-		for _, w := range sums[e.at+m+1 : e.at+2*(m+1)] {
-			total += w
-		}
-		for k, w := range sums[e.at+m+1 : e.at+2*(m+1)] {
-			out[k] = w / total
-		}
-		return out
-	}
-	h.Shares = shares(v.sums[0])
-	resampled := make([][]float64, len(v.sums)-1)
-	for k, s := range v.sums[1:] {
-		resampled[k] = shares(s)
-	}
+	h.Shares = shares[0]
+	resampled := shares[1:]
 	flat, dates := 1/float64(m+1), make([]float64, m+1)
 	for k, s := range h.Shares {
 		values := make([]float64, len(resampled))

@@ -49,6 +49,8 @@ const (
 	Index                       // extreme forecast index of each point
 	Neighbours                  // the grid's rows
 	Parameters                  // of a distribution of the system's family
+	Quantiles                   // of the climate
+	Tails                       // quantiles of the climate in steps of a hundredth, or less
 	// Distribution is any of these: members, mean and spread, or parameters. Scores that
 	// need it ask for probabilities and quantiles.
 	Distribution
@@ -62,6 +64,7 @@ type Case struct {
 	FullSpread float64
 	Obs        float64
 	Index      float64      // extreme forecast index
+	Climate    []float64    // quantiles of the climate at equal steps from 0 to 1
 	Family     *dist.Family // nil: normal with Mean and Spread
 	Parameters []float64    // of Family
 	// Thresholds of events, and the forecast probability that each is exceeded. Scores

@@ -20,9 +20,7 @@ const savedVersion = 1
 // words describe all that two accumulators must have alike for their dates to be joined.
 func (a *Accumulator) words() string {
 	text := fmt.Sprintf("%s %s %s %s %d %s", a.target.Variable, a.target.Level, a.target.Lead, a.target.Unit, len(a.grid.Weights), a.grid.Name)
-	for _, r := range a.o.Regions {
-		text += " " + r.Name
-	}
+	text += fmt.Sprintf(" %v %g %d", a.areas(), a.o.Extremes, a.o.Climate)
 	for i, s := range a.systems {
 		text += fmt.Sprintf("\n%s %d %d", s.Name, s.MembersUsed, s.Gives)
 		if s.Family != nil {

@@ -2,7 +2,8 @@ package score
 
 // Table lists all scores, in the order in which they are computed and printed.
 var Table = []*Score{
-	CRPSGauss, CRPSFamily, CRPSPlain, CRPSFair, CRPSAlmostFair, CRPSReliability, CRPSPotential, CRPSAbove, EECRPSGauss, EECRPSPlain,
+	CRPSGauss, CRPSFamily, CRPSPlain, CRPSFair, CRPSAlmostFair, CRPSReliability, CRPSPotential, CRPSAbove, CRPSExpected, CRPSOverExpected, EECRPSGauss, EECRPSPlain,
+	EFISize, EFIENS10Size, SOTUpper, SOTLower,
 	RMSE, MAE, Bias, Correlation, LogGauss,
 	SpreadScore, SpreadSkill, SpreadRMSE, SpreadSkillBins,
 	RankFlatness, PITFlatness,
@@ -16,3 +17,7 @@ var Table = []*Score{
 // thresholds nor more than a moment.
 var Default = []string{"crps_gauss", "crps_plain", "crps_fair", "rmse", "bias", "spread", "spread_skill", "spread_rmse",
 	"spread_skill_bins", "rank_flatness", "pit_flatness"}
+
+// OfClimate are the scores that are computed beside Default where references have quantiles of
+// the climate and the index.
+var OfClimate = []string{"eecrps_gauss", "eecrps_plain", "efi", "efi_ens10", "sot_90", "sot_10"}

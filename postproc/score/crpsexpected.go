@@ -1,0 +1,53 @@
+package score
+
+import (
+	"math"
+
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+// CRPSExpected is the CRPS that a forecast expects of itself, ½E|X−X'| of its distribution:
+//
+//	s/√π for a normal distribution, Σᵢⱼ|xᵢ−xⱼ| / (2M(M−1)) for members
+//
+// It is the mean CRPS of what comes true if that is drawn from the forecast: the part of the
+// CRPS that is chance, if the forecast is right. It does not look at the reference.
+//
+// Unit: that of the variable. Better: neither way. Source: Gneiting and Raftery 2007,
+// doi:10.1198/016214506000001437, section 4.2.
+var CRPSExpected = &Score{
+	ID: "crps_expected", Name: "CRPS that the forecast expects", Formula: "<E|X-X'|/2>: s/sqrt(pi), or sum_ij|x_i-x_j|/(2 M(M-1))",
+	Doc:    "CRPS that would be reached if the reference were a draw of the forecast: what is chance, if the forecast is right.",
+	Source: "doi:10.1198/016214506000001437",
+	Unit:   SameAsVariable, Better: Neither, Divisor: "M(M-1)", Needs: Spread | Distribution, MinMembers: 2, Normal: true, Parts: 1,
+	Point: func(parts []float64, c *Case) { parts[0] = c.expectedCRPS() },
+	Value: single,
+}
+
+// CRPSOverExpected is the CRPS that is reached, of members the fair one, over CRPSExpected. 1 is
+// what calibrated forecasts have; above it the reference lies farther off than the forecast says.
+//
+// Unit: none. Better: near 1. Source: as CRPSExpected.
+var CRPSOverExpected = &Score{
+	ID: "crps_over_expected", Name: "CRPS over the CRPS that the forecast expects", Formula: "crps_gauss/crps_expected; of members crps_fair/crps_expected",
+	Doc:    "1 if forecasts know their own error; above 1 they are too sure of themselves, or biased.",
+	Source: "doi:10.1198/016214506000001437",
+	Unit:   Dimensionless, Better: One, Divisor: "M(M-1)", Needs: Mean | Spread | Distribution, MinMembers: 2, Normal: true, Parts: 2,
+	Point: func(parts []float64, c *Case) {
+		if len(c.Members) > 0 {
+			parts[0] = dist.KernelCRPS(c.Members, c.Obs, dist.Fair)
+		} else {
+			parts[0], _, _ = dist.NormalCRPS(c.Mean, c.Spread, c.Obs)
+		}
+		parts[1] = c.expectedCRPS()
+	},
+	Value: func(mean []float64, _ int) float64 { return mean[0] / mean[1] },
+}
+
+// expectedCRPS is ½E|X−X'| of the members, or of a normal distribution.
+func (c *Case) expectedCRPS() float64 {
+	if len(c.Members) > 0 {
+		return dist.HalfDistance(c.Members)
+	}
+	return c.Spread / math.Sqrt(math.Pi)
+}

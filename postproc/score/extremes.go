@@ -1,0 +1,63 @@
+package score
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// areas are the names of what is scored by itself: the whole area, the regions, and last
+// the points where the index is largest, which are others on each date.
+func (a *Accumulator) areas() []string {
+	out := []string{Everywhere}
+	for _, r := range a.o.Regions {
+		out = append(out, r.Name)
+	}
+	if a.o.Extremes > 0 {
+		out = append(out, LargestEFI)
+	}
+	return out
+}
+
+// extreme marks the points of LargestEFI on a date; nil without that region.
+func (a *Accumulator) extreme(ref Reference) []bool {
+	if a.o.Extremes == 0 {
+		return nil
+	}
+	return LargestPoints(ref.Extremes, a.grid.Weights, a.o.Extremes)
+}
+
+// LargestPoints marks the points where |index| is largest, until their weights are a share of
+// the weights of all points whose index is not missing. Of equal indices the first points go
+// first, so the choice is always the same.
+//
+// Shape: index, weights and result [point]; nil weights are equal. Missing: NaN is never marked.
+func LargestPoints(index []float32, weights []float64, share float64) []bool {
+	var order []int
+	var total float64
+	weight := func(p int) float64 {
+		if weights == nil {
+			return 1
+		}
+		return weights[p]
+	}
+	for p, v := range index {
+		if v == v {
+			order = append(order, p)
+			total += weight(p)
+		}
+	}
+	slices.SortStableFunc(order, func(p, q int) int {
+		return cmp.Compare(math.Abs(float64(index[q])), math.Abs(float64(index[p])))
+	})
+	in := make([]bool, len(index))
+	var sum float64
+	for _, p := range order {
+		if sum >= share*total {
+			break
+		}
+		in[p] = true
+		sum += weight(p)
+	}
+	return in
+}
