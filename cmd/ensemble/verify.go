@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -12,16 +15,18 @@ import (
 func verifyCommand(a *app) *cobra.Command {
 	o := run.VerifyOptions{}
 	cmd := &cobra.Command{
-		Use:   "verify --forecast FILE... --analysis FILE...",
+		Use:   "verify --forecast FILE... --analysis FILE... | --join FILE...",
 		Short: "Score published means and spreads against analyses",
 		Long: "Score published means and spreads against analyses, and their spreads against\n" +
 			"the full ensemble's, beside the raw ensemble, climatology and EMOS. Under mpirun\n" +
-			"or srun the ranks deal the starts out among themselves, with the same scores.",
+			"or srun the ranks deal the starts out among themselves, with the same scores.\n" +
+			"Sums that are saved month by month are joined to the scores of all months.",
 		Example: "  ensemble verify --forecast products/*/*.nc --analysis an/*.nc\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out scores\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --scores default,brier,reliability --above 2t=273.15 --region europe\n" +
+			"  ensemble verify --join sums/2024-01.sums sums/2024-02.sums --out scores\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc --json",
 		Annotations: notes("ensemble predict, ensemble report", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
@@ -36,11 +41,19 @@ func verifyCommand(a *app) *cobra.Command {
 	f.StringArrayVar(&o.Choice.Above, "above", nil, "thresholds of events, `VARIABLE=VALUE,VALUE`")
 	f.StringArrayVar(&o.Choice.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
 	f.BoolVar(&o.Choice.Seasons, "seasons", false, "score the seasons by themselves too")
+	f.StringVar(&o.Choice.Weights, "weights", run.WeightsByArea, "of points: area, or `none`, as published tables of ENS-10")
+	f.StringVar(&o.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
+	f.StringVar(&o.Sums, "sums", "", "`FILE` for the sums of these starts, to be joined")
+	join := a.filesFlag(f, "join", "`FILE`s of sums to be joined, in place of forecasts")
 	sparseFlag(f, &o.Sparse)
 	layout := layoutFlags(f)
 	regrid := regridFlag(f)
 	resamples := f.Uint("resamples", 2000, "draws of the block bootstrap behind the intervals")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+		o.Bootstrap.Resamples = int(*resamples)
+		if len(*join) > 0 {
+			return joinSums(cmd, run.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap}, *join)
+		}
 		if err := required(cmd, "forecast", "analysis"); err != nil {
 			return result{}, err
 		}
@@ -60,12 +73,41 @@ func verifyCommand(a *app) *cobra.Command {
 		if o.Regrid, err = regrid(); err != nil {
 			return result{}, err
 		}
-		o.Bootstrap.Resamples = int(*resamples)
 		r, err := run.Verify(ctx, o)
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: r.Scores, outputs: r.Outputs, warnings: r.Warnings, text: r.Scores.Fprint}, nil
+		return verified(r), nil
 	})
 	return cmd
+}
+
+// verified is the answer with the scores.
+func verified(r *run.VerifyResult) result {
+	return result{data: r.Scores, outputs: r.Outputs, warnings: r.Warnings, text: r.Scores.Fprint}
+}
+
+// joinSums joins files of sums, which say by themselves what they are of.
+//
+// Errors: exit 64 for flags that only a new verification has.
+func joinSums(cmd *cobra.Command, o run.JoinOptions, patterns []string) (result, error) {
+	var given []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"join", "out", "sums", "resamples", "json"}, f.Name) && cmd.LocalFlags().Lookup(f.Name) != nil && cmd.InheritedFlags().Lookup(f.Name) == nil {
+			given = append(given, "--"+f.Name)
+		}
+	})
+	if len(given) > 0 {
+		return result{}, &exit.Error{Code: exit.Usage, What: "sums are joined as they are", At: strings.Join(given, ", "), Why: "the files say what was scored, and how",
+			Fix: "leave these flags out beside --join, or verify again"}
+	}
+	var err error
+	if o.Files, err = expand("--join", patterns); err != nil {
+		return result{}, err
+	}
+	r, err := run.JoinSums(o)
+	if err != nil {
+		return result{}, err
+	}
+	return verified(r), nil
 }

@@ -21,6 +21,7 @@ type Train struct {
 	Model     Model    `key:"model"`
 	Train     Training `key:"train"`
 	Baselines []string `key:"baselines"`
+	Climate   Climate  `key:"climate"`
 }
 
 // Data says what is learned from.
@@ -379,7 +380,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys()))
+}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
@@ -509,6 +510,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkMembers()...)
 	faults = append(faults, c.checkReference()...)
 	faults = append(faults, c.checkPlaces()...)
+	faults = append(faults, c.checkClimate()...)
 	return append(faults, c.checkOptimizer()...)
 }
 

@@ -20,6 +20,25 @@ type ScoreChoice struct {
 	Above   []string // thresholds of events: VARIABLE=VALUE[,VALUE…], in the variable's unit
 	Regions []string // names of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST
 	Seasons bool
+	Weights string // of points in means: WeightsByArea or "" for it, or NoWeights
+}
+
+// Weights of points.
+const (
+	WeightsByArea = "area"
+	NoWeights     = "none"
+)
+
+// weights are those of the points of a grid, and how results name them.
+func (c ScoreChoice) weights(g *ensemble.Grid) ([]float64, string) {
+	if c.Weights == NoWeights {
+		w := make([]float64, g.Size())
+		for i := range w {
+			w[i] = 1
+		}
+		return w, equalWeights
+	}
+	return g.Weights(), weightsName(g)
 }
 
 // everyScore and usualScores name several scores at once.
@@ -39,6 +58,9 @@ func (c ScoreChoice) check() error {
 		if score.ByID(id) == nil {
 			return bad("--scores "+id, fmt.Errorf("there is no score %q", id), "choose among default, all, "+strings.Join(score.IDs(), ", "))
 		}
+	}
+	if c.Weights != "" && c.Weights != WeightsByArea && c.Weights != NoWeights {
+		return bad("--weights "+c.Weights, fmt.Errorf("there are no weights %q", c.Weights), "give "+WeightsByArea+" or "+NoWeights)
 	}
 	for _, text := range c.Above {
 		if _, _, err := parseAbove(text); err != nil {

@@ -44,6 +44,7 @@ type couplings struct {
 	places  []int // of the points that are looked at
 	options couplingtest.Options
 	inits   []ensemble.Init // that are looked at, ascending
+	every   bool            // others are looked at too, for sums that are joined to those of other starts
 	dates   map[string][]coupledDate
 	order   []string // of systems
 }
@@ -90,7 +91,7 @@ func evenly[T any](all []T, most int) []T {
 // looks tells whether a start is looked at; the first of all is tried for what reaches whom.
 func (c *couplings) looks(init ensemble.Init) (looks, first bool) {
 	i := slices.Index(c.inits, init)
-	return i >= 0, i == 0
+	return i >= 0 || c.every, i == 0
 }
 
 // at picks the places that are looked at.
@@ -148,6 +149,13 @@ func (c *couplings) sum(s *scoring, x Case) (all []coupledDate, err error) {
 		all = append(all, d)
 	}
 	return all, nil
+}
+
+// joinStart takes what a start adds, if it is one of those that are looked at.
+func (c *couplings) joinStart(init ensemble.Init, dates []coupledDate) {
+	if slices.Contains(c.inits, init) {
+		c.join(dates)
+	}
 }
 
 // join takes what a start adds; they come in the order of dates.

@@ -42,6 +42,7 @@ type Model struct {
 	Spreads   []Weights
 	Baselines []Baselines      // [variable][level], as targets are stored; empty without analyses
 	Coupling  []score.Coupling // what the test of the training found of its members
+	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
 
 	arrays *ckpt.File     // from which maps are read when they are needed; nil if all are in memory
 	stored *ckpt.File     // of the only network, from which its weights are read when it is opened; else nil
@@ -160,6 +161,11 @@ func (m *Model) Save(dir string) error {
 	}
 	if err := k.reference.save(filepath.Join(dir, correctedFile)); err != nil {
 		return err
+	}
+	if m.Climate != nil {
+		if err := m.Climate.save(filepath.Join(dir, climateFile)); err != nil {
+			return err
+		}
 	}
 	for name, w := range m.weightFiles(len(m.Networks)) {
 		if err := ckpt.WriteFile(filepath.Join(dir, name), *w, nil); err != nil {

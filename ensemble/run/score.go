@@ -3,7 +3,6 @@ package run
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
@@ -32,18 +31,23 @@ type judgement struct {
 	grid      *ensemble.Grid
 	ddof      int
 	baselines *Baselines // nil: none
+	climate   *score.Climate
 	bootstrap score.Bootstrap
-	options   score.Options
+	choice    ScoreChoice
 	inits     []ensemble.Init // of all cases, ascending
 	of        string          // whose cases they are, as score.Coupling has it
+	keep      bool            // what dates add, to be saved
 }
+
+// equalWeights names weights that are all alike.
+const equalWeights = "equal"
 
 // weightsName names the weights of a grid in results.
 func weightsName(g *ensemble.Grid) string {
 	if g.Kind == ensemble.RegularLatLon || g.Kind == ensemble.RegularGaussian {
 		return "cos(latitude)"
 	}
-	return "equal"
+	return equalWeights
 }
 
 // shape is what the cases of one target have; all have the same.
@@ -67,8 +71,12 @@ type scoring struct {
 	distributions, spreads *score.Accumulator // nil for what cannot be judged
 	systems                [2][]score.System  // of both
 	used                   []Baseline         // among the systems of distributions
-	gains                  []datedGain        // of the dates, if the gain can be split
-	couplings              *couplings         // of systems that make members
+	options                score.Options      // of distributions
+	weights                []float64
+	weightsName            string
+	gains                  []datedGain // of the dates, if the gain can be split
+	couplings              *couplings  // of systems that make members
+	kept                   []dateSums  // with judgement.keep
 }
 
 // dateSums are what one case adds to the distributions and the spreads of a scoring, and
@@ -79,31 +87,41 @@ type dateSums struct {
 	Coupled              []coupledDate
 }
 
-// datedGain is what one start adds to the split of a gain.
+// datedGain is what one start adds to the split of a gain, over the whole area, over the regions
+// and where the extreme forecast index is largest.
 type datedGain struct {
 	Init ensemble.Init
-	Sums gain.Sums
+	Sums []gain.Sums
 }
 
 // begin starts the scoring of cases of a shape.
 func (j judgement) begin(f shape) (*scoring, error) {
 	s := &scoring{judgement: j, shape: f}
-	area := score.Grid{Weights: j.grid.Weights(), Name: weightsName(j.grid), NX: j.grid.NX, Periodic: j.grid.Periodic()}
+	s.weights, s.weightsName = j.choice.weights(j.grid)
+	area := score.Grid{Weights: s.weights, Name: s.weightsName, NX: j.grid.NX, Periodic: j.grid.Periodic()}
 	if j.grid.Kind == ensemble.Points {
 		area.NX = 0 // neighbours in the list are not neighbours on the ground
 	}
-	var err error
+	chosen, err := j.choice.options(j.target.Variable, j.grid)
+	if err != nil {
+		return nil, err
+	}
 	if f.Obs {
 		s.couplings = newCouplings(j.grid, j.inits, j.bootstrap)
+		s.couplings.every = j.keep
 		s.systems[0] = s.distributionSystems()
-		o := j.options
+		s.options = s.ofClimate(chosen)
+		o := &s.options
 		if o.Scores == nil {
 			o.Scores = score.Default
+			if o.Climate > 0 {
+				o.Scores = slices.Concat(o.Scores, score.OfClimate)
+			}
 		}
 		if slices.Contains(o.Scores, score.CRPSGauss.ID) && slices.ContainsFunc(s.systems[0], func(y score.System) bool { return y.Family != nil }) {
 			o.Scores = append(slices.Clone(o.Scores), score.CRPSFamily.ID) // the same score of families that are not normal
 		}
-		if s.distributions, err = score.New(j.target, area, s.systems[0], o); err != nil {
+		if s.distributions, err = score.New(j.target, area, s.systems[0], *o); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +129,7 @@ func (j judgement) begin(f shape) (*scoring, error) {
 		s.systems[1] = s.spreadSystems()
 		// What such a system scores by itself would bear the name of the
 		// distribution's score; only the distance to the full spread is computed.
-		o := j.options
+		o := chosen
 		o.Scores, o.FullSpread = []string{score.SpreadRMSE.ID}, true
 		s.spreads, err = score.New(j.target, area, s.systems[1], o)
 	}
@@ -123,8 +141,9 @@ func (s *scoring) sum(c Case) (d dateSums, err error) {
 	if shapeOf(c) != s.shape {
 		return d, fmt.Errorf("%s: the first start has %+v, start %s has %+v", s.target.Variable, s.shape, c.Init, shapeOf(c))
 	}
+	ref := s.reference(c)
 	if s.distributions != nil {
-		sums, err := s.sumDistributions(c)
+		sums, err := s.sumDistributions(c, ref)
 		if err != nil {
 			return d, err
 		}
@@ -142,7 +161,7 @@ func (s *scoring) sum(c Case) (d dateSums, err error) {
 	}
 	if s.splits() {
 		g := gain.Case{Init: c.Init, Members: c.Members, Obs: c.Obs, Mean: c.Mean, Spread: c.Sigma}
-		sums, err := s.baselines.Gain.Score(&g, gain.Options{Weights: s.grid.Weights()})
+		sums, err := s.baselines.Gain.Score(&g, gain.Options{Weights: s.weights, Areas: s.areas(ref)})
 		if err != nil {
 			return d, err
 		}
@@ -157,11 +176,14 @@ func (s *scoring) splits() bool {
 }
 
 func (s *scoring) join(d dateSums) error {
+	if s.keep {
+		s.kept = append(s.kept, d)
+	}
 	if d.Gain != nil {
 		s.gains = append(s.gains, *d.Gain)
 	}
 	if d.Distribution != nil {
-		s.couplings.join(d.Coupled)
+		s.couplings.joinStart(d.Distribution.Init, d.Coupled)
 		if err := s.distributions.Join(*d.Distribution); err != nil {
 			return err
 		}
@@ -209,46 +231,12 @@ func (s *scoring) result() (*score.Result, error) {
 		all.Append(r)
 	}
 	if len(s.gains) > 0 {
-		var err error
-		if all.Shares, err = s.shares(); err != nil {
+		if err := s.splitGains(all); err != nil {
 			return nil, err
 		}
 		all.Dates = s.dates()
 	}
 	return all, nil
-}
-
-// shares splits the network's gain over the raw ensemble of all members.
-func (s *scoring) shares() (out []score.Share, err error) {
-	slices.SortFunc(s.gains, func(a, b datedGain) int { return a.Init.Compare(b.Init.Time) })
-	rows := make([]gain.Sums, len(s.gains))
-	for i, g := range s.gains {
-		rows[i] = g.Sums
-	}
-	r, err := gain.NewReport(rows, s.Full, s.bootstrap)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range r.Shares {
-		out = append(out, score.Share{Part: p.ID, System: systemNetwork, Reference: systemRaw(s.Full), ReferenceID: score.CRPSPlain.ID,
-			Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(), LeadH: s.target.Lead.Hours(),
-			Gain: score.Number(p.Value), CILow: score.Number(p.Low), CIHigh: score.Number(p.High), CRPS: score.Number(p.CRPS), N: r.Dates})
-	}
-	return out, nil
-}
-
-// dates are the scores of the network and of all members by start.
-func (s *scoring) dates() (out []score.DateScore) {
-	for _, g := range s.gains {
-		if g.Sums.Weight() == 0 {
-			continue // without a single whole point
-		}
-		split := g.Sums.Split()
-		out = append(out, score.DateScore{System: systemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
-			LeadH: s.target.Lead.Hours(), Init: g.Init.Format(time.RFC3339), Weight: g.Sums.Weight(), CRPS: score.Number(split.Model),
-			Reference: systemRaw(s.Full), ReferenceCRPS: score.Number(split.Reference)})
-	}
-	return out
 }
 
 // subset gives the fields of some members.
@@ -307,7 +295,7 @@ func (s *scoring) distributionSystems() (systems []score.System) {
 }
 
 // sumDistributions sums one date of the systems of distributionSystems.
-func (s *scoring) sumDistributions(c Case) (score.Date, error) {
+func (s *scoring) sumDistributions(c Case, ref score.Reference) (score.Date, error) {
 	var samples []score.Sample
 	if s.Mean {
 		samples = append(samples, score.Sample{Mean: c.Mean, Spread: c.Sigma})
@@ -339,7 +327,7 @@ func (s *scoring) sumDistributions(c Case) (score.Date, error) {
 			}
 		}
 	}
-	return s.distributions.Sum(c.Init, score.Reference{Obs: c.Obs}, samples)
+	return s.distributions.Sum(c.Init, ref, samples)
 }
 
 // spreadSystems are the systems whose spread fields are judged against the spread of

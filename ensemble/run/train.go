@@ -488,6 +488,11 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	}
 	task.reference, local.reference = fits.whole(), references.whole()
 	d.warnings = append(d.warnings, warnings...)
+	climate, warnings, err := climateOf(ctx, c.Climate, &task, past, d.grid, d.ranks)
+	if err != nil {
+		return nil, err
+	}
+	d.warnings = append(d.warnings, warnings...)
 	start, err := readStart(string(c.Model.Start))
 	if err != nil {
 		return nil, err
@@ -505,7 +510,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
 			Origins:   d.origins,
-			Baselines: baselines, Family: specOf(c).family(),
+			Baselines: baselines, Climate: climate, Family: specOf(c).family(),
 		},
 	}, nil
 }
@@ -791,6 +796,7 @@ func (m *Model) judgement(at int) judgement {
 	if len(m.Baselines) > at {
 		j.baselines = &m.Baselines[at]
 	}
+	j.climate = m.Climate.of(productKey{j.target.Variable, j.target.Level, j.target.Lead})
 	return j
 }
 

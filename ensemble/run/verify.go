@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -33,6 +32,10 @@ type VerifyOptions struct {
 	Out       string        // folder for scores.json and the tables; empty: none
 	Choice    ScoreChoice
 	Bootstrap score.Bootstrap
+	// Climate is a file of quantiles for extreme forecast indices. Empty: that of RunDir, if
+	// the training made one.
+	Climate string
+	Sums    string // file for the sums of all dates, which JoinSums takes; empty: none
 }
 
 // VerifyResult is what came out.
@@ -51,6 +54,12 @@ type productKey struct {
 	variable string
 	level    ensemble.Level
 	lead     ensemble.Lead
+}
+
+// target is that of scores.
+func (k productKey) target() score.Target {
+	of, _ := ensemble.VariableNamed(k.variable)
+	return score.Target{Variable: k.variable, Level: k.level, Lead: k.lead, Unit: of.Unit}
 }
 
 // Verify judges published means and spreads against analyses, and spreads against
@@ -114,7 +123,8 @@ const datesAtATime = 8
 // verification is the files of a Verify, and what is to be judged of them.
 type verification struct {
 	o         VerifyOptions
-	reference *Model // nil without
+	reference *Model   // nil without
+	climate   *Climate // nil without
 	warnings  []string
 	pool      *decode.Pool
 	products  *fio.Input
@@ -150,6 +160,9 @@ func (v *verification) open(ctx context.Context) (err error) {
 	if err := v.selectProducts(); err != nil {
 		return err
 	}
+	if v.climate, err = findClimate(v.o, v.grid); err != nil {
+		return err
+	}
 	if len(v.o.Members) > 0 {
 		if v.members, err = fio.Open(ctx, v.o.Members, fio.Options{Pool: v.pool, Sparse: v.o.Sparse, Layout: LayoutOf(v.o.Layout)}); err != nil {
 			return err
@@ -158,7 +171,7 @@ func (v *verification) open(ctx context.Context) (err error) {
 			return err
 		}
 	} else {
-		v.warnings = append(v.warnings, "no --members: the raw ensemble, EMOS and the distance to the full ensemble's spread are not scored")
+		v.warnings = append(v.warnings, "no --members: the raw ensemble, EMOS, the distance to the full ensemble's spread and extreme forecast indices are not scored")
 	}
 	if v.analyses, err = fio.Open(ctx, v.o.Analysis, fio.Options{Pool: v.pool, Sparse: v.o.Sparse}); err != nil {
 		return err
@@ -168,16 +181,13 @@ func (v *verification) open(ctx context.Context) (err error) {
 			return err
 		}
 		j := v.judgement(t.key)
-		j.inits, j.of = t.inits, score.OfProducts
+		j.inits, j.of, j.keep = t.inits, score.OfProducts, v.o.Sums != ""
 		if j.baselines != nil {
 			if seen := t.among(j.baselines.FittedTo); seen > 0 {
 				j.baselines = nil
 				v.warnings = append(v.warnings, fmt.Sprintf("%s at %s: no baselines are scored, because they were fitted to the analyses of %d of the %d starts that are judged",
 					t.key.variable, t.key.level, seen, len(t.inits)))
 			}
-		}
-		if j.options, err = v.o.Choice.options(t.key.variable, v.grid); err != nil {
-			return err
 		}
 		if t.scoring, err = j.begin(t.shape(v.reference)); err != nil {
 			return err
@@ -199,7 +209,7 @@ func (v *verification) close() {
 
 // identity is what all ranks must have alike.
 func (v *verification) identity() string {
-	text := fmt.Sprint(v.o.Forecast, v.o.Analysis, v.o.Members, v.o.RunDir, v.o.Regrid, v.o.Choice, v.inits, v.warnings)
+	text := fmt.Sprint(v.o.Forecast, v.o.Analysis, v.o.Members, v.o.RunDir, v.o.Regrid, v.o.Choice, v.o.Climate, v.inits, v.warnings)
 	for _, t := range v.targets {
 		text += fmt.Sprint(t.key, t.inits, t.scoring.shape, t.scoring.systems)
 	}
@@ -218,11 +228,11 @@ func (v *verification) onto() destination {
 
 // judgement is the scoring of one target.
 func (v *verification) judgement(k productKey) judgement {
-	of, _ := ensemble.VariableNamed(k.variable)
-	j := judgement{target: score.Target{Variable: k.variable, Level: k.level, Lead: k.lead, Unit: of.Unit}, grid: v.grid, ddof: 1, bootstrap: v.o.Bootstrap}
+	j := judgement{target: k.target(), grid: v.grid, ddof: 1, bootstrap: v.o.Bootstrap, choice: v.o.Choice}
 	if v.reference != nil {
 		j.ddof, j.baselines = v.reference.Task.Features.DDOF, v.reference.baselinesOf(k)
 	}
+	j.climate = v.climate.of(k)
 	return j
 }
 
@@ -340,26 +350,41 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 
 // publish computes the scores and writes their files.
 func (v *verification) publish(res *VerifyResult) error {
-	res.Scores = &score.Result{}
+	var all []*scoring
 	for _, t := range v.targets {
-		r, err := t.scoring.result()
+		all = append(all, t.scoring)
+	}
+	trained := v.trainedCoupling()
+	if err := publishScores(v.o.Out, all, trained, res); err != nil || v.o.Sums == "" {
+		return err
+	}
+	res.Outputs = append(res.Outputs, v.o.Sums)
+	return saveSums(v.o.Sums, all, trained)
+}
+
+// publishScores makes the results of some targets, beside what the training found, and writes them into a folder unless that
+// is empty.
+func publishScores(out string, all []*scoring, trained []score.Coupling, res *VerifyResult) error {
+	res.Scores = &score.Result{}
+	for _, s := range all {
+		r, err := s.result()
 		if err != nil {
 			return err
 		}
 		res.Scores.Append(r)
 	}
-	res.Scores.Coupling = append(res.Scores.Coupling, v.trainedCoupling()...)
-	if v.o.Out == "" {
+	res.Scores.Coupling = append(res.Scores.Coupling, trained...)
+	if out == "" {
 		return nil
 	}
-	if err := os.MkdirAll(v.o.Out, 0o755); err != nil {
-		return exit.Create(v.o.Out, err)
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return exit.Create(out, err)
 	}
-	if err := writeScores(v.o.Out, res.Scores); err != nil {
+	if err := writeScores(out, res.Scores); err != nil {
 		return err
 	}
-	tables, err := writeTables(v.o.Out, res.Scores)
-	res.Outputs = append([]string{filepath.Join(v.o.Out, scoresFile), filepath.Join(v.o.Out, scoresTable), filepath.Join(v.o.Out, datesTable)}, tables...)
+	tables, err := writeTables(out, res.Scores)
+	res.Outputs = append([]string{filepath.Join(out, scoresFile), filepath.Join(out, scoresTable), filepath.Join(out, datesTable)}, tables...)
 	return err
 }
 
@@ -441,7 +466,7 @@ func (v *verification) selectProducts() error {
 		return err
 	}
 	slices.SortFunc(v.targets, func(a, b *verified) int {
-		return cmp.Or(strings.Compare(a.key.variable, b.key.variable), cmp.Compare(b.key.level.Value, a.key.level.Value), cmp.Compare(a.key.lead, b.key.lead))
+		return compareTargets(a.key.target(), b.key.target())
 	})
 	ascending := func(a, b ensemble.Init) int { return a.Compare(b.Time) }
 	for _, t := range v.targets {

@@ -21,7 +21,10 @@ type target struct {
 	Columns []column
 	Rows    []row
 	Gains   []gain
-	Split   []gain // what one of them is made of
+	Split   []gain  // what one of them is made of
+	Best    []Table // how close to the best possible, with a sentence for a title; none or one
+	Extreme []gain  // where the extreme forecast index is largest
+	Words   []Fact  // what the histograms show
 	Ranks   []template.HTML
 	Shares  []Fact // the rank histograms as text
 	Drawn   []diagram
@@ -87,21 +90,38 @@ func targets(r *score.Result) []target {
 		v := values[0]
 		t.About = fmt.Sprintf("%d dates, %s point values, %s missing; weights %s.", v.N, thousands(v.Points), thousands(v.Missing), v.Weights)
 		t.scores(values)
-		var gains []score.Comparison
+		var gains, extreme []score.Comparison
 		for _, c := range r.Comparisons {
-			if k == (key{c.Variable, c.Level, c.Lead}) && score.Whole(c.Region, c.Season) {
+			if k != (key{c.Variable, c.Level, c.Lead}) {
+				continue
+			}
+			if score.Whole(c.Region, c.Season) {
 				gains = append(gains, c)
+			} else if c.Region == score.LargestEFI && c.Season == score.AllYear {
+				extreme = append(extreme, c)
 			}
 		}
-		t.Gains = drawGains(gains, r.Bootstrap.Confidence)
+		t.Gains, t.Extreme = drawGains(gains, r.Bootstrap.Confidence), drawGains(extreme, r.Bootstrap.Confidence)
 		var shares []score.Comparison
 		for _, s := range r.Shares {
-			if k == (key{s.Variable, s.Level, s.Lead}) {
+			if k == (key{s.Variable, s.Level, s.Lead}) && score.Whole(s.Region, s.Season) {
 				shares = append(shares, score.Comparison{ID: shareNames[s.Part], System: s.System, Reference: s.Reference, ReferenceID: s.ReferenceID,
 					Gain: s.Gain, CILow: s.CILow, CIHigh: s.CIHigh, P: score.Missing()})
 			}
 		}
 		t.Split = drawGains(shares, r.Bootstrap.Confidence)
+		var yardsticks []score.Yardstick
+		for _, y := range r.Yardsticks {
+			if k == (key{y.Variable, y.Level, y.Lead}) && score.Whole(y.Region, y.Season) {
+				yardsticks = append(yardsticks, y)
+			}
+		}
+		t.Best = bestPossible(yardsticks)
+		for _, c := range r.Calibration {
+			if k == (key{c.Variable, c.Level, c.Lead}) && score.Whole(c.Region, c.Season) {
+				t.Words = append(t.Words, Fact{c.System, c.Text})
+			}
+		}
 		for i := range r.Ranks {
 			if h := &r.Ranks[i]; k == (key{h.Variable, h.Level, h.Lead}) && score.Whole(h.Region, h.Season) {
 				t.Ranks = append(t.Ranks, template.HTML(rankSVG(h))) // text in it is escaped

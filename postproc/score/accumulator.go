@@ -625,6 +625,11 @@ func (c *Case) load(gives Need, x Sample, p int) (absent int) {
 	return 0
 }
 
+// ordered are the sums of all dates, ascending.
+func (a *Accumulator) ordered() []Date {
+	return slices.SortedFunc(slices.Values(a.dates), func(x, y Date) int { return x.Init.Compare(y.Init.Time) })
+}
+
 // Dates are the starts added so far, ascending.
 func (a *Accumulator) Dates() []ensemble.Init {
 	out := make([]ensemble.Init, len(a.dates))

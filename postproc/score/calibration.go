@@ -23,6 +23,8 @@ import (
 // distribution of K places. Flat: no interval of Tilt and Bend is off 0, and no more than
 // Allowed places are outside.
 //
+// Without intervals (too few dates) nothing is said.
+//
 // Source: Jolliffe and Primo 2008, doi:10.1175/2007MWR2219.1; ReliabilityIndex is the distance
 // of Delle Monache et al. 2006, doi:10.1029/2005JD006917.
 type Calibration struct {

@@ -54,7 +54,7 @@ func (r *Result) printCoupling(w io.Writer, confidence string) {
 		if c.InputMembers > 0 {
 			name += fmt.Sprint(" ", c.InputMembers)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d (%s)\t%s\t%s\t%s\t%s\t%g\t%s\t\n", name, c.System, c.N, c.Of, target(c.Variable, c.Level, c.Lead),
+		fmt.Fprintf(w, "%s\t%s\t%d (%s)\t%s\t%s\t%s\t%s\t%g\t%s\t\n", name, c.System, c.N, c.Of, target(c.Variable, c.Level, c.Lead, Everywhere, AllYear),
 			digits(c.Value), digits(c.CILow), digits(c.CIHigh), float64(c.Expected), c.Word())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 )
 
 // EFI is the extreme forecast index of members against quantiles of the climate:
@@ -34,22 +35,38 @@ func EFI(climate, members []float64) float64 {
 
 // index is EFI of any forecast distribution, below being the probability of values up to q.
 func index(climate []float64, below func(q float64) float64) float64 {
-	n := len(climate) - 1
-	// On a stretch F = f₀ + s(p−p₀): ∫ (p−F)/√(p(1−p)) of
-	// ∫ dp/√(p(1−p)) = arccos(1−2p) and ∫ p dp/√(p(1−p)) = arccos(√(1−p)) − √(p(1−p)).
 	f0, sum := below(climate[0]), 0.0
-	for k := range n {
-		p0, p1 := float64(k)/float64(n), float64(k+1)/float64(n)
-		f1 := below(climate[k+1])
+	for k, x := range stretches(len(climate) - 1) {
 		if math.IsNaN(climate[k] + climate[k+1]) {
 			return math.NaN()
 		}
-		slope := (f1 - f0) / (p1 - p0)
-		sum += (slope*p0 - f0) * (math.Acos(1-2*p1) - math.Acos(1-2*p0))
-		sum += (1 - slope) * (math.Acos(math.Sqrt(1-p1)) - math.Acos(math.Sqrt(1-p0)) - math.Sqrt(p1*(1-p1)) + math.Sqrt(p0*(1-p0)))
+		f1 := below(climate[k+1])
+		slope := (f1 - f0) / (x.p1 - x.p0)
+		sum += (slope*x.p0-f0)*x.zeroth + (1-slope)*x.first
 		f0 = f1
 	}
 	return 2 / math.Pi * sum
+}
+
+// stretch is p₀ to p₁ with ∫ dp/√(p(1−p)) = arccos(1−2p) and ∫ p dp/√(p(1−p)) =
+// arccos(√(1−p)) − √(p(1−p)) over it, by which F = f₀ + s(p−p₀) is integrated.
+type stretch struct{ p0, p1, zeroth, first float64 }
+
+// stretchesOf keeps stretches by their number: every point needs them.
+var stretchesOf sync.Map
+
+func stretches(n int) []stretch {
+	if s, ok := stretchesOf.Load(n); ok {
+		return s.([]stretch)
+	}
+	out := make([]stretch, n)
+	for k := range out {
+		p0, p1 := float64(k)/float64(n), float64(k+1)/float64(n)
+		out[k] = stretch{p0, p1, math.Acos(1-2*p1) - math.Acos(1-2*p0),
+			math.Acos(math.Sqrt(1-p1)) - math.Acos(math.Sqrt(1-p0)) - math.Sqrt(p1*(1-p1)) + math.Sqrt(p0*(1-p0))}
+	}
+	stretchesOf.Store(n, out)
+	return out
 }
 
 // EFIENS10 is the index as the ENS-10 benchmark computes it: levels k/20, and F(q) the

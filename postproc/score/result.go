@@ -282,7 +282,7 @@ func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 	if len(a.dates) == 0 {
 		return nil, fmt.Errorf("score: %s: no dates", a.target.Variable)
 	}
-	dates := slices.SortedFunc(slices.Values(a.dates), func(x, y Date) int { return x.Init.Compare(y.Init.Time) })
+	dates := a.ordered()
 	whole, err := b.resolved(len(dates))
 	if err != nil {
 		return nil, err

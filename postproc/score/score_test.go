@@ -492,6 +492,9 @@ func ExampleAccumulator() {
 	//          spread     raw        3  2.0000         -     -     K
 	//    spread_skill     raw        3  1.7457         -     -     1
 	//   rank_flatness     raw        3  0.6667         -     -     1
+	//
+	// 2t 2m +24h
+	//   raw: The rank histogram cannot be judged from 3 dates.
 }
 
 func BenchmarkAdd(b *testing.B) {

@@ -39,8 +39,7 @@ func (a *Accumulator) words() string {
 // Save writes the sums of all dates, ascending, so that Load can join them elsewhere:
 // files of sums, joined in any order, give the bits of one run over all dates.
 func (a *Accumulator) Save(w io.Writer) error {
-	dates := slices.SortedFunc(slices.Values(a.dates), func(x, y Date) int { return x.Init.Compare(y.Init.Time) })
-	return gob.NewEncoder(w).Encode(saved{savedVersion, a.words(), dates})
+	return gob.NewEncoder(w).Encode(saved{savedVersion, a.words(), a.ordered()})
 }
 
 // Load joins the dates that Save wrote.

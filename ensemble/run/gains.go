@@ -1,0 +1,121 @@
+package run
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/postproc/gain"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// extremeShare is the share of the area that is scored by itself as score.LargestEFI.
+const extremeShare = 0.1
+
+// ofClimate adds to options what a climate and members make of them.
+func (s *scoring) ofClimate(o score.Options) score.Options {
+	if s.climate != nil && s.Full > 1 {
+		o.Index, o.Extremes, o.Climate = true, extremeShare, s.climate.Steps+1
+	}
+	return o
+}
+
+// reference is what the systems are judged against in a case. The extreme forecast index is
+// that of all members: as ENS-10 has it where scores are weighted by it, the original one where
+// it chooses points.
+func (s *scoring) reference(c Case) score.Reference {
+	ref := score.Reference{Obs: c.Obs}
+	if s.options.Climate > 0 {
+		ref.Climate = s.climate.At(c.Init.Valid(s.target.Lead).Time)
+		ref.Index, ref.Extremes = make([]float32, len(c.Obs)), make([]float32, len(c.Obs))
+		score.EFIMap(ref.Index, score.Twentieths(ref.Climate), c.Members, score.EFIENS10)
+		score.EFIMap(ref.Extremes, ref.Climate, c.Members, score.EFI)
+	}
+	return ref
+}
+
+// areas are the parts of the area in which the gain is split too, those of areaNames but the
+// first.
+func (s *scoring) areas(ref score.Reference) (out [][]bool) {
+	for _, r := range s.options.Regions {
+		out = append(out, r.In)
+	}
+	if s.options.Extremes > 0 {
+		out = append(out, score.LargestPoints(ref.Extremes, s.weights, s.options.Extremes))
+	}
+	return out
+}
+
+// areaNames are the names of the parts in results.
+func (s *scoring) areaNames() []string {
+	out := []string{score.Everywhere}
+	for _, r := range s.options.Regions {
+		out = append(out, r.Name)
+	}
+	if s.options.Extremes > 0 {
+		out = append(out, score.LargestEFI)
+	}
+	return out
+}
+
+// splitGains splits the network's gain over the raw ensemble of all members: over the whole area
+// and by region, over all dates and by season if seasons are scored.
+func (s *scoring) splitGains(all *score.Result) error {
+	slices.SortFunc(s.gains, func(a, b datedGain) int { return a.Init.Compare(b.Init.Time) })
+	seasons := []string{score.AllYear}
+	if s.options.Seasons {
+		seasons = append(seasons, score.Seasons...)
+	}
+	for _, season := range seasons {
+		for area, name := range s.areaNames() {
+			var rows []gain.Sums
+			for _, g := range s.gains {
+				if season == score.AllYear || score.SeasonOf(g.Init.Valid(s.target.Lead).Time) == season {
+					rows = append(rows, g.Sums[area])
+				}
+			}
+			if len(rows) == 0 {
+				continue
+			}
+			b := s.bootstrap
+			b.BlockLength = min(b.BlockLength, len(rows))
+			r, err := gain.NewReport(rows, s.Full, b)
+			if err != nil {
+				return err
+			}
+			level, lead, raw := s.target.Level.String(), s.target.Lead.String(), systemRaw(s.Full)
+			for _, p := range r.Shares {
+				all.Shares = append(all.Shares, score.Share{Part: p.ID, System: systemNetwork, Reference: raw, ReferenceID: score.CRPSPlain.ID,
+					Variable: s.target.Variable, Level: level, Lead: lead, LeadH: s.target.Lead.Hours(),
+					Gain: score.Number(p.Value), CILow: score.Number(p.Low), CIHigh: score.Number(p.High), CRPS: score.Number(p.CRPS), N: r.Dates,
+					Region: name, Season: season, Weights: s.weightsName})
+			}
+			for _, y := range r.Yardsticks {
+				reference := systemNetwork
+				if y.Members {
+					reference = raw
+				}
+				all.Yardsticks = append(all.Yardsticks, score.Yardstick{ID: y.ID, System: systemNetwork, Reference: reference,
+					Variable: s.target.Variable, Level: level, Lead: lead, LeadH: s.target.Lead.Hours(), Formula: y.Formula, Unit: s.target.Unit,
+					CRPS: score.Number(y.CRPS.Value), CILow: score.Number(y.CRPS.Low), CIHigh: score.Number(y.CRPS.High),
+					Ratio: score.Number(y.Ratio.Value), RatioLow: score.Number(y.Ratio.Low), RatioHigh: score.Number(y.Ratio.High), N: r.Dates,
+					Region: name, Season: season, Weights: s.weightsName})
+			}
+		}
+	}
+	return nil
+}
+
+// dates are the scores of the network and of all members by start.
+func (s *scoring) dates() (out []score.DateScore) {
+	for _, g := range s.gains {
+		whole := g.Sums[0]
+		if whole.Weight() == 0 {
+			continue // without a single whole point
+		}
+		split := whole.Split()
+		out = append(out, score.DateScore{System: systemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
+			LeadH: s.target.Lead.Hours(), Init: g.Init.Format(time.RFC3339), Weight: whole.Weight(), CRPS: score.Number(split.Model),
+			Reference: systemRaw(s.Full), ReferenceCRPS: score.Number(split.Reference)})
+	}
+	return out
+}
