@@ -162,12 +162,14 @@ func loadCorrected(path string, m *Model) (*reference, error) {
 
 // crossFit are the references of the training starts. Each is fitted without its block, so
 // that a network learns to correct errors that the reference makes of starts that it has not
-// seen, as it will have to in predictions. Those of all other starts are fitted to all training
-// starts. A nil crossFit is that of networks that correct none.
+// seen, as it will have to in predictions. Those of validation starts are fitted to all training
+// starts, and that of the trained model to those of validation as well, as the baselines are with
+// which it is compared. A nil crossFit is that of networks that correct none.
 type crossFit struct {
 	folds  []ensemble.Fold
 	foldOf []int // of each training start, its fold
 	all    *reference
+	final  *reference   // of the trained model
 	of     []*reference // [fold]
 	err    error
 }
@@ -184,7 +186,7 @@ func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error
 	if err != nil {
 		return nil, err
 	}
-	x := &crossFit{folds: folds, foldOf: make([]int, len(inits)), all: &reference{method: m}}
+	x := &crossFit{folds: folds, foldOf: make([]int, len(inits)), all: &reference{method: m}, final: &reference{method: m}}
 	for f, fold := range folds {
 		x.of = append(x.of, &reference{method: m})
 		for _, i := range fold.Out {
@@ -195,12 +197,12 @@ func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error
 }
 
 // add fits the next target, of which the first dates of a set are those of the training
-// starts. An error is kept until share, as other ranks wait for it.
+// starts, and the others those of validation. An error is kept until share, as other ranks wait for it.
 func (x *crossFit) add(target string, set *baseline.Set) {
 	if x == nil || x.err != nil {
 		return
 	}
-	every := make([]int, len(x.foldOf))
+	every := make([]int, len(set.Valid))
 	for i := range every {
 		every[i] = i
 	}
@@ -212,7 +214,8 @@ func (x *crossFit) add(target string, set *baseline.Set) {
 		}
 		r.fits = append(r.fits, f)
 	}
-	fit(x.all, every)
+	fit(x.all, every[:len(x.foldOf)])
+	fit(x.final, every)
 	for f, fold := range x.folds {
 		fit(x.of[f], fold.In)
 	}
@@ -243,7 +246,7 @@ func (x *crossFit) share(ranks *team) (*crossFit, error) {
 	var text []byte
 	if ranks.leads() {
 		var parts [][]fitParts
-		for _, r := range append([]*reference{x.all}, x.of...) {
+		for _, r := range append([]*reference{x.all, x.final}, x.of...) {
 			var fits []fitParts
 			for _, f := range r.fits {
 				fits = append(fits, partsOfFit(f))
@@ -276,24 +279,35 @@ func (x *crossFit) share(ranks *team) (*crossFit, error) {
 		for _, p := range fits {
 			r.fits = append(r.fits, p.fit(r.method))
 		}
-		if r = r.within(ranks.own(), ranks.own().me); i == 0 {
+		switch r = r.within(ranks.own(), ranks.own().me); i {
+		case 0:
 			out.all = r
-		} else {
+		case 1:
+			out.final = r
+		default:
 			out.of = append(out.of, r)
 		}
 	}
 	if !ranks.leads() {
-		x.all = out.all // stands for the whole one, which only the leading rank saves
+		x.all, x.final = out.all, out.final // stand for the whole ones, which only the leading rank saves
 	}
 	return out, nil
 }
 
-// whole is the reference of all starts that are not trained on; nil for none.
+// whole is the reference of validation starts; nil for none.
 func (x *crossFit) whole() *reference {
 	if x == nil {
 		return nil
 	}
 	return x.all
+}
+
+// trained is the reference of the trained model; nil for none.
+func (x *crossFit) trained() *reference {
+	if x == nil {
+		return nil
+	}
+	return x.final
 }
 
 // task is a task with the reference of a training start.

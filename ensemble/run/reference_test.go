@@ -128,7 +128,7 @@ func TestUntrainedNetworkIsItsReference(t *testing.T) {
 	defer loaded.Close()
 	fc := samples[41].Forecast
 	mean, std := meanStd([][]float32{fc.Field(0, 0, 0, 0), fc.Field(0, 1, 0, 0), fc.Field(0, 2, 0, 0)}, 1)
-	want := tr.references.all.fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.TargetLead).Time, Mean: mean, Std: std})
+	want := tr.references.final.fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.TargetLead).Time, Mean: mean, Std: std})
 	for name, m := range map[string]*Model{"trained": tr.model, "loaded": loaded} {
 		f, err := m.Predict(context.Background(), engineOptions(1), fc, m.Task.Used)
 		if err != nil {
@@ -148,8 +148,20 @@ func TestUntrainedNetworkIsItsReference(t *testing.T) {
 func TestReferenceWholeJob(t *testing.T) {
 	f := smallData(t)
 	runDir := resumesToTheSameBits(t, quick(t, f, "model.reference=emos_grid", "model.cross_fit.folds=4", "model.cross_fit.gap=0h", "data.split.fractions.train=0.8", "data.split.fractions.validation=0.05", "train.networks=1", "train.epochs=2", "train.mesh=lat:2"), 5)
-	if _, err := LoadModel(filepath.Join(runDir, "model")); err != nil {
+	m, err := LoadModel(filepath.Join(runDir, "model"))
+	if err != nil {
 		t.Fatal(err)
+	}
+	// The model's reference is the baseline that it is compared with, bit for bit.
+	k, size := &m.Task, m.Grid.Size()
+	raw := baseline.Raw{Valid: m.Trained.To.AddDate(0, 1, 0), Mean: k.Centre[0], Std: k.Width[0]}
+	at := slices.IndexFunc(m.Baselines[0].Fits, func(b Baseline) bool { return b.Method.ID == "emos_grid" })
+	got, want := k.reference.fits[0].Forecast(raw), m.Baselines[0].Fits[at].Fit.Forecast(raw)
+	if len(got[0]) != size || !slices.Equal(got[0], want[0]) || !slices.Equal(got[1], want[1]) {
+		t.Errorf("the model corrects N(%g, %g) at its first point, the baseline is N(%g, %g)", got[0][0], got[1][0], want[0][0], want[1][0])
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
 	}
 	predicted, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[17:], Out: t.TempDir(), Formats: []product.Format{product.NetCDF}, Version: "test"})
 	if err != nil {

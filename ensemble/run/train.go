@@ -504,7 +504,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	}
 	first, last := d.train.inits[0], d.train.inits[len(d.train.inits)-1]
 	return &trainer{
-		ranks: d.ranks, local: local, cfg: cfg, base: cfg, turns: turns, foldOf: foldOf, references: references, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
+		ranks: d.ranks, local: local, cfg: cfg, base: cfg, turns: turns, foldOf: foldOf, references: references, fits: fits, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
 		stop: d.ranks.stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(cfg.Threads), choices: map[string]string{},
 		model: &Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),

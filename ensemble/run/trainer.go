@@ -29,6 +29,7 @@ type trainer struct {
 	turns      []turn          // networks in the order of their training
 	foldOf     []int           // of each training start, the block of years; nil without stages
 	references *crossFit       // those of the training starts, on this rank's slab; nil for none
+	fits       *crossFit       // the same of all points, where this rank leads
 	sampling   string          // of members: "fixed" or "random"
 	model      *Model
 	local      *Task // of this rank's slab
@@ -259,6 +260,7 @@ func (t *trainer) run(ctx context.Context) error {
 		}
 	}
 	t.model.take(t.turns, t.finished)
+	t.model.Task.reference, t.local.reference = t.fits.trained(), t.references.trained()
 	return nil
 }
 
