@@ -110,6 +110,34 @@ func members(name string, x graph.Shape, size int) network {
 	}}
 }
 
+// attending is a network whose rows attend to each other, with weights for all of a field, of keys of a
+// coarser grid, for each row and column, each point and each cell of some points, scored at two
+// scales.
+func attending(name string, x graph.Shape, size int) network {
+	y := x.Clone()
+	y[0], y[1] = x[0]/size, 2
+	return network{name, x, y, func(b *graph.Builder, x, y graph.Value) {
+		h := conv(b, "in", x, 4, [3]int{1, 3, 3}, op.Conv{Pad: op.SameGlobal(1, 3, 3)})
+		n := op.LayerNorm(b, h, b.Param("gamma", graph.Shape{1, 4, 1, 1, 1}, graph.HeNormal(2)), b.Param("beta", graph.Shape{1, 4, 1, x.Dim(3), x.Dim(4)}, graph.HeNormal(2)), 0)
+		v := conv(b, "value", n, 4, [3]int{1, 1, 1}, op.Conv{})
+		keys := func(name string, stride int, cells [3]int) graph.Value {
+			a := op.Attention{Set: size, Heads: 2, Cells: cells}
+			of := op.Conv{Stride: [3]int{1, stride, stride}}
+			k := op.ReLU(b, conv(b, name+".key", n, 4, [3]int{1, stride, stride}, of))
+			return op.SetAttention(b, k, conv(b, name+".query", n, 4, [3]int{1, stride, stride}, of), a)
+		}
+		all := op.PerPoint
+		a := op.Attention{Set: size, Heads: 2}
+		h = op.Add(b, h, op.Attend(b, v, a, keys("global", 1, [3]int{}), keys("coarse", 3, [3]int{}), keys("row", 1, [3]int{1, all, 1}),
+			keys("column", 1, [3]int{1, 1, all}), keys("point", 1, [3]int{all, all, all}), keys("cell", 1, [3]int{1, 2, 3}), keys("coarse point", 3, [3]int{all, all, all})))
+		h = op.ConvTranspose3D(b, op.MaxPool(b, h, [3]int{1, 2, 2}), b.Param("up", graph.Shape{4, 2, 1, 2, 2}, graph.HeNormal(4)), op.Conv{Stride: [3]int{1, 2, 2}},
+			graph.Shape{x.Dim(0), 2, x.Dim(2), x.Dim(3), x.Dim(4)})
+		b.Output("members", h)
+		smooth := []op.Smoothing{op.Gaussian(2, x.Dim(3), x.Dim(4), true)}
+		b.Loss(op.Mean(b, op.MultiScaleCRPS(b, h, y, size, func(int) float64 { return 0.02 }, smooth, nil)))
+	}}
+}
+
 var networks = []network{
 	single("1×1×1", graph.Shape{2, 2, 2, 6, 8}, [3]int{1, 1, 1}, op.Conv{}),
 	single("3×3×3", graph.Shape{2, 2, 4, 8, 12}, [3]int{3, 3, 3}, op.Conv{Pad: op.Same(3, 3, 3)}),
@@ -138,6 +166,8 @@ var networks = []network{
 	}},
 	members("members", graph.Shape{6, 2, 2, 8, 12}, 3),
 	members("members, one sample", graph.Shape{4, 2, 1, 8, 12}, 4),
+	attending("attention", graph.Shape{6, 2, 1, 9, 12}, 3),
+	attending("attention, levels", graph.Shape{4, 2, 2, 8, 12}, 2),
 	{"slices", graph.Shape{2, 2, 2, 8, 12}, nil, func(b *graph.Builder, x, _ graph.Value) {
 		h := conv(b, "in", x, 3, [3]int{1, 3, 3}, op.Conv{Pad: op.Same(1, 3, 3)})
 		h = op.PadZeros(b, op.Slice(b, h, 4, 2, 11), 3, 1, 2)

@@ -90,10 +90,15 @@ func (u BiasUNet) layer(b *graph.Builder, name string, x graph.Value, out int) g
 
 // conv is a convolution with bias that keeps the grid.
 func (u BiasUNet) conv(b *graph.Builder, name string, x graph.Value, out int, size [3]int) graph.Value {
+	return conv3D(b, name, x, out, size, u.Periodic)
+}
+
+// conv3D is a convolution with bias that keeps the grid.
+func conv3D(b *graph.Builder, name string, x graph.Value, out int, size [3]int, periodic bool) graph.Value {
 	in := x.Dim(1)
 	w := b.Param(name+".weight", graph.Shape{out, in, size[0], size[1], size[2]}, graph.HeNormal(in*size[0]*size[1]*size[2]))
 	pad := op.Same(size[:]...)
-	if u.Periodic {
+	if periodic {
 		pad = op.SameGlobal(size[:]...)
 	}
 	return op.Bias(b, op.Conv3D(b, x, w, op.Conv{Pad: pad}), b.Param(name+".bias", graph.Shape{out}, graph.Zeros()))

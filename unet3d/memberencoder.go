@@ -2,6 +2,7 @@ package unet3d
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -10,12 +11,18 @@ import (
 // Pool is how features of members become those of the ensemble, at every point.
 type Pool string
 
-// The pools. The order of members changes no bit.
+// The pools. The order of members changes no bit, but for attention, where it is to rounding.
 const (
 	MeanPool    Pool = "mean"
 	MeanStdPool Pool = "mean_std" // mean, then standard deviation with divisor M-1
 	MinMaxPool  Pool = "min_max"  // minimum, then maximum
+	// AttentionPool is a mean with weights: attention of one learned query over the members at
+	// every point, in poolHeads heads.
+	AttentionPool Pool = "attention"
 )
+
+// poolHeads is the published number of heads.
+const poolHeads = 8
 
 // MemberEncoder makes features of an ensemble from the fields of its members: each passes the
 // same two layers (3×3×3 convolution, bias, ReLU) by itself, then they are pooled.
@@ -32,7 +39,8 @@ type MemberEncoder struct {
 //
 // Shape: x [N·M C D H W], the members of a sample one behind the other → [N Channels D H W],
 // twice as many channels of MeanStdPool and MinMaxPool.
-// Errors: in the builder: ErrShape if M does not divide the samples, or is 1 for MeanStdPool.
+// Errors: in the builder: ErrShape if M does not divide the samples, or is 1 for MeanStdPool, or if
+// the heads of AttentionPool do not divide the channels.
 func (e MemberEncoder) Build(b *graph.Builder, x graph.Value, members int) graph.Value {
 	if members < 1 || x.Dim(0)%members != 0 || members == 1 && e.Pool == MeanStdPool {
 		return b.Fail("member_encoder", fmt.Errorf("%d members in %v, pool %s: %w", members, x.Shape(), e.Pool, graph.ErrShape))
@@ -48,6 +56,25 @@ func (e MemberEncoder) Build(b *graph.Builder, x graph.Value, members int) graph
 		return op.Concat(b, 1, op.SetMean(b, x, members), op.SetStd(b, x, members))
 	case MinMaxPool:
 		return op.Concat(b, 1, op.SetMin(b, x, members), op.SetMax(b, x, members))
+	case AttentionPool:
+		return e.attend(b, x, members, poolHeads)
 	}
 	return b.Fail("member_encoder", fmt.Errorf("unknown pool %q", e.Pool))
+}
+
+// attend pools members by attention. Query, key, value and out are those of torch.nn.MultiheadAttention.
+func (e MemberEncoder) attend(b *graph.Builder, x graph.Value, members, heads int) graph.Value {
+	s := x.Shape()
+	if !x.Valid() {
+		return x
+	}
+	linear := func(name string, x graph.Value) graph.Value {
+		return conv3D(b, "members_"+name, x, e.Channels, [3]int{1, 1, 1}, false)
+	}
+	k, v := linear("key", x), linear("value", x)
+	q := op.BroadcastTo(b, b.Param("members_query", graph.Shape{1, e.Channels, 1, 1, 1}, graph.Normal(1)),
+		graph.Shape{s[0] / members, e.Channels, s[2], s[3], s[4]})
+	a := op.SetWeights{Queries: 1, Keys: members, Heads: heads, Cells: [3]int(s[2:])}
+	g := op.Scale(b, op.SetDot(b, q, k, a), math.Sqrt(float64(heads)/float64(e.Channels)))
+	return linear("out", op.SetMix(b, op.Softmax(b, g, 1, members), v, a))
 }

@@ -51,6 +51,10 @@ var Table = []*graph.Op{
 	setRepeat.Op,
 	setCRPS.Op,
 	setCRPSGrad.Op,
+	setDot.Op,
+	setMix.Op,
+	softmax.Op,
+	softmaxGrad.Op,
 	// two and three operands, point by point
 	add.Op,
 	sub.Op,

@@ -19,8 +19,8 @@ func memberKeys() []Key {
 	return []Key{
 		{Path: "model.members", Default: MemberStatistics, Check: OneOf(MemberStatistics, MemberEncoder), Example: MemberEncoder,
 			Help: "What the network sees of the members: statistics, those of data.features; encoder, beside them what a convolutional encoder, the same for all members, makes of each, pooled over the members at every point. The order of members does not matter."},
-		{Path: "model.pool", Default: "mean_std", Check: OneOf("mean", "mean_std", "min_max"), Example: "mean",
-			Help: "How what the encoder makes of the members is joined at every point: their mean, mean and standard deviation, or minimum and maximum."},
+		{Path: "model.pool", Default: "mean_std", Check: OneOf("mean", "mean_std", "min_max", "attention"), Example: "mean",
+			Help: "How what the encoder makes of the members is joined at every point: their mean, mean and standard deviation, minimum and maximum, or a mean with weights that a learned query gives them (attention in 8 heads, which the channels must divide by)."},
 		{Path: "model.encoder.channels", Default: "16", Check: Between(1, 1024), Example: "32",
 			Help: "Channels that the encoder makes of each member."},
 		{Path: "model.encoder.input", Default: "[field, offset]", Check: OneOf("field", "offset"), Example: "[offset]",

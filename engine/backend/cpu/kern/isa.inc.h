@@ -27,6 +27,7 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "reduce.inc.h"
 #include "crps.inc.h"
 #include "set.inc.h"
+#include "attention.inc.h"
 #include "optim.inc.h"
 #include "copy.inc.h"
 #include "maxpool.inc.h"

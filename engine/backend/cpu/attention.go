@@ -1,0 +1,72 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// groups sees a value as groups along an axis.
+func groups(x graph.Shape, a op.Groups) kern.Dims {
+	inner := x[a.Axis+1:].Size()
+	return kern.Dims{Outer: x.Size() / a.Size / inner, Mid: a.Size, Inner: inner}
+}
+
+// softmax serves softmax.
+func softmax(b *Backend, q backend.Request) (backend.Kernel, error) {
+	x, y, d := q.In[0].F32, q.Out.F32, groups(q.Out.Shape, q.Attrs.(op.Groups))
+	return kernel("softmax", func() { b.pool.Softmax(y, x, d) })
+}
+
+// softmaxGrad serves softmax_grad.
+func softmaxGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	y, dy, dx, d := q.In[0].F32, q.In[1].F32, q.Out.F32, groups(q.Out.Shape, q.Attrs.(op.Groups))
+	return kernel("softmax", func() { b.pool.SoftmaxGrad(dx, y, dy, d) })
+}
+
+// attention gives the sizes of weights w on fields like x, if their cells are those of
+// neighbouring axes; others take the reference.
+func attention(w, x graph.Shape, a op.SetWeights) (kern.Attention, bool) {
+	k := kern.Attention{Samples: w[0] / a.Queries, Queries: a.Queries, Keys: a.Keys, Heads: a.Heads, Per: x[1] / a.Heads,
+		Before: 1, Cells: 1, Within: 1}
+	for i := 2; i < 5; i++ {
+		switch n := x[i]; {
+		case n == 1:
+		case w[i] == n && k.Within == 1:
+			k.Cells *= n
+		case w[i] == 1 && k.Cells == 1:
+			k.Before *= n
+		case w[i] == 1:
+			k.Within *= n
+		default:
+			return k, false
+		}
+	}
+	if k.Cells == 1 {
+		k.Before, k.Within = 1, k.Before
+	}
+	return k, true
+}
+
+// setDot serves set_dot.
+func setDot(b *Backend, r backend.Request) (backend.Kernel, error) {
+	q, k, w := r.In[0].F32, r.In[1].F32, r.Out.F32
+	a, ok := attention(r.Out.Shape, r.In[0].Shape, r.Attrs.(op.SetWeights))
+	if !ok {
+		return backend.Kernel{}, nil
+	}
+	return kernel("set_dot", func() { b.pool.SetDot(w, q, k, a) })
+}
+
+// setMix serves set_mix.
+func setMix(b *Backend, r backend.Request) (backend.Kernel, error) {
+	w, x, y, sizes := r.In[0].F32, r.In[1].F32, r.Out.F32, r.Attrs.(op.SetWeights)
+	a, ok := attention(r.In[0].Shape, r.In[1].Shape, sizes)
+	if !ok {
+		return backend.Kernel{}, nil
+	}
+	return kernel("set_mix", func() { b.pool.SetMix(y, w, x, a, sizes.Transposed) })
+}

@@ -1,0 +1,51 @@
+package unet3d
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// MemberTransformer describes the ensemble transformer that is no U-Net: members to as many members. Layers of
+// convolution that all members share, then blocks of attention, then a layer of 1×1. The zero
+// value of an optional field is the network of Finn 2021, with global weights and one channel for
+// each head.
+//
+// The transformer of the ENS-10 benchmark, of which no code is public, attends over members at each
+// point: Attention.Weights is PointWeights, with several channels for each head (Width).
+//
+// Source: Finn 2021, arXiv:2106.13924, and its code; Ashkboos et al. 2022, arXiv:2206.14786.
+type MemberTransformer struct {
+	Attention Attention // Set must be given; Heads 0 means as many as Width, or 64
+	Out       int       // output channels; 0 means 1
+	Width     int       // channels of the layers; 0 means 64
+	Layers    int       // 5×5 convolutions with ReLU; 0 means 3
+	Blocks    int       // of attention; 0 means 1
+	Periodic  bool      // longitudes wrap around
+	ZeroLast  bool      // starts the last layer at zero
+}
+
+// Build extends the graph by the network: conv<i>, attn<i> and out, filters as PyTorch's Conv2d has them.
+//
+// Shape: x [N·Set C D H W] → [N·Set Out D H W].
+// Errors: in the builder: ErrShape.
+func (t MemberTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
+	t.Out, t.Width, t.Layers, t.Blocks = cmp.Or(t.Out, 1), cmp.Or(t.Width, 64), cmp.Or(t.Layers, 3), cmp.Or(t.Blocks, 1)
+	t.Attention.Heads = cmp.Or(t.Attention.Heads, t.Width)
+	if min(t.Out, t.Width, t.Layers, t.Blocks) < 1 {
+		return b.Fail("member_transformer", fmt.Errorf("%d outputs, width %d, %d layers, %d blocks: %w", t.Out, t.Width, t.Layers, t.Blocks, graph.ErrShape))
+	}
+	for i := range t.Layers {
+		x = op.ReLU(b, conv2D(b, fmt.Sprintf("conv%d", i), x, t.Width, 5, graph.HeNormal(25*x.Dim(1)), t.Periodic))
+	}
+	for i := range t.Blocks {
+		x = t.Attention.Build(b, fmt.Sprintf("attn%d", i), x)
+	}
+	start := graph.KaimingUniform(t.Width)
+	if t.ZeroLast {
+		start = graph.Zeros()
+	}
+	return conv2D(b, "out", x, t.Out, 1, start, t.Periodic)
+}
