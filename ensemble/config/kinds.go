@@ -158,6 +158,12 @@ var kinds = map[reflect.Type]kind{
 			map[string]any{"type": "string", "pattern": "^[0-9.]+[kKMGT]?i?B$"},
 		}},
 	},
+	reflect.TypeFor[Distance](): {
+		want:   "a distance with its unit, such as 50km",
+		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseDistance(n.Value) },
+		format: func(v any) string { return v.(Distance).String() },
+		schema: map[string]any{"type": "string", "pattern": distanceText.String()},
+	},
 	reflect.TypeFor[Date](): {
 		want:   "a date such as 1983-12-31, or a time with its zone such as 1983-12-31T12:00Z",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseDate(n.Value) },

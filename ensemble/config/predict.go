@@ -95,7 +95,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", append([]Key{
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",
 		Help: "Folder in which indexes of GRIB files are kept, so that they open faster the next time; without it none are."},
-}, slices.Concat(layoutKeys("members."), publishingKeys, couplingKeys)...))
+}, slices.Concat(layoutKeys("members."), publishingKeys, couplingKeys, neighbourhoodKeys)...))
 
 // PredictConfig is a loaded predict.yaml, or the defaults.
 type PredictConfig struct {

@@ -16,6 +16,7 @@ type Publishing struct {
 	Probabilities []ensemble.Question `key:"probabilities"`
 	Output        Output              `key:"output"`
 	Coupling      Coupling            `key:"coupling"`
+	Neighbourhood Neighbourhood       `key:"neighbourhood"`
 }
 
 // Output says how products are written, and which part of them.
@@ -42,10 +43,13 @@ const (
 	QuantilesProduct      = "quantiles"
 	ProbabilitiesProduct  = "probabilities"
 	MembersProduct        = "members"
+
+	NeighbourhoodProduct    = "neighbourhood"     // mean probability around a point
+	NeighbourhoodAnyProduct = "neighbourhood_any" // that it happens anywhere around
 )
 
 // ProductWords lists them.
-var ProductWords = []string{MeanProduct, SpreadProduct, EnsembleSpreadProduct, QuantilesProduct, ProbabilitiesProduct, MembersProduct}
+var ProductWords = []string{MeanProduct, SpreadProduct, EnsembleSpreadProduct, QuantilesProduct, ProbabilitiesProduct, MembersProduct, NeighbourhoodProduct, NeighbourhoodAnyProduct}
 
 // defaultQuantiles are published where quantiles are asked for and none are named.
 var defaultQuantiles = []float64{0.1, 0.25, 0.5, 0.75, 0.9}
@@ -53,7 +57,7 @@ var defaultQuantiles = []float64{0.1, 0.25, 0.5, 0.75, 0.9}
 // publishingKeys are the rows of Publishing.
 var publishingKeys = []Key{
 	{Path: "products", Check: OneOf(ProductWords...), Example: "[mean, spread, quantiles]",
-		Help: "What is published. Without it mean, spread and ensemble_spread (the estimate of the full ensemble's), as far as the model has them, and what quantiles and probabilities name."},
+		Help: "What is published. Without it mean, spread and ensemble_spread (the estimate of the full ensemble's), as far as the model has them, and what quantiles, probabilities and neighbourhood.radius name."},
 	{Path: "quantiles", Check: Strictly(0, 1), Example: "[0.1, 0.5, 0.9]",
 		Help: "Quantiles of the calibrated distribution; if only products names them, 0.1, 0.25, 0.5, 0.75 and 0.9."},
 	{Path: "probabilities", Example: "[t2m>273.15, \"tp>5 mm\", 0degC<t2m<5degC]",
@@ -104,7 +108,9 @@ func (c *PredictConfig) checkPublishing() []*exit.Error {
 	if c.Output.Orography != "" && c.Output.Stations == "" {
 		add("output.orography", "output.orography is given without output.stations", "heights are corrected at stations only", "give output.stations too, or remove it")
 	}
+	once("neighbourhood.radius", texts(c.Neighbourhood.Radius, Distance.String))
 	c.checkCoupling(add)
+	c.checkNeighbourhood(add)
 	if c.Products == nil {
 		return faults
 	}
@@ -112,7 +118,7 @@ func (c *PredictConfig) checkPublishing() []*exit.Error {
 		path string
 		n    int
 	}{{QuantilesProduct, len(c.Quantiles)}, {ProbabilitiesProduct, len(c.Probabilities)}} {
-		if wanted := slices.Contains(c.Products, part.path); part.n > 0 && !wanted {
+		if wanted := slices.Contains(c.Products, part.path); part.n > 0 && !wanted && !(part.path == ProbabilitiesProduct && c.neighbourhoods()) {
 			add(part.path, fmt.Sprintf("%s are named and not among the products", part.path), "products are "+strings.Join(c.Products, ", "),
 				"add "+part.path+" to products, or leave products out")
 		}

@@ -59,32 +59,46 @@ func (c *coupling) members(used []ensemble.Member) []ensemble.Member {
 	return out
 }
 
-// couple makes the calibrated members of a target at the places of a grid. raw are the used
-// members there.
+// template are the fields in whose order the members of a target are, on the model's grid.
+// raw are the used members of all targets.
+func (ch *choice) template(at int, raw []float32, used int) [][]float32 {
+	if ch.coupling.schaake() {
+		return ch.coupling.fields[at]
+	}
+	k, n := &ch.model.Task, ch.model.Grid.Size()
+	out := make([][]float32, used)
+	for m := range out {
+		i := m*len(k.Targets)*len(k.Features.Axes.Levels) + at
+		out[m] = raw[i*n : (i+1)*n]
+	}
+	return out
+}
+
+// couple makes the calibrated members of a target at the places of a grid.
 //
-// Shape: raw, the template and the result [member][point].
-func (c *coupling) couple(p *product.Product, f *product.Field, raw [][]float32, family *dist.Family, mean, sigma []float32) ([][]float32, error) {
+// Shape: the template and the result [member][point].
+func (c *coupling) couple(init ensemble.Init, f *product.Field, grid *ensemble.Grid, template [][]float32, family *dist.Family, mean, sigma []float32) ([][]float32, error) {
 	par := make([]float64, 2)
 	at := func(point int) []float64 {
 		par[0], par[1] = float64(mean[point]), float64(sigma[point])
 		return par
 	}
-	any := func(point int, level float64) float64 { return family.Quantile(at(point), level) }
+	quantile := func(point int, level float64) float64 { return family.Quantile(at(point), level) }
 	switch c.Method {
 	case config.RandomCoupling:
-		return ecc.Members(raw, ecc.Drawn(len(raw), seedOfField(p.Init, f), streams(p.Grid)), any)
+		return ecc.Members(template, ecc.Drawn(len(template), seedOfField(init, f), streams(grid)), quantile)
 	case config.TransformationCoupling:
-		return ecc.Members(raw, ecc.Fitted(), any)
+		return ecc.Members(template, ecc.Fitted(), quantile)
 	}
-	levels := ecc.MidLevels(len(raw))
+	levels := ecc.MidLevels(len(template))
 	if c.Levels == config.EquidistantLevels {
-		levels = ecc.Levels(len(raw))
+		levels = ecc.Levels(len(template))
 	}
 	quantiles := map[float64]func(par []float64) float64{}
 	for _, l := range levels {
 		quantiles[l] = family.QuantileAt(l)
 	}
-	return ecc.Calibrated(raw, levels, func(point int, level float64) float64 { return quantiles[level](at(point)) })
+	return ecc.Calibrated(template, levels, func(point int, level float64) float64 { return quantiles[level](at(point)) })
 }
 
 // at is the place of a target among those of a task.
@@ -146,9 +160,10 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	k := &ch.model.Task
 	d := len(k.Features.Axes.Levels)
 	for _, f := range ch.fields {
-		if f.Kind == product.Member {
-			at := k.at(f.Variable, f.Level)
-			a.fields = append(a.fields, archived{at, f.Variable, k.Features.Axes.Levels[at%d]})
+		at := k.at(f.Variable, f.Level)
+		one := archived{at, f.Variable, k.Features.Axes.Levels[at%d]}
+		if (f.Kind == product.Member || f.Kind == product.NeighbourhoodAny) && !slices.Contains(a.fields, one) {
+			a.fields = append(a.fields, one)
 		}
 	}
 	if a.in, err = fio.Open(ctx, files, fio.Options{Pool: pool}); err != nil {

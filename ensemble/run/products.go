@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/io/unit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
 )
 
 // choice is what is published of a model's predictions, by statistic and by place.
@@ -21,6 +22,8 @@ type choice struct {
 	fields    []product.Field // of one start, without values, but for members
 	members   bool            // whether calibrated members are needed
 	coupling  coupling        // how they are made
+	near      nearby          // the neighbourhoods of the present start
+	discs     map[float64]*neighbourhood.Discs
 	grid      *ensemble.Grid
 	places    []int  // of the grid's points in the model's fields; nil: all of them
 	stations  *sites // to which fields are interpolated beside; nil for none
@@ -50,6 +53,9 @@ func (m *Model) choose(c config.Publishing, grid *ensemble.Grid) (*choice, error
 		if c.Probabilities != nil {
 			ch.words = append(ch.words, config.ProbabilitiesProduct)
 		}
+		if c.Neighbourhood.Radius != nil {
+			ch.words = append(ch.words, config.NeighbourhoodProduct)
+		}
 	}
 	for _, w := range ch.words {
 		if ch.lacksMean && w != config.EnsembleSpreadProduct {
@@ -57,7 +63,7 @@ func (m *Model) choose(c config.Publishing, grid *ensemble.Grid) (*choice, error
 				Fix: "ask for " + config.EnsembleSpreadProduct + ", or train with model.head: distribution"}
 		}
 	}
-	ch.members = slices.Contains(ch.words, config.MembersProduct)
+	ch.members = slices.Contains(ch.words, config.MembersProduct) || slices.Contains(ch.words, config.NeighbourhoodAnyProduct)
 	if c.Output.Area != (ensemble.Area{}) {
 		var err error
 		if ch.grid, ch.places, err = grid.Crop(c.Output.Area); err != nil {
@@ -120,6 +126,12 @@ func (ch *choice) plan(c config.Publishing) error {
 					s := add(product.Probability)
 					s.Event, s.Distribution = e, family.Name
 				}
+			case config.NeighbourhoodProduct, config.NeighbourhoodAnyProduct:
+				more, err := ch.neighbourhoods(c, w, f, family)
+				if err != nil {
+					return err
+				}
+				ch.fields = append(ch.fields, more...)
 			case config.MembersProduct: // how many there are, the start says
 				s := add(product.Member)
 				s.Member, s.Distribution = ensemble.NoMember, family.Name+"; "+ch.coupling.words()
@@ -265,6 +277,7 @@ func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.P
 // fill gives the fields of a product their values. raw are the used members of the targets,
 // as rawMembers gives them; nil without members among the products.
 func (ch *choice) fill(p *product.Product, out *Forecast, raw []float32) error {
+	ch.near = nearby{}
 	if err := ch.fillOn(p, out, raw, ch.part, nil); err != nil || p.Stations == nil {
 		return err
 	}
@@ -280,7 +293,6 @@ func (ch *choice) fill(p *product.Product, out *Forecast, raw []float32) error {
 func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take func(field []float32) []float32, warmer []float32) error {
 	k := &ch.model.Task
 	n := ch.model.Grid.Size()
-	targets := len(k.Targets) * len(k.Features.Axes.Levels)
 	coupled := map[int][][]float32{} // members by target
 	for i := range p.Fields {
 		f := &p.Fields[i]
@@ -311,22 +323,22 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 			return err
 		}
 		mean, sigma := location(), part(out.Sigma, at)
+		if f.Radius > 0 {
+			if err := ch.around(p, f, out, raw, take); err != nil {
+				return err
+			}
+			continue
+		}
 		if f.Kind != product.Member {
 			f.Values = statistic(f, family, mean, sigma)
 			continue
 		}
 		if coupled[at] == nil {
-			template := make([][]float32, len(p.Members))
-			for m := range template {
-				template[m] = part(raw, m*targets+at)
+			var template [][]float32
+			for _, field := range ch.template(at, raw, len(p.Members)) {
+				template = append(template, take(field))
 			}
-			if ch.coupling.schaake() {
-				template = nil
-				for _, field := range ch.coupling.fields[at] {
-					template = append(template, take(field))
-				}
-			}
-			if coupled[at], err = ch.coupling.couple(p, f, template, family, mean, sigma); err != nil {
+			if coupled[at], err = ch.coupling.couple(p.Init, f, p.Grid, template, family, mean, sigma); err != nil {
 				return err
 			}
 		}

@@ -204,6 +204,8 @@ func (r *reader) variable(i int) ([]Field, string) {
 		return nil, "it holds no numbers but type " + v.Type
 	case v.Text("diagnostic_standard_name") != "" || strings.HasPrefix(v.Name, "emos_coefficient"):
 		return nil, "it is a table of coefficients, not a field"
+	case v.Attrs["neighbourhood_radius"].Numbers != nil:
+		return nil, "it is of the points around each point, not of the point"
 	case r.h.size(i) == 0:
 		return nil, "it has no values"
 	}

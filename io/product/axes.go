@@ -22,7 +22,7 @@ type axes struct {
 
 // axisOf is one such coordinate: the places that tell it from others, and its names.
 type axisOf struct {
-	kind         Kind
+	axis         axis
 	standardName string // of the quantity of a threshold
 	unit         string
 	places       []Field // only what tells fields of the kind apart
@@ -36,7 +36,7 @@ func (as *axes) of(st *stack) (dims, listed []string) {
 	if st.stat.axis == noAxis || st.alone {
 		return nil, nil
 	}
-	a := axisOf{kind: st.stat.kind}
+	a := axisOf{axis: st.stat.axis}
 	if st.stat.axis == thresholdAxis {
 		a.standardName, a.unit = st.variable.StandardName, st.variable.Unit
 	}
@@ -44,7 +44,7 @@ func (as *axes) of(st *stack) (dims, listed []string) {
 		a.places = append(a.places, Field{Below: f.Below, Event: f.Event, Member: f.Member})
 	}
 	for _, o := range as.seen {
-		if o.kind == a.kind && o.standardName == a.standardName && o.unit == a.unit &&
+		if o.axis == a.axis && o.standardName == a.standardName && o.unit == a.unit &&
 			slices.EqualFunc(o.places, a.places, func(x, y Field) bool { return x.Below == y.Below && x.Event == y.Event && x.Member == y.Member }) {
 			return []string{o.dim}, o.listed
 		}

@@ -75,7 +75,7 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 // sameFile says whether two fields stand in one GRIB file: the levels of one statistic, and
 // all members of a variable.
 func (f Field) sameFile(o Field) bool {
-	return f.Variable == o.Variable && f.Kind == o.Kind && f.Lead == o.Lead && f.Below == o.Below && f.Event == o.Event
+	return f.Variable == o.Variable && f.Kind == o.Kind && f.Lead == o.Lead && f.Below == o.Below && f.Event == o.Event && f.Radius == o.Radius
 }
 
 // gribValues are the values as messages have them: probabilities in per cent.

@@ -22,8 +22,13 @@ const (
 	Quantile       Kind = "quantile"        // post-processed quantile, that of Field.Below
 	Probability    Kind = "probability"     // of Field.Event, 0 to 1
 	Member         Kind = "member"          // calibrated member, Field.Member
-	RawMean        Kind = "raw_mean"        // mean over the members used
-	RawSpread      Kind = "raw_spread"      // standard deviation over the members used
+
+	// Of Field.Event within Field.Radius of a point, 0 to 1.
+	Neighbourhood    Kind = "neighbourhood"     // mean of the probabilities of points
+	NeighbourhoodAny Kind = "neighbourhood_any" // probability that it happens at any point
+
+	RawMean   Kind = "raw_mean"   // mean over the members used
+	RawSpread Kind = "raw_spread" // standard deviation over the members used
 )
 
 // statistic is what the formats need to know of a kind: the one place that describes it.
@@ -67,6 +72,7 @@ var (
 	probabilityTemplates = [2]int64{5, 9}
 	percentileTemplates  = [2]int64{6, 10}
 	quantileTemplates    = [2]int64{86, 87} // where a whole percentile is too coarse
+	noTemplates          = [2]int64{}       // GRIB2 has none
 )
 
 var statistics = []statistic{
@@ -76,6 +82,8 @@ var statistics = []statistic{
 	{Quantile, ensemble.Quantile, "post-processed quantiles", "", quantileAxis, percentileTemplates, 0, postProcessed, "pb"},
 	{Probability, ensemble.Probability, "", "", thresholdAxis, probabilityTemplates, 0, postProcessed, "ep"},
 	{Member, ensemble.MemberField, "post-processed members", "", memberAxis, memberTemplates, 0, postProcessed, "pf"},
+	{Neighbourhood, ensemble.Probability, "", "area: mean", thresholdAxis, noTemplates, 0, postProcessed, ""},
+	{NeighbourhoodAny, ensemble.Probability, "", "area: maximum", thresholdAxis, noTemplates, 0, postProcessed, ""},
 	{RawMean, ensemble.EnsembleMean, "mean of the members used", "realization: mean", noAxis, derivedTemplates, derivedMean, ensembleRun, "em"},
 	{RawSpread, ensemble.Spread, "spread of the members used", "realization: standard_deviation", noAxis, derivedTemplates, derivedSpread, ensembleRun, "es"},
 }
@@ -89,9 +97,12 @@ func statisticOf(k Kind) (statistic, bool) {
 	return statistic{}, false
 }
 
+// probability says whether the values are probabilities of an event.
+func (s statistic) probability() bool { return s.axis == thresholdAxis }
+
 // unit is that of the values of a field.
 func (s statistic) unit(v ensemble.Variable) string {
-	if s.kind == Probability {
+	if s.probability() {
 		return "1"
 	}
 	return v.Unit
@@ -100,7 +111,7 @@ func (s statistic) unit(v ensemble.Variable) string {
 // standardName is the CF identity of a field: that of the quantity, and none for a
 // probability, which CF has no name for.
 func (s statistic) standardName(v ensemble.Variable) string {
-	if s.kind == Probability {
+	if s.probability() {
 		return ""
 	}
 	return v.StandardName
@@ -115,6 +126,8 @@ func (f Field) Statistic() string {
 		return fmt.Sprintf("%s %s", f.Kind, decimal(f.Below))
 	case Probability:
 		return fmt.Sprintf("%s %s", f.Kind, f.Event)
+	case Neighbourhood, NeighbourhoodAny:
+		return fmt.Sprintf("%s %s within %s km", f.Kind, f.Event, decimal(f.Radius/1000))
 	case Member:
 		return fmt.Sprintf("%s %s", f.Kind, f.Member)
 	}
@@ -126,12 +139,12 @@ func (f Field) Statistic() string {
 // and t2m for members.
 func (f Field) series(v ensemble.Variable) string {
 	switch f.Kind {
-	case Probability:
+	case Probability, Neighbourhood, NeighbourhoodAny:
 		limit := "threshold"
 		if f.Event.Relation == ensemble.Between {
 			limit = "thresholds"
 		}
-		return "probability_of_" + v.Identifier + "_" + f.Event.Relation.String() + "_" + limit
+		return f.around("probability_of_" + v.Identifier + "_" + f.Event.Relation.String() + "_" + limit)
 	case Member:
 		return v.Identifier
 	}
@@ -143,12 +156,24 @@ func (f Field) single(v ensemble.Variable) string {
 	switch f.Kind {
 	case Quantile:
 		return f.series(v) + "_" + number(f.Below)
-	case Probability:
-		return "probability_of_" + v.Identifier + "_" + f.eventName()
+	case Probability, Neighbourhood, NeighbourhoodAny:
+		return f.around("probability_of_" + v.Identifier + "_" + f.eventName())
 	case Member:
 		return v.Identifier + "_" + string(f.Kind) + "_" + f.Member.String()
 	}
 	return f.series(v)
+}
+
+// around is the name of a probability with what tells that of a neighbourhood from that of
+// its points.
+func (f Field) around(name string) string {
+	switch f.Kind {
+	case Neighbourhood:
+		return "neighbourhood_" + name + "_" + number(f.Radius/1000) + "km"
+	case NeighbourhoodAny:
+		return name + "_within_" + number(f.Radius/1000) + "km"
+	}
+	return name
 }
 
 // fileName is the statistic as the names of files that hold one have it. All members of a
@@ -175,7 +200,7 @@ func (f Field) eventName() string {
 //
 // Source: of probabilities, the names of IMPROVER's files.
 func (f Field) longName(v ensemble.Variable, s statistic) string {
-	if f.Kind != Probability {
+	if !s.probability() {
 		return v.LongName + ", " + s.longName
 	}
 	named := v
@@ -231,6 +256,9 @@ func (f Field) gribTemplate(s statistic) int64 {
 //
 // Errors: for a quantile or a limit that GRIB2 has no form for.
 func (p *Product) gribKeys(f Field, s statistic) ([]encode.Key, error) {
+	if s.template == noTemplates {
+		return nil, fmt.Errorf("%s: no template of GRIB2 is of neighbourhoods", f.Statistic())
+	}
 	process := encode.LongKey("typeOfGeneratingProcess", s.process)
 	count := encode.LongKey("numberOfForecastsInEnsemble", int64(p.members(f)))
 	switch f.Kind {

@@ -228,6 +228,14 @@ func (b *ncBuilder) counts(p *Product, st *stack, dims []string, l *layout, o Op
 func (p *Product) statisticAttributes(st *stack) []encode.Attribute {
 	out := []encode.Attribute{{Name: "ensemble_members_used", Ints: p.counts(st.fields)}}
 	f := st.fields[0]
+	if f.Radius > 0 {
+		incomplete := 0
+		for _, g := range st.fields {
+			incomplete = max(incomplete, g.Incomplete)
+		}
+		out = append(out, encode.Attribute{Name: "neighbourhood_radius", Doubles: []float64{f.Radius}}, text("neighbourhood_radius_units", "m"),
+			encode.Attribute{Name: "neighbourhood_points_incomplete", Ints: []int32{int32(incomplete)}})
+	}
 	if f.Distribution != "" {
 		out = append(out, text("distribution", f.Distribution))
 	}
@@ -299,13 +307,17 @@ func mappingName(profile Profile, g *ensemble.Grid) string {
 
 // cellMethods says what was done over time and over the members.
 func cellMethods(st *stack, period time.Duration) string {
-	switch {
-	case st.fields[0].Period > 0:
-		return strings.TrimSpace("time: " + st.fields[0].periodMethod() + " " + st.stat.cellMethod)
-	case period > 0: // the file's time has bounds, this variable does not use them
-		return strings.TrimSpace("time: point " + st.stat.cellMethod)
+	f, method := st.fields[0], st.stat.cellMethod
+	if f.Radius > 0 {
+		method += " (of points within " + decimal(f.Radius/1000) + " km)"
 	}
-	return st.stat.cellMethod
+	switch {
+	case f.Period > 0:
+		return strings.TrimSpace("time: " + f.periodMethod() + " " + method)
+	case period > 0: // the file's time has bounds, this variable does not use them
+		return strings.TrimSpace("time: point " + method)
+	}
+	return method
 }
 
 // periodMethod is the CF method over a field's interval; of a variable of which neither

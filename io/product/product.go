@@ -39,7 +39,8 @@ type Field struct {
 	Lead     ensemble.Lead
 	Kind     Kind
 	Below    float64         // of a Quantile: the probability of values below it
-	Event    ensemble.Event  // of a Probability
+	Event    ensemble.Event  // of a Probability, and of one of a neighbourhood
+	Radius   float64         // of a neighbourhood, in metres
 	Member   ensemble.Member // of a Member
 	Values   []float32
 	// Members is how many members were used for this field; 0 means all of the
@@ -51,6 +52,8 @@ type Field struct {
 	// it in the words of CF; empty is what the vocabulary says of the variable.
 	Period time.Duration
 	Method string
+	// Incomplete is how many points of a neighbourhood's field have missing ones around.
+	Incomplete int
 	// Distribution names what quantiles, probabilities and members are of.
 	Distribution string
 	// Template is the GRIB message of a field of this variable, level and lead
@@ -226,7 +229,7 @@ func (p *Product) realizations(f Field) (n int) {
 // kind apart, level with pressure falling.
 func compare(a, b Field) int {
 	return cmp.Or(cmp.Compare(a.Lead, b.Lead), cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Kind, b.Kind),
-		cmp.Compare(a.Below, b.Below), a.Event.Compare(b.Event), cmp.Compare(a.Member, b.Member),
+		cmp.Compare(a.Below, b.Below), a.Event.Compare(b.Event), cmp.Compare(a.Radius, b.Radius), cmp.Compare(a.Member, b.Member),
 		cmp.Compare(a.Level.Kind, b.Level.Kind), cmp.Compare(b.Level.Value, a.Level.Value))
 }
 
@@ -254,7 +257,7 @@ func (p *Product) check() error {
 		if f.variable().Unit == "" {
 			return bug("no unit for %s", name)
 		}
-		if f.Kind == Quantile && !(f.Below > 0 && f.Below < 1) || f.Kind == Probability && f.Event.Relation == ensemble.NoEvent {
+		if f.Kind == Quantile && !(f.Below > 0 && f.Below < 1) || s.probability() && f.Event.Relation == ensemble.NoEvent || (f.Kind == Neighbourhood || f.Kind == NeighbourhoodAny) != (f.Radius > 0) {
 			return bug("nobody knows what %s is of", name)
 		}
 		if f.Counts != nil && len(f.Counts) != len(f.Values) {
@@ -270,7 +273,7 @@ func (p *Product) check() error {
 			return bug("%s stands twice in a product", name)
 		}
 		for at, v := range f.Values {
-			if math.IsInf(float64(v), 0) || (s.of == ensemble.Spread || f.Kind == Probability) && v < 0 || f.Kind == Probability && v > 1 {
+			if math.IsInf(float64(v), 0) || (s.of == ensemble.Spread || s.probability()) && v < 0 || s.probability() && v > 1 {
 				return bug("%s is %g at row %d, column %d", name, v, at/p.Grid.NX, at%p.Grid.NX)
 			}
 		}
