@@ -1,0 +1,302 @@
+// Package calibration makes probabilities true: of all cases in which an event is forecast
+// with one probability, it happens in that share. A monotone function from forecast to
+// calibrated probability is fitted to past forecasts, so the order of forecasts stays.
+package calibration
+
+import (
+	"math"
+	"slices"
+	"sort"
+)
+
+// Map is a monotone function of probabilities, linear between its knots and constant
+// beyond them.
+type Map struct {
+	X []float64 `json:"x"` // ascending
+	Y []float64 `json:"y"` // nowhere falling, within 0 and 1
+}
+
+// At is the calibrated probability. Missing: NaN gives NaN; without knots p stays.
+func (m Map) At(p float64) float64 {
+	n := len(m.X)
+	switch {
+	case n == 0 || p != p:
+		return p
+	case p <= m.X[0]:
+		return m.Y[0]
+	case p >= m.X[n-1]:
+		return m.Y[n-1]
+	}
+	k := sort.SearchFloat64s(m.X, p) // X[k-1] < p <= X[k]
+	x, y := m.X[k-1:k+1], m.Y[k-1:k+1]
+	return y[0] + (y[1]-y[0])*(p-x[0])/(x[1]-x[0])
+}
+
+// Valid says whether m is a function as Map describes it.
+func (m Map) Valid() bool {
+	if len(m.X) != len(m.Y) {
+		return false
+	}
+	for k := range m.X {
+		if !(m.X[k] >= 0 && m.X[k] <= 1 && m.Y[k] >= 0 && m.Y[k] <= 1) || k > 0 && (m.X[k] <= m.X[k-1] || m.Y[k] < m.Y[k-1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// PoolAdjacent replaces y by the sequence that nowhere falls and is nearest to it:
+//
+//	argmin Σ w (z − y)²  over z_1 ≤ z_2 ≤ … ≤ z_n
+//
+// by the pool adjacent violators algorithm, which is exact.
+//
+// Shape: y, w [n]; w > 0. Cost: O(n).
+// Source: Ayer et al. 1955, doi:10.1214/aoms/1177728423.
+func PoolAdjacent(y, w []float64) {
+	type block struct {
+		sum, weight float64
+		from        int
+	}
+	var blocks []block
+	for i := range y {
+		blocks = append(blocks, block{y[i] * w[i], w[i], i})
+		for n := len(blocks); n > 1; n = len(blocks) {
+			a, b := &blocks[n-2], blocks[n-1]
+			if a.sum*b.weight <= b.sum*a.weight {
+				break
+			}
+			a.sum, a.weight = a.sum+b.sum, a.weight+b.weight
+			blocks = blocks[:n-1]
+		}
+	}
+	end := len(y)
+	for k := len(blocks) - 1; k >= 0; k-- {
+		for i := blocks[k].from; i < end; i++ {
+			y[i] = blocks[k].sum / blocks[k].weight
+		}
+		end = blocks[k].from
+	}
+}
+
+// Isotonic is the regression of events on their forecast probabilities that nowhere falls.
+// Equal forecasts are one. Between the forecasts of the fit it is linear.
+//
+// Shape: p, y, w [n]; y is 1 where the event happened and 0 where not, or a share; w > 0.
+// Missing: a case with NaN in p or y is left out.
+// Source: Dimitriadis et al. 2021, doi:10.1073/pnas.2016191118.
+func Isotonic(p, y, w []float64) Map {
+	x, z, v := unique(p, y, w)
+	PoolAdjacent(z, v)
+	return ends(x, z)
+}
+
+// ends is the function through points of which those within a step are left out.
+func ends(x, y []float64) (m Map) {
+	for k := range x {
+		if k > 0 && k < len(x)-1 && y[k] == y[k-1] && y[k] == y[k+1] {
+			continue
+		}
+		m.X, m.Y = append(m.X, x[k]), append(m.Y, min(max(y[k], 0), 1))
+	}
+	return m
+}
+
+// unique sorts cases by their forecasts and joins those of equal ones.
+func unique(p, y, w []float64) (x, z, v []float64) {
+	var order []int
+	for i := range p {
+		if p[i] == p[i] && y[i] == y[i] {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case p[a] < p[b]:
+			return -1
+		case p[a] > p[b]:
+			return 1
+		}
+		return 0
+	})
+	for _, i := range order {
+		if n := len(x); n == 0 || p[i] != x[n-1] {
+			x, z, v = append(x, p[i]), append(z, 0), append(v, 0)
+		}
+		n := len(x) - 1
+		z[n] += w[i] * y[i]
+		v[n] += w[i]
+	}
+	for k := range z {
+		z[k] /= v[k]
+	}
+	return x, z, v
+}
+
+// CORP is the Brier score of probabilities and its parts:
+//
+//	score = miscalibration − discrimination + uncertainty
+//
+// miscalibration is what isotonic calibration would gain, discrimination what calibrated
+// probabilities gain over the base rate, and uncertainty the score of the base rate. All are
+// at least 0.
+//
+// Unit: 1. Source: Dimitriadis et al. 2021, doi:10.1073/pnas.2016191118.
+type CORP struct{ Score, Miscalibration, Discrimination, Uncertainty float64 }
+
+// Decompose splits the Brier score of the cases to which a Map could be fitted.
+//
+// Shape, Missing: as Isotonic.
+func Decompose(p, y, w []float64) CORP {
+	fit := Isotonic(p, y, w)
+	var total, events float64
+	for i := range p {
+		if p[i] == p[i] && y[i] == y[i] {
+			total, events = total+w[i], events+w[i]*y[i]
+		}
+	}
+	rate := events / total
+	var raw, calibrated, base float64
+	for i := range p {
+		if p[i] != p[i] || y[i] != y[i] {
+			continue
+		}
+		raw += w[i] * square(p[i]-y[i]) / total
+		calibrated += w[i] * square(fit.At(p[i])-y[i]) / total
+		base += w[i] * square(rate-y[i]) / total
+	}
+	return CORP{raw, raw - calibrated, base - calibrated, base}
+}
+
+func square(x float64) float64 { return x * x }
+
+// cells is the number of cells of a Table between 0 and 1.
+const cells = 1000
+
+// Table gathers forecasts of one event in cells of a thousandth, and those of exactly 0 and 1
+// in cells of their own. What is fitted to it knows of each cell the mean forecast and how
+// often the event happened: so it takes any number of cases.
+type Table struct {
+	// Weight, Forecast and Event are sums over the cases of each cell: of weights, of weights
+	// times probabilities, and of the weights of those with the event.
+	Weight, Forecast, Event [cells + 2]float64
+	cases                   [cells + 2]int
+}
+
+// Add takes one case. Missing: NaN in p or y leaves it out.
+func (t *Table) Add(p, y, w float64) {
+	if p != p || y != y || w == 0 {
+		return
+	}
+	k := 0
+	switch {
+	case p >= 1:
+		k = cells + 1
+	case p > 0:
+		k = 1 + min(int(p*cells), cells-1)
+	}
+	t.Weight[k] += w
+	t.Forecast[k] += w * p
+	t.Event[k] += w * y
+	t.cases[k]++
+}
+
+// Cases are how many there are.
+func (t *Table) Cases() (n int) {
+	for _, c := range t.cases {
+		n += c
+	}
+	return n
+}
+
+// Isotonic is the isotonic regression of the cells.
+func (t *Table) Isotonic() Map {
+	var p, y, w []float64
+	for k, v := range t.Weight {
+		if v > 0 {
+			p, y, w = append(p, t.Forecast[k]/v), append(y, t.Event[k]/v), append(w, v)
+		}
+	}
+	return Isotonic(p, y, w)
+}
+
+// The bins of a reliability table, between single ones for forecasts of exactly 0 and 1, and
+// the cases that each must have.
+const (
+	reliabilityBins = 10
+	leastCases      = 200
+)
+
+// Reliability is the reliability table as a function: the forecasts are gathered in ten bins of
+// equal width, and two for those of exactly 0 and 1; a bin of less than 200 cases joins the one
+// above it, or below if it is the last; frequencies that fall are pooled; the function
+// goes through the bins' mean forecasts and frequencies, from (0, 0) and to (1, 1) unless these
+// have bins of their own.
+//
+// Source: Flowerdew 2014, doi:10.3402/tellusa.v66.22662, with the bins of IMPROVER's
+// reliability calibration.
+func (t *Table) Reliability() Map {
+	type bin struct {
+		weight, forecast, event float64
+		cases                   int
+	}
+	bins := make([]bin, reliabilityBins+2)
+	for k := range t.Weight {
+		b := &bins[0]
+		if k > 0 {
+			b = &bins[1+min((k-1)*reliabilityBins/cells, reliabilityBins)]
+		}
+		b.weight, b.forecast, b.event, b.cases = b.weight+t.Weight[k], b.forecast+t.Forecast[k], b.event+t.Event[k], b.cases+t.cases[k]
+	}
+	join := func(a, b bin) bin {
+		return bin{a.weight + b.weight, a.forecast + b.forecast, a.event + b.event, a.cases + b.cases}
+	}
+	var kept []bin
+	var waiting bin
+	for _, b := range bins {
+		if waiting = join(waiting, b); waiting.cases >= leastCases {
+			kept, waiting = append(kept, waiting), bin{}
+		}
+	}
+	switch n := len(kept); {
+	case waiting.cases > 0 && n > 0:
+		kept[n-1] = join(kept[n-1], waiting)
+	case waiting.cases > 0:
+		kept = []bin{waiting}
+	}
+	var x, y, w []float64
+	for _, b := range kept {
+		x, y, w = append(x, b.forecast/b.weight), append(y, b.event/b.weight), append(w, b.weight)
+	}
+	PoolAdjacent(y, w)
+	if len(x) == 0 {
+		return Map{}
+	}
+	if x[0] > 0 {
+		x, y = slices.Insert(x, 0, 0), slices.Insert(y, 0, 0)
+	}
+	if x[len(x)-1] < 1 {
+		x, y = append(x, 1), append(y, 1)
+	}
+	return ends(x, y)
+}
+
+// Falling orders probabilities of exceeding ascending thresholds so that they nowhere rise,
+// by sorting them: nearer to the truth than they were, in any norm.
+//
+// Missing: with NaN among them they stay.
+// Source: Chernozhukov et al. 2010, doi:10.3982/ECTA7880.
+func Falling(p []float64) {
+	if slices.ContainsFunc(p, math.IsNaN) {
+		return
+	}
+	slices.SortFunc(p, func(a, b float64) int {
+		switch {
+		case a > b:
+			return -1
+		case a < b:
+			return 1
+		}
+		return 0
+	})
+}
