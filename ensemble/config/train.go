@@ -16,12 +16,13 @@ import (
 
 // Train is the configuration of `ensemble train`.
 type Train struct {
-	Version   int      `key:"version"`
-	Data      Data     `key:"data"`
-	Model     Model    `key:"model"`
-	Train     Training `key:"train"`
-	Baselines []string `key:"baselines"`
-	Climate   Climate  `key:"climate"`
+	Version   int       `key:"version"`
+	Data      Data      `key:"data"`
+	Model     Model     `key:"model"`
+	Train     Training  `key:"train"`
+	Baselines []string  `key:"baselines"`
+	Climate   Climate   `key:"climate"`
+	Calibrate Calibrate `key:"calibrate"`
 }
 
 // Data says what is learned from.
@@ -380,7 +381,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys()))
+}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys(), calibrateKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
@@ -511,6 +512,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkReference()...)
 	faults = append(faults, c.checkPlaces()...)
 	faults = append(faults, c.checkClimate()...)
+	faults = append(faults, c.checkCalibrate()...)
 	return append(faults, c.checkOptimizer()...)
 }
 

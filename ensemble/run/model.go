@@ -43,6 +43,8 @@ type Model struct {
 	Baselines []Baselines      // [variable][level], as targets are stored; empty without analyses
 	Coupling  []score.Coupling // what the test of the training found of its members
 	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
+	// Calibrations are those of probabilities of events, fitted on validation starts.
+	Calibrations []Calibration
 
 	arrays *ckpt.File     // from which maps are read when they are needed; nil if all are in memory
 	stored *ckpt.File     // of the only network, from which its weights are read when it is opened; else nil
@@ -123,6 +125,7 @@ type modelJSON struct {
 	Affine     [][2]float64             `json:"spread_affine"`
 	Range      float64                  `json:"spread_range"`
 	OfMembers  []ensemble.MemberChannel `json:"member_channels,omitempty"`
+	Calibrated []Calibration            `json:"calibrations,omitempty"`
 }
 
 func words[T fmt.Stringer](items []T) []string {
@@ -220,6 +223,7 @@ func (m *Model) saveReference(dir string) error {
 	for _, a := range k.Features.Auxiliary {
 		f.Auxiliary = append(f.Auxiliary, a.Name)
 	}
+	f.Calibrated = m.Calibrations
 	if m.Interpolation.asked() {
 		f.Regrid = &m.Interpolation
 	}
@@ -303,6 +307,10 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 		if m.Family = dist.FamilyByID(f.Family); m.Family == nil || len(m.Family.Parameters) != 2 {
 			return nil, nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))
 		}
+	}
+	m.Calibrations = f.Calibrated
+	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Map.Valid() || c.Event.Relation != ensemble.Above }) {
+		return nil, nil, bad("a calibration of probabilities that is no rising function")
 	}
 	axes := ensemble.Axes{Variables: f.Variables}
 	for _, s := range f.Levels {

@@ -13,7 +13,7 @@ import (
 //
 // Errors: those of eventOf.
 func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Field, family *dist.Family) (out []product.Field, err error) {
-	f.Kind, f.Distribution = product.Neighbourhood, family.Name
+	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.model.calibrationWords(f.Variable, f.Level)
 	if word == config.NeighbourhoodAnyProduct {
 		f.Kind, f.Distribution = product.NeighbourhoodAny, family.Name+"; of members: "+ch.coupling.words()
 	}
@@ -65,7 +65,9 @@ func (ch *choice) around(p *product.Product, f *product.Field, out *Forecast, ra
 		}
 		mean, sigma := out.Mean[at*n:(at+1)*n], out.Sigma[at*n:(at+1)*n]
 		if f.Kind == product.Neighbourhood {
-			means, incomplete := discs.Mean(statistic(f, family, mean, sigma))
+			points := statistic(f, family, mean, sigma)
+			ch.model.calibrate(points, f.Variable, f.Level, f.Event, family, [][]float32{mean, sigma})
+			means, incomplete := discs.Mean(points)
 			for i, v := range means[0] {
 				means[0][i] = min(max(v, 0), 1) // sums of probabilities round
 			}

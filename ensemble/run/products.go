@@ -124,7 +124,7 @@ func (ch *choice) plan(c config.Publishing) error {
 						return err
 					}
 					s := add(product.Probability)
-					s.Event, s.Distribution = e, family.Name
+					s.Event, s.Distribution = e, family.Name+ch.model.calibrationWords(f.Variable, f.Level)
 				}
 			case config.NeighbourhoodProduct, config.NeighbourhoodAnyProduct:
 				more, err := ch.neighbourhoods(c, w, f, family)
@@ -331,6 +331,9 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 		}
 		if f.Kind != product.Member {
 			f.Values = statistic(f, family, mean, sigma)
+			if f.Kind == product.Probability {
+				ch.model.calibrate(f.Values, f.Variable, f.Level, f.Event, family, [][]float32{mean, sigma})
+			}
 			continue
 		}
 		if coupled[at] == nil {

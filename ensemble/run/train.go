@@ -187,6 +187,9 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err := ranks.together(err); err != nil {
 		return nil, err
 	}
+	if err := d.ranks.together(d.calibratable(c)); err != nil {
+		return nil, err
+	}
 	if err := d.meet(c); err != nil {
 		return nil, err
 	}
@@ -214,6 +217,9 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 		return nil, err
 	}
 	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Input: t.input.result(), Warnings: d.warnings}
+	if err := t.calibrate(ctx, c.Calibrate, o.Progress); err != nil {
+		return nil, err
+	}
 	if ranks.leads() {
 		err = t.model.Save(dir.File("model"))
 	}

@@ -1,0 +1,68 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Calibrate says which probabilities are calibrated on the validation starts.
+type Calibrate struct {
+	Probabilities string              `key:"probabilities"`
+	Events        []ensemble.Question `key:"events"`
+}
+
+// Ways to calibrate probabilities.
+const (
+	NoCalibration          = "none"
+	IsotonicCalibration    = "isotonic"
+	ReliabilityCalibration = "reliability"
+)
+
+// calibrateKeys are the rows of Calibrate.
+func calibrateKeys() []Key {
+	return []Key{
+		{Path: "calibrate.probabilities", Default: NoCalibration, Check: OneOf(NoCalibration, IsotonicCalibration, ReliabilityCalibration), Example: IsotonicCalibration,
+			Help: "Whether probabilities of events are calibrated on the validation starts, for `predict`: isotonic by isotonic regression, reliability by a reliability table."},
+		{Path: "calibrate.events", Example: "[t2m>273.15, \"tp>5 mm\"]",
+			Help: "Events whose probabilities are calibrated: a target above or below a limit. Limits without a unit are SI."},
+	}
+}
+
+// checkCalibrate applies the rules between keys of calibrate and others.
+func (c *TrainConfig) checkCalibrate() []*exit.Error {
+	var faults []*exit.Error
+	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	k := c.Calibrate
+	if k.Probabilities == NoCalibration {
+		if len(k.Events) > 0 {
+			add("calibrate.events", "events are named and no probability is calibrated", "calibrate.probabilities is "+NoCalibration, "set calibrate.probabilities: isotonic, or remove the events")
+		}
+		return faults
+	}
+	if len(k.Events) == 0 {
+		add("calibrate.events", "probabilities are calibrated without an event", "each event has a calibration of its own", "name events, such as [t2m>273.15]")
+	}
+	if c.Model.Head != "distribution" {
+		add("calibrate.probabilities", "head "+c.Model.Head+" has no probabilities", "", "set model.head: distribution, or calibrate.probabilities: none")
+	}
+	for _, q := range k.Events {
+		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return t.Variable == q.Variable }) {
+			add("calibrate.events", "event "+q.String()+" is of no target", "the targets are "+strings.Join(targetWords(c.Data.Targets), ", "), "name events of data.targets")
+		}
+		if q.Event.Relation == ensemble.Between {
+			add("calibrate.events", "event "+q.String()+" has two limits", "its probability follows from those of its limits", "name an event above each of the limits")
+		}
+	}
+	return faults
+}
+
+func targetWords(targets []Target) []string {
+	out := make([]string, len(targets))
+	for i, t := range targets {
+		out[i] = t.Variable
+	}
+	return out
+}
