@@ -73,6 +73,22 @@ func sitesOf(ctx context.Context, pool *decode.Pool, c config.Output, grid *ense
 	return s, nil
 }
 
+// checkPlaces: the neighbours of a place in a list are not its neighbours on the Earth, which
+// filters wider than a point take them for.
+//
+// Errors: exit 64.
+func checkPlaces(c *config.TrainConfig, grid *ensemble.Grid) error {
+	if grid.Kind != ensemble.Points || c.Model.Kind == config.DRNKind && c.Model.Members != config.MemberEncoder {
+		return nil
+	}
+	what, at := "model.kind is "+c.Model.Kind, "model.kind"
+	if c.Model.Kind == config.DRNKind {
+		what, at = "model.members is "+c.Model.Members, "model.members"
+	}
+	return &exit.Error{Code: exit.Usage, What: what + " and the forecasts are of single places", At: at,
+		Why: grid.String() + ": what stands beside a place in a list is not beside it on the Earth", Fix: "set model.kind: " + config.DRNKind + ", a network by point, and model.members: " + config.MemberStatistics}
+}
+
 // take interpolates a field to the stations. Missing: where a point with weight is.
 func (s *sites) take(field []float32) []float32 {
 	out := make([]float32, len(s.stations))

@@ -440,6 +440,9 @@ func aggregates(names []string) []ensemble.Aggregate {
 // newTrainer fits the task and the baselines on the training part.
 func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (*trainer, error) {
 	c := o.Config
+	if err := checkPlaces(c, d.grid); err != nil {
+		return nil, err
+	}
 	task := taskOf(c)
 	task.Used, task.Least, task.Full = d.used, c.Data.Members.Least, len(d.all)
 	task.Score = make([]float64, len(task.Targets)*len(d.axes.Levels))

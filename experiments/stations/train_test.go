@@ -1,0 +1,76 @@
+package stations
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testdata"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+)
+
+// sets writes the sets as NetCDF.
+func sets(t *testing.T) string {
+	t.Helper()
+	testdata.Dir(t, "stations")
+	testdecoder.Path(t)
+	out := t.TempDir()
+	if text, err := exec.Command("../../build/venv/bin/python", "make_netcdf.py", testdata.Dir(t, "."), out).CombinedOutput(); err != nil {
+		t.Fatalf("make_netcdf.py: %v\n%s", err, text)
+	}
+	return out
+}
+
+func load(t *testing.T, file, dir string, set ...string) *config.TrainConfig {
+	t.Helper()
+	c, err := config.LoadTrain(config.Sources{Files: []string{file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimSuffix(filepath.Base(string(c.Data.Forecasts[0])), "_fc.nc")
+	set = append(set, "data.forecasts=["+filepath.Join(dir, name+"_fc.nc")+"]", "data.analyses=["+filepath.Join(dir, name+"_an.nc")+"]")
+	if c, err = config.LoadTrain(config.Sources{Files: []string{file}, Set: set}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Sets are trained on earlier and tested on later dates, for an epoch or two: the network,
+// which starts as EMOS, is by then better than the raw ensemble, with its interval, where there
+// is enough to learn.
+func TestLaterDates(t *testing.T) {
+	dir := sets(t)
+	for file, better := range map[string][]string{
+		"tmin.yaml": {"raw11", "emos", "emos_point", "climatology"}, "washington.yaml": {"raw8", "emos", "mbm", "climatology"},
+	} {
+		c := load(t, file, dir, "train.networks=1", "train.epochs=2", "train.batch_size=32")
+		r, err := run.Train(context.Background(), run.TrainOptions{Config: c, RunDir: t.TempDir(), Version: "test"})
+		if err != nil {
+			t.Fatal(file, err)
+		}
+		for _, over := range better {
+			found := false
+			for _, g := range r.Scores.Comparisons {
+				if g.ID == "crps_gauss" && g.ReferenceID == "crps_gauss" && g.System == "network" && g.Reference == over {
+					found = true
+					if !(g.CILow > 0) {
+						t.Errorf("%s: gain over %s %.4f, %.4f to %.4f", file, over, g.Gain, g.CILow, g.CIHigh)
+					}
+				}
+			}
+			if !found {
+				t.Errorf("%s: no gain over %s", file, over)
+			}
+		}
+	}
+	// What stands beside a place in the list is not its neighbour.
+	c := load(t, "washington.yaml", dir, "model.kind=unet3d", "model.reference=none", "train.epochs=1")
+	if _, err := run.Train(context.Background(), run.TrainOptions{Config: c, RunDir: t.TempDir(), Version: "test"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "single places") {
+		t.Errorf("a 3-D U-Net on a list of places: %v", err)
+	}
+}
