@@ -55,6 +55,15 @@ type Calibrated struct {
 	// SigmaOfSpread gives, with SpreadOnly, the sigma of SigmaOf the spread before it is cut
 	// off at 0.
 	SigmaOfSpread bool
+	// Extra are further outputs, of which a distribution has parameters beside its location and
+	// scale: a channel of the U-Net each, and a map.
+	Extra []ExtraOutput
+}
+
+// ExtraOutput is one of Calibrated.Extra: the name of its map, and that map's start.
+type ExtraOutput struct {
+	Name  string
+	Start float64
 }
 
 // CalibratedInput are the values that enter.
@@ -72,8 +81,11 @@ type CalibratedInput struct {
 // Shape: [N V D H W] each. Shift is added to the members' mean; Sigma is the
 // standard deviation of the distribution, > 0; Spread is the estimate of the
 // full ensemble's standard deviation, ≥ 0. SpreadOnly gives only the last, and Sigma if
-// that is asked for.
-type CalibratedOutput struct{ Shift, Sigma, Spread graph.Value }
+// that is asked for. Extra is one of each of Calibrated.Extra.
+type CalibratedOutput struct {
+	Shift, Sigma, Spread graph.Value
+	Extra                []graph.Value
+}
 
 // MapsPrefix begins the names of the maps among a network's parameters; all others are
 // those of the U-Net.
@@ -104,7 +116,7 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 		return CalibratedOutput{}
 	}
 	net := c.UNet
-	net.Out, net.ZeroLast = 3*v, true
+	net.Out, net.ZeroLast = (3+len(c.Extra))*v, true
 	if c.SpreadOnly {
 		net.Out = v
 	}
@@ -142,6 +154,13 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 		return out
 	}
 
+	for i, e := range c.Extra {
+		x := op.AddScalar(b, part(2+i), e.Start)
+		if !c.NoMaps {
+			x = op.Add(b, part(2+i), mapOf(e.Name, e.Start))
+		}
+		out.Extra = append(out.Extra, x)
+	}
 	if in.ReferenceSigma.Valid() {
 		out.Shift = op.Add(b, in.ReferenceShift, part(0))
 		out.Sigma = op.Mul(b, in.ReferenceSigma, op.Exp(b, part(1)))
@@ -159,8 +178,8 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	}
 	out.Shift = op.Add(b, out.Shift, op.Mul(b, mapOf("shift_anomaly", 0), in.Anomaly))
 
-	floor := op.Softplus(b, mapOf("sigma_floor", inverseSoftplus(startFloor)))
-	slope := op.Softplus(b, mapOf("sigma_slope", inverseSoftplus(startSlope)))
+	floor := op.Softplus(b, mapOf("sigma_floor", InverseSoftplus(startFloor)))
+	slope := op.Softplus(b, mapOf("sigma_slope", InverseSoftplus(startSlope)))
 	out.Sigma = op.Mul(b, op.Add(b, op.Mul(b, in.Spread, slope), floor), op.Exp(b, part(1)))
 	return out
 }
@@ -174,5 +193,5 @@ func SigmaOf(b *graph.Builder, x graph.Value) graph.Value {
 	return op.AddScalar(b, op.Scale(b, op.Softplus(b, op.Scale(b, x, sigmaBend)), 1./sigmaBend), sigmaFloor)
 }
 
-// inverseSoftplus is ln(eʸ - 1).
-func inverseSoftplus(y float64) float64 { return math.Log(math.Expm1(y)) }
+// InverseSoftplus is ln(eʸ - 1).
+func InverseSoftplus(y float64) float64 { return math.Log(math.Expm1(y)) }

@@ -315,3 +315,19 @@ var pinballSlope = elementwise(Spec[float64]{
 	NoGrad: firstOrder,
 	Cases:  pinballCases,
 }, graph.Scalar{F2: dist.PinballSlope})
+
+var atLeast = elementwise(Spec[none]{
+	Name:   "at_least",
+	Doc:    "1 where x ≥ y, else 0, point by point, broadcast.",
+	Source: "elementary",
+	NoGrad: "its derivative is 0 wherever there is one",
+	Cases:  binaryCases(-1, 1),
+}, graph.Scalar{F2: func(x, y, _ float64) float64 {
+	if x >= y {
+		return 1
+	}
+	return 0
+}})
+
+// AtLeast is 1 where x ≥ y, else 0, point by point, broadcast. Gradient: none.
+func AtLeast(b *Builder, x, y Value) Value { return atLeast.add(b, none{}, x, y) }

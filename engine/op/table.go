@@ -69,6 +69,7 @@ var Table = []*graph.Op{
 	distributionScoreDy.Op,
 	pinball.Op,
 	pinballSlope.Op,
+	atLeast.Op,
 	elementwiseChain.Op,
 	// one operand, point by point, and the derivatives
 	relu.op.Op, relu.grad.Op,

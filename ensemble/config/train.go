@@ -160,6 +160,9 @@ type Model struct {
 	Members  string    `key:"members"`
 	Pool     string    `key:"pool"`
 	Encoder  Encoder   `key:"encoder"`
+	Family   string    `key:"family"`
+	Degree   int       `key:"degree"`
+	Bins     int       `key:"bins"`
 
 	Embedding int      `key:"embedding"` // learned fields; 0 has none
 	Reference string   `key:"reference"` // NoReference or one of References
@@ -204,6 +207,9 @@ const DefaultStall = 10 * time.Minute
 type Loss struct {
 	Kind   string  `key:"kind"`
 	Spread float64 `key:"spread"` // weight of the spread term beside the main one
+
+	Threshold       []ensemble.Question `key:"threshold"`
+	ThresholdWeight float64             `key:"threshold_weight"`
 }
 
 // EarlyStop ends training when validation no longer improves.
@@ -351,8 +357,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Largest norm of the gradient; 0 never clips."},
 	{Path: "train.ema", Default: "0", Check: Below(0, 1), Example: "0.999",
 		Help: "Decay of a running average of the weights, which is then what is validated, kept as best and saved in the model; 0 keeps none."},
-	{Path: "train.loss.kind", Default: "crps", Check: OneOf(append([]string{"crps"}, SpreadLosses...)...), Example: "crps",
-		Help: "What is lowered: Gaussian CRPS against the analysis, or a distance to the full ensemble's spread."},
+	{Path: "train.loss.kind", Default: "crps", Check: OneOf(append([]string{CRPSLoss, PinballLoss, CrossEntropyLoss}, SpreadLosses...)...), Example: "crps",
+		Help: "What is lowered: the CRPS of the distribution against the analysis (pinball: of a Bernstein quantile function at 99 levels; cross_entropy: of a histogram), or a distance to the full ensemble's spread."},
 	{Path: "train.loss.spread", Default: "0", Check: AtLeast(0), Example: "0.5",
 		Help: "Weight of the distance to the full ensemble's spread beside the main loss."},
 	{Path: "train.seed", Default: "1", Check: AtLeast(0), Example: "1",
@@ -381,7 +387,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys(), calibrateKeys()))
+}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys(), calibrateKeys(), headKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
@@ -513,6 +519,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkPlaces()...)
 	faults = append(faults, c.checkClimate()...)
 	faults = append(faults, c.checkCalibrate()...)
+	faults = append(faults, c.checkHead()...)
 	return append(faults, c.checkOptimizer()...)
 }
 
@@ -537,11 +544,11 @@ func (c *TrainConfig) checkModel() []*exit.Error {
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	loss := c.Train.Train.Loss.Kind
 	switch {
-	case c.Model.Head == "distribution" && loss != "crps":
-		add("train.loss.kind", "head distribution is trained with another loss than crps", "train.loss.kind is "+loss,
+	case c.Model.Head == "distribution" && slices.Contains(SpreadLosses, loss):
+		add("train.loss.kind", "head distribution is trained with another loss than those of distributions", "train.loss.kind is "+loss,
 			"set train.loss.kind: crps, or model.head: spread")
-	case c.Model.Head == "spread" && loss == "crps":
-		add("model.head", "head spread is trained with crps", "the spread of the full ensemble is a field, not an observation",
+	case c.Model.Head == "spread" && !slices.Contains(SpreadLosses, loss):
+		add("model.head", "head spread is trained with "+loss, "the spread of the full ensemble is a field, not an observation",
 			"set train.loss.kind: mse, l1, ssim or ms_ssim, or model.head: distribution")
 	case c.Model.Head == "distribution" && len(c.Data.Analyses) == 0:
 		add("model.head", "head distribution has no data.analyses", "it predicts the distribution of the analysis",

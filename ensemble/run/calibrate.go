@@ -42,7 +42,7 @@ func (d *data) calibratable(c *config.TrainConfig) error {
 		return &exit.Error{Code: exit.Usage, What: "probabilities cannot be calibrated without validation starts", At: "calibrate.probabilities",
 			Why: "a calibration that is fitted to training starts repeats what the network learned by heart", Fix: "set data.split.validation or data.split.fractions.validation"}
 	}
-	m := Model{Spec: specOf(c), Family: specOf(c).family()}
+	m := Model{Spec: specOf(c), Family: specOf(c).family(c.Train.Train.Networks)}
 	for _, q := range c.Calibrate.Events {
 		if _, err := eventOf(q); err != nil {
 			return err
@@ -152,7 +152,7 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 // Shape: [parameter][point].
 func (m *Model) parametersAt(out *Forecast, at int) [][]float32 {
 	n := m.Grid.Size()
-	return [][]float32{out.Mean[at*n : (at+1)*n], out.Sigma[at*n : (at+1)*n]}
+	return out.parametersAt(at, n, wholeField)
 }
 
 // exceedances are the probabilities of values above a threshold.

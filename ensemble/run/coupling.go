@@ -77,12 +77,9 @@ func (ch *choice) template(at int, raw []float32, used int) [][]float32 {
 // couple makes the calibrated members of a target at the places of a grid.
 //
 // Shape: the template and the result [member][point].
-func (c *coupling) couple(init ensemble.Init, f *product.Field, grid *ensemble.Grid, template [][]float32, family *dist.Family, mean, sigma []float32) ([][]float32, error) {
-	par := make([]float64, 2)
-	at := func(point int) []float64 {
-		par[0], par[1] = float64(mean[point]), float64(sigma[point])
-		return par
-	}
+func (c *coupling) couple(init ensemble.Init, f *product.Field, grid *ensemble.Grid, template [][]float32, family *dist.Family, parameters parameterFields) ([][]float32, error) {
+	par := make([]float64, len(parameters))
+	at := func(point int) []float64 { return parameters.at(par, point) }
 	quantile := func(point int, level float64) float64 { return family.Quantile(at(point), level) }
 	switch c.Method {
 	case config.RandomCoupling:

@@ -350,7 +350,7 @@ func (m *Model) calibrated(ctx context.Context, o engine.Options, fc *ensemble.F
 		for i := range fields {
 			fields[i] = raw[(i*len(k.Score)+at)*n:][:n]
 		}
-		if all[at], err = (&coupling{}).couple(fc.Init, nil, nil, fields, m.Family, out.Mean[at*n:(at+1)*n], out.Sigma[at*n:(at+1)*n]); err != nil {
+		if all[at], err = (&coupling{}).couple(fc.Init, nil, nil, fields, m.Family, out.parametersAt(at, n, wholeField)); err != nil {
 			return nil, err
 		}
 	}

@@ -249,7 +249,11 @@ func (m *Model) outputNames(outputs int) (names []string) {
 	case m.Spec.staged():
 		parts = []string{outSigma}
 	case m.Spec.Head == DistributionHead:
-		parts = []string{outShift, "log(sigma)", outSpread}
+		parts = []string{outShift, "log(sigma)"}
+		for _, e := range m.Spec.extra() {
+			parts = append(parts, e.Name)
+		}
+		parts = append(parts, outSpread)
 		if m.Spec.Reference != "" {
 			parts = []string{"change of " + outShift, "log of the factor of " + outSigma, outSpread}
 		}

@@ -76,11 +76,15 @@ const (
 	// placesFormat is that of networks that correct a reference, have learned or auxiliary fields in
 	// their input, or work by point, by patch or in two dimensions.
 	placesFormat = 4
+	// headsFormat is that of distributions that are not normal, of whatever else.
+	headsFormat = 5
 )
 
 // format is that of models of the network: the oldest that programs know which can read them.
 func (s Spec) format() int {
 	switch {
+	case s.Family != "":
+		return headsFormat
 	case s.Reference != "" || s.Embedding > 0 || s.Auxiliary > 0 || s.body(false) != nil:
 		return placesFormat
 	case s.readsMembers():
@@ -126,6 +130,7 @@ type modelJSON struct {
 	Range      float64                  `json:"spread_range"`
 	OfMembers  []ensemble.MemberChannel `json:"member_channels,omitempty"`
 	Calibrated []Calibration            `json:"calibrations,omitempty"`
+	Edges      [][]float64              `json:"histogram_edges,omitempty"`
 }
 
 func words[T fmt.Stringer](items []T) []string {
@@ -217,7 +222,7 @@ func (m *Model) saveReference(dir string) error {
 		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
 		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Least: k.Least, Full: k.Full, Control: m.Control,
 		Trained: m.Trained, Origins: m.Origins, Grid: m.Grid, Spreads: k.Features.Spreads,
-		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange,
+		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange, Edges: k.Edges,
 	}
 	f.Format, f.OfMembers = m.Spec.format(), k.Features.OfMembers
 	for _, a := range k.Features.Auxiliary {
@@ -293,8 +298,8 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format < jointFormat || f.Format > placesFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, placesFormat))
+	if f.Format < jointFormat || f.Format > headsFormat {
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, headsFormat))
 	}
 	if f.Spec.format() != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
 		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))
@@ -303,10 +308,12 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if f.Regrid != nil {
 		m.Interpolation = *f.Regrid
 	}
-	if m.Family = m.Spec.family(); f.Family != "" { // else of an older program
-		if m.Family = dist.FamilyByID(f.Family); m.Family == nil || len(m.Family.Parameters) != 2 {
-			return nil, nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))
-		}
+	m.Family = m.Spec.family(f.Networks)
+	if f.Family != "" && (m.Family == nil || f.Family != m.Family.ID) { // older programs did not say
+		return nil, nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))
+	}
+	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(f.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (f.Edges != nil) {
+		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))
 	}
 	m.Calibrations = f.Calibrated
 	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Map.Valid() || c.Event.Relation != ensemble.Above }) {
@@ -331,7 +338,7 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	m.Task = Task{
 		Features: ensemble.Features{Aggregates: f.Aggregates, Location: f.Location, Season: f.Season, DDOF: f.DDOF, Spreads: f.Spreads, OfMembers: f.OfMembers},
 		Targets:  f.Targets, TargetLead: axes.Leads[last], Used: f.Used, Least: f.Least, Full: f.Full, Score: f.Score,
-		ErrorScale: f.Error, SpreadScale: f.Spread, SpreadAffine: f.Affine, SpreadRange: f.Range,
+		ErrorScale: f.Error, SpreadScale: f.Spread, SpreadAffine: f.Affine, SpreadRange: f.Range, Edges: f.Edges,
 	}
 	for _, name := range f.Auxiliary {
 		m.Task.Features.Auxiliary = append(m.Task.Features.Auxiliary, ensemble.Auxiliary{Name: name})
@@ -412,10 +419,12 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 // Forecast is what a model makes of one start, in physical units.
 //
 // Shape: Mean, Sigma, Spread [variable][level][NY*NX]; Mean and Sigma are nil for
-// a spread head. Clipped is the number of values of Spread that the network put
+// a spread head. Parameters [parameter] of that shape are those of a distribution that is not
+// normal, in the order of its family; of a normal one they are Mean and Sigma. Clipped is the number of values of Spread that the network put
 // below zero and that were set to 0.
 type Forecast struct {
 	Mean, Sigma, Spread []float32
+	Parameters          [][]float32
 	Clipped             int
 }
 
@@ -462,7 +471,8 @@ func (m *Model) prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]sta
 func (m *Model) infer(ctx context.Context, init ensemble.Init, stats []statistics) (*Forecast, error) {
 	n := len(m.net.batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
-	if m.Spec.Head == DistributionHead {
+	other := m.newHeads(n)
+	if m.Spec.Head == DistributionHead && other == nil {
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
 	}
 	sums := map[string][]float32{outSpread: out.Spread, outShift: out.Mean, outSigma: out.Sigma}
@@ -477,12 +487,20 @@ func (m *Model) infer(ctx context.Context, init ensemble.Init, stats []statistic
 			return nil, err
 		}
 		for _, name := range p.outputs {
+			if sums[name] == nil {
+				other.take(name, p.net.output(name), p.share)
+				continue
+			}
 			for i, x := range p.net.output(name) {
 				sums[name][i] += p.share * x
 			}
 		}
 	}
-	return m.whole(out, m.physical(out, init, stats))
+	err := m.physical(out, init, stats)
+	if other != nil && err == nil {
+		err = other.physical(out, init, stats)
+	}
+	return m.whole(out, err)
 }
 
 // inference is one run of a compiled network in a prediction: with which weights, and which of its
@@ -512,7 +530,7 @@ func (m *Model) inferences() (all []inference) {
 
 // physical brings the outputs of the network into physical units.
 func (m *Model) physical(out *Forecast, init ensemble.Init, stats []statistics) error {
-	k, d := m.local, len(m.local.Features.Axes.Levels)
+	k := m.local
 	off := 0
 	for at, st := range stats {
 		e := float32(k.ErrorScale[at])
@@ -527,9 +545,7 @@ func (m *Model) physical(out *Forecast, init ensemble.Init, stats []statistics) 
 				out.Sigma[i] *= e
 			}
 			if missing := st.mean[q] != st.mean[q]; !missing && !finite(out.Spread[i], out, i) {
-				return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-					At:  fmt.Sprintf("start %s, %s at %s, point %d", init, k.Targets[at/d], k.Features.Axes.Levels[at%d], q),
-					Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
+				return notFinite(k, init, at, q)
 			} else if missing { // as is the mean already
 				out.Spread[i] = st.mean[q]
 				if out.Sigma != nil {
@@ -540,6 +556,13 @@ func (m *Model) physical(out *Forecast, init ensemble.Init, stats []statistics) 
 		off += len(st.mean)
 	}
 	return nil
+}
+
+func notFinite(k *Task, init ensemble.Init, at, point int) error {
+	d := len(k.Features.Axes.Levels)
+	return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
+		At:  fmt.Sprintf("start %s, %s at %s, point %d", init, k.Targets[at/d], k.Features.Axes.Levels[at%d], point),
+		Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 }
 
 // whole joins the slabs of several ranks on the leading one, unless one has failed.
@@ -557,7 +580,11 @@ func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
 			out.Clipped += c.Result
 		}
 	}
-	for _, field := range []*[]float32{&out.Spread, &out.Mean, &out.Sigma} {
+	fields := []*[]float32{&out.Spread, &out.Mean, &out.Sigma}
+	for i := range out.Parameters {
+		fields = append(fields, &out.Parameters[i])
+	}
+	for _, field := range fields {
 		if *field == nil {
 			continue
 		}

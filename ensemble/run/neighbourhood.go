@@ -63,10 +63,10 @@ func (ch *choice) around(p *product.Product, f *product.Field, out *Forecast, ra
 		if err != nil {
 			return err
 		}
-		mean, sigma := out.Mean[at*n:(at+1)*n], out.Sigma[at*n:(at+1)*n]
+		parameters := out.parametersAt(at, n, wholeField)
 		if f.Kind == product.Neighbourhood {
-			points := statistic(f, family, mean, sigma)
-			ch.model.calibrate(points, f.Variable, f.Level, f.Event, family, [][]float32{mean, sigma})
+			points := statistic(f, family, parameters)
+			ch.model.calibrate(points, f.Variable, f.Level, f.Event, family, parameters)
 			means, incomplete := discs.Mean(points)
 			for i, v := range means[0] {
 				means[0][i] = min(max(v, 0), 1) // sums of probabilities round
@@ -74,7 +74,7 @@ func (ch *choice) around(p *product.Product, f *product.Field, out *Forecast, ra
 			got = nearbyField{means[0], incomplete}
 		} else {
 			if ch.near.members[at] == nil {
-				if ch.near.members[at], err = ch.coupling.couple(p.Init, f, ch.model.Grid, ch.template(at, raw, len(p.Members)), family, mean, sigma); err != nil {
+				if ch.near.members[at], err = ch.coupling.couple(p.Init, f, ch.model.Grid, ch.template(at, raw, len(p.Members)), family, parameters); err != nil {
 					return err
 				}
 			}

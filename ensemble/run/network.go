@@ -11,7 +11,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -32,7 +31,7 @@ type Spec struct {
 	Periodic bool    `json:"periodic"`
 	Head     string  `json:"head"`
 	// Loss of a spread head, or of the stage that learns the spread: "mse", "l1", "ssim" or
-	// "ms_ssim"; a distribution head has the CRPS. SpreadWeight is the weight of the squared distance of
+	// "ms_ssim"; of a distribution head "crps", "pinball" or "cross_entropy". SpreadWeight is the weight of the squared distance of
 	// spreads beside the CRPS.
 	Loss         string  `json:"loss"`
 	SpreadWeight float64 `json:"spread_weight"`
@@ -56,6 +55,17 @@ type Spec struct {
 	Members string `json:"members,omitempty"`
 	Pool    string `json:"pool,omitempty"`
 	Encoder int    `json:"encoder_channels,omitempty"`
+
+	// Family is the distribution whose parameters a distribution head gives, by its name in
+	// model.family; empty is normal. Degree is that of a Bernstein quantile function, Bins those of
+	// a histogram. Loss is the score of it.
+	Family string `json:"family,omitempty"`
+	Degree int    `json:"degree,omitempty"`
+	Bins   int    `json:"bins,omitempty"`
+	// Thresholds are the events of train.loss.threshold, one behind the other, and ThresholdWeight
+	// the weight of the scores of what lies there.
+	Thresholds      string  `json:"thresholds,omitempty"`
+	ThresholdWeight float64 `json:"threshold_weight,omitempty"`
 
 	stage stage // whose network and loss are built
 	count int   // members of a sample, if it reads members; 0 stands for those of the task
@@ -120,17 +130,33 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 			UNet: unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap},
 			Body: s.body(wrap), NoMaps: s.body(wrap) != nil,
 			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead || s.staged(), SigmaOfSpread: s.staged(),
+			Extra: s.extra(),
 		}
 		out = net.Build(b, in)
 	}
+	give := map[string]graph.Value{outSpread: out.Spread, outShift: out.Shift, outSigma: out.Sigma}
+	h := head{parameters: []graph.Value{out.Shift, out.Sigma}}
+	if s.readsCentre() {
+		h.centre = b.Input("centre", targets)
+	}
+	if s.Family != "" {
+		h.parameters = s.link(b, k, out, h.centre)
+		given := h.parameters
+		if s.Family == config.HistogramFamily {
+			given = probabilities(b, h.parameters)
+		}
+		for i, name := range s.parameterNames() {
+			give[name] = given[i]
+		}
+	}
 	for _, name := range s.outputs() {
-		b.Output(name, map[string]graph.Value{outSpread: out.Spread, outShift: out.Shift, outSigma: out.Sigma}[name])
+		b.Output(name, give[name])
 	}
 	switch {
 	case loss && s.staged():
 		b.Loss(s.stageLoss(b, k, out, roughness, targets))
 	case loss:
-		b.Loss(s.loss(b, k, out, targets))
+		b.Loss(s.loss(b, k, out, h, targets))
 	}
 	return b.Build()
 }
@@ -184,6 +210,8 @@ func (s Spec) outputs() []string {
 		return []string{outShift}
 	case s.staged():
 		return []string{outSpread, outSigma}
+	case s.Head == DistributionHead && s.Family != "":
+		return append([]string{outSpread}, s.parameterNames()...)
 	case s.Head == DistributionHead:
 		return []string{outSpread, outShift, outSigma}
 	}
@@ -196,21 +224,13 @@ func (s Spec) toTargets(b *graph.Builder, y graph.Value, k *Task) graph.Value {
 	return op.Scale(b, y, k.SpreadScale[0]/k.ErrorScale[0])
 }
 
-// family is the distribution whose parameters the network gives; none for a spread head.
-func (s Spec) family() *dist.Family {
-	if s.Head == DistributionHead {
-		return dist.Normal
-	}
-	return nil
-}
-
 // loss is the training loss in units of the error scale.
-func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, targets graph.Shape) graph.Value {
+func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, h head, targets graph.Shape) graph.Value {
 	full, weight := b.Input("full_spread", targets), b.Input("weight", targets)
 	have, want := inSpreads(b, k, out.Spread), inSpreads(b, k, full)
 	if s.Head == DistributionHead {
 		residual := b.Input("residual", targets)
-		loss := op.WeightedMean(b, op.GaussianCRPS(b, out.Shift, out.Sigma, residual), weight)
+		loss := op.WeightedMean(b, s.distributionScore(b, k, h, residual), weight)
 		if s.SpreadWeight > 0 {
 			loss = op.Add(b, loss, op.Scale(b, op.WeightedMSE(b, have, want, weight), s.SpreadWeight))
 		}
@@ -322,6 +342,7 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	here := Task{Features: k.Features, Targets: k.Targets, reference: k.reference}
 	here.Features.Axes = ranks.own().axes(k.Features.Axes)
 	net.batch = newBatch(&here, ranks.own().part(g), net.rows.Len())
+	net.batch.withCentre(s)
 	net.batch.withMembers(&here, ranks.own().part(g), net.rows.Len(), s.membersOf(k))
 	return net, nil
 }
@@ -352,7 +373,7 @@ func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
 func (n *network) load(b *Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
-		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members,
+		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "centre": b.Centre,
 		"reference_shift": b.ReferenceShift, "reference_sigma": b.ReferenceSigma,
 	} {
 		if in := n.plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there

@@ -221,22 +221,18 @@ func eventOf(q ensemble.Question) (ensemble.Event, error) {
 	return e, nil
 }
 
-// family is the distribution of a variable of which the model gives mean and spread. What
-// cannot be negative is censored at 0, which keeps the probabilities of all other values.
+// family is the distribution of a variable of which the model gives the parameters.
 //
-// Errors: exit 64 for variables that are not in the vocabulary, since a normal
-// distribution may reach where none of their values can be.
+// Errors: exit 64 for variables that are not in the vocabulary, unless the family has only
+// positive values, and for those with another bound, since a distribution may reach where none
+// of their values can be.
 func (m *Model) family(variable string) (*dist.Family, error) {
-	v, _ := ensemble.VariableNamed(variable)
-	bounded, ok := v.NonNegative()
-	switch {
-	case !ok:
+	v, known := ensemble.VariableNamed(variable)
+	if _, ok := v.NonNegative(); !ok && (known || !m.Family.Positive) {
 		return nil, &exit.Error{Code: exit.Usage, What: "no quantiles, probabilities and members of " + variable, At: "products",
-			Why: "the model predicts a normal distribution, and nobody has said what values " + variable + " can have", Fix: "ask for mean and spread only"}
-	case bounded && m.Family == dist.Normal:
-		return dist.CensoredNormal, nil
+			Why: "the model predicts a distribution (" + m.Family.Name + "), and nobody has said what values " + variable + " can have", Fix: "ask for mean and spread only"}
 	}
-	return m.Family, nil
+	return m.distributionOf(variable), nil
 }
 
 // product is what is published of a start on the used members, without values.
@@ -298,18 +294,17 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 		f := &p.Fields[i]
 		at := k.at(f.Variable, f.Level)
 		part := func(fields []float32, at int) []float32 { return take(fields[at*n : (at+1)*n]) }
-		location := func() []float32 {
-			mean := part(out.Mean, at)
+		warm := func(location []float32) []float32 {
 			if f.Variable == "2t" {
 				for i, d := range warmer {
-					mean[i] += d
+					location[i] += d
 				}
 			}
-			return mean
+			return location
 		}
 		switch f.Kind {
 		case product.Mean:
-			f.Values = location()
+			f.Values = warm(part(out.Mean, at))
 			continue
 		case product.Spread:
 			f.Values = part(out.Sigma, at)
@@ -322,7 +317,12 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 		if err != nil {
 			return err
 		}
-		mean, sigma := location(), part(out.Sigma, at)
+		parameters := out.parametersAt(at, n, take)
+		for i, role := range family.Roles {
+			if role == dist.Location {
+				parameters[i] = warm(parameters[i])
+			}
+		}
 		if f.Radius > 0 {
 			if err := ch.around(p, f, out, raw, take); err != nil {
 				return err
@@ -330,9 +330,9 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 			continue
 		}
 		if f.Kind != product.Member {
-			f.Values = statistic(f, family, mean, sigma)
+			f.Values = statistic(f, family, parameters)
 			if f.Kind == product.Probability {
-				ch.model.calibrate(f.Values, f.Variable, f.Level, f.Event, family, [][]float32{mean, sigma})
+				ch.model.calibrate(f.Values, f.Variable, f.Level, f.Event, family, parameters)
 			}
 			continue
 		}
@@ -341,7 +341,7 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 			for _, field := range ch.template(at, raw, len(p.Members)) {
 				template = append(template, take(field))
 			}
-			if coupled[at], err = ch.coupling.couple(p.Init, f, p.Grid, template, family, mean, sigma); err != nil {
+			if coupled[at], err = ch.coupling.couple(p.Init, f, p.Grid, template, family, parameters); err != nil {
 				return err
 			}
 		}
@@ -359,7 +359,7 @@ func (ch *choice) part(field []float32) []float32 {
 }
 
 // statistic computes a quantile or the probability of an event at every point.
-func statistic(f *product.Field, family *dist.Family, mean, sigma []float32) []float32 {
+func statistic(f *product.Field, family *dist.Family, parameters parameterFields) []float32 {
 	var value func(par []float64) float64
 	switch e := f.Event; {
 	case f.Kind == product.Quantile:
@@ -371,10 +371,9 @@ func statistic(f *product.Field, family *dist.Family, mean, sigma []float32) []f
 	default:
 		value = func(par []float64) float64 { return max(0, family.Below(par, e.Upper)-family.Below(par, e.Lower)) }
 	}
-	out, par := make([]float32, len(mean)), make([]float64, 2)
+	out, par := make([]float32, len(parameters[0])), make([]float64, len(parameters))
 	for p := range out {
-		par[0], par[1] = float64(mean[p]), float64(sigma[p])
-		out[p] = float32(value(par))
+		out[p] = float32(value(parameters.at(par, p)))
 	}
 	return out
 }

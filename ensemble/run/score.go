@@ -23,6 +23,8 @@ type Case struct {
 	Used                []int // positions of the members that the network saw
 	Mean, Sigma, Spread []float32
 	Calibrated          [][]float32 // members that are published, or that the network gives
+	// Parameters [parameter][NY*NX] are those of the network's distribution, if it is not normal.
+	Parameters [][]float32
 }
 
 // judgement is the scoring of one target.
@@ -37,6 +39,7 @@ type judgement struct {
 	inits     []ensemble.Init // of all cases, ascending
 	of        string          // whose cases they are, as score.Coupling has it
 	keep      bool            // what dates add, to be saved
+	family    *dist.Family    // of the network's distribution; nil for a normal one
 }
 
 // equalWeights names weights that are all alike.
@@ -161,6 +164,12 @@ func (s *scoring) sum(c Case) (d dateSums, err error) {
 	}
 	if s.splits() {
 		g := gain.Case{Init: c.Init, Members: c.Members, Obs: c.Obs, Mean: c.Mean, Spread: c.Sigma}
+		if s.family != nil {
+			par := make([]float64, len(c.Parameters))
+			g.Score = func(p int) float64 {
+				return s.family.CRPS(nil, parameterFields(c.Parameters).at(par, p), float64(c.Obs[p]))
+			}
+		}
 		sums, err := s.baselines.Gain.Score(&g, gain.Options{Weights: s.weights, Areas: s.areas(ref)})
 		if err != nil {
 			return d, err
@@ -203,9 +212,12 @@ func (s *scoring) result() (*score.Result, error) {
 			for _, other := range s.systems[0][1:] {
 				pairs = append(pairs, s.distributions.Pairs(systemNetwork, other.Name)...)
 				// The CRPS of members and of other families is comparable under another name.
-				for _, own := range []string{score.CRPSPlain.ID, score.CRPSFamily.ID} {
-					if s.distributions.Has(systemNetwork, score.CRPSGauss.ID) && s.distributions.Has(other.Name, own) {
-						pairs = append(pairs, score.Pair{ID: score.CRPSGauss.ID, System: systemNetwork, Reference: other.Name, ReferenceID: own})
+				named := []string{score.CRPSGauss.ID, score.CRPSPlain.ID, score.CRPSFamily.ID}
+				for _, own := range named {
+					for _, theirs := range named {
+						if own != theirs && own != score.CRPSPlain.ID && s.distributions.Has(systemNetwork, own) && s.distributions.Has(other.Name, theirs) {
+							pairs = append(pairs, score.Pair{ID: own, System: systemNetwork, Reference: other.Name, ReferenceID: theirs})
+						}
 					}
 				}
 			}
@@ -259,7 +271,11 @@ func meanStd(fields [][]float32, ddof int) (mean, std []float32) {
 // against analyses: the network first, if there is one.
 func (s *scoring) distributionSystems() (systems []score.System) {
 	if s.Mean {
-		systems = append(systems, score.System{Name: systemNetwork, MembersUsed: s.Used, Gives: score.Mean | score.Spread})
+		network := score.System{Name: systemNetwork, MembersUsed: s.Used, Gives: score.Mean | score.Spread, Family: s.family}
+		if s.family != nil {
+			network.Gives |= score.Parameters
+		}
+		systems = append(systems, network)
 	}
 	if s.Calibrated > 0 {
 		systems = append(systems, score.System{Name: systemMembers, MembersUsed: s.Calibrated, Gives: score.Members})
@@ -298,7 +314,7 @@ func (s *scoring) distributionSystems() (systems []score.System) {
 func (s *scoring) sumDistributions(c Case, ref score.Reference) (score.Date, error) {
 	var samples []score.Sample
 	if s.Mean {
-		samples = append(samples, score.Sample{Mean: c.Mean, Spread: c.Sigma})
+		samples = append(samples, score.Sample{Mean: c.Mean, Spread: c.Sigma, Parameters: c.Parameters})
 	}
 	if s.Calibrated > 0 {
 		samples = append(samples, score.Sample{Members: c.Calibrated})

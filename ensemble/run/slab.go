@@ -142,6 +142,7 @@ func (k *Task) local(s *slab, rank int) *Task {
 	levels, w := s.boxes[rank][0], s.windowOf(rank)
 	out.Features.Axes.Levels = k.Features.Axes.Levels[levels.Lo:levels.Hi]
 	out.Score, out.ErrorScale, out.SpreadScale, out.SpreadAffine = atLevels(k.Score, s, levels), atLevels(k.ErrorScale, s, levels), atLevels(k.SpreadScale, s, levels), atLevels(k.SpreadAffine, s, levels)
+	out.Edges = atLevels(k.Edges, s, levels)
 	out.Centre, out.Width = cutMaps(atLevels(k.Centre, s, levels), s, w), cutMaps(atLevels(k.Width, s, levels), s, w)
 	out.reference = k.reference.within(s, rank)
 	out.Features.Spreads = atLevels(k.Features.Spreads, s, levels)

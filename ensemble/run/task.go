@@ -37,6 +37,9 @@ type Task struct {
 	// Centre and Width [V D][NY*NX] standardise the members' mean to the anomaly
 	// that the shift may depend on.
 	Centre, Width [][]float32
+	// Edges [V D] are those of the bins of a histogram, differences from the members' mean in
+	// units of the error scale; nil without.
+	Edges [][]float64
 
 	reference *reference // that the network corrects; nil for none
 }
@@ -100,6 +103,7 @@ type taskSums struct {
 	targets  [][targetSums][]float64 // [variable][level] of the forecasts; nil before the first
 	levels   int
 	analysed bool // whether there were analyses
+	head     *headSums
 
 	mean, std, all []float32
 }
@@ -162,6 +166,9 @@ func (s *taskSums) addTarget(fc *ensemble.Forecast, analysis *ensemble.Analysis,
 	obs, err := target(analysis, k.Targets[v], fc.Axes.Levels[l])
 	if err != nil {
 		return err
+	}
+	if s.head != nil {
+		s.head.add(v*len(k.Features.Axes.Levels)+slices.Index(k.Features.Axes.Levels, fc.Axes.Levels[l]), obs, s.mean, fc.Grid.Weights(), fc.Init.Valid(k.TargetLead))
 	}
 	for p, y := range obs {
 		if d := float64(y) - float64(s.mean[p]); d == d {
@@ -270,11 +277,12 @@ func target(a *ensemble.Analysis, variable string, level ensemble.Level) ([]floa
 // Shape: Features [N C D P], Spread, Anomaly [N V D P], Season [N 2]; and, for
 // training, Residual, FullSpread and Weight [N V D P], with P = NY*NX; Corrected [N V D P]
 // is the shift of stage B, if that is known; ReferenceShift and ReferenceSigma [N V D P] are
-// those of the reference, if there is one.
+// those of the reference, if there is one, and Centre [N V D P]
+// the members' mean over the error scale, for networks that read it.
 type Batch struct {
 	Features, Spread, Anomaly, Season []float32
 	Residual, FullSpread, Weight      []float32
-	Corrected                         []float32
+	Corrected, Centre                 []float32
 	ReferenceShift, ReferenceSigma    []float32
 	// Members [N M C D P] are count members of each sample, for networks that read them.
 	Members []float32
@@ -309,6 +317,9 @@ func (k *Task) tell(b *Batch, at, out int, init ensemble.Init, st statistics) {
 	r := float32(1 / k.ErrorScale[at])
 	for q := range st.mean {
 		b.Spread[out+q] = orZero(st.std[q] * r)
+		if b.Centre != nil {
+			b.Centre[out+q] = orZero(st.mean[q] * r)
+		}
 		b.Anomaly[out+q] = orZero((st.mean[q] - k.Centre[at][q]) / k.Width[at][q])
 	}
 	if k.reference != nil {

@@ -390,6 +390,7 @@ func specOf(c *config.TrainConfig) Spec {
 	if c.Model.Members == config.MemberEncoder {
 		s.Members, s.Pool, s.Encoder, s.count = c.Model.Members, c.Model.Pool, c.Model.Encoder.Channels, c.Data.Members.Use.N()
 	}
+	s.headOf(c)
 	if c.Model.Height != config.SharedHeight {
 		s.Height = c.Model.Height
 	}
@@ -467,7 +468,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	if err := readAuxiliary(ctx, c, task.Features.Auxiliary, d.grid); err != nil {
 		return nil, err
 	}
-	sums, err := d.sums(ctx, &task)
+	sums, err := d.sums(ctx, &task, specOf(c).newHeadSums(len(task.Score)))
 	if err != nil {
 		return nil, err
 	}
@@ -477,6 +478,9 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 			Fix: "look at the fields with `ensemble inspect --stats`, or change data.split.train", Err: err}
 	}
 	if err := d.ranks.together(err); err != nil {
+		return nil, err
+	}
+	if err := d.ranks.together(task.fitHead(sums.head, d.ranks)); err != nil {
 		return nil, err
 	}
 	local, err := d.ranks.shareTask(&task)
@@ -519,18 +523,19 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
 			Origins:   d.origins,
-			Baselines: baselines, Climate: climate, Family: specOf(c).family(),
+			Baselines: baselines, Climate: climate, Family: specOf(c).family(cfg.Networks),
 		},
 	}, nil
 }
 
 // sums are those over the training dates. Of a store, whose starts are all read here for
 // the first time, the values are judged too.
-func (d *data) sums(ctx context.Context, k *Task) (*taskSums, error) {
+func (d *data) sums(ctx context.Context, k *Task, head *headSums) (*taskSums, error) {
 	sums, err := k.newSums(d.all)
 	if err != nil {
 		return nil, err
 	}
+	sums.head = head
 	all := d.train
 	if d.judged != nil {
 		all.inits = inits(d.split)
@@ -786,6 +791,9 @@ func (m *Model) cases(fc *ensemble.Forecast, analysis *ensemble.Analysis, out *F
 			}
 			if out.Mean != nil {
 				c.Mean, c.Sigma = out.Mean[at*p:(at+1)*p], out.Sigma[at*p:(at+1)*p]
+				if out.Parameters != nil {
+					c.Parameters = out.parametersAt(at, p, wholeField)
+				}
 			}
 			if analysis != nil {
 				c.Obs = of(len(fc.Members))
@@ -802,6 +810,9 @@ func (m *Model) judgement(at int) judgement {
 	v, _ := ensemble.VariableNamed(k.Targets[at/d])
 	j := judgement{target: score.Target{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d].Of(k.Targets[at/d]), Lead: k.TargetLead, Unit: v.Unit},
 		grid: m.Grid, ddof: k.Features.DDOF}
+	if m.Spec.Family != "" {
+		j.family = m.distributionOf(k.Targets[at/d])
+	}
 	if len(m.Baselines) > at {
 		j.baselines = &m.Baselines[at]
 	}

@@ -429,6 +429,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	grid := t.ranks.own().part(t.model.Grid)
 	room := [2]Batch{newBatch(t.local, grid, size), newBatch(t.local, grid, size)}
 	for i := range room {
+		room[i].withCentre(t.model.Spec)
 		room[i].withMembers(t.local, grid, size, len(t.local.Used))
 	}
 	if t.corrections != nil {

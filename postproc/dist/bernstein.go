@@ -257,18 +257,14 @@ const (
 // Bernstein is the family of Bernstein quantile functions of a degree, with the coefficients
 // as its parameters.
 func Bernstein(degree int) *Family {
-	f := &Family{ID: bernsteinID, Name: "Bernstein quantile function",
-		CDF: BernsteinCDF, Quantile: BernsteinQuantile, CRPS: BernsteinCRPS,
-		Moments: func(par []float64) (mean, std float64) { return bernsteinMoments(par, false) }}
-	for j := range degree + 1 {
-		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("a_%02d", j)), append(f.Roles, Location)
-	}
+	f := bernsteinFamily(degree)
+	f.Excess.Family = CensoredBernstein(degree)
 	return f
 }
 
 // CensoredBernstein is that of max(X, 0), X with a Bernstein quantile function.
 func CensoredBernstein(degree int) *Family {
-	f := *Bernstein(degree)
+	f := bernsteinFamily(degree)
 	f.ID, f.Name, f.Positive = censoredBernsteinID, "Bernstein quantile function censored at 0", true
 	f.CDF = func(par []float64, x float64) float64 {
 		if x < 0 {
@@ -279,5 +275,17 @@ func CensoredBernstein(degree int) *Family {
 	f.Quantile = func(par []float64, p float64) float64 { return max(0, BernsteinQuantile(par, p)) }
 	f.CRPS = CensoredBernsteinCRPS
 	f.Moments = func(par []float64) (mean, std float64) { return bernsteinMoments(par, true) }
-	return &f
+	f.Excess.Family = f
+	return f
+}
+
+func bernsteinFamily(degree int) *Family {
+	f := &Family{ID: bernsteinID, Name: "Bernstein quantile function",
+		CDF: BernsteinCDF, Quantile: BernsteinQuantile, CRPS: BernsteinCRPS,
+		Moments: func(par []float64) (mean, std float64) { return bernsteinMoments(par, false) }}
+	for j := range degree + 1 {
+		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("a_%02d", j)), append(f.Roles, Location)
+		f.Excess.Signs = append(f.Excess.Signs, -1)
+	}
+	return f
 }

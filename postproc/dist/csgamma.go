@@ -64,7 +64,7 @@ func CSGammaCRPS(shape, scale, shift, y float64) (crps, dshape, dscale, dshift f
 //
 //	Σ_n x^{k+n} exp(−x) / Γ(k+n+1) · (log x − ψ(k+n+1))
 func gammaCDFShape(k, x float64) float64 {
-	if x <= 0 {
+	if x <= 0 || x > 2*k+80 { // where the tail is below 1e-30
 		return 0
 	}
 	log := math.Log(x)

@@ -35,20 +35,21 @@ const (
 	Log                  // x + log b, of a variable that is not shifted
 )
 
-// Excess describes the distribution of max(X−t, 0): it has the parameters of X, but for one,
-// to which Sign·t is added. Its CRPS against max(y−t, 0) is that of X weighted with 1 above t.
+// Excess describes the distribution of max(X−t, 0): it has the parameters of X, to each of which
+// its sign times t is added. Its CRPS against max(y−t, 0) is that of X weighted with 1 above t.
 //
 // Source: Gneiting and Ranjan 2011, doi:10.1198/jbes.2010.08110; Allen et al. 2023, arXiv:2202.12732.
 type Excess struct {
-	Family    *Family // nil: none
-	Parameter int
-	Sign      float64
+	Family *Family // nil: none
+	Signs  []float64
 }
 
 // CRPSAbove is the CRPS weighted with 1 above a threshold t and 0 below. Its gradient is
 // that of Excess.Family at par, which is changed to those of the excess.
 func (f *Family) CRPSAbove(grad, par []float64, t, y float64) float64 {
-	par[f.Excess.Parameter] += f.Excess.Sign * t
+	for i, sign := range f.Excess.Signs {
+		par[i] += sign * t
+	}
 	return f.Excess.Family.CRPS(grad, par, max(y-t, 0))
 }
 
@@ -102,9 +103,9 @@ var (
 
 func init() { // which families of the table cannot say of each other in their declarations
 	for f, e := range map[*Family]*Family{Normal: CensoredNormal, CensoredNormal: CensoredNormal, Logistic: CensoredLogistic, CensoredLogistic: CensoredLogistic} {
-		f.Excess = Excess{e, 0, -1}
+		f.Excess = Excess{e, []float64{-1, 0}}
 	}
-	CSGamma.Excess = Excess{CSGamma, 2, 1}
+	CSGamma.Excess = Excess{CSGamma, []float64{0, 0, 1}}
 }
 
 // QuantileAt is Quantile for one p and many parameters: what depends on p alone is

@@ -21,6 +21,8 @@ type Case struct {
 	Members      [][]float32
 	Obs          []float32
 	Mean, Spread []float32
+	// Score is the CRPS of the model at a point, if its distribution is not normal.
+	Score func(point int) float64
 }
 
 // Options say how a gain is split.
@@ -172,6 +174,12 @@ func (s *Steps) Score(c *Case, o Options) ([]Sums, error) {
 		v, _, _ := dist.NormalCRPS(mu, sigma, y)
 		return v
 	}
+	model := func(p int, y float64) float64 {
+		if c.Score != nil {
+			return c.Score(p)
+		}
+		return gauss(float64(c.Mean[p]), float64(c.Spread[p]), y)
+	}
 	for p, bias := range s.Bias {
 		e, d := s.EMOS[4*p:][:4], s.Dispersion[2*p:][:2]
 		for i, f := range c.Members {
@@ -189,7 +197,7 @@ func (s *Steps) Score(c *Case, o Options) ([]Sums, error) {
 			FiniteSize: gauss(mean, wide, y),
 			Unbiased:   gauss(mean-bias, wide, y),
 			Calibrated: gauss(e[0]+e[1]*mean, math.Sqrt(e[2]+e[3]*sd*sd), y),
-			Model:      gauss(float64(c.Mean[p]), float64(c.Spread[p]), y),
+			Model:      model(p, y),
 			Fair:       dist.KernelCRPS(x, y, dist.Fair),
 			Dispersed:  gauss(mean, math.Sqrt(d[0]+d[1]*sd*sd), y),
 			Expected:   float64(c.Spread[p]) / math.Sqrt(math.Pi),

@@ -1,0 +1,106 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Families of distributions that stand for themselves here; the others have the names of
+// postproc/dist.
+const (
+	NormalFamily    = "normal"
+	BernsteinFamily = "bernstein"
+	HistogramFamily = "histogram"
+)
+
+// Families are what the head of a network may give, as docs/heads.md has them.
+var Families = []string{NormalFamily, "truncated_normal", "censored_normal", "zero_normal", "log_normal",
+	"logistic", "truncated_logistic", "censored_logistic", "censored_shifted_gamma", BernsteinFamily, HistogramFamily}
+
+// thresholded are the families whose CRPS above a threshold has a closed form.
+var thresholded = []string{NormalFamily, "censored_normal", "logistic", "censored_logistic", "censored_shifted_gamma", BernsteinFamily}
+
+// Losses of distributions.
+const (
+	CRPSLoss         = "crps"
+	PinballLoss      = "pinball"
+	CrossEntropyLoss = "cross_entropy"
+)
+
+// headKeys describe the distribution that comes out, and its loss.
+func headKeys() []Key {
+	return []Key{
+		{Path: "model.family", Default: NormalFamily, Check: OneOf(Families...), Example: "censored_shifted_gamma",
+			Help: "Distribution whose parameters head distribution gives (docs/heads.md). truncated and censored families, zero_normal, log_normal and censored_shifted_gamma have no values below 0: for wind speed, precipitation and the like."},
+		{Path: "model.degree", Default: "12", Check: Between(1, 50), Example: "8",
+			Help: "Degree of the Bernstein quantile function."},
+		{Path: "model.bins", Default: "20", Check: Between(2, 200), Example: "40",
+			Help: "Bins of the histogram. Their edges are quantiles of the differences of the analyses from the members' mean in training."},
+		{Path: "train.loss.threshold", Example: "[\"tp>5 mm\", \"10si<1\"]",
+			Help: "Events, as in probabilities of predict.yaml: the CRPS weighted with 1 where values are of the event, else 0, is added to the loss of that variable."},
+		{Path: "train.loss.threshold_weight", Default: "1", Check: Above(0), Example: "4",
+			Help: "Weight of each of those scores beside the CRPS."},
+	}
+}
+
+// checkHead: the family, its loss and the head belong together.
+func (c *TrainConfig) checkHead() []*exit.Error {
+	var faults []*exit.Error
+	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	m, loss := c.Model, c.Train.Train.Loss
+	if m.Head != "distribution" && m.Family != NormalFamily {
+		add("model.family", "model.family is given to head "+m.Head, "only head distribution gives one", "remove it, or set model.head: distribution")
+		return faults
+	}
+	if oneField(m.Kind) && m.Family != NormalFamily {
+		add("model.family", m.Kind+" gives no parameters of "+m.Family, "it makes one spread field", "set model.kind: "+UNetKind+", or leave model.family out")
+	}
+	if m.Method == StagesMethod && m.Family != NormalFamily {
+		add("model.family", "three stages are trained for family "+m.Family, "they are those of mean and standard deviation: "+NormalFamily,
+			"set model.method: "+JointMethod+", or leave model.family out")
+	}
+	for path, family := range map[string]string{"model.degree": BernsteinFamily, "model.bins": HistogramFamily} {
+		i := slices.IndexFunc(headKeys(), func(k Key) bool { return k.Path == path })
+		// Defaults may be given: an effective configuration, which has them all, is trained again.
+		if m.Family != family && c.text(path) != headKeys()[i].Default {
+			add(path, path+" is given to family "+m.Family, "only "+family+" has it", "remove it, or set model.family: "+family)
+		}
+	}
+	switch {
+	case m.Head != "distribution":
+	case m.Family == HistogramFamily && loss.Kind != CrossEntropyLoss:
+		add("train.loss.kind", "a histogram is trained with "+loss.Kind, "its probabilities are fitted by their logarithm", "set train.loss.kind: "+CrossEntropyLoss)
+	case m.Family != HistogramFamily && loss.Kind == CrossEntropyLoss:
+		add("train.loss.kind", "family "+m.Family+" is trained with "+CrossEntropyLoss, "only a histogram has bins", "set train.loss.kind: "+CRPSLoss+", or model.family: "+HistogramFamily)
+	case m.Family != BernsteinFamily && loss.Kind == PinballLoss:
+		add("train.loss.kind", "family "+m.Family+" is trained with "+PinballLoss, "only "+BernsteinFamily+" is given by its quantiles", "set train.loss.kind: "+CRPSLoss+", or model.family: "+BernsteinFamily)
+	}
+	return append(faults, c.checkThresholds()...)
+}
+
+// checkThresholds: they are of targets, and of scores that can be taken apart there.
+func (c *TrainConfig) checkThresholds() []*exit.Error {
+	var faults []*exit.Error
+	add := func(what, why, fix string) { faults = append(faults, c.fault("train.loss.threshold", what, why, fix)) }
+	m, loss := c.Model, c.Train.Train.Loss
+	if len(loss.Threshold) == 0 {
+		if c.text("train.loss.threshold_weight") != "1" {
+			faults = append(faults, c.fault("train.loss.threshold_weight", "train.loss.threshold_weight is given and there is no threshold", "", "remove it, or give train.loss.threshold"))
+		}
+		return faults
+	}
+	if !slices.Contains(thresholded, m.Family) || m.Head != "distribution" || m.Method == StagesMethod || loss.Kind == CrossEntropyLoss {
+		add("train.loss.threshold is given to family "+m.Family+", head "+m.Head+", method "+m.Method, "its score above a threshold has no closed form here",
+			"remove it, or set model.head: distribution, model.method: "+JointMethod+" and model.family: "+strings.Join(thresholded, ", "))
+	}
+	for _, q := range loss.Threshold {
+		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return ensemble.ShortName(t.Variable) == q.Variable }) {
+			add(fmt.Sprintf("%s: %s is no target", q, q.Variable), "the targets are those of data.targets", "name a target, or remove it")
+		}
+	}
+	return faults
+}

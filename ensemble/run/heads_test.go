@@ -1,0 +1,328 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/io/loader"
+	"github.com/ensemble-weather/ensemble/io/store"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+// The schema names the families of package dist, and those that can be scored above thresholds.
+func TestFamilyNames(t *testing.T) {
+	var ids []string
+	for _, f := range dist.Families {
+		ids = append(ids, f.ID)
+	}
+	if want := append(ids, config.BernsteinFamily, config.HistogramFamily); !slices.Equal(config.Families, want) {
+		t.Errorf("the schema has %q, want %q", config.Families, want)
+	}
+	for _, id := range config.Families {
+		spec := Spec{Head: DistributionHead, Family: id, Degree: 3, Bins: 4}
+		if id == config.NormalFamily {
+			spec.Family = ""
+		}
+		set := append(slices.Clone(rainKeys), "model.family="+id, lossOf(id))
+		c := quick(t, nowhere, set...)
+		_, err := config.LoadTrain(config.Sources{Files: []string{c.Files()[0].Path}, Set: append(set, "train.loss.threshold=[tp>1mm]")})
+		if allowed := spec.family(1).Excess.Family != nil; allowed != (err == nil) {
+			t.Errorf("%s: a threshold is allowed: %v, and %v", id, allowed, err)
+		}
+	}
+}
+
+// lossOf is the loss that a family needs.
+func lossOf(family string) string {
+	if family == config.HistogramFamily {
+		return "train.loss.kind=cross_entropy"
+	}
+	return "train.loss.kind=crps"
+}
+
+// rainKeys make quick a training of precipitation.
+var rainKeys = []string{"data.leads=[48h]", "data.levels=[single]", "data.variables=[tp]", "data.targets=[{variable: tp, levels: [single]}]",
+	"data.members.sampling=fixed", "model.dropout=0", "train.loss.spread=0", "train.epochs=5", "train.learning_rate=0.02"}
+
+// nowhere is where no file is read from.
+var nowhere = &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}
+
+// rainConfig is a training of precipitation that takes a second.
+func rainConfig(t *testing.T, set ...string) *config.TrainConfig {
+	t.Helper()
+	return quick(t, nowhere, append(slices.Clone(rainKeys), set...)...)
+}
+
+// rain is invented precipitation in kg m-2, of which members know the half, with less spread than
+// their error and a bias. alter may change the samples.
+func rain(t *testing.T, c *config.TrainConfig, alter func([]*store.Sample)) (*trainer, []*store.Sample, error) {
+	t.Helper()
+	grid, err := ensemble.NamedGrid("12x8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	members, axes := []ensemble.Member{0, 1, 2, 3}, axesOf(c)
+	r := rand.New(rand.NewPCG(5, 3))
+	var starts []ensemble.Init
+	var samples []*store.Sample
+	for i := range 28 {
+		starts = append(starts, ensemble.InitAt(time.Date(2001, 1, 10+15*i, 0, 0, 0, 0, time.UTC)))
+		fc := ensemble.NewForecast(starts[i], axes, members, grid)
+		an := ensemble.NewAnalysis(starts[i].Valid(c.Data.TargetLead), axes.Variables, axes.Levels, grid)
+		for p := range an.Field(0, 0) {
+			known := 2 + 4*r.NormFloat64()
+			an.Field(0, 0)[p] = float32(max(0, known+3*r.ExpFloat64()))
+			for m := range members {
+				fc.Field(0, m, 0, 0)[p] = float32(max(0, known+r.NormFloat64()))
+			}
+		}
+		samples = append(samples, &store.Sample{Forecast: fc, Analyses: []*ensemble.Analysis{an}})
+	}
+	if alter != nil {
+		alter(samples)
+	}
+	d := &data{axes: axes, used: members[:3], all: members, grid: grid, split: ensemble.Split{Train: starts[:20], Validation: starts[20:24], Test: starts[24:]}}
+	d.divided(loader.Held(samples, bytesOf(samples)), true)
+	tr, err := newTrainer(context.Background(), TrainOptions{Config: c, Version: "test", Stop: func() error { return nil }}, d, rundir.View(t.TempDir()))
+	if err != nil {
+		return nil, nil, err
+	}
+	tr.report = func(int, string) {}
+	return tr, samples, nil
+}
+
+// predicted are the forecasts of a model for some samples, and their mean CRPS.
+func predicted(t *testing.T, m *Model, samples []*store.Sample) (all []*Forecast, crps float64) {
+	t.Helper()
+	n := 0
+	for _, s := range samples {
+		out, err := m.Predict(context.Background(), engineOptions(1), s.Forecast, m.Task.Used)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, out)
+		f := m.distributionOf(m.Task.Targets[0])
+		par := make([]float64, len(f.Parameters))
+		fields := out.parametersAt(0, m.Grid.Size(), wholeField)
+		for p, y := range s.Analyses[0].Field(0, 0) {
+			crps += f.CRPS(nil, fields.at(par, p), float64(y))
+			n++
+		}
+	}
+	return all, crps / float64(n)
+}
+
+// Heads of all families start from a distribution around the members' mean, learn to be better, and
+// say the same after the model was saved and read. Two networks are averaged.
+func TestHeads(t *testing.T) {
+	for _, id := range config.Families {
+		t.Run(id, func(t *testing.T) {
+			set := []string{"model.family=" + id, lossOf(id)}
+			switch id {
+			case config.BernsteinFamily:
+				set = append(set, "model.degree=6", "train.loss.kind=pinball")
+			case config.HistogramFamily:
+				set = append(set, "model.bins=8")
+			}
+			still, samples, err := rain(t, rainConfig(t, set...), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			still.cfg.Networks = 2
+			for i := range still.turns {
+				still.turns[i].cfg.Epochs, still.turns[i].cfg.LearningRate = 1, 0
+			}
+			if err := still.run(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			defer still.model.Close()
+			start, before := predicted(t, still.model, samples[24:])
+			fc := samples[24].Forecast
+			mean, _ := meanStd([][]float32{fc.Field(0, 0, 0, 0), fc.Field(0, 1, 0, 0), fc.Field(0, 2, 0, 0)}, 1)
+			for p, m := range mean {
+				e := still.model.Task.ErrorScale[0] // of 0, where most of a distribution is cut off, its mean may differ by that
+				if got := start[0]; math.Abs(float64(got.Mean[p]-m)) > 1.0*e || !(got.Sigma[p] > 0) || float64(got.Sigma[p]) > 5*e {
+					t.Fatalf("point %d: an untrained network has mean %g and sigma %g, the members %g; error scale %g", p, got.Mean[p], got.Sigma[p], m, e)
+				}
+			}
+			tr, _, err := rain(t, rainConfig(t, set...), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tr.run(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			defer tr.model.Close()
+			now, after := predicted(t, tr.model, samples[24:])
+			t.Logf("CRPS %.3f, untrained %.3f", after, before)
+			if !(after < 0.98*before) {
+				t.Errorf("CRPS %g after training, %g before", after, before)
+			}
+			dir := t.TempDir()
+			if err := tr.model.Save(dir); err != nil {
+				t.Fatal(err)
+			}
+			loaded, err := LoadModel(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer loaded.Close()
+			again, _ := predicted(t, loaded, samples[24:])
+			for i := range now {
+				if !slices.Equal(now[i].Mean, again[i].Mean) || !slices.EqualFunc(now[i].Parameters, again[i].Parameters, slices.Equal[[]float32]) {
+					t.Errorf("start %d differs after the model was saved and read", i)
+				}
+			}
+			text, err := os.ReadFile(filepath.Join(dir, modelFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if old := strings.Contains(string(text), `"format": 1`); old != (id == config.NormalFamily) {
+				t.Errorf("a program that knows normal distributions only reads the model: %v", old)
+			}
+		})
+	}
+}
+
+// A family of values from 0 on is refused for training analyses below 0, and not for what packing
+// leaves of zeros.
+func TestNegativeTargetsAreRefused(t *testing.T) {
+	put := func(y float32) func([]*store.Sample) {
+		return func(s []*store.Sample) { s[7].Analyses[0].Field(0, 0)[3] = y }
+	}
+	c := rainConfig(t, "model.family=censored_shifted_gamma")
+	if _, _, err := rain(t, c, put(-1e-6)); err != nil {
+		t.Errorf("-1e-6: %v", err)
+	}
+	_, samples, err := rain(t, c, put(-10))
+	if err == nil {
+		t.Fatalf("-10 was taken, %d samples", len(samples))
+	}
+	var e *exit.Error
+	if !errors.As(err, &e) || e.Code != exit.BadData || !strings.Contains(e.At, "2001-04-27T00:00Z") || !strings.Contains(e.Why, "-10") || e.Fix == "" {
+		t.Errorf("error %#v", err)
+	}
+	if _, _, err := rain(t, rainConfig(t, "model.family=logistic"), put(-10)); err != nil {
+		t.Errorf("logistic: %v", err)
+	}
+}
+
+// The loss is the CRPS and, times their weight, the integrals over the values of events, by
+// Simpson's rule.
+func TestThresholdsOfTheLoss(t *testing.T) {
+	for _, id := range []string{config.NormalFamily, dist.CensoredLogistic.ID, dist.CSGamma.ID, config.BernsteinFamily} {
+		c := rainConfig(t, "model.family="+id, "train.loss.threshold=[\"tp>6mm\", \"tp<2\", \"1<tp<4mm\"]", "train.loss.threshold_weight=3")
+		tr, samples, err := rain(t, c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, s, grid := &tr.model.Task, samples[2], tr.model.Grid
+		o := engineOptions(1)
+		o.Mode, o.Store = engine.Infer, engine.NewStore()
+		net, err := tr.model.Spec.compile(k, grid, 1, 1, true, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used, err := positions(s.Forecast, k.Used)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(k.Input(&net.batch, 0, s.Forecast, used), k.Answer(&net.batch, 0, s.Forecast, used, s.Analyses[0])); err != nil {
+			t.Fatal(err)
+		}
+		net.load(&net.batch)
+		if err := net.plan.Run(context.Background(), evalStep); err != nil {
+			t.Fatal(err)
+		}
+		tr.model.Networks = []Weights{weightsOf(o.Store)}
+		out, err := tr.model.Predict(context.Background(), engineOptions(1), s.Forecast, k.Used)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := tr.model.distributionOf("tp")
+		if id == config.NormalFamily {
+			f = dist.Normal // as it is trained
+		}
+		fields, par := out.parametersAt(0, grid.Size(), wholeField), make([]float64, len(f.Parameters))
+		var sum, weight float64
+		for p, y := range s.Analyses[0].Field(0, 0) {
+			fields.at(par, p)
+			square := func(x float64) float64 {
+				v := f.CDF(par, x)
+				if x >= float64(y) {
+					v--
+				}
+				return v * v
+			}
+			over := func(from, to float64) (area float64) { // y or 0 may lie between: pieces that end there
+				ends := []float64{from, min(max(0, from), to), min(max(float64(y), from), to), to}
+				slices.Sort(ends)
+				for i := range ends[1:] {
+					const n = 200
+					h := (ends[i+1] - ends[i]) / n
+					for j := range n { // midpoints: the error is of order h²
+						area += h * square(ends[i]+(float64(j)+0.5)*h)
+					}
+				}
+				return area
+			}
+			low := -60.0
+			w := grid.Weights()[p]
+			sum += w * (f.CRPS(nil, par, float64(y)) + 3*(over(6, 80)+over(low, 2)+over(1, 4)))
+			weight += w
+		}
+		want := sum / weight / k.ErrorScale[0]
+		if got := net.plan.Loss(); math.Abs(got-want) > 2e-3*want {
+			t.Errorf("%s: loss %.5f, by integrals %.5f", id, got, want)
+		}
+		if err := errors.Join(net.plan.Close(), tr.model.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Edges of histograms are quantiles of what was counted, whatever its order.
+func TestEdges(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	counts := make([]float64, cells)
+	for range 200000 {
+		counts[cellOf(float32(r.NormFloat64()))]++
+	}
+	edges, err := edgesOf(counts, 10)
+	if err != nil || len(edges) != 11 || !slices.IsSorted(edges) {
+		t.Fatalf("%v, %v", edges, err)
+	}
+	for i, e := range edges[1:10] {
+		want := dist.NormalQuantile(float64(i+1) / 10)
+		if math.Abs(e-want) > 0.02 { // a cell of 1/128 and the draws
+			t.Errorf("edge %d is %g, want %g", i+1, e, want)
+		}
+	}
+	if edges[0] > -3.5 || edges[10] < 3.5 {
+		t.Errorf("ends %g and %g do not hold all draws", edges[0], edges[10])
+	}
+	one := make([]float64, cells)
+	one[cellOf(1)] = 7
+	if _, err := edgesOf(one, 2); err == nil {
+		t.Error("one value makes two bins")
+	}
+	one[cellOf(-1)], one[cellOf(0)] = 1000, 5 // nearly all is in one cell
+	edges, err = edgesOf(one, 4)
+	if err != nil || len(edges) != 5 || slices.ContainsFunc([]int{1, 2, 3, 4}, func(i int) bool { return edges[i] <= edges[i-1] }) {
+		t.Errorf("%v, %v", edges, err)
+	}
+}
