@@ -3,6 +3,7 @@ package unet3d
 import (
 	"context"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -184,5 +185,36 @@ func TestMemberNetworksCoupling(t *testing.T) {
 				t.Errorf("%s on %s: members in another order come out otherwise by %.2g of %.2g", c.name, backend, d, size)
 			}
 		}
+	}
+}
+
+// With leads for rows and numbers for their places the network is that of trajectories: leads of one member
+// know of each other and of their order, and members know nothing of other members.
+func TestTrajectories(t *testing.T) {
+	const leads, members = 3, 2
+	net := PoET{Attention: Attention{Set: leads, Places: true}, Widths: []int{4, 8}, Periodic: true}
+	n := newMembersNet(t, "ref", graph.Shape{members * leads, 3, 1, 9, 12}, net.Build)
+	before := n.run(t)
+	row := len(before) / (members * leads)
+	differ := func(a, b []float32) bool { return !slices.Equal(a, b) }
+	n.plan.Input("x")[n.size/2] += 1
+	after := n.run(t)
+	for m := range members {
+		if differ(before[m*leads*row:(m+1)*leads*row], after[m*leads*row:(m+1)*leads*row]) != (m == 0) {
+			t.Errorf("a lead of member 0 changes member %d, or not its own", m)
+		}
+	}
+	if !differ(before[2*row:3*row], after[2*row:3*row]) {
+		t.Error("the first lead does not reach the last")
+	}
+	n.plan.Input("x")[n.size/2] -= 1
+	n.exchange(0, 1)
+	other := n.run(t)
+	var d float64
+	for p := range row {
+		d = max(d, math.Abs(float64(other[p]-before[row+p])))
+	}
+	if d < 1e-3 {
+		t.Errorf("leads that are exchanged come out exchanged, within %.2g: places count for nothing", d)
 	}
 }

