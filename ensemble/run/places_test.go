@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
 )
 
 // firstMessage is a file with the first field of a GRIB file.
@@ -28,9 +29,8 @@ func firstMessage(t *testing.T, path string) string {
 	return out
 }
 
-// Networks by point, by patch and in two dimensions, with learned and auxiliary fields in their
-// input, train on parts of the fields, are exported, and predict without the auxiliary file what they
-// scored.
+// Networks by point and in two dimensions, with a reference, learned and auxiliary fields in their input,
+// train on parts of the fields, are exported, and predict without the auxiliary file what they scored.
 func TestNetworkBaselines(t *testing.T) {
 	f := smallData(t)
 	auxiliary := firstMessage(t, f.GRIB2[0])
@@ -38,8 +38,8 @@ func TestNetworkBaselines(t *testing.T) {
 		kind string
 		set  []string
 	}{
-		{"drn", []string{"model.embedding=2", "data.auxiliary.files=[" + auxiliary + "]", "data.auxiliary.variables=[gh]", "train.mesh=lat:2 lon:2"}},
-		{"lenet", []string{"model.reference=emos"}},
+		{"drn", []string{"model.embedding=2", "data.auxiliary.files=[" + auxiliary + "]", "data.auxiliary.variables=[gh]", "train.mesh=lat:2 lon:2",
+			"model.reference=emos_grid", "model.cross_fit.folds=4", "model.cross_fit.gap=0h", "data.split.fractions.train=0.8", "data.split.fractions.validation=0.05"}},
 		{"unet2d", []string{"model.embedding=1", "train.mesh=data:2"}},
 	} {
 		cfg := quick(t, f, append(c.set, "model.kind="+c.kind, "train.networks=1", "train.epochs=1")...)
@@ -78,8 +78,24 @@ func TestNetworkBaselines(t *testing.T) {
 			t.Fatal(err)
 		}
 		names := m.inputNames()
-		if e.Network.Channels != len(names) || c.kind == "drn" && !slices.Equal(names[len(names)-3:], []string{"gh", "maps.embedding 0", "maps.embedding 1"}) {
+		if e.Network.Channels != len(names) || c.kind == "drn" && !slices.Equal(names[len(names)-3:], []string{"sigma of t by emos_grid", "maps.embedding 0", "maps.embedding 1"}) {
 			t.Errorf("%s: %d channels, %q", c.kind, e.Network.Channels, names)
+		}
+		if c.kind != "drn" {
+			continue
+		}
+		// The model's reference is the baseline that it is compared with, bit for bit.
+		raw := baseline.Raw{Valid: m.Trained.To.AddDate(0, 1, 0), Mean: m.Task.Centre[0], Std: m.Task.Width[0]}
+		at := slices.IndexFunc(m.Baselines[0].Fits, func(b Baseline) bool { return b.Method.ID == "emos_grid" })
+		got, want := m.Task.reference.fits[0].Forecast(raw), m.Baselines[0].Fits[at].Fit.Forecast(raw)
+		if len(got[0]) != m.Grid.Size() || !slices.Equal(got[0], want[0]) || !slices.Equal(got[1], want[1]) {
+			t.Errorf("the model corrects N(%g, %g) at its first point, the baseline is N(%g, %g)", got[0][0], got[1][0], want[0][0], want[1][0])
+		}
+		if err := os.Remove(filepath.Join(runDir, "model", correctedFile)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadModel(filepath.Join(runDir, "model")); exit.CodeOf(err) != exit.BadData {
+			t.Errorf("a model without its reference: %v, want exit 65", err)
 		}
 	}
 }

@@ -3,8 +3,6 @@ package run
 import (
 	"context"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -12,10 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
-	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/loader"
-	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/io/store"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -140,49 +136,5 @@ func TestUntrainedNetworkIsItsReference(t *testing.T) {
 				t.Fatalf("%s, point %d: N(%g, %g), the reference says N(%g, %g)", name, p, f.Mean[p], f.Sigma[p], want[0][p], want[1][p])
 			}
 		}
-	}
-}
-
-// A training with a reference, on two parts of the fields, is resumed to the same bits, and its
-// products score what training scored.
-func TestReferenceWholeJob(t *testing.T) {
-	f := smallData(t)
-	runDir := resumesToTheSameBits(t, quick(t, f, "model.reference=emos_grid", "model.cross_fit.folds=4", "model.cross_fit.gap=0h", "data.split.fractions.train=0.8", "data.split.fractions.validation=0.05", "train.networks=1", "train.epochs=2", "train.mesh=lat:2"), 5)
-	m, err := LoadModel(filepath.Join(runDir, "model"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The model's reference is the baseline that it is compared with, bit for bit.
-	k, size := &m.Task, m.Grid.Size()
-	raw := baseline.Raw{Valid: m.Trained.To.AddDate(0, 1, 0), Mean: k.Centre[0], Std: k.Width[0]}
-	at := slices.IndexFunc(m.Baselines[0].Fits, func(b Baseline) bool { return b.Method.ID == "emos_grid" })
-	got, want := k.reference.fits[0].Forecast(raw), m.Baselines[0].Fits[at].Fit.Forecast(raw)
-	if len(got[0]) != size || !slices.Equal(got[0], want[0]) || !slices.Equal(got[1], want[1]) {
-		t.Errorf("the model corrects N(%g, %g) at its first point, the baseline is N(%g, %g)", got[0][0], got[1][0], want[0][0], want[1][0])
-	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
-	predicted, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[17:], Out: t.TempDir(), Formats: []product.Format{product.NetCDF}, Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	verified, err := Verify(context.Background(), VerifyOptions{Forecast: predicted.Outputs, Analysis: f.Analyses, Members: f.GRIB2[17:]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	trained, err := ReadScores(runDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := trained.Find("crps_gauss", "network", "t", "850hPa", "48h"), verified.Scores.Find("crps_gauss", "network", "t", "850hPa", "48h")
-	if a == nil || b == nil || math.Abs(float64(a.Value-b.Value)) > 1e-5*float64(a.Value) {
-		t.Errorf("CRPS %+v from training, %+v from the products", a, b)
-	}
-	if err := os.Remove(filepath.Join(runDir, "model", correctedFile)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := LoadModel(filepath.Join(runDir, "model")); exit.CodeOf(err) != exit.BadData {
-		t.Errorf("a model without its reference: %v, want exit 65", err)
 	}
 }
