@@ -76,10 +76,13 @@ type ExperimentRow struct {
 	CILow    score.Number `json:"ci_low"`
 	CIHigh   score.Number `json:"ci_high"`
 	SD       score.Number `json:"sd"` // over the seeds; missing of one
-	N        int          `json:"n"`
-	RawUsed  score.Number `json:"raw_used"`  // plain CRPS of the members that were used
-	RawFull  score.Number `json:"raw_full"`  // and of all
-	EMOSGrid score.Number `json:"emos_grid"` // of the members that were used
+	// Unweighted is Value without the weights of the area, as in the published table of ENS-10.
+	Unweighted   score.Number `json:"value_unweighted"`
+	UnweightedSD score.Number `json:"sd_unweighted"`
+	N            int          `json:"n"`
+	RawUsed      score.Number `json:"raw_used"`  // plain CRPS of the members that were used
+	RawFull      score.Number `json:"raw_full"`  // and of all
+	EMOSGrid     score.Number `json:"emos_grid"` // of the members that were used
 
 	GainRaw         score.Number `json:"gain_raw_full"`
 	GainRawLow      score.Number `json:"gain_raw_full_low"`
@@ -222,8 +225,8 @@ func ParseVariant(text string) (Variant, error) {
 }
 
 // RunExperiment trains every variant into a run directory of its own, of several seeds one for
-// each, goes on with those that
-// were begun, skips those that are done, and compares what they score on the test starts.
+// each, goes on with those that were begun, skips those that are done, and compares what they score
+// on the test starts.
 //
 // Errors: those of Train, of the first variant that fails; exit 64 for variants of one name.
 func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error) {
@@ -274,7 +277,7 @@ func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error
 		}
 		dates[v.Name] = meanDates(scored)
 		for k := range rows[0] {
-			row, err := meanRow(rows, k, dates[v.Name])
+			row, err := meanRow(rows, k, scored, dates[v.Name])
 			if err != nil {
 				return nil, err
 			}
@@ -302,26 +305,53 @@ func meanDates(all [][]score.DateScore) []score.DateScore {
 	return out
 }
 
-// meanRow is row k of several trainings of one variant, whose scores by start are dates.
-func meanRow(rows [][]ExperimentRow, k int, dates []score.DateScore) (ExperimentRow, error) {
+// unweighted is the CRPS of a training without the weights of the area; NaN if it has no CRPS.
+func (r *ExperimentRow) unweighted(dates []score.DateScore) float64 {
+	var sum, points float64
+	for _, d := range dates {
+		if r.Score == score.CRPSGauss.ID && r.scores(d) {
+			sum += float64(d.Points) * float64(d.UnweightedCRPS)
+			points += float64(d.Points)
+		}
+	}
+	return sum / points
+}
+
+// scores says whether a score by start is of the row's target.
+func (r *ExperimentRow) scores(d score.DateScore) bool {
+	return d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead
+}
+
+// meanSD are mean and standard deviation of the scores of some seeds, missing of one.
+func meanSD(x []float64) (mean, sd score.Number) {
+	n := float64(len(x))
+	var sum, sq float64
+	for _, v := range x {
+		sum += v
+	}
+	for _, v := range x {
+		sq += (v - sum/n) * (v - sum/n)
+	}
+	return score.Number(sum / n), score.Number(math.Sqrt(sq / (n - 1)))
+}
+
+// meanRow is row k of several trainings of one variant, whose scores by start are scored, and
+// dates on average.
+func meanRow(rows [][]ExperimentRow, k int, scored [][]score.DateScore, dates []score.DateScore) (ExperimentRow, error) {
 	r := rows[0][k]
-	r.SD = score.Missing()
-	n := float64(len(rows))
-	if n == 1 {
+	var values, unweighted []float64
+	for i, own := range rows {
+		values, unweighted = append(values, float64(own[k].Value)), append(unweighted, r.unweighted(scored[i]))
+	}
+	r.Value, r.SD = meanSD(values)
+	r.Unweighted, r.UnweightedSD = meanSD(unweighted)
+	if len(rows) == 1 {
 		return r, nil
 	}
-	var sum, sq float64
-	for _, own := range rows {
-		sum += float64(own[k].Value)
-	}
-	for _, own := range rows {
-		sq += (float64(own[k].Value) - sum/n) * (float64(own[k].Value) - sum/n)
-	}
-	r.Value, r.SD = score.Number(sum/n), score.Number(math.Sqrt(sq/(n-1)))
 	r.CILow, r.CIHigh = score.Missing(), score.Missing()
 	var sums [][]float64 // by start: weight, CRPS and that of all raw members
 	for _, d := range dates {
-		if d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead {
+		if r.scores(d) {
 			sums = append(sums, []float64{d.Weight, d.Weight * float64(d.CRPS), d.Weight * float64(d.ReferenceCRPS)})
 		}
 	}
@@ -370,13 +400,10 @@ func rowsOf(variant string, used, full int, r *score.Result) (out []ExperimentRo
 // compare finds the gain over another variant from the starts that both have.
 func (r *ExperimentRow) compare(own, other []score.DateScore) error {
 	r.GainAgainst, r.GainAgainstLow, r.GainAgainstHigh = score.Missing(), score.Missing(), score.Missing()
-	ours := func(d score.DateScore) bool {
-		return d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead
-	}
 	var rows [][]float64
 	for _, d := range own {
-		at := slices.IndexFunc(other, func(x score.DateScore) bool { return ours(x) && x.Init == d.Init })
-		if ours(d) && at >= 0 {
+		at := slices.IndexFunc(other, func(x score.DateScore) bool { return r.scores(x) && x.Init == d.Init })
+		if r.scores(d) && at >= 0 {
 			rows = append(rows, []float64{d.Weight, d.Weight * float64(d.CRPS), other[at].Weight, other[at].Weight * float64(other[at].CRPS)})
 		}
 	}
@@ -427,7 +454,7 @@ func (e *Experiment) Fprint(w io.Writer) error {
 
 // cells are the rows as text.
 func (e *Experiment) cells() (head []string, rows [][]string) {
-	head = []string{"variant", "members", "target", "score", "value", "sd over seeds", "raw, used", "raw, all", "EMOS by point", "gain over raw, all", "interval", "gain over " + e.Against, "interval"}
+	head = []string{"variant", "members", "target", "score", "value", "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point", "gain over raw, all", "interval", "gain over " + e.Against, "interval"}
 	number := func(n score.Number) string {
 		if n != n {
 			return "–"
@@ -447,7 +474,7 @@ func (e *Experiment) cells() (head []string, rows [][]string) {
 		return fmt.Sprintf("%.2f to %.2f", 100*low, 100*high)
 	}
 	for _, r := range e.Rows {
-		rows = append(rows, []string{r.Variant, strconv.Itoa(r.Members), r.Variable + " " + r.Level + " +" + r.Lead, r.Score, number(r.Value) + " " + r.Unit, number(r.SD),
+		rows = append(rows, []string{r.Variant, strconv.Itoa(r.Members), r.Variable + " " + r.Level + " +" + r.Lead, r.Score, number(r.Value) + " " + r.Unit, number(r.SD), number(r.Unweighted), number(r.UnweightedSD),
 			number(r.RawUsed), number(r.RawFull), number(r.EMOSGrid), percent(r.GainRaw), between(r.GainRawLow, r.GainRawHigh),
 			percent(r.GainAgainst), between(r.GainAgainstLow, r.GainAgainstHigh)})
 	}

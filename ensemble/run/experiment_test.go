@@ -166,6 +166,9 @@ func TestExperimentSeeds(t *testing.T) {
 		if sd == 0 || math.Abs(float64(r.Value)-mean) > 1e-12 || math.Abs(float64(r.SD)-sd) > 1e-12 {
 			t.Errorf("%s: %g ± %g, the seeds score %v", r.Variant, r.Value, r.SD, values)
 		}
+		if u := float64(r.Unweighted); u == mean || math.Abs(u-mean) > 0.3*mean || !(r.UnweightedSD > 0) {
+			t.Errorf("%s: %g ± %g without weights, %g with them", r.Variant, u, r.UnweightedSD, mean)
+		}
 		// Scores by start are those of the split of the gain, of the same points here.
 		if want := 1 - mean/float64(r.RawFull); math.Abs(float64(r.GainRaw)-want) > 1e-6 {
 			t.Errorf("%s: gain over all raw members %g, the mean says %g", r.Variant, r.GainRaw, want)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/gain"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -115,7 +116,21 @@ func (s *scoring) dates() (out []score.DateScore) {
 		split := whole.Split()
 		out = append(out, score.DateScore{System: systemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
 			LeadH: s.target.Lead.Hours(), Init: g.Init.Format(time.RFC3339), Weight: whole.Weight(), CRPS: score.Number(split.Model),
+			Points: g.Points, UnweightedCRPS: score.Number(g.CRPS),
 			Reference: systemRaw(s.Full), ReferenceCRPS: score.Number(split.Reference)})
 	}
 	return out
+}
+
+// unweightedCRPS is the mean CRPS of the network over the points that have forecast and analysis,
+// each of which counts as one, as in the published table of ENS-10.
+func unweightedCRPS(c Case) (mean float64, points int) {
+	for p, y := range c.Obs {
+		mu, sigma := float64(c.Mean[p]), float64(c.Sigma[p])
+		if crps, _, _ := dist.NormalCRPS(mu, sigma, float64(y)); crps == crps {
+			mean += crps
+			points++
+		}
+	}
+	return mean / float64(points), points
 }

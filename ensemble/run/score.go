@@ -93,8 +93,10 @@ type dateSums struct {
 // datedGain is what one start adds to the split of a gain, over the whole area, over the regions
 // and where the extreme forecast index is largest.
 type datedGain struct {
-	Init ensemble.Init
-	Sums []gain.Sums
+	Init   ensemble.Init
+	Sums   []gain.Sums
+	CRPS   float64 // of the network, mean over points without weights
+	Points int
 }
 
 // begin starts the scoring of cases of a shape.
@@ -174,7 +176,8 @@ func (s *scoring) sum(c Case) (d dateSums, err error) {
 		if err != nil {
 			return d, err
 		}
-		d.Gain = &datedGain{c.Init, sums}
+		d.Gain = &datedGain{Init: c.Init, Sums: sums}
+		d.Gain.CRPS, d.Gain.Points = unweightedCRPS(c)
 	}
 	return d, nil
 }

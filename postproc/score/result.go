@@ -161,16 +161,19 @@ type Yardstick struct {
 // DateScore is what one start adds to the mean CRPS of a system and of the raw ensemble that
 // its gain is over: means over the points of that start, whose weights add up to Weight.
 type DateScore struct {
-	System        string  `json:"system"`
-	Variable      string  `json:"variable"`
-	Level         string  `json:"level"`
-	Lead          string  `json:"lead"`
-	LeadH         float64 `json:"lead_h"`
-	Init          string  `json:"init"` // RFC 3339
-	Weight        float64 `json:"weight"`
-	CRPS          Number  `json:"crps"`
-	Reference     string  `json:"reference"`
-	ReferenceCRPS Number  `json:"reference_crps"`
+	System   string  `json:"system"`
+	Variable string  `json:"variable"`
+	Level    string  `json:"level"`
+	Lead     string  `json:"lead"`
+	LeadH    float64 `json:"lead_h"`
+	Init     string  `json:"init"` // RFC 3339
+	Weight   float64 `json:"weight"`
+	CRPS     Number  `json:"crps"`
+	// Points and UnweightedCRPS are those with forecast and analysis, and their mean CRPS.
+	Points         int    `json:"points"`
+	UnweightedCRPS Number `json:"crps_unweighted"`
+	Reference      string `json:"reference"`
+	ReferenceCRPS  Number `json:"reference_crps"`
 }
 
 // Result is what verification publishes.
