@@ -44,12 +44,13 @@ const (
 	ProbabilitiesProduct  = "probabilities"
 	MembersProduct        = "members"
 
+	ParametersProduct       = "parameters"        // of the distribution
 	NeighbourhoodProduct    = "neighbourhood"     // mean probability around a point
 	NeighbourhoodAnyProduct = "neighbourhood_any" // that it happens anywhere around
 )
 
 // ProductWords lists them.
-var ProductWords = []string{MeanProduct, SpreadProduct, EnsembleSpreadProduct, QuantilesProduct, ProbabilitiesProduct, MembersProduct, NeighbourhoodProduct, NeighbourhoodAnyProduct}
+var ProductWords = []string{MeanProduct, SpreadProduct, EnsembleSpreadProduct, QuantilesProduct, ProbabilitiesProduct, MembersProduct, NeighbourhoodProduct, NeighbourhoodAnyProduct, ParametersProduct}
 
 // defaultQuantiles are published where quantiles are asked for and none are named.
 var defaultQuantiles = []float64{0.1, 0.25, 0.5, 0.75, 0.9}
@@ -111,6 +112,9 @@ func (c *PredictConfig) checkPublishing() []*exit.Error {
 	once("neighbourhood.radius", texts(c.Neighbourhood.Radius, Distance.String))
 	c.checkCoupling(add)
 	c.checkNeighbourhood(add)
+	if slices.Contains(c.Products, ParametersProduct) && slices.Contains(c.Output.Formats, "grib2") {
+		add("products", "parameters are asked for in GRIB2", "GRIB2 has no template for them", "remove parameters from products, or grib2 from output.formats")
+	}
 	if c.Products == nil {
 		return faults
 	}

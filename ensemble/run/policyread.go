@@ -87,7 +87,12 @@ func (p *prediction) choose(d *demand) (err error) {
 	if p.templates = nil; p.in.window == (ensemble.Window{}) { // else messages of the input have another grid
 		p.templates = templates(newest, used, p.in.grid)
 	}
-	if p.choice, err = p.model.choose(p.o.Publish, p.in.grid); err != nil {
+	publish := p.o.Publish
+	publish.Output.Formats = nil
+	for _, f := range p.o.Formats {
+		publish.Output.Formats = append(publish.Output.Formats, string(f))
+	}
+	if p.choice, err = p.model.choose(publish, p.in.grid); err != nil {
 		return err
 	}
 	if err = p.openTemplates(context.Background()); err != nil || p.o.Publish.Output.Stations == "" {

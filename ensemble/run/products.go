@@ -47,6 +47,9 @@ func (m *Model) choose(c config.Publishing, grid *ensemble.Grid) (*choice, error
 			ch.words = append(ch.words, config.MeanProduct, config.SpreadProduct)
 		}
 		ch.words = append(ch.words, config.EnsembleSpreadProduct)
+		if m.Spec.Family != "" && !slices.Contains(c.Output.Formats, string(product.GRIB2)) { // verify judges by them
+			ch.words = append(ch.words, config.ParametersProduct)
+		}
 		if c.Quantiles != nil {
 			ch.words = append(ch.words, config.QuantilesProduct)
 		}
@@ -125,6 +128,12 @@ func (ch *choice) plan(c config.Publishing) error {
 					}
 					s := add(product.Probability)
 					s.Event, s.Distribution = e, family.Name+ch.model.calibrationWords(f.Variable, f.Level)
+				}
+			case config.ParametersProduct:
+				for i, name := range family.Parameters {
+					s := add(product.Parameter)
+					s.Parameter, s.Distribution = name, family.ID
+					s.Pure = family.Roles[i] == dist.Pure || family.Roles[i] == dist.Log
 				}
 			case config.NeighbourhoodProduct, config.NeighbourhoodAnyProduct:
 				more, err := ch.neighbourhoods(c, w, f, family)
@@ -327,6 +336,10 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 			if err := ch.around(p, f, out, raw, take); err != nil {
 				return err
 			}
+			continue
+		}
+		if f.Kind == product.Parameter {
+			f.Values = parameters[slices.Index(family.Parameters, f.Parameter)]
 			continue
 		}
 		if f.Kind != product.Member {

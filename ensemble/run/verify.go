@@ -15,6 +15,7 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -144,6 +145,9 @@ type verified struct {
 	members    *selection                         // nil without
 	analyses   *references
 	scoring    *scoring
+
+	family     *dist.Family // of the products' parameters; nil where there are none
+	parameters map[ensemble.Init][]ensemble.Entry
 }
 
 // open looks through the files. close is called in any case.
@@ -181,6 +185,7 @@ func (v *verification) open(ctx context.Context) (err error) {
 			return err
 		}
 		j := v.judgement(t.key)
+		j.family = t.family
 		j.inits, j.of, j.keep = t.inits, score.OfProducts, v.o.Sums != ""
 		if j.baselines != nil {
 			if seen := t.among(j.baselines.FittedTo); seen > 0 {
@@ -308,6 +313,10 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 			if e, ok := t.products[init][f.kind]; ok {
 				entries, into = append(entries, e), append(into, f.to)
 			}
+		}
+		c.Parameters = make([][]float32, len(t.parameters[init]))
+		for k, e := range t.parameters[init] {
+			entries, into = append(entries, e), append(into, &c.Parameters[k])
 		}
 		c.Calibrated = make([][]float32, len(t.calibrated[init]))
 		for m, e := range t.calibrated[init] {
@@ -483,7 +492,57 @@ func (v *verification) selectProducts() error {
 	slices.SortFunc(v.inits, ascending)
 	v.inits = slices.Compact(v.inits)
 	v.selectCalibrated()
+	v.selectParameters(all)
 	return nil
+}
+
+// selectParameters finds the parameters of the distributions by target and start. Targets without
+// them at any start are judged by mean and spread, as normal distributions.
+func (v *verification) selectParameters(all []ensemble.Entry) {
+	for _, t := range v.targets {
+		found := map[ensemble.Init]map[string]ensemble.Entry{}
+		id := ""
+		for _, e := range all {
+			variable, name, family, ok := product.ParameterNamed(e.Variable, e.LongName)
+			if !ok || variable != t.key.variable || e.Lead != t.key.lead || !sameLevel(e.Level, t.key.level) || !e.Grid.SameAs(v.grid, gridTolerance) {
+				continue
+			}
+			if found[e.Init] == nil {
+				found[e.Init] = map[string]ensemble.Entry{}
+			}
+			found[e.Init][name], id = e, family
+		}
+		if len(found) > 0 {
+			t.family = dist.FamilyOf(id, len(found[t.inits[0]]))
+		}
+		t.parameters = map[ensemble.Init][]ensemble.Entry{}
+		for _, init := range t.inits {
+			if t.family == nil {
+				break
+			}
+			for _, name := range t.family.Parameters {
+				e, ok := found[init][name]
+				if _, _, family, _ := product.ParameterNamed(e.Variable, e.LongName); !ok || family != id {
+					t.family = nil
+					break
+				}
+				t.parameters[init] = append(t.parameters[init], e)
+			}
+		}
+		if t.family == nil {
+			t.parameters = nil
+		}
+		if m := v.reference; t.family == nil && (len(found) > 0 || m != nil && m.Spec.Family != "") {
+			v.warnings = append(v.warnings, fmt.Sprintf("%s at %s is judged by mean and spread, as a normal distribution, which it is not: parameters are not among the products of all starts",
+				t.key.variable, t.key.level))
+		}
+	}
+}
+
+// sameLevel tells whether fields are at one level. Of a parameter of a variable that has one level
+// no file may say which.
+func sameLevel(a, b ensemble.Level) bool {
+	return a == b || a.Kind != ensemble.Pressure && b.Kind != ensemble.Pressure
 }
 
 // selectMembers finds the raw members of all targets.

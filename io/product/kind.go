@@ -27,6 +27,9 @@ const (
 	Neighbourhood    Kind = "neighbourhood"     // mean of the probabilities of points
 	NeighbourhoodAny Kind = "neighbourhood_any" // probability that it happens at any point
 
+	// Parameter is Field.Parameter of the distribution, which Field.Distribution names.
+	Parameter Kind = "parameter"
+
 	RawMean   Kind = "raw_mean"   // mean over the members used
 	RawSpread Kind = "raw_spread" // standard deviation over the members used
 )
@@ -84,6 +87,7 @@ var statistics = []statistic{
 	{Member, ensemble.MemberField, "post-processed members", "", memberAxis, memberTemplates, 0, postProcessed, "pf"},
 	{Neighbourhood, ensemble.Probability, "", "area: mean", thresholdAxis, noTemplates, 0, postProcessed, ""},
 	{NeighbourhoodAny, ensemble.Probability, "", "area: maximum", thresholdAxis, noTemplates, 0, postProcessed, ""},
+	{Parameter, ensemble.OtherProduct, "", "", noAxis, noTemplates, 0, postProcessed, ""},
 	{RawMean, ensemble.EnsembleMean, "mean of the members used", "realization: mean", noAxis, derivedTemplates, derivedMean, ensembleRun, "em"},
 	{RawSpread, ensemble.Spread, "spread of the members used", "realization: standard_deviation", noAxis, derivedTemplates, derivedSpread, ensembleRun, "es"},
 }
@@ -101,17 +105,17 @@ func statisticOf(k Kind) (statistic, bool) {
 func (s statistic) probability() bool { return s.axis == thresholdAxis }
 
 // unit is that of the values of a field.
-func (s statistic) unit(v ensemble.Variable) string {
-	if s.probability() {
+func (f Field) unit(s statistic, v ensemble.Variable) string {
+	if s.probability() || f.Pure {
 		return "1"
 	}
 	return v.Unit
 }
 
 // standardName is the CF identity of a field: that of the quantity, and none for a
-// probability, which CF has no name for.
+// probability or a parameter, which CF has no name for.
 func (s statistic) standardName(v ensemble.Variable) string {
-	if s.probability() {
+	if s.probability() || s.kind == Parameter {
 		return ""
 	}
 	return v.StandardName
@@ -126,6 +130,8 @@ func (f Field) Statistic() string {
 		return fmt.Sprintf("%s %s", f.Kind, decimal(f.Below))
 	case Probability:
 		return fmt.Sprintf("%s %s", f.Kind, f.Event)
+	case Parameter:
+		return fmt.Sprintf("%s %s", f.Kind, f.Parameter)
 	case Neighbourhood, NeighbourhoodAny:
 		return fmt.Sprintf("%s %s within %s km", f.Kind, f.Event, decimal(f.Radius/1000))
 	case Member:
@@ -147,6 +153,8 @@ func (f Field) series(v ensemble.Variable) string {
 		return f.around("probability_of_" + v.Identifier + "_" + f.Event.Relation.String() + "_" + limit)
 	case Member:
 		return v.Identifier
+	case Parameter:
+		return v.Identifier + ParameterInfix + f.Parameter
 	}
 	return v.Identifier + "_" + string(f.Kind)
 }
@@ -200,6 +208,9 @@ func (f Field) eventName() string {
 //
 // Source: of probabilities, the names of IMPROVER's files.
 func (f Field) longName(v ensemble.Variable, s statistic) string {
+	if s.kind == Parameter {
+		return v.LongName + ", parameter " + f.Parameter + parameterOf + f.Distribution
+	}
 	if !s.probability() {
 		return v.LongName + ", " + s.longName
 	}
@@ -208,6 +219,21 @@ func (f Field) longName(v ensemble.Variable, s statistic) string {
 		named.Identifier = v.StandardName
 	}
 	return f.series(named)
+}
+
+// ParameterInfix stands between the identifier of a variable and the name of a parameter in the
+// name of an array.
+const ParameterInfix = "_parameter_"
+
+// parameterOf stands before the family in the long name of a parameter.
+const parameterOf = " of distribution "
+
+// ParameterNamed reads the name and the long name of an array: the variable whose distribution has
+// the parameter, by its short name, and the ID of the family. ok is false for other arrays.
+func ParameterNamed(name, longName string) (variable, parameter, family string, ok bool) {
+	variable, parameter, ok = strings.Cut(name, ParameterInfix)
+	_, family, of := strings.Cut(longName, parameterOf)
+	return ensemble.ShortName(variable), parameter, family, ok && of
 }
 
 // decimal is a number in as few digits as tell it from others.
@@ -257,7 +283,7 @@ func (f Field) gribTemplate(s statistic) int64 {
 // Errors: for a quantile or a limit that GRIB2 has no form for.
 func (p *Product) gribKeys(f Field, s statistic) ([]encode.Key, error) {
 	if s.template == noTemplates {
-		return nil, fmt.Errorf("%s: no template of GRIB2 is of neighbourhoods", f.Statistic())
+		return nil, fmt.Errorf("%s: GRIB2 has no template for it", f.Statistic())
 	}
 	process := encode.LongKey("typeOfGeneratingProcess", s.process)
 	count := encode.LongKey("numberOfForecastsInEnsemble", int64(p.members(f)))

@@ -166,7 +166,7 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 			chunk[n-2], chunk[n-1] = chunk[n-1], chunk[n-2]
 		}
 		v := encode.Variable{Name: st.name, Type: encode.Float, Dimensions: dims, Chunks: chunk, Deflate: o.Deflate}
-		v.Attributes = dataAttributes(st.stat.standardName(st.variable), st.fields[0].longName(st.variable, st.stat), st.stat.unit(st.variable),
+		v.Attributes = dataAttributes(st.stat.standardName(st.variable), st.fields[0].longName(st.variable, st.stat), st.fields[0].unit(st.stat, st.variable),
 			cellMethods(st, period), coordinates(listed, height, aux), mappingName(o.Profile, p.Grid))
 		v.Attributes = append(v.Attributes, p.statisticAttributes(st)...)
 		if name := b.counts(p, st, dims, &l, o); name != "" {

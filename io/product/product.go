@@ -54,6 +54,8 @@ type Field struct {
 	Method string
 	// Incomplete is how many points of a neighbourhood's field have missing ones around.
 	Incomplete int
+	Parameter  string // of a Parameter: its name
+	Pure       bool   // a Parameter without a unit
 	// Distribution names what quantiles, probabilities and members are of.
 	Distribution string
 	// Template is the GRIB message of a field of this variable, level and lead
@@ -229,7 +231,7 @@ func (p *Product) realizations(f Field) (n int) {
 // kind apart, level with pressure falling.
 func compare(a, b Field) int {
 	return cmp.Or(cmp.Compare(a.Lead, b.Lead), cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Kind, b.Kind),
-		cmp.Compare(a.Below, b.Below), a.Event.Compare(b.Event), cmp.Compare(a.Radius, b.Radius), cmp.Compare(a.Member, b.Member),
+		cmp.Compare(a.Below, b.Below), a.Event.Compare(b.Event), cmp.Compare(a.Parameter, b.Parameter), cmp.Compare(a.Radius, b.Radius), cmp.Compare(a.Member, b.Member),
 		cmp.Compare(a.Level.Kind, b.Level.Kind), cmp.Compare(b.Level.Value, a.Level.Value))
 }
 
@@ -256,6 +258,9 @@ func (p *Product) check() error {
 		}
 		if f.variable().Unit == "" {
 			return bug("no unit for %s", name)
+		}
+		if (f.Kind == Parameter) != (f.Parameter != "") {
+			return bug("nobody knows which parameter %s is", name)
 		}
 		if f.Kind == Quantile && !(f.Below > 0 && f.Below < 1) || s.probability() && f.Event.Relation == ensemble.NoEvent || (f.Kind == Neighbourhood || f.Kind == NeighbourhoodAny) != (f.Radius > 0) {
 			return bug("nobody knows what %s is of", name)

@@ -52,7 +52,7 @@ func (p *Product) table(to io.Writer) error {
 			}
 			rows = append(rows, []string{at.ID, at.Name, decimal(at.Lat), decimal(at.Lon), number(at.Altitude),
 				p.Init.UTC().Format(time.RFC3339), decimal(f.Lead.Hours()), p.Init.Valid(f.Lead).UTC().Format(time.RFC3339),
-				f.Variable, f.Level.String(), f.Statistic(), value, s.unit(f.variable()), strconv.Itoa(p.members(f))})
+				f.Variable, f.Level.String(), f.Statistic(), value, f.unit(s, f.variable()), strconv.Itoa(p.members(f))})
 		}
 	}
 	return w.WriteAll(rows)
