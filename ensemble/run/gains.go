@@ -124,12 +124,18 @@ func (s *scoring) dates() (out []score.DateScore) {
 
 // unweightedCRPS is the mean CRPS of the network over the points that have forecast and analysis,
 // each of which counts as one, as in the published table of ENS-10.
-func unweightedCRPS(c Case) (mean float64, points int) {
-	for p, y := range c.Obs {
-		mu, sigma := float64(c.Mean[p]), float64(c.Sigma[p])
-		if crps, _, _ := dist.NormalCRPS(mu, sigma, float64(y)); crps == crps {
+func unweightedCRPS(g *gain.Case) (mean float64, points int) {
+	for p, y := range g.Obs {
+		mu, sigma := float64(g.Mean[p]), float64(g.Spread[p])
+		if y != y || mu != mu || sigma != sigma {
+			continue
+		}
+		points++
+		if g.Score != nil {
+			mean += g.Score(p)
+		} else {
+			crps, _, _ := dist.NormalCRPS(mu, sigma, float64(y))
 			mean += crps
-			points++
 		}
 	}
 	return mean / float64(points), points

@@ -177,7 +177,7 @@ func (s *scoring) sum(c Case) (d dateSums, err error) {
 			return d, err
 		}
 		d.Gain = &datedGain{Init: c.Init, Sums: sums}
-		d.Gain.CRPS, d.Gain.Points = unweightedCRPS(c)
+		d.Gain.CRPS, d.Gain.Points = unweightedCRPS(&g)
 	}
 	return d, nil
 }
