@@ -103,7 +103,7 @@ func equalsPyTorch(t *testing.T, file, backend string, out int, body Body) {
 				diff, size = max(diff, math.Abs(float64(got[i]-w))), max(size, math.Abs(float64(w)))
 			}
 			// The bias of a layer before a batch norm has no gradient but rounding.
-			if len(want) == 0 || !(diff < 1e-4*size || size < 1e-7 && diff < 1e-7) {
+			if len(want) == 0 || !(diff < 1e-4*size || size < 1e-6 && diff < 1e-6) {
 				t.Errorf("%s on %s: %s differs by %g of %g", file, backend, what, diff, size)
 			}
 		}

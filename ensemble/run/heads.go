@@ -547,7 +547,7 @@ func (t *team) addUp(x []float64) ([]float64, error) {
 type heads struct {
 	m      *Model
 	names  []string
-	fields [][]float32 // means over networks by name; of a histogram those of all networks
+	fields [][]float32 // means over networks by name; if they are apart those of all networks
 }
 
 // newHeads is nil for normal distributions and spread heads.
@@ -556,7 +556,7 @@ func (m *Model) newHeads(n int) *heads {
 		return nil
 	}
 	h := &heads{m: m, names: m.Spec.parameterNames()}
-	if m.Spec.Family != config.HistogramFamily {
+	if !h.apart() {
 		for range h.names {
 			h.fields = append(h.fields, make([]float32, n))
 		}
@@ -564,9 +564,14 @@ func (m *Model) newHeads(n int) *heads {
 	return h
 }
 
+// apart tells whether the average of networks does not have the means of their parameters.
+func (h *heads) apart() bool {
+	return h.m.Spec.Family == config.HistogramFamily || h.m.Spec.Family == dist.CSGamma.ID
+}
+
 // take adds an output of a network, which counts as a share of a mean.
 func (h *heads) take(name string, x []float32, share float32) {
-	if h.m.Spec.Family == config.HistogramFamily {
+	if h.apart() {
 		h.fields = append(h.fields, slices.Clone(x))
 		return
 	}
@@ -632,7 +637,7 @@ func (h *heads) physical(out *Forecast, init ensemble.Init, stats []statistics) 
 // at are the parameters of the average of all networks at a point of a target, as the networks
 // give them.
 func (h *heads) at(i, target int) []float64 {
-	if h.m.Spec.Family != config.HistogramFamily {
+	if !h.apart() {
 		par := make([]float64, len(h.fields))
 		for k, f := range h.fields {
 			par[k] = float64(f[i])
@@ -646,6 +651,9 @@ func (h *heads) at(i, target int) []float64 {
 			q[k] = float64(f[i])
 		}
 		p = append(p, q)
+	}
+	if h.m.Spec.Family == dist.CSGamma.ID {
+		return dist.AverageCSGamma(p)
 	}
 	edges, share := dist.AverageHistograms(h.m.local.Edges[target], p)
 	return append(edges, share...)

@@ -82,3 +82,19 @@ func gammaCDFShape(k, x float64) float64 {
 		psi += 1 / (k + n)
 	}
 }
+
+// AverageCSGamma is the distribution whose gamma distribution, before it is shifted, has the mean
+// of n means and of n standard deviations, and whose shift is that of n shifts. Averaged shapes and
+// scales, of which one is large where the other is small, would belong to none of them.
+//
+// Shape: par [n][shape, scale, shift].
+func AverageCSGamma(par [][]float64) []float64 {
+	var mean, std, shift float64
+	for _, p := range par {
+		mean += p[0] * p[1] / float64(len(par))
+		std += math.Sqrt(p[0]) * p[1] / float64(len(par))
+		shift += p[2] / float64(len(par))
+	}
+	ratio := mean / std
+	return []float64{ratio * ratio, std / ratio, shift}
+}

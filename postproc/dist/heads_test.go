@@ -186,3 +186,19 @@ func TestHeadsGolden(t *testing.T) {
 		}
 	}
 }
+
+// The average of gamma distributions has their mean mean and deviation, also where one says
+// next to nothing fell, whose scale is large and whose shape is small.
+func TestAverageCSGamma(t *testing.T) {
+	par := [][]float64{{4, 0.5, 0.3}, {1e-4, 200, 0.1}}
+	got := AverageCSGamma(par)
+	near(t, "mean", got[0]*got[1], (2+0.02)/2, 1e-12)
+	near(t, "deviation", math.Sqrt(got[0])*got[1], (1+2)/2., 1e-12)
+	near(t, "shift", got[2], 0.2, 1e-12)
+	if mean, _ := csGammaMoments(got); !(mean < 1.5) {
+		t.Errorf("mean %g, of the networks at most 2", mean)
+	}
+	for i, v := range AverageCSGamma(par[:1]) {
+		near(t, "one network", v, par[0][i], 1e-12)
+	}
+}
