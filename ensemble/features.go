@@ -66,9 +66,14 @@ const (
 	SeasonChannels   = 2
 )
 
+// StatisticChannels is the number of those of the members' statistics, which come first.
+func (f *Features) StatisticChannels() int {
+	return len(f.Axes.Leads) * len(f.Aggregates) * len(f.Axes.Variables)
+}
+
 // Channels is the number of input channels.
 func (f *Features) Channels() int {
-	c := len(f.Axes.Leads) * len(f.Aggregates) * len(f.Axes.Variables)
+	c := f.StatisticChannels()
 	if f.Location {
 		c += LocationChannels
 	}

@@ -105,14 +105,20 @@ func SortMembers(parts []float32, members int) (from []int) {
 		from[m] = m
 	}
 	slices.SortStableFunc(from, func(a, b int) int { return compareFields(part(parts, a), part(parts, b)) })
-	if slices.IsSorted(from) {
-		return from
-	}
-	before := slices.Clone(parts)
-	for m, was := range from {
-		copy(part(parts, m), part(before, was))
-	}
+	TakeMembers(parts, from)
 	return from
+}
+
+// TakeMembers puts the part of member from[i] to place i, for every i.
+func TakeMembers(parts []float32, from []int) {
+	if slices.IsSorted(from) {
+		return
+	}
+	size := len(parts) / len(from)
+	before := slices.Clone(parts)
+	for i, was := range from {
+		copy(parts[i*size:(i+1)*size], before[was*size:])
+	}
 }
 
 // compareFields orders fields by the bits of their first values that differ.

@@ -1,12 +1,42 @@
 package config
 
-import "github.com/ensemble-weather/ensemble/internal/exit"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
 
 // What a network sees of the members.
 const (
 	MemberStatistics = "statistics" // data.features only
 	MemberEncoder    = "encoder"    // beside them, what an encoder makes of each member, pooled over members
 )
+
+// MembersHead is the head of networks that give members, and MembersLoss the CRPS of these.
+const (
+	MembersHead = "members"
+	MembersLoss = "crps_members"
+)
+
+// Fairness of the CRPS of members (postproc/dist), and of members that were made in two groups.
+const (
+	PlainFairness      = "plain"
+	FairFairness       = "fair"
+	AlmostFairFairness = "almost_fair"
+	CrossPairFairness  = "cross_pair"
+)
+
+// Kinds of networks whose members attend to each other.
+const (
+	PoETKind        = "poet"
+	TransformerKind = "ens_transformer"
+)
+
+// GlobalAttention has one weight of a member for another over the whole field.
+const GlobalAttention = "global"
 
 // Encoder is the network that every member passes by itself.
 type Encoder struct {
@@ -24,7 +54,13 @@ func memberKeys() []Key {
 		{Path: "model.encoder.channels", Default: "16", Check: Between(1, 1024), Example: "32",
 			Help: "Channels that the encoder makes of each member."},
 		{Path: "model.encoder.input", Default: "[field, offset]", Check: OneOf("field", "offset"), Example: "[offset]",
-			Help: "What is input of each variable and lead of a member: its field, standardised as in data.features, its offset from the mean of the members in units of their spread."},
+			Help: "What is input of each variable and lead of a member: its field, standardised as in data.features, its offset from the mean of the members in units of their spread. For model.head: members too."},
+		{Path: "model.attention", Default: GlobalAttention, Check: OneOf(GlobalAttention, "axial", "point"), Example: "point",
+			Help: "Where members have weights for each other, with poet and ens_transformer: one for the whole field (global), one for each row and one for each column (axial), or one at each point."},
+		{Path: "train.loss.scales", Check: Above(0), Example: "[8, 4, 2]",
+			Help: "Standard deviations of Gaussians in grid points, falling: crps_members is the sum of that of members smoothed so, of what is between two of them, and of the rest. Members then have the variability of the analysis at each scale. Not with cross_pair."},
+		{Path: "train.loss.fairness", Default: AlmostFairFairness, Check: OneOf(PlainFairness, FairFairness, AlmostFairFairness, CrossPairFairness), Example: CrossPairFairness,
+			Help: "How much of the members' mutual distances counts in crps_members: plain, as for these members and no others; fair, as if they were independent draws of any number; almost_fair, 0.95 of fair and the rest plain; cross_pair: only distances between two halves of the members that the network corrects apart, so that it gains nothing from members that know of each other."},
 	}
 }
 
@@ -32,21 +68,86 @@ func memberKeys() []Key {
 func (c *TrainConfig) checkMembers() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
-	if c.Model.Members != MemberEncoder {
-		for _, k := range memberKeys() {
-			// Defaults may be given: an effective configuration, which has them all, is trained again.
-			if k.Path != "model.members" && c.text(k.Path) != k.Default {
-				add(k.Path, k.Path+" is given and there is no encoder of members", "model.members is "+c.Model.Members, "remove it, or set model.members: "+MemberEncoder)
-			}
+	m, loss := c.Model, c.Train.Train.Loss
+	encodes, gives := m.Members == MemberEncoder, m.Head == MembersHead
+	// Defaults may be given: an effective configuration, which has them all, is trained again.
+	given := func(path string) bool {
+		i := slices.IndexFunc(memberKeys(), func(k Key) bool { return k.Path == path })
+		return c.text(path) != memberKeys()[i].Default
+	}
+	for _, path := range []string{"model.pool", "model.encoder.channels", "model.encoder.input"} {
+		if given(path) && !encodes && !(gives && path == "model.encoder.input") {
+			add(path, path+" is given and there is no encoder of members", "model.members is "+m.Members, "remove it, or set model.members: "+MemberEncoder)
 		}
+	}
+	if given("train.loss.fairness") && loss.Kind != MembersLoss {
+		add("train.loss.fairness", "train.loss.fairness is given to another loss than "+MembersLoss, "train.loss.kind is "+loss.Kind, "remove it, or set train.loss.kind: "+MembersLoss)
+	}
+	if attends := m.Kind == PoETKind || m.Kind == TransformerKind; attends && !gives {
+		add("model.head", m.Kind+" gives members", "model.head is "+m.Head, "set model.head: "+MembersHead)
+	} else if !attends && given("model.attention") {
+		add("model.attention", "model.attention is given and members of "+m.Kind+" do not attend to each other", "", "remove it, or set model.kind: "+PoETKind+" or "+TransformerKind)
+	}
+	if len(loss.Scales) > 0 && (loss.Kind != MembersLoss || loss.Fairness == CrossPairFairness) {
+		add("train.loss.scales", "train.loss.scales is given to another loss than "+MembersLoss+", or to cross_pair", "train.loss.kind is "+loss.Kind, "remove it, or set train.loss.kind: "+MembersLoss+" with another fairness")
+	}
+	if !slices.IsSortedFunc(loss.Scales, func(a, b float64) int { return cmp.Compare(b, a) }) {
+		add("train.loss.scales", "train.loss.scales rise", fmt.Sprint(loss.Scales), "begin with the largest")
+	}
+	if loss.Kind == MembersLoss && !gives {
+		add("train.loss.kind", MembersLoss+" is the loss of a network that gives no members", "model.head is "+m.Head, "set train.loss.kind: crps, or model.head: "+MembersHead)
+	}
+	if gives {
+		c.checkMembersHead(add)
+	}
+	if !encodes {
 		return faults
 	}
-	if c.Model.Kind != UNetKind {
-		add("model.members", c.Model.Kind+" has no encoder of members", "only the features of "+UNetKind+" are joined with those of members",
+	if gives {
+		add("model.members", "a network that gives members has an encoder of members", "it reads them itself", "set model.members: "+MemberStatistics)
+	}
+	if m.Kind != UNetKind {
+		add("model.members", m.Kind+" has no encoder of members", "only the features of "+UNetKind+" are joined with those of members",
 			"set model.kind: "+UNetKind+", or model.members: "+MemberStatistics)
 	}
-	if c.Model.Method == StagesMethod {
+	if m.Method == StagesMethod {
 		add("model.members", "three stages are trained with an encoder of members", "they learn from statistics", "set model.method: "+JointMethod+", or model.members: "+MemberStatistics)
 	}
 	return faults
 }
+
+// checkMembersHead: members are trained against analyses, by a network that can give them.
+func (c *TrainConfig) checkMembersHead(add func(path, what, why, fix string)) {
+	m, loss, members := c.Model, c.Train.Train.Loss, c.Data.Members
+	if !slices.Contains(memberKinds, m.Kind) {
+		add("model.kind", m.Kind+" gives no members", "it is no network of single members", "set model.kind: "+strings.Join(memberKinds, " or ")+", or another model.head")
+	}
+	if loss.Kind != "crps" && loss.Kind != MembersLoss {
+		add("train.loss.kind", "head members is trained with "+loss.Kind, "members are compared with the analysis", "set train.loss.kind: crps or "+MembersLoss)
+	}
+	if loss.Spread > 0 {
+		add("train.loss.spread", "train.loss.spread is given to head members", "it gives no estimate of the full ensemble's spread", "remove it")
+	}
+	if len(c.Data.Analyses) == 0 {
+		add("model.head", "head members has no data.analyses", "members are compared with the analysis", "add data.analyses, or set model.head: spread")
+	}
+	if m.Method != JointMethod || m.Reference != NoReference {
+		add("model.head", "head members is trained in stages, or corrects a reference", "members have no distribution of their own", "set model.method: "+JointMethod+" and model.reference: "+NoReference)
+	}
+	if m.Embedding > 0 {
+		add("model.embedding", "model.embedding is given to head members", "it would be the same of all members", "remove it")
+	}
+	n := members.Use.N()
+	switch {
+	case n < 2:
+		add("data.members.use", fmt.Sprintf("head members gives %d member", n), "their CRPS needs two", "use more members")
+	case loss.Kind != MembersLoss || loss.Fairness != CrossPairFairness:
+	case n%2 != 0 || members.Least > 0 && members.Least != n:
+		add("train.loss.fairness", fmt.Sprintf("%d members do not fall into two halves", n), "cross_pair corrects both apart, with one compiled step", "use an even number of members, without data.members.least")
+	case slices.Contains(m.Encoder.Input, "offset"):
+		add("model.encoder.input", "members see the mean of both halves", "their offset is from the mean of all", "set model.encoder.input: [field]")
+	}
+}
+
+// memberKinds are the networks that can give members.
+var memberKinds = []string{UNetKind, PoETKind, TransformerKind}

@@ -145,24 +145,25 @@ const SharedHeight = "shared"
 
 // Model is the network.
 type Model struct {
-	Kind     string    `key:"kind"`
-	Height   string    `key:"height"`
-	Base     int       `key:"base"`
-	Stages   int       `key:"stages"`
-	Dropout  float64   `key:"dropout"`
-	Location bool      `key:"location"`
-	Season   bool      `key:"season"`
-	Periodic bool      `key:"periodic"`
-	Head     string    `key:"head"`
-	Start    Path      `key:"start"`
-	Method   string    `key:"method"`
-	Bias     BiasModel `key:"bias"`
-	Members  string    `key:"members"`
-	Pool     string    `key:"pool"`
-	Encoder  Encoder   `key:"encoder"`
-	Family   string    `key:"family"`
-	Degree   int       `key:"degree"`
-	Bins     int       `key:"bins"`
+	Kind      string    `key:"kind"`
+	Height    string    `key:"height"`
+	Base      int       `key:"base"`
+	Stages    int       `key:"stages"`
+	Dropout   float64   `key:"dropout"`
+	Location  bool      `key:"location"`
+	Season    bool      `key:"season"`
+	Periodic  bool      `key:"periodic"`
+	Head      string    `key:"head"`
+	Start     Path      `key:"start"`
+	Method    string    `key:"method"`
+	Bias      BiasModel `key:"bias"`
+	Members   string    `key:"members"`
+	Pool      string    `key:"pool"`
+	Encoder   Encoder   `key:"encoder"`
+	Attention string    `key:"attention"`
+	Family    string    `key:"family"`
+	Degree    int       `key:"degree"`
+	Bins      int       `key:"bins"`
 
 	Embedding int      `key:"embedding"` // learned fields; 0 has none
 	Reference string   `key:"reference"` // NoReference or one of References
@@ -205,8 +206,10 @@ const DefaultStall = 10 * time.Minute
 
 // Loss is what the optimiser lowers.
 type Loss struct {
-	Kind   string  `key:"kind"`
-	Spread float64 `key:"spread"` // weight of the spread term beside the main one
+	Kind     string    `key:"kind"`
+	Spread   float64   `key:"spread"` // weight of the spread term beside the main one
+	Fairness string    `key:"fairness"`
+	Scales   []float64 `key:"scales"` // standard deviations in grid points, falling
 
 	Threshold       []ensemble.Question `key:"threshold"`
 	ThresholdWeight float64             `key:"threshold_weight"`
@@ -310,8 +313,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "data.spread_ddof", Default: "1", Check: OneOf("0", "1"), Example: "1",
 		Help: "Divisor of the spread that is input and target: members minus this."},
 
-	{Path: "model.kind", Default: "unet3d", Check: OneOf(UNetKind, ResNetKind, InceptionKind, InceptionFigureKind, DRNKind, LeNetKind, UNet2DKind), Example: "unet3d",
-		Help: "The network: unet3d, or one that makes a single spread field on one level: resnet2d_simple, or the inception ResNet of the three-stage method by its code (inception) or by the figure of its paper (inception_figure), which differ. Those are of a model.base that is a multiple of 16; 64 is the published one. Baselines: drn, one hidden layer by point with model.base units (128 in ENS-10), lenet, the points around each, and unet2d, the 2-D U-Net of ENS-10 (model.base: 32)."},
+	{Path: "model.kind", Default: "unet3d", Check: OneOf(UNetKind, ResNetKind, InceptionKind, InceptionFigureKind, DRNKind, LeNetKind, UNet2DKind, PoETKind, TransformerKind), Example: "unet3d",
+		Help: "The network: unet3d, or one that makes a single spread field on one level: resnet2d_simple, or the inception ResNet of the three-stage method by its code (inception) or by the figure of its paper (inception_figure), which differ. Those are of a model.base that is a multiple of 16; 64 is the published one. Baselines: drn, one hidden layer by point with model.base units (128 in ENS-10), lenet, the points around each, and unet2d, the 2-D U-Net of ENS-10 (model.base: 32). For model.head: members: poet, the U-Net of that name whose deepest stages attend over members, and ens_transformer, three layers and attention over members; model.base and model.stages are theirs too (8 and 3 as published, and 64)."},
 	{Path: "model.height", Default: SharedHeight, Check: OneOf(SharedHeight, "full", "affine", "separable"), Example: "affine",
 		Help: "How layers of the U-Net treat levels, which are not alike. shared: one filter for all. full: a filter for each. affine: one filter, and a factor for each level. separable: one filter along latitude and longitude, then one across the levels for each level."},
 	{Path: "model.base", Default: "16", Check: Between(1, 1024), Example: "32",
@@ -326,8 +329,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Whether the time of year is input."},
 	{Path: "model.periodic", Default: "true", Example: "true",
 		Help: "Whether convolutions wrap around in longitude on grids that do."},
-	{Path: "model.head", Default: "distribution", Check: OneOf("spread", "distribution"), Example: "distribution",
-		Help: "What comes out: the spread of the full ensemble, or mean and spread of the analysis."},
+	{Path: "model.head", Default: "distribution", Check: OneOf("spread", "distribution", MembersHead), Example: "distribution",
+		Help: "What comes out: the spread of the full ensemble; mean and spread of the analysis; or members, each of which is a corrected member of the input."},
 	{Path: "model.start", Example: "models/published/weights.safetensors",
 		Help: "Weights to start from, as safetensors: those whose names and shapes match are taken, the rest start at random."},
 
@@ -357,8 +360,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Largest norm of the gradient; 0 never clips."},
 	{Path: "train.ema", Default: "0", Check: Below(0, 1), Example: "0.999",
 		Help: "Decay of a running average of the weights, which is then what is validated, kept as best and saved in the model; 0 keeps none."},
-	{Path: "train.loss.kind", Default: "crps", Check: OneOf(append([]string{CRPSLoss, PinballLoss, CrossEntropyLoss}, SpreadLosses...)...), Example: "crps",
-		Help: "What is lowered: the CRPS of the distribution against the analysis (pinball: of a Bernstein quantile function at 99 levels; cross_entropy: of a histogram), or a distance to the full ensemble's spread."},
+	{Path: "train.loss.kind", Default: "crps", Check: OneOf(append([]string{CRPSLoss, PinballLoss, CrossEntropyLoss, MembersLoss}, SpreadLosses...)...), Example: "crps",
+		Help: "What is lowered: the CRPS of the distribution against the analysis (pinball: of a Bernstein quantile function at 99 levels; cross_entropy: of a histogram; of members that come out, that of their mean and standard deviation), crps_members, the CRPS of such members themselves, or a distance to the full ensemble's spread."},
 	{Path: "train.loss.spread", Default: "0", Check: AtLeast(0), Example: "0.5",
 		Help: "Weight of the distance to the full ensemble's spread beside the main loss."},
 	{Path: "train.seed", Default: "1", Check: AtLeast(0), Example: "1",

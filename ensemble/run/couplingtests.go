@@ -290,7 +290,7 @@ func (m *Model) testPart(ctx context.Context, o engine.Options, test examples, o
 }
 
 // givesMembers tells whether there are members of the model's predictions.
-func (m *Model) givesMembers() bool { return m.Spec.Head == DistributionHead }
+func (m *Model) givesMembers() bool { return m.Spec.Head == DistributionHead || m.Spec.givesMembers() }
 
 // observed appends the analyses of the targets, at the places that are looked at; on ranks that
 // do not lead nothing.
@@ -344,6 +344,10 @@ func (m *Model) calibrated(ctx context.Context, o engine.Options, fc *ensemble.F
 	all := make([][][]float32, len(k.Score))
 	for at := range all {
 		if k.Score[at] == 0 {
+			continue
+		}
+		if out.Members != nil {
+			all[at] = out.members(at, len(k.Score), n)
 			continue
 		}
 		fields := make([][]float32, len(members))

@@ -81,6 +81,10 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		return nil, err
 	}
 	defer m.Close()
+	if m.Spec.readsMembers() {
+		return nil, &exit.Error{Code: exit.Usage, What: "a network that reads members cannot be exported", At: filepath.Join(dir, modelFile), Why: "others have no format for its input",
+			Fix: "export a model of statistics (model.members: statistics, model.head: distribution or spread)"}
+	}
 	_, f, err := loadReference(dir)
 	if err != nil {
 		return nil, err

@@ -150,6 +150,9 @@ func (in *intake) make(g int) error {
 				if in.keep {
 					copy(in.raw[(m*len(in.stats)+at)*in.grid.Size():], fields[m])
 				}
+				if b.Raw != nil {
+					copy(b.Raw[(m*len(in.stats)+at)*in.grid.Size():], fields[m])
+				}
 			}
 		}
 	}

@@ -2,6 +2,8 @@ package run
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -17,7 +19,7 @@ import (
 // of all, and be counted twice by the pools.
 
 // readsMembers tells whether the network has an input of the members themselves.
-func (s Spec) readsMembers() bool { return s.Members == config.MemberEncoder }
+func (s Spec) readsMembers() bool { return s.Members == config.MemberEncoder || s.givesMembers() }
 
 // membersOf is how many members a sample has.
 func (s Spec) membersOf(k *Task) int { return cmp.Or(s.count, len(k.Used)) }
@@ -30,9 +32,23 @@ func (s Spec) reading(members int) Spec {
 	return s
 }
 
+// ofMembers completes the network of a configuration by what it reads and gives of members.
+func (s Spec) ofMembers(c *config.TrainConfig) Spec {
+	if c.Model.Members == config.MemberEncoder {
+		s.Members, s.Pool, s.Encoder = c.Model.Members, c.Model.Pool, c.Model.Encoder.Channels
+	}
+	if s.Loss == config.MembersLoss {
+		s.Fairness, s.Scales = c.Train.Train.Loss.Fairness, strings.Trim(fmt.Sprint(c.Train.Train.Loss.Scales), "[]")
+	}
+	if c.Model.Head == config.MembersHead && c.Model.Attention != config.GlobalAttention {
+		s.Attention = c.Model.Attention
+	}
+	return s.reading(c.Data.Members.Use.N())
+}
+
 // memberFields are the channels of each member that a configuration asks for.
 func memberFields(c *config.TrainConfig) []ensemble.MemberChannel {
-	if c.Model.Members != config.MemberEncoder {
+	if c.Model.Members != config.MemberEncoder && c.Model.Head != config.MembersHead {
 		return nil
 	}
 	var out []ensemble.MemberChannel
@@ -53,20 +69,32 @@ func (s Spec) joinMembers(b *graph.Builder, k *Task, features graph.Value, wrap 
 	return op.Concat(b, 1, features, e.Build(b, x, count))
 }
 
-// withMembers gives a batch of n samples room for so many members each, if they are read.
-func (b *Batch) withMembers(k *Task, g *ensemble.Grid, n, members int) {
-	if k.Features.OfMembers != nil {
-		b.Members = make([]float32, n*members*k.Features.MemberChannels()*len(k.Features.Axes.Levels)*g.Size())
+// withMembers gives a batch of n samples room for so many members each, if they are read; with what
+// a loss needs of them, or what a prediction.
+func (b *Batch) withMembers(s Spec, k *Task, g *ensemble.Grid, n, members int, loss bool) {
+	fields := n * members * len(k.Features.Axes.Levels) * g.Size()
+	if s.readsMembers() {
+		b.Members = make([]float32, fields*k.Features.MemberChannels())
+	}
+	switch targets := fields * len(k.Targets); {
+	case !s.givesMembers():
+	case loss:
+		b.Deviation = make([]float32, targets)
+	default:
+		b.Raw = make([]float32, targets)
 	}
 }
 
 // members writes the members of sample i, if they are read.
 func (k *Task) members(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
-	if k.Features.OfMembers == nil {
+	if b.Members == nil {
 		return nil
 	}
 	size := len(used) * k.Features.MemberChannels() * len(k.Features.Axes.Levels) * fc.Grid.Size()
-	return k.Features.BuildMembers(b.Members[i*size:(i+1)*size], fc, used)
+	if err := k.Features.BuildMembers(b.Members[i*size:(i+1)*size], fc, used); err != nil || b.Raw == nil && b.Deviation == nil {
+		return err
+	}
+	return k.raws(b, i, fc, used)
 }
 
 // fewerNetworks compiles those of the present network that read fewer members. They share its
@@ -119,7 +147,18 @@ func (m *Model) read(members int) error {
 // inOrder brings the members of the only sample of a batch into an order that does not depend on
 // their numbers. Ranks that share a start leave them as they are: each sees a part of the fields.
 func (m *Model) inOrder(members int) {
-	if b := &m.net.batch; b.Members != nil && m.ranks == nil {
-		ensemble.SortMembers(b.Members, members)
+	b := &m.net.batch
+	if b.Members == nil {
+		return
+	}
+	b.from = make([]int, members)
+	for i := range b.from {
+		b.from[i] = i
+	}
+	if m.ranks == nil {
+		b.from = ensemble.SortMembers(b.Members, members)
+		if b.Raw != nil {
+			ensemble.TakeMembers(b.Raw, b.from)
+		}
 	}
 }

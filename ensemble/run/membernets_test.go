@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -81,8 +82,13 @@ func predictOf(t *testing.T, runDir string, fc *ensemble.Forecast, o PredictOpti
 	entries := in.Catalogue().Entries
 	if err := in.Read(context.Background(), entries, func(i int, f *ensemble.Field) error {
 		name := string(kindOf(entries[i]))
-		if entries[i].Product == ensemble.MemberField {
-			name = entries[i].Member.String()
+		switch e := entries[i]; e.Product {
+		case ensemble.MemberField:
+			name = e.Member.String()
+		case ensemble.Quantile:
+			name = fmt.Sprint(e.Below)
+		case ensemble.Probability:
+			name = e.Event.String()
 		}
 		out[name] = slices.Clone(f.Values)
 		return nil
@@ -94,43 +100,37 @@ func predictOf(t *testing.T, runDir string, fc *ensemble.Forecast, o PredictOpti
 
 // What a network that reads members predicts is the same, bit by bit, for files with the members
 // in another order and for members with exchanged numbers, with as many members as in training
-// and with fewer; and each member counts.
+// and with fewer; and each member counts. The training, which draws numbers of
+// members, goes on with the same bits after it was stopped.
 func TestOrderOfMembers(t *testing.T) {
 	f := smallData(t)
-	for _, pool := range []string{"mean", "mean_std"} {
-		t.Run(pool, func(t *testing.T) {
-			c := quick(t, f, encoding("model.pool="+pool, "data.members.least=2")...)
-			runDir := filepath.Join(t.TempDir(), "run")
-			if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
-				t.Fatal(err)
+	c := quick(t, f, encoding("train.epochs=1", "data.members.least=2")...)
+	runDir := resumesToTheSameBits(t, c, 2)
+	fc := startWithMembers(t, c, f.NetCDF[17])
+	want := predictOf(t, runDir, fc, PredictOptions{})
+	two := PredictOptions{}
+	two.Policy.Members.OnShort, two.Policy.Members.Minimum = "degrade", 2
+	all := fc.Members
+	wantTwo := predictOf(t, runDir, with(fc, all[:2], 0, 1), two)
+	for _, r := range []struct {
+		name string
+		fc   *ensemble.Forecast
+		o    PredictOptions
+		want map[string][]float32
+		same bool
+	}{
+		{"another order in the file", with(fc, []ensemble.Member{all[2], all[0], all[3], all[1]}, 2, 0, 3, 1), PredictOptions{}, want, true},
+		{"exchanged numbers", with(fc, all, 1, 2, 0, 3), PredictOptions{}, want, true},
+		{"two members with exchanged numbers", with(fc, all[:2], 1, 0), two, wantTwo, true},
+		{"another member", with(fc, all, 0, 1, 3, 2), PredictOptions{}, want, false},
+		{"two of three members", with(fc, all[:2], 0, 1), two, want, false},
+	} {
+		got := predictOf(t, runDir, r.fc, r.o)
+		for _, kind := range []product.Kind{product.Mean, product.Spread, product.EnsembleSpread} {
+			if have, ok := got[string(kind)]; !ok || equalBits(have, r.want[string(kind)]) != r.same {
+				t.Errorf("%s: %s is the same: %v, want %v", r.name, kind, !r.same, r.same)
 			}
-			fc := startWithMembers(t, c, f.NetCDF[17])
-			want := predictOf(t, runDir, fc, PredictOptions{})
-			two := PredictOptions{}
-			two.Policy.Members.OnShort, two.Policy.Members.Minimum = "degrade", 2
-			all := fc.Members
-			wantTwo := predictOf(t, runDir, with(fc, all[:2], 0, 1), two)
-			for _, r := range []struct {
-				name string
-				fc   *ensemble.Forecast
-				o    PredictOptions
-				want map[string][]float32
-				same bool
-			}{
-				{"another order in the file", with(fc, []ensemble.Member{all[2], all[0], all[3], all[1]}, 2, 0, 3, 1), PredictOptions{}, want, true},
-				{"exchanged numbers", with(fc, all, 1, 2, 0, 3), PredictOptions{}, want, true},
-				{"two members with exchanged numbers", with(fc, all[:2], 1, 0), two, wantTwo, true},
-				{"another member", with(fc, all, 0, 1, 3, 2), PredictOptions{}, want, false},
-				{"two of three members", with(fc, all[:2], 0, 1), two, want, false},
-			} {
-				got := predictOf(t, runDir, r.fc, r.o)
-				for _, kind := range []product.Kind{product.Mean, product.Spread, product.EnsembleSpread} {
-					if have, ok := got[string(kind)]; !ok || equalBits(have, r.want[string(kind)]) != r.same {
-						t.Errorf("%s: %s is the same: %v, want %v", r.name, kind, !r.same, r.same)
-					}
-				}
-			}
-		})
+		}
 	}
 }
 
@@ -160,11 +160,4 @@ func TestRoomForMembers(t *testing.T) {
 	if n, want := len(fewer.plan.Input("members")), 2*2*2*3*2*2*grid.Size(); n != want {
 		t.Errorf("two members have %d values, want %d", n, want)
 	}
-}
-
-// A training that draws numbers of members goes on with the same bits after it was stopped, on
-// parts of the fields as on whole ones.
-func TestEncoderResumes(t *testing.T) {
-	f := smallData(t)
-	resumesToTheSameBits(t, quick(t, f, encoding("data.members.least=2", "train.mesh=lat:2", "train.epochs=3")...), 5)
 }

@@ -425,7 +425,10 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 type Forecast struct {
 	Mean, Sigma, Spread []float32
 	Parameters          [][]float32
-	Clipped             int
+	// Members [member][variable][level][NY*NX], in the order of their numbers, are those of a
+	// network that gives members; Mean and Sigma are of these, and Spread is nil.
+	Members []float32
+	Clipped int
 }
 
 // Predict runs the networks on some members of one forecast, as a rule those of the task,
@@ -475,7 +478,10 @@ func (m *Model) infer(ctx context.Context, init ensemble.Init, stats []statistic
 	if m.Spec.Head == DistributionHead && other == nil {
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
 	}
-	sums := map[string][]float32{outSpread: out.Spread, outShift: out.Mean, outSigma: out.Sigma}
+	if m.Spec.givesMembers() {
+		out.Spread, out.Members = nil, make([]float32, len(m.net.batch.Raw))
+	}
+	sums := map[string][]float32{outSpread: out.Spread, outShift: out.Mean, outSigma: out.Sigma, outMembers: out.Members}
 	for _, p := range m.inferences() {
 		if m.stored == nil { // else they are there since it was opened
 			if err := fill(p.net.plan.Store(), p.weights); err != nil {
@@ -495,6 +501,9 @@ func (m *Model) infer(ctx context.Context, init ensemble.Init, stats []statistic
 				sums[name][i] += p.share * x
 			}
 		}
+	}
+	if m.Spec.givesMembers() {
+		return m.whole(out, m.corrected(out, init))
 	}
 	err := m.physical(out, init, stats)
 	if other != nil && err == nil {
@@ -589,6 +598,11 @@ func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
 			continue
 		}
 		if *field, err = joinSlabs(m.ranks, *field, len(m.Task.Targets)); err != nil {
+			return nil, err
+		}
+	}
+	if out.Members != nil {
+		if out.Members, err = joinSlabs(m.ranks, out.Members, len(m.net.batch.from)*len(m.Task.Targets)); err != nil {
 			return nil, err
 		}
 	}

@@ -55,6 +55,12 @@ type Spec struct {
 	Members string `json:"members,omitempty"`
 	Pool    string `json:"pool,omitempty"`
 	Encoder int    `json:"encoder_channels,omitempty"`
+	// Fairness is that of the loss of a network that gives members, as train.loss.fairness.
+	Fairness string `json:"fairness,omitempty"`
+	// Scales of the same loss are its train.loss.scales, between blanks.
+	Scales string `json:"scales,omitempty"`
+	// Attention says where members have weights for each other, as unet3d.AttentionWeights.
+	Attention string `json:"attention,omitempty"`
 
 	// Family is the distribution whose parameters a distribution head gives, by its name in
 	// model.family; empty is normal. Degree is that of a Bernstein quantile function, Bins those of
@@ -106,6 +112,10 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 		in.Features = unet3d.Embedding(b, in.Features, s.Embedding)
 	}
 	wrap := s.Periodic && g.Periodic()
+	if s.givesMembers() {
+		s.memberGraph(b, k, in.Features, wrap, targets, loss)
+		return b.Build()
+	}
 	if s.readsMembers() {
 		in.Features = s.joinMembers(b, k, in.Features, wrap)
 	}
@@ -206,6 +216,8 @@ const (
 // outputs are those of the network.
 func (s Spec) outputs() []string {
 	switch {
+	case s.givesMembers():
+		return []string{outMembers}
 	case s.stage == biasStage:
 		return []string{outShift}
 	case s.staged():
@@ -343,7 +355,7 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	here.Features.Axes = ranks.own().axes(k.Features.Axes)
 	net.batch = newBatch(&here, ranks.own().part(g), net.rows.Len())
 	net.batch.withCentre(s)
-	net.batch.withMembers(&here, ranks.own().part(g), net.rows.Len(), s.membersOf(k))
+	net.batch.withMembers(s, &here, ranks.own().part(g), net.rows.Len(), s.membersOf(k), loss)
 	return net, nil
 }
 
@@ -373,7 +385,7 @@ func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
 func (n *network) load(b *Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
-		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "centre": b.Centre,
+		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "deviation": b.Deviation, "centre": b.Centre,
 		"reference_shift": b.ReferenceShift, "reference_sigma": b.ReferenceSigma,
 	} {
 		if in := n.plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there

@@ -40,13 +40,17 @@ func (m *Model) choose(c config.Publishing, grid *ensemble.Grid) (*choice, error
 	for i, v := range c.Output.Variables {
 		c.Output.Variables[i] = ensemble.ShortName(v)
 	}
-	ch := &choice{model: m, grid: grid, words: c.Products, coupling: coupling{Coupling: c.Coupling}, lacksMean: m.Spec.Head != DistributionHead}
+	ch := &choice{model: m, grid: grid, words: c.Products, coupling: coupling{Coupling: c.Coupling}, lacksMean: m.Spec.Head == SpreadHead}
 	ch.words = slices.Clone(ch.words)
 	if ch.words == nil {
 		if !ch.lacksMean {
 			ch.words = append(ch.words, config.MeanProduct, config.SpreadProduct)
 		}
-		ch.words = append(ch.words, config.EnsembleSpreadProduct)
+		if m.Spec.givesMembers() {
+			ch.words = append(ch.words, config.MembersProduct)
+		} else {
+			ch.words = append(ch.words, config.EnsembleSpreadProduct)
+		}
 		if m.Spec.Family != "" && !slices.Contains(c.Output.Formats, string(product.GRIB2)) { // verify judges by them
 			ch.words = append(ch.words, config.ParametersProduct)
 		}
@@ -66,7 +70,10 @@ func (m *Model) choose(c config.Publishing, grid *ensemble.Grid) (*choice, error
 				Fix: "ask for " + config.EnsembleSpreadProduct + ", or train with model.head: distribution"}
 		}
 	}
-	ch.members = slices.Contains(ch.words, config.MembersProduct) || slices.Contains(ch.words, config.NeighbourhoodAnyProduct)
+	if err := m.checkMembersProducts(ch.words, c.Coupling); err != nil {
+		return nil, err
+	}
+	ch.members = !m.Spec.givesMembers() && (slices.Contains(ch.words, config.MembersProduct) || slices.Contains(ch.words, config.NeighbourhoodAnyProduct))
 	if c.Output.Area != (ensemble.Area{}) {
 		var err error
 		if ch.grid, ch.places, err = grid.Crop(c.Output.Area); err != nil {
@@ -107,7 +114,7 @@ func (ch *choice) plan(c config.Publishing) error {
 				add(product.EnsembleSpread)
 				continue
 			}
-			family, err := ch.model.family(f.Variable)
+			name, how, err := ch.distribution(f.Variable)
 			if err != nil {
 				return err
 			}
@@ -115,7 +122,7 @@ func (ch *choice) plan(c config.Publishing) error {
 			case config.QuantilesProduct:
 				for _, q := range c.Quantiles {
 					s := add(product.Quantile)
-					s.Below, s.Distribution = q, family.Name
+					s.Below, s.Distribution = q, name
 				}
 			case config.ProbabilitiesProduct:
 				for _, q := range c.Probabilities {
@@ -127,15 +134,23 @@ func (ch *choice) plan(c config.Publishing) error {
 						return err
 					}
 					s := add(product.Probability)
-					s.Event, s.Distribution = e, family.Name+ch.model.calibrationWords(f.Variable, f.Level)
+					s.Event, s.Distribution = e, name+ch.model.calibrationWords(f.Variable, f.Level)
 				}
 			case config.ParametersProduct:
+				family, err := ch.model.family(f.Variable)
+				if err != nil {
+					return err
+				}
 				for i, name := range family.Parameters {
 					s := add(product.Parameter)
 					s.Parameter, s.Distribution = name, family.ID
 					s.Pure = family.Roles[i] == dist.Pure || family.Roles[i] == dist.Log
 				}
 			case config.NeighbourhoodProduct, config.NeighbourhoodAnyProduct:
+				family, err := ch.model.family(f.Variable)
+				if err != nil {
+					return err
+				}
 				more, err := ch.neighbourhoods(c, w, f, family)
 				if err != nil {
 					return err
@@ -143,7 +158,7 @@ func (ch *choice) plan(c config.Publishing) error {
 				ch.fields = append(ch.fields, more...)
 			case config.MembersProduct: // how many there are, the start says
 				s := add(product.Member)
-				s.Member, s.Distribution = ensemble.NoMember, family.Name+"; "+ch.coupling.words()
+				s.Member, s.Distribution = ensemble.NoMember, name+"; "+how
 			}
 		}
 	}
@@ -258,7 +273,7 @@ func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.P
 		p.Places = ensemble.StationsOf(ch.grid)
 	}
 	if ch.members {
-		p.Coupling = ch.coupling.words()
+		p.Coupling = ch.madeOf()
 	}
 	for _, f := range ch.fields {
 		if f.Kind != product.Member {
@@ -320,6 +335,10 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 			continue
 		case product.EnsembleSpread:
 			f.Values = part(out.Spread, at)
+			continue
+		}
+		if out.Members != nil {
+			ch.fillMembers(p, f, out, at, take, warmer)
 			continue
 		}
 		family, err := ch.model.family(f.Variable)

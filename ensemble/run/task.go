@@ -287,6 +287,11 @@ type Batch struct {
 	// Members [N M C D P] are count members of each sample, for networks that read them.
 	Members []float32
 	count   int // 0 stands for all that are used
+	// Raw [N M V D P] are the fields of the targets of these members, in physical units, and
+	// Deviation what they differ from their mean in units of the error scale, for networks that give
+	// members.
+	Raw, Deviation []float32
+	from           []int // the members' positions, where there is one sample
 }
 
 // Input writes sample i of a batch from the used members (positions).

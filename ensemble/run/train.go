@@ -387,9 +387,7 @@ func taskOf(c *config.TrainConfig) Task {
 func specOf(c *config.TrainConfig) Spec {
 	s := Spec{Kind: c.Model.Kind, Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables), Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision}
-	if c.Model.Members == config.MemberEncoder {
-		s.Members, s.Pool, s.Encoder, s.count = c.Model.Members, c.Model.Pool, c.Model.Encoder.Channels, c.Data.Members.Use.N()
-	}
+	s = s.ofMembers(c)
 	s.headOf(c)
 	if c.Model.Height != config.SharedHeight {
 		s.Height = c.Model.Height
@@ -785,7 +783,13 @@ func (m *Model) cases(fc *ensemble.Forecast, analysis *ensemble.Analysis, out *F
 				continue
 			}
 			of := func(i int) []float32 { return whole[(i*d+l)*p:][:p] }
-			c := &Case{Init: fc.Init, Used: used, Spread: out.Spread[at*p : (at+1)*p]}
+			c := &Case{Init: fc.Init, Used: used}
+			if out.Spread != nil {
+				c.Spread = out.Spread[at*p : (at+1)*p]
+			}
+			if out.Members != nil {
+				c.Calibrated = out.members(at, len(k.Score), p)
+			}
 			for mem := range fc.Members {
 				c.Members = append(c.Members, of(mem))
 			}

@@ -430,7 +430,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	room := [2]Batch{newBatch(t.local, grid, size), newBatch(t.local, grid, size)}
 	for i := range room {
 		room[i].withCentre(t.model.Spec)
-		room[i].withMembers(t.local, grid, size, len(t.local.Used))
+		room[i].withMembers(t.model.Spec, t.local, grid, size, len(t.local.Used), true)
 	}
 	if t.corrections != nil {
 		for i := range room {
