@@ -15,11 +15,11 @@ import (
 func experimentCommand(a *app) *cobra.Command {
 	return group(a, &cobra.Command{
 		Use:   "experiment",
-		Short: "Train several variants and compare them",
+		Short: "Train several variants and compare them, or study one event",
 		Example: "  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
 		Annotations: notes("ensemble help experiment members"),
-	}, experimentMembers(a), experimentAblation(a), experimentKinds(a))
+	}, experimentMembers(a), experimentAblation(a), experimentKinds(a), experimentCase(a))
 }
 
 func experimentMembers(a *app) *cobra.Command {

@@ -87,6 +87,9 @@ type ExperimentRow struct {
 	GainRaw         score.Number `json:"gain_raw_full"`
 	GainRawLow      score.Number `json:"gain_raw_full_low"`
 	GainRawHigh     score.Number `json:"gain_raw_full_high"`
+	GainExtreme     score.Number `json:"gain_extreme"` // over all raw members, where the extreme forecast index is largest
+	GainExtremeLow  score.Number `json:"gain_extreme_low"`
+	GainExtremeHigh score.Number `json:"gain_extreme_high"`
 	GainAgainst     score.Number `json:"gain_against"`
 	GainAgainstLow  score.Number `json:"gain_against_low"`
 	GainAgainstHigh score.Number `json:"gain_against_high"`
@@ -281,6 +284,9 @@ func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error
 			if err != nil {
 				return nil, err
 			}
+			if err := row.extremes(dates[v.Name]); err != nil {
+				return nil, err
+			}
 			e.Rows = append(e.Rows, row)
 		}
 	}
@@ -296,11 +302,11 @@ func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error
 func meanDates(all [][]score.DateScore) []score.DateScore {
 	out := slices.Clone(all[0])
 	for i := range out {
-		sum := 0.0
+		sum, extreme := 0.0, 0.0
 		for _, other := range all {
-			sum += float64(other[i].CRPS)
+			sum, extreme = sum+float64(other[i].CRPS), extreme+float64(other[i].ExtremeCRPS)
 		}
-		out[i].CRPS = score.Number(sum / float64(len(all)))
+		out[i].CRPS, out[i].ExtremeCRPS = score.Number(sum/float64(len(all))), score.Number(extreme/float64(len(all)))
 	}
 	return out
 }
@@ -397,6 +403,23 @@ func rowsOf(variant string, used, full int, r *score.Result) (out []ExperimentRo
 	return out
 }
 
+// extremes finds the gain where the extreme forecast index is largest; missing without a climate.
+func (r *ExperimentRow) extremes(dates []score.DateScore) error {
+	r.GainExtreme, r.GainExtremeLow, r.GainExtremeHigh = score.Missing(), score.Missing(), score.Missing()
+	var sums [][]float64
+	for _, d := range dates {
+		if d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead && d.ExtremeWeight > 0 {
+			sums = append(sums, []float64{d.ExtremeWeight * float64(d.ExtremeCRPS), d.ExtremeWeight * float64(d.ExtremeReferenceCRPS)})
+		}
+	}
+	if r.Score != score.CRPSGauss.ID || len(sums) == 0 {
+		return nil
+	}
+	value, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[0]/s[1] })
+	r.GainExtreme, r.GainExtremeLow, r.GainExtremeHigh = score.Number(value), score.Number(low), score.Number(high)
+	return err
+}
+
 // compare finds the gain over another variant from the starts that both have.
 func (r *ExperimentRow) compare(own, other []score.DateScore) error {
 	r.GainAgainst, r.GainAgainstLow, r.GainAgainstHigh = score.Missing(), score.Missing(), score.Missing()
@@ -454,7 +477,7 @@ func (e *Experiment) Fprint(w io.Writer) error {
 
 // cells are the rows as text.
 func (e *Experiment) cells() (head []string, rows [][]string) {
-	head = []string{"variant", "members", "target", "score", "value", "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point", "gain over raw, all", "interval", "gain over " + e.Against, "interval"}
+	head = []string{"variant", "members", "target", "score", "value", "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point", "gain over raw, all", "interval", "where EFI is largest", "interval", "gain over " + e.Against, "interval"}
 	number := func(n score.Number) string {
 		if n != n {
 			return "–"
@@ -475,7 +498,7 @@ func (e *Experiment) cells() (head []string, rows [][]string) {
 	}
 	for _, r := range e.Rows {
 		rows = append(rows, []string{r.Variant, strconv.Itoa(r.Members), r.Variable + " " + r.Level + " +" + r.Lead, r.Score, number(r.Value) + " " + r.Unit, number(r.SD), number(r.Unweighted), number(r.UnweightedSD),
-			number(r.RawUsed), number(r.RawFull), number(r.EMOSGrid), percent(r.GainRaw), between(r.GainRawLow, r.GainRawHigh),
+			number(r.RawUsed), number(r.RawFull), number(r.EMOSGrid), percent(r.GainRaw), between(r.GainRawLow, r.GainRawHigh), percent(r.GainExtreme), between(r.GainExtremeLow, r.GainExtremeHigh),
 			percent(r.GainAgainst), between(r.GainAgainstLow, r.GainAgainstHigh)})
 	}
 	return head, rows

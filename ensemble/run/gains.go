@@ -114,10 +114,16 @@ func (s *scoring) dates() (out []score.DateScore) {
 			continue // without a single whole point
 		}
 		split := whole.Split()
-		out = append(out, score.DateScore{System: systemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
+		d := score.DateScore{System: systemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
 			LeadH: s.target.Lead.Hours(), Init: g.Init.Format(time.RFC3339), Weight: whole.Weight(), CRPS: score.Number(split.Model),
 			Points: g.Points, UnweightedCRPS: score.Number(g.CRPS),
-			Reference: systemRaw(s.Full), ReferenceCRPS: score.Number(split.Reference)})
+			Reference: systemRaw(s.Full), ReferenceCRPS: score.Number(split.Reference), ExtremeCRPS: score.Missing(), ExtremeReferenceCRPS: score.Missing()}
+		if s.options.Extremes > 0 {
+			sums := g.Sums[len(g.Sums)-1]
+			split := sums.Split()
+			d.ExtremeWeight, d.ExtremeCRPS, d.ExtremeReferenceCRPS = sums.Weight(), score.Number(split.Model), score.Number(split.Reference)
+		}
+		out = append(out, d)
 	}
 	return out
 }

@@ -37,6 +37,14 @@ func Report(o ReportOptions) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", exit.Create(dir, err)
 	}
+	return filepath.Join(dir, pageFile), writePage(dir, page)
+}
+
+// pageFile is the page in a folder of a report.
+const pageFile = "index.html"
+
+// writePage leaves a page, and each map beside it as PNG, in a folder.
+func writePage(dir string, page *report.Page) error {
 	var pictures errgroup.Group
 	pictures.SetLimit(runtime.GOMAXPROCS(0))
 	for i, p := range page.Panels {
@@ -46,10 +54,10 @@ func Report(o ReportOptions) (path string, err error) {
 		}
 	}
 	if err := pictures.Wait(); err != nil {
-		return "", err
+		return err
 	}
-	path = filepath.Join(dir, "index.html")
-	return path, exit.Create(path, atomicfile.Write(path, page.Write))
+	path := filepath.Join(dir, pageFile)
+	return exit.Create(path, atomicfile.Write(path, page.Write))
 }
 
 // gather collects what a folder has to show.

@@ -106,6 +106,7 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 	refusedSums(t, all, files)
 	unweighted(t, all)
 	noClimate(t, all)
+	studied(t, all)
 }
 
 // refusedSums: what does not belong together is not joined.

@@ -92,6 +92,14 @@ func (c *picture) svg(w float64) (string, error) {
 		}
 		b.WriteString(`</svg>`)
 	}
+	if len(c.m.Outline) > 1 { // clipped to the frame
+		var d strings.Builder
+		for _, l := range c.outline() {
+			d.WriteString(path(l, x, y))
+		}
+		fmt.Fprintf(&b, `<svg x="%s" y="%s" width="%s" height="%s" viewBox="%s %s %s %s"><path class="outline halo" d="%s"/><path class="outline" d="%s"/></svg>`,
+			num(marginLeft), num(marginTop), num(mw), num(mh), num(marginLeft), num(marginTop), num(mw), num(mh), d.String(), d.String())
+	}
 	if c.m.Grid.Kind == ensemble.Points {
 		for k, q := range c.m.Values {
 			p := v.place(k)

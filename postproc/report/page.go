@@ -55,7 +55,13 @@ type Map struct {
 	Title  string
 	Grid   *ensemble.Grid
 	Values []float32
+	// Outline is a line that is drawn over the field, around an area as a rule. Longitudes go
+	// on beyond ±180 where it crosses the date line.
+	Outline []Place
 }
+
+// Place is a place on the globe in degrees.
+type Place struct{ Lon, Lat float64 }
 
 // Chart is a set of lines over one axis, which the page shows as a picture and as
 // a table.

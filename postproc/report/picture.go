@@ -212,6 +212,29 @@ func (c *picture) coast() (out [][]point) {
 	return out
 }
 
+// outline is the line over the field in the plane, on every turn that the area shows.
+func (c *picture) outline() (out [][]point) {
+	v := c.view
+	if c.m.Grid.Kind == ensemble.Projected {
+		var line []coastline.Point
+		for _, p := range c.m.Outline {
+			line = append(line, coastline.Point(p))
+		}
+		if v.projected != nil {
+			out = v.project(line)
+		}
+		return out
+	}
+	for _, shift := range []float64{-360, 0, 360} {
+		var line []point
+		for _, p := range c.m.Outline {
+			line = append(line, point{p.Lon + shift, p.Lat})
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
 // turns are the multiples of 360 degrees by which coastlines in -180 to 180 must be
 // moved to fill the area.
 func (v *view) turns() (out []float64) {

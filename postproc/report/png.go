@@ -123,6 +123,9 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 	coast := c.coast()
 	stroke(coast, draw.LineStyle{Color: haloInk, Width: 2})
 	stroke(coast, draw.LineStyle{Color: shoreInk, Width: 0.7})
+	outline := c.outline()
+	stroke(outline, draw.LineStyle{Color: haloInk, Width: 4})
+	stroke(outline, draw.LineStyle{Color: ink, Width: 2})
 	stroke([][]point{{{v.x0, v.y0}, {v.x1, v.y0}, {v.x1, v.y1}, {v.x0, v.y1}, {v.x0, v.y0}}}, draw.LineStyle{Color: quiet, Width: 0.8})
 	if c.m.Grid.Kind == ensemble.Points {
 		for k, q := range c.m.Values {

@@ -174,6 +174,10 @@ type DateScore struct {
 	UnweightedCRPS Number `json:"crps_unweighted"`
 	Reference      string `json:"reference"`
 	ReferenceCRPS  Number `json:"reference_crps"`
+	// The same over the points of LargestEFI: weight 0 and missing without a climate.
+	ExtremeWeight        float64 `json:"extreme_weight"`
+	ExtremeCRPS          Number  `json:"extreme_crps"`
+	ExtremeReferenceCRPS Number  `json:"extreme_reference_crps"`
 }
 
 // Result is what verification publishes.

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+func experimentCase(a *app) *cobra.Command {
+	o := run.CaseOptions{Version: version.Version}
+	cmd := &cobra.Command{
+		Use:   "case --forecast FILE... --analysis FILE... --members FILE... --out DIR",
+		Short: "Study one event: CRPS of the network and the raw members there",
+		Long: "Compare published forecasts with the raw members in a box, along the track of a\n" +
+			"storm, or where the extreme forecast index is largest: the relative gain in CRPS\n" +
+			"over all raw members there, and maps of the CRPS of all and of few raw members,\n" +
+			"of the network, and of what the network changes. The folder gets case.json, a\n" +
+			"table and a page.",
+		Example: "  ensemble experiment case --forecast products/*/*.nc --analysis an/*.nc \\\n" +
+			"    --members fc/*.grib2 --run-dir runs/a --out winston --track winston.csv\n" +
+			"  ensemble experiment case --forecast products/*/*.nc --analysis an/*.nc \\\n" +
+			"    --members fc/*.grib2 --run-dir runs/a --out fiji --start 2016-02-19 \\\n" +
+			"    --box fiji=-28:-8:160:190 --variable gh\n" +
+			"  ensemble experiment case --forecast products/*/*.nc --analysis an/*.nc \\\n" +
+			"    --members fc/*.grib2 --run-dir runs/a --out extreme --largest-efi 2000",
+		Annotations: notes("ensemble predict, ensemble verify", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO),
+		Args:        noArgs,
+	}
+	f := cmd.Flags()
+	forecast := a.filesFlag(f, "forecast", "`FILE`s that predict wrote")
+	analysis := a.filesFlag(f, "analysis", "`FILE`s of the analyses")
+	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts")
+	f.StringVar(&o.Verify.RunDir, "run-dir", "", "`DIR` of the training, for its members and climate")
+	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of the study")
+	f.StringVar(&o.Box, "box", "", "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST")
+	f.StringVar(&o.Track, "track", "", "`FILE` of time,lat,lon,radius_km")
+	f.Float64Var(&o.EFIRadius, "largest-efi", 0, "`KM` of the disc where the mean index is largest, of all starts")
+	f.StringSliceVar(&o.Starts, "start", nil, "`STARTS` to study, as 2016-02-19 (default: all)")
+	f.StringSliceVar(&o.Variables, "variable", nil, "`NAMES` of variables (default: all)")
+	f.IntVar(&o.Maps, "maps", run.DefaultMaps, "`STARTS` of each target that have maps, the first ones")
+	f.StringVar(&o.Verify.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
+	sparseFlag(f, &o.Verify.Sparse)
+	layout := layoutFlags(f)
+	regrid := regridFlag(f)
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+		if err := required(cmd, "forecast", "analysis", "members", "out"); err != nil {
+			return result{}, err
+		}
+		var err error
+		if o.Verify.Layout, err = layout(); err != nil {
+			return result{}, err
+		}
+		for _, list := range []struct {
+			flag string
+			in   []string
+			to   *[]string
+		}{{"--forecast", *forecast, &o.Verify.Forecast}, {"--analysis", *analysis, &o.Verify.Analysis}, {"--members", *members, &o.Verify.Members}} {
+			if *list.to, err = expand(list.flag, list.in); err != nil {
+				return result{}, err
+			}
+		}
+		if o.Verify.Regrid, err = regrid(); err != nil {
+			return result{}, err
+		}
+		c, err := run.RunCase(ctx, o)
+		if err != nil {
+			return result{}, err
+		}
+		return result{data: c, outputs: c.Outputs(), warnings: c.Warnings, text: func(w io.Writer) error {
+			if err := c.Fprint(w); err != nil {
+				return err
+			}
+			return printLines(w, c.Outputs())
+		}}, nil
+	})
+	return cmd
+}
