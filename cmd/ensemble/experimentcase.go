@@ -14,7 +14,7 @@ import (
 func experimentCase(a *app) *cobra.Command {
 	o := run.CaseOptions{Version: version.Version}
 	cmd := &cobra.Command{
-		Use:   "case --forecast FILE... --analysis FILE... --members FILE... --out DIR",
+		Use:   "case --forecast FILE... --out DIR",
 		Short: "Study one event: CRPS of the network and the raw members there",
 		Long: "Compare published forecasts with the raw members in a box, along the track of a\n" +
 			"storm, or where the extreme forecast index is largest: the relative gain in CRPS\n" +

@@ -98,10 +98,10 @@ func samplePage() *Page {
 		Title:  `Report of <run> & "co"`,
 		Status: []Fact{{"status", "degraded"}, {"members", "9 used of 10"}},
 		Panels: []Panel{
-			{Title: "Temperature at 850hPa: mean", Unit: "K", Valid: noon, Maps: []Map{{"raw mean", g, filled(g, wave)}, {"post-processed mean", g, hole}}},
-			{Title: "Wind at 10m: difference", Unit: "m s-1", Valid: noon, Diverging: true, Maps: []Map{{"post-processed minus raw", region, filled(region, func(lon, lat float64) float64 { return math.Sin(lon/5) + math.Cos(lat/7) })},
-				{"polar", polar, filled(polar, func(lon, lat float64) float64 { return math.Cos(lon*math.Pi/180) * (90 - lat) / 30 })}, {"stations", stations, []float32{-2, 1, float32(math.NaN())}}}},
-			{Title: "Nothing", Unit: "K", Valid: noon, Maps: []Map{{"all missing", g, void}}},
+			{Title: "Temperature at 850hPa: mean", Unit: "K", Valid: noon, Maps: []Map{{"raw mean", g, filled(g, wave), []Place{{170, -30}, {200, -30}, {200, 0}, {170, 0}, {170, -30}}}, {"post-processed mean", g, hole, nil}}},
+			{Title: "Wind at 10m: difference", Unit: "m s-1", Valid: noon, Diverging: true, Maps: []Map{{"post-processed minus raw", region, filled(region, func(lon, lat float64) float64 { return math.Sin(lon/5) + math.Cos(lat/7) }), []Place{{0, 45}, {5, 50}}},
+				{"polar", polar, filled(polar, func(lon, lat float64) float64 { return math.Cos(lon*math.Pi/180) * (90 - lat) / 30 }), []Place{{0, 80}, {90, 80}}}, {"stations", stations, []float32{-2, 1, float32(math.NaN())}, nil}}},
+			{Title: "Nothing", Unit: "K", Valid: noon, Maps: []Map{{"all missing", g, void, nil}}},
 		},
 		Charts: []Chart{{Title: "Loss", X: "epoch", Y: "loss", Lines: []Line{{"training", []float64{1, 2, 3}, []float64{0.9, 0.5, 0.4}}, {"validation", []float64{1, 2, 3}, []float64{0.8, math.NaN(), 0.45}}}}},
 		Scores: &score.Result{
@@ -220,7 +220,7 @@ func TestEmptyPage(t *testing.T) {
 }
 
 func TestMapThatDoesNotFillItsGrid(t *testing.T) {
-	p := Panel{Title: "x", Maps: []Map{{"y", globe(8, 4), make([]float32, 31)}}}
+	p := Panel{Title: "x", Maps: []Map{{"y", globe(8, 4), make([]float32, 31), nil}}}
 	if err := (&Page{Panels: []Panel{p}}).Write(io.Discard); err == nil {
 		t.Error("the page was written")
 	}

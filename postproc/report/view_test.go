@@ -2,6 +2,7 @@ package report
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -24,7 +25,7 @@ func TestMarksStandWhereTheyBelong(t *testing.T) {
 		values := filled(g, func(lon, lat float64) float64 {
 			return math.Exp(-distance2(lon, lat, 90, 45)/50) - math.Exp(-distance2(lon, lat, -10, -30)/50)
 		})
-		img := v.raster(values, newScale(&Panel{Diverging: true, Maps: []Map{{"", g, values}}}), 360)
+		img := v.raster(values, newScale(&Panel{Diverging: true, Maps: []Map{{"", g, values, nil}}}), 360)
 		if img.Bounds().Dy() != 180 {
 			t.Fatalf("%v: the picture is %v", size, img.Bounds())
 		}
@@ -160,7 +161,7 @@ func TestInverseOfProjection(t *testing.T) {
 	if _, ok := v.projected.find(0, -40); ok {
 		t.Error("a place in the south is on a map of the north")
 	}
-	if c := newPicture(&Panel{Maps: []Map{{"", g, filled(g, wave)}}}, 0, newScale(&Panel{})); len(c.coast()) < 10 || len(c.lines) < 5 || len(c.below) < 2 || len(c.left) < 1 {
+	if c := newPicture(&Panel{Maps: []Map{{"", g, filled(g, wave), nil}}}, 0, newScale(&Panel{})); len(c.coast()) < 10 || len(c.lines) < 5 || len(c.below) < 2 || len(c.left) < 1 {
 		t.Errorf("%d coastlines, %d graticule lines, labels %v %v", len(c.coast()), len(c.lines), c.below, c.left)
 	}
 }
@@ -199,5 +200,24 @@ func TestTags(t *testing.T) {
 	}
 	if out := tags([2]point{{395, 10}, {5, 90}}, [2]float64{60, 60}, 0, 400); !out[0].left || out[1].left {
 		t.Errorf("at the borders: %+v", out)
+	}
+}
+
+// An outline over the date line is drawn on both sides of a global map, and clipped to its frame.
+func TestOutline(t *testing.T) {
+	g := globe(36, 18)
+	c := newPicture(&Panel{Maps: []Map{{"", g, filled(g, wave), []Place{{170, -30}, {200, -30}, {200, 0}, {170, 0}, {170, -30}}}}}, 0, newScale(&Panel{}))
+	west, east := false, false
+	for _, l := range c.outline() {
+		for _, p := range l {
+			west, east = west || p == point{-160, 0}, east || p == point{170, 0}
+		}
+	}
+	if !west || !east {
+		t.Errorf("outline %v", c.outline())
+	}
+	svg, err := c.svg(400)
+	if err != nil || !strings.Contains(svg, `class="outline"`) {
+		t.Errorf("no outline, %v", err)
 	}
 }
