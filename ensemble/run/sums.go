@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/gain"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -30,8 +31,9 @@ type sumsHead struct {
 	Choice   ScoreChoice
 	Methods  []string // baselines that are scored
 	Affine   baseline.AffineSpread
-	Split    int // members whose gain is split, 0 if it is not
-	Quantile int // steps of the climate, 0 without
+	Split    int    // members whose gain is split, 0 if it is not
+	Quantile int    // steps of the climate, 0 without
+	Family   string // of the network's distribution, empty for a normal one
 }
 
 // savedSums are a file of sums.
@@ -65,6 +67,9 @@ func (s *scoring) head() sumsHead {
 	if s.climate != nil {
 		h.Quantile = s.climate.Steps
 	}
+	if s.family != nil {
+		h.Family = s.family.ID
+	}
 	return h
 }
 
@@ -72,6 +77,11 @@ func (s *scoring) head() sumsHead {
 func (h *sumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*scoring, error) {
 	j := judgement{target: h.Target, grid: h.Grid, ddof: h.DDOF, choice: h.Choice, bootstrap: b, baselines: &Baselines{Affine: h.Affine},
 		inits: inits, of: score.OfProducts, keep: true}
+	if h.Family != "" {
+		if j.family = dist.FamilyByID(h.Family); j.family == nil {
+			return nil, fmt.Errorf("there is no family %q", h.Family)
+		}
+	}
 	for _, id := range h.Methods {
 		at := slices.IndexFunc(baseline.Methods, func(m *baseline.Method) bool { return m.ID == id })
 		if at < 0 {
