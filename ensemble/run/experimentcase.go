@@ -50,7 +50,7 @@ type CaseStudy struct {
 	panels []report.Panel // of every start
 }
 
-// CaseRow is the CRPS of a target in the area, of one start or of all: of the network (normal
+// CaseRow is the CRPS of a target in the area, of one start or of all: of the network (its
 // distribution), and of the raw members, all and those that were used (plain). Means are
 // weighted with the area of the points. Gain is over all raw members, with the interval of
 // resampled starts where all are together; Everywhere is the gain on the whole grid.
@@ -396,10 +396,10 @@ func (s *study) mean(field []float32, in []bool) (mean float64, n int) {
 // caseScores are the CRPS of one start at every point; NaN where anything is missing.
 type caseScores struct{ network, used, full []float32 }
 
-func (s *study) scores(c *Case) caseScores {
+func (s *study) scores(t *verified, c *Case) caseScores {
 	n := s.grid.Size()
 	out := caseScores{make([]float32, n), make([]float32, n), make([]float32, n)}
-	few, all := make([]float64, len(c.Used)), make([]float64, len(c.Members))
+	few, all, par := make([]float64, len(c.Used)), make([]float64, len(c.Members)), make([]float64, len(c.Parameters))
 	for p := range n {
 		y := float64(c.Obs[p])
 		for i, m := range c.Used {
@@ -409,6 +409,9 @@ func (s *study) scores(c *Case) caseScores {
 			all[i] = float64(f[p])
 		}
 		network, _, _ := dist.NormalCRPS(float64(c.Mean[p]), float64(c.Sigma[p]), y)
+		if t.family != nil {
+			network = t.family.CRPS(nil, parameterFields(c.Parameters).at(par, p), y)
+		}
 		used, full := dist.KernelCRPS(few, y, dist.Plain), dist.KernelCRPS(all, y, dist.Plain)
 		if missing := network + used + full; missing != missing {
 			network, used, full = missing, missing, missing
@@ -432,10 +435,7 @@ func (s *study) judge(ctx context.Context, t *verified, events []event) error {
 		if c.Mean == nil {
 			return caseError("no distribution is published", fmt.Sprintf("%s at %s", t.key.variable, t.key.level), "a case scores means and spreads", "give products of the head distribution")
 		}
-		if c.Parameters != nil {
-			return caseError("the distribution is not normal", fmt.Sprintf("%s at %s", t.key.variable, t.key.level), "a case scores means and spreads as normal distributions", "give products of a normal head, or use `ensemble verify --region`")
-		}
-		f, index := s.scores(c), s.efi(t, c)
+		f, index := s.scores(t, c), s.efi(t, c)
 		sums = append(sums, append(s.sumsOf(f, e.in), s.sumsOf(f, nil)...))
 		row := s.row(t, v.Unit, sums[i:], len(c.Used), len(c.Members))
 		row.Start, row.EFI = e.init.Format(time.RFC3339), score.Missing()

@@ -31,9 +31,11 @@ type sumsHead struct {
 	Choice   ScoreChoice
 	Methods  []string // baselines that are scored
 	Affine   baseline.AffineSpread
-	Split    int    // members whose gain is split, 0 if it is not
-	Quantile int    // steps of the climate, 0 without
-	Family   string // of the network's distribution, empty for a normal one
+	Split    int // members whose gain is split, 0 if it is not
+	Quantile int // steps of the climate, 0 without
+	// Family is that of the network's distribution with so many parameters; empty for mean and spread.
+	Family     string
+	Parameters int
 }
 
 // savedSums are a file of sums.
@@ -68,7 +70,7 @@ func (s *scoring) head() sumsHead {
 		h.Quantile = s.climate.Steps
 	}
 	if s.family != nil {
-		h.Family = s.family.ID
+		h.Family, h.Parameters = s.family.ID, len(s.family.Parameters)
 	}
 	return h
 }
@@ -78,7 +80,7 @@ func (h *sumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*scoring, er
 	j := judgement{target: h.Target, grid: h.Grid, ddof: h.DDOF, choice: h.Choice, bootstrap: b, baselines: &Baselines{Affine: h.Affine},
 		inits: inits, of: score.OfProducts, keep: true}
 	if h.Family != "" {
-		if j.family = dist.FamilyByID(h.Family); j.family == nil {
+		if j.family = dist.FamilyOf(h.Family, h.Parameters); j.family == nil {
 			return nil, fmt.Errorf("there is no family %q", h.Family)
 		}
 	}
