@@ -31,6 +31,8 @@ func climateKeys() []Key {
 			Help: "Windows of the year that have quantiles of their own, evenly spaced; 1 has one for all dates."},
 		{Path: "climate.days", Default: "60", Check: Between(1, 366), Example: "31", Resume: true,
 			Help: "Length of a window in days; with one window every date counts."},
+		{Path: "train.loss.extreme", Default: "0", Check: AtLeast(0), Example: "2",
+			Help: "Weight of unusual forecasts: points count 1 + train.loss.extreme times the size of the extreme forecast index of all members against the climate."},
 	}
 }
 
@@ -39,6 +41,13 @@ func (c *TrainConfig) checkClimate() []*exit.Error {
 	var faults []*exit.Error
 	if c.Climate.Of == ClimateAnalyses && len(c.Data.Analyses) == 0 && c.Data.Store == "" {
 		faults = append(faults, c.fault("climate.of", "climate.of is analyses and there are none", "data.analyses is empty", "add data.analyses, or set climate.of: members"))
+	}
+	if c.Train.Train.Loss.Extreme > 0 && c.Climate.Of == NoClimate && c.Climate.File == "" {
+		faults = append(faults, c.fault("train.loss.extreme", "unusual forecasts have a weight, and there is no climate", "climate.of is none and there is no climate.file",
+			"set climate.of: members, or name a climate.file"))
+	}
+	if kind := c.Train.Train.Loss.Kind; c.Train.Train.Loss.Extreme > 0 && (kind == "ssim" || kind == "ms_ssim") {
+		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme is given to a loss of windows", "train.loss.kind is "+kind, "remove it, or set another train.loss.kind"))
 	}
 	if c.Climate.Of != NoClimate && c.Climate.File != "" {
 		faults = append(faults, c.fault("climate.file", "a climate is to be read, and to be made", "climate.of is "+c.Climate.Of, "remove climate.file, or climate.of"))

@@ -342,6 +342,24 @@ func TestStageOfTraining(t *testing.T) {
 	}
 }
 
+// Weights of unusual forecasts need a climate, and a loss of points.
+func TestExtremeNeedsAClimate(t *testing.T) {
+	path := write(t, "x.yaml", good)
+	for _, c := range []struct {
+		set []string
+		at  string
+	}{
+		{[]string{"train.loss.extreme=2", "climate.of=members"}, ""},
+		{[]string{"train.loss.extreme=2"}, "train.loss.extreme"},
+		{[]string{"train.loss.extreme=2", "climate.of=members", "train.loss.kind=ssim", "model.head=spread"}, "train.loss.extreme"},
+	} {
+		_, err := LoadTrain(Sources{Files: []string{path}, Set: c.set})
+		if c.at == "" && err != nil || c.at != "" && (err == nil || !strings.Contains(err.Error(), c.at)) {
+			t.Errorf("%q: %v", c.set, err)
+		}
+	}
+}
+
 // TestTable holds what every row must have, and that no two share a variable.
 func TestTable(t *testing.T) {
 	variables := map[string]string{}

@@ -213,6 +213,7 @@ type Loss struct {
 
 	Threshold       []ensemble.Question `key:"threshold"`
 	ThresholdWeight float64             `key:"threshold_weight"`
+	Extreme         float64             `key:"extreme"` // 0 weights all points alike
 }
 
 // EarlyStop ends training when validation no longer improves.

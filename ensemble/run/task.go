@@ -42,6 +42,7 @@ type Task struct {
 	Edges [][]float64
 
 	reference *reference // that the network corrects; nil for none
+	extreme   *extreme   // weights of unusual forecasts in training; nil for none
 }
 
 // statistics are the fields a task needs of one forecast and one target.
@@ -369,6 +370,13 @@ func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analys
 				residual, spread, weight = 0, 0, 0
 			}
 			b.Residual[out+q], b.FullSpread[out+q], b.Weight[out+q] = residual, spread, weight
+		}
+		if k.extreme != nil {
+			members := make([][]float32, len(fc.Members))
+			for m := range members {
+				members[m] = fc.Field(t, m, x, l)
+			}
+			k.extreme.weigh(b.Weight[out:out+p], at, fc.Init.Valid(k.TargetLead), members)
 		}
 		return nil
 	})

@@ -504,6 +504,9 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 		return nil, err
 	}
 	d.warnings = append(d.warnings, warnings...)
+	if local.extreme, err = extremeOf(c, &task, climate, d.ranks); err != nil {
+		return nil, err
+	}
 	start, err := readStart(string(c.Model.Start))
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 func TestVerifyExtremesAndSums(t *testing.T) {
 	f := smallData(t)
 	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
-	c := quick(t, f, "climate.of=members", "climate.windows=4", "climate.days=120", "train.epochs=1", "train.networks=1")
+	c := quick(t, f, "climate.of=members", "climate.windows=4", "climate.days=120", "train.loss.extreme=2", "train.epochs=1", "train.networks=1")
 	trained, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"})
 	if err != nil {
 		t.Fatal(err)

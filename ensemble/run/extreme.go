@@ -1,0 +1,55 @@
+package run
+
+import (
+	"math"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// extreme gives the points of a training sample more weight where its forecast is unusual:
+//
+//	1 + factor·|EFI|
+//
+// with the extreme forecast index of all members against the climate. A large factor makes of
+// the CRPS the EECRPS of ENS-10. A nil extreme weights nothing.
+type extreme struct {
+	factor  float64
+	climate []*score.Climate // [variable][level]; nil where a target is not scored
+}
+
+// extremeOf is what a configuration asks for.
+//
+// Errors: exit 64 on several ranks, which have no climate of their slabs.
+func extremeOf(c *config.TrainConfig, k *Task, climate *Climate, ranks *team) (*extreme, error) {
+	if c.Train.Train.Loss.Extreme == 0 {
+		return nil, nil
+	}
+	if ranks != nil {
+		return nil, &exit.Error{Code: exit.Usage, What: "train.loss.extreme is given to several ranks", At: "train.loss.extreme",
+			Why: "one rank alone has the climate", Fix: "train on one rank, without train.mesh, or remove train.loss.extreme"}
+	}
+	e := &extreme{factor: c.Train.Train.Loss.Extreme}
+	for _, name := range k.Targets {
+		for _, l := range k.Features.Axes.Levels {
+			e.climate = append(e.climate, climate.of(productKey{name, l.Of(name), k.TargetLead}))
+		}
+	}
+	return e, nil
+}
+
+// weigh multiplies the weights of a target's points. Missing: where the index is, the weight stays.
+func (e *extreme) weigh(weights []float32, at int, valid ensemble.Valid, members [][]float32) {
+	if e == nil || e.climate[at] == nil {
+		return
+	}
+	index := make([]float32, len(weights))
+	score.EFIMap(index, e.climate[at].At(valid.Time), members, score.EFI)
+	for p, v := range index {
+		if v == v {
+			weights[p] *= float32(1 + e.factor*math.Abs(float64(v)))
+		}
+	}
+}
