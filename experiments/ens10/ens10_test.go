@@ -167,6 +167,20 @@ func TestSyntheticArchive(t *testing.T) {
 		}
 	}
 
+	// The row of the table, of two seeds. Two years do not suffice to split a gain, with which go
+	// scores by start: TestExperimentSeeds of ensemble/run has those without weights.
+	e, err := run.RunExperiment(ctx, run.ExperimentOptions{Config: config.Sources{Files: []string{"t850.yaml"}, Set: set("baselines=[emos]")}, Dir: filepath.Join(root, "row"),
+		Variants: []run.Variant{{Name: "base"}}, Against: "base", Seeds: 2, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Rows) != 1 {
+		t.Fatalf("rows %+v", e.Rows)
+	}
+	if r := e.Rows[0]; !(r.Value > 0 && r.SD > 0 && r.RawFull > 0) || r.N != 3 || r.Variable != "t" || r.Level != "850hPa" {
+		t.Errorf("row %+v", r)
+	}
+
 	// Names mean nothing: dates are those inside.
 	c := load(t, "z500.yaml", set()...)
 	at := func(name string) string { return filepath.Join(archive, name) }
