@@ -214,6 +214,9 @@ func (e *effective) fault(path, what, why, fix string) *exit.Error {
 	at := o.Where
 	if at == "" {
 		at = path + " has its default, " + e.text(path)
+		if e.text(path) == "" {
+			at = path + " is not given"
+		}
 	}
 	return &exit.Error{Code: exit.Usage, What: what, At: at, Why: why, Fix: fix}
 }

@@ -116,7 +116,7 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 			if !m.ranks.leads() {
 				break
 			}
-			p := exceedances(f.family, m.parametersAt(out, f.at), f.event.Lower)
+			p := exceedances(f.family, out.parametersAt(f.at, m.Grid.Size(), wholeField), f.event.Lower)
 			for q, y := range cases[f.at].Obs {
 				event := 0.0
 				if y != y {
@@ -145,14 +145,6 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 	}
 	slices.SortStableFunc(m.Calibrations, func(a, b Calibration) int { return a.Event.Compare(b.Event) })
 	return nil
-}
-
-// parametersAt are the parameters of the distribution of a target.
-//
-// Shape: [parameter][point].
-func (m *Model) parametersAt(out *Forecast, at int) [][]float32 {
-	n := m.Grid.Size()
-	return out.parametersAt(at, n, wholeField)
 }
 
 // exceedances are the probabilities of values above a threshold.

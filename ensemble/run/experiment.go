@@ -440,23 +440,40 @@ func (r *ExperimentRow) compare(own, other []score.DateScore) error {
 
 // save writes the table, the page and, last, experiment.json.
 func (e *Experiment) save() error {
-	if err := table.WriteCSV(filepath.Join(e.Dir, experimentTable), e.Rows); err != nil {
+	return saveFindings(e.Dir, experimentTable, e.Rows, e.page(), experimentFile, e)
+}
+
+// saveFindings writes what an experiment found into its folder: a table of rows, a page with its
+// pictures and, last, everything as JSON.
+//
+// Errors: exit 73 and 74.
+func saveFindings[T any](folder, tableFile string, rows []T, page *report.Page, file string, all any) error {
+	if err := table.WriteCSV(filepath.Join(folder, tableFile), rows); err != nil {
 		return err
 	}
-	dir := filepath.Join(e.Dir, "report")
+	dir := filepath.Join(folder, "report")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return exit.Create(dir, err)
 	}
-	page := filepath.Join(dir, "index.html")
-	if err := exit.Create(page, atomicfile.Write(page, e.page().Write)); err != nil {
+	if err := writePage(dir, page); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(e, "", " ")
+	text, err := json.MarshalIndent(all, "", " ")
 	if err != nil {
-		return fmt.Errorf("%s: %w", experimentFile, err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	path := filepath.Join(e.Dir, experimentFile)
+	path := filepath.Join(folder, file)
 	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+}
+
+// fprintCells writes rows of text as a table.
+func fprintCells(w io.Writer, head []string, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
+	}
+	return t.Flush()
 }
 
 // Outputs are the files of the experiment itself.
@@ -466,13 +483,8 @@ func (e *Experiment) Outputs() []string {
 
 // Fprint writes the rows as a table.
 func (e *Experiment) Fprint(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head, rows := e.cells()
-	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
-	for _, r := range rows {
-		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
-	}
-	return t.Flush()
+	return fprintCells(w, head, rows)
 }
 
 // cells are the rows as text.

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -12,13 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -569,13 +565,6 @@ func around(g *ensemble.Grid, outline []report.Place) (*ensemble.Grid, []int) {
 
 // save writes the table, the page with its maps and, last, case.json.
 func (c *CaseStudy) save() error {
-	dir := filepath.Join(c.Dir, "report")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return exit.Create(dir, err)
-	}
-	if err := table.WriteCSV(filepath.Join(c.Dir, caseTable), c.Rows); err != nil {
-		return err
-	}
 	head, rows := c.cells()
 	page := &report.Page{Title: "Case " + filepath.Base(c.Dir), Panels: c.panels, Tables: []report.Table{{Title: "CRPS in the area", Columns: head, Rows: rows}}, Warnings: c.Warnings,
 		Status: []report.Fact{{Name: "area", Text: c.Area}, {Name: "program", Text: c.Version}}}
@@ -584,15 +573,7 @@ func (c *CaseStudy) save() error {
 			page.Status = append(page.Status, report.Fact{Name: rows[i][0], Text: fmt.Sprintf("gain over all %d raw members %s", r.FullMembers, rows[i][7])})
 		}
 	}
-	if err := writePage(dir, page); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(c, "", " ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", caseFile, err)
-	}
-	path := filepath.Join(c.Dir, caseFile)
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return saveFindings(c.Dir, caseTable, c.Rows, page, caseFile, c)
 }
 
 // Outputs are the files of the study, but for its pictures.
@@ -605,13 +586,8 @@ func (c *CaseStudy) Fprint(w io.Writer) error {
 	if _, err := fmt.Fprintln(w, c.Area); err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head, rows := c.cells()
-	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
-	for _, r := range rows {
-		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
-	}
-	return t.Flush()
+	return fprintCells(w, head, rows)
 }
 
 // cells are the rows as text.
