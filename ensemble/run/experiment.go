@@ -443,17 +443,17 @@ func (e *Experiment) save() error {
 	return saveFindings(e.Dir, experimentTable, e.Rows, e.page(), experimentFile, e)
 }
 
-// saveFindings writes what an experiment found into its folder: a table of rows, a page with its
+// saveFindings writes what an experiment found into its folder, which it makes: a table of rows, a page with its
 // pictures and, last, everything as JSON.
 //
 // Errors: exit 73 and 74.
 func saveFindings[T any](folder, tableFile string, rows []T, page *report.Page, file string, all any) error {
-	if err := table.WriteCSV(filepath.Join(folder, tableFile), rows); err != nil {
-		return err
-	}
 	dir := filepath.Join(folder, "report")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return exit.Create(dir, err)
+	}
+	if err := table.WriteCSV(filepath.Join(folder, tableFile), rows); err != nil {
+		return err
 	}
 	if err := writePage(dir, page); err != nil {
 		return err
