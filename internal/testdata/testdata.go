@@ -6,7 +6,6 @@ package testdata
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 )
 
@@ -15,10 +14,19 @@ func Root() string {
 	if dir := os.Getenv("ENSEMBLE_TEST_DATA"); dir != "" {
 		return dir
 	}
-	_, file, _, _ := runtime.Caller(0)
-	dir := filepath.Join(filepath.Dir(file), "..", "..", "..", "shared", "data")
-	if st, err := os.Stat(dir); err == nil && st.IsDir() {
-		return filepath.Clean(dir)
+	module, err := os.Getwd() // the folder of the package that is tested
+	if err != nil {
+		return ""
+	}
+	for ; module != filepath.Dir(module); module = filepath.Dir(module) {
+		if _, err := os.Stat(filepath.Join(module, "go.mod")); err != nil {
+			continue
+		}
+		dir := filepath.Join(filepath.Dir(module), "shared", "data")
+		if st, err := os.Stat(dir); err == nil && st.IsDir() {
+			return dir
+		}
+		break
 	}
 	return ""
 }

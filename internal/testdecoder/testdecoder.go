@@ -7,15 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
 )
 
 var build = sync.OnceValues(func() (string, error) {
-	_, file, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(file), "..", "..")
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("ensemble-test-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -31,8 +28,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "ensemble-decode")
-	cmd := exec.Command("go", "build", "-o", out, "./cmd/ensemble-decode")
-	cmd.Dir = root
+	cmd := exec.Command("go", "build", "-o", out, "github.com/ensemble-weather/ensemble/cmd/ensemble-decode")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build ensemble-decode: %w\n%s", err, text)
