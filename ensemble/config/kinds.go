@@ -164,6 +164,12 @@ var kinds = map[reflect.Type]kind{
 		format: func(v any) string { return v.(Distance).String() },
 		schema: map[string]any{"type": "string", "pattern": distanceText.String()},
 	},
+	reflect.TypeFor[Moment](): {
+		want:   "a share of the steps such as 30%, or epochs such as 12 epochs",
+		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseMoment(n.Value) },
+		format: func(v any) string { return quote(v.(Moment).String()) },
+		schema: map[string]any{"type": "string", "pattern": momentText.String()},
+	},
 	reflect.TypeFor[Date](): {
 		want:   "a date such as 1983-12-31, or a time with its zone such as 1983-12-31T12:00Z",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseDate(n.Value) },
