@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
@@ -14,6 +15,7 @@ type Init struct {
 	kind   initKind
 	a      float64
 	values []float32
+	part   *partInit
 }
 
 type initKind uint8
@@ -23,6 +25,7 @@ const (
 	initUniform
 	initNormal
 	initValues
+	initPart
 )
 
 // Zeros starts with 0, as does the zero Init.
@@ -68,6 +71,12 @@ func (i Init) check(s Shape) error {
 
 // Fill writes the start of the parameter called name into dst.
 func (i Init) Fill(dst []float32, seed uint64, name string) {
+	if p := i.part; i.kind == initPart {
+		whole := make([]float32, p.of.Size())
+		p.whole.Fill(whole, seed, name)
+		copy(dst, Part(whole, p.of, p.keep))
+		return
+	}
 	key := rng.Key(seed, rng.Hash("init"), rng.Hash(name))
 	for j := range dst {
 		switch i.kind {
@@ -92,6 +101,58 @@ func (i Init) String() string {
 		return fmt.Sprintf("normal, std %.4g", i.a)
 	case initValues:
 		return "given values"
+	case initPart:
+		return "part of " + i.part.whole.String()
 	}
 	return fmt.Sprintf("fill %g", i.a)
+}
+
+// Part is the start of a part of a parameter of that shape: of each axis the indices that keep
+// lists, nil for all. It has the values that the part of the whole would have.
+func (i Init) Part(of Shape, keep [][]int) Init {
+	return Init{kind: initPart, part: &partInit{i, of, keep}}
+}
+
+type partInit struct {
+	whole Init
+	of    Shape
+	keep  [][]int
+}
+
+// PartShape is the shape of what Part gives.
+func PartShape(of []int, keep [][]int) []int {
+	out := slices.Clone(of)
+	for axis, some := range keep {
+		if some != nil {
+			out[axis] = len(some)
+		}
+	}
+	return out
+}
+
+// Part is what is left of values of a shape: of each axis the indices that keep lists, nil for all.
+func Part(v []float32, of []int, keep [][]int) []float32 {
+	if keep == nil {
+		return v
+	}
+	out := make([]float32, 0, Shape(PartShape(of, keep)).Size())
+	strides := Shape(of).Strides()
+	var walk func(axis, at int)
+	walk = func(axis, at int) {
+		if axis == len(of) {
+			out = append(out, v[at])
+			return
+		}
+		if keep[axis] == nil {
+			for i := range of[axis] {
+				walk(axis+1, at+i*strides[axis])
+			}
+			return
+		}
+		for _, i := range keep[axis] {
+			walk(axis+1, at+i*strides[axis])
+		}
+	}
+	walk(0, 0)
+	return out
 }

@@ -1,0 +1,128 @@
+package channels
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// Cut says what is left of the parameters and states of a network, by name: of each axis the
+// indices, or nil for all. What is not there is left whole.
+type Cut map[string][][]int
+
+// Take is what is left of the values of a parameter or state, or of what has its shape (a
+// moment of an optimiser, an average), with its new shape.
+func (c Cut) Take(name string, shape []int, v []float32) ([]float32, []int) {
+	keep, ok := c[name]
+	if !ok {
+		return v, shape
+	}
+	return graph.Part(v, shape, keep), graph.PartShape(shape, keep)
+}
+
+// Shrink makes the smaller network in which the channels are left that kept lists, and says what is
+// left of its parameters and states. It is a dense network: channels that went are nowhere in it.
+// Its results are those of the network in which all that reads them multiplies them by zero.
+//
+// Parameters start as the parts of the larger network's do.
+//
+// Errors: lists that do not fit the network.
+func (c *Network) Shrink(kept []Kept) (*graph.Graph, Cut, error) {
+	gone, err := c.gone(kept)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.shrink(gone)
+}
+
+func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Cut, error) {
+	cut := Cut{}
+	left := make([][][]int, len(c.g.Nodes))
+	for _, n := range c.g.Nodes {
+		keep, err := c.left(n, gone)
+		if err != nil {
+			return nil, nil, err
+		}
+		left[n.ID] = keep
+	}
+	g, err := c.g.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+		keep := left[n.ID]
+		shape := graph.Shape(graph.PartShape(n.Shape, keep))
+		switch n.Kind {
+		case graph.KindOp:
+			v := b.Node(n.Op, c.attrs(n, left, shape), in...)
+			if v.Valid() && !v.Shape().Equal(shape) {
+				return b.Fail(n.Op.Name, fmt.Errorf("%v without the channels that went, want %v: %w", v.Shape(), shape, graph.ErrShape))
+			}
+			return v
+		case graph.KindConst:
+			if keep == nil {
+				return graph.Value{}
+			}
+			return b.Const(n.Name, shape, graph.Part(n.Data, n.Shape, keep))
+		}
+		if keep == nil {
+			return graph.Value{}
+		}
+		cut[n.Name] = keep
+		if start := n.Init.Part(n.Shape, keep); n.Kind == graph.KindParam {
+			return b.Param(n.Name, shape, start)
+		} else {
+			return b.State(n.Name, shape, start)
+		}
+	})
+	return g, cut, err
+}
+
+// left are the indices of the axes of a value that are left; nil if all are.
+func (c *Network) left(n *graph.Node, gone map[int]bool) (keep [][]int, err error) {
+	for axis, d := range n.Shape {
+		var some []int
+		for i := range d {
+			if !gone[c.ties.set(n.ID, axis, i)] {
+				some = append(some, i)
+			}
+		}
+		if len(some) == 0 {
+			return nil, fmt.Errorf("nothing is left of axis %d of %s %v (%s)", axis, n.Label(), n.Shape, n.At)
+		}
+		if len(some) < d {
+			if keep == nil {
+				keep = make([][]int, len(n.Shape))
+			}
+			keep[axis] = some
+		}
+	}
+	return keep, nil
+}
+
+// attrs are the attributes of an operation on smaller values.
+func (c *Network) attrs(n *graph.Node, left [][][]int, shape graph.Shape) any {
+	// before is how many of the first indices of an axis are left.
+	before := func(node, axis, index int) int {
+		if keep := left[node]; keep != nil && keep[axis] != nil {
+			at, _ := slices.BinarySearch(keep[axis], index)
+			return at
+		}
+		return index
+	}
+	switch a := n.Attrs.(type) {
+	case op.To:
+		return op.To{Shape: shape}
+	case op.ConvGrad:
+		a.To = shape
+		return a
+	case op.Range:
+		whole := n.In[0]
+		if n.Op.Name == "embed" {
+			whole = n.ID
+			a.Size = shape[a.Axis]
+		}
+		lo, hi := a.Lo, a.Hi
+		a.Lo, a.Hi = before(whole, a.Axis, lo), before(whole, a.Axis, hi)
+		return a
+	}
+	return n.Attrs
+}
