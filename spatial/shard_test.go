@@ -138,7 +138,40 @@ func attending(name string, x graph.Shape, size int) network {
 	}}
 }
 
+// leads is a network whose rows are trajectories: a state goes from lead to lead, filters go over leads, and members of a
+// lead are joined with each other.
+func leads(name string, x graph.Shape, members, size int) network {
+	return network{name, x, nil, func(b *graph.Builder, x, _ graph.Value) {
+		h := conv(b, "in", x, 3, [3]int{1, 3, 3}, op.Conv{Pad: op.SameGlobal(1, 3, 3)})
+		h = op.SetSwap(b, conv(b, "time", op.SetSwap(b, h, size), 2, [3]int{3, 1, 1}, op.Conv{Pad: op.Same(3, 1, 1)}), x.Dim(2))
+		s := h.Shape()
+		side := op.Reshape(b, h, graph.Shape{s[0] / size, size * s[1], s[2], s[3], s[4]})
+		w := b.Param("state", graph.Shape{2, 2, 3, 3, 3}, graph.HeNormal(54))
+		var states []graph.Value
+		for t := range size {
+			now := op.Slice(b, side, 1, 2*t, 2*t+2)
+			if t > 0 {
+				before := states[t-1]
+				if t%2 == 0 {
+					before = op.StopGradient(b, before)
+				}
+				now = op.Add(b, now, op.Tanh(b, op.Conv3D(b, before, w, op.Conv{Pad: op.SameGlobal(3, 3, 3)})))
+			}
+			states = append(states, now)
+		}
+		h = op.Reshape(b, op.Concat(b, 1, states...), s)
+		turned := op.SetTranspose(b, h, members, size)
+		turned = op.Add(b, turned, op.SetRepeat(b, op.SetMean(b, turned, members), members))
+		h = op.SetTranspose(b, turned, size, members)
+		b.Output("field", h)
+		b.Loss(op.Mean(b, op.Square(b, h)))
+	}}
+}
+
 var networks = []network{
+	leads("leads", graph.Shape{12, 2, 2, 8, 12}, 2, 3),
+	leads("leads, as many as levels", graph.Shape{4, 2, 2, 8, 12}, 1, 2),
+	leads("leads, one level", graph.Shape{12, 2, 1, 8, 12}, 2, 3),
 	single("1×1×1", graph.Shape{2, 2, 2, 6, 8}, [3]int{1, 1, 1}, op.Conv{}),
 	single("3×3×3", graph.Shape{2, 2, 4, 8, 12}, [3]int{3, 3, 3}, op.Conv{Pad: op.Same(3, 3, 3)}),
 	single("5×5, periodic", graph.Shape{2, 2, 2, 8, 12}, [3]int{1, 5, 5}, op.Conv{Pad: op.SameGlobal(1, 5, 5)}),

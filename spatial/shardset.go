@@ -39,6 +39,9 @@ func (s *sharding) sets(b *graph.Builder, n *graph.Node, in []graph.Value, w gra
 	}
 	summed := make([]bool, len(cuts))
 	for axis := 2; axis < len(cuts); axis++ {
+		if slices.Contains(w.Whole, axis) && !w.Sums {
+			cuts[axis] = graph.Cut{}
+		}
 		summed[axis] = w.Sums && n.Shape[axis] == 1 && slices.Contains(w.Whole, axis)
 		for _, id := range n.In {
 			if size := s.g.Nodes[id].Shape[axis]; !summed[axis] && size != 1 && size != n.Shape[axis] {

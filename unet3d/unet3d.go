@@ -62,20 +62,59 @@ func (u UNet) withDefaults() UNet {
 // Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
 func (u UNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	u = u.withDefaults()
+	if !u.check(b, x) {
+		return graph.Value{}
+	}
+	layers := u.layers(b)
+	skips := []graph.Value{x}
+	for s := 1; s <= u.Stages; s++ {
+		skips = append(skips, u.encode(b, s, skips[s-1], layers))
+	}
+	return u.decode(b, skips, layers)
+}
+
+// check tells whether the network can be built on x, and records in the builder why not.
+func (u UNet) check(b *graph.Builder, x graph.Value) bool {
 	if u.Stages < 1 || u.Stages > MaxStages || u.Base < 1 || u.Out < 1 {
-		return b.Fail("unet3d", fmt.Errorf("stages %d (1 to 5), base %d, out %d: %w", u.Stages, u.Base, u.Out, graph.ErrShape))
+		b.Fail("unet3d", fmt.Errorf("stages %d (1 to 5), base %d, out %d: %w", u.Stages, u.Base, u.Out, graph.ErrShape))
 	}
 	if side := 1 << u.Stages; x.Dim(3)%side != 0 || x.Dim(4)%side != 0 {
-		return b.Fail("unet3d", fmt.Errorf("a grid of %d×%d does not divide by %d, as %d poolings need: %w",
+		b.Fail("unet3d", fmt.Errorf("a grid of %d×%d does not divide by %d, as %d poolings need: %w",
 			x.Dim(3), x.Dim(4), side, u.Stages, graph.ErrShape))
 	}
-	half := [3]int{1, 2, 2}
-	skips := []graph.Value{x}
-	h := u.layer(b, "enc_conv0", x, encoderWidths[0]*u.Base)
-	for s := 1; s <= u.Stages; s++ {
-		h = op.MaxPool(b, u.layer(b, fmt.Sprintf("enc_conv%d", s), h, encoderWidths[s]*u.Base), half)
-		skips = append(skips, h)
+	return b.Err() == nil
+}
+
+// unetLayers build the layers of a U-Net: networks of leads have others in its place.
+type unetLayers struct {
+	layer func(name string, x graph.Value, out int) graph.Value                   // convolution, bias, ReLU
+	last  func(name string, x graph.Value, out int, start graph.Init) graph.Value // convolution, bias
+}
+
+// layers are those of the network itself.
+func (u UNet) layers(b *graph.Builder) unetLayers {
+	return unetLayers{
+		layer: func(name string, x graph.Value, out int) graph.Value { return u.layer(b, name, x, out) },
+		last: func(name string, x graph.Value, out int, start graph.Init) graph.Value {
+			return u.conv(b, name, x, out, start)
+		},
 	}
+}
+
+// poolingOfUNet keeps levels.
+var poolingOfUNet = [3]int{1, 2, 2}
+
+// encode is stage s of the encoder, from 1 on: of the tensor of the stage above, pooled.
+func (u UNet) encode(b *graph.Builder, s int, h graph.Value, of unetLayers) graph.Value {
+	if s == 1 {
+		h = of.layer("enc_conv0", h, encoderWidths[0]*u.Base)
+	}
+	return op.MaxPool(b, of.layer(fmt.Sprintf("enc_conv%d", s), h, encoderWidths[s]*u.Base), poolingOfUNet)
+}
+
+// decode is the decoder; skips are the network's input and what the stages of the encoder have made.
+func (u UNet) decode(b *graph.Builder, skips []graph.Value, of unetLayers) graph.Value {
+	h := skips[u.Stages]
 	if u.Dropout > 0 {
 		h = op.Dropout(b, h, u.Dropout)
 	}
@@ -85,15 +124,15 @@ func (u UNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 		if s == 1 {
 			last = encoderWidths[0] * u.Base
 		}
-		h = op.Concat(b, 1, op.Upsample(b, h, half, u.Periodic), skips[s-1])
-		h = u.layer(b, fmt.Sprintf("dec_conv%da", s), h, width)
-		h = u.layer(b, fmt.Sprintf("dec_conv%db", s), h, last)
+		h = op.Concat(b, 1, op.Upsample(b, h, poolingOfUNet, u.Periodic), skips[s-1])
+		h = of.layer(fmt.Sprintf("dec_conv%da", s), h, width)
+		h = of.layer(fmt.Sprintf("dec_conv%db", s), h, last)
 	}
 	start := graph.HeNormal(h.Dim(1) * 27)
 	if u.ZeroLast {
 		start = graph.Zeros()
 	}
-	return u.conv(b, "dec_conv0", h, u.Out, start)
+	return of.last("dec_conv0", h, u.Out, start)
 }
 
 // BuildPadded is Build for fields whose sides need not divide (padded).

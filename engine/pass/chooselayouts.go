@@ -109,6 +109,9 @@ func cheapestWays(u *Unit, ways [][]backend.Way) ([]*backend.Way, error) {
 	if err != nil {
 		return nil, err
 	}
+	if choice.Wide {
+		g.Notes = append(g.Notes, "layouts are good and need not be the cheapest: the graph is too wide for an exact choice")
+	}
 	chosen := make([]*backend.Way, len(ways))
 	for id := range ways {
 		switch {

@@ -52,6 +52,24 @@ func setRepeat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
+// setSwap serves set_swap.
+func setSwap(b *Backend, q backend.Request) (backend.Kernel, error) {
+	x, y, s, size := q.In[0].F32, q.Out.F32, q.In[0].Shape, q.Attrs.(op.Swap).Size
+	copies := func(y0, yStep, from, fromStep, n, run int) {
+		b.pool.CopyRows(y[y0:], yStep, x[from:], fromStep, n, run)
+	}
+	return kernel("copy_rows", func() { op.EachSwap(s, size, copies) })
+}
+
+// setTranspose serves set_transpose.
+func setTranspose(b *Backend, q backend.Request) (backend.Kernel, error) {
+	x, y, s, a := q.In[0].F32, q.Out.F32, q.In[0].Shape, q.Attrs.(op.Grid)
+	copies := func(y0, yStep, from, fromStep, n, run int) {
+		b.pool.CopyRows(y[y0:], yStep, x[from:], fromStep, n, run)
+	}
+	return kernel("copy_rows", func() { op.EachTransposed(s, a, copies) })
+}
+
 // setCRPS serves set_crps.
 func setCRPS(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.SetScore)

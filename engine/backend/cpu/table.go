@@ -47,6 +47,8 @@ var table = []struct {
 	{"set_std_grad", setPoolGrad},
 	{"set_extreme_grad", setPoolGrad},
 	{"set_repeat", setRepeat},
+	{"set_swap", setSwap},
+	{"set_transpose", setTranspose},
 	{"set_crps", setCRPS},
 	{"set_crps_grad", setCRPSGrad},
 	{"set_dot", setDot},

@@ -578,6 +578,58 @@ func TestErrors(t *testing.T) {
 	if _, _, err := p.Solve(); !errors.Is(err, layout.ErrWide) {
 		t.Errorf("a clique: %v, want %v", err, layout.ErrWide)
 	}
+	if labels, cost, err := p.SolveNearly(1 << 10); err != nil || cost != 0 || len(labels) != len(p.Nodes) {
+		t.Errorf("a clique, nearly: %v, cost %g, error %v", labels, cost, err)
+	}
+}
+
+// TestNearly: with tables that are much too small answers are possible, their costs are what is told, and not far
+// above the least; with tables that are large enough they are the best.
+func TestNearly(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 100 {
+		var p layout.Problem
+		for i := range 12 {
+			node := layout.Node{Cost: make([]float64, 2+r.IntN(2))}
+			for k := range node.Cost {
+				node.Cost[k] = r.Float64()
+			}
+			p.Nodes = append(p.Nodes, node)
+			for j := range i {
+				if r.IntN(3) > 0 {
+					continue
+				}
+				e := layout.Edge{From: j, To: i, Cost: make([][]float64, len(p.Nodes[j].Cost))}
+				for a := range e.Cost {
+					for range node.Cost {
+						e.Cost[a] = append(e.Cost[a], r.Float64())
+					}
+				}
+				p.Edges = append(p.Edges, e)
+			}
+		}
+		_, least, err := p.Solve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, cost, err := p.SolveNearly(layout.MaxTable); err != nil || cost != least {
+			t.Fatalf("large tables: cost %g, error %v, want %g", cost, err, least)
+		}
+		labels, cost, err := p.SolveNearly(4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum float64
+		for i, n := range p.Nodes {
+			sum += n.Cost[labels[i]]
+		}
+		for _, e := range p.Edges {
+			sum += e.Cost[labels[e.From]][labels[e.To]]
+		}
+		if math.Abs(sum-cost) > tolerance || cost < least-tolerance || cost > 1.5*least {
+			t.Fatalf("cost %g, by its labels %g, the least is %g", cost, sum, least)
+		}
+	}
 }
 
 // BenchmarkUNet solves the training graph of a U-Net of five stages with three

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -52,7 +53,12 @@ type Choice struct {
 	Made   []int  // by value: the layout in which it is made
 	Copies []Copy // transposes, by value and layout
 	Cost   float64
+	Wide   bool // the answer need not be the cheapest: the graph is too wide for an exact one (Problem.SolveNearly)
 }
+
+// wideTable is the most entries of a table where an exact answer is out of reach: enough that few nodes are
+// decided beforehand, and solved in some milliseconds.
+const wideTable = 1 << 14
 
 // Copy is the transpose of one value to one layout.
 type Copy struct{ Value, To int }
@@ -72,7 +78,7 @@ type source struct {
 // bound to ways whose layout is in the set. That keeps a copy for several
 // readers exact with costs of pairs only.
 //
-// Errors: ErrNone, ErrWide; an error that describes what is no network.
+// Errors: ErrNone; an error that describes what is no network.
 func (n *Network) Solve() (*Choice, error) {
 	made, err := n.check()
 	if err != nil {
@@ -121,10 +127,14 @@ func (n *Network) Solve() (*Choice, error) {
 		p.link(n, v, sources[v], readers[v], sets[v])
 	}
 	labels, cost, err := p.Solve()
+	wide := errors.Is(err, ErrWide)
+	if wide {
+		labels, cost, err = p.SolveNearly(wideTable)
+	}
 	if err != nil {
 		return nil, err
 	}
-	c := &Choice{Ways: labels[:len(n.Ops)], Made: make([]int, len(n.Values)), Cost: cost}
+	c := &Choice{Wide: wide, Ways: labels[:len(n.Ops)], Made: make([]int, len(n.Values)), Cost: cost}
 	for v := range n.Values {
 		c.Made[v] = sources[v].made[labels[sources[v].node]]
 		need := n.needed(v, readers[v], labels)

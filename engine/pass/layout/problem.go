@@ -59,6 +59,62 @@ func (p *Problem) Solve() (labels []int, cost float64, err error) {
 	if err := p.check(); err != nil {
 		return nil, 0, err
 	}
+	if size, nodes := p.widest(); size > MaxTable {
+		return nil, 0, fmt.Errorf("%d choices of %d values depend on each other: %w", size, nodes, ErrWide)
+	}
+	return p.solve(MaxTable)
+}
+
+// SolveNearly is Solve for problems of any width: where a table would have more than so many entries,
+// the node with the most neighbours among those concerned is decided beforehand, by the label for which its own
+// costs are least if its neighbours suit it. The answer need not be the best then.
+func (p *Problem) SolveNearly(entries int) (labels []int, cost float64, err error) {
+	if err := p.check(); err != nil {
+		return nil, 0, err
+	}
+	return p.solve(entries)
+}
+
+// widest is the number of entries of the largest table that Solve would make, and of its nodes, up to
+// the first that is too large: elimination without costs, which is quick.
+func (p *Problem) widest() (size, nodes int) {
+	around := make([][]int, len(p.Nodes))
+	join := func(v, w int) {
+		if k, ok := slices.BinarySearch(around[v], w); !ok {
+			around[v] = slices.Insert(around[v], k, w)
+		}
+	}
+	for _, e := range p.Edges {
+		join(e.From, e.To)
+		join(e.To, e.From)
+	}
+	left := make([]bool, len(p.Nodes))
+	for i := range left {
+		left[i] = true
+	}
+	for range p.Nodes {
+		v, n := p.next(left, func(v int) []int { return around[v] })
+		left[v] = false
+		if n > size {
+			size, nodes = n, len(around[v])+1
+		}
+		if size > MaxTable {
+			break
+		}
+		for _, w := range around[v] {
+			around[w] = slices.DeleteFunc(around[w], func(u int) bool { return u == v })
+			for _, u := range around[v] {
+				if u != w {
+					join(w, u)
+				}
+			}
+		}
+	}
+	return size, nodes
+}
+
+// solve eliminates one node after the other with tables of at most so many entries.
+func (p *Problem) solve(most int) (labels []int, cost float64, err error) {
 	of := make([][]*table, len(p.Nodes)) // tables by node
 	add := func(t *table) {
 		for _, n := range t.nodes {
@@ -77,9 +133,14 @@ func (p *Problem) Solve() (labels []int, cost float64, err error) {
 	}
 	order := make([]removed, 0, len(p.Nodes))
 	for range p.Nodes {
-		v, neighbours, size := p.next(of, left)
-		if size > MaxTable {
-			return nil, 0, fmt.Errorf("%d choices of %d values depend on each other: %w", size, len(neighbours)+1, ErrWide)
+		v, size := p.next(left, func(v int) []int { return p.neighbours(v, of[v]) })
+		neighbours := p.neighbours(v, of[v])
+		if size > most {
+			r, least := p.decide(p.tangled(append(neighbours, v), of), of)
+			left[r.node] = false
+			cost += least
+			order = append(order, r)
+			continue
 		}
 		t, r := p.eliminate(v, neighbours, of[v], size)
 		left[v] = false
@@ -104,6 +165,66 @@ func (p *Problem) Solve() (labels []int, cost float64, err error) {
 		labels[r.node] = int(r.label[at])
 	}
 	return labels, cost, nil
+}
+
+// tangled is the node with the most neighbours among nodes that have a choice.
+func (p *Problem) tangled(nodes []int, of [][]*table) int {
+	best, most := nodes[0], -1
+	for _, v := range nodes {
+		if n := len(p.neighbours(v, of[v])); len(p.Nodes[v].Cost) > 1 && n > most {
+			best, most = v, n
+		}
+	}
+	return best
+}
+
+// decide gives v the label for which the sum of its tables, each with the labels of other nodes that suit it best, is
+// least, holds the tables of its neighbours to it, and gives the cost that is left of v alone.
+func (p *Problem) decide(v int, of [][]*table) (r removed, cost float64) {
+	labels := len(p.Nodes[v].Cost)
+	least := make([]float64, labels)
+	along := func(t *table) (step int) { // distance of two entries along v
+		step = 1
+		for k := len(t.nodes) - 1; t.nodes[k] != v; k-- {
+			step *= len(p.Nodes[t.nodes[k]].Cost)
+		}
+		return step
+	}
+	for _, t := range of[v] {
+		step, lowest := along(t), make([]float64, labels)
+		for x := range lowest {
+			lowest[x] = math.Inf(1)
+		}
+		for i, c := range t.cost {
+			x := i / step % labels
+			lowest[x] = min(lowest[x], c)
+		}
+		for x, c := range lowest {
+			least[x] += c
+		}
+	}
+	label := 0
+	for x, c := range least {
+		if c < least[label] {
+			label = x
+		}
+	}
+	for _, t := range of[v] {
+		step := along(t)
+		held := &table{nodes: slices.DeleteFunc(slices.Clone(t.nodes), func(n int) bool { return n == v })}
+		for i, c := range t.cost {
+			if i/step%labels == label {
+				held.cost = append(held.cost, c)
+			}
+		}
+		if len(held.nodes) == 0 {
+			cost += held.cost[0]
+		}
+		for _, n := range held.nodes {
+			of[n][slices.Index(of[n], t)] = held
+		}
+	}
+	return removed{node: v, label: []int32{int32(label)}}, cost
 }
 
 // check refuses tables of other sizes than the nodes have.
@@ -146,27 +267,25 @@ func (p *Problem) edgeTable(e Edge) *table {
 	return t
 }
 
-// next is the node whose elimination makes the smallest table, its neighbours
-// ascending, and the number of entries of that table.
-func (p *Problem) next(of [][]*table, left []bool) (best int, neighbours []int, size int) {
+// next is the node whose elimination makes the smallest table, and the number of entries of that table.
+func (p *Problem) next(left []bool, around func(v int) []int) (best, size int) {
 	best = -1
 	for v := range p.Nodes {
 		if !left[v] {
 			continue
 		}
-		around := p.neighbours(v, of[v])
 		n := 1
-		for _, w := range around {
+		for _, w := range around(v) {
 			if n *= len(p.Nodes[w].Cost); n > MaxTable {
 				n = math.MaxInt32
 				break
 			}
 		}
 		if best < 0 || n < size {
-			best, neighbours, size = v, around, n
+			best, size = v, n
 		}
 	}
-	return best, neighbours, size
+	return best, size
 }
 
 // neighbours are the nodes that share a table with v, ascending.

@@ -1,0 +1,75 @@
+package unet3d
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// FiLM changes features by conditions, numbers that each row of the batch has: its lead, its day of the year,
+// its hour, so that one network serves all of them:
+//
+//	code = ReLU(W₀·conditions + b₀)
+//	y = x·(1 + W·code + b) + (W'·code + b')        W, b, W', b' are zero at first
+//
+// so that an untrained one changes nothing. Conditions stand as fields in the last channels of what the network
+// reads; their mean over the field is taken.
+//
+// Source: Perez et al. 2018, arXiv:1709.07871.
+type FiLM struct {
+	Conditions int // how many of the last channels hold conditions; 0 has none, and no parameters
+	Hidden     int // values of the code; 0 means 16
+}
+
+// withDefaults fills in the hidden width.
+func (f FiLM) withDefaults() FiLM {
+	if f.Hidden == 0 {
+		f.Hidden = 16
+	}
+	return f
+}
+
+// Code is what all layers of a network are told of the rows of x. It is no value of the graph without
+// conditions.
+//
+// Shape: x [N C D H W] → [N Hidden 1 1 1]; parameters condition.weight and condition.bias.
+// Errors: in the builder: ErrShape for more conditions than channels.
+func (f FiLM) Code(b *graph.Builder, x graph.Value) graph.Value { return f.code(newShared(b), x) }
+
+func (f FiLM) code(p shared, x graph.Value) graph.Value {
+	f = f.withDefaults()
+	if f.Conditions == 0 {
+		return graph.Value{}
+	}
+	c := op.Mean(p.b, op.Slice(p.b, x, 1, x.Dim(1)-f.Conditions, x.Dim(1)), 2, 3, 4)
+	return op.ReLU(p.b, p.linear("condition", c, f.Hidden, graph.HeNormal(f.Conditions)))
+}
+
+// Build changes features x by the code of its rows, with the parameters name.film.weight and name.film.bias;
+// without a code it changes nothing.
+//
+// Shape: x [N C D H W], code [N Hidden 1 1 1] → [N C D H W].
+func (f FiLM) Build(b *graph.Builder, name string, x, code graph.Value) graph.Value {
+	return f.build(newShared(b), name, x, code)
+}
+
+func (f FiLM) build(p shared, name string, x, code graph.Value) graph.Value {
+	if !code.Valid() {
+		return x
+	}
+	c := x.Dim(1)
+	h := p.linear(name+".film", code, 2*c, graph.Zeros())
+	y := op.Mul(p.b, x, op.AddScalar(p.b, op.Slice(p.b, h, 1, 0, c), 1))
+	return op.Add(p.b, y, op.Slice(p.b, h, 1, c, 2*c))
+}
+
+// parameters is the number of trained values for layers of the given widths.
+func (f FiLM) parameters(widths ...int) (n int) {
+	f = f.withDefaults()
+	if f.Conditions == 0 {
+		return 0
+	}
+	for _, w := range widths {
+		n += 2 * w * (f.Hidden + 1)
+	}
+	return n + (f.Conditions+1)*f.Hidden
+}

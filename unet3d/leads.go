@@ -1,0 +1,42 @@
+package unet3d
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// Leads of a trajectory are rows of a set: those of a sample, or of each of its members, stand one behind
+// the other in the batch, [N·T C D H W]. Networks of leads have the same parameters for every T from 2 on.
+
+// checkLeads tells whether x has whole trajectories of so many leads.
+func checkLeads(b *graph.Builder, what string, x graph.Value, leads int) bool {
+	if x.Valid() && (leads < 2 || len(x.Shape()) != 5 || x.Dim(0)%leads != 0) {
+		b.Fail(what, fmt.Errorf("%d leads, at least 2, in %v, want [N·%d C D H W]: %w", leads, x.Shape(), leads, graph.ErrShape))
+	}
+	return b.Err() == nil
+}
+
+// partLeads gives the rows of each lead, [N C D H W].
+func partLeads(b *graph.Builder, x graph.Value, leads int) []graph.Value {
+	s, out := x.Shape(), make([]graph.Value, leads)
+	if !x.Valid() {
+		return out
+	}
+	side := op.Reshape(b, x, graph.Shape{s[0] / leads, leads * s[1], s[2], s[3], s[4]})
+	for t := range out {
+		out[t] = op.Slice(b, side, 1, t*s[1], (t+1)*s[1])
+	}
+	return out
+}
+
+// joinLeads is the inverse of partLeads.
+func joinLeads(b *graph.Builder, of []graph.Value) graph.Value {
+	side := op.Concat(b, 1, of...)
+	if !side.Valid() {
+		return side
+	}
+	s := side.Shape()
+	return op.Reshape(b, side, graph.Shape{s[0] * len(of), s[1] / len(of), s[2], s[3], s[4]})
+}

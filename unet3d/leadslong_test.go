@@ -1,0 +1,32 @@
+//go:build long
+
+package unet3d
+
+import (
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// In the least memory that the planner finds, where activations of leads are computed again, five leads
+// need little more than three: what is kept of a lead is its input, output and state.
+func TestLongMemoryOfMoreLeads(t *testing.T) {
+	least := map[int]int64{}
+	for _, leads := range []int{3, 5} {
+		net := RecurrentUNet{UNet: UNet{Base: 16, Stages: 2, Periodic: true}, Leads: leads}
+		all, small := inLeastMemory(t, func() *graph.Graph {
+			g, err := lossOf(3, graph.Shape{leads, 14, 1, 64, 128}, net.Build)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		})
+		least[leads] = small.ArenaBytes() + small.ScratchBytes()
+		t.Logf("%d leads: arena and scratch of %d bytes, %d at least", leads, all.ArenaBytes()+all.ScratchBytes(), least[leads])
+		all.Close()
+		small.Close()
+	}
+	if ratio := float64(least[5]) / float64(least[3]); ratio > 1.3 {
+		t.Errorf("five leads need %.2f times the memory of three, want at most 1.3", ratio)
+	}
+}
