@@ -64,16 +64,18 @@ func NewSplit(inits []Init, train, validation, test Period) (Split, error) {
 // named, one warning a pair.
 //
 // Errors: exit 64 naming the first shared valid time.
-func (s Split) CheckLeaks(leads []Lead, target Lead) (warnings []string, err error) {
+func (s Split) CheckLeaks(leads, targets []Lead) (warnings []string, err error) {
 	parts := []struct {
 		name string
 		in   []Init
 	}{{"train", s.Train}, {"validation", s.Validation}, {"test", s.Test}}
 	for i, a := range parts {
-		targets := map[time.Time]Init{}
+		answers := map[time.Time]string{}
 		inputs := map[time.Time]bool{}
 		for _, in := range a.in {
-			targets[in.Valid(target).Time] = in
+			for _, l := range targets {
+				answers[in.Valid(l).Time] = fmt.Sprintf("%s at lead %s", in, l)
+			}
 			for _, l := range leads {
 				inputs[in.Valid(l).Time] = true
 			}
@@ -81,13 +83,15 @@ func (s Split) CheckLeaks(leads []Lead, target Lead) (warnings []string, err err
 		for _, b := range parts[i+1:] {
 			shared := 0
 			for _, in := range b.in {
-				v := in.Valid(target)
-				if other, ok := targets[v.Time]; ok {
-					return nil, &exit.Error{Code: exit.Usage,
-						What: fmt.Sprintf("%s and %s share the target valid time %s", a.name, b.name, v),
-						At:   fmt.Sprintf("starts %s and %s at lead %s", other, in, target),
-						Why:  "scores on dates whose answers were seen in training are worthless",
-						Fix:  "leave a gap between the periods of data.split"}
+				for _, l := range targets {
+					v := in.Valid(l)
+					if other, ok := answers[v.Time]; ok {
+						return nil, &exit.Error{Code: exit.Usage,
+							What: fmt.Sprintf("%s and %s share the target valid time %s", a.name, b.name, v),
+							At:   fmt.Sprintf("starts %s and %s at lead %s", other, in, l),
+							Why:  "scores on dates whose answers were seen in training are worthless",
+							Fix:  "leave a gap between the periods of data.split, as long as target leads lie apart"}
+					}
 				}
 				for _, l := range leads {
 					if inputs[in.Valid(l).Time] {
@@ -108,10 +112,12 @@ func (s Split) CheckLeaks(leads []Lead, target Lead) (warnings []string, err err
 // times belong to the test part.
 //
 // Errors: exit 64 naming the statistic and the first such date.
-func (s Split) CheckFitted(statistic string, fitted []Valid, target Lead) error {
+func (s Split) CheckFitted(statistic string, fitted []Valid, targets []Lead) error {
 	test := map[time.Time]bool{}
 	for _, in := range s.Test {
-		test[in.Valid(target).Time] = true
+		for _, l := range targets {
+			test[in.Valid(l).Time] = true
+		}
 	}
 	for _, v := range fitted {
 		if test[v.Time] {

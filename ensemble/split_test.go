@@ -42,22 +42,22 @@ func TestLeaks(t *testing.T) {
 	leads := []Lead{0, Lead(24 * time.Hour), Lead(48 * time.Hour)}
 	a := InitAt(day("2000-01-01"))
 	same := Split{Train: []Init{a}, Test: []Init{a}}
-	if _, err := same.CheckLeaks(leads, leads[2]); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "share the target valid time 2000-01-03") {
+	if _, err := same.CheckLeaks(leads, leads[2:3]); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "share the target valid time 2000-01-03") {
 		t.Errorf("shared target: %v", err)
 	}
 	shifted := Split{Train: []Init{a}, Test: []Init{InitAt(day("2000-01-02"))}}
-	warn, err := shifted.CheckLeaks(leads, leads[2])
+	warn, err := shifted.CheckLeaks(leads, leads[2:3])
 	if err != nil || len(warn) != 1 {
 		t.Errorf("shared inputs: warnings %q, error %v; want one warning", warn, err)
 	}
 	apart := Split{Train: []Init{a}, Test: []Init{InitAt(day("2000-01-08"))}}
-	if warn, err := apart.CheckLeaks(leads, leads[2]); err != nil || len(warn) != 0 {
+	if warn, err := apart.CheckLeaks(leads, leads[2:3]); err != nil || len(warn) != 0 {
 		t.Errorf("clean split: %q %v", warn, err)
 	}
-	if err := apart.CheckFitted("normaliser", []Valid{ValidAt(day("2000-01-10"))}, leads[2]); exit.CodeOf(err) != exit.Usage {
+	if err := apart.CheckFitted("normaliser", []Valid{ValidAt(day("2000-01-10"))}, leads[2:3]); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("statistic fitted on a test target: %v", err)
 	}
-	if err := apart.CheckFitted("normaliser", []Valid{ValidAt(day("2000-01-03"))}, leads[2]); err != nil {
+	if err := apart.CheckFitted("normaliser", []Valid{ValidAt(day("2000-01-03"))}, leads[2:3]); err != nil {
 		t.Error(err)
 	}
 }

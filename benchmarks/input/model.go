@@ -58,7 +58,7 @@ func makeRun(ctx context.Context, python, data, dir string, base int) error {
 	}
 	grid := globe().Part(part)
 	n := grid.Size()
-	task := run.Task{Targets: []string{"t"}, TargetLead: hours(leads[len(leads)-1]), Full: 2 * usedMembers}
+	task := run.Task{Targets: []run.Target{{Variable: "t", Lead: hours(leads[len(leads)-1])}}, Full: 2 * usedMembers}
 	for m := range usedMembers {
 		task.Used = append(task.Used, ensemble.Member(m+1))
 	}

@@ -42,6 +42,7 @@ type Data struct {
 	Members     MemberPolicy             `key:"members"`
 	Leads       []ensemble.Lead          `key:"leads"`
 	TargetLead  ensemble.Lead            `key:"target_lead"`
+	TargetLeads []ensemble.Lead          `key:"target_leads"` // of a loaded configuration never empty
 	Levels      []ensemble.Level         `key:"levels"`
 	Variables   []string                 `key:"variables"`
 	Targets     []Target                 `key:"targets"`
@@ -166,9 +167,13 @@ type Model struct {
 	Degree    int       `key:"degree"`
 	Bins      int       `key:"bins"`
 
-	Embedding int      `key:"embedding"` // learned fields; 0 has none
-	Reference string   `key:"reference"` // NoReference or one of References
-	CrossFit  CrossFit `key:"cross_fit"`
+	Embedding int    `key:"embedding"` // learned fields; 0 has none
+	Reference string `key:"reference"` // NoReference or one of References
+
+	Leads      string   `key:"leads"`
+	Conditions []string `key:"conditions"`
+
+	CrossFit CrossFit `key:"cross_fit"`
 }
 
 // Training is how the network is trained.
@@ -215,6 +220,7 @@ type Loss struct {
 	Threshold       []ensemble.Question `key:"threshold"`
 	ThresholdWeight float64             `key:"threshold_weight"`
 	Extreme         float64             `key:"extreme"` // 0 weights all points alike
+	Leads           []float64           `key:"leads"`   // of each target lead; none weights all alike
 }
 
 // EarlyStop ends training when validation no longer improves.
@@ -282,8 +288,6 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "fixed: always the same members are input. random: in training a new choice for every sample."},
 	{Path: "data.leads", Required: true, Check: AtLeast(0), Example: "[0h, 24h, 48h]",
 		Help: "Leads of the trajectories, ascending."},
-	{Path: "data.target_lead", Required: true, Check: AtLeast(0), Example: "48h",
-		Help: "Lead that is predicted; one of data.leads."},
 	{Path: "data.levels", Required: true, Example: "[850hPa, 500hPa]",
 		Help: "Levels that are input; the depth axis of the networks. [single] for variables that belong to one level each, such as 2t, msl and tp."},
 	{Path: "data.variables", Required: true, Example: "[t, gh, u, v, vo]",
@@ -315,8 +319,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "data.spread_ddof", Default: "1", Check: OneOf("0", "1"), Example: "1",
 		Help: "Divisor of the spread that is input and target: members minus this."},
 
-	{Path: "model.kind", Default: "unet3d", Check: OneOf(UNetKind, ResNetKind, InceptionKind, InceptionFigureKind, DRNKind, LeNetKind, UNet2DKind, PoETKind, TransformerKind), Example: "unet3d",
-		Help: "The network: unet3d, or one that makes a single spread field on one level: resnet2d_simple, or the inception ResNet of the three-stage method by its code (inception) or by the figure of its paper (inception_figure), which differ. Those are of a model.base that is a multiple of 16; 64 is the published one. Baselines: drn, one hidden layer by point with model.base units (128 in ENS-10), lenet, the points around each, and unet2d, the 2-D U-Net of ENS-10 (model.base: 32). For model.head: members: poet, the U-Net of that name whose deepest stages attend over members, and ens_transformer, three layers and attention over members; model.base and model.stages are theirs too (8 and 3 as published, and 64)."},
+	{Path: "model.kind", Default: "unet3d", Check: OneOf(UNetKind, ResNetKind, InceptionKind, InceptionFigureKind, DRNKind, LeNetKind, UNet2DKind, PoETKind, TransformerKind, TrajectoryKind), Example: "unet3d",
+		Help: "The network: unet3d, or one that makes a single spread field on one level: resnet2d_simple, or the inception ResNet of the three-stage method by its code (inception) or by the figure of its paper (inception_figure), which differ. Those are of a model.base that is a multiple of 16; 64 is the published one. Baselines: drn, one hidden layer by point with model.base units (128 in ENS-10), lenet, the points around each, and unet2d, the 2-D U-Net of ENS-10 (model.base: 32). For model.head: members: poet, the U-Net of that name whose deepest stages attend over members, and ens_transformer, three layers and attention over members; model.base and model.stages are theirs too (8 and 3 as published, and 64); trajectory, the first of them with attention over the leads of each member, which knows of no other."},
 	{Path: "model.height", Default: SharedHeight, Check: OneOf(SharedHeight, "full", "affine", "separable"), Example: "affine",
 		Help: "How layers of the U-Net treat levels, which are not alike. shared: one filter for all. full: a filter for each. affine: one filter, and a factor for each level. separable: one filter along latitude and longitude, then one across the levels for each level."},
 	{Path: "model.base", Default: "16", Check: Between(1, 1024), Example: "32",
@@ -392,7 +396,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys()))
+}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
@@ -426,7 +430,7 @@ func LoadTrain(src Sources) (*TrainConfig, error) {
 		e.values["data.split.fractions.train"], e.values["data.split.fractions.validation"] = 0.7, 0.1
 		e.fill(&c.Train)
 	}
-	faults := c.check()
+	faults := append(c.settleLeads(), c.check()...)
 	if path := c.Train.Train.Machine; path != "" {
 		var fault *exit.Error
 		if c.Machine, err = LoadMachine(string(path)); errors.As(err, &fault) {
@@ -444,16 +448,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	d := c.Data
 
-	for i := 1; i < len(d.Leads); i++ {
-		if d.Leads[i] <= d.Leads[i-1] {
-			add("data.leads", fmt.Sprintf("data.leads do not ascend: %s after %s", d.Leads[i], d.Leads[i-1]), "", "sort them and give each once")
-			break
-		}
-	}
-	if !slices.Contains(d.Leads, d.TargetLead) {
-		add("data.target_lead", fmt.Sprintf("data.target_lead %s is not one of data.leads", d.TargetLead),
-			"the leads are "+list(d.Leads), "add it to data.leads, or choose one of them")
-	}
+	faults = append(faults, c.checkLeads()...)
 	for i, l := range d.Levels {
 		if slices.Contains(d.Levels[:i], l) {
 			add("data.levels", fmt.Sprintf("level %s is listed twice", l), "", "list each level once")

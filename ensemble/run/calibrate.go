@@ -18,12 +18,13 @@ import (
 // Calibration is how the probability of an event of one target is calibrated.
 type Calibration struct {
 	Variable string          `json:"variable"`
-	Level    string          `json:"level"`  // as configuration files have it
-	Event    ensemble.Event  `json:"event"`  // that a threshold is exceeded
-	Method   string          `json:"method"` // of config.Calibrate
-	Starts   int             `json:"starts"` // on which it was fitted
-	Cases    int             `json:"cases"`  // points of these
-	Period   ensemble.Period `json:"period"` // of the starts
+	Level    string          `json:"level"`          // as configuration files have it
+	Lead     string          `json:"lead,omitempty"` // of several
+	Event    ensemble.Event  `json:"event"`          // that a threshold is exceeded
+	Method   string          `json:"method"`         // of config.Calibrate
+	Starts   int             `json:"starts"`         // on which it was fitted
+	Cases    int             `json:"cases"`          // points of these
+	Period   ensemble.Period `json:"period"`         // of the starts
 	Map      calibration.Map `json:"map"`
 }
 
@@ -82,7 +83,7 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 		}
 		for at := range k.Score {
 			one := &fit{at: at, event: exceeding(e), family: family}
-			if k.Score[at] != 0 && k.Targets[at/len(k.Features.Axes.Levels)] == q.Variable &&
+			if k.Score[at] != 0 && k.Targets[at/len(k.Features.Axes.Levels)].Variable == q.Variable &&
 				!slices.ContainsFunc(fits, func(f *fit) bool { return f.at == at && f.event == one.event }) {
 				fits = append(fits, one)
 			}
@@ -100,7 +101,7 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 	next := past.stream(ctx, nil)
 	defer next.Close()
 	for i := range past.inits {
-		fc, analysis, err := next.next()
+		fc, analyses, err := next.next()
 		if err := m.ranks.together(err); err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 		if err != nil {
 			return err
 		}
-		cases, err := m.cases(fc, analysis, out)
+		cases, err := m.cases(fc, analyses, out)
 		if err != nil {
 			return err
 		}
@@ -139,8 +140,8 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 		if c.Probabilities == config.ReliabilityCalibration {
 			r = f.table.Reliability
 		}
-		variable := k.Targets[f.at/len(levels)]
-		m.Calibrations = append(m.Calibrations, Calibration{Variable: variable, Level: levels[f.at%len(levels)].Of(variable).String(), Event: f.event, Method: c.Probabilities,
+		of := k.Targets[f.at/len(levels)]
+		m.Calibrations = append(m.Calibrations, Calibration{Variable: of.Variable, Level: levels[f.at%len(levels)].Of(of.Variable).String(), Lead: of.Lead.String(), Event: f.event, Method: c.Probabilities,
 			Starts: len(past.inits), Cases: f.table.Cases(), Period: ensemble.Period{From: past.inits[0].Time, To: past.inits[len(past.inits)-1].Time}, Map: r()})
 	}
 	slices.SortStableFunc(m.Calibrations, func(a, b Calibration) int { return a.Event.Compare(b.Event) })
@@ -168,9 +169,9 @@ func eachPoint(par [][]float32, visit func(point int, par []float64)) {
 }
 
 // calibrationsOf are those of a target, by rising thresholds.
-func (m *Model) calibrationsOf(variable string, level ensemble.Level) (out []Calibration) {
+func (m *Model) calibrationsOf(t Target, level ensemble.Level) (out []Calibration) {
 	for _, c := range m.Calibrations {
-		if c.Variable == variable && c.Level == level.String() {
+		if c.Variable == t.Variable && c.Level == level.String() && (c.Lead == "" || c.Lead == t.Lead.String()) {
 			out = append(out, c)
 		}
 	}
@@ -179,8 +180,8 @@ func (m *Model) calibrationsOf(variable string, level ensemble.Level) (out []Cal
 
 // calibrationWords tell of a variable's probabilities how they are calibrated, as files do: "" if
 // they are not.
-func (m *Model) calibrationWords(variable string, level ensemble.Level) string {
-	of := m.calibrationsOf(variable, level)
+func (m *Model) calibrationWords(t Target, level ensemble.Level) string {
+	of := m.calibrationsOf(t, level)
 	if of == nil {
 		return ""
 	}
@@ -202,8 +203,8 @@ func (m *Model) calibrationWords(variable string, level ensemble.Level) string {
 // two limits, follows.
 //
 // Shape: par [parameter][point]; p [point] is changed.
-func (m *Model) calibrate(p []float32, variable string, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
-	of := m.calibrationsOf(variable, level)
+func (m *Model) calibrate(p []float32, t Target, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
+	of := m.calibrationsOf(t, level)
 	if of == nil {
 		return
 	}

@@ -135,7 +135,7 @@ func TestTrainCalibrates(t *testing.T) {
 			t.Errorf("%g becomes %g, fitted again %g", p, b, a)
 		}
 	}
-	if w := m.calibrationWords("t", ensemble.PressureLevel(850)); !strings.Contains(w, "of exceeding 270, 278.15, 280 calibrated by isotonic regression on 3 starts") {
+	if w := m.calibrationWords(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "of exceeding 270, 278.15, 280 calibrated by isotonic regression on 3 starts") {
 		t.Errorf("files say %q", w)
 	}
 }

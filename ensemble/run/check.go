@@ -363,7 +363,7 @@ func (c *checked) against(ctx context.Context, o CheckOptions) error {
 	cat := c.in.Catalogue()
 	at := place(c.in.Files())
 	if o.Config != nil {
-		axes, m := axesOf(o.Config), o.Config.Data.Members
+		axes, m := readAxes(o.Config), o.Config.Data.Members
 		_, all, err := choose(cat.Members(), m.Use.List, m.Use.Count, m.Full, m.Control)
 		if exit.CodeOf(err) == exit.Usage {
 			return err
@@ -482,7 +482,7 @@ func (c *checked) numbers(e Expectation) {
 
 // analysesOf compares the inventory of analyses with the demands of a training.
 func (c *checked) analysesOf(ctx context.Context, cfg *config.TrainConfig, forecasts *checked) error {
-	axes := axesOf(cfg)
+	axes := readAxes(cfg)
 	entries, _ := pick(forecasts.in.Catalogue().Entries, func(e ensemble.Entry) bool {
 		_, _, _, ok := axes.Find(e.Key)
 		return ok && e.Product == ensemble.MemberField
@@ -490,10 +490,7 @@ func (c *checked) analysesOf(ctx context.Context, cfg *config.TrainConfig, forec
 	if len(entries) == 0 {
 		return nil // the forecasts' faults say it
 	}
-	var valids []ensemble.Valid
-	for _, i := range (&ensemble.Catalogue{Entries: entries}).Inits() {
-		valids = append(valids, i.Valid(cfg.Data.TargetLead))
-	}
+	valids := validsOf((&ensemble.Catalogue{Entries: entries}).Inits(), cfg.Data.TargetLeads)
 	to, err := destinationOf(ctx, cfg)
 	if err == nil {
 		to.grid = cmp.Or(to.grid, mostCommon(entries))

@@ -64,7 +64,7 @@ const climateRoom = 1 << 30
 // or of the analyses. Of several ranks the leading one does; the others get nil.
 //
 // Memory: climateRoom bytes, or the values of one point. Cost: reads the starts once for each
-// target variable and for each climateRoom of values.
+// target variable and lead and for each climateRoom of values.
 func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, grid *ensemble.Grid, ranks *team) (*Climate, error) {
 	n, depth, members := grid.Size(), len(k.Features.Axes.Levels), 1
 	if o.Of == config.ClimateMembers {
@@ -72,17 +72,17 @@ func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, g
 	}
 	first, last := past.inits[0], past.inits[len(past.inits)-1]
 	c := &Climate{Of: o.Of, Period: ensemble.Period{From: first.Time, To: last.Time}, Dates: len(past.inits), Steps: o.Steps, Windows: o.Windows, Days: o.Days, Grid: grid}
-	var valid []time.Time
-	for _, init := range past.inits {
-		valid = append(valid, init.Valid(k.TargetLead).Time)
-	}
-	band := max(1, climateRoom/(4*len(valid)*members*depth))
-	for v, name := range k.Targets {
+	band := max(1, climateRoom/(4*len(past.inits)*members*depth))
+	for v, one := range k.Targets {
+		var valid []time.Time
+		for _, init := range past.inits {
+			valid = append(valid, init.Valid(one.Lead).Time)
+		}
 		var levels []int
 		for l := range depth {
 			if k.Score[v*depth+l] > 0 {
 				levels = append(levels, l)
-				c.Targets = append(c.Targets, climateTarget{name, k.Features.Axes.Levels[l].Of(name), k.TargetLead.String()})
+				c.Targets = append(c.Targets, climateTarget{one.Variable, k.Features.Axes.Levels[l].Of(one.Variable), one.Lead.String()})
 				c.quantiles = append(c.quantiles, c.empty())
 			}
 		}
@@ -90,7 +90,7 @@ func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, g
 		for lo := 0; lo < n && len(levels) > 0; lo += band {
 			hi := min(n, lo+band)
 			fields := make([][][][]float32, len(levels)) // [level][date][member][point]
-			err := past.each(ctx, ranks, func(i int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
+			err := past.each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
 				part, err := k.climateFields(fc, a, v, o.Of)
 				if err != nil {
 					return err
@@ -129,11 +129,11 @@ func (c *Climate) empty() score.Climate {
 	return score.Climate{Steps: c.Steps, Windows: c.Windows, Days: c.Days, Quantiles: make([]float32, c.Windows*(c.Steps+1)*c.Grid.Size())}
 }
 
-// climateFields are the values of target variable v on one date.
+// climateFields are the values of target v on one date.
 //
 // Shape: [member][level][point] of the forecast, or one analysis in place of members.
-func (k *Task) climateFields(fc *ensemble.Forecast, a *ensemble.Analysis, v int, of string) (part []float32, err error) {
-	t, x := k.targetAt(v)
+func (k *Task) climateFields(fc *ensemble.Forecast, a []*ensemble.Analysis, v int, of string) (part []float32, err error) {
+	t, x := k.answerAt(fc, v)
 	if of == config.ClimateMembers {
 		for m := range fc.Members {
 			for l := range fc.Axes.Levels {
@@ -143,7 +143,7 @@ func (k *Task) climateFields(fc *ensemble.Forecast, a *ensemble.Analysis, v int,
 		return part, nil
 	}
 	for _, level := range fc.Axes.Levels {
-		obs, err := target(a, k.Targets[v], level)
+		obs, err := k.observed(a, fc.Init, v, level)
 		if err != nil {
 			return nil, err
 		}

@@ -99,9 +99,9 @@ func (c *coupling) couple(init ensemble.Init, f *product.Field, grid *ensemble.G
 }
 
 // at is the place of a target among those of a task.
-func (k *Task) at(variable string, level ensemble.Level) int {
+func (k *Task) at(t Target, level ensemble.Level) int {
 	levels := k.Features.Axes.Levels
-	return slices.Index(k.Targets, variable)*len(levels) + ensemble.FindLevel(levels, variable, level)
+	return slices.Index(k.Targets, t)*len(levels) + ensemble.FindLevel(levels, t.Variable, level)
 }
 
 // seedOfField is the seed of the draws of a start, lead, variable and level.
@@ -134,7 +134,8 @@ type archive struct {
 	in     *fio.Input
 	window time.Duration
 	fields []archived
-	times  []ensemble.Valid // at which there is an analysis of all fields, ascending
+	// times, ascending, are those at which there is an analysis of all fields, of later leads as much later.
+	times []ensemble.Valid
 }
 
 // archived is one target of a model in an archive.
@@ -142,6 +143,7 @@ type archived struct {
 	at       int // of the model's targets
 	variable string
 	level    ensemble.Level
+	later    time.Duration // than the first target lead
 }
 
 // openArchive looks through past analyses of what a choice publishes. No values are read.
@@ -157,8 +159,8 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	k := &ch.model.Task
 	d := len(k.Features.Axes.Levels)
 	for _, f := range ch.fields {
-		at := k.at(f.Variable, f.Level)
-		one := archived{at, f.Variable, k.Features.Axes.Levels[at%d]}
+		at := k.at(Target{f.Variable, f.Lead}, f.Level)
+		one := archived{at, f.Variable, k.Features.Axes.Levels[at%d], time.Duration(f.Lead - k.Targets[0].Lead)}
 		if (f.Kind == product.Member || f.Kind == product.NeighbourhoodAny) && !slices.Contains(a.fields, one) {
 			a.fields = append(a.fields, one)
 		}
@@ -171,9 +173,11 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 		here := map[ensemble.Valid]bool{}
 		for _, e := range a.in.Catalogue().Entries {
 			if e.Lead == 0 && e.Product == ensemble.MemberField && e.Statistic == "" && e.Variable == f.variable &&
-				ensemble.FindLevel([]ensemble.Level{f.level}, e.Variable, e.Level) >= 0 && !here[e.Valid()] {
-				here[e.Valid()] = true
-				have[e.Valid()]++
+				ensemble.FindLevel([]ensemble.Level{f.level}, e.Variable, e.Level) >= 0 {
+				if t := f.first(e.Valid()); !here[t] {
+					here[t] = true
+					have[t]++
+				}
 			}
 		}
 	}
@@ -192,15 +196,24 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	return a, nil
 }
 
+// first is the time of the first target lead in a trajectory of analyses that is here at a time; when is
+// the inverse.
+func (f archived) first(at ensemble.Valid) ensemble.Valid { return ensemble.ValidAt(at.Add(-f.later)) }
+
+func (f archived) when(first ensemble.Valid) ensemble.Valid {
+	return ensemble.ValidAt(first.Add(f.later))
+}
+
 // dates are the analyses that make the template of members of one start: from before it,
-// at the time of day and in the season of its valid time, evenly over those that there are.
+// at the time of day and in the season of its first valid time, evenly over those that there are. Members of
+// later leads have the analyses that follow on these, so that each is a trajectory.
 //
 // Errors: exit 66 if there are fewer.
 func (a *archive) dates(init ensemble.Init, lead ensemble.Lead, members int) ([]ensemble.Valid, error) {
 	valid := init.Valid(lead)
 	var fit []ensemble.Valid
 	for _, t := range a.times {
-		if t.Before(init.Time) && t.Time.Truncate(time.Minute).Sub(valid.Time.Truncate(time.Minute))%(24*time.Hour) == 0 && seasonApart(t.Time, valid.Time) <= a.window {
+		if a.last(t).Before(init.Time) && t.Time.Truncate(time.Minute).Sub(valid.Time.Truncate(time.Minute))%(24*time.Hour) == 0 && seasonApart(t.Time, valid.Time) <= a.window {
 			fit = append(fit, t)
 		}
 	}
@@ -223,11 +236,28 @@ func seasonApart(a, b time.Time) time.Duration {
 	return min(d, year-d)
 }
 
-// files are those in which analyses of some times lie.
+// last is the last time of the trajectory that begins at a time.
+func (a *archive) last(first ensemble.Valid) ensemble.Valid {
+	last := first
+	for _, f := range a.fields {
+		if t := f.when(first); t.After(last.Time) {
+			last = t
+		}
+	}
+	return last
+}
+
+// files are those in which the analyses of trajectories lie that begin at some times.
 func (a *archive) files(times []ensemble.Valid) []string {
+	all := map[ensemble.Valid]bool{}
+	for _, f := range a.fields {
+		for _, t := range times {
+			all[f.when(t)] = true
+		}
+	}
 	var out []string
 	for _, e := range a.in.Catalogue().Entries {
-		if slices.Contains(times, e.Valid()) && !slices.Contains(out, e.File) {
+		if all[e.Valid()] && !slices.Contains(out, e.File) {
 			out = append(out, e.File)
 		}
 	}
@@ -240,11 +270,15 @@ func (a *archive) files(times []ensemble.Valid) []string {
 func (a *archive) read(ctx context.Context, to destination, times []ensemble.Valid) (map[int][][]float32, error) {
 	out := map[int][][]float32{}
 	for _, f := range a.fields {
-		s, err := selectAnalyses(a.in, []string{f.variable}, []ensemble.Level{f.level}, to, times)
+		own := make([]ensemble.Valid, len(times))
+		for i, t := range times {
+			own[i] = f.when(t)
+		}
+		s, err := selectAnalyses(a.in, []string{f.variable}, []ensemble.Level{f.level}, to, own)
 		if err != nil {
 			return nil, err
 		}
-		all, _, err := s.read(ctx, times, nil)
+		all, _, err := s.read(ctx, own, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -277,7 +311,7 @@ func (p *prediction) templateTimes(init ensemble.Init, members []ensemble.Member
 	if c.archive == nil {
 		return nil, nil
 	}
-	return c.archive.dates(init, p.model.Task.TargetLead, len(c.members(members)))
+	return c.archive.dates(init, p.model.Task.Targets[0].Lead, len(c.members(members)))
 }
 
 // template reads that of a start's members, where they have one.

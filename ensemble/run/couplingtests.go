@@ -222,7 +222,7 @@ func (m *Model) testCoupling(ctx context.Context, test examples, o engine.Option
 	obs := make([][][]float32, len(k.Score))
 	// One part of the members after the other: a network that reads them is compiled for each number.
 	for _, part := range c.options.Parts(len(k.Used)) {
-		if err := m.testPart(ctx, o, test, order, part, func(i int, fc *ensemble.Forecast, analysis *ensemble.Analysis, made [][][]float32) error {
+		if err := m.testPart(ctx, o, test, order, part, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error {
 			for at, fields := range made {
 				part.Put(&outputs[at][i], c.at(fields))
 			}
@@ -234,7 +234,7 @@ func (m *Model) testCoupling(ctx context.Context, test examples, o engine.Option
 					return err
 				}
 			}
-			return m.observed(obs, analysis, c)
+			return m.observed(obs, fc.Init, analyses, c)
 		}); err != nil {
 			return nil, err
 		}
@@ -266,7 +266,7 @@ func (m *Model) testCoupling(ctx context.Context, test examples, o engine.Option
 
 // testPart has members made of a part of those of some starts.
 func (m *Model) testPart(ctx context.Context, o engine.Options, test examples, order []int, part couplingtest.Part,
-	take func(i int, fc *ensemble.Forecast, analysis *ensemble.Analysis, made [][][]float32) error) error {
+	take func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error) error {
 	members := make([]ensemble.Member, len(part.Members))
 	for i, x := range part.Members {
 		members[i] = m.Task.Used[x]
@@ -274,7 +274,7 @@ func (m *Model) testPart(ctx context.Context, o engine.Options, test examples, o
 	next := test.stream(ctx, order)
 	defer next.Close()
 	for i := range order {
-		fc, analysis, err := next.next()
+		fc, analyses, err := next.next()
 		if err := m.ranks.together(err); err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ func (m *Model) testPart(ctx context.Context, o engine.Options, test examples, o
 		if err != nil {
 			return err
 		}
-		if err := take(i, fc, analysis, made); err != nil {
+		if err := take(i, fc, analyses, made); err != nil {
 			return err
 		}
 	}
@@ -294,13 +294,13 @@ func (m *Model) givesMembers() bool { return m.Spec.Head == DistributionHead || 
 
 // observed appends the analyses of the targets, at the places that are looked at; on ranks that
 // do not lead nothing.
-func (m *Model) observed(obs [][][]float32, analysis *ensemble.Analysis, c *couplings) error {
+func (m *Model) observed(obs [][][]float32, init ensemble.Init, analyses []*ensemble.Analysis, c *couplings) error {
 	k := &m.Task
 	n := m.Grid.Size()
 	for v := range k.Targets {
 		var part []float32
 		for _, l := range m.here().Features.Axes.Levels {
-			field, err := target(analysis, k.Targets[v], l)
+			field, err := k.observed(analyses, init, v, l)
 			if err != nil {
 				return err
 			}

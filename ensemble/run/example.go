@@ -1,10 +1,13 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -14,7 +17,7 @@ import (
 // Example is one start of the test with everything a report shows as maps.
 type Example struct {
 	Init    ensemble.Init
-	Lead    ensemble.Lead
+	Lead    ensemble.Lead // of fields that name none
 	Grid    *ensemble.Grid
 	Used    int // members the network saw
 	Full    int
@@ -26,6 +29,7 @@ type Example struct {
 type ExampleField struct {
 	Variable string         `json:"variable"`
 	Level    ensemble.Level `json:"level"`
+	Lead     ensemble.Lead  `json:"lead,omitempty"`
 	Kind     string         `json:"kind"` // one of the Show constants
 	Values   []float32      `json:"-"`
 }
@@ -47,14 +51,15 @@ var exampleFile = filepath.Join("report", "example.safetensors")
 // example shows the cases of one start, by target.
 func (m *Model) example(fc *ensemble.Forecast, cases []*Case) *Example {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
-	e := &Example{Init: fc.Init, Lead: k.TargetLead, Grid: m.Grid, Used: len(k.Used), Full: len(fc.Members), Control: m.Control}
+	e := &Example{Init: fc.Init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(k.Used), Full: len(fc.Members), Control: m.Control}
 	for i, c := range cases {
 		if c == nil {
 			continue
 		}
+		t := k.Targets[i/d]
 		add := func(kind string, values []float32) {
 			if values != nil {
-				e.Fields = append(e.Fields, ExampleField{k.Targets[i/d], k.Features.Axes.Levels[i%d].Of(k.Targets[i/d]), kind, values})
+				e.Fields = append(e.Fields, ExampleField{t.Variable, k.Features.Axes.Levels[i%d].Of(t.Variable), t.Lead, kind, values})
 			}
 		}
 		_, full := meanStd(c.Members, k.Features.DDOF)
@@ -118,4 +123,16 @@ func LoadExample(dir string) (*Example, error) {
 		}
 	}
 	return &Example{j.Init, j.Lead, j.Grid, j.Used, j.Full, j.Control, j.Fields}, nil
+}
+
+// times are the leads that are shown, with their valid times.
+func (e *Example) times() string {
+	var out []string
+	for _, f := range e.Fields {
+		lead := cmp.Or(f.Lead, e.Lead)
+		if t := fmt.Sprintf("lead %s, valid %s", lead, e.Init.Valid(lead)); !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return strings.Join(out, "; ")
 }

@@ -142,8 +142,8 @@ func AblationVariants(src config.Sources) ([]Variant, error) {
 	}
 	out := []Variant{{Name: "base"}}
 	add := func(name string, set ...string) { out = append(out, Variant{name, set}) }
-	if len(c.Data.Leads) > 1 {
-		add("target-lead-only", fmt.Sprintf("data.leads=[%s]", c.Data.TargetLead))
+	if len(c.Data.Leads) > len(c.Data.TargetLeads) {
+		add("target-lead-only", fmt.Sprintf("data.leads=[%s]", leadWords(c.Data.TargetLeads)))
 	}
 	var levels []string
 	for _, l := range c.Data.Levels {

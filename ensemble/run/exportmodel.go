@@ -201,7 +201,7 @@ func (m *Model) testable(ctx context.Context, o ExportOptions, w Weights) (*Arch
 	}
 	shape := []int{1, a.Channels, 16, 24}
 	if a.Kind == ResNetKind {
-		c := m.Task.Features.Channel(m.Task.TargetLead, ensemble.SpreadOfUsed, m.Task.Targets[0])
+		c := m.Task.Features.Channel(m.Task.Targets[0].Lead, ensemble.SpreadOfUsed, m.Task.Targets[0].Variable)
 		a.Reinject = &c
 	} else {
 		shape = []int{1, a.Channels, min(2, len(m.Task.Features.Axes.Levels)), 1 << a.Stages, 2 << a.Stages}
@@ -236,7 +236,7 @@ func (m *Model) inputNames() (names []string) {
 	if m.Spec.Reference != "" {
 		for _, part := range []string{outShift, outSigma} {
 			for _, v := range m.Task.Targets {
-				names = append(names, fmt.Sprintf("%s of %s by %s", part, v, m.Spec.Reference))
+				names = append(names, fmt.Sprintf("%s of %s by %s", part, m.Task.channelOf(v), m.Spec.Reference))
 			}
 		}
 	}
@@ -264,7 +264,7 @@ func (m *Model) outputNames(outputs int) (names []string) {
 	}
 	for _, part := range parts {
 		for _, v := range m.Task.Targets {
-			names = append(names, fmt.Sprintf("%s of %s", part, v))
+			names = append(names, fmt.Sprintf("%s of %s", part, m.Task.channelOf(v)))
 		}
 	}
 	return names[:outputs]

@@ -36,7 +36,7 @@ func TestExportModel(t *testing.T) {
 	if err := json.Unmarshal(text, &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Inputs) != m.Task.Features.Channels() || len(doc.Outputs) != r.Network.Outputs || !slices.Contains(doc.Outputs, "shift of "+m.Task.Targets[0]) {
+	if len(doc.Inputs) != m.Task.Features.Channels() || len(doc.Outputs) != r.Network.Outputs || !slices.Contains(doc.Outputs, "shift of "+m.Task.Targets[0].Variable) {
 		t.Errorf("inputs %q, outputs %q", doc.Inputs, doc.Outputs)
 	}
 	if doc.Model == nil || doc.Model.DDOF != m.Task.Features.DDOF || doc.Model.Control != m.Control || doc.Network.Periodic != m.Spec.Periodic {

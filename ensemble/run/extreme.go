@@ -17,7 +17,7 @@ import (
 // the CRPS the EECRPS of ENS-10. A nil extreme weights nothing.
 type extreme struct {
 	factor  float64
-	climate []*score.Climate // [variable][level]; nil where a target is not scored
+	climate []*score.Climate // as targets are stored; nil where a target is not scored
 }
 
 // extremeOf is what a configuration asks for.
@@ -32,9 +32,9 @@ func extremeOf(c *config.TrainConfig, k *Task, climate *Climate, ranks *team) (*
 			Why: "one rank alone has the climate", Fix: "train on one rank, without train.mesh, or remove train.loss.extreme"}
 	}
 	e := &extreme{factor: c.Train.Train.Loss.Extreme}
-	for _, name := range k.Targets {
+	for _, t := range k.Targets {
 		for _, l := range k.Features.Axes.Levels {
-			e.climate = append(e.climate, climate.of(productKey{name, l.Of(name), k.TargetLead}))
+			e.climate = append(e.climate, climate.of(productKey{t.Variable, l.Of(t.Variable), t.Lead}))
 		}
 	}
 	return e, nil

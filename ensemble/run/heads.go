@@ -269,7 +269,8 @@ func (s Spec) distributionScore(b *graph.Builder, k *Task, h head, residual grap
 		return b.Fail("loss", err)
 	}
 	var scores []graph.Value
-	for v, name := range k.Targets {
+	for v, target := range k.Targets {
+		name := target.Variable
 		of := func(x graph.Value) graph.Value {
 			if len(k.Targets) == 1 {
 				return x
@@ -509,9 +510,8 @@ func (k *Task) fitHead(h *headSums, ranks *team) error {
 	if !ranks.leads() {
 		return nil
 	}
-	d := len(k.Features.Axes.Levels)
 	for at, l := range least {
-		name := fmt.Sprintf("%s at %s", k.Targets[at/d], k.Features.Axes.Levels[at%d])
+		name := k.named(at)
 		if k.Score[at] != 0 && h.positive && l.Value < -negligible*k.ErrorScale[at] {
 			return &exit.Error{Code: exit.BadData, What: "an analysis has values below 0, and the family of model.family has none",
 				At: fmt.Sprintf("%s at %s, training analyses", name, l.When), Why: fmt.Sprintf("the least value is %g", l.Value),
@@ -521,7 +521,7 @@ func (k *Task) fitHead(h *headSums, ranks *team) error {
 	for at := range counts {
 		edges, err := edgesOf(counts[at], h.bins)
 		if err != nil && k.Score[at] != 0 {
-			return &exit.Error{Code: exit.BadData, What: "the training starts make no histogram", At: fmt.Sprintf("%s at %s", k.Targets[at/d], k.Features.Axes.Levels[at%d]),
+			return &exit.Error{Code: exit.BadData, What: "the training starts make no histogram", At: k.named(at),
 				Why: err.Error(), Fix: "lower model.bins, or look at the fields with `ensemble inspect --stats`", Err: err}
 		}
 		for i := range edges {
@@ -588,8 +588,8 @@ func (h *heads) physical(out *Forecast, init ensemble.Init, stats []statistics) 
 	k, n := h.m.local, len(out.Spread)
 	d := len(k.Features.Axes.Levels)
 	families := make([]*dist.Family, len(k.Targets))
-	for v, name := range k.Targets {
-		families[v] = h.m.distributionOf(name)
+	for v, t := range k.Targets {
+		families[v] = h.m.distributionOf(t.Variable)
 	}
 	out.Parameters = make([][]float32, len(h.m.Family.Parameters))
 	for i := range out.Parameters {
@@ -607,7 +607,7 @@ func (h *heads) physical(out *Forecast, init ensemble.Init, stats []statistics) 
 				switch e := k.ErrorScale[at]; role {
 				case dist.Location:
 					par[p] = float64(centre) + e*par[p]
-					if h.m.Spec.Bins > 0 && boundedVariable(k.Targets[at/d]) {
+					if h.m.Spec.Bins > 0 && boundedVariable(k.Targets[at/d].Variable) {
 						par[p] = max(0, par[p]) // the rest is a mass at 0
 					}
 				case dist.Scale:

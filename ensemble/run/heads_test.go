@@ -116,7 +116,7 @@ func predicted(t *testing.T, m *Model, samples []*store.Sample) (all []*Forecast
 			t.Fatal(err)
 		}
 		all = append(all, out)
-		f := m.distributionOf(m.Task.Targets[0])
+		f := m.distributionOf(m.Task.Targets[0].Variable)
 		par := make([]float64, len(f.Parameters))
 		fields := out.parametersAt(0, m.Grid.Size(), wholeField)
 		for p, y := range s.Analyses[0].Field(0, 0) {
@@ -250,7 +250,7 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(k.Input(&net.batch, 0, s.Forecast, used), k.Answer(&net.batch, 0, s.Forecast, used, s.Analyses[0])); err != nil {
+		if err := errors.Join(k.Input(&net.batch, 0, s.Forecast, used), k.Answer(&net.batch, 0, s.Forecast, used, s.Analyses)); err != nil {
 			t.Fatal(err)
 		}
 		net.load(&net.batch)

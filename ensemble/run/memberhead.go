@@ -39,7 +39,9 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features graph.Value, wrap 
 	n, d, h, w := targets[0], targets[2], targets[3], targets[4]
 	members, own := s.membersOf(k), f.MemberChannels()
 	x := op.Reshape(b, b.Input("members", graph.Shape{n, members * own, d, h, w}), graph.Shape{n * members, own, d, h, w})
-	if statistics := f.StatisticChannels(); statistics < f.Channels() {
+	if s.inRows() {
+		x = s.leadRows(b, k, x, features, members)
+	} else if statistics := f.StatisticChannels(); statistics < f.Channels() {
 		x = op.Concat(b, 1, x, op.SetRepeat(b, op.Slice(b, features, 1, statistics, f.Channels()), members))
 	}
 	halves := s.Loss == config.MembersLoss && s.Fairness == config.CrossPairFairness
@@ -47,7 +49,12 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features graph.Value, wrap 
 	if halves && loss { // each half by itself
 		together = members / 2
 	}
-	shift := s.memberNetwork(b, x, targets[1], together, wrap)
+	var shift graph.Value
+	if s.inRows() { // in which no member sees another
+		shift = s.askedOf(b, k, s.rowNetwork(b, k, x, len(k.targetVariables()), wrap), 1)
+	} else {
+		shift = s.memberNetwork(b, x, targets[1], together, wrap)
+	}
 	b.Output(outMembers, shift)
 	if !loss {
 		return
@@ -86,16 +93,21 @@ func (s Spec) memberNetwork(b *graph.Builder, x graph.Value, variables, together
 		net := unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap, Out: variables, ZeroLast: true}
 		return net.BuildPadded(b, x)
 	case config.PoETKind:
-		net := unet3d.PoET{Attention: attention, Out: variables, Periodic: wrap, ZeroLast: true}
-		for stage := range s.Stages + 1 {
-			net.Widths = append(net.Widths, s.Base<<stage)
-		}
-		net.Attended = min(attendedStages, len(net.Widths))
-		return net.Build(b, x)
+		return s.poet(attention, variables, wrap).Build(b, x)
 	case config.TransformerKind:
 		return unet3d.MemberTransformer{Attention: attention, Out: variables, Width: s.Base, Periodic: wrap, ZeroLast: true}.Build(b, x)
 	}
 	return b.Fail("members", fmt.Errorf("network %q gives no members", s.Kind))
+}
+
+// poet is the U-Net whose deepest stages attend.
+func (s Spec) poet(attention unet3d.Attention, out int, wrap bool) unet3d.PoET {
+	net := unet3d.PoET{Attention: attention, Out: out, Periodic: wrap, ZeroLast: true}
+	for stage := range s.Stages + 1 {
+		net.Widths = append(net.Widths, s.Base<<stage)
+	}
+	net.Attended = min(attendedStages, len(net.Widths))
+	return net
 }
 
 // attendedStages is how many of the deepest stages of PoET attend, as published.
@@ -136,7 +148,7 @@ func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
 	out.Members = make([]float32, len(shifts))
 	for i, member := range b.from {
 		for at := range targets {
-			v, _ := ensemble.VariableNamed(k.Targets[at/d])
+			v, _ := ensemble.VariableNamed(k.Targets[at/d].Variable)
 			bounded, _ := v.NonNegative()
 			e := float32(k.ErrorScale[at])
 			from := (i*targets + at) * p
@@ -146,7 +158,7 @@ func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
 				y := x + e*shifts[from+q]
 				if x == x && y-y != 0 {
 					return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-						At:  fmt.Sprintf("start %s, %s at %s, point %d", init, k.Targets[at/d], k.Features.Axes.Levels[at%d], q),
+						At:  fmt.Sprintf("start %s, %s, point %d", init, k.named(at), q),
 						Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 				}
 				if bounded && y < 0 {

@@ -56,7 +56,7 @@ func with(fc *ensemble.Forecast, numbers []ensemble.Member, from ...int) *ensemb
 	return out
 }
 
-// predictOf gives the fields of the products of a forecast, by statistic and member.
+// predictOf gives the fields of the products of a forecast, by statistic and member, and by lead where there are several.
 func predictOf(t *testing.T, runDir string, fc *ensemble.Forecast, o PredictOptions) map[string][]float32 {
 	t.Helper()
 	pool, err := decode.NewPool(decode.Options{})
@@ -89,6 +89,9 @@ func predictOf(t *testing.T, runDir string, fc *ensemble.Forecast, o PredictOpti
 			name = fmt.Sprint(e.Below)
 		case ensemble.Probability:
 			name = e.Event.String()
+		}
+		if len((&ensemble.Catalogue{Entries: entries}).Leads()) > 1 {
+			name = entries[i].Lead.String() + " " + name
 		}
 		out[name] = slices.Clone(f.Values)
 		return nil

@@ -40,7 +40,7 @@ type Model struct {
 	// training had stages; Networks then give sigma.
 	Bias      Weights
 	Spreads   []Weights
-	Baselines []Baselines      // [variable][level], as targets are stored; empty without analyses
+	Baselines []Baselines      // as targets are stored; empty without analyses
 	Coupling  []score.Coupling // what the test of the training found of its members
 	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
 	// Calibrations are those of probabilities of events, fitted on validation starts.
@@ -78,11 +78,16 @@ const (
 	placesFormat = 4
 	// headsFormat is that of distributions that are not normal, of whatever else.
 	headsFormat = 5
+	// leadsFormat is that of several target leads, or one that is not read, and of leads in rows, of whatever
+	// else.
+	leadsFormat = 6
 )
 
-// format is that of models of the network: the oldest that programs know which can read them.
-func (s Spec) format() int {
+// format is that of models of the network, for several target leads if any are given: the oldest that programs know which can read them.
+func (s Spec) format(leads []string) int {
 	switch {
+	case leads != nil || s.inRows():
+		return leadsFormat
 	case s.Family != "":
 		return headsFormat
 	case s.Reference != "" || s.Embedding > 0 || s.Auxiliary > 0 || s.body(false) != nil:
@@ -105,7 +110,8 @@ type modelJSON struct {
 	Variables  []string                 `json:"variables"`
 	Levels     []string                 `json:"levels"`
 	Leads      []string                 `json:"leads"`
-	TargetLead string                   `json:"target_lead"`
+	TargetLead string                   `json:"target_lead,omitempty"`  // of one
+	More       []string                 `json:"target_leads,omitempty"` // of several
 	Targets    []string                 `json:"targets"`
 	Score      []float64                `json:"target_weights"`
 	Aggregates []ensemble.Aggregate     `json:"features"`
@@ -218,13 +224,19 @@ func (m *Model) saveReference(dir string) error {
 	f := modelJSON{
 		Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
 		Variables: k.Features.Axes.Variables, Levels: words(k.Features.Axes.Levels), Leads: words(k.Features.Axes.Leads),
-		TargetLead: k.TargetLead.String(), Targets: k.Targets, Score: k.Score,
+		Targets: k.targetVariables(), Score: k.Score,
 		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
 		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Least: k.Least, Full: k.Full, Control: m.Control,
 		Trained: m.Trained, Origins: m.Origins, Grid: m.Grid, Spreads: k.Features.Spreads,
 		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange, Edges: k.Edges,
 	}
-	f.Format, f.OfMembers = m.Spec.format(), k.Features.OfMembers
+	f.OfMembers = k.Features.OfMembers
+	if leads := words(k.targetLeads()); len(leads) > 1 || !slices.Contains(f.Leads, leads[0]) {
+		f.More = leads
+	} else {
+		f.TargetLead = leads[0]
+	}
+	f.Format = m.Spec.format(f.More)
 	for _, a := range k.Features.Auxiliary {
 		f.Auxiliary = append(f.Auxiliary, a.Name)
 	}
@@ -298,10 +310,10 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format < jointFormat || f.Format > headsFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, headsFormat))
+	if f.Format < jointFormat || f.Format > leadsFormat {
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, leadsFormat))
 	}
-	if f.Spec.format() != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
+	if f.Spec.format(f.More) != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
 		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}
@@ -327,23 +339,27 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 		}
 		axes.Levels = append(axes.Levels, l)
 	}
-	for _, s := range append(slices.Clone(f.Leads), f.TargetLead) {
+	asked := f.More
+	if asked == nil {
+		asked = []string{f.TargetLead}
+	}
+	for _, s := range slices.Concat(f.Leads, asked) {
 		d, err := config.ParseDuration(s)
 		if err != nil {
 			return nil, nil, bad("lead " + s)
 		}
 		axes.Leads = append(axes.Leads, ensemble.Lead(d))
 	}
-	last := len(axes.Leads) - 1
+	own := len(f.Leads)
 	m.Task = Task{
 		Features: ensemble.Features{Aggregates: f.Aggregates, Location: f.Location, Season: f.Season, DDOF: f.DDOF, Spreads: f.Spreads, OfMembers: f.OfMembers},
-		Targets:  f.Targets, TargetLead: axes.Leads[last], Used: f.Used, Least: f.Least, Full: f.Full, Score: f.Score,
+		Targets:  targetsOf(f.Targets, axes.Leads[own:]), Used: f.Used, Least: f.Least, Full: f.Full, Score: f.Score,
 		ErrorScale: f.Error, SpreadScale: f.Spread, SpreadAffine: f.Affine, SpreadRange: f.Range, Edges: f.Edges,
 	}
 	for _, name := range f.Auxiliary {
 		m.Task.Features.Auxiliary = append(m.Task.Features.Auxiliary, ensemble.Auxiliary{Name: name})
 	}
-	axes.Leads = axes.Leads[:last]
+	axes.Leads = axes.Leads[:own]
 	m.Task.Features.Axes = axes
 	if m.Baselines, err = loadBaselines(filepath.Join(dir, baselinesFile), m.Grid.Size()); err != nil {
 		return nil, nil, err
@@ -418,14 +434,14 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 
 // Forecast is what a model makes of one start, in physical units.
 //
-// Shape: Mean, Sigma, Spread [variable][level][NY*NX]; Mean and Sigma are nil for
+// Shape: Mean, Sigma, Spread [lead][variable][level][NY*NX]; Mean and Sigma are nil for
 // a spread head. Parameters [parameter] of that shape are those of a distribution that is not
 // normal, in the order of its family; of a normal one they are Mean and Sigma. Clipped is the number of values of Spread that the network put
 // below zero and that were set to 0.
 type Forecast struct {
 	Mean, Sigma, Spread []float32
 	Parameters          [][]float32
-	// Members [member][variable][level][NY*NX], in the order of their numbers, are those of a
+	// Members [member][lead][variable][level][NY*NX], in the order of their numbers, are those of a
 	// network that gives members; Mean and Sigma are of these, and Spread is nil.
 	Members []float32
 	Clipped int
@@ -449,7 +465,7 @@ func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Fore
 }
 
 // prepare makes the network's input of one forecast, which is not needed after that, and
-// gives the statistics of the targets, [variable][level]. The network is open.
+// gives the statistics of the targets, as these are stored. The network is open.
 func (m *Model) prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]statistics, error) {
 	used, err := positions(fc, members)
 	if err != nil {
@@ -568,9 +584,8 @@ func (m *Model) physical(out *Forecast, init ensemble.Init, stats []statistics) 
 }
 
 func notFinite(k *Task, init ensemble.Init, at, point int) error {
-	d := len(k.Features.Axes.Levels)
 	return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-		At:  fmt.Sprintf("start %s, %s at %s, point %d", init, k.Targets[at/d], k.Features.Axes.Levels[at%d], point),
+		At:  fmt.Sprintf("start %s, %s, point %d", init, k.named(at), point),
 		Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 }
 

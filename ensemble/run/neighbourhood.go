@@ -13,7 +13,7 @@ import (
 //
 // Errors: those of eventOf.
 func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Field, family *dist.Family) (out []product.Field, err error) {
-	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.model.calibrationWords(f.Variable, f.Level)
+	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.model.calibrationWords(Target{f.Variable, f.Lead}, f.Level)
 	if word == config.NeighbourhoodAnyProduct {
 		f.Kind, f.Distribution = product.NeighbourhoodAny, family.Name+"; of members: "+ch.coupling.words()
 	}
@@ -48,13 +48,13 @@ type nearbyField struct {
 // points beyond the edge of an area count too.
 func (ch *choice) around(p *product.Product, f *product.Field, out *Forecast, raw []float32, take func([]float32) []float32) error {
 	k, n := &ch.model.Task, ch.model.Grid.Size()
-	key := f.Variable + f.Level.String() + f.Statistic()
+	key := f.Variable + f.Level.String() + f.Lead.String() + f.Statistic()
 	if ch.near.fields == nil {
 		ch.near = nearby{map[string]nearbyField{}, map[int][][]float32{}}
 	}
 	got, there := ch.near.fields[key]
 	if !there {
-		at := k.at(f.Variable, f.Level)
+		at := k.at(Target{f.Variable, f.Lead}, f.Level)
 		family, err := ch.model.family(f.Variable)
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func (ch *choice) around(p *product.Product, f *product.Field, out *Forecast, ra
 		parameters := out.parametersAt(at, n, wholeField)
 		if f.Kind == product.Neighbourhood {
 			points := statistic(f, family, parameters)
-			ch.model.calibrate(points, f.Variable, f.Level, f.Event, family, parameters)
+			ch.model.calibrate(points, Target{f.Variable, f.Lead}, f.Level, f.Event, family, parameters)
 			means, incomplete := discs.Mean(points)
 			for i, v := range means[0] {
 				means[0][i] = min(max(v, 0), 1) // sums of probabilities round

@@ -62,6 +62,11 @@ type Spec struct {
 	// Attention says where members have weights for each other, as unet3d.AttentionWeights.
 	Attention string `json:"attention,omitempty"`
 
+	// Leads says where leads are, as model.leads: empty, in channels. Conditions are what rows are told,
+	// as model.conditions, between blanks.
+	Leads      string `json:"leads,omitempty"`
+	Conditions string `json:"conditions,omitempty"`
+
 	// Family is the distribution whose parameters a distribution head gives, by its name in
 	// model.family; empty is normal. Degree is that of a Bernstein quantile function, Bins those of
 	// a histogram. Loss is the score of it.
@@ -125,7 +130,7 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 	case s.stage == biasStage:
 		net := unet3d.Correction{UNet: unet3d.BiasUNet{Base: s.Bias.Base, Stages: s.Bias.Stages, Periodic: wrap}, Local: s.Bias.Local}
 		out.Shift, roughness = net.Build(b, in.Features, in.Anomaly)
-	case s.Kind != config.UNetKind && s.body(wrap) == nil:
+	case s.oneOutput():
 		out.Spread = s.toTargets(b, s.oneField(b, k, in.Features, wrap), k)
 		if s.staged() {
 			out.Sigma = unet3d.SigmaOf(b, out.Spread)
@@ -136,9 +141,14 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 			scale[i] = k.SpreadScale[i] / k.ErrorScale[i]
 			affine[i] = [2]float64{k.SpreadAffine[i][0] / k.ErrorScale[i], k.SpreadAffine[i][1]}
 		}
+		body := s.body(wrap)
+		noMaps := body != nil
+		if s.inRows() {
+			body = s.rowsBody(k, wrap)
+		}
 		net := unet3d.Calibrated{
 			UNet: unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap},
-			Body: s.body(wrap), NoMaps: s.body(wrap) != nil,
+			Body: body, NoMaps: noMaps,
 			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead || s.staged(), SigmaOfSpread: s.staged(),
 			Extra: s.extra(),
 		}
@@ -185,12 +195,17 @@ func (s Spec) body(wrap bool) unet3d.Body {
 	return nil
 }
 
+// oneOutput tells whether the network makes a single spread field.
+func (s Spec) oneOutput() bool {
+	return s.Kind == config.ResNetKind || s.Kind == config.InceptionKind || s.Kind == config.InceptionFigureKind
+}
+
 // oneField builds a network that makes one spread field on one level from the channels of the
 // features, in units of the spread's scale.
 func (s Spec) oneField(b *graph.Builder, k *Task, features graph.Value, wrap bool) graph.Value {
 	f := &k.Features
 	if s.Kind == config.ResNetKind {
-		return unet3d.ResNet2D{Periodic: wrap, Reinject: f.Channel(k.TargetLead, ensemble.SpreadOfUsed, k.Targets[0])}.Build(b, features)
+		return unet3d.ResNet2D{Periodic: wrap, Reinject: f.Channel(k.Targets[0].Lead, ensemble.SpreadOfUsed, k.Targets[0].Variable)}.Build(b, features)
 	}
 	// All channels of an aggregate, which lie together at each lead.
 	of := func(a ensemble.Aggregate) graph.Value {
@@ -355,6 +370,7 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	here.Features.Axes = ranks.own().axes(k.Features.Axes)
 	net.batch = newBatch(&here, ranks.own().part(g), net.rows.Len())
 	net.batch.withCentre(s)
+	net.batch.withConditions(s, &here, net.rows.Len())
 	net.batch.withMembers(s, &here, ranks.own().part(g), net.rows.Len(), s.membersOf(k), loss)
 	return net, nil
 }
@@ -385,7 +401,7 @@ func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
 func (n *network) load(b *Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
-		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "deviation": b.Deviation, "centre": b.Centre,
+		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "deviation": b.Deviation, "centre": b.Centre, "conditions": b.Conditions,
 		"reference_shift": b.ReferenceShift, "reference_sigma": b.ReferenceSigma,
 	} {
 		if in := n.plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there

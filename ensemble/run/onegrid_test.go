@@ -47,9 +47,9 @@ type oneStart struct {
 
 // samplesOf reads the starts of a part.
 func samplesOf(p examples) (out []oneStart, err error) {
-	err = p.each(context.Background(), nil, func(_ int, f *ensemble.Forecast, a *ensemble.Analysis) error {
-		fc, an := *f, *a
-		fc.Values, an.Values = slices.Clone(f.Values), slices.Clone(a.Values)
+	err = p.each(context.Background(), nil, func(_ int, f *ensemble.Forecast, a []*ensemble.Analysis) error {
+		fc, an := *f, *a[0]
+		fc.Values, an.Values = slices.Clone(f.Values), slices.Clone(a[0].Values)
 		out = append(out, oneStart{&fc, &an})
 		return nil
 	})

@@ -76,7 +76,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	files := slices.Concat(forecastFiles, analysisFiles)
-	p := store.Plan{Axes: axesOf(c), Storage: store.Storage(o.Storage), Version: o.Version}
+	p := store.Plan{Axes: readAxes(c), Storage: store.Storage(o.Storage), Version: o.Version}
 	var known map[string]store.Known
 	if !o.Overwrite {
 		known = store.ReadKnown(o.Out)
@@ -205,11 +205,8 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 
 // planAnalyses finds the analyses of the starts.
 func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *store.Plan) error {
-	p.AnalysisVariables, p.AnalysisLeads = targetVariables(c), []ensemble.Lead{c.Data.TargetLead}
-	var valids []ensemble.Valid
-	for _, s := range p.Starts {
-		valids = append(valids, s.Valid(c.Data.TargetLead))
-	}
+	p.AnalysisVariables, p.AnalysisLeads = targetVariables(c), c.Data.TargetLeads
+	valids := validsOf(p.Starts, c.Data.TargetLeads)
 	wanted, err := selectAnalyses(in, p.AnalysisVariables, p.Axes.Levels, destination{p.Grid, interpolationOf(c), fixGrid}, valids)
 	if err != nil {
 		return err
@@ -226,7 +223,7 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team) (*data, 
 	if err != nil {
 		return nil, err
 	}
-	d := &data{axes: axesOf(c), ranks: ranks, grid: s.Grid, origins: s.Origins, warnings: s.Warnings, store: s}
+	d := &data{axes: readAxes(c), ranks: ranks, grid: s.Grid, origins: s.Origins, warnings: s.Warnings, store: s}
 	if err := d.fromStore(c); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -252,7 +249,7 @@ func (d *data) fromStore(c *config.TrainConfig) error {
 	if d.split, err = divide(c.Data.Split, d.store.Inits()); err != nil {
 		return err
 	}
-	leaks, err := d.split.CheckLeaks(d.axes.Leads, c.Data.TargetLead)
+	leaks, err := d.split.CheckLeaks(d.axes.Leads, c.Data.TargetLeads)
 	if err != nil {
 		return err
 	}
@@ -262,7 +259,7 @@ func (d *data) fromStore(c *config.TrainConfig) error {
 		AnalysisVariables: []string{}, AnalysisLeads: []ensemble.Lead{}}
 	analysed := len(c.Data.Analyses) > 0
 	if analysed {
-		sel.AnalysisVariables, sel.AnalysisLeads = targetVariables(c), []ensemble.Lead{c.Data.TargetLead}
+		sel.AnalysisVariables, sel.AnalysisLeads = targetVariables(c), c.Data.TargetLeads
 	}
 	r, err := d.store.Select(sel)
 	if err != nil {
@@ -296,10 +293,11 @@ type storedCensus struct {
 	kinds               map[string]*ensemble.Kind // by variable
 	dir                 string
 	forecasts, analyses census
+	counted             map[ensemble.Valid]bool // analyses; starts have some in common where there are several target leads
 }
 
 func newStoredCensus(s *store.Store, levels, own []ensemble.Level) *storedCensus {
-	c := &storedCensus{levels: levels, own: own, kinds: map[string]*ensemble.Kind{}, dir: s.Dir()}
+	c := &storedCensus{levels: levels, own: own, kinds: map[string]*ensemble.Kind{}, dir: s.Dir(), counted: map[ensemble.Valid]bool{}}
 	for _, v := range s.Variables {
 		c.kinds[v.Name] = &ensemble.Kind{Unit: v.Unit, Grid: s.Grid}
 	}
@@ -307,7 +305,7 @@ func newStoredCensus(s *store.Store, levels, own []ensemble.Level) *storedCensus
 }
 
 // add counts one start.
-func (c *storedCensus) add(f *ensemble.Forecast, a *ensemble.Analysis) {
+func (c *storedCensus) add(f *ensemble.Forecast, a []*ensemble.Analysis) {
 	add := func(to *census, k ensemble.Key, field func(level int) []float32) {
 		for _, l := range c.levels {
 			k.Level = l.Of(k.Variable)
@@ -325,11 +323,14 @@ func (c *storedCensus) add(f *ensemble.Forecast, a *ensemble.Analysis) {
 			}
 		}
 	}
-	if a == nil {
-		return
-	}
-	for v, name := range a.Variables {
-		add(&c.analyses, ensemble.Key{Variable: name, Member: ensemble.NoMember, Init: ensemble.Init(a.Valid)}, func(l int) []float32 { return a.Field(v, l) })
+	for _, a := range a {
+		if c.counted[a.Valid] {
+			continue
+		}
+		c.counted[a.Valid] = true
+		for v, name := range a.Variables {
+			add(&c.analyses, ensemble.Key{Variable: name, Member: ensemble.NoMember, Init: ensemble.Init(a.Valid)}, func(l int) []float32 { return a.Field(v, l) })
+		}
 	}
 }
 

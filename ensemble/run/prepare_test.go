@@ -98,9 +98,9 @@ func TestRanksReadStoreSlabs(t *testing.T) {
 				}
 				from := q.stream(context.Background(), nil)
 				defer from.Close()
-				err := p.each(context.Background(), nil, func(_ int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
+				err := p.each(context.Background(), nil, func(_ int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
 					f, b, err := from.next()
-					if err == nil && (f.Init != fc.Init || b.Valid != a.Valid || !equalBits(f.Values, fc.Values) || !equalBits(b.Values, a.Values)) {
+					if err == nil && (f.Init != fc.Init || b[0].Valid != a[0].Valid || !equalBits(f.Values, fc.Values) || !equalBits(b[0].Values, a[0].Values)) {
 						err = fmt.Errorf("start %s differs", fc.Init)
 					}
 					return err
@@ -151,7 +151,7 @@ func TestStoreValuesAreJudged(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.close()
-		err = d.validation.each(context.Background(), nil, func(i int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
+		err = d.validation.each(context.Background(), nil, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
 			for p := range fc.Grid.Size() {
 				fc.Field(2, 1, 1, 1)[p] *= factor
 			}

@@ -92,8 +92,9 @@ func (ch *choice) plan(c config.Publishing) error {
 	}
 	asked := 0
 	for at := range k.Score {
-		f := product.Field{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d].Of(k.Targets[at/d]), Lead: k.TargetLead}
-		if k.Score[at] == 0 || !wanted(c.Output.Variables, f.Variable) || !wanted(c.Output.Levels, f.Level) {
+		t := k.Targets[at/d]
+		f := product.Field{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].Of(t.Variable), Lead: t.Lead}
+		if k.Score[at] == 0 || !wanted(c.Output.Variables, f.Variable) || !wanted(c.Output.Levels, f.Level) || !wanted(c.Output.Leads, f.Lead) {
 			continue
 		}
 		asked++
@@ -134,7 +135,7 @@ func (ch *choice) plan(c config.Publishing) error {
 						return err
 					}
 					s := add(product.Probability)
-					s.Event, s.Distribution = e, name+ch.model.calibrationWords(f.Variable, f.Level)
+					s.Event, s.Distribution = e, name+ch.model.calibrationWords(t, f.Level)
 				}
 			case config.ParametersProduct:
 				family, err := ch.model.family(f.Variable)
@@ -173,26 +174,26 @@ func (ch *choice) plan(c config.Publishing) error {
 func (ch *choice) known(c config.Publishing) error {
 	k := &ch.model.Task
 	none := func(key, what string) error {
-		return &exit.Error{Code: exit.Usage, What: what + " is not predicted", At: key, Why: "the model predicts " + ch.model.targets() + " at " + k.TargetLead.String(),
+		return &exit.Error{Code: exit.Usage, What: what + " is not predicted", At: key, Why: "the model predicts " + ch.model.targets(),
 			Fix: "correct " + key + ", or train for it"}
 	}
 	for _, v := range c.Output.Variables {
-		if !slices.Contains(k.Targets, v) {
+		if !slices.Contains(k.targetVariables(), v) {
 			return none("output.variables", "variable "+v)
 		}
 	}
 	for _, l := range c.Output.Levels {
-		if !slices.ContainsFunc(k.Targets, func(v string) bool { return ensemble.FindLevel(k.Features.Axes.Levels, v, l) >= 0 }) {
+		if !slices.ContainsFunc(k.targetVariables(), func(v string) bool { return ensemble.FindLevel(k.Features.Axes.Levels, v, l) >= 0 }) {
 			return none("output.levels", "level "+l.String())
 		}
 	}
 	for _, l := range c.Output.Leads {
-		if l != k.TargetLead {
+		if !slices.Contains(k.targetLeads(), l) {
 			return none("output.leads", "lead "+l.String())
 		}
 	}
 	for _, q := range c.Probabilities {
-		if !slices.Contains(k.Targets, q.Variable) || !wanted(c.Output.Variables, q.Variable) {
+		if !slices.Contains(k.targetVariables(), q.Variable) || !wanted(c.Output.Variables, q.Variable) {
 			return none("probabilities", "variable "+q.Variable+" of "+q.String())
 		}
 	}
@@ -207,11 +208,11 @@ func (m *Model) targets() string {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	var out []string
 	for at := range k.Score {
-		if k.Score[at] != 0 {
-			out = append(out, k.Targets[at/d]+" at "+k.Features.Axes.Levels[at%d].Of(k.Targets[at/d]).String())
+		if t := k.Targets[at/d]; k.Score[at] != 0 && t.Lead == k.Targets[0].Lead {
+			out = append(out, t.Variable+" at "+k.Features.Axes.Levels[at%d].Of(t.Variable).String())
 		}
 	}
-	return strings.Join(out, ", ")
+	return strings.Join(out, ", ") + " at " + leadWords(k.targetLeads())
 }
 
 // eventOf is a question's event with its limits in SI units.
@@ -316,7 +317,7 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 	coupled := map[int][][]float32{} // members by target
 	for i := range p.Fields {
 		f := &p.Fields[i]
-		at := k.at(f.Variable, f.Level)
+		at := k.at(Target{f.Variable, f.Lead}, f.Level)
 		part := func(fields []float32, at int) []float32 { return take(fields[at*n : (at+1)*n]) }
 		warm := func(location []float32) []float32 {
 			if f.Variable == "2t" {
@@ -364,7 +365,7 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 		if f.Kind != product.Member {
 			f.Values = statistic(f, family, parameters)
 			if f.Kind == product.Probability {
-				ch.model.calibrate(f.Values, f.Variable, f.Level, f.Event, family, parameters)
+				ch.model.calibrate(f.Values, Target{f.Variable, f.Lead}, f.Level, f.Event, family, parameters)
 			}
 			continue
 		}
@@ -413,7 +414,7 @@ func statistic(f *product.Field, family *dist.Family, parameters parameterFields
 // rawMembers gives the used members of the targets. Of ranks that predict together the
 // leading one gets whole fields, the others nil; all of them call it.
 //
-// Shape: [member][variable][level][point].
+// Shape: [member][lead][variable][level][point].
 func (m *Model) rawMembers(fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {
 	k := m.local
 	at, err := positions(fc, used)

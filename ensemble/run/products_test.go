@@ -244,7 +244,7 @@ func TestPredictRefusesProducts(t *testing.T) {
 	if _, err := m.family("tcc"); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("cloud cover: %v", err)
 	}
-	m.Spec.Head, m.Task.Targets = SpreadHead, []string{"t"}
+	m.Spec.Head, m.Task.Targets = SpreadHead, []Target{{Variable: "t", Lead: 48}}
 	if _, err := m.choose(publishing(t, "quantiles=[0.5]"), nil); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quantiles") {
 		t.Errorf("quantiles of a spread: %v", err)
 	}

@@ -345,7 +345,7 @@ func trainingOf(ctx context.Context, p *config.ProtocolConfig, o PlanOptions) (*
 		return nil, err
 	}
 	c := o.Config.Train.Train
-	turns, _, err := turnsOf(specOf(o.Config), c, split.Train, o.Config.Data.TargetLead)
+	turns, _, err := turnsOf(specOf(o.Config), c, split.Train, lastTarget(o.Config))
 	if err != nil {
 		return nil, err
 	}

@@ -126,9 +126,9 @@ func TestRanksReadTheirSlabs(t *testing.T) {
 		}
 		fields := func(d *data) [][]float32 {
 			var all [][]float32
-			if err := d.train.each(context.Background(), nil, func(i int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
+			if err := d.train.each(context.Background(), nil, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
 				if i < 2 {
-					all = append(all, fc.Values, a.Values)
+					all = append(all, fc.Values, a[0].Values)
 				}
 				return nil
 			}); err != nil {

@@ -18,7 +18,7 @@ import (
 // distribution, fitted to each target by itself.
 type reference struct {
 	method *baseline.Method
-	fits   []baseline.Fit // [variable][level], as targets are stored
+	fits   []baseline.Fit // as targets are stored
 }
 
 // correctedFile is its file in a model folder.
@@ -182,7 +182,7 @@ func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error
 	if m == nil {
 		return nil, nil
 	}
-	folds, err := ensemble.GapFolds(inits, c.Model.CrossFit.Folds, c.Data.TargetLead, c.Model.CrossFit.Gap)
+	folds, err := ensemble.GapFolds(inits, c.Model.CrossFit.Folds, lastTarget(c), c.Model.CrossFit.Gap)
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func TestUntrainedNetworkIsItsReference(t *testing.T) {
 	defer loaded.Close()
 	fc := samples[41].Forecast
 	mean, std := meanStd([][]float32{fc.Field(0, 0, 0, 0), fc.Field(0, 1, 0, 0), fc.Field(0, 2, 0, 0)}, 1)
-	want := tr.references.final.fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.TargetLead).Time, Mean: mean, Std: std})
+	want := tr.references.final.fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.Targets[0].Lead).Time, Mean: mean, Std: std})
 	for name, m := range map[string]*Model{"trained": tr.model, "loaded": loaded} {
 		f, err := m.Predict(context.Background(), engineOptions(1), fc, m.Task.Used)
 		if err != nil {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,7 +101,7 @@ func gather(dir string) (*report.Page, error) {
 	if show != nil {
 		page.Status = append(page.Status,
 			report.Fact{Name: "members", Text: fmt.Sprintf("%d used of %d, control %sd", show.Used, show.Full, show.Control)},
-			report.Fact{Name: "forecast shown", Text: fmt.Sprintf("start %s, lead %s, valid %s", show.Init, show.Lead, show.Init.Valid(show.Lead))})
+			report.Fact{Name: "forecast shown", Text: fmt.Sprintf("start %s, %s", show.Init, show.times())})
 	}
 	if page.Scores == nil && len(page.Panels) == 0 && len(page.Charts) == 0 {
 		return nil, &exit.Error{Code: exit.NotYet, What: "there is nothing to report", At: dir,
@@ -119,21 +120,22 @@ func panels(e *Example) []report.Panel {
 	}
 	var out []report.Panel
 	for i, f := range e.Fields {
-		if i > 0 && e.Fields[i-1].Variable == f.Variable && e.Fields[i-1].Level == f.Level {
+		if i > 0 && e.Fields[i-1].Variable == f.Variable && e.Fields[i-1].Level == f.Level && e.Fields[i-1].Lead == f.Lead {
 			continue
 		}
 		get := func(kind string) []float32 {
 			for _, g := range e.Fields {
-				if g.Variable == f.Variable && g.Level == f.Level && g.Kind == kind {
+				if g.Variable == f.Variable && g.Level == f.Level && g.Lead == f.Lead && g.Kind == kind {
 					return g.Values
 				}
 			}
 			return nil
 		}
 		v, _ := ensemble.VariableNamed(f.Variable)
+		valid := e.Init.Valid(cmp.Or(f.Lead, e.Lead))
 		panel := func(what string, diverging bool, kinds ...string) {
 			p := report.Panel{Title: fmt.Sprintf("%s at %s: %s", strings.ToUpper(v.LongName[:1])+v.LongName[1:], f.Level, what), Unit: v.Unit,
-				Valid: e.Init.Valid(e.Lead), Diverging: diverging}
+				Valid: valid, Diverging: diverging}
 			for _, kind := range kinds {
 				if values := get(kind); values != nil {
 					p.Maps = append(p.Maps, report.Map{Title: titles[kind], Grid: e.Grid, Values: values})
@@ -147,7 +149,7 @@ func panels(e *Example) []report.Panel {
 		panel("spread", false, ShowRawSpread, ShowEstimate, ShowFullSpread, ShowSpread)
 		if mean, raw := get(ShowMean), get(ShowRawMean); mean != nil {
 			p := report.Panel{Title: fmt.Sprintf("%s at %s: difference", strings.ToUpper(v.LongName[:1])+v.LongName[1:], f.Level), Unit: v.Unit,
-				Valid: e.Init.Valid(e.Lead), Diverging: true}
+				Valid: valid, Diverging: true}
 			p.Maps = append(p.Maps, report.Map{Title: "post-processed minus raw mean", Grid: e.Grid, Values: minus(mean, raw)})
 			if obs := get(ShowAnalysis); obs != nil {
 				p.Maps = append(p.Maps, report.Map{Title: "raw mean minus analysis", Grid: e.Grid, Values: minus(raw, obs)},

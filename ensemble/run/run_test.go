@@ -72,19 +72,22 @@ func quick(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 	if slices.Contains(set, "model.head=spread") {
 		analyses = "" // needs none
 	}
+	target := "  target_lead: 48h\n"
+	if slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, "data.target_leads=") }) {
+		target = ""
+	}
 	text := fmt.Sprintf(`version: 1
 data:
   forecasts: [%[1]s/demo_fc_*.grib2]
 %[2]s  members: {use: 3, full: 4, sampling: random}
   leads: [0h, 24h, 48h]
-  target_lead: 48h
-  levels: [850hPa, 500hPa]
+%[3]s  levels: [850hPa, 500hPa]
   variables: [t, gh]
   targets: [{variable: t, levels: [850hPa]}]
   split: {fractions: {train: 0.7, validation: 0.15}}
 model: {base: 2, stages: 1, dropout: 0.1}
 train: {epochs: 4, batch_size: 4, learning_rate: 0.003, loss: {kind: crps, spread: 1}, threads: 1, networks: 2, early_stop: {patience: 0}}
-`, dir, analyses)
+`, dir, analyses, target)
 	path := filepath.Join(t.TempDir(), "train.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

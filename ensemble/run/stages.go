@@ -160,7 +160,7 @@ func (t *trainer) correct(ctx context.Context) error {
 		if err := with(&present, blocks); err != nil {
 			return err
 		}
-		err := t.data.validation.each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, _ *ensemble.Analysis) error {
+		err := t.data.validation.each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
 			used, err := positions(fc, t.local.Used)
 			if err != nil {
 				return err
@@ -174,7 +174,7 @@ func (t *trainer) correct(ctx context.Context) error {
 		}
 	}
 	c.train = c.train[:0]
-	err := t.data.train.each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, _ *ensemble.Analysis) error {
+	err := t.data.train.each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
 		if err := t.stop(nil); err != nil {
 			return stopped{err}
 		}

@@ -23,7 +23,7 @@ type examples struct {
 	inits    []ensemble.Init
 	from     *source
 	first    int  // number of the first start among the samples
-	analysed bool // they have an analysis each
+	analysed bool // they have analyses
 }
 
 // starts gives some starts one after the other.
@@ -44,22 +44,19 @@ func (e examples) stream(ctx context.Context, order []int) starts {
 	return starts{e.from.Stream(ctx, reads)}
 }
 
-// next gives the next start, which may be used until the next call; the analysis is nil
-// for a task that needs none.
-func (s starts) next() (*ensemble.Forecast, *ensemble.Analysis, error) {
+// next gives the next start, which may be used until the next call, with the analyses of the target
+// leads; none for a task that needs none.
+func (s starts) next() (*ensemble.Forecast, []*ensemble.Analysis, error) {
 	x, err := s.Next()
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(x.Analyses) == 0 {
-		return x.Forecast, nil, nil
-	}
-	return x.Forecast, x.Analyses[0], nil
+	return x.Forecast, x.Analyses, nil
 }
 
 // each calls f with all examples in order. Several ranks, which then all call it, end
 // together when one of them cannot read.
-func (e examples) each(ctx context.Context, ranks *team, f func(i int, fc *ensemble.Forecast, a *ensemble.Analysis) error) error {
+func (e examples) each(ctx context.Context, ranks *team, f func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error) error {
 	s := e.stream(ctx, nil)
 	defer s.Close()
 	for i := range e.inits {

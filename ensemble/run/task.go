@@ -12,15 +12,19 @@ import (
 // which statistics of which variables come out, and the numbers that turn one
 // into the other. It is fitted on training dates and saved with the weights.
 //
-// A target is one variable at one level; targets are stored [variable][level].
+// A target is one variable at one lead and level. Targets are stored [lead][variable][level], V
+// being the number of pairs of both former.
 type Task struct {
-	Features   ensemble.Features
-	Targets    []string // variables that are predicted, among Features.Axes.Variables
-	TargetLead ensemble.Lead
-	Used       []ensemble.Member // members whose trajectories are input
-	Least      int               // fewest members that are input in training; 0 means those used
-	Full       int               // members of the full ensemble
+	Features ensemble.Features
+	// Targets [lead][variable] are predicted; the variables are among Features.Axes.Variables, the leads
+	// among Features.Axes.Leads or after the last of these.
+	Targets []Target
+	Used    []ensemble.Member // members whose trajectories are input
+	Least   int               // fewest members that are input in training; 0 means those used
+	Full    int               // members of the full ensemble
 
+	// LeadWeights [V] are weights in the loss; nil weights all alike.
+	LeadWeights []float64
 	// Score [V D] is 1 where a target was asked for, 0 where the network's depth
 	// axis brings it along.
 	Score []float64
@@ -48,9 +52,20 @@ type Task struct {
 // statistics are the fields a task needs of one forecast and one target.
 type statistics struct{ mean, std []float32 }
 
-// targetAt gives the axis positions of target variable v.
+// targetAt gives the axis positions of target v in what the network sees. Of a target lead after all
+// that it sees the last one stands for it.
 func (k *Task) targetAt(v int) (lead, variable int) {
-	return slices.Index(k.Features.Axes.Leads, k.TargetLead), slices.Index(k.Features.Axes.Variables, k.Targets[v])
+	leads := k.Features.Axes.Leads
+	if lead = slices.Index(leads, k.Targets[v].Lead); lead < 0 {
+		lead = len(leads) - 1
+	}
+	return lead, slices.Index(k.Features.Axes.Variables, k.Targets[v].Variable)
+}
+
+// answerAt gives the axis positions of target v in a forecast that has all target leads.
+func (k *Task) answerAt(fc *ensemble.Forecast, v int) (lead, variable int) {
+	_, variable = k.targetAt(v)
+	return slices.Index(fc.Axes.Leads, k.Targets[v].Lead), variable
 }
 
 // positions finds members on the axis of a forecast.
@@ -101,7 +116,7 @@ type taskSums struct {
 	k        *Task
 	used     []int // positions of the used members
 	features *ensemble.FeatureSums
-	targets  [][targetSums][]float64 // [variable][level] of the forecasts; nil before the first
+	targets  [][targetSums][]float64 // as targets are stored, of the forecasts; nil before the first
 	levels   int
 	analysed bool // whether there were analyses
 	head     *headSums
@@ -115,9 +130,9 @@ func (k *Task) newSums(members []ensemble.Member) (*taskSums, error) {
 	return &taskSums{k: k, used: used, features: k.Features.NewSums(used)}, err
 }
 
-// add takes one start of the training; they come in the order of their dates. analysis
-// may be nil for a task that predicts only spread.
-func (s *taskSums) add(fc *ensemble.Forecast, analysis *ensemble.Analysis) error {
+// add takes one start of the training; they come in the order of their dates. There may be no analyses
+// for a task that predicts only spread.
+func (s *taskSums) add(fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
 	n := fc.Grid.Size()
 	if s.targets == nil {
 		s.levels = len(fc.Axes.Levels)
@@ -135,7 +150,7 @@ func (s *taskSums) add(fc *ensemble.Forecast, analysis *ensemble.Analysis) error
 	s.features.Add(fc)
 	for v := range s.k.Targets {
 		for l := range s.levels {
-			if err := s.addTarget(fc, analysis, v, l); err != nil {
+			if err := s.addTarget(fc, analyses, v, l); err != nil {
 				return err
 			}
 		}
@@ -143,12 +158,13 @@ func (s *taskSums) add(fc *ensemble.Forecast, analysis *ensemble.Analysis) error
 	return nil
 }
 
-// addTarget takes target variable v at level l of the forecasts.
-func (s *taskSums) addTarget(fc *ensemble.Forecast, analysis *ensemble.Analysis, v, l int) error {
+// addTarget takes target v at level l of the forecasts.
+func (s *taskSums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysis, v, l int) error {
 	k, to := s.k, &s.targets[v*s.levels+l]
 	t, x := k.targetAt(v)
 	fc.MeanStd(s.mean, s.std, t, x, l, s.used, k.Features.DDOF)
 	ensemble.PointSums{N: to[0], Sum: to[1], Sq: to[2], Pivot: to[3]}.Add(s.mean)
+	t, x = k.answerAt(fc, v)
 	fc.MeanStd(s.all, s.all, t, x, l, everyMember(fc), k.Features.DDOF)
 	for p, std := range s.std {
 		if s, f := float64(std), float64(s.all[p]); f == f {
@@ -160,16 +176,16 @@ func (s *taskSums) addTarget(fc *ensemble.Forecast, analysis *ensemble.Analysis,
 			to[largestF][p] = max(to[largestF][p], f)
 		}
 	}
-	if analysis == nil {
+	if analyses == nil {
 		return nil
 	}
 	s.analysed = true
-	obs, err := target(analysis, k.Targets[v], fc.Axes.Levels[l])
+	obs, err := k.observed(analyses, fc.Init, v, fc.Axes.Levels[l])
 	if err != nil {
 		return err
 	}
 	if s.head != nil {
-		s.head.add(v*len(k.Features.Axes.Levels)+slices.Index(k.Features.Axes.Levels, fc.Axes.Levels[l]), obs, s.mean, fc.Grid.Weights(), fc.Init.Valid(k.TargetLead))
+		s.head.add(v*len(k.Features.Axes.Levels)+slices.Index(k.Features.Axes.Levels, fc.Axes.Levels[l]), obs, s.mean, fc.Grid.Weights(), fc.Init.Valid(k.Targets[v].Lead))
 	}
 	for p, y := range obs {
 		if d := float64(y) - float64(s.mean[p]); d == d {
@@ -217,7 +233,7 @@ func (k *Task) fitSums(s *taskSums, kind ensemble.Standardisation, las ensemble.
 	return bad
 }
 
-// fit estimates what is known of target variable v at level l, from sums over dates of
+// fit estimates what is known of target v at level l, from sums over dates of
 // the whole grid.
 func (k *Task) fit(v, l int, grid *ensemble.Grid, of func(i int) []float64, analyses bool) error {
 	at := v*len(k.Features.Axes.Levels) + l
@@ -239,7 +255,7 @@ func (k *Task) fit(v, l int, grid *ensemble.Grid, of func(i int) []float64, anal
 	}
 	for name, x := range map[string]float64{"error": k.ErrorScale[at], "spread": k.SpreadScale[at], "slope of spread": slope} {
 		if !(x > 0) || math.IsInf(x, 0) {
-			return fmt.Errorf("%s %s at %s: the training data have a %s of %g", k.Targets[v], k.Features.Axes.Levels[l], k.TargetLead, name, x)
+			return fmt.Errorf("%s %s at %s: the training data have a %s of %g", k.Targets[v].Variable, k.Features.Axes.Levels[l], k.Targets[v].Lead, name, x)
 		}
 	}
 	maps, err := ensemble.PointSums{N: of(0), Sum: of(1), Sq: of(2), Pivot: of(3)}.LAS(grid, anomalyMaps(grid))
@@ -264,13 +280,19 @@ func to32(x []float64) []float32 {
 	return y
 }
 
-// target picks the field of a variable and level from an analysis.
-func target(a *ensemble.Analysis, variable string, level ensemble.Level) ([]float32, error) {
-	v, l := slices.Index(a.Variables, variable), slices.Index(a.Levels, level)
-	if v < 0 || l < 0 {
-		return nil, fmt.Errorf("analysis of %s has no %s at %s", a.Valid, variable, level)
+// observed picks the field of target v at a level from the analyses of a start.
+func (k *Task) observed(analyses []*ensemble.Analysis, init ensemble.Init, v int, level ensemble.Level) ([]float32, error) {
+	t := k.Targets[v]
+	at := slices.IndexFunc(analyses, func(a *ensemble.Analysis) bool { return a.Valid == init.Valid(t.Lead) })
+	if at < 0 {
+		return nil, fmt.Errorf("start %s has no analysis of lead %s", init, t.Lead)
 	}
-	return a.Field(v, l), nil
+	a := analyses[at]
+	i, l := slices.Index(a.Variables, t.Variable), slices.Index(a.Levels, level)
+	if i < 0 || l < 0 {
+		return nil, fmt.Errorf("analysis of %s has no %s at %s", a.Valid, t.Variable, level)
+	}
+	return a.Field(i, l), nil
 }
 
 // Batch holds the network's values of some samples, one behind the other.
@@ -293,6 +315,9 @@ type Batch struct {
 	// members.
 	Raw, Deviation []float32
 	from           []int // the members' positions, where there is one sample
+	// Conditions [N T·K] are what networks with leads in rows are told of each.
+	Conditions []float32
+	told       conditions
 }
 
 // Input writes sample i of a batch from the used members (positions).
@@ -312,10 +337,11 @@ func (k *Task) Input(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	})
 }
 
-// season writes the season of sample i.
+// season writes the season of sample i, and its conditions.
 func (b *Batch) season(i int, init ensemble.Init) {
 	sin, cos := math.Sincos(ensemble.SeasonAngle(init.Time))
 	b.Season[2*i], b.Season[2*i+1] = float32(sin), float32(cos)
+	b.conditions(i, init)
 }
 
 // tell writes what the network is told of a target, to a place of a batch.
@@ -329,12 +355,12 @@ func (k *Task) tell(b *Batch, at, out int, init ensemble.Init, st statistics) {
 		b.Anomaly[out+q] = orZero((st.mean[q] - k.Centre[at][q]) / k.Width[at][q])
 	}
 	if k.reference != nil {
-		k.reference.into(b, at, out, init.Valid(k.TargetLead), st, r)
+		k.reference.into(b, at, out, init.Valid(k.Targets[at/len(k.Features.Axes.Levels)].Lead), st, r)
 	}
 }
 
 // fixed is the part of Input that is not of single fields, for the only sample of a batch:
-// stats are those of the targets, [variable][level].
+// stats are those of the targets, as these are stored.
 func (k *Task) fixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []statistics) {
 	k.Features.Fixed(b.Features, init, grid)
 	b.season(0, init)
@@ -343,29 +369,33 @@ func (k *Task) fixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []
 	}
 }
 
-// Answer writes the targets of sample i: what the network should say. analysis
-// may be nil for a task that predicts only spread.
+// Answer writes the targets of sample i: what the network should say. There may be no analyses for a
+// task that predicts only spread.
 //
 // Missing: a point without forecast or analysis gets the weight 0.
-func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analysis *ensemble.Analysis) error {
+func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analyses []*ensemble.Analysis) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	w := fc.Grid.Weights()
 	full := make([]float32, p)
 	return k.eachTarget(i, fc, used, func(at, out int, st statistics) error {
 		v, l := at/d, at%d
-		t, x := k.targetAt(v)
+		t, x := k.answerAt(fc, v)
 		fc.MeanStd(full, full, t, x, l, everyMember(fc), k.Features.DDOF)
 		obs := st.mean
-		if analysis != nil {
+		if analyses != nil {
 			var err error
-			if obs, err = target(analysis, k.Targets[v], k.Features.Axes.Levels[l]); err != nil {
+			if obs, err = k.observed(analyses, fc.Init, v, k.Features.Axes.Levels[l]); err != nil {
 				return err
 			}
 		}
 		r := float32(1 / k.ErrorScale[at])
+		importance := k.Score[at]
+		if k.LeadWeights != nil {
+			importance *= k.LeadWeights[v]
+		}
 		for q := range p {
 			residual, spread := (obs[q]-st.mean[q])*r, full[q]*r
-			weight := float32(w[q] * k.Score[at])
+			weight := float32(w[q] * importance)
 			if residual != residual || spread != spread {
 				residual, spread, weight = 0, 0, 0
 			}
@@ -376,7 +406,7 @@ func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analys
 			for m := range members {
 				members[m] = fc.Field(t, m, x, l)
 			}
-			k.extreme.weigh(b.Weight[out:out+p], at, fc.Init.Valid(k.TargetLead), members)
+			k.extreme.weigh(b.Weight[out:out+p], at, fc.Init.Valid(k.Targets[v].Lead), members)
 		}
 		return nil
 	})

@@ -290,7 +290,7 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	if c.Data.Store != "" {
 		return openStore(ctx, c, ranks)
 	}
-	d := &data{axes: axesOf(c), ranks: ranks}
+	d := &data{axes: readAxes(c), ranks: ranks}
 	in, err := fio.Open(ctx, forecastFiles, reading(c, true))
 	if err != nil {
 		return nil, err
@@ -324,7 +324,7 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return nil, err
 	}
 	var warnings []string
-	if warnings, err = d.split.CheckLeaks(d.axes.Leads, c.Data.TargetLead); err != nil {
+	if warnings, err = d.split.CheckLeaks(d.axes.Leads, c.Data.TargetLeads); err != nil {
 		return nil, err
 	}
 	d.warnings = append(d.warnings, warnings...)
@@ -348,12 +348,11 @@ func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 		return err
 	}
 	defer in.Close()
-	var valids []ensemble.Valid
+	var inits []ensemble.Init
 	for _, s := range to {
-		if v := s.Forecast.Init.Valid(c.Data.TargetLead); !slices.Contains(valids, v) {
-			valids = append(valids, v)
-		}
+		inits = append(inits, s.Forecast.Init)
 	}
+	valids := validsOf(inits, c.Data.TargetLeads)
 	wanted, err := selectAnalyses(in, targetVariables(c), c.Data.Levels, destination{d.grid, interpolationOf(c), fixGrid}, valids)
 	if err != nil {
 		return err
@@ -364,7 +363,9 @@ func (d *data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 	}
 	d.warnings = slices.Concat(d.warnings, wanted.warnings, noticed)
 	for _, s := range to {
-		s.Analyses = []*ensemble.Analysis{all[slices.Index(valids, s.Forecast.Init.Valid(c.Data.TargetLead))]}
+		for _, lead := range c.Data.TargetLeads {
+			s.Analyses = append(s.Analyses, all[slices.Index(valids, s.Forecast.Init.Valid(lead))])
+		}
 	}
 	return nil
 }
@@ -379,7 +380,7 @@ func taskOf(c *config.TrainConfig) Task {
 	return Task{
 		Features: ensemble.Features{Axes: axesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF, Auxiliary: auxiliaryOf(c),
 			OfMembers: memberFields(c)},
-		Targets: targetVariables(c), TargetLead: c.Data.TargetLead,
+		Targets: targetsOf(targetVariables(c), c.Data.TargetLeads),
 	}
 }
 
@@ -388,6 +389,7 @@ func specOf(c *config.TrainConfig) Spec {
 	s := Spec{Kind: c.Model.Kind, Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables), Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision}
 	s = s.ofMembers(c)
+	s = s.ofLeads(c)
 	s.headOf(c)
 	if c.Model.Height != config.SharedHeight {
 		s.Height = c.Model.Height
@@ -445,20 +447,23 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	task := taskOf(c)
 	task.Used, task.Least, task.Full = d.used, c.Data.Members.Least, len(d.all)
 	task.Score = make([]float64, len(task.Targets)*len(d.axes.Levels))
-	for _, t := range c.Data.Targets {
-		for _, l := range t.Levels {
-			task.Score[slices.Index(task.Targets, t.Variable)*len(d.axes.Levels)+slices.Index(d.axes.Levels, l)] = 1
+	for v, of := range task.Targets {
+		for _, t := range c.Data.Targets {
+			for _, l := range t.Levels {
+				if t.Variable == of.Variable {
+					task.Score[v*len(d.axes.Levels)+slices.Index(d.axes.Levels, l)] = 1
+				}
+			}
+		}
+		if w := c.Train.Train.Loss.Leads; w != nil {
+			task.LeadWeights = append(task.LeadWeights, w[slices.Index(c.Data.TargetLeads, of.Lead)])
 		}
 	}
 	// Baselines may use what the network is chosen by as well: both see all dates
 	// before the test.
 	past := d.past()
 	for statistic, inits := range map[string][]ensemble.Init{"normaliser": d.train.inits, "baseline": past.inits} {
-		var fitted []ensemble.Valid
-		for _, init := range inits {
-			fitted = append(fitted, init.Valid(task.TargetLead))
-		}
-		if err := d.split.CheckFitted(statistic, fitted, task.TargetLead); err != nil {
+		if err := d.split.CheckFitted(statistic, validsOf(inits, c.Data.TargetLeads), c.Data.TargetLeads); err != nil {
 			return nil, err
 		}
 	}
@@ -512,7 +517,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 		return nil, err
 	}
 	cfg := resolved(c.Train.Train, d.ranks)
-	turns, foldOf, err := turnsOf(specOf(c), cfg, d.train.inits, task.TargetLead)
+	turns, foldOf, err := turnsOf(specOf(c), cfg, d.train.inits, lastTarget(c))
 	if err != nil {
 		return nil, err
 	}
@@ -541,7 +546,7 @@ func (d *data) sums(ctx context.Context, k *Task, head *headSums) (*taskSums, er
 	if d.judged != nil {
 		all.inits = inits(d.split)
 	}
-	err = all.each(ctx, d.ranks, func(i int, fc *ensemble.Forecast, a *ensemble.Analysis) error {
+	err = all.each(ctx, d.ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
 		if d.judged != nil {
 			d.judged.add(fc, a)
 		}
@@ -682,7 +687,7 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 	next := test.stream(ctx, nil)
 	defer next.Close()
 	for i := range test.inits {
-		fc, analysis, err := next.next()
+		fc, analyses, err := next.next()
 		if err := m.ranks.together(err); err != nil {
 			return nil, nil, err
 		}
@@ -690,7 +695,7 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 		if err != nil {
 			return nil, nil, err
 		}
-		cases, err := m.cases(fc, analysis, out)
+		cases, err := m.cases(fc, analyses, out)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -743,7 +748,7 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 
 // cases are what is to be judged of a prediction, by target; nil for targets that were
 // not asked for, and on ranks that do not lead.
-func (m *Model) cases(fc *ensemble.Forecast, analysis *ensemble.Analysis, out *Forecast) ([]*Case, error) {
+func (m *Model) cases(fc *ensemble.Forecast, analyses []*ensemble.Analysis, out *Forecast) ([]*Case, error) {
 	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
 	used, err := positions(fc, k.Used)
 	if err != nil {
@@ -756,16 +761,16 @@ func (m *Model) cases(fc *ensemble.Forecast, analysis *ensemble.Analysis, out *F
 		}
 		// One field of each member, and the analysis behind them.
 		var part []float32
-		t, x := k.targetAt(v)
+		t, x := k.answerAt(fc, v)
 		for mem := range fc.Members {
 			for l := range fc.Axes.Levels {
 				part = append(part, fc.Field(t, mem, x, l)...)
 			}
 		}
 		fields := len(fc.Members)
-		if analysis != nil {
+		if analyses != nil {
 			for _, level := range fc.Axes.Levels {
-				obs, err := target(analysis, k.Targets[v], level)
+				obs, err := k.observed(analyses, fc.Init, v, level)
 				if err != nil {
 					return nil, err
 				}
@@ -802,7 +807,7 @@ func (m *Model) cases(fc *ensemble.Forecast, analysis *ensemble.Analysis, out *F
 					c.Parameters = out.parametersAt(at, p, wholeField)
 				}
 			}
-			if analysis != nil {
+			if analyses != nil {
 				c.Obs = of(len(fc.Members))
 			}
 			cases[at] = c
@@ -814,11 +819,12 @@ func (m *Model) cases(fc *ensemble.Forecast, analysis *ensemble.Analysis, out *F
 // judgement is the scoring of one target of a model.
 func (m *Model) judgement(at int) judgement {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
-	v, _ := ensemble.VariableNamed(k.Targets[at/d])
-	j := judgement{target: score.Target{Variable: k.Targets[at/d], Level: k.Features.Axes.Levels[at%d].Of(k.Targets[at/d]), Lead: k.TargetLead, Unit: v.Unit},
+	t := k.Targets[at/d]
+	v, _ := ensemble.VariableNamed(t.Variable)
+	j := judgement{target: score.Target{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].Of(t.Variable), Lead: t.Lead, Unit: v.Unit},
 		grid: m.Grid, ddof: k.Features.DDOF}
 	if m.Spec.Family != "" {
-		j.family = m.distributionOf(k.Targets[at/d])
+		j.family = m.distributionOf(t.Variable)
 	}
 	if len(m.Baselines) > at {
 		j.baselines = &m.Baselines[at]

@@ -430,6 +430,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	room := [2]Batch{newBatch(t.local, grid, size), newBatch(t.local, grid, size)}
 	for i := range room {
 		room[i].withCentre(t.model.Spec)
+		room[i].withConditions(t.model.Spec, t.local, size)
 		room[i].withMembers(t.model.Spec, t.local, grid, size, len(t.local.Used), true)
 	}
 	if t.corrections != nil {
@@ -468,7 +469,7 @@ func (t *trainer) build(b *Batch, next starts, samples []int, left int, epoch, b
 		b.count = countOf(t.local.Least, len(t.local.Used), seed, epoch, batch)
 	}
 	for i, sample := range samples {
-		fc, analysis, err := next.next()
+		fc, analyses, err := next.next()
 		if err != nil {
 			return err
 		}
@@ -479,7 +480,7 @@ func (t *trainer) build(b *Batch, next starts, samples []int, left int, epoch, b
 		if err := t.references.task(t.local, sample).Input(b, i, fc, used); err != nil {
 			return err
 		}
-		if err := t.local.Answer(b, i, fc, used, analysis); err != nil {
+		if err := t.local.Answer(b, i, fc, used, analyses); err != nil {
 			return err
 		}
 		if i >= left {
@@ -544,7 +545,7 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	var sum float64
-	err := t.data.validation.each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, analysis *ensemble.Analysis) error {
+	err := t.data.validation.each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
 		used, err := positions(fc, t.local.Used)
 		if err != nil {
 			return err
@@ -553,7 +554,7 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 		if err := t.local.Input(b, 0, fc, used); err != nil {
 			return err
 		}
-		if err := t.local.Answer(b, 0, fc, used, analysis); err != nil {
+		if err := t.local.Answer(b, 0, fc, used, analyses); err != nil {
 			return err
 		}
 		if t.corrections != nil {

@@ -419,8 +419,8 @@ func findReference(o VerifyOptions, warnings *[]string) (*Model, error) {
 // baselinesOf finds the baselines of a target, nil if it was none of the model's.
 func (m *Model) baselinesOf(k productKey) *Baselines {
 	d := len(m.Task.Features.Axes.Levels)
-	v, l := slices.Index(m.Task.Targets, k.variable), ensemble.FindLevel(m.Task.Features.Axes.Levels, k.variable, k.level)
-	if v < 0 || l < 0 || k.lead != m.Task.TargetLead || v*d+l >= len(m.Baselines) {
+	v, l := slices.Index(m.Task.Targets, Target{k.variable, k.lead}), ensemble.FindLevel(m.Task.Features.Axes.Levels, k.variable, k.level)
+	if v < 0 || l < 0 || v*d+l >= len(m.Baselines) {
 		return nil
 	}
 	return &m.Baselines[v*d+l]

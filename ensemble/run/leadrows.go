@@ -1,0 +1,187 @@
+package run
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// With leads in rows a network has fields of one lead in each row of its batch, [N·T C D H W] or, of
+// members, [N·M·T C D H W]: leads of a sample, or of one of its members, lie one behind the other. All have
+// the same weights; networks over time look along them. Channels of features and of members begin with the
+// lead, so rows are these channels reshaped.
+
+// inRows tells whether the network has leads in rows.
+func (s Spec) inRows() bool { return s.Leads == config.RowLeads }
+
+// ofLeads completes the network of a configuration by how it sees leads.
+func (s Spec) ofLeads(c *config.TrainConfig) Spec {
+	if c.Model.LeadsInRows() {
+		s.Leads, s.Conditions = config.RowLeads, strings.Join(c.Model.Conditions, " ")
+	}
+	return s
+}
+
+// rowLeads are those of the rows: networks over time see all that are read, others those that are asked for.
+func (s Spec) rowLeads(k *Task) []ensemble.Lead {
+	if config.OverTime(s.Kind) {
+		return k.Features.Axes.Leads
+	}
+	return k.targetLeads()
+}
+
+// conditions are what a batch is told of the leads of rows.
+type conditions struct {
+	names []string
+	leads []ensemble.Lead
+	scale ensemble.Lead // that counts as 1
+}
+
+// conditionsOf are those of a network; without names there are none.
+func (s Spec) conditionsOf(k *Task) conditions {
+	return conditions{strings.Fields(s.Conditions), s.rowLeads(k), max(1, slices.Max(k.Features.Axes.Leads))}
+}
+
+// each is how many numbers there are of a lead.
+func (c conditions) each() (n int) {
+	for _, name := range c.names {
+		if n += 2; name == config.LeadCondition {
+			n--
+		}
+	}
+	return n
+}
+
+// of are the conditions of a start, lead by lead: the lead, and sine and cosine of the phases of the year
+// and of the day at its valid time.
+func (c conditions) of(init ensemble.Init) (out []float32) {
+	for _, lead := range c.leads {
+		valid := init.Valid(lead).UTC()
+		for _, name := range c.names {
+			phase := ensemble.SeasonAngle(valid)
+			switch name {
+			case config.LeadCondition:
+				out = append(out, float32(float64(lead)/float64(c.scale)))
+				continue
+			case config.HourCondition:
+				phase = 2 * math.Pi * (float64(valid.Hour()) + float64(valid.Minute())/60) / 24
+			}
+			sin, cos := math.Sincos(phase)
+			out = append(out, float32(sin), float32(cos))
+		}
+	}
+	return out
+}
+
+// withConditions gives a batch of n samples room for conditions, if the network has some.
+func (b *Batch) withConditions(s Spec, k *Task, n int) {
+	if s.Conditions != "" {
+		b.told = s.conditionsOf(k)
+		b.Conditions = make([]float32, n*b.told.each()*len(b.told.leads))
+	}
+}
+
+// conditions writes those of sample i.
+func (b *Batch) conditions(i int, init ensemble.Init) {
+	if b.Conditions != nil {
+		x := b.told.of(init)
+		copy(b.Conditions[i*len(x):], x)
+	}
+}
+
+// leadRows makes rows of leads of channels that begin with the lead, sets·N of them, and adds to each what
+// is the same of all: place, season and auxiliary fields of the features, and the conditions of its lead.
+//
+// Shape: x [N·sets T·c D H W] of all leads that are read, features [N C D H W] → [N·sets·T' c+… D H W] for
+// the T' leads of the rows.
+func (s Spec) leadRows(b *graph.Builder, k *Task, x, features graph.Value, sets int) graph.Value {
+	f, leads := &k.Features, s.rowLeads(k)
+	all, t := len(f.Axes.Leads), len(leads)
+	samples, each := x.Dim(0), x.Dim(1)/all
+	d, h, w := x.Dim(2), x.Dim(3), x.Dim(4)
+	if t < all {
+		var parts []graph.Value
+		for _, l := range leads {
+			at := slices.Index(f.Axes.Leads, l)
+			parts = append(parts, op.Slice(b, x, 1, at*each, (at+1)*each))
+		}
+		x = joined(b, parts)
+	}
+	parts := []graph.Value{op.Reshape(b, x, graph.Shape{samples * t, each, d, h, w})}
+	if first := f.StatisticChannels(); first < f.Channels() {
+		parts = append(parts, op.SetRepeat(b, op.Slice(b, features, 1, first, f.Channels()), sets*t))
+	}
+	if c := s.conditionsOf(k); len(c.names) > 0 {
+		told := b.Input("conditions", graph.Shape{features.Dim(0), t * c.each(), 1, 1, 1})
+		if sets > 1 {
+			told = op.SetRepeat(b, told, sets)
+		}
+		told = op.Reshape(b, told, graph.Shape{samples * t, c.each(), 1, 1, 1})
+		none := op.Scale(b, op.Slice(b, parts[0], 1, 0, 1), 0)
+		parts = append(parts, op.Add(b, none, told))
+	}
+	return joined(b, parts)
+}
+
+// joined joins channels.
+func joined(b *graph.Builder, parts []graph.Value) graph.Value {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return op.Concat(b, 1, parts...)
+}
+
+// askedOf brings what a network makes of rows into the order of targets, so many numbers of each.
+//
+// Shape: y [N·T each·V D H W] → [N each·T'·V D H W] for the T' target leads, [each][lead][variable].
+func (s Spec) askedOf(b *graph.Builder, k *Task, y graph.Value, each int) graph.Value {
+	leads, vars := s.rowLeads(k), len(k.targetVariables())
+	y = op.Reshape(b, y, graph.Shape{y.Dim(0) / len(leads), len(leads) * each * vars, y.Dim(2), y.Dim(3), y.Dim(4)})
+	asked := k.targetLeads()
+	if each == 1 && slices.Equal(asked, leads) {
+		return y
+	}
+	var parts []graph.Value
+	for i := range each {
+		for _, l := range asked {
+			at := (slices.Index(leads, l)*each + i) * vars
+			parts = append(parts, op.Slice(b, y, 1, at, at+vars))
+		}
+	}
+	return joined(b, parts)
+}
+
+// rowsBody is the network of rows, in place of one of all leads together.
+func (s Spec) rowsBody(k *Task, wrap bool) unet3d.Body {
+	return func(b *graph.Builder, x graph.Value, out int) graph.Value {
+		each := out / len(k.Targets)
+		rows := s.leadRows(b, k, op.Slice(b, x, 1, 0, k.Features.StatisticChannels()), x, 1)
+		return s.askedOf(b, k, s.rowNetwork(b, k, rows, each*len(k.targetVariables()), wrap), each)
+	}
+}
+
+// rowNetwork makes so many fields of each row of leads.
+//
+// Shape: x [N·T C D H W] → [N·T out D H W].
+func (s Spec) rowNetwork(b *graph.Builder, k *Task, x graph.Value, out int, wrap bool) graph.Value {
+	switch s.Kind {
+	case config.UNetKind: // each by itself
+		net := unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap, Out: out, ZeroLast: true}
+		return net.BuildPadded(b, x)
+	case config.TrajectoryKind:
+		return s.poet(unet3d.Attention{Set: len(s.rowLeads(k)), Weights: unet3d.AttentionWeights(s.Attention), Places: !s.toldLeads()}, out, wrap).Build(b, x)
+	}
+	return b.Fail("leads", fmt.Errorf("network %q has no leads in rows", s.Kind))
+}
+
+// toldLeads tells whether rows are told apart by their leads; else attention learns their places.
+func (s Spec) toldLeads() bool {
+	return slices.Contains(strings.Fields(s.Conditions), config.LeadCondition)
+}

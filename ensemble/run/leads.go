@@ -1,0 +1,92 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+)
+
+// Target is what is predicted, on all levels: a variable at a lead.
+type Target struct {
+	Variable string
+	Lead     ensemble.Lead
+}
+
+// targetsOf are variables at leads, [lead][variable].
+func targetsOf(variables []string, leads []ensemble.Lead) (out []Target) {
+	for _, l := range leads {
+		for _, v := range variables {
+			out = append(out, Target{v, l})
+		}
+	}
+	return out
+}
+
+// targetLeads are the leads of the targets, ascending.
+func (k *Task) targetLeads() (out []ensemble.Lead) {
+	for _, t := range k.Targets {
+		if !slices.Contains(out, t.Lead) {
+			out = append(out, t.Lead)
+		}
+	}
+	return out
+}
+
+// targetVariables are the variables of the targets, which are the same at each lead.
+func (k *Task) targetVariables() (out []string) {
+	for _, t := range k.Targets {
+		if !slices.Contains(out, t.Variable) {
+			out = append(out, t.Variable)
+		}
+	}
+	return out
+}
+
+// readAxes are those of the fields that a training reads: of the features, and of later target leads.
+func readAxes(c *config.TrainConfig) ensemble.Axes {
+	a := axesOf(c)
+	a.Leads = c.Data.ReadLeads()
+	return a
+}
+
+// lastTarget is the latest target lead of a configuration.
+func lastTarget(c *config.TrainConfig) ensemble.Lead { return slices.Max(c.Data.TargetLeads) }
+
+// validsOf are the valid times of starts at some leads, each once, in the order of the starts.
+func validsOf(inits []ensemble.Init, leads []ensemble.Lead) (out []ensemble.Valid) {
+	seen := map[ensemble.Valid]bool{}
+	for _, i := range inits {
+		for _, l := range leads {
+			if v := i.Valid(l); !seen[v] {
+				seen[v] = true
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// named is what a target is called in messages; the lead only where there are several.
+func (k *Task) named(at int) string {
+	d := len(k.Features.Axes.Levels)
+	t := k.Targets[at/d]
+	text := fmt.Sprintf("%s at %s", t.Variable, k.Features.Axes.Levels[at%d])
+	if len(k.targetLeads()) > 1 {
+		text += fmt.Sprintf(" for %s", t.Lead)
+	}
+	return text
+}
+
+// leadWords lists leads.
+func leadWords(leads []ensemble.Lead) string { return strings.Join(words(leads), ", ") }
+
+// channelOf names a target in lists of channels; the lead only where there are several.
+func (k *Task) channelOf(t Target) string {
+	if len(k.targetLeads()) == 1 {
+		return t.Variable
+	}
+	return fmt.Sprintf("%s at %s", t.Variable, t.Lead)
+}
