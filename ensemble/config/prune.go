@@ -16,6 +16,8 @@ type Prune struct {
 	Structure string     `key:"structure"`
 	Scope     string     `key:"scope"` // empty: see ScopeOf
 	Target    float64    `key:"target"`
+	Of        string     `key:"of"`       // what the target is a share of, with structure channel
+	Multiple  int        `key:"multiple"` // of the channels that a layer keeps
 	Initial   float64    `key:"initial"`
 	From      Moment     `key:"from"`
 	To        Moment     `key:"to"`
@@ -60,10 +62,11 @@ const (
 	ElementStructure = "element"
 	BlockStructure   = "block"
 	TwoFourStructure = "2:4"
+	ChannelStructure = "channel"
 )
 
 // PruneStructures are those that there are.
-var PruneStructures = []string{ElementStructure, BlockStructure, TwoFourStructure}
+var PruneStructures = []string{ElementStructure, BlockStructure, TwoFourStructure, ChannelStructure}
 
 // Scopes of a target.
 const (
@@ -89,6 +92,8 @@ func (p Prune) ScopeOf() string {
 		return p.Scope
 	case p.regrows():
 		return ERKScope
+	case p.Structure == ChannelStructure:
+		return UniformScope
 	}
 	return GlobalScope
 }
@@ -141,11 +146,15 @@ func pruneKeys() []Key {
 		{Path: "prune.method", Default: NoPruning, Check: OneOf(append([]string{NoPruning}, PruneMethods...)...), Example: MagnitudePruning,
 			Help: "How weights are chosen that become 0 for good: magnitude, the smallest, step by step; random, for comparison; movement, those that training moves towards 0; set and rigl, sparse from the start, exchange some for random ones or those of the largest gradient; lottery, the smallest at prune.to, and training goes back to the weights of prune.from; early_bird, the smallest as soon as they stay the same ones. See docs/pruning.md."},
 		{Path: "prune.structure", Default: ElementStructure, Check: OneOf(PruneStructures...), Example: BlockStructure,
-			Help: "What is removed as one: single weights (element), blocks of output and input channels (block), or two of each four weights along the inputs of a filter (2:4). Biases and norms are never pruned."},
+			Help: "What is removed as one: single weights (element), blocks of output and input channels (block), or two of each four weights along the inputs of a filter (2:4); biases and norms are never pruned. With channel whole channels go, with all that belongs to them, and the network becomes a smaller dense one."},
 		{Path: "prune.scope", Check: OneOf(GlobalScope, UniformScope, ERKScope), Example: ERKScope,
-			Help: "Where the target holds: global, in all layers together, so that weights of all compete; uniform, in each layer; erk, together, with the denser layers those of fewer weights. global if not given, with set and rigl erk."},
+			Help: "Where the target holds: global, in all layers together, so that weights of all compete; uniform, in each layer; erk, together, with the denser layers those of fewer weights. global if not given, with set and rigl erk, with structure channel uniform."},
 		{Path: "prune.target", Default: "0", Check: Between(0, 1), Example: "0.9",
-			Help: "Sparsity in the end: the share of the weights that are removed."},
+			Help: "Sparsity in the end: the share of the weights that are removed; with structure channel see prune.of."},
+		{Path: "prune.of", Default: OfChannels, Check: OneOf(OfChannels, OfOperations), Example: OfOperations,
+			Help: "What prune.target removes a share of, with structure channel: the channels of the layers that can lose any, or the floating point operations of a forecast, which falls about with the square."},
+		{Path: "prune.multiple", Default: "8", Check: Between(1, 1024), Example: "16",
+			Help: "With structure channel, a layer keeps a multiple of so many channels, as kernels compute that many at a time; at least so many, or all."},
 		{Path: "prune.initial", Default: "0", Check: Below(0, 1), Example: "0.5",
 			Help: "Sparsity at prune.from, where the gradual schedule of magnitude, random and movement begins."},
 		{Path: "prune.from", Default: "10%", Example: "6 epochs",
@@ -188,6 +197,8 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 			add(k.Path, k.Path+" is given and nothing is pruned", "prune.method is "+p.Method, "remove it, or set prune.method: "+MagnitudePruning)
 		case of != nil && !slices.Contains(of, p.Method):
 			add(k.Path, k.Path+" is given to prune.method: "+p.Method, "it has no use there", "remove it, or set prune.method: "+strings.Join(of, " or "))
+		case (k.Path == "prune.of" || k.Path == "prune.multiple") && p.Structure != ChannelStructure:
+			add(k.Path, k.Path+" is given to structure "+p.Structure, "it removes no channels", "remove it, or set prune.structure: "+ChannelStructure)
 		case strings.HasPrefix(k.Path, "prune.block.") && p.Structure != BlockStructure:
 			add(k.Path, k.Path+" is given to structure "+p.Structure, "it has no blocks", "remove it, or set prune.structure: "+BlockStructure)
 		}
@@ -215,6 +226,7 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 	if p.regrows() && p.ScopeOf() == GlobalScope {
 		add("prune.scope", p.Method+" is given scope "+GlobalScope, "it exchanges weights within a layer, so each layer has its share from the start", "set prune.scope: "+ERKScope+" or "+UniformScope)
 	}
+	c.checkChannels(add)
 	if c.Model.Method == StagesMethod {
 		add("prune.method", "networks of three stages are pruned", "the last of them begins with the weights of another", "set model.method: "+JointMethod+", or prune.method: "+NoPruning)
 	}

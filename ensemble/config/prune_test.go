@@ -34,6 +34,11 @@ func TestPruneFaults(t *testing.T) {
 		{"blocks of elements", "prune: {method: magnitude, target: 0.5, block: {out: 8}}", []string{"prune.block.out is given to structure element|set prune.structure: block"}},
 		{"global regrowth", "prune: {method: set, target: 0.5, scope: global}", []string{"set is given scope global|erk or uniform"}},
 		{"stages", "prune: {method: magnitude, target: 0.5}\nmodel: {method: three_stage}", []string{"networks of three stages are pruned|joint"}},
+		{"channels", "prune: {method: magnitude, target: 0.75, structure: channel, of: operations, multiple: 16}", nil},
+		{"channels that regrow", "prune: {method: movement, target: 0.5, structure: channel}", []string{"movement is given structure channel|magnitude"}},
+		{"channels of many networks", "prune: {method: magnitude, target: 0.5, structure: channel, kernels: sparse, scope: erk}\ntrain: {networks: 3}", []string{
+			"scope erk is given structure channel|uniform or global", "channels are removed, and networks are averaged|train.networks: 1", "prune.kernels is sparse|remove"}},
+		{"operations of elements", "prune: {method: magnitude, target: 0.5, of: operations, multiple: 16}", []string{"prune.of is given to structure element|channel", "prune.multiple is given|channel"}},
 		{"unknown", "prune: {method: magnitud, target: 0.5, structure: 1:4}", []string{"prune.method is magnitud, want one of|did you mean `magnitude`?", "prune.structure is \"1:4\", want one of|2:4"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
