@@ -381,7 +381,7 @@ func (p *Optimizer) moments() []Tensor {
 
 // State copies the moments by parameter: m (the velocity of SGD and LARS), and v
 // for the others. It does not depend on ranks; all of them ask for it, and rank 0 gets
-// it. See Restore. An average is in its own store.
+// it, the others tensors without values. See Restore. An average is in its own store.
 //
 // Errors: those of other ranks.
 func (p *Optimizer) State() ([]Tensor, error) {
@@ -392,9 +392,14 @@ func (p *Optimizer) State() ([]Tensor, error) {
 			return nil, err
 		}
 		for _, e := range p.store.Entries() {
-			if !e.State && whole != nil {
-				out = append(out, Tensor{moment.Name + e.Name, e.Shape, whole[e.Offset : e.Offset+e.Size()]})
+			if e.State {
+				continue
 			}
+			t := Tensor{Name: moment.Name + e.Name, Shape: e.Shape}
+			if whole != nil {
+				t.Values = whole[e.Offset : e.Offset+e.Size()]
+			}
+			out = append(out, t)
 		}
 	}
 	return out, nil

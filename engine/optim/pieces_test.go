@@ -74,8 +74,14 @@ func TestShares(t *testing.T) {
 			}
 		}
 	}
-	if state, err := both[1].State(); err != nil || len(state) != 0 {
-		t.Errorf("rank 1 has %d tensors of the state, %v", len(state), err)
+	names, err := both[1].State()
+	if err != nil || len(names) != len(state) {
+		t.Fatalf("rank 1 has %d tensors of the state, %v", len(names), err)
+	}
+	for i, x := range names {
+		if x.Values != nil || x.Name != state[i].Name || !x.Shape.Equal(state[i].Shape) {
+			t.Errorf("rank 1 has %q %v, want %q %v without values", x.Name, x.Shape, state[i].Name, state[i].Shape)
+		}
 	}
 	if _, err := New(s, Options{Ranks: &pair{owner: owner[1:]}}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("owners of other pieces: %v", err)

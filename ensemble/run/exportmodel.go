@@ -183,8 +183,10 @@ func (m *Model) exportNetwork(ctx context.Context, o ExportOptions, w Weights, a
 // testable recognises one network by its weights, as an import would, and gives the
 // tensors that let others test what they loaded.
 func (m *Model) testable(ctx context.Context, o ExportOptions, w Weights) (*Architecture, []ckpt.Tensor, error) {
-	if m.Spec.body(false) != nil { // their layers are not looked for in imported files
-		a := &Architecture{Kind: m.Spec.Kind, Channels: len(m.inputNames()), Outputs: 3 * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
+	// The layers of these are not looked for in imported files; those of which channels were removed have
+	// no published widths, and the lists of what is left stand with the model.
+	if m.Spec.body(false) != nil || len(m.Spec.Kept) > 0 {
+		a := &Architecture{Kind: m.Spec.Kind, Channels: len(m.inputNames()), Outputs: (3 + len(m.Spec.extra())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
 		if m.Spec.Head == SpreadHead {
 			a.Outputs = len(m.Task.Targets)
 		}

@@ -81,11 +81,15 @@ const (
 	// leadsFormat is that of several target leads, or one that is not read, and of leads in rows, of whatever
 	// else.
 	leadsFormat = 6
+	// channelsFormat is that of networks from which channels were removed, of whatever else.
+	channelsFormat = 7
 )
 
 // format is that of models of the network, for several target leads if any are given: the oldest that programs know which can read them.
 func (s Spec) format(leads []string) int {
 	switch {
+	case len(s.Kept) > 0:
+		return channelsFormat
 	case leads != nil || s.inRows():
 		return leadsFormat
 	case s.Family != "":
@@ -310,8 +314,8 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format < jointFormat || f.Format > leadsFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, leadsFormat))
+	if f.Format < jointFormat || f.Format > channelsFormat {
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, channelsFormat))
 	}
 	if f.Spec.format(f.More) != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
 		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))

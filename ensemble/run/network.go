@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -78,6 +79,9 @@ type Spec struct {
 	Thresholds      string  `json:"thresholds,omitempty"`
 	ThresholdWeight float64 `json:"threshold_weight,omitempty"`
 
+	// Kept are the channels that are left of layers of which some were removed.
+	Kept []channels.Kept `json:"kept,omitempty"`
+
 	stage stage // whose network and loss are built
 	count int   // members of a sample, if it reads members; 0 stands for those of the task
 }
@@ -119,7 +123,7 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 	wrap := s.Periodic && g.Periodic()
 	if s.givesMembers() {
 		s.memberGraph(b, k, in.Features, wrap, targets, loss)
-		return b.Build()
+		return s.shrunk(b)
 	}
 	if s.readsMembers() {
 		in.Features = s.joinMembers(b, k, in.Features, wrap)
@@ -178,7 +182,7 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 	case loss:
 		b.Loss(s.loss(b, k, out, h, targets))
 	}
-	return b.Build()
+	return s.shrunk(b)
 }
 
 // body is the network by point, by patch or in two dimensions; nil for other kinds. These are

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -125,7 +126,7 @@ func TestModelFormats(t *testing.T) {
 		m, _, err := loadReference(dir)
 		if c.ok != (err == nil) || err != nil && exit.CodeOf(err) != exit.BadData {
 			t.Errorf("%s with %q: %v", c.method, c.new, err)
-		} else if err == nil && m.Spec != specOf(cfg) {
+		} else if err == nil && !reflect.DeepEqual(m.Spec, specOf(cfg)) {
 			t.Errorf("%s: read %+v, want %+v", c.method, m.Spec, specOf(cfg))
 		}
 	}

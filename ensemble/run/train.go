@@ -200,6 +200,10 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err != nil {
 		return nil, err
 	}
+	t.removal = removalOf(c, t.allSteps(t.turns))
+	if err := t.removal.check(t.model.Spec, &t.model.Task, d.grid); err != nil {
+		return nil, err
+	}
 	from, err := t.enter(o, state, &d.warnings)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -40,6 +41,7 @@ type trainer struct {
 	stop       func(read error) error // nil until somebody wants to save and stop, or cannot read
 	report     func(done int, note string)
 	start      startWeights // of every network
+	removal    *removal     // of channels; nil for none
 	timings    Timings
 	table      *tune.Table // of timings; nil keeps none
 	// choices are the kernels in use that decide bits. A checkpoint keeps them, so
@@ -78,6 +80,10 @@ type position struct {
 	BestLoss  float64            `json:"best_loss"`
 	BestEpoch int                `json:"best_epoch"`
 	Plateau   optim.PlateauState `json:"plateau"`
+	// Kept are the channels that are left of the present network, and Removed is the step behind that
+	// at which some were last looked for.
+	Kept    []channels.Kept `json:"kept,omitempty"`
+	Removed int             `json:"removed,omitempty"`
 }
 
 // noBest stands for a best loss that there is not yet; JSON has no infinity.
@@ -141,9 +147,38 @@ func (t *trainer) begin() error {
 	if err := t.end(); err != nil {
 		return err
 	}
+	if err := t.plans(); err != nil {
+		return err
+	}
+	if t.at.Removed == 0 {
+		if err := t.start.into(t.store); err != nil {
+			return err
+		}
+	}
+	if t.turns[t.at.Network].stage == sigmaStage { // goes on from the stage before
+		if err := fill(t.store, t.finished[t.at.Network-1]); err != nil {
+			return err
+		}
+	}
+	t.rate = schedule(t.cfg, uint64(t.steps(t.batches())), &t.at.Plateau)
+	s, reader := t.schedule()
+	if lo, hi := s.Share(reader, t.cfg.BatchSize); t.net.rows.Lo != lo || t.net.rows.Hi != hi {
+		return fmt.Errorf("samples %d to %d of a batch are read, %v are computed", lo, hi, t.net.rows)
+	}
+	t.data.source.Keep(s, reader)
+	t.best, t.told = nil, t.costs()
+	return nil
+}
+
+// plans compiles the present network, without what was removed from it, and makes its optimiser.
+func (t *trainer) plans() error {
 	j := t.turns[t.at.Network]
 	t.cfg = j.cfg
+	if t.at.Kept == nil {
+		t.at.Kept = t.model.Spec.Kept
+	}
 	spec := t.model.Spec.of(j.stage)
+	spec.Kept = t.at.Kept
 	t.store = engine.NewStore()
 	t.shown = t.store
 	if t.cfg.EMA > 0 {
@@ -178,25 +213,8 @@ func (t *trainer) begin() error {
 	if t.ranks != nil && t.ranks.shared {
 		oo.Ranks = t.net.part.Shards()
 	}
-	if t.opt, err = optim.New(t.store, oo); err != nil {
-		return err
-	}
-	if err := t.start.into(t.store); err != nil {
-		return err
-	}
-	if j.stage == sigmaStage { // goes on from the stage before
-		if err := fill(t.store, t.finished[t.at.Network-1]); err != nil {
-			return err
-		}
-	}
-	t.rate = schedule(t.cfg, uint64(t.steps(t.batches())), &t.at.Plateau)
-	s, reader := t.schedule()
-	if lo, hi := s.Share(reader, t.cfg.BatchSize); t.net.rows.Lo != lo || t.net.rows.Hi != hi {
-		return fmt.Errorf("samples %d to %d of a batch are read, %v are computed", lo, hi, t.net.rows)
-	}
-	t.data.source.Keep(s, reader)
-	t.best, t.told = nil, t.costs()
-	return nil
+	t.opt, err = optim.New(t.store, oo)
+	return err
 }
 
 // namedMemory makes an error about too little memory name what the process needs.
@@ -205,10 +223,15 @@ func (t *trainer) namedMemory(err error) error {
 	return namedMemory(err, trainMemory.of(parts), trainWorkspace.of(parts))
 }
 
-// end frees the plans of the present network.
+// end frees the plans of the present network, and ends what reads for it.
 func (t *trainer) end() error {
 	t.feed.end()
 	t.feed = nil
+	return t.endPlans()
+}
+
+// endPlans frees the plans of the present network and its optimiser.
+func (t *trainer) endPlans() error {
 	var err error
 	nets := []*network{t.net, t.eval}
 	if t.corrections != nil {
@@ -254,10 +277,12 @@ func (t *trainer) run(ctx context.Context) error {
 			}
 		}
 		t.finished = append(t.finished, t.best)
+		kept := t.at.Kept
 		t.at = position{Network: t.at.Network + 1, Step: t.at.Step, BestLoss: noBest}
 		if err := t.end(); err != nil {
 			return err
 		}
+		t.model.Spec.Kept = kept // there is one network, if it lost channels
 	}
 	t.model.take(t.turns, t.finished)
 	t.model.Task.reference, t.local.reference = t.fits.trained(), t.references.trained()
@@ -284,7 +309,7 @@ func (t *trainer) order() []int {
 // tired says whether validation has not improved for longer than patience.
 func (t *trainer) tired() bool {
 	p := t.cfg.EarlyStop.Patience
-	return p > 0 && len(t.data.validation.inits) > 0 && t.at.Epoch-t.at.BestEpoch > p
+	return p > 0 && !t.removing() && len(t.data.validation.inits) > 0 && t.at.Epoch-t.at.BestEpoch > p
 }
 
 // keep copies the weights that are shown. All ranks do.
@@ -318,6 +343,9 @@ func (t *trainer) epoch(ctx context.Context) error {
 	}
 	order := t.order()
 	for t.at.Batch < n {
+		if err := t.removeChannels(); err != nil {
+			return err
+		}
 		began := time.Now()
 		t.before = append(t.before[:0], t.store.States()...)
 		todo := min(t.cfg.Accumulate, n-t.at.Batch)
@@ -360,7 +388,7 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 			return err
 		}
 		values = append(values, rundir.Value{Name: "validation_loss", Value: loss})
-		if loss < t.at.BestLoss {
+		if loss < t.at.BestLoss && !t.removing() {
 			t.at.BestLoss, t.at.BestEpoch = loss, t.at.Epoch
 			if t.best, err = t.keep(); err != nil {
 				return err
@@ -689,29 +717,34 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 		return err
 	}
 	t.at.Plateau = plateau
-	if err := fill(t.store, part(partWeights)); err != nil {
-		return err
-	}
-	if t.shown != t.store {
-		if err := fill(t.shown, part(partAverage)); err != nil {
-			return err
-		}
-	}
-	moments := map[string]ckpt.Tensor{}
-	for _, x := range part(partOptimizer) {
-		moments[x.Name] = x
-	}
-	steps := uint64(t.at.Epoch*t.steps(t.batches()) + t.steps(t.at.Batch))
-	err := t.opt.Restore(steps, func(name string, n int) ([]float32, error) {
-		v, ok := moments[name].Data.([]float32)
-		if !ok || len(v) != n {
-			return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the checkpoint lacks the optimiser's %q", name), At: c.Dir, Fix: "resume with the same configuration, or from another checkpoint"}
-		}
-		return v, nil
-	})
-	if err != nil {
+	if err := t.refill(part(partWeights), part(partAverage), part(partOptimizer), c.Dir); err != nil {
 		return err
 	}
 	t.best = part(partBest)
 	return nil
+}
+
+// refill gives the present network parameters and states, the optimiser its moments and the average.
+//
+// Errors: exit 65 if one is missing in what they come from.
+func (t *trainer) refill(now, average, optimizer Weights, from string) error {
+	if err := fill(t.store, now); err != nil {
+		return err
+	}
+	if t.shown != t.store {
+		if err := fill(t.shown, average); err != nil {
+			return err
+		}
+	}
+	moments := map[string]ckpt.Tensor{}
+	for _, x := range optimizer {
+		moments[x.Name] = x
+	}
+	return t.opt.Restore(uint64(t.ownSteps()), func(name string, n int) ([]float32, error) {
+		v, ok := moments[name].Data.([]float32)
+		if !ok || len(v) != n {
+			return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the checkpoint lacks the optimiser's %q", name), At: from, Fix: "resume with the same configuration, or from another checkpoint"}
+		}
+		return v, nil
+	})
 }

@@ -30,6 +30,8 @@ type Goal struct {
 	Multiple int
 	// First is the network that nothing was removed from; the zero value is the one at hand.
 	First First
+	// Stay, if not nil, tells layers that keep all their channels, by their names.
+	Stay func(layer string) bool
 }
 
 // First is what shares are of.
@@ -151,19 +153,22 @@ func (c *Network) check(goal *Goal) error {
 			return fmt.Errorf("a share of %v of the channels and %v of the operations, want one of them above 0 and up to 1: %w", goal.Share, goal.FLOPs, ErrGoal)
 		}
 	}
-	for _, f := range c.families {
-		if f.Pinned < f.Width {
-			return nil
-		}
+	if slices.ContainsFunc(c.families, goal.prunes) {
+		return nil
 	}
 	return c.outOfReach("less, where no channel can go")
+}
+
+// prunes tells whether a family may lose channels.
+func (goal Goal) prunes(f Family) bool {
+	return f.Pinned < f.Width && (goal.Stay == nil || !slices.ContainsFunc(f.Filters, func(filter string) bool { return goal.Stay(layerName(filter)) }))
 }
 
 // leastShare is one at which every layer keeps as few channels as it may.
 func (c *Network) leastShare(goal Goal) float64 {
 	least := 1.
 	for _, f := range c.families {
-		if f.Pinned < f.Width {
+		if goal.prunes(f) {
 			least = min(least, 1/float64(c.width(goal, f)))
 		}
 	}
@@ -202,7 +207,7 @@ func (c *Network) lowest(goal Goal, share float64, scores [][]float64) (map[int]
 	want := make([]float64, len(c.families)) // channels to keep
 	for i, f := range c.families {
 		want[i] = share * float64(c.width(goal, f))
-		if goal.Scope == Uniform && f.Pinned < f.Width && want[i] < 0.5 && goal.Share > 0 {
+		if goal.Scope == Uniform && goal.prunes(f) && want[i] < 0.5 && goal.Share > 0 {
 			return nil, fmt.Errorf("a share of %v leaves nothing of layer %s, which has %d channels: %w", share, f.Name(), c.width(goal, f), ErrGoal)
 		}
 	}
@@ -211,7 +216,7 @@ func (c *Network) lowest(goal Goal, share float64, scores [][]float64) (map[int]
 	}
 	gone := map[int]bool{}
 	for i, f := range c.families {
-		if f.Pinned == f.Width {
+		if !goal.prunes(f) {
 			continue
 		}
 		n := f.Width - round(want[i], goal.Multiple, c.width(goal, f))
@@ -245,7 +250,7 @@ func (c *Network) compare(share float64, goal Goal, scores [][]float64, want []f
 	var all []one
 	first := 0
 	for i, f := range c.families {
-		if f.Pinned == f.Width {
+		if !goal.prunes(f) {
 			continue
 		}
 		first += c.width(goal, f) - f.Pinned
@@ -299,10 +304,13 @@ func (c *Network) FLOPs(kept []Kept) (int64, error) {
 	return g.FLOPs(), nil
 }
 
-// Parameters counts the trained values of a graph.
-func Parameters(g *graph.Graph) (n int) {
-	for _, nd := range g.Nodes {
-		if nd.Kind == graph.KindParam {
+// Size is the number of values of a parameter.
+func (c *Network) Size(param string) int { return c.g.Find(param).Shape.Size() }
+
+// Parameters counts the trained values, without those whose names begin with a prefix, if it is not empty.
+func (c *Network) Parameters(without string) (n int) {
+	for _, nd := range c.g.Nodes {
+		if nd.Kind == graph.KindParam && (without == "" || !strings.HasPrefix(nd.Name, without)) {
 			n += nd.Shape.Size()
 		}
 	}

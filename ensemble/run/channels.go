@@ -1,0 +1,270 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/engine/rng"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// removal is the removal of channels in the training of a network. What is left when is decided by
+// the weights of the step at which it is decided; so a resumed training, which has them, and the
+// list of what was left until then, removes the same.
+type removal struct {
+	goal        channels.Goal // in the end
+	initial     float64       // share that is removed when it begins
+	from, to    int           // steps
+	every       int
+	seed        uint64 // of random scores
+	random      bool
+	description string // of the goal, in errors
+}
+
+// removalOf is that of a configuration for a training of so many steps; nil for none.
+func removalOf(c *config.TrainConfig, steps int) *removal {
+	p := c.Prune
+	if p.Method == config.NoPruning || p.Structure != config.ChannelStructure {
+		return nil
+	}
+	epochs := c.Train.Train.Epochs
+	at := func(m config.Moment) int { return int(math.Round(m.Of(epochs) * float64(steps))) }
+	to := min(at(p.To), steps-1) // before the last step at the latest
+	r := &removal{initial: p.Initial, from: min(at(p.From), to), to: to, every: p.Every, seed: uint64(c.Train.Train.Seed), random: p.Method == config.RandomPruning,
+		goal: channels.Goal{Scope: channels.Scope(p.ScopeOf()), Multiple: p.Multiple, Stay: stays(p.Keep)}, description: fmt.Sprintf("prune.target: %g of the %s", p.Target, p.Of)}
+	if p.Of == config.OfOperations {
+		r.goal.FLOPs = 1 - p.Target
+	} else {
+		r.goal.Share = 1 - p.Target
+	}
+	return r
+}
+
+// stays tells layers that prune.keep names.
+func stays(patterns []string) func(layer string) bool {
+	return func(layer string) bool {
+		for _, p := range patterns {
+			if ok, err := path.Match(p, layer); ok && err == nil {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// at is the goal at a step, and whether channels are removed there.
+func (r *removal) at(step int) (channels.Goal, bool) {
+	if r == nil || step < r.from || step > r.to || step != r.to && (step-r.from)%r.every != 0 {
+		return channels.Goal{}, false
+	}
+	g := r.goal
+	left := func(end float64) float64 {
+		p := min(float64(step-r.from)/float64(max(r.to-r.from, 1)), 1)
+		if step == r.to {
+			p = 1
+		}
+		// Zhu and Gupta 2017, arXiv:1710.01878: most is removed while there is most to remove.
+		return end + (1-r.initial-end)*math.Pow(1-p, 3)
+	}
+	if g.FLOPs > 0 {
+		g.FLOPs = left(g.FLOPs)
+	} else {
+		g.Share = left(g.Share)
+	}
+	return g, g.FLOPs+g.Share < 1
+}
+
+// whole is the network before any channel goes, as channels are found in it.
+func (s Spec) whole(k *Task, g *ensemble.Grid) (*channels.Network, error) {
+	s.Kept = nil
+	return s.channels(k, g)
+}
+
+// channels are those of the network as it is.
+func (s Spec) channels(k *Task, g *ensemble.Grid) (*channels.Network, error) {
+	gr, err := s.graph(k, g, 1, 0, false)
+	if err != nil {
+		return nil, err
+	}
+	return channels.Find(gr), nil
+}
+
+// shrunk is a network without the channels that went.
+func (s Spec) shrunk(b *graph.Builder) (*graph.Graph, error) {
+	g, err := b.Build()
+	if err != nil || len(s.Kept) == 0 {
+		return g, err
+	}
+	small, _, err := channels.Find(g).Shrink(s.Kept)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.BadData, What: "the list of channels that are left does not fit the network", At: "network.kept of " + modelFile, Why: err.Error(),
+			Fix: "copy the whole folder of the model again", Err: err}
+	}
+	return small, nil
+}
+
+// check refuses a goal that cannot be reached, before the first step.
+func (r *removal) check(s Spec, k *Task, g *ensemble.Grid) error {
+	if r == nil {
+		return nil
+	}
+	c, err := s.whole(k, g)
+	if err != nil {
+		return err
+	}
+	goal := r.goal
+	goal.Scope = channels.Uniform // whether it can be reached does not depend on scores
+	if _, err := c.Choose(goal, func(name string) []float32 { return make([]float32, c.Size(name)) }); err != nil {
+		return r.tooMuch(err)
+	}
+	return nil
+}
+
+func (r *removal) tooMuch(err error) error {
+	return &exit.Error{Code: exit.Usage, What: "not so much of the network can be removed", At: r.description, Why: err.Error(),
+		Fix: "give a smaller prune.target or prune.multiple, or let prune.keep name fewer layers", Err: err}
+}
+
+// steps of the present network that are finished.
+func (t *trainer) ownSteps() int {
+	return t.at.Epoch*t.steps(t.batches()) + t.steps(t.at.Batch)
+}
+
+// removing tells whether channels may still go.
+func (t *trainer) removing() bool { return t.removal != nil && t.ownSteps() < t.removal.to }
+
+// removeChannels removes what is to be removed before the present step: of the network, and of all that
+// is kept of its parameters. All ranks do.
+func (t *trainer) removeChannels() error {
+	step := t.ownSteps()
+	goal, due := t.removal.at(step)
+	if !due || t.at.Removed > step {
+		return nil
+	}
+	t.at.Removed = step + 1
+	spec := t.model.Spec
+	whole, err := spec.whole(&t.model.Task, t.model.Grid)
+	if err != nil {
+		return err
+	}
+	goal.First = whole.First()
+	spec.Kept = t.at.Kept
+	now, err := spec.channels(&t.model.Task, t.model.Grid)
+	if err != nil {
+		return err
+	}
+	left, err := now.Choose(goal, t.removal.values(t.store.Get, step))
+	if err != nil {
+		return t.removal.tooMuch(err)
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	_, cut, err := now.Shrink(left)
+	if err != nil {
+		return err
+	}
+	kept := channels.Compose(t.at.Kept, left)
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	if err := t.ranks.same("which channels are left", string(text)); err != nil {
+		return err
+	}
+	if err := t.cut(kept, cut); err != nil {
+		return err
+	}
+	share, err := whole.FLOPs(kept)
+	if err != nil {
+		return err
+	}
+	return t.dir.Events().Write("channels", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "parameters", Value: t.store.ParamCount()},
+		rundir.Value{Name: "operations", Value: float64(share) / float64(goal.First.FLOPs)})
+}
+
+// values gives scores their weights, or random ones for the control that chooses by chance.
+func (r *removal) values(get func(name string) ([]float32, graph.Shape, bool), step int) func(name string) []float32 {
+	return func(name string) []float32 {
+		v, _, _ := get(name)
+		if !r.random {
+			return v
+		}
+		out, key := make([]float32, len(v)), rng.Key(r.seed, rng.Hash("channels"), rng.Hash(name), uint64(step))
+		for i := range out {
+			out[i] = float32(rng.Normal(key, uint64(i)))
+		}
+		return out
+	}
+}
+
+// cut goes on with what a cut leaves of the network: its parameters, states, moments and average.
+// The best weights so far are of a network that is no more.
+func (t *trainer) cut(kept []channels.Kept, cut channels.Cut) error {
+	if err := t.show(); err != nil {
+		return err
+	}
+	parts, err := t.opt.State()
+	if err != nil {
+		return err
+	}
+	moments, err := t.everywhere(parts)
+	if err != nil {
+		return err
+	}
+	now, average := weightsOf(t.store), weightsOf(t.shown)
+	for _, w := range []Weights{now, average, moments} {
+		for i, x := range w {
+			w[i].Data, w[i].Shape = cut.Take(x.Name, x.Shape, x.Data.([]float32))
+		}
+	}
+	for i, m := range parts {
+		moments[i].Name = m.Name
+	}
+	told := t.told
+	if err := t.endPlans(); err != nil {
+		return err
+	}
+	t.at.Kept = kept
+	if err := t.plans(); err != nil {
+		return err
+	}
+	if err := t.refill(now, average, moments, "the network before channels went"); err != nil {
+		return err
+	}
+	t.best, t.at.BestLoss, t.at.BestEpoch = nil, noBest, t.at.Epoch
+	t.told = told
+	if t.ranks != nil {
+		t.told.sums = t.costs().sums // counted from the new plan on
+	}
+	return nil
+}
+
+// everywhere gives all ranks the moments of the optimiser, by the names of their parameters.
+func (t *trainer) everywhere(moments []optim.Tensor) (w Weights, err error) {
+	for _, m := range moments {
+		_, param, _ := strings.Cut(m.Name, ".")
+		v := m.Values
+		if t.ranks != nil && t.ranks.shared { // else every rank has them
+			if v == nil {
+				v = make([]float32, m.Shape.Size())
+			}
+			if err := comm.Broadcast(t.ranks.c, 0, v); err != nil {
+				return nil, err
+			}
+		}
+		w = append(w, ckpt.Tensor{Name: param, Shape: m.Shape, Data: v})
+	}
+	return w, nil
+}

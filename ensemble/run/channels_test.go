@@ -1,0 +1,135 @@
+package run
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// losingChannels is quick with half of the channels removed between steps 4 and 12 of 16.
+func losingChannels(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
+	return quick(t, f, append([]string{"train.networks=1", "prune.structure=channel", "prune.method=magnitude", "prune.target=0.5", "prune.from=25%", "prune.to=75%",
+		"prune.every=2", "prune.multiple=1"}, set...)...)
+}
+
+// A training that removes channels, stopped before, amid and behind the removal and resumed, ends with the
+// bits of one that never stopped; its model is the smaller network, which predicts with the scores
+// that the training gave.
+func TestChannelsGoWhileTraining(t *testing.T) {
+	f := smallData(t)
+	runDir := resumesToTheSameBits(t, losingChannels(t, f, "train.ema=0.5", "train.accumulate=1", "prune.scope=global", "baselines=[climatology]"), 7, 3)
+	m, err := LoadModel(filepath.Join(runDir, "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, of := 0, 0
+	for _, k := range m.Spec.Kept {
+		kept, of = kept+len(k.Channels), of+k.Of
+	}
+	// All layers together keep half; those that lost nothing are not listed.
+	whole, err := m.Spec.whole(&m.Task, m.Grid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, pinned := 0, 0
+	for _, fam := range whole.Families() {
+		if all += fam.Width; fam.Pinned > 0 {
+			pinned += fam.Width
+		}
+	}
+	if left, want := all-pinned-(of-kept), (all-pinned)/2; left < want-2 || left > want+2 {
+		t.Errorf("%d channels are left of %d, want about %d: %v", left, all-pinned, want, m.Spec.Kept)
+	}
+	for _, w := range m.Networks[0] {
+		for _, k := range m.Spec.Kept {
+			if k.Filter == w.Name && w.Shape[0] != len(k.Channels) {
+				t.Errorf("%s has shape %v in the file, %d channels are left", w.Name, w.Shape, len(k.Channels))
+			}
+		}
+	}
+	out := t.TempDir()
+	if _, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[17:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	exported, err := ExportModel(context.Background(), ExportOptions{RunDir: runDir, Out: filepath.Join(out, "exported"), Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := m.Spec.channels(&m.Task, m.Grid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := small.Parameters(unet3d.MapsPrefix); exported.Network.Parameters != want || want == whole.Parameters(unet3d.MapsPrefix) {
+		t.Errorf("exported %+v, want %d parameters", exported.Network, want)
+	}
+}
+
+// Ranks that share an optimiser remove as many channels as one alone, and take the same steps before and
+// after.
+func TestRanksLoseTheSameChannels(t *testing.T) {
+	f := smallData(t)
+	options := func(dir string, more ...string) TrainOptions {
+		return TrainOptions{Config: losingChannels(t, f, append(more, "train.epochs=3", "train.ema=0.5", "prune.of=operations", "baselines=[climatology]")...), RunDir: dir, Version: "test"}
+	}
+	alone, shared := filepath.Join(t.TempDir(), "alone"), filepath.Join(t.TempDir(), "shared")
+	if _, err := Train(context.Background(), options(alone)); err != nil {
+		t.Fatal(err)
+	}
+	if err := trainOnRanks(2, func(int) TrainOptions { return options(shared, "train.mesh=lon:2", "train.shard_optimizer=true") }); err != nil {
+		t.Fatal(err)
+	}
+	var left [2][]channels.Kept
+	for i, dir := range []string{alone, shared} {
+		m, err := LoadModel(filepath.Join(dir, "model"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left[i] = m.Spec.Kept
+	}
+	for i, k := range left[0] {
+		if len(left[1]) != len(left[0]) || len(left[1][i].Channels) != len(k.Channels) {
+			t.Fatalf("alone %v are left, on ranks %v", left[0], left[1])
+		}
+	}
+	want, got := losses(t, alone), losses(t, shared)
+	for i := range want {
+		if d := got[i] - want[i]; d*d > 1e-6*want[i]*want[i] {
+			t.Fatalf("step %d: loss %v on ranks, %v alone", i+1, got[i], want[i])
+		}
+	}
+}
+
+// What cannot be removed is refused before the first step, with what is pinned.
+func TestRemovalThatCannotBe(t *testing.T) {
+	f := smallData(t)
+	c := losingChannels(t, f, "prune.target=0.9")
+	steps := 0
+	_, err := Train(context.Background(), TrainOptions{Config: c, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test", Stop: func() error { steps++; return nil }})
+	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "leaves nothing of layer enc_conv0") || steps > 0 {
+		t.Errorf("%v after %d steps", err, steps)
+	}
+	grid, err := ensemble.NamedGrid("12x8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := unfitted(taskOf(c))
+	for want, change := range map[string]func(*config.Prune){
+		"2 of 2 of dec_conv0: it is the input": func(p *config.Prune) { p.Of, p.Target = config.OfOperations, 0.99 },
+		"no channel can go":                    func(p *config.Prune) { p.Keep = []string{"*"} },
+	} {
+		other := *c
+		change(&other.Prune)
+		if err := removalOf(&other, 16).check(specOf(&other), &k, grid); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
