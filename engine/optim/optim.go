@@ -150,6 +150,8 @@ type Optimizer struct {
 	steps   uint64
 	sweep   sweeper
 
+	keep []bool // of Mask
+
 	sum     []float32 // gathered gradients, in the layout of moments, allocated by the first Add
 	weight  float64   // of sum together
 	pending bool      // sum holds something
@@ -288,6 +290,7 @@ func (p *Optimizer) join() error {
 // gone. Those of other ranks.
 func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	g, factor := p.gradient()
+	p.masked(g)
 	p.arena.g = g
 	var w []float32 // if its norms are wanted too
 	if p.o.Kind == LARS {
