@@ -58,6 +58,11 @@ func modelExport(a *app) *cobra.Command {
 			if _, err := fmt.Fprintf(w, "%d × %s: %d trained values each\n", r.Networks, &r.Network, r.Network.Parameters); err != nil {
 				return err
 			}
+			for _, s := range r.Sparsity {
+				if _, err := fmt.Fprintln(w, s); err != nil {
+					return err
+				}
+			}
 			return printLines(w, r.Outputs)
 		}}, nil
 	})

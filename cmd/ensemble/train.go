@@ -72,6 +72,9 @@ func trainCommand(a *app) *cobra.Command {
 		if r.Scores != nil {
 			data["scores"] = r.Scores
 		}
+		if r.Sparsity != nil {
+			data["sparsity"] = r.Sparsity
+		}
 		return result{data: data, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error {
 			if r.Complete {
 				_, err := fmt.Fprintf(w, "%s: already complete\n", r.RunDir)
@@ -83,6 +86,11 @@ func trainCommand(a *app) *cobra.Command {
 				}
 			}
 			_, err := fmt.Fprintf(w, "trained %d steps; the run is in %s\n", r.Steps, r.RunDir)
+			for _, s := range r.Sparsity {
+				if err == nil {
+					_, err = fmt.Fprintln(w, s)
+				}
+			}
 			if in := r.Input; err == nil && in.Steps > 0 {
 				_, err = fmt.Fprintf(w, "steps waited for input for %.2g %% of their time", 100*in.Share)
 				if err == nil && in.FileSystem.Reads > 0 {

@@ -308,7 +308,7 @@ func (p *Pruner) random() []float32 { return p.draws(purposeScores) }
 
 // due says whether step t changes the mask.
 func (p *Pruner) due(t int) bool {
-	return t == p.o.To || t >= p.o.From && t < p.o.To && (t-p.o.From)%p.o.Every == 0
+	return t >= p.o.To || t >= p.o.From && (t-p.o.From)%p.o.Every == 0
 }
 
 // Step makes the mask of step t, the present weights and their gradient, with which the
@@ -367,7 +367,7 @@ func (p *Pruner) Step(t int, rate float64, w []float32, g Gradient) (changed boo
 			p.exchange(Falling(t, p.o.To, p.o.Exchange), w, grow)
 		}
 	case Lottery, EarlyBird:
-		if t == p.o.To {
+		if t >= p.o.To {
 			p.keep = make([]bool, p.n)
 			err = p.choose(p.magnitudes(w), p.o.Target, p.keep)
 		}

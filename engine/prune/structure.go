@@ -32,9 +32,6 @@ type Block struct {
 	Taps    Taps
 }
 
-// DefaultBlock suits kernels that compute 16 channels at a time.
-var DefaultBlock = Block{16, 16, OneTap}
-
 // String is 16x16, or 16x16 with all taps.
 func (b Block) String() string {
 	if b.Taps == AllTaps {

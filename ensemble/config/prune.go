@@ -84,18 +84,18 @@ const (
 // SparseKernels demands kernels that skip the zeros.
 const SparseKernels = "sparse"
 
-// ScopeOf is the scope, or where none is given that of the method: the number of weights of a
-// layer stays as it is with methods that regrow them.
+// ScopeOf is the scope; where none is given erk, which leaves no layer almost empty, but for 2:4,
+// which has its share in each layer.
 func (p Prune) ScopeOf() string {
 	switch {
 	case p.Scope != "":
 		return p.Scope
-	case p.regrows():
-		return ERKScope
 	case p.Structure == ChannelStructure:
 		return UniformScope
+	case p.Structure == TwoFourStructure:
+		return GlobalScope
 	}
-	return GlobalScope
+	return ERKScope
 }
 
 // regrows says whether the method exchanges weights at a sparsity that it has from the start.
@@ -148,7 +148,7 @@ func pruneKeys() []Key {
 		{Path: "prune.structure", Default: ElementStructure, Check: OneOf(PruneStructures...), Example: BlockStructure,
 			Help: "What is removed as one: single weights (element), blocks of output and input channels (block), or two of each four weights along the inputs of a filter (2:4); biases and norms are never pruned. With channel whole channels go, with all that belongs to them, and the network becomes a smaller dense one."},
 		{Path: "prune.scope", Check: OneOf(GlobalScope, UniformScope, ERKScope), Example: ERKScope,
-			Help: "Where the target holds: global, in all layers together, so that weights of all compete; uniform, in each layer; erk, together, with the denser layers those of fewer weights. global if not given, with set and rigl erk, with structure channel uniform."},
+			Help: "Where the target holds: global, in all layers together, so that weights of all compete; uniform, in each layer; erk, together, with the denser layers those of fewer weights. erk if not given, with 2:4 global, with structure channel uniform."},
 		{Path: "prune.target", Default: "0", Check: Between(0, 1), Example: "0.9",
 			Help: "Sparsity in the end: the share of the weights that are removed; with structure channel see prune.of."},
 		{Path: "prune.of", Default: OfChannels, Check: OneOf(OfChannels, OfOperations), Example: OfOperations,
@@ -173,8 +173,8 @@ func pruneKeys() []Key {
 			Help: "Output channels of a block."},
 		{Path: "prune.block.in", Default: "16", Check: Between(1, 1024), Example: "8",
 			Help: "Input channels of a block. Layers with fewer channels than a block stay as they are."},
-		{Path: "prune.block.taps", Default: OneTap, Check: OneOf(OneTap, AllTaps), Example: AllTaps,
-			Help: "Whether a block has one place of the filter or all."},
+		{Path: "prune.block.taps", Default: AllTaps, Check: OneOf(OneTap, AllTaps), Example: OneTap,
+			Help: "Whether a block has all places of the filter or one."},
 		{Path: "prune.keep", Example: "[out]",
 			Help: "Layers that are not pruned, by the names of their weights without the end .weight; * stands for any text."},
 		{Path: "prune.kernels", Default: "auto", Check: OneOf("auto", SparseKernels), Example: SparseKernels,
@@ -227,6 +227,9 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 		add("prune.scope", p.Method+" is given scope "+GlobalScope, "it exchanges weights within a layer, so each layer has its share from the start", "set prune.scope: "+ERKScope+" or "+UniformScope)
 	}
 	c.checkChannels(add)
+	if p.Structure == TwoFourStructure && (p.regrows() || p.Scope == ERKScope) {
+		add("prune.structure", "structure 2:4 is given to method "+p.Method+", scope "+p.ScopeOf(), "it has two of each four weights, and nothing to exchange or to deal out", "choose another structure, or prune.scope: "+GlobalScope+" and another method")
+	}
 	if c.Model.Method == StagesMethod {
 		add("prune.method", "networks of three stages are pruned", "the last of them begins with the weights of another", "set model.method: "+JointMethod+", or prune.method: "+NoPruning)
 	}

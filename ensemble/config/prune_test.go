@@ -33,6 +33,7 @@ func TestPruneFaults(t *testing.T) {
 			"prune.initial is given to prune.method: lottery|magnitude or random or movement", "prune.every is given|", "prune.exchange is given|set or rigl", "prune.settle.epochs is given|early_bird"}},
 		{"blocks of elements", "prune: {method: magnitude, target: 0.5, block: {out: 8}}", []string{"prune.block.out is given to structure element|set prune.structure: block"}},
 		{"global regrowth", "prune: {method: set, target: 0.5, scope: global}", []string{"set is given scope global|erk or uniform"}},
+		{"regrowth of two of four", "prune: {method: set, target: 0.5, structure: \"2:4\", scope: uniform}", []string{"structure 2:4 is given to method set, scope uniform|another structure"}},
 		{"stages", "prune: {method: magnitude, target: 0.5}\nmodel: {method: three_stage}", []string{"networks of three stages are pruned|joint"}},
 		{"channels", "prune: {method: magnitude, target: 0.75, structure: channel, of: operations, multiple: 16}", nil},
 		{"channels that regrow", "prune: {method: movement, target: 0.5, structure: channel}", []string{"movement is given structure channel|magnitude"}},

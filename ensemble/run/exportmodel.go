@@ -35,6 +35,7 @@ type Exported struct {
 	Network  Architecture `json:"network"`
 	Networks int          `json:"networks"` // that the training averages
 	Out      string       `json:"out"`
+	Sparsity []Sparsity   `json:"sparsity,omitempty"` // of the networks; none if nothing was pruned
 	Outputs  []string     `json:"-"`
 }
 
@@ -124,7 +125,7 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		}
 	}
 	doc.Outputs = m.outputNames(doc.Network.Outputs)
-	res := &Exported{Network: doc.Network, Networks: len(m.Networks), Out: o.Out}
+	res := &Exported{Network: doc.Network, Networks: len(m.Networks), Out: o.Out, Sparsity: m.Sparsity}
 	arrays, _, err := ckpt.ReadFile(filepath.Join(dir, arraysFile))
 	if err != nil {
 		return nil, err

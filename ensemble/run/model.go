@@ -43,6 +43,7 @@ type Model struct {
 	Baselines []Baselines      // as targets are stored; empty without analyses
 	Coupling  []score.Coupling // what the test of the training found of its members
 	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
+	Sparsity  []Sparsity       // of Networks; none if nothing was pruned
 	// Calibrations are those of probabilities of events, fitted on validation starts.
 	Calibrations []Calibration
 
@@ -141,6 +142,7 @@ type modelJSON struct {
 	OfMembers  []ensemble.MemberChannel `json:"member_channels,omitempty"`
 	Calibrated []Calibration            `json:"calibrations,omitempty"`
 	Edges      [][]float64              `json:"histogram_edges,omitempty"`
+	Sparsity   []Sparsity               `json:"sparsity,omitempty"`
 }
 
 func words[T fmt.Stringer](items []T) []string {
@@ -244,7 +246,7 @@ func (m *Model) saveReference(dir string) error {
 	for _, a := range k.Features.Auxiliary {
 		f.Auxiliary = append(f.Auxiliary, a.Name)
 	}
-	f.Calibrated = m.Calibrations
+	f.Calibrated, f.Sparsity = m.Calibrations, m.Sparsity
 	if m.Interpolation.asked() {
 		f.Regrid = &m.Interpolation
 	}
@@ -331,7 +333,7 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(f.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (f.Edges != nil) {
 		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))
 	}
-	m.Calibrations = f.Calibrated
+	m.Calibrations, m.Sparsity = f.Calibrated, f.Sparsity
 	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Map.Valid() || c.Event.Relation != ensemble.Above }) {
 		return nil, nil, bad("a calibration of probabilities that is no rising function")
 	}

@@ -57,6 +57,7 @@ type TrainResult struct {
 	Steps    uint64
 	Input    TrainInput
 	Scores   *score.Result // on the test starts; nil if there are none
+	Sparsity []Sparsity    // of the networks; none if nothing was pruned
 	Outputs  []string      // paths of the files that the manifest vouches for
 	Warnings []string
 }
@@ -220,7 +221,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err != nil {
 		return nil, err
 	}
-	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Input: t.input.result(), Warnings: d.warnings}
+	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Input: t.input.result(), Sparsity: t.model.Sparsity, Warnings: d.warnings}
 	if err := t.calibrate(ctx, c.Calibrate, o.Progress); err != nil {
 		return nil, err
 	}
@@ -527,7 +528,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	}
 	first, last := d.train.inits[0], d.train.inits[len(d.train.inits)-1]
 	return &trainer{
-		ranks: d.ranks, local: local, cfg: cfg, base: cfg, turns: turns, foldOf: foldOf, references: references, fits: fits, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
+		ranks: d.ranks, local: local, cfg: cfg, base: cfg, prune: pruning{of: c.Prune}, turns: turns, foldOf: foldOf, references: references, fits: fits, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
 		stop: d.ranks.stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(cfg.Threads), choices: map[string]string{},
 		model: &Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),

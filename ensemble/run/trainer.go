@@ -56,6 +56,7 @@ type trainer struct {
 	finished []Weights
 	// corrections are those of the means around which the present network learns sigma; else nil.
 	corrections *corrections
+	prune       pruning
 	net         *network         // training, batch_size samples
 	eval        *network         // inference form with loss, one sample, of shown
 	ofFewer     map[int]*network // as net, by numbers of members, where batches differ in them
@@ -84,6 +85,8 @@ type position struct {
 	// at which some were last looked for.
 	Kept    []channels.Kept `json:"kept,omitempty"`
 	Removed int             `json:"removed,omitempty"`
+	// Pruned is where pruning by masks stands; nil if nothing is pruned so.
+	Pruned *pruned `json:"pruned,omitempty"`
 }
 
 // noBest stands for a best loss that there is not yet; JSON has no infinity.
@@ -159,6 +162,9 @@ func (t *trainer) begin() error {
 		if err := fill(t.store, t.finished[t.at.Network-1]); err != nil {
 			return err
 		}
+	}
+	if err := t.beginPruning(); err != nil {
+		return err
 	}
 	t.rate = schedule(t.cfg, uint64(t.steps(t.batches())), &t.at.Plateau)
 	s, reader := t.schedule()
@@ -285,6 +291,10 @@ func (t *trainer) run(ctx context.Context) error {
 		t.model.Spec.Kept = kept // there is one network, if it lost channels
 	}
 	t.model.take(t.turns, t.finished)
+	var err error
+	if t.model.Sparsity, err = t.sparsities(); err != nil {
+		return err
+	}
 	t.model.Task.reference, t.local.reference = t.fits.trained(), t.references.trained()
 	return nil
 }
@@ -356,14 +366,18 @@ func (t *trainer) epoch(ctx context.Context) error {
 		} else if err != nil {
 			return err
 		}
-		rate := t.rate.Rate(uint64(t.at.Epoch*t.steps(n) + t.steps(t.at.Batch)))
+		rate := t.rate.Rate(uint64(t.ownSteps()))
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
 			return t.diverged(loss, order, todo, nil)
+		}
+		if back, err := t.pruneStep(rate); back || err != nil {
+			return err
 		}
 		norm, err := t.opt.Step(rate)
 		if err != nil {
 			return t.diverged(loss, order, todo, err)
 		}
+		t.pruneAfter()
 		t.input.steps += time.Since(began)
 		t.at.Batch += todo
 		t.at.Step++
@@ -382,13 +396,19 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 	values := t.turns[t.at.Network].values(t.at.Network)
 	values = append(values, rundir.Value{Name: "loss", Value: t.at.LossSum / float64(t.batches())})
 	t.at.Epoch, t.at.Batch, t.at.LossSum = t.at.Epoch+1, 0, 0
+	if err := t.pruneEpoch(); err != nil {
+		return err
+	}
+	values = append(values, t.pruneValues()...)
 	if len(t.data.validation.inits) > 0 {
 		loss, err := t.validate(ctx)
 		if err != nil {
 			return err
 		}
 		values = append(values, rundir.Value{Name: "validation_loss", Value: loss})
-		if loss < t.at.BestLoss && !t.removing() {
+		if t.unpruned() {
+			t.at.BestEpoch = t.at.Epoch // patience begins with the mask of the end
+		} else if loss < t.at.BestLoss && !t.removing() {
 			t.at.BestLoss, t.at.BestEpoch = loss, t.at.Epoch
 			if t.best, err = t.keep(); err != nil {
 				return err
@@ -631,10 +651,13 @@ func (t *trainer) save() error {
 	if err != nil {
 		return err
 	}
+	tensors, err := t.savePruning()
+	if err != nil {
+		return err
+	}
 	if err := t.show(); err != nil || !t.ranks.leads() {
 		return err
 	}
-	var tensors []ckpt.Tensor
 	add := func(prefix string, w Weights) {
 		for _, x := range w {
 			x.Name = prefix + x.Name
@@ -721,6 +744,9 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 		return err
 	}
 	t.best = part(partBest)
+	if err := t.restorePruning(part(partPruning), part(partEarly)); err != nil {
+		return unreadable("mask", err)
+	}
 	return nil
 }
 
@@ -740,7 +766,7 @@ func (t *trainer) refill(now, average, optimizer Weights, from string) error {
 	for _, x := range optimizer {
 		moments[x.Name] = x
 	}
-	return t.opt.Restore(uint64(t.ownSteps()), func(name string, n int) ([]float32, error) {
+	return t.opt.Restore(uint64(t.ownSteps()-t.skipped()), func(name string, n int) ([]float32, error) {
 		v, ok := moments[name].Data.([]float32)
 		if !ok || len(v) != n {
 			return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the checkpoint lacks the optimiser's %q", name), At: from, Fix: "resume with the same configuration, or from another checkpoint"}

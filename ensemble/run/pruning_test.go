@@ -1,0 +1,219 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/prune"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// zeros counts the zeros of the filters among weights with a prefix.
+func zeros(at map[string][]float32, prefix string) (gone, all int) {
+	for name, v := range at {
+		if !strings.HasPrefix(name, prefix) || !strings.HasSuffix(name, ".weight") {
+			continue
+		}
+		all += len(v)
+		for _, x := range v {
+			if x == 0 {
+				gone++
+			}
+		}
+	}
+	return gone, all
+}
+
+// pruningCase is a training that prunes, and where it is stopped.
+type pruningCase struct {
+	name  string
+	set   []string
+	after []int // batches between stops
+}
+
+// prunes trains a case whole and in parts, and looks at what is left: the bits of a training that
+// was never stopped, and networks, averages and moments that are 0 where the mask is, as sparse as
+// was asked for.
+func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
+	set := append([]string{"train.networks=1", "train.epochs=3", "prune.target=0.5", "prune.from=10%", "prune.to=60%"}, c.set...)
+	whole := resumesToTheSameBits(t, quick(t, f, set...), c.after...)
+	m, err := LoadModel(filepath.Join(whole, "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Sparsity) != len(m.Networks) {
+		t.Fatalf("sparsity of %d networks, want %d", len(m.Sparsity), len(m.Networks))
+	}
+	at := checkpointed(newest(t, whole))
+	all := map[string]map[string][]float32{"weights": at, "average": at, "moments": at}
+	prefixes := map[string]string{"weights": partWeights, "average": partAverage, "moments": partOptimizer + "m."}
+	for i, w := range m.Networks {
+		name := fmt.Sprint("network ", i)
+		all[name], prefixes[name] = map[string][]float32{}, ""
+		for _, x := range w {
+			v, _ := x.Float32()
+			all[name][x.Name] = v
+		}
+		var weights, nonzeros int
+		for _, l := range m.Sparsity[i].Layers {
+			weights += l.Weights
+			nonzeros += l.Nonzeros
+		}
+		gone, n := zeros(all[name], "")
+		s := m.Sparsity[i]
+		if s.Weights != n || s.Nonzeros != n-gone || weights != n || nonzeros != n-gone || s.Sparsity != 1-float64(n-gone)/float64(n) {
+			t.Errorf("%s: %d zeros of %d weights, told %+v", name, gone, n, s)
+		}
+		if want := 4 * int64(n); s.Bytes[prune.DenseFormat] != want || s.Bytes[prune.Bitmap] >= want || s.Bytes[prune.Bitmap] < int64(4*(n-gone)) {
+			t.Errorf("%s: bytes %v", name, s.Bytes)
+		}
+	}
+	for name, at := range all {
+		gone, n := zeros(at, prefixes[name])
+		if n == 0 && name == "average" && !slices.Contains(set, "train.ema=0.7") {
+			continue
+		}
+		// A unit may be too large for what is left, and layers smaller than one are dense.
+		// Weights can be 0 without a mask, and moments of layers behind which all is 0.
+		if s := float64(gone) / float64(n); s > 0.52 && name != "moments" || s < 0.4 {
+			t.Errorf("%s: sparsity %g, want 0.5", name, s)
+		}
+	}
+	for name, v := range at {
+		if p, ok := strings.CutPrefix(name, partWeights); ok && strings.HasSuffix(name, ".weight") {
+			for i, x := range v {
+				if e := at[partAverage+p]; x == 0 && (e != nil && e[i] != 0 || at[partOptimizer+"m."+p][i] != 0) && c.name != "2:4" {
+					t.Fatalf("%s[%d] is 0, and neither its average nor its moment", p, i)
+				}
+			}
+		}
+	}
+	events, err := rundir.ReadEvents(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last float64
+	for _, e := range events {
+		if v, ok := e.Number("sparsity"); ok && e.Kind == "epoch" {
+			last = v
+		}
+	}
+	if last > 0.5 || last < 0.4 {
+		t.Errorf("the last event says sparsity %g", last)
+	}
+}
+
+// Whatever is pruned, a training that is stopped in the middle of its schedule ends with the bits of
+// one that was not. (All methods and structures: TestLongPruning.)
+func TestPruningResumes(t *testing.T) {
+	pruningCase{"magnitude", []string{"prune.method=magnitude", "prune.every=2", "train.ema=0.7", "train.optimizer=lamb"}, []int{3, 5}}.prunes(t, smallData(t))
+}
+
+// What goes back to early weights trains on with the same mask, at the schedule of the steps from
+// there on, and has their number more steps.
+func TestLotteryGoesBack(t *testing.T) {
+	f := smallData(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	r, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.networks=1", "train.epochs=4", "prune.method=lottery", "prune.target=0.8", "prune.scope=uniform", "prune.from=25%", "prune.to=75%"), RunDir: dir, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := uint64(16 + 12 - 4); r.Steps != want {
+		t.Errorf("%d steps, want %d", r.Steps, want)
+	}
+	events, err := rundir.ReadEvents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rates, sparsity []float64
+	for _, e := range events {
+		if v, ok := e.Number("rate"); ok {
+			rates = append(rates, v)
+		}
+		if v, ok := e.Number("sparsity"); ok {
+			sparsity = append(sparsity, v)
+		}
+	}
+	if !slices.Equal(rates[4:12], rates[12:20]) || rates[3] <= rates[4] || rates[23] >= rates[22] {
+		t.Errorf("rates %v", rates)
+	}
+	if len(sparsity) != 6 || slices.Max(sparsity[:3]) != 0 || math.Abs(slices.Min(sparsity[3:])-0.8) > 0.01 {
+		t.Errorf("sparsity by epoch %v", sparsity)
+	}
+}
+
+// pruningRanks trains on a mesh, by ranks that share the optimiser and by such that do not: they
+// have one mask, and the same bits, also where gradients and scores choose it.
+func pruningRanks(t *testing.T, f *demo.Files, mesh string, ranks int, set ...string) {
+	set = append(set, "train.networks=1", "train.epochs=3", "train.ema=0.5", "train.clip=0.05", "prune.target=0.6", "train.accumulate=2")
+	var digests []string
+	for _, shared := range []string{"false", "true"} {
+		runDir := filepath.Join(t.TempDir(), "run")
+		err := trainOnRanks(ranks, func(int) TrainOptions {
+			o := TrainOptions{Config: quick(t, f, append(set, "train.shard_optimizer="+shared)...), RunDir: runDir, Version: "test"}
+			o.Config.Train.Train.Mesh = mesh
+			return o
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, digest(t, runDir))
+		gone, all := zeros(checkpointed(newest(t, runDir)), partWeights)
+		if s := float64(gone) / float64(all); s < 0.59 || s > 0.62 {
+			t.Errorf("sparsity %g", s)
+		}
+	}
+	if digests[0] != digests[1] {
+		t.Error("ranks that share the optimiser end with other weights")
+	}
+}
+
+func TestPruningOnRanks(t *testing.T) {
+	pruningRanks(t, smallData(t), "data:2 lat:2", 4, "prune.method=rigl", "prune.every=2")
+}
+
+// Ranks of other masks do not go on.
+func TestRanksOfOtherMasks(t *testing.T) {
+	f := smallData(t)
+	runDir := filepath.Join(t.TempDir(), "run")
+	err := trainOnRanks(2, func(rank int) TrainOptions {
+		o := TrainOptions{Config: quick(t, f, "train.networks=1", "train.epochs=1", "prune.method=magnitude", "prune.target=0.6", "prune.every=2"), RunDir: runDir, Version: "test"}
+		o.Config.Prune.Target -= 0.3 * float64(rank) // of which the identity of the configuration knows nothing
+		return o
+	})
+	if exit.CodeOf(err) != exit.RankLost || !strings.Contains(err.Error(), "the mask of what is pruned") {
+		t.Errorf("%v, want exit 71", err)
+	}
+}
+
+// What the layers do not allow is refused before the first step.
+func TestPruningRefuses(t *testing.T) {
+	f := smallData(t)
+	for _, c := range []struct {
+		name string
+		set  []string
+		code exit.Code
+		want string
+	}{
+		{"no weight for each input", []string{"prune.target=0.995", "prune.scope=uniform"}, exit.Usage, "would remove layer"},
+		{"one step", []string{"prune.target=0.5", "prune.from=50%", "prune.to=51%"}, exit.Usage, "begins and ends with step"},
+		{"2:4 on a processor", []string{"prune.target=0.5", "prune.structure=2:4", "prune.kernels=sparse"}, exit.NoDevice, "no kernel of the CPU skips the zeros of structure 2:4"},
+	} {
+		dir := filepath.Join(t.TempDir(), "run")
+		_, err := Train(context.Background(), TrainOptions{Config: quick(t, f, append(c.set, "prune.method=magnitude")...), RunDir: dir, Version: "test"})
+		if exit.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want exit %d: %s", c.name, err, c.code, c.want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "checkpoints")); err == nil {
+			t.Errorf("%s: refused after a checkpoint", c.name)
+		}
+	}
+}
