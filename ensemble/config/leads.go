@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -15,8 +16,28 @@ const (
 	RowLeads     = "rows"     // one behind the other in the batch, as members of a set are
 )
 
-// TrajectoryKind is the network whose leads attend to each other inside each member.
-const TrajectoryKind = "trajectory"
+// Networks over time: of trajectories, whose leads attend to each other inside each member, and then, of the
+// hierarchical one, members at each lead; U-Nets with recurrent cells between leads, with leads for depth, and with filters
+// of their own over leads.
+const (
+	TrajectoryKind   = "trajectory"
+	HierarchicalKind = "hierarchical"
+	ConvLSTMKind     = "conv_lstm"
+	ConvGRUKind      = "conv_gru"
+	TimeDepthKind    = "unet_time"
+	FactorisedKind   = "unet_2plus1d"
+)
+
+// timeKinds are all of them.
+var timeKinds = []string{TrajectoryKind, HierarchicalKind, ConvLSTMKind, ConvGRUKind, TimeDepthKind, FactorisedKind}
+
+// Recurrent describes the cells of conv_lstm and conv_gru.
+type Recurrent struct {
+	Stages        int  `key:"stages"`
+	Hidden        int  `key:"hidden"`   // channels; 0 means half of those of the stage
+	Truncate      int  `key:"truncate"` // leads; 0 never
+	Bidirectional bool `key:"bidirectional"`
+}
 
 // Conditions of a network that is the same at all leads: what it is told of a lead beside the fields.
 const (
@@ -36,6 +57,14 @@ func leadKeys() []Key {
 			Help: "Where a network sees leads: channels, all in one input of the network, which has an output for each target lead; rows, one behind the other in the batch with the same weights for all, told apart by model.conditions. auto is rows for networks over time, which have no other form, and channels for others."},
 		{Path: "model.conditions", Check: OneOf(LeadCondition, DayCondition, HourCondition), Example: "[lead, day_of_year, hour]",
 			Help: "What a network with leads in rows is told of each: the lead over the last one, and sine and cosine of the day of the year and of the hour of the day of its valid time."},
+		{Path: "model.recurrent.stages", Default: "1", Check: Between(1, 6), Example: "2",
+			Help: "In how many of the deepest stages conv_lstm and conv_gru have a cell that remembers earlier leads."},
+		{Path: "model.recurrent.hidden", Default: "0", Check: Between(0, 4096), Example: "16",
+			Help: "Channels of a state of conv_lstm and conv_gru; 0 has half as many as its stage."},
+		{Path: "model.recurrent.truncate", Default: "0", Check: Between(0, 1000), Example: "2",
+			Help: "After how many leads gradients of conv_lstm and conv_gru do not go on; 0 never ends them."},
+		{Path: "model.recurrent.bidirectional", Default: "true", Example: "false",
+			Help: "Whether conv_lstm and conv_gru read leads in both orders: when a forecast is issued all are known."},
 		{Path: "train.loss.leads", Check: Above(0), Example: "[1, 0.5]",
 			Help: "Weight of each of data.target_leads in the loss, in their order; without it all are alike."},
 	}
@@ -59,7 +88,7 @@ func (m Model) LeadsInRows() bool {
 }
 
 // OverTime tells whether networks of a kind work along leads.
-func OverTime(kind string) bool { return kind == TrajectoryKind }
+func OverTime(kind string) bool { return slices.Contains(timeKinds, kind) }
 
 // settleLeads makes one list of data.target_lead and data.target_leads.
 func (c *TrainConfig) settleLeads() []*exit.Error {
@@ -130,6 +159,18 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 		add("model.leads", "leads in rows have no row of a target lead that is not read", "data.leads are "+list(d.Leads), "add the target lead to data.leads, or set model.leads: "+ChannelLeads)
 	case !rows && len(m.Conditions) > 0:
 		add("model.conditions", "model.conditions are given and leads are channels", "they tell rows apart", "remove them, or set model.leads: "+RowLeads)
+	}
+	recurrent := m.Kind == ConvLSTMKind || m.Kind == ConvGRUKind
+	for _, k := range leadKeys() {
+		if strings.HasPrefix(k.Path, "model.recurrent.") && c.text(k.Path) != k.Default && !recurrent {
+			add(k.Path, k.Path+" is given and "+m.Kind+" has no recurrent cells", "", "remove it, or set model.kind: "+ConvLSTMKind+" or "+ConvGRUKind)
+		}
+	}
+	if recurrent && m.Recurrent.Stages > m.Stages {
+		add("model.recurrent.stages", fmt.Sprintf("cells in %d of %d stages", m.Recurrent.Stages, m.Stages), "", "give at most model.stages")
+	}
+	if m.Kind == TimeDepthKind && len(m.Conditions) > 0 {
+		add("model.conditions", m.Kind+" has leads for depth, of which none is told anything", "a filter goes over several", "remove them, or set model.kind: "+FactorisedKind)
 	}
 	if OverTime(m.Kind) && len(d.Leads) < 2 {
 		add("data.leads", fmt.Sprintf("%s works along leads, and there is %d", m.Kind, len(d.Leads)), "", "add leads, or set another model.kind")

@@ -56,7 +56,7 @@ func memberKeys() []Key {
 		{Path: "model.encoder.input", Default: "[field, offset]", Check: OneOf("field", "offset"), Example: "[offset]",
 			Help: "What is input of each variable and lead of a member: its field, standardised as in data.features, its offset from the mean of the members in units of their spread. For model.head: members too."},
 		{Path: "model.attention", Default: GlobalAttention, Check: OneOf(GlobalAttention, "axial", "point"), Example: "point",
-			Help: "Where members have weights for each other, with poet and ens_transformer, or leads with trajectory: one for the whole field (global), one for each row and one for each column (axial), or one at each point."},
+			Help: "Where members have weights for each other, with poet and ens_transformer, or leads with trajectory, and both with hierarchical: one for the whole field (global), one for each row and one for each column (axial), or one at each point."},
 		{Path: "train.loss.scales", Check: Above(0), Example: "[8, 4, 2]",
 			Help: "Standard deviations of Gaussians in grid points, falling: crps_members is the sum of that of members smoothed so, of what is between two of them, and of the rest. Members then have the variability of the analysis at each scale. Not with cross_pair."},
 		{Path: "train.loss.fairness", Default: AlmostFairFairness, Check: OneOf(PlainFairness, FairFairness, AlmostFairFairness, CrossPairFairness), Example: CrossPairFairness,
@@ -83,11 +83,11 @@ func (c *TrainConfig) checkMembers() []*exit.Error {
 	if given("train.loss.fairness") && loss.Kind != MembersLoss {
 		add("train.loss.fairness", "train.loss.fairness is given to another loss than "+MembersLoss, "train.loss.kind is "+loss.Kind, "remove it, or set train.loss.kind: "+MembersLoss)
 	}
-	attends := m.Kind == PoETKind || m.Kind == TransformerKind || m.Kind == TrajectoryKind
+	attends := m.Kind == PoETKind || m.Kind == TransformerKind || m.Kind == TrajectoryKind || m.Kind == HierarchicalKind
 	if attends && !gives {
 		add("model.head", m.Kind+" gives members", "model.head is "+m.Head, "set model.head: "+MembersHead)
 	} else if !attends && given("model.attention") {
-		add("model.attention", "model.attention is given and nothing in "+m.Kind+" attends", "", "remove it, or set model.kind: "+PoETKind+", "+TransformerKind+" or "+TrajectoryKind)
+		add("model.attention", "model.attention is given and nothing in "+m.Kind+" attends", "", "remove it, or set model.kind: "+PoETKind+", "+TransformerKind+", "+TrajectoryKind+" or "+HierarchicalKind)
 	}
 	if len(loss.Scales) > 0 && (loss.Kind != MembersLoss || loss.Fairness == CrossPairFairness) {
 		add("train.loss.scales", "train.loss.scales is given to another loss than "+MembersLoss+", or to cross_pair", "train.loss.kind is "+loss.Kind, "remove it, or set train.loss.kind: "+MembersLoss+" with another fairness")
@@ -151,4 +151,4 @@ func (c *TrainConfig) checkMembersHead(add func(path, what, why, fix string)) {
 }
 
 // memberKinds are the networks that can give members.
-var memberKinds = []string{UNetKind, PoETKind, TransformerKind, TrajectoryKind}
+var memberKinds = append([]string{UNetKind, PoETKind, TransformerKind}, timeKinds...)

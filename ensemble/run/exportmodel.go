@@ -82,7 +82,7 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		return nil, err
 	}
 	defer m.Close()
-	if m.Spec.readsMembers() {
+	if m.Spec.readsMembers() || m.Spec.inRows() {
 		return nil, &exit.Error{Code: exit.Usage, What: "a network that reads members cannot be exported", At: filepath.Join(dir, modelFile), Why: "others have no format for its input",
 			Fix: "export a model of statistics (model.members: statistics, model.head: distribution or spread)"}
 	}

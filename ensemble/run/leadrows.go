@@ -26,7 +26,18 @@ func (s Spec) ofLeads(c *config.TrainConfig) Spec {
 	if c.Model.LeadsInRows() {
 		s.Leads, s.Conditions = config.RowLeads, strings.Join(c.Model.Conditions, " ")
 	}
+	if k := c.Model.Kind; k == config.ConvLSTMKind || k == config.ConvGRUKind {
+		s.Recurrent = RecurrentSpec(c.Model.Recurrent)
+	}
 	return s
+}
+
+// RecurrentSpec is what recurrent cells are built from, as model.recurrent.
+type RecurrentSpec struct {
+	Stages        int  `json:"stages"`
+	Hidden        int  `json:"hidden"`
+	Truncate      int  `json:"truncate"`
+	Bidirectional bool `json:"bidirectional"`
 }
 
 // rowLeads are those of the rows: networks over time see all that are read, others those that are asked for.
@@ -163,20 +174,37 @@ func (s Spec) rowsBody(k *Task, wrap bool) unet3d.Body {
 	return func(b *graph.Builder, x graph.Value, out int) graph.Value {
 		each := out / len(k.Targets)
 		rows := s.leadRows(b, k, op.Slice(b, x, 1, 0, k.Features.StatisticChannels()), x, 1)
-		return s.askedOf(b, k, s.rowNetwork(b, k, rows, each*len(k.targetVariables()), wrap), each)
+		return s.askedOf(b, k, s.rowNetwork(b, k, rows, each*len(k.targetVariables()), 1, wrap), each)
 	}
 }
 
-// rowNetwork makes so many fields of each row of leads.
+// rowNetwork makes so many fields of each row of leads. Of members as many as are together may see each
+// other, if the network is one that lets them.
 //
-// Shape: x [N·T C D H W] → [N·T out D H W].
-func (s Spec) rowNetwork(b *graph.Builder, k *Task, x graph.Value, out int, wrap bool) graph.Value {
+// Shape: x [N·together·T C D H W] → [N·together·T out D H W].
+func (s Spec) rowNetwork(b *graph.Builder, k *Task, x graph.Value, out, together int, wrap bool) graph.Value {
+	leads, told := len(s.rowLeads(k)), unet3d.FiLM{Conditions: s.conditionsOf(k).each()} // in the last channels
+	unet := unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap, Out: out, ZeroLast: true}
 	switch s.Kind {
 	case config.UNetKind: // each by itself
-		net := unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap, Out: out, ZeroLast: true}
-		return net.BuildPadded(b, x)
-	case config.TrajectoryKind:
-		return s.poet(unet3d.Attention{Set: len(s.rowLeads(k)), Weights: unet3d.AttentionWeights(s.Attention), Places: !s.toldLeads()}, out, wrap).Build(b, x)
+		return unet.BuildPadded(b, x)
+	case config.ConvLSTMKind, config.ConvGRUKind:
+		cell := map[string]unet3d.Cell{config.ConvLSTMKind: unet3d.ConvLSTM, config.ConvGRUKind: unet3d.ConvGRU}[s.Kind]
+		r := s.Recurrent
+		return unet3d.RecurrentUNet{UNet: unet, Cell: cell, Leads: leads, Hidden: r.Hidden, Recurrent: r.Stages, Truncate: r.Truncate, Bidirectional: r.Bidirectional, Condition: told}.BuildPadded(b, x)
+	case config.TimeDepthKind:
+		return unet3d.TimeUNet{UNet: unet, Leads: leads}.BuildPadded(b, x)
+	case config.FactorisedKind:
+		return unet3d.TimeUNet{UNet: unet, Leads: leads, Factorised: true, Condition: told}.BuildPadded(b, x)
+	case config.TrajectoryKind, config.HierarchicalKind:
+		weights := unet3d.AttentionWeights(s.Attention)
+		members := unet3d.Attention{Weights: weights}
+		if s.Kind == config.HierarchicalKind {
+			members.Set = together
+		}
+		net := s.poet(members, out, wrap)
+		net.Leads, net.Condition = unet3d.Attention{Set: leads, Weights: weights, Places: !s.toldLeads()}, told
+		return net.Build(b, x)
 	}
 	return b.Fail("leads", fmt.Errorf("network %q has no leads in rows", s.Kind))
 }

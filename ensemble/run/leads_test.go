@@ -37,7 +37,6 @@ func TestTargetLeads(t *testing.T) {
 		scores map[string][]string
 	}{
 		{"channels", twoLeads("train.loss.leads=[1, 0.5]", "baselines=[emos, emos_point]"), map[string][]string{systemNetwork: {"crps_gauss", "rmse"}, "emos_point": {"crps_gauss"}}},
-		{"rows", twoLeads("model.leads=rows", "model.conditions=[lead, day_of_year, hour]", "baselines=[emos]"), map[string][]string{systemNetwork: {"crps_gauss"}}},
 		{"trajectories", trajectories("train.loss.fairness=cross_pair"), map[string][]string{systemNetwork: {"rmse"}, systemMembers: {"crps_fair"}}},
 	} {
 		runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
@@ -63,6 +62,16 @@ func TestTargetLeads(t *testing.T) {
 			verified, err := Verify(context.Background(), VerifyOptions{Forecast: files, Analysis: f.Analyses, Members: f.GRIB2[17:], RunDir: runDir})
 			if err != nil {
 				t.Fatalf("%s: %v", c.name, err)
+			}
+			if c.name == "trajectories" { // scored as wholes at the last lead
+				for _, system := range []string{systemMembers, "raw4"} {
+					for _, id := range score.OfLeads {
+						a, b := trained.Scores.Find(id, system, "t", "850hPa", "48h"), verified.Scores.Find(id, system, "t", "850hPa", "48h")
+						if a == nil || b == nil || !(math.Abs(float64(a.Value-b.Value)) < 1e-3*float64(a.Value)) || trained.Scores.Find(id, system, "t", "850hPa", "24h") != nil {
+							t.Errorf("%s of %s: %+v from training, %+v from the products", id, system, a, b)
+						}
+					}
+				}
 			}
 			for system, ids := range c.scores {
 				for _, id := range ids {
@@ -123,6 +132,64 @@ func knowsOfItself(t *testing.T, runDir string, fc *ensemble.Forecast, before ma
 		for i, m := range fc.Members {
 			if key := fmt.Sprint(lead, " ", m); equalBits(after[key], before[key]) == (i == 1) {
 				t.Errorf("a change of member %s at 0h, member %s at %s: the same bits is %v", fc.Members[1], m, lead, i == 1)
+			}
+		}
+	}
+}
+
+// Every network over time trains and predicts from a configuration, gives finite numbers at every lead, and
+// sees other leads; the U-Net of rows sees none.
+func TestNetworksOverTime(t *testing.T) {
+	f := smallData(t)
+	few := []string{"train.epochs=1", "data.split.fractions.train=0.4", "data.split.fractions.validation=0.6", "baselines=[emos]"}
+	for _, set := range [][]string{
+		twoLeads("model.leads=rows", "model.conditions=[lead, day_of_year, hour]"),
+		twoLeads("model.kind=conv_lstm", "model.conditions=[lead]"),
+		twoLeads("model.kind=conv_gru", "model.recurrent.bidirectional=false", "model.recurrent.truncate=1"),
+		twoLeads("model.kind=unet_time"),
+		twoLeads("model.kind=unet_2plus1d", "model.conditions=[lead, hour]", "model.head=spread", "train.loss.kind=l1", "train.loss.spread=0"),
+		trajectories("model.kind=hierarchical", "train.loss.fairness=cross_pair"),
+	} {
+		c := quick(t, f, slices.Concat(set, few)...)
+		runDir := filepath.Join(t.TempDir(), "run")
+		if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
+			t.Fatalf("%s: %v", c.Model.Kind, err)
+		}
+		m, err := LoadModel(filepath.Join(runDir, "model"))
+		if err != nil {
+			t.Fatalf("%s: %v", c.Model.Kind, err)
+		}
+		fc := startWithMembers(t, c, f.NetCDF[17])
+		give := func() (out []float32) {
+			x, err := m.Predict(context.Background(), engineOptions(1), fc, m.Task.Used)
+			if err != nil {
+				t.Fatalf("%s: %v", c.Model.Kind, err)
+			}
+			n := m.Grid.Size()
+			for _, lead := range c.Data.TargetLeads {
+				at := m.Task.at(Target{"t", lead}, ensemble.PressureLevel(850))
+				for _, x := range [][]float32{x.Mean, x.Spread} {
+					if x != nil {
+						out = append(out, x[at*n:(at+1)*n]...)
+					}
+				}
+			}
+			return out
+		}
+		before := give()
+		for m := range fc.Members { // at a lead that is not predicted
+			for p := range fc.Field(0, m, 0, 0) {
+				fc.Field(0, m, 0, 0)[p] += float32(3 * m)
+			}
+		}
+		after := give()
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		for half := range 2 {
+			n := len(after) / 2
+			if same := equalBits(before[half*n:(half+1)*n], after[half*n:(half+1)*n]); same != (c.Model.Kind == config.UNetKind) {
+				t.Errorf("%s: a change at lead 0 leaves lead %s as it is: %v", c.Model.Kind, c.Data.TargetLeads[half], same)
 			}
 		}
 	}

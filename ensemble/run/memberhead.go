@@ -50,8 +50,8 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features graph.Value, wrap 
 		together = members / 2
 	}
 	var shift graph.Value
-	if s.inRows() { // in which no member sees another
-		shift = s.askedOf(b, k, s.rowNetwork(b, k, x, len(k.targetVariables()), wrap), 1)
+	if s.inRows() {
+		shift = s.askedOf(b, k, s.rowNetwork(b, k, x, len(k.targetVariables()), together, wrap), 1)
 	} else {
 		shift = s.memberNetwork(b, x, targets[1], together, wrap)
 	}

@@ -67,6 +67,8 @@ type Spec struct {
 	// as model.conditions, between blanks.
 	Leads      string `json:"leads,omitempty"`
 	Conditions string `json:"conditions,omitempty"`
+	// Recurrent are the cells of a network that has some.
+	Recurrent RecurrentSpec `json:"recurrent,omitzero"`
 
 	// Family is the distribution whose parameters a distribution head gives, by its name in
 	// model.family; empty is normal. Degree is that of a Bernstein quantile function, Bins those of

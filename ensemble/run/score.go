@@ -25,6 +25,8 @@ type Case struct {
 	Calibrated          [][]float32 // members that are published, or that the network gives
 	// Parameters [parameter][NY*NX] are those of the network's distribution, if it is not normal.
 	Parameters [][]float32
+	// Earlier are the cases of the same start, variable and level at earlier target leads.
+	Earlier []*Case
 }
 
 // judgement is the scoring of one target.
@@ -58,11 +60,12 @@ type shape struct {
 	Mean, Spread, Obs bool // fields that are not nil
 	Used, Full        int  // members
 	Calibrated        int
+	Earlier           int // leads of the same members
 }
 
 // shapeOf is the shape of a case.
 func shapeOf(c Case) shape {
-	return shape{c.Mean != nil, c.Spread != nil, c.Obs != nil, len(c.Used), len(c.Members), len(c.Calibrated)}
+	return shape{c.Mean != nil, c.Spread != nil, c.Obs != nil, len(c.Used), len(c.Members), len(c.Calibrated), len(c.Earlier)}
 }
 
 // scoring scores one target, case by case. Distributions are judged against the
@@ -121,6 +124,9 @@ func (j judgement) begin(f shape) (*scoring, error) {
 			o.Scores = score.Default
 			if o.Climate > 0 {
 				o.Scores = slices.Concat(o.Scores, score.OfClimate)
+			}
+			if f.Earlier > 0 {
+				o.Scores = slices.Concat(o.Scores, score.OfLeads)
 			}
 		}
 		if slices.Contains(o.Scores, score.CRPSGauss.ID) && slices.ContainsFunc(s.systems[0], func(y score.System) bool { return y.Family != nil }) {
@@ -254,6 +260,14 @@ func (s *scoring) result() (*score.Result, error) {
 	return all, nil
 }
 
+// earlier gives members at the leads before.
+func (c Case) earlier(of func(c *Case) [][]float32) (out [][][]float32) {
+	for _, e := range c.Earlier {
+		out = append(out, of(e))
+	}
+	return out
+}
+
 // subset gives the fields of some members.
 func subset(c Case, of []int) [][]float32 {
 	out := make([][]float32, len(of))
@@ -289,6 +303,11 @@ func (s *scoring) distributionSystems() (systems []score.System) {
 	if s.Full > s.Used {
 		systems = append(systems, score.System{Name: systemRaw(s.Full), MembersUsed: s.Full, Gives: score.Members})
 	}
+	for i := range systems { // baselines are fitted to one lead
+		if s.Earlier > 0 && systems[i].Gives == score.Members {
+			systems[i].Gives |= score.Leads
+		}
+	}
 	if s.baselines == nil {
 		return systems
 	}
@@ -320,14 +339,17 @@ func (s *scoring) sumDistributions(c Case, ref score.Reference) (score.Date, err
 		samples = append(samples, score.Sample{Mean: c.Mean, Spread: c.Sigma, Parameters: c.Parameters})
 	}
 	if s.Calibrated > 0 {
-		samples = append(samples, score.Sample{Members: c.Calibrated})
+		samples = append(samples, score.Sample{Members: c.Calibrated, Earlier: c.earlier(func(c *Case) [][]float32 { return c.Calibrated })})
 	}
 	few := subset(c, c.Used)
 	if s.Used > 1 {
-		samples = append(samples, score.Sample{Members: few})
+		samples = append(samples, score.Sample{Members: few, Earlier: c.earlier(func(c *Case) [][]float32 { return subset(*c, c.Used) })})
 	}
 	if s.Full > s.Used {
-		samples = append(samples, score.Sample{Members: c.Members})
+		samples = append(samples, score.Sample{Members: c.Members, Earlier: c.earlier(func(c *Case) [][]float32 { return c.Members })})
+	}
+	for _, e := range c.Earlier {
+		ref.Earlier = append(ref.Earlier, e.Obs)
 	}
 	if len(s.used) > 0 {
 		raw := baseline.Raw{Valid: c.Init.Valid(s.target.Lead).Time, Members: few}

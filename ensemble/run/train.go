@@ -815,6 +815,9 @@ func (m *Model) cases(fc *ensemble.Forecast, analyses []*ensemble.Analysis, out 
 			if analyses != nil {
 				c.Obs = of(len(fc.Members))
 			}
+			for other := at - len(k.targetVariables())*d; other >= 0; other -= len(k.targetVariables()) * d {
+				c.Earlier = append([]*Case{cases[other]}, c.Earlier...)
+			}
 			cases[at] = c
 		}
 	}

@@ -145,6 +145,8 @@ type verified struct {
 	members    *selection                         // nil without
 	analyses   *references
 	scoring    *scoring
+	// earlier are those of the same variable and level at earlier leads, of the same starts.
+	earlier []*verified
 
 	family     *dist.Family // of the products' parameters; nil where there are none
 	parameters map[ensemble.Init][]ensemble.Entry
@@ -246,7 +248,7 @@ func (t *verified) shape(reference *Model) shape {
 	have := t.products[t.inits[0]]
 	_, mean := have[product.Mean]
 	_, spread := have[product.EnsembleSpread]
-	f := shape{Mean: mean, Spread: spread, Obs: true, Calibrated: len(t.calibrated[t.inits[0]])}
+	f := shape{Mean: mean, Spread: spread, Obs: true, Calibrated: len(t.calibrated[t.inits[0]]), Earlier: len(t.earlier)}
 	if t.members != nil {
 		f.Full = len(t.members.members)
 		f.Used = f.Full
@@ -279,17 +281,26 @@ func (t *verified) among(times []time.Time) (n int) {
 // sum reads some starts and sums what each of them adds to the scores of each target.
 func (v *verification) sum(ctx context.Context, inits []ensemble.Init) ([][]dateSums, error) {
 	out := make([][]dateSums, len(v.targets))
+	earlier := map[ensemble.Init][]*Case{} // of the present variable and level
 	for i, t := range v.targets {
+		if len(t.earlier) == 0 {
+			clear(earlier)
+		}
 		cases, err := v.cases(ctx, t, slices.DeleteFunc(slices.Clone(inits), func(i ensemble.Init) bool { return t.products[i] == nil }))
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range cases {
-			d, err := t.scoring.sum(c)
+		for n := range cases {
+			c := &cases[n]
+			if len(t.earlier) > 0 {
+				c.Earlier = slices.Clone(earlier[c.Init])
+			}
+			d, err := t.scoring.sum(*c)
 			if err != nil {
 				return nil, err
 			}
 			out[i] = append(out[i], d)
+			earlier[c.Init] = append(earlier[c.Init], c)
 		}
 	}
 	return out, nil
@@ -492,6 +503,7 @@ func (v *verification) selectProducts() error {
 	slices.SortFunc(v.inits, ascending)
 	v.inits = slices.Compact(v.inits)
 	v.selectCalibrated()
+	v.follow()
 	v.selectParameters(all)
 	return nil
 }
@@ -580,4 +592,22 @@ func (v *verification) selectMembers() error {
 		}
 	}
 	return nil
+}
+
+// follow finds for each target those at earlier leads, where starts and members are the same: whole
+// trajectories are scored. Others are by themselves.
+func (v *verification) follow() {
+	for i, t := range v.targets {
+		if i == 0 {
+			continue
+		}
+		last := v.targets[i-1]
+		same := last.key.variable == t.key.variable && last.key.level == t.key.level && slices.Equal(last.inits, t.inits)
+		for _, init := range t.inits {
+			same = same && slices.EqualFunc(last.calibrated[init], t.calibrated[init], func(a, b ensemble.Entry) bool { return a.Member == b.Member })
+		}
+		if same {
+			t.earlier = append(slices.Clone(last.earlier), last)
+		}
+	}
 }

@@ -36,10 +36,11 @@ type System struct {
 
 // Sample is one system's forecast of one date.
 //
-// Shape: Members [member][point]; Mean, Spread [point]; Parameters [parameter][point], in the
+// Shape: Members [member][point], Earlier [lead][member][point] the same members at earlier leads; Mean, Spread [point]; Parameters [parameter][point], in the
 // order of the family's. What System.Gives does not name is ignored. Missing: NaN.
 type Sample struct {
 	Members      [][]float32
+	Earlier      [][][]float32
 	Mean, Spread []float32
 	Parameters   [][]float32
 }
@@ -55,6 +56,8 @@ type Reference struct {
 	// [quantile][point] are quantiles of the climate at equal steps from 0 to 1; see Options.
 	Extremes []float32
 	Climate  [][]float32
+	// Earlier [lead][point] is what Obs is at earlier leads; see Leads.
+	Earlier [][]float32
 }
 
 // Grid is the area that scores are averaged over.
@@ -410,6 +413,11 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 	if a.o.Extremes > 0 && len(ref.Extremes) != n {
 		return bad("the index that chooses extremes", len(ref.Extremes))
 	}
+	for _, f := range ref.Earlier {
+		if len(f) != n {
+			return bad("an earlier observation", len(f))
+		}
+	}
 	if len(ref.Climate) != a.o.Climate {
 		return fmt.Errorf("score: %s %s: %d quantiles of the climate, want %d", a.target.Variable, init, len(ref.Climate), a.o.Climate)
 	}
@@ -431,7 +439,14 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 					return fmt.Errorf("score: %s %s: %s of %s needs %d members, got %d", a.target.Variable, init, sc.ID, s.Name, max(1, sc.MinMembers), m)
 				}
 			}
-			for _, f := range x.Members {
+			fields := slices.Clone(x.Members)
+			if s.Gives&Leads != 0 {
+				if len(x.Earlier) == 0 || len(x.Earlier) != len(ref.Earlier) || slices.ContainsFunc(x.Earlier, func(f [][]float32) bool { return len(f) != m }) {
+					return fmt.Errorf("score: %s %s: members of %s at %d earlier leads, references at %d", a.target.Variable, init, s.Name, len(x.Earlier), len(ref.Earlier))
+				}
+				fields = append(slices.Concat(x.Earlier...), fields...)
+			}
+			for _, f := range fields {
 				if len(f) != n {
 					return bad("a member of "+s.Name, len(f))
 				}
@@ -576,7 +591,7 @@ func (w *worker) load(p int, ref Reference, samples []Sample) bool {
 		for _, v := range c.Parameters {
 			ok = ok && !math.IsNaN(v)
 		}
-		c.place = place{members: samples[s].Members, obs: ref.Obs, p: p, next: a.grid.next(p)}
+		c.place = place{members: samples[s].Members, obs: ref.Obs, earlier: samples[s].Earlier, before: ref.Earlier, p: p, next: a.grid.next(p)}
 	}
 	return ok
 }

@@ -56,7 +56,7 @@ func list() string {
 		for _, n := range []struct {
 			need Need
 			what string
-		}{{Events, "thresholds"}, {Index, "an extreme forecast index"}, {Quantiles | Tails, "a climate"}, {Neighbours, "a grid"}, {FullSpread, "the full ensemble"}} {
+		}{{Events, "thresholds"}, {Index, "an extreme forecast index"}, {Quantiles | Tails, "a climate"}, {Neighbours, "a grid"}, {Leads, "earlier leads"}, {FullSpread, "the full ensemble"}} {
 			if s.Needs&n.need != 0 {
 				of = append(of, "with "+n.what)
 			}

@@ -51,6 +51,7 @@ const (
 	Parameters                  // of a distribution of the system's family
 	Quantiles                   // of the climate
 	Tails                       // quantiles of the climate in steps of a hundredth, or less
+	Leads                       // members at earlier leads too, as trajectories
 	// Distribution is any of these: members, mean and spread, or parameters. Scores that
 	// need it ask for probabilities and quantiles.
 	Distribution
@@ -84,6 +85,8 @@ func (c *Case) Probability() (p float64, happened bool) {
 type place struct {
 	members [][]float32 // in the system's order, [member][point]
 	obs     []float32
+	earlier [][][]float32 // [lead][member][point] before those
+	before  [][]float32   // [lead][point], the reference at these leads
 	p       int
 	next    [2]int // the points east and south of it, −1 at the rim
 }

@@ -406,14 +406,14 @@ func TestTableIsComplete(t *testing.T) {
 		seen[s.ID] = true
 	}
 	for _, name := range exportedVars(t) {
-		if name != "Table" && name != "Default" && name != "OfClimate" && name != "Boxes" && name != "Seasons" {
+		if name != "Table" && name != "Default" && name != "OfClimate" && name != "OfLeads" && name != "Boxes" && name != "Seasons" {
 			defined++
 		}
 	}
 	if defined != len(Table) {
 		t.Errorf("%d scores defined, %d in the table", defined, len(Table))
 	}
-	for _, id := range append(OfClimate, Default...) {
+	for _, id := range slices.Concat(OfClimate, OfLeads, Default) {
 		if ByID(id) == nil {
 			t.Errorf("default score %q is not in the table", id)
 		}

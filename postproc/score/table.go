@@ -11,12 +11,16 @@ var Table = []*Score{
 	Brier, BrierFair, BrierSkill, BrierReliability, BrierResolution, BrierUncertainty, ReliabilityDiagram,
 	ROCArea, EconomicValue, RPS, RPSFair, RPSSkill,
 	Energy, EnergyFair, Variogram,
+	EnergyTime, EnergyTimeFair, VariogramTime,
 }
 
 // Default are the scores that are computed if none are chosen: those that need neither
 // thresholds nor more than a moment.
 var Default = []string{"crps_gauss", "crps_plain", "crps_fair", "rmse", "bias", "spread", "spread_skill", "spread_rmse",
 	"spread_skill_bins", "rank_flatness", "pit_flatness"}
+
+// OfLeads are the scores that are computed beside Default where members are given at several leads.
+var OfLeads = []string{"energy_time", "energy_time_fair", "variogram_time"}
 
 // OfClimate are the scores that are computed beside Default where references have quantiles of
 // the climate and the index.

@@ -1,0 +1,79 @@
+package score
+
+import "math"
+
+// Trajectories are scored as vectors: the values of a point at all leads up to that of the target. Members must
+// be trajectories, the member of one number the same at all leads.
+
+// trajectory gives the members and the reference of a case at all leads.
+//
+// Shape: x [member][lead], y [lead].
+func (c *Case) trajectory() (x [][]float64, y []float64) {
+	l := &c.place
+	x = make([][]float64, len(l.members))
+	for m, f := range l.members {
+		for _, lead := range l.earlier {
+			x[m] = append(x[m], float64(lead[m][l.p]))
+		}
+		x[m] = append(x[m], float64(f[l.p]))
+	}
+	for _, f := range l.before {
+		y = append(y, float64(f[l.p]))
+	}
+	return x, append(y, float64(l.obs[l.p]))
+}
+
+// overLeads makes a score of whole trajectories one of points; those where it is missing at a lead do not
+// count.
+func overLeads(of func(x [][]float64, y []float64) float64) func(parts []float64, c *Case) {
+	return func(parts []float64, c *Case) {
+		parts[0], parts[1] = 0, 0
+		if v := of(c.trajectory()); !math.IsNaN(v) {
+			parts[0], parts[1] = v, 1
+		}
+	}
+}
+
+// EnergyTime and EnergyTimeFair are the energy score of trajectories: the CRPS with the root mean square
+// distance over leads in place of |x−y|. With one lead they are the CRPS.
+//
+// Unit: that of the variable. Better: lower.
+// Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
+var (
+	EnergyTime     = energyOverLeads("energy_time", "energy score of trajectories", "M^2", 1, false)
+	EnergyTimeFair = energyOverLeads("energy_time_fair", "energy score of trajectories, fair", "M(M-1)", 2, true)
+)
+
+func energyOverLeads(id, name, divisor string, least int, fair bool) *Score {
+	return &Score{
+		ID: id, Name: name, Formula: "<mean_i|x_i-y| - 1/(2 " + divisor + ") sum_ij|x_i-x_j|>, |.| the RMS over leads",
+		Doc:    "CRPS of the values of a point at all leads up to this one; sees whether members are possible courses.",
+		Source: "doi:10.1198/016214506000001437",
+		Unit:   SameAsVariable, Better: Lower, Divisor: divisor, Needs: Members | Leads, MinMembers: least, Parts: 2,
+		Point: overLeads(func(x [][]float64, y []float64) float64 { return EnergyScore(x, y, nil, fair) }),
+		Value: ofCounted,
+	}
+}
+
+// VariogramTime is the variogram score of order ½ over the pairs of leads of a point, a mean over pairs:
+//
+//	< ( |y_s−y_t|^½ − (1/M) Σ_m |x_ms−x_mt|^½ )² >, s < t
+//
+// It sees whether members change as much from lead to lead as the reference.
+//
+// Unit: that of the variable. Better: lower.
+// Source: Scheuerer and Hamill 2015, doi:10.1175/MWR-D-14-00269.1.
+var VariogramTime = &Score{
+	ID: "variogram_time", Name: "variogram score of leads", Formula: "<(|y_s-y_t|^0.5 - mean_m|x_ms-x_mt|^0.5)^2>, s before t",
+	Doc:    "Whether members change as much between leads as the reference.",
+	Source: "doi:10.1175/MWR-D-14-00269.1",
+	Unit:   SameAsVariable, Better: Lower, Divisor: "M", Needs: Members | Leads, MinMembers: 1, Parts: 2,
+	Point: overLeads(func(x [][]float64, y []float64) float64 {
+		n := float64(len(y))
+		return VariogramScore(x, y, nil) / (n * (n - 1)) // which counts each pair twice
+	}),
+	Value: ofCounted,
+}
+
+// ofCounted is the Value of averages of points that count, whose share comes second.
+func ofCounted(mean []float64, _ int) float64 { return mean[0] / mean[1] }
