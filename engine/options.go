@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/engine/backend/ref"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -43,6 +44,11 @@ type Options struct {
 	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
 	// means no bound. It changes no bit.
 	MemoryLimit int64
+	// Kept promises for filters, by the names of parameters, that the blocks that are not
+	// kept are zero whenever the plan runs (op.KeptOf); kernels skip them where they were
+	// measured to be faster so, and the gradients of these blocks are zero. It changes no
+	// other bit.
+	Kept map[string]op.Kept
 	// Consume lets a run overwrite its inputs once they are read for the last time: they are
 	// filled before every run, and their memory is that of other values too.
 	Consume bool

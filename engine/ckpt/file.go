@@ -39,6 +39,9 @@ func (f *File) Find(name string) (e Entry, ok bool) {
 	return e, ok
 }
 
+// Entries lists what the file holds.
+func (f *File) Entries() []Entry { return f.header.Entries }
+
 // Float64 reads a tensor of F64 into dst, which is grown if short and returned.
 //
 // Errors: a tensor that is absent or of another type; exit 66 or 74 if the file cannot be

@@ -3,10 +3,13 @@ package op
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
 // Conv is the geometry of a convolution; the axes are level, latitude,
-// longitude. The zero value is stride 1, dilation 1, no padding.
+// longitude. The zero value is stride 1, dilation 1, no padding, all blocks kept.
 type Conv struct {
 	Stride, Dilation [3]int // 0 means 1
 	Pad              [3]Pad
+	// Kept promises which blocks of the filter are zero: kernels may skip them, and the
+	// gradient of the filter is zero there. The pass find-zero-blocks sets it.
+	Kept Kept
 }
 
 // Pad says what lies beyond both ends of an axis.
@@ -59,6 +62,9 @@ func convShape(x, w Shape, a Conv) (Shape, error) {
 	if len(x) != 5 || len(w) != 5 {
 		return nil, shapeError("x is %v and the filter %v; want [N C D H W] and [O C kD kH kW]", x, w)
 	}
+	if err := a.Kept.Check(w); err != nil {
+		return nil, err
+	}
 	if x[1] != w[1] {
 		return nil, shapeError("x %v has %d channels, the filter %v wants %d", x, x[1], w, w[1])
 	}
@@ -96,15 +102,21 @@ func (a Conv) taps(i, n, k, out int) []int {
 }
 
 // convFLOPs counts the useful work: twice the number of products, where taps
-// that fall on zero padding of the level axis are left out.
+// that fall on zero padding of the level axis are left out, and blocks of the filter
+// that are not kept.
 func convFLOPs(x, w, out Shape, a Conv) int64 {
+	return partFLOPs(x, w, out, a, 0, w[1])
+}
+
+// partFLOPs is convFLOPs of n source channels from lo on.
+func partFLOPs(x, w, out Shape, a Conv, lo, n int) int64 {
 	levels := 0
 	for _, j := range a.taps(0, x[2], w[2], out[2]) {
 		if j >= 0 {
 			levels++
 		}
 	}
-	return 2 * int64(out[0]) * int64(w[0]) * int64(w[1]) * int64(levels) * int64(w[3]*w[4]) * int64(out[3]*out[4])
+	return 2 * int64(out[0]) * a.Kept.pairs(w, lo, n) * int64(levels) * int64(w[3]*w[4]) * int64(out[3]*out[4])
 }
 
 // window is the neighbourhood of a convolution with filter w.
@@ -254,8 +266,8 @@ func init() {
 // outputs at y, y+1, …
 type convRun struct{ x, w, y, n, step int }
 
-// convLoop visits every product of the convolution once, in runs along the last
-// axis. For every element of input, filter and output the products come in
+// convLoop visits every product of the convolution with what is kept of the filter once,
+// in runs along the last axis. For every element of input, filter and output the products come in
 // row-major order of the other two.
 func convLoop(xs, ws, ys Shape, a Conv, visit func(r convRun)) {
 	var taps [3][]int
@@ -269,6 +281,9 @@ func convLoop(xs, ws, ys Shape, a Conv, visit func(r convRun)) {
 				for h := range ys[3] {
 					y := (((n*ys[1]+o)*ys[2]+d)*ys[3] + h) * ys[4]
 					for c := range xs[1] {
+						if !a.Kept.At(o, c, xs[1]) {
+							continue
+						}
 						xc := (n*xs[1] + c) * xs[2]
 						w := (o*ws[1] + c) * ws[2] * ws[3] * ws[4]
 						for _, jd := range taps[0][d*ws[2] : (d+1)*ws[2]] {
@@ -354,6 +369,8 @@ func convCases[A any](in func(x, w, y Shape, a Conv) []Shape, attrs func(a Conv,
 		{"stride 1 2 3", Shape{1, 2, 5, 6, 7}, Shape{3, 2, 3, 3, 3}, Conv{Stride: [3]int{1, 2, 3}, Pad: Same(3, 3, 3)}},
 		{"dilation 1 2 3, periodic", Shape{1, 2, 4, 9, 11}, Shape{3, 2, 3, 3, 3},
 			Conv{Dilation: [3]int{1, 2, 3}, Pad: [3]Pad{{1, false}, {2, false}, {3, true}}}},
+		{"blocks", Shape{1, 34, 2, 7, 8}, Shape{40, 34, 3, 3, 3}, Conv{Pad: Same(3, 3, 3), Kept: "010" + "101" + "000"}},
+		{"blocks, periodic, three levels", Shape{1, 29, 3, 5, 6}, Shape{17, 29, 3, 3, 3}, Conv{Pad: SameGlobal(3, 3, 3), Kept: "01" + "10"}},
 		{"all periodic, stride 2", Shape{2, 1, 4, 6, 8}, Shape{2, 1, 2, 3, 4},
 			Conv{Stride: [3]int{2, 2, 2}, Pad: [3]Pad{{1, true}, {1, true}, {2, true}}}},
 	} {
@@ -362,7 +379,17 @@ func convCases[A any](in func(x, w, y Shape, a Conv) []Shape, attrs func(a Conv,
 		if err != nil {
 			panic("conv3d case " + c.name + ": " + err.Error())
 		}
-		out = append(out, Case[A]{Name: c.name, In: in(c.x, c.w, y, a), A: attrs(a, c.x, c.w)})
+		k := Case[A]{Name: c.name, In: in(c.x, c.w, y, a), A: attrs(a, c.x, c.w)}
+		if a.Kept != "" {
+			k.Make = func(operands [][]float64) {
+				for i, s := range k.In { // the filter, where it is an operand
+					if len(s) == 5 && s[0] == c.w[0] && s[2:].Equal(c.w[2:]) {
+						dropped(a.Kept, operands[i], s)
+					}
+				}
+			}
+		}
+		out = append(out, k)
 	}
 	return out
 }

@@ -133,7 +133,12 @@ var convFusedGradData = Define(Spec[ConvGradFused]{
 				return nil, shapeError("added or gated by %v, want %v", s, a.To)
 			}
 		}
-		return gradShape(in[:2], a.ConvGrad, a.To, a.filter(in[0]), in[1])
+		part := a.ConvGrad
+		part.Kept = "" // of the whole filter
+		if err := a.Kept.Check(in[0]); err != nil {
+			return nil, err
+		}
+		return gradShape(in[:2], part, a.To, a.filter(in[0]), in[1])
 	},
 	Window: func(in []Shape, a ConvGradFused) Window {
 		w := a.window(in[0])
@@ -141,7 +146,7 @@ var convFusedGradData = Define(Spec[ConvGradFused]{
 		return w
 	},
 	FLOPs: func(in []Shape, out Shape, a ConvGradFused) int64 {
-		return convFLOPs(out, a.filter(in[0]), in[1], a.Conv) + int64(len(in)-2)*int64(out.Size())
+		return partFLOPs(out, in[0], in[1], a.Conv, a.Lo, a.To[1]) + int64(len(in)-2)*int64(out.Size())
 	},
 	InPlace: func(i int, a ConvGradFused) bool { return i == 2 && a.Plus },
 	Ref: func(c Call, a ConvGradFused) {
@@ -154,8 +159,14 @@ var convFusedGradData = Define(Spec[ConvGradFused]{
 		// follows from the number of its row.
 		part, whole := a.filter(c.InShape[0]), c.InShape[0]
 		row, rows := part[1:].Size(), whole[1:].Size()
-		skip := a.Lo * whole[2:].Size()
-		convLoop(c.OutShape, part, c.InShape[1], a.Conv, func(r convRun) {
+		taps := whole[2:].Size()
+		skip := a.Lo * taps
+		all := a.Conv
+		all.Kept = ""
+		convLoop(c.OutShape, part, c.InShape[1], all, func(r convRun) {
+			if !a.Kept.At(r.w/row, r.w%row/taps+a.Lo, whole[1]) {
+				return
+			}
 			r.addBack(c.Out, c.In[1], c.In[0][r.w/row*rows+r.w%row+skip])
 		})
 		if a.Gate {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -36,6 +37,9 @@ type Unit struct {
 	Workspace int64
 	// ElemBytes is the size of one stored element on the backend.
 	ElemBytes int
+	// Kept says of filters, by the names of parameters, which blocks are kept; the caller
+	// promises that the others are zero as long as the plan lives.
+	Kept map[string]op.Kept
 	// Choices are those of earlier plans that decide bits (Chosen); a pass takes
 	// them again if they fit.
 	Choices map[string]string
@@ -79,6 +83,7 @@ type Pass struct {
 var List = []Pass{
 	{"check-shapes", checkShapes, true, "refuse what no backend executes: types, distributions, a missing loss"},
 	{"choose-mode", chooseMode, true, "for prediction, take the inference form of operations and drop assignments"},
+	{"find-zero-blocks", findZeroBlocks, false, "tell convolutions which blocks of their filters are zero"},
 	{"add-gradients", addGradients, true, "extend the graph by the gradients of the loss with respect to all parameters"},
 	{"fold-constants", foldConstants, false, "compute what depends on constants only"},
 	{"merge-duplicates", mergeDuplicates, false, "compute equal expressions once"},
@@ -100,6 +105,8 @@ var List = []Pass{
 var Order = []struct{ Before, After, Reason string }{
 	{"check-shapes", "choose-mode", "later passes assume a legal graph"},
 	{"choose-mode", "add-gradients", "gradients differ between the training and the inference form"},
+	{"find-zero-blocks", "add-gradients", "the gradients of a convolution leave out what it leaves out"},
+	{"find-zero-blocks", "fold-norms", "a scaled filter is no parameter any more"},
 	{"add-gradients", "fold-constants", "the first gradient is a constant that folds into scale factors"},
 	{"fold-constants", "merge-duplicates", "folding makes constants that are equal"},
 	{"add-gradients", "merge-duplicates", "gradients repeat expressions of the forward pass"},

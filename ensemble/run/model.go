@@ -650,11 +650,17 @@ func (m *Model) open(o engine.Options) error {
 	}
 	o.Store, o.Mode, o.Consume = engine.NewStore(), engine.Infer, m.ranks == nil // which fills its inputs before every run
 	var err error
+	if o.Kept, err = m.zeroBlocks(); err != nil {
+		return err
+	}
 	if m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks); err != nil {
 		return err
 	}
 	if m.Spec.staged() {
 		o.Store = engine.NewStore()
+		if o.Kept, err = zeroBlocksOf(m.Bias); err != nil {
+			return err
+		}
 		m.bias, err = m.Spec.of(biasStage).compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks)
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -33,7 +34,9 @@ func TestValues(t *testing.T) {
 				eachCase(t, func(t *testing.T, o *graph.Op, c graph.Case) {
 					for _, w := range ways(t, dev, o, c) {
 						for _, d := range storages(dev, w) {
-							values(t, dev, o, c, w, d)
+							for _, cut := range cuts(t, dev, o, c, w, d) {
+								values(t, dev, o, c, w, d, cut)
+							}
 						}
 					}
 				})
@@ -79,9 +82,39 @@ func storages(dev backend.Backend, w backend.Way) []graph.DType {
 	return all
 }
 
-// values checks one case in one way, with blocked values of type d: into a buffer
+// cuts lists the cuts of the work of a way whose filter has blocks that are zero, which
+// differ in what they compute, and the guess of the backend, which stands for all others.
+func cuts(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backend.Way, d graph.DType) []string {
+	t.Helper()
+	all := []string{""}
+	l, ok := dev.(backend.Cuts)
+	if !ok || !strings.Contains(c.Name, "blocks") {
+		return all
+	}
+	s, err := o.Shape(c.In, c.Attrs)
+	if err != nil {
+		t.Fatalf("shape rule: %v", err)
+	}
+	q := backend.Request{Op: o, Attrs: c.Attrs, Out: backend.Tensor{Shape: s, Layout: w.Out}}
+	for k, x := range c.In {
+		q.In = append(q.In, backend.Tensor{Shape: x, Layout: w.In[k]})
+		if w.In[k] == graph.Blocked {
+			q.In[k].DType = d
+		}
+	}
+	found, err := l.Cuts(q)
+	if err != nil {
+		t.Fatalf("cuts: %v", err)
+	}
+	for _, f := range found {
+		all = append(all, f.Name)
+	}
+	return all
+}
+
+// values checks one case in one way and cut, with blocked values of type d: into a buffer
 // of its own, then over every operand over which the operation may run in place.
-func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backend.Way, d graph.DType) {
+func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backend.Way, d graph.DType, cut string) {
 	of := func(l graph.Layout) graph.DType {
 		if l == graph.Blocked {
 			return d
@@ -104,7 +137,7 @@ func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w back
 			continue
 		}
 		var bufs []*guarded
-		q := backend.Request{Op: o, Attrs: c.Attrs, Seed: seed, Step: new(uint64)}
+		q := backend.Request{Op: o, Attrs: c.Attrs, Cut: cut, Seed: seed, Step: new(uint64)}
 		*q.Step = step
 		for k, x := range in {
 			g := newGuarded(of(w.In[k]), stored(x, c.In[k], w.In[k]))

@@ -104,6 +104,7 @@ func bytes(l graph.Layout, shapes ...graph.Shape) float64 {
 
 // Ways lists the ways to run an operation.
 func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
+	attrs = allKept(attrs) // see Measure
 	plain := backend.Way{In: make([]graph.Layout, len(in)), Cost: bytes(graph.Plain, append(in[:len(in):len(in)], out)...) / memoryRate}
 	if o.Window(in, attrs).Axes != nil || o.Window(in, attrs).Whole != nil {
 		plain.Cost += float64(o.FLOPs(in, out, attrs)) / plainRate

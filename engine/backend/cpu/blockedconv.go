@@ -12,7 +12,7 @@ import (
 // winoSpec describes a convolution of x with w for Winograd's products, or with
 // adjoint its gradient, the convolution with x as its result, if they serve it.
 func (b *Backend) winoSpec(x, w graph.Shape, a op.Conv, adjoint bool) (kern.WinoSpec, bool) {
-	s := kern.WinoSpec{N: x[0], K: w[0], KD: w[2], Side: w[3], FilterIn: w[1], Wrap: a.Pad[2].Periodic && w[4] > 1}
+	s := kern.WinoSpec{N: x[0], K: w[0], KD: w[2], Side: w[3], FilterIn: w[1], Wrap: a.Pad[2].Periodic && w[4] > 1, Kept: kern.KeptBlocks(a.Kept)}
 	s.Parts[0] = x[1]
 	copy(s.Size[:], x[2:])
 	ok := b.o.Winograd && w[3] == w[4]
@@ -39,6 +39,9 @@ func (b *Backend) partsSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern
 	s, ok := b.winoSpec(x, w, a, false)
 	for i, p := range parts {
 		s.Parts[i] = p[1]
+	}
+	if s.Parts[1] > 0 && s.Parts[0]%kern.Block != 0 { // the parts' blocks are not those of the filter
+		s.Kept = ""
 	}
 	return s, ok
 }
@@ -115,7 +118,27 @@ func (b *Backend) dataSpec(w, dy graph.Shape, a op.ConvGradFused) (kern.WinoSpec
 	}
 	s, ok := b.winoSpec(a.To, w, a.Conv, true)
 	s.Parts, s.K, s.Flip, s.FilterLo = [2]int{dy[1]}, a.To[1], true, a.Lo
+	s.Kept = adjointKept(a, w)
 	return s, ok
+}
+
+// adjointKept are the kept blocks of a filter w as the adjoint reads it: of the part of the
+// source that is computed, the rows are those of the source.
+func adjointKept(a op.ConvGradFused, w graph.Shape) kern.KeptBlocks {
+	if a.Kept == "" || a.Lo%kern.Block != 0 {
+		return ""
+	}
+	var k []byte
+	for c := a.Lo; c < a.Lo+a.To[1]; c += kern.Block {
+		for o := 0; o < w[0]; o += kern.Block {
+			if a.Kept.At(o, c, w[1]) {
+				k = append(k, '1')
+			} else {
+				k = append(k, '0')
+			}
+		}
+	}
+	return kern.KeptBlocks(k)
 }
 
 func winoDataWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {

@@ -97,6 +97,7 @@ func (b *Backend) Choices() map[string]string { return b.choices }
 func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 	b.wanted = 0
 	k, err := b.prepare(q)
+	k = keptGradient(q, k)
 	k.Scratch = 4 * int64(b.wanted)
 	return k, err
 }

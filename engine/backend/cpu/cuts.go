@@ -54,10 +54,16 @@ func (b *Backend) halves(fields []backend.Tensor) bool {
 	return b.o.Halves && !slices.ContainsFunc(fields, func(t backend.Tensor) bool { return t.U16 == nil && t.DType != graph.BFloat16 })
 }
 
+// sparseCut begins the names of ways that leave out what is not kept of a filter.
+const sparseCut = "wino sparse"
+
 // cutName names a way in plans and tables.
 func cutName(w kern.WinoWay) string {
-	if w.Whole {
+	switch {
+	case w.Whole:
 		return "wino whole"
+	case w.Sparse:
+		return fmt.Sprintf("%s %d", sparseCut, w.Tiles)
 	}
 	return fmt.Sprintf("wino %d", w.Tiles)
 }
@@ -86,6 +92,25 @@ func (p winoPass) ways() []kern.WinoWay {
 			continue
 		}
 		ways = append(ways, w)
+	}
+	return append(ways, p.sparseWays()...)
+}
+
+// sparseWays lists the ways of products of the kept blocks alone. None is the guess: they
+// are taken where they were measured to be faster.
+func (p winoPass) sparseWays() (ways []kern.WinoWay) {
+	if !kern.SparseWino(p.WinoSpec) {
+		return nil
+	}
+	all, tiles := kern.WinoSparseWays, p.Tiles()
+	if p.filter() {
+		all = kern.WinoSparseFilterWays
+	}
+	for _, w := range all {
+		smaller := func(o kern.WinoWay) bool { return o.Tiles >= tiles && o.Tiles < w.Tiles }
+		if !slices.ContainsFunc(all, smaller) {
+			ways = append(ways, w)
+		}
 	}
 	return ways
 }
@@ -152,7 +177,7 @@ func (b *Backend) Cuts(q backend.Request) ([]backend.Cut, error) {
 	p, _ := b.winoPassOf(q)
 	ways := p.ways()
 	cuts := make([]backend.Cut, len(ways))
-	flops := q.Op.FLOPs(q.InShapes(), q.Out.Shape, q.Attrs)
+	flops := q.Op.FLOPs(q.InShapes(), q.Out.Shape, allKept(q.Attrs)) // of a dense way
 	estimate := time.Duration(winoCost(flops, p.WinoSpec) / float64(b.pool.Threads()) * float64(time.Second))
 	for i, w := range ways {
 		j, err := b.newWino(p, w)
@@ -230,6 +255,10 @@ func (p winoPass) key() string {
 	}
 	if p.Before != [3]int{} || p.Behind != [3]int{} {
 		products += fmt.Sprintf(" more %v %v", p.Before, p.Behind)
+	}
+	if kern.SparseWino(p.WinoSpec) { // where the blocks are matters little beside how many are read and reached
+		kept, read, used := p.Load()
+		products += fmt.Sprintf(" kept %d of %d from %d to %d", kept, len(p.Kept), read, used)
 	}
 	return fmt.Sprintf(winoKey+"%s", p.name, p.N, p.Parts[0], p.Parts[1], p.K, p.Size, p.KD, p.Side, p.Wrap, products)
 }

@@ -33,6 +33,7 @@ func (b *Backend) Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Sh
 	if !b.measures() || len(ways) == 1 {
 		return nil
 	}
+	attrs = allKept(attrs) // layouts are chosen as for whole filters: patterns change, and what is zero changes no bit
 	q := backend.Request{Op: o, Attrs: attrs, In: tensors(in...), Out: backend.Tensor{Shape: out}}
 	if !strings.HasPrefix(o.Name, "conv3d") {
 		rate, err := b.rate(sweep)

@@ -40,5 +40,6 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "chain.inc.h"
 #include "thin.inc.h"
 #include "wino.inc.h"
+#include "winosparse.inc.h"
 #include "dropout.inc.h"
 #include "point.inc.h"

@@ -91,7 +91,9 @@ typedef struct { int b16, links; long n; ens_access in[ENS_CHAIN_OPERANDS]; ens_
 	X(thin_data, (ens_pool *p, int b16, void *dx, const float *dy, const float *w, const void *gate, float *scratch, const long *g), (p, b16, dx, dy, w, gate, scratch, g)) \
 	X(thin_filter, (ens_pool *p, int b16, float *dw, const void *x, const float *dy, float *scratch, const long *g), (p, b16, dw, x, dy, scratch, g)) \
 	X(wino, (ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g, const long *items, long count, int again), (p, x16, y16, y, x0, x1, f0, f1, w, bias, gate, plus, scratch, g, items, count, again)) \
-	X(wino_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g), (p, b16, dw, x0, x1, f0, f1, dy, scratch, g))
+	X(wino_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g), (p, b16, dw, x0, x1, f0, f1, dy, scratch, g)) \
+	X(wino_sparse, (ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g, const long *kept, const long *items, long count, int again), (p, x16, y16, y, x0, x1, f0, f1, w, bias, gate, plus, scratch, g, kept, items, count, again)) \
+	X(wino_sparse_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g, const long *kept), (p, b16, dw, x0, x1, f0, f1, dy, scratch, g, kept))
 
 #define X(name, params, args) void ens_##name params;
 KERNELS(X)

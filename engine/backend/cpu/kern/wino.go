@@ -48,6 +48,8 @@ type WinoSpec struct {
 	// result …], and is reversed.
 	Flip bool
 	ReLU bool
+	// Kept says which blocks of the filter are kept; the others are zero.
+	Kept KeptBlocks
 	// Half rounds transformed values to bfloat16 and multiplies these, with sums in
 	// float32: twice as much at a time, with an error as of a convolution of
 	// bfloat16. All sources are stored as bfloat16; see HasHalf.
@@ -88,15 +90,17 @@ type WinoWay struct {
 	// Whole transforms all tiles before the first product; for few tiles and
 	// many channels.
 	Whole bool
+	// Sparse makes the products of kept blocks alone; for SparseWino.
+	Sparse bool
 }
 
 // WinoWays are the ways worth trying, the first the best guess for large fields.
 // On the processor measured 6 to 14 tiles win where a tile is large, 28 and 56 on
 // flat fields of few channels by a few per cent; more than 56 never do.
-var WinoWays = []WinoWay{{14, false}, {6, false}, {12, false}, {28, false}, {56, false}, {14, true}}
+var WinoWays = []WinoWay{{Tiles: 14}, {Tiles: 6}, {Tiles: 12}, {Tiles: 28}, {Tiles: 56}, {Tiles: 14, Whole: true}}
 
 // WinoFilterWays are those of the filter's gradient.
-var WinoFilterWays = []WinoWay{{64, false}, {32, false}, {16, false}, {128, false}, {14, true}}
+var WinoFilterWays = []WinoWay{{Tiles: 64}, {Tiles: 32}, {Tiles: 16}, {Tiles: 128}, {Tiles: 14, Whole: true}}
 
 // Wino is a prepared convolution. It keeps numbers only.
 type Wino struct {
@@ -110,6 +114,7 @@ type Wino struct {
 	c, cs, columns int // source channels, as they lie in a tile, and those of the result
 	parts          int // of 3×3 that the filter is cut into
 	frames         [2]Stored
+	kept           keptList // of a sparse way
 	// blocks of tiles that read nothing of the frames, and the others; both are empty
 	// if the tiles are not taken through the products in blocks
 	inner, outer []C.long
@@ -133,6 +138,11 @@ func NewWino(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 	j, err := newWino(p, s, w, s.Half)
 	if err != nil {
 		return nil, err
+	}
+	if w.Sparse {
+		j.scratch = j.sparseScratch(w, false, p.Threads())
+		j.split(w.Tiles)
+		return j, nil
 	}
 	own, shared := 0, 0
 	twos := func(n int) int { // words of so many transformed values
@@ -164,6 +174,10 @@ func NewWinoFilter(p *Pool, s WinoSpec, w WinoWay) (*Wino, error) {
 	j, err := newWino(p, s, w, false)
 	if err != nil {
 		return nil, err
+	}
+	if w.Sparse {
+		j.scratch = j.sparseScratch(w, true, p.Threads())
+		return j, nil
 	}
 	block := min(w.Tiles, j.tiles)
 	if w.Whole {
@@ -219,7 +233,7 @@ func scheme(s WinoSpec) (string, bool) {
 // newWino prepares what both have in common; even puts the channels of a part in
 // twos.
 func newWino(p *Pool, s WinoSpec, w WinoWay, even bool) (*Wino, error) {
-	if !ServesWino(s) || w.Tiles < 1 || s.Half && !HasHalf() {
+	if !ServesWino(s) || w.Tiles < 1 || s.Half && !HasHalf() || w.Sparse && (w.Whole || !SparseWino(s)) {
 		return nil, ErrNotServed
 	}
 	name, _ := scheme(s)
@@ -250,6 +264,9 @@ func newWino(p *Pool, s WinoSpec, w WinoWay, even bool) (*Wino, error) {
 			return 1
 		}
 		return 0
+	}
+	if w.Sparse {
+		j.kept = s.Kept.listed(s)
 	}
 	from := s.Source()
 	j.geom = []C.long{C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]), C.long(s.K),
@@ -339,12 +356,17 @@ func (j *Wino) run(items []C.long, again bool, y, x0, x1 Stored, w, bias []float
 	if bias != nil {
 		want("bias", len(bias), j.spec.K)
 	}
+	if j.kept.list != nil {
+		j.runSparse(items, again, y, x0, x1, w, bias, gate, plus, scratch)
+		return
+	}
 	C.ens_wino(j.pool.ptr(), x0.storage(), y.storage(), y.ptr, x0.ptr, x1.ptr, j.frames[0].ptr, j.frames[1].ptr, f32(w), f32(bias), gate.ptr, plus.ptr, f32(scratch), &j.geom[0],
 		unsafe.SliceData(items), C.long(len(items)), flag(again))
 }
 
 // RunFilter computes dw, the gradient of the filter between x and dy: all of the
-// filter's rows, and of its columns those from FilterLo on.
+// filter's rows, and of its columns those from FilterLo on. In a sparse way the
+// gradient of what is not kept is zero; in others it is that of a whole filter.
 //
 // Shape: x0, x1, dy blocked, all in one storage; dw plain [· FilterIn kD k k].
 func (j *Wino) RunFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
@@ -352,6 +374,10 @@ func (j *Wino) RunFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
 	dy.want("dy", j.spec.N*j.cells*blocks(j.spec.K), x0)
 	atLeast("filter", len(dw), j.filter)
 	atLeast("scratch", len(scratch), j.scratch)
+	if j.kept.list != nil {
+		j.runSparseFilter(dw, x0, x1, dy, scratch)
+		return
+	}
 	C.ens_wino_filter(j.pool.ptr(), x0.storage(), f32(dw), x0.ptr, x1.ptr, j.frames[0].ptr, j.frames[1].ptr, dy.ptr, f32(scratch), &j.geom[0])
 }
 

@@ -623,40 +623,39 @@ INLINE void depth_results(const int scheme, const vec (*d)[36], int k, vec *o) {
 	}
 }
 
-// gradient_part transforms one tile of the result's gradient to v + p·ps.
-INLINE void gradient_part(const int scheme, const int b16, const int form, const wino *j, tile_at a, float *v, long ps, int odd) {
+// gradient_part transforms one tile of block kb of the result's gradient to v + p·ps.
+INLINE void gradient_part(const int scheme, const int b16, const int form, const wino *j, tile_at a, long kb, float *v, long ps, int odd) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, blocks = (g[W_K] + 15) / 16;
 	const int no = depth_out[scheme], np = depth_products[scheme];
 	long h = MIN(4, g[W_H] - a.y), w = MIN(4, g[W_W] - a.x);
-	for (long kb = 0; kb < blocks; kb++) {
-		const void *from = at(j->dy, ((a.n * blocks + kb) * g[W_D] + a.z) * plane + (a.y * g[W_W] + a.x) * 16, b16);
-		for (int l = 0; l < 16; l += VL) {
-			vec d[MOST_OUT][36], r[24];
-			for (int z = 0; z < no; z++) {
-				if (a.z + z >= g[W_D]) {
-					for (int k = 0; k < 36; k++) d[z][k] = (vec){};
-					continue;
-				}
-				for (int k = 0; k < 4; k++) {
-					vec in[4];
-					UNROLL for (int i = 0; i < 4; i++)
-						in[i] = i < h && k < w ? get_vec(from, z * plane + (i * g[W_W] + k) * 16 + l, b16) : (vec){};
-					grad_to_points(in, 1, r + k, 4);
-				}
-				for (int i = 0; i < 6; i++) grad_to_points(r + 4 * i, 1, d[z] + 6 * i, 1);
+	const void *from = at(j->dy, ((a.n * blocks + kb) * g[W_D] + a.z) * plane + (a.y * g[W_W] + a.x) * 16, b16);
+	for (int l = 0; l < 16; l += VL) {
+		vec d[MOST_OUT][36], r[24];
+		for (int z = 0; z < no; z++) {
+			if (a.z + z >= g[W_D]) {
+				for (int k = 0; k < 36; k++) d[z][k] = (vec){};
+				continue;
 			}
-			for (int k = 0; k < 36; k++) {
-				vec o[MOST_PRODUCTS];
-				depth_results(scheme, (const vec(*)[36])d, k, o);
-				UNROLL for (int q = 0; q < np; q++) put_point(v, kb * 16 + l + (q * 36 + k) * ps, o[q], form, odd);
+			for (int k = 0; k < 4; k++) {
+				vec in[4];
+				UNROLL for (int i = 0; i < 4; i++)
+					in[i] = i < h && k < w ? get_vec(from, z * plane + (i * g[W_W] + k) * 16 + l, b16) : (vec){};
+				grad_to_points(in, 1, r + k, 4);
 			}
+			for (int i = 0; i < 6; i++) grad_to_points(r + 4 * i, 1, d[z] + 6 * i, 1);
+		}
+		for (int k = 0; k < 36; k++) {
+			vec o[MOST_PRODUCTS];
+			depth_results(scheme, (const vec(*)[36])d, k, o);
+			UNROLL for (int q = 0; q < np; q++) put_point(v, l + (q * 36 + k) * ps, o[q], form, odd);
 		}
 	}
 }
 
 static void gradient_tile(const wino *j, long t, float *v, long ps, int form) {
 	tile_at a = tile_of(j, t);
-	BY_FORM(gradient_part, j->g[W_SCHEME], j->x16, form, j, a, v, ps, t & 1)
+	for (long kb = 0; kb < (j->g[W_K] + 15) / 16; kb++)
+		BY_FORM(gradient_part, j->g[W_SCHEME], j->x16, form, j, a, kb, v + kb * 16, ps, t & 1)
 }
 
 // filter_taps turns the products' gradients u + p·ps of part q of VL filters

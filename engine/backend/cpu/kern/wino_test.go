@@ -33,6 +33,7 @@ func newWinoCase(seed uint64, s WinoSpec) *winoCase {
 	k := &winoCase{spec: s, c: s.Parts[0] + s.Parts[1], s: volume(s.Size), filterIn: s.FilterIn, from: volume(s.Source())}
 	taps := s.KD * s.Side * s.Side
 	k.x, k.w, k.dy = random(s.N*k.c*k.from), random(s.K*s.FilterIn*taps), random(s.N*s.K*k.s)
+	k.drop(k.w)
 	k.y, k.dx, k.dw = make([]float64, len(k.dy)), make([]float64, len(k.x)), make([]float64, len(k.w))
 	h, w := s.Size[1], s.Size[2]
 	source := s.Source()
@@ -59,6 +60,7 @@ func newWinoCase(seed uint64, s WinoSpec) *winoCase {
 			}
 		}
 	}
+	k.drop(k.dw)
 	return k
 }
 
@@ -275,7 +277,11 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 		}
 		first[pass] = bits
 	}
-	for _, way := range WinoWays {
+	ways, filterWays := WinoWays, WinoFilterWays
+	if SparseWino(s) {
+		ways, filterWays = append(ways[:1:1], WinoSparseWays[:2]...), append(filterWays[:1:1], WinoSparseFilterWays[:2]...)
+	}
+	for _, way := range ways {
 		for _, p := range []*Pool{nil, pool} {
 			run := func(pass string, s WinoSpec, want []float64, y16 bool, x0, x1 Stored) {
 				t.Helper()
@@ -307,7 +313,7 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 			run("forward", s, k.y, b16, x0, x1)
 			run("forward to the other storage", s, k.y, !b16, x0, x1)
 			back := s
-			back.Parts, back.K, back.Flip = [2]int{s.K, 0}, k.c, true
+			back.Parts, back.K, back.Flip, back.Kept = [2]int{s.K, 0}, k.c, true, k.transposed()
 			back.Size, back.Frame = s.Source(), [4]int{}
 			for i := range back.Before { // seen from the source, the result has fewer
 				back.Before[i], back.Behind[i] = -s.Before[i], -s.Behind[i]
@@ -315,7 +321,7 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 			run("data", back, k.dx, b16, dy, Stored{})
 		}
 	}
-	for _, way := range WinoFilterWays {
+	for _, way := range filterWays {
 		for _, p := range []*Pool{nil, pool} {
 			j, err := NewWinoFilter(p, s, way)
 			if err != nil {
@@ -329,6 +335,12 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 			got := make([]float64, len(dw))
 			for i, v := range dw {
 				got[i] = float64(v)
+			}
+			if !way.Sparse { // which knows nothing of what is not kept
+				k.drop(got)
+				for i, v := range got {
+					dw[i] = float32(v)
+				}
 			}
 			if e := relative(got, k.dw); e > winoBound(s, false) {
 				t.Errorf("filter %+v: error %.2e", way, e)

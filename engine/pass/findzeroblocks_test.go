@@ -1,0 +1,49 @@
+package pass
+
+import (
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// Zero blocks are found in constants and taken from promises for parameters, also behind
+// another shape; gradients know them; filters without any stay as they are.
+func TestFindZeroBlocks(t *testing.T) {
+	b := graph.New(1)
+	same := op.Conv{Pad: op.Same(3, 3, 3)}
+	x := b.Input("x", graph.Shape{1, 20, 2, 4, 4})
+	values := make([]float32, 18*20*27)
+	values[17*20*27] = 1 // of the result's second block and the source's first
+	fixed := op.Conv3D(b, x, b.Const("fixed", graph.Shape{18, 20, 3, 3, 3}, values), same)
+	shared := op.Conv3D(b, fixed, b.Param("promised", graph.Shape{20, 18, 3, 3, 3}, graph.Ones()), same)
+	flat := b.Param("flat", graph.Shape{18, 20, 9}, graph.Ones())
+	plane := op.Conv3D(b, shared, op.Reshape(b, flat, graph.Shape{18, 20, 1, 3, 3}), op.Conv{Pad: op.Same(1, 3, 3)})
+	all := op.Conv3D(b, plane, b.Param("dense", graph.Shape{4, 18, 3, 3, 3}, graph.Ones()), same)
+	b.Loss(op.Sum(b, all))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &Unit{Graph: g, ElemBytes: 4, Kept: map[string]op.Kept{"promised": "1001", "flat": "0110"}}
+	for _, run := range []func(*Unit) error{findZeroBlocks, addGradients} {
+		if err := run(u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := map[string]int{}
+	for _, n := range u.Graph.Nodes {
+		switch a := n.Attrs.(type) {
+		case op.Conv:
+			found["conv "+string(a.Kept)]++
+		case op.ConvGrad:
+			found["grad "+string(a.Kept)]++
+		}
+	}
+	// the constant has no gradient; data's of what reads it is dead
+	for what, want := range map[string]int{"conv 0010": 1, "conv 1001": 1, "conv 0110": 1, "conv ": 1, "grad 1001": 2, "grad 0110": 2, "grad ": 2} {
+		if found[what] != want {
+			t.Errorf("%d operations %q, want %d: %v", found[what], what, want, found)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/tune"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// pruned is a network of two convolutions, one of them of two parts, and what is kept of
+// their filters.
+func pruned(t *testing.T) (*graph.Graph, map[string]op.Kept) {
+	t.Helper()
+	b := graph.New(4)
+	conv := func(name string, x graph.Value, out int) graph.Value {
+		w := b.Param(name, graph.Shape{out, x.Dim(1), 3, 3, 3}, graph.HeNormal(x.Dim(1)*27))
+		return op.ReLU(b, op.Bias(b, op.Conv3D(b, x, w, op.Conv{Pad: op.SameGlobal(3, 3, 3)}), b.Param(name+".bias", graph.Shape{out}, graph.Ones())))
+	}
+	x, y := b.Input("x", graph.Shape{1, 48, 2, 32, 40}), b.Input("y", graph.Shape{1, 64, 2, 32, 40})
+	v := conv("last", op.Concat(b, 1, conv("first", x, 64), x), 64)
+	b.Output("out", v)
+	b.Loss(op.L1(b, v, y))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, map[string]op.Kept{"first": "010" + "100" + "000" + "011", "last": op.Kept("1000010" + "0000000" + "0010001" + "0100000")}
+}
+
+// step runs one step of a network with zero blocks and gives its numbers: the output and all
+// gradients.
+func sparseStep(t *testing.T, o engine.Options) (p *engine.Plan, out []float32, grads map[string][]float32) {
+	t.Helper()
+	g, kept := pruned(t)
+	o.Store, o.Winograd, o.Threads = engine.NewStore(), true, 2
+	p = compile(t, g, o)
+	for name, k := range kept {
+		v, shape, _ := p.Store().Get(name)
+		k.Clear(v, shape)
+	}
+	for _, name := range []string{"x", "y"} {
+		for i := range p.Input(name) {
+			p.Input(name)[i] = float32(i%13)/13 - 0.4
+		}
+	}
+	if err := p.Run(context.Background(), 1); err != nil {
+		t.Fatal(err)
+	}
+	grads = map[string][]float32{}
+	for name, k := range kept {
+		d, _ := p.Store().Grad(name)
+		_, shape, _ := p.Store().Get(name)
+		grads[name] = slices.Clone(d)
+		if o.Kept == nil { // what a dense plan computes beside
+			k.Clear(grads[name], shape)
+		}
+	}
+	return p, p.Output("out"), grads
+}
+
+// TestZeroBlocks: kernels that leave out what is not kept of a filter are taken where a
+// table says that they are faster, and nowhere else; whichever are taken, outputs and
+// gradients have the bits of dense kernels, with zero for what is not kept; and only what is
+// kept counts as work.
+func TestZeroBlocks(t *testing.T) {
+	_, kept := pruned(t)
+	dense, out, grads := sparseStep(t, engine.Options{})
+	same := func(what string, o []float32, g map[string][]float32) {
+		t.Helper()
+		if !slices.Equal(o, out) {
+			t.Errorf("%s: another output than by dense kernels", what)
+		}
+		for name := range grads {
+			if !slices.Equal(g[name], grads[name]) {
+				t.Errorf("%s: another gradient of %s than by dense kernels", what, name)
+			}
+		}
+	}
+	measured := tune.Open(t.TempDir(), cpu.Machine(2), nil)
+	sparseStep(t, engine.Options{Kept: kept, ByRule: true, Timings: measured})
+	raced := 0
+	// says is a table in which kernels of kept blocks take a tenth of the others' time, or ten
+	// times theirs.
+	says := func(faster bool) *tune.Table {
+		table := tune.Open(t.TempDir(), cpu.Machine(2), nil)
+		for _, key := range keys(measured) {
+			e, _ := measured.Lookup(key)
+			if strings.Contains(key, " kept ") {
+				raced++
+				for i, c := range e.Candidates {
+					if e.Candidates[i].CPU = 1e9; strings.HasPrefix(c.Name, "wino sparse") == faster {
+						e.Candidates[i].CPU = 1e8
+					}
+				}
+			}
+			table.Record(key, e)
+		}
+		return table
+	}
+	count := func(p *engine.Plan) int { return strings.Count(strings.Join(kernelNames(p), " "), "wino sparse") }
+	for _, c := range []struct {
+		what  string
+		table *tune.Table
+		want  int
+	}{{"without a table", nil, 0}, {"by a table where they win", says(true), 5}, {"by a table where they lose", says(false), 0}} {
+		p, o, g := sparseStep(t, engine.Options{Kept: kept, ByRule: true, Timings: c.table})
+		same(c.what, o, g)
+		if n := count(p); n != c.want {
+			t.Errorf("%s %d kernels leave blocks out, want %d: %v", c.what, n, c.want, kernelNames(p))
+		}
+		var work, all int64
+		for i, m := range p.Movement(engine.Peaks{}) {
+			if m.Class == engine.Contraction {
+				work += m.FLOPs
+				all += dense.Movement(engine.Peaks{})[i].FLOPs
+			}
+		}
+		// forward and both gradients: 5 of 12 blocks of a filter, without data's of the first,
+		// and 5 of 28, without data's of the channels of x
+		if ratio := float64(work) / float64(all); ratio < 0.2 || ratio > 0.3 {
+			t.Errorf("%s: %.3f of the work of dense kernels", c.what, ratio)
+		}
+	}
+	if raced != 10 {
+		t.Errorf("%d passes were timed in two tables, want 10:\n%s", raced, measured)
+	}
+}
+
+func TestZeroBlocksOfAnotherShape(t *testing.T) {
+	g, kept := pruned(t)
+	kept["last"] = kept["last"][1:]
+	_, err := engine.Compile(g, engine.Options{Kept: kept})
+	if exit.CodeOf(err) != exit.Usage || !errors.Is(err, op.ErrShape) || !strings.Contains(fmt.Sprint(err), "last") {
+		t.Errorf("%v, want a usage error that names the filter", err)
+	}
+}
