@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
 // Predict is the configuration of `ensemble predict`. Flags of the command line come
@@ -22,12 +24,13 @@ type Predict struct {
 // Policy says what a prediction does with input that is incomplete or defective. The zero
 // value refuses all of it and waits for nothing.
 type Policy struct {
-	Members     InputMembers `key:"members"`
-	BadMessages string       `key:"bad_messages"` // "refuse" or "skip"
-	Duplicates  string       `key:"duplicates"`   // "refuse", "first" or "last"
-	OtherModel  string       `key:"other_model"`  // "warn" or "refuse"
-	Sparse      bool         `key:"sparse"`
-	IndexCache  Path         `key:"index_cache"`
+	Members     InputMembers    `key:"members"`
+	Leads       []ensemble.Lead `key:"leads"`        // that are read; nil for all of the model
+	BadMessages string          `key:"bad_messages"` // "refuse" or "skip"
+	Duplicates  string          `key:"duplicates"`   // "refuse", "first" or "last"
+	OtherModel  string          `key:"other_model"`  // "warn" or "refuse"
+	Sparse      bool            `key:"sparse"`
+	IndexCache  Path            `key:"index_cache"`
 }
 
 // InputMembers says which members the input must have.
@@ -85,6 +88,8 @@ var PredictSchema = newOptionalSchema[Predict]("predict", append([]Key{
 	{Path: "members.lagged.max_age", Check: Above(0), Example: "24h",
 		Help: "Makes one ensemble of a start and of those up to so much older, at the same valid times. Without it starts stay apart."},
 
+	{Path: "leads", Check: AtLeast(0), Example: "[0h, 24h]",
+		Help: "Leads that are read, where a forecast is not there to its end: members are predicted at the target leads among them. For networks with leads in rows (model.leads) that learned nothing of their number; others need all."},
 	{Path: "bad_messages", Default: "refuse", Check: OneOf("refuse", "skip"), Example: "skip",
 		Help: "Damaged messages and files: refuse ends with 65; skip leaves them out, counts and names them in the manifest, and gives status degraded."},
 	{Path: "duplicates", Default: "refuse", Check: OneOf("refuse", "first", "last"), Example: "last",

@@ -57,7 +57,7 @@ type conditions struct {
 
 // conditionsOf are those of a network; without names there are none.
 func (s Spec) conditionsOf(k *Task) conditions {
-	return conditions{strings.Fields(s.Conditions), s.rowLeads(k), max(1, slices.Max(k.Features.Axes.Leads))}
+	return conditions{strings.Fields(s.Conditions), s.rowLeads(k), max(1, k.horizon, slices.Max(k.Features.Axes.Leads))}
 }
 
 // each is how many numbers there are of a lead.

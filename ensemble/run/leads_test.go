@@ -250,6 +250,21 @@ func TestEarlyWarning(t *testing.T) {
 	if len(got) == 0 || !equalBits(got, want) {
 		t.Errorf("%d values of the spread from fields up to 24 h, of all of them %d others", len(got), len(want))
 	}
+	out := t.TempDir()
+	predicted, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[17:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified, err := Verify(context.Background(), VerifyOptions{Forecast: predicted.Outputs, Analysis: f.Analyses, Members: f.GRIB2[17:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, system := range []string{systemNetwork, systemAffine, "raw3"} { // the affine one goes on from 24 h too
+		a, b := trained.Scores.Find("spread_rmse", system, "t", "850hPa", "48h"), verified.Scores.Find("spread_rmse", system, "t", "850hPa", "48h")
+		if a == nil || b == nil || !(math.Abs(float64(a.Value-b.Value)) < 1e-3*float64(a.Value)) {
+			t.Errorf("%s: %+v from training, %+v from the products", system, a, b)
+		}
+	}
 	m, err := LoadModel(filepath.Join(runDir, "model"))
 	if err != nil || m.Task.Targets[0] != (Target{"t", ensemble.Lead(48 * time.Hour)}) || len(m.Task.Features.Axes.Leads) != 2 {
 		t.Errorf("the model's task %+v, %v", m.Task.Targets, err)
@@ -263,7 +278,45 @@ func TestLeadsOnParts(t *testing.T) {
 
 // A training of trajectories that is stopped and resumed ends with the bits of one that was not.
 func TestTrajectoriesResume(t *testing.T) {
-	resumesToTheSameBits(t, quick(t, smallData(t), trajectories("model.conditions=[lead]", "train.epochs=2")...), 3, 4)
+	f := smallData(t)
+	c := quick(t, f, trajectories("model.conditions=[lead]", "train.epochs=2")...)
+	runDir := resumesToTheSameBits(t, c, 3, 4)
+	// It is told its leads, so it takes fewer of them.
+	fc := startWithMembers(t, c, f.NetCDF[17])
+	early := *fc
+	early.Axes.Leads = fc.Axes.Leads[:2]
+	early.Values = fc.Values[:len(fc.Values)/3*2]
+	whole := predictOf(t, runDir, fc, PredictOptions{})
+	o := PredictOptions{Policy: config.Policy{Leads: early.Axes.Leads}}
+	part := predictOf(t, runDir, &early, o) // of 24 h only
+	for _, m := range fc.Members {
+		a, b := whole["24h "+m.String()], part[m.String()]
+		if len(b) == 0 || equalBits(a, b) {
+			t.Fatalf("member %s from two leads is what it is from three: %v", m, len(b))
+		}
+		var change, sum float64
+		for p, raw := range fc.Field(1, slices.Index(fc.Members, m), 0, 0) {
+			change, sum = change+math.Abs(float64(a[p]-b[p])), sum+math.Abs(float64(a[p]-raw))
+		}
+		if !(change < 0.5*sum) {
+			t.Errorf("member %s: corrections of %g differ by %g from two leads", m, sum, change)
+		}
+	}
+	o.RunDir, o.Input, o.Out, o.Formats = runDir, f.NetCDF[17:18], t.TempDir(), []product.Format{product.NetCDF}
+	for want, leads := range map[string][]ensemble.Lead{"works along leads": {early.Axes.Leads[1]}, "does not read": {0, 1}} {
+		o.Policy.Leads = leads
+		if _, err := Predict(context.Background(), o); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("leads %v: %v", leads, err)
+		}
+	}
+	m, err := LoadModel(filepath.Join(runDir, "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Spec.Conditions = ""
+	if err := m.readOnly(early.Axes.Leads); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "needs all of its 3 leads") {
+		t.Errorf("places that are learned: %v", err)
+	}
 }
 
 // A training for several leads needs the analyses of all of them, and parts of the split that share none.

@@ -196,6 +196,9 @@ func (p *prediction) load() (err error) {
 	if p.model, err = loadModel(modelDir, p.ranks == nil); err != nil {
 		return err
 	}
+	if err = p.model.readOnly(o.Policy.Leads); err != nil {
+		return err
+	}
 	p.model.ranks = p.ranks
 	if p.demand, err = demandOf(p.model, o.Policy); err != nil {
 		return err

@@ -25,6 +25,8 @@ type Case struct {
 	Calibrated          [][]float32 // members that are published, or that the network gives
 	// Parameters [parameter][NY*NX] are those of the network's distribution, if it is not normal.
 	Parameters [][]float32
+	// Early are the members that the network saw at the last lead that it read, if that is before the target's.
+	Early [][]float32
 	// Earlier are the cases of the same start, variable and level at earlier target leads.
 	Earlier []*Case
 }
@@ -388,10 +390,14 @@ func (s *scoring) spreadSystems() []score.System {
 func (s *scoring) sumSpreads(c Case) (score.Date, error) {
 	_, few := meanStd(subset(c, c.Used), s.ddof)
 	_, full := meanStd(c.Members, s.ddof)
+	known := few // of which the full spread is estimated
+	if c.Early != nil {
+		_, known = meanStd(c.Early, s.ddof)
+	}
 	samples := []score.Sample{{Spread: c.Spread}, {Spread: few}}
 	if len(s.systems[1]) == 3 {
 		affine := make([]float32, len(few))
-		s.baselines.Affine.Predict(affine, few)
+		s.baselines.Affine.Predict(affine, known)
 		samples = append(samples, score.Sample{Spread: affine})
 	}
 	return s.spreads.Sum(c.Init, score.Reference{Obs: full, FullSpread: full}, samples)

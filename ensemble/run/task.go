@@ -45,8 +45,9 @@ type Task struct {
 	// units of the error scale; nil without.
 	Edges [][]float64
 
-	reference *reference // that the network corrects; nil for none
-	extreme   *extreme   // weights of unusual forecasts in training; nil for none
+	horizon   ensemble.Lead // the last lead of the training, where a prediction reads fewer
+	reference *reference    // that the network corrects; nil for none
+	extreme   *extreme      // weights of unusual forecasts in training; nil for none
 }
 
 // statistics are the fields a task needs of one forecast and one target.

@@ -764,7 +764,7 @@ func (m *Model) cases(fc *ensemble.Forecast, analyses []*ensemble.Analysis, out 
 		if !slices.Contains(k.Score[v*d:(v+1)*d], 1) {
 			continue
 		}
-		// One field of each member, and the analysis behind them.
+		// One field of each member, then those of an earlier lead if there is such, and the analysis behind them.
 		var part []float32
 		t, x := k.answerAt(fc, v)
 		for mem := range fc.Members {
@@ -773,6 +773,15 @@ func (m *Model) cases(fc *ensemble.Forecast, analyses []*ensemble.Analysis, out 
 			}
 		}
 		fields := len(fc.Members)
+		if early, _ := k.targetAt(v); early != t {
+			for _, mem := range used {
+				for l := range fc.Axes.Levels {
+					part = append(part, fc.Field(early, mem, x, l)...)
+				}
+			}
+			fields += len(used)
+		}
+		first := fields // of the analysis
 		if analyses != nil {
 			for _, level := range fc.Axes.Levels {
 				obs, err := k.observed(analyses, fc.Init, v, level)
@@ -812,8 +821,11 @@ func (m *Model) cases(fc *ensemble.Forecast, analyses []*ensemble.Analysis, out 
 					c.Parameters = out.parametersAt(at, p, wholeField)
 				}
 			}
+			for i := len(fc.Members); i < first; i++ {
+				c.Early = append(c.Early, of(i))
+			}
 			if analyses != nil {
-				c.Obs = of(len(fc.Members))
+				c.Obs = of(first)
 			}
 			for other := at - len(k.targetVariables())*d; other >= 0; other -= len(k.targetVariables()) * d {
 				c.Earlier = append([]*Case{cases[other]}, c.Earlier...)

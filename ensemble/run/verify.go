@@ -356,6 +356,11 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 					return nil, err
 				}
 			}
+			for _, m := range c.Used {
+				if len(fc.Axes.Leads) > 1 {
+					c.Early = append(c.Early, fc.Field(1, m, 0, 0))
+				}
+			}
 		}
 	}
 	analyses, _, err := t.analyses.read(ctx, t.valids(inits), nil)
@@ -435,6 +440,20 @@ func (m *Model) baselinesOf(k productKey) *Baselines {
 		return nil
 	}
 	return &m.Baselines[v*d+l]
+}
+
+// leadsFor are those of the raw members by which a target is judged: its own, and where the network has
+// not read that the last one that it has.
+func (m *Model) leadsFor(k productKey) []ensemble.Lead {
+	out := []ensemble.Lead{k.lead}
+	if m == nil {
+		return out
+	}
+	v := slices.Index(m.Task.Targets, Target{k.variable, k.lead})
+	if known := m.Task.Features.Axes.Leads; v >= 0 && !slices.Contains(known, k.lead) {
+		out = append(out, known[len(known)-1])
+	}
+	return out
 }
 
 // kindOf tells the statistics apart that share a cell method.
@@ -572,7 +591,7 @@ func (v *verification) selectMembers() error {
 		}
 	}
 	for _, t := range v.targets {
-		axes := ensemble.Axes{Variables: []string{t.key.variable}, Levels: []ensemble.Level{t.key.level}, Leads: []ensemble.Lead{t.key.lead}}
+		axes := ensemble.Axes{Variables: []string{t.key.variable}, Levels: []ensemble.Level{t.key.level}, Leads: v.reference.leadsFor(t.key)}
 		var err error
 		if t.members, err = selectForecasts(v.members, axes, members, v.onto()); err != nil {
 			return err

@@ -31,9 +31,10 @@ type Manifest struct {
 	Longitude       string            `json:"longitude"`
 	Quantise        int               `json:"quantise"` // bits of packed values, 0 for none
 	Grid            string            `json:"grid"`
-	Fields          []string          `json:"fields"`             // variable, level, lead and statistic of each
-	Coupling        string            `json:"coupling,omitempty"` // how calibrated members are made
-	Stations        string            `json:"stations,omitempty"` // how many, and what tells them from others
+	Fields          []string          `json:"fields"`               // variable, level, lead and statistic of each
+	Coupling        string            `json:"coupling,omitempty"`   // how calibrated members are made
+	LeadsRead       string            `json:"leads_read,omitempty"` // where the network read fewer than it was trained with
+	Stations        string            `json:"stations,omitempty"`   // how many, and what tells them from others
 }
 
 // MissingMember is a member that was expected and not used.
@@ -86,7 +87,7 @@ func (m *Manifest) completes(o *Manifest) bool {
 // holds says whether the files of a manifest are all those that another is of, with the
 // same fields written in the same way.
 func (m *Manifest) holds(o *Manifest) bool {
-	return m.Profile == o.Profile && m.Longitude == o.Longitude && m.Quantise == o.Quantise && m.Grid == o.Grid && m.Stations == o.Stations && m.Coupling == o.Coupling &&
+	return m.Profile == o.Profile && m.Longitude == o.Longitude && m.Quantise == o.Quantise && m.Grid == o.Grid && m.Stations == o.Stations && m.Coupling == o.Coupling && m.LeadsRead == o.LeadsRead &&
 		slices.Equal(m.Fields, o.Fields) &&
 		!slices.ContainsFunc(o.Formats, func(f Format) bool { return !slices.Contains(m.Formats, f) })
 }

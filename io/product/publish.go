@@ -66,7 +66,7 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 		MembersMissing: append([]MissingMember{}, pub.Missing...), // a list in JSON also when it is empty
 		ControlPolicy:  p.Control, SpreadDDOF: p.DDOF, Formats: pub.formats(),
 		Profile: cmp.Or(string(pub.Profile), "xarray"), Longitude: cmp.Or(string(pub.Longitude), "keep"),
-		Quantise: pub.Quantise, Grid: p.Grid.String(), Coupling: p.Coupling,
+		Quantise: pub.Quantise, Grid: p.Grid.String(), Coupling: p.Coupling, LeadsRead: p.LeadsRead,
 	}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		m.Fields = append(m.Fields, fmt.Sprintf("%s %s %s %s", f.Variable, f.Level, f.Lead, f.Statistic()))
