@@ -227,3 +227,17 @@ func TestMatches(t *testing.T) {
 		t.Errorf("ensemble/run is in layer %s", l.pattern)
 	}
 }
+
+// What .gitignore names is made by builds, and no part of the repository: a tool chain that was committed would
+// be put in place of everybody's.
+func TestNothingIgnoredIsTracked(t *testing.T) {
+	cmd := exec.Command("git", "ls-files", "--cached", "--ignored", "--exclude-standard")
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skipf("skipped: no git repository: %v", err)
+	}
+	if files := strings.Fields(string(out)); len(files) > 0 {
+		t.Errorf("tracked, and ignored: %v; git rm --cached takes them out", files)
+	}
+}
