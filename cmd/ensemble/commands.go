@@ -9,6 +9,7 @@ var commands = []func(*app) *cobra.Command{
 	dataCommand,
 	checkCommand,
 	trainCommand,
+	pruneCommand,
 	predictCommand,
 	verifyCommand,
 	reportCommand,

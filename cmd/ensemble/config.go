@@ -14,7 +14,7 @@ import (
 func configCommand(a *app) *cobra.Command {
 	return group(a, &cobra.Command{
 		Use:   "config",
-		Short: "Check, show and explain the configuration of train and predict",
+		Short: "Check, show and explain configuration files",
 		Example: "  ensemble config check -c train.yaml\n" +
 			"  ensemble config show -c train.yaml --origin\n" +
 			"  ensemble config explain train.loss\n" +
@@ -142,14 +142,18 @@ type effective interface {
 // ofFlag adds --of and gives a function that loads the configuration of that command: its
 // schema, also if loading fails; none if there is no such command.
 func ofFlag(cmd *cobra.Command) func(config.Sources) (*config.Schema, effective, error) {
-	of := cmd.Flags().String("of", "train", "the command that it configures: train or predict")
+	of := cmd.Flags().String("of", "train", "the command that it configures: train, predict or prune")
 	return func(src config.Sources) (*config.Schema, effective, error) {
-		if err := oneOf("--of", []string{*of}, "train", "predict"); err != nil {
+		if err := oneOf("--of", []string{*of}, "train", "predict", "prune"); err != nil {
 			return nil, nil, err
 		}
 		if *of == "predict" {
 			c, err := config.LoadPredict(src)
 			return config.PredictSchema, c, err
+		}
+		if *of == "prune" {
+			c, err := config.LoadPrune(src)
+			return config.PruneSchema, c, err
 		}
 		c, err := config.LoadTrain(src)
 		return config.TrainSchema, c, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
@@ -48,6 +49,8 @@ type TrainOptions struct {
 	Timings  Timings            // of kernels
 	Progress *progress.Reporter // nil shows nothing
 	Warn     func(string)       // nil drops warnings; they are in the manifest too
+
+	kept []channels.Kept // that are left of the network with whose weights it begins
 }
 
 // TrainResult says what came of a training.
@@ -201,6 +204,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err != nil {
 		return nil, err
 	}
+	t.model.Spec.Kept = o.kept
 	t.removal = removalOf(c, t.allSteps(t.turns))
 	if err := t.removal.check(t.model.Spec, &t.model.Task, d.grid); err != nil {
 		return nil, err

@@ -1,0 +1,241 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/prune"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// EfficiencyTable compares networks by what they cost and what they are worth: skill against size.
+type EfficiencyTable struct {
+	Starts  int             `json:"starts"` // for validation, on which all were scored
+	Threads int             `json:"threads"`
+	Rows    []EfficiencyRow `json:"rows"`
+}
+
+// EfficiencyRow is one network.
+type EfficiencyRow struct {
+	Run        string `json:"run"`
+	Parameters int    `json:"parameters"`
+	Nonzeros   int    `json:"nonzeros"`
+	Bytes      int64  `json:"bytes"`      // of the file of weights
+	Operations int64  `json:"operations"` // floating point, of one forecast, zeros included
+	// Milliseconds is the median time that the network of one forecast took; all were measured in turn.
+	Milliseconds float64 `json:"milliseconds"`
+	// Skill is 1 − CRPS/CRPS of the raw members, the mean over targets, and CRPS that of each target;
+	// missing without analyses or starts.
+	Skill score.Number `json:"skill"`
+	CRPS  []TargetCRPS `json:"crps"`
+	// Efficiency and HardEfficiency are skill and 1/(1 − skill) for each million of nonzeros.
+	Efficiency     score.Number `json:"efficiency"`
+	HardEfficiency score.Number `json:"hard_efficiency"`
+}
+
+// TargetCRPS is that of one target.
+type TargetCRPS struct {
+	Target string       `json:"target"`
+	Unit   string       `json:"unit"`
+	CRPS   score.Number `json:"crps"`
+}
+
+// efficiencyFile is the table in a run directory.
+const efficiencyFile = "efficiency.json"
+
+// How long forecasts are measured: so many rounds over all networks at least, and at most so long.
+const (
+	efficiencyRounds = 15
+	efficiencyTime   = 20 * time.Second
+)
+
+// compareEfficiency measures the networks of finished trainings on the validation starts of a
+// configuration.
+func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string) (*EfficiencyTable, error) {
+	forecastFiles, analysisFiles, err := trainingFiles(c)
+	if err != nil {
+		return nil, err
+	}
+	d, err := readData(ctx, c, forecastFiles, analysisFiles, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	o := engineOptions(c.Train.Train.Threads)
+	table := &EfficiencyTable{Starts: len(d.validation.inits), Threads: o.Threads}
+	var models []*Model
+	for _, dir := range runs {
+		m, err := LoadModel(filepath.Join(dir, "model"))
+		if err != nil {
+			return nil, err
+		}
+		defer m.Close()
+		models = append(models, m)
+		row, err := m.size(dir)
+		if err != nil {
+			return nil, err
+		}
+		if len(d.validation.inits) > 0 {
+			r, _, err := judge(ctx, m, d.validation, o, nil)
+			if err != nil {
+				return nil, err
+			}
+			row.score(r)
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	return table, table.measure(ctx, d, models)
+}
+
+// size counts what a network has.
+func (m *Model) size(dir string) (row EfficiencyRow, err error) {
+	row = EfficiencyRow{Run: dir, Skill: score.Missing(), Efficiency: score.Missing(), HardEfficiency: score.Missing()}
+	c, err := m.Spec.channels(&m.Task, m.Grid)
+	if err != nil {
+		return row, err
+	}
+	row.Operations = c.First().FLOPs * int64(len(m.Networks))
+	for i, w := range m.Networks {
+		file, err := os.Stat(filepath.Join(dir, "model", fmt.Sprintf(weightsFormat, i)))
+		if err != nil {
+			return row, exit.Read(dir, err)
+		}
+		row.Bytes += file.Size()
+		for _, t := range w {
+			if strings.Contains(t.Name, ".running_") {
+				continue
+			}
+			v, err := t.Float32()
+			if err != nil {
+				return row, err
+			}
+			row.Parameters += len(v)
+			for _, x := range v {
+				if x != 0 {
+					row.Nonzeros++
+				}
+			}
+		}
+	}
+	return row, nil
+}
+
+// score takes the CRPS of the network from results, and its gain over the raw members.
+func (row *EfficiencyRow) score(r *score.Result) {
+	whole := func(region, season string) bool { return region == score.Everywhere && season == score.AllYear }
+	var skill float64
+	for _, v := range r.Scores {
+		i := slices.IndexFunc(r.Comparisons, func(g score.Comparison) bool {
+			return g.ID == v.ID && g.System == v.System && strings.HasPrefix(g.Reference, "raw") && g.ReferenceID != "" && g.Variable == v.Variable && g.Level == v.Level &&
+				g.Lead == v.Lead && whole(g.Region, g.Season)
+		})
+		if id := v.ID; i < 0 || v.System != systemNetwork && v.System != systemMembers || id != "crps_gauss" && id != "crps_family" && id != "crps_fair" ||
+			!whole(v.Region, v.Season) || slices.ContainsFunc(row.CRPS, func(t TargetCRPS) bool { return t.Target == v.Variable+" "+v.Level+" +"+v.Lead }) {
+			continue
+		}
+		row.CRPS = append(row.CRPS, TargetCRPS{v.Variable + " " + v.Level + " +" + v.Lead, v.Unit, v.Value})
+		skill += float64(r.Comparisons[i].Gain)
+	}
+	if n := len(row.CRPS); n > 0 {
+		skill /= float64(n)
+		row.Skill = score.Number(skill)
+		row.Efficiency, row.HardEfficiency = score.Number(prune.Efficiency(skill, row.Nonzeros)), score.Number(prune.HardEfficiency(skill, row.Nonzeros))
+	}
+}
+
+// measure times the networks of one forecast, all in turn.
+func (t *EfficiencyTable) measure(ctx context.Context, d *data, models []*Model) error {
+	of := d.validation
+	if len(of.inits) == 0 {
+		of = d.train
+	}
+	next := of.stream(ctx, nil)
+	defer next.Close()
+	fc, _, err := next.next()
+	if err != nil {
+		return err
+	}
+	o := engineOptions(t.Threads)
+	stats := make([][]statistics, len(models))
+	for i, m := range models {
+		if err := m.open(o); err != nil {
+			return err
+		}
+		if stats[i], err = m.prepare(fc, m.Task.Used); err != nil {
+			return err
+		}
+	}
+	times := make([][]float64, len(models))
+	began := time.Now()
+	for range efficiencyRounds {
+		for i, m := range models {
+			if stats[i], err = m.prepare(fc, m.Task.Used); err != nil { // a run may use the memory of its inputs
+				return err
+			}
+			start := time.Now()
+			if _, err := m.infer(ctx, fc.Init, stats[i]); err != nil {
+				return err
+			}
+			times[i] = append(times[i], time.Since(start).Seconds()*1e3)
+		}
+		if time.Since(began) > efficiencyTime {
+			break
+		}
+	}
+	for i := range models {
+		slices.Sort(times[i])
+		t.Rows[i].Milliseconds = times[i][len(times[i])/2]
+	}
+	return nil
+}
+
+// save leaves the table in a run directory.
+func (t *EfficiencyTable) save(dir string) error {
+	text, err := json.MarshalIndent(t, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", efficiencyFile, err)
+	}
+	path := filepath.Join(dir, efficiencyFile)
+	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+}
+
+// Fprint prints the table; the first row is what the others are compared with.
+func (t *EfficiencyTable) Fprint(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	first := t.Rows[0]
+	fmt.Fprintln(tw, "run\tparameters\tnonzeros\tsparsity\tbytes\toperations\tfewer\tms\tfaster\tskill\te\te_h\t")
+	for _, r := range t.Rows {
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%.3f\t%d\t%.4g\t%.2f\t%.3g\t%.2f\t%.4f\t%.3f\t%.3f\t\n", filepath.Base(r.Run), r.Parameters, r.Nonzeros,
+			1-float64(r.Nonzeros)/float64(first.Parameters), r.Bytes, float64(r.Operations), float64(first.Operations)/float64(r.Operations), r.Milliseconds,
+			first.Milliseconds/r.Milliseconds, r.Skill, r.Efficiency, r.HardEfficiency)
+	}
+	err := tw.Flush()
+	for i, c := range first.CRPS {
+		fmt.Fprintf(w, "CRPS of %s:", c.Target)
+		for _, r := range t.Rows {
+			if i < len(r.CRPS) {
+				fmt.Fprintf(w, " %.5g", r.CRPS[i].CRPS)
+			}
+		}
+		if _, e := fmt.Fprintf(w, " %s\n", c.Unit); e != nil {
+			err = errors.Join(err, e)
+		}
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%d validation starts; skill is 1 - CRPS/CRPS of the raw members, e is skill and e_h 1/(1-skill) per million nonzeros; sparsity, fewer and faster against the first; ms is the network of one forecast on %d threads, all in turn\n",
+			t.Starts, t.Threads)
+	}
+	return err
+}

@@ -1,0 +1,100 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// PruneOptions says which training to prune, and where the result goes.
+type PruneOptions struct {
+	Config    *config.PruneConfig
+	RunDir    string // of the pruned network
+	Resume    string // as of a training
+	Overwrite bool
+	Threads   int // 0: those of the training
+	Version   string
+	Stop      func() error
+	Timings   Timings
+	Progress  *progress.Reporter
+	Warn      func(string)
+}
+
+// PruneResult says what came of it.
+type PruneResult struct {
+	*TrainResult
+	Table *EfficiencyTable // the network before and after, and those beside it
+}
+
+// Prune removes parts of the network of a finished training in rounds, with training between them, and
+// leaves a run directory like that of a training. It compares the networks on the validation starts.
+//
+// Errors: 64 for a run that is no training of one network, and for a goal that cannot be reached; those
+// of Train.
+func Prune(ctx context.Context, o PruneOptions) (*PruneResult, error) {
+	from := string(o.Config.From)
+	c, kept, err := prunedTraining(o.Config, from)
+	if err != nil {
+		return nil, err
+	}
+	if o.Threads > 0 {
+		c.Train.Train.Threads = o.Threads
+	}
+	trained, err := Train(ctx, TrainOptions{Config: c, RunDir: o.RunDir, Resume: o.Resume, Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop,
+		Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, kept: kept})
+	if err != nil {
+		return nil, err
+	}
+	runs := []string{from, o.RunDir}
+	for _, dir := range o.Config.Beside {
+		runs = append(runs, string(dir))
+	}
+	table, err := compareEfficiency(ctx, c, runs)
+	if err != nil {
+		return nil, err
+	}
+	return &PruneResult{trained, table}, table.save(o.RunDir)
+}
+
+// prunedTraining is the configuration of the training that prunes a run, and what is left of its network's
+// channels.
+func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []channels.Kept, error) {
+	no := func(what, why, fix string) error {
+		return &exit.Error{Code: exit.Usage, What: what, At: from, Why: why, Fix: fix}
+	}
+	record, err := rundir.ReadManifest(from)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, &exit.Error{Code: exit.NotYet, What: "no finished training", At: from, Why: "there is no manifest, which is written last", Fix: "correct from, or let the training end", Err: err}
+	} else if err != nil {
+		return nil, nil, err
+	}
+	starts, ok := record.Details["starts_train"].(float64)
+	if record.Command != "train" || !ok {
+		return nil, nil, no("a run of this kind cannot be pruned", fmt.Sprintf("it was made by %q", record.Command), "name the folder of a finished training")
+	}
+	m, f, err := loadReference(filepath.Join(from, "model"))
+	if err != nil {
+		return nil, nil, err
+	}
+	weights := filepath.Join(from, "model", fmt.Sprintf(weightsFormat, 0))
+	if f.Networks != 1 || m.Spec.staged() {
+		return nil, nil, no(fmt.Sprintf("a run of %d networks, method %q, cannot be pruned", f.Networks, cmp.Or(m.Spec.Method, config.JointMethod)), "each network would lose other parts",
+			"train one network (train.networks: 1, model.method: joint), and prune that")
+	}
+	for path, name := range map[*string]string{&weights: weights, &from: from} { // from where the configuration is read does not matter
+		if *path, err = filepath.Abs(name); err != nil {
+			return nil, nil, exit.Read(name, err)
+		}
+	}
+	t, err := c.Training(filepath.Join(from, "config.effective.yaml"), weights, int(starts))
+	return t, m.Spec.Kept, err
+}
