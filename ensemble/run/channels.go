@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/engine/rng"
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -70,12 +71,10 @@ func (r *removal) at(step int) (channels.Goal, bool) {
 	}
 	g := r.goal
 	left := func(end float64) float64 {
-		p := min(float64(step-r.from)/float64(max(r.to-r.from, 1)), 1)
 		if step == r.to {
-			p = 1
+			return end
 		}
-		// Zhu and Gupta 2017, arXiv:1710.01878: most is removed while there is most to remove.
-		return end + (1-r.initial-end)*math.Pow(1-p, 3)
+		return 1 - prune.Cubic(step, r.from, r.to, r.initial, 1-end)
 	}
 	if g.FLOPs > 0 {
 		g.FLOPs = left(g.FLOPs)
