@@ -48,6 +48,8 @@ func benchCommand(a *app) *cobra.Command {
 	f.StringVar(&c.threads, "threads", "0", "threads, a `LIST`; 0 takes all that the machine gives")
 	depth := f.Uint("depth", 0, "levels; 0 means 2, or 1 for "+run.BenchResNet2D)
 	f.StringVar(&c.precision, "precision", "float32", "float32, bf16 or bf16_products")
+	operations := f.Float64("operations", 0, "remove channels until this share of the operations is left; 0 removes none")
+	multiple := f.Uint("multiple", 8, "with --operations, layers keep a multiple of so many channels")
 	memory, workspace := memoryFlag(f), workspaceFlag(f)
 	steps := f.Uint("steps", 0, "measured steps of each; 0 means as --seconds allows")
 	f.Float64Var(&o.Seconds, "seconds", 3, "time for the steps of each; at least 5 are taken, or 3 of more than 4 s")
@@ -67,7 +69,10 @@ func benchCommand(a *app) *cobra.Command {
 		if one {
 			return measureOne(ctx)
 		}
-		like := run.BenchCase{Model: c.model, Depth: int(*depth), Precision: c.precision}
+		like := run.BenchCase{Model: c.model, Depth: int(*depth), Precision: c.precision, Operations: *operations}
+		if *operations > 0 {
+			like.Multiple = int(*multiple)
+		}
 		if check {
 			if err := oneOf("--optimizer", []string{*optimizer}, run.CheckOptimizers...); err != nil {
 				return result{}, err

@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -52,6 +53,10 @@ type BenchCase struct {
 	Threads   int    `json:"threads"`
 	Precision string `json:"precision"`
 	Periodic  bool   `json:"periodic,omitempty"` // longitudes wrap around
+	// Operations is the share of the operations that is left where channels were removed, and each
+	// layer keeps a multiple of Multiple; 0 removes none.
+	Operations float64 `json:"operations,omitempty"`
+	Multiple   int     `json:"multiple,omitempty"`
 	// MemoryBytes bounds arena and scratch together; 0 means no bound.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// WorkspaceBytes bounds the scratch; 0 means no bound.
@@ -109,7 +114,11 @@ func (c *Crop) UnmarshalJSON(text []byte) error {
 
 // String names the case in prints.
 func (k BenchCase) String() string {
-	return fmt.Sprintf("%s base %d, crop %v, batch %d, depth %d, %s, threads %d", k.Model, k.Base, k.Crop, k.Batch, k.Depth, k.Precision, k.Threads)
+	name := fmt.Sprintf("%s base %d, crop %v, batch %d, depth %d, %s, threads %d", k.Model, k.Base, k.Crop, k.Batch, k.Depth, k.Precision, k.Threads)
+	if k.Operations > 0 {
+		name += fmt.Sprintf(", %g of the operations", k.Operations)
+	}
+	return name
 }
 
 // check completes a case.
@@ -139,7 +148,7 @@ func (k *BenchCase) check() error {
 			fix = "did you mean `" + near + "`?"
 		}
 		return bad(fmt.Sprintf("there is no model %q to measure", k.Model), "", fix)
-	case k.Base < 1 || k.Batch < 1 || k.Depth < 1 || k.Crop.Height < 1 || k.Crop.Width < 1 || k.MemoryBytes < 0 || k.WorkspaceBytes < 0:
+	case k.Base < 1 || k.Batch < 1 || k.Depth < 1 || k.Operations < 0 || k.Operations > 1 || k.Multiple < 0 || k.Crop.Height < 1 || k.Crop.Width < 1 || k.MemoryBytes < 0 || k.WorkspaceBytes < 0:
 		return bad("a case without extent cannot be measured", "base, crop, batch and depth are whole numbers from 1", "give positive numbers")
 	case benchPrecisions[k.Precision] == "":
 		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", k.Precision), At: k.String(),
@@ -172,7 +181,17 @@ func (k BenchCase) graph(train bool) (*graph.Graph, error) {
 	if train {
 		b.Loss(op.L1(b, y, b.Input("target", y.Shape())))
 	}
-	return b.Build()
+	g, err := b.Build()
+	if err != nil || k.Operations == 0 {
+		return g, err
+	}
+	c := channels.Find(g)
+	kept, err := c.Choose(channels.Goal{FLOPs: k.Operations, Multiple: k.Multiple}, func(name string) []float32 { return make([]float32, c.Size(name)) })
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, What: "not so much of the network can be removed", Why: err.Error(), Fix: "give a larger --operations or a smaller --multiple", Err: err}
+	}
+	g, _, err = c.Shrink(kept)
+	return g, err
 }
 
 // FLOPs is the useful work of one forward pass: that of the convolutions, twice
