@@ -19,6 +19,7 @@ type pruning struct {
 	mask   *prune.Pruner // nil if nothing is pruned
 	layers []prune.Layer // of the network, also those that are not pruned
 	early  Weights       // of prune.from, with lottery until it goes back to them
+	told   bool          // the plans know of the blocks that the mask removes
 }
 
 // pruned is the part of a position that pruning needs.
@@ -46,7 +47,7 @@ func (t *trainer) beginPruning() error {
 	if o.Method == config.NoPruning || o.Structure == config.ChannelStructure { // see removal
 		return nil
 	}
-	if o.Kernels == config.SparseKernels {
+	if o.Kernels == config.SparseKernels && !hasSparseKernels(o) {
 		return &exit.Error{Code: exit.NoDevice, What: "no kernel of the CPU skips the zeros of structure " + o.Structure, At: "prune.kernels",
 			Why: "its networks would be as slow as dense ones", Fix: "set prune.kernels: auto"}
 	}

@@ -348,6 +348,9 @@ func (t *trainer) epoch(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := t.leaveOutBlocks(); err != nil {
+		return err
+	}
 	if t.feed == nil {
 		t.feed = t.prepare(ctx)
 	}

@@ -85,7 +85,7 @@ func (p winoPass) ways() []kern.WinoWay {
 	if p.filter() {
 		guess, all = kern.GuessWinoFilter(p.WinoSpec), kern.WinoFilterWays
 	}
-	ways := []kern.WinoWay{guess}
+	ways := append([]kern.WinoWay{guess}, p.sparseWays()...) // early, so that they run before the budget of a race is spent
 	for _, w := range all {
 		smaller := func(o kern.WinoWay) bool { return !o.Whole && o.Tiles >= tiles && o.Tiles < w.Tiles } // holds all tiles too
 		if w == guess || w.Whole && tiles > p.wholeTiles() || !w.Whole && (tiles <= fewTiles || slices.ContainsFunc(all, smaller)) {
@@ -93,7 +93,7 @@ func (p winoPass) ways() []kern.WinoWay {
 		}
 		ways = append(ways, w)
 	}
-	return append(ways, p.sparseWays()...)
+	return ways
 }
 
 // sparseWays lists the ways of products of the kept blocks alone. None is the guess: they
