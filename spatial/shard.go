@@ -301,7 +301,10 @@ func (s *sharding) operation(b *graph.Builder, n *graph.Node, in []graph.Value) 
 	if w.Unshared {
 		s.wholeChannels(n.ID)
 	}
+	_, axis := n.Attrs.(op.AxisAttention)
 	switch {
+	case axis:
+		return s.alongAxis(b, n, in)
 	case w.Samples > 0:
 		return s.sets(b, n, in, w)
 	case n.Op.Name == "reshape":

@@ -168,7 +168,29 @@ func leads(name string, x graph.Shape, members, size int) network {
 	}}
 }
 
+// axial is a network whose points attend to each other along leads, levels, latitudes and longitudes, in windows that
+// go around.
+func axial(name string, x graph.Shape, size int) network {
+	return network{name, x, nil, func(b *graph.Builder, x, _ graph.Value) {
+		h := conv(b, "in", x, 4, [3]int{1, 3, 3}, op.Conv{Pad: op.SameGlobal(1, 3, 3)})
+		for i, a := range []op.AxisAttention{
+			{Axis: 0, Set: size, Starts: []int{0}}, {Axis: 2, Starts: []int{0}},
+			{Axis: 3, Starts: op.EvenWindows(x.Dim(3), 3, false, false)}, {Axis: 3, Starts: op.EvenWindows(x.Dim(3), 4, true, false)},
+			{Axis: 4, Starts: op.EvenWindows(x.Dim(4), 5, false, true)}, {Axis: 4, Starts: op.EvenWindows(x.Dim(4), 5, true, true)},
+			{Axis: 4, Starts: []int{0}},
+		} {
+			a.Heads = 2
+			of := conv(b, fmt.Sprint("qkv", i), h, 12, [3]int{1, 1, 1}, op.Conv{})
+			h = op.Add(b, h, op.AttendAxis(b, of, b.Param(fmt.Sprint("offsets", i), graph.Shape{2, 5}, graph.HeNormal(2)), a))
+		}
+		b.Output("field", h)
+		b.Loss(op.Mean(b, op.Square(b, h)))
+	}}
+}
+
 var networks = []network{
+	axial("along axes", graph.Shape{4, 2, 2, 8, 12}, 2),
+	axial("along axes, one set", graph.Shape{3, 2, 3, 8, 13}, 3),
 	leads("leads", graph.Shape{12, 2, 2, 8, 12}, 2, 3),
 	leads("leads, as many as levels", graph.Shape{4, 2, 2, 8, 12}, 1, 2),
 	leads("leads, one level", graph.Shape{12, 2, 1, 8, 12}, 2, 3),

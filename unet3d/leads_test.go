@@ -44,8 +44,11 @@ func TestLeadNetworksEqualPyTorch(t *testing.T) {
 	golden := func(stages int) UNet { return UNet{Base: 1, Stages: stages, Periodic: true} }
 	for _, c := range []struct {
 		file string
-		net  leadsNet
+		net  interface {
+			Build(b *graph.Builder, x graph.Value) graph.Value
+		}
 	}{
+		{"axial", AxialTransformer{Leads: 3, Width: 4, Heads: 2, Window: 3, Periodic: true, Condition: film(1)}},
 		{"recurrent_lstm", RecurrentUNet{UNet: golden(2), Leads: 3, Hidden: 2, Bidirectional: true, Truncate: 2, Condition: film(1)}},
 		{"recurrent_gru", RecurrentUNet{UNet: golden(2), Cell: ConvGRU, Leads: 3, Hidden: 2, Recurrent: 2}},
 		{"time_depth", TimeUNet{UNet: golden(1), Leads: 4}},

@@ -56,6 +56,9 @@ var Table = []*graph.Op{
 	setCRPSGrad.Op,
 	setDot.Op,
 	setMix.Op,
+	axisAttention.Op,
+	axisAttentionGrad.Op,
+	axisAttentionOffsets.Op,
 	softmax.Op,
 	softmaxGrad.Op,
 	// two and three operands, point by point

@@ -2,7 +2,8 @@
 """Golden files for the networks of leads, computed by PyTorch on the CPU in float64.
 
     python make_golden_leads.py [NAME …]    writes recurrent_lstm.safetensors, recurrent_gru.safetensors,
-                                            time_depth.safetensors, time_factorised.safetensors
+                                            time_depth.safetensors, time_factorised.safetensors,
+                                            axial.safetensors
 
 Needs torch and safetensors; tested with torch 2.15.  Each file holds the weights, the input as
 `golden.input` with the leads of a sample one behind the other, PyTorch's output as `golden.output`,
@@ -194,6 +195,90 @@ class Factorised(nn.Module):
         return self.net(x)
 
 
+class Norm(nn.Module):
+    """Channels of each point."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight, self.bias = (nn.Parameter(torch.zeros(1, width, 1, 1, 1)) for _ in range(2))
+
+    def forward(self, x):
+        d = x - x.mean(1, keepdim=True)
+        return d / (d.square().mean(1, keepdim=True) + 1e-5).sqrt() * self.weight + self.bias
+
+
+class Along(nn.Module):
+    """Attention along one axis of [N T C D H W], within windows given by their indices."""
+
+    def __init__(self, width, heads, reach, axis, windows):
+        super().__init__()
+        self.heads, self.reach, self.axis, self.windows = heads, reach, axis, windows
+        self.norm, self.qkv, self.out = Norm(width), Conv(width, 3 * width, (1, 1, 1)), Conv(width, width, (1, 1, 1))
+        self.offsets = nn.Parameter(torch.zeros(heads, 2 * reach + 1))
+
+    def forward(self, h, leads):
+        x = self.qkv(self.norm(h)).unflatten(0, (-1, leads))
+        at = self.axis - (self.axis > 2)  # without the channels, which go last
+        x = x.movedim(2, -1).movedim(at, -2)  # [… point channel]
+        q, k, v = (p.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for p in x.chunk(3, -1))
+        o = torch.zeros_like(v)
+        for w in self.windows:
+            i = torch.arange(len(w))
+            bias = self.offsets[:, (i[None] - i[:, None]).clamp(-self.reach, self.reach) + self.reach]
+            s = q[..., w, :] @ k[..., w, :].transpose(-1, -2) / q.shape[-1] ** 0.5 + bias
+            o = o.index_copy(-2, torch.tensor(w), s.softmax(-1) @ v[..., w, :])
+        o = o.transpose(-2, -3).flatten(-2).movedim(-2, at).movedim(-1, 2)
+        return h + self.out(o.flatten(0, 1))
+
+
+def windows(n, size, shifted, periodic):
+    """As equal as can be, every second time shifted by half of one."""
+    if size >= n:
+        return [list(range(n))]
+    parts = -(-n // size)
+    half = n // parts // 2 if shifted else 0
+    starts = [i * n // parts + half for i in range(parts)]
+    if half and not periodic:
+        starts = [0] + starts
+    ends = starts[1:] + [starts[0] + n]
+    return [[i % n for i in range(lo, hi)] for lo, hi in zip(starts, ends)]
+
+
+class Axial(nn.Module):
+    def __init__(self, leads, cin, levels, grid, width, heads, blocks, size, conditions, code=3):
+        super().__init__()
+        self.leads, self.conditions, fine = leads, conditions, width // 2
+        self.stem, self.join, self.last = Conv(cin, fine), Conv(2 * fine, fine), Conv(fine, 1, (1, 1, 1))
+        self.embed, self.up = nn.Conv3d(fine, width, (1, 2, 2), (1, 2, 2)), nn.ConvTranspose3d(width, fine, (1, 2, 2), (1, 2, 2))
+        self.condition, self.blocks = Conv(conditions, code, (1, 1, 1)), blocks
+        for i in range(blocks):
+            block = nn.Module()
+            block.lead = Along(width, heads, 7, 1, windows(leads, leads, False, False))
+            if levels > 1:
+                block.level = Along(width, heads, 7, 3, windows(levels, levels, False, False))
+            block.lat = Along(width, heads, size - 1, 4, windows(grid[0] // 2, size, i % 2 == 1, False))
+            block.lon = Along(width, heads, size - 1, 5, windows(grid[1] // 2, size, i % 2 == 1, True))
+            block.mlp = nn.Module()
+            block.mlp.norm, block.mlp.film = Norm(width), Conv(code, 2 * width, (1, 1, 1))
+            block.mlp.out = Conv(2 * width, width, (1, 1, 1))
+            setattr(block.mlp, "in", Conv(width, 2 * width, (1, 1, 1)))
+            setattr(self, f"block{i}", block)
+
+    def forward(self, x):
+        code = F.relu(self.condition(x[:, -self.conditions:].mean((2, 3, 4), keepdim=True)))
+        s = F.relu(self.stem(x))
+        h = self.embed(s)
+        for i in range(self.blocks):
+            block = getattr(self, f"block{i}")
+            for name in ("lead", "level", "lat", "lon"):
+                if hasattr(block, name):
+                    h = getattr(block, name)(h, self.leads)
+            scale, shift = block.mlp.film(code).chunk(2, 1)
+            m = block.mlp.norm(h) * (1 + scale) + shift
+            h = h + block.mlp.out(F.relu(getattr(block.mlp, "in")(m)))
+        return self.last(F.relu(self.join(torch.cat((self.up(h), s), 1))))
+
+
 def write(name, net, x):
     if sys.argv[1:] and name not in sys.argv[1:]:
         return
@@ -223,4 +308,6 @@ if __name__ == "__main__":
     write("recurrent_lstm", Recurrent("lstm", 3, 3, 1, 2, 2, both=True, truncate=2, conditions=1), draw(3, 3, 2, 8, 12))
     write("recurrent_gru", Recurrent("gru", 3, 2, 1, 2, 2, recurrent=2), draw(6, 2, 1, 8, 12))
     write("time_depth", Depth(4, 2, 1, 1), draw(4, 2, 2, 6, 8))
-    write("time_factorised", Factorised(3, 4, 1, 2, conditions=2), draw(3, 4, 2, 8, 12))
+    factorised = draw(3, 4, 2, 8, 12)
+    write("axial", Axial(3, 3, 2, (10, 14), 4, 2, 2, 3, 1), draw(3, 3, 2, 10, 14))
+    write("time_factorised", Factorised(3, 4, 1, 2, conditions=2), factorised)

@@ -28,6 +28,7 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "crps.inc.h"
 #include "set.inc.h"
 #include "attention.inc.h"
+#include "axis.inc.h"
 #include "optim.inc.h"
 #include "copy.inc.h"
 #include "maxpool.inc.h"

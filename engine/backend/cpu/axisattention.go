@@ -1,0 +1,37 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// axisParts are what the operations of attention along an axis compute, by name.
+var axisParts = map[string]kern.AxisPart{
+	"axis_attention": kern.AxisResult, "axis_attention_grad": kern.AxisGrad, "axis_attention_offsets": kern.AxisOffsets,
+}
+
+// axisAttention serves attention along an axis and its gradients; heads and windows too large for the kernels take
+// the reference.
+func axisAttention(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, part, in := q.Attrs.(op.AxisAttention), axisParts[q.Op.Name], q.In[0].Shape
+	s := a.Lines(in)
+	k := kern.Axis{Blocks: s.Blocks, PerRow: s.PerRow, RowStep: s.RowStep, PointStep: s.PointStep, Width: s.Width, Beside: s.Beside,
+		AlongRows: s.AlongRows, AlongPoints: s.AlongPoints, Length: s.Length, Channels: in[1] / 3, Plane: in[2:].Size(), Heads: a.Heads, Reach: q.In[1].Shape[1] / 2}
+	fits := k.Channels/k.Heads <= kern.MaxAxisHead && len(a.Starts) <= kern.MaxAxisWindow && k.Reach <= kern.MaxAxisWindow
+	for _, w := range a.Windows(s.Length) {
+		k.Windows = append(k.Windows, w[0], w[1])
+		fits = fits && w[1] <= kern.MaxAxisWindow
+	}
+	if !fits {
+		return backend.Kernel{}, nil
+	}
+	x, offsets, y := q.In[0].F32, q.In[1].F32, q.Out.F32
+	var dy []float32
+	if part != kern.AxisResult {
+		dy = q.In[2].F32
+	}
+	return kernel("axis_attention", func() { b.pool.Axis(part, y, x, offsets, dy, k) })
+}

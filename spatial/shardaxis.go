@@ -1,0 +1,122 @@
+package spatial
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// alongAxis computes attention along an axis, or a gradient of it, for a part of the result: a rank reads the
+// windows that its own points lie in, whole. Rows are cut at whole sets where leads attend to each other, and channels are not cut.
+func (s *sharding) alongAxis(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	a := n.Attrs.(op.AxisAttention)
+	field, x := n.ID, s.g.Nodes[n.In[0]].Shape
+	gradient := len(n.In) == 3
+	if !s.field[n.ID] { // of weights of offsets: each rank adds what its own points of dy say
+		if field = n.In[2]; !s.field[field] {
+			return s.everywhere(b, n, in)
+		}
+	}
+	dist := graph.Dist{Cuts: slices.Clone(s.dist[field].Cuts)}
+	if dist.Replicated() {
+		dist.Cuts = make([]graph.Cut, len(x))
+	}
+	dist.Cuts[channels] = graph.Cut{}
+	if a.Axis == 0 && slices.ContainsFunc(dist.Cuts[0].Starts, func(at int) bool { return at%a.Set != 0 }) {
+		dist.Cuts[0] = graph.Cut{}
+	}
+	if s.field[n.ID] {
+		s.dist[n.ID] = dist
+	}
+	shape := s.g.Nodes[field].Shape
+	own := func(r int) Box { return s.mesh.Owned(dist, shape, r) }
+	// cover is what a rank reads, of a field of so many channels.
+	cover := func(r, width int) Box {
+		box := own(r)
+		box[channels] = Interval{0, width}
+		if a.Axis > 0 {
+			box[a.Axis] = windowsOf(a, box[a.Axis], x[a.Axis])
+		}
+		return box
+	}
+	in[0] = s.fetch(b, n.In[0], in[0], func(r int) Box { return cover(r, x[channels]) }, nil)
+	third := x[channels] / 3
+	mine := cover(s.rank, third)
+	local := a
+	if a.Axis > 0 {
+		local.Starts = startsWithin(a, mine[a.Axis], x[a.Axis])
+	}
+	if !s.field[n.ID] {
+		in[2] = s.fetch(b, n.In[2], in[2], own, func(r int) Box { return cover(r, third) })
+		var over []string
+		for _, c := range dist.Cuts {
+			if c.Mesh != "" {
+				over = append(over, c.Mesh)
+			}
+		}
+		return s.sum(b, b.Node(n.Op, local, in...), over)
+	}
+	if gradient {
+		in[2] = s.fetch(b, n.In[2], in[2], func(r int) Box { return cover(r, third) }, nil)
+	}
+	made := b.Node(n.Op, local, in...)
+	if a.Axis == 0 || !made.Valid() {
+		return made
+	}
+	keep := make(Box, len(shape))
+	for i, size := range made.Shape() {
+		keep[i] = Interval{0, size}
+	}
+	mineOwn := own(s.rank)[a.Axis]
+	keep[a.Axis] = Interval{mineOwn.Lo - mine[a.Axis].Lo, mineOwn.Hi - mine[a.Axis].Lo}
+	if keep[a.Axis].Len() == made.Dim(a.Axis) {
+		return made
+	}
+	return b.Node(crop, cropped{keep, made.Shape()}, made)
+}
+
+// windowsOf is what the windows cover that points of an interval of an axis of n lie in. It may begin before the axis, or
+// end behind it, where a window goes around.
+func windowsOf(a op.AxisAttention, own Interval, n int) Interval {
+	var cover Interval
+	for _, w := range turned(a, n) {
+		if w.Intersect(own).Len() > 0 {
+			if cover.Len() == 0 {
+				cover = w
+			}
+			cover.Hi = w.Hi
+		}
+	}
+	if cover.Len() >= n { // some of it twice
+		return Interval{0, n}
+	}
+	return cover
+}
+
+// turned lists the windows, and before them the last one where it goes around.
+func turned(a op.AxisAttention, n int) []Interval {
+	var out []Interval
+	windows := a.Windows(n)
+	if last := windows[len(windows)-1]; last[0]+last[1] > n {
+		out = append(out, Interval{last[0] - n, last[0] + last[1] - n})
+	}
+	for _, w := range windows {
+		out = append(out, Interval{w[0], w[0] + w[1]})
+	}
+	return out
+}
+
+// startsWithin are the starts of the windows in what a rank reads.
+func startsWithin(a op.AxisAttention, cover Interval, n int) []int {
+	if cover.Len() == n {
+		return a.Starts
+	}
+	var starts []int
+	for _, w := range turned(a, n) {
+		if w.Lo >= cover.Lo && w.Hi <= cover.Hi {
+			starts = append(starts, w.Lo-cover.Lo)
+		}
+	}
+	return starts
+}

@@ -1,0 +1,153 @@
+package unet3d
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// AxialTransformer is a network whose points attend to each other along leads, levels, latitudes and longitudes, one axis
+// after the other:
+//
+//	s = ReLU(stem∗x)                                at the grid of the input, half as wide
+//	h = embed∗s, P×P of stride P                    P = 2^Stages
+//	h = h + out∗attend(qkv∗norm(h)) for each axis   the lead, level, lat and lon of every block
+//	h = h + out∗ReLU(in∗norm(h))                    its mlp
+//	y = last∗ReLU(join∗[up∗h, s])
+//
+// norm standardises the channels of each point. Leads and levels attend as a whole, latitudes and longitudes in windows, which
+// every second block shifts by half of one, so that what a window knows reaches the next; around the globe where it is
+// periodic. Scores have a learned weight for each offset. What out makes is zero at first.
+//
+// Source: Ho et al. 2019, arXiv:1912.12180; Liu et al. 2021, arXiv:2103.14030, for windows; Bi et al. 2023,
+// doi:10.1038/s41586-023-06185-3, for three-dimensional windows on the globe.
+type AxialTransformer struct {
+	Leads    int // T; 0 and 1 have no attention over leads
+	Out      int // output channels; 0 means 1
+	Width    int // channels; 0 means 32
+	Heads    int // 0 means 4
+	Blocks   int // 0 means 2
+	Stages   int // halvings of the grid before attention; 0 means 1, negative none
+	Window   int // points of a window along latitudes and longitudes, at most; 0 means 8
+	Periodic bool
+	ZeroLast bool // starts the last layer at zero
+	// Condition tells the mlp of each block about its rows.
+	Condition FiLM
+}
+
+// Offsets beyond these count as these.
+const axialReach = 7 // of leads and levels; of windows it is their size less 1
+
+func (a AxialTransformer) withDefaults() AxialTransformer {
+	a.Leads, a.Out, a.Width, a.Heads = max(a.Leads, 1), cmp.Or(a.Out, 1), cmp.Or(a.Width, 32), cmp.Or(a.Heads, 4)
+	a.Blocks, a.Stages, a.Window = cmp.Or(a.Blocks, 2), max(cmp.Or(a.Stages, 1), 0), cmp.Or(a.Window, 8)
+	return a
+}
+
+// axialAxis is attention along an axis in a block.
+type axialAxis struct {
+	name  string
+	reach int
+	of    op.AxisAttention
+}
+
+// axes are those along which points of rows like h attend in a block.
+func (a AxialTransformer) axes(h graph.Value, block int) []axialAxis {
+	var out []axialAxis
+	if a.Leads > 1 {
+		out = append(out, axialAxis{"lead", axialReach, op.AxisAttention{Axis: 0, Set: a.Leads, Starts: []int{0}}})
+	}
+	if h.Dim(2) > 1 {
+		out = append(out, axialAxis{"level", axialReach, op.AxisAttention{Axis: 2, Starts: []int{0}}})
+	}
+	shifted := block%2 == 1
+	return append(out,
+		axialAxis{"lat", a.Window - 1, op.AxisAttention{Axis: 3, Starts: op.EvenWindows(h.Dim(3), a.Window, shifted, false)}},
+		axialAxis{"lon", a.Window - 1, op.AxisAttention{Axis: 4, Starts: op.EvenWindows(h.Dim(4), a.Window, shifted, a.Periodic)}})
+}
+
+// Build extends the graph by the network. Filters are [out in d h w], as PyTorch's Conv3d has them, of up as
+// ConvTranspose3d has them; offsets are [heads 2·reach+1].
+//
+// Shape: x [N·Leads C D H W] → [N·Leads Out D H W]; H and W must divide by 2^Stages.
+// Errors: in the builder: ErrShape for rows that are no trajectories, sides that do not divide, and heads that do not divide
+// the width.
+func (a AxialTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
+	a = a.withDefaults()
+	side := 1 << a.Stages
+	if x.Dim(0)%a.Leads != 0 || x.Dim(3)%side != 0 || x.Dim(4)%side != 0 || min(a.Out, a.Heads, a.Blocks, a.Window) < 1 || a.Width < 2 || a.Width%a.Heads != 0 {
+		return b.Fail("axial_transformer", fmt.Errorf("%d leads in %v, sides that divide by %d, %d heads in %d channels, %d blocks, windows of %d, %d outputs: %w",
+			a.Leads, x.Shape(), side, a.Heads, a.Width, a.Blocks, a.Window, a.Out, graph.ErrShape))
+	}
+	p, fine := newShared(b), a.Width/2
+	code := a.Condition.code(p, x)
+	wide := func(name string, x graph.Value, out int) graph.Value {
+		return op.ReLU(b, p.bias(name, p.conv(name, x, out, [3]int{3, 3, 3}, a.Periodic, graph.HeNormal(27*x.Dim(1))), graph.Zeros()))
+	}
+	s := wide("stem", x, fine)
+	step := op.Conv{Stride: [3]int{1, side, side}}
+	h := op.Conv3D(b, s, p.param("embed.weight", graph.Shape{a.Width, fine, 1, side, side}, graph.KaimingUniform(fine*side*side)), step)
+	h = p.bias("embed", h, graph.Zeros())
+	for block := range a.Blocks {
+		for _, axis := range a.axes(h, block) {
+			name := fmt.Sprintf("block%d.%s", block, axis.name)
+			axis.of.Heads = a.Heads
+			of := p.linear(name+".qkv", a.norm(p, name, h), 3*a.Width, graph.KaimingUniform(a.Width))
+			offsets := p.param(name+".offsets", graph.Shape{a.Heads, 2*axis.reach + 1}, graph.Zeros())
+			h = op.Add(b, h, p.linear(name+".out", op.AttendAxis(b, of, offsets, axis.of), a.Width, graph.Zeros()))
+		}
+		name := fmt.Sprintf("block%d.mlp", block)
+		of := a.Condition.build(p, name, a.norm(p, name, h), code)
+		of = op.ReLU(b, p.linear(name+".in", of, 2*a.Width, graph.HeNormal(a.Width)))
+		h = op.Add(b, h, p.linear(name+".out", of, a.Width, graph.Zeros()))
+	}
+	up := p.param("up.weight", graph.Shape{a.Width, fine, 1, side, side}, graph.KaimingUniform(a.Width))
+	u := p.bias("up", op.ConvTranspose3D(b, h, up, step, s.Shape()), graph.Zeros())
+	start := graph.KaimingUniform(fine)
+	if a.ZeroLast {
+		start = graph.Zeros()
+	}
+	return p.linear("last", wide("join", op.Concat(b, 1, u, s), fine), a.Out, start)
+}
+
+// BuildPadded is Build for fields whose sides need not divide (padded).
+func (a AxialTransformer) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
+	return padded(b, x, a.withDefaults().Stages, a.Periodic, func(x graph.Value, periodic bool) graph.Value {
+		a.Periodic = periodic
+		return a.Build(b, x)
+	})
+}
+
+// norm standardises the channels of each point, with a factor and an offset for each channel.
+//
+// Source: Ba et al. 2016, arXiv:1607.06450, with points for rows.
+func (a AxialTransformer) norm(p shared, name string, x graph.Value) graph.Value {
+	const eps = 1e-5
+	of := graph.Shape{1, x.Dim(1), 1, 1, 1}
+	d := op.Sub(p.b, x, op.Mean(p.b, x, 1))
+	sd := op.Sqrt(p.b, op.AddScalar(p.b, op.Mean(p.b, op.Square(p.b, d), 1), eps))
+	y := op.Mul(p.b, op.Div(p.b, d, sd), p.param(name+".norm.weight", of, graph.Ones()))
+	return op.Add(p.b, y, p.param(name+".norm.bias", of, graph.Zeros()))
+}
+
+// Parameters is the number of trained values for rows of so many channels and levels.
+func (a AxialTransformer) Parameters(channels, levels int) int {
+	a = a.withDefaults()
+	w, fine, side := a.Width, a.Width/2, 1<<a.Stages
+	attended := func(reach int) int { return 2*w + (w+1)*3*w + (w+1)*w + a.Heads*(2*reach+1) }
+	block := 2*attended(a.Window-1) + 2*w + (w+1)*2*w + (2*w+1)*w
+	if a.Leads > 1 {
+		block += attended(axialReach)
+	}
+	if levels > 1 {
+		block += attended(axialReach)
+	}
+	n := (27*channels+1)*fine + fine*w*side*side + w + w*fine*side*side + fine + (27*2*fine+1)*fine + (fine+1)*a.Out
+	widths := make([]int, a.Blocks)
+	for i := range widths {
+		widths[i] = w
+	}
+	return n + a.Blocks*block + a.Condition.parameters(widths...)
+}
