@@ -149,6 +149,10 @@ func chainCases() []Case[Chain] {
 		{Name: "longitudes stretched", In: []Shape{{2, 3, 5, 6, 1}, full}, A: Chain{2, []Link{
 			with(addScalar.Op, 0.25, 1), link(sub.Op, 2, 0), link(square.op.Op, 3), link(abs.op.Op, 4),
 		}}},
+		// Strips of 512 begin within rows, of which 16 values are left.
+		{Name: "channels stretched", In: []Shape{{3, 8, 2, 4, 6}, {3, 1, 2, 4, 6}}, A: Chain{2, []Link{
+			link(sub.Op, 0, 1), link(square.op.Op, 2),
+		}}},
 		{Name: "scores", In: []Shape{full, full, full, full, {1, 1, 1, 1, 1}}, Low: 0.3, High: 2, A: Chain{5, []Link{
 			link(gaussianCRPS.Op, 0, 1, 2), link(gaussianCRPSdMu.Op, 0, 1, 2), link(gaussianCRPSdSigma.Op, 0, 1, 2),
 			link(mul.Op, 5, 3), link(sub.Op, 8, 6), link(add.Op, 9, 7), link(safeDiv.Op, 10, 4),

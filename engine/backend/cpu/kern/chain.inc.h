@@ -25,7 +25,7 @@ static void chain_rows(float *buf, const ens_access *a, const float *x, long lo,
 			float v = *x;
 			EACH(i, 0, m) buf[i] = v;
 		} else if (m == CELL)
-			put_cell(buf, 0, get_cell(x, 0, 0), 0);
+			put_cell(buf, 0, get_cell(x + col, 0, 0), 0);
 		else
 			EACH(i, 0, m) buf[i] = x[col + i];
 		buf += m;
