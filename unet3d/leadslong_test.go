@@ -30,3 +30,30 @@ func TestLongMemoryOfMoreLeads(t *testing.T) {
 		t.Errorf("five leads need %.2f times the memory of three, want at most 1.3", ratio)
 	}
 }
+
+// Networks of leads other than the recurrent ones, too, have the same bits in the least memory that is found.
+func TestLongLeadsInLessMemory(t *testing.T) {
+	for name, build := range map[string]func(*graph.Builder, graph.Value) graph.Value{
+		"factorised": leadsNets(3)["factorised, conditioned"].Build, "leads as depth": leadsNets(3)["leads as depth"].Build, "along axes": smallAxial(3).Build,
+		"members and leads": PoET{Attention: Attention{Set: 2}, Leads: Attention{Set: 3}, Widths: []int{4, 8}}.Build,
+	} {
+		all, least := inLeastMemory(t, func() *graph.Graph {
+			g, err := lossOf(3, graph.Shape{6, 3, 2, 8, 12}, build)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		})
+		want := trained(t, all)
+		for i, got := range trained(t, least) {
+			if !sameBits(got, want[i]) {
+				t.Errorf("%s: in %d bytes of %d part %d differs", name, least.ArenaBytes(), all.ArenaBytes(), i)
+			}
+		}
+		if least.ArenaBytes() >= all.ArenaBytes() {
+			t.Errorf("%s: the least arena has %d bytes, that of all results %d", name, least.ArenaBytes(), all.ArenaBytes())
+		}
+		all.Close()
+		least.Close()
+	}
+}

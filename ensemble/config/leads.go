@@ -29,7 +29,7 @@ const (
 )
 
 // timeKinds are all of them.
-var timeKinds = []string{TrajectoryKind, HierarchicalKind, ConvLSTMKind, ConvGRUKind, TimeDepthKind, FactorisedKind}
+var timeKinds = []string{TrajectoryKind, HierarchicalKind, ConvLSTMKind, ConvGRUKind, TimeDepthKind, FactorisedKind, AxialKind}
 
 // Recurrent describes the cells of conv_lstm and conv_gru.
 type Recurrent struct {
@@ -175,6 +175,7 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 	if OverTime(m.Kind) && len(d.Leads) < 2 {
 		add("data.leads", fmt.Sprintf("%s works along leads, and there is %d", m.Kind, len(d.Leads)), "", "add leads, or set another model.kind")
 	}
+	faults = append(faults, c.checkAxial()...)
 	if w := c.Train.Train.Loss.Leads; len(w) > 0 && len(w) != len(d.TargetLeads) {
 		add("train.loss.leads", fmt.Sprintf("train.loss.leads has %d weights for %d target leads", len(w), len(d.TargetLeads)), "target leads are "+list(d.TargetLeads), "give one weight each")
 	}

@@ -29,7 +29,16 @@ func (s Spec) ofLeads(c *config.TrainConfig) Spec {
 	if k := c.Model.Kind; k == config.ConvLSTMKind || k == config.ConvGRUKind {
 		s.Recurrent = RecurrentSpec(c.Model.Recurrent)
 	}
+	if c.Model.Kind == config.AxialKind {
+		s.Axial = AxialSpec(c.Model.Axial)
+	}
 	return s
+}
+
+// AxialSpec is what attention along axes is built from, as model.axial.
+type AxialSpec struct {
+	Blocks int `json:"blocks"`
+	Window int `json:"window"`
 }
 
 // RecurrentSpec is what recurrent cells are built from, as model.recurrent.
@@ -194,6 +203,9 @@ func (s Spec) rowNetwork(b *graph.Builder, k *Task, x graph.Value, out, together
 		return unet3d.RecurrentUNet{UNet: unet, Cell: cell, Leads: leads, Hidden: r.Hidden, Recurrent: r.Stages, Truncate: r.Truncate, Bidirectional: r.Bidirectional, Condition: told}.BuildPadded(b, x)
 	case config.TimeDepthKind:
 		return unet3d.TimeUNet{UNet: unet, Leads: leads}.BuildPadded(b, x)
+	case config.AxialKind:
+		return unet3d.AxialTransformer{Leads: leads, Out: out, Width: s.Base, Blocks: s.Axial.Blocks, Stages: s.Stages, Window: s.Axial.Window,
+			Periodic: wrap, ZeroLast: true, Condition: told}.BuildPadded(b, x)
 	case config.FactorisedKind:
 		return unet3d.TimeUNet{UNet: unet, Leads: leads, Factorised: true, Condition: told}.BuildPadded(b, x)
 	case config.TrajectoryKind, config.HierarchicalKind:

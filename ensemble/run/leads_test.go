@@ -147,6 +147,7 @@ func TestNetworksOverTime(t *testing.T) {
 		twoLeads("model.kind=conv_lstm", "model.conditions=[lead]"),
 		twoLeads("model.kind=conv_gru", "model.recurrent.bidirectional=false", "model.recurrent.truncate=1"),
 		twoLeads("model.kind=unet_time"),
+		twoLeads("model.kind=axial_transformer", "model.base=8", "model.axial.window=3", "model.conditions=[lead]"),
 		twoLeads("model.kind=unet_2plus1d", "model.conditions=[lead, hour]", "model.head=spread", "train.loss.kind=l1", "train.loss.spread=0"),
 		trajectories("model.kind=hierarchical", "train.loss.fairness=cross_pair"),
 	} {

@@ -69,6 +69,8 @@ type Spec struct {
 	Conditions string `json:"conditions,omitempty"`
 	// Recurrent are the cells of a network that has some.
 	Recurrent RecurrentSpec `json:"recurrent,omitzero"`
+	// Axial is how points attend along axes, in a network in which they do.
+	Axial AxialSpec `json:"axial,omitzero"`
 
 	// Family is the distribution whose parameters a distribution head gives, by its name in
 	// model.family; empty is normal. Degree is that of a Bernstein quantile function, Bins those of
