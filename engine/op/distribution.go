@@ -249,7 +249,11 @@ func scoredCases(operands int, byY bool) []Case[Scored] {
 		out = append(out, c)
 	}
 	for _, f := range dist.Families {
-		add(CRPSRule, f, len(f.Parameters), func([]float64) {})
+		fit := func([]float64) {}
+		if f == dist.Student {
+			fit = func(par []float64) { par[2] += 2 } // a variance
+		}
+		add(CRPSRule, f, len(f.Parameters), fit)
 	}
 	const degree, bins = 5, 4
 	for _, rule := range []string{CRPSRule, PinballRule} {

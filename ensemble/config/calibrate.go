@@ -8,15 +8,17 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Calibrate says which probabilities are calibrated on the validation starts.
+// Calibrate says what is calibrated on the validation starts: the whole distribution, and probabilities.
 type Calibrate struct {
+	Distribution  string              `key:"distribution"`
 	Probabilities string              `key:"probabilities"`
 	Events        []ensemble.Question `key:"events"`
 }
 
-// Ways to calibrate probabilities.
+// Ways to calibrate probabilities; StudentCalibration is one of distributions.
 const (
 	NoCalibration          = "none"
+	StudentCalibration     = "student"
 	IsotonicCalibration    = "isotonic"
 	ReliabilityCalibration = "reliability"
 )
@@ -24,6 +26,8 @@ const (
 // calibrateKeys are the rows of Calibrate.
 func calibrateKeys() []Key {
 	return []Key{
+		{Path: "calibrate.distribution", Default: NoCalibration, Check: OneOf(NoCalibration, StudentCalibration), Example: StudentCalibration,
+			Help: "Whether the distribution is calibrated on the validation starts: student gives a normal head the spread that its error has there, and Student's tails."},
 		{Path: "calibrate.probabilities", Default: NoCalibration, Check: OneOf(NoCalibration, IsotonicCalibration, ReliabilityCalibration), Example: IsotonicCalibration,
 			Help: "Whether probabilities of events are calibrated on the validation starts, for `predict`: isotonic by isotonic regression, reliability by a reliability table."},
 		{Path: "calibrate.events", Example: "[t2m>273.15, \"tp>5 mm\"]",
@@ -36,6 +40,9 @@ func (c *TrainConfig) checkCalibrate() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	k := c.Calibrate
+	if k.Distribution != NoCalibration {
+		c.checkDistribution(add)
+	}
 	if k.Probabilities == NoCalibration {
 		if len(k.Events) > 0 {
 			add("calibrate.events", "events are named and no probability is calibrated", "calibrate.probabilities is "+NoCalibration, "set calibrate.probabilities: isotonic, or remove the events")
@@ -57,6 +64,24 @@ func (c *TrainConfig) checkCalibrate() []*exit.Error {
 		}
 	}
 	return faults
+}
+
+// checkDistribution refuses to calibrate what is not a normal distribution.
+func (c *TrainConfig) checkDistribution(add func(path, what, why, fix string)) {
+	const path, none = "calibrate.distribution", ", or calibrate.distribution: none"
+	if c.Model.Head != "distribution" {
+		add(path, "head "+c.Model.Head+" gives no distribution to calibrate", "", "set model.head: distribution"+none)
+	} else if c.Model.Family != NormalFamily {
+		add(path, "family "+c.Model.Family+" is not calibrated", "Student's t distribution stands for a normal one", "set model.family: "+NormalFamily+none)
+	}
+	for _, t := range c.Data.Targets {
+		if v, known := ensemble.VariableNamed(t.Variable); known {
+			if bounded, _ := v.NonNegative(); bounded {
+				add(path, "the distribution of "+t.Variable+" is not calibrated", "none of its values is below 0, where Student's t distribution reaches",
+					"train "+t.Variable+" by itself with a family of values from 0 on"+none)
+			}
+		}
+	}
 }
 
 func targetWords(targets []Target) []string {

@@ -36,14 +36,18 @@ func exceeding(e ensemble.Event) ensemble.Event {
 
 // calibratable refuses calibrations for which there is nothing to fit, before a training.
 func (d *data) calibratable(c *config.TrainConfig) error {
+	what, path := "probabilities", "calibrate.probabilities"
 	if c.Calibrate.Probabilities == config.NoCalibration {
-		return nil
+		what, path = "a distribution", "calibrate.distribution"
+		if c.Calibrate.Distribution == config.NoCalibration {
+			return nil
+		}
 	}
 	if len(d.validation.inits) == 0 {
-		return &exit.Error{Code: exit.Usage, What: "probabilities cannot be calibrated without validation starts", At: "calibrate.probabilities",
+		return &exit.Error{Code: exit.Usage, What: what + " cannot be calibrated without validation starts", At: path,
 			Why: "a calibration that is fitted to training starts repeats what the network learned by heart", Fix: "set data.split.validation or data.split.fractions.validation"}
 	}
-	m := Model{Spec: specOf(c), Family: specOf(c).family(c.Train.Train.Networks)}
+	m := Model{Spec: specOf(c), Family: specOf(c).predicted(c.Train.Train.Networks)}
 	for _, q := range c.Calibrate.Events {
 		if _, err := eventOf(q); err != nil {
 			return err
@@ -61,9 +65,7 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 	if c.Probabilities == config.NoCalibration {
 		return nil
 	}
-	m, past := t.model, t.data.validation
-	m.ranks, m.local = t.ranks, t.local
-	defer m.Close()
+	m := t.model
 	k := &m.Task
 	type fit struct {
 		at     int
@@ -90,33 +92,8 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 		}
 	}
 	weights := m.Grid.Weights()
-	task := show.Start("calibrate", int64(len(past.inits)))
-	defer task.Done()
-	whole := ctx
-	if m.ranks != nil {
-		whole = context.WithoutCancel(ctx) // the others would wait
-	}
-	o := engineOptions(t.cfg.Threads)
-	o.Timings = t.table
-	next := past.stream(ctx, nil)
-	defer next.Close()
-	for i := range past.inits {
-		fc, analyses, err := next.next()
-		if err := m.ranks.together(err); err != nil {
-			return err
-		}
-		out, err := m.Predict(whole, o, fc, k.Used)
-		if err != nil {
-			return err
-		}
-		cases, err := m.cases(fc, analyses, out)
-		if err != nil {
-			return err
-		}
+	err := t.judge(ctx, "calibrate", show, func(out *Forecast, cases []*Case) {
 		for _, f := range fits {
-			if !m.ranks.leads() {
-				break
-			}
 			p := exceedances(f.family, out.parametersAt(f.at, m.Grid.Size(), wholeField), f.event.Lower)
 			for q, y := range cases[f.at].Obs {
 				event := 0.0
@@ -129,11 +106,11 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 				f.table.Add(p[q], event, weights[q])
 			}
 		}
-		task.Set(int64(i+1), "")
+	})
+	if err != nil || !m.ranks.leads() {
+		return err
 	}
-	if !m.ranks.leads() {
-		return nil
-	}
+	past := t.data.validation
 	levels := k.Features.Axes.Levels
 	for _, f := range fits {
 		r := f.table.Isotonic

@@ -151,6 +151,10 @@ func TestCalibrateRefuses(t *testing.T) {
 		text string
 	}{
 		{[]string{"calibrate.probabilities=isotonic"}, "without an event"},
+		{[]string{"calibrate.distribution=student", "model.head=spread", "train.loss.kind=mse"}, "no distribution to calibrate"},
+		{[]string{"calibrate.distribution=student", "model.family=logistic"}, "family logistic is not calibrated"},
+		{[]string{"calibrate.distribution=student", "data.targets=[{variable: tp, levels: [surface]}]"}, "distribution of tp is not calibrated"},
+		{[]string{"calibrate.distribution=normal"}, "calibrate.distribution"},
 		{[]string{"calibrate.events=[t>270]"}, "no probability is calibrated"},
 		{[]string{"calibrate.probabilities=isotonic", "calibrate.events=[gh>5000]"}, "of no target"},
 		{[]string{"calibrate.probabilities=isotonic", "calibrate.events=[270<t<280]"}, "two limits"},

@@ -315,7 +315,7 @@ func meanDates(all [][]score.DateScore) []score.DateScore {
 func (r *ExperimentRow) unweighted(dates []score.DateScore) float64 {
 	var sum, points float64
 	for _, d := range dates {
-		if r.Score == score.CRPSGauss.ID && r.scores(d) {
+		if ofDistribution(r.Score) && r.scores(d) {
 			sum += float64(d.Points) * float64(d.UnweightedCRPS)
 			points += float64(d.Points)
 		}
@@ -361,7 +361,7 @@ func meanRow(rows [][]ExperimentRow, k int, scored [][]score.DateScore, dates []
 			sums = append(sums, []float64{d.Weight, d.Weight * float64(d.CRPS), d.Weight * float64(d.ReferenceCRPS)})
 		}
 	}
-	if r.Score != score.CRPSGauss.ID || len(sums) == 0 {
+	if !ofDistribution(r.Score) || len(sums) == 0 {
 		return r, nil
 	}
 	_, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return s[1] / s[0] })
@@ -374,13 +374,18 @@ func meanRow(rows [][]ExperimentRow, k int, scored [][]score.DateScore, dates []
 	return r, err
 }
 
+// ofDistribution tells whether a score is the CRPS of a network's distribution, of whatever family.
+func ofDistribution(id string) bool { return id == score.CRPSGauss.ID || id == score.CRPSFamily.ID }
+
 // rowsOf are those of one training, without the comparison.
 func rowsOf(variant string, used, full int, r *score.Result) (out []ExperimentRow) {
 	for _, v := range r.Scores {
-		if v.System != systemNetwork || !score.Whole(v.Region, v.Season) || v.ID != score.CRPSGauss.ID && v.ID != score.SpreadRMSE.ID {
+		if v.System != systemNetwork || !score.Whole(v.Region, v.Season) || !ofDistribution(v.ID) && v.ID != score.SpreadRMSE.ID {
 			continue
 		}
-		if v.ID == score.SpreadRMSE.ID && r.Find(score.CRPSGauss.ID, systemNetwork, v.Variable, v.Level, v.Lead) != nil {
+		if v.ID == score.SpreadRMSE.ID && slices.ContainsFunc(r.Scores, func(o score.Value) bool {
+			return ofDistribution(o.ID) && o.System == systemNetwork && o.Variable == v.Variable && o.Level == v.Level && o.Lead == v.Lead
+		}) {
 			continue
 		}
 		nan := score.Missing()
@@ -412,7 +417,7 @@ func (r *ExperimentRow) extremes(dates []score.DateScore) error {
 			sums = append(sums, []float64{d.ExtremeWeight * float64(d.ExtremeCRPS), d.ExtremeWeight * float64(d.ExtremeReferenceCRPS)})
 		}
 	}
-	if r.Score != score.CRPSGauss.ID || len(sums) == 0 {
+	if !ofDistribution(r.Score) || len(sums) == 0 {
 		return nil
 	}
 	value, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[0]/s[1] })
@@ -430,7 +435,7 @@ func (r *ExperimentRow) compare(own, other []score.DateScore) error {
 			rows = append(rows, []float64{d.Weight, d.Weight * float64(d.CRPS), other[at].Weight, other[at].Weight * float64(other[at].CRPS)})
 		}
 	}
-	if r.Score != score.CRPSGauss.ID || len(rows) == 0 {
+	if !ofDistribution(r.Score) || len(rows) == 0 {
 		return nil
 	}
 	value, low, high, err := score.Bootstrap{}.Interval(rows, func(s []float64) float64 { return 1 - s[1]/s[0]/(s[3]/s[2]) })
@@ -534,7 +539,7 @@ func (e *Experiment) page() *report.Page {
 	for _, k := range order {
 		rows := byTarget[k]
 		slices.SortStableFunc(rows, func(a, b ExperimentRow) int { return cmp.Compare(a.Members, b.Members) })
-		if rows[0].Members == rows[len(rows)-1].Members || rows[0].Score != score.CRPSGauss.ID {
+		if rows[0].Members == rows[len(rows)-1].Members || !ofDistribution(rows[0].Score) {
 			continue
 		}
 		c := report.Chart{Title: fmt.Sprintf("%s at %s, lead %s", k.variable, k.level, k.lead), X: "members used", Y: "mean CRPS in " + rows[0].Unit}

@@ -45,6 +45,15 @@ func (s Spec) family(networks int) *dist.Family {
 	return dist.FamilyByID(s.Family)
 }
 
+// predicted is the family of what a model of so many networks predicts: as family, but for what is made of it
+// by calibration.
+func (s Spec) predicted(networks int) *dist.Family {
+	if s.Tails == config.StudentCalibration {
+		return dist.Student
+	}
+	return s.family(networks)
+}
+
 // headOf is the part of a spec that a configuration says of the head.
 func (s *Spec) headOf(c *config.TrainConfig) {
 	if c.Model.Head != DistributionHead {
@@ -52,6 +61,9 @@ func (s *Spec) headOf(c *config.TrainConfig) {
 	}
 	if c.Model.Family != config.NormalFamily {
 		s.Family = c.Model.Family
+	}
+	if c.Calibrate.Distribution != config.NoCalibration {
+		s.Tails = c.Calibrate.Distribution
 	}
 	switch s.Family {
 	case config.BernsteinFamily:

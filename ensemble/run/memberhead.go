@@ -191,15 +191,15 @@ func (out *Forecast) members(at, targets, points int) (fields [][]float32) {
 // are made.
 //
 // Errors: as family.
-func (ch *choice) distribution(variable string) (name, how string, err error) {
+func (ch *choice) distribution(t Target, level ensemble.Level) (name, how string, err error) {
 	if ch.model.Spec.givesMembers() {
 		return "empirical distribution of the calibrated members", ch.madeOf(), nil
 	}
-	family, err := ch.model.family(variable)
+	family, err := ch.model.family(t.Variable)
 	if err != nil {
 		return "", "", err
 	}
-	return family.Name, ch.madeOf(), nil
+	return family.Name + ch.model.recalibrationWords(t, level), ch.madeOf(), nil
 }
 
 // madeOf says how calibrated members are made.

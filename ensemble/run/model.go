@@ -44,8 +44,10 @@ type Model struct {
 	Coupling  []score.Coupling // what the test of the training found of its members
 	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
 	Sparsity  []Sparsity       // of Networks; none if nothing was pruned
-	// Calibrations are those of probabilities of events, fitted on validation starts.
-	Calibrations []Calibration
+	// Recalibrations, as targets are stored, are those of the distribution, and Calibrations those of probabilities of events, fitted on
+	// validation starts. Nil for none.
+	Recalibrations []Recalibration
+	Calibrations   []Calibration
 
 	arrays *ckpt.File     // from which maps are read when they are needed; nil if all are in memory
 	stored *ckpt.File     // of the only network, from which its weights are read when it is opened; else nil
@@ -84,11 +86,15 @@ const (
 	leadsFormat = 6
 	// channelsFormat is that of networks from which channels were removed, of whatever else.
 	channelsFormat = 7
+	// tailsFormat is that of normal distributions of which calibration makes others.
+	tailsFormat = 8
 )
 
 // format is that of models of the network, for several target leads if any are given: the oldest that programs know which can read them.
 func (s Spec) format(leads []string) int {
 	switch {
+	case s.Tails != "":
+		return tailsFormat
 	case len(s.Kept) > 0:
 		return channelsFormat
 	case leads != nil || s.inRows():
@@ -140,6 +146,7 @@ type modelJSON struct {
 	Affine     [][2]float64             `json:"spread_affine"`
 	Range      float64                  `json:"spread_range"`
 	OfMembers  []ensemble.MemberChannel `json:"member_channels,omitempty"`
+	Tails      []Recalibration          `json:"recalibrations,omitempty"`
 	Calibrated []Calibration            `json:"calibrations,omitempty"`
 	Edges      [][]float64              `json:"histogram_edges,omitempty"`
 	Sparsity   []Sparsity               `json:"sparsity,omitempty"`
@@ -246,7 +253,7 @@ func (m *Model) saveReference(dir string) error {
 	for _, a := range k.Features.Auxiliary {
 		f.Auxiliary = append(f.Auxiliary, a.Name)
 	}
-	f.Calibrated, f.Sparsity = m.Calibrations, m.Sparsity
+	f.Tails, f.Calibrated, f.Sparsity = m.Recalibrations, m.Calibrations, m.Sparsity
 	if m.Interpolation.asked() {
 		f.Regrid = &m.Interpolation
 	}
@@ -316,8 +323,8 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format < jointFormat || f.Format > channelsFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, channelsFormat))
+	if f.Format < jointFormat || f.Format > tailsFormat {
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, tailsFormat))
 	}
 	if f.Spec.format(f.More) != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
 		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))
@@ -326,14 +333,14 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if f.Regrid != nil {
 		m.Interpolation = *f.Regrid
 	}
-	m.Family = m.Spec.family(f.Networks)
+	m.Family = m.Spec.predicted(f.Networks)
 	if f.Family != "" && (m.Family == nil || f.Family != m.Family.ID) { // older programs did not say
 		return nil, nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))
 	}
 	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(f.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (f.Edges != nil) {
 		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))
 	}
-	m.Calibrations, m.Sparsity = f.Calibrated, f.Sparsity
+	f.Tails, f.Calibrated, f.Sparsity = m.Recalibrations, m.Calibrations, m.Sparsity
 	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Map.Valid() || c.Event.Relation != ensemble.Above }) {
 		return nil, nil, bad("a calibration of probabilities that is no rising function")
 	}
@@ -528,6 +535,9 @@ func (m *Model) infer(ctx context.Context, init ensemble.Init, stats []statistic
 		return m.whole(out, m.corrected(out, init))
 	}
 	err := m.physical(out, init, stats)
+	if err == nil {
+		m.recalibrated(out, len(stats))
+	}
 	if other != nil && err == nil {
 		err = other.physical(out, init, stats)
 	}

@@ -13,7 +13,8 @@ import (
 //
 // Errors: those of eventOf.
 func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Field, family *dist.Family) (out []product.Field, err error) {
-	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.model.calibrationWords(Target{f.Variable, f.Lead}, f.Level)
+	target := Target{f.Variable, f.Lead}
+	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.model.recalibrationWords(target, f.Level)+ch.model.calibrationWords(target, f.Level)
 	if word == config.NeighbourhoodAnyProduct {
 		f.Kind, f.Distribution = product.NeighbourhoodAny, family.Name+"; of members: "+ch.coupling.words()
 	}

@@ -78,6 +78,8 @@ type Spec struct {
 	Family string `json:"family,omitempty"`
 	Degree int    `json:"degree,omitempty"`
 	Bins   int    `json:"bins,omitempty"`
+	// Tails says what calibration makes of a normal distribution, as calibrate.distribution does; empty is nothing.
+	Tails string `json:"tails,omitempty"`
 	// Thresholds are the events of train.loss.threshold, one behind the other, and ThresholdWeight
 	// the weight of the scores of what lies there.
 	Thresholds      string  `json:"thresholds,omitempty"`

@@ -51,7 +51,7 @@ func (m *Model) choose(c config.Publishing, grid *ensemble.Grid) (*choice, error
 		} else {
 			ch.words = append(ch.words, config.EnsembleSpreadProduct)
 		}
-		if m.Spec.Family != "" && !slices.Contains(c.Output.Formats, string(product.GRIB2)) { // verify judges by them
+		if m.notNormal() && !slices.Contains(c.Output.Formats, string(product.GRIB2)) { // verify judges by them
 			ch.words = append(ch.words, config.ParametersProduct)
 		}
 		if c.Quantiles != nil {
@@ -115,7 +115,7 @@ func (ch *choice) plan(c config.Publishing) error {
 				add(product.EnsembleSpread)
 				continue
 			}
-			name, how, err := ch.distribution(f.Variable)
+			name, how, err := ch.distribution(Target{f.Variable, f.Lead}, f.Level)
 			if err != nil {
 				return err
 			}

@@ -179,6 +179,12 @@ func (s *scoring) sum(c Case) (d dateSums, err error) {
 			g.Score = func(p int) float64 {
 				return s.family.CRPS(nil, parameterFields(c.Parameters).at(par, p), float64(c.Obs[p]))
 			}
+			g.Expected = func(p int) float64 {
+				if s.family.HalfDistance == nil {
+					return 0
+				}
+				return s.family.HalfDistance(parameterFields(c.Parameters).at(par, p))
+			}
 		}
 		sums, err := s.baselines.Gain.Score(&g, gain.Options{Weights: s.weights, Areas: s.areas(ref)})
 		if err != nil {

@@ -226,6 +226,9 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 		return nil, err
 	}
 	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Input: t.input.result(), Sparsity: t.model.Sparsity, Warnings: d.warnings}
+	if err := t.recalibrate(ctx, c.Calibrate, o.Progress); err != nil {
+		return nil, err
+	}
 	if err := t.calibrate(ctx, c.Calibrate, o.Progress); err != nil {
 		return nil, err
 	}
@@ -538,7 +541,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
 			Origins:   d.origins,
-			Baselines: baselines, Climate: climate, Family: specOf(c).family(cfg.Networks),
+			Baselines: baselines, Climate: climate, Family: specOf(c).predicted(cfg.Networks),
 		},
 	}, nil
 }
@@ -847,7 +850,7 @@ func (m *Model) judgement(at int) judgement {
 	v, _ := ensemble.VariableNamed(t.Variable)
 	j := judgement{target: score.Target{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].Of(t.Variable), Lead: t.Lead, Unit: v.Unit},
 		grid: m.Grid, ddof: k.Features.DDOF}
-	if m.Spec.Family != "" {
+	if m.notNormal() {
 		j.family = m.distributionOf(t.Variable)
 	}
 	if len(m.Baselines) > at {

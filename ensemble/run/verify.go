@@ -563,7 +563,7 @@ func (v *verification) selectParameters(all []ensemble.Entry) {
 		if t.family == nil {
 			t.parameters = nil
 		}
-		if m := v.reference; t.family == nil && (len(found) > 0 || m != nil && m.Spec.Family != "") {
+		if m := v.reference; t.family == nil && (len(found) > 0 || m != nil && m.notNormal()) {
 			v.warnings = append(v.warnings, fmt.Sprintf("%s at %s is judged by mean and spread, as a normal distribution, which it is not: parameters are not among the products of all starts",
 				t.key.variable, t.key.level))
 		}

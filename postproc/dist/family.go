@@ -1,6 +1,9 @@
 package dist
 
-import "math"
+import (
+	"math"
+	"sync/atomic"
+)
 
 // Family is a kind of distribution with few parameters: its functions over a slice of
 // them, for code that works with any family.
@@ -18,6 +21,9 @@ type Family struct {
 	CRPS func(grad, par []float64, y float64) float64
 	// Moments are mean and standard deviation.
 	Moments func(par []float64) (mean, std float64)
+	// HalfDistance is ½E|X−X'|, the CRPS that the distribution expects of itself; nil where no closed
+	// form is written.
+	HalfDistance func(par []float64) float64
 	// Positive says that there are no values below 0.
 	Positive bool
 	// Excess is the family of what lies above a threshold, if that is one of the table.
@@ -55,7 +61,7 @@ func (f *Family) CRPSAbove(grad, par []float64, t, y float64) float64 {
 
 // Families lists all of them. Histograms and Bernstein quantile functions have as many
 // parameters as one likes and stand apart: see FamilyOf.
-var Families = []*Family{Normal, TruncatedNormal, CensoredNormal, ZeroNormal, LogNormal, Logistic, TruncatedLogistic, CensoredLogistic, CSGamma}
+var Families = []*Family{Normal, TruncatedNormal, CensoredNormal, ZeroNormal, LogNormal, Logistic, TruncatedLogistic, CensoredLogistic, CSGamma, Student}
 
 // The families.
 var (
@@ -99,12 +105,26 @@ var (
 			crps, dshape, dscale, dshift := CSGammaCRPS(par[0], par[1], par[2], y)
 			return fill(grad, crps, dshape, dscale, dshift)
 		}, Moments: csGammaMoments}
+	// Student is Student's t distribution, with a location and a scale.
+	Student = &Family{ID: "student", Name: "Student's t", Parameters: []string{"mu", "sigma", "nu"}, Roles: []Role{Location, Scale, Pure},
+		CDF:      func(par []float64, x float64) float64 { return StudentCDF(par[2], (x-par[0])/par[1]) },
+		Quantile: func(par []float64, p float64) float64 { return par[0] + par[1]*StudentQuantile(par[2], p) },
+		CRPS: func(grad, par []float64, y float64) float64 {
+			crps, dmu, dsigma := StudentCRPS(par[0], par[1], par[2], y)
+			if grad == nil {
+				return crps
+			}
+			return fill(grad, crps, dmu, dsigma, studentByTails(par[0], par[1], par[2], y))
+		}, Moments: studentMoments,
+		HalfDistance: func(par []float64) float64 { return par[1] * studentHalfDistance(par[2]) }}
 )
 
 func init() { // which families of the table cannot say of each other in their declarations
 	for f, e := range map[*Family]*Family{Normal: CensoredNormal, CensoredNormal: CensoredNormal, Logistic: CensoredLogistic, CensoredLogistic: CensoredLogistic} {
 		f.Excess = Excess{e, []float64{-1, 0}}
 	}
+	Normal.HalfDistance = func(par []float64) float64 { return par[1] / math.Sqrt(math.Pi) }
+	Logistic.HalfDistance = func(par []float64) float64 { return par[1] }
 	CSGamma.Excess = Excess{CSGamma, []float64{0, 0, 1}}
 }
 
@@ -117,6 +137,17 @@ func (f *Family) QuantileAt(p float64) func(par []float64) float64 {
 		return func(par []float64) float64 { return par[0] + par[1]*z }
 	case CensoredNormal:
 		return func(par []float64) float64 { return max(0, par[0]+par[1]*z) }
+	case Student: // all points of a field have the same tails
+		type known struct{ nu, z float64 }
+		var last atomic.Pointer[known]
+		return func(par []float64) float64 {
+			k := last.Load()
+			if k == nil || k.nu != par[2] {
+				k = &known{par[2], StudentQuantile(par[2], p)}
+				last.Store(k)
+			}
+			return par[0] + par[1]*k.z
+		}
 	}
 	return func(par []float64) float64 { return f.Quantile(par, p) }
 }

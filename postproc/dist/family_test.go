@@ -20,6 +20,7 @@ var familyCases = map[string][][]float64{
 	"truncated_logistic":     {{1, 2}, {-3, 1.5}, {-50, 1.3}},
 	"censored_logistic":      {{1, 2}, {-3, 1.5}, {8, 0.7}},
 	"censored_shifted_gamma": {{0.6, 2, 0.4}, {3, 0.8, 0}, {12, 0.3, 1.5}},
+	"student":                {{0.3, 0.8, 9}, {-2, 3, 12.5}, {1, 0.5, 7}, {0.1, 0.9, 1e9}},
 }
 
 // The CRPS of every family is ∫(F−1[x≥y])², by its own distribution function; the
@@ -50,7 +51,7 @@ func TestFamilies(t *testing.T) {
 				}
 			}
 			for _, p := range []float64{0.02, 0.3, 0.5, 0.9, 0.999} {
-				if q := f.Quantile(par, p); q > 0 || f.CDF(par, q) < 1e-300 || f.ID == "normal" || f.ID == "logistic" {
+				if q := f.Quantile(par, p); q > 0 || f.CDF(par, q) < 1e-300 || !f.Positive {
 					near(t, fmt.Sprintf("%s%v: CDF of the %g quantile", f.ID, par, p), f.CDF(par, q), p, 1e-9)
 				} else if f.CDF(par, 0) < p-1e-12 {
 					t.Errorf("%s%v: quantile %g is 0, where the mass at 0 is %g", f.ID, par, p, f.CDF(par, 0))

@@ -23,6 +23,8 @@ type Case struct {
 	Mean, Spread []float32
 	// Score is the CRPS of the model at a point, if its distribution is not normal.
 	Score func(point int) float64
+	// Expected is what such a distribution expects of itself, ½E|X−X'|; 0 where that is not known.
+	Expected func(point int) float64
 }
 
 // Options say how a gain is split.
@@ -180,6 +182,12 @@ func (s *Steps) Score(c *Case, o Options) ([]Sums, error) {
 		}
 		return gauss(float64(c.Mean[p]), float64(c.Spread[p]), y)
 	}
+	expected := func(p int) float64 {
+		if c.Score != nil {
+			return c.Expected(p)
+		}
+		return float64(c.Spread[p]) / math.Sqrt(math.Pi)
+	}
 	for p, bias := range s.Bias {
 		e, d := s.EMOS[4*p:][:4], s.Dispersion[2*p:][:2]
 		for i, f := range c.Members {
@@ -200,7 +208,7 @@ func (s *Steps) Score(c *Case, o Options) ([]Sums, error) {
 			Model:      model(p, y),
 			Fair:       dist.KernelCRPS(x, y, dist.Fair),
 			Dispersed:  gauss(mean, math.Sqrt(d[0]+d[1]*sd*sd), y),
-			Expected:   float64(c.Spread[p]) / math.Sqrt(math.Pi),
+			Expected:   expected(p),
 		}
 		if s.Scale != nil {
 			t := s.Scale[p]

@@ -28,7 +28,7 @@ type Yardstick struct {
 //   - fair_unbiased and fair_calibrated: infinitely many raw members less their bias, and with
 //     the right spread too. To score less takes information that is not in mean and spread.
 //   - chance_calibrated: chance of the latter. Equal to fair_calibrated if those are calibrated.
-//   - expected: what the model expects of its own normal distribution. Reached ones are equal to
+//   - expected: what the model expects of its own distribution. Reached ones are equal to
 //     it on average if the model is calibrated.
 //
 // Source: Ferro 2014, doi:10.1002/qj.2270; ½E|X−X'| as the entropy of the CRPS, Gneiting and
@@ -40,7 +40,7 @@ var Yardsticks = []Yardstick{
 	{"fair_unbiased", "the same less local bias", "crps_fair of x-b", true, func(s Split) float64 { return s.FairUnbiased }},
 	{"fair_calibrated", "the same with the right spread", "crps_fair of m-b+t(x-m), t^2 = M/(M+1) var(m-y)/mean(s^2)", true, func(s Split) float64 { return s.FairCalibrated }},
 	{"chance_calibrated", "chance, if those were right", "<t sum_ij|x_i-x_j|/(2M(M-1))>", true, func(s Split) float64 { return s.ChanceCalibrated }},
-	{"expected", "what the model expects of itself", "<s/sqrt(pi)>", false, func(s Split) float64 { return s.Expected }},
+	{"expected", "what the model expects of itself", "<E|X-X'|/2>: s/sqrt(pi) of a normal distribution", false, func(s Split) float64 { return s.Expected }},
 }
 
 // YardstickValue is a yardstick and the model's CRPS over it, with intervals.

@@ -229,7 +229,8 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 		var plan []planned
 		for _, sc := range chosen {
 			switch {
-			case sc.Needs&^has != 0 || sc.NoMembers && has&Members != 0 || sc.Normal && s.Family != nil:
+			case sc.Needs&^has != 0 || sc.NoMembers && has&Members != 0 || sc.Normal && s.Family != nil,
+				sc.Expects && s.Family != nil && s.Family.HalfDistance == nil:
 			case sc.ByEvent():
 				for e := range o.Thresholds {
 					plan = append(plan, planned{sc, e})

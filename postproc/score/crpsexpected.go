@@ -8,7 +8,8 @@ import (
 
 // CRPSExpected is the CRPS that a forecast expects of itself, ½E|X−X'| of its distribution:
 //
-//	s/√π for a normal distribution, Σᵢⱼ|xᵢ−xⱼ| / (2M(M−1)) for members
+//	s/√π for a normal distribution, Σᵢⱼ|xᵢ−xⱼ| / (2M(M−1)) for members;
+//	of other families where dist.Family has HalfDistance
 //
 // It is the mean CRPS of what comes true if that is drawn from the forecast: the part of the
 // CRPS that is chance, if the forecast is right. It does not look at the reference.
@@ -16,10 +17,10 @@ import (
 // Unit: that of the variable. Better: neither way. Source: Gneiting and Raftery 2007,
 // doi:10.1198/016214506000001437, section 4.2.
 var CRPSExpected = &Score{
-	ID: "crps_expected", Name: "CRPS that the forecast expects", Formula: "<E|X-X'|/2>: s/sqrt(pi), or sum_ij|x_i-x_j|/(2 M(M-1))",
+	ID: "crps_expected", Name: "CRPS that the forecast expects", Formula: "<E|X-X'|/2>: of a normal distribution s/sqrt(pi), of members sum_ij|x_i-x_j|/(2 M(M-1))",
 	Doc:    "CRPS that would be reached if the reference were a draw of the forecast: what is chance, if the forecast is right.",
 	Source: "doi:10.1198/016214506000001437",
-	Unit:   SameAsVariable, Better: Neither, Divisor: "M(M-1)", Needs: Spread | Distribution, MinMembers: 2, Normal: true, Parts: 1,
+	Unit:   SameAsVariable, Better: Neither, Divisor: "M(M-1)", Needs: Spread | Distribution, MinMembers: 2, Expects: true, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.expectedCRPS() },
 	Value: single,
 }
@@ -29,13 +30,15 @@ var CRPSExpected = &Score{
 //
 // Unit: none. Better: near 1. Source: as CRPSExpected.
 var CRPSOverExpected = &Score{
-	ID: "crps_over_expected", Name: "CRPS over the CRPS that the forecast expects", Formula: "crps_gauss/crps_expected; of members crps_fair/crps_expected",
+	ID: "crps_over_expected", Name: "CRPS over the CRPS that the forecast expects", Formula: "crps_gauss or crps_family/crps_expected; of members crps_fair/crps_expected",
 	Doc:    "1 if forecasts know their own error; above 1 they are too sure of themselves, or biased.",
 	Source: "doi:10.1198/016214506000001437",
-	Unit:   Dimensionless, Better: One, Divisor: "M(M-1)", Needs: Mean | Spread | Distribution, MinMembers: 2, Normal: true, Parts: 2,
+	Unit:   Dimensionless, Better: One, Divisor: "M(M-1)", Needs: Mean | Spread | Distribution, MinMembers: 2, Expects: true, Parts: 2,
 	Point: func(parts []float64, c *Case) {
 		if len(c.Members) > 0 {
 			parts[0] = dist.KernelCRPS(c.Members, c.Obs, dist.Fair)
+		} else if c.Family != nil {
+			parts[0] = c.Family.CRPS(nil, c.Parameters, c.Obs)
 		} else {
 			parts[0], _, _ = dist.NormalCRPS(c.Mean, c.Spread, c.Obs)
 		}
@@ -44,10 +47,13 @@ var CRPSOverExpected = &Score{
 	Value: func(mean []float64, _ int) float64 { return mean[0] / mean[1] },
 }
 
-// expectedCRPS is ½E|X−X'| of the members, or of a normal distribution.
+// expectedCRPS is ½E|X−X'| of the members, of the family, or of a normal distribution.
 func (c *Case) expectedCRPS() float64 {
 	if len(c.Members) > 0 {
 		return dist.HalfDistance(c.Members)
+	}
+	if c.Family != nil {
+		return c.Family.HalfDistance(c.Parameters)
 	}
 	return c.Spread / math.Sqrt(math.Pi)
 }

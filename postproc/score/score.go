@@ -132,6 +132,8 @@ type Score struct {
 	// Normal keeps a score from systems of another family: it takes their mean and spread
 	// for a normal distribution's.
 	Normal bool
+	// Expects keeps a score from systems of families that say not what they expect of themselves.
+	Expects bool
 	// NoMembers keeps a score from systems of members, for which there is another.
 	NoMembers bool
 	// Parts is the number of quantities averaged; Point fills them.

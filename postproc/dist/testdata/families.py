@@ -51,6 +51,8 @@ for y in ys:
             add("log_normal", [m, s], y, sr.crps_lognormal(y, m, s))
         else:
             add("log_normal", [m, s], y, quadrature(lambda x: stats.lognorm.cdf(x, s, scale=np.exp(m)), y))
+    for m, s, n in [(0.3, 0.8, 9.0), (-2.0, 3.0, 12.5), (4.0, 1.1, 2.5)]:
+        add("student", [m, s, n], y, sr.crps_t(y, n, m, s))
     for k, t, d in [(0.6, 2.0, 0.4), (3.0, 0.8, 0.1), (12.0, 0.3, 1.5)]:
         c = quadrature(lambda x: stats.gamma.cdf(x + d, k, scale=t), y)
         if y >= 0:
