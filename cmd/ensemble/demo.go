@@ -65,7 +65,7 @@ func demoCommand(a *app) *cobra.Command {
 		}
 		ans.text = func(w io.Writer) error {
 			if r.Scores != nil {
-				if err := r.Scores.Fprint(w); err != nil {
+				if err := r.Scores.Summarise(w); err != nil {
 					return err
 				}
 			}

@@ -81,11 +81,11 @@ func trainCommand(a *app) *cobra.Command {
 				return err
 			}
 			if r.Scores != nil {
-				if err := r.Scores.Fprint(w); err != nil {
+				if err := r.Scores.Summarise(w); err != nil {
 					return err
 				}
 			}
-			_, err := fmt.Fprintf(w, "trained %d steps; the run is in %s\n", r.Steps, r.RunDir)
+			_, err := fmt.Fprintf(w, "\ntrained %d steps; the run is in %s: all scores in scores.json, tables and pictures by `ensemble report`\n", r.Steps, r.RunDir)
 			for _, s := range r.Sparsity {
 				if err == nil {
 					_, err = fmt.Fprintln(w, s)
