@@ -340,7 +340,10 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(f.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (f.Edges != nil) {
 		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))
 	}
-	f.Tails, f.Calibrated, f.Sparsity = m.Recalibrations, m.Calibrations, m.Sparsity
+	m.Recalibrations, m.Calibrations, m.Sparsity = f.Tails, f.Calibrated, f.Sparsity
+	if (m.Spec.Tails != "") != (len(m.Recalibrations) > 0) || slices.ContainsFunc(m.Recalibrations, func(r Recalibration) bool { return !r.valid() }) {
+		return nil, nil, bad("a distribution that was to be calibrated and is not, or not to a distribution")
+	}
 	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Map.Valid() || c.Event.Relation != ensemble.Above }) {
 		return nil, nil, bad("a calibration of probabilities that is no rising function")
 	}
