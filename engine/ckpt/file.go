@@ -33,14 +33,35 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Find gives the entry of a tensor.
+// Find gives the entry of a tensor; of a packed one as if it were not.
 func (f *File) Find(name string) (e Entry, ok bool) {
-	e, ok = f.entries[name]
-	return e, ok
+	if e, ok = f.entries[name]; ok {
+		return e, ok
+	}
+	bitmap, ok := f.entries[name+bitmapSuffix]
+	if !ok {
+		return e, false
+	}
+	shape, err := packedShape(f.header.Metadata, name, bitmap.end-bitmap.begin)
+	return Entry{Name: name, DType: F32, Shape: shape}, err == nil
 }
 
-// Entries lists what the file holds.
-func (f *File) Entries() []Entry { return f.header.Entries }
+// Entries lists what the file holds, packed tensors as if they were not.
+func (f *File) Entries() []Entry {
+	var out []Entry
+	for _, e := range f.header.Entries {
+		if _, ok := cutPart(e.Name, valuesSuffix, f.header.Metadata); ok {
+			continue
+		}
+		if name, ok := cutPart(e.Name, bitmapSuffix, f.header.Metadata); ok {
+			if e, ok = f.Find(name); !ok {
+				continue
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
 
 // Float64 reads a tensor of F64 into dst, which is grown if short and returned.
 //
@@ -65,6 +86,9 @@ func (f *File) Float32(dst []float32, name string) error {
 	if e, ok := f.entries[name]; ok && e.DType == F32 && int(e.end-e.begin) == 4*len(dst) {
 		return readInto(f, e, dst)
 	}
+	if _, ok := f.entries[name]; !ok && f.entries[name+bitmapSuffix].Name != "" {
+		return f.unpack(dst, name)
+	}
 	t, err := f.Tensor(name)
 	if err != nil {
 		return err
@@ -75,6 +99,24 @@ func (f *File) Float32(dst []float32, name string) error {
 	}
 	copy(dst, x)
 	return err
+}
+
+// unpack reads a packed tensor into dst.
+func (f *File) unpack(dst []float32, name string) error {
+	bitmap, err := f.Tensor(name + bitmapSuffix)
+	if err != nil {
+		return err
+	}
+	values, err := f.Tensor(name + valuesSuffix)
+	if err != nil {
+		return err
+	}
+	set, _ := bitmap.Data.([]uint8)
+	x, _ := values.Data.([]float32)
+	if err := spread(dst, set, x); err != nil {
+		return &exit.Error{Code: exit.BadData, What: "a packed tensor is damaged", At: f.path + ", tensor " + name, Why: err.Error(), Fix: "fetch or make the file again", Err: err}
+	}
+	return nil
 }
 
 // readInto reads a tensor to where it is wanted: on machines whose order of bytes is that

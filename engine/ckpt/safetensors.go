@@ -249,7 +249,8 @@ func (h *Header) check(size int64) error {
 	return nil
 }
 
-// ReadFile reads all tensors of a safetensors file, in the order of their data.
+// ReadFile reads all tensors of a safetensors file, in the order of their data; packed ones
+// (WritePacked) as they were.
 //
 // Errors: 66 if the file is not there; 65, naming the byte or tensor, if it is not
 // safetensors or not sound; for a pickle also how to convert it.
@@ -259,6 +260,10 @@ func ReadFile(path string) ([]Tensor, map[string]string, error) {
 		tensors = append(tensors, Tensor{Name: e.Name, Shape: e.Shape, Data: decode(e.DType, raw)})
 		return nil
 	})
+	if err != nil {
+		return tensors, meta, err
+	}
+	tensors, err = joined(path, tensors, meta)
 	return tensors, meta, err
 }
 

@@ -36,6 +36,9 @@ func (p *Pruner) exchange(share float64, w, grow []float32) {
 		removable := weak.keys()
 		slices.Sort(removable)
 		for _, k := range removable {
+			if k == never {
+				break
+			}
 			e := weak.elements(k.unit())
 			if n := len(e); keep[e[0]] && gone[n] < removed(share, left[n]) {
 				gone[n]++

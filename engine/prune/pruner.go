@@ -187,6 +187,11 @@ func (p *Pruner) Layers() []Layer { return p.layers }
 // Final says whether the mask stays as it is from now on.
 func (p *Pruner) Final() bool { return p.final }
 
+// Nested says whether what is masked now stays so.
+func (p *Pruner) Nested() bool {
+	return p.final || p.o.Method == Magnitude || p.o.Method == Random
+}
+
 // Keep is the mask: false where a parameter is 0. It lies as the parameters of the store and
 // belongs to the pruner.
 func (p *Pruner) Keep() []bool { return p.keep }

@@ -59,58 +59,85 @@ func (c *contest) elements(unit int) []int {
 	return c.room
 }
 
-// keys are those of all units that may go, by the mean of the scores of their weights. What
-// every layer keeps is not among them: its strongest unit, and of one that reads the input
-// the strongest of each input channel, or group of them. (Two of four keeps half of every
-// row, which is more.)
+// never is the key of a unit that stays: behind those of all others.
+const never = key(math.MaxUint64)
+
+// keys are those of all units, by the mean of the scores of their weights, those of a layer side
+// by side. What every layer keeps has the key never: its strongest unit, and of one that reads
+// the input the strongest of each input channel, or group of them. (Two of four keeps half of
+// every row, which is more.)
 func (c *contest) keys() []key {
 	var keys []key
 	for at, l := range c.layers {
-		strongest := map[int]key{} // by input channel, or all as one
-		group := func(first int) int {
-			if !l.First {
-				return 0
-			}
-			in := l.input(first - l.Offset)
+		groups, width := 1, 1 // of input channels
+		if l.First {
 			if c.s.Pattern == Blocks {
-				in /= c.s.Block.In
+				width = c.s.Block.In
 			}
-			return in
+			groups = ceil(l.In, width)
 		}
-		begin := len(keys)
+		strongest := make([]int, groups) // places in keys, counted from 1
+		keys = slices.Grow(keys, c.s.units(l))
 		for u := range c.s.units(l) {
 			e := c.elements(c.first[at] + u)
 			if len(e) == 0 {
 				continue
 			}
-			k := keyOf(mean(c.scores, e), c.first[at]+u)
-			keys = append(keys, k)
-			if g := group(e[0]); c.s.Pattern != TwoFour {
-				strongest[g] = max(strongest[g], k)
+			keys = append(keys, keyOf(mean(c.scores, e), c.first[at]+u))
+			g := 0
+			if groups > 1 {
+				g = l.input(e[0]-l.Offset) / width
+			}
+			if best := strongest[g]; best == 0 || keys[len(keys)-1] > keys[best-1] {
+				strongest[g] = len(keys)
 			}
 		}
-		keep := map[key]bool{}
-		for _, k := range strongest {
-			keep[k] = true
+		for _, i := range strongest {
+			if i > 0 && c.s.Pattern != TwoFour {
+				keys[i-1] = never
+			}
 		}
-		own := slices.DeleteFunc(keys[begin:], func(k key) bool { return keep[k] })
-		keys = keys[:begin+len(own)]
 	}
 	return keys
 }
 
-// weakest marks the weakest units in a mask, as many as fit into a budget of weights.
+// weakest takes the weakest units out of a mask, as many as fit into a budget of weights. Keys
+// are dealt out by their first bits, so that only those among which the budget ends are sorted.
 func (c *contest) weakest(budget int, keep []bool) {
+	const shift = 48
 	keys := c.keys()
-	slices.Sort(keys)
+	sizes := make([]int, 1<<(64-shift))
 	for _, k := range keys {
-		e := c.elements(k.unit())
-		if budget -= len(e); budget < 0 {
-			return
+		if k != never {
+			sizes[k>>shift] += len(c.elements(k.unit()))
 		}
-		for _, i := range e {
+	}
+	end := 0
+	for end < len(sizes) && sizes[end] <= budget {
+		budget -= sizes[end]
+		end++
+	}
+	drop := func(k key) {
+		for _, i := range c.elements(k.unit()) {
 			keep[i] = false
 		}
+	}
+	var last []key
+	for _, k := range keys {
+		switch at := int(k >> shift); {
+		case k == never:
+		case at < end:
+			drop(k)
+		case at == end:
+			last = append(last, k)
+		}
+	}
+	slices.Sort(last)
+	for _, k := range last {
+		if budget -= len(c.elements(k.unit())); budget < 0 {
+			return
+		}
+		drop(k)
 	}
 }
 

@@ -81,8 +81,11 @@ const (
 	AllTaps = "all"
 )
 
-// SparseKernels demands kernels that skip the zeros.
-const SparseKernels = "sparse"
+// SparseKernels demands kernels that skip the zeros, DenseKernels has none.
+const (
+	SparseKernels = "sparse"
+	DenseKernels  = "dense"
+)
 
 // ScopeOf is the scope; where none is given erk, which leaves no layer almost empty, but for 2:4,
 // which has its share in each layer.
@@ -177,8 +180,8 @@ func pruneKeys() []Key {
 			Help: "Whether a block has all places of the filter or one."},
 		{Path: "prune.keep", Example: "[out]",
 			Help: "Layers that are not pruned, by the names of their weights without the end .weight; * stands for any text."},
-		{Path: "prune.kernels", Default: "auto", Check: OneOf("auto", SparseKernels), Example: SparseKernels,
-			Help: "auto: zeros are skipped where that is faster. sparse: a training does not begin where the device has no kernel that skips zeros of this structure."},
+		{Path: "prune.kernels", Default: "auto", Check: OneOf("auto", DenseKernels, SparseKernels), Example: SparseKernels,
+			Help: "auto: zeros are skipped where that is faster. dense: a training multiplies them like others. sparse: a training does not begin where the device has no kernel that skips zeros of this structure."},
 	}
 }
 

@@ -211,6 +211,19 @@ func (r *removal) values(get func(name string) ([]float32, graph.Shape, bool), s
 // cut goes on with what a cut leaves of the network: its parameters, states, moments and average.
 // The best weights so far are of a network that is no more.
 func (t *trainer) cut(kept []channels.Kept, cut channels.Cut) error {
+	t.at.Kept = kept
+	err := t.again(func(w Weights) {
+		for i, x := range w {
+			w[i].Data, w[i].Shape = cut.Take(x.Name, x.Shape, x.Data.([]float32))
+		}
+	})
+	t.best, t.at.BestLoss, t.at.BestEpoch = nil, noBest, t.at.Epoch
+	return err
+}
+
+// again compiles the present network once more, between two steps, and goes on with what change leaves
+// of its weights, their average and moments.
+func (t *trainer) again(change func(w Weights)) error {
 	if err := t.show(); err != nil {
 		return err
 	}
@@ -224,9 +237,7 @@ func (t *trainer) cut(kept []channels.Kept, cut channels.Cut) error {
 	}
 	now, average := weightsOf(t.store), weightsOf(t.shown)
 	for _, w := range []Weights{now, average, moments} {
-		for i, x := range w {
-			w[i].Data, w[i].Shape = cut.Take(x.Name, x.Shape, x.Data.([]float32))
-		}
+		change(w)
 	}
 	for i, m := range parts {
 		moments[i].Name = m.Name
@@ -235,14 +246,12 @@ func (t *trainer) cut(kept []channels.Kept, cut channels.Cut) error {
 	if err := t.endPlans(); err != nil {
 		return err
 	}
-	t.at.Kept = kept
 	if err := t.plans(); err != nil {
 		return err
 	}
-	if err := t.refill(now, average, moments, "the network before channels went"); err != nil {
+	if err := t.refill(now, average, moments, "the network before it was pruned"); err != nil {
 		return err
 	}
-	t.best, t.at.BestLoss, t.at.BestEpoch = nil, noBest, t.at.Epoch
 	t.told = told
 	if t.ranks != nil {
 		t.told.sums = t.costs().sums // counted from the new plan on

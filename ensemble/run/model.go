@@ -88,6 +88,9 @@ const (
 	channelsFormat = 7
 	// tailsFormat is that of normal distributions of which calibration makes others.
 	tailsFormat = 8
+	// prunedFormat is that of networks whose weights were pruned by masks, of whatever else: their
+	// files may be packed.
+	prunedFormat = 9
 )
 
 // format is that of models of the network, for several target leads if any are given: the oldest that programs know which can read them.
@@ -152,6 +155,14 @@ type modelJSON struct {
 	Sparsity   []Sparsity               `json:"sparsity,omitempty"`
 }
 
+// format is that of the model: of its network, unless that was pruned.
+func (f *modelJSON) format() int {
+	if len(f.Sparsity) > 0 {
+		return prunedFormat
+	}
+	return f.Spec.format(f.More)
+}
+
 func words[T fmt.Stringer](items []T) []string {
 	out := make([]string, len(items))
 	for i, x := range items {
@@ -195,7 +206,12 @@ func (m *Model) Save(dir string) error {
 		}
 	}
 	for name, w := range m.weightFiles(len(m.Networks)) {
-		if err := ckpt.WriteFile(filepath.Join(dir, name), *w, nil); err != nil {
+		path := filepath.Join(dir, name)
+		write := func() error { return ckpt.WriteFile(path, *w, nil) }
+		if len(m.Sparsity) > 0 {
+			write = func() error { return ckpt.WritePacked(path, *w) }
+		}
+		if err := write(); err != nil {
 			return err
 		}
 	}
@@ -249,11 +265,12 @@ func (m *Model) saveReference(dir string) error {
 	} else {
 		f.TargetLead = leads[0]
 	}
-	f.Format = m.Spec.format(f.More)
+	f.Sparsity = m.Sparsity
+	f.Format = f.format()
 	for _, a := range k.Features.Auxiliary {
 		f.Auxiliary = append(f.Auxiliary, a.Name)
 	}
-	f.Tails, f.Calibrated, f.Sparsity = m.Recalibrations, m.Calibrations, m.Sparsity
+	f.Tails, f.Calibrated = m.Recalibrations, m.Calibrations
 	if m.Interpolation.asked() {
 		f.Regrid = &m.Interpolation
 	}
@@ -323,10 +340,10 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format < jointFormat || f.Format > tailsFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, tailsFormat))
+	if f.Format < jointFormat || f.Format > prunedFormat {
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, prunedFormat))
 	}
-	if f.Spec.format(f.More) != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
+	if f.format() != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
 		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}

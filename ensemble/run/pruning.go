@@ -2,11 +2,13 @@ package run
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -19,7 +21,10 @@ type pruning struct {
 	mask   *prune.Pruner // nil if nothing is pruned
 	layers []prune.Layer // of the network, also those that are not pruned
 	early  Weights       // of prune.from, with lottery until it goes back to them
-	told   bool          // the plans know of the blocks that the mask removes
+	// kept are the blocks of filters that are not masked, for kernels that leave the others out;
+	// plans were compiled for those of known.
+	kept, known map[string]op.Kept
+	flops       int64 // of a batch, without
 }
 
 // pruned is the part of a position that pruning needs.
@@ -43,13 +48,13 @@ const (
 // does not have.
 func (t *trainer) beginPruning() error {
 	o := t.prune.of
-	t.prune = pruning{of: o}
 	if o.Method == config.NoPruning || o.Structure == config.ChannelStructure { // see removal
 		return nil
 	}
 	if o.Kernels == config.SparseKernels && !hasSparseKernels(o) {
 		return &exit.Error{Code: exit.NoDevice, What: "no kernel of the CPU skips the zeros of structure " + o.Structure, At: "prune.kernels",
-			Why: "its networks would be as slow as dense ones", Fix: "set prune.kernels: auto"}
+			Why: fmt.Sprintf("they skip blocks of multiples of %d channels with all taps: others would be as slow as dense networks", op.FilterBlock),
+			Fix: "set prune.kernels: auto, or prune.structure: " + config.BlockStructure}
 	}
 	g, err := t.model.Spec.graph(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true)
 	if err != nil {
@@ -61,6 +66,7 @@ func (t *trainer) beginPruning() error {
 			Why: fmt.Sprintf("prune.from is %s and prune.to %s of %d steps", o.From, o.To, t.steps(t.batches())*t.cfg.Epochs), Fix: "let prune.from come earlier, or train longer"}
 	}
 	p.Seed = t.seed()
+	t.prune.flops = t.net.plan.FLOPs()
 	t.prune.layers = prune.Layers(g, t.store.Entries())
 	if t.prune.mask, err = prune.New(t.prune.layers, len(t.store.Params()), p); err != nil {
 		return err
@@ -89,7 +95,26 @@ func (t *trainer) masked() error {
 	if err := t.ranks.same("the mask of what is pruned", t.prune.mask.Hash()); err != nil {
 		return err
 	}
+	if t.prune.mask.Nested() && t.prune.of.Kernels != config.DenseKernels {
+		t.prune.kept = t.prune.keptBlocks()
+	}
 	return t.opt.Mask(t.prune.mask.Fixed())
+}
+
+// skipBlocks compiles the plans again, if kernels can leave out more blocks than they do. That
+// changes no bit, and the choices of kernels are made by rule.
+func (t *trainer) skipBlocks() error {
+	if t.prune.mask == nil || maps.Equal(t.prune.kept, t.prune.known) {
+		return nil
+	}
+	t.prune.known = t.prune.kept
+	if err := t.again(func(Weights) {}); err != nil {
+		return err
+	}
+	if err := t.opt.Mask(t.prune.mask.Fixed()); err != nil {
+		return err
+	}
+	return t.dir.Events().Write("blocks", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "operations", Value: float64(t.net.plan.FLOPs()) / float64(t.prune.flops)})
 }
 
 // average is the memory of the running average of the weights, nil without one.
@@ -132,11 +157,12 @@ func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 	return false, t.masked()
 }
 
-// pruneAfter is what comes behind a step.
-func (t *trainer) pruneAfter() {
+// pruneAfter is what comes behind a step, and is counted with it.
+func (t *trainer) pruneAfter() error {
 	if t.prune.mask != nil {
 		t.prune.mask.Cover(t.store.Params(), t.average())
 	}
+	return t.skipBlocks()
 }
 
 // goBack goes to where the training stood at prune.from, with the mask that was drawn since.
@@ -219,7 +245,10 @@ func (t *trainer) restorePruning(state, early Weights) error {
 	if err := t.prune.mask.Restore(t.at.Pruned.Counters, value); err != nil {
 		return err
 	}
-	return t.masked()
+	if err := t.masked(); err != nil {
+		return err
+	}
+	return t.skipBlocks()
 }
 
 // Sparsity says how many weights of the filters of a network are not 0, and how many bytes they

@@ -18,6 +18,8 @@ func TestLongPruning(t *testing.T) {
 		{"early bird", []string{"prune.method=early_bird", "prune.settle.distance=0.3", "prune.settle.epochs=1"}, []int{6}},
 		{"blocks", []string{"prune.method=magnitude", "prune.structure=block", "prune.block.out=2", "prune.block.in=2", "prune.block.taps=one", "prune.every=2"}, []int{4}},
 		{"blocks with all taps", []string{"prune.method=movement", "prune.structure=block", "prune.scope=global", "prune.block.out=2", "prune.block.in=1", "prune.every=2"}, []int{4}},
+		{"blocks that kernels skip", []string{"prune.method=magnitude", "prune.structure=block", "prune.kernels=sparse", "prune.every=2", "model.base=16", "train.ema=0.7"}, []int{4, 4}},
+		{"blocks by gradients that kernels skip", []string{"prune.method=rigl", "prune.structure=block", "prune.scope=erk", "prune.every=2", "model.base=16"}, []int{9}},
 		{"2:4", []string{"prune.method=magnitude", "prune.structure=2:4", "prune.every=2"}, []int{4}},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.prunes(t, f) })
@@ -27,6 +29,9 @@ func TestLongPruning(t *testing.T) {
 // TestLongPruningOnRanks is TestPruningOnRanks for meshes and methods.
 func TestLongPruningOnRanks(t *testing.T) {
 	f := smallData(t)
+	t.Run("blocks", func(t *testing.T) {
+		pruningRanks(t, f, "data:2 lat:2", 4, "prune.method=magnitude", "prune.structure=block", "prune.every=2", "model.base=16")
+	})
 	for mesh, ranks := range map[string]int{"data:2": 2, "lon:3": 3, "data:2 lat:2": 4} {
 		for _, method := range []string{"magnitude", "movement", "rigl", "lottery"} {
 			t.Run(method+" "+mesh, func(t *testing.T) {

@@ -150,6 +150,7 @@ func (t *trainer) begin() error {
 	if err := t.end(); err != nil {
 		return err
 	}
+	t.prune = pruning{of: t.prune.of}
 	if err := t.plans(); err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func (t *trainer) plans() error {
 		t.shown = engine.NewStore()
 	}
 	o := trainOptions(t.cfg, t.table)
-	o.Store, o.Choices = t.store, t.choices
+	o.Store, o.Choices, o.Kept = t.store, t.choices, t.prune.kept
 	o.MemoryLimit, o.Workspace = o.MemoryLimit/int64(t.plansOfMembers()), o.Workspace/int64(t.plansOfMembers())
 	var err error
 	if t.net, err = spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
@@ -348,9 +349,6 @@ func (t *trainer) epoch(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.leaveOutBlocks(); err != nil {
-		return err
-	}
 	if t.feed == nil {
 		t.feed = t.prepare(ctx)
 	}
@@ -380,10 +378,12 @@ func (t *trainer) epoch(ctx context.Context) error {
 		if err != nil {
 			return t.diverged(loss, order, todo, err)
 		}
-		t.pruneAfter()
 		t.input.steps += time.Since(began)
 		t.at.Batch += todo
 		t.at.Step++
+		if err := t.pruneAfter(); err != nil {
+			return err
+		}
 		t.at.LossSum += loss * float64(todo)
 		if err := t.dir.Events().Write("step", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "loss", Value: loss},
 			rundir.Value{Name: "rate", Value: rate}, rundir.Value{Name: "gradient_norm", Value: norm}); err != nil {
