@@ -66,6 +66,7 @@ func engineExplain(a *app) *cobra.Command {
 	memory, workspace := memoryFlag(f), workspaceFlag(f)
 	f.StringVar(&o.Pass, "pass", "", "only this `PASS`, with every kind of value that it changed")
 	f.StringVar(&o.DumpAfter, "dump-after", "", "print the graph after this `PASS` as text")
+	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of a finished training with this file: without the channels it removed")
 	f.StringVar(&o.HTML, "html", "", "write a page with pictures to this `FILE`")
 	f.Float64Var(&flops, "peak-gflops", 0, "GFLOP/s of the machine (default: measured)")
 	f.Float64Var(&bytes, "peak-gbs", 0, "GB/s between processor and memory (default: measured)")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -59,6 +60,17 @@ func TestChannelsGoWhileTraining(t *testing.T) {
 	out := t.TempDir()
 	if _, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[17:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test"}); err != nil {
 		t.Fatal(err)
+	}
+	explained := map[string]*ExplainResult{}
+	for _, dir := range []string{"", runDir} {
+		e, err := Explain(context.Background(), ExplainOptions{Config: losingChannels(t, f), Mode: "predict", RunDir: dir, Threads: 1, Peaks: engine.Peaks{FLOPs: 1e11, Bytes: 1e10}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		explained[dir] = e
+	}
+	if a, b := explained[""], explained[runDir]; b.FLOPs >= a.FLOPs || !strings.Contains(b.Network, "without channels of ") {
+		t.Errorf("explained: %s with %d operations, %s with %d", a.Network, a.FLOPs, b.Network, b.FLOPs)
 	}
 	exported, err := ExportModel(context.Background(), ExportOptions{RunDir: runDir, Out: filepath.Join(out, "exported"), Version: "test"})
 	if err != nil {

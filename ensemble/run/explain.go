@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
@@ -43,6 +45,11 @@ type ExplainOptions struct {
 	// Peaks of the machine; rates that are 0 are measured first.
 	Peaks engine.Peaks
 	HTML  string // file of the picture; empty for none
+	// RunDir is that of a finished training with the configuration: the network is the one without the
+	// channels that it removed. Empty has the whole one.
+	RunDir string
+
+	kept []channels.Kept
 }
 
 // ExplainResult is the explained plan.
@@ -73,6 +80,13 @@ type ExplainResult struct {
 func Explain(ctx context.Context, o ExplainOptions) (*ExplainResult, error) {
 	if err := o.check(); err != nil {
 		return nil, err
+	}
+	if o.RunDir != "" {
+		m, _, err := loadReference(filepath.Join(o.RunDir, "model"))
+		if err != nil {
+			return nil, err
+		}
+		o.kept = m.Spec.Kept
 	}
 	grid, err := o.grid(ctx)
 	if err != nil {
@@ -172,6 +186,7 @@ type subject struct {
 // subject gives the step of the first network of a training, or the prediction.
 func (o *ExplainOptions) subject() subject {
 	s := subject{spec: specOf(o.Config), task: unfitted(taskOf(o.Config)), batch: 1, memory: flagMemory, workspace: flagWorkspace}
+	s.spec.Kept = o.kept
 	if o.Mode == "predict" {
 		s.options = PredictOptions{Threads: o.Threads, Timings: o.Timings, MemoryBytes: o.MemoryBytes, WorkspaceBytes: o.WorkspaceBytes}.engineOptions()
 		s.options.Mode, s.options.Consume = engine.Infer, true
@@ -209,6 +224,9 @@ func (s *subject) describe(grid *ensemble.Grid) string {
 	text := s.spec.Kind
 	if s.spec.Kind == "unet3d" {
 		text += fmt.Sprintf(" base %d, %d stages", s.spec.Base, s.spec.Stages)
+	}
+	if n := len(s.spec.Kept); n > 0 {
+		text += fmt.Sprintf(", without channels of %d layers", n)
 	}
 	text += fmt.Sprintf(", %s head, %d channels, depth %d, field %d×%d, batch %d, %s", s.spec.Head, s.task.Features.Channels(),
 		len(s.task.Features.Axes.Levels), grid.NY, grid.NX, s.batch, s.options.Precision)
