@@ -309,6 +309,9 @@ func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) 
 		runners = append(runners, tune.Candidate{Name: j.cut, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }})
 	}
 	// Long passes are run once each at least.
-	return tune.Race(runners, tune.RaceOptions{MinRounds: 2, Settle: 15 * time.Millisecond,
-		Budget: 30*time.Millisecond + 2*time.Duration(len(ways))*estimate})
+	budget := 30*time.Millisecond + 2*time.Duration(len(ways))*estimate
+	if kern.SparseWino(p.WinoSpec) { // of which one way may be many times as fast as another, which a busy machine must not hide
+		budget += 200 * time.Millisecond
+	}
+	return tune.Race(runners, tune.RaceOptions{MinRounds: 2, Settle: 15 * time.Millisecond, Budget: budget})
 }
