@@ -320,6 +320,28 @@ func TestTrajectoriesResume(t *testing.T) {
 	}
 }
 
+// From a sample store, which has the analyses of all target leads, a training takes the steps that it takes from
+// files.
+func TestLeadsFromAStore(t *testing.T) {
+	f := smallData(t)
+	var first []float64
+	for _, stored := range []bool{false, true} {
+		c := quick(t, f, twoLeads("train.epochs=1", "baselines=[emos]", "data.split.fractions.train=0.4", "data.split.fractions.validation=0.6")...)
+		if stored {
+			c.Data.Store = config.Path(prepared(t, c, "f32"))
+		}
+		runDir := filepath.Join(t.TempDir(), "run")
+		if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := losses(t, runDir); !stored {
+			first = got
+		} else if !slices.Equal(got, first) {
+			t.Errorf("losses %v, from files %v", got, first)
+		}
+	}
+}
+
 // A training for several leads needs the analyses of all of them, and parts of the split that share none.
 func TestLeadsRefused(t *testing.T) {
 	f := smallData(t)
