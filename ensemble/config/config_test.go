@@ -147,6 +147,7 @@ func TestFaults(t *testing.T) {
 		{"conditions of leads for depth", base + "model: {kind: unet_time, conditions: [hour]}\n", []string{"3:26|unet_time has leads for depth|"}},
 		{"windows of a recurrent network", base + "model: {kind: conv_gru, axial: {window: 4}}\n", []string{"|model.axial.window is given to conv_gru|set model.kind: axial_transformer"}},
 		{"heads that do not divide", base + "model: {kind: axial_transformer, base: 18}\n", []string{"3:34|model.base is 18, no multiple of 4|"}},
+		{"maps of a distribution", base + "model: {maps: true}\n", []string{"3:9|model.maps is given and head distribution has its own|set model.head: members"}},
 		{"weights of other leads", base + "train: {loss: {leads: [1, 2]}}\n", []string{"3:16|train.loss.leads has 2 weights for 1 target leads|"}},
 		{"too many members", strings.Replace(base, "targets:", "members: {use: 11}, targets:", 1), []string{"2:|11 members are input, the full ensemble has 10|use fewer"}},
 		{"head and loss", base + "train: {loss: {kind: l1}}\n", []string{"3:16|head distribution is trained with another loss|"}},

@@ -65,6 +65,8 @@ func leadKeys() []Key {
 			Help: "After how many leads gradients of conv_lstm and conv_gru do not go on; 0 never ends them."},
 		{Path: "model.recurrent.bidirectional", Default: "true", Example: "false",
 			Help: "Whether conv_lstm and conv_gru read leads in both orders: when a forecast is issued all are known."},
+		{Path: "model.maps", Default: "false", Example: "true",
+			Help: "Whether members (model.head: members) also get what is learned of each point, season and target: a shift that is the same for all members, and a factor of the member's own field. Other heads have such maps anyway."},
 		{Path: "train.loss.leads", Check: Above(0), Example: "[1, 0.5]",
 			Help: "Weight of each of data.target_leads in the loss, in their order; without it all are alike."},
 	}
@@ -159,6 +161,9 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 		add("model.leads", "leads in rows have no row of a target lead that is not read", "data.leads are "+list(d.Leads), "add the target lead to data.leads, or set model.leads: "+ChannelLeads)
 	case !rows && len(m.Conditions) > 0:
 		add("model.conditions", "model.conditions are given and leads are channels", "they tell rows apart", "remove them, or set model.leads: "+RowLeads)
+	}
+	if m.Maps && m.Head != MembersHead {
+		add("model.maps", "model.maps is given and head "+m.Head+" has its own", "", "remove it, or set model.head: "+MembersHead)
 	}
 	recurrent := m.Kind == ConvLSTMKind || m.Kind == ConvGRUKind
 	for _, k := range leadKeys() {

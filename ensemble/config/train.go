@@ -175,6 +175,7 @@ type Model struct {
 
 	Recurrent Recurrent `key:"recurrent"`
 	Axial     Axial     `key:"axial"`
+	Maps      bool      `key:"maps"`
 
 	CrossFit CrossFit `key:"cross_fit"`
 }

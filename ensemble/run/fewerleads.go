@@ -12,7 +12,7 @@ import (
 // takesFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
 // their number, and no map is of one of them.
 func (s Spec) takesFewerLeads() bool {
-	return s.inRows() && s.givesMembers() && (s.toldLeads() || !config.OverTime(s.Kind))
+	return s.inRows() && s.givesMembers() && !s.Maps && (s.toldLeads() || !config.OverTime(s.Kind))
 }
 
 // readOnly makes of the model one that reads some of its leads, and predicts the target leads among them.
@@ -31,7 +31,7 @@ func (m *Model) readOnly(leads []ensemble.Lead) error {
 		return refuse("leads are asked for that the model does not read", fmt.Sprintf("%s of %s", leadWords(leads), leadWords(all)), "give some of these, ascending")
 	case !m.Spec.takesFewerLeads():
 		return refuse(fmt.Sprintf("%s needs all of its %d leads", m.Spec.Kind, len(all)), "it was trained for this number of them",
-			"leave leads out, or train members with leads in rows (model.leads) that are told apart by model.conditions: [lead]")
+			"leave leads out, or train members without maps, with leads in rows (model.leads) that are told apart by model.conditions: [lead]")
 	case config.OverTime(m.Spec.Kind) && len(leads) < 2:
 		return refuse(fmt.Sprintf("%s works along leads, and there is %d", m.Spec.Kind, len(leads)), "", "give two or more")
 	case !slices.ContainsFunc(k.targetLeads(), func(l ensemble.Lead) bool { return slices.Contains(leads, l) }):

@@ -26,6 +26,7 @@ func (s Spec) ofLeads(c *config.TrainConfig) Spec {
 	if c.Model.LeadsInRows() {
 		s.Leads, s.Conditions = config.RowLeads, strings.Join(c.Model.Conditions, " ")
 	}
+	s.Maps = c.Model.Maps
 	if k := c.Model.Kind; k == config.ConvLSTMKind || k == config.ConvGRUKind {
 		s.Recurrent = RecurrentSpec(c.Model.Recurrent)
 	}

@@ -37,7 +37,7 @@ func TestTargetLeads(t *testing.T) {
 		scores map[string][]string
 	}{
 		{"channels", twoLeads("train.loss.leads=[1, 0.5]", "baselines=[emos, emos_point]"), map[string][]string{systemNetwork: {"crps_gauss", "rmse"}, "emos_point": {"crps_gauss"}}},
-		{"trajectories", trajectories("train.loss.fairness=cross_pair"), map[string][]string{systemNetwork: {"rmse"}, systemMembers: {"crps_fair"}}},
+		{"trajectories", trajectories("train.loss.fairness=cross_pair", "model.maps=true"), map[string][]string{systemNetwork: {"rmse"}, systemMembers: {"crps_fair"}}},
 	} {
 		runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
 		cfg := quick(t, f, c.set...)
@@ -274,7 +274,7 @@ func TestEarlyWarning(t *testing.T) {
 
 // Networks with leads in rows take the same steps on parts of the fields and of the batch as on whole ones.
 func TestLeadsOnParts(t *testing.T) {
-	lossesOnParts(t, trajectories("train.loss.fairness=cross_pair", "train.mesh=data:2 lat:2"), twoLeads("model.leads=rows", "model.conditions=[lead, hour]", "train.mesh=lon:3"))
+	lossesOnParts(t, trajectories("train.loss.fairness=cross_pair", "model.maps=true", "train.mesh=data:2 lat:2"), twoLeads("model.leads=rows", "model.conditions=[lead, hour]", "train.mesh=lon:3"))
 }
 
 // A training of trajectories that is stopped and resumed ends with the bits of one that was not.

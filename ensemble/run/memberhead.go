@@ -34,11 +34,12 @@ const stdFloor = 1e-6
 // memberGraph builds a network that gives members, with its loss if asked for. A member sees its
 // own channels and those of place, season and auxiliary fields, but no statistic of others: what
 // a member knows of others comes by its network alone.
-func (s Spec) memberGraph(b *graph.Builder, k *Task, features graph.Value, wrap bool, targets graph.Shape, loss bool) {
+func (s Spec) memberGraph(b *graph.Builder, k *Task, features, season graph.Value, wrap bool, targets graph.Shape, loss bool) {
 	f := &k.Features
 	n, d, h, w := targets[0], targets[2], targets[3], targets[4]
 	members, own := s.membersOf(k), f.MemberChannels()
-	x := op.Reshape(b, b.Input("members", graph.Shape{n, members * own, d, h, w}), graph.Shape{n * members, own, d, h, w})
+	fields := op.Reshape(b, b.Input("members", graph.Shape{n, members * own, d, h, w}), graph.Shape{n * members, own, d, h, w})
+	x := fields
 	if s.inRows() {
 		x = s.leadRows(b, k, x, features, members)
 	} else if statistics := f.StatisticChannels(); statistics < f.Channels() {
@@ -54,6 +55,9 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features graph.Value, wrap 
 		shift = s.askedOf(b, k, s.rowNetwork(b, k, x, len(k.targetVariables()), together, wrap), 1)
 	} else {
 		shift = s.memberNetwork(b, x, targets[1], together, wrap)
+	}
+	if s.Maps {
+		shift = op.Add(b, shift, s.memberMaps(b, k, fields, season, targets))
 	}
 	b.Output(outMembers, shift)
 	if !loss {
@@ -82,6 +86,38 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features graph.Value, wrap 
 		score = op.MultiScaleCRPS(b, made, residual, members, fairness, smoothings, nil)
 	}
 	b.Loss(op.WeightedMean(b, score, weight))
+}
+
+// memberMaps are the shifts of members that are learned of each point of each target,
+//
+//	b₀ + b₁ sin(year) + b₂ cos(year) + b₃ x
+//
+// with maps b, which are zero at first, and the member's own standardised field x. No member sees another in
+// them.
+//
+// Shape: own [N·M C D H W], the channels of members; season [N 2 1 1 1] → [N·M V D H W] for targets [N V D H W].
+func (s Spec) memberMaps(b *graph.Builder, k *Task, own, season graph.Value, targets graph.Shape) graph.Value {
+	f, members := &k.Features, s.membersOf(k)
+	v, d, h, w := targets[1], targets[2], targets[3], targets[4]
+	mapOf := func(name string) graph.Value {
+		return b.Param(unet3d.MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Zeros())
+	}
+	shift := mapOf("shift")
+	for i, name := range []string{"shift_sin", "shift_cos"} {
+		shift = op.Add(b, shift, op.Mul(b, mapOf(name), op.Slice(b, season, 1, i, i+1)))
+	}
+	out := op.SetRepeat(b, shift, members)
+	kind := slices.Index(f.OfMembers, ensemble.FieldOfMember)
+	if kind < 0 {
+		return out
+	}
+	var fields []graph.Value
+	for i := range k.Targets {
+		lead, variable := k.targetAt(i)
+		c := (lead*len(f.OfMembers)+kind)*len(f.Axes.Variables) + variable
+		fields = append(fields, op.Slice(b, own, 1, c, c+1))
+	}
+	return op.Add(b, out, op.Mul(b, joined(b, fields), mapOf("shift_field")))
 }
 
 // memberNetwork makes the shifts of members of which together many lie one behind the other in x

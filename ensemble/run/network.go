@@ -67,6 +67,8 @@ type Spec struct {
 	// as model.conditions, between blanks.
 	Leads      string `json:"leads,omitempty"`
 	Conditions string `json:"conditions,omitempty"`
+	// Maps adds to members what is learned of each point, as model.maps.
+	Maps bool `json:"maps,omitempty"`
 	// Recurrent are the cells of a network that has some.
 	Recurrent RecurrentSpec `json:"recurrent,omitzero"`
 	// Axial is how points attend along axes, in a network in which they do.
@@ -128,7 +130,7 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 	}
 	wrap := s.Periodic && g.Periodic()
 	if s.givesMembers() {
-		s.memberGraph(b, k, in.Features, wrap, targets, loss)
+		s.memberGraph(b, k, in.Features, in.Season, wrap, targets, loss)
 		return s.shrunk(b)
 	}
 	if s.readsMembers() {
