@@ -85,7 +85,14 @@ func LoadPrune(src Sources) (*PruneConfig, error) {
 //
 // Errors: as LoadTrain; those of keys of prune name them as they stand in prune.yaml.
 func (c *PruneConfig) Training(file, weights string, starts int) (*TrainConfig, error) {
-	dense, err := LoadTrain(Sources{Files: []string{file}})
+	var set []string // also what has its default: the training may have pruned in another way
+	for _, k := range jobKeys() {
+		if !slices.Contains(ofRounds, k.Path) && c.text(k.Path) != "" {
+			set = append(set, k.Path+"="+c.text(k.Path))
+		}
+	}
+	set = append(set, "prune.from=0%", "prune.to=50%", "prune.every=1", "prune.initial=0")
+	dense, err := LoadTrain(Sources{Files: []string{file}, Set: set})
 	if err != nil {
 		return nil, err
 	}
@@ -98,20 +105,15 @@ func (c *PruneConfig) Training(file, weights string, starts int) (*TrainConfig, 
 	batches := (starts + t.BatchSize - 1) / t.BatchSize
 	perEpoch := (batches + t.Accumulate - 1) / t.Accumulate
 	steps := perEpoch * c.Epochs
-	set := []string{"model.start=" + weights, "train.epochs=" + strconv.Itoa(c.Rounds*c.Epochs), "train.learning_rate=" + number(rate), "train.early_stop.patience=0"}
-	for _, k := range jobKeys() {
-		if !slices.Contains(ofRounds, k.Path) && c.text(k.Path) != "" {
-			set = append(set, k.Path+"="+c.text(k.Path))
-		}
-	}
+	set = append(set, "model.start="+weights, "train.epochs="+strconv.Itoa(c.Rounds*c.Epochs), "train.learning_rate="+number(rate), "train.early_stop.patience=0")
 	// Round k of R leaves a sparsity of target·(1 − (1 − (k+1)/R)³), the cubic curve of a training that began
 	// one round before. It is the same curve from the first round's sparsity to the last round's.
 	r := float64(c.Rounds)
 	first := c.Prune.Target * (1 - math.Pow(1-1/r, 3))
 	if c.Rounds == 1 { // a curve needs two points: all goes at the second step
-		set = append(set, "prune.from=0%", "prune.to="+number(100/float64(steps))+"%", "prune.every=1")
+		set = append(set, "prune.to="+number(100/float64(steps))+"%")
 	} else {
-		set = append(set, "prune.from=0%", fmt.Sprintf("prune.to=%d epochs", (c.Rounds-1)*c.Epochs), "prune.every="+strconv.Itoa(steps), "prune.initial="+number(first))
+		set = append(set, fmt.Sprintf("prune.to=%d epochs", (c.Rounds-1)*c.Epochs), "prune.every="+strconv.Itoa(steps), "prune.initial="+number(first))
 	}
 	return LoadTrain(Sources{Files: []string{file}, Set: set})
 }
