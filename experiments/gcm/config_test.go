@@ -10,7 +10,7 @@ import (
 // The configurations are sound, and nothing of 1984 enters training or early
 // stopping, with their target valid times.
 func TestConfigNeverTrainsOnTheTest(t *testing.T) {
-	for _, file := range []string{"train.yaml", "stages.yaml"} {
+	for _, file := range []string{"train.yaml", "stages.yaml", "leads.yaml"} {
 		c, err := config.LoadTrain(config.Sources{Files: []string{file}})
 		if err != nil {
 			t.Fatal(err)
