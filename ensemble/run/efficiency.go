@@ -134,15 +134,14 @@ func (m *Model) size(dir string) (row EfficiencyRow, err error) {
 
 // score takes the CRPS of the network from results, and its gain over the raw members.
 func (row *EfficiencyRow) score(r *score.Result) {
-	whole := func(region, season string) bool { return region == score.Everywhere && season == score.AllYear }
 	var skill float64
 	for _, v := range r.Scores {
 		i := slices.IndexFunc(r.Comparisons, func(g score.Comparison) bool {
 			return g.ID == v.ID && g.System == v.System && strings.HasPrefix(g.Reference, "raw") && g.ReferenceID != "" && g.Variable == v.Variable && g.Level == v.Level &&
-				g.Lead == v.Lead && whole(g.Region, g.Season)
+				g.Lead == v.Lead && score.Whole(g.Region, g.Season)
 		})
-		if id := v.ID; i < 0 || v.System != systemNetwork && v.System != systemMembers || id != "crps_gauss" && id != "crps_family" && id != "crps_fair" ||
-			!whole(v.Region, v.Season) || slices.ContainsFunc(row.CRPS, func(t TargetCRPS) bool { return t.Target == v.Variable+" "+v.Level+" +"+v.Lead }) {
+		if id := v.ID; i < 0 || v.System != systemNetwork && v.System != systemMembers || !ofDistribution(id) && id != score.CRPSFair.ID ||
+			!score.Whole(v.Region, v.Season) || slices.ContainsFunc(row.CRPS, func(t TargetCRPS) bool { return t.Target == v.Variable+" "+v.Level+" +"+v.Lead }) {
 			continue
 		}
 		row.CRPS = append(row.CRPS, TargetCRPS{v.Variable + " " + v.Level + " +" + v.Lead, v.Unit, v.Value})

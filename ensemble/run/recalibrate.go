@@ -77,41 +77,17 @@ func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *pro
 	return nil
 }
 
-// judge predicts all validation starts with the trained model. Of ranks that predict together all call it, and
-// the leading one visits the forecasts and their cases, as targets are stored, nil for those that are not trained.
+// judge predicts all validation starts with the trained model; see Model.each.
 func (t *trainer) judge(ctx context.Context, name string, show *progress.Reporter, visit func(out *Forecast, cases []*Case)) error {
-	m, past := t.model, t.data.validation
+	m := t.model
 	m.ranks, m.local = t.ranks, t.local
 	defer m.Close()
-	task := show.Start(name, int64(len(past.inits)))
-	defer task.Done()
-	whole := ctx
-	if m.ranks != nil {
-		whole = context.WithoutCancel(ctx) // the others would wait
-	}
 	o := engineOptions(t.cfg.Threads)
 	o.Timings = t.table
-	next := past.stream(ctx, nil)
-	defer next.Close()
-	for i := range past.inits {
-		fc, analyses, err := next.next()
-		if err := m.ranks.together(err); err != nil {
-			return err
-		}
-		out, err := m.Predict(whole, o, fc, m.Task.Used)
-		if err != nil {
-			return err
-		}
-		cases, err := m.cases(fc, analyses, out)
-		if err != nil {
-			return err
-		}
-		if m.ranks.leads() {
-			visit(out, cases)
-		}
-		task.Set(int64(i+1), "")
-	}
-	return nil
+	return m.each(ctx, name, t.data.validation, o, show, func(_ int, _ *ensemble.Forecast, out *Forecast, cases []*Case) error {
+		visit(out, cases)
+		return nil
+	})
 }
 
 // recalibrated makes of the normal distributions of a forecast what the recalibrations say, if there are any:

@@ -689,28 +689,8 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 	defer m.Close()
 	k := &m.Task
 	scorings := make([]*scoring, len(k.Score)) // nil for what was not asked for
-	task := show.Start("verify", int64(len(test.inits)))
-	defer task.Done()
-	whole := ctx
-	if m.ranks != nil {
-		whole = context.WithoutCancel(ctx) // the others would wait
-	}
 	var last *Example
-	next := test.stream(ctx, nil)
-	defer next.Close()
-	for i := range test.inits {
-		fc, analyses, err := next.next()
-		if err := m.ranks.together(err); err != nil {
-			return nil, nil, err
-		}
-		out, err := m.Predict(whole, o, fc, m.Task.Used)
-		if err != nil {
-			return nil, nil, err
-		}
-		cases, err := m.cases(fc, analyses, out)
-		if err != nil {
-			return nil, nil, err
-		}
+	err := m.each(ctx, "verify", test, o, show, func(i int, fc *ensemble.Forecast, _ *Forecast, cases []*Case) error {
 		for at, c := range cases {
 			if c == nil {
 				continue
@@ -718,22 +698,26 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 			if scorings[at] == nil {
 				j := m.judgement(at)
 				j.inits, j.of = test.inits, score.OfTraining
+				var err error
 				if scorings[at], err = j.begin(shapeOf(*c)); err != nil {
-					return nil, nil, err
+					return err
 				}
 			}
 			sums, err := scorings[at].sum(*c)
 			if err != nil {
-				return nil, nil, err
+				return err
 			}
 			if err := scorings[at].join(sums); err != nil {
-				return nil, nil, err
+				return err
 			}
 		}
-		if i == len(test.inits)-1 && m.ranks.leads() {
+		if i == len(test.inits)-1 {
 			last = m.example(fc, cases)
 		}
-		task.Set(int64(i+1), "")
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	all := &score.Result{}
 	for _, s := range scorings {
@@ -746,7 +730,7 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 		}
 		all.Append(r)
 	}
-	tested, err := m.testCoupling(whole, test, o, score.Bootstrap{})
+	tested, err := m.testCoupling(m.uninterrupted(ctx), test, o, score.Bootstrap{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -756,6 +740,45 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 	}
 	all.Coupling = slices.Concat(m.Coupling, all.Coupling)
 	return all, last, nil
+}
+
+// uninterrupted is the context of what ranks that predict together compute: when one ended, the others would wait.
+func (m *Model) uninterrupted(ctx context.Context) context.Context {
+	if m.ranks == nil {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
+}
+
+// each predicts starts. Of ranks that predict together all call it, and the leading one visits each forecast,
+// what was predicted, and its cases, as targets are stored, nil for those that were not asked for.
+func (m *Model) each(ctx context.Context, name string, of examples, o engine.Options, show *progress.Reporter,
+	visit func(i int, fc *ensemble.Forecast, out *Forecast, cases []*Case) error) error {
+	task := show.Start(name, int64(len(of.inits)))
+	defer task.Done()
+	next := of.stream(ctx, nil)
+	defer next.Close()
+	for i := range of.inits {
+		fc, analyses, err := next.next()
+		if err := m.ranks.together(err); err != nil {
+			return err
+		}
+		out, err := m.Predict(m.uninterrupted(ctx), o, fc, m.Task.Used)
+		if err != nil {
+			return err
+		}
+		cases, err := m.cases(fc, analyses, out)
+		if err != nil {
+			return err
+		}
+		if m.ranks.leads() {
+			if err := visit(i, fc, out, cases); err != nil {
+				return err
+			}
+		}
+		task.Set(int64(i+1), "")
+	}
+	return nil
 }
 
 // cases are what is to be judged of a prediction, by target; nil for targets that were
