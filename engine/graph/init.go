@@ -16,6 +16,7 @@ type Init struct {
 	a      float64
 	values []float32
 	part   *partInit
+	pieces []Piece
 }
 
 type initKind uint8
@@ -26,6 +27,7 @@ const (
 	initNormal
 	initValues
 	initPart
+	initPieces
 )
 
 // Zeros starts with 0, as does the zero Init.
@@ -63,6 +65,11 @@ func (i Init) check(s Shape) error {
 	if i.kind == initValues && len(i.values) != s.Size() {
 		return fmt.Errorf("%d start values for %v: %w", len(i.values), s, ErrShape)
 	}
+	for _, p := range i.pieces {
+		if p.At < 0 || p.Size < 0 || p.At+p.Size > s.Size() {
+			return fmt.Errorf("a piece of %d values from %d on in %v: %w", p.Size, p.At, s, ErrShape)
+		}
+	}
 	if math.IsNaN(i.a) || math.IsInf(i.a, 0) {
 		return fmt.Errorf("start value or width is %v (fan-in below 1?): %w", i.a, ErrShape)
 	}
@@ -75,6 +82,19 @@ func (i Init) Fill(dst []float32, seed uint64, name string) {
 		whole := make([]float32, p.of.Size())
 		p.whole.Fill(whole, seed, name)
 		copy(dst, Part(whole, p.of, p.keep))
+		return
+	}
+	if i.kind == initPieces {
+		clear(dst)
+		for _, p := range i.pieces {
+			to := dst[p.At:][:p.Size]
+			p.Init.Fill(to, seed, p.Name)
+			if p.Factor != 1 {
+				for j := range to {
+					to[j] = float32(float64(to[j]) * p.Factor)
+				}
+			}
+		}
 		return
 	}
 	key := rng.Key(seed, rng.Hash("init"), rng.Hash(name))
@@ -103,9 +123,33 @@ func (i Init) String() string {
 		return "given values"
 	case initPart:
 		return "part of " + i.part.whole.String()
+	case initPieces:
+		return fmt.Sprintf("%d pieces", len(i.pieces))
 	}
 	return fmt.Sprintf("fill %g", i.a)
 }
+
+// Std is the standard deviation of a random start, 0 of any other.
+func (i Init) Std() float64 {
+	switch i.kind {
+	case initUniform:
+		return i.a / math.Sqrt(3)
+	case initNormal:
+		return i.a
+	}
+	return 0
+}
+
+// Piece is a stretch of a parameter that starts as another one, of that name, would, times a factor.
+type Piece struct {
+	At, Size int
+	Name     string
+	Init     Init
+	Factor   float64
+}
+
+// Pieces starts with 0 but for some stretches; where they overlap, with the last one.
+func Pieces(p []Piece) Init { return Init{kind: initPieces, pieces: p} }
 
 // Part is the start of a part of a parameter of that shape: of each axis the indices that keep
 // lists, nil for all. It has the values that the part of the whole would have.

@@ -18,6 +18,10 @@ var Table = []*graph.Op{
 	localConvGradFilter.Op,
 	bias.Op,
 	channelSum.Op,
+	// weights that layers share
+	combine.Op,
+	combineGradStore.Op,
+	combineGradCoefficients.Op,
 	// pooling and resampling
 	maxPool.Op,
 	maxPoolGrad.Op,
