@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/interrupt"
@@ -126,7 +126,7 @@ func (a *app) do(j job) func(*cobra.Command, []string) error {
 		defer cancel()
 		var err error
 		a.result, err = j(ctx, args)
-		a.result.elsewhere = run.Follows() && (err == nil || run.Joint(err))
+		a.result.elsewhere = team.Follows() && (err == nil || team.Joint(err))
 		if errors.Is(err, context.Canceled) && a.flag.Raised() {
 			err = a.flag.Err()
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -33,7 +34,7 @@ func TestBenchParallel(t *testing.T) {
 	for _, mesh := range []string{"data:2", "lon:2"} {
 		var r run.RanksReport
 		benchJSON(t, &r, "--parallel", "--ranks", "2", "--mesh", mesh, "--base", "2", "--crop", "32x64", "--batch", "2", "--threads", "1", "--steps", "3")
-		if r.Ranks != 2 || r.Transport != run.InProcess || r.Mesh != mesh || len(r.ByRank) != 2 || r.Steps != 3 || r.Network.Threads != 1 || r.Machine.Cores < 1 {
+		if r.Ranks != 2 || r.Transport != team.InProcess || r.Mesh != mesh || len(r.ByRank) != 2 || r.Steps != 3 || r.Network.Threads != 1 || r.Machine.Cores < 1 {
 			t.Fatalf("%s: %+v", mesh, r)
 		}
 		slowest := r.ByRank[0]

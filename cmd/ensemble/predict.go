@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
@@ -133,7 +134,7 @@ func predictCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		defer o.Progress.Close()
-		if run.Follows() {
+		if team.Follows() {
 			o.Progress = nil
 		}
 		o.Timings = run.UserTimings(a.log)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
@@ -56,7 +57,7 @@ func trainCommand(a *app) *cobra.Command {
 		if o.Config, err = config.LoadTrain(*src); err != nil {
 			return result{}, err
 		}
-		if run.Follows() {
+		if team.Follows() {
 			o.Progress = nil
 		} else {
 			for _, w := range o.Config.Warnings() {

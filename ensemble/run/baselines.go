@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/gain"
@@ -51,7 +52,7 @@ func methodsOf(ids []string) []*baseline.Method {
 // Memory: on the leading rank seven numbers of 4 bytes a date and point of all levels, and
 // seven of one level; if a method looks at members, one more of each for each that was used.
 // Cost: reads the starts once for each target variable and lead.
-func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, train examples, grid *ensemble.Grid, ranks *team, also func(name string, set *baseline.Set)) (all []Baselines, warnings []string, err error) {
+func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, train examples, grid *ensemble.Grid, ranks *team.Team, also func(name string, set *baseline.Set)) (all []Baselines, warnings []string, err error) {
 	w, n := grid.Weights(), grid.Size()
 	fields := baselineStatistics
 	if train.analysed && slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Looks == baseline.AtMembers }) {
@@ -68,13 +69,13 @@ func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, trai
 			if err != nil {
 				return err
 			}
-			dates[i], err = joinSlabs(ranks, part, fields)
+			dates[i], err = team.Join(ranks, part, fields)
 			return err
 		})
 		if err != nil {
 			return nil, nil, err
 		}
-		if !ranks.leads() {
+		if !ranks.Leads() {
 			continue
 		}
 		for l := range k.Features.Axes.Levels {

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -105,7 +106,7 @@ func BenchRanks(ctx context.Context, o BenchRanksOptions) (*RanksReport, error) 
 		return nil, err
 	}
 	out := &RanksReport{}
-	transport, err := onRanks(o.Ranks, parts, config.DefaultStall, func(c *comm.Comm) error {
+	transport, err := team.OnRanks(o.Ranks, parts, config.DefaultStall, func(c *comm.Comm) error {
 		r, err := o.measure(ctx, c)
 		if err == nil && c.Rank() == 0 {
 			out = r
@@ -212,7 +213,7 @@ func (o BenchRanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksR
 	cpu := cpuinfo.Read()
 	r = &RanksReport{
 		Machine: BenchMachine{CPU: cpu.Model, Cores: cpu.Cores, ISA: cpu.Features, Go: runtime.Version(), OneDNN: dnnl.Version(), Peaks: []BenchPeak{}},
-		Ranks:   processes(c), Parts: c.Size(), Mesh: m.String(), Sharded: shared, Network: k, GFLOP: float64(flops) / 1e9,
+		Ranks:   team.Processes(c), Parts: c.Size(), Mesh: m.String(), Sharded: shared, Network: k, GFLOP: float64(flops) / 1e9,
 		Parameters: plan.Store().ParamCount(), Loss: loss, Steps: steps, Warmup: benchWarmup,
 	}
 	for part := range c.Size() {

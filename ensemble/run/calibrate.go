@@ -107,7 +107,7 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 			}
 		}
 	})
-	if err != nil || !m.ranks.leads() {
+	if err != nil || !m.ranks.Leads() {
 		return err
 	}
 	past := t.data.validation

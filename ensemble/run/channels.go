@@ -179,7 +179,7 @@ func (t *trainer) removeChannels() error {
 	if err != nil {
 		return err
 	}
-	if err := t.ranks.same("which channels are left", string(text)); err != nil {
+	if err := t.ranks.Same("which channels are left", string(text)); err != nil {
 		return err
 	}
 	if err := t.cut(kept, cut); err != nil {
@@ -264,11 +264,11 @@ func (t *trainer) everywhere(moments []optim.Tensor) (w Weights, err error) {
 	for _, m := range moments {
 		_, param, _ := strings.Cut(m.Name, ".")
 		v := m.Values
-		if t.ranks != nil && t.ranks.shared { // else every rank has them
+		if t.ranks != nil && t.ranks.Shared { // else every rank has them
 			if v == nil {
 				v = make([]float32, m.Shape.Size())
 			}
-			if err := comm.Broadcast(t.ranks.c, 0, v); err != nil {
+			if err := comm.Broadcast(t.ranks.Comm, 0, v); err != nil {
 				return nil, err
 			}
 		}

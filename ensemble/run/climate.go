@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -65,7 +66,7 @@ const climateRoom = 1 << 30
 //
 // Memory: climateRoom bytes, or the values of one point. Cost: reads the starts once for each
 // target variable and lead and for each climateRoom of values.
-func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, grid *ensemble.Grid, ranks *team) (*Climate, error) {
+func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, grid *ensemble.Grid, ranks *team.Team) (*Climate, error) {
 	n, depth, members := grid.Size(), len(k.Features.Axes.Levels), 1
 	if o.Of == config.ClimateMembers {
 		members = k.Full
@@ -95,8 +96,8 @@ func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, g
 				if err != nil {
 					return err
 				}
-				whole, err := joinSlabs(ranks, part, members)
-				if err != nil || !ranks.leads() {
+				whole, err := team.Join(ranks, part, members)
+				if err != nil || !ranks.Leads() {
 					return err
 				}
 				for at, l := range levels {
@@ -111,14 +112,14 @@ func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, g
 			if err != nil {
 				return nil, err
 			}
-			if ranks.leads() {
+			if ranks.Leads() {
 				for at := range levels {
 					c.Fewest = fits[at].Fit(lo, hi, valid, fields[at])
 				}
 			}
 		}
 	}
-	if !ranks.leads() {
+	if !ranks.Leads() {
 		return nil, nil
 	}
 	return c, nil
@@ -223,16 +224,16 @@ func (c *Climate) on(g *ensemble.Grid, path string) error {
 }
 
 // climateOf makes or reads the climate that a configuration asks for; nil for none.
-func climateOf(ctx context.Context, o config.Climate, k *Task, past examples, grid *ensemble.Grid, ranks *team) (c *Climate, warnings []string, err error) {
+func climateOf(ctx context.Context, o config.Climate, k *Task, past examples, grid *ensemble.Grid, ranks *team.Team) (c *Climate, warnings []string, err error) {
 	switch {
 	case o.File != "":
-		if !ranks.leads() {
-			return nil, nil, ranks.together(nil)
+		if !ranks.Leads() {
+			return nil, nil, ranks.Together(nil)
 		}
 		if c, err = loadClimate(string(o.File)); err == nil {
 			err = c.on(grid, string(o.File))
 		}
-		if err = ranks.together(err); err != nil {
+		if err = ranks.Together(err); err != nil {
 			return nil, nil, err
 		}
 		return c, nil, nil

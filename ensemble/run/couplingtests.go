@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
@@ -239,7 +240,7 @@ func (m *Model) testCoupling(ctx context.Context, test examples, o engine.Option
 			return nil, err
 		}
 	}
-	if !m.ranks.leads() {
+	if !m.ranks.Leads() {
 		return nil, nil
 	}
 	var all []score.Coupling
@@ -275,7 +276,7 @@ func (m *Model) testPart(ctx context.Context, o engine.Options, test examples, o
 	defer next.Close()
 	for i := range order {
 		fc, analyses, err := next.next()
-		if err := m.ranks.together(err); err != nil {
+		if err := m.ranks.Together(err); err != nil {
 			return err
 		}
 		made, err := m.calibrated(ctx, o, fc, members)
@@ -306,7 +307,7 @@ func (m *Model) observed(obs [][][]float32, init ensemble.Init, analyses []*ense
 			}
 			part = append(part, field...)
 		}
-		whole, err := joinSlabs(m.ranks, part, 1)
+		whole, err := team.Join(m.ranks, part, 1)
 		if err != nil {
 			return err
 		}
@@ -338,7 +339,7 @@ func (m *Model) calibrated(ctx context.Context, o engine.Options, fc *ensemble.F
 		return nil, err
 	}
 	raw, err := m.rawMembers(fc, members)
-	if err != nil || !m.ranks.leads() {
+	if err != nil || !m.ranks.Leads() {
 		return nil, err
 	}
 	all := make([][][]float32, len(k.Score))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -113,9 +114,9 @@ func (s *selection) check(ctx context.Context, inits []ensemble.Init) error {
 // about their values. All ranks of a team call it, at the same place.
 //
 // Errors: exit 65 for values that nothing can be computed with.
-func (s *selection) read(ctx context.Context, inits []ensemble.Init, ranks *team) ([]*ensemble.Forecast, []string, error) {
-	own := ranks.own()
-	axes, grid := own.axes(s.axes), own.part(s.grid)
+func (s *selection) read(ctx context.Context, inits []ensemble.Init, ranks *team.Team) ([]*ensemble.Forecast, []string, error) {
+	own := ranks.Own()
+	axes, grid := own.Axes(s.axes), own.Part(s.grid)
 	byInit := map[ensemble.Init]*ensemble.Forecast{}
 	out := make([]*ensemble.Forecast, len(inits))
 	places := 0
@@ -140,14 +141,14 @@ func (s *selection) read(ctx context.Context, inits []ensemble.Init, ranks *team
 			fc.Values = bigmem.Make[float32](axes.Fields() * len(fc.Members) * grid.Size())
 		}
 	}
-	warnings, err := readCounted(ctx, s.from, wanted, axes.Levels, s.within(own.window()), ranks, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].Place(k) })
+	warnings, err := readCounted(ctx, s.from, wanted, axes.Levels, s.within(own.Window()), ranks, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].Place(k) })
 	return out, warnings, err
 }
 
 // readCounted reads a rank's slab of fields, a window of those at its levels, to the places
 // that they have, and looks for faults of the values of all, which it gives as warnings or
 // as the error.
-func readCounted(ctx context.Context, in *onGrid, entries []ensemble.Entry, levels []ensemble.Level, w ensemble.Window, ranks *team, placeOf func(ensemble.Key) ([]float32, error)) ([]string, error) {
+func readCounted(ctx context.Context, in *onGrid, entries []ensemble.Entry, levels []ensemble.Level, w ensemble.Window, ranks *team.Team, placeOf func(ensemble.Key) ([]float32, error)) ([]string, error) {
 	c := newCensus(byPlace(entries))
 	var own []ensemble.Entry
 	var at []int
@@ -165,13 +166,13 @@ func readCounted(ctx context.Context, in *onGrid, entries []ensemble.Entry, leve
 		c.add(at[i], into[i])
 		return nil
 	})
-	if ranks.own() == nil {
+	if ranks.Own() == nil {
 		if err != nil {
 			return nil, err
 		}
 		return refusal(c.faults())
 	}
-	if err := ranks.together(err); err != nil { // the faults are those of whole fields
+	if err := ranks.Together(err); err != nil { // the faults are those of whole fields
 		return nil, err
 	}
 	if err := c.join(ranks); err != nil {
@@ -259,9 +260,9 @@ func listed(words []string) string {
 //
 // Errors: exit 65 if two fields with one name differ, and for values that nothing can be
 // computed with.
-func (s *references) read(ctx context.Context, valids []ensemble.Valid, ranks *team) ([]*ensemble.Analysis, []string, error) {
-	own := ranks.own()
-	levels, grid := own.axes(ensemble.Axes{Levels: s.levels}).Levels, own.part(s.from.to)
+func (s *references) read(ctx context.Context, valids []ensemble.Valid, ranks *team.Team) ([]*ensemble.Analysis, []string, error) {
+	own := ranks.Own()
+	levels, grid := own.Axes(ensemble.Axes{Levels: s.levels}).Levels, own.Part(s.from.to)
 	byValid := map[ensemble.Valid]*ensemble.Analysis{}
 	out := make([]*ensemble.Analysis, len(valids))
 	for i, v := range valids {
@@ -274,7 +275,7 @@ func (s *references) read(ctx context.Context, valids []ensemble.Valid, ranks *t
 		return nil, nil, err
 	}
 	wanted := slices.DeleteFunc(slices.Clone(s.entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
-	warnings, err := readCounted(ctx, s.from, wanted, levels, own.window(), ranks, func(k ensemble.Key) ([]float32, error) {
+	warnings, err := readCounted(ctx, s.from, wanted, levels, own.Window(), ranks, func(k ensemble.Key) ([]float32, error) {
 		return byValid[k.Valid()].Field(slices.Index(s.variables, k.Variable), ensemble.FindLevel(levels, k.Variable, k.Level)), nil
 	})
 	return out, warnings, err

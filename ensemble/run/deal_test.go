@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/mpitest"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -25,10 +26,10 @@ import (
 )
 
 // onTestCrew calls f on ranks of this process.
-func onTestCrew(n int, mesh string, f func(w crew) error) error {
+func onTestCrew(n int, mesh string, f func(w team.Crew) error) error {
 	return comm.Run(n, comm.Free, func(c *comm.Comm) error {
-		w, err := newCrew(c, mesh)
-		if err := newTeam(c).together(err); err != nil {
+		w, err := team.NewCrew(c, mesh)
+		if err := team.New(c).Together(err); err != nil {
 			return err
 		}
 		return f(w)
@@ -61,7 +62,7 @@ func asRank(text string) exit.Code {
 	default:
 		_, err = Verify(context.Background(), *j.Verify)
 	}
-	if err != nil && !(Follows() && Joint(err)) {
+	if err != nil && !(team.Follows() && team.Joint(err)) {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return exit.CodeOf(err)
@@ -158,8 +159,8 @@ func predictOptions(t *testing.T, out string) PredictOptions {
 // predictOnRanks predicts on ranks of this process; options give those of each.
 func predictOnRanks(n int, ctx func(rank int) context.Context, o PredictOptions) ([]*PredictResult, error) {
 	results := make([]*PredictResult, n)
-	return results, onTestCrew(n, o.Mesh, func(w crew) (err error) {
-		r := w.all.c.Rank()
+	return results, onTestCrew(n, o.Mesh, func(w team.Crew) (err error) {
+		r := w.All.Comm.Rank()
 		results[r], err = predictAs(ctx(r), o, w)
 		return err
 	})
@@ -242,7 +243,7 @@ func TestPredictOnAMesh(t *testing.T) {
 		mesh  string
 	}{{3, "lat:2"}, {2, "data:2"}, {2, "east:2"}, {1, "lon:2"}} {
 		o.Mesh = c.mesh
-		if _, err := predictOnRanks(c.ranks, background, o); exit.CodeOf(err) != exit.Usage || !Joint(err) && c.ranks > 1 {
+		if _, err := predictOnRanks(c.ranks, background, o); exit.CodeOf(err) != exit.Usage || !team.Joint(err) && c.ranks > 1 {
 			t.Errorf("mesh %q of %d ranks: %v", c.mesh, c.ranks, err)
 		}
 	}
@@ -304,7 +305,7 @@ func TestPredictFailsOnARank(t *testing.T) {
 		if exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), inits[1]) {
 			t.Errorf("%d ranks: %v", n, err)
 		}
-		if n > 1 && (!Joint(err) || !strings.Contains(err.Error(), "(rank 1)")) {
+		if n > 1 && (!team.Joint(err) || !strings.Contains(err.Error(), "(rank 1)")) {
 			t.Errorf("%d ranks: not named: %v", n, err)
 		}
 		if _, err := product.ReadManifest(filepath.Join(o.Out, inits[0])); err != nil {
@@ -369,10 +370,10 @@ func TestVerifyOnRanks(t *testing.T) {
 	}
 	for _, n := range []int{2, 7} {
 		o.Out = t.TempDir()
-		if err := onTestCrew(n, "", func(w crew) error {
+		if err := onTestCrew(n, "", func(w team.Crew) error {
 			r, err := verifyAs(context.Background(), o, w)
-			if err == nil && (w.all.leads() != (r.Scores != nil) || len(r.Warnings) != len(alone.Warnings)) {
-				err = fmt.Errorf("rank %d has %+v", w.all.c.Rank(), r)
+			if err == nil && (w.All.Leads() != (r.Scores != nil) || len(r.Warnings) != len(alone.Warnings)) {
+				err = fmt.Errorf("rank %d has %+v", w.All.Comm.Rank(), r)
 			}
 			return err
 		}); err != nil {
@@ -399,11 +400,11 @@ func TestVerifyOnRanks(t *testing.T) {
 	}
 	o.Forecast = append(slices.Clone(products[:4]), bad)
 	_, found := Verify(context.Background(), o)
-	err = onTestCrew(3, "", func(w crew) error {
+	err = onTestCrew(3, "", func(w team.Crew) error {
 		_, err := verifyAs(context.Background(), o, w)
 		return err
 	})
-	if exit.CodeOf(found) != exit.BadData || exit.CodeOf(err) != exit.CodeOf(found) || !Joint(err) {
+	if exit.CodeOf(found) != exit.BadData || exit.CodeOf(err) != exit.CodeOf(found) || !team.Joint(err) {
 		t.Errorf("bad file: alone %v, on ranks %v", found, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -23,7 +24,7 @@ type extreme struct {
 // extremeOf is what a configuration asks for.
 //
 // Errors: exit 64 on several ranks, which have no climate of their slabs.
-func extremeOf(c *config.TrainConfig, k *Task, climate *Climate, ranks *team) (*extreme, error) {
+func extremeOf(c *config.TrainConfig, k *Task, climate *Climate, ranks *team.Team) (*extreme, error) {
 	if c.Train.Train.Loss.Extreme == 0 {
 		return nil, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/fieldmath"
 )
@@ -36,8 +37,8 @@ func tallyOf(values []float32) tally { return tally{fieldmath.TallyOf(values)} }
 
 // join makes tallies of whole fields of those that ranks have of their slabs, the same
 // on all ranks.
-func (c *census) join(t *team) error {
-	all, err := exchange(t.c, c.fields)
+func (c *census) join(t *team.Team) error {
+	all, err := team.Exchange(t.Comm, c.fields)
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
-	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -494,13 +494,13 @@ type smallest struct {
 //
 // Errors: exit 65 for values that the family does not have, and for differences of which no bins
 // can be made.
-func (k *Task) fitHead(h *headSums, ranks *team) error {
+func (k *Task) fitHead(h *headSums, ranks *team.Team) error {
 	if h == nil {
 		return nil
 	}
 	least := h.least
 	if ranks != nil {
-		all, err := tell(ranks, outcome[[]smallest]{Result: h.least}, nil)
+		all, err := team.Tell(ranks, team.Outcome[[]smallest]{Result: h.least}, nil)
 		if err != nil {
 			return err
 		}
@@ -515,11 +515,11 @@ func (k *Task) fitHead(h *headSums, ranks *team) error {
 	counts := make([][]float64, len(h.counts))
 	for at := range h.counts {
 		var err error
-		if counts[at], err = ranks.addUp(h.counts[at]); err != nil {
+		if counts[at], err = ranks.AddUp(h.counts[at]); err != nil {
 			return err
 		}
 	}
-	if !ranks.leads() {
+	if !ranks.Leads() {
 		return nil
 	}
 	for at, l := range least {
@@ -542,17 +542,6 @@ func (k *Task) fitHead(h *headSums, ranks *team) error {
 		k.Edges = append(k.Edges, edges)
 	}
 	return nil
-}
-
-// addUp adds numbers of all ranks whose slabs are not another's too.
-func (t *team) addUp(x []float64) ([]float64, error) {
-	if t == nil {
-		return x, nil
-	}
-	if s := t.own(); s != nil && !s.gives[s.me] {
-		x = make([]float64, len(x))
-	}
-	return x, comm.AllReduce(t.c, x, comm.Auto)
 }
 
 // heads gathers what the networks of a prediction give of a distribution that is not normal.

@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -51,7 +52,7 @@ type Model struct {
 
 	arrays *ckpt.File     // from which maps are read when they are needed; nil if all are in memory
 	stored *ckpt.File     // of the only network, from which its weights are read when it is opened; else nil
-	ranks  *team          // that predict together; nil for one rank alone
+	ranks  *team.Team     // that predict together; nil for one rank alone
 	local  *Task          // of this rank
 	net    *network       // compiled on first use; runs the networks in turn
 	opened engine.Options // of net
@@ -630,13 +631,13 @@ func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
 	if m.ranks == nil {
 		return out, err
 	}
-	clipped, err := tell(m.ranks, outcome[int]{Result: out.Clipped}, err)
+	clipped, err := team.Tell(m.ranks, team.Outcome[int]{Result: out.Clipped}, err)
 	if err != nil {
 		return nil, err
 	}
 	out.Clipped = 0
 	for r, c := range clipped {
-		if m.ranks.slab.gives[r] {
+		if m.ranks.Own().Counts(r) {
 			out.Clipped += c.Result
 		}
 	}
@@ -648,16 +649,16 @@ func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
 		if *field == nil {
 			continue
 		}
-		if *field, err = joinSlabs(m.ranks, *field, len(m.Task.Targets)); err != nil {
+		if *field, err = team.Join(m.ranks, *field, len(m.Task.Targets)); err != nil {
 			return nil, err
 		}
 	}
 	if out.Members != nil {
-		if out.Members, err = joinSlabs(m.ranks, out.Members, len(m.net.batch.from)*len(m.Task.Targets)); err != nil {
+		if out.Members, err = team.Join(m.ranks, out.Members, len(m.net.batch.from)*len(m.Task.Targets)); err != nil {
 			return nil, err
 		}
 	}
-	if !m.ranks.leads() {
+	if !m.ranks.Leads() {
 		return nil, nil
 	}
 	return out, nil

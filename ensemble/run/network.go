@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -329,7 +330,7 @@ func inSpreads(b *graph.Builder, k *Task, x graph.Value) graph.Value {
 type network struct {
 	plan   *engine.Plan
 	part   *spatial.Plan          // of one rank of several: plan and what it is a part of; else nil
-	ranks  *team                  // that compute the network together; nil for one
+	ranks  *team.Team             // that compute the network together; nil for one
 	shapes map[string]graph.Shape // of inputs and outputs
 	rows   spatial.Interval       // samples of a batch that this rank has
 	batch  Batch                  // of this rank's samples and slab
@@ -337,7 +338,7 @@ type network struct {
 
 // compile builds a network for n samples and compiles it, with its loss if asked
 // for; of several ranks, one's part. Networks that share a store share their parameters.
-func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, o engine.Options, ranks *team) (*network, error) {
+func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, o engine.Options, ranks *team.Team) (*network, error) {
 	gr, err := s.graph(k, g, n, seed, loss)
 	if err != nil {
 		return nil, err
@@ -360,10 +361,10 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	switch {
 	case ranks == nil:
 		net.plan, err = engine.Compile(gr, o)
-	case ranks.shared && o.Mode == engine.Train:
-		net.part, err = spatial.CompileShared(gr, ranks.c, ranks.mesh, o)
+	case ranks.Shared && o.Mode == engine.Train:
+		net.part, err = spatial.CompileShared(gr, ranks.Comm, ranks.Mesh, o)
 	default:
-		net.part, err = spatial.Compile(gr, ranks.c, ranks.mesh, o)
+		net.part, err = spatial.Compile(gr, ranks.Comm, ranks.Mesh, o)
 	}
 	if err == nil && ranks != nil {
 		net.plan = net.part.Plan
@@ -371,19 +372,19 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	if err != nil {
 		return nil, err
 	}
-	if slab := ranks.own(); slab != nil {
+	if slab := ranks.Own(); slab != nil {
 		own := net.part.Part("features", net.shapes["features"])
-		if !slices.Equal(own[2:], slab.boxes[slab.me]) {
-			return nil, errors.Join(fmt.Errorf("rank %d has the slab %v of fields that are cut at %v", slab.me, slab.boxes[slab.me], own[2:]), net.plan.Close())
+		if !slices.Equal(own[2:], slab.Box()) {
+			return nil, errors.Join(fmt.Errorf("rank %d has the slab %v of fields that are cut at %v", ranks.Comm.Rank(), slab.Box(), own[2:]), net.plan.Close())
 		}
 		net.rows = own[0]
 	}
 	here := Task{Features: k.Features, Targets: k.Targets, reference: k.reference}
-	here.Features.Axes = ranks.own().axes(k.Features.Axes)
-	net.batch = newBatch(&here, ranks.own().part(g), net.rows.Len())
+	here.Features.Axes = ranks.Own().Axes(k.Features.Axes)
+	net.batch = newBatch(&here, ranks.Own().Part(g), net.rows.Len())
 	net.batch.withCentre(s)
 	net.batch.withConditions(s, &here, net.rows.Len())
-	net.batch.withMembers(s, &here, ranks.own().part(g), net.rows.Len(), s.membersOf(k), loss)
+	net.batch.withMembers(s, &here, ranks.Own().Part(g), net.rows.Len(), s.membersOf(k), loss)
 	return net, nil
 }
 
@@ -424,9 +425,9 @@ func (n *network) load(b *Batch) {
 
 // output is this rank's slab of an output. It stays as it is until the next run.
 func (n *network) output(name string) []float32 {
-	y, slab := n.plan.Output(name), n.ranks.own()
+	y, slab := n.plan.Output(name), n.ranks.Own()
 	if slab == nil {
 		return y
 	}
-	return slab.cut(y, n.ranks.mesh.Owned(n.part.Outputs[name], n.shapes[name], slab.me))
+	return slab.Cut(y, n.ranks.Mesh.Owned(n.part.Outputs[name], n.shapes[name], n.ranks.Comm.Rank()))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/regrid"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
@@ -30,7 +31,7 @@ import (
 const coarse = "40x20"
 
 // dataOf reads what a training reads.
-func dataOf(t *testing.T, c *config.TrainConfig, ranks *team) (*data, error) {
+func dataOf(t *testing.T, c *config.TrainConfig, ranks *team.Team) (*data, error) {
 	t.Helper()
 	forecasts, analyses, err := trainingFiles(c)
 	if err != nil {
@@ -170,13 +171,13 @@ func TestDataOnOneGrid(t *testing.T) {
 			continue
 		}
 		err = comm.Run(2, comm.Free, func(g *comm.Comm) error {
-			ranks := newTeam(g)
+			ranks := team.New(g)
 			part, err := dataOf(t, quick(t, f, append(set, "train.mesh="+c.mesh)...), ranks)
 			if err != nil {
 				return err
 			}
-			own := ranks.own()
-			want := ensemble.Cut(first.forecast.Field(2, 1, 0, 0), got.grid, own.window())
+			own := ranks.Own()
+			want := ensemble.Cut(first.forecast.Field(2, 1, 0, 0), got.grid, own.Window())
 			samples, err := samplesOf(part.train)
 			if err != nil {
 				return err

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -119,7 +120,7 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 		return nil, err
 	}
 	out := &ParallelCheck{Steps: o.Steps, Optimizer: o.Optimizer, SameBits: true}
-	transport, err := onRanks(o.Ranks, parts, config.DefaultStall, func(c *comm.Comm) error {
+	transport, err := team.OnRanks(o.Ranks, parts, config.DefaultStall, func(c *comm.Comm) error {
 		k := o.Case.shared(c.Size())
 		k.Periodic = true // so that halos go around
 		if err := k.check(); err != nil {
@@ -142,7 +143,7 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 			all = append(all, r)
 		}
 		if c.Rank() == 0 {
-			out.Network, out.Ranks, out.Parts = k, processes(c), c.Size()
+			out.Network, out.Ranks, out.Parts = k, team.Processes(c), c.Size()
 			out.Meshes, out.Losses, out.LossFloor = all, one.losses, one.floor
 			out.Checksum = checksum(one.parameters)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -71,7 +72,7 @@ const checkLine = "check "
 // printCheck is a rank of a launcher.
 func printCheck(o ParallelCheckOptions) error {
 	r, err := CheckParallel(context.Background(), o)
-	if err != nil || Follows() {
+	if err != nil || team.Follows() {
 		return err
 	}
 	text, err := json.Marshal(r)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -29,8 +30,8 @@ func trainOnProcesses(t *testing.T, n int, options func(process int) TrainOption
 		if err != nil {
 			return err
 		}
-		return onParts(c, parts, func(c *comm.Comm) error {
-			ranks := newTeam(c)
+		return team.OnParts(c, parts, func(c *comm.Comm) error {
+			ranks := team.New(c)
 			_, err := trainAs(context.Background(), o.ofPart(ranks), ranks)
 			return err
 		})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
@@ -21,7 +22,7 @@ func (d *data) meet(c *config.TrainConfig) error {
 		return nil
 	}
 	t := d.ranks
-	machines, err := tell(t, outcome[string]{Result: loader.Machine()}, nil)
+	machines, err := team.Tell(t, team.Outcome[string]{Result: loader.Machine()}, nil)
 	if err != nil {
 		return err
 	}
@@ -29,21 +30,21 @@ func (d *data) meet(c *config.TrainConfig) error {
 	for _, m := range machines {
 		abroad = abroad || m != machines[0]
 	}
-	own, wanted := d.ranks.own(), c.Data.Peers != config.PeersNever
-	mine := seat{Slab: fmt.Sprint(own.axes(d.axes).Levels, own.window())}
+	own, wanted := d.ranks.Own(), c.Data.Peers != config.PeersNever
+	mine := seat{Slab: fmt.Sprint(own.Axes(d.axes).Levels, own.Window())}
 	if wanted {
-		if mine.Peer, err = d.source.Serve(fmt.Sprintf("rank %d", t.c.Process(t.c.Rank())), abroad); err != nil {
+		if mine.Peer, err = d.source.Serve(fmt.Sprintf("rank %d", t.Comm.Process(t.Comm.Rank())), abroad); err != nil {
 			wanted = false
 			d.warnings = append(d.warnings, fmt.Sprintf("other ranks cannot ask this one for starts, and read the store instead: %v", err))
 		}
 	}
-	seats, err := tell(t, outcome[seat]{Result: mine}, nil)
+	seats, err := team.Tell(t, team.Outcome[seat]{Result: mine}, nil)
 	if err != nil {
 		return err
 	}
 	if wanted {
 		peers := make([]loader.Peer, s.Readers)
-		for r, rank := range t.mesh.Group(t.c.Rank(), []string{"data"}) {
+		for r, rank := range t.Mesh.Group(t.Comm.Rank(), []string{"data"}) {
 			if seats[rank].Result.Slab == mine.Slab {
 				peers[r] = seats[rank].Result.Peer
 			}
@@ -51,11 +52,11 @@ func (d *data) meet(c *config.TrainConfig) error {
 		d.source.Meet(peers, reader, c.Data.Peers == config.PeersAlways)
 		d.source.Keep(s, reader)
 	}
-	return t.together(nil) // who asks finds all others ready
+	return t.Together(nil) // who asks finds all others ready
 }
 
 // warnings are what was wrong with the sources of starts, on all ranks.
-func (c inputCosts) warnings(ranks *team) ([]string, error) {
+func (c inputCosts) warnings(ranks *team.Team) ([]string, error) {
 	var own []string
 	if e := c.counts.DiskError; e != nil {
 		own = append(own, fmt.Sprintf("the disk cache keeps less than it could, and the store is read instead: %v", e))
@@ -66,14 +67,14 @@ func (c inputCosts) warnings(ranks *team) ([]string, error) {
 	if ranks == nil {
 		return own, nil
 	}
-	all, err := tell(ranks, outcome[[]string]{Result: own}, nil)
+	all, err := team.Tell(ranks, team.Outcome[[]string]{Result: own}, nil)
 	if err != nil {
 		return nil, err
 	}
 	var warnings []string
 	for rank, o := range all {
 		for _, w := range o.Result {
-			warnings = append(warnings, fmt.Sprintf("rank %d: %s", ranks.c.Process(rank), w))
+			warnings = append(warnings, fmt.Sprintf("rank %d: %s", ranks.Comm.Process(rank), w))
 		}
 	}
 	return warnings, nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/loader"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -26,7 +27,7 @@ func TestSourceWarnings(t *testing.T) {
 		if c.Rank() == 2 {
 			own = costs
 		}
-		w, err := own.warnings(newTeam(c))
+		w, err := own.warnings(team.New(c))
 		if err == nil && (len(w) != 2 || slices.ContainsFunc(w, func(w string) bool { return !strings.HasPrefix(w, "rank 2: ") })) {
 			err = fmt.Errorf("warnings %q", w)
 		}

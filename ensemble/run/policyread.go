@@ -202,7 +202,7 @@ func (p *prediction) attempt(ctx context.Context, init ensemble.Init) (a attempt
 		return a
 	}
 	forecasts, warnings, err := p.in.read(ctx, []ensemble.Init{init}, p.ranks)
-	if err = p.ranks.together(err); err != nil {
+	if err = p.ranks.Together(err); err != nil {
 		return attempt{err: err}
 	}
 	return attempt{forecast: forecasts[0], warnings: warnings}
@@ -212,7 +212,7 @@ func (p *prediction) attempt(ctx context.Context, init ensemble.Init) (a attempt
 // fields that cannot be decoded are missing: it is read again.
 func (p *prediction) read(ctx context.Context, init ensemble.Init, first attempt) attempt {
 	if exit.CodeOf(first.err) == exit.BadData && p.demand.BadMessages == "skip" {
-		if err := p.ranks.together(p.undecodable(ctx, init, first.err)); err != nil { // each looks for itself
+		if err := p.ranks.Together(p.undecodable(ctx, init, first.err)); err != nil { // each looks for itself
 			return attempt{err: err}
 		}
 		first = p.attempt(ctx, init)

@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -84,7 +85,7 @@ type PredictResult struct {
 // folder "reference" in the root of the products gets the model without its weights, so
 // that verification finds the baselines.
 func Predict(ctx context.Context, o PredictOptions) (r *PredictResult, err error) {
-	err = onCrew(o.Mesh, func(w crew) error {
+	err = team.OnCrew(o.Mesh, config.DefaultStall, func(w team.Crew) error {
 		r, err = predictAs(ctx, o, w)
 		return err
 	})
@@ -92,10 +93,10 @@ func Predict(ctx context.Context, o PredictOptions) (r *PredictResult, err error
 }
 
 // predictAs predicts as one rank of a crew.
-func predictAs(ctx context.Context, o PredictOptions, w crew) (*PredictResult, error) {
-	p := &prediction{o: o, ranks: w.share, sums: map[string]manifest.File{}, done: map[ensemble.Init]bool{}}
+func predictAs(ctx context.Context, o PredictOptions, w team.Crew) (*PredictResult, error) {
+	p := &prediction{o: o, ranks: w.Share, sums: map[string]manifest.File{}, done: map[ensemble.Init]bool{}}
 	defer p.close()
-	if err := w.all.together(p.load()); err != nil {
+	if err := w.All.Together(p.load()); err != nil {
 		return nil, err
 	}
 	if err := p.await(ctx, w); err != nil {
@@ -106,7 +107,7 @@ func predictAs(ctx context.Context, o PredictOptions, w crew) (*PredictResult, e
 		res.Warnings = append(res.Warnings, rereadWarning)
 		p.release()
 	})
-	if w.all.leads() {
+	if w.All.Leads() {
 		o.Timings.save(p.engine.Timings)
 	}
 	if err != nil {
@@ -116,27 +117,27 @@ func predictAs(ctx context.Context, o PredictOptions, w crew) (*PredictResult, e
 }
 
 // round predicts the starts of the input that are not done.
-func (p *prediction) round(ctx context.Context, w crew, res *PredictResult) error {
+func (p *prediction) round(ctx context.Context, w team.Crew, res *PredictResult) error {
 	err := p.open(ctx)
 	if err == nil {
-		err = p.compare(ctx, mine(w, p.inits))
+		err = p.compare(ctx, team.Mine(w, p.inits))
 	}
-	if err := w.all.together(err); err != nil {
+	if err := w.All.Together(err); err != nil {
 		return err
 	}
-	if w.all != nil {
+	if w.All != nil {
 		id, err := p.identity()
-		if err := w.all.together(err); err != nil {
+		if err := w.All.Together(err); err != nil {
 			return err
 		}
-		if err := w.all.same("the program, the model, the input or the command line", id); err != nil {
+		if err := w.All.Same("the program, the model, the input or the command line", id); err != nil {
 			return err
 		}
 	}
 	res.Warnings = append(res.Warnings, p.warnings...)
 	task := p.o.Progress.Start("predict", int64(len(p.inits)))
 	defer task.Done()
-	return deal(ctx, w, len(p.inits), func(i int) (published, error) { return p.start(ctx, p.inits[i], i == 0) },
+	return team.Deal(ctx, w, len(p.inits), func(i int) (published, error) { return p.start(ctx, p.inits[i], i == 0) },
 		func(i int, r published) error {
 			p.done[p.inits[i]] = true
 			res.Cycles++
@@ -160,7 +161,7 @@ type prediction struct {
 	opening   chan struct{} // closed when the network is open, or cannot be; nil where ranks open it together
 	unopened  error
 	modelSum  func() (string, error) // waits for it
-	ranks     *team                  // that predict one start together
+	ranks     *team.Team             // that predict one start together
 	pool      *decode.Pool
 	demand    *demand
 	files     []string // of the input
@@ -204,10 +205,10 @@ func (p *prediction) load() (err error) {
 		return err
 	}
 	if p.ranks != nil {
-		if err := p.ranks.layOut(p.model.Spec, p.model.Task, p.model.Grid, 1); err != nil {
+		if err := layOut(p.ranks, p.model.Spec, p.model.Task, p.model.Grid, 1); err != nil {
 			return err
 		}
-		p.model.local = p.model.Task.local(p.ranks.slab, p.ranks.slab.me)
+		p.model.local = p.model.Task.local(p.ranks.Own(), p.ranks.Comm.Rank())
 	}
 	p.engine = o.engineOptions()
 	if p.ranks == nil { // whose messages have an order
@@ -342,7 +343,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if err != nil {
 		return r, namedMemory(err, flagMemory, flagWorkspace)
 	}
-	if !p.ranks.leads() {
+	if !p.ranks.Leads() {
 		return r, nil
 	}
 	q, pub, err := p.publication(init)
@@ -438,7 +439,7 @@ func (p *prediction) publication(init ensemble.Init) (*product.Product, product.
 func (p *prediction) already(init ensemble.Init) (*product.Manifest, error) {
 	var there *product.Manifest
 	var err error
-	if p.ranks.leads() {
+	if p.ranks.Leads() {
 		var q *product.Product
 		var pub product.Publication
 		if q, pub, err = p.publication(init); err == nil {
@@ -448,7 +449,7 @@ func (p *prediction) already(init ensemble.Init) (*product.Manifest, error) {
 	if p.ranks == nil {
 		return there, err
 	}
-	all, err := tell(p.ranks, outcome[*product.Manifest]{Result: there}, err)
+	all, err := team.Tell(p.ranks, team.Outcome[*product.Manifest]{Result: there}, err)
 	if err != nil {
 		return nil, err
 	}

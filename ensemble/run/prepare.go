@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -218,7 +219,7 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 
 // openStore is readData from the store of a configuration. Starts are read as they are
 // needed, and their values are judged when that is first.
-func openStore(ctx context.Context, c *config.TrainConfig, ranks *team) (*data, error) {
+func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*data, error) {
 	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{Direct: c.Data.Direct})
 	if err != nil {
 		return nil, err
@@ -243,7 +244,7 @@ func (d *data) fromStore(c *config.TrainConfig) error {
 	if d.used, d.all, err = choose(d.store.Members, m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return err
 	}
-	if err := d.ranks.join(c, d.grid); err != nil {
+	if err := joinMesh(d.ranks, c, d.grid); err != nil {
 		return err
 	}
 	if d.split, err = divide(c.Data.Split, d.store.Inits()); err != nil {
@@ -254,8 +255,8 @@ func (d *data) fromStore(c *config.TrainConfig) error {
 		return err
 	}
 	d.warnings = append(d.warnings, leaks...)
-	own := d.ranks.own()
-	sel := store.Selection{Variables: d.axes.Variables, Levels: own.axes(d.axes).Levels, Leads: d.axes.Leads, Members: d.all, Window: own.window(),
+	own := d.ranks.Own()
+	sel := store.Selection{Variables: d.axes.Variables, Levels: own.Axes(d.axes).Levels, Leads: d.axes.Leads, Members: d.all, Window: own.Window(),
 		AnalysisVariables: []string{}, AnalysisLeads: []ensemble.Lead{}}
 	analysed := len(c.Data.Analyses) > 0
 	if analysed {
@@ -265,7 +266,7 @@ func (d *data) fromStore(c *config.TrainConfig) error {
 	if err != nil {
 		return err
 	}
-	from, err := loader.New(storedStarts{r, inits(d.split)}, loaderOptions(c, d.ranks.most()))
+	from, err := loader.New(storedStarts{r, inits(d.split)}, loaderOptions(c, d.ranks.Most()))
 	if err != nil {
 		return err
 	}
@@ -336,9 +337,9 @@ func (c *storedCensus) add(f *ensemble.Forecast, a []*ensemble.Analysis) {
 
 // faults looks for faults of the values, as readCounted does for files. All ranks of a
 // team call it, at the same place.
-func (c *storedCensus) faults(ranks *team) (warnings []string, err error) {
+func (c *storedCensus) faults(ranks *team.Team) (warnings []string, err error) {
 	for _, c := range []*census{&c.forecasts, &c.analyses} {
-		if ranks.own() != nil {
+		if ranks.Own() != nil {
 			if err := c.join(ranks); err != nil {
 				return nil, err
 			}

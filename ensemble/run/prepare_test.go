@@ -15,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/store"
@@ -82,11 +83,11 @@ func TestRanksReadStoreSlabs(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			want, err := readData(context.Background(), files, forecasts, analyses, newTeam(g))
+			want, err := readData(context.Background(), files, forecasts, analyses, team.New(g))
 			if err != nil {
 				return err
 			}
-			got, err := readData(context.Background(), stored, nil, nil, newTeam(g))
+			got, err := readData(context.Background(), stored, nil, nil, team.New(g))
 			if err != nil {
 				return err
 			}

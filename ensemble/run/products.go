@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/io/unit"
@@ -433,5 +434,5 @@ func (m *Model) rawMembers(fc *ensemble.Forecast, used []ensemble.Member) ([]flo
 			}
 		}
 	}
-	return joinSlabs(m.ranks, part, len(used)*len(k.Targets))
+	return team.Join(m.ranks, part, len(used)*len(k.Targets))
 }

@@ -92,7 +92,7 @@ func pruneOptions(o config.Prune, epochs, steps int) prune.Options {
 
 // masked hands the present mask to the optimiser. All ranks do, and see that it is the same.
 func (t *trainer) masked() error {
-	if err := t.ranks.same("the mask of what is pruned", t.prune.mask.Hash()); err != nil {
+	if err := t.ranks.Same("the mask of what is pruned", t.prune.mask.Hash()); err != nil {
 		return err
 	}
 	if t.prune.mask.Nested() && t.prune.of.Kernels != config.DenseKernels {

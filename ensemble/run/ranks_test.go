@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -20,7 +20,7 @@ import (
 // trainOnRanks trains on ranks of this process; options give those of each.
 func trainOnRanks(n int, options func(rank int) TrainOptions) error {
 	return comm.Run(n, comm.Free, func(c *comm.Comm) error {
-		_, err := trainAs(context.Background(), options(c.Rank()), newTeam(c))
+		_, err := trainAs(context.Background(), options(c.Rank()), team.New(c))
 		return err
 	})
 }
@@ -117,7 +117,7 @@ func TestRanksReadTheirSlabs(t *testing.T) {
 		files []string
 	}{{"GRIB", f.GRIB2[:3]}, {"NetCDF", f.NetCDF[:3]}} {
 		c := quick(t, f)
-		read := func(ranks *team) (*data, error) {
+		read := func(ranks *team.Team) (*data, error) {
 			return readData(context.Background(), c, kind.files, f.Analyses, ranks)
 		}
 		whole, err := read(nil)
@@ -144,7 +144,7 @@ func TestRanksReadTheirSlabs(t *testing.T) {
 			space := m.Size() / max(1, m.Along(m.Size()-1, "data")+1)
 			c.Train.Train.Mesh = mesh
 			if err := comm.Run(m.Size(), comm.Free, func(g *comm.Comm) error {
-				ranks := newTeam(g)
+				ranks := team.New(g)
 				d, err := read(ranks)
 				if err != nil {
 					return err
@@ -154,7 +154,7 @@ func TestRanksReadTheirSlabs(t *testing.T) {
 					if n := len(part) * space; n > len(want)*3/2 {
 						return fmt.Errorf("rank %d has %d of %d values", g.Rank(), len(part), len(want))
 					}
-					got, err := joinSlabs(ranks, part, len(want)/(len(d.axes.Levels)*d.grid.Size()))
+					got, err := team.Join(ranks, part, len(want)/(len(d.axes.Levels)*d.grid.Size()))
 					if err != nil {
 						return err
 					}
@@ -189,7 +189,7 @@ func TestRanksMustAgree(t *testing.T) {
 		err := trainOnRanks(2, func(r int) TrainOptions {
 			return TrainOptions{Config: quick(t, f, c.set(r), "data.standardise=las"), RunDir: runDir, Version: "test"}
 		})
-		if exit.CodeOf(err) != c.code || !Joint(err) {
+		if exit.CodeOf(err) != c.code || !team.Joint(err) {
 			t.Errorf("%s: %v, want exit code %d", c.name, err, c.code)
 		}
 	}
@@ -197,7 +197,7 @@ func TestRanksMustAgree(t *testing.T) {
 	err := trainOnProcesses(t, 2, func(process int) TrainOptions {
 		return TrainOptions{Config: quick(t, f, "train.mesh=lon:4", fmt.Sprint("train.seed=", process)), RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"}
 	})
-	if exit.CodeOf(err) != exit.RankLost || !Joint(err) || !strings.Contains(err.Error(), "ranks [1] differ from rank 0") {
+	if exit.CodeOf(err) != exit.RankLost || !team.Joint(err) || !strings.Contains(err.Error(), "ranks [1] differ from rank 0") {
 		t.Errorf("two processes of two parts: %v", err)
 	}
 }
@@ -286,12 +286,5 @@ func TestShardedOptimizer(t *testing.T) {
 				t.Fatalf("ranks %v, step %d: loss %v, want %v", ranks, i+1, got[i], want[i])
 			}
 		}
-	}
-}
-
-func TestLostRankHasItsExitCode(t *testing.T) {
-	err := lost(fmt.Errorf("a step: %w", &comm.RankError{Rank: 3, Err: errors.New("no answer")}))
-	if exit.CodeOf(err) != exit.RankLost {
-		t.Errorf("%v has exit code %d", err, exit.CodeOf(err))
 	}
 }

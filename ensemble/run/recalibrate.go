@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/postproc/calibration"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -56,7 +57,7 @@ func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *pro
 		return err
 	}
 	var fits []Recalibration
-	if m.ranks.leads() {
+	if m.ranks.Leads() {
 		levels := k.Features.Axes.Levels
 		for at := range tails {
 			of := k.Targets[at/len(levels)]
@@ -67,7 +68,7 @@ func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *pro
 		}
 	}
 	if m.ranks != nil {
-		all, err := tell(m.ranks, outcome[[]Recalibration]{Result: fits}, nil)
+		all, err := team.Tell(m.ranks, team.Outcome[[]Recalibration]{Result: fits}, nil)
 		if err != nil {
 			return err
 		}

@@ -1,17 +1,15 @@
 package run
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/gob"
 	"encoding/json"
 	"fmt"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
-	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // reference is the forecast that a network corrects: a baseline that gives a normal
@@ -46,17 +44,17 @@ func (r *reference) into(b *Batch, at, out int, valid ensemble.Valid, st statist
 }
 
 // within is the reference of a rank, for its slab alone; of a whole one if s is nil.
-func (r *reference) within(s *slab, rank int) *reference {
+func (r *reference) within(s *team.Slab, rank int) *reference {
 	if r == nil || s == nil {
 		return r
 	}
 	out := &reference{method: r.method}
-	levels, w := s.boxes[rank][0], s.windowOf(rank)
-	for _, f := range atLevels(r.fits, s, levels) {
+	w := s.WindowOf(rank)
+	for _, f := range team.AtLevels(r.fits, s, rank) {
 		parts := partsOfFit(f)
 		for i, a := range f.Arrays() {
 			if !a.Pooled {
-				parts.F64[i], parts.F32[i] = cutTerms(parts.F64[i], a.Terms, s.grid, w), cutTerms(parts.F32[i], a.Terms, s.grid, w)
+				parts.F64[i], parts.F32[i] = cutTerms(parts.F64[i], a.Terms, s.Grid, w), cutTerms(parts.F32[i], a.Terms, s.Grid, w)
 			}
 		}
 		out.fits = append(out.fits, parts.fit(r.method))
@@ -236,16 +234,15 @@ func datesOf(s *baseline.Set, dates []int) *baseline.Set {
 // share gives every rank the references on its slab, which the leading one has fitted.
 //
 // Errors: that of add; those of other ranks.
-func (x *crossFit) share(ranks *team) (*crossFit, error) {
+func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 	if x == nil {
 		return nil, nil
 	}
-	if err := ranks.together(x.err); err != nil || ranks.own() == nil {
+	if err := ranks.Together(x.err); err != nil || ranks.Own() == nil {
 		return x, err
 	}
-	var text []byte
-	if ranks.leads() {
-		var parts [][]fitParts
+	var parts [][]fitParts
+	if ranks.Leads() {
 		for _, r := range append([]*reference{x.all, x.final}, x.of...) {
 			var fits []fitParts
 			for _, f := range r.fits {
@@ -253,25 +250,10 @@ func (x *crossFit) share(ranks *team) (*crossFit, error) {
 			}
 			parts = append(parts, fits)
 		}
-		var b bytes.Buffer
-		if err := gob.NewEncoder(&b).Encode(parts); err != nil {
-			return nil, fmt.Errorf("the reference: %w", err)
-		}
-		text = b.Bytes()
 	}
-	size, err := ranks.agree(int64(len(text)))
+	parts, err := team.FromLeader(ranks, parts)
 	if err != nil {
 		return nil, err
-	}
-	if !ranks.leads() {
-		text = make([]byte, size)
-	}
-	if err := comm.Broadcast(ranks.c, 0, text); err != nil {
-		return nil, err
-	}
-	var parts [][]fitParts
-	if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&parts); err != nil {
-		return nil, fmt.Errorf("the reference: %w", err)
 	}
 	out := &crossFit{folds: x.folds, foldOf: x.foldOf}
 	for i, fits := range parts {
@@ -279,7 +261,7 @@ func (x *crossFit) share(ranks *team) (*crossFit, error) {
 		for _, p := range fits {
 			r.fits = append(r.fits, p.fit(r.method))
 		}
-		switch r = r.within(ranks.own(), ranks.own().me); i {
+		switch r = r.within(ranks.Own(), ranks.Comm.Rank()); i {
 		case 0:
 			out.all = r
 		case 1:
@@ -288,7 +270,7 @@ func (x *crossFit) share(ranks *team) (*crossFit, error) {
 			out.of = append(out.of, r)
 		}
 	}
-	if !ranks.leads() {
+	if !ranks.Leads() {
 		x.all, x.final = out.all, out.final // stand for the whole ones, which only the leading rank saves
 	}
 	return out, nil

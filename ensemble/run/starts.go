@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/loader"
@@ -56,12 +57,12 @@ func (s starts) next() (*ensemble.Forecast, []*ensemble.Analysis, error) {
 
 // each calls f with all examples in order. Several ranks, which then all call it, end
 // together when one of them cannot read.
-func (e examples) each(ctx context.Context, ranks *team, f func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error) error {
+func (e examples) each(ctx context.Context, ranks *team.Team, f func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error) error {
 	s := e.stream(ctx, nil)
 	defer s.Close()
 	for i := range e.inits {
 		fc, a, err := s.next()
-		if err := ranks.together(err); err != nil {
+		if err := ranks.Together(err); err != nil {
 			return err
 		}
 		if err := f(i, fc, a); err != nil {
@@ -105,8 +106,8 @@ func (d *data) past() examples {
 func (d *data) schedule(c config.Training, network int, only []int) (s loader.Schedule, reader int) {
 	s = loader.Schedule{Seed: seedOf(c, network), Samples: len(d.train.inits), Only: only, Epochs: c.Epochs, Batch: c.BatchSize, Readers: 1, Fill: true,
 		Validation: len(d.validation.inits), Test: len(d.test.inits)}
-	if d.ranks != nil && d.ranks.rows > 0 {
-		s.Readers, reader = d.ranks.rows, d.ranks.mesh.Along(d.ranks.c.Rank(), "data")
+	if d.ranks != nil && d.ranks.Rows > 0 {
+		s.Readers, reader = d.ranks.Rows, d.ranks.Mesh.Along(d.ranks.Comm.Rank(), "data")
 	}
 	return s, reader
 }

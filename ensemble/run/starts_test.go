@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/store"
@@ -173,7 +174,7 @@ func TestRanksReadAhead(t *testing.T) {
 	for i, more := range [][]string{nil, {"data.store=" + dir, "data.memory=1B"}, {"data.store=" + dir, fmt.Sprintf("data.memory=%dB", 7*startBytes(t, dir)), "data.peers=always"}} {
 		runDir := filepath.Join(t.TempDir(), "run")
 		err := comm.Run(4, comm.Free, func(c *comm.Comm) error {
-			r, err := trainAs(context.Background(), TrainOptions{RunDir: runDir, Version: "test", Config: quick(t, f, append(set, more...)...)}, newTeam(c))
+			r, err := trainAs(context.Background(), TrainOptions{RunDir: runDir, Version: "test", Config: quick(t, f, append(set, more...)...)}, team.New(c))
 			if err == nil {
 				inputs[i][c.Rank()] = r.Input
 				if len(r.Warnings) > 0 {

@@ -90,7 +90,7 @@ func (t *trainer) gather(ctx context.Context, next <-chan ready, todo int) (floa
 		if todo == 1 {
 			return net.plan.Loss(), nil
 		}
-		w, err := t.ranks.sum(total(b.batch.Weight))
+		w, err := t.ranks.Sum(total(b.batch.Weight))
 		if err != nil {
 			return 0, err
 		}

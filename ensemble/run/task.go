@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
 
 // Task is what a model is asked and how: which fields of which members go in,
@@ -200,11 +201,11 @@ func (s *taskSums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysi
 // fitSums estimates everything from the sums over the training dates. Window and filter of the
 // maps of the anomaly are those of las. Of several ranks each has its slab of the grid; sums
 // are joined on the leading rank, which alone fits, with the bits of one that has all.
-func (k *Task) fitSums(s *taskSums, kind ensemble.Standardisation, las ensemble.LASOptions, grid *ensemble.Grid, ranks *team) error {
+func (k *Task) fitSums(s *taskSums, kind ensemble.Standardisation, las ensemble.LASOptions, grid *ensemble.Grid, ranks *team.Team) error {
 	if s.targets == nil {
 		return fmt.Errorf("no training forecast")
 	}
-	join := func(part []float64) ([]float64, error) { return joinSlabs(ranks, part, 1) }
+	join := func(part []float64) ([]float64, error) { return team.Join(ranks, part, 1) }
 	bad := k.Features.FitSums(s.features, kind, las, grid, join) // kept until all is joined, as others wait for it
 	n := len(k.Targets) * len(k.Features.Axes.Levels)
 	k.ErrorScale, k.SpreadScale, k.SpreadAffine = make([]float64, n), make([]float64, n), make([][2]float64, n)

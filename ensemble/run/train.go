@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -85,7 +86,7 @@ type data struct {
 	axes                    ensemble.Axes
 	used, all               []ensemble.Member
 	grid                    *ensemble.Grid // of the whole fields
-	ranks                   *team          // of which each has its slab of all starts
+	ranks                   *team.Team     // of which each has its slab of all starts
 	source                  *source
 	train, validation, test examples // of the source
 	split                   ensemble.Split
@@ -135,10 +136,10 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainResult, err error) {
 			return trainAs(ctx, o, nil)
 		}
 	} // ranks find together that they have no mesh
-	_, err = onRanks(0, parts, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) error {
-		ranks := newTeam(c)
+	_, err = team.OnRanks(0, parts, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) error {
+		ranks := team.New(c)
 		own, err := trainAs(ctx, o.ofPart(ranks), ranks)
-		if ranks.speaks() {
+		if ranks.Speaks() {
 			r = own
 		}
 		return err
@@ -147,7 +148,7 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainResult, err error) {
 }
 
 // trainAs trains as one rank of a team.
-func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, error) {
+func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResult, error) {
 	c := o.Config
 	started := time.Now().UTC()
 	if o.Stop == nil {
@@ -157,7 +158,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(ranks.sameProgram(o.Version), ranks.same("the configuration", c.Identity())); err != nil {
+	if err := errors.Join(ranks.SameProgram(o.Version), ranks.Same("the configuration", c.Identity())); err != nil {
 		return nil, err
 	}
 	auxiliaryFiles, err := config.Expand("data.auxiliary.files", c.Data.Auxiliary.Files)
@@ -168,15 +169,15 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if c.Model.Start != "" {
 		files = append(files, string(c.Model.Start))
 	}
-	inputs, err := ranks.sums(files)
+	inputs, err := ranks.Sums(files)
 	if err != nil {
 		return nil, err
 	}
 	identity := manifest.Identity(o.Version, c.Identity(), inputs)
-	if err := ranks.same("a file that is read", identity); err != nil {
+	if err := ranks.Same("a file that is read", identity); err != nil {
 		return nil, err
 	}
-	dir, state, err := ranks.open(o, identity)
+	dir, state, err := openRunDir(ranks, o, identity)
 	if err != nil {
 		return nil, err
 	}
@@ -188,10 +189,10 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if d != nil {
 		defer d.close()
 	}
-	if err := ranks.together(err); err != nil {
+	if err := ranks.Together(err); err != nil {
 		return nil, err
 	}
-	if err := d.ranks.together(d.calibratable(c)); err != nil {
+	if err := d.ranks.Together(d.calibratable(c)); err != nil {
 		return nil, err
 	}
 	if err := d.meet(c); err != nil {
@@ -213,7 +214,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err != nil {
 		return nil, err
 	}
-	if o.Warn != nil && ranks.leads() {
+	if o.Warn != nil && ranks.Leads() {
 		for _, w := range d.warnings {
 			o.Warn(w)
 		}
@@ -232,10 +233,10 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	if err := t.calibrate(ctx, c.Calibrate, o.Progress); err != nil {
 		return nil, err
 	}
-	if ranks.leads() {
+	if ranks.Leads() {
 		err = t.model.Save(dir.File("model"))
 	}
-	if err := ranks.together(err); err != nil {
+	if err := ranks.Together(err); err != nil {
 		return nil, err
 	}
 	late, err := t.input.warnings(ranks)
@@ -244,7 +245,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 	}
 	d.warnings = append(d.warnings, late...)
 	res.Warnings = d.warnings
-	if o.Warn != nil && ranks.leads() {
+	if o.Warn != nil && ranks.Leads() {
 		for _, w := range late {
 			o.Warn(w)
 		}
@@ -258,7 +259,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 			return nil, err
 		}
 	}
-	if !ranks.leads() {
+	if !ranks.Leads() {
 		return res, nil
 	}
 	if show != nil {
@@ -298,7 +299,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team) (*TrainResult, er
 
 // readData reads and divides everything a training needs. Of several ranks each reads
 // its slab of all starts: which of them it will be given next, chance decides.
-func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team) (*data, error) {
+func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team.Team) (*data, error) {
 	if c.Data.Store != "" {
 		return openStore(ctx, c, ranks)
 	}
@@ -321,7 +322,7 @@ func readData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return nil, err
 	}
 	d.grid, d.origins = wanted.grid, ensemble.Origins(wanted.entries)
-	if err := ranks.join(c, d.grid); err != nil {
+	if err := joinMesh(ranks, c, d.grid); err != nil {
 		return nil, err
 	}
 	if err := wanted.check(ctx, wanted.inits); err != nil {
@@ -488,17 +489,17 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 		return nil, err
 	}
 	err = task.fitSums(sums, c.Data.Standardise, las, d.grid, d.ranks)
-	if err != nil && exit.CodeOf(lost(err)) != exit.RankLost {
+	if err != nil && exit.CodeOf(team.Lost(err)) != exit.RankLost {
 		err = &exit.Error{Code: exit.BadData, What: "the statistics of the training starts cannot be fitted", At: "data.split.train", Why: err.Error(),
 			Fix: "look at the fields with `ensemble inspect --stats`, or change data.split.train", Err: err}
 	}
-	if err := d.ranks.together(err); err != nil {
+	if err := d.ranks.Together(err); err != nil {
 		return nil, err
 	}
-	if err := d.ranks.together(task.fitHead(sums.head, d.ranks)); err != nil {
+	if err := d.ranks.Together(task.fitHead(sums.head, d.ranks)); err != nil {
 		return nil, err
 	}
-	local, err := d.ranks.shareTask(&task)
+	local, err := shareTask(d.ranks, &task)
 	if err != nil {
 		return nil, err
 	}
@@ -536,7 +537,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	first, last := d.train.inits[0], d.train.inits[len(d.train.inits)-1]
 	return &trainer{
 		ranks: d.ranks, local: local, cfg: cfg, base: cfg, prune: pruning{of: c.Prune}, turns: turns, foldOf: foldOf, references: references, fits: fits, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
-		stop: d.ranks.stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(cfg.Threads), choices: map[string]string{},
+		stop: d.ranks.Stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(cfg.Threads), choices: map[string]string{},
 		model: &Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
@@ -577,8 +578,8 @@ func (d *data) sums(ctx context.Context, k *Task, head *headSums) (*taskSums, er
 
 // resolved fills in what depends on the machine, and gives each part of a process its share
 // of threads and memory: all parts one as large, so that they choose the same kernels.
-func resolved(c config.Training, ranks *team) config.Training {
-	parts := ranks.most()
+func resolved(c config.Training, ranks *team.Team) config.Training {
+	parts := ranks.Most()
 	c.Threads = max(1, threadsOf(c.Threads)/parts)
 	c.Memory /= config.Bytes(parts)
 	c.Workspace /= config.Bytes(parts)
@@ -612,7 +613,7 @@ func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) 
 			}
 		}
 		step, err := t.resume(o, warnings)
-		if err != nil || bytes.Equal(began, c.YAML()) || !t.ranks.leads() {
+		if err != nil || bytes.Equal(began, c.YAML()) || !t.ranks.Leads() {
 			return step, err
 		}
 		if began != nil {
@@ -624,7 +625,7 @@ func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) 
 		return 0, &exit.Error{Code: exit.NotYet, What: "no run was begun here", At: o.RunDir, Why: "--resume " + o.Resume + " names the checkpoint of a step",
 			Fix: "correct --run-dir, or give --resume auto, which begins where nothing is"}
 	}
-	if !t.ranks.leads() {
+	if !t.ranks.Leads() {
 		return 0, nil
 	}
 	if err := t.dir.WriteConfig(c.YAML(), sources); err != nil {
@@ -661,7 +662,7 @@ func (t *trainer) checkpoint(which string, warnings *[]string) (*ckpt.Checkpoint
 	}
 	var c *ckpt.Checkpoint
 	at := int64(-1)
-	if t.ranks.leads() {
+	if t.ranks.Leads() {
 		var damaged []string
 		var err error
 		if err = ckpt.Clean(root); err != nil {
@@ -675,7 +676,7 @@ func (t *trainer) checkpoint(which string, warnings *[]string) (*ckpt.Checkpoint
 			at = int64(c.Step)
 		}
 	}
-	at, err := t.ranks.agree(at)
+	at, err := t.ranks.Agree(at)
 	if err != nil || at < 0 || c != nil {
 		return c, err
 	}
@@ -735,7 +736,7 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 		return nil, nil, err
 	}
 	m.Coupling = tested
-	if !m.ranks.leads() {
+	if !m.ranks.Leads() {
 		return nil, nil, nil
 	}
 	all.Coupling = slices.Concat(m.Coupling, all.Coupling)
@@ -760,7 +761,7 @@ func (m *Model) each(ctx context.Context, name string, of examples, o engine.Opt
 	defer next.Close()
 	for i := range of.inits {
 		fc, analyses, err := next.next()
-		if err := m.ranks.together(err); err != nil {
+		if err := m.ranks.Together(err); err != nil {
 			return err
 		}
 		out, err := m.Predict(m.uninterrupted(ctx), o, fc, m.Task.Used)
@@ -771,7 +772,7 @@ func (m *Model) each(ctx context.Context, name string, of examples, o engine.Opt
 		if err != nil {
 			return err
 		}
-		if m.ranks.leads() {
+		if m.ranks.Leads() {
 			if err := visit(i, fc, out, cases); err != nil {
 				return err
 			}
@@ -822,11 +823,11 @@ func (m *Model) cases(fc *ensemble.Forecast, analyses []*ensemble.Analysis, out 
 			}
 			fields++
 		}
-		whole, err := joinSlabs(m.ranks, part, fields)
+		whole, err := team.Join(m.ranks, part, fields)
 		if err != nil {
 			return nil, err
 		}
-		if !m.ranks.leads() {
+		if !m.ranks.Leads() {
 			continue
 		}
 		for l := range d {

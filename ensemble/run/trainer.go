@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/loader"
@@ -35,7 +36,7 @@ type trainer struct {
 	model      *Model
 	local      *Task // of this rank's slab
 	data       *data
-	ranks      *team // nil for one rank alone
+	ranks      *team.Team // nil for one rank alone
 	dir        *rundir.Dir
 	hash       string                 // of the configuration
 	stop       func(read error) error // nil until somebody wants to save and stop, or cannot read
@@ -213,11 +214,11 @@ func (t *trainer) plans() error {
 			return err
 		}
 	}
-	if t.ranks.leads() {
+	if t.ranks.Leads() {
 		t.timings.save(t.table)
 	}
 	oo := t.optimizer()
-	if t.ranks != nil && t.ranks.shared {
+	if t.ranks != nil && t.ranks.Shared {
 		oo.Ranks = t.net.part.Shards()
 	}
 	t.opt, err = optim.New(t.store, oo)
@@ -226,7 +227,7 @@ func (t *trainer) plans() error {
 
 // namedMemory makes an error about too little memory name what the process needs.
 func (t *trainer) namedMemory(err error) error {
-	parts := t.ranks.most() * t.plansOfMembers()
+	parts := t.ranks.Most() * t.plansOfMembers()
 	return namedMemory(err, trainMemory.of(parts), trainWorkspace.of(parts))
 }
 
@@ -477,7 +478,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	size := t.net.rows.Len()
 	reads = reads[t.at.Batch*size:]
 	starts := t.data.train.stream(ctx, reads)
-	grid := t.ranks.own().part(t.model.Grid)
+	grid := t.ranks.Own().Part(t.model.Grid)
 	room := [2]Batch{newBatch(t.local, grid, size), newBatch(t.local, grid, size)}
 	for i := range room {
 		room[i].withCentre(t.model.Spec)
@@ -658,7 +659,7 @@ func (t *trainer) save() error {
 	if err != nil {
 		return err
 	}
-	if err := t.show(); err != nil || !t.ranks.leads() {
+	if err := t.show(); err != nil || !t.ranks.Leads() {
 		return err
 	}
 	add := func(prefix string, w Weights) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -76,7 +77,7 @@ func Verify(ctx context.Context, o VerifyOptions) (r *VerifyResult, err error) {
 	if err := o.Choice.check(); err != nil {
 		return nil, err
 	}
-	err = onCrew("", func(w crew) error {
+	err = team.OnCrew("", config.DefaultStall, func(w team.Crew) error {
 		r, err = verifyAs(ctx, o, w)
 		return err
 	})
@@ -84,21 +85,21 @@ func Verify(ctx context.Context, o VerifyOptions) (r *VerifyResult, err error) {
 }
 
 // verifyAs verifies as one rank of a crew.
-func verifyAs(ctx context.Context, o VerifyOptions, w crew) (*VerifyResult, error) {
+func verifyAs(ctx context.Context, o VerifyOptions, w team.Crew) (*VerifyResult, error) {
 	v := &verification{o: o}
 	defer v.close()
-	if err := w.all.together(v.open(ctx)); err != nil {
+	if err := w.All.Together(v.open(ctx)); err != nil {
 		return nil, err
 	}
-	if err := w.all.same("the files or the command line", v.identity()); err != nil {
+	if err := w.All.Same("the files or the command line", v.identity()); err != nil {
 		return nil, err
 	}
 	// Several dates at a time keep all children that decode at work.
 	var pieces [][]ensemble.Init
-	for piece := range slices.Chunk(v.inits, min(datesAtATime, max(1, len(v.inits)/w.groups()))) {
+	for piece := range slices.Chunk(v.inits, min(datesAtATime, max(1, len(v.inits)/w.Groups()))) {
 		pieces = append(pieces, piece)
 	}
-	err := deal(ctx, w, len(pieces), func(i int) ([][]dateSums, error) { return v.sum(ctx, pieces[i]) }, func(_ int, r [][]dateSums) error {
+	err := team.Deal(ctx, w, len(pieces), func(i int) ([][]dateSums, error) { return v.sum(ctx, pieces[i]) }, func(_ int, r [][]dateSums) error {
 		for i, t := range v.targets {
 			for _, d := range r[i] {
 				if err := t.scoring.join(d); err != nil {
@@ -112,10 +113,10 @@ func verifyAs(ctx context.Context, o VerifyOptions, w crew) (*VerifyResult, erro
 		return nil, err
 	}
 	res := &VerifyResult{Warnings: v.warnings}
-	if w.all.leads() {
+	if w.All.Leads() {
 		err = v.publish(res)
 	}
-	return res, w.all.together(err)
+	return res, w.All.Together(err)
 }
 
 // datesAtATime bounds the memory of a rank.

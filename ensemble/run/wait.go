@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filemark"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -37,16 +38,16 @@ type looked struct {
 //
 // Errors: exit 66 if it is not complete at the deadline and the policy does not go on with
 // less; ctx.Err().
-func (p *prediction) await(ctx context.Context, w crew) error {
+func (p *prediction) await(ctx context.Context, w team.Crew) error {
 	v := newVigil(p)
 	for {
 		var l looked
 		var err error
-		if w.all.leads() {
+		if w.All.Leads() {
 			l, err = v.look(ctx)
 		}
-		if w.all != nil {
-			all, terr := tell(w.all, outcome[looked]{Result: l}, err)
+		if w.All != nil {
+			all, terr := team.Tell(w.All, team.Outcome[looked]{Result: l}, err)
 			if terr != nil {
 				return terr
 			}

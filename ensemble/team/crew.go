@@ -1,0 +1,134 @@
+package team
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
+)
+
+// Crew is the ranks of a job whose pieces of work, dates as a rule, do not depend on
+// each other. The zero value is one rank alone.
+type Crew struct {
+	All   *Team // nil for one rank alone
+	Share *Team // the ranks that work on one piece together; nil if each works on its own
+}
+
+// NewCrew parts the ranks of a job into teams of the size of a mesh, and makes each
+// work on pieces of its own; a mesh of one rank gives each rank its own pieces.
+//
+// Errors: exit 64 for a mesh that does not divide the ranks, or with an axis "data".
+func NewCrew(c *comm.Comm, mesh string) (w Crew, err error) {
+	m, err := spatial.ParseMesh(mesh)
+	if err != nil {
+		return w, err
+	}
+	ranks := 1
+	if c != nil {
+		ranks = c.Size()
+	}
+	bad := func(why, fix string) error {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the mesh %v does not suit a job of %d ranks", m, ranks), At: "--mesh", Why: why, Fix: fix}
+	}
+	for _, a := range m {
+		if a.Name == "data" {
+			return w, bad("starts are dealt out to groups of ranks by themselves", "name only level, lat and lon")
+		}
+	}
+	if ranks%m.Size() != 0 {
+		return w, bad(fmt.Sprintf("each start takes %d ranks", m.Size()), "start a multiple of as many ranks under mpirun or srun, or choose another mesh")
+	}
+	w.All = New(c)
+	if m.Size() == 1 {
+		return w, nil
+	}
+	group, err := c.Split(c.Rank()/m.Size(), c.Rank())
+	w.Share = &Team{Comm: group, Mesh: m}
+	return w, err
+}
+
+// OnCrew calls f on the ranks of the job that an MPI launcher started, else on this
+// process alone. A rank that waits for another for stall takes it for lost.
+//
+// Errors: those of newCrew and f; exit 71 if a rank was lost.
+func OnCrew(mesh string, stall time.Duration, f func(w Crew) error) error {
+	as := func(c *comm.Comm) error {
+		w, err := NewCrew(c, mesh)
+		if err := New(c).Together(err); err != nil {
+			return err
+		}
+		return f(w)
+	}
+	if _, launched := mpi.Launched(os.Getenv); !launched {
+		return as(nil)
+	}
+	_, err := OnRanks(0, 0, stall, as)
+	return err
+}
+
+// Groups is how many pieces are under way at once, group which of them is this rank's.
+func (w Crew) Groups() int {
+	if w.All == nil {
+		return 1
+	}
+	return w.All.Comm.Size() / w.Share.size()
+}
+
+func (w Crew) group() int {
+	if w.All == nil {
+		return 0
+	}
+	return w.All.Comm.Rank() / w.Share.size()
+}
+
+// Mine are the pieces that deal gives this rank.
+func Mine[T any](w Crew, pieces []T) []T {
+	var out []T
+	for i := w.group(); i < len(pieces); i += w.Groups() {
+		out = append(out, pieces[i])
+	}
+	return out
+}
+
+// Deal lets the groups of a crew work on the pieces 0 to n-1 in turns: group g on the
+// pieces g, g+groups and so on. All ranks are given all results, in the order of the
+// pieces, whoever made them; of a group that of its first rank. After a turn with an
+// error all end.
+//
+// Errors: that of the first piece with one, as one rank would have found it; exit 75
+// if a rank's context is cancelled; what take gives; ranks that are lost.
+func Deal[T any](ctx context.Context, w Crew, n int, work func(i int) (T, error), take func(i int, r T) error) error {
+	for first := 0; first < n; first += w.Groups() {
+		var o Outcome[T]
+		err := ctx.Err()
+		if i := first + w.group(); i < n && err == nil {
+			o.Result, err = work(i)
+		}
+		if w.All == nil {
+			if err != nil {
+				return err
+			}
+			if err := take(first, o.Result); err != nil {
+				return err
+			}
+			continue
+		}
+		all, err := Tell(w.All, o, err)
+		if err != nil {
+			return err
+		}
+		for r := 0; r < len(all); r += w.Share.size() {
+			if i := first + r/w.Share.size(); i < n {
+				if err := take(i, all[r].Result); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

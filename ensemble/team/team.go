@@ -1,0 +1,187 @@
+package team
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// Team is the ranks that work on one thing together, a training or a prediction; nil is
+// one rank alone.
+type Team struct {
+	Comm *comm.Comm
+	Mesh spatial.Mesh
+	slab *Slab // of this rank; nil before fields are laid out
+	// Rows is the number of groups of ranks that share the samples of a batch; 0 if all ranks
+	// compute all.
+	Rows int
+	// Shared tells whether the ranks share the optimiser of a training.
+	Shared bool
+}
+
+// New is nil for a group of one.
+func New(c *comm.Comm) *Team {
+	if c == nil || c.Size() == 1 {
+		return nil
+	}
+	return &Team{Comm: c}
+}
+
+// size is the number of ranks.
+func (t *Team) size() int {
+	if t == nil {
+		return 1
+	}
+	return t.Comm.Size()
+}
+
+// Leads tells whether this rank writes what the ranks leave.
+func (t *Team) Leads() bool { return t == nil || t.Comm.Rank() == 0 }
+
+// Agree gives all ranks the number that the leading one has.
+func (t *Team) Agree(n int64) (int64, error) {
+	if t == nil {
+		return n, nil
+	}
+	x := []int64{n}
+	err := comm.Broadcast(t.Comm, 0, x)
+	return x[0], err
+}
+
+// SameProgram refuses ranks that run another program than rank 0.
+//
+// Errors: exit 71 with those ranks.
+func (t *Team) SameProgram(version string) error {
+	if t == nil {
+		return nil
+	}
+	sum, err := programSum()
+	if err != nil {
+		return err
+	}
+	return t.Same("the program", version+sum)
+}
+
+// Same refuses ranks that do not have the same text of something.
+//
+// Errors: exit 71 with the ranks that differ from rank 0.
+func (t *Team) Same(what, text string) error {
+	if t == nil {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(text))
+	all, err := comm.AllGather(t.Comm, []int64{int64(binary.LittleEndian.Uint64(sum[:]))})
+	if err != nil {
+		return err
+	}
+	var other []int
+	for r, s := range all {
+		if s != all[0] {
+			other = append(other, t.Comm.Process(r))
+		}
+	}
+	if other == nil {
+		return nil
+	}
+	return &jointError{&exit.Error{Code: exit.RankLost, What: fmt.Sprintf("the ranks do not agree: %s", what), At: fmt.Sprintf("ranks %v differ from rank 0", slices.Compact(other)),
+		Why: "all ranks work for one result", Fix: "give all nodes the same program, configuration and files"}}
+}
+
+// Stop is asked for all ranks together: if one is told to stop, all are, and if one could
+// not read what is needed next, all have its error.
+func (t *Team) Stop(own func() error) func(read error) error {
+	if t == nil {
+		return func(read error) error {
+			if read != nil {
+				return read
+			}
+			return own()
+		}
+	}
+	return func(read error) error {
+		err := own()
+		told := []int64{0, 0}
+		if err != nil {
+			told[0] = 1
+		}
+		if read != nil {
+			told[1] = 1
+		}
+		if e := comm.AllReduce(t.Comm, told, comm.Auto); e != nil {
+			return e
+		}
+		if told[1] > 0 {
+			_, err := Tell(t, Outcome[bool]{}, read)
+			return err
+		}
+		if err == nil && told[0] > 0 {
+			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank was told to stop", Fix: "go on with --resume auto"}
+		}
+		return err
+	}
+}
+
+// Sum adds up a number of all ranks.
+func (t *Team) Sum(x float64) (float64, error) {
+	if t == nil {
+		return x, nil
+	}
+	v := []float64{x}
+	err := comm.AllReduce(t.Comm, v, comm.Auto)
+	return v[0], err
+}
+
+// AddUp adds numbers of all ranks whose slabs are not another's too.
+func (t *Team) AddUp(x []float64) ([]float64, error) {
+	if t == nil {
+		return x, nil
+	}
+	if s := t.Own(); s != nil && !s.gives[s.me] {
+		x = make([]float64, len(x))
+	}
+	return x, comm.AllReduce(t.Comm, x, comm.Auto)
+}
+
+// Together gives all ranks the error of the first that has one; nil if none has. All
+// ranks of the team call it, at the same place.
+func (t *Team) Together(err error) error {
+	if other := (*comm.RankError)(nil); t == nil || errors.As(err, &other) {
+		return err
+	}
+	failed := []int64{0}
+	if err != nil {
+		failed[0] = 1
+	}
+	if e := comm.AllReduce(t.Comm, failed, comm.Auto); e != nil || failed[0] == 0 {
+		return e
+	}
+	_, err = Tell(t, Outcome[bool]{}, err)
+	return err
+}
+
+// Most is the largest number of parts of a process.
+func (t *Team) Most() int {
+	n := 0
+	for part := range t.size() {
+		n = max(n, t.beside(part)+1)
+	}
+	return n
+}
+
+// beside is how many parts of the same process come before one.
+func (t *Team) beside(part int) int {
+	n := 0
+	for part > n && t.Comm.Process(part-n-1) == t.Comm.Process(part) {
+		n++
+	}
+	return n
+}
+
+// Speaks tells whether this part is the one that stands for its process.
+func (t *Team) Speaks() bool { return t == nil || t.beside(t.Comm.Rank()) == 0 }
