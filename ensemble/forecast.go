@@ -126,7 +126,7 @@ func (f *Forecast) MeanStd(mean, std []float32, t, v, l int, members []int, ddof
 }
 
 // MeanStd computes mean and standard deviation over members' fields, point by
-// point, as MeanSpread does.
+// point, as MeanSpread does; the order of the fields decides no bit.
 //
 // Shape: mean and std, which are filled, and each field [point]. Missing: a point
 // missing in one field is missing in both results.

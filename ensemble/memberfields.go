@@ -84,13 +84,8 @@ func (f *Features) normaliser(t, v, l int, r *Room) (*Normaliser, error) {
 	return &r.norm, f.Maps(f.at(t, v, l), &r.norm)
 }
 
-// Statistics is MeanStd over the fields of the used members. For networks that read members the
-// order of the fields decides no bit: they are summed in the order of their values.
+// Statistics is MeanStd over the fields of the used members, whose order decides no bit.
 func (f *Features) Statistics(mean, std []float32, fields [][]float32) {
-	if f.OfMembers != nil {
-		fields = slices.Clone(fields)
-		slices.SortFunc(fields, compareFields)
-	}
 	MeanStd(mean, std, fields, f.DDOF)
 }
 

@@ -138,11 +138,13 @@ func knowsOfItself(t *testing.T, runDir string, fc *ensemble.Forecast, before ma
 }
 
 // Every network over time trains and predicts from a configuration, gives finite numbers at every lead, and
-// sees other leads; the U-Net of rows sees none.
+// sees other leads; the U-Net of rows sees none. Members in another order change no bit of any, but those of the
+// members that a network gives, which are in that order.
 func TestNetworksOverTime(t *testing.T) {
 	f := smallData(t)
 	few := []string{"train.epochs=1", "data.split.fractions.train=0.4", "data.split.fractions.validation=0.6", "baselines=[emos]"}
 	for _, set := range [][]string{
+		twoLeads(),
 		twoLeads("model.leads=rows", "model.conditions=[lead, day_of_year, hour]"),
 		twoLeads("model.kind=conv_lstm", "model.conditions=[lead]"),
 		twoLeads("model.kind=conv_gru", "model.recurrent.bidirectional=false", "model.recurrent.truncate=1"),
@@ -150,6 +152,7 @@ func TestNetworksOverTime(t *testing.T) {
 		twoLeads("model.kind=axial_transformer", "model.base=8", "model.axial.window=3", "model.conditions=[lead]"),
 		twoLeads("model.kind=unet_2plus1d", "model.conditions=[lead, hour]", "model.head=spread", "train.loss.kind=l1", "train.loss.spread=0"),
 		trajectories("model.kind=hierarchical", "train.loss.fairness=cross_pair"),
+		trajectories(),
 	} {
 		c := quick(t, f, slices.Concat(set, few)...)
 		runDir := filepath.Join(t.TempDir(), "run")
@@ -161,7 +164,7 @@ func TestNetworksOverTime(t *testing.T) {
 			t.Fatalf("%s: %v", c.Model.Kind, err)
 		}
 		fc := startWithMembers(t, c, f.NetCDF[17])
-		give := func() (out []float32) {
+		give := func(fc *ensemble.Forecast) (out []float32, members [][]float32) {
 			x, err := m.Predict(context.Background(), engineOptions(1), fc, m.Task.Used)
 			if err != nil {
 				t.Fatalf("%s: %v", c.Model.Kind, err)
@@ -174,22 +177,41 @@ func TestNetworksOverTime(t *testing.T) {
 						out = append(out, x[at*n:(at+1)*n]...)
 					}
 				}
+				if x.Members != nil {
+					members = append(members, x.members(at, len(m.Task.Score), n)...)
+				}
 			}
-			return out
+			return out, members
 		}
-		before := give()
+		before, members := give(fc)
+		exchanged, others := give(with(fc, fc.Members, 0, 2, 1, 3)) // the first, which is the control, is known by its number
+		if c.Model.Head == config.MembersHead {
+			from := []int{2, 0, 3, 1}
+			exchanged, others = give(with(fc, fc.Members, from...))
+			if len(m.Task.Used) != len(from) || len(others) != 2*len(from) {
+				t.Fatalf("%s: %d fields of %d members", c.Model.Kind, len(others), len(m.Task.Used))
+			}
+			for i := range others {
+				if was := i/len(from)*len(from) + from[i%len(from)]; !equalBits(others[i], members[was]) {
+					t.Errorf("%s: field %d of another order is not what field %d was", c.Model.Kind, i, was)
+				}
+			}
+		}
+		if !equalBits(exchanged, before) {
+			t.Errorf("%s: another order of the members gives other bits", c.Model.Kind)
+		}
 		for m := range fc.Members { // at a lead that is not predicted
 			for p := range fc.Field(0, m, 0, 0) {
 				fc.Field(0, m, 0, 0)[p] += float32(3 * m)
 			}
 		}
-		after := give()
+		after, _ := give(fc)
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 		for half := range 2 {
 			n := len(after) / 2
-			if same := equalBits(before[half*n:(half+1)*n], after[half*n:(half+1)*n]); same != (c.Model.Kind == config.UNetKind) {
+			if same := equalBits(before[half*n:(half+1)*n], after[half*n:(half+1)*n]); same != (c.Model.Leads == config.RowLeads) {
 				t.Errorf("%s: a change at lead 0 leaves lead %s as it is: %v", c.Model.Kind, c.Data.TargetLeads[half], same)
 			}
 		}

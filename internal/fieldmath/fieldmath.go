@@ -7,15 +7,18 @@ package fieldmath
 import (
 	"fmt"
 	"math"
+	"math/bits"
 )
 
 // MeanStd computes mean and standard deviation over members' fields, point by point, in
-// double precision and in the order of the members:
+// double precision:
 //
 //	mean = (1/M) Σ x_m,  std = √( Σ (x_m−mean)² / (M−ddof) )
 //
+// The order of the members decides no bit.
+//
 // Shape: mean and std, which are filled, and each field [point]. Missing: a point missing
-// in one field is missing in both results.
+// or infinite in one field is missing in both results.
 // Errors: panics if M ≤ ddof or a field is too short. Longer ones are looked at as far as mean goes.
 func MeanStd(mean, std []float32, fields [][]float32, ddof int) {
 	if len(fields) <= ddof {
@@ -93,18 +96,39 @@ func (t *Tally) Join(o Tally) {
 }
 
 func plainMeanStd(mean, std []float32, fields [][]float32, divisor float64) {
+	terms := make([]float64, len(fields))
 	for p := range mean {
-		var sum, squares float64
-		for _, f := range fields {
-			sum += float64(f[p])
+		low, high := float64(fields[0][p]), float64(fields[0][p])
+		for m, f := range fields {
+			x := float64(f[p])
+			if x < low {
+				low = x
+			}
+			if x > high {
+				high = x
+			}
+			terms[m] = x
 		}
-		sum /= float64(len(fields))
-		for _, f := range fields {
-			d := float64(f[p]) - sum
-			squares += float64(d * d)
+		centre := sumOf(terms, max(math.Abs(low), math.Abs(high))) / float64(len(fields))
+		for m, f := range fields {
+			d := float64(f[p]) - centre
+			terms[m] = float64(d * d)
 		}
-		mean[p], std[p] = float32(sum), float32(math.Sqrt(squares/divisor))
+		mean[p], std[p] = float32(centre), float32(math.Sqrt(sumOf(terms, (high-low)*(high-low))/divisor))
 	}
+}
+
+// sumOf is a sum whose bits do not depend on the order of its terms, of which none is larger than the largest. They are rounded to
+// multiples of a step that is so coarse that their sums are exact: adding and taking away 6·2ᵏ⁺ᵉ does so, for up to 2ᵉ terms
+// below 2ᵏ⁺¹. At most 2ᵉ⁻⁵¹ of the largest is lost of each.
+//
+// Source: Demmel and Nguyen 2013, doi:10.1109/ARITH.2013.9.
+func sumOf(terms []float64, largest float64) (sum float64) {
+	step := math.Float64frombits(math.Float64bits(largest)&(0x7ff<<52)) * 6 * float64(int(1)<<bits.Len(uint(len(terms)-1)))
+	for _, x := range terms {
+		sum += (x + step) - step
+	}
+	return sum
 }
 
 func plainStandardise(dst, src []float32, mean, scale []float64) {

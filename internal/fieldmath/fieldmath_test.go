@@ -87,6 +87,59 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// The order of members decides no bit of their mean and standard deviation, and what is lost for it is
+// far below what a float32 holds.
+func TestOrderOfMembers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for members := 2; members <= 9; members++ {
+		x := make([][]float32, members)
+		for m := range x {
+			x[m] = noise(rng, 300, false)
+		}
+		for p := range 40 { // sums that cancel, of which another order gives another rest
+			x[0][p], x[1][p] = 1e10, -1e10
+		}
+		var first [2][]float32
+		for range 10 {
+			got := [2][]float32{make([]float32, 300), make([]float32, 300)}
+			MeanStd(got[0], got[1], x, 1)
+			if first[0] == nil {
+				first = got
+			}
+			for i := range got {
+				if err := sameBits(got[i], first[i]); err != nil {
+					t.Fatalf("%d members: %v", members, err)
+				}
+			}
+			rng.Shuffle(members, func(i, j int) { x[i], x[j] = x[j], x[i] })
+		}
+		for p := 40; p < 300; p++ {
+			var sum, size, squares float64
+			for _, f := range x {
+				sum, size = sum+float64(f[p]), size+math.Abs(float64(f[p]))
+			}
+			for _, f := range x {
+				squares += math.Pow(float64(f[p])-sum/float64(members), 2)
+			}
+			std := math.Sqrt(squares / float64(members-1))
+			if math.Abs(float64(first[0][p])-sum/float64(members)) > 1e-7*size || math.Abs(float64(first[1][p])-std) > 1e-7*std {
+				t.Fatalf("%d members, point %d: %g and %g, want %g and %g", members, p, first[0][p], first[1][p], sum/float64(members), std)
+			}
+		}
+	}
+	terms := make([]float64, 7)
+	for range 2000 { // in double precision, which the root of squares does not show
+		for i := range terms {
+			terms[i] = math.Pow(2, -40*rng.Float64())
+		}
+		want := sumOf(terms, 1)
+		rng.Shuffle(7, func(i, j int) { terms[i], terms[j] = terms[j], terms[i] })
+		if got := sumOf(terms, 1); got != want {
+			t.Fatalf("the sum is %v, in another order %v", want, got)
+		}
+	}
+}
+
 func TestTallyOf(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	x := slices.Repeat([]float32{1, -3, nan, inf, 2, 0, -inf, nan}, 40)

@@ -50,20 +50,54 @@ static void roots(double *x) {
 /* Vectors that are summed side by side, so that sums need not wait for each other. */
 enum { GROUP = 4 };
 
+/* Sums whose order decides no bit. A term is rounded to a multiple of a step that is so coarse that sums of
+   all terms are exact: adding and taking away 6·2^(k+e) does so, for m <= 2^e terms of which the largest
+   is below 2^(k+1). At most 2^(e-51) of the largest is lost of each. Squares are at most those of the range. Demmel and Nguyen 2013,
+   doi:10.1109/ARITH.2013.9. */
+#define POWER 0x7ff0000000000000ULL /* exponent of a double */
+#define SIZE 0x7fffffffffffffffULL  /* all but its sign */
+
+static double coarse(double largest, double spare) {
+    uint64_t bits;
+    memcpy(&bits, &largest, sizeof bits);
+    bits &= POWER;
+    memcpy(&largest, &bits, sizeof bits);
+    return largest * spare;
+}
+
 /* moments makes the means of some points and the squares of a standard deviation. */
 VECTORS static void moments(float *mean, double *squares, const float *const *x, size_t m, size_t n, size_t p, double divisor) {
-    double count = (double)m;
+    double count = (double)m, spare = 6;
+    for (size_t f = 1; f < m; f *= 2) spare *= 2;
     size_t i = 0;
     for (; i + GROUP * LANES <= n; i += GROUP * LANES) {
-        doubles sum[GROUP] = {{0}}, square[GROUP] = {{0}};
-        for (size_t f = 0; f < m; f++)
-            for (int g = 0; g < GROUP; g++)
-                sum[g] += __builtin_convertvector(*(const floats *)(x[f] + p + i + g * LANES), doubles);
-        for (int g = 0; g < GROUP; g++) sum[g] /= count;
+        doubles sum[GROUP] = {{0}}, square[GROUP] = {{0}}, away[GROUP];
+        floats low[GROUP], high[GROUP];
+        for (int g = 0; g < GROUP; g++) low[g] = high[g] = *(const floats *)(x[0] + p + i + g * LANES);
+        for (size_t f = 1; f < m; f++)
+            for (int g = 0; g < GROUP; g++) {
+                floats v = *(const floats *)(x[f] + p + i + g * LANES);
+                ints less = v < low[g], more = v > high[g];
+                low[g] = (floats)(((ints)v & less) | ((ints)low[g] & ~less));
+                high[g] = (floats)(((ints)v & more) | ((ints)high[g] & ~more));
+            }
+        for (int g = 0; g < GROUP; g++) {
+            doubles l = __builtin_convertvector(low[g], doubles), h = __builtin_convertvector(high[g], doubles), d = h - l;
+            doubles below = (doubles)((longs)l & SIZE), above = (doubles)((longs)h & SIZE);
+            longs less = (longs)(below < above);
+            away[g] = (doubles)((longs)(d * d) & POWER) * spare;
+            sum[g] = (doubles)((((longs)above & less) | ((longs)below & ~less)) & POWER) * spare;
+        }
+        for (int g = 0; g < GROUP; g++) {
+            doubles step = sum[g], all = {0};
+            for (size_t f = 0; f < m; f++)
+                all += (__builtin_convertvector(*(const floats *)(x[f] + p + i + g * LANES), doubles) + step) - step;
+            sum[g] = all / count;
+        }
         for (size_t f = 0; f < m; f++)
             for (int g = 0; g < GROUP; g++) {
                 doubles d = __builtin_convertvector(*(const floats *)(x[f] + p + i + g * LANES), doubles) - sum[g];
-                square[g] += d * d;
+                square[g] += (d * d + away[g]) - away[g];
             }
         for (int g = 0; g < GROUP; g++) {
             *(floats *)(mean + i + g * LANES) = __builtin_convertvector(sum[g], floats);
@@ -72,12 +106,18 @@ VECTORS static void moments(float *mean, double *squares, const float *const *x,
         }
     }
     for (; i < n; i++) {
-        double sum = 0, square = 0;
-        for (size_t f = 0; f < m; f++) sum += (double)x[f][p + i];
+        double sum = 0, square = 0, low = x[0][p + i], high = low;
+        for (size_t f = 1; f < m; f++) {
+            double v = x[f][p + i];
+            if (v < low) low = v;
+            if (v > high) high = v;
+        }
+        double step = coarse(fabs(low) < fabs(high) ? fabs(high) : fabs(low), spare), away = coarse((high - low) * (high - low), spare);
+        for (size_t f = 0; f < m; f++) sum += ((double)x[f][p + i] + step) - step;
         sum /= count;
         for (size_t f = 0; f < m; f++) {
             double d = (double)x[f][p + i] - sum;
-            square += d * d;
+            square += (d * d + away) - away;
         }
         mean[i] = (float)sum;
         squares[i] = square / divisor;
