@@ -70,7 +70,7 @@ type ExperimentRow struct {
 	Variable string       `json:"variable"`
 	Level    string       `json:"level"`
 	Lead     string       `json:"lead"`
-	Score    string       `json:"score"` // crps_gauss, or spread_rmse of a spread head
+	Score    string       `json:"score"` // crps_gauss or crps_family, and spread_rmse
 	Unit     string       `json:"unit"`
 	Value    score.Number `json:"value"`
 	CILow    score.Number `json:"ci_low"`
@@ -302,11 +302,12 @@ func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error
 func meanDates(all [][]score.DateScore) []score.DateScore {
 	out := slices.Clone(all[0])
 	for i := range out {
-		sum, extreme := 0.0, 0.0
+		var sum, extreme, square score.Number
 		for _, other := range all {
-			sum, extreme = sum+float64(other[i].CRPS), extreme+float64(other[i].ExtremeCRPS)
+			sum, extreme, square = sum+other[i].CRPS, extreme+other[i].ExtremeCRPS, square+other[i].SpreadSquare
 		}
-		out[i].CRPS, out[i].ExtremeCRPS = score.Number(sum/float64(len(all))), score.Number(extreme/float64(len(all)))
+		n := score.Number(len(all))
+		out[i].CRPS, out[i].ExtremeCRPS, out[i].SpreadSquare = sum/n, extreme/n, square/n
 	}
 	return out
 }
@@ -326,6 +327,26 @@ func (r *ExperimentRow) unweighted(dates []score.DateScore) float64 {
 // scores says whether a score by start is of the row's target.
 func (r *ExperimentRow) scores(d score.DateScore) bool {
 	return d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead
+}
+
+// dated is what a start adds to the row's score, with its weight: its mean CRPS, or the mean squared distance of
+// the spread to that of all members; weight 0 of another target.
+func (r *ExperimentRow) dated(d score.DateScore) (weight, value float64) {
+	switch {
+	case !r.scores(d):
+		return 0, 0
+	case ofDistribution(r.Score):
+		return d.Weight, float64(d.CRPS)
+	}
+	return d.SpreadWeight, float64(d.SpreadSquare)
+}
+
+// of is the row's score from sums over starts of weights and of what dated gives.
+func (r *ExperimentRow) of(weight, sum float64) float64 {
+	if ofDistribution(r.Score) {
+		return sum / weight
+	}
+	return math.Sqrt(sum / weight)
 }
 
 // meanSD are mean and standard deviation of the scores of some seeds, missing of one.
@@ -357,18 +378,21 @@ func meanRow(rows [][]ExperimentRow, k int, scored [][]score.DateScore, dates []
 	r.CILow, r.CIHigh = score.Missing(), score.Missing()
 	var sums [][]float64 // by start: weight, CRPS and that of all raw members
 	for _, d := range dates {
-		if r.scores(d) {
-			sums = append(sums, []float64{d.Weight, d.Weight * float64(d.CRPS), d.Weight * float64(d.ReferenceCRPS)})
+		if w, x := r.dated(d); w > 0 {
+			sums = append(sums, []float64{w, w * x, w * float64(d.ReferenceCRPS)})
 		}
 	}
-	if !ofDistribution(r.Score) || len(sums) == 0 {
+	if len(sums) == 0 {
 		return r, nil
 	}
-	_, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return s[1] / s[0] })
+	_, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return r.of(s[0], s[1]) })
 	if err != nil {
 		return r, err
 	}
 	r.CILow, r.CIHigh = score.Number(low), score.Number(high)
+	if !ofDistribution(r.Score) {
+		return r, nil
+	}
 	gain, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[1]/s[2] })
 	r.GainRaw, r.GainRawLow, r.GainRawHigh = score.Number(gain), score.Number(low), score.Number(high)
 	return r, err
@@ -381,11 +405,6 @@ func ofDistribution(id string) bool { return id == score.CRPSGauss.ID || id == s
 func rowsOf(variant string, used, full int, r *score.Result) (out []ExperimentRow) {
 	for _, v := range r.Scores {
 		if v.System != systemNetwork || !score.Whole(v.Region, v.Season) || !ofDistribution(v.ID) && v.ID != score.SpreadRMSE.ID {
-			continue
-		}
-		if v.ID == score.SpreadRMSE.ID && slices.ContainsFunc(r.Scores, func(o score.Value) bool {
-			return ofDistribution(o.ID) && o.System == systemNetwork && o.Variable == v.Variable && o.Level == v.Level && o.Lead == v.Lead
-		}) {
 			continue
 		}
 		nan := score.Missing()
@@ -431,14 +450,19 @@ func (r *ExperimentRow) compare(own, other []score.DateScore) error {
 	var rows [][]float64
 	for _, d := range own {
 		at := slices.IndexFunc(other, func(x score.DateScore) bool { return r.scores(x) && x.Init == d.Init })
-		if r.scores(d) && at >= 0 {
-			rows = append(rows, []float64{d.Weight, d.Weight * float64(d.CRPS), other[at].Weight, other[at].Weight * float64(other[at].CRPS)})
+		if at < 0 {
+			continue
+		}
+		v, x := r.dated(d)
+		w, y := r.dated(other[at])
+		if v > 0 && w > 0 {
+			rows = append(rows, []float64{v, v * x, w, w * y})
 		}
 	}
-	if !ofDistribution(r.Score) || len(rows) == 0 {
+	if len(rows) == 0 {
 		return nil
 	}
-	value, low, high, err := score.Bootstrap{}.Interval(rows, func(s []float64) float64 { return 1 - s[1]/s[0]/(s[3]/s[2]) })
+	value, low, high, err := score.Bootstrap{}.Interval(rows, func(s []float64) float64 { return 1 - r.of(s[0], s[1])/r.of(s[2], s[3]) })
 	r.GainAgainst, r.GainAgainstLow, r.GainAgainstHigh = score.Number(value), score.Number(low), score.Number(high)
 	return err
 }
@@ -526,11 +550,11 @@ func (e *Experiment) page() *report.Page {
 	head, rows := e.cells()
 	p := &report.Page{Title: "Experiment " + filepath.Base(e.Dir), ChartsTitle: "Members", Tables: []report.Table{{Title: "Variants", Columns: head, Rows: rows}},
 		Status: []report.Fact{{Name: "variants", Text: strconv.Itoa(len(e.Variants))}, {Name: "seeds", Text: strconv.Itoa(e.Seeds)}, {Name: "compared with", Text: e.Against}, {Name: "program", Text: e.Version}}}
-	type target struct{ variable, level, lead string }
+	type target struct{ variable, level, lead, score string }
 	byTarget := map[target][]ExperimentRow{}
 	var order []target
 	for _, r := range e.Rows {
-		k := target{r.Variable, r.Level, r.Lead}
+		k := target{r.Variable, r.Level, r.Lead, r.Score}
 		if byTarget[k] == nil {
 			order = append(order, k)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // experimentSources are the small data with a short training.
@@ -43,7 +44,9 @@ func TestExperimentMembers(t *testing.T) {
 	}
 	byVariant := map[string]int{}
 	for _, r := range e.Rows {
-		byVariant[r.Variant]++
+		if ofDistribution(r.Score) {
+			byVariant[r.Variant]++
+		}
 		scores, err := ReadScores(filepath.Join(o.Dir, r.Variant))
 		if err != nil {
 			t.Fatal(err)
@@ -55,18 +58,23 @@ func TestExperimentMembers(t *testing.T) {
 		if own != (r.GainAgainst == 0) || r.GainAgainst < r.GainAgainstLow || r.GainAgainst > r.GainAgainstHigh { // few starts have no interval
 			t.Errorf("%s over %s: %g, %g to %g", r.Variant, last.Name, r.GainAgainst, r.GainAgainstLow, r.GainAgainstHigh)
 		}
-		if want := 1 - r.Value/r.RawFull; !(math.Abs(float64(r.GainRaw-want)) < 1e-6) {
+		if want := 1 - r.Value/r.RawFull; ofDistribution(r.Score) != (math.Abs(float64(r.GainRaw-want)) < 1e-6) { // spreads have no CRPS
 			t.Errorf("gain over all raw members %g, the scores say %g", r.GainRaw, want)
 		}
 	}
+	compared := map[string]int{}
 	for i, r := range e.Rows { // paired means on the same starts are what the scores say
 		for _, s := range e.Rows[i+1:] {
-			if s.Variable == r.Variable && s.Level == r.Level && s.Lead == r.Lead {
+			if s.Variable == r.Variable && s.Level == r.Level && s.Lead == r.Lead && s.Score == r.Score {
+				compared[r.Score]++
 				if want := 1 - r.Value/s.Value; !(math.Abs(float64(r.GainAgainst-want)) < 1e-6) {
 					t.Errorf("%s over %s: %g, the scores say %g", r.Variant, s.Variant, r.GainAgainst, want)
 				}
 			}
 		}
+	}
+	if compared[score.CRPSGauss.ID] == 0 || compared[score.SpreadRMSE.ID] > 0 { // all members have the spread of all
+		t.Errorf("pairs of rows by score: %v", compared)
 	}
 	if byVariant[first.Name] == 0 || byVariant[first.Name] != byVariant[last.Name] {
 		t.Errorf("rows %v", byVariant)
@@ -150,11 +158,17 @@ func TestExperimentSeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(e.Rows) != 2 || e.Rows[1].Variant != "drn" {
+	var rows []ExperimentRow // of distributions
+	for _, r := range e.Rows {
+		if ofDistribution(r.Score) {
+			rows = append(rows, r)
+		}
+	}
+	if len(rows) != 2 || len(e.Rows) != 4 || rows[1].Variant != "drn" {
 		t.Fatalf("rows %+v", e.Rows)
 	}
 	for _, r := range e.Rows {
-		var values []float64
+		var values, roots []float64
 		for _, seed := range []string{"seed-1", "seed-2"} {
 			scores, err := ReadScores(filepath.Join(o.Dir, r.Variant, seed))
 			if err != nil {
@@ -162,9 +176,22 @@ func TestExperimentSeeds(t *testing.T) {
 			}
 			values = append(values, float64(scores.Find(r.Score, systemNetwork, r.Variable, r.Level, r.Lead).Value))
 		}
+		if !ofDistribution(r.Score) { // the gain is that of the root of mean squares, near that of mean roots
+			for _, r := range e.Rows[:2] {
+				if r.Score == score.SpreadRMSE.ID {
+					roots = append(roots, float64(r.Value))
+				}
+			}
+			if own := r.Variant == "base"; own != (r.GainAgainst == 0) || !own && !(math.Abs(float64(r.GainAgainst)-(1-float64(r.Value)/roots[0])) < 0.01) {
+				t.Errorf("%s: gain %g of %g over %g", r.Variant, r.GainAgainst, r.Value, roots)
+			}
+		}
 		mean, sd := (values[0]+values[1])/2, math.Abs(values[0]-values[1])/math.Sqrt2
 		if sd == 0 || math.Abs(float64(r.Value)-mean) > 1e-12 || math.Abs(float64(r.SD)-sd) > 1e-12 {
 			t.Errorf("%s: %g ± %g, the seeds score %v", r.Variant, r.Value, r.SD, values)
+		}
+		if !ofDistribution(r.Score) {
+			continue
 		}
 		if u := float64(r.Unweighted); u == mean || math.Abs(u-mean) > 0.3*mean || !(r.UnweightedSD > 0) {
 			t.Errorf("%s: %g ± %g without weights, %g with them", r.Variant, u, r.UnweightedSD, mean)
@@ -174,7 +201,7 @@ func TestExperimentSeeds(t *testing.T) {
 			t.Errorf("%s: gain over all raw members %g, the mean says %g", r.Variant, r.GainRaw, want)
 		}
 	}
-	if want := 1 - e.Rows[1].Value/e.Rows[0].Value; math.Abs(float64(e.Rows[1].GainAgainst-want)) > 1e-6 {
-		t.Errorf("gain over base %g, the means say %g", e.Rows[1].GainAgainst, want)
+	if want := 1 - rows[1].Value/rows[0].Value; math.Abs(float64(rows[1].GainAgainst-want)) > 1e-6 {
+		t.Errorf("gain over base %g, the means say %g", rows[1].GainAgainst, want)
 	}
 }

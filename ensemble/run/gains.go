@@ -2,8 +2,10 @@ package run
 
 import (
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/gain"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -106,18 +108,23 @@ func (s *scoring) splitGains(all *score.Result) error {
 	return nil
 }
 
-// dates are the scores of the network and of all members by start.
+// dates are the scores of the network and of all members by start, and of the network's spread.
 func (s *scoring) dates() (out []score.DateScore) {
+	of := func(init ensemble.Init) score.DateScore {
+		none := score.Missing()
+		return score.DateScore{System: systemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
+			LeadH: s.target.Lead.Hours(), Init: init.Format(time.RFC3339), CRPS: none, UnweightedCRPS: none, Reference: systemRaw(s.Full), ReferenceCRPS: none,
+			ExtremeCRPS: none, ExtremeReferenceCRPS: none, SpreadSquare: none}
+	}
 	for _, g := range s.gains {
 		whole := g.Sums[0]
 		if whole.Weight() == 0 {
 			continue // without a single whole point
 		}
 		split := whole.Split()
-		d := score.DateScore{System: systemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
-			LeadH: s.target.Lead.Hours(), Init: g.Init.Format(time.RFC3339), Weight: whole.Weight(), CRPS: score.Number(split.Model),
-			Points: g.Points, UnweightedCRPS: score.Number(g.CRPS),
-			Reference: systemRaw(s.Full), ReferenceCRPS: score.Number(split.Reference), ExtremeCRPS: score.Missing(), ExtremeReferenceCRPS: score.Missing()}
+		d := of(g.Init)
+		d.Weight, d.CRPS, d.ReferenceCRPS = whole.Weight(), score.Number(split.Model), score.Number(split.Reference)
+		d.Points, d.UnweightedCRPS = g.Points, score.Number(g.CRPS)
 		if s.options.Extremes > 0 {
 			sums := g.Sums[len(g.Sums)-1]
 			split := sums.Split()
@@ -125,6 +132,22 @@ func (s *scoring) dates() (out []score.DateScore) {
 		}
 		out = append(out, d)
 	}
+	if s.spreads == nil {
+		return out
+	}
+	for _, x := range s.spreads.Dated(systemNetwork, score.SpreadRMSE.ID) {
+		if x.Weight == 0 {
+			continue
+		}
+		d := of(x.Init)
+		at := slices.IndexFunc(out, func(o score.DateScore) bool { return o.Init == d.Init })
+		if at < 0 { // a spread by itself
+			at = len(out)
+			out = append(out, d)
+		}
+		out[at].SpreadWeight, out[at].SpreadSquare = x.Weight, score.Number(x.Sum/x.Weight)
+	}
+	slices.SortStableFunc(out, func(a, b score.DateScore) int { return strings.Compare(a.Init, b.Init) })
 	return out
 }
 

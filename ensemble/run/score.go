@@ -263,8 +263,8 @@ func (s *scoring) result() (*score.Result, error) {
 		if err := s.splitGains(all); err != nil {
 			return nil, err
 		}
-		all.Dates = s.dates()
 	}
+	all.Dates = s.dates()
 	return all, nil
 }
 

@@ -397,6 +397,30 @@ func (a *Accumulator) Join(d Date) error {
 	return nil
 }
 
+// Dated is what a date adds to a score: Σ w and Σ w·x over its points.
+type Dated struct {
+	Init        ensemble.Init
+	Weight, Sum float64
+}
+
+// Dated gives what every date adds to a score of one part over the whole area, in the order in which
+// they came; nothing if the system has no such score.
+func (a *Accumulator) Dated(system, id string) (out []Dated) {
+	s := slices.IndexFunc(a.systems, func(y System) bool { return y.Name == system })
+	if s < 0 {
+		return nil
+	}
+	for _, d := range a.dates {
+		at, _ := a.layout(d.Members)
+		for _, e := range at[s] {
+			if e.ID == id && e.event < 0 && e.size == 1 {
+				out = append(out, Dated{d.Init, d.Cells[0].Weight, d.Cells[0].Sums[e.at]})
+			}
+		}
+	}
+	return out
+}
+
 func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample) error {
 	n := len(a.grid.Weights)
 	bad := func(what string, got int) error {

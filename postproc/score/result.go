@@ -178,6 +178,10 @@ type DateScore struct {
 	ExtremeWeight        float64 `json:"extreme_weight"`
 	ExtremeCRPS          Number  `json:"extreme_crps"`
 	ExtremeReferenceCRPS Number  `json:"extreme_reference_crps"`
+	// SpreadSquare is the mean squared distance of the spread from that of the full ensemble, of
+	// which SpreadRMSE is made: weight 0 and missing where it is not known.
+	SpreadWeight float64 `json:"spread_weight"`
+	SpreadSquare Number  `json:"spread_square"`
 }
 
 // Result is what verification publishes.
