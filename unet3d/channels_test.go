@@ -89,7 +89,7 @@ func TestShrunkIsMasked(t *testing.T) {
 			g := buildPrunable(t, n.input, n.build)
 			values := randomValues(g)
 			c := channels.Find(g)
-			kept, err := c.Choose(channels.Goal{Share: 0.5}, func(name string) []float32 { return values[name] })
+			kept, err := c.Choose(channels.Goal{Share: 0.5}, c.Magnitudes(func(name string) []float32 { return values[name] }))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +280,7 @@ func TestOracleOfWidths(t *testing.T) {
 		parameters int
 		fewer      float64
 	}{{0.75, 9204648, 1.765}, {0.5, 4097392, 3.915}, {0.25, 1029176, 15.019}} {
-		kept, err := c.Choose(channels.Goal{Share: o.rho, Multiple: 8}, ones(g))
+		kept, err := c.Choose(channels.Goal{Share: o.rho, Multiple: 8}, c.Equal())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,15 +292,5 @@ func TestOracleOfWidths(t *testing.T) {
 		if fewer := float64(all) / float64(flops); parameters != o.parameters || math.Abs(fewer-o.fewer) > 5e-4 {
 			t.Errorf("rho %v: %d parameters, %.4f times fewer operations; want %d, %.3f", o.rho, parameters, fewer, o.parameters, o.fewer)
 		}
-	}
-}
-
-func ones(g *graph.Graph) func(string) []float32 {
-	return func(name string) []float32 {
-		v := make([]float32, g.Find(name).Shape.Size())
-		for i := range v {
-			v[i] = 1
-		}
-		return v
 	}
 }

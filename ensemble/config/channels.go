@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // What prune.target removes a share of.
 const (
@@ -9,7 +12,7 @@ const (
 )
 
 // ChannelMethods are those that choose channels.
-var ChannelMethods = []string{MagnitudePruning, RandomPruning}
+var ChannelMethods = []string{MagnitudePruning, TaylorPruning, RandomPruning}
 
 // checkChannels: what the removal of channels cannot be.
 func (c *TrainConfig) checkChannels(add func(path, what, why, fix string)) {
@@ -19,7 +22,10 @@ func (c *TrainConfig) checkChannels(add func(path, what, why, fix string)) {
 	}
 	if !slices.Contains(ChannelMethods, p.Method) {
 		add("prune.method", p.Method+" is given structure "+ChannelStructure, "it brings weights back, and channels that went are nowhere in the network",
-			"set prune.method: "+MagnitudePruning+", or another prune.structure")
+			"set prune.method: "+MagnitudePruning+" or "+TaylorPruning+", or another prune.structure")
+	}
+	if p.Method == TaylorPruning && p.Initial > 0 && p.From.Of(c.Train.Train.Epochs) == 0 {
+		add("prune.initial", fmt.Sprintf("channels are removed before the first step, by method %s", p.Method), "scores come from gradients of steps", "remove prune.initial, or let prune.from come later")
 	}
 	if p.ScopeOf() == ERKScope && !p.regrows() {
 		add("prune.scope", "scope "+ERKScope+" is given structure "+ChannelStructure, "it shares out single weights", "set prune.scope: "+UniformScope+" or "+GlobalScope)

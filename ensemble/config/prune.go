@@ -48,6 +48,7 @@ const (
 	MagnitudePruning = "magnitude"
 	RandomPruning    = "random"
 	MovementPruning  = "movement"
+	TaylorPruning    = "taylor"
 	SETPruning       = "set"
 	RigLPruning      = "rigl"
 	LotteryPruning   = "lottery"
@@ -55,7 +56,7 @@ const (
 )
 
 // PruneMethods are those that prune.
-var PruneMethods = []string{MagnitudePruning, RandomPruning, MovementPruning, SETPruning, RigLPruning, LotteryPruning, EarlyBirdPruning}
+var PruneMethods = []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning, LotteryPruning, EarlyBirdPruning}
 
 // What is removed as one.
 const (
@@ -93,8 +94,10 @@ func (p Prune) ScopeOf() string {
 	switch {
 	case p.Scope != "":
 		return p.Scope
-	case p.Structure == ChannelStructure:
+	case p.Structure == ChannelStructure && p.Method != TaylorPruning:
 		return UniformScope
+	case p.Structure == ChannelStructure:
+		return GlobalScope
 	case p.Structure == TwoFourStructure:
 		return GlobalScope
 	}
@@ -147,11 +150,11 @@ func (m Moment) String() string {
 func pruneKeys() []Key {
 	return []Key{
 		{Path: "prune.method", Default: NoPruning, Check: OneOf(append([]string{NoPruning}, PruneMethods...)...), Example: MagnitudePruning,
-			Help: "How weights are chosen that become 0 for good: magnitude, the smallest, step by step; random, for comparison; movement, those that training moves towards 0; set and rigl, sparse from the start, exchange some for random ones or those of the largest gradient; lottery, the smallest at prune.to, and training goes back to the weights of prune.from; early_bird, the smallest as soon as they stay the same ones. See docs/pruning.md."},
+			Help: "How weights are chosen that become 0 for good: magnitude, the smallest, step by step; random, for comparison; movement, those that training moves towards 0; taylor, channels without which the loss would change least; set and rigl, sparse from the start, exchange some for random ones or those of the largest gradient; lottery, the smallest at prune.to, and training goes back to the weights of prune.from; early_bird, the smallest as soon as they stay the same ones. See docs/pruning.md."},
 		{Path: "prune.structure", Default: ElementStructure, Check: OneOf(PruneStructures...), Example: BlockStructure,
 			Help: "What is removed as one: single weights (element), blocks of output and input channels (block), or two of each four weights along the inputs of a filter (2:4); biases and norms are never pruned. With channel whole channels go, with all that belongs to them, and the network becomes a smaller dense one."},
 		{Path: "prune.scope", Check: OneOf(GlobalScope, UniformScope, ERKScope), Example: ERKScope,
-			Help: "Where the target holds: global, in all layers together, so that weights of all compete; uniform, in each layer; erk, together, with the denser layers those of fewer weights. erk if not given, with 2:4 global, with structure channel uniform."},
+			Help: "Where the target holds: global, in all layers together, so that weights of all compete; uniform, in each layer; erk, together, with the denser layers those of fewer weights. erk if not given, with 2:4 and with method taylor global, with structure channel uniform."},
 		{Path: "prune.target", Default: "0", Check: Between(0, 1), Example: "0.9",
 			Help: "Sparsity in the end: the share of the weights that are removed; with structure channel see prune.of."},
 		{Path: "prune.of", Default: OfChannels, Check: OneOf(OfChannels, OfOperations), Example: OfOperations,
@@ -229,6 +232,9 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 	if p.regrows() && p.ScopeOf() == GlobalScope {
 		add("prune.scope", p.Method+" is given scope "+GlobalScope, "it exchanges weights within a layer, so each layer has its share from the start", "set prune.scope: "+ERKScope+" or "+UniformScope)
 	}
+	if p.Method == TaylorPruning && p.Structure != ChannelStructure {
+		add("prune.structure", "method taylor is given structure "+p.Structure, "it scores whole channels", "set prune.structure: "+ChannelStructure+", or prune.method: "+MagnitudePruning)
+	}
 	c.checkChannels(add)
 	if p.Structure == TwoFourStructure && (p.regrows() || p.Scope == ERKScope) {
 		add("prune.structure", "structure 2:4 is given to method "+p.Method+", scope "+p.ScopeOf(), "it has two of each four weights, and nothing to exchange or to deal out", "choose another structure, or prune.scope: "+GlobalScope+" and another method")
@@ -243,13 +249,13 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 func prunedBy(path string) []string {
 	switch path {
 	case "prune.initial":
-		return []string{MagnitudePruning, RandomPruning, MovementPruning}
+		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning}
 	case "prune.exchange":
 		return []string{SETPruning, RigLPruning}
 	case "prune.settle.distance", "prune.settle.epochs":
 		return []string{EarlyBirdPruning}
 	case "prune.every":
-		return []string{MagnitudePruning, RandomPruning, MovementPruning, SETPruning, RigLPruning}
+		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning}
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func (k BenchCase) graph(train bool) (*graph.Graph, error) {
 		return g, err
 	}
 	c := channels.Find(g)
-	kept, err := c.Choose(channels.Goal{FLOPs: k.Operations, Multiple: k.Multiple}, func(name string) []float32 { return make([]float32, c.Size(name)) })
+	kept, err := c.Choose(channels.Goal{FLOPs: k.Operations, Multiple: k.Multiple}, c.Equal())
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, What: "not so much of the network can be removed", Why: err.Error(), Fix: "give a larger --operations or a smaller --multiple", Err: err}
 	}

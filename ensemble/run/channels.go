@@ -12,7 +12,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
-	"github.com/ensemble-weather/ensemble/engine/rng"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -29,7 +28,8 @@ type removal struct {
 	from, to    int           // steps
 	every       int
 	seed        uint64 // of random scores
-	random      bool
+	method      string
+	importance  importance
 	description string // of the goal, in errors
 }
 
@@ -42,8 +42,8 @@ func removalOf(c *config.TrainConfig, steps int) *removal {
 	epochs := c.Train.Train.Epochs
 	at := func(m config.Moment) int { return int(math.Round(m.Of(epochs) * float64(steps))) }
 	to := min(at(p.To), steps-1) // before the last step at the latest
-	r := &removal{initial: p.Initial, from: min(at(p.From), to), to: to, every: p.Every, seed: uint64(c.Train.Train.Seed), random: p.Method == config.RandomPruning,
-		goal: channels.Goal{Scope: channels.Scope(p.ScopeOf()), Multiple: p.Multiple, Stay: stays(p.Keep)}, description: fmt.Sprintf("prune.target: %g of the %s", p.Target, p.Of)}
+	r := &removal{initial: p.Initial, from: min(at(p.From), to), to: to, every: p.Every, seed: uint64(c.Train.Train.Seed), method: p.Method,
+		goal: channels.Goal{Scope: channels.Scope(p.ScopeOf()), PerOperation: p.Of == config.OfOperations, Multiple: p.Multiple, Stay: stays(p.Keep)}, description: fmt.Sprintf("prune.target: %g of the %s", p.Target, p.Of)}
 	if p.Of == config.OfOperations {
 		r.goal.FLOPs = 1 - p.Target
 	} else {
@@ -124,7 +124,7 @@ func (r *removal) check(s Spec, k *Task, g *ensemble.Grid) error {
 	}
 	goal := r.goal
 	goal.Scope = channels.Uniform // whether it can be reached does not depend on scores
-	if _, err := c.Choose(goal, func(name string) []float32 { return make([]float32, c.Size(name)) }); err != nil {
+	if _, err := c.Choose(goal, c.Equal()); err != nil {
 		return r.tooMuch(err)
 	}
 	return nil
@@ -163,7 +163,11 @@ func (t *trainer) removeChannels() error {
 	if err != nil {
 		return err
 	}
-	left, err := now.Choose(goal, t.removal.values(t.store.Get, step))
+	scores, err := t.channelScores(now, step)
+	if err != nil {
+		return err
+	}
+	left, err := now.Choose(goal, scores)
 	if err != nil {
 		return t.removal.tooMuch(err)
 	}
@@ -193,25 +197,10 @@ func (t *trainer) removeChannels() error {
 		rundir.Value{Name: "operations", Value: float64(share) / float64(goal.First.FLOPs)})
 }
 
-// values gives scores their weights, or random ones for the control that chooses by chance.
-func (r *removal) values(get func(name string) ([]float32, graph.Shape, bool), step int) func(name string) []float32 {
-	return func(name string) []float32 {
-		v, _, _ := get(name)
-		if !r.random {
-			return v
-		}
-		out, key := make([]float32, len(v)), rng.Key(r.seed, rng.Hash("channels"), rng.Hash(name), uint64(step))
-		for i := range out {
-			out[i] = float32(rng.Normal(key, uint64(i)))
-		}
-		return out
-	}
-}
-
 // cut goes on with what a cut leaves of the network: its parameters, states, moments and average.
 // The best weights so far are of a network that is no more.
 func (t *trainer) cut(kept []channels.Kept, cut channels.Cut) error {
-	t.at.Kept = kept
+	t.at.Kept, t.removal.importance = kept, importance{}
 	err := t.again(func(w Weights) {
 		for i, x := range w {
 			w[i].Data, w[i].Shape = cut.Take(x.Name, x.Shape, x.Data.([]float32))

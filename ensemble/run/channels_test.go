@@ -27,7 +27,7 @@ func losingChannels(t *testing.T, f *demo.Files, set ...string) *config.TrainCon
 // that the training gave.
 func TestChannelsGoWhileTraining(t *testing.T) {
 	f := smallData(t)
-	runDir := resumesToTheSameBits(t, losingChannels(t, f, "train.ema=0.5", "train.accumulate=1", "prune.scope=global", "baselines=[climatology]"), 7, 3)
+	runDir := resumesToTheSameBits(t, losingChannels(t, f, "prune.method=taylor", "train.ema=0.5", "train.accumulate=1", "baselines=[climatology]"), 7, 3)
 	m, err := LoadModel(filepath.Join(runDir, "model"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestChannelsGoWhileTraining(t *testing.T) {
 func TestRanksLoseTheSameChannels(t *testing.T) {
 	f := smallData(t)
 	options := func(dir string, more ...string) TrainOptions {
-		return TrainOptions{Config: losingChannels(t, f, append(more, "train.epochs=3", "train.ema=0.5", "prune.of=operations", "baselines=[climatology]")...), RunDir: dir, Version: "test"}
+		return TrainOptions{Config: losingChannels(t, f, append(more, "prune.method=taylor", "train.epochs=3", "train.ema=0.5", "prune.of=operations", "baselines=[climatology]")...), RunDir: dir, Version: "test"}
 	}
 	alone, shared := filepath.Join(t.TempDir(), "alone"), filepath.Join(t.TempDir(), "shared")
 	if _, err := Train(context.Background(), options(alone)); err != nil {

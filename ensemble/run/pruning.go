@@ -136,6 +136,9 @@ func (t *trainer) skipped() int {
 // pruneStep changes the mask if that is due, between the gradient of a step and the step. It
 // tells whether the training stands somewhere else now.
 func (t *trainer) pruneStep(rate float64) (back bool, err error) {
+	if err := t.observeChannels(); err != nil {
+		return false, err
+	}
 	p := t.prune.mask
 	if p == nil || p.Final() {
 		return false, nil
@@ -209,7 +212,7 @@ func (t *trainer) pruneValues() []rundir.Value {
 // savePruning gives what a checkpoint needs of it. All ranks call it.
 func (t *trainer) savePruning() ([]ckpt.Tensor, error) {
 	if t.prune.mask == nil {
-		return nil, nil
+		return t.removal.tensors(), nil
 	}
 	counters, state, err := t.prune.mask.State(t.opt)
 	if err != nil {
@@ -231,7 +234,7 @@ func (t *trainer) savePruning() ([]ckpt.Tensor, error) {
 // moments are there already.
 func (t *trainer) restorePruning(state, early Weights) error {
 	if t.prune.mask == nil {
-		return nil
+		return t.removal.restore(state)
 	}
 	t.prune.early = early
 	value := func(name string) any {

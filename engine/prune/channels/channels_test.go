@@ -66,7 +66,7 @@ func TestFamiliesAndScores(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("families\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	scores := c.Scores(valuesOf(g))
+	scores := c.Magnitudes(valuesOf(g))
 	if want := []float64{1, 1. / 8, 7. / 8, 2. / 8, 6. / 8, 3. / 8, 5. / 8, 4. / 8}; !slices.Equal(scores[0], want) {
 		t.Errorf("scores of a norm %v, want |gamma| over the largest, %v", scores[0], want)
 	}
@@ -97,7 +97,7 @@ func TestChoose(t *testing.T) {
 		{"no goal", Goal{}, nil, "want one of them"},
 		{"two goals", Goal{Share: 0.5, FLOPs: 0.5}, nil, "want one of them"},
 	} {
-		kept, err := c.Choose(o.goal, valuesOf(g))
+		kept, err := c.Choose(o.goal, c.Magnitudes(valuesOf(g)))
 		if o.err != "" {
 			if !errors.Is(err, ErrGoal) || !strings.Contains(err.Error(), o.err) {
 				t.Errorf("%s: error %v, want %q", o.name, err, o.err)
@@ -116,7 +116,7 @@ func TestChooseByOperations(t *testing.T) {
 	c := Find(g)
 	for _, scope := range []Scope{Uniform, Global} {
 		for _, share := range []float64{0.9, 0.6, 0.4} {
-			kept, err := c.Choose(Goal{FLOPs: share, Scope: scope}, valuesOf(g))
+			kept, err := c.Choose(Goal{FLOPs: share, Scope: scope}, c.Magnitudes(valuesOf(g)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestInSteps(t *testing.T) {
 	g := twoLayers(t)
 	c := Find(g)
 	first := c.First()
-	one, err := c.Choose(Goal{Share: 0.75, First: first}, valuesOf(g))
+	one, err := c.Choose(Goal{Share: 0.75, First: first}, c.Magnitudes(valuesOf(g)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,8 @@ func TestInSteps(t *testing.T) {
 		v, _ := cut.Take(name, g.Find(name).Shape, valuesOf(g)(name))
 		return v
 	}
-	two, err := Find(small).Choose(Goal{Share: 0.5, First: first}, values)
+	c2 := Find(small)
+	two, err := c2.Choose(Goal{Share: 0.5, First: first}, c2.Magnitudes(values))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,8 @@ func TestInSteps(t *testing.T) {
 	if err := errors.Join(smallest.WriteText(&a), atOnce.WriteText(&b)); err != nil || a.String() != b.String() {
 		t.Errorf("in steps\n%s\nat once\n%s\n%v", &a, &b, err)
 	}
-	again, err := Find(smallest).Choose(Goal{Share: 0.5, First: first}, func(name string) []float32 { return make([]float32, smallest.Find(name).Shape.Size()) })
+	c3 := Find(smallest)
+	again, err := c3.Choose(Goal{Share: 0.5, First: first}, c3.Equal())
 	if err != nil || again != nil {
 		t.Errorf("the same goal again leaves %v, %v; want everything", again, err)
 	}

@@ -25,6 +25,8 @@ type Goal struct {
 	Share float64 // of the channels that the network had at first, of layers that are not pinned
 	FLOPs float64 // of the operations that the network needed at first
 	Scope Scope   // empty is Uniform
+	// PerOperation divides scores by the operations that go with a channel, with Global.
+	PerOperation bool
 	// Multiple is what the number of channels that a layer keeps is rounded to a multiple of;
 	// 0 means 1. A layer keeps at least so many, or all.
 	Multiple int
@@ -52,57 +54,22 @@ func (c *Network) First() First {
 // ErrGoal marks goals that no removal of channels reaches.
 var ErrGoal = errors.New("the goal cannot be reached")
 
-// Scores gives every channel of a family its score between 0 and 1: |gamma| of the norm
-// behind its convolution, or the L2 norm of its filter where there is none, over the largest of the
-// layer. Where layers are tied it is the mean of theirs.
-//
-// Source: Liu et al. 2017, arXiv:1708.06519 (|gamma|); Li et al. 2017, arXiv:1608.08710 (filters).
-func (c *Network) Scores(values func(name string) []float32) [][]float64 {
-	sum, n := map[int]float64{}, map[int]float64{}
-	for _, f := range c.filters {
-		of := make([]float64, len(f.sets))
-		if f.gamma != nil {
-			for i, g := range values(f.gamma.Name)[f.at : f.at+len(of)] {
-				of[i] = math.Abs(float64(g))
-			}
-		} else {
-			p := c.g.Nodes[f.param]
-			inner := p.Shape[f.axis+1:].Size()
-			for i, w := range values(p.Name) {
-				of[i/inner%len(of)] += float64(w) * float64(w)
-			}
-			for i := range of {
-				of[i] = math.Sqrt(of[i])
-			}
-		}
-		top := slices.Max(of)
-		for i, s := range f.sets {
-			if top > 0 {
-				sum[s] += of[i] / top
-			}
-			n[s]++
-		}
-	}
-	out := make([][]float64, len(c.families))
-	for i, fam := range c.families {
-		for _, s := range fam.sets {
-			out[i] = append(out[i], sum[s]/n[s])
-		}
-	}
-	return out
-}
-
-// Choose removes the channels of the lowest scores until the goal is reached, and lists what is
-// left; of equal ones those with lower numbers stay. What is left of a goal is nearest to it, but
+// Choose removes the channels of the lowest scores (of each family, in its order) until the goal is
+// reached, and lists what is left; of equal ones those with lower numbers stay. What is left of a goal is nearest to it, but
 // with FLOPs, which are no more than it says.
 //
 // Errors: ErrGoal for a goal that would take all of a layer, or that is out of reach because of
 // what is pinned, which the error names.
-func (c *Network) Choose(goal Goal, values func(name string) []float32) ([]Kept, error) {
+func (c *Network) Choose(goal Goal, scores [][]float64) ([]Kept, error) {
 	if err := c.check(&goal); err != nil {
 		return nil, err
 	}
-	scores := c.Scores(values)
+	if goal.Scope == Global && goal.PerOperation {
+		var err error
+		if scores, err = c.perOperation(goal, scores); err != nil {
+			return nil, err
+		}
+	}
 	if goal.Share > 0 {
 		gone, err := c.lowest(goal, goal.Share, scores)
 		if err != nil {
@@ -267,6 +234,27 @@ func (c *Network) compare(share float64, goal Goal, scores [][]float64, want []f
 	}
 }
 
+// perOperation divides scores by the operations that the network saves with a channel of the family,
+// the first that can go. It is the order in which a knapsack is emptied.
+func (c *Network) perOperation(goal Goal, scores [][]float64) ([][]float64, error) {
+	out := make([][]float64, len(scores))
+	for i, f := range c.families {
+		out[i] = slices.Clone(scores[i])
+		if !goal.prunes(f) || f.Width-f.Pinned < 2 {
+			continue
+		}
+		k := slices.IndexFunc(f.sets, func(s int) bool { return c.ties.pinned(s) == "" })
+		g, _, err := c.shrink(map[int]bool{f.sets[k]: true})
+		if err != nil {
+			return nil, err
+		}
+		for k := range out[i] {
+			out[i][k] /= float64(max(c.g.FLOPs()-g.FLOPs(), 1))
+		}
+	}
+	return out, nil
+}
+
 // leaveSome keeps of every axis of every value the best channel, if all of it would go: that of a
 // slice, or of one of several layers that are joined.
 func (c *Network) leaveSome(gone map[int]bool, scores [][]float64) {
@@ -303,9 +291,6 @@ func (c *Network) FLOPs(kept []Kept) (int64, error) {
 	}
 	return g.FLOPs(), nil
 }
-
-// Size is the number of values of a parameter.
-func (c *Network) Size(param string) int { return c.g.Find(param).Shape.Size() }
 
 // Parameters counts the trained values, without those whose names begin with a prefix, if it is not empty.
 func (c *Network) Parameters(without string) (n int) {

@@ -27,10 +27,11 @@ type Network struct {
 // filter is a convolution whose filter is a parameter.
 type filter struct {
 	conv, param int
-	axis        int   // of the parameter, along which its results' channels are
-	sets        []int // of its channels
-	gamma       *graph.Node
-	at          int // of the first channel in gamma
+	axis        int         // of the parameter, along which its results' channels are
+	sets        []int       // of its channels
+	bias        *graph.Node // nil for none
+	gamma, beta *graph.Node // nil for none
+	at          int         // of the first channel in both
 }
 
 // Family are the layers whose channels are removed together: one convolution, or several whose
@@ -74,6 +75,7 @@ func Find(g *graph.Graph) *Network {
 			f.sets = append(f.sets, c.ties.set(f.param, f.axis, k))
 		}
 	}
+	c.biases()
 	c.norms()
 	c.join()
 	return c
@@ -109,6 +111,21 @@ func paramAxis(g *graph.Graph, id, axis int) (param, at int, ok bool) {
 	return 0, 0, false // one channel alone
 }
 
+// biases finds those that are added to results of convolutions.
+func (c *Network) biases() {
+	for _, n := range c.g.Nodes {
+		if n.Kind != graph.KindOp || n.Op.Name != "bias" {
+			continue
+		}
+		b := c.g.Nodes[c.g.Root(n.In[1])]
+		for i := range c.filters {
+			if f := &c.filters[i]; f.conv == n.In[0] && b.Kind == graph.KindParam && b.Shape.Size() == len(f.sets) {
+				f.bias = b
+			}
+		}
+	}
+}
+
 // norms finds the factors of the norms behind convolutions, through biases and joins.
 func (c *Network) norms() {
 	by := map[int][]*filter{}
@@ -124,7 +141,7 @@ func (c *Network) norms() {
 			nd := c.g.Nodes[id]
 			for _, f := range by[id] {
 				if f.gamma == nil {
-					f.gamma, f.at = c.g.Nodes[n.In[2]], at
+					f.gamma, f.beta, f.at = c.g.Nodes[n.In[2]], c.g.Nodes[n.In[3]], at
 				}
 			}
 			switch {
