@@ -57,6 +57,12 @@ var prunable = []struct {
 	{"poet", graph.Shape{4, 3, 1, 12, 14}, PoET{Attention: Attention{Set: 2, Heads: 2}, Widths: []int{4, 6, 8}, Attended: 1}.Build, 10, "sum at unet3d/attention.go"},
 	{"poet of places", graph.Shape{4, 3, 1, 8, 9}, PoET{Attention: Attention{Set: 2, Heads: 2, Places: true, Norm: NoNorm}, Widths: []int{4, 6}, Attended: 1}.Build, 6, "reshape at unet3d/attention.go"},
 	{"transformer without norm", graph.Shape{4, 3, 1, 5, 6}, MemberTransformer{Attention: Attention{Set: 2, Norm: NoNorm}, Width: 4, Layers: 2}.Build, 3, "set_dot at unet3d/attention.go"},
+	{"leads as depth", graph.Shape{4, 3, 1, 4, 6}, TimeUNet{UNet: UNet{Base: 2, Stages: 1}, Leads: 2}.Build, 4, "output y"},
+	{"leads, factorised", graph.Shape{4, 3, 2, 4, 6}, TimeUNet{UNet: UNet{Base: 2, Stages: 1}, Leads: 2, Factorised: true}.Build, 8, "output y"},
+	{"leads, GRU", graph.Shape{4, 3, 1, 4, 6}, RecurrentUNet{UNet: UNet{Base: 2, Stages: 1}, Cell: ConvGRU, Leads: 2}.Build, 7, "reshape at unet3d/leads.go"},
+	{"leads, LSTM both ways", graph.Shape{4, 3, 1, 4, 6}, RecurrentUNet{UNet: UNet{Base: 2, Stages: 1}, Leads: 2, Bidirectional: true}.Build, 9, "reshape at unet3d/leads.go"},
+	{"trajectories", graph.Shape{4, 3, 1, 12, 14}, PoET{Attention: Attention{Set: 2, Heads: 2}, Leads: Attention{Set: 2, Heads: 2}, Widths: []int{4, 6, 8}, Attended: 1}.Build, 10, "set_transpose at unet3d/poet.go"},
+	{"axial", graph.Shape{2, 3, 2, 4, 6}, AxialTransformer{Leads: 2, Width: 4, Heads: 2, Blocks: 1, Stages: -1}.Build, 4, "axis_attention at unet3d/axial.go"},
 	{"calibrated", graph.Shape{2, 3, 2, 7, 9}, func(b *graph.Builder, x graph.Value) graph.Value {
 		v := func(name string, s graph.Shape) graph.Value { return b.Input(name, s) }
 		s := graph.Shape{2, 1, 2, 7, 9}

@@ -212,6 +212,14 @@ var rules = map[string]func(t *ties, n *graph.Node){
 	"dropout":    func(t *ties, n *graph.Node) { t.tieAll(n.In[0], n.ID) },
 	"set_pool":   rows,
 	"set_repeat": rows,
+	"set_swap": func(t *ties, n *graph.Node) { // rows and levels
+		why := "rows of a sample and levels change places at " + n.At
+		t.pinAxes(n.In[0], why, 0, 2)
+		t.pinAxes(n.ID, why, 0, 2)
+		for _, axis := range []int{1, 3, 4} {
+			t.whole(n.In[0], axis, n.ID, axis)
+		}
+	},
 }
 
 // pooling treats every channel alike.
