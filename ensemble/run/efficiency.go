@@ -36,10 +36,11 @@ type EfficiencyRow struct {
 	Operations int64  `json:"operations"` // floating point, of one forecast, zeros included
 	// Milliseconds is the median time that the network of one forecast took; all were measured in turn.
 	Milliseconds float64 `json:"milliseconds"`
-	// Skill is 1 − CRPS/CRPS of the raw members, the mean over targets, and CRPS that of each target;
-	// missing without analyses or starts.
-	Skill score.Number `json:"skill"`
-	CRPS  []TargetCRPS `json:"crps"`
+	// CRPS is that of each target, and Gains are 1 − CRPS/CRPS of others, the mean over targets. Skill is that over
+	// the largest raw ensemble; missing without analyses or starts.
+	Skill score.Number    `json:"skill"`
+	Gains []ReferenceGain `json:"gains,omitempty"`
+	CRPS  []TargetCRPS    `json:"crps"`
 	// Efficiency and HardEfficiency are skill and 1/(1 − skill) for each million of nonzeros.
 	Efficiency     score.Number `json:"efficiency"`
 	HardEfficiency score.Number `json:"hard_efficiency"`
@@ -50,6 +51,12 @@ type TargetCRPS struct {
 	Target string       `json:"target"`
 	Unit   string       `json:"unit"`
 	CRPS   score.Number `json:"crps"`
+}
+
+// ReferenceGain is that over another system.
+type ReferenceGain struct {
+	Reference string       `json:"reference"`
+	Gain      score.Number `json:"gain"`
 }
 
 // efficiencyFile is the table in a run directory.
@@ -132,25 +139,44 @@ func (m *Model) size(dir string) (row EfficiencyRow, err error) {
 	return row, nil
 }
 
-// score takes the CRPS of the network from results, and its gain over the raw members.
+// score takes the CRPS of the network from results, and its gains; those of a distribution
+// over raw members are over their plain CRPS.
 func (row *EfficiencyRow) score(r *score.Result) {
-	var skill float64
+	own := func(id, system, region, season string) bool {
+		return (system == systemNetwork || system == systemMembers) && (ofDistribution(id) || id == score.CRPSFair.ID) && score.Whole(region, season)
+	}
+	scored := map[string]string{} // the score of a target that counts: the first
 	for _, v := range r.Scores {
-		i := slices.IndexFunc(r.Comparisons, func(g score.Comparison) bool {
-			return g.ID == v.ID && g.System == v.System && strings.HasPrefix(g.Reference, "raw") && g.ReferenceID != "" && g.Variable == v.Variable && g.Level == v.Level &&
-				g.Lead == v.Lead && score.Whole(g.Region, g.Season)
-		})
-		if id := v.ID; i < 0 || v.System != systemNetwork && v.System != systemMembers || !ofDistribution(id) && id != score.CRPSFair.ID ||
-			!score.Whole(v.Region, v.Season) || slices.ContainsFunc(row.CRPS, func(t TargetCRPS) bool { return t.Target == v.Variable+" "+v.Level+" +"+v.Lead }) {
+		target := v.Variable + " " + v.Level + " +" + v.Lead
+		if own(v.ID, v.System, v.Region, v.Season) && scored[target] == "" {
+			scored[target] = v.ID
+			row.CRPS = append(row.CRPS, TargetCRPS{target, v.Unit, v.Value})
+		}
+	}
+	full := 0
+	for _, g := range r.Comparisons {
+		var members int
+		_, err := fmt.Sscanf(g.Reference, "raw%d", &members)
+		of := g.ID
+		if err == nil && ofDistribution(g.ID) {
+			of = score.CRPSPlain.ID
+		}
+		if !own(g.ID, g.System, g.Region, g.Season) || scored[g.Variable+" "+g.Level+" +"+g.Lead] != g.ID || g.ReferenceID != of {
 			continue
 		}
-		row.CRPS = append(row.CRPS, TargetCRPS{v.Variable + " " + v.Level + " +" + v.Lead, v.Unit, v.Value})
-		skill += float64(r.Comparisons[i].Gain)
+		i := slices.IndexFunc(row.Gains, func(x ReferenceGain) bool { return x.Reference == g.Reference })
+		if i < 0 {
+			i = len(row.Gains)
+			row.Gains = append(row.Gains, ReferenceGain{Reference: g.Reference})
+		}
+		row.Gains[i].Gain += g.Gain / score.Number(len(row.CRPS))
+		full = max(full, members)
 	}
-	if n := len(row.CRPS); n > 0 {
-		skill /= float64(n)
-		row.Skill = score.Number(skill)
-		row.Efficiency, row.HardEfficiency = score.Number(prune.Efficiency(skill, row.Nonzeros)), score.Number(prune.HardEfficiency(skill, row.Nonzeros))
+	for _, g := range row.Gains {
+		if skill := float64(g.Gain); full > 0 && g.Reference == systemRaw(full) {
+			row.Skill, row.Efficiency = g.Gain, score.Number(prune.Efficiency(skill, row.Nonzeros))
+			row.HardEfficiency = score.Number(prune.HardEfficiency(skill, row.Nonzeros))
+		}
 	}
 }
 
@@ -232,8 +258,19 @@ func (t *EfficiencyTable) Fprint(w io.Writer) error {
 			err = errors.Join(err, e)
 		}
 	}
+	for i, g := range first.Gains {
+		fmt.Fprintf(w, "gain over %s:", g.Reference)
+		for _, r := range t.Rows {
+			if i < len(r.Gains) {
+				fmt.Fprintf(w, " %.4f", r.Gains[i].Gain)
+			}
+		}
+		if _, e := fmt.Fprintln(w); e != nil {
+			err = errors.Join(err, e)
+		}
+	}
 	if err == nil {
-		_, err = fmt.Fprintf(w, "%d validation starts; skill is 1 - CRPS/CRPS of the raw members, e is skill and e_h 1/(1-skill) per million nonzeros; sparsity, fewer and faster against the first; ms is the network of one forecast on %d threads, all in turn\n",
+		_, err = fmt.Fprintf(w, "%d validation starts; skill is the gain over the largest raw ensemble, e is skill and e_h 1/(1-skill) per million nonzeros; sparsity, fewer and faster against the first; ms is the network of one forecast on %d threads, all in turn\n",
 			t.Starts, t.Threads)
 	}
 	return err
