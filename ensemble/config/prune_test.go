@@ -39,6 +39,9 @@ func TestPruneFaults(t *testing.T) {
 		{"channels that regrow", "prune: {method: movement, target: 0.5, structure: channel}", []string{"movement is given structure channel|magnitude"}},
 		{"channels of many networks", "prune: {method: magnitude, target: 0.5, structure: channel, kernels: sparse, scope: erk}\ntrain: {networks: 3}", []string{
 			"scope erk is given structure channel|uniform or global", "channels are removed, and networks are averaged|train.networks: 1", "prune.kernels is sparse|remove"}},
+		{"channels by gradients", "prune: {method: taylor, target: 0.75, structure: channel, initial: 0.2}", nil},
+		{"weights by what channels have", "prune: {method: taylor, target: 0.5}", []string{"method taylor is given structure element|prune.structure: channel"}},
+		{"before there is a gradient", "prune: {method: taylor, target: 0.5, structure: channel, initial: 0.2, from: 0%}", []string{"channels are removed before the first step|from come later"}},
 		{"operations of elements", "prune: {method: magnitude, target: 0.5, of: operations, multiple: 16}", []string{"prune.of is given to structure element|channel", "prune.multiple is given|channel"}},
 		{"unknown", "prune: {method: magnitud, target: 0.5, structure: 1:4}", []string{"prune.method is magnitud, want one of|did you mean `magnitude`?", "prune.structure is \"1:4\", want one of|2:4"}},
 	} {
