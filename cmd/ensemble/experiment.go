@@ -19,7 +19,7 @@ func experimentCommand(a *app) *cobra.Command {
 		Example: "  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
 		Annotations: notes("ensemble help experiment members"),
-	}, experimentMembers(a), experimentAblation(a), experimentKinds(a), experimentCase(a))
+	}, experimentMembers(a), experimentAblation(a), experimentKinds(a), experimentEfficiency(a), experimentCase(a))
 }
 
 func experimentMembers(a *app) *cobra.Command {

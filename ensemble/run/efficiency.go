@@ -68,6 +68,26 @@ const (
 	efficiencyTime   = 20 * time.Second
 )
 
+// CompareEfficiency measures the networks of finished trainings on the validation starts of the first, on so many
+// threads, 0 for those of its configuration.
+//
+// Errors: those of finishedTraining; 65 for networks of other inputs.
+func CompareEfficiency(ctx context.Context, runs []string, threads int) (*EfficiencyTable, error) {
+	for _, dir := range runs {
+		if _, err := finishedTraining(dir); err != nil {
+			return nil, err
+		}
+	}
+	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(runs[0], "config.effective.yaml")}})
+	if err != nil {
+		return nil, err
+	}
+	if threads > 0 {
+		c.Train.Train.Threads = threads
+	}
+	return compareEfficiency(ctx, c, runs)
+}
+
 // compareEfficiency measures the networks of finished trainings on the validation starts of a
 // configuration.
 func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string) (*EfficiencyTable, error) {
@@ -164,7 +184,7 @@ func (row *EfficiencyRow) score(r *score.Result) {
 		if !own(g.ID, g.System, g.Region, g.Season) || scored[g.Variable+" "+g.Level+" +"+g.Lead] != g.ID || g.ReferenceID != of {
 			continue
 		}
-		i := slices.IndexFunc(row.Gains, func(x ReferenceGain) bool { return x.Reference == g.Reference })
+		i := row.gain(g.Reference)
 		if i < 0 {
 			i = len(row.Gains)
 			row.Gains = append(row.Gains, ReferenceGain{Reference: g.Reference})
@@ -172,11 +192,9 @@ func (row *EfficiencyRow) score(r *score.Result) {
 		row.Gains[i].Gain += g.Gain / score.Number(len(row.CRPS))
 		full = max(full, members)
 	}
-	for _, g := range row.Gains {
-		if skill := float64(g.Gain); full > 0 && g.Reference == systemRaw(full) {
-			row.Skill, row.Efficiency = g.Gain, score.Number(prune.Efficiency(skill, row.Nonzeros))
-			row.HardEfficiency = score.Number(prune.HardEfficiency(skill, row.Nonzeros))
-		}
+	if i := row.gain(systemRaw(full)); i >= 0 {
+		skill := float64(row.Gains[i].Gain)
+		row.Skill, row.Efficiency, row.HardEfficiency = row.Gains[i].Gain, score.Number(prune.Efficiency(skill, row.Nonzeros)), score.Number(prune.HardEfficiency(skill, row.Nonzeros))
 	}
 }
 
@@ -226,6 +244,23 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *data, models []*Model)
 	return nil
 }
 
+// references are those that any network has a gain over.
+func (t *EfficiencyTable) references() (names []string) {
+	for _, r := range t.Rows {
+		for _, g := range r.Gains {
+			if !slices.Contains(names, g.Reference) {
+				names = append(names, g.Reference)
+			}
+		}
+	}
+	return names
+}
+
+// gain is the place of a reference among the gains, −1 for none.
+func (row EfficiencyRow) gain(reference string) int {
+	return slices.IndexFunc(row.Gains, func(g ReferenceGain) bool { return g.Reference == reference })
+}
+
 // save leaves the table in a run directory.
 func (t *EfficiencyTable) save(dir string) error {
 	text, err := json.MarshalIndent(t, "", " ")
@@ -258,12 +293,14 @@ func (t *EfficiencyTable) Fprint(w io.Writer) error {
 			err = errors.Join(err, e)
 		}
 	}
-	for i, g := range first.Gains {
-		fmt.Fprintf(w, "gain over %s:", g.Reference)
+	for _, reference := range t.references() {
+		fmt.Fprintf(w, "gain over %s:", reference)
 		for _, r := range t.Rows {
-			if i < len(r.Gains) {
-				fmt.Fprintf(w, " %.4f", r.Gains[i].Gain)
+			gain := "-"
+			if i := r.gain(reference); i >= 0 {
+				gain = fmt.Sprintf("%.4f", r.Gains[i].Gain)
 			}
+			fmt.Fprint(w, " ", gain)
 		}
 		if _, e := fmt.Fprintln(w); e != nil {
 			err = errors.Join(err, e)

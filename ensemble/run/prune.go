@@ -68,18 +68,9 @@ func Prune(ctx context.Context, o PruneOptions) (*PruneResult, error) {
 // prunedTraining is the configuration of the training that prunes a run, and what is left of its network's
 // channels.
 func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []channels.Kept, error) {
-	no := func(what, why, fix string) error {
-		return &exit.Error{Code: exit.Usage, What: what, At: from, Why: why, Fix: fix}
-	}
-	record, err := rundir.ReadManifest(from)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil, &exit.Error{Code: exit.NotYet, What: "no finished training", At: from, Why: "there is no manifest, which is written last", Fix: "correct from, or let the training end", Err: err}
-	} else if err != nil {
+	starts, err := finishedTraining(from)
+	if err != nil {
 		return nil, nil, err
-	}
-	starts, ok := record.Details["starts_train"].(float64)
-	if record.Command != "train" || !ok {
-		return nil, nil, no("a run of this kind cannot be pruned", fmt.Sprintf("it was made by %q", record.Command), "name the folder of a finished training")
 	}
 	m, f, err := loadReference(filepath.Join(from, "model"))
 	if err != nil {
@@ -87,14 +78,31 @@ func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []
 	}
 	weights := filepath.Join(from, "model", fmt.Sprintf(weightsFormat, 0))
 	if f.Networks != 1 || m.Spec.staged() {
-		return nil, nil, no(fmt.Sprintf("a run of %d networks, method %q, cannot be pruned", f.Networks, cmp.Or(m.Spec.Method, config.JointMethod)), "each network would lose other parts",
-			"train one network (train.networks: 1, model.method: joint), and prune that")
+		return nil, nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a run of %d networks, method %q, cannot be pruned", f.Networks, cmp.Or(m.Spec.Method, config.JointMethod)), At: from,
+			Why: "each network would lose other parts", Fix: "train one network (train.networks: 1, model.method: joint), and prune that"}
 	}
 	for path, name := range map[*string]string{&weights: weights, &from: from} { // from where the configuration is read does not matter
 		if *path, err = filepath.Abs(name); err != nil {
 			return nil, nil, exit.Read(name, err)
 		}
 	}
-	t, err := c.Training(filepath.Join(from, "config.effective.yaml"), weights, int(starts))
+	t, err := c.Training(filepath.Join(from, "config.effective.yaml"), weights, starts)
 	return t, m.Spec.Kept, err
+}
+
+// finishedTraining is the number of training starts of a run.
+//
+// Errors: 66 for what has not ended, 64 for runs of other commands.
+func finishedTraining(dir string) (starts int, err error) {
+	record, err := rundir.ReadManifest(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, &exit.Error{Code: exit.NotYet, What: "no finished training", At: dir, Why: "there is no manifest, which is written last", Fix: "name a finished training, or let it end", Err: err}
+	} else if err != nil {
+		return 0, err
+	}
+	n, ok := record.Details["starts_train"].(float64)
+	if record.Command != "train" || !ok {
+		return 0, &exit.Error{Code: exit.Usage, What: "it is no training", At: dir, Why: fmt.Sprintf("it was made by %q", record.Command), Fix: "name the folder of a finished training"}
+	}
+	return int(n), nil
 }

@@ -69,6 +69,15 @@ func TestPruneARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(&EfficiencyTable{Rows: []EfficiencyRow{r.Table.Rows[2], r.Table.Rows[1]}}, 0.25)
+	// The same of runs that are finished, whoever made them.
+	table, err := CompareEfficiency(context.Background(), []string{dense, smaller}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(table, 0.25)
+	if _, err := CompareEfficiency(context.Background(), []string{dense, dirs}, 1); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("a folder without a training: %v", err)
+	}
 }
 
 func TestRunsThatCannotBePruned(t *testing.T) {
