@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"math"
 	"runtime"
@@ -287,7 +288,7 @@ func (r *RanksReport) WriteText(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "\nms of %s after %d more; the rest is of one step\n", count(r.Steps, "step"), r.Warmup)
+	fmt.Fprintf(&b, "\nms of %s after %d more; the rest is of one step\n", phrase.Count(r.Steps, "step"), r.Warmup)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"strings"
 	"text/tabwriter"
@@ -21,7 +22,7 @@ func (r *BenchReport) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "machine  %s, %d cores, %s, %s\n", orUnknown(m.CPU), m.Cores, oneDNN, m.Go)
 	for _, p := range m.Peaks {
-		fmt.Fprintf(&b, "peak     %s: %.1f GFLOP/s (%s), copy %.1f GiB/s\n", count(p.Threads, "thread"), p.GFLOPs, p.By, p.Bandwidth)
+		fmt.Fprintf(&b, "peak     %s: %.1f GFLOP/s (%s), copy %.1f GiB/s\n", phrase.Count(p.Threads, "thread"), p.GFLOPs, p.By, p.Bandwidth)
 	}
 	b.WriteString("\nTraining step: forward, loss, backward, Adam. ms are median, smallest and largest.\n")
 	r.table(&b, func(c BenchResult) phaseText {
@@ -75,13 +76,6 @@ func (r *BenchReport) gradients(w io.Writer) {
 			fmt.Fprintf(w, "Gradient: relative distance from float64 %.1e, measured on %v.\n", *c.GradientError, *c.GradientCase)
 		}
 	}
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // writeMovement prints every operation of a step, then the sums of each class.

@@ -2,10 +2,7 @@ package run
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -14,25 +11,6 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/calibration"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
-
-// Calibration is how the probability of an event of one target is calibrated.
-type Calibration struct {
-	Variable string          `json:"variable"`
-	Level    string          `json:"level"`          // as configuration files have it
-	Lead     string          `json:"lead,omitempty"` // of several
-	Event    ensemble.Event  `json:"event"`          // that a threshold is exceeded
-	Method   string          `json:"method"`         // of config.Calibrate
-	Starts   int             `json:"starts"`         // on which it was fitted
-	Cases    int             `json:"cases"`          // points of these
-	Period   ensemble.Period `json:"period"`         // of the starts
-	Map      calibration.Map `json:"map"`
-}
-
-// exceeding is the threshold of an event of one limit: its probability, or one less it, is that
-// of exceeding.
-func exceeding(e ensemble.Event) ensemble.Event {
-	return ensemble.Event{Relation: ensemble.Above, Lower: e.Threshold()}
-}
 
 // calibratable refuses calibrations for which there is nothing to fit, before a training.
 func (d *data) calibratable(c *config.TrainConfig) error {
@@ -123,103 +101,4 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 	}
 	slices.SortStableFunc(m.Calibrations, func(a, b Calibration) int { return a.Event.Compare(b.Event) })
 	return nil
-}
-
-// exceedances are the probabilities of values above a threshold.
-//
-// Shape: par [parameter][point], the result [point].
-func exceedances(family *dist.Family, par [][]float32, threshold float64) []float64 {
-	out := make([]float64, len(par[0]))
-	eachPoint(par, func(p int, par []float64) { out[p] = family.Above(par, threshold) })
-	return out
-}
-
-// eachPoint visits the parameters of each point.
-func eachPoint(par [][]float32, visit func(point int, par []float64)) {
-	at := make([]float64, len(par))
-	for p := range par[0] {
-		for i := range par {
-			at[i] = float64(par[i][p])
-		}
-		visit(p, at)
-	}
-}
-
-// calibrationsOf are those of a target, by rising thresholds.
-func (m *Model) calibrationsOf(t Target, level ensemble.Level) (out []Calibration) {
-	for _, c := range m.Calibrations {
-		if c.Variable == t.Variable && c.Level == level.String() && (c.Lead == "" || c.Lead == t.Lead.String()) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// calibrationWords tell of a variable's probabilities how they are calibrated, as files do: "" if
-// they are not.
-func (m *Model) calibrationWords(t Target, level ensemble.Level) string {
-	of := m.calibrationsOf(t, level)
-	if of == nil {
-		return ""
-	}
-	var limits []string
-	for _, c := range of {
-		limits = append(limits, strconv.FormatFloat(c.Event.Lower, 'g', -1, 64))
-	}
-	by := "isotonic regression"
-	if of[0].Method == config.ReliabilityCalibration {
-		by = "a reliability table"
-	}
-	return fmt.Sprintf("; of exceeding %s calibrated by %s on %s from %s to %s, of other thresholds kept between these", strings.Join(limits, ", "), by,
-		plural(of[0].Starts, "start"), ensemble.InitAt(of[0].Period.From), ensemble.InitAt(of[0].Period.To))
-}
-
-// calibrate brings probabilities of an event of a target to what its calibrations say: those of
-// exceeding calibrated thresholds are mapped, and then sorted, so that they nowhere rise with the
-// threshold; those of exceeding others are kept between them; what is below, and between
-// two limits, follows.
-//
-// Shape: par [parameter][point]; p [point] is changed.
-func (m *Model) calibrate(p []float32, t Target, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
-	of := m.calibrationsOf(t, level)
-	if of == nil {
-		return
-	}
-	known := make([]float64, len(of)) // of exceeding the calibrated thresholds
-	above := func(par []float64, threshold float64) float64 {
-		if k := slices.IndexFunc(of, func(c Calibration) bool { return c.Event.Lower == threshold }); k >= 0 {
-			return known[k]
-		}
-		x := family.Above(par, threshold)
-		for k, c := range of { // they fall with the threshold
-			if c.Event.Lower < threshold {
-				x = min(x, known[k])
-			} else {
-				x = max(x, known[k])
-			}
-		}
-		return x
-	}
-	// reaching is above with the limit itself, which of a censored distribution has a mass.
-	reaching := func(par []float64, threshold float64) float64 {
-		mass := 1 - family.Below(par, threshold) - family.Above(par, threshold)
-		return min(1, above(par, threshold)+max(0, mass))
-	}
-	eachPoint(par, func(q int, par []float64) {
-		if p[q] != p[q] {
-			return
-		}
-		for k, c := range of {
-			known[k] = c.Map.At(family.Above(par, c.Event.Lower))
-		}
-		calibration.Falling(known)
-		switch e.Relation {
-		case ensemble.Above:
-			p[q] = float32(above(par, e.Lower))
-		case ensemble.Below:
-			p[q] = float32(1 - reaching(par, e.Upper))
-		default:
-			p[q] = float32(max(0, reaching(par, e.Lower)-reaching(par, e.Upper)))
-		}
-	})
 }

@@ -84,35 +84,6 @@ func (r *removal) at(step int) (channels.Goal, bool) {
 	return g, g.FLOPs+g.Share < 1
 }
 
-// whole is the network before any channel goes, as channels are found in it.
-func (s Spec) whole(k *Task, g *ensemble.Grid) (*channels.Network, error) {
-	s.Kept = nil
-	return s.channels(k, g)
-}
-
-// channels are those of the network as it is.
-func (s Spec) channels(k *Task, g *ensemble.Grid) (*channels.Network, error) {
-	gr, err := s.graph(k, g, 1, 0, false)
-	if err != nil {
-		return nil, err
-	}
-	return channels.Find(gr), nil
-}
-
-// shrunk is a network without the channels that went.
-func (s Spec) shrunk(b *graph.Builder) (*graph.Graph, error) {
-	g, err := b.Build()
-	if err != nil || len(s.Kept) == 0 {
-		return g, err
-	}
-	small, _, err := channels.Find(g).Shrink(s.Kept)
-	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the list of channels that are left does not fit the network", At: "network.kept of " + modelFile, Why: err.Error(),
-			Fix: "copy the whole folder of the model again", Err: err}
-	}
-	return small, nil
-}
-
 // check refuses a goal that cannot be reached, before the first step.
 func (r *removal) check(s Spec, k *Task, g *ensemble.Grid) error {
 	if r == nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"regexp"
 	"slices"
 	"strconv"
@@ -276,7 +277,7 @@ func check(ctx context.Context, o CheckOptions) (*CheckResult, error) {
 	if r.FaultCount == 0 {
 		return r, nil
 	}
-	e := &exit.Error{Code: exit.No, What: plural(r.FaultCount, "fault") + " in the input", At: place(slices.Concat(files, analyses)),
+	e := &exit.Error{Code: exit.No, What: phrase.Count(r.FaultCount, "fault") + " in the input", At: place(slices.Concat(files, analyses)),
 		Why: r.Faults[0].What, Fix: cmp.Or(r.Faults[0].Fix, "the answer lists them")}
 	return r, e
 }
@@ -349,7 +350,7 @@ func (c *checked) unused() {
 	slices.Sort(reasons)
 	for _, r := range reasons {
 		u := first[r]
-		f := Fault{Kind: FaultUnused, What: plural(count[r], "message") + " not used", Why: r, File: u.File, Message: u.Message, At: u.File, Fields: count[r]}
+		f := Fault{Kind: FaultUnused, What: phrase.Count(count[r], "message") + " not used", Why: r, File: u.File, Message: u.Message, At: u.File, Fields: count[r]}
 		if u.Message > 0 {
 			f.At = fmt.Sprintf("%s, message %d", u.File, u.Message)
 		}
@@ -606,7 +607,7 @@ func (c *census) rows() (rows []CheckRow) {
 	}
 	for n := range rows {
 		part := ensemble.Catalogue{Entries: of[n]}
-		rows[n].Levels, rows[n].Starts = words(part.Levels()), len(part.Inits())
+		rows[n].Levels, rows[n].Starts = phrase.Words(part.Levels()), len(part.Inits())
 	}
 	slices.SortFunc(rows, func(a, b CheckRow) int {
 		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Product, b.Product))
@@ -659,13 +660,5 @@ func (c *checked) memberTable() (rows []MemberRow, columns []string) {
 	for _, k := range order {
 		rows = append(rows, MemberRow{ensemble.MemberRanges(alike[k]), count[alike[k][0]]})
 	}
-	return rows, words(leads)
-}
-
-// plural is a number with what it counts.
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
+	return rows, phrase.Words(leads)
 }

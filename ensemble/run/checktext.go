@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"strings"
 	"text/tabwriter"
@@ -75,7 +76,7 @@ func (r *CheckResult) WriteText(w io.Writer) error {
 		for _, f := range r.Faults {
 			of[f.Code]++
 		}
-		fmt.Fprintf(&b, "\n%s; train and predict would end with", plural(r.FaultCount, "fault"))
+		fmt.Fprintf(&b, "\n%s; train and predict would end with", phrase.Count(r.FaultCount, "fault"))
 		sep := " "
 		for _, c := range exit.All {
 			if of[c.Code] > 0 {

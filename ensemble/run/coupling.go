@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"hash/fnv"
 	"math"
 	"slices"
@@ -96,12 +97,6 @@ func (c *coupling) couple(init ensemble.Init, f *product.Field, grid *ensemble.G
 		quantiles[l] = family.QuantileAt(l)
 	}
 	return ecc.Calibrated(template, levels, func(point int, level float64) float64 { return quantiles[level](at(point)) })
-}
-
-// at is the place of a target among those of a task.
-func (k *Task) at(t Target, level ensemble.Level) int {
-	levels := k.Features.Axes.Levels
-	return slices.Index(k.Targets, t)*len(levels) + ensemble.FindLevel(levels, t.Variable, level)
 }
 
 // seedOfField is the seed of the draws of a start, lead, variable and level.
@@ -218,8 +213,8 @@ func (a *archive) dates(init ensemble.Init, lead ensemble.Lead, members int) ([]
 		}
 	}
 	if len(fit) < members {
-		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d analyses are a template for %s", len(fit), plural(members, "member")), At: place(a.in.Files()),
-			Why: fmt.Sprintf("start %s: they are from before it, at %s, and not more than %g days from its season; there are %s at any time", init, valid.UTC().Format("15:04Z"), a.window.Hours()/24, plural(len(a.times), "analysis time")),
+		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d analyses are a template for %s", len(fit), phrase.Count(members, "member")), At: place(a.in.Files()),
+			Why: fmt.Sprintf("start %s: they are from before it, at %s, and not more than %g days from its season; there are %s at any time", init, valid.UTC().Format("15:04Z"), a.window.Hours()/24, phrase.Count(len(a.times), "analysis time")),
 			Fix: "add analyses to coupling.template, widen coupling.window, or lower coupling.count"}
 	}
 	out := make([]ensemble.Valid, members)

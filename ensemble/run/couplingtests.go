@@ -2,20 +2,13 @@ package run
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
-	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -202,9 +195,9 @@ func (c *couplings) result(t score.Target, of string) (all []score.Coupling, err
 //
 // Cost: up to five predictions for each of couplingDates starts, and two more for each member of
 // the first. Memory: couplingPoints of each member, target and start.
-func (m *Model) testCoupling(ctx context.Context, test examples, o engine.Options, b score.Bootstrap) ([]score.Coupling, error) {
+func testCoupling(ctx context.Context, m *Model, test examples, o engine.Options, b score.Bootstrap) ([]score.Coupling, error) {
 	k := &m.Task
-	if !m.givesMembers() || !test.analysed || len(k.Used) < 2 || len(test.inits) < 2 {
+	if !testsMembers(m) || !test.analysed || len(k.Used) < 2 || len(test.inits) < 2 {
 		return nil, nil
 	}
 	if m.ranks != nil {
@@ -223,7 +216,7 @@ func (m *Model) testCoupling(ctx context.Context, test examples, o engine.Option
 	obs := make([][][]float32, len(k.Score))
 	// One part of the members after the other: a network that reads them is compiled for each number.
 	for _, part := range c.options.Parts(len(k.Used)) {
-		if err := m.testPart(ctx, o, test, order, part, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error {
+		if err := testPart(ctx, m, o, test, order, part, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error {
 			for at, fields := range made {
 				part.Put(&outputs[at][i], c.at(fields))
 			}
@@ -231,11 +224,11 @@ func (m *Model) testCoupling(ctx context.Context, test examples, o engine.Option
 				return nil
 			}
 			if i == 0 {
-				if err := m.jacobian(ctx, o, fc, made, leaks); err != nil {
+				if err := jacobian(ctx, m, o, fc, made, leaks); err != nil {
 					return err
 				}
 			}
-			return m.observed(obs, fc.Init, analyses, c)
+			return observeStart(m, obs, fc.Init, analyses, c)
 		}); err != nil {
 			return nil, err
 		}
@@ -256,7 +249,7 @@ func (m *Model) testCoupling(ctx context.Context, test examples, o engine.Option
 			}
 			t.join([]coupledDate{d})
 		}
-		rows, err := t.result(m.judgement(at).target, score.OfTraining)
+		rows, err := t.result(judgementOf(m, at).target, score.OfTraining)
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +259,7 @@ func (m *Model) testCoupling(ctx context.Context, test examples, o engine.Option
 }
 
 // testPart has members made of a part of those of some starts.
-func (m *Model) testPart(ctx context.Context, o engine.Options, test examples, order []int, part couplingtest.Part,
+func testPart(ctx context.Context, m *Model, o engine.Options, test examples, order []int, part couplingtest.Part,
 	take func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error) error {
 	members := make([]ensemble.Member, len(part.Members))
 	for i, x := range part.Members {
@@ -279,7 +272,7 @@ func (m *Model) testPart(ctx context.Context, o engine.Options, test examples, o
 		if err := m.ranks.Together(err); err != nil {
 			return err
 		}
-		made, err := m.calibrated(ctx, o, fc, members)
+		made, err := calibratedMembers(ctx, m, o, fc, members)
 		if err != nil {
 			return err
 		}
@@ -290,12 +283,12 @@ func (m *Model) testPart(ctx context.Context, o engine.Options, test examples, o
 	return nil
 }
 
-// givesMembers tells whether there are members of the model's predictions.
-func (m *Model) givesMembers() bool { return m.Spec.Head == DistributionHead || m.Spec.givesMembers() }
+// testsMembers tells whether there are members of the model's predictions.
+func testsMembers(m *Model) bool { return m.Spec.Head == DistributionHead || m.Spec.givesMembers() }
 
-// observed appends the analyses of the targets, at the places that are looked at; on ranks that
+// observeStart appends the analyses of the targets, at the places that are looked at; on ranks that
 // do not lead nothing.
-func (m *Model) observed(obs [][][]float32, init ensemble.Init, analyses []*ensemble.Analysis, c *couplings) error {
+func observeStart(m *Model, obs [][][]float32, init ensemble.Init, analyses []*ensemble.Analysis, c *couplings) error {
 	k := &m.Task
 	n := m.Grid.Size()
 	for v := range k.Targets {
@@ -320,25 +313,17 @@ func (m *Model) observed(obs [][][]float32, init ensemble.Init, analyses []*ense
 	return nil
 }
 
-// here is the task of this rank's slab.
-func (m *Model) here() *Task {
-	if m.local != nil {
-		return m.local
-	}
-	return &m.Task
-}
-
-// calibrated gives the members that the model makes of some members of a forecast, by target; nil
+// calibratedMembers gives the members that the model makes of some members of a forecast, by target; nil
 // for targets that were not asked for, and on ranks that do not lead.
 //
 // Shape: [target][member][point].
-func (m *Model) calibrated(ctx context.Context, o engine.Options, fc *ensemble.Forecast, members []ensemble.Member) ([][][]float32, error) {
+func calibratedMembers(ctx context.Context, m *Model, o engine.Options, fc *ensemble.Forecast, members []ensemble.Member) ([][][]float32, error) {
 	k, n := &m.Task, m.Grid.Size()
 	out, err := m.Predict(ctx, o, fc, members)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := m.rawMembers(fc, members)
+	raw, err := rawMembers(m, fc, members)
 	if err != nil || !m.ranks.Leads() {
 		return nil, err
 	}
@@ -364,7 +349,7 @@ func (m *Model) calibrated(ctx context.Context, o engine.Options, fc *ensemble.F
 
 // jacobian counts the pairs of members of which one is reached by a change of the fields of the
 // targets of the other; before is what was made without a change.
-func (m *Model) jacobian(ctx context.Context, o engine.Options, fc *ensemble.Forecast, before [][][]float32, leaks []int) error {
+func jacobian(ctx context.Context, m *Model, o engine.Options, fc *ensemble.Forecast, before [][][]float32, leaks []int) error {
 	k := m.here()
 	used, err := positions(fc, k.Used)
 	if err != nil {
@@ -386,7 +371,7 @@ func (m *Model) jacobian(ctx context.Context, o engine.Options, fc *ensemble.For
 				field[p] += float32(k.ErrorScale[at])
 			}
 		})
-		after, err := m.calibrated(ctx, o, fc, k.Used)
+		after, err := calibratedMembers(ctx, m, o, fc, k.Used)
 		i := 0
 		each(func(_ int, field []float32) {
 			copy(field, kept[i])
@@ -443,35 +428,4 @@ func (v *verification) trainedCoupling() (rows []score.Coupling) {
 		}
 	}
 	return rows
-}
-
-// couplingFile is what the test of a training found of coupling, in a model folder.
-const couplingFile = "coupling.json"
-
-// saveCoupling writes it; without any there is no file.
-func saveCoupling(dir string, rows []score.Coupling) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	text, err := json.MarshalIndent(rows, "", " ")
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, couplingFile)
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
-}
-
-// loadCoupling is the inverse.
-func loadCoupling(dir string) (rows []score.Coupling, err error) {
-	path := filepath.Join(dir, couplingFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, exit.Read(path, err)
-	}
-	if err := json.Unmarshal(text, &rows); err != nil {
-		return nil, damagedModel(dir)(couplingFile + ": " + err.Error())
-	}
-	return rows, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"slices"
 	"strings"
 
@@ -240,7 +241,7 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 	}
 	if absent != nil {
 		return nil, &exit.Error{Code: exit.NotYet, What: what, At: place(in.Files()),
-			Why: fmt.Sprintf("every forecast is judged by the analysis of its valid time; %s: %s", plural(len(absent), "valid time")+" without", listed(words(absent))),
+			Why: fmt.Sprintf("every forecast is judged by the analysis of its valid time; %s: %s", phrase.Count(len(absent), "valid time")+" without", listed(phrase.Words(absent))),
 			Fix: "add the files with these times, or leave the starts out whose analyses are not there"}
 	}
 	s.from = bring(in, to.grid, to.how)
@@ -309,7 +310,7 @@ func repeated(n int) []string {
 	if n == 0 {
 		return nil
 	}
-	return []string{plural(n, "field") + " in the input twice with equal values; one of each is used"}
+	return []string{phrase.Count(n, "field") + " in the input twice with equal values; one of each is used"}
 }
 
 // compare reads fields that have one name.
@@ -377,7 +378,7 @@ func choose(have []ensemble.Member, list []int, count, full int, control string)
 	all = perturbedAndControl(have, control)
 	if len(all) < full {
 		return nil, nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d members are in the input, %d make the full ensemble", len(all), full),
-			At: "the forecast input", Why: "members " + strings.Join(words(all), ", "), Fix: "add the files of the others, or lower data.members.full"}
+			At: "the forecast input", Why: "members " + strings.Join(phrase.Words(all), ", "), Fix: "add the files of the others, or lower data.members.full"}
 	}
 	all = all[:full]
 	if list == nil {
@@ -386,7 +387,7 @@ func choose(have []ensemble.Member, list []int, count, full int, control string)
 	for _, m := range list {
 		if !slices.Contains(all, ensemble.Member(m)) {
 			return nil, nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("member %d of data.members.use is not in the full ensemble", m),
-				At: "members " + strings.Join(words(all), ", "), Fix: "list members that the input holds"}
+				At: "members " + strings.Join(phrase.Words(all), ", "), Fix: "list members that the input holds"}
 		}
 		used = append(used, ensemble.Member(m))
 	}

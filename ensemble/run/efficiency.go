@@ -110,7 +110,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 		}
 		defer m.Close()
 		models = append(models, m)
-		row, err := m.size(dir)
+		row, err := sizeOf(m, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -126,8 +126,8 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 	return table, table.measure(ctx, d, models)
 }
 
-// size counts what a network has.
-func (m *Model) size(dir string) (row EfficiencyRow, err error) {
+// sizeOf counts what a network has.
+func sizeOf(m *Model, dir string) (row EfficiencyRow, err error) {
 	row = EfficiencyRow{Run: dir, Skill: score.Missing(), Efficiency: score.Missing(), HardEfficiency: score.Missing()}
 	c, err := m.Spec.channels(&m.Task, m.Grid)
 	if err != nil {

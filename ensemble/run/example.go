@@ -48,8 +48,8 @@ const (
 // exampleFile lies in the report folder of a run.
 var exampleFile = filepath.Join("report", "example.safetensors")
 
-// example shows the cases of one start, by target.
-func (m *Model) example(fc *ensemble.Forecast, cases []*Case) *Example {
+// exampleOf shows the cases of one start, by target.
+func exampleOf(m *Model, fc *ensemble.Forecast, cases []*Case) *Example {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	e := &Example{Init: fc.Init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(k.Used), Full: len(fc.Members), Control: m.Control}
 	for i, c := range cases {

@@ -342,7 +342,7 @@ func (s *study) starts(t *verified) ([]ensemble.Init, error) {
 
 // efi is the extreme forecast index of all raw members; nil without a climate.
 func (s *study) efi(t *verified, c *Case) []float32 {
-	q := s.climate.of(t.key)
+	q := s.climate.of(t.key.target())
 	if q == nil {
 		return nil
 	}
@@ -355,7 +355,7 @@ func (s *study) efi(t *verified, c *Case) []float32 {
 // size. Of equal ones the first start and place. Centres are at most couplingPoints points of the
 // grid, every nth of its rows and columns.
 func (s *study) largestEFI(ctx context.Context, t *verified, inits []ensemble.Init) (best event, err error) {
-	if s.climate.of(t.key) == nil {
+	if s.climate.of(t.key.target()) == nil {
 		return best, caseError("there is no extreme forecast index", fmt.Sprintf("%s at %s", t.key.variable, t.key.level), "it needs quantiles of a climate", "train with climate.of and give --run-dir, or give --climate")
 	}
 	largest := -1.0

@@ -101,7 +101,7 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return nil, exit.Create(o.Out, err)
 	}
-	doc.Inputs = m.inputNames()
+	doc.Inputs = inputNames(m)
 	if m.Task.reference != nil {
 		doc.Reference = correctedFile
 		if err := m.Task.reference.save(filepath.Join(o.Out, correctedFile)); err != nil {
@@ -109,12 +109,12 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		}
 	}
 	for i, w := range m.Networks {
-		if err := m.exportNetwork(ctx, o, w, &doc.Network, "", i, &doc.Weights, &doc.Maps); err != nil {
+		if err := exportNetwork(ctx, m, o, w, &doc.Network, "", i, &doc.Weights, &doc.Maps); err != nil {
 			return nil, err
 		}
 	}
 	for i, w := range m.Spreads {
-		if err := m.exportNetwork(ctx, o, w, &doc.Network, exportedSpread, i, &doc.Spread, &doc.SpreadMaps); err != nil {
+		if err := exportNetwork(ctx, m, o, w, &doc.Network, exportedSpread, i, &doc.Spread, &doc.SpreadMaps); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +124,7 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 			return nil, err
 		}
 	}
-	doc.Outputs = m.outputNames(doc.Network.Outputs)
+	doc.Outputs = outputNames(m, doc.Network.Outputs)
 	res := &Exported{Network: doc.Network, Networks: len(m.Networks), Out: o.Out, Sparsity: m.Sparsity}
 	arrays, _, err := ckpt.ReadFile(filepath.Join(dir, arraysFile))
 	if err != nil {
@@ -161,9 +161,9 @@ func splitMaps(w Weights) (net, maps Weights) {
 
 // exportNetwork writes network i and its maps under names with a prefix, describes it in a,
 // and adds the files to lists.
-func (m *Model) exportNetwork(ctx context.Context, o ExportOptions, w Weights, a *Architecture, prefix string, i int, networks, all *[]string) error {
+func exportNetwork(ctx context.Context, m *Model, o ExportOptions, w Weights, a *Architecture, prefix string, i int, networks, all *[]string) error {
 	net, maps := splitMaps(w)
-	is, golden, err := m.testable(ctx, o, net)
+	is, golden, err := testable(ctx, m, o, net)
 	if err != nil {
 		return err
 	}
@@ -183,11 +183,11 @@ func (m *Model) exportNetwork(ctx context.Context, o ExportOptions, w Weights, a
 
 // testable recognises one network by its weights, as an import would, and gives the
 // tensors that let others test what they loaded.
-func (m *Model) testable(ctx context.Context, o ExportOptions, w Weights) (*Architecture, []ckpt.Tensor, error) {
+func testable(ctx context.Context, m *Model, o ExportOptions, w Weights) (*Architecture, []ckpt.Tensor, error) {
 	// The layers of these are not looked for in imported files; those of which channels were removed have
 	// no published widths, and the lists of what is left stand with the model.
 	if m.Spec.body(false) != nil || len(m.Spec.Kept) > 0 {
-		a := &Architecture{Kind: m.Spec.Kind, Channels: len(m.inputNames()), Outputs: (3 + len(m.Spec.extra())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
+		a := &Architecture{Kind: m.Spec.Kind, Channels: len(inputNames(m)), Outputs: (3 + len(m.Spec.extra())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
 		if m.Spec.Head == SpreadHead {
 			a.Outputs = len(m.Task.Targets)
 		}
@@ -232,7 +232,7 @@ func normalDraws(n int) []float32 {
 }
 
 // inputNames says what the channels of the network's input hold.
-func (m *Model) inputNames() (names []string) {
+func inputNames(m *Model) (names []string) {
 	for c := range m.Task.Features.Channels() {
 		names = append(names, m.Task.Features.ChannelName(c))
 	}
@@ -250,7 +250,7 @@ func (m *Model) inputNames() (names []string) {
 }
 
 // outputNames says what the channels of the network's output hold.
-func (m *Model) outputNames(outputs int) (names []string) {
+func outputNames(m *Model, outputs int) (names []string) {
 	parts := []string{outSpread}
 	switch {
 	case m.Spec.staged():

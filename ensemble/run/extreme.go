@@ -35,7 +35,7 @@ func extremeOf(c *config.TrainConfig, k *Task, climate *Climate, ranks *team.Tea
 	e := &extreme{factor: c.Train.Train.Loss.Extreme}
 	for _, t := range k.Targets {
 		for _, l := range k.Features.Axes.Levels {
-			e.climate = append(e.climate, climate.of(productKey{t.Variable, l.Of(t.Variable), t.Lead}))
+			e.climate = append(e.climate, climate.of(score.Target{Variable: t.Variable, Level: l.Of(t.Variable), Lead: t.Lead}))
 		}
 	}
 	return e, nil

@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"maps"
 	"slices"
 	"strings"
@@ -188,10 +189,10 @@ func offers(c *ensemble.Catalogue, at string, b block) (faults []Fault) {
 		if l == ensemble.SingleLevel { // what the variables demand
 			continue
 		}
-		missing("level", l.String(), "levels "+strings.Join(words(c.Levels()), ", "))
+		missing("level", l.String(), "levels "+strings.Join(phrase.Words(c.Levels()), ", "))
 	}
 	for _, t := range b.axes.Leads {
-		missing("lead", t.String(), "leads "+strings.Join(words(c.Leads()), ", "))
+		missing("lead", t.String(), "leads "+strings.Join(phrase.Words(c.Leads()), ", "))
 	}
 	if len(b.members) > 0 && !slices.Equal(b.members, []ensemble.Member{ensemble.NoMember}) && percentilesOnly(c) {
 		return append(faults, Fault{Kind: FaultMissing, Code: exit.BadData, What: "the forecast files hold percentiles, no members", At: at,
@@ -394,7 +395,7 @@ func memberLeads(missing []ensemble.Key) string {
 	alike := map[string][]ensemble.Member{}
 	for m, t := range leads {
 		slices.Sort(t)
-		at := strings.Join(words(slices.Compact(t)), ", ")
+		at := strings.Join(phrase.Words(slices.Compact(t)), ", ")
 		alike[at] = append(alike[at], m)
 	}
 	var rows []string

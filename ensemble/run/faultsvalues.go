@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"math"
 	"slices"
 	"strings"
@@ -145,7 +146,7 @@ func (c *census) notFinite() (faults []Fault) {
 			return kind.is(t) && !(kind.code == exit.OK && v.Masked())
 		})
 		for _, k := range names {
-			faults = append(faults, c.about(Fault{Kind: FaultNotFinite, Code: kind.code, What: fmt.Sprintf("%s in %s of %s", kind.what, plural(len(fields[k]), "field"), k),
+			faults = append(faults, c.about(Fault{Kind: FaultNotFinite, Code: kind.code, What: fmt.Sprintf("%s in %s of %s", kind.what, phrase.Count(len(fields[k]), "field"), k),
 				Why: kind.why(c.fields[fields[k][0]]), Fix: kind.fix}, fields[k]))
 		}
 	}
@@ -268,11 +269,11 @@ func (c *census) constants() (faults []Fault) {
 			}
 		}
 		if one != nil && !(ok && known.Period != "" && c.fields[one[0]].Max == 0) { // no rain is no fault
-			faults = append(faults, c.about(Fault{Kind: FaultConstant, What: fmt.Sprintf("%s of %s constant everywhere", plural(len(one), "field"), k),
+			faults = append(faults, c.about(Fault{Kind: FaultConstant, What: fmt.Sprintf("%s of %s constant everywhere", phrase.Count(len(one), "field"), k),
 				Why: fmt.Sprintf("every value of the first is %.6g", c.fields[one[0]].Min)}, one))
 		}
 		if almost != nil {
-			faults = append(faults, c.about(Fault{Kind: FaultConstant, What: fmt.Sprintf("%s of %s almost constant", plural(len(almost), "field"), k),
+			faults = append(faults, c.about(Fault{Kind: FaultConstant, What: fmt.Sprintf("%s of %s almost constant", phrase.Count(len(almost), "field"), k),
 				Why: fmt.Sprintf("the standard deviation over the points of the first is %.3g, that of most %.3g", c.fields[almost[0]].deviation(), flat*least)}, almost))
 		}
 	}

@@ -704,3 +704,29 @@ func (f *Forecast) parametersAt(at, points int, part func(field []float32) []flo
 
 // wholeField is the part of a field that is all of it.
 func wholeField(field []float32) []float32 { return field }
+
+// targets names what a model predicts.
+func (m *Model) targets() string {
+	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
+	var out []string
+	for at := range k.Score {
+		if t := k.Targets[at/d]; k.Score[at] != 0 && t.Lead == k.Targets[0].Lead {
+			out = append(out, t.Variable+" at "+k.Features.Axes.Levels[at%d].Of(t.Variable).String())
+		}
+	}
+	return strings.Join(out, ", ") + " at " + leadWords(k.targetLeads())
+}
+
+// family is the distribution of a variable of which the model gives the parameters.
+//
+// Errors: exit 64 for variables that are not in the vocabulary, unless the family has only
+// positive values, and for those with another bound, since a distribution may reach where none
+// of their values can be.
+func (m *Model) family(variable string) (*dist.Family, error) {
+	v, known := ensemble.VariableNamed(variable)
+	if _, ok := v.NonNegative(); !ok && (known || !m.Family.Positive) {
+		return nil, &exit.Error{Code: exit.Usage, What: "no quantiles, probabilities and members of " + variable, At: "products",
+			Why: "the model predicts a distribution (" + m.Family.Name + "), and nobody has said what values " + variable + " can have", Fix: "ask for mean and spread only"}
+	}
+	return m.distributionOf(variable), nil
+}

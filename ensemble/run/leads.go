@@ -2,11 +2,11 @@ package run
 
 import (
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
 // Target is what is predicted, on all levels: a variable at a lead.
@@ -45,30 +45,6 @@ func (k *Task) targetVariables() (out []string) {
 	return out
 }
 
-// readAxes are those of the fields that a training reads: of the features, and of later target leads.
-func readAxes(c *config.TrainConfig) ensemble.Axes {
-	a := axesOf(c)
-	a.Leads = c.Data.ReadLeads()
-	return a
-}
-
-// lastTarget is the latest target lead of a configuration.
-func lastTarget(c *config.TrainConfig) ensemble.Lead { return slices.Max(c.Data.TargetLeads) }
-
-// validsOf are the valid times of starts at some leads, each once, in the order of the starts.
-func validsOf(inits []ensemble.Init, leads []ensemble.Lead) (out []ensemble.Valid) {
-	seen := map[ensemble.Valid]bool{}
-	for _, i := range inits {
-		for _, l := range leads {
-			if v := i.Valid(l); !seen[v] {
-				seen[v] = true
-				out = append(out, v)
-			}
-		}
-	}
-	return out
-}
-
 // named is what a target is called in messages; the lead only where there are several.
 func (k *Task) named(at int) string {
 	d := len(k.Features.Axes.Levels)
@@ -81,7 +57,7 @@ func (k *Task) named(at int) string {
 }
 
 // leadWords lists leads.
-func leadWords(leads []ensemble.Lead) string { return strings.Join(words(leads), ", ") }
+func leadWords(leads []ensemble.Lead) string { return strings.Join(phrase.Words(leads), ", ") }
 
 // channelOf names a target in lists of channels; the lead only where there are several.
 func (k *Task) channelOf(t Target) string {
@@ -89,4 +65,10 @@ func (k *Task) channelOf(t Target) string {
 		return t.Variable
 	}
 	return fmt.Sprintf("%s at %s", t.Variable, t.Lead)
+}
+
+// at is the place of a target among those of a task.
+func (k *Task) at(t Target, level ensemble.Level) int {
+	levels := k.Features.Axes.Levels
+	return slices.Index(k.Targets, t)*len(levels) + ensemble.FindLevel(levels, t.Variable, level)
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"errors"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -129,9 +130,9 @@ func partsOf(mesh string) (int, error) {
 // ranksOf says how many ranks there are, and how many parts they have.
 func ranksOf(ranks, parts int) string {
 	if parts == ranks {
-		return count(ranks, "rank")
+		return phrase.Count(ranks, "rank")
 	}
-	return fmt.Sprintf("%s on %s", count(parts, "part"), count(ranks, "rank"))
+	return fmt.Sprintf("%s on %s", phrase.Count(parts, "part"), phrase.Count(ranks, "rank"))
 }
 
 // ofPart are the options of one of the parts of a process: one alone is told to stop, and

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -164,14 +165,6 @@ func (f *modelJSON) format() int {
 	return f.Spec.format(f.More)
 }
 
-func words[T fmt.Stringer](items []T) []string {
-	out := make([]string, len(items))
-	for i, x := range items {
-		out[i] = x.String()
-	}
-	return out
-}
-
 // Save writes the model's files into a folder, model.json last.
 //
 // Errors: exit 73 or 74; a file is written whole or not at all.
@@ -253,7 +246,7 @@ func (m *Model) saveReference(dir string) error {
 	k := &m.Task
 	f := modelJSON{
 		Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
-		Variables: k.Features.Axes.Variables, Levels: words(k.Features.Axes.Levels), Leads: words(k.Features.Axes.Leads),
+		Variables: k.Features.Axes.Variables, Levels: phrase.Words(k.Features.Axes.Levels), Leads: phrase.Words(k.Features.Axes.Leads),
 		Targets: k.targetVariables(), Score: k.Score,
 		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
 		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Least: k.Least, Full: k.Full, Control: m.Control,
@@ -261,7 +254,7 @@ func (m *Model) saveReference(dir string) error {
 		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange, Edges: k.Edges,
 	}
 	f.OfMembers = k.Features.OfMembers
-	if leads := words(k.targetLeads()); len(leads) > 1 || !slices.Contains(f.Leads, leads[0]) {
+	if leads := phrase.Words(k.targetLeads()); len(leads) > 1 || !slices.Contains(f.Leads, leads[0]) {
 		f.More = leads
 	} else {
 		f.TargetLead = leads[0]
@@ -784,4 +777,12 @@ func fillFrom(s *engine.Store, read func(e engine.Entry, to []float32) (there bo
 		}
 	}
 	return nil
+}
+
+// here is the task of this rank's slab.
+func (m *Model) here() *Task {
+	if m.local != nil {
+		return m.local
+	}
+	return &m.Task
 }

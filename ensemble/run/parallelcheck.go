@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -402,7 +403,7 @@ func largest(x, y []float64) float64 {
 // WriteText prints the comparison for a person.
 func (p *ParallelCheck) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s) against one, %s of %v\n\n", ranksOf(p.Ranks, p.Parts), p.Transport, count(p.Steps, "step"), p.Network)
+	fmt.Fprintf(&b, "%s (%s) against one, %s of %v\n\n", ranksOf(p.Ranks, p.Parts), p.Transport, phrase.Count(p.Steps, "step"), p.Network)
 	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "mesh\tforward\tgradient\tlosses\tparameters\tMiB sent a step")
 	for _, m := range p.Meshes {

@@ -77,7 +77,7 @@ func TestNetworkBaselines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names := m.inputNames()
+		names := inputNames(m)
 		if e.Network.Channels != len(names) || c.kind == "drn" && !slices.Equal(names[len(names)-3:], []string{"sigma of t by emos_grid", "maps.embedding 0", "maps.embedding 1"}) {
 			t.Errorf("%s: %d channels, %q", c.kind, e.Network.Channels, names)
 		}

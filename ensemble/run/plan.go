@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"math"
 	"slices"
@@ -413,7 +414,7 @@ func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep
 func (r *PlanResult) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %d ranks: PREDICTED, not measured\n", r.Network, r.Ranks)
-	fmt.Fprintf(&b, "machine: %s: %.4g GFLOP/s and %.4g GB/s a rank, %s a node; %s\n", r.Machine.Name, r.Machine.GFLOPs, r.Machine.GBs, count(r.Machine.PerNode, "rank"), r.Machine.Network)
+	fmt.Fprintf(&b, "machine: %s: %.4g GFLOP/s and %.4g GB/s a rank, %s a node; %s\n", r.Machine.Name, r.Machine.GFLOPs, r.Machine.GBs, phrase.Count(r.Machine.PerNode, "rank"), r.Machine.Network)
 	fmt.Fprintf(&b, "computing: %s\n\n", r.Machine.Computed)
 	r.Plan.write(&b, r.Machine.Memory)
 	if uniform := r.Meshes[0]; uniform.Mesh == r.Plan.Mesh {

@@ -70,7 +70,7 @@ func (p *prediction) choose(d *demand) (err error) {
 		return err
 	}
 	p.warnings = slices.Concat(p.tolerated, p.in.warnings)
-	if f := p.model.stranger(p.in.entries); f != nil {
+	if f := stranger(p.model, p.in.entries); f != nil {
 		if d.OtherModel == "refuse" {
 			return f
 		}
@@ -92,7 +92,7 @@ func (p *prediction) choose(d *demand) (err error) {
 	for _, f := range p.o.Formats {
 		publish.Output.Formats = append(publish.Output.Formats, string(f))
 	}
-	if p.choice, err = p.model.choose(publish, p.in.grid); err != nil {
+	if p.choice, err = chooseProducts(p.model, publish, p.in.grid); err != nil {
 		return err
 	}
 	if err = p.openTemplates(context.Background()); err != nil || p.o.Publish.Output.Stations == "" {
@@ -113,7 +113,7 @@ func (p *prediction) destination() destination {
 
 // stranger says what is of another forecast model than the network was trained on, if
 // something is, as the error of those who refuse it.
-func (m *Model) stranger(entries []ensemble.Entry) *exit.Error {
+func stranger(m *Model, entries []ensemble.Entry) *exit.Error {
 	for _, o := range ensemble.Origins(entries) {
 		if m.Origins == nil || slices.ContainsFunc(m.Origins, o.Like) {
 			continue

@@ -385,7 +385,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 func (p *prediction) begin(fc *ensemble.Forecast, members []ensemble.Member) (s *started, err error) {
 	s = &started{}
 	if p.choice.members {
-		if s.raw, err = p.model.rawMembers(fc, members); err != nil {
+		if s.raw, err = rawMembers(p.model, fc, members); err != nil {
 			return nil, err
 		}
 	}

@@ -3,7 +3,6 @@ package run
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -11,7 +10,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
-	"github.com/ensemble-weather/ensemble/io/unit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
 )
@@ -31,12 +29,12 @@ type choice struct {
 	lacksMean bool   // the model predicts the full ensemble's spread only
 }
 
-// choose finds out what is to be published of a model, on the grid of the input.
+// chooseProducts finds out what is to be published of a model, on the grid of the input.
 //
 // Errors: exit 64 for what the model does not predict, a unit that is none of its
 // variable, an area without points, and statistics of a variable whose bounds are not
 // known.
-func (m *Model) choose(c config.Publishing, grid *ensemble.Grid) (*choice, error) {
+func chooseProducts(m *Model, c config.Publishing, grid *ensemble.Grid) (*choice, error) {
 	c.Output.Variables = slices.Clone(c.Output.Variables)
 	for i, v := range c.Output.Variables {
 		c.Output.Variables[i] = ensemble.ShortName(v)
@@ -71,7 +69,7 @@ func (m *Model) choose(c config.Publishing, grid *ensemble.Grid) (*choice, error
 				Fix: "ask for " + config.EnsembleSpreadProduct + ", or train with model.head: distribution"}
 		}
 	}
-	if err := m.checkMembersProducts(ch.words, c.Coupling); err != nil {
+	if err := checkMembersProducts(m, ch.words, c.Coupling); err != nil {
 		return nil, err
 	}
 	ch.members = !m.Spec.givesMembers() && (slices.Contains(ch.words, config.MembersProduct) || slices.Contains(ch.words, config.NeighbourhoodAnyProduct))
@@ -203,63 +201,6 @@ func (ch *choice) known(c config.Publishing) error {
 
 // wanted tells whether a list has an item, or is not given.
 func wanted[T comparable](list []T, x T) bool { return list == nil || slices.Contains(list, x) }
-
-// targets names what a model predicts.
-func (m *Model) targets() string {
-	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
-	var out []string
-	for at := range k.Score {
-		if t := k.Targets[at/d]; k.Score[at] != 0 && t.Lead == k.Targets[0].Lead {
-			out = append(out, t.Variable+" at "+k.Features.Axes.Levels[at%d].Of(t.Variable).String())
-		}
-	}
-	return strings.Join(out, ", ") + " at " + leadWords(k.targetLeads())
-}
-
-// eventOf is a question's event with its limits in SI units.
-//
-// Errors: exit 64 for a unit that is none of the variable.
-func eventOf(q ensemble.Question) (ensemble.Event, error) {
-	e := q.Event
-	v, _ := ensemble.VariableNamed(q.Variable)
-	if q.Unit == "" {
-		return e, nil
-	}
-	c := unit.ToSI(q.Unit, v.Unit)
-	if c.SI != v.Unit {
-		return e, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s: %s is no unit of %s", q, q.Unit, q.Variable), At: "probabilities",
-			Why: q.Variable + " is in " + v.Unit, Fix: "give the limit in " + v.Unit + ", or leave the unit out"}
-	}
-	// To the digits that a person writes: 5 degC are 278.15 K and not 278.15000000000003.
-	short := func(x float64) float64 {
-		y, err := strconv.ParseFloat(strconv.FormatFloat(c.Scale*x+c.Offset, 'g', 12, 64), 64)
-		if err != nil {
-			return c.Scale*x + c.Offset
-		}
-		return y
-	}
-	if e.Relation != ensemble.Below {
-		e.Lower = short(e.Lower)
-	}
-	if e.Relation != ensemble.Above {
-		e.Upper = short(e.Upper)
-	}
-	return e, nil
-}
-
-// family is the distribution of a variable of which the model gives the parameters.
-//
-// Errors: exit 64 for variables that are not in the vocabulary, unless the family has only
-// positive values, and for those with another bound, since a distribution may reach where none
-// of their values can be.
-func (m *Model) family(variable string) (*dist.Family, error) {
-	v, known := ensemble.VariableNamed(variable)
-	if _, ok := v.NonNegative(); !ok && (known || !m.Family.Positive) {
-		return nil, &exit.Error{Code: exit.Usage, What: "no quantiles, probabilities and members of " + variable, At: "products",
-			Why: "the model predicts a distribution (" + m.Family.Name + "), and nobody has said what values " + variable + " can have", Fix: "ask for mean and spread only"}
-	}
-	return m.distributionOf(variable), nil
-}
 
 // product is what is published of a start on the used members, without values.
 func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.Product {
@@ -419,7 +360,7 @@ func statistic(f *product.Field, family *dist.Family, parameters parameterFields
 // leading one gets whole fields, the others nil; all of them call it.
 //
 // Shape: [member][lead][variable][level][point].
-func (m *Model) rawMembers(fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {
+func rawMembers(m *Model, fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {
 	k := m.local
 	at, err := positions(fc, used)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"io/fs"
 	"os"
@@ -70,14 +71,14 @@ func startsOf(p *config.ProtocolConfig, s config.Split, have []ensemble.Init, at
 		var files []string
 		for _, d := range p.Hindcasts.Dates {
 			if n := days[d]; n > 0 {
-				files = append(files, fmt.Sprintf("%s (%s)", p.Hindcasts.Files[0].Path(p.Hindcasts.ReferenceYear, d), plural(n, "year")))
+				files = append(files, fmt.Sprintf("%s (%s)", p.Hindcasts.Files[0].Path(p.Hindcasts.ReferenceYear, d), phrase.Count(n, "year")))
 			}
 		}
 		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d of %d starts of %s are not in the input", len(absent), len(wanted), p.Title), At: at,
-			Why: listed(words(absent)) + "; of the files " + listed(files), Fix: "fetch these files, or leave --protocol out to go on without these starts"}
+			Why: listed(phrase.Words(absent)) + "; of the files " + listed(files), Fix: "fetch these files, or leave --protocol out to go on without these starts"}
 	}
 	if strange := lacks(have, all); strange != nil {
-		warnings = append(warnings, fmt.Sprintf("%s of the input are not of %s: %s", plural(len(strange), "start"), p.Title, listed(words(strange))))
+		warnings = append(warnings, fmt.Sprintf("%s of the input are not of %s: %s", phrase.Count(len(strange), "start"), p.Title, listed(phrase.Words(strange))))
 	}
 	return warnings, nil
 }
@@ -500,7 +501,7 @@ func (r *RequestResult) WriteText(w io.Writer) error {
 	fmt.Fprintf(tw, "prepare\t%s beside --memory, and %s for each decoding child; reading twice at %s GB/s: %s\n", size(r.Prepare.CatalogueBytes), size(r.Prepare.IndexBytes),
 		decimal(r.Prepare.DiskGBs), seconds(r.Prepare.Seconds))
 	if t := r.Training; t != nil {
-		fmt.Fprintf(tw, "training\tpredicted on %s, %s, mesh %q: %d steps of %s, %s; %s a rank\n", t.Machine.Name, plural(t.Ranks, "rank"), t.Mesh, t.Steps, seconds(t.StepS),
+		fmt.Fprintf(tw, "training\tpredicted on %s, %s, mesh %q: %d steps of %s, %s; %s a rank\n", t.Machine.Name, phrase.Count(t.Ranks, "rank"), t.Mesh, t.Steps, seconds(t.StepS),
 			seconds(t.Seconds), size(t.MemoryBytes))
 	}
 	if err := tw.Flush(); err != nil {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -252,64 +250,6 @@ func (t *trainer) restorePruning(state, early Weights) error {
 		return err
 	}
 	return t.skipBlocks()
-}
-
-// Sparsity says how many weights of the filters of a network are not 0, and how many bytes they
-// take in formats that leave zeros out. Parameters beside filters are not counted.
-type Sparsity struct {
-	Weights  int                    `json:"weights"`
-	Nonzeros int                    `json:"nonzeros"`
-	Sparsity float64                `json:"sparsity"`
-	Bytes    map[prune.Format]int64 `json:"bytes"`
-	Layers   []LayerSparsity        `json:"layers"`
-}
-
-// LayerSparsity is that of one filter.
-type LayerSparsity struct {
-	Name     string  `json:"name"`
-	Weights  int     `json:"weights"`
-	Nonzeros int     `json:"nonzeros"`
-	Sparsity float64 `json:"sparsity"`
-}
-
-// String is one line.
-func (s Sparsity) String() string {
-	var sizes []string
-	for _, f := range prune.Formats {
-		sizes = append(sizes, fmt.Sprintf("%s %.3g MB", f, float64(s.Bytes[f])/1e6))
-	}
-	return fmt.Sprintf("%d of %d filter weights are not 0 (sparsity %.4g): %s", s.Nonzeros, s.Weights, s.Sparsity, strings.Join(sizes, ", "))
-}
-
-// sparsityOf counts the zeros of a network's filters.
-func sparsityOf(layers []prune.Layer, w Weights) (Sparsity, error) {
-	s := Sparsity{Bytes: map[prune.Format]int64{}}
-	share := func(nonzeros, all int) float64 { return 1 - float64(nonzeros)/float64(all) }
-	for _, l := range layers {
-		i := slices.IndexFunc(w, func(x ckpt.Tensor) bool { return x.Name == l.Param })
-		if i < 0 {
-			return s, fmt.Errorf("there is no %s", l.Param)
-		}
-		v, err := w[i].Float32()
-		if err != nil {
-			return s, err
-		}
-		nonzeros := 0
-		for _, x := range v {
-			if x != 0 {
-				nonzeros++
-			}
-		}
-		rows, columns := l.Matrix()
-		for _, f := range prune.Formats {
-			s.Bytes[f] += f.Bytes(rows, columns, nonzeros)
-		}
-		s.Layers = append(s.Layers, LayerSparsity{l.Name, len(v), nonzeros, share(nonzeros, len(v))})
-		s.Weights += len(v)
-		s.Nonzeros += nonzeros
-	}
-	s.Sparsity = share(s.Nonzeros, s.Weights)
-	return s, nil
 }
 
 // sparsities are those of the networks that were trained; none if nothing was pruned.

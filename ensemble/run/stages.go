@@ -10,25 +10,6 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// stage is what a network learns. The zero value is all at once, where there are no stages,
-// else what the last of them learns.
-type stage int
-
-const (
-	biasStage   stage = iota + 1 // B: the correction of the members' mean
-	spreadStage                  // U: the spread of the full ensemble
-	sigmaStage                   // C: the spread of the analysis around the corrected mean
-)
-
-// staged tells whether the networks are trained in stages.
-func (s Spec) staged() bool { return s.Method == config.StagesMethod }
-
-// of is the network of a stage.
-func (s Spec) of(g stage) Spec {
-	s.stage = g
-	return s
-}
-
 // turn is the training of one network.
 type turn struct {
 	stage  stage
@@ -89,8 +70,8 @@ func turnsOf(s Spec, c config.Training, inits []ensemble.Init, target ensemble.L
 	return turns, foldOf, nil
 }
 
-// take gives a model its networks.
-func (m *Model) take(turns []turn, finished []Weights) {
+// takeNetworks gives a model its networks.
+func takeNetworks(m *Model, turns []turn, finished []Weights) {
 	m.Networks, m.Spreads = nil, nil
 	for i, w := range finished {
 		switch turns[i].stage {

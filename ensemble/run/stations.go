@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"slices"
 	"strings"
 
@@ -52,7 +53,7 @@ func sitesOf(ctx context.Context, pool *decode.Pool, c config.Output, grid *ense
 		}
 	}
 	if outside != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s outside of the grid", plural(len(outside), "station")), At: string(c.Stations),
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s outside of the grid", phrase.Count(len(outside), "station")), At: string(c.Stations),
 			Why: strings.Join(outside[:min(len(outside), 10)], ", ") + ": the grid is " + grid.String(), Fix: "leave them out of the list"}
 	}
 	if c.Orography == "" {

@@ -691,13 +691,13 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 	k := &m.Task
 	scorings := make([]*scoring, len(k.Score)) // nil for what was not asked for
 	var last *Example
-	err := m.each(ctx, "verify", test, o, show, func(i int, fc *ensemble.Forecast, _ *Forecast, cases []*Case) error {
+	err := eachPrediction(ctx, m, "verify", test, o, show, func(i int, fc *ensemble.Forecast, _ *Forecast, cases []*Case) error {
 		for at, c := range cases {
 			if c == nil {
 				continue
 			}
 			if scorings[at] == nil {
-				j := m.judgement(at)
+				j := judgementOf(m, at)
 				j.inits, j.of = test.inits, score.OfTraining
 				var err error
 				if scorings[at], err = j.begin(shapeOf(*c)); err != nil {
@@ -713,7 +713,7 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 			}
 		}
 		if i == len(test.inits)-1 {
-			last = m.example(fc, cases)
+			last = exampleOf(m, fc, cases)
 		}
 		return nil
 	})
@@ -731,7 +731,7 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 		}
 		all.Append(r)
 	}
-	tested, err := m.testCoupling(m.uninterrupted(ctx), test, o, score.Bootstrap{})
+	tested, err := testCoupling(uninterrupted(ctx, m), m, test, o, score.Bootstrap{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -744,16 +744,16 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 }
 
 // uninterrupted is the context of what ranks that predict together compute: when one ended, the others would wait.
-func (m *Model) uninterrupted(ctx context.Context) context.Context {
+func uninterrupted(ctx context.Context, m *Model) context.Context {
 	if m.ranks == nil {
 		return ctx
 	}
 	return context.WithoutCancel(ctx)
 }
 
-// each predicts starts. Of ranks that predict together all call it, and the leading one visits each forecast,
+// eachPrediction predicts starts. Of ranks that predict together all call it, and the leading one visits each forecast,
 // what was predicted, and its cases, as targets are stored, nil for those that were not asked for.
-func (m *Model) each(ctx context.Context, name string, of examples, o engine.Options, show *progress.Reporter,
+func eachPrediction(ctx context.Context, m *Model, name string, of examples, o engine.Options, show *progress.Reporter,
 	visit func(i int, fc *ensemble.Forecast, out *Forecast, cases []*Case) error) error {
 	task := show.Start(name, int64(len(of.inits)))
 	defer task.Done()
@@ -764,11 +764,11 @@ func (m *Model) each(ctx context.Context, name string, of examples, o engine.Opt
 		if err := m.ranks.Together(err); err != nil {
 			return err
 		}
-		out, err := m.Predict(m.uninterrupted(ctx), o, fc, m.Task.Used)
+		out, err := m.Predict(uninterrupted(ctx, m), o, fc, m.Task.Used)
 		if err != nil {
 			return err
 		}
-		cases, err := m.cases(fc, analyses, out)
+		cases, err := casesOf(m, fc, analyses, out)
 		if err != nil {
 			return err
 		}
@@ -782,9 +782,9 @@ func (m *Model) each(ctx context.Context, name string, of examples, o engine.Opt
 	return nil
 }
 
-// cases are what is to be judged of a prediction, by target; nil for targets that were
+// casesOf are what is to be judged of a prediction, by target; nil for targets that were
 // not asked for, and on ranks that do not lead.
-func (m *Model) cases(fc *ensemble.Forecast, analyses []*ensemble.Analysis, out *Forecast) ([]*Case, error) {
+func casesOf(m *Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out *Forecast) ([]*Case, error) {
 	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
 	used, err := positions(fc, k.Used)
 	if err != nil {
@@ -867,8 +867,8 @@ func (m *Model) cases(fc *ensemble.Forecast, analyses []*ensemble.Analysis, out 
 	return cases, nil
 }
 
-// judgement is the scoring of one target of a model.
-func (m *Model) judgement(at int) judgement {
+// judgementOf is the scoring of one target of a model.
+func judgementOf(m *Model, at int) judgement {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	t := k.Targets[at/d]
 	v, _ := ensemble.VariableNamed(t.Variable)
@@ -880,7 +880,7 @@ func (m *Model) judgement(at int) judgement {
 	if len(m.Baselines) > at {
 		j.baselines = &m.Baselines[at]
 	}
-	j.climate = m.Climate.of(productKey{j.target.Variable, j.target.Level, j.target.Lead})
+	j.climate = m.Climate.of(j.target)
 	return j
 }
 

@@ -292,7 +292,7 @@ func (t *trainer) run(ctx context.Context) error {
 		}
 		t.model.Spec.Kept = kept // there is one network, if it lost channels
 	}
-	t.model.take(t.turns, t.finished)
+	takeNetworks(t.model, t.turns, t.finished)
 	var err error
 	if t.model.Sparsity, err = t.sparsities(); err != nil {
 		return err

@@ -238,9 +238,9 @@ func (v *verification) onto() destination {
 func (v *verification) judgement(k productKey) judgement {
 	j := judgement{target: k.target(), grid: v.grid, ddof: 1, bootstrap: v.o.Bootstrap, choice: v.o.Choice}
 	if v.reference != nil {
-		j.ddof, j.baselines = v.reference.Task.Features.DDOF, v.reference.baselinesOf(k)
+		j.ddof, j.baselines = v.reference.Task.Features.DDOF, baselinesOf(v.reference, k)
 	}
-	j.climate = v.climate.of(k)
+	j.climate = v.climate.of(k.target())
 	return j
 }
 
@@ -434,7 +434,7 @@ func findReference(o VerifyOptions, warnings *[]string) (*Model, error) {
 }
 
 // baselinesOf finds the baselines of a target, nil if it was none of the model's.
-func (m *Model) baselinesOf(k productKey) *Baselines {
+func baselinesOf(m *Model, k productKey) *Baselines {
 	d := len(m.Task.Features.Axes.Levels)
 	v, l := slices.Index(m.Task.Targets, Target{k.variable, k.lead}), ensemble.FindLevel(m.Task.Features.Axes.Levels, k.variable, k.level)
 	if v < 0 || l < 0 || v*d+l >= len(m.Baselines) {
@@ -445,7 +445,7 @@ func (m *Model) baselinesOf(k productKey) *Baselines {
 
 // leadsFor are those of the raw members by which a target is judged: its own, and where the network has
 // not read that the last one that it has.
-func (m *Model) leadsFor(k productKey) []ensemble.Lead {
+func leadsFor(m *Model, k productKey) []ensemble.Lead {
 	out := []ensemble.Lead{k.lead}
 	if m == nil {
 		return out
@@ -592,7 +592,7 @@ func (v *verification) selectMembers() error {
 		}
 	}
 	for _, t := range v.targets {
-		axes := ensemble.Axes{Variables: []string{t.key.variable}, Levels: []ensemble.Level{t.key.level}, Leads: v.reference.leadsFor(t.key)}
+		axes := ensemble.Axes{Variables: []string{t.key.variable}, Levels: []ensemble.Level{t.key.level}, Leads: leadsFor(v.reference, t.key)}
 		var err error
 		if t.members, err = selectForecasts(v.members, axes, members, v.onto()); err != nil {
 			return err

@@ -1,0 +1,44 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// couplingFile is what the test of a training found of coupling, in a model folder.
+const couplingFile = "coupling.json"
+
+// saveCoupling writes it; without any there is no file.
+func saveCoupling(dir string, rows []score.Coupling) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	text, err := json.MarshalIndent(rows, "", " ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, couplingFile)
+	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+}
+
+// loadCoupling is the inverse.
+func loadCoupling(dir string) (rows []score.Coupling, err error) {
+	path := filepath.Join(dir, couplingFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, exit.Read(path, err)
+	}
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return nil, damagedModel(dir)(couplingFile + ": " + err.Error())
+	}
+	return rows, nil
+}

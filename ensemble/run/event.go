@@ -1,0 +1,41 @@
+package run
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/unit"
+)
+
+// eventOf is a question's event with its limits in SI units.
+//
+// Errors: exit 64 for a unit that is none of the variable.
+func eventOf(q ensemble.Question) (ensemble.Event, error) {
+	e := q.Event
+	v, _ := ensemble.VariableNamed(q.Variable)
+	if q.Unit == "" {
+		return e, nil
+	}
+	c := unit.ToSI(q.Unit, v.Unit)
+	if c.SI != v.Unit {
+		return e, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s: %s is no unit of %s", q, q.Unit, q.Variable), At: "probabilities",
+			Why: q.Variable + " is in " + v.Unit, Fix: "give the limit in " + v.Unit + ", or leave the unit out"}
+	}
+	// To the digits that a person writes: 5 degC are 278.15 K and not 278.15000000000003.
+	short := func(x float64) float64 {
+		y, err := strconv.ParseFloat(strconv.FormatFloat(c.Scale*x+c.Offset, 'g', 12, 64), 64)
+		if err != nil {
+			return c.Scale*x + c.Offset
+		}
+		return y
+	}
+	if e.Relation != ensemble.Below {
+		e.Lower = short(e.Lower)
+	}
+	if e.Relation != ensemble.Above {
+		e.Upper = short(e.Upper)
+	}
+	return e, nil
+}

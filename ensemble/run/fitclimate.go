@@ -1,0 +1,162 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// climateRoom bounds the values that are held while quantiles are found; where they do not fit
+// the starts are read several times.
+const climateRoom = 1 << 30
+
+// fitClimate finds the quantiles of a task's scored targets over past starts: of all members,
+// or of the analyses. Of several ranks the leading one does; the others get nil.
+//
+// Memory: climateRoom bytes, or the values of one point. Cost: reads the starts once for each
+// target variable and lead and for each climateRoom of values.
+func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, grid *ensemble.Grid, ranks *team.Team) (*Climate, error) {
+	n, depth, members := grid.Size(), len(k.Features.Axes.Levels), 1
+	if o.Of == config.ClimateMembers {
+		members = k.Full
+	}
+	first, last := past.inits[0], past.inits[len(past.inits)-1]
+	c := &Climate{Of: o.Of, Period: ensemble.Period{From: first.Time, To: last.Time}, Dates: len(past.inits), Steps: o.Steps, Windows: o.Windows, Days: o.Days, Grid: grid}
+	band := max(1, climateRoom/(4*len(past.inits)*members*depth))
+	for v, one := range k.Targets {
+		var valid []time.Time
+		for _, init := range past.inits {
+			valid = append(valid, init.Valid(one.Lead).Time)
+		}
+		var levels []int
+		for l := range depth {
+			if k.Score[v*depth+l] > 0 {
+				levels = append(levels, l)
+				c.Targets = append(c.Targets, climateTarget{one.Variable, k.Features.Axes.Levels[l].Of(one.Variable), one.Lead.String()})
+				c.quantiles = append(c.quantiles, c.empty())
+			}
+		}
+		fits := c.quantiles[len(c.quantiles)-len(levels):]
+		for lo := 0; lo < n && len(levels) > 0; lo += band {
+			hi := min(n, lo+band)
+			fields := make([][][][]float32, len(levels)) // [level][date][member][point]
+			err := past.each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
+				part, err := climateFields(k, fc, a, v, o.Of)
+				if err != nil {
+					return err
+				}
+				whole, err := team.Join(ranks, part, members)
+				if err != nil || !ranks.Leads() {
+					return err
+				}
+				for at, l := range levels {
+					date := make([][]float32, members)
+					for m := range date {
+						date[m] = slices.Clone(whole[(m*depth+l)*n:][lo:hi])
+					}
+					fields[at] = append(fields[at], date)
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			if ranks.Leads() {
+				for at := range levels {
+					c.Fewest = fits[at].Fit(lo, hi, valid, fields[at])
+				}
+			}
+		}
+	}
+	if !ranks.Leads() {
+		return nil, nil
+	}
+	return c, nil
+}
+
+// climateFields are the values of target v on one date.
+//
+// Shape: [member][level][point] of the forecast, or one analysis in place of members.
+func climateFields(k *Task, fc *ensemble.Forecast, a []*ensemble.Analysis, v int, of string) (part []float32, err error) {
+	t, x := k.answerAt(fc, v)
+	if of == config.ClimateMembers {
+		for m := range fc.Members {
+			for l := range fc.Axes.Levels {
+				part = append(part, fc.Field(t, m, x, l)...)
+			}
+		}
+		return part, nil
+	}
+	for _, level := range fc.Axes.Levels {
+		obs, err := k.observed(a, fc.Init, v, level)
+		if err != nil {
+			return nil, err
+		}
+		part = append(part, obs...)
+	}
+	return part, nil
+}
+
+// onClimateGrid checks that the climate is of a grid.
+//
+// Errors: exit 65.
+func onClimateGrid(c *Climate, g *ensemble.Grid, path string) error {
+	if c.Grid.SameAs(g, gridTolerance) {
+		return nil
+	}
+	return &exit.Error{Code: exit.BadData, What: "the climate is on another grid", At: path, Why: fmt.Sprintf("it is on %s, the forecasts on %s", c.Grid, g),
+		Fix: "give the climate of a training on that grid"}
+}
+
+// climateOf makes or reads the climate that a configuration asks for; nil for none.
+func climateOf(ctx context.Context, o config.Climate, k *Task, past examples, grid *ensemble.Grid, ranks *team.Team) (c *Climate, warnings []string, err error) {
+	switch {
+	case o.File != "":
+		if !ranks.Leads() {
+			return nil, nil, ranks.Together(nil)
+		}
+		if c, err = loadClimate(string(o.File)); err == nil {
+			err = onClimateGrid(c, grid, string(o.File))
+		}
+		if err = ranks.Together(err); err != nil {
+			return nil, nil, err
+		}
+		return c, nil, nil
+	case o.Of == config.NoClimate:
+		return nil, nil, nil
+	}
+	if c, err = fitClimate(ctx, k, o, past, grid, ranks); c == nil || err != nil {
+		return nil, nil, err
+	}
+	return c, c.warnings(), nil
+}
+
+// findClimate loads the climate of a verification: the file that is named, or that of the
+// training; nil if there is none.
+func findClimate(o VerifyOptions, grid *ensemble.Grid) (*Climate, error) {
+	path := o.Climate
+	if path == "" && o.RunDir != "" {
+		path = filepath.Join(o.RunDir, "model", climateFile)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
+	if path == "" {
+		return nil, nil
+	}
+	c, err := loadClimate(path)
+	if err != nil {
+		return nil, err
+	}
+	return c, onClimateGrid(c, grid, path)
+}

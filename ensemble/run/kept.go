@@ -1,0 +1,37 @@
+package run
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// whole is the network before any channel goes, as channels are found in it.
+func (s Spec) whole(k *Task, g *ensemble.Grid) (*channels.Network, error) {
+	s.Kept = nil
+	return s.channels(k, g)
+}
+
+// channels are those of the network as it is.
+func (s Spec) channels(k *Task, g *ensemble.Grid) (*channels.Network, error) {
+	gr, err := s.graph(k, g, 1, 0, false)
+	if err != nil {
+		return nil, err
+	}
+	return channels.Find(gr), nil
+}
+
+// shrunk is a network without the channels that went.
+func (s Spec) shrunk(b *graph.Builder) (*graph.Graph, error) {
+	g, err := b.Build()
+	if err != nil || len(s.Kept) == 0 {
+		return g, err
+	}
+	small, _, err := channels.Find(g).Shrink(s.Kept)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.BadData, What: "the list of channels that are left does not fit the network", At: "network.kept of " + modelFile, Why: err.Error(),
+			Fix: "copy the whole folder of the model again", Err: err}
+	}
+	return small, nil
+}
