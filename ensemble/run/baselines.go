@@ -165,12 +165,3 @@ func loadBaseline(m *baseline.Method, text []byte, points int, array func(name s
 	}
 	return fit, nil
 }
-
-// The systems of a verification, as scores.json names them. The raw ensembles are
-// "raw5" and "raw10" after the number of members, baselines have the names of their methods.
-const (
-	systemNetwork = "network"
-	systemAffine  = "affine"
-)
-
-func systemRaw(members int) string { return fmt.Sprintf("raw%d", members) }

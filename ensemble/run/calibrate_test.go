@@ -25,7 +25,7 @@ func TestTrainCalibrates(t *testing.T) {
 	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: dir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := LoadModel(filepath.Join(dir, "model"))
+	m, err := loadModel(filepath.Join(dir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestTrainCalibrates(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	other, err := LoadModel(filepath.Join(shared, "model"))
+	other, err := loadModel(filepath.Join(shared, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

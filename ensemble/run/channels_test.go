@@ -28,7 +28,7 @@ func losingChannels(t *testing.T, f *demo.Files, set ...string) *config.TrainCon
 func TestChannelsGoWhileTraining(t *testing.T) {
 	f := smallData(t)
 	runDir := resumesToTheSameBits(t, losingChannels(t, f, "prune.method=taylor", "train.ema=0.5", "train.accumulate=1", "baselines=[climatology]"), 7, 3)
-	m, err := LoadModel(filepath.Join(runDir, "model"))
+	m, err := loadModel(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestRanksLoseTheSameChannels(t *testing.T) {
 	}
 	var left [2][]channels.Kept
 	for i, dir := range []string{alone, shared} {
-		m, err := LoadModel(filepath.Join(dir, "model"))
+		m, err := loadModel(filepath.Join(dir, "model"), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -151,6 +151,6 @@ func (x *crossFit) task(k *Task, start int) *Task {
 		return k
 	}
 	own := *k
-	own.reference = x.of[x.foldOf[start]]
+	own.correct(x.of[x.foldOf[start]])
 	return &own
 }

@@ -104,7 +104,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 	table := &EfficiencyTable{Starts: len(d.validation.inits), Threads: o.Threads}
 	var models []*Model
 	for _, dir := range runs {
-		m, err := LoadModel(filepath.Join(dir, "model"))
+		m, err := loadModel(filepath.Join(dir, "model"), false)
 		if err != nil {
 			return nil, err
 		}

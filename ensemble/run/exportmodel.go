@@ -77,7 +77,7 @@ type exportJSON struct {
 // of another training; 74.
 func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 	dir := filepath.Join(o.RunDir, "model")
-	m, err := LoadModel(dir)
+	m, err := loadModel(dir, false)
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +102,9 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		return nil, exit.Create(o.Out, err)
 	}
 	doc.Inputs = inputNames(m)
-	if m.Task.reference != nil {
+	if m.Task.corrected() != nil {
 		doc.Reference = correctedFile
-		if err := m.Task.reference.save(filepath.Join(o.Out, correctedFile)); err != nil {
+		if err := m.Task.corrected().save(filepath.Join(o.Out, correctedFile)); err != nil {
 			return nil, err
 		}
 	}

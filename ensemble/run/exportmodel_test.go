@@ -23,7 +23,7 @@ func TestExportModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := LoadModel(filepath.Join(runDir, "model"))
+	m, err := loadModel(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,15 +21,15 @@ type extreme struct {
 	climate []*score.Climate // as targets are stored; nil where a target is not scored
 }
 
-// extremeOf is what a configuration asks for.
+// weighExtremes gives unusual forecasts the weights in training that a configuration asks for.
 //
 // Errors: exit 64 on several ranks, which have no climate of their slabs.
-func extremeOf(c *config.TrainConfig, k *Task, climate *Climate, ranks *team.Team) (*extreme, error) {
+func (k *Task) weighExtremes(c *config.TrainConfig, climate *Climate, ranks *team.Team) error {
 	if c.Train.Train.Loss.Extreme == 0 {
-		return nil, nil
+		return nil
 	}
 	if ranks != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "train.loss.extreme is given to several ranks", At: "train.loss.extreme",
+		return &exit.Error{Code: exit.Usage, What: "train.loss.extreme is given to several ranks", At: "train.loss.extreme",
 			Why: "one rank alone has the climate", Fix: "train on one rank, without train.mesh, or remove train.loss.extreme"}
 	}
 	e := &extreme{factor: c.Train.Train.Loss.Extreme}
@@ -38,7 +38,8 @@ func extremeOf(c *config.TrainConfig, k *Task, climate *Climate, ranks *team.Tea
 			e.climate = append(e.climate, climate.of(score.Target{Variable: t.Variable, Level: l.Of(t.Variable), Lead: t.Lead}))
 		}
 	}
-	return e, nil
+	k.extreme = e
+	return nil
 }
 
 // weigh multiplies the weights of a target's points. Missing: where the index is, the weight stays.

@@ -65,3 +65,6 @@ func (m *Model) readOnly(leads []ensemble.Lead) error {
 	}
 	return nil
 }
+
+// readsFewer tells whether the task reads fewer leads than it was trained on.
+func (k *Task) readsFewer() bool { return k.horizon > 0 }

@@ -44,7 +44,7 @@ func TestGainIsSplit(t *testing.T) {
 	if total == 0 {
 		t.Fatal("no gain was split")
 	}
-	m, err := LoadModel(dir + "/model")
+	m, err := loadModel(dir+"/model", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -169,3 +170,12 @@ func unweightedCRPS(g *gain.Case) (mean float64, points int) {
 	}
 	return mean / float64(points), points
 }
+
+// The systems of a verification, as scores.json names them. The raw ensembles are
+// "raw5" and "raw10" after the number of members, baselines have the names of their methods.
+const (
+	systemNetwork = "network"
+	systemAffine  = "affine"
+)
+
+func systemRaw(members int) string { return fmt.Sprintf("raw%d", members) }

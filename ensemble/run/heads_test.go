@@ -43,7 +43,7 @@ func TestFamilyNames(t *testing.T) {
 		set := append(slices.Clone(rainKeys), "model.family="+id, lossOf(id))
 		c := quick(t, nowhere, set...)
 		_, err := config.LoadTrain(config.Sources{Files: []string{c.Files()[0].Path}, Set: append(set, "train.loss.threshold=[tp>1mm]")})
-		if allowed := spec.family(1).Excess.Family != nil; allowed != (err == nil) {
+		if allowed := spec.predicted(1).Excess.Family != nil; allowed != (err == nil) {
 			t.Errorf("%s: a threshold is allowed: %v, and %v", id, allowed, err)
 		}
 	}
@@ -140,7 +140,7 @@ func untrained(t *testing.T, tr *trainer) *Model {
 	}
 	m := *tr.model
 	m.Networks = []Weights{weightsOf(o.Store)}
-	m.Family = m.Spec.family(1)
+	m.Family = m.Spec.predicted(1)
 	if err := net.plan.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestHeads(t *testing.T) {
 			if err := tr.model.Save(dir); err != nil {
 				t.Fatal(err)
 			}
-			loaded, err := LoadModel(dir)
+			loaded, err := loadModel(dir, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -303,38 +303,6 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 		if err := errors.Join(net.plan.Close(), tr.model.Close()); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// Edges of histograms are quantiles of what was counted, whatever its order.
-func TestEdges(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	counts := make([]float64, cells)
-	for range 200000 {
-		counts[cellOf(float32(r.NormFloat64()))]++
-	}
-	edges, err := edgesOf(counts, 10)
-	if err != nil || len(edges) != 11 || !slices.IsSorted(edges) {
-		t.Fatalf("%v, %v", edges, err)
-	}
-	for i, e := range edges[1:10] {
-		want := dist.NormalQuantile(float64(i+1) / 10)
-		if math.Abs(e-want) > 0.02 { // a cell of 1/128 and the draws
-			t.Errorf("edge %d is %g, want %g", i+1, e, want)
-		}
-	}
-	if edges[0] > -3.5 || edges[10] < 3.5 {
-		t.Errorf("ends %g and %g do not hold all draws", edges[0], edges[10])
-	}
-	one := make([]float64, cells)
-	one[cellOf(1)] = 7
-	if _, err := edgesOf(one, 2); err == nil {
-		t.Error("one value makes two bins")
-	}
-	one[cellOf(-1)], one[cellOf(0)] = 1000, 5 // nearly all is in one cell
-	edges, err = edgesOf(one, 4)
-	if err != nil || len(edges) != 5 || slices.ContainsFunc([]int{1, 2, 3, 4}, func(i int) bool { return edges[i] <= edges[i-1] }) {
-		t.Errorf("%v, %v", edges, err)
 	}
 }
 

@@ -14,17 +14,6 @@ type Interpolation struct {
 	MinValid float64       `json:"min_valid,omitempty"` // 0 means regrid.DefaultMinValid
 }
 
-// InterpolateBy is an interpolation by its method, one of InterpolationMethods.
-func InterpolateBy(method string) Interpolation { return Interpolation{Method: regrid.Method(method)} }
-
-// InterpolationMethods are the words for InterpolateBy.
-func InterpolationMethods() (words []string) {
-	for _, m := range regrid.Methods {
-		words = append(words, string(m))
-	}
-	return words
-}
-
 // String names the method and the share of valid weights that it asks for.
 func (p Interpolation) String() string {
 	return fmt.Sprintf("%s, %g valid", p.Method, cmp.Or(p.MinValid, regrid.DefaultMinValid))

@@ -159,7 +159,7 @@ func TestNetworksOverTime(t *testing.T) {
 		if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
 			t.Fatalf("%s: %v", c.Model.Kind, err)
 		}
-		m, err := LoadModel(filepath.Join(runDir, "model"))
+		m, err := loadModel(filepath.Join(runDir, "model"), false)
 		if err != nil {
 			t.Fatalf("%s: %v", c.Model.Kind, err)
 		}
@@ -288,7 +288,7 @@ func TestEarlyWarning(t *testing.T) {
 			t.Errorf("%s: %+v from training, %+v from the products", system, a, b)
 		}
 	}
-	m, err := LoadModel(filepath.Join(runDir, "model"))
+	m, err := loadModel(filepath.Join(runDir, "model"), false)
 	if err != nil || m.Task.Targets[0] != (Target{"t", ensemble.Lead(48 * time.Hour)}) || len(m.Task.Features.Axes.Leads) != 2 {
 		t.Errorf("the model's task %+v, %v", m.Task.Targets, err)
 	}
@@ -332,7 +332,7 @@ func TestTrajectoriesResume(t *testing.T) {
 			t.Errorf("leads %v: %v", leads, err)
 		}
 	}
-	m, err := LoadModel(filepath.Join(runDir, "model"))
+	m, err := loadModel(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -279,11 +279,6 @@ func (m *Model) saveReference(dir string) error {
 	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
 }
 
-// LoadModel reads a model folder.
-//
-// Errors: exit 66 if there is no model, 65 if its files do not fit each other.
-func LoadModel(dir string) (*Model, error) { return loadModel(dir, false) }
-
 // loadModel reads a model folder; if it is lean the maps of its normalisers, and the weights
 // of an only network, stay in their files, which Close closes: they may be more than all else.
 func loadModel(dir string, lean bool) (*Model, error) {

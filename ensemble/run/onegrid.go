@@ -239,3 +239,14 @@ func (r *onGrid) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.
 		return done(to)
 	})
 }
+
+// InterpolateBy is an interpolation by its method, one of InterpolationMethods.
+func InterpolateBy(method string) Interpolation { return Interpolation{Method: regrid.Method(method)} }
+
+// InterpolationMethods are the words for InterpolateBy.
+func InterpolationMethods() (words []string) {
+	for _, m := range regrid.Methods {
+		words = append(words, string(m))
+	}
+	return words
+}

@@ -313,7 +313,7 @@ func TestPredictFromAnotherGrid(t *testing.T) {
 	if _, err := Verify(context.Background(), VerifyOptions{Forecast: files, Analysis: analyses, RunDir: runDir}); err != nil {
 		t.Errorf("verification with the interpolation of the training: %v", err)
 	}
-	m, err := LoadModel(filepath.Join(runDir, "model"))
+	m, err := loadModel(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

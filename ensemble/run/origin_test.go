@@ -18,7 +18,7 @@ func TestOtherForecastModel(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(trainedRun(t))); err != nil {
 		t.Fatal(err)
 	}
-	m, err := LoadModel(filepath.Join(dir, "model"))
+	m, err := loadModel(filepath.Join(dir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestTrainPrecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	for precision, want := range map[string]bool{"": true, "bf16": true, "f32": false} {
-		m, err := LoadModel(filepath.Join(dir, "model"))
+		m, err := loadModel(filepath.Join(dir, "model"), false)
 		if err != nil {
 			t.Fatal(err)
 		}

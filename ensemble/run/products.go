@@ -212,7 +212,7 @@ func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.P
 		ForecastType: "post-processed ensemble",
 		Members:      used, DDOF: m.Task.Features.DDOF, Control: m.Control,
 	}}
-	if m.Task.horizon > 0 {
+	if m.Task.readsFewer() {
 		p.LeadsRead = leadWords(m.Task.Features.Axes.Leads)
 	}
 	if ch.grid.Kind == ensemble.Points {

@@ -26,7 +26,7 @@ func TestTrainRecalibrates(t *testing.T) {
 	if trained.Scores.Find("crps_family", systemNetwork, "t", "850hPa", "48h") == nil || trained.Scores.Find("crps_gauss", systemNetwork, "t", "850hPa", "48h") != nil {
 		t.Error("test starts are not judged by the calibrated distribution")
 	}
-	m, err := LoadModel(filepath.Join(dir, "model"))
+	m, err := loadModel(filepath.Join(dir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestTrainRecalibrates(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	two, err := LoadModel(filepath.Join(shared, "model"))
+	two, err := loadModel(filepath.Join(shared, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestTrainRecalibrates(t *testing.T) {
 		if err := os.WriteFile(path, []byte(strings.Replace(string(text), old, other, 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadModel(filepath.Join(shared, "model")); exit.CodeOf(err) != exit.BadData {
+		if _, err := loadModel(filepath.Join(shared, "model"), false); exit.CodeOf(err) != exit.BadData {
 			t.Errorf("with %s a model is read: %v", other, err)
 		}
 	}

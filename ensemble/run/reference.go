@@ -17,6 +17,12 @@ type reference struct {
 	fits   []baseline.Fit // as targets are stored
 }
 
+// correct lets the network correct a reference; nil for none.
+func (k *Task) correct(r *reference) { k.reference = r }
+
+// corrected is the reference that the network corrects; nil for none.
+func (k *Task) corrected() *reference { return k.reference }
+
 // correctedFile is its file in a model folder.
 const correctedFile = "reference.safetensors"
 

@@ -117,7 +117,7 @@ func TestUntrainedNetworkIsItsReference(t *testing.T) {
 	if err := tr.model.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := LoadModel(dir)
+	loaded, err := loadModel(dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -403,7 +403,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s: left %q", bad.name, files)
 		}
 	}
-	if _, err := LoadModel(filepath.Join(dir, "nothing")); exit.CodeOf(err) != exit.NotYet {
+	if _, err := loadModel(filepath.Join(dir, "nothing"), false); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("no model: %v", err)
 	}
 }
@@ -417,7 +417,7 @@ func TestMissingPointsStayMissing(t *testing.T) {
 	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := LoadModel(filepath.Join(runDir, "model"))
+	m, err := loadModel(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -464,7 +464,7 @@ func TestAnotherGridIsRefused(t *testing.T) {
 	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := LoadModel(filepath.Join(runDir, "model"))
+	m, err := loadModel(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

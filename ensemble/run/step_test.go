@@ -82,7 +82,7 @@ func TestAverageAndAccumulateResume(t *testing.T) {
 	f := smallData(t)
 	c := quick(t, f, "train.optimizer=lamb", "train.ema=0.7", "train.batch_size=2", "train.accumulate=3", "train.scale=sqrt", "train.warmup=2", "train.epochs=3")
 	whole := resumesToTheSameBits(t, c, 4, 3, 8, 17) // batches; 7 make an epoch
-	m, err := LoadModel(filepath.Join(whole, "model"))
+	m, err := loadModel(filepath.Join(whole, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestAverageWithoutValidation(t *testing.T) {
 	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: dir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := LoadModel(filepath.Join(dir, "model"))
+	m, err := loadModel(filepath.Join(dir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -515,14 +515,15 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	if err != nil {
 		return nil, err
 	}
-	task.reference, local.reference = fits.whole(), references.whole()
+	task.correct(fits.whole())
+	local.correct(references.whole())
 	d.warnings = append(d.warnings, warnings...)
 	climate, warnings, err := climateOf(ctx, c.Climate, &task, past, d.grid, d.ranks)
 	if err != nil {
 		return nil, err
 	}
 	d.warnings = append(d.warnings, warnings...)
-	if local.extreme, err = extremeOf(c, &task, climate, d.ranks); err != nil {
+	if err := local.weighExtremes(c, climate, d.ranks); err != nil {
 		return nil, err
 	}
 	start, err := readStart(string(c.Model.Start))

@@ -297,7 +297,8 @@ func (t *trainer) run(ctx context.Context) error {
 	if t.model.Sparsity, err = t.sparsities(); err != nil {
 		return err
 	}
-	t.model.Task.reference, t.local.reference = t.fits.trained(), t.references.trained()
+	t.model.Task.correct(t.fits.trained())
+	t.local.correct(t.references.trained())
 	return nil
 }
 

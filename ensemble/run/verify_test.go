@@ -194,7 +194,7 @@ func noClimate(t *testing.T, o VerifyOptions) {
 	if _, err := Verify(context.Background(), o); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "another grid") {
 		t.Errorf("a climate of another grid: %v", err)
 	}
-	o.Climate = filepath.Join(o.RunDir, "model", baselinesFile)
+	o.Climate = filepath.Join(o.RunDir, "model", "baselines.safetensors")
 	if _, err := Verify(context.Background(), o); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "no climate") {
 		t.Errorf("baselines for a climate: %v", err)
 	}

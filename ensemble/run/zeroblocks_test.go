@@ -57,7 +57,7 @@ func TestPrunedModel(t *testing.T) {
 	if err := m.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := LoadModel(dir)
+	loaded, err := loadModel(dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,8 @@ func TestPrunedModel(t *testing.T) {
 		}
 		second = append(second, w)
 	}
-	if found, err = zeroBlocksOf(m.Networks[0], second); err != nil || found["enc_conv1.weight"] != "" {
+	two := Model{Networks: []Weights{m.Networks[0], second}}
+	if found, err = two.zeroBlocks(); err != nil || found["enc_conv1.weight"] != "" {
 		t.Errorf("of two networks: found %v, %v, want nothing that one of them keeps", found, err)
 	}
 	dense := *m
