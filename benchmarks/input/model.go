@@ -11,7 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -58,7 +58,7 @@ func makeRun(ctx context.Context, python, data, dir string, base int) error {
 	}
 	grid := globe().Part(part)
 	n := grid.Size()
-	task := run.Task{Targets: []run.Target{{Variable: "t", Lead: hours(leads[len(leads)-1])}}, Full: 2 * usedMembers}
+	task := model.Task{Targets: []model.Target{{Variable: "t", Lead: hours(leads[len(leads)-1])}}, Full: 2 * usedMembers}
 	for m := range usedMembers {
 		task.Used = append(task.Used, ensemble.Member(m+1))
 	}
@@ -89,10 +89,10 @@ func makeRun(ctx context.Context, python, data, dir string, base int) error {
 		task.Centre, task.Width = append(task.Centre, make([]float32, n)), append(task.Width, slices.Repeat([]float32{1}, n))
 	}
 	task.SpreadRange = 1
-	model := run.Model{Spec: run.Spec{Kind: "unet3d", Base: base, Stages: 5, Head: run.DistributionHead}, Task: task, Grid: grid, Control: "exclude",
-		Version: "benchmark", Networks: []run.Weights{published(weights, grid)},
+	m := model.Model{Spec: model.Spec{Kind: "unet3d", Base: base, Stages: 5, Head: model.DistributionHead}, Task: task, Grid: grid, Control: "exclude",
+		Version: "benchmark", Networks: []model.Weights{published(weights, grid)},
 		Trained: ensemble.Period{From: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)}}
-	if err := model.Save(filepath.Join(dir, "model")); err != nil {
+	if err := m.Save(filepath.Join(dir, "model")); err != nil {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "model", "*"))
@@ -135,7 +135,7 @@ var layer = regexp.MustCompile(`^(enc|dec)(\d\w?)\.(weight|bias)$`)
 
 // published gives the weights the names of the program and a head of three outputs: shift
 // and the logarithm of sigma are 0, the spread is the network's output.
-func published(given map[string]ckpt.Tensor, grid *ensemble.Grid) (out run.Weights) {
+func published(given map[string]ckpt.Tensor, grid *ensemble.Grid) (out model.Weights) {
 	for name, t := range given {
 		t.Name = layer.ReplaceAllString(name, "${1}_conv$2.$3")
 		if x, ok := t.Data.([]float32); ok && (name == "dec0.weight" || name == "dec0.bias") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
@@ -49,7 +50,7 @@ func readAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Aux
 	}
 	d := destination{grid: grid, how: interpolationOf(c), fix: fixGrid}
 	for _, e := range entries {
-		if !d.how.asked() && !e.Grid.SameAs(grid, gridTolerance) {
+		if !d.how.Asked() && !e.Grid.SameAs(grid, gridTolerance) {
 			return gridsDiffer(e.Variable, e.Grid, "forecasts", grid, d.fix).on(e).err()
 		}
 	}
@@ -84,7 +85,7 @@ func standardised(x []float32, weights []float64) []float32 {
 	}
 	out := slices.Clone(x)
 	for p, v := range x {
-		out[p] = orZero(float32((float64(v) - mean) / scale))
+		out[p] = model.OrZero(float32((float64(v) - mean) / scale))
 	}
 	return out
 }

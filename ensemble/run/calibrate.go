@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/postproc/calibration"
@@ -25,12 +26,12 @@ func (d *data) calibratable(c *config.TrainConfig) error {
 		return &exit.Error{Code: exit.Usage, What: what + " cannot be calibrated without validation starts", At: path,
 			Why: "a calibration that is fitted to training starts repeats what the network learned by heart", Fix: "set data.split.validation or data.split.fractions.validation"}
 	}
-	m := Model{Spec: specOf(c), Family: specOf(c).predicted(c.Train.Train.Networks)}
+	m := model.Model{Spec: specOf(c), Family: specOf(c).Predicted(c.Train.Train.Networks)}
 	for _, q := range c.Calibrate.Events {
-		if _, err := eventOf(q); err != nil {
+		if _, err := model.EventOf(q); err != nil {
 			return err
 		}
-		if _, err := m.family(q.Variable); err != nil {
+		if _, err := m.FamilyOf(q.Variable); err != nil {
 			return err
 		}
 	}
@@ -53,16 +54,16 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 	}
 	var fits []*fit
 	for _, q := range c.Events {
-		e, err := eventOf(q)
+		e, err := model.EventOf(q)
 		if err != nil {
 			return err
 		}
-		family, err := m.family(q.Variable)
+		family, err := m.FamilyOf(q.Variable)
 		if err != nil {
 			return err
 		}
 		for at := range k.Score {
-			one := &fit{at: at, event: exceeding(e), family: family}
+			one := &fit{at: at, event: model.Exceeding(e), family: family}
 			if k.Score[at] != 0 && k.Targets[at/len(k.Features.Axes.Levels)].Variable == q.Variable &&
 				!slices.ContainsFunc(fits, func(f *fit) bool { return f.at == at && f.event == one.event }) {
 				fits = append(fits, one)
@@ -70,9 +71,9 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 		}
 	}
 	weights := m.Grid.Weights()
-	err := t.judge(ctx, "calibrate", show, func(out *Forecast, cases []*Case) {
+	err := t.judge(ctx, "calibrate", show, func(out *model.Forecast, cases []*Case) {
 		for _, f := range fits {
-			p := exceedances(f.family, out.parametersAt(f.at, m.Grid.Size(), wholeField), f.event.Lower)
+			p := model.Exceedances(f.family, out.ParametersAt(f.at, m.Grid.Size(), model.WholeField), f.event.Lower)
 			for q, y := range cases[f.at].Obs {
 				event := 0.0
 				if y != y {
@@ -85,7 +86,7 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 			}
 		}
 	})
-	if err != nil || !m.ranks.Leads() {
+	if err != nil || !m.Ranks.Leads() {
 		return err
 	}
 	past := t.data.validation
@@ -96,9 +97,9 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 			r = f.table.Reliability
 		}
 		of := k.Targets[f.at/len(levels)]
-		m.Calibrations = append(m.Calibrations, Calibration{Variable: of.Variable, Level: levels[f.at%len(levels)].Of(of.Variable).String(), Lead: of.Lead.String(), Event: f.event, Method: c.Probabilities,
+		m.Calibrations = append(m.Calibrations, model.Calibration{Variable: of.Variable, Level: levels[f.at%len(levels)].Of(of.Variable).String(), Lead: of.Lead.String(), Event: f.event, Method: c.Probabilities,
 			Starts: len(past.inits), Cases: f.table.Cases(), Period: ensemble.Period{From: past.inits[0].Time, To: past.inits[len(past.inits)-1].Time}, Map: r()})
 	}
-	slices.SortStableFunc(m.Calibrations, func(a, b Calibration) int { return a.Event.Compare(b.Event) })
+	slices.SortStableFunc(m.Calibrations, func(a, b model.Calibration) int { return a.Event.Compare(b.Event) })
 	return nil
 }

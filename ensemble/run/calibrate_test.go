@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/calibration"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -25,7 +26,7 @@ func TestTrainCalibrates(t *testing.T) {
 	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: dir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := loadModel(filepath.Join(dir, "model"), false)
+	m, err := model.Load(filepath.Join(dir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestTrainCalibrates(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	other, err := loadModel(filepath.Join(shared, "model"), false)
+	other, err := model.Load(filepath.Join(shared, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestTrainCalibrates(t *testing.T) {
 			t.Errorf("%g becomes %g, fitted again %g", p, b, a)
 		}
 	}
-	if w := m.calibrationWords(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "of exceeding 270, 278.15, 280 calibrated by isotonic regression on 3 starts") {
+	if w := m.CalibrationWords(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "of exceeding 270, 278.15, 280 calibrated by isotonic regression on 3 starts") {
 		t.Errorf("files say %q", w)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
-	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -85,11 +85,11 @@ func (r *removal) at(step int) (channels.Goal, bool) {
 }
 
 // check refuses a goal that cannot be reached, before the first step.
-func (r *removal) check(s Spec, k *Task, g *ensemble.Grid) error {
+func (r *removal) check(s model.Spec, k *model.Task, g *ensemble.Grid) error {
 	if r == nil {
 		return nil
 	}
-	c, err := s.whole(k, g)
+	c, err := s.Whole(k, g)
 	if err != nil {
 		return err
 	}
@@ -124,13 +124,13 @@ func (t *trainer) removeChannels() error {
 	}
 	t.at.Removed = step + 1
 	spec := t.model.Spec
-	whole, err := spec.whole(&t.model.Task, t.model.Grid)
+	whole, err := spec.Whole(&t.model.Task, t.model.Grid)
 	if err != nil {
 		return err
 	}
 	goal.First = whole.First()
 	spec.Kept = t.at.Kept
-	now, err := spec.channels(&t.model.Task, t.model.Grid)
+	now, err := spec.Channels(&t.model.Task, t.model.Grid)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (t *trainer) removeChannels() error {
 // The best weights so far are of a network that is no more.
 func (t *trainer) cut(kept []channels.Kept, cut channels.Cut) error {
 	t.at.Kept, t.removal.importance = kept, importance{}
-	err := t.again(func(w Weights) {
+	err := t.again(func(w model.Weights) {
 		for i, x := range w {
 			w[i].Data, w[i].Shape = cut.Take(x.Name, x.Shape, x.Data.([]float32))
 		}
@@ -183,7 +183,7 @@ func (t *trainer) cut(kept []channels.Kept, cut channels.Cut) error {
 
 // again compiles the present network once more, between two steps, and goes on with what change leaves
 // of its weights, their average and moments.
-func (t *trainer) again(change func(w Weights)) error {
+func (t *trainer) again(change func(w model.Weights)) error {
 	if err := t.show(); err != nil {
 		return err
 	}
@@ -195,8 +195,8 @@ func (t *trainer) again(change func(w Weights)) error {
 	if err != nil {
 		return err
 	}
-	now, average := weightsOf(t.store), weightsOf(t.shown)
-	for _, w := range []Weights{now, average, moments} {
+	now, average := model.WeightsOf(t.store), model.WeightsOf(t.shown)
+	for _, w := range []model.Weights{now, average, moments} {
 		change(w)
 	}
 	for i, m := range parts {
@@ -220,7 +220,7 @@ func (t *trainer) again(change func(w Weights)) error {
 }
 
 // everywhere gives all ranks the moments of the optimiser, by the names of their parameters.
-func (t *trainer) everywhere(moments []optim.Tensor) (w Weights, err error) {
+func (t *trainer) everywhere(moments []optim.Tensor) (w model.Weights, err error) {
 	for _, m := range moments {
 		_, param, _ := strings.Cut(m.Name, ".")
 		v := m.Values

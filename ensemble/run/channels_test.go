@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -28,7 +29,7 @@ func losingChannels(t *testing.T, f *demo.Files, set ...string) *config.TrainCon
 func TestChannelsGoWhileTraining(t *testing.T) {
 	f := smallData(t)
 	runDir := resumesToTheSameBits(t, losingChannels(t, f, "prune.method=taylor", "train.ema=0.5", "train.accumulate=1", "baselines=[climatology]"), 7, 3)
-	m, err := loadModel(filepath.Join(runDir, "model"), false)
+	m, err := model.Load(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func TestChannelsGoWhileTraining(t *testing.T) {
 		kept, of = kept+len(k.Channels), of+k.Of
 	}
 	// All layers together keep half; those that lost nothing are not listed.
-	whole, err := m.Spec.whole(&m.Task, m.Grid)
+	whole, err := m.Spec.Whole(&m.Task, m.Grid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func TestChannelsGoWhileTraining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	small, err := m.Spec.channels(&m.Task, m.Grid)
+	small, err := m.Spec.Channels(&m.Task, m.Grid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func TestRanksLoseTheSameChannels(t *testing.T) {
 	}
 	var left [2][]channels.Kept
 	for i, dir := range []string{alone, shared} {
-		m, err := loadModel(filepath.Join(dir, "model"), false)
+		m, err := model.Load(filepath.Join(dir, "model"), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/engine/rng"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 )
 
 // importance gathers scores of channels from the gradients of steps, for the network that is
@@ -60,7 +61,7 @@ func (t *trainer) observeChannels() error {
 		spec := t.model.Spec
 		spec.Kept = t.at.Kept
 		var err error
-		if m.of, err = spec.channels(&t.model.Task, t.model.Grid); err != nil {
+		if m.of, err = spec.Channels(&t.model.Task, t.model.Grid); err != nil {
 			return err
 		}
 		m.gradient = make([]float32, len(t.store.Params()))
@@ -105,7 +106,7 @@ func (r *removal) tensors() (out []ckpt.Tensor) {
 }
 
 // restore takes them back.
-func (r *removal) restore(state Weights) error {
+func (r *removal) restore(state model.Weights) error {
 	if r == nil || len(state) == 0 {
 		return nil
 	}

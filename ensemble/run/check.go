@@ -378,7 +378,7 @@ func (c *checked) against(ctx context.Context, o CheckOptions) error {
 		entries, _ := pick(cat.Entries, b.holds, false)
 		to, err := destinationOf(ctx, o.Config)
 		c.faults = append(c.faults, inventory(cat, at, entries, []block{b}, to)...)
-		if err == nil && to.how.asked() && len(entries) > 0 {
+		if err == nil && to.how.Asked() && len(entries) > 0 {
 			var grid *ensemble.Grid
 			if grid, err = to.settle(entries); err == nil {
 				err = bring(c.in, grid, to.how).prepare(entries)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -78,9 +79,9 @@ func (ch *choice) template(at int, raw []float32, used int) [][]float32 {
 // couple makes the calibrated members of a target at the places of a grid.
 //
 // Shape: the template and the result [member][point].
-func (c *coupling) couple(init ensemble.Init, f *product.Field, grid *ensemble.Grid, template [][]float32, family *dist.Family, parameters parameterFields) ([][]float32, error) {
+func (c *coupling) couple(init ensemble.Init, f *product.Field, grid *ensemble.Grid, template [][]float32, family *dist.Family, parameters model.ParameterFields) ([][]float32, error) {
 	par := make([]float64, len(parameters))
-	at := func(point int) []float64 { return parameters.at(par, point) }
+	at := func(point int) []float64 { return parameters.At(par, point) }
 	quantile := func(point int, level float64) float64 { return family.Quantile(at(point), level) }
 	switch c.Method {
 	case config.RandomCoupling:
@@ -154,7 +155,7 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	k := &ch.model.Task
 	d := len(k.Features.Axes.Levels)
 	for _, f := range ch.fields {
-		at := k.at(Target{f.Variable, f.Lead}, f.Level)
+		at := k.At(model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
 		one := archived{at, f.Variable, k.Features.Axes.Levels[at%d], time.Duration(f.Lead - k.Targets[0].Lead)}
 		if (f.Kind == product.Member || f.Kind == product.NeighbourhoodAny) && !slices.Contains(a.fields, one) {
 			a.fields = append(a.fields, one)
@@ -184,7 +185,7 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	slices.SortFunc(a.times, func(x, y ensemble.Valid) int { return x.Compare(y.Time) })
 	if a.times == nil {
 		err := &exit.Error{Code: exit.NotYet, What: "no template for the Schaake shuffle", At: place(files),
-			Why: "at no time is there an analysis of all that is published: " + ch.model.targets(), Fix: "name files of past analyses of these in coupling.template"}
+			Why: "at no time is there an analysis of all that is published: " + ch.model.Targets(), Fix: "name files of past analyses of these in coupling.template"}
 		a.in.Close()
 		return nil, err
 	}

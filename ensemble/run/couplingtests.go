@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
@@ -195,12 +196,12 @@ func (c *couplings) result(t score.Target, of string) (all []score.Coupling, err
 //
 // Cost: up to five predictions for each of couplingDates starts, and two more for each member of
 // the first. Memory: couplingPoints of each member, target and start.
-func testCoupling(ctx context.Context, m *Model, test examples, o engine.Options, b score.Bootstrap) ([]score.Coupling, error) {
+func testCoupling(ctx context.Context, m *model.Model, test examples, o engine.Options, b score.Bootstrap) ([]score.Coupling, error) {
 	k := &m.Task
 	if !testsMembers(m) || !test.analysed || len(k.Used) < 2 || len(test.inits) < 2 {
 		return nil, nil
 	}
-	if m.ranks != nil {
+	if m.Ranks != nil {
 		ctx = context.WithoutCancel(ctx) // the others would wait
 	}
 	c := newCouplings(m.Grid, test.inits, b)
@@ -233,7 +234,7 @@ func testCoupling(ctx context.Context, m *Model, test examples, o engine.Options
 			return nil, err
 		}
 	}
-	if !m.ranks.Leads() {
+	if !m.Ranks.Leads() {
 		return nil, nil
 	}
 	var all []score.Coupling
@@ -259,7 +260,7 @@ func testCoupling(ctx context.Context, m *Model, test examples, o engine.Options
 }
 
 // testPart has members made of a part of those of some starts.
-func testPart(ctx context.Context, m *Model, o engine.Options, test examples, order []int, part couplingtest.Part,
+func testPart(ctx context.Context, m *model.Model, o engine.Options, test examples, order []int, part couplingtest.Part,
 	take func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error) error {
 	members := make([]ensemble.Member, len(part.Members))
 	for i, x := range part.Members {
@@ -269,7 +270,7 @@ func testPart(ctx context.Context, m *Model, o engine.Options, test examples, or
 	defer next.Close()
 	for i := range order {
 		fc, analyses, err := next.next()
-		if err := m.ranks.Together(err); err != nil {
+		if err := m.Ranks.Together(err); err != nil {
 			return err
 		}
 		made, err := calibratedMembers(ctx, m, o, fc, members)
@@ -284,23 +285,25 @@ func testPart(ctx context.Context, m *Model, o engine.Options, test examples, or
 }
 
 // testsMembers tells whether there are members of the model's predictions.
-func testsMembers(m *Model) bool { return m.Spec.Head == DistributionHead || m.Spec.givesMembers() }
+func testsMembers(m *model.Model) bool {
+	return m.Spec.Head == model.DistributionHead || m.Spec.GivesMembers()
+}
 
 // observeStart appends the analyses of the targets, at the places that are looked at; on ranks that
 // do not lead nothing.
-func observeStart(m *Model, obs [][][]float32, init ensemble.Init, analyses []*ensemble.Analysis, c *couplings) error {
+func observeStart(m *model.Model, obs [][][]float32, init ensemble.Init, analyses []*ensemble.Analysis, c *couplings) error {
 	k := &m.Task
 	n := m.Grid.Size()
 	for v := range k.Targets {
 		var part []float32
-		for _, l := range m.here().Features.Axes.Levels {
-			field, err := k.observed(analyses, init, v, l)
+		for _, l := range m.Here().Features.Axes.Levels {
+			field, err := k.Observed(analyses, init, v, l)
 			if err != nil {
 				return err
 			}
 			part = append(part, field...)
 		}
-		whole, err := team.Join(m.ranks, part, 1)
+		whole, err := team.Join(m.Ranks, part, 1)
 		if err != nil {
 			return err
 		}
@@ -317,14 +320,14 @@ func observeStart(m *Model, obs [][][]float32, init ensemble.Init, analyses []*e
 // for targets that were not asked for, and on ranks that do not lead.
 //
 // Shape: [target][member][point].
-func calibratedMembers(ctx context.Context, m *Model, o engine.Options, fc *ensemble.Forecast, members []ensemble.Member) ([][][]float32, error) {
+func calibratedMembers(ctx context.Context, m *model.Model, o engine.Options, fc *ensemble.Forecast, members []ensemble.Member) ([][][]float32, error) {
 	k, n := &m.Task, m.Grid.Size()
 	out, err := m.Predict(ctx, o, fc, members)
 	if err != nil {
 		return nil, err
 	}
 	raw, err := rawMembers(m, fc, members)
-	if err != nil || !m.ranks.Leads() {
+	if err != nil || !m.Ranks.Leads() {
 		return nil, err
 	}
 	all := make([][][]float32, len(k.Score))
@@ -333,14 +336,14 @@ func calibratedMembers(ctx context.Context, m *Model, o engine.Options, fc *ense
 			continue
 		}
 		if out.Members != nil {
-			all[at] = out.members(at, len(k.Score), n)
+			all[at] = out.MembersOf(at, len(k.Score), n)
 			continue
 		}
 		fields := make([][]float32, len(members))
 		for i := range fields {
 			fields[i] = raw[(i*len(k.Score)+at)*n:][:n]
 		}
-		if all[at], err = (&coupling{}).couple(fc.Init, nil, nil, fields, m.Family, out.parametersAt(at, n, wholeField)); err != nil {
+		if all[at], err = (&coupling{}).couple(fc.Init, nil, nil, fields, m.Family, out.ParametersAt(at, n, model.WholeField)); err != nil {
 			return nil, err
 		}
 	}
@@ -349,9 +352,9 @@ func calibratedMembers(ctx context.Context, m *Model, o engine.Options, fc *ense
 
 // jacobian counts the pairs of members of which one is reached by a change of the fields of the
 // targets of the other; before is what was made without a change.
-func jacobian(ctx context.Context, m *Model, o engine.Options, fc *ensemble.Forecast, before [][][]float32, leaks []int) error {
-	k := m.here()
-	used, err := positions(fc, k.Used)
+func jacobian(ctx context.Context, m *model.Model, o engine.Options, fc *ensemble.Forecast, before [][][]float32, leaks []int) error {
+	k := m.Here()
+	used, err := model.Positions(fc, k.Used)
 	if err != nil {
 		return err
 	}
@@ -359,7 +362,7 @@ func jacobian(ctx context.Context, m *Model, o engine.Options, fc *ensemble.Fore
 		var kept [][]float32
 		each := func(f func(at int, field []float32)) {
 			for v := range k.Targets {
-				t, x := k.targetAt(v)
+				t, x := k.TargetAt(v)
 				for l := range k.Features.Axes.Levels {
 					f(v*len(k.Features.Axes.Levels)+l, fc.Field(t, member, x, l))
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -48,14 +49,14 @@ func TestCoupledLinearExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	spread := math.Sqrt(1+rho/(members*rho+1)) * members / math.Sqrt((members-1)*(members-2)) // of the least expected fair CRPS
-	coupled := Baseline{&baseline.Method{ID: "coupled", Looks: baseline.AtMembers}, linearMembers{rho / (rho + 1./members), spread}}
-	alone := Baseline{&baseline.Method{ID: "alone", Looks: baseline.AtMembers}, linearMembers{1, 1}}
+	coupled := model.Baseline{Method: &baseline.Method{ID: "coupled", Looks: baseline.AtMembers}, Fit: linearMembers{rho / (rho + 1./members), spread}}
+	alone := model.Baseline{Method: &baseline.Method{ID: "alone", Looks: baseline.AtMembers}, Fit: linearMembers{1, 1}}
 	var inits []ensemble.Init
 	for i := range dates {
 		inits = append(inits, ensemble.InitAt(time.Date(2020, 1, 1+i, 0, 0, 0, 0, time.UTC)))
 	}
 	s, err := judgement{target: score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Unit: "K"}, grid: grid, ddof: 1, inits: inits, of: score.OfProducts,
-		baselines: &Baselines{Fits: []Baseline{alone, coupled}}, bootstrap: score.Bootstrap{Resamples: 200, BlockLength: 1, Confidence: 0.999}}.
+		baselines: &model.Baselines{Fits: []model.Baseline{alone, coupled}}, bootstrap: score.Bootstrap{Resamples: 200, BlockLength: 1, Confidence: 0.999}}.
 		begin(shape{Obs: true, Used: members, Full: members})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
@@ -19,9 +20,9 @@ import (
 type crossFit struct {
 	folds  []ensemble.Fold
 	foldOf []int // of each training start, its fold
-	all    *reference
-	final  *reference   // of the trained model
-	of     []*reference // [fold]
+	all    *model.Reference
+	final  *model.Reference   // of the trained model
+	of     []*model.Reference // [fold]
 	err    error
 }
 
@@ -37,9 +38,9 @@ func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error
 	if err != nil {
 		return nil, err
 	}
-	x := &crossFit{folds: folds, foldOf: make([]int, len(inits)), all: &reference{method: m}, final: &reference{method: m}}
+	x := &crossFit{folds: folds, foldOf: make([]int, len(inits)), all: &model.Reference{Method: m}, final: &model.Reference{Method: m}}
 	for f, fold := range folds {
-		x.of = append(x.of, &reference{method: m})
+		x.of = append(x.of, &model.Reference{Method: m})
 		for _, i := range fold.Out {
 			x.foldOf[i] = f
 		}
@@ -57,13 +58,13 @@ func (x *crossFit) add(target string, set *baseline.Set) {
 	for i := range every {
 		every[i] = i
 	}
-	fit := func(r *reference, dates []int) {
-		f, err := r.method.Fit(datesOf(set, dates))
+	fit := func(r *model.Reference, dates []int) {
+		f, err := r.Method.Fit(datesOf(set, dates))
 		if err != nil {
-			x.err = cmp.Or(x.err, error(&exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be fitted to %d starts of %s", r.method.ID, len(dates), target),
+			x.err = cmp.Or(x.err, error(&exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be fitted to %d starts of %s", r.Method.ID, len(dates), target),
 				At: "model.reference", Why: err.Error(), Fix: "name another baseline, lower model.cross_fit.folds, or extend data.split.train", Err: err}))
 		}
-		r.fits = append(r.fits, f)
+		r.Fits = append(r.Fits, f)
 	}
 	fit(x.all, every[:len(x.foldOf)])
 	fit(x.final, every)
@@ -94,12 +95,12 @@ func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 	if err := ranks.Together(x.err); err != nil || ranks.Own() == nil {
 		return x, err
 	}
-	var parts [][]fitParts
+	var parts [][]model.FitParts
 	if ranks.Leads() {
-		for _, r := range append([]*reference{x.all, x.final}, x.of...) {
-			var fits []fitParts
-			for _, f := range r.fits {
-				fits = append(fits, partsOfFit(f))
+		for _, r := range append([]*model.Reference{x.all, x.final}, x.of...) {
+			var fits []model.FitParts
+			for _, f := range r.Fits {
+				fits = append(fits, model.PartsOfFit(f))
 			}
 			parts = append(parts, fits)
 		}
@@ -110,11 +111,11 @@ func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 	}
 	out := &crossFit{folds: x.folds, foldOf: x.foldOf}
 	for i, fits := range parts {
-		r := &reference{method: x.all.method}
+		r := &model.Reference{Method: x.all.Method}
 		for _, p := range fits {
-			r.fits = append(r.fits, p.fit(r.method))
+			r.Fits = append(r.Fits, p.Fit(r.Method))
 		}
-		switch r = r.within(ranks.Own(), ranks.Comm.Rank()); i {
+		switch r = r.Within(ranks.Own(), ranks.Comm.Rank()); i {
 		case 0:
 			out.all = r
 		case 1:
@@ -130,7 +131,7 @@ func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 }
 
 // whole is the reference of validation starts; nil for none.
-func (x *crossFit) whole() *reference {
+func (x *crossFit) whole() *model.Reference {
 	if x == nil {
 		return nil
 	}
@@ -138,7 +139,7 @@ func (x *crossFit) whole() *reference {
 }
 
 // trained is the reference of the trained model; nil for none.
-func (x *crossFit) trained() *reference {
+func (x *crossFit) trained() *model.Reference {
 	if x == nil {
 		return nil
 	}
@@ -146,11 +147,11 @@ func (x *crossFit) trained() *reference {
 }
 
 // task is a task with the reference of a training start.
-func (x *crossFit) task(k *Task, start int) *Task {
+func (x *crossFit) task(k *model.Task, start int) *model.Task {
 	if x == nil {
 		return k
 	}
 	own := *k
-	own.correct(x.of[x.foldOf[start]])
+	own.Correct(x.of[x.foldOf[start]])
 	return &own
 }

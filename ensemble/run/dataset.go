@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -76,7 +77,7 @@ func selectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Membe
 }
 
 // bring has the entries read on a grid.
-func (s *selection) bring(in *fio.Input, grid *ensemble.Grid, how Interpolation) {
+func (s *selection) bring(in *fio.Input, grid *ensemble.Grid, how model.Interpolation) {
 	s.from, s.grid = bring(in, grid, how), grid
 }
 
@@ -219,7 +220,7 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 	s.warnings = append(s.warnings, repeated(len(s.repeats))...)
 	have := map[ensemble.Key]bool{}
 	for _, e := range s.entries {
-		if !to.how.asked() && !e.Grid.SameAs(to.grid, gridTolerance) {
+		if !to.how.Asked() && !e.Grid.SameAs(to.grid, gridTolerance) {
 			return nil, gridsDiffer("the analyses", e.Grid, "the forecasts", to.grid, to.fix).on(e).err()
 		}
 		have[ensemble.Key{Variable: e.Variable, Level: e.Level, Init: ensemble.Init(e.Valid())}] = true

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -102,9 +103,9 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 	defer d.close()
 	o := engineOptions(c.Train.Train.Threads)
 	table := &EfficiencyTable{Starts: len(d.validation.inits), Threads: o.Threads}
-	var models []*Model
+	var models []*model.Model
 	for _, dir := range runs {
-		m, err := loadModel(filepath.Join(dir, "model"), false)
+		m, err := model.Load(filepath.Join(dir, "model"), false)
 		if err != nil {
 			return nil, err
 		}
@@ -127,15 +128,15 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 }
 
 // sizeOf counts what a network has.
-func sizeOf(m *Model, dir string) (row EfficiencyRow, err error) {
+func sizeOf(m *model.Model, dir string) (row EfficiencyRow, err error) {
 	row = EfficiencyRow{Run: dir, Skill: score.Missing(), Efficiency: score.Missing(), HardEfficiency: score.Missing()}
-	c, err := m.Spec.channels(&m.Task, m.Grid)
+	c, err := m.Spec.Channels(&m.Task, m.Grid)
 	if err != nil {
 		return row, err
 	}
 	row.Operations = c.First().FLOPs * int64(len(m.Networks))
 	for i, w := range m.Networks {
-		file, err := os.Stat(filepath.Join(dir, "model", fmt.Sprintf(weightsFormat, i)))
+		file, err := os.Stat(filepath.Join(dir, "model", fmt.Sprintf(model.WeightsFormat, i)))
 		if err != nil {
 			return row, exit.Read(dir, err)
 		}
@@ -199,7 +200,7 @@ func (row *EfficiencyRow) score(r *score.Result) {
 }
 
 // measure times the networks of one forecast, all in turn.
-func (t *EfficiencyTable) measure(ctx context.Context, d *data, models []*Model) error {
+func (t *EfficiencyTable) measure(ctx context.Context, d *data, models []*model.Model) error {
 	of := d.validation
 	if len(of.inits) == 0 {
 		of = d.train
@@ -211,12 +212,12 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *data, models []*Model)
 		return err
 	}
 	o := engineOptions(t.Threads)
-	stats := make([][]statistics, len(models))
+	stats := make([][]model.Statistics, len(models))
 	for i, m := range models {
-		if err := m.open(o); err != nil {
+		if err := m.Open(o); err != nil {
 			return err
 		}
-		if stats[i], err = m.prepare(fc, m.Task.Used); err != nil {
+		if stats[i], err = m.Prepare(fc, m.Task.Used); err != nil {
 			return err
 		}
 	}
@@ -224,11 +225,11 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *data, models []*Model)
 	began := time.Now()
 	for range efficiencyRounds {
 		for i, m := range models {
-			if stats[i], err = m.prepare(fc, m.Task.Used); err != nil { // a run may use the memory of its inputs
+			if stats[i], err = m.Prepare(fc, m.Task.Used); err != nil { // a run may use the memory of its inputs
 				return err
 			}
 			start := time.Now()
-			if _, err := m.infer(ctx, fc.Init, stats[i]); err != nil {
+			if _, err := m.Infer(ctx, fc.Init, stats[i]); err != nil {
 				return err
 			}
 			times[i] = append(times[i], time.Since(start).Seconds()*1e3)

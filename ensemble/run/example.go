@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -49,7 +50,7 @@ const (
 var exampleFile = filepath.Join("report", "example.safetensors")
 
 // exampleOf shows the cases of one start, by target.
-func exampleOf(m *Model, fc *ensemble.Forecast, cases []*Case) *Example {
+func exampleOf(m *model.Model, fc *ensemble.Forecast, cases []*Case) *Example {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	e := &Example{Init: fc.Init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(k.Used), Full: len(fc.Members), Control: m.Control}
 	for i, c := range cases {

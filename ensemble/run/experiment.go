@@ -16,6 +16,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -143,7 +144,7 @@ func AblationVariants(src config.Sources) ([]Variant, error) {
 	out := []Variant{{Name: "base"}}
 	add := func(name string, set ...string) { out = append(out, Variant{name, set}) }
 	if len(c.Data.Leads) > len(c.Data.TargetLeads) {
-		add("target-lead-only", fmt.Sprintf("data.leads=[%s]", leadWords(c.Data.TargetLeads)))
+		add("target-lead-only", fmt.Sprintf("data.leads=[%s]", model.LeadWords(c.Data.TargetLeads)))
 	}
 	var levels []string
 	for _, l := range c.Data.Levels {
@@ -165,7 +166,7 @@ func AblationVariants(src config.Sources) ([]Variant, error) {
 	if c.Model.Season {
 		add("no-season", "model.season=false")
 	}
-	if c.Model.Head == SpreadHead {
+	if c.Model.Head == model.SpreadHead {
 		for _, kind := range []string{"mse", "l1", "ssim", "ms_ssim"} {
 			if kind != c.Train.Train.Loss.Kind {
 				add("loss-"+strings.ReplaceAll(kind, "_", "-"), "train.loss.kind="+kind)

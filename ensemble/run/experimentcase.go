@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -342,7 +343,7 @@ func (s *study) starts(t *verified) ([]ensemble.Init, error) {
 
 // efi is the extreme forecast index of all raw members; nil without a climate.
 func (s *study) efi(t *verified, c *Case) []float32 {
-	q := s.climate.of(t.key.target())
+	q := s.climate.Find(t.key.target())
 	if q == nil {
 		return nil
 	}
@@ -355,7 +356,7 @@ func (s *study) efi(t *verified, c *Case) []float32 {
 // size. Of equal ones the first start and place. Centres are at most couplingPoints points of the
 // grid, every nth of its rows and columns.
 func (s *study) largestEFI(ctx context.Context, t *verified, inits []ensemble.Init) (best event, err error) {
-	if s.climate.of(t.key.target()) == nil {
+	if s.climate.Find(t.key.target()) == nil {
 		return best, caseError("there is no extreme forecast index", fmt.Sprintf("%s at %s", t.key.variable, t.key.level), "it needs quantiles of a climate", "train with climate.of and give --run-dir, or give --climate")
 	}
 	largest := -1.0
@@ -406,7 +407,7 @@ func (s *study) scores(t *verified, c *Case) caseScores {
 		}
 		network, _, _ := dist.NormalCRPS(float64(c.Mean[p]), float64(c.Sigma[p]), y)
 		if t.family != nil {
-			network = t.family.CRPS(nil, parameterFields(c.Parameters).at(par, p), y)
+			network = t.family.CRPS(nil, model.ParameterFields(c.Parameters).At(par, p), y)
 		}
 		used, full := dist.KernelCRPS(few, y, dist.Plain), dist.KernelCRPS(all, y, dist.Plain)
 		if missing := network + used + full; missing != missing {

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
@@ -82,7 +83,7 @@ func Explain(ctx context.Context, o ExplainOptions) (*ExplainResult, error) {
 		return nil, err
 	}
 	if o.RunDir != "" {
-		m, _, err := loadReference(filepath.Join(o.RunDir, "model"))
+		m, _, err := model.LoadReference(filepath.Join(o.RunDir, "model"))
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +94,7 @@ func Explain(ctx context.Context, o ExplainOptions) (*ExplainResult, error) {
 		return nil, err
 	}
 	s := o.subject()
-	g, err := s.spec.graph(&s.task, grid, s.batch, s.seed, s.loss)
+	g, err := s.spec.Graph(&s.task, grid, s.batch, s.seed, s.loss)
 	if err != nil {
 		return nil, err
 	}
@@ -173,8 +174,8 @@ func (o *ExplainOptions) check() error {
 
 // subject is what Train or Predict compiles.
 type subject struct {
-	spec    Spec
-	task    Task
+	spec    model.Spec
+	task    model.Task
 	batch   int
 	seed    uint64
 	loss    bool
@@ -202,14 +203,14 @@ func (o *ExplainOptions) subject() subject {
 		c.Memory, c.Workspace = cmp.Or(config.Bytes(o.MemoryBytes), c.Memory), cmp.Or(config.Bytes(o.WorkspaceBytes), c.Workspace)
 		s.options = trainOptions(c, o.Timings.open(c.Threads))
 	}
-	s.options = s.spec.options(s.options)
+	s.options = s.spec.Options(s.options)
 	return s
 }
 
 // unfitted is a task with some numbers in place of those that a training fits to
 // data. They are constants of the graph and do not change its form, as long as none
 // is 0 or 1 and no two are equal: the compiler merges equal constants.
-func unfitted(k Task) Task {
+func unfitted(k model.Task) model.Task {
 	k.SpreadRange = 1.3
 	for i := range len(k.Targets) * len(k.Features.Axes.Levels) {
 		x := float64(i)

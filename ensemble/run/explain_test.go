@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -78,7 +79,7 @@ func trainerPlan(t *testing.T, c *config.TrainConfig, timings Timings) string {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	return planText(t, tr.net.plan.Explain)
+	return planText(t, tr.net.Plan.Explain)
 }
 
 // explainedPlan is what Explain says of the plan of the configuration.
@@ -212,11 +213,11 @@ func TestExplainPrediction(t *testing.T) {
 	}
 	for _, o := range []PredictOptions{{}, {Threads: 1}, {Threads: 1, MemoryBytes: 4 << 20}, {Threads: 1, WorkspaceBytes: 2 << 20}} {
 		got := explainedPlan(t, ExplainOptions{Config: c, Mode: "predict", Threads: o.Threads, MemoryBytes: o.MemoryBytes, WorkspaceBytes: o.WorkspaceBytes})
-		m := &Model{Spec: specOf(c), Task: unfitted(taskOf(c)), Grid: grid}
-		if err := m.open(o.engineOptions()); err != nil {
+		m := &model.Model{Spec: specOf(c), Task: unfitted(taskOf(c)), Grid: grid}
+		if err := m.Open(o.engineOptions()); err != nil {
 			t.Fatal(err)
 		}
-		if want := planText(t, m.net.plan.Explain); got != want {
+		if want := planText(t, m.Network.Plan.Explain); got != want {
 			t.Errorf("%+v: %s", o, firstDifference(got, want))
 		}
 		if err := m.Close(); err != nil {

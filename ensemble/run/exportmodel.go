@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -32,11 +33,11 @@ type ExportOptions struct {
 
 // Exported says what was written.
 type Exported struct {
-	Network  Architecture `json:"network"`
-	Networks int          `json:"networks"` // that the training averages
-	Out      string       `json:"out"`
-	Sparsity []Sparsity   `json:"sparsity,omitempty"` // of the networks; none if nothing was pruned
-	Outputs  []string     `json:"-"`
+	Network  Architecture     `json:"network"`
+	Networks int              `json:"networks"` // that the training averages
+	Out      string           `json:"out"`
+	Sparsity []model.Sparsity `json:"sparsity,omitempty"` // of the networks; none if nothing was pruned
+	Outputs  []string         `json:"-"`
 }
 
 // The files of an export; those with a number are one of each network.
@@ -65,8 +66,8 @@ type exportJSON struct {
 	Inputs    []string `json:"inputs"`  // what the channels of the network's input hold
 	Outputs   []string `json:"outputs"` // and those of its output
 	// Model is model.json of the training: members, divisor, period, scales.
-	Model  *modelJSON    `json:"model"`
-	Source manifest.File `json:"source"` // model.json
+	Model  *model.Description `json:"model"`
+	Source manifest.File      `json:"source"` // model.json
 }
 
 // ExportModel writes the networks of a training for other programs: their weights under
@@ -77,24 +78,24 @@ type exportJSON struct {
 // of another training; 74.
 func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 	dir := filepath.Join(o.RunDir, "model")
-	m, err := loadModel(dir, false)
+	m, err := model.Load(dir, false)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	if m.Spec.readsMembers() || m.Spec.inRows() {
-		return nil, &exit.Error{Code: exit.Usage, What: "a network that reads members cannot be exported", At: filepath.Join(dir, modelFile), Why: "others have no format for its input",
+	if m.Spec.ReadsMembers() || m.Spec.InRows() {
+		return nil, &exit.Error{Code: exit.Usage, What: "a network that reads members cannot be exported", At: filepath.Join(dir, model.File), Why: "others have no format for its input",
 			Fix: "export a model of statistics (model.members: statistics, model.head: distribution or spread)"}
 	}
-	_, f, err := loadReference(dir)
+	_, f, err := model.LoadReference(dir)
 	if err != nil {
 		return nil, err
 	}
-	doc := exportJSON{Format: exportFormat, Version: o.Version, Arrays: arraysFile, Model: f}
-	if doc.Source, err = manifest.SumFile(filepath.Join(dir, modelFile)); err != nil {
+	doc := exportJSON{Format: exportFormat, Version: o.Version, Arrays: model.ArraysFile, Model: f}
+	if doc.Source, err = manifest.SumFile(filepath.Join(dir, model.File)); err != nil {
 		return nil, err
 	}
-	doc.Source.Path = modelFile
+	doc.Source.Path = model.File
 	if err := replaceable(filepath.Join(o.Out, exportFile), doc.Source, o.Overwrite, "an export"); err != nil {
 		return nil, err
 	}
@@ -102,9 +103,9 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		return nil, exit.Create(o.Out, err)
 	}
 	doc.Inputs = inputNames(m)
-	if m.Task.corrected() != nil {
-		doc.Reference = correctedFile
-		if err := m.Task.corrected().save(filepath.Join(o.Out, correctedFile)); err != nil {
+	if m.Task.Corrected() != nil {
+		doc.Reference = model.CorrectedFile
+		if err := m.Task.Corrected().Save(filepath.Join(o.Out, model.CorrectedFile)); err != nil {
 			return nil, err
 		}
 	}
@@ -119,18 +120,18 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		}
 	}
 	if m.Bias != nil {
-		doc.Bias = biasFile
-		if err := ckpt.WriteFile(filepath.Join(o.Out, biasFile), m.Bias, nil); err != nil {
+		doc.Bias = model.BiasFile
+		if err := ckpt.WriteFile(filepath.Join(o.Out, model.BiasFile), m.Bias, nil); err != nil {
 			return nil, err
 		}
 	}
 	doc.Outputs = outputNames(m, doc.Network.Outputs)
 	res := &Exported{Network: doc.Network, Networks: len(m.Networks), Out: o.Out, Sparsity: m.Sparsity}
-	arrays, _, err := ckpt.ReadFile(filepath.Join(dir, arraysFile))
+	arrays, _, err := ckpt.ReadFile(filepath.Join(dir, model.ArraysFile))
 	if err != nil {
 		return nil, err
 	}
-	if err := ckpt.WriteFile(filepath.Join(o.Out, arraysFile), arrays, nil); err != nil {
+	if err := ckpt.WriteFile(filepath.Join(o.Out, model.ArraysFile), arrays, nil); err != nil {
 		return nil, err
 	}
 	text, err := json.MarshalIndent(doc, "", " ")
@@ -138,7 +139,7 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		return nil, fmt.Errorf("%s: %w", exportFile, err)
 	}
 	path := filepath.Join(o.Out, exportFile)
-	for _, file := range slices.Concat(doc.Weights, doc.Maps, doc.Spread, doc.SpreadMaps, []string{doc.Bias, doc.Reference, arraysFile, exportFile}) {
+	for _, file := range slices.Concat(doc.Weights, doc.Maps, doc.Spread, doc.SpreadMaps, []string{doc.Bias, doc.Reference, model.ArraysFile, exportFile}) {
 		if file == "" {
 			continue
 		}
@@ -148,7 +149,7 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 }
 
 // splitMaps parts the weights of a network of published layers from the maps beside it.
-func splitMaps(w Weights) (net, maps Weights) {
+func splitMaps(w model.Weights) (net, maps model.Weights) {
 	for _, t := range w {
 		if strings.HasPrefix(t.Name, unet3d.MapsPrefix) {
 			maps = append(maps, t)
@@ -161,7 +162,7 @@ func splitMaps(w Weights) (net, maps Weights) {
 
 // exportNetwork writes network i and its maps under names with a prefix, describes it in a,
 // and adds the files to lists.
-func exportNetwork(ctx context.Context, m *Model, o ExportOptions, w Weights, a *Architecture, prefix string, i int, networks, all *[]string) error {
+func exportNetwork(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights, a *Architecture, prefix string, i int, networks, all *[]string) error {
 	net, maps := splitMaps(w)
 	is, golden, err := testable(ctx, m, o, net)
 	if err != nil {
@@ -183,12 +184,12 @@ func exportNetwork(ctx context.Context, m *Model, o ExportOptions, w Weights, a 
 
 // testable recognises one network by its weights, as an import would, and gives the
 // tensors that let others test what they loaded.
-func testable(ctx context.Context, m *Model, o ExportOptions, w Weights) (*Architecture, []ckpt.Tensor, error) {
+func testable(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights) (*Architecture, []ckpt.Tensor, error) {
 	// The layers of these are not looked for in imported files; those of which channels were removed have
 	// no published widths, and the lists of what is left stand with the model.
-	if m.Spec.body(false) != nil || len(m.Spec.Kept) > 0 {
-		a := &Architecture{Kind: m.Spec.Kind, Channels: len(inputNames(m)), Outputs: (3 + len(m.Spec.extra())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
-		if m.Spec.Head == SpreadHead {
+	if m.Spec.Body(false) != nil || len(m.Spec.Kept) > 0 {
+		a := &Architecture{Kind: m.Spec.Kind, Channels: len(inputNames(m)), Outputs: (3 + len(m.Spec.Extra())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
+		if m.Spec.Head == model.SpreadHead {
 			a.Outputs = len(m.Task.Targets)
 		}
 		for _, t := range w {
@@ -232,14 +233,14 @@ func normalDraws(n int) []float32 {
 }
 
 // inputNames says what the channels of the network's input hold.
-func inputNames(m *Model) (names []string) {
+func inputNames(m *model.Model) (names []string) {
 	for c := range m.Task.Features.Channels() {
 		names = append(names, m.Task.Features.ChannelName(c))
 	}
 	if m.Spec.Reference != "" {
-		for _, part := range []string{outShift, outSigma} {
+		for _, part := range []string{model.OutShift, model.OutSigma} {
 			for _, v := range m.Task.Targets {
-				names = append(names, fmt.Sprintf("%s of %s by %s", part, m.Task.channelOf(v), m.Spec.Reference))
+				names = append(names, fmt.Sprintf("%s of %s by %s", part, m.Task.ChannelOf(v), m.Spec.Reference))
 			}
 		}
 	}
@@ -250,24 +251,24 @@ func inputNames(m *Model) (names []string) {
 }
 
 // outputNames says what the channels of the network's output hold.
-func outputNames(m *Model, outputs int) (names []string) {
-	parts := []string{outSpread}
+func outputNames(m *model.Model, outputs int) (names []string) {
+	parts := []string{model.OutSpread}
 	switch {
-	case m.Spec.staged():
-		parts = []string{outSigma}
-	case m.Spec.Head == DistributionHead:
-		parts = []string{outShift, "log(sigma)"}
-		for _, e := range m.Spec.extra() {
+	case m.Spec.Staged():
+		parts = []string{model.OutSigma}
+	case m.Spec.Head == model.DistributionHead:
+		parts = []string{model.OutShift, "log(sigma)"}
+		for _, e := range m.Spec.Extra() {
 			parts = append(parts, e.Name)
 		}
-		parts = append(parts, outSpread)
+		parts = append(parts, model.OutSpread)
 		if m.Spec.Reference != "" {
-			parts = []string{"change of " + outShift, "log of the factor of " + outSigma, outSpread}
+			parts = []string{"change of " + model.OutShift, "log of the factor of " + model.OutSigma, model.OutSpread}
 		}
 	}
 	for _, part := range parts {
 		for _, v := range m.Task.Targets {
-			names = append(names, fmt.Sprintf("%s of %s", part, m.Task.channelOf(v)))
+			names = append(names, fmt.Sprintf("%s of %s", part, m.Task.ChannelOf(v)))
 		}
 	}
 	return names[:outputs]

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -23,7 +24,7 @@ func TestExportModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := loadModel(filepath.Join(runDir, "model"), false)
+	m, err := model.Load(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

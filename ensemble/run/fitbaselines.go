@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/gain"
@@ -26,7 +27,7 @@ func methodsOf(ids []string) []*baseline.Method {
 // Memory: on the leading rank seven numbers of 4 bytes a date and point of all levels, and
 // seven of one level; if a method looks at members, one more of each for each that was used.
 // Cost: reads the starts once for each target variable and lead.
-func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, train examples, grid *ensemble.Grid, ranks *team.Team, also func(name string, set *baseline.Set)) (all []Baselines, warnings []string, err error) {
+func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method, train examples, grid *ensemble.Grid, ranks *team.Team, also func(name string, set *baseline.Set)) (all []model.Baselines, warnings []string, err error) {
 	w, n := grid.Weights(), grid.Size()
 	fields := baselineStatistics
 	if train.analysed && slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Looks == baseline.AtMembers }) {
@@ -35,7 +36,7 @@ func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, trai
 	for v := range k.Targets {
 		dates := make([][]float32, len(train.inits)) // [date][statistic][level][point]
 		err := train.each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
-			used, err := positions(fc, k.Used)
+			used, err := model.Positions(fc, k.Used)
 			if err != nil {
 				return err
 			}
@@ -72,8 +73,8 @@ func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, trai
 				}
 			}
 			whole.Valid, whole.Obs = set.Valid, set.Obs
-			b := Baselines{FittedTo: slices.SortedFunc(slices.Values(set.Valid), time.Time.Compare)}
-			name := k.named(v*len(k.Features.Axes.Levels) + l)
+			b := model.Baselines{FittedTo: slices.SortedFunc(slices.Values(set.Valid), time.Time.Compare)}
+			name := k.Named(v*len(k.Features.Axes.Levels) + l)
 			lacking := func(what string, err error) {
 				if err != nil {
 					warnings = append(warnings, fmt.Sprintf("%s has no %s: %v", name, what, err))
@@ -89,7 +90,7 @@ func fitBaselines(ctx context.Context, k *Task, methods []*baseline.Method, trai
 					if err != nil {
 						continue
 					}
-					b.Fits = append(b.Fits, Baseline{m, fit})
+					b.Fits = append(b.Fits, model.Baseline{Method: m, Fit: fit})
 					if f, ok := fit.(baseline.Noted); ok && f.Note() != "" {
 						warnings = append(warnings, fmt.Sprintf("%s of %s: %s", m.ID, name, f.Note()))
 					}
@@ -114,19 +115,19 @@ const baselineStatistics = 7
 // that are used.
 //
 // Shape: [field][level][point] of the forecast.
-func baselineFields(k *Task, fc *ensemble.Forecast, analyses []*ensemble.Analysis, used []int, v, fields int) ([]float32, error) {
+func baselineFields(k *model.Task, fc *ensemble.Forecast, analyses []*ensemble.Analysis, used []int, v, fields int) ([]float32, error) {
 	n, depth := fc.Grid.Size(), len(fc.Axes.Levels)
-	t, x := k.targetAt(v)
-	answer, _ := k.answerAt(fc, v)
+	t, x := k.TargetAt(v)
+	answer, _ := k.AnswerAt(fc, v)
 	out, unused := make([]float32, fields*depth*n), make([]float32, n)
 	for l, level := range fc.Axes.Levels {
 		of := func(statistic int) []float32 { return out[(statistic*depth+l)*n:][:n] }
 		fc.MeanStd(of(0), of(1), t, x, l, used, 1)
 		fc.MeanStd(unused, of(2), t, x, l, used, k.Features.DDOF)
-		fc.MeanStd(unused, of(3), answer, x, l, everyMember(fc), k.Features.DDOF)
-		fc.MeanStd(of(4), of(5), answer, x, l, everyMember(fc), 1)
+		fc.MeanStd(unused, of(3), answer, x, l, model.EveryMember(fc), k.Features.DDOF)
+		fc.MeanStd(of(4), of(5), answer, x, l, model.EveryMember(fc), 1)
 		if analyses != nil {
-			obs, err := k.observed(analyses, fc.Init, v, level)
+			obs, err := k.Observed(analyses, fc.Init, v, level)
 			if err != nil {
 				return nil, err
 			}

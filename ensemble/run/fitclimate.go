@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -25,13 +26,13 @@ const climateRoom = 1 << 30
 //
 // Memory: climateRoom bytes, or the values of one point. Cost: reads the starts once for each
 // target variable and lead and for each climateRoom of values.
-func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, grid *ensemble.Grid, ranks *team.Team) (*Climate, error) {
+func fitClimate(ctx context.Context, k *model.Task, o config.Climate, past examples, grid *ensemble.Grid, ranks *team.Team) (*model.Climate, error) {
 	n, depth, members := grid.Size(), len(k.Features.Axes.Levels), 1
 	if o.Of == config.ClimateMembers {
 		members = k.Full
 	}
 	first, last := past.inits[0], past.inits[len(past.inits)-1]
-	c := &Climate{Of: o.Of, Period: ensemble.Period{From: first.Time, To: last.Time}, Dates: len(past.inits), Steps: o.Steps, Windows: o.Windows, Days: o.Days, Grid: grid}
+	c := &model.Climate{Of: o.Of, Period: ensemble.Period{From: first.Time, To: last.Time}, Dates: len(past.inits), Steps: o.Steps, Windows: o.Windows, Days: o.Days, Grid: grid}
 	band := max(1, climateRoom/(4*len(past.inits)*members*depth))
 	for v, one := range k.Targets {
 		var valid []time.Time
@@ -42,11 +43,11 @@ func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, g
 		for l := range depth {
 			if k.Score[v*depth+l] > 0 {
 				levels = append(levels, l)
-				c.Targets = append(c.Targets, climateTarget{one.Variable, k.Features.Axes.Levels[l].Of(one.Variable), one.Lead.String()})
-				c.quantiles = append(c.quantiles, c.empty())
+				c.Targets = append(c.Targets, model.ClimateTarget{Variable: one.Variable, Level: k.Features.Axes.Levels[l].Of(one.Variable), Lead: one.Lead.String()})
+				c.Fitted = append(c.Fitted, c.Empty())
 			}
 		}
-		fits := c.quantiles[len(c.quantiles)-len(levels):]
+		fits := c.Fitted[len(c.Fitted)-len(levels):]
 		for lo := 0; lo < n && len(levels) > 0; lo += band {
 			hi := min(n, lo+band)
 			fields := make([][][][]float32, len(levels)) // [level][date][member][point]
@@ -87,8 +88,8 @@ func fitClimate(ctx context.Context, k *Task, o config.Climate, past examples, g
 // climateFields are the values of target v on one date.
 //
 // Shape: [member][level][point] of the forecast, or one analysis in place of members.
-func climateFields(k *Task, fc *ensemble.Forecast, a []*ensemble.Analysis, v int, of string) (part []float32, err error) {
-	t, x := k.answerAt(fc, v)
+func climateFields(k *model.Task, fc *ensemble.Forecast, a []*ensemble.Analysis, v int, of string) (part []float32, err error) {
+	t, x := k.AnswerAt(fc, v)
 	if of == config.ClimateMembers {
 		for m := range fc.Members {
 			for l := range fc.Axes.Levels {
@@ -98,7 +99,7 @@ func climateFields(k *Task, fc *ensemble.Forecast, a []*ensemble.Analysis, v int
 		return part, nil
 	}
 	for _, level := range fc.Axes.Levels {
-		obs, err := k.observed(a, fc.Init, v, level)
+		obs, err := k.Observed(a, fc.Init, v, level)
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +111,7 @@ func climateFields(k *Task, fc *ensemble.Forecast, a []*ensemble.Analysis, v int
 // onClimateGrid checks that the climate is of a grid.
 //
 // Errors: exit 65.
-func onClimateGrid(c *Climate, g *ensemble.Grid, path string) error {
+func onClimateGrid(c *model.Climate, g *ensemble.Grid, path string) error {
 	if c.Grid.SameAs(g, gridTolerance) {
 		return nil
 	}
@@ -119,13 +120,13 @@ func onClimateGrid(c *Climate, g *ensemble.Grid, path string) error {
 }
 
 // climateOf makes or reads the climate that a configuration asks for; nil for none.
-func climateOf(ctx context.Context, o config.Climate, k *Task, past examples, grid *ensemble.Grid, ranks *team.Team) (c *Climate, warnings []string, err error) {
+func climateOf(ctx context.Context, o config.Climate, k *model.Task, past examples, grid *ensemble.Grid, ranks *team.Team) (c *model.Climate, warnings []string, err error) {
 	switch {
 	case o.File != "":
 		if !ranks.Leads() {
 			return nil, nil, ranks.Together(nil)
 		}
-		if c, err = loadClimate(string(o.File)); err == nil {
+		if c, err = model.LoadClimate(string(o.File)); err == nil {
 			err = onClimateGrid(c, grid, string(o.File))
 		}
 		if err = ranks.Together(err); err != nil {
@@ -138,15 +139,15 @@ func climateOf(ctx context.Context, o config.Climate, k *Task, past examples, gr
 	if c, err = fitClimate(ctx, k, o, past, grid, ranks); c == nil || err != nil {
 		return nil, nil, err
 	}
-	return c, c.warnings(), nil
+	return c, c.Warnings(), nil
 }
 
 // findClimate loads the climate of a verification: the file that is named, or that of the
 // training; nil if there is none.
-func findClimate(o VerifyOptions, grid *ensemble.Grid) (*Climate, error) {
+func findClimate(o VerifyOptions, grid *ensemble.Grid) (*model.Climate, error) {
 	path := o.Climate
 	if path == "" && o.RunDir != "" {
-		path = filepath.Join(o.RunDir, "model", climateFile)
+		path = filepath.Join(o.RunDir, "model", model.ClimateFile)
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
@@ -154,7 +155,7 @@ func findClimate(o VerifyOptions, grid *ensemble.Grid) (*Climate, error) {
 	if path == "" {
 		return nil, nil
 	}
-	c, err := loadClimate(path)
+	c, err := model.LoadClimate(path)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -44,7 +45,7 @@ func TestGainIsSplit(t *testing.T) {
 	if total == 0 {
 		t.Fatal("no gain was split")
 	}
-	m, err := loadModel(dir+"/model", false)
+	m, err := model.Load(dir+"/model", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/loader"
@@ -36,14 +37,14 @@ func TestFamilyNames(t *testing.T) {
 		t.Errorf("the schema has %q, want %q", config.Families, want)
 	}
 	for _, id := range config.Families {
-		spec := Spec{Head: DistributionHead, Family: id, Degree: 3, Bins: 4}
+		spec := model.Spec{Head: model.DistributionHead, Family: id, Degree: 3, Bins: 4}
 		if id == config.NormalFamily {
 			spec.Family = ""
 		}
 		set := append(slices.Clone(rainKeys), "model.family="+id, lossOf(id))
 		c := quick(t, nowhere, set...)
 		_, err := config.LoadTrain(config.Sources{Files: []string{c.Files()[0].Path}, Set: append(set, "train.loss.threshold=[tp>1mm]")})
-		if allowed := spec.predicted(1).Excess.Family != nil; allowed != (err == nil) {
+		if allowed := spec.Predicted(1).Excess.Family != nil; allowed != (err == nil) {
 			t.Errorf("%s: a threshold is allowed: %v, and %v", id, allowed, err)
 		}
 	}
@@ -109,7 +110,7 @@ func rain(t *testing.T, c *config.TrainConfig, alter func([]*store.Sample)) (*tr
 }
 
 // predicted are the forecasts of a model for some samples, and their mean CRPS.
-func predicted(t *testing.T, m *Model, samples []*store.Sample) (all []*Forecast, crps float64) {
+func predicted(t *testing.T, m *model.Model, samples []*store.Sample) (all []*model.Forecast, crps float64) {
 	t.Helper()
 	n := 0
 	for _, s := range samples {
@@ -118,11 +119,11 @@ func predicted(t *testing.T, m *Model, samples []*store.Sample) (all []*Forecast
 			t.Fatal(err)
 		}
 		all = append(all, out)
-		f := m.distributionOf(m.Task.Targets[0].Variable)
+		f := m.DistributionOf(m.Task.Targets[0].Variable)
 		par := make([]float64, len(f.Parameters))
-		fields := out.parametersAt(0, m.Grid.Size(), wholeField)
+		fields := out.ParametersAt(0, m.Grid.Size(), model.WholeField)
 		for p, y := range s.Analyses[0].Field(0, 0) {
-			crps += f.CRPS(nil, fields.at(par, p), float64(y))
+			crps += f.CRPS(nil, fields.At(par, p), float64(y))
 			n++
 		}
 	}
@@ -130,18 +131,18 @@ func predicted(t *testing.T, m *Model, samples []*store.Sample) (all []*Forecast
 }
 
 // untrained gives a model the network that a training starts from.
-func untrained(t *testing.T, tr *trainer) *Model {
+func untrained(t *testing.T, tr *trainer) *model.Model {
 	t.Helper()
 	o := engineOptions(1)
 	o.Mode, o.Store = engine.Infer, engine.NewStore()
-	net, err := tr.model.Spec.compile(&tr.model.Task, tr.model.Grid, 1, 1, true, o, nil)
+	net, err := tr.model.Spec.Compile(&tr.model.Task, tr.model.Grid, 1, 1, true, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := *tr.model
-	m.Networks = []Weights{weightsOf(o.Store)}
-	m.Family = m.Spec.predicted(1)
-	if err := net.plan.Close(); err != nil {
+	m.Networks = []model.Weights{model.WeightsOf(o.Store)}
+	m.Family = m.Spec.Predicted(1)
+	if err := net.Plan.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return &m
@@ -187,7 +188,7 @@ func TestHeads(t *testing.T) {
 			if err := tr.model.Save(dir); err != nil {
 				t.Fatal(err)
 			}
-			loaded, err := loadModel(dir, false)
+			loaded, err := model.Load(dir, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +199,7 @@ func TestHeads(t *testing.T) {
 					t.Errorf("start %d differs after the model was saved and read", i)
 				}
 			}
-			text, err := os.ReadFile(filepath.Join(dir, modelFile))
+			text, err := os.ReadFile(filepath.Join(dir, model.File))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -244,34 +245,34 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 		k, s, grid := &tr.model.Task, samples[2], tr.model.Grid
 		o := engineOptions(1)
 		o.Mode, o.Store = engine.Infer, engine.NewStore()
-		net, err := tr.model.Spec.compile(k, grid, 1, 1, true, o, nil)
+		net, err := tr.model.Spec.Compile(k, grid, 1, 1, true, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		used, err := positions(s.Forecast, k.Used)
+		used, err := model.Positions(s.Forecast, k.Used)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(k.Input(&net.batch, 0, s.Forecast, used), k.Answer(&net.batch, 0, s.Forecast, used, s.Analyses)); err != nil {
+		if err := errors.Join(k.Input(&net.Batch, 0, s.Forecast, used), k.Answer(&net.Batch, 0, s.Forecast, used, s.Analyses)); err != nil {
 			t.Fatal(err)
 		}
-		net.load(&net.batch)
-		if err := net.plan.Run(context.Background(), evalStep); err != nil {
+		net.Load(&net.Batch)
+		if err := net.Plan.Run(context.Background(), evalStep); err != nil {
 			t.Fatal(err)
 		}
-		tr.model.Networks = []Weights{weightsOf(o.Store)}
+		tr.model.Networks = []model.Weights{model.WeightsOf(o.Store)}
 		out, err := tr.model.Predict(context.Background(), engineOptions(1), s.Forecast, k.Used)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := tr.model.distributionOf("tp")
+		f := tr.model.DistributionOf("tp")
 		if id == config.NormalFamily {
 			f = dist.Normal // as it is trained
 		}
-		fields, par := out.parametersAt(0, grid.Size(), wholeField), make([]float64, len(f.Parameters))
+		fields, par := out.ParametersAt(0, grid.Size(), model.WholeField), make([]float64, len(f.Parameters))
 		var sum, weight float64
 		for p, y := range s.Analyses[0].Field(0, 0) {
-			fields.at(par, p)
+			fields.At(par, p)
 			square := func(x float64) float64 {
 				v := f.CDF(par, x)
 				if x >= float64(y) {
@@ -297,10 +298,10 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 			weight += w
 		}
 		want := sum / weight / k.ErrorScale[0]
-		if got := net.plan.Loss(); math.Abs(got-want) > 2e-3*want {
+		if got := net.Plan.Loss(); math.Abs(got-want) > 2e-3*want {
 			t.Errorf("%s: loss %.5f, by integrals %.5f", id, got, want)
 		}
-		if err := errors.Join(net.plan.Close(), tr.model.Close()); err != nil {
+		if err := errors.Join(net.Plan.Close(), tr.model.Close()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -330,7 +331,7 @@ func TestVerifyOfAnyFamily(t *testing.T) {
 	}
 	fields := fieldsOf(t, filepath.Join(filepath.Dir(files[0]), "*.nc"))
 	var mean, probability []float32
-	par := make(parameterFields, 5)
+	par := make(model.ParameterFields, 5)
 	for k, field := range fields {
 		if _, name, ok := strings.Cut(k.Variable, product.ParameterInfix); ok {
 			par[slices.Index(dist.Bernstein(4).Parameters, name)] = field.Values
@@ -344,7 +345,7 @@ func TestVerifyOfAnyFamily(t *testing.T) {
 	}
 	family, one := dist.Bernstein(4), make([]float64, 5)
 	for p := range mean {
-		par.at(one, p)
+		par.At(one, p)
 		m, _ := family.Moments(one)
 		if above := family.Above(one, 273.15); math.Abs(m-float64(mean[p])) > 1e-3 || math.Abs(above-float64(probability[p])) > 1e-3 {
 			t.Fatalf("point %d: mean %g and probability %g, by the parameters %g and %g", p, mean[p], probability[p], m, above)

@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -136,7 +137,7 @@ func (a *Architecture) chooseChannel(o ImportOptions) error {
 // run answers fields. Samples are computed one by one.
 //
 // Shape: x [N C D H W], or [N C H W] for one level; the output likewise.
-func (a *Architecture) run(ctx context.Context, w Weights, x ckpt.Tensor, path string, threads int) (ckpt.Tensor, error) {
+func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, path string, threads int) (ckpt.Tensor, error) {
 	bad := func(why string) (ckpt.Tensor, error) {
 		return ckpt.Tensor{}, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q is no input for the network", x.Name), At: path, Why: why,
 			Fix: fmt.Sprintf("give [N %d D H W], or [N %d H W] for one level", a.Channels, a.Channels)}
@@ -165,7 +166,7 @@ func (a *Architecture) run(ctx context.Context, w Weights, x ckpt.Tensor, path s
 		return ckpt.Tensor{}, err
 	}
 	defer plan.Close()
-	if err := fill(eo.Store, w); err != nil {
+	if err := model.Fill(eo.Store, w); err != nil {
 		return ckpt.Tensor{}, err
 	}
 	in, out := plan.Input("input"), plan.Output("output")
@@ -184,7 +185,7 @@ func (a *Architecture) run(ctx context.Context, w Weights, x ckpt.Tensor, path s
 
 // golden compares the network's answer with the one that comes with the weights;
 // nil if none does.
-func (a *Architecture) golden(ctx context.Context, o ImportOptions, tensors []ckpt.Tensor, w Weights) (*float64, error) {
+func (a *Architecture) golden(ctx context.Context, o ImportOptions, tensors []ckpt.Tensor, w model.Weights) (*float64, error) {
 	in := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == goldenInput })
 	out := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == goldenOutput })
 	if in < 0 || out < 0 {
@@ -214,7 +215,7 @@ func (a *Architecture) golden(ctx context.Context, o ImportOptions, tensors []ck
 }
 
 // apply runs the network on the tensor "input" of a file and writes "output".
-func (a *Architecture) apply(ctx context.Context, o ImportOptions, w Weights) error {
+func (a *Architecture) apply(ctx context.Context, o ImportOptions, w model.Weights) error {
 	tensors, _, err := ckpt.ReadFile(o.Apply)
 	if err != nil {
 		return err
@@ -253,7 +254,7 @@ func replaceable(path string, source manifest.File, policy Overwrite, what strin
 // save writes the weights and then their description.
 //
 // Errors: exit 73 if the folder holds another network.
-func (a *Architecture) save(o ImportOptions, w Weights) error {
+func (a *Architecture) save(o ImportOptions, w model.Weights) error {
 	source, err := manifest.SumFile(o.Weights)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 )
 
 // intake makes the network's input of one start while its fields are read: as soon as all
@@ -39,7 +40,7 @@ type group struct {
 // statistics of the targets, [variable][level], and the members of the targets if they are
 // asked for, as rawMembers gives them.
 type started struct {
-	stats []statistics
+	stats []model.Statistics
 	raw   []float32
 }
 
@@ -48,8 +49,8 @@ func newIntake(p *prediction, members []ensemble.Member, wanted []ensemble.Entry
 	k := &p.model.Task
 	targets := len(k.Targets) * len(p.in.axes.Levels)
 	in := &intake{p: p, axes: p.in.axes, members: members, grid: p.in.grid, keep: p.choice.members, groups: make([]group, p.in.axes.Fields())}
-	in.ready = sync.OnceValue(func() error { return namedMemory(p.model.read(len(members)), flagMemory, flagWorkspace) })
-	in.stats = make([]statistics, targets)
+	in.ready = sync.OnceValue(func() error { return namedMemory(p.model.ReadMembers(len(members)), flagMemory, flagWorkspace) })
+	in.stats = make([]model.Statistics, targets)
 	if in.keep {
 		in.raw = make([]float32, len(members)*targets*in.grid.Size())
 	}
@@ -131,7 +132,7 @@ func (in *intake) make(g int) error {
 		room = ensemble.NewRoom(in.grid.Size())
 	}
 	in.mu.Unlock()
-	b := &in.p.model.net.batch
+	b := &in.p.model.Network.Batch
 	if err := k.Features.Field(b.Features, fields, t, v, l, room); err != nil {
 		return err
 	}
@@ -141,10 +142,10 @@ func (in *intake) make(g int) error {
 		}
 	}
 	for i := range k.Targets {
-		if lead, variable := k.targetAt(i); lead == t && variable == v {
+		if lead, variable := k.TargetAt(i); lead == t && variable == v {
 			at := i*d + l
-			st := statistics{make([]float32, in.grid.Size()), make([]float32, in.grid.Size())}
-			k.Features.Statistics(st.mean, st.std, fields)
+			st := model.Statistics{Mean: make([]float32, in.grid.Size()), Std: make([]float32, in.grid.Size())}
+			k.Features.Statistics(st.Mean, st.Std, fields)
 			in.stats[at] = st
 			for m := range fields {
 				if in.keep {
@@ -223,8 +224,8 @@ func (in *intake) read(ctx context.Context, init ensemble.Init, wanted []ensembl
 	if err != nil || in.p.opened() != nil {
 		return nil, warnings, err
 	}
-	in.p.model.inOrder(len(in.members))
-	in.p.model.Task.fixed(&in.p.model.net.batch, init, in.grid, in.stats)
+	in.p.model.InOrder(len(in.members))
+	in.p.model.Task.Fixed(&in.p.model.Network.Batch, init, in.grid, in.stats)
 	if in.free, in.rooms = nil, nil; len(wanted)*in.grid.Size() > largeForecast {
 		debug.FreeOSMemory() // before the network needs memory
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -159,7 +160,7 @@ func TestNetworksOverTime(t *testing.T) {
 		if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
 			t.Fatalf("%s: %v", c.Model.Kind, err)
 		}
-		m, err := loadModel(filepath.Join(runDir, "model"), false)
+		m, err := model.Load(filepath.Join(runDir, "model"), false)
 		if err != nil {
 			t.Fatalf("%s: %v", c.Model.Kind, err)
 		}
@@ -171,14 +172,14 @@ func TestNetworksOverTime(t *testing.T) {
 			}
 			n := m.Grid.Size()
 			for _, lead := range c.Data.TargetLeads {
-				at := m.Task.at(Target{"t", lead}, ensemble.PressureLevel(850))
+				at := m.Task.At(model.Target{Variable: "t", Lead: lead}, ensemble.PressureLevel(850))
 				for _, x := range [][]float32{x.Mean, x.Spread} {
 					if x != nil {
 						out = append(out, x[at*n:(at+1)*n]...)
 					}
 				}
 				if x.Members != nil {
-					members = append(members, x.members(at, len(m.Task.Score), n)...)
+					members = append(members, x.MembersOf(at, len(m.Task.Score), n)...)
 				}
 			}
 			return out, members
@@ -288,8 +289,8 @@ func TestEarlyWarning(t *testing.T) {
 			t.Errorf("%s: %+v from training, %+v from the products", system, a, b)
 		}
 	}
-	m, err := loadModel(filepath.Join(runDir, "model"), false)
-	if err != nil || m.Task.Targets[0] != (Target{"t", ensemble.Lead(48 * time.Hour)}) || len(m.Task.Features.Axes.Leads) != 2 {
+	m, err := model.Load(filepath.Join(runDir, "model"), false)
+	if err != nil || m.Task.Targets[0] != (model.Target{Variable: "t", Lead: ensemble.Lead(48 * time.Hour)}) || len(m.Task.Features.Axes.Leads) != 2 {
 		t.Errorf("the model's task %+v, %v", m.Task.Targets, err)
 	}
 }
@@ -332,12 +333,12 @@ func TestTrajectoriesResume(t *testing.T) {
 			t.Errorf("leads %v: %v", leads, err)
 		}
 	}
-	m, err := loadModel(filepath.Join(runDir, "model"), false)
+	m, err := model.Load(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.Spec.Conditions = ""
-	if err := m.readOnly(early.Axes.Leads); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "needs all of its 3 leads") {
+	if err := m.ReadOnly(early.Axes.Leads); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "needs all of its 3 leads") {
 		t.Errorf("places that are learned: %v", err)
 	}
 }

@@ -147,20 +147,20 @@ func TestRoomForMembers(t *testing.T) {
 	k, spec := unfitted(taskOf(c)), specOf(c)
 	o := engineOptions(1)
 	o.Store, o.Mode = engine.NewStore(), engine.Train
-	net, err := spec.compile(&k, grid, 2, 1, true, o, nil)
+	net, err := spec.Compile(&k, grid, 2, 1, true, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer net.plan.Close()
-	if n, want := len(net.batch.Members), 2*3*2*3*2*2*grid.Size(); n != want { // samples, members, kinds, leads, variables, levels
+	defer net.Plan.Close()
+	if n, want := len(net.Batch.Members), 2*3*2*3*2*2*grid.Size(); n != want { // samples, members, kinds, leads, variables, levels
 		t.Errorf("%d values of members, want %d", n, want)
 	}
-	fewer, err := spec.reading(2).compile(&k, grid, 2, 1, true, o, nil)
+	fewer, err := spec.Reading(2).Compile(&k, grid, 2, 1, true, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer fewer.plan.Close()
-	if n, want := len(fewer.plan.Input("members")), 2*2*2*3*2*2*grid.Size(); n != want {
+	defer fewer.Plan.Close()
+	if n, want := len(fewer.Plan.Input("members")), 2*2*2*3*2*2*grid.Size(); n != want {
 		t.Errorf("two members have %d values, want %d", n, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -14,20 +15,20 @@ import (
 // are made.
 //
 // Errors: as family.
-func (ch *choice) distribution(t Target, level ensemble.Level) (name, how string, err error) {
-	if ch.model.Spec.givesMembers() {
+func (ch *choice) distribution(t model.Target, level ensemble.Level) (name, how string, err error) {
+	if ch.model.Spec.GivesMembers() {
 		return "empirical distribution of the calibrated members", ch.madeOf(), nil
 	}
-	family, err := ch.model.family(t.Variable)
+	family, err := ch.model.FamilyOf(t.Variable)
 	if err != nil {
 		return "", "", err
 	}
-	return family.Name + ch.model.recalibrationWords(t, level), ch.madeOf(), nil
+	return family.Name + ch.model.RecalibrationWords(t, level), ch.madeOf(), nil
 }
 
 // madeOf says how calibrated members are made.
 func (ch *choice) madeOf() string {
-	if ch.model.Spec.givesMembers() {
+	if ch.model.Spec.GivesMembers() {
 		return "each raw member corrected by the network"
 	}
 	return ch.coupling.words()
@@ -36,9 +37,9 @@ func (ch *choice) madeOf() string {
 // checkMembersProducts refuses what there is not of a network that gives members.
 //
 // Errors: exit 64.
-func checkMembersProducts(m *Model, words []string, c config.Coupling) error {
+func checkMembersProducts(m *model.Model, words []string, c config.Coupling) error {
 	switch {
-	case !m.Spec.givesMembers():
+	case !m.Spec.GivesMembers():
 		return nil
 	case slices.Contains(words, config.EnsembleSpreadProduct):
 		return &exit.Error{Code: exit.Usage, What: "the model has no " + config.EnsembleSpreadProduct, At: "products", Why: "it corrects the members that there are",
@@ -57,8 +58,8 @@ func checkMembersProducts(m *Model, words []string, c config.Coupling) error {
 }
 
 // fillMembers gives a field its values from the members of a prediction, at the places of take.
-func (ch *choice) fillMembers(p *product.Product, f *product.Field, out *Forecast, at int, take func(field []float32) []float32, warmer []float32) {
-	members := out.members(at, len(ch.model.Task.Score), ch.model.Grid.Size())
+func (ch *choice) fillMembers(p *product.Product, f *product.Field, out *model.Forecast, at int, take func(field []float32) []float32, warmer []float32) {
+	members := out.MembersOf(at, len(ch.model.Task.Score), ch.model.Grid.Size())
 	if f.Kind == product.Member {
 		members = members[slices.Index(p.Members, f.Member):][:1]
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -63,7 +64,7 @@ func joinMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
 // fastest is the mesh on which a step is predicted to take least time, as rank 0 finds it.
 func fastest(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) (spatial.Mesh, error) {
 	k := unfitted(taskOf(c))
-	g, err := specOf(c).graph(&k, grid, c.Train.Train.BatchSize, uint64(c.Train.Train.Seed), true)
+	g, err := specOf(c).Graph(&k, grid, c.Train.Train.BatchSize, uint64(c.Train.Train.Seed), true)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (t *trainer) costs() rankCosts {
 	if t.ranks == nil {
 		return rankCosts{}
 	}
-	return rankCosts{t.net.part.SumCosts(), t.ranks.Comm.Traffic()}
+	return rankCosts{t.net.Part.SumCosts(), t.ranks.Comm.Traffic()}
 }
 
 // since is what was added to earlier costs, as values of an event.
@@ -103,14 +104,14 @@ func (c rankCosts) since(earlier rankCosts) []rundir.Value {
 
 // layOut gives every rank of a team its slab of a network's fields, as the network will
 // be cut for batches of n samples.
-func layOut(t *team.Team, s Spec, k Task, g *ensemble.Grid, n int) error {
+func layOut(t *team.Team, s model.Spec, k model.Task, g *ensemble.Grid, n int) error {
 	if t == nil {
 		return nil
 	}
 	if k.ErrorScale == nil {
 		k = unfitted(k)
 	}
-	gr, err := s.graph(&k, g, n, 0, true)
+	gr, err := s.Graph(&k, g, n, 0, true)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package run
 import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
@@ -13,8 +14,8 @@ import (
 //
 // Errors: those of eventOf.
 func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Field, family *dist.Family) (out []product.Field, err error) {
-	target := Target{f.Variable, f.Lead}
-	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.model.recalibrationWords(target, f.Level)+ch.model.calibrationWords(target, f.Level)
+	target := model.Target{Variable: f.Variable, Lead: f.Lead}
+	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.model.RecalibrationWords(target, f.Level)+ch.model.CalibrationWords(target, f.Level)
 	if word == config.NeighbourhoodAnyProduct {
 		f.Kind, f.Distribution = product.NeighbourhoodAny, family.Name+"; of members: "+ch.coupling.words()
 	}
@@ -22,7 +23,7 @@ func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Fie
 		if q.Variable != f.Variable {
 			continue
 		}
-		if f.Event, err = eventOf(q); err != nil {
+		if f.Event, err = model.EventOf(q); err != nil {
 			return nil, err
 		}
 		for _, r := range c.Neighbourhood.Radius {
@@ -47,7 +48,7 @@ type nearbyField struct {
 
 // around gives a field of a neighbourhood its values, from the whole of the model's grid:
 // points beyond the edge of an area count too.
-func (ch *choice) around(p *product.Product, f *product.Field, out *Forecast, raw []float32, take func([]float32) []float32) error {
+func (ch *choice) around(p *product.Product, f *product.Field, out *model.Forecast, raw []float32, take func([]float32) []float32) error {
 	k, n := &ch.model.Task, ch.model.Grid.Size()
 	key := f.Variable + f.Level.String() + f.Lead.String() + f.Statistic()
 	if ch.near.fields == nil {
@@ -55,8 +56,8 @@ func (ch *choice) around(p *product.Product, f *product.Field, out *Forecast, ra
 	}
 	got, there := ch.near.fields[key]
 	if !there {
-		at := k.at(Target{f.Variable, f.Lead}, f.Level)
-		family, err := ch.model.family(f.Variable)
+		at := k.At(model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
+		family, err := ch.model.FamilyOf(f.Variable)
 		if err != nil {
 			return err
 		}
@@ -64,10 +65,10 @@ func (ch *choice) around(p *product.Product, f *product.Field, out *Forecast, ra
 		if err != nil {
 			return err
 		}
-		parameters := out.parametersAt(at, n, wholeField)
+		parameters := out.ParametersAt(at, n, model.WholeField)
 		if f.Kind == product.Neighbourhood {
 			points := statistic(f, family, parameters)
-			ch.model.calibrate(points, Target{f.Variable, f.Lead}, f.Level, f.Event, family, parameters)
+			ch.model.Calibrate(points, model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, parameters)
 			means, incomplete := discs.Mean(points)
 			for i, v := range means[0] {
 				means[0][i] = min(max(v, 0), 1) // sums of probabilities round

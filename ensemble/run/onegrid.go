@@ -8,24 +8,25 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/regrid"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
 // interpolationOf is that of a configuration.
-func interpolationOf(c *config.TrainConfig) Interpolation {
+func interpolationOf(c *config.TrainConfig) model.Interpolation {
 	if c.Data.Grid.To == "" {
-		return Interpolation{}
+		return model.Interpolation{}
 	}
-	return Interpolation{Method: regrid.Method(c.Data.Grid.Method), MinValid: c.Data.Grid.MinValid}
+	return model.Interpolation{Method: regrid.Method(c.Data.Grid.Method), MinValid: c.Data.Grid.MinValid}
 }
 
 // destination is a grid, or nil for the one that most fields have, and how others come
 // there.
 type destination struct {
 	grid *ensemble.Grid
-	how  Interpolation
+	how  model.Interpolation
 	fix  string // what helps if fields are not there and no way is given
 }
 
@@ -88,7 +89,7 @@ func mostCommon(entries []ensemble.Entry) *ensemble.Grid {
 func (d destination) settle(entries []ensemble.Entry) (*ensemble.Grid, error) {
 	g := d.grid
 	switch {
-	case d.how.asked() && len(entries) > 0:
+	case d.how.Asked() && len(entries) > 0:
 		// The input's own object knows in which order files have the points.
 		if own := mostCommon(entries); g == nil || own.SameAs(g, gridTolerance) {
 			g = own
@@ -119,7 +120,7 @@ const (
 
 // faults are those of the grids of entries that are not to be interpolated.
 func (d destination) faults(entries []ensemble.Entry) []Fault {
-	if d.how.asked() {
+	if d.how.Asked() {
 		return nil
 	}
 	faults := gridFaults(entries, d.fix)
@@ -134,13 +135,13 @@ func (d destination) faults(entries []ensemble.Entry) []Fault {
 type onGrid struct {
 	in      *fio.Input
 	to      *ensemble.Grid
-	how     Interpolation
+	how     model.Interpolation
 	mu      sync.Mutex
 	weights map[*ensemble.Grid]*regrid.Weights // nil for the grid itself
 }
 
 // bring makes the reader of fields on a grid.
-func bring(in *fio.Input, to *ensemble.Grid, how Interpolation) *onGrid {
+func bring(in *fio.Input, to *ensemble.Grid, how model.Interpolation) *onGrid {
 	return &onGrid{in: in, to: to, how: how, weights: map[*ensemble.Grid]*regrid.Weights{}}
 }
 
@@ -241,7 +242,9 @@ func (r *onGrid) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.
 }
 
 // InterpolateBy is an interpolation by its method, one of InterpolationMethods.
-func InterpolateBy(method string) Interpolation { return Interpolation{Method: regrid.Method(method)} }
+func InterpolateBy(method string) model.Interpolation {
+	return model.Interpolation{Method: regrid.Method(method)}
+}
 
 // InterpolationMethods are the words for InterpolateBy.
 func InterpolationMethods() (words []string) {

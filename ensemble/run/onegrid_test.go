@@ -15,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/regrid"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -313,14 +314,14 @@ func TestPredictFromAnotherGrid(t *testing.T) {
 	if _, err := Verify(context.Background(), VerifyOptions{Forecast: files, Analysis: analyses, RunDir: runDir}); err != nil {
 		t.Errorf("verification with the interpolation of the training: %v", err)
 	}
-	m, err := loadModel(filepath.Join(runDir, "model"), false)
+	m, err := model.Load(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Interpolation{Method: regrid.Bilinear, MinValid: 0.5}); m.Interpolation != want {
+	if want := (model.Interpolation{Method: regrid.Bilinear, MinValid: 0.5}); m.Interpolation != want {
 		t.Errorf("the model keeps %v, want %v", m.Interpolation, want)
 	}
-	m.Interpolation = Interpolation{}
+	m.Interpolation = model.Interpolation{}
 	if err := m.Save(filepath.Join(runDir, "model")); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -18,7 +19,7 @@ func TestOtherForecastModel(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(trainedRun(t))); err != nil {
 		t.Fatal(err)
 	}
-	m, err := loadModel(filepath.Join(dir, "model"), false)
+	m, err := model.Load(filepath.Join(dir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

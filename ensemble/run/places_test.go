@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
@@ -73,7 +74,7 @@ func TestNetworkBaselines(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.kind, err)
 		}
-		m, err := loadModel(filepath.Join(runDir, "model"), false)
+		m, err := model.Load(filepath.Join(runDir, "model"), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,15 +87,15 @@ func TestNetworkBaselines(t *testing.T) {
 		}
 		// The model's reference is the baseline that it is compared with, bit for bit.
 		raw := baseline.Raw{Valid: m.Trained.To.AddDate(0, 1, 0), Mean: m.Task.Centre[0], Std: m.Task.Width[0]}
-		at := slices.IndexFunc(m.Baselines[0].Fits, func(b Baseline) bool { return b.Method.ID == "emos_grid" })
-		got, want := m.Task.corrected().fits[0].Forecast(raw), m.Baselines[0].Fits[at].Fit.Forecast(raw)
+		at := slices.IndexFunc(m.Baselines[0].Fits, func(b model.Baseline) bool { return b.Method.ID == "emos_grid" })
+		got, want := m.Task.Corrected().Fits[0].Forecast(raw), m.Baselines[0].Fits[at].Fit.Forecast(raw)
 		if len(got[0]) != m.Grid.Size() || !slices.Equal(got[0], want[0]) || !slices.Equal(got[1], want[1]) {
 			t.Errorf("the model corrects N(%g, %g) at its first point, the baseline is N(%g, %g)", got[0][0], got[1][0], want[0][0], want[1][0])
 		}
-		if err := os.Remove(filepath.Join(runDir, "model", correctedFile)); err != nil {
+		if err := os.Remove(filepath.Join(runDir, "model", model.CorrectedFile)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loadModel(filepath.Join(runDir, "model"), false); exit.CodeOf(err) != exit.BadData {
+		if _, err := model.Load(filepath.Join(runDir, "model"), false); exit.CodeOf(err) != exit.BadData {
 			t.Errorf("a model without its reference: %v, want exit 65", err)
 		}
 	}

@@ -212,7 +212,7 @@ func optimiserOf(c *config.Training) search.Optimiser {
 // network builds the step for a batch, and finds its layers.
 func (c *planning) network(batch int) (*graph.Graph, search.Network, error) {
 	s := c.subject
-	g, err := s.spec.graph(&s.task, c.grid, batch, s.seed, true)
+	g, err := s.spec.Graph(&s.task, c.grid, batch, s.seed, true)
 	if err != nil {
 		return nil, search.Network{}, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -38,7 +39,7 @@ type demand struct {
 // demandOf joins a model's demands with a policy.
 //
 // Errors: exit 64 for a control that the model was trained without.
-func demandOf(m *Model, p config.Policy) (*demand, error) {
+func demandOf(m *model.Model, p config.Policy) (*demand, error) {
 	k := &m.Task
 	d := &demand{Policy: p, axes: k.Features.Axes, count: len(k.Used), least: cmp.Or(k.Least, len(k.Used))}
 	policy := cmp.Or(p.Members.Control, m.Control, "include")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filemark"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -105,7 +106,7 @@ func (p *prediction) choose(d *demand) (err error) {
 // destination is the grid of the model, and how fields come there.
 func (p *prediction) destination() destination {
 	how := p.o.Regrid
-	if !how.asked() {
+	if !how.Asked() {
 		how = p.model.Interpolation
 	}
 	return destination{p.model.Grid, how, fixRegrid}
@@ -113,7 +114,7 @@ func (p *prediction) destination() destination {
 
 // stranger says what is of another forecast model than the network was trained on, if
 // something is, as the error of those who refuse it.
-func stranger(m *Model, entries []ensemble.Entry) *exit.Error {
+func stranger(m *model.Model, entries []ensemble.Entry) *exit.Error {
 	for _, o := range ensemble.Origins(entries) {
 		if m.Origins == nil || slices.ContainsFunc(m.Origins, o.Like) {
 			continue

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -23,16 +24,16 @@ func TestTrainPrecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	for precision, want := range map[string]bool{"": true, "bf16": true, "f32": false} {
-		m, err := loadModel(filepath.Join(dir, "model"), false)
+		m, err := model.Load(filepath.Join(dir, "model"), false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o := engineOptions(1)
 		o.Precision = precision
-		if err := m.open(o); err != nil {
+		if err := m.Open(o); err != nil {
 			t.Fatal(err)
 		}
-		half := slices.ContainsFunc(m.net.plan.Graph().Nodes, func(n *graph.Node) bool { return n.DType == graph.BFloat16 })
+		half := slices.ContainsFunc(m.Network.Plan.Graph().Nodes, func(n *graph.Node) bool { return n.DType == graph.BFloat16 })
 		if half != want {
 			t.Errorf("asked for precision %q, values in bfloat16: %v, want %v", precision, half, want)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -44,7 +45,7 @@ type PredictOptions struct {
 	Overwrite product.Overwrite
 	// Regrid brings input on another grid to that of the model, in place of what the model
 	// was trained with.
-	Regrid    Interpolation
+	Regrid    model.Interpolation
 	Writer    product.Options
 	Threads   int
 	Timings   Timings // of kernels
@@ -157,7 +158,7 @@ func (p *prediction) round(ctx context.Context, w team.Crew, res *PredictResult)
 type prediction struct {
 	o         PredictOptions
 	trained   *rundir.Manifest
-	model     *Model
+	model     *model.Model
 	opening   chan struct{} // closed when the network is open, or cannot be; nil where ranks open it together
 	unopened  error
 	modelSum  func() (string, error) // waits for it
@@ -194,13 +195,13 @@ func (p *prediction) load() (err error) {
 	p.pool.Start(1) // which writes
 	modelDir := filepath.Join(o.RunDir, "model")
 	p.modelSum = beside(func() (string, error) { return modelChecksum(modelDir) })
-	if p.model, err = loadModel(modelDir, p.ranks == nil); err != nil {
+	if p.model, err = model.Load(modelDir, p.ranks == nil); err != nil {
 		return err
 	}
-	if err = p.model.readOnly(o.Policy.Leads); err != nil {
+	if err = p.model.ReadOnly(o.Policy.Leads); err != nil {
 		return err
 	}
-	p.model.ranks = p.ranks
+	p.model.Ranks = p.ranks
 	if p.demand, err = demandOf(p.model, o.Policy); err != nil {
 		return err
 	}
@@ -208,14 +209,14 @@ func (p *prediction) load() (err error) {
 		if err := layOut(p.ranks, p.model.Spec, p.model.Task, p.model.Grid, 1); err != nil {
 			return err
 		}
-		p.model.local = p.model.Task.local(p.ranks.Own(), p.ranks.Comm.Rank())
+		p.model.Local = p.model.Task.Local(p.ranks.Own(), p.ranks.Comm.Rank())
 	}
 	p.engine = o.engineOptions()
 	if p.ranks == nil { // whose messages have an order
 		p.opening = make(chan struct{})
 		go func() {
 			defer close(p.opening)
-			p.unopened = p.model.open(p.engine)
+			p.unopened = p.model.Open(p.engine)
 		}()
 	}
 	return nil
@@ -339,7 +340,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 		}
 		got.forecast = nil
 	}
-	out, err := p.model.infer(ctx, init, got.stats)
+	out, err := p.model.Infer(ctx, init, got.stats)
 	if err != nil {
 		return r, namedMemory(err, flagMemory, flagWorkspace)
 	}
@@ -371,7 +372,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 		return r, err
 	}
 	if first { // not before: a refused model must not replace the reference of another
-		if err := p.model.saveReference(filepath.Join(p.o.Out, referenceDir)); err != nil {
+		if err := p.model.SaveReference(filepath.Join(p.o.Out, referenceDir)); err != nil {
 			return r, err
 		}
 	}
@@ -389,10 +390,10 @@ func (p *prediction) begin(fc *ensemble.Forecast, members []ensemble.Member) (s 
 			return nil, err
 		}
 	}
-	if err := p.model.open(p.engine); err != nil {
+	if err := p.model.Open(p.engine); err != nil {
 		return nil, err
 	}
-	if s.stats, err = p.model.prepare(fc, fc.Members); err != nil {
+	if s.stats, err = p.model.Prepare(fc, fc.Members); err != nil {
 		return nil, err
 	}
 	if len(fc.Values) > largeForecast {

@@ -196,7 +196,7 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 	p.Starts = slices.Concat(split.Train, split.Validation, split.Test)
 	slices.SortFunc(p.Starts, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
 	p.Starts = slices.Compact(p.Starts)
-	if to.how.asked() {
+	if to.how.Asked() {
 		p.Interpolation = to.how.String()
 	}
 	p.Grid, p.Forecasts = wanted.grid, store.Archive{Reader: wanted.from, Entries: wanted.entries}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -16,7 +17,7 @@ import (
 
 // choice is what is published of a model's predictions, by statistic and by place.
 type choice struct {
-	model     *Model
+	model     *model.Model
 	words     []string        // of config.ProductWords
 	fields    []product.Field // of one start, without values, but for members
 	members   bool            // whether calibrated members are needed
@@ -34,23 +35,23 @@ type choice struct {
 // Errors: exit 64 for what the model does not predict, a unit that is none of its
 // variable, an area without points, and statistics of a variable whose bounds are not
 // known.
-func chooseProducts(m *Model, c config.Publishing, grid *ensemble.Grid) (*choice, error) {
+func chooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid) (*choice, error) {
 	c.Output.Variables = slices.Clone(c.Output.Variables)
 	for i, v := range c.Output.Variables {
 		c.Output.Variables[i] = ensemble.ShortName(v)
 	}
-	ch := &choice{model: m, grid: grid, words: c.Products, coupling: coupling{Coupling: c.Coupling}, lacksMean: m.Spec.Head == SpreadHead}
+	ch := &choice{model: m, grid: grid, words: c.Products, coupling: coupling{Coupling: c.Coupling}, lacksMean: m.Spec.Head == model.SpreadHead}
 	ch.words = slices.Clone(ch.words)
 	if ch.words == nil {
 		if !ch.lacksMean {
 			ch.words = append(ch.words, config.MeanProduct, config.SpreadProduct)
 		}
-		if m.Spec.givesMembers() {
+		if m.Spec.GivesMembers() {
 			ch.words = append(ch.words, config.MembersProduct)
 		} else {
 			ch.words = append(ch.words, config.EnsembleSpreadProduct)
 		}
-		if m.notNormal() && !slices.Contains(c.Output.Formats, string(product.GRIB2)) { // verify judges by them
+		if m.NotNormal() && !slices.Contains(c.Output.Formats, string(product.GRIB2)) { // verify judges by them
 			ch.words = append(ch.words, config.ParametersProduct)
 		}
 		if c.Quantiles != nil {
@@ -72,7 +73,7 @@ func chooseProducts(m *Model, c config.Publishing, grid *ensemble.Grid) (*choice
 	if err := checkMembersProducts(m, ch.words, c.Coupling); err != nil {
 		return nil, err
 	}
-	ch.members = !m.Spec.givesMembers() && (slices.Contains(ch.words, config.MembersProduct) || slices.Contains(ch.words, config.NeighbourhoodAnyProduct))
+	ch.members = !m.Spec.GivesMembers() && (slices.Contains(ch.words, config.MembersProduct) || slices.Contains(ch.words, config.NeighbourhoodAnyProduct))
 	if c.Output.Area != (ensemble.Area{}) {
 		var err error
 		if ch.grid, ch.places, err = grid.Crop(c.Output.Area); err != nil {
@@ -114,7 +115,7 @@ func (ch *choice) plan(c config.Publishing) error {
 				add(product.EnsembleSpread)
 				continue
 			}
-			name, how, err := ch.distribution(Target{f.Variable, f.Lead}, f.Level)
+			name, how, err := ch.distribution(model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
 			if err != nil {
 				return err
 			}
@@ -129,15 +130,15 @@ func (ch *choice) plan(c config.Publishing) error {
 					if q.Variable != f.Variable {
 						continue
 					}
-					e, err := eventOf(q)
+					e, err := model.EventOf(q)
 					if err != nil {
 						return err
 					}
 					s := add(product.Probability)
-					s.Event, s.Distribution = e, name+ch.model.calibrationWords(t, f.Level)
+					s.Event, s.Distribution = e, name+ch.model.CalibrationWords(t, f.Level)
 				}
 			case config.ParametersProduct:
-				family, err := ch.model.family(f.Variable)
+				family, err := ch.model.FamilyOf(f.Variable)
 				if err != nil {
 					return err
 				}
@@ -147,7 +148,7 @@ func (ch *choice) plan(c config.Publishing) error {
 					s.Pure = family.Roles[i] == dist.Pure || family.Roles[i] == dist.Log
 				}
 			case config.NeighbourhoodProduct, config.NeighbourhoodAnyProduct:
-				family, err := ch.model.family(f.Variable)
+				family, err := ch.model.FamilyOf(f.Variable)
 				if err != nil {
 					return err
 				}
@@ -164,7 +165,7 @@ func (ch *choice) plan(c config.Publishing) error {
 	}
 	if asked == 0 {
 		return &exit.Error{Code: exit.Usage, What: "nothing is left to publish", At: "output.variables and output.levels",
-			Why: "no target of the model is among both", Fix: "the model predicts " + ch.model.targets()}
+			Why: "no target of the model is among both", Fix: "the model predicts " + ch.model.Targets()}
 	}
 	return nil
 }
@@ -173,26 +174,26 @@ func (ch *choice) plan(c config.Publishing) error {
 func (ch *choice) known(c config.Publishing) error {
 	k := &ch.model.Task
 	none := func(key, what string) error {
-		return &exit.Error{Code: exit.Usage, What: what + " is not predicted", At: key, Why: "the model predicts " + ch.model.targets(),
+		return &exit.Error{Code: exit.Usage, What: what + " is not predicted", At: key, Why: "the model predicts " + ch.model.Targets(),
 			Fix: "correct " + key + ", or train for it"}
 	}
 	for _, v := range c.Output.Variables {
-		if !slices.Contains(k.targetVariables(), v) {
+		if !slices.Contains(k.TargetVariables(), v) {
 			return none("output.variables", "variable "+v)
 		}
 	}
 	for _, l := range c.Output.Levels {
-		if !slices.ContainsFunc(k.targetVariables(), func(v string) bool { return ensemble.FindLevel(k.Features.Axes.Levels, v, l) >= 0 }) {
+		if !slices.ContainsFunc(k.TargetVariables(), func(v string) bool { return ensemble.FindLevel(k.Features.Axes.Levels, v, l) >= 0 }) {
 			return none("output.levels", "level "+l.String())
 		}
 	}
 	for _, l := range c.Output.Leads {
-		if !slices.Contains(k.targetLeads(), l) {
+		if !slices.Contains(k.TargetLeads(), l) {
 			return none("output.leads", "lead "+l.String())
 		}
 	}
 	for _, q := range c.Probabilities {
-		if !slices.Contains(k.targetVariables(), q.Variable) || !wanted(c.Output.Variables, q.Variable) {
+		if !slices.Contains(k.TargetVariables(), q.Variable) || !wanted(c.Output.Variables, q.Variable) {
 			return none("probabilities", "variable "+q.Variable+" of "+q.String())
 		}
 	}
@@ -212,8 +213,8 @@ func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.P
 		ForecastType: "post-processed ensemble",
 		Members:      used, DDOF: m.Task.Features.DDOF, Control: m.Control,
 	}}
-	if m.Task.readsFewer() {
-		p.LeadsRead = leadWords(m.Task.Features.Axes.Leads)
+	if m.Task.ReadsFewer() {
+		p.LeadsRead = model.LeadWords(m.Task.Features.Axes.Leads)
 	}
 	if ch.grid.Kind == ensemble.Points {
 		p.Places = ensemble.StationsOf(ch.grid)
@@ -242,7 +243,7 @@ func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.P
 
 // fill gives the fields of a product their values. raw are the used members of the targets,
 // as rawMembers gives them; nil without members among the products.
-func (ch *choice) fill(p *product.Product, out *Forecast, raw []float32) error {
+func (ch *choice) fill(p *product.Product, out *model.Forecast, raw []float32) error {
 	ch.near = nearby{}
 	if err := ch.fillOn(p, out, raw, ch.part, nil); err != nil || p.Stations == nil {
 		return err
@@ -256,13 +257,13 @@ func (ch *choice) fill(p *product.Product, out *Forecast, raw []float32) error {
 
 // fillOn is fill for fields of which take makes those of the product; warmer is added to
 // the location of 2 metre temperatures.
-func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take func(field []float32) []float32, warmer []float32) error {
+func (ch *choice) fillOn(p *product.Product, out *model.Forecast, raw []float32, take func(field []float32) []float32, warmer []float32) error {
 	k := &ch.model.Task
 	n := ch.model.Grid.Size()
 	coupled := map[int][][]float32{} // members by target
 	for i := range p.Fields {
 		f := &p.Fields[i]
-		at := k.at(Target{f.Variable, f.Lead}, f.Level)
+		at := k.At(model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
 		part := func(fields []float32, at int) []float32 { return take(fields[at*n : (at+1)*n]) }
 		warm := func(location []float32) []float32 {
 			if f.Variable == "2t" {
@@ -287,11 +288,11 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 			ch.fillMembers(p, f, out, at, take, warmer)
 			continue
 		}
-		family, err := ch.model.family(f.Variable)
+		family, err := ch.model.FamilyOf(f.Variable)
 		if err != nil {
 			return err
 		}
-		parameters := out.parametersAt(at, n, take)
+		parameters := out.ParametersAt(at, n, take)
 		for i, role := range family.Roles {
 			if role == dist.Location {
 				parameters[i] = warm(parameters[i])
@@ -310,7 +311,7 @@ func (ch *choice) fillOn(p *product.Product, out *Forecast, raw []float32, take 
 		if f.Kind != product.Member {
 			f.Values = statistic(f, family, parameters)
 			if f.Kind == product.Probability {
-				ch.model.calibrate(f.Values, Target{f.Variable, f.Lead}, f.Level, f.Event, family, parameters)
+				ch.model.Calibrate(f.Values, model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, parameters)
 			}
 			continue
 		}
@@ -337,7 +338,7 @@ func (ch *choice) part(field []float32) []float32 {
 }
 
 // statistic computes a quantile or the probability of an event at every point.
-func statistic(f *product.Field, family *dist.Family, parameters parameterFields) []float32 {
+func statistic(f *product.Field, family *dist.Family, parameters model.ParameterFields) []float32 {
 	var value func(par []float64) float64
 	switch e := f.Event; {
 	case f.Kind == product.Quantile:
@@ -351,7 +352,7 @@ func statistic(f *product.Field, family *dist.Family, parameters parameterFields
 	}
 	out, par := make([]float32, len(parameters[0])), make([]float64, len(parameters))
 	for p := range out {
-		out[p] = float32(value(parameters.at(par, p)))
+		out[p] = float32(value(parameters.At(par, p)))
 	}
 	return out
 }
@@ -360,20 +361,20 @@ func statistic(f *product.Field, family *dist.Family, parameters parameterFields
 // leading one gets whole fields, the others nil; all of them call it.
 //
 // Shape: [member][lead][variable][level][point].
-func rawMembers(m *Model, fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {
-	k := m.local
-	at, err := positions(fc, used)
+func rawMembers(m *model.Model, fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {
+	k := m.Local
+	at, err := model.Positions(fc, used)
 	if err != nil {
 		return nil, err
 	}
 	var part []float32
 	for _, member := range at {
 		for v := range k.Targets {
-			t, x := k.targetAt(v)
+			t, x := k.TargetAt(v)
 			for l := range k.Features.Axes.Levels {
 				part = append(part, fc.Field(t, member, x, l)...)
 			}
 		}
 	}
-	return team.Join(m.ranks, part, len(used)*len(k.Targets))
+	return team.Join(m.Ranks, part, len(used)*len(k.Targets))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -237,18 +238,18 @@ func TestPredictRefusesProducts(t *testing.T) {
 			t.Errorf("%v: got %v, want exit 64 with %q", c.set, err, c.text)
 		}
 	}
-	m := &Model{Family: dist.Normal}
-	if f, err := m.family("tp"); f != dist.CensoredNormal || err != nil {
+	m := &model.Model{Family: dist.Normal}
+	if f, err := m.FamilyOf("tp"); f != dist.CensoredNormal || err != nil {
 		t.Errorf("rain is %v, %v", f, err)
 	}
-	if _, err := m.family("tcc"); exit.CodeOf(err) != exit.Usage {
+	if _, err := m.FamilyOf("tcc"); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("cloud cover: %v", err)
 	}
-	m.Spec.Head, m.Task.Targets = SpreadHead, []Target{{Variable: "t", Lead: 48}}
+	m.Spec.Head, m.Task.Targets = model.SpreadHead, []model.Target{{Variable: "t", Lead: 48}}
 	if _, err := chooseProducts(m, publishing(t, "quantiles=[0.5]"), nil); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quantiles") {
 		t.Errorf("quantiles of a spread: %v", err)
 	}
-	if e, err := eventOf(ensemble.Question{Variable: "2t", Event: ensemble.Event{Relation: ensemble.Between, Lower: 0, Upper: 5}, Unit: "degC"}); err != nil || e.Lower != 273.15 || e.Upper != 278.15 {
+	if e, err := model.EventOf(ensemble.Question{Variable: "2t", Event: ensemble.Event{Relation: ensemble.Between, Lower: 0, Upper: 5}, Unit: "degC"}); err != nil || e.Lower != 273.15 || e.Upper != 278.15 {
 		t.Errorf("0 to 5 degC is %s, %v", e, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -72,12 +73,12 @@ func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []
 	if err != nil {
 		return nil, nil, err
 	}
-	m, f, err := loadReference(filepath.Join(from, "model"))
+	m, f, err := model.LoadReference(filepath.Join(from, "model"))
 	if err != nil {
 		return nil, nil, err
 	}
-	weights := filepath.Join(from, "model", fmt.Sprintf(weightsFormat, 0))
-	if f.Networks != 1 || m.Spec.staged() {
+	weights := filepath.Join(from, "model", fmt.Sprintf(model.WeightsFormat, 0))
+	if f.Networks != 1 || m.Spec.Staged() {
 		return nil, nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a run of %d networks, method %q, cannot be pruned", f.Networks, cmp.Or(m.Spec.Method, config.JointMethod)), At: from,
 			Why: "each network would lose other parts", Fix: "train one network (train.networks: 1, model.method: joint), and prune that"}
 	}

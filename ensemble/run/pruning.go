@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -18,7 +19,7 @@ type pruning struct {
 	of     config.Prune
 	mask   *prune.Pruner // nil if nothing is pruned
 	layers []prune.Layer // of the network, also those that are not pruned
-	early  Weights       // of prune.from, with lottery until it goes back to them
+	early  model.Weights // of prune.from, with lottery until it goes back to them
 	// kept are the blocks of filters that are not masked, for kernels that leave the others out;
 	// plans were compiled for those of known.
 	kept, known map[string]op.Kept
@@ -54,7 +55,7 @@ func (t *trainer) beginPruning() error {
 			Why: fmt.Sprintf("they skip blocks of multiples of %d channels with all taps: others would be as slow as dense networks", op.FilterBlock),
 			Fix: "set prune.kernels: auto, or prune.structure: " + config.BlockStructure}
 	}
-	g, err := t.model.Spec.graph(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true)
+	g, err := t.model.Spec.Graph(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true)
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (t *trainer) beginPruning() error {
 			Why: fmt.Sprintf("prune.from is %s and prune.to %s of %d steps", o.From, o.To, t.steps(t.batches())*t.cfg.Epochs), Fix: "let prune.from come earlier, or train longer"}
 	}
 	p.Seed = t.seed()
-	t.prune.flops = t.net.plan.FLOPs()
+	t.prune.flops = t.net.Plan.FLOPs()
 	t.prune.layers = prune.Layers(g, t.store.Entries())
 	if t.prune.mask, err = prune.New(t.prune.layers, len(t.store.Params()), p); err != nil {
 		return err
@@ -106,13 +107,13 @@ func (t *trainer) skipBlocks() error {
 		return nil
 	}
 	t.prune.known = t.prune.kept
-	if err := t.again(func(Weights) {}); err != nil {
+	if err := t.again(func(model.Weights) {}); err != nil {
 		return err
 	}
 	if err := t.opt.Mask(t.prune.mask.Fixed()); err != nil {
 		return err
 	}
-	return t.dir.Events().Write("blocks", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "operations", Value: float64(t.net.plan.FLOPs()) / float64(t.prune.flops)})
+	return t.dir.Events().Write("blocks", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "operations", Value: float64(t.net.Plan.FLOPs()) / float64(t.prune.flops)})
 }
 
 // average is the memory of the running average of the weights, nil without one.
@@ -145,7 +146,7 @@ func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 	if lottery && t.prune.early == nil && t.ownSteps() >= pruneOptions(t.prune.of, t.cfg.Epochs, t.steps(t.batches())*t.cfg.Epochs).From {
 		early := t.at
 		early.Pruned = nil
-		t.prune.early, t.at.Pruned.Early = weightsOf(t.store), &early
+		t.prune.early, t.at.Pruned.Early = model.WeightsOf(t.store), &early
 	}
 	p.Uncover(t.store.Params())
 	changed, err := p.Step(t.ownSteps(), rate, t.store.Params(), t.opt)
@@ -168,7 +169,7 @@ func (t *trainer) pruneAfter() error {
 
 // goBack goes to where the training stood at prune.from, with the mask that was drawn since.
 func (t *trainer) goBack() error {
-	if err := fill(t.store, t.prune.early); err != nil {
+	if err := model.Fill(t.store, t.prune.early); err != nil {
 		return err
 	}
 	t.opt.Restart()
@@ -230,7 +231,7 @@ func (t *trainer) savePruning() ([]ckpt.Tensor, error) {
 
 // restorePruning goes to where a checkpoint with those parts was saved; weights, average and
 // moments are there already.
-func (t *trainer) restorePruning(state, early Weights) error {
+func (t *trainer) restorePruning(state, early model.Weights) error {
 	if t.prune.mask == nil {
 		return t.removal.restore(state)
 	}
@@ -253,12 +254,12 @@ func (t *trainer) restorePruning(state, early Weights) error {
 }
 
 // sparsities are those of the networks that were trained; none if nothing was pruned.
-func (t *trainer) sparsities() (out []Sparsity, err error) {
+func (t *trainer) sparsities() (out []model.Sparsity, err error) {
 	if t.prune.layers == nil {
 		return nil, nil
 	}
 	for _, w := range t.finished {
-		s, err := sparsityOf(t.prune.layers, w)
+		s, err := model.SparsityOf(t.prune.layers, w)
 		if err != nil {
 			return nil, err
 		}

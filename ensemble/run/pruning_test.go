@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -47,15 +48,15 @@ type pruningCase struct {
 func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 	set := append([]string{"train.networks=1", "train.epochs=3", "prune.target=0.5", "prune.from=10%", "prune.to=60%"}, c.set...)
 	whole := resumesToTheSameBits(t, quick(t, f, set...), c.after...)
-	m, err := loadModel(filepath.Join(whole, "model"), false)
+	m, err := model.Load(filepath.Join(whole, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, err := os.Stat(filepath.Join(whole, "model", fmt.Sprintf(weightsFormat, 0)))
+	stored, err := os.Stat(filepath.Join(whole, "model", fmt.Sprintf(model.WeightsFormat, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lean, err := ckpt.Open(filepath.Join(whole, "model", fmt.Sprintf(weightsFormat, 0)))
+	lean, err := ckpt.Open(filepath.Join(whole, "model", fmt.Sprintf(model.WeightsFormat, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 )
 
 // TestTrainingLeavesBlocksOut: as far as the mask of blocks stays, the plans of training and
@@ -21,9 +22,9 @@ func TestTrainingLeavesBlocksOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		tr.report = func(int, string) {
-			for i, n := range []*network{tr.net, tr.eval} {
+			for i, n := range []*model.Network{tr.net, tr.eval} {
 				told[i] = 0
-				for _, nd := range n.plan.Graph().Nodes {
+				for _, nd := range n.Plan.Graph().Nodes {
 					if a, ok := nd.Attrs.(op.Fused); ok && strings.Contains(string(a.Kept), "0") {
 						told[i]++
 					}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/postproc/calibration"
@@ -19,7 +20,7 @@ func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *pro
 	m, k, past := t.model, &t.model.Task, t.data.validation
 	tails := make([]calibration.Tails, len(k.Score))
 	weights := m.Grid.Weights()
-	err := t.judge(ctx, "recalibrate", show, func(_ *Forecast, cases []*Case) {
+	err := t.judge(ctx, "recalibrate", show, func(_ *model.Forecast, cases []*Case) {
 		for at, c := range cases {
 			if c == nil {
 				continue
@@ -32,19 +33,19 @@ func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *pro
 	if err != nil {
 		return err
 	}
-	var fits []Recalibration
-	if m.ranks.Leads() {
+	var fits []model.Recalibration
+	if m.Ranks.Leads() {
 		levels := k.Features.Axes.Levels
 		for at := range tails {
 			of := k.Targets[at/len(levels)]
-			r := Recalibration{Variable: of.Variable, Level: levels[at%len(levels)].Of(of.Variable).String(), Lead: of.Lead.String(), Starts: len(past.inits), Cases: tails[at].Cases(),
+			r := model.Recalibration{Variable: of.Variable, Level: levels[at%len(levels)].Of(of.Variable).String(), Lead: of.Lead.String(), Starts: len(past.inits), Cases: tails[at].Cases(),
 				Period: ensemble.Period{From: past.inits[0].Time, To: past.inits[len(past.inits)-1].Time}}
 			r.Factor, r.Nu = tails[at].Fit()
 			fits = append(fits, r)
 		}
 	}
-	if m.ranks != nil {
-		all, err := team.Tell(m.ranks, team.Outcome[[]Recalibration]{Result: fits}, nil)
+	if m.Ranks != nil {
+		all, err := team.Tell(m.Ranks, team.Outcome[[]model.Recalibration]{Result: fits}, nil)
 		if err != nil {
 			return err
 		}
@@ -55,13 +56,13 @@ func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *pro
 }
 
 // judge predicts all validation starts with the trained model; see Model.each.
-func (t *trainer) judge(ctx context.Context, name string, show *progress.Reporter, visit func(out *Forecast, cases []*Case)) error {
+func (t *trainer) judge(ctx context.Context, name string, show *progress.Reporter, visit func(out *model.Forecast, cases []*Case)) error {
 	m := t.model
-	m.ranks, m.local = t.ranks, t.local
+	m.Ranks, m.Local = t.ranks, t.local
 	defer m.Close()
 	o := engineOptions(t.cfg.Threads)
 	o.Timings = t.table
-	return eachPrediction(ctx, m, name, t.data.validation, o, show, func(_ int, _ *ensemble.Forecast, out *Forecast, cases []*Case) error {
+	return eachPrediction(ctx, m, name, t.data.validation, o, show, func(_ int, _ *ensemble.Forecast, out *model.Forecast, cases []*Case) error {
 		visit(out, cases)
 		return nil
 	})

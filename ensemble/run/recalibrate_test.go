@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
@@ -26,7 +27,7 @@ func TestTrainRecalibrates(t *testing.T) {
 	if trained.Scores.Find("crps_family", systemNetwork, "t", "850hPa", "48h") == nil || trained.Scores.Find("crps_gauss", systemNetwork, "t", "850hPa", "48h") != nil {
 		t.Error("test starts are not judged by the calibrated distribution")
 	}
-	m, err := loadModel(filepath.Join(dir, "model"), false)
+	m, err := model.Load(filepath.Join(dir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func TestTrainRecalibrates(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	two, err := loadModel(filepath.Join(shared, "model"), false)
+	two, err := model.Load(filepath.Join(shared, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,11 +95,11 @@ func TestTrainRecalibrates(t *testing.T) {
 	if ratio := spreads / errors; math.Abs(ratio-1) > 1e-4 {
 		t.Errorf("published spread² over error² on validation starts is %g, want 1", ratio)
 	}
-	if w := m.recalibrationWords(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "degrees of freedom, fitted on 3 starts from") {
+	if w := m.RecalibrationWords(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "degrees of freedom, fitted on 3 starts from") {
 		t.Errorf("files say %q", w)
 	}
 
-	path := filepath.Join(shared, "model", modelFile)
+	path := filepath.Join(shared, "model", model.File)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +108,7 @@ func TestTrainRecalibrates(t *testing.T) {
 		if err := os.WriteFile(path, []byte(strings.Replace(string(text), old, other, 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loadModel(filepath.Join(shared, "model"), false); exit.CodeOf(err) != exit.BadData {
+		if _, err := model.Load(filepath.Join(shared, "model"), false); exit.CodeOf(err) != exit.BadData {
 			t.Errorf("with %s a model is read: %v", other, err)
 		}
 	}

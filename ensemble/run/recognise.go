@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -58,12 +59,12 @@ const (
 
 // weightsIn sets aside what is no weight, and removes PyTorch's prefix of parallel
 // models.
-func weightsIn(tensors []ckpt.Tensor) Weights {
+func weightsIn(tensors []ckpt.Tensor) model.Weights {
 	all := true
 	for _, t := range tensors {
 		all = all && strings.HasPrefix(t.Name, parallelPrefix)
 	}
-	var out Weights
+	var out model.Weights
 	for _, t := range tensors {
 		if all {
 			t.Name = strings.TrimPrefix(t.Name, parallelPrefix)
@@ -81,7 +82,7 @@ func weightsIn(tensors []ckpt.Tensor) Weights {
 //
 // Errors: exit 65, naming the tensor, if it is neither network or a decisive
 // tensor is missing.
-func recognise(path string, w Weights) (*Architecture, error) {
+func recognise(path string, w model.Weights) (*Architecture, error) {
 	shapes := map[string][]int{}
 	for _, t := range w {
 		shapes[t.Name] = t.Shape
@@ -172,7 +173,7 @@ func recogniseResNet(side func(string, int, int) (int, error)) (*Architecture, e
 //
 // Errors: exit 65 naming the first tensor, in the network's order, that is missing
 // or has another shape; or the first of the file that the network does not have.
-func (a *Architecture) fit(path string, w Weights) error {
+func (a *Architecture) fit(path string, w model.Weights) error {
 	side := 1 << a.Stages
 	g, err := a.graph(1, side, side)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/loader"
 	"github.com/ensemble-weather/ensemble/io/store"
@@ -70,9 +71,9 @@ func TestReferenceIsCrossFitted(t *testing.T) {
 			}
 		})
 		fc := samples[start].Forecast
-		of := func(tr *trainer, k *Task) []float32 {
-			b := newBatch(k, fc.Grid, 1)
-			used, err := positions(fc, k.Used)
+		of := func(tr *trainer, k *model.Task) []float32 {
+			b := model.NewBatch(k, fc.Grid, 1)
+			used, err := model.Positions(fc, k.Used)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,15 +118,15 @@ func TestUntrainedNetworkIsItsReference(t *testing.T) {
 	if err := tr.model.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := loadModel(dir, false)
+	loaded, err := model.Load(dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer loaded.Close()
 	fc := samples[41].Forecast
 	mean, std := meanStd([][]float32{fc.Field(0, 0, 0, 0), fc.Field(0, 1, 0, 0), fc.Field(0, 2, 0, 0)}, 1)
-	want := tr.references.final.fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.Targets[0].Lead).Time, Mean: mean, Std: std})
-	for name, m := range map[string]*Model{"trained": tr.model, "loaded": loaded} {
+	want := tr.references.final.Fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.Targets[0].Lead).Time, Mean: mean, Std: std})
+	for name, m := range map[string]*model.Model{"trained": tr.model, "loaded": loaded} {
 		f, err := m.Predict(context.Background(), engineOptions(1), fc, m.Task.Used)
 		if err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -403,7 +404,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s: left %q", bad.name, files)
 		}
 	}
-	if _, err := loadModel(filepath.Join(dir, "nothing"), false); exit.CodeOf(err) != exit.NotYet {
+	if _, err := model.Load(filepath.Join(dir, "nothing"), false); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("no model: %v", err)
 	}
 }
@@ -417,7 +418,7 @@ func TestMissingPointsStayMissing(t *testing.T) {
 	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := loadModel(filepath.Join(runDir, "model"), false)
+	m, err := model.Load(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +428,7 @@ func TestMissingPointsStayMissing(t *testing.T) {
 		fc.Values[i] = 270 + float32(math.Sin(float64(i)))
 	}
 	const hole = 77
-	lead, variable := m.Task.targetAt(0)
+	lead, variable := m.Task.TargetAt(0)
 	fc.Field(lead, 1, variable, 0)[hole] = float32(math.NaN())
 	out, err := m.Predict(context.Background(), engineOptions(1), fc, m.Task.Used)
 	if err != nil {
@@ -464,7 +465,7 @@ func TestAnotherGridIsRefused(t *testing.T) {
 	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: runDir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := loadModel(filepath.Join(runDir, "model"), false)
+	m, err := model.Load(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/gain"
@@ -36,7 +37,7 @@ type judgement struct {
 	target    score.Target
 	grid      *ensemble.Grid
 	ddof      int
-	baselines *Baselines // nil: none
+	baselines *model.Baselines // nil: none
 	climate   *score.Climate
 	bootstrap score.Bootstrap
 	choice    ScoreChoice
@@ -78,7 +79,7 @@ type scoring struct {
 	shape
 	distributions, spreads *score.Accumulator // nil for what cannot be judged
 	systems                [2][]score.System  // of both
-	used                   []Baseline         // among the systems of distributions
+	used                   []model.Baseline   // among the systems of distributions
 	options                score.Options      // of distributions
 	weights                []float64
 	weightsName            string
@@ -177,13 +178,13 @@ func (s *scoring) sum(c Case) (d dateSums, err error) {
 		if s.family != nil {
 			par := make([]float64, len(c.Parameters))
 			g.Score = func(p int) float64 {
-				return s.family.CRPS(nil, parameterFields(c.Parameters).at(par, p), float64(c.Obs[p]))
+				return s.family.CRPS(nil, model.ParameterFields(c.Parameters).At(par, p), float64(c.Obs[p]))
 			}
 			g.Expected = func(p int) float64 {
 				if s.family.HalfDistance == nil {
 					return 0
 				}
-				return s.family.HalfDistance(parameterFields(c.Parameters).at(par, p))
+				return s.family.HalfDistance(model.ParameterFields(c.Parameters).At(par, p))
 			}
 		}
 		sums, err := s.baselines.Gain.Score(&g, gain.Options{Weights: s.weights, Areas: s.areas(ref)})

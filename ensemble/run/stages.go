@@ -7,12 +7,13 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
 // turn is the training of one network.
 type turn struct {
-	stage  stage
+	stage  model.Stage
 	name   string          // of what it learns and from which starts; empty without stages
 	starts []int           // of the training, ascending; nil for all
 	cfg    config.Training // of this network
@@ -40,8 +41,8 @@ func (j turn) values(number int) []rundir.Value {
 // second and third stage. foldOf is the block of each start; nil without stages.
 //
 // Errors: those of ensemble.Folds.
-func turnsOf(s Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (turns []turn, foldOf []int, err error) {
-	if !s.staged() {
+func turnsOf(s model.Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (turns []turn, foldOf []int, err error) {
+	if !s.Staged() {
 		for range c.Networks {
 			turns = append(turns, turn{cfg: c})
 		}
@@ -58,26 +59,26 @@ func turnsOf(s Spec, c config.Training, inits []ensemble.Init, target ensemble.L
 		if to > from {
 			name += fmt.Sprintf(" to %d", to)
 		}
-		turns = append(turns, turn{biasStage, name, fold.In, c.Of(c.Stages.Bias)})
+		turns = append(turns, turn{model.BiasStage, name, fold.In, c.Of(c.Stages.Bias)})
 		for _, i := range fold.Out {
 			foldOf[i] = f
 		}
 	}
-	turns = append(turns, turn{biasStage, "bias", nil, c.Of(c.Stages.Bias)})
+	turns = append(turns, turn{model.BiasStage, "bias", nil, c.Of(c.Stages.Bias)})
 	for range c.Networks {
-		turns = append(turns, turn{spreadStage, "spread", nil, c.Of(c.Stages.Spread.Stage)}, turn{sigmaStage, "sigma", nil, c.Of(c.Stages.Sigma)})
+		turns = append(turns, turn{model.SpreadStage, "spread", nil, c.Of(c.Stages.Spread.Stage)}, turn{model.SigmaStage, "sigma", nil, c.Of(c.Stages.Sigma)})
 	}
 	return turns, foldOf, nil
 }
 
 // takeNetworks gives a model its networks.
-func takeNetworks(m *Model, turns []turn, finished []Weights) {
+func takeNetworks(m *model.Model, turns []turn, finished []model.Weights) {
 	m.Networks, m.Spreads = nil, nil
 	for i, w := range finished {
 		switch turns[i].stage {
-		case biasStage:
+		case model.BiasStage:
 			m.Bias = w // the last one is that of all years
-		case spreadStage:
+		case model.SpreadStage:
 			m.Spreads = append(m.Spreads, w)
 		default:
 			m.Networks = append(m.Networks, w)
@@ -92,14 +93,14 @@ func takeNetworks(m *Model, turns []turn, finished []Weights) {
 // Shape: train and validation [start][variable][level][point] of this rank's slab, in units
 // of the error scale.
 type corrections struct {
-	net        *network // of the first stage, one start
+	net        *model.Network // of the first stage, one start
 	train      [][]float32
 	validation [][]float32
 	epoch      int // whose draws of members train is of; -1 before the first
 }
 
 // into gives the samples of a batch the corrections of their starts.
-func (c *corrections) into(b *Batch, starts []int) {
+func (c *corrections) into(b *model.Batch, starts []int) {
 	for i, s := range starts {
 		copy(b.Corrected[i*len(c.train[s]):], c.train[s])
 	}
@@ -109,7 +110,7 @@ func (c *corrections) into(b *Batch, starts []int) {
 // that infer.
 func (t *trainer) correctable(o engine.Options) error {
 	o.Store = engine.NewStore()
-	net, err := t.model.Spec.of(biasStage).compile(&t.model.Task, t.model.Grid, 1, t.seed(), false, o, t.ranks)
+	net, err := t.model.Spec.Of(model.BiasStage).Compile(&t.model.Task, t.model.Grid, 1, t.seed(), false, o, t.ranks)
 	if err != nil {
 		return t.namedMemory(err)
 	}
@@ -134,7 +135,7 @@ func (t *trainer) correct(ctx context.Context) error {
 			return nil
 		}
 		*present = network
-		return fill(c.net.plan.Store(), t.finished[network])
+		return model.Fill(c.net.Plan.Store(), t.finished[network])
 	}
 	present := -1
 	if c.validation == nil {
@@ -142,7 +143,7 @@ func (t *trainer) correct(ctx context.Context) error {
 			return err
 		}
 		err := t.data.validation.each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
-			used, err := positions(fc, t.local.Used)
+			used, err := model.Positions(fc, t.local.Used)
 			if err != nil {
 				return err
 			}
@@ -180,12 +181,12 @@ func (t *trainer) correct(ctx context.Context) error {
 // correction is the output of the network of corrections for one start.
 func (t *trainer) correction(ctx context.Context, fc *ensemble.Forecast, used []int) ([]float32, error) {
 	net := t.corrections.net
-	if err := t.local.Input(&net.batch, 0, fc, used); err != nil {
+	if err := t.local.Input(&net.Batch, 0, fc, used); err != nil {
 		return nil, err
 	}
-	net.load(&net.batch)
-	if err := net.plan.Run(ctx, evalStep); err != nil {
+	net.Load(&net.Batch)
+	if err := net.Plan.Run(ctx, evalStep); err != nil {
 		return nil, err
 	}
-	return append([]float32(nil), net.output(outShift)...), nil
+	return append([]float32(nil), net.Output(model.OutShift)...), nil
 }

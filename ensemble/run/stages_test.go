@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/loader"
@@ -68,7 +69,7 @@ func TestStagesWholeJob(t *testing.T) {
 	for _, path := range exported.Outputs {
 		files = append(files, filepath.Base(path))
 	}
-	if want := []string{"network-00.safetensors", "maps-00.safetensors", "spread-network-00.safetensors", "spread-maps-00.safetensors", biasFile, arraysFile, exportFile}; !slices.Equal(files, want) {
+	if want := []string{"network-00.safetensors", "maps-00.safetensors", "spread-network-00.safetensors", "spread-maps-00.safetensors", model.BiasFile, model.ArraysFile, exportFile}; !slices.Equal(files, want) {
 		t.Errorf("exported %q, want %q", files, want)
 	}
 	drawn, err := charts(runDir)
@@ -106,10 +107,10 @@ func TestModelFormats(t *testing.T) {
 		task := unfitted(taskOf(cfg))
 		task.Features.Fields = []*ensemble.Normaliser{{Kind: ensemble.GlobalStandard}}
 		dir := t.TempDir()
-		if err := (&Model{Spec: specOf(cfg), Task: task, Grid: grid}).saveReference(dir); err != nil {
+		if err := (&model.Model{Spec: specOf(cfg), Task: task, Grid: grid}).SaveReference(dir); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(dir, modelFile)
+		path := filepath.Join(dir, model.File)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -123,7 +124,7 @@ func TestModelFormats(t *testing.T) {
 		if err := os.WriteFile(path, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		m, _, err := loadReference(dir)
+		m, _, err := model.LoadReference(dir)
 		if c.ok != (err == nil) || err != nil && exit.CodeOf(err) != exit.BadData {
 			t.Errorf("%s with %q: %v", c.method, c.new, err)
 		} else if err == nil && !reflect.DeepEqual(m.Spec, specOf(cfg)) {
@@ -144,31 +145,31 @@ func TestInceptionReadsItsChannels(t *testing.T) {
 		k := unfitted(taskOf(c))
 		o := engineOptions(1)
 		o.Store = engine.NewStore()
-		spec := specOf(c).of(spreadStage)
+		spec := specOf(c).Of(model.SpreadStage)
 		for _, mode := range []engine.Mode{engine.Train, engine.Infer} { // the first draws weights
 			o.Mode = mode
-			net, err := spec.compile(&k, grid, 1, 1, true, o, nil)
+			net, err := spec.Compile(&k, grid, 1, 1, true, o, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if mode == engine.Infer {
-				b, points := &net.batch, grid.Size()
+				b, points := &net.Batch, grid.Size()
 				for channel := range k.Features.Channels() {
 					clear(b.Features)
 					for i := range points {
 						b.Features[channel*points+i] = 1
 					}
-					net.load(b)
-					if err := net.plan.Run(context.Background(), 0); err != nil {
+					net.Load(b)
+					if err := net.Plan.Run(context.Background(), 0); err != nil {
 						t.Fatal(err)
 					}
 					name := k.Features.ChannelName(channel)
-					if y := net.output(outSpread)[points/2]; (math.Abs(float64(y)) > 1e-2) != (name == "spread(t) at 48h") {
+					if y := net.Output(model.OutSpread)[points/2]; (math.Abs(float64(y)) > 1e-2) != (name == "spread(t) at 48h") {
 						t.Errorf("%q: %g of a field of ones", name, y)
 					}
 				}
 			}
-			if err := net.plan.Close(); err != nil {
+			if err := net.Plan.Close(); err != nil {
 				t.Error(err)
 			}
 		}
@@ -298,24 +299,24 @@ func TestSpreadStageHasItsLoss(t *testing.T) {
 		k.SpreadRange = 4
 		o := engineOptions(1)
 		o.Store = engine.NewStore()
-		net, err := specOf(c).of(spreadStage).compile(&k, grid, 1, 1, true, o, nil)
+		net, err := specOf(c).Of(model.SpreadStage).Compile(&k, grid, 1, 1, true, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &net.batch
+		b := &net.Batch
 		for i := range b.Spread {
 			b.Spread[i], b.FullSpread[i], b.Weight[i] = 1+0.1*float32(i%7), 1+0.1*float32(i%5), 1
 		}
-		net.load(b)
-		if err := net.plan.Run(context.Background(), 0); err != nil {
+		net.Load(b)
+		if err := net.Plan.Run(context.Background(), 0); err != nil {
 			t.Fatal(err)
 		}
-		v := net.plan.Loss()
+		v := net.Plan.Loss()
 		if !(v > 0) || got[v] != "" {
 			t.Errorf("%s: loss %g, as %q", loss, v, got[v])
 		}
 		got[v] = loss
-		if err := net.plan.Close(); err != nil {
+		if err := net.Plan.Close(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -13,7 +14,7 @@ import (
 // zero value is none.
 type startWeights struct {
 	path    string
-	weights Weights
+	weights model.Weights
 }
 
 // readStart reads the file of model.start; the empty path gives none.

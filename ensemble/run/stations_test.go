@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/regrid"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -148,9 +149,9 @@ func TestHeightsOfStations(t *testing.T) {
 	if math.Abs(float64(s.warmer[0])-5.2) > 1e-3 || s.warmer[1] != 0 {
 		t.Errorf("stations are warmer by %v, want 5.2 and 0", s.warmer)
 	}
-	ch := &choice{model: &Model{Grid: g, Family: dist.Normal, Task: Task{Targets: []Target{{Variable: "2t"}}, Features: ensemble.Features{Axes: ensemble.Axes{Levels: []ensemble.Level{ensemble.SingleLevel}}}}}, stations: s,
+	ch := &choice{model: &model.Model{Grid: g, Family: dist.Normal, Task: model.Task{Targets: []model.Target{{Variable: "2t"}}, Features: ensemble.Features{Axes: ensemble.Axes{Levels: []ensemble.Level{ensemble.SingleLevel}}}}}, stations: s,
 		fields: []product.Field{{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Kind: product.Quantile, Below: 0.5}}, grid: g}
-	out := &Forecast{Mean: make([]float32, g.Size()), Sigma: make([]float32, g.Size())}
+	out := &model.Forecast{Mean: make([]float32, g.Size()), Sigma: make([]float32, g.Size())}
 	for i := range out.Mean {
 		out.Mean[i], out.Sigma[i] = 280, 1
 	}

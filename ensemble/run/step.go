@@ -83,19 +83,19 @@ func (t *trainer) gather(ctx context.Context, next <-chan ready, todo int) (floa
 			t.corrections.into(b.batch, b.starts)
 		}
 		net := t.of(b.batch)
-		net.load(b.batch)
-		if err := net.plan.Run(ctx, t.at.Step*uint64(t.cfg.Accumulate)+uint64(i)); err != nil {
+		net.Load(b.batch)
+		if err := net.Plan.Run(ctx, t.at.Step*uint64(t.cfg.Accumulate)+uint64(i)); err != nil {
 			return 0, err
 		}
 		if todo == 1 {
-			return net.plan.Loss(), nil
+			return net.Plan.Loss(), nil
 		}
 		w, err := t.ranks.Sum(total(b.batch.Weight))
 		if err != nil {
 			return 0, err
 		}
 		t.opt.Add(w)
-		loss += w * net.plan.Loss()
+		loss += w * net.Plan.Loss()
 		weight += w
 	}
 	if weight == 0 { // as the mean over no weight is 0

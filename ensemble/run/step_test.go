@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -82,7 +83,7 @@ func TestAverageAndAccumulateResume(t *testing.T) {
 	f := smallData(t)
 	c := quick(t, f, "train.optimizer=lamb", "train.ema=0.7", "train.batch_size=2", "train.accumulate=3", "train.scale=sqrt", "train.warmup=2", "train.epochs=3")
 	whole := resumesToTheSameBits(t, c, 4, 3, 8, 17) // batches; 7 make an epoch
-	m, err := loadModel(filepath.Join(whole, "model"), false)
+	m, err := model.Load(filepath.Join(whole, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func TestAverageWithoutValidation(t *testing.T) {
 	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: dir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := loadModel(filepath.Join(dir, "model"), false)
+	m, err := model.Load(filepath.Join(dir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

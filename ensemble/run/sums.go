@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
@@ -77,7 +78,7 @@ func (s *scoring) head() sumsHead {
 
 // begin starts a scoring that can be given the sums of the head.
 func (h *sumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*scoring, error) {
-	j := judgement{target: h.Target, grid: h.Grid, ddof: h.DDOF, choice: h.Choice, bootstrap: b, baselines: &Baselines{Affine: h.Affine},
+	j := judgement{target: h.Target, grid: h.Grid, ddof: h.DDOF, choice: h.Choice, bootstrap: b, baselines: &model.Baselines{Affine: h.Affine},
 		inits: inits, of: score.OfProducts, keep: true}
 	if h.Family != "" {
 		if j.family = dist.FamilyOf(h.Family, h.Parameters); j.family == nil {
@@ -89,7 +90,7 @@ func (h *sumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*scoring, er
 		if at < 0 {
 			return nil, fmt.Errorf("there is no baseline %q", id)
 		}
-		j.baselines.Fits = append(j.baselines.Fits, Baseline{Method: baseline.Methods[at]})
+		j.baselines.Fits = append(j.baselines.Fits, model.Baseline{Method: baseline.Methods[at]})
 	}
 	if h.Split > 0 {
 		j.baselines.Gain = &gain.Steps{Members: h.Split}

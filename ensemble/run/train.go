@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -60,9 +61,9 @@ type TrainResult struct {
 	Complete bool // the run was finished before; nothing was done
 	Steps    uint64
 	Input    TrainInput
-	Scores   *score.Result // on the test starts; nil if there are none
-	Sparsity []Sparsity    // of the networks; none if nothing was pruned
-	Outputs  []string      // paths of the files that the manifest vouches for
+	Scores   *score.Result    // on the test starts; nil if there are none
+	Sparsity []model.Sparsity // of the networks; none if nothing was pruned
+	Outputs  []string         // paths of the files that the manifest vouches for
 	Warnings []string
 }
 
@@ -254,7 +255,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 	if len(d.test.inits) > 0 {
 		eo := engineOptions(t.cfg.Threads)
 		eo.Timings = t.table
-		t.model.ranks, t.model.local = ranks, t.local
+		t.model.Ranks, t.model.Local = ranks, t.local
 		if res.Scores, show, err = judge(ctx, t.model, d.test, eo, o.Progress); err != nil {
 			return nil, err
 		}
@@ -264,7 +265,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 	}
 	if show != nil {
 		o.Timings.save(t.table)
-		if err := saveCoupling(dir.File("model"), t.model.Coupling); err != nil {
+		if err := model.SaveCoupling(dir.File("model"), t.model.Coupling); err != nil {
 			return nil, err
 		}
 		if err := writeScores(o.RunDir, res.Scores); err != nil {
@@ -389,21 +390,21 @@ func axesOf(c *config.TrainConfig) ensemble.Axes {
 }
 
 // taskOf is the task of a configuration without what the data decide.
-func taskOf(c *config.TrainConfig) Task {
-	return Task{
+func taskOf(c *config.TrainConfig) model.Task {
+	return model.Task{
 		Features: ensemble.Features{Axes: axesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF, Auxiliary: auxiliaryOf(c),
-			OfMembers: memberFields(c)},
-		Targets: targetsOf(targetVariables(c), c.Data.TargetLeads),
+			OfMembers: model.MemberFields(c)},
+		Targets: model.TargetsOf(targetVariables(c), c.Data.TargetLeads),
 	}
 }
 
 // specOf is the network of a configuration.
-func specOf(c *config.TrainConfig) Spec {
-	s := Spec{Kind: c.Model.Kind, Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables), Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
+func specOf(c *config.TrainConfig) model.Spec {
+	s := model.Spec{Kind: c.Model.Kind, Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables), Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision}
-	s = s.ofMembers(c)
-	s = s.ofLeads(c)
-	s.headOf(c)
+	s = s.OfMembers(c)
+	s = s.OfLeads(c)
+	s.HeadOf(c)
 	if c.Model.Height != config.SharedHeight {
 		s.Height = c.Model.Height
 	}
@@ -412,7 +413,7 @@ func specOf(c *config.TrainConfig) Spec {
 	}
 	if m := c.Model; m.Method == config.StagesMethod {
 		s.Method, s.SpreadWeight, s.Loss = m.Method, 0, c.Train.Train.Stages.Spread.Loss
-		s.Bias = BiasSpec{Base: m.Bias.Base, Stages: m.Bias.Stages, Local: m.Bias.Local, Smooth: m.Bias.Smooth, Folds: m.Bias.Folds}
+		s.Bias = model.BiasSpec{Base: m.Bias.Base, Stages: m.Bias.Stages, Local: m.Bias.Local, Smooth: m.Bias.Smooth, Folds: m.Bias.Folds}
 	}
 	return s
 }
@@ -484,11 +485,11 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	if err := readAuxiliary(ctx, c, task.Features.Auxiliary, d.grid); err != nil {
 		return nil, err
 	}
-	sums, err := d.sums(ctx, &task, specOf(c).newHeadSums(len(task.Score)))
+	sums, err := d.sums(ctx, &task, specOf(c).NewHeadSums(len(task.Score)))
 	if err != nil {
 		return nil, err
 	}
-	err = task.fitSums(sums, c.Data.Standardise, las, d.grid, d.ranks)
+	err = task.FitSums(sums, c.Data.Standardise, las, d.grid, d.ranks)
 	if err != nil && exit.CodeOf(team.Lost(err)) != exit.RankLost {
 		err = &exit.Error{Code: exit.BadData, What: "the statistics of the training starts cannot be fitted", At: "data.split.train", Why: err.Error(),
 			Fix: "look at the fields with `ensemble inspect --stats`, or change data.split.train", Err: err}
@@ -496,10 +497,10 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	if err := d.ranks.Together(err); err != nil {
 		return nil, err
 	}
-	if err := d.ranks.Together(task.fitHead(sums.head, d.ranks)); err != nil {
+	if err := d.ranks.Together(task.FitHead(sums.Head, d.ranks)); err != nil {
 		return nil, err
 	}
-	local, err := shareTask(d.ranks, &task)
+	local, err := model.ShareTask(d.ranks, &task)
 	if err != nil {
 		return nil, err
 	}
@@ -515,15 +516,15 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	if err != nil {
 		return nil, err
 	}
-	task.correct(fits.whole())
-	local.correct(references.whole())
+	task.Correct(fits.whole())
+	local.Correct(references.whole())
 	d.warnings = append(d.warnings, warnings...)
 	climate, warnings, err := climateOf(ctx, c.Climate, &task, past, d.grid, d.ranks)
 	if err != nil {
 		return nil, err
 	}
 	d.warnings = append(d.warnings, warnings...)
-	if err := local.weighExtremes(c, climate, d.ranks); err != nil {
+	if err := local.WeighExtremes(c, climate, d.ranks); err != nil {
 		return nil, err
 	}
 	start, err := readStart(string(c.Model.Start))
@@ -539,23 +540,23 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	return &trainer{
 		ranks: d.ranks, local: local, cfg: cfg, base: cfg, prune: pruning{of: c.Prune}, turns: turns, foldOf: foldOf, references: references, fits: fits, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
 		stop: d.ranks.Stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.open(cfg.Threads), choices: map[string]string{},
-		model: &Model{
+		model: &model.Model{
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
 			Origins:   d.origins,
-			Baselines: baselines, Climate: climate, Family: specOf(c).predicted(cfg.Networks),
+			Baselines: baselines, Climate: climate, Family: specOf(c).Predicted(cfg.Networks),
 		},
 	}, nil
 }
 
 // sums are those over the training dates. Of a store, whose starts are all read here for
 // the first time, the values are judged too.
-func (d *data) sums(ctx context.Context, k *Task, head *headSums) (*taskSums, error) {
-	sums, err := k.newSums(d.all)
+func (d *data) sums(ctx context.Context, k *model.Task, head *model.HeadSums) (*model.TaskSums, error) {
+	sums, err := k.NewSums(d.all)
 	if err != nil {
 		return nil, err
 	}
-	sums.head = head
+	sums.Head = head
 	all := d.train
 	if d.judged != nil {
 		all.inits = inits(d.split)
@@ -565,7 +566,7 @@ func (d *data) sums(ctx context.Context, k *Task, head *headSums) (*taskSums, er
 			d.judged.add(fc, a)
 		}
 		if i < len(d.train.inits) {
-			return sums.add(fc, a)
+			return sums.Add(fc, a)
 		}
 		return nil
 	})
@@ -687,12 +688,12 @@ func (t *trainer) checkpoint(which string, warnings *[]string) (*ckpt.Checkpoint
 // judge scores a model and its baselines on starts it was not trained on, and gives
 // the last of them as an example. Of several ranks all predict; the leading one gets the
 // whole fields of one start after the other and scores them, the others get nil.
-func judge(ctx context.Context, m *Model, test examples, o engine.Options, show *progress.Reporter) (*score.Result, *Example, error) {
+func judge(ctx context.Context, m *model.Model, test examples, o engine.Options, show *progress.Reporter) (*score.Result, *Example, error) {
 	defer m.Close()
 	k := &m.Task
 	scorings := make([]*scoring, len(k.Score)) // nil for what was not asked for
 	var last *Example
-	err := eachPrediction(ctx, m, "verify", test, o, show, func(i int, fc *ensemble.Forecast, _ *Forecast, cases []*Case) error {
+	err := eachPrediction(ctx, m, "verify", test, o, show, func(i int, fc *ensemble.Forecast, _ *model.Forecast, cases []*Case) error {
 		for at, c := range cases {
 			if c == nil {
 				continue
@@ -737,7 +738,7 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 		return nil, nil, err
 	}
 	m.Coupling = tested
-	if !m.ranks.Leads() {
+	if !m.Ranks.Leads() {
 		return nil, nil, nil
 	}
 	all.Coupling = slices.Concat(m.Coupling, all.Coupling)
@@ -745,8 +746,8 @@ func judge(ctx context.Context, m *Model, test examples, o engine.Options, show 
 }
 
 // uninterrupted is the context of what ranks that predict together compute: when one ended, the others would wait.
-func uninterrupted(ctx context.Context, m *Model) context.Context {
-	if m.ranks == nil {
+func uninterrupted(ctx context.Context, m *model.Model) context.Context {
+	if m.Ranks == nil {
 		return ctx
 	}
 	return context.WithoutCancel(ctx)
@@ -754,15 +755,15 @@ func uninterrupted(ctx context.Context, m *Model) context.Context {
 
 // eachPrediction predicts starts. Of ranks that predict together all call it, and the leading one visits each forecast,
 // what was predicted, and its cases, as targets are stored, nil for those that were not asked for.
-func eachPrediction(ctx context.Context, m *Model, name string, of examples, o engine.Options, show *progress.Reporter,
-	visit func(i int, fc *ensemble.Forecast, out *Forecast, cases []*Case) error) error {
+func eachPrediction(ctx context.Context, m *model.Model, name string, of examples, o engine.Options, show *progress.Reporter,
+	visit func(i int, fc *ensemble.Forecast, out *model.Forecast, cases []*Case) error) error {
 	task := show.Start(name, int64(len(of.inits)))
 	defer task.Done()
 	next := of.stream(ctx, nil)
 	defer next.Close()
 	for i := range of.inits {
 		fc, analyses, err := next.next()
-		if err := m.ranks.Together(err); err != nil {
+		if err := m.Ranks.Together(err); err != nil {
 			return err
 		}
 		out, err := m.Predict(uninterrupted(ctx, m), o, fc, m.Task.Used)
@@ -773,7 +774,7 @@ func eachPrediction(ctx context.Context, m *Model, name string, of examples, o e
 		if err != nil {
 			return err
 		}
-		if m.ranks.Leads() {
+		if m.Ranks.Leads() {
 			if err := visit(i, fc, out, cases); err != nil {
 				return err
 			}
@@ -785,9 +786,9 @@ func eachPrediction(ctx context.Context, m *Model, name string, of examples, o e
 
 // casesOf are what is to be judged of a prediction, by target; nil for targets that were
 // not asked for, and on ranks that do not lead.
-func casesOf(m *Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out *Forecast) ([]*Case, error) {
+func casesOf(m *model.Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out *model.Forecast) ([]*Case, error) {
 	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
-	used, err := positions(fc, k.Used)
+	used, err := model.Positions(fc, k.Used)
 	if err != nil {
 		return nil, err
 	}
@@ -798,14 +799,14 @@ func casesOf(m *Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out
 		}
 		// One field of each member, then those of an earlier lead if there is such, and the analysis behind them.
 		var part []float32
-		t, x := k.answerAt(fc, v)
+		t, x := k.AnswerAt(fc, v)
 		for mem := range fc.Members {
 			for l := range fc.Axes.Levels {
 				part = append(part, fc.Field(t, mem, x, l)...)
 			}
 		}
 		fields := len(fc.Members)
-		if early, _ := k.targetAt(v); early != t {
+		if early, _ := k.TargetAt(v); early != t {
 			for _, mem := range used {
 				for l := range fc.Axes.Levels {
 					part = append(part, fc.Field(early, mem, x, l)...)
@@ -816,7 +817,7 @@ func casesOf(m *Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out
 		first := fields // of the analysis
 		if analyses != nil {
 			for _, level := range fc.Axes.Levels {
-				obs, err := k.observed(analyses, fc.Init, v, level)
+				obs, err := k.Observed(analyses, fc.Init, v, level)
 				if err != nil {
 					return nil, err
 				}
@@ -824,11 +825,11 @@ func casesOf(m *Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out
 			}
 			fields++
 		}
-		whole, err := team.Join(m.ranks, part, fields)
+		whole, err := team.Join(m.Ranks, part, fields)
 		if err != nil {
 			return nil, err
 		}
-		if !m.ranks.Leads() {
+		if !m.Ranks.Leads() {
 			continue
 		}
 		for l := range d {
@@ -842,7 +843,7 @@ func casesOf(m *Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out
 				c.Spread = out.Spread[at*p : (at+1)*p]
 			}
 			if out.Members != nil {
-				c.Calibrated = out.members(at, len(k.Score), p)
+				c.Calibrated = out.MembersOf(at, len(k.Score), p)
 			}
 			for mem := range fc.Members {
 				c.Members = append(c.Members, of(mem))
@@ -850,7 +851,7 @@ func casesOf(m *Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out
 			if out.Mean != nil {
 				c.Mean, c.Sigma = out.Mean[at*p:(at+1)*p], out.Sigma[at*p:(at+1)*p]
 				if out.Parameters != nil {
-					c.Parameters = out.parametersAt(at, p, wholeField)
+					c.Parameters = out.ParametersAt(at, p, model.WholeField)
 				}
 			}
 			for i := len(fc.Members); i < first; i++ {
@@ -859,7 +860,7 @@ func casesOf(m *Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out
 			if analyses != nil {
 				c.Obs = of(first)
 			}
-			for other := at - len(k.targetVariables())*d; other >= 0; other -= len(k.targetVariables()) * d {
+			for other := at - len(k.TargetVariables())*d; other >= 0; other -= len(k.TargetVariables()) * d {
 				c.Earlier = append([]*Case{cases[other]}, c.Earlier...)
 			}
 			cases[at] = c
@@ -869,19 +870,19 @@ func casesOf(m *Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out
 }
 
 // judgementOf is the scoring of one target of a model.
-func judgementOf(m *Model, at int) judgement {
+func judgementOf(m *model.Model, at int) judgement {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	t := k.Targets[at/d]
 	v, _ := ensemble.VariableNamed(t.Variable)
 	j := judgement{target: score.Target{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].Of(t.Variable), Lead: t.Lead, Unit: v.Unit},
 		grid: m.Grid, ddof: k.Features.DDOF}
-	if m.notNormal() {
-		j.family = m.distributionOf(t.Variable)
+	if m.NotNormal() {
+		j.family = m.DistributionOf(t.Variable)
 	}
 	if len(m.Baselines) > at {
 		j.baselines = &m.Baselines[at]
 	}
-	j.climate = m.Climate.of(j.target)
+	j.climate = m.Climate.Find(j.target)
 	return j
 }
 

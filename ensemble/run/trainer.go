@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -33,8 +34,8 @@ type trainer struct {
 	references *crossFit       // those of the training starts, on this rank's slab; nil for none
 	fits       *crossFit       // the same of all points, where this rank leads
 	sampling   string          // of members: "fixed" or "random"
-	model      *Model
-	local      *Task // of this rank's slab
+	model      *model.Model
+	local      *model.Task // of this rank's slab
 	data       *data
 	ranks      *team.Team // nil for one rank alone
 	dir        *rundir.Dir
@@ -54,15 +55,15 @@ type trainer struct {
 	opt   *optim.Optimizer
 	rate  optim.Schedule
 	// finished are the networks that were trained before the present one.
-	finished []Weights
+	finished []model.Weights
 	// corrections are those of the means around which the present network learns sigma; else nil.
 	corrections *corrections
 	prune       pruning
-	net         *network         // training, batch_size samples
-	eval        *network         // inference form with loss, one sample, of shown
-	ofFewer     map[int]*network // as net, by numbers of members, where batches differ in them
-	feed        *feed            // of batches for net; nil before the first
-	best        Weights          // of the present network
+	net         *model.Network         // training, batch_size samples
+	eval        *model.Network         // inference form with loss, one sample, of shown
+	ofFewer     map[int]*model.Network // as net, by numbers of members, where batches differ in them
+	feed        *feed                  // of batches for net; nil before the first
+	best        model.Weights          // of the present network
 	// before is what the network's states were when the present step began.
 	before []float32
 	told   rankCosts  // by events of epochs of the present network
@@ -160,8 +161,8 @@ func (t *trainer) begin() error {
 			return err
 		}
 	}
-	if t.turns[t.at.Network].stage == sigmaStage { // goes on from the stage before
-		if err := fill(t.store, t.finished[t.at.Network-1]); err != nil {
+	if t.turns[t.at.Network].stage == model.SigmaStage { // goes on from the stage before
+		if err := model.Fill(t.store, t.finished[t.at.Network-1]); err != nil {
 			return err
 		}
 	}
@@ -170,8 +171,8 @@ func (t *trainer) begin() error {
 	}
 	t.rate = schedule(t.cfg, uint64(t.steps(t.batches())), &t.at.Plateau)
 	s, reader := t.schedule()
-	if lo, hi := s.Share(reader, t.cfg.BatchSize); t.net.rows.Lo != lo || t.net.rows.Hi != hi {
-		return fmt.Errorf("samples %d to %d of a batch are read, %v are computed", lo, hi, t.net.rows)
+	if lo, hi := s.Share(reader, t.cfg.BatchSize); t.net.Rows.Lo != lo || t.net.Rows.Hi != hi {
+		return fmt.Errorf("samples %d to %d of a batch are read, %v are computed", lo, hi, t.net.Rows)
 	}
 	t.data.source.Keep(s, reader)
 	t.best, t.told = nil, t.costs()
@@ -185,7 +186,7 @@ func (t *trainer) plans() error {
 	if t.at.Kept == nil {
 		t.at.Kept = t.model.Spec.Kept
 	}
-	spec := t.model.Spec.of(j.stage)
+	spec := t.model.Spec.Of(j.stage)
 	spec.Kept = t.at.Kept
 	t.store = engine.NewStore()
 	t.shown = t.store
@@ -196,20 +197,20 @@ func (t *trainer) plans() error {
 	o.Store, o.Choices, o.Kept = t.store, t.choices, t.prune.kept
 	o.MemoryLimit, o.Workspace = o.MemoryLimit/int64(t.plansOfMembers()), o.Workspace/int64(t.plansOfMembers())
 	var err error
-	if t.net, err = spec.compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
+	if t.net, err = spec.Compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
 		return t.namedMemory(err)
 	}
-	maps.Copy(t.choices, t.net.plan.Choices())
+	maps.Copy(t.choices, t.net.Plan.Choices())
 	if err = t.fewerNetworks(spec, o); err != nil {
 		return err
 	}
 	o.Mode, o.Store = engine.Infer, t.shown
 	spec.Bias.Smooth = 0 // what is chosen by validation is the fit
-	if t.eval, err = spec.compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o, t.ranks); err != nil {
+	if t.eval, err = spec.Compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o, t.ranks); err != nil {
 		return t.namedMemory(err)
 	}
-	maps.Copy(t.choices, t.eval.plan.Choices())
-	if j.stage == sigmaStage {
+	maps.Copy(t.choices, t.eval.Plan.Choices())
+	if j.stage == model.SigmaStage {
 		if err := t.correctable(o); err != nil {
 			return err
 		}
@@ -219,7 +220,7 @@ func (t *trainer) plans() error {
 	}
 	oo := t.optimizer()
 	if t.ranks != nil && t.ranks.Shared {
-		oo.Ranks = t.net.part.Shards()
+		oo.Ranks = t.net.Part.Shards()
 	}
 	t.opt, err = optim.New(t.store, oo)
 	return err
@@ -241,7 +242,7 @@ func (t *trainer) end() error {
 // endPlans frees the plans of the present network and its optimiser.
 func (t *trainer) endPlans() error {
 	var err error
-	nets := []*network{t.net, t.eval}
+	nets := []*model.Network{t.net, t.eval}
 	if t.corrections != nil {
 		nets = append(nets, t.corrections.net)
 	}
@@ -250,7 +251,7 @@ func (t *trainer) endPlans() error {
 	}
 	for _, n := range nets {
 		if n != nil {
-			err = errors.Join(err, n.plan.Close())
+			err = errors.Join(err, n.Plan.Close())
 		}
 	}
 	if t.opt != nil {
@@ -297,8 +298,8 @@ func (t *trainer) run(ctx context.Context) error {
 	if t.model.Sparsity, err = t.sparsities(); err != nil {
 		return err
 	}
-	t.model.Task.correct(t.fits.trained())
-	t.local.correct(t.references.trained())
+	t.model.Task.Correct(t.fits.trained())
+	t.local.Correct(t.references.trained())
 	return nil
 }
 
@@ -326,11 +327,11 @@ func (t *trainer) tired() bool {
 }
 
 // keep copies the weights that are shown. All ranks do.
-func (t *trainer) keep() (Weights, error) {
+func (t *trainer) keep() (model.Weights, error) {
 	if err := t.show(); err != nil {
 		return nil, err
 	}
-	return weightsOf(t.shown), nil
+	return model.WeightsOf(t.shown), nil
 }
 
 // show brings the weights that are shown up to date: their average, and of the running
@@ -445,7 +446,7 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 
 // ready is a batch on its way from the goroutine that prepares it.
 type ready struct {
-	batch  *Batch
+	batch  *model.Batch
 	starts []int // of its samples, by their numbers among those of the training
 	err    error
 }
@@ -476,15 +477,15 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	for epoch := t.at.Epoch; epoch < t.cfg.Epochs; epoch++ {
 		reads = append(reads, schedule.Epoch(reader, epoch)...)
 	}
-	size := t.net.rows.Len()
+	size := t.net.Rows.Len()
 	reads = reads[t.at.Batch*size:]
 	starts := t.data.train.stream(ctx, reads)
 	grid := t.ranks.Own().Part(t.model.Grid)
-	room := [2]Batch{newBatch(t.local, grid, size), newBatch(t.local, grid, size)}
+	room := [2]model.Batch{model.NewBatch(t.local, grid, size), model.NewBatch(t.local, grid, size)}
 	for i := range room {
-		room[i].withCentre(t.model.Spec)
-		room[i].withConditions(t.model.Spec, t.local, size)
-		room[i].withMembers(t.model.Spec, t.local, grid, size, len(t.local.Used), true)
+		room[i].WithCentre(t.model.Spec)
+		room[i].WithConditions(t.model.Spec, t.local, size)
+		room[i].WithMembers(t.model.Spec, t.local, grid, size, len(t.local.Used), true)
 	}
 	if t.corrections != nil {
 		for i := range room {
@@ -492,7 +493,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 		}
 	}
 	at, n := t.at.Epoch*t.batches()+t.at.Batch, t.batches()
-	all, lo := t.startsOf(t.turns[t.at.Network]), t.net.rows.Lo
+	all, lo := t.startsOf(t.turns[t.at.Network]), t.net.Rows.Lo
 	go func() {
 		defer close(done)
 		defer starts.Close()
@@ -517,16 +518,16 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 // build fills this rank's samples of a batch of an epoch with those starts, which come next.
 // The last batch of an epoch starts over with the first samples, at weight zero, when the
 // starts do not fill it: left is how many of the epoch are left for this rank's samples.
-func (t *trainer) build(b *Batch, next starts, samples []int, left int, epoch, batch, seed uint64) error {
-	if t.model.Spec.readsMembers() {
-		b.count = countOf(t.local.Least, len(t.local.Used), seed, epoch, batch)
+func (t *trainer) build(b *model.Batch, next starts, samples []int, left int, epoch, batch, seed uint64) error {
+	if t.model.Spec.ReadsMembers() {
+		b.Count = countOf(t.local.Least, len(t.local.Used), seed, epoch, batch)
 	}
 	for i, sample := range samples {
 		fc, analyses, err := next.next()
 		if err != nil {
 			return err
 		}
-		used, err := t.members(fc, b.count, seed, epoch, uint64(sample))
+		used, err := t.members(fc, b.Count, seed, epoch, uint64(sample))
 		if err != nil {
 			return err
 		}
@@ -547,7 +548,7 @@ func (t *trainer) build(b *Batch, next starts, samples []int, left int, epoch, b
 // members are the positions of those that are input of a start in an epoch: count of them, or
 // as many as chance decides if it is 0.
 func (t *trainer) members(fc *ensemble.Forecast, count int, seed, epoch, start uint64) ([]int, error) {
-	used, err := positions(fc, t.local.Used)
+	used, err := model.Positions(fc, t.local.Used)
 	if err != nil {
 		return nil, err
 	}
@@ -599,11 +600,11 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 	}
 	var sum float64
 	err := t.data.validation.each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
-		used, err := positions(fc, t.local.Used)
+		used, err := model.Positions(fc, t.local.Used)
 		if err != nil {
 			return err
 		}
-		b := &t.eval.batch
+		b := &t.eval.Batch
 		if err := t.local.Input(b, 0, fc, used); err != nil {
 			return err
 		}
@@ -613,11 +614,11 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 		if t.corrections != nil {
 			b.Corrected = t.corrections.validation[i]
 		}
-		t.eval.load(b)
-		if err := t.eval.plan.Run(ctx, evalStep); err != nil {
+		t.eval.Load(b)
+		if err := t.eval.Plan.Run(ctx, evalStep); err != nil {
 			return err
 		}
-		sum += t.eval.plan.Loss()
+		sum += t.eval.Plan.Loss()
 		return nil
 	})
 	return sum / float64(len(t.data.validation.inits)), err
@@ -663,18 +664,18 @@ func (t *trainer) save() error {
 	if err := t.show(); err != nil || !t.ranks.Leads() {
 		return err
 	}
-	add := func(prefix string, w Weights) {
+	add := func(prefix string, w model.Weights) {
 		for _, x := range w {
 			x.Name = prefix + x.Name
 			tensors = append(tensors, x)
 		}
 	}
-	add(partWeights, weightsOf(t.store))
+	add(partWeights, model.WeightsOf(t.store))
 	for _, s := range moments {
 		tensors = append(tensors, ckpt.Tensor{Name: partOptimizer + s.Name, Shape: s.Shape, Data: s.Values})
 	}
 	if t.shown != t.store {
-		add(partAverage, weightsOf(t.shown))
+		add(partAverage, model.WeightsOf(t.shown))
 	}
 	add(partBest, t.best)
 	for i, w := range t.finished {
@@ -724,7 +725,7 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 		}
 		maps.Copy(t.choices, plan.Choices)
 	}
-	part := func(prefix string) (w Weights) {
+	part := func(prefix string) (w model.Weights) {
 		for _, x := range c.Tensors {
 			if len(x.Name) > len(prefix) && x.Name[:len(prefix)] == prefix {
 				x.Name = x.Name[len(prefix):]
@@ -758,12 +759,12 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 // refill gives the present network parameters and states, the optimiser its moments and the average.
 //
 // Errors: exit 65 if one is missing in what they come from.
-func (t *trainer) refill(now, average, optimizer Weights, from string) error {
-	if err := fill(t.store, now); err != nil {
+func (t *trainer) refill(now, average, optimizer model.Weights, from string) error {
+	if err := model.Fill(t.store, now); err != nil {
 		return err
 	}
 	if t.shown != t.store {
-		if err := fill(t.shown, average); err != nil {
+		if err := model.Fill(t.shown, average); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -30,8 +31,8 @@ type VerifyOptions struct {
 	// RunDir is the training that the products come from, for the baselines fitted
 	// there. Empty: those that predict left beside the products.
 	RunDir    string
-	Regrid    Interpolation // brings members and analyses to the grid of the products
-	Out       string        // folder for scores.json and the tables; empty: none
+	Regrid    model.Interpolation // brings members and analyses to the grid of the products
+	Out       string              // folder for scores.json and the tables; empty: none
 	Choice    ScoreChoice
 	Bootstrap score.Bootstrap
 	// Climate is a file of quantiles for extreme forecast indices. Empty: that of RunDir, if
@@ -125,8 +126,8 @@ const datesAtATime = 8
 // verification is the files of a Verify, and what is to be judged of them.
 type verification struct {
 	o         VerifyOptions
-	reference *Model   // nil without
-	climate   *Climate // nil without
+	reference *model.Model   // nil without
+	climate   *model.Climate // nil without
 	warnings  []string
 	pool      *decode.Pool
 	products  *fio.Input
@@ -228,7 +229,7 @@ func (v *verification) identity() string {
 // the network's input did.
 func (v *verification) onto() destination {
 	to := destination{v.grid, v.o.Regrid, fixRegrid}
-	if !to.how.asked() && v.reference != nil {
+	if !to.how.Asked() && v.reference != nil {
 		to.how = v.reference.Interpolation
 	}
 	return to
@@ -240,12 +241,12 @@ func (v *verification) judgement(k productKey) judgement {
 	if v.reference != nil {
 		j.ddof, j.baselines = v.reference.Task.Features.DDOF, baselinesOf(v.reference, k)
 	}
-	j.climate = v.climate.of(k.target())
+	j.climate = v.climate.Find(k.target())
 	return j
 }
 
 // shape is that of the first start's case.
-func (t *verified) shape(reference *Model) shape {
+func (t *verified) shape(reference *model.Model) shape {
 	have := t.products[t.inits[0]]
 	_, mean := have[product.Mean]
 	_, spread := have[product.EnsembleSpread]
@@ -351,9 +352,9 @@ func (v *verification) cases(ctx context.Context, t *verified, inits []ensemble.
 			for m := range fc.Members {
 				c.Members = append(c.Members, fc.Field(0, m, 0, 0))
 			}
-			c.Used = everyMember(fc)
+			c.Used = model.EveryMember(fc)
 			if v.reference != nil {
-				if c.Used, err = positions(fc, v.reference.Task.Used); err != nil {
+				if c.Used, err = model.Positions(fc, v.reference.Task.Used); err != nil {
 					return nil, err
 				}
 			}
@@ -415,17 +416,17 @@ func publishScores(out string, all []*scoring, trained []score.Coupling, res *Ve
 }
 
 // findReference loads the model's description and baselines.
-func findReference(o VerifyOptions, warnings *[]string) (*Model, error) {
+func findReference(o VerifyOptions, warnings *[]string) (*model.Model, error) {
 	dirs := []string{filepath.Join(filepath.Dir(filepath.Dir(o.Forecast[0])), referenceDir)}
 	if o.RunDir != "" {
 		dirs = []string{filepath.Join(o.RunDir, "model")}
 	}
 	for _, dir := range dirs {
-		if _, err := os.Stat(filepath.Join(dir, modelFile)); err == nil {
-			m, _, err := loadReference(dir)
+		if _, err := os.Stat(filepath.Join(dir, model.File)); err == nil {
+			m, _, err := model.LoadReference(dir)
 			return m, err
 		} else if o.RunDir != "" {
-			_, _, err := loadReference(dir) // which tells what is missing
+			_, _, err := model.LoadReference(dir) // which tells what is missing
 			return nil, err
 		}
 	}
@@ -434,9 +435,9 @@ func findReference(o VerifyOptions, warnings *[]string) (*Model, error) {
 }
 
 // baselinesOf finds the baselines of a target, nil if it was none of the model's.
-func baselinesOf(m *Model, k productKey) *Baselines {
+func baselinesOf(m *model.Model, k productKey) *model.Baselines {
 	d := len(m.Task.Features.Axes.Levels)
-	v, l := slices.Index(m.Task.Targets, Target{k.variable, k.lead}), ensemble.FindLevel(m.Task.Features.Axes.Levels, k.variable, k.level)
+	v, l := slices.Index(m.Task.Targets, model.Target{Variable: k.variable, Lead: k.lead}), ensemble.FindLevel(m.Task.Features.Axes.Levels, k.variable, k.level)
 	if v < 0 || l < 0 || v*d+l >= len(m.Baselines) {
 		return nil
 	}
@@ -445,12 +446,12 @@ func baselinesOf(m *Model, k productKey) *Baselines {
 
 // leadsFor are those of the raw members by which a target is judged: its own, and where the network has
 // not read that the last one that it has.
-func leadsFor(m *Model, k productKey) []ensemble.Lead {
+func leadsFor(m *model.Model, k productKey) []ensemble.Lead {
 	out := []ensemble.Lead{k.lead}
 	if m == nil {
 		return out
 	}
-	v := slices.Index(m.Task.Targets, Target{k.variable, k.lead})
+	v := slices.Index(m.Task.Targets, model.Target{Variable: k.variable, Lead: k.lead})
 	if known := m.Task.Features.Axes.Leads; v >= 0 && !slices.Contains(known, k.lead) {
 		out = append(out, known[len(known)-1])
 	}
@@ -564,7 +565,7 @@ func (v *verification) selectParameters(all []ensemble.Entry) {
 		if t.family == nil {
 			t.parameters = nil
 		}
-		if m := v.reference; t.family == nil && (len(found) > 0 || m != nil && m.notNormal()) {
+		if m := v.reference; t.family == nil && (len(found) > 0 || m != nil && m.NotNormal()) {
 			v.warnings = append(v.warnings, fmt.Sprintf("%s at %s is judged by mean and spread, as a normal distribution, which it is not: parameters are not among the products of all starts",
 				t.key.variable, t.key.level))
 		}

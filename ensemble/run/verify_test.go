@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -179,16 +180,16 @@ func unweighted(t *testing.T, o VerifyOptions) {
 // noClimate: a climate must be of the forecasts' grid, and be one.
 func noClimate(t *testing.T, o VerifyOptions) {
 	t.Helper()
-	path := filepath.Join(o.RunDir, "model", climateFile)
-	c, err := loadClimate(path)
-	if err != nil || c.Dates != 17 || c.Fewest < 4 || len(c.warnings()) != 1 {
+	path := filepath.Join(o.RunDir, "model", model.ClimateFile)
+	c, err := model.LoadClimate(path)
+	if err != nil || c.Dates != 17 || c.Fewest < 4 || len(c.Warnings()) != 1 {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	g := *c.Grid
 	g.Lat = append([]float64{g.Lat[0] - 1}, g.Lat[1:]...)
 	c.Grid = &g
-	o.Climate = filepath.Join(t.TempDir(), climateFile)
-	if err := c.save(o.Climate); err != nil {
+	o.Climate = filepath.Join(t.TempDir(), model.ClimateFile)
+	if err := c.Save(o.Climate); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Verify(context.Background(), o); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "another grid") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 )
 
 // TestPrunedModel: a model with blocks of zeros, in memory or from its files, is predicted
@@ -51,21 +52,21 @@ func TestPrunedModel(t *testing.T) {
 			t.Errorf("%s: found %v, %v, want %v", what, found, err, want)
 		}
 	}
-	found, err := m.zeroBlocks()
+	found, err := m.ZeroBlocks()
 	same("in memory", found, err)
 	dir := t.TempDir()
 	if err := m.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := loadModel(dir, false)
+	loaded, err := model.Load(dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer loaded.Close()
-	found, err = loaded.zeroBlocks()
+	found, err = loaded.ZeroBlocks()
 	same("of the files", found, err)
-	told := func(m *Model) (n int) {
-		for _, nd := range m.net.plan.Graph().Nodes {
+	told := func(m *model.Model) (n int) {
+		for _, nd := range m.Network.Plan.Graph().Nodes {
 			if a, ok := nd.Attrs.(op.Fused); ok && nd.Kind == graph.KindOp && strings.Contains(string(a.Kept), "1") {
 				n++
 			}
@@ -77,7 +78,7 @@ func TestPrunedModel(t *testing.T) {
 		t.Errorf("%d convolutions of the plan know of zero blocks, want %d", n, len(want))
 	}
 	// The other network of two keeps all.
-	second := Weights{}
+	second := model.Weights{}
 	for _, w := range m.Networks[0] {
 		v, err := w.Float32()
 		if err != nil {
@@ -91,14 +92,14 @@ func TestPrunedModel(t *testing.T) {
 		}
 		second = append(second, w)
 	}
-	two := Model{Networks: []Weights{m.Networks[0], second}}
-	if found, err = two.zeroBlocks(); err != nil || found["enc_conv1.weight"] != "" {
+	two := model.Model{Networks: []model.Weights{m.Networks[0], second}}
+	if found, err = two.ZeroBlocks(); err != nil || found["enc_conv1.weight"] != "" {
 		t.Errorf("of two networks: found %v, %v, want nothing that one of them keeps", found, err)
 	}
 	dense := *m
-	dense.Networks = []Weights{second}
+	dense.Networks = []model.Weights{second}
 	defer dense.Close()
-	if err := dense.open(engineOptions(1)); err != nil {
+	if err := dense.Open(engineOptions(1)); err != nil {
 		t.Fatal(err)
 	}
 	dense.Networks = m.Networks

@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"fmt"
@@ -45,17 +45,17 @@ func (s Spec) family(networks int) *dist.Family {
 	return dist.FamilyByID(s.Family)
 }
 
-// predicted is the family of what a model of so many networks predicts: as family, but for what is made of it
+// Predicted is the family of what a model of so many networks predicts: as family, but for what is made of it
 // by calibration.
-func (s Spec) predicted(networks int) *dist.Family {
+func (s Spec) Predicted(networks int) *dist.Family {
 	if s.Tails == config.StudentCalibration {
 		return dist.Student
 	}
 	return s.family(networks)
 }
 
-// headOf is the part of a spec that a configuration says of the head.
-func (s *Spec) headOf(c *config.TrainConfig) {
+// HeadOf is the part of a spec that a configuration says of the head.
+func (s *Spec) HeadOf(c *config.TrainConfig) {
 	if c.Model.Head != DistributionHead {
 		return
 	}
@@ -96,7 +96,7 @@ func (s Spec) thresholds() ([]ensemble.Question, error) {
 		if err != nil {
 			return nil, err
 		}
-		if q.Event, err = eventOf(q); err != nil {
+		if q.Event, err = EventOf(q); err != nil {
 			return nil, err
 		}
 		out = append(out, q)
@@ -108,8 +108,8 @@ func (s Spec) thresholds() ([]ensemble.Question, error) {
 // scale: it matters where 0 and thresholds are.
 func (s Spec) readsCentre() bool { return s.Family != "" || s.Thresholds != "" }
 
-// withCentre gives a batch room for that input, if it is read.
-func (b *Batch) withCentre(s Spec) {
+// WithCentre gives a batch room for that input, if it is read.
+func (b *Batch) WithCentre(s Spec) {
 	if s.readsCentre() {
 		b.Centre = make([]float32, len(b.Spread))
 	}
@@ -128,8 +128,8 @@ func (s Spec) parameterNames() []string {
 	return out
 }
 
-// extra are the outputs that the family needs beside shift and sigma.
-func (s Spec) extra() []unet3d.ExtraOutput {
+// Extra are the outputs that the family needs beside shift and sigma.
+func (s Spec) Extra() []unet3d.ExtraOutput {
 	many := func(name string, n int, start func(i int) float64) (out []unet3d.ExtraOutput) {
 		for i := range n {
 			out = append(out, unet3d.ExtraOutput{Name: fmt.Sprintf("%s_%02d", name, i+1), Start: start(i)})
@@ -440,21 +440,21 @@ func edgesOf(counts []float64, bins int) ([]float64, error) {
 	return append(edges, cellEdge(last+1)), nil
 }
 
-// headSums are what the fit of a head needs of the training dates.
-type headSums struct {
+// HeadSums are what the fit of a head needs of the training dates.
+type HeadSums struct {
 	bins     int
 	positive bool
 	counts   [][]float64 // [variable][level][cell] of differences from the members' mean
 	least    []smallest  // [variable][level], of the analyses, if it is below 0
 }
 
-// newHeadSums are those of no date; nil if the head needs none.
-func (s Spec) newHeadSums(targets int) *headSums {
+// NewHeadSums are those of no date; nil if the head needs none.
+func (s Spec) NewHeadSums(targets int) *HeadSums {
 	f := s.family(1)
 	if f == nil || s.Bins == 0 && !f.Positive {
 		return nil
 	}
-	h := &headSums{bins: s.Bins, positive: f.Positive, least: make([]smallest, targets)}
+	h := &HeadSums{bins: s.Bins, positive: f.Positive, least: make([]smallest, targets)}
 	for range targets {
 		if s.Bins > 0 {
 			h.counts = append(h.counts, make([]float64, cells))
@@ -464,7 +464,7 @@ func (s Spec) newHeadSums(targets int) *headSums {
 }
 
 // add takes one target of a date.
-func (h *headSums) add(at int, obs, mean []float32, weights []float64, valid ensemble.Valid) {
+func (h *HeadSums) add(at int, obs, mean []float32, weights []float64, valid ensemble.Valid) {
 	for p, y := range obs {
 		d := y - mean[p]
 		if d != d {
@@ -489,12 +489,12 @@ type smallest struct {
 	When  ensemble.Valid
 }
 
-// fitHead gives the task of the leading rank what the head needs, with the bits of one rank that
+// FitHead gives the task of the leading rank what the head needs, with the bits of one rank that
 // has all.
 //
 // Errors: exit 65 for values that the family does not have, and for differences of which no bins
 // can be made.
-func (k *Task) fitHead(h *headSums, ranks *team.Team) error {
+func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 	if h == nil {
 		return nil
 	}
@@ -523,7 +523,7 @@ func (k *Task) fitHead(h *headSums, ranks *team.Team) error {
 		return nil
 	}
 	for at, l := range least {
-		name := k.named(at)
+		name := k.Named(at)
 		if k.Score[at] != 0 && h.positive && l.Value < -negligible*k.ErrorScale[at] {
 			return &exit.Error{Code: exit.BadData, What: "an analysis has values below 0, and the family of model.family has none",
 				At: fmt.Sprintf("%s at %s, training analyses", name, l.When), Why: fmt.Sprintf("the least value is %g", l.Value),
@@ -533,7 +533,7 @@ func (k *Task) fitHead(h *headSums, ranks *team.Team) error {
 	for at := range counts {
 		edges, err := edgesOf(counts[at], h.bins)
 		if err != nil && k.Score[at] != 0 {
-			return &exit.Error{Code: exit.BadData, What: "the training starts make no histogram", At: k.named(at),
+			return &exit.Error{Code: exit.BadData, What: "the training starts make no histogram", At: k.Named(at),
 				Why: err.Error(), Fix: "lower model.bins, or look at the fields with `ensemble inspect --stats`", Err: err}
 		}
 		for i := range edges {
@@ -585,12 +585,12 @@ func (h *heads) take(name string, x []float32, share float32) {
 // physical gives a forecast the parameters in physical units, and mean and standard deviation.
 //
 // Errors: if the networks give no distribution of the family.
-func (h *heads) physical(out *Forecast, init ensemble.Init, stats []statistics) error {
-	k, n := h.m.local, len(out.Spread)
+func (h *heads) physical(out *Forecast, init ensemble.Init, stats []Statistics) error {
+	k, n := h.m.Local, len(out.Spread)
 	d := len(k.Features.Axes.Levels)
 	families := make([]*dist.Family, len(k.Targets))
 	for v, t := range k.Targets {
-		families[v] = h.m.distributionOf(t.Variable)
+		families[v] = h.m.DistributionOf(t.Variable)
 	}
 	out.Parameters = make([][]float32, len(h.m.Family.Parameters))
 	for i := range out.Parameters {
@@ -600,7 +600,7 @@ func (h *heads) physical(out *Forecast, init ensemble.Init, stats []statistics) 
 	off := 0
 	for at, st := range stats {
 		f := families[at/d]
-		for q, centre := range st.mean {
+		for q, centre := range st.Mean {
 			i := off + q
 			par := h.at(i, at)
 			ok := true
@@ -630,7 +630,7 @@ func (h *heads) physical(out *Forecast, init ensemble.Init, stats []statistics) 
 			}
 			out.Mean[i], out.Sigma[i] = float32(mean), float32(std)
 		}
-		off += len(st.mean)
+		off += len(st.Mean)
 	}
 	return nil
 }
@@ -656,13 +656,13 @@ func (h *heads) at(i, target int) []float64 {
 	if h.m.Spec.Family == dist.CSGamma.ID {
 		return dist.AverageCSGamma(p)
 	}
-	edges, share := dist.AverageHistograms(h.m.local.Edges[target], p)
+	edges, share := dist.AverageHistograms(h.m.Local.Edges[target], p)
 	return append(edges, share...)
 }
 
-// distributionOf is the family of a variable of which the model gives the parameters. What cannot
+// DistributionOf is the family of a variable of which the model gives the parameters. What cannot
 // be negative is censored at 0, which keeps the probabilities of all other values.
-func (m *Model) distributionOf(variable string) *dist.Family {
+func (m *Model) DistributionOf(variable string) *dist.Family {
 	if !boundedVariable(variable) {
 		return m.Family
 	}
@@ -677,36 +677,36 @@ func (m *Model) distributionOf(variable string) *dist.Family {
 	return m.Family
 }
 
-// parameterFields are fields of the parameters of a distribution, in the order of its family.
-type parameterFields [][]float32
+// ParameterFields are fields of the parameters of a distribution, in the order of its family.
+type ParameterFields [][]float32
 
-// at reads the parameters of a point into par and gives it.
-func (f parameterFields) at(par []float64, point int) []float64 {
+// At reads the parameters of a point into par and gives it.
+func (f ParameterFields) At(par []float64, point int) []float64 {
 	for k := range f {
 		par[k] = float64(f[k][point])
 	}
 	return par
 }
 
-// parametersAt are those of a target, [parameter][point], of a part of the fields: of a normal
+// ParametersAt are those of a target, [parameter][point], of a part of the fields: of a normal
 // distribution mean and standard deviation.
-func (f *Forecast) parametersAt(at, points int, part func(field []float32) []float32) parameterFields {
+func (f *Forecast) ParametersAt(at, points int, part func(field []float32) []float32) ParameterFields {
 	all := f.Parameters
 	if all == nil {
 		all = [][]float32{f.Mean, f.Sigma}
 	}
-	out := make(parameterFields, len(all))
+	out := make(ParameterFields, len(all))
 	for k, x := range all {
 		out[k] = part(x[at*points : (at+1)*points])
 	}
 	return out
 }
 
-// wholeField is the part of a field that is all of it.
-func wholeField(field []float32) []float32 { return field }
+// WholeField is the part of a field that is all of it.
+func WholeField(field []float32) []float32 { return field }
 
-// targets names what a model predicts.
-func (m *Model) targets() string {
+// Targets names what a model predicts.
+func (m *Model) Targets() string {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	var out []string
 	for at := range k.Score {
@@ -714,19 +714,19 @@ func (m *Model) targets() string {
 			out = append(out, t.Variable+" at "+k.Features.Axes.Levels[at%d].Of(t.Variable).String())
 		}
 	}
-	return strings.Join(out, ", ") + " at " + leadWords(k.targetLeads())
+	return strings.Join(out, ", ") + " at " + LeadWords(k.TargetLeads())
 }
 
-// family is the distribution of a variable of which the model gives the parameters.
+// FamilyOf is the distribution of a variable of which the model gives the parameters.
 //
 // Errors: exit 64 for variables that are not in the vocabulary, unless the family has only
 // positive values, and for those with another bound, since a distribution may reach where none
 // of their values can be.
-func (m *Model) family(variable string) (*dist.Family, error) {
+func (m *Model) FamilyOf(variable string) (*dist.Family, error) {
 	v, known := ensemble.VariableNamed(variable)
 	if _, ok := v.NonNegative(); !ok && (known || !m.Family.Positive) {
 		return nil, &exit.Error{Code: exit.Usage, What: "no quantiles, probabilities and members of " + variable, At: "products",
 			Why: "the model predicts a distribution (" + m.Family.Name + "), and nobody has said what values " + variable + " can have", Fix: "ask for mean and spread only"}
 	}
-	return m.distributionOf(variable), nil
+	return m.DistributionOf(variable), nil
 }

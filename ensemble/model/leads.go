@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ type Target struct {
 	Lead     ensemble.Lead
 }
 
-// targetsOf are variables at leads, [lead][variable].
-func targetsOf(variables []string, leads []ensemble.Lead) (out []Target) {
+// TargetsOf are variables at leads, [lead][variable].
+func TargetsOf(variables []string, leads []ensemble.Lead) (out []Target) {
 	for _, l := range leads {
 		for _, v := range variables {
 			out = append(out, Target{v, l})
@@ -25,8 +25,8 @@ func targetsOf(variables []string, leads []ensemble.Lead) (out []Target) {
 	return out
 }
 
-// targetLeads are the leads of the targets, ascending.
-func (k *Task) targetLeads() (out []ensemble.Lead) {
+// TargetLeads are the leads of the targets, ascending.
+func (k *Task) TargetLeads() (out []ensemble.Lead) {
 	for _, t := range k.Targets {
 		if !slices.Contains(out, t.Lead) {
 			out = append(out, t.Lead)
@@ -35,8 +35,8 @@ func (k *Task) targetLeads() (out []ensemble.Lead) {
 	return out
 }
 
-// targetVariables are the variables of the targets, which are the same at each lead.
-func (k *Task) targetVariables() (out []string) {
+// TargetVariables are the variables of the targets, which are the same at each lead.
+func (k *Task) TargetVariables() (out []string) {
 	for _, t := range k.Targets {
 		if !slices.Contains(out, t.Variable) {
 			out = append(out, t.Variable)
@@ -45,30 +45,30 @@ func (k *Task) targetVariables() (out []string) {
 	return out
 }
 
-// named is what a target is called in messages; the lead only where there are several.
-func (k *Task) named(at int) string {
+// Named is what a target is called in messages; the lead only where there are several.
+func (k *Task) Named(at int) string {
 	d := len(k.Features.Axes.Levels)
 	t := k.Targets[at/d]
 	text := fmt.Sprintf("%s at %s", t.Variable, k.Features.Axes.Levels[at%d])
-	if len(k.targetLeads()) > 1 {
+	if len(k.TargetLeads()) > 1 {
 		text += fmt.Sprintf(" for %s", t.Lead)
 	}
 	return text
 }
 
-// leadWords lists leads.
-func leadWords(leads []ensemble.Lead) string { return strings.Join(phrase.Words(leads), ", ") }
+// LeadWords lists leads.
+func LeadWords(leads []ensemble.Lead) string { return strings.Join(phrase.Words(leads), ", ") }
 
-// channelOf names a target in lists of channels; the lead only where there are several.
-func (k *Task) channelOf(t Target) string {
-	if len(k.targetLeads()) == 1 {
+// ChannelOf names a target in lists of channels; the lead only where there are several.
+func (k *Task) ChannelOf(t Target) string {
+	if len(k.TargetLeads()) == 1 {
 		return t.Variable
 	}
 	return fmt.Sprintf("%s at %s", t.Variable, t.Lead)
 }
 
-// at is the place of a target among those of a task.
-func (k *Task) at(t Target, level ensemble.Level) int {
+// At is the place of a target among those of a task.
+func (k *Task) At(t Target, level ensemble.Level) int {
 	levels := k.Features.Axes.Levels
 	return slices.Index(k.Targets, t)*len(levels) + ensemble.FindLevel(levels, t.Variable, level)
 }

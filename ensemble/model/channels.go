@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -7,15 +7,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// whole is the network before any channel goes, as channels are found in it.
-func (s Spec) whole(k *Task, g *ensemble.Grid) (*channels.Network, error) {
+// Whole is the network before any channel goes, as channels are found in it.
+func (s Spec) Whole(k *Task, g *ensemble.Grid) (*channels.Network, error) {
 	s.Kept = nil
-	return s.channels(k, g)
+	return s.Channels(k, g)
 }
 
-// channels are those of the network as it is.
-func (s Spec) channels(k *Task, g *ensemble.Grid) (*channels.Network, error) {
-	gr, err := s.graph(k, g, 1, 0, false)
+// Channels are those of the network as it is.
+func (s Spec) Channels(k *Task, g *ensemble.Grid) (*channels.Network, error) {
+	gr, err := s.Graph(k, g, 1, 0, false)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (s Spec) shrunk(b *graph.Builder) (*graph.Graph, error) {
 	}
 	small, _, err := channels.Find(g).Shrink(s.Kept)
 	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the list of channels that are left does not fit the network", At: "network.kept of " + modelFile, Why: err.Error(),
+		return nil, &exit.Error{Code: exit.BadData, What: "the list of channels that are left does not fit the network", At: "network.kept of " + File, Why: err.Error(),
 			Fix: "copy the whole folder of the model again", Err: err}
 	}
 	return small, nil

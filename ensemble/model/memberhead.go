@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ import (
 // outMembers is what is added to each member, in units of the error scale.
 const outMembers = "member_shift"
 
-// givesMembers tells whether the network corrects members one for one.
-func (s Spec) givesMembers() bool { return s.Head == config.MembersHead }
+// GivesMembers tells whether the network corrects members one for one.
+func (s Spec) GivesMembers() bool { return s.Head == config.MembersHead }
 
 // alphaFair is the share of the fair score in the almost fair one.
 // Source: Lang et al. 2024, arXiv:2412.15832.
@@ -38,7 +38,7 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features, season graph.Valu
 	members, own := s.membersOf(k), f.MemberChannels()
 	fields := op.Reshape(b, b.Input("members", graph.Shape{n, members * own, d, h, w}), graph.Shape{n * members, own, d, h, w})
 	x := fields
-	if s.inRows() {
+	if s.InRows() {
 		x = s.leadRows(b, k, x, features, members)
 	} else if statistics := f.StatisticChannels(); statistics < f.Channels() {
 		x = op.Concat(b, 1, x, op.SetRepeat(b, op.Slice(b, features, 1, statistics, f.Channels()), members))
@@ -49,8 +49,8 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features, season graph.Valu
 		together = members / 2
 	}
 	var shift graph.Value
-	if s.inRows() {
-		shift = s.askedOf(b, k, s.rowNetwork(b, k, x, len(k.targetVariables()), together, wrap), 1)
+	if s.InRows() {
+		shift = s.askedOf(b, k, s.rowNetwork(b, k, x, len(k.TargetVariables()), together, wrap), 1)
 	} else {
 		shift = s.memberNetwork(b, x, targets[1], together, wrap)
 	}
@@ -111,7 +111,7 @@ func (s Spec) memberMaps(b *graph.Builder, k *Task, own, season graph.Value, tar
 	}
 	var fields []graph.Value
 	for i := range k.Targets {
-		lead, variable := k.targetAt(i)
+		lead, variable := k.TargetAt(i)
 		c := (lead*len(f.OfMembers)+kind)*len(f.Axes.Variables) + variable
 		fields = append(fields, op.Slice(b, own, 1, c, c+1))
 	}
@@ -151,8 +151,8 @@ const attendedStages = 3
 func (k *Task) raws(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	targets := len(k.Targets) * d
-	return k.eachTarget(i, fc, used, func(at, _ int, st statistics) error {
-		t, x := k.targetAt(at / d)
+	return k.eachTarget(i, fc, used, func(at, _ int, st Statistics) error {
+		t, x := k.TargetAt(at / d)
 		r := float32(1 / k.ErrorScale[at])
 		for m, member := range used {
 			to := ((i*len(used)+m)*targets + at) * p
@@ -162,7 +162,7 @@ func (k *Task) raws(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 				continue
 			}
 			for q, v := range raw {
-				b.Deviation[to+q] = orZero((v - st.mean[q]) * r)
+				b.Deviation[to+q] = OrZero((v - st.Mean[q]) * r)
 			}
 		}
 		return nil
@@ -173,10 +173,10 @@ func (k *Task) raws(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 // stand in the order of the batch, and their mean and standard deviation. Of what cannot be
 // negative members below 0 are 0.
 func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
-	k, b := m.local, &m.net.batch
+	k, b := m.Local, &m.Network.Batch
 	d := len(k.Features.Axes.Levels)
 	targets := len(k.Targets) * d
-	p := len(m.net.batch.Spread) / targets
+	p := len(m.Network.Batch.Spread) / targets
 	members := len(b.from)
 	shifts := out.Members
 	out.Members = make([]float32, len(shifts))
@@ -192,7 +192,7 @@ func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
 				y := x + e*shifts[from+q]
 				if x == x && y-y != 0 {
 					return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-						At:  fmt.Sprintf("start %s, %s, point %d", init, k.named(at), q),
+						At:  fmt.Sprintf("start %s, %s, point %d", init, k.Named(at), q),
 						Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 				}
 				if bounded && y < 0 {
@@ -213,8 +213,8 @@ func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
 	return nil
 }
 
-// members are those of a target of a forecast.
-func (out *Forecast) members(at, targets, points int) (fields [][]float32) {
+// MembersOf are those of a target of a forecast.
+func (out *Forecast) MembersOf(at, targets, points int) (fields [][]float32) {
 	for i := 0; i < len(out.Members); i += targets * points {
 		fields = append(fields, out.Members[i+at*points:][:points])
 	}

@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"cmp"
@@ -17,22 +17,22 @@ import (
 // that of the start at hand. Members that stand twice in the places of others would cost the time
 // of all, and be counted twice by the pools.
 
-// readsMembers tells whether the network has an input of the members themselves.
-func (s Spec) readsMembers() bool { return s.Members == config.MemberEncoder || s.givesMembers() }
+// ReadsMembers tells whether the network has an input of the members themselves.
+func (s Spec) ReadsMembers() bool { return s.Members == config.MemberEncoder || s.GivesMembers() }
 
 // membersOf is how many members a sample has.
 func (s Spec) membersOf(k *Task) int { return cmp.Or(s.count, len(k.Used)) }
 
-// reading is the network that reads so many members.
-func (s Spec) reading(members int) Spec {
-	if s.readsMembers() {
+// Reading is the network that reads so many members.
+func (s Spec) Reading(members int) Spec {
+	if s.ReadsMembers() {
 		s.count = members
 	}
 	return s
 }
 
-// ofMembers completes the network of a configuration by what it reads and gives of members.
-func (s Spec) ofMembers(c *config.TrainConfig) Spec {
+// OfMembers completes the network of a configuration by what it reads and gives of members.
+func (s Spec) OfMembers(c *config.TrainConfig) Spec {
 	if c.Model.Members == config.MemberEncoder {
 		s.Members, s.Pool, s.Encoder = c.Model.Members, c.Model.Pool, c.Model.Encoder.Channels
 	}
@@ -42,11 +42,11 @@ func (s Spec) ofMembers(c *config.TrainConfig) Spec {
 	if c.Model.Head == config.MembersHead && c.Model.Attention != config.GlobalAttention {
 		s.Attention = c.Model.Attention
 	}
-	return s.reading(c.Data.Members.Use.N())
+	return s.Reading(c.Data.Members.Use.N())
 }
 
-// memberFields are the channels of each member that a configuration asks for.
-func memberFields(c *config.TrainConfig) []ensemble.MemberChannel {
+// MemberFields are the channels of each member that a configuration asks for.
+func MemberFields(c *config.TrainConfig) []ensemble.MemberChannel {
 	if c.Model.Members != config.MemberEncoder && c.Model.Head != config.MembersHead {
 		return nil
 	}
@@ -68,15 +68,15 @@ func (s Spec) joinMembers(b *graph.Builder, k *Task, features graph.Value, wrap 
 	return op.Concat(b, 1, features, e.Build(b, x, count))
 }
 
-// withMembers gives a batch of n samples room for so many members each, if they are read; with what
+// WithMembers gives a batch of n samples room for so many members each, if they are read; with what
 // a loss needs of them, or what a prediction.
-func (b *Batch) withMembers(s Spec, k *Task, g *ensemble.Grid, n, members int, loss bool) {
+func (b *Batch) WithMembers(s Spec, k *Task, g *ensemble.Grid, n, members int, loss bool) {
 	fields := n * members * len(k.Features.Axes.Levels) * g.Size()
-	if s.readsMembers() {
+	if s.ReadsMembers() {
 		b.Members = make([]float32, fields*k.Features.MemberChannels())
 	}
 	switch targets := fields * len(k.Targets); {
-	case !s.givesMembers():
+	case !s.GivesMembers():
 	case loss:
 		b.Deviation = make([]float32, targets)
 	default:
@@ -96,25 +96,25 @@ func (k *Task) members(b *Batch, i int, fc *ensemble.Forecast, used []int) error
 	return k.raws(b, i, fc, used)
 }
 
-// read makes the model ready for so many members. The network is open; memory is taken for one
+// ReadMembers makes the model ready for so many members. The network is open; memory is taken for one
 // number at a time.
 //
 // Errors: as open.
-func (m *Model) read(members int) error {
-	if !m.Spec.readsMembers() || m.Spec.membersOf(&m.Task) == members {
+func (m *Model) ReadMembers(members int) error {
+	if !m.Spec.ReadsMembers() || m.Spec.membersOf(&m.Task) == members {
 		return nil
 	}
-	if err := m.net.plan.Close(); err != nil {
+	if err := m.Network.Plan.Close(); err != nil {
 		return err
 	}
-	m.net, m.Spec = nil, m.Spec.reading(members)
-	return m.open(m.opened)
+	m.Network, m.Spec = nil, m.Spec.Reading(members)
+	return m.Open(m.opened)
 }
 
-// inOrder brings the members of the only sample of a batch into an order that does not depend on
+// InOrder brings the members of the only sample of a batch into an order that does not depend on
 // their numbers. Ranks that share a start leave them as they are: each sees a part of the fields.
-func (m *Model) inOrder(members int) {
-	b := &m.net.batch
+func (m *Model) InOrder(members int) {
+	b := &m.Network.Batch
 	if b.Members == nil {
 		return
 	}
@@ -122,7 +122,7 @@ func (m *Model) inOrder(members int) {
 	for i := range b.from {
 		b.from[i] = i
 	}
-	if m.ranks == nil {
+	if m.Ranks == nil {
 		b.from = ensemble.SortMembers(b.Members, members)
 		if b.Raw != nil {
 			ensemble.TakeMembers(b.Raw, b.from)

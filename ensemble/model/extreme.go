@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"math"
@@ -21,10 +21,10 @@ type extreme struct {
 	climate []*score.Climate // as targets are stored; nil where a target is not scored
 }
 
-// weighExtremes gives unusual forecasts the weights in training that a configuration asks for.
+// WeighExtremes gives unusual forecasts the weights in training that a configuration asks for.
 //
 // Errors: exit 64 on several ranks, which have no climate of their slabs.
-func (k *Task) weighExtremes(c *config.TrainConfig, climate *Climate, ranks *team.Team) error {
+func (k *Task) WeighExtremes(c *config.TrainConfig, climate *Climate, ranks *team.Team) error {
 	if c.Train.Train.Loss.Extreme == 0 {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (k *Task) weighExtremes(c *config.TrainConfig, climate *Climate, ranks *tea
 	e := &extreme{factor: c.Train.Train.Loss.Extreme}
 	for _, t := range k.Targets {
 		for _, l := range k.Features.Axes.Levels {
-			e.climate = append(e.climate, climate.of(score.Target{Variable: t.Variable, Level: l.Of(t.Variable), Lead: t.Lead}))
+			e.climate = append(e.climate, climate.Find(score.Target{Variable: t.Variable, Level: l.Of(t.Variable), Lead: t.Lead}))
 		}
 	}
 	k.extreme = e

@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"fmt"
@@ -26,16 +26,16 @@ type Calibration struct {
 	Map      calibration.Map `json:"map"`
 }
 
-// exceeding is the threshold of an event of one limit: its probability, or one less it, is that
+// Exceeding is the threshold of an event of one limit: its probability, or one less it, is that
 // of exceeding.
-func exceeding(e ensemble.Event) ensemble.Event {
+func Exceeding(e ensemble.Event) ensemble.Event {
 	return ensemble.Event{Relation: ensemble.Above, Lower: e.Threshold()}
 }
 
-// exceedances are the probabilities of values above a threshold.
+// Exceedances are the probabilities of values above a threshold.
 //
 // Shape: par [parameter][point], the result [point].
-func exceedances(family *dist.Family, par [][]float32, threshold float64) []float64 {
+func Exceedances(family *dist.Family, par [][]float32, threshold float64) []float64 {
 	out := make([]float64, len(par[0]))
 	eachPoint(par, func(p int, par []float64) { out[p] = family.Above(par, threshold) })
 	return out
@@ -62,9 +62,9 @@ func (m *Model) calibrationsOf(t Target, level ensemble.Level) (out []Calibratio
 	return out
 }
 
-// calibrationWords tell of a variable's probabilities how they are calibrated, as files do: "" if
+// CalibrationWords tell of a variable's probabilities how they are calibrated, as files do: "" if
 // they are not.
-func (m *Model) calibrationWords(t Target, level ensemble.Level) string {
+func (m *Model) CalibrationWords(t Target, level ensemble.Level) string {
 	of := m.calibrationsOf(t, level)
 	if of == nil {
 		return ""
@@ -81,13 +81,13 @@ func (m *Model) calibrationWords(t Target, level ensemble.Level) string {
 		phrase.Count(of[0].Starts, "start"), ensemble.InitAt(of[0].Period.From), ensemble.InitAt(of[0].Period.To))
 }
 
-// calibrate brings probabilities of an event of a target to what its calibrations say: those of
+// Calibrate brings probabilities of an event of a target to what its calibrations say: those of
 // exceeding calibrated thresholds are mapped, and then sorted, so that they nowhere rise with the
 // threshold; those of exceeding others are kept between them; what is below, and between
 // two limits, follows.
 //
 // Shape: par [parameter][point]; p [point] is changed.
-func (m *Model) calibrate(p []float32, t Target, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
+func (m *Model) Calibrate(p []float32, t Target, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
 	of := m.calibrationsOf(t, level)
 	if of == nil {
 		return

@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
-// eventOf is a question's event with its limits in SI units.
+// EventOf is a question's event with its limits in SI units.
 //
 // Errors: exit 64 for a unit that is none of the variable.
-func eventOf(q ensemble.Question) (ensemble.Event, error) {
+func EventOf(q ensemble.Question) (ensemble.Event, error) {
 	e := q.Event
 	v, _ := ensemble.VariableNamed(q.Variable)
 	if q.Unit == "" {

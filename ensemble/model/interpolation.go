@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"cmp"
@@ -19,5 +19,5 @@ func (p Interpolation) String() string {
 	return fmt.Sprintf("%s, %g valid", p.Method, cmp.Or(p.MinValid, regrid.DefaultMinValid))
 }
 
-// asked says whether fields may be interpolated.
-func (p Interpolation) asked() bool { return p.Method != "" }
+// Asked says whether fields may be interpolated.
+func (p Interpolation) Asked() bool { return p.Method != "" }

@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"slices"
@@ -7,12 +7,12 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// zeroBlocks finds which blocks of filters are kept in the weights of the networks that take
+// ZeroBlocks finds which blocks of filters are kept in the weights of the networks that take
 // turns in the plan of a model: one that was pruned by blocks is predicted by kernels that
 // leave the others out.
 //
 // Errors: of reading the weights.
-func (m *Model) zeroBlocks() (map[string]op.Kept, error) {
+func (m *Model) ZeroBlocks() (map[string]op.Kept, error) {
 	if m.stored == nil {
 		return zeroBlocksOf(slices.Concat(m.Networks, m.Spreads)...)
 	}

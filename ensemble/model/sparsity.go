@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"fmt"
@@ -35,8 +35,8 @@ func (s Sparsity) String() string {
 	return fmt.Sprintf("%d of %d filter weights are not 0 (sparsity %.4g): %s", s.Nonzeros, s.Weights, s.Sparsity, strings.Join(sizes, ", "))
 }
 
-// sparsityOf counts the zeros of a network's filters.
-func sparsityOf(layers []prune.Layer, w Weights) (Sparsity, error) {
+// SparsityOf counts the zeros of a network's filters.
+func SparsityOf(layers []prune.Layer, w Weights) (Sparsity, error) {
 	s := Sparsity{Bytes: map[prune.Format]int64{}}
 	share := func(nonzeros, all int) float64 { return 1 - float64(nonzeros)/float64(all) }
 	for _, l := range layers {

@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"fmt"
@@ -18,11 +18,11 @@ import (
 // the same weights; networks over time look along them. Channels of features and of members begin with the
 // lead, so rows are these channels reshaped.
 
-// inRows tells whether the network has leads in rows.
-func (s Spec) inRows() bool { return s.Leads == config.RowLeads }
+// InRows tells whether the network has leads in rows.
+func (s Spec) InRows() bool { return s.Leads == config.RowLeads }
 
-// ofLeads completes the network of a configuration by how it sees leads.
-func (s Spec) ofLeads(c *config.TrainConfig) Spec {
+// OfLeads completes the network of a configuration by how it sees leads.
+func (s Spec) OfLeads(c *config.TrainConfig) Spec {
 	if c.Model.LeadsInRows() {
 		s.Leads, s.Conditions = config.RowLeads, strings.Join(c.Model.Conditions, " ")
 	}
@@ -55,7 +55,7 @@ func (s Spec) rowLeads(k *Task) []ensemble.Lead {
 	if config.OverTime(s.Kind) {
 		return k.Features.Axes.Leads
 	}
-	return k.targetLeads()
+	return k.TargetLeads()
 }
 
 // conditions are what a batch is told of the leads of rows.
@@ -101,8 +101,8 @@ func (c conditions) of(init ensemble.Init) (out []float32) {
 	return out
 }
 
-// withConditions gives a batch of n samples room for conditions, if the network has some.
-func (b *Batch) withConditions(s Spec, k *Task, n int) {
+// WithConditions gives a batch of n samples room for conditions, if the network has some.
+func (b *Batch) WithConditions(s Spec, k *Task, n int) {
 	if s.Conditions != "" {
 		b.told = s.conditionsOf(k)
 		b.Conditions = make([]float32, n*b.told.each()*len(b.told.leads))
@@ -163,9 +163,9 @@ func joined(b *graph.Builder, parts []graph.Value) graph.Value {
 //
 // Shape: y [N·T each·V D H W] → [N each·T'·V D H W] for the T' target leads, [each][lead][variable].
 func (s Spec) askedOf(b *graph.Builder, k *Task, y graph.Value, each int) graph.Value {
-	leads, vars := s.rowLeads(k), len(k.targetVariables())
+	leads, vars := s.rowLeads(k), len(k.TargetVariables())
 	y = op.Reshape(b, y, graph.Shape{y.Dim(0) / len(leads), len(leads) * each * vars, y.Dim(2), y.Dim(3), y.Dim(4)})
-	asked := k.targetLeads()
+	asked := k.TargetLeads()
 	if each == 1 && slices.Equal(asked, leads) {
 		return y
 	}
@@ -184,7 +184,7 @@ func (s Spec) rowsBody(k *Task, wrap bool) unet3d.Body {
 	return func(b *graph.Builder, x graph.Value, out int) graph.Value {
 		each := out / len(k.Targets)
 		rows := s.leadRows(b, k, op.Slice(b, x, 1, 0, k.Features.StatisticChannels()), x, 1)
-		return s.askedOf(b, k, s.rowNetwork(b, k, rows, each*len(k.targetVariables()), 1, wrap), each)
+		return s.askedOf(b, k, s.rowNetwork(b, k, rows, each*len(k.TargetVariables()), 1, wrap), each)
 	}
 }
 

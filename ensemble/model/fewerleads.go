@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"fmt"
@@ -12,13 +12,13 @@ import (
 // takesFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
 // their number, and no map is of one of them.
 func (s Spec) takesFewerLeads() bool {
-	return s.inRows() && s.givesMembers() && !s.Maps && (s.toldLeads() || !config.OverTime(s.Kind))
+	return s.InRows() && s.GivesMembers() && !s.Maps && (s.toldLeads() || !config.OverTime(s.Kind))
 }
 
-// readOnly makes of the model one that reads some of its leads, and predicts the target leads among them.
+// ReadOnly makes of the model one that reads some of its leads, and predicts the target leads among them.
 //
 // Errors: exit 64 for leads that it has not, none that it predicts, and networks that need all.
-func (m *Model) readOnly(leads []ensemble.Lead) error {
+func (m *Model) ReadOnly(leads []ensemble.Lead) error {
 	k := &m.Task
 	all := k.Features.Axes.Leads
 	refuse := func(what, why, fix string) error {
@@ -28,14 +28,14 @@ func (m *Model) readOnly(leads []ensemble.Lead) error {
 	case leads == nil || slices.Equal(leads, all):
 		return nil
 	case !slices.IsSorted(leads) || len(slices.Compact(slices.Clone(leads))) < len(leads) || slices.ContainsFunc(leads, func(l ensemble.Lead) bool { return !slices.Contains(all, l) }):
-		return refuse("leads are asked for that the model does not read", fmt.Sprintf("%s of %s", leadWords(leads), leadWords(all)), "give some of these, ascending")
+		return refuse("leads are asked for that the model does not read", fmt.Sprintf("%s of %s", LeadWords(leads), LeadWords(all)), "give some of these, ascending")
 	case !m.Spec.takesFewerLeads():
 		return refuse(fmt.Sprintf("%s needs all of its %d leads", m.Spec.Kind, len(all)), "it was trained for this number of them",
 			"leave leads out, or train members without maps, with leads in rows (model.leads) that are told apart by model.conditions: [lead]")
 	case config.OverTime(m.Spec.Kind) && len(leads) < 2:
 		return refuse(fmt.Sprintf("%s works along leads, and there is %d", m.Spec.Kind, len(leads)), "", "give two or more")
-	case !slices.ContainsFunc(k.targetLeads(), func(l ensemble.Lead) bool { return slices.Contains(leads, l) }):
-		return refuse("no lead is read that is predicted", "the model predicts "+m.targets(), "add one of these leads")
+	case !slices.ContainsFunc(k.TargetLeads(), func(l ensemble.Lead) bool { return slices.Contains(leads, l) }):
+		return refuse("no lead is read that is predicted", "the model predicts "+m.Targets(), "add one of these leads")
 	}
 	d, vars := len(k.Features.Axes.Levels), len(k.Features.Axes.Variables)
 	var inputs, targets []int // places that stay, of features and of targets
@@ -66,5 +66,5 @@ func (m *Model) readOnly(leads []ensemble.Lead) error {
 	return nil
 }
 
-// readsFewer tells whether the task reads fewer leads than it was trained on.
-func (k *Task) readsFewer() bool { return k.horizon > 0 }
+// ReadsFewer tells whether the task reads fewer leads than it was trained on.
+func (k *Task) ReadsFewer() bool { return k.horizon > 0 }

@@ -1,13 +1,13 @@
-package run
+package model
 
 import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
 
-// local is the task of a rank, for its slab alone: what is known of other levels and
+// Local is the task of a rank, for its slab alone: what is known of other levels and
 // points is left out.
-func (k *Task) local(s *team.Slab, rank int) *Task {
+func (k *Task) Local(s *team.Slab, rank int) *Task {
 	out := *k
 	if s == nil {
 		return &out
@@ -16,7 +16,7 @@ func (k *Task) local(s *team.Slab, rank int) *Task {
 	out.Score, out.ErrorScale, out.SpreadScale, out.SpreadAffine = team.AtLevels(k.Score, s, rank), team.AtLevels(k.ErrorScale, s, rank), team.AtLevels(k.SpreadScale, s, rank), team.AtLevels(k.SpreadAffine, s, rank)
 	out.Edges = team.AtLevels(k.Edges, s, rank)
 	out.Centre, out.Width = team.CutMaps(team.AtLevels(k.Centre, s, rank), s, rank), team.CutMaps(team.AtLevels(k.Width, s, rank), s, rank)
-	out.reference = k.reference.within(s, rank)
+	out.reference = k.reference.Within(s, rank)
 	out.Features.Spreads = team.AtLevels(k.Features.Spreads, s, rank)
 	out.Features.Auxiliary = nil
 	for _, a := range k.Features.Auxiliary {
@@ -36,21 +36,21 @@ type fitted struct {
 	Local Task
 }
 
-// shareTask gives every rank its local task of the one that the leading rank has
+// ShareTask gives every rank its local task of the one that the leading rank has
 // fitted, and what of it all need: all but the maps.
-func shareTask(t *team.Team, k *Task) (*Task, error) {
+func ShareTask(t *team.Team, k *Task) (*Task, error) {
 	s := t.Own()
 	if s == nil {
 		return k, nil
 	}
 	bare := *k
 	bare.Features.Fields, bare.Centre, bare.Width = nil, nil, nil
-	f, err := team.Scatter(t, func(rank int) fitted { return fitted{bare, *k.local(s, rank)} })
+	f, err := team.Scatter(t, func(rank int) fitted { return fitted{bare, *k.Local(s, rank)} })
 	if err != nil {
 		return nil, err
 	}
 	if t.Leads() {
-		return k.local(s, 0), nil
+		return k.Local(s, 0), nil
 	}
 	*k = f.Whole
 	return &f.Local, nil

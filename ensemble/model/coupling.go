@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"encoding/json"
@@ -15,8 +15,8 @@ import (
 // couplingFile is what the test of a training found of coupling, in a model folder.
 const couplingFile = "coupling.json"
 
-// saveCoupling writes it; without any there is no file.
-func saveCoupling(dir string, rows []score.Coupling) error {
+// SaveCoupling writes it; without any there is no file.
+func SaveCoupling(dir string, rows []score.Coupling) error {
 	if len(rows) == 0 {
 		return nil
 	}

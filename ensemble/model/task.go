@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"fmt"
@@ -47,16 +47,16 @@ type Task struct {
 	Edges [][]float64
 
 	horizon   ensemble.Lead // the last lead of the training, where a prediction reads fewer
-	reference *reference    // that the network corrects; nil for none
+	reference *Reference    // that the network corrects; nil for none
 	extreme   *extreme      // weights of unusual forecasts in training; nil for none
 }
 
-// statistics are the fields a task needs of one forecast and one target.
-type statistics struct{ mean, std []float32 }
+// Statistics are the fields a task needs of one forecast and one target.
+type Statistics struct{ Mean, Std []float32 }
 
-// targetAt gives the axis positions of target v in what the network sees. Of a target lead after all
+// TargetAt gives the axis positions of target v in what the network sees. Of a target lead after all
 // that it sees the last one stands for it.
-func (k *Task) targetAt(v int) (lead, variable int) {
+func (k *Task) TargetAt(v int) (lead, variable int) {
 	leads := k.Features.Axes.Leads
 	if lead = slices.Index(leads, k.Targets[v].Lead); lead < 0 {
 		lead = len(leads) - 1
@@ -64,14 +64,14 @@ func (k *Task) targetAt(v int) (lead, variable int) {
 	return lead, slices.Index(k.Features.Axes.Variables, k.Targets[v].Variable)
 }
 
-// answerAt gives the axis positions of target v in a forecast that has all target leads.
-func (k *Task) answerAt(fc *ensemble.Forecast, v int) (lead, variable int) {
-	_, variable = k.targetAt(v)
+// AnswerAt gives the axis positions of target v in a forecast that has all target leads.
+func (k *Task) AnswerAt(fc *ensemble.Forecast, v int) (lead, variable int) {
+	_, variable = k.TargetAt(v)
 	return slices.Index(fc.Axes.Leads, k.Targets[v].Lead), variable
 }
 
-// positions finds members on the axis of a forecast.
-func positions(fc *ensemble.Forecast, members []ensemble.Member) ([]int, error) {
+// Positions finds members on the axis of a forecast.
+func Positions(fc *ensemble.Forecast, members []ensemble.Member) ([]int, error) {
 	at, err := places(fc.Members, members)
 	if err != nil {
 		return nil, fmt.Errorf("forecast %s: %w", fc.Init, err)
@@ -90,7 +90,7 @@ func places(axis, members []ensemble.Member) ([]int, error) {
 	return out, nil
 }
 
-func everyMember(fc *ensemble.Forecast) []int {
+func EveryMember(fc *ensemble.Forecast) []int {
 	out := make([]int, len(fc.Members))
 	for i := range out {
 		out[i] = i
@@ -112,29 +112,29 @@ const (
 	targetSums
 )
 
-// taskSums are sums over dates by point, from which a task is fitted. Of several ranks each
+// TaskSums are sums over dates by point, from which a task is fitted. Of several ranks each
 // has those of its slab.
-type taskSums struct {
+type TaskSums struct {
 	k        *Task
 	used     []int // positions of the used members
 	features *ensemble.FeatureSums
 	targets  [][targetSums][]float64 // as targets are stored, of the forecasts; nil before the first
 	levels   int
 	analysed bool // whether there were analyses
-	head     *headSums
+	Head     *HeadSums
 
 	mean, std, all []float32
 }
 
-// newSums are those of no date. members are those of the forecasts.
-func (k *Task) newSums(members []ensemble.Member) (*taskSums, error) {
+// NewSums are those of no date. members are those of the forecasts.
+func (k *Task) NewSums(members []ensemble.Member) (*TaskSums, error) {
 	used, err := places(members, k.Used)
-	return &taskSums{k: k, used: used, features: k.Features.NewSums(used)}, err
+	return &TaskSums{k: k, used: used, features: k.Features.NewSums(used)}, err
 }
 
-// add takes one start of the training; they come in the order of their dates. There may be no analyses
+// Add takes one start of the training; they come in the order of their dates. There may be no analyses
 // for a task that predicts only spread.
-func (s *taskSums) add(fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
+func (s *TaskSums) Add(fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
 	n := fc.Grid.Size()
 	if s.targets == nil {
 		s.levels = len(fc.Axes.Levels)
@@ -161,13 +161,13 @@ func (s *taskSums) add(fc *ensemble.Forecast, analyses []*ensemble.Analysis) err
 }
 
 // addTarget takes target v at level l of the forecasts.
-func (s *taskSums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysis, v, l int) error {
+func (s *TaskSums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysis, v, l int) error {
 	k, to := s.k, &s.targets[v*s.levels+l]
-	t, x := k.targetAt(v)
+	t, x := k.TargetAt(v)
 	fc.MeanStd(s.mean, s.std, t, x, l, s.used, k.Features.DDOF)
 	ensemble.PointSums{N: to[0], Sum: to[1], Sq: to[2], Pivot: to[3]}.Add(s.mean)
-	t, x = k.answerAt(fc, v)
-	fc.MeanStd(s.all, s.all, t, x, l, everyMember(fc), k.Features.DDOF)
+	t, x = k.AnswerAt(fc, v)
+	fc.MeanStd(s.all, s.all, t, x, l, EveryMember(fc), k.Features.DDOF)
 	for p, std := range s.std {
 		if s, f := float64(std), float64(s.all[p]); f == f {
 			to[sumCount][p]++
@@ -182,12 +182,12 @@ func (s *taskSums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysi
 		return nil
 	}
 	s.analysed = true
-	obs, err := k.observed(analyses, fc.Init, v, fc.Axes.Levels[l])
+	obs, err := k.Observed(analyses, fc.Init, v, fc.Axes.Levels[l])
 	if err != nil {
 		return err
 	}
-	if s.head != nil {
-		s.head.add(v*len(k.Features.Axes.Levels)+slices.Index(k.Features.Axes.Levels, fc.Axes.Levels[l]), obs, s.mean, fc.Grid.Weights(), fc.Init.Valid(k.Targets[v].Lead))
+	if s.Head != nil {
+		s.Head.add(v*len(k.Features.Axes.Levels)+slices.Index(k.Features.Axes.Levels, fc.Axes.Levels[l]), obs, s.mean, fc.Grid.Weights(), fc.Init.Valid(k.Targets[v].Lead))
 	}
 	for p, y := range obs {
 		if d := float64(y) - float64(s.mean[p]); d == d {
@@ -198,10 +198,10 @@ func (s *taskSums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysi
 	return nil
 }
 
-// fitSums estimates everything from the sums over the training dates. Window and filter of the
+// FitSums estimates everything from the sums over the training dates. Window and filter of the
 // maps of the anomaly are those of las. Of several ranks each has its slab of the grid; sums
 // are joined on the leading rank, which alone fits, with the bits of one that has all.
-func (k *Task) fitSums(s *taskSums, kind ensemble.Standardisation, las ensemble.LASOptions, grid *ensemble.Grid, ranks *team.Team) error {
+func (k *Task) FitSums(s *TaskSums, kind ensemble.Standardisation, las ensemble.LASOptions, grid *ensemble.Grid, ranks *team.Team) error {
 	if s.targets == nil {
 		return fmt.Errorf("no training forecast")
 	}
@@ -282,8 +282,8 @@ func to32(x []float64) []float32 {
 	return y
 }
 
-// observed picks the field of target v at a level from the analyses of a start.
-func (k *Task) observed(analyses []*ensemble.Analysis, init ensemble.Init, v int, level ensemble.Level) ([]float32, error) {
+// Observed picks the field of target v at a level from the analyses of a start.
+func (k *Task) Observed(analyses []*ensemble.Analysis, init ensemble.Init, v int, level ensemble.Level) ([]float32, error) {
 	t := k.Targets[v]
 	at := slices.IndexFunc(analyses, func(a *ensemble.Analysis) bool { return a.Valid == init.Valid(t.Lead) })
 	if at < 0 {
@@ -311,7 +311,7 @@ type Batch struct {
 	ReferenceShift, ReferenceSigma    []float32
 	// Members [N M C D P] are count members of each sample, for networks that read them.
 	Members []float32
-	count   int // 0 stands for all that are used
+	Count   int // 0 stands for all that are used
 	// Raw [N M V D P] are the fields of the targets of these members, in physical units, and
 	// Deviation what they differ from their mean in units of the error scale, for networks that give
 	// members.
@@ -333,7 +333,7 @@ func (k *Task) Input(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 		return err
 	}
 	b.season(i, fc.Init)
-	return k.eachTarget(i, fc, used, func(at, out int, st statistics) error {
+	return k.eachTarget(i, fc, used, func(at, out int, st Statistics) error {
 		k.tell(b, at, out, fc.Init, st)
 		return nil
 	})
@@ -347,23 +347,23 @@ func (b *Batch) season(i int, init ensemble.Init) {
 }
 
 // tell writes what the network is told of a target, to a place of a batch.
-func (k *Task) tell(b *Batch, at, out int, init ensemble.Init, st statistics) {
+func (k *Task) tell(b *Batch, at, out int, init ensemble.Init, st Statistics) {
 	r := float32(1 / k.ErrorScale[at])
-	for q := range st.mean {
-		b.Spread[out+q] = orZero(st.std[q] * r)
+	for q := range st.Mean {
+		b.Spread[out+q] = OrZero(st.Std[q] * r)
 		if b.Centre != nil {
-			b.Centre[out+q] = orZero(st.mean[q] * r)
+			b.Centre[out+q] = OrZero(st.Mean[q] * r)
 		}
-		b.Anomaly[out+q] = orZero((st.mean[q] - k.Centre[at][q]) / k.Width[at][q])
+		b.Anomaly[out+q] = OrZero((st.Mean[q] - k.Centre[at][q]) / k.Width[at][q])
 	}
 	if k.reference != nil {
 		k.reference.into(b, at, out, init.Valid(k.Targets[at/len(k.Features.Axes.Levels)].Lead), st, r)
 	}
 }
 
-// fixed is the part of Input that is not of single fields, for the only sample of a batch:
+// Fixed is the part of Input that is not of single fields, for the only sample of a batch:
 // stats are those of the targets, as these are stored.
-func (k *Task) fixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []statistics) {
+func (k *Task) Fixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []Statistics) {
 	k.Features.Fixed(b.Features, init, grid)
 	b.season(0, init)
 	for at, st := range stats {
@@ -379,14 +379,14 @@ func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analys
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	w := fc.Grid.Weights()
 	full := make([]float32, p)
-	return k.eachTarget(i, fc, used, func(at, out int, st statistics) error {
+	return k.eachTarget(i, fc, used, func(at, out int, st Statistics) error {
 		v, l := at/d, at%d
-		t, x := k.answerAt(fc, v)
-		fc.MeanStd(full, full, t, x, l, everyMember(fc), k.Features.DDOF)
-		obs := st.mean
+		t, x := k.AnswerAt(fc, v)
+		fc.MeanStd(full, full, t, x, l, EveryMember(fc), k.Features.DDOF)
+		obs := st.Mean
 		if analyses != nil {
 			var err error
-			if obs, err = k.observed(analyses, fc.Init, v, k.Features.Axes.Levels[l]); err != nil {
+			if obs, err = k.Observed(analyses, fc.Init, v, k.Features.Axes.Levels[l]); err != nil {
 				return err
 			}
 		}
@@ -396,7 +396,7 @@ func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analys
 			importance *= k.LeadWeights[v]
 		}
 		for q := range p {
-			residual, spread := (obs[q]-st.mean[q])*r, full[q]*r
+			residual, spread := (obs[q]-st.Mean[q])*r, full[q]*r
 			weight := float32(w[q] * importance)
 			if residual != residual || spread != spread {
 				residual, spread, weight = 0, 0, 0
@@ -416,17 +416,17 @@ func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analys
 
 // eachTarget visits the targets with the statistics of the used members and the
 // place of the target's field in a batch.
-func (k *Task) eachTarget(i int, fc *ensemble.Forecast, used []int, visit func(at, out int, st statistics) error) error {
+func (k *Task) eachTarget(i int, fc *ensemble.Forecast, used []int, visit func(at, out int, st Statistics) error) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
-	st := statistics{make([]float32, p), make([]float32, p)}
+	st := Statistics{make([]float32, p), make([]float32, p)}
 	for v := range k.Targets {
-		t, x := k.targetAt(v)
+		t, x := k.TargetAt(v)
 		for l := range d {
 			fields := make([][]float32, len(used))
 			for i, m := range used {
 				fields[i] = fc.Field(t, m, x, l)
 			}
-			k.Features.Statistics(st.mean, st.std, fields)
+			k.Features.Statistics(st.Mean, st.Std, fields)
 			at := v*d + l
 			if err := visit(at, (i*len(k.Targets)*d+at)*p, st); err != nil {
 				return err
@@ -436,7 +436,7 @@ func (k *Task) eachTarget(i int, fc *ensemble.Forecast, used []int, visit func(a
 	return nil
 }
 
-func orZero(x float32) float32 {
+func OrZero(x float32) float32 {
 	if x != x {
 		return 0
 	}

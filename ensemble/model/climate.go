@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"encoding/json"
@@ -21,41 +21,41 @@ type Climate struct {
 	Steps   int             `json:"steps"`
 	Windows int             `json:"windows"`
 	Days    float64         `json:"days"`
-	Targets []climateTarget `json:"targets"`
+	Targets []ClimateTarget `json:"targets"`
 	Grid    *ensemble.Grid  `json:"grid"`
 
-	quantiles []score.Climate // [target]
+	Fitted []score.Climate `json:"-"` // [target], which are in tensors
 }
 
-// climateTarget is what quantiles are of.
-type climateTarget struct {
+// ClimateTarget is what quantiles are of.
+type ClimateTarget struct {
 	Variable string         `json:"variable"`
 	Level    ensemble.Level `json:"level"`
 	Lead     string         `json:"lead"`
 }
 
-// climateFile is its file in a model folder.
-const climateFile = "climate.safetensors"
+// ClimateFile is its file in a model folder.
+const ClimateFile = "climate.safetensors"
 
-// of finds the quantiles of a target; nil if there are none.
-func (c *Climate) of(t score.Target) *score.Climate {
+// Find finds the quantiles of a target; nil if there are none.
+func (c *Climate) Find(t score.Target) *score.Climate {
 	if c == nil {
 		return nil
 	}
-	i := slices.Index(c.Targets, climateTarget{t.Variable, t.Level, t.Lead.String()})
+	i := slices.Index(c.Targets, ClimateTarget{t.Variable, t.Level, t.Lead.String()})
 	if i < 0 {
 		return nil
 	}
-	return &c.quantiles[i]
+	return &c.Fitted[i]
 }
 
-// empty are quantiles that are still to be found.
-func (c *Climate) empty() score.Climate {
+// Empty are quantiles that are still to be found.
+func (c *Climate) Empty() score.Climate {
 	return score.Climate{Steps: c.Steps, Windows: c.Windows, Days: c.Days, Quantiles: make([]float32, c.Windows*(c.Steps+1)*c.Grid.Size())}
 }
 
-// warnings say where a climate is a poor one.
-func (c *Climate) warnings() []string {
+// Warnings say where a climate is a poor one.
+func (c *Climate) Warnings() []string {
 	if c.Fewest > c.Steps {
 		return nil
 	}
@@ -67,23 +67,23 @@ const climateMeta = "climate"
 
 func climateTensor(i int) string { return fmt.Sprintf("quantiles.%03d", i) }
 
-// save writes the quantiles.
-func (c *Climate) save(path string) error {
+// Save writes the quantiles.
+func (c *Climate) Save(path string) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("climate: %w", err)
 	}
 	var tensors []ckpt.Tensor
-	for i, q := range c.quantiles {
+	for i, q := range c.Fitted {
 		tensors = append(tensors, ckpt.Tensor{Name: climateTensor(i), Shape: []int{c.Windows, c.Steps + 1, c.Grid.Size()}, Data: q.Quantiles})
 	}
 	return ckpt.WriteFile(path, tensors, map[string]string{climateMeta: string(text)})
 }
 
-// loadClimate reads what save wrote.
+// LoadClimate reads what save wrote.
 //
 // Errors: exit 66 without the file, 65 if it holds no climate.
-func loadClimate(path string) (*Climate, error) {
+func LoadClimate(path string) (*Climate, error) {
 	tensors, meta, err := ckpt.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func loadClimate(path string) (*Climate, error) {
 	}
 	for i := range c.Targets {
 		at := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == climateTensor(i) })
-		q := c.empty()
+		q := c.Empty()
 		var ok bool
 		if at >= 0 {
 			q.Quantiles, ok = tensors[at].Data.([]float32)
@@ -108,7 +108,7 @@ func loadClimate(path string) (*Climate, error) {
 		if !ok || len(q.Quantiles) != c.Windows*(c.Steps+1)*c.Grid.Size() {
 			return nil, bad(climateTensor(i) + " is missing or of another size")
 		}
-		c.quantiles = append(c.quantiles, q)
+		c.Fitted = append(c.Fitted, q)
 	}
 	return c, nil
 }

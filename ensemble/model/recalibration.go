@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"fmt"
@@ -27,8 +27,8 @@ func (r Recalibration) valid() bool {
 	return r.Factor > 0 && r.Nu > 2 && !math.IsInf(r.Factor, 0) && !math.IsInf(r.Nu, 0)
 }
 
-// notNormal tells whether the model predicts a distribution that mean and spread do not describe.
-func (m *Model) notNormal() bool { return m.Family != nil && m.Family != dist.Normal }
+// NotNormal tells whether the model predicts a distribution that mean and spread do not describe.
+func (m *Model) NotNormal() bool { return m.Family != nil && m.Family != dist.Normal }
 
 // recalibrated makes of the normal distributions of a forecast what the recalibrations say, if there are any:
 // parameters, and the spread that goes with them.
@@ -50,8 +50,8 @@ func (m *Model) recalibrated(out *Forecast, targets int) {
 	out.Parameters = par
 }
 
-// recalibrationWords tell of a variable's distribution how it was calibrated, as files do: "" if it was not.
-func (m *Model) recalibrationWords(t Target, level ensemble.Level) string {
+// RecalibrationWords tell of a variable's distribution how it was calibrated, as files do: "" if it was not.
+func (m *Model) RecalibrationWords(t Target, level ensemble.Level) string {
 	for _, r := range m.Recalibrations {
 		if r.Variable == t.Variable && r.Level == level.String() && r.Lead == t.Lead.String() {
 			return fmt.Sprintf("; spread times %.3f, %.3g degrees of freedom, fitted on %s from %s to %s", r.Factor, r.Nu, phrase.Count(r.Starts, "start"),

@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"context"
@@ -51,13 +51,13 @@ type Model struct {
 	Recalibrations []Recalibration
 	Calibrations   []Calibration
 
-	arrays *ckpt.File     // from which maps are read when they are needed; nil if all are in memory
-	stored *ckpt.File     // of the only network, from which its weights are read when it is opened; else nil
-	ranks  *team.Team     // that predict together; nil for one rank alone
-	local  *Task          // of this rank
-	net    *network       // compiled on first use; runs the networks in turn
-	opened engine.Options // of net
-	bias   *network       // that of Bias, if there is one
+	arrays  *ckpt.File     // from which maps are read when they are needed; nil if all are in memory
+	stored  *ckpt.File     // of the only network, from which its weights are read when it is opened; else nil
+	Ranks   *team.Team     // that predict together; nil for one rank alone
+	Local   *Task          // of this rank
+	Network *Network       // compiled on first use; runs the networks in turn
+	opened  engine.Options // of net
+	bias    *Network       // that of Bias, if there is one
 }
 
 // Weights are the parameters and states of one network by name.
@@ -65,10 +65,10 @@ type Weights []ckpt.Tensor
 
 // The files of a model folder.
 const (
-	modelFile     = "model.json"
-	arraysFile    = "arrays.safetensors"
-	weightsFormat = "weights-%02d.safetensors"
-	biasFile      = "bias.safetensors"
+	File          = "model.json"
+	ArraysFile    = "arrays.safetensors"
+	WeightsFormat = "weights-%02d.safetensors"
+	BiasFile      = "bias.safetensors"
 	spreadsFormat = "spread-%02d.safetensors"
 )
 
@@ -102,23 +102,23 @@ func (s Spec) format(leads []string) int {
 		return tailsFormat
 	case len(s.Kept) > 0:
 		return channelsFormat
-	case leads != nil || s.inRows():
+	case leads != nil || s.InRows():
 		return leadsFormat
 	case s.Family != "":
 		return headsFormat
-	case s.Reference != "" || s.Embedding > 0 || s.Auxiliary > 0 || s.body(false) != nil:
+	case s.Reference != "" || s.Embedding > 0 || s.Auxiliary > 0 || s.Body(false) != nil:
 		return placesFormat
-	case s.readsMembers():
+	case s.ReadsMembers():
 		return membersFormat
-	case s.staged():
+	case s.Staged():
 		return stagesFormat
 	}
 	return jointFormat
 }
 
-// modelJSON is model.json: everything but the arrays. Levels and leads are
+// Description is model.json: everything but the arrays. Levels and leads are
 // written as in configuration files.
-type modelJSON struct {
+type Description struct {
 	Format     int                      `json:"format"`
 	Version    string                   `json:"version"`
 	Spec       Spec                     `json:"network"`
@@ -158,7 +158,7 @@ type modelJSON struct {
 }
 
 // format is that of the model: of its network, unless that was pruned.
-func (f *modelJSON) format() int {
+func (f *Description) format() int {
 	if len(f.Sparsity) > 0 {
 		return prunedFormat
 	}
@@ -188,14 +188,14 @@ func (m *Model) Save(dir string) error {
 	for i, a := range k.Features.Auxiliary {
 		add("auxiliary", i, a.Values, len(a.Values))
 	}
-	if err := ckpt.WriteFile(filepath.Join(dir, arraysFile), arrays, nil); err != nil {
+	if err := ckpt.WriteFile(filepath.Join(dir, ArraysFile), arrays, nil); err != nil {
 		return err
 	}
-	if err := k.reference.save(filepath.Join(dir, correctedFile)); err != nil {
+	if err := k.reference.Save(filepath.Join(dir, CorrectedFile)); err != nil {
 		return err
 	}
 	if m.Climate != nil {
-		if err := m.Climate.save(filepath.Join(dir, climateFile)); err != nil {
+		if err := m.Climate.Save(filepath.Join(dir, ClimateFile)); err != nil {
 			return err
 		}
 	}
@@ -209,7 +209,7 @@ func (m *Model) Save(dir string) error {
 			return err
 		}
 	}
-	return m.saveReference(dir)
+	return m.SaveReference(dir)
 }
 
 // weightFiles are the weights of a model of n networks, by the names of their files.
@@ -217,10 +217,10 @@ func (m *Model) weightFiles(n int) map[string]*Weights {
 	files := map[string]*Weights{}
 	m.Networks = slices.Grow(m.Networks, n)[:n]
 	for i := range n {
-		files[fmt.Sprintf(weightsFormat, i)] = &m.Networks[i]
+		files[fmt.Sprintf(WeightsFormat, i)] = &m.Networks[i]
 	}
-	if m.Spec.staged() {
-		files[biasFile] = &m.Bias
+	if m.Spec.Staged() {
+		files[BiasFile] = &m.Bias
 		m.Spreads = slices.Grow(m.Spreads, n)[:n]
 		for i := range n {
 			files[fmt.Sprintf(spreadsFormat, i)] = &m.Spreads[i]
@@ -229,32 +229,32 @@ func (m *Model) weightFiles(n int) map[string]*Weights {
 	return files
 }
 
-// saveReference writes what a verification needs of a model: its baselines and, last, its
+// SaveReference writes what a verification needs of a model: its baselines and, last, its
 // description.
 //
 // Errors: as Save.
-func (m *Model) saveReference(dir string) error {
+func (m *Model) SaveReference(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return exit.Create(dir, err)
 	}
 	if err := saveBaselines(filepath.Join(dir, baselinesFile), m.Baselines); err != nil {
 		return err
 	}
-	if err := saveCoupling(dir, m.Coupling); err != nil {
+	if err := SaveCoupling(dir, m.Coupling); err != nil {
 		return err
 	}
 	k := &m.Task
-	f := modelJSON{
+	f := Description{
 		Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
 		Variables: k.Features.Axes.Variables, Levels: phrase.Words(k.Features.Axes.Levels), Leads: phrase.Words(k.Features.Axes.Leads),
-		Targets: k.targetVariables(), Score: k.Score,
+		Targets: k.TargetVariables(), Score: k.Score,
 		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
 		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Least: k.Least, Full: k.Full, Control: m.Control,
 		Trained: m.Trained, Origins: m.Origins, Grid: m.Grid, Spreads: k.Features.Spreads,
 		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange, Edges: k.Edges,
 	}
 	f.OfMembers = k.Features.OfMembers
-	if leads := phrase.Words(k.targetLeads()); len(leads) > 1 || !slices.Contains(f.Leads, leads[0]) {
+	if leads := phrase.Words(k.TargetLeads()); len(leads) > 1 || !slices.Contains(f.Leads, leads[0]) {
 		f.More = leads
 	} else {
 		f.TargetLead = leads[0]
@@ -265,7 +265,7 @@ func (m *Model) saveReference(dir string) error {
 		f.Auxiliary = append(f.Auxiliary, a.Name)
 	}
 	f.Tails, f.Calibrated = m.Recalibrations, m.Calibrations
-	if m.Interpolation.asked() {
+	if m.Interpolation.Asked() {
 		f.Regrid = &m.Interpolation
 	}
 	if m.Family != nil {
@@ -275,26 +275,26 @@ func (m *Model) saveReference(dir string) error {
 	if err != nil {
 		return fmt.Errorf("model.json: %w", err)
 	}
-	path := filepath.Join(dir, modelFile)
+	path := filepath.Join(dir, File)
 	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
 }
 
-// loadModel reads a model folder; if it is lean the maps of its normalisers, and the weights
+// Load reads a model folder; if it is lean the maps of its normalisers, and the weights
 // of an only network, stay in their files, which Close closes: they may be more than all else.
-func loadModel(dir string, lean bool) (*Model, error) {
-	m, f, err := loadReference(dir)
+func Load(dir string, lean bool) (*Model, error) {
+	m, f, err := LoadReference(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.loadArrays(filepath.Join(dir, arraysFile), f.Kind, lean, damagedModel(dir)); err != nil {
+	if err := m.loadArrays(filepath.Join(dir, ArraysFile), f.Kind, lean, damagedModel(dir)); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	if m.Task.reference, err = loadCorrected(filepath.Join(dir, correctedFile), m); err != nil {
+	if m.Task.reference, err = loadCorrected(filepath.Join(dir, CorrectedFile), m); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	if lean && f.Networks == 1 && !m.Spec.staged() {
+	if lean && f.Networks == 1 && !m.Spec.Staged() {
 		m.Networks = []Weights{nil}
-		m.stored, err = ckpt.Open(filepath.Join(dir, fmt.Sprintf(weightsFormat, 0)))
+		m.stored, err = ckpt.Open(filepath.Join(dir, fmt.Sprintf(WeightsFormat, 0)))
 		return m, err
 	}
 	for name, w := range m.weightFiles(f.Networks) {
@@ -308,15 +308,15 @@ func loadModel(dir string, lean bool) (*Model, error) {
 // damagedModel makes errors of a model folder whose files do not fit each other.
 func damagedModel(dir string) func(why string) error {
 	return func(why string) error {
-		return &exit.Error{Code: exit.BadData, What: "the model is damaged", At: filepath.Join(dir, modelFile), Why: why, Fix: "train again, or copy the whole folder again"}
+		return &exit.Error{Code: exit.BadData, What: "the model is damaged", At: filepath.Join(dir, File), Why: why, Fix: "train again, or copy the whole folder again"}
 	}
 }
 
-// loadReference reads what saveReference writes.
+// LoadReference reads what saveReference writes.
 //
 // Errors: as LoadModel.
-func loadReference(dir string) (*Model, *modelJSON, error) {
-	path := filepath.Join(dir, modelFile)
+func LoadReference(dir string) (*Model, *Description, error) {
+	path := filepath.Join(dir, File)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, &exit.Error{Code: exit.NotYet, What: "no trained model", At: path,
@@ -325,21 +325,21 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 		return nil, nil, &exit.Error{Code: exit.IO, What: "cannot read the model", At: path, Why: err.Error(), Fix: "check the file's permissions", Err: err}
 	}
 	bad := damagedModel(dir)
-	var f modelJSON
+	var f Description
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
 	if f.Format < jointFormat || f.Format > prunedFormat {
 		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, prunedFormat))
 	}
-	if f.format() != f.Format || f.Spec.readsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
+	if f.format() != f.Format || f.Spec.ReadsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
 		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}
 	if f.Regrid != nil {
 		m.Interpolation = *f.Regrid
 	}
-	m.Family = m.Spec.predicted(f.Networks)
+	m.Family = m.Spec.Predicted(f.Networks)
 	if f.Family != "" && (m.Family == nil || f.Family != m.Family.ID) { // older programs did not say
 		return nil, nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))
 	}
@@ -375,7 +375,7 @@ func loadReference(dir string) (*Model, *modelJSON, error) {
 	own := len(f.Leads)
 	m.Task = Task{
 		Features: ensemble.Features{Aggregates: f.Aggregates, Location: f.Location, Season: f.Season, DDOF: f.DDOF, Spreads: f.Spreads, OfMembers: f.OfMembers},
-		Targets:  targetsOf(f.Targets, axes.Leads[own:]), Used: f.Used, Least: f.Least, Full: f.Full, Score: f.Score,
+		Targets:  TargetsOf(f.Targets, axes.Leads[own:]), Used: f.Used, Least: f.Least, Full: f.Full, Score: f.Score,
 		ErrorScale: f.Error, SpreadScale: f.Spread, SpreadAffine: f.Affine, SpreadRange: f.Range, Edges: f.Edges,
 	}
 	for _, name := range f.Auxiliary {
@@ -413,7 +413,7 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 	for i := range k.Features.Axes.Fields() {
 		n := &ensemble.Normaliser{Kind: kind}
 		if s := size(meanName, i); s != size(scaleName, i) || s != 1 && s != m.Grid.Size() {
-			return bad(fmt.Sprintf("normaliser %d is missing or of another size in %s", i, arraysFile))
+			return bad(fmt.Sprintf("normaliser %d is missing or of another size in %s", i, ArraysFile))
 		}
 		if !lean {
 			if err := k.Features.Maps(i, n); err != nil {
@@ -426,7 +426,7 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 		t, err := m.arrays.Tensor(fmt.Sprintf("%s.%03d", name, i))
 		x, ok := t.Data.([]float32)
 		if err != nil || !ok || len(x) != m.Grid.Size() {
-			return nil, bad(fmt.Sprintf("%s %d is missing or of another size in %s", name, i, arraysFile))
+			return nil, bad(fmt.Sprintf("%s %d is missing or of another size in %s", name, i, ArraysFile))
 		}
 		return x, nil
 	}
@@ -476,71 +476,71 @@ type Forecast struct {
 // Errors: if the forecast has other axes or another grid, or if an output is not
 // finite; context errors.
 func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Forecast, members []ensemble.Member) (*Forecast, error) {
-	if err := m.open(o); err != nil {
+	if err := m.Open(o); err != nil {
 		return nil, err
 	}
-	stats, err := m.prepare(fc, members)
+	stats, err := m.Prepare(fc, members)
 	if err != nil {
 		return nil, err
 	}
-	return m.infer(ctx, fc.Init, stats)
+	return m.Infer(ctx, fc.Init, stats)
 }
 
-// prepare makes the network's input of one forecast, which is not needed after that, and
+// Prepare makes the network's input of one forecast, which is not needed after that, and
 // gives the statistics of the targets, as these are stored. The network is open.
-func (m *Model) prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]statistics, error) {
-	used, err := positions(fc, members)
+func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]Statistics, error) {
+	used, err := Positions(fc, members)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.read(len(used)); err != nil {
+	if err := m.ReadMembers(len(used)); err != nil {
 		return nil, err
 	}
-	if err := m.local.Input(&m.net.batch, 0, fc, used); err != nil {
+	if err := m.Local.Input(&m.Network.Batch, 0, fc, used); err != nil {
 		return nil, err
 	}
-	m.inOrder(len(used))
-	var stats []statistics
-	err = m.local.eachTarget(0, fc, used, func(_, _ int, st statistics) error {
-		stats = append(stats, statistics{slices.Clone(st.mean), slices.Clone(st.std)})
+	m.InOrder(len(used))
+	var stats []Statistics
+	err = m.Local.eachTarget(0, fc, used, func(_, _ int, st Statistics) error {
+		stats = append(stats, Statistics{slices.Clone(st.Mean), slices.Clone(st.Std)})
 		return nil
 	})
 	return stats, err
 }
 
-// infer runs the networks on what was prepared.
-func (m *Model) infer(ctx context.Context, init ensemble.Init, stats []statistics) (*Forecast, error) {
-	n := len(m.net.batch.Spread)
+// Infer runs the networks on what was prepared.
+func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []Statistics) (*Forecast, error) {
+	n := len(m.Network.Batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
 	other := m.newHeads(n)
 	if m.Spec.Head == DistributionHead && other == nil {
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
 	}
-	if m.Spec.givesMembers() {
-		out.Spread, out.Members = nil, make([]float32, len(m.net.batch.Raw))
+	if m.Spec.GivesMembers() {
+		out.Spread, out.Members = nil, make([]float32, len(m.Network.Batch.Raw))
 	}
-	sums := map[string][]float32{outSpread: out.Spread, outShift: out.Mean, outSigma: out.Sigma, outMembers: out.Members}
+	sums := map[string][]float32{OutSpread: out.Spread, OutShift: out.Mean, OutSigma: out.Sigma, outMembers: out.Members}
 	for _, p := range m.inferences() {
 		if m.stored == nil { // else they are there since it was opened
-			if err := fill(p.net.plan.Store(), p.weights); err != nil {
+			if err := Fill(p.net.Plan.Store(), p.weights); err != nil {
 				return nil, err
 			}
 		}
-		p.net.load(&m.net.batch)
-		if err := p.net.plan.Run(ctx, 0); err != nil {
+		p.net.Load(&m.Network.Batch)
+		if err := p.net.Plan.Run(ctx, 0); err != nil {
 			return nil, err
 		}
 		for _, name := range p.outputs {
 			if sums[name] == nil {
-				other.take(name, p.net.output(name), p.share)
+				other.take(name, p.net.Output(name), p.share)
 				continue
 			}
-			for i, x := range p.net.output(name) {
+			for i, x := range p.net.Output(name) {
 				sums[name][i] += p.share * x
 			}
 		}
 	}
-	if m.Spec.givesMembers() {
+	if m.Spec.GivesMembers() {
 		return m.whole(out, m.corrected(out, init))
 	}
 	err := m.physical(out, init, stats)
@@ -556,7 +556,7 @@ func (m *Model) infer(ctx context.Context, init ensemble.Init, stats []statistic
 // inference is one run of a compiled network in a prediction: with which weights, and which of its
 // outputs are used, each counting as a share of a mean.
 type inference struct {
-	net     *network
+	net     *Network
 	weights Weights
 	outputs []string
 	share   float32
@@ -565,67 +565,67 @@ type inference struct {
 // inferences are those of a prediction.
 func (m *Model) inferences() (all []inference) {
 	share := 1 / float32(len(m.Networks))
-	if !m.Spec.staged() {
+	if !m.Spec.Staged() {
 		for _, w := range m.Networks {
-			all = append(all, inference{m.net, w, m.Spec.outputs(), share})
+			all = append(all, inference{m.Network, w, m.Spec.outputs(), share})
 		}
 		return all
 	}
-	all = append(all, inference{m.bias, m.Bias, []string{outShift}, 1})
+	all = append(all, inference{m.bias, m.Bias, []string{OutShift}, 1})
 	for i := range m.Networks {
-		all = append(all, inference{m.net, m.Spreads[i], []string{outSpread}, share}, inference{m.net, m.Networks[i], []string{outSigma}, share})
+		all = append(all, inference{m.Network, m.Spreads[i], []string{OutSpread}, share}, inference{m.Network, m.Networks[i], []string{OutSigma}, share})
 	}
 	return all
 }
 
 // physical brings the outputs of the network into physical units.
-func (m *Model) physical(out *Forecast, init ensemble.Init, stats []statistics) error {
-	k := m.local
+func (m *Model) physical(out *Forecast, init ensemble.Init, stats []Statistics) error {
+	k := m.Local
 	off := 0
 	for at, st := range stats {
 		e := float32(k.ErrorScale[at])
-		for q := range st.mean {
+		for q := range st.Mean {
 			i := off + q
 			if out.Spread[i] *= e; out.Spread[i] < 0 {
 				out.Spread[i] = 0
 				out.Clipped++
 			}
 			if out.Mean != nil {
-				out.Mean[i] = st.mean[q] + e*out.Mean[i]
+				out.Mean[i] = st.Mean[q] + e*out.Mean[i]
 				out.Sigma[i] *= e
 			}
-			if missing := st.mean[q] != st.mean[q]; !missing && !finite(out.Spread[i], out, i) {
+			if missing := st.Mean[q] != st.Mean[q]; !missing && !finite(out.Spread[i], out, i) {
 				return notFinite(k, init, at, q)
 			} else if missing { // as is the mean already
-				out.Spread[i] = st.mean[q]
+				out.Spread[i] = st.Mean[q]
 				if out.Sigma != nil {
-					out.Sigma[i] = st.mean[q]
+					out.Sigma[i] = st.Mean[q]
 				}
 			}
 		}
-		off += len(st.mean)
+		off += len(st.Mean)
 	}
 	return nil
 }
 
 func notFinite(k *Task, init ensemble.Init, at, point int) error {
 	return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-		At:  fmt.Sprintf("start %s, %s, point %d", init, k.named(at), point),
+		At:  fmt.Sprintf("start %s, %s, point %d", init, k.Named(at), point),
 		Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 }
 
 // whole joins the slabs of several ranks on the leading one, unless one has failed.
 func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
-	if m.ranks == nil {
+	if m.Ranks == nil {
 		return out, err
 	}
-	clipped, err := team.Tell(m.ranks, team.Outcome[int]{Result: out.Clipped}, err)
+	clipped, err := team.Tell(m.Ranks, team.Outcome[int]{Result: out.Clipped}, err)
 	if err != nil {
 		return nil, err
 	}
 	out.Clipped = 0
 	for r, c := range clipped {
-		if m.ranks.Own().Counts(r) {
+		if m.Ranks.Own().Counts(r) {
 			out.Clipped += c.Result
 		}
 	}
@@ -637,16 +637,16 @@ func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
 		if *field == nil {
 			continue
 		}
-		if *field, err = team.Join(m.ranks, *field, len(m.Task.Targets)); err != nil {
+		if *field, err = team.Join(m.Ranks, *field, len(m.Task.Targets)); err != nil {
 			return nil, err
 		}
 	}
 	if out.Members != nil {
-		if out.Members, err = team.Join(m.ranks, out.Members, len(m.net.batch.from)*len(m.Task.Targets)); err != nil {
+		if out.Members, err = team.Join(m.Ranks, out.Members, len(m.Network.Batch.from)*len(m.Task.Targets)); err != nil {
 			return nil, err
 		}
 	}
-	if !m.ranks.Leads() {
+	if !m.Ranks.Leads() {
 		return nil, nil
 	}
 	return out, nil
@@ -657,39 +657,39 @@ func finite(spread float32, out *Forecast, i int) bool {
 	return ok(spread) && (out.Mean == nil || ok(out.Mean[i]) && ok(out.Sigma[i]) && out.Sigma[i] > 0)
 }
 
-// open compiles the network for single samples, once for all weights: they take
+// Open compiles the network for single samples, once for all weights: they take
 // turns, so that the fields of one network are in memory.
-func (m *Model) open(o engine.Options) error {
-	if m.net != nil {
+func (m *Model) Open(o engine.Options) error {
+	if m.Network != nil {
 		return nil
 	}
 	m.opened = o
-	if m.local == nil {
-		m.local = &m.Task
+	if m.Local == nil {
+		m.Local = &m.Task
 	}
-	o.Store, o.Mode, o.Consume = engine.NewStore(), engine.Infer, m.ranks == nil // which fills its inputs before every run
+	o.Store, o.Mode, o.Consume = engine.NewStore(), engine.Infer, m.Ranks == nil // which fills its inputs before every run
 	var err error
-	if o.Kept, err = m.zeroBlocks(); err != nil {
+	if o.Kept, err = m.ZeroBlocks(); err != nil {
 		return err
 	}
-	if m.net, err = m.Spec.compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks); err != nil {
+	if m.Network, err = m.Spec.Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks); err != nil {
 		return err
 	}
-	if m.Spec.staged() {
+	if m.Spec.Staged() {
 		o.Store = engine.NewStore()
 		if o.Kept, err = zeroBlocksOf(m.Bias); err != nil {
 			return err
 		}
-		m.bias, err = m.Spec.of(biasStage).compile(&m.Task, m.Grid, 1, 0, false, o, m.ranks)
+		m.bias, err = m.Spec.Of(BiasStage).Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
 		return err
 	}
-	if len(m.Networks) == 1 && m.ranks == nil { // else each network finds in its place what the one before left
-		m.net.batch.Features = m.net.plan.Input("features")
+	if len(m.Networks) == 1 && m.Ranks == nil { // else each network finds in its place what the one before left
+		m.Network.Batch.Features = m.Network.Plan.Input("features")
 	}
 	if m.stored == nil {
 		return nil
 	}
-	return fillFrom(m.net.plan.Store(), func(e engine.Entry, to []float32) (bool, error) {
+	return fillFrom(m.Network.Plan.Store(), func(e engine.Entry, to []float32) (bool, error) {
 		at, ok := m.stored.Find(e.Name)
 		if ok && !slices.Equal(at.Shape, []int(e.Shape)) {
 			return true, otherShape(at.Shape, e)
@@ -700,9 +700,9 @@ func (m *Model) open(o engine.Options) error {
 
 // Close frees the compiled network and closes the files of the model.
 func (m *Model) Close() (err error) {
-	for _, n := range []**network{&m.net, &m.bias} {
+	for _, n := range []**Network{&m.Network, &m.bias} {
 		if *n != nil {
-			err, *n = errors.Join(err, (*n).plan.Close()), nil
+			err, *n = errors.Join(err, (*n).Plan.Close()), nil
 		}
 	}
 	if m.stored != nil {
@@ -714,8 +714,8 @@ func (m *Model) Close() (err error) {
 	return err
 }
 
-// weightsOf copies all parameters and states of a store.
-func weightsOf(s *engine.Store) Weights {
+// WeightsOf copies all parameters and states of a store.
+func WeightsOf(s *engine.Store) Weights {
 	var w Weights
 	for _, e := range s.Entries() {
 		v, shape, _ := s.Get(e.Name)
@@ -724,10 +724,10 @@ func weightsOf(s *engine.Store) Weights {
 	return w
 }
 
-// fill sets all parameters and states of a store.
+// Fill sets all parameters and states of a store.
 //
 // Errors: exit 65 if a name is missing or a size differs.
-func fill(s *engine.Store, w Weights) error {
+func Fill(s *engine.Store, w Weights) error {
 	given := map[string]ckpt.Tensor{}
 	for _, t := range w {
 		given[t.Name] = t
@@ -774,10 +774,10 @@ func fillFrom(s *engine.Store, read func(e engine.Entry, to []float32) (there bo
 	return nil
 }
 
-// here is the task of this rank's slab.
-func (m *Model) here() *Task {
-	if m.local != nil {
-		return m.local
+// Here is the task of this rank's slab.
+func (m *Model) Here() *Task {
+	if m.Local != nil {
+		return m.Local
 	}
 	return &m.Task
 }

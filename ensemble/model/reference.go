@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"encoding/json"
@@ -10,21 +10,21 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 )
 
-// reference is the forecast that a network corrects: a baseline that gives a normal
+// Reference is the forecast that a network corrects: a baseline that gives a normal
 // distribution, fitted to each target by itself.
-type reference struct {
-	method *baseline.Method
-	fits   []baseline.Fit // as targets are stored
+type Reference struct {
+	Method *baseline.Method
+	Fits   []baseline.Fit // as targets are stored
 }
 
-// correct lets the network correct a reference; nil for none.
-func (k *Task) correct(r *reference) { k.reference = r }
+// Correct lets the network correct a reference; nil for none.
+func (k *Task) Correct(r *Reference) { k.reference = r }
 
-// corrected is the reference that the network corrects; nil for none.
-func (k *Task) corrected() *reference { return k.reference }
+// Corrected is the reference that the network corrects; nil for none.
+func (k *Task) Corrected() *Reference { return k.reference }
 
-// correctedFile is its file in a model folder.
-const correctedFile = "reference.safetensors"
+// CorrectedFile is its file in a model folder.
+const CorrectedFile = "reference.safetensors"
 
 // What a network is told where the reference has no value, which it may have at points where
 // climatology has none: the members' mean with its usual error. And the least sigma, so that
@@ -36,10 +36,10 @@ const (
 
 // into writes the reference of a target to a place of a batch: perUnit is 1 over the error
 // scale, st the statistics of the members, with divisor M−1.
-func (r *reference) into(b *Batch, at, out int, valid ensemble.Valid, st statistics, perUnit float32) {
-	y := r.fits[at].Forecast(baseline.Raw{Valid: valid.Time, Mean: st.mean, Std: st.std})
+func (r *Reference) into(b *Batch, at, out int, valid ensemble.Valid, st Statistics, perUnit float32) {
+	y := r.Fits[at].Forecast(baseline.Raw{Valid: valid.Time, Mean: st.Mean, Std: st.Std})
 	for q, mean := range y[0] {
-		shift, sigma := (mean-st.mean[q])*perUnit, y[1][q]*perUnit
+		shift, sigma := (mean-st.Mean[q])*perUnit, y[1][q]*perUnit
 		if shift-shift != 0 || sigma-sigma != 0 {
 			shift, sigma = 0, missingSigma
 		}
@@ -47,21 +47,21 @@ func (r *reference) into(b *Batch, at, out int, valid ensemble.Valid, st statist
 	}
 }
 
-// within is the reference of a rank, for its slab alone; of a whole one if s is nil.
-func (r *reference) within(s *team.Slab, rank int) *reference {
+// Within is the reference of a rank, for its slab alone; of a whole one if s is nil.
+func (r *Reference) Within(s *team.Slab, rank int) *Reference {
 	if r == nil || s == nil {
 		return r
 	}
-	out := &reference{method: r.method}
+	out := &Reference{Method: r.Method}
 	w := s.WindowOf(rank)
-	for _, f := range team.AtLevels(r.fits, s, rank) {
-		parts := partsOfFit(f)
+	for _, f := range team.AtLevels(r.Fits, s, rank) {
+		parts := PartsOfFit(f)
 		for i, a := range f.Arrays() {
 			if !a.Pooled {
 				parts.F64[i], parts.F32[i] = cutTerms(parts.F64[i], a.Terms, s.Grid, w), cutTerms(parts.F32[i], a.Terms, s.Grid, w)
 			}
 		}
-		out.fits = append(out.fits, parts.fit(r.method))
+		out.Fits = append(out.Fits, parts.Fit(r.Method))
 	}
 	return out
 }
@@ -82,20 +82,20 @@ func cutTerms[T float32 | float64](x []T, terms int, g *ensemble.Grid, w ensembl
 	return out
 }
 
-// fitParts are a fit taken apart, to be cut and sent: its text, and its arrays by their place.
-type fitParts struct {
+// FitParts are a fit taken apart, to be cut and sent: its text, and its arrays by their place.
+type FitParts struct {
 	Text []byte
 	F64  [][]float64
 	F32  [][]float32
 }
 
-func partsOfFit(f baseline.Fit) fitParts {
+func PartsOfFit(f baseline.Fit) FitParts {
 	text, err := json.Marshal(f)
 	if err != nil {
 		panic(fmt.Sprintf("the text of a fit: %v", err)) // it is a struct of numbers
 	}
 	arrays := f.Arrays()
-	p := fitParts{text, make([][]float64, len(arrays)), make([][]float32, len(arrays))}
+	p := FitParts{text, make([][]float64, len(arrays)), make([][]float32, len(arrays))}
 	for i, a := range arrays {
 		switch x := a.Data.(type) {
 		case *[]float64:
@@ -107,8 +107,8 @@ func partsOfFit(f baseline.Fit) fitParts {
 	return p
 }
 
-// fit is the fit of which these are the parts.
-func (p fitParts) fit(m *baseline.Method) baseline.Fit {
+// Fit is the fit of which these are the parts.
+func (p FitParts) Fit(m *baseline.Method) baseline.Fit {
 	f := m.Empty()
 	if err := json.Unmarshal(p.Text, f); err != nil {
 		panic(fmt.Sprintf("the text of a fit: %v", err))
@@ -124,16 +124,16 @@ func (p fitParts) fit(m *baseline.Method) baseline.Fit {
 	return f
 }
 
-// save writes the reference, if there is one.
+// Save writes the reference, if there is one.
 //
 // Errors: as saveBaselines.
-func (r *reference) save(path string) error {
+func (r *Reference) Save(path string) error {
 	if r == nil {
 		return nil
 	}
-	all := make([]Baselines, len(r.fits))
-	for i, f := range r.fits {
-		all[i].Fits = []Baseline{{r.method, f}}
+	all := make([]Baselines, len(r.Fits))
+	for i, f := range r.Fits {
+		all[i].Fits = []Baseline{{r.Method, f}}
 	}
 	return saveBaselines(path, all)
 }
@@ -141,7 +141,7 @@ func (r *reference) save(path string) error {
 // loadCorrected reads the reference that a model's networks correct; nil if they correct none.
 //
 // Errors: exit 65 if it is missing or does not fit the model, and as loadBaselines.
-func loadCorrected(path string, m *Model) (*reference, error) {
+func loadCorrected(path string, m *Model) (*Reference, error) {
 	if m.Spec.Reference == "" {
 		return nil, nil
 	}
@@ -149,13 +149,13 @@ func loadCorrected(path string, m *Model) (*reference, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reference{method: baseline.MethodByID(m.Spec.Reference)}
+	r := &Reference{Method: baseline.MethodByID(m.Spec.Reference)}
 	for _, b := range all {
-		if len(b.Fits) == 1 && b.Fits[0].Method == r.method {
-			r.fits = append(r.fits, b.Fits[0].Fit)
+		if len(b.Fits) == 1 && b.Fits[0].Method == r.Method {
+			r.Fits = append(r.Fits, b.Fits[0].Fit)
 		}
 	}
-	if want := len(m.Task.Targets) * len(m.Task.Features.Axes.Levels); r.method == nil || len(r.fits) != want {
+	if want := len(m.Task.Targets) * len(m.Task.Features.Axes.Levels); r.Method == nil || len(r.Fits) != want {
 		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the model corrects %q, which was not saved with it for all %d targets", m.Spec.Reference, want),
 			At: path, Fix: "train again, or copy the whole folder again"}
 	}

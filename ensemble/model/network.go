@@ -1,4 +1,4 @@
-package run
+package model
 
 import (
 	"cmp"
@@ -91,7 +91,7 @@ type Spec struct {
 	// Kept are the channels that are left of layers of which some were removed.
 	Kept []channels.Kept `json:"kept,omitempty"`
 
-	stage stage // whose network and loss are built
+	stage Stage // whose network and loss are built
 	count int   // members of a sample, if it reads members; 0 stands for those of the task
 }
 
@@ -110,9 +110,9 @@ const (
 	mixSSIM = 0.84
 )
 
-// graph builds the network for a batch of n samples on a grid, with its loss if
+// Graph builds the network for a batch of n samples on a grid, with its loss if
 // asked for; the outputs are the same.
-func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*graph.Graph, error) {
+func (s Spec) Graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*graph.Graph, error) {
 	b := graph.New(seed)
 	d, v := len(k.Features.Axes.Levels), len(k.Targets)
 	targets := graph.Shape{n, v, d, g.NY, g.NX}
@@ -130,22 +130,22 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 		in.Features = unet3d.Embedding(b, in.Features, s.Embedding)
 	}
 	wrap := s.Periodic && g.Periodic()
-	if s.givesMembers() {
+	if s.GivesMembers() {
 		s.memberGraph(b, k, in.Features, in.Season, wrap, targets, loss)
 		return s.shrunk(b)
 	}
-	if s.readsMembers() {
+	if s.ReadsMembers() {
 		in.Features = s.joinMembers(b, k, in.Features, wrap)
 	}
 	var out unet3d.CalibratedOutput
 	var roughness graph.Value
 	switch {
-	case s.stage == biasStage:
+	case s.stage == BiasStage:
 		net := unet3d.Correction{UNet: unet3d.BiasUNet{Base: s.Bias.Base, Stages: s.Bias.Stages, Periodic: wrap}, Local: s.Bias.Local}
 		out.Shift, roughness = net.Build(b, in.Features, in.Anomaly)
 	case s.oneOutput():
 		out.Spread = s.toTargets(b, s.oneField(b, k, in.Features, wrap), k)
-		if s.staged() {
+		if s.Staged() {
 			out.Sigma = unet3d.SigmaOf(b, out.Spread)
 		}
 	default:
@@ -154,20 +154,20 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 			scale[i] = k.SpreadScale[i] / k.ErrorScale[i]
 			affine[i] = [2]float64{k.SpreadAffine[i][0] / k.ErrorScale[i], k.SpreadAffine[i][1]}
 		}
-		body := s.body(wrap)
+		body := s.Body(wrap)
 		noMaps := body != nil
-		if s.inRows() {
+		if s.InRows() {
 			body = s.rowsBody(k, wrap)
 		}
 		net := unet3d.Calibrated{
 			UNet: unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap},
 			Body: body, NoMaps: noMaps,
-			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead || s.staged(), SigmaOfSpread: s.staged(),
-			Extra: s.extra(),
+			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead || s.Staged(), SigmaOfSpread: s.Staged(),
+			Extra: s.Extra(),
 		}
 		out = net.Build(b, in)
 	}
-	give := map[string]graph.Value{outSpread: out.Spread, outShift: out.Shift, outSigma: out.Sigma}
+	give := map[string]graph.Value{OutSpread: out.Spread, OutShift: out.Shift, OutSigma: out.Sigma}
 	h := head{parameters: []graph.Value{out.Shift, out.Sigma}}
 	if s.readsCentre() {
 		h.centre = b.Input("centre", targets)
@@ -186,7 +186,7 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 		b.Output(name, give[name])
 	}
 	switch {
-	case loss && s.staged():
+	case loss && s.Staged():
 		b.Loss(s.stageLoss(b, k, out, roughness, targets))
 	case loss:
 		b.Loss(s.loss(b, k, out, h, targets))
@@ -194,9 +194,9 @@ func (s Spec) graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 	return s.shrunk(b)
 }
 
-// body is the network by point, by patch or in two dimensions; nil for other kinds. These are
+// Body is the network by point, by patch or in two dimensions; nil for other kinds. These are
 // baselines: they have no maps, and know of places what their input tells.
-func (s Spec) body(wrap bool) unet3d.Body {
+func (s Spec) Body(wrap bool) unet3d.Body {
 	switch s.Kind {
 	case config.DRNKind:
 		return unet3d.DRN{Hidden: s.Base}.Build
@@ -229,33 +229,33 @@ func (s Spec) oneField(b *graph.Builder, k *Task, features graph.Value, wrap boo
 		}
 		return op.Concat(b, 1, parts...)
 	}
-	lead, variable := k.targetAt(0)
+	lead, variable := k.TargetAt(0)
 	net := unet3d.Inception{Figure: s.Kind == config.InceptionFigureKind, Width: s.Base, Own: lead*len(f.Axes.Variables) + variable, Periodic: wrap}
 	return net.Build(b, of(ensemble.SpreadOfUsed), of(ensemble.FirstMember))
 }
 
 // Names of the outputs of networks, in units of the error scale.
 const (
-	outSpread = "spread"
-	outShift  = "shift"
-	outSigma  = "sigma"
+	OutSpread = "spread"
+	OutShift  = "shift"
+	OutSigma  = "sigma"
 )
 
 // outputs are those of the network.
 func (s Spec) outputs() []string {
 	switch {
-	case s.givesMembers():
+	case s.GivesMembers():
 		return []string{outMembers}
-	case s.stage == biasStage:
-		return []string{outShift}
-	case s.staged():
-		return []string{outSpread, outSigma}
+	case s.stage == BiasStage:
+		return []string{OutShift}
+	case s.Staged():
+		return []string{OutSpread, OutSigma}
 	case s.Head == DistributionHead && s.Family != "":
-		return append([]string{outSpread}, s.parameterNames()...)
+		return append([]string{OutSpread}, s.parameterNames()...)
 	case s.Head == DistributionHead:
-		return []string{outSpread, outShift, outSigma}
+		return []string{OutSpread, OutShift, OutSigma}
 	}
-	return []string{outSpread}
+	return []string{OutSpread}
 }
 
 // toTargets gives a network's one output channel, in units of the spread's scale,
@@ -304,13 +304,13 @@ func (s Spec) spreadLoss(b *graph.Builder, k *Task, have, want, weight graph.Val
 func (s Spec) stageLoss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, roughness graph.Value, targets graph.Shape) graph.Value {
 	weight := b.Input("weight", targets)
 	switch s.stage {
-	case biasStage:
+	case BiasStage:
 		loss := op.WeightedMSE(b, out.Shift, b.Input("residual", targets), weight)
 		if s.Bias.Local > 0 && s.Bias.Smooth > 0 {
 			loss = op.Add(b, loss, op.Scale(b, roughness, s.Bias.Smooth))
 		}
 		return loss
-	case spreadStage:
+	case SpreadStage:
 		return s.spreadLoss(b, k, inSpreads(b, k, out.Spread), inSpreads(b, k, b.Input("full_spread", targets)), weight)
 	}
 	corrected, residual := b.Input("corrected", targets), b.Input("residual", targets)
@@ -326,30 +326,30 @@ func inSpreads(b *graph.Builder, k *Task, x graph.Value) graph.Value {
 	return op.Mul(b, x, b.Const("", graph.Shape{1, x.Dim(1), x.Dim(2), 1, 1}, inverse))
 }
 
-// network is a compiled network with the memory of its inputs.
-type network struct {
-	plan   *engine.Plan
-	part   *spatial.Plan          // of one rank of several: plan and what it is a part of; else nil
+// Network is a compiled network with the memory of its inputs.
+type Network struct {
+	Plan   *engine.Plan
+	Part   *spatial.Plan          // of one rank of several: plan and what it is a part of; else nil
 	ranks  *team.Team             // that compute the network together; nil for one
 	shapes map[string]graph.Shape // of inputs and outputs
-	rows   spatial.Interval       // samples of a batch that this rank has
-	batch  Batch                  // of this rank's samples and slab
+	Rows   spatial.Interval       // samples of a batch that this rank has
+	Batch  Batch                  // of this rank's samples and slab
 }
 
-// compile builds a network for n samples and compiles it, with its loss if asked
+// Compile builds a network for n samples and compiles it, with its loss if asked
 // for; of several ranks, one's part. Networks that share a store share their parameters.
-func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, o engine.Options, ranks *team.Team) (*network, error) {
-	gr, err := s.graph(k, g, n, seed, loss)
+func (s Spec) Compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, o engine.Options, ranks *team.Team) (*Network, error) {
+	gr, err := s.Graph(k, g, n, seed, loss)
 	if err != nil {
 		return nil, err
 	}
-	o = s.options(o)
+	o = s.Options(o)
 	if o.Mode == engine.Infer && len(o.Store.Entries()) == 0 {
 		for i := range gr.Nodes { // their values come from a file: drawing millions of random ones takes long
 			gr.Nodes[i].Init = graph.Zeros()
 		}
 	}
-	net := &network{ranks: ranks, rows: spatial.Interval{Hi: n}, shapes: map[string]graph.Shape{}}
+	net := &Network{ranks: ranks, Rows: spatial.Interval{Hi: n}, shapes: map[string]graph.Shape{}}
 	for _, nd := range gr.Nodes {
 		if nd.Kind == graph.KindInput {
 			net.shapes[nd.Name] = nd.Shape
@@ -360,42 +360,42 @@ func (s Spec) compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	}
 	switch {
 	case ranks == nil:
-		net.plan, err = engine.Compile(gr, o)
+		net.Plan, err = engine.Compile(gr, o)
 	case ranks.Shared && o.Mode == engine.Train:
-		net.part, err = spatial.CompileShared(gr, ranks.Comm, ranks.Mesh, o)
+		net.Part, err = spatial.CompileShared(gr, ranks.Comm, ranks.Mesh, o)
 	default:
-		net.part, err = spatial.Compile(gr, ranks.Comm, ranks.Mesh, o)
+		net.Part, err = spatial.Compile(gr, ranks.Comm, ranks.Mesh, o)
 	}
 	if err == nil && ranks != nil {
-		net.plan = net.part.Plan
+		net.Plan = net.Part.Plan
 	}
 	if err != nil {
 		return nil, err
 	}
 	if slab := ranks.Own(); slab != nil {
-		own := net.part.Part("features", net.shapes["features"])
+		own := net.Part.Part("features", net.shapes["features"])
 		if !slices.Equal(own[2:], slab.Box()) {
-			return nil, errors.Join(fmt.Errorf("rank %d has the slab %v of fields that are cut at %v", ranks.Comm.Rank(), slab.Box(), own[2:]), net.plan.Close())
+			return nil, errors.Join(fmt.Errorf("rank %d has the slab %v of fields that are cut at %v", ranks.Comm.Rank(), slab.Box(), own[2:]), net.Plan.Close())
 		}
-		net.rows = own[0]
+		net.Rows = own[0]
 	}
 	here := Task{Features: k.Features, Targets: k.Targets, reference: k.reference}
 	here.Features.Axes = ranks.Own().Axes(k.Features.Axes)
-	net.batch = newBatch(&here, ranks.Own().Part(g), net.rows.Len())
-	net.batch.withCentre(s)
-	net.batch.withConditions(s, &here, net.rows.Len())
-	net.batch.withMembers(s, &here, ranks.Own().Part(g), net.rows.Len(), s.membersOf(k), loss)
+	net.Batch = NewBatch(&here, ranks.Own().Part(g), net.Rows.Len())
+	net.Batch.WithCentre(s)
+	net.Batch.WithConditions(s, &here, net.Rows.Len())
+	net.Batch.WithMembers(s, &here, ranks.Own().Part(g), net.Rows.Len(), s.membersOf(k), loss)
 	return net, nil
 }
 
-// options are o with the precision of the network, unless o names another.
-func (s Spec) options(o engine.Options) engine.Options {
+// Options are o with the precision of the network, unless o names another.
+func (s Spec) Options(o engine.Options) engine.Options {
 	o.Precision = cmp.Or(o.Precision, s.Precision)
 	return o
 }
 
-// newBatch allocates room for n samples.
-func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
+// NewBatch allocates room for n samples.
+func NewBatch(k *Task, g *ensemble.Grid, n int) Batch {
 	p, d := g.Size(), len(k.Features.Axes.Levels)
 	targets := func() []float32 { return make([]float32, n*len(k.Targets)*d*p) }
 	b := Batch{
@@ -409,25 +409,25 @@ func newBatch(k *Task, g *ensemble.Grid, n int) Batch {
 	return b
 }
 
-// load hands a batch to the plan: this rank's samples and slab. Inputs that the network
+// Load hands a batch to the plan: this rank's samples and slab. Inputs that the network
 // does not read (the anomaly of a spread head) have no place there and are left out.
-func (n *network) load(b *Batch) {
+func (n *Network) Load(b *Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
 		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "deviation": b.Deviation, "centre": b.Centre, "conditions": b.Conditions,
 		"reference_shift": b.ReferenceShift, "reference_sigma": b.ReferenceSigma,
 	} {
-		if in := n.plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there
+		if in := n.Plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there
 			copy(in, x)
 		}
 	}
 }
 
-// output is this rank's slab of an output. It stays as it is until the next run.
-func (n *network) output(name string) []float32 {
-	y, slab := n.plan.Output(name), n.ranks.Own()
+// Output is this rank's slab of an output. It stays as it is until the next run.
+func (n *Network) Output(name string) []float32 {
+	y, slab := n.Plan.Output(name), n.ranks.Own()
 	if slab == nil {
 		return y
 	}
-	return slab.Cut(y, n.ranks.Mesh.Owned(n.part.Outputs[name], n.shapes[name], n.ranks.Comm.Rank()))
+	return slab.Cut(y, n.ranks.Mesh.Owned(n.Part.Outputs[name], n.shapes[name], n.ranks.Comm.Rank()))
 }
