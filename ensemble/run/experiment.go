@@ -81,7 +81,7 @@ type ExperimentRow struct {
 	Unweighted   score.Number `json:"value_unweighted"`
 	UnweightedSD score.Number `json:"sd_unweighted"`
 	N            int          `json:"n"`
-	RawUsed      score.Number `json:"raw_used"`  // plain CRPS of the members that were used
+	RawUsed      score.Number `json:"raw_used"`  // plain CRPS of the members that were used; missing beside spreads
 	RawFull      score.Number `json:"raw_full"`  // and of all
 	EMOSGrid     score.Number `json:"emos_grid"` // of the members that were used
 
@@ -417,7 +417,10 @@ func rowsOf(variant string, used, full int, r *score.Result) (out []ExperimentRo
 			}
 			return nan
 		}
-		row.RawUsed, row.RawFull, row.EMOSGrid = of(score.CRPSPlain.ID, systemRaw(used)), of(score.CRPSPlain.ID, systemRaw(full)), of(score.CRPSGauss.ID, gridEMOS)
+		row.RawUsed, row.RawFull, row.EMOSGrid = nan, nan, nan
+		if ofDistribution(v.ID) {
+			row.RawUsed, row.RawFull, row.EMOSGrid = of(score.CRPSPlain.ID, systemRaw(used)), of(score.CRPSPlain.ID, systemRaw(full)), of(score.CRPSGauss.ID, gridEMOS)
+		}
 		for _, c := range r.Comparisons {
 			if c.ID == v.ID && c.ReferenceID == score.CRPSPlain.ID && c.Reference == systemRaw(full) && c.Variable == v.Variable && c.Level == v.Level && c.Lead == v.Lead && score.Whole(c.Region, c.Season) {
 				row.GainRaw, row.GainRawLow, row.GainRawHigh = c.Gain, c.CILow, c.CIHigh
