@@ -118,7 +118,7 @@ func TestFeaturesUnderMemberPermutation(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range a {
-		if math.Abs(float64(a[i]-b[i])) > 1e-6 {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
 			t.Fatalf("channel %s changes with the order of members", f.ChannelName(i/n))
 		}
 	}

@@ -14,6 +14,7 @@ type MemberChannel string
 const (
 	FieldOfMember  MemberChannel = "field"  // standardised, as that of FirstMember
 	OffsetOfMember MemberChannel = "offset" // from the mean over the used members, over the RMS of spread
+	NoiseOfMember  MemberChannel = "noise"  // normal numbers, as noise makes them of the member's own field
 )
 
 // MemberChannels is the number of channels that each member has: channel c = (lead·K + kind)·V +
@@ -58,9 +59,12 @@ func (f *Features) MemberField(dst []float32, fields [][]float32, t, v, l int, r
 		for i, kind := range f.OfMembers {
 			c := m*f.MemberChannels() + (t*len(f.OfMembers)+i)*len(f.Axes.Variables) + v
 			out := dst[(c*d+l)*n : (c*d+l+1)*n]
-			if kind == FieldOfMember {
+			switch kind {
+			case FieldOfMember:
 				norm.Apply(out, x)
-			} else {
+			case NoiseOfMember:
+				noise(out, x, uint64(f.at(t, v, l)))
+			case OffsetOfMember:
 				for p, y := range x {
 					out[p] = (y - r.mean[p]) * inverse
 				}
@@ -73,6 +77,25 @@ func (f *Features) MemberField(dst []float32, fields [][]float32, t, v, l int, r
 		}
 	}
 	return nil
+}
+
+// noise makes standard normal numbers of the bits of a field, of another stream others. They are the same whatever number the
+// member has and however the field is cut, and no other member is known by them; equal values give equal
+// numbers. Missing: NaN.
+//
+// Source: Box and Muller 1958, doi:10.1214/aoms/1177706645, of bits that are mixed as in splitmix64.
+func noise(dst, field []float32, stream uint64) {
+	for p, x := range field {
+		z := uint64(math.Float32bits(x)) | (stream+1)<<32
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		z ^= z >> 31
+		radius, angle := (float64(z>>32)+0.5)/(1<<32), 2*math.Pi*float64(z&(1<<32-1))/(1<<32)
+		dst[p] = float32(math.Sqrt(-2*math.Log(radius)) * math.Cos(angle))
+		if x != x {
+			dst[p] = x
+		}
+	}
 }
 
 // normaliser is that of a field, whose maps may lie in a file.

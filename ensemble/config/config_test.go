@@ -170,6 +170,7 @@ func TestFaults(t *testing.T) {
 		{"stages of a spread", base + "model: {method: three_stage, head: spread}\ntrain: {loss: {kind: l1}}\n", []string{"3:30|three stages are trained for head spread|"}},
 		{"an encoder's key without it", base + "model: {pool: mean, encoder: {channels: 8}}\n", []string{"3:9|model.pool is given and there is no encoder of members|set model.members: encoder", "|model.encoder.channels is given and there is no encoder of members|"}},
 		{"an encoder of another network", base + "model: {members: encoder, kind: resnet2d_simple, head: spread}\ntrain: {loss: {kind: l1}}\n", []string{"|resnet2d_simple has no encoder of members|set model.kind: unet3d"}},
+		{"noise of members that are pooled", base + "model: {members: encoder, encoder: {input: [field, noise]}}\n", []string{"|noise is given to members that are pooled|set model.head: members"}},
 		{"cross pairs of an odd number", base + "model: {head: members, encoder: {input: [field]}}\ntrain: {loss: {kind: crps_members, fairness: cross_pair}}\n", []string{"|5 members do not fall into two halves|use an even number"}},
 		{"members without their loss", base + "model: {head: members}\ntrain: {loss: {kind: l1, spread: 1}}\n", []string{"|head members is trained with l1|", "|train.loss.spread is given to head members|"}},
 		{"the loss of members without them", base + "train: {loss: {kind: crps, fairness: fair}}\n", []string{"|train.loss.fairness is given to another loss than crps_members|set train.loss.kind: crps_members"}},

@@ -38,6 +38,9 @@ const (
 // GlobalAttention has one weight of a member for another over the whole field.
 const GlobalAttention = "global"
 
+// noiseInput is what members have in model.encoder.input beside their fields to differ by.
+const noiseInput = "noise"
+
 // Encoder is the network that every member passes by itself.
 type Encoder struct {
 	Channels int      `key:"channels"`
@@ -53,8 +56,8 @@ func memberKeys() []Key {
 			Help: "How what the encoder makes of the members is joined at every point: their mean, mean and standard deviation, minimum and maximum, or a mean with weights that a learned query gives them (attention in 8 heads, which the channels must divide by)."},
 		{Path: "model.encoder.channels", Default: "16", Check: Between(1, 1024), Example: "32",
 			Help: "Channels that the encoder makes of each member."},
-		{Path: "model.encoder.input", Default: "[field, offset]", Check: OneOf("field", "offset"), Example: "[offset]",
-			Help: "What is input of each variable and lead of a member: its field, standardised as in data.features, its offset from the mean of the members in units of their spread. For model.head: members too."},
+		{Path: "model.encoder.input", Default: "[field, offset]", Check: OneOf("field", "offset", noiseInput), Example: "[field, noise]",
+			Help: "What is input of each variable and lead of a member: its field, standardised as in data.features; its offset from the mean of the members in units of their spread; noise, normal numbers of its own. For model.head: members too, which alone may have noise: members that know nothing of each other get the spread by it that the raw ones lack."},
 		{Path: "model.attention", Default: GlobalAttention, Check: OneOf(GlobalAttention, "axial", "point"), Example: "point",
 			Help: "Where members have weights for each other, with poet and ens_transformer, or leads with trajectory, and both with hierarchical: one for the whole field (global), one for each row and one for each column (axial), or one at each point."},
 		{Path: "train.loss.scales", Check: Above(0), Example: "[8, 4, 2]",
@@ -79,6 +82,9 @@ func (c *TrainConfig) checkMembers() []*exit.Error {
 		if given(path) && !encodes && !(gives && path == "model.encoder.input") {
 			add(path, path+" is given and there is no encoder of members", "model.members is "+m.Members, "remove it, or set model.members: "+MemberEncoder)
 		}
+	}
+	if slices.Contains(m.Encoder.Input, noiseInput) && !gives {
+		add("model.encoder.input", "noise is given to members that are pooled", "a distribution is made of what they have in common", "remove it, or set model.head: "+MembersHead)
 	}
 	if given("train.loss.fairness") && loss.Kind != MembersLoss {
 		add("train.loss.fairness", "train.loss.fairness is given to another loss than "+MembersLoss, "train.loss.kind is "+loss.Kind, "remove it, or set train.loss.kind: "+MembersLoss)

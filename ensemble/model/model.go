@@ -93,6 +93,8 @@ const (
 	// prunedFormat is that of networks whose weights were pruned by masks, of whatever else: their
 	// files may be packed.
 	prunedFormat = 9
+	// noiseFormat is that of networks whose members have noise, for which older programs would take their offset.
+	noiseFormat = 12
 )
 
 // format is that of models of the network, for several target leads if any are given: the oldest that programs know which can read them.
@@ -157,8 +159,11 @@ type Description struct {
 	Sparsity   []Sparsity               `json:"sparsity,omitempty"`
 }
 
-// format is that of the model: of its network, unless that was pruned.
+// format is that of the model: of its network, unless its members have noise or it was pruned.
 func (f *Description) format() int {
+	if slices.Contains(f.OfMembers, ensemble.NoiseOfMember) {
+		return noiseFormat
+	}
 	if len(f.Sparsity) > 0 {
 		return prunedFormat
 	}
@@ -329,8 +334,8 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format < jointFormat || f.Format > prunedFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, prunedFormat))
+	if f.Format < jointFormat || f.Format > noiseFormat {
+		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, noiseFormat))
 	}
 	if f.format() != f.Format || f.Spec.ReadsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
 		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))

@@ -38,7 +38,7 @@ func TestTargetLeads(t *testing.T) {
 		scores map[string][]string
 	}{
 		{"channels", twoLeads("train.loss.leads=[1, 0.5]", "baselines=[emos, emos_point]"), map[string][]string{systemNetwork: {"crps_gauss", "rmse"}, "emos_point": {"crps_gauss"}}},
-		{"trajectories", trajectories("train.loss.fairness=cross_pair", "model.maps=true"), map[string][]string{systemNetwork: {"rmse"}, systemMembers: {"crps_fair"}}},
+		{"trajectories", trajectories("train.loss.fairness=cross_pair", "model.maps=true", "model.encoder.input=[field, noise]"), map[string][]string{systemNetwork: {"rmse"}, systemMembers: {"crps_fair"}}},
 	} {
 		runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
 		cfg := quick(t, f, c.set...)
@@ -153,7 +153,7 @@ func TestNetworksOverTime(t *testing.T) {
 		twoLeads("model.kind=axial_transformer", "model.base=8", "model.axial.window=3", "model.conditions=[lead]"),
 		twoLeads("model.kind=unet_2plus1d", "model.conditions=[lead, hour]", "model.head=spread", "train.loss.kind=l1", "train.loss.spread=0"),
 		trajectories("model.kind=hierarchical", "train.loss.fairness=cross_pair"),
-		trajectories(),
+		trajectories("model.encoder.input=[field, noise]"),
 	} {
 		c := quick(t, f, slices.Concat(set, few)...)
 		runDir := filepath.Join(t.TempDir(), "run")
