@@ -3,10 +3,12 @@ package run
 import (
 	"context"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -118,6 +120,18 @@ func TestRanksLoseTheSameChannels(t *testing.T) {
 		if d := got[i] - want[i]; d*d > 1e-6*want[i]*want[i] {
 			t.Fatalf("step %d: loss %v on ranks, %v alone", i+1, got[i], want[i])
 		}
+	}
+}
+
+// A training that stops again before its first step keeps the scores that it found in the checkpoint.
+func TestScoresOutliveTwoStops(t *testing.T) {
+	r := &removal{}
+	if err := r.restore(model.Weights{{Name: "b.weight", Shape: []int{2}, Data: []float32{3, 4}}, {Name: "a.weight", Shape: []int{1}, Data: []float32{5}}}); err != nil {
+		t.Fatal(err)
+	}
+	want := []ckpt.Tensor{{Name: "prune.a.weight", Shape: []int{1}, Data: []float32{5}}, {Name: "prune.b.weight", Shape: []int{2}, Data: []float32{3, 4}}}
+	if got := r.tensors(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -2,6 +2,8 @@ package run
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -19,7 +21,7 @@ type importance struct {
 	gradient []float32
 }
 
-// scores are those of the present network's channels, by the method of the configuration.
+// channelScores are those of the present network's channels, by the method of the configuration.
 func (t *trainer) channelScores(now *channels.Network, step int) ([][]float64, error) {
 	switch r := t.removal; r.method {
 	case config.TaylorPruning:
@@ -95,12 +97,12 @@ func (t *trainer) observeChannels() error {
 
 // tensors are what a checkpoint has of scores.
 func (r *removal) tensors() (out []ckpt.Tensor) {
-	if r == nil || r.importance.of == nil {
+	if r == nil {
 		return nil
 	}
-	for _, f := range r.importance.of.Families() {
-		name := f.Filters[0]
-		out = append(out, ckpt.Tensor{Name: partPruning + name, Shape: graph.Shape{f.Width}, Data: r.importance.sums[name]})
+	for _, name := range slices.Sorted(maps.Keys(r.importance.sums)) {
+		v := r.importance.sums[name]
+		out = append(out, ckpt.Tensor{Name: partPruning + name, Shape: graph.Shape{len(v)}, Data: v})
 	}
 	return out
 }
