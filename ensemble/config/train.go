@@ -147,25 +147,27 @@ const SharedHeight = "shared"
 
 // Model is the network.
 type Model struct {
-	Kind      string    `key:"kind"`
-	Height    string    `key:"height"`
-	Base      int       `key:"base"`
-	Stages    int       `key:"stages"`
-	Dropout   float64   `key:"dropout"`
-	Location  bool      `key:"location"`
-	Season    bool      `key:"season"`
-	Periodic  bool      `key:"periodic"`
-	Head      string    `key:"head"`
-	Start     Path      `key:"start"`
-	Method    string    `key:"method"`
-	Bias      BiasModel `key:"bias"`
-	Members   string    `key:"members"`
-	Pool      string    `key:"pool"`
-	Encoder   Encoder   `key:"encoder"`
-	Attention string    `key:"attention"`
-	Family    string    `key:"family"`
-	Degree    int       `key:"degree"`
-	Bins      int       `key:"bins"`
+	Kind     string  `key:"kind"`
+	Height   string  `key:"height"`
+	Base     int     `key:"base"`
+	Stages   int     `key:"stages"`
+	Dropout  float64 `key:"dropout"`
+	Location bool    `key:"location"`
+	Season   bool    `key:"season"`
+	Periodic bool    `key:"periodic"`
+	Head     string  `key:"head"`
+	Start    Path    `key:"start"`
+	// ChannelsOf is the run whose channels the network has from its start.
+	ChannelsOf Path      `key:"channels_of"`
+	Method     string    `key:"method"`
+	Bias       BiasModel `key:"bias"`
+	Members    string    `key:"members"`
+	Pool       string    `key:"pool"`
+	Encoder    Encoder   `key:"encoder"`
+	Attention  string    `key:"attention"`
+	Family     string    `key:"family"`
+	Degree     int       `key:"degree"`
+	Bins       int       `key:"bins"`
 
 	Embedding int    `key:"embedding"` // learned fields; 0 has none
 	Reference string `key:"reference"` // NoReference or one of References
@@ -343,6 +345,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "What comes out: the spread of the full ensemble; mean and spread of the analysis; or members, each of which is a corrected member of the input."},
 	{Path: "model.start", Example: "models/published/weights.safetensors",
 		Help: "Weights to start from, as safetensors: those whose names and shapes match are taken, the rest start at random."},
+	{Path: "model.channels_of", Example: "runs/pruned",
+		Help: "Folder of a finished training whose network lost channels: the network has as many from its start, with weights of its own."},
 
 	{Path: "train.epochs", Default: "60", Check: Between(1, 1e6), Example: "60", Resume: true,
 		Help: "Passes over the training starts at most."},

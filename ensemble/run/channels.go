@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
@@ -82,6 +83,34 @@ func (r *removal) at(step int) (channels.Goal, bool) {
 		g.Share = left(g.Share)
 	}
 	return g, g.FLOPs+g.Share < 1
+}
+
+// startChannels are those that model.channels_of gives a network; nil without it.
+//
+// Errors: 66 if the training is not there, 64 if no channel went there, or if it had another network.
+func startChannels(c *config.TrainConfig, k *model.Task, g *ensemble.Grid) ([]channels.Kept, error) {
+	dir := string(c.Model.ChannelsOf)
+	if dir == "" {
+		return nil, nil
+	}
+	m, _, err := model.LoadReference(filepath.Join(dir, "model"))
+	if err != nil {
+		return nil, err
+	}
+	no := func(why, fix string) error {
+		return &exit.Error{Code: exit.Usage, What: "the network cannot have the channels of " + dir, At: "model.channels_of", Why: why, Fix: fix}
+	}
+	if len(m.Spec.Kept) == 0 {
+		return nil, no("no channel was removed there", "name a training with prune.structure: channel")
+	}
+	whole, err := specOf(c).Channels(k, g)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := whole.Shrink(m.Spec.Kept); err != nil {
+		return nil, no(err.Error(), "let model.kind, model.base, model.stages and the inputs be those of that training")
+	}
+	return m.Spec.Kept, nil
 }
 
 // check refuses a goal that cannot be reached, before the first step.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,52 @@ func TestChannelsGoWhileTraining(t *testing.T) {
 	}
 	if want := small.Parameters(unet3d.MapsPrefix); exported.Network.Parameters != want || want == whole.Parameters(unet3d.MapsPrefix) {
 		t.Errorf("exported %+v, want %d parameters", exported.Network, want)
+	}
+}
+
+// Networks that begin with the channels that another one was left are of its shape, and are averaged like others; what
+// does not fit is refused before the first step.
+func TestBeginWithFewerChannels(t *testing.T) {
+	f, dirs := smallData(t), t.TempDir()
+	train := func(name string, c *config.TrainConfig) error {
+		_, err := Train(context.Background(), TrainOptions{Config: c, RunDir: filepath.Join(dirs, name), Version: "test"})
+		return err
+	}
+	if err := train("pruned", losingChannels(t, f, "train.epochs=2", "prune.every=1", "baselines=[climatology]")); err != nil {
+		t.Fatal(err)
+	}
+	if err := train("whole", quick(t, f, "train.networks=1", "train.epochs=1", "baselines=[climatology]")); err != nil {
+		t.Fatal(err)
+	}
+	of := "model.channels_of=" + filepath.Join(dirs, "pruned")
+	if err := train("same", quick(t, f, "train.networks=2", "train.epochs=1", "baselines=[climatology]", of)); err != nil {
+		t.Fatal(err)
+	}
+	pruned, err := model.Load(filepath.Join(dirs, "pruned", "model"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := model.Load(filepath.Join(dirs, "same", "model"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(same.Networks) != 2 || !reflect.DeepEqual(same.Spec.Kept, pruned.Spec.Kept) {
+		t.Fatalf("%d networks with channels %v, want those of %v", len(same.Networks), same.Spec.Kept, pruned.Spec.Kept)
+	}
+	for i, w := range pruned.Networks[0] {
+		for _, n := range same.Networks {
+			if n[i].Name != w.Name || !slices.Equal(n[i].Shape, w.Shape) {
+				t.Errorf("%s has shape %v, want that of %s, %v", n[i].Name, n[i].Shape, w.Name, w.Shape)
+			}
+		}
+	}
+	for want, set := range map[string][]string{
+		"no channel was removed there":   {"model.channels_of=" + filepath.Join(dirs, "whole")},
+		"the network has no convolution": {of, "model.base=3"},
+	} {
+		if err := train("bad", quick(t, f, set...)); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }
 

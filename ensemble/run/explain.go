@@ -93,6 +93,11 @@ func Explain(ctx context.Context, o ExplainOptions) (*ExplainResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	if k := unfitted(taskOf(o.Config)); o.kept == nil {
+		if o.kept, err = startChannels(o.Config, &k, grid); err != nil {
+			return nil, err
+		}
+	}
 	s := o.subject()
 	g, err := s.spec.Graph(&s.task, grid, s.batch, s.seed, s.loss)
 	if err != nil {

@@ -170,6 +170,9 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 	if c.Model.Start != "" {
 		files = append(files, string(c.Model.Start))
 	}
+	if dir := c.Model.ChannelsOf; dir != "" {
+		files = append(files, filepath.Join(string(dir), "model", model.File))
+	}
 	inputs, err := ranks.Sums(files)
 	if err != nil {
 		return nil, err
@@ -206,7 +209,11 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 	if err != nil {
 		return nil, err
 	}
-	t.model.Spec.Kept = o.kept
+	if t.model.Spec.Kept = o.kept; o.kept == nil {
+		if t.model.Spec.Kept, err = startChannels(c, &t.model.Task, d.grid); err != nil {
+			return nil, err
+		}
+	}
 	t.removal = removalOf(c, t.allSteps(t.turns))
 	if err := t.removal.check(t.model.Spec, &t.model.Task, d.grid); err != nil {
 		return nil, err
