@@ -33,5 +33,6 @@ func axisAttention(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if part != kern.AxisResult {
 		dy = q.In[2].F32
 	}
-	return kernel("axis_attention", func() { b.pool.Axis(part, y, x, offsets, dy, k) })
+	b.needScratch(k.ScratchLen(part, b.pool.Threads()))
+	return kernel("axis_attention", func() { b.pool.Axis(part, y, x, offsets, dy, b.scratch, k) })
 }

@@ -28,15 +28,51 @@ const (
 )
 
 // The most that the kernels take of channels of a head, points of a window, and weights of offsets: what they need
-// of the stack grows with them.
+// of scratch grows with them.
 const (
 	MaxAxisHead   = 32
 	MaxAxisWindow = 1024
 )
 
+// axisLanes is how many lines side by side kernels take at a time, at most.
+const axisLanes = 16
+
+// parts is how many items the windows of a head of a block are dealt out to.
+func (a Axis) parts() int {
+	units, longest := (a.Width+axisLanes-1)/axisLanes*len(a.Windows)/2, a.longest()
+	each := min(max(128/longest, 1), 16)
+	return (units + each - 1) / each
+}
+
+// longest is the number of points of the largest window.
+func (a Axis) longest() int {
+	n := 1
+	for i := 1; i < len(a.Windows); i += 2 {
+		n = max(n, a.Windows[i])
+	}
+	return n
+}
+
+// own is the number of values that a thread needs as scratch: panels of keys, values and their gradients; of the queries whose
+// scores are held, these, three panels and two rows of scores each; sums by offset, and weights of offsets.
+func (a Axis) own() int {
+	n, per := a.longest(), a.Channels/a.Heads
+	held := min(n, max(4, 256/n)) // axis_rows
+	return axisLanes*(4*n*per+3*held*per+2*held*n+2*n) + 2*n + 2*axisLanes
+}
+
+// ScratchLen is the number of values that a part needs as scratch.
+func (a Axis) ScratchLen(part AxisPart, threads int) int {
+	n := a.own() * threads
+	if part == AxisOffsets {
+		n += 2 + 2*a.Blocks*a.Heads*a.parts()*(2*a.Reach+1) // sums in double
+	}
+	return n
+}
+
 // Axis computes a part of attention along an axis: y of x [rows 3·channels plane] and offsets [heads 2·reach+1], and
 // of dy for gradients. Sums are in one order, whatever the threads.
-func (p *Pool) Axis(part AxisPart, y, x, offsets, dy []float32, a Axis) {
+func (p *Pool) Axis(part AxisPart, y, x, offsets, dy, scratch []float32, a Axis) {
 	lines := a.Blocks * a.Width * a.Length
 	want("x", len(x), 3*a.Channels*lines)
 	want("offsets", len(offsets), a.Heads*(2*a.Reach+1))
@@ -44,11 +80,13 @@ func (p *Pool) Axis(part AxisPart, y, x, offsets, dy []float32, a Axis) {
 	if part != AxisResult {
 		want("dy", len(dy), a.Channels*lines)
 	}
+	atLeast("scratch", len(scratch), a.ScratchLen(part, p.Threads()))
 	var window [2 * MaxAxisWindow]C.long
 	for i, w := range a.Windows {
 		window[i] = C.long(w)
 	}
-	g := [14]C.long{C.long(a.Blocks), C.long(a.PerRow), C.long(a.RowStep), C.long(a.PointStep), C.long(a.Width), C.long(a.Beside),
-		C.long(a.AlongRows), C.long(a.AlongPoints), C.long(a.Length), C.long(a.Channels), C.long(a.Plane), C.long(a.Heads), C.long(a.Reach), C.long(len(a.Windows) / 2)}
-	C.ens_axis(p.ptr(), C.int(part), f32(y), f32(x), f32(offsets), f32(dy), &g[0], &window[0])
+	g := [16]C.long{C.long(a.Blocks), C.long(a.PerRow), C.long(a.RowStep), C.long(a.PointStep), C.long(a.Width), C.long(a.Beside),
+		C.long(a.AlongRows), C.long(a.AlongPoints), C.long(a.Length), C.long(a.Channels), C.long(a.Plane), C.long(a.Heads), C.long(a.Reach), C.long(len(a.Windows) / 2),
+		C.long(a.parts()), C.long(a.own())}
+	C.ens_axis(p.ptr(), C.int(part), f32(y), f32(x), f32(offsets), f32(dy), f32(scratch), &g[0], &window[0])
 }
