@@ -1,11 +1,29 @@
 package gcm
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
+
+// The configuration for the demo's data is sound, and is that of the GCM's leads but for the data and the size of the network.
+func TestConfigOfTheDemo(t *testing.T) {
+	demo, err := config.LoadTrain(config.Sources{Files: []string{"leads-demo.yaml"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gcm, err := config.LoadTrain(config.Sources{Files: []string{"leads.yaml"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := demo.Model, gcm.Model
+	b.Stages = a.Stages
+	if !reflect.DeepEqual(a, b) || len(demo.Data.TargetLeads) != 2 || len(gcm.Data.TargetLeads) != 2 {
+		t.Errorf("model %+v, want %+v", a, b)
+	}
+}
 
 // The configurations are sound, and nothing of 1984 enters training or early
 // stopping, with their target valid times.
