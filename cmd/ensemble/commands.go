@@ -10,6 +10,7 @@ var commands = []func(*app) *cobra.Command{
 	checkCommand,
 	trainCommand,
 	pruneCommand,
+	distilCommand,
 	predictCommand,
 	verifyCommand,
 	reportCommand,

@@ -76,6 +76,9 @@ func trainCommand(a *app) *cobra.Command {
 		if r.Sparsity != nil {
 			data["sparsity"] = r.Sparsity
 		}
+		if r.Sharing != nil {
+			data["sharing"] = r.Sharing
+		}
 		return result{data: data, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error {
 			if r.Complete {
 				_, err := fmt.Fprintf(w, "%s: already complete\n", r.RunDir)
@@ -91,6 +94,9 @@ func trainCommand(a *app) *cobra.Command {
 				if err == nil {
 					_, err = fmt.Fprintln(w, s)
 				}
+			}
+			if r.Sharing != nil && err == nil {
+				_, err = fmt.Fprintln(w, r.Sharing)
 			}
 			if in := r.Input; err == nil && in.Steps > 0 {
 				_, err = fmt.Fprintf(w, "steps waited for input for %.2g %% of their time", 100*in.Share)

@@ -38,11 +38,11 @@ const embeddingSize = 24
 
 // Options say how parameters are shared.
 type Options struct {
-	Budget       float64 // parameters of all filters, as a share of those of the network itself; above 1 it gets more
-	Groups       string  // empty: ByShape
-	Upsample     string  // empty: Interpolate
-	Coefficients string  // empty: Free
-	Templates    int     // of a layer at most; 0: 2, as in the paper's code
+	Budget       float64 `json:"budget"`       // parameters of all filters, as a share of those of the network itself; above 1 it gets more
+	Groups       string  `json:"groups"`       // empty: ByShape
+	Upsample     string  `json:"upsample"`     // empty: Interpolate
+	Coefficients string  `json:"coefficients"` // empty: Free
+	Templates    int     `json:"templates"`    // of a layer at most; 0: 2, as in the paper's code
 }
 
 func (o Options) withDefaults() Options {
@@ -319,4 +319,10 @@ func (p *Plan) coefficients() (n int) {
 		}
 	}
 	return n
+}
+
+// String is one line.
+func (p *Plan) String() string {
+	return fmt.Sprintf("%d filter weights of %d layers come from %d parameters: %d of their own, %d in %d stores, %d for coefficients",
+		p.Filters, len(p.Layers), p.Own+p.Stored+p.Coefficients, p.Own, p.Stored, len(p.Groups), p.Coefficients)
 }

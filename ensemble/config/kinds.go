@@ -164,6 +164,12 @@ var kinds = map[reflect.Type]kind{
 		format: func(v any) string { return v.(Distance).String() },
 		schema: map[string]any{"type": "string", "pattern": distanceText.String()},
 	},
+	reflect.TypeFor[Percent](): {
+		want:   "a share such as 50%",
+		parse:  func(n *yaml.Node, _ string) (any, error) { return ParsePercent(n.Value) },
+		format: func(v any) string { return quote(v.(Percent).String()) },
+		schema: map[string]any{"type": "string", "pattern": percentText.String()},
+	},
 	reflect.TypeFor[Moment](): {
 		want:   "a share of the steps such as 30%, or epochs such as 12 epochs",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseMoment(n.Value) },

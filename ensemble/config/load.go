@@ -24,6 +24,7 @@ type Sources struct {
 	Flags []Flag   // of a command that has some for keys
 
 	texts map[string][]byte // of files that are built in
+	unset []string          // keys that are as if nothing gave them
 }
 
 // Flag is the value of a flag of the command line that stands for a key.
@@ -138,6 +139,9 @@ func load(s *Schema, src Sources) (*effective, error) {
 		value := v.Get(n.path)
 		if p, ok := parsed[n.path]; ok { // viper has the text of the variable
 			value = p
+		}
+		if slices.Contains(src.unset, n.path) {
+			value = n.def
 		}
 		if value == nil && n.key.Required {
 			faults = append(faults, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("key %q is required", n.path), At: e.sourceNames(),

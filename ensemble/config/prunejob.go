@@ -18,6 +18,7 @@ type PruneJob struct {
 	LearningRate float64 `key:"learning_rate"`
 	Beside       []Path  `key:"beside"`
 	Prune        Prune   `key:"prune"`
+	Teacher      Teacher `key:"teacher"`
 }
 
 // PruneSchema describes prune.yaml. What is removed has the keys that it has in train.yaml; when,
@@ -35,7 +36,7 @@ var PruneSchema = newSchema[PruneJob]("prune", slices.Concat([]Key{
 		Help: "Largest learning rate of these passes, whose schedule is that of the training. Without it, a third of the training's."},
 	{Path: "beside", Example: "[runs/small]",
 		Help: "Folders of other finished trainings that stand in the table too, such as a smaller network trained from the start."},
-}, jobKeys()))
+}, jobKeys(), teacherKeys()))
 
 // ofRounds are the keys of prune that follow from the rounds.
 var ofRounds = []string{"prune.from", "prune.to", "prune.every", "prune.initial"}
@@ -90,6 +91,9 @@ func (c *PruneConfig) Training(file, weights string, starts int) (*TrainConfig, 
 		if !slices.Contains(ofRounds, k.Path) && c.text(k.Path) != "" {
 			set = append(set, k.Path+"="+c.text(k.Path))
 		}
+	}
+	if len(c.Teacher.Runs) > 0 {
+		set = append(set, "teacher.runs="+c.text("teacher.runs"), "teacher.weight="+c.text("teacher.weight"))
 	}
 	set = append(set, "prune.from=0%", "prune.to=50%", "prune.every=1", "prune.initial=0")
 	dense, err := LoadTrain(Sources{Files: []string{file}, Set: set})

@@ -24,6 +24,7 @@ type Train struct {
 	Climate   Climate   `key:"climate"`
 	Calibrate Calibrate `key:"calibrate"`
 	Prune     Prune     `key:"prune"`
+	Teacher   Teacher   `key:"teacher"`
 }
 
 // Data says what is learned from.
@@ -180,6 +181,7 @@ type Model struct {
 	Maps      bool      `key:"maps"`
 
 	CrossFit CrossFit `key:"cross_fit"`
+	Share    Share    `key:"share"`
 }
 
 // Training is how the network is trained.
@@ -404,7 +406,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), axialKeys()))
+}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), axialKeys(), shareKeys(), teacherKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
@@ -529,6 +531,8 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkCalibrate()...)
 	faults = append(faults, c.checkHead()...)
 	faults = append(faults, c.checkPrune()...)
+	faults = append(faults, c.checkShare()...)
+	faults = append(faults, c.checkTeacher()...)
 	return append(faults, c.checkOptimizer()...)
 }
 

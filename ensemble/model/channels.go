@@ -26,7 +26,7 @@ func (s Spec) Channels(k *Task, g *ensemble.Grid) (*channels.Network, error) {
 func (s Spec) shrunk(b *graph.Builder) (*graph.Graph, error) {
 	g, err := b.Build()
 	if err != nil || len(s.Kept) == 0 {
-		return g, err
+		return s.sharing(g, err)
 	}
 	small, _, err := channels.Find(g).Shrink(s.Kept)
 	if err != nil {

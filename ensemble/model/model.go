@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -46,6 +47,7 @@ type Model struct {
 	Coupling  []score.Coupling // what the test of the training found of its members
 	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
 	Sparsity  []Sparsity       // of Networks; none if nothing was pruned
+	Sharing   *sharing.Plan    // of the parameters of each network; nil if none are shared
 	// Recalibrations, as targets are stored, are those of the distribution, and Calibrations those of probabilities of events, fitted on
 	// validation starts. Nil for none.
 	Recalibrations []Recalibration
@@ -90,6 +92,8 @@ const (
 	channelsFormat = 7
 	// tailsFormat is that of normal distributions of which calibration makes others.
 	tailsFormat = 8
+	// sharedFormat is that of networks whose layers share parameters, of whatever else: their files have stores.
+	sharedFormat = 11
 	// prunedFormat is that of networks whose weights were pruned by masks, of whatever else: their
 	// files may be packed.
 	prunedFormat = 9
@@ -157,6 +161,7 @@ type Description struct {
 	Calibrated []Calibration            `json:"calibrations,omitempty"`
 	Edges      [][]float64              `json:"histogram_edges,omitempty"`
 	Sparsity   []Sparsity               `json:"sparsity,omitempty"`
+	Sharing    *sharing.Plan            `json:"sharing,omitempty"`
 }
 
 // format is that of the model: of its network, unless its members have noise or it was pruned.
@@ -166,6 +171,9 @@ func (f *Description) format() int {
 	}
 	if len(f.Sparsity) > 0 {
 		return prunedFormat
+	}
+	if f.Spec.Shares() {
+		return sharedFormat
 	}
 	return f.Spec.format(f.More)
 }
@@ -204,7 +212,7 @@ func (m *Model) Save(dir string) error {
 			return err
 		}
 	}
-	for name, w := range m.weightFiles(len(m.Networks)) {
+	for name, w := range m.WeightFiles(len(m.Networks)) {
 		path := filepath.Join(dir, name)
 		write := func() error { return ckpt.WriteFile(path, *w, nil) }
 		if len(m.Sparsity) > 0 {
@@ -217,8 +225,8 @@ func (m *Model) Save(dir string) error {
 	return m.SaveReference(dir)
 }
 
-// weightFiles are the weights of a model of n networks, by the names of their files.
-func (m *Model) weightFiles(n int) map[string]*Weights {
+// WeightFiles are the weights of a model of n networks, by the names of their files.
+func (m *Model) WeightFiles(n int) map[string]*Weights {
 	files := map[string]*Weights{}
 	m.Networks = slices.Grow(m.Networks, n)[:n]
 	for i := range n {
@@ -264,7 +272,7 @@ func (m *Model) SaveReference(dir string) error {
 	} else {
 		f.TargetLead = leads[0]
 	}
-	f.Sparsity = m.Sparsity
+	f.Sparsity, f.Sharing = m.Sparsity, m.Sharing
 	f.Format = f.format()
 	for _, a := range k.Features.Auxiliary {
 		f.Auxiliary = append(f.Auxiliary, a.Name)
@@ -297,17 +305,17 @@ func Load(dir string, lean bool) (*Model, error) {
 	if m.Task.reference, err = loadCorrected(filepath.Join(dir, CorrectedFile), m); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	if lean && f.Networks == 1 && !m.Spec.Staged() {
+	if lean && f.Networks == 1 && !m.Spec.Staged() && !m.Spec.Shares() {
 		m.Networks = []Weights{nil}
 		m.stored, err = ckpt.Open(filepath.Join(dir, fmt.Sprintf(WeightsFormat, 0)))
 		return m, err
 	}
-	for name, w := range m.weightFiles(f.Networks) {
+	for name, w := range m.WeightFiles(f.Networks) {
 		if *w, _, err = ckpt.ReadFile(filepath.Join(dir, name)); err != nil {
 			return nil, err
 		}
 	}
-	return m, nil
+	return m, m.unshare(damagedModel(dir))
 }
 
 // damagedModel makes errors of a model folder whose files do not fit each other.

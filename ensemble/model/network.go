@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -90,6 +91,11 @@ type Spec struct {
 
 	// Kept are the channels that are left of layers of which some were removed.
 	Kept []channels.Kept `json:"kept,omitempty"`
+
+	// Share says how layers share parameters; the zero value: not at all.
+	Share sharing.Options `json:"share,omitzero"`
+	// Teach is the weight of a teacher in the loss of a training.
+	Teach float64 `json:"-"`
 
 	stage Stage // whose network and loss are built
 	count int   // members of a sample, if it reads members; 0 stands for those of the task
@@ -271,6 +277,9 @@ func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, h hea
 	if s.Head == DistributionHead {
 		residual := b.Input("residual", targets)
 		loss := op.WeightedMean(b, s.distributionScore(b, k, h, residual), weight)
+		if s.Teach > 0 {
+			loss = s.taughtLoss(b, loss, h, weight)
+		}
 		if s.SpreadWeight > 0 {
 			loss = op.Add(b, loss, op.Scale(b, op.WeightedMSE(b, have, want, weight), s.SpreadWeight))
 		}
@@ -383,6 +392,7 @@ func (s Spec) Compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 	here.Features.Axes = ranks.Own().Axes(k.Features.Axes)
 	net.Batch = NewBatch(&here, ranks.Own().Part(g), net.Rows.Len())
 	net.Batch.WithCentre(s)
+	net.Batch.WithTeacher(s)
 	net.Batch.WithConditions(s, &here, net.Rows.Len())
 	net.Batch.WithMembers(s, &here, ranks.Own().Part(g), net.Rows.Len(), s.membersOf(k), loss)
 	return net, nil
@@ -415,7 +425,7 @@ func (n *Network) Load(b *Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
 		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "deviation": b.Deviation, "centre": b.Centre, "conditions": b.Conditions,
-		"reference_shift": b.ReferenceShift, "reference_sigma": b.ReferenceSigma,
+		"reference_shift": b.ReferenceShift, "reference_sigma": b.ReferenceSigma, "teacher_shift": b.TeacherShift, "teacher_sigma": b.TeacherSigma,
 	} {
 		if in := n.Plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there
 			copy(in, x)

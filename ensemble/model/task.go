@@ -309,6 +309,8 @@ type Batch struct {
 	Residual, FullSpread, Weight      []float32
 	Corrected, Centre                 []float32
 	ReferenceShift, ReferenceSigma    []float32
+	// TeacherShift and TeacherSigma [N V D P] are those of a teacher, for networks that are taught.
+	TeacherShift, TeacherSigma []float32
 	// Members [N M C D P] are count members of each sample, for networks that read them.
 	Members []float32
 	Count   int // 0 stands for all that are used

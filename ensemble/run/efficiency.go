@@ -157,6 +157,10 @@ func sizeOf(m *model.Model, dir string) (row EfficiencyRow, err error) {
 			}
 		}
 	}
+	if p := m.Sharing; p != nil { // what was loaded are the filters that were built
+		fewer := (p.Filters - p.Own - p.Stored - p.Coefficients) * len(m.Networks)
+		row.Parameters, row.Nonzeros = row.Parameters-fewer, row.Nonzeros-fewer
+	}
 	return row, nil
 }
 

@@ -91,6 +91,7 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.Unshared()
 	doc := exportJSON{Format: exportFormat, Version: o.Version, Arrays: model.ArraysFile, Model: f}
 	if doc.Source, err = manifest.SumFile(filepath.Join(dir, model.File)); err != nil {
 		return nil, err

@@ -77,6 +77,10 @@ func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []
 	if err != nil {
 		return nil, nil, err
 	}
+	if m.Spec.Shares() {
+		return nil, nil, &exit.Error{Code: exit.Usage, What: "a network whose layers share parameters cannot be pruned", At: from,
+			Why: "a weight of a store that becomes 0 would be so in many places of many layers", Fix: "prune a network that was trained without model.share"}
+	}
 	weights := filepath.Join(from, "model", fmt.Sprintf(model.WeightsFormat, 0))
 	if f.Networks != 1 || m.Spec.Staged() {
 		return nil, nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a run of %d networks, method %q, cannot be pruned", f.Networks, cmp.Or(m.Spec.Method, config.JointMethod)), At: from,

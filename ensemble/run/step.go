@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -15,7 +16,7 @@ func (t *trainer) optimizer() optim.Options {
 	o := optim.Options{
 		Kind: optim.Kind(t.cfg.Optimizer), Decay: t.cfg.WeightDecay, Clip: t.cfg.Clip, Threads: t.cfg.Threads, Momentum: 0.9,
 		Trust: t.cfg.Trust, EMA: t.cfg.EMA,
-		NoDecay: func(name string) bool { return optim.Biases(name) || isLocal(name) },
+		NoDecay: func(name string) bool { return optim.Biases(name) || isLocal(name) || sharing.Coefficient(name) },
 	}
 	if o.EMA > 0 {
 		o.Average = t.shown

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
@@ -63,6 +64,7 @@ type TrainResult struct {
 	Input    TrainInput
 	Scores   *score.Result    // on the test starts; nil if there are none
 	Sparsity []model.Sparsity // of the networks; none if nothing was pruned
+	Sharing  *sharing.Plan    // of the parameters of each network; nil if none are shared
 	Outputs  []string         // paths of the files that the manifest vouches for
 	Warnings []string
 }
@@ -173,7 +175,11 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 	if dir := c.Model.ChannelsOf; dir != "" {
 		files = append(files, filepath.Join(string(dir), "model", model.File))
 	}
-	inputs, err := ranks.Sums(files)
+	taught, err := teacherFiles(c)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := ranks.Sums(append(files, taught...))
 	if err != nil {
 		return nil, err
 	}
@@ -214,6 +220,13 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 			return nil, err
 		}
 	}
+	if t.model.Sharing, err = t.model.Spec.SharePlan(&t.model.Task, t.model.Grid); err != nil {
+		return nil, err
+	}
+	if t.teacher, err = newTeacher(c, d); err != nil {
+		return nil, err
+	}
+	defer t.teacher.close()
 	t.removal = removalOf(c, t.allSteps(t.turns))
 	if err := t.removal.check(t.model.Spec, &t.model.Task, d.grid); err != nil {
 		return nil, err
@@ -234,7 +247,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 	if err != nil {
 		return nil, err
 	}
-	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Input: t.input.result(), Sparsity: t.model.Sparsity, Warnings: d.warnings}
+	res := &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Input: t.input.result(), Sparsity: t.model.Sparsity, Sharing: t.model.Sharing, Warnings: d.warnings}
 	if err := t.recalibrate(ctx, c.Calibrate, o.Progress); err != nil {
 		return nil, err
 	}
@@ -412,6 +425,7 @@ func specOf(c *config.TrainConfig) model.Spec {
 	s = s.OfMembers(c)
 	s = s.OfLeads(c)
 	s.HeadOf(c)
+	s.ShareOf(c)
 	if c.Model.Height != config.SharedHeight {
 		s.Height = c.Model.Height
 	}

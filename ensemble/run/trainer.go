@@ -44,6 +44,7 @@ type trainer struct {
 	report     func(done int, note string)
 	start      startWeights // of every network
 	removal    *removal     // of channels; nil for none
+	teacher    *teacher     // nil for none
 	timings    Timings
 	table      *tune.Table // of timings; nil keeps none
 	// choices are the kernels in use that decide bits. A checkpoint keeps them, so
@@ -188,6 +189,7 @@ func (t *trainer) plans() error {
 	}
 	spec := t.model.Spec.Of(j.stage)
 	spec.Kept = t.at.Kept
+	spec.Teach = t.teacher.share()
 	t.store = engine.NewStore()
 	t.shown = t.store
 	if t.cfg.EMA > 0 {
@@ -205,7 +207,7 @@ func (t *trainer) plans() error {
 		return err
 	}
 	o.Mode, o.Store = engine.Infer, t.shown
-	spec.Bias.Smooth = 0 // what is chosen by validation is the fit
+	spec.Bias.Smooth, spec.Teach = 0, 0 // what is chosen by validation is the fit
 	if t.eval, err = spec.Compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o, t.ranks); err != nil {
 		return t.namedMemory(err)
 	}
@@ -484,6 +486,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	room := [2]model.Batch{model.NewBatch(t.local, grid, size), model.NewBatch(t.local, grid, size)}
 	for i := range room {
 		room[i].WithCentre(t.model.Spec)
+		room[i].WithTeacher(model.Spec{Teach: t.teacher.share()})
 		room[i].WithConditions(t.model.Spec, t.local, size)
 		room[i].WithMembers(t.model.Spec, t.local, grid, size, len(t.local.Used), true)
 	}
@@ -500,7 +503,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 		for ; at < t.cfg.Epochs*n; at++ {
 			b := &room[at%2]
 			samples := reads[:size]
-			err := t.build(b, starts, samples, all-(at%n*t.base.BatchSize+lo), uint64(at/n), uint64(at%n), schedule.Seed)
+			err := t.build(ctx, b, starts, samples, all-(at%n*t.base.BatchSize+lo), uint64(at/n), uint64(at%n), schedule.Seed)
 			reads = reads[size:]
 			select {
 			case ch <- ready{b, samples, err}:
@@ -518,7 +521,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 // build fills this rank's samples of a batch of an epoch with those starts, which come next.
 // The last batch of an epoch starts over with the first samples, at weight zero, when the
 // starts do not fill it: left is how many of the epoch are left for this rank's samples.
-func (t *trainer) build(b *model.Batch, next starts, samples []int, left int, epoch, batch, seed uint64) error {
+func (t *trainer) build(ctx context.Context, b *model.Batch, next starts, samples []int, left int, epoch, batch, seed uint64) error {
 	if t.model.Spec.ReadsMembers() {
 		b.Count = countOf(t.local.Least, len(t.local.Used), seed, epoch, batch)
 	}
@@ -535,6 +538,9 @@ func (t *trainer) build(b *model.Batch, next starts, samples []int, left int, ep
 			return err
 		}
 		if err := t.local.Answer(b, i, fc, used, analyses); err != nil {
+			return err
+		}
+		if err := t.teacher.tell(ctx, t.local, b, i, sample, fc, used); err != nil {
 			return err
 		}
 		if i >= left {

@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/ref"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
 // field writes f(i, j) as float64 into a plane [1 1 1 n m].
@@ -162,6 +163,34 @@ func TestCRPSOracle(t *testing.T) {
 			}
 			if got := v[id][0]; math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
 				t.Errorf("crps of %v: quantity %d is %.10f, want %.10f", c[:3], k, got, want)
+			}
+		}
+	}
+}
+
+// TestCramerIsThatOfItsFormula: the distance that is made of other operations, and its gradients, are the closed form's.
+func TestCramerIsThatOfItsFormula(t *testing.T) {
+	for _, c := range [][4]float64{{0, 1, 0.3, 1}, {1, 0.5, -0.5, 2}, {-2, 1.5, 2, 0.25}, {0.1, 0.4, 0.1, 0.4}} {
+		b := graph.New(1)
+		var in []graph.Value
+		given := map[string][]float64{}
+		for i, name := range []string{"mu", "sigma", "mu2", "sigma2"} {
+			in, given[name] = append(in, b.Input(name, graph.Shape{1})), c[i:i+1]
+		}
+		loss := op.Mean(b, op.NormalCramer(b, in[0], in[1], in[2], in[3]))
+		d := graph.Gradients(b, loss, in[:2], op.Add)
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := ref.Eval(g, given, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, dmu, dsigma := dist.NormalCramer(c[0], c[1], c[2], c[3])
+		for i, pair := range [][2]float64{{v[loss.ID()][0], want}, {v[d[0].ID()][0], dmu}, {v[d[1].ID()][0], dsigma}} {
+			if math.Abs(pair[0]-pair[1]) > 1e-12 {
+				t.Errorf("%v: quantity %d is %v, want %v", c, i, pair[0], pair[1])
 			}
 		}
 	}

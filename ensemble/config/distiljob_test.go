@@ -1,0 +1,69 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTrainingOfAStudent: what is given of the student is its own, the rest that of its teacher's training, but for how
+// that was pruned, what it began with and who taught it.
+func TestTrainingOfAStudent(t *testing.T) {
+	file := write(t, "effective.yaml", minimal+"model: {base: 8, dropout: 0.1, start: /w.safetensors}\nprune: {method: magnitude, target: 0.9, scope: global, keep: [out]}\n"+
+		"train: {epochs: 60, learning_rate: 0.003, networks: 3, seed: 7}\nteacher: {runs: [/runs/older], weight: 0.9}\n")
+	job, err := LoadDistil(Sources{Files: []string{write(t, "distil.yaml", "version: 1\nfrom: [runs/a, runs/b]\nepochs: 10\nnetworks: 1\nmodel: {base: 2, kind: unet2d}\n")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := job.Training(file, []string{"/runs/a", "/runs/b, c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := tr.Train.Train; m.Epochs != 10 || m.LearningRate != 0.003 || m.Networks != 1 || m.Seed != 7 {
+		t.Errorf("training %+v", m)
+	}
+	if m := tr.Model; m.Base != 2 || m.Kind != UNet2DKind || m.Dropout != 0.1 || m.Start != "" {
+		t.Errorf("model %+v", m)
+	}
+	if tr.Prune.Method != NoPruning || tr.Teacher.Weight != 0.5 || len(tr.Teacher.Runs) != 2 || tr.Teacher.Runs[1] != "/runs/b, c" {
+		t.Errorf("%+v, taught by %+v", tr.Prune, tr.Teacher)
+	}
+}
+
+func TestStudentsThatCannotBeTaught(t *testing.T) {
+	for text, want := range map[string]string{
+		"version: 1\nfrom: []\n":                  "from is an empty list",
+		"version: 1\nfrom: [a]\nweight: 1.5\n":    "weight is 1.5",
+		"version: 1\nfrom: [a]\nmodel: {wide: 3}": `unknown key "wide"`,
+	} {
+		if _, err := LoadDistil(Sources{Files: []string{write(t, "distil.yaml", text)}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	job, err := LoadDistil(Sources{Files: []string{write(t, "distil.yaml", "version: 1\nfrom: [a]\nmodel: {head: spread}\n")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Training(write(t, "effective.yaml", minimal), []string{"/a"}); err == nil || !strings.Contains(err.Error(), "a teacher is given to head spread") {
+		t.Errorf("%v for a student without a distribution", err)
+	}
+}
+
+func TestSharesOfParameters(t *testing.T) {
+	for text, want := range map[string]string{
+		"model: {share: {budget: 50%, groups: one}}\n":                             "",
+		"model: {share: {budget: 0.5}}\n":                                          "a share needs its unit",
+		"model: {share: {budget: 0%}}\n":                                           "model.share.budget is 0",
+		"model: {share: {groups: one}}\n":                                          "model.share.groups is given and no parameters are shared",
+		"model: {share: {budget: 50%}}\nprune: {method: magnitude, target: 0.5}\n": "parameters are shared and pruned",
+		"model: {share: {budget: 50%}, start: w.safetensors}\n":                    "model.start names weights",
+		"model: {share: {budget: 50%}, method: three_stage}\n":                     "by networks of three stages",
+	} {
+		c, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", minimal+text)}})
+		if want == "" && (err != nil || c.Model.Share.Budget != 0.5 || c.Model.Share.Templates != 2) {
+			t.Errorf("%s: %+v, %v", text, c, err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

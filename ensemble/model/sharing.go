@@ -1,0 +1,107 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	sharing "github.com/ensemble-weather/ensemble/engine/share"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Layers that share parameters: a network is built as it is, and stores take the place of its filters. Its model keeps the stores; one that is
+// loaded has the filters that are built of them, and is a model like others from then on.
+
+// ShareOf is the part of a spec that a configuration says of shared parameters.
+func (s *Spec) ShareOf(c *config.TrainConfig) {
+	if h := c.Model.Share; h.Budget > 0 {
+		s.Share = sharing.Options{Budget: float64(h.Budget), Groups: h.Groups, Upsample: h.Upsample, Coefficients: h.Coefficients, Templates: h.Templates}
+	}
+}
+
+// Shares tells whether layers share parameters.
+func (s Spec) Shares() bool { return s.Share.Budget > 0 }
+
+// sharing puts stores in the place of the filters of a network, if its layers share parameters.
+//
+// Errors: err; those of sharing.New.
+func (s Spec) sharing(g *graph.Graph, err error) (*graph.Graph, error) {
+	if err != nil || !s.Shares() {
+		return g, err
+	}
+	p, err := s.planShare(g)
+	if err != nil {
+		return nil, err
+	}
+	return p.Rewrite(g)
+}
+
+// planShare plans the sharing of a network.
+func (s Spec) planShare(g *graph.Graph) (*sharing.Plan, error) {
+	p, err := sharing.New(g, s.Share)
+	if err == nil {
+		return p, nil
+	}
+	e := &exit.Error{Code: exit.Usage, What: "parameters cannot be shared so", At: fmt.Sprintf("model.share.budget: %s, groups: %s", config.Percent(s.Share.Budget), s.Share.Groups),
+		Why: err.Error(), Fix: "remove model.share, or set another model.kind", Err: err}
+	if errors.Is(err, sharing.ErrInfeasible) || s.Share.Groups == sharing.ByShape {
+		e.Fix = "raise model.share.budget, or set model.share.groups: " + sharing.OneGroup
+	}
+	return nil, e
+}
+
+// SharePlan is the plan of a network of a task; nil if it shares nothing.
+func (s Spec) SharePlan(k *Task, grid *ensemble.Grid) (*sharing.Plan, error) {
+	if !s.Shares() {
+		return nil, nil
+	}
+	whole := s
+	whole.Share = sharing.Options{}
+	g, err := whole.Graph(k, grid, 1, 0, false)
+	if err != nil {
+		return nil, err
+	}
+	return s.planShare(g)
+}
+
+// unshare builds the filters of the networks that were loaded, and makes the model that of plain networks.
+func (m *Model) unshare(bad func(why string) error) error {
+	p, err := m.Spec.SharePlan(&m.Task, m.Grid)
+	if p == nil || err != nil {
+		return err
+	}
+	for i, w := range m.Networks {
+		given := map[string][]float32{}
+		var plain Weights
+		for _, t := range w {
+			v, err := t.Float32()
+			if err != nil {
+				return bad(err.Error())
+			}
+			if given[t.Name] = v; !p.Shared(t.Name) {
+				plain = append(plain, t)
+			}
+		}
+		filters, err := p.Weights(func(name string) ([]float32, bool) { v, ok := given[name]; return v, ok })
+		if err != nil {
+			return bad(err.Error())
+		}
+		for _, l := range p.Layers {
+			if v, ok := filters[l.Name]; ok {
+				plain = append(plain, ckpt.Tensor{Name: l.Name, Shape: l.Shape, Data: v})
+			}
+		}
+		m.Networks[i] = plain
+	}
+	m.Sharing, m.Spec.Share = p, sharing.Options{}
+	return nil
+}
+
+// Unshared makes the description that of a model of plain networks.
+func (f *Description) Unshared() {
+	f.Spec.Share, f.Sharing = sharing.Options{}, nil
+	f.Format = f.format()
+}
