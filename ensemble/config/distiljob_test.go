@@ -67,3 +67,18 @@ func TestSharesOfParameters(t *testing.T) {
 		}
 	}
 }
+
+// A pruning job may name a teacher for the training between its rounds.
+func TestTeacherOfAPruningJob(t *testing.T) {
+	job, err := LoadPrune(Sources{Files: []string{write(t, "prune.yaml", "version: 1\nfrom: runs/a\nepochs: 10\nprune: {structure: channel, target: 0.75}\nteacher: {runs: [runs/a], weight: 0.8}\n")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := job.Training(write(t, "effective.yaml", minimal+"teacher: {runs: [/runs/older], weight: 0.3}\n"), "/w.safetensors", 15)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tr.Teacher.Weight != 0.8 || len(tr.Teacher.Runs) != 1 || !strings.HasSuffix(string(tr.Teacher.Runs[0]), "/runs/a") {
+		t.Errorf("taught by %+v", tr.Teacher)
+	}
+}
