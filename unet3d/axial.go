@@ -124,12 +124,9 @@ func (a AxialTransformer) BuildPadded(b *graph.Builder, x graph.Value) graph.Val
 //
 // Source: Ba et al. 2016, arXiv:1607.06450, with points for rows.
 func (a AxialTransformer) norm(p shared, name string, x graph.Value) graph.Value {
-	const eps = 1e-5
-	of := graph.Shape{1, x.Dim(1), 1, 1, 1}
-	d := op.Sub(p.b, x, op.Mean(p.b, x, 1))
-	sd := op.Sqrt(p.b, op.AddScalar(p.b, op.Mean(p.b, op.Square(p.b, d), 1), eps))
-	y := op.Mul(p.b, op.Div(p.b, d, sd), p.param(name+".norm.weight", of, graph.Ones()))
-	return op.Add(p.b, y, p.param(name+".norm.bias", of, graph.Zeros()))
+	of, c := graph.Shape{1, x.Dim(1), 1, 1, 1}, graph.Shape{x.Dim(1)}
+	weight := op.Reshape(p.b, p.param(name+".norm.weight", of, graph.Ones()), c)
+	return op.PointNorm(p.b, x, weight, op.Reshape(p.b, p.param(name+".norm.bias", of, graph.Zeros()), c), 0)
 }
 
 // Parameters is the number of trained values for rows of so many channels and levels.

@@ -47,6 +47,9 @@ var Table = []*graph.Op{
 	normFused.Op,
 	normFusedSums.Op,
 	normFusedGrad.Op,
+	pointNorm.Op,
+	pointNormGrad.Op,
+	pointNormSums.Op,
 	dropout.Op,
 	stopGradient.Op,
 	// sets of rows: members of an ensemble, leads of a trajectory

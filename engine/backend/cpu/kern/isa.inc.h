@@ -37,6 +37,7 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "gemm.inc.h"
 #include "transpose.inc.h"
 #include "axis.inc.h"
+#include "pointnorm.inc.h"
 #include "blocked.inc.h"
 #include "chain.inc.h"
 #include "thin.inc.h"

@@ -55,6 +55,7 @@ typedef struct { int b16, links; long n; ens_access in[ENS_CHAIN_OPERANDS]; ens_
 	X(set_dot, (ens_pool *p, float *w, const float *q, const float *k, const long *g), (p, w, q, k, g)) \
 	X(set_mix, (ens_pool *p, float *y, const float *w, const float *x, const long *g, int transposed), (p, y, w, x, g, transposed)) \
 	X(axis, (ens_pool *p, int what, float *y, const float *x, const float *offsets, const float *dy, float *scratch, const long *g, const long *window), (p, what, y, x, offsets, dy, scratch, g, window)) \
+	X(pointnorm, (ens_pool *p, int what, float *y, const float *x, const float *dy, const float *gamma, const float *beta, float *scratch, double eps, long rows, long c, long s, long items), (p, what, y, x, dy, gamma, beta, scratch, eps, rows, c, s, items)) \
 	X(opt_squares, (ens_pool *p, double *part, const ens_piece *piece, long n, const float *w, const float *g), (p, part, piece, n, w, g)) \
 	X(opt_moments, (ens_pool *p, double *part, const ens_piece *piece, long n, const ens_rule *r, const float *decay, const float *w, float *m, float *v, const float *g), (p, part, piece, n, r, decay, w, m, v, g)) \
 	X(opt_move, (ens_pool *p, const ens_piece *piece, long n, const ens_rule *r, const float *decay, const float *ratio, float *w, float *m, float *v, float *e, const float *g), (p, piece, n, r, decay, ratio, w, m, v, e, g)) \

@@ -182,11 +182,13 @@ typedef struct {
 	long first, count;       // and the present block's,
 	long chunk, step;        // the present chunk, and how many go together
 	const long *items;       // blocks of tiles that are meant; NULL for all
+	int far;                 // source and result are larger than a second cache: what comes next is asked for ahead
 } wino;
 
 enum {
 	NB = 32,      // columns of the transformed filter that lie together
 	CHUNK_C = 32, // source channels of a chunk
+	WINO_NEAR = 1 << 19, // values of source and result that a second cache holds
 };
 
 static wino wino_job(const long *g, int even) {
@@ -347,6 +349,21 @@ INLINE void source_part(const int scheme, const int b16, const int form, const w
 	}
 }
 
+// ahead asks for what the next tile reads of a block beyond what this one does.
+INLINE void ahead(const wino *j, tile_at a, const long *cell, chunk c) {
+	const long *g = j->g, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
+	const long plane = (g[W_SH] - g[W_FN] - g[W_FS]) * (g[W_SW] - g[W_FW] - g[W_FE]) * 16;
+	const void *block = at(c.part ? j->x1 : j->x0, (a.n * blocks + c.lo / 16) * g[W_SD] * plane, j->x16);
+	for (long z = 0; z < depth_in[g[W_SCHEME]]; z++) {
+		long level = g[W_SCHEME] == DEPTH_DEEP || g[W_SCHEME] == DEPTH_CUBE ? a.z - g[W_PADZ] + z : a.z + z;
+		if (level < 0 || level >= g[W_SD]) continue;
+		const void *p = at(block, level * plane, j->x16);
+		for (int i = 0; i < 6; i++)
+			for (int k = 2; k < 6; k++)
+				if (cell[6 * i + k] >= 0) __builtin_prefetch(at(p, cell[6 * i + k] + 4 * 16, j->x16));
+	}
+}
+
 // source_tile transforms chunks i… before end of a tile to v + p·ps. Each store
 // writes whole vectors: what runs over the end of a row is overwritten by the
 // next one.
@@ -357,6 +374,8 @@ static void source_tile(const wino *j, long t, long i, long end, void *v, long p
 	for (long q = 0; q < j->ss; q++) all[q] = tile_cells(j, a, q, cell[q]);
 	for (; i < end; i++) {
 		chunk c = chunk_at(j, i);
+		if (j->far && j->ss == 1)
+			for (chunk b = c; b.lo < c.lo + c.n; b.lo += 16) ahead(j, a, cell[0], b);
 		for (long q = 0; q < j->ss; q++, v = at(v, c.rows, form == AS_ROWS))
 			BY_FORM(source_part, j->g[W_SCHEME], j->x16, form, j, a, cell[q], all[q], c, v, ps, t & 1)
 	}
@@ -507,6 +526,14 @@ static void result_tile(const wino *j, long t, const float *m, long ps, long k0,
 }
 
 // Columns of block b: 32, or 16 in a last one.
+// near asks for the cells of a tile of block b of a field like the result.
+INLINE void near(const wino *j, const void *field, const int b16, tile_at a, long b, const int written) {
+	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, from = ((a.n * ((g[W_K] + 15) / 16) + b) * g[W_D] + a.z) * plane;
+	for (long z = 0; z < depth_out[g[W_SCHEME]] && a.z + z < g[W_D]; z++)
+		for (long i = 0; i < 4 && a.y + i < g[W_H]; i++)
+			for (long c = 0; c < 4; c++) __builtin_prefetch(at(field, from + z * plane + ((a.y + i) * g[W_W] + a.x + c) * 16, b16), written);
+}
+
 INLINE long block_cols(const long *g, long b) { return MIN(NB, (g[W_K] + 15) / 16 * 16 - b * NB); }
 
 // All rows of a transformed filter, and its parts in shared scratch: column
@@ -551,8 +578,12 @@ static void wino_tiles_item(void *arg, long i) {
 			float *mb = m + (step == chunks ? 0 : b * j->points * ms);
 			for (long p = 0; p < j->points; p++)
 				mm_rows_of_form(j, n, nb, end - start, at(v, p * vs, j->half), row, u + p * in_twos(j, rows) * nb, nb, mb + p * ms, nb, k > 0);
-			if (k + step >= chunks)
-				for (long t = 0; t < n; t++) result_tile(j, first + t, mb + t * nb, ms, b * NB, nb);
+			if (k + step < chunks) continue;
+			for (long t = 0; t < n; t++) {
+				if (j->far && t + 1 < n)
+					for (long c = 0; c < nb; c += 16) near(j, j->y, j->y16, tile_of(j, first + t + 1), b * (NB / 16) + c / 16, 1);
+				result_tile(j, first + t, mb + t * nb, ms, b * NB, nb);
+			}
 		}
 	}
 }
@@ -595,6 +626,7 @@ static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const
 		j.full = whole - whole % (p ? ens_pool_threads(p) : 1);
 		ens_parallel(p, wino_columns_item, &j, halves - j.full);
 	} else {
+		j.far = g[W_N] * ((g[W_C0] + g[W_C1]) * g[W_SD] * g[W_SH] * g[W_SW] + g[W_K] * g[W_D] * g[W_H] * g[W_W]) > WINO_NEAR;
 		j.own = filter_at(&j, blocks);
 		j.ownlen = j.points * (in_twos(&j, point_stride(g[W_TILES], tile_row(&j))) + (j.ss > 1 ? blocks : 1) * point_stride(g[W_TILES], NB));
 		if (!again) ens_parallel(p, wino_filter_item, &j, blocks * (j.chunks[0] + j.chunks[1]));

@@ -106,21 +106,6 @@ static void sparse_filter_item(void *v, long b) {
 	sparse_filter_block(s, b, s->w.shared + s->k.first[b] * s->w.points * 256);
 }
 
-// ahead asks for what the next tile reads of a block beyond what this one does.
-INLINE void ahead(const wino *j, tile_at a, const long *cell, chunk c) {
-	const long *g = j->g, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
-	const long plane = (g[W_SH] - g[W_FN] - g[W_FS]) * (g[W_SW] - g[W_FW] - g[W_FE]) * 16;
-	const void *block = at(c.part ? j->x1 : j->x0, (a.n * blocks + c.lo / 16) * g[W_SD] * plane, j->x16);
-	for (long z = 0; z < depth_in[g[W_SCHEME]]; z++) {
-		long level = g[W_SCHEME] == DEPTH_DEEP || g[W_SCHEME] == DEPTH_CUBE ? a.z - g[W_PADZ] + z : a.z + z;
-		if (level < 0 || level >= g[W_SD]) continue;
-		const void *p = at(block, level * plane, j->x16);
-		for (int i = 0; i < 6; i++)
-			for (int k = 2; k < 6; k++)
-				if (cell[6 * i + k] >= 0) __builtin_prefetch(at(p, cell[6 * i + k] + 4 * 16, j->x16));
-	}
-}
-
 // sparse_source transforms a tile of the blocks that are read to v + block·16·tiles.
 static void sparse_source(const sparse *s, long t, float *v, long tiles, long ps) {
 	const wino *j = &s->w;
@@ -131,14 +116,6 @@ static void sparse_source(const sparse *s, long t, float *v, long tiles, long ps
 		ahead(j, a, cell, sparse_chunk(j, s->k.sources[i]));
 		BY_STORAGE(source_part, j->g[W_SCHEME], j->x16, AS_WORDS, j, a, cell, all, sparse_chunk(j, s->k.sources[i]), v + i * tiles * 16, ps, 0)
 	}
-}
-
-// near asks for the cells of a tile of block b of a field like the result.
-INLINE void near(const wino *j, const void *field, const int b16, tile_at a, long b, const int written) {
-	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, from = ((a.n * ((g[W_K] + 15) / 16) + b) * g[W_D] + a.z) * plane;
-	for (long z = 0; z < depth_out[g[W_SCHEME]] && a.z + z < g[W_D]; z++)
-		for (long i = 0; i < 4 && a.y + i < g[W_H]; i++)
-			for (long c = 0; c < 4; c++) __builtin_prefetch(at(field, from + z * plane + ((a.y + i) * g[W_W] + a.x + c) * 16, b16), written);
 }
 
 // Cells of a result that no kept block reaches: sums of zero.
