@@ -93,6 +93,9 @@ func inArena(place []float32, n *graph.Node) backend.Tensor {
 	if n.DType == graph.BFloat16 {
 		return backend.Tensor{U16: unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(place))), n.Elems())}
 	}
+	if n.DType == graph.UInt8 {
+		return backend.Tensor{U8: unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(place))), n.Elems())}
+	}
 	return backend.Tensor{F32: place}
 }
 

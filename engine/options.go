@@ -49,6 +49,9 @@ type Options struct {
 	// measured to be faster so, and the gradients of these blocks are zero. It changes no
 	// other bit.
 	Kept map[string]op.Kept
+	// Int8 has the convolutions of a prediction whose filters are named multiply codes of
+	// eight bits, with these scales.
+	Int8 map[string]*op.Int8
 	// Consume lets a run overwrite its inputs once they are read for the last time: they are
 	// filled before every run, and their memory is that of other values too.
 	Consume bool

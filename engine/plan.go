@@ -73,7 +73,7 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 		return nil, errors.Join(err, dev.Close())
 	}
 	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, Consume: o.Consume, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(),
-		Precision: precisions[o.Precision], Kept: o.Kept, Choices: o.Choices, Log: o.Log, After: o.After}
+		Precision: precisions[o.Precision], Kept: o.Kept, Int8: o.Int8, Choices: o.Choices, Log: o.Log, After: o.After}
 	u.Foreign = func(n *graph.Op) bool { return o.Kernels[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
 	u.Cuts, _ = dev.(backend.Cuts)

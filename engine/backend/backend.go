@@ -10,8 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Tensor is a value bound to memory: F32 or F64, as the backend stores it, or U16
-// with the bits of a value that is stored as bfloat16.
+// Tensor is a value bound to memory: F32 or F64, as the backend stores it, U16
+// with the bits of a value that is stored as bfloat16, or U8 with codes.
 type Tensor struct {
 	Shape  graph.Shape
 	Layout graph.Layout
@@ -19,6 +19,7 @@ type Tensor struct {
 	F32    []float32
 	F64    []float64
 	U16    []uint16
+	U8     []uint8
 }
 
 // Request asks for the kernel of one operation. The memory stays where it is

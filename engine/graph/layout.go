@@ -32,10 +32,13 @@ func (l Layout) Elems(s Shape) int {
 func (n *Node) Elems() int { return n.Layout.Elems(n.Shape) }
 
 // Room is the memory of the value in elements of the arena: as many as it has,
-// or half of them, rounded up, in bfloat16.
+// or half of them in bfloat16, a quarter as codes, rounded up.
 func (n *Node) Room() int {
-	if n.DType == BFloat16 {
+	switch n.DType {
+	case BFloat16:
 		return (n.Elems() + 1) / 2
+	case UInt8:
+		return (n.Elems() + 3) / 4
 	}
 	return n.Elems()
 }

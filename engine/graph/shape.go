@@ -101,9 +101,10 @@ const (
 	Float32 DType = iota
 	BFloat16
 	Float64
+	UInt8 // codes
 )
 
-// String is the name as in checkpoints: f32, bf16, f64.
+// String is the name as in checkpoints: f32, bf16, f64, u8.
 func (d DType) String() string {
 	switch d {
 	case Float32:
@@ -112,14 +113,16 @@ func (d DType) String() string {
 		return "bf16"
 	case Float64:
 		return "f64"
+	case UInt8:
+		return "u8"
 	}
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
 // Computed is the type in which arithmetic with such values is done: bfloat16 is
-// a storage of float32.
+// a storage of float32, and codes are read by operations on float32.
 func (d DType) Computed() DType {
-	if d == BFloat16 {
+	if d == BFloat16 || d == UInt8 {
 		return Float32
 	}
 	return d
@@ -132,6 +135,8 @@ func (d DType) Bytes() int {
 		return 2
 	case Float64:
 		return 8
+	case UInt8:
+		return 1
 	}
 	return 4
 }

@@ -40,7 +40,7 @@ func chooseLayouts(u *Unit) error {
 		case n.Op.Alias || n.Op.AnyLayout || n.Op.Ordered:
 			ways[n.ID] = []backend.Way{{In: make([]graph.Layout, len(n.In))}}
 		default:
-			ways[n.ID] = u.Layouts.Ways(n.Op, n.Attrs, u.Graph.InShapes(n), n.Shape)
+			ways[n.ID] = u.codesWays(n, u.Layouts.Ways(n.Op, n.Attrs, u.Graph.InShapes(n), n.Shape))
 		}
 	}
 	key, err := layoutsKey(u.Graph)

@@ -25,7 +25,7 @@ func choosePrecision(u *Unit) error {
 	values := 0
 	var before, after int64
 	for _, n := range u.Graph.Nodes {
-		if n.Layout != graph.Blocked {
+		if n.Layout != graph.Blocked || n.DType == graph.UInt8 {
 			continue
 		}
 		before += int64(n.Elems()) * int64(n.DType.Bytes())

@@ -40,6 +40,9 @@ type Unit struct {
 	// Kept says of filters, by the names of parameters, which blocks are kept; the caller
 	// promises that the others are zero as long as the plan lives.
 	Kept map[string]op.Kept
+	// Int8 are the scales of convolutions that multiply codes of eight bits, by the names of
+	// their filters.
+	Int8 map[string]*op.Int8
 	// Choices are those of earlier plans that decide bits (Chosen); a pass takes
 	// them again if they fit.
 	Choices map[string]string
@@ -93,6 +96,7 @@ var List = []Pass{
 	{"fuse-norms", fuseNorms, false, "make one operation of batch normalisation and ReLU, and one of each sweep of their gradient"},
 	{"fuse-chains", fuseChains, false, "make one operation of elementwise operations that lead to one result"},
 	{"choose-layouts", chooseLayouts, false, "choose the layout of every value so that operations and changes of layout cost least"},
+	{"quantise", quantise, false, "for prediction, have convolutions that have scales multiply codes of eight bits"},
 	{"choose-precision", choosePrecision, false, "choose the type in which the fields inside the network are stored"},
 	{"remove-dead", removeDead, true, "drop what nothing depends on"},
 	{"schedule", schedule, true, "choose the order of execution that needs less memory"},
@@ -114,6 +118,10 @@ var Order = []struct{ Before, After, Reason string }{
 	{"fold-constants", "absorb-broadcasts", "small stretched constants are folded instead"},
 	{"merge-duplicates", "fuse", "an intermediate result that is shared must not be fused away"},
 	{"fuse", "choose-layouts", "the layouts of what is fused away do not count"},
+	{"fuse", "quantise", "codes are stored behind bias and ReLU"},
+	{"choose-layouts", "quantise", "kernels of codes are those of blocked fields"},
+	{"quantise", "choose-precision", "codes are not stored as another type"},
+	{"quantise", "remove-dead", "what works on codes leaves its likeness behind"},
 	{"choose-layouts", "choose-precision", "only blocked values have kernels for other types"},
 	{"choose-precision", "schedule", "sizes are those of the types"},
 	{"choose-mode", "fold-norms", "stored statistics take the place of those of the batch"},

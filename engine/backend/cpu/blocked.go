@@ -136,7 +136,7 @@ func isBlocked(q backend.Request) bool {
 
 // form is the form in which a request of which something is blocked runs.
 func (b *Backend) form(q backend.Request) (blocked, bool) {
-	for _, f := range formsOf(q.Op.Name) {
+	for _, f := range slices.Concat(formsOf(q.Op.Name), codesTable[q.Op.Name]) {
 		w, ok := f.way(b, q.Attrs, q.InShapes(), q.Out.Shape)
 		ok = ok && w.Out == q.Out.Layout
 		for i, t := range q.In {
@@ -285,6 +285,9 @@ func windowKind(q backend.Request) kern.WindowKind {
 
 func blockedPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	k, s, size := windowKind(q), blockedShape(q.In[0].Shape), q.Attrs.(op.Pool).Size
+	if codes := q.Out.U8; codes != nil {
+		return kernel("int8 window", func() { b.pool.CodesMax(codes, q.In[0].U8, s, size) })
+	}
 	x, y := fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked window", func() { b.pool.BlockedWindow(k, y, x, s, size) })
 }

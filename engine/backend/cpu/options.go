@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
@@ -17,6 +18,10 @@ func Machine(threads int) tune.Machine {
 	}
 	return tune.Here(max(threads, 1), kernelsVersion, libraries...)
 }
+
+// FastInt8 tells whether this processor multiplies codes of eight bits several at a time
+// (AVX512_VNNI). Without, predictions in int8 have the same bits and are slow.
+func FastInt8() bool { return kern.HasVNNI() }
 
 // Options of the backend.
 type Options struct {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 )
 
@@ -19,6 +20,9 @@ func (b *Backend) Scratch(q backend.Request) (bytes int64, err error) {
 			b.blank = bigmem.Make[float32](n)
 		}
 		t.F32 = b.blank[:n]
+		if t.DType == graph.UInt8 {
+			t.F32, t.U8 = nil, bigmem.Bytes(b.blank)[:n]
+		}
 		return t
 	}
 	q.In = slices.Clone(q.In)

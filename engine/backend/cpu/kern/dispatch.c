@@ -21,6 +21,14 @@ __attribute__((constructor)) static void choose(void) { isa = best(); }
 
 const char *ens_isa_name(void) { return isa->name; }
 
+int ens_has_vnni(void) {
+#if defined(__x86_64__)
+	return (isa == &ens_isa_avx512 || isa == &ens_isa_avx512bf16) && __builtin_cpu_supports("avx512vnni");
+#else
+	return 0;
+#endif
+}
+
 int ens_isa_use(const char *name) {
 	const ens_isa *all[] = {
 #if defined(__x86_64__)

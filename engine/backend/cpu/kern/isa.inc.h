@@ -43,5 +43,6 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "thin.inc.h"
 #include "wino.inc.h"
 #include "winosparse.inc.h"
+#include "winoint8.inc.h"
 #include "dropout.inc.h"
 #include "point.inc.h"

@@ -3,6 +3,7 @@
 #ifndef ENS_KERN_H
 #define ENS_KERN_H
 #include "pool.h"
+#include <stdint.h>
 
 enum { // elementwise functions of one tensor
 	ENS_RELU, ENS_EXP, ENS_LOG, ENS_SQRT, ENS_SQUARE, ENS_ABS, ENS_NEG, ENS_RECIP,
@@ -29,6 +30,14 @@ typedef struct { const void *x[ENS_CHAIN_OPERANDS]; } ens_operands;
 typedef struct { int b16, axes; long d[ENS_CHAIN_AXES], step[ENS_CHAIN_AXES]; } ens_access; // axes 0: as the result lies
 typedef struct { int f, to, arg[3]; float scale, shift; } ens_link; // registers; -1-k is operand k
 typedef struct { int b16, links; long n; ens_access in[ENS_CHAIN_OPERANDS]; ens_link link[ENS_CHAIN_LINKS]; } ens_program;
+
+typedef struct { // how codes of a convolution are meant, see winoint8.inc.h
+	const float *channels;      // scales of the source's
+	const float *out;           // 1/scales of the result's; NULL if that is float32
+	const int16_t *factors[2];  // of a point, by part of the source
+	const float *units[2];      // of the channel's scale that a transformed code is, likewise
+	long zero[2];               // code of 0, likewise
+} ens_codes;
 
 // KERNELS lists name, parameters and arguments of every kernel.
 #define KERNELS(X)                                                              \
@@ -95,7 +104,11 @@ typedef struct { int b16, links; long n; ens_access in[ENS_CHAIN_OPERANDS]; ens_
 	X(wino, (ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g, const long *items, long count, int again), (p, x16, y16, y, x0, x1, f0, f1, w, bias, gate, plus, scratch, g, items, count, again)) \
 	X(wino_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g), (p, b16, dw, x0, x1, f0, f1, dy, scratch, g)) \
 	X(wino_sparse, (ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g, const long *kept, const long *items, long count, int again), (p, x16, y16, y, x0, x1, f0, f1, w, bias, gate, plus, scratch, g, kept, items, count, again)) \
-	X(wino_sparse_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g, const long *kept), (p, b16, dw, x0, x1, f0, f1, dy, scratch, g, kept))
+	X(wino_sparse_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g, const long *kept), (p, b16, dw, x0, x1, f0, f1, dy, scratch, g, kept)) \
+	X(wino_codes, (ens_pool *p, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, void *scratch, const long *g, const ens_codes *q, int vnni), (p, y16, y, x0, x1, w, bias, scratch, g, q, vnni)) \
+	X(quantise, (ens_pool *p, int b16, uint8_t *y, const void *x, const float *scale, long zero, long n, long blocks, long s), (p, b16, y, x, scale, zero, n, blocks, s)) \
+	X(codes_max, (ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, const long *k), (p, y, x, planes, in, k)) \
+	X(codes_up, (ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, int wrap), (p, y, x, planes, in, wrap))
 
 #define X(name, params, args) void ens_##name params;
 KERNELS(X)
@@ -114,6 +127,7 @@ extern const ens_isa ens_isa_base;
 extern const ens_isa ens_isa_avx2, ens_isa_avx512, ens_isa_avx512bf16;
 #endif
 const char *ens_isa_name(void);
+int ens_has_vnni(void); // AVX512_VNNI, in the instruction set in use
 // ens_isa_use forces an instruction set by name for tests; 1 if this machine lacks it.
 int ens_isa_use(const char *name);
 #endif

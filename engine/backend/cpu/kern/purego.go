@@ -16,3 +16,6 @@ func (p *Pool) Close() error { return nil }
 
 // ISA is empty without cgo.
 func ISA() string { return "" }
+
+// HasVNNI is false without cgo.
+func HasVNNI() bool { return false }

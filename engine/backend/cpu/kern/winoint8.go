@@ -1,0 +1,200 @@
+//go:build cgo && linux
+
+package kern
+
+/*
+#cgo noescape ens_wino_codes
+#cgo nocallback ens_wino_codes
+#cgo noescape ens_quantise
+#cgo nocallback ens_quantise
+#cgo noescape ens_codes_max
+#cgo nocallback ens_codes_max
+#cgo noescape ens_codes_up
+#cgo nocallback ens_codes_up
+#include "kern.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// HasVNNI tells whether the instruction set in use multiplies bytes (AVX512_VNNI). Without
+// it convolutions of codes have the same bits and are slow.
+func HasVNNI() bool { return C.ens_has_vnni() == 1 }
+
+// CodesSpec describes a convolution of codes of eight bits: a filter of 3×3 or 3×3×3 that
+// keeps the field.
+type CodesSpec struct {
+	WinoSpec
+	// Channels are the scales of the source's channels: a value is (code − Zero)·scale.
+	Channels []float32
+	// Zero is the code of 0 in each part of the source: 0 or 128.
+	Zero [2]int
+	// Factors take the points of a transformed tile of each part to eight bits, in units of
+	// 2⁻¹⁵: from 1 to 32767. Points are those of a level, then the next product's.
+	Factors [2][]int16
+	// Out are the scales of the result's channels, whose codes begin at 0; nil for a result
+	// of values.
+	Out []float32
+}
+
+// CodesPoints is the number of points of a tile of so many levels; 0 for filters that are
+// not served.
+func CodesPoints(s WinoSpec) int {
+	s.Half = true // which keeps to the schemes that codes have
+	name, ok := scheme(s)
+	if !ok || !ServesWino(s) || s.Side != 3 || s.Flip || s.Before != [3]int{} || s.Behind != [3]int{} || s.Frame != [4]int{} {
+		return 0
+	}
+	return 36 * depthSchemes[name][1]
+}
+
+// WinoCodes is a prepared convolution of codes.
+type WinoCodes struct {
+	pool          *Pool
+	spec          CodesSpec
+	geom          []C.long
+	scratch       int
+	out           []float32    // 1/scales
+	units         [2][]float32 // what a transformed code is of the channel's scale
+	codes         C.ens_codes
+	pin           runtime.Pinner
+	x, y          [2]int // lengths
+	filter, tiles int
+}
+
+// NewWinoCodes prepares a convolution whose tiles go through all products so many at a time.
+//
+// Errors: ErrNotServed.
+func NewWinoCodes(p *Pool, s CodesSpec, tiles int) (*WinoCodes, error) {
+	points := CodesPoints(s.WinoSpec)
+	if points == 0 {
+		return nil, ErrNotServed
+	}
+	g := s.WinoSpec
+	g.Half, g.Kept = false, ""
+	w, err := newWino(p, g, WinoWay{Tiles: tiles}, false)
+	if err != nil {
+		return nil, err
+	}
+	h := s.WinoSpec
+	h.Half = true
+	name, _ := scheme(h)
+	w.geom[19] = C.long(depthSchemes[name][0]) // W_SCHEME
+	j := &WinoCodes{pool: p, spec: s, geom: w.geom, filter: w.filter, tiles: tiles}
+	want("channel scales", len(s.Channels), s.Parts[0]+s.Parts[1])
+	if s.Out != nil {
+		want("result scales", len(s.Out), s.K)
+		for _, v := range s.Out {
+			j.out = append(j.out, 1/v)
+		}
+	}
+	for i, f := range s.Factors {
+		if s.Parts[i] == 0 {
+			continue
+		}
+		want("factors", len(f), points)
+		for _, v := range f {
+			if v < 1 {
+				panic(fmt.Sprintf("kern: a factor of %d", v))
+			}
+			j.units[i] = append(j.units[i], float32(float64(1<<13)/float64(v)))
+		}
+		j.x[i] = s.N * blocks(s.Parts[i]) * volume(s.Size) * Block
+	}
+	row, columns := Block*(blocks(s.Parts[0])+blocks(s.Parts[1])), ceil(s.K, columnBlock)
+	shared := columns * points * columnBlock * (row + 8)
+	own := points * (tiles*row + 64 + 4*(tiles*columnBlock+16))
+	j.scratch = (shared+p.Threads()*own)/4 + 16
+	j.pinCodes()
+	return j, nil
+}
+
+// pinCodes fixes what the kernel reads of Go's memory for as long as the convolution lives.
+func (j *WinoCodes) pinCodes() {
+	fix := func(x []float32) *C.float {
+		if len(x) > 0 {
+			j.pin.Pin(unsafe.SliceData(x))
+		}
+		return f32(x)
+	}
+	j.codes.channels, j.codes.out = fix(j.spec.Channels), fix(j.out)
+	for i, f := range j.spec.Factors {
+		j.codes.zero[i] = C.long(j.spec.Zero[i])
+		j.codes.units[i] = fix(j.units[i])
+		if len(f) > 0 {
+			j.pin.Pin(unsafe.SliceData(f))
+			j.codes.factors[i] = (*C.int16_t)(unsafe.Pointer(unsafe.SliceData(f)))
+		}
+	}
+}
+
+// Close lets go of the memory that the convolution holds.
+func (j *WinoCodes) Close() { j.pin.Unpin() }
+
+// ScratchLen is the number of float32 that a run wants as scratch.
+func (j *WinoCodes) ScratchLen() int { return j.scratch }
+
+// Run computes y = conv(x, w) + bias (ReLU), as codes to y8 or as values to y; bias may be
+// left out. Padding lanes of a result become its code of 0, and 0.
+//
+// Shape: x0, x1, y blocked; w plain [K · kD 3 3]; bias [K].
+func (j *WinoCodes) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch []float32) {
+	n := j.spec.N * blocks(j.spec.K) * volume(j.spec.Size) * Block
+	want("x0", len(x0), j.x[0])
+	want("x1", len(x1), j.x[1])
+	atLeast("filter", len(w), j.filter)
+	atLeast("scratch", len(scratch), j.scratch)
+	if bias != nil {
+		want("bias", len(bias), j.spec.K)
+	}
+	to := unsafe.Pointer(unsafe.SliceData(y8))
+	if j.spec.Out != nil {
+		want("y8", len(y8), n)
+	} else {
+		want("y", y.n, n)
+		to = y.ptr
+	}
+	vnni := C.int(0)
+	if HasVNNI() {
+		vnni = 1
+	}
+	C.ens_wino_codes(j.pool.ptr(), y.storage(), to, unsafe.Pointer(unsafe.SliceData(x0)), unsafe.Pointer(unsafe.SliceData(x1)), f32(w), f32(bias),
+		unsafe.Pointer(unsafe.SliceData(scratch)), &j.geom[0], &j.codes, vnni)
+}
+
+// Quantise writes the blocked x as codes: x/scale + zero, rounded to nearest, ties to even,
+// cut off at 0 and 255.
+func (p *Pool) Quantise(y []uint8, x Stored, scales []float32, zero int, b Blocked) {
+	want("y", len(y), b.Len())
+	x.want("x", b.Len(), x)
+	want("scales", len(scales), b.C)
+	inverse := make([]float32, b.Blocks()*Block)
+	for i, s := range scales {
+		inverse[i] = 1 / s
+	}
+	C.ens_quantise(p.ptr(), x.storage(), u8(y), x.ptr, f32(inverse), C.long(zero), C.long(b.N), C.long(b.Blocks()), C.long(b.Cells()))
+}
+
+// CodesMax takes the maximum over disjoint windows k of a blocked field of codes, as
+// BlockedWindow.
+func (p *Pool) CodesMax(y, x []uint8, b Blocked, k [3]int) {
+	want("x", len(x), b.Len())
+	want("y", len(y), b.windows(k).Len())
+	in, ck := want3(b.S), want3(k)
+	C.ens_codes_max(p.ptr(), u8(y), u8(x), C.long(b.N*b.Blocks()), &in[0], &ck[0])
+}
+
+// CodesUpsample is BlockedUpsample of codes, twice along latitude and longitude, rounded to
+// nearest, ties up.
+func (p *Pool) CodesUpsample(y, x []uint8, b Blocked, wrap bool) {
+	want("coarse", len(x), b.Len())
+	want("fine", len(y), 4*b.Len())
+	in := want3(b.S)
+	C.ens_codes_up(p.ptr(), u8(y), u8(x), C.long(b.N*b.Blocks()*b.S[0]), &in[0], flag(wrap))
+}
+
+func u8(x []uint8) *C.uint8_t { return (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(x))) }

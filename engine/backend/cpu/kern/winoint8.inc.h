@@ -1,0 +1,428 @@
+// Convolutions of 3×3 and 3×3×3 on codes of eight bits, by Winograd's products as in
+// wino.inc.h. A source is stored as code, value/scale of its channel + zero, in 0…255; a
+// filter is float32. All of the way between is integers:
+//
+//	codes − zero, times 4 → points in int16 (fractions of points rounded) → times a factor
+//	of the point, rounded, in −128…127 → sums of products in int32
+//
+// so its bits are the same for all instruction sets. Filters are transformed in float32 with
+// the scales of the source in them, and rounded to int8 by a scale for each point and result
+// channel. The sums take these scales back and are transformed in float32; results are
+// stored as that or as codes.
+//
+// Products take four channels at a time; they multiply an unsigned byte by a signed one, so
+// transformed sources have 128 added, which the sums begin without.
+//
+// int16 has room: of codes 0…255 a point is at most 16.01·255·4, of −128…127 27.9·128·4, and
+// two levels that are added twice that: 32658, and roundings of less than 20.
+//
+// Sources: Andri et al. 2022, arXiv:2209.12982 (a scale for each point); Jacob et al. 2018,
+// arXiv:1712.05877.
+
+#pragma GCC diagnostic ignored "-Wpsabi" // vectors that this instruction set has not stay inside of functions
+typedef int16_t svec __attribute__((vector_size(32), aligned(2), may_alias)); // a cell
+typedef uint8_t bvec __attribute__((vector_size(16), aligned(1), may_alias));
+typedef int8_t cvec __attribute__((vector_size(16), aligned(1), may_alias));
+typedef uint8_t lvec __attribute__((vector_size(VL), aligned(1), may_alias)); // of VL lanes
+typedef int wide __attribute__((vector_size(64), may_alias));
+
+// mulhr is a·f/2^15, rounded to nearest, ties up.
+INLINE svec mulhr(svec a, int f) {
+#if defined(__AVX2__)
+	return (svec)_mm256_mulhrs_epi16((__m256i)a, _mm256_set1_epi16((short)f));
+#else
+	wide w = __builtin_convertvector(a, wide) * f + 0x4000;
+	return __builtin_convertvector(w >> 15, svec);
+#endif
+}
+
+// put_code stores x, cut off at −128 and 127, with 128 added.
+INLINE void put_code(uint8_t *p, svec x) {
+#if VL == 16 && defined(__AVX512BW__)
+	*(bvec *)p = (bvec)_mm256_cvtsepi16_epi8((__m256i)x) ^ 0x80;
+#elif defined(__AVX2__)
+	__m256i y = (__m256i)x;
+	*(bvec *)p = (bvec)_mm_packs_epi16(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1)) ^ 0x80;
+#else
+	for (int i = 0; i < 16; i++) p[i] = MAX(-128, MIN(127, x[i])) + 128;
+#endif
+}
+
+INLINE svec get_code(const uint8_t *p, svec zero) {
+#if defined(__AVX2__)
+	return ((svec)_mm256_cvtepu8_epi16((__m128i)*(const bvec *)p) - zero) << 2;
+#else
+	return (__builtin_convertvector(*(const bvec *)p, svec) - zero) << 2;
+#endif
+}
+
+// Six values against six points, as to_points: 9/4 = 2 + 1/4, 25/64, 5/8, 3/2 = 1 + 1/2,
+// 225/256 and 9/4 + 25/64 = 2 + 41/64.
+enum { Q_QUARTER = 8192, Q_AA = 12800, Q_A = 20480, Q_HALF = 16384, Q_AABB = 28800, Q_SUM = 20992 };
+INLINE void codes_to_points(const svec *i, const int s, svec *o, const int q) {
+	svec b1 = i[s] + i[s] + mulhr(i[s], Q_QUARTER), b2 = i[2 * s] + i[2 * s] + mulhr(i[2 * s], Q_QUARTER);
+	svec a1 = mulhr(i[s], Q_AA), a2 = mulhr(i[2 * s], Q_AA);
+	svec ea = i[4 * s] - b2, oa = mulhr(i[3 * s] - b1, Q_A), eb = i[4 * s] - a2, ob = i[3 * s] - a1;
+	ob += mulhr(ob, Q_HALF);
+	o[0] = mulhr(i[0], Q_AABB) + ea - a2;
+	o[q] = ea + oa;
+	o[2 * q] = ea - oa;
+	o[3 * q] = eb + ob;
+	o[4 * q] = eb - ob;
+	o[5 * q] = mulhr(i[s], Q_AABB) - i[3 * s] - i[3 * s] - mulhr(i[3 * s], Q_SUM) + i[5 * s];
+}
+
+INLINE void depth_codes(const int scheme, const svec (*d)[36], int k, svec *o) {
+	if (scheme == DEPTH_FLAT) {
+		o[0] = d[0][k];
+	} else if (scheme == DEPTH_PAIR) {
+		o[0] = d[0][k] + d[1][k];
+		o[1] = d[1][k];
+		o[2] = d[0][k];
+	} else {
+		o[0] = d[0][k] - d[2][k];
+		o[1] = d[1][k] + d[2][k];
+		o[2] = d[2][k] - d[1][k];
+		o[3] = d[1][k] - d[3][k];
+	}
+}
+
+typedef struct {
+	wino w; // first: geometry
+	const ens_codes *q;
+	long blocks[2], row;     // of the parts of the source; bytes of a transformed tile
+	long tiles, vs, ms;      // of a block; distances of points: of transformed tiles in bytes, of sums
+	long ub, sb;             // bytes of the filters of a column block, words of their scales
+	uint8_t *own;
+	long ownlen;
+	int vnni;
+} codes_job;
+
+#define BY_DEPTH(f, scheme, ...)                        \
+	switch (scheme) {                                   \
+	case DEPTH_FLAT: f(DEPTH_FLAT, __VA_ARGS__); break; \
+	case DEPTH_PAIR: f(DEPTH_PAIR, __VA_ARGS__); break; \
+	default: f(DEPTH_DEEP, __VA_ARGS__);                \
+	}
+
+// codes_source transforms one tile of block cb of a part of the source to v + p·vs.
+INLINE void codes_source(const int scheme, const codes_job *s, tile_at a, const long *cell, int all, int part, long cb, uint8_t *v) {
+	const long *g = s->w.g, plane = g[W_SH] * g[W_SW] * 16;
+	const uint8_t *block = (const uint8_t *)(part ? s->w.x1 : s->w.x0) + (a.n * s->blocks[part] + cb) * g[W_SD] * plane;
+	const svec zero = (svec){} + (int16_t)s->q->zero[part];
+	const int16_t *factor = s->q->factors[part];
+	const int ni = depth_in[scheme], np = depth_products[scheme];
+	svec d[4][36], h[36];
+	for (int z = 0; z < ni; z++) {
+		long level = scheme == DEPTH_DEEP ? a.z - g[W_PADZ] + z : a.z + z;
+		if (level < 0 || level >= g[W_SD]) {
+			for (int k = 0; k < 36; k++) d[z][k] = (svec){};
+			continue;
+		}
+		const uint8_t *p = block + level * plane;
+		for (int k = 0; k < 6; k++) {
+			svec in[6];
+			if (all)
+				UNROLL for (int i = 0; i < 6; i++) in[i] = get_code(p + cell[6 * i + k], zero);
+			else
+				UNROLL for (int i = 0; i < 6; i++) in[i] = cell[6 * i + k] >= 0 ? get_code(p + cell[6 * i + k], zero) : (svec){};
+			codes_to_points(in, 1, h + k, 6);
+		}
+		for (int i = 0; i < 6; i++) codes_to_points(h + 6 * i, 1, d[z] + 6 * i, 1);
+	}
+	for (int k = 0; k < 36; k++) {
+		svec o[4];
+		depth_codes(scheme, (const svec(*)[36])d, k, o);
+		UNROLL for (int q = 0; q < np; q++) put_code(v + (q * 36 + k) * s->vs, mulhr(o[q], factor[q * 36 + k]));
+	}
+}
+
+static void codes_tile(const codes_job *s, long t, uint8_t *v) {
+	tile_at a = tile_of(&s->w, t);
+	long cell[36];
+	int all = tile_cells(&s->w, a, 0, cell);
+	for (int part = 0; part < 2; part++)
+		for (long cb = 0; cb < s->blocks[part]; cb++, v += 16)
+			BY_DEPTH(codes_source, s->w.g[W_SCHEME], s, a, cell, all, part, cb, v)
+}
+
+// --- products ------------------------------------------------------------------
+
+// C[r][32] = from[32] + sum over k, q of A[r][4k+q]·B[k][32][q]; A unsigned.
+#define CODES_ARGS long kc, const uint8_t *a, long as, const int8_t *b, const int *from, int *c
+typedef void (*codes_fn)(CODES_ARGS);
+
+#if VL == 16 && defined(__AVX512BW__)
+#define VNNI __attribute__((target("avx512vnni")))
+static inline __attribute__((always_inline)) VNNI void mm_codes_of(const int mr, CODES_ARGS) {
+	__m512i acc[MR][2];
+	const uint8_t *base[(MR + 2) / 3];
+	UNROLL for (int r = 0; r < mr; r++) {
+		if (r % 3 == 0) base[r / 3] = a + r * as;
+		UNROLL for (int j = 0; j < 2; j++) acc[r][j] = _mm512_loadu_si512(from + j * 16);
+	}
+	for (long k = 0; k < kc; k++, b += 128) {
+		__m512i b0 = _mm512_loadu_si512(b), b1 = _mm512_loadu_si512(b + 64);
+		UNROLL for (int r = 0; r < mr; r++) {
+			int word;
+			memcpy(&word, base[r / 3] + r % 3 * as + 4 * k, 4);
+			__m512i s = _mm512_set1_epi32(word);
+			acc[r][0] = _mm512_dpbusd_epi32(acc[r][0], s, b0);
+			acc[r][1] = _mm512_dpbusd_epi32(acc[r][1], s, b1);
+		}
+	}
+	UNROLL for (int r = 0; r < mr; r++)
+		UNROLL for (int j = 0; j < 2; j++) _mm512_storeu_si512(c + r * NB + j * 16, acc[r][j]);
+}
+#define CODES_DEFINE(way, m) \
+	static __attribute__((noinline)) VNNI void way##_##m(CODES_ARGS) { way##_of(m, kc, a, as, b, from, c); }
+#define CODES_ENTRY(way, m) way##_##m,
+MM_EACH(CODES_DEFINE, mm_codes)
+static const codes_fn mm_codes_fns[MR] = {MM_EACH(CODES_ENTRY, mm_codes)};
+#endif
+
+static void mm_codes(int vnni, long rows, CODES_ARGS) {
+#if VL == 16 && defined(__AVX512BW__)
+	if (vnni) {
+		long tiles = (rows + MR - 1) / MR;
+		for (long i = 0, r = 0; i < tiles; i++) {
+			long m = (rows - r + tiles - i - 1) / (tiles - i);
+			mm_codes_fns[m - 1](kc, a + r * as, as, b, from, c + r * NB);
+			r += m;
+		}
+		return;
+	}
+#endif
+	for (long r = 0; r < rows; r++) {
+		int sum[NB];
+		memcpy(sum, from, sizeof sum);
+		for (long k = 0; k < kc; k++)
+			for (int q = 0; q < 4; q++) {
+				int s = a[r * as + 4 * k + q];
+				for (int i = 0; i < NB; i++) sum[i] += s * b[k * 4 * NB + 4 * i + q];
+			}
+		memcpy(c + r * NB, sum, sizeof sum);
+	}
+}
+
+// --- filters -------------------------------------------------------------------
+
+// Of a column block: filters as [point][channels/4][32][4], behind those of all blocks what
+// the sums begin with and their scales, both [point][32].
+INLINE int8_t *codes_filters(const codes_job *s, long b) { return (int8_t *)s->w.shared + b * s->ub; }
+INLINE int *codes_from(const codes_job *s, long b) {
+	return (int *)s->w.shared + ((s->w.g[W_K] + NB - 1) / NB * s->ub) / 4 + b * 2 * s->sb;
+}
+INLINE float *codes_scales(const codes_job *s, long b) { return (float *)codes_from(s, b) + s->sb; }
+
+// codes_filter transforms the filters of a column block twice: for the largest value of
+// each point and result channel, and to round them.
+static void codes_filter_item(void *arg, long b) {
+	const codes_job *s = arg;
+	const wino *j = &s->w;
+	const long *g = j->g, points = j->points, nb = block_cols(g, b);
+	int8_t *u = codes_filters(s, b);
+	int *from = codes_from(s, b);
+	float *scale = codes_scales(s, b), taps[27 * NB], out[NB];
+	float points_of[36 * MOST_PRODUCTS * VL], inverse[36 * 4 * NB];
+	memset(u, 0, s->ub);
+	memset(from, 0, s->sb * sizeof *from);
+	memset(scale, 0, s->sb * sizeof *scale);
+	for (int i = 0; i < NB; i++) out[i] = s->q->out && b * NB + i < g[W_K] ? s->q->out[b * NB + i] : 1;
+	for (int pass = 0; pass < 2; pass++) {
+		for (long c = 0; c < g[W_C0] + g[W_C1]; c++) {
+			const int part = c >= g[W_C0];
+			const long lane = part ? s->blocks[0] * 16 + c - g[W_C0] : c;
+			const float channel = s->q->channels[c];
+			gather_taps(j, c, 1, b * NB, nb, taps);
+			for (long l = 0; l < nb; l += VL) {
+				BY_DEPTH(filter_points, g[W_SCHEME], AS_WORDS, j, 0, taps + l, nb, points_of, VL, 0)
+				for (long p = 0; p < points; p++) {
+					vec x = load(points_of + p * VL) * (channel * s->q->units[part][p]);
+					if (pass == 0) {
+						vec y = keep(x, x > 0) - keep(x, x < 0), m = load(scale + p * NB + l);
+						store(scale + p * NB + l, keep(y, y > m) + keep(m, m >= y));
+						continue;
+					}
+					x *= load(inverse + p * NB + l);
+					int8_t *to = u + (p * s->row + lane / 4 * 4) * NB + 4 * l + lane % 4;
+					int *sum = from + p * NB + l;
+					for (int i = 0; i < VL; i++) {
+						int r = (int)rintf(x[i]);
+						to[4 * i] = r;
+						sum[i] -= 128 * r;
+					}
+				}
+			}
+		}
+		if (pass == 0)
+			for (long i = 0; i < points * NB; i++) inverse[i] = scale[i] > 0 ? 127 / scale[i] : 0;
+	}
+	for (long i = 0; i < points * NB; i++) scale[i] *= out[i % NB] / 127;
+}
+
+// --- results -------------------------------------------------------------------
+
+INLINE vec sum_of(const int *m, const float *scale, long p, long ms) {
+	return __builtin_convertvector(*(const ivec *)(m + p * ms), vec) * load(scale + p * NB);
+}
+
+INLINE vec depth_sum(const int scheme, const int *m, const float *scale, long k, long ms, int z) {
+	vec p = sum_of(m, scale, k, ms);
+	if (scheme == DEPTH_FLAT) return p;
+	if (scheme == DEPTH_PAIR) return p + sum_of(m, scale, k + 36 * (z + 1), ms);
+	vec a = sum_of(m, scale, k + 36, ms), b = sum_of(m, scale, k + 72, ms);
+	return z == 0 ? p + a + b : a - b - sum_of(m, scale, k + 108, ms);
+}
+
+// put_result stores codes: rounded to nearest, ties to even, and cut off.
+INLINE void put_result(uint8_t *p, vec x) {
+#if VL == 16 && defined(__AVX512BW__)
+	*(lvec *)p = (lvec)_mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(_mm512_max_ps((__m512)x, _mm512_setzero_ps())));
+#else
+	x = keep(x, x > 0);
+	x = keep(x, x < 255) + keep((vec){} + 255, x >= 255);
+	x += 8388608.0f;
+	*(lvec *)p = __builtin_convertvector((uvec)x & 255, lvec);
+#endif
+}
+
+INLINE void codes_result(const int scheme, const codes_job *s, tile_at a, const int *m, const float *scale, long k, vec bias) {
+	const long *g = s->w.g, plane = g[W_H] * g[W_W] * 16;
+	for (int z = 0; z < depth_out[scheme] && a.z + z < g[W_D]; z++) {
+		vec h[24], o[4];
+		for (int c = 0; c < 6; c++) {
+			vec e[6];
+			UNROLL for (int i = 0; i < 6; i++) e[i] = depth_sum(scheme, m, scale, 6 * i + c, s->ms, z);
+			from_points(e, 1, h + c, 6);
+		}
+		long at = ((a.n * ((g[W_K] + 15) / 16) + k / 16) * g[W_D] + a.z + z) * plane + k % 16;
+		for (int i = 0; i < 4 && a.y + i < g[W_H]; i++) {
+			from_points(h + 6 * i, 1, o, 1);
+			long row = at + ((a.y + i) * g[W_W] + a.x) * 16;
+			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) {
+				vec r = o[c] + bias;
+				if (g[W_RELU]) r = keep(r, r > 0);
+				if (s->q->out)
+					put_result((uint8_t *)s->w.y + row + c * 16, r);
+				else
+					put_vec(s->w.y, row + c * 16, r, s->w.y16);
+			}
+		}
+	}
+}
+
+static void codes_tiles_item(void *arg, long i) {
+	const codes_job *s = arg;
+	const wino *j = &s->w;
+	const long *g = j->g, first = i * s->tiles, n = MIN(s->tiles, j->tiles - first);
+	uint8_t *v = s->own + ens_thread() * s->ownlen;
+	int *m = (int *)(v + j->points * s->vs);
+	for (long t = 0; t < n; t++) codes_tile(s, first + t, v + t * s->row);
+	for (long b = 0; b * NB < g[W_K]; b++) {
+		const int8_t *u = codes_filters(s, b);
+		const int *from = codes_from(s, b);
+		const float *scale = codes_scales(s, b);
+		float bias[NB] = {0};
+		for (long k = 0; j->bias && k < MIN(NB, g[W_K] - b * NB); k++) bias[k] = j->bias[b * NB + k] * (s->q->out ? s->q->out[b * NB + k] : 1);
+		for (long p = 0; p < j->points; p++)
+			mm_codes(s->vnni, n, s->row / 4, v + p * s->vs, s->row, u + p * s->row * NB, from + p * NB, m + p * s->ms);
+		for (long t = 0; t < n; t++) {
+			tile_at a = tile_of(j, first + t);
+			for (long l = 0; l < block_cols(g, b); l += VL)
+				BY_DEPTH(codes_result, g[W_SCHEME], s, a, m + t * NB + l, scale + l, b * NB + l, load(bias + l))
+		}
+	}
+}
+
+static void k_wino_codes(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, void *scratch, const long *g, const ens_codes *q, int vnni) {
+	codes_job s = {.w = wino_job(g, 0), .q = q, .vnni = vnni};
+	wino *j = &s.w;
+	j->y16 = y16, j->x0 = x0, j->x1 = x1, j->w = w, j->bias = bias, j->y = y, j->shared = scratch;
+	s.blocks[0] = (g[W_C0] + 15) / 16, s.blocks[1] = (g[W_C1] + 15) / 16;
+	s.row = 16 * (s.blocks[0] + s.blocks[1]);
+	s.tiles = g[W_TILES];
+	s.vs = s.tiles * s.row + 64, s.ms = s.tiles * NB + 16;
+	s.ub = j->points * s.row * NB, s.sb = j->points * NB;
+	const long blocks = (g[W_K] + NB - 1) / NB;
+	s.own = (uint8_t *)scratch + blocks * (s.ub + 8 * s.sb);
+	s.ownlen = j->points * (s.vs + 4 * s.ms);
+	ens_parallel(p, codes_filter_item, &s, blocks);
+	ens_parallel(p, codes_tiles_item, &s, (j->tiles + s.tiles - 1) / s.tiles);
+}
+
+// --- codes of fields -----------------------------------------------------------
+
+typedef struct {
+	uint8_t *y;
+	const void *x;
+	const float *scale; // 1/scale of each channel, 0 beyond the last
+	long blocks, s, zero;
+	int b16;
+	const long *in, *f;
+	int wrap;
+} codes_field;
+
+static void quantise_item(void *arg, long i) {
+	const codes_field *j = arg;
+	const float *scale = j->scale + i % j->blocks * 16;
+	uint8_t *y = j->y + i * j->s * 16;
+	for (long c = 0; c < j->s; c++)
+		for (int l = 0; l < 16; l += VL)
+			put_result(y + c * 16 + l, get_vec(at(j->x, i * j->s * 16, j->b16), c * 16 + l, j->b16) * load(scale + l) + (float)j->zero);
+}
+
+// y = x·scale + zero as codes, of fields of blocks.
+static void k_quantise(ens_pool *p, int b16, uint8_t *y, const void *x, const float *scale, long zero, long n, long blocks, long s) {
+	codes_field j = {y, x, scale, blocks, s, zero, b16, 0, 0, 0};
+	ens_parallel(p, quantise_item, &j, n * blocks);
+}
+
+static void codes_max_item(void *arg, long i) {
+	const codes_field *j = arg;
+	const long *in = j->in, *k = j->f, oh = in[1] / k[1], ow = in[2] / k[2], od = in[0] / k[0];
+	const long h = i % oh, d = i / oh % od, plane = i / oh / od;
+	const uint8_t *x = (const uint8_t *)j->x + ((plane * in[0] + d * k[0]) * in[1] + h * k[1]) * in[2] * 16;
+	uint8_t *y = j->y + i * ow * 16;
+	for (long w = 0; w < ow; w++) {
+		bvec m = {0};
+		for (long a = 0; a < k[0]; a++)
+			for (long b = 0; b < k[1]; b++)
+				for (long c = 0; c < k[2]; c++) {
+					bvec t = *(const bvec *)(x + ((a * in[1] + b) * in[2] + w * k[2] + c) * 16);
+					bvec more = (bvec)(t > m);
+					m = (t & more) | (m & ~more);
+				}
+		*(bvec *)(y + w * 16) = m;
+	}
+}
+
+static void k_codes_max(ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, const long *k) {
+	codes_field j = {y, x, 0, 0, 0, 0, 0, in, k, 0};
+	ens_parallel(p, codes_max_item, &j, planes * (in[0] / k[0]) * (in[1] / k[1]));
+}
+
+// A row of y = x twice as long and high, linear between the centres of cells: 1, 3, 3 and 9
+// sixteenths of four cells, rounded, ties up.
+static void codes_up_item(void *arg, long i) {
+	const codes_field *j = arg;
+	const long *in = j->in, oh = 2 * in[1], H = in[1], W = in[2];
+	const long h = i % oh, plane = i / oh, near = h / 2, far = h % 2 ? MIN(near + 1, H - 1) : MAX(near - 1, 0);
+	const uint8_t *x = (const uint8_t *)j->x + plane * H * W * 16;
+	uint8_t *y = j->y + i * 2 * W * 16;
+#define ROWS(c) (3 * __builtin_convertvector(*(const bvec *)(x + (near * W + (c)) * 16), svec) + __builtin_convertvector(*(const bvec *)(x + (far * W + (c)) * 16), svec))
+	svec left = ROWS(j->wrap ? W - 1 : 0), here = ROWS(0), first = here;
+	for (long w = 0; w < W; w++) {
+		svec right = j->wrap ? first : here, three = 3 * here + 8;
+		if (w + 1 < W) right = ROWS(w + 1);
+		*(bvec *)(y + 2 * w * 16) = __builtin_convertvector((three + left) >> 4, bvec);
+		*(bvec *)(y + (2 * w + 1) * 16) = __builtin_convertvector((three + right) >> 4, bvec);
+		left = here, here = right;
+	}
+#undef ROWS
+}
+
+static void k_codes_up(ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, int wrap) {
+	codes_field j = {y, x, 0, 0, 0, 0, 0, in, 0, wrap};
+	ens_parallel(p, codes_up_item, &j, planes * 2 * in[1]);
+}

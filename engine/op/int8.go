@@ -1,0 +1,462 @@
+package op
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+)
+
+// Operations on codes of eight bits: whole numbers from 0 to 255 that stand for
+// (code − zero)·scale, with a scale for each channel. They are for predictions, and made by
+// the pass quantise. Their reference kernels define the bits of all others, but for the
+// float32 in which filters and sums are transformed.
+
+// Int8 says how the operands and the result of a convolution of codes are meant.
+type Int8 struct {
+	// Channels are the scales of the source's channels, of all parts.
+	Channels []float32 `json:"channels"`
+	// Zero is the code of 0 in each part of the source: 0, or 128 where there are values
+	// below 0.
+	Zero []int `json:"zero"`
+	// Factors take the points of a transformed tile of a part of the source to eight bits,
+	// in units of 2⁻¹⁵, from 1 to 32767: those of a level, then those of the next product.
+	Factors [][]int16 `json:"factors"`
+	// Out are the scales of the result's channels, whose codes begin at 0; none if the
+	// result is no codes.
+	Out []float32 `json:"out,omitempty"`
+}
+
+// String is short, and differs where scales do: attributes are named in tables and graphs.
+func (q *Int8) String() string {
+	h := fnv.New64a()
+	fmt.Fprint(h, q.Channels, q.Zero, q.Factors, q.Out)
+	return fmt.Sprintf("int8 %016x", h.Sum64())
+}
+
+// Int8Conv is a convolution of codes with bias and, if asked, ReLU.
+type Int8Conv struct {
+	Fused
+	Int8 *Int8
+}
+
+// Int8Points is the number of points of a transformed tile in a convolution of a source of so
+// many levels with filter w; 0 if codes have no such convolution: they have those of 3×3
+// and 3×3×3 that keep the field.
+func Int8Points(levels int, w Shape, a Conv) int {
+	if len(w) != 5 || w[2] != 1 && w[2] != 3 || w[3] != 3 || w[4] != 3 {
+		return 0
+	}
+	for i, p := range a.norm().Pad {
+		if a.norm().Stride[i] != 1 || a.norm().Dilation[i] != 1 || p.Size != w[i+2]/2 || p.Periodic && i < 2 && p.Size > 0 {
+			return 0
+		}
+	}
+	return 36 * int8Products[int8Scheme(levels, w[2])]
+}
+
+// The ways to treat levels: each by itself, two together, any number in twos; what a tile
+// has of products, levels of the source and of the result.
+const (
+	int8Flat = iota
+	int8Pair
+	int8Deep
+)
+
+var int8Products, int8In, int8Out = [...]int{1, 3, 4}, [...]int{1, 2, 4}, [...]int{1, 2, 2}
+
+func int8Scheme(levels, kd int) int {
+	switch {
+	case kd == 1 || levels == 1:
+		return int8Flat
+	case levels == 2:
+		return int8Pair
+	}
+	return int8Deep
+}
+
+// shape is the shape rule of a convolution of codes.
+func (a Int8Conv) shape(in []Shape) (Shape, error) {
+	out, err := convFused.Shape(in, a.Fused)
+	if err != nil {
+		return nil, err
+	}
+	parts, w := in[:len(in)-2], in[len(in)-2]
+	points := Int8Points(out[2], w, a.Conv)
+	switch q := a.Int8; {
+	case q == nil || points == 0 || len(parts) > 2:
+		return nil, shapeError("codes have no convolution of %d parts with filter %v", len(parts), w)
+	case len(q.Channels) != w[1] || len(q.Zero) != len(parts) || len(q.Factors) != len(parts) || q.Out != nil && len(q.Out) != w[0]:
+		return nil, shapeError("scales of %d channels in %d parts, %d factors and %d results for filter %v", len(q.Channels), len(q.Zero), len(q.Factors), len(q.Out), w)
+	case q.Out != nil && !a.ReLU:
+		return nil, shapeError("codes of a result begin at 0, and it has no ReLU")
+	default:
+		for _, f := range q.Factors {
+			if len(f) != points || slices.Min(f) < 1 {
+				return nil, shapeError("%d factors, want %d of at least 1", len(f), points)
+			}
+		}
+		if bad := slices.ContainsFunc(slices.Concat(q.Channels, q.Out), func(s float32) bool { return !(s > 0) || math.IsInf(float64(s), 1) }); bad {
+			return nil, shapeError("a scale is not positive")
+		}
+	}
+	return out, nil
+}
+
+var convInt8 = Define(Spec[Int8Conv]{
+	Name: "conv3d_int8",
+	Doc: "conv3d_fused of one or two parts of codes [N C D H W], joined along the channels, by Winograd's products in int8: " +
+		"w [O C kD 3 3], bias [O] → values, or codes.",
+	Source: "F(4×4, 3×3), Lavin and Gray 2016, doi:10.1109/CVPR.2016.435, with a scale for each point: Andri et al. 2022, arXiv:2209.12982; made by the pass quantise",
+	NoGrad: "the pass quantise makes it for predictions",
+	Shape:  func(in []Shape, a Int8Conv) (Shape, error) { return a.shape(in) },
+	Window: func(in []Shape, a Int8Conv) Window { return a.window(in[len(in)-2]) },
+	FLOPs: func(in []Shape, out Shape, a Int8Conv) int64 {
+		return convFused.FLOPs(in, out, a.Fused)
+	},
+	Ref: int8Ref,
+	Cases: []Case[Int8Conv]{
+		int8Case("flat", []Shape{{2, 3, 1, 6, 7}}, 5, 3, false, true),
+		int8Case("pair, two parts, periodic", []Shape{{1, 17, 2, 9, 12}, {1, 5, 2, 9, 12}}, 18, 3, true, true),
+		int8Case("deep", []Shape{{1, 4, 5, 5, 6}}, 3, 3, false, false),
+		int8Case("one level of the filter", []Shape{{1, 4, 2, 5, 6}}, 3, 1, false, true),
+	},
+})
+
+// int8Case makes a case of random codes.
+func int8Case(name string, parts []Shape, out, kd int, periodic, codes bool) Case[Int8Conv] {
+	c := 0
+	q := &Int8{}
+	for i, p := range parts {
+		c += p[1]
+		q.Zero = append(q.Zero, 128*i)
+	}
+	w := Shape{out, c, kd, 3, 3}
+	a := Conv{Pad: Same(kd, 3, 3)}
+	a.Pad[2].Periodic = periodic
+	for i := range c {
+		q.Channels = append(q.Channels, 0.01+0.001*float32(i%7))
+	}
+	for range parts {
+		f := make([]int16, Int8Points(parts[0][2], w, a))
+		for p := range f {
+			f[p] = int16(300 + 13*(p%29))
+		}
+		q.Factors = append(q.Factors, f)
+	}
+	if codes {
+		for i := range out {
+			q.Out = append(q.Out, 0.02+0.003*float32(i%5))
+		}
+	}
+	return Case[Int8Conv]{Name: name, In: append(slices.Clone(parts), w, Shape{out}), A: Int8Conv{Fused{a.norm(), codes}, q},
+		Make: func(in [][]float64) {
+			for _, x := range in[:len(parts)] {
+				for i := range x {
+					x[i] = math.Round(127.5 + 127.5*x[i])
+				}
+			}
+		}}
+}
+
+// ConvInt8 is a convolution of codes. The pass quantise writes it.
+func ConvInt8(b *Builder, x []Value, w, bias Value, a Int8Conv) Value {
+	return convInt8.add(b, a, append(x[:len(x):len(x)], w, bias)...)
+}
+
+// mulhr is a·f/2^15, rounded to nearest, ties up.
+func mulhr(a, f int32) int32 { return (a*f + 1<<14) >> 15 }
+
+// CodesToPoints are six codes, times 4, at the points 0, ±5/8, ±3/2 and ∞ of Winograd's
+// products; coefficients are rounded as int16 has them.
+func CodesToPoints(i [6]int32) [6]int32 {
+	const quarter, aa, a, half, aabb, rest = 8192, 12800, 20480, 16384, 28800, 20992
+	b1, b2 := 2*i[1]+mulhr(i[1], quarter), 2*i[2]+mulhr(i[2], quarter)
+	ea, oa := i[4]-b2, mulhr(i[3]-b1, a)
+	eb, ob := i[4]-mulhr(i[2], aa), i[3]-mulhr(i[1], aa)
+	ob += mulhr(ob, half)
+	return [6]int32{mulhr(i[0], aabb) + ea - mulhr(i[2], aa), ea + oa, ea - oa, eb + ob, eb - ob,
+		mulhr(i[1], aabb) - 2*i[3] - mulhr(i[3], rest) + i[5]}
+}
+
+// Int8Source visits the transformed tiles of codes x, a part of a source that has zero as its
+// code of 0: the points of all products in units of a quarter of a scale. It skips all but
+// every stride-th tile.
+func Int8Source(x []float64, s Shape, zero int, a Conv, kd, stride int, visit func(n, c, tile int, points []int32)) {
+	scheme := int8Scheme(s[2], kd)
+	td, th, tw := (s[2]+int8Out[scheme]-1)/int8Out[scheme], (s[3]+3)/4, (s[4]+3)/4
+	points := make([]int32, 36*int8Products[scheme])
+	d := make([][36]int32, int8In[scheme])
+	for n := range s[0] {
+		for c := range s[1] {
+			plane := x[(n*s[1]+c)*s[2]*s[3]*s[4]:]
+			for t := 0; t < td*th*tw; t += stride {
+				z0, y0, x0 := t/tw/th*int8Out[scheme], t/tw%th*4-1, t%tw*4-1
+				if scheme == int8Deep {
+					z0--
+				}
+				for z := range d {
+					d[z] = tilePoints(plane, s, z0+z, y0, x0, zero, a.Pad[2].Periodic)
+				}
+				for k := range 36 {
+					o := [4]int32{d[0][k]}
+					switch scheme {
+					case int8Pair:
+						o = [4]int32{d[0][k] + d[1][k], d[1][k], d[0][k]}
+					case int8Deep:
+						o = [4]int32{d[0][k] - d[2][k], d[1][k] + d[2][k], d[2][k] - d[1][k], d[1][k] - d[3][k]}
+					}
+					for p := range int8Products[scheme] {
+						points[p*36+k] = o[p]
+					}
+				}
+				visit(n, c, t, points)
+			}
+		}
+	}
+}
+
+// tilePoints transforms 6×6 codes of a level.
+func tilePoints(plane []float64, s Shape, z, y0, x0, zero int, wrap bool) (d [36]int32) {
+	if z < 0 || z >= s[2] {
+		return d
+	}
+	var h [36]int32
+	for k := range 6 {
+		var in [6]int32
+		at := x0 + k
+		if wrap && at < s[4]+1 { // what lies further is no longer the next cell's
+			at = (at + s[4]) % s[4]
+		}
+		for i := range 6 {
+			if y := y0 + i; y >= 0 && y < s[3] && at >= 0 && at < s[4] {
+				in[i] = 4 * (int32(plane[(z*s[3]+y)*s[4]+at]) - int32(zero))
+			}
+		}
+		for i, v := range CodesToPoints(in) {
+			h[6*i+k] = v
+		}
+	}
+	for i := range 6 {
+		o := CodesToPoints([6]int32(h[6*i:]))
+		copy(d[6*i:], o[:])
+	}
+	return d
+}
+
+// Points of Winograd's products and their Lagrange factors, those of package kern.
+const (
+	pointA, pointB = 0.625, 1.5
+	lag0           = 1 / (pointA * pointA * pointB * pointB)
+	lagA           = 1 / (2 * pointA * pointA * (pointA*pointA - pointB*pointB))
+	lagB           = 1 / (2 * pointB * pointB * (pointB*pointB - pointA*pointA))
+)
+
+func tapsToPoints(t [3]float64) [6]float64 {
+	ea, oa := lagA*(t[0]+pointA*pointA*t[2]), lagA*pointA*t[1]
+	eb, ob := lagB*(t[0]+pointB*pointB*t[2]), lagB*pointB*t[1]
+	return [6]float64{lag0 * t[0], ea + oa, ea - oa, eb + ob, eb - ob, t[2]}
+}
+
+func resultOfPoints(i [6]float64) [4]float64 {
+	const a, b = pointA, pointB
+	pa, ma, pb, mb := i[1]+i[2], i[1]-i[2], i[3]+i[4], i[3]-i[4]
+	return [4]float64{i[0] + pa + pb, a*ma + b*mb, a*a*pa + b*b*pb, a*a*a*ma + b*b*b*mb + i[5]}
+}
+
+// int8Filter is a filter at the points of all products.
+func int8Filter(w []float64, kd, scheme int, u []float64) {
+	for p := range int8Products[scheme] {
+		var h [18]float64
+		var taps [9]float64
+		for k := range taps {
+			switch t := func(z int) float64 { return w[z*9+k] }; {
+			case scheme == int8Flat:
+				taps[k] = t(kd / 2)
+			case scheme == int8Pair:
+				taps[k] = []float64{t(1), t(2) - t(1), t(0) - t(1)}[p]
+			default:
+				taps[k] = []float64{t(0), (t(0) + t(1) + t(2)) / 2, (t(0) - t(1) + t(2)) / 2, t(2)}[p]
+			}
+		}
+		for k := range 3 {
+			for i, v := range tapsToPoints([3]float64{taps[k], taps[3+k], taps[6+k]}) {
+				h[3*i+k] = v
+			}
+		}
+		for i := range 6 {
+			o := tapsToPoints([3]float64(h[3*i:]))
+			copy(u[p*36+6*i:], o[:])
+		}
+	}
+}
+
+func int8Ref(c Call, a Int8Conv) {
+	parts := len(c.In) - 2
+	w, ws, bias, q := c.In[parts], c.InShape[parts], c.In[parts+1], a.Int8
+	out, s := c.OutShape, c.InShape[0]
+	scheme := int8Scheme(s[2], ws[2])
+	points := 36 * int8Products[scheme]
+	// Filters: [result][source][point], and their scales.
+	u, scale := make([]float64, ws[0]*ws[1]*points), make([]float64, ws[0]*points)
+	taps := ws[2] * 9
+	for o := range ws[0] {
+		at, most := u[o*ws[1]*points:(o+1)*ws[1]*points], scale[o*points:(o+1)*points]
+		for i := range ws[1] {
+			part, v := 0, at[i*points:(i+1)*points]
+			if i >= s[1] {
+				part = 1
+			}
+			int8Filter(w[(o*ws[1]+i)*taps:], ws[2], scheme, v)
+			for p := range v {
+				v[p] *= float64(q.Channels[i]) * 8192 / float64(q.Factors[part][p])
+				most[p] = max(most[p], math.Abs(v[p]))
+			}
+		}
+		for i := range at {
+			if m := most[i%points]; m > 0 {
+				at[i] = math.RoundToEven(at[i] * 127 / m)
+			}
+		}
+	}
+	// Sums, for every tile and result.
+	tiles := (s[2] + int8Out[scheme] - 1) / int8Out[scheme] * ((s[3] + 3) / 4) * ((s[4] + 3) / 4)
+	sums := make([]float64, s[0]*tiles*ws[0]*points)
+	lo := 0
+	for part := range parts {
+		Int8Source(c.In[part], c.InShape[part], q.Zero[part], a.Conv, ws[2], 1, func(n, i, t int, v []int32) {
+			for p, x := range v {
+				code := float64(min(max(mulhr(x, int32(q.Factors[part][p])), -128), 127))
+				for o := range ws[0] {
+					sums[((n*tiles+t)*ws[0]+o)*points+p] += code * u[(o*ws[1]+lo+i)*points+p]
+				}
+			}
+		})
+		lo += c.InShape[part][1]
+	}
+	for n := range s[0] {
+		for t := range tiles {
+			for o := range ws[0] {
+				m := sums[((n*tiles+t)*ws[0]+o)*points:][:points]
+				for p := range m {
+					m[p] *= scale[o*points+p] / 127
+				}
+				int8Result(c, a, m, bias[o], n, o, t, scheme, out)
+			}
+		}
+	}
+}
+
+// int8Result writes a tile of a result channel out of its sums.
+func int8Result(c Call, a Int8Conv, m []float64, bias float64, n, o, t, scheme int, out Shape) {
+	th, tw := (out[3]+3)/4, (out[4]+3)/4
+	z0, y0, x0 := t/tw/th*int8Out[scheme], t/tw%th*4, t%tw*4
+	for z := 0; z < int8Out[scheme] && z0+z < out[2]; z++ {
+		var h [24]float64
+		for k := range 6 {
+			var e [6]float64
+			for i := range e {
+				p := func(q int) float64 { return m[q*36+6*i+k] }
+				switch {
+				case scheme == int8Flat:
+					e[i] = p(0)
+				case scheme == int8Pair:
+					e[i] = p(0) + p(z+1)
+				case z == 0:
+					e[i] = p(0) + p(1) + p(2)
+				default:
+					e[i] = p(1) - p(2) - p(3)
+				}
+			}
+			for i, v := range resultOfPoints(e) {
+				h[6*i+k] = v
+			}
+		}
+		for i := 0; i < 4 && y0+i < out[3]; i++ {
+			for k, v := range resultOfPoints([6]float64(h[6*i:])) {
+				if x0+k >= out[4] {
+					break
+				}
+				v += bias
+				if a.ReLU {
+					v = max(v, 0)
+				}
+				if a.Int8.Out != nil {
+					v = toCode(v/float64(a.Int8.Out[o]), 0)
+				}
+				c.Out[(((n*out[1]+o)*out[2]+z0+z)*out[3]+y0+i)*out[4]+x0+k] = v
+			}
+		}
+	}
+}
+
+// toCode rounds to nearest, ties to even, and cuts off.
+func toCode(x float64, zero int) float64 {
+	return min(max(math.RoundToEven(x+float64(zero)), 0), 255)
+}
+
+// Codes says how the channels of a field become codes: scales, and the code of 0.
+type Codes struct {
+	Scales *Int8 // its Channels
+	Zero   int
+}
+
+var quantise = Define(Spec[Codes]{
+	Name:   "quantise",
+	Doc:    "x [N C D H W] as codes: x/scale + zero, rounded to nearest, ties to even, and cut off at 0 and 255.",
+	Source: "Jacob et al. 2018, arXiv:1712.05877; made by the pass quantise",
+	NoGrad: "the pass quantise makes it for predictions",
+	Shape: func(in []Shape, a Codes) (Shape, error) {
+		if len(in) != 1 || len(in[0]) != 5 || a.Scales == nil || len(a.Scales.Channels) != in[0][1] {
+			return nil, shapeError("x is %v, want a field with a scale for each channel", in)
+		}
+		return in[0], nil
+	},
+	Ref: func(c Call, a Codes) {
+		s := c.OutShape
+		for i, v := range c.In[0] {
+			c.Out[i] = toCode(v/float64(a.Scales.Channels[i/(s[2]*s[3]*s[4])%s[1]]), a.Zero)
+		}
+	},
+	Cases: []Case[Codes]{
+		{Name: "above 0", In: []Shape{{2, 3, 2, 4, 5}}, Low: -0.2, High: 3, A: Codes{&Int8{Channels: []float32{0.015625, 0.0078125, 0.01}}, 0}},
+		{Name: "either sign", In: []Shape{{1, 17, 1, 3, 5}}, A: Codes{&Int8{Channels: slices.Repeat([]float32{0.0078125}, 17)}, 128}},
+	},
+})
+
+// Quantise makes codes of a field. The pass quantise writes it.
+func Quantise(b *Builder, x Value, scales []float32, zero int) Value {
+	return quantise.add(b, Codes{&Int8{Channels: scales}, zero}, x)
+}
+
+var upsampleInt8 = Define(Spec[Up]{
+	Name:   "upsample_int8",
+	Doc:    "upsample of codes to twice as many latitudes and longitudes, rounded to nearest, ties up.",
+	Source: "upsample; made by the pass quantise",
+	NoGrad: "the pass quantise makes it for predictions",
+	Shape: func(in []Shape, a Up) (Shape, error) {
+		if len(in) != 1 || a.Scale != [3]int{1, 2, 2} {
+			return nil, shapeError("codes are upsampled 1×2×2, not %v", a.Scale)
+		}
+		return a.shape(in[0])
+	},
+	Window: func(in []Shape, a Up) Window { return upsample.Window(in, a) },
+	Ref: func(c Call, a Up) {
+		upsample.Ref(c, a)
+		for i, v := range c.Out {
+			c.Out[i] = math.Floor(v + 0.5)
+		}
+	},
+	Cases: []Case[Up]{int8UpCase("clamped", false), int8UpCase("periodic", true)},
+})
+
+func int8UpCase(name string, wrap bool) Case[Up] {
+	return Case[Up]{Name: name, In: []Shape{{1, 3, 2, 4, 5}}, A: Up{[3]int{1, 2, 2}, wrap}, Make: func(in [][]float64) {
+		for i, v := range in[0] {
+			in[0][i] = math.Round(127.5 + 127.5*v)
+		}
+	}}
+}
+
+// UpsampleInt8 is Upsample of codes. The pass quantise writes it.
+func UpsampleInt8(b *Builder, x Value, a Up) Value { return upsampleInt8.add(b, a, x) }
