@@ -11,6 +11,7 @@ var commands = []func(*app) *cobra.Command{
 	trainCommand,
 	pruneCommand,
 	distilCommand,
+	quantiseCommand,
 	predictCommand,
 	verifyCommand,
 	reportCommand,

@@ -142,9 +142,9 @@ type effective interface {
 // ofFlag adds --of and gives a function that loads the configuration of that command: its
 // schema, also if loading fails; none if there is no such command.
 func ofFlag(cmd *cobra.Command) func(config.Sources) (*config.Schema, effective, error) {
-	of := cmd.Flags().String("of", "train", "the command that it configures: train, predict, prune or distil")
+	of := cmd.Flags().String("of", "train", "the command that it configures: train, predict, prune, distil or quantise")
 	return func(src config.Sources) (*config.Schema, effective, error) {
-		if err := oneOf("--of", []string{*of}, "train", "predict", "prune", "distil"); err != nil {
+		if err := oneOf("--of", []string{*of}, "train", "predict", "prune", "distil", "quantise"); err != nil {
 			return nil, nil, err
 		}
 		if *of == "predict" {
@@ -158,6 +158,10 @@ func ofFlag(cmd *cobra.Command) func(config.Sources) (*config.Schema, effective,
 		if *of == "distil" {
 			c, err := config.LoadDistil(src)
 			return config.DistilSchema, c, err
+		}
+		if *of == "quantise" {
+			c, err := config.LoadQuantise(src)
+			return config.QuantiseSchema, c, err
 		}
 		c, err := config.LoadTrain(src)
 		return config.TrainSchema, c, err

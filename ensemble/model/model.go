@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -52,6 +53,8 @@ type Model struct {
 	// validation starts. Nil for none.
 	Recalibrations []Recalibration
 	Calibrations   []Calibration
+	// Int8 are the scales with which convolutions predict in int8, by the names of their filters. Nil for none.
+	Int8 map[string]*op.Int8
 
 	arrays  *ckpt.File     // from which maps are read when they are needed; nil if all are in memory
 	stored  *ckpt.File     // of the only network, from which its weights are read when it is opened; else nil
@@ -97,6 +100,8 @@ const (
 	// prunedFormat is that of networks whose weights were pruned by masks, of whatever else: their
 	// files may be packed.
 	prunedFormat = 9
+	// int8Format is that of networks that predict in int8, of whatever else but noise.
+	int8Format = 10
 	// noiseFormat is that of networks whose members have noise, for which older programs would take their offset.
 	noiseFormat = 12
 )
@@ -162,12 +167,16 @@ type Description struct {
 	Edges      [][]float64              `json:"histogram_edges,omitempty"`
 	Sparsity   []Sparsity               `json:"sparsity,omitempty"`
 	Sharing    *sharing.Plan            `json:"sharing,omitempty"`
+	Int8       map[string]*op.Int8      `json:"int8,omitempty"`
 }
 
-// format is that of the model: of its network, unless its members have noise or it was pruned.
+// format is that of the model: of its network, unless its members have noise, or it was quantised or pruned.
 func (f *Description) format() int {
 	if slices.Contains(f.OfMembers, ensemble.NoiseOfMember) {
 		return noiseFormat
+	}
+	if f.Int8 != nil {
+		return int8Format
 	}
 	if len(f.Sparsity) > 0 {
 		return prunedFormat
@@ -272,7 +281,7 @@ func (m *Model) SaveReference(dir string) error {
 	} else {
 		f.TargetLead = leads[0]
 	}
-	f.Sparsity, f.Sharing = m.Sparsity, m.Sharing
+	f.Sparsity, f.Sharing, f.Int8 = m.Sparsity, m.Sharing, m.Int8
 	f.Format = f.format()
 	for _, a := range k.Features.Auxiliary {
 		f.Auxiliary = append(f.Auxiliary, a.Name)
@@ -359,7 +368,10 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(f.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (f.Edges != nil) {
 		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))
 	}
-	m.Recalibrations, m.Calibrations, m.Sparsity = f.Tails, f.Calibrated, f.Sparsity
+	m.Recalibrations, m.Calibrations, m.Sparsity, m.Int8 = f.Tails, f.Calibrated, f.Sparsity, f.Int8
+	if err := f.int8Faults(); err != nil {
+		return nil, nil, bad(err.Error())
+	}
 	if (m.Spec.Tails != "") != (len(m.Recalibrations) > 0) || slices.ContainsFunc(m.Recalibrations, func(r Recalibration) bool { return !r.valid() }) {
 		return nil, nil, bad("a distribution that was to be calibrated and is not, or not to a distribution")
 	}
@@ -683,6 +695,9 @@ func (m *Model) Open(o engine.Options) error {
 	o.Store, o.Mode, o.Consume = engine.NewStore(), engine.Infer, m.Ranks == nil // which fills its inputs before every run
 	var err error
 	if o.Kept, err = m.ZeroBlocks(); err != nil {
+		return err
+	}
+	if o.Int8, err = m.codes(); err != nil {
 		return err
 	}
 	if m.Network, err = m.Spec.Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks); err != nil {

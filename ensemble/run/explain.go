@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -47,10 +48,11 @@ type ExplainOptions struct {
 	Peaks engine.Peaks
 	HTML  string // file of the picture; empty for none
 	// RunDir is that of a finished training with the configuration: the network is the one without the
-	// channels that it removed. Empty has the whole one.
+	// channels that it removed, and predictions are in int8 if it was quantised. Empty has the whole one.
 	RunDir string
 
 	kept []channels.Kept
+	int8 map[string]*op.Int8
 }
 
 // ExplainResult is the explained plan.
@@ -87,7 +89,7 @@ func Explain(ctx context.Context, o ExplainOptions) (*ExplainResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.kept = m.Spec.Kept
+		o.kept, o.int8 = m.Spec.Kept, m.Int8
 	}
 	grid, err := o.grid(ctx)
 	if err != nil {
@@ -195,7 +197,7 @@ func (o *ExplainOptions) subject() subject {
 	s.spec.Kept = o.kept
 	if o.Mode == "predict" {
 		s.options = PredictOptions{Threads: o.Threads, Timings: o.Timings, MemoryBytes: o.MemoryBytes, WorkspaceBytes: o.WorkspaceBytes}.engineOptions()
-		s.options.Mode, s.options.Consume = engine.Infer, true
+		s.options.Mode, s.options.Consume, s.options.Int8 = engine.Infer, true, o.int8
 	} else {
 		c := o.Config.Train.Train
 		s.batch, s.seed, s.loss = c.BatchSize, uint64(c.Seed), true

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
@@ -200,6 +201,9 @@ func (p *prediction) load() (err error) {
 	}
 	if err = p.model.ReadOnly(o.Policy.Leads); err != nil {
 		return err
+	}
+	if p.model.Int8 != nil && !cpu.FastInt8() {
+		p.warnings = append(p.warnings, slowInt8)
 	}
 	p.model.Ranks = p.ranks
 	if p.demand, err = demandOf(p.model, o.Policy); err != nil {

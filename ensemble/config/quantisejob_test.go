@@ -1,0 +1,27 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func TestQuantisationFaults(t *testing.T) {
+	for text, want := range map[string]string{
+		"calibration: {starts: 0}":       "int8 without calibration dates",
+		"calibration: {share: 0.01}":     "only percentile cuts off a share",
+		"calibration: {method: entropy}": "want one of least_error, max, percentile",
+		"keep: [a, a]":                   "twice",
+		"keeps: [a]":                     "unknown key",
+	} {
+		_, err := LoadQuantise(Sources{Files: []string{write(t, "quantise.yaml", "version: 1\nfrom: runs/a\n"+text+"\n")}})
+		if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	c, err := LoadQuantise(Sources{Files: []string{write(t, "quantise.yaml", "version: 1\nfrom: runs/a\ncalibration: {method: percentile, share: 0.01}\n")}})
+	if err != nil || c.Calibration.Starts != 16 || c.Calibration.Share != 0.01 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
