@@ -214,9 +214,9 @@ func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
 }
 
 // MembersOf are those of a target of a forecast.
-func (out *Forecast) MembersOf(at, targets, points int) (fields [][]float32) {
-	for i := 0; i < len(out.Members); i += targets * points {
-		fields = append(fields, out.Members[i+at*points:][:points])
+func (f *Forecast) MembersOf(at, targets, points int) (fields [][]float32) {
+	for i := 0; i < len(f.Members); i += targets * points {
+		fields = append(fields, f.Members[i+at*points:][:points])
 	}
 	return fields
 }

@@ -28,8 +28,7 @@ func quantiseJob(t *testing.T, from, text string) *config.QuantiseConfig {
 	return c
 }
 
-// The networks of a training, from which channels were removed, are quantised on as many training starts as
-// asked for: the run is like that of a training, its skill is nearly that of the networks, and its predictions
+// The networks of a training are quantised on as many training starts as asked for: the run is like that of a training, its skill is nearly that of the networks, and its predictions
 // are others.
 func TestQuantiseARun(t *testing.T) {
 	f := smallData(t)

@@ -3,7 +3,6 @@ package run
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -280,7 +279,7 @@ train:
 		if r := spreadOverError(t, k.inSample); !(r > k.lo && r < k.hi) {
 			t.Errorf("%s: spread over error %.3f, want %g to %g", k.name, r, k.lo, k.hi)
 		} else {
-			t.Log(fmt.Sprintf("%s: spread over error %.3f", k.name, r))
+			t.Logf("%s: spread over error %.3f", k.name, r)
 		}
 	}
 }

@@ -215,42 +215,64 @@ INLINE int *codes_from(const codes_job *s, long b) {
 }
 INLINE float *codes_scales(const codes_job *s, long b) { return (float *)codes_from(s, b) + s->sb; }
 
+// nearest rounds to whole numbers, ties to even, values of less than 2^22.
+INLINE ivec nearest(vec x) {
+#if VL == 16 && defined(__AVX512BW__)
+	return (ivec)_mm512_cvtps_epi32((__m512)x);
+#elif VL == 8 && defined(__AVX2__)
+	return (ivec)_mm256_cvtps_epi32((__m256)x);
+#else
+	ivec r;
+	for (int i = 0; i < VL; i++) r[i] = (int)rintf(x[i]);
+	return r;
+#endif
+}
+
 // codes_filter transforms the filters of a column block twice: for the largest value of
-// each point and result channel, and to round them.
+// each point and result channel, and to round them, four source channels at a time, whose
+// codes are the bytes of a word.
 static void codes_filter_item(void *arg, long b) {
 	const codes_job *s = arg;
 	const wino *j = &s->w;
 	const long *g = j->g, points = j->points, nb = block_cols(g, b);
 	int8_t *u = codes_filters(s, b);
 	int *from = codes_from(s, b);
-	float *scale = codes_scales(s, b), taps[27 * NB], out[NB];
-	float points_of[36 * MOST_PRODUCTS * VL], inverse[36 * 4 * NB];
+	float *scale = codes_scales(s, b), taps[4 * 27 * NB], out[NB];
+	float points_of[4][36 * MOST_PRODUCTS * VL], inverse[36 * 4 * NB];
 	memset(u, 0, s->ub);
 	memset(from, 0, s->sb * sizeof *from);
 	memset(scale, 0, s->sb * sizeof *scale);
 	for (int i = 0; i < NB; i++) out[i] = s->q->out && b * NB + i < g[W_K] ? s->q->out[b * NB + i] : 1;
 	for (int pass = 0; pass < 2; pass++) {
-		for (long c = 0; c < g[W_C0] + g[W_C1]; c++) {
-			const int part = c >= g[W_C0];
-			const long lane = part ? s->blocks[0] * 16 + c - g[W_C0] : c;
-			const float channel = s->q->channels[c];
-			gather_taps(j, c, 1, b * NB, nb, taps);
-			for (long l = 0; l < nb; l += VL) {
-				BY_DEPTH(filter_points, g[W_SCHEME], AS_WORDS, j, 0, taps + l, nb, points_of, VL, 0)
-				for (long p = 0; p < points; p++) {
-					vec x = load(points_of + p * VL) * (channel * s->q->units[part][p]);
-					if (pass == 0) {
-						vec y = keep(x, x > 0) - keep(x, x < 0), m = load(scale + p * NB + l);
-						store(scale + p * NB + l, keep(y, y > m) + keep(m, m >= y));
-						continue;
-					}
-					x *= load(inverse + p * NB + l);
-					int8_t *to = u + (p * s->row + lane / 4 * 4) * NB + 4 * l + lane % 4;
-					int *sum = from + p * NB + l;
-					for (int i = 0; i < VL; i++) {
-						int r = (int)rintf(x[i]);
-						to[4 * i] = r;
-						sum[i] -= 128 * r;
+		for (int part = 0; part < 2; part++) {
+			const long first = part ? g[W_C0] : 0, channels = part ? g[W_C1] : g[W_C0];
+			for (long c = 0; c < channels; c += 4) {
+				const long n = MIN(4, channels - c), lane = part * s->blocks[0] * 16 + c;
+				const float *channel = s->q->channels + first + c;
+				for (long q = 0; q < n; q++) gather_taps(j, first + c + q, 1, b * NB, nb, taps + q * 27 * NB);
+				for (long l = 0; l < nb; l += VL) {
+					for (long q = 0; q < n; q++)
+						BY_DEPTH(filter_points, g[W_SCHEME], AS_WORDS, j, 0, taps + q * 27 * NB + l, nb, points_of[q], VL, 0)
+					for (long p = 0; p < points; p++) {
+						const float unit = s->q->units[part][p];
+						if (pass == 0) {
+							vec m = load(scale + p * NB + l);
+							for (long q = 0; q < n; q++) {
+								vec x = load(points_of[q] + p * VL) * (channel[q] * unit), y = keep(x, x > 0) - keep(x, x < 0);
+								m = keep(y, y > m) + keep(m, m >= y);
+							}
+							store(scale + p * NB + l, m);
+							continue;
+						}
+						uvec word = {};
+						ivec sum = *(const ivec *)(from + p * NB + l);
+						for (long q = 0; q < n; q++) {
+							ivec r = nearest(load(points_of[q] + p * VL) * (channel[q] * unit) * load(inverse + p * NB + l));
+							word |= ((uvec)r & 255) << 8 * q;
+							sum -= 128 * r;
+						}
+						*(uvec *)(u + (p * s->row + lane) * NB + 4 * l) = word;
+						*(ivec *)(from + p * NB + l) = sum;
 					}
 				}
 			}
