@@ -78,7 +78,7 @@ func LoadPrune(src Sources) (*PruneConfig, error) {
 			faults = append(faults, c.fault(path, path+" is given to a pruning of rounds", "when something is removed follows from rounds and epochs", "remove it"))
 		}
 	}
-	return c, together(faults)
+	return c, together(append(faults, e.weightAlone(len(c.Teacher.Runs))...))
 }
 
 // Training is the configuration of the training that prunes the network of a finished one, whose

@@ -21,15 +21,20 @@ func teacherKeys() []Key {
 	}
 }
 
+// weightAlone refuses the weight of a teacher where none of so many runs teaches.
+func (e *effective) weightAlone(runs int) []*exit.Error {
+	if runs > 0 || e.text("teacher.weight") == DefaultTeacherWeight {
+		return nil
+	}
+	return []*exit.Error{e.fault("teacher.weight", "teacher.weight is given and there is no teacher", "teacher.runs is empty", "name its runs, or remove it")}
+}
+
 // checkTeacher: only a normal distribution has a distance to that of a teacher.
 func (c *TrainConfig) checkTeacher() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	if len(c.Teacher.Runs) == 0 {
-		if c.text("teacher.weight") != DefaultTeacherWeight {
-			add("teacher.weight", "teacher.weight is given and there is no teacher", "teacher.runs is empty", "name its runs, or remove it")
-		}
-		return faults
+		return c.weightAlone(0)
 	}
 	const path, or = "teacher.runs", ", or remove teacher"
 	m := c.Model

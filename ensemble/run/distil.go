@@ -36,7 +36,7 @@ type DistilResult struct {
 func Distil(ctx context.Context, o DistilOptions) (*DistilResult, error) {
 	var teachers []string
 	for _, dir := range o.Config.From {
-		if _, err := finishedTraining(string(dir)); err != nil {
+		if _, _, err := finishedTraining(string(dir)); err != nil {
 			return nil, err
 		}
 		path, err := filepath.Abs(string(dir)) // from where the configuration is read does not matter

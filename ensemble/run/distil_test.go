@@ -86,7 +86,7 @@ func TestDistil(t *testing.T) {
 	if with, without := apart(t, teacher, student, fc), apart(t, teacher, alone, fc); with > 0.7*without {
 		t.Errorf("the student is %v from its teacher, without it %v", with, without)
 	}
-	if _, err := finishedTraining(student); err != nil {
+	if _, _, err := finishedTraining(student); err != nil {
 		t.Error(err)
 	}
 }

@@ -75,7 +75,7 @@ const (
 // Errors: those of finishedTraining; 65 for networks of other inputs.
 func CompareEfficiency(ctx context.Context, runs []string, threads int) (*EfficiencyTable, error) {
 	for _, dir := range runs {
-		if _, err := finishedTraining(dir); err != nil {
+		if _, _, err := finishedTraining(dir); err != nil {
 			return nil, err
 		}
 	}

@@ -3,9 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
@@ -69,7 +67,7 @@ func Prune(ctx context.Context, o PruneOptions) (*PruneResult, error) {
 // prunedTraining is the configuration of the training that prunes a run, and what is left of its network's
 // channels.
 func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []channels.Kept, error) {
-	starts, err := finishedTraining(from)
+	_, starts, err := finishedTraining(from)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,16 +96,13 @@ func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []
 // finishedTraining is the number of training starts of a run.
 //
 // Errors: 66 for what has not ended, 64 for runs of other commands.
-func finishedTraining(dir string) (starts int, err error) {
-	record, err := rundir.ReadManifest(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, &exit.Error{Code: exit.NotYet, What: "no finished training", At: dir, Why: "there is no manifest, which is written last", Fix: "name a finished training, or let it end", Err: err}
-	} else if err != nil {
-		return 0, err
+func finishedTraining(dir string) (record *rundir.Manifest, starts int, err error) {
+	if record, err = finished(dir); err != nil {
+		return nil, 0, err
 	}
 	n, ok := record.Details["starts_train"].(float64)
 	if record.Command != "train" || !ok {
-		return 0, &exit.Error{Code: exit.Usage, What: "it is no training", At: dir, Why: fmt.Sprintf("it was made by %q", record.Command), Fix: "name the folder of a finished training"}
+		return nil, 0, &exit.Error{Code: exit.Usage, What: "it is no training", At: dir, Why: fmt.Sprintf("it was made by %q", record.Command), Fix: "name the folder of a finished training"}
 	}
-	return int(n), nil
+	return record, int(n), nil
 }

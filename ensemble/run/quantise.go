@@ -81,15 +81,12 @@ const quantisedFile = "quantised.json"
 // 66 for one that is not finished; those of reading its data.
 func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	began, from := time.Now().UTC(), string(o.Config.From)
-	record, err := finished(from)
+	record, _, err := finishedTraining(from)
 	if err != nil {
 		return nil, err
 	}
 	no := func(what, why, fix string) error {
 		return &exit.Error{Code: exit.Usage, What: what, At: from, Why: why, Fix: fix}
-	}
-	if record.Command != "train" {
-		return nil, no("a run of this kind cannot be quantised", fmt.Sprintf("it was made by %q", record.Command), "name the folder of a finished training")
 	}
 	m, err := model.Load(filepath.Join(from, "model"), false)
 	if err != nil {

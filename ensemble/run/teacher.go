@@ -34,7 +34,7 @@ type taught struct{ mean, sigma []float32 }
 // Errors: 66 for a run that is not finished.
 func teacherFiles(c *config.TrainConfig) (files []string, err error) {
 	for _, dir := range c.Teacher.Runs {
-		if _, err := finishedTraining(string(dir)); err != nil {
+		if _, _, err := finishedTraining(string(dir)); err != nil {
 			return nil, err
 		}
 		m, f, err := model.LoadReference(filepath.Join(string(dir), "model"))
