@@ -75,7 +75,7 @@ func TestDistil(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := distilJob(t, "version: 1\nfrom: [%s]\nweight: 1\nepochs: 4\nnetworks: 1\nseed: 3\nmodel: {base: 1}\nbeside: [%s]\n", teacher, alone)
-	r, err := Distil(context.Background(), DistilOptions{Config: c, RunDir: student, Version: "test"})
+	r, err := Distil(context.Background(), c, RetrainOptions{RunDir: student, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

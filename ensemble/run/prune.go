@@ -10,58 +10,21 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
-
-// PruneOptions says which training to prune, and where the result goes.
-type PruneOptions struct {
-	Config    *config.PruneConfig
-	RunDir    string // of the pruned network
-	Resume    string // as of a training
-	Overwrite bool
-	Threads   int // 0: those of the training
-	Version   string
-	Stop      func() error
-	Timings   Timings
-	Progress  *progress.Reporter
-	Warn      func(string)
-}
-
-// PruneResult says what came of it.
-type PruneResult struct {
-	*TrainResult
-	Table *EfficiencyTable // the network before and after, and those beside it
-}
 
 // Prune removes parts of the network of a finished training in rounds, with training between them, and
 // leaves a run directory like that of a training. It compares the networks on the validation starts.
 //
 // Errors: 64 for a run that is no training of one network, and for a goal that cannot be reached; those
 // of Train.
-func Prune(ctx context.Context, o PruneOptions) (*PruneResult, error) {
-	from := string(o.Config.From)
-	c, kept, err := prunedTraining(o.Config, from)
+func Prune(ctx context.Context, job *config.PruneConfig, o RetrainOptions) (*RetrainResult, error) {
+	from := string(job.From)
+	c, kept, err := prunedTraining(job, from)
 	if err != nil {
 		return nil, err
 	}
-	if o.Threads > 0 {
-		c.Train.Train.Threads = o.Threads
-	}
-	trained, err := Train(ctx, TrainOptions{Config: c, RunDir: o.RunDir, Resume: o.Resume, Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop,
-		Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, kept: kept})
-	if err != nil {
-		return nil, err
-	}
-	runs := []string{from, o.RunDir}
-	for _, dir := range o.Config.Beside {
-		runs = append(runs, string(dir))
-	}
-	table, err := compareEfficiency(ctx, c, runs)
-	if err != nil {
-		return nil, err
-	}
-	return &PruneResult{trained, table}, table.save(o.RunDir)
+	return retrain(ctx, c, kept, []string{from}, job.Beside, o)
 }
 
 // prunedTraining is the configuration of the training that prunes a run, and what is left of its network's

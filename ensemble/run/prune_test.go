@@ -37,7 +37,7 @@ func TestPruneARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	const text = "version: 1\nfrom: %s\nrounds: %d\nepochs: 1\nprune: {structure: channel, target: %g, of: operations, multiple: 1}\n"
-	r, err := Prune(context.Background(), PruneOptions{Config: pruneJob(t, text, dense, 2, 0.5), RunDir: small, Version: "test"})
+	r, err := Prune(context.Background(), pruneJob(t, text, dense, 2, 0.5), RetrainOptions{RunDir: small, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestPruneARun(t *testing.T) {
 		t.Errorf("table %s, %v", &text2, err)
 	}
 	// A quarter of the first network's operations, at once, from the network that has half of them.
-	r, err = Prune(context.Background(), PruneOptions{Config: pruneJob(t, text+"beside: [%s]\n", small, 1, 0.75, dense), RunDir: smaller, Version: "test"})
+	r, err = Prune(context.Background(), pruneJob(t, text+"beside: [%s]\n", small, 1, 0.75, dense), RetrainOptions{RunDir: smaller, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,10 +91,10 @@ func TestRunsThatCannotBePruned(t *testing.T) {
 		what string
 	}{
 		many:        {exit.Usage, "a run of 2 networks, method \"joint\", cannot be pruned"},
-		t.TempDir(): {exit.NotYet, "no finished training"},
+		t.TempDir(): {exit.NotYet, "the run is not finished"},
 	} {
 		c := pruneJob(t, "version: 1\nfrom: %s\nprune: {structure: channel, target: 0.5}\n", from)
-		_, err := Prune(context.Background(), PruneOptions{Config: c, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test"})
+		_, err := Prune(context.Background(), c, RetrainOptions{RunDir: filepath.Join(t.TempDir(), "r"), Version: "test"})
 		if exit.CodeOf(err) != want.code || !strings.Contains(err.Error(), want.what) {
 			t.Errorf("%v, want %d with %q", err, want.code, want.what)
 		}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+// retrainCommand gives a command that trains anew from finished trainings, and compares the networks, its flags and its
+// work. whose says of what network the run directory is.
+func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, whose string,
+	load func(config.Sources) (C, error), work func(context.Context, C, run.RetrainOptions) (*run.RetrainResult, error)) *cobra.Command {
+	o := run.RetrainOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	src := configFlagsOf(cmd, schema)
+	reporter := a.progressFlag(cmd.Flags())
+	overwrite := overwriteFlag(cmd.Flags())
+	threads := threadsFlag(cmd.Flags())
+	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of "+whose)
+	cmd.Flags().StringVar(&o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+		err := required(cmd, "run-dir")
+		if err != nil {
+			return result{}, err
+		}
+		policy, err := overwrite()
+		if err != nil {
+			return result{}, err
+		}
+		o.Overwrite, o.Threads = policy == "always", int(*threads)
+		job, err := load(*src)
+		if err != nil {
+			return result{}, err
+		}
+		if o.Progress, err = reporter(); err != nil {
+			return result{}, err
+		}
+		defer o.Progress.Close()
+		o.Timings = run.UserTimings(a.log)
+		r, err := work(ctx, job, o)
+		if err != nil {
+			return result{}, err
+		}
+		return result{data: r.Table, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error { return r.Table.Fprint(w) }}, nil
+	})
+	return cmd
+}
