@@ -71,17 +71,23 @@ func TestRanksTellEachOther(t *testing.T) {
 
 // The error of one rank is that of all, and says whose it was.
 func TestAnErrorIsEverybodys(t *testing.T) {
-	err := comm.Run(3, comm.Free, func(c *comm.Comm) error {
+	one := func(c *comm.Comm) error {
 		var own error
 		if c.Rank() == 1 {
 			own = &exit.Error{Code: exit.BadData, What: "a field has no value", At: "file.grib"}
 		}
-		err := New(c).Together(own)
-		if exit.CodeOf(err) != exit.BadData || !Joint(err) {
+		return New(c).Together(own)
+	}
+	// All ranks hear of it. None leaves with it here: that ends the job for those that still listen.
+	if err := comm.Run(3, comm.Free, func(c *comm.Comm) error {
+		if err := one(c); exit.CodeOf(err) != exit.BadData || !Joint(err) {
 			t.Errorf("rank %d ends with %v", c.Rank(), err)
 		}
-		return err
-	})
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	err := comm.Run(3, comm.Free, one)
 	if e := (*exit.Error)(nil); !errors.As(err, &e) || e.At != "file.grib (rank 1)" {
 		t.Errorf("the job ends with %v", err)
 	}
