@@ -1,6 +1,6 @@
 // Package backend says what a backend is: a device that prepares one kernel per
 // operation of a plan, bound to its memory, and runs code on its own thread.
-// The backends are the packages below: ref, the judge, and cpu.
+// The backends are the packages below: ref, the judge, cpu and cuda.
 package backend
 
 import (
@@ -60,6 +60,12 @@ type Kernel struct {
 	// Scratch is what it wants of the buffer that all kernels of the device use in
 	// turn, in bytes.
 	Scratch int64
+	// Place, if not nil, is told where that scratch lies, before the first run and whenever
+	// it moves, in place of Borrower.Lend.
+	Place func(scratch []float32) error
+	// Waits is true of a kernel of a Remote that waits for the work before it, so that it
+	// cannot be part of a recording.
+	Waits bool
 }
 
 // Borrower is what a backend is beside if its kernels use scratch that it is lent.
@@ -68,6 +74,33 @@ type Borrower interface {
 	// theirs says. Before the first call the backend has its own; those prepared after it
 	// get none of that.
 	Lend(scratch []float32)
+}
+
+// Remote is what a backend is beside if it has memory of its own. The tensors of requests
+// then lie there, and only kernels and these functions may touch them. All are called
+// within Do. Kernels and copies are asked for in one order, and done in it, while the
+// caller goes on.
+type Remote interface {
+	// Make gives n elements of the device's memory, all zero.
+	//
+	// Errors: *exit.Error (exit.NoDevice) if it has no more.
+	Make(n int) ([]float32, error)
+	// MakeHost gives n elements of the program's memory, all zero, that are copied fast.
+	MakeHost(n int) ([]float32, error)
+	// Free gives back what Make or MakeHost gave.
+	Free(x []float32) error
+	// Copy copies between memories of any kind.
+	Copy(dst, src []float32) error
+	// Begin tells the step whose random numbers the work that follows draws. It is not part
+	// of a recording.
+	Begin(step uint64) error
+	// Record gives what does again, as a whole, what f asks for, until it is closed; f itself
+	// does nothing.
+	Record(f func() error) (run, close func() error, err error)
+	// Wait returns when all is done.
+	//
+	// Errors: of any of the work.
+	Wait() error
 }
 
 // Way is one way to run an operation: the layouts in which it takes its
@@ -90,6 +123,8 @@ func (w Way) Name() string {
 
 // Layouts is what a backend has beside if it stores values in several layouts.
 type Layouts interface {
+	// Inner is the layout beside the plain one: that of the fields inside a network.
+	Inner() graph.Layout
 	// Ways lists the ways to run an operation, at least that with all layouts
 	// plain, with estimated costs.
 	Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []Way

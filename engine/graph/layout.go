@@ -12,20 +12,36 @@ const (
 	// block in one instruction, and values whose channels are whole blocks can
 	// be joined without a copy.
 	Blocked
+	// Last keeps all channels of a point together: a value [N C …] lies as
+	// [N … 8·⌈C/8⌉]. What lies beyond the last channel is zero. Matrix units of GPUs read
+	// eight values of two bytes at once.
+	Last
+	// Layouts is the number of layouts.
+	Layouts
 )
 
 // BlockSize is the number of channels in a block of the blocked layout.
 const BlockSize = 16
 
+// LastSize is what the number of channels is rounded up to a multiple of, where they
+// come last.
+const LastSize = 8
+
 // String is the name in prints.
-func (l Layout) String() string { return [...]string{"plain", "blocked"}[l] }
+func (l Layout) String() string { return [...]string{"plain", "blocked", "last"}[l] }
 
 // Elems is the number of elements a value of shape s takes in this layout.
 func (l Layout) Elems(s Shape) int {
 	if l == Plain || len(s) < 2 {
 		return s.Size()
 	}
-	return s.Size() / s[1] * ((s[1] + BlockSize - 1) / BlockSize * BlockSize)
+	return s.Size() / s[1] * l.Lanes(s[1])
+}
+
+// Lanes is the number of channels that c channels take in this layout.
+func (l Layout) Lanes(c int) int {
+	size := [...]int{1, BlockSize, LastSize}[l]
+	return (c + size - 1) / size * size
 }
 
 // Elems is the number of elements the value takes in memory.

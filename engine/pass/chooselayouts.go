@@ -26,15 +26,16 @@ func chooseLayouts(u *Unit) error {
 	if u.Layouts == nil {
 		return nil
 	}
+	inner := u.Layouts.Inner()
 	ways := make([][]backend.Way, len(u.Graph.Nodes)) // of operations
 	for _, n := range u.Graph.Nodes {
 		switch {
 		case n.Kind != graph.KindOp:
 		case n.Op.AnyLayout && len(n.Shape) == 5:
-			ways[n.ID] = []backend.Way{{In: []graph.Layout{graph.Plain}}, {In: []graph.Layout{graph.Blocked}, Out: graph.Blocked}}
+			ways[n.ID] = []backend.Way{{In: []graph.Layout{graph.Plain}}, {In: []graph.Layout{inner}, Out: inner}}
 			if a, ok := n.Attrs.(graph.LayoutBound); ok {
 				if l, bound := a.Bound(); bound {
-					ways[n.ID] = ways[n.ID][l : l+1]
+					ways[n.ID] = slices.DeleteFunc(ways[n.ID], func(w backend.Way) bool { return w.Out != l })
 				}
 			}
 		case n.Op.Alias || n.Op.AnyLayout || n.Op.Ordered:
@@ -66,21 +67,22 @@ func chooseLayouts(u *Unit) error {
 // cheapestWays gives the way of every operation such that all together cost least.
 func cheapestWays(u *Unit, ways [][]backend.Way) ([]*backend.Way, error) {
 	g := u.Graph
-	net := &layout.Network{Labels: 2}
-	const plain, blocked = int(graph.Plain), int(graph.Blocked)
+	net := &layout.Network{Labels: int(graph.Layouts)}
+	plain, inner := int(graph.Plain), int(u.Layouts.Inner())
 	at := make([]int, len(g.Nodes)) // of the operation in the network
 	need := g.Needed(g.Roots())     // fusing leaves parts behind, which cost nothing
 	for _, n := range g.Nodes {
 		there, back := math.Inf(1), math.Inf(1)
 		if len(n.Shape) == 5 {
 			var errs [2]error
-			there, errs[0] = u.Layouts.ReorderCost(n.Shape, graph.Blocked)
+			there, errs[0] = u.Layouts.ReorderCost(n.Shape, graph.Layout(inner))
 			back, errs[1] = u.Layouts.ReorderCost(n.Shape, graph.Plain)
 			if err := errors.Join(errs[:]...); err != nil {
 				return nil, err
 			}
 		}
-		v := layout.Value{Transpose: [][]float64{plain: {blocked: there}, blocked: {plain: back, blocked: 0}}}
+		v := layout.Value{Transpose: noTransposes()}
+		v.Transpose[plain][inner], v.Transpose[inner][plain] = there, back
 		if n.Kind != graph.KindOp {
 			v.Given = []int{plain}
 		}
@@ -123,6 +125,16 @@ func cheapestWays(u *Unit, ways [][]backend.Way) ([]*backend.Way, error) {
 		}
 	}
 	return chosen, nil
+}
+
+// noTransposes are the costs of changing layouts where none can be changed.
+func noTransposes() [][]float64 {
+	t := make([][]float64, graph.Layouts)
+	for i := range t {
+		t[i] = slices.Repeat([]float64{math.Inf(1)}, int(graph.Layouts))
+		t[i][i] = 0
+	}
+	return t
 }
 
 // layoutsKey describes a graph in what plans store of their choices. Only the

@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// choosePrecision has the blocked values stored in u.Precision, those of the
+// choosePrecision has the values that are not plain stored in u.Precision, those of the
 // forward pass and of the backward pass alike. They are the fields inside the
 // network, nearly all of its memory. Everything plain stays float32: inputs and
 // outputs, parameters and their gradients, states, statistics of channels, the
@@ -20,12 +20,12 @@ func choosePrecision(u *Unit) error {
 	}
 	if u.Layouts == nil || !u.Layouts.Stores(u.Precision) {
 		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %v is not available", u.Precision),
-			Why: "this backend stores values in one type only", Fix: "use precision f32, or backend cpu"}
+			Why: "this backend stores values in one type only", Fix: "use precision f32, or backend cpu or cuda"}
 	}
 	values := 0
 	var before, after int64
 	for _, n := range u.Graph.Nodes {
-		if n.Layout != graph.Blocked || n.DType == graph.UInt8 {
+		if n.Layout == graph.Plain || n.DType == graph.UInt8 {
 			continue
 		}
 		before += int64(n.Elems()) * int64(n.DType.Bytes())

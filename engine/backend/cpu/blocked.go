@@ -120,6 +120,9 @@ func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape
 	return ways
 }
 
+// Inner is the blocked layout.
+func (*Backend) Inner() graph.Layout { return graph.Blocked }
+
 // Stores is true of float32 and bfloat16: all kernels of blocked fields take
 // both, on every processor, since they compute in float32.
 func (*Backend) Stores(d graph.DType) bool { return d == graph.Float32 || d == graph.BFloat16 }

@@ -1,0 +1,355 @@
+//go:build cgo && linux
+
+package emulate
+
+/*
+#include <stdlib.h>
+#include <sys/mman.h>
+
+typedef void (*launcher)(const unsigned *grid, const unsigned *block, unsigned bytes, void **args);
+typedef const char *(*describer)(void);
+
+static void emulate_launch(void *f, const unsigned *size, unsigned bytes, void **args) {
+	((launcher)f)(size, size + 3, bytes, args);
+}
+static const char *emulate_kinds(void *f) { return ((describer)f)(); }
+
+// Arguments as a kernel takes them: pointers to values of eight bytes.
+static void **emulate_arguments(const unsigned long long *values, int n) {
+	void **p = malloc((n + 1) * (sizeof(void *) + 8));
+	unsigned long long *v = (unsigned long long *)(p + n + 1);
+	for (int i = 0; i < n; i++) {
+		v[i] = values[i];
+		p[i] = &v[i];
+	}
+	return p;
+}
+
+static void *emulate_map(size_t bytes) {
+	void *p = mmap(0, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return p == MAP_FAILED ? 0 : p;
+}
+static int emulate_protect(void *p, size_t bytes, int open) { return mprotect(p, bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE); }
+static void emulate_unmap(void *p, size_t bytes) { munmap(p, bytes); }
+*/
+import "C"
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/internal/dl"
+)
+
+//go:embed emulate.h
+var header string
+
+// one runs kernels: what threads share is static.
+var one sync.Mutex
+
+// Device is an emulated device.
+type Device struct {
+	limit     int64 // of its memory, in bytes
+	used      int64
+	regions   map[device.Pointer]region
+	host      map[device.Pointer]bool
+	recording *recording
+	args      []unsafe.Pointer // of calls, freed with the device
+	closed    bool
+}
+
+// region is memory between two pages that nobody may touch, which end where it ends.
+type region struct {
+	base          device.Pointer
+	mapped, bytes int64
+}
+
+// page is the granularity of protection, a multiple of the alignment of the memory.
+const page = 4096
+
+// Open gives a device with so much memory, in bytes.
+//
+// Errors: no C++ compiler on the path.
+func Open(memory int64) (*Device, error) {
+	if _, err := exec.LookPath(compiler); err != nil {
+		return nil, fmt.Errorf("emulate: %w: kernels are compiled with it", err)
+	}
+	return &Device{limit: memory, regions: map[device.Pointer]region{}, host: map[device.Pointer]bool{}}, nil
+}
+
+// Properties say that it is emulated, with the limits of compute capability 8.0.
+func (d *Device) Properties() device.Properties {
+	return device.Properties{Name: "emulated", Architecture: 80, Processors: 2, SharedBytes: 160 << 10, MemoryBytes: d.limit, MemoryRate: 1e9, Emulated: true}
+}
+
+// Alloc gives memory that only kernels and copies touch. Its bytes are all ones, which is
+// no number in any type.
+func (d *Device) Alloc(bytes int64) (device.Pointer, error) {
+	if bytes > d.limit-d.used {
+		return nil, fmt.Errorf("%w: %d bytes asked for, %d of %d free", device.ErrMemory, bytes, d.limit-d.used, d.limit)
+	}
+	r := region{bytes: (bytes + page - 1) / page * page}
+	r.mapped = r.bytes + 2*page
+	if r.base = C.emulate_map(C.size_t(r.mapped)); r.base == nil {
+		return nil, fmt.Errorf("%w: the host has no more", device.ErrMemory)
+	}
+	// The end of the memory is that of its last page, as far as its alignment lets it.
+	const align = 256
+	p := unsafe.Add(r.base, page+(r.bytes-bytes)/align*align)
+	d.regions[p] = r
+	d.used += bytes
+	return p, d.open(func() error {
+		for i := range unsafe.Slice((*byte)(unsafe.Add(r.base, page)), r.bytes) {
+			*(*byte)(unsafe.Add(r.base, page+i)) = 0xff
+		}
+		return nil
+	})
+}
+
+// Free gives it back.
+func (d *Device) Free(p device.Pointer) error {
+	if p == nil {
+		return nil
+	}
+	r, ok := d.regions[p]
+	if !ok {
+		return errors.New("emulate: what is freed was not allocated")
+	}
+	delete(d.regions, p)
+	d.used -= r.bytes
+	C.emulate_unmap(r.base, C.size_t(r.mapped))
+	return nil
+}
+
+// AllocHost gives memory of the process.
+func (d *Device) AllocHost(bytes int64) (device.Pointer, error) {
+	p := C.calloc(C.size_t(max(bytes, 1)+64), 1)
+	if p == nil {
+		return nil, fmt.Errorf("%w: the host has no more", device.ErrMemory)
+	}
+	d.host[p] = true
+	return p, nil
+}
+
+// FreeHost gives it back.
+func (d *Device) FreeHost(p device.Pointer) error {
+	if p != nil {
+		delete(d.host, p)
+		C.free(p)
+	}
+	return nil
+}
+
+// open makes the memory of the device accessible while f runs.
+func (d *Device) open(f func() error) error {
+	for _, r := range d.regions {
+		if C.emulate_protect(unsafe.Add(r.base, page), C.size_t(r.bytes), 1) != 0 {
+			return errors.New("emulate: memory cannot be opened")
+		}
+	}
+	err := f()
+	for _, r := range d.regions {
+		if C.emulate_protect(unsafe.Add(r.base, page), C.size_t(r.bytes), 0) != 0 {
+			return errors.Join(err, errors.New("emulate: memory cannot be closed"))
+		}
+	}
+	return err
+}
+
+// do does work now, or writes it down.
+func (d *Device) do(f func() error) error {
+	if d.closed {
+		return errors.New("emulate: the device is closed")
+	}
+	if d.recording != nil {
+		d.recording.work = append(d.recording.work, f)
+		return nil
+	}
+	return d.open(f)
+}
+
+// Copy copies between memories.
+func (d *Device) Copy(dst, src device.Pointer, bytes int64) error {
+	return d.do(func() error {
+		copy(unsafe.Slice((*byte)(dst), bytes), unsafe.Slice((*byte)(src), bytes))
+		return nil
+	})
+}
+
+// Zero clears memory.
+func (d *Device) Zero(p device.Pointer, bytes int64) error {
+	return d.do(func() error {
+		clear(unsafe.Slice((*byte)(p), bytes))
+		return nil
+	})
+}
+
+// Wait returns at once: work is done when it is asked for.
+func (d *Device) Wait() error { return nil }
+
+// Close frees all memory.
+func (d *Device) Close() error {
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	for p := range d.regions {
+		_ = d.Free(p) // it is one of them
+	}
+	for p := range d.host {
+		C.free(p)
+	}
+	for _, p := range d.args {
+		C.free(p)
+	}
+	return nil
+}
+
+type recording struct {
+	d    *Device
+	work []func() error
+}
+
+// Record writes down what f asks for.
+func (d *Device) Record(f func() error) (device.Recording, error) {
+	r := &recording{d: d}
+	d.recording = r
+	err := f()
+	d.recording = nil
+	return r, err
+}
+
+func (r *recording) Run() error {
+	for _, f := range r.work {
+		if err := r.d.do(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *recording) Close() error { return nil }
+
+const compiler = "g++"
+
+// kernel finds the kernels of a source.
+var kernel = regexp.MustCompile(`(?m)^KERNEL (?:__launch_bounds__\([^)]*\) )?(\w+)\(`)
+
+// Load compiles a program, unless it is there from before.
+func (d *Device) Load(p device.Program) (device.Module, error) {
+	var s strings.Builder
+	s.WriteString(header)
+	for _, m := range p.Defines {
+		name, value, _ := strings.Cut(m, "=")
+		fmt.Fprintf(&s, "#define %s %s\n", name, value)
+	}
+	fmt.Fprintf(&s, "#line 1 %q\n%s\n", p.Name, p.Source)
+	for _, m := range kernel.FindAllStringSubmatch(p.Source, -1) {
+		fmt.Fprintf(&s, "EMULATED_ENTRY(%s)\n", m[1])
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	dir = filepath.Join(dir, "ensemble", "emulated")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("emulate: %w", err)
+	}
+	file := filepath.Join(dir, fmt.Sprintf("%s-%x.so", strings.TrimSuffix(p.Name, ".cu"), sha256.Sum256([]byte(s.String()))))
+	if _, err := os.Stat(file); err != nil {
+		if err := compile(file, s.String()); err != nil {
+			return nil, fmt.Errorf("compile %s: %w", p.Name, err)
+		}
+	}
+	lib, err := dl.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	return &module{d, lib, p.Name}, nil
+}
+
+// compile writes the library whole or not at all: tests of several packages may compile it at once.
+func compile(file, source string) error {
+	temporary, err := os.CreateTemp(filepath.Dir(file), ".compiling-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name())
+	if err := temporary.Close(); err != nil {
+		return err
+	}
+	cmd := exec.Command(compiler, "-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-U_FORTIFY_SOURCE", "-o", temporary.Name(), "-x", "c++", "-")
+	cmd.Stdin = strings.NewReader(source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return os.Rename(temporary.Name(), file)
+}
+
+type module struct {
+	d    *Device
+	lib  *dl.Library
+	name string
+}
+
+// Call prepares a call.
+func (m *module) Call(kernel string, size device.Size, args ...any) (device.Call, error) {
+	fail := func(err error) error { return fmt.Errorf("%s: kernel %s: %w", m.name, kernel, err) }
+	launch, err := m.lib.Symbol("emulated_launch_" + kernel)
+	if err != nil {
+		return nil, fail(err)
+	}
+	describe, err := m.lib.Symbol("emulated_kinds_" + kernel)
+	if err != nil {
+		return nil, fail(err)
+	}
+	values, kinds, err := device.Values(args)
+	if err != nil {
+		return nil, fail(err)
+	}
+	if want := C.GoString(C.emulate_kinds(describe)); want != kinds {
+		return nil, fail(fmt.Errorf("arguments are %s, parameters %s", kinds, want))
+	}
+	c := &call{d: m.d, launch: launch, shared: C.uint(size.Shared)}
+	threads := 1
+	for i := range 3 {
+		c.size[i], c.size[3+i] = C.uint(max(size.Grid[i], 1)), C.uint(max(size.Block[i], 1))
+		threads *= max(size.Block[i], 1)
+	}
+	p := m.d.Properties()
+	if threads > 1024 || size.Shared > p.SharedBytes || max(size.Grid[1], size.Grid[2]) > 65535 {
+		return nil, fail(fmt.Errorf("blocks of %d threads with %d bytes in a grid of %v: at most 1024, %d, and 65535 along y and z", threads, size.Shared, size.Grid, p.SharedBytes))
+	}
+	values = append(values, 0) // never empty
+	c.args = C.emulate_arguments((*C.ulonglong)(unsafe.Pointer(&values[0])), C.int(len(args)))
+	m.d.args = append(m.d.args, unsafe.Pointer(c.args))
+	c.run = func() error {
+		one.Lock()
+		defer one.Unlock()
+		C.emulate_launch(c.launch, &c.size[0], c.shared, c.args)
+		return nil
+	}
+	return c, nil
+}
+
+type call struct {
+	d      *Device
+	launch unsafe.Pointer
+	size   [6]C.uint
+	shared C.uint
+	args   *unsafe.Pointer
+	run    func() error
+}
+
+// Run runs all threads.
+func (c *call) Run() error { return c.d.do(c.run) }

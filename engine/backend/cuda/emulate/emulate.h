@@ -1,0 +1,230 @@
+// The language of CUDA kernels on the processor: blocks run one after the other, the
+// threads of a block as fibers in turns, which change at barriers and where a warp works
+// together. A barrier that not all threads reach ends the process with a message.
+#pragma once
+#define EMULATED 1
+#include <csetjmp>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <tuple>
+#include <ucontext.h>
+#include <utility>
+#include <vector>
+#include <algorithm>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ static
+#define __forceinline__ inline
+#define __restrict__
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+// Blocks run one after the other, so what a block shares may be static.
+#define __shared__ static
+#define DYNAMIC_SHARED(T, name) T *name = reinterpret_cast<T *>(emulated::shared.data())
+
+struct uint3 { unsigned x, y, z; };
+struct dim3 { unsigned x, y, z; };
+struct int2 { int x, y; };
+struct int4 { int x, y, z, w; };
+struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+static inline float2 make_float2(float x, float y) { return {x, y}; }
+static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+static uint3 threadIdx, blockIdx;
+static dim3 blockDim, gridDim;
+
+namespace emulated {
+
+constexpr size_t stack_bytes = 64 << 10;
+constexpr int warp_size = 32;
+
+struct fiber {
+	jmp_buf at;
+	ucontext_t start;
+	char *stack = nullptr;
+	uint3 thread;
+	bool begun = false, done = false;
+	long waits_block = 0, waits_warp = 0; // barriers of each kind that it has reached
+	uint64_t given[2] = {0, 0};           // what it shows to its warp, by the parity of the barrier
+};
+
+static std::vector<char> shared;
+static std::vector<fiber> fibers;
+static jmp_buf scheduler;
+static ucontext_t scheduler_context;
+static int current = 0, threads = 0;
+static void (*body)(void *) = nullptr;
+static void *body_argument = nullptr;
+
+static inline void yield() {
+	if (_setjmp(fibers[current].at) == 0) _longjmp(scheduler, 1);
+}
+
+static inline bool others_reached(long fiber::*count, int from, int to) {
+	for (int i = from; i < to; i++)
+		if (!fibers[i].done && fibers[i].*count < fibers[current].*count) return false;
+	return true;
+}
+
+static inline void block_barrier() {
+	fibers[current].waits_block++;
+	while (!others_reached(&fiber::waits_block, 0, threads)) yield();
+}
+
+static inline int warp_first() { return current / warp_size * warp_size; }
+static inline int warp_last() { return std::min(threads, warp_first() + warp_size); }
+
+static inline void warp_barrier() {
+	fibers[current].waits_warp++;
+	while (!others_reached(&fiber::waits_warp, warp_first(), warp_last())) yield();
+}
+
+// exchange shows bits to the warp and gives what lane shows.
+template <class T> static inline T exchange(T mine, int lane) {
+	static_assert(sizeof(T) <= 8, "a lane shows eight bytes");
+	int parity = fibers[current].waits_warp & 1;
+	uint64_t bits = 0;
+	std::memcpy(&bits, &mine, sizeof(T));
+	fibers[current].given[parity] = bits;
+	warp_barrier();
+	int from = warp_first() + lane;
+	if (lane < 0 || from >= warp_last()) return mine;
+	T theirs;
+	std::memcpy(&theirs, &fibers[from].given[parity], sizeof(T));
+	return theirs;
+}
+
+static void enter() {
+	body(body_argument);
+	fibers[current].done = true;
+	_longjmp(scheduler, 1);
+}
+
+// run_block runs the fibers in turns until all are done.
+static inline void run_block() {
+	for (int i = 0; i < threads; i++) {
+		fiber &f = fibers[i];
+		f.begun = f.done = false;
+		f.waits_block = f.waits_warp = 0;
+		f.thread = {unsigned(i) % blockDim.x, unsigned(i) / blockDim.x % blockDim.y, unsigned(i) / blockDim.x / blockDim.y};
+	}
+	volatile long idle = 0;
+	for (;;) {
+		volatile bool left = false, moved = false;
+		for (volatile int i = 0; i < threads; i = i + 1) {
+			fiber &f = fibers[i];
+			if (f.done) continue;
+			left = true;
+			current = i;
+			threadIdx = f.thread;
+			long before = f.waits_block + f.waits_warp;
+			if (_setjmp(scheduler) == 0) {
+				if (f.begun) _longjmp(f.at, 1);
+				f.begun = true;
+				if (!f.stack) f.stack = static_cast<char *>(std::malloc(stack_bytes));
+				getcontext(&f.start);
+				f.start.uc_stack.ss_sp = f.stack;
+				f.start.uc_stack.ss_size = stack_bytes;
+				f.start.uc_link = nullptr;
+				makecontext(&f.start, enter, 0);
+				setcontext(&f.start);
+			}
+			if (fibers[i].done || fibers[i].waits_block + fibers[i].waits_warp != before) moved = true;
+		}
+		if (!left) return;
+		idle = moved ? 0 : idle + 1;
+		if (idle > 2) {
+			std::fprintf(stderr, "emulated kernel: threads of block (%u %u %u) wait for each other at different barriers\n", blockIdx.x, blockIdx.y, blockIdx.z);
+			std::abort();
+		}
+	}
+}
+
+template <class... A, size_t... I> static void call(void (*f)(A...), void **args, std::index_sequence<I...>) {
+	f(*static_cast<std::remove_reference_t<A> *>(args[I])...);
+}
+
+template <class... A> struct bound {
+	void (*f)(A...);
+	void **args;
+	static void run(void *p) {
+		auto *b = static_cast<bound *>(p);
+		call(b->f, b->args, std::index_sequence_for<A...>());
+	}
+};
+
+// launch runs a kernel over its grid.
+template <class... A> static void launch(void (*f)(A...), const unsigned *grid, const unsigned *block, unsigned bytes, void **args) {
+	bound<A...> b{f, args};
+	body = bound<A...>::run;
+	body_argument = &b;
+	gridDim = {grid[0], grid[1], grid[2]};
+	blockDim = {block[0], block[1], block[2]};
+	threads = int(block[0] * block[1] * block[2]);
+	if (fibers.size() < size_t(threads)) fibers.resize(threads);
+	shared.assign(bytes + 16, char(0xa5));
+	for (unsigned z = 0; z < grid[2]; z++)
+		for (unsigned y = 0; y < grid[1]; y++)
+			for (unsigned x = 0; x < grid[0]; x++) {
+				blockIdx = {x, y, z};
+				run_block();
+			}
+}
+
+} // namespace emulated
+
+static inline void __syncthreads() { emulated::block_barrier(); }
+static inline void __syncwarp(unsigned = 0xffffffffu) { emulated::warp_barrier(); }
+static inline int emulated_lane() { return emulated::current % emulated::warp_size; }
+template <class T> static inline T __shfl_sync(unsigned, T v, int lane) { return emulated::exchange(v, lane); }
+template <class T> static inline T __shfl_xor_sync(unsigned, T v, int mask) { return emulated::exchange(v, emulated_lane() ^ mask); }
+template <class T> static inline T __shfl_down_sync(unsigned, T v, int by) { return emulated::exchange(v, emulated_lane() + by); }
+template <class T> static inline T __shfl_up_sync(unsigned, T v, int by) { return emulated::exchange(v, emulated_lane() - by); }
+
+static inline float __uint_as_float(uint32_t u) { float f; std::memcpy(&f, &u, 4); return f; }
+static inline uint32_t __float_as_uint(float f) { uint32_t u; std::memcpy(&u, &f, 4); return u; }
+static inline float __int_as_float(int32_t u) { float f; std::memcpy(&f, &u, 4); return f; }
+static inline int32_t __float_as_int(float f) { int32_t u; std::memcpy(&u, &f, 4); return u; }
+static inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+static inline float __expf(float x) { return std::exp(x); }
+static inline float __fdividef(float x, float y) { return x / y; }
+template <class T> static inline T __ldg(const T *p) { return *p; }
+static inline uint64_t __umul64hi(uint64_t a, uint64_t b) { return uint64_t((unsigned __int128)a * b >> 64); }
+static inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t((uint64_t(a) * b) >> 32); }
+static inline int min(int a, int b) { return a < b ? a : b; }
+static inline int max(int a, int b) { return a > b ? a : b; }
+static inline int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+namespace emulated {
+
+template <class T> struct kind;
+template <class T> struct kind<T *> { static constexpr char name = 'p'; };
+template <> struct kind<int32_t> { static constexpr char name = 'i'; };
+template <> struct kind<int64_t> { static constexpr char name = 'l'; };
+template <> struct kind<long long> { static constexpr char name = 'l'; };
+template <> struct kind<uint32_t> { static constexpr char name = 'u'; };
+template <> struct kind<uint64_t> { static constexpr char name = 'v'; };
+template <> struct kind<unsigned long long> { static constexpr char name = 'v'; };
+template <> struct kind<float> { static constexpr char name = 'f'; };
+
+template <class... A> const char *kinds(void (*)(A...)) {
+	static const char names[] = {kind<std::remove_cv_t<A>>::name..., 0};
+	return names;
+}
+
+} // namespace emulated
+
+// What the program calls, for each kernel.
+#define EMULATED_ENTRY(name) \
+	extern "C" const char *emulated_kinds_##name() { return emulated::kinds(name); } \
+	extern "C" void emulated_launch_##name(const unsigned *grid, const unsigned *block, unsigned bytes, void **args) { emulated::launch(name, grid, block, bytes, args); }

@@ -1,0 +1,57 @@
+// Package kernels holds the sources of the engine's own CUDA kernels: one file a family of
+// operations. They are compiled where they run, for the device that is there.
+package kernels
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+)
+
+//go:embed *.cu *.cuh
+var files embed.FS
+
+// Program is the source of a file of this package, "elementwise.cu", with what all share and the
+// headers it names, and with these macros.
+func Program(file string, defines ...string) device.Program {
+	var s strings.Builder
+	write(&s, file, map[string]bool{})
+	return device.Program{Name: file, Source: s.String(), Defines: defines}
+}
+
+// write writes a file with the headers it includes, each once.
+func write(s *strings.Builder, file string, seen map[string]bool) {
+	if seen[file] {
+		return
+	}
+	seen[file] = true
+	text, err := files.ReadFile(file)
+	if err != nil {
+		panic(fmt.Sprintf("kernels: %v", err)) // names are constants of this program
+	}
+	for i, line := range strings.SplitAfter(string(text), "\n") {
+		if header, ok := strings.CutPrefix(line, "#include \""); ok {
+			write(s, strings.TrimRight(header, "\"\n"), seen)
+			fmt.Fprintf(s, "#line %d %q\n", i+2, file)
+			continue
+		}
+		s.WriteString(line)
+	}
+}
+
+// Files lists the programs.
+func Files() []string {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(fmt.Sprintf("kernels: %v", err))
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".cu") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
