@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/engine/backend/ref"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -139,6 +140,9 @@ var Backends = []struct {
 	{"cpu", "oneDNN and kernels of our own, float32", func(o Options) (backend.Backend, error) {
 		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, ByRule: o.ByRule, Choices: o.Choices, Timings: o.Timings,
 			Halves: o.Precision == "bf16_products"})
+	}},
+	{"cuda", "NVIDIA GPU: cuDNN and kernels of our own, float32 and bfloat16", func(o Options) (backend.Backend, error) {
+		return cuda.Open(cuda.Options{})
 	}},
 	{"ref", "plain Go with float64 sums: the judge of the others", func(o Options) (backend.Backend, error) {
 		return ref.New(ref.Options{Round: !o.Float64}), nil

@@ -37,6 +37,8 @@ func (p priced) Measure(_ *graph.Op, _ any, _ []graph.Shape, _ graph.Shape, ways
 
 func (p priced) ReorderCost(graph.Shape, graph.Layout) (float64, error) { return p.reorder, nil }
 
+func (priced) Inner() graph.Layout { return graph.Blocked }
+
 func (priced) Stores(graph.DType) bool { return true }
 
 // TestChooseLayouts: measured costs decide, what an earlier plan chose for the

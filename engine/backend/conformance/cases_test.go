@@ -94,7 +94,7 @@ type guarded struct {
 func newGuarded(elem graph.DType, x []float64) *guarded {
 	g := &guarded{n: len(x)}
 	if elem == graph.BFloat16 {
-		g.all16 = slices.Repeat([]uint16{sentinel16}, len(x)+2*guard)
+		g.all16 = slices.Repeat([]uint16{sentinel16}, (len(x)+2*guard+1)/2*2) // whole words
 		for i, v := range x {
 			g.all16[guard+i] = uint16(math.Float32bits(float32(v)) >> 16)
 		}

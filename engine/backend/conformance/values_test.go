@@ -9,6 +9,9 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -19,13 +22,14 @@ import (
 func TestValues(t *testing.T) {
 	for _, b := range engine.Backends {
 		for _, threads := range []int{1, 2} {
-			if b.Name == "ref" && threads > 1 {
+			if b.Name != "cpu" && threads > 1 {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s-%d", b.Name, threads), func(t *testing.T) {
 				dev, err := b.Open(engine.Options{Threads: threads, ByRule: true, Winograd: true})
-				if exit.CodeOf(err) == exit.NoDevice {
-					t.Skip("skipped: no device:", err)
+				if exit.CodeOf(err) == exit.NoDevice && b.Name == "cuda" {
+					t.Log("emulated:", err)
+					dev, err = cuda.Over(func() (device.Device, error) { return emulate.Open(1 << 30) })
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -76,7 +80,7 @@ func ways(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case) []backen
 func storages(dev backend.Backend, w backend.Way) []graph.DType {
 	all := []graph.DType{dev.Elem()}
 	l, ok := dev.(backend.Layouts)
-	if ok && l.Stores(graph.BFloat16) && slices.Contains(append(w.In[:len(w.In):len(w.In)], w.Out), graph.Blocked) {
+	if ok && l.Stores(graph.BFloat16) && slices.Contains(append(w.In[:len(w.In):len(w.In)], w.Out), l.Inner()) {
 		all = append(all, graph.BFloat16)
 	}
 	return all
@@ -98,7 +102,7 @@ func cuts(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backen
 	q := backend.Request{Op: o, Attrs: c.Attrs, Out: backend.Tensor{Shape: s, Layout: w.Out}}
 	for k, x := range c.In {
 		q.In = append(q.In, backend.Tensor{Shape: x, Layout: w.In[k]})
-		if w.In[k] == graph.Blocked {
+		if w.In[k] != graph.Plain {
 			q.In[k].DType = d
 		}
 	}
@@ -116,7 +120,7 @@ func cuts(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backen
 // of its own, then over every operand over which the operation may run in place.
 func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backend.Way, d graph.DType, cut string) {
 	of := func(l graph.Layout) graph.DType {
-		if l == graph.Blocked {
+		if l != graph.Plain {
 			return d
 		}
 		return dev.Elem()
@@ -156,7 +160,12 @@ func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w back
 			q.Out = q.In[over]
 			q.Out.Shape = s
 		}
+		back := func() {}
+		if r, ok := dev.(backend.Remote); ok {
+			q, back = onDevice(t, dev, r, q, bufs)
+		}
 		name := run(t, dev, q)
+		back()
 		out := bufs[len(bufs)-1]
 		if over >= 0 {
 			out = bufs[over]
@@ -191,6 +200,14 @@ func stored(x []float64, s graph.Shape, l graph.Layout) []float64 {
 		return x
 	}
 	cells := s[2:].Size()
+	if l == graph.Last {
+		y := make([]float64, l.Elems(s))
+		for i, v := range x {
+			n, c, p := i/cells/s[1], i/cells%s[1], i%cells
+			y[(n*cells+p)*l.Lanes(s[1])+c] = v
+		}
+		return y
+	}
 	blocks := (s[1] + graph.BlockSize - 1) / graph.BlockSize
 	y := make([]float64, l.Elems(s))
 	for i, v := range x {
@@ -238,6 +255,16 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 		}
 		b.Lend(scratch)
 	}
+	if k.Place != nil {
+		if err := dev.Do(func() error { return k.Place(fresh(t, dev.(backend.Remote), int(k.Scratch/4))) }); err != nil {
+			t.Fatalf("kernel %s: place: %v", k.Name, err)
+		}
+	}
+	if r, ok := dev.(backend.Remote); ok {
+		if err := dev.Do(func() error { return r.Begin(step) }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := dev.Do(k.Run); err != nil {
 		t.Fatalf("kernel %s: %v", k.Name, err)
 	}
@@ -250,7 +277,7 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 			t.Fatalf("kernel %s, second run: %v", k.Name, err)
 		}
 	}
-	if dev.Name() != "ref" && k.Name != "ref" && !inPlace { // reference kernels are plain and may allocate
+	if dev.Name() != "ref" && k.Name != "ref" && !k.Waits && !inPlace { // reference kernels are plain and may allocate
 		n := 1.0
 		for range 3 { // the runtime itself may allocate now and then
 			n = min(n, testing.AllocsPerRun(3, func() { _ = dev.Do(k.Run) }))

@@ -288,7 +288,7 @@ func compile(file, source string) error {
 	if err := temporary.Close(); err != nil {
 		return err
 	}
-	cmd := exec.Command(compiler, "-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-U_FORTIFY_SOURCE", "-o", temporary.Name(), "-x", "c++", "-")
+	cmd := exec.Command(compiler, "-std=c++17", "-O1", "-fPIC", "-shared", "-nostdinc++", "-w", "-U_FORTIFY_SOURCE", "-o", temporary.Name(), "-x", "c++", "-")
 	cmd.Stdin = strings.NewReader(source)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)

@@ -3,17 +3,13 @@
 // together. A barrier that not all threads reach ends the process with a message.
 #pragma once
 #define EMULATED 1
-#include <csetjmp>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <tuple>
+#include <math.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <ucontext.h>
-#include <utility>
-#include <vector>
-#include <algorithm>
 
 #define __global__
 #define __device__
@@ -25,7 +21,7 @@
 #define __align__(n) alignas(n)
 // Blocks run one after the other, so what a block shares may be static.
 #define __shared__ static
-#define DYNAMIC_SHARED(T, name) T *name = reinterpret_cast<T *>(emulated::shared.data())
+#define DYNAMIC_SHARED(T, name) T *name = reinterpret_cast<T *>(emulated::shared)
 
 struct uint3 { unsigned x, y, z; };
 struct dim3 { unsigned x, y, z; };
@@ -45,6 +41,7 @@ static dim3 blockDim, gridDim;
 namespace emulated {
 
 constexpr size_t stack_bytes = 64 << 10;
+constexpr int SHARED_BYTES = 160 << 10;
 constexpr int warp_size = 32;
 
 struct fiber {
@@ -57,8 +54,8 @@ struct fiber {
 	uint64_t given[2] = {0, 0};           // what it shows to its warp, by the parity of the barrier
 };
 
-static std::vector<char> shared;
-static std::vector<fiber> fibers;
+alignas(256) static char shared[SHARED_BYTES];
+static fiber fibers[1024];
 static jmp_buf scheduler;
 static ucontext_t scheduler_context;
 static int current = 0, threads = 0;
@@ -81,7 +78,7 @@ static inline void block_barrier() {
 }
 
 static inline int warp_first() { return current / warp_size * warp_size; }
-static inline int warp_last() { return std::min(threads, warp_first() + warp_size); }
+static inline int warp_last() { return threads < warp_first() + warp_size ? threads : warp_first() + warp_size; }
 
 static inline void warp_barrier() {
 	fibers[current].waits_warp++;
@@ -93,13 +90,13 @@ template <class T> static inline T exchange(T mine, int lane) {
 	static_assert(sizeof(T) <= 8, "a lane shows eight bytes");
 	int parity = fibers[current].waits_warp & 1;
 	uint64_t bits = 0;
-	std::memcpy(&bits, &mine, sizeof(T));
+	memcpy(&bits, &mine, sizeof(T));
 	fibers[current].given[parity] = bits;
 	warp_barrier();
 	int from = warp_first() + lane;
 	if (lane < 0 || from >= warp_last()) return mine;
 	T theirs;
-	std::memcpy(&theirs, &fibers[from].given[parity], sizeof(T));
+	memcpy(&theirs, &fibers[from].given[parity], sizeof(T));
 	return theirs;
 }
 
@@ -130,7 +127,7 @@ static inline void run_block() {
 			if (_setjmp(scheduler) == 0) {
 				if (f.begun) _longjmp(f.at, 1);
 				f.begun = true;
-				if (!f.stack) f.stack = static_cast<char *>(std::malloc(stack_bytes));
+				if (!f.stack) f.stack = static_cast<char *>(malloc(stack_bytes));
 				getcontext(&f.start);
 				f.start.uc_stack.ss_sp = f.stack;
 				f.start.uc_stack.ss_size = stack_bytes;
@@ -143,14 +140,16 @@ static inline void run_block() {
 		if (!left) return;
 		idle = moved ? 0 : idle + 1;
 		if (idle > 2) {
-			std::fprintf(stderr, "emulated kernel: threads of block (%u %u %u) wait for each other at different barriers\n", blockIdx.x, blockIdx.y, blockIdx.z);
-			std::abort();
+			fprintf(stderr, "emulated kernel: threads of block (%u %u %u) wait for each other at different barriers\n", blockIdx.x, blockIdx.y, blockIdx.z);
+			abort();
 		}
 	}
 }
 
-template <class... A, size_t... I> static void call(void (*f)(A...), void **args, std::index_sequence<I...>) {
-	f(*static_cast<std::remove_reference_t<A> *>(args[I])...);
+template <size_t... I> struct numbers {};
+
+template <class... A, size_t... I> static void call(void (*f)(A...), void **args, numbers<I...>) {
+	f(*static_cast<A *>(args[I])...);
 }
 
 template <class... A> struct bound {
@@ -158,7 +157,7 @@ template <class... A> struct bound {
 	void **args;
 	static void run(void *p) {
 		auto *b = static_cast<bound *>(p);
-		call(b->f, b->args, std::index_sequence_for<A...>());
+		call(b->f, b->args, numbers<__integer_pack(sizeof...(A))...>());
 	}
 };
 
@@ -170,8 +169,7 @@ template <class... A> static void launch(void (*f)(A...), const unsigned *grid, 
 	gridDim = {grid[0], grid[1], grid[2]};
 	blockDim = {block[0], block[1], block[2]};
 	threads = int(block[0] * block[1] * block[2]);
-	if (fibers.size() < size_t(threads)) fibers.resize(threads);
-	shared.assign(bytes + 16, char(0xa5));
+	memset(shared, 0xa5, bytes);
 	for (unsigned z = 0; z < grid[2]; z++)
 		for (unsigned y = 0; y < grid[1]; y++)
 			for (unsigned x = 0; x < grid[0]; x++) {
@@ -190,12 +188,12 @@ template <class T> static inline T __shfl_xor_sync(unsigned, T v, int mask) { re
 template <class T> static inline T __shfl_down_sync(unsigned, T v, int by) { return emulated::exchange(v, emulated_lane() + by); }
 template <class T> static inline T __shfl_up_sync(unsigned, T v, int by) { return emulated::exchange(v, emulated_lane() - by); }
 
-static inline float __uint_as_float(uint32_t u) { float f; std::memcpy(&f, &u, 4); return f; }
-static inline uint32_t __float_as_uint(float f) { uint32_t u; std::memcpy(&u, &f, 4); return u; }
-static inline float __int_as_float(int32_t u) { float f; std::memcpy(&f, &u, 4); return f; }
-static inline int32_t __float_as_int(float f) { int32_t u; std::memcpy(&u, &f, 4); return u; }
-static inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
-static inline float __expf(float x) { return std::exp(x); }
+static inline float __uint_as_float(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+static inline uint32_t __float_as_uint(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+static inline float __int_as_float(int32_t u) { float f; memcpy(&f, &u, 4); return f; }
+static inline int32_t __float_as_int(float f) { int32_t u; memcpy(&u, &f, 4); return u; }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+#define __expf(x) expf(x)
 static inline float __fdividef(float x, float y) { return x / y; }
 template <class T> static inline T __ldg(const T *p) { return *p; }
 static inline uint64_t __umul64hi(uint64_t a, uint64_t b) { return uint64_t((unsigned __int128)a * b >> 64); }
@@ -208,6 +206,8 @@ static inline int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
 namespace emulated {
 
 template <class T> struct kind;
+template <class T> struct plain { typedef T type; };
+template <class T> struct plain<const T> { typedef T type; };
 template <class T> struct kind<T *> { static constexpr char name = 'p'; };
 template <> struct kind<int32_t> { static constexpr char name = 'i'; };
 template <> struct kind<int64_t> { static constexpr char name = 'l'; };
@@ -218,7 +218,7 @@ template <> struct kind<unsigned long long> { static constexpr char name = 'v'; 
 template <> struct kind<float> { static constexpr char name = 'f'; };
 
 template <class... A> const char *kinds(void (*)(A...)) {
-	static const char names[] = {kind<std::remove_cv_t<A>>::name..., 0};
+	static const char names[] = {kind<typename plain<A>::type>::name..., 0};
 	return names;
 }
 

@@ -1,0 +1,205 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Backend is one opened GPU and the goroutine, locked to its thread, that asks it for
+// work. Fields inside a network have their channels last, in float32 or bfloat16, and
+// everything else is plain float32.
+type Backend struct {
+	dev     device.Device
+	work    chan func() error
+	reply   chan error
+	done    chan struct{}
+	modules map[string]device.Module // by program and defines
+	scratch []float32                // lent to kernels that were told of no other
+	// step is the number that random operations read, on the device, and where it is put
+	// for that, on the host.
+	step, stepHost device.Pointer
+	sizes          map[unsafe.Pointer]bool // of what Make and MakeHost gave: whether it is the host's
+	closed         bool
+}
+
+// Over is the backend of a device that is opened already; it closes it.
+func Over(open func() (device.Device, error)) (*Backend, error) {
+	b := &Backend{work: make(chan func() error), reply: make(chan error), done: make(chan struct{}),
+		modules: map[string]device.Module{}, sizes: map[unsafe.Pointer]bool{}}
+	go b.serve()
+	err := b.Do(func() (err error) {
+		if b.dev, err = open(); err != nil {
+			return err
+		}
+		if b.step, err = b.dev.Alloc(stepBytes); err != nil {
+			return err
+		}
+		b.stepHost, err = b.dev.AllocHost(stepBytes)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// stepBytes is the size of the number of a step.
+const stepBytes = 8
+
+// serve runs what Do is given, on one thread, until Close.
+func (b *Backend) serve() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(b.done)
+	for f := range b.work {
+		b.reply <- f()
+	}
+}
+
+// Name is "cuda".
+func (*Backend) Name() string { return "cuda" }
+
+// Elem is Float32.
+func (*Backend) Elem() graph.DType { return graph.Float32 }
+
+var errClosed = errors.New("backend cuda is closed")
+
+// Do runs f on the thread of the device and waits for it; the device may still be at work.
+func (b *Backend) Do(f func() error) error {
+	if b.closed {
+		return errClosed
+	}
+	b.work <- f
+	return <-b.reply
+}
+
+// Close ends the goroutine and gives back all memory; more than once does no harm.
+func (b *Backend) Close() error {
+	if b.closed {
+		return nil
+	}
+	var err error
+	if b.dev != nil {
+		err = b.Do(b.dev.Close)
+	}
+	b.closed = true
+	close(b.work)
+	<-b.done
+	return err
+}
+
+// Device is the device.
+func (b *Backend) Device() device.Device { return b.dev }
+
+// noMemory is the error of memory that is not there.
+func noMemory(err error) error {
+	if !errors.Is(err, device.ErrMemory) {
+		return err
+	}
+	return &exit.Error{Code: exit.NoDevice, What: "the GPU has too little memory", Why: err.Error(), Err: err,
+		Fix: "set train.memory, choose precision bf16, a smaller batch or crop, or more GPUs"}
+}
+
+const elem = 4 // bytes of a float32
+
+// Make gives memory of the device.
+func (b *Backend) Make(n int) ([]float32, error) {
+	p, err := b.dev.Alloc(elem * int64(max(n, 1)))
+	if err != nil {
+		return nil, noMemory(err)
+	}
+	b.sizes[p] = false
+	return unsafe.Slice((*float32)(p), n), b.dev.Zero(p, elem*int64(max(n, 1)))
+}
+
+// MakeHost gives memory of the host that is copied at full speed.
+func (b *Backend) MakeHost(n int) ([]float32, error) {
+	p, err := b.dev.AllocHost(elem * int64(max(n, 1)))
+	if err != nil {
+		return nil, err
+	}
+	b.sizes[p] = true
+	x := unsafe.Slice((*float32)(p), n)
+	clear(x)
+	return x, nil
+}
+
+// Free gives back what Make or MakeHost gave.
+func (b *Backend) Free(x []float32) error {
+	p := unsafe.Pointer(unsafe.SliceData(x))
+	host, ok := b.sizes[p]
+	if !ok {
+		return nil
+	}
+	delete(b.sizes, p)
+	if host {
+		return b.dev.FreeHost(p)
+	}
+	return b.dev.Free(p)
+}
+
+// Copy copies as much as dst holds.
+func (b *Backend) Copy(dst, src []float32) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	return b.dev.Copy(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), elem*int64(len(dst)))
+}
+
+// Begin tells the step. It waits: the number is still being read otherwise.
+func (b *Backend) Begin(step uint64) error {
+	*(*uint64)(b.stepHost) = step
+	return b.dev.Copy(b.step, b.stepHost, stepBytes)
+}
+
+// Record gives what repeats the work that f asks for.
+func (b *Backend) Record(f func() error) (run, end func() error, err error) {
+	r, err := b.dev.Record(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.Run, r.Close, nil
+}
+
+// Wait returns when all is done.
+func (b *Backend) Wait() error { return b.dev.Wait() }
+
+// load gives the module of a program, loaded once.
+func (b *Backend) load(p device.Program) (device.Module, error) {
+	key := p.Name + "\x00" + fmt.Sprint(p.Defines) + "\x00" + p.Source
+	if m, ok := b.modules[key]; ok {
+		return m, nil
+	}
+	m, err := b.dev.Load(p)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Bug, What: fmt.Sprintf("a kernel of the GPU does not compile: %s", p.Name), Why: err.Error(),
+			Fix: "report this with the version of the driver and of NVRTC (ensemble doctor)", Err: err}
+	}
+	b.modules[key] = m
+	return m, nil
+}
+
+// Prepare gives the kernels in the table that serve the operation, else one of its
+// scalar formula, else its reference kernel, which runs on the processor.
+func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
+	for _, t := range table[q.Op.Name] {
+		k, err := t(b, q)
+		if err != nil || k.Run != nil || k.Place != nil {
+			return k, err
+		}
+	}
+	if c, ok := chainOf(q.Op, q.Attrs, len(q.In)); ok {
+		return b.chain(q, c)
+	}
+	if k, ok, err := b.reference(q); ok || err != nil {
+		return k, err
+	}
+	return backend.Kernel{}, fmt.Errorf("backend cuda has no kernel of %s in these layouts", q.Op.Name)
+}

@@ -1,0 +1,133 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// work collects the calls of the kernel of one operation, in order. The first error stays.
+type work struct {
+	b     *Backend
+	calls []func() error
+	err   error
+}
+
+// call adds a call of a kernel of a program.
+func (w *work) call(p device.Program, kernel string, size device.Size, args ...any) {
+	if w.err != nil || emptyGrid(size) {
+		return
+	}
+	m, err := w.b.load(p)
+	if err != nil {
+		w.err = err
+		return
+	}
+	c, err := m.Call(kernel, size, args...)
+	if err != nil {
+		w.err = err
+		return
+	}
+	w.calls = append(w.calls, c.Run)
+}
+
+// emptyGrid tells whether there is nothing to do: threads of a grid of no elements have a
+// negative size (see over).
+func emptyGrid(s device.Size) bool { return s.Grid[0] < 0 || s.Grid[1] < 0 || s.Grid[2] < 0 }
+
+// run runs the calls.
+func (w *work) run() error {
+	for _, c := range w.calls {
+		if err := c(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kernel is the kernel of these calls.
+func (w *work) kernel(name string) (backend.Kernel, error) {
+	return backend.Kernel{Name: name, Run: w.run}, w.err
+}
+
+// placed is a kernel that wants scratch of n elements: its calls are made when it is
+// known where that lies.
+func (b *Backend) placed(name string, n int, calls func(w *work, scratch []float32)) (backend.Kernel, error) {
+	w := &work{b: b}
+	return backend.Kernel{Name: name, Scratch: elem * int64(n), Run: func() error { return w.run() },
+		Place: func(scratch []float32) error {
+			*w = work{b: b}
+			calls(w, scratch[:n])
+			return w.err
+		}}, nil
+}
+
+// threads is the number of threads of a block where nothing asks for another.
+const threads = 256
+
+// over is the size of a kernel whose threads take one of n elements each, or several in
+// turns where a grid can have no more blocks.
+func over(n int64) device.Size { return overThreads(n, threads) }
+
+// overThreads is over with blocks of so many threads.
+func overThreads(n int64, block int) device.Size {
+	const mostBlocks = 1<<31 - 1
+	if n <= 0 {
+		return device.Size{Grid: [3]int{-1}}
+	}
+	return device.Size{Grid: [3]int{int(min((n+int64(block)-1)/int64(block), mostBlocks))}, Block: [3]int{block}}
+}
+
+// at is where a value lies.
+func at(t backend.Tensor) device.Pointer {
+	switch {
+	case t.U16 != nil:
+		return device.Pointer(unsafe.SliceData(t.U16))
+	case t.U8 != nil:
+		return device.Pointer(unsafe.SliceData(t.U8))
+	}
+	return device.Pointer(unsafe.SliceData(t.F32))
+}
+
+// start is where scratch lies.
+func start(x []float32) device.Pointer { return device.Pointer(unsafe.SliceData(x)) }
+
+// stored is the type of a value in programs.
+func stored(t backend.Tensor) string {
+	if t.U16 != nil {
+		return "bf16"
+	}
+	return "float"
+}
+
+// define is a macro of a program.
+func define(name string, value any) string { return fmt.Sprintf("%s=%v", name, value) }
+
+// elems is the number of elements a value takes in memory.
+func elems(t backend.Tensor) int64 { return int64(t.Layout.Elems(t.Shape)) }
+
+// field is the shape of a field with channels last: N, C channels in Lanes lanes, and the
+// points P of a sample.
+type field struct {
+	N, C, Lanes int
+	P           int64
+	S           [3]int
+}
+
+// fieldOf is the field of a shape.
+func fieldOf(s graph.Shape) field {
+	return field{N: s[0], C: s[1], Lanes: graph.Last.Lanes(s[1]), P: int64(s[2]) * int64(s[3]) * int64(s[4]), S: [3]int{s[2], s[3], s[4]}}
+}
+
+// isLast tells whether anything of the request has its channels last.
+func isLast(q backend.Request) bool {
+	for _, t := range q.In {
+		if t.Layout == graph.Last {
+			return true
+		}
+	}
+	return q.Out.Layout == graph.Last
+}
