@@ -13,13 +13,15 @@ import (
 
 // memory is the memory plan bound to slices. On a backend that stores float32
 // values, parameters, gradients and states are those of the store. On ref they
-// have float64 mirrors, loaded before and stored after each run.
+// have float64 mirrors, loaded before and stored after each run, and on a backend with
+// memory of its own what lies there is copied.
 type memory struct {
 	tensors []backend.Tensor // by node
 	arena   []float32        // of values in float32
 	loads   []mirror         // float32 → float64 before a run
 	stores  []mirror         // float64 → float32 after a run
 	pinner  runtime.Pinner   // devices keep addresses between calls
+	remote  *remote          // nil if tensors lie in the program's memory
 }
 
 // mirror is one value in both types.
@@ -48,18 +50,28 @@ func (m *memory) store() {
 func (m *memory) release() { m.pinner.Unpin() }
 
 // bind allocates the arena and gives every value its slice, and the plan its
-// inputs, outputs, loss and final copies.
-func (m *memory) bind(p *Plan) {
+// inputs, outputs, loss and final copies. It is called within Do.
+//
+// Errors: of a device whose memory does not suffice.
+func (m *memory) bind(p *Plan) (err error) {
 	g, plan, wide := p.graph, p.unit.Memory, p.dev.Elem() == graph.Float64
 	var arena32 []float32
 	var arena64 []float64
-	if wide {
+	dev, away := p.dev.(backend.Remote)
+	switch {
+	case wide:
 		arena64 = bigmem.Make[float64](plan.ArenaSize)
-	} else {
+	case away:
+		m.remote = &remote{Remote: dev}
+		arena32, err = m.remote.bind(p)
+	default:
 		arena32 = bigmem.Make[float32](plan.ArenaSize)
 		m.pin(arena32, p.opts.Store.flatParams, p.opts.Store.flatStates)
 	}
-	if p.opts.Mode == Train && p.unit.Taken == nil {
+	if err != nil {
+		return err
+	}
+	if p.opts.Mode == Train && p.unit.Taken == nil && !away {
 		m.pin(p.opts.Store.grads())
 	}
 	outside := map[[2]int]backend.Tensor{} // of the store, by memory and node
@@ -84,8 +96,12 @@ func (m *memory) bind(p *Plan) {
 		m.tensors[i].Shape, m.tensors[i].Layout = n.Shape, n.Layout
 	}
 	m.arena = arena32
+	if away {
+		return m.remote.fill(p)
+	}
 	m.fill(p, wide)
 	m.finish(p)
+	return nil
 }
 
 // inArena is the value of n in its place of the arena.
@@ -97,6 +113,32 @@ func inArena(place []float32, n *graph.Node) backend.Tensor {
 		return backend.Tensor{U8: unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(place))), n.Elems())}
 	}
 	return backend.Tensor{F32: place}
+}
+
+// words is the memory of a value as elements of the arena.
+func words(t backend.Tensor) []float32 {
+	n := t.Layout.Elems(t.Shape)
+	switch {
+	case t.U16 != nil:
+		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.U16))), (n+1)/2)
+	case t.U8 != nil:
+		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.U8))), (n+3)/4)
+	}
+	return t.F32
+}
+
+// inProgram is the same value in other memory of as many elements of the arena.
+func inProgram(t backend.Tensor, place []float32) backend.Tensor {
+	n := t.Layout.Elems(t.Shape)
+	switch {
+	case t.U16 != nil:
+		t.U16 = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(place))), n)
+	case t.U8 != nil:
+		t.U8 = unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(place))), n)
+	default:
+		t.F32 = place
+	}
+	return t
 }
 
 // pin fixes the addresses of memory that devices keep.
@@ -112,6 +154,9 @@ func (m *memory) pin(bufs ...[]float32) {
 func (m *memory) external(p *Plan, at pass.Place, wide bool) backend.Tensor {
 	s := p.opts.Store
 	e := s.byName[p.graph.Nodes[at.Of].Name]
+	if m.remote != nil {
+		return backend.Tensor{F32: m.remote.external(at.Where, e)}
+	}
 	v := s.slice(e)
 	if at.Where == pass.Grad {
 		v = s.grads()[e.Offset : e.Offset+e.Size()]
@@ -163,25 +208,28 @@ func (m *memory) fill(p *Plan, wide bool) {
 // arena, gradients of parameters the loss does not depend on, assignments.
 func (m *memory) finish(p *Plan) {
 	g, s := p.graph, p.opts.Store
+	do := func(f func()) {
+		p.after = append(p.after, func() error { f(); return nil })
+	}
 	switch {
 	case p.opts.Mode == Infer:
 	case p.unit.Taken != nil:
 		for _, id := range p.unit.Memory.Zero {
 			name := g.Nodes[id].Name
-			p.after = append(p.after, func() { p.opts.TakeGrad(name, backend.Tensor{}) })
+			do(func() { p.opts.TakeGrad(name, backend.Tensor{}) })
 		}
 		for _, c := range p.unit.Memory.Copies {
 			name, x := g.Nodes[c.Param].Name, m.tensors[c.Value]
-			p.after = append(p.after, func() { p.opts.TakeGrad(name, x) })
+			do(func() { p.opts.TakeGrad(name, x) })
 		}
 	default:
 		for _, id := range p.unit.Memory.Zero {
 			dst, _ := s.Grad(g.Nodes[id].Name)
-			p.after = append(p.after, func() { clear(dst) })
+			do(func() { clear(dst) })
 		}
 		for _, c := range p.unit.Memory.Copies {
 			dst, _ := s.Grad(g.Nodes[c.Param].Name)
-			p.after = append(p.after, copyOut(dst, m.tensors[c.Value]))
+			do(copyOut(dst, m.tensors[c.Value]))
 		}
 	}
 	var late []func()
@@ -191,12 +239,14 @@ func (m *memory) finish(p *Plan) {
 		if p.unit.Memory.Places[a.Value].Where == pass.State { // of a state's value before the step
 			old := backend.Tensor{Shape: src.Shape, F32: slices.Clone(src.F32), F64: slices.Clone(src.F64)}
 			now := src
-			p.after = append(p.after, func() { copy(old.F32, now.F32); copy(old.F64, now.F64) })
+			do(func() { copy(old.F32, now.F32); copy(old.F64, now.F64) })
 			src = old
 		}
 		late = append(late, copyOut(dst, src))
 	}
-	p.after = append(p.after, late...)
+	for _, f := range late {
+		do(f)
+	}
 }
 
 // copyOut copies a value to float32 memory of the store.

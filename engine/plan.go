@@ -23,7 +23,7 @@ type Plan struct {
 	opts    Options
 	kernels []kernel
 	memory  memory
-	after   []func() // assignments and gradients that need a copy
+	after   []func() error // assignments and gradients that need a copy
 	inputs  map[string][]float32
 	outputs map[string][]float32
 	loss    []float32
@@ -81,11 +81,18 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 		return nil, errors.Join(err, dev.Close())
 	}
 	p := &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, inputs: map[string][]float32{}, outputs: map[string][]float32{}}
-	p.memory.bind(p)
-	if err := dev.Do(p.prepare); err != nil {
+	if err := dev.Do(func() error {
+		if err := p.memory.bind(p); err != nil {
+			return err
+		}
+		return p.prepare()
+	}); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	p.runStep = p.execute
+	if p.memory.remote != nil {
+		p.runStep = func() error { return p.memory.remote.execute(p) }
+	}
 	maps.Copy(o.Store.choices, p.Choices())
 	for _, n := range u.Graph.Notes {
 		o.Log.Debug("note of the network", "note", n)
@@ -97,8 +104,7 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 
 // prepare makes the kernels in the order of execution.
 func (p *Plan) prepare() error {
-	borrower, borrows := p.dev.(backend.Borrower)
-	if borrows {
+	if borrower, ok := p.dev.(backend.Borrower); ok {
 		borrower.Lend(nil)
 	}
 	for _, id := range p.unit.Sequence {
@@ -110,6 +116,9 @@ func (p *Plan) prepare() error {
 		prepare := p.dev.Prepare
 		if own, ok := p.opts.Kernels[n.Op.Name]; ok {
 			prepare = own
+			if r := p.memory.remote; r != nil {
+				prepare = r.here(own)
+			}
 		}
 		k, err := prepare(q)
 		if err != nil {
@@ -118,8 +127,8 @@ func (p *Plan) prepare() error {
 		p.kernels = append(p.kernels, kernel{Kernel: k, node: n})
 	}
 	p.end()
-	if borrows {
-		p.lend(borrower)
+	if err := p.lend(); err != nil {
+		return err
 	}
 	if need := p.ScratchBytes(); p.opts.Workspace > 0 && need > p.opts.Workspace { // a kernel of which there is one cut
 		i := slices.IndexFunc(p.kernels, func(k kernel) bool { return k.Scratch == need })
@@ -130,10 +139,20 @@ func (p *Plan) prepare() error {
 
 // lend gives each kernel its scratch: of the arena what no value takes while it runs, or if
 // that is too small what all such kernels use in turn.
-func (p *Plan) lend(to backend.Borrower) {
+func (p *Plan) lend() (err error) {
 	const elem = 4 // bytes
+	borrower, _ := p.dev.(backend.Borrower)
 	p.beside = 0
 	length := func(k *kernel) int { return int(k.Scratch / elem) }
+	give := func(k *kernel, scratch []float32) error {
+		switch {
+		case k.Place != nil:
+			return k.Place(scratch)
+		case borrower != nil:
+			k.lend = func() { borrower.Lend(scratch) }
+		}
+		return nil
+	}
 	var beside []*kernel
 	for i := range p.kernels {
 		k := &p.kernels[i]
@@ -146,13 +165,22 @@ func (p *Plan) lend(to backend.Borrower) {
 			p.beside = max(p.beside, k.Scratch)
 			continue
 		}
-		scratch := p.memory.arena[at : at+length(k)]
-		k.lend = func() { to.Lend(scratch) }
+		if err := give(k, p.memory.arena[at:at+length(k)]); err != nil {
+			return err
+		}
 	}
-	scratch := bigmem.Make[float32](int(p.beside / elem))
+	scratch := []float32(nil)
+	if n := int(p.beside / elem); p.memory.remote == nil {
+		scratch = bigmem.Make[float32](n)
+	} else if scratch, err = p.memory.remote.scratch(n); err != nil {
+		return err
+	}
 	for _, k := range beside {
-		k.lend = func() { to.Lend(scratch) }
+		if err := give(k, scratch[:length(k)]); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // Reserve gives memory of n elements that kernels of Options.Kernels fill from the first-th
@@ -161,13 +189,13 @@ func (p *Plan) lend(to backend.Borrower) {
 func (p *Plan) Reserve(first, n int) []float32 {
 	m := p.unit.Memory
 	at, ok := m.Gap(first, len(p.kernels), n)
-	if !ok || p.memory.arena == nil {
+	if !ok || p.memory.arena == nil || p.memory.remote != nil {
 		p.reserved += 4 * int64(n)
 		return bigmem.Make[float32](n)
 	}
 	m.Spans = append(m.Spans, pass.Span{Offset: at, Size: n, First: first, Last: len(p.kernels)})
-	if to, ok := p.dev.(backend.Borrower); ok {
-		p.lend(to)
+	if _, ok := p.dev.(backend.Borrower); ok {
+		_ = p.lend() // only memory of a device can be missing
 	}
 	return p.memory.arena[at : at+n : at+n]
 }
@@ -206,6 +234,19 @@ func (k *kernel) run() error {
 	return k.Run()
 }
 
+// timed runs a kernel, and what wait waits for if it is not nil, and takes the time.
+func (k *kernel) timed(wait func() error) error {
+	k.start = time.Now()
+	err := k.run()
+	if err == nil && wait != nil {
+		err = wait()
+	}
+	k.last = time.Since(k.start)
+	k.ns += k.last.Nanoseconds()
+	k.runs++
+	return err
+}
+
 // execute runs all kernels once, on the thread of the device.
 func (p *Plan) execute() error {
 	if p.opts.Profile {
@@ -220,7 +261,9 @@ func (p *Plan) execute() error {
 		return err
 	}
 	for _, f := range p.after {
-		f()
+		if err := f(); err != nil {
+			return err
+		}
 	}
 	p.memory.store()
 	return nil
@@ -230,16 +273,12 @@ func (p *Plan) execute() error {
 func (p *Plan) runKernels() error {
 	for i := range p.kernels {
 		k := &p.kernels[i]
+		run := k.run
 		if p.opts.Profile {
-			k.start = time.Now()
+			run = func() error { return k.timed(nil) }
 		}
-		if err := k.run(); err != nil {
+		if err := run(); err != nil {
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
-		}
-		if p.opts.Profile {
-			k.last = time.Since(k.start)
-			k.ns += k.last.Nanoseconds()
-			k.runs++
 		}
 	}
 	return nil
@@ -330,6 +369,9 @@ func (p *Plan) Close() error {
 			if k.Close != nil {
 				k.Close()
 			}
+		}
+		if p.memory.remote != nil {
+			return p.memory.remote.close()
 		}
 		return nil
 	})

@@ -1,0 +1,366 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+)
+
+// remote is the memory of a plan on a device that has its own: the arena, and copies of
+// what the plan uses of its store. Inputs and outputs are copied from and to memory of
+// the program in every run, and so are parameters, states and gradients, unless the plan
+// is Frozen.
+type remote struct {
+	backend.Remote
+	flat    [pass.Grad + 1][]float32 // parameters, states and gradients on the device, in the layout of the store
+	beside  []float32                // scratch for which the arena has no room
+	loads   []link                   // before all kernels, of memory that is copied fast
+	stores  []link                   // behind all kernels, to such memory
+	loaded  bool                     // parameters and states are there, and need not be copied again
+	runs    int
+	records []func() error // parts of a run that are asked for as a whole, and what lies between them
+	ends    []func() error // that free them
+}
+
+// link is two places of one value, one of them on the device.
+type link struct{ to, from []float32 }
+
+// scratch makes memory for the scratch of kernels in place of what was made before.
+func (r *remote) scratch(n int) (x []float32, err error) {
+	if r.beside != nil {
+		err = r.Free(r.beside)
+	}
+	if r.beside = nil; n == 0 || err != nil {
+		return nil, err
+	}
+	r.beside, err = r.Make(n)
+	return r.beside, err
+}
+
+// bind makes the memory on the device.
+func (r *remote) bind(p *Plan) (arena []float32, err error) {
+	s := p.opts.Store
+	for _, part := range []struct {
+		where pass.Where
+		n     int
+	}{{pass.Param, len(s.flatParams)}, {pass.State, len(s.flatStates)}, {pass.Grad, len(s.flatParams)}} {
+		if part.where == pass.Grad && (p.opts.Mode == Infer || p.unit.Taken != nil) {
+			continue
+		}
+		if r.flat[part.where], err = r.Make(part.n); err != nil {
+			return nil, err
+		}
+	}
+	return r.Make(p.unit.Memory.ArenaSize)
+}
+
+// external is the place of a parameter, state or gradient on the device.
+func (r *remote) external(where pass.Where, e Entry) []float32 {
+	return r.flat[where][e.Offset : e.Offset+e.Size() : e.Offset+e.Size()]
+}
+
+// fill writes constants, and gives the plan its inputs, outputs and loss, and what happens
+// behind the last kernel.
+func (r *remote) fill(p *Plan) error {
+	m := &p.memory
+	for i, n := range p.graph.Nodes {
+		switch n.Kind {
+		case graph.KindConst:
+			if err := r.Copy(m.tensors[i].F32[:len(n.Data)], n.Data); err != nil {
+				return err
+			}
+		case graph.KindInput:
+			here, err := r.MakeHost(len(m.tensors[i].F32))
+			if err != nil {
+				return err
+			}
+			p.inputs[n.Name] = here
+			r.loads = append(r.loads, link{m.tensors[i].F32, here})
+		}
+	}
+	leaves := func(id int) ([]float32, error) {
+		x := m.tensors[id].F32
+		here, err := r.MakeHost(len(x))
+		r.stores = append(r.stores, link{here, x})
+		return here, err
+	}
+	var err error
+	for _, o := range p.graph.Outputs {
+		if p.outputs[o.Name], err = leaves(o.ID); err != nil {
+			return err
+		}
+	}
+	if p.graph.Loss >= 0 {
+		if p.loss, err = leaves(p.graph.Loss); err != nil {
+			return err
+		}
+	}
+	return r.finish(p)
+}
+
+// finish collects what happens behind the last kernel on the device: gradients that are
+// still in the arena, and assignments. Gradients that nothing writes stay zero.
+func (r *remote) finish(p *Plan) error {
+	m, s := &p.memory, p.opts.Store
+	move := func(to, from []float32) {
+		p.after = append(p.after, func() error { return r.Copy(to, from) })
+	}
+	switch {
+	case p.opts.Mode == Infer:
+		return nil
+	case p.unit.Taken != nil:
+		for _, id := range p.unit.Memory.Zero {
+			name := p.graph.Nodes[id].Name
+			p.after = append(p.after, func() error { p.opts.TakeGrad(name, backend.Tensor{}); return nil })
+		}
+		for _, c := range p.unit.Memory.Copies {
+			name, x := p.graph.Nodes[c.Param].Name, m.tensors[c.Value]
+			here, err := r.MakeHost(len(x.F32))
+			if err != nil {
+				return err
+			}
+			p.after = append(p.after, func() error {
+				if err := r.Copy(here, x.F32); err != nil {
+					return err
+				}
+				if err := r.Wait(); err != nil {
+					return err
+				}
+				p.opts.TakeGrad(name, backend.Tensor{Shape: x.Shape, F32: here})
+				return nil
+			})
+		}
+	default:
+		for _, c := range p.unit.Memory.Copies {
+			move(r.external(pass.Grad, s.byName[p.graph.Nodes[c.Param].Name]), m.tensors[c.Value].F32)
+		}
+	}
+	var late []link
+	for _, a := range p.graph.Assigns {
+		to := r.external(pass.State, s.byName[p.graph.Nodes[a.State].Name])
+		from := m.tensors[a.Value].F32
+		if p.unit.Memory.Places[a.Value].Where == pass.State { // of a state's value before the step
+			old, err := r.Make(len(from))
+			if err != nil {
+				return err
+			}
+			move(old, from)
+			from = old
+		}
+		late = append(late, link{to, from})
+	}
+	for _, l := range late {
+		move(l.to, l.from)
+	}
+	return nil
+}
+
+// execute runs the plan once. The first run asks for every kernel by itself, and later
+// ones for the recorded parts between kernels that wait for the device.
+func (r *remote) execute(p *Plan) error {
+	s := p.opts.Store
+	if p.opts.Profile {
+		p.began = time.Now()
+	}
+	if err := r.Begin(p.step); err != nil {
+		return err
+	}
+	if !r.loaded {
+		for _, l := range []link{{r.flat[pass.Param], s.flatParams}, {r.flat[pass.State], s.flatStates}} {
+			if err := r.Copy(l.to, l.from); err != nil {
+				return err
+			}
+		}
+		r.loaded = p.opts.Frozen
+	}
+	err := r.run(p)
+	if p.opts.Finish != nil {
+		err = p.opts.Finish(err)
+	}
+	if err != nil {
+		return err
+	}
+	if p.opts.Mode == Train {
+		back := []link{{s.flatStates, r.flat[pass.State]}}
+		if p.unit.Taken == nil {
+			back = append(back, link{s.grads(), r.flat[pass.Grad]})
+		}
+		for _, l := range back {
+			if err := r.Copy(l.to, l.from); err != nil {
+				return err
+			}
+		}
+	}
+	return r.Wait()
+}
+
+// run does the work of a run on the device.
+func (r *remote) run(p *Plan) error {
+	r.runs++
+	const firstRecorded = 2 // libraries make what they need in the first run
+	if r.runs == firstRecorded && !p.opts.Profile {
+		if err := r.record(p); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.records {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	if r.records != nil {
+		return nil
+	}
+	return r.each(p, func(_ bool, f func() error) error { return f() })
+}
+
+// each gives visit all work of a run in order, and whether it waits for the device.
+func (r *remote) each(p *Plan, visit func(waits bool, f func() error) error) error {
+	move := func(links []link) error {
+		for _, l := range links {
+			if err := visit(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := move(r.loads); err != nil {
+		return err
+	}
+	for i := range p.kernels {
+		k := &p.kernels[i]
+		err := visit(k.Waits || len(k.ends) > 0 || k.Early != nil, func() error {
+			if !p.opts.Profile {
+				return k.run()
+			}
+			return k.timed(r.Wait)
+		})
+		if err != nil {
+			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
+		}
+	}
+	for _, f := range p.after {
+		if err := visit(p.unit.Taken != nil, f); err != nil {
+			return err
+		}
+	}
+	return move(r.stores)
+}
+
+// record writes down the work of a run, in parts between what waits for the device.
+func (r *remote) record(p *Plan) error {
+	var part []func() error
+	flush := func() error {
+		if part == nil {
+			return nil
+		}
+		work := part
+		part = nil
+		run, end, err := r.Record(func() error {
+			for _, f := range work {
+				if err := f(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		r.records, r.ends = append(r.records, run), append(r.ends, end)
+		return nil
+	}
+	err := r.each(p, func(waits bool, f func() error) error {
+		if !waits {
+			part = append(part, f)
+			return nil
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		r.records = append(r.records, f)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// close frees what was recorded; the device frees its memory when it is closed.
+func (r *remote) close() error {
+	for _, f := range r.ends {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	r.ends, r.records = nil, nil
+	return nil
+}
+
+// here has a kernel that knows the program's memory only run there, on copies of its
+// operands.
+func (r *remote) here(prepare func(backend.Request) (backend.Kernel, error)) func(backend.Request) (backend.Kernel, error) {
+	return func(q backend.Request) (backend.Kernel, error) {
+		var links []link
+		mirror := func(t backend.Tensor) (backend.Tensor, error) {
+			there := words(t)
+			here, err := r.MakeHost(len(there))
+			links = append(links, link{here, there})
+			return inProgram(t, here), err
+		}
+		own := q
+		own.In = nil
+		for _, t := range q.In {
+			m, err := mirror(t)
+			if err != nil {
+				return backend.Kernel{}, err
+			}
+			own.In = append(own.In, m)
+		}
+		var err error
+		if own.Out, err = mirror(q.Out); err != nil {
+			return backend.Kernel{}, err
+		}
+		out := links[len(links)-1]
+		k, err := prepare(own)
+		if err != nil {
+			return k, err
+		}
+		run, finish, early := k.Run, k.Finish, k.Early
+		back := func() error { return r.Copy(out.from, out.to) }
+		k.Waits, k.Early = true, nil
+		k.Run = func() error {
+			for _, l := range links[:len(links)-1] {
+				if err := r.Copy(l.to, l.from); err != nil {
+					return err
+				}
+			}
+			if err := r.Wait(); err != nil {
+				return err
+			}
+			if early != nil {
+				early()
+			}
+			if err := run(); err != nil {
+				return err
+			}
+			if finish != nil {
+				return nil
+			}
+			return back()
+		}
+		if finish != nil {
+			k.Finish = func() error {
+				if err := finish(); err != nil {
+					return err
+				}
+				return back()
+			}
+		}
+		return k, nil
+	}
+}
