@@ -16,6 +16,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -101,7 +102,7 @@ func Doctor(ctx context.Context, dir string) (*DoctorReport, error) {
 	r.Libraries = append(r.Libraries, oneDNN())
 	r.Libraries = append(r.Libraries, decoders(ctx)...)
 	r.Libraries = append(r.Libraries, mpis()...)
-	for _, l := range cuda.Libraries {
+	for _, l := range libraries.Optional() {
 		r.Libraries = append(r.Libraries, probe(l))
 	}
 	return r, ctx.Err()
@@ -260,11 +261,11 @@ func mpis() []LibraryFound {
 }
 
 // probe looks for a library without calling anything in it.
-func probe(want cuda.Library) LibraryFound {
+func probe(want libraries.Library) LibraryFound {
 	l := LibraryFound{Name: want.Name, Adds: want.Adds}
-	lib, err := dl.Open(want.Files...)
+	lib, err := libraries.Find(want)
 	if err != nil {
-		l.Why = "the loader finds no " + strings.Join(want.Files, " or ")
+		l.Why, l.Fix = parts(err)
 		return l
 	}
 	l.Found, l.Path = true, lib.Path()

@@ -1,0 +1,256 @@
+package libraries
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// PathVariable names folders to look in first, separated by colons: of the libraries
+// themselves, of a toolkit, of a virtual environment or of its site-packages.
+const PathVariable = "ENSEMBLE_CUDA_PATH"
+
+// Find opens a library. It looks, in this order,
+//
+//   - in the folders that $ENSEMBLE_CUDA_PATH names, because the user said so,
+//   - where the loader looks,
+//   - in the toolkit of $CUDA_HOME, or /usr/local/cuda,
+//   - in the Python packages of $VIRTUAL_ENV, $CONDA_PREFIX, the user, the python3 on the
+//     path, and the system.
+//
+// In each place the newest file wins. What the library opens by itself later is opened
+// first, so that it is found wherever it lies. Calling it again gives the same library.
+//
+// Errors: *exit.Error (no device) around dl.ErrNotFound, with the places and what the
+// loader says of files that are there and do not open.
+func Find(l Library) (*dl.Library, error) {
+	for _, u := range l.uses {
+		_, _ = Find(u) // a library that cannot do without says so itself
+	}
+	var refused []string
+	try := func(folders []string) *dl.Library {
+		for _, dir := range folders {
+			for _, name := range l.Files {
+				file := filepath.Join(dir, name)
+				if _, err := os.Stat(file); err != nil {
+					continue
+				}
+				lib, err := dl.Open(file)
+				if err == nil {
+					return lib
+				}
+				refused = append(refused, loaderSays(err)...)
+			}
+		}
+		return nil
+	}
+	named, rest := l.folders(placesFromEnvironment())
+	lib := try(named)
+	if lib == nil {
+		// One name at a time: the loader's reason for a file that is there matters, that for
+		// one that is nowhere does not.
+		for _, name := range l.Files {
+			var err error
+			if lib, err = dl.Open(name); err == nil {
+				break
+			}
+			lib = nil
+			for _, r := range loaderSays(err) {
+				if !strings.Contains(r, "cannot open shared object file") || !strings.HasPrefix(r, name) {
+					refused = append(refused, r)
+				}
+			}
+		}
+	}
+	if lib == nil {
+		lib = try(rest)
+	}
+	if lib == nil {
+		return nil, l.missing(append(named, rest...), refused)
+	}
+	return lib, l.openBeside(lib)
+}
+
+// loaderSays gives the loader's messages.
+func loaderSays(err error) []string {
+	var missing *dl.NotFoundError
+	if errors.As(err, &missing) {
+		return missing.Reasons
+	}
+	return []string{err.Error()}
+}
+
+// openBeside opens the files that must lie beside a library, of its own major version
+// where their names have one.
+func (l Library) openBeside(lib *dl.Library) error {
+	if l.beside == "" {
+		return nil
+	}
+	pattern := l.beside
+	if stem, ok := strings.CutSuffix(pattern, "*"); ok {
+		_, version, _ := strings.Cut(filepath.Base(lib.Path()), ".so.")
+		major, _, _ := strings.Cut(version, ".")
+		pattern = stem + major + "*"
+	}
+	var tried []string
+	for _, dir := range []string{filepath.Dir(lib.Path()), realDir(lib.Path())} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return err // a pattern of ours that is wrong
+		}
+		for _, f := range files {
+			if _, err := dl.Open(f); err != nil {
+				return &exit.Error{Code: exit.NoDevice, What: "cannot use " + l.Name, At: f, Why: strings.Join(loaderSays(err), "; "), Fix: l.fix(), Err: err}
+			}
+		}
+		if len(files) > 0 {
+			return nil
+		}
+		tried = append(tried, dir)
+	}
+	return &exit.Error{Code: exit.NoDevice, What: "cannot use " + l.Name, At: lib.Path(),
+		Why: fmt.Sprintf("no %s lies beside it in %s", pattern, strings.Join(slices.Compact(tried), " or ")),
+		Fix: l.fix(), Err: dl.ErrNotFound}
+}
+
+// realDir is the folder of a file behind its links.
+func realDir(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return filepath.Dir(path)
+}
+
+func (l Library) fix() string {
+	if l.install == "" {
+		return "install the NVIDIA driver of this machine's GPU"
+	}
+	return fmt.Sprintf("pip install %s, or set %s to the folder of the library or of the environment that has it", l.install, PathVariable)
+}
+
+func (l Library) missing(folders, refused []string) error {
+	why := fmt.Sprintf("no %s where the loader looks", strings.Join(l.Files, " or "))
+	if len(folders) > 0 {
+		why += " or in " + strings.Join(folders, ", ")
+	}
+	if len(refused) > 0 {
+		why = strings.Join(slices.Compact(refused), "; ")
+	}
+	return &exit.Error{Code: exit.NoDevice, What: "cannot open " + l.Name, At: l.Files[0], Why: why, Fix: l.fix(), Err: dl.ErrNotFound}
+}
+
+// places are where software lies, by what says so.
+type places struct {
+	named    []string // by the user, for this program
+	toolkits []string
+	prefixes []string // of Pythons: below them are lib/python3.x/site-packages
+}
+
+// placesFromEnvironment asks the environment and the path.
+func placesFromEnvironment() places {
+	var p places
+	for _, dir := range filepath.SplitList(os.Getenv(PathVariable)) {
+		if dir != "" {
+			p.named = append(p.named, dir)
+		}
+	}
+	home := os.Getenv("CUDA_HOME")
+	if home == "" {
+		home = "/usr/local/cuda"
+	}
+	p.toolkits = []string{home}
+	for _, v := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		if dir := os.Getenv(v); dir != "" {
+			p.prefixes = append(p.prefixes, dir)
+		}
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		p.prefixes = append(p.prefixes, filepath.Join(home, ".local"))
+	}
+	if python, err := exec.LookPath("python3"); err == nil {
+		p.prefixes = append(p.prefixes, filepath.Dir(filepath.Dir(python)), filepath.Dir(realDir(python)))
+	}
+	p.prefixes = append(p.prefixes, "/usr/local", "/usr")
+	return p
+}
+
+// folders lists the folders that exist and may hold the library: those the user named,
+// and the others.
+func (l Library) folders(p places) (named, rest []string) {
+	for _, dir := range p.named {
+		named = append(named, dir, filepath.Join(dir, "lib64"), filepath.Join(dir, "lib"))
+		named = append(named, l.wheels(dir)...)
+		named = append(named, l.wheels(filepath.Join(dir, "nvidia"))...)
+		named = append(named, l.ofPython(dir)...)
+	}
+	for _, dir := range p.toolkits {
+		rest = append(rest, filepath.Join(dir, "lib64"), filepath.Join(dir, "lib"))
+	}
+	for _, dir := range p.prefixes {
+		if dir == os.Getenv("CONDA_PREFIX") {
+			rest = append(rest, filepath.Join(dir, "lib"))
+		}
+		rest = append(rest, l.ofPython(dir)...)
+	}
+	return present(named), present(rest)
+}
+
+// ofPython are the folders of packages of the Pythons of a prefix, the newest first.
+func (l Library) ofPython(prefix string) []string {
+	versions := glob(filepath.Join(prefix, "lib", "python3*"))
+	slices.SortStableFunc(versions, func(a, b string) int { return minor(b) - minor(a) })
+	var dirs []string
+	for _, v := range versions {
+		for _, packages := range []string{"site-packages", "dist-packages"} {
+			dirs = append(dirs, l.wheels(filepath.Join(v, packages, "nvidia"))...)
+		}
+	}
+	return dirs
+}
+
+// minor is y of a folder python3.y.
+func minor(dir string) int {
+	_, text, _ := strings.Cut(filepath.Base(dir), ".")
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// wheels are the folders of the packages of CUDA 13, which share one, and of those before.
+func (l Library) wheels(nvidia string) []string {
+	if l.wheel == "" {
+		return nil
+	}
+	dirs := glob(filepath.Join(nvidia, "cu[0-9]*", "lib"))
+	slices.Reverse(dirs)
+	return append(dirs, filepath.Join(nvidia, l.wheel, "lib"))
+}
+
+func glob(pattern string) []string {
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil // a folder of the user with a bracket in its name
+	}
+	return found
+}
+
+// present keeps what is a folder, each once.
+func present(dirs []string) []string {
+	var kept []string
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() && !slices.Contains(kept, dir) {
+			kept = append(kept, dir)
+		}
+	}
+	return kept
+}

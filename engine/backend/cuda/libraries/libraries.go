@@ -1,0 +1,37 @@
+// Package libraries finds the libraries of CUDA on machines that have a driver and nothing
+// else installed by an administrator: the files may be those that Python packages bring.
+// Nothing in a library is called here, and no Python is run.
+package libraries
+
+// Library is a library that is opened at run time.
+type Library struct {
+	Name  string
+	Files []string // sonames, newest first
+	Adds  string   // what it adds to the program
+
+	wheel   string    // folder of its Python package below nvidia/; "" if none has it
+	install string    // that package, as pip calls it
+	beside  string    // pattern of files that must lie in the same folder
+	uses    []Library // which it opens by name itself
+}
+
+// The libraries.
+var (
+	// Driver comes with the kernel's module and is the only one of the system.
+	Driver = Library{Name: "CUDA driver", Files: []string{"libcuda.so.1"}, Adds: "any use of a GPU"}
+	// NVRTC compiles CUDA C++ at run time.
+	NVRTC = Library{Name: "CUDA runtime compiler", Files: []string{"libnvrtc.so.13", "libnvrtc.so.12"}, Adds: "our own kernels on the GPU",
+		wheel: "cuda_nvrtc", install: "nvidia-cuda-nvrtc-cu12", beside: "libnvrtc-builtins.so.*"}
+	// CuBLASLt multiplies matrices.
+	CuBLASLt = Library{Name: "cuBLASLt", Files: []string{"libcublasLt.so.13", "libcublasLt.so.12"}, Adds: "matrix products on the GPU",
+		wheel: "cublas", install: "nvidia-cublas-cu12", uses: []Library{NVRTC}}
+	// CuDNN convolves.
+	CuDNN = Library{Name: "cuDNN", Files: []string{"libcudnn.so.9"}, Adds: "convolutions on the GPU",
+		wheel: "cudnn", install: "nvidia-cudnn-cu12", beside: "libcudnn_graph.so.9", uses: []Library{NVRTC, CuBLASLt}}
+	// NCCL sends between GPUs.
+	NCCL = Library{Name: "NCCL", Files: []string{"libnccl.so.2"}, Adds: "training over several GPUs",
+		wheel: "nccl", install: "nvidia-nccl-cu12"}
+)
+
+// Optional lists what computing on a GPU needs beside the driver.
+func Optional() []Library { return []Library{NVRTC, CuDNN, CuBLASLt, NCCL} }
