@@ -11,7 +11,31 @@ type prepare func(b *Backend, q backend.Request) (backend.Kernel, error)
 // kernels/formulas.cuh.
 var table = map[string][]prepare{
 	"reorder": {reorder},
+	// channels.go
+	"bias":                      {bias},
+	"channel_sum":               {channelSum},
+	"channel_moments":           {channelMoments},
+	"channel_moments_grad":      {momentsGrad},
+	"channel_norm":              {channelNorm},
+	"channel_norm_sums":         {channelNormSums},
+	"channel_norm_grad":         {channelNormGrad},
+	"channel_norm_moments_grad": {normMomentsGrad},
+	"channel_norm_fused":        {channelNorm},
+	"channel_norm_fused_sums":   {channelNormSums},
+	"channel_norm_fused_grad":   {normFusedGrad},
 }
 
 // lasts names the ways of operations that take or give fields with their channels last.
-var lasts = map[string]wayRule{}
+var lasts = map[string]wayRule{
+	// channels.go
+	"bias":                    channelMapWay,
+	"channel_sum":             fieldsWay,
+	"channel_moments":         fieldsWay,
+	"channel_moments_grad":    channelMapWay,
+	"channel_norm":            channelMapWay,
+	"channel_norm_sums":       fieldsWay,
+	"channel_norm_grad":       channelMapWay,
+	"channel_norm_fused":      channelMapWay,
+	"channel_norm_fused_sums": fieldsWay,
+	"channel_norm_fused_grad": fieldsWay,
+}

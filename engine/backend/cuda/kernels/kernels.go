@@ -14,11 +14,17 @@ import (
 var files embed.FS
 
 // Program is the source of a file of this package, "elementwise.cu", with what all share and the
-// headers it names, and with these macros.
+// headers it names, and with these macros, "NAME=value". They stand in the source and are no options
+// of the compiler: NVRTC puts a header of its own before the source, in which T is a name.
 func Program(file string, defines ...string) device.Program {
 	var s strings.Builder
+	for _, d := range defines {
+		name, value, _ := strings.Cut(d, "=")
+		fmt.Fprintf(&s, "#define %s %s\n", name, value)
+	}
+	fmt.Fprintf(&s, "#line 1 %q\n", file)
 	write(&s, file, map[string]bool{})
-	return device.Program{Name: file, Source: s.String(), Defines: defines}
+	return device.Program{Name: file, Source: s.String()}
 }
 
 // write writes a file with the headers it includes, each once.

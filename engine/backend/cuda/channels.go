@@ -1,0 +1,202 @@
+package cuda
+
+import (
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// walk is how blocks of threads walk over a field, as field.cuh has it.
+type walk struct {
+	size            device.Size
+	channels, lanes int
+	points          int64 // of all samples with channels last, else of one
+	each            int64 // points of a block
+	parts           int   // blocks that take points of one channel
+}
+
+// widthLast is the number of lanes of a thread.
+const widthLast = 8
+
+// walkOver is the walk over a value [N C …] in which a thread takes so many points.
+func walkOver(t backend.Tensor, turns int) walk {
+	s := t.Shape
+	p := int64(s[2:].Size())
+	if t.Layout == graph.Last {
+		w := walk{channels: s[1], lanes: graph.Last.Lanes(s[1]), points: int64(s[0]) * p}
+		columns := w.lanes / widthLast
+		tiles := (columns + 31) / 32
+		columns = (columns + tiles - 1) / tiles
+		rows := threads / columns
+		w.each = int64(rows * turns)
+		w.parts = int((w.points + w.each - 1) / w.each)
+		w.size = device.Size{Grid: [3]int{w.parts, tiles}, Block: [3]int{columns, rows}}
+		return w
+	}
+	w := walk{channels: s[1], lanes: s[1], points: p, each: int64(threads * turns)}
+	pieces := int((p + w.each - 1) / w.each)
+	w.parts = s[0] * pieces
+	w.size = device.Size{Grid: [3]int{w.parts * s[1]}, Block: [3]int{int(min((p+31)/32*32, threads))}}
+	return w
+}
+
+// args are those that begin every walk.
+func (w walk) args() []any { return []any{int32(w.channels), int32(w.lanes), w.points, int32(w.each)} }
+
+// Points that a thread takes: of maps so many that what it reads per channel does not count, of sums
+// so few that they keep their accuracy.
+const (
+	mapTurns = 16
+	sumTurns = 32
+)
+
+// onField are the macros of programs over a field.
+func onField(t backend.Tensor) []string {
+	d := []string{define("T", stored(t))}
+	if t.Layout == graph.Last {
+		d = append(d, define("LAST", 1))
+	}
+	return d
+}
+
+// channels is the program of sums and maps per channel of a field.
+func channels(t backend.Tensor) device.Program {
+	return kernels.Program("channels.cu", onField(t)...)
+}
+
+// channelMap makes a kernel of one call that walks over the operand: kernel(operands…, result, walk, more…).
+func channelMap(name string, more func(q backend.Request) []any) prepare {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
+		w, walk := &work{b: b}, walkOver(q.In[0], mapTurns)
+		var args []any
+		for _, t := range q.In {
+			args = append(args, at(t))
+		}
+		args = append(append(args, at(q.Out)), walk.args()...)
+		w.call(channels(q.Out), name, walk.size, append(args, more(q)...)...)
+		return w.kernel(name)
+	}
+}
+
+// Maps of fields by numbers per channel.
+var (
+	bias        = channelMap("bias", func(backend.Request) []any { return nil })
+	channelNorm = channelMap("channel_norm", func(q backend.Request) []any {
+		relu := int32(0)
+		if q.Op.Name == "channel_norm_fused" {
+			relu = 1
+		}
+		return []any{float32(q.Attrs.(op.Eps).Eps), relu}
+	})
+	channelNormGrad = channelMap("norm_grad", func(q backend.Request) []any { return []any{float32(q.Attrs.(op.Eps).Eps)} })
+	momentsGrad     = channelMap("moments_grad", func(q backend.Request) []any { return []any{perValue(q.In[0])} })
+)
+
+// perValue is one over the number of values of a channel.
+func perValue(t backend.Tensor) float32 {
+	return float32(float64(t.Shape[1]) / float64(t.Shape.Size()))
+}
+
+func normMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	w, c := &work{b: b}, q.In[1].Shape.Size()
+	w.call(channels(q.Out), "norm_moments_grad", over(int64(c)), at(q.In[0]), at(q.In[1]), at(q.In[2]), at(q.Out), int32(c), float32(q.Attrs.(op.Eps).Eps))
+	return w.kernel("norm_moments_grad")
+}
+
+// counting is the gradient that a fused gradient of a normalisation reads, operand n: where it begins, the
+// lanes of its points, whether eight of them can be read at once, and the gate.
+func counting(q backend.Request, n int) (dy device.Pointer, lanes, whole int32, gate device.Pointer) {
+	a, t := q.Attrs.(op.NormGrad), q.In[n]
+	if a.Gate {
+		gate = at(q.In[n+1])
+	}
+	skip, size := a.Lo*t.Shape[2:].Size(), elem
+	if t.Layout == graph.Last {
+		skip = a.Lo
+	}
+	if t.U16 != nil {
+		size = 2
+	}
+	if t.Layout != graph.Last || a.Lo%widthLast == 0 {
+		whole = 1
+	}
+	return unsafe.Add(at(t), skip*size), int32(t.Layout.Lanes(t.Shape[1])), whole, gate
+}
+
+func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	w, walk := &work{b: b}, walkOver(q.In[0], mapTurns)
+	dy, lanes, whole, gate := counting(q, 4)
+	args := []any{at(q.In[0]), at(q.In[1]), at(q.In[2]), at(q.In[3]), dy, gate, at(q.Out)}
+	args = append(append(args, walk.args()...), lanes, whole, float32(q.Attrs.(op.NormGrad).Eps), perValue(q.In[0]))
+	w.call(channels(q.Out), "norm_fused_grad", walk.size, args...)
+	return w.kernel("norm_fused_grad")
+}
+
+// sumsOfPart is how many numbers a part of a channel has in scratch.
+const sumsOfPart = 3
+
+// channelParts makes a kernel of sums per channel of q's first operand: a call that leaves those of parts, and
+// one that joins them.
+func (b *Backend) channelParts(q backend.Request, name string, calls func(w *work, walk walk, parts device.Pointer, join device.Size)) (backend.Kernel, error) {
+	walk := walkOver(q.In[0], sumTurns)
+	join := device.Size{Grid: [3]int{walk.channels}, Block: [3]int{threads}}
+	for join.Block[0] > 32 && join.Block[0]/2 >= walk.parts {
+		join.Block[0] /= 2
+	}
+	return b.placed(name, walk.channels*walk.parts*sumsOfPart, func(w *work, scratch []float32) { calls(w, walk, start(scratch), join) })
+}
+
+func channelMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return b.channelParts(q, "moments", func(w *work, walk walk, parts device.Pointer, join device.Size) {
+		p, n := channels(q.In[0]), int32(walk.parts)
+		w.call(p, "moments_parts", walk.size, append(append([]any{at(q.In[0]), parts}, walk.args()...), n)...)
+		w.call(p, "moments_join", join, parts, at(q.In[0]), at(q.Out), int32(walk.channels), walk.points, n)
+	})
+}
+
+func channelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return b.channelParts(q, "channel_sum", func(w *work, walk walk, parts device.Pointer, join device.Size) {
+		p, n := channels(q.In[0]), int32(walk.parts)
+		w.call(p, "channel_parts", walk.size, append(append([]any{at(q.In[0]), parts}, walk.args()...), n)...)
+		w.call(p, "channel_join", join, parts, at(q.Out), n)
+	})
+}
+
+// channelNormSums serves channel_norm_sums and its fused form.
+func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, ok := q.Attrs.(op.NormGrad)
+	if !ok {
+		a = op.NormGrad{Eps: q.Attrs.(op.Eps).Eps}
+	}
+	q.Attrs = a
+	return b.channelParts(q, "norm_sums", func(w *work, walk walk, parts device.Pointer, join device.Size) {
+		p, n := channels(q.In[0]), int32(walk.parts)
+		dy, lanes, whole, gate := counting(q, 2)
+		args := append([]any{at(q.In[0]), at(q.In[1]), dy, gate, parts}, walk.args()...)
+		w.call(p, "norm_parts", walk.size, append(args, n, lanes, whole)...)
+		w.call(p, "norm_join", join, parts, at(q.In[1]), at(q.Out), int32(walk.channels), n, float32(a.Eps))
+	})
+}
+
+// channelMapWay serves a field and plain numbers per channel that give a field.
+func channelMapWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	return lastWay(1, in, out, true)
+}
+
+// fieldsWay serves operations whose operands of five axes are all fields; the result is one, or a few plain numbers.
+func fieldsWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	w := backend.Way{In: make([]graph.Layout, len(in))}
+	for i, s := range in {
+		if len(s) == 5 {
+			w.In[i] = graph.Last
+		}
+	}
+	if len(out) == 5 {
+		w.Out = graph.Last
+	}
+	return w, len(in) > 0 && len(in[0]) == 5
+}

@@ -1,0 +1,365 @@
+#include "field.cuh"
+// Sums and maps per channel: bias, batch normalisation, and their gradients.
+//
+// Sums are made in two kernels: every block of the first leaves the sums of its points by
+// channel, [C][parts]; a block of the second joins those of one channel, in double, always
+// in the same order. The mean and variance of a part come from Welford's recurrence, on
+// distances from the first value of the channel, and are joined by Chan's formula.
+
+constexpr int most = 256; // threads of a block
+
+// ---- maps ----
+
+KERNEL __launch_bounds__(256) bias(const T *x, const float *shift, T *y, int32_t channels, int32_t lanes, int64_t points, int32_t each) {
+	walk w = begin_walk(channels, lanes, points, each);
+	float b[width];
+#pragma unroll
+	for (int k = 0; k < width; k++)
+		b[k] = w.c + k < channels ? shift[w.c + k] : 0;
+	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
+	for (int64_t i = 0; i < w.count; i++, at += step) {
+		float v[width];
+		read(x + at, v);
+#pragma unroll
+		for (int k = 0; k < width; k++)
+			v[k] += b[k];
+		write(y + at, v);
+	}
+}
+
+// The channel of a lane, the last one for lanes beyond: what is computed there is put
+// to zero.
+DEVICE int within(int c, int32_t channels) { return c < channels ? c : channels - 1; }
+
+KERNEL __launch_bounds__(256) channel_norm(const T *x, const float *moments, const float *gamma, const float *beta, T *y, int32_t channels, int32_t lanes,
+		int64_t points, int32_t each, float eps, int32_t relu) {
+	walk w = begin_walk(channels, lanes, points, each);
+	float mean[width], r[width], shift[width];
+#pragma unroll
+	for (int k = 0; k < width; k++) {
+		int c = within(w.c + k, channels);
+		bool in = w.c + k < channels;
+		mean[k] = in ? moments[c] : 0;
+		r[k] = in ? gamma[c] / sqrtf(moments[channels + c] + eps) : 0;
+		shift[k] = in ? beta[c] : 0;
+	}
+	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
+	for (int64_t i = 0; i < w.count; i++, at += step) {
+		float v[width];
+		read(x + at, v);
+#pragma unroll
+		for (int k = 0; k < width; k++) {
+			v[k] = (v[k] - mean[k]) * r[k] + shift[k];
+			if (relu && !(v[k] > 0) && v[k] == v[k])
+				v[k] = 0;
+		}
+		write(y + at, v);
+	}
+}
+
+KERNEL __launch_bounds__(256) norm_grad(const T *dy, const float *moments, const float *gamma, T *dx, int32_t channels, int32_t lanes, int64_t points,
+		int32_t each, float eps) {
+	walk w = begin_walk(channels, lanes, points, each);
+	float r[width];
+#pragma unroll
+	for (int k = 0; k < width; k++) {
+		int c = within(w.c + k, channels);
+		r[k] = w.c + k < channels ? gamma[c] / sqrtf(moments[channels + c] + eps) : 0;
+	}
+	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
+	for (int64_t i = 0; i < w.count; i++, at += step) {
+		float v[width];
+		read(dy + at, v);
+#pragma unroll
+		for (int k = 0; k < width; k++)
+			v[k] *= r[k];
+		write(dx + at, v);
+	}
+}
+
+KERNEL __launch_bounds__(256) moments_grad(const T *x, const float *moments, const float *d, T *dx, int32_t channels, int32_t lanes, int64_t points,
+		int32_t each, float share) {
+	walk w = begin_walk(channels, lanes, points, each);
+	float mean[width], slope[width], shift[width];
+#pragma unroll
+	for (int k = 0; k < width; k++) {
+		int c = within(w.c + k, channels);
+		bool in = w.c + k < channels;
+		mean[k] = in ? moments[c] : 0;
+		slope[k] = in ? 2 * share * d[channels + c] : 0;
+		shift[k] = in ? share * d[c] : 0;
+	}
+	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
+	for (int64_t i = 0; i < w.count; i++, at += step) {
+		float v[width];
+		read(x + at, v);
+#pragma unroll
+		for (int k = 0; k < width; k++)
+			v[k] = (v[k] - mean[k]) * slope[k] + shift[k];
+		write(dx + at, v);
+	}
+}
+
+// ---- a gradient that may be part of a wider field, behind a gate ----
+
+// The values of dy, which count where gate is positive, if there is one: of a field of so
+// many lanes, whose others are of no concern.
+DEVICE void read_counting(const T *dy, bool whole, const T *gate, int left, float *v) {
+#ifdef LAST
+	if (whole) {
+		load8(dy, v);
+	} else {
+#pragma unroll
+		for (int k = 0; k < width; k++)
+			v[k] = k < left ? load(dy + k) : 0;
+	}
+#else
+	v[0] = load(dy);
+#endif
+	float open[width];
+	if (gate)
+		read(gate, open);
+#pragma unroll
+	for (int k = 0; k < width; k++)
+		if (k >= left || gate && !(open[k] > 0))
+			v[k] = 0;
+}
+
+KERNEL __launch_bounds__(256) norm_fused_grad(const T *x, const float *moments, const float *gamma, const float *sums, const T *dy, const T *gate, T *dx,
+		int32_t channels, int32_t lanes, int64_t points, int32_t each, int32_t lanes_dy, int32_t whole, float eps, float share) {
+	walk w = begin_walk(channels, lanes, points, each);
+	float mean[width], slope[width], along[width], shift[width];
+#pragma unroll
+	for (int k = 0; k < width; k++) {
+		int c = within(w.c + k, channels);
+		bool in = w.c + k < channels;
+		float r = 1 / sqrtf(moments[channels + c] + eps);
+		mean[k] = in ? moments[c] : 0;
+		slope[k] = in ? gamma[c] * r : 0;
+		along[k] = in ? sums[channels + c] * share * r : 0;
+		shift[k] = in ? sums[c] * share : 0;
+	}
+	int64_t at = first_of(w, lanes), step = step_of(w, lanes), from = first_of(w, lanes_dy), stride = step_of(w, lanes_dy);
+	for (int64_t i = 0; i < w.count; i++, at += step, from += stride) {
+		float v[width], g[width];
+		read(x + at, v);
+		read_counting(dy + from, whole, gate ? gate + at : nullptr, channels - w.c, g);
+#pragma unroll
+		for (int k = 0; k < width; k++)
+			v[k] = slope[k] * (g[k] - shift[k] - (v[k] - mean[k]) * along[k]);
+		write(dx + at, v);
+	}
+}
+
+KERNEL norm_moments_grad(const float *moments, const float *gamma, const float *sums, float *d, int32_t channels, float eps) {
+	int64_t c = thread_of_grid();
+	if (c >= channels)
+		return;
+	float r = 1 / sqrtf(moments[channels + c] + eps), factor = gamma[c] * r;
+	d[c] = -factor * sums[c];
+	d[channels + c] = -0.5f * factor * r * sums[channels + c];
+}
+
+// ---- sums ----
+
+// Sums of two kinds, or the mean and the sum of squared distances of n values.
+struct sums {
+	float n, a, b;
+};
+
+DEVICE void add_sums(sums *x, sums y) {
+	x->n += y.n;
+	x->a += y.a;
+	x->b += y.b;
+}
+
+DEVICE void add_moments(sums *x, sums y) {
+	float n = x->n + y.n;
+	if (y.n == 0)
+		return;
+	float d = y.a - x->a;
+	x->a += d * (y.n / n);
+	x->b += y.b + d * d * (x->n * (y.n / n));
+	x->n = n;
+}
+
+// leave joins what the threads of a block have, in the order of their points, and leaves
+// it as this block's part.
+template <void join(sums *, sums)> DEVICE void leave(walk w, sums *mine, float *parts, int32_t channels, int32_t count, int32_t part) {
+	__shared__ sums all[width][most];
+	int columns = width == 1 ? 1 : blockDim.x, rows = width == 1 ? blockDim.x : blockDim.y, me = threadIdx.y * blockDim.x + threadIdx.x, row = me / columns;
+#pragma unroll
+	for (int k = 0; k < width; k++)
+		all[k][me] = mine[k];
+	int half = 1;
+	while (half < rows)
+		half *= 2;
+	for (half /= 2; half > 0; half /= 2) {
+		__syncthreads();
+		if (row < half && row + half < rows) {
+#pragma unroll
+			for (int k = 0; k < width; k++)
+				join(&all[k][me], all[k][me + half * columns]);
+		}
+	}
+	if (row > 0)
+		return;
+#pragma unroll
+	for (int k = 0; k < width; k++) {
+		if (w.c + k < channels) {
+			float *to = parts + (static_cast<int64_t>(w.c + k) * count + part) * 3;
+			to[0] = all[k][me].n;
+			to[1] = all[k][me].a;
+			to[2] = all[k][me].b;
+		}
+	}
+}
+
+// The number of this block's part, of those of its channels.
+DEVICE int32_t part_of_block(int32_t channels, int64_t points, int32_t each) {
+#ifdef LAST
+	return blockIdx.x;
+#else
+	int32_t pieces = static_cast<int32_t>((points + each - 1) / each), piece, c;
+	int64_t plane = divided(blockIdx.x, pieces, &piece);
+	return static_cast<int32_t>(divided(plane, channels, &c)) * pieces + piece;
+#endif
+}
+
+// The first value of the channels, from which distances are taken.
+DEVICE void first_values(const T *x, walk w, int32_t channels, int64_t points, float *v) {
+#pragma unroll
+	for (int k = 0; k < width; k++) {
+		int c = within(w.c + k, channels);
+#ifdef LAST
+		v[k] = load(x + c);
+#else
+		v[k] = load(x + c * points);
+#endif
+	}
+}
+
+KERNEL __launch_bounds__(256) moments_parts(const T *x, float *parts, int32_t channels, int32_t lanes, int64_t points, int32_t each, int32_t count) {
+	walk w = begin_walk(channels, lanes, points, each);
+	float from[width];
+	first_values(x, w, channels, points, from);
+	sums mine[width] = {};
+	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
+	float n = 0;
+	for (int64_t i = 0; i < w.count; i++, at += step) {
+		float v[width];
+		read(x + at, v);
+		n++;
+		float share = 1 / n;
+#pragma unroll
+		for (int k = 0; k < width; k++) {
+			float d = v[k] - from[k] - mine[k].a;
+			mine[k].a += d * share;
+			mine[k].b += d * (v[k] - from[k] - mine[k].a);
+		}
+	}
+#pragma unroll
+	for (int k = 0; k < width; k++)
+		mine[k].n = n;
+	leave<add_moments>(w, mine, parts, channels, count, part_of_block(channels, points, each));
+}
+
+KERNEL __launch_bounds__(256) channel_parts(const T *x, float *parts, int32_t channels, int32_t lanes, int64_t points, int32_t each, int32_t count) {
+	walk w = begin_walk(channels, lanes, points, each);
+	sums mine[width] = {};
+	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
+	for (int64_t i = 0; i < w.count; i++, at += step) {
+		float v[width];
+		read(x + at, v);
+#pragma unroll
+		for (int k = 0; k < width; k++)
+			mine[k].a += v[k];
+	}
+	leave<add_sums>(w, mine, parts, channels, count, part_of_block(channels, points, each));
+}
+
+KERNEL __launch_bounds__(256) norm_parts(const T *x, const float *moments, const T *dy, const T *gate, float *parts, int32_t channels, int32_t lanes,
+		int64_t points, int32_t each, int32_t count, int32_t lanes_dy, int32_t whole) {
+	walk w = begin_walk(channels, lanes, points, each);
+	float mean[width];
+#pragma unroll
+	for (int k = 0; k < width; k++)
+		mean[k] = moments[within(w.c + k, channels)];
+	sums mine[width] = {};
+	int64_t at = first_of(w, lanes), step = step_of(w, lanes), from = first_of(w, lanes_dy), stride = step_of(w, lanes_dy);
+	for (int64_t i = 0; i < w.count; i++, at += step, from += stride) {
+		float v[width], g[width];
+		read(x + at, v);
+		read_counting(dy + from, whole, gate ? gate + at : nullptr, channels - w.c, g);
+#pragma unroll
+		for (int k = 0; k < width; k++) {
+			mine[k].a += g[k];
+			mine[k].b += g[k] * (v[k] - mean[k]);
+		}
+	}
+	leave<add_sums>(w, mine, parts, channels, count, part_of_block(channels, points, each));
+}
+
+// Parts of one channel in double.
+struct joined {
+	double n, a, b;
+};
+
+DEVICE void join_parts(joined *x, joined y, bool moments) {
+	if (!moments) {
+		x->a += y.a;
+		x->b += y.b;
+		return;
+	}
+	if (y.n == 0)
+		return;
+	double n = x->n + y.n, d = y.a - x->a;
+	x->a += d * (y.n / n);
+	x->b += y.b + d * d * (x->n * (y.n / n));
+	x->n = n;
+}
+
+// gather joins the parts of channel blockIdx.x; the first thread has the result.
+DEVICE joined gather(const float *parts, int32_t count, bool moments) {
+	__shared__ joined all[most];
+	parts += static_cast<int64_t>(blockIdx.x) * count * 3;
+	joined mine = {};
+	for (int i = threadIdx.x; i < count; i += blockDim.x)
+		join_parts(&mine, {parts[3 * i], parts[3 * i + 1], parts[3 * i + 2]}, moments);
+	all[threadIdx.x] = mine;
+	for (int half = blockDim.x / 2; half > 0; half /= 2) {
+		__syncthreads();
+		if (threadIdx.x < half)
+			join_parts(&all[threadIdx.x], all[threadIdx.x + half], moments);
+	}
+	return all[0];
+}
+
+KERNEL __launch_bounds__(256) moments_join(const float *parts, const T *x, float *y, int32_t channels, int64_t points, int32_t count) {
+	joined s = gather(parts, count, true);
+	if (threadIdx.x > 0)
+		return;
+	int c = blockIdx.x;
+#ifdef LAST
+	float first = load(x + c);
+#else
+	float first = load(x + c * points);
+#endif
+	y[c] = static_cast<float>(first + s.a);
+	y[channels + c] = static_cast<float>(s.b / s.n);
+}
+
+KERNEL __launch_bounds__(256) channel_join(const float *parts, float *y, int32_t count) {
+	joined s = gather(parts, count, false);
+	if (threadIdx.x == 0)
+		y[blockIdx.x] = static_cast<float>(s.a);
+}
+
+KERNEL __launch_bounds__(256) norm_join(const float *parts, const float *moments, float *y, int32_t channels, int32_t count, float eps) {
+	joined s = gather(parts, count, false);
+	if (threadIdx.x > 0)
+		return;
+	int c = blockIdx.x;
+	y[c] = static_cast<float>(s.a);
+	y[channels + c] = static_cast<float>(s.b / sqrt(static_cast<double>(moments[channels + c]) + eps));
+}

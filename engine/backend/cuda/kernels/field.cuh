@@ -1,0 +1,124 @@
+// How kernels walk over fields, either plain, [N C P] with P points, or with the channels
+// last, [N P L] with L ≥ C lanes. A thread takes one value of a plain field at a time, and
+// eight neighbouring lanes of one with LAST, which are one or two loads of 16 bytes. T is
+// the type of what lies in fields.
+#pragma once
+#include "common.cuh"
+
+#ifdef LAST
+constexpr int width = 8;
+#else
+constexpr int width = 1;
+#endif
+
+struct __align__(16) four_words {
+	uint32_t a, b, c, d;
+};
+
+// Eight neighbours at an address that is a multiple of 16 bytes.
+DEVICE void load8(const float *p, float *v) {
+	const four_words x = reinterpret_cast<const four_words *>(p)[0], y = reinterpret_cast<const four_words *>(p)[1];
+	v[0] = __uint_as_float(x.a), v[1] = __uint_as_float(x.b), v[2] = __uint_as_float(x.c), v[3] = __uint_as_float(x.d);
+	v[4] = __uint_as_float(y.a), v[5] = __uint_as_float(y.b), v[6] = __uint_as_float(y.c), v[7] = __uint_as_float(y.d);
+}
+DEVICE void load8(const bf16 *p, float *v) {
+	const four_words x = *reinterpret_cast<const four_words *>(p);
+	const uint32_t w[4] = {x.a, x.b, x.c, x.d};
+#pragma unroll
+	for (int k = 0; k < 4; k++) {
+		v[2 * k] = __uint_as_float(w[k] << 16);
+		v[2 * k + 1] = __uint_as_float(w[k] & 0xffff0000u);
+	}
+}
+DEVICE void store8(float *p, const float *v) {
+	four_words x = {__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])};
+	four_words y = {__float_as_uint(v[4]), __float_as_uint(v[5]), __float_as_uint(v[6]), __float_as_uint(v[7])};
+	reinterpret_cast<four_words *>(p)[0] = x;
+	reinterpret_cast<four_words *>(p)[1] = y;
+}
+DEVICE void store8(bf16 *p, const float *v) {
+	uint32_t w[4];
+#pragma unroll
+	for (int k = 0; k < 4; k++)
+		w[k] = bf16_of(v[2 * k]).bits | static_cast<uint32_t>(bf16_of(v[2 * k + 1]).bits) << 16;
+	*reinterpret_cast<four_words *>(p) = {w[0], w[1], w[2], w[3]};
+}
+
+// The width values that a thread takes.
+DEVICE void read(const T *p, float *v) {
+#ifdef LAST
+	load8(p, v);
+#else
+	v[0] = load(p);
+#endif
+}
+DEVICE void write(T *p, const float *v) {
+#ifdef LAST
+	store8(p, v);
+#else
+	store(p, v[0]);
+#endif
+}
+
+// The quotient and the rest, in 32 bits where that is enough.
+DEVICE int64_t divided(int64_t i, int32_t by, int32_t *rest) {
+	if (static_cast<uint64_t>(i) >> 32 == 0) {
+		uint32_t small = static_cast<uint32_t>(i), q = small / static_cast<uint32_t>(by);
+		*rest = static_cast<int32_t>(small - q * static_cast<uint32_t>(by));
+		return q;
+	}
+	int64_t q = i / by;
+	*rest = static_cast<int32_t>(i - q * by);
+	return q;
+}
+
+// A walk of a thread over points, always of the same channels: c and those behind. With
+// the channels last blocks of (columns of lanes)×(points) threads take `each` points of all
+// samples; else those of one plane of points, [N C] of which lie behind each other.
+struct walk {
+	int c;
+	int64_t count;       // of points
+	int64_t point, step; // the first and their distance; of all samples, or of the plane
+	int64_t plane;       // where that begins, 0 with the channels last
+};
+
+DEVICE walk begin_walk(int32_t channels, int32_t lanes, int64_t points, int32_t each) {
+	walk w;
+#ifdef LAST
+	w.c = (blockIdx.y * blockDim.x + threadIdx.x) * width;
+	w.point = static_cast<int64_t>(blockIdx.x) * each + threadIdx.y;
+	w.step = blockDim.y;
+	w.plane = 0;
+	int64_t end = static_cast<int64_t>(blockIdx.x + 1) * each;
+	if (w.c >= lanes)
+		end = 0;
+#else
+	int32_t pieces = static_cast<int32_t>((points + each - 1) / each), piece;
+	int64_t plane = divided(blockIdx.x, pieces, &piece);
+	divided(plane, channels, &w.c);
+	w.point = static_cast<int64_t>(piece) * each + threadIdx.x;
+	w.step = blockDim.x;
+	w.plane = plane * points;
+	int64_t end = static_cast<int64_t>(piece + 1) * each;
+#endif
+	if (end > points)
+		end = points;
+	w.count = w.point < end ? (end - 1 - w.point) / w.step + 1 : 0;
+	return w;
+}
+
+// Where the first values of a walk lie, and their distance, in a field of so many lanes.
+DEVICE int64_t first_of(walk w, int32_t lanes) {
+#ifdef LAST
+	return w.point * lanes + w.c;
+#else
+	return w.plane + w.point;
+#endif
+}
+DEVICE int64_t step_of(walk w, int32_t lanes) {
+#ifdef LAST
+	return w.step * lanes;
+#else
+	return w.step;
+#endif
+}
