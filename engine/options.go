@@ -56,9 +56,6 @@ type Options struct {
 	// Consume lets a run overwrite its inputs once they are read for the last time: they are
 	// filled before every run, and their memory is that of other values too.
 	Consume bool
-	// Frozen promises that parameters and states of the store stay as they are while the plan
-	// lives, so that a device with memory of its own gets them once.
-	Frozen bool
 	// Winograd admits convolutions by Winograd's products on backend "cpu": faster
 	// on larger fields, with results that differ by a few 1e-6.
 	Winograd bool

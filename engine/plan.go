@@ -364,7 +364,12 @@ func (p *Plan) Close() error {
 		return nil
 	}
 	p.closed = true
-	err := p.dev.Do(func() error {
+	var err error
+	if h := p.opts.Store.home; h != nil && h.at == p.memory.remote {
+		h.leave()
+		err = h.failed()
+	}
+	err = errors.Join(err, p.dev.Do(func() error {
 		for _, k := range p.kernels {
 			if k.Close != nil {
 				k.Close()
@@ -374,7 +379,7 @@ func (p *Plan) Close() error {
 			return p.memory.remote.close()
 		}
 		return nil
-	})
+	}))
 	p.kernels = nil
 	err = errors.Join(err, p.dev.Close())
 	p.memory.release()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,15 +12,14 @@ import (
 
 // remote is the memory of a plan on a device that has its own: the arena, and copies of
 // what the plan uses of its store. Inputs and outputs are copied from and to memory of
-// the program in every run, and so are parameters, states and gradients, unless the plan
-// is Frozen.
+// the program in every run, parameters and states before one if they may have changed.
 type remote struct {
 	backend.Remote
 	flat    [pass.Grad + 1][]float32 // parameters, states and gradients on the device, in the layout of the store
+	version int                      // of the store, that parameters and states have here
 	beside  []float32                // scratch for which the arena has no room
 	loads   []link                   // before all kernels, of memory that is copied fast
 	stores  []link                   // behind all kernels, to such memory
-	loaded  bool                     // parameters and states are there, and need not be copied again
 	runs    int
 	records []func() error // parts of a run that are asked for as a whole, and what lies between them
 	ends    []func() error // that free them
@@ -53,6 +53,10 @@ func (r *remote) bind(p *Plan) (arena []float32, err error) {
 		if r.flat[part.where], err = r.Make(part.n); err != nil {
 			return nil, err
 		}
+	}
+	r.version = -1
+	if p.opts.Mode == Train && p.unit.Taken == nil && s.home == nil {
+		s.home = &home{dev: p.dev, at: r, of: s}
 	}
 	return r.Make(p.unit.Memory.ArenaSize)
 }
@@ -168,13 +172,8 @@ func (r *remote) execute(p *Plan) error {
 	if err := r.Begin(p.step); err != nil {
 		return err
 	}
-	if !r.loaded {
-		for _, l := range []link{{r.flat[pass.Param], s.flatParams}, {r.flat[pass.State], s.flatStates}} {
-			if err := r.Copy(l.to, l.from); err != nil {
-				return err
-			}
-		}
-		r.loaded = p.opts.Frozen
+	if err := r.load(s); err != nil {
+		return err
 	}
 	err := r.run(p)
 	if p.opts.Finish != nil {
@@ -184,17 +183,42 @@ func (r *remote) execute(p *Plan) error {
 		return err
 	}
 	if p.opts.Mode == Train {
-		back := []link{{s.flatStates, r.flat[pass.State]}}
-		if p.unit.Taken == nil {
-			back = append(back, link{s.grads(), r.flat[pass.Grad]})
-		}
-		for _, l := range back {
-			if err := r.Copy(l.to, l.from); err != nil {
-				return err
-			}
+		err = r.leave(p)
+	}
+	return errors.Join(err, r.Wait())
+}
+
+// load brings parameters and states to the device if they may have changed.
+func (r *remote) load(s *Store) error {
+	if s.home != nil && s.home.at != r {
+		s.home.fetch()
+	}
+	if r.version == s.version {
+		return s.home.failed()
+	}
+	for _, l := range []link{{r.flat[pass.Param], s.flatParams}, {r.flat[pass.State], s.flatStates}} {
+		if err := r.Copy(l.to, l.from); err != nil {
+			return err
 		}
 	}
-	return r.Wait()
+	r.version = s.version
+	return s.home.failed()
+}
+
+// leave has the store know the states and gradients of a run: where its home is they stay,
+// else they are copied.
+func (r *remote) leave(p *Plan) error {
+	s := p.opts.Store
+	if s.home != nil && s.home.at == r {
+		s.home.ahead, s.home.aheadGrads = true, true
+		return nil
+	}
+	s.touch()
+	r.version = s.version
+	if err := r.Copy(s.flatStates, r.flat[pass.State]); err != nil || p.unit.Taken != nil {
+		return err
+	}
+	return r.Copy(s.grads(), r.flat[pass.Grad])
 }
 
 // run does the work of a run on the device.

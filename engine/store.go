@@ -15,6 +15,10 @@ import (
 // call. The first graph compiled with a Store lays it out; later graphs may use
 // any part of it.
 //
+// Where a plan trains on a device with memory of its own, they lie there from step to
+// step. Methods that give memory bring it up to date first; it is so until the next run of
+// a plan, or the next step of an optimiser, and what is written to it until then counts.
+//
 // A Store and its plans are used by one goroutine at a time.
 type Store struct {
 	params, states []Entry
@@ -23,6 +27,11 @@ type Store struct {
 	flatGrads      []float32
 	flatStates     []float32
 	laidOut        bool
+	// home is where a device that trains has them too; nil if none has.
+	home *home
+	// version counts how often parameters or states may have changed, for devices that have
+	// copies of them.
+	version int
 	// choices are the kernels and layouts that plans of this store chose, so that a
 	// second plan neither measures nor chooses again.
 	choices map[string]string
@@ -136,6 +145,7 @@ func (s *Store) Get(name string) (v []float32, shape graph.Shape, ok bool) {
 	if !ok {
 		return nil, nil, false
 	}
+	s.touch()
 	return s.slice(e), e.Shape, true
 }
 
@@ -145,6 +155,7 @@ func (s *Store) Grad(name string) ([]float32, bool) {
 	if !ok || e.State {
 		return nil, false
 	}
+	s.home.fetchGrads()
 	return s.grads()[e.Offset : e.Offset+e.Size()], true
 }
 
@@ -159,18 +170,34 @@ func (s *Store) Set(name string, v []float32) error {
 	if len(v) != e.Size() {
 		return fmt.Errorf("store: %q %v has %d elements, got %d", name, e.Shape, e.Size(), len(v))
 	}
+	s.touch()
 	copy(s.slice(e), v)
 	return nil
 }
 
 // Params is the memory of all parameters. See Entry for the layout.
-func (s *Store) Params() []float32 { return s.flatParams }
+func (s *Store) Params() []float32 {
+	s.touch()
+	return s.flatParams
+}
 
 // Grads is the memory of all gradients, in the layout of Params.
-func (s *Store) Grads() []float32 { return s.grads() }
+func (s *Store) Grads() []float32 {
+	s.home.fetchGrads()
+	return s.grads()
+}
 
 // States is the memory of all states.
-func (s *Store) States() []float32 { return s.flatStates }
+func (s *Store) States() []float32 {
+	s.touch()
+	return s.flatStates
+}
+
+// touch brings parameters and states up to date for somebody who may change them.
+func (s *Store) touch() {
+	s.home.fetch()
+	s.version++
+}
 
 // Bytes is the size of the memory of all of them. Gradients count from their first use on.
 func (s *Store) Bytes() int64 {
