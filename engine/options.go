@@ -30,7 +30,7 @@ const (
 // Options of Compile. The zero value trains on the CPU with one thread and a
 // store of its own.
 type Options struct {
-	Backend string // "cpu" (also if empty) or "ref"
+	Backend string // "cpu" (also if empty), "cuda", "ref", or "auto": cuda where it opens, else cpu
 	Threads int    // threads of the device; 0 means 1
 	Mode    Mode
 	Store   *Store // nil: a new one
@@ -151,6 +151,15 @@ var Backends = []struct {
 
 // open opens the device that o names.
 func open(o Options) (backend.Backend, error) {
+	if o.Backend == "auto" {
+		o.Backend = "cuda"
+		b, err := open(o)
+		if exit.CodeOf(err) != exit.NoDevice {
+			return b, err
+		}
+		o.Log.Info("no GPU is used", "error", err)
+		o.Backend = "cpu"
+	}
 	known := ""
 	for _, b := range Backends {
 		if b.Name == o.Backend {

@@ -48,6 +48,7 @@ func benchCommand(a *app) *cobra.Command {
 	f.StringVar(&c.threads, "threads", "0", "threads, a `LIST`; 0 takes all that the machine gives")
 	depth := f.Uint("depth", 0, "levels; 0 means 2, or 1 for "+run.BenchResNet2D)
 	f.StringVar(&c.precision, "precision", "float32", "float32, bf16 or bf16_products")
+	device := deviceFlag(f)
 	operations := f.Float64("operations", 0, "remove channels until this share of the operations is left; 0 removes none")
 	multiple := f.Uint("multiple", 8, "with --operations, layers keep a multiple of so many channels")
 	memory, workspace := memoryFlag(f), workspaceFlag(f)
@@ -83,6 +84,9 @@ func benchCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		var err error
+		if like.Device, err = device(); err != nil {
+			return result{}, err
+		}
 		if like.MemoryBytes, err = memory(); err != nil {
 			return result{}, err
 		}

@@ -70,7 +70,7 @@ func engineExplain(a *app) *cobra.Command {
 	f.StringVar(&o.HTML, "html", "", "write a page with pictures to this `FILE`")
 	f.Float64Var(&flops, "peak-gflops", 0, "GFLOP/s of the machine (default: measured)")
 	f.Float64Var(&bytes, "peak-gbs", 0, "GB/s between processor and memory (default: measured)")
-	threads := threadsFlag(f)
+	threads, device := threadsFlag(f), deviceFlag(f)
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := required(cmd, "config"); err != nil {
 			return result{}, err
@@ -83,6 +83,12 @@ func engineExplain(a *app) *cobra.Command {
 			if o.Crop, err = run.ParseCrop(crop); err != nil {
 				return result{}, at("--crop", err)
 			}
+		}
+		if o.Device, err = device(); err != nil {
+			return result{}, err
+		}
+		if f.Changed("device") {
+			src.Set = append(src.Set, "train.device="+o.Device)
 		}
 		if o.MemoryBytes, err = memory(); err != nil {
 			return result{}, err

@@ -62,6 +62,14 @@ func threadsFlag(f *pflag.FlagSet) *uint {
 	return f.Uint("threads", 0, "threads; 0 takes all that the machine gives")
 }
 
+// deviceFlag adds --device, and gives what checks and reads it.
+func deviceFlag(f *pflag.FlagSet) func() (string, error) {
+	device := f.String("device", "cpu", "what computes: cpu, cuda (an NVIDIA GPU), or auto (the GPU where there is one)")
+	return func() (string, error) {
+		return *device, oneOf("--device", []string{*device}, "cpu", "cuda", "auto")
+	}
+}
+
 // sparseFlag adds --sparse.
 func sparseFlag(f *pflag.FlagSet, to *bool) {
 	f.BoolVar(to, "sparse", false, "take absent chunks of Zarr stores for missing values")

@@ -51,7 +51,7 @@ func predictCommand(a *app) *cobra.Command {
 	src := configFlagsOf(cmd, config.PredictSchema)
 	reporter := a.progressFlag(f)
 	overwrite := overwriteFlag(f)
-	threads := threadsFlag(f)
+	threads, device := threadsFlag(f), deviceFlag(f)
 	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of a finished training")
 	input := a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF, or Zarr stores")
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the products; one folder a start")
@@ -115,6 +115,9 @@ func predictCommand(a *app) *cobra.Command {
 			}
 		}
 		if o.Regrid, err = regrid(); err != nil {
+			return result{}, err
+		}
+		if o.Device, err = device(); err != nil {
 			return result{}, err
 		}
 		if o.MemoryBytes, err = memory(); err != nil {

@@ -204,6 +204,7 @@ type Training struct {
 	EarlyStop      EarlyStop     `key:"early_stop"`
 	Checkpoint     Checkpoint    `key:"checkpoint"`
 	Networks       int           `key:"networks"`
+	Device         string        `key:"device"`
 	Threads        int           `key:"threads"`
 	Memory         Bytes         `key:"memory"`
 	Workspace      Bytes         `key:"workspace"`
@@ -390,6 +391,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Checkpoints that are kept beside the best one."},
 	{Path: "train.networks", Default: "1", Check: Between(1, 100), Example: "3",
 		Help: "Networks that are trained from different seeds and averaged."},
+	{Path: "train.device", Default: "cpu", Check: OneOf("cpu", "cuda", "auto"), Example: "auto", Resume: true, Neutral: true,
+		Help: "What computes: the processor (cpu), an NVIDIA GPU (cuda), or the GPU where there is one and else the processor (auto). Each rank of a machine takes another GPU."},
 	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", Resume: true, Neutral: true,
 		Help: "Threads of a process, which its parts of train.mesh share; 0 takes all that the machine gives."},
 	{Path: "train.memory", Default: "0", Example: "4GiB", Resume: true, Neutral: true,

@@ -71,6 +71,7 @@ type BenchResult struct {
 	Depth          int     `json:"depth"`
 	Channels       int     `json:"channels"`
 	Threads        int     `json:"threads"`
+	Device         string  `json:"device,omitempty"` // "cpu" (also if empty), "cuda" or "auto"
 	Precision      string  `json:"precision"`
 	MemoryBytes    int64   `json:"memory_bytes,omitempty"` // the bounds that were given
 	WorkspaceBytes int64   `json:"workspace_bytes,omitempty"`
@@ -220,7 +221,7 @@ func (b *bencher) measure(ctx context.Context, c BenchCase, peak BenchPeak) (*Be
 	rate := func(passes int, t Times) float64 { return float64(passes) * float64(flops) / t.Median / 1e6 }
 	r := &BenchResult{
 		Model: c.Model, Base: c.Base, Crop: c.Crop, Batch: c.Batch, Depth: c.Depth, Channels: BenchChannels, Threads: c.Threads,
-		Precision: c.Precision, MemoryBytes: c.MemoryBytes, WorkspaceBytes: c.WorkspaceBytes, Parameters: train.Parameters,
+		Device: c.Device, Precision: c.Precision, MemoryBytes: c.MemoryBytes, WorkspaceBytes: c.WorkspaceBytes, Parameters: train.Parameters,
 		TrainMedian: train.MS.Median, TrainMin: train.MS.Min, TrainMax: train.MS.Max,
 		PredictMedian: predict.MS.Median, PredictMin: predict.MS.Min, PredictMax: predict.MS.Max,
 		SamplesPerS: 1000 * float64(c.Batch) / train.MS.Median, PredictPerS: 1000 * float64(c.Batch) / predict.MS.Median,

@@ -51,6 +51,7 @@ type BenchCase struct {
 	Batch     int    `json:"batch"`
 	Depth     int    `json:"depth"` // levels
 	Threads   int    `json:"threads"`
+	Device    string `json:"device,omitempty"` // "cpu" (also if empty), "cuda" or "auto"
 	Precision string `json:"precision"`
 	Periodic  bool   `json:"periodic,omitempty"` // longitudes wrap around
 	// Operations is the share of the operations that is left where channels were removed, and each
@@ -115,6 +116,9 @@ func (c *Crop) UnmarshalJSON(text []byte) error {
 // String names the case in prints.
 func (k BenchCase) String() string {
 	name := fmt.Sprintf("%s base %d, crop %v, batch %d, depth %d, %s, threads %d", k.Model, k.Base, k.Crop, k.Batch, k.Depth, k.Precision, k.Threads)
+	if k.Device != "" && k.Device != "cpu" {
+		name += ", device " + k.Device
+	}
 	if k.Operations > 0 {
 		name += fmt.Sprintf(", %g of the operations", k.Operations)
 	}
@@ -245,7 +249,7 @@ func (k BenchCase) Compile(train, profile bool) (*BenchStep, error) {
 // Options are those of every plan of the program, bounded by the memory of the case;
 // profile measures every kernel.
 func (k BenchCase) Options(profile bool) engine.Options {
-	o := engineOptions(k.Threads)
+	o := engineOptions(k.Threads, k.Device)
 	o.MemoryLimit, o.Workspace = k.MemoryBytes, k.WorkspaceBytes
 	o.Precision, o.Profile = benchPrecisions[k.Precision], profile
 	return o

@@ -106,7 +106,7 @@ func ownProduct(ctx context.Context, threads int) (multiply, quit func() error, 
 	if err != nil {
 		return nil, nil, err
 	}
-	o := engineOptions(threads)
+	o := engineOptions(threads, "")
 	o.Mode = engine.Infer
 	plan, err := engine.Compile(g, o)
 	if err != nil {

@@ -47,7 +47,7 @@ func (r *BenchReport) WriteText(w io.Writer) error {
 
 // title names the case of a result.
 func (c BenchResult) title() string {
-	return BenchCase{Model: c.Model, Base: c.Base, Crop: c.Crop, Batch: c.Batch, Depth: c.Depth, Threads: c.Threads, Precision: c.Precision}.String()
+	return BenchCase{Model: c.Model, Base: c.Base, Crop: c.Crop, Batch: c.Batch, Depth: c.Depth, Threads: c.Threads, Device: c.Device, Precision: c.Precision}.String()
 }
 
 // phaseText holds the columns of one phase.

@@ -93,7 +93,7 @@ func TestLongPatternSpeed(t *testing.T) {
 			}
 		}
 		flops[i] = float64(g.FLOPs())
-		o := engineOptions(1)
+		o := engineOptions(1, "")
 		o.Mode, o.Store = engine.Infer, engine.NewStore()
 		if plans[i], err = engine.Compile(g, o); err != nil {
 			t.Fatal(err)

@@ -101,7 +101,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 		return nil, err
 	}
 	defer d.close()
-	o := engineOptions(c.Train.Train.Threads)
+	o := engineOptions(c.Train.Train.Threads, c.Train.Train.Device)
 	table := &EfficiencyTable{Starts: len(d.validation.inits), Threads: o.Threads}
 	var models []*model.Model
 	for _, dir := range runs {
@@ -215,7 +215,7 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *data, models []*model.
 	if err != nil {
 		return err
 	}
-	o := engineOptions(t.Threads)
+	o := engineOptions(t.Threads, "")
 	stats := make([][]model.Statistics, len(models))
 	for i, m := range models {
 		if err := m.Open(o); err != nil {

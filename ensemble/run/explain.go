@@ -32,7 +32,8 @@ type ExplainOptions struct {
 	Mode string
 	// Crop is the size of the field. The zero value takes the grid of the forecast
 	// files, of which only the catalogue is read.
-	Crop Crop
+	Crop   Crop
+	Device string // "cpu" (also if empty), "cuda" or "auto"; a training has train.device
 	// Threads of a prediction, 0 for all; a training has train.threads.
 	Threads int
 	// MemoryBytes bounds arena and scratch together, and WorkspaceBytes the scratch
@@ -196,7 +197,7 @@ func (o *ExplainOptions) subject() subject {
 	s := subject{spec: specOf(o.Config), task: unfitted(taskOf(o.Config)), batch: 1, memory: flagMemory, workspace: flagWorkspace}
 	s.spec.Kept = o.kept
 	if o.Mode == "predict" {
-		s.options = PredictOptions{Threads: o.Threads, Timings: o.Timings, MemoryBytes: o.MemoryBytes, WorkspaceBytes: o.WorkspaceBytes}.engineOptions()
+		s.options = PredictOptions{Threads: o.Threads, Device: o.Device, Timings: o.Timings, MemoryBytes: o.MemoryBytes, WorkspaceBytes: o.WorkspaceBytes}.engineOptions()
 		s.options.Mode, s.options.Consume, s.options.Int8 = engine.Infer, true, o.int8
 	} else {
 		c := o.Config.Train.Train

@@ -159,7 +159,7 @@ func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, 
 	} else if err != nil {
 		return ckpt.Tensor{}, err
 	}
-	eo := engineOptions(threads)
+	eo := engineOptions(threads, "")
 	eo.Store, eo.Mode = engine.NewStore(), engine.Infer
 	plan, err := engine.Compile(g, eo)
 	if err != nil {

@@ -145,7 +145,7 @@ func TestRoomForMembers(t *testing.T) {
 	}
 	c := quick(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, encoding()...)
 	k, spec := unfitted(taskOf(c)), specOf(c)
-	o := engineOptions(1)
+	o := engineOptions(1, "")
 	o.Store, o.Mode = engine.NewStore(), engine.Train
 	net, err := spec.Compile(&k, grid, 2, 1, true, o, nil)
 	if err != nil {

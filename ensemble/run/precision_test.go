@@ -28,7 +28,7 @@ func TestTrainPrecision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := engineOptions(1)
+		o := engineOptions(1, "")
 		o.Precision = precision
 		if err := m.Open(o); err != nil {
 			t.Fatal(err)

@@ -49,6 +49,7 @@ type PredictOptions struct {
 	Regrid    model.Interpolation
 	Writer    product.Options
 	Threads   int
+	Device    string  // "cpu" (also if empty), "cuda" or "auto"
 	Timings   Timings // of kernels
 	Precision string  // "f32", "bf16" or "bf16_products"; empty has that of the training
 	// Mesh lays several ranks of an MPI job out over each start; empty, every rank predicts
@@ -524,7 +525,7 @@ func (p *prediction) inputsOf(files []string) ([]manifest.File, error) {
 
 // engineOptions are those of a prediction's plan; the caller saves its timings.
 func (o PredictOptions) engineOptions() engine.Options {
-	e := engineOptions(o.Threads)
+	e := engineOptions(o.Threads, o.Device)
 	e.Timings, e.Precision = o.Timings.open(o.Threads), o.Precision
 	e.MemoryLimit, e.Workspace = o.MemoryBytes, o.WorkspaceBytes
 	return e

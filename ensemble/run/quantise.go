@@ -129,13 +129,13 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	if !cpu.FastInt8() {
 		r.Warnings = append(r.Warnings, slowInt8)
 	}
-	if m.Int8, err = r.calibrate(ctx, m, d.train, o, engineOptions(c.Train.Train.Threads)); err != nil {
+	if m.Int8, err = r.calibrate(ctx, m, d.train, o, engineOptions(c.Train.Train.Threads, "")); err != nil {
 		return nil, err
 	}
 	if err := saveQuantised(m, from, dir); err != nil {
 		return nil, err
 	}
-	if err := r.compare(ctx, d, []string{from, o.RunDir}, engineOptions(c.Train.Train.Threads)); err != nil {
+	if err := r.compare(ctx, d, []string{from, o.RunDir}, engineOptions(c.Train.Train.Threads, "")); err != nil {
 		return nil, err
 	}
 	text, err := json.MarshalIndent(r, "", " ")

@@ -70,7 +70,7 @@ func TestSharedParameters(t *testing.T) {
 		if asTrained {
 			m.Spec.Share, m.Networks[0] = doc.Spec.Share, weightsIn(stored)
 		}
-		out, err := m.Predict(context.Background(), engineOptions(1), fc, m.Task.Used)
+		out, err := m.Predict(context.Background(), engineOptions(1, ""), fc, m.Task.Used)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -142,7 +142,7 @@ func TestInceptionReadsItsChannels(t *testing.T) {
 	for _, set := range [][]string{{"model.head=spread", "train.loss.kind=mse"}, {"model.method=three_stage", "train.loss.spread=0"}} {
 		c := quick(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, append(set, "model.kind=inception", "model.base=16", "data.levels=[850hPa]", "data.features=[spread, offset, first]")...)
 		k := unfitted(taskOf(c))
-		o := engineOptions(1)
+		o := engineOptions(1, "")
 		o.Store = engine.NewStore()
 		spec := specOf(c).Of(model.SpreadStage)
 		for _, mode := range []engine.Mode{engine.Train, engine.Infer} { // the first draws weights
@@ -260,7 +260,7 @@ train:
 		defer tr.model.Close()
 		var spread, skill float64
 		for _, s := range samples[24:] {
-			f, err := tr.model.Predict(context.Background(), engineOptions(1), s.Forecast, members[:3])
+			f, err := tr.model.Predict(context.Background(), engineOptions(1, ""), s.Forecast, members[:3])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -296,7 +296,7 @@ func TestSpreadStageHasItsLoss(t *testing.T) {
 		c := quick(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "model.method=three_stage", "train.loss.spread=0", "train.stages.spread.loss="+loss)
 		k := unfitted(taskOf(c))
 		k.SpreadRange = 4
-		o := engineOptions(1)
+		o := engineOptions(1, "")
 		o.Store = engine.NewStore()
 		net, err := specOf(c).Of(model.SpreadStage).Compile(&k, grid, 1, 1, true, o, nil)
 		if err != nil {

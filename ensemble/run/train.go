@@ -273,7 +273,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 	}
 	var show *Example
 	if len(d.test.inits) > 0 {
-		eo := engineOptions(t.cfg.Threads)
+		eo := engineOptions(t.cfg.Threads, t.cfg.Device)
 		eo.Timings = t.table
 		t.model.Ranks, t.model.Local = ranks, t.local
 		if res.Scores, show, err = judge(ctx, t.model, d.test, eo, o.Progress); err != nil {
