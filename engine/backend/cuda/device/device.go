@@ -27,6 +27,13 @@ type Device interface {
 	FreeHost(p Pointer) error
 	// Copy copies between memories of any kind.
 	Copy(dst, src Pointer, bytes int64) error
+	// CopyAside copies behind all work that was asked for so far, and beside what is asked for
+	// later, until Join. Host memory must be of AllocHost. Copies towards the device run in the
+	// order in which they were asked for, and so do those from it. It may be recorded, with the
+	// Join of all it began.
+	CopyAside(dst, src Pointer, bytes int64) (Ticket, error)
+	// Join has the work that is asked for later wait for a copy.
+	Join(t Ticket) error
 	// Zero clears memory of the device.
 	Zero(p Pointer, bytes int64) error
 	// Load makes the kernels of a program; programs that were loaded before, by this or
@@ -44,6 +51,10 @@ type Device interface {
 	// Close ends all. It may be repeated.
 	Close() error
 }
+
+// Ticket names a copy that runs aside. It is valid until the device is closed, and within
+// the recording in which it was given.
+type Ticket any
 
 // Properties are what a device is.
 type Properties struct {

@@ -35,6 +35,7 @@ static void emulate_unmap(void *p, size_t bytes) { munmap(p, bytes); }
 import "C"
 
 import (
+	"bytes"
 	"crypto/sha256"
 	_ "embed"
 	"errors"
@@ -182,6 +183,34 @@ func (d *Device) do(f func() error) error {
 func (d *Device) Copy(dst, src device.Pointer, bytes int64) error {
 	return d.do(func() error {
 		copy(unsafe.Slice((*byte)(dst), bytes), unsafe.Slice((*byte)(src), bytes))
+		return nil
+	})
+}
+
+// aside is a copy that is under way: its result is there when it is joined.
+type aside struct {
+	dst, src device.Pointer
+	data     []byte
+}
+
+// CopyAside reads at once, and writes when it is joined: what reads the result too early
+// finds what was there before, and what changes the source too early is an error.
+func (d *Device) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
+	t := &aside{dst: dst, src: src, data: make([]byte, bytes)}
+	return t, d.do(func() error {
+		copy(t.data, unsafe.Slice((*byte)(src), bytes))
+		return nil
+	})
+}
+
+// Join writes what the copy has read.
+func (d *Device) Join(t device.Ticket) error {
+	a := t.(*aside)
+	return d.do(func() error {
+		if !bytes.Equal(unsafe.Slice((*byte)(a.src), len(a.data)), a.data) {
+			return errors.New("emulate: the source of a copy aside changed before the copy was joined")
+		}
+		copy(unsafe.Slice((*byte)(a.dst), len(a.data)), a.data)
 		return nil
 	})
 }
