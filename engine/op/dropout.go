@@ -20,6 +20,9 @@ func (d Drop) Key(seed, step uint64) uint64 {
 	return rng.Key(seed, rng.Hash("dropout"), d.Stream, step)
 }
 
+// KeyBefore is the key without its last part, the step, which a device adds itself.
+func (d Drop) KeyBefore(seed uint64) uint64 { return rng.Key(seed, rng.Hash("dropout"), d.Stream) }
+
 // Below is P as kernels compare it: an element is dropped if the upper 53 bits
 // of its value of the stream are below.
 func (d Drop) Below() uint64 { return uint64(math.Ceil(d.P * 0x1p53)) }

@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"unsafe"
-
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
@@ -114,17 +112,14 @@ func counting(q backend.Request, n int) (dy device.Pointer, lanes, whole int32, 
 	if a.Gate {
 		gate = at(q.In[n+1])
 	}
-	skip, size := a.Lo*t.Shape[2:].Size(), elem
+	skip := a.Lo * t.Shape[2:].Size()
 	if t.Layout == graph.Last {
 		skip = a.Lo
-	}
-	if t.U16 != nil {
-		size = 2
 	}
 	if t.Layout != graph.Last || a.Lo%widthLast == 0 {
 		whole = 1
 	}
-	return unsafe.Add(at(t), skip*size), int32(t.Layout.Lanes(t.Shape[1])), whole, gate
+	return offset(t, skip), int32(t.Layout.Lanes(t.Shape[1])), whole, gate
 }
 
 func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {

@@ -23,6 +23,23 @@ var table = map[string][]prepare{
 	"channel_norm_fused":        {channelNorm},
 	"channel_norm_fused_sums":   {channelNormSums},
 	"channel_norm_fused_grad":   {normFusedGrad},
+	// windows.go
+	"max_pool":      {pool},
+	"max_pool_grad": {maxPoolGrad},
+	"avg_pool":      {pool},
+	"avg_pool_grad": {avgPoolGrad},
+	"upsample":      {upsample},
+	"upsample_grad": {upsampleGrad},
+	// copies.go
+	"concat":        {concat},
+	"slice":         {slice},
+	"embed":         {embed},
+	"set_repeat":    {setRepeat},
+	"set_swap":      {setSwap},
+	"set_transpose": {setTranspose},
+	// sums.go, dropout.go
+	"sum":     {sum},
+	"dropout": {dropout},
 }
 
 // lasts names the ways of operations that take or give fields with their channels last.
@@ -38,4 +55,21 @@ var lasts = map[string]wayRule{
 	"channel_norm_fused":      channelMapWay,
 	"channel_norm_fused_sums": fieldsWay,
 	"channel_norm_fused_grad": fieldsWay,
+	// windows.go
+	"max_pool":      fieldsWay,
+	"max_pool_grad": fieldsWay,
+	"avg_pool":      fieldsWay,
+	"avg_pool_grad": fieldsWay,
+	"upsample":      fieldsWay,
+	"upsample_grad": fieldsWay,
+	// copies.go
+	"concat":        fieldsWay,
+	"slice":         fieldsWay,
+	"embed":         fieldsWay,
+	"set_repeat":    fieldsWay,
+	"set_swap":      fieldsWay,
+	"set_transpose": fieldsWay,
+	// sums.go, dropout.go
+	"sum":     sumWay,
+	"dropout": fieldsWay,
 }

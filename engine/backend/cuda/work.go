@@ -92,6 +92,9 @@ func at(t backend.Tensor) device.Pointer {
 	return device.Pointer(unsafe.SliceData(t.F32))
 }
 
+// offset is where element i of a value lies.
+func offset(t backend.Tensor, i int) device.Pointer { return unsafe.Add(at(t), i*bytesOf(t)) }
+
 // start is where scratch lies.
 func start(x []float32) device.Pointer { return device.Pointer(unsafe.SliceData(x)) }
 

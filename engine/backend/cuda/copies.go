@@ -1,0 +1,236 @@
+package cuda
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// bytesOf is the size of an element of a value.
+func bytesOf(t backend.Tensor) int {
+	if t.U16 != nil {
+		return 2
+	}
+	return elem
+}
+
+// dense are the axes of a value as they lie in memory, lanes for channels, and which of them axis is.
+func dense(t backend.Tensor, axis int) (s graph.Shape, at int) {
+	if t.Layout != graph.Last {
+		return t.Shape, axis
+	}
+	n := t.Shape
+	return graph.Shape{n[0], n[2], n[3], n[4], graph.Last.Lanes(n[1])}, [...]int{0, 4, 1, 2, 3}[axis]
+}
+
+// stretch is one axis of a box: its size, and how far apart neighbours lie on both sides, in elements.
+type stretch struct{ n, x, y int }
+
+// merged leaves out axes of one, and joins those that are one on both sides.
+func merged(box []stretch) []stretch {
+	var out []stretch
+	for _, a := range box {
+		if a.n == 1 {
+			continue
+		}
+		if k := len(out) - 1; k >= 0 && out[k].x == a.n*a.x && out[k].y == a.n*a.y {
+			out[k] = stretch{out[k].n * a.n, a.x, a.y}
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// unit is the widest type in which runs of so many bytes can be moved between places of which all distances and
+// addresses are multiples of it, and its size; the least is that of an element.
+func unit(least int, multiples ...int) (name string, bytes int) {
+	for _, u := range []struct {
+		name  string
+		bytes int
+	}{{"words4", 16}, {"uint32_t", 4}, {"uint16_t", 2}} {
+		ok := u.bytes >= least
+		for _, m := range multiples {
+			ok = ok && m%u.bytes == 0
+		}
+		if ok {
+			return u.name, u.bytes
+		}
+	}
+	panic("cuda: elements of one byte are not copied so")
+}
+
+// address is the end of an address, as far as alignment is of concern.
+func address(p device.Pointer) int { return int(uintptr(p) % 64) }
+
+// mostAxes is the number of axes of copy_box.
+const mostAxes = 5
+
+// copyBox adds the copy of a box, outermost axis first, of elements of so many bytes.
+func (w *work) copyBox(x, y device.Pointer, bytes int, box ...stretch) {
+	box = merged(box)
+	if k := len(box) - 1; k < 0 || box[k].x != 1 || box[k].y != 1 {
+		box = append(box, stretch{1, 1, 1})
+	}
+	last := len(box) - 1
+	multiples := []int{address(x), address(y), box[last].n * bytes}
+	for _, a := range box[:last] {
+		multiples = append(multiples, a.x*bytes, a.y*bytes)
+	}
+	name, wide := unit(bytes, multiples...)
+	per := wide / bytes
+	box[last].n /= per
+	for k := range box[:last] {
+		box[k].x /= per
+		box[k].y /= per
+	}
+	for len(box) < mostAxes { // the size of the first axis may be beyond 32 bits
+		box = append(box, stretch{1, 0, 0})
+	}
+	if len(box) > mostAxes {
+		panic("cuda: a box of more than five axes")
+	}
+	n := int64(1)
+	var sizes, xs, ys []any
+	for k, a := range box {
+		n *= int64(a.n)
+		if k > 0 {
+			sizes = append(sizes, int32(a.n))
+		}
+		xs, ys = append(xs, int64(a.x)), append(ys, int64(a.y))
+	}
+	args := append([]any{x, y, n}, sizes...)
+	w.call(copies(name), "copy_box", over(n), append(append(args, xs...), ys...)...)
+}
+
+// copies is the program of copies in a unit.
+func copies(unit string) device.Program { return kernels.Program("copies.cu", define("U", unit)) }
+
+// copyLanes adds the copy of channels first to first+count of x to those from to on of y, with channels last; room
+// lanes from at on, these among them, are written, zeros elsewhere.
+func (w *work) copyLanes(x, y backend.Tensor, first, count, at0, room, to int) {
+	points := y.Shape.Size() / y.Shape[1]
+	xl, yl := graph.Last.Lanes(x.Shape[1]), graph.Last.Lanes(y.Shape[1])
+	name, wide := unit(bytesOf(x), first*bytesOf(x), count*bytesOf(x), at0*bytesOf(x), room*bytesOf(x), to*bytesOf(x), xl*bytesOf(x), yl*bytesOf(x))
+	per := wide / bytesOf(x)
+	args := append([]any{at(x), at(y), int64(points) * int64(room/per)}, int32s(xl/per, first/per, count/per, yl/per, at0/per, room/per, to/per)...)
+	w.call(copies(name), "copy_lanes", over(int64(points)*int64(room/per)), args...)
+}
+
+// acrossLanes tells whether an operation along an axis works across channels that come last.
+func acrossLanes(t backend.Tensor, axis int) bool { return t.Layout == graph.Last && axis == 1 }
+
+// runs are the sizes before an axis of a dense value, along it and behind it.
+func runs(t backend.Tensor, axis int) (before, size, behind int) {
+	s, k := dense(t, axis)
+	return s[:k].Size(), s[k], s[k+1:].Size()
+}
+
+func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
+	w, axis, at0 := &work{b: b}, q.Attrs.(op.AlongAxis).Axis, 0
+	_, all, behind := runs(q.Out, axis)
+	for i, t := range q.In {
+		if acrossLanes(q.Out, axis) {
+			n, room := t.Shape[1], t.Shape[1]
+			if i == len(q.In)-1 {
+				room = all - at0
+				if at0%widthLast == 0 { // its lanes beyond the channels are zero
+					n = room
+				}
+			}
+			w.copyLanes(t, q.Out, 0, n, at0, room, 0)
+			at0 += n
+			continue
+		}
+		before, size, _ := runs(t, axis)
+		w.copyBox(at(t), offset(q.Out, at0*behind), bytesOf(t), stretch{before, size * behind, all * behind}, stretch{size * behind, 1, 1})
+		at0 += size
+	}
+	return w.kernel("concat")
+}
+
+func slice(b *Backend, q backend.Request) (backend.Kernel, error) {
+	w, a := &work{b: b}, q.Attrs.(op.Range)
+	if acrossLanes(q.Out, a.Axis) {
+		w.copyLanes(q.In[0], q.Out, a.Lo, a.Hi-a.Lo, 0, graph.Last.Lanes(q.Out.Shape[1]), 0)
+		return w.kernel("slice")
+	}
+	before, all, behind := runs(q.In[0], a.Axis)
+	run := (a.Hi - a.Lo) * behind
+	w.copyBox(offset(q.In[0], a.Lo*behind), at(q.Out), bytesOf(q.Out), stretch{before, all * behind, run}, stretch{run, 1, 1})
+	return w.kernel("slice")
+}
+
+func embed(b *Backend, q backend.Request) (backend.Kernel, error) {
+	w, a := &work{b: b}, q.Attrs.(op.Range)
+	if acrossLanes(q.Out, a.Axis) {
+		w.copyLanes(q.In[0], q.Out, 0, a.Hi-a.Lo, 0, graph.Last.Lanes(q.Out.Shape[1]), a.Lo)
+		return w.kernel("embed")
+	}
+	before, all, behind := runs(q.Out, a.Axis)
+	name, wide := unit(bytesOf(q.Out), behind*bytesOf(q.Out), address(at(q.In[0])), address(at(q.Out)))
+	behind = behind * bytesOf(q.Out) / wide
+	n := int64(before) * int64(all) * int64(behind)
+	w.call(copies(name), "embed", over(n), append([]any{at(q.In[0]), at(q.Out), n}, int32s(behind, all, a.Lo, a.Hi)...)...)
+	return w.kernel("embed")
+}
+
+// setRepeat, setTranspose and setSwap move rows, in any layout.
+func setRepeat(b *Backend, q backend.Request) (backend.Kernel, error) {
+	w, m := &work{b: b}, q.Attrs.(op.Set).Size
+	rows, run := q.In[0].Shape[0], int(elems(q.In[0]))/q.In[0].Shape[0]
+	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), stretch{rows, run, m * run}, stretch{m, 0, run}, stretch{run, 1, 1})
+	return w.kernel("set_repeat")
+}
+
+func setTranspose(b *Backend, q backend.Request) (backend.Kernel, error) {
+	w, a := &work{b: b}, q.Attrs.(op.Grid)
+	set := a.Rows * a.Columns
+	run := int(elems(q.In[0])) / q.In[0].Shape[0]
+	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), stretch{q.In[0].Shape[0] / set, set * run, set * run},
+		stretch{a.Columns, run, a.Rows * run}, stretch{a.Rows, a.Columns * run, run}, stretch{run, 1, 1})
+	return w.kernel("set_transpose")
+}
+
+func setSwap(b *Backend, q backend.Request) (backend.Kernel, error) {
+	w, rows, s := &work{b: b}, q.Attrs.(op.Swap).Size, q.In[0].Shape
+	samples, channels, levels, run := s[0]/rows, s[1], s[2], s[3]*s[4]
+	if q.Out.Layout == graph.Last { // channels are part of the runs
+		run, channels = run*graph.Last.Lanes(channels), 1
+	}
+	row, to := channels*levels*run, channels*rows*run
+	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), stretch{samples, rows * row, levels * to}, stretch{levels, run, to},
+		stretch{channels, levels * run, rows * run}, stretch{rows, row, run}, stretch{run, 1, 1})
+	return w.kernel("set_swap")
+}
+
+// Pack makes a kernel that copies the part lo ≤ i < hi along each axis of a value to dense memory, in the order in
+// which it lies there, lanes beyond the channels with them; with back it copies from there to the part. Parts of
+// fields with channels last have all channels.
+func (b *Backend) Pack(t backend.Tensor, lo, hi graph.Shape, packed device.Pointer, back bool) (backend.Kernel, error) {
+	s, _ := dense(t, 0)
+	from, n := make(graph.Shape, len(s)), make(graph.Shape, len(s))
+	for axis := range s {
+		_, k := dense(t, axis)
+		from[k], n[k] = lo[axis], hi[axis]-lo[axis]
+	}
+	if t.Layout == graph.Last {
+		from[4], n[4] = 0, s[4]
+	}
+	box, first := make([]stretch, len(s)), 0
+	for k, far := range s.Strides() {
+		first += from[k] * far
+		box[k] = stretch{n[k], far, n.Strides()[k]}
+		if back {
+			box[k].x, box[k].y = box[k].y, box[k].x
+		}
+	}
+	w, x, y := &work{b: b}, offset(t, first), packed
+	if back {
+		x, y = y, x
+	}
+	w.copyBox(x, y, bytesOf(t), box...)
+	return w.kernel("pack")
+}

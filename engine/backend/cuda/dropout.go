@@ -1,0 +1,21 @@
+package cuda
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// dropout serves dropout: the key of a step is made on the device.
+func dropout(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, s := q.Attrs.(op.Drop), q.Out.Shape
+	n, channels, points := elems(q.Out), 1, int64(1)
+	if q.Out.Layout == graph.Last {
+		n, channels, points = n/widthLast, s[1], int64(s[2:].Size())
+	}
+	w := &work{b: b}
+	w.call(kernels.Program("dropout.cu", onField(q.Out)...), "dropout", over(n), at(q.In[0]), at(q.Out), b.step, a.KeyBefore(q.Seed), a.Below(),
+		float32(1/(1-a.P)), int32(channels), int32(graph.Last.Lanes(channels)), points, n)
+	return w.kernel("dropout")
+}

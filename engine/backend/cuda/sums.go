@@ -1,0 +1,140 @@
+package cuda
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// reduction is a sum as sum_box makes it: axes that are kept, with distances in the operand and in the result, and
+// those that are summed.
+type reduction struct {
+	kept, summed []stretch
+	innerKept    bool // of neighbours in memory there is one result each
+}
+
+// reductionOf is that of a value.
+func reductionOf(x backend.Tensor, a op.Axes) reduction {
+	var r reduction
+	out := x.Shape.Clone()
+	summed := make([]bool, len(out))
+	for i := range out {
+		if summed[i] = !a.Keep || slices.Contains(a.Axes, i); summed[i] {
+			out[i] = 1
+		}
+	}
+	far := x.Shape.Strides()
+	order := make([]int, len(far))
+	for i := range order {
+		order[i] = i
+	}
+	if x.Layout == graph.Last {
+		s, _ := dense(x, 0)
+		for axis := range far {
+			_, k := dense(x, axis)
+			far[axis], order[k] = s.Strides()[k], axis
+		}
+	}
+	for _, i := range order {
+		d := stretch{x.Shape[i], far[i], out.Strides()[i]}
+		switch {
+		case d.n == 1:
+		case summed[i]:
+			d.y = d.x
+			r.summed, r.innerKept = append(r.summed, d), false
+		default:
+			r.kept, r.innerKept = append(r.kept, d), true
+		}
+	}
+	r.kept, r.summed = merged(r.kept), merged(r.summed)
+	return r
+}
+
+// count is the number of elements of some axes.
+func count(axes []stretch) int64 {
+	n := int64(1)
+	for _, a := range axes {
+		n *= int64(a.n)
+	}
+	return n
+}
+
+// Values of a result that a thread adds up in one call, at most, and parts of a result that a grid has.
+const (
+	sumEach  = 64
+	mostSums = 1 << 11
+)
+
+// size is how many results and values a block takes, and of how many values a part of a result is.
+func (r reduction) size() (block [3]int, each int64) {
+	kept, n := count(r.kept), count(r.summed)
+	switch {
+	case r.innerKept && n < 32:
+		block = [3]int{threads, 1}
+	case r.innerKept:
+		block[0] = 32
+		for int64(block[0]/2) >= kept {
+			block[0] /= 2
+		}
+		block[1] = threads / block[0]
+	case n < 128:
+		block = [3]int{threads / 4, 4}
+	default:
+		block = [3]int{1, threads}
+	}
+	each = int64(block[1]) * sumEach
+	return block, max(each, (n+mostSums-1)/mostSums)
+}
+
+// axes are the arguments of four axes: sizes of all but the first, and distances.
+func axes(a []stretch) (sizes, x, y []any) {
+	a = a[:len(a):len(a)]
+	for len(a) < 4 { // the size of the first axis may be beyond 32 bits
+		a = append(a, stretch{1, 0, 0})
+	}
+	for k, d := range a {
+		if k > 0 {
+			sizes = append(sizes, int32(d.n))
+		}
+		x, y = append(x, int64(d.x)), append(y, int64(d.y))
+	}
+	return sizes, x, y
+}
+
+// sumBox adds a call of sum_box with parts of so many values.
+func (w *work) sumBox(t string, x, y device.Pointer, r reduction, each int64) {
+	block, _ := r.size()
+	kept, n := count(r.kept), count(r.summed)
+	size := device.Size{Grid: [3]int{int((kept + int64(block[0]) - 1) / int64(block[0])), int((n + each - 1) / each)}, Block: block}
+	k, a, b := axes(r.kept)
+	s, along, _ := axes(r.summed)
+	args := append([]any{x, y, kept}, k...)
+	args = append(append(append(args, a...), b...), n)
+	w.call(kernels.Program("sums.cu", define("T", t)), "sum_box", size, append(append(append(args, s...), along...), each)...)
+}
+
+// sum serves sum: in one call, or one for parts and one that adds these up.
+func sum(b *Backend, q backend.Request) (backend.Kernel, error) {
+	x, r := q.In[0], reductionOf(q.In[0], q.Attrs.(op.Axes))
+	_, each := r.size()
+	kept, parts := count(r.kept), (count(r.summed)+each-1)/each
+	if parts == 1 {
+		w := &work{b: b}
+		w.sumBox(stored(x), at(x), at(q.Out), r, each)
+		return w.kernel("sum")
+	}
+	join := reduction{kept: []stretch{{int(kept), 1, 1}}, summed: []stretch{{int(parts), int(kept), int(kept)}}, innerKept: true}
+	return b.placed("sum", int(kept*parts), func(w *work, scratch []float32) {
+		w.sumBox(stored(x), at(x), start(scratch), r, each)
+		w.sumBox("float", start(scratch), at(q.Out), join, parts)
+	})
+}
+
+// sumWay serves sums of fields; the result is plain.
+func sumWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	return lastWay(1, in, out, false)
+}
