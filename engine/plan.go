@@ -29,6 +29,7 @@ type Plan struct {
 	loss    []float32
 	step    uint64
 	runStep func() error // built once, so that Run allocates nothing
+	endStep func() error // the same, of Wait; nil if a run is over when it was started
 	began   time.Time    // of the last run, with Profile
 	// beside is bytes of scratch for which the arena has no room, reserved of memory that
 	// Reserve gave beside it.
@@ -91,7 +92,8 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 	}
 	p.runStep = p.execute
 	if p.memory.remote != nil {
-		p.runStep = func() error { return p.memory.remote.execute(p) }
+		p.runStep = func() error { return p.memory.remote.start(p) }
+		p.endStep = p.memory.remote.Wait
 	}
 	maps.Copy(o.Store.choices, p.Choices())
 	for _, n := range u.Graph.Notes {
@@ -290,6 +292,18 @@ func (p *Plan) runKernels() error {
 //
 // Errors: ctx.Err(), looked at before the step; an error of the device.
 func (p *Plan) Run(ctx context.Context, step uint64) error {
+	if err := p.Start(ctx, step); err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
+// Start begins a step, and Wait ends it: outputs, loss, gradients and states are there when
+// Wait returns. Between both, a device with memory of its own works by itself; elsewhere
+// the step is over when Start returns.
+//
+// Errors: as of Run.
+func (p *Plan) Start(ctx context.Context, step uint64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -300,10 +314,33 @@ func (p *Plan) Run(ctx context.Context, step uint64) error {
 	return p.dev.Do(p.runStep)
 }
 
+// Wait ends the step that Start began.
+//
+// Errors: of the device.
+func (p *Plan) Wait() error {
+	if p.endStep == nil || p.closed {
+		return nil
+	}
+	return p.dev.Do(p.endStep)
+}
+
+// Stage says that the inputs of the next step are filled: they are on their way to a device
+// with memory of its own from here on, while that works, and Input gives other memory. So
+// after Stage and Start the inputs of the step behind it may be filled before Wait. It is
+// never needed, and does nothing elsewhere.
+//
+// Errors: of the device.
+func (p *Plan) Stage() error {
+	if p.memory.remote == nil || p.closed {
+		return nil
+	}
+	return p.dev.Do(func() error { return p.memory.remote.stage(p) })
+}
+
 var errClosed = errors.New("engine: the plan is closed")
 
 // Input is the memory of an input, to be filled before Run, and before every one with
-// Options.Consume; nil if the graph has none of this name.
+// Options.Consume or behind Stage; nil if the graph has none of this name.
 func (p *Plan) Input(name string) []float32 { return p.inputs[name] }
 
 // Output is the memory of an output, valid after Run until the next; nil if

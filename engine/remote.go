@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -18,11 +17,46 @@ type remote struct {
 	flat    [pass.Grad + 1][]float32 // parameters, states and gradients on the device, in the layout of the store
 	version int                      // of the store, that parameters and states have here
 	beside  []float32                // scratch for which the arena has no room
-	loads   []link                   // before all kernels, of memory that is copied fast
+	feeds   []*feed                  // of inputs
 	stores  []link                   // behind all kernels, to such memory
 	runs    int
 	records []func() error // parts of a run that are asked for as a whole, and what lies between them
 	ends    []func() error // that free them
+}
+
+// feed brings an input to the device.
+type feed struct {
+	name        string
+	here, there []float32     // being filled, and its place on the device
+	next        *[2][]float32 // the same that Stage takes in turns with these; nil before its first call
+	from        []float32     // where the input is, or will be, on the device; nil before it is sent
+	to          []float32     // in the arena
+	arrived     func() error
+}
+
+// send begins to copy what was filled, unless that has begun.
+func (f *feed) send(r *remote) (err error) {
+	if f.from != nil || len(f.to) == 0 {
+		return nil
+	}
+	f.from = f.there
+	f.arrived, err = r.Send(f.there, f.here)
+	return err
+}
+
+// swap goes on to the other memory.
+func (f *feed) swap(r *remote) (err error) {
+	if f.next == nil {
+		f.next = &[2][]float32{}
+		if f.next[0], err = r.MakeHost(len(f.to)); err != nil {
+			return err
+		}
+		if f.next[1], err = r.Make(len(f.to)); err != nil {
+			return err
+		}
+	}
+	f.here, f.there, f.next[0], f.next[1] = f.next[0], f.next[1], f.here, f.there
+	return nil
 }
 
 // link is two places of one value, one of them on the device.
@@ -77,12 +111,16 @@ func (r *remote) fill(p *Plan) error {
 				return err
 			}
 		case graph.KindInput:
-			here, err := r.MakeHost(len(m.tensors[i].F32))
-			if err != nil {
+			f := &feed{name: n.Name, to: m.tensors[i].F32}
+			var err error
+			if f.here, err = r.MakeHost(len(f.to)); err != nil {
 				return err
 			}
-			p.inputs[n.Name] = here
-			r.loads = append(r.loads, link{m.tensors[i].F32, here})
+			if f.there, err = r.Make(len(f.to)); err != nil {
+				return err
+			}
+			p.inputs[n.Name] = f.here
+			r.feeds = append(r.feeds, f)
 		}
 	}
 	leaves := func(id int) ([]float32, error) {
@@ -162,30 +200,59 @@ func (r *remote) finish(p *Plan) error {
 	return nil
 }
 
-// execute runs the plan once. The first run asks for every kernel by itself, and later
-// ones for the recorded parts between kernels that wait for the device.
-func (r *remote) execute(p *Plan) error {
-	s := p.opts.Store
+// stage has the inputs of the next step begin their way, and gives other memory for those
+// of the step behind it.
+func (r *remote) stage(p *Plan) error {
+	for _, f := range r.feeds {
+		if f.from != nil { // is staged
+			continue
+		}
+		if err := f.send(r); err != nil {
+			return err
+		}
+		if err := f.swap(r); err != nil {
+			return err
+		}
+		p.inputs[f.name] = f.here
+	}
+	return nil
+}
+
+// start asks for all work of a step. The first run asks for every kernel by itself, and
+// later ones for the recorded parts between kernels that wait for the device.
+func (r *remote) start(p *Plan) error {
 	if p.opts.Profile {
 		p.began = time.Now()
 	}
 	if err := r.Begin(p.step); err != nil {
 		return err
 	}
-	if err := r.load(s); err != nil {
+	if err := r.load(p.opts.Store); err != nil {
 		return err
+	}
+	for _, f := range r.feeds {
+		if err := f.send(r); err != nil {
+			return err
+		}
+		if len(f.to) == 0 {
+			continue
+		}
+		if err := f.arrived(); err != nil {
+			return err
+		}
+		if err := r.Copy(f.to, f.from); err != nil {
+			return err
+		}
+		f.from = nil
 	}
 	err := r.run(p)
 	if p.opts.Finish != nil {
 		err = p.opts.Finish(err)
 	}
-	if err != nil {
-		return err
-	}
-	if p.opts.Mode == Train {
+	if err == nil && p.opts.Mode == Train {
 		err = r.leave(p)
 	}
-	return errors.Join(err, r.Wait())
+	return err
 }
 
 // load brings parameters and states to the device if they may have changed.
@@ -243,17 +310,6 @@ func (r *remote) run(p *Plan) error {
 
 // each gives visit all work of a run in order, and whether it waits for the device.
 func (r *remote) each(p *Plan, visit func(waits bool, f func() error) error) error {
-	move := func(links []link) error {
-		for _, l := range links {
-			if err := visit(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := move(r.loads); err != nil {
-		return err
-	}
 	for i := range p.kernels {
 		k := &p.kernels[i]
 		err := visit(k.Waits || len(k.ends) > 0 || k.Early != nil, func() error {
@@ -271,7 +327,12 @@ func (r *remote) each(p *Plan, visit func(waits bool, f func() error) error) err
 			return err
 		}
 	}
-	return move(r.stores)
+	for _, l := range r.stores {
+		if err := visit(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // record writes down the work of a run, in parts between what waits for the device.

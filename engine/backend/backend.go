@@ -91,6 +91,10 @@ type Remote interface {
 	Free(x []float32) error
 	// Copy copies between memories of any kind.
 	Copy(dst, src []float32) error
+	// Send begins to copy at once, beside all work: neither memory is in use by work that was
+	// asked for, and src is of MakeHost. Work that is asked for after arrived was called finds
+	// the copy there. It cannot be recorded.
+	Send(dst, src []float32) (arrived func() error, err error)
 	// Begin tells the step whose random numbers the work that follows draws. It is not part
 	// of a recording.
 	Begin(step uint64) error

@@ -153,6 +153,15 @@ func (b *Backend) Copy(dst, src []float32) error {
 	return b.dev.Copy(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), elem*int64(len(dst)))
 }
 
+// Send copies from the host beside all work.
+func (b *Backend) Send(dst, src []float32) (arrived func() error, err error) {
+	t, err := b.dev.CopyNow(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), elem*int64(len(dst)))
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return b.dev.Join(t) }, nil
+}
+
 // Begin tells the step. It waits: the number is still being read otherwise.
 func (b *Backend) Begin(step uint64) error {
 	*(*uint64)(b.stepHost) = step

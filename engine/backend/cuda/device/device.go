@@ -32,6 +32,9 @@ type Device interface {
 	// order in which they were asked for, and so do those from it. It may be recorded, with the
 	// Join of all it began.
 	CopyAside(dst, src Pointer, bytes int64) (Ticket, error)
+	// CopyNow is CopyAside behind nothing: what it reads and writes is not in use by any work
+	// that was asked for. It cannot be recorded.
+	CopyNow(dst, src Pointer, bytes int64) (Ticket, error)
 	// Join has the work that is asked for later wait for a copy.
 	Join(t Ticket) error
 	// Zero clears memory of the device.
