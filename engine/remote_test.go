@@ -1,0 +1,266 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+)
+
+// watched is an emulated device that counts the bytes it copies and fails when told to.
+type watched struct {
+	*emulate.Device
+	copied   int64
+	fail     error // of the next copies
+	recorded int
+	waits    int
+}
+
+func (w *watched) Copy(dst, src device.Pointer, bytes int64) error {
+	w.copied += bytes
+	if w.fail != nil {
+		return w.fail
+	}
+	return w.Device.Copy(dst, src, bytes)
+}
+
+func (w *watched) Record(f func() error) (device.Recording, error) {
+	w.recorded++
+	return w.Device.Record(f)
+}
+
+// watch adds a backend of this name over watched devices, and gives the last one opened.
+func watch(t *testing.T, name string) func() *watched {
+	t.Helper()
+	var last *watched
+	before := engine.Backends
+	t.Cleanup(func() { engine.Backends = before })
+	e := before[0]
+	e.Name = name
+	e.Open = func(engine.Options) (backend.Backend, error) {
+		return cuda.Over(func() (device.Device, error) {
+			d, err := emulate.Open(1 << 28)
+			last = &watched{Device: d}
+			return last, err
+		})
+	}
+	engine.Backends = append(slices.Clone(before), e)
+	return func() *watched { return last }
+}
+
+// perceptron is a network whose operations all have kernels on the device.
+func perceptron(t *testing.T) *graph.Graph {
+	t.Helper()
+	b := graph.New(1)
+	x, y := b.Input("x", graph.Shape{4, 8}), b.Input("y", graph.Shape{4, 8})
+	w := b.Param("w", graph.Shape{1, 8}, graph.HeNormal(8))
+	s := b.State("seen", graph.Shape{4, 8}, graph.Zeros())
+	z := op.Tanh(b, op.Mul(b, x, w))
+	b.Assign(s, op.Add(b, s, x))
+	b.Output("z", z)
+	b.Loss(op.Mean(b, op.Square(b, op.Sub(b, z, y))))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestHome: while a plan trains on a device, parameters and states stay there, and are
+// copied when somebody asks for them or may have changed them.
+func TestHome(t *testing.T) {
+	dev := watch(t, "watched")
+	ctx := context.Background()
+	p := compile(t, perceptron(t), engine.Options{Backend: "watched"})
+	w := dev()
+	s := p.Store()
+	judge := compile(t, perceptron(t), engine.Options{Backend: "ref"})
+	step := func(p *engine.Plan, n uint64) {
+		t.Helper()
+		fill(p.Input("x"), 7+n)
+		fill(p.Input("y"), 8)
+		if err := p.Run(ctx, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(p, 0)
+	step(judge, 0)
+	w.copied = 0
+	step(p, 1)
+	step(judge, 1)
+	// The number of the step; inputs within the device, output and loss; the state's new value.
+	if want := int64(8 + 4*(2*32+32+1) + 4*32); w.copied != want {
+		t.Errorf("a run that nobody looks into copies %d bytes, want %d", w.copied, want)
+	}
+	near := func(what string, a, b []float32) {
+		t.Helper()
+		for i := range b {
+			if math.Abs(float64(a[i]-b[i])) > 1e-6 {
+				t.Fatalf("%s: %v, want %v", what, a, b)
+			}
+		}
+	}
+	near("gradients", s.Grads(), judge.Store().Grads())
+	near("states", s.States(), judge.Store().States())
+	for _, x := range []*engine.Store{s, judge.Store()} {
+		for i := range x.Params() {
+			x.Params()[i] -= 0.1 * x.Grads()[i]
+		}
+	}
+	// Another plan of the store, on another device, sees what was written and what the first
+	// has made since.
+	step(p, 2)
+	step(judge, 2)
+	eval := compile(t, perceptron(t), engine.Options{Backend: "watched", Store: s, Mode: engine.Infer})
+	step(eval, 3)
+	step(judge, 3)
+	near("output", eval.Output("z"), judge.Output("z"))
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	step(eval, 3)
+	near("output without the home", eval.Output("z"), judge.Output("z"))
+}
+
+// TestRecorded: from the second run on the work is asked for as a whole, with the same
+// results; a kernel that only the program has parts it.
+func TestRecorded(t *testing.T) {
+	dev := watch(t, "watched")
+	p := compile(t, perceptron(t), engine.Options{Backend: "watched"})
+	var losses []float64
+	for range 4 {
+		fill(p.Input("x"), 1)
+		fill(p.Input("y"), 2)
+		if err := p.Run(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		losses = append(losses, p.Loss())
+	}
+	if slices.Min(losses) != slices.Max(losses) || dev().recorded != 1 {
+		t.Errorf("losses %v, %d recordings", losses, dev().recorded)
+	}
+	fill(p.Input("x"), 3) // what is recorded reads the inputs of its run
+	if err := p.Run(context.Background(), 0); err != nil || p.Loss() == losses[0] {
+		t.Errorf("loss %v of other inputs, %v", p.Loss(), err)
+	}
+	foreign := func(q backend.Request) (backend.Kernel, error) {
+		return backend.Kernel{Name: "ours", Run: func() error {
+			for i, v := range q.In[0].F32 {
+				q.Out.F32[i] = float32(math.Tanh(float64(v)))
+			}
+			return nil
+		}}, nil
+	}
+	p = compile(t, perceptron(t), engine.Options{Backend: "watched", Passes: withoutChains(),
+		Kernels: map[string]func(backend.Request) (backend.Kernel, error){"tanh": foreign}})
+	for range 3 {
+		fill(p.Input("x"), 1)
+		fill(p.Input("y"), 2)
+		if err := p.Run(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(p.Loss()-losses[0]) > 1e-6 {
+			t.Errorf("loss %v with a kernel of the program, want %v", p.Loss(), losses[0])
+		}
+	}
+	if dev().recorded != 2 {
+		t.Errorf("%d recordings around a kernel of the program, want 2", dev().recorded)
+	}
+}
+
+// TestDeviceFails: an error of the device ends the run with it, and one that a method
+// without an error met ends the next run.
+func TestDeviceFails(t *testing.T) {
+	dev := watch(t, "watched")
+	p := compile(t, perceptron(t), engine.Options{Backend: "watched"})
+	run := func() error { return p.Run(context.Background(), 0) }
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	lost := errors.New("the GPU has fallen off the bus")
+	dev().fail = lost
+	p.Store().Params()
+	dev().fail = nil
+	if err := run(); !errors.Is(err, lost) {
+		t.Errorf("after a failed copy of parameters: %v", err)
+	}
+	if err := run(); err != nil {
+		t.Errorf("an error is told twice: %v", err)
+	}
+	dev().fail = lost
+	if err := run(); !errors.Is(err, lost) {
+		t.Errorf("run: %v", err)
+	}
+	dev().fail = nil
+}
+
+// TestDeviceMemory: a device that is too small is refused when the plan is made.
+func TestDeviceMemory(t *testing.T) {
+	before := engine.Backends
+	t.Cleanup(func() { engine.Backends = before })
+	e := before[0]
+	e.Name = "small"
+	e.Open = func(engine.Options) (backend.Backend, error) {
+		return cuda.Over(func() (device.Device, error) { return emulate.Open(1 << 14) })
+	}
+	engine.Backends = append(slices.Clone(before), e)
+	_, err := engine.Compile(unet(t, 2, 1), engine.Options{Backend: "small"})
+	if !errors.Is(err, device.ErrMemory) || !strings.Contains(err.Error(), "too little memory") {
+		t.Errorf("%v", err)
+	}
+}
+
+// withoutChains are the passes but the one that joins elementwise operations.
+func withoutChains() []pass.Pass {
+	return slices.DeleteFunc(slices.Clone(pass.List), func(p pass.Pass) bool { return p.Name == "fuse-chains" })
+}
+
+// TestStage: the inputs of the next step may be filled while one is under way, and every
+// step gets its own.
+func TestStage(t *testing.T) {
+	watch(t, "watched")
+	for _, backend := range []string{"watched", "ref", "cpu"} {
+		p := compile(t, perceptron(t), engine.Options{Backend: backend})
+		judge := compile(t, perceptron(t), engine.Options{Backend: "ref"})
+		ctx := context.Background()
+		put := func(p *engine.Plan, n uint64) {
+			fill(p.Input("x"), n)
+			fill(p.Input("y"), 100+n)
+		}
+		call := func(f func() error) {
+			t.Helper()
+			if err := f(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(p, 0)
+		call(p.Stage)
+		for n := range uint64(5) {
+			call(func() error { return p.Start(ctx, n) })
+			if n != 3 { // one that is not staged
+				put(p, n+1)
+				call(p.Stage)
+			}
+			call(p.Wait)
+			if n == 3 {
+				put(p, n+1)
+			}
+			put(judge, n)
+			call(func() error { return judge.Run(ctx, n) })
+			if math.Abs(p.Loss()-judge.Loss()) > 1e-6 {
+				t.Errorf("%s, step %d: loss %v, want %v", backend, n, p.Loss(), judge.Loss())
+			}
+		}
+	}
+}
