@@ -1,0 +1,146 @@
+//go:build cgo && linux
+
+package cudnn
+
+/*
+#cgo CFLAGS: -O2 -Wall
+#cgo LDFLAGS: -ldl
+#cgo noescape ens_cudnn_execute
+#cgo nocallback ens_cudnn_execute
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Library is cuDNN, opened.
+type Library struct {
+	t       *C.ens_cudnn // never freed, as the library is never unloaded
+	version string
+	path    string
+}
+
+// Open opens cuDNN. find looks for it; nil is libraries.Find.
+//
+// Errors: *exit.Error (no device) that wraps ErrUnavailable if the library, one of its
+// functions or the right version is not there.
+func Open(find func(libraries.Library) (*dl.Library, error)) (*Library, error) {
+	if find == nil {
+		find = libraries.Find
+	}
+	lib, err := find(libraries.CuDNN)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	t := (*C.ens_cudnn)(C.calloc(1, C.size_t(unsafe.Sizeof(C.ens_cudnn{}))))
+	var missing [1024]C.char
+	if C.ens_cudnn_bind(t, lib.Handle(), &missing[0], C.size_t(len(missing))) != 0 {
+		C.free(unsafe.Pointer(t))
+		return nil, unavailable(lib.Path(), fmt.Errorf("it lacks %s: %w",
+			strings.ReplaceAll(C.GoString(&missing[0]), " ", ", "), dl.ErrNoSymbol))
+	}
+	v := int(C.ens_cudnn_version(t))
+	l := &Library{t: t, path: lib.Path(), version: fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)}
+	if v/10000 != 9 {
+		C.free(unsafe.Pointer(t))
+		return nil, unavailable(l.path, fmt.Errorf("it is version %s, this program was built for 9.x", l.version))
+	}
+	return l, nil
+}
+
+func unavailable(at string, cause error) error {
+	return &exit.Error{Code: exit.NoDevice, What: "cannot use cuDNN for convolutions on the GPU", At: at, Why: cause.Error(),
+		Fix: "install cuDNN 9 for the CUDA version of the driver (PyPI: nvidia-cudnn-cu12), or set LD_LIBRARY_PATH to its folder",
+		Err: fmt.Errorf("%w: %w", ErrUnavailable, cause)}
+}
+
+// Version is that of the library, "9.28.0".
+func (l *Library) Version() string { return l.version }
+
+// Path is the file that was opened.
+func (l *Library) Path() string { return l.path }
+
+// on calls cuDNN and gives an error with its message, which is kept per OS thread.
+func (l *Library) on(call, what string, f func() C.int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	status := f()
+	if status == 0 {
+		return nil
+	}
+	var text [2048]C.char
+	C.ens_cudnn_last_error(l.t, &text[0], C.size_t(len(text)))
+	return &CallError{Call: call, What: what, Status: int(status), Name: C.GoString(C.ens_cudnn_error(l.t, status)),
+		Detail: strings.TrimSpace(C.GoString(&text[0]))}
+}
+
+// Handle is cuDNN on one device. It is used by one goroutine at a time, on the thread
+// where the context of the device is current.
+type Handle struct {
+	l      *Library
+	handle unsafe.Pointer // nil if the device is only described
+	// described is what cuDNN needs to know of a device that is not here, else zero.
+	described descriptor
+	made      *descriptors // of described
+}
+
+// New prepares cuDNN for a device, whose context is current.
+//
+// Errors: *exit.Error (no device) that wraps ErrUnavailable and a *CallError.
+func (l *Library) New(d device.Loaded) (*Handle, error) {
+	h := &Handle{l: l}
+	var p unsafe.Pointer
+	if err := l.on("cudnnCreate", "the handle", func() C.int { return C.ens_cudnn_create(l.t, &p) }); err != nil {
+		return nil, unavailable(l.path, err)
+	}
+	h.handle = p
+	if err := l.on("cudnnSetStream", "the handle", func() C.int { return C.ens_cudnn_stream(l.t, p, d.Stream()) }); err != nil {
+		_ = h.Close() // the first error says more
+		return nil, unavailable(l.path, err)
+	}
+	return h, nil
+}
+
+// Describe prepares cuDNN for a device that is not here, from its description: the
+// attribute CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION of one that was. Plans are found, and
+// cannot run.
+//
+// Errors: a *CallError if cuDNN does not understand it.
+func (l *Library) Describe(description string) (*Handle, error) {
+	h := &Handle{l: l, made: &descriptors{l: l}}
+	var err error
+	h.described, err = h.made.make("the device", C.CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR,
+		values(C.CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, C.CUDNN_TYPE_CHAR, []byte(description)...))
+	if err != nil {
+		_ = h.made.close() // the first error says more
+		return nil, err
+	}
+	return h, nil
+}
+
+// Close ends the handle; plans are closed before. It waits for the device and may be
+// repeated.
+func (h *Handle) Close() error {
+	if h.made != nil {
+		made := h.made
+		h.made = nil
+		return made.close()
+	}
+	if h.handle == nil {
+		return nil
+	}
+	p := h.handle
+	h.handle = nil
+	return h.l.on("cudnnDestroy", "the handle", func() C.int { return C.ens_cudnn_destroy(h.l.t, p) })
+}

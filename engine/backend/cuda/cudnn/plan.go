@@ -1,0 +1,446 @@
+//go:build cgo && linux
+
+package cudnn
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+)
+
+// Plan is a prepared convolution. It is used like its Handle.
+type Plan struct {
+	h         *Handle
+	c         Convolution
+	name      string
+	fused     bool
+	notes     []string
+	workspace int64
+	parts     *descriptors // the graph, the engine and the plan
+	plan      descriptor
+	pack      *descriptors // the pointers of the last run
+	packed    descriptor
+	last      Operands
+}
+
+// noteNames are the words for what engines do to numbers.
+var noteNames = map[C.int]string{
+	C.CUDNN_NUMERICAL_NOTE_TENSOR_CORE:                 "tensor cores",
+	C.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:         "rounds its inputs",
+	C.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: "adds up in less than float32",
+	C.CUDNN_NUMERICAL_NOTE_FFT:                         "FFT",
+	C.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:            "not the same bits each time",
+	C.CUDNN_NUMERICAL_NOTE_WINOGRAD:                    "Winograd",
+	C.CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:           "Winograd 4×4",
+	C.CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:           "Winograd 6×6",
+	C.CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:         "Winograd 13×13",
+	C.CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP:             "keeps NaN",
+}
+
+// refused tells why an engine with a note is not for a convolution; "" if it is.
+func refused(c *Convolution, note C.int) string {
+	switch note {
+	case C.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, C.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+		return noteNames[note]
+	case C.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS: // to less than TF32
+		if c.Type == Float32 {
+			return noteNames[note]
+		}
+	case C.CUDNN_NUMERICAL_NOTE_TENSOR_CORE: // multiply float32 as TF32
+		if c.Type == Float32 && !c.TF32 {
+			return "TF32"
+		}
+	}
+	return ""
+}
+
+// modes are the ways to ask for engines, the best first.
+var modes = []struct {
+	mode C.int
+	name string
+}{{C.CUDNN_HEUR_MODE_A, "A"}, {C.CUDNN_HEUR_MODE_B, "B"}, {C.CUDNN_HEUR_MODE_FALLBACK, "fallback"}}
+
+// Plans finds plans, in the order of cuDNN's guess of their speed: those that do the bias
+// and ReLU too, if any, before those that leave them to the caller. Each is closed by the
+// caller.
+//
+// Errors: ErrUnsupported around the reasons if there is none; *CallError of a call that does
+// not depend on the engine.
+func (h *Handle) Plans(c Convolution, limits Limits) ([]*Plan, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	f := finder{h: h, c: &c, limits: limits, seen: map[string]bool{}}
+	err := f.find(c.Bias || c.ReLU)
+	if err == nil && (c.Bias || c.ReLU) {
+		err = f.find(false)
+	}
+	if err == nil && len(f.plans) == 0 {
+		err = fmt.Errorf("cudnn: %v of %v with at most %d bytes of workspace: %w", c.Pass, c.Size, limits.Workspace, errors.Join(append([]error{ErrUnsupported}, f.reasons...)...))
+	}
+	if err != nil {
+		for _, p := range f.plans {
+			err = errors.Join(err, p.Close())
+		}
+		return nil, err
+	}
+	return f.plans, nil
+}
+
+// Plan makes the plan of a name that Plans gave, for the same convolution and the same
+// version of cuDNN.
+//
+// Errors: ErrUnsupported around the reason if cuDNN has no such engine here.
+func (h *Handle) Plan(c Convolution, name string) (*Plan, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	want, err := parse(name)
+	if err != nil {
+		return nil, err
+	}
+	m := &descriptors{l: h.l}
+	p, err := h.named(m, &c, want)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cudnn: plan %q of a %v of %v: %w: %w", name, c.Pass, c.Size, ErrUnsupported, err), m.close())
+	}
+	return p, nil
+}
+
+// named makes a plan from an engine's number and its knobs.
+func (h *Handle) named(m *descriptors, c *Convolution, want choice) (*Plan, error) {
+	if want.fused && !c.Bias && !c.ReLU {
+		return nil, errors.New("the convolution has nothing to fuse")
+	}
+	g, err := h.graph(m, c, want.fused)
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("engine %d", want.engine)
+	engine, err := m.make(what, C.CUDNN_BACKEND_ENGINE_DESCRIPTOR, h.target(C.CUDNN_ATTR_ENGINE_DEVICEPROP,
+		values(C.CUDNN_ATTR_ENGINE_OPERATION_GRAPH, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, g),
+		values(C.CUDNN_ATTR_ENGINE_GLOBAL_INDEX, C.CUDNN_TYPE_INT64, want.engine))...)
+	if err != nil {
+		return nil, err
+	}
+	attributes := []attribute{values(C.CUDNN_ATTR_ENGINECFG_ENGINE, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, engine)}
+	var knobs []descriptor
+	for _, k := range want.knobs {
+		d, err := m.make(fmt.Sprintf("knob %d of %s", k.kind, what), C.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+			values(C.CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, C.CUDNN_TYPE_KNOB_TYPE, C.int(k.kind)),
+			values(C.CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, C.CUDNN_TYPE_INT64, k.value))
+		if err != nil {
+			return nil, err
+		}
+		knobs = append(knobs, d)
+	}
+	if len(knobs) > 0 {
+		attributes = append(attributes, values(C.CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, knobs...))
+	}
+	config, err := m.make("the settings of "+what, C.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, attributes...)
+	if err != nil {
+		return nil, err
+	}
+	notes, why, err := h.notes(c, engine, what)
+	if err == nil && why != "" {
+		err = errors.New(why)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{h: h, c: *c, name: want.String(), fused: want.fused, notes: notes, parts: m}
+	return p, p.build(config)
+}
+
+// target adds the device to attributes, where it is described.
+func (h *Handle) target(name C.int, a ...attribute) []attribute {
+	if h.described.p != nil {
+		a = append(a, values(name, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, h.described))
+	}
+	return a
+}
+
+// notes are what an engine does, and why it is not for a convolution, or "".
+func (h *Handle) notes(c *Convolution, engine descriptor, what string) (notes []string, why string, err error) {
+	var list [64]C.int // more than there are kinds of notes
+	n, err := get(h.l, engine, what, C.CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, C.CUDNN_TYPE_NUMERICAL_NOTE, list[:])
+	if err != nil {
+		return nil, "", err
+	}
+	for _, note := range list[:min(n, len(list))] {
+		name, known := noteNames[note]
+		if !known {
+			name = fmt.Sprintf("numerical note %d", note)
+		}
+		notes = append(notes, name)
+		if why == "" {
+			why = refused(c, note)
+		}
+	}
+	n, err = get(h.l, engine, what, C.CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, C.CUDNN_TYPE_BEHAVIOR_NOTE, list[:])
+	if slices.Contains(list[:min(n, len(list))], C.CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) {
+		notes = append(notes, "compiled here")
+	}
+	return notes, why, err
+}
+
+// finder looks for plans.
+type finder struct {
+	h       *Handle
+	c       *Convolution
+	limits  Limits
+	seen    map[string]bool
+	plans   []*Plan
+	reasons []error // why engines were left out
+}
+
+func (f *finder) full() bool { return f.limits.Most > 0 && len(f.plans) >= f.limits.Most }
+
+// skip remembers why an engine or a way to ask for engines is left out.
+func (f *finder) skip(err error) {
+	if len(f.reasons) < 8 {
+		f.reasons = append(f.reasons, err)
+	}
+}
+
+// find looks for plans of the fused graph or the plain one.
+func (f *finder) find(fused bool) error {
+	for _, mode := range modes {
+		if f.full() {
+			return nil
+		}
+		if err := f.ask(fused, mode.mode, "heuristics "+mode.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unusual tells whether a call failed for another reason than that cuDNN cannot do what is
+// wanted.
+func unusual(err error) bool {
+	var e *CallError
+	return !errors.As(err, &e) || e.Status/1000 != 3
+}
+
+// ask makes the plans of the engines that cuDNN names in one mode.
+func (f *finder) ask(fused bool, mode C.int, what string) error {
+	m := &descriptors{l: f.h.l}
+	choices, err := f.choices(m, fused, mode, what)
+	if closing := m.close(); closing != nil {
+		return errors.Join(err, closing)
+	}
+	if err != nil {
+		// Already here fails a fused graph of a kind that cuDNN does not know, and a mode
+		// that knows no convolutions over three axes.
+		if unusual(err) {
+			return fmt.Errorf("cudnn: %v of %v: %w", f.c.Pass, f.c.Size, err)
+		}
+		f.skip(err)
+		return nil
+	}
+	for _, choice := range choices {
+		if f.full() {
+			return nil
+		}
+		if err := f.try(choice); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choices lists the engines and settings that cuDNN names for a graph, the best first,
+// without those that are not for the convolution or that were seen before.
+func (f *finder) choices(m *descriptors, fused bool, mode C.int, what string) ([]choice, error) {
+	g, err := f.h.graph(m, f.c, fused)
+	if err != nil {
+		return nil, err
+	}
+	heuristics, err := m.make(what, C.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, f.h.target(C.CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
+		values(C.CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, g),
+		values(C.CUDNN_ATTR_ENGINEHEUR_MODE, C.CUDNN_TYPE_HEUR_MODE, mode))...)
+	if err != nil {
+		return nil, err
+	}
+	n, err := get[descriptor](f.h.l, heuristics, what, C.CUDNN_ATTR_ENGINEHEUR_RESULTS, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, nil)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	configs, err := m.filled(heuristics, what, C.CUDNN_ATTR_ENGINEHEUR_RESULTS, C.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, n)
+	if err != nil {
+		return nil, err
+	}
+	var all []choice
+	for _, config := range configs {
+		c, engine, err := readChoice(m, config, what)
+		if err != nil {
+			return nil, err
+		}
+		c.fused = fused
+		if f.seen[c.String()] {
+			continue
+		}
+		f.seen[c.String()] = true
+		_, why, err := f.h.notes(f.c, engine, what)
+		switch {
+		case err != nil:
+			return nil, err
+		case why != "":
+			f.skip(fmt.Errorf("%v: %s", c, why))
+		default:
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+// maxKnobs is more than there are kinds of knobs.
+const maxKnobs = 64
+
+// readChoice reads which engine and settings a configuration has.
+func readChoice(m *descriptors, config descriptor, what string) (choice, descriptor, error) {
+	var c choice
+	engines, err := m.filled(config, what, C.CUDNN_ATTR_ENGINECFG_ENGINE, C.CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1)
+	if err == nil && len(engines) != 1 {
+		err = fmt.Errorf("cudnnBackendGetAttribute of %s: a configuration of %d engines, want 1", what, len(engines))
+	}
+	if err != nil {
+		return c, descriptor{}, err
+	}
+	if c.engine, err = one[int64](m.l, engines[0], what, C.CUDNN_ATTR_ENGINE_GLOBAL_INDEX, C.CUDNN_TYPE_INT64); err != nil {
+		return c, descriptor{}, err
+	}
+	knobs, err := m.filled(config, what, C.CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, C.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, maxKnobs)
+	if err != nil {
+		return c, descriptor{}, err
+	}
+	for _, d := range knobs {
+		kind, err := one[C.int](m.l, d, what, C.CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, C.CUDNN_TYPE_KNOB_TYPE)
+		if err != nil {
+			return c, descriptor{}, err
+		}
+		value, err := one[int64](m.l, d, what, C.CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, C.CUDNN_TYPE_INT64)
+		if err != nil {
+			return c, descriptor{}, err
+		}
+		c.knobs = append(c.knobs, knob{int32(kind), value})
+	}
+	return c, engines[0], nil
+}
+
+// try makes the plan of a choice and keeps it if its workspace is small enough. What an
+// engine cannot do shows only here.
+func (f *finder) try(want choice) error {
+	m := &descriptors{l: f.h.l}
+	p, err := f.h.named(m, f.c, want)
+	if err != nil {
+		f.skip(fmt.Errorf("%v: %w", want, err))
+		return m.close()
+	}
+	if p.workspace > f.limits.Workspace {
+		f.skip(fmt.Errorf("%v: %d bytes of workspace", want, p.workspace))
+		return p.Close()
+	}
+	f.plans = append(f.plans, p)
+	return nil
+}
+
+// build makes the plan of a configuration.
+func (p *Plan) build(config descriptor) error {
+	what := "the plan of " + p.name
+	attributes := []attribute{values(C.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, config)}
+	if p.h.handle != nil {
+		attributes = append(attributes, values(C.CUDNN_ATTR_EXECUTION_PLAN_HANDLE, C.CUDNN_TYPE_HANDLE, p.h.handle))
+	}
+	var err error
+	if p.plan, err = p.parts.make(what, C.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, attributes...); err != nil {
+		return err
+	}
+	p.workspace, err = one[int64](p.h.l, p.plan, what, C.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, C.CUDNN_TYPE_INT64)
+	return err
+}
+
+// Name tells the plan apart from others of the same convolution.
+func (p *Plan) Name() string { return p.name }
+
+// Workspace is what Run wants, in bytes.
+func (p *Plan) Workspace() int64 { return p.workspace }
+
+// Fused tells whether Run does the bias and ReLU of the convolution, too. If not, y is the
+// convolution alone.
+func (p *Plan) Fused() bool { return p.fused }
+
+// Notes are what cuDNN says about how the plan computes, in words.
+func (p *Plan) Notes() []string { return p.notes }
+
+// Run asks for the convolution, which is done when the work before it on the stream is; the
+// caller goes on. It allocates nothing when it is called with the operands of the call
+// before. It may be recorded, if it ran before: its first run may load kernels.
+//
+// Errors: an operand that is missing or not aligned; *CallError.
+func (p *Plan) Run(o Operands) error {
+	if o != p.last || p.pack == nil {
+		if err := p.bind(o); err != nil {
+			return err
+		}
+	}
+	if status := C.ens_cudnn_execute(p.h.l.t, p.h.handle, p.plan.p, p.packed.p); status != 0 {
+		return p.h.l.on("cudnnBackendExecute", p.name, func() C.int { return status })
+	}
+	return nil
+}
+
+// bind describes the operands to cuDNN.
+func (p *Plan) bind(o Operands) error {
+	if p.h.handle == nil || p.plan.p == nil {
+		return fmt.Errorf("cudnn: %s: a plan of a device that is only described, or that was closed, cannot run", p.name)
+	}
+	scratch := o.Workspace
+	if p.workspace == 0 {
+		scratch = nil
+	}
+	ids, pointers := []int64{idX, idW, idY}, []unsafe.Pointer{o.X, o.W, o.Y}
+	if p.fused && p.c.Bias {
+		ids, pointers = append(ids, idBias), append(pointers, o.Bias)
+	}
+	wanted := pointers
+	if p.workspace > 0 {
+		wanted = append(slices.Clone(pointers), scratch)
+	}
+	for i, x := range wanted {
+		if x == nil || uintptr(x)%Alignment != 0 {
+			return fmt.Errorf("cudnn: %s: operand %d of %d lies at %#x: want memory of the device, aligned to %d bytes", p.name, i+1, len(wanted), uintptr(x), Alignment)
+		}
+	}
+	m := &descriptors{l: p.h.l}
+	pack, err := m.make("the operands of "+p.name, C.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
+		values(C.CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, C.CUDNN_TYPE_INT64, ids...),
+		values(C.CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, C.CUDNN_TYPE_VOID_PTR, pointers...),
+		values(C.CUDNN_ATTR_VARIANT_PACK_WORKSPACE, C.CUDNN_TYPE_VOID_PTR, scratch))
+	if err != nil {
+		return errors.Join(err, m.close())
+	}
+	old := p.pack
+	p.pack, p.packed, p.last = m, pack, o
+	if old != nil {
+		return old.close()
+	}
+	return nil
+}
+
+// Close frees the plan, when no recording has it any more. It may be repeated.
+func (p *Plan) Close() error {
+	var err error
+	if p.pack != nil {
+		err = p.pack.close()
+	}
+	p.pack, p.plan, p.last = nil, descriptor{}, Operands{}
+	return errors.Join(err, p.parts.close())
+}

@@ -1,0 +1,186 @@
+//go:build long && cgo && linux
+
+package cudnn
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/internal/dl"
+)
+
+// nvidia is the folder "nvidia" of an environment with NVIDIA's wheels of CUDA 12.
+func nvidia(t *testing.T) string {
+	t.Helper()
+	folder := os.Getenv(libraries.PathVariable)
+	if _, err := os.Stat(filepath.Join(folder, "cudnn/include/cudnn.h")); err != nil {
+		t.Skipf("skipped: %s does not name the folder nvidia of a site-packages with nvidia-cudnn-cu12, nvidia-cuda-runtime-cu12, nvidia-cuda-nvcc-cu12 and nvidia-cuda-nvrtc-cu12", libraries.PathVariable)
+	}
+	return folder
+}
+
+// compile builds a shared library from C.
+func compile(t *testing.T, name, source string) string {
+	t.Helper()
+	dir := t.TempDir()
+	c, so := filepath.Join(dir, "x.c"), filepath.Join(dir, name)
+	if err := os.WriteFile(c, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-w", "-Wl,-soname,"+name, "-o", so, c).CombinedOutput(); err != nil {
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	return so
+}
+
+// driver stands in for that of a machine without one: code is "loaded", and all else is
+// answered as where there is no device.
+func driver() string {
+	var s strings.Builder
+	for _, f := range []string{"cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction", "cuModuleLoadData", "cuModuleGetFunction",
+		"cuKernelGetAttribute", "cuDriverGetVersion", "cuLinkCreate"} {
+		fmt.Fprintf(&s, "int %s(int *out) { *out = 1024; return 0; }\n", f)
+	}
+	for _, f := range []string{"cuKernelSetAttribute", "cuLibraryUnload", "cuModuleUnload"} {
+		fmt.Fprintf(&s, "int %s(void) { return 0; }\n", f)
+	}
+	for _, f := range []string{"cuGetErrorString", "cuGetErrorName", "cuCtxGetCurrent", "cuCtxGetLimit", "cuCtxPopCurrent", "cuCtxPushCurrent",
+		"cuDeviceGet", "cuDeviceGetCount", "cuLaunchCooperativeKernel", "cuLaunchKernel", "cuLaunchKernelEx", "cuLibraryLoadFromFile",
+		"cuLinkAddData", "cuLinkComplete", "cuLinkDestroy", "cuOccupancyMaxPotentialClusterSize", "cuStreamGetCtx",
+		"cuTensorMapEncodeIm2col", "cuTensorMapEncodeTiled"} {
+		fmt.Fprintf(&s, "int %s(void) { return 100; }\n", f)
+	}
+	return s.String()
+}
+
+// real opens NVIDIA's library, on a machine that need not have a driver.
+func real(t *testing.T) *Library {
+	t.Helper()
+	nvidia(t)
+	if _, err := dl.Open("libcuda.so.1"); err != nil {
+		if _, err := dl.Open(compile(t, "libcuda.so.1", driver())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := Open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Prototypes and values are those of the headers.
+func TestLongHeaders(t *testing.T) {
+	folder := nvidia(t)
+	args := []string{"-Wall", "-Werror", "-fsyntax-only", "testdata/check.c"}
+	for _, p := range []string{"cudnn", "cuda_runtime", "cuda_nvcc"} {
+		args = append(args, "-I"+filepath.Join(folder, p, "include"))
+	}
+	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("api.h and NVIDIA's headers differ: %v\n%s", err, out)
+	}
+}
+
+// Without a device the handle is refused with cuDNN's own words.
+func TestLongNoDevice(t *testing.T) {
+	l := real(t)
+	if !strings.HasPrefix(l.Version(), "9.") {
+		t.Errorf("version %q", l.Version())
+	}
+	_, err := l.New(nil)
+	var e *CallError
+	if !errors.As(err, &e) || e.Status != 1001 || e.Call != "cudnnCreate" || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v, want cudnnCreate to answer 1001", err)
+	}
+}
+
+// h100 is the description of an H100, as cuDNN writes it. Clocks, widths and sizes are
+// those of NVIDIA's data sheet of the SXM5 module and of the CUDA programming guide for
+// compute capability 9.0.
+const h100 = `{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,
+"multiProcessorCount":132,"smCountOrigin":0,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,
+"reservedSharedMemoryPerBlock":1024,"oversizedSharedMemoryPerBlock":0,"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,
+"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":85017493504,"smClockRateKHz":1980000,
+"memClockRateKHz":2619000,"memoryBusWidth":5120,"l2CacheSize":52428800,"cudaDeviceId":0,"deviceVer":900,"driverVer":12090,"deviceName":"NVIDIA H100 80GB HBM3"}`
+
+// Of an H100 that is not here cuDNN finds plans for every kind of convolution of a network,
+// down to compiled kernels: all that cuDNN checks before it needs the device.
+func TestLongPlans(t *testing.T) {
+	l := real(t)
+	h, err := l.Describe(h100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := Convolution{N: 1, In: 32, Out: 64, Size: [3]int{8, 90, 182}, Filter: [3]int{3, 3, 3}, Pad: [3]int{1, 1, 0}, Type: BFloat16}
+	for _, test := range []struct {
+		name  string
+		set   func(*Convolution)
+		fused bool // a fused plan must be there
+	}{
+		{"forward", func(c *Convolution) {}, false},
+		{"bias", func(c *Convolution) { c.Bias = true }, true},
+		{"bias, ReLU", func(c *Convolution) { c.Bias, c.ReLU = true, true }, true},
+		{"wide bias", func(c *Convolution) { c.Bias, c.WideBias = true, true }, true},
+		{"wide bias, ReLU", func(c *Convolution) { c.Bias, c.WideBias, c.ReLU = true, true, true }, true},
+		{"ReLU", func(c *Convolution) { c.ReLU = true }, true},
+		{"data", func(c *Convolution) { c.Pass = DataGrad }, false},
+		{"filter", func(c *Convolution) { c.Pass = FilterGrad }, false},
+		{"wide filter", func(c *Convolution) { c.Pass, c.Wide = FilterGrad, true }, false},
+		{"add to filter", func(c *Convolution) { c.Pass, c.Add = FilterGrad, true }, false},
+		{"add to data", func(c *Convolution) { c.Pass, c.Add = DataGrad, true }, false},
+		{"float16", func(c *Convolution) { c.Type, c.Bias = Float16, true }, true},
+		{"float32", func(c *Convolution) { c.Type = Float32 }, false},
+		{"float32, bias, ReLU", func(c *Convolution) { c.Type, c.Bias, c.ReLU = Float32, true, true }, true},
+		{"float32 data", func(c *Convolution) { c.Type, c.Pass = Float32, DataGrad }, false},
+		{"float32 filter", func(c *Convolution) { c.Type, c.Pass = Float32, FilterGrad }, false},
+		{"TF32", func(c *Convolution) { c.Type, c.TF32 = Float32, true }, false},
+		{"TF32 data", func(c *Convolution) { c.Type, c.TF32, c.Pass = Float32, true, DataGrad }, false},
+		{"TF32 filter", func(c *Convolution) { c.Type, c.TF32, c.Pass = Float32, true, FilterGrad }, false},
+		{"stride", func(c *Convolution) { c.Stride = [3]int{1, 2, 2} }, false},
+		{"data of stride", func(c *Convolution) { c.Stride, c.Pass = [3]int{1, 2, 2}, DataGrad }, false},
+		{"dilation", func(c *Convolution) { c.Dilation = [3]int{1, 2, 2} }, false},
+		{"one cell", func(c *Convolution) { c.Filter, c.Pad = [3]int{1, 1, 1}, [3]int{} }, false},
+		{"two dimensions", func(c *Convolution) { c.Size[0], c.Filter[0], c.Pad[0] = 1, 1, 0 }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := base
+			test.set(&c)
+			plans, err := h.Plans(c, Limits{Workspace: 1 << 30, Most: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.fused != plans[0].Fused() {
+				t.Errorf("the first plan is fused: %v, want %v", plans[0].Fused(), test.fused)
+			}
+			for _, p := range plans {
+				t.Logf("%s: %d bytes, %s", p.Name(), p.Workspace(), strings.Join(p.Notes(), ", "))
+				if c.Type == Float32 && !c.TF32 && slices.Contains(p.Notes(), "tensor cores") {
+					t.Errorf("%s rounds float32", p.Name())
+				}
+				again, err := h.Plan(c, p.Name())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if again.Workspace() != p.Workspace() || again.Name() != p.Name() {
+					t.Errorf("%s again: %s with %d bytes of workspace, before %d", p.Name(), again.Name(), again.Workspace(), p.Workspace())
+				}
+				if err := errors.Join(again.Close(), p.Close()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Describe(`{"deviceVer":900}`); err == nil || !strings.Contains(err.Error(), "maxGridSize") {
+		t.Errorf("a description without most of it: got %v", err)
+	}
+}

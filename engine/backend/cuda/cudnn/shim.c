@@ -1,0 +1,38 @@
+//go:build cgo && linux
+
+#define _GNU_SOURCE
+#include "shim.h"
+#include <dlfcn.h>
+#include <string.h>
+
+int ens_cudnn_bind(ens_cudnn *t, void *library, char *missing, size_t room) {
+	int lacks = 0;
+	missing[0] = 0;
+#define X(result, name, args)                                                                 \
+	if (!(*(void **)&t->name = dlsym(library, #name))) {                                  \
+		if (lacks++) strncat(missing, " ", room - strlen(missing) - 1);               \
+		strncat(missing, #name, room - strlen(missing) - 1);                          \
+	}
+	CUDNN_FUNCTIONS(X)
+#undef X
+	return lacks;
+}
+
+size_t ens_cudnn_version(const ens_cudnn *t) { return t->cudnnGetVersion(); }
+const char *ens_cudnn_error(const ens_cudnn *t, int status) { return t->cudnnGetErrorString(status); }
+void ens_cudnn_last_error(const ens_cudnn *t, char *text, size_t room) { t->cudnnGetLastErrorString(text, room); }
+int ens_cudnn_create(const ens_cudnn *t, void **handle) { return t->cudnnCreate(handle); }
+int ens_cudnn_destroy(const ens_cudnn *t, void *handle) { return t->cudnnDestroy(handle); }
+int ens_cudnn_stream(const ens_cudnn *t, void *handle, void *stream) { return t->cudnnSetStream(handle, stream); }
+int ens_cudnn_make(const ens_cudnn *t, int kind, void **d) { return t->cudnnBackendCreateDescriptor(kind, d); }
+int ens_cudnn_drop(const ens_cudnn *t, void *d) { return t->cudnnBackendDestroyDescriptor(d); }
+int ens_cudnn_finalize(const ens_cudnn *t, void *d) { return t->cudnnBackendFinalize(d); }
+int ens_cudnn_set(const ens_cudnn *t, void *d, int name, int type, int64_t n, const void *values) {
+	return t->cudnnBackendSetAttribute(d, name, type, n, values);
+}
+int ens_cudnn_get(const ens_cudnn *t, void *d, int name, int type, int64_t n, int64_t *got, void *values) {
+	return t->cudnnBackendGetAttribute(d, name, type, n, got, values);
+}
+int ens_cudnn_execute(const ens_cudnn *t, void *handle, void *plan, void *pack) {
+	return t->cudnnBackendExecute(handle, plan, pack);
+}

@@ -1,0 +1,194 @@
+// Stands in for libcudnn in tests: it keeps descriptors, knows five engines, and writes
+// what it is asked into the file FAKE_LOG. FAKE_FAIL="name k" lets the k-th call of a
+// function fail; a new value starts counting anew. FAKE_NO_FUSION refuses graphs of several
+// operations, as cuDNN does for those that no engine can fuse.
+#include "../api.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+	int id, kind, final, operations;
+	int64_t engine, knob; // number of an engine and of its descriptors
+} descriptor;
+
+static struct {
+	int64_t engine;
+	int mode, fused; // in which mode it is named, for which graphs
+	int note;        // -1 for none
+	int64_t workspace;
+	int knobs[2][2];
+	int n;
+} engines[] = {
+	{3, CUDNN_HEUR_MODE_A, 0, CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 4096, {{14, 2}, {2, 7}}, 2},
+	{5, CUDNN_HEUR_MODE_A, 0, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 0, {{0}}, 0},
+	{7, CUDNN_HEUR_MODE_A, 0, -1, 1 << 20, {{0}}, 0},
+	{3, CUDNN_HEUR_MODE_FALLBACK, 0, CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 4096, {{14, 2}, {2, 7}}, 2},
+	{9, CUDNN_HEUR_MODE_FALLBACK, 0, -1, 0, {{0}}, 0}, // its plans are not supported
+	{0, CUDNN_HEUR_MODE_FALLBACK, 0, CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, 0, {{0}}, 0},
+	{4, CUDNN_HEUR_MODE_A, 1, CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0, {{24, 27}}, 1},
+};
+enum { ENGINES = sizeof engines / sizeof *engines };
+
+static int live, made;
+static char last[256];
+
+static void say(const char *format, ...) {
+	const char *path = getenv("FAKE_LOG");
+	FILE *f = path ? fopen(path, "a") : NULL;
+	if (!f) return;
+	va_list args;
+	va_start(args, format);
+	vfprintf(f, format, args);
+	va_end(args);
+	fclose(f);
+}
+
+// fails tells whether this call of a function is the one that shall fail.
+static int fails(const char *name) {
+	static char seen[128];
+	static int count;
+	const char *want = getenv("FAKE_FAIL");
+	if (!want) want = "";
+	if (strcmp(want, seen)) {
+		snprintf(seen, sizeof seen, "%s", want);
+		count = 0;
+	}
+	size_t n = strlen(name);
+	if (strncmp(want, name, n) || want[n] != ' ' || ++count != atoi(want + n)) return 0;
+	snprintf(last, sizeof last, "injected into call %d", count);
+	say("injected\n");
+	return 1;
+}
+#define INJECT(name) \
+	if (fails(#name)) return 4000;
+
+size_t cudnnGetVersion(void) { return 92800; }
+const char *cudnnGetErrorString(cudnnStatus_t s) { return s == 4000 ? "CUDNN_STATUS_INTERNAL_ERROR" : s / 1000 == 3 ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS_BAD_PARAM"; }
+void cudnnGetLastErrorString(char *text, size_t room) { snprintf(text, room, "%s", last); last[0] = 0; }
+
+static int context;
+cudnnStatus_t cudnnCreate(cudnnHandle_t *h) {
+	INJECT(cudnnCreate)
+	*h = &context;
+	return 0;
+}
+cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s) {
+	INJECT(cudnnSetStream)
+	say("stream %p\n", s);
+	return h != &context;
+}
+cudnnStatus_t cudnnDestroy(cudnnHandle_t h) {
+	INJECT(cudnnDestroy)
+	say("live %d\n", live);
+	return h != &context;
+}
+
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t kind, cudnnBackendDescriptor_t *d) {
+	INJECT(cudnnBackendCreateDescriptor)
+	descriptor *x = calloc(1, sizeof *x);
+	x->id = made++;
+	x->kind = kind;
+	x->engine = x->knob = -1;
+	live++;
+	say("create %d kind %d\n", x->id, kind);
+	*d = x;
+	return 0;
+}
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d) {
+	live--;
+	say("destroy %d\n", ((descriptor *)d)->id);
+	free(d);
+	INJECT(cudnnBackendDestroyDescriptor)
+	return 0;
+}
+
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t p, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n, const void *v) {
+	INJECT(cudnnBackendSetAttribute)
+	descriptor *d = p, *const *refs = v;
+	if (d->final) return 2004;
+	say("set %d attribute %d type %d:", d->id, name, type);
+	for (int64_t i = 0; i < n; i++) switch (type) {
+		case CUDNN_TYPE_INT64: say(" %lld", (long long)((const int64_t *)v)[i]); break;
+		case CUDNN_TYPE_FLOAT: say(" %g", ((const float *)v)[i]); break;
+		case CUDNN_TYPE_BOOLEAN: say(" %d", ((const char *)v)[i]); break;
+		case CUDNN_TYPE_CHAR: say("%c", ((const char *)v)[i]); break;
+		case CUDNN_TYPE_HANDLE: say(" %s", ((void *const *)v)[i] == &context ? "handle" : "?"); break;
+		case CUDNN_TYPE_VOID_PTR: say(" %p", ((void *const *)v)[i]); break;
+		case CUDNN_TYPE_BACKEND_DESCRIPTOR: say(" #%d%s", refs[i]->id, refs[i]->final ? "" : "?"); break;
+		default: say(" %d", ((const int32_t *)v)[i]);
+		}
+	say("\n");
+	switch (name) {
+	case CUDNN_ATTR_OPERATIONGRAPH_OPS: d->operations = (int)n; break;
+	case CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH:
+	case CUDNN_ATTR_ENGINE_OPERATION_GRAPH: d->operations = refs[0]->operations; break;
+	case CUDNN_ATTR_ENGINEHEUR_MODE: d->knob = *(const int32_t *)v; break;
+	case CUDNN_ATTR_ENGINE_GLOBAL_INDEX: d->engine = *(const int64_t *)v; break;
+	case CUDNN_ATTR_ENGINECFG_ENGINE:
+	case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG: d->engine = refs[0]->engine; break;
+	}
+	return 0;
+}
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t p) {
+	INJECT(cudnnBackendFinalize)
+	descriptor *d = p;
+	if (d->kind == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && d->operations > 1 && getenv("FAKE_NO_FUSION") && *getenv("FAKE_NO_FUSION")) return 3001;
+	if (d->kind == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && d->knob == CUDNN_HEUR_MODE_B) return 3002;
+	if (d->kind == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && d->engine == 9) {
+		snprintf(last, sizeof last, "no such tile");
+		return 3000;
+	}
+	d->final = 1;
+	say("finalize %d\n", d->id);
+	return 0;
+}
+
+static int at(int64_t engine) {
+	for (int i = 0; i < ENGINES; i++)
+		if (engines[i].engine == engine) return i;
+	return -1;
+}
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t p, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t room, int64_t *n, void *v) {
+	INJECT(cudnnBackendGetAttribute)
+	descriptor *d = p, **refs = v;
+	int e = at(d->engine), k = 0;
+	*n = 1;
+	switch (name) {
+	case CUDNN_ATTR_ENGINEHEUR_RESULTS:
+		for (int i = 0; i < ENGINES; i++)
+			if (engines[i].mode == d->knob && engines[i].fused == (d->operations > 1)) {
+				if (k < room) refs[k]->engine = engines[i].engine;
+				k++;
+			}
+		*n = k;
+		return type != CUDNN_TYPE_BACKEND_DESCRIPTOR;
+	case CUDNN_ATTR_ENGINECFG_ENGINE: refs[0]->engine = d->engine; return type != CUDNN_TYPE_BACKEND_DESCRIPTOR;
+	case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
+		for (*n = engines[e].n; k < *n; k++) {
+			refs[k]->engine = d->engine;
+			refs[k]->knob = k;
+		}
+		return type != CUDNN_TYPE_BACKEND_DESCRIPTOR;
+	case CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE: *(int32_t *)v = engines[e].knobs[d->knob][0]; return type != CUDNN_TYPE_KNOB_TYPE;
+	case CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE: *(int64_t *)v = engines[e].knobs[d->knob][1]; return type != CUDNN_TYPE_INT64;
+	case CUDNN_ATTR_ENGINE_GLOBAL_INDEX: *(int64_t *)v = d->engine; return type != CUDNN_TYPE_INT64;
+	case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+		if (engines[e].note < 0) *n = 0;
+		else *(int32_t *)v = engines[e].note;
+		return type != CUDNN_TYPE_NUMERICAL_NOTE;
+	case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
+		if (!engines[e].fused) *n = 0;
+		else *(int32_t *)v = CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+		return type != CUDNN_TYPE_BEHAVIOR_NOTE;
+	case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE: *(int64_t *)v = engines[e].workspace; return !d->final || type != CUDNN_TYPE_INT64;
+	}
+	return 2005;
+}
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
+	INJECT(cudnnBackendExecute)
+	descriptor *a = plan, *b = pack;
+	say("execute engine %d pack %d\n", (int)a->engine, b->id);
+	return h != &context || !a->final || !b->final;
+}
