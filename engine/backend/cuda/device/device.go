@@ -108,3 +108,11 @@ type Loaded interface {
 	Stream() Pointer
 	Context() Pointer
 }
+
+// Gauge is what a real device tells of itself beside doing work.
+type Gauge interface {
+	// Time gives how long the device works on what f asks for, and waits until that is done.
+	Time(f func() error) (seconds float64, err error)
+	// FreeBytes is how much memory is left, whoever holds the rest.
+	FreeBytes() (int64, error)
+}

@@ -1,0 +1,410 @@
+//go:build cgo && linux
+
+package gpu
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/nvrtc"
+)
+
+// opening guards the driver's start and the numbers of devices.
+var opening sync.Mutex
+
+// Count is the number of GPUs that the driver lets this process use.
+//
+// Errors: *exit.Error (no device) around device.ErrNone.
+func Count() (int, error) {
+	opening.Lock()
+	defer opening.Unlock()
+	t := (*C.ens_cuda)(C.calloc(1, C.sizeof_ens_cuda))
+	defer C.free(unsafe.Pointer(t))
+	return bind(t)
+}
+
+// gpu is an opened device.
+type gpu struct {
+	c          *C.ens_gpu // nil when it is closed
+	index      int
+	properties device.Properties
+	memory     map[device.Pointer]int64 // of the device, that is not freed yet
+	host       map[device.Pointer]int64
+	modules    map[string]*module // by the program
+	calls      []*C.ens_call
+	recordings map[*recording]bool
+	compiler   *nvrtc.Compiler // opened with the first program
+	recording  bool
+	last       string // the last call that was asked for
+	lost       error
+}
+
+// What it is, to the engine and to libraries.
+var (
+	_ device.Device = (*gpu)(nil)
+	_ device.Loaded = (*gpu)(nil)
+	_ device.Gauge  = (*gpu)(nil)
+)
+
+// Open opens the GPU of this number among those that the driver lets this process use.
+//
+// Errors: *exit.Error (no device) around device.ErrNone that says what is missing.
+func Open(index int) (device.Device, error) {
+	opening.Lock()
+	defer opening.Unlock()
+	c := (*C.ens_gpu)(C.calloc(1, C.sizeof_ens_gpu))
+	if c == nil {
+		return nil, fmt.Errorf("open GPU %d: %w", index, errHost)
+	}
+	d := &gpu{c: c, index: index, memory: map[device.Pointer]int64{}, host: map[device.Pointer]int64{}, modules: map[string]*module{}, recordings: map[*recording]bool{}}
+	if err := d.open(); err != nil {
+		C.free(unsafe.Pointer(c))
+		return nil, err
+	}
+	if err := d.describe(); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+func (d *gpu) open() error {
+	count, err := bind(&d.c.cu)
+	if err != nil {
+		return err
+	}
+	at := fmt.Sprintf("GPU %d", d.index)
+	if d.index < 0 || d.index >= count {
+		why := fmt.Sprintf("there are %d, counted from 0", count)
+		return absent(at, why, "CUDA_VISIBLE_DEVICES decides which this process sees", errors.New(why))
+	}
+	var what *C.char
+	if rc := C.ens_gpu_open(d.c, C.int(d.index), &what); rc != 0 {
+		s := status(&d.c.cu, rc)
+		return absent(at, C.GoString(what)+": "+s, "`nvidia-smi` tells who uses it, and in what mode", errors.New(s))
+	}
+	return nil
+}
+
+// describe asks for the properties.
+func (d *gpu) describe() error {
+	var name [256]C.char
+	if rc := C.ens_gpu_name(d.c, &name[0], C.int(len(name))); rc != 0 {
+		return d.fail(rc, "cuDeviceGetName")
+	}
+	var total C.size_t
+	if rc := C.ens_gpu_total(d.c, &total); rc != 0 {
+		return d.fail(rc, "cuDeviceTotalMem")
+	}
+	var major, minor, processors, shared, clock, width, unified C.int
+	for _, q := range []struct {
+		attribute C.int
+		value     *C.int
+	}{
+		{C.ENS_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
+		{C.ENS_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
+		{C.ENS_CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &processors},
+		{C.ENS_CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &shared},
+		{C.ENS_CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &clock},
+		{C.ENS_CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &width},
+		{C.ENS_CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, &unified},
+	} {
+		if rc := C.ens_gpu_attribute(d.c, q.attribute, q.value); rc != 0 {
+			return d.fail(rc, fmt.Sprintf("cuDeviceGetAttribute %d", int(q.attribute)))
+		}
+	}
+	if unified == 0 {
+		why := "it does not share addresses with the host"
+		return absent(fmt.Sprintf("GPU %d", d.index), why, "use another", errors.New(why))
+	}
+	d.properties = device.Properties{
+		Name:         C.GoString(&name[0]),
+		Architecture: 10*int(major) + int(minor),
+		Processors:   int(processors),
+		SharedBytes:  int(shared),
+		MemoryBytes:  int64(total),
+		// The clock is in kHz, and data move at both of its edges.
+		MemoryRate: 2 * float64(clock) * 1e3 * float64(width) / 8,
+	}
+	return nil
+}
+
+var (
+	errClosed    = errors.New("the device is closed")
+	errForgotten = errors.New("the recording is closed")
+	errRecording = errors.New("this cannot be done while work is recorded")
+	errHost      = errors.New("the host has no more memory")
+)
+
+// fail makes the error of a call of the driver. After some codes the device is lost: they
+// come from work that was asked for before, by whatever asks next.
+func (d *gpu) fail(rc C.int, what string) error {
+	err := fmt.Errorf("GPU %d: %s: %s", d.index, what, status(&d.c.cu, rc))
+	if !final(rc) {
+		return err
+	}
+	if d.lost == nil {
+		last := "nothing was asked for before"
+		if d.last != "" {
+			last = "the last call that was asked for is " + d.last
+		}
+		d.lost = fmt.Errorf("%w: %w; %s; with CUDA_LAUNCH_BLOCKING=1 the call that fails is named", device.ErrLost, err, last)
+	}
+	return d.lost
+}
+
+// ready says why the device can do nothing.
+func (d *gpu) ready() error {
+	if d.c == nil {
+		return errClosed
+	}
+	return d.lost
+}
+
+// Properties are what the driver said when the device was opened.
+func (d *gpu) Properties() device.Properties { return d.properties }
+
+// Stream is the CUstream of all work.
+func (d *gpu) Stream() device.Pointer {
+	if d.c == nil {
+		return nil
+	}
+	return device.Pointer(d.c.stream)
+}
+
+// Context is the primary CUcontext.
+func (d *gpu) Context() device.Pointer {
+	if d.c == nil {
+		return nil
+	}
+	return device.Pointer(d.c.context)
+}
+
+// FreeBytes asks the driver.
+func (d *gpu) FreeBytes() (int64, error) {
+	free, _, err := d.memoryInfo()
+	return free, err
+}
+
+func (d *gpu) memoryInfo() (free, total int64, err error) {
+	if err := d.ready(); err != nil {
+		return 0, 0, err
+	}
+	var f, t C.size_t
+	if rc := C.ens_gpu_memory(d.c, &f, &t); rc != 0 {
+		return 0, 0, d.fail(rc, "cuMemGetInfo")
+	}
+	return int64(f), int64(t), nil
+}
+
+// Alloc gives memory of the device.
+func (d *gpu) Alloc(bytes int64) (device.Pointer, error) {
+	if err := d.ready(); err != nil {
+		return nil, err
+	}
+	if bytes < 0 {
+		return nil, fmt.Errorf("GPU %d: %d bytes of memory asked for", d.index, bytes)
+	}
+	var p unsafe.Pointer
+	switch rc := C.ens_gpu_alloc(d.c, C.size_t(max(bytes, 1)), &p); rc {
+	case 0:
+		d.memory[p] = bytes
+		return p, nil
+	case C.ENS_CUDA_ERROR_OUT_OF_MEMORY:
+		free, total, err := d.memoryInfo()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("GPU %d: %w: %d bytes asked for", d.index, device.ErrMemory, bytes), err)
+		}
+		return nil, fmt.Errorf("GPU %d: %w: %d bytes asked for, %d of %d free", d.index, device.ErrMemory, bytes, free, total)
+	default:
+		return nil, d.fail(rc, "cuMemAlloc")
+	}
+}
+
+// Free waits for all work and gives the memory back.
+func (d *gpu) Free(p device.Pointer) error {
+	if p == nil {
+		return nil
+	}
+	if err := d.ready(); err != nil {
+		return err
+	}
+	if _, ok := d.memory[p]; !ok {
+		return fmt.Errorf("GPU %d: what is freed was not allocated", d.index)
+	}
+	if err := d.Wait(); err != nil {
+		return err
+	}
+	if rc := C.ens_gpu_free(d.c, p); rc != 0 {
+		return d.fail(rc, "cuMemFree")
+	}
+	delete(d.memory, p)
+	return nil
+}
+
+// AllocHost gives memory of the host that is locked in place.
+func (d *gpu) AllocHost(bytes int64) (device.Pointer, error) {
+	if err := d.ready(); err != nil {
+		return nil, err
+	}
+	if bytes < 0 {
+		return nil, fmt.Errorf("GPU %d: %d bytes of memory of the host asked for", d.index, bytes)
+	}
+	var p unsafe.Pointer
+	switch rc := C.ens_gpu_alloc_host(d.c, C.size_t(max(bytes, 1)), &p); rc {
+	case 0:
+		d.host[p] = bytes
+		return p, nil
+	case C.ENS_CUDA_ERROR_OUT_OF_MEMORY:
+		return nil, fmt.Errorf("GPU %d: %w to lock: %d bytes asked for", d.index, errHost, bytes)
+	default:
+		return nil, d.fail(rc, "cuMemHostAlloc")
+	}
+}
+
+// FreeHost waits for all work and gives the memory back.
+func (d *gpu) FreeHost(p device.Pointer) error {
+	if p == nil {
+		return nil
+	}
+	if err := d.ready(); err != nil {
+		return err
+	}
+	if _, ok := d.host[p]; !ok {
+		return fmt.Errorf("GPU %d: memory of the host that is freed was not allocated", d.index)
+	}
+	if err := d.Wait(); err != nil {
+		return err
+	}
+	if rc := C.ens_gpu_free_host(d.c, p); rc != 0 {
+		return d.fail(rc, "cuMemFreeHost")
+	}
+	delete(d.host, p)
+	return nil
+}
+
+// Copy copies between memories of any kind. Memory of the host that is not locked is read
+// before Copy returns, or written, which takes as long as all work before it.
+func (d *gpu) Copy(dst, src device.Pointer, bytes int64) error {
+	if err := d.ready(); err != nil {
+		return err
+	}
+	if bytes <= 0 {
+		return d.empty(bytes)
+	}
+	if rc := C.ens_gpu_copy(d.c, dst, src, C.size_t(bytes)); rc != 0 {
+		return d.fail(rc, fmt.Sprintf("cuMemcpyAsync of %d bytes", bytes))
+	}
+	return nil
+}
+
+// Zero clears memory of the device.
+func (d *gpu) Zero(p device.Pointer, bytes int64) error {
+	if err := d.ready(); err != nil {
+		return err
+	}
+	if bytes <= 0 {
+		return d.empty(bytes)
+	}
+	if rc := C.ens_gpu_zero(d.c, p, C.size_t(bytes)); rc != 0 {
+		return d.fail(rc, fmt.Sprintf("cuMemsetD8Async of %d bytes", bytes))
+	}
+	return nil
+}
+
+// empty answers work on no bytes, which the driver refuses.
+func (d *gpu) empty(bytes int64) error {
+	if bytes < 0 {
+		return fmt.Errorf("GPU %d: work on %d bytes", d.index, bytes)
+	}
+	return nil
+}
+
+// Wait returns when all work is done.
+func (d *gpu) Wait() error {
+	if err := d.ready(); err != nil {
+		return err
+	}
+	if d.recording {
+		return errRecording
+	}
+	if rc := C.ens_gpu_wait(d.c); rc != 0 {
+		return d.fail(rc, "cuStreamSynchronize")
+	}
+	return nil
+}
+
+// Time measures with events of the stream, to about a microsecond.
+func (d *gpu) Time(f func() error) (float64, error) {
+	if err := d.ready(); err != nil {
+		return 0, err
+	}
+	if d.recording {
+		return 0, errRecording
+	}
+	if rc := C.ens_gpu_start_clock(d.c); rc != 0 {
+		return 0, d.fail(rc, "cuEventRecord")
+	}
+	if err := f(); err != nil {
+		return 0, err
+	}
+	var milliseconds C.float
+	if rc := C.ens_gpu_stop_clock(d.c, &milliseconds); rc != 0 {
+		return 0, d.fail(rc, "cuEventSynchronize")
+	}
+	return float64(milliseconds) / 1e3, nil
+}
+
+// Close frees all that was made, in the reverse order, whatever fails.
+//
+// Errors: of the calls of the driver; none of a device that is lost, which answers each
+// call with what lost it.
+func (d *gpu) Close() error {
+	opening.Lock()
+	defer opening.Unlock()
+	return d.close()
+}
+
+func (d *gpu) close() error {
+	if d.c == nil {
+		return nil
+	}
+	var errs []error
+	check := func(rc C.int, what string) {
+		if rc != 0 && d.lost == nil {
+			errs = append(errs, d.fail(rc, what))
+		}
+	}
+	check(C.ens_gpu_wait(d.c), "cuStreamSynchronize")
+	for r := range d.recordings {
+		check(C.ens_gpu_forget(d.c, r.exec), "cuGraphExecDestroy")
+		r.exec = nil
+	}
+	for _, m := range d.modules {
+		check(C.ens_gpu_unload(d.c, m.c), "cuModuleUnload")
+	}
+	for p := range d.memory {
+		check(C.ens_gpu_free(d.c, p), "cuMemFree")
+	}
+	for p := range d.host {
+		check(C.ens_gpu_free_host(d.c, p), "cuMemFreeHost")
+	}
+	var what *C.char
+	if rc := C.ens_gpu_close(d.c, &what); rc != 0 {
+		check(rc, C.GoString(what))
+	}
+	for _, c := range d.calls {
+		C.free(unsafe.Pointer(c))
+	}
+	C.free(unsafe.Pointer(d.c))
+	d.c = nil
+	return errors.Join(errs...)
+}

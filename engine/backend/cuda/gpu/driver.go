@@ -1,0 +1,96 @@
+//go:build cgo && linux
+
+package gpu
+
+/*
+#cgo CFLAGS: -O2 -Wall
+#cgo LDFLAGS: -ldl
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// oldest is the driver that NVRTC of CUDA 12 wants, and what it is called.
+const (
+	oldest     = 12000
+	oldestName = "525 (CUDA 12.0)"
+)
+
+// absent makes the error of a driver that cannot be used.
+func absent(at, why, fix string, cause error) error {
+	return &exit.Error{Code: exit.NoDevice, What: "cannot use a GPU", At: at, Why: why, Fix: fix, Err: fmt.Errorf("%w: %w", device.ErrNone, cause)}
+}
+
+// bind opens the driver's library, puts its functions into t, starts it, and counts the
+// devices.
+func bind(t *C.ens_cuda) (int, error) {
+	lib, err := libraries.Find(libraries.Driver)
+	if err != nil {
+		var e *exit.Error
+		if !errors.As(err, &e) {
+			return 0, err
+		}
+		return 0, absent(e.At, e.Why, e.Fix, err)
+	}
+	at := lib.Path()
+	var missing [64]*C.char
+	if n := int(C.ens_cuda_bind(t, lib.Handle(), &missing[0], C.int(len(missing)))); n > 0 {
+		var names []string
+		for _, p := range missing[:n] {
+			names = append(names, C.GoString(p))
+		}
+		return 0, absent(at, "it lacks "+strings.Join(names, ", "), "update the NVIDIA driver to "+oldestName+" or later", dl.ErrNoSymbol)
+	}
+	var count, version C.int
+	if rc := C.ens_cuda_init(t, &count); rc != 0 {
+		fix := "`nvidia-smi` tells what is wrong with the driver"
+		if v, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); set && rc == C.ENS_CUDA_ERROR_NO_DEVICE {
+			fix = fmt.Sprintf("CUDA_VISIBLE_DEVICES is %q; unset it, or name a GPU that is there", v)
+		}
+		return 0, absent(at, "cuInit: "+status(t, rc), fix, errors.New(status(t, rc)))
+	}
+	if rc := C.ens_cuda_version(t, &version); rc != 0 {
+		return 0, absent(at, "cuDriverGetVersion: "+status(t, rc), "", errors.New(status(t, rc)))
+	}
+	if version < oldest {
+		why := fmt.Sprintf("the driver serves CUDA %d.%d", version/1000, version%1000/10)
+		return 0, absent(at, why, "update the NVIDIA driver to "+oldestName+" or later", errors.New(why))
+	}
+	return int(count), nil
+}
+
+// status is a code of the driver in words.
+func status(t *C.ens_cuda, rc C.int) string {
+	name, text := C.GoString(C.ens_cuda_name(t, rc)), C.GoString(C.ens_cuda_text(t, rc))
+	if name == "" {
+		return fmt.Sprintf("CUDA error %d", int(rc))
+	}
+	if text == "" {
+		return name
+	}
+	return name + " (" + text + ")"
+}
+
+// final says whether the driver does no more work in a context after a code.
+func final(rc C.int) bool {
+	switch rc {
+	case C.ENS_CUDA_ERROR_DEINITIALIZED, C.ENS_CUDA_ERROR_ECC_UNCORRECTABLE, C.ENS_CUDA_ERROR_NVLINK_UNCORRECTABLE, C.ENS_CUDA_ERROR_CONTAINED,
+		C.ENS_CUDA_ERROR_ILLEGAL_ADDRESS, C.ENS_CUDA_ERROR_LAUNCH_TIMEOUT, C.ENS_CUDA_ERROR_CONTEXT_IS_DESTROYED, C.ENS_CUDA_ERROR_ASSERT,
+		C.ENS_CUDA_ERROR_HARDWARE_STACK_ERROR, C.ENS_CUDA_ERROR_ILLEGAL_INSTRUCTION, C.ENS_CUDA_ERROR_MISALIGNED_ADDRESS,
+		C.ENS_CUDA_ERROR_INVALID_ADDRESS_SPACE, C.ENS_CUDA_ERROR_INVALID_PC, C.ENS_CUDA_ERROR_LAUNCH_FAILED, C.ENS_CUDA_ERROR_TENSOR_MEMORY_LEAK,
+		C.ENS_CUDA_ERROR_MPS_CLIENT_TERMINATED, C.ENS_CUDA_ERROR_EXTERNAL_DEVICE, C.ENS_CUDA_ERROR_UNKNOWN:
+		return true
+	}
+	return false
+}

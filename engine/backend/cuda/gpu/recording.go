@@ -1,0 +1,96 @@
+//go:build cgo && linux
+
+package gpu
+
+/*
+#cgo noescape ens_gpu_replay
+#cgo nocallback ens_gpu_replay
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"errors"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+)
+
+// Record makes a graph of CUDA from what f asks for.
+func (d *gpu) Record(f func() error) (device.Recording, error) {
+	if err := d.ready(); err != nil {
+		return nil, err
+	}
+	if d.recording {
+		return nil, errRecording
+	}
+	if rc := C.ens_gpu_begin(d.c); rc != 0 {
+		return nil, d.fail(rc, "cuStreamBeginCapture")
+	}
+	r := &recording{d: d}
+	d.recording = true
+	// The stream must leave this state, also if f panics.
+	ended := false
+	end := func(keep bool) error {
+		ended, d.recording = true, false
+		var k C.int
+		if keep {
+			k = 1
+		}
+		var what *C.char
+		if rc := C.ens_gpu_end(d.c, k, &r.exec, &what); rc != 0 {
+			return d.fail(rc, C.GoString(what))
+		}
+		return nil
+	}
+	defer func() {
+		if !ended {
+			_ = end(false) // the panic says more
+		}
+	}()
+	if err := f(); err != nil {
+		// Work that is refused makes the end of the recording fail too, which says less.
+		if broken := end(false); errors.Is(broken, device.ErrLost) && !errors.Is(err, device.ErrLost) {
+			return nil, errors.Join(err, broken)
+		}
+		return nil, err
+	}
+	if err := end(true); err != nil {
+		return nil, err
+	}
+	d.recordings[r] = true
+	return r, nil
+}
+
+type recording struct {
+	d    *gpu
+	exec C.CUgraphExec // nil when it is closed
+}
+
+// Run asks for all of it.
+func (r *recording) Run() error {
+	if err := r.d.ready(); err != nil {
+		return err
+	}
+	if r.exec == nil {
+		return errForgotten
+	}
+	r.d.last = "a recording"
+	if rc := C.ens_gpu_replay(r.d.c, r.exec); rc != 0 {
+		return r.d.fail(rc, "cuGraphLaunch")
+	}
+	return nil
+}
+
+// Close forgets it. It may be repeated.
+func (r *recording) Close() error {
+	if r.exec == nil || r.d.c == nil {
+		return nil
+	}
+	delete(r.d.recordings, r)
+	exec := r.exec
+	r.exec = nil
+	if rc := C.ens_gpu_forget(r.d.c, exec); rc != 0 && r.d.lost == nil {
+		return r.d.fail(rc, "cuGraphExecDestroy")
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package nvrtc
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+)
+
+// Cache keeps compiled programs in a folder, one file each, which processes and machines
+// may share. A cache that cannot be read or written costs time and nothing else.
+//
+// A file is named after the SHA-256 of all that decides what the compiler makes: its
+// version, its options, the name of the source and the source. It holds the line magic,
+// the SHA-256 of the rest, and the rest.
+type Cache struct {
+	Dir string // "" keeps nothing
+	Max int    // files that are kept, those used last; 0 means 512
+}
+
+const (
+	magic     = "ensemble kernel 1\n"
+	suffix    = ".kernel"
+	maxFiles  = 512
+	usedAgain = time.Hour // files used again within this time are not marked as such again
+)
+
+// UserCache is the cache in the user's folder for such things.
+func UserCache() Cache {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return Cache{}
+	}
+	return Cache{Dir: filepath.Join(dir, "ensemble", "cuda")}
+}
+
+// Compile gives what was compiled before, or compiles.
+//
+// Errors: as of Compiler.Compile.
+func (k Cache) Compile(c *Compiler, p device.Program, architecture int) ([]byte, error) {
+	options, _, err := c.options(p, architecture)
+	if err != nil {
+		return nil, fmt.Errorf("compile %s: %w", p.Name, err)
+	}
+	if k.Dir == "" {
+		return c.Compile(p, architecture)
+	}
+	h := sha256.New()
+	for _, part := range append([]string{magic, c.Version(), p.Name, p.Source}, options...) {
+		fmt.Fprintf(h, "%d\n%s\n", len(part), part)
+	}
+	file := filepath.Join(k.Dir, fmt.Sprintf("%x%s", h.Sum(nil), suffix))
+	if image, ok := read(file); ok {
+		return image, nil
+	}
+	image, err := c.Compile(p, architecture)
+	if err != nil {
+		return nil, err
+	}
+	k.write(file, image)
+	return image, nil
+}
+
+// read gives what is whole.
+func read(file string) ([]byte, bool) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, false
+	}
+	rest, ok := bytes.CutPrefix(text, []byte(magic))
+	if !ok || len(rest) <= sha256.Size {
+		return nil, false
+	}
+	image := rest[sha256.Size:]
+	if sha256.Sum256(image) != [sha256.Size]byte(rest) {
+		return nil, false
+	}
+	if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > usedAgain {
+		now := time.Now()
+		_ = os.Chtimes(file, now, now) // of a folder that others own
+	}
+	return image, true
+}
+
+// write keeps an image if it can, and forgets those not used for longest.
+func (k Cache) write(file string, image []byte) {
+	if err := os.MkdirAll(k.Dir, 0o755); err != nil {
+		return
+	}
+	sum := sha256.Sum256(image)
+	if atomicfile.WriteFile(file, slices.Concat([]byte(magic), sum[:], image)) != nil {
+		return
+	}
+	entries, err := os.ReadDir(k.Dir)
+	if err != nil {
+		return
+	}
+	type used struct {
+		name string
+		at   time.Time
+	}
+	var all []used
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), suffix) {
+			all = append(all, used{e.Name(), info.ModTime()})
+		}
+	}
+	most := k.Max
+	if most == 0 {
+		most = maxFiles
+	}
+	slices.SortFunc(all, func(a, b used) int { return b.at.Compare(a.at) })
+	for _, u := range all[min(most, len(all)):] {
+		_ = os.Remove(filepath.Join(k.Dir, u.name)) // another process may have been faster
+	}
+}

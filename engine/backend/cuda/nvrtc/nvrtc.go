@@ -1,0 +1,181 @@
+//go:build cgo && linux
+
+package nvrtc
+
+/*
+#cgo CFLAGS: -O2 -Wall
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Compiler is the opened library. It may be used by several goroutines.
+type Compiler struct {
+	t             *C.ens_nvrtc // as long as the process: libraries are not closed
+	path          string
+	major, minor  int
+	architectures []int // ascending
+}
+
+// opened are the compilers of this process, by the file of the library.
+var opened struct {
+	sync.Mutex
+	by map[string]*Compiler
+}
+
+// Open finds the library and asks what it can do.
+//
+// Errors: *exit.Error (no device) around dl.ErrNotFound or dl.ErrNoSymbol.
+func Open() (*Compiler, error) {
+	lib, err := libraries.Find(libraries.NVRTC)
+	if err != nil {
+		return nil, err
+	}
+	opened.Lock()
+	defer opened.Unlock()
+	if c := opened.by[lib.Path()]; c != nil {
+		return c, nil
+	}
+	c := &Compiler{t: (*C.ens_nvrtc)(C.calloc(1, C.sizeof_ens_nvrtc)), path: lib.Path()}
+	if err := c.start(lib); err != nil {
+		C.free(unsafe.Pointer(c.t))
+		return nil, err
+	}
+	if opened.by == nil {
+		opened.by = map[string]*Compiler{}
+	}
+	opened.by[c.path] = c
+	return c, nil
+}
+
+func (c *Compiler) start(lib *dl.Library) error {
+	unusable := func(why string, cause error) error {
+		return &exit.Error{Code: exit.NoDevice, What: "cannot compile kernels", At: c.path, Why: why, Fix: "install NVRTC of CUDA 12 or later", Err: cause}
+	}
+	var missing [32]*C.char
+	if n := int(C.ens_nvrtc_bind(c.t, lib.Handle(), &missing[0], C.int(len(missing)))); n > 0 {
+		var names []string
+		for _, p := range missing[:n] {
+			names = append(names, C.GoString(p))
+		}
+		return unusable("it lacks "+strings.Join(names, ", "), dl.ErrNoSymbol)
+	}
+	var major, minor, n C.int
+	if rc := C.ens_nvrtc_version(c.t, &major, &minor); rc != 0 {
+		return unusable("nvrtcVersion: "+c.status(rc), errors.New(c.status(rc)))
+	}
+	var list [256]C.int
+	if rc := C.ens_nvrtc_architectures(c.t, &list[0], C.int(len(list)), &n); rc != 0 {
+		return unusable("nvrtcGetSupportedArchs: "+c.status(rc), errors.New(c.status(rc)))
+	}
+	if n == 0 {
+		return unusable("it knows no architecture", errors.New("no architecture"))
+	}
+	c.major, c.minor = int(major), int(minor)
+	for _, a := range list[:n] {
+		c.architectures = append(c.architectures, int(a))
+	}
+	slices.Sort(c.architectures)
+	return nil
+}
+
+func (c *Compiler) status(rc C.int) string { return C.GoString(C.ens_nvrtc_text(c.t, rc)) }
+
+// Version is that of the library, "12.9".
+func (c *Compiler) Version() string { return fmt.Sprintf("%d.%d", c.major, c.minor) }
+
+// Path is the file of the library.
+func (c *Compiler) Path() string { return c.path }
+
+// target says for which architecture, of those that the library knows, a program must be
+// compiled to run on one, and whether as machine code. That of the same major number runs
+// on later minor ones; on a newer major only PTX does, which the driver translates.
+func (c *Compiler) target(architecture int) (best int, machine bool, err error) {
+	for _, a := range c.architectures {
+		if a <= architecture {
+			best = a
+		}
+	}
+	if best == 0 {
+		return 0, false, fmt.Errorf("%s is NVRTC %s, which compiles for compute capability %d.%d and later, not %d.%d", c.path, c.Version(),
+			c.architectures[0]/10, c.architectures[0]%10, architecture/10, architecture%10)
+	}
+	return best, best/10 == architecture/10, nil
+}
+
+// options are those of the compiler.
+func (c *Compiler) options(p device.Program, architecture int) (options []string, machine bool, err error) {
+	target, machine, err := c.target(architecture)
+	if err != nil {
+		return nil, false, err
+	}
+	kind := "compute"
+	if machine {
+		kind = "sm"
+	}
+	// Numbers of lines let tools of the vendor name the place of a fault; they cost no speed.
+	options = []string{fmt.Sprintf("--gpu-architecture=%s_%d", kind, target), "--std=c++17", "--generate-line-info"}
+	for _, d := range p.Defines {
+		options = append(options, "-D"+d)
+	}
+	return options, machine, nil
+}
+
+// Compile gives what the driver loads on a device of this compute capability, times ten.
+//
+// Errors: the compiler's log, with the name of the program.
+func (c *Compiler) Compile(p device.Program, architecture int) ([]byte, error) {
+	options, machine, err := c.options(p, architecture)
+	if err != nil {
+		return nil, fmt.Errorf("compile %s: %w", p.Name, err)
+	}
+	var texts []unsafe.Pointer
+	text := func(s string) *C.char {
+		t := C.CString(s)
+		texts = append(texts, unsafe.Pointer(t))
+		return t
+	}
+	defer func() {
+		for _, t := range texts {
+			C.free(t)
+		}
+	}()
+	list := make([]*C.char, len(options))
+	for i, o := range options {
+		list[i] = text(o)
+	}
+	var ptx C.int
+	if !machine {
+		ptx = 1
+	}
+	var r C.ens_nvrtc_result
+	rc := C.ens_nvrtc_compile(c.t, text(p.Source), text(p.Name), C.int(len(list)), &list[0], ptx, &r)
+	defer C.free(unsafe.Pointer(r.image))
+	defer C.free(unsafe.Pointer(r.log))
+	if rc != 0 {
+		err := fmt.Errorf("compile %s with %s: %s: %s", p.Name, strings.Join(options, " "), C.GoString(r.what), c.status(rc))
+		if r.log != nil {
+			err = fmt.Errorf("%w\n%s", err, strings.TrimSpace(C.GoString(r.log)))
+		}
+		return nil, err
+	}
+	if r.image == nil || r.image_bytes == 0 {
+		return nil, fmt.Errorf("compile %s: the compiler gave nothing, or the host has no more memory", p.Name)
+	}
+	return C.GoBytes(unsafe.Pointer(r.image), C.int(r.image_bytes)), nil
+}
