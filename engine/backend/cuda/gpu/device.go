@@ -42,9 +42,13 @@ type gpu struct {
 	modules    map[string]*module // by the program
 	calls      []*C.ens_call
 	recordings map[*recording]bool
+	events     []C.CUevent     // all that mark copies
+	spare      []C.CUevent     // those that no copy needs
+	begun      []*ticket       // copies aside of the recording that is made, which are not joined
+	record     int             // its number; 0 while there is none
+	recorded   int             // recordings begun
 	compiler   *nvrtc.Compiler // opened with the first program
-	recording  bool
-	last       string // the last call that was asked for
+	last       string          // the last call that was asked for
 	lost       error
 }
 
@@ -333,7 +337,7 @@ func (d *gpu) Wait() error {
 	if err := d.ready(); err != nil {
 		return err
 	}
-	if d.recording {
+	if d.record != 0 {
 		return errRecording
 	}
 	if rc := C.ens_gpu_wait(d.c); rc != 0 {
@@ -347,7 +351,7 @@ func (d *gpu) Time(f func() error) (float64, error) {
 	if err := d.ready(); err != nil {
 		return 0, err
 	}
-	if d.recording {
+	if d.record != 0 {
 		return 0, errRecording
 	}
 	if rc := C.ens_gpu_start_clock(d.c); rc != 0 {
@@ -387,6 +391,9 @@ func (d *gpu) close() error {
 	for r := range d.recordings {
 		check(C.ens_gpu_forget(d.c, r.exec), "cuGraphExecDestroy")
 		r.exec = nil
+	}
+	for _, e := range d.events {
+		check(C.ens_gpu_event_forget(d.c, e), "cuEventDestroy")
 	}
 	for _, m := range d.modules {
 		check(C.ens_gpu_unload(d.c, m.c), "cuModuleUnload")

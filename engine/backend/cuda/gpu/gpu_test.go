@@ -171,6 +171,8 @@ func TestUnusable(t *testing.T) {
 		{fail: "cuStreamCreate=2", want: "cuStreamCreate", held: true},
 		{fail: "cuEventCreate=2@1", want: "cuEventCreate", held: true},
 		{fail: "cuEventCreate=2@2", want: "cuEventCreate", held: true},
+		{fail: "cuEventCreate=2@3", want: "cuEventCreate", held: true},
+		{fail: "cuStreamCreate=2@3", want: "cuStreamCreate", held: true},
 		{fail: "cuDeviceGetName=1", want: "cuDeviceGetName", held: true},
 		{fail: "cuDeviceTotalMem_v2=1", want: "cuDeviceTotalMem", held: true},
 		{fail: "cuDeviceGetAttribute=1@3", want: "cuDeviceGetAttribute", held: true},
@@ -438,6 +440,75 @@ func TestRecord(t *testing.T) {
 		t.Errorf("a closed recording runs: %v", err)
 	}
 	must[device.Recording](t)(d.Record(fill.Run)) // Close forgets it
+}
+
+// TestAside: copies run in the stream of their direction, alone and in a recording, which
+// must join them.
+func TestAside(t *testing.T) {
+	d, log := open(t)
+	p := must[device.Pointer](t)(d.Alloc(64))
+	q := must[device.Pointer](t)(d.AllocHost(64))
+	host := unsafe.Slice((*byte)(q), 64)
+	host[0] = 7
+	there := must[device.Ticket](t)(d.CopyAside(p, q, 32))
+	back := must[device.Ticket](t)(d.CopyAside(unsafe.Add(q, 32), p, 32))
+	if err := errors.Join(d.Join(there), d.Join(back), d.Join(there), d.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if host[32] != 7 {
+		t.Error("nothing was copied")
+	}
+	if got := lines(t, log); !slices.Equal(got[1:], []string{"copy in stream 1", "copy in stream 2"}) {
+		t.Errorf("got %q", got)
+	}
+	open := must[device.Ticket](t)(d.CopyAside(p, q, 32))
+	var left device.Ticket
+	copies := func(join bool) func() error {
+		return func() error {
+			for range 3 {
+				if err := d.Join(open); err == nil || !strings.Contains(err.Error(), "another recording") {
+					t.Errorf("a copy of before is joined: %v", err)
+				}
+				a, err := d.CopyAside(p, q, 32)
+				b, err2 := d.CopyAside(unsafe.Add(q, 32), p, 32)
+				if err := errors.Join(err, err2); err != nil || !join {
+					left = a
+					return err
+				}
+				if err := errors.Join(d.Join(a), d.Join(b)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	if _, err := d.Record(copies(false)); err == nil || !strings.Contains(err.Error(), "begins 2 copies that it does not join") {
+		t.Errorf("copies that are not joined: %v", err)
+	}
+	if err := d.Join(left); err != nil {
+		t.Errorf("the recording that failed has joined them: %v", err)
+	}
+	refused := errors.New("refused")
+	if _, err := d.Record(func() error { return errors.Join(copies(false)(), refused) }); !errors.Is(err, refused) {
+		t.Errorf("an error of f: %v", err)
+	}
+	r := must[device.Recording](t)(d.Record(copies(true)))
+	host[0], host[32] = 9, 0
+	if err := errors.Join(d.Join(open), r.Run(), d.Wait()); err != nil || host[32] != 9 {
+		t.Errorf("got %v, %v", host[32], err)
+	}
+	if len(d.events) > 3 {
+		t.Errorf("%d events for at most 3 copies at a time", len(d.events))
+	}
+	if err := d.Join("x"); err == nil {
+		t.Error("a text is joined")
+	}
+	for _, f := range []string{"cuEventRecord", "cuStreamWaitEvent", "cuMemcpyAsync"} {
+		t.Setenv("FAKE_CUDA_FAIL", f+"=1@1")
+		if _, err := d.CopyAside(p, q, 8); err == nil || !strings.Contains(err.Error(), "copy of 8 bytes aside: CUDA_ERROR_1") {
+			t.Errorf("%s fails: %v", f, err)
+		}
+	}
 }
 
 // TestTime: the fake device takes half a millisecond for each thing.

@@ -26,7 +26,7 @@ func (d *gpu) Load(p device.Program) (device.Module, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
-	if d.recording {
+	if d.record != 0 {
 		return nil, errRecording
 	}
 	key := strings.Join(append([]string{p.Name, p.Source}, p.Defines...), "\x00")

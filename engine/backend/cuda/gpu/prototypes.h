@@ -52,6 +52,7 @@ typedef int CUstreamCaptureMode;
 	F(cuStreamCreate, (CUstream *stream, unsigned int flags)) \
 	F(cuStreamDestroy_v2, (CUstream stream)) \
 	F(cuStreamSynchronize, (CUstream stream)) \
+	F(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags)) \
 	F(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode)) \
 	F(cuStreamEndCapture, (CUstream stream, CUgraph *graph)) \
 	F(cuGraphInstantiateWithFlags, (CUgraphExec *exec, CUgraph graph, unsigned long long flags)) \
@@ -109,6 +110,7 @@ typedef int CUstreamCaptureMode;
 	C(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6) \
 	C(CU_MEMHOSTALLOC_PORTABLE, 1) \
 	C(CU_STREAM_NON_BLOCKING, 1) \
+	C(CU_EVENT_DISABLE_TIMING, 2) \
 	C(CU_STREAM_CAPTURE_MODE_RELAXED, 2)
 
 #define ENS_CONSTANT(name, value) ENS_##name = value,

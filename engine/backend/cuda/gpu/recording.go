@@ -11,6 +11,8 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 )
@@ -20,45 +22,53 @@ func (d *gpu) Record(f func() error) (device.Recording, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
-	if d.recording {
+	if d.record != 0 {
 		return nil, errRecording
 	}
 	if rc := C.ens_gpu_begin(d.c); rc != 0 {
 		return nil, d.fail(rc, "cuStreamBeginCapture")
 	}
 	r := &recording{d: d}
-	d.recording = true
-	// The stream must leave this state, also if f panics.
-	ended := false
-	end := func(keep bool) error {
-		ended, d.recording = true, false
-		var k C.int
-		if keep {
-			k = 1
-		}
-		var what *C.char
-		if rc := C.ens_gpu_end(d.c, k, &r.exec, &what); rc != 0 {
-			return d.fail(rc, C.GoString(what))
-		}
-		return nil
-	}
+	d.recorded++
+	d.record = d.recorded
 	defer func() {
-		if !ended {
-			_ = end(false) // the panic says more
+		if d.record != 0 { // f panicked, which says more than what comes of this
+			_ = d.endRecord(r, false)
 		}
 	}()
 	if err := f(); err != nil {
 		// Work that is refused makes the end of the recording fail too, which says less.
-		if broken := end(false); errors.Is(broken, device.ErrLost) && !errors.Is(err, device.ErrLost) {
+		if broken := d.endRecord(r, false); errors.Is(broken, device.ErrLost) && !errors.Is(err, device.ErrLost) {
 			return nil, errors.Join(err, broken)
 		}
 		return nil, err
 	}
-	if err := end(true); err != nil {
+	if n := len(d.begun); n > 0 {
+		return nil, errors.Join(fmt.Errorf("GPU %d: a recording begins %d copies that it does not join", d.index, n), d.endRecord(r, false))
+	}
+	if err := d.endRecord(r, true); err != nil {
 		return nil, err
 	}
 	d.recordings[r] = true
 	return r, nil
+}
+
+// endRecord has the streams work again, and makes the recording if it is to be kept.
+func (d *gpu) endRecord(r *recording, keep bool) error {
+	for _, t := range slices.Clone(d.begun) { // all that was forked must be joined
+		C.ens_gpu_join(d.c, t.done)
+		d.release(t)
+	}
+	d.record = 0
+	var k C.int
+	if keep {
+		k = 1
+	}
+	var what *C.char
+	if rc := C.ens_gpu_end(d.c, k, &r.exec, &what); rc != 0 {
+		return d.fail(rc, C.GoString(what))
+	}
+	return nil
 }
 
 type recording struct {

@@ -65,8 +65,10 @@ int ens_gpu_open(ens_gpu *g, int index, const char **what) {
 	TRY(g->cu.cuDevicePrimaryCtxRetain(&g->context, g->device), "cuDevicePrimaryCtxRetain")
 	TRY(enter(g), "cuCtxSetCurrent")
 	TRY(g->cu.cuStreamCreate(&g->stream, ENS_CU_STREAM_NON_BLOCKING), "cuStreamCreate")
+	for (int i = 0; i < 2; i++) TRY(g->cu.cuStreamCreate(&g->aside[i], ENS_CU_STREAM_NON_BLOCKING), "cuStreamCreate")
 	TRY(g->cu.cuEventCreate(&g->begin, 0), "cuEventCreate")
 	TRY(g->cu.cuEventCreate(&g->end, 0), "cuEventCreate")
+	TRY(g->cu.cuEventCreate(&g->fork, ENS_CU_EVENT_DISABLE_TIMING), "cuEventCreate")
 #undef TRY
 	return 0;
 failed:;
@@ -87,8 +89,11 @@ int ens_gpu_close(ens_gpu *g, const char **what) {
 		} \
 	} while (0)
 	if (g->context) DO(enter(g), "cuCtxSetCurrent");
+	if (g->fork) DO(g->cu.cuEventDestroy_v2(g->fork), "cuEventDestroy");
 	if (g->end) DO(g->cu.cuEventDestroy_v2(g->end), "cuEventDestroy");
 	if (g->begin) DO(g->cu.cuEventDestroy_v2(g->begin), "cuEventDestroy");
+	for (int i = 0; i < 2; i++)
+		if (g->aside[i]) DO(g->cu.cuStreamDestroy_v2(g->aside[i]), "cuStreamDestroy");
 	if (g->stream) DO(g->cu.cuStreamDestroy_v2(g->stream), "cuStreamDestroy");
 	if (g->context) {
 		DO(g->cu.cuCtxSetCurrent(0), "cuCtxSetCurrent");
@@ -96,8 +101,8 @@ int ens_gpu_close(ens_gpu *g, const char **what) {
 		DO(g->cu.cuDevicePrimaryCtxRelease_v2(g->device), "cuDevicePrimaryCtxRelease");
 	}
 #undef DO
-	g->end = g->begin = 0;
-	g->stream = 0;
+	g->end = g->begin = g->fork = 0;
+	g->stream = g->aside[0] = g->aside[1] = 0;
 	g->context = 0;
 	return first;
 }
@@ -144,9 +149,39 @@ int ens_gpu_zero(ens_gpu *g, void *p, size_t bytes) {
 	return g->cu.cuMemsetD8Async((uintptr_t)p, 0, bytes, g->stream);
 }
 
+// Copies aside may be behind the work that was asked for before them.
 int ens_gpu_wait(ens_gpu *g) {
 	ENTER(g);
-	return g->cu.cuStreamSynchronize(g->stream);
+	int rc = g->cu.cuStreamSynchronize(g->stream);
+	for (int i = 0; i < 2 && rc == 0; i++) rc = g->cu.cuStreamSynchronize(g->aside[i]);
+	return rc;
+}
+
+// A stream that waits for an event waits for what it marks then, so that one event serves
+// for all forks. While the stream of work is recorded, the wait makes the other part of the
+// recording.
+int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, CUevent done) {
+	ENTER(g);
+	CUstream aside = g->aside[from];
+	int rc = g->cu.cuEventRecord(g->fork, g->stream);
+	if (rc == 0) rc = g->cu.cuStreamWaitEvent(aside, g->fork, 0);
+	if (rc == 0) rc = g->cu.cuMemcpyAsync((uintptr_t)dst, (uintptr_t)src, bytes, aside);
+	return rc ? rc : (int)g->cu.cuEventRecord(done, aside);
+}
+
+int ens_gpu_join(ens_gpu *g, CUevent done) {
+	ENTER(g);
+	return g->cu.cuStreamWaitEvent(g->stream, done, 0);
+}
+
+int ens_gpu_event(ens_gpu *g, CUevent *event) {
+	ENTER(g);
+	return g->cu.cuEventCreate(event, ENS_CU_EVENT_DISABLE_TIMING);
+}
+
+int ens_gpu_event_forget(ens_gpu *g, CUevent event) {
+	ENTER(g);
+	return g->cu.cuEventDestroy_v2(event);
 }
 
 int ens_gpu_load(ens_gpu *g, const void *image, char *log, unsigned log_bytes, CUmodule *module) {

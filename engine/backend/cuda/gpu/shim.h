@@ -9,8 +9,8 @@ typedef struct {
 	long id; // unique in the process; a context may get an address again
 	CUdevice device;
 	CUcontext context;
-	CUstream stream;
-	CUevent begin, end;
+	CUstream stream, aside[2]; // of work; of copies towards the device and from it
+	CUevent begin, end, fork;
 } ens_gpu;
 
 typedef struct {
@@ -41,6 +41,11 @@ int ens_gpu_free(ens_gpu *g, void *p);
 int ens_gpu_alloc_host(ens_gpu *g, size_t bytes, void **p);
 int ens_gpu_free_host(ens_gpu *g, void *p);
 int ens_gpu_copy(ens_gpu *g, void *dst, const void *src, size_t bytes);
+// ens_gpu_copy_aside copies behind all work so far; done marks that it is.
+int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, CUevent done);
+int ens_gpu_join(ens_gpu *g, CUevent done);
+int ens_gpu_event(ens_gpu *g, CUevent *event);
+int ens_gpu_event_forget(ens_gpu *g, CUevent event);
 int ens_gpu_zero(ens_gpu *g, void *p, size_t bytes);
 int ens_gpu_wait(ens_gpu *g);
 

@@ -13,8 +13,9 @@
 #include <string.h>
 
 struct CUctx_st { int references; };
-struct CUstream_st { int recording; struct work *first, *last; };
-struct CUevent_st { double at; };
+// recorder: whose recording it is part of; unjoined: with work that nothing waits for
+struct CUstream_st { CUstream recorder; int used, number, unjoined; struct work *first, *last; };
+struct CUevent_st { double at; CUstream stream, recorder; };
 struct CUmod_st { char *image; };
 struct CUfunc_st { char name[64], kinds[64]; int shared; };
 struct work { struct work *next; CUdeviceptr dst, src; size_t bytes; CUfunction function; unsigned long long values[64]; };
@@ -23,6 +24,8 @@ struct CUgraphExec_st { struct work *first; };
 
 static struct CUctx_st primary;
 static __thread CUcontext current;
+static struct CUstream_st streams[64];
+static int created; // streams since the context was retained
 static int live_memory, live_host, live_modules, live_streams, live_events, live_graphs, live_execs;
 static size_t used;
 static double clock_ms;
@@ -101,6 +104,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 	MAY_FAIL;
 	say("retain %d\n", device);
 	primary.references++;
+	created = 0;
 	*context = &primary;
 	return 0;
 }
@@ -167,11 +171,13 @@ static void ask(CUstream stream, const struct work *w) {
 	struct work *kept = malloc(sizeof *kept);
 	*kept = *w;
 	kept->next = 0;
-	if (!stream->recording) {
+	if (!stream->recorder) {
 		run(kept);
 		free(kept);
 		return;
 	}
+	stream->unjoined = stream != stream->recorder;
+	stream = stream->recorder;
 	if (stream->last) stream->last->next = kept;
 	else stream->first = kept;
 	stream->last = kept;
@@ -186,6 +192,7 @@ static void forget(struct work *w) {
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
 	IN_CONTEXT;
+	say("copy in stream %d\n", stream->number);
 	ask(stream, &(struct work){.dst = dst, .src = src, .bytes = bytes});
 	return 0;
 }
@@ -275,23 +282,46 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
 	IN_CONTEXT;
 	if (flags != ENS_CU_STREAM_NON_BLOCKING) return 1;
-	live_streams++;
-	*stream = calloc(1, sizeof **stream);
+	for (int i = 0; i < 64; i++)
+		if (!streams[i].used) {
+			streams[i] = (struct CUstream_st){.used = 1, .number = created++};
+			live_streams++;
+			*stream = &streams[i];
+			return 0;
+		}
+	return 2;
+}
+CUresult cuStreamDestroy_v2(CUstream stream) { IN_CONTEXT; live_streams--; stream->used = 0; return 0; }
+CUresult cuStreamSynchronize(CUstream stream) { IN_CONTEXT; return stream->recorder ? 900 : 0; }
+// A recording reaches the streams that wait for what it marked, until it ends; an event of
+// another recording, or of none, may not be waited for in one.
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
+	IN_CONTEXT;
+	if (flags) return 1;
+	if (stream->recorder && event->recorder != stream->recorder) return 905;
+	if (event->recorder && !event->recorder->recorder) return 907;
+	stream->recorder = event->recorder;
+	if (event->stream != stream) event->stream->unjoined = 0;
 	return 0;
 }
-CUresult cuStreamDestroy_v2(CUstream stream) { IN_CONTEXT; live_streams--; free(stream); return 0; }
-CUresult cuStreamSynchronize(CUstream stream) { IN_CONTEXT; return stream->recording ? 900 : 0; }
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
 	IN_CONTEXT;
-	if (stream->recording || mode != ENS_CU_STREAM_CAPTURE_MODE_RELAXED) return 1;
-	stream->recording = 1;
+	if (stream->recorder || mode != ENS_CU_STREAM_CAPTURE_MODE_RELAXED) return 1;
+	stream->recorder = stream;
 	return 0;
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 	*graph = 0;
-	stream->recording = 0;
+	int unjoined = 0;
+	for (int i = 0; i < 64; i++)
+		if (streams[i].used && streams[i].recorder == stream) {
+			unjoined |= streams[i].unjoined;
+			streams[i].recorder = 0;
+			streams[i].unjoined = 0;
+		}
 	struct work *first = stream->first;
 	stream->first = stream->last = 0;
+	if (unjoined) return 904;
 	IN_CONTEXT;
 	live_graphs++;
 	*graph = malloc(sizeof **graph);
@@ -319,12 +349,13 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) { live_execs--; forget(exec->first
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags) {
 	IN_CONTEXT;
+	if (flags && flags != ENS_CU_EVENT_DISABLE_TIMING) return 1;
 	live_events++;
 	*event = calloc(1, sizeof **event);
-	return flags;
+	return 0;
 }
 CUresult cuEventDestroy_v2(CUevent event) { IN_CONTEXT; live_events--; free(event); return 0; }
-CUresult cuEventRecord(CUevent event, CUstream stream) { IN_CONTEXT; (void)stream; event->at = clock_ms; return 0; }
+CUresult cuEventRecord(CUevent event, CUstream stream) { IN_CONTEXT; event->at = clock_ms; event->stream = stream; event->recorder = stream->recorder; return 0; }
 CUresult cuEventSynchronize(CUevent event) { IN_CONTEXT; (void)event; return 0; }
 #ifndef FAKE_OLD
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) { IN_CONTEXT; *milliseconds = (float)(end->at - start->at); return 0; }

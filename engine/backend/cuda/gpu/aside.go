@@ -1,0 +1,92 @@
+//go:build cgo && linux
+
+package gpu
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+)
+
+// ticket is a copy that runs in a stream of its own.
+type ticket struct {
+	record int       // the recording that it is part of; 0 for none
+	done   C.CUevent // marks its end; another copy has it after the Join
+	joined bool
+}
+
+// CopyAside copies in the stream of its direction, which waits for the work so far.
+func (d *gpu) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
+	if err := d.ready(); err != nil {
+		return nil, err
+	}
+	if bytes <= 0 {
+		return &ticket{joined: true}, d.empty(bytes)
+	}
+	if len(d.spare) == 0 {
+		var e C.CUevent
+		if rc := C.ens_gpu_event(d.c, &e); rc != 0 {
+			return nil, d.fail(rc, "cuEventCreate")
+		}
+		d.events, d.spare = append(d.events, e), append(d.spare, e)
+	}
+	last := len(d.spare) - 1
+	t := &ticket{record: d.record, done: d.spare[last]}
+	var from C.int
+	if d.ofHost(dst) {
+		from = 1
+	}
+	if rc := C.ens_gpu_copy_aside(d.c, dst, src, C.size_t(bytes), from, t.done); rc != 0 {
+		return nil, d.fail(rc, fmt.Sprintf("copy of %d bytes aside", bytes))
+	}
+	d.spare = d.spare[:last]
+	if d.record != 0 {
+		d.begun = append(d.begun, t)
+	}
+	return t, nil
+}
+
+// ofHost tells whether an address lies in memory of AllocHost.
+func (d *gpu) ofHost(p device.Pointer) bool {
+	for base, bytes := range d.host {
+		if uintptr(p) >= uintptr(base) && uintptr(p) < uintptr(base)+uintptr(bytes) {
+			return true
+		}
+	}
+	return false
+}
+
+// Join has the stream of work wait for the end of a copy. A second Join does nothing, since
+// all later work is behind the first.
+func (d *gpu) Join(t device.Ticket) error {
+	if err := d.ready(); err != nil {
+		return err
+	}
+	c, ok := t.(*ticket)
+	switch {
+	case !ok:
+		return fmt.Errorf("GPU %d: a %T is no copy of this device", d.index, t)
+	case c.joined:
+		return nil
+	case c.record != d.record:
+		return fmt.Errorf("GPU %d: a copy is joined in another recording than it was begun in", d.index)
+	}
+	if rc := C.ens_gpu_join(d.c, c.done); rc != 0 {
+		return d.fail(rc, "cuStreamWaitEvent")
+	}
+	d.release(c)
+	return nil
+}
+
+// release lets other copies have the event of one: what waits for it knows what it marked.
+func (d *gpu) release(t *ticket) {
+	t.joined = true
+	d.spare = append(d.spare, t.done)
+	d.begun = slices.DeleteFunc(d.begun, func(b *ticket) bool { return b == t })
+}
