@@ -23,6 +23,18 @@ type ticket struct {
 
 // CopyAside copies in the stream of its direction, which waits for the work so far.
 func (d *gpu) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
+	return d.aside(dst, src, bytes, 1)
+}
+
+// CopyNow copies in the stream of its direction, behind what is there.
+func (d *gpu) CopyNow(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
+	if d.record != 0 {
+		return nil, errRecording
+	}
+	return d.aside(dst, src, bytes, 0)
+}
+
+func (d *gpu) aside(dst, src device.Pointer, bytes int64, behind C.int) (device.Ticket, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
@@ -42,7 +54,7 @@ func (d *gpu) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, er
 	if d.ofHost(dst) {
 		from = 1
 	}
-	if rc := C.ens_gpu_copy_aside(d.c, dst, src, C.size_t(bytes), from, t.done); rc != 0 {
+	if rc := C.ens_gpu_copy_aside(d.c, dst, src, C.size_t(bytes), from, behind, t.done); rc != 0 {
 		return nil, d.fail(rc, fmt.Sprintf("copy of %d bytes aside", bytes))
 	}
 	d.spare = d.spare[:last]

@@ -390,6 +390,7 @@ func TestRecord(t *testing.T) {
 	p := must[device.Pointer](t)(d.Alloc(40))
 	q := must[device.Pointer](t)(d.AllocHost(40))
 	host := unsafe.Slice((*float32)(q), 10)
+	clear(host)
 	fill := must[device.Call](t)(m.Call("fill", device.Size{}, p, float32(3), int64(9)))
 	refused := errors.New("refused")
 	if r, err := d.Record(func() error { return refused }); r != nil || !errors.Is(err, refused) {
@@ -406,7 +407,7 @@ func TestRecord(t *testing.T) {
 	r, err := d.Record(func() error {
 		for what, err := range map[string]error{
 			"Wait": d.Wait(), "Record": errOf(d.Record(func() error { return nil })), "Load": errOf(d.Load(program)),
-			"Time": errOf(d.Time(func() error { return nil })), "Free": d.Free(p),
+			"Time": errOf(d.Time(func() error { return nil })), "Free": d.Free(p), "CopyNow": errOf(d.CopyNow(p, q, 4)),
 		} {
 			if !errors.Is(err, errRecording) {
 				t.Errorf("%s while work is recorded: %v", what, err)
@@ -460,6 +461,10 @@ func TestAside(t *testing.T) {
 	}
 	if got := lines(t, log); !slices.Equal(got[1:], []string{"copy in stream 1", "copy in stream 2"}) {
 		t.Errorf("got %q", got)
+	}
+	host[0] = 8
+	if err := errors.Join(d.Join(must[device.Ticket](t)(d.CopyNow(p, q, 32))), d.Join(must[device.Ticket](t)(d.CopyNow(unsafe.Add(q, 32), p, 32)))); err != nil || host[32] != 8 {
+		t.Errorf("now: %d, %v", host[32], err)
 	}
 	open := must[device.Ticket](t)(d.CopyAside(p, q, 32))
 	var left device.Ticket

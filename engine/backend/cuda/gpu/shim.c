@@ -160,11 +160,11 @@ int ens_gpu_wait(ens_gpu *g) {
 // A stream that waits for an event waits for what it marks then, so that one event serves
 // for all forks. While the stream of work is recorded, the wait makes the other part of the
 // recording.
-int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, CUevent done) {
+int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, int behind, CUevent done) {
 	ENTER(g);
 	CUstream aside = g->aside[from];
-	int rc = g->cu.cuEventRecord(g->fork, g->stream);
-	if (rc == 0) rc = g->cu.cuStreamWaitEvent(aside, g->fork, 0);
+	int rc = behind ? (int)g->cu.cuEventRecord(g->fork, g->stream) : 0;
+	if (rc == 0 && behind) rc = g->cu.cuStreamWaitEvent(aside, g->fork, 0);
 	if (rc == 0) rc = g->cu.cuMemcpyAsync((uintptr_t)dst, (uintptr_t)src, bytes, aside);
 	return rc ? rc : (int)g->cu.cuEventRecord(done, aside);
 }

@@ -41,8 +41,9 @@ int ens_gpu_free(ens_gpu *g, void *p);
 int ens_gpu_alloc_host(ens_gpu *g, size_t bytes, void **p);
 int ens_gpu_free_host(ens_gpu *g, void *p);
 int ens_gpu_copy(ens_gpu *g, void *dst, const void *src, size_t bytes);
-// ens_gpu_copy_aside copies behind all work so far; done marks that it is.
-int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, CUevent done);
+// ens_gpu_copy_aside copies in the stream aside of a direction, behind all work so far or
+// not; done marks its end.
+int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, int behind, CUevent done);
 int ens_gpu_join(ens_gpu *g, CUevent done);
 int ens_gpu_event(ens_gpu *g, CUevent *event);
 int ens_gpu_event_forget(ens_gpu *g, CUevent event);
