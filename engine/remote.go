@@ -20,8 +20,9 @@ type remote struct {
 	feeds   []*feed                  // of inputs
 	stores  []link                   // behind all kernels, to such memory
 	runs    int
-	records []func() error // parts of a run that are asked for as a whole, and what lies between them
-	ends    []func() error // that free them
+	late    []link            // results of kernels that are in the program's memory when all have run
+	records [2][]func() error // of kernels and of what is behind them: pieces that are asked for as a whole, and what lies between
+	ends    []func() error    // that free them
 }
 
 // feed brings an input to the device.
@@ -246,9 +247,6 @@ func (r *remote) start(p *Plan) error {
 		f.from = nil
 	}
 	err := r.run(p)
-	if p.opts.Finish != nil {
-		err = p.opts.Finish(err)
-	}
 	if err == nil && p.opts.Mode == Train {
 		err = r.leave(p)
 	}
@@ -288,31 +286,63 @@ func (r *remote) leave(p *Plan) error {
 	return r.Copy(s.grads(), r.flat[pass.Grad])
 }
 
-// run does the work of a run on the device.
+// run does the work of a run on the device: as one whole if nothing else has to end
+// between the kernels and what is behind them.
 func (r *remote) run(p *Plan) error {
+	kernels, behind := r.kernels, r.behind
+	if p.opts.Finish == nil {
+		kernels, behind = r.all, nil
+	}
 	r.runs++
 	const firstRecorded = 2 // libraries make what they need in the first run
 	if r.runs == firstRecorded && !p.opts.Profile {
-		if err := r.record(p); err != nil {
+		var err error
+		if r.records[0], err = r.record(p, kernels); err == nil && behind != nil {
+			r.records[1], err = r.record(p, behind)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	for _, f := range r.records {
+	err := r.part(p, r.records[0], kernels)
+	if behind == nil {
+		return err
+	}
+	if err := p.opts.Finish(err); err != nil {
+		return err
+	}
+	return r.part(p, r.records[1], behind)
+}
+
+// part does a part of the work of a run, as it was recorded if it was.
+func (r *remote) part(p *Plan, recorded []func() error, work func(*Plan, visit) error) error {
+	if recorded == nil {
+		return work(p, func(_ bool, f func() error) error { return f() })
+	}
+	for _, f := range recorded {
 		if err := f(); err != nil {
 			return err
 		}
 	}
-	if r.records != nil {
-		return nil
-	}
-	return r.each(p, func(_ bool, f func() error) error { return f() })
+	return nil
 }
 
-// each gives visit all work of a run in order, and whether it waits for the device.
-func (r *remote) each(p *Plan, visit func(waits bool, f func() error) error) error {
+// visit is given work in order, and whether it waits for the device.
+type visit func(waits bool, f func() error) error
+
+// all gives all work.
+func (r *remote) all(p *Plan, do visit) error {
+	if err := r.kernels(p, do); err != nil {
+		return err
+	}
+	return r.behind(p, do)
+}
+
+// kernels gives all kernels.
+func (r *remote) kernels(p *Plan, do visit) error {
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		err := visit(k.Waits || len(k.ends) > 0 || k.Early != nil, func() error {
+		err := do(k.Waits || len(k.ends) > 0 || k.Early != nil, func() error {
 			if !p.opts.Profile {
 				return k.run()
 			}
@@ -322,57 +352,68 @@ func (r *remote) each(p *Plan, visit func(waits bool, f func() error) error) err
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 	}
+	return nil
+}
+
+// behind gives what happens behind all kernels.
+func (r *remote) behind(p *Plan, do visit) error {
+	for _, l := range r.late {
+		if err := do(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
+			return err
+		}
+	}
 	for _, f := range p.after {
-		if err := visit(p.unit.Taken != nil, f); err != nil {
+		if err := do(p.unit.Taken != nil, f); err != nil {
 			return err
 		}
 	}
 	for _, l := range r.stores {
-		if err := visit(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
+		if err := do(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// record writes down the work of a run, in parts between what waits for the device.
-func (r *remote) record(p *Plan) error {
-	var part []func() error
+// record writes down a part of the work of a run, in pieces between what waits for the
+// device.
+func (r *remote) record(p *Plan, work func(*Plan, visit) error) ([]func() error, error) {
+	records := []func() error{}
+	var piece []func() error
 	flush := func() error {
-		if part == nil {
+		if piece == nil {
 			return nil
 		}
-		work := part
-		part = nil
+		all := piece
+		piece = nil
 		run, end, err := r.Record(func() error {
-			for _, f := range work {
+			for _, f := range all {
 				if err := f(); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		if err != nil {
-			return err
+		if err == nil {
+			records, r.ends = append(records, run), append(r.ends, end)
 		}
-		r.records, r.ends = append(r.records, run), append(r.ends, end)
-		return nil
+		return err
 	}
-	err := r.each(p, func(waits bool, f func() error) error {
+	err := work(p, func(waits bool, f func() error) error {
 		if !waits {
-			part = append(part, f)
+			piece = append(piece, f)
 			return nil
 		}
 		if err := flush(); err != nil {
 			return err
 		}
-		r.records = append(r.records, f)
+		records = append(records, f)
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = flush()
 	}
-	return flush()
+	return records, err
 }
 
 // close frees what was recorded; the device frees its memory when it is closed.
@@ -382,7 +423,7 @@ func (r *remote) close() error {
 			return err
 		}
 	}
-	r.ends, r.records = nil, nil
+	r.ends, r.records = nil, [2][]func() error{}
 	return nil
 }
 
@@ -433,10 +474,13 @@ func (r *remote) here(prepare func(backend.Request) (backend.Kernel, error)) fun
 			if err := run(); err != nil {
 				return err
 			}
-			if finish != nil {
+			if finish != nil || k.Late {
 				return nil
 			}
 			return back()
+		}
+		if k.Late {
+			r.late = append(r.late, link{out.from, out.to})
 		}
 		if finish != nil {
 			k.Finish = func() error {

@@ -155,7 +155,7 @@ func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
 	}
 	b := s.next(a.along.String(), n*unit)
 	b.parts, b.n = append(b.parts, summed{a.Params, q.Out, n}), b.n+n
-	return backend.Kernel{Name: "bucket", Run: func() error {
+	return backend.Kernel{Name: "bucket", Late: true, Run: func() error {
 		copy(q.Out.F32, q.In[0].F32)
 		copy(q.Out.F64, q.In[0].F64)
 		if b.missing--; b.missing > 0 {

@@ -66,6 +66,9 @@ type Kernel struct {
 	// Waits is true of a kernel of a Remote that waits for the work before it, so that it
 	// cannot be part of a recording.
 	Waits bool
+	// Late is true of a kernel whose result is there only when all kernels have run and what
+	// they started beside them has ended (engine.Options.Finish).
+	Late bool
 }
 
 // Borrower is what a backend is beside if its kernels use scratch that it is lent.
