@@ -70,12 +70,7 @@ func channels(t backend.Tensor) device.Program {
 func channelMap(name string, more func(q backend.Request) []any) prepare {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
 		w, walk := &work{b: b}, walkOver(q.In[0], mapTurns)
-		var args []any
-		for _, t := range q.In {
-			args = append(args, at(t))
-		}
-		args = append(append(args, at(q.Out)), walk.args()...)
-		w.call(channels(q.Out), name, walk.size, append(args, more(q)...)...)
+		w.call(channels(q.Out), name, walk.size, append(append(addresses(q), walk.args()...), more(q)...)...)
 		return w.kernel(name)
 	}
 }
@@ -138,11 +133,16 @@ const sumsOfPart = 3
 // one that joins them.
 func (b *Backend) channelParts(q backend.Request, name string, calls func(w *work, walk walk, parts device.Pointer, join device.Size)) (backend.Kernel, error) {
 	walk := walkOver(q.In[0], sumTurns)
-	join := device.Size{Grid: [3]int{walk.channels}, Block: [3]int{threads}}
-	for join.Block[0] > 32 && join.Block[0]/2 >= walk.parts {
+	return b.placed(name, walk.channels*walk.parts*sumsOfPart, func(w *work, scratch []float32) { calls(w, walk, start(scratch), walk.join()) })
+}
+
+// join is the size of a kernel that joins the parts of each channel.
+func (w walk) join() device.Size {
+	join := device.Size{Grid: [3]int{w.channels}, Block: [3]int{threads}}
+	for join.Block[0] > 32 && join.Block[0]/2 >= w.parts {
 		join.Block[0] /= 2
 	}
-	return b.placed(name, walk.channels*walk.parts*sumsOfPart, func(w *work, scratch []float32) { calls(w, walk, start(scratch), join) })
+	return join
 }
 
 func channelMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
@@ -157,7 +157,7 @@ func channelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.channelParts(q, "channel_sum", func(w *work, walk walk, parts device.Pointer, join device.Size) {
 		p, n := channels(q.In[0]), int32(walk.parts)
 		w.call(p, "channel_parts", walk.size, append(append([]any{at(q.In[0]), parts}, walk.args()...), n)...)
-		w.call(p, "channel_join", join, parts, at(q.Out), n)
+		w.call(p, "channel_join", join, parts, at(q.Out), n, int32(0))
 	})
 }
 

@@ -133,8 +133,3 @@ func sum(b *Backend, q backend.Request) (backend.Kernel, error) {
 		w.sumBox("float", start(scratch), at(q.Out), join, parts)
 	})
 }
-
-// sumWay serves sums of fields; the result is plain.
-func sumWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	return lastWay(1, in, out, false)
-}

@@ -40,6 +40,22 @@ var table = map[string][]prepare{
 	// sums.go, dropout.go
 	"sum":     {sum},
 	"dropout": {dropout},
+	// points.go
+	"point_norm":      {pointNorm},
+	"point_norm_grad": {pointNorm},
+	"point_norm_sums": {pointNormSums},
+	"softmax":         {softmax},
+	"softmax_grad":    {softmax},
+	// sets.go
+	"set_pool":         {setPool},
+	"set_std_grad":     {setPoolGrad},
+	"set_extreme_grad": {setPoolGrad},
+	"set_crps":         {setCRPS},
+	"set_crps_grad":    {setCRPS},
+	// combine.go
+	"combine":                   {combine},
+	"combine_grad_store":        {combineGradStore},
+	"combine_grad_coefficients": {combineGradCoefficients},
 }
 
 // lasts names the ways of operations that take or give fields with their channels last.
@@ -69,7 +85,6 @@ var lasts = map[string]wayRule{
 	"set_repeat":    fieldsWay,
 	"set_swap":      fieldsWay,
 	"set_transpose": fieldsWay,
-	// sums.go, dropout.go
-	"sum":     sumWay,
+	// dropout.go
 	"dropout": fieldsWay,
 }

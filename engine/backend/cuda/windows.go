@@ -37,12 +37,8 @@ func (b *Backend) overSpots(q backend.Request, name string, of backend.Tensor, m
 }
 
 func (b *Backend) overMany(q backend.Request, name string, n int64, more ...any) (backend.Kernel, error) {
-	var args []any
-	for _, t := range append(q.In[:len(q.In):len(q.In)], q.Out) {
-		args = append(args, at(t))
-	}
 	w := &work{b: b}
-	w.call(windows(q.Out), name, over(n), append(append(args, n), more...)...)
+	w.call(windows(q.Out), name, over(n), append(append(addresses(q), n), more...)...)
 	return w.kernel(name)
 }
 

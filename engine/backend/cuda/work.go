@@ -1,7 +1,9 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
@@ -65,6 +67,26 @@ func (b *Backend) placed(name string, n int, calls func(w *work, scratch []float
 		}}, nil
 }
 
+// table brings numbers to the device that a kernel reads; release gives their memory back. It
+// waits until they are there.
+func (b *Backend) table(numbers []int32) (p device.Pointer, release func(), err error) {
+	here, err := b.MakeHost(len(numbers))
+	if err != nil {
+		return nil, nil, err
+	}
+	there, err := b.Make(len(numbers))
+	if err != nil {
+		return nil, nil, errors.Join(err, b.Free(here))
+	}
+	for i, n := range numbers {
+		here[i] = math.Float32frombits(uint32(n))
+	}
+	if err := errors.Join(b.Copy(there, here), b.Wait(), b.Free(here)); err != nil {
+		return nil, nil, errors.Join(err, b.Free(there))
+	}
+	return start(there), func() { _ = b.Free(there) }, nil // its own
+}
+
 // threads is the number of threads of a block where nothing asks for another.
 const threads = 256
 
@@ -90,6 +112,14 @@ func at(t backend.Tensor) device.Pointer {
 		return device.Pointer(unsafe.SliceData(t.U8))
 	}
 	return device.Pointer(unsafe.SliceData(t.F32))
+}
+
+// addresses are where the operands of a request lie, and its result.
+func addresses(q backend.Request) (args []any) {
+	for _, t := range q.In {
+		args = append(args, at(t))
+	}
+	return append(args, at(q.Out))
 }
 
 // offset is where element i of a value lies.

@@ -1,0 +1,89 @@
+package cuda
+
+import (
+	"math"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+var combining = kernels.Program("combine.cu")
+
+// Kinds of templates in combine.cu.
+const (
+	asLarge = iota
+	repeated
+	resized
+)
+
+// templateArgs are those that end all kernels of templates: their offsets on the device, and their form.
+func templateArgs(offsets device.Pointer, a op.Templates) []any {
+	n := a.To.Size()
+	kind, values, rows, columns := asLarge, n, 0, 0
+	if a.Rows > 0 {
+		kind, values, rows, columns = resized, a.Rows*a.Columns, a.To[0], n/a.To[0]
+		if a.Repeat {
+			kind = repeated
+		}
+	}
+	return append([]any{offsets}, int32s(len(a.Offsets), n, kind, values, a.Rows, a.Columns, rows, columns)...)
+}
+
+// templates makes a kernel of templates with their offsets on the device. Kernels count in 32 bits: what is larger
+// has none.
+func (b *Backend) templates(q backend.Request, a op.Templates, store int, bind func(args []any) (backend.Kernel, error)) (backend.Kernel, error) {
+	if max(store, a.To.Size()) > math.MaxInt32 {
+		return backend.Kernel{}, nil
+	}
+	var offsets []int32
+	for _, o := range a.Offsets {
+		offsets = append(offsets, int32(o))
+	}
+	p, release, err := b.table(offsets)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	k, err := bind(templateArgs(p, a))
+	if err != nil {
+		release()
+		return backend.Kernel{}, err
+	}
+	k.Close = release
+	return k, nil
+}
+
+func combine(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(op.Templates)
+	return b.templates(q, a, q.In[0].Shape.Size(), func(args []any) (backend.Kernel, error) {
+		w := &work{b: b}
+		w.call(combining, "combine", over(int64(a.To.Size())), append(addresses(q), args...)...)
+		return w.kernel("combine")
+	})
+}
+
+func combineGradStore(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, size := q.Attrs.(op.TemplatesOf), q.Out.Shape.Size()
+	return b.templates(q, a.Templates, size, func(args []any) (backend.Kernel, error) {
+		w := &work{b: b}
+		w.call(combining, "combine_grad_store", over(int64(size)), append(append(addresses(q), args...), int32(size))...)
+		return w.kernel("combine_grad_store")
+	})
+}
+
+// combineGradCoefficients sums products in parts, and these.
+func combineGradCoefficients(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(op.Templates)
+	n, k := a.To.Size(), len(a.Offsets)
+	each := threads * 32
+	parts := (n + each - 1) / each
+	join := reduction{kept: []stretch{{k, 1, 1}}, summed: []stretch{{parts, k, k}}, innerKept: true}
+	return b.templates(q, a, q.In[0].Shape.Size(), func(args []any) (backend.Kernel, error) {
+		return b.placed("combine_grad_coefficients", parts*k, func(w *work, scratch []float32) {
+			args := append(append([]any{at(q.In[0]), at(q.In[1]), start(scratch)}, args...), int32(each))
+			w.call(combining, "combine_grad_coefficients", device.Size{Grid: [3]int{parts, k}, Block: [3]int{threads}}, args...)
+			w.sumBox("float", start(scratch), at(q.Out), join, int64(parts))
+		})
+	})
+}

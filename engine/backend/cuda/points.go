@@ -1,0 +1,50 @@
+package cuda
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+var points, softmaxes = kernels.Program("points.cu", define("T", "float")), kernels.Program("softmax.cu")
+
+// pointArgs are the number of points of a plain field, its channels, the points of a sample, and eps.
+func pointArgs(s graph.Shape, eps float64) (n int64, args []any) {
+	p := int64(s[2:].Size())
+	n = int64(s[0]) * p
+	return n, []any{n, int32(s[1]), p, float32(eps)}
+}
+
+// pointNorm serves point_norm and point_norm_grad.
+func pointNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
+	args := addresses(q)
+	n, more := pointArgs(q.Out.Shape, q.Attrs.(op.Eps).Eps)
+	w := &work{b: b}
+	w.call(points, q.Op.Name, over(n), append(args, more...)...)
+	return w.kernel(q.Op.Name)
+}
+
+// pointNormSums serves point_norm_sums: the moments of points in scratch, then sums per channel as others.
+func pointNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
+	x := q.In[0]
+	n, args := pointArgs(x.Shape, q.Attrs.(op.Eps).Eps)
+	walk := walkOver(x, sumTurns)
+	parts := walk.channels * walk.parts * sumsOfPart
+	return b.placed("point_norm_sums", parts+2*int(n), func(w *work, scratch []float32) {
+		stats, count := start(scratch[parts:]), int32(walk.parts)
+		w.call(points, "point_stats", over(n), append([]any{at(x), stats}, args...)...)
+		w.call(points, "point_parts", walk.size, append(append([]any{at(x), at(q.In[1]), stats, start(scratch)}, walk.args()...), count, n)...)
+		w.call(channels(x), "channel_join", walk.join(), start(scratch), at(q.Out), count, int32(walk.channels))
+	})
+}
+
+// softmax serves softmax and softmax_grad.
+func softmax(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a, s := q.Attrs.(op.Groups), q.Out.Shape
+	args := addresses(q)
+	n, step := int64(s.Size()/a.Size), int64(s[a.Axis+1:].Size())
+	w := &work{b: b}
+	w.call(softmaxes, q.Op.Name, over(n), append(args, n, step, int32(a.Size))...)
+	return w.kernel(q.Op.Name)
+}
