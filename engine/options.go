@@ -142,7 +142,7 @@ var Backends = []struct {
 			Halves: o.Precision == "bf16_products"})
 	}},
 	{"cuda", "NVIDIA GPU: cuDNN and kernels of our own, float32 and bfloat16", func(o Options) (backend.Backend, error) {
-		return cuda.Open(cuda.Options{})
+		return cuda.Open()
 	}},
 	{"ref", "plain Go with float64 sums: the judge of the others", func(o Options) (backend.Backend, error) {
 		return ref.New(ref.Options{Round: !o.Float64}), nil

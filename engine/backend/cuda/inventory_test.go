@@ -39,7 +39,7 @@ func fake(devices ...*mock.Device) *mock.Interface {
 	}
 }
 
-func gpu(memory nvml.Return) *mock.Device {
+func card(memory nvml.Return) *mock.Device {
 	return &mock.Device{
 		GetNameFunc:                  func() (string, nvml.Return) { return "NVIDIA X", nvml.SUCCESS },
 		GetUUIDFunc:                  func() (string, nvml.Return) { return "GPU-1", nvml.SUCCESS },
@@ -50,7 +50,7 @@ func gpu(memory nvml.Return) *mock.Device {
 }
 
 func TestInspect(t *testing.T) {
-	lib := fake(gpu(nvml.SUCCESS), gpu(nvml.SUCCESS))
+	lib := fake(card(nvml.SUCCESS), card(nvml.SUCCESS))
 	inv, err := inspect(lib)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestDeviceFails(t *testing.T) {
-	lib := fake(gpu(nvml.SUCCESS), gpu(nvml.ERROR_GPU_IS_LOST))
+	lib := fake(card(nvml.SUCCESS), card(nvml.ERROR_GPU_IS_LOST))
 	if _, err := inspect(lib); err == nil || !strings.Contains(err.Error(), "GPU 1: memory: some reason") {
 		t.Errorf("got %v", err)
 	}
