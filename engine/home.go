@@ -11,41 +11,22 @@ import (
 // own: there parameters, states and gradients lie from step to step, and the program has
 // them when it asks. The methods of a nil home do nothing.
 type home struct {
-	dev        backend.Backend
-	at         *remote
-	of         *Store
-	ahead      bool  // parameters and states are newer there
-	aheadGrads bool  // so are gradients
-	err        error // of the device, for the next run
+	dev   backend.Backend
+	at    *remote
+	of    *Store
+	ahead [pass.Grad + 1]bool // what is newer there
+	err   error               // of the device, for the next run
 }
 
-// fetch brings parameters and states to the program's memory if they are newer there.
-func (h *home) fetch() {
-	if h == nil || !h.ahead {
+// fetch brings one kind of values to the program's memory if they are newer there. An
+// error is kept for the next run.
+func (h *home) fetch(where pass.Where) {
+	if h == nil || !h.ahead[where] {
 		return
 	}
-	h.ahead = false
-	h.copy(link{h.of.flatParams, h.at.flat[pass.Param]}, link{h.of.flatStates, h.at.flat[pass.State]})
-}
-
-// fetchGrads brings gradients to the program's memory if they are newer there.
-func (h *home) fetchGrads() {
-	if h == nil || !h.aheadGrads {
-		return
-	}
-	h.aheadGrads = false
-	h.copy(link{h.of.grads(), h.at.flat[pass.Grad]})
-}
-
-// copy copies, and keeps an error for the next run.
-func (h *home) copy(links ...link) {
+	h.ahead[where] = false
 	h.err = errors.Join(h.err, h.dev.Do(func() error {
-		for _, l := range links {
-			if err := h.at.Copy(l.to, l.from); err != nil {
-				return err
-			}
-		}
-		return h.at.Wait()
+		return errors.Join(h.at.Copy(h.of.flat(where), h.at.flat[where]), h.at.Wait())
 	}))
 }
 
@@ -61,10 +42,8 @@ func (h *home) failed() error {
 
 // leave brings all to the program's memory before the device is closed.
 func (h *home) leave() {
-	if h == nil {
-		return
+	for where := range h.ahead {
+		h.fetch(pass.Where(where))
 	}
-	h.fetch()
-	h.fetchGrads()
 	h.of.home = nil
 }

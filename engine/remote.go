@@ -15,7 +15,7 @@ import (
 type remote struct {
 	backend.Remote
 	flat    [pass.Grad + 1][]float32 // parameters, states and gradients on the device, in the layout of the store
-	version int                      // of the store, that parameters and states have here
+	version [pass.Grad + 1]int       // of the store, that parameters and states have here
 	beside  []float32                // scratch for which the arena has no room
 	feeds   []*feed                  // of inputs
 	stores  []link                   // behind all kernels, to such memory
@@ -89,7 +89,9 @@ func (r *remote) bind(p *Plan) (arena []float32, err error) {
 			return nil, err
 		}
 	}
-	r.version = -1
+	for _, where := range kept {
+		r.version[where] = -1
+	}
 	if p.opts.Mode == Train && p.unit.Taken == nil && s.home == nil {
 		s.home = &home{dev: p.dev, at: r, of: s}
 	}
@@ -253,20 +255,23 @@ func (r *remote) start(p *Plan) error {
 	return err
 }
 
+// kept are the kinds of values that a run finds as the one before it, or the program, left them.
+var kept = [...]pass.Where{pass.Param, pass.State}
+
 // load brings parameters and states to the device if they may have changed.
 func (r *remote) load(s *Store) error {
-	if s.home != nil && s.home.at != r {
-		s.home.fetch()
-	}
-	if r.version == s.version {
-		return s.home.failed()
-	}
-	for _, l := range []link{{r.flat[pass.Param], s.flatParams}, {r.flat[pass.State], s.flatStates}} {
-		if err := r.Copy(l.to, l.from); err != nil {
+	for _, where := range kept {
+		if s.home != nil && s.home.at != r {
+			s.home.fetch(where)
+		}
+		if r.version[where] == s.version[where] {
+			continue
+		}
+		if err := r.Copy(r.flat[where], s.flat(where)); err != nil {
 			return err
 		}
+		r.version[where] = s.version[where]
 	}
-	r.version = s.version
 	return s.home.failed()
 }
 
@@ -275,11 +280,11 @@ func (r *remote) load(s *Store) error {
 func (r *remote) leave(p *Plan) error {
 	s := p.opts.Store
 	if s.home != nil && s.home.at == r {
-		s.home.ahead, s.home.aheadGrads = true, true
+		s.home.ahead[pass.State], s.home.ahead[pass.Grad] = true, true
 		return nil
 	}
-	s.touch()
-	r.version = s.version
+	s.touch(pass.State)
+	r.version[pass.State] = s.version[pass.State]
 	if err := r.Copy(s.flatStates, r.flat[pass.State]); err != nil || p.unit.Taken != nil {
 		return err
 	}

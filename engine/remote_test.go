@@ -190,10 +190,10 @@ func TestDeviceFails(t *testing.T) {
 	}
 	lost := errors.New("the GPU has fallen off the bus")
 	dev().fail = lost
-	p.Store().Params()
+	p.Store().States()
 	dev().fail = nil
 	if err := run(); !errors.Is(err, lost) {
-		t.Errorf("after a failed copy of parameters: %v", err)
+		t.Errorf("after a failed copy of states: %v", err)
 	}
 	if err := run(); err != nil {
 		t.Errorf("an error is told twice: %v", err)

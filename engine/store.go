@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -29,9 +30,9 @@ type Store struct {
 	laidOut        bool
 	// home is where a device that trains has them too; nil if none has.
 	home *home
-	// version counts how often parameters or states may have changed, for devices that have
+	// version counts how often parameters and states may have changed, for devices that have
 	// copies of them.
-	version int
+	version [pass.Grad + 1]int
 	// choices are the kernels and layouts that plans of this store chose, so that a
 	// second plan neither measures nor chooses again.
 	choices map[string]string
@@ -45,6 +46,14 @@ type Entry struct {
 	Shape  graph.Shape
 	Offset int
 	State  bool
+}
+
+// where is the kind of memory in which it lies.
+func (e Entry) where() pass.Where {
+	if e.State {
+		return pass.State
+	}
+	return pass.Param
 }
 
 // Size is the number of elements.
@@ -145,7 +154,7 @@ func (s *Store) Get(name string) (v []float32, shape graph.Shape, ok bool) {
 	if !ok {
 		return nil, nil, false
 	}
-	s.touch()
+	s.touch(e.where())
 	return s.slice(e), e.Shape, true
 }
 
@@ -155,7 +164,7 @@ func (s *Store) Grad(name string) ([]float32, bool) {
 	if !ok || e.State {
 		return nil, false
 	}
-	s.home.fetchGrads()
+	s.home.fetch(pass.Grad)
 	return s.grads()[e.Offset : e.Offset+e.Size()], true
 }
 
@@ -170,33 +179,44 @@ func (s *Store) Set(name string, v []float32) error {
 	if len(v) != e.Size() {
 		return fmt.Errorf("store: %q %v has %d elements, got %d", name, e.Shape, e.Size(), len(v))
 	}
-	s.touch()
+	s.touch(e.where())
 	copy(s.slice(e), v)
 	return nil
 }
 
 // Params is the memory of all parameters. See Entry for the layout.
 func (s *Store) Params() []float32 {
-	s.touch()
+	s.touch(pass.Param)
 	return s.flatParams
 }
 
 // Grads is the memory of all gradients, in the layout of Params.
 func (s *Store) Grads() []float32 {
-	s.home.fetchGrads()
+	s.home.fetch(pass.Grad)
 	return s.grads()
 }
 
 // States is the memory of all states.
 func (s *Store) States() []float32 {
-	s.touch()
+	s.touch(pass.State)
 	return s.flatStates
 }
 
-// touch brings parameters and states up to date for somebody who may change them.
-func (s *Store) touch() {
-	s.home.fetch()
-	s.version++
+// touch brings parameters or states up to date for somebody who may change them.
+func (s *Store) touch(where pass.Where) {
+	s.home.fetch(where)
+	s.version[where]++
+}
+
+// flat is the memory of parameters, states or gradients.
+func (s *Store) flat(where pass.Where) []float32 {
+	switch where {
+	case pass.Param:
+		return s.flatParams
+	case pass.State:
+		return s.flatStates
+	}
+	return s.grads()
 }
 
 // Bytes is the size of the memory of all of them. Gradients count from their first use on.
