@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,34 +24,77 @@ var formulas = func() map[string]string {
 
 // chain makes the kernel of a chain of elementwise operations: a program of its own, with
 // the formulas in registers and the steps of stretched operands as constants. Every thread
-// computes an element of the result; what is read is read once.
+// computes neighbours of the result, as many as 16 bytes hold or eight lanes; what is read is
+// read once.
 func (b *Backend) chain(q backend.Request, c op.Chain) (backend.Kernel, error) {
 	p := kernels.Program("chain.cu")
-	p.Source += chainSource(q, c)
-	args := make([]any, 0, len(q.In)+2)
-	for _, t := range q.In {
-		args = append(args, at(t))
-	}
-	n := elems(q.Out)
+	s := newChainSource(q)
+	p.Source += s.write(c)
+	n := elems(q.Out) / int64(s.width)
 	w := &work{b: b}
-	w.call(p, "chain", over(n), append(args, at(q.Out), n)...)
+	w.call(p, "chain", over(n), append(addresses(q), n)...)
 	return w.kernel("chain " + c.String())
 }
 
 // chainSource writes the kernel of a chain.
-func chainSource(q backend.Request, c op.Chain) string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "\nKERNEL chain(")
-	for i, t := range q.In {
-		fmt.Fprintf(&s, "const %s *x%d, ", stored(t), i)
+type chainSource struct {
+	strings.Builder
+	q     backend.Request
+	last  bool
+	width int // neighbours of a thread
+}
+
+// newChainSource chooses how many neighbours a thread takes: of plain values four where all addresses and the rows of
+// stretched operands are whole groups of these.
+func newChainSource(q backend.Request) *chainSource {
+	s := &chainSource{q: q, last: q.Out.Layout == graph.Last, width: widthLast}
+	if s.last {
+		return s
 	}
-	fmt.Fprintf(&s, "%s *y, int64_t n) {\n\tfor (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {\n", stored(q.Out))
-	last := q.Out.Layout == graph.Last
-	if last {
-		writePlace(&s, q.Out.Shape)
+	s.width = 4
+	ok := elems(q.Out)%4 == 0 && address(at(q.Out))%16 == 0
+	for _, t := range q.In {
+		if s.whole(t) {
+			ok = ok && address(at(t))%16 == 0
+		} else {
+			dims, _ := op.NewLoop(q.Out.Shape, []graph.Shape{t.Shape}).Axes(0)
+			ok = ok && (t.Shape.Size() == 1 || dims[len(dims)-1]%4 == 0)
+		}
 	}
-	for i, t := range q.In {
-		fmt.Fprintf(&s, "\t\tfloat v%d = load(x%d + %s);\n", i, i, index(t, q.Out))
+	if !ok {
+		s.width = 1
+	}
+	return s
+}
+
+// whole tells whether operand t lies as the result does.
+func (s *chainSource) whole(t backend.Tensor) bool {
+	return t.Shape.Equal(s.q.Out.Shape) && t.Layout == s.q.Out.Layout
+}
+
+// write writes the kernel.
+func (s *chainSource) write(c op.Chain) string {
+	out := s.q.Out
+	index := "uint32_t" // of elements
+	if elems(out) > math.MaxInt32 {
+		index = "int64_t"
+	}
+	fmt.Fprintf(s, "\nKERNEL chain(")
+	for i, t := range s.q.In {
+		fmt.Fprintf(s, "const %s *x%d, ", stored(t), i)
+	}
+	fmt.Fprintf(s, "%s *y, int64_t n) {\n\tfor (int64_t t = thread_of_grid(); t < n; t += threads_of_grid()) {\n", stored(out))
+	fmt.Fprintf(s, "\t\t%s i = static_cast<%s>(t) * %d;\n", index, index, s.width)
+	if s.last {
+		s.writePlace(index)
+	}
+	for i, t := range s.q.In {
+		fmt.Fprintf(s, "\t\tfloat x%d_[%d];\n", i, s.width)
+		s.writeLoad(i, t)
+	}
+	fmt.Fprintf(s, "\t\tfloat y_[%d];\n#pragma unroll\n\t\tfor (int k = 0; k < %d; k++) {\n", s.width, s.width)
+	for i := range s.q.In {
+		fmt.Fprintf(s, "\t\t\tfloat v%d = x%d_[k];\n", i, i)
 	}
 	for k, l := range c.Links {
 		args := make([]string, 0, len(l.Args)+1)
@@ -60,44 +104,74 @@ func chainSource(q backend.Request, c op.Chain) string {
 		if p, ok := l.Attrs.(float64); ok {
 			args = append(args, literal(p))
 		}
-		fmt.Fprintf(&s, "\t\tfloat v%d = %s(%s);\n", c.Operands+k, formulas[l.Op.Name], strings.Join(args, ", "))
+		fmt.Fprintf(s, "\t\t\tfloat v%d = %s(%s);\n", c.Operands+k, formulas[l.Op.Name], strings.Join(args, ", "))
 	}
 	result := fmt.Sprintf("v%d", c.Operands+len(c.Links)-1)
-	if f := q.Out.Shape; last && f[1] != graph.Last.Lanes(f[1]) {
-		result = fmt.Sprintf("c < %d ? %s : 0.0f", f[1], result)
+	if s.last && out.Shape[1]%widthLast != 0 {
+		result = fmt.Sprintf("c + k < %d ? %s : 0.0f", out.Shape[1], result)
 	}
-	fmt.Fprintf(&s, "\t\tstore(y + i, %s);\n\t}\n}\n", result)
+	fmt.Fprintf(s, "\t\t\ty_[k] = %s;\n\t\t}\n", result)
+	if s.width == 1 {
+		s.WriteString("\t\tstore(y + i, y_[0]);\n")
+	} else {
+		fmt.Fprintf(s, "\t\tstore%d(y + i, y_);\n", s.width)
+	}
+	s.WriteString("\t}\n}\n")
 	return s.String()
+}
+
+// writeLoad writes how the values of operand i are read.
+func (s *chainSource) writeLoad(i int, t backend.Tensor) {
+	at, moves := s.index(t)
+	switch {
+	case s.whole(t) && s.width > 1:
+		fmt.Fprintf(s, "\t\tload%d(x%d + i, x%d_);\n", s.width, i, i)
+	case moves:
+		fmt.Fprintf(s, "#pragma unroll\n\t\tfor (int k = 0; k < %d; k++)\n\t\t\tx%d_[k] = load(x%d + %s);\n", s.width, i, i, at)
+	default:
+		fmt.Fprintf(s, "\t\tx%d_[0] = load(x%d + %s);\n", i, i, at)
+		if s.width > 1 {
+			fmt.Fprintf(s, "#pragma unroll\n\t\tfor (int k = 1; k < %d; k++)\n\t\t\tx%d_[k] = x%d_[0];\n", s.width, i, i)
+		}
+	}
 }
 
 // literal is a number in a program, exactly.
 func literal(p float64) string { return strconv.FormatFloat(float64(float32(p)), 'x', -1, 32) + "f" }
 
-// writePlace writes where element i of a field with channels last lies: lane c, sample a0
+// writePlace writes where element i of a field with channels last lies: the first of eight lanes c, sample a0
 // and coordinates a2, a3, a4. The compiler drops what is not used.
-func writePlace(s *strings.Builder, shape graph.Shape) {
-	fmt.Fprintf(s, "\t\tint c = i %% %d;\n\t\tint64_t r = i / %d;\n", graph.Last.Lanes(shape[1]), graph.Last.Lanes(shape[1]))
+func (s *chainSource) writePlace(index string) {
+	shape, lanes := s.q.Out.Shape, graph.Last.Lanes(s.q.Out.Shape[1])
+	fmt.Fprintf(s, "\t\t%s c = i %% %d, r = i / %d;\n", index, lanes, lanes)
 	for axis := 4; axis >= 2; axis-- {
-		fmt.Fprintf(s, "\t\tint a%d = r %% %d;\n\t\tr /= %d;\n", axis, max(shape[axis], 1), max(shape[axis], 1))
+		fmt.Fprintf(s, "\t\t%s a%d = r %% %d;\n\t\tr /= %d;\n", index, axis, max(shape[axis], 1), max(shape[axis], 1))
 	}
-	fmt.Fprintf(s, "\t\tint64_t a0 = r;\n")
+	fmt.Fprintf(s, "\t\t%s a0 = r;\n", index)
 }
 
-// index is the place of the value of operand t that belongs to element i of the result.
-func index(t, out backend.Tensor) string {
-	if t.Shape.Equal(out.Shape) && t.Layout == out.Layout {
-		return "i"
+// index is the place of the value of operand t that belongs to element i + k of the result; moves is false if that is
+// the same for all k.
+func (s *chainSource) index(t backend.Tensor) (at string, moves bool) {
+	out := s.q.Out
+	if s.whole(t) {
+		return "i + k", true
 	}
 	var terms []string
-	if out.Layout == graph.Last { // a plain operand, stretched
+	if s.last { // a plain operand, stretched
 		steps := t.Shape.Strides()
 		for axis, d := range t.Shape {
 			switch {
 			case d == 1:
-			case axis == 1: // lanes beyond the channels read the last one
-				terms = append(terms, fmt.Sprintf("int64_t(c < %d ? c : %d) * %d", d, d-1, steps[axis]))
+			case axis == 1:
+				moves = true
+				lane := "(c + k)"
+				if d%widthLast != 0 { // lanes beyond the channels read the last one
+					lane = fmt.Sprintf("(c + k < %d ? c + k : %d)", d, d-1)
+				}
+				terms = append(terms, fmt.Sprintf("%s * %d", lane, steps[axis]))
 			default:
-				terms = append(terms, fmt.Sprintf("int64_t(a%d) * %d", axis, steps[axis]))
+				terms = append(terms, fmt.Sprintf("a%d * %d", axis, steps[axis]))
 			}
 		}
 	} else {
@@ -105,13 +179,17 @@ func index(t, out backend.Tensor) string {
 		behind := int64(1)
 		for axis := len(dims) - 1; axis >= 0; axis-- {
 			if steps[axis] != 0 {
-				terms = append(terms, fmt.Sprintf("i / %d %% %d * %d", behind, max(dims[axis], 1), steps[axis]))
+				element := "i"
+				if axis == len(dims)-1 {
+					element, moves = "(i + k)", true
+				}
+				terms = append(terms, fmt.Sprintf("%s / %d %% %d * %d", element, behind, max(dims[axis], 1), steps[axis]))
 			}
 			behind *= int64(max(dims[axis], 1))
 		}
 	}
 	if terms == nil {
-		return "0"
+		return "0", false
 	}
-	return strings.Join(terms, " + ")
+	return strings.Join(terms, " + "), moves
 }
