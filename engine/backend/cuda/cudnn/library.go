@@ -61,7 +61,7 @@ func Open(find func(libraries.Library) (*dl.Library, error)) (*Library, error) {
 
 func unavailable(at string, cause error) error {
 	return &exit.Error{Code: exit.NoDevice, What: "cannot use cuDNN for convolutions on the GPU", At: at, Why: cause.Error(),
-		Fix: "install cuDNN 9 for the CUDA version of the driver (PyPI: nvidia-cudnn-cu12), or set LD_LIBRARY_PATH to its folder",
+		Fix: "install cuDNN 9 for the CUDA version of the driver (PyPI: nvidia-cudnn-cu12), or set " + libraries.PathVariable + " to its folder",
 		Err: fmt.Errorf("%w: %w", ErrUnavailable, cause)}
 }
 
