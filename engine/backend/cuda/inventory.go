@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
 )
 
 // Inspect asks the driver what GPUs there are.
@@ -64,6 +66,7 @@ func inspect(lib nvml.Interface) (inv *Inventory, err error) {
 		return nil, err
 	}
 	inv.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
+	libraries.DriverServes(version / 1000)
 	n, ret := lib.DeviceGetCount()
 	if err := ask("number of GPUs", ret); err != nil {
 		return nil, err

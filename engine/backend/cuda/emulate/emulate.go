@@ -43,12 +43,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 )
 
@@ -276,9 +276,6 @@ func (r *recording) Close() error { return nil }
 
 const compiler = "g++"
 
-// kernel finds the kernels of a source.
-var kernel = regexp.MustCompile(`(?m)^KERNEL (?:__launch_bounds__\([^)]*\) )?(\w+)\(`)
-
 // Load compiles a program, unless it is there from before.
 func (d *Device) Load(p device.Program) (device.Module, error) {
 	var s strings.Builder
@@ -288,8 +285,8 @@ func (d *Device) Load(p device.Program) (device.Module, error) {
 		fmt.Fprintf(&s, "#define %s %s\n", name, value)
 	}
 	fmt.Fprintf(&s, "#line 1 %q\n%s\n", p.Name, p.Source)
-	for _, m := range kernel.FindAllStringSubmatch(p.Source, -1) {
-		fmt.Fprintf(&s, "EMULATED_ENTRY(%s)\n", m[1])
+	for _, name := range kernels.Names(p) {
+		fmt.Fprintf(&s, "EMULATED_ENTRY(%s)\n", name)
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {

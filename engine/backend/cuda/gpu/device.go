@@ -42,13 +42,13 @@ type gpu struct {
 	modules    map[string]*module // by the program
 	calls      []*C.ens_call
 	recordings map[*recording]bool
-	events     []C.CUevent     // all that mark copies
-	spare      []C.CUevent     // those that no copy needs
-	begun      []*ticket       // copies aside of the recording that is made, which are not joined
-	record     int             // its number; 0 while there is none
-	recorded   int             // recordings begun
-	compiler   *nvrtc.Compiler // opened with the first program
-	last       string          // the last call that was asked for
+	events     []C.CUevent // all that mark copies
+	spare      []C.CUevent // those that no copy needs
+	begun      []*ticket   // copies aside of the recording that is made, which are not joined
+	record     int         // its number; 0 while there is none
+	recorded   int         // recordings begun
+	compiler   *nvrtc.Compiler
+	last       string // the last call that was asked for
 	lost       error
 }
 
@@ -61,7 +61,8 @@ var (
 
 // Open opens the GPU of this number among those that the driver lets this process use.
 //
-// Errors: *exit.Error (no device) around device.ErrNone that says what is missing.
+// Errors: *exit.Error (no device) around device.ErrNone that says what is missing, or that
+// there is no NVRTC.
 func Open(index int) (device.Device, error) {
 	opening.Lock()
 	defer opening.Unlock()
@@ -75,6 +76,11 @@ func Open(index int) (device.Device, error) {
 		return nil, err
 	}
 	if err := d.describe(); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	// A device that can run nothing of ours is of no use: better to know it now.
+	var err error
+	if d.compiler, err = nvrtc.Open(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil

@@ -67,6 +67,7 @@ func bind(t *C.ens_cuda) (int, error) {
 		why := fmt.Sprintf("the driver serves CUDA %d.%d", version/1000, version%1000/10)
 		return 0, absent(at, why, "update the NVIDIA driver to "+oldestName+" or later", errors.New(why))
 	}
+	libraries.DriverServes(int(version) / 1000)
 	return int(count), nil
 }
 

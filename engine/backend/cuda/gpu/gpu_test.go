@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 			{"new", "libnvrtc.so.12", "libnvrtc.c", "FAKE_NEW"},
 			{"new", "libnvrtc-builtins.so.12.4", "/dev/null", "FAKE_NEW"},
 			{"old", "libcuda.so.1", "libcuda.c", "FAKE_OLD"},
+			{"bare", "libcuda.so.1", "libcuda.c", "FAKE_NEW"},
+			{"thirteen", "libcuda.so.1", "libcuda.c", "FAKE_NEW"},
+			{"thirteen", "libnvrtc.so.13", "libnvrtc.c", "FAKE_NEW"},
+			{"thirteen", "libnvrtc-builtins.so.13.0", "/dev/null", "FAKE_NEW"},
 		} {
 			if err := os.MkdirAll(filepath.Join(dir, c.dir), 0o755); err != nil {
 				return 1, err
@@ -67,6 +71,11 @@ func fake(t *testing.T) (log string) {
 	t.Setenv("FAKE_CUDA_FAIL", "")
 	t.Setenv("FAKE_CUDA_VALUES", "")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("CUDA_HOME", fakes) // no toolkit, and no Python packages
+	t.Setenv("HOME", fakes)
+	for _, v := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		t.Setenv(v, "")
+	}
 	return log
 }
 
@@ -177,8 +186,14 @@ func TestUnusable(t *testing.T) {
 		{fail: "cuDeviceTotalMem_v2=1", want: "cuDeviceTotalMem", held: true},
 		{fail: "cuDeviceGetAttribute=1@3", want: "cuDeviceGetAttribute", held: true},
 		{values: "unified=0", want: "does not share addresses", held: true},
+		{folder: "bare", want: "cannot open CUDA runtime compiler", held: true},
+		{values: "version=11999", want: "update the NVIDIA driver to 525"},
 	} {
 		log := fake(t)
+		if c.folder == "bare" && hasNVRTC(t) {
+			t.Log("this machine has NVRTC where the system keeps it")
+			continue
+		}
 		t.Setenv("CUDA_VISIBLE_DEVICES", "7")
 		if c.folder != "" {
 			t.Setenv(libraries.PathVariable, filepath.Join(fakes, c.folder))
@@ -200,6 +215,16 @@ func TestUnusable(t *testing.T) {
 			t.Errorf("%+v: %v is not device.ErrNone with its code", c, err)
 		}
 	}
+}
+
+// hasNVRTC tells whether the machine has the real one, beside the fake.
+func hasNVRTC(t *testing.T) bool {
+	t.Helper()
+	path := os.Getenv(libraries.PathVariable)
+	t.Setenv(libraries.PathVariable, "")
+	_, err := libraries.Find(libraries.NVRTC)
+	t.Setenv(libraries.PathVariable, path)
+	return err == nil
 }
 
 func TestCountAndProperties(t *testing.T) {
@@ -672,11 +697,12 @@ func TestLoadFails(t *testing.T) {
 func TestNewerThanNVRTC(t *testing.T) {
 	fake(t)
 	t.Setenv("FAKE_CUDA_VALUES", "major=12")
-	d := must[device.Device](t)(Open(1)).(*gpu)
+	log := os.Getenv("FAKE_CUDA_LOG")
+	d := must[device.Device](t)(Open(1))
 	defer d.Close()
-	image, err := d.image(program)
-	if err != nil || !strings.HasPrefix(string(image), "ptx\n") || !strings.Contains(string(image), "--gpu-architecture=compute_90\n") {
-		t.Errorf("got %q, %v", image, err)
+	must[device.Module](t)(d.Load(program))
+	if got := lines(t, log); !slices.Contains(got, "load ptx --gpu-architecture=compute_90") {
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -727,5 +753,29 @@ func TestCloseFails(t *testing.T) {
 				t.Errorf("%s of a closed device: %v", what, err)
 			}
 		}
+	}
+}
+
+// TestDriverServes: a compiler that is newer than the driver is not taken, one that it serves
+// is.
+func TestDriverServes(t *testing.T) {
+	defer libraries.DriverServes(0)
+	fake(t)
+	t.Setenv(libraries.PathVariable, filepath.Join(fakes, "thirteen"))
+	if _, err := Open(0); !hasNVRTC(t) && (err == nil || !strings.Contains(err.Error(), "the driver serves CUDA 12 and nothing newer")) {
+		t.Errorf("NVRTC 13 on a driver of 12.4: %v", err)
+	}
+	t.Setenv("FAKE_CUDA_VALUES", "version=13010")
+	if err := must[device.Device](t)(Open(0)).Close(); err != nil {
+		t.Error(err)
+	}
+	t.Setenv(libraries.PathVariable, filepath.Join(fakes, "thirteen")+":"+filepath.Join(fakes, "new"))
+	t.Setenv("FAKE_CUDA_VALUES", "")
+	d := must[device.Device](t)(Open(0)).(*gpu)
+	if got := d.compiler.Path(); got != filepath.Join(fakes, "new", "libnvrtc.so.12") {
+		t.Errorf("took %s", got)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -33,7 +33,7 @@ func (d *gpu) Load(p device.Program) (device.Module, error) {
 	if m := d.modules[key]; m != nil {
 		return m, nil
 	}
-	image, err := d.image(p)
+	image, err := nvrtc.UserCache().Compile(d.compiler, p, d.properties.Architecture)
 	if err != nil {
 		return nil, err
 	}
@@ -48,18 +48,6 @@ func (d *gpu) Load(p device.Program) (device.Module, error) {
 	}
 	d.modules[key] = m
 	return m, nil
-}
-
-// image is what the driver loads.
-func (d *gpu) image(p device.Program) ([]byte, error) {
-	if d.compiler == nil {
-		c, err := nvrtc.Open()
-		if err != nil {
-			return nil, err
-		}
-		d.compiler = c
-	}
-	return nvrtc.UserCache().Compile(d.compiler, p, d.properties.Architecture)
 }
 
 type module struct {

@@ -1,5 +1,5 @@
 // What this program uses of the CUDA driver: types, constants and functions, as the
-// vendor's cuda.h has them. The test TestLongHeaders compiles this list against that file.
+// vendor's cuda.h has them. The test TestHeaders compiles this list against that file.
 #pragma once
 #include <stddef.h>
 

@@ -5,6 +5,7 @@ package kernels
 import (
 	"embed"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
@@ -58,6 +59,18 @@ func Files() []string {
 		if strings.HasSuffix(e.Name(), ".cu") {
 			names = append(names, e.Name())
 		}
+	}
+	return names
+}
+
+// kernel finds the kernels of a source.
+var kernel = regexp.MustCompile(`(?m)^KERNEL (?:__launch_bounds__\([^)]*\) )?(\w+)\(`)
+
+// Names lists the kernels of a program.
+func Names(p device.Program) []string {
+	var names []string
+	for _, m := range kernel.FindAllStringSubmatch(p.Source, -1) {
+		names = append(names, m[1])
 	}
 	return names
 }

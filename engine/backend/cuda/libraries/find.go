@@ -38,7 +38,7 @@ func Find(l Library) (*dl.Library, error) {
 	var refused []string
 	try := func(folders []string) *dl.Library {
 		for _, dir := range folders {
-			for _, name := range l.Files {
+			for _, name := range l.files() {
 				file := filepath.Join(dir, name)
 				if _, err := os.Stat(file); err != nil {
 					continue
@@ -57,7 +57,7 @@ func Find(l Library) (*dl.Library, error) {
 	if lib == nil {
 		// One name at a time: the loader's reason for a file that is there matters, that for
 		// one that is nowhere does not.
-		for _, name := range l.Files {
+		for _, name := range l.files() {
 			var err error
 			if lib, err = dl.Open(name); err == nil {
 				break
@@ -137,9 +137,12 @@ func (l Library) fix() string {
 }
 
 func (l Library) missing(folders, refused []string) error {
-	why := fmt.Sprintf("no %s where the loader looks", strings.Join(l.Files, " or "))
+	why := fmt.Sprintf("no %s where the loader looks", strings.Join(l.files(), " or "))
 	if len(folders) > 0 {
 		why += " or in " + strings.Join(folders, ", ")
+	}
+	if len(l.files()) < len(l.Files) {
+		why += fmt.Sprintf("; the driver serves CUDA %d and nothing newer", served.Load())
 	}
 	if len(refused) > 0 {
 		why = strings.Join(slices.Compact(refused), "; ")

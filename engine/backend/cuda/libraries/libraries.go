@@ -3,6 +3,13 @@
 // Nothing in a library is called here, and no Python is run.
 package libraries
 
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
 // Library is a library that is opened at run time.
 type Library struct {
 	Name  string
@@ -12,6 +19,7 @@ type Library struct {
 	wheel   string    // folder of its Python package below nvidia/; "" if none has it
 	install string    // that package, as pip calls it
 	beside  string    // pattern of files that must lie in the same folder
+	cuda    bool      // the major version of a file is that of CUDA
 	uses    []Library // which it opens by name itself
 }
 
@@ -21,10 +29,10 @@ var (
 	Driver = Library{Name: "CUDA driver", Files: []string{"libcuda.so.1"}, Adds: "any use of a GPU"}
 	// NVRTC compiles CUDA C++ at run time.
 	NVRTC = Library{Name: "CUDA runtime compiler", Files: []string{"libnvrtc.so.13", "libnvrtc.so.12"}, Adds: "our own kernels on the GPU",
-		wheel: "cuda_nvrtc", install: "nvidia-cuda-nvrtc-cu12", beside: "libnvrtc-builtins.so.*"}
+		wheel: "cuda_nvrtc", install: "nvidia-cuda-nvrtc-cu12", beside: "libnvrtc-builtins.so.*", cuda: true}
 	// CuBLASLt multiplies matrices.
 	CuBLASLt = Library{Name: "cuBLASLt", Files: []string{"libcublasLt.so.13", "libcublasLt.so.12"}, Adds: "matrix products on the GPU",
-		wheel: "cublas", install: "nvidia-cublas-cu12", uses: []Library{NVRTC}}
+		wheel: "cublas", install: "nvidia-cublas-cu12", cuda: true, uses: []Library{NVRTC}}
 	// CuDNN convolves.
 	CuDNN = Library{Name: "cuDNN", Files: []string{"libcudnn.so.9"}, Adds: "convolutions on the GPU",
 		wheel: "cudnn", install: "nvidia-cudnn-cu12", beside: "libcudnn_graph.so.9", uses: []Library{NVRTC, CuBLASLt}}
@@ -35,3 +43,23 @@ var (
 
 // Optional lists what computing on a GPU needs beside the driver.
 func Optional() []Library { return []Library{NVRTC, CuDNN, CuBLASLt, NCCL} }
+
+// served is the newest major version of CUDA that the driver serves; 0 before it is known.
+var served atomic.Int32
+
+// DriverServes says which major version of CUDA the driver serves. Find leaves out what is
+// newer: its machine code does not load.
+func DriverServes(major int) { served.Store(int32(major)) }
+
+// files are the names that can be used with the driver.
+func (l Library) files() []string {
+	most := int(served.Load())
+	if !l.cuda || most == 0 {
+		return l.Files
+	}
+	return slices.DeleteFunc(slices.Clone(l.Files), func(name string) bool {
+		_, version, _ := strings.Cut(name, ".so.")
+		major, err := strconv.Atoi(version)
+		return err == nil && major > most
+	})
+}

@@ -1,5 +1,5 @@
 // What this program uses of NVRTC, as the vendor's nvrtc.h has it. The test
-// TestLongHeaders of package gpu compiles this list against that file.
+// TestHeaders of package gpu compiles this list against that file.
 #pragma once
 #include <stddef.h>
 

@@ -206,7 +206,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int n,
 	if (n == 2 && options[0] == ENS_CU_JIT_ERROR_LOG_BUFFER && options[1] == ENS_CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
 		snprintf(values[0], (uintptr_t)values[1], "log of the driver");
 	IN_CONTEXT;
-	say("load\n");
+	say("load %s%.*s\n", strncmp(image, "ptx", 3) ? "" : "ptx ", (int)strcspn(strstr(image, "--gpu"), "\n"), strstr(image, "--gpu"));
 	*module = malloc(sizeof **module);
 	(*module)->image = strdup(image);
 	live_modules++;

@@ -1,0 +1,53 @@
+package kernels
+
+import (
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+)
+
+// choices are the macros that a program is compiled with, by its file: one of each list,
+// "" for none. A program that is not here has those of others.
+var choices = map[string][][]string{
+	"chain.cu":  {}, // alone; the program writes kernels behind it
+	"copies.cu": {{"U=words4", "U=uint32_t", "U=uint16_t"}},
+	"layout.cu": {{"T=float", "T=bf16"}},
+	"sums.cu":   {{"T=float", "T=bf16"}},
+}
+
+// others are fields stored in either type, plain or with their channels last.
+var others = [][]string{{"T=float", "T=bf16"}, {"", "LAST=1"}}
+
+// Variants lists each program with all macros that it is compiled with in practice.
+func Variants() []device.Program {
+	var all []device.Program
+	for _, file := range Files() {
+		lists, ok := choices[file]
+		if !ok {
+			lists = others
+		}
+		defines := [][]string{nil}
+		for _, list := range lists {
+			var more [][]string
+			for _, d := range defines {
+				for _, choice := range list {
+					if choice == "" {
+						more = append(more, d)
+					} else {
+						more = append(more, append(d[:len(d):len(d)], choice))
+					}
+				}
+			}
+			defines = more
+		}
+		for _, d := range defines {
+			all = append(all, Program(file, d...))
+		}
+	}
+	return all
+}
+
+// Variant names a program with its macros.
+func Variant(p device.Program) string {
+	return strings.Join(append([]string{p.Name}, p.Defines...), " ")
+}
