@@ -129,7 +129,8 @@ func (c *Compiler) options(p device.Program, architecture int) (options []string
 		kind = "sm"
 	}
 	// Numbers of lines let tools of the vendor name the place of a fault; they cost no speed.
-	options = []string{fmt.Sprintf("--gpu-architecture=%s_%d", kind, target), "--std=c++17", "--generate-line-info"}
+	// Each program has functions of headers that it does not use, of which there are warnings.
+	options = []string{fmt.Sprintf("--gpu-architecture=%s_%d", kind, target), "--std=c++17", "--generate-line-info", "--disable-warnings"}
 	for _, d := range p.Defines {
 		options = append(options, "-D"+d)
 	}

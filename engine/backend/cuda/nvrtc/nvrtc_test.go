@@ -36,19 +36,23 @@ func library(t *testing.T) *Compiler {
 // architectures that the engine supports: V100, A100, H100.
 var architectures = []int{70, 80, 90}
 
-// TestKernels compiles every program as it is used for one architecture, and the first of
-// each file for all. TestLongKernels compiles all for all.
+// TestKernels compiles every file for all architectures, with the last of its macros: in
+// bfloat16 and with channels last where it has them. TestLongKernels compiles all.
 func TestKernels(t *testing.T) {
 	c := library(t)
-	first := map[string]bool{}
-	for i, p := range kernels.Variants() {
-		for k, a := range architectures {
-			if i%len(architectures) == k || !first[p.Name] {
-				compiles(t, c, p, a)
-			}
-		}
-		first[p.Name] = true
+	last := map[string]device.Program{}
+	for _, p := range kernels.Variants() {
+		last[p.Name] = p
 	}
+	var group sync.WaitGroup
+	for _, a := range architectures {
+		group.Go(func() {
+			for _, name := range kernels.Files() {
+				compiles(t, c, last[name], a)
+			}
+		})
+	}
+	group.Wait()
 }
 
 // compiles checks that a program compiles, unless it did before, to machine code that has
