@@ -17,10 +17,20 @@ export PATH := $(CURDIR)/build/go/bin:$(PATH)
 # What builds and passes its tests without a C compiler.
 PUREGO := ./ensemble/... ./engine/... ./unet3d/... ./postproc/... ./internal/...
 
-.PHONY: build demo test check-long race purego fuzz bench lint arch golden cover clean setup-build setup-test
+.PHONY: build demo test build-gpu check-long race purego fuzz bench lint arch golden cover clean setup-build setup-test
 
 build: setup-build
 	$(GO) build -buildvcs=false -p $(THREADS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+# What a machine with a GPU and nothing else needs to say where the engine stands there:
+# copy build/gpu, or its archive, and run gpu.sh (docs/GPU.md).
+build-gpu: setup-build
+	rm -rf build/gpu && mkdir -p build/gpu
+	$(GO) build -buildvcs=false -trimpath -p $(THREADS) -ldflags '-s -w $(LDFLAGS)' -o build/gpu/ensemble-gpu ./benchmarks/gpu
+	$(GO) test -c -trimpath -p $(THREADS) -ldflags '-s -w' -o build/gpu/conformance.test ./engine/backend/conformance
+	cp benchmarks/gpu.sh benchmarks/gpu_pytorch.py benchmarks/pytorch.py build/gpu/
+	tar -C build -czf build/ensemble-gpu.tar.gz gpu
+	@ls -l build/ensemble-gpu.tar.gz
 
 demo: build
 	bin/ensemble demo

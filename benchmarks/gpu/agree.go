@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine"
+)
+
+// agreement is how far a small network is from the reference in float64.
+type agreement struct {
+	Case    string `json:"case"`
+	Backend string `json:"backend"`
+	network
+	// Output and Gradient are |x − x64|₂ / |x64|₂, of the draws the median. A value that
+	// rounding puts on the other side of a ReLU moves a gradient by more than rounding does.
+	Output   float64 `json:"relative_output_error"`
+	Gradient float64 `json:"relative_gradient_error"`
+	Loss     float64 `json:"relative_loss_error"` // the largest
+	Draws    int     `json:"draws"`
+}
+
+const draws = 3
+
+// agree runs the first step of the network on the device and on the reference.
+func agree(ctx context.Context, c *config) (any, error) {
+	a := &agreement{Case: c.Case, Backend: c.backend, network: c.network, Draws: draws}
+	ours, err := c.firstSteps(ctx, c.options(c.backend))
+	if err != nil {
+		return nil, err
+	}
+	judge, err := c.firstSteps(ctx, engine.Options{Backend: "ref", Float64: true})
+	if err != nil {
+		return nil, err
+	}
+	var y, g []float64
+	for i, s := range ours {
+		y = append(y, distance(s.output, judge[i].output))
+		g = append(g, distance(s.gradient, judge[i].gradient))
+		a.Loss = max(a.Loss, math.Abs(s.loss-judge[i].loss)/math.Abs(judge[i].loss))
+	}
+	slices.Sort(y)
+	slices.Sort(g)
+	a.Output, a.Gradient = y[draws/2], g[draws/2]
+	return a, nil
+}
+
+// firstStep is what a step gives before any update.
+type firstStep struct {
+	output, gradient []float32
+	loss             float64
+}
+
+// firstSteps runs the step on several draws of the fields.
+func (n network) firstSteps(ctx context.Context, o engine.Options) ([]firstStep, error) {
+	t, err := n.trainer(o, 1)
+	if err != nil {
+		return nil, err
+	}
+	var all []firstStep
+	for i := range uint64(draws) {
+		noise(t.plan.Input("x"), 10+2*i)
+		noise(t.plan.Input("target"), 11+2*i)
+		if err = t.plan.Run(ctx, 0); err != nil {
+			break
+		}
+		all = append(all, firstStep{slices.Clone(t.plan.Output("y")), slices.Clone(t.plan.Store().Grads()), t.plan.Loss()})
+	}
+	return all, errors.Join(err, t.Close())
+}
+
+// distance is |x − y|₂ / |y|₂.
+func distance(x, y []float32) float64 {
+	var diff, size float64
+	for i, v := range y {
+		d := float64(x[i]) - float64(v)
+		diff += d * d
+		size += float64(v) * float64(v)
+	}
+	return math.Sqrt(diff / size)
+}

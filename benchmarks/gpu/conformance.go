@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"io"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// verdict is what the conformance suite said.
+type verdict struct {
+	Case     string   `json:"case"`
+	Program  string   `json:"program"`
+	Run      string   `json:"run"` // pattern of tests
+	Started  int      `json:"started"`
+	Passed   int      `json:"passed"`
+	Failed   int      `json:"failed"`
+	Skipped  int      `json:"skipped"`
+	Seconds  float64  `json:"seconds"`
+	Emulated bool     `json:"emulated"` // the suite found no GPU
+	Complete bool     `json:"complete"` // it ran to its end
+	Why      string   `json:"why,omitempty"`
+	Running  string   `json:"running,omitempty"` // the test that was not ended
+	Failures []broken `json:"failures"`
+	Said     []broken `json:"said,omitempty"` // by tests of a suite that did not end: mostly failures
+	Slowest  []slow   `json:"slowest"`
+}
+
+// broken is a test that failed, with the first lines that it printed.
+type broken struct {
+	Test string `json:"test"`
+	Text string `json:"text"`
+}
+
+// slow is the time of a test.
+type slow struct {
+	Test    string  `json:"test"`
+	Seconds float64 `json:"seconds"`
+}
+
+// conformance runs the suite and reads what it prints as it goes, so that a suite that is
+// cut short or crashes still tells how far it came.
+func conformance(ctx context.Context, c *config) (any, error) {
+	v := &verdict{Case: c.Case, Program: c.program, Run: c.run, Failures: []broken{}, Slowest: []slow{}}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.limit*float64(time.Second)))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.program, "-test.v", "-test.run", c.run)
+	r, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.WaitDelay = 2 * time.Second
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return nil, &exit.Error{Code: exit.NoDevice, What: "the conformance suite does not start", At: c.program, Why: err.Error(), Fix: "build it with make build-gpu", Err: err}
+	}
+	read := make(chan struct{})
+	go func() { v.read(r); close(read) }()
+	err := cmd.Wait()
+	w.Close()
+	<-read
+	v.Seconds = time.Since(start).Seconds()
+	switch {
+	case ctx.Err() != nil:
+		v.Why = "it took longer than " + strconv.FormatFloat(c.limit, 'g', -1, 64) + " s"
+	case err != nil && v.Failed == 0:
+		v.Why = strings.TrimSpace(v.Why + " " + err.Error())
+	case v.Passed == 0:
+		v.Why = "no test ran"
+	}
+	if v.Complete = v.Why == ""; v.Complete {
+		v.Running = ""
+	}
+	if v.Failed > 0 || !v.Complete {
+		return v, &exit.Error{Code: exit.No, What: "the backend does not conform", At: v.Running, Why: v.Why, Fix: "see failures"}
+	}
+	return v, nil
+}
+
+// ended is the line of a test that ended; subtests are indented.
+var ended = regexp.MustCompile(`^( *)--- (PASS|FAIL|SKIP): (\S+) \(([0-9.]+)s\)`)
+
+const (
+	failuresKept = 50
+	textKept     = 1000 // bytes of a failure
+	slowestKept  = 10
+)
+
+// read reads the output of a suite and counts leaves: tests that ran others are as these.
+func (v *verdict) read(r io.Reader) {
+	parents, texts := map[string]bool{}, map[string]string{}
+	var all [][]string // matches of ended: the parts of a test are listed behind its end
+	var started []string
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if name, ok := strings.CutPrefix(line, "=== RUN   "); ok {
+			v.Running = name
+			started = append(started, name)
+			if at := strings.LastIndexByte(name, '/'); at > 0 {
+				parents[name[:at]] = true
+			}
+			continue
+		}
+		if m := ended.FindStringSubmatch(line); m != nil {
+			all = append(all, m)
+			continue
+		}
+		switch {
+		case strings.Contains(line, ": emulated:"):
+			v.Emulated = true
+		case strings.HasPrefix(line, "panic:"), strings.HasPrefix(line, "fatal error:"), strings.HasPrefix(line, "SIG"):
+			v.Why = strings.TrimSpace(v.Why + " " + line)
+		}
+		if s := texts[v.Running]; len(s) < textKept {
+			texts[v.Running] = s + strings.TrimSpace(line) + "\n"
+		}
+	}
+	_, _ = io.Copy(io.Discard, r) // behind a line that is too long: the suite must not wait
+	for _, name := range started {
+		if !parents[name] {
+			v.Started++
+			if len(all) == 0 && texts[name] != "" && len(v.Said) < failuresKept {
+				v.Said = append(v.Said, broken{name, strings.TrimSpace(texts[name])})
+			}
+		}
+	}
+	for _, m := range all {
+		name, kind := m[3], m[2]
+		if parents[name] {
+			continue
+		}
+		seconds, _ := strconv.ParseFloat(m[4], 64) // the pattern has it a number
+		v.Slowest = append(v.Slowest, slow{name, seconds})
+		switch kind {
+		case "PASS":
+			v.Passed++
+		case "SKIP":
+			v.Skipped++
+		default:
+			v.Failed++
+			if len(v.Failures) < failuresKept {
+				v.Failures = append(v.Failures, broken{name, strings.TrimSpace(texts[name])})
+			}
+		}
+	}
+	slices.SortStableFunc(v.Slowest, func(a, b slow) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	v.Slowest = v.Slowest[:min(len(v.Slowest), slowestKept)]
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// learned are trainings from several seeds on two devices.
+type learned struct {
+	Case string `json:"case"`
+	network
+	Steps  int      `json:"steps"`
+	First  float64  `json:"first_loss"` // mean over the trainings
+	Device outcomes `json:"device"`
+	CPU    outcomes `json:"cpu"`
+	// Spread is the largest less the smallest final loss of the processor's trainings, and
+	// Difference that of the means of both devices.
+	Spread     float64 `json:"spread"`
+	Difference float64 `json:"difference"`
+	Within     bool    `json:"within_spread"`
+}
+
+// outcomes are the final losses of trainings by seed: means over the last steps.
+type outcomes struct {
+	Backend   string    `json:"backend"`
+	Precision string    `json:"precision"`
+	Losses    []float64 `json:"losses"`
+	Mean      float64   `json:"mean"`
+}
+
+const (
+	learnSteps   = 200
+	learnLast    = 20 // steps over which the final loss is taken
+	learnSamples = 24
+	learnRate    = 2e-3
+)
+
+// learn trains the same networks on both devices. A seed decides initial weights and the
+// order of the samples; samples are those of all seeds.
+func learn(ctx context.Context, c *config) (any, error) {
+	n := c.network
+	steps := c.steps
+	if steps == 0 {
+		steps = learnSteps
+	}
+	a := &learned{Case: c.Case, network: n, Steps: steps}
+	cpu := n
+	cpu.Precision = "f32"
+	data := samples(n)
+	for _, d := range []struct {
+		to      *outcomes
+		network network
+		backend string
+	}{{&a.Device, n, c.backend}, {&a.CPU, cpu, "cpu"}} {
+		*d.to = outcomes{Backend: d.backend, Precision: d.network.Precision}
+		for seed := range uint64(c.seeds) {
+			first, last, err := d.network.fit(ctx, d.backend, seed+1, steps, data)
+			if err != nil {
+				return nil, fmt.Errorf("on %s: %w", d.backend, err)
+			}
+			d.to.Losses = append(d.to.Losses, last)
+			d.to.Mean += last / float64(c.seeds)
+			a.First += first / float64(2*c.seeds)
+		}
+	}
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, l := range a.CPU.Losses {
+		low, high = min(low, l), max(high, l)
+	}
+	a.Spread, a.Difference = high-low, a.Device.Mean-a.CPU.Mean
+	a.Within = math.Abs(a.Difference) <= a.Spread
+	return a, nil
+}
+
+// sample is what a network reads and what it is to give.
+type sample struct{ x, y []float32 }
+
+// fit trains a network and gives its first loss and its final one.
+func (n network) fit(ctx context.Context, backend string, seed uint64, steps int, data []sample) (first, last float64, err error) {
+	t, err := n.trainer(n.options(backend), seed)
+	if err != nil {
+		return 0, 0, err
+	}
+	r := rand.New(rand.NewPCG(seed, 7))
+	var order []int
+	for i := range steps {
+		for b := range n.Batch {
+			if len(order) == 0 {
+				order = r.Perm(len(data))
+			}
+			s := data[order[0]]
+			order = order[1:]
+			copy(t.plan.Input("x")[b*len(s.x):], s.x)
+			copy(t.plan.Input("target")[b*len(s.y):], s.y)
+		}
+		if err = t.step(ctx, learnRate); err != nil {
+			break
+		}
+		loss := t.plan.Loss()
+		if !finite(loss) {
+			err = &exit.Error{Code: exit.No, What: fmt.Sprintf("the loss of step %d is not finite", i), Fix: "report this with the command line"}
+			break
+		}
+		if i == 0 {
+			first = loss
+		}
+		if from := max(0, steps-learnLast); i >= from {
+			last += loss / float64(steps-from)
+		}
+	}
+	return first, last, errors.Join(err, t.Close())
+}
+
+// samples draws pairs that a network can learn: channels are waves around the globe, and
+// the target is a product of two of them, smoothed by a saturating function, plus noise.
+func samples(n network) []sample {
+	r := rand.New(rand.NewPCG(5, 11))
+	depth, rows, columns := n.Field[0], n.Field[1], n.Field[2]
+	points := depth * rows * columns
+	all := make([]sample, learnSamples)
+	for i := range all {
+		s := sample{make([]float32, n.Channels*points), make([]float32, points)}
+		for c := range n.Channels {
+			k, l := float64(1+r.IntN(3)), float64(1+r.IntN(3))
+			phase, tilt := 2*math.Pi*r.Float64(), r.Float64()
+			for p := range points {
+				d, j, k2 := p/(rows*columns), p/columns%rows, p%columns
+				angle := 2*math.Pi*(k*float64(k2)/float64(columns)+l*float64(j)/float64(rows)) + phase + tilt*float64(d)
+				s.x[c*points+p] = float32(math.Sin(angle))
+			}
+		}
+		other := min(1, n.Channels-1) * points
+		for p := range points {
+			s.y[p] = float32(math.Tanh(2*float64(s.x[p]*s.x[other+p]))) + 0.05*float32(r.NormFloat64())
+		}
+		all[i] = s
+	}
+	return all
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine"
+)
+
+// bounded is a training step in a share of the memory that it takes where all values stay:
+// with half of it, the sample is twice what that memory would hold.
+type bounded struct {
+	Case    string `json:"case"`
+	Backend string `json:"backend"`
+	network
+	Share float64 `json:"share"`
+	Whole part    `json:"whole"`
+	Less  part    `json:"less"`
+	Ratio float64 `json:"ratio"` // of the times: the whole is the ideal
+}
+
+// part is the step under one bound.
+type part struct {
+	LimitBytes int64   `json:"limit_bytes"` // 0: none
+	Bytes      int64   `json:"bytes"`       // that the plan takes
+	MS         times   `json:"train_ms"`
+	CompileMS  float64 `json:"compile_ms"`
+	Loss       float64 `json:"loss"`
+	Kernels    int     `json:"kernels"` // more are run where values are computed again
+}
+
+// memory measures both.
+func memory(ctx context.Context, c *config) (any, error) {
+	a := &bounded{Case: c.Case, Backend: c.backend, network: c.network, Share: c.share}
+	var err error
+	if a.Whole, err = c.under(ctx, 0); err != nil {
+		return nil, err
+	}
+	if a.Less, err = c.under(ctx, int64(c.share*float64(a.Whole.Bytes))); err != nil {
+		return a, err
+	}
+	a.Ratio = a.Less.MS.Median / a.Whole.MS.Median
+	return a, nil
+}
+
+// under measures the step under a bound of memory.
+func (c *config) under(ctx context.Context, limit int64) (m part, err error) {
+	o := c.options(c.backend)
+	o.MemoryLimit = limit
+	start := time.Now()
+	t, err := c.trainer(o, 1)
+	if err != nil {
+		return m, err
+	}
+	m.CompileMS = float64(time.Since(start)) / 1e6
+	m.LimitBytes, m.Bytes = limit, t.plan.MemoryBytes()
+	m.Kernels = len(t.plan.Movement(engine.Peaks{}))
+	noise(t.plan.Input("x"), 2)
+	noise(t.plan.Input("target"), 3)
+	m.MS, err = c.repeat(func() error { return t.step(ctx, rate) })
+	m.Loss = t.plan.Loss()
+	return m, errors.Join(err, t.Close())
+}

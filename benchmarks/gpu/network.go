@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// network is the 3-D U-Net on fields of a size.
+type network struct {
+	Base      int    `json:"base"`
+	Batch     int    `json:"batch"`
+	Channels  int    `json:"channels"`
+	Field     field  `json:"field"`
+	Precision string `json:"precision"`
+	Threads   int    `json:"-"`
+}
+
+// field is levels, rows and columns: "2x352x704".
+type field [3]int
+
+// MarshalText gives the text of the command line.
+func (f field) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%dx%dx%d", f[0], f[1], f[2]), nil
+}
+
+// UnmarshalText reads it.
+func (f *field) UnmarshalText(text []byte) error {
+	var end string
+	n, _ := fmt.Sscanf(string(text)+" .", "%dx%dx%d %s", &f[0], &f[1], &f[2], &end)
+	if n != 4 || end != "." {
+		return fmt.Errorf("%q is no field: give levels, rows and columns, 2x352x704", text)
+	}
+	return nil
+}
+
+// precisions are the names of the engine. Fields that are stored as bfloat16 are also
+// multiplied so, as the peer does.
+var precisions = map[string]string{"f32": "f32", "bf16": "bf16_products"}
+
+func (n network) check() error {
+	if precisions[n.Precision] == "" {
+		return fmt.Errorf("precision %q: known are f32 and bf16", n.Precision)
+	}
+	if min(n.Base, n.Batch, n.Channels, n.Field[0], n.Field[1], n.Field[2]) < 1 {
+		return fmt.Errorf("base %d, batch %d, channels %d, field %v: all are at least 1", n.Base, n.Batch, n.Channels, n.Field)
+	}
+	return nil
+}
+
+// graph is the network with the mean absolute error, or for predictions without. Sides
+// that do not divide are padded within.
+func (n network) graph(train bool, seed uint64) (*graph.Graph, error) {
+	b := graph.New(seed)
+	x := b.Input("x", graph.Shape{n.Batch, n.Channels, n.Field[0], n.Field[1], n.Field[2]})
+	y := unet3d.UNet{Base: n.Base}.BuildPadded(b, x)
+	b.Output("y", y)
+	if train {
+		b.Loss(op.L1(b, y, b.Input("target", y.Shape())))
+	}
+	return b.Build()
+}
+
+// passes is how many forward passes a training step counts: one forward, and the
+// gradients of input and filter.
+const passes = 3
+
+// flops is the useful work of one forward pass: twice the products of the convolutions,
+// taps on the padding in depth left out.
+func (n network) flops() (int64, error) {
+	g, err := n.graph(false, 1)
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for _, v := range g.Nodes {
+		if v.Kind == graph.KindOp && engine.ClassOf(g, v) == engine.Contraction {
+			sum += v.Op.FLOPs(g.InShapes(v), v.Shape, v.Attrs)
+		}
+	}
+	return sum, nil
+}
+
+// options are those of every plan on a device.
+func (n network) options(backend string) engine.Options {
+	return engine.Options{Backend: backend, Threads: n.Threads, Precision: precisions[n.Precision]}
+}
+
+// Adam's rate where only time is measured.
+const rate = 1e-4
+
+// trainer is a training step that can be taken again and again.
+type trainer struct {
+	plan *engine.Plan
+	opt  *optim.Optimizer
+	n    uint64
+}
+
+// trainer compiles the step.
+func (n network) trainer(o engine.Options, seed uint64) (*trainer, error) {
+	g, err := n.graph(true, seed)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := engine.Compile(g, o)
+	if err != nil {
+		return nil, err
+	}
+	opt, err := optim.New(plan.Store(), optim.Options{Threads: n.Threads})
+	if err != nil {
+		return nil, errors.Join(err, plan.Close())
+	}
+	return &trainer{plan: plan, opt: opt}, nil
+}
+
+func (t *trainer) step(ctx context.Context, rate float64) error {
+	if err := t.plan.Run(ctx, t.n); err != nil {
+		return err
+	}
+	t.n++
+	_, err := t.opt.Step(rate)
+	return err
+}
+
+func (t *trainer) Close() error { return errors.Join(t.plan.Close(), t.opt.Close()) }
+
+// noise fills x with normal numbers that are the same in every process; large fields
+// repeat them.
+func noise(x []float32, seed uint64) {
+	r := rand.New(rand.NewPCG(1, seed))
+	const period = 1<<20 - 3 // no side divides it
+	own := x[:min(len(x), period)]
+	for i := range own {
+		own[i] = float32(r.NormFloat64())
+	}
+	for at := len(own); at < len(x); at += len(own) {
+		copy(x[at:], own)
+	}
+}
+
+// times are those of a repeated step in milliseconds.
+type times struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	N      int     `json:"n"`
+}
+
+func timesOf(all []time.Duration) times {
+	s := slices.Clone(all)
+	slices.Sort(s)
+	ms := func(i int) float64 { return float64(s[i]) / 1e6 }
+	n := len(s)
+	return times{Median: (ms((n-1)/2) + ms(n/2)) / 2, Min: ms(0), Max: ms(n - 1), N: n}
+}
+
+// warmup is how many steps come before the measured ones: the first is asked for kernel
+// by kernel, the second also records.
+const warmup = 3
+
+// repeat takes the times of a step: steps of them, or as many as the seconds allow and at
+// least five.
+func (c *config) repeat(step func() error) (times, error) {
+	const least = 5
+	for range warmup {
+		if err := step(); err != nil {
+			return times{}, err
+		}
+	}
+	var all []time.Duration
+	end := time.Now().Add(time.Duration(c.seconds * float64(time.Second)))
+	for len(all) < c.steps || c.steps == 0 && (len(all) < least || time.Now().Before(end)) {
+		start := time.Now()
+		if err := step(); err != nil {
+			return times{}, err
+		}
+		all = append(all, time.Since(start))
+	}
+	return timesOf(all), nil
+}
+
+// usedBytes is what the first GPU has given to programs; 0 if the driver does not say.
+func usedBytes() uint64 {
+	inv, err := cuda.Inspect()
+	if err != nil || len(inv.Devices) == 0 {
+		return 0
+	}
+	return inv.Devices[0].TotalBytes - inv.Devices[0].FreeBytes
+}
+
+// deviceBytes is what a program takes on a device: that of a plan, and for training
+// parameters, gradients and states.
+func deviceBytes(p *engine.Plan, train bool) int64 {
+	s := p.Store()
+	copies := 1
+	if train {
+		copies = 2
+	}
+	return p.MemoryBytes() + 4*int64(copies*len(s.Params())+len(s.States()))
+}
+
+// finite tells whether a number is one.
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// peaks are rates that the engine reaches on the device where nothing else counts.
+type peaks struct {
+	Case    string  `json:"case"`
+	Backend string  `json:"backend"`
+	Side    int     `json:"side"`        // channels in and out
+	BF16    float64 `json:"bf16_gflops"` // of a convolution of one tap
+	F32     float64 `json:"f32_gflops"`
+	Copy    float64 `json:"copy_gb_s"` // read and written
+	Host    float64 `json:"from_host_gb_s"`
+	Back    float64 `json:"to_host_gb_s"`
+}
+
+// peak measures matrix products as the engine does them, and copies. The best repetition
+// counts.
+func peak(ctx context.Context, c *config) (any, error) {
+	a := &peaks{Case: c.Case, Backend: c.backend, Side: 4096}
+	floats := 1 << 28
+	if c.emulated {
+		a.Side, floats = 32, 1<<16
+	}
+	for precision, to := range map[string]*float64{"bf16": &a.BF16, "f32": &a.F32} {
+		var err error
+		if *to, err = c.products(ctx, a.Side, precision); err != nil {
+			return nil, err
+		}
+	}
+	dev, err := open(c)
+	if err != nil {
+		return nil, err
+	}
+	r, ok := dev.(backend.Remote)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("backend %s has no memory of its own", c.backend), dev.Close())
+	}
+	err = dev.Do(func() error { return a.copies(r, floats) })
+	return a, errors.Join(err, dev.Close())
+}
+
+// products is the rate of three products of matrices of side by side with as many columns
+// as four sides, in GFLOP/s.
+func (c *config) products(ctx context.Context, side int, precision string) (float64, error) {
+	const layers, repetitions = 3, 10
+	b := graph.New(1)
+	h, w := side/32, 32*4
+	v := b.Input("x", graph.Shape{1, side, 1, h, w})
+	for i := range layers {
+		v = op.Conv3D(b, v, b.Param(fmt.Sprintf("w%d", i), graph.Shape{side, side, 1, 1, 1}, graph.HeNormal(side)), op.Conv{})
+	}
+	// One channel goes back to the host.
+	b.Output("y", op.Conv3D(b, v, b.Param("last", graph.Shape{1, side, 1, 1, 1}, graph.HeNormal(side)), op.Conv{}))
+	g, err := b.Build()
+	if err != nil {
+		return 0, err
+	}
+	n := c.network
+	n.Precision = precision
+	o := n.options(c.backend)
+	o.Mode, o.Frozen, o.Profile = engine.Infer, true, true
+	p, err := engine.Compile(g, o)
+	if err != nil {
+		return 0, err
+	}
+	noise(p.Input("x"), 2)
+	work := 2 * float64(side) * float64(side) * float64(h*w)
+	best := math.Inf(1)
+	for i := range uint64(repetitions) {
+		if err = p.Run(ctx, i); err != nil {
+			break
+		}
+		for _, k := range p.Timeline(engine.Peaks{}) {
+			if k.Class == engine.Contraction && float64(k.FLOPs) >= work {
+				best = min(best, k.Duration.Seconds())
+			}
+		}
+	}
+	return work / best / 1e9, errors.Join(err, p.Close())
+}
+
+// copies measures copies of so many floats within the device, from the host and to it.
+func (a *peaks) copies(r backend.Remote, floats int) error {
+	x, err := r.Make(floats)
+	if err != nil {
+		return err
+	}
+	y, err := r.Make(floats)
+	if err != nil {
+		return err
+	}
+	here, err := r.MakeHost(floats / 4)
+	if err != nil {
+		return err
+	}
+	for _, m := range []struct {
+		to       *float64
+		dst, src []float32
+		bytes    float64 // per float
+	}{{&a.Copy, y, x, 8}, {&a.Host, x[:len(here)], here, 4}, {&a.Back, here, x[:len(here)], 4}} {
+		best := math.Inf(1)
+		for range 5 {
+			if err := r.Wait(); err != nil {
+				return err
+			}
+			start := time.Now()
+			if err := r.Copy(m.dst, m.src); err != nil {
+				return err
+			}
+			if err := r.Wait(); err != nil {
+				return err
+			}
+			best = min(best, time.Since(start).Seconds())
+		}
+		*m.to = m.bytes * float64(len(m.dst)) / best / 1e9
+	}
+	return nil
+}

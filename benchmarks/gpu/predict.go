@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ensemble-weather/ensemble/engine"
+)
+
+// predicted is a prediction from features in the host's memory to fields there.
+type predicted struct {
+	Case    string `json:"case"`
+	Backend string `json:"backend"`
+	network
+	MS          times       `json:"predict_ms"`
+	GFLOP       float64     `json:"gflop"`
+	GFLOPs      float64     `json:"gflops"`
+	DeviceBytes int64       `json:"device_bytes"`
+	UsedBytes   uint64      `json:"device_used_bytes"`
+	BeforeBytes uint64      `json:"device_used_before"`
+	Classes     []classTime `json:"classes"` // kernel by kernel, each waited for
+	Mean        float64     `json:"mean_abs_output"`
+}
+
+// predict measures predictions with parameters that stay on the device.
+func predict(ctx context.Context, c *config) (any, error) {
+	flops, err := c.flops()
+	if err != nil {
+		return nil, err
+	}
+	a := &predicted{Case: c.Case, Backend: c.backend, network: c.network, GFLOP: float64(flops) / 1e9, BeforeBytes: usedBytes()}
+	o := c.options(c.backend)
+	o.Mode, o.Frozen = engine.Infer, true
+	err = c.plan(o, func(p *engine.Plan) error {
+		n := uint64(0)
+		step := func() error { n++; return p.Run(ctx, n) }
+		var err error
+		if a.MS, err = c.repeat(step); err != nil {
+			return err
+		}
+		a.GFLOPs = 1e3 * a.GFLOP / a.MS.Median
+		a.DeviceBytes, a.UsedBytes = deviceBytes(p, false), usedBytes()
+		y := p.Output("y")
+		for _, v := range y {
+			a.Mean += max(float64(v), -float64(v)) / float64(len(y))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.Profile = true
+	return a, c.plan(o, func(p *engine.Plan) error {
+		for i := range uint64(warmup) {
+			if err := p.Run(ctx, i); err != nil {
+				return err
+			}
+		}
+		a.Classes, _ = classes(p.Timeline(engine.Peaks{}))
+		return nil
+	})
+}
+
+// plan compiles a prediction, fills its input and closes it behind f.
+func (c *config) plan(o engine.Options, f func(*engine.Plan) error) error {
+	g, err := c.graph(false, 1)
+	if err != nil {
+		return err
+	}
+	p, err := engine.Compile(g, o)
+	if err != nil {
+		return err
+	}
+	noise(p.Input("x"), 2)
+	return errors.Join(f(p), p.Close())
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// whole is the one file that a run of gpu.sh leaves.
+type whole struct {
+	Schema   string   `json:"schema"`
+	Emulated bool     `json:"emulated"` // nothing in it says anything of a GPU
+	Run      settings `json:"run"`
+	Parts    []piece  `json:"parts"`
+	Ratios   []ratio  `json:"ratios"`
+	Targets  []target `json:"targets"`
+}
+
+// settings are what the script was told and found, by name.
+type settings map[string]string
+
+// piece is one part of the run: what it printed, or why it printed nothing.
+type piece struct {
+	Name    string            `json:"name"`
+	Exit    int               `json:"exit"` // 124: ran out of its time
+	Seconds float64           `json:"seconds"`
+	Limit   float64           `json:"limit_s"`
+	Why     string            `json:"why,omitempty"`
+	Results []json.RawMessage `json:"results"`
+}
+
+// ratio compares the same thing in this program and in the peer's fastest form.
+type ratio struct {
+	Case      string  `json:"case"`
+	What      string  `json:"what"`
+	Precision string  `json:"precision"`
+	Ours      float64 `json:"ours"`
+	Peer      float64 `json:"peer"`
+	Form      string  `json:"peer_form"`
+	Ratio     float64 `json:"ratio"` // of times and bytes: the peer's over ours; above 1 is better
+}
+
+// line is what the answers of this program and of the peer have in common.
+type line struct {
+	Case      string   `json:"case"`
+	Peer      string   `json:"peer"`
+	Form      string   `json:"form"`
+	Precision string   `json:"precision"`
+	Batch     int      `json:"batch"`
+	Train     *times   `json:"train_ms"`
+	Predict   *times   `json:"predict_ms"`
+	Bytes     float64  `json:"device_bytes"`
+	BF16      float64  `json:"bf16_gflops"`
+	Conv      float64  `json:"conv_gflops"`
+	Output    *float64 `json:"relative_output_error"`
+	Within    *bool    `json:"within_spread"`
+	Ratio     float64  `json:"ratio"`
+	Share     float64  `json:"share"`
+	Complete  *bool    `json:"complete"`
+	Emulated  bool     `json:"emulated"`
+	Passed    int      `json:"passed"`
+	Failed    int      `json:"failed"`
+	Errors    *int     `json:"sanitizer_errors"`
+	part      string
+	exit      int
+}
+
+// report joins the parts, writes the file and prints a table to standard error.
+func report(_ context.Context, c *config) (any, error) {
+	r, lines, err := c.collect()
+	if err != nil {
+		return nil, err
+	}
+	r.Ratios = ratios(lines)
+	r.Targets = targets(lines, r.Ratios)
+	if r.Emulated {
+		for i := range r.Targets {
+			r.Targets[i].Met, r.Targets[i].Why = nil, "emulated on the processor"
+		}
+	}
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.WriteFile(c.out, append(text, '\n')); err != nil {
+		return nil, err
+	}
+	r.print(os.Stderr)
+	return map[string]string{"out": c.out}, nil
+}
+
+// collect reads the folder of the parts: settings, a list with one line a part (name, exit
+// status, seconds, limit, and if it was left out the reason, separated by tabs), and what
+// each part printed.
+func (c *config) collect() (*whole, []line, error) {
+	r := &whole{Schema: "ensemble.gpu/1", Run: settings{}, Parts: []piece{}}
+	if err := eachLine(filepath.Join(c.parts, "settings"), func(text string) error {
+		k, v, _ := strings.Cut(text, "\t")
+		r.Run[k] = v
+		return nil
+	}); err != nil {
+		return nil, nil, err
+	}
+	r.Emulated = r.Run["emulated"] == "1"
+	var lines []line
+	err := eachLine(filepath.Join(c.parts, "list"), func(text string) error {
+		f := strings.Split(text, "\t")
+		if len(f) != 5 {
+			return &exit.Error{Code: exit.BadData, What: "the list of parts is damaged", At: filepath.Join(c.parts, "list"), Why: fmt.Sprintf("%q has no five columns", text), Fix: "run gpu.sh again"}
+		}
+		p := piece{Name: f[0], Why: f[4], Results: []json.RawMessage{}}
+		for i, to := range []*float64{&p.Seconds, &p.Limit} {
+			*to, _ = strconv.ParseFloat(f[2+i], 64) // a part that was left out has none
+		}
+		p.Exit, _ = strconv.Atoi(f[1])
+		stem := filepath.Join(c.parts, p.Name)
+		out, err := os.ReadFile(stem + ".json")
+		if err != nil && p.Why == "" {
+			return exit.Read(stem+".json", err)
+		}
+		for d := json.NewDecoder(bytes.NewReader(out)); ; {
+			var raw json.RawMessage
+			if err := d.Decode(&raw); err != nil {
+				if err != io.EOF {
+					p.Why = cmp.Or(p.Why, "its answer is cut off: "+err.Error())
+				}
+				break
+			}
+			l := line{part: p.Name, exit: p.Exit}
+			if err := json.Unmarshal(raw, &l); err != nil {
+				p.Why = cmp.Or(p.Why, "its answer is not understood: "+err.Error())
+			}
+			p.Results, lines = append(p.Results, raw), append(lines, l)
+		}
+		if p.Why == "" && p.Exit != 0 {
+			p.Why = lastLines(stem + ".log")
+			if p.Exit == 124 || p.Exit == 137 {
+				p.Why = fmt.Sprintf("it ran out of its %g s; last: %s", p.Limit, p.Why)
+			}
+		}
+		r.Parts = append(r.Parts, p)
+		return nil
+	})
+	return r, lines, err
+}
+
+func eachLine(path string, f func(string) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return exit.Read(path, err)
+	}
+	defer file.Close()
+	s := bufio.NewScanner(file)
+	for s.Scan() {
+		if err := f(s.Text()); err != nil {
+			return err
+		}
+	}
+	return s.Err()
+}
+
+// lastLines is the end of what a part said.
+func lastLines(path string) string {
+	const kept = 600
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "it said nothing"
+	}
+	s := strings.TrimSpace(string(text))
+	if len(s) > kept {
+		s = "…" + strings.ToValidUTF8(s[len(s)-kept:], "")
+	}
+	return s
+}
+
+// same are precisions that are compared: the peer's tf32 beside our float32 too, since
+// that is what its users take for it.
+func same(ours, peer string) bool { return ours == peer || ours == "f32" && peer == "tf32" }
+
+// ratios compares every case that both sides have. Of several rounds of one form the
+// median counts, and of the peer's forms the fastest.
+func ratios(lines []line) []ratio {
+	out := []ratio{}
+	type key struct{ name, precision, form, what string }
+	ms, bytes := map[key][]float64{}, map[key]float64{}
+	var order []key
+	for _, l := range lines {
+		form := l.Form
+		if l.Peer == "" {
+			form = ""
+		}
+		for what, t := range map[string]*times{"training step, ms a sample": l.Train, "prediction, ms": l.Predict} {
+			if t == nil || t.N == 0 {
+				continue
+			}
+			k := key{l.Case, l.Precision, form, what}
+			if _, known := ms[k]; !known {
+				order = append(order, k)
+			}
+			per := float64(max(l.Batch, 1))
+			ms[k] = append(ms[k], t.Median/per)
+			bytes[k] = max(bytes[k], l.Bytes/per)
+		}
+	}
+	for _, ours := range order {
+		if ours.form != "" {
+			continue
+		}
+		best := map[string]key{}
+		for _, k := range order {
+			if k.form == "" || k.name != ours.name || k.what != ours.what || !same(ours.precision, k.precision) {
+				continue
+			}
+			if b, ok := best[k.precision]; !ok || median(ms[k]) < median(ms[b]) {
+				best[k.precision] = k
+			}
+		}
+		for _, p := range []string{"bf16", "f32", "tf32"} {
+			k, ok := best[p]
+			if !ok {
+				continue
+			}
+			x, y := median(ms[ours]), median(ms[k])
+			out = append(out, ratio{ours.name, ours.what, p, x, y, k.form, y / x})
+			if bx, by := bytes[ours], bytes[k]; bx > 0 && by > 0 {
+				out = append(out, ratio{ours.name, strings.Replace(strings.Replace(ours.what, "ms a sample", "bytes a sample", 1), "ms", "bytes", 1), p, bx, by, k.form, by / bx})
+			}
+		}
+	}
+	return out
+}
+
+func median(x []float64) float64 {
+	s := slices.Clone(x)
+	slices.Sort(s)
+	n := len(s)
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+// print gives the table that people read.
+func (r *whole) print(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "part\ts\t")
+	for _, p := range r.Parts {
+		state := "done"
+		if p.Why != "" {
+			first, _, _ := strings.Cut(p.Why, "\n")
+			state = first
+		}
+		fmt.Fprintf(t, "%s\t%.1f\t%s\n", p.Name, p.Seconds, state)
+	}
+	if len(r.Ratios) > 0 {
+		fmt.Fprintln(t, "\ncase\tprecision\twhat\tours\tpeer\tratio\tform")
+	}
+	for _, x := range r.Ratios {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.4g\t%.4g\t%.3f\t%s\n", x.Case, x.Precision, x.What, x.Ours, x.Peer, x.Ratio, x.Form)
+	}
+	fmt.Fprintln(t, "\ntarget\twanted\tgot\tmet")
+	for _, x := range r.Targets {
+		met, got := "not measured", "-"
+		if x.Met != nil {
+			met = map[bool]string{true: "yes", false: "NO"}[*x.Met]
+		}
+		if x.Got != nil {
+			got = fmt.Sprintf("%.4g", *x.Got)
+		}
+		if x.Why != "" {
+			first, _, _ := strings.Cut(x.Why, "\n")
+			met += ": " + first
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", x.Name, x.Want, got, met)
+	}
+	if err := t.Flush(); err != nil {
+		fmt.Fprintln(w, err)
+	}
+	if r.Emulated {
+		fmt.Fprintln(w, "emulated on the processor: these figures say nothing of a GPU")
+	}
+}

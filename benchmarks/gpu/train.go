@@ -1,0 +1,140 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// trained is a training step.
+type trained struct {
+	Case    string `json:"case"`
+	Backend string `json:"backend"`
+	network
+	MS        times   `json:"train_ms"`
+	PerSample float64 `json:"train_ms_per_sample"`
+	CompileMS float64 `json:"compile_ms"`
+	Loss      float64 `json:"loss"` // after the last step
+	// GFLOP is the useful work of the convolutions of a step, and GFLOPs its rate over
+	// the whole step.
+	GFLOP  float64 `json:"gflop"`
+	GFLOPs float64 `json:"gflops"`
+	// ConvGFLOPs is the rate of the convolutions while they run.
+	ConvGFLOPs  float64             `json:"conv_gflops"`
+	Parameters  int                 `json:"parameters"`
+	ArenaBytes  int64               `json:"arena_bytes"`
+	DeviceBytes int64               `json:"device_bytes"`           // arena, scratch, parameters and gradients
+	UsedBytes   uint64              `json:"device_used_bytes"`      // by all, as the driver says
+	BeforeBytes uint64              `json:"device_used_before"`     // this program
+	Classes     []classTime         `json:"classes"`                // kernel by kernel, each waited for
+	Slowest     []engine.KernelTime `json:"slowest,omitempty"`      // kernels
+	OptimizerMS float64             `json:"optimizer_ms,omitempty"` // of that step
+}
+
+// classTime sums the kernels of a class in one step.
+type classTime struct {
+	Class engine.Class `json:"class"`
+	Ops   int          `json:"ops"`
+	MS    float64      `json:"ms"`
+	GFLOP float64      `json:"gflop"`
+	GB    float64      `json:"gb"` // moved at the boundaries of kernels
+}
+
+// slowest is how many kernels an answer lists.
+const slowest = 12
+
+// train measures training steps, then one kernel by kernel.
+func train(ctx context.Context, c *config) (any, error) {
+	flops, err := c.flops()
+	if err != nil {
+		return nil, err
+	}
+	a := &trained{Case: c.Case, Backend: c.backend, network: c.network, BeforeBytes: usedBytes(), GFLOP: float64(passes*flops) / 1e9}
+	if err := c.trainSteps(ctx, a); err != nil {
+		return nil, err
+	}
+	a.PerSample = a.MS.Median / float64(c.Batch)
+	a.GFLOPs = 1e3 * a.GFLOP / a.MS.Median
+	return a, c.trainKernels(ctx, a)
+}
+
+// trainSteps fills in what whole steps take.
+func (c *config) trainSteps(ctx context.Context, a *trained) error {
+	start := time.Now()
+	t, err := c.trainer(c.options(c.backend), 1)
+	if err != nil {
+		return err
+	}
+	a.CompileMS = float64(time.Since(start)) / 1e6
+	noise(t.plan.Input("x"), 2)
+	noise(t.plan.Input("target"), 3)
+	if a.MS, err = c.repeat(func() error { return t.step(ctx, rate) }); err == nil {
+		a.Loss, a.Parameters = t.plan.Loss(), t.plan.Store().ParamCount()
+		a.ArenaBytes, a.DeviceBytes, a.UsedBytes = t.plan.ArenaBytes(), deviceBytes(t.plan, true), usedBytes()
+		if !finite(a.Loss) {
+			err = &exit.Error{Code: exit.No, What: "the loss is not finite", Fix: "report this with the command line"}
+		}
+	}
+	return errors.Join(err, t.Close())
+}
+
+// trainKernels adds the times of kernels.
+func (c *config) trainKernels(ctx context.Context, a *trained) error {
+	o := c.options(c.backend)
+	o.Profile = true
+	t, err := c.trainer(o, 1)
+	if err != nil {
+		return err
+	}
+	noise(t.plan.Input("x"), 2)
+	noise(t.plan.Input("target"), 3)
+	for i := range warmup {
+		if i == warmup-1 {
+			t.plan.ResetTimes()
+		}
+		start := time.Now()
+		if err = t.plan.Run(ctx, uint64(i)); err != nil {
+			break
+		}
+		graph := time.Since(start)
+		if _, err = t.opt.Step(rate); err != nil {
+			break
+		}
+		a.OptimizerMS = float64(time.Since(start)-graph) / 1e6
+	}
+	if err == nil {
+		a.Classes, a.Slowest = classes(t.plan.Timeline(engine.Peaks{}))
+		for _, k := range a.Classes {
+			if k.Class == engine.Contraction {
+				a.ConvGFLOPs = 1e3 * a.GFLOP / k.MS
+			}
+		}
+	}
+	return errors.Join(err, t.Close())
+}
+
+// classes sums kernels by class, and gives the slowest of all.
+func classes(all []engine.KernelTime) (sums []classTime, most []engine.KernelTime) {
+	for _, class := range engine.Classes {
+		s := classTime{Class: class}
+		for _, k := range all {
+			if k.Class == class {
+				s.Ops++
+				s.MS += float64(k.Duration) / 1e6
+				s.GFLOP += float64(k.FLOPs) / 1e9
+				s.GB += float64(k.Bytes) / 1e9
+			}
+		}
+		if s.Ops > 0 {
+			sums = append(sums, s)
+		}
+	}
+	most = slices.Clone(all)
+	slices.SortStableFunc(most, func(a, b engine.KernelTime) int { return cmp.Compare(b.Duration, a.Duration) })
+	return sums, most[:min(slowest, len(most))]
+}
