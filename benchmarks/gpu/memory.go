@@ -56,9 +56,8 @@ func (c *config) under(ctx context.Context, limit int64) (m part, err error) {
 	m.CompileMS = float64(time.Since(start)) / 1e6
 	m.LimitBytes, m.Bytes = limit, t.plan.MemoryBytes()
 	m.Kernels = len(t.plan.Movement(engine.Peaks{}))
-	noise(t.plan.Input("x"), 2)
-	noise(t.plan.Input("target"), 3)
-	m.MS, err = c.repeat(func() error { return t.step(ctx, rate) })
+	t.fill()
+	m.MS, err = c.repeat(func() error { return t.fed(ctx) })
 	m.Loss = t.plan.Loss()
 	return m, errors.Join(err, t.Close())
 }

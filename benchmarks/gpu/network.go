@@ -105,6 +105,8 @@ type trainer struct {
 	plan *engine.Plan
 	opt  *optim.Optimizer
 	n    uint64
+	// filled are the memories of the fields that have been.
+	filled []*float32
 }
 
 // trainer compiles the step.
@@ -131,6 +133,34 @@ func (t *trainer) step(ctx context.Context, rate float64) error {
 	t.n++
 	_, err := t.opt.Step(rate)
 	return err
+}
+
+// fed takes a step as a training does: while the device works, the fields of the next one
+// are on their way to it.
+func (t *trainer) fed(ctx context.Context) error {
+	if err := t.plan.Start(ctx, t.n); err != nil {
+		return err
+	}
+	t.n++
+	if err := t.plan.Stage(); err != nil {
+		return errors.Join(err, t.plan.Wait())
+	}
+	t.fill()
+	if err := t.plan.Wait(); err != nil {
+		return err
+	}
+	_, err := t.opt.Step(rate)
+	return err
+}
+
+// fill draws the fields of a step, once for each memory that they may be in.
+func (t *trainer) fill() {
+	x, y := t.plan.Input("x"), t.plan.Input("target")
+	if !slices.Contains(t.filled, &x[0]) {
+		noise(x, 2)
+		noise(y, 3)
+		t.filled = append(t.filled, &x[0])
+	}
 }
 
 func (t *trainer) Close() error { return errors.Join(t.plan.Close(), t.opt.Close()) }
@@ -199,15 +229,21 @@ func usedBytes() uint64 {
 	return inv.Devices[0].TotalBytes - inv.Devices[0].FreeBytes
 }
 
-// deviceBytes is what a program takes on a device: that of a plan, and for training
-// parameters, gradients and states.
+// deviceBytes is what a plan asks a device for: arena and scratch, parameters, gradients
+// and states, and where its inputs arrive.
 func deviceBytes(p *engine.Plan, train bool) int64 {
-	s := p.Store()
-	copies := 1
+	params, feeds := 1, 1
 	if train {
-		copies = 2
+		params, feeds = 2, 2 // gradients; the inputs of the next step
 	}
-	return p.MemoryBytes() + 4*int64(copies*len(s.Params())+len(s.States()))
+	elements := params * p.Store().ParamCount()
+	for _, e := range p.Store().Entries() {
+		if e.State {
+			elements += e.Size()
+		}
+	}
+	elements += feeds * (len(p.Input("x")) + len(p.Input("target")))
+	return p.MemoryBytes() + 4*int64(elements)
 }
 
 // finite tells whether a number is one.

@@ -70,7 +70,7 @@ func (c *config) products(ctx context.Context, side int, precision string) (floa
 	n := c.network
 	n.Precision = precision
 	o := n.options(c.backend)
-	o.Mode, o.Frozen, o.Profile = engine.Infer, true, true
+	o.Mode, o.Profile = engine.Infer, true
 	p, err := engine.Compile(g, o)
 	if err != nil {
 		return 0, err

@@ -30,7 +30,7 @@ func predict(ctx context.Context, c *config) (any, error) {
 	}
 	a := &predicted{Case: c.Case, Backend: c.backend, network: c.network, GFLOP: float64(flops) / 1e9, BeforeBytes: usedBytes()}
 	o := c.options(c.backend)
-	o.Mode, o.Frozen = engine.Infer, true
+	o.Mode = engine.Infer
 	err = c.plan(o, func(p *engine.Plan) error {
 		n := uint64(0)
 		step := func() error { n++; return p.Run(ctx, n) }

@@ -28,7 +28,7 @@ type trained struct {
 	ConvGFLOPs  float64             `json:"conv_gflops"`
 	Parameters  int                 `json:"parameters"`
 	ArenaBytes  int64               `json:"arena_bytes"`
-	DeviceBytes int64               `json:"device_bytes"`           // arena, scratch, parameters and gradients
+	DeviceBytes int64               `json:"device_bytes"`           // of plan and optimiser
 	UsedBytes   uint64              `json:"device_used_bytes"`      // by all, as the driver says
 	BeforeBytes uint64              `json:"device_used_before"`     // this program
 	Classes     []classTime         `json:"classes"`                // kernel by kernel, each waited for
@@ -71,11 +71,10 @@ func (c *config) trainSteps(ctx context.Context, a *trained) error {
 		return err
 	}
 	a.CompileMS = float64(time.Since(start)) / 1e6
-	noise(t.plan.Input("x"), 2)
-	noise(t.plan.Input("target"), 3)
-	if a.MS, err = c.repeat(func() error { return t.step(ctx, rate) }); err == nil {
+	t.fill()
+	if a.MS, err = c.repeat(func() error { return t.fed(ctx) }); err == nil {
 		a.Loss, a.Parameters = t.plan.Loss(), t.plan.Store().ParamCount()
-		a.ArenaBytes, a.DeviceBytes, a.UsedBytes = t.plan.ArenaBytes(), deviceBytes(t.plan, true), usedBytes()
+		a.ArenaBytes, a.DeviceBytes, a.UsedBytes = t.plan.ArenaBytes(), deviceBytes(t.plan, true)+t.opt.Bytes(), usedBytes()
 		if !finite(a.Loss) {
 			err = &exit.Error{Code: exit.No, What: "the loss is not finite", Fix: "report this with the command line"}
 		}
@@ -91,8 +90,7 @@ func (c *config) trainKernels(ctx context.Context, a *trained) error {
 	if err != nil {
 		return err
 	}
-	noise(t.plan.Input("x"), 2)
-	noise(t.plan.Input("target"), 3)
+	t.fill()
 	for i := range warmup {
 		if i == warmup-1 {
 			t.plan.ResetTimes()
