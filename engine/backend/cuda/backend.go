@@ -22,6 +22,7 @@ type Backend struct {
 	done    chan struct{}
 	modules map[string]device.Module // by program and defines
 	scratch []float32                // lent to kernels that were told of no other
+	tf32    bool                     // AllowTF32
 	// step is the number that random operations read, on the device, and where it is put
 	// for that, on the host.
 	step, stepHost device.Pointer

@@ -56,6 +56,16 @@ var table = map[string][]prepare{
 	"combine":                   {combine},
 	"combine_grad_store":        {combineGradStore},
 	"combine_grad_coefficients": {combineGradCoefficients},
+	// conv.go, convfilter.go, localconv.go
+	"conv3d":                   {convForward},
+	"conv3d_fused":             {convForward},
+	"conv3d_grad_data":         {convData},
+	"conv3d_fused_grad_data":   {convData},
+	"conv3d_grad_filter":       {filterGradient},
+	"conv3d_fused_grad_filter": {filterGradient},
+	"local_conv":               {localForward},
+	"local_conv_grad_data":     {localData},
+	"local_conv_grad_filter":   {localFilter},
 }
 
 // lasts names the ways of operations that take or give fields with their channels last.
@@ -87,4 +97,11 @@ var lasts = map[string]wayRule{
 	"set_transpose": fieldsWay,
 	// dropout.go
 	"dropout": fieldsWay,
+	// conv.go, convfilter.go
+	"conv3d":                   convForwardWay,
+	"conv3d_fused":             convForwardWay,
+	"conv3d_grad_data":         convDataWay,
+	"conv3d_fused_grad_data":   convDataWay,
+	"conv3d_grad_filter":       convFilterWay,
+	"conv3d_fused_grad_filter": convFilterWay,
 }

@@ -136,6 +136,21 @@ func stored(t backend.Tensor) string {
 	return "float"
 }
 
+// carved is scratch that several values share, each at a multiple of 256 bytes.
+type carved struct{ n int }
+
+// take gives the place of n elements of float32.
+func (c *carved) take(n int64) int {
+	at := c.n
+	c.n += roundUp(int(n), 64)
+	return at
+}
+
+// ceil and roundUp count whole parts of size b, and what they hold.
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+func roundUp(a, b int) int { return ceil(a, b) * b }
+
 // define is a macro of a program.
 func define(name string, value any) string { return fmt.Sprintf("%s=%v", name, value) }
 

@@ -72,18 +72,25 @@ static inline bool others_reached(long fiber::*count, int from, int to) {
 	return true;
 }
 
-static inline void block_barrier() {
-	fibers[current].waits_block++;
-	while (!others_reached(&fiber::waits_block, 0, threads)) yield();
+// Barriers that all have reached, of the block and of each warp: whoever finds out tells the others.
+static long passed_block, passed_warp[1024 / warp_size];
+
+static inline void barrier(long fiber::*count, long &passed, int from, int to) {
+	long mine = ++(fibers[current].*count);
+	while (passed < mine) {
+		if (others_reached(count, from, to))
+			passed = mine;
+		else
+			yield();
+	}
 }
+
+static inline void block_barrier() { barrier(&fiber::waits_block, passed_block, 0, threads); }
 
 static inline int warp_first() { return current / warp_size * warp_size; }
 static inline int warp_last() { return threads < warp_first() + warp_size ? threads : warp_first() + warp_size; }
 
-static inline void warp_barrier() {
-	fibers[current].waits_warp++;
-	while (!others_reached(&fiber::waits_warp, warp_first(), warp_last())) yield();
-}
+static inline void warp_barrier() { barrier(&fiber::waits_warp, passed_warp[current / warp_size], warp_first(), warp_last()); }
 
 // exchange shows bits to the warp and gives what lane shows.
 template <class T> static inline T exchange(T mine, int lane) {
@@ -100,17 +107,39 @@ template <class T> static inline T exchange(T mine, int lane) {
 	return theirs;
 }
 
+// show shows a value to the warp and gives what all lanes show, until the next barrier but one.
+template <class T> static inline T *show(T mine) {
+	static T shown[2][1024];
+	T *s = shown[fibers[current].waits_warp & 1];
+	s[current] = mine;
+	warp_barrier();
+	return s + warp_first();
+}
+
+// warp_memory is memory that the lanes of a warp share: what they write before the next
+// barrier can be read until the one behind it.
+template <class T> static inline T *warp_memory() {
+	static T memory[2][1024 / warp_size];
+	return &memory[fibers[current].waits_warp & 1][current / warp_size];
+}
+
+// enter runs the thread of block after block: a fiber that is made anew asks the kernel of the
+// system for its signals, which takes longer than most threads.
 static void enter() {
-	body(body_argument);
-	fibers[current].done = true;
-	_longjmp(scheduler, 1);
+	for (;;) {
+		body(body_argument);
+		fibers[current].done = true;
+		yield();
+	}
 }
 
 // run_block runs the fibers in turns until all are done.
 static inline void run_block() {
+	passed_block = 0;
+	for (long &p : passed_warp) p = 0;
 	for (int i = 0; i < threads; i++) {
 		fiber &f = fibers[i];
-		f.begun = f.done = false;
+		f.done = false;
 		f.waits_block = f.waits_warp = 0;
 		f.thread = {unsigned(i) % blockDim.x, unsigned(i) / blockDim.x % blockDim.y, unsigned(i) / blockDim.x / blockDim.y};
 	}

@@ -1,0 +1,359 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// convAxis is the geometry of a convolution along one axis: struct axis of conv.cuh, with how
+// many rows and taps there are.
+type convAxis struct {
+	rows, taps                                                          int
+	size, from, step, first, each, stride, dilation, pad, period, turns int
+}
+
+// args are the parameters AXIS of kernels.
+func (a convAxis) args() []any {
+	var v []any
+	for _, n := range []int{a.size, a.from, a.step, a.first, a.each, a.stride, a.dilation, a.pad, a.period, a.turns} {
+		v = append(v, int32(n))
+	}
+	return v
+}
+
+// convAxes are those of the convolution of x with w, whose result is y.
+func convAxes(x, w, y graph.Shape, a op.Conv) (all [3]convAxis) {
+	for i := range all {
+		all[i] = convAxis{rows: y[i+2], taps: w[i+2], size: x[i+2], step: 1, each: 1,
+			stride: max(a.Stride[i], 1), dilation: max(a.Dilation[i], 1), pad: a.Pad[i].Size, turns: 1}
+		if a.Pad[i].Periodic {
+			all[i].period = x[i+2]
+		}
+	}
+	return all
+}
+
+// adjoint cuts the adjoint along an axis, whose rows are the n places of x, into classes:
+// with a stride only every so-manieth tap reaches a row, which ones depends on the row.
+func (a convAxis) adjoint(n int) []convAxis {
+	a.size, a.rows = a.rows, n
+	if a.period > 0 {
+		a.turns = a.mostTurns()
+	}
+	if a.stride == 1 || a.period%a.stride != 0 {
+		return []convAxis{a}
+	}
+	var all []convAxis
+	for rest := range a.stride { // of row + pad, and of tap·dilation
+		c := a
+		c.from = ((rest-a.pad)%a.stride + a.stride) % a.stride
+		c.step = a.stride
+		c.rows = max(0, (n-c.from+a.stride-1)/a.stride)
+		c.taps = 0
+		for t := range a.taps {
+			if t*a.dilation%a.stride != rest {
+				continue
+			}
+			if c.taps == 0 {
+				c.first = t
+			} else if c.taps == 1 {
+				c.each = t - c.first
+			}
+			c.taps++
+		}
+		if c.rows > 0 {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// mostTurns is how many results read a place by the same tap of a periodic axis, at most.
+func (a convAxis) mostTurns() int {
+	most := 1
+	for q := range a.period {
+		turns := 0
+		for ; q/a.stride < a.size; q += a.period {
+			if q%a.stride == 0 {
+				turns++
+			}
+		}
+		most = max(most, turns)
+	}
+	return most
+}
+
+// convolution is a convolution or its adjoint as kernels take it: a field that is read, in
+// parts along the channels, and what is done with the sums.
+type convolution struct {
+	parts         []backend.Tensor
+	filter        backend.Tensor
+	bias          *backend.Tensor
+	plus, gate    *backend.Tensor
+	out           backend.Tensor
+	relu, adjoint bool
+	lo            int           // first source channel of the filter that an adjoint is of
+	classes       [][3]convAxis // calls, which share the rows
+}
+
+// forwardOf reads conv3d and conv3d_fused.
+func forwardOf(q backend.Request) convolution {
+	c := convolution{parts: q.In[:1], out: q.Out}
+	a, bare := q.Attrs.(op.Conv)
+	if !bare {
+		f := q.Attrs.(op.Fused)
+		a, c.relu, c.parts, c.bias = f.Conv, f.ReLU, q.In[:len(q.In)-2], &q.In[len(q.In)-1]
+	}
+	c.filter = q.In[len(c.parts)]
+	c.classes = [][3]convAxis{convAxes(c.parts[0].Shape, c.filter.Shape, q.Out.Shape, a)}
+	return c
+}
+
+// dataOf reads conv3d_grad_data and conv3d_fused_grad_data.
+func dataOf(q backend.Request) convolution {
+	c := convolution{filter: q.In[0], parts: q.In[1:2], out: q.Out, adjoint: true, classes: [][3]convAxis{{}}}
+	a, fused := q.Attrs.(op.ConvGradFused)
+	if !fused {
+		a.ConvGrad = q.Attrs.(op.ConvGrad)
+	}
+	c.lo = a.Lo
+	if a.Plus {
+		c.plus = &q.In[2]
+	}
+	if a.Gate {
+		c.gate = &q.In[len(q.In)-1]
+	}
+	for i, ax := range convAxes(q.Out.Shape, c.filter.Shape, q.In[1].Shape, a.Conv) {
+		var all [][3]convAxis
+		for _, class := range ax.adjoint(q.Out.Shape[i+2]) {
+			for _, others := range c.classes {
+				others[i] = class
+				all = append(all, others)
+			}
+		}
+		c.classes = all
+	}
+	return c
+}
+
+// servedFields tells whether kernels serve these fields, how they are stored, and whether
+// they are plain: they are all alike, and points are counted in 31 bits.
+func servedFields(fields ...backend.Tensor) (values string, plain, ok bool) {
+	first := fields[0]
+	for _, f := range fields {
+		if len(f.Shape) != 5 || f.Layout != first.Layout || stored(f) != stored(first) || f.Shape.Size() == 0 ||
+			int64(f.Shape[0])*fieldOf(f.Shape).P > math.MaxInt32/2 {
+			return "", false, false
+		}
+	}
+	return stored(first), first.Layout == graph.Plain, true
+}
+
+// fields are all fields of the convolution, the result last.
+func (c *convolution) fields() []backend.Tensor {
+	all := slices.Clone(c.parts)
+	for _, t := range []*backend.Tensor{c.plus, c.gate} {
+		if t != nil {
+			all = append(all, *t)
+		}
+	}
+	return append(all, c.out)
+}
+
+// valueBytes is the size of a value of a type of programs.
+func valueBytes(stored string) int {
+	if stored == "bf16" {
+		return 2
+	}
+	return elem
+}
+
+// products is how values that are stored so are multiplied on this device.
+func (b *Backend) products(stored string) kernels.Products {
+	switch {
+	case b.dev.Properties().Architecture < 80: // no matrix units for these types
+		return kernels.Plain
+	case stored == "bf16":
+		return kernels.BF16
+	case b.tf32:
+		return kernels.TF32
+	}
+	return kernels.Plain
+}
+
+// convForward and convData are the kernels of convolutions and their adjoints.
+func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return b.convolve(forwardOf(q))
+}
+
+func convData(b *Backend, q backend.Request) (backend.Kernel, error) { return b.convolve(dataOf(q)) }
+
+// convolve makes the kernel of a convolution. Plain fields are brought to scratch with their
+// channels last, and the result back from there.
+func (b *Backend) convolve(c convolution) (backend.Kernel, error) {
+	values, plain, ok := servedFields(c.fields()...)
+	if !ok || len(c.parts) > 2 {
+		return backend.Kernel{}, nil
+	}
+	products := b.products(values)
+	var s carved
+	var moved []int
+	if plain {
+		for _, f := range c.fields() {
+			moved = append(moved, s.take(int64(graph.Last.Elems(f.Shape))))
+		}
+	}
+	tiles := make([]kernels.Tile, len(c.classes))
+	room := 0 // results in the packed filter: whole tiles of all classes
+	for i, class := range c.classes {
+		tiles[i] = b.convTile(products, c.out.Shape, class)
+		room = max(room, roundUp(c.out.Shape[1], tiles[i].Columns))
+	}
+	packed := s.take(int64(valueBytes(values)) * int64(c.filter.Shape[2:].Size()) * int64(c.lanes()) * int64(room) / elem)
+	name := fmt.Sprintf("conv %s %s %d×%d", values, products, tiles[0].Rows, tiles[0].Columns)
+	return b.placed(name, s.n, func(w *work, mem []float32) {
+		inner := c
+		if plain {
+			inner = c.inScratch(w, mem, moved)
+		}
+		inner.calls(w, values, products, tiles, room, start(mem[packed:]))
+		if plain {
+			w.reorder(inner.out, c.out)
+		}
+	})
+}
+
+// inScratch is the convolution over fields with channels last that lie in scratch, where
+// moved says; those that are read are brought there.
+func (c convolution) inScratch(w *work, mem []float32, moved []int) convolution {
+	move := func(t backend.Tensor, copied bool) backend.Tensor {
+		there := backend.Tensor{Shape: t.Shape, Layout: graph.Last, F32: mem[moved[0]:][:graph.Last.Elems(t.Shape)]}
+		if copied {
+			w.reorder(t, there)
+		}
+		moved = moved[1:]
+		return there
+	}
+	c.parts = slices.Clone(c.parts)
+	for i, p := range c.parts {
+		c.parts[i] = move(p, true)
+	}
+	for _, t := range []**backend.Tensor{&c.plus, &c.gate} {
+		if *t != nil {
+			there := move(**t, true)
+			*t = &there
+		}
+	}
+	c.out = move(c.out, false)
+	return c
+}
+
+// lanes is how many lanes a point of all parts has.
+func (c *convolution) lanes() int {
+	n := 0
+	for _, p := range c.parts {
+		n += graph.Last.Lanes(p.Shape[1])
+	}
+	return n
+}
+
+// calls packs the filter and convolves.
+func (c *convolution) calls(w *work, values string, products kernels.Products, tiles []kernels.Tile, room int, packed device.Pointer) {
+	f, x, y := c.filter.Shape, fieldOf(c.parts[0].Shape), fieldOf(c.out.Shape)
+	taps, sources := f[2:].Size(), f[1]
+	if c.adjoint {
+		sources = f[0]
+	}
+	const most = 128 // taps that a block packs at once
+	part, unit := min(taps, most), 16/valueBytes(values)
+	w.call(kernels.ConvPack(values, products, c.adjoint), "pack_filter",
+		device.Size{Grid: [3]int{c.lanes() / unit, room / 8}, Block: [3]int{threads}, Shared: elem * unit * 8 * part},
+		at(c.filter), packed, int32(f[1]), int32(taps), int32(part), int32(c.lo), int32(x.C), int32(x.Lanes), int32(sources), int32(y.C), int32(room))
+	place := func(t *backend.Tensor) device.Pointer {
+		if t == nil {
+			return nil
+		}
+		return at(*t)
+	}
+	second, units1, relu := at(c.parts[0]), 0, 0
+	if len(c.parts) > 1 {
+		second, units1 = at(c.parts[1]), fieldOf(c.parts[1].Shape).Lanes/unit
+	}
+	if c.relu {
+		relu = 1
+	}
+	for i, class := range c.classes {
+		t := tiles[i]
+		args := []any{at(c.parts[0]), second, packed, place(c.bias), place(c.plus), place(c.gate), at(c.out)}
+		var turns [3]int
+		ints := []int{x.Lanes / unit, units1, x.N, room, y.C, y.Lanes, relu, class[0].rows, class[1].rows, class[2].rows}
+		for k, a := range class {
+			turns[k] = a.taps * a.turns
+			ints = append(ints, turns[k])
+		}
+		for _, n := range append(ints, y.S[0], y.S[1], y.S[2], f[3], f[4]) {
+			args = append(args, int32(n))
+		}
+		for _, a := range class {
+			args = append(args, a.args()...)
+		}
+		size := device.Size{Grid: [3]int{ceil(x.N*class[0].rows*class[1].rows*class[2].rows, t.Rows), ceil(y.Lanes, t.Columns)},
+			Block: [3]int{t.Threads}, Shared: t.ConvShared(turns)}
+		w.call(kernels.Conv(t, values, products, c.adjoint), "conv", size, args...)
+	}
+}
+
+// convTile chooses the tile of a convolution: that which takes the least time if all
+// blocks that run at once take as long as their tiles are large.
+func (b *Backend) convTile(products kernels.Products, out graph.Shape, class [3]convAxis) kernels.Tile {
+	rows := out[0] * class[0].rows * class[1].rows * class[2].rows
+	taps := [3]int{class[0].taps * class[0].turns, class[1].taps * class[1].turns, class[2].taps * class[2].turns}
+	p := b.dev.Properties()
+	return leastTile(kernels.ConvTilesOf(products), func(t kernels.Tile) (float64, bool) {
+		atOnce := p.Processors * t.Blocks
+		waves := ceil(ceil(rows, t.Rows)*ceil(out[1], t.Columns), atOnce)
+		return float64(waves*t.Blocks*t.Rows*t.Columns) / t.Rate, t.ConvShared(taps) <= p.SharedBytes
+	})
+}
+
+// leastTile is the first of the tiles of the least cost, of those that fit.
+func leastTile(tiles []kernels.Tile, cost func(t kernels.Tile) (cost float64, fits bool)) kernels.Tile {
+	var best kernels.Tile
+	least := math.Inf(1)
+	for _, t := range tiles {
+		if c, ok := cost(t); ok && c < least {
+			best, least = t, c
+		}
+	}
+	return best
+}
+
+// convForwardWay, convDataWay and convFilterWay are the ways of fields with channels last; filters and
+// biases are plain.
+func convForwardWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	parts := max(1, len(in)-2)
+	w, ok := lastWay(parts, in, out, true)
+	return w, ok && parts <= 2
+}
+
+func convDataWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	w, ok := lastWay(len(in), in, out, true)
+	w.In[0] = graph.Plain
+	return w, ok
+}
+
+func convFilterWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+	w, ok := lastWay(len(in), in, out, false)
+	return w, ok && len(in) <= 3
+}
+
+// AllowTF32 lets convolutions of float32 that are prepared afterwards round what they
+// multiply to 11 bits, for which there are matrix units. Sums stay in float32.
+func (b *Backend) AllowTF32(allow bool) { b.tf32 = allow }

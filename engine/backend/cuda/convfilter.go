@@ -1,0 +1,152 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// filterGrad is the gradient of a filter: parts of x, and dy.
+type filterGrad struct {
+	fields   []backend.Tensor // dy last
+	out      backend.Tensor
+	axes     [3]convAxis
+	values   string
+	products kernels.Products
+	tile     kernels.Tile
+	parts    int // of the points, summed apart
+}
+
+// filterGradient serves conv3d_grad_filter and conv3d_fused_grad_filter.
+func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(op.ConvGrad)
+	dy := q.In[len(q.In)-1].Shape
+	g := filterGrad{fields: q.In, out: q.Out, axes: convAxes(q.In[0].Shape, a.To, dy, a.Conv)}
+	var plain, ok bool
+	if g.values, plain, ok = servedFields(q.In...); !ok || len(q.In) > 3 {
+		return backend.Kernel{}, nil
+	}
+	g.products = b.products(g.values)
+	b.filterTile(&g)
+	var s carved
+	var moved []int
+	if plain {
+		for _, f := range g.fields {
+			moved = append(moved, s.take(int64(graph.Last.Elems(f.Shape))))
+		}
+	}
+	rows, _, columns := g.size()
+	sums := s.take(int64(g.parts) * int64(rows) * int64(columns))
+	kept, err := b.keptBlocks(a.Kept)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	k, err := b.placed(fmt.Sprintf("gradient of the filter %s %s %d×%d, %d parts", g.values, g.products, g.tile.Rows, g.tile.Columns, g.parts), s.n, func(w *work, mem []float32) {
+		inner := g
+		if plain {
+			inner.fields = slices.Clone(g.fields)
+			for i, f := range g.fields {
+				inner.fields[i] = backend.Tensor{Shape: f.Shape, Layout: graph.Last, F32: mem[moved[i]:][:graph.Last.Elems(f.Shape)]}
+				w.reorder(f, inner.fields[i])
+			}
+		}
+		inner.calls(w, start(mem[sums:]), start(kept))
+	})
+	k.Close = func() { _ = b.Free(kept) } // its own
+	return k, err
+}
+
+// keptBlocks brings the blocks of a filter that are kept to the device, a word for each;
+// none if all are.
+func (b *Backend) keptBlocks(k op.Kept) ([]float32, error) {
+	if k == "" {
+		return nil, nil
+	}
+	host, err := b.MakeHost(len(k))
+	if err != nil {
+		return nil, err
+	}
+	for i := range host {
+		host[i] = float32(k[i] - '0') // zero has no bits
+	}
+	there, err := b.Make(len(k))
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Copy(there, host); err != nil {
+		return nil, err
+	}
+	if err := b.Wait(); err != nil {
+		return nil, err
+	}
+	return there, b.Free(host)
+}
+
+// lanes is how many lanes a point of all parts of x has.
+func (g *filterGrad) lanes() int {
+	n := 0
+	for _, p := range g.fields[:len(g.fields)-1] {
+		n += graph.Last.Lanes(p.Shape[1])
+	}
+	return n
+}
+
+// size is that of the sums: rows, columns of a tap of the first axis, and columns.
+func (g *filterGrad) size() (rows, columnsOfTap, columns int) {
+	columnsOfTap = roundUp(g.axes[1].taps*g.axes[2].taps*g.lanes(), g.tile.Columns)
+	return roundUp(g.out.Shape[0], g.tile.Rows), columnsOfTap, g.axes[0].taps * columnsOfTap
+}
+
+// filterTile chooses the tile with the least work, and so many parts of the points that all
+// processors have some and each part has a good many steps.
+func (b *Backend) filterTile(g *filterGrad) {
+	p := b.dev.Properties()
+	taps := [3]int{g.axes[0].taps, g.axes[1].taps, g.axes[2].taps}
+	g.tile = leastTile(kernels.FilterTilesOf(g.products), func(t kernels.Tile) (float64, bool) {
+		g.tile = t
+		rows, _, columns := g.size()
+		return float64(rows) * float64(columns) / t.Rate, t.FilterShared(taps, valueBytes(g.values)) <= p.SharedBytes
+	})
+	const waves, leastSteps = 3, 16
+	rows, _, columns := g.size()
+	dy := g.fields[len(g.fields)-1].Shape
+	steps := ceil(dy[0]*dy[2:].Size(), kernels.Points)
+	wanted := ceil(waves*p.Processors*g.tile.Blocks, rows/g.tile.Rows*(columns/g.tile.Columns))
+	g.parts = max(1, min(wanted, steps/leastSteps))
+}
+
+// calls sums the parts and adds them.
+func (g *filterGrad) calls(w *work, sums, kept device.Pointer) {
+	x, dy := fieldOf(g.fields[0].Shape), fieldOf(g.fields[len(g.fields)-1].Shape)
+	unit := 16 / valueBytes(g.values)
+	rows, columnsOfTap, columns := g.size()
+	second, units1 := at(g.fields[0]), 0
+	if len(g.fields) > 2 {
+		second, units1 = at(g.fields[1]), fieldOf(g.fields[1].Shape).Lanes/unit
+	}
+	a := g.axes
+	args := []any{at(g.fields[0]), second, at(g.fields[len(g.fields)-1]), sums}
+	for _, n := range []int{x.Lanes / unit, units1, dy.Lanes / unit, dy.N, columnsOfTap / g.tile.Columns, a[0].rows, a[1].rows, a[2].rows, a[1].taps, a[2].taps} {
+		args = append(args, int32(n))
+	}
+	for _, axis := range a {
+		args = append(args, axis.args()...)
+	}
+	taps := a[0].taps * a[1].taps * a[2].taps
+	lanes := 32 // that filter_sum adds at once
+	for lanes > 1 && elem*taps*(lanes+1) > 48<<10 {
+		lanes /= 2
+	}
+	p := kernels.ConvFilter(g.tile, g.values, g.products, lanes)
+	w.call(p, "filter_grad", device.Size{Grid: [3]int{rows / g.tile.Rows, columns / g.tile.Columns, g.parts}, Block: [3]int{g.tile.Threads},
+		Shared: g.tile.FilterShared([3]int{a[0].taps, a[1].taps, a[2].taps}, valueBytes(g.values))}, args...)
+	c := g.out.Shape[1]
+	w.call(p, "filter_sum", device.Size{Grid: [3]int{ceil(c, lanes), g.out.Shape[0]}, Block: [3]int{threads}, Shared: elem * taps * (lanes + 1)},
+		sums, at(g.out), kept, int32(g.parts), int32(rows), int64(columns), int64(columnsOfTap),
+		int32(c), int32(x.C), int32(x.Lanes), int32(g.lanes()), int32(a[0].taps), int32(a[1].taps*a[2].taps))
+}

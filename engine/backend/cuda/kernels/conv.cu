@@ -1,0 +1,303 @@
+#include "common.cuh"
+#include "conv.cuh"
+#include "mma.cuh"
+// Convolutions and their adjoints over fields with channels last, as a product of matrices
+// that is never written: rows are points of the result, columns its channels, and the sum
+// runs over taps and channels of the source, unit by unit of 16 bytes (eight bf16, four
+// floats), which belong to one tap each. A block makes a tile of ROWS×COLUMNS; four units of
+// it a step are copied into one of STAGES buffers while older ones are multiplied.
+//
+// Where a row lies is a sum of three numbers, one for each axis and its tap: tables of those
+// in shared memory, made once for the tile, leave three reads and two additions for a unit.
+// Taps of the first axis that no row of the tile has (depth 2 lacks a third of them) are
+// left out of the sum. The filter is packed beforehand (convpack.cu).
+//
+// A step of bf16 with tiles of 256×128 copies 24 KiB, of which neighbouring taps of a row of
+// points repeat a third from the first cache, for 2·256·128·32 operations: 85 for a byte from
+// the second cache, about 130 with what the first one holds. That is what it takes to keep
+// matrix units of 300 to 600 Tflop/s busy over a second cache of 4 to 5.5 TB/s. In shared
+// memory a warp reads 64 rows and 64 columns, 8 KiB a step, for 64 products of 16×8×16.
+// Rows of a buffer are 16 bytes longer than a multiple of 128 so that eight of them, or four
+// units of two, lie in different banks. An accumulator is 128 registers, which leaves one
+// block of 256 threads to a processor; smaller tiles let two or three share one.
+//
+// PRODUCTS is 0 for products of floats on the plain units (every device, and float32 to the
+// last bit), 1 for bf16 and 2 for tf32 on matrix units.
+// Grid: tiles of rows, tiles of columns. Block: THREADS.
+
+#define UNITS 4
+constexpr int row_units = ROWS + 2, column_units = COLUMNS + 2; // of a buffer, per unit of the sum
+constexpr int stage_units = UNITS * (row_units + column_units);
+
+#if PRODUCTS
+constexpr int across = COLUMNS / WARP_COLUMNS;                   // warps
+constexpr int tall = WARP_ROWS / 16, wide = WARP_COLUMNS / 8;    // products of a warp
+constexpr int passes = tall, pass_rows = ROWS / WARP_ROWS * 16;  // in which results are written
+#else
+constexpr int tall = WARP_ROWS, wide = WARP_COLUMNS;             // here of a thread
+constexpr int across = COLUMNS / wide, down = ROWS / tall;       // threads
+constexpr int passes = tall, pass_rows = down;
+#endif
+constexpr int pass_floats = COLUMNS + 4; // a row of results in shared memory
+
+// met is the place in the source that tap v meets for row i.
+DEVICE int32_t met(const axis &a, int32_t i, const int32_t *tap, int32_t v) {
+#if ADJOINT
+	return reader(a, i, tap[v], v % a.turns);
+#else
+	return source(a, i, tap[v]);
+#endif
+}
+
+// result_row is the row of the tile that row r of a pass is.
+DEVICE int result_row(int r, int pass) {
+#if PRODUCTS
+	return r / 16 * WARP_ROWS + pass * 16 + r % 16;
+#else
+	return pass * down + r;
+#endif
+}
+
+KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const unit *filter, const float *bias, const T *plus, const T *gate, T *y,
+	int32_t units0, int32_t units1, int32_t samples, int32_t room, int32_t channels, int32_t lanes, int32_t relu,
+	int32_t rows_d, int32_t rows_h, int32_t rows_w, int32_t taps_d, int32_t taps_h, int32_t taps_w,
+	int32_t out_d, int32_t out_h, int32_t out_w, int32_t filter_h, int32_t filter_w, AXIS(d), AXIS(h), AXIS(w)) {
+	DYNAMIC_SHARED(unit, stages);
+	// Tables behind the buffers: for every row of the tile the points of each tap of each
+	// axis, and its point of the result; the filter's tap of each; those of the first axis
+	// that some row has.
+	int32_t *at_d = reinterpret_cast<int32_t *>(stages + STAGES * stage_units);
+	int32_t *at_h = at_d + taps_d * ROWS, *at_w = at_h + taps_h * ROWS, *point = at_w + taps_w * ROWS;
+	int32_t *tap_d = point + ROWS, *tap_h = tap_d + taps_d, *tap_w = tap_h + taps_h, *some = tap_w + taps_w, *used = some + taps_d;
+
+	const axis d = AXIS_OF(d), h = AXIS_OF(h), w = AXIS_OF(w);
+	int tid = threadIdx.x;
+	int column0 = blockIdx.y * COLUMNS;
+
+	for (int v = tid; v < taps_d; v += THREADS) {
+		tap_d[v] = d.first + v / d.turns * d.each;
+		some[v] = 0;
+	}
+	for (int v = tid; v < taps_h; v += THREADS)
+		tap_h[v] = h.first + v / h.turns * h.each;
+	for (int v = tid; v < taps_w; v += THREADS)
+		tap_w[v] = w.first + v / w.turns * w.each;
+	__syncthreads();
+	for (int r = tid; r < ROWS; r += THREADS) {
+		uint32_t m = blockIdx.x * ROWS + r, rest = m / rows_w, next = rest / rows_h; // fewer than 2³¹
+		int iw = m - rest * rows_w, ih = rest - next * rows_h, n = next / rows_d, id = next - n * rows_d;
+		bool there = n < samples;
+		for (int v = 0; v < taps_d; v++) {
+			int32_t at = there ? met(d, id, tap_d, v) : -1;
+			at_d[v * ROWS + r] = at < 0 ? -1 : (n * d.size + at) * h.size * w.size;
+			if (at >= 0)
+				some[v] = 1; // all write the same
+		}
+		for (int v = 0; v < taps_h; v++) {
+			int32_t at = met(h, ih, tap_h, v);
+			at_h[v * ROWS + r] = at < 0 ? -1 : at * w.size;
+		}
+		for (int v = 0; v < taps_w; v++)
+			at_w[v * ROWS + r] = met(w, iw, tap_w, v);
+		point[r] = there ? ((n * out_d + d.from + id * d.step) * out_h + h.from + ih * h.step) * out_w + w.from + iw * w.step : -1;
+	}
+	__syncthreads();
+	int count = 0;
+	for (int v = 0; v < taps_d; v++)
+		if (some[v]) {
+			if (tid == 0)
+				used[count] = v;
+			count++;
+		}
+	__syncthreads();
+
+	// What this thread copies: unit tid%4 of a step, of every THREADS/4-th row and column.
+	constexpr int copied_rows = (ROWS * UNITS + THREADS - 1) / THREADS, copied_columns = (COLUMNS * UNITS + THREADS - 1) / THREADS;
+	const int u = tid % UNITS, first = tid / UNITS;
+	const int units = units0 + units1;
+	int e = u, vw = 0, vh = 0, vd = 0; // unit of the lanes, taps
+	int64_t from[copied_rows];         // points
+	int64_t filter_tap = 0;
+	bool moved = true;
+	auto carry = [&] {
+		while (e >= units && vd < count) {
+			e -= units;
+			moved = true;
+			if (++vw == taps_w) {
+				vw = 0;
+				if (++vh == taps_h) {
+					vh = 0;
+					vd++;
+				}
+			}
+		}
+	};
+	carry();
+	int steps = (count * taps_h * taps_w * units + UNITS - 1) / UNITS;
+	auto copy = [&](int stage) {
+		unit *to = stages + stage * stage_units;
+		bool there = vd < count;
+		if (moved && there) {
+			moved = false;
+			int v = used[vd];
+			filter_tap = (static_cast<int64_t>(tap_d[v]) * filter_h + tap_h[vh]) * filter_w + tap_w[vw];
+#pragma unroll
+			for (int i = 0; i < copied_rows; i++) {
+				int r = first + i * (THREADS / UNITS);
+				if (ROWS * UNITS % THREADS == 0 || r < ROWS) {
+					int32_t a = at_d[v * ROWS + r], b = at_h[vh * ROWS + r], c = at_w[vw * ROWS + r];
+					from[i] = (a | b | c) < 0 ? -1 : a + b + c;
+				}
+			}
+		}
+		const unit *x = reinterpret_cast<const unit *>(e < units0 ? x0 : x1);
+		int pitch = e < units0 ? units0 : units1, lane = e < units0 ? e : e - units0;
+#pragma unroll
+		for (int i = 0; i < copied_rows; i++) {
+			int r = first + i * (THREADS / UNITS);
+			if (ROWS * UNITS % THREADS == 0 || r < ROWS) {
+				bool valid = there && from[i] >= 0;
+				copy_unit(to + u * row_units + r, valid ? x + from[i] * pitch + lane : x, valid);
+			}
+		}
+		to += UNITS * row_units;
+		const unit *f = filter + (filter_tap * units + e) * room + column0;
+#pragma unroll
+		for (int i = 0; i < copied_columns; i++) {
+			int c = first + i * (THREADS / UNITS);
+			if (COLUMNS * UNITS % THREADS == 0 || c < COLUMNS)
+				copy_unit(to + u * column_units + c, there ? f + c : filter, there);
+		}
+		e += UNITS;
+		carry();
+	};
+
+#if PRODUCTS
+	float sums[tall][wide][4] = {};
+	const int lane = tid % 32, warp_row = tid / 32 / across * WARP_ROWS, warp_column = tid / 32 % across * WARP_COLUMNS;
+	auto multiply = [&](int stage) {
+		const unit *a = stages + stage * stage_units + warp_row + lane % 16 + lane / 16 * row_units;
+		const unit *b = stages + stage * stage_units + UNITS * row_units + warp_column + lane % 8 + lane / 8 % 2 * column_units;
+#pragma unroll
+		for (int half = 0; half < UNITS; half += 2) {
+			uint32_t fa[tall][4], fb[wide][2];
+#pragma unroll
+			for (int i = 0; i < tall; i++)
+				load_matrices(fa[i], a + half * row_units + i * 16);
+#pragma unroll
+			for (int j = 0; j < wide; j += 2) {
+				uint32_t four[4]; // an odd last one is read twice
+				load_matrices(four, b + half * column_units + j * 8 + (j + 1 < wide ? lane / 16 * 8 : 0));
+				fb[j][0] = four[0], fb[j][1] = four[1];
+				if (j + 1 < wide)
+					fb[j + 1][0] = four[2], fb[j + 1][1] = four[3];
+			}
+#if PRODUCTS == 2
+#pragma unroll
+			for (int i = 0; i < tall; i++)
+#pragma unroll
+				for (int k = 0; k < 4; k++)
+					fa[i][k] = to_tf32(fa[i][k]);
+			products(of_tf32(), sums, fa, fb);
+#else
+			products(of_bf16(), sums, fa, fb);
+#endif
+		}
+	};
+#else
+	float sums[tall][wide] = {};
+	const int thread_row = tid / across, thread_column = tid % across;
+	auto multiply = [&](int stage) {
+		const unit *a = stages + stage * stage_units + thread_row;
+		const unit *b = stages + stage * stage_units + UNITS * row_units + thread_column;
+		for (int k = 0; k < UNITS; k++)
+#pragma unroll
+			for (int part = 0; part < unit_values; part += 4) {
+				float fa[tall][4];
+#pragma unroll
+				for (int i = 0; i < tall; i++)
+					load4(fa[i], reinterpret_cast<const T *>(a + k * row_units + i * down) + part);
+#pragma unroll
+				for (int j = 0; j < wide; j++) {
+					float fb[4];
+					load4(fb, reinterpret_cast<const T *>(b + k * column_units + j * across) + part);
+#pragma unroll
+					for (int i = 0; i < tall; i++)
+#pragma unroll
+						for (int q = 0; q < 4; q++)
+							sums[i][j] += fa[i][q] * fb[q];
+				}
+			}
+	};
+#endif
+
+	for (int s = 0; s < STAGES - 1; s++) {
+		copy(s);
+		copies_end();
+	}
+	for (int s = 0; s < steps; s++) {
+		copies_left<STAGES - 2>();
+		__syncthreads();
+		copy((s + STAGES - 1) % STAGES);
+		copies_end();
+		multiply(s % STAGES);
+	}
+	copies_left<0>();
+	__syncthreads();
+
+	// Results go through shared memory, a part of the tile in each pass, so that they are
+	// written in whole lines, eight lanes by a thread.
+	float *staged = reinterpret_cast<float *>(stages);
+#pragma unroll
+	for (int pass = 0; pass < passes; pass++) {
+		if (pass > 0)
+			__syncthreads();
+#if PRODUCTS
+		float *s = staged + (warp_row / WARP_ROWS * 16 + lane / 4) * pass_floats + warp_column + lane % 4 * 2;
+#pragma unroll
+		for (int j = 0; j < wide; j++)
+#pragma unroll
+			for (int v = 0; v < 4; v++)
+				s[v / 2 * 8 * pass_floats + j * 8 + v % 2] = sums[pass][j][v];
+#else
+#pragma unroll
+		for (int j = 0; j < wide; j++)
+			staged[thread_row * pass_floats + thread_column + j * across] = sums[pass][j];
+#endif
+		__syncthreads();
+		for (int i = tid; i < pass_rows * (COLUMNS / 8); i += THREADS) {
+			int r = i / (COLUMNS / 8), c = column0 + i % (COLUMNS / 8) * 8;
+			int32_t p = point[result_row(r, pass)];
+			if (p < 0 || c >= lanes)
+				continue;
+			int64_t to = static_cast<int64_t>(p) * lanes + c;
+			const float *s = staged + r * pass_floats + c - column0;
+#pragma unroll
+			for (int half = 0; half < 8; half += 4) {
+				float v[4], other[4];
+				load4(v, s + half);
+				if (bias)
+					for (int k = 0; k < 4; k++)
+						if (c + half + k < channels)
+							v[k] += bias[c + half + k];
+				if (plus) {
+					load4(other, plus + to + half);
+					for (int k = 0; k < 4; k++)
+						v[k] += other[k];
+				}
+				if (gate) {
+					load4(other, gate + to + half);
+					for (int k = 0; k < 4; k++)
+						v[k] = other[k] > 0 ? v[k] : 0;
+				}
+				for (int k = 0; k < 4; k++) {
+					if (relu)
+						v[k] = v[k] > 0 || v[k] != v[k] ? v[k] : 0;
+					if (c + half + k >= channels)
+						v[k] = 0;
+				}
+				store4(y + to + half, v);
+			}
+		}
+	}
+}

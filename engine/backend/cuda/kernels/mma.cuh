@@ -1,0 +1,153 @@
+// Matrix units and copies into shared memory. On a device these are single instructions
+// (PTX ISA, "Matrix multiply-accumulate operation using mma instruction" and "ldmatrix");
+// under emulation a warp shows its registers to each other, in the same places. A unit is
+// 16 bytes: eight bf16 or four floats; the layouts in units are the same for both.
+//
+// Lane l, with row g = l/4 and column t = l%4, holds of an m16n8 product
+//
+//	bf16, k16: A[g + 8(i%2)][2t + 8(i/2) + {0 1}] in a[i],   B[2t + 8i + {0 1}][g] in b[i]
+//	tf32, k8:  A[g + 8(i%2)][t + 4(i/2)] in a[i],            B[t + 4i][g] in b[i]
+//	both:      C[g + 8(i/2)][2t + i%2] in c[i]
+
+#ifndef EMULATED
+struct __align__(16) unit {
+	uint32_t x, y, z, w;
+};
+#else
+struct alignas(16) unit {
+	uint32_t x, y, z, w;
+};
+#endif
+
+// copy_unit copies 16 bytes of global memory to shared memory, or clears them. It is done
+// when copies_left says so.
+DEVICE void copy_unit(unit *to, const void *from, bool there) {
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+	uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
+#else
+	unit none = {0, 0, 0, 0};
+	*to = there ? *static_cast<const unit *>(from) : none;
+#endif
+}
+
+// copies_end ends a group of copies, and copies_left waits until only so many groups,
+// the newest, are not done.
+DEVICE void copies_end() {
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+	asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int GROUPS> DEVICE void copies_left() {
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+	asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+#endif
+}
+
+// load_matrices reads four matrices of 8 rows of a unit each: lanes 8i to 8i + 7 say where
+// the rows of matrix i lie, and lane l gets word l%4 of row l/4 of matrix i in r[i].
+DEVICE void load_matrices(uint32_t r[4], const unit *row) {
+#ifndef EMULATED
+#if __CUDA_ARCH__ >= 750
+	uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+#endif
+#else
+	const unit *const *rows = emulated::show(row);
+	int lane = emulated_lane();
+	for (int i = 0; i < 4; i++)
+		r[i] = reinterpret_cast<const uint32_t *>(rows[8 * i + lane / 4])[lane % 4];
+#endif
+}
+
+// load_turned is load_matrices with matrices of 16-bit values turned over their diagonal:
+// lane l gets column l/4 of rows 2(l%4) and 2(l%4) + 1.
+DEVICE void load_turned(uint32_t r[4], const unit *row) {
+#ifndef EMULATED
+#if __CUDA_ARCH__ >= 750
+	uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+#endif
+#else
+	const unit *const *rows = emulated::show(row);
+	int lane = emulated_lane();
+	for (int i = 0; i < 4; i++) {
+		uint32_t low = reinterpret_cast<const uint16_t *>(rows[8 * i + 2 * (lane % 4)])[lane / 4];
+		uint32_t high = reinterpret_cast<const uint16_t *>(rows[8 * i + 2 * (lane % 4) + 1])[lane / 4];
+		r[i] = low | high << 16;
+	}
+#endif
+}
+
+// to_tf32 rounds a float to the 11 bits that the matrix units read of it.
+DEVICE uint32_t to_tf32(uint32_t x) {
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+	uint32_t r;
+	asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(__uint_as_float(x)));
+	return r;
+#else
+	return (x & 0x7f800000u) == 0x7f800000u ? x : (x + 0x1000u) & 0xffffe000u;
+#endif
+}
+
+// The kind of a product is that of its storage.
+struct of_bf16 {};
+struct of_tf32 {};
+
+#ifndef EMULATED
+DEVICE void product(of_bf16, float c[4], const uint32_t a[4], const uint32_t b[2]) {
+#if __CUDA_ARCH__ >= 800
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+DEVICE void product(of_tf32, float c[4], const uint32_t a[4], const uint32_t b[2]) {
+#if __CUDA_ARCH__ >= 800
+	asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+#else
+// spread writes the values of a register of lane (g, t) of a matrix of 16-byte rows to
+// row g, of k values from the word t of unit u on.
+static inline void spread(of_bf16, float *row, int u, int t, uint32_t r) {
+	row[8 * u + 2 * t] = __uint_as_float(r << 16);
+	row[8 * u + 2 * t + 1] = __uint_as_float(r & 0xffff0000u);
+}
+static inline void spread(of_tf32, float *row, int u, int t, uint32_t r) { row[4 * u + t] = __uint_as_float(r & 0xffffe000u); }
+static inline constexpr int depth_of(of_bf16) { return 16; }
+static inline constexpr int depth_of(of_tf32) { return 8; }
+#endif
+
+// products is c[i][j] += a[i]·b[j].
+template <class KIND, int I, int J> DEVICE void products(KIND kind, float (&c)[I][J][4], const uint32_t (&a)[I][4], const uint32_t (&b)[J][2]) {
+#ifndef EMULATED
+#pragma unroll
+	for (int i = 0; i < I; i++)
+#pragma unroll
+		for (int j = 0; j < J; j++)
+			product(kind, c[i][j], a[i], b[j]);
+#else
+	struct shown {
+		float a[I][16][16], b[J][8][16];
+	};
+	shown *s = emulated::warp_memory<shown>();
+	int g = emulated_lane() / 4, t = emulated_lane() % 4;
+	for (int i = 0; i < I; i++)
+		for (int k = 0; k < 4; k++)
+			spread(kind, s->a[i][g + 8 * (k % 2)], k / 2, t, a[i][k]);
+	for (int j = 0; j < J; j++)
+		for (int k = 0; k < 2; k++)
+			spread(kind, s->b[j][g], k, t, b[j][k]);
+	emulated::warp_barrier();
+	for (int i = 0; i < I; i++)
+		for (int j = 0; j < J; j++)
+			for (int v = 0; v < 4; v++) {
+				const float *x = s->a[i][g + 8 * (v / 2)], *y = s->b[j][2 * t + v % 2];
+				float sum = c[i][j][v];
+				for (int k = 0; k < depth_of(kind); k++)
+					sum += x[k] * y[k];
+				c[i][j][v] = sum;
+			}
+#endif
+}
