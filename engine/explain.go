@@ -37,7 +37,7 @@ type Explanation struct {
 type PlannedOp struct {
 	Movement
 	Layer string `json:"layer"` // parameter that it reads or whose gradient it gives
-	// Where is "arena", or the name of the parameter whose gradient the result is.
+	// Where is "arena", "host" for the program's memory beside a device, or the name of the parameter whose gradient the result is.
 	Where  string `json:"where"`
 	Offset int64  `json:"offset"` // in bytes, of the arena
 	Size   int64  `json:"size"`   // in bytes
@@ -95,7 +95,9 @@ func (p *Plan) describe(peak Peaks) *Explanation {
 	for i, mv := range p.Movement(peak) {
 		at := m.Places[mv.Node]
 		o := PlannedOp{Movement: mv, Layer: layers[mv.Node], Where: "arena", Offset: int64(at.Offset) * elem, Size: int64(at.Size) * elem, Scratch: p.kernels[i].Scratch}
-		if at.Where != pass.Arena {
+		if at.Where == pass.Host {
+			o.Where = "host"
+		} else if at.Where != pass.Arena {
 			o.Where = p.graph.Nodes[at.Of].Name
 		}
 		e.Ops = append(e.Ops, o)
@@ -150,7 +152,9 @@ func (e *Explanation) WritePlan(w io.Writer) error {
 	fmt.Fprintln(t, head)
 	for i, o := range e.Ops {
 		where := fmt.Sprint(o.Offset)
-		if o.Where != "arena" {
+		if o.Where == "host" {
+			where = o.Where
+		} else if o.Where != "arena" {
 			where = "∂" + o.Where
 		}
 		fmt.Fprintf(t, "%d\t%%%d\t%s\t%s\t%v\t%s\t%d\t%s\t%.2f\t%.3f\t", i, o.Node, o.Op, o.Class, o.Shape, o.Kernel, (o.Scratch+1023)>>10, where, float64(o.FLOPs)/1e6, float64(o.Bytes)/(1<<20))

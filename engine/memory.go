@@ -78,7 +78,9 @@ func (m *memory) bind(p *Plan) (err error) {
 	m.tensors = make([]backend.Tensor, len(g.Nodes))
 	for i, n := range g.Nodes {
 		at := plan.Places[i]
-		if at.Where == pass.Arena {
+		if at.Where == pass.Host {
+			m.tensors[i] = inArena(m.remote.host[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n)
+		} else if at.Where == pass.Arena {
 			if wide {
 				m.tensors[i].F64 = arena64[at.Offset : at.Offset+at.Size : at.Offset+at.Size]
 			} else {

@@ -43,7 +43,8 @@ type Options struct {
 	// "bf16_products" convolutions also multiply bfloat16, with sums in float32.
 	Precision string
 	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
-	// means no bound. It changes no bit.
+	// means no bound, or on a device with memory of its own what that has left. It changes no
+	// bit.
 	MemoryLimit int64
 	// Kept promises for filters, by the names of parameters, that the blocks that are not
 	// kept are zero whenever the plan runs (op.KeptOf); kernels skip them where they were

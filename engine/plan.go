@@ -10,6 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 )
@@ -78,8 +79,11 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 	u.Foreign = func(n *graph.Op) bool { return o.Kernels[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
 	u.Cuts, _ = dev.(backend.Cuts)
-	if err := pass.Run(o.Passes, u); err != nil {
+	if err := linked(u, dev, o); err != nil {
 		return nil, errors.Join(err, dev.Close())
+	}
+	if err := pass.Run(o.Passes, u); err != nil {
+		return nil, errors.Join(ofDevice(err, o), dev.Close())
 	}
 	p := &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, inputs: map[string][]float32{}, outputs: map[string][]float32{}}
 	if err := dev.Do(func() error {
@@ -109,11 +113,16 @@ func (p *Plan) prepare() error {
 	if borrower, ok := p.dev.(backend.Borrower); ok {
 		borrower.Lend(nil)
 	}
+	aside := offloads{}
 	for _, id := range p.unit.Sequence {
 		n := p.graph.Nodes[id]
 		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Cut: p.unit.CutOf[id], Seed: p.graph.Seed, Step: &p.step}
 		for _, in := range n.In {
 			q.In = append(q.In, p.memory.tensors[in])
+		}
+		if r := p.memory.remote; r != nil && op.IsOffload(n.Op) {
+			p.kernels = append(p.kernels, kernel{Kernel: aside.kernel(r, n, q), node: n})
+			continue
 		}
 		prepare := p.dev.Prepare
 		if own, ok := p.opts.Kernels[n.Op.Name]; ok {

@@ -16,6 +16,7 @@ type remote struct {
 	backend.Remote
 	flat    [pass.Grad + 1][]float32 // parameters, states and gradients on the device, in the layout of the store
 	version [pass.Grad + 1]int       // of the store, that parameters and states have here
+	host    []float32                // of the program, for what leaves the device for a while
 	beside  []float32                // scratch for which the arena has no room
 	feeds   []*feed                  // of inputs
 	stores  []link                   // behind all kernels, to such memory
@@ -94,6 +95,9 @@ func (r *remote) bind(p *Plan) (arena []float32, err error) {
 	}
 	if p.opts.Mode == Train && p.unit.Taken == nil && s.home == nil {
 		s.home = &home{dev: p.dev, at: r, of: s}
+	}
+	if r.host, err = r.MakeHost(p.unit.Memory.HostSize); err != nil {
+		return nil, err
 	}
 	return r.Make(p.unit.Memory.ArenaSize)
 }
@@ -300,7 +304,7 @@ func (r *remote) run(p *Plan) error {
 	}
 	r.runs++
 	const firstRecorded = 2 // libraries make what they need in the first run
-	if r.runs == firstRecorded && !p.opts.Profile {
+	if r.runs == firstRecorded && !p.opts.Profile && r.whole(p) {
 		var err error
 		if r.records[0], err = r.record(p, kernels); err == nil && behind != nil {
 			r.records[1], err = r.record(p, behind)
@@ -347,7 +351,7 @@ func (r *remote) all(p *Plan, do visit) error {
 func (r *remote) kernels(p *Plan, do visit) error {
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		err := do(k.Waits || len(k.ends) > 0 || k.Early != nil, func() error {
+		err := do(waits(k), func() error {
 			if !p.opts.Profile {
 				return k.run()
 			}

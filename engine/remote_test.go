@@ -216,7 +216,8 @@ func TestDeviceMemory(t *testing.T) {
 	}
 	engine.Backends = append(slices.Clone(before), e)
 	_, err := engine.Compile(unet(t, 2, 1), engine.Options{Backend: "small"})
-	if !errors.Is(err, device.ErrMemory) || !strings.Contains(err.Error(), "too little memory") {
+	var small *pass.TooSmall
+	if !errors.As(err, &small) || small.Limit >= 1<<14 || small.Smallest <= small.Limit || !strings.Contains(err.Error(), "too little memory") {
 		t.Errorf("%v", err)
 	}
 }

@@ -98,6 +98,19 @@ type Remote interface {
 	// asked for, and src is of MakeHost. Work that is asked for after arrived was called finds
 	// the copy there. It cannot be recorded.
 	Send(dst, src []float32) (arrived func() error, err error)
+	// Aside begins to copy behind all work that was asked for so far, and beside what is asked
+	// for later; one of the two memories is of MakeHost. Work that is asked for after arrived
+	// was called finds the copy there, and may overwrite src. It may be recorded, with the
+	// arrived of all it began.
+	Aside(dst, src []float32) (arrived func() error, err error)
+	// Links are the rates of such copies in bytes a second, to the program's memory and from
+	// it; 0 if they gain nothing over computing again.
+	Links() (toHost, fromHost float64, err error)
+	// FreeBytes is how much memory is left on the device.
+	FreeBytes() (int64, error)
+	// Seconds estimates how long a kernel runs. Memory is not needed; it is called outside
+	// of Do as well.
+	Seconds(r Request) float64
 	// Begin tells the step whose random numbers the work that follows draws. It is not part
 	// of a recording.
 	Begin(step uint64) error

@@ -34,6 +34,10 @@ var Table = []*graph.Op{
 	upsampleGrad.Op,
 	// shape
 	reorder.Op,
+	offload.Op,
+	offloaded.Op,
+	fetch.Op,
+	fetched.Op,
 	concat.Op,
 	slice.Op,
 	embed.Op,

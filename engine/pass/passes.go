@@ -37,6 +37,12 @@ type Unit struct {
 	Workspace int64
 	// ElemBytes is the size of one stored element on the backend.
 	ElemBytes int
+	// Links are the rates of copies to the program's memory and back beside the work, in
+	// bytes a second; nil or rates of 0 if there are none. It is asked if the memory does
+	// not suffice.
+	Links func() (toHost, fromHost float64, err error)
+	// Seconds estimates the time of a kernel where there are links. The memory is not needed.
+	Seconds func(q backend.Request) float64
 	// Kept says of filters, by the names of parameters, which blocks are kept; the caller
 	// promises that the others are zero as long as the plan lives.
 	Kept map[string]op.Kept

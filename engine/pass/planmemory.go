@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/rng"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -19,12 +20,13 @@ const (
 	Param              // the parameter of that node
 	State              // the state of that node
 	Grad               // the gradient of a parameter
+	Host               // the program's memory beside a device, at an offset
 )
 
 // Place is the place of one value.
 type Place struct {
 	Where  Where
-	Offset int // in elements, of the arena
+	Offset int // in elements, of the arena or of the program's memory
 	Size   int // in elements of the arena
 	Of     int // node of the parameter or state
 }
@@ -33,6 +35,7 @@ type Place struct {
 type Memory struct {
 	Places    []Place // by node
 	ArenaSize int     // in elements
+	HostSize  int     // of what is copied to the program's memory, in elements
 	// Lower is the largest sum of values alive at one time: no arena can be
 	// smaller with this order of execution.
 	Lower int
@@ -203,6 +206,13 @@ func placeFixed(g *graph.Graph, m *Memory, stored bool) []int {
 			m.Places[i] = Place{Where: Param, Size: n.Room(), Of: i}
 		case n.Kind == graph.KindState:
 			m.Places[i] = Place{Where: State, Size: n.Room(), Of: i}
+		case n.Kind == graph.KindOp && op.OnHost(n.Op):
+			m.Places[i] = Place{Where: Host, Offset: m.HostSize, Size: n.Room(), Of: i}
+			if n.Op == op.OffloadedOp {
+				m.Places[i] = m.Places[n.In[0]]
+			} else {
+				m.HostSize += roundUp(n.Room())
+			}
 		case g.Root(i) == i:
 			buffer[i] = i
 		}

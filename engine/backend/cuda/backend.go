@@ -27,6 +27,7 @@ type Backend struct {
 	// for that, on the host.
 	step, stepHost device.Pointer
 	sizes          map[unsafe.Pointer]bool // of what Make and MakeHost gave: whether it is the host's
+	links          [2]float64              // rates to the host and from it, in bytes a second; 0 before they are measured
 	closed         bool
 }
 

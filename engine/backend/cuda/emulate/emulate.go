@@ -194,14 +194,21 @@ type aside struct {
 }
 
 // CopyAside reads at once, and writes when it is joined: what reads the result too early
-// finds what was there before, and what changes the source too early is an error.
+// finds no numbers, and what changes source or destination too early is an error.
 func (d *Device) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
 	t := &aside{dst: dst, src: src, data: make([]byte, bytes)}
 	return t, d.do(func() error {
 		copy(t.data, unsafe.Slice((*byte)(src), bytes))
+		to := unsafe.Slice((*byte)(dst), bytes)
+		for i := range to {
+			to[i] = underWay
+		}
 		return nil
 	})
 }
+
+// underWay fills the destination of a copy: no number in any type.
+const underWay = 0xff
 
 // CopyNow is CopyAside: no work is under way.
 func (d *Device) CopyNow(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
@@ -215,10 +222,19 @@ func (d *Device) Join(t device.Ticket) error {
 		if !bytes.Equal(unsafe.Slice((*byte)(a.src), len(a.data)), a.data) {
 			return errors.New("emulate: the source of a copy aside changed before the copy was joined")
 		}
-		copy(unsafe.Slice((*byte)(a.dst), len(a.data)), a.data)
+		to := unsafe.Slice((*byte)(a.dst), len(a.data))
+		for _, v := range to {
+			if v != underWay {
+				return errors.New("emulate: the destination of a copy aside was written before the copy was joined")
+			}
+		}
+		copy(to, a.data)
 		return nil
 	})
 }
+
+// FreeBytes is what is left of the limit.
+func (d *Device) FreeBytes() (int64, error) { return d.limit - d.used, nil }
 
 // Zero clears memory.
 func (d *Device) Zero(p device.Pointer, bytes int64) error {

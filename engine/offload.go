@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// linked tells the passes what a device with memory of its own offers, and gives their
+// limit of the memory: that of the options, or what the device has left beside parameters,
+// gradients, states, inputs under way, and a reserve for libraries and their scratch.
+func linked(u *pass.Unit, dev backend.Backend, o Options) error {
+	r, ok := dev.(backend.Remote)
+	if !ok {
+		return nil
+	}
+	u.Links = func() (toHost, fromHost float64, err error) {
+		err = dev.Do(func() (err error) {
+			toHost, fromHost, err = r.Links()
+			return err
+		})
+		return toHost, fromHost, err
+	}
+	u.Seconds = r.Seconds
+	if u.MemoryLimit > 0 {
+		return nil
+	}
+	var free int64
+	if err := dev.Do(func() (err error) {
+		free, err = r.FreeBytes()
+		return err
+	}); err != nil {
+		return err
+	}
+	const elem, reserve = 4, 16 // bytes of an element, and the part that is left
+	s := o.Store
+	own := len(s.flatParams) + len(s.flatStates)
+	if o.Mode == Train {
+		own += len(s.flatParams)
+	}
+	for _, n := range u.Graph.Nodes {
+		if n.Kind == graph.KindInput {
+			own += 2 * n.Room() // one on its way, one staged
+		}
+	}
+	u.MemoryLimit = max(free-free/reserve-elem*int64(own), 1)
+	return nil
+}
+
+// ofDevice says of a limit that nobody set that it is the device's.
+func ofDevice(err error, o Options) error {
+	var small *pass.TooSmall
+	if o.MemoryLimit > 0 || !errors.As(err, &small) {
+		return err
+	}
+	return &exit.Error{Code: exit.NoDevice, What: "the device has too little memory",
+		Why: fmt.Sprintf("the plan needs %.1f MiB at least beside parameters and gradients, %.1f MiB are left for it", mib(small.Smallest), mib(small.Limit)),
+		Fix: "choose precision bf16, a smaller batch or crop, or more devices", Err: err}
+}
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// offloads makes the kernels of copies to the program's memory and back: what begins one
+// leaves for what ends it how it is waited for.
+type offloads map[int]func() error
+
+// kernel makes the one of n.
+func (o offloads) kernel(r *remote, n *graph.Node, q backend.Request) backend.Kernel {
+	k := backend.Kernel{Name: "copy aside"}
+	if n.Op == op.OffloadedOp || n.Op == op.FetchedOp {
+		k.Run = func() error { return o[n.In[0]]() }
+		return k
+	}
+	to, from := words(q.Out), words(q.In[0])
+	k.Run = func() (err error) {
+		o[n.ID], err = r.Aside(to, from)
+		return err
+	}
+	return k
+}
+
+// whole tells whether no work waits for the device while a copy aside is under way, which
+// one recording must hold from beginning to end.
+func (r *remote) whole(p *Plan) bool {
+	under := 0
+	for i := range p.kernels {
+		k := &p.kernels[i]
+		switch k.node.Op {
+		case op.OffloadOp, op.FetchOp:
+			under++
+		case op.OffloadedOp, op.FetchedOp:
+			under--
+		}
+		if under > 0 && waits(k) {
+			return false
+		}
+	}
+	return true
+}
+
+// waits tells whether a kernel waits for the device.
+func waits(k *kernel) bool { return k.Waits || len(k.ends) > 0 || k.Early != nil }
