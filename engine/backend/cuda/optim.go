@@ -1,0 +1,215 @@
+package cuda
+
+import (
+	"errors"
+	"math"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+)
+
+var sweeping = kernels.Program("optim.cu")
+
+// Rule names the formula of an optimiser; see kernels/optim.cu.
+type Rule int32
+
+// The rules.
+const (
+	RuleSGD Rule = iota
+	RuleNesterov
+	RuleAdam
+	RuleAdamW
+	RuleLARS
+	RuleLAMB
+)
+
+// SweepPiece is a run of flat parameters that lies in one tensor: elements Lo up to Hi, whose
+// gradients and moments begin at At. Those of a tensor follow each other, tensors in their order.
+type SweepPiece struct{ Lo, Hi, Tensor, At int }
+
+// SweepTensor is one parameter: the decay of its weights, and whether it is Plain, which LARS and
+// LAMB move without a ratio.
+type SweepTensor struct {
+	Decay float64
+	Plain bool
+}
+
+// SweepArrays lie in the memory of the device: parameters W and in the same layout, where there is
+// one, their running average E; and of pieces the gradients G, the first moments M, and where the rule
+// has them the second V.
+type SweepArrays struct{ W, G, M, V, E []float32 }
+
+// SweepConstants are those of one step: the rate, what gradients are multiplied by, the bound of their
+// norm (0: none), the share of the parameters in their average, and 1−βᵗ.
+type SweepConstants struct {
+	Rate, Beta1, Beta2, Eps, Momentum, Factor, Clip, Blend, Correct1, Correct2, Trust float64
+}
+
+// list is them in the order of optim.cu.
+func (c SweepConstants) list() [sweepConstants]float32 {
+	var out [sweepConstants]float32
+	for i, x := range [...]float64{c.Rate, c.Beta1, c.Beta2, 1 - c.Beta1, 1 - c.Beta2, c.Eps, c.Momentum, c.Factor, c.Blend, c.Correct1, c.Correct2, c.Clip, c.Trust} {
+		out[i] = float32(x)
+	}
+	return out
+}
+
+// Sizes of what a sweep reads and finds.
+const (
+	sweepConstants = 13
+	sweepFound     = 3
+)
+
+// Sweep is the optimiser of flat parameters on the device. All its work is asked for as that of kernels
+// is, and may be recorded: what differs between steps is given by Set. It is used within Do.
+type Sweep struct {
+	b                    *Backend
+	rule                 Rule
+	measure, join, ratio work
+	moments, move        work
+	constants, found     []float32 // on the device
+	constantsHost        []float32 // and where the program has them
+	foundHost            []float32
+	owned                [][]float32
+	pieces               device.Pointer
+	count                int
+}
+
+// NewSweep prepares the sweeps of a rule over pieces.
+//
+// Errors: too little memory.
+func (b *Backend) NewSweep(rule Rule, pieces []SweepPiece, tensors []SweepTensor, a SweepArrays) (s *Sweep, err error) {
+	s = &Sweep{b: b, rule: rule, count: len(pieces)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	room := func(n int, make func(int) ([]float32, error)) []float32 {
+		x, e := make(n)
+		err = errors.Join(err, e)
+		s.owned = append(s.owned, x)
+		return x
+	}
+	s.constants, s.constantsHost = room(sweepConstants, b.Make), room(sweepConstants, b.MakeHost)
+	s.found, s.foundHost = room(sweepFound, b.Make), room(sweepFound, b.MakeHost)
+	const double = 2 // float32 of one
+	parts, sums := room(2*double*len(pieces), b.Make), room(2*double*len(tensors), b.Make)
+	decay, ratio := room(len(tensors), b.Make), room(len(tensors), b.Make)
+	pieceTable, tensorTable := room(8*len(pieces), b.Make), room(3*(len(tensors)+1), b.Make)
+	if err == nil {
+		err = s.tables(pieceTable, tensorTable, pieces, tensors)
+	}
+	if err != nil {
+		return s, err
+	}
+	s.pieces = start(pieceTable)
+	table, of, c, found := s.pieces, start(tensorTable), start(s.constants), start(s.found)
+	each := device.Size{Grid: [3]int{len(pieces)}, Block: [3]int{threads}}
+	if len(pieces) == 0 {
+		each.Grid[0] = -1
+	}
+	n, one := int32(len(tensors)), device.Size{Block: [3]int{threads}}
+	for _, w := range []*work{&s.measure, &s.join, &s.ratio, &s.moments, &s.move} {
+		w.b = b
+	}
+	w := start(a.W)
+	if rule != RuleLARS {
+		w = nil
+	}
+	s.measure.call(sweeping, "opt_squares", each, table, w, start(a.G), start(parts))
+	s.join.call(sweeping, "opt_join", over(int64(n)), of, start(parts), start(sums), n)
+	s.measure.calls = append(s.measure.calls, s.join.calls...)
+	s.ratio.call(sweeping, "opt_norm", one, start(sums), c, found, n)
+	if rule == RuleLAMB {
+		s.moments.call(sweeping, "opt_moments", each, table, of, c, found, start(a.W), start(a.M), start(a.V), start(a.G), start(parts))
+		s.moments.calls = append(s.moments.calls, s.join.calls...)
+	}
+	s.move.call(sweeping, "opt_ratio", over(int64(n)), of, start(sums), c, found, start(decay), start(ratio), n, int32(rule))
+	s.move.call(sweeping, "opt_move", each, table, c, found, start(decay), start(ratio), start(a.W), start(a.M), start(a.V), start(a.E), start(a.G), int32(rule))
+	return s, errors.Join(s.measure.err, s.join.err, s.ratio.err, s.moments.err, s.move.err)
+}
+
+// tables brings pieces and tensors to the device.
+func (s *Sweep) tables(pieceTable, tensorTable []float32, pieces []SweepPiece, tensors []SweepTensor) error {
+	p, err := s.b.MakeHost(max(len(pieceTable), 2))
+	if err != nil {
+		return err
+	}
+	t, err := s.b.MakeHost(len(tensorTable))
+	if err != nil {
+		return errors.Join(err, s.b.Free(p))
+	}
+	words := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/2)
+	first := make([]int, len(tensors)+1)
+	for i, x := range pieces {
+		copy(words[4*i:], []int64{int64(x.Lo), int64(x.Hi), int64(x.At), int64(x.Tensor)})
+		first[x.Tensor+1] = i + 1
+	}
+	for i := range tensors {
+		first[i+1] = max(first[i], first[i+1]) // of one without pieces
+	}
+	whole := func(n int) float32 { return math.Float32frombits(uint32(n)) }
+	for i, f := range first {
+		t[3*i] = whole(f)
+		if i < len(tensors) {
+			t[3*i+2] = float32(tensors[i].Decay)
+			if tensors[i].Plain {
+				t[3*i+1] = whole(1)
+			}
+		}
+	}
+	return errors.Join(s.b.Copy(pieceTable, p), s.b.Copy(tensorTable, t), s.b.Wait(), s.b.Free(p), s.b.Free(t))
+}
+
+// Set tells the constants of the steps that follow. It waits: those before are still being read otherwise.
+// It is not part of a recording.
+func (s *Sweep) Set(c SweepConstants) error {
+	if err := s.b.Wait(); err != nil {
+		return err
+	}
+	list := c.list()
+	copy(s.constantsHost, list[:])
+	return s.b.Copy(s.constants, s.constantsHost)
+}
+
+// Step moves the parameters once. A gradient that is not finite changes nothing; see Found.
+func (s *Sweep) Step() error {
+	return errors.Join(s.measure.run(), s.ratio.run(), s.moments.run(), s.move.run(), s.b.Copy(s.foundHost, s.found))
+}
+
+// Found waits, and gives the norm of the gradient of the last step before clipping, and whether it was finite.
+func (s *Sweep) Found() (norm float64, finite bool, err error) {
+	err = s.b.Wait()
+	return float64(s.foundHost[0]), s.foundHost[2] != 0, err
+}
+
+// Masked makes what keeps x, which lies as the moments do, at 0 where keep, a byte for each parameter on the
+// device, is 0.
+func (s *Sweep) Masked(x []float32, keep device.Pointer) (func() error, error) {
+	w := &work{b: s.b}
+	if s.count > 0 {
+		w.call(sweeping, "opt_mask", device.Size{Grid: [3]int{s.count}, Block: [3]int{threads}}, s.pieces, keep, start(x))
+	}
+	return w.run, w.err
+}
+
+// Gathered makes what adds g, times a number that lies on the device, to sum.
+func (b *Backend) Gathered(sum, g, weight []float32) (func() error, error) {
+	w := &work{b: b}
+	w.call(sweeping, "opt_add", over(int64(len(sum))), start(sum), start(g), start(weight), int64(len(sum)))
+	return w.run, w.err
+}
+
+// Close gives back the memory of its own.
+func (s *Sweep) Close() error {
+	var err error
+	for _, x := range s.owned {
+		if x != nil {
+			err = errors.Join(err, s.b.Free(x))
+		}
+	}
+	s.owned = nil
+	return err
+}
