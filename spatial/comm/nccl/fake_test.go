@@ -1,0 +1,408 @@
+//go:build cgo && linux
+
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// build compiles testdata/fake.c once for all tests.
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "fake-nccl")
+	if err != nil {
+		return "", err
+	}
+	so := filepath.Join(dir, "libfake.so")
+	if out, err := exec.Command("cc", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread", "-o", so, "testdata/fake.c").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cc: %w\n%s", err, out)
+	}
+	return so, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if so, err := build(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(so))
+	}
+	os.Exit(code)
+}
+
+// loaded is a device as its handles tell it.
+type loaded struct{}
+
+func (loaded) Stream() unsafe.Pointer  { return at(0x50000) }
+func (loaded) Context() unsafe.Pointer { return nil }
+
+// at is an address of no memory of this program, not below that of the first page.
+func at(n uintptr) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(nil), n) }
+
+// fake opens the library that stands in for NCCL. log gives what it was asked since.
+func fake(t *testing.T) (l *Library, log func() []string) {
+	t.Helper()
+	so, err := build()
+	if err != nil {
+		t.Skipf("skipped: no C compiler: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	t.Setenv("FAKE_LOG", path)
+	for _, v := range []string{"FAKE_FAIL", "FAKE_HANG", "FAKE_ASYNC", "FAKE_VERSION"} {
+		t.Setenv(v, "")
+	}
+	if l, err = Open(func(libraries.Library) (*dl.Library, error) { return dl.Open(so) }); err != nil {
+		t.Fatal(err)
+	}
+	return l, func() []string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSpace(string(text)), "\n")
+	}
+}
+
+// alone is the communicator of a group of one rank.
+func alone(t *testing.T, l *Library) *Comm {
+	t.Helper()
+	var c *Comm
+	err := comm.Run(1, comm.Free, func(group *comm.Comm) (err error) {
+		c, err = l.Join(group, loaded{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// All ranks of a group join with the id of its first, and groups have ids of their own.
+func TestJoin(t *testing.T) {
+	l, log := fake(t)
+	err := comm.Run(4, comm.Free, func(world *comm.Comm) error {
+		group, err := world.Split(world.Rank()%2, -world.Rank()) // the other way round
+		if err != nil {
+			return err
+		}
+		c, err := l.Join(group, loaded{})
+		if err != nil {
+			return err
+		}
+		if c.Rank() != group.Rank() || c.Size() != 2 {
+			return fmt.Errorf("rank %d of %d, want %d of 2", c.Rank(), c.Size(), group.Rank())
+		}
+		if err := comm.Barrier(world); err != nil {
+			return err
+		}
+		return errors.Join(c.Close(), c.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string][]string{}
+	lines := log()
+	for _, line := range lines {
+		if w := strings.Fields(line); w[0] == "init" {
+			ids[w[5]] = append(ids[w[5]], w[1])
+		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("ids: got %v, want two", ids)
+	}
+	for id, ranks := range ids {
+		slices.Sort(ranks)
+		if !slices.Equal(ranks, []string{"0", "1"}) {
+			t.Errorf("id %s: ranks %v", id, ranks)
+		}
+	}
+	if got := lines[len(lines)-1]; !strings.HasSuffix(got, "live 0") {
+		t.Errorf("communicators that are left: %s", got)
+	}
+}
+
+// Where rank 0 has no id, or versions differ, all ranks learn it and none waits.
+func TestJoinFails(t *testing.T) {
+	l, _ := fake(t)
+	t.Setenv("FAKE_FAIL", "ncclGetUniqueId 1 3")
+	errs := make([]error, 3)
+	if err := comm.Run(3, comm.Free, func(group *comm.Comm) error {
+		_, errs[group.Rank()] = l.Join(group, loaded{})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for r, want := range []string{"ncclGetUniqueId: internal error (3)", "rank 0 has no id", "rank 0 has no id"} {
+		if errs[r] == nil || !strings.Contains(errs[r].Error(), want) {
+			t.Errorf("rank %d: got %v, want %q", r, errs[r], want)
+		}
+	}
+	t.Setenv("FAKE_FAIL", "ncclCommInitRank 1 3")
+	if err := comm.Run(1, comm.Free, func(group *comm.Comm) error { _, err := l.Join(group, loaded{}); return err }); err == nil || !strings.Contains(err.Error(), "ncclCommInitRank: internal error") {
+		t.Errorf("got %v", err)
+	}
+	t.Setenv("FAKE_FAIL", "")
+	older := &Library{t: l.t, code: 22100, path: l.path}
+	if err := comm.Run(3, comm.Free, func(group *comm.Comm) error {
+		lib := l
+		if group.Rank() == 1 {
+			lib = older
+		}
+		_, errs[group.Rank()] = lib.Join(group, loaded{})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for r, err := range errs {
+		if exit.CodeOf(err) != exit.NoDevice || !strings.Contains(fmt.Sprint(err), "from 2.21.0 to 2.32.3") {
+			t.Errorf("rank %d: got %v", r, err)
+		}
+	}
+}
+
+// What NCCL is asked, number by number; nothing is allocated for it.
+func TestOperations(t *testing.T) {
+	l, log := fake(t)
+	c := alone(t, l)
+	log()
+	x, y := at(0x10000), at(0x20000)
+	parts := []Part{{Rank: 0, Send: x, SendBytes: 12, Recv: y, RecvBytes: 16}, {Rank: 0, Recv: x, RecvBytes: 8}, {Rank: 0}}
+	ask := func() error {
+		return errors.Join(c.AllReduce(x, x, 5, Float32), c.AllReduce(x, x, 0, Float32), c.ReduceScatter(x, y, 6, BFloat16), c.AllGather(y, x, 7, Float16), c.Exchange(parts))
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"ncclAllReduce 0: 5 of type 7 op 0 from 0x10000 to 0x10000 on 0x50000",
+		"ncclReduceScatter 0: 6 of type 9 op 0 from 0x10000 to 0x20000 on 0x50000",
+		"ncclAllGather 0: 7 of type 6 op -1 from 0x20000 to 0x10000 on 0x50000",
+		"begin 1",
+		"ncclSend 0: 12 of type 1 op 0 from 0x10000 to (nil) on 0x50000 in a group",
+		"ncclRecv 0: 16 of type 1 op 0 from (nil) to 0x20000 on 0x50000 in a group",
+		"ncclRecv 0: 8 of type 1 op 0 from (nil) to 0x10000 on 0x50000 in a group",
+		"end 1",
+	}
+	if got := log(); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	t.Setenv("FAKE_LOG", "")
+	if n := testing.AllocsPerRun(100, func() {
+		if c.AllReduce(x, x, 5, Float32) != nil || c.Exchange(parts) != nil {
+			t.Fatal("failed")
+		}
+	}); n > 0 {
+		t.Errorf("%g allocations a run", n)
+	}
+	for name, err := range map[string]error{
+		"no memory":     c.AllReduce(nil, x, 1, Float32),
+		"negative":      c.AllGather(x, y, -1, Float32),
+		"nothing there": c.Exchange([]Part{{Rank: 0, SendBytes: 4}}),
+		"no such rank":  c.Exchange([]Part{{Rank: 1}}),
+	} {
+		if err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := c.AllReduce(x, x, 1, Float32); !errors.Is(err, ErrAborted) {
+		t.Errorf("after Close: got %v", err)
+	}
+}
+
+// Whichever call fails is named, a group that began ends, and a rank that does not answer
+// is a lost one.
+func TestFailures(t *testing.T) {
+	l, log := fake(t)
+	c := alone(t, l)
+	x := at(0x10000)
+	parts := []Part{{Rank: 0, Send: x, SendBytes: 4, Recv: x, RecvBytes: 4}}
+	for _, test := range []struct {
+		call   string
+		ask    func() error
+		groups int
+	}{
+		{"ncclAllReduce", func() error { return c.AllReduce(x, x, 1, Float32) }, 0},
+		{"ncclReduceScatter", func() error { return c.ReduceScatter(x, x, 1, Float32) }, 0},
+		{"ncclAllGather", func() error { return c.AllGather(x, x, 1, Float32) }, 0},
+		{"ncclGroupStart", func() error { return c.Exchange(parts) }, 0},
+		{"ncclSend", func() error { return c.Exchange(parts) }, 1},
+		{"ncclRecv", func() error { return c.Exchange(parts) }, 1},
+		{"ncclGroupEnd", func() error { return c.Exchange(parts) }, 1},
+		{"ncclCommGetAsyncError", c.Err, 0},
+	} {
+		for status, code := range map[int]exit.Code{3: exit.Bug, 6: exit.RankLost, 2: exit.RankLost} {
+			log()
+			t.Setenv("FAKE_FAIL", fmt.Sprintf("%s 1 %d", test.call, status))
+			err := test.ask()
+			var e *CallError
+			if !errors.As(err, &e) || e.Call != test.call || e.Status != status || e.Detail != "peer 1 closed its socket" || !strings.Contains(err.Error(), test.call) {
+				t.Errorf("%s %d: got %v", test.call, status, err)
+			}
+			if got := exit.CodeOf(err); got != code {
+				t.Errorf("%s %d: exit code %d, want %d", test.call, status, got, code)
+			}
+			t.Setenv("FAKE_FAIL", "")
+			if err := c.AllReduce(x, x, 1, Float32); err != nil {
+				t.Errorf("after %s: %v", test.call, err)
+			}
+			text := strings.Join(log(), "\n")
+			if strings.Count(text, "begin") != test.groups || strings.Count(text, "end 1") != test.groups || strings.Contains(text, "ncclAllReduce 0: 1 of type 7 op 0 from 0x10000 to 0x10000 on 0x50000 in a group") {
+				t.Errorf("%s: groups are not closed:\n%s", test.call, text)
+			}
+			if err := c.AllReduce(x, x, 1, Float32); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, call := range []string{"ncclCommDestroy", "ncclCommAbort"} {
+		c := alone(t, l)
+		t.Setenv("FAKE_FAIL", call+" 1 3")
+		err := c.Close()
+		if call == "ncclCommAbort" {
+			c = alone(t, l)
+			err = c.Abort(nil)
+		}
+		if err == nil || !strings.Contains(err.Error(), call) {
+			t.Errorf("%s: got %v", call, err)
+		}
+		t.Setenv("FAKE_FAIL", "")
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := log(); !strings.HasSuffix(got[len(got)-1], "live 0") {
+		t.Errorf("communicators that are left: %s", got[len(got)-1])
+	}
+}
+
+// An abort ends a call that waits for a lost rank, and what is asked for later fails with
+// the reason.
+func TestAbort(t *testing.T) {
+	l, log := fake(t)
+	c := alone(t, l)
+	t.Setenv("FAKE_HANG", "ncclAllReduce")
+	x := at(0x10000)
+	result := make(chan error, 1)
+	go func() { result <- c.AllReduce(x, x, 1, Float32) }()
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		if text, err := os.ReadFile(os.Getenv("FAKE_LOG")); err == nil && strings.Contains(string(text), "hang 0") {
+			break
+		}
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the call does not hang")
+		}
+	}
+	if err := c.Err(); err != nil { // does not wait for the call
+		t.Error(err)
+	}
+	lost := errors.New("rank 3 was lost")
+	if err := c.Abort(lost); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; !errors.Is(err, ErrAborted) || !errors.Is(err, lost) {
+		t.Errorf("the call that hung: got %v", err)
+	}
+	for name, err := range map[string]error{"AllGather": c.AllGather(x, x, 1, Float32), "Exchange": c.Exchange(nil), "Err": c.Err()} {
+		if !errors.Is(err, ErrAborted) || !errors.Is(err, lost) {
+			t.Errorf("%s after it: got %v", name, err)
+		}
+	}
+	if err := errors.Join(c.Abort(nil), c.Close()); err != nil {
+		t.Error(err)
+	}
+	if got := log(); got[len(got)-1] != "abort 0, live 0" || strings.Count(strings.Join(got, "\n"), "abort") != 1 {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A watch aborts on an error of the work and at the end of its context, and does nothing
+// else.
+func TestWatch(t *testing.T) {
+	l, _ := fake(t)
+	c := alone(t, l)
+	t.Setenv("FAKE_ASYNC", "7") // in progress
+	stop := c.Watch(context.Background(), time.Millisecond)
+	time.Sleep(10 * time.Millisecond)
+	if err := errors.Join(stop(), stop()); err != nil {
+		t.Errorf("nothing went wrong: got %v", err)
+	}
+	until := func(c *Comm) {
+		t.Helper()
+		for begin := time.Now(); !errors.Is(c.Err(), ErrAborted); time.Sleep(time.Millisecond) {
+			if time.Since(begin) > 10*time.Second {
+				t.Fatal("the watch does not abort")
+			}
+		}
+	}
+	stop = c.Watch(context.Background(), time.Millisecond)
+	t.Setenv("FAKE_ASYNC", "6")
+	until(c)
+	if err := stop(); exit.CodeOf(err) != exit.RankLost || !strings.Contains(err.Error(), "work that was asked for: remote process exited") {
+		t.Errorf("a rank that was lost: got %v", err)
+	}
+	t.Setenv("FAKE_ASYNC", "0")
+	c = alone(t, l)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stop = c.Watch(ctx, time.Hour)
+	why := errors.New("the job failed elsewhere")
+	cancel(why)
+	until(c)
+	if err := stop(); !errors.Is(err, why) {
+		t.Errorf("the end of the context: got %v", err)
+	}
+	c = alone(t, l)
+	stop = c.Watch(context.Background(), time.Millisecond)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("a communicator that was closed: got %v", err)
+	}
+}
+
+// A machine without the library, a library of another kind or version give code 69 and say
+// what is missing: all of it.
+func TestMissing(t *testing.T) {
+	_, err := Open(func(libraries.Library) (*dl.Library, error) {
+		return nil, &exit.Error{Code: exit.NoDevice, What: "cannot open NCCL", Err: dl.ErrNotFound}
+	})
+	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, ErrUnavailable) || !errors.Is(err, dl.ErrNotFound) {
+		t.Errorf("no library: got %v", err)
+	}
+	_, err = Open(func(libraries.Library) (*dl.Library, error) { return dl.Open("libm.so.6") })
+	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, dl.ErrNoSymbol) {
+		t.Errorf("another library: got %v", err)
+	}
+	for _, want := range []string{"ncclGetVersion", "ncclCommGetAsyncError", "ncclGroupEnd", "libm.so.6"} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("the error lacks %q: %v", want, err)
+		}
+	}
+	fake(t)
+	for version, want := range map[string]string{"2804": "version 0.28.4", "30100": "version 3.1.0"} {
+		t.Setenv("FAKE_VERSION", version)
+		so, _ := build()
+		if _, err := Open(func(libraries.Library) (*dl.Library, error) { return dl.Open(so) }); exit.CodeOf(err) != exit.NoDevice || !strings.Contains(err.Error(), want) {
+			t.Errorf("version %s: got %v", version, err)
+		}
+	}
+}
