@@ -133,11 +133,14 @@ func (o *Options) check() error {
 // precisions are the types that Options.Precision names.
 var precisions = map[string]graph.DType{"": graph.Float32, "f32": graph.Float32, "bf16": graph.BFloat16, "bf16_products": graph.BFloat16}
 
-// Backends lists the devices a plan can run on, the default first.
-var Backends = []struct {
+// Backend is a kind of device that a plan can run on.
+type Backend struct {
 	Name, Purpose string
 	Open          func(Options) (backend.Backend, error)
-}{
+}
+
+// Backends lists them, the default first.
+var Backends = []Backend{
 	{"cpu", "oneDNN and kernels of our own, float32", func(o Options) (backend.Backend, error) {
 		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, ByRule: o.ByRule, Choices: o.Choices, Timings: o.Timings,
 			Halves: o.Precision == "bf16_products"})

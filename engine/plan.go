@@ -333,6 +333,10 @@ func (p *Plan) Wait() error {
 	return p.dev.Do(p.endStep)
 }
 
+// Away tells whether the plan computes on a device with memory of its own, which works by
+// itself between Start and Wait.
+func (p *Plan) Away() bool { return p.memory.remote != nil }
+
 // Stage says that the inputs of the next step are filled: they are on their way to a device
 // with memory of its own from here on, while that works, and Input gives other memory. So
 // after Stage and Start the inputs of the step behind it may be filled before Wait. It is

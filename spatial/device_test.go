@@ -7,8 +7,6 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -19,12 +17,8 @@ import (
 func TestShardOnDevices(t *testing.T) {
 	before := engine.Backends
 	t.Cleanup(func() { engine.Backends = before })
-	e := before[0]
-	e.Name = "emulated"
-	e.Open = func(engine.Options) (backend.Backend, error) {
-		return cuda.Over(func() (device.Device, error) { return emulate.Open(1 << 28) })
-	}
-	engine.Backends = append(slices.Clone(before), e)
+	engine.Backends = append(slices.Clone(before), engine.Backend{Name: "emulated",
+		Open: func(engine.Options) (backend.Backend, error) { return emulate.Backend(1 << 28) }})
 	for _, n := range []network{unet("U-Net, periodic", graph.Shape{2, 2, 2, 12, 16}, 1, true), named(t, "MS-SSIM"), named(t, "members")} {
 		for _, c := range []struct {
 			precision         string

@@ -15,6 +15,7 @@ func (p *Optimizer) Mask(keep []bool) error {
 		return fmt.Errorf("a mask of %d elements for parameters of %d", len(keep), len(p.arena.w))
 	}
 	p.keep = keep
+	p.touch()
 	for i, k := range keep {
 		if k {
 			continue

@@ -166,7 +166,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	p := &Optimizer{o: o, store: store, arena: arena{w: store.Params()}}
+	p := &Optimizer{o: o, store: store}
 	if o.Average != nil {
 		same := func(a, b engine.Entry) bool {
 			return a.Name == b.Name && a.Shape.Equal(b.Shape) && a.Offset == b.Offset && a.State == b.State
@@ -175,8 +175,8 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 			return nil, &exit.Error{Code: exit.Usage, What: "the average of the weights has another layout than the weights",
 				Why: "the two stores were laid out by different networks", Fix: "lay both out by the same network"}
 		}
-		p.arena.e = o.Average.Params()
 	}
+	p.touch()
 	number := map[string]int{}
 	for _, e := range store.Entries() {
 		if e.State {
@@ -283,12 +283,21 @@ func (p *Optimizer) join() error {
 	return nil
 }
 
+// touch brings the parameters up to date, and tells their stores that they change.
+func (p *Optimizer) touch() {
+	p.arena.w = p.store.Params()
+	if p.o.Average != nil {
+		p.arena.e = p.o.Average.Params()
+	}
+}
+
 // Step moves the parameters once, along the present gradient or, after Add, along
 // the mean of those gathered, and returns its norm before clipping.
 //
 // Errors: ErrNotFinite; then nothing has been changed, and what was gathered is
 // gone. Those of other ranks.
 func (p *Optimizer) Step(rate float64) (norm float64, err error) {
+	p.touch()
 	g, factor := p.gradient()
 	p.masked(g)
 	p.arena.g = g

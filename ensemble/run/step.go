@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -71,27 +72,31 @@ func (s stopped) Error() string { return s.reason.Error() }
 // batch's share of the samples, but for missing points.)
 //
 // Errors: stopped, with nothing changed but states of the network.
-func (t *trainer) gather(ctx context.Context, next <-chan ready, todo int) (float64, error) {
+func (t *trainer) gather(ctx context.Context, todo int) (float64, error) {
 	var loss, weight float64
 	for i := range todo {
-		began := time.Now()
-		b := <-next
-		t.input.waited += time.Since(began)
+		b := t.receive()
 		if err := t.stop(b.err); err != nil {
 			return 0, stopped{err}
 		}
-		if t.corrections != nil {
-			t.corrections.into(b.batch, b.starts)
+		net := t.load(b)
+		var share float64
+		if todo > 1 {
+			share = total(b.batch.Weight)
 		}
-		net := t.of(b.batch)
-		net.Load(b.batch)
-		if err := net.Plan.Run(ctx, t.at.Step*uint64(t.cfg.Accumulate)+uint64(i)); err != nil {
+		if err := net.Plan.Start(ctx, t.at.Step*uint64(t.cfg.Accumulate)+uint64(i)); err != nil {
+			return 0, err
+		}
+		if err := t.ahead(net); err != nil {
+			return 0, err
+		}
+		if err := net.Plan.Wait(); err != nil {
 			return 0, err
 		}
 		if todo == 1 {
 			return net.Plan.Loss(), nil
 		}
-		w, err := t.ranks.Sum(total(b.batch.Weight))
+		w, err := t.ranks.Sum(share)
 		if err != nil {
 			return 0, err
 		}
@@ -103,6 +108,53 @@ func (t *trainer) gather(ctx context.Context, next <-chan ready, todo int) (floa
 		return 0, nil
 	}
 	return loss / weight, nil
+}
+
+// receive gives the next batch.
+func (t *trainer) receive() *ready {
+	if b := t.feed.early; b != nil {
+		t.feed.early = nil
+		return b
+	}
+	began := time.Now()
+	b := <-t.feed.next
+	t.input.waited += time.Since(began)
+	return &b
+}
+
+// load fills the inputs of the plan that computes a batch, unless they are.
+func (t *trainer) load(b *ready) *model.Network {
+	net := t.of(b.batch)
+	if b.in == net {
+		return net
+	}
+	if t.corrections != nil {
+		t.corrections.into(b.batch, b.starts)
+	}
+	net.Load(b.batch)
+	return net
+}
+
+// ahead has the next batch begin its way to a device that works on the present one, if that
+// has memory of its own and the batch goes to the same plan; there is none behind the last
+// of the network.
+func (t *trainer) ahead(net *model.Network) error {
+	if !net.Plan.Away() {
+		return nil
+	}
+	began := time.Now()
+	b, more := <-t.feed.next
+	t.input.waited += time.Since(began)
+	if !more {
+		return nil
+	}
+	t.feed.early = &b
+	if b.err != nil || t.of(b.batch) != net {
+		return nil
+	}
+	t.load(&b)
+	b.in = net
+	return net.Plan.Stage()
 }
 
 func total(x []float32) float64 {

@@ -366,7 +366,7 @@ func (t *trainer) epoch(ctx context.Context) error {
 		began := time.Now()
 		t.before = append(t.before[:0], t.store.States()...)
 		todo := min(t.cfg.Accumulate, n-t.at.Batch)
-		loss, err := t.gather(ctx, t.feed.next, todo)
+		loss, err := t.gather(ctx, todo)
 		if stop := (stopped{}); errors.As(err, &stop) {
 			copy(t.store.States(), t.before)
 			return errors.Join(t.save(), stop.reason)
@@ -452,13 +452,15 @@ type ready struct {
 	batch  *model.Batch
 	starts []int // of its samples, by their numbers among those of the training
 	err    error
+	in     *model.Network // whose inputs hold it already; nil otherwise
 }
 
 // feed is the goroutine that prepares batches.
 type feed struct {
-	next <-chan ready
-	stop context.CancelFunc
-	done chan struct{}
+	next  <-chan ready
+	stop  context.CancelFunc
+	done  chan struct{}
+	early *ready // received beside the step before it; nil otherwise
 }
 
 // end ends the goroutine and waits for it.
@@ -500,6 +502,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	all, lo := t.startsOf(t.turns[t.at.Network]), t.net.Rows.Lo
 	go func() {
 		defer close(done)
+		defer close(ch)
 		defer starts.Close()
 		for ; at < t.cfg.Epochs*n; at++ {
 			b := &room[at%2]
@@ -507,7 +510,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 			err := t.build(ctx, b, starts, samples, all-(at%n*t.base.BatchSize+lo), uint64(at/n), uint64(at%n), schedule.Seed)
 			reads = reads[size:]
 			select {
-			case ch <- ready{b, samples, err}:
+			case ch <- ready{batch: b, starts: samples, err: err}:
 			case <-ctx.Done():
 				return
 			}
@@ -516,7 +519,7 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 			}
 		}
 	}()
-	return &feed{ch, stop, done}
+	return &feed{next: ch, stop: stop, done: done}
 }
 
 // build fills this rank's samples of a batch of an epoch with those starts, which come next.

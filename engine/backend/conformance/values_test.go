@@ -9,8 +9,6 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -29,7 +27,7 @@ func TestValues(t *testing.T) {
 				dev, err := b.Open(engine.Options{Threads: threads, ByRule: true, Winograd: true})
 				if exit.CodeOf(err) == exit.NoDevice && b.Name == "cuda" {
 					t.Log("emulated:", err)
-					dev, err = cuda.Over(func() (device.Device, error) { return emulate.Open(1 << 30) })
+					dev, err = emulate.Backend(1 << 30)
 				}
 				if err != nil {
 					t.Fatal(err)
