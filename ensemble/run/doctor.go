@@ -324,8 +324,13 @@ func (r *DoctorReport) WriteText(w io.Writer) error {
 			if d.MIG {
 				mig = ", cut into instances"
 			}
-			row(fmt.Sprintf("GPU %d", d.Index), fmt.Sprintf("%s, compute capability %s, %s, %s free%s", d.Name, d.Compute,
-				gib(int64(d.TotalBytes)), gib(int64(d.FreeBytes)), mig))
+			row(fmt.Sprintf("GPU %d", d.Index), fmt.Sprintf("%s, compute capability %s, %s, %s free, %s used%s", d.Name, d.Compute,
+				gib(int64(d.TotalBytes)), gib(int64(d.FreeBytes)), gib(int64(d.UsedBytes)), mig))
+			row("", fmt.Sprintf("%d of %d MHz, memory %d MHz, %d °C, %.0f of %.0f W, %d %% busy", d.ClockMHz, d.MaxClockMHz, d.MemoryClockMHz,
+				d.Temperature, d.PowerW, d.PowerLimitW, d.BusyPercent))
+			if len(d.Throttled) > 0 {
+				row("", "clocks are held down by: "+strings.Join(d.Throttled, ", "))
+			}
 		}
 	} else {
 		row("GPU", "missing; it would add: "+r.GPU.Adds)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
@@ -67,5 +68,22 @@ func TestDiskReadOnly(t *testing.T) {
 	d := disk(filepath.Join(t.TempDir(), "none"))
 	if d.Writable || d.Problem == "" {
 		t.Errorf("a folder that does not exist: %+v", d)
+	}
+}
+
+// TestDoctorGPU: what a GPU reads stands in the report.
+func TestDoctorGPU(t *testing.T) {
+	r := DoctorReport{GPU: GPUFound{Found: true, Driver: "570.1", CUDA: "12.8", Devices: []cuda.Device{{Name: "NVIDIA X", Compute: "9.0",
+		TotalBytes: 80 << 30, FreeBytes: 70 << 30, Readings: cuda.Readings{UsedBytes: 10 << 30, Temperature: 61, PowerW: 512.3, PowerLimitW: 700,
+			ClockMHz: 1755, MaxClockMHz: 1980, MemoryClockMHz: 2619, BusyPercent: 97, Throttled: []string{"power", "temperature"}}}}}}
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"80.0 GiB, 70.0 GiB free, 10.0 GiB used", "1755 of 1980 MHz, memory 2619 MHz, 61 °C, 512 of 700 W, 97 % busy",
+		"clocks are held down by: power, temperature"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
 	}
 }

@@ -21,4 +21,18 @@ type Device struct {
 	TotalBytes uint64 `json:"total_bytes"`
 	FreeBytes  uint64 `json:"free_bytes"`
 	MIG        bool   `json:"mig"` // cut into instances
+	Readings
+}
+
+// Readings are what changes from moment to moment; what a device does not tell is zero.
+type Readings struct {
+	UsedBytes      uint64   `json:"used_bytes"`    // by all processes, and by the driver
+	Temperature    int      `json:"temperature_c"` // of the chip
+	PowerW         float64  `json:"power_w"`
+	PowerLimitW    float64  `json:"power_limit_w"` // beyond which clocks fall
+	ClockMHz       int      `json:"clock_mhz"`     // of the multiprocessors
+	MaxClockMHz    int      `json:"max_clock_mhz"`
+	MemoryClockMHz int      `json:"memory_clock_mhz"`
+	BusyPercent    int      `json:"busy_percent"` // of the time some kernel ran
+	Throttled      []string `json:"throttled"`    // why clocks are lower than they could be: "power", "temperature" …
 }

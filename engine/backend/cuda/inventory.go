@@ -36,25 +36,39 @@ var reasons = map[nvml.Return]string{
 	nvml.ERROR_ARGUMENT_VERSION_MISMATCH: "the driver's library is of another version than expected",
 }
 
-func inspect(lib nvml.Interface) (inv *Inventory, err error) {
-	if ret := lib.Init(); ret != nvml.SUCCESS {
-		why, ok := reasons[ret]
-		if !ok {
-			why = fmt.Sprintf("NVML answers with code %d", int(ret))
+// initialise starts the library.
+func initialise(lib nvml.Interface) error {
+	ret := lib.Init()
+	if ret == nvml.SUCCESS {
+		return nil
+	}
+	why, ok := reasons[ret]
+	if !ok {
+		why = fmt.Sprintf("NVML answers with code %d", int(ret))
+	}
+	return fmt.Errorf("%w: %s", ErrNoDriver, why)
+}
+
+// asker makes errors of return codes; that a device does not support a question is none.
+func asker(lib nvml.Interface) func(what string, ret nvml.Return) error {
+	return func(what string, ret nvml.Return) error {
+		if ret == nvml.SUCCESS || ret == nvml.ERROR_NOT_SUPPORTED {
+			return nil
 		}
-		return nil, fmt.Errorf("%w: %s", ErrNoDriver, why)
+		return fmt.Errorf("%s: %s", what, lib.ErrorString(ret))
+	}
+}
+
+func inspect(lib nvml.Interface) (inv *Inventory, err error) {
+	if err := initialise(lib); err != nil {
+		return nil, err
 	}
 	defer func() {
 		if ret := lib.Shutdown(); ret != nvml.SUCCESS && err == nil {
 			err = fmt.Errorf("close NVML: %s", lib.ErrorString(ret))
 		}
 	}()
-	ask := func(what string, ret nvml.Return) error {
-		if ret == nvml.SUCCESS || ret == nvml.ERROR_NOT_SUPPORTED {
-			return nil
-		}
-		return fmt.Errorf("%s: %s", what, lib.ErrorString(ret))
-	}
+	ask := asker(lib)
 	inv = &Inventory{Devices: []Device{}}
 	var ret nvml.Return
 	inv.Driver, ret = lib.SystemGetDriverVersion()
@@ -95,6 +109,9 @@ func inspect(lib nvml.Interface) (inv *Inventory, err error) {
 		}
 		d.Compute = fmt.Sprintf("%d.%d", major, minor)
 		d.TotalBytes, d.FreeBytes, d.MIG = mem.Total, mem.Free, mode == nvml.DEVICE_MIG_ENABLE
+		if d.Readings, err = readings(lib, dev); err != nil {
+			return nil, fmt.Errorf("GPU %d: %w", i, err)
+		}
 		inv.Devices = append(inv.Devices, d)
 	}
 	return inv, nil

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -36,6 +37,9 @@ func fake(devices ...*mock.Device) *mock.Interface {
 		DeviceGetCountFunc:             func() (int, nvml.Return) { return len(devices), nvml.SUCCESS },
 		DeviceGetHandleByIndexFunc:     func(i int) (nvml.Device, nvml.Return) { return devices[i], nvml.SUCCESS },
 		ErrorStringFunc:                func(nvml.Return) string { return "some reason" },
+		ExtensionsFunc: func() nvml.ExtendedInterface {
+			return &mock.ExtendedInterface{LookupSymbolFunc: func(string) error { return nil }}
+		},
 	}
 }
 
@@ -44,10 +48,25 @@ func card(memory nvml.Return) *mock.Device {
 		GetNameFunc:                  func() (string, nvml.Return) { return "NVIDIA X", nvml.SUCCESS },
 		GetUUIDFunc:                  func() (string, nvml.Return) { return "GPU-1", nvml.SUCCESS },
 		GetCudaComputeCapabilityFunc: func() (int, int, nvml.Return) { return 9, 0, nvml.SUCCESS },
-		GetMemoryInfoFunc:            func() (nvml.Memory, nvml.Return) { return nvml.Memory{Total: 80 << 30, Free: 70 << 30}, memory },
-		GetMigModeFunc:               func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED },
+		GetMemoryInfoFunc: func() (nvml.Memory, nvml.Return) {
+			return nvml.Memory{Total: 80 << 30, Free: 70 << 30, Used: 10 << 30}, memory
+		},
+		GetMigModeFunc:            func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED },
+		GetTemperatureFunc:        func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 61, nvml.SUCCESS },
+		GetPowerUsageFunc:         func() (uint32, nvml.Return) { return 512300, nvml.SUCCESS },
+		GetEnforcedPowerLimitFunc: func() (uint32, nvml.Return) { return 700000, nvml.SUCCESS },
+		GetClockInfoFunc: func(c nvml.ClockType) (uint32, nvml.Return) {
+			return map[nvml.ClockType]uint32{nvml.CLOCK_SM: 1755, nvml.CLOCK_MEM: 2619}[c], nvml.SUCCESS
+		},
+		GetMaxClockInfoFunc:                 func(nvml.ClockType) (uint32, nvml.Return) { return 1980, nvml.SUCCESS },
+		GetUtilizationRatesFunc:             func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 97}, nvml.SUCCESS },
+		GetCurrentClocksThrottleReasonsFunc: func() (uint64, nvml.Return) { return 0x44, nvml.SUCCESS },
 	}
 }
+
+// now is what a card reads.
+var now = Readings{UsedBytes: 10 << 30, Temperature: 61, PowerW: 512.3, PowerLimitW: 700, ClockMHz: 1755, MaxClockMHz: 1980, MemoryClockMHz: 2619,
+	BusyPercent: 97, Throttled: []string{"power", "temperature"}}
 
 func TestInspect(t *testing.T) {
 	lib := fake(card(nvml.SUCCESS), card(nvml.SUCCESS))
@@ -55,8 +74,8 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Device{Index: 1, Name: "NVIDIA X", UUID: "GPU-1", Compute: "9.0", TotalBytes: 80 << 30, FreeBytes: 70 << 30}
-	if inv.Driver != "570.1" || inv.CUDA != "12.8" || len(inv.Devices) != 2 || inv.Devices[1] != want {
+	want := Device{Index: 1, Name: "NVIDIA X", UUID: "GPU-1", Compute: "9.0", TotalBytes: 80 << 30, FreeBytes: 70 << 30, Readings: now}
+	if inv.Driver != "570.1" || inv.CUDA != "12.8" || len(inv.Devices) != 2 || !reflect.DeepEqual(inv.Devices[1], want) {
 		t.Errorf("got %+v", inv)
 	}
 	if n := len(lib.ShutdownCalls()); n != 1 {

@@ -62,6 +62,7 @@ type Ticket any
 // Properties are what a device is.
 type Properties struct {
 	Name         string // "NVIDIA H100 80GB HBM3"
+	UUID         string // "GPU-8e7f…", by which the driver's tools know it; "" if emulated
 	Architecture int    // compute capability times ten: 90
 	Processors   int    // that run blocks of threads
 	SharedBytes  int    // most shared memory of a block, dynamic and static

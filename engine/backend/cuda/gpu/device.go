@@ -110,6 +110,10 @@ func (d *gpu) describe() error {
 	if rc := C.ens_gpu_name(d.c, &name[0], C.int(len(name))); rc != 0 {
 		return d.fail(rc, "cuDeviceGetName")
 	}
+	var id [16]C.uchar
+	if rc := C.ens_gpu_uuid(d.c, &id[0]); rc != 0 {
+		return d.fail(rc, "cuDeviceGetUuid")
+	}
 	var total C.size_t
 	if rc := C.ens_gpu_total(d.c, &total); rc != 0 {
 		return d.fail(rc, "cuDeviceTotalMem")
@@ -137,6 +141,7 @@ func (d *gpu) describe() error {
 	}
 	d.properties = device.Properties{
 		Name:         C.GoString(&name[0]),
+		UUID:         fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
 		Architecture: 10*int(major) + int(minor),
 		Processors:   int(processors),
 		SharedBytes:  int(shared),

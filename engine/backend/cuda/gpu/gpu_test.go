@@ -183,6 +183,7 @@ func TestUnusable(t *testing.T) {
 		{fail: "cuEventCreate=2@3", want: "cuEventCreate", held: true},
 		{fail: "cuStreamCreate=2@3", want: "cuStreamCreate", held: true},
 		{fail: "cuDeviceGetName=1", want: "cuDeviceGetName", held: true},
+		{fail: "cuDeviceGetUuid_v2=1", want: "cuDeviceGetUuid", held: true},
 		{fail: "cuDeviceTotalMem_v2=1", want: "cuDeviceTotalMem", held: true},
 		{fail: "cuDeviceGetAttribute=1@3", want: "cuDeviceGetAttribute", held: true},
 		{values: "unified=0", want: "does not share addresses", held: true},
@@ -232,7 +233,7 @@ func TestCountAndProperties(t *testing.T) {
 	if n, err := Count(); n != 2 || err != nil {
 		t.Errorf("Count: %d, %v", n, err)
 	}
-	want := device.Properties{Name: "Fake 1", Architecture: 90, Processors: 132, SharedBytes: 227 << 10, MemoryBytes: 1 << 20, MemoryRate: 2 * 2619e6 * 640}
+	want := device.Properties{Name: "Fake 1", UUID: "GPU-00112233-4455-6677-8899-aabbccddeeff", Architecture: 90, Processors: 132, SharedBytes: 227 << 10, MemoryBytes: 1 << 20, MemoryRate: 2 * 2619e6 * 640}
 	if d.Properties() != want {
 		t.Errorf("got %+v, want %+v", d.Properties(), want)
 	}

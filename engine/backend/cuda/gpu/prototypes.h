@@ -7,6 +7,7 @@
 #include <cuda.h>
 #else
 typedef int CUresult;
+typedef struct CUuuid_st { char bytes[16]; } CUuuid;
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
@@ -31,6 +32,7 @@ typedef int CUstreamCaptureMode;
 	F(cuDeviceGetCount, (int *count)) \
 	F(cuDeviceGet, (CUdevice *device, int ordinal)) \
 	F(cuDeviceGetName, (char *name, int length, CUdevice device)) \
+	F(cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
 	F(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device)) \
 	F(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device)) \
 	F(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device)) \

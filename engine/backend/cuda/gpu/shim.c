@@ -108,6 +108,13 @@ int ens_gpu_close(ens_gpu *g, const char **what) {
 }
 
 int ens_gpu_name(ens_gpu *g, char *name, int length) { return g->cu.cuDeviceGetName(name, length, g->device); }
+int ens_gpu_uuid(ens_gpu *g, unsigned char *bytes) {
+	CUuuid id;
+	int rc = g->cu.cuDeviceGetUuid_v2(&id, g->device);
+	if (rc == 0) memcpy(bytes, id.bytes, 16);
+	return rc;
+}
+
 int ens_gpu_attribute(ens_gpu *g, int attribute, int *value) { return g->cu.cuDeviceGetAttribute(value, attribute, g->device); }
 int ens_gpu_total(ens_gpu *g, size_t *bytes) { return g->cu.cuDeviceTotalMem_v2(bytes, g->device); }
 

@@ -33,6 +33,7 @@ const char *ens_cuda_text(ens_cuda *t, int code);
 int ens_gpu_open(ens_gpu *g, int index, const char **what);
 int ens_gpu_close(ens_gpu *g, const char **what);
 int ens_gpu_name(ens_gpu *g, char *name, int length);
+int ens_gpu_uuid(ens_gpu *g, unsigned char *bytes); // 16
 int ens_gpu_attribute(ens_gpu *g, int attribute, int *value);
 int ens_gpu_total(ens_gpu *g, size_t *bytes);
 int ens_gpu_memory(ens_gpu *g, size_t *free, size_t *total);

@@ -14,6 +14,7 @@ ENS_NVRTC_CONSTANTS(SAME_CONSTANT)
 #define SAME_SIZE(type, ours) _Static_assert(sizeof(type) == sizeof(ours), #type);
 SAME_SIZE(CUresult, int)
 SAME_SIZE(CUdevice, int)
+SAME_SIZE(CUuuid, char[16])
 SAME_SIZE(CUdeviceptr, unsigned long long)
 SAME_SIZE(CUdevice_attribute, int)
 SAME_SIZE(CUfunction_attribute, int)

@@ -84,6 +84,12 @@ CUresult cuGetErrorString(CUresult code, const char **text) { *text = "what it m
 CUresult cuDeviceGetCount(int *count) { MAY_FAIL; *count = value("count", 2); return 0; }
 CUresult cuDeviceGet(CUdevice *device, int ordinal) { MAY_FAIL; *device = ordinal; return 0; }
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) { MAY_FAIL; snprintf(name, length, "Fake %d", device); return 0; }
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+	MAY_FAIL;
+	(void)device;
+	for (int i = 0; i < 16; i++) uuid->bytes[i] = (char)(0x11 * i);
+	return 0;
+}
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attribute, CUdevice device) {
 	MAY_FAIL;
 	(void)device;
