@@ -52,6 +52,8 @@ var table = map[string][]prepare{
 	"set_extreme_grad": {setPoolGrad},
 	"set_crps":         {setCRPS},
 	"set_crps_grad":    {setCRPS},
+	"set_dot":          {setDot},
+	"set_mix":          {setMix},
 	// combine.go
 	"combine":                   {combine},
 	"combine_grad_store":        {combineGradStore},

@@ -44,3 +44,15 @@ DEVICE void store(bf16 *p, float x) { *p = bf16_of(x); }
 // The number of this thread among all of the grid, in one dimension, and of all.
 DEVICE int64_t thread_of_grid() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 DEVICE int64_t threads_of_grid() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
+
+// The quotient and the rest, in 32 bits where that is enough.
+DEVICE int64_t divided(int64_t i, int32_t by, int32_t *rest) {
+	if (static_cast<uint64_t>(i) >> 32 == 0) {
+		uint32_t small = static_cast<uint32_t>(i), q = small / static_cast<uint32_t>(by);
+		*rest = static_cast<int32_t>(small - q * static_cast<uint32_t>(by));
+		return q;
+	}
+	int64_t q = i / by;
+	*rest = static_cast<int32_t>(i - q * by);
+	return q;
+}

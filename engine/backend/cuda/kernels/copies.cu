@@ -10,14 +10,9 @@ struct __align__(16) words4 {
 DEVICE int32_t coordinate(int64_t *i, int32_t size) {
 	if (size == 1)
 		return 0;
-	if (static_cast<uint64_t>(*i) >> 32 == 0) {
-		uint32_t all = static_cast<uint32_t>(*i), q = all / static_cast<uint32_t>(size);
-		*i = q;
-		return static_cast<int32_t>(all - q * static_cast<uint32_t>(size));
-	}
-	int64_t all = *i;
-	*i = all / size;
-	return static_cast<int32_t>(all - *i * size);
+	int32_t rest;
+	*i = divided(*i, size, &rest);
+	return rest;
 }
 
 // A box of five axes, of n elements in all: neighbours along axis k lie xk and yk apart.

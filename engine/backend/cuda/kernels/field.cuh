@@ -27,18 +27,6 @@ DEVICE void write(T *p, const float *v) {
 #endif
 }
 
-// The quotient and the rest, in 32 bits where that is enough.
-DEVICE int64_t divided(int64_t i, int32_t by, int32_t *rest) {
-	if (static_cast<uint64_t>(i) >> 32 == 0) {
-		uint32_t small = static_cast<uint32_t>(i), q = small / static_cast<uint32_t>(by);
-		*rest = static_cast<int32_t>(small - q * static_cast<uint32_t>(by));
-		return q;
-	}
-	int64_t q = i / by;
-	*rest = static_cast<int32_t>(i - q * by);
-	return q;
-}
-
 // A walk of a thread over points, always of the same channels: c and those behind. With
 // the channels last blocks of (columns of lanes)×(points) threads take `each` points of all
 // samples; else those of one plane of points, [N C] of which lie behind each other.

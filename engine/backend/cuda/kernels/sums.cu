@@ -15,15 +15,9 @@ DEVICE int64_t place(int64_t i, int32_t n1, int32_t n2, int32_t n3, int64_t s0, 
 	for (int k = 0; k < 3; k++) {
 		if (n[k] == 1)
 			continue;
-		if (static_cast<uint64_t>(i) >> 32 == 0) {
-			uint32_t all = static_cast<uint32_t>(i), q = all / static_cast<uint32_t>(n[k]);
-			at += static_cast<int64_t>(all - q * static_cast<uint32_t>(n[k])) * s[k];
-			i = q;
-		} else {
-			int64_t q = i / n[k];
-			at += (i - q * n[k]) * s[k];
-			i = q;
-		}
+		int32_t rest;
+		i = divided(i, n[k], &rest);
+		at += rest * s[k];
 	}
 	return at + i * s0;
 }

@@ -13,7 +13,9 @@ var choices = map[string][][]string{
 	"combine.cu": {},
 	"copies.cu":  {{"U=words4", "U=uint32_t", "U=uint16_t"}},
 	"layout.cu":  {{"T=float", "T=bf16"}},
+	"optim.cu":   {},
 	"points.cu":  {{"T=float"}},
+	"setdot.cu":  {},
 	"sets.cu":    {{"SIZE=2", "SIZE=16", "SIZE=128"}}, // any power of two
 	"softmax.cu": {},
 	"sums.cu":    {{"T=float", "T=bf16"}},
