@@ -138,7 +138,7 @@ func (g *filterGrad) calls(w *work, sums, kept device.Pointer) {
 		args = append(args, axis.args()...)
 	}
 	taps := a[0].taps * a[1].taps * a[2].taps
-	lanes := 32 // that filter_sum adds at once
+	lanes := kernels.SumLanes // that filter_sum adds at once
 	for lanes > 1 && elem*taps*(lanes+1) > 48<<10 {
 		lanes /= 2
 	}

@@ -9,9 +9,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// localSamples is how many samples a thread of localconv.cu has at a time.
-const localSamples = 8
-
 // local makes the kernel of a locally connected convolution or a gradient of it: of n
 // elements, of rows in the last two axes, for groups of samples.
 func (b *Backend) local(q backend.Request, name string, x, y graph.Shape, a op.LocalConv, n int64, rows graph.Shape, adjoint bool, groups int) (backend.Kernel, error) {
@@ -30,18 +27,18 @@ func (b *Backend) local(q backend.Request, name string, x, y graph.Shape, a op.L
 	size := over(n)
 	size.Grid[1] = groups
 	w := &work{b: b}
-	w.call(kernels.LocalConv(localSamples), name, size, args...)
+	w.call(kernels.LocalConv(kernels.LocalSamples), name, size, args...)
 	return w.kernel(name)
 }
 
 func localForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.In[0].Shape, q.Out.Shape
-	return b.local(q, "local_conv", x, y, q.Attrs.(op.LocalConv), int64(y[1:].Size()), y, false, ceil(x[0], localSamples))
+	return b.local(q, "local_conv", x, y, q.Attrs.(op.LocalConv), int64(y[1:].Size()), y, false, ceil(x[0], kernels.LocalSamples))
 }
 
 func localData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.Out.Shape, q.In[0].Shape
-	return b.local(q, "local_conv_data", x, y, q.Attrs.(op.LocalConvGrad).LocalConv, int64(x[1:].Size()), x, true, ceil(x[0], localSamples))
+	return b.local(q, "local_conv_data", x, y, q.Attrs.(op.LocalConvGrad).LocalConv, int64(x[1:].Size()), x, true, ceil(x[0], kernels.LocalSamples))
 }
 
 func localFilter(b *Backend, q backend.Request) (backend.Kernel, error) {

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 )
@@ -24,6 +25,12 @@ type Tile struct {
 	Rows, Columns, WarpRows, WarpColumns, Threads, Stages, Blocks int
 	Rate                                                          float64
 }
+
+// LocalSamples is how many samples a thread of localconv.cu has at a time.
+const LocalSamples = 8
+
+// SumLanes is how many channels filter_sum writes at once, of filters of not too many taps.
+const SumLanes = 32
 
 // Points is how many points of a filter's gradient are multiplied at once.
 const Points = 32
@@ -117,7 +124,27 @@ func ConvFilter(t Tile, stored string, p Products, lanes int) device.Program {
 	return Program("convfilter.cu", append(t.defines(stored, p), fmt.Sprintf("POINTS=%d", Points), fmt.Sprintf("LANES=%d", lanes))...)
 }
 
-// ConvTilesOf and FilterTilesOf are the tiles for products of a kind.
+// convVariants are all programs of convolutions: with every tile in every arithmetic.
+func convVariants() []device.Program {
+	all := []device.Program{LocalConv(LocalSamples)}
+	for _, k := range []struct {
+		stored string
+		p      Products
+	}{{"bf16", Plain}, {"float", Plain}, {"float", TF32}, {"bf16", BF16}} {
+		for _, adjoint := range []bool{true, false} {
+			all = append(all, ConvPack(k.stored, k.p, adjoint))
+			for _, t := range slices.Backward(ConvTilesOf(k.p)) {
+				all = append(all, Conv(t, k.stored, k.p, adjoint))
+			}
+		}
+		for _, t := range slices.Backward(FilterTilesOf(k.p)) {
+			all = append(all, ConvFilter(t, k.stored, k.p, SumLanes))
+		}
+	}
+	return all
+}
+
+// ConvTilesOf are the tiles for products of a kind.
 func ConvTilesOf(p Products) []Tile {
 	if p == Plain {
 		return PlainConvTiles

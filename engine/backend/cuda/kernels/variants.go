@@ -28,6 +28,9 @@ var others = [][]string{{"T=float", "T=bf16"}, {"", "LAST=1"}}
 func Variants() []device.Program {
 	var all []device.Program
 	for _, file := range Files() {
+		if strings.HasPrefix(file, "conv") || file == "localconv.cu" {
+			continue // in convtiles.go
+		}
 		lists, ok := choices[file]
 		if !ok {
 			lists = others
@@ -50,7 +53,7 @@ func Variants() []device.Program {
 			all = append(all, Program(file, d...))
 		}
 	}
-	return all
+	return append(all, convVariants()...)
 }
 
 // Variant names a program with its macros.

@@ -1,0 +1,258 @@
+package cuda_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/rng"
+)
+
+func emulatedGPU(t testing.TB) *cuda.Backend {
+	t.Helper()
+	b, err := cuda.Over(func() (device.Device, error) { return emulate.Open(1 << 30) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// rounded gives the nearest value with so many bits, as bfloat16 (8) and tf32 (11) have.
+func rounded(x float64, bits int) float64 {
+	frac, exp := math.Frexp(x)
+	return math.Ldexp(math.RoundToEven(math.Ldexp(frac, bits)), exp-bits)
+}
+
+// convCase is one request with fields that have their channels last.
+type convCase struct {
+	name string
+	op   string
+	in   []graph.Shape
+	a    any
+}
+
+// convCasesOf are a convolution of parts with its two gradients, in the forms with all that
+// the kernels do besides.
+func convCasesOf(name string, parts []graph.Shape, w graph.Shape, a op.Conv) []convCase {
+	x := parts[0].Clone()
+	x[1] = w[1]
+	y, err := op.Find("conv3d").Shape([]graph.Shape{x, w}, a)
+	if err != nil {
+		panic(err)
+	}
+	whole := w.Clone()
+	whole[1] += 5
+	part := op.ConvGradFused{ConvGrad: op.ConvGrad{Conv: a, To: x}, Lo: 3, Plus: true, Gate: true}
+	return []convCase{
+		{name, "conv3d_fused", append(slices.Clone(parts), w, graph.Shape{w[0]}), op.Fused{Conv: a, ReLU: true}},
+		{name, "conv3d_fused_grad_data", []graph.Shape{whole, y, x, x}, part},
+		{name, "conv3d_fused_grad_filter", append(slices.Clone(parts), y), op.ConvGrad{Conv: a, To: w}},
+	}
+}
+
+// largerCases have several tiles along rows and columns, with remainders.
+func largerCases() []convCase {
+	global := op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.SameGlobal(3, 3, 3)}
+	zero := global
+	zero.Pad = op.Same(3, 3, 3)
+	stride := zero
+	stride.Stride = [3]int{1, 2, 2}
+	return slices.Concat(
+		convCasesOf("42 channels, periodic", []graph.Shape{{1, 42, 2, 7, 37}}, graph.Shape{70, 42, 3, 3, 3}, global),
+		convCasesOf("odd parts, two samples", []graph.Shape{{2, 13, 3, 6, 19}, {2, 6, 3, 6, 19}}, graph.Shape{21, 19, 3, 3, 3}, global),
+		convCasesOf("one result", []graph.Shape{{1, 33, 2, 9, 31}}, graph.Shape{1, 33, 3, 3, 3}, zero),
+		convCasesOf("strides", []graph.Shape{{1, 20, 2, 13, 22}}, graph.Shape{9, 20, 3, 3, 3}, stride),
+	)
+}
+
+// TestLargerConvs compares convolutions of several tiles with the reference, in every
+// arithmetic that devices have. What is multiplied is rounded beforehand, so that what
+// remains is the order of the sums.
+func TestLargerConvs(t *testing.T) {
+	b := emulatedGPU(t)
+	for _, arithmetic := range []string{"bf16", "float32", "tf32"} {
+		for _, c := range largerCases() {
+			t.Run(arithmetic+"/"+c.op+"/"+c.name, func(t *testing.T) { compareConv(t, b, c, arithmetic) })
+		}
+	}
+}
+
+// compareConv runs a case on the device and compares it with the reference. It gives the
+// name of the kernel.
+func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) string {
+	t.Helper()
+	o := op.Find(c.op)
+	out, err := o.Shape(c.in, c.a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways := b.Ways(o, c.a, c.in, out)
+	w := ways[len(ways)-1]
+	if len(ways) < 2 {
+		t.Fatal("no way with channels last")
+	}
+	bits := map[string]int{"bf16": 8, "float32": 24, "tf32": 11}[arithmetic]
+	half := 0.0 // relative error of what is stored
+	if arithmetic == "bf16" {
+		half = 0x1p-8
+	}
+	b.AllowTF32(arithmetic == "tf32")
+	defer b.AllowTF32(false)
+	call := graph.Call{InShape: c.in, Out: make([]float64, out.Size()), OutShape: out}
+	q := backend.Request{Op: o, Attrs: c.a}
+	do := func(f func() error) {
+		t.Helper()
+		if err := b.Do(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var memory [][]float32
+	tensor := func(x []float64, s graph.Shape, l graph.Layout) (there backend.Tensor) {
+		n := l.Elems(s)
+		narrow := arithmetic == "bf16" && l == graph.Last
+		words := make([]float32, n)
+		halves := unsafe.Slice((*uint16)(unsafe.Pointer(&words[0])), n)
+		p := s[2:].Size()
+		for i, v := range x {
+			if l == graph.Last {
+				i = (i/p/s[1]*p+i%p)*l.Lanes(s[1]) + i/p%s[1]
+			}
+			if narrow {
+				halves[i] = uint16(math.Float32bits(float32(v)) >> 16)
+			} else {
+				words[i] = float32(v)
+			}
+		}
+		there = backend.Tensor{Shape: s, Layout: l}
+		do(func() error {
+			m, err := b.Make(n)
+			if err != nil {
+				return err
+			}
+			memory = append(memory, m)
+			if there.F32 = m; narrow {
+				there.F32, there.U16 = nil, unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(m))), n)
+			}
+			return b.Copy(m, words)
+		})
+		return there
+	}
+	for k, s := range c.in {
+		x := make([]float64, s.Size())
+		for i := range x {
+			x[i] = rounded(2*rng.Uniform(rng.Key(rng.Hash(c.name), uint64(k)), uint64(i))-1, bits)
+		}
+		call.In = append(call.In, x)
+		if len(s) < 5 {
+			q.In = append(q.In, tensor(x, graph.Shape{s[0], 1, 1, 1, 1}, graph.Plain))
+			q.In[k].Shape = s
+			continue
+		}
+		q.In = append(q.In, tensor(x, s, w.In[k]))
+	}
+	fill := make([]float64, out.Size())
+	for i := range fill {
+		fill[i] = math.NaN()
+	}
+	q.Out = tensor(fill, out, w.Out)
+	o.Ref(call, c.a)
+	var k backend.Kernel
+	do(func() (err error) {
+		if k, err = b.Prepare(q); err != nil {
+			return err
+		}
+		m, err := b.Make(int(k.Scratch / 4))
+		if err != nil {
+			return err
+		}
+		memory = append(memory, m)
+		if err := k.Place(m); err != nil {
+			return err
+		}
+		return k.Run()
+	})
+	n := w.Out.Elems(out)
+	got := make([]float32, n)
+	do(func() error {
+		if err := b.Copy(got, memory[len(q.In)]); err != nil {
+			return err
+		}
+		if k.Close != nil {
+			k.Close()
+		}
+		for _, m := range memory {
+			if err := b.Free(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	value := func(i int) float64 { return float64(got[i]) }
+	if q.Out.U16 != nil {
+		halves := unsafe.Slice((*uint16)(unsafe.Pointer(&got[0])), n)
+		value = func(i int) float64 { return float64(math.Float32frombits(uint32(halves[i]) << 16)) }
+	} else {
+		half = 0
+	}
+	// Sums of m products of up to 1 in float32, of either sign: each rounds by at most 2⁻²⁴
+	// of a sum that is about √m.
+	m := float64(o.FLOPs(c.in, out, c.a)) / float64(out.Size()) / 2
+	tolerance := 0x1p-24 * 4 * (m + 8)
+	lanes, p := w.Out.Lanes(out[1]), out[2:].Size()
+	for i := range n {
+		want := 0.0
+		at := i
+		if w.Out == graph.Last {
+			c := i % lanes
+			at = (i/lanes/p*out[1]+c)*p + i/lanes%p
+			if c < out[1] {
+				want = call.Out[at]
+			}
+		} else {
+			want = call.Out[i]
+		}
+		if v := value(i); !(math.Abs(v-want) <= tolerance+half*math.Abs(want)) {
+			t.Fatalf("%s: element %d (of the reference %d) of %v is %v, want %v ± %.2g", k.Name, i, at, out, v, want, tolerance)
+		}
+	}
+	return k.Name
+}
+
+// everyTile computes in each size of tiles, of convolutions, adjoints and gradients of filters.
+func everyTile(t *testing.T, cases []convCase) {
+	b := emulatedGPU(t)
+	for _, tiles := range []struct {
+		list       *[]kernels.Tile
+		filter     bool
+		arithmetic []string
+	}{
+		{&kernels.ConvTiles, false, []string{"bf16", "tf32"}},
+		{&kernels.PlainConvTiles, false, []string{"float32"}},
+		{&kernels.FilterTiles, true, []string{"bf16", "tf32"}},
+		{&kernels.PlainFilterTiles, true, []string{"float32"}},
+	} {
+		all := *tiles.list
+		for _, tile := range all {
+			*tiles.list = []kernels.Tile{tile}
+			for _, c := range cases {
+				if (c.op == "conv3d_fused_grad_filter") != tiles.filter {
+					continue
+				}
+				for _, a := range tiles.arithmetic {
+					t.Run(fmt.Sprintf("%d×%d/%s/%s/%s", tile.Rows, tile.Columns, c.op, a, c.name), func(t *testing.T) { compareConv(t, b, c, a) })
+				}
+			}
+		}
+		*tiles.list = all
+	}
+}
