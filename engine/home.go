@@ -15,6 +15,7 @@ type home struct {
 	at    *remote
 	of    *Store
 	ahead [pass.Grad + 1]bool // what is newer there
+	with  []*home             // stores that settled on the same device, and leave with it
 	err   error               // of the device, for the next run
 }
 
@@ -46,4 +47,70 @@ func (h *home) leave() {
 		h.fetch(pass.Where(where))
 	}
 	h.of.home = nil
+	for _, other := range h.with {
+		other.leave()
+		h.err = errors.Join(h.err, other.failed())
+	}
 }
+
+// Residence is where the parameters of a store lie on a device, for what changes them there.
+type Residence struct{ h *home }
+
+// Residence is nil where no plan trains the store on a device with memory of its own. It
+// ends when that plan is closed.
+func (s *Store) Residence() *Residence {
+	if s.home == nil {
+		return nil
+	}
+	return &Residence{s.home}
+}
+
+// Settle gives another store, of the same layout, a place for its parameters on the device
+// of this one, until that ends.
+//
+// Errors: too little memory.
+func (r *Residence) Settle(s *Store) (*Residence, error) {
+	if s.home == nil {
+		at := &remote{Remote: r.h.at.Remote}
+		at.version[pass.Param] = -1
+		err := r.h.dev.Do(func() (err error) {
+			at.flat[pass.Param], err = at.Make(len(s.flatParams))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.home = &home{dev: r.h.dev, at: at, of: s}
+		r.h.with = append(r.h.with, s.home)
+	}
+	return &Residence{s.home}, nil
+}
+
+// Device is the backend of the device.
+func (r *Residence) Device() backend.Backend { return r.h.dev }
+
+// Ended tells whether the device was closed.
+func (r *Residence) Ended() bool { return r.h.of.home != r.h }
+
+// Params and Grads lie on the device, in the layout of the store. A store that settled has
+// no gradients there.
+func (r *Residence) Params() []float32 { return r.h.at.flat[pass.Param] }
+
+// Grads are those of the last run of the plan.
+func (r *Residence) Grads() []float32 { return r.h.at.flat[pass.Grad] }
+
+// Ready brings parameters to the device that the program may have changed. It is called
+// within Do, before work that reads or moves them there.
+func (r *Residence) Ready() error {
+	h := r.h
+	if now := h.of.version[pass.Param]; h.at.version[pass.Param] != now {
+		if err := h.at.Copy(h.at.flat[pass.Param], h.of.flatParams); err != nil {
+			return err
+		}
+		h.at.version[pass.Param] = now
+	}
+	return nil
+}
+
+// Moved says that the parameters on the device were changed.
+func (r *Residence) Moved() { r.h.ahead[pass.Param] = true }

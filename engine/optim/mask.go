@@ -15,6 +15,7 @@ func (p *Optimizer) Mask(keep []bool) error {
 		return fmt.Errorf("a mask of %d elements for parameters of %d", len(keep), len(p.arena.w))
 	}
 	p.keep = keep
+	p.here()
 	p.touch()
 	for i, k := range keep {
 		if k {
@@ -77,6 +78,7 @@ func (p *Optimizer) Gather(x []float32) error {
 
 // Restart forgets moments, steps and the average: the next step is the first one.
 func (p *Optimizer) Restart() {
+	p.here()
 	clear(p.arena.m)
 	clear(p.arena.v)
 	p.steps, p.pending = 0, false

@@ -151,6 +151,7 @@ type Optimizer struct {
 	sweep   sweeper
 
 	keep []bool // of Mask
+	away *away  // where parameters lie on a device; nil elsewhere
 
 	sum     []float32 // gathered gradients, in the layout of moments, allocated by the first Add
 	weight  float64   // of sum together
@@ -221,7 +222,9 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 		p.move.decay[i], p.move.ratio[i] = float32(t.decay), 1
 	}
 	var err error
-	p.sweep, err = newSweeper(max(o.Threads, 1), own)
+	if p.sweep, err = newSweeper(max(o.Threads, 1), own); err == nil {
+		err = p.leaves()
+	}
 	return p, err
 }
 
@@ -230,6 +233,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 // weighted by their share of a larger batch give its gradient up to rounding, as
 // long as no value of one sample depends on another (batch statistics do).
 func (p *Optimizer) Add(weight float64) {
+	p.here()
 	if p.sum == nil {
 		p.sum = make([]float32, len(p.arena.m))
 	}
@@ -297,6 +301,10 @@ func (p *Optimizer) touch() {
 // Errors: ErrNotFinite; then nothing has been changed, and what was gathered is
 // gone. Those of other ranks.
 func (p *Optimizer) Step(rate float64) (norm float64, err error) {
+	if p.away != nil && p.keep == nil && !p.pending {
+		return p.away.step(rate)
+	}
+	p.here()
 	p.touch()
 	g, factor := p.gradient()
 	p.masked(g)
@@ -321,11 +329,8 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	}
 	p.steps++
 	s := &p.move
-	s.rate, s.factor, s.blend = rate, factor, 1-p.o.EMA
-	if p.steps == 1 {
-		s.blend = 1
-	}
-	s.correct1, s.correct2 = 1-math.Pow(p.o.Beta1, float64(p.steps)), 1-math.Pow(p.o.Beta2, float64(p.steps))
+	s.factor = factor
+	p.constants(s, rate, p.steps)
 	switch p.o.Kind {
 	case LARS:
 		p.lars()
@@ -341,6 +346,15 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 		return norm, p.o.Ranks.Gather(p.arena.w)
 	}
 	return norm, nil
+}
+
+// constants are those of the step of this number.
+func (p *Optimizer) constants(s *step, rate float64, number uint64) {
+	s.rate, s.blend = rate, 1-p.o.EMA
+	if number == 1 {
+		s.blend = 1
+	}
+	s.correct1, s.correct2 = 1-math.Pow(p.o.Beta1, float64(number)), 1-math.Pow(p.o.Beta2, float64(number))
 }
 
 // GatherAverage completes the average, of which each rank moves its own pieces. Without
@@ -384,6 +398,7 @@ type Tensor struct {
 
 // moments lists the arrays of moments by the names that they have in a State.
 func (p *Optimizer) moments() []Tensor {
+	p.here()
 	out := []Tensor{{Name: "m.", Values: p.arena.m}}
 	if p.arena.v != nil {
 		out = append(out, Tensor{Name: "v.", Values: p.arena.v})
@@ -475,6 +490,13 @@ func (p *Optimizer) Steps() uint64 { return p.steps }
 
 // Bytes is the size of the memory of moments, and of gathered gradients if there are any.
 func (p *Optimizer) Bytes() int64 { return 4 * int64(len(p.arena.m)+len(p.arena.v)+len(p.sum)) }
+
+// here brings moments to the program's memory if they are newer on a device.
+func (p *Optimizer) here() {
+	if p.away != nil {
+		p.away.leave()
+	}
+}
 
 // Close ends the threads of the sweep; more than once does no harm.
 func (p *Optimizer) Close() error { return p.sweep.close() }

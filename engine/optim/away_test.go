@@ -1,0 +1,156 @@
+//go:build cgo && linux
+
+package optim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/rng"
+)
+
+// journey trains a small network on a backend for some steps in which everything happens
+// that a training does with its optimiser, and gives what it passed.
+func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32) {
+	t.Helper()
+	g := func() *graph.Graph {
+		b := graph.New(3)
+		x := b.Input("x", graph.Shape{4, 5})
+		h := op.Tanh(b, op.Mul(b, x, b.Param("a.weight", graph.Shape{4, 5}, graph.HeNormal(5))))
+		h = op.Add(b, h, b.Param("b.bias", graph.Shape{1, 5}, graph.Fill(0.1)))
+		b.Loss(op.Mean(b, op.Square(b, op.Mul(b, h, b.Param("c.weight", graph.Shape{4, 5}, graph.HeNormal(5))))))
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, err := engine.Compile(g(), engine.Options{Backend: backend})
+	must(err)
+	defer plan.Close()
+	if o.EMA > 0 {
+		o.Average = engine.NewStore()
+		eval, err := engine.Compile(g(), engine.Options{Backend: backend, Store: o.Average, Mode: engine.Infer})
+		must(err)
+		defer eval.Close()
+	}
+	s := plan.Store()
+	if (s.Residence() != nil) != (backend == "emulated") {
+		t.Fatalf("backend %s: parameters lie on a device: %v", backend, s.Residence() != nil)
+	}
+	opt, err := optim.New(s, o)
+	must(err)
+	defer opt.Close()
+	run := func(n int) {
+		t.Helper()
+		x := plan.Input("x")
+		for i := range x {
+			x[i] = float32(rng.Normal(uint64(n), uint64(i)))
+		}
+		must(plan.Run(context.Background(), uint64(n)))
+	}
+	step := func(n int) {
+		t.Helper()
+		run(n)
+		norm, err := opt.Step(0.05)
+		must(err)
+		passed = append(passed, []float32{float32(norm)})
+	}
+	look := func() {
+		t.Helper()
+		passed = append(passed, slices.Clone(s.Params()))
+		if o.Average != nil {
+			passed = append(passed, slices.Clone(o.Average.Params()))
+		}
+		state, err := opt.State()
+		must(err)
+		for _, x := range state {
+			passed = append(passed, slices.Clone(x.Values))
+		}
+	}
+	for n := range 3 {
+		step(n)
+	}
+	look()
+	step(3) // goes on where it was, though somebody has looked
+	s.Params()[2] = 0.25
+	step(4)
+	look()
+	run(5) // two gradients gathered
+	opt.Add(1)
+	run(6)
+	opt.Add(2)
+	_, err = opt.Step(0.05)
+	must(err)
+	step(7)
+	keep := make([]bool, len(s.Params()))
+	for i := range keep {
+		keep[i] = i%3 > 0
+	}
+	must(opt.Mask(keep))
+	step(8)
+	look()
+	must(opt.Mask(nil))
+	step(9)
+	state, err := opt.State()
+	must(err)
+	before := slices.Clone(s.Params())
+	step(10)
+	copy(s.Params(), before)
+	must(opt.Restore(9, func(name string, n int) ([]float32, error) {
+		i := slices.IndexFunc(state, func(x optim.Tensor) bool { return x.Name == name })
+		return state[i].Values, nil
+	}))
+	step(11)
+	look()
+	run(12)
+	nan := s.Params()[0]
+	s.Params()[0] = float32(math.NaN())
+	run(12)
+	s.Params()[0] = nan
+	if _, err := opt.Step(0.05); !errors.Is(err, optim.ErrNotFinite) {
+		t.Errorf("a step along a gradient that is no number: %v", err)
+	}
+	look()
+	return passed
+}
+
+// TestOptimizerOnDevice: steps where parameters lie, on the emulated GPU, are those of the
+// program to rounding, whatever the program does between them.
+func TestOptimizerOnDevice(t *testing.T) {
+	before := engine.Backends
+	t.Cleanup(func() { engine.Backends = before })
+	engine.Backends = append(slices.Clone(before), engine.Backend{Name: "emulated",
+		Open: func(engine.Options) (backend.Backend, error) { return emulate.Backend(1 << 26) }})
+	for _, o := range []optim.Options{
+		{Kind: optim.Adam, Clip: 0.1, EMA: 0.9}, {Kind: optim.AdamW, Decay: 0.1, NoDecay: optim.Biases}, {Kind: optim.SGD, Momentum: 0.9, Nesterov: true},
+		{Kind: optim.LARS, Momentum: 0.9, Trust: 0.02, Decay: 0.01}, {Kind: optim.LAMB, Decay: 0.1, EMA: 0.5},
+	} {
+		t.Run(fmt.Sprint(o.Kind), func(t *testing.T) {
+			got, want := journey(t, "emulated", o), journey(t, "ref", o)
+			for k := range want {
+				for i, v := range want[k] {
+					if d := math.Abs(float64(got[k][i] - v)); !(d <= 2e-5*(1+math.Abs(float64(v)))) {
+						t.Fatalf("station %d, element %d: %v, want %v", k, i, got[k][i], v)
+					}
+				}
+			}
+		})
+	}
+}
