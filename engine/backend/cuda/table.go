@@ -54,6 +54,10 @@ var table = map[string][]prepare{
 	"set_crps_grad":    {setCRPS},
 	"set_dot":          {setDot},
 	"set_mix":          {setMix},
+	// scores.go
+	"distribution_score":      {distribution},
+	"distribution_score_grad": {distribution},
+	"distribution_score_dy":   {distribution},
 	// combine.go
 	"combine":                   {combine},
 	"combine_grad_store":        {combineGradStore},

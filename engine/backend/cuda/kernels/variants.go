@@ -15,6 +15,7 @@ var choices = map[string][][]string{
 	"layout.cu":  {{"T=float", "T=bf16"}},
 	"optim.cu":   {},
 	"points.cu":  {{"T=float"}},
+	"scores.cu":  {},
 	"setdot.cu":  {},
 	"sets.cu":    {{"SIZE=2", "SIZE=16", "SIZE=128"}}, // any power of two
 	"softmax.cu": {},
