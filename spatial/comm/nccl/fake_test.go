@@ -82,11 +82,7 @@ func fake(t *testing.T) (l *Library, log func() []string) {
 // alone is the communicator of a group of one rank.
 func alone(t *testing.T, l *Library) *Comm {
 	t.Helper()
-	var c *Comm
-	err := comm.Run(1, comm.Free, func(group *comm.Comm) (err error) {
-		c, err = l.Join(group, loaded{})
-		return err
-	})
+	c, err := l.Join(comm.New(single{}), loaded{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -440,7 +440,7 @@ func TestFailures(t *testing.T) {
 			_, h, log := fake(t)
 			path := os.Getenv("FAKE_LOG")
 			failed := 0
-			for k := 1; k < 1000; k += 7 {
+			for k := 1; k < 1000; k += 17 {
 				t.Setenv("FAKE_LOG", "")
 				t.Setenv("FAKE_FAIL", fmt.Sprintf("%s %d", call, k))
 				plans, err := h.Plans(c, Limits{Workspace: 1 << 20})

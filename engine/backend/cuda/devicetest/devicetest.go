@@ -1,0 +1,232 @@
+// Package devicetest helps to try the vendor's libraries on a device: it puts numbers into
+// its memory, between guards, and reads them back.
+//
+// Numbers that Numbers makes are exact in all types, and so are sums of some thousand products of
+// them in float32, in whatever order: a library that does what it should gives the sum of
+// the formula, rounded once to the type in which it is stored.
+package devicetest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/gpu"
+)
+
+// Kind is how numbers are stored.
+type Kind int
+
+// The kinds, in the order in which the libraries' packages count them.
+const (
+	Float32 Kind = iota
+	BFloat16
+	Float16
+)
+
+// bytes is the size of a number.
+func (k Kind) bytes() int64 { return [...]int64{4, 2, 2}[k] }
+
+// Rounding is the largest relative error of a number that is stored so, with 24, 8 and 11
+// bits.
+func (k Kind) Rounding() float64 { return [...]float64{0x1p-24, 0x1p-8, 0x1p-11}[k] }
+
+// GPU opens the first GPU, on a thread of the test's own; a machine without one skips the
+// test.
+func GPU(t *testing.T) device.Device {
+	t.Helper()
+	runtime.LockOSThread() // until the goroutine ends, and the thread with it
+	d, err := gpu.Open(0)
+	if err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("close the device: %v", err)
+		}
+	})
+	return d
+}
+
+// Numbers are n of -1, -7/8 … 1.
+func Numbers(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.IntN(17)-8) / 8
+	}
+	return x
+}
+
+// Memory is what a test has of a device's memory.
+type Memory struct {
+	t    testing.TB
+	d    device.Device
+	all  []piece
+	host device.Pointer // room for the largest piece
+	room int64
+}
+
+type piece struct {
+	start device.Pointer // of the guard before it
+	bytes int64          // between the guards
+}
+
+const (
+	guardBytes = 512 // a multiple of the alignment that Alloc gives
+	guard      = 0xa5
+)
+
+// New gives a test memory of a device, which it frees at its end.
+func New(t testing.TB, d device.Device) *Memory {
+	m := &Memory{t: t, d: d}
+	t.Cleanup(func() {
+		for _, p := range m.all {
+			m.must(d.Free(p.start))
+		}
+		m.must(d.FreeHost(m.host))
+	})
+	return m
+}
+
+func (m *Memory) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// stage is memory of the host for n bytes.
+func (m *Memory) stage(n int64) []byte {
+	m.t.Helper()
+	if n > m.room {
+		m.must(m.d.FreeHost(m.host))
+		var err error
+		m.host, err = m.d.AllocHost(n)
+		m.must(err)
+		m.room = n
+	}
+	return unsafe.Slice((*byte)(m.host), n)
+}
+
+// Room gives memory between guards, filled with NaN of all kinds.
+func (m *Memory) Room(bytes int64) device.Pointer {
+	m.t.Helper()
+	start, err := m.d.Alloc(bytes + 2*guardBytes)
+	m.must(err)
+	m.all = append(m.all, piece{start, bytes})
+	h := m.stage(bytes + 2*guardBytes)
+	for i := range h {
+		h[i] = 0xff
+		if i < guardBytes || i >= len(h)-guardBytes {
+			h[i] = guard
+		}
+	}
+	m.must(m.d.Copy(start, m.host, int64(len(h))))
+	m.must(m.d.Wait())
+	return unsafe.Add(start, guardBytes)
+}
+
+// Put gives memory with numbers.
+func (m *Memory) Put(x []float32, k Kind) device.Pointer {
+	m.t.Helper()
+	p := m.Room(int64(len(x)) * k.bytes())
+	m.Set(p, x, k)
+	return p
+}
+
+// Set writes numbers into memory.
+func (m *Memory) Set(p device.Pointer, x []float32, k Kind) {
+	m.t.Helper()
+	h := m.stage(int64(len(x)) * k.bytes())
+	for i, v := range x {
+		switch k {
+		case Float32:
+			*(*float32)(unsafe.Pointer(&h[4*i])) = v
+		case BFloat16:
+			*(*uint16)(unsafe.Pointer(&h[2*i])) = toBFloat16(v)
+		case Float16:
+			*(*uint16)(unsafe.Pointer(&h[2*i])) = toFloat16(v)
+		}
+	}
+	m.must(m.d.Copy(p, m.host, int64(len(h))))
+	m.must(m.d.Wait())
+}
+
+// Get reads n numbers, when all work is done.
+func (m *Memory) Get(p device.Pointer, n int, k Kind) []float32 {
+	m.t.Helper()
+	h := m.stage(int64(n) * k.bytes())
+	m.must(m.d.Copy(m.host, p, int64(len(h))))
+	m.must(m.d.Wait())
+	x := make([]float32, n)
+	for i := range x {
+		switch k {
+		case Float32:
+			x[i] = *(*float32)(unsafe.Pointer(&h[4*i]))
+		case BFloat16:
+			x[i] = math.Float32frombits(uint32(*(*uint16)(unsafe.Pointer(&h[2*i]))) << 16)
+		case Float16:
+			x[i] = fromFloat16(*(*uint16)(unsafe.Pointer(&h[2*i])))
+		}
+	}
+	return x
+}
+
+// Guards tells whether anything was written beside the memory that was given.
+func (m *Memory) Guards() error {
+	for i, p := range m.all {
+		h := m.stage(p.bytes + 2*guardBytes)
+		m.must(m.d.Copy(m.host, p.start, int64(len(h))))
+		m.must(m.d.Wait())
+		for j := range h {
+			if (j < guardBytes || j >= len(h)-guardBytes) && h[j] != guard {
+				return fmt.Errorf("memory %d, of %d bytes: byte %d was written", i, p.bytes, j-guardBytes)
+			}
+		}
+	}
+	return nil
+}
+
+// toBFloat16 rounds to the nearest, to the even of two.
+func toBFloat16(x float32) uint16 {
+	if x != x {
+		return 0x7fc0
+	}
+	b := math.Float32bits(x)
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+// toFloat16 likewise, of NaN, 0 and normal numbers.
+func toFloat16(x float32) uint16 {
+	if x != x {
+		return 0x7e00
+	}
+	b := math.Float32bits(x)
+	sign, exponent, mantissa := uint16(b>>16)&0x8000, int(b>>23&0xff)-112, b&0x7fffff
+	if b<<1 == 0 {
+		return sign
+	}
+	if exponent < 1 || exponent > 30 {
+		panic(fmt.Sprintf("devicetest: %g is no normal float16", x))
+	}
+	h := uint32(exponent)<<10 | mantissa>>13
+	if rest := mantissa & 0x1fff; rest > 0x1000 || rest == 0x1000 && h&1 == 1 {
+		h++
+	}
+	return sign | uint16(h)
+}
+
+func fromFloat16(h uint16) float32 {
+	sign, exponent, mantissa := uint32(h&0x8000)<<16, uint32(h>>10&31), uint32(h&0x3ff)
+	switch exponent {
+	case 0:
+		return float32(math.Copysign(float64(mantissa)*0x1p-24, float64(math.Float32frombits(sign|0x3f800000))))
+	case 31:
+		return math.Float32frombits(sign | 0x7f800000 | mantissa<<13)
+	}
+	return math.Float32frombits(sign | (exponent+112)<<23 | mantissa<<13)
+}
