@@ -50,6 +50,7 @@ func (t *tracer) wrap(list []pass.Pass) []pass.Pass {
 	for i, p := range list {
 		out[i].Run = func(u *pass.Unit) error {
 			if i == 0 {
+				t.stages = nil // of a plan that is made again
 				if err := t.add(pass.Pass{}, u); err != nil {
 					return err
 				}

@@ -52,6 +52,19 @@ func linked(u *pass.Unit, dev backend.Backend, o Options) error {
 	return nil
 }
 
+// scratchMissing gives the scratch of the kernels if the plan exceeds its limit for it, or the
+// memory of the device that ended with err: where nobody knows scratch before kernels are
+// made, nothing was left for it.
+func (p *Plan) scratchMissing(err error) int64 {
+	if p.memory.remote == nil || p.unit.Cuts != nil {
+		return 0
+	}
+	if err != nil && exit.CodeOf(err) != exit.NoDevice || err == nil && p.MemoryBytes() <= p.unit.MemoryLimit {
+		return 0
+	}
+	return p.ScratchBytes()
+}
+
 // ofDevice says of a limit that nobody set that it is the device's.
 func ofDevice(err error, o Options) error {
 	var small *pass.TooSmall

@@ -1,13 +1,23 @@
 package engine_test
 
 import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/engine"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
 // slow is a device that does not say that it is emulated, and takes time for copies aside.
@@ -62,5 +72,148 @@ func TestLinks(t *testing.T) {
 	}
 	if after < before {
 		t.Errorf("%d bytes free, %d before", after, before)
+	}
+}
+
+// deep is a U-Net of three stages.
+func deep(t *testing.T) *graph.Graph {
+	t.Helper()
+	b := graph.New(5)
+	x, y := b.Input("x", graph.Shape{1, 3, 1, 8, 24}), b.Input("y", graph.Shape{1, 1, 1, 8, 24})
+	layer := func(name string, v graph.Value, out int) graph.Value {
+		c := graph.Shape{out}
+		v = op.Conv3D(b, v, b.Param(name+".weight", graph.Shape{out, v.Dim(1), 3, 3, 3}, graph.HeNormal(v.Dim(1)*27)), op.Conv{Pad: op.Same(3, 3, 3)})
+		v = op.BatchNorm(b, v, b.Param(name+".gamma", c, graph.Ones()), b.Param(name+".beta", c, graph.Zeros()),
+			b.State(name+".mean", c, graph.Zeros()), b.State(name+".var", c, graph.Ones()), op.BatchNormOptions{})
+		return op.ReLU(b, v)
+	}
+	half := [3]int{1, 2, 2}
+	v := layer("e0", x, 8)
+	skips := []graph.Value{v}
+	for i, name := range []string{"e1", "e2"} {
+		v = layer(name, op.MaxPool(b, v, half), 8+8*i)
+		skips = append(skips, v)
+	}
+	v = op.Dropout(b, layer("m", op.MaxPool(b, v, half), 16), 0.2)
+	for i, name := range []string{"d2", "d1", "d0"} {
+		v = layer(name, op.Concat(b, 1, op.Upsample(b, v, half, true), skips[2-i]), 8)
+	}
+	z := op.Conv3D(b, v, b.Param("out", graph.Shape{1, v.Dim(1), 1, 1, 1}, graph.Ones()), op.Conv{})
+	b.Output("z", z)
+	b.Loss(op.MSE(b, z, y))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// row is a row of layers without convolutions, all of whose kernels are recorded.
+func row(t *testing.T) *graph.Graph {
+	t.Helper()
+	b := graph.New(5)
+	x, y := b.Input("x", graph.Shape{1, 8, 2, 8, 24}), b.Input("y", graph.Shape{1, 8, 2, 8, 24})
+	v := x
+	for i := range 6 {
+		w := b.Param(fmt.Sprint("w", i), graph.Shape{8}, graph.HeNormal(4))
+		v = op.Softplus(b, op.Bias(b, v, w))
+		v = op.Mul(b, v, op.Sigmoid(b, v))
+	}
+	b.Output("z", v)
+	b.Loss(op.MSE(b, v, y))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// counted is a device that counts copies aside, and recordings.
+type counted struct {
+	*emulate.Device
+	aside, recorded int
+}
+
+func (c *counted) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
+	c.aside++
+	return c.Device.CopyAside(dst, src, bytes)
+}
+
+func (c *counted) Record(f func() error) (device.Recording, error) {
+	c.recorded++
+	return c.Device.Record(f)
+}
+
+// TestOffload: training in less memory, of which a part lies in the program's for a while,
+// leaves the same bits as with all, and takes no more than it may. The emulated device fails
+// if anything reads or overwrites what is under way.
+func TestOffload(t *testing.T) {
+	before := engine.Backends
+	t.Cleanup(func() { engine.Backends = before })
+	e := before[0]
+	e.Name = "counted"
+	var dev *counted
+	memory := int64(1 << 28)
+	e.Open = func(engine.Options) (backend.Backend, error) {
+		return cuda.Over(func() (device.Device, error) {
+			d, err := emulate.Open(memory)
+			dev = &counted{Device: d}
+			return dev, err
+		})
+	}
+	engine.Backends = append(slices.Clone(before), e)
+	r := rand.New(rand.NewPCG(3, 1))
+	for name, g := range map[string]*graph.Graph{"deep": deep(t), "row": row(t)} {
+		for _, precision := range []string{"f32", "bf16"} {
+			o := engine.Options{Backend: e.Name, Precision: precision}
+			all := compile(t, g, o)
+			train(t, all, 2)
+			want := bits(all.Store())
+			// the scratch of kernels is known once they are made, which is when the arena fits
+			o.MemoryLimit = 1
+			for range 2 {
+				var small *pass.TooSmall
+				if _, err := engine.Compile(g, o); errors.As(err, &small) {
+					o.MemoryLimit = small.Smallest
+				} else if err != nil || o.MemoryLimit == 1 {
+					t.Fatalf("in %d bytes: %v", o.MemoryLimit, err)
+				}
+			}
+			least := o.MemoryLimit
+			away := 0
+			for k := range 3 {
+				o.MemoryLimit = least + int64(k)*r.Int64N((all.MemoryBytes()-least)/2)
+				if k == 1 {
+					o.MemoryLimit = max(least, all.MemoryBytes()/2)
+				}
+				p := compile(t, g, o)
+				losses := train(t, p, 2)
+				if bits(p.Store()) != want || p.MemoryBytes() > o.MemoryLimit || p.FLOPs() != all.FLOPs() {
+					t.Errorf("%s in %s, %d bytes: takes %d, losses %v, or other bits", name, precision, o.MemoryLimit, p.MemoryBytes(), losses)
+				}
+				var text strings.Builder
+				if err := p.Explain(&text); err != nil || strings.Contains(text.String(), "fetched") != (dev.aside > 0) {
+					t.Errorf("%s in %s, %d bytes: %v, or the printed plan does not say what leaves", name, precision, o.MemoryLimit, err)
+				}
+				away += dev.aside
+				if name == "row" && dev.recorded == 0 {
+					t.Error("nothing was recorded")
+				}
+			}
+			if away == 0 {
+				t.Errorf("%s in %s: nothing left the device", name, precision)
+			}
+		}
+	}
+	// a device that is too small for all trains as well
+	g := deep(t)
+	all := compile(t, g, engine.Options{Backend: e.Name})
+	train(t, all, 2)
+	s := all.Store()
+	memory = 4*int64(2*len(s.Params())+len(s.States())) + all.MemoryBytes()
+	p := compile(t, g, engine.Options{Backend: e.Name})
+	train(t, p, 2)
+	if p.ArenaBytes() >= all.ArenaBytes() || bits(p.Store()) != bits(s) {
+		t.Errorf("on a device of %d bytes: arena of %d, of %d with all, or other bits", memory, p.ArenaBytes(), all.ArenaBytes())
 	}
 }

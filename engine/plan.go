@@ -57,42 +57,57 @@ type kernel struct {
 // library or too little memory (exit.NoDevice), a workspace too small (exit.Usage
 // around workspace.ErrLimit).
 func Compile(g *graph.Graph, o Options) (*Plan, error) {
+	p, beside, err := compile(g, o, 0)
+	if beside > 0 {
+		p, _, err = compile(g, o, beside)
+	}
+	return p, err
+}
+
+// compile is Compile with what is known of the scratch of kernels that does not lie in the
+// arena, in bytes. If there is none, and more is needed than was reckoned, it gives that.
+func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err error) {
 	if err := o.check(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := o.Store.layout(g); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	known := maps.Clone(o.Store.choices)
-	maps.Copy(known, o.Choices)
-	o.Choices = known
+	choices := maps.Clone(o.Store.choices)
+	maps.Copy(choices, o.Choices)
+	o.Choices = choices
 	dev, err := open(o)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
 	if err != nil {
-		return nil, errors.Join(err, dev.Close())
+		return nil, 0, errors.Join(err, dev.Close())
 	}
 	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, Consume: o.Consume, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(),
 		Precision: precisions[o.Precision], Kept: o.Kept, Int8: o.Int8, Choices: o.Choices, Log: o.Log, After: o.After}
 	u.Foreign = func(n *graph.Op) bool { return o.Kernels[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
 	u.Cuts, _ = dev.(backend.Cuts)
+	u.Beside = known
 	if err := linked(u, dev, o); err != nil {
-		return nil, errors.Join(err, dev.Close())
+		return nil, 0, errors.Join(err, dev.Close())
 	}
 	if err := pass.Run(o.Passes, u); err != nil {
-		return nil, errors.Join(ofDevice(err, o), dev.Close())
+		return nil, 0, errors.Join(ofDevice(err, o), dev.Close())
 	}
-	p := &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, inputs: map[string][]float32{}, outputs: map[string][]float32{}}
-	if err := dev.Do(func() error {
+	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, inputs: map[string][]float32{}, outputs: map[string][]float32{}}
+	err = dev.Do(func() error {
 		if err := p.memory.bind(p); err != nil {
 			return err
 		}
 		return p.prepare()
-	}); err != nil {
-		return nil, errors.Join(err, p.Close())
+	})
+	if beside := p.scratchMissing(err); known == 0 && beside > 0 {
+		return nil, beside, p.Close()
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, p.Close())
 	}
 	p.runStep = p.execute
 	if p.memory.remote != nil {
@@ -105,7 +120,7 @@ func Compile(g *graph.Graph, o Options) (*Plan, error) {
 	}
 	o.Log.Debug("compiled", "backend", dev.Name(), "kernels", len(p.kernels),
 		"arena_bytes", int64(u.Memory.ArenaSize)*int64(u.ElemBytes), "scratch_bytes", p.ScratchBytes(), "flops", p.FLOPs())
-	return p, nil
+	return p, 0, nil
 }
 
 // prepare makes the kernels in the order of execution.

@@ -30,6 +30,7 @@ import (
 // Source: Oyama, Ben-Nun, Hoefler, Matsuoka 2018, arXiv:1804.04806.
 func chooseWorkspaces(u *Unit) error {
 	if u.Cuts == nil {
+		u.Scratch = u.Beside
 		return nil
 	}
 	limit := int64(math.MaxInt64)
@@ -93,10 +94,10 @@ func cutsOf(u *Unit, n *graph.Node) ([]backend.Cut, error) {
 }
 
 // leastScratch is the least limit of the scratch that serves all kernels, in bytes,
-// and the operation that needs it; 0 if the backend does not know.
+// and the operation that needs it; Unit.Beside if the backend does not know.
 func leastScratch(u *Unit) (tightest *graph.Node, need int64, err error) {
 	if u.Cuts == nil {
-		return nil, 0, nil
+		return nil, u.Beside, nil
 	}
 	for _, id := range u.Sequence {
 		n := u.Graph.Nodes[id]

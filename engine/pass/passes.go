@@ -37,6 +37,8 @@ type Unit struct {
 	Workspace int64
 	// ElemBytes is the size of one stored element on the backend.
 	ElemBytes int
+	// Beside is the scratch that kernels are known to need where Cuts is nil, in bytes.
+	Beside int64
 	// Links are the rates of copies to the program's memory and back beside the work, in
 	// bytes a second; nil or rates of 0 if there are none. It is asked if the memory does
 	// not suffice.
@@ -106,7 +108,7 @@ var List = []Pass{
 	{"choose-precision", choosePrecision, false, "choose the type in which the fields inside the network are stored"},
 	{"remove-dead", removeDead, true, "drop what nothing depends on"},
 	{"schedule", schedule, true, "choose the order of execution that needs less memory"},
-	{"recompute", recompute, false, "compute results again that the limit of the memory does not let the backward pass keep"},
+	{"recompute", recompute, false, "compute results again that the limit of the memory does not let the backward pass keep, or have them leave for the program's memory"},
 	{"choose-workspaces", chooseWorkspaces, false, "cut the work of every kernel the fastest way that the limit of the scratch admits"},
 	{"plan-memory", planMemory, true, "give every value its place, reusing the places of values that are no longer needed"},
 }

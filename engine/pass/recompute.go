@@ -15,6 +15,10 @@ type Again struct {
 	// on the time of a run by the model of costs.
 	Saved  int64
 	Slower float64
+	// Away is how many results lie in the program's memory for a while, and AwayBytes how much
+	// that is, over links of a device; Slower counts what is waited for.
+	Away      int
+	AwayBytes int64
 }
 
 // TooSmall says that no plan was found that fits a limit of the memory.
@@ -36,12 +40,17 @@ func (e *TooSmall) Error() string {
 //
 // Which ones is searched for along several paths. Each begins with an order of
 // execution that either keeps all or carries out a plan of package karma for its
-// blocks, letters K and R (a processor has no link to swap over), then gives up
+// blocks, letters K and R (and S where there are links to swap over), then gives up
 // one result after the other: always the one that lowers the peak for the least
 // time. A path ends when its arena fits; of the ends the one that computes least
 // again is taken, after taking back what the limit does not need. No path depends
 // on the limit, so the smallest arena on all of them is the smallest limit that
 // succeeds.
+//
+// Over the links of a device results may also be copied to the program's memory and back
+// (links.go). Paths are then followed for several weights of the time of these copies, ends
+// are compared by the time that engines of kernels and of copies in each direction need,
+// and the best is improved by small changes (offload.go).
 //
 // Errors: exit.NoDevice with that smallest limit, and *TooSmall inside.
 //
@@ -61,6 +70,15 @@ func recompute(u *Unit) error {
 	if resident <= limit {
 		return nil
 	}
+	if u.Links != nil {
+		toHost, fromHost, err := u.Links()
+		if err != nil {
+			return err
+		}
+		if toHost > 0 && fromHost > 0 {
+			p.link(u, toHost, fromHost)
+		}
+	}
 	order, smallest := p.search(startOrders(u), limit)
 	bytes := func(elements int) int64 { return int64(elements) * int64(u.ElemBytes) }
 	if order == nil {
@@ -72,6 +90,10 @@ func recompute(u *Unit) error {
 			Fix: fmt.Sprintf("raise the memory limit to %d MiB, or use a smaller batch or a smaller crop of the field", ceilMiB(least)),
 			Err: &TooSmall{u.MemoryLimit, least}}
 		return &need
+	}
+	if p.links != nil {
+		p.offload(u, order, resident, limit)
+		return nil
 	}
 	f, before := p.plan(order), p.plan(u.Sequence)
 	n, flops := p.repeats(order)
@@ -97,9 +119,12 @@ func startOrders(u *Unit) [][]int {
 }
 
 // arena is the size of the arena with an order, in elements.
-func (p *program) arena(order []int) int {
+func (p *program) arena(order []int) int { return p.arenaOf(p.atOnce(order)) }
+
+// arenaOf is arena of steps.
+func (p *program) arenaOf(steps []step) int {
 	u := &Unit{ElemBytes: 1, Taken: p.taken}
-	u.Graph, u.Sequence = p.write(order)
+	u.Graph, u.Sequence = p.emit(steps)
 	layOut(u)
 	return u.Memory.ArenaSize
 }
@@ -109,22 +134,46 @@ func (p *program) arena(order []int) int {
 func (p *program) search(starts [][]int, limit int) (best []int, smallest int) {
 	smallest = math.MaxInt
 	fastest := math.Inf(1)
+	var begin [][]int
 	seen := map[string]bool{}
 	for _, start := range starts {
 		for _, from := range p.blockPlans(start) {
-			key := fmt.Sprint(from)
-			if seen[key] {
-				continue
-			}
-			seen[key] = true
-			end, least := p.follow(from, limit)
-			smallest = min(smallest, least)
-			if end != nil && end.cost < fastest {
-				best, fastest = end.order, end.cost
+			if key := fmt.Sprint(from); !seen[key] {
+				seen[key] = true
+				begin = append(begin, from)
 			}
 		}
 	}
+	paths := func() {
+		for _, from := range begin {
+			end, least := p.follow(from, limit)
+			smallest = min(smallest, least)
+			if end == nil {
+				continue
+			}
+			if cost := p.judge(end, limit); cost < fastest {
+				best, fastest = end.order, cost
+			}
+		}
+	}
+	if p.links == nil {
+		paths()
+		return best, smallest
+	}
+	for _, w := range weights {
+		p.weigh(w)
+		paths()
+	}
 	return best, smallest
+}
+
+// judge is the time of a run with an order that fits.
+func (p *program) judge(a *plan, limit int) float64 {
+	if p.links == nil {
+		return a.cost
+	}
+	_, end := p.timed(a, limit)
+	return end
 }
 
 // follow follows one path up to the first order whose arena fits, and takes back

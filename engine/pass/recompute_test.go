@@ -63,6 +63,12 @@ func compiled(t *testing.T, g *graph.Graph, infer bool, limit int64) (*Unit, err
 func smallest(t *testing.T, g *graph.Graph, infer bool) int64 {
 	t.Helper()
 	_, err := compiled(t, g, infer, 64)
+	return tooSmall(t, err)
+}
+
+// tooSmall is the least limit that an error names.
+func tooSmall(t *testing.T, err error) int64 {
+	t.Helper()
 	var small *TooSmall
 	if !errors.As(err, &small) || exit.CodeOf(err) != exit.NoDevice {
 		t.Fatalf("a limit of 64 bytes: error %v, want *TooSmall with exit code %d", err, exit.NoDevice)

@@ -6,8 +6,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass/karma"
 )
 
-// maxBlocks is the number of blocks up to which karma looks at all plans.
-const maxBlocks = 14
+// maxBlocks is the number of blocks up to which karma looks at all plans of two letters,
+// and maxLinked of three in about the time.
+const maxBlocks, maxLinked = 14, 9
 
 // stretch is a block of the forward pass.
 type stretch struct {
@@ -43,7 +44,11 @@ func (p *program) blocks(order []int) []stretch {
 			live[k] += float64(p.size[id])
 		}
 	}
-	cuts := append(karma.Cut(live, maxBlocks), len(forward))
+	most := maxBlocks
+	if p.links != nil {
+		most = maxLinked
+	}
+	cuts := append(karma.Cut(live, most), len(forward))
 	out := make([]stretch, len(cuts))
 	block := make([]int, len(forward))
 	from := 0
@@ -94,7 +99,7 @@ func (p *program) blockPlans(order []int) [][]int {
 		return out
 	}
 	for {
-		plan, run, ok := karma.Search(model, karma.Machine{Memory: memory * 3 / 4}, string([]byte{karma.Keep, karma.Recompute}))
+		plan, run, ok := karma.Search(model, p.machine(memory*3/4), p.letters())
 		if !ok {
 			return out
 		}
@@ -103,14 +108,18 @@ func (p *program) blockPlans(order []int) [][]int {
 	}
 }
 
-// carryOut computes the interiors of the blocks with letter R again, each result
-// right before the first operation of the backward pass that reads it.
+// carryOut computes the interiors of the blocks with letter R again and fetches
+// those with letter S, each result right before the first operation of the
+// backward pass that reads it.
 func (p *program) carryOut(order []int, blocks []stretch, plan string) []int {
-	again := map[int]bool{}
+	again, swap := map[int]bool{}, map[int]bool{}
 	for i, b := range blocks {
-		if plan[i] == karma.Recompute {
-			for _, id := range b.interior {
+		for _, id := range b.interior {
+			switch plan[i] {
+			case karma.Recompute:
 				again[id] = true
+			case karma.Swap:
+				again[id], swap[id] = true, true
 			}
 		}
 	}
@@ -121,7 +130,11 @@ func (p *program) carryOut(order []int, blocks []stretch, plan string) []int {
 		for _, id := range p.reads[reader] {
 			if again[id] {
 				q := slices.Index(order, reader)
-				if !slices.Contains(order[slices.Index(order, id)+1:q], id) {
+				switch between := order[slices.Index(order, id)+1 : q]; {
+				case slices.Contains(between, id) || p.fetchedIn(between, id):
+				case swap[id]:
+					order = p.away(p.plan(order), id, q, nil)
+				default:
 					order, _ = p.giveUp(p.plan(order), id, q, chainAll, nil)
 				}
 			}

@@ -8,12 +8,15 @@ import (
 
 // An order of execution with repeats lists operations by number; one that stands
 // in it twice is computed twice, and who reads its result reads the one computed
-// last. An order without repeats is a Sequence.
+// last. An order without repeats is a Sequence. Where there are links (links.go) a
+// number beyond those of the operations fetches a result, which was copied to the
+// program's memory behind its last reader before.
 
 // program is what does not change while orders of a graph are compared.
 type program struct {
 	g     *graph.Graph
 	size  []int   // elements that a result takes of the arena; 0 for what is elsewhere
+	of    []int   // the operation of a number
 	reads [][]int // results of operations that an operation reads, by memory root, each once
 	over  [][]int // those of reads whose place the result may take over
 	stays []bool  // results that leave the graph
@@ -24,6 +27,7 @@ type program struct {
 	cheap          []bool    // operations whose time is that of their memory traffic
 	fixed          int       // elements of inputs and constants, which are there all the time
 	taken          func(g *graph.Graph, sequence []int) map[int]int
+	links          *links // nil if there are none
 
 	// memory for the comparison of orders
 	now, freed   []int
@@ -50,12 +54,13 @@ func seconds(g *graph.Graph, n *graph.Node) (s float64, cheap bool) {
 func newProgram(u *Unit) *program {
 	g := u.Graph
 	n := len(g.Nodes)
-	p := &program{g: g, taken: u.Taken, size: make([]int, n), reads: make([][]int, n), over: make([][]int, n),
+	p := &program{g: g, taken: u.Taken, size: make([]int, n), of: make([]int, n), reads: make([][]int, n), over: make([][]int, n),
 		again: make([]bool, n), cost: make([]float64, n), cheap: make([]bool, n), now: make([]int, n), flags: make([]bool, n)}
 	_, p.stays = readers(g)
 	buffer := placeFixed(g, &Memory{Places: make([]Place, n)}, true)
 	p.forward = g.Needed(forwardRoots(g))
 	for i, nd := range g.Nodes {
+		p.of[i] = i
 		if buffer[i] >= 0 {
 			p.size[i] = roundUp(nd.Room())
 		}
@@ -142,11 +147,16 @@ func (p *program) measure(a *plan) {
 		for _, r := range p.reads[id] {
 			a.last[now[r]] = max(a.last[now[r]], t)
 		}
-		a.again[t], now[id], a.last[t] = now[id] >= 0, t, t
+		r := p.of[id]
+		a.again[t], now[r], a.last[t] = now[r] >= 0, t, t
 		if p.stays[id] {
 			a.last[t] = n
 		}
 		a.cost += p.cost[id]
+	}
+	var copied []bool
+	if p.links != nil {
+		copied = p.fetched(a.order)
 	}
 	p.freed = reset(p.freed, n+1) // after the operation at a place
 	live := p.fixed
@@ -154,9 +164,9 @@ func (p *program) measure(a *plan) {
 		live += p.size[id]
 		p.freed[a.last[t]] += p.size[id]
 		a.live[t] = live
-		now[id] = t
+		now[p.of[id]] = t
 		for _, r := range p.over[id] {
-			if a.last[now[r]] == t && !p.stays[r] { // in place: the two are one here
+			if a.last[now[r]] == t && !p.stays[r] && (copied == nil || !copied[r] || a.again[now[r]]) { // in place: the two are one here
 				a.live[t] -= p.size[id]
 				break
 			}
@@ -175,13 +185,18 @@ func (p *program) measure(a *plan) {
 // right before who reads it. It works in the memory of order.
 func (p *program) tidy(order []int) []int {
 	read := reset(p.flags, len(p.g.Nodes))
+	first, wanted := p.firsts(order)
 	keep := len(order)
 	for t := len(order) - 1; t >= 0; t-- {
 		id := order[t]
-		if !read[id] && !p.stays[id] {
+		r := p.of[id]
+		if !read[r] && !p.stays[id] && (p.links == nil || !first[t] || !wanted[r]) {
 			continue
 		}
-		read[id] = false // an earlier one is read only by who comes before this one
+		if id != r {
+			wanted[r] = true // is fetched later: computed once, read or not
+		}
+		read[r] = false // an earlier one is read only by who comes before this one
 		for _, r := range p.reads[id] {
 			read[r] = true
 		}
@@ -193,14 +208,14 @@ func (p *program) tidy(order []int) []int {
 	p.moved = reset(p.moved, len(order))
 	again := p.moved
 	for t, id := range order {
-		again[t], seen[id] = seen[id], true
+		again[t], seen[p.of[id]] = seen[p.of[id]], true
 	}
 	for t := len(order) - 1; t >= 0; t-- {
 		if !again[t] {
 			continue
 		}
 		id, to, others := order[t], t, false
-		for !slices.Contains(p.reads[order[to+1]], id) {
+		for !slices.Contains(p.reads[order[to+1]], p.of[id]) {
 			to++
 			others = others || !again[to]
 		}
@@ -218,6 +233,9 @@ func (p *program) tidy(order []int) []int {
 func (p *program) repeats(order []int) (n int, flops int64) {
 	seen := make([]bool, len(p.g.Nodes))
 	for _, id := range order {
+		if id >= len(seen) {
+			continue
+		}
 		if seen[id] {
 			nd := p.g.Nodes[id]
 			n++
@@ -230,7 +248,10 @@ func (p *program) repeats(order []int) (n int, flops int64) {
 
 // write makes the graph in which every repeat is a node of its own. Its nodes
 // stand in the order of execution, which is the result's sequence.
-func (p *program) write(order []int) (*graph.Graph, []int) {
+func (p *program) write(order []int) (*graph.Graph, []int) { return p.emit(p.atOnce(order)) }
+
+// emit is write of steps.
+func (p *program) emit(steps []step) (*graph.Graph, []int) {
 	g := p.g
 	out := &graph.Graph{Loss: -1, Seed: g.Seed, Notes: g.Notes}
 	to := make([]int, len(g.Nodes)) // the present copy of a node
@@ -265,8 +286,19 @@ func (p *program) write(order []int) (*graph.Graph, []int) {
 		}
 	}
 	var sequence []int
-	for _, id := range order {
+	moves := mover{out: out, source: make([]int, len(g.Nodes)), host: make([]int, len(g.Nodes)), coming: make([]int, len(g.Nodes))}
+	for _, s := range steps {
+		id := s.of
 		n := g.Nodes[id]
+		if s.do != compute {
+			v := moves.add(n, s.do, to[id])
+			if s.do == endFetch {
+				to[id] = v
+				made[id]++
+			}
+			sequence = append(sequence, v)
+			continue
+		}
 		in := make([]int, len(n.In))
 		for k, o := range n.In {
 			in[k] = of(o)

@@ -24,13 +24,13 @@ const (
 func (p *program) giveUp(a *plan, id, q int, rule chain, to []int) (order []int, choice bool) {
 	latest := p.now
 	for t, id := range a.order[:q] {
-		latest[id] = t
+		latest[p.of[id]] = t
 	}
 	order = append(to[:0], a.order[:q]...)
 	var need func(id int)
 	need = func(id int) {
 		for _, r := range p.reads[id] {
-			if a.last[latest[r]] >= q || slices.Contains(order[q:], r) || !p.again[r] {
+			if a.last[latest[r]] >= q || slices.Contains(order[q:], r) || p.fetchedIn(order[q:], r) || !p.again[r] {
 				continue
 			}
 			choice = true
@@ -61,8 +61,17 @@ func (p *program) step(a *plan) *plan {
 func (p *program) stepOf(a *plan, size int) *plan {
 	best, next := &plan{}, &plan{}
 	found, bestScore := false, 0.0
+	consider := func() {
+		p.measure(next)
+		if next.less(a) {
+			if score := (next.cost - a.cost) / float64(lower(a, next)); !found || score < bestScore {
+				found, bestScore = true, score
+				best, next = next, best
+			}
+		}
+	}
 	for t := a.at - 1; t >= 0; t-- {
-		id := a.order[t]
+		id := p.of[a.order[t]]
 		if a.last[t] <= a.at || p.size[id] < size || !p.again[id] || slices.Contains(p.reads[a.order[a.at]], id) {
 			continue
 		}
@@ -73,16 +82,14 @@ func (p *program) stepOf(a *plan, size int) *plan {
 		for rule := range chains {
 			var choice bool
 			next.order, choice = p.giveUp(a, id, q, rule, next.order)
-			p.measure(next)
-			if next.less(a) {
-				if score := (next.cost - a.cost) / float64(lower(a, next)); !found || score < bestScore {
-					found, bestScore = true, score
-					best, next = next, best
-				}
-			}
+			consider()
 			if !choice {
 				break
 			}
+		}
+		if p.links != nil {
+			next.order = p.away(a, id, q, next.order)
+			consider()
 		}
 	}
 	if !found {

@@ -1,0 +1,267 @@
+package pass
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass/karma"
+)
+
+// overLinks runs all passes for a device whose kernels take a microsecond and a nanosecond for
+// every element they move, with links of so many bytes a second.
+func overLinks(t *testing.T, g *graph.Graph, limit int64, rate float64) (*Unit, error) {
+	t.Helper()
+	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &Unit{Graph: own, ElemBytes: 4, MemoryLimit: limit, Seconds: moving}
+	u.Links = func() (toHost, fromHost float64, err error) { return rate, rate / 2, nil }
+	return u, Run(List, u)
+}
+
+func moving(q backend.Request) float64 {
+	n := q.Out.Shape.Size()
+	for _, x := range q.In {
+		n += x.Shape.Size()
+	}
+	return 1e-6 + 1e-9*float64(n)
+}
+
+// carried runs the sequence of a unit over memory that knows whose value every element
+// holds: all that is read is there, nothing changes what a copy reads, and nobody touches
+// where one arrives. It gives the time by one engine that computes and one for each
+// direction of the links, each in order.
+func carried(t *testing.T, u *Unit, rate float64) (end float64) {
+	t.Helper()
+	g, m := u.Graph, u.Memory
+	memory := map[Where][]int{Arena: make([]int, m.ArenaSize), Host: make([]int, m.HostSize)}
+	for i := range memory[Arena] {
+		memory[Arena][i] = -1
+	}
+	room := func(id int) []int {
+		p := m.Places[id]
+		if s, ok := memory[p.Where]; ok {
+			return s[p.Offset : p.Offset+p.Size]
+		}
+		return nil
+	}
+	write := func(id, v int) {
+		for i := range room(id) {
+			room(id)[i] = v
+		}
+	}
+	check := func(what string, id, v int) {
+		t.Helper()
+		if i := slices.IndexFunc(room(id), func(x int) bool { return x != v }); i >= 0 {
+			t.Errorf("%s: element %d of %%%d holds %d, not %d", what, i, id, room(id)[i], v)
+		}
+	}
+	for i, n := range g.Nodes {
+		if n.Kind != graph.KindOp {
+			write(i, i)
+		}
+	}
+	now, toHost, fromHost := 0.0, 0.0, 0.0
+	ready := map[int]float64{}
+	const underWay = -7
+	for _, id := range u.Sequence {
+		n := g.Nodes[id]
+		bytes := float64(4 * roundUp(n.Room()))
+		switch n.Op {
+		case op.OffloadOp:
+			check("offload", g.Root(n.In[0]), g.Root(n.In[0]))
+			toHost = max(now, toHost) + bytes/rate
+			ready[id] = toHost
+			write(id, underWay)
+		case op.OffloadedOp:
+			check("offloaded", g.Root(n.In[1]), g.Root(n.In[1]))
+			check("offloaded", n.In[0], underWay)
+			write(id, id)
+			now = max(now, ready[n.In[0]])
+		case op.FetchOp:
+			check("fetch", n.In[0], n.In[0])
+			fromHost = max(now, fromHost) + bytes/(rate/2)
+			ready[id] = fromHost
+			write(id, underWay)
+		case op.FetchedOp:
+			check("fetched", n.In[0], underWay)
+			write(id, id)
+			now = max(now, ready[n.In[0]])
+		default:
+			for _, in := range n.In {
+				check(n.Op.Name, g.Root(in), g.Root(in))
+			}
+			write(id, id)
+			now += moving(requestOf(g, n))
+		}
+	}
+	return now
+}
+
+// TestOffload: within random limits over random links, the arena is within the limit, no
+// copy is disturbed, what is computed is the same graph, and the time is what the plan says.
+func TestOffload(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 9))
+	away := 0
+	for name, g := range map[string]*graph.Graph{"net": net(t), "deep": deep(t)} {
+		free, err := overLinks(t, g, 0, 1e9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := arenaBytes(free)
+		ideal := carried(t, free, 1)
+		for range 6 {
+			rate := math.Exp(r.Float64()*9) * 1e7
+			_, err := overLinks(t, g, 64, rate)
+			least := tooSmall(t, err)
+			limit := least + r.Int64N(most-least)
+			if r.IntN(3) == 0 {
+				limit = least
+			}
+			u, err := overLinks(t, g, limit, rate)
+			if err != nil || arenaBytes(u) > limit {
+				t.Fatalf("%s: limit %d of %d: arena %d, error %v", name, limit, most, arenaBytes(u), err)
+			}
+			end := carried(t, u, rate)
+			if math.Abs(end-u.Again.Slower*ideal) > 1e-9*end {
+				t.Errorf("%s: limit %d of %d over %.3g bytes a second: %g s, predicted %g", name, limit, most, rate, end, u.Again.Slower*ideal)
+			}
+			copies := 0
+			for _, id := range u.Sequence {
+				if u.Graph.Nodes[id].Op == op.OffloadOp {
+					copies++
+				}
+			}
+			if copies != u.Again.Away || u.Graph.FLOPs()-u.Again.FLOPs != free.Graph.FLOPs() {
+				t.Errorf("%s: limit %d: %+v, %d results leave", name, limit, u.Again, copies)
+			}
+			away += copies
+			sameWithout(t, free.Graph, u)
+		}
+	}
+	if away < 10 {
+		t.Errorf("%d results left", away)
+	}
+}
+
+// sameWithout checks that a graph computes the same as another once copies are left out and
+// what is computed again is merged.
+func sameWithout(t *testing.T, want *graph.Graph, u *Unit) {
+	t.Helper()
+	to := map[int]graph.Value{}
+	own, err := u.Graph.Rewrite(nil, func(_ *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+		if n.Kind == graph.KindOp && op.IsOffload(n.Op) {
+			return in[0]
+		}
+		return to[n.ID]
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &Unit{Graph: own, ElemBytes: 4}
+	if err := mergeDuplicates(v); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeDead(v); err != nil {
+		t.Fatal(err)
+	}
+	numbers := map[string]int{}
+	a, b := expressions(want, numbers), expressions(v.Graph, numbers)
+	slices.Sort(a)
+	slices.Sort(b)
+	if !slices.Equal(a, b) {
+		t.Errorf("limit %d: without copies and repeats, the graph is another one", u.MemoryLimit)
+	}
+}
+
+// blocksOf is a program of blocks as package karma has them, and the order that a plan of
+// letters gives: block i is computed by operation i, and its gradient by operation n+i.
+func blocksOf(blocks []karma.Block, m karma.Machine, letters string) (*program, []int) {
+	n := len(blocks)
+	g := &graph.Graph{Loss: -1, Nodes: make([]*graph.Node, 2*n)}
+	for i := range g.Nodes {
+		g.Nodes[i] = &graph.Node{ID: i}
+	}
+	p := &program{g: g, size: make([]int, 2*n), of: make([]int, 2*n), reads: make([][]int, 2*n), over: make([][]int, 2*n),
+		stays: make([]bool, 2*n), forward: make([]bool, 2*n), again: make([]bool, 2*n), cost: make([]float64, 2*n),
+		cheap: make([]bool, 2*n), now: make([]int, 2*n)}
+	var order []int
+	for i, b := range blocks {
+		p.of[i], p.of[n+i] = i, n+i
+		p.size[i], p.cost[i], p.cost[n+i] = int(b.Interior), b.Forward, b.Backward
+		p.reads[n+i] = []int{i}
+		p.forward[i], p.again[i] = true, true
+		order = append(order, i)
+	}
+	p.link(&Unit{Graph: g, ElemBytes: 1}, m.ToHost, m.FromHost)
+	for i := n - 1; i >= 0; i-- {
+		switch letters[i] {
+		case karma.Recompute:
+			order = append(order, i)
+		case karma.Swap:
+			order = append(order, p.fetch(i))
+		}
+		order = append(order, n+i)
+	}
+	return p, order
+}
+
+// TestAgainstKarma: plans of blocks take the time that package karma finds, or less where a
+// copy back can begin before the last block of the forward pass.
+func TestAgainstKarma(t *testing.T) {
+	uniform := slices.Repeat([]karma.Block{{Forward: 1, Backward: 2, Interior: 4}}, 6)
+	unet := []karma.Block{{Forward: 4, Backward: 8, Interior: 16}, {Forward: 3, Backward: 6, Interior: 8}, {Forward: 2, Backward: 4, Interior: 4},
+		{Forward: 2, Backward: 4, Interior: 2}, {Forward: 3, Backward: 6, Interior: 6}, {Forward: 4, Backward: 8, Interior: 12}, {Forward: 5, Backward: 10, Interior: 20}}
+	timed := func(b []karma.Block, m karma.Machine, letters string) float64 {
+		p, order := blocksOf(b, m, letters)
+		a := p.plan(order)
+		if float64(a.peak) > m.Memory {
+			t.Fatalf("%s needs %d of %v", letters, a.peak, m.Memory)
+		}
+		_, end := p.timed(a, int(m.Memory))
+		return end
+	}
+	for _, c := range []struct {
+		b       []karma.Block
+		m, rate float64
+		plan    string
+		want    float64 // of the specification
+	}{
+		{uniform, 12, 4, "KSSSKK", 18}, {uniform, 12, 2, "SKSRKK", 19}, {uniform, 12, 1, "SKRRKK", 20}, {uniform, 12, 0.5, "KKRRRK", 21},
+		{uniform, 8, 2, "SRSRKK", 20}, {unet, 40, 4, "SSKKSKK", 69}, {unet, 40, 2, "SSSKKKK", 69},
+	} {
+		if got := timed(c.b, karma.Machine{Memory: c.m, ToHost: c.rate, FromHost: c.rate}, c.plan); got != c.want {
+			t.Errorf("%s over %v: %v, want %v", c.plan, c.rate, got, c.want)
+		}
+	}
+	r := rand.New(rand.NewPCG(4, 4))
+	same := 0
+	for range 300 {
+		var b []karma.Block
+		for range 6 {
+			b = append(b, karma.Block{Forward: float64(1 + r.IntN(4)), Backward: float64(1 + r.IntN(6)), Interior: float64(1 + r.IntN(9))})
+		}
+		rate := []float64{0.5, 1, 2, 4}[r.IntN(4)]
+		m := karma.Machine{Memory: float64(10 + r.IntN(15)), ToHost: rate, FromHost: rate}
+		plan, run, ok := karma.Search(b, m, "KRS")
+		if !ok {
+			continue
+		}
+		got := timed(b, m, plan)
+		if got > run.Makespan || got < karma.Ideal(b) {
+			t.Errorf("%+v on %+v: %s takes %v, want %v", b, m, plan, got, run.Makespan)
+		}
+		if got == run.Makespan {
+			same++
+		}
+	}
+	if same < 200 {
+		t.Errorf("%d of 300 take the same time", same)
+	}
+}
