@@ -81,9 +81,9 @@ part() {
 }
 
 sizes=() field2=(--field 2x352x704) globe2=(--field 2x361x720) globe11=(--field 11x361x720) width=(--base 32) narrow=(--base 8) device=()
-agree=(--base 4 --field 2x32x64 --batch 1) learn=(--base 4 --channels 8 --field 2x32x32 --batch 2) share=(--share 0.5)
+agree=(--base 16 --field 2x32x32 --batch 1) learn=(--base 4 --channels 8 --field 2x32x32 --batch 2) share=(--share 0.5)
 if [ $emulated = 1 ]; then
-  sizes=(--emulated) field2=() globe2=(--field 2x31x32) globe11=(--field 3x31x32) width=() narrow=() device=(--tiny) agree=() learn=() share=(--share 0.85 --batch 2)
+  sizes=(--emulated) field2=() globe2=(--field 2x7x8) globe11=(--field 3x7x8) width=() narrow=() device=(--tiny) agree=() learn=() share=(--share 0.85 --batch 2)
 fi
 ours() { # ours NAME SECONDS COMMAND FLAGS...
   local name=$1 limit=$2 command=$3
@@ -134,11 +134,12 @@ if [ $have = 0 ]; then
   batch=$(sed -n 's/.*"largest_batch": *\([0-9][0-9]*\).*/\1/p' "$parts/peer-levels.json" 2>/dev/null | sort -n | tail -n 1)
   ours levels 50 train --case unet3d-11 "${width[@]}" "${globe11[@]}" --batch "${batch:-1}"
 
-  # Memory, learning, float32, the narrow network.
+  # Memory, learning, TF32 and float32, the narrow network.
   ours memory 40 memory "${width[@]}" ${globe11[@]+"${globe11[@]}"} --batch 1 "${share[@]}"
-  ours train-f32 25 train --case unet3d-2 "${width[@]}" ${field2[@]+"${field2[@]}"} --precision f32 --seconds 2
+  ours train-tf32 25 train --case unet3d-2 "${width[@]}" ${field2[@]+"${field2[@]}"} --precision tf32 --seconds 2
+  ours train-f32 25 train --case unet3d-2 "${width[@]}" ${field2[@]+"${field2[@]}"} --precision f32 --seconds 1
   if [ $quick = 0 ]; then
-    theirs peer-f32 30 train --case unet3d-2 "${width[@]}" ${field2[@]+"${field2[@]}"} --batch 2 --precision tf32 --forms d3_cl_graph,fold_cl_graph
+    theirs peer-tf32 30 train --case unet3d-2 "${width[@]}" ${field2[@]+"${field2[@]}"} --batch 2 --precision tf32 --forms d3_cl_graph,fold_cl_graph
     ours learn 60 learn "${learn[@]}"
     ours narrow 20 train --case unet3d-2-narrow "${narrow[@]}" ${field2[@]+"${field2[@]}"} --seconds 2
     theirs peer-narrow 30 train --case unet3d-2-narrow "${narrow[@]}" ${field2[@]+"${field2[@]}"} --batch 2 --forms d3_cl_graph,fold_cl_graph

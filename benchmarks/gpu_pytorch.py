@@ -31,6 +31,7 @@ device_bytes is torch.cuda.max_memory_allocated, reserved_bytes max_memory_reser
 import argparse
 import gc
 import json
+import math
 import os
 import signal
 import statistics
@@ -188,9 +189,16 @@ def summary(t):
 def train(c, form):
     k = Case(c, form, True)
     f = k.warm(k.step)
-    out = {"train_ms": summary(k.queued(f, c["seconds"])), "loss": float(k.last), "parameters": sum(p.numel() for p in k.net.parameters())}
-    out.update(k.peak())
-    return out
+    first = float(k.last)
+    out = {"train_ms": summary(k.queued(f, c["seconds"])), "parameters": sum(p.numel() for p in k.net.parameters())}
+    return dict(out, **finite(warm_loss=first, loss=float(k.last)), **k.peak())
+
+
+def finite(**numbers):
+    """Numbers for JSON, which has no NaN; a form whose are not finite does not count."""
+    if all(math.isfinite(x) for x in numbers.values()):
+        return numbers
+    return {"error": "not finite: " + ", ".join(k for k, x in numbers.items() if not math.isfinite(x))}
 
 
 def predict(c, form):
@@ -215,9 +223,8 @@ def predict(c, form):
         back.copy_(k.out, non_blocking=True)
         k.wait()
     once()
-    out = {"predict_ms": summary(timed(once, c["seconds"])), "mean_abs_output": float(back.abs().mean())}
-    out.update(k.peak())
-    return out
+    out = {"predict_ms": summary(timed(once, c["seconds"]))}
+    return dict(out, **finite(mean_abs_output=float(back.abs().mean())), **k.peak())
 
 
 def fit(c, form):

@@ -98,7 +98,7 @@ func TestScript(t *testing.T) {
 	// Every part of ours has an answer with these keys; without PyTorch its parts say why.
 	want := map[string]string{"info": "libraries", "peak": "bf16_gflops", "train": "train_ms", "train-again": "classes", "agree-f32": "relative_output_error",
 		"agree-bf16": "relative_gradient_error", "conformance": "failures", "predict": "predict_ms", "predict-again": "device_bytes", "levels": "conv_gflops",
-		"memory": "ratio", "train-f32": "loss", "learn": "within_spread", "narrow": "parameters"}
+		"memory": "ratio", "train-tf32": "loss", "train-f32": "loss", "learn": "within_spread", "narrow": "parameters"}
 	for _, p := range got.Parts {
 		if key, ours := want[p.Name]; ours {
 			delete(want, p.Name)
@@ -148,7 +148,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestTargets judges invented figures: the peer's fastest form counts, of several rounds
+// TestTargets judges invented figures: the peer's fastest form that works counts, of several rounds
 // the median, and a target without a figure is neither met nor missed.
 func TestTargets(t *testing.T) {
 	ms := func(x float64) *times { return &times{Median: x, N: 5} }
@@ -159,6 +159,7 @@ func TestTargets(t *testing.T) {
 		{Case: casePublished, Peer: "pytorch", Form: "slow", Precision: "bf16", Batch: 2, Train: ms(60), Bytes: 1e9},
 		{Case: casePublished, Peer: "pytorch", Form: "fast", Precision: "bf16", Batch: 2, Train: ms(33), Bytes: 10e9},
 		{Case: casePublished, Peer: "pytorch", Form: "tf32", Precision: "tf32", Batch: 2, Train: ms(1), Bytes: 10e9},
+		{Case: casePublished, Peer: "pytorch", Form: "wrong", Precision: "bf16", Batch: 2, Train: ms(2), Error: "not finite: loss"},
 		{Case: "peak", Peer: "pytorch", BF16: 700e3},
 		{Case: "agree", Precision: "f32", Output: &exact},
 		{Case: "learn", Precision: "bf16", Within: &within},
@@ -201,7 +202,7 @@ func TestTargets(t *testing.T) {
 
 // TestUsage refuses what cannot be measured before anything is opened.
 func TestUsage(t *testing.T) {
-	for _, args := range []string{"", "nothing", "train --precision fp8", "train --field 2x3", "train --batch 0", "train more", "learn --seeds 1", "memory --share 1", "train --seconds 0"} {
+	for _, args := range []string{"", "nothing", "train --precision fp8", "train --field 2x3", "train --batch 0", "train more", "learn --seeds 1", "memory --share 1", "train --stages 6", "train --seconds 0"} {
 		var out, log strings.Builder
 		if code := execute(context.Background(), strings.Fields(args), &out, &log); code != exit.Usage || out.Len() > 0 || !strings.Contains(log.String(), "fix:") {
 			t.Errorf("%q: exit %d, %q, %q", args, code, out.String(), log.String())

@@ -17,14 +17,14 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // command is one thing to measure.
@@ -63,7 +63,7 @@ type config struct {
 }
 
 // Sizes on an emulated device, which is some 1e5 times slower.
-var tiny = config{network: network{Base: 1, Batch: 1, Channels: 3, Field: field{2, 32, 32}}, steps: 2, seeds: 2}
+var tiny = config{network: network{Base: 1, Stages: 1, Batch: 1, Channels: 3, Field: field{2, 8, 8}}, steps: 2, seeds: 2}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -95,9 +95,7 @@ func execute(ctx context.Context, args []string, out, log io.Writer) exit.Code {
 		}
 		return fail(&exit.Error{Code: exit.Usage, What: "the command line is wrong", Why: err.Error(), Fix: "ensemble-gpu " + cmd.name + " --help", Err: err})
 	}
-	if c.emulated {
-		register()
-	}
+	register(c.backend)
 	answer, err := cmd.run(ctx, c)
 	if answer != nil {
 		e := json.NewEncoder(out)
@@ -120,10 +118,11 @@ func (c *config) parse(name string, args []string, log io.Writer) error {
 	f.StringVar(&c.backend, "backend", "cuda", "device: cuda, cpu or ref")
 	f.BoolVar(&c.emulated, "emulated", false, "run the kernels of the GPU on the processor, on tiny sizes")
 	f.IntVar(&c.Base, "base", 32, "base width of the network")
+	f.IntVar(&c.Stages, "stages", unet3d.MaxStages, "poolings of the network")
 	f.IntVar(&c.Batch, "batch", 2, "samples of a step")
 	f.IntVar(&c.Channels, "channels", 42, "input channels")
 	f.TextVar(&c.Field, "field", field{2, 352, 704}, "levels, rows and columns")
-	f.StringVar(&c.Precision, "precision", "bf16", "of fields inside the network and of products: bf16 or f32")
+	f.StringVar(&c.Precision, "precision", "bf16", "of fields inside the network and of products: bf16, f32, or f32 with products in tf32")
 	f.Float64Var(&c.seconds, "seconds", 3, "time of measured steps")
 	f.IntVar(&c.steps, "steps", 0, "measured steps (0: as many as --seconds allows), or steps of a training (0: 200)")
 	f.IntVar(&c.seeds, "seeds", 3, "trainings on each device")
@@ -145,7 +144,7 @@ func (c *config) parse(name string, args []string, log io.Writer) error {
 		given := map[string]bool{}
 		f.Visit(func(g *flag.Flag) { given[g.Name] = true })
 		for name, set := range map[string]func(){
-			"base": func() { c.Base = tiny.Base }, "batch": func() { c.Batch = tiny.Batch }, "channels": func() { c.Channels = tiny.Channels },
+			"base": func() { c.Base = tiny.Base }, "stages": func() { c.Stages = tiny.Stages }, "batch": func() { c.Batch = tiny.Batch }, "channels": func() { c.Channels = tiny.Channels },
 			"field": func() { c.Field = tiny.Field }, "steps": func() { c.steps = tiny.steps }, "seeds": func() { c.seeds = tiny.seeds },
 		} {
 			if !given[name] {
@@ -159,20 +158,37 @@ func (c *config) parse(name string, args []string, log io.Writer) error {
 	return c.check()
 }
 
-// emulatedName is the device that stands in for a GPU.
-const emulatedName = "emulated"
+// Devices of this program's own: what stands in for a GPU, and one whose convolutions of
+// float32 round what they multiply.
+const (
+	emulatedName = "emulated"
+	tf32Suffix   = "-tf32"
+)
 
-// register adds it to those of the engine.
-func register() {
-	for _, b := range engine.Backends {
-		if b.Name == emulatedName {
-			return
-		}
+// register adds them to those of the engine.
+func register(name string) {
+	known := func(name string) bool {
+		return slices.ContainsFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == name })
 	}
-	e := engine.Backends[0]
-	e.Name, e.Purpose = emulatedName, "kernels of the GPU on the processor"
-	e.Open = func(engine.Options) (backend.Backend, error) {
-		return cuda.Over(func() (device.Device, error) { return emulate.Open(4 << 30) })
+	if !known(emulatedName) {
+		engine.Backends = append(engine.Backends, engine.Backend{Name: emulatedName, Purpose: "kernels of the GPU on the processor",
+			Open: func(engine.Options) (backend.Backend, error) { return emulate.Backend(4 << 30) }})
 	}
-	engine.Backends = append(engine.Backends, e)
+	at := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == name })
+	if at < 0 || known(name+tf32Suffix) {
+		return
+	}
+	exact := engine.Backends[at].Open
+	engine.Backends = append(engine.Backends, engine.Backend{Name: name + tf32Suffix, Purpose: "the same with products in TF32",
+		Open: func(o engine.Options) (backend.Backend, error) {
+			b, err := exact(o)
+			if err != nil {
+				return nil, err
+			}
+			r, ok := b.(interface{ AllowTF32(bool) })
+			if !ok {
+				return nil, errors.Join(fmt.Errorf("backend %s has no TF32", name), b.Close())
+			}
+			return b, b.Do(func() error { r.AllowTF32(true); return nil })
+		}})
 }

@@ -20,6 +20,7 @@ import (
 // network is the 3-D U-Net on fields of a size.
 type network struct {
 	Base      int    `json:"base"`
+	Stages    int    `json:"stages"`
 	Batch     int    `json:"batch"`
 	Channels  int    `json:"channels"`
 	Field     field  `json:"field"`
@@ -47,11 +48,14 @@ func (f *field) UnmarshalText(text []byte) error {
 
 // precisions are the names of the engine. Fields that are stored as bfloat16 are also
 // multiplied so, as the peer does.
-var precisions = map[string]string{"f32": "f32", "bf16": "bf16_products"}
+var precisions = map[string]string{"f32": "f32", "tf32": "f32", "bf16": "bf16_products"}
 
 func (n network) check() error {
 	if precisions[n.Precision] == "" {
-		return fmt.Errorf("precision %q: known are f32 and bf16", n.Precision)
+		return fmt.Errorf("precision %q: known are f32, tf32 and bf16", n.Precision)
+	}
+	if n.Stages < 1 || n.Stages > unet3d.MaxStages {
+		return fmt.Errorf("%d stages: the network has 1 to %d", n.Stages, unet3d.MaxStages)
 	}
 	if min(n.Base, n.Batch, n.Channels, n.Field[0], n.Field[1], n.Field[2]) < 1 {
 		return fmt.Errorf("base %d, batch %d, channels %d, field %v: all are at least 1", n.Base, n.Batch, n.Channels, n.Field)
@@ -64,7 +68,7 @@ func (n network) check() error {
 func (n network) graph(train bool, seed uint64) (*graph.Graph, error) {
 	b := graph.New(seed)
 	x := b.Input("x", graph.Shape{n.Batch, n.Channels, n.Field[0], n.Field[1], n.Field[2]})
-	y := unet3d.UNet{Base: n.Base}.BuildPadded(b, x)
+	y := unet3d.UNet{Base: n.Base, Stages: n.Stages}.BuildPadded(b, x)
 	b.Output("y", y)
 	if train {
 		b.Loss(op.L1(b, y, b.Input("target", y.Shape())))
@@ -94,6 +98,9 @@ func (n network) flops() (int64, error) {
 
 // options are those of every plan on a device.
 func (n network) options(backend string) engine.Options {
+	if n.Precision == "tf32" {
+		backend += tf32Suffix
+	}
 	return engine.Options{Backend: backend, Threads: n.Threads, Precision: precisions[n.Precision]}
 }
 

@@ -19,6 +19,7 @@ type peaks struct {
 	Backend string  `json:"backend"`
 	Side    int     `json:"side"`        // channels in and out
 	BF16    float64 `json:"bf16_gflops"` // of a convolution of one tap
+	TF32    float64 `json:"tf32_gflops"`
 	F32     float64 `json:"f32_gflops"`
 	Copy    float64 `json:"copy_gb_s"` // read and written
 	Host    float64 `json:"from_host_gb_s"`
@@ -33,7 +34,7 @@ func peak(ctx context.Context, c *config) (any, error) {
 	if c.emulated {
 		a.Side, floats = 32, 1<<16
 	}
-	for precision, to := range map[string]*float64{"bf16": &a.BF16, "f32": &a.F32} {
+	for precision, to := range map[string]*float64{"bf16": &a.BF16, "tf32": &a.TF32, "f32": &a.F32} {
 		var err error
 		if *to, err = c.products(ctx, a.Side, precision); err != nil {
 			return nil, err

@@ -58,6 +58,7 @@ type line struct {
 	Case      string   `json:"case"`
 	Peer      string   `json:"peer"`
 	Form      string   `json:"form"`
+	Error     string   `json:"error"`
 	Precision string   `json:"precision"`
 	Batch     int      `json:"batch"`
 	Train     *times   `json:"train_ms"`
@@ -186,9 +187,13 @@ func lastLines(path string) string {
 	return s
 }
 
-// same are precisions that are compared: the peer's tf32 beside our float32 too, since
-// that is what its users take for it.
-func same(ours, peer string) bool { return ours == peer || ours == "f32" && peer == "tf32" }
+// What ratios are of, beside the bytes of the device that go with each.
+const (
+	stepTime    = "training step, ms a sample"
+	predictTime = "prediction, ms a sample"
+)
+
+var inBytes = map[string]string{stepTime: "training step, bytes a sample", predictTime: "prediction, bytes a sample"}
 
 // ratios compares every case that both sides have. Of several rounds of one form the
 // median counts, and of the peer's forms the fastest.
@@ -202,8 +207,8 @@ func ratios(lines []line) []ratio {
 		if l.Peer == "" {
 			form = ""
 		}
-		for what, t := range map[string]*times{"training step, ms a sample": l.Train, "prediction, ms": l.Predict} {
-			if t == nil || t.N == 0 {
+		for what, t := range map[string]*times{stepTime: l.Train, predictTime: l.Predict} {
+			if t == nil || t.N == 0 || l.Error != "" {
 				continue
 			}
 			k := key{l.Case, l.Precision, form, what}
@@ -219,25 +224,22 @@ func ratios(lines []line) []ratio {
 		if ours.form != "" {
 			continue
 		}
-		best := map[string]key{}
+		var best *key
 		for _, k := range order {
-			if k.form == "" || k.name != ours.name || k.what != ours.what || !same(ours.precision, k.precision) {
+			if k.form == "" || k.name != ours.name || k.what != ours.what || ours.precision != k.precision {
 				continue
 			}
-			if b, ok := best[k.precision]; !ok || median(ms[k]) < median(ms[b]) {
-				best[k.precision] = k
+			if best == nil || median(ms[k]) < median(ms[*best]) {
+				best = &k
 			}
 		}
-		for _, p := range []string{"bf16", "f32", "tf32"} {
-			k, ok := best[p]
-			if !ok {
-				continue
-			}
-			x, y := median(ms[ours]), median(ms[k])
-			out = append(out, ratio{ours.name, ours.what, p, x, y, k.form, y / x})
-			if bx, by := bytes[ours], bytes[k]; bx > 0 && by > 0 {
-				out = append(out, ratio{ours.name, strings.Replace(strings.Replace(ours.what, "ms a sample", "bytes a sample", 1), "ms", "bytes", 1), p, bx, by, k.form, by / bx})
-			}
+		if best == nil {
+			continue
+		}
+		x, y := median(ms[ours]), median(ms[*best])
+		out = append(out, ratio{ours.name, ours.what, ours.precision, x, y, best.form, y / x})
+		if bx, by := bytes[ours], bytes[*best]; bx > 0 && by > 0 {
+			out = append(out, ratio{ours.name, inBytes[ours.what], ours.precision, bx, by, best.form, by / bx})
 		}
 	}
 	return out

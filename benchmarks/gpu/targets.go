@@ -46,9 +46,9 @@ func targets(lines []line, all []ratio) []target {
 		name, of, what string
 		least          float64
 	}{
-		{"training step, 2×352×704, batch 2", casePublished, "training step, ms a sample", 1.25},
-		{"training step, 11×361×720", caseLevels, "training step, ms a sample", 1.25},
-		{"prediction, 2×361×720", casePredict, "prediction, ms", 1.5},
+		{"training step, 2×352×704, batch 2", casePublished, stepTime, 1.25},
+		{"training step, 11×361×720", caseLevels, stepTime, 1.25},
+		{"prediction, 2×361×720", casePredict, predictTime, 1.5},
 	} {
 		got := find(t.of, t.what)
 		why := ""
@@ -59,7 +59,7 @@ func targets(lines []line, all []ratio) []target {
 	}
 	for _, name := range []string{casePublished, caseLevels} {
 		const most = 0.6
-		got, why := find(name, "training step, bytes a sample"), ofPeer
+		got, why := find(name, inBytes[stepTime]), ofPeer
 		if got != nil {
 			share := 1 / *got
 			got, why = &share, ""
