@@ -54,6 +54,10 @@ var table = map[string][]prepare{
 	"set_crps_grad":    {setCRPS},
 	"set_dot":          {setDot},
 	"set_mix":          {setMix},
+	// axis.go
+	"axis_attention":         {axisAttention},
+	"axis_attention_grad":    {axisAttention},
+	"axis_attention_offsets": {axisAttention},
 	// scores.go
 	"distribution_score":      {distribution},
 	"distribution_score_grad": {distribution},

@@ -9,7 +9,8 @@ import (
 // choices are the macros that a program is compiled with, by its file: one of each list,
 // "" for none. A program that is not here has those of others.
 var choices = map[string][][]string{
-	"chain.cu":   {}, // alone; the program writes kernels behind it
+	"axis.cu":    {{"PER=8", "PER=32"}}, // any power of two from 4 on
+	"chain.cu":   {},                    // alone; the program writes kernels behind it
 	"combine.cu": {},
 	"copies.cu":  {{"U=words4", "U=uint32_t", "U=uint16_t"}},
 	"layout.cu":  {{"T=float", "T=bf16"}},

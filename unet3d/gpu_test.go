@@ -1,0 +1,131 @@
+//go:build cgo && linux
+
+package unet3d
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+// idle is a device that compiles and runs no kernel.
+type idle struct{ *emulate.Device }
+
+func (idle) Load(device.Program) (device.Module, error) { return idleModule{}, nil }
+
+type idleModule struct{}
+
+func (idleModule) Call(string, device.Size, ...any) (device.Call, error) { return idleModule{}, nil }
+func (idleModule) Run() error                                            { return nil }
+
+func init() {
+	e := engine.Backends[0]
+	e.Name = "idle"
+	e.Open = func(engine.Options) (backend.Backend, error) {
+		return cuda.Over(func() (device.Device, error) {
+			d, err := emulate.Open(1 << 30)
+			return idle{d}, err
+		})
+	}
+	engine.Backends = append(engine.Backends, e)
+}
+
+// losses are the graphs of losses of a prediction of four rows.
+var losses = map[string]func(b *graph.Builder, z, y graph.Value) graph.Value{
+	"l1":  op.L1,
+	"mse": op.MSE,
+	"gaussian crps": func(b *graph.Builder, z, y graph.Value) graph.Value {
+		return op.Mean(b, op.GaussianCRPS(b, z, op.Softplus(b, z), y))
+	},
+	"weighted mse": func(b *graph.Builder, z, y graph.Value) graph.Value {
+		return op.WeightedMSE(b, z, y, b.Const("w", graph.Shape{1, 1, 1, 16, 1}, make([]float32, 16)))
+	},
+	"pinball": func(b *graph.Builder, z, y graph.Value) graph.Value { return op.Mean(b, op.Pinball(b, z, y, 0.9)) },
+	"kernel crps": func(b *graph.Builder, z, y graph.Value) graph.Value {
+		return op.Mean(b, op.KernelCRPS(b, z, op.SetMean(b, y, 2), 2, dist.Fair))
+	},
+	"multiscale crps": func(b *graph.Builder, z, y graph.Value) graph.Value {
+		s := []op.Smoothing{op.Gaussian(1, 16, 32, true), op.Gaussian(2, 16, 32, true)}
+		return op.Mean(b, op.MultiScaleCRPS(b, z, op.SetMean(b, y, 2), 2, dist.Fair, s, []float64{1, 1, 1}))
+	},
+	"spread": func(b *graph.Builder, z, y graph.Value) graph.Value {
+		return op.Mean(b, op.Add(b, op.SetStd(b, z, 2), op.Add(b, op.SetMin(b, y, 2), op.SetMax(b, z, 2))))
+	},
+	"distribution": func(b *graph.Builder, z, y graph.Value) graph.Value {
+		return op.Mean(b, op.DistributionScore(b, z, op.Slice(b, y, 1, 0, 1), op.Scored{Rule: op.CRPSRule, Family: dist.TruncatedNormal.ID, Parameters: 2}))
+	},
+	"ssim": func(b *graph.Builder, z, y graph.Value) graph.Value {
+		return op.SSIM(b, z, y, op.SimilarityOptions{Range: 1})
+	},
+	"ms-ssim": func(b *graph.Builder, z, y graph.Value) graph.Value {
+		return op.MSSSIM(b, z, y, op.SimilarityOptions{Range: 1})
+	},
+}
+
+// TestNothingRunsOnTheProcessor: of every network and loss all operations have kernels on the GPU.
+func TestNothingRunsOnTheProcessor(t *testing.T) {
+	check := func(name string, g *graph.Graph) {
+		t.Helper()
+		for _, o := range []engine.Options{{Precision: "bf16"}, {Mode: engine.Infer}} {
+			o.Backend = "idle"
+			p, err := engine.Compile(g, o)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			var text bytes.Buffer
+			if err := p.Explain(&text); err != nil {
+				t.Fatal(err)
+			}
+			var left []string
+			for _, line := range strings.Split(text.String(), "\n") {
+				if strings.Contains(line, "on the processor") {
+					left = append(left, operation.FindString(line))
+				}
+			}
+			slices.Sort(left)
+			if left = slices.Compact(left); len(left) > 0 {
+				t.Errorf("%s, mode %v, precision %s: %v run on the processor", name, o.Mode, o.Precision, left)
+			}
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, n := range prunable {
+		check(n.name, buildPrunable(t, n.input, n.build))
+	}
+	for name, n := range leadsNets(2) {
+		check(name, buildPrunable(t, graph.Shape{4, 3, 2, 8, 12}, n.Build))
+	}
+	for name, build := range networks {
+		g, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(name, g)
+	}
+	for name, loss := range losses {
+		b := graph.New(1)
+		z := conv3D(b, "z", b.Input("x", graph.Shape{4, 2, 1, 16, 32}), 2, [3]int{1, 3, 3}, true)
+		b.Loss(loss(b, z, b.Input("y", z.Shape())))
+		g, err := b.Build()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		check("loss "+name, g)
+	}
+}
+
+var operation = regexp.MustCompile(`[a-z][a-z0-9_]+`)
