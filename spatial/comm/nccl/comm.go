@@ -61,14 +61,13 @@ func Open(find func(libraries.Library) (*dl.Library, error)) (*Library, error) {
 		return nil, unavailable(l.path, err)
 	}
 	if l.code < oldest || l.code >= 30000 {
-		return nil, unavailable(l.path, fmt.Errorf("it is version %s, this program was built for 2.9 and later 2.x", l.Version()))
+		return nil, unavailable(l.path, fmt.Errorf("it is version %s, this program was built for 2.13 and later 2.x", l.Version()))
 	}
 	return l, nil
 }
 
-// oldest is the code of NCCL 2.9, the first that writes its version so: it has sends and
-// receives, which can be recorded.
-const oldest = 20900
+// oldest is the code of NCCL 2.13, the first that has words for the last error.
+const oldest = 21300
 
 func unavailable(at string, cause error) error {
 	return &exit.Error{Code: exit.NoDevice, What: "cannot use NCCL for training over several GPUs", At: at, Why: cause.Error(),

@@ -143,8 +143,8 @@ func names(plans []*Plan) []string {
 	return s
 }
 
-// Algorithms that want too much memory, are refused or were there before are left out; the
-// wishes are told.
+// Algorithms that want too much memory or were there before are left out; the wishes are
+// told. Each has a name that gives it again.
 func TestPlans(t *testing.T) {
 	p := Product{M: 3, N: 5, K: 7}
 	const split = "algorithm 21, tile 5, split 3, reduction 2, swizzle 1, stages 7, cluster 2"
@@ -153,9 +153,9 @@ func TestPlans(t *testing.T) {
 		limits Limits
 		want   []string
 	}{
-		{"all", Limits{Workspace: 1 << 20}, []string{split, "algorithm 66, split 1", "algorithm 70"}},
-		{"little memory", Limits{Workspace: 4096}, []string{split, "algorithm 66, split 1"}},
-		{"no memory", Limits{}, []string{"algorithm 66, split 1"}},
+		{"all", Limits{Workspace: 1 << 20}, []string{split, "algorithm 9", "algorithm 66, split 1", "algorithm 70"}},
+		{"little memory", Limits{Workspace: 4096}, []string{split, "algorithm 9", "algorithm 66, split 1"}},
+		{"no memory", Limits{}, []string{"algorithm 9", "algorithm 66, split 1"}},
 		{"first", Limits{Workspace: 4096, Most: 1}, []string{split}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -168,7 +168,14 @@ func TestPlans(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			for _, plan := range plans {
-				if err := plan.Close(); err != nil {
+				again, err := h.Plan(p, plan.Name())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if again.Name() != plan.Name() || again.Workspace() != plan.Workspace() || again.c.algo != plan.c.algo {
+					t.Errorf("%s again: %s with %d bytes, settings %v, want %v", plan.Name(), again.Name(), again.Workspace(), again.c.algo, plan.c.algo)
+				}
+				if err := errors.Join(again.Close(), plan.Close()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -189,7 +196,7 @@ func TestPlans(t *testing.T) {
 		})
 	}
 	_, h, _ := fake(t)
-	if _, err := h.Plan(p, "algorithm 9"); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "cublasLtMatmulAlgoCheck") {
+	if _, err := h.Plan(p, "algorithm 8"); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "cublasLtMatmulAlgoCheck") {
 		t.Errorf("an algorithm that is refused: got %v", err)
 	}
 	if _, err := h.Plans(p, Limits{Workspace: -1}); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "4096 bytes") {
@@ -270,7 +277,7 @@ func TestFailures(t *testing.T) {
 			for k := 1; k < 60; k++ {
 				t.Setenv("FAKE_LOG", "")
 				t.Setenv("FAKE_FAIL", fmt.Sprintf("%s %d", call, k))
-				plan, err := h.Plan(Product{M: 3, N: 5, K: 7, Bias: true}, "algorithm 70")
+				plan, err := h.Plan(Product{M: 3, N: 5, K: 7, Bias: true}, "algorithm 80, tile 1")
 				if err == nil {
 					err = plan.Close()
 				}

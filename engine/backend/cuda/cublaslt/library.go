@@ -187,45 +187,56 @@ func (h *Handle) Plans(p Product, limits Limits) ([]*Plan, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	names, err := h.find(&p, limits)
+	most := limits.Most
+	if most < 1 {
+		most = usual
+	}
+	found, err := h.find(&p, max(0, limits.Workspace), most)
 	if err != nil {
 		return nil, err
 	}
 	var plans []*Plan
-	var reasons []error
-	for _, name := range names {
-		plan, err := h.Plan(p, name)
-		if err == nil && plan.workspace > limits.Workspace {
-			err = errors.Join(fmt.Errorf("%s: %d bytes of workspace", name, plan.workspace), plan.Close())
-		}
-		if err != nil {
-			reasons = append(reasons, err)
+	reasons := []error{ErrUnsupported}
+	for i := range found {
+		f := &found[i]
+		if f.bytes > limits.Workspace {
+			reasons = append(reasons, fmt.Errorf("%s: %d bytes of workspace", f.name, f.bytes))
 			continue
+		}
+		plan, err := h.take(&p, f)
+		if err != nil {
+			for _, plan := range plans {
+				err = errors.Join(err, plan.Close())
+			}
+			return nil, err
 		}
 		plans = append(plans, plan)
 	}
 	if len(plans) == 0 {
-		return nil, fmt.Errorf("cublaslt: %v with at most %d bytes of workspace: %w", &p, limits.Workspace, errors.Join(append([]error{ErrUnsupported}, reasons...)...))
+		return nil, fmt.Errorf("cublaslt: %v with at most %d bytes of workspace: %w", &p, limits.Workspace, errors.Join(reasons...))
 	}
 	return plans, nil
 }
 
-// find asks for algorithms and gives their names, each once.
-func (h *Handle) find(p *Product, limits Limits) (names []string, err error) {
+// algorithm is one that was found for a product.
+type algorithm struct {
+	name  string
+	bytes int64 // of workspace
+	algo  C.ens_lt_algo
+}
+
+// find asks for algorithms and gives each once; none where cuBLASLt knows none.
+func (h *Handle) find(p *Product, workspace int64, most int) (all []algorithm, err error) {
 	what := p.String()
 	c, err := h.l.describe(p)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, h.l.drop(c, what)) }()
-	most := limits.Most
-	if most < 1 {
-		most = usual
-	}
 	found := make([]C.ens_lt_result, most)
 	var n C.int
 	var call *C.char
-	status := C.ens_lt_find(h.l.t, h.handle, c, C.uint64_t(max(0, limits.Workspace)), Alignment, C.int(most), &found[0], &n, &call)
+	status := C.ens_lt_find(h.l.t, h.handle, c, C.uint64_t(workspace), Alignment, C.int(most), &found[0], &n, &call)
 	if status == notSupported {
 		return nil, nil
 	}
@@ -248,10 +259,20 @@ func (h *Handle) find(p *Product, limits Limits) (names []string, err error) {
 		}
 		if name := s.String(); !seen[name] {
 			seen[name] = true
-			names = append(names, name)
+			all = append(all, algorithm{name, int64(found[i].workspaceSize), found[i].algo})
 		}
 	}
-	return names, nil
+	return all, nil
+}
+
+// take makes the plan of an algorithm that was found.
+func (h *Handle) take(p *Product, f *algorithm) (*Plan, error) {
+	c, err := h.l.describe(p)
+	if err != nil {
+		return nil, err
+	}
+	C.ens_lt_take(c, &f.algo)
+	return &Plan{h: h, p: *p, c: c, name: f.name, workspace: f.bytes}, nil
 }
 
 // Plan makes the plan of a name that Plans gave, for the same product and the same version
@@ -278,10 +299,32 @@ func (h *Handle) Plan(p Product, name string) (*Plan, error) {
 	var call *C.char
 	status := C.ens_lt_choose(h.l.t, h.handle, c, &config[0], &bytes, &call)
 	if err := h.l.failed(call, fmt.Sprintf("%s of %v", name, &p), status); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnsupported, err), h.l.drop(c, name))
+		err = errors.Join(fmt.Errorf("%w: %w", ErrUnsupported, err), h.l.drop(c, name))
+		return h.again(&p, name, err)
 	}
 	return &Plan{h: h, p: p, c: c, name: name, workspace: int64(bytes)}, nil
 }
+
+// again looks for an algorithm that cannot be set by its settings among those that are
+// found.
+func (h *Handle) again(p *Product, name string, refused error) (*Plan, error) {
+	found, err := h.find(p, anyWorkspace, many)
+	if err != nil {
+		return nil, errors.Join(refused, err)
+	}
+	for i := range found {
+		if found[i].name == name {
+			return h.take(p, &found[i])
+		}
+	}
+	return nil, refused
+}
+
+// What again asks for: more than any caller would.
+const (
+	anyWorkspace = 1 << 40
+	many         = 64
+)
 
 // Name tells the plan apart from others of the same product.
 func (p *Plan) Name() string { return p.name }

@@ -110,7 +110,8 @@ int ens_lt_choose(const ens_lt *t, void *handle, ens_lt_product *p, const int64_
 	ens_lt_result r = {0};
 	const ens_lt_spec *s = &p->s;
 	TRY(cublasLtMatmulAlgoInit, handle, s->compute, CUDA_R_32F, s->type, s->type, s->result, s->result, (int)config[0], &p->algo);
-	for (int i = 1; i < ENS_LT_CONFIG; i++) { // the first is only read
+	for (int i = 1; i < ENS_LT_CONFIG; i++) { // the first is only read, and 0 is there from the beginning
+		if (!config[i]) continue;
 		uint32_t wide = (uint32_t)config[i];
 		uint16_t narrow = (uint16_t)config[i];
 		TRY(cublasLtMatmulAlgoConfigSetAttribute, &p->algo, i, width(i) == 4 ? (void *)&wide : (void *)&narrow, width(i));
@@ -119,6 +120,8 @@ int ens_lt_choose(const ens_lt *t, void *handle, ens_lt_product *p, const int64_
 	*workspace = r.workspaceSize;
 	return rc;
 }
+
+void ens_lt_take(ens_lt_product *p, const ens_lt_algo *a) { p->algo = *a; }
 
 int ens_lt_run(const ens_lt *t, void *handle, ens_lt_product *p, const void *a, const void *b, const void *c, void *d,
 	       void *workspace, size_t bytes, void *stream) {

@@ -44,6 +44,8 @@ int ens_lt_find(const ens_lt *t, void *handle, ens_lt_product *p, uint64_t works
 int ens_lt_read(const ens_lt *t, const ens_lt_algo *a, int64_t *config, const char **call);
 // ens_lt_choose sets the algorithm of a product by its settings.
 int ens_lt_choose(const ens_lt *t, void *handle, ens_lt_product *p, const int64_t *config, uint64_t *workspace, const char **call);
+// ens_lt_take sets the algorithm of a product to one that was found for it.
+void ens_lt_take(ens_lt_product *p, const ens_lt_algo *a);
 int ens_lt_bias(const ens_lt *t, ens_lt_product *p, uint64_t bias);
 int ens_lt_run(const ens_lt *t, void *handle, ens_lt_product *p, const void *a, const void *b, const void *c, void *d,
 	       void *workspace, size_t bytes, void *stream);

@@ -16,14 +16,22 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/dl"
 )
 
-// nvidia is the folder "nvidia" of an environment with NVIDIA's wheels of CUDA 12.
-func nvidia(t *testing.T) string {
+// nvidia are the folders of headers of an environment with NVIDIA's wheels, whose folder
+// nvidia the user named.
+func nvidia(t *testing.T) (includes []string) {
 	t.Helper()
 	folder := os.Getenv(libraries.PathVariable)
-	if _, err := os.Stat(filepath.Join(folder, "cudnn/include/cudnn.h")); err != nil {
-		t.Skipf("skipped: %s does not name the folder nvidia of a site-packages with nvidia-cudnn-cu12, nvidia-cuda-runtime-cu12, nvidia-cuda-nvcc-cu12 and nvidia-cuda-nvrtc-cu12", libraries.PathVariable)
+	for _, file := range []string{"cudnn.h", "cuda_runtime.h", "crt/host_defines.h"} {
+		found, err := filepath.Glob(filepath.Join(folder, "*", "include", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == 0 {
+			t.Skipf("skipped: no %s in the folder nvidia of a site-packages that %s names: the wheels of the library, of nvidia-cuda-runtime and of nvidia-cuda-nvcc or nvidia-cuda-crt have them", file, libraries.PathVariable)
+		}
+		includes = append(includes, strings.TrimSuffix(found[0], file))
 	}
-	return folder
+	return includes
 }
 
 // compile builds a shared library from C.
@@ -78,10 +86,10 @@ func real(t *testing.T) *Library {
 
 // Prototypes and values are those of the headers.
 func TestLongHeaders(t *testing.T) {
-	folder := nvidia(t)
+	includes := nvidia(t)
 	args := []string{"-Wall", "-Werror", "-fsyntax-only", "testdata/check.c"}
-	for _, p := range []string{"cudnn", "cuda_runtime", "cuda_nvcc"} {
-		args = append(args, "-I"+filepath.Join(folder, p, "include"))
+	for _, dir := range includes {
+		args = append(args, "-I"+dir)
 	}
 	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("api.h and NVIDIA's headers differ: %v\n%s", err, out)

@@ -1,6 +1,7 @@
 // Stands in for libcublasLt in tests: it keeps descriptors, knows some algorithms, and
 // writes what it is asked into the file FAKE_LOG. FAKE_FAIL="name k" lets the k-th call of a
-// function fail; a new value starts counting anew. Algorithm 9 is found and then refused.
+// function fail; a new value starts counting anew. Algorithm 9 is found and cannot be set,
+// algorithm 8 is neither.
 #include "../api.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -112,6 +113,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
 	for (*n = 0; *n < most && *n < 5; ++*n) {
 		memcpy(r[*n].algo.data, found[*n], sizeof found[0]);
 		r[*n].state = 0;
+		r[*n].workspaceSize = workspace(&r[*n].algo);
 	}
 	return h != &context;
 }
@@ -140,7 +142,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t 
 	INJECT(cublasLtMatmulAlgoCheck)
 	ens_lt_algo *x = (ens_lt_algo *)algo;
 	r->workspaceSize = workspace(x);
-	return config(x)[0] == 9 ? 15 : h != &context || !p || !a || !b || c != d;
+	return config(x)[0] == 9 || config(x)[0] == 8 ? 15 : h != &context || !p || !a || !b || c != d;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t p, const void *alpha, const void *a, cublasLtMatrixLayout_t la, const void *b,
 		cublasLtMatrixLayout_t lb, const void *beta, const void *c, cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
