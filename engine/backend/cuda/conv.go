@@ -304,7 +304,7 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 		for _, a := range class {
 			args = append(args, a.args()...)
 		}
-		size := device.Size{Grid: [3]int{ceil(x.N*class[0].rows*class[1].rows*class[2].rows, t.Rows), ceil(y.Lanes, t.Columns)},
+		size := device.Size{Grid: [3]int{ceil(x.N*class[0].rows*class[1].rows*class[2].rows, t.Rows) * ceil(y.Lanes, t.Columns)},
 			Block: [3]int{t.Threads}, Shared: t.ConvShared(turns)}
 		w.call(kernels.Conv(t, values, products, c.adjoint), "conv", size, args...)
 	}

@@ -23,7 +23,7 @@
 //
 // PRODUCTS is 0 for products of floats on the plain units (every device, and float32 to the
 // last bit), 1 for bf16 and 2 for tf32 on matrix units.
-// Grid: tiles of rows, tiles of columns. Block: THREADS.
+// Grid: tiles, those of the same rows one behind the other. Block: THREADS.
 
 #define UNITS 4
 constexpr int row_units = ROWS + 2, column_units = COLUMNS + 2; // of a buffer, per unit of the sum
@@ -72,7 +72,9 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 
 	const axis d = AXIS_OF(d), h = AXIS_OF(h), w = AXIS_OF(w);
 	int tid = threadIdx.x;
-	int column0 = blockIdx.y * COLUMNS;
+	const int column_tiles = (lanes + COLUMNS - 1) / COLUMNS;
+	const int column0 = blockIdx.x % column_tiles * COLUMNS;
+	const uint32_t row0 = blockIdx.x / column_tiles * ROWS;
 
 	for (int v = tid; v < taps_d; v += THREADS) {
 		tap_d[v] = d.first + v / d.turns * d.each;
@@ -84,7 +86,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 		tap_w[v] = w.first + v / w.turns * w.each;
 	__syncthreads();
 	for (int r = tid; r < ROWS; r += THREADS) {
-		uint32_t m = blockIdx.x * ROWS + r, rest = m / rows_w, next = rest / rows_h; // fewer than 2³¹
+		uint32_t m = row0 + r, rest = m / rows_w, next = rest / rows_h; // fewer than 2³¹
 		int iw = m - rest * rows_w, ih = rest - next * rows_h, n = next / rows_d, id = next - n * rows_d;
 		bool there = n < samples;
 		for (int v = 0; v < taps_d; v++) {
@@ -112,24 +114,31 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	__syncthreads();
 
 	// What this thread copies: unit tid%4 of a step, of every THREADS/4-th row and column.
+	// The sum runs over taps of the first two axes, groups of units, taps of the last axis and
+	// units of a group: a group of four, where the lanes are so many, is read by all taps of
+	// the last axis in steps one behind the other.
 	constexpr int copied_rows = (ROWS * UNITS + THREADS - 1) / THREADS, copied_columns = (COLUMNS * UNITS + THREADS - 1) / THREADS;
 	const int u = tid % UNITS, first = tid / UNITS;
-	const int units = units0 + units1;
-	int e = u, vw = 0, vh = 0, vd = 0; // unit of the lanes, taps
-	int64_t from[copied_rows];         // points
-	int64_t filter_tap = 0;
-	bool moved = true;
+	const int units = units0 + units1, group = units % UNITS == 0 ? UNITS : units;
+	int in_group = u, begin = 0, vw = 0, vh = 0, vd = 0;
+	int32_t base[copied_rows], from[copied_rows]; // points, of the first two axes and of all
+	int64_t base_tap = 0, tap = 0;
+	bool row_moved = true, moved = true;
 	auto carry = [&] {
-		while (e >= units && vd < count) {
-			e -= units;
+		while (in_group >= group && vd < count) {
+			in_group -= group;
 			moved = true;
-			if (++vw == taps_w) {
-				vw = 0;
-				if (++vh == taps_h) {
-					vh = 0;
-					vd++;
-				}
-			}
+			if (++vw < taps_w)
+				continue;
+			vw = 0;
+			if ((begin += group) < units)
+				continue;
+			begin = 0;
+			row_moved = true;
+			if (++vh < taps_h)
+				continue;
+			vh = 0;
+			vd++;
 		}
 	};
 	carry();
@@ -137,19 +146,32 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	auto copy = [&](int stage) {
 		unit *to = stages + stage * stage_units;
 		bool there = vd < count;
-		if (moved && there) {
-			moved = false;
+		if (row_moved && there) {
+			row_moved = false;
 			int v = used[vd];
-			filter_tap = (static_cast<int64_t>(tap_d[v]) * filter_h + tap_h[vh]) * filter_w + tap_w[vw];
+			base_tap = (tap_d[v] * filter_h + tap_h[vh]) * filter_w;
 #pragma unroll
 			for (int i = 0; i < copied_rows; i++) {
 				int r = first + i * (THREADS / UNITS);
 				if (ROWS * UNITS % THREADS == 0 || r < ROWS) {
-					int32_t a = at_d[v * ROWS + r], b = at_h[vh * ROWS + r], c = at_w[vw * ROWS + r];
-					from[i] = (a | b | c) < 0 ? -1 : a + b + c;
+					int32_t a = at_d[v * ROWS + r], b = at_h[vh * ROWS + r];
+					base[i] = (a | b) < 0 ? -1 : a + b;
 				}
 			}
 		}
+		if (moved && there) {
+			moved = false;
+			tap = (base_tap + tap_w[vw]) * units;
+#pragma unroll
+			for (int i = 0; i < copied_rows; i++) {
+				int r = first + i * (THREADS / UNITS);
+				if (ROWS * UNITS % THREADS == 0 || r < ROWS) {
+					int32_t c = at_w[vw * ROWS + r];
+					from[i] = (base[i] | c) < 0 ? -1 : base[i] + c;
+				}
+			}
+		}
+		const int e = begin + in_group;
 		const unit *x = reinterpret_cast<const unit *>(e < units0 ? x0 : x1);
 		int pitch = e < units0 ? units0 : units1, lane = e < units0 ? e : e - units0;
 #pragma unroll
@@ -157,18 +179,18 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 			int r = first + i * (THREADS / UNITS);
 			if (ROWS * UNITS % THREADS == 0 || r < ROWS) {
 				bool valid = there && from[i] >= 0;
-				copy_unit(to + u * row_units + r, valid ? x + from[i] * pitch + lane : x, valid);
+				copy_unit(to + u * row_units + r, valid ? x + static_cast<int64_t>(from[i]) * pitch + lane : x, valid);
 			}
 		}
 		to += UNITS * row_units;
-		const unit *f = filter + (filter_tap * units + e) * room + column0;
+		const unit *f = filter + (tap + e) * room + column0;
 #pragma unroll
 		for (int i = 0; i < copied_columns; i++) {
 			int c = first + i * (THREADS / UNITS);
 			if (COLUMNS * UNITS % THREADS == 0 || c < COLUMNS)
 				copy_unit(to + u * column_units + c, there ? f + c : filter, there);
 		}
-		e += UNITS;
+		in_group += UNITS;
 		carry();
 	};
 
@@ -210,9 +232,10 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	auto multiply = [&](int stage) {
 		const unit *a = stages + stage * stage_units + thread_row;
 		const unit *b = stages + stage * stage_units + UNITS * row_units + thread_column;
+#pragma unroll 1
 		for (int k = 0; k < UNITS; k++)
-#pragma unroll
-			for (int part = 0; part < unit_values; part += 4) {
+#pragma unroll 1
+			for (int part = 0; part < unit_values; part += 4) { // not unrolled: registers are few
 				float fa[tall][4];
 #pragma unroll
 				for (int i = 0; i < tall; i++)

@@ -49,11 +49,10 @@ var ConvTiles = []Tile{
 
 // PlainConvTiles are those of conv.cu on the plain units.
 var PlainConvTiles = []Tile{
-	{128, 128, 8, 8, 256, 2, 2, 1},
-	{128, 64, 8, 4, 256, 2, 2, 0.9},
-	{64, 64, 4, 4, 256, 2, 3, 0.7},
-	{64, 32, 4, 2, 256, 2, 4, 0.5},
-	{128, 8, 4, 1, 256, 2, 4, 0.3},
+	{128, 64, 8, 4, 256, 2, 2, 1},
+	{64, 64, 4, 4, 256, 2, 2, 0.7},
+	{64, 32, 4, 2, 256, 2, 3, 0.5},
+	{128, 8, 4, 1, 256, 2, 3, 0.3},
 }
 
 // FilterTiles are those of convfilter.cu on matrix units.

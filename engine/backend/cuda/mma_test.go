@@ -1,0 +1,175 @@
+package cuda_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/rng"
+)
+
+// warpKernels give registers to what mma.cuh does, and take them back. A warp has registers
+// [lane][number].
+const warpKernels = `
+KERNEL bf16_product(const uint32_t *a, const uint32_t *b, float *c) {
+	uint32_t fa[1][4], fb[1][2];
+	float fc[1][1][4];
+	for (int i = 0; i < 4; i++) fa[0][i] = a[threadIdx.x * 4 + i], fc[0][0][i] = c[threadIdx.x * 4 + i];
+	for (int i = 0; i < 2; i++) fb[0][i] = b[threadIdx.x * 2 + i];
+	products(of_bf16(), fc, fa, fb);
+	for (int i = 0; i < 4; i++) c[threadIdx.x * 4 + i] = fc[0][0][i];
+}
+KERNEL tf32_product(const uint32_t *a, const uint32_t *b, float *c) {
+	uint32_t fa[1][4], fb[1][2];
+	float fc[1][1][4];
+	for (int i = 0; i < 4; i++) fa[0][i] = a[threadIdx.x * 4 + i], fc[0][0][i] = c[threadIdx.x * 4 + i];
+	for (int i = 0; i < 2; i++) fb[0][i] = b[threadIdx.x * 2 + i];
+	products(of_tf32(), fc, fa, fb);
+	for (int i = 0; i < 4; i++) c[threadIdx.x * 4 + i] = fc[0][0][i];
+}
+KERNEL matrices(const uint32_t *rows, uint32_t *straight, uint32_t *turned) {
+	__shared__ unit tile[32];
+	for (int i = 0; i < 4; i++) reinterpret_cast<uint32_t *>(tile + threadIdx.x)[i] = rows[threadIdx.x * 4 + i];
+	__syncthreads();
+	load_matrices(*reinterpret_cast<uint32_t(*)[4]>(straight + threadIdx.x * 4), tile + threadIdx.x);
+	load_turned(*reinterpret_cast<uint32_t(*)[4]>(turned + threadIdx.x * 4), tile + threadIdx.x);
+}
+KERNEL round_tf32(const uint32_t *x, uint32_t *y) { y[threadIdx.x] = to_tf32(x[threadIdx.x]); }
+`
+
+// warp runs a kernel of warpKernels by one warp over copies of words.
+func warp(t *testing.T, kernel string, words ...[]uint32) {
+	t.Helper()
+	d, err := emulate.Open(1 << 24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	source := kernels.Program("common.cuh").Source + kernels.Program("mma.cuh").Source + warpKernels
+	m, err := d.Load(device.Program{Name: "warp.cu", Source: source})
+	check(err)
+	var args []any
+	for _, w := range words {
+		p, err := d.Alloc(int64(len(w)) * 4)
+		check(err)
+		check(d.Copy(p, device.Pointer(&w[0]), int64(len(w))*4))
+		args = append(args, p)
+	}
+	c, err := m.Call(kernel, device.Size{Block: [3]int{32}}, args...)
+	check(err)
+	check(c.Run())
+	for i, w := range words {
+		check(d.Copy(device.Pointer(&w[0]), args[i].(device.Pointer), int64(len(w))*4))
+	}
+}
+
+// TestWarpProducts puts matrices into registers as the PTX ISA draws them ("Matrix Fragments
+// for mma.m16n8k16", with .bf16, and "mma.m16n8k8", with .tf32) and compares with the product.
+func TestWarpProducts(t *testing.T) {
+	for _, k := range []struct {
+		kernel string
+		depth  int
+		bits   int // of a value
+		half   bool
+	}{{"bf16_product", 16, 8, true}, {"tf32_product", 8, 11, false}} {
+		value := func(n, i, j int) float64 {
+			return rounded(2*rng.Uniform(rng.Key(rng.Hash(k.kernel), uint64(n)), uint64(i*64+j))-1, k.bits)
+		}
+		bits := func(x float64) uint32 { return math.Float32bits(float32(x)) }
+		a, b, c := make([]uint32, 128), make([]uint32, 64), make([]uint32, 128)
+		for lane := range 32 {
+			group, in := lane>>2, lane%4 // groupID and threadID_in_group of the document
+			if k.half {
+				for i := range 8 { // ai: row = groupID, + 8 for i of 2, 3, 6, 7; column = threadID·2 + (i & 1), + 8 for i ≥ 4
+					row, column := group, in*2+i&1
+					if i == 2 || i == 3 || i >= 6 {
+						row += 8
+					}
+					if i >= 4 {
+						column += 8
+					}
+					a[lane*4+i/2] |= bits(value(0, row, column)) >> 16 << (16 * (i & 1))
+				}
+				for i := range 4 { // bi: row = threadID·2 + (i & 1), + 8 for i ≥ 2; column = groupID
+					row := in*2 + i&1
+					if i >= 2 {
+						row += 8
+					}
+					b[lane*2+i/2] |= bits(value(1, row, group)) >> 16 << (16 * (i & 1))
+				}
+			} else {
+				for i := range 4 { // ai: row = groupID, + 8 for a1 and a3; column = threadID, + 4 for a2 and a3
+					a[lane*4+i] = bits(value(0, group+i%2*8, in+i/2*4))
+				}
+				for i := range 2 { // bi: row = threadID + 4i; column = groupID
+					b[lane*2+i] = bits(value(1, in+4*i, group))
+				}
+			}
+			for i := range 4 { // ci: row = groupID, + 8 for i ≥ 2; column = threadID·2 + (i & 1)
+				c[lane*4+i] = bits(value(2, group+i/2*8, in*2+i&1))
+			}
+		}
+		warp(t, k.kernel, a, b, c)
+		for lane := range 32 {
+			for i := range 4 {
+				row, column := lane/4+i/2*8, lane%4*2+i&1
+				want := value(2, row, column)
+				for d := range k.depth {
+					want += value(0, row, d) * value(1, d, column)
+				}
+				if got := float64(math.Float32frombits(c[lane*4+i])); math.Abs(got-want) > 1e-5 {
+					t.Errorf("%s: row %d, column %d is %v, want %v", k.kernel, row, column, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestWarpMatrices: "ldmatrix" gives lane l the elements 2(l%4) and 2(l%4) + 1 of row l/4 of
+// every matrix, and with .trans those rows of column l/4.
+func TestWarpMatrices(t *testing.T) {
+	rows, straight, turned := make([]uint32, 128), make([]uint32, 128), make([]uint32, 128)
+	element := func(matrix, row, column int) uint32 { return uint32(matrix<<8 | row<<4 | column) }
+	for i := range rows {
+		matrix, row, column := i/32, i/4%8, i%4*2
+		rows[i] = element(matrix, row, column) | element(matrix, row, column+1)<<16
+	}
+	warp(t, "matrices", rows, straight, turned)
+	for lane := range 32 {
+		for m := range 4 {
+			g, c := lane/4, lane%4*2
+			if got, want := straight[lane*4+m], element(m, g, c)|element(m, g, c+1)<<16; got != want {
+				t.Errorf("lane %d, matrix %d: %#x, want %#x", lane, m, got, want)
+			}
+			if got, want := turned[lane*4+m], element(m, c, g)|element(m, c+1, g)<<16; got != want {
+				t.Errorf("lane %d, matrix %d turned: %#x, want %#x", lane, m, got, want)
+			}
+		}
+	}
+}
+
+// TestRoundTF32: to the nearest value with 11 bits, ties away from zero.
+func TestRoundTF32(t *testing.T) {
+	x, y := make([]uint32, 32), make([]uint32, 32)
+	cases := []struct{ x, want float32 }{
+		{1, 1}, {1 + 0x1p-11, 1 + 0x1p-10}, {1 + 0x1p-12, 1}, {-1 - 0x1p-11, -1 - 0x1p-10}, {1 + 3*0x1p-12, 1 + 0x1p-10},
+		{2 - 0x1p-12, 2}, {0, 0}, {float32(math.Inf(-1)), float32(math.Inf(-1))},
+	}
+	for i, c := range cases {
+		x[i] = math.Float32bits(c.x)
+	}
+	warp(t, "round_tf32", x, y)
+	for i, c := range cases {
+		if got := math.Float32frombits(y[i]); got != c.want {
+			t.Errorf("%v becomes %v, want %v", c.x, got, c.want)
+		}
+	}
+}
