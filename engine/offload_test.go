@@ -47,7 +47,6 @@ func TestLinks(t *testing.T) {
 	var dev backend.Remote = b
 	var rates [4]float64
 	var before, after int64
-	start := time.Now()
 	if err := b.Do(func() (err error) {
 		if before, err = dev.FreeBytes(); err != nil {
 			return err
@@ -66,9 +65,6 @@ func TestLinks(t *testing.T) {
 	most := float64(32<<20) / 20e-3
 	if rates[0] <= 0 || rates[0] > most || rates[1] <= 0 || rates[1] > most || rates[2] != rates[0] || rates[3] != rates[1] {
 		t.Errorf("rates %g, at most %g are possible", rates, most)
-	}
-	if spent := time.Since(start); spent > 2*time.Second {
-		t.Errorf("measured for %v", spent)
 	}
 	if after < before {
 		t.Errorf("%d bytes free, %d before", after, before)

@@ -18,9 +18,10 @@ type links struct {
 	free, want       []bool    // memory for the comparison of orders
 }
 
-// weights are the parts of the time of a copy that count while orders are compared. All are tried: copies that cost nothing, as while they are hidden, up to all
-// that they take, as if they never were.
-var weights = []float64{0, 0.25, 1}
+// weights are the parts of the time of a copy that count while orders are compared: copies
+// that cost nothing, as while they are hidden, all that they take, as if they never were, and
+// so much that there are none unless nothing else is left. All are tried.
+var weights = []float64{0, 0.25, 1, 4, 1e3}
 
 // link lets orders fetch results, and takes times from the backend. The cost of an
 // operation is then that of the device.

@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -110,14 +111,15 @@ func (p *program) timed(a *plan, memory int) (steps []step, end float64) {
 			t++
 		}
 	}
-	latest := math.Inf(1)
+	latest, next := math.Inf(1), len(a.order)
 	for i := len(arrivals) - 1; i >= 0; i-- {
 		f := &arrivals[i]
 		length := float64(p.size[f.id]) / p.links.fromHost
 		latest = min(latest, need[f.at]) - length
-		for f.begun < f.at && need[f.begun+1] <= latest-(care-1)*length {
+		for f.begun < min(f.at, next) && need[f.begun+1] <= latest-(care-1)*length {
 			f.begun++
 		}
+		next = f.begun
 	}
 	late := p.arrange(a.order, leaves, arrivals)
 	if end, _ := p.replay(late); end <= early {
@@ -260,16 +262,43 @@ func (p *program) replay(steps []step) (end float64, begins []float64) {
 	return c.now, begins
 }
 
+// choose gives the order of the plan that takes least time within the limit, nil of none.
+func (p *program) choose(plans []*plan, limit int) (best []int) {
+	type timed struct {
+		*plan
+		least float64 // without holes in the arena
+	}
+	var all []timed
+	for _, a := range plans {
+		_, end := p.timed(a, limit)
+		all = append(all, timed{a, end})
+	}
+	slices.SortStableFunc(all, func(a, b timed) int { return cmp.Compare(a.least, b.least) })
+	fastest := math.Inf(1)
+	for _, a := range all {
+		if a.least >= fastest {
+			break
+		}
+		if _, end := p.within(a.plan, limit); end < fastest {
+			best, fastest = a.order, end
+		}
+	}
+	return best
+}
+
 // within gives steps of an order that fits the limit: the copies get what the arena has
 // beyond the least, less what its holes take.
 func (p *program) within(a *plan, limit int) ([]step, float64) {
-	for memory := limit; memory > a.peak; {
+	for memory := limit; ; {
 		steps, end := p.timed(a, memory)
 		size := p.arenaOf(steps)
 		if size <= limit {
 			return steps, end
 		}
-		memory -= max(size-limit, limit/128)
+		if memory <= a.peak {
+			break
+		}
+		memory = max(a.peak, memory-max(size-limit, limit/128))
 	}
 	steps := p.atOnce(a.order)
 	end, _ := p.replay(steps)

@@ -144,6 +144,7 @@ func (p *program) search(starts [][]int, limit int) (best []int, smallest int) {
 			}
 		}
 	}
+	var ends []*plan
 	paths := func() {
 		for _, from := range begin {
 			end, least := p.follow(from, limit)
@@ -151,8 +152,9 @@ func (p *program) search(starts [][]int, limit int) (best []int, smallest int) {
 			if end == nil {
 				continue
 			}
-			if cost := p.judge(end, limit); cost < fastest {
-				best, fastest = end.order, cost
+			ends = append(ends, end)
+			if end.cost < fastest {
+				best, fastest = end.order, end.cost
 			}
 		}
 	}
@@ -164,16 +166,7 @@ func (p *program) search(starts [][]int, limit int) (best []int, smallest int) {
 		p.weigh(w)
 		paths()
 	}
-	return best, smallest
-}
-
-// judge is the time of a run with an order that fits.
-func (p *program) judge(a *plan, limit int) float64 {
-	if p.links == nil {
-		return a.cost
-	}
-	_, end := p.timed(a, limit)
-	return end
+	return p.choose(ends, limit), smallest
 }
 
 // follow follows one path up to the first order whose arena fits, and takes back
