@@ -80,10 +80,10 @@ part() {
   return $code
 }
 
-sizes=() field2=(--field 2x352x704) globe2=(--field 2x361x720) globe11=(--field 11x361x720) width=(--base 32) narrow=(--base 8) device=()
-agree=(--base 16 --field 2x32x32 --batch 1) learn=(--base 4 --channels 8 --field 2x32x32 --batch 2) share=(--share 0.5)
+sizes=() field2=(--field 2x352x704) globe2=(--field 2x361x720) globe11=(--field 11x361x720) one11=(--field 11x361x720 --batch 1) width=(--base 32) narrow=(--base 8) device=()
+agree=(--base 8 --field 2x32x32 --batch 1) learn=(--base 4 --channels 8 --field 2x32x32 --batch 2)
 if [ $emulated = 1 ]; then
-  sizes=(--emulated) field2=() globe2=(--field 2x7x8) globe11=(--field 3x7x8) width=() narrow=() device=(--tiny) agree=() learn=() share=(--share 0.85 --batch 2)
+  sizes=(--emulated) field2=() globe2=(--field 2x7x8) globe11=(--field 3x7x8) one11=(--field 2x8x8 --batch 4) width=() narrow=() device=(--tiny) agree=() learn=()
 fi
 ours() { # ours NAME SECONDS COMMAND FLAGS...
   local name=$1 limit=$2 command=$3
@@ -113,36 +113,36 @@ if [ $have = 0 ]; then
   # The published case, in turn with the peer.
   ours peak 30 peak
   theirs peer-peak 30 peak
-  ours train 40 train --case unet3d-2 "${width[@]}" ${field2[@]+"${field2[@]}"}
+  ours train 40 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"}
   compiled=,d3_cl_compile_graph,fold_cl_compile_graph,fold_cl_reduce
   [ $quick = 0 ] || compiled=
-  theirs peer-train 130 train --case unet3d-2 ${field2[@]+"${field2[@]}"} "${width[@]}" --batch 2 --forms "d3_cl,d3_cl_graph,fold_cl_graph$compiled"
-  ours train-again 30 train --case unet3d-2 "${width[@]}" ${field2[@]+"${field2[@]}"}
+  theirs peer-train 130 train --case unet3d-2 ${field2[@]+"${field2[@]}"} ${width[@]+"${width[@]}"} --batch 2 --forms "d3_cl,d3_cl_graph,fold_cl_graph$compiled"
+  ours train-again 30 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"}
 
   # Does it compute the right thing?
-  ours agree-f32 30 agree --case agree "${agree[@]}" --precision f32
-  ours agree-bf16 30 agree --case agree "${agree[@]}" --precision bf16
+  ours agree-f32 30 agree --case agree ${agree[@]+"${agree[@]}"} --precision f32
+  ours agree-bf16 30 agree --case agree ${agree[@]+"${agree[@]}"} --precision bf16
   run='^TestValues$/^cuda-1$'
   [ $emulated = 0 ] || run='^TestValues$/^cuda-1$/^(add|mul)$'
   part conformance 75 "$gpu" conformance --program "$dir/conformance.test" --run "$run" --limit 70
 
   # Predictions and the case of many levels, at the batch that the peer can hold.
-  ours predict 25 predict --case predict-2 "${width[@]}" "${globe2[@]}" --batch 1
-  theirs peer-predict 60 predict --case predict-2 "${width[@]}" "${globe2[@]}" --batch 1 --forms "d3_cl_graph,fold_cl_graph${compiled:+,fold_cl_compile_graph}"
-  ours predict-again 15 predict --case predict-2 "${width[@]}" "${globe2[@]}" --batch 1
-  theirs peer-levels 60 fit --case unet3d-11 "${width[@]}" "${globe11[@]}" --forms d3_cl_graph,d3_cl
+  ours predict 25 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
+  theirs peer-predict 60 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1 --forms "d3_cl_graph,fold_cl_graph${compiled:+,fold_cl_compile_graph}"
+  ours predict-again 15 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
+  theirs peer-levels 60 fit --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --forms d3_cl_graph,d3_cl
   batch=$(sed -n 's/.*"largest_batch": *\([0-9][0-9]*\).*/\1/p' "$parts/peer-levels.json" 2>/dev/null | sort -n | tail -n 1)
-  ours levels 50 train --case unet3d-11 "${width[@]}" "${globe11[@]}" --batch "${batch:-1}"
+  ours levels 50 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch "${batch:-1}"
 
   # Memory, learning, TF32 and float32, the narrow network.
-  ours memory 40 memory "${width[@]}" ${globe11[@]+"${globe11[@]}"} --batch 1 "${share[@]}"
-  ours train-tf32 25 train --case unet3d-2 "${width[@]}" ${field2[@]+"${field2[@]}"} --precision tf32 --seconds 2
-  ours train-f32 25 train --case unet3d-2 "${width[@]}" ${field2[@]+"${field2[@]}"} --precision f32 --seconds 1
+  ours memory 40 memory ${width[@]+"${width[@]}"} "${one11[@]}"
+  ours train-tf32 25 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision tf32 --seconds 2
+  ours train-f32 25 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision f32 --seconds 1
   if [ $quick = 0 ]; then
-    theirs peer-tf32 30 train --case unet3d-2 "${width[@]}" ${field2[@]+"${field2[@]}"} --batch 2 --precision tf32 --forms d3_cl_graph,fold_cl_graph
-    ours learn 60 learn "${learn[@]}"
-    ours narrow 20 train --case unet3d-2-narrow "${narrow[@]}" ${field2[@]+"${field2[@]}"} --seconds 2
-    theirs peer-narrow 30 train --case unet3d-2-narrow "${narrow[@]}" ${field2[@]+"${field2[@]}"} --batch 2 --forms d3_cl_graph,fold_cl_graph
+    theirs peer-tf32 30 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --batch 2 --precision tf32 --forms d3_cl_graph,fold_cl_graph
+    ours learn 60 learn ${learn[@]+"${learn[@]}"}
+    ours narrow 20 train --case unet3d-2-narrow ${narrow[@]+"${narrow[@]}"} ${field2[@]+"${field2[@]}"} --seconds 2
+    theirs peer-narrow 30 train --case unet3d-2-narrow ${narrow[@]+"${narrow[@]}"} ${field2[@]+"${field2[@]}"} --batch 2 --forms d3_cl_graph,fold_cl_graph
     sanitizer=
     for s in compute-sanitizer "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer"; do
       [ -n "$sanitizer" ] || sanitizer=$(command -v "$s")

@@ -162,7 +162,7 @@ func TestTargets(t *testing.T) {
 		{Case: casePublished, Peer: "pytorch", Form: "wrong", Precision: "bf16", Batch: 2, Train: ms(2), Error: "not finite: loss"},
 		{Case: "peak", Peer: "pytorch", BF16: 700e3},
 		{Case: "agree", Precision: "f32", Output: &exact},
-		{Case: "learn", Precision: "bf16", Within: &within},
+		{Case: "learn", Precision: "bf16", Within: &within, Spread: 2, Difference: -1},
 		{Case: "conformance", part: "conformance", Complete: &complete, Passed: 9, Emulated: true},
 		{Case: "sanitizer", Errors: &none},
 		{Case: "memory", Share: 0.5, Ratio: 1.1},
@@ -177,10 +177,10 @@ func TestTargets(t *testing.T) {
 	}
 	wants := map[string]want{
 		"training step, 2×352×704, batch 2":                 {true, 1.5},
-		"memory of the device, unet3d-2":                    {true, 0.5},
+		"memory of a training step, 2×352×704, batch 2":     {true, 0.5},
 		"convolutions over the matrix product's rate, bf16": {false, 310. / 700},
 		"output beside the reference, f32":                  {false, 2e-5},
-		"200 steps reach the processor's loss, bf16":        {true, 1},
+		"200 steps reach the processor's loss":              {true, 0.5},
 		"conformance suite":                                 {false, 0}, // nothing failed, but nothing ran on a device
 		"compute-sanitizer":                                 {true, 0},
 		"a sample of twice the memory":                      {true, 1.1},
@@ -202,7 +202,7 @@ func TestTargets(t *testing.T) {
 
 // TestUsage refuses what cannot be measured before anything is opened.
 func TestUsage(t *testing.T) {
-	for _, args := range []string{"", "nothing", "train --precision fp8", "train --field 2x3", "train --batch 0", "train more", "learn --seeds 1", "memory --share 1", "train --stages 6", "train --seconds 0"} {
+	for _, args := range []string{"", "nothing", "train --precision fp8", "train --field 2x3", "train --batch 0", "train more", "learn --seeds 1", "memory --share 1", "memory --share 0", "train --stages 6", "train --seconds 0"} {
 		var out, log strings.Builder
 		if code := execute(context.Background(), strings.Fields(args), &out, &log); code != exit.Usage || out.Len() > 0 || !strings.Contains(log.String(), "fix:") {
 			t.Errorf("%q: exit %d, %q, %q", args, code, out.String(), log.String())

@@ -130,7 +130,7 @@ func (c *config) parse(name string, args []string, log io.Writer) error {
 	f.StringVar(&c.program, "program", "./conformance.test", "conformance suite, built by `go test -c`")
 	f.StringVar(&c.run, "run", "^TestValues$/^cuda-1$", "tests of the suite")
 	f.Float64Var(&c.limit, "limit", 60, "seconds that the suite may take")
-	f.Float64Var(&c.share, "share", 0.5, "of the memory that a step takes, to which it is bounded")
+	f.Float64Var(&c.share, "share", 0.5, "of the memory that a step takes, to which it is bounded; in tenths")
 	f.StringVar(&c.parts, "parts", "", "folder with what the parts found")
 	f.StringVar(&c.out, "out", "gpu.json", "file of the report")
 	if err := f.Parse(args); err != nil {
@@ -152,8 +152,8 @@ func (c *config) parse(name string, args []string, log io.Writer) error {
 			}
 		}
 	}
-	if c.steps < 0 || c.seconds <= 0 || c.seeds < 2 || c.Threads < 1 || c.limit <= 0 || !(c.share > 0 && c.share < 1) {
-		return errors.New("--seconds, --threads and --limit are positive, --steps not negative, --seeds at least 2, --share between 0 and 1")
+	if c.steps < 0 || c.seconds <= 0 || c.seeds < 2 || c.Threads < 1 || c.limit <= 0 || !(c.share >= 0.1 && c.share <= 0.9) {
+		return errors.New("--seconds, --threads and --limit are positive, --steps not negative, --seeds at least 2, --share from 0.1 to 0.9")
 	}
 	return c.check()
 }

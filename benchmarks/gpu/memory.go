@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // bounded is a training step in a share of the memory that it takes where all values stay:
@@ -14,10 +15,12 @@ type bounded struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
 	network
-	Share float64 `json:"share"`
-	Whole part    `json:"whole"`
-	Less  part    `json:"less"`
-	Ratio float64 `json:"ratio"` // of the times: the whole is the ideal
+	Share float64 `json:"share"` // of the memory: the smallest that was tried and suffices
+	// Refused are shares with which there is no plan, whatever is computed again or moved.
+	Refused []float64 `json:"refused"`
+	Whole   part      `json:"whole"`
+	Less    part      `json:"less"`
+	Ratio   float64   `json:"ratio"` // of the times: the whole is the ideal
 }
 
 // part is the step under one bound.
@@ -30,15 +33,24 @@ type part struct {
 	Kernels    int     `json:"kernels"` // more are run where values are computed again
 }
 
-// memory measures both.
+// memory measures both. Where there is no plan with the share of the command line, tenths
+// are added until there is one.
 func memory(ctx context.Context, c *config) (any, error) {
-	a := &bounded{Case: c.Case, Backend: c.backend, network: c.network, Share: c.share}
+	a := &bounded{Case: c.Case, Backend: c.backend, network: c.network, Refused: []float64{}}
 	var err error
 	if a.Whole, err = c.under(ctx, 0); err != nil {
 		return nil, err
 	}
-	if a.Less, err = c.under(ctx, int64(c.share*float64(a.Whole.Bytes))); err != nil {
-		return a, err
+	for tenths := int(10*c.share + 0.5); ; tenths++ {
+		a.Share = float64(tenths) / 10
+		a.Less, err = c.under(ctx, int64(a.Share*float64(a.Whole.Bytes)))
+		if err == nil {
+			break
+		}
+		if exit.CodeOf(err) != exit.NoDevice || tenths >= 9 {
+			return a, err
+		}
+		a.Refused = append(a.Refused, a.Share)
 	}
 	a.Ratio = a.Less.MS.Median / a.Whole.MS.Median
 	return a, nil

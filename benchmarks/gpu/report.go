@@ -55,28 +55,30 @@ type ratio struct {
 
 // line is what the answers of this program and of the peer have in common.
 type line struct {
-	Case      string   `json:"case"`
-	Peer      string   `json:"peer"`
-	Form      string   `json:"form"`
-	Error     string   `json:"error"`
-	Precision string   `json:"precision"`
-	Batch     int      `json:"batch"`
-	Train     *times   `json:"train_ms"`
-	Predict   *times   `json:"predict_ms"`
-	Bytes     float64  `json:"device_bytes"`
-	BF16      float64  `json:"bf16_gflops"`
-	Conv      float64  `json:"conv_gflops"`
-	Output    *float64 `json:"relative_output_error"`
-	Within    *bool    `json:"within_spread"`
-	Ratio     float64  `json:"ratio"`
-	Share     float64  `json:"share"`
-	Complete  *bool    `json:"complete"`
-	Emulated  bool     `json:"emulated"`
-	Passed    int      `json:"passed"`
-	Failed    int      `json:"failed"`
-	Errors    *int     `json:"sanitizer_errors"`
-	part      string
-	exit      int
+	Case       string   `json:"case"`
+	Peer       string   `json:"peer"`
+	Form       string   `json:"form"`
+	Error      string   `json:"error"`
+	Precision  string   `json:"precision"`
+	Batch      int      `json:"batch"`
+	Train      *times   `json:"train_ms"`
+	Predict    *times   `json:"predict_ms"`
+	Bytes      float64  `json:"device_bytes"`
+	BF16       float64  `json:"bf16_gflops"`
+	Conv       float64  `json:"conv_gflops"`
+	Output     *float64 `json:"relative_output_error"`
+	Within     *bool    `json:"within_spread"`
+	Spread     float64  `json:"spread"`
+	Difference float64  `json:"difference"`
+	Ratio      float64  `json:"ratio"`
+	Share      float64  `json:"share"`
+	Complete   *bool    `json:"complete"`
+	Emulated   bool     `json:"emulated"`
+	Passed     int      `json:"passed"`
+	Failed     int      `json:"failed"`
+	Errors     *int     `json:"sanitizer_errors"`
+	part       string
+	exit       int
 }
 
 // report joins the parts, writes the file and prints a table to standard error.

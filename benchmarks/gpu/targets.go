@@ -1,8 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
+	"math"
+	"slices"
 )
 
 // target is what the engine is to reach on a device.
@@ -12,6 +13,8 @@ type target struct {
 	Got  *float64 `json:"got"`
 	Met  *bool    `json:"met"` // null: not measured, for the reason given
 	Why  string   `json:"why,omitempty"`
+	// A figure is at least, or else at most, this.
+	least, most float64
 }
 
 // Names of the cases that targets speak of; gpu.sh and gpu_pytorch.py use them too.
@@ -21,93 +24,106 @@ const (
 	casePredict   = "predict-2" // 2×361×720
 )
 
-// targets judges what was measured.
+// The targets, as they are listed and named in the report.
+const (
+	nameStep     = "training step, 2×352×704, batch 2"
+	nameLevels   = "training step, 11×361×720"
+	namePredict  = "prediction, 2×361×720"
+	nameConv     = "convolutions over the matrix product's rate, bf16"
+	nameBytes    = "memory of a training step, 2×352×704, batch 2"
+	nameBytes11  = "memory of a training step, 11×361×720"
+	nameMemory   = "a sample of twice the memory"
+	nameF32      = "output beside the reference, f32"
+	nameBF16     = "output beside the reference, bf16"
+	nameLearn    = "200 steps reach the processor's loss"
+	nameSuite    = "conformance suite"
+	nameSanitize = "compute-sanitizer"
+)
+
+// wanted are the targets in the order of the report.
+var wanted = []target{
+	{Name: nameStep, Want: "≥ 1.25 × PyTorch's fastest form", least: 1.25},
+	{Name: nameLevels, Want: "≥ 1.25 × PyTorch's fastest form", least: 1.25},
+	{Name: namePredict, Want: "≥ 1.5 × PyTorch's fastest form", least: 1.5},
+	{Name: nameConv, Want: "≥ 0.5", least: 0.5},
+	{Name: nameBytes, Want: "≤ 0.6 of PyTorch's", most: 0.6},
+	{Name: nameBytes11, Want: "≤ 0.6 of PyTorch's", most: 0.6},
+	{Name: nameMemory, Want: "≤ 1.15 × the time in all of it", most: 1.15},
+	{Name: nameF32, Want: "≤ 1e-5", most: 1e-5},
+	{Name: nameBF16, Want: "≤ 1e-2", most: 1e-2},
+	{Name: nameLearn, Want: "within its spread over seeds", most: 1},
+	{Name: nameSuite, Want: "no failure on the device"},
+	{Name: nameSanitize, Want: "no error"},
+}
+
+// targets judges what was measured; what was not has a reason.
 func targets(lines []line, all []ratio) []target {
-	var out []target
-	judge := func(name, want string, got *float64, met bool, why string) {
-		t := target{Name: name, Want: want, Got: got, Why: why}
-		if got != nil {
-			t.Met = &met
-		} else {
-			t.Why = cmp.Or(why, "no result")
-		}
-		out = append(out, t)
+	out := slices.Clone(wanted)
+	// found enters a figure; why not empty says in what it falls short of the target's words.
+	found := func(name string, got float64, why string) {
+		t := &out[slices.IndexFunc(out, func(t target) bool { return t.Name == name })]
+		met := why == "" && got >= t.least && (t.least > 0 || got <= t.most)
+		t.Got, t.Met, t.Why = &got, &met, why
 	}
-	find := func(name, what string) *float64 {
-		for i, r := range all {
-			if r.Case == name && r.What == what && r.Precision == "bf16" {
-				return &all[i].Ratio
-			}
+	for _, r := range all {
+		if r.Precision != "bf16" {
+			continue
 		}
-		return nil
-	}
-	const ofPeer = "a ratio to PyTorch needs both in one run"
-	for _, t := range []struct {
-		name, of, what string
-		least          float64
-	}{
-		{"training step, 2×352×704, batch 2", casePublished, stepTime, 1.25},
-		{"training step, 11×361×720", caseLevels, stepTime, 1.25},
-		{"prediction, 2×361×720", casePredict, predictTime, 1.5},
-	} {
-		got := find(t.of, t.what)
-		why := ""
-		if got == nil {
-			why = ofPeer
+		switch {
+		case r.Case == casePublished && r.What == stepTime:
+			found(nameStep, r.Ratio, "")
+		case r.Case == caseLevels && r.What == stepTime:
+			found(nameLevels, r.Ratio, "")
+		case r.Case == casePredict && r.What == predictTime:
+			found(namePredict, r.Ratio, "")
+		case r.Case == casePublished && r.What == inBytes[stepTime]:
+			found(nameBytes, 1/r.Ratio, "")
+		case r.Case == caseLevels && r.What == inBytes[stepTime]:
+			found(nameBytes11, 1/r.Ratio, "")
 		}
-		judge(t.name, fmt.Sprintf("≥ %g × PyTorch's fastest form", t.least), got, got != nil && *got >= t.least, why)
 	}
-	for _, name := range []string{casePublished, caseLevels} {
-		const most = 0.6
-		got, why := find(name, inBytes[stepTime]), ofPeer
-		if got != nil {
-			share := 1 / *got
-			got, why = &share, ""
-		}
-		judge("memory of the device, "+name, fmt.Sprintf("≤ %g of PyTorch's", most), got, got != nil && *got <= most, why)
+	if share := convolutions(lines); share > 0 {
+		found(nameConv, share, "")
 	}
-	judge(convolutions(lines))
 	for _, l := range lines {
 		switch {
-		case l.Share == 0.5 && l.Ratio > 0:
-			judge("a sample of twice the memory", "≤ 1.15 × the time in all of it", &l.Ratio, l.Ratio <= 1.15, "")
-		case l.Output != nil:
-			most := map[string]float64{"f32": 1e-5, "bf16": 1e-2}[l.Precision]
-			judge("output beside the reference, "+l.Precision, fmt.Sprintf("≤ %g", most), l.Output, *l.Output <= most, "")
+		case l.Share > 0 && l.Ratio > 0:
+			why := ""
+			if l.Share > 0.5 {
+				why = fmt.Sprintf("with %g of the memory: there is no plan with less", l.Share)
+			}
+			found(nameMemory, l.Ratio, why)
+		case l.Output != nil && l.Precision == "f32":
+			found(nameF32, *l.Output, "")
+		case l.Output != nil && l.Precision == "bf16":
+			found(nameBF16, *l.Output, "")
 		case l.Within != nil:
-			judge("200 steps reach the processor's loss, "+l.Precision, "within its spread over seeds", number(*l.Within), *l.Within, "")
-		case l.part == "conformance" && l.Complete != nil:
-			failed, why := float64(l.Failed), ""
+			// The distance of the means in units of the spread.
+			found(nameLearn, math.Abs(l.Difference)/max(l.Spread, math.SmallestNonzeroFloat64), "")
+		case l.Complete != nil:
+			why := ""
 			switch {
 			case l.Emulated:
 				why = "the suite found no GPU and was emulated"
 			case !*l.Complete:
 				why = "the suite did not end"
 			}
-			judge("conformance suite", "no failure on the device", &failed, *l.Complete && l.Failed == 0 && l.Passed > 0 && !l.Emulated, why)
+			found(nameSuite, float64(l.Failed), why)
 		case l.Errors != nil:
-			errors := float64(*l.Errors)
-			judge("compute-sanitizer", "no error", &errors, *l.Errors == 0, "")
+			found(nameSanitize, float64(*l.Errors), "")
 		}
 	}
-	for _, name := range []string{"a sample of twice the memory", "output beside the reference, f32", "output beside the reference, bf16",
-		"200 steps reach the processor's loss, bf16", "conformance suite", "compute-sanitizer"} {
-		missing := true
-		for _, t := range out {
-			missing = missing && t.Name != name
-		}
-		if missing {
-			judge(name, "", nil, false, "")
+	for i := range out {
+		if out[i].Got == nil {
+			out[i].Why = "no result"
 		}
 	}
 	return out
 }
 
 // convolutions is the rate of useful work in the convolutions of the published case over
-// the best rate of a matrix product in the same run, whoever multiplied.
-func convolutions(lines []line) (name, want string, got *float64, met bool, why string) {
-	const least = 0.5
-	name, want = "convolutions over the matrix product's rate, bf16", fmt.Sprintf("≥ %g", least)
+// the best rate of a matrix product in the same run, whoever multiplied; 0 without both.
+func convolutions(lines []line) float64 {
 	var conv, peak float64
 	for _, l := range lines {
 		peak = max(peak, l.BF16)
@@ -115,18 +131,8 @@ func convolutions(lines []line) (name, want string, got *float64, met bool, why 
 			conv = max(conv, l.Conv)
 		}
 	}
-	if conv == 0 || peak == 0 {
-		return name, want, nil, false, "needs a step by kernels and a matrix product"
+	if peak == 0 {
+		return 0
 	}
-	share := conv / peak
-	return name, want, &share, share >= least, ""
-}
-
-// number is 1 for true.
-func number(b bool) *float64 {
-	var x float64
-	if b {
-		x = 1
-	}
-	return &x
+	return conv / peak
 }
