@@ -146,7 +146,7 @@ var Backends = []Backend{
 			Halves: o.Precision == "bf16_products"})
 	}},
 	{"cuda", "NVIDIA GPU: cuDNN and kernels of our own, float32 and bfloat16", func(o Options) (backend.Backend, error) {
-		return cuda.Open()
+		return cuda.Open(cuda.Options{Choices: o.Choices})
 	}},
 	{"ref", "plain Go with float64 sums: the judge of the others", func(o Options) (backend.Backend, error) {
 		return ref.New(ref.Options{Round: !o.Float64}), nil

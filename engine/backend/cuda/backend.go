@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/cudnn"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -21,8 +22,10 @@ type Backend struct {
 	reply   chan error
 	done    chan struct{}
 	modules map[string]device.Module // by program and defines
-	scratch []float32                // lent to kernels that were told of no other
 	tf32    bool                     // AllowTF32
+	library ConvLibrary              // nil if all convolutions are ours
+	vendor  *cudnn.Handle            // behind it, if it is cuDNN
+	choices map[string]string        // ways that were chosen by time, by the operation
 	// step is the number that random operations read, on the device, and where it is put
 	// for that, on the host.
 	step, stepHost device.Pointer
@@ -34,7 +37,7 @@ type Backend struct {
 // Over is the backend of a device that is opened already; it closes it.
 func Over(open func() (device.Device, error)) (*Backend, error) {
 	b := &Backend{work: make(chan func() error), reply: make(chan error), done: make(chan struct{}),
-		modules: map[string]device.Module{}, sizes: map[unsafe.Pointer]bool{}}
+		modules: map[string]device.Module{}, choices: map[string]string{}, sizes: map[unsafe.Pointer]bool{}}
 	go b.serve()
 	err := b.Do(func() (err error) {
 		if b.dev, err = open(); err != nil {
@@ -43,13 +46,33 @@ func Over(open func() (device.Device, error)) (*Backend, error) {
 		if b.step, err = b.dev.Alloc(stepBytes); err != nil {
 			return err
 		}
-		b.stepHost, err = b.dev.AllocHost(stepBytes)
-		return err
+		if b.stepHost, err = b.dev.AllocHost(stepBytes); err != nil {
+			return err
+		}
+		b.openLibrary()
+		return nil
 	})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
+}
+
+// openLibrary opens cuDNN where the device is one of the vendor's and the library is there.
+func (b *Backend) openLibrary() {
+	loaded, ok := b.dev.(device.Loaded)
+	if !ok {
+		return
+	}
+	lib, err := cudnn.Open(nil)
+	if err != nil {
+		return // doctor says why; our own kernels serve all
+	}
+	if b.vendor, err = lib.New(loaded); err != nil {
+		b.vendor = nil
+		return
+	}
+	b.library = vendor{b.vendor}
 }
 
 // stepBytes is the size of the number of a step.
@@ -89,7 +112,13 @@ func (b *Backend) Close() error {
 	}
 	var err error
 	if b.dev != nil {
-		err = b.Do(b.dev.Close)
+		err = b.Do(func() error {
+			var err error
+			if b.vendor != nil {
+				err = b.vendor.Close()
+			}
+			return errors.Join(err, b.dev.Close())
+		})
 	}
 	b.closed = true
 	close(b.work)

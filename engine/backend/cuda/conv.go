@@ -190,17 +190,26 @@ func (b *Backend) products(stored string) kernels.Products {
 
 // convForward and convData are the kernels of convolutions and their adjoints.
 func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
-	return b.convolve(forwardOf(q))
+	return b.convolve(q, forwardOf(q))
 }
 
-func convData(b *Backend, q backend.Request) (backend.Kernel, error) { return b.convolve(dataOf(q)) }
+func convData(b *Backend, q backend.Request) (backend.Kernel, error) { return b.convolve(q, dataOf(q)) }
 
-// convolve makes the kernel of a convolution. Plain fields are brought to scratch with their
+// convolve makes the kernel of a convolution: ours, or one of the library.
+func (b *Backend) convolve(q backend.Request, c convolution) (backend.Kernel, error) {
+	own, ok := b.ownConv(c)
+	if !ok {
+		return backend.Kernel{}, nil
+	}
+	return b.fastest(q, append([]way{own}, b.libraryConvs(q, c)...))
+}
+
+// ownConv is a convolution by our own kernels. Plain fields are brought to scratch with their
 // channels last, and the result back from there.
-func (b *Backend) convolve(c convolution) (backend.Kernel, error) {
+func (b *Backend) ownConv(c convolution) (own way, ok bool) {
 	values, plain, ok := servedFields(c.fields()...)
 	if !ok || len(c.parts) > 2 {
-		return backend.Kernel{}, nil
+		return way{}, false
 	}
 	products := b.products(values)
 	var s carved
@@ -218,7 +227,7 @@ func (b *Backend) convolve(c convolution) (backend.Kernel, error) {
 	}
 	packed := s.take(int64(valueBytes(values)) * int64(c.filter.Shape[2:].Size()) * int64(c.lanes()) * int64(room) / elem)
 	name := fmt.Sprintf("conv %s %s %d×%d", values, products, tiles[0].Rows, tiles[0].Columns)
-	return b.placed(name, s.n, func(w *work, mem []float32) {
+	return way{name: name, scratch: s.n, calls: func(w *work, mem []float32) {
 		inner := c
 		if plain {
 			inner = c.inScratch(w, mem, moved)
@@ -227,7 +236,7 @@ func (b *Backend) convolve(c convolution) (backend.Kernel, error) {
 		if plain {
 			w.reorder(inner.out, c.out)
 		}
-	})
+	}}, true
 }
 
 // inScratch is the convolution over fields with channels last that lie in scratch, where

@@ -46,7 +46,8 @@ func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	k, err := b.placed(fmt.Sprintf("gradient of the filter %s %s %d×%d, %d parts", g.values, g.products, g.tile.Rows, g.tile.Columns, g.parts), s.n, func(w *work, mem []float32) {
+	name := fmt.Sprintf("gradient of the filter %s %s %d×%d, %d parts", g.values, g.products, g.tile.Rows, g.tile.Columns, g.parts)
+	own := way{name: name, scratch: s.n, close: func() { _ = b.Free(kept) }, calls: func(w *work, mem []float32) {
 		inner := g
 		if plain {
 			inner.fields = slices.Clone(g.fields)
@@ -56,9 +57,8 @@ func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
 			}
 		}
 		inner.calls(w, start(mem[sums:]), start(kept))
-	})
-	k.Close = func() { _ = b.Free(kept) } // its own
-	return k, err
+	}}
+	return b.fastest(q, append([]way{own}, b.libraryFilters(q, a)...))
 }
 
 // keptBlocks brings the blocks of a filter that are kept to the device, a word for each;

@@ -10,12 +10,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/nvrtc"
 )
 
+// Options of the backend.
+type Options struct {
+	// Choices repeats what an earlier backend chose (Choices), where it is served.
+	Choices map[string]string
+	// TF32 lets convolutions of float32 round what they multiply to 11 bits.
+	TF32 bool
+}
+
 // Open opens the GPU of this process: the first, or where a launcher started several
 // processes on this machine, that of its number among them.
 //
 // Errors: *exit.Error (exit.NoDevice) if there is none, or the driver or the compiler of
 // kernels is missing.
-func Open() (backend.Backend, error) {
+func Open(o Options) (backend.Backend, error) {
 	n, err := gpu.Count()
 	if err != nil {
 		return nil, err
@@ -27,6 +35,8 @@ func Open() (backend.Backend, error) {
 	if err != nil {
 		return nil, err // not a nil *Backend
 	}
+	b.Choose(o.Choices)
+	b.AllowTF32(o.TF32)
 	return b, nil
 }
 

@@ -27,7 +27,7 @@ func TestLocalRank(t *testing.T) {
 
 // TestOpen: a GPU or the reason that there is none, with the exit code of a missing device.
 func TestOpen(t *testing.T) {
-	b, err := Open()
+	b, err := Open(Options{})
 	if err == nil {
 		err = b.Close()
 	} else if exit.CodeOf(err) != exit.NoDevice {

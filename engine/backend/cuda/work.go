@@ -40,6 +40,13 @@ func (w *work) call(p device.Program, kernel string, size device.Size, args ...a
 // negative size (see over).
 func emptyGrid(s device.Size) bool { return s.Grid[0] < 0 || s.Grid[1] < 0 || s.Grid[2] < 0 }
 
+// do adds work that is no kernel of ours.
+func (w *work) do(f func() error) {
+	if w.err == nil {
+		w.calls = append(w.calls, f)
+	}
+}
+
 // run runs the calls.
 func (w *work) run() error {
 	for _, c := range w.calls {
@@ -124,6 +131,9 @@ func addresses(q backend.Request) (args []any) {
 
 // offset is where element i of a value lies.
 func offset(t backend.Tensor, i int) device.Pointer { return unsafe.Add(at(t), i*bytesOf(t)) }
+
+// elements is memory of n elements of float32.
+func elements(p device.Pointer, n int) []float32 { return unsafe.Slice((*float32)(p), n) }
 
 // start is where scratch lies.
 func start(x []float32) device.Pointer { return device.Pointer(unsafe.SliceData(x)) }

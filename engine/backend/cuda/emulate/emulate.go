@@ -236,6 +236,9 @@ func (d *Device) Join(t device.Ticket) error {
 // FreeBytes is what is left of the limit.
 func (d *Device) FreeBytes() (int64, error) { return d.limit - d.used, nil }
 
+// Program does what a library would on the device, in the order of work.
+func (d *Device) Program(f func() error) error { return d.do(f) }
+
 // Zero clears memory.
 func (d *Device) Zero(p device.Pointer, bytes int64) error {
 	return d.do(func() error {

@@ -108,6 +108,11 @@ func ConvPack(stored string, p Products, adjoint bool) device.Program {
 	return Program("convpack.cu", "T="+stored, fmt.Sprintf("TF32=%d", btoi(p == TF32)), adjointDefine(adjoint))
 }
 
+// ConvLibrary is the program of what a convolution of a library needs besides.
+func ConvLibrary(stored string, adjoint bool) device.Program {
+	return Program("convlibrary.cu", "T="+stored, adjointDefine(adjoint))
+}
+
 func adjointDefine(adjoint bool) string { return fmt.Sprintf("ADJOINT=%d", btoi(adjoint)) }
 
 func btoi(b bool) int {
@@ -126,6 +131,9 @@ func ConvFilter(t Tile, stored string, p Products, lanes int) device.Program {
 // convVariants are all programs of convolutions: with every tile in every arithmetic.
 func convVariants() []device.Program {
 	all := []device.Program{LocalConv(LocalSamples)}
+	for _, stored := range []string{"float", "bf16"} {
+		all = append(all, ConvLibrary(stored, false), ConvLibrary(stored, true))
+	}
 	for _, k := range []struct {
 		stored string
 		p      Products

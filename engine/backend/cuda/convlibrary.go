@@ -1,0 +1,354 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/cudnn"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// ConvLibrary prepares convolutions: cuDNN, or what stands in for it in tests.
+type ConvLibrary interface {
+	// Plans are ways to compute one, the best guess first; none if the library does not serve it.
+	Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan
+}
+
+// ConvPlan is one of them.
+type ConvPlan interface {
+	Name() string
+	Workspace() int64 // bytes
+	Fused() bool      // it does the bias and ReLU too
+	Run(o cudnn.Operands) error
+	Close() error
+}
+
+// UseLibrary has convolutions that are prepared afterwards choose among our own kernels and
+// the plans of a library; nil has them all be ours.
+func (b *Backend) UseLibrary(l ConvLibrary) { b.library = l }
+
+// vendor is cuDNN. A convolution that it refuses has our own kernel.
+type vendor struct{ h *cudnn.Handle }
+
+func (v vendor) Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan {
+	plans, err := v.h.Plans(c, l)
+	if err != nil {
+		return nil
+	}
+	all := make([]ConvPlan, len(plans))
+	for i, p := range plans {
+		all[i] = p
+	}
+	return all
+}
+
+// libraryLimits bound what is tried of a library.
+var libraryLimits = cudnn.Limits{Workspace: 1 << 30, Most: 4}
+
+// libraryTypes are the types of fields that libraries take.
+var libraryTypes = map[string]cudnn.Type{"float": cudnn.Float32, "bf16": cudnn.BFloat16}
+
+// framedAs tells how an axis is given to a library: padded with zeros by it, or, if it is
+// periodic, framed by a copy; ok is false if it can be neither.
+func framedAs(p op.Pad, axis, pad int) (zeros, frame int, ok bool) {
+	if !p.Periodic || pad == 0 {
+		return pad, 0, pad >= 0
+	}
+	return 0, pad, pad > 0 && axis == 2 // the last, whose neighbours lie behind each other
+}
+
+// bySteps is what convolutions of a library have in common: the field that is read, joined
+// and framed where it must be, and the filter.
+type bySteps struct {
+	c      cudnn.Convolution
+	values string
+	parts  []backend.Tensor
+	frame  int // points on either side of the last axis
+}
+
+// lanes and channels of the first part, and the channels of the second.
+func (s *bySteps) lanes() (c0, l0, c1 int) {
+	c0 = s.parts[0].Shape[1]
+	if len(s.parts) > 1 {
+		c1 = s.parts[1].Shape[1]
+	}
+	return c0, graph.Last.Lanes(c0), c1
+}
+
+// stepsOf describes a convolution of parts for a library; ok is false if it cannot be.
+func (b *Backend) stepsOf(parts []backend.Tensor, filter [3]int, a op.Conv, pads [3]int, results int) (s bySteps, ok bool) {
+	values, plain, ok := servedFields(parts...)
+	if !ok || plain || b.library == nil || len(parts) > 2 || a.Kept != "" {
+		return s, false
+	}
+	f := fieldOf(parts[0].Shape)
+	s = bySteps{values: values, parts: parts, c: cudnn.Convolution{N: f.N, Out: graph.Last.Lanes(results), Size: f.S, Filter: filter,
+		Stride: a.Stride, Dilation: a.Dilation, Type: libraryTypes[values]}}
+	s.c.TF32 = s.c.Type == cudnn.Float32 && b.tf32
+	for _, p := range parts {
+		s.c.In += graph.Last.Lanes(p.Shape[1])
+	}
+	for i := range 3 {
+		zeros, frame, fits := framedAs(a.Pad[i], i, pads[i])
+		ok = ok && fits
+		s.c.Pad[i] = zeros
+		if frame > 0 {
+			s.frame = frame
+			s.c.Size[i] += 2 * frame
+		}
+	}
+	return s, ok
+}
+
+// copied tells whether the field has to be copied for the library.
+func (s *bySteps) copied() bool { return s.frame > 0 || len(s.parts) > 1 }
+
+// fieldElems is the scratch for that copy, in elements of float32.
+func (s *bySteps) fieldElems() int64 {
+	if !s.copied() {
+		return 0
+	}
+	return int64(s.c.N) * int64(s.c.Size[0]*s.c.Size[1]) * int64(s.c.Size[2]) * int64(s.c.In) * int64(valueBytes(s.values)) / elem
+}
+
+// field makes the copy, and gives where the library reads.
+func (s *bySteps) field(w *work, copied device.Pointer) device.Pointer {
+	if !s.copied() {
+		return at(s.parts[0])
+	}
+	const unit = 8
+	second, units1 := at(s.parts[0]), 0
+	if len(s.parts) > 1 {
+		second, units1 = at(s.parts[1]), graph.Last.Lanes(s.parts[1].Shape[1])/unit
+	}
+	f := fieldOf(s.parts[0].Shape)
+	rows, wide := int64(f.N*f.S[0])*int64(f.S[1]), int64(f.S[2]+2*s.frame)
+	w.call(kernels.ConvLibrary(s.values, false), "frame", over(rows*wide*int64(s.c.In/unit)),
+		at(s.parts[0]), second, copied, int32(f.Lanes/unit), int32(units1), rows, int32(f.S[2]), int32(s.frame))
+	return copied
+}
+
+// taps is the number of taps of the filter.
+func (s *bySteps) taps() int { return s.c.Filter[0] * s.c.Filter[1] * s.c.Filter[2] }
+
+// way is one way to compute a convolution.
+type way struct {
+	name    string
+	scratch int // elements of float32
+	calls   func(w *work, mem []float32)
+	close   func()
+}
+
+// libraryConvs are the ways of a library to compute a convolution or its adjoint; the
+// adjoint of one without strides is a convolution with the taps in reverse.
+func (b *Backend) libraryConvs(q backend.Request, c convolution) []way {
+	filter := c.filter.Shape
+	size := [3]int{filter[2], filter[3], filter[4]}
+	a := convOf(q.Attrs)
+	var pads [3]int
+	for i := range 3 {
+		pads[i] = a.Pad[i].Size
+		if !c.adjoint {
+			continue
+		}
+		reach := (size[i] - 1) * max(a.Dilation[i], 1)
+		if max(a.Stride[i], 1) != 1 || a.Pad[i].Periodic && 2*a.Pad[i].Size != reach {
+			return nil
+		}
+		pads[i] = reach - pads[i]
+	}
+	s, ok := b.stepsOf(c.parts, size, a, pads, c.out.Shape[1])
+	if !ok {
+		return nil
+	}
+	s.c.Bias, s.c.WideBias, s.c.ReLU = c.bias != nil, c.bias != nil, c.relu
+	if s.c.Result() != fieldOf(c.out.Shape).S {
+		return nil
+	}
+	if c.plus != nil && s.c.Type != cudnn.Float32 { // a sum that is rounded before something is added, and again
+		return nil
+	}
+	var all []way
+	for _, p := range b.library.Plans(s.c, libraryLimits) {
+		if (s.c.Bias || s.c.ReLU) && !p.Fused() {
+			_ = p.Close() // it has nothing to tell
+			continue
+		}
+		all = append(all, b.libraryConv(c, s, p))
+	}
+	return all
+}
+
+// libraryConv is a convolution by one plan.
+func (b *Backend) libraryConv(c convolution, s bySteps, p ConvPlan) way {
+	var room carved
+	bytes := int64(valueBytes(s.values))
+	field := room.take(s.fieldElems())
+	filter := room.take(int64(s.c.Out) * int64(s.taps()) * int64(s.c.In) * bytes / elem)
+	bias := room.take(int64(s.c.Out))
+	sum := 0
+	if c.plus != nil { // whose memory may be that of the result
+		sum = room.take(elems(c.out) * bytes / elem)
+	}
+	workspace := room.take((p.Workspace() + elem - 1) / elem)
+	c0, l0, c1 := s.lanes()
+	calls := func(w *work, mem []float32) {
+		o := cudnn.Operands{X: s.field(w, start(mem[field:])), W: start(mem[filter:]), Y: at(c.out), Workspace: start(mem[workspace:])}
+		w.call(kernels.ConvLibrary(s.values, c.adjoint), "filter", over(int64(s.c.Out)*int64(s.taps())*int64(s.c.In)),
+			at(c.filter), o.W, int32(c.out.Shape[1]), int32(s.c.Out), int32(c.filter.Shape[1]), int32(s.taps()), int32(c0), int32(l0), int32(c1), int32(s.c.In), int32(c.lo))
+		if c.bias != nil { // in as many lanes as the result
+			o.Bias = start(mem[bias:])
+			n := c.bias.Shape.Size()
+			w.do(func() error { return b.dev.Zero(o.Bias, elem*int64(s.c.Out)) })
+			w.do(func() error { return b.dev.Copy(o.Bias, at(*c.bias), elem*int64(n)) })
+		}
+		if c.plus != nil {
+			o.Y = start(mem[sum:])
+		}
+		w.do(func() error { return p.Run(o) })
+		if c.plus != nil || c.gate != nil {
+			eighths := elems(c.out) / 8
+			place := func(t *backend.Tensor) device.Pointer {
+				if t == nil {
+					return nil
+				}
+				return at(*t)
+			}
+			w.call(kernels.ConvLibrary(s.values, false), "finish", over(eighths), o.Y, place(c.plus), place(c.gate), at(c.out), eighths)
+		}
+	}
+	return way{name: "cuDNN " + p.Name(), scratch: room.n, calls: calls, close: func() { _ = p.Close() }}
+}
+
+// libraryFilters are the ways of a library to compute the gradient of a filter.
+func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) []way {
+	parts, dy := q.In[:len(q.In)-1], q.In[len(q.In)-1]
+	filter := q.Out.Shape
+	size := [3]int{filter[2], filter[3], filter[4]}
+	s, ok := b.stepsOf(parts, size, a.Conv, [3]int{a.Pad[0].Size, a.Pad[1].Size, a.Pad[2].Size}, filter[0])
+	if !ok || stored(dy) != s.values || s.c.Result() != fieldOf(dy.Shape).S {
+		return nil
+	}
+	s.c.Pass, s.c.Wide = cudnn.FilterGrad, s.c.Type != cudnn.Float32
+	c0, l0, _ := s.lanes()
+	var all []way
+	for _, p := range b.library.Plans(s.c, libraryLimits) {
+		var room carved
+		field := room.take(s.fieldElems())
+		grad := room.take(int64(s.c.Out) * int64(s.taps()) * int64(s.c.In))
+		workspace := room.take((p.Workspace() + elem - 1) / elem)
+		all = append(all, way{name: "cuDNN " + p.Name(), scratch: room.n, close: func() { _ = p.Close() }, calls: func(w *work, mem []float32) {
+			o := cudnn.Operands{X: s.field(w, start(mem[field:])), Y: at(dy), W: start(mem[grad:]), Workspace: start(mem[workspace:])}
+			w.do(func() error { return p.Run(o) })
+			w.call(kernels.ConvLibrary(s.values, false), "filter_grad", over(int64(filter.Size())), o.W, at(q.Out),
+				int32(filter[0]), int32(filter[1]), int32(s.taps()), int32(c0), int32(l0), int32(s.c.In))
+		}})
+	}
+	return all
+}
+
+// convOf is the geometry in the attributes of a convolution.
+func convOf(attrs any) op.Conv {
+	switch a := attrs.(type) {
+	case op.Fused:
+		return a.Conv
+	case op.ConvGradFused:
+		return a.Conv
+	case op.ConvGrad:
+		return a.Conv
+	}
+	return attrs.(op.Conv)
+}
+
+// fastest makes the kernel of the fastest way: the one that was chosen before for the same
+// operation, else the fastest of three runs each on a device that has a clock, else the
+// first. Those that are not taken are closed.
+func (b *Backend) fastest(q backend.Request, ways []way) (backend.Kernel, error) {
+	key := describe(q)
+	i := 0
+	if len(ways) > 1 {
+		if i = slices.IndexFunc(ways, func(w way) bool { return w.name == b.choices[key] }); i < 0 {
+			var err error
+			if i, err = b.race(ways); err != nil {
+				return backend.Kernel{}, err
+			}
+		}
+		b.choices[key] = ways[i].name
+	}
+	for k, w := range ways {
+		if k != i && w.close != nil {
+			w.close()
+		}
+	}
+	k, err := b.placed(ways[i].name, ways[i].scratch, ways[i].calls)
+	k.Close = ways[i].close
+	return k, err
+}
+
+// describe is an operation in what plans keep of their choices.
+func describe(q backend.Request) string {
+	s := fmt.Sprintf("%s %s:", q.Op.Name, graph.AttrText(q.Attrs))
+	for _, t := range q.In {
+		s += fmt.Sprintf(" %v %v %s", t.Shape, t.Layout, stored(t))
+	}
+	return s
+}
+
+// race gives the number of the fastest way; one that fails is out, but for the first.
+func (b *Backend) race(ways []way) (fastest int, err error) {
+	clock, ok := b.dev.(device.Gauge)
+	if !ok {
+		return 0, nil
+	}
+	least := -1.0
+	for i, v := range ways {
+		seconds, err := b.time(clock, v)
+		if err != nil && i == 0 {
+			return 0, err
+		}
+		if err == nil && (least < 0 || seconds < least) {
+			fastest, least = i, seconds
+		}
+	}
+	return fastest, nil
+}
+
+// time takes the time of a way, the least of three runs behind one that is not counted.
+func (b *Backend) time(clock device.Gauge, v way) (least float64, err error) {
+	p, err := b.dev.Alloc(elem * int64(max(v.scratch, 1)))
+	if err != nil {
+		return 0, noMemory(err)
+	}
+	w := &work{b: b}
+	v.calls(w, elements(p, v.scratch))
+	for run := range 4 {
+		var seconds float64
+		if err = w.err; err == nil {
+			seconds, err = clock.Time(w.run)
+		}
+		if err != nil {
+			break
+		}
+		if run == 1 || run > 1 && seconds < least {
+			least = seconds
+		}
+	}
+	if e := b.dev.Free(p); err == nil {
+		err = e
+	}
+	return least, err
+}
+
+// Choices are the ways that were chosen by their time, by the operation.
+func (b *Backend) Choices() map[string]string { return b.choices }
+
+// Choose has operations take the ways of an earlier backend, where they are served.
+func (b *Backend) Choose(choices map[string]string) {
+	for k, v := range choices {
+		b.choices[k] = v
+	}
+}
