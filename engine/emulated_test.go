@@ -3,12 +3,12 @@ package engine_test
 import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
 )
 
 // Plans are tested on the emulated GPU as on the other backends, whether there is a real
 // one or not: its memory faults when the program touches it.
 func init() {
 	engine.Backends = append(engine.Backends, engine.Backend{Name: "emulated", Purpose: "kernels of the GPU on the processor",
-		Open: func(engine.Options) (backend.Backend, error) { return emulate.Backend(1 << 30) }})
+		Open: func(engine.Options) (backend.Backend, error) { return emulated.Open(1 << 30) }})
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -18,7 +18,7 @@ func TestShardOnDevices(t *testing.T) {
 	before := engine.Backends
 	t.Cleanup(func() { engine.Backends = before })
 	engine.Backends = append(slices.Clone(before), engine.Backend{Name: "emulated",
-		Open: func(engine.Options) (backend.Backend, error) { return emulate.Backend(1 << 28) }})
+		Open: func(engine.Options) (backend.Backend, error) { return emulated.Open(1 << 28) }})
 	for _, n := range []network{unet("U-Net, periodic", graph.Shape{2, 2, 2, 12, 16}, 1, true), named(t, "MS-SSIM"), named(t, "members")} {
 		for _, c := range []struct {
 			precision         string

@@ -22,7 +22,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -172,7 +172,7 @@ func register(name string) {
 	}
 	if !known(emulatedName) {
 		engine.Backends = append(engine.Backends, engine.Backend{Name: emulatedName, Purpose: "kernels of the GPU on the processor",
-			Open: func(engine.Options) (backend.Backend, error) { return emulate.Backend(4 << 30) }})
+			Open: func(engine.Options) (backend.Backend, error) { return emulated.Open(4 << 30) }})
 	}
 	at := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == name })
 	if at < 0 || known(name+tf32Suffix) {

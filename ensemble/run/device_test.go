@@ -9,25 +9,25 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 )
 
-// emulated has backend cuda compute on the emulated GPU.
-func emulated(t *testing.T) {
+// emulatedGPU has backend cuda compute on the emulated GPU.
+func emulatedGPU(t *testing.T) {
 	t.Helper()
 	before := engine.Backends
 	t.Cleanup(func() { engine.Backends = before })
 	engine.Backends = slices.Clone(before)
 	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
-	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) { return emulate.Backend(1 << 28) }
+	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) { return emulated.Open(1 << 28) }
 }
 
 // TestTrainOnDevice: a training on a GPU, with batches that are accumulated, an average of
 // the weights and validation, gives the network that one on the processor gives but for
 // rounding.
 func TestTrainOnDevice(t *testing.T) {
-	emulated(t)
+	emulatedGPU(t)
 	data := smallData(t)
 	weights := map[string]model.Weights{}
 	dirs := map[string]string{}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -27,7 +27,7 @@ func TestValues(t *testing.T) {
 				dev, err := b.Open(engine.Options{Threads: threads, ByRule: true, Winograd: true})
 				if exit.CodeOf(err) == exit.NoDevice && b.Name == "cuda" {
 					t.Log("emulated:", err)
-					dev, err = emulate.Backend(1 << 30)
+					dev, err = emulated.Open(1 << 30)
 				}
 				if err != nil {
 					t.Fatal(err)
