@@ -8,18 +8,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// windows is the program of pooling and upsampling of fields like t.
-func windows(t backend.Tensor) device.Program { return kernels.Program("windows.cu", onField(t)...) }
-
-// turns is the number of values of one channel, or of eight lanes, that a field has, and of its channels
-// counted so.
-func turns(t backend.Tensor) (n int64, channels int32) {
-	if t.Layout == graph.Last {
-		return elems(t) / widthLast, int32(t.Layout.Lanes(t.Shape[1]) / widthLast)
-	}
-	return elems(t), int32(t.Shape[1])
-}
-
 // sides are the last three axes.
 func sides(s graph.Shape) []any { return int32s(s[2:]...) }
 
@@ -30,15 +18,18 @@ func int32s(n ...int) (args []any) {
 	return args
 }
 
-// overSpots makes a kernel of one call over the points of a field: kernel(operands…, result, n, channels, more…).
-func (b *Backend) overSpots(q backend.Request, name string, of backend.Tensor, more ...any) (backend.Kernel, error) {
-	n, channels := turns(of)
-	return b.overMany(q, name, n, append([]any{channels}, more...)...)
-}
-
-func (b *Backend) overMany(q backend.Request, name string, n int64, more ...any) (backend.Kernel, error) {
-	w := &work{b: b}
-	w.call(windows(q.Out), name, over(n), append(append(addresses(q), n), more...)...)
+// overRows makes a kernel of one call, of which a block takes a row of a field of some sides, with the samples and
+// channels of the result: kernel(operands…, result, channels, more…).
+func (b *Backend) overRows(q backend.Request, name string, of graph.Shape, more ...any) (backend.Kernel, error) {
+	rows, row, channels := q.Out.Shape[0]*of[2]*of[3], of[4], q.Out.Shape[1]
+	if q.Out.Layout == graph.Last {
+		channels = graph.Last.Lanes(channels) / widthLast
+		row *= channels
+	} else {
+		rows *= channels
+	}
+	w, size := &work{b: b}, device.Size{Grid: [3]int{rows}, Block: [3]int{min((row+31)/32*32, threads)}}
+	w.call(kernels.Program("windows.cu", onField(q.Out)...), name, size, append(append(addresses(q), int32(channels)), more...)...)
 	return w.kernel(name)
 }
 
@@ -50,35 +41,34 @@ func pool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}
 	more := append(sides(q.In[0].Shape), sides(q.Out.Shape)...)
 	more = append(append(more, int32s(a.Size[:]...)...), int32s(a.Stride[:]...)...)
-	return b.overSpots(q, "pool", q.Out, append(more, int32(mean))...)
+	return b.overRows(q, "pool", q.Out.Shape, append(more, int32(mean))...)
 }
 
 func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Pool)
 	more := append(append(sides(q.Out.Shape), sides(q.In[1].Shape)...), int32s(a.Size[:]...)...)
 	if a.Size != a.Stride {
-		return b.overSpots(q, "max_pool_grad_any", q.Out, append(more, int32s(a.Stride[:]...)...)...)
+		return b.overRows(q, "max_pool_grad_any", q.Out.Shape, append(more, int32s(a.Stride[:]...)...)...)
 	}
-	_, channels := turns(q.Out)
-	n := int64(q.Out.Shape[0]) * int64(channels)
+	all := q.Out.Shape.Clone() // windows, with those that are not whole
 	for i, s := range a.Size {
-		n *= int64((q.Out.Shape[i+2] + s - 1) / s)
+		all[i+2] = (all[i+2] + s - 1) / s
 	}
-	return b.overMany(q, "max_pool_grad", n, append([]any{channels}, more...)...)
+	return b.overRows(q, "max_pool_grad", all, more...)
 }
 
 func avgPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.PoolGrad)
 	more := append(append(sides(q.Out.Shape), sides(q.In[0].Shape)...), int32s(a.Size[:]...)...)
-	return b.overSpots(q, "avg_pool_grad", q.Out, append(more, int32s(a.Stride[:]...)...)...)
+	return b.overRows(q, "avg_pool_grad", q.Out.Shape, append(more, int32s(a.Stride[:]...)...)...)
 }
 
 func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
-	return b.overSpots(q, "upsample", q.Out, upArgs(q.Attrs.(op.Up), q.In[0].Shape)...)
+	return b.overRows(q, "upsample", q.Out.Shape, upArgs(q.Attrs.(op.Up), q.In[0].Shape)...)
 }
 
 func upsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	return b.overSpots(q, "upsample_grad", q.Out, upArgs(q.Attrs.(op.UpGrad).Up, q.Out.Shape)...)
+	return b.overRows(q, "upsample_grad", q.Out.Shape, upArgs(q.Attrs.(op.UpGrad).Up, q.Out.Shape)...)
 }
 
 func upArgs(a op.Up, coarse graph.Shape) []any {

@@ -11,15 +11,7 @@ KERNEL __launch_bounds__(256) bias(const T *x, const float *shift, T *y, int32_t
 #pragma unroll
 	for (int k = 0; k < width; k++)
 		b[k] = w.c + k < channels ? shift[w.c + k] : 0;
-	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
-	for (int64_t i = 0; i < w.count; i++, at += step) {
-		float v[width];
-		read(x + at, v);
-#pragma unroll
-		for (int k = 0; k < width; k++)
-			v[k] += b[k];
-		write(y + at, v);
-	}
+	map_points(x, y, w, lanes, [&](float v, int k) { return v + b[k]; });
 }
 
 // The channel of a lane, the last one for lanes beyond: what is computed there is put
@@ -38,18 +30,10 @@ KERNEL __launch_bounds__(256) channel_norm(const T *x, const float *moments, con
 		r[k] = in ? gamma[c] / sqrtf(moments[channels + c] + eps) : 0;
 		shift[k] = in ? beta[c] : 0;
 	}
-	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
-	for (int64_t i = 0; i < w.count; i++, at += step) {
-		float v[width];
-		read(x + at, v);
-#pragma unroll
-		for (int k = 0; k < width; k++) {
-			v[k] = (v[k] - mean[k]) * r[k] + shift[k];
-			if (relu && !(v[k] > 0) && v[k] == v[k])
-				v[k] = 0;
-		}
-		write(y + at, v);
-	}
+	map_points(x, y, w, lanes, [&](float v, int k) {
+		v = (v - mean[k]) * r[k] + shift[k];
+		return relu && !(v > 0) && v == v ? 0 : v;
+	});
 }
 
 KERNEL __launch_bounds__(256) norm_grad(const T *dy, const float *moments, const float *gamma, T *dx, int32_t channels, int32_t lanes, int64_t points,
@@ -61,15 +45,7 @@ KERNEL __launch_bounds__(256) norm_grad(const T *dy, const float *moments, const
 		int c = within(w.c + k, channels);
 		r[k] = w.c + k < channels ? gamma[c] / sqrtf(moments[channels + c] + eps) : 0;
 	}
-	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
-	for (int64_t i = 0; i < w.count; i++, at += step) {
-		float v[width];
-		read(dy + at, v);
-#pragma unroll
-		for (int k = 0; k < width; k++)
-			v[k] *= r[k];
-		write(dx + at, v);
-	}
+	map_points(dy, dx, w, lanes, [&](float v, int k) { return v * r[k]; });
 }
 
 KERNEL __launch_bounds__(256) moments_grad(const T *x, const float *moments, const float *d, T *dx, int32_t channels, int32_t lanes, int64_t points,
@@ -84,15 +60,7 @@ KERNEL __launch_bounds__(256) moments_grad(const T *x, const float *moments, con
 		slope[k] = in ? 2 * share * d[channels + c] : 0;
 		shift[k] = in ? share * d[c] : 0;
 	}
-	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
-	for (int64_t i = 0; i < w.count; i++, at += step) {
-		float v[width];
-		read(x + at, v);
-#pragma unroll
-		for (int k = 0; k < width; k++)
-			v[k] = (v[k] - mean[k]) * slope[k] + shift[k];
-		write(dx + at, v);
-	}
+	map_points(x, dx, w, lanes, [&](float v, int k) { return (v - mean[k]) * slope[k] + shift[k]; });
 }
 
 // ---- a gradient that may be part of a wider field, behind a gate ----
@@ -135,14 +103,24 @@ KERNEL __launch_bounds__(256) norm_fused_grad(const T *x, const float *moments, 
 		shift[k] = in ? sums[c] * share : 0;
 	}
 	int64_t at = first_of(w, lanes), step = step_of(w, lanes), from = first_of(w, lanes_dy), stride = step_of(w, lanes_dy);
-	for (int64_t i = 0; i < w.count; i++, at += step, from += stride) {
-		float v[width], g[width];
-		read(x + at, v);
-		read_counting(dy + from, whole, gate ? gate + at : nullptr, channels - w.c, g);
+	constexpr int many = 2; // read at a time
+	for (int64_t i = 0; i < w.count; i += many, at += many * step, from += many * stride) {
+		float v[many][width], g[many][width];
 #pragma unroll
-		for (int k = 0; k < width; k++)
-			v[k] = slope[k] * (g[k] - shift[k] - (v[k] - mean[k]) * along[k]);
-		write(dx + at, v);
+		for (int j = 0; j < many; j++) {
+			if (i + j < w.count) {
+				read(x + at + j * step, v[j]);
+				read_counting(dy + from + j * stride, whole, gate ? gate + at + j * step : nullptr, channels - w.c, g[j]);
+			}
+		}
+#pragma unroll
+		for (int j = 0; j < many; j++) {
+#pragma unroll
+			for (int k = 0; k < width; k++)
+				v[j][k] = slope[k] * (g[j][k] - shift[k] - (v[j][k] - mean[k]) * along[k]);
+			if (i + j < w.count)
+				write(dx + at + j * step, v[j]);
+		}
 	}
 }
 
@@ -175,37 +153,29 @@ KERNEL __launch_bounds__(256) moments_parts(const T *x, float *parts, int32_t ch
 	float from[width];
 	first_values(x, w, channels, points, from);
 	sums mine[width] = {};
-	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
-	float n = 0;
-	for (int64_t i = 0; i < w.count; i++, at += step) {
-		float v[width];
-		read(x + at, v);
-		n++;
-		float share = 1 / n;
+	each_point(x, w, lanes, [&](float *v, int64_t i) {
+		float share = 1 / static_cast<float>(i + 1);
 #pragma unroll
 		for (int k = 0; k < width; k++) {
 			float d = v[k] - from[k] - mine[k].a;
 			mine[k].a += d * share;
 			mine[k].b += d * (v[k] - from[k] - mine[k].a);
 		}
-	}
+	});
 #pragma unroll
 	for (int k = 0; k < width; k++)
-		mine[k].n = n;
+		mine[k].n = static_cast<float>(w.count);
 	leave<add_moments>(w, mine, parts, channels, count, part_of_block(channels, points, each));
 }
 
 KERNEL __launch_bounds__(256) channel_parts(const T *x, float *parts, int32_t channels, int32_t lanes, int64_t points, int32_t each, int32_t count) {
 	walk w = begin_walk(channels, lanes, points, each);
 	sums mine[width] = {};
-	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
-	for (int64_t i = 0; i < w.count; i++, at += step) {
-		float v[width];
-		read(x + at, v);
+	each_point(x, w, lanes, [&](float *v, int64_t) {
 #pragma unroll
 		for (int k = 0; k < width; k++)
 			mine[k].a += v[k];
-	}
+	});
 	leave<add_sums>(w, mine, parts, channels, count, part_of_block(channels, points, each));
 }
 
@@ -218,6 +188,7 @@ KERNEL __launch_bounds__(256) norm_parts(const T *x, const float *moments, const
 		mean[k] = moments[within(w.c + k, channels)];
 	sums mine[width] = {};
 	int64_t at = first_of(w, lanes), step = step_of(w, lanes), from = first_of(w, lanes_dy), stride = step_of(w, lanes_dy);
+#pragma unroll 2
 	for (int64_t i = 0; i < w.count; i++, at += step, from += stride) {
 		float v[width], g[width];
 		read(x + at, v);

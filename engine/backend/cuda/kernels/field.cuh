@@ -77,3 +77,35 @@ DEVICE int64_t step_of(walk w, int32_t lanes) {
 	return w.step;
 #endif
 }
+
+// each_point gives f the values of a walk over x and the number of their point, in turns. Some
+// are read at a time, before f changes any, so that reads do not wait for each other.
+template <class F> DEVICE void each_point(const T *x, walk w, int32_t lanes, F f) {
+	constexpr int many = 4;
+	int64_t at = first_of(w, lanes), step = step_of(w, lanes), i = 0;
+	for (; i + many <= w.count; i += many, at += many * step) {
+		float v[many][width];
+#pragma unroll
+		for (int j = 0; j < many; j++)
+			read(x + at + j * step, v[j]);
+#pragma unroll
+		for (int j = 0; j < many; j++)
+			f(v[j], i + j);
+	}
+	for (; i < w.count; i++, at += step) {
+		float v[width];
+		read(x + at, v);
+		f(v, i);
+	}
+}
+
+// map_points writes what f makes of the values of x, which may lie where y does.
+template <class F> DEVICE void map_points(const T *x, T *y, walk w, int32_t lanes, F f) {
+	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
+	each_point(x, w, lanes, [&](float *v, int64_t i) {
+#pragma unroll
+		for (int k = 0; k < width; k++)
+			v[k] = f(v[k], k);
+		write(y + at + i * step, v);
+	});
+}
