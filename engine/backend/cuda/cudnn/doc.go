@@ -92,7 +92,8 @@ type Convolution struct {
 	Dilation [3]int // 0 is 1
 	Pad      [3]int // zeros on either side
 	Type     Type   // of x, y and w
-	// Wide stores the gradient of a filter as float32, whatever Type is.
+	// Wide stores the gradient of a filter as float32, whatever Type is. Of bfloat16 cuDNN
+	// 9.28 does so from compute capability 9.0 on; it has none of bfloat16 before 8.0.
 	Wide bool
 	// TF32 lets float32 factors be rounded to 11 bits of mantissa; Type is Float32.
 	TF32 bool
@@ -165,7 +166,7 @@ func (c *Convolution) check() error {
 // Limits say which plans are wanted.
 type Limits struct {
 	Workspace int64 // bytes at most; 0 wants plans without
-	Most      int   // plans at most; 0 is all that cuDNN proposes
+	Most      int   // plans at most; 0 is all that cuDNN proposes, some of which it compiles first
 }
 
 // Operands are where the tensors of a convolution lie on the device, aligned to 16 bytes.

@@ -46,12 +46,8 @@ var noteNames = map[C.int]string{
 // refused tells why an engine with a note is not for a convolution; "" if it is.
 func refused(c *Convolution, note C.int) string {
 	switch note {
-	case C.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, C.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+	case C.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, C.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, C.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
 		return noteNames[note]
-	case C.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS: // to less than TF32
-		if c.Type == Float32 {
-			return noteNames[note]
-		}
 	case C.CUDNN_NUMERICAL_NOTE_TENSOR_CORE: // multiply float32 as TF32
 		if c.Type == Float32 && !c.TF32 {
 			return "TF32"
