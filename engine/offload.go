@@ -52,14 +52,14 @@ func linked(u *pass.Unit, dev backend.Backend, o Options) error {
 	return nil
 }
 
-// scratchMissing gives the scratch of the kernels if the plan exceeds its limit for it, or the
-// memory of the device that ended with err: where nobody knows scratch before kernels are
-// made, nothing was left for it.
+// scratchMissing gives the scratch of the kernels if for it the plan exceeds the limit of the
+// options, or the memory of the device, which ended with err: where nobody knows scratch
+// before kernels are made, nothing was left for it.
 func (p *Plan) scratchMissing(err error) int64 {
-	if p.memory.remote == nil || p.unit.Cuts != nil {
+	if p.memory.remote == nil || p.unit.Cuts != nil || exit.CodeOf(err) != exit.OK && exit.CodeOf(err) != exit.NoDevice {
 		return 0
 	}
-	if err != nil && exit.CodeOf(err) != exit.NoDevice || err == nil && p.MemoryBytes() <= p.unit.MemoryLimit {
+	if err == nil && (p.opts.MemoryLimit == 0 || p.MemoryBytes() <= p.opts.MemoryLimit) {
 		return 0
 	}
 	return p.ScratchBytes()

@@ -159,46 +159,51 @@ func TestOffload(t *testing.T) {
 	}
 	engine.Backends = append(slices.Clone(before), e)
 	r := rand.New(rand.NewPCG(3, 1))
-	for name, g := range map[string]*graph.Graph{"deep": deep(t), "row": row(t)} {
-		for _, precision := range []string{"f32", "bf16"} {
-			o := engine.Options{Backend: e.Name, Precision: precision}
-			all := compile(t, g, o)
-			train(t, all, 2)
-			want := bits(all.Store())
-			// the scratch of kernels is known once they are made, which is when the arena fits
-			o.MemoryLimit = 1
-			for range 2 {
-				var small *pass.TooSmall
-				if _, err := engine.Compile(g, o); errors.As(err, &small) {
-					o.MemoryLimit = small.Smallest
-				} else if err != nil || o.MemoryLimit == 1 {
-					t.Fatalf("in %d bytes: %v", o.MemoryLimit, err)
-				}
+	for _, c := range []struct {
+		name, precision string
+		g               *graph.Graph
+		limits          int
+	}{{"deep", "f32", deep(t), 3}, {"deep", "bf16", deep(t), 1}, {"row", "f32", row(t), 2}} {
+		o := engine.Options{Backend: e.Name, Precision: c.precision}
+		all := compile(t, c.g, o)
+		train(t, all, 2)
+		want := bits(all.Store())
+		// the scratch of kernels is known once they are made, which is when the arena fits
+		o.MemoryLimit = 1
+		for range 2 {
+			var small *pass.TooSmall
+			p, err := engine.Compile(c.g, o)
+			if errors.As(err, &small) {
+				o.MemoryLimit = small.Smallest
+				continue
 			}
-			least := o.MemoryLimit
-			away := 0
-			for k := range 3 {
-				o.MemoryLimit = least + int64(k)*r.Int64N((all.MemoryBytes()-least)/2)
-				if k == 1 {
-					o.MemoryLimit = max(least, all.MemoryBytes()/2)
-				}
-				p := compile(t, g, o)
-				losses := train(t, p, 2)
-				if bits(p.Store()) != want || p.MemoryBytes() > o.MemoryLimit || p.FLOPs() != all.FLOPs() {
-					t.Errorf("%s in %s, %d bytes: takes %d, losses %v, or other bits", name, precision, o.MemoryLimit, p.MemoryBytes(), losses)
-				}
-				var text strings.Builder
-				if err := p.Explain(&text); err != nil || strings.Contains(text.String(), "fetched") != (dev.aside > 0) {
-					t.Errorf("%s in %s, %d bytes: %v, or the printed plan does not say what leaves", name, precision, o.MemoryLimit, err)
-				}
-				away += dev.aside
-				if name == "row" && dev.recorded == 0 {
-					t.Error("nothing was recorded")
-				}
+			if err != nil || o.MemoryLimit == 1 {
+				t.Fatalf("in %d bytes: %v", o.MemoryLimit, err)
 			}
-			if away == 0 {
-				t.Errorf("%s in %s: nothing left the device", name, precision)
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
 			}
+		}
+		least := o.MemoryLimit
+		away := 0
+		for _, limit := range []int64{least, max(least, all.MemoryBytes()/2), least + r.Int64N(all.MemoryBytes()-least)}[:c.limits] {
+			o.MemoryLimit = limit
+			p := compile(t, c.g, o)
+			losses := train(t, p, 2)
+			if bits(p.Store()) != want || p.MemoryBytes() > o.MemoryLimit || p.FLOPs() != all.FLOPs() {
+				t.Errorf("%s in %s, %d bytes: takes %d, losses %v, or other bits", c.name, c.precision, o.MemoryLimit, p.MemoryBytes(), losses)
+			}
+			var text strings.Builder
+			if err := p.Explain(&text); err != nil || strings.Contains(text.String(), "fetched") != (dev.aside > 0) {
+				t.Errorf("%s in %s, %d bytes: %v, or the printed plan does not say what leaves", c.name, c.precision, o.MemoryLimit, err)
+			}
+			away += dev.aside
+			if c.name == "row" && dev.recorded == 0 {
+				t.Error("nothing was recorded")
+			}
+		}
+		if away == 0 {
+			t.Errorf("%s in %s: nothing left the device", c.name, c.precision)
 		}
 	}
 	// a device that is too small for all trains as well

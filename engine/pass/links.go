@@ -19,9 +19,10 @@ type links struct {
 }
 
 // weights are the parts of the time of a copy that count while orders are compared: copies
-// that cost nothing, as while they are hidden, all that they take, as if they never were, and
-// so much that there are none unless nothing else is left. All are tried.
-var weights = []float64{0, 0.25, 1, 4, 1e3}
+// that cost nothing, as while they are hidden, so much that there are none unless nothing
+// else is left, and what lies between. If the first two find nothing that fits there is
+// nothing; else all are tried.
+var weights = []float64{0, 1e3, 0.25, 1, 4}
 
 // link lets orders fetch results, and takes times from the backend. The cost of an
 // operation is then that of the device.

@@ -83,10 +83,14 @@ func recompute(u *Unit) error {
 	bytes := func(elements int) int64 { return int64(elements) * int64(u.ElemBytes) }
 	if order == nil {
 		least := bytes(smallest) + scratch
+		whatever := "is computed again"
+		if p.links != nil {
+			whatever = "leaves or is computed again"
+		}
 		need := exit.Error{Code: exit.NoDevice,
 			What: fmt.Sprintf("the plan needs at least %d MiB of memory, the limit is %.1f MiB", ceilMiB(least), floorMiB(u.MemoryLimit)),
-			Why: fmt.Sprintf("with all results kept it needs %d MiB; no smaller plan was found, whatever is computed again",
-				ceilMiB(bytes(resident)+scratch)),
+			Why: fmt.Sprintf("with all results kept it needs %d MiB; no smaller plan was found, whatever %s",
+				ceilMiB(bytes(resident)+scratch), whatever),
 			Fix: fmt.Sprintf("raise the memory limit to %d MiB, or use a smaller batch or a smaller crop of the field", ceilMiB(least)),
 			Err: &TooSmall{u.MemoryLimit, least}}
 		return &need
@@ -162,7 +166,10 @@ func (p *program) search(starts [][]int, limit int) (best []int, smallest int) {
 		paths()
 		return best, smallest
 	}
-	for _, w := range weights {
+	for i, w := range weights {
+		if i == 2 && ends == nil {
+			break
+		}
 		p.weigh(w)
 		paths()
 	}

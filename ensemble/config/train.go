@@ -396,7 +396,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", Resume: true, Neutral: true,
 		Help: "Threads of a process, which its parts of train.mesh share; 0 takes all that the machine gives."},
 	{Path: "train.memory", Default: "0", Example: "4GiB", Resume: true, Neutral: true,
-		Help: "Memory of a process for a step, which its parts of train.mesh share: inputs, activations, their gradients, and what kernels use in turn. If more is needed, slower kernels are taken and then some values are computed again, which changes no bit; 0 sets no bound."},
+		Help: "Memory of a process for a step, which its parts of train.mesh share: inputs, activations, their gradients, and what kernels use in turn. If more is needed, slower kernels are taken and then some values are computed again, or on a GPU copied to the host for a while, which changes no bit; 0 sets no bound, or on a GPU what it has left."},
 	{Path: "train.workspace", Default: "0", Example: "64MiB", Resume: true, Neutral: true,
 		Help: "Memory that kernels use in turn for intermediate results, a part of train.memory. Slower ways are taken if the fastest need more, which changes no bit; 0 sets no bound."},
 	{Path: "train.precision", Default: "f32", Check: OneOf("f32", "bf16", "bf16_products"), Example: "bf16",
