@@ -13,7 +13,7 @@
 #
 # The machine needs a driver, CUDA's libraries or the Python packages that hold them, and
 # for the peer a python3 with PyTorch ($PYTHON names another). `make build-gpu` builds
-# ensemble-gpu and conformance.test, which are looked for beside this script and in
+# ensemble-gpu and the test programs, which are looked for beside this script and in
 # build/gpu. Nothing is installed, fetched or compiled here.
 #
 # Exit: 0 the report is written, whatever it says; 64 usage; 69 the programs are missing
@@ -50,11 +50,18 @@ python=${PYTHON:-python3}
 script=$here/gpu_pytorch.py
 command -v timeout >/dev/null || fail 69 "timeout is missing" "parts must be able to hang without harm" "install coreutils"
 
+# Both sides use the libraries that PyTorch brings, unless the user names others.
+if [ -z "${ENSEMBLE_CUDA_PATH:-}" ]; then
+  packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' 2>/dev/null)
+  if [ -n "$packages" ] && [ -d "$packages/nvidia" ]; then export ENSEMBLE_CUDA_PATH=$packages; fi
+fi
+
 parts=$out.parts
 rm -rf "$parts" && mkdir -p "$parts" || fail 69 "$parts cannot be made" "see above" "choose another --out"
 setting() { printf '%s\t%s\n' "$1" "$2" >>"$parts/settings"; }
 setting started "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 for s in quick peer emulated budget; do setting "$s" "${!s}"; done
+setting cuda_path "${ENSEMBLE_CUDA_PATH:-}"
 if command -v nvidia-smi >/dev/null; then
   setting nvidia_smi "$(nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,clocks.max.mem,clocks.sm,temperature.gpu,power.limit,clocks_throttle_reasons.active --format=csv,noheader 2>&1 | tr '\n\t' '; ')"
 fi
@@ -125,6 +132,12 @@ if [ $have = 0 ]; then
   run='^TestValues$/^cuda-1$'
   [ $emulated = 0 ] || run='^TestValues$/^cuda-1$/^(add|mul)$'
   part conformance 75 "$gpu" conformance --program "$dir/conformance.test" --run "$run" --limit 70
+  for package in cuda cudnn cublaslt nccl; do
+    if [ $emulated = 1 ]; then skip "tests-$package" "there is no device"
+    elif [ ! -x "$dir/$package.test" ]; then skip "tests-$package" "$package.test is not beside the others"
+    else part "tests-$package" 25 "$gpu" conformance --case "tests-$package" --program "$dir/$package.test" --run '^TestDevice' --limit 20
+    fi
+  done
 
   # Predictions and the case of many levels, at the batch that the peer can hold.
   ours predict 25 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1

@@ -30,7 +30,8 @@ type verdict struct {
 	Why      string   `json:"why,omitempty"`
 	Running  string   `json:"running,omitempty"` // the test that was not ended
 	Failures []broken `json:"failures"`
-	Said     []broken `json:"said,omitempty"` // by tests of a suite that did not end: mostly failures
+	Skips    []broken `json:"skips,omitempty"` // the first ones, with their reasons
+	Said     []broken `json:"said,omitempty"`  // by tests of a suite that did not end: mostly failures
 	Slowest  []slow   `json:"slowest"`
 }
 
@@ -73,6 +74,9 @@ func conformance(ctx context.Context, c *config) (any, error) {
 		v.Why = strings.TrimSpace(v.Why + " " + err.Error())
 	case v.Passed == 0:
 		v.Why = "no test ran"
+		if len(v.Skips) > 0 {
+			v.Why += ": " + v.Skips[0].Text
+		}
 	}
 	if v.Complete = v.Why == ""; v.Complete {
 		v.Running = ""
@@ -88,6 +92,7 @@ var ended = regexp.MustCompile(`^( *)--- (PASS|FAIL|SKIP): (\S+) \(([0-9.]+)s\)`
 
 const (
 	failuresKept = 50
+	skipsKept    = 5
 	textKept     = 1000 // bytes of a failure
 	slowestKept  = 10
 )
@@ -144,6 +149,9 @@ func (v *verdict) read(r io.Reader) {
 			v.Passed++
 		case "SKIP":
 			v.Skipped++
+			if len(v.Skips) < skipsKept {
+				v.Skips = append(v.Skips, broken{name, strings.TrimSpace(texts[name])})
+			}
 		default:
 			v.Failed++
 			if len(v.Failures) < failuresKept {

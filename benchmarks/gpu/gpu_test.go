@@ -138,7 +138,7 @@ func TestScript(t *testing.T) {
 func TestVerdict(t *testing.T) {
 	v := &verdict{}
 	v.read(strings.NewReader("=== RUN   A\n=== RUN   A/b\n    x.go:1: is 2, want 1\n=== RUN   A/c\n--- FAIL: A (0.2s)\n    --- FAIL: A/b (0.1s)\n    --- SKIP: A/c (0.1s)\n"))
-	if v.Started != 2 || v.Passed != 0 || v.Failed != 1 || v.Skipped != 1 || len(v.Failures) != 1 || v.Failures[0] != (broken{"A/b", "x.go:1: is 2, want 1"}) {
+	if v.Started != 2 || v.Passed != 0 || v.Failed != 1 || v.Skipped != 1 || len(v.Skips) != 1 || len(v.Failures) != 1 || v.Failures[0] != (broken{"A/b", "x.go:1: is 2, want 1"}) {
 		t.Errorf("%+v", v)
 	}
 	v = &verdict{}

@@ -229,8 +229,7 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) s
 }
 
 // everyTile computes in each size of tiles, of convolutions, adjoints and gradients of filters.
-func everyTile(t *testing.T, cases []convCase) {
-	b := emulatedGPU(t)
+func everyTile(t *testing.T, b *cuda.Backend, cases []convCase) {
 	for _, tiles := range []struct {
 		list       *[]kernels.Tile
 		filter     bool

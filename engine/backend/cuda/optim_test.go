@@ -26,7 +26,12 @@ func emulated(t *testing.T) (b *cuda.Backend, do func(f func() error)) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() }) // nothing to tell
-	return b, func(f func() error) {
+	return b, within(t, b)
+}
+
+// within gives what runs a function within b.
+func within(t *testing.T, b *cuda.Backend) func(f func() error) {
+	return func(f func() error) {
 		t.Helper()
 		if err := b.Do(f); err != nil {
 			t.Fatal(err)
@@ -104,6 +109,11 @@ func close32(x, y []float32) error {
 // those of package optim leave, recorded or not; one whose gradient is not finite leaves all as it was.
 func TestSweepsEqualThoseOfTheProgram(t *testing.T) {
 	b, do := emulated(t)
+	sweepsEqual(t, b, do)
+}
+
+func sweepsEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
+	t.Helper()
 	for _, c := range []struct {
 		rule     cuda.Rule
 		kind     optim.Kind
