@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -197,21 +198,46 @@ func convData(b *Backend, q backend.Request) (backend.Kernel, error) { return b.
 
 // convolve makes the kernel of a convolution: ours, or one of the library.
 func (b *Backend) convolve(q backend.Request, c convolution) (backend.Kernel, error) {
-	own, ok := b.ownConv(c)
-	if !ok {
+	own := b.ownConvs(c)
+	if own == nil {
 		return backend.Kernel{}, nil
 	}
-	return b.fastest(q, append([]way{own}, b.libraryConvs(q, c)...))
+	return b.fastest(q, append(own, b.libraryConvs(q, c)...))
 }
 
-// ownConv is a convolution by our own kernels. Plain fields are brought to scratch with their
+// ownTiles is how many tiles of our own kernels are tried, where there is a clock.
+const ownTiles = 3
+
+// ownConvs are the ways of a convolution by our own kernels: the tiles that promise most, the
+// best first; nil if they do not serve it. Plain fields are brought to scratch with their
 // channels last, and the result back from there.
-func (b *Backend) ownConv(c convolution) (own way, ok bool) {
+func (b *Backend) ownConvs(c convolution) (all []way) {
 	values, plain, ok := servedFields(c.fields()...)
 	if !ok || len(c.parts) > 2 {
-		return way{}, false
+		return nil
 	}
 	products := b.products(values)
+	most := ownTiles
+	if len(c.classes) > 1 {
+		most = 1
+	}
+	choices := make([][]kernels.Tile, len(c.classes))
+	for i, class := range c.classes {
+		choices[i] = b.convTiles(products, c.out.Shape, class)
+		most = min(most, len(choices[i]))
+	}
+	for k := range most {
+		tiles := make([]kernels.Tile, len(c.classes))
+		for i := range tiles {
+			tiles[i] = choices[i][k]
+		}
+		all = append(all, c.way(values, plain, products, tiles))
+	}
+	return all
+}
+
+// way is the way of a convolution with these tiles of its classes.
+func (c convolution) way(values string, plain bool, products kernels.Products, tiles []kernels.Tile) way {
 	var s carved
 	var moved []int
 	if plain {
@@ -219,11 +245,9 @@ func (b *Backend) ownConv(c convolution) (own way, ok bool) {
 			moved = append(moved, s.take(int64(graph.Last.Elems(f.Shape))))
 		}
 	}
-	tiles := make([]kernels.Tile, len(c.classes))
 	room := 0 // results in the packed filter: whole tiles of all classes
-	for i, class := range c.classes {
-		tiles[i] = b.convTile(products, c.out.Shape, class)
-		room = max(room, roundUp(c.out.Shape[1], tiles[i].Columns))
+	for _, t := range tiles {
+		room = max(room, roundUp(c.out.Shape[1], t.Columns))
 	}
 	packed := s.take(int64(valueBytes(values)) * int64(c.filter.Shape[2:].Size()) * int64(c.lanes()) * int64(room) / elem)
 	name := fmt.Sprintf("conv %s %s %d×%d", values, products, tiles[0].Rows, tiles[0].Columns)
@@ -236,7 +260,7 @@ func (b *Backend) ownConv(c convolution) (own way, ok bool) {
 		if plain {
 			w.reorder(inner.out, c.out)
 		}
-	}}, true
+	}}
 }
 
 // inScratch is the convolution over fields with channels last that lie in scratch, where
@@ -319,29 +343,31 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 	}
 }
 
-// convTile chooses the tile of a convolution: that which takes the least time if all
-// blocks that run at once take as long as their tiles are large.
-func (b *Backend) convTile(products kernels.Products, out graph.Shape, class [3]convAxis) kernels.Tile {
+// convTiles are the tiles for a convolution, those first with which the processor that has
+// most to do is done soonest. Blocks that share a processor fill each other's waits: with
+// fewer of them than there is room for, a tile is slower by the root of that share, a guess.
+func (b *Backend) convTiles(products kernels.Products, out graph.Shape, class [3]convAxis) []kernels.Tile {
 	rows := out[0] * class[0].rows * class[1].rows * class[2].rows
 	taps := [3]int{class[0].taps * class[0].turns, class[1].taps * class[1].turns, class[2].taps * class[2].turns}
 	p := b.dev.Properties()
-	return leastTile(kernels.ConvTilesOf(products), func(t kernels.Tile) (float64, bool) {
-		atOnce := p.Processors * t.Blocks
-		waves := ceil(ceil(rows, t.Rows)*ceil(out[1], t.Columns), atOnce)
-		return float64(waves*t.Blocks*t.Rows*t.Columns) / t.Rate, t.ConvShared(taps) <= p.SharedBytes
+	return soonest(kernels.ConvTilesOf(products), func(t kernels.Tile) (float64, bool) {
+		most := ceil(ceil(rows, t.Rows)*ceil(out[1], t.Columns), p.Processors)
+		share := float64(min(most, t.Blocks)) / float64(t.Blocks)
+		return float64(most*t.Rows*t.Columns) / (t.Rate * math.Sqrt(share)), t.ConvShared(taps) <= p.SharedBytes
 	})
 }
 
-// leastTile is the first of the tiles of the least cost, of those that fit.
-func leastTile(tiles []kernels.Tile, cost func(t kernels.Tile) (cost float64, fits bool)) kernels.Tile {
-	var best kernels.Tile
-	least := math.Inf(1)
+// soonest are the tiles that fit, those of the least cost first.
+func soonest(tiles []kernels.Tile, cost func(t kernels.Tile) (cost float64, fits bool)) []kernels.Tile {
+	var all []kernels.Tile
+	costs := map[kernels.Tile]float64{}
 	for _, t := range tiles {
-		if c, ok := cost(t); ok && c < least {
-			best, least = t, c
+		if c, fits := cost(t); fits {
+			all, costs[t] = append(all, t), c
 		}
 	}
-	return best
+	slices.SortStableFunc(all, func(a, b kernels.Tile) int { return cmp.Compare(costs[a], costs[b]) })
+	return all
 }
 
 // convForwardWay, convDataWay and convFilterWay are the ways of fields with channels last; filters and

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -88,8 +89,8 @@ func TestLargerConvs(t *testing.T) {
 }
 
 // compareConv runs a case on the device and compares it with the reference. It gives the
-// name of the kernel.
-func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) string {
+// name of the kernel and the bits.
+func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (name string, got []float32) {
 	t.Helper()
 	o := op.Find(c.op)
 	out, err := o.Shape(c.in, c.a)
@@ -182,7 +183,7 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) s
 		return k.Run()
 	})
 	n := w.Out.Elems(out)
-	got := make([]float32, n)
+	got = make([]float32, n)
 	do(func() error {
 		if err := b.Copy(got, memory[len(q.In)]); err != nil {
 			return err
@@ -225,7 +226,7 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) s
 			t.Fatalf("%s: element %d (of the reference %d) of %v is %v, want %v ± %.2g", k.Name, i, at, out, v, want, tolerance)
 		}
 	}
-	return k.Name
+	return k.Name, got
 }
 
 // everyTile computes in each size of tiles, of convolutions, adjoints and gradients of filters.
@@ -253,5 +254,20 @@ func everyTile(t *testing.T, b *cuda.Backend, cases []convCase) {
 			}
 		}
 		*tiles.list = all
+	}
+}
+
+// TestConvIsTheSameAgain: the same values give the same bits, also where parts are summed apart.
+func TestConvIsTheSameAgain(t *testing.T) {
+	b := emulatedGPU(t)
+	x, dy := graph.Shape{1, 8, 2, 24, 40}, graph.Shape{1, 5, 2, 24, 40}
+	a := op.ConvGrad{Conv: op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.SameGlobal(3, 3, 3)}, To: graph.Shape{5, 8, 3, 3, 3}}
+	c := convCase{"again", "conv3d_grad_filter", []graph.Shape{x, dy}, a}
+	name, first := compareConv(t, b, c, "bf16")
+	if !strings.HasSuffix(name, " 3 parts") {
+		t.Errorf("kernel %s, want 3 parts", name)
+	}
+	if _, second := compareConv(t, b, c, "bf16"); !slices.Equal(first, second) {
+		t.Error("other bits the second time")
 	}
 }

@@ -27,12 +27,30 @@ func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.ConvGrad)
 	dy := q.In[len(q.In)-1].Shape
 	g := filterGrad{fields: q.In, out: q.Out, axes: convAxes(q.In[0].Shape, a.To, dy, a.Conv)}
-	var plain, ok bool
-	if g.values, plain, ok = servedFields(q.In...); !ok || len(q.In) > 3 {
+	values, plain, ok := servedFields(q.In...)
+	if !ok || len(q.In) > 3 {
 		return backend.Kernel{}, nil
 	}
-	g.products = b.products(g.values)
-	b.filterTile(&g)
+	g.values, g.products = values, b.products(values)
+	var own []way
+	for i, t := range b.filterTiles(g) {
+		if i == ownTiles {
+			break
+		}
+		w, err := b.filterWay(g.cut(t, b.dev.Properties()), plain, a.Kept)
+		if err != nil {
+			return backend.Kernel{}, err
+		}
+		own = append(own, w)
+	}
+	if own == nil { // more taps than any block has room for
+		return backend.Kernel{}, nil
+	}
+	return b.fastest(q, append(own, b.libraryFilters(q, a)...))
+}
+
+// filterWay is the way of a gradient of a filter with its tile and parts.
+func (b *Backend) filterWay(g filterGrad, plain bool, k op.Kept) (way, error) {
 	var s carved
 	var moved []int
 	if plain {
@@ -42,12 +60,9 @@ func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}
 	rows, _, columns := g.size()
 	sums := s.take(int64(g.parts) * int64(rows) * int64(columns))
-	kept, err := b.keptBlocks(a.Kept)
-	if err != nil {
-		return backend.Kernel{}, err
-	}
+	kept, err := b.keptBlocks(k)
 	name := fmt.Sprintf("gradient of the filter %s %s %d×%d, %d parts", g.values, g.products, g.tile.Rows, g.tile.Columns, g.parts)
-	own := way{name: name, scratch: s.n, close: func() { _ = b.Free(kept) }, calls: func(w *work, mem []float32) {
+	return way{name: name, scratch: s.n, close: func() { _ = b.Free(kept) }, calls: func(w *work, mem []float32) {
 		inner := g
 		if plain {
 			inner.fields = slices.Clone(g.fields)
@@ -57,8 +72,7 @@ func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
 			}
 		}
 		inner.calls(w, start(mem[sums:]), start(kept))
-	}}
-	return b.fastest(q, append([]way{own}, b.libraryFilters(q, a)...))
+	}}, err
 }
 
 // keptBlocks brings the blocks of a filter that are kept to the device, a word for each;
@@ -102,22 +116,26 @@ func (g *filterGrad) size() (rows, columnsOfTap, columns int) {
 	return roundUp(g.out.Shape[0], g.tile.Rows), columnsOfTap, g.axes[0].taps * columnsOfTap
 }
 
-// filterTile chooses the tile with the least work, and so many parts of the points that all
-// processors have some and each part has a good many steps.
-func (b *Backend) filterTile(g *filterGrad) {
-	p := b.dev.Properties()
+// filterTiles are the tiles for a gradient, those with the least work first.
+func (b *Backend) filterTiles(g filterGrad) []kernels.Tile {
 	taps := [3]int{g.axes[0].taps, g.axes[1].taps, g.axes[2].taps}
-	g.tile = leastTile(kernels.FilterTilesOf(g.products), func(t kernels.Tile) (float64, bool) {
+	return soonest(kernels.FilterTilesOf(g.products), func(t kernels.Tile) (float64, bool) {
 		g.tile = t
 		rows, _, columns := g.size()
-		return float64(rows) * float64(columns) / t.Rate, t.FilterShared(taps, valueBytes(g.values)) <= p.SharedBytes
+		return float64(rows) * float64(columns) / t.Rate, t.FilterShared(taps, valueBytes(g.values)) <= b.dev.Properties().SharedBytes
 	})
+}
+
+// cut is the gradient with a tile, and the points in so many parts that the blocks of all fill
+// the device a few times and no more, and that each part has a good many steps.
+func (g filterGrad) cut(t kernels.Tile, p device.Properties) filterGrad {
 	const waves, leastSteps = 3, 16
+	g.tile = t
 	rows, _, columns := g.size()
 	dy := g.fields[len(g.fields)-1].Shape
 	steps := ceil(dy[0]*dy[2:].Size(), kernels.Points)
-	wanted := ceil(waves*p.Processors*g.tile.Blocks, rows/g.tile.Rows*(columns/g.tile.Columns))
-	g.parts = max(1, min(wanted, steps/leastSteps))
+	g.parts = max(1, min(waves*p.Processors*t.Blocks/(rows/t.Rows*(columns/t.Columns)), steps/leastSteps))
+	return g
 }
 
 // calls sums the parts and adds them.
