@@ -62,15 +62,29 @@ var losses = map[string]func(b *graph.Builder, z, y graph.Value) graph.Value{
 	"spread": func(b *graph.Builder, z, y graph.Value) graph.Value {
 		return op.Mean(b, op.Add(b, op.SetStd(b, z, 2), op.Add(b, op.SetMin(b, y, 2), op.SetMax(b, z, 2))))
 	},
-	"distribution": func(b *graph.Builder, z, y graph.Value) graph.Value {
-		return op.Mean(b, op.DistributionScore(b, z, op.Slice(b, y, 1, 0, 1), op.Scored{Rule: op.CRPSRule, Family: dist.TruncatedNormal.ID, Parameters: 2}))
-	},
 	"ssim": func(b *graph.Builder, z, y graph.Value) graph.Value {
 		return op.SSIM(b, z, y, op.SimilarityOptions{Range: 1})
 	},
 	"ms-ssim": func(b *graph.Builder, z, y graph.Value) graph.Value {
 		return op.MSSSIM(b, z, y, op.SimilarityOptions{Range: 1})
 	},
+}
+
+func init() {
+	add := func(rule, family string, n int) {
+		losses[rule+" of "+family] = func(b *graph.Builder, z, y graph.Value) graph.Value {
+			par := op.Softplus(b, op.Concat(b, 1, slices.Repeat([]graph.Value{z}, (n+1)/2)...))
+			return op.Mean(b, op.DistributionScore(b, op.Slice(b, par, 1, 0, n), op.Slice(b, y, 1, 0, 1), op.Scored{Rule: rule, Family: family, Parameters: n}))
+		}
+	}
+	for _, f := range dist.Families {
+		add(op.CRPSRule, f.ID, len(f.Parameters))
+	}
+	for _, f := range []*dist.Family{dist.Bernstein(7), dist.CensoredBernstein(7)} {
+		add(op.CRPSRule, f.ID, 8)
+		add(op.PinballRule, f.ID, 8)
+	}
+	add(op.CrossEntropyRule, dist.Histogram(1).ID, 5)
 }
 
 // TestNothingRunsOnTheProcessor: of every network and loss all operations have kernels on the GPU.

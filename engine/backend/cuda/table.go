@@ -37,6 +37,8 @@ var table = map[string][]prepare{
 	"set_repeat":    {setRepeat},
 	"set_swap":      {setSwap},
 	"set_transpose": {setTranspose},
+	"reshape":       {copied},
+	"stop_gradient": {copied},
 	// sums.go, dropout.go
 	"sum":     {sum},
 	"dropout": {dropout},

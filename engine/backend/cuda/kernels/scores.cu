@@ -1,7 +1,6 @@
 #include "common.cuh"
 // Scores of distributions whose parameters are the channels: the closed forms of package
-// postproc/dist, where their sources are named, in double. Families that need incomplete
-// gamma and beta functions are not here.
+// postproc/dist, where their sources are named, in double.
 
 constexpr double inv_sqrt_pi = 0.564189583547756287, inv_sqrt_2pi = 0.398942280401432678, sqrt2 = 1.41421356237309505, sqrt_half = 0.707106781186547524;
 

@@ -9,18 +9,20 @@ import (
 // choices are the macros that a program is compiled with, by its file: one of each list,
 // "" for none. A program that is not here has those of others.
 var choices = map[string][][]string{
-	"axis.cu":    {{"PER=8", "PER=32"}}, // any power of two from 4 on
-	"chain.cu":   {},                    // alone; the program writes kernels behind it
-	"combine.cu": {},
-	"copies.cu":  {{"U=words4", "U=uint32_t", "U=uint16_t"}},
-	"layout.cu":  {{"T=float", "T=bf16"}},
-	"optim.cu":   {},
-	"points.cu":  {{"T=float"}},
-	"scores.cu":  {},
-	"setdot.cu":  {},
-	"sets.cu":    {{"SIZE=2", "SIZE=16", "SIZE=128"}}, // any power of two
-	"softmax.cu": {},
-	"sums.cu":    {{"T=float", "T=bf16"}},
+	"axis.cu":      {{"PER=8", "PER=32"}}, // any power of two from 4 on
+	"bernstein.cu": {},
+	"gammas.cu":    {{"FAMILY=0", "FAMILY=1"}},
+	"chain.cu":     {}, // alone; the program writes kernels behind it
+	"combine.cu":   {},
+	"copies.cu":    {{"U=words4", "U=uint32_t", "U=uint16_t"}},
+	"layout.cu":    {{"T=float", "T=bf16"}},
+	"optim.cu":     {},
+	"points.cu":    {{"T=float"}},
+	"scores.cu":    {},
+	"setdot.cu":    {},
+	"sets.cu":      {{"SIZE=2", "SIZE=16", "SIZE=128"}}, // any power of two
+	"softmax.cu":   {},
+	"sums.cu":      {{"T=float", "T=bf16"}},
 }
 
 // others are fields stored in either type, plain or with their channels last.
