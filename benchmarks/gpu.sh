@@ -132,6 +132,18 @@ if [ $have = 0 ]; then
   run='^TestValues$/^cuda-1$'
   [ $emulated = 0 ] || run='^TestValues$/^cuda-1$/^(add|mul)$'
   part conformance 75 "$gpu" conformance --program "$dir/conformance.test" --run "$run" --limit 70
+
+  # Predictions and the case of many levels, at the batch that the peer can hold.
+  ours predict 25 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
+  theirs peer-predict 60 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1 --forms "d3_cl_graph,fold_cl_graph${compiled:+,fold_cl_compile_graph}"
+  ours predict-again 15 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
+  theirs peer-levels 90 fit --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --forms d3_cl_graph,d3_cl
+  batch=$(sed -n 's/.*"largest_batch": *\([0-9][0-9]*\).*/\1/p' "$parts/peer-levels.json" 2>/dev/null | sort -n | tail -n 1)
+  ours levels 50 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch "${batch:-1}"
+
+  # Memory, learning, and the parts of the backend by themselves.
+  ours memory 40 memory ${width[@]+"${width[@]}"} "${one11[@]}"
+  [ $quick = 1 ] || ours learn 60 learn ${learn[@]+"${learn[@]}"}
   for package in cuda cudnn cublaslt nccl; do
     if [ $emulated = 1 ]; then skip "tests-$package" "there is no device"
     elif [ ! -x "$dir/$package.test" ]; then skip "tests-$package" "$package.test is not beside the others"
@@ -139,21 +151,11 @@ if [ $have = 0 ]; then
     fi
   done
 
-  # Predictions and the case of many levels, at the batch that the peer can hold.
-  ours predict 25 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
-  theirs peer-predict 60 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1 --forms "d3_cl_graph,fold_cl_graph${compiled:+,fold_cl_compile_graph}"
-  ours predict-again 15 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
-  theirs peer-levels 60 fit --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --forms d3_cl_graph,d3_cl
-  batch=$(sed -n 's/.*"largest_batch": *\([0-9][0-9]*\).*/\1/p' "$parts/peer-levels.json" 2>/dev/null | sort -n | tail -n 1)
-  ours levels 50 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch "${batch:-1}"
-
-  # Memory, learning, TF32 and float32, the narrow network.
-  ours memory 40 memory ${width[@]+"${width[@]}"} "${one11[@]}"
+  # TF32 and float32, the narrow network.
   ours train-tf32 25 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision tf32 --seconds 2
   ours train-f32 25 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision f32 --seconds 1
   if [ $quick = 0 ]; then
     theirs peer-tf32 30 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --batch 2 --precision tf32 --forms d3_cl_graph,fold_cl_graph
-    ours learn 60 learn ${learn[@]+"${learn[@]}"}
     ours narrow 20 train --case unet3d-2-narrow ${narrow[@]+"${narrow[@]}"} ${field2[@]+"${field2[@]}"} --seconds 2
     theirs peer-narrow 30 train --case unet3d-2-narrow ${narrow[@]+"${narrow[@]}"} ${field2[@]+"${field2[@]}"} --batch 2 --forms d3_cl_graph,fold_cl_graph
     sanitizer=
@@ -170,6 +172,7 @@ if [ $have = 0 ]; then
   fi
 fi
 
+[ $have != 0 ] || ours info-again 20 info # warmer now
 setting seconds $(($(elapsed) / 1000))
 "$gpu" report --parts "$parts" --out "$out" >/dev/null || fail 69 "the report could not be written" "see above" "what was measured is in $parts"
 echo "gpu.sh: $out" >&2

@@ -96,7 +96,7 @@ func TestScript(t *testing.T) {
 		t.Errorf("schema %q, emulated %v, run %v", got.Schema, got.Emulated, got.Run)
 	}
 	// Every part of ours has an answer with these keys; without PyTorch its parts say why.
-	want := map[string]string{"info": "libraries", "peak": "bf16_gflops", "train": "train_ms", "train-again": "classes", "agree-f32": "relative_output_error",
+	want := map[string]string{"info": "libraries", "info-again": "device", "peak": "bf16_gflops", "train": "train_ms", "train-again": "classes", "agree-f32": "relative_output_error",
 		"agree-bf16": "relative_gradient_error", "conformance": "failures", "predict": "predict_ms", "predict-again": "device_bytes", "levels": "conv_gflops",
 		"memory": "ratio", "train-tf32": "loss", "train-f32": "loss", "learn": "within_spread", "narrow": "parameters"}
 	for _, p := range got.Parts {
