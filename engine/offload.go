@@ -13,7 +13,7 @@ import (
 
 // linked tells the passes what a device with memory of its own offers, and gives their
 // limit of the memory: that of the options, or what the device has left beside parameters,
-// gradients, states, inputs under way, and a reserve for libraries and their scratch.
+// what moves them, states, inputs under way, and a reserve for libraries and their scratch.
 func linked(u *pass.Unit, dev backend.Backend, o Options) error {
 	r, ok := dev.(backend.Remote)
 	if !ok {
@@ -40,8 +40,8 @@ func linked(u *pass.Unit, dev backend.Backend, o Options) error {
 	const elem, reserve = 4, 16 // bytes of an element, and the part that is left
 	s := o.Store
 	own := len(s.flatParams) + len(s.flatStates)
-	if o.Mode == Train {
-		own += len(s.flatParams)
+	if o.Mode == Train { // gradients, two moments, and an average of parameters and states
+		own += 4*len(s.flatParams) + len(s.flatStates)
 	}
 	for _, n := range u.Graph.Nodes {
 		if n.Kind == graph.KindInput {

@@ -27,6 +27,7 @@ type program struct {
 	cheap          []bool    // operations whose time is that of their memory traffic
 	fixed          int       // elements of inputs and constants, which are there all the time
 	taken          func(g *graph.Graph, sequence []int) map[int]int
+	consume        bool   // inputs are free behind their last reader
 	links          *links // nil if there are none
 
 	// memory for the comparison of orders
@@ -54,7 +55,7 @@ func seconds(g *graph.Graph, n *graph.Node) (s float64, cheap bool) {
 func newProgram(u *Unit) *program {
 	g := u.Graph
 	n := len(g.Nodes)
-	p := &program{g: g, taken: u.Taken, size: make([]int, n), of: make([]int, n), reads: make([][]int, n), over: make([][]int, n),
+	p := &program{g: g, taken: u.Taken, consume: u.Consume, size: make([]int, n), of: make([]int, n), reads: make([][]int, n), over: make([][]int, n),
 		again: make([]bool, n), cost: make([]float64, n), cheap: make([]bool, n), now: make([]int, n), flags: make([]bool, n)}
 	_, p.stays = readers(g)
 	buffer := placeFixed(g, &Memory{Places: make([]Place, n)}, true)
