@@ -191,10 +191,14 @@ func (b *Backend) products(stored string) kernels.Products {
 
 // convForward and convData are the kernels of convolutions and their adjoints.
 func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
+	q.In = slices.Clone(q.In) // calls are made from it later
 	return b.convolve(q, forwardOf(q))
 }
 
-func convData(b *Backend, q backend.Request) (backend.Kernel, error) { return b.convolve(q, dataOf(q)) }
+func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
+	q.In = slices.Clone(q.In)
+	return b.convolve(q, dataOf(q))
+}
 
 // convolve makes the kernel of a convolution: ours, or one of the library.
 func (b *Backend) convolve(q backend.Request, c convolution) (backend.Kernel, error) {

@@ -20,7 +20,12 @@ import (
 
 func emulatedGPU(t testing.TB) *cuda.Backend {
 	t.Helper()
-	b, err := cuda.Over(func() (device.Device, error) { return emulate.Open(1 << 30) })
+	return gpuOf(t, func() (device.Device, error) { return emulate.Open(1 << 30) })
+}
+
+func gpuOf(t testing.TB, open func() (device.Device, error)) *cuda.Backend {
+	t.Helper()
+	b, err := cuda.Over(open)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +45,7 @@ type convCase struct {
 	op   string
 	in   []graph.Shape
 	a    any
+	edit func(operand int, x []float64) // nil leaves what is drawn
 }
 
 // convCasesOf are a convolution of parts with its two gradients, in the forms with all that
@@ -55,9 +61,9 @@ func convCasesOf(name string, parts []graph.Shape, w graph.Shape, a op.Conv) []c
 	whole[1] += 5
 	part := op.ConvGradFused{ConvGrad: op.ConvGrad{Conv: a, To: x}, Lo: 3, Plus: true, Gate: true}
 	return []convCase{
-		{name, "conv3d_fused", append(slices.Clone(parts), w, graph.Shape{w[0]}), op.Fused{Conv: a, ReLU: true}},
-		{name, "conv3d_fused_grad_data", []graph.Shape{whole, y, x, x}, part},
-		{name, "conv3d_fused_grad_filter", append(slices.Clone(parts), y), op.ConvGrad{Conv: a, To: w}},
+		{name: name, op: "conv3d_fused", in: append(slices.Clone(parts), w, graph.Shape{w[0]}), a: op.Fused{Conv: a, ReLU: true}},
+		{name: name, op: "conv3d_fused_grad_data", in: []graph.Shape{whole, y, x, x}, a: part},
+		{name: name, op: "conv3d_fused_grad_filter", in: append(slices.Clone(parts), y), a: op.ConvGrad{Conv: a, To: w}},
 	}
 }
 
@@ -84,6 +90,49 @@ func TestLargerConvs(t *testing.T) {
 	for _, arithmetic := range []string{"bf16", "float32", "tf32"} {
 		for _, c := range largerCases() {
 			t.Run(arithmetic+"/"+c.op+"/"+c.name, func(t *testing.T) { compareConv(t, b, c, arithmetic) })
+		}
+	}
+}
+
+// older is a device of compute capability 7.0, whose matrix units know no bfloat16.
+type older struct{ *emulate.Device }
+
+func (d older) Properties() device.Properties {
+	p := d.Device.Properties()
+	p.Architecture = 70
+	return p
+}
+
+// TestConvsOfOlderDevices: bfloat16 is multiplied as float32 there.
+func TestConvsOfOlderDevices(t *testing.T) {
+	b := gpuOf(t, func() (device.Device, error) {
+		d, err := emulate.Open(1 << 30)
+		return older{d}, err
+	})
+	for _, c := range largerCases()[3:6] {
+		t.Run(c.op, func(t *testing.T) {
+			if name, _ := compareConv(t, b, c, "bf16"); !strings.Contains(name, "bf16 plain") {
+				t.Errorf("kernel %s", name)
+			}
+		})
+	}
+}
+
+// TestTapsOutside: taps that no point of a field has along the first axis are not multiplied,
+// not even by zero.
+func TestTapsOutside(t *testing.T) {
+	b := emulatedGPU(t)
+	a := op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.SameGlobal(3, 3, 3)}
+	for _, c := range convCasesOf("one level", []graph.Shape{{1, 9, 1, 8, 20}}, graph.Shape{6, 9, 3, 3, 3}, a)[:2] {
+		c.edit = func(k int, x []float64) {
+			for i := range x {
+				if s := c.in[k]; len(s) == 5 && s[2] == 3 && i/9%3 != 1 {
+					x[i] = math.NaN()
+				}
+			}
+		}
+		for _, arithmetic := range []string{"bf16", "float32"} {
+			t.Run(c.op+"/"+arithmetic, func(t *testing.T) { compareConv(t, b, c, arithmetic) })
 		}
 	}
 }
@@ -152,6 +201,9 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 		x := make([]float64, s.Size())
 		for i := range x {
 			x[i] = rounded(2*rng.Uniform(rng.Key(rng.Hash(c.name), uint64(k)), uint64(i))-1, bits)
+		}
+		if c.edit != nil {
+			c.edit(k, x)
 		}
 		call.In = append(call.In, x)
 		if len(s) < 5 {
@@ -262,7 +314,7 @@ func TestConvIsTheSameAgain(t *testing.T) {
 	b := emulatedGPU(t)
 	x, dy := graph.Shape{1, 8, 2, 24, 40}, graph.Shape{1, 5, 2, 24, 40}
 	a := op.ConvGrad{Conv: op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.SameGlobal(3, 3, 3)}, To: graph.Shape{5, 8, 3, 3, 3}}
-	c := convCase{"again", "conv3d_grad_filter", []graph.Shape{x, dy}, a}
+	c := convCase{name: "again", op: "conv3d_grad_filter", in: []graph.Shape{x, dy}, a: a}
 	name, first := compareConv(t, b, c, "bf16")
 	if !strings.HasSuffix(name, " 3 parts") {
 		t.Errorf("kernel %s, want 3 parts", name)

@@ -25,6 +25,7 @@ type filterGrad struct {
 // filterGradient serves conv3d_grad_filter and conv3d_fused_grad_filter.
 func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.ConvGrad)
+	q.In = slices.Clone(q.In) // calls are made from it later
 	dy := q.In[len(q.In)-1].Shape
 	g := filterGrad{fields: q.In, out: q.Out, axes: convAxes(q.In[0].Shape, a.To, dy, a.Conv)}
 	values, plain, ok := servedFields(q.In...)
