@@ -8,18 +8,31 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 )
 
-// away moves the parameters of a store where they lie, on a GPU. Moments and the average
-// lie there too, from step to step, and come back when the program asks for them; with a
-// mask, or gradients that are gathered, steps are those of the program.
+// away moves the parameters of a store where they lie, on a GPU. Moments, gathered
+// gradients and the average lie there too, from step to step, and come back when the
+// program asks for them; with a mask steps are those of the program.
 type away struct {
 	of           *Optimizer
 	at           *engine.Residence
 	average      *engine.Residence // nil without one
 	dev          *cuda.Backend
-	sweep        *cuda.Sweep
-	m, v         []float32 // on the device
-	there, ahead bool      // moments are on the device, and newer than the program's
-	err          error     // of a copy that nobody has been told of
+	rule         cuda.Rule
+	pieces       []cuda.SweepPiece
+	tensors      []cuda.SweepTensor
+	arrays       cuda.SweepArrays // on the device
+	sweep        *cuda.Sweep      // along the present gradient
+	there, ahead bool             // moments are on the device, and newer than the program's
+	gather       *gathering       // nil before the first Add
+	sums         bool             // gathered gradients are there and nowhere else
+	err          error            // that nobody has been told of
+}
+
+// gathering is the sum of gradients on the device.
+type gathering struct {
+	sum, weight []float32
+	told        []float32 // the weight, where the program has it
+	add         func() error
+	sweep       *cuda.Sweep // along the sum
 }
 
 // rules are the numbers of the rules on the device.
@@ -38,34 +51,31 @@ func (p *Optimizer) leaves() (err error) {
 		return nil
 	}
 	w := &away{of: p, at: at, dev: dev}
-	arrays := cuda.SweepArrays{W: at.Params(), G: at.Grads()}
+	w.arrays = cuda.SweepArrays{W: at.Params(), G: at.Grads()}
 	if p.o.Average != nil {
 		if w.average, err = at.Settle(p.o.Average); err != nil {
 			return err
 		}
-		arrays.E = w.average.Params()
+		w.arrays.E = w.average.Params()
 	}
-	var pieces []cuda.SweepPiece
 	for _, x := range p.all { // moments of one rank lie as parameters do
-		pieces = append(pieces, cuda.SweepPiece{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.lo})
+		w.pieces = append(w.pieces, cuda.SweepPiece{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.lo})
 	}
-	var tensors []cuda.SweepTensor
 	for _, t := range p.tensors {
-		tensors = append(tensors, cuda.SweepTensor{Decay: t.decay, Plain: t.plain})
+		w.tensors = append(w.tensors, cuda.SweepTensor{Decay: t.decay, Plain: t.plain})
 	}
-	rule := rules[p.o.Kind]
+	w.rule = rules[p.o.Kind]
 	if p.o.Kind == SGD && p.o.Nesterov {
-		rule = cuda.RuleNesterov
+		w.rule = cuda.RuleNesterov
 	}
 	err = dev.Do(func() (err error) {
-		if w.m, err = dev.Make(len(p.arena.m)); err != nil {
+		if w.arrays.M, err = dev.Make(len(p.arena.m)); err != nil {
 			return err
 		}
-		if w.v, err = dev.Make(len(p.arena.v)); err != nil {
+		if w.arrays.V, err = dev.Make(len(p.arena.v)); err != nil {
 			return err
 		}
-		arrays.M, arrays.V = w.m, w.v
-		w.sweep, err = dev.NewSweep(rule, pieces, tensors, arrays)
+		w.sweep, err = dev.NewSweep(w.rule, w.pieces, w.tensors, w.arrays)
 		return err
 	})
 	if err == nil {
@@ -74,11 +84,65 @@ func (p *Optimizer) leaves() (err error) {
 	return err
 }
 
+// add is Optimizer.Add on the device; an error is told by the next step.
+func (w *away) add(weight float32, first bool) {
+	w.sums = true
+	w.err = errors.Join(w.err, w.dev.Do(func() (err error) {
+		if w.gather == nil {
+			if w.gather, err = w.newGathering(); err != nil {
+				return err
+			}
+		}
+		g := w.gather
+		if first {
+			if err := w.dev.Clear(g.sum); err != nil {
+				return err
+			}
+		}
+		if err := w.dev.Wait(); err != nil { // the weight before it is read
+			return err
+		}
+		g.told[0] = weight
+		if err := w.dev.Copy(g.weight, g.told); err != nil {
+			return err
+		}
+		return g.add()
+	}))
+}
+
+func (w *away) newGathering() (g *gathering, err error) {
+	g = &gathering{}
+	if g.sum, err = w.dev.Make(len(w.arrays.G)); err != nil {
+		return nil, err
+	}
+	if g.weight, err = w.dev.Make(1); err != nil {
+		return nil, err
+	}
+	if g.told, err = w.dev.MakeHost(1); err != nil {
+		return nil, err
+	}
+	if g.add, err = w.dev.Gathered(g.sum, w.arrays.G, g.weight); err != nil {
+		return nil, err
+	}
+	arrays := w.arrays
+	arrays.G = g.sum
+	g.sweep, err = w.dev.NewSweep(w.rule, w.pieces, w.tensors, arrays)
+	return g, err
+}
+
 // step is Optimizer.Step on the device.
 func (w *away) step(rate float64) (norm float64, err error) {
 	p := w.of
-	if w.err != nil {
-		return 0, w.err
+	if err := w.err; err != nil {
+		w.err = nil
+		return 0, err
+	}
+	sweep, factor := w.sweep, 1.0
+	if p.pending {
+		p.pending, w.sums = false, false
+		if sweep, factor = w.gather.sweep, 0; p.weight > 0 { // as the mean over no weight is 0
+			factor = 1 / p.weight
+		}
 	}
 	var s step
 	p.constants(&s, rate, p.steps+1)
@@ -87,14 +151,14 @@ func (w *away) step(rate float64) (norm float64, err error) {
 		if err = w.ready(); err != nil {
 			return err
 		}
-		if err = w.sweep.Set(cuda.SweepConstants{Rate: rate, Beta1: p.o.Beta1, Beta2: p.o.Beta2, Eps: p.o.Eps, Momentum: p.o.Momentum, Factor: 1,
+		if err = sweep.Set(cuda.SweepConstants{Rate: rate, Beta1: p.o.Beta1, Beta2: p.o.Beta2, Eps: p.o.Eps, Momentum: p.o.Momentum, Factor: factor,
 			Clip: p.o.Clip, Blend: s.blend, Correct1: s.correct1, Correct2: s.correct2, Trust: p.o.Trust}); err != nil {
 			return err
 		}
-		if err = w.sweep.Step(); err != nil {
+		if err = sweep.Step(); err != nil {
 			return err
 		}
-		norm, finite, err = w.sweep.Found()
+		norm, finite, err = sweep.Found()
 		return err
 	})
 	if err == nil && !finite {
@@ -126,17 +190,28 @@ func (w *away) ready() error {
 		return nil
 	}
 	w.there = true
-	return errors.Join(w.dev.Copy(w.m, w.of.arena.m), w.dev.Copy(w.v, w.of.arena.v))
+	return errors.Join(w.dev.Copy(w.arrays.M, w.of.arena.m), w.dev.Copy(w.arrays.V, w.of.arena.v))
 }
 
-// leave brings moments to the program, which may change them.
+// leave brings moments and gathered gradients to the program, which may change them.
 func (w *away) leave() {
 	w.there = false
-	if !w.ahead {
+	var copies [][2][]float32
+	if w.ahead {
+		copies = append(copies, [2][]float32{w.of.arena.m, w.arrays.M}, [2][]float32{w.of.arena.v, w.arrays.V})
+	}
+	if w.sums && w.gather != nil {
+		copies = append(copies, [2][]float32{w.of.gathered(), w.gather.sum})
+	}
+	if w.ahead, w.sums = false, false; copies == nil {
 		return
 	}
-	w.ahead = false
 	w.err = errors.Join(w.err, w.dev.Do(func() error {
-		return errors.Join(w.dev.Copy(w.of.arena.m, w.m), w.dev.Copy(w.of.arena.v, w.v), w.dev.Wait())
+		for _, c := range copies {
+			if err := w.dev.Copy(c[0], c[1]); err != nil {
+				return err
+			}
+		}
+		return w.dev.Wait()
 	}))
 }

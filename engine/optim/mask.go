@@ -49,6 +49,7 @@ func (p *Optimizer) masked(x []float32) {
 // Present adds factor times the gradient that the next step moves along, before any mask and
 // clipping, to x, which lies as the parameters do. Of several ranks each has that of its pieces.
 func (p *Optimizer) Present(x []float32, factor float32) {
+	p.here()
 	g := p.present()
 	if p.pending {
 		g = p.sum

@@ -233,16 +233,29 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 // weighted by their share of a larger batch give its gradient up to rounding, as
 // long as no value of one sample depends on another (batch statistics do).
 func (p *Optimizer) Add(weight float64) {
-	p.here()
-	if p.sum == nil {
-		p.sum = make([]float32, len(p.arena.m))
-	}
-	if !p.pending {
-		clear(p.sum)
+	first := !p.pending
+	if first {
 		p.pending, p.weight = true, 0
 	}
 	p.weight += weight
+	if p.away != nil && p.keep == nil && (first || p.away.sums) {
+		p.away.add(float32(weight), first)
+		return
+	}
+	p.here()
+	p.gathered()
+	if first {
+		clear(p.sum)
+	}
 	p.sweep.add(p.sum, p.present(), float32(weight))
+}
+
+// gathered makes room for gathered gradients.
+func (p *Optimizer) gathered() []float32 {
+	if p.sum == nil {
+		p.sum = make([]float32, len(p.arena.m))
+	}
+	return p.sum
 }
 
 // present is the gradient of this rank's pieces in the layout of moments, which is that of
@@ -301,7 +314,7 @@ func (p *Optimizer) touch() {
 // Errors: ErrNotFinite; then nothing has been changed, and what was gathered is
 // gone. Those of other ranks.
 func (p *Optimizer) Step(rate float64) (norm float64, err error) {
-	if p.away != nil && p.keep == nil && !p.pending {
+	if p.away != nil && p.keep == nil && (!p.pending || p.away.sums) {
 		return p.away.step(rate)
 	}
 	p.here()

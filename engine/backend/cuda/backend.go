@@ -176,6 +176,14 @@ func (b *Backend) Free(x []float32) error {
 	return b.dev.Free(p)
 }
 
+// Clear makes memory of the device zero.
+func (b *Backend) Clear(x []float32) error {
+	if len(x) == 0 {
+		return nil
+	}
+	return b.dev.Zero(unsafe.Pointer(unsafe.SliceData(x)), elem*int64(len(x)))
+}
+
 // Copy copies as much as dst holds.
 func (b *Backend) Copy(dst, src []float32) error {
 	if len(dst) == 0 {
