@@ -13,7 +13,7 @@ import (
 
 // Programs of scores: of closed forms, of those with incomplete gamma and beta functions, and of polynomials.
 var (
-	scoring      = kernels.Program("scores.cu")
+	scoring      = func(family int) device.Program { return kernels.Program("scores.cu", define("FAMILY", family)) }
 	studentScore = kernels.Program("gammas.cu", define("FAMILY", 0))
 	gammaScore   = kernels.Program("gammas.cu", define("FAMILY", 1))
 	bernsteins   = kernels.Program("bernstein.cu")
@@ -46,9 +46,9 @@ func distribution(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}
 	switch {
 	case a.Rule == op.CrossEntropyRule:
-		return kernel(scoring, "entropy", count)
+		return kernel(scoring(0), "entropy", count)
 	case family >= 0:
-		return kernel(scoring, "score", count, int32(family))
+		return kernel(scoring(family), "score", count)
 	case a.Family == dist.Student.ID:
 		return kernel(studentScore, "score")
 	case a.Family == dist.CSGamma.ID:

@@ -1,6 +1,6 @@
 #include "common.cuh"
 // Scores of distributions whose parameters are the channels: the closed forms of package
-// postproc/dist, where their sources are named, in double.
+// postproc/dist, where their sources are named, in double. FAMILY is the number of one.
 
 constexpr double inv_sqrt_pi = 0.564189583547756287, inv_sqrt_2pi = 0.398942280401432678, sqrt2 = 1.41421356237309505, sqrt_half = 0.707106781186547524;
 
@@ -193,8 +193,8 @@ DEVICE score of_censored_logistic(double mu, double s, double y) {
 	return {s * g + below, {-(gz + gl), g - z * gz - l * gl, 0}};
 }
 
-DEVICE score score_of(int32_t family, const double *p, double y) {
-	switch (family) {
+DEVICE score score_of(const double *p, double y) {
+	switch (FAMILY) {
 	case normal:
 		return of_normal(p[0], p[1], y);
 	case truncated_normal:
@@ -226,11 +226,11 @@ DEVICE double truncated_normal_cdf(double mu, double sigma, double x) {
 }
 
 // The distribution function, of which 2F − 1 is the derivative by the observation.
-DEVICE double cdf_of(int32_t family, const double *p, double y) {
-	if (family != normal && family != logistic && y < 0)
+DEVICE double cdf_of(const double *p, double y) {
+	if (FAMILY != normal && FAMILY != logistic && y < 0)
 		return 0;
 	double mu = p[0], s = p[1], q, k, r;
-	switch (family) {
+	switch (FAMILY) {
 	case truncated_normal:
 		return truncated_normal_cdf(mu, s, y);
 	case zero_normal:
@@ -258,31 +258,31 @@ DEVICE int64_t parameters(const float *par, int64_t t, int32_t count, int64_t po
 	return first;
 }
 
-KERNEL score_values(const float *par, const float *y, float *out, int64_t n, int64_t points, int32_t count, int32_t family) {
+KERNEL score_values(const float *par, const float *y, float *out, int64_t n, int64_t points, int32_t count) {
 	for (int64_t t = thread_of_grid(); t < n; t += threads_of_grid()) {
 		double p[3] = {};
 		parameters(par, t, count, points, p);
-		out[t] = static_cast<float>(score_of(family, p, y[t]).value);
+		out[t] = static_cast<float>(score_of(p, y[t]).value);
 	}
 }
 
-KERNEL score_grads(const float *par, const float *y, const float *dy, float *out, int64_t n, int64_t points, int32_t count, int32_t family) {
+KERNEL score_grads(const float *par, const float *y, const float *dy, float *out, int64_t n, int64_t points, int32_t count) {
 	for (int64_t t = thread_of_grid(); t < n; t += threads_of_grid()) {
 		double p[3] = {};
 		int64_t first = parameters(par, t, count, points, p);
 		score s = {};
 		if (dy[t] != 0) // points without weight cost nothing
-			s = score_of(family, p, y[t]);
+			s = score_of(p, y[t]);
 		for (int k = 0; k < count; k++)
 			out[first + k * points] = static_cast<float>(dy[t] * s.d[k]);
 	}
 }
 
-KERNEL score_dys(const float *par, const float *y, const float *dy, float *out, int64_t n, int64_t points, int32_t count, int32_t family) {
+KERNEL score_dys(const float *par, const float *y, const float *dy, float *out, int64_t n, int64_t points, int32_t count) {
 	for (int64_t t = thread_of_grid(); t < n; t += threads_of_grid()) {
 		double p[3] = {};
 		parameters(par, t, count, points, p);
-		out[t] = static_cast<float>(dy[t] * (2 * cdf_of(family, p, y[t]) - 1));
+		out[t] = static_cast<float>(dy[t] * (2 * cdf_of(p, y[t]) - 1));
 	}
 }
 

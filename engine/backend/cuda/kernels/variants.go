@@ -9,7 +9,7 @@ import (
 // choices are the macros that a program is compiled with, by its file: one of each list,
 // "" for none. A program that is not here has those of others.
 var choices = map[string][][]string{
-	"axis.cu":      {{"PER=8", "PER=32"}}, // any power of two from 4 on
+	"axis.cu":      {{"PER=32", "PER=8"}}, // any power of two from 4 on
 	"bernstein.cu": {},
 	"gammas.cu":    {{"FAMILY=0", "FAMILY=1"}},
 	"chain.cu":     {}, // alone; the program writes kernels behind it
@@ -18,9 +18,9 @@ var choices = map[string][][]string{
 	"layout.cu":    {{"T=float", "T=bf16"}},
 	"optim.cu":     {},
 	"points.cu":    {{"T=float"}},
-	"scores.cu":    {},
+	"scores.cu":    {{"FAMILY=0", "FAMILY=1", "FAMILY=2", "FAMILY=3", "FAMILY=4", "FAMILY=5", "FAMILY=6", "FAMILY=7"}},
 	"setdot.cu":    {},
-	"sets.cu":      {{"SIZE=2", "SIZE=16", "SIZE=128"}}, // any power of two
+	"sets.cu":      {{"SIZE=2", "SIZE=128", "SIZE=16"}}, // any power of two
 	"softmax.cu":   {},
 	"sums.cu":      {{"T=float", "T=bf16"}},
 }
