@@ -58,14 +58,14 @@ type kernel struct {
 // around workspace.ErrLimit).
 func Compile(g *graph.Graph, o Options) (*Plan, error) {
 	p, beside, err := compile(g, o, 0)
-	if beside > 0 {
-		p, _, err = compile(g, o, beside)
+	for beside > 0 {
+		p, beside, err = compile(g, o, beside)
 	}
 	return p, err
 }
 
-// compile is Compile with what is known of the scratch of kernels that does not lie in the
-// arena, in bytes. If there is none, and more is needed than was reckoned, it gives that.
+// compile is Compile that leaves so many bytes for scratch of kernels beside the arena. If
+// that was too little, it gives more and no plan.
 func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err error) {
 	if err := o.check(); err != nil {
 		return nil, 0, err
@@ -103,7 +103,7 @@ func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err
 		}
 		return p.prepare()
 	})
-	if beside := p.scratchMissing(err); known == 0 && beside > 0 {
+	if beside := p.scratchMissing(err); beside > 0 {
 		return nil, beside, p.Close()
 	}
 	if err != nil {

@@ -181,8 +181,13 @@ func (p *program) search(starts [][]int, limit int) (best []int, smallest int) {
 // arena on the way.
 func (p *program) follow(order []int, limit int) (end *plan, least int) {
 	least = math.MaxInt
+	var lowest *plan // of those that no arena was made for
 	for a := p.plan(order); a != nil; {
-		if a.peak < least || a.peak <= limit { // no arena is smaller than the peak
+		if p.links != nil && a.peak > limit { // paths are many: only their ends count
+			if lowest == nil || a.peak < lowest.peak {
+				lowest = a
+			}
+		} else if a.peak < least || a.peak <= limit { // no arena is smaller than the peak
 			size := p.arena(a.order)
 			least = min(least, size)
 			if size <= limit {
@@ -194,6 +199,9 @@ func (p *program) follow(order []int, limit int) (end *plan, least int) {
 			next = p.keepAgain(next, func(b *plan) bool { return !next.less(b) })
 		}
 		a = next
+	}
+	if lowest != nil {
+		least = min(least, p.arena(lowest.order))
 	}
 	return nil, least
 }
