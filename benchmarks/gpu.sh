@@ -139,7 +139,7 @@ if [ $have = 0 ]; then
   ours predict-again 15 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
   theirs peer-levels 90 fit --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --forms d3_cl_graph,d3_cl
   batch=$(sed -n 's/.*"largest_batch": *\([0-9][0-9]*\).*/\1/p' "$parts/peer-levels.json" 2>/dev/null | sort -n | tail -n 1)
-  ours levels 50 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch "${batch:-1}"
+  ours levels 50 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch "${batch:-1}" --less
 
   # Memory, learning, and the parts of the backend by themselves.
   ours memory 40 memory ${width[@]+"${width[@]}"} "${one11[@]}"

@@ -56,6 +56,7 @@ type config struct {
 	seeds    int
 	program  string // with the conformance suite
 	run      string // pattern of its tests
+	less     bool   // than the batch, if there is no plan with it
 	limit    float64
 	share    float64 // of the memory
 	parts    string  // folder
@@ -120,6 +121,7 @@ func (c *config) parse(name string, args []string, log io.Writer) error {
 	f.IntVar(&c.Base, "base", 32, "base width of the network")
 	f.IntVar(&c.Stages, "stages", unet3d.MaxStages, "poolings of the network")
 	f.IntVar(&c.Batch, "batch", 2, "samples of a step")
+	f.BoolVar(&c.less, "less", false, "train: take fewer samples where there is no plan with so many")
 	f.IntVar(&c.Channels, "channels", 42, "input channels")
 	f.TextVar(&c.Field, "field", field{2, 352, 704}, "levels, rows and columns")
 	f.StringVar(&c.Precision, "precision", "bf16", "of fields inside the network and of products: bf16, f32, or f32 with products in tf32")

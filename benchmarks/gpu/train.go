@@ -16,6 +16,9 @@ type trained struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
 	network
+	// Asked is the batch of the command line, where no step has so many samples.
+	Asked     int     `json:"asked_batch,omitempty"`
+	Why       string  `json:"why,omitempty"`
 	MS        times   `json:"train_ms"`
 	PerSample float64 `json:"train_ms_per_sample"`
 	CompileMS float64 `json:"compile_ms"`
@@ -50,17 +53,37 @@ const slowest = 12
 
 // train measures training steps, then one kernel by kernel.
 func train(ctx context.Context, c *config) (any, error) {
+	asked, why, err := c.lower()
+	if err != nil {
+		return nil, err
+	}
 	flops, err := c.flops()
 	if err != nil {
 		return nil, err
 	}
-	a := &trained{Case: c.Case, Backend: c.backend, network: c.network, BeforeBytes: usedBytes(), GFLOP: float64(passes*flops) / 1e9}
+	a := &trained{Asked: asked, Why: why, Case: c.Case, Backend: c.backend, network: c.network, BeforeBytes: usedBytes(), GFLOP: float64(passes*flops) / 1e9}
 	if err := c.trainSteps(ctx, a); err != nil {
 		return nil, err
 	}
 	a.PerSample = a.MS.Median / float64(c.Batch)
 	a.GFLOPs = 1e3 * a.GFLOP / a.MS.Median
 	return a, c.trainKernels(ctx, a)
+}
+
+// lower makes the batch as small as a step needs that can be built and compiled, if --less
+// says so. It gives the batch that was asked for, if it is another, and why it is.
+func (c *config) lower() (asked int, why string, err error) {
+	for first := c.Batch; c.less; c.Batch-- {
+		t, err := c.trainer(c.options(c.backend), 1)
+		if err == nil {
+			return asked, why, t.Close()
+		}
+		if code := exit.CodeOf(err); c.Batch == 1 || code != exit.Usage && code != exit.NoDevice {
+			return 0, "", err
+		}
+		asked, why = first, err.Error()
+	}
+	return 0, "", nil
 }
 
 // trainSteps fills in what whole steps take.
