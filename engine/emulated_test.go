@@ -7,8 +7,9 @@ import (
 )
 
 // Plans are tested on the emulated GPU as on the other backends, whether there is a real
-// one or not: its memory faults when the program touches it.
+// one or not: its memory faults when the program touches it, and it works when somebody
+// waits for it.
 func init() {
 	engine.Backends = append(engine.Backends, engine.Backend{Name: "emulated", Purpose: "kernels of the GPU on the processor",
-		Open: func(engine.Options) (backend.Backend, error) { return emulated.Open(1 << 30) }})
+		Open: func(engine.Options) (backend.Backend, error) { return emulated.OpenLate(1 << 30) }})
 }

@@ -126,18 +126,18 @@ func row(t *testing.T) *graph.Graph {
 
 // counted is a device that counts copies aside, and recordings.
 type counted struct {
-	*emulate.Device
+	*emulate.Late
 	aside, recorded int
 }
 
 func (c *counted) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
 	c.aside++
-	return c.Device.CopyAside(dst, src, bytes)
+	return c.Late.CopyAside(dst, src, bytes)
 }
 
 func (c *counted) Record(f func() error) (device.Recording, error) {
 	c.recorded++
-	return c.Device.Record(f)
+	return c.Late.Record(f)
 }
 
 // TestOffload: training in less memory, of which a part lies in the program's for a while,
@@ -152,8 +152,8 @@ func TestOffload(t *testing.T) {
 	memory := int64(1 << 28)
 	e.Open = func(engine.Options) (backend.Backend, error) {
 		return cuda.Over(func() (device.Device, error) {
-			d, err := emulate.Open(memory)
-			dev = &counted{Device: d}
+			d, err := emulate.OpenLate(memory)
+			dev = &counted{Late: d}
 			return dev, err
 		})
 	}

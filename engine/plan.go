@@ -353,9 +353,9 @@ func (p *Plan) Wait() error {
 func (p *Plan) Away() bool { return p.memory.remote != nil }
 
 // Stage says that the inputs of the next step are filled: they are on their way to a device
-// with memory of its own from here on, while that works, and Input gives other memory. So
-// after Stage and Start the inputs of the step behind it may be filled before Wait. It is
-// never needed, and does nothing elsewhere.
+// with memory of its own from here on, while that works, and Input gives other memory. It is
+// never needed, and does nothing elsewhere. Inputs may be filled again when Stage, or Start
+// without it, returns.
 //
 // Errors: of the device.
 func (p *Plan) Stage() error {

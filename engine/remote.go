@@ -237,7 +237,9 @@ func (r *remote) start(p *Plan) error {
 	if err := r.load(p.opts.Store); err != nil {
 		return err
 	}
+	left := false
 	for _, f := range r.feeds {
+		left = left || f.from == nil && len(f.to) > 0
 		if err := f.send(r); err != nil {
 			return err
 		}
@@ -251,6 +253,13 @@ func (r *remote) start(p *Plan) error {
 			return err
 		}
 		f.from = nil
+	}
+	// What was not staged is free again, here and there, when Start returns: Stage, which waits
+	// for nothing, may use it at once.
+	if left {
+		if err := r.Wait(); err != nil {
+			return err
+		}
 	}
 	err := r.run(p)
 	if err == nil && p.opts.Mode == Train {

@@ -20,7 +20,7 @@ import (
 
 // watched is an emulated device that counts the bytes it copies and fails when told to.
 type watched struct {
-	*emulate.Device
+	*emulate.Late
 	copied   int64
 	fail     error // of the next copies
 	recorded int
@@ -32,12 +32,12 @@ func (w *watched) Copy(dst, src device.Pointer, bytes int64) error {
 	if w.fail != nil {
 		return w.fail
 	}
-	return w.Device.Copy(dst, src, bytes)
+	return w.Late.Copy(dst, src, bytes)
 }
 
 func (w *watched) Record(f func() error) (device.Recording, error) {
 	w.recorded++
-	return w.Device.Record(f)
+	return w.Late.Record(f)
 }
 
 // watch adds a backend of this name over watched devices, and gives the last one opened.
@@ -50,8 +50,8 @@ func watch(t *testing.T, name string) func() *watched {
 	e.Name = name
 	e.Open = func(engine.Options) (backend.Backend, error) {
 		return cuda.Over(func() (device.Device, error) {
-			d, err := emulate.Open(1 << 28)
-			last = &watched{Device: d}
+			d, err := emulate.OpenLate(1 << 28)
+			last = &watched{Late: d}
 			return last, err
 		})
 	}
@@ -247,7 +247,7 @@ func TestStage(t *testing.T) {
 		}
 		put(p, 0)
 		call(p.Stage)
-		for n := range uint64(5) {
+		for n := range uint64(6) {
 			call(func() error { return p.Start(ctx, n) })
 			if n != 3 { // one that is not staged
 				put(p, n+1)
@@ -259,7 +259,7 @@ func TestStage(t *testing.T) {
 			}
 			put(judge, n)
 			call(func() error { return judge.Run(ctx, n) })
-			if math.Abs(p.Loss()-judge.Loss()) > 1e-6 {
+			if !(math.Abs(p.Loss()-judge.Loss()) <= 1e-6) {
 				t.Errorf("%s, step %d: loss %v, want %v", backend, n, p.Loss(), judge.Loss())
 			}
 		}

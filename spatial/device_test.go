@@ -18,7 +18,7 @@ func TestShardOnDevices(t *testing.T) {
 	before := engine.Backends
 	t.Cleanup(func() { engine.Backends = before })
 	engine.Backends = append(slices.Clone(before), engine.Backend{Name: "emulated",
-		Open: func(engine.Options) (backend.Backend, error) { return emulated.Open(1 << 28) }})
+		Open: func(engine.Options) (backend.Backend, error) { return emulated.OpenLate(1 << 28) }})
 	for _, n := range []network{unet("U-Net, periodic", graph.Shape{2, 2, 2, 12, 16}, 1, true), named(t, "MS-SSIM"), named(t, "members")} {
 		for _, c := range []struct {
 			precision         string

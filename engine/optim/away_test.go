@@ -150,7 +150,7 @@ func TestOptimizerOnDevice(t *testing.T) {
 	before := engine.Backends
 	t.Cleanup(func() { engine.Backends = before })
 	engine.Backends = append(slices.Clone(before), engine.Backend{Name: "emulated",
-		Open: func(engine.Options) (backend.Backend, error) { return emulated.Open(1 << 26) }})
+		Open: func(engine.Options) (backend.Backend, error) { return emulated.OpenLate(1 << 26) }})
 	for _, o := range []optim.Options{
 		{Kind: optim.Adam, Clip: 0.1, EMA: 0.9}, {Kind: optim.AdamW, Decay: 0.1, NoDecay: optim.Biases}, {Kind: optim.SGD, Momentum: 0.9, Nesterov: true},
 		{Kind: optim.LARS, Momentum: 0.9, Trust: 0.02, Decay: 0.01}, {Kind: optim.LAMB, Decay: 0.1, EMA: 0.5},

@@ -20,7 +20,7 @@ func emulatedGPU(t *testing.T) {
 	t.Cleanup(func() { engine.Backends = before })
 	engine.Backends = slices.Clone(before)
 	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
-	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) { return emulated.Open(1 << 28) }
+	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) { return emulated.OpenLate(1 << 28) }
 }
 
 // TestTrainOnDevice: a training on a GPU, with batches that are accumulated, an average of

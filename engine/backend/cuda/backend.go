@@ -147,7 +147,10 @@ func (b *Backend) Make(n int) ([]float32, error) {
 		return nil, noMemory(err)
 	}
 	b.sizes[p] = false
-	return unsafe.Slice((*float32)(p), n), b.dev.Zero(p, elem*int64(max(n, 1)))
+	if err := b.dev.Zero(p, elem*int64(max(n, 1))); err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*float32)(p), n), b.dev.Wait() // Send does not wait for it
 }
 
 // MakeHost gives memory of the host that is copied at full speed.

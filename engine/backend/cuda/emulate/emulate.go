@@ -63,7 +63,7 @@ type Device struct {
 	limit     int64 // of its memory, in bytes
 	used      int64
 	regions   map[device.Pointer]region
-	host      map[device.Pointer]bool
+	host      map[device.Pointer]int64 // bytes of each
 	recording *recording
 	args      []unsafe.Pointer // of calls, freed with the device
 	closed    bool
@@ -85,7 +85,7 @@ func Open(memory int64) (*Device, error) {
 	if _, err := exec.LookPath(compiler); err != nil {
 		return nil, fmt.Errorf("emulate: %w: kernels are compiled with it", err)
 	}
-	return &Device{limit: memory, regions: map[device.Pointer]region{}, host: map[device.Pointer]bool{}}, nil
+	return &Device{limit: memory, regions: map[device.Pointer]region{}, host: map[device.Pointer]int64{}}, nil
 }
 
 // Properties say that it is emulated, with the limits of compute capability 8.0.
@@ -138,7 +138,7 @@ func (d *Device) AllocHost(bytes int64) (device.Pointer, error) {
 	if p == nil {
 		return nil, fmt.Errorf("%w: the host has no more", device.ErrMemory)
 	}
-	d.host[p] = true
+	d.host[p] = bytes
 	return p, nil
 }
 
@@ -191,20 +191,28 @@ func (d *Device) Copy(dst, src device.Pointer, bytes int64) error {
 type aside struct {
 	dst, src device.Pointer
 	data     []byte
+	ended    bool
 }
 
 // CopyAside reads at once, and writes when it is joined: what reads the result too early
 // finds no numbers, and what changes source or destination too early is an error.
 func (d *Device) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
-	t := &aside{dst: dst, src: src, data: make([]byte, bytes)}
-	return t, d.do(func() error {
-		copy(t.data, unsafe.Slice((*byte)(src), bytes))
-		to := unsafe.Slice((*byte)(dst), bytes)
-		for i := range to {
-			to[i] = underWay
-		}
-		return nil
-	})
+	t := newAside(dst, src, bytes)
+	return t, d.do(t.begin)
+}
+
+func newAside(dst, src device.Pointer, bytes int64) *aside {
+	return &aside{dst: dst, src: src, data: make([]byte, bytes)}
+}
+
+func (a *aside) begin() error {
+	a.ended = false
+	copy(a.data, unsafe.Slice((*byte)(a.src), len(a.data)))
+	to := unsafe.Slice((*byte)(a.dst), len(a.data))
+	for i := range to {
+		to[i] = underWay
+	}
+	return nil
 }
 
 // underWay fills the destination of a copy: no number in any type.
@@ -216,21 +224,25 @@ func (d *Device) CopyNow(dst, src device.Pointer, bytes int64) (device.Ticket, e
 }
 
 // Join writes what the copy has read.
-func (d *Device) Join(t device.Ticket) error {
-	a := t.(*aside)
-	return d.do(func() error {
-		if !bytes.Equal(unsafe.Slice((*byte)(a.src), len(a.data)), a.data) {
-			return errors.New("emulate: the source of a copy aside changed before the copy was joined")
-		}
-		to := unsafe.Slice((*byte)(a.dst), len(a.data))
-		for _, v := range to {
-			if v != underWay {
-				return errors.New("emulate: the destination of a copy aside was written before the copy was joined")
-			}
-		}
-		copy(to, a.data)
+func (d *Device) Join(t device.Ticket) error { return d.do(t.(*aside).end) }
+
+// end ends a copy, unless it has ended.
+func (a *aside) end() error {
+	if a.ended {
 		return nil
-	})
+	}
+	a.ended = true
+	if !bytes.Equal(unsafe.Slice((*byte)(a.src), len(a.data)), a.data) {
+		return errors.New("emulate: the source of a copy aside changed before the copy was joined")
+	}
+	to := unsafe.Slice((*byte)(a.dst), len(a.data))
+	for _, v := range to {
+		if v != underWay {
+			return errors.New("emulate: the destination of a copy aside was written before the copy was joined")
+		}
+	}
+	copy(to, a.data)
+	return nil
 }
 
 // FreeBytes is what is left of the limit.

@@ -13,7 +13,18 @@ import (
 //
 // Errors: as of emulate.Open.
 func Open(memory int64) (backend.Backend, error) {
-	b, err := cuda.Over(func() (device.Device, error) { return emulate.Open(memory) })
+	return over(func() (device.Device, error) { return emulate.Open(memory) })
+}
+
+// OpenLate gives one that works as late as a GPU may.
+//
+// Errors: as of emulate.Open.
+func OpenLate(memory int64) (backend.Backend, error) {
+	return over(func() (device.Device, error) { return emulate.OpenLate(memory) })
+}
+
+func over(open func() (device.Device, error)) (backend.Backend, error) {
+	b, err := cuda.Over(open)
 	if err != nil {
 		return nil, err // not a nil *cuda.Backend
 	}
