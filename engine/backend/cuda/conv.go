@@ -330,7 +330,8 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 		t := tiles[i]
 		args := []any{at(c.parts[0]), second, packed, place(c.bias), place(c.plus), place(c.gate), at(c.out)}
 		var turns [3]int
-		ints := []int{x.Lanes / unit, units1, x.N, room, y.C, y.Lanes, relu, class[0].rows, class[1].rows, class[2].rows}
+		rowTiles, box := tilesOf(x.N, class, t)
+		ints := []int{x.Lanes / unit, units1, x.N, room, y.C, y.Lanes, relu, box, class[0].rows, class[1].rows, class[2].rows}
 		for k, a := range class {
 			turns[k] = a.taps * a.turns
 			ints = append(ints, turns[k])
@@ -341,7 +342,7 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 		for _, a := range class {
 			args = append(args, a.args()...)
 		}
-		size := device.Size{Grid: [3]int{ceil(x.N*class[0].rows*class[1].rows*class[2].rows, t.Rows) * ceil(y.Lanes, t.Columns)},
+		size := device.Size{Grid: [3]int{rowTiles * ceil(y.Lanes, t.Columns)},
 			Block: [3]int{t.Threads}, Shared: t.ConvShared(turns)}
 		w.call(kernels.Conv(t, values, products, c.adjoint), "conv", size, args...)
 	}
@@ -351,14 +352,30 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 // most to do is done soonest. Blocks that share a processor fill each other's waits: with
 // fewer of them than there is room for, a tile is slower by the root of that share, a guess.
 func (b *Backend) convTiles(products kernels.Products, out graph.Shape, class [3]convAxis) []kernels.Tile {
-	rows := out[0] * class[0].rows * class[1].rows * class[2].rows
 	taps := [3]int{class[0].taps * class[0].turns, class[1].taps * class[1].turns, class[2].taps * class[2].turns}
 	p := b.dev.Properties()
 	return soonest(kernels.ConvTilesOf(products), func(t kernels.Tile) (float64, bool) {
-		most := ceil(ceil(rows, t.Rows)*ceil(out[1], t.Columns), p.Processors)
+		tiles, _ := tilesOf(out[0], class, t)
+		most := ceil(tiles*ceil(out[1], t.Columns), p.Processors)
 		share := float64(min(most, t.Blocks)) / float64(t.Blocks)
 		return float64(most*t.Rows*t.Columns) / (t.Rate * math.Sqrt(share)), t.ConvShared(taps) <= p.SharedBytes
 	})
+}
+
+// tilesOf is how many tiles the points of n samples take, and how wide they are if they are
+// boxes of the last two axes: where filters reach along both and at most a sixteenth of the
+// boxes lies outside, else 0.
+func tilesOf(n int, class [3]convAxis, t kernels.Tile) (tiles, box int) {
+	planes, high, wide := n*class[0].rows, class[1].rows, class[2].rows
+	box = 16
+	for box*box > 2*t.Rows {
+		box /= 2
+	}
+	boxes := planes * ceil(high, t.Rows/box) * ceil(wide, box)
+	if points := planes * high * wide; min(class[1].taps, class[2].taps) < 2 || boxes*t.Rows > points+points/16 {
+		return ceil(points, t.Rows), 0
+	}
+	return boxes, box
 }
 
 // soonest are the tiles that fit, those of the least cost first.

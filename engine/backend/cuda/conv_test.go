@@ -78,6 +78,7 @@ func largerCases() []convCase {
 		convCasesOf("42 channels, periodic", []graph.Shape{{1, 42, 2, 7, 37}}, graph.Shape{70, 42, 3, 3, 3}, global),
 		convCasesOf("odd parts, two samples", []graph.Shape{{2, 13, 3, 6, 19}, {2, 6, 3, 6, 19}}, graph.Shape{21, 19, 3, 3, 3}, global),
 		convCasesOf("one result", []graph.Shape{{1, 33, 2, 9, 31}}, graph.Shape{1, 33, 3, 3, 3}, zero),
+		convCasesOf("boxes, remainders", []graph.Shape{{1, 35, 2, 31, 47}}, graph.Shape{7, 35, 3, 3, 3}, global),
 		convCasesOf("strides", []graph.Shape{{1, 20, 2, 13, 22}}, graph.Shape{9, 20, 3, 3, 3}, stride),
 	)
 }

@@ -12,10 +12,10 @@
 // Taps of the first axis that no row of the tile has (depth 2 lacks a third of them) are
 // left out of the sum. The filter is packed beforehand (convpack.cu).
 //
-// A step of bf16 with tiles of 256×128 copies 24 KiB, of which neighbouring taps of a row of
-// points repeat a third from the first cache, for 2·256·128·32 operations: 85 for a byte from
-// the second cache, about 130 with what the first one holds. That is what it takes to keep
-// matrix units of 300 to 600 Tflop/s busy over a second cache of 4 to 5.5 TB/s. In shared
+// A step of bf16 with tiles of 256×128 copies 24 KiB for 2·256·128·32 operations: 85 for a byte.
+// Of the 16 KiB of the field, though, 3×3 taps repeat all but a seventh from the first cache
+// where tiles are boxes, and two thirds otherwise: 200 and 155 for a byte from the second
+// cache, where 120 keep matrix units of 600 Tflop/s busy at 5 TB/s. In shared
 // memory a warp reads 64 rows and 64 columns, 8 KiB a step, for 64 products of 16×8×16.
 // Rows of a buffer are 16 bytes longer than a multiple of 128 so that eight of them, or four
 // units of two, lie in different banks. An accumulator is 128 registers, which leaves one
@@ -23,6 +23,9 @@
 //
 // PRODUCTS is 0 for products of floats on the plain units (every device, and float32 to the
 // last bit), 1 for bf16 and 2 for tf32 on matrix units.
+// The rows of a tile are points one behind the other, or a box of the last two axes, where
+// few points are left over: then taps of both axes meet what others of the tile have read, a
+// quarter more points than the tile has instead of three times as many.
 // Grid: tiles, those of the same rows one behind the other. Block: THREADS.
 
 #define UNITS 4
@@ -59,7 +62,7 @@ DEVICE int result_row(int r, int pass) {
 }
 
 KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const unit *filter, const float *bias, const T *plus, const T *gate, T *y,
-	int32_t units0, int32_t units1, int32_t samples, int32_t room, int32_t channels, int32_t lanes, int32_t relu,
+	int32_t units0, int32_t units1, int32_t samples, int32_t room, int32_t channels, int32_t lanes, int32_t relu, int32_t box,
 	int32_t rows_d, int32_t rows_h, int32_t rows_w, int32_t taps_d, int32_t taps_h, int32_t taps_w,
 	int32_t out_d, int32_t out_h, int32_t out_w, int32_t filter_h, int32_t filter_w, AXIS(d), AXIS(h), AXIS(w)) {
 	DYNAMIC_SHARED(unit, stages);
@@ -74,7 +77,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	int tid = threadIdx.x;
 	const int column_tiles = (lanes + COLUMNS - 1) / COLUMNS;
 	const int column0 = blockIdx.x % column_tiles * COLUMNS;
-	const uint32_t row0 = blockIdx.x / column_tiles * ROWS;
+	const uint32_t tile = blockIdx.x / column_tiles;
 
 	for (int v = tid; v < taps_d; v += THREADS) {
 		tap_d[v] = d.first + v / d.turns * d.each;
@@ -86,9 +89,22 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 		tap_w[v] = w.first + v / w.turns * w.each;
 	__syncthreads();
 	for (int r = tid; r < ROWS; r += THREADS) {
-		uint32_t m = row0 + r, rest = m / rows_w, next = rest / rows_h; // fewer than 2³¹
-		int iw = m - rest * rows_w, ih = rest - next * rows_h, n = next / rows_d, id = next - n * rows_d;
-		bool there = n < samples;
+		uint32_t at, iw, ih; // points are fewer than 2³¹
+		bool there = true;
+		if (box > 0) {
+			uint32_t boxes_w = (rows_w + box - 1) / box, side = ROWS / box, boxes_h = (rows_h + side - 1) / side, next = tile / boxes_w;
+			iw = (tile - next * boxes_w) * box + r % box;
+			at = next / boxes_h;
+			ih = (next - at * boxes_h) * side + r / box;
+			there = iw < rows_w && ih < rows_h;
+		} else {
+			uint32_t m = tile * ROWS + r, next = m / rows_w;
+			iw = m - next * rows_w;
+			at = next / rows_h;
+			ih = next - at * rows_h;
+		}
+		int n = at / rows_d, id = at - n * rows_d;
+		there = there && n < samples;
 		for (int v = 0; v < taps_d; v++) {
 			int32_t at = there ? met(d, id, tap_d, v) : -1;
 			at_d[v * ROWS + r] = at < 0 ? -1 : (n * d.size + at) * h.size * w.size;
@@ -114,9 +130,9 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	__syncthreads();
 
 	// What this thread copies: unit tid%4 of a step, of every THREADS/4-th row and column.
-	// The sum runs over taps of the first two axes, groups of units, taps of the last axis and
-	// units of a group: a group of four, where the lanes are so many, is read by all taps of
-	// the last axis in steps one behind the other.
+	// The sum runs over taps of the first axis, groups of units, taps of the others and units
+	// of a group: a group of four, where the lanes are so many, is read by all taps of the
+	// last two axes in steps one behind the other, from the first cache.
 	constexpr int copied_rows = (ROWS * UNITS + THREADS - 1) / THREADS, copied_columns = (COLUMNS * UNITS + THREADS - 1) / THREADS;
 	const int u = tid % UNITS, first = tid / UNITS;
 	const int units = units0 + units1, group = units % UNITS == 0 ? UNITS : units;
@@ -131,13 +147,13 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 			if (++vw < taps_w)
 				continue;
 			vw = 0;
-			if ((begin += group) < units)
-				continue;
-			begin = 0;
 			row_moved = true;
 			if (++vh < taps_h)
 				continue;
 			vh = 0;
+			if ((begin += group) < units)
+				continue;
+			begin = 0;
 			vd++;
 		}
 	};
@@ -188,7 +204,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 		for (int i = 0; i < copied_columns; i++) {
 			int c = first + i * (THREADS / UNITS);
 			if (COLUMNS * UNITS % THREADS == 0 || c < COLUMNS)
-				copy_unit(to + u * column_units + c, there ? f + c : filter, there);
+				copy_unit_once(to + u * column_units + c, there ? f + c : filter, there);
 		}
 		in_group += UNITS;
 		carry();

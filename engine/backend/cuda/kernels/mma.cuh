@@ -31,6 +31,17 @@ DEVICE void copy_unit(unit *to, const void *from, bool there) {
 #endif
 }
 
+// copy_unit_once is copy_unit of what no other copy of this block reads: it leaves the first
+// cache as it is.
+DEVICE void copy_unit_once(unit *to, const void *from, bool there) {
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+	uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
+#else
+	copy_unit(to, from, there);
+#endif
+}
+
 // copies_end ends a group of copies, and copies_left waits until only so many groups,
 // the newest, are not done.
 DEVICE void copies_end() {
