@@ -72,7 +72,7 @@ func (b *Backend) openLibrary() {
 		b.vendor = nil
 		return
 	}
-	b.library = vendor{b.vendor}
+	b.library = vendor{b.vendor, lib.Version()}
 }
 
 // stepBytes is the size of the number of a step.

@@ -14,6 +14,8 @@ import (
 
 // ConvLibrary prepares convolutions: cuDNN, or what stands in for it in tests.
 type ConvLibrary interface {
+	// Version is of the library: names of plans hold for one.
+	Version() string
 	// Plans are ways to compute one, the best guess first; none if the library does not serve it.
 	Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan
 }
@@ -32,7 +34,12 @@ type ConvPlan interface {
 func (b *Backend) UseLibrary(l ConvLibrary) { b.library = l }
 
 // vendor is cuDNN. A convolution that it refuses has our own kernel.
-type vendor struct{ h *cudnn.Handle }
+type vendor struct {
+	h       *cudnn.Handle
+	version string
+}
+
+func (v vendor) Version() string { return v.version }
 
 func (v vendor) Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan {
 	plans, err := v.h.Plans(c, l)
@@ -46,8 +53,8 @@ func (v vendor) Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan {
 	return all
 }
 
-// libraryLimits bound what is tried of a library.
-var libraryLimits = cudnn.Limits{Workspace: 1 << 30, Most: 4}
+// libraryLimits bound what is tried of a library: a plan may take half a second to make.
+var libraryLimits = cudnn.Limits{Workspace: 1 << 30, Most: 2}
 
 // libraryTypes are the types of fields that libraries take.
 var libraryTypes = map[string]cudnn.Type{"float": cudnn.Float32, "bf16": cudnn.BFloat16}
@@ -221,7 +228,7 @@ func (b *Backend) libraryConv(c convolution, s bySteps, p ConvPlan) way {
 			w.call(kernels.ConvLibrary(s.values, false), "finish", over(eighths), o.Y, place(c.plus), place(c.gate), at(c.out), eighths)
 		}
 	}
-	return way{name: "cuDNN " + p.Name(), scratch: room.n, calls: calls, close: func() { _ = p.Close() }}
+	return way{name: b.libraryName(p), scratch: room.n, calls: calls, close: func() { _ = p.Close() }}
 }
 
 // libraryFilters are the ways of a library to compute the gradient of a filter.
@@ -241,7 +248,7 @@ func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) []way {
 		field := room.take(s.fieldElems())
 		grad := room.take(int64(s.c.Out) * int64(s.taps()) * int64(s.c.In))
 		workspace := room.take((p.Workspace() + elem - 1) / elem)
-		all = append(all, way{name: "cuDNN " + p.Name(), scratch: room.n, close: func() { _ = p.Close() }, calls: func(w *work, mem []float32) {
+		all = append(all, way{name: b.libraryName(p), scratch: room.n, close: func() { _ = p.Close() }, calls: func(w *work, mem []float32) {
 			o := cudnn.Operands{X: s.field(w, start(mem[field:])), Y: at(dy), W: start(mem[grad:]), Workspace: start(mem[workspace:])}
 			w.do(func() error { return p.Run(o) })
 			w.call(kernels.ConvLibrary(s.values, false), "filter_grad", over(int64(filter.Size())), o.W, at(q.Out),
@@ -249,6 +256,11 @@ func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) []way {
 		}})
 	}
 	return all
+}
+
+// libraryName is what a plan is called where choices are kept.
+func (b *Backend) libraryName(p ConvPlan) string {
+	return "cuDNN " + b.library.Version() + " " + p.Name()
 }
 
 // convOf is the geometry in the attributes of a convolution.

@@ -1,3 +1,5 @@
+//go:build cgo && linux
+
 package cuda_test
 
 import (
@@ -31,6 +33,8 @@ type sumPlan struct {
 	s *sums
 	c cudnn.Convolution
 }
+
+func (*sums) Version() string { return "0" }
 
 func (*sumPlan) Name() string     { return "sums" }
 func (*sumPlan) Workspace() int64 { return 40 }
