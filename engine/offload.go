@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -103,23 +104,36 @@ func (o offloads) kernel(r *remote, n *graph.Node, q backend.Request) backend.Ke
 	return k
 }
 
-// whole tells whether no work waits for the device while a copy aside is under way, which
-// one recording must hold from beginning to end.
-func (r *remote) whole(p *Plan) bool {
-	under := 0
+// apart marks the kernels that are not recorded although they do not wait for the device:
+// those between beginning and end of a copy aside, which one recording must hold, if one
+// among them waits or is marked.
+func (p *Plan) apart() []bool {
+	begun := map[int]int{} // by node: place of what begins its copy
+	var copies [][2]int
+	marked := make([]bool, len(p.kernels))
 	for i := range p.kernels {
 		k := &p.kernels[i]
+		marked[i] = waits(k)
 		switch k.node.Op {
 		case op.OffloadOp, op.FetchOp:
-			under++
+			begun[k.node.ID] = i
 		case op.OffloadedOp, op.FetchedOp:
-			under--
-		}
-		if under > 0 && waits(k) {
-			return false
+			copies = append(copies, [2]int{begun[k.node.In[0]], i})
 		}
 	}
-	return true
+	for more := true; more; {
+		more = false
+		for _, c := range copies {
+			between := marked[c[0] : c[1]+1]
+			if slices.Contains(between, true) && slices.Contains(between, false) {
+				more = true
+				for i := range between {
+					between[i] = true
+				}
+			}
+		}
+	}
+	return marked
 }
 
 // waits tells whether a kernel waits for the device.

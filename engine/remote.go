@@ -17,6 +17,7 @@ type remote struct {
 	flat    [pass.Grad + 1][]float32 // parameters, states and gradients on the device, in the layout of the store
 	version [pass.Grad + 1]int       // of the store, that parameters and states have here
 	host    []float32                // of the program, for what leaves the device for a while
+	apart   []bool                   // kernels that are not recorded
 	beside  []float32                // scratch for which the arena has no room
 	feeds   []*feed                  // of inputs
 	stores  []link                   // behind all kernels, to such memory
@@ -313,7 +314,7 @@ func (r *remote) run(p *Plan) error {
 	}
 	r.runs++
 	const firstRecorded = 2 // libraries make what they need in the first run
-	if r.runs == firstRecorded && !p.opts.Profile && r.whole(p) {
+	if r.runs == firstRecorded && !p.opts.Profile {
 		var err error
 		if r.records[0], err = r.record(p, kernels); err == nil && behind != nil {
 			r.records[1], err = r.record(p, behind)
@@ -358,9 +359,12 @@ func (r *remote) all(p *Plan, do visit) error {
 
 // kernels gives all kernels.
 func (r *remote) kernels(p *Plan, do visit) error {
+	if r.apart == nil {
+		r.apart = p.apart()
+	}
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		err := do(waits(k), func() error {
+		err := do(r.apart[i], func() error {
 			if !p.opts.Profile {
 				return k.run()
 			}
