@@ -118,9 +118,9 @@ fi
 
 if [ $have = 0 ]; then
   # The published case, in turn with the peer.
-  ours peak 30 peak
+  ours peak 60 peak
   theirs peer-peak 30 peak
-  ours train 40 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"}
+  ours train 80 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"}
   compiled=,d3_cl_compile_graph,fold_cl_compile_graph,fold_cl_reduce
   [ $quick = 0 ] || compiled=
   theirs peer-train 130 train --case unet3d-2 ${field2[@]+"${field2[@]}"} ${width[@]+"${width[@]}"} --batch 2 --forms "d3_cl,d3_cl_graph,fold_cl_graph$compiled"
@@ -129,9 +129,11 @@ if [ $have = 0 ]; then
   # Does it compute the right thing?
   ours agree-f32 30 agree --case agree ${agree[@]+"${agree[@]}"} --precision f32
   ours agree-bf16 30 agree --case agree ${agree[@]+"${agree[@]}"} --precision bf16
-  run='^TestValues$/^cuda-1$'
-  [ $emulated = 0 ] || run='^TestValues$/^cuda-1$/^(add|mul)$'
-  part conformance 75 "$gpu" conformance --program "$dir/conformance.test" --run "$run" --limit 70
+  run='^TestValues$/^cuda-1$' processes=$(($(nproc) / 2))
+  [ $processes -le 8 ] || processes=8
+  [ $processes -ge 1 ] || processes=1
+  [ $emulated = 0 ] || run='^TestValues$/^cuda-1$/^(add|mul)$' processes=1
+  part conformance 90 "$gpu" conformance --program "$dir/conformance.test" --run "$run" --processes $processes --limit 85
 
   # Predictions and the case of many levels, at the batch that the peer can hold.
   ours predict 25 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1

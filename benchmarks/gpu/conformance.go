@@ -4,35 +4,39 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // verdict is what the conformance suite said.
 type verdict struct {
-	Case     string   `json:"case"`
-	Program  string   `json:"program"`
-	Run      string   `json:"run"` // pattern of tests
-	Started  int      `json:"started"`
-	Passed   int      `json:"passed"`
-	Failed   int      `json:"failed"`
-	Skipped  int      `json:"skipped"`
-	Seconds  float64  `json:"seconds"`
-	Emulated bool     `json:"emulated"` // the suite found no GPU
-	Complete bool     `json:"complete"` // it ran to its end
-	Why      string   `json:"why,omitempty"`
-	Running  string   `json:"running,omitempty"` // the test that was not ended
-	Failures []broken `json:"failures"`
-	Skips    []broken `json:"skips,omitempty"` // the first ones, with their reasons
-	Said     []broken `json:"said,omitempty"`  // by tests of a suite that did not end: mostly failures
-	Slowest  []slow   `json:"slowest"`
+	Case      string   `json:"case"`
+	Program   string   `json:"program"`
+	Run       string   `json:"run"` // pattern of tests
+	Processes int      `json:"processes"`
+	Started   int      `json:"started"`
+	Passed    int      `json:"passed"`
+	Failed    int      `json:"failed"`
+	Skipped   int      `json:"skipped"`
+	Seconds   float64  `json:"seconds"`
+	Emulated  bool     `json:"emulated"` // the suite found no GPU
+	Complete  bool     `json:"complete"` // it ran to its end
+	Why       string   `json:"why,omitempty"`
+	Running   string   `json:"running,omitempty"` // the test that was not ended
+	Failures  []broken `json:"failures"`
+	Skips     []broken `json:"skips,omitempty"` // the first ones, with their reasons
+	Said      []broken `json:"said,omitempty"`  // by tests of a suite that did not end: mostly failures
+	Slowest   []slow   `json:"slowest"`
 }
 
 // broken is a test that failed, with the first lines that it printed.
@@ -47,32 +51,88 @@ type slow struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// conformance runs the suite and reads what it prints as it goes, so that a suite that is
-// cut short or crashes still tells how far it came.
+// conformance runs the suite, in several processes at once if it is to be: kernels are compiled
+// and references computed on the processor, and what breaks the device breaks it for one of them.
 func conformance(ctx context.Context, c *config) (any, error) {
-	v := &verdict{Case: c.Case, Program: c.program, Run: c.run, Failures: []broken{}, Slowest: []slow{}}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.limit*float64(time.Second)))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.program, "-test.v", "-test.run", c.run)
+	start := time.Now()
+	patterns := c.patterns()
+	parts := make([]*verdict, len(patterns))
+	var all sync.WaitGroup
+	for i, p := range patterns {
+		all.Go(func() { parts[i] = c.suite(ctx, p) })
+	}
+	all.Wait()
+	v := parts[0]
+	for _, p := range parts[1:] {
+		v.join(p)
+	}
+	v.Run, v.Processes, v.Seconds = c.run, len(parts), time.Since(start).Seconds()
+	v.Slowest = v.Slowest[:min(len(v.Slowest), slowestKept)]
+	if v.Failed > 0 || !v.Complete {
+		return v, &exit.Error{Code: exit.No, What: "the backend does not conform", At: v.Running, Why: v.Why, Fix: "see failures"}
+	}
+	return v, nil
+}
+
+// patterns are those of tests, one for each process: operations are dealt out.
+func (c *config) patterns() []string {
+	if c.processes == 1 {
+		return []string{c.run}
+	}
+	names := make([][]string, c.processes)
+	for i, o := range op.Table {
+		names[i%c.processes] = append(names[i%c.processes], regexp.QuoteMeta(o.Name))
+	}
+	all := make([]string, c.processes)
+	for i, n := range names {
+		all[i] = c.run + "/^(" + strings.Join(n, "|") + ")$"
+	}
+	return all
+}
+
+// join adds what another process found.
+func (v *verdict) join(o *verdict) {
+	v.Started, v.Passed, v.Failed, v.Skipped = v.Started+o.Started, v.Passed+o.Passed, v.Failed+o.Failed, v.Skipped+o.Skipped
+	v.Emulated, v.Complete = v.Emulated || o.Emulated, v.Complete && o.Complete
+	v.Why, v.Running = joined(v.Why, o.Why), joined(v.Running, o.Running)
+	v.Failures, v.Skips, v.Said = append(v.Failures, o.Failures...), append(v.Skips, o.Skips...), append(v.Said, o.Said...)
+	v.Slowest = append(v.Slowest, o.Slowest...)
+	slices.SortStableFunc(v.Slowest, func(a, b slow) int { return cmp.Compare(b.Seconds, a.Seconds) })
+}
+
+// joined are two texts, neither twice.
+func joined(a, b string) string {
+	if a == "" || b == "" || a == b {
+		return cmp.Or(a, b)
+	}
+	return a + "; " + b
+}
+
+// suite runs tests in one process and reads what it prints as it goes, so that one that is
+// cut short or crashes still tells how far it came.
+func (c *config) suite(ctx context.Context, pattern string) *verdict {
+	v := &verdict{Case: c.Case, Program: c.program, Failures: []broken{}, Slowest: []slow{}}
+	cmd := exec.CommandContext(ctx, c.program, "-test.v", "-test.run", pattern)
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
 	cmd.WaitDelay = 2 * time.Second
-	start := time.Now()
 	if err := cmd.Start(); err != nil {
-		return nil, &exit.Error{Code: exit.NoDevice, What: "the conformance suite does not start", At: c.program, Why: err.Error(), Fix: "build it with make build-gpu", Err: err}
+		v.Why = fmt.Sprintf("it does not start: %v", err)
+		return v
 	}
 	read := make(chan struct{})
 	go func() { v.read(r); close(read) }()
 	err := cmd.Wait()
 	w.Close()
 	<-read
-	v.Seconds = time.Since(start).Seconds()
 	switch {
 	case ctx.Err() != nil:
 		v.Why = "it took longer than " + strconv.FormatFloat(c.limit, 'g', -1, 64) + " s"
 	case err != nil && v.Failed == 0:
 		v.Why = strings.TrimSpace(v.Why + " " + err.Error())
-	case v.Passed == 0:
+	case v.Passed == 0 && v.Failed == 0:
 		v.Why = "no test ran"
 		if len(v.Skips) > 0 {
 			v.Why += ": " + v.Skips[0].Text
@@ -81,10 +141,7 @@ func conformance(ctx context.Context, c *config) (any, error) {
 	if v.Complete = v.Why == ""; v.Complete {
 		v.Running = ""
 	}
-	if v.Failed > 0 || !v.Complete {
-		return v, &exit.Error{Code: exit.No, What: "the backend does not conform", At: v.Running, Why: v.Why, Fix: "see failures"}
-	}
-	return v, nil
+	return v
 }
 
 // ended is the line of a test that ended; subtests are indented.
@@ -160,5 +217,4 @@ func (v *verdict) read(r io.Reader) {
 		}
 	}
 	slices.SortStableFunc(v.Slowest, func(a, b slow) int { return cmp.Compare(b.Seconds, a.Seconds) })
-	v.Slowest = v.Slowest[:min(len(v.Slowest), slowestKept)]
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -145,6 +146,31 @@ func TestVerdict(t *testing.T) {
 	v.read(strings.NewReader("=== RUN   A\n=== RUN   A/b\nfatal error: out of memory\n"))
 	if v.Started != 1 || v.Running != "A/b" || v.Why != "fatal error: out of memory" || len(v.Said) != 1 {
 		t.Errorf("a crash: %+v", v)
+	}
+}
+
+// TestPatterns deals every operation to one process.
+func TestPatterns(t *testing.T) {
+	c := config{run: "^A$", processes: 3}
+	seen := map[string]int{}
+	for _, p := range c.patterns() {
+		names, ok := strings.CutPrefix(strings.TrimSuffix(p, ")$"), "^A$/^(")
+		if !ok {
+			t.Fatal(p)
+		}
+		for _, n := range strings.Split(names, "|") {
+			seen[n]++
+		}
+	}
+	for _, o := range op.Table {
+		if seen[o.Name] != 1 {
+			t.Errorf("%s is in %d processes", o.Name, seen[o.Name])
+		}
+	}
+	a, b := &verdict{Passed: 2, Complete: true, Slowest: []slow{{"x", 1}}}, &verdict{Failed: 1, Why: "it ends", Running: "y", Slowest: []slow{{"y", 2}}}
+	a.join(b)
+	if a.Passed != 2 || a.Failed != 1 || a.Complete || a.Why != "it ends" || a.Slowest[0].Test != "y" {
+		t.Errorf("%+v", a)
 	}
 }
 

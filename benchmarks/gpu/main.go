@@ -48,19 +48,20 @@ var commands = []command{
 // config is what the flags say.
 type config struct {
 	network
-	Case     string
-	backend  string
-	emulated bool
-	seconds  float64 // of measured steps
-	steps    int     // measured, or of a training; 0: as seconds allow
-	seeds    int
-	program  string // with the conformance suite
-	run      string // pattern of its tests
-	less     bool   // than the batch, if there is no plan with it
-	limit    float64
-	share    float64 // of the memory
-	parts    string  // folder
-	out      string
+	Case      string
+	backend   string
+	emulated  bool
+	seconds   float64 // of measured steps
+	steps     int     // measured, or of a training; 0: as seconds allow
+	seeds     int
+	program   string // with the conformance suite
+	run       string // pattern of its tests
+	less      bool   // than the batch, if there is no plan with it
+	processes int
+	limit     float64
+	share     float64 // of the memory
+	parts     string  // folder
+	out       string
 }
 
 // Sizes on an emulated device, which is some 1e5 times slower.
@@ -131,6 +132,7 @@ func (c *config) parse(name string, args []string, log io.Writer) error {
 	f.IntVar(&c.Threads, "threads", runtime.NumCPU(), "of the processor, where it computes")
 	f.StringVar(&c.program, "program", "./conformance.test", "conformance suite, built by `go test -c`")
 	f.StringVar(&c.run, "run", "^TestValues$/^cuda-1$", "tests of the suite")
+	f.IntVar(&c.processes, "processes", 1, "that share the operations of the suite, where --run names a backend")
 	f.Float64Var(&c.limit, "limit", 60, "seconds that the suite may take")
 	f.Float64Var(&c.share, "share", 0.5, "of the memory that a step takes, to which it is bounded; in tenths")
 	f.StringVar(&c.parts, "parts", "", "folder with what the parts found")
@@ -154,8 +156,8 @@ func (c *config) parse(name string, args []string, log io.Writer) error {
 			}
 		}
 	}
-	if c.steps < 0 || c.seconds <= 0 || c.seeds < 2 || c.Threads < 1 || c.limit <= 0 || !(c.share >= 0.1 && c.share <= 0.9) {
-		return errors.New("--seconds, --threads and --limit are positive, --steps not negative, --seeds at least 2, --share from 0.1 to 0.9")
+	if c.steps < 0 || c.seconds <= 0 || c.seeds < 2 || c.Threads < 1 || c.processes < 1 || c.limit <= 0 || !(c.share >= 0.1 && c.share <= 0.9) {
+		return errors.New("--seconds, --threads, --processes and --limit are positive, --steps not negative, --seeds at least 2, --share from 0.1 to 0.9")
 	}
 	return c.check()
 }

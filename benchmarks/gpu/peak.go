@@ -26,10 +26,13 @@ type peaks struct {
 	Back    float64 `json:"to_host_gb_s"`
 }
 
+// productSide is the side of the matrices that are multiplied.
+const productSide = 4096
+
 // peak measures matrix products as the engine does them, and copies. The best repetition
 // counts.
 func peak(ctx context.Context, c *config) (any, error) {
-	a := &peaks{Case: c.Case, Backend: c.backend, Side: 4096}
+	a := &peaks{Case: c.Case, Backend: c.backend, Side: productSide}
 	floats := 1 << 28
 	if c.emulated {
 		a.Side, floats = 32, 1<<16

@@ -149,6 +149,13 @@ func TestLongFullSizes(t *testing.T) {
 			}
 		})
 	}
+	// The yardsticks too; a device that does nothing is infinitely fast.
+	yard := config{network: network{Threads: 2}, backend: name}
+	for _, precision := range []string{"bf16", "f32"} {
+		if rate, err := yard.products(t.Context(), productSide, precision); err != nil || rate <= 0 {
+			t.Errorf("products in %s: %g, %v", precision, rate, err)
+		}
+	}
 	// Arrays have at most 2³¹ elements, and the widest here is that of 170 channels.
 	c := config{network: network{Base: 32, Stages: 5, Batch: 6, Channels: 42, Field: field{11, 361, 720}, Precision: "bf16", Threads: 2}, backend: name, less: true}
 	if asked, why, err := c.lower(); asked != 6 || c.Batch != 4 || why == "" || err != nil {
