@@ -5,6 +5,8 @@ package emulate
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
@@ -18,6 +20,7 @@ type Late struct {
 	*Device
 	asked []func() error // not done yet, in order
 	begun []*aside       // copies that may be under way
+	fork  []*aside       // those of the recording that is made, which are not joined
 }
 
 // OpenLate is Open for a device that works late.
@@ -84,6 +87,8 @@ func (l *Late) CopyAside(dst, src device.Pointer, n int64) (device.Ticket, error
 	t := newAside(dst, src, n)
 	if l.recording == nil {
 		l.begun = append(l.begun, t)
+	} else {
+		l.fork = append(l.fork, t)
 	}
 	return t, l.ask(func() error { return l.do(t.begin) })
 }
@@ -98,8 +103,15 @@ func (l *Late) CopyNow(dst, src device.Pointer, n int64) (device.Ticket, error) 
 	return t, l.do(t.begin)
 }
 
-// Join ends a copy.
+// Join ends a copy, which is of the recording that is made, or of none if there is none.
 func (l *Late) Join(t device.Ticket) error {
+	if l.recording != nil {
+		i := slices.Index(l.fork, t.(*aside))
+		if i < 0 {
+			return errors.New("emulate: a copy is joined in another recording than it was begun in")
+		}
+		l.fork = slices.Delete(l.fork, i, i+1)
+	}
 	return l.ask(func() error { return l.Device.Join(t) })
 }
 
@@ -182,5 +194,9 @@ func (w lateWork) Close() error { return w.work.(device.Recording).Close() }
 // Record writes down what f asks for.
 func (l *Late) Record(f func() error) (device.Recording, error) {
 	r, err := l.Device.Record(f)
+	if n := len(l.fork); n > 0 && err == nil {
+		err = fmt.Errorf("emulate: a recording begins %d copies that it does not join", n)
+	}
+	l.fork = nil
 	return lateWork{l, r}, err
 }

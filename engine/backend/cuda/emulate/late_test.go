@@ -72,6 +72,17 @@ func TestLate(t *testing.T) {
 	if v := read(); err != nil || v != 7 {
 		t.Errorf("recorded: read %d, %v", v, err)
 	}
+	begin := func() (err error) { ticket, err = l.CopyAside(p, q, 4); return err }
+	join := func() error { return l.Join(ticket) }
+	if _, err := l.Record(begin); err == nil || !strings.Contains(err.Error(), "begins 1 copies that it does not join") {
+		t.Errorf("a copy that is not joined: %v", err)
+	}
+	if _, err := l.Record(join); err == nil || !strings.Contains(err.Error(), "in another recording") {
+		t.Errorf("a copy that was not begun here: %v", err)
+	}
+	if _, err := l.Record(func() error { return errors.Join(begin(), join()) }); err != nil {
+		t.Error(err)
+	}
 	if _, err := l.Record(l.Wait); err == nil {
 		t.Error("something waits while work is recorded")
 	}
