@@ -76,12 +76,15 @@ func largerCases() []convCase {
 	zero.Pad = op.Same(3, 3, 3)
 	stride := zero
 	stride.Stride = [3]int{1, 2, 2}
+	apart := stride
+	apart.Pad = op.Same(1, 1, 1)
 	return slices.Concat(
 		convCasesOf("42 channels, periodic", []graph.Shape{{1, 42, 2, 7, 37}}, graph.Shape{70, 42, 3, 3, 3}, global),
 		convCasesOf("odd parts, two samples", []graph.Shape{{2, 13, 3, 6, 19}, {2, 6, 3, 6, 19}}, graph.Shape{21, 19, 3, 3, 3}, global),
 		convCasesOf("one result", []graph.Shape{{1, 33, 2, 9, 31}}, graph.Shape{1, 33, 3, 3, 3}, zero),
 		convCasesOf("boxes, remainders", []graph.Shape{{1, 35, 2, 31, 47}}, graph.Shape{7, 35, 3, 3, 3}, global),
 		convCasesOf("strides", []graph.Shape{{1, 20, 2, 13, 22}}, graph.Shape{9, 20, 3, 3, 3}, stride),
+		convCasesOf("points that no filter reaches", []graph.Shape{{1, 7, 1, 9, 14}}, graph.Shape{5, 7, 1, 1, 1}, apart),
 	)
 }
 

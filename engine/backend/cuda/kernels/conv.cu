@@ -128,6 +128,8 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 			count++;
 		}
 	__syncthreads();
+	if (taps_h == 0 || taps_w == 0)
+		count = 0; // rows that an adjoint with strides does not reach
 
 	// What this thread copies: unit tid%4 of a step, of every THREADS/4-th row and column.
 	// The sum runs over taps of the first axis, groups of units, taps of the others and units
