@@ -3,19 +3,19 @@
 package gpu
 
 import (
-	"fmt"
-
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-var errPure = fmt.Errorf("%w: this program was built without cgo and cannot open the NVIDIA driver", device.ErrNone)
+var errPure = &exit.Error{Code: exit.NoDevice, What: "cannot use a GPU", Why: "this program was built without cgo and cannot open the NVIDIA driver",
+	Fix: "build it with cgo, on Linux", Err: device.ErrNone}
 
 // Open always fails without cgo.
 //
-// Errors: device.ErrNone.
+// Errors: *exit.Error (no device) around device.ErrNone.
 func Open(int) (device.Device, error) { return nil, errPure }
 
 // Count always fails without cgo.
 //
-// Errors: device.ErrNone.
+// Errors: *exit.Error (no device) around device.ErrNone.
 func Count() (int, error) { return 0, errPure }
