@@ -11,7 +11,8 @@ import (
 // forward pass and of the backward pass alike. They are the fields inside the
 // network, nearly all of its memory. Everything plain stays float32: inputs and
 // outputs, parameters and their gradients, states, statistics of channels, the
-// loss. Operations compute in float32 and round once, as they store.
+// loss. Operations compute in float32 and round once, as they store; matrix units of GPUs
+// multiply filters that are rounded to this type too, and sum in float32.
 //
 // Errors: exit.NoDevice if the backend does not store values in this type.
 func choosePrecision(u *Unit) error {
