@@ -29,7 +29,8 @@ func (*Backend) Stores(d graph.DType) bool { return d == graph.Float32 || d == g
 
 // Ways lists the plain way, and that with channels last if there is one.
 func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
-	plain := backend.Way{In: make([]graph.Layout, len(in)), Cost: moving(append(in[:len(in):len(in)], out)...)}
+	plain := backend.Way{In: make([]graph.Layout, len(in))}
+	plain.Cost = moving(plain, in, out)
 	if windowed(o, in, attrs) {
 		plain.Cost += float64(o.FLOPs(in, out, attrs)) / plainRate
 	}
@@ -47,7 +48,7 @@ func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape
 	if !ok {
 		return ways
 	}
-	w.Cost = moving(append(in[:len(in):len(in)], out)...)
+	w.Cost = moving(w, in, out)
 	if windowed(o, in, attrs) {
 		w.Cost += float64(o.FLOPs(in, out, attrs)) / matrixRate
 	}
@@ -61,11 +62,12 @@ func windowed(o *graph.Op, in []graph.Shape, attrs any) bool {
 	return w.Axes != nil || w.Whole != nil
 }
 
-// moving is the time to move values through the memory once.
-func moving(shapes ...graph.Shape) float64 {
-	n := 0
-	for _, s := range shapes {
-		n += s.Size()
+// moving is the time to move operands and the result through the memory once, with the lanes
+// that their layouts add: fields of few channels, as losses have, are better plain.
+func moving(w backend.Way, in []graph.Shape, out graph.Shape) float64 {
+	n := w.Out.Elems(out)
+	for i, s := range in {
+		n += w.In[i].Elems(s)
 	}
 	return startTime + elem*float64(n)/memoryRate
 }
@@ -74,8 +76,12 @@ func moving(shapes ...graph.Shape) float64 {
 func (*Backend) Measure(*graph.Op, any, []graph.Shape, graph.Shape, []backend.Way) error { return nil }
 
 // ReorderCost is the time to read and write a value.
-func (*Backend) ReorderCost(s graph.Shape, _ graph.Layout) (float64, error) {
-	return 2 * moving(s), nil
+func (*Backend) ReorderCost(s graph.Shape, to graph.Layout) (float64, error) {
+	from := graph.Plain
+	if to == graph.Plain {
+		from = graph.Last
+	}
+	return moving(backend.Way{In: []graph.Layout{from}, Out: to}, []graph.Shape{s}, s), nil
 }
 
 // lastWay is the way of the first n operands with channels last, the others plain, and the
