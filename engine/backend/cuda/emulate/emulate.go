@@ -108,7 +108,7 @@ func (d *Device) Alloc(bytes int64) (device.Pointer, error) {
 	const align = 256
 	p := unsafe.Add(r.base, page+(r.bytes-bytes)/align*align)
 	d.regions[p] = r
-	d.used += bytes
+	d.used += r.bytes
 	return p, d.open(func() error {
 		for i := range unsafe.Slice((*byte)(unsafe.Add(r.base, page)), r.bytes) {
 			*(*byte)(unsafe.Add(r.base, page+i)) = 0xff
