@@ -89,9 +89,6 @@ func (r *Residence) Settle(s *Store) (*Residence, error) {
 // Device is the backend of the device.
 func (r *Residence) Device() backend.Backend { return r.h.dev }
 
-// Ended tells whether the device was closed.
-func (r *Residence) Ended() bool { return r.h.of.home != r.h }
-
 // Params and Grads lie on the device, in the layout of the store. A store that settled has
 // no gradients there.
 func (r *Residence) Params() []float32 { return r.h.at.flat[pass.Param] }

@@ -79,12 +79,12 @@ func (m *memory) bind(p *Plan) (err error) {
 	for i, n := range g.Nodes {
 		at := plan.Places[i]
 		if at.Where == pass.Host {
-			m.tensors[i] = inArena(m.remote.host[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n)
+			m.tensors[i] = valueIn(m.remote.host[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n.DType, n.Elems())
 		} else if at.Where == pass.Arena {
 			if wide {
 				m.tensors[i].F64 = arena64[at.Offset : at.Offset+at.Size : at.Offset+at.Size]
 			} else {
-				m.tensors[i] = inArena(arena32[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n)
+				m.tensors[i] = valueIn(arena32[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n.DType, n.Elems())
 			}
 		} else {
 			key := [2]int{int(at.Where), at.Of}
@@ -106,41 +106,27 @@ func (m *memory) bind(p *Plan) (err error) {
 	return nil
 }
 
-// inArena is the value of n in its place of the arena.
-func inArena(place []float32, n *graph.Node) backend.Tensor {
-	if n.DType == graph.BFloat16 {
-		return backend.Tensor{U16: unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(place))), n.Elems())}
-	}
-	if n.DType == graph.UInt8 {
-		return backend.Tensor{U8: unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(place))), n.Elems())}
+// valueIn is n elements of a type in a place of the arena, or in other memory of its kind.
+func valueIn(place []float32, d graph.DType, n int) backend.Tensor {
+	switch d {
+	case graph.BFloat16:
+		return backend.Tensor{U16: unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(place))), n)}
+	case graph.UInt8:
+		return backend.Tensor{U8: unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(place))), n)}
 	}
 	return backend.Tensor{F32: place}
 }
 
-// words is the memory of a value as elements of the arena.
-func words(t backend.Tensor) []float32 {
+// words is the memory of a value as elements of the arena, and the type in which it is stored.
+func words(t backend.Tensor) ([]float32, graph.DType) {
 	n := t.Layout.Elems(t.Shape)
 	switch {
 	case t.U16 != nil:
-		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.U16))), (n+1)/2)
+		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.U16))), (n+1)/2), graph.BFloat16
 	case t.U8 != nil:
-		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.U8))), (n+3)/4)
+		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.U8))), (n+3)/4), graph.UInt8
 	}
-	return t.F32
-}
-
-// inProgram is the same value in other memory of as many elements of the arena.
-func inProgram(t backend.Tensor, place []float32) backend.Tensor {
-	n := t.Layout.Elems(t.Shape)
-	switch {
-	case t.U16 != nil:
-		t.U16 = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(place))), n)
-	case t.U8 != nil:
-		t.U8 = unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(place))), n)
-	default:
-		t.F32 = place
-	}
-	return t
+	return t.F32, graph.Float32
 }
 
 // pin fixes the addresses of memory that devices keep.

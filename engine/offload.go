@@ -96,7 +96,8 @@ func (o offloads) kernel(r *remote, n *graph.Node, q backend.Request) backend.Ke
 		k.Run = func() error { return o[n.In[0]]() }
 		return k
 	}
-	to, from := words(q.Out), words(q.In[0])
+	to, _ := words(q.Out)
+	from, _ := words(q.In[0])
 	k.Run = func() (err error) {
 		o[n.ID], err = r.Aside(to, from)
 		return err

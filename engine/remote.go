@@ -455,10 +455,12 @@ func (r *remote) here(prepare func(backend.Request) (backend.Kernel, error)) fun
 	return func(q backend.Request) (backend.Kernel, error) {
 		var links []link
 		mirror := func(t backend.Tensor) (backend.Tensor, error) {
-			there := words(t)
+			there, stored := words(t)
 			here, err := r.MakeHost(len(there))
 			links = append(links, link{here, there})
-			return inProgram(t, here), err
+			own := valueIn(here, stored, t.Layout.Elems(t.Shape))
+			own.Shape, own.Layout = t.Shape, t.Layout
+			return own, err
 		}
 		own := q
 		own.In = nil
