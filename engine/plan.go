@@ -352,6 +352,14 @@ func (p *Plan) Wait() error {
 // itself between Start and Wait.
 func (p *Plan) Away() bool { return p.memory.remote != nil }
 
+// Device tells what the plan computes on; false if that is the processor.
+func (p *Plan) Device() (about backend.About, ok bool) {
+	if d, ok := p.dev.(backend.Described); ok {
+		return d.About(), true
+	}
+	return about, false
+}
+
 // Stage says that the inputs of the next step are filled: they are on their way to a device
 // with memory of its own from here on, while that works, and Input gives other memory. It is
 // never needed, and does nothing elsewhere. Inputs may be filled again when Stage, or Start

@@ -176,6 +176,16 @@ type Cuts interface {
 	Scratch(r Request) (int64, error)
 }
 
+// About is what records of a run say of a device.
+type About struct {
+	Name     string            // "NVIDIA H100 80GB HBM3"
+	ID       string            // "GPU-8e7f…", by which the tools of its driver know it; "" if they do not
+	Versions map[string]string // of the libraries in use, by their names
+}
+
+// Described is what a backend is beside if its device is another than the processor.
+type Described interface{ About() About }
+
 // Backend is one opened device.
 type Backend interface {
 	// Name is the name in options and plans.

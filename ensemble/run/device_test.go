@@ -3,16 +3,26 @@
 package run
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"math"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
 // emulatedGPU has backend cuda compute on the emulated GPU.
@@ -22,20 +32,62 @@ func emulatedGPU(t *testing.T) {
 	t.Cleanup(func() { engine.Backends = before })
 	engine.Backends = slices.Clone(before)
 	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
-	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) { return emulated.OpenLate(1 << 28) }
+	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) {
+		b, err := cuda.Over(func() (device.Device, error) {
+			d, err := emulate.OpenLate(1 << 28)
+			return numbered{d}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
 }
+
+// numbered is a device that the driver of driverOfTests knows.
+type numbered struct{ *emulate.Late }
+
+func (n numbered) Properties() device.Properties {
+	p := n.Late.Properties()
+	p.UUID = "GPU-1"
+	return p
+}
+
+// driverOfTests opens a library that answers as the driver's does, until the test ends: from then
+// on it has no driver.
+func driverOfTests(t *testing.T) {
+	t.Helper()
+	if _, err := dl.Open("libnvidia-ml.so.1"); err == nil && !opened {
+		t.Skip("skipped: this machine has a driver")
+	}
+	file := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-Wall", "-Wl,-soname,libnvidia-ml.so.1", "-o", file, "testdata/libnvidia-ml.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if _, err := dl.Open(file); err != nil {
+		t.Fatal(err)
+	}
+	opened = true
+	t.Setenv("FAKE_NVML", "1")
+}
+
+// opened tells whether the library of this process is that of tests.
+var opened bool
 
 // TestTrainOnDevice: a training on a GPU, with batches that are accumulated, an average of
 // the weights and validation, gives the network that one on the processor gives but for
-// rounding.
+// rounding. Progress, events and the record of the environment tell of the GPU, and nothing where
+// there is none.
 func TestTrainOnDevice(t *testing.T) {
 	emulatedGPU(t)
+	driverOfTests(t)
 	data := smallData(t)
 	weights := map[string]model.Weights{}
 	dirs := map[string]string{}
 	for _, device := range []string{"cpu", "cuda"} {
 		dirs[device] = filepath.Join(t.TempDir(), device)
-		_, err := Train(context.Background(), TrainOptions{RunDir: dirs[device], Version: "test", Config: quick(t, data,
+		var told bytes.Buffer
+		_, err := Train(context.Background(), TrainOptions{RunDir: dirs[device], Version: "test", Progress: progress.New(&told, progress.Plain, time.Hour), Config: quick(t, data,
 			"train.device="+device, "train.networks=1", "train.epochs=1", "train.batch_size=3", "train.accumulate=2", "train.ema=0.9", "train.clip=1")})
 		if err != nil {
 			t.Fatal(err)
@@ -45,6 +97,7 @@ func TestTrainOnDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		weights[device] = m.Networks[0]
+		tellsOf(t, device == "cuda", dirs[device], told.String())
 	}
 	for k, want := range weights["cpu"] {
 		got := weights["cuda"][k].Data.([]float32)
@@ -53,5 +106,35 @@ func TestTrainOnDevice(t *testing.T) {
 				t.Fatalf("%s[%d]: %v on the GPU, %v on the processor", want.Name, i, got[i], v)
 			}
 		}
+	}
+}
+
+// tellsOf compares what a training says of its device with what the driver of tests answers.
+func tellsOf(t *testing.T, gpu bool, dir, progress string) {
+	t.Helper()
+	text := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	events := text("events.jsonl")
+	var env struct {
+		Device *struct{ Name, ID, Driver, CUDA string }
+	}
+	if err := json.Unmarshal([]byte(text("environment.json")), &env); err != nil {
+		t.Fatal(err)
+	}
+	const line, reading = ", GPU 97 % busy, 10.0 GiB, 61 °C, 1755 of 1980 MHz held down by power, temperature",
+		`"used_bytes":10737418240,"temperature_c":61,"power_w":512.3,"clock_mhz":1755,"max_clock_mhz":1980,"memory_clock_mhz":2619,"busy_percent":97,"throttled":["power","temperature"]}`
+	if strings.Contains(progress, line) != gpu {
+		t.Errorf("GPU %v, progress %s", gpu, progress)
+	}
+	if strings.Contains(events, reading) != gpu || strings.Contains(events, `"kind":"gpu"`) != gpu || strings.Contains(events, `"driver":"570.86.15","cuda":"12.8"`) != gpu {
+		t.Errorf("GPU %v, events\n%s", gpu, events)
+	}
+	if d := env.Device; (d != nil) != gpu || gpu && (d.Name == "" || d.ID != "GPU-1" || d.Driver != "570.86.15" || d.CUDA != "12.8") {
+		t.Errorf("GPU %v, environment %+v", gpu, d)
 	}
 }

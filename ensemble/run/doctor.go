@@ -278,7 +278,7 @@ func probe(want libraries.Library) LibraryFound {
 }
 
 func gpus() GPUFound {
-	g := GPUFound{Adds: "training and prediction on the GPU", Devices: []cuda.Device{}}
+	g := GPUFound{Adds: "training and prediction on the GPU, and what it reads in progress lines", Devices: []cuda.Device{}}
 	inv, err := cuda.Inspect()
 	if err != nil {
 		g.Why = err.Error()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -218,7 +219,17 @@ func facts(text []byte) []report.Fact {
 	if json.Unmarshal(text, &env) != nil {
 		return nil
 	}
-	return []report.Fact{{Name: "program", Text: env.Version}, {Name: "compiler", Text: env.Go}, {Name: "system", Text: env.System}, {Name: "host", Text: env.Host},
+	facts := []report.Fact{{Name: "program", Text: env.Version}, {Name: "compiler", Text: env.Go}, {Name: "system", Text: env.System}, {Name: "host", Text: env.Host},
 		{Name: "processors", Text: fmt.Sprint(env.CPUs)}, {Name: "threads", Text: fmt.Sprint(env.Threads)}, {Name: "seed", Text: fmt.Sprint(env.Seed)},
 		{Name: "determinism", Text: env.Determinism}, {Name: "started", Text: env.Start.Format("2006-01-02 15:04:05Z")}}
+	if d := env.Device; d != nil {
+		facts = append(facts, report.Fact{Name: "GPU", Text: d.Name})
+		if d.Driver != "" {
+			facts = append(facts, report.Fact{Name: "driver", Text: d.Driver + ", CUDA " + d.CUDA})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(env.Libraries)) {
+		facts = append(facts, report.Fact{Name: name, Text: env.Libraries[name]})
+	}
+	return facts
 }

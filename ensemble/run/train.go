@@ -654,7 +654,8 @@ func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) 
 	if err := t.dir.WriteConfig(c.YAML(), sources); err != nil {
 		return 0, err
 	}
-	return 0, t.dir.WriteEnvironment(rundir.Environment{Version: o.Version, Threads: threadsOf(c.Train.Train.Threads), Seed: int64(t.cfg.Seed), Determinism: "D1"})
+	t.environment = &rundir.Environment{Version: o.Version, Threads: threadsOf(c.Train.Train.Threads), Seed: int64(t.cfg.Seed), Determinism: "D1", Start: time.Now().UTC()}
+	return 0, t.dir.WriteEnvironment(*t.environment)
 }
 
 // resume restores the checkpoint asked for.

@@ -42,11 +42,14 @@ type trainer struct {
 	hash       string                 // of the configuration
 	stop       func(read error) error // nil until somebody wants to save and stop, or cannot read
 	report     func(done int, note string)
-	start      startWeights // of every network
-	removal    *removal     // of channels; nil for none
-	teacher    *teacher     // nil for none
-	timings    Timings
-	table      *tune.Table // of timings; nil keeps none
+	// environment is what was written of the machine when the run began; nil in a resumed one.
+	environment *rundir.Environment
+	gauge       *gauge       // of the GPU; nil before it is looked for
+	start       startWeights // of every network
+	removal     *removal     // of channels; nil for none
+	teacher     *teacher     // nil for none
+	timings     Timings
+	table       *tune.Table // of timings; nil keeps none
 	// choices are the kernels in use that decide bits. A checkpoint keeps them, so
 	// that a resumed run, and later networks, compute in the same way.
 	choices map[string]string
@@ -270,12 +273,16 @@ func (t *trainer) endPlans() error {
 // Errors: what stop gives, after saving; exit 1 if the loss is not finite.
 func (t *trainer) run(ctx context.Context) error {
 	defer t.end()
+	defer func() { t.gauge.close() }()
 	for t.at.Network < len(t.turns) {
 		if t.net == nil {
 			if err := t.begin(); err != nil {
 				return err
 			}
 			t.at.BestLoss, t.at.BestEpoch = noBest, 0
+		}
+		if err := t.watch(); err != nil {
+			return err
 		}
 		for t.at.Epoch < t.cfg.Epochs && !t.tired() {
 			if err := t.epoch(ctx); err != nil {
@@ -395,7 +402,10 @@ func (t *trainer) epoch(ctx context.Context) error {
 			rundir.Value{Name: "rate", Value: rate}, rundir.Value{Name: "gradient_norm", Value: norm}); err != nil {
 			return err
 		}
-		t.report(t.allSteps(t.turns[:t.at.Network])+t.at.Epoch*t.steps(n)+t.steps(t.at.Batch), fmt.Sprintf("loss %.4f", loss))
+		t.report(t.allSteps(t.turns[:t.at.Network])+t.at.Epoch*t.steps(n)+t.steps(t.at.Batch), fmt.Sprintf("loss %.4f", loss)+t.gauge.note())
+		if err := t.gauge.tell(t.dir.Events(), t.at.Step, t.at.Epoch+1); err != nil {
+			return err
+		}
 	}
 	return t.closeEpoch(ctx)
 }

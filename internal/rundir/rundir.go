@@ -211,10 +211,19 @@ type Environment struct {
 	CPUs        int               `json:"cpus"`
 	Threads     int               `json:"threads"`
 	Seed        int64             `json:"seed"`
-	Determinism string            `json:"determinism"` // "D0" to "D4"
-	Libraries   map[string]string `json:"libraries,omitempty"`
+	Determinism string            `json:"determinism"`         // "D0" to "D4"
+	Device      *Device           `json:"device,omitempty"`    // nil: the processor
+	Libraries   map[string]string `json:"libraries,omitempty"` // of the device, versions by name
 	Variables   map[string]string `json:"variables,omitempty"`
 	Start       time.Time         `json:"start"`
+}
+
+// Device is the GPU that a run computes on.
+type Device struct {
+	Name   string `json:"name"`
+	ID     string `json:"id,omitempty"`     // by which the driver's tools know it
+	Driver string `json:"driver,omitempty"` // version; "" if it cannot be asked
+	CUDA   string `json:"cuda,omitempty"`   // the newest that the driver serves
 }
 
 // recorded are the environment variables that change results or speed. No other is
@@ -222,9 +231,13 @@ type Environment struct {
 var recorded = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "ONEDNN_MAX_CPU_ISA",
 	"DNNL_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SOURCE_DATE_EPOCH"}
 
-// WriteEnvironment fills in what the program can see by itself and keeps it.
+// WriteEnvironment fills in what the program can see by itself and keeps it. It may be repeated
+// as more is known; Start is now where it is zero.
 func (d *Dir) WriteEnvironment(e Environment) error {
-	e.Go, e.System, e.CPUs, e.Start = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), time.Now().UTC()
+	e.Go, e.System, e.CPUs = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU()
+	if e.Start.IsZero() {
+		e.Start = time.Now().UTC()
+	}
 	e.Host, _ = os.Hostname() // an unnamed host is no reason to stop
 	e.Variables = map[string]string{}
 	for _, name := range recorded {

@@ -9,6 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/cudnn"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/nvrtc"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -128,6 +130,22 @@ func (b *Backend) Close() error {
 
 // Device is the device.
 func (b *Backend) Device() device.Device { return b.dev }
+
+// About names the device and the libraries that are in use.
+func (b *Backend) About() backend.About {
+	p := b.dev.Properties()
+	a := backend.About{Name: p.Name, ID: p.UUID, Versions: map[string]string{}}
+	if p.Emulated {
+		return a
+	}
+	if c, err := nvrtc.Open(); err == nil { // it is open, or the device would not be
+		a.Versions[libraries.NVRTC.Name] = c.Version()
+	}
+	if b.library != nil {
+		a.Versions[libraries.CuDNN.Name] = b.library.Version()
+	}
+	return a
+}
 
 // noMemory is the error of memory that is not there.
 func noMemory(err error) error {

@@ -70,17 +70,9 @@ func inspect(lib nvml.Interface) (inv *Inventory, err error) {
 	}()
 	ask := asker(lib)
 	inv = &Inventory{Devices: []Device{}}
-	var ret nvml.Return
-	inv.Driver, ret = lib.SystemGetDriverVersion()
-	if err := ask("driver version", ret); err != nil {
+	if inv.Driver, inv.CUDA, err = versions(lib); err != nil {
 		return nil, err
 	}
-	version, ret := lib.SystemGetCudaDriverVersion() // 12080 is 12.8
-	if err := ask("CUDA version of the driver", ret); err != nil {
-		return nil, err
-	}
-	inv.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
-	libraries.DriverServes(version / 1000)
 	n, ret := lib.DeviceGetCount()
 	if err := ask("number of GPUs", ret); err != nil {
 		return nil, err
@@ -115,4 +107,19 @@ func inspect(lib nvml.Interface) (inv *Inventory, err error) {
 		inv.Devices = append(inv.Devices, d)
 	}
 	return inv, nil
+}
+
+// versions are those of the driver and of the newest CUDA that it serves.
+func versions(lib nvml.Interface) (driver, cuda string, err error) {
+	ask := asker(lib)
+	driver, ret := lib.SystemGetDriverVersion()
+	if err := ask("driver version", ret); err != nil {
+		return "", "", err
+	}
+	version, ret := lib.SystemGetCudaDriverVersion() // 12080 is 12.8
+	if err := ask("CUDA version of the driver", ret); err != nil {
+		return "", "", err
+	}
+	libraries.DriverServes(version / 1000)
+	return driver, fmt.Sprintf("%d.%d", version/1000, version%1000/10), nil
 }

@@ -24,3 +24,6 @@ func (w *Watcher) Read() (Readings, error) { return Readings{}, errPure }
 
 // Close does nothing without cgo.
 func (w *Watcher) Close() error { return nil }
+
+// Driver is empty without cgo.
+func (w *Watcher) Driver() (version, cuda string) { return "", "" }

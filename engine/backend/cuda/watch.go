@@ -15,6 +15,8 @@ type Watcher struct {
 	lib  nvml.Interface // nil when it is closed
 	dev  nvml.Device
 	name string
+
+	driver, serves string
 }
 
 // Watch opens a GPU by its number, "0", as the driver's tools count, or by its identity,
@@ -37,8 +39,15 @@ func watch(lib nvml.Interface, device string) (*Watcher, error) {
 	if ret != nvml.SUCCESS {
 		return nil, errors.Join(fmt.Errorf("GPU %s: %s", device, lib.ErrorString(ret)), w.Close())
 	}
+	var err error
+	if w.driver, w.serves, err = versions(lib); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
 	return w, nil
 }
+
+// Driver is the version of the driver, "570.86.15", and the newest of CUDA that it serves, "12.8".
+func (w *Watcher) Driver() (version, cuda string) { return w.driver, w.serves }
 
 var errWatched = errors.New("the watcher is closed")
 
