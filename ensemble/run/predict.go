@@ -97,7 +97,7 @@ func Predict(ctx context.Context, o PredictOptions) (r *PredictResult, err error
 
 // predictAs predicts as one rank of a crew.
 func predictAs(ctx context.Context, o PredictOptions, w team.Crew) (*PredictResult, error) {
-	p := &prediction{o: o, ranks: w.Share, sums: map[string]manifest.File{}, done: map[ensemble.Init]bool{}}
+	p := &prediction{o: o, ranks: w.Share, ofJob: w.All != nil, sums: map[string]manifest.File{}, done: map[ensemble.Init]bool{}}
 	defer p.close()
 	if err := w.All.Together(p.load()); err != nil {
 		return nil, err
@@ -182,6 +182,8 @@ type prediction struct {
 	archive   *archive // of the templates of members; nil for none
 	templates map[templateKey]ensemble.Entry
 	sums      map[string]manifest.File // of the files that this rank has read so far
+	until     time.Time                // when waiting ends, for input and for others; zero: no waiting
+	ofJob     bool                     // there are other ranks
 	engine    engine.Options
 }
 
@@ -335,6 +337,11 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if bad := p.opened(); bad != nil {
 		return r, namedMemory(bad, flagMemory, flagWorkspace)
 	}
+	lock, there, err := p.lock(ctx, init)
+	if err != nil || there != nil {
+		return p.publishedAs(init, there, nil), err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
 	if p.ranks != nil {
 		ctx = context.WithoutCancel(ctx) // the others would wait
 	}
@@ -356,7 +363,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if err != nil {
 		return r, err
 	}
-	pub.Start, pub.Warnings = begun, append(pub.Warnings, got.warnings...)
+	pub.Start, pub.Lock, pub.Warnings = begun, lock, append(pub.Warnings, got.warnings...)
 	if out.Clipped > 0 {
 		pub.Warnings = append(pub.Warnings, fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, out.Clipped))
 	}
@@ -446,20 +453,18 @@ func (p *prediction) already(init ensemble.Init) (*product.Manifest, error) {
 	var there *product.Manifest
 	var err error
 	if p.ranks.Leads() {
-		var q *product.Product
-		var pub product.Publication
-		if q, pub, err = p.publication(init); err == nil {
-			there, err = product.Published(product.CycleDir(p.o.Out, init), pub.Manifest(q), pub.Overwrite)
-		}
+		there, err = p.existing(init)
 	}
-	if p.ranks == nil {
-		return there, err
-	}
-	all, err := team.Tell(p.ranks, team.Outcome[*product.Manifest]{Result: there}, err)
+	return p.told(there, err)
+}
+
+// existing is already, on one rank.
+func (p *prediction) existing(init ensemble.Init) (*product.Manifest, error) {
+	q, pub, err := p.publication(init)
 	if err != nil {
 		return nil, err
 	}
-	return all[0].Result, nil
+	return product.Published(product.CycleDir(p.o.Out, init), pub.Manifest(q), pub.Overwrite)
 }
 
 // publishedAs is the result of a start from its manifest.

@@ -83,7 +83,7 @@ func newVigil(p *prediction) *vigil {
 			v.deadline = end
 		}
 	}
-	p.demand.waits = !v.deadline.IsZero()
+	p.demand.waits, p.until = !v.deadline.IsZero(), v.deadline
 	return v
 }
 

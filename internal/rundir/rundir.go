@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
@@ -39,7 +40,7 @@ type Options struct {
 type Dir struct {
 	Path   string
 	events *Events
-	lease  *lease
+	lease  *lease.Lease
 	made   bool // by Open
 }
 
@@ -61,7 +62,7 @@ func Open(path string, o Options) (*Dir, State, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, Fresh, exit.Create(path, err)
 	}
-	l, err := acquire(path)
+	l, err := Hold(path)
 	if err != nil {
 		return nil, Fresh, err
 	}
@@ -152,7 +153,7 @@ func (d *Dir) Events() *Events { return d.events }
 
 // Lost says whether another process took the run directory over, as one may if
 // this one was stopped for long. Poll it where a stop is polled.
-func (d *Dir) Lost() error { return d.lease.lost() }
+func (d *Dir) Lost() error { return d.lease.Lost() }
 
 // Close closes the event files and gives the lease back. A directory that Open made
 // and nothing was written to is removed. It may be called twice.
@@ -165,7 +166,7 @@ func (d *Dir) Close() error {
 	if d.lease == nil {
 		return err
 	}
-	err = errors.Join(err, d.lease.release())
+	err = errors.Join(err, d.lease.Release())
 	if names, e := d.content(); e == nil && len(names) == 0 && d.made {
 		os.Remove(d.Path) // somebody else may be using it already; then it stays
 	}

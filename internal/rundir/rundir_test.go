@@ -2,8 +2,6 @@ package rundir
 
 import (
 	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -11,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -146,109 +143,6 @@ func TestBothAtOnce(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestDeadOwner: the lease of a process that is gone, of this machine, of one whose
-// number was used again, and of another machine that fell silent, is taken over;
-// that of another machine whose heart beats is not.
-func TestDeadOwner(t *testing.T) {
-	oldBeat, oldSilence := beat, silence
-	beat, silence = 20*time.Millisecond, 200*time.Millisecond
-	t.Cleanup(func() { beat, silence = oldBeat, oldSilence })
-	gone := exec.Command("true")
-	if err := gone.Run(); err != nil {
-		t.Fatal(err)
-	}
-	me := self()
-	for _, c := range []struct {
-		name  string
-		o     owner
-		beats bool
-		free  bool
-	}{
-		{"process gone", owner{Host: me.Host, Boot: me.Boot, PID: gone.Process.Pid, Start: "1", Token: "a"}, false, true},
-		{"number used again", owner{Host: me.Host, Boot: me.Boot, PID: me.PID, Start: "1", Token: "a"}, false, true},
-		{"alive", owner{Host: me.Host, Boot: me.Boot, PID: me.PID, Start: me.Start, Token: "a"}, false, false},
-		{"machine started again", owner{Host: me.Host, Boot: "other", PID: 1, Token: "a"}, false, true},
-		{"other machine, silent", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a"}, false, true},
-		{"other machine, beating", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a"}, true, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			path := t.TempDir()
-			put := func() {
-				text, err := json.Marshal(c.o)
-				if err == nil {
-					err = os.WriteFile(filepath.Join(path, ".tmp"), text, 0o644)
-				}
-				if err == nil {
-					err = os.Rename(filepath.Join(path, ".tmp"), filepath.Join(path, lockFile))
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			}
-			put()
-			half := filepath.Join(path, unnamed+"x") // of an owner that was killed while it wrote
-			if err := os.WriteFile(half, nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
-			stop, done := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(done)
-				for c.beats {
-					select {
-					case <-stop:
-						return
-					case <-time.After(10 * time.Millisecond):
-						c.o.Beats++
-						put()
-					}
-				}
-			}()
-			l, err := acquire(path)
-			close(stop)
-			<-done
-			if (err == nil) != c.free {
-				t.Fatalf("got %v, want it free: %v", err, c.free)
-			}
-			if _, err := os.Stat(half); errors.Is(err, os.ErrNotExist) != c.free {
-				t.Errorf("a half written lease: %v, want it removed: %v", err, c.free)
-			}
-			if l != nil {
-				if err := l.release(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-}
-
-// TestLost: a process whose lease was taken over is told, and does not remove the
-// other's lease.
-func TestLost(t *testing.T) {
-	oldBeat := beat
-	beat = 10 * time.Millisecond
-	t.Cleanup(func() { beat = oldBeat })
-	path := t.TempDir()
-	d := open(t, path, Options{}, Fresh)
-	if d.Lost() != nil {
-		t.Error("lost at once")
-	}
-	if err := os.WriteFile(filepath.Join(path, lockFile), []byte(`{"host":"other","pid":3,"token":"t"}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(10 * time.Second); d.Lost() == nil && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
-	if err := d.Lost(); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "host other") {
-		t.Errorf("got %v", err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(path, lockFile)); err != nil {
-		t.Error("the new owner's lease is gone")
 	}
 }
 

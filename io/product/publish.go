@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
@@ -44,6 +45,8 @@ type Publication struct {
 	Degraded       bool            // also if no member is missing; the warnings say why
 	Warnings       []string
 	Start          time.Time // of the work, for the manifest
+	// Lock is that of the start, from Lock; nil, Publish takes it while it writes.
+	Lock *lease.Lease
 }
 
 // formats lists the formats once each, in one order.
@@ -103,7 +106,8 @@ func (p *Product) places() string {
 // manifest sees the old cycle, none, or the new one.
 //
 // Errors: those of WriteNetCDF, WriteGRIB2 and WriteZarr, with nothing published; exit 73 if
-// the cycle is there and may not be replaced, or the folder cannot be written.
+// the cycle is there and may not be replaced, the folder cannot be written, or another
+// process makes the same cycle.
 func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publication) (m *Manifest, already bool, err error) {
 	for _, f := range pub.Formats {
 		if !slices.Contains(Formats, f) {
@@ -118,6 +122,12 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 			return nil, false, err
 		}
 	}
+	if pub.Lock == nil {
+		if pub.Lock, err = Lock(root, p.Init); err != nil {
+			return nil, false, err
+		}
+		defer func() { err = errors.Join(err, pub.Lock.Release()) }()
+	}
 	dir := CycleDir(root, p.Init)
 	m = pub.Manifest(p)
 	if old, err := Published(dir, m, pub.Overwrite); err != nil || old != nil {
@@ -127,10 +137,7 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 		pub.Formats = append(pub.formats(), old.Formats...)
 		m.Formats = pub.formats()
 	}
-	if err := os.MkdirAll(root, 0o777); err != nil {
-		return nil, false, exit.Create(root, err)
-	}
-	stage, err := atomicfile.TempDir(root, "."+CycleName(p.Init)+".partial-")
+	stage, err := atomicfile.TempDir(root, stagePrefix(p.Init))
 	if err != nil {
 		return nil, false, exit.Create(root, err)
 	}
@@ -142,6 +149,9 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 		return nil, false, err
 	}
 	if err := manifest.Write(stage, m); err != nil {
+		return nil, false, err
+	}
+	if err := pub.Lock.Lost(); err != nil {
 		return nil, false, err
 	}
 	if err := putInPlace(stage, dir, m); err != nil {

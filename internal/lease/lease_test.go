@@ -1,0 +1,152 @@
+package lease
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+const lockFile = "run.lock"
+
+// TestDeadOwner: the lease of a process that is gone, of this machine, of one whose
+// number was used again, and of another machine that fell silent, is taken over;
+// that of another machine whose heart beats is not.
+func TestDeadOwner(t *testing.T) {
+	oldBeat, oldSilence := beat, silence
+	beat, silence = 20*time.Millisecond, 200*time.Millisecond
+	t.Cleanup(func() { beat, silence = oldBeat, oldSilence })
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	me := self()
+	for _, c := range []struct {
+		name  string
+		o     owner
+		beats bool
+		free  bool
+	}{
+		{"process gone", owner{Host: me.Host, Boot: me.Boot, PID: gone.Process.Pid, Start: "1", Token: "a"}, false, true},
+		{"number used again", owner{Host: me.Host, Boot: me.Boot, PID: me.PID, Start: "1", Token: "a"}, false, true},
+		{"alive", owner{Host: me.Host, Boot: me.Boot, PID: me.PID, Start: me.Start, Token: "a"}, false, false},
+		{"machine started again", owner{Host: me.Host, Boot: "other", PID: 1, Token: "a"}, false, true},
+		{"other machine, silent", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a"}, false, true},
+		{"other machine, beating", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a"}, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := t.TempDir()
+			put := func() {
+				text, err := json.Marshal(c.o)
+				if err == nil {
+					err = os.WriteFile(filepath.Join(path, ".tmp"), text, 0o644)
+				}
+				if err == nil {
+					err = os.Rename(filepath.Join(path, ".tmp"), filepath.Join(path, lockFile))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			put()
+			half := unnamed(filepath.Join(path, lockFile)) + "x" // of an owner that was killed while it wrote
+			if err := os.WriteFile(half, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			stop, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				for c.beats {
+					select {
+					case <-stop:
+						return
+					case <-time.After(10 * time.Millisecond):
+						c.o.Beats++
+						put()
+					}
+				}
+			}()
+			l, err := Take(filepath.Join(path, lockFile), "the run directory")
+			close(stop)
+			<-done
+			if (err == nil) != c.free {
+				t.Fatalf("got %v, want it free: %v", err, c.free)
+			}
+			if _, err := os.Stat(half); errors.Is(err, os.ErrNotExist) != c.free {
+				t.Errorf("a half written lease: %v, want it removed: %v", err, c.free)
+			}
+			if l != nil {
+				if err := l.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestLost: a process whose lease was taken over is told, and does not remove the
+// other's lease.
+func TestLost(t *testing.T) {
+	oldBeat := beat
+	beat = 10 * time.Millisecond
+	t.Cleanup(func() { beat = oldBeat })
+	path := filepath.Join(t.TempDir(), lockFile)
+	l, err := Take(path, "the run directory")
+	if err != nil || l.Lost() != nil {
+		t.Fatal(err, l.Lost())
+	}
+	if err := os.WriteFile(path, []byte(`{"host":"other","pid":3,"token":"t"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); l.Lost() == nil && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if err := l.Lost(); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "host other") {
+		t.Errorf("got %v", err)
+	}
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error("the new owner's lease is gone")
+	}
+}
+
+// TestHeld: who is refused is told who has the lease, since when, and by which command, of
+// which secrets are left out. Leases of one folder are apart from each other.
+func TestHeld(t *testing.T) {
+	dir := t.TempDir()
+	old := os.Args
+	os.Args = []string{"/usr/bin/ensemble", "predict", "--input", "https://me:pa55w0rd@host/fc"}
+	l, err := Take(filepath.Join(dir, ".2026010100.lock"), "the folder of start 2026010100")
+	os.Args = old
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := Take(filepath.Join(dir, ".2026010112.lock"), "another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Take(filepath.Join(dir, ".2026010100.lock"), "the folder of start 2026010100")
+	if exit.CodeOf(err) != exit.CannotWrite || !errors.Is(err, ErrHeld) {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{"the folder of start 2026010100 is in use", fmt.Sprintf("pid %d, since 20", os.Getpid()), "s), alive ", "its process is running: ensemble predict --input https://***@host/fc"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	if err := errors.Join(l.Release(), other.Release()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}

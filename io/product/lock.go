@@ -1,0 +1,52 @@
+package product
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/lease"
+)
+
+// LockName is the file beside the folder of a start that is there while a process makes its
+// products. It cannot lie in the folder, which appears with all its files at once.
+func LockName(init ensemble.Init) string { return "." + CycleName(init) + ".lock" }
+
+// stagePrefix begins the name of the folder in which a start's files are made.
+func stagePrefix(init ensemble.Init) string { return "." + CycleName(init) + ".partial-" }
+
+// Lock gives this process alone the right to make the products of a start below root, and
+// removes what an owner left there that was killed.
+//
+// Errors: those of lease.Take.
+func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
+	if err := os.MkdirAll(root, 0o777); err != nil {
+		return nil, exit.Create(root, err)
+	}
+	l, err := lease.Take(filepath.Join(root, LockName(init)), "the folder of start "+CycleName(init))
+	if err != nil {
+		return nil, err
+	}
+	left, err := filepath.Glob(filepath.Join(escaped(root), stagePrefix(init)+"*"))
+	for _, stage := range left {
+		err = errors.Join(err, os.RemoveAll(stage))
+	}
+	if err != nil {
+		return nil, errors.Join(exit.Create(root, err), l.Release())
+	}
+	return l, nil
+}
+
+// escaped is a path as a pattern that only it matches.
+func escaped(path string) string {
+	var out []byte
+	for i := range len(path) {
+		if c := path[i]; c == '*' || c == '?' || c == '[' || c == '\\' {
+			out = append(out, '\\')
+		}
+		out = append(out, path[i])
+	}
+	return string(out)
+}
