@@ -74,6 +74,27 @@ func (l *Library) Symbol(name string) (unsafe.Pointer, error) {
 	return p, nil
 }
 
+// Bind fills a table with the addresses of functions, whose names stand in text with blanks
+// between. Errors: ErrNoSymbol with the names of all that are missing, or that the table is of
+// another size.
+func (l *Library) Bind(text string, table []unsafe.Pointer) error {
+	names := strings.Fields(text)
+	if len(names) != len(table) {
+		return fmt.Errorf("%s: %d names for %d functions", l.path, len(names), len(table))
+	}
+	var missing []string
+	for i, n := range names {
+		var err error
+		if table[i], err = l.Symbol(n); err != nil {
+			missing = append(missing, n)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("it lacks %s: %w", strings.Join(missing, ", "), ErrNoSymbol)
+	}
+	return nil
+}
+
 // Setenv sets a variable in the C environment unless it is set already, and
 // reports whether it set it. Libraries that read their settings when they are
 // loaded see it only if it is called before Open.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unsafe"
 )
 
 // The error names every file tried, and the caller can tell it by ErrNotFound.
@@ -33,6 +34,27 @@ func TestOpenSymbol(t *testing.T) {
 	}
 	if _, err := l.Symbol("no_such_function"); !errors.Is(err, ErrNoSymbol) {
 		t.Errorf("Symbol(no_such_function): got %v, want ErrNoSymbol", err)
+	}
+}
+
+// A table gets each function in its place, or the error names all that are missing.
+func TestBind(t *testing.T) {
+	l, err := Open("libm.so.6")
+	if err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	table := make([]unsafe.Pointer, 2)
+	if err := l.Bind("sin cos ", table); err != nil {
+		t.Fatal(err)
+	}
+	if sin, err := l.Symbol("sin"); err != nil || table[0] != sin || table[1] == sin || table[1] == nil {
+		t.Errorf("got %v, %v", table, err)
+	}
+	if err := l.Bind("nosine cos", table); !errors.Is(err, ErrNoSymbol) || !strings.Contains(err.Error(), "lacks nosine:") {
+		t.Errorf("a missing one: got %v", err)
+	}
+	if err := l.Bind("sin", table); err == nil {
+		t.Error("one name for two functions: no error")
 	}
 }
 

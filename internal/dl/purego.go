@@ -30,5 +30,8 @@ func (l *Library) Handle() unsafe.Pointer { return nil }
 // Symbol always fails without cgo.
 func (l *Library) Symbol(string) (unsafe.Pointer, error) { return nil, ErrNoSymbol }
 
+// Bind always fails without cgo.
+func (l *Library) Bind(string, []unsafe.Pointer) error { return ErrNoSymbol }
+
 // Setenv always fails without cgo: no C library would read it.
 func Setenv(string, string) (bool, error) { return false, errPure }

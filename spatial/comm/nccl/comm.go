@@ -40,40 +40,36 @@ type Library struct {
 // Errors: *exit.Error (no device) that wraps ErrUnavailable if the library, one of its
 // functions or the right version is not there.
 func Open(find func(libraries.Library) (*dl.Library, error)) (*Library, error) {
-	if find == nil {
-		find = libraries.Find
-	}
-	lib, err := find(libraries.NCCL)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	l := &Library{t: (*C.ens_nccl)(C.calloc(1, C.size_t(unsafe.Sizeof(C.ens_nccl{})))), path: lib.Path()}
-	var missing [1024]C.char
-	if C.ens_nccl_bind(l.t, lib.Handle(), &missing[0], C.size_t(len(missing))) != 0 {
+	l := &Library{t: (*C.ens_nccl)(C.calloc(1, C.sizeof_ens_nccl))}
+	var err error
+	if l.path, err = use.Open(find, l.bind); err != nil {
 		C.free(unsafe.Pointer(l.t))
-		return nil, unavailable(l.path, fmt.Errorf("it lacks %s: %w",
-			strings.ReplaceAll(C.GoString(&missing[0]), " ", ", "), dl.ErrNoSymbol))
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Library) bind(lib *dl.Library) error {
+	if err := lib.Bind(C.GoString(C.ens_nccl_names), unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(l.t)), C.sizeof_ens_nccl/C.sizeof_uintptr_t)); err != nil {
+		return err
 	}
 	var code C.int
 	status := C.ens_nccl_version(l.t, &code)
 	l.code = int(code)
 	if err := l.failed("ncclGetVersion", nil, status); err != nil {
-		return nil, unavailable(l.path, err)
+		return err
 	}
 	if l.code < oldest || l.code >= 30000 {
-		return nil, unavailable(l.path, fmt.Errorf("it is version %s, this program was built for 2.13 and later 2.x", l.Version()))
+		return fmt.Errorf("it is version %s, this program was built for 2.13 and later 2.x", l.Version())
 	}
-	return l, nil
+	return nil
 }
+
+// use is what the library is opened as.
+var use = libraries.Use{Library: libraries.NCCL, For: "training over several GPUs", Install: "NCCL 2", Marker: ErrUnavailable}
 
 // oldest is the code of NCCL 2.13, the first that has words for the last error.
 const oldest = 21300
-
-func unavailable(at string, cause error) error {
-	return &exit.Error{Code: exit.NoDevice, What: "cannot use NCCL for training over several GPUs", At: at, Why: cause.Error(),
-		Fix: "install NCCL 2 for the CUDA version of the driver (PyPI: nvidia-nccl-cu12), or set " + libraries.PathVariable + " to its folder",
-		Err: fmt.Errorf("%w: %w", ErrUnavailable, cause)}
-}
 
 // Version is that of the library, "2.32.3".
 func (l *Library) Version() string {
@@ -124,7 +120,7 @@ func (l *Library) Join(group *comm.Comm, d device.Loaded) (*Comm, error) {
 		return nil, fmt.Errorf("joining GPUs: %w", err)
 	}
 	if low, high := slices.Min(versions), slices.Max(versions); low != high {
-		return nil, unavailable(l.path, fmt.Errorf("ranks have versions from %s to %s", (&Library{code: int(low)}).Version(), (&Library{code: int(high)}).Version()))
+		return nil, use.Unavailable(l.path, fmt.Errorf("ranks have versions from %s to %s", (&Library{code: int(low)}).Version(), (&Library{code: int(high)}).Version()))
 	}
 	// The others learn from one more byte whether rank 0 has an id.
 	var id [idBytes + 1]byte

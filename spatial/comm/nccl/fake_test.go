@@ -7,82 +7,41 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries/librariestest"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// build compiles testdata/fake.c once for all tests.
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "fake-nccl")
-	if err != nil {
-		return "", err
-	}
-	so := filepath.Join(dir, "libfake.so")
-	if out, err := exec.Command("cc", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread", "-o", so, "testdata/fake.c").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("cc: %w\n%s", err, out)
-	}
-	return so, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if so, err := build(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(so))
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { librariestest.Main(m) }
 
 // loaded is a device as its handles tell it.
-type loaded struct{}
+const loaded = librariestest.Loaded(0x50000)
 
-func (loaded) Stream() unsafe.Pointer  { return at(0x50000) }
-func (loaded) Context() unsafe.Pointer { return nil }
-
-// at is an address of no memory of this program, not below that of the first page.
-func at(n uintptr) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(nil), n) }
+// at is an address of no memory of this program.
+var at = librariestest.At
 
 // fake opens the library that stands in for NCCL. log gives what it was asked since.
 func fake(t *testing.T) (l *Library, log func() []string) {
 	t.Helper()
-	so, err := build()
+	find, log := librariestest.Fake(t, "FAKE_FAIL", "FAKE_HANG", "FAKE_ASYNC", "FAKE_VERSION")
+	l, err := Open(find)
 	if err != nil {
-		t.Skipf("skipped: no C compiler: %v", err)
-	}
-	path := filepath.Join(t.TempDir(), "log")
-	t.Setenv("FAKE_LOG", path)
-	for _, v := range []string{"FAKE_FAIL", "FAKE_HANG", "FAKE_ASYNC", "FAKE_VERSION"} {
-		t.Setenv(v, "")
-	}
-	if l, err = Open(func(libraries.Library) (*dl.Library, error) { return dl.Open(so) }); err != nil {
 		t.Fatal(err)
 	}
-	return l, func() []string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		return strings.Split(strings.TrimSpace(string(text)), "\n")
-	}
+	return l, log
 }
 
 // alone is the communicator of a group of one rank.
 func alone(t *testing.T, l *Library) *Comm {
 	t.Helper()
-	c, err := l.Join(comm.New(single{}), loaded{})
+	c, err := l.Join(comm.New(single{}), loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +56,7 @@ func TestJoin(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		c, err := l.Join(group, loaded{})
+		c, err := l.Join(group, loaded)
 		if err != nil {
 			return err
 		}
@@ -142,7 +101,7 @@ func TestJoinFails(t *testing.T) {
 	t.Setenv("FAKE_FAIL", "ncclGetUniqueId 1 3")
 	errs := make([]error, 3)
 	if err := comm.Run(3, comm.Free, func(group *comm.Comm) error {
-		_, errs[group.Rank()] = l.Join(group, loaded{})
+		_, errs[group.Rank()] = l.Join(group, loaded)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -153,7 +112,7 @@ func TestJoinFails(t *testing.T) {
 		}
 	}
 	t.Setenv("FAKE_FAIL", "ncclCommInitRank 1 3")
-	if err := comm.Run(1, comm.Free, func(group *comm.Comm) error { _, err := l.Join(group, loaded{}); return err }); err == nil || !strings.Contains(err.Error(), "ncclCommInitRank: internal error") {
+	if err := comm.Run(1, comm.Free, func(group *comm.Comm) error { _, err := l.Join(group, loaded); return err }); err == nil || !strings.Contains(err.Error(), "ncclCommInitRank: internal error") {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv("FAKE_FAIL", "")
@@ -163,7 +122,7 @@ func TestJoinFails(t *testing.T) {
 		if group.Rank() == 1 {
 			lib = older
 		}
-		_, errs[group.Rank()] = lib.Join(group, loaded{})
+		_, errs[group.Rank()] = lib.Join(group, loaded)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -387,7 +346,7 @@ func TestMissing(t *testing.T) {
 	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, ErrUnavailable) || !errors.Is(err, dl.ErrNotFound) {
 		t.Errorf("no library: got %v", err)
 	}
-	_, err = Open(func(libraries.Library) (*dl.Library, error) { return dl.Open("libm.so.6") })
+	_, err = Open(librariestest.File("libm.so.6"))
 	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, dl.ErrNoSymbol) {
 		t.Errorf("another library: got %v", err)
 	}
@@ -396,11 +355,10 @@ func TestMissing(t *testing.T) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
 	}
-	fake(t)
+	find, _ := librariestest.Fake(t)
 	for version, want := range map[string]string{"2804": "version 0.28.4", "30100": "version 3.1.0"} {
 		t.Setenv("FAKE_VERSION", version)
-		so, _ := build()
-		if _, err := Open(func(libraries.Library) (*dl.Library, error) { return dl.Open(so) }); exit.CodeOf(err) != exit.NoDevice || !strings.Contains(err.Error(), want) {
+		if _, err := Open(find); exit.CodeOf(err) != exit.NoDevice || !strings.Contains(err.Error(), want) {
 			t.Errorf("version %s: got %v", version, err)
 		}
 	}

@@ -1,22 +1,11 @@
 //go:build cgo && linux
 
-#define _GNU_SOURCE
 #include "shim.h"
-#include <dlfcn.h>
 #include <string.h>
 
-int ens_nccl_bind(ens_nccl *t, void *library, char *missing, size_t room) {
-	int lacks = 0;
-	missing[0] = 0;
-#define X(result, name, args)                                                   \
-	if (!(*(void **)&t->name = dlsym(library, #name))) {                    \
-		if (lacks++) strncat(missing, " ", room - strlen(missing) - 1); \
-		strncat(missing, #name, room - strlen(missing) - 1);            \
-	}
-	NCCL_FUNCTIONS(X)
+#define X(result, name, args) #name " "
+const char *const ens_nccl_names = NCCL_FUNCTIONS(X);
 #undef X
-	return lacks;
-}
 
 int ens_nccl_version(const ens_nccl *t, int *version) { return t->ncclGetVersion(version); }
 int ens_nccl_id(const ens_nccl *t, char *id) { return t->ncclGetUniqueId((ncclUniqueId *)id); }

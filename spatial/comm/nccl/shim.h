@@ -7,9 +7,8 @@ typedef struct {
 #undef X
 } ens_nccl;
 
-// ens_nccl_bind fills the table from the loader's handle of the library and counts the
-// functions that it lacks, whose names it writes into missing, with blanks between.
-int ens_nccl_bind(ens_nccl *t, void *library, char *missing, size_t room);
+// ens_nccl_names are the names of the functions in the order of the table, with blanks between.
+extern const char *const ens_nccl_names;
 int ens_nccl_version(const ens_nccl *t, int *version);
 int ens_nccl_id(const ens_nccl *t, char *id);
 int ens_nccl_init(const ens_nccl *t, void **comm, int ranks, const char *id, int rank);

@@ -15,13 +15,11 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
 	"github.com/ensemble-weather/ensemble/internal/dl"
-	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // Library is cuBLASLt, opened.
@@ -36,35 +34,28 @@ type Library struct {
 // Errors: *exit.Error (no device) that wraps ErrUnavailable if the library, one of its
 // functions or the right version is not there.
 func Open(find func(libraries.Library) (*dl.Library, error)) (*Library, error) {
-	if find == nil {
-		find = libraries.Find
-	}
-	lib, err := find(libraries.CuBLASLt)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	t := (*C.ens_lt)(C.calloc(1, C.size_t(unsafe.Sizeof(C.ens_lt{}))))
-	var missing [1024]C.char
-	if C.ens_lt_bind(t, lib.Handle(), &missing[0], C.size_t(len(missing))) != 0 {
-		C.free(unsafe.Pointer(t))
-		return nil, unavailable(lib.Path(), fmt.Errorf("it lacks %s: %w",
-			strings.ReplaceAll(C.GoString(&missing[0]), " ", ", "), dl.ErrNoSymbol))
-	}
-	v := int(C.ens_lt_version(t))
-	major, minor, patch := v/10000, v/100%100, v%100 // 120903
-	l := &Library{t: t, path: lib.Path(), version: fmt.Sprintf("%d.%d.%d", major, minor, patch)}
-	if major < 12 || major > 13 {
-		C.free(unsafe.Pointer(t))
-		return nil, unavailable(l.path, fmt.Errorf("it is version %s, this program was built for 12.x and 13.x", l.version))
+	l := &Library{t: (*C.ens_lt)(C.calloc(1, C.sizeof_ens_lt))}
+	var err error
+	if l.path, err = use.Open(find, l.bind); err != nil {
+		C.free(unsafe.Pointer(l.t))
+		return nil, err
 	}
 	return l, nil
 }
 
-func unavailable(at string, cause error) error {
-	return &exit.Error{Code: exit.NoDevice, What: "cannot use cuBLASLt for matrix products on the GPU", At: at, Why: cause.Error(),
-		Fix: "install cuBLAS for the CUDA version of the driver (PyPI: nvidia-cublas-cu12), or set " + libraries.PathVariable + " to its folder",
-		Err: fmt.Errorf("%w: %w", ErrUnavailable, cause)}
+func (l *Library) bind(lib *dl.Library) error {
+	if err := lib.Bind(C.GoString(C.ens_lt_names), unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(l.t)), C.sizeof_ens_lt/C.sizeof_uintptr_t)); err != nil {
+		return err
+	}
+	v := int(C.ens_lt_version(l.t)) // 120903
+	if l.version = fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100); v < 120000 || v >= 140000 {
+		return fmt.Errorf("it is version %s, this program was built for 12.x and 13.x", l.version)
+	}
+	return nil
 }
+
+// use is what the library is opened as.
+var use = libraries.Use{Library: libraries.CuBLASLt, For: "matrix products on the GPU", Install: "cuBLAS", Marker: ErrUnavailable}
 
 // Version is that of the library, "12.9.3".
 func (l *Library) Version() string { return l.version }
@@ -105,7 +96,7 @@ type Handle struct {
 func (l *Library) New(d device.Loaded) (*Handle, error) {
 	var p unsafe.Pointer
 	if err := l.named("cublasLtCreate", "the handle", C.ens_lt_create(l.t, &p)); err != nil {
-		return nil, unavailable(l.path, err)
+		return nil, use.Unavailable(l.path, err)
 	}
 	return &Handle{l: l, handle: p, stream: d.Stream()}, nil
 }

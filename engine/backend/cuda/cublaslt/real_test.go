@@ -4,48 +4,18 @@ package cublaslt
 
 import (
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries/librariestest"
 )
 
-// nvidia are the folders of headers of an environment with NVIDIA's wheels, whose folder
-// nvidia the user named.
-func nvidia(t *testing.T) (includes []string) {
-	t.Helper()
-	folder := os.Getenv(libraries.PathVariable)
-	for _, file := range []string{"cublasLt.h", "cuda_runtime.h", "crt/host_defines.h"} {
-		found, err := filepath.Glob(filepath.Join(folder, "*", "include", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(found) == 0 {
-			t.Skipf("skipped: no %s in the folder nvidia of a site-packages that %s names: the wheels of the library, of nvidia-cuda-runtime and of nvidia-cuda-nvcc or nvidia-cuda-crt have them", file, libraries.PathVariable)
-		}
-		includes = append(includes, strings.TrimSuffix(found[0], file))
-	}
-	return includes
-}
-
 // Prototypes, values and structures are those of the headers.
-func TestLongHeaders(t *testing.T) {
-	includes := nvidia(t)
-	args := []string{"-Wall", "-Werror", "-fsyntax-only", "testdata/check.c"}
-	for _, dir := range includes {
-		args = append(args, "-I"+dir)
-	}
-	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
-		t.Fatalf("api.h and NVIDIA's headers differ: %v\n%s", err, out)
-	}
-}
+func TestLongHeaders(t *testing.T) { librariestest.Headers(t, "cublasLt.h") }
 
 // Products are described to the library itself, as far as that goes without a device.
 func TestLongNoDevice(t *testing.T) {
-	nvidia(t)
+	librariestest.Includes(t, "cublasLt.h")
 	l, err := Open(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +23,7 @@ func TestLongNoDevice(t *testing.T) {
 	if !strings.HasPrefix(l.Version(), "12.") {
 		t.Errorf("version %q", l.Version())
 	}
-	_, err = l.New(loaded{})
+	_, err = l.New(loaded)
 	var e *CallError
 	if !errors.As(err, &e) || e.Status != 1 || e.Name != "CUBLAS_STATUS_NOT_INITIALIZED" || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v, want cublasLtCreate to answer 1", err)

@@ -1,23 +1,11 @@
 //go:build cgo && linux
 
-#define _GNU_SOURCE
 #include "shim.h"
-#include <dlfcn.h>
 #include <stdlib.h>
-#include <string.h>
 
-int ens_lt_bind(ens_lt *t, void *library, char *missing, size_t room) {
-	int lacks = 0;
-	missing[0] = 0;
-#define X(result, name, args)                                                   \
-	if (!(*(void **)&t->name = dlsym(library, #name))) {                    \
-		if (lacks++) strncat(missing, " ", room - strlen(missing) - 1); \
-		strncat(missing, #name, room - strlen(missing) - 1);            \
-	}
-	CUBLASLT_FUNCTIONS(X)
+#define X(result, name, args) #name " "
+const char *const ens_lt_names = CUBLASLT_FUNCTIONS(X);
 #undef X
-	return lacks;
-}
 
 size_t ens_lt_version(const ens_lt *t) { return t->cublasLtGetVersion(); }
 const char *ens_lt_name(const ens_lt *t, int status) { return t->cublasLtGetStatusName(status); }

@@ -8,9 +8,8 @@ typedef struct {
 #undef X
 } ens_lt;
 
-// ens_lt_bind fills the table from the loader's handle of the library and counts the
-// functions that it lacks, whose names it writes into missing, with blanks between.
-int ens_lt_bind(ens_lt *t, void *library, char *missing, size_t room);
+// ens_lt_names are the names of the functions in the order of the table, with blanks between.
+extern const char *const ens_lt_names;
 size_t ens_lt_version(const ens_lt *t);
 const char *ens_lt_name(const ens_lt *t, int status);
 const char *ens_lt_text(const ens_lt *t, int status);

@@ -6,76 +6,36 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries/librariestest"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// build compiles testdata/fake.c once for all tests.
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "fake-cudnn")
-	if err != nil {
-		return "", err
-	}
-	so := filepath.Join(dir, "libfake.so")
-	if out, err := exec.Command("cc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", so, "testdata/fake.c").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("cc: %w\n%s", err, out)
-	}
-	return so, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if so, err := build(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(so))
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { librariestest.Main(m) }
 
 // loaded is a device as its handles tell it.
-type loaded struct{ stream unsafe.Pointer }
+const loaded = librariestest.Loaded(0x5000)
 
-func (l loaded) Stream() unsafe.Pointer  { return l.stream }
-func (l loaded) Context() unsafe.Pointer { return nil }
-
-// at is an address of no memory of this program, not below that of the first page.
-func at(n uintptr) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(nil), n) }
+// at is an address of no memory of this program.
+var at = librariestest.At
 
 // fake opens the library that stands in for cuDNN. log gives what it was asked since.
 func fake(t *testing.T) (l *Library, h *Handle, log func() []string) {
 	t.Helper()
-	so, err := build()
+	find, log := librariestest.Fake(t, "FAKE_FAIL", "FAKE_NO_FUSION")
+	l, err := Open(find)
 	if err != nil {
-		t.Skipf("skipped: no C compiler: %v", err)
-	}
-	path := filepath.Join(t.TempDir(), "log")
-	t.Setenv("FAKE_LOG", path)
-	t.Setenv("FAKE_FAIL", "")
-	t.Setenv("FAKE_NO_FUSION", "")
-	if l, err = Open(func(libraries.Library) (*dl.Library, error) { return dl.Open(so) }); err != nil {
 		t.Fatal(err)
 	}
-	if h, err = l.New(loaded{at(0x5000)}); err != nil {
+	if h, err = l.New(loaded); err != nil {
 		t.Fatal(err)
 	}
-	return l, h, func() []string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		return strings.Split(strings.TrimSpace(string(text)), "\n")
-	}
+	return l, h, log
 }
 
 // example has another number in each place.
@@ -478,7 +438,7 @@ func TestNoHandle(t *testing.T) {
 	}
 	for _, call := range []string{"cudnnCreate", "cudnnSetStream"} {
 		t.Setenv("FAKE_FAIL", call+" 1")
-		_, err := l.New(loaded{at(0x5000)})
+		_, err := l.New(loaded)
 		if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), call) {
 			t.Errorf("%s: got %v", call, err)
 		}
@@ -525,7 +485,7 @@ func TestMissing(t *testing.T) {
 	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, ErrUnavailable) || !errors.Is(err, dl.ErrNotFound) {
 		t.Errorf("no library: got %v", err)
 	}
-	_, err = Open(func(libraries.Library) (*dl.Library, error) { return dl.Open("libm.so.6") })
+	_, err = Open(librariestest.File("libm.so.6"))
 	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, dl.ErrNoSymbol) {
 		t.Errorf("another library: got %v", err)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
 	"github.com/ensemble-weather/ensemble/internal/dl"
-	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // Library is cuDNN, opened.
@@ -36,34 +35,28 @@ type Library struct {
 // Errors: *exit.Error (no device) that wraps ErrUnavailable if the library, one of its
 // functions or the right version is not there.
 func Open(find func(libraries.Library) (*dl.Library, error)) (*Library, error) {
-	if find == nil {
-		find = libraries.Find
-	}
-	lib, err := find(libraries.CuDNN)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	t := (*C.ens_cudnn)(C.calloc(1, C.size_t(unsafe.Sizeof(C.ens_cudnn{}))))
-	var missing [1024]C.char
-	if C.ens_cudnn_bind(t, lib.Handle(), &missing[0], C.size_t(len(missing))) != 0 {
-		C.free(unsafe.Pointer(t))
-		return nil, unavailable(lib.Path(), fmt.Errorf("it lacks %s: %w",
-			strings.ReplaceAll(C.GoString(&missing[0]), " ", ", "), dl.ErrNoSymbol))
-	}
-	v := int(C.ens_cudnn_version(t))
-	l := &Library{t: t, path: lib.Path(), version: fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)}
-	if v/10000 != 9 {
-		C.free(unsafe.Pointer(t))
-		return nil, unavailable(l.path, fmt.Errorf("it is version %s, this program was built for 9.x", l.version))
+	l := &Library{t: (*C.ens_cudnn)(C.calloc(1, C.sizeof_ens_cudnn))}
+	var err error
+	if l.path, err = use.Open(find, l.bind); err != nil {
+		C.free(unsafe.Pointer(l.t))
+		return nil, err
 	}
 	return l, nil
 }
 
-func unavailable(at string, cause error) error {
-	return &exit.Error{Code: exit.NoDevice, What: "cannot use cuDNN for convolutions on the GPU", At: at, Why: cause.Error(),
-		Fix: "install cuDNN 9 for the CUDA version of the driver (PyPI: nvidia-cudnn-cu12), or set " + libraries.PathVariable + " to its folder",
-		Err: fmt.Errorf("%w: %w", ErrUnavailable, cause)}
+func (l *Library) bind(lib *dl.Library) error {
+	if err := lib.Bind(C.GoString(C.ens_cudnn_names), unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(l.t)), C.sizeof_ens_cudnn/C.sizeof_uintptr_t)); err != nil {
+		return err
+	}
+	v := int(C.ens_cudnn_version(l.t))
+	if l.version = fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100); v/10000 != 9 {
+		return fmt.Errorf("it is version %s, this program was built for 9.x", l.version)
+	}
+	return nil
 }
+
+// use is what the library is opened as.
+var use = libraries.Use{Library: libraries.CuDNN, For: "convolutions on the GPU", Install: "cuDNN 9", Marker: ErrUnavailable}
 
 // Version is that of the library, "9.28.0".
 func (l *Library) Version() string { return l.version }
@@ -102,12 +95,12 @@ func (l *Library) New(d device.Loaded) (*Handle, error) {
 	h := &Handle{l: l}
 	var p unsafe.Pointer
 	if err := l.on("cudnnCreate", "the handle", func() C.int { return C.ens_cudnn_create(l.t, &p) }); err != nil {
-		return nil, unavailable(l.path, err)
+		return nil, use.Unavailable(l.path, err)
 	}
 	h.handle = p
 	if err := l.on("cudnnSetStream", "the handle", func() C.int { return C.ens_cudnn_stream(l.t, p, d.Stream()) }); err != nil {
 		_ = h.Close() // the first error says more
-		return nil, unavailable(l.path, err)
+		return nil, use.Unavailable(l.path, err)
 	}
 	return h, nil
 }

@@ -4,79 +4,18 @@ package cudnn
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
-	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries/librariestest"
 )
-
-// nvidia are the folders of headers of an environment with NVIDIA's wheels, whose folder
-// nvidia the user named.
-func nvidia(t *testing.T) (includes []string) {
-	t.Helper()
-	folder := os.Getenv(libraries.PathVariable)
-	for _, file := range []string{"cudnn.h", "cuda_runtime.h", "crt/host_defines.h"} {
-		found, err := filepath.Glob(filepath.Join(folder, "*", "include", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(found) == 0 {
-			t.Skipf("skipped: no %s in the folder nvidia of a site-packages that %s names: the wheels of the library, of nvidia-cuda-runtime and of nvidia-cuda-nvcc or nvidia-cuda-crt have them", file, libraries.PathVariable)
-		}
-		includes = append(includes, strings.TrimSuffix(found[0], file))
-	}
-	return includes
-}
-
-// compile builds a shared library from C.
-func compile(t *testing.T, name, source string) string {
-	t.Helper()
-	dir := t.TempDir()
-	c, so := filepath.Join(dir, "x.c"), filepath.Join(dir, name)
-	if err := os.WriteFile(c, []byte(source), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("cc", "-shared", "-fPIC", "-w", "-Wl,-soname,"+name, "-o", so, c).CombinedOutput(); err != nil {
-		t.Fatalf("cc: %v\n%s", err, out)
-	}
-	return so
-}
-
-// driver stands in for that of a machine without one: code is "loaded", and all else is
-// answered as where there is no device.
-func driver() string {
-	var s strings.Builder
-	for _, f := range []string{"cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction", "cuModuleLoadData", "cuModuleGetFunction",
-		"cuKernelGetAttribute", "cuDriverGetVersion", "cuLinkCreate"} {
-		fmt.Fprintf(&s, "int %s(int *out) { *out = 1024; return 0; }\n", f)
-	}
-	for _, f := range []string{"cuKernelSetAttribute", "cuLibraryUnload", "cuModuleUnload"} {
-		fmt.Fprintf(&s, "int %s(void) { return 0; }\n", f)
-	}
-	for _, f := range []string{"cuGetErrorString", "cuGetErrorName", "cuCtxGetCurrent", "cuCtxGetLimit", "cuCtxPopCurrent", "cuCtxPushCurrent",
-		"cuDeviceGet", "cuDeviceGetCount", "cuLaunchCooperativeKernel", "cuLaunchKernel", "cuLaunchKernelEx", "cuLibraryLoadFromFile",
-		"cuLinkAddData", "cuLinkComplete", "cuLinkDestroy", "cuOccupancyMaxPotentialClusterSize", "cuStreamGetCtx",
-		"cuTensorMapEncodeIm2col", "cuTensorMapEncodeTiled"} {
-		fmt.Fprintf(&s, "int %s(void) { return 100; }\n", f)
-	}
-	return s.String()
-}
 
 // real opens NVIDIA's library, on a machine that need not have a driver.
 func real(t *testing.T) *Library {
 	t.Helper()
-	nvidia(t)
-	if _, err := dl.Open("libcuda.so.1"); err != nil {
-		if _, err := dl.Open(compile(t, "libcuda.so.1", driver())); err != nil {
-			t.Fatal(err)
-		}
-	}
+	librariestest.Includes(t, "cudnn.h")
+	librariestest.Driver(t)
 	l, err := Open(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -85,16 +24,7 @@ func real(t *testing.T) *Library {
 }
 
 // Prototypes and values are those of the headers.
-func TestLongHeaders(t *testing.T) {
-	includes := nvidia(t)
-	args := []string{"-Wall", "-Werror", "-fsyntax-only", "testdata/check.c"}
-	for _, dir := range includes {
-		args = append(args, "-I"+dir)
-	}
-	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
-		t.Fatalf("api.h and NVIDIA's headers differ: %v\n%s", err, out)
-	}
-}
+func TestLongHeaders(t *testing.T) { librariestest.Headers(t, "cudnn.h") }
 
 // Without a device the handle is refused with cuDNN's own words.
 func TestLongNoDevice(t *testing.T) {

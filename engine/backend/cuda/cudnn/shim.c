@@ -1,22 +1,10 @@
 //go:build cgo && linux
 
-#define _GNU_SOURCE
 #include "shim.h"
-#include <dlfcn.h>
-#include <string.h>
 
-int ens_cudnn_bind(ens_cudnn *t, void *library, char *missing, size_t room) {
-	int lacks = 0;
-	missing[0] = 0;
-#define X(result, name, args)                                                                 \
-	if (!(*(void **)&t->name = dlsym(library, #name))) {                                  \
-		if (lacks++) strncat(missing, " ", room - strlen(missing) - 1);               \
-		strncat(missing, #name, room - strlen(missing) - 1);                          \
-	}
-	CUDNN_FUNCTIONS(X)
+#define X(result, name, args) #name " "
+const char *const ens_cudnn_names = CUDNN_FUNCTIONS(X);
 #undef X
-	return lacks;
-}
 
 size_t ens_cudnn_version(const ens_cudnn *t) { return t->cudnnGetVersion(); }
 const char *ens_cudnn_error(const ens_cudnn *t, int status) { return t->cudnnGetErrorString(status); }

@@ -7,9 +7,8 @@ typedef struct {
 #undef X
 } ens_cudnn;
 
-// ens_cudnn_bind fills the table from the loader's handle of the library and counts the
-// functions that it lacks, whose names it writes into missing, with blanks between.
-int ens_cudnn_bind(ens_cudnn *t, void *library, char *missing, size_t room);
+// ens_cudnn_names are the names of the functions in the order of the table, with blanks between.
+extern const char *const ens_cudnn_names;
 
 size_t ens_cudnn_version(const ens_cudnn *t);
 const char *ens_cudnn_error(const ens_cudnn *t, int status);

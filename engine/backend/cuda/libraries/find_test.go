@@ -4,6 +4,7 @@ package libraries
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,15 @@ func alone(t *testing.T) {
 func made(files ...string) Library {
 	return Library{Name: "Made", Files: files, Adds: "nothing", wheel: "made", install: "made-of-tests"}
 }
+
+// fresh makes the stem of a file name that this process has not seen: what the loader has once
+// opened it knows by its soname for good.
+func fresh(stem string) string {
+	freshOnes++
+	return fmt.Sprintf("lib%s%d", stem, freshOnes)
+}
+
+var freshOnes int
 
 // compile makes shared libraries, each in its folder. They need what is named in needs,
 // which nobody has, when it is not empty. Only of those that are named, which have a
@@ -132,21 +142,21 @@ func TestMissing(t *testing.T) {
 // place that has a good one is taken nevertheless.
 func TestRefused(t *testing.T) {
 	alone(t)
-	dir := t.TempDir()
+	dir, name, needed := t.TempDir(), fresh("made-refused")+".so.1", fresh("needed-by-made")+".so.5"
 	t.Setenv(PathVariable, filepath.Join(dir, "a")+":"+filepath.Join(dir, "b"))
-	compile(t, "libneeded-by-made.so.5", true, filepath.Join(dir, "a", "libmade-refused.so.1"))
-	l := made("libmade-refused.so.1")
-	if _, err := Find(l); err == nil || !strings.Contains(err.Error(), "libneeded-by-made.so.5") {
+	compile(t, needed, true, filepath.Join(dir, "a", name))
+	l := made(name)
+	if _, err := Find(l); err == nil || !strings.Contains(err.Error(), needed) {
 		t.Errorf("got %v, want what is missing", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "a", "libmade-refused.so.1"), []byte("text"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "a", name), []byte("text"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Find(l); err == nil || !strings.Contains(err.Error(), "libmade-refused.so.1: file too short") {
+	if _, err := Find(l); err == nil || !strings.Contains(err.Error(), name+": file too short") {
 		t.Errorf("got %v, want the loader's reason", err)
 	}
-	compile(t, "", true, filepath.Join(dir, "b", "libmade-refused.so.1"))
-	if lib, err := Find(l); err != nil || lib.Path() != filepath.Join(dir, "b", "libmade-refused.so.1") {
+	compile(t, "", true, filepath.Join(dir, "b", name))
+	if lib, err := Find(l); err != nil || lib.Path() != filepath.Join(dir, "b", name) {
 		t.Errorf("got %v, %v, want the good one", lib, err)
 	}
 }
@@ -155,15 +165,15 @@ func TestRefused(t *testing.T) {
 // another major version is none.
 func TestBeside(t *testing.T) {
 	alone(t)
-	dir := t.TempDir()
+	dir, name := t.TempDir(), fresh("made-beside")
 	t.Setenv(PathVariable, dir)
-	l := made("libmade-beside.so.12")
-	l.beside = "libmade-beside-part.so.*"
-	compile(t, "", true, filepath.Join(dir, "libmade-beside.so.12"), filepath.Join(dir, "libmade-beside-part.so.11.9"))
-	if _, err := Find(l); err == nil || !strings.Contains(err.Error(), "no libmade-beside-part.so.12* lies beside it in "+dir) {
+	l := made(name + ".so.12")
+	l.beside = name + "-part.so.*"
+	compile(t, "", true, filepath.Join(dir, name+".so.12"), filepath.Join(dir, name+"-part.so.11.9"))
+	if _, err := Find(l); err == nil || !strings.Contains(err.Error(), "no "+name+"-part.so.12* lies beside it in "+dir) {
 		t.Errorf("got %v, want the missing part", err)
 	}
-	compile(t, "", true, filepath.Join(dir, "libmade-beside-part.so.12.3"))
+	compile(t, "", true, filepath.Join(dir, name+"-part.so.12.3"))
 	if _, err := Find(l); err != nil {
 		t.Error(err)
 	}
@@ -172,19 +182,19 @@ func TestBeside(t *testing.T) {
 // TestUses: what a library opens by its bare name is open already.
 func TestUses(t *testing.T) {
 	alone(t)
-	dir := t.TempDir()
+	dir, name, by := t.TempDir(), fresh("made-used")+".so.1", fresh("made-user")+".so.1"
 	t.Setenv(PathVariable, dir)
-	used := made("libmade-used.so.1")
-	compile(t, "", true, filepath.Join(dir, "made", "lib", "libmade-used.so.1"), filepath.Join(dir, "libmade-user.so.1"))
-	if _, err := dl.Open("libmade-used.so.1"); err == nil {
+	used := made(name)
+	compile(t, "", true, filepath.Join(dir, "made", "lib", name), filepath.Join(dir, by))
+	if _, err := dl.Open(name); err == nil {
 		t.Fatal("it opens before")
 	}
-	user := made("libmade-user.so.1")
+	user := made(by)
 	user.uses = []Library{used}
 	if _, err := Find(user); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dl.Open("libmade-used.so.1"); err != nil {
+	if _, err := dl.Open(name); err != nil {
 		t.Errorf("a library that opens it by name would not find it: %v", err)
 	}
 }

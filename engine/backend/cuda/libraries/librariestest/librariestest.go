@@ -1,0 +1,153 @@
+// Package librariestest is what tests of packages that call a library of CUDA share: a library
+// that stands in for it, compiled from testdata/fake.c, which writes what it is asked into the
+// file that $FAKE_LOG names; and NVIDIA's own, with its headers, for the tests of tag long.
+package librariestest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/internal/dl"
+)
+
+// fake compiles testdata/fake.c once for all tests of a package.
+var fake = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "fake-library")
+	if err != nil {
+		return "", err
+	}
+	so := filepath.Join(dir, "libfake.so")
+	return so, compile(so, "-Wall", "-Werror", "-pthread", "testdata/fake.c")
+})
+
+func compile(so string, args ...string) error {
+	if out, err := exec.Command("cc", append([]string{"-shared", "-fPIC", "-o", so}, args...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("cc: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Main runs the tests of a package and removes what Fake has compiled.
+func Main(m *testing.M) {
+	code := m.Run()
+	if so, err := fake(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(so))
+	}
+	os.Exit(code)
+}
+
+// Fake gives what finds the library that stands in, and what it was asked since the last call.
+// Its variables are empty when the test begins.
+func Fake(t *testing.T, variables ...string) (find func(libraries.Library) (*dl.Library, error), log func() []string) {
+	t.Helper()
+	so, err := fake()
+	if err != nil {
+		t.Skipf("skipped: no C compiler: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	t.Setenv("FAKE_LOG", path)
+	for _, v := range variables {
+		t.Setenv(v, "")
+	}
+	return File(so), func() []string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSpace(string(text)), "\n")
+	}
+}
+
+// File finds any library in one file.
+func File(name string) func(libraries.Library) (*dl.Library, error) {
+	return func(libraries.Library) (*dl.Library, error) { return dl.Open(name) }
+}
+
+// At is an address of no memory of this program; n is not below that of the second page.
+func At(n uintptr) device.Pointer { return unsafe.Add(unsafe.Pointer(nil), n) }
+
+// Loaded is a device as its handles tell it: its stream.
+type Loaded uintptr
+
+// Stream is At of the number.
+func (l Loaded) Stream() device.Pointer { return At(uintptr(l)) }
+
+// Context is nil.
+func (Loaded) Context() device.Pointer { return nil }
+
+// Headers compiles testdata/check.c, which compares prototypes and values with a header of
+// NVIDIA's wheels; their folder nvidia is what $ENSEMBLE_CUDA_PATH names.
+func Headers(t *testing.T, header string) {
+	t.Helper()
+	args := []string{"-Wall", "-Werror", "-fsyntax-only", "testdata/check.c"}
+	for _, dir := range Includes(t, header) {
+		args = append(args, "-I"+dir)
+	}
+	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("api.h and NVIDIA's headers differ: %v\n%s", err, out)
+	}
+}
+
+// Includes are the folders of a header and of those of CUDA that it includes; a test is skipped
+// where they are not.
+func Includes(t *testing.T, header string) (all []string) {
+	t.Helper()
+	folder := os.Getenv(libraries.PathVariable)
+	for _, file := range []string{header, "cuda_runtime.h", "crt/host_defines.h"} {
+		found, err := filepath.Glob(filepath.Join(folder, "*", "include", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == 0 {
+			t.Skipf("skipped: no %s in the folder nvidia of a site-packages that %s names: the wheels of the library, of nvidia-cuda-runtime and of nvidia-cuda-nvcc or nvidia-cuda-crt have them", file, libraries.PathVariable)
+		}
+		all = append(all, strings.TrimSuffix(found[0], file))
+	}
+	return all
+}
+
+// Driver has NVIDIA's libraries load where there is no driver: one that says code was "loaded",
+// and answers all else as where there is no device.
+func Driver(t *testing.T) {
+	t.Helper()
+	const name = "libcuda.so.1"
+	if _, err := dl.Open(name); err == nil {
+		return
+	}
+	var s strings.Builder
+	for _, f := range []string{"cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction", "cuModuleLoadData", "cuModuleGetFunction",
+		"cuKernelGetAttribute", "cuDriverGetVersion", "cuLinkCreate"} {
+		fmt.Fprintf(&s, "int %s(int *out) { *out = 1024; return 0; }\n", f)
+	}
+	for _, f := range []string{"cuKernelSetAttribute", "cuLibraryUnload", "cuModuleUnload"} {
+		fmt.Fprintf(&s, "int %s(void) { return 0; }\n", f)
+	}
+	for _, f := range []string{"cuGetErrorString", "cuGetErrorName", "cuCtxGetCurrent", "cuCtxGetLimit", "cuCtxPopCurrent", "cuCtxPushCurrent",
+		"cuDeviceGet", "cuDeviceGetCount", "cuLaunchCooperativeKernel", "cuLaunchKernel", "cuLaunchKernelEx", "cuLibraryLoadFromFile",
+		"cuLinkAddData", "cuLinkComplete", "cuLinkDestroy", "cuOccupancyMaxPotentialClusterSize", "cuStreamGetCtx",
+		"cuTensorMapEncodeIm2col", "cuTensorMapEncodeTiled"} {
+		fmt.Fprintf(&s, "int %s(void) { return 100; }\n", f)
+	}
+	dir := t.TempDir()
+	c, so := filepath.Join(dir, "driver.c"), filepath.Join(dir, name)
+	if err := os.WriteFile(c, []byte(s.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := compile(so, "-w", "-Wl,-soname,"+name, c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dl.Open(so); err != nil {
+		t.Fatal(err)
+	}
+}
