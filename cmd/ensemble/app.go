@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,11 +28,15 @@ type app struct {
 	root           *cobra.Command
 
 	json, quiet, verbose bool
-	logFile              string
+	logFile, logFormat   string
+	logJSON              bool // messages are JSON
 
 	flag      *interrupt.Flag // raised by SIGTERM, SIGINT, SIGUSR1, SIGHUP
-	log       *slog.Logger
-	logs      *os.File // of --log-file
+	log       *slog.Logger    // messages
+	records   *slog.Logger    // those of them that are for machines, and what a person sees otherwise
+	logs      *logFile        // of --log-file
+	opened    bool            // the loggers are those that the flags ask for
+	begun     time.Time
 	args      []string
 	manyFiles []string // flags of filesFlag
 	command   string   // that ran, "config show"
@@ -78,6 +83,7 @@ func newApp(stdout, stderr io.Writer) *app {
 	common.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors beside the answer")
 	common.BoolVarP(&a.verbose, "verbose", "v", false, "print details and the causes of errors")
 	common.StringVar(&a.logFile, "log-file", "", "also write messages to this file")
+	common.StringVar(&a.logFormat, "log-format", "text", "of messages: text, or json with one object a line")
 	showVersion := a.root.Flags().Bool("version", false, "print the version") // without cobra's -v
 	a.root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *showVersion {
@@ -104,7 +110,8 @@ func (a *app) run(args []string) exit.Code {
 			a.json = true
 		}
 	}
-	a.args = args
+	a.args, a.logJSON, a.begun = args, asJSON(args), time.Now()
+	a.setLogs(slog.LevelInfo, nil)
 	a.root.SetArgs(repeatFlags(args, a.manyFiles))
 	cmd, err := a.root.ExecuteC()
 	a.command = strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "ensemble"), " ")
@@ -138,75 +145,6 @@ func (a *app) do(j job) func(*cobra.Command, []string) error {
 		return err
 	}
 }
-
-// openLog makes the logger: standard error, and the file of --log-file.
-func (a *app) openLog() error {
-	level := slog.LevelInfo
-	switch {
-	case a.quiet:
-		level = slog.LevelError
-	case a.verbose:
-		level = slog.LevelDebug
-	}
-	handlers := []slog.Handler{&lineHandler{w: a.stderr, level: level}}
-	if a.logFile != "" {
-		f, err := os.OpenFile(a.logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-		if err != nil {
-			return exit.Create(a.logFile, err)
-		}
-		a.logs = f
-		handlers = append(handlers, slog.NewTextHandler(f, &slog.HandlerOptions{Level: min(level, slog.LevelInfo)}))
-	}
-	a.log = slog.New(slog.NewMultiHandler(handlers...))
-	return nil
-}
-
-// warn logs a warning of a job.
-func (a *app) warn(text string) { a.log.Warn(printable(text)) }
-
-// lineHandler prints messages for a person: "ensemble: warning: text key=value".
-type lineHandler struct {
-	w     io.Writer
-	level slog.Level
-	attrs []slog.Attr
-}
-
-// Enabled says whether a level is printed.
-func (h *lineHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
-
-// Handle prints one line.
-func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
-	var b strings.Builder
-	b.WriteString("ensemble: ")
-	switch {
-	case r.Level >= slog.LevelError:
-		b.WriteString("error: ")
-	case r.Level >= slog.LevelWarn:
-		b.WriteString("warning: ")
-	}
-	b.WriteString(r.Message)
-	attr := func(at slog.Attr) bool {
-		fmt.Fprintf(&b, " %s=%v", at.Key, at.Value)
-		return true
-	}
-	for _, at := range h.attrs {
-		attr(at)
-	}
-	r.Attrs(attr)
-	b.WriteByte('\n')
-	_, err := io.WriteString(h.w, b.String())
-	return err
-}
-
-// WithAttrs gives a handler that adds attributes to every line.
-func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	c := *h
-	c.attrs = append(append([]slog.Attr{}, h.attrs...), attrs...)
-	return &c
-}
-
-// WithGroup leaves groups out: lines are for people.
-func (h *lineHandler) WithGroup(string) slog.Handler { return h }
 
 // Errors of the command line: exit 64, with the nearest word that would be right.
 

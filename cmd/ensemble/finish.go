@@ -6,17 +6,21 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/redact"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 // finish prints the answer or the error, and gives the exit code.
-func (a *app) finish(err error) exit.Code {
-	code := exit.CodeOf(err)
+func (a *app) finish(err error) (code exit.Code) {
+	code = exit.CodeOf(err)
 	if a.result.elsewhere {
 		return code
 	}
 	if err != nil {
 		a.printError(err)
+	}
+	if a.opened {
+		defer func() { a.recordEnd(code, a.frame(err)) }()
 	}
 	if a.result.printed {
 		return code
@@ -27,15 +31,15 @@ func (a *app) finish(err error) exit.Code {
 	} else if a.result.text != nil { // also beside an error: the answer may be "no"
 		perr = a.result.text(a.stdout)
 	}
-	if !a.quiet && !a.result.told {
+	if !a.result.told {
 		for _, w := range a.result.warnings {
-			fmt.Fprintln(a.stderr, "ensemble: warning:", printable(w))
+			a.warn(w)
 		}
 	}
 	if perr != nil && err == nil {
 		e := exit.Create("standard output", perr)
 		a.printError(e)
-		return exit.CodeOf(e)
+		code = exit.CodeOf(e)
 	}
 	return code
 }
@@ -44,9 +48,13 @@ func (a *app) finish(err error) exit.Code {
 // may hold terminal escapes; they are shown, not obeyed.
 func (a *app) printError(err error) {
 	e := answer.Error(err)
-	fmt.Fprintln(a.stderr, "ensemble: "+printable(e.Error()))
+	a.recordError(e)
+	if a.logJSON {
+		return
+	}
+	fmt.Fprintln(a.stderr, "ensemble: "+redact.Text(printable(e.Error())))
 	if a.verbose && e.Err != nil {
-		fmt.Fprintln(a.stderr, "  cause: "+printable(e.Err.Error()))
+		fmt.Fprintln(a.stderr, "  cause: "+redact.Text(printable(e.Err.Error())))
 	}
 }
 
@@ -59,12 +67,15 @@ func printable(s string) string {
 	}, s)
 }
 
-func (a *app) printJSON(err error) error {
+// frame is what the answer in JSON begins with.
+func (a *app) frame(err error) answer.Frame {
 	f := answer.New(a.command, version.Version, err)
 	f.Outputs = append(f.Outputs, a.result.outputs...)
 	f.Warnings = append(f.Warnings, a.result.warnings...)
 	if err == nil && a.result.degraded {
 		f.Status = "degraded"
 	}
-	return f.Write(a.stdout, a.result.data)
+	return f
 }
+
+func (a *app) printJSON(err error) error { return a.frame(err).Write(a.stdout, a.result.data) }

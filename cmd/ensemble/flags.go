@@ -45,7 +45,10 @@ func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) 
 		if a.quiet {
 			m = progress.None
 		}
-		return progress.New(a.stderr, m, *interval), nil
+		if a.logJSON && m == progress.Bar {
+			m = progress.Plain
+		}
+		return progress.New(a.progressTo(), m, *interval), nil
 	}
 }
 

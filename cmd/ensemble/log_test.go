@@ -1,0 +1,163 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// record is one line of a log in JSON.
+type record struct {
+	Time     time.Time
+	Level    string
+	Msg      string
+	PID      int
+	Host     string
+	Command  string
+	Code     string
+	Kind     string
+	Status   string
+	At, Why  string
+	Stack    string
+	ExitCode int `json:"exit_code"`
+	Outputs  []string
+}
+
+// recordsOf reads a log, of which every line is an object with a time in UTC.
+func recordsOf(t *testing.T, text string) (out []record) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var r record
+		if err := json.Unmarshal([]byte(line), &r); err != nil || !strings.HasSuffix(line, "}\n") {
+			t.Fatalf("%v: %q", err, line)
+		}
+		if _, zone := r.Time.Zone(); zone != 0 || r.Level == "" || r.Msg == "" || r.PID != os.Getpid() || !strings.Contains(line, `Z","level"`) {
+			t.Errorf("record %+v of %s", r, line)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// messages are those of records.
+func messages(rs []record) (out []string) {
+	for _, r := range rs {
+		out = append(out, r.Level+" "+r.Msg)
+	}
+	return out
+}
+
+// TestLogRecords: with --log-format json every event is one object on one line, on standard
+// error and in the file, and secrets are in none.
+func TestLogRecords(t *testing.T) {
+	const secret = "pa55w0rd"
+	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
+	t.Setenv("SITE_TOKEN", secret)
+	f := faulty(t)
+	log := filepath.Join(f.dir, "log", "predict.jsonl")
+	if err := os.Mkdir(filepath.Dir(log), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	input := f.put("fc.grib2", join(cycle(lastDay)...))
+	line := func(more ...string) []string {
+		return append([]string{"predict", "--run-dir", f.run, "--out", filepath.Join(f.dir, "out"), "--threads", "1", "--log-format", "json", "--log-file", log}, more...)
+	}
+	code, stdout, stderr := call(t, line("--input", "https://me:"+secret+"@host/fc?token="+secret)...)
+	bad := recordsOf(t, stderr)
+	if got := strings.Join(messages(bad), "\n"); code != exit.NotYet || !strings.HasPrefix(got, "INFO begin\n") || !strings.HasSuffix(got, "\nERROR no such file\nINFO end") {
+		t.Errorf("exit %d, %s", code, got)
+	}
+	if e, end := bad[len(bad)-2], bad[len(bad)-1]; e.Code != "E066" || e.ExitCode != 66 || !strings.Contains(e.At, "https://***@host") || end.ExitCode != 66 || end.Status != "failed" || end.Command != "ensemble predict" {
+		t.Errorf("error %+v, end %+v", e, end)
+	}
+	code, stdout, stderr = call(t, line("--input", input, "--set", "members.expected=5", "--set", "members.on_short=degrade", "--progress", "bar")...)
+	good := recordsOf(t, stderr)
+	if got := messages(good); code != exit.OK || !slices.Contains(got, "WARN 4 of 5 members are complete") || !strings.HasPrefix(got[1], "INFO predict 1/1 100 %") || good[1].Kind != "progress" {
+		t.Errorf("exit %d, %s\n%q", code, stdout, got)
+	}
+	if end := good[len(good)-1]; end.Status != "degraded" || len(end.Outputs) != 1 || end.Msg != "end" {
+		t.Errorf("end %+v", end)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil || strings.Join(messages(recordsOf(t, string(text))), "\n") != strings.Join(messages(append(bad, good...)), "\n") {
+		t.Errorf("the file: %v\n%s", err, text)
+	}
+	_, _, lines := call(t, "predict", "--run-dir", f.run, "--out", f.dir, "--input", "https://me:"+secret+"@host/fc", "--log-file", filepath.Join(f.dir, "text"))
+	text2, err := os.ReadFile(filepath.Join(f.dir, "text"))
+	if err != nil || !strings.Contains(string(text2), `level=ERROR msg="no such file"`) {
+		t.Errorf("the file of lines: %v\n%s", err, text2)
+	}
+	if strings.Contains(stderr+string(text)+lines+string(text2), secret) {
+		t.Errorf("a secret: %s%s%s%s", stderr, text, lines, text2)
+	}
+
+	// Errors of flags, and bugs.
+	_, _, stderr = call(t, "predict", "--log-format=json", "--run-dr", "x")
+	if rs := recordsOf(t, stderr); len(rs) != 1 || rs[0].Code != "E064" {
+		t.Errorf("flags: %+v", rs)
+	}
+	if code, _, stderr = call(t, "version", "--log-format", "xml"); code != exit.Usage || !strings.Contains(stderr, "give text, json") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	old := commands
+	defer func() { commands = old }()
+	commands = append(commands[:len(commands):len(commands)], func(*app) *cobra.Command {
+		return &cobra.Command{Use: "burst", RunE: func(*cobra.Command, []string) error { panic("invariant broken") }}
+	})
+	code, _, stderr = call(t, "burst", "--log-format", "json")
+	if rs := recordsOf(t, stderr); code != exit.Bug || len(rs) != 1 || rs[0].Why != "invariant broken" || !strings.Contains(rs[0].Stack, "log_test.go") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
+// TestLogRotation: a log that is moved away is begun again, one that is cut short goes on at
+// its new end, and of one whose folder is gone nothing stops.
+func TestLogRotation(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "logs")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "log")
+	l, err := openLogFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	write := func(s string) {
+		t.Helper()
+		if _, err := l.Write([]byte(s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(path, want string) {
+		t.Helper()
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s holds %q, want %q: %v", path, got, want, err)
+		}
+	}
+	write("1\n")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	write("2\n")
+	write("3\n")
+	holds(path+".1", "1\n")
+	holds(path, "2\n3\n")
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	write("4\n")
+	holds(path, "4\n")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	write("5\n")
+}
