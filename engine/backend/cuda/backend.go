@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/nvrtc"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -28,6 +29,7 @@ type Backend struct {
 	library ConvLibrary              // nil if all convolutions are ours
 	vendor  *cudnn.Handle            // behind it, if it is cuDNN
 	choices map[string]string        // ways that were chosen by time, by the operation
+	times   *tune.Table              // what was measured on this machine; nil remembers nothing
 	// step is the number that random operations read, on the device, and where it is put
 	// for that, on the host.
 	step, stepHost device.Pointer
@@ -74,7 +76,7 @@ func (b *Backend) openLibrary() {
 		b.vendor = nil
 		return
 	}
-	b.library = vendor{b.vendor, lib.Version()}
+	b.library = CuDNN(b.vendor, lib.Version(), b.dev.Properties(), nvrtc.UserCache())
 }
 
 // stepBytes is the size of the number of a step.

@@ -206,7 +206,7 @@ func (b *Backend) convolve(q backend.Request, c convolution) (backend.Kernel, er
 	if own == nil {
 		return backend.Kernel{}, nil
 	}
-	return b.fastest(q, append(own, b.libraryConvs(q, c)...))
+	return b.fastest(q, own, b.libraryConvs(q, c))
 }
 
 // ownTiles is how many tiles of our own kernels are tried, where there is a clock.

@@ -47,7 +47,7 @@ func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if own == nil { // more taps than any block has room for
 		return backend.Kernel{}, nil
 	}
-	return b.fastest(q, append(own, b.libraryFilters(q, a)...))
+	return b.fastest(q, own, b.libraryFilters(q, a))
 }
 
 // filterWay is the way of a gradient of a filter with its tile and parts.

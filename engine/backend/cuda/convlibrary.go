@@ -2,12 +2,12 @@ package cuda
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/cudnn"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/nvrtc"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
@@ -18,6 +18,10 @@ type ConvLibrary interface {
 	Version() string
 	// Plans are ways to compute one, the best guess first; none if the library does not serve it.
 	Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan
+	// Plan is the one of a name that Plans gave in this or another process; nil if there is none.
+	Plan(c cudnn.Convolution, name string) ConvPlan
+	// Keep has Plan give a plan sooner from now on, in other processes too.
+	Keep(c cudnn.Convolution, p ConvPlan)
 }
 
 // ConvPlan is one of them.
@@ -33,10 +37,18 @@ type ConvPlan interface {
 // the plans of a library; nil has them all be ours.
 func (b *Backend) UseLibrary(l ConvLibrary) { b.library = l }
 
+// CuDNN is cuDNN of a version on a device. What it compiles for plans is kept in a cache, for
+// devices of this name and compute capability.
+func CuDNN(h *cudnn.Handle, version string, p device.Properties, cache nvrtc.Cache) ConvLibrary {
+	return vendor{h, version, fmt.Sprintf("%s, sm_%d", p.Name, p.Architecture), cache}
+}
+
 // vendor is cuDNN. A convolution that it refuses has our own kernel.
 type vendor struct {
 	h       *cudnn.Handle
 	version string
+	device  string
+	cache   nvrtc.Cache
 }
 
 func (v vendor) Version() string { return v.version }
@@ -51,6 +63,34 @@ func (v vendor) Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan {
 		all[i] = p
 	}
 	return all
+}
+
+// key is what decides a plan that was compiled.
+func (v vendor) key(c cudnn.Convolution, name string) []string {
+	return []string{"cuDNN " + v.version, v.device, fmt.Sprintf("%#v", c), name}
+}
+
+func (v vendor) Plan(c cudnn.Convolution, name string) ConvPlan {
+	if text, ok := v.cache.Get(v.key(c, name)...); ok {
+		if p, err := v.h.Restore(c, name, text); err == nil {
+			return p
+		}
+	}
+	p, err := v.h.Plan(c, name)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+func (v vendor) Keep(c cudnn.Convolution, p ConvPlan) {
+	plan, ok := p.(*cudnn.Plan)
+	if !ok || !plan.Compiled() { // made as soon from its name
+		return
+	}
+	if text, err := plan.Save(); err == nil { // else it is compiled again
+		v.cache.Put(text, v.key(c, plan.Name())...)
+	}
 }
 
 // libraryLimits bound what is tried of a library: a plan may take half a second to make.
@@ -142,17 +182,9 @@ func (s *bySteps) field(w *work, copied device.Pointer) device.Pointer {
 // taps is the number of taps of the filter.
 func (s *bySteps) taps() int { return s.c.Filter[0] * s.c.Filter[1] * s.c.Filter[2] }
 
-// way is one way to compute a convolution.
-type way struct {
-	name    string
-	scratch int // elements of float32
-	calls   func(w *work, mem []float32)
-	close   func()
-}
-
 // libraryConvs are the ways of a library to compute a convolution or its adjoint; the
 // adjoint of one without strides is a convolution with the taps in reverse.
-func (b *Backend) libraryConvs(q backend.Request, c convolution) []way {
+func (b *Backend) libraryConvs(q backend.Request, c convolution) (none planned) {
 	filter := c.filter.Shape
 	size := [3]int{filter[2], filter[3], filter[4]}
 	a := convOf(q.Attrs)
@@ -164,30 +196,22 @@ func (b *Backend) libraryConvs(q backend.Request, c convolution) []way {
 		}
 		reach := (size[i] - 1) * max(a.Dilation[i], 1)
 		if max(a.Stride[i], 1) != 1 || a.Pad[i].Periodic && 2*a.Pad[i].Size != reach {
-			return nil
+			return none
 		}
 		pads[i] = reach - pads[i]
 	}
 	s, ok := b.stepsOf(c.parts, size, a, pads, c.out.Shape[1])
 	if !ok {
-		return nil
+		return none
 	}
 	s.c.Bias, s.c.WideBias, s.c.ReLU = c.bias != nil, c.bias != nil, c.relu
 	if s.c.Result() != fieldOf(c.out.Shape).S {
-		return nil
+		return none
 	}
 	if c.plus != nil && s.c.Type != cudnn.Float32 { // a sum that is rounded before something is added, and again
-		return nil
+		return none
 	}
-	var all []way
-	for _, p := range b.library.Plans(s.c, libraryLimits) {
-		if (s.c.Bias || s.c.ReLU) && !p.Fused() {
-			_ = p.Close() // it has nothing to tell
-			continue
-		}
-		all = append(all, b.libraryConv(c, s, p))
-	}
-	return all
+	return planned{b, s.c, func(p ConvPlan) way { return b.libraryConv(c, s, p) }}
 }
 
 // libraryConv is a convolution by one plan.
@@ -228,39 +252,32 @@ func (b *Backend) libraryConv(c convolution, s bySteps, p ConvPlan) way {
 			w.call(kernels.ConvLibrary(s.values, false), "finish", over(eighths), o.Y, place(c.plus), place(c.gate), at(c.out), eighths)
 		}
 	}
-	return way{name: b.libraryName(p), scratch: room.n, calls: calls, close: func() { _ = p.Close() }}
+	return way{scratch: room.n, calls: calls}
 }
 
 // libraryFilters are the ways of a library to compute the gradient of a filter.
-func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) []way {
+func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) (none planned) {
 	parts, dy := q.In[:len(q.In)-1], q.In[len(q.In)-1]
 	filter := q.Out.Shape
 	size := [3]int{filter[2], filter[3], filter[4]}
 	s, ok := b.stepsOf(parts, size, a.Conv, [3]int{a.Pad[0].Size, a.Pad[1].Size, a.Pad[2].Size}, filter[0])
 	if !ok || stored(dy) != s.values || s.c.Result() != fieldOf(dy.Shape).S {
-		return nil
+		return none
 	}
 	s.c.Pass, s.c.Wide = cudnn.FilterGrad, s.c.Type != cudnn.Float32
 	c0, l0, _ := s.lanes()
-	var all []way
-	for _, p := range b.library.Plans(s.c, libraryLimits) {
+	return planned{b, s.c, func(p ConvPlan) way {
 		var room carved
 		field := room.take(s.fieldElems())
 		grad := room.take(int64(s.c.Out) * int64(s.taps()) * int64(s.c.In))
 		workspace := room.take((p.Workspace() + elem - 1) / elem)
-		all = append(all, way{name: b.libraryName(p), scratch: room.n, close: func() { _ = p.Close() }, calls: func(w *work, mem []float32) {
+		return way{scratch: room.n, calls: func(w *work, mem []float32) {
 			o := cudnn.Operands{X: s.field(w, start(mem[field:])), Y: at(dy), W: start(mem[grad:]), Workspace: start(mem[workspace:])}
 			w.do(func() error { return p.Run(o) })
 			w.call(kernels.ConvLibrary(s.values, false), "filter_grad", over(int64(filter.Size())), o.W, at(q.Out),
 				int32(filter[0]), int32(filter[1]), int32(s.taps()), int32(c0), int32(l0), int32(s.c.In))
-		}})
-	}
-	return all
-}
-
-// libraryName is what a plan is called where choices are kept.
-func (b *Backend) libraryName(p ConvPlan) string {
-	return "cuDNN " + b.library.Version() + " " + p.Name()
+		}}
+	}}
 }
 
 // convOf is the geometry in the attributes of a convolution.
@@ -274,93 +291,4 @@ func convOf(attrs any) op.Conv {
 		return a.Conv
 	}
 	return attrs.(op.Conv)
-}
-
-// fastest makes the kernel of the fastest way: the one that was chosen before for the same
-// operation, else the fastest of three runs each on a device that has a clock, else the
-// first. Those that are not taken are closed.
-func (b *Backend) fastest(q backend.Request, ways []way) (backend.Kernel, error) {
-	key := describe(q)
-	i := 0
-	if len(ways) > 1 {
-		if i = slices.IndexFunc(ways, func(w way) bool { return w.name == b.choices[key] }); i < 0 {
-			var err error
-			if i, err = b.race(ways); err != nil {
-				return backend.Kernel{}, err
-			}
-		}
-		b.choices[key] = ways[i].name
-	}
-	for k, w := range ways {
-		if k != i && w.close != nil {
-			w.close()
-		}
-	}
-	k, err := b.placed(ways[i].name, ways[i].scratch, ways[i].calls)
-	k.Close = ways[i].close
-	return k, err
-}
-
-// describe is an operation in what plans keep of their choices.
-func describe(q backend.Request) string {
-	s := fmt.Sprintf("%s %s:", q.Op.Name, graph.AttrText(q.Attrs))
-	for _, t := range q.In {
-		s += fmt.Sprintf(" %v %v %s", t.Shape, t.Layout, stored(t))
-	}
-	return s
-}
-
-// race gives the number of the fastest way; one that fails is out, but for the first.
-func (b *Backend) race(ways []way) (fastest int, err error) {
-	clock, ok := b.dev.(device.Gauge)
-	if !ok {
-		return 0, nil
-	}
-	least := -1.0
-	for i, v := range ways {
-		seconds, err := b.time(clock, v)
-		if err != nil && i == 0 {
-			return 0, err
-		}
-		if err == nil && (least < 0 || seconds < least) {
-			fastest, least = i, seconds
-		}
-	}
-	return fastest, nil
-}
-
-// time takes the time of a way, the least of three runs behind one that is not counted.
-func (b *Backend) time(clock device.Gauge, v way) (least float64, err error) {
-	p, err := b.dev.Alloc(elem * int64(max(v.scratch, 1)))
-	if err != nil {
-		return 0, noMemory(err)
-	}
-	w := &work{b: b}
-	v.calls(w, elements(p, v.scratch))
-	for run := range 4 {
-		var seconds float64
-		if err = w.err; err == nil {
-			seconds, err = clock.Time(w.run)
-		}
-		if err != nil {
-			break
-		}
-		if run == 1 || run > 1 && seconds < least {
-			least = seconds
-		}
-	}
-	if e := b.dev.Free(p); err == nil {
-		err = e
-	}
-	return least, err
-}
-
-// Choices are the ways that were chosen by their time, by the operation.
-func (b *Backend) Choices() map[string]string { return b.choices }
-
-// Choose has operations take the ways of an earlier backend, where they are served.
-func (b *Backend) Choose(choices map[string]string) {
-	for k, v := range choices {
-		b.choices[k] = v
-	}
 }

@@ -14,13 +14,16 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
 // sums computes convolutions on the emulated device as package cudnn describes them, with
 // loops: it stands in for cuDNN, which has to be given what that wants.
 type sums struct {
 	dev   *emulate.Device
-	plans int
+	plans int // lists of plans that were asked for
+	named int // plans that were made from their names
+	kept  int
 	runs  int
 }
 
@@ -28,6 +31,16 @@ func (s *sums) Plans(c cudnn.Convolution, _ cudnn.Limits) []cuda.ConvPlan {
 	s.plans++
 	return []cuda.ConvPlan{&sumPlan{s, c}}
 }
+
+func (s *sums) Plan(c cudnn.Convolution, name string) cuda.ConvPlan {
+	s.named++
+	if name != "sums" {
+		return nil
+	}
+	return &sumPlan{s, c}
+}
+
+func (s *sums) Keep(cudnn.Convolution, cuda.ConvPlan) { s.kept++ }
 
 type sumPlan struct {
 	s *sums
@@ -189,5 +202,58 @@ func TestLibraryConvs(t *testing.T) {
 	}
 	if s.runs == 0 {
 		t.Error("the library was never asked")
+	}
+}
+
+// TestRemembered: what was fastest on a machine is taken there without asking the library for all
+// it knows, its plans are made from their names, and where one is not served all are asked for.
+func TestRemembered(t *testing.T) {
+	dir := t.TempDir()
+	k := convCasesOf("small", []graph.Shape{{1, 8, 2, 4, 6}}, graph.Shape{8, 8, 3, 3, 3}, op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.Same(3, 3, 3)})[0]
+	for _, c := range []struct {
+		what, arithmetic string
+		choose           func(b *cuda.Backend)
+		lists, named     int
+	}{
+		{"nothing is known", "float32", nil, 1, 0},
+		{"it is known", "float32", nil, 0, 1},
+		{"products of TF32 are others", "tf32", nil, 1, 0},
+		{"these too are known", "tf32", nil, 0, 1},
+		{"another machine", "float32", func(b *cuda.Backend) {
+			m := b.Machine()
+			m.CPU = "another"
+			b.Remember(tune.Open(dir, m, nil))
+		}, 1, 0},
+		{"nothing is remembered", "float32", func(b *cuda.Backend) { b.Remember(nil) }, 1, 0},
+		{"plans that are gone", "float32", func(b *cuda.Backend) {
+			table := tune.Open(t.TempDir(), b.Machine(), nil)
+			for key, e := range tune.Open(dir, b.Machine(), nil).All() {
+				e.Choice, e.Candidates[0].Name = "cuDNN 0 others", "cuDNN 0 others"
+				table.Record(key, e)
+			}
+			b.Remember(table)
+		}, 1, 1},
+	} {
+		dev, err := emulate.Open(1 << 28)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &sums{dev: dev}
+		b, err := cuda.Over(func() (device.Device, error) { return clocked{dev, s}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.UseLibrary(s)
+		b.Remember(tune.Open(dir, b.Machine(), nil))
+		if c.choose != nil {
+			c.choose(b)
+		}
+		name, _ := compareConv(t, b, k, c.arithmetic)
+		if s.plans != c.lists || s.named != c.named || s.kept != 1 || name != "cuDNN 0 sums" {
+			t.Errorf("%s: %d lists, %d plans by name, %d kept, %s; want %d, %d, 1 and the library's", c.what, s.plans, s.named, s.kept, name, c.lists, c.named)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

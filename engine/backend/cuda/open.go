@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/gpu"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/nvrtc"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
 // Options of the backend.
@@ -35,6 +36,7 @@ func Open(o Options) (backend.Backend, error) {
 	if err != nil {
 		return nil, err // not a nil *Backend
 	}
+	b.Remember(tune.Open("", b.Machine(), nil))
 	b.Choose(o.Choices)
 	b.AllowTF32(o.TF32)
 	return b, nil

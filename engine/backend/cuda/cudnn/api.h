@@ -109,6 +109,8 @@ typedef void *cudaStream_t;
 	X(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, 400)                           \
 	X(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 401)                    \
 	X(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 402)                   \
+	X(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, 405)              \
+	X(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, 407)                       \
 	X(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 600)                           \
 	X(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 601)                          \
 	X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 700)             \

@@ -91,7 +91,13 @@ type Convolution struct {
 	Stride   [3]int // 0 is 1
 	Dilation [3]int // 0 is 1
 	Pad      [3]int // zeros on either side
-	Type     Type   // of x, y and w
+	// More is how many zeros more there are behind the last place of an axis than before its
+	// first: those of a slab, whose other neighbours are there, are fewer or more.
+	More [3]int
+	// RowsX and RowsY are the rows from one plane of x and of y to the next, of which a slab
+	// takes some; 0 is all.
+	RowsX, RowsY int
+	Type         Type // of x, y and w
 	// Wide stores the gradient of a filter as float32, whatever Type is. Of bfloat16 cuDNN
 	// 9.28 does so from compute capability 9.0 on; it has none of bfloat16 before 8.0.
 	Wide bool
@@ -120,7 +126,7 @@ func (c *Convolution) Result() [3]int {
 	stride, dilation := c.steps()
 	var out [3]int
 	for a := range 3 {
-		room := c.Size[a] + 2*c.Pad[a] - (c.Filter[a]-1)*dilation[a] - 1
+		room := c.Size[a] + 2*c.Pad[a] + c.More[a] - (c.Filter[a]-1)*dilation[a] - 1
 		if room >= 0 {
 			out[a] = room/stride[a] + 1
 		}
@@ -144,11 +150,13 @@ func (c *Convolution) check() error {
 	}
 	out := c.Result()
 	for a := range 3 {
-		if c.Size[a] < 1 || c.Filter[a] < 1 || c.Stride[a] < 0 || c.Dilation[a] < 0 || c.Pad[a] < 0 || out[a] < 1 {
+		if c.Size[a] < 1 || c.Filter[a] < 1 || c.Stride[a] < 0 || c.Dilation[a] < 0 || c.Pad[a] < 0 || c.Pad[a]+c.More[a] < 0 || out[a] < 1 {
 			return wrong("axis %d: filter %d, stride %d, dilation %d and pad %d leave nothing", a, c.Filter[a], c.Stride[a], c.Dilation[a], c.Pad[a])
 		}
 	}
 	switch {
+	case c.RowsX != 0 && c.RowsX < c.Size[1] || c.RowsY != 0 && c.RowsY < out[1]:
+		return wrong("planes of %d and %d rows in planes of %d and %d", c.Size[1], out[1], c.RowsX, c.RowsY)
 	case (c.Bias || c.ReLU) && c.Pass != Forward:
 		return wrong("a bias or ReLU belongs to the forward direction")
 	case c.Add && c.Pass == Forward:

@@ -252,6 +252,88 @@ func names(plans []*Plan) []string {
 	return s
 }
 
+// A plan is saved and made again from its text, with its workspace and without its engine; a text
+// that is none is refused.
+func TestSaved(t *testing.T) {
+	_, h, log := fake(t)
+	c := example
+	c.Bias = true
+	p, err := h.Plan(c, "fused engine 4, 24=27")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q, err := h.Plan(example, "engine 0"); err != nil || q.Compiled() || !p.Compiled() || q.Close() != nil {
+		t.Errorf("compiled: %v; %v", p.Compiled(), err)
+	}
+	text, err := p.Save()
+	if err != nil || string(text) != "plan 4" {
+		t.Fatalf("saved %q, %v", text, err)
+	}
+	log()
+	q, err := h.Restore(c, p.Name(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q.Name() != p.Name() || !q.Fused() || q.Workspace() != p.Workspace() || q.Compiled() {
+		t.Errorf("restored %s, fused %v, %d bytes", q.Name(), q.Fused(), q.Workspace())
+	}
+	lines := log()
+	if len(lines) != 4 || !strings.HasSuffix(lines[1], "attribute 405 type 24:plan 4") || !strings.HasSuffix(lines[2], "attribute 400 type 0: handle") {
+		t.Errorf("asked %q", lines)
+	}
+	o := Operands{X: at(0x10000), W: at(0x20000), Y: at(0x30000), Bias: at(0x40000)}
+	if err := q.Run(o); err != nil {
+		t.Error(err)
+	}
+	if got := log(); !strings.HasPrefix(got[len(got)-1], "execute engine 4 ") {
+		t.Errorf("asked %q", got)
+	}
+	for _, wrong := range []struct{ name, text string }{{p.Name(), "nothing"}, {p.Name(), ""}, {"engine", "plan 4"}, {"engine 9", "plan 9"}} {
+		if _, err := h.Restore(c, wrong.name, []byte(wrong.text)); err == nil {
+			t.Errorf("%q: no error", wrong)
+		}
+	}
+	t.Setenv("FAKE_FAIL", "cudnnBackendGetAttribute 2")
+	if _, err := p.Save(); err == nil {
+		t.Error("a text that cannot be read: no error")
+	}
+	t.Setenv("FAKE_FAIL", "")
+	if err := errors.Join(p.Close(), q.Close(), h.Close()); err != nil {
+		t.Error(err)
+	}
+	if got := log(); got[len(got)-1] != "live 0" {
+		t.Errorf("descriptors that are left: %v", got)
+	}
+}
+
+// A slab has zeros of its own on either side of an axis, and lies in planes of more rows.
+func TestSlab(t *testing.T) {
+	_, h, log := fake(t)
+	c := Convolution{N: 2, In: 8, Out: 16, Size: [3]int{3, 5, 7}, Filter: [3]int{3, 3, 3}, Pad: [3]int{1, 1, 1}, More: [3]int{0, -1, 0}, RowsX: 9, RowsY: 8, Type: Float32}
+	p, err := h.Plan(c, "engine 0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(log(), "\n")
+	for _, want := range []string{"902 type 3: 2 8 3 5 7", "903 type 3: 1512 1 504 56 8", // of x: 3 planes of 9 rows of 7 points of 8
+		"902 type 3: 2 16 3 4 7", "903 type 3: 2688 1 896 112 16", // of y: 3 planes of 8 rows
+		"attribute 105 type 3: 1 1 1", "attribute 104 type 3: 1 0 1"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, wrong := range []Convolution{{RowsX: 4, RowsY: 8}, {RowsX: 9, RowsY: 3}, {More: [3]int{0, -2, 0}}} {
+		x := c
+		x.RowsX, x.RowsY, x.More = wrong.RowsX, wrong.RowsY, wrong.More
+		if _, err := h.Plan(x, "engine 0"); err == nil {
+			t.Errorf("%+v: no error", wrong)
+		}
+	}
+	if err := errors.Join(p.Close(), h.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // Engines that are nondeterministic, want too much memory, round where that is not wished,
 // fail or were there before are left out; fused ones come first.
 func TestPlans(t *testing.T) {

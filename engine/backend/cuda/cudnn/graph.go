@@ -23,12 +23,12 @@ func dataType(t Type) C.int {
 
 func ints(x [3]int) []int64 { return []int64{int64(x[0]), int64(x[1]), int64(x[2])} }
 
-// tensor describes [n c size] that lies as [n size c].
-func (m *descriptors) tensor(what string, id int64, t C.int, n, c int, size [3]int, virtual bool) (descriptor, error) {
+// tensor describes [n c size] that lies as [n size c], in planes of rows.
+func (m *descriptors) tensor(what string, id int64, t C.int, n, c int, size [3]int, rows int, virtual bool) (descriptor, error) {
 	dims := append([]int64{int64(n), int64(c)}, ints(size)...)
 	w := int64(c)
 	h := w * dims[4]
-	d := h * dims[3]
+	d := h * max(dims[3], int64(rows))
 	return m.make(what, C.CUDNN_BACKEND_TENSOR_DESCRIPTOR,
 		values(C.CUDNN_ATTR_TENSOR_UNIQUE_ID, C.CUDNN_TYPE_INT64, id),
 		values(C.CUDNN_ATTR_TENSOR_DATA_TYPE, C.CUDNN_TYPE_DATA_TYPE, t),
@@ -36,6 +36,14 @@ func (m *descriptors) tensor(what string, id int64, t C.int, n, c int, size [3]i
 		values(C.CUDNN_ATTR_TENSOR_DIMENSIONS, C.CUDNN_TYPE_INT64, dims...),
 		values(C.CUDNN_ATTR_TENSOR_STRIDES, C.CUDNN_TYPE_INT64, d*dims[2], 1, d, h, w),
 		values(C.CUDNN_ATTR_TENSOR_IS_VIRTUAL, C.CUDNN_TYPE_BOOLEAN, virtual))
+}
+
+// ends are the zeros behind the last places.
+func (c *Convolution) ends() (p [3]int) {
+	for a := range p {
+		p[a] = c.Pad[a] + c.More[a]
+	}
+	return p
 }
 
 // attributes of the operation of a pass.
@@ -62,11 +70,11 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 		}
 		return d
 	}
-	tensor := func(what string, id int64, t C.int, n, channels int, size [3]int, virtual bool) descriptor {
+	tensor := func(what string, id int64, t C.int, n, channels int, size [3]int, rows int, virtual bool) descriptor {
 		if first != nil {
 			return descriptor{}
 		}
-		return keep(m.tensor("tensor "+what, id, t, n, channels, size, virtual))
+		return keep(m.tensor("tensor "+what, id, t, n, channels, size, rows, virtual))
 	}
 	part := func(what string, kind C.int, attributes ...attribute) descriptor {
 		if first != nil {
@@ -81,9 +89,9 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 	stored, filter := dataType(c.Type), filterType(c)
 	stride, dilation := c.steps()
 	out := c.Result()
-	x := tensor("x", idX, stored, c.N, c.In, c.Size, false)
-	w := tensor("w", idW, filter, c.Out, c.In, c.Filter, false)
-	y := tensor("y", idY, stored, c.N, c.Out, out, false)
+	x := tensor("x", idX, stored, c.N, c.In, c.Size, c.RowsX, false)
+	w := tensor("w", idW, filter, c.Out, c.In, c.Filter, 0, false)
+	y := tensor("y", idY, stored, c.N, c.Out, out, c.RowsY, false)
 	conv := part("the convolution", C.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
 		values(C.CUDNN_ATTR_CONVOLUTION_COMP_TYPE, C.CUDNN_TYPE_DATA_TYPE, C.int(C.CUDNN_DATA_FLOAT)),
 		values(C.CUDNN_ATTR_CONVOLUTION_CONV_MODE, C.CUDNN_TYPE_CONVOLUTION_MODE, C.int(C.CUDNN_CROSS_CORRELATION)),
@@ -91,7 +99,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 		values(C.CUDNN_ATTR_CONVOLUTION_DILATIONS, C.CUDNN_TYPE_INT64, ints(dilation)...),
 		values(C.CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, C.CUDNN_TYPE_INT64, ints(stride)...),
 		values(C.CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, C.CUDNN_TYPE_INT64, ints(c.Pad)...),
-		values(C.CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, C.CUDNN_TYPE_INT64, ints(c.Pad)...))
+		values(C.CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, C.CUDNN_TYPE_INT64, ints(c.ends())...))
 
 	// What follows the convolution reads what is before it and writes what is behind it:
 	// the last writes y.
@@ -102,7 +110,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 			if c.WideBias {
 				kind = C.CUDNN_DATA_FLOAT
 			}
-			bias := tensor("bias", idBias, kind, 1, c.Out, [3]int{1, 1, 1}, false)
+			bias := tensor("bias", idBias, kind, 1, c.Out, [3]int{1, 1, 1}, 0, false)
 			add := part("the sum with the bias", C.CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
 				values(C.CUDNN_ATTR_POINTWISE_MODE, C.CUDNN_TYPE_POINTWISE_MODE, C.int(C.CUDNN_POINTWISE_ADD)),
 				values(C.CUDNN_ATTR_POINTWISE_MATH_PREC, C.CUDNN_TYPE_DATA_TYPE, C.int(C.CUDNN_DATA_FLOAT)))
@@ -127,7 +135,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 		if k == len(after) {
 			return y
 		}
-		return tensor("between operations", idProduct+int64(k), C.CUDNN_DATA_FLOAT, c.N, c.Out, out, true)
+		return tensor("between operations", idProduct+int64(k), C.CUDNN_DATA_FLOAT, c.N, c.Out, out, c.RowsY, true)
 	}
 	p := passes[c.Pass]
 	beta := float32(0)

@@ -181,7 +181,7 @@ func (h *Handle) notes(c *Convolution, engine descriptor, what string) (notes []
 	}
 	n, err = get(h.l, engine, what, C.CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, C.CUDNN_TYPE_BEHAVIOR_NOTE, list[:])
 	if slices.Contains(list[:min(n, len(list))], C.CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) {
-		notes = append(notes, "compiled here")
+		notes = append(notes, compiledNote)
 	}
 	return notes, why, err
 }
@@ -350,17 +350,58 @@ func (f *finder) try(want choice) error {
 
 // build makes the plan of a configuration.
 func (p *Plan) build(config descriptor) error {
+	return p.finish([]attribute{values(C.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, config)})
+}
+
+// finish makes the plan from what describes it.
+func (p *Plan) finish(attributes []attribute) (err error) {
 	what := "the plan of " + p.name
-	attributes := []attribute{values(C.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, config)}
 	if p.h.handle != nil {
 		attributes = append(attributes, values(C.CUDNN_ATTR_EXECUTION_PLAN_HANDLE, C.CUDNN_TYPE_HANDLE, p.h.handle))
 	}
-	var err error
 	if p.plan, err = p.parts.make(what, C.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, attributes...); err != nil {
 		return err
 	}
 	p.workspace, err = one[int64](p.h.l, p.plan, what, C.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, C.CUDNN_TYPE_INT64)
 	return err
+}
+
+// Compiled tells whether cuDNN compiled a kernel for the plan, which takes a second or two.
+func (p *Plan) Compiled() bool { return slices.Contains(p.notes, compiledNote) }
+
+const compiledNote = "compiled here"
+
+// Save gives the plan as a text from which Restore makes it again, for the same device and
+// version of cuDNN, with the kernels that were compiled for it.
+//
+// Errors: *CallError.
+func (p *Plan) Save() ([]byte, error) {
+	what := "the text of " + p.name
+	n, err := get[byte](p.h.l, p.plan, what, C.CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, C.CUDNN_TYPE_CHAR, nil)
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, n)
+	n, err = get(p.h.l, p.plan, what, C.CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, C.CUDNN_TYPE_CHAR, text)
+	return text[:min(n, len(text))], err
+}
+
+// Restore makes the plan of a name from what Save gave; it has no notes.
+//
+// Errors: ErrUnsupported around the reason if cuDNN does not take it.
+func (h *Handle) Restore(c Convolution, name string, text []byte) (*Plan, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	want, err := parse(name)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{h: h, c: c, name: want.String(), fused: want.fused, parts: &descriptors{l: h.l}}
+	if err := p.finish(h.target(C.CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, values(C.CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, C.CUDNN_TYPE_CHAR, text...))); err != nil {
+		return nil, errors.Join(fmt.Errorf("cudnn: saved plan %q of a %v of %v: %w: %w", name, c.Pass, c.Size, ErrUnsupported, err), p.parts.close())
+	}
+	return p, nil
 }
 
 // Name tells the plan apart from others of the same convolution.

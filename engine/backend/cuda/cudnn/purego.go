@@ -41,6 +41,9 @@ func (*Handle) Plans(Convolution, Limits) ([]*Plan, error) { return nil, ErrUnav
 // Plan always fails without cgo.
 func (*Handle) Plan(Convolution, string) (*Plan, error) { return nil, ErrUnavailable }
 
+// Restore always fails without cgo.
+func (*Handle) Restore(Convolution, string, []byte) (*Plan, error) { return nil, ErrUnavailable }
+
 // Close does nothing without cgo.
 func (*Handle) Close() error { return nil }
 
@@ -55,6 +58,12 @@ func (*Plan) Workspace() int64 { return 0 }
 
 // Fused is false without cgo.
 func (*Plan) Fused() bool { return false }
+
+// Compiled is false without cgo.
+func (*Plan) Compiled() bool { return false }
+
+// Save always fails without cgo.
+func (*Plan) Save() ([]byte, error) { return nil, ErrUnavailable }
 
 // Notes are none without cgo.
 func (*Plan) Notes() []string { return nil }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/cudnn/cudnntest"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries/librariestest"
 )
 
@@ -39,32 +40,11 @@ func TestLongNoDevice(t *testing.T) {
 	}
 }
 
-// described are descriptions of devices, as cuDNN writes them. Clocks, widths and sizes are
-// those of NVIDIA's data sheets of the SXM modules and of the CUDA programming guide for
-// their compute capabilities.
-var described = map[string]string{
-	"H100": `{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,
-"multiProcessorCount":132,"smCountOrigin":0,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,
-"reservedSharedMemoryPerBlock":1024,"oversizedSharedMemoryPerBlock":0,"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,
-"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":85017493504,"smClockRateKHz":1980000,
-"memClockRateKHz":2619000,"memoryBusWidth":5120,"l2CacheSize":52428800,"cudaDeviceId":0,"deviceVer":900,"driverVer":12090,"deviceName":"NVIDIA H100 80GB HBM3"}`,
-	"A100": `{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,
-"multiProcessorCount":108,"smCountOrigin":0,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":166912,
-"reservedSharedMemoryPerBlock":1024,"oversizedSharedMemoryPerBlock":0,"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,
-"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":84987740160,"smClockRateKHz":1410000,
-"memClockRateKHz":1593000,"memoryBusWidth":5120,"l2CacheSize":41943040,"cudaDeviceId":0,"deviceVer":800,"driverVer":12090,"deviceName":"NVIDIA A100-SXM4-80GB"}`,
-	"V100": `{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,
-"multiProcessorCount":80,"smCountOrigin":0,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":98304,
-"reservedSharedMemoryPerBlock":0,"oversizedSharedMemoryPerBlock":0,"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,
-"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":34079637504,"smClockRateKHz":1530000,
-"memClockRateKHz":877000,"memoryBusWidth":4096,"l2CacheSize":6291456,"cudaDeviceId":0,"deviceVer":700,"driverVer":12090,"deviceName":"Tesla V100-SXM2-32GB"}`,
-}
-
 // Of devices that are not here cuDNN finds plans for every kind of convolution of a network,
 // down to compiled kernels: all that cuDNN checks before it needs the device.
 func TestLongPlans(t *testing.T) {
 	l := real(t)
-	for name, description := range described {
+	for name, description := range cudnntest.Described {
 		t.Run(name, func(t *testing.T) { plansOf(t, l, name, description) })
 	}
 	if _, err := l.Describe(`{"deviceVer":900}`); err == nil || !strings.Contains(err.Error(), "maxGridSize") {

@@ -3,6 +3,7 @@
 package kernels
 
 import (
+	"crypto/sha256"
 	"embed"
 	"fmt"
 	"regexp"
@@ -46,6 +47,23 @@ func write(s *strings.Builder, file string, seen map[string]bool) {
 		}
 		s.WriteString(line)
 	}
+}
+
+// Sum tells versions of the sources apart.
+func Sum() string {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(fmt.Sprintf("kernels: %v", err))
+	}
+	h := sha256.New()
+	for _, e := range entries {
+		text, err := files.ReadFile(e.Name())
+		if err != nil {
+			panic(fmt.Sprintf("kernels: %v", err))
+		}
+		fmt.Fprintf(h, "%s %d\n%s", e.Name(), len(text), text)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
 // Files lists the programs.

@@ -14,21 +14,22 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 )
 
-// Cache keeps compiled programs in a folder, one file each, which processes and machines
-// may share. A cache that cannot be read or written costs time and nothing else.
+// Cache keeps what was compiled for a device in a folder, one file each, which processes and
+// machines may share: programs, and plans of libraries. A cache that cannot be read or written
+// costs time and nothing else.
 //
-// A file is named after the SHA-256 of all that decides what the compiler makes: its
-// version, its options, the name of the source and the source. It holds the line magic,
-// the SHA-256 of the rest, and the rest.
+// A file is named after the SHA-256 of all that decides what the compiler makes: of a program
+// the compiler's version, its options, the name of the source and the source. It holds the line
+// magic, the SHA-256 of the rest, and the rest.
 type Cache struct {
 	Dir string // "" keeps nothing
-	Max int    // files that are kept, those used last; 0 means 512
+	Max int    // files that are kept, those used last; 0 means 1024
 }
 
 const (
 	magic     = "ensemble kernel 1\n"
 	suffix    = ".kernel"
-	maxFiles  = 512
+	maxFiles  = 1024
 	usedAgain = time.Hour // files used again within this time are not marked as such again
 )
 
@@ -52,20 +53,39 @@ func (k Cache) Compile(c *Compiler, p device.Program, architecture int) ([]byte,
 	if k.Dir == "" {
 		return c.Compile(p, architecture)
 	}
-	h := sha256.New()
-	for _, part := range append([]string{magic, c.Version(), p.Name, p.Source}, options...) {
-		fmt.Fprintf(h, "%d\n%s\n", len(part), part)
-	}
-	file := filepath.Join(k.Dir, fmt.Sprintf("%x%s", h.Sum(nil), suffix))
-	if image, ok := read(file); ok {
+	key := append([]string{c.Version(), p.Name, p.Source}, options...)
+	if image, ok := k.Get(key...); ok {
 		return image, nil
 	}
 	image, err := c.Compile(p, architecture)
 	if err != nil {
 		return nil, err
 	}
-	k.write(file, image)
+	k.Put(image, key...)
 	return image, nil
+}
+
+// Get gives what Put kept under a key, if it is there and whole.
+func (k Cache) Get(key ...string) ([]byte, bool) {
+	if k.Dir == "" {
+		return nil, false
+	}
+	return read(k.file(key))
+}
+
+// Put keeps what was compiled under a key: all that decides what it is.
+func (k Cache) Put(image []byte, key ...string) {
+	if k.Dir != "" {
+		k.write(k.file(key), image)
+	}
+}
+
+func (k Cache) file(key []string) string {
+	h := sha256.New()
+	for _, part := range append([]string{magic}, key...) {
+		fmt.Fprintf(h, "%d\n%s\n", len(part), part)
+	}
+	return filepath.Join(k.Dir, fmt.Sprintf("%x%s", h.Sum(nil), suffix))
 }
 
 // read gives what is whole.

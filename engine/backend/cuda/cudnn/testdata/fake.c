@@ -128,6 +128,13 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t p, cudnnBackendA
 	case CUDNN_ATTR_ENGINE_GLOBAL_INDEX: d->engine = *(const int64_t *)v; break;
 	case CUDNN_ATTR_ENGINECFG_ENGINE:
 	case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG: d->engine = refs[0]->engine; break;
+	case CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION: // "plan 4"
+		if (n < 6 || memcmp(v, "plan ", 5)) {
+			snprintf(last, sizeof last, "no text of a plan");
+			return 2000;
+		}
+		d->engine = ((const char *)v)[5] - '0';
+		break;
 	}
 	return 0;
 }
@@ -182,6 +189,10 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t p, cudnnBackendA
 		if (!engines[e].fused) *n = 0;
 		else *(int32_t *)v = CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
 		return type != CUDNN_TYPE_BEHAVIOR_NOTE;
+	case CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION:
+		*n = 6;
+		if (room >= 6) memcpy(v, "plan ", 5), ((char *)v)[5] = (char)('0' + d->engine);
+		return !d->final || type != CUDNN_TYPE_CHAR;
 	case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE: *(int64_t *)v = engines[e].workspace; return !d->final || type != CUDNN_TYPE_INT64;
 	}
 	return 2005;

@@ -1,0 +1,228 @@
+package cuda
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/cudnn"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/tune"
+)
+
+// way is one way to compute an operation.
+type way struct {
+	name    string
+	scratch int // elements of float32
+	calls   func(w *work, mem []float32)
+	keep    func() // told if it is taken; nil if there is nothing to do
+	close   func()
+}
+
+// planned are the ways of a library: to make its plans takes long. The zero value has none.
+type planned struct {
+	b  *Backend
+	c  cudnn.Convolution
+	by func(p ConvPlan) way // without what planned knows
+}
+
+// prefix begins the names of ways of the library; names hold for one version of it.
+func (l planned) prefix() string { return "cuDNN " + l.b.library.Version() + " " }
+
+// all are those that the library proposes.
+func (l planned) all() (ways []way) {
+	if l.by == nil {
+		return nil
+	}
+	for _, p := range l.b.library.Plans(l.c, libraryLimits) {
+		if w, ok := l.way(p); ok {
+			ways = append(ways, w)
+		}
+	}
+	return ways
+}
+
+// one is that of a name; ok is false if it is none of the library or cannot be had.
+func (l planned) one(name string) (w way, ok bool) {
+	if l.by == nil {
+		return w, false
+	}
+	plan, ok := strings.CutPrefix(name, l.prefix())
+	if !ok {
+		return w, false
+	}
+	p := l.b.library.Plan(l.c, plan)
+	if p == nil {
+		return w, false
+	}
+	return l.way(p)
+}
+
+// way is that of a plan, which is closed if it leaves bias or ReLU to others.
+func (l planned) way(p ConvPlan) (way, bool) {
+	if (l.c.Bias || l.c.ReLU) && !p.Fused() {
+		_ = p.Close() // it has nothing to tell
+		return way{}, false
+	}
+	w := l.by(p)
+	w.name, w.keep, w.close = l.prefix()+p.Name(), func() { l.b.library.Keep(l.c, p) }, func() { _ = p.Close() }
+	return w, true
+}
+
+// fastest makes the kernel of the fastest way: the one that was chosen before for the same
+// operation, by an earlier backend or on this machine, else the fastest of three runs each on a
+// device that has a clock, else the first. Those that are not taken are closed.
+func (b *Backend) fastest(q backend.Request, own []way, library planned) (backend.Kernel, error) {
+	key := describe(q)
+	ways, i := own, -1
+	for _, name := range []string{b.choices[key], b.remembered(key)} {
+		if name == "" || i >= 0 {
+			continue
+		}
+		if i = slices.IndexFunc(ways, func(w way) bool { return w.name == name }); i < 0 {
+			if w, ok := library.one(name); ok {
+				ways, i = append(ways, w), len(ways)
+			}
+		}
+	}
+	if i < 0 {
+		ways, i = append(ways, library.all()...), 0
+		if len(ways) > 1 {
+			var err error
+			if i, err = b.race(key, ways); err != nil {
+				return backend.Kernel{}, err
+			}
+		}
+	}
+	if len(ways) > 1 {
+		b.choices[key] = ways[i].name
+	}
+	for k, w := range ways {
+		if k != i && w.close != nil {
+			w.close()
+		}
+	}
+	w := ways[i]
+	if w.keep != nil {
+		w.keep()
+	}
+	k, err := b.placed(w.name, w.scratch, w.calls)
+	k.Close = w.close
+	return k, err
+}
+
+// describe is an operation in what plans keep of their choices.
+func describe(q backend.Request) string {
+	s := fmt.Sprintf("%s %s:", q.Op.Name, graph.AttrText(q.Attrs))
+	for _, t := range q.In {
+		s += fmt.Sprintf(" %v %v %s", t.Shape, t.Layout, stored(t))
+	}
+	return s
+}
+
+// race gives the number of the fastest way, and remembers the times; one that fails is out, but
+// for the first.
+func (b *Backend) race(key string, ways []way) (fastest int, err error) {
+	clock, ok := b.dev.(device.Gauge)
+	if !ok {
+		return 0, nil
+	}
+	e := tune.Entry{}
+	least := -1.0
+	for i, v := range ways {
+		seconds, err := b.time(clock, v)
+		if err != nil && i == 0 {
+			return 0, err
+		}
+		if err != nil {
+			continue
+		}
+		took := time.Duration(seconds * float64(time.Second))
+		e.Candidates = append(e.Candidates, tune.Timing{Name: v.name, CPU: took, Wall: took, Runs: timedRuns, Bytes: elem * int64(v.scratch)})
+		if least < 0 || seconds < least {
+			fastest, least = i, seconds
+		}
+	}
+	slices.SortStableFunc(e.Candidates, func(a, b tune.Timing) int { return int(a.Wall - b.Wall) })
+	e.Choice = ways[fastest].name
+	b.times.Record(b.timesKey(key), e)
+	_ = b.times.Save() // or it is measured again
+	return fastest, nil
+}
+
+// timedRuns are those of which the least time counts, behind one that does not.
+const timedRuns = 3
+
+// time takes the time of a way.
+func (b *Backend) time(clock device.Gauge, v way) (least float64, err error) {
+	p, err := b.dev.Alloc(elem * int64(max(v.scratch, 1)))
+	if err != nil {
+		return 0, noMemory(err)
+	}
+	w := &work{b: b}
+	v.calls(w, elements(p, v.scratch))
+	for run := range timedRuns + 1 {
+		var seconds float64
+		if err = w.err; err == nil {
+			seconds, err = clock.Time(w.run)
+		}
+		if err != nil {
+			break
+		}
+		if run == 1 || run > 1 && seconds < least {
+			least = seconds
+		}
+	}
+	if e := b.dev.Free(p); err == nil {
+		err = e
+	}
+	return least, err
+}
+
+// Remember has the backend keep what it measures in a table of this device, and take the ways
+// that stand there without asking for others. Nil keeps nothing.
+func (b *Backend) Remember(t *tune.Table) { b.times = t }
+
+// Machine is what times on the device depend on, other than the operation.
+func (b *Backend) Machine() tune.Machine {
+	p, about := b.dev.Properties(), b.About()
+	m := tune.Machine{CPU: strings.ToValidUTF8(p.Name, "?"), Arch: fmt.Sprintf("sm_%d", p.Architecture), Threads: p.Processors, Kernels: kernels.Sum()}
+	for name, version := range about.Versions {
+		m.Libraries = append(m.Libraries, name+" "+version)
+	}
+	slices.Sort(m.Libraries)
+	return m
+}
+
+// remembered is the way of an operation that was fastest on this machine; "" if nobody knows.
+func (b *Backend) remembered(key string) string {
+	e, _ := b.times.Lookup(b.timesKey(key))
+	return e.Choice
+}
+
+// timesKey is the key of an operation in the table, in which long ones have no place.
+func (b *Backend) timesKey(key string) string {
+	const longest = 1000
+	if b.tf32 {
+		key = "tf32 " + key
+	}
+	if len(key) > longest {
+		key = fmt.Sprintf("%.100s… %x", strings.ToValidUTF8(key[:100], "?"), sha256.Sum256([]byte(key)))
+	}
+	return key
+}
+
+// Choices are the ways that were chosen by their time, by the operation.
+func (b *Backend) Choices() map[string]string { return b.choices }
+
+// Choose has operations take the ways of an earlier backend, where they are served.
+func (b *Backend) Choose(choices map[string]string) {
+	for k, v := range choices {
+		b.choices[k] = v
+	}
+}
