@@ -35,6 +35,8 @@ type Reporter struct {
 	w        io.Writer
 	interval time.Duration
 	bars     *mpb.Progress
+	live     func(task int, text string)
+	tasks    int // that were started
 	now      func() time.Time
 }
 
@@ -59,11 +61,22 @@ func New(w io.Writer, mode Mode, interval time.Duration) *Reporter {
 	return r
 }
 
+// liveInterval is the time between two texts of a live Reporter.
+const liveInterval = 300 * time.Millisecond
+
+// NewLive makes a Reporter that has one text for each task, which it shows anew as the
+// task goes on, as a notebook does. Tasks are numbered from 0; one that is over before
+// its first text was due has none.
+func NewLive(show func(task int, text string)) *Reporter {
+	return &Reporter{mode: Plain, interval: liveInterval, live: show, now: time.Now}
+}
+
 // Task is one thing that goes from 0 to its total. A nil Task shows nothing.
 type Task struct {
 	r     *Reporter
 	name  string
 	total int64
+	place int // among the tasks
 	bar   *mpb.Bar
 
 	mu    sync.Mutex
@@ -80,7 +93,9 @@ func (r *Reporter) Start(name string, total int64) *Task {
 	if r == nil || r.mode == None {
 		return nil
 	}
-	t := &Task{r: r, name: name, total: total, begin: r.now(), last: r.now()}
+	t := &Task{r: r, name: name, total: total, place: r.tasks, begin: r.now()}
+	t.last = t.begin
+	r.tasks++
 	if r.bars != nil {
 		t.bar = r.bars.AddBar(total,
 			mpb.PrependDecorators(decor.Name(name+" "), decor.CountersNoUnit("%d/%d ")),
@@ -112,8 +127,17 @@ func (t *Task) Set(done int64, note string) {
 		t.bar.SetCurrent(done)
 	}
 	if due {
-		fmt.Fprintln(t.r.w, line)
+		t.print(line)
 	}
+}
+
+// print shows a line where the Reporter's texts go.
+func (t *Task) print(line string) {
+	if t.r.live != nil {
+		t.r.live(t.place, line)
+		return
+	}
+	fmt.Fprintln(t.r.w, line)
 }
 
 // line is "train 120/600 20 % loss 0.31, 3m10s left".
@@ -148,9 +172,13 @@ func (t *Task) Done() {
 	now := t.r.now()
 	line := fmt.Sprintf("%s, %s", strings.TrimSuffix(t.line(now), ","), now.Sub(t.begin).Round(100*time.Millisecond))
 	done, total := t.done, t.total
+	silent := t.r.live != nil && t.last.Equal(t.begin)
 	t.mu.Unlock()
+	if silent {
+		return
+	}
 	if t.bar == nil {
-		fmt.Fprintln(t.r.w, line)
+		t.print(line)
 		return
 	}
 	if done < total {

@@ -73,3 +73,27 @@ func TestNone(t *testing.T) {
 		t.Errorf("printed %q", b.String())
 	}
 }
+
+// TestLive: each task has one text, which is shown anew, and ends with how long it took.
+func TestLive(t *testing.T) {
+	var shown [2][]string
+	r := NewLive(func(task int, text string) { shown[task] = append(shown[task], text) })
+	now := time.Unix(0, 0)
+	r.now = func() time.Time { return now }
+	for range 2 {
+		task := r.Start("train", 10)
+		for i := int64(1); i <= 10; i++ {
+			now = now.Add(100 * time.Millisecond)
+			task.Set(i, "")
+		}
+		task.Done()
+	}
+	quick := r.Start("read", 1)
+	quick.Set(1, "")
+	quick.Done() // shows nothing, or there would be a third text
+	for i, texts := range shown {
+		if len(texts) != 4 || texts[0] != "train 3/10 30 %, 1s left" || texts[3] != "train 10/10 100 %, 1s" {
+			t.Errorf("task %d showed %q, want three texts a second and a last one", i, texts)
+		}
+	}
+}
