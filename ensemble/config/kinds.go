@@ -421,7 +421,7 @@ func ParseDate(s string) (Date, error) {
 	if t, err := time.Parse(time.DateOnly, s); err == nil {
 		return Date{t, true}, nil
 	}
-	for _, layout := range []string{"2006010215", "20060102T1504Z", time.RFC3339, "2006-01-02T15:04Z07:00"} {
+	for _, layout := range []string{"2006010215", "20060102T1504Z", time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15Z"} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return Date{Time: t.UTC()}, nil
 		}

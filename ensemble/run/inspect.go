@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -265,16 +266,11 @@ func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, stats boo
 	groups := cat.Groups()
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if len(groups) > 0 {
-		fmt.Fprintln(tw, "VARIABLE\tPRODUCT\tUNIT\tLEVELS\tMEMBERS\tLEADS\tSTARTS\tFIELDS\tHOLES\tPACKING\tCENTRE")
+		fmt.Fprintln(tw, strings.ToUpper(strings.Join(GroupColumns, "\t")))
 	}
 	var grids []*ensemble.Grid
 	for _, g := range groups {
-		nholes := 0
-		for _, h := range g.Holes {
-			nholes += len(h.Members)
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", g.Variable, g.Product, g.Unit, some(g.Levels), members(g.Members), some(g.Leads),
-			some(g.Inits), g.Count, nholes, strings.Join(g.Packings, ","), cmp.Or(strings.Join(g.Centres, ","), "-"))
+		fmt.Fprintln(tw, strings.Join(GroupRow(g), "\t"))
 		for _, grid := range g.Grids {
 			if !slices.Contains(grids, grid) {
 				grids = append(grids, grid)
@@ -325,6 +321,19 @@ func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, stats boo
 	list(&b, "warnings", cat.Warnings)
 	_, err := io.WriteString(w, strings.Map(printable, b.String()))
 	return err
+}
+
+// GroupColumns name what GroupRow tells.
+var GroupColumns = []string{"variable", "product", "unit", "levels", "members", "leads", "starts", "fields", "holes", "packing", "centre"}
+
+// GroupRow is a group of a catalogue as a row of the table that Inspect prints.
+func GroupRow(g ensemble.Group) []string {
+	holes := 0
+	for _, h := range g.Holes {
+		holes += len(h.Members)
+	}
+	return []string{g.Variable, g.Product.String(), g.Unit, some(g.Levels), members(g.Members), some(g.Leads), some(g.Inits),
+		strconv.Itoa(g.Count), strconv.Itoa(holes), strings.Join(g.Packings, ","), cmp.Or(strings.Join(g.Centres, ","), "-")}
 }
 
 // printable replaces control characters, which names in files may hold, so that no

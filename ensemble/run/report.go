@@ -77,7 +77,7 @@ func gather(dir string) (*report.Page, error) {
 	if show != nil {
 		page.Panels = panels(show)
 	}
-	if page.Charts, err = charts(dir); err != nil {
+	if page.Charts, err = LossCharts(dir); err != nil {
 		return nil, err
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "config.effective.yaml")); err == nil {
@@ -170,8 +170,11 @@ func minus(a, b []float32) []float32 {
 	return out
 }
 
-// charts draws the losses of every network over the epochs.
-func charts(dir string) ([]report.Chart, error) {
+// LossCharts draws the losses of every network of a run over the epochs; none of a folder
+// without events.
+//
+// Errors: of events that cannot be read.
+func LossCharts(dir string) ([]report.Chart, error) {
 	events, err := rundir.ReadEvents(dir)
 	if exit.CodeOf(err) == exit.NotYet {
 		return nil, nil

@@ -71,7 +71,7 @@ func TestStagesWholeJob(t *testing.T) {
 	if want := []string{"network-00.safetensors", "maps-00.safetensors", "spread-network-00.safetensors", "spread-maps-00.safetensors", model.BiasFile, model.ArraysFile, exportFile}; !slices.Equal(files, want) {
 		t.Errorf("exported %q, want %q", files, want)
 	}
-	drawn, err := charts(runDir)
+	drawn, err := LossCharts(runDir)
 	if err != nil {
 		t.Fatal(err)
 	}

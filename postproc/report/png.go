@@ -35,29 +35,70 @@ var (
 // Errors: a map that does not fill its grid; of the writer.
 func (p Panel) PNG(j int) func(io.Writer) error {
 	return func(w io.Writer) error {
-		if err := p.check(); err != nil {
+		m, err := p.paint(j, sheetSize)
+		if err != nil {
 			return err
 		}
-		c := newPicture(&p, j, newScale(&p))
-		const width, side = 9.5 * vg.Inch, 0.85 * vg.Inch
-		area := width - side
-		height := vg.Length(float64(area)*c.view.aspect) + 1.75*vg.Inch
-		canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(110), vgimg.UseBackgroundColor(color.White))}
-		all := draw.New(canvas)
-		title := sans(14, "bold", ink)
-		title.YAlign = text.YTop
-		upper := draw.Crop(all, 0.1*vg.Inch, -0.3*vg.Inch, 0.8*vg.Inch, -0.66*vg.Inch)
-		axes := c.plot()
-		axes.Draw(upper)
-		left := axes.DataCanvas(upper).Min.X
-		all.FillText(title, vg.Point{X: left, Y: height - 0.12*vg.Inch}, spaced(c.panel.Title))
-		all.FillText(sans(11, "", quiet), vg.Point{X: left, Y: height - 0.53*vg.Inch}, capital(c.m.Title)+", valid "+c.panel.when())
-		c.drawBar(draw.Crop(all, left+12, -0.3*vg.Inch-12, 0.1*vg.Inch, -(height - 0.72*vg.Inch)))
-		if _, err := canvas.WriteTo(w); err != nil {
-			return fmt.Errorf("report: map %q: %w", c.m.Title, err)
+		if _, err := (vgimg.PngCanvas{Canvas: m}).WriteTo(w); err != nil {
+			return fmt.Errorf("report: map %q: %w", p.Maps[j].Title, err)
 		}
 		return nil
 	}
+}
+
+// Image draws map j as PNG does, as small as it stays readable.
+//
+// Errors: a map that does not fill its grid.
+func (p Panel) Image(j int) (image.Image, error) {
+	m, err := p.paint(j, cellSize)
+	if err != nil {
+		return nil, err
+	}
+	return m.Image(), nil
+}
+
+// size is how large a picture may be. The map keeps its shape, and titles their room.
+type size struct {
+	width, least, height vg.Length
+	dpi                  int
+}
+
+var (
+	sheetSize = size{9.5 * vg.Inch, 9.5 * vg.Inch, 0, 110}
+	cellSize  = size{7.2 * vg.Inch, 5.6 * vg.Inch, 6 * vg.Inch, 96}
+)
+
+// Room around the map for labels, and for titles and the colour bar.
+const (
+	besideMap = 0.85 * vg.Inch
+	aroundMap = 1.75 * vg.Inch
+)
+
+// of gives width and height of a picture whose map has an aspect.
+func (s size) of(aspect float64) (w, h vg.Length) {
+	w = min(s.width, max(s.least, besideMap+(s.height-aroundMap)/vg.Length(aspect)))
+	return w, (w-besideMap)*vg.Length(aspect) + aroundMap
+}
+
+// paint draws map j.
+func (p *Panel) paint(j int, s size) (*vgimg.Canvas, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	c := newPicture(p, j, newScale(p))
+	width, height := s.of(c.view.aspect)
+	canvas := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(s.dpi), vgimg.UseBackgroundColor(color.White))
+	all := draw.New(canvas)
+	title := sans(14, "bold", ink)
+	title.YAlign = text.YTop
+	upper := draw.Crop(all, 0.1*vg.Inch, -0.3*vg.Inch, 0.8*vg.Inch, -0.66*vg.Inch)
+	axes := c.plot()
+	axes.Draw(upper)
+	left := axes.DataCanvas(upper).Min.X
+	all.FillText(title, vg.Point{X: left, Y: height - 0.12*vg.Inch}, spaced(c.panel.Title))
+	all.FillText(sans(11, "", quiet), vg.Point{X: left, Y: height - 0.53*vg.Inch}, capital(c.m.Title)+", valid "+c.panel.when())
+	c.drawBar(draw.Crop(all, left+12, -0.3*vg.Inch-12, 0.1*vg.Inch, -(height - 0.72*vg.Inch)))
+	return canvas, nil
 }
 
 // sans is a text style in the plots' own font.

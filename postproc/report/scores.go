@@ -86,7 +86,7 @@ func targets(r *score.Result) []target {
 		if len(values) == 0 {
 			continue
 		}
-		t := target{Name: fmt.Sprintf("%s at %s, lead %s", longName(k.variable), spaced(k.level), spaced(k.lead))}
+		t := target{Name: about(k.variable, k.level, k.lead)}
 		v := values[0]
 		t.About = fmt.Sprintf("%d dates, %s point values, %s missing; weights %s.", v.N, thousands(v.Points), thousands(v.Missing), v.Weights)
 		t.scores(values)
@@ -430,10 +430,13 @@ func figures(v float64) string {
 	return decimals(v, d)
 }
 
+// noInterval stands where a bootstrap had too few dates.
+const noInterval = "no interval"
+
 // interval writes both ends, times factor.
 func interval(low, high, factor float64) string {
 	if math.IsNaN(low) || math.IsNaN(high) {
-		return "no interval"
+		return noInterval
 	}
 	if factor == 100 {
 		return decimals(100*low, 1) + " to " + decimals(100*high, 1) + "\u202f%"

@@ -17,6 +17,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"spaced":    spaced,
 	"thousands": thousands,
 	"bytes":     func(n int64) string { return thousands(int(n)) },
+	"styles":    func() template.CSS { return template.CSS(pictureStyles) },
 }).Parse(pageText))
 
 // capital begins a text with a capital letter.

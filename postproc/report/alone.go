@@ -1,0 +1,143 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// pictureStyles are the rules that pictures need, on a page and alone.
+//
+//go:embed picture.css
+var pictureStyles string
+
+// Picture is a drawing as an SVG file of its own, for notebooks and other people's
+// pages.
+type Picture struct {
+	Title string
+	SVG   []byte
+}
+
+var viewBox = regexp.MustCompile(`^<svg([^>]*) viewBox="0 0 ([0-9.]+) ([0-9.]+)"`)
+
+// Alone makes an element of a page a picture of its own, with the rules of style that
+// the page has for it.
+//
+// Errors: none; an element without a viewBox from 0 0 is our bug, and is left as it is.
+func Alone(title, svg, styles string) Picture {
+	m := viewBox.FindStringSubmatchIndex(svg)
+	if m == nil {
+		return Picture{title, []byte(svg)}
+	}
+	w, h := svg[m[4]:m[5]], svg[m[6]:m[7]]
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" font-family="%s"%s`, w, h, pictureFonts, svg[m[2]:m[1]])
+	end := strings.IndexByte(svg[m[1]:], '>') + m[1] + 1
+	fmt.Fprintf(&b, `%s<title>%s</title><style>%s</style><rect width="100%%" height="100%%" fill="#fff"/>%s`,
+		svg[m[1]:end], html.EscapeString(title), strings.TrimSpace(styles), svg[end:])
+	return Picture{title, []byte(b.String())}
+}
+
+// pictureFonts are those of the pages.
+const pictureFonts = `system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif`
+
+// Picture draws the chart alone.
+func (c *Chart) Picture() Picture { return Alone(c.Title, c.svg(), pictureStyles) }
+
+// Histograms draws the rank histograms of the whole area and all dates.
+func Histograms(r *score.Result) (out []Picture) {
+	for i := range r.Ranks {
+		if h := &r.Ranks[i]; score.Whole(h.Region, h.Season) {
+			out = append(out, Alone(fmt.Sprintf("%s: %s", about(h.Variable, h.Level, h.Lead), h.System), rankSVG(h), pictureStyles))
+		}
+	}
+	return out
+}
+
+// Diagrams draws what a result has of reliability, PIT, ROC, economic value, spread and
+// skill, of the whole area and all dates: the scores with these ids, or all.
+func Diagrams(r *score.Result, ids ...string) (out []Picture) {
+	for _, d := range r.Diagrams {
+		if !score.Whole(d.Region, d.Season) || len(ids) > 0 && !slices.Contains(ids, d.ID) {
+			continue
+		}
+		for _, g := range diagrams([]score.Diagram{d}) {
+			out = append(out, Alone(fmt.Sprintf("%s: %s", about(d.Variable, d.Level, d.Lead), g.Name), string(g.SVG), pictureStyles))
+		}
+	}
+	return out
+}
+
+// ScoreTables sets the systems beside each other, a table for each variable, level and
+// lead, with the named scores; all of them if none is named.
+//
+// Shape: Rows [system][system, members, score …], without systems that have none of the
+// scores; intervals stand in brackets.
+func ScoreTables(r *score.Result, ids ...string) (out []Table) {
+	for _, t := range targets(r) {
+		table := Table{Title: t.Name + ". " + t.About, Columns: []string{"system", "members"}}
+		var shown []int
+		for i, c := range t.Columns {
+			if len(ids) > 0 && !slices.Contains(ids, c.ID) {
+				continue
+			}
+			shown = append(shown, i)
+			name := c.Name
+			if c.Unit != "" {
+				name += " (" + c.Unit + ")"
+			}
+			table.Columns = append(table.Columns, name+", "+c.Better)
+		}
+		for _, row := range t.Rows {
+			cells := []string{row.System, row.Members}
+			judged := false
+			for _, i := range shown {
+				c := row.Cells[i]
+				judged = judged || c.Interval != ""
+				if c.Interval == noInterval {
+					c.Interval = ""
+				}
+				cells = append(cells, strings.TrimSpace(c.Value+" "+bracketed(c.Interval)))
+			}
+			if judged {
+				table.Rows = append(table.Rows, cells)
+			}
+		}
+		out = append(out, table)
+	}
+	return out
+}
+
+// GainTables lists what systems gain over others, a table for each variable, level and
+// lead, with paired intervals and what they decide.
+//
+// Shape: Rows [comparison][score, system, over, gain, interval, verdict].
+func GainTables(r *score.Result, ids ...string) (out []Table) {
+	for _, t := range targets(r) {
+		table := Table{Title: t.Name, Columns: []string{"score", "system", "over", "gain", "interval", "verdict"}}
+		for _, g := range t.Gains {
+			if len(ids) == 0 || slices.Contains(ids, g.ID) {
+				table.Rows = append(table.Rows, []string{g.ID, g.System, g.Reference, g.Value, g.Interval, g.Verdict})
+			}
+		}
+		out = append(out, table)
+	}
+	return out
+}
+
+func bracketed(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(" + s + ")"
+}
+
+// about names a target.
+func about(variable, level, lead string) string {
+	return fmt.Sprintf("%s at %s, lead %s", longName(variable), spaced(level), spaced(lead))
+}
