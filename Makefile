@@ -17,7 +17,7 @@ export PATH := $(CURDIR)/build/go/bin:$(PATH)
 # What builds and passes its tests without a C compiler.
 PUREGO := ./ensemble/... ./engine/... ./unet3d/... ./postproc/... ./internal/...
 
-.PHONY: build demo test build-gpu check-long race purego fuzz bench lint arch golden cover clean setup-build setup-test
+.PHONY: build demo test build-gpu check-long race purego fuzz bench lint arch golden cover notebooks clean setup-build setup-test
 
 build: setup-build
 	$(GO) build -buildvcs=false -p $(THREADS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -72,6 +72,10 @@ golden: setup-test
 
 cover: setup-test
 	$(GO) test -p $(THREADS) -coverprofile build/cover.out ./... && $(GO) tool cover -func build/cover.out | tail -n 1
+
+# Executes the notebooks anew and keeps their outputs; look at them before committing.
+notebooks: build setup-test
+	PATH=$(CURDIR)/build/kernel:$$PATH JUPYTER_DATA_DIR=$(CURDIR)/build/kernel/jupyter build/venv/bin/python scripts/notebooks.py --keep notebooks/*.ipynb 2>build/notebooks.log
 
 clean:
 	rm -rf bin build/cover.out

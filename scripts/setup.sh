@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what `make build` (stage "build") and `make test` (stage "test", which
 # includes "build") need, and nothing that is already there. Running it again is
-# free. It leaves two things in the checkout: build/go, a link to a Go tool chain
-# that is new enough, and build/venv, Python packages that only tests use.
+# free. It leaves three things in the checkout: build/go, a link to a Go tool chain
+# that is new enough, and build/venv and build/kernel, Python packages and the Go kernel
+# of notebooks, which only tests use.
 #
 #   scripts/setup.sh build|test
 #
@@ -157,7 +158,26 @@ python_judges() {
   printf '%s\n' "$want" >build/venv/installed.txt
 }
 
+# --- the kernel of notebooks ----------------------------------------------------------
+
+# go_kernel: GoNB and goimports, which it needs beside it, in build/kernel, with the entry
+# that Jupyter finds through JUPYTER_DATA_DIR=build/kernel/jupyter.
+go_kernel() {
+  local want
+  want=$(sha256sum scripts/kernel/go.mod)
+  [ "$(cat build/kernel/installed.txt 2>/dev/null)" != "$want" ] || return 0
+  say "building the Go kernel of notebooks"
+  local here=$PWD
+  mkdir -p build/kernel
+  if ! { (cd scripts/kernel && GOFLAGS= "$here/build/go/bin/go" build -trimpath -ldflags '-s -w' -o "$here/build/kernel/" github.com/janpfeifer/gonb golang.org/x/tools/cmd/goimports) &&
+    PATH=$here/build/kernel:$here/build/go/bin:$PATH JUPYTER_DATA_DIR=$here/build/kernel/jupyter build/kernel/gonb --install --force_deps; } >build/setup-kernel.log 2>&1; then
+    tail -n 15 build/setup-kernel.log >&2
+    fail "the Go kernel of notebooks could not be built" "see the lines above" "make the module proxy reachable (go env GOPROXY), then run this again"
+  fi
+  printf '%s\n' "$want" >build/kernel/installed.txt
+}
+
 missing=()
 system_packages
 go_toolchain
-[ "$stage" = build ] || python_judges
+[ "$stage" = build ] || { python_judges; go_kernel; }

@@ -45,6 +45,8 @@ var layers = []layer{
 		"a subcommand is flags in, one call, exit code out"},
 	{"cmd/ensemble-decode", []string{"io/...", "ensemble", "internal/..."},
 		"the child decodes and encodes; it knows no job"},
+	{"notebooks", []string{"ensemble", "ensemble/run", "ensemble/config", "engine", "engine/graph", "spatial", "spatial/comm", "io", "io/product", "postproc/report", "postproc/score", "unet3d", "internal/..."},
+		"cells of notebooks call it and nothing else, so it shows the jobs, and what engine and ranks have to be looked at"},
 	{"experiments/...", []string{"ensemble/run", "ensemble/config", "internal/..."},
 		"an experiment uses the public face, as any other program would"},
 	{"benchmarks/...", []string{"ensemble/run", "ensemble/model", "ensemble", "engine/...", "io/...", "internal/..."},

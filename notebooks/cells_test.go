@@ -1,0 +1,220 @@
+package notebooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+)
+
+// notebook is what the tests look at of a notebook.
+type notebook struct {
+	Cells []struct {
+		Kind    string   `json:"cell_type"`
+		Source  []string `json:"source"`
+		Outputs []struct {
+			Kind string                     `json:"output_type"`
+			Name string                     `json:"name"`
+			Text []string                   `json:"text"`
+			Data map[string]json.RawMessage `json:"data"`
+		} `json:"outputs"`
+	} `json:"cells"`
+}
+
+func readNotebook(t *testing.T, path string) (n notebook, size int) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &n)
+	}
+	if err != nil {
+		t.Fatal(path, err)
+	}
+	return n, len(text)
+}
+
+func notebooksHere(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob("*.ipynb")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no notebooks: %v", err)
+	}
+	return all
+}
+
+// TestCells: the cells of every notebook are Go that compiles against the package as it
+// is, and their outputs are kept, small and without faults. TestLongNotebooks executes
+// them.
+func TestCells(t *testing.T) {
+	dir, err := os.MkdirTemp(".", "cells-") // in the module, so that its packages are found
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	var folders []string
+	for i, path := range notebooksHere(t) {
+		n, size := readNotebook(t, path)
+		if size > 300_000 {
+			t.Errorf("%s: %d bytes with its outputs, want at most 300 kB", path, size)
+		}
+		var imports, code strings.Builder
+		pictures, mains := 0, 0
+		for j, c := range n.Cells {
+			if c.Kind != "code" {
+				continue
+			}
+			main := false
+			for _, line := range c.Source {
+				switch {
+				case strings.HasPrefix(line, "%%"):
+					main = true
+					mains++
+					fmt.Fprintf(&code, "func cell%d() {\n", j)
+				case strings.HasPrefix(line, "!"), strings.HasPrefix(line, "%"), strings.HasPrefix(line, "  ") && !main && strings.HasPrefix(c.Source[0], "!"):
+				case strings.HasPrefix(line, "import "):
+					imports.WriteString(line)
+				default:
+					code.WriteString(line)
+				}
+			}
+			code.WriteString("\n")
+			if main {
+				code.WriteString("}\n")
+			}
+			for _, o := range c.Outputs {
+				if o.Kind == "error" || o.Name == "stderr" {
+					t.Errorf("%s, cell %d: its output is %s", path, j, o.Text)
+				}
+				if o.Data["image/png"] != nil || o.Data["image/svg+xml"] != nil || bytes.Contains(o.Data["text/html"], []byte("<img")) {
+					pictures++
+				}
+			}
+		}
+		if mains == 0 || pictures == 0 {
+			t.Errorf("%s: %d cells that do something, %d pictures among the outputs; `make notebooks` executes it", path, mains, pictures)
+		}
+		folder := filepath.Join(dir, fmt.Sprintf("n%d", i))
+		text := "package cells\n" + imports.String() + "\n" + code.String()
+		if strings.Contains(text, "fmt.") {
+			text = strings.Replace(text, "package cells\n", "package cells\nimport \"fmt\"\n", 1)
+		}
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "cells.go"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		folders = append(folders, "./"+folder)
+	}
+	if out, err := exec.Command("go", append([]string{"build"}, folders...)...).CombinedOutput(); err != nil {
+		t.Errorf("cells do not compile: %v\n%s", err, out)
+	}
+}
+
+// jupyter executes a notebook with the Go kernel in a folder.
+func jupyter(t *testing.T, folder string, keep bool, paths ...string) string {
+	t.Helper()
+	kernel := must(filepath.Abs("../build/kernel"))
+	if _, err := os.Stat(filepath.Join(kernel, "gonb")); err != nil {
+		t.Fatalf("%v: scripts/setup.sh test installs the kernel", err)
+	}
+	args := []string{"../scripts/notebooks.py"}
+	if folder != "" {
+		args = append(args, "--in", folder)
+	}
+	if keep {
+		args = append(args, "--keep")
+	}
+	cmd := exec.Command("../build/venv/bin/python", append(args, paths...)...)
+	cmd.Env = append(os.Environ(), "JUPYTER_DATA_DIR="+filepath.Join(kernel, "jupyter"), "PATH="+kernel+string(os.PathListSeparator)+os.Getenv("PATH"))
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), log.String())
+	}
+	return out.String()
+}
+
+// moduleFolder is the folder of a module that requires this one.
+func moduleFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	module := "module atmosphere\n\ngo 1.26.0\n\nrequire github.com/ensemble-weather/ensemble v0.0.0\n\nreplace github.com/ensemble-weather/ensemble => " + must(filepath.Abs("..")) + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestKernel executes a notebook of one cell with the real kernel, in the folder of a
+// module that requires this one: table, map, several pictures and progress arrive whole.
+func TestKernel(t *testing.T) {
+	d := data(t, Cached())
+	dir := moduleFolder(t)
+	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
+	first, _ := readNotebook(t, "first-forecast.ipynb")
+	setup := strings.Join(first.Cells[1].Source, "")
+	setup = strings.Join(strings.Split(setup, "\n")[:strings.Count(setup[:strings.Index(setup, "!*go build")], "\n")], "\n") + "\n%noautoget\n%goflags \"-ldflags=-s -w\"" // the decoder is there
+	cell := fmt.Sprintf(`import ens "github.com/ensemble-weather/ensemble/notebooks"
+
+%%%%
+ds := ens.MustOpen(%q, ens.Analyses(%q), ens.Cached(), ens.In(%q))
+ds.Show()
+run := ens.MustTrain("kernel", ds, ens.Target("t850"), ens.Set("model.base=2", "model.stages=1", "train.epochs=40", "train.threads=1", "baselines=[emos]"))
+p := run.MustPredict(ds.Cycle("last"))
+p.Spread("t850").Map(ens.Europe).Show()
+run.Loss().Show()
+run.Scores().Histograms().Show()
+run.Scores().Show()
+fmt.Println(p.Spread("t850").Shape())`, filepath.Join(filepath.Dir(d.files[0]), "demo_fc_*.grib2"), filepath.Join(filepath.Dir(d.files[0]), "demo_an_*.nc"), d.folder)
+	path := filepath.Join(dir, "kernel.ipynb")
+	type source struct {
+		Kind     string   `json:"cell_type"`
+		ID       string   `json:"id"`
+		Source   string   `json:"source"`
+		Metadata struct{} `json:"metadata"`
+		Outputs  []string `json:"outputs"`
+		Count    *int     `json:"execution_count"`
+	}
+	text, err := json.Marshal(map[string]any{"nbformat": 4, "nbformat_minor": 5, "metadata": struct{}{},
+		"cells": []source{{Kind: "code", ID: "a", Source: setup, Outputs: []string{}}, {Kind: "code", ID: "b", Source: cell, Outputs: []string{}}}})
+	if err == nil {
+		err = os.WriteFile(path, text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	jupyter(t, dir, true, path)
+	n, _ := readNotebook(t, path)
+	var got []string
+	progress := ""
+	for _, o := range n.Cells[1].Outputs {
+		switch {
+		case o.Kind == "stream":
+			got = append(got, o.Name+" "+strings.TrimSpace(strings.Join(o.Text, "")))
+		case o.Data["image/png"] != nil:
+			got = append(got, "png")
+		case o.Data["image/svg+xml"] != nil:
+			got = append(got, "svg")
+		case o.Data["text/html"] != nil:
+			got = append(got, "html")
+		default:
+			var lines []string
+			if err := json.Unmarshal(o.Data["text/plain"], &lines); err == nil {
+				progress += strings.Join(lines, "")
+			}
+		}
+	}
+	if all := strings.Join(got, ", "); all != "html, png, svg, html, html, stdout [32 64]" {
+		t.Errorf("the cell's outputs are %s", all)
+	}
+	if !strings.Contains(progress, "train 80/80 100 %") {
+		t.Errorf("its progress ended with %q", progress)
+	}
+}

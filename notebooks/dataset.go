@@ -1,0 +1,288 @@
+package notebooks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// Dataset names forecast files, and the analyses that they are compared with.
+type Dataset struct {
+	files    []string // absolute, sorted
+	analyses []string
+	cached   bool
+	folder   string // of everything, absolute
+	about    *about
+}
+
+// about is what a look into files finds.
+type about struct {
+	Version   string
+	Rows      [][]string // of run.GroupColumns
+	Grids     []string
+	Variables []variableAbout
+	Leads     []ensemble.Lead
+	Members   []ensemble.Member
+	Starts    []startAbout
+	Unused    int
+}
+
+// variableAbout is a variable with members.
+type variableAbout struct {
+	Name   string
+	Levels []ensemble.Level
+}
+
+// startAbout is a start with the files that have fields of it.
+type startAbout struct {
+	Init  ensemble.Init
+	Files []string
+}
+
+// Open names the forecast files that a pattern such as "fc/*.grib2" matches: GRIB and
+// NetCDF files, or Zarr stores. Their structure is read, and no values. Takes Analyses,
+// Cached and In.
+//
+// Errors: 64 for options that it does not take, 65 for damaged files, 66 if no file
+// matches.
+func Open(pattern string, opts ...Option) (*Dataset, error) {
+	o, err := collect("Open", opts, "Analyses", "Cached", "In")
+	if err != nil {
+		return nil, err
+	}
+	return open([]string{pattern}, o)
+}
+
+// MustOpen is Open, and ends the cell on an error.
+func MustOpen(pattern string, opts ...Option) *Dataset { return must(Open(pattern, opts...)) }
+
+func open(patterns []string, o options) (*Dataset, error) {
+	if o.folder == "" {
+		o.folder = DefaultFolder
+	}
+	folder, err := filepath.Abs(o.folder)
+	if err != nil {
+		return nil, exit.Create(o.folder, err)
+	}
+	d := &Dataset{cached: o.cached, folder: folder}
+	if d.files, err = expand("the forecasts", patterns); err != nil {
+		return nil, err
+	}
+	if len(o.analyses) > 0 {
+		if d.analyses, err = expand("Analyses", o.analyses); err != nil {
+			return nil, err
+		}
+	}
+	return do(func(ctx context.Context, _ job) (*Dataset, error) { return d, d.look(ctx) })
+}
+
+// expand lists the files of patterns by absolute paths.
+func expand(what string, patterns []string) ([]string, error) {
+	var paths []config.Path
+	for _, p := range patterns {
+		abs, err := filepath.Abs(p)
+		if err != nil {
+			return nil, exit.Read(p, err)
+		}
+		paths = append(paths, config.Path(abs))
+	}
+	files, err := config.Expand(what, paths)
+	slices.Sort(files)
+	return files, err
+}
+
+// look finds out what the files hold, or knows it from before.
+func (d *Dataset) look(ctx context.Context) error {
+	var memo string
+	if d.cached {
+		memo = filepath.Join(d.memory(), "datasets", stamp(d.files)+".json")
+		var known about
+		if text, err := os.ReadFile(memo); err == nil && json.Unmarshal(text, &known) == nil && known.Version == version.Version {
+			d.about = &known
+			return nil
+		}
+	}
+	o := fio.Options{}
+	if d.cached {
+		o.Cache = d.index()
+		if err := os.MkdirAll(o.Cache, 0o755); err != nil {
+			return exit.Create(o.Cache, err)
+		}
+	}
+	in, err := fio.Open(ctx, d.files, o)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	d.about = aboutOf(in.Catalogue())
+	if !d.cached {
+		return nil
+	}
+	return writeJSON(memo, d.about)
+}
+
+func aboutOf(cat *ensemble.Catalogue) *about {
+	a := &about{Version: version.Version, Unused: len(cat.Unused)}
+	for _, g := range cat.Groups() {
+		a.Rows = append(a.Rows, run.GroupRow(g))
+		for _, grid := range g.Grids {
+			if text := grid.String(); !slices.Contains(a.Grids, text) {
+				a.Grids = append(a.Grids, text)
+			}
+		}
+		if _, known := ensemble.VariableNamed(g.Variable); known && g.Product == ensemble.MemberField {
+			a.Variables = append(a.Variables, variableAbout{g.Variable, g.Levels})
+		}
+	}
+	fields := ensemble.Catalogue{Entries: cat.Select(func(e ensemble.Entry) bool { return e.Product == ensemble.MemberField })}
+	a.Leads, a.Members = fields.Leads(), fields.Members()
+	at := map[ensemble.Init]int{}
+	for _, init := range cat.Inits() {
+		at[init] = len(a.Starts)
+		a.Starts = append(a.Starts, startAbout{Init: init})
+	}
+	for _, e := range cat.Entries {
+		s := &a.Starts[at[e.Init]]
+		if !slices.Contains(s.Files, e.File) {
+			s.Files = append(s.Files, e.File)
+		}
+	}
+	return a
+}
+
+// memory is the folder of what later cells need not find out again.
+func (d *Dataset) memory() string { return filepath.Join(d.folder, "notebooks") }
+
+// index is the folder of indexes of GRIB files.
+func (d *Dataset) index() string { return filepath.Join(d.memory(), "index") }
+
+// Files lists the forecast files.
+func (d *Dataset) Files() []string { return slices.Clone(d.files) }
+
+// Analyses names the analyses that the dataset was opened with, as a dataset of their
+// own.
+//
+// Errors: exit 66 if it was opened with none.
+func (d *Dataset) Analyses() (*Dataset, error) {
+	if d.analyses == nil {
+		return nil, &exit.Error{Code: exit.NotYet, What: "the dataset has no analyses", Fix: `open it with ens.Analyses("an/*.nc")`}
+	}
+	return open(d.analyses, options{cached: d.cached, folder: d.folder})
+}
+
+// MustAnalyses is Analyses, and ends the cell on an error.
+func (d *Dataset) MustAnalyses() *Dataset { return must(d.Analyses()) }
+
+// Table says what the files hold, as `ensemble inspect` does: a row for each variable.
+func (d *Dataset) Table() *Table {
+	t := &Table{Columns: run.GroupColumns, Rows: d.about.Rows, Title: fmt.Sprintf("%d files", len(d.files))}
+	for _, g := range d.about.Grids[:min(len(d.about.Grids), 3)] {
+		t.Title += "; grid " + g
+	}
+	if d.about.Unused > 0 {
+		t.Title += fmt.Sprintf("; %d messages are not used: `ensemble inspect` says why", d.about.Unused)
+	}
+	return t
+}
+
+// Show adds the table to the cell.
+func (d *Dataset) Show() { d.Table().Show() }
+
+// Cycles lists the starts of the forecasts, ascending.
+func (d *Dataset) Cycles() []ensemble.Init {
+	var out []ensemble.Init
+	for _, s := range d.about.Starts {
+		out = append(out, s.Init)
+	}
+	return out
+}
+
+// Cycle is one start of a dataset.
+type Cycle struct {
+	Init  ensemble.Init
+	Files []string // with fields of it
+	data  *Dataset
+	err   error
+}
+
+// Err says why there is no such start.
+func (c Cycle) Err() error { return c.err }
+
+// Cycle finds a start, given as "2017-02-26T00Z", "2017022600" or RFC 3339; "first" and
+// "last" are those of the dataset. One that is not there is an error of what is made of
+// it: 64 for a text that is no time, 66 if the files have no such start.
+func (d *Dataset) Cycle(text string) Cycle {
+	starts := d.about.Starts
+	if n := len(starts); n > 0 && text == "first" {
+		return Cycle{starts[0].Init, starts[0].Files, d, nil}
+	} else if n > 0 && text == "last" {
+		return Cycle{starts[n-1].Init, starts[n-1].Files, d, nil}
+	}
+	date, err := config.ParseDate(text)
+	if err != nil || date.WholeDay {
+		return Cycle{err: &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no start", text), At: "Cycle", Fix: `write it as "2017-02-26T00Z" or "2017022600"`}}
+	}
+	for _, s := range starts {
+		if s.Init.Equal(date.Time) {
+			return Cycle{s.Init, s.Files, d, nil}
+		}
+	}
+	e := &exit.Error{Code: exit.NotYet, What: "the cycle is not in the files", At: ensemble.InitAt(date.Time).String(), Fix: "ds.Cycles() lists those that are"}
+	if n := len(starts); n > 0 {
+		e.Why = fmt.Sprintf("they have %d starts from %s to %s", n, starts[0].Init, starts[n-1].Init)
+	}
+	return Cycle{err: e}
+}
+
+// Demo makes the data of `ensemble demo`, weather that the program invents: ensembles
+// of ten members every week for four years, with analyses; with Small for one year. They
+// are made once. Takes In and Small.
+//
+// Errors: 73 and 74 for the folder.
+func Demo(opts ...Option) (*Dataset, error) {
+	o, err := collect("Demo", opts, "In", "Small")
+	if err != nil {
+		return nil, err
+	}
+	folder := o.folder
+	if folder == "" {
+		folder = DefaultFolder
+	}
+	do := run.DemoOptions{Root: folder, DataOnly: true, Version: version.Version}
+	if o.small {
+		do.Root = filepath.Join(folder, "small")
+		do.Data.Starts = weeksOfYear
+	}
+	dir, err := makeDemo(do)
+	if err != nil {
+		return nil, err
+	}
+	return open([]string{filepath.Join(dir, "demo_fc_*.grib2")}, options{cached: true, folder: folder, analyses: []string{filepath.Join(dir, "demo_an_*.nc")}})
+}
+
+// weeksOfYear are the starts of a small demonstration.
+const weeksOfYear = 52
+
+// MustDemo is Demo, and ends the cell on an error.
+func MustDemo(opts ...Option) *Dataset { return must(Demo(opts...)) }
+
+func makeDemo(o run.DemoOptions) (dir string, err error) {
+	return do(func(ctx context.Context, j job) (string, error) {
+		o.Progress, o.Warn = j.progress, j.warn
+		r, err := run.Demo(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		return r.DataDir, nil
+	})
+}

@@ -1,0 +1,106 @@
+package notebooks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Field is one field on its grid.
+//
+// Shape: Values [latitude][longitude], north to south and 0 to 360° east. Unit: SI.
+// Missing: NaN.
+type Field struct {
+	*ensemble.Field
+	What    string // "post-processed spread"
+	percent bool   // values from 0 to 1 that have no unit
+	err     error
+}
+
+// Err says why there is no field; its other methods then end the cell.
+func (f *Field) Err() error { return f.err }
+
+// Float32s are the values, row by row.
+func (f *Field) Float32s() []float32 {
+	end(f.err)
+	return slices.Clone(f.Values)
+}
+
+// Shape is the number of rows and columns.
+func (f *Field) Shape() [2]int {
+	end(f.err)
+	return [2]int{f.Grid.NY, f.Grid.NX}
+}
+
+// Lat are the latitudes of the rows in degrees, and Lon the longitudes of the columns;
+// on projections and lists of points they are those of each point.
+func (f *Field) Lat() []float64 {
+	end(f.err)
+	return slices.Clone(f.Grid.Lat)
+}
+
+// Lon are the longitudes, as Lat.
+func (f *Field) Lon() []float64 {
+	end(f.err)
+	return slices.Clone(f.Grid.Lon)
+}
+
+// Area is a part of the globe between two parallels, from its western to its eastern
+// meridian, in degrees.
+type Area = ensemble.Area
+
+// The areas that verification names too; Globe is all of a grid.
+var (
+	Globe                Area
+	NorthernExtratropics = box("northern_extratropics")
+	Tropics              = box("tropics")
+	SouthernExtratropics = box("southern_extratropics")
+	Europe               = box("europe")
+	NorthAmerica         = box("north_america")
+	EastAsia             = box("east_asia")
+)
+
+func box(name string) Area {
+	b := score.Boxes[slices.IndexFunc(score.Boxes, func(b score.Box) bool { return b.Name == name })]
+	return Area{North: b.North, West: b.West, South: b.South, East: b.East}
+}
+
+// Map draws the field on an area.
+//
+// Errors, kept in the picture: 64 for an area without points of the grid.
+func (f *Field) Map(a Area) *Picture {
+	if f.err != nil {
+		return &Picture{err: f.err}
+	}
+	grid, values := f.Grid, f.Values
+	if a != Globe {
+		part, places, err := grid.Crop(a)
+		if err != nil {
+			return &Picture{err: &exit.Error{Code: exit.Usage, What: err.Error(), At: "area " + a.String(), Fix: "name an area with points of " + grid.String()}}
+		}
+		if grid = part; places != nil {
+			values = ensemble.Pick(values, places)
+		}
+	}
+	v, _ := ensemble.VariableNamed(f.Key.Variable)
+	name := strings.ToUpper(v.LongName[:1]) + v.LongName[1:]
+	if v.OnManyLevels() {
+		name += " at " + f.Key.Level.String()
+	}
+	panel := report.Panel{Title: name + ": " + f.What, Unit: f.Unit, Valid: f.Key.Valid(),
+		Maps: []report.Map{{Title: fmt.Sprintf("start %s, lead %s", f.Key.Init, f.Key.Lead), Grid: grid, Values: values}}}
+	if f.percent {
+		panel.Unit = "1"
+	}
+	m, err := panel.Image(0)
+	if err != nil {
+		return &Picture{err: err}
+	}
+	png, err := encode(m)
+	return &Picture{Title: fmt.Sprintf("%s, %s", panel.Title, panel.Maps[0].Title), PNG: png, err: err}
+}

@@ -1,0 +1,18 @@
+//go:build long
+
+package notebooks
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestLongNotebooks executes all notebooks, each from scratch in a folder of its own: as
+// somebody does who downloaded it and has a module that requires this one.
+func TestLongNotebooks(t *testing.T) {
+	for _, path := range notebooksHere(t) {
+		t.Run(strings.TrimSuffix(path, ".ipynb"), func(t *testing.T) {
+			t.Log(strings.TrimSpace(jupyter(t, moduleFolder(t), false, path)))
+		})
+	}
+}

@@ -1,0 +1,368 @@
+package notebooks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+)
+
+// cellVariable names what a test process does as a cell, on the data in dataVariable.
+const (
+	cellVariable = "ENSEMBLE_TEST_CELL"
+	dataVariable = "ENSEMBLE_TEST_CELL_DATA"
+)
+
+func TestMain(m *testing.M) {
+	if cell := os.Getenv(cellVariable); cell != "" {
+		cells[cell]()
+		os.Exit(0)
+	}
+	code := m.Run()
+	if dir, err := weather(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// weather is a folder with the demonstration's data of ten starts and four members.
+var weather = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "ensemble-notebooks-")
+	if err != nil {
+		return "", err
+	}
+	o := run.DemoOptions{Root: dir, DataOnly: true}
+	o.Data.Starts, o.Data.Members = 10, 4
+	_, err = run.Demo(context.Background(), o)
+	return dir, err
+})
+
+// data opens the weather, with everything kept in a folder of the test.
+func data(t *testing.T, opts ...Option) *Dataset {
+	t.Helper()
+	testdecoder.Path(t)
+	dir, err := weather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openAt(dir, append(opts, In(t.TempDir()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func openAt(dir string, opts ...Option) (*Dataset, error) {
+	return Open(filepath.Join(dir, "demo-data", "demo_fc_*.grib2"), append(opts, Analyses(filepath.Join(dir, "demo-data", "demo_an_*.nc")))...)
+}
+
+// tiny is a network that trains in a moment.
+var tiny = Set("model.base=2", "model.stages=1", "train.epochs=2", "train.threads=1", "baselines=[climatology]")
+
+// TestFiveLines goes the way of the package's comment; another program reads what was
+// published.
+func TestFiveLines(t *testing.T) {
+	d := data(t, Cached())
+	r, err := Train("quick", d, Target("t850"), tiny)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cycle := d.Cycle("2001-03-05T00Z")
+	p, err := r.Predict(cycle, Lead("48h"), Quantiles(0.9), Event("t>273.15"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spread := p.Spread("t850")
+	copied := filepath.Join(t.TempDir(), "out", "p.nc")
+	if err := errors.Join(spread.Err(), p.WriteNetCDF(copied)); err != nil {
+		t.Fatal(err)
+	}
+	values, shape := spread.Float32s(), spread.Shape()
+	if shape != [2]int{len(spread.Lat()), len(spread.Lon())} || len(values) != shape[0]*shape[1] || spread.Unit != "K" {
+		t.Errorf("shape %v of %d values, %d latitudes, %d longitudes, unit %q", shape, len(values), len(spread.Lat()), len(spread.Lon()), spread.Unit)
+	}
+	const script = `import netCDF4, sys
+f = netCDF4.Dataset(sys.argv[1])
+v = [f[n] for n in f.variables if n.endswith("_spread") and "ensemble" not in n][0]
+x = v[:].reshape(len(f["latitude"]), len(f["longitude"]))
+print("%.6g %.6g %.6g %.6g" % (x[0, 1], x[-1, -1], f["latitude"][0], f["longitude"][1]))`
+	out, err := exec.Command("../build/venv/bin/python", "-c", script, copied).CombinedOutput()
+	want := fmt.Sprintf("%.6g %.6g %.6g %.6g", values[1], values[len(values)-1], spread.Lat()[0], spread.Lon()[1])
+	if err != nil || strings.TrimSpace(string(out)) != want {
+		t.Errorf("netCDF4 reads %s (%v), Float32s has %s", out, err, want)
+	}
+	upper, chance := p.Quantile("t850", 0.9), p.Probability("t>273.15")
+	if err := errors.Join(upper.Err(), chance.Err()); err != nil {
+		t.Fatal(err)
+	}
+	mean := p.Mean("t850").Float32s()
+	for i, q := range upper.Float32s() { // z of 0.9
+		if want := mean[i] + 1.2815516*values[i]; q-want > 1e-3 || want-q > 1e-3 {
+			t.Fatalf("quantile 0.9 of point %d is %g, the distribution's %g", i, q, want)
+		}
+	}
+	if v := chance.Float32s(); slices.Min(v) < 0 || slices.Max(v) > 1 {
+		t.Errorf("probabilities from %g to %g", slices.Min(v), slices.Max(v))
+	}
+	for name, picture := range map[string]*Picture{"map": spread.Map(Europe), "probability": chance.Map(Globe), "loss": r.Loss()} {
+		if picture.Err() != nil || len(picture.PNG)+len(picture.SVG) == 0 || len(picture.PNG)+len(picture.SVG) > 90_000 {
+			t.Errorf("%s: %d bytes of PNG, %d of SVG, error %v; want a small picture", name, len(picture.PNG), len(picture.SVG), picture.Err())
+		}
+	}
+	if m, err := png.Decode(bytes.NewReader(spread.Map(Europe).PNG)); err != nil || m.Bounds().Dx() > 800 {
+		t.Errorf("the map: %v", err)
+	}
+	s := p.Score(d)
+	if s.Err() != nil || s.result.Find("crps_gauss", "network", "t", "850hPa", "48h") == nil {
+		t.Errorf("scores of the prediction: %v", s.Err())
+	}
+
+	// Made again they are what they were, and nothing is made.
+	begun := time.Now()
+	d2, err := openAt(must(weather()), Cached(), In(d.folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r2, err := Train("quick", d2, Target("t850"), tiny)
+	if err != nil || r2.Dir != r.Dir {
+		t.Fatalf("the same training again: %v, %v; want %s", r2, err, r.Dir)
+	}
+	for path, at := range changed(t, d.folder) {
+		if at.After(begun) && filepath.Base(path) != "quick.yaml" {
+			t.Errorf("%s was written again", path)
+		}
+	}
+	if other, err := Train("quick", d2, Target("gh500"), tiny); err != nil || other.Dir == r.Dir {
+		t.Errorf("a training of another target: %v, %v", other, err)
+	}
+}
+
+// changed tells when the files of a folder were written.
+func changed(t *testing.T, dir string) map[string]time.Time {
+	t.Helper()
+	out := map[string]time.Time{}
+	if err := filepath.Walk(dir, func(path string, st os.FileInfo, err error) error {
+		if err == nil && !st.IsDir() {
+			out[path] = st.ModTime()
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestContent: names go by content. A file that was only touched is the same, one of
+// which a byte differs is not, also where its size and time are as before and nothing
+// remembers them.
+func TestContent(t *testing.T) {
+	dir := t.TempDir()
+	file, memory := filepath.Join(dir, "a"), filepath.Join(dir, "memory")
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	write := func(text string, at time.Time) {
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o644), os.Chtimes(file, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum := func(memory string) string {
+		s, err := content([]string{file}, memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s[0]
+	}
+	write("one", at)
+	first := sum(memory)
+	write("one", at.Add(time.Hour))
+	if sum(memory) != first {
+		t.Error("a touched file has another name")
+	}
+	write("two", at.Add(2*time.Hour))
+	second := sum(memory)
+	if second == first {
+		t.Error("another content has the same name")
+	}
+	write("one", at.Add(2*time.Hour))
+	if sum(memory) != second || sum("") != first {
+		t.Error("with a memory files go by size and time, without by content")
+	}
+	if err := os.WriteFile(filepath.Join(memory, "checksums.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if sum(memory) != first {
+		t.Error("a damaged memory is trusted")
+	}
+}
+
+// TestErrors: every fault has the program's exit code, and what comes of a thing that is
+// not there tells it too.
+func TestErrors(t *testing.T) {
+	d := data(t)
+	r := &Run{Dir: filepath.Join(t.TempDir(), "none"), data: d}
+	p := &Prediction{Cycle: d.Cycle("first"), Outputs: d.files[:1], run: r}
+	errOf := func(_ any, err error) error { return err }
+	for _, c := range []struct {
+		name string
+		err  error
+		want exit.Code
+	}{
+		{"no file", errOf(Open("nothing/*.grib2")), exit.NotYet},
+		{"an option of others", errOf(Open("x", Target("t"))), exit.Usage},
+		{"no option", errOf(Open("x", Option{})), exit.Usage},
+		{"no lead", errOf(Train("x", d, Lead("48"))), exit.Usage},
+		{"a lead that is not there", errOf(Train("x", d, Lead("30h"))), exit.Usage},
+		{"no variable", errOf(Train("x", d, Target("temperature"))), exit.Usage},
+		{"a variable that is not there", errOf(Train("x", d, Target("q850"))), exit.Usage},
+		{"a level that is not there", errOf(Train("x", d, Target("t700"))), exit.Usage},
+		{"levels that do not go together", errOf(Train("x", d, Target("t850"), Target("t2m"))), exit.Usage},
+		{"no name", errOf(Train("../x", d)), exit.Usage},
+		{"an unknown key", errOf(Train("x", d, Set("train.epoch=5"))), exit.Usage},
+		{"one member", errOf(Train("x", d, Members(1))), exit.Usage},
+		{"no time", d.Cycle("yesterday").Err(), exit.Usage},
+		{"a time without its zone", d.Cycle("2001-01-01T00").Err(), exit.Usage},
+		{"a start that is not there", errOf(r.Predict(d.Cycle("1999-01-01T00Z"))), exit.NotYet},
+		{"no training", errOf(r.Predict(d.Cycle("first"))), exit.NotYet},
+		{"quantiles in per cent", errOf(r.Predict(d.Cycle("first"), Quantiles(10))), exit.Usage},
+		{"no event", errOf(r.Predict(d.Cycle("first"), Event("warm"))), exit.Usage},
+		{"nothing since", errOf(r.Verify(d, Since("2030-01-01"))), exit.NotYet},
+		{"no losses", r.Loss().Err(), exit.NotYet},
+		{"no scores", r.Scores().Err(), exit.NotYet},
+		{"scores of no scores", r.Scores().Histograms().Err(), exit.NotYet},
+		{"a field that was not predicted", p.Spread("t850").Err(), exit.NotYet},
+		{"a map of no field", p.Mean("t850").Map(Europe).Err(), exit.NotYet},
+		{"an area between points", (&Field{Field: &ensemble.Field{Key: ensemble.Key{Variable: "t"}, Grid: must(ensemble.NamedGrid("10deg")), Values: make([]float32, 19*36)}}).
+			Map(Area{North: 44, West: 1, South: 43, East: 2}).Err(), exit.Usage},
+	} {
+		if got := exit.CodeOf(c.err); got != c.want {
+			t.Errorf("%s: exit %d, want %d: %v", c.name, got, c.want, c.err)
+		}
+	}
+}
+
+// cells are programs as the kernel makes them.
+var cells = map[string]func(){
+	"error": func() { MustOpen("nothing/*.grib2") },
+	"chain": func() { (&Prediction{Cycle: Cycle{}, run: &Run{}}).Spread("temperature").Map(Europe).Show() },
+	"train": func() {
+		d := must(openAt(os.Getenv(dataVariable), Cached(), In("kept")))
+		MustTrain("long", d, Target("t850"), tiny, Set("train.epochs=100000", "train.checkpoint.every=100000"))
+	},
+	"table": func() {
+		t := &Table{Columns: []string{"n"}}
+		for i := range 1000 {
+			t.Rows = append(t.Rows, []string{fmt.Sprint(i)})
+		}
+		t.Show()
+	},
+}
+
+// cell runs one of them in a folder; begun is called when it has started.
+func cell(t *testing.T, name, dir string, begun func(*os.Process)) (stdout, stderr string, code exit.Code) {
+	t.Helper()
+	var out, said bytes.Buffer
+	cmd := exec.Command(must(os.Executable()))
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &said
+	cmd.Env = append(os.Environ(), cellVariable+"="+name, dataVariable+"="+must(weather()))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if begun != nil {
+		begun(cmd.Process)
+	}
+	_ = cmd.Wait() // the code is what is asked
+	return out.String(), said.String(), exit.Code(cmd.ProcessState.ExitCode())
+}
+
+// TestMust: a cell that fails prints the program's four lines and has its exit code.
+func TestMust(t *testing.T) {
+	for name, want := range map[string]exit.Code{"error": exit.NotYet, "chain": exit.Usage} {
+		_, said, code := cell(t, name, t.TempDir(), nil)
+		lines := strings.Split(strings.TrimSpace(said), "\n")
+		if code != want || !strings.HasPrefix(lines[0], fmt.Sprintf("ensemble: error[E%03d]: ", want)) || !strings.HasPrefix(lines[len(lines)-1], "  fix: ") {
+			t.Errorf("%s: exit %d, want %d, and printed\n%s", name, code, want, said)
+		}
+	}
+}
+
+// TestLines: no call prints more than MaxLines lines.
+func TestLines(t *testing.T) {
+	out, _, code := cell(t, "table", t.TempDir(), nil)
+	if n := strings.Count(out, "\n"); code != exit.OK || n > MaxLines || n < maxRows {
+		t.Errorf("a table of 1000 rows printed %d lines, exit %d", n, code)
+	}
+	var b bytes.Buffer
+	l := &limited{w: &b, left: MaxLines - 1}
+	for i := range 1000 {
+		fmt.Fprintf(l, "%d\n%d", i, i)
+	}
+	if n := strings.Count(b.String(), "\n"); n != MaxLines || !strings.HasSuffix(b.String(), "printed\n") {
+		t.Errorf("%d lines of 1000 came through, the last %q", n, b.String()[max(0, b.Len()-60):])
+	}
+}
+
+// TestStop interrupts a training as the kernel does when a cell is stopped: it is saved,
+// and the same cell goes on with it.
+func TestStop(t *testing.T) {
+	data(t) // so that it is there
+	dir := t.TempDir()
+	stop := func(kind string) func(*os.Process) {
+		return func(p *os.Process) {
+			defer p.Signal(syscall.SIGINT)
+			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+				runs, _ := filepath.Glob(filepath.Join(dir, "kept", "long-*"))
+				if len(runs) != 1 {
+					continue
+				}
+				if events, err := rundir.ReadEvents(runs[0]); err == nil && slices.ContainsFunc(events, func(e rundir.Event) bool { return e.Kind == kind }) {
+					return
+				}
+			}
+		}
+	}
+	for _, kind := range []string{"epoch", "resumed"} {
+		_, said, code := cell(t, "train", dir, stop(kind))
+		if code != exit.SaveAndStop || !strings.Contains(said, "error[E075]") || !strings.Contains(said, "fix: run the cell again") {
+			t.Fatalf("stopped after %q: exit %d, printed\n%s", kind, code, said)
+		}
+	}
+	runs, _ := filepath.Glob(filepath.Join(dir, "kept", "long-*"))
+	events, err := rundir.ReadEvents(runs[0])
+	if err != nil || !slices.ContainsFunc(events, func(e rundir.Event) bool { return e.Kind == "resumed" && e.Step > 0 }) {
+		t.Errorf("the second cell did not go on with the first: %v", err)
+	}
+}
+
+// TestPlaces: variables are named as people write them.
+func TestPlaces(t *testing.T) {
+	for text, want := range map[string]string{"t2m": "2t@2m", "2t": "2t@2m", "t": "t", "t850": "t@850hPa", "gh@500hPa": "gh@500hPa", "msl": "msl@msl", "u10": "10u@10m", "z500": "z@500hPa",
+		"t0": "", "x850": "", "850": "", "": "", "t@": "", "msl850": "", "t8.5": ""} {
+		p, err := parsePlace(text)
+		if got := p.String(); (err != nil) != (want == "") || err == nil && got != want {
+			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+func Example() {
+	ds := MustDemo(Small())
+	ds.Show()
+	run := MustTrain("quick", ds, Target("t850"), Small())
+	p := run.MustPredict(ds.Cycle("2001-12-17T00Z"), Lead("48h"))
+	p.Spread("t850").Map(Europe).Show()
+}

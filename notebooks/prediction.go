@@ -1,0 +1,196 @@
+package notebooks
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// Prediction names the published products of one start.
+type Prediction struct {
+	Cycle   Cycle
+	Outputs []string // paths of the NetCDF files, one a lead
+	run     *Run
+	lead    *ensemble.Lead // that is shown; nil if there is one only
+}
+
+// Predict predicts one start and publishes mean and spread, and what options add, or
+// finds what was published of it by this run before. Takes Event, Lead and Quantiles.
+//
+// Errors: those of the cycle; 64 for products that the model cannot give, 65 and 66 for
+// the files, 69 if the decoding program is not installed, 73 and 74 for the folder.
+func (r *Run) Predict(c Cycle, opts ...Option) (*Prediction, error) {
+	o, err := collect("Predict", opts, "Event", "Lead", "Quantiles")
+	if err == nil {
+		err = c.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.predict(c, o)
+}
+
+func (r *Run) predict(c Cycle, o options) (*Prediction, error) {
+	pub, folder, err := r.publishing(o)
+	if err != nil {
+		return nil, err
+	}
+	p := &Prediction{Cycle: c, run: r}
+	if o.leadGiven {
+		p.lead = &o.lead
+	}
+	po := run.PredictOptions{RunDir: r.Dir, Input: c.Files, Out: folder, Cycle: c.Init.Time, Publish: pub, Formats: []run.Format{product.NetCDF},
+		Command: "notebook", Version: version.Version}
+	made, err := do(func(ctx context.Context, j job) (*run.PredictResult, error) {
+		po.Progress, po.Warn = j.progress, j.warn
+		made, err := run.Predict(ctx, po)
+		if exit.CodeOf(err) == exit.CannotWrite { // of other files or another version: those here are nobody else's
+			po.Overwrite = product.OverwriteAlways
+			made, err = run.Predict(ctx, po)
+		}
+		return made, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range made.Outputs {
+		if filepath.Ext(f) == ".nc" {
+			p.Outputs = append(p.Outputs, f)
+		}
+	}
+	return p, nil
+}
+
+// MustPredict is Predict, and ends the cell on an error.
+func (r *Run) MustPredict(c Cycle, opts ...Option) *Prediction { return must(r.Predict(c, opts...)) }
+
+// publishing is what is published, and the folder of its cycles.
+func (r *Run) publishing(o options) (pub config.Publishing, folder string, err error) {
+	folder = r.Dir + "-products"
+	if o.quantiles == nil && o.events == nil {
+		return pub, folder, nil
+	}
+	pub.Quantiles = slices.Clone(o.quantiles)
+	slices.Sort(pub.Quantiles)
+	pub.Quantiles = slices.Compact(pub.Quantiles)
+	if n := len(pub.Quantiles); n > 0 && !(pub.Quantiles[0] > 0 && pub.Quantiles[n-1] < 1) {
+		return pub, "", &exit.Error{Code: exit.Usage, What: "quantiles lie between 0 and 1", At: fmt.Sprint(o.quantiles), Fix: "for 10 % write 0.1"}
+	}
+	for _, text := range o.events {
+		q, err := ensemble.ParseQuestion(text)
+		if err != nil {
+			return pub, "", &exit.Error{Code: exit.Usage, What: err.Error(), At: "Event", Fix: `write it as "t2m>273.15"`}
+		}
+		pub.Probabilities = append(pub.Probabilities, q)
+	}
+	return pub, folder + "-" + key(fmt.Sprint(pub.Quantiles), strings.Join(o.events, "\n")), nil
+}
+
+// Mean is the post-processed mean of a variable: "t2m", "t850", "t@850hPa".
+func (p *Prediction) Mean(name string) *Field {
+	return p.field(name, product.Mean, "post-processed mean", nil)
+}
+
+// Spread is the post-processed standard deviation; of a run without analyses the
+// estimate of the full ensemble's.
+func (p *Prediction) Spread(name string) *Field {
+	f := p.field(name, product.Spread, "post-processed spread", nil)
+	if f.err != nil && exit.CodeOf(f.err) == exit.NotYet {
+		if e := p.field(name, product.EnsembleSpread, "spread of the full ensemble, estimated", nil); e.err == nil {
+			return e
+		}
+	}
+	return f
+}
+
+// Quantile is the value below which the variable lies with a probability, one of those
+// that Quantiles named.
+func (p *Prediction) Quantile(name string, below float64) *Field {
+	return p.field(name, product.Quantile, fmt.Sprintf("quantile %g", below), func(k ensemble.Key) bool { return k.Below == below })
+}
+
+// Probability is that of an event of a variable, of those that Event named.
+func (p *Prediction) Probability(question string) *Field {
+	q, err := ensemble.ParseQuestion(question)
+	if err != nil {
+		return &Field{err: &exit.Error{Code: exit.Usage, What: err.Error(), At: "Probability", Fix: `write it as "t2m>273.15"`}}
+	}
+	return p.field(q.Variable, product.Probability, "probability of "+question, nil)
+}
+
+// field reads one field of the products.
+//
+// Errors, kept in the field: 64 for a name that is none or of several fields, 66 if the
+// products do not have it.
+func (p *Prediction) field(name string, kind product.Kind, what string, keep func(ensemble.Key) bool) *Field {
+	at, err := parsePlace(name)
+	if err != nil {
+		return &Field{err: err}
+	}
+	found, err := do(func(ctx context.Context, _ job) ([]run.ProductField, error) {
+		return run.ReadProducts(ctx, p.Outputs, func(k ensemble.Key, is product.Kind) bool {
+			return is == kind && k.Variable == at.variable && (at.level == nil || k.Level == *at.level) && (p.lead == nil || k.Lead == *p.lead) && (keep == nil || keep(k))
+		})
+	})
+	if err != nil {
+		return &Field{err: err}
+	}
+	if len(found) == 1 {
+		return &Field{Field: found[0].Field, What: what, percent: kind == product.Probability}
+	}
+	e := &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("the products have no %s of %s", what, at), At: p.Cycle.Init.String(),
+		Fix: "name a target of the training, at a lead that it has; quantiles and events are options of Predict"}
+	if len(found) > 1 {
+		var names []string
+		for _, f := range found {
+			names = append(names, fmt.Sprintf("%s@%s at %s", f.Key.Variable, f.Key.Level, f.Key.Lead))
+		}
+		e = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s is several fields", at), Why: "the products have " + strings.Join(names, ", "),
+			Fix: `name one: "t850", and ens.Lead("48h") of Predict`}
+	}
+	return &Field{err: e}
+}
+
+// Score judges the prediction by analyses of its valid time: those that a dataset was
+// opened with, or else its own files. Takes Above and Metrics.
+func (p *Prediction) Score(analyses *Dataset, opts ...Option) *Scores {
+	o, err := collect("Score", opts, "Above", "Metrics")
+	if err != nil {
+		return &Scores{err: err}
+	}
+	return p.run.judge([]*Prediction{p}, analyses, o)
+}
+
+// WriteNetCDF copies the products to a file, of the lead that is shown.
+//
+// Errors: 64 for several leads of which none was named, 73 and 74 for the file.
+func (p *Prediction) WriteNetCDF(path string) error {
+	files := p.Outputs
+	if p.lead != nil {
+		files = slices.DeleteFunc(slices.Clone(files), func(f string) bool {
+			return filepath.Base(f) != product.NetCDFName(p.Cycle.Init, *p.lead)
+		})
+	}
+	if len(files) != 1 {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the prediction has %d files, one a lead", len(files)), At: p.Cycle.Init.String(),
+			Fix: `name a lead that it has: ens.Lead("48h") of Predict`}
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		return exit.Read(files[0], err)
+	}
+	return writeFile(path, text)
+}
+
+// MustWriteNetCDF is WriteNetCDF, and ends the cell on an error.
+func (p *Prediction) MustWriteNetCDF(path string) { end(p.WriteNetCDF(path)) }

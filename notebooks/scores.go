@@ -1,0 +1,148 @@
+package notebooks
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Scores are what a verification found: systems side by side, with intervals from
+// resampled dates.
+type Scores struct {
+	result *score.Result
+	err    error
+}
+
+// Err says why there are no scores.
+func (s *Scores) Err() error { return s.err }
+
+// Result is all that was found, as scores.json has it.
+func (s *Scores) Result() (*score.Result, error) { return s.result, s.err }
+
+// Show adds a table for each variable, level and lead to the cell: of the scores with
+// these ids, or of the Main ones. `ensemble scores` lists ids.
+func (s *Scores) Show(ids ...string) {
+	end(s.err)
+	if len(ids) == 0 {
+		ids = Main
+	}
+	end(showTables(tablesOf(report.ScoreTables(s.result, ids...))))
+}
+
+// Main are the scores that are shown unless others are named.
+var Main = []string{score.CRPSGauss.ID, score.CRPSFair.ID, score.RMSE.ID, score.Bias.ID, score.SpreadSkill.ID, score.Coverage90.ID}
+
+// ShowGains adds what systems gain over others to the cell, with paired intervals: of
+// the scores with these ids, or of all that were compared.
+func (s *Scores) ShowGains(ids ...string) {
+	end(s.err)
+	end(showTables(tablesOf(report.GainTables(s.result, ids...))))
+}
+
+// Histograms draws how often each rank among the members was that of the analysis:
+// level for calibrated members.
+func (s *Scores) Histograms() *Pictures {
+	if s.err != nil {
+		return &Pictures{err: s.err}
+	}
+	return pictures(report.Histograms(s.result))
+}
+
+// Diagrams draws calibration and value, as far as they were scored: spread and skill,
+// PIT histograms, and of events reliability, ROC and economic value. With ids, those of
+// these scores.
+func (s *Scores) Diagrams(ids ...string) *Pictures {
+	if s.err != nil {
+		return &Pictures{err: s.err}
+	}
+	return pictures(report.Diagrams(s.result, ids...))
+}
+
+func pictures(all []report.Picture) *Pictures {
+	p := &Pictures{}
+	for _, one := range all {
+		p.All = append(p.All, drawn(one))
+	}
+	return p
+}
+
+func tablesOf(all []report.Table) (out []*Table) {
+	for _, t := range all {
+		out = append(out, &Table{Title: t.Title, Columns: t.Columns, Rows: t.Rows})
+	}
+	return out
+}
+
+// Verify predicts all starts of a dataset and judges them by its analyses, or finds what
+// was found before. Starts that the run was trained on flatter it: Since leaves them
+// out. Takes Above, Metrics and Since.
+//
+// Errors: 64 for options, 65 and 66 for the files, 66 too if no start is left.
+func (r *Run) Verify(d *Dataset, opts ...Option) (*Scores, error) {
+	o, err := collect("Verify", opts, "Above", "Metrics", "Since")
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, s := range d.about.Starts {
+		if o.since == nil || !s.Init.Before(o.since.Time) {
+			files = append(files, s.Files...)
+		}
+	}
+	if files == nil {
+		return nil, &exit.Error{Code: exit.NotYet, What: "no start is left to verify", Fix: "name an earlier date with Since"}
+	}
+	slices.Sort(files)
+	all, err := r.predict(Cycle{Files: slices.Compact(files), data: d}, options{})
+	if err != nil {
+		return nil, err
+	}
+	if o.since != nil {
+		all.Outputs = slices.DeleteFunc(all.Outputs, func(f string) bool { return filepath.Base(filepath.Dir(f)) < o.since.Format("2006010215") })
+	}
+	s := r.judge([]*Prediction{all}, d, o)
+	return s, s.err
+}
+
+// MustVerify is Verify, and ends the cell on an error.
+func (r *Run) MustVerify(d *Dataset, opts ...Option) *Scores { return must(r.Verify(d, opts...)) }
+
+// judge verifies predictions, or finds the scores that were kept.
+func (r *Run) judge(all []*Prediction, d *Dataset, o options) *Scores {
+	vo := run.VerifyOptions{Analysis: d.analyses, RunDir: r.Dir, Choice: run.ScoreChoice{Scores: o.metrics, Above: o.above}}
+	if d.analyses == nil {
+		vo.Analysis = d.files
+	}
+	for _, p := range all {
+		vo.Forecast, vo.Members = append(vo.Forecast, p.Outputs...), append(vo.Members, p.Cycle.Files...)
+	}
+	sums, err := content(slices.Concat(vo.Forecast, vo.Analysis, vo.Members), d.memory())
+	if err != nil {
+		return &Scores{err: err}
+	}
+	vo.Out = r.Dir + "-scores-" + key(append(sums, version.Version, fmt.Sprint(o.metrics), strings.Join(o.above, "\n"))...)
+	if s, err := run.ReadScores(vo.Out); exit.CodeOf(err) != exit.NotYet {
+		return &Scores{result: s, err: err}
+	}
+	v, err := do(func(ctx context.Context, j job) (*run.VerifyResult, error) {
+		v, err := run.Verify(ctx, vo)
+		if err == nil {
+			for _, w := range v.Warnings {
+				j.warn(w)
+			}
+		}
+		return v, err
+	})
+	if err != nil {
+		return &Scores{err: err}
+	}
+	return &Scores{result: v.Scores}
+}
