@@ -47,6 +47,7 @@ type Model struct {
 	Baselines []Baselines      // as targets are stored; empty without analyses
 	Coupling  []score.Coupling // what the test of the training found of its members
 	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
+	Drift     *Drift           // as Climate
 	Sparsity  []Sparsity       // of Networks; none if nothing was pruned
 	Sharing   *sharing.Plan    // of the parameters of each network; nil if none are shared
 	// Recalibrations, as targets are stored, are those of the distribution, and Calibrations those of probabilities of events, fitted on
@@ -218,6 +219,11 @@ func (m *Model) Save(dir string) error {
 	}
 	if m.Climate != nil {
 		if err := m.Climate.Save(filepath.Join(dir, ClimateFile)); err != nil {
+			return err
+		}
+	}
+	if m.Drift != nil {
+		if err := m.Drift.Save(filepath.Join(dir, DriftFile)); err != nil {
 			return err
 		}
 	}

@@ -506,7 +506,8 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	if err := readAuxiliary(ctx, c, task.Features.Auxiliary, d.grid); err != nil {
 		return nil, err
 	}
-	sums, err := d.sums(ctx, &task, specOf(c).NewHeadSums(len(task.Score)))
+	watch := newInputWatch(&task, d)
+	sums, err := d.sums(ctx, &task, specOf(c).NewHeadSums(len(task.Score)), watch)
 	if err != nil {
 		return nil, err
 	}
@@ -519,6 +520,10 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 		return nil, err
 	}
 	if err := d.ranks.Together(task.FitHead(sums.Head, d.ranks)); err != nil {
+		return nil, err
+	}
+	known, err := watch.fit()
+	if err = d.ranks.Together(err); err != nil {
 		return nil, err
 	}
 	local, err := model.ShareTask(d.ranks, &task)
@@ -565,14 +570,14 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 			Spec: specOf(c), Task: task, Grid: d.grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: interpolationOf(c),
 			Trained:   ensemble.Period{From: first.Time, To: last.Time},
 			Origins:   d.origins,
-			Baselines: baselines, Climate: climate, Family: specOf(c).Predicted(cfg.Networks),
+			Baselines: baselines, Climate: climate, Drift: known, Family: specOf(c).Predicted(cfg.Networks),
 		},
 	}, nil
 }
 
 // sums are those over the training dates. Of a store, whose starts are all read here for
 // the first time, the values are judged too.
-func (d *data) sums(ctx context.Context, k *model.Task, head *model.HeadSums) (*model.TaskSums, error) {
+func (d *data) sums(ctx context.Context, k *model.Task, head *model.HeadSums, watch *inputWatch) (*model.TaskSums, error) {
 	sums, err := k.NewSums(d.all)
 	if err != nil {
 		return nil, err
@@ -586,10 +591,13 @@ func (d *data) sums(ctx context.Context, k *model.Task, head *model.HeadSums) (*
 		if d.judged != nil {
 			d.judged.add(fc, a)
 		}
-		if i < len(d.train.inits) {
-			return sums.Add(fc, a)
+		if i >= len(d.train.inits) {
+			return nil
 		}
-		return nil
+		if err := watch.add(i, fc); err != nil {
+			return err
+		}
+		return sums.Add(fc, a)
 	})
 	if err != nil || d.judged == nil {
 		return sums, err
