@@ -28,7 +28,11 @@ type Policy struct {
 	Leads       []ensemble.Lead `key:"leads"`        // that are read; nil for all of the model
 	BadMessages string          `key:"bad_messages"` // "refuse" or "skip"
 	Duplicates  string          `key:"duplicates"`   // "refuse", "first" or "last"
-	OtherModel  string          `key:"other_model"`  // "warn" or "refuse"
+	OtherModel  string          `key:"other_model"`  // "warn", "fall_back" or "refuse"
+	Drift       Drift           `key:"drift"`
+	Alarms      Alarms          `key:"alarms"`
+	OnFailure   string          `key:"on_failure"` // of the network: "refuse" or "fall_back"
+	FallBack    []string        `key:"fall_back"`  // baselines or "raw", the best first
 	Sparse      bool            `key:"sparse"`
 	IndexCache  Path            `key:"index_cache"`
 }
@@ -47,6 +51,26 @@ type InputMembers struct {
 	Index    string        `key:"index"`
 	Lagged   Lagged        `key:"lagged"`
 	Layout
+}
+
+// Drift says what becomes of a start whose input is unlike that of the training.
+type Drift struct {
+	Limit   float64 `key:"limit"`    // in standard deviations of the training's starts
+	OnDrift string  `key:"on_drift"` // as Policy.OtherModel
+}
+
+// Alarms says what becomes of starts while the verification of past products has alarms.
+type Alarms struct {
+	File    Path   `key:"file"`
+	OnAlarm string `key:"on_alarm"` // as Policy.OtherModel
+}
+
+// RawFallBack is the rung of Policy.FallBack that needs no training.
+const RawFallBack = "raw"
+
+// FallsBack says whether any condition makes a prediction do without its network.
+func (p Policy) FallsBack() bool {
+	return slices.Contains([]string{p.OtherModel, p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnFailure}, "fall_back")
 }
 
 // Lagged makes one ensemble of several starts.
@@ -94,8 +118,20 @@ var PredictSchema = newOptionalSchema[Predict]("predict", append([]Key{
 		Help: "Damaged messages and files: refuse ends with 65; skip leaves them out, counts and names them in the manifest, and gives status degraded."},
 	{Path: "duplicates", Default: "refuse", Check: OneOf("refuse", "first", "last"), Example: "last",
 		Help: "Fields that are in the input twice and differ: refuse ends with 65; first and last take that one, by file name and message, with status degraded. Equal ones are one field under each."},
-	{Path: "other_model", Default: "warn", Check: OneOf("warn", "refuse"), Example: "refuse",
-		Help: "Forecasts of another centre, cycle of its forecast model or grid than the network was trained on, whose errors it does not know: warn goes on and says so in the manifest; refuse ends with 65."},
+	{Path: "other_model", Default: "warn", Check: OneOf("warn", "fall_back", "refuse"), Example: "refuse",
+		Help: "Forecasts of another centre, cycle of its forecast model or grid than the network was trained on, whose errors it does not know: warn goes on and says so in the manifest; fall_back publishes what fall_back names, with status degraded; refuse ends with 65."},
+	{Path: "drift.limit", Default: "6", Check: Above(0), Example: "6",
+		Help: "How far level, pattern or spread of an input field may be from those of the training, in standard deviations of its starts."},
+	{Path: "drift.on_drift", Default: "warn", Check: OneOf("warn", "fall_back", "refuse"), Example: "fall_back",
+		Help: "Input beyond drift.limit: as other_model."},
+	{Path: "alarms.file", Example: "rolling/alarms.json",
+		Help: "File in which `ensemble verify --rolling` keeps its alarms, looked at before each prediction. Alarms of another model do not count."},
+	{Path: "alarms.on_alarm", Default: "warn", Check: OneOf("warn", "fall_back", "refuse"), Example: "fall_back",
+		Help: "What becomes of starts while that file has alarms: as other_model."},
+	{Path: "on_failure", Default: "refuse", Check: OneOf("refuse", "fall_back"), Example: "fall_back",
+		Help: "A network that cannot be read or opened, or gives values that are no numbers: refuse ends with an error; fall_back publishes what fall_back names, with status degraded."},
+	{Path: "fall_back", Default: "[emos_grid, emos, raw]", Check: OneOf(slices.Concat(Baselines, []string{RawFallBack})...), Example: "[emos_grid, raw]",
+		Help: "What forecasts in place of the network: baselines that were fitted in the training, or raw, the members' mean and spread; the first that the model has for all its targets. For normal distributions."},
 	{Path: "sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",

@@ -114,3 +114,8 @@ func (m *Model) LoadDrift(dir string) (*Drift, error) {
 	}
 	return d, nil
 }
+
+// Name says which field it is: "t at 850hPa, 48h".
+func (x Strangeness) Name() string {
+	return fmt.Sprintf("%s at %s, %s", x.Variable, x.Level.Of(x.Variable), x.Lead)
+}

@@ -47,7 +47,7 @@ type Model struct {
 	Baselines []Baselines      // as targets are stored; empty without analyses
 	Coupling  []score.Coupling // what the test of the training found of its members
 	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
-	Drift     *Drift           // as Climate
+	Drift     *Drift           // of the training; nil in models that were loaded until it is set to what LoadDrift reads
 	Sparsity  []Sparsity       // of Networks; none if nothing was pruned
 	Sharing   *sharing.Plan    // of the parameters of each network; nil if none are shared
 	// Recalibrations, as targets are stored, are those of the distribution, and Calibrations those of probabilities of events, fitted on
@@ -531,8 +531,12 @@ func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]Sta
 		return nil, err
 	}
 	m.InOrder(len(used))
-	var stats []Statistics
-	err = m.Local.eachTarget(0, fc, used, func(_, _ int, st Statistics) error {
+	return m.Local.StatisticsOf(fc, used)
+}
+
+// StatisticsOf gives the statistics of the targets, as these are stored, over members at some positions.
+func (k *Task) StatisticsOf(fc *ensemble.Forecast, used []int) (stats []Statistics, err error) {
+	err = k.eachTarget(0, fc, used, func(_, _ int, st Statistics) error {
 		stats = append(stats, Statistics{slices.Clone(st.Mean), slices.Clone(st.Std)})
 		return nil
 	})
@@ -803,6 +807,9 @@ func fillFrom(s *engine.Store, read func(e engine.Entry, to []float32) (there bo
 			return err
 		case err != nil:
 			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights of %q do not fit the network", e.Name), Why: err.Error(), Fix: "give weights of the same network", Err: err}
+		}
+		if slices.ContainsFunc(to, func(x float32) bool { return x-x != 0 }) { // which an activation may turn into 0
+			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights of %q are not finite", e.Name), Why: "the file was damaged, or the training diverged", Fix: "copy the model again, or train again"}
 		}
 	}
 	return nil

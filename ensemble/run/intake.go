@@ -16,6 +16,7 @@ import (
 // for other fields. No more than a few fields of all members are in memory at once.
 type intake struct {
 	p       *prediction
+	init    ensemble.Init
 	axes    ensemble.Axes
 	members []ensemble.Member
 	grid    *ensemble.Grid
@@ -42,13 +43,14 @@ type group struct {
 type started struct {
 	stats []model.Statistics
 	raw   []float32
+	input []model.Strangeness // of the fields, where the model knows those of the training, in any order
 }
 
-// newIntake is one for the fields that are wanted of a start.
-func newIntake(p *prediction, members []ensemble.Member, wanted []ensemble.Entry) *intake {
+// newIntake is one for the fields that are wanted of a start, of some members.
+func newIntake(p *prediction, init ensemble.Init, members []ensemble.Member, wanted []ensemble.Entry) *intake {
 	k := &p.model.Task
 	targets := len(k.Targets) * len(p.in.axes.Levels)
-	in := &intake{p: p, axes: p.in.axes, members: members, grid: p.in.grid, keep: p.choice.members, groups: make([]group, p.in.axes.Fields())}
+	in := &intake{p: p, init: init, axes: p.in.axes, members: members, grid: p.in.grid, keep: p.choice.members, groups: make([]group, p.in.axes.Fields())}
 	in.ready = sync.OnceValue(func() error { return namedMemory(p.model.ReadMembers(len(members)), flagMemory, flagWorkspace) })
 	in.stats = make([]model.Statistics, targets)
 	if in.keep {
@@ -132,6 +134,7 @@ func (in *intake) make(g int) error {
 		room = ensemble.NewRoom(in.grid.Size())
 	}
 	in.mu.Unlock()
+	strange, known := in.judge(t, v, l, fields)
 	b := &in.p.model.Network.Batch
 	if err := k.Features.Field(b.Features, fields, t, v, l, room); err != nil {
 		return err
@@ -159,6 +162,9 @@ func (in *intake) make(g int) error {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if known {
+		in.input = append(in.input, strange)
+	}
 	in.rooms = append(in.rooms, room)
 	for m, x := range in.groups[g].members {
 		if x != nil {
@@ -167,6 +173,18 @@ func (in *intake) make(g int) error {
 		in.groups[g].members[m] = nil
 	}
 	return nil
+}
+
+// judge compares a field of all members with those of the training, where the model knows them.
+func (in *intake) judge(t, v, l int, fields [][]float32) (x model.Strangeness, ok bool) {
+	d := in.p.model.Drift
+	if d == nil {
+		return x, false
+	}
+	mean, std := make([]float32, in.grid.Size()), make([]float32, in.grid.Size())
+	ensemble.MeanStd(mean, std, fields, spreadDivisor(len(fields)))
+	k := ensemble.Key{Variable: in.axes.Variables[v], Level: in.axes.Levels[l], Lead: in.axes.Leads[t]}
+	return d.Judge(in.init, k, d.Boxes.Summarise(mean, std))
 }
 
 // missing is a field without values. The caller has the lock.
@@ -181,7 +199,7 @@ func (in *intake) missing() []float32 {
 // about their values.
 //
 // Errors: as selection.read.
-func (in *intake) read(ctx context.Context, init ensemble.Init, wanted []ensemble.Entry) (*started, []string, error) {
+func (in *intake) read(ctx context.Context, wanted []ensemble.Entry) (*started, []string, error) {
 	s := in.p.in
 	for g := range in.groups { // before the others: none of its fields will come
 		if in.groups[g].left == 0 {
@@ -225,7 +243,7 @@ func (in *intake) read(ctx context.Context, init ensemble.Init, wanted []ensembl
 		return nil, warnings, err
 	}
 	in.p.model.InOrder(len(in.members))
-	in.p.model.Task.Fixed(&in.p.model.Network.Batch, init, in.grid, in.stats)
+	in.p.model.Task.Fixed(&in.p.model.Network.Batch, in.init, in.grid, in.stats)
 	if in.free, in.rooms = nil, nil; len(wanted)*in.grid.Size() > largeForecast {
 		debug.FreeOSMemory() // before the network needs memory
 	}

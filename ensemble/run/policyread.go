@@ -75,7 +75,8 @@ func (p *prediction) choose(d *demand) (err error) {
 		if d.OtherModel == "refuse" {
 			return f
 		}
-		p.warnings = append(p.warnings, fmt.Sprintf("%s: %s", f.What, f.Why))
+		p.foreign = fmt.Sprintf("%s: %s", f.What, f.Why)
+		p.warnings = append(p.warnings, p.foreign)
 	}
 	if !p.in.on(p.model.Grid) {
 		return gridsDiffer("the input", p.in.grid, "the model", p.model.Grid, fixRegrid).on(p.in.entries[0]).err()
@@ -199,7 +200,7 @@ func (p *prediction) look(ctx context.Context, init ensemble.Init) (there *produ
 func (p *prediction) attempt(ctx context.Context, init ensemble.Init) (a attempt) {
 	if p.ranks == nil {
 		wanted := slices.DeleteFunc(slices.Clone(p.in.entries), func(e ensemble.Entry) bool { return e.Init != init })
-		a.started, a.warnings, a.err = newIntake(p, p.in.rations[init].members, wanted).read(ctx, init, wanted)
+		a.started, a.warnings, a.err = newIntake(p, init, p.in.rations[init].members, wanted).read(ctx, wanted)
 		return a
 	}
 	forecasts, warnings, err := p.in.read(ctx, []ensemble.Init{init}, p.ranks)

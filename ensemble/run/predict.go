@@ -178,6 +178,9 @@ type prediction struct {
 	done      map[ensemble.Init]bool
 	tolerated []string // faults of the input that the policy lets pass
 	warnings  []string
+	foreign   string                 // how the input is of another forecast model, "" if it is not
+	rung      string                 // what forecasts where the policy falls back
+	alarmed   func() (string, error) // what the verification's alarms say of the model
 	choice    *choice
 	archive   *archive // of the templates of members; nil for none
 	templates map[templateKey]ensemble.Entry
@@ -199,7 +202,7 @@ func (p *prediction) load() (err error) {
 	p.pool.Start(1) // which writes
 	modelDir := filepath.Join(o.RunDir, "model")
 	p.modelSum = beside(func() (string, error) { return modelChecksum(modelDir) })
-	if p.model, err = model.Load(modelDir, p.ranks == nil); err != nil {
+	if err = p.loadModel(modelDir); err != nil {
 		return err
 	}
 	if err = p.model.ReadOnly(o.Policy.Leads); err != nil {
@@ -219,7 +222,7 @@ func (p *prediction) load() (err error) {
 		p.model.Local = p.model.Task.Local(p.ranks.Own(), p.ranks.Comm.Rank())
 	}
 	p.engine = o.engineOptions()
-	if p.ranks == nil { // whose messages have an order
+	if p.ranks == nil && p.unopened == nil { // messages of ranks have an order
 		p.opening = make(chan struct{})
 		go func() {
 			defer close(p.opening)
@@ -334,7 +337,8 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if err != nil || there != nil {
 		return p.publishedAs(init, there, nil), err
 	}
-	if bad := p.opened(); bad != nil {
+	bad := p.opened()
+	if bad != nil && !p.survives(bad) {
 		return r, namedMemory(bad, flagMemory, flagWorkspace)
 	}
 	lock, there, err := p.lock(ctx, init)
@@ -346,24 +350,30 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 		ctx = context.WithoutCancel(ctx) // the others would wait
 	}
 	begun := time.Now()
-	if got.started == nil {
-		if got.started, err = p.begin(got.forecast, p.in.rations[init].members); err != nil {
-			return r, namedMemory(err, flagMemory, flagWorkspace)
-		}
+	switch {
+	case bad != nil:
+		got, err = p.withoutNetwork(ctx, init)
+	case got.started == nil:
+		got.started, err = p.begin(got.forecast, p.in.rations[init].members)
 		got.forecast = nil
 	}
-	out, err := p.model.Infer(ctx, init, got.stats)
 	if err != nil {
 		return r, namedMemory(err, flagMemory, flagWorkspace)
 	}
-	if !p.ranks.Leads() {
-		return r, nil
+	trust, err := p.trust(init, got.input)
+	if err != nil {
+		return r, err
+	}
+	out, err := p.forecast(ctx, init, got.stats, trust, bad)
+	if err != nil || !p.ranks.Leads() {
+		return r, err
 	}
 	q, pub, err := p.publication(init)
 	if err != nil {
 		return r, err
 	}
 	pub.Start, pub.Lock, pub.Warnings = begun, lock, append(pub.Warnings, got.warnings...)
+	p.distrust(q, &pub, trust)
 	if out.Clipped > 0 {
 		pub.Warnings = append(pub.Warnings, fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, out.Clipped))
 	}
@@ -383,12 +393,12 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if err != nil {
 		return r, err
 	}
-	if first { // not before: a refused model must not replace the reference of another
+	if first && p.model.Task.Features.Fields != nil { // not before: a refused model must not replace the reference of another; all of it is there unless its files are damaged
 		if err := p.model.SaveReference(filepath.Join(p.o.Out, referenceDir)); err != nil {
 			return r, err
 		}
 	}
-	r = p.publishedAs(init, made, pub.Warnings)
+	r = p.publishedAs(init, made, slices.DeleteFunc(pub.Warnings, func(w string) bool { return w == p.foreign })) // which is told once
 	r.Already = already
 	return r, nil
 }
@@ -406,6 +416,9 @@ func (p *prediction) begin(fc *ensemble.Forecast, members []ensemble.Member) (s 
 		return nil, err
 	}
 	if s.stats, err = p.model.Prepare(fc, fc.Members); err != nil {
+		return nil, err
+	}
+	if s.input, err = p.judge(fc); err != nil {
 		return nil, err
 	}
 	if len(fc.Values) > largeForecast {

@@ -115,6 +115,9 @@ func (b *ncBuilder) globalMembers(m Metadata) {
 		encode.Attribute{Name: "ensemble_members_used", Ints: []int32{int32(len(m.Members))}})
 	b.global("ensemble_members", strings.Join(list, " "))
 	b.global("control_policy", m.Control)
+	if m.FallBack != "" {
+		b.global("fall_back", m.FallBack)
+	}
 	if m.LeadsRead != "" {
 		b.global("leads_read", m.LeadsRead)
 	}

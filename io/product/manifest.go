@@ -35,6 +35,15 @@ type Manifest struct {
 	Coupling        string            `json:"coupling,omitempty"`   // how calibrated members are made
 	LeadsRead       string            `json:"leads_read,omitempty"` // where the network read fewer than it was trained with
 	Stations        string            `json:"stations,omitempty"`   // how many, and what tells them from others
+	FallBack        string            `json:"fall_back,omitempty"`  // what forecasts in place of the network
+	Drift           *InputDrift       `json:"input_drift,omitempty"`
+}
+
+// InputDrift is the field of the input that is least like those of the training, where a model knows them.
+type InputDrift struct {
+	Distance float64 `json:"distance"` // in standard deviations of the training's starts
+	Of       string  `json:"of"`       // "level of t at 850hPa, 48h"
+	Beyond   int     `json:"beyond"`   // fields beyond the limit
 }
 
 // MissingMember is a member that was expected and not used.
@@ -78,6 +87,9 @@ func (m *Manifest) madeFrom(o *Manifest) bool {
 // config and version: it is whole, or of more members, which came later.
 func (m *Manifest) completes(o *Manifest) bool {
 	if o.Status != manifest.Degraded || m.Cycle != o.Cycle || m.ModelChecksum != o.ModelChecksum || m.ConfigChecksum != o.ConfigChecksum || m.Version != o.Version {
+		return false
+	}
+	if o.FallBack != "" && m.madeFrom(o) { // whatever made the network doubtful, its product is asked for by OverwriteAlways
 		return false
 	}
 	more := len(m.MembersUsed) - len(o.MembersUsed)

@@ -79,6 +79,7 @@ type Metadata struct {
 	Members       []ensemble.Member // used
 	Coupling      string            // how calibrated members are made; empty without any
 	LeadsRead     string            // by the network, where these are fewer than it was trained with
+	FallBack      string            // what forecasts in place of the network: a baseline or "raw"; empty for the network
 	Template      []ensemble.Valid  // times of the analyses in whose order they are; nil for raw members
 	Ages          []time.Duration   // of the members of a lagged ensemble, in their order; else nil
 	DDOF          int               // spreads divide by members - DDOF

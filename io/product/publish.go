@@ -44,7 +44,8 @@ type Publication struct {
 	Missing        []MissingMember // those of them that are not there
 	Degraded       bool            // also if no member is missing; the warnings say why
 	Warnings       []string
-	Start          time.Time // of the work, for the manifest
+	Start          time.Time   // of the work, for the manifest
+	Drift          *InputDrift // nil where it is not known
 	// Lock is that of the start, from Lock; nil, Publish takes it while it writes.
 	Lock *lease.Lease
 }
@@ -70,6 +71,7 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 		ControlPolicy:  p.Control, SpreadDDOF: p.DDOF, Formats: pub.formats(),
 		Profile: cmp.Or(string(pub.Profile), "xarray"), Longitude: cmp.Or(string(pub.Longitude), "keep"),
 		Quantise: pub.Quantise, Grid: p.Grid.String(), Coupling: p.Coupling, LeadsRead: p.LeadsRead,
+		FallBack: p.FallBack, Drift: pub.Drift,
 	}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		m.Fields = append(m.Fields, fmt.Sprintf("%s %s %s %s", f.Variable, f.Level, f.Lead, f.Statistic()))

@@ -1,0 +1,73 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Alarms is what a rolling verification finds wrong with a model: its file is read before predictions.
+type Alarms struct {
+	Schema string    `json:"schema"`
+	Model  string    `json:"model_checksum"` // "sha256:…", as in manifests of products
+	At     time.Time `json:"at"`             // the newest start that was judged
+	Window string    `json:"window"`
+	Starts int       `json:"starts"`
+	Alarms []Alarm   `json:"alarms"` // none if all is well
+}
+
+// Alarm is one of them: a score whose interval lies outside its band.
+type Alarm struct {
+	Kind     string  `json:"kind"` // "pit", "spread_skill", "bias" or "skill"
+	Variable string  `json:"variable"`
+	Level    string  `json:"level"`
+	Lead     string  `json:"lead"`
+	Value    float64 `json:"value"`
+	CILow    float64 `json:"ci_low"`
+	CIHigh   float64 `json:"ci_high"`
+	BandLow  float64 `json:"band_low"`
+	BandHigh float64 `json:"band_high"`
+	Text     string  `json:"text"`
+	Since    string  `json:"since"` // the start at which it was raised first
+}
+
+// alarmsSchema is that of the file.
+const alarmsSchema = "ensemble.alarms/1"
+
+// readAlarms reads a file of alarms; nil if there is none yet.
+//
+// Errors: exit 65 for another file, 74 if it cannot be read.
+func readAlarms(path string) (*Alarms, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, exit.Read(path, err)
+	}
+	a := &Alarms{}
+	if err = json.Unmarshal(text, a); err == nil && a.Schema != alarmsSchema {
+		err = fmt.Errorf("its schema is %q", a.Schema)
+	}
+	if err != nil {
+		return nil, &exit.Error{Code: exit.BadData, What: "this is no file of alarms", At: path, Why: err.Error(), Fix: "name the alarms.json of `ensemble verify --rolling`", Err: err}
+	}
+	return a, nil
+}
+
+// alarmsOf says in words which alarms a file has of a model; "" for none.
+func alarmsOf(path, modelSum string) (string, error) {
+	a, err := readAlarms(path)
+	if err != nil || a == nil || a.Model != modelSum || len(a.Alarms) == 0 {
+		return "", err
+	}
+	words := make([]string, len(a.Alarms))
+	for i, x := range a.Alarms {
+		words[i] = x.Text
+	}
+	return fmt.Sprintf("the verification of past products has alarms since %s: %s", a.Alarms[0].Since, listed(words)), nil
+}

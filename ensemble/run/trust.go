@@ -1,0 +1,264 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// What a policy does where a network cannot be trusted.
+const (
+	thenFallBack = "fall_back"
+	thenRefuse   = "refuse"
+)
+
+// trust is whether the network forecasts a start, and what speaks against it.
+type trust struct {
+	fallsBack bool
+	doubts    []string
+	input     *product.InputDrift // nil where it is not known
+}
+
+// lost says that the network failed.
+func (t *trust) lost(err error) {
+	t.fallsBack = true
+	text := err.Error()
+	var e *exit.Error
+	if errors.As(err, &e) {
+		text = strings.Join(slices.DeleteFunc([]string{e.What, e.At, e.Why}, func(s string) bool { return s == "" }), "; ")
+	}
+	t.doubts = append(t.doubts, "the network failed: "+text)
+}
+
+// loadModel loads the model, what it knows of the training's input, and what stands in for its network.
+//
+// Errors: exit 64 if the policy falls back and the model has nothing to fall back on.
+func (p *prediction) loadModel(dir string) (err error) {
+	policy := p.o.Policy
+	if p.model, err = model.Load(dir, p.ranks == nil); err != nil {
+		if p.ranks != nil || !p.survives(err) {
+			return err
+		}
+		var broken error
+		if p.model, _, broken = model.LoadReference(dir); broken != nil {
+			return err
+		}
+		p.unopened = err
+	}
+	if p.model.Drift, err = p.model.LoadDrift(dir); err != nil {
+		return err
+	}
+	if policy.Drift.OnDrift == thenRefuse && p.model.Drift == nil {
+		return &exit.Error{Code: exit.Usage, What: "drift.on_drift is refuse, and the model does not know the input of its training", At: dir,
+			Why: "it was trained by an older program, or on too few starts", Fix: "train again, or leave drift.on_drift out"}
+	}
+	p.alarmed = sync.OnceValues(func() (string, error) {
+		sum, err := p.modelSum()
+		if err != nil || policy.Alarms.File == "" {
+			return "", err
+		}
+		return alarmsOf(string(policy.Alarms.File), sum)
+	})
+	if !policy.FallsBack() {
+		return nil
+	}
+	if p.rung = p.model.FallBacks(policy.FallBack); p.rung == "" {
+		return &exit.Error{Code: exit.Usage, What: "the model has nothing to fall back on", At: "fall_back", Why: "it has none of " + strings.Join(policy.FallBack, ", ") + " for all its targets, or its distributions are not normal",
+			Fix: "name baselines that it was trained with, or raw; or set warn or refuse in place of fall_back"}
+	}
+	return nil
+}
+
+// survives says whether the policy goes on without the network after an error of it.
+func (p *prediction) survives(err error) bool {
+	return p.o.Policy.OnFailure == thenFallBack && slices.Contains([]exit.Code{exit.Bug, exit.BadData, exit.NoDevice, exit.IO}, exit.CodeOf(err)) &&
+		!errors.Is(err, context.Canceled)
+}
+
+// withoutNetwork reads the members of a start as fall-backs need them.
+func (p *prediction) withoutNetwork(ctx context.Context, init ensemble.Init) (attempt, error) {
+	forecasts, warnings, err := p.in.read(ctx, []ensemble.Init{init}, nil)
+	if err != nil {
+		return attempt{}, err
+	}
+	p.model.Local = &p.model.Task
+	fc, members := forecasts[0], p.in.rations[init].members
+	used, err := model.Positions(fc, members)
+	if err != nil {
+		return attempt{}, err
+	}
+	s := &started{}
+	if p.choice.members {
+		if s.raw, err = rawMembers(p.model, fc, members); err != nil {
+			return attempt{}, err
+		}
+	}
+	if s.stats, err = p.model.Task.StatisticsOf(fc, used); err != nil {
+		return attempt{}, err
+	}
+	s.input, err = p.judge(fc)
+	return attempt{started: s, warnings: warnings}, err
+}
+
+// judge compares the fields of a start with those of the training, where the model knows them; of ranks that
+// predict together the leading one does.
+func (p *prediction) judge(fc *ensemble.Forecast) (all []model.Strangeness, err error) {
+	d := p.model.Drift
+	if d == nil {
+		return nil, nil
+	}
+	used, err := model.Positions(fc, fc.Members)
+	if err != nil {
+		return nil, err
+	}
+	axes := p.in.axes
+	fields, err := summarise(d.Boxes, axes, fc, used, p.ranks)
+	for i, s := range fields {
+		depth := len(axes.Levels)
+		k := ensemble.Key{Lead: axes.Leads[i/depth/len(axes.Variables)], Variable: axes.Variables[i/depth%len(axes.Variables)], Level: axes.Levels[i%depth]}
+		if x, ok := d.Judge(fc.Init, k, s); ok {
+			all = append(all, x)
+		}
+	}
+	return all, err
+}
+
+// trust weighs what speaks against the network on a start, the same on all ranks that predict it together.
+//
+// Errors: exit 65 for input beyond the limit, and for alarms, that the policy refuses.
+func (p *prediction) trust(init ensemble.Init, input []model.Strangeness) (*trust, error) {
+	t := &trust{}
+	policy := p.o.Policy
+	doubt := func(then, why, fix string) error {
+		if then == thenRefuse {
+			return &exit.Error{Code: exit.BadData, What: "the network is not to be trusted with this start", At: "start " + init.String(), Why: why, Fix: fix}
+		}
+		t.doubts = append(t.doubts, why)
+		t.fallsBack = t.fallsBack || then == thenFallBack
+		return nil
+	}
+	err := func() error {
+		if p.foreign != "" && policy.OtherModel == thenFallBack {
+			t.fallsBack = true // the warning is there
+		}
+		var why string
+		if t.input, why = strangest(input, policy.Drift.Limit); why != "" {
+			if err := doubt(policy.Drift.OnDrift, why, "look at the input with `ensemble inspect --stats` and `ensemble check`; train again where it is right, or set drift.on_drift: fall_back"); err != nil {
+				return err
+			}
+		}
+		why, err := p.alarmed()
+		if err == nil && why != "" {
+			err = doubt(policy.Alarms.OnAlarm, why, "train again on newer starts, roll the model back, or set alarms.on_alarm: fall_back")
+		}
+		return err
+	}()
+	if p.ranks == nil {
+		return t, err
+	}
+	all, err := team.Tell(p.ranks, team.Outcome[bool]{Result: t.fallsBack}, err)
+	if err != nil {
+		return nil, err
+	}
+	t.fallsBack = all[0].Result
+	return t, nil
+}
+
+// strangest finds the field that is least like those of the training; why says that it is beyond a limit. A limit of 0
+// stands for the default.
+func strangest(input []model.Strangeness, limit float64) (d *product.InputDrift, why string) {
+	limit = cmp.Or(limit, defaultDriftLimit)
+	var beyond []string
+	slices.SortFunc(input, func(a, b model.Strangeness) int { // as they come, chance decides
+		x, _ := a.Largest()
+		y, _ := b.Largest()
+		return cmp.Or(cmp.Compare(y, x), strings.Compare(a.Name(), b.Name()))
+	})
+	for i, x := range input {
+		size, what := x.Largest()
+		if i == 0 {
+			d = &product.InputDrift{Distance: math.Round(100*size) / 100, Of: what + " of " + x.Name()}
+		}
+		if size > limit {
+			d.Beyond++
+			beyond = append(beyond, fmt.Sprintf("%s of %s is %.1f standard deviations off", what, x.Name(), size))
+		}
+	}
+	if beyond == nil {
+		return d, ""
+	}
+	return d, fmt.Sprintf("the input is unlike that of the training: %d of %d fields are beyond %g: %s", len(beyond), len(input), limit, listed(beyond))
+}
+
+// defaultDriftLimit is that of the configuration, for library calls.
+const defaultDriftLimit = 6
+
+// forecast forecasts a start by the network, or where that is not trusted or failed by the fall-back. bad is why the network is
+// not open; nil where it is.
+func (p *prediction) forecast(ctx context.Context, init ensemble.Init, stats []model.Statistics, t *trust, bad error) (*model.Forecast, error) {
+	if bad != nil {
+		t.lost(bad)
+	}
+	if !t.fallsBack {
+		out, err := p.model.Infer(ctx, init, stats)
+		if err == nil || !p.survives(err) {
+			return out, namedMemory(err, flagMemory, flagWorkspace)
+		}
+		t.lost(err)
+	}
+	return p.fallBack(init, stats)
+}
+
+// fallBack forecasts a start by the fall-back; of ranks that predict together the leading one does.
+func (p *prediction) fallBack(init ensemble.Init, stats []model.Statistics) (*model.Forecast, error) {
+	members := len(p.in.rations[init].members)
+	if p.ranks != nil {
+		var mean, std []float32
+		for _, s := range stats {
+			mean, std = append(mean, s.Mean...), append(std, s.Std...)
+		}
+		targets := len(p.model.Task.Targets)
+		mean, err := team.Join(p.ranks, mean, targets)
+		if err != nil {
+			return nil, err
+		}
+		if std, err = team.Join(p.ranks, std, targets); err != nil || !p.ranks.Leads() {
+			return nil, err
+		}
+		n := p.model.Grid.Size()
+		stats = nil
+		for at := range p.model.Task.Score {
+			stats = append(stats, model.Statistics{Mean: mean[at*n : (at+1)*n], Std: std[at*n : (at+1)*n]})
+		}
+	}
+	return p.model.FallBack(p.rung, init, stats, members), nil
+}
+
+// distrust writes into a product what speaks against the network, and what forecasts in its place.
+func (p *prediction) distrust(q *product.Product, pub *product.Publication, t *trust) {
+	pub.Drift = t.input
+	pub.Warnings = append(pub.Warnings, t.doubts...)
+	if p.foreign != "" {
+		pub.Warnings = append(pub.Warnings, p.foreign)
+	}
+	if !t.fallsBack {
+		return
+	}
+	q.FallBack, pub.Degraded = p.rung, true
+	q.Source = fmt.Sprintf("ensemble %s, %s on %d members, in place of network %s", p.model.Version, p.rung, len(q.Members), p.model.Spec.Kind)
+	if q.Stations != nil {
+		q.Stations.FallBack = p.rung
+	}
+	pub.Warnings = append(pub.Warnings, p.rung+" forecasts in place of the network")
+}
