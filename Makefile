@@ -33,6 +33,12 @@ build-gpu: setup-build
 	tar -C build -czf build/ensemble-gpu.tar.gz gpu
 	@ls -l build/ensemble-gpu.tar.gz
 
+.PHONY: deb
+# build/ensemble_VERSION_ARCH.deb for the Debian or Ubuntu that it is made on.
+deb: setup-build
+	@scripts/setup.sh deb
+	scripts/deb.sh '$(VERSION)'
+
 demo: build
 	bin/ensemble demo
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what `make build` (stage "build") and `make test` (stage "test", which
-# includes "build") need, and nothing that is already there. Running it again is
-# free. It leaves three things in the checkout: build/go, a link to a Go tool chain
-# that is new enough, and build/venv and build/kernel, Python packages and the Go kernel
-# of notebooks, which only tests use.
+# Installs what `make build` (stage "build"), `make test` (stage "test") and `make deb`
+# (stage "deb") need, and nothing that is already there; the last two include the first.
+# Running it again is free. It leaves three things in the checkout: build/go, a link to a
+# Go tool chain that is new enough, and build/venv and build/kernel, Python packages and
+# the Go kernel of notebooks, which only tests use.
 #
-#   scripts/setup.sh build|test
+#   scripts/setup.sh build|test|deb
 #
 # Exit: 0 all is there; 69 this system is not known or cannot be changed, with the
 # list of what is missing.
@@ -13,11 +13,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stage=${1:-build}
-case $stage in build | test) ;; *) echo "usage: scripts/setup.sh build|test" >&2; exit 64 ;; esac
+case $stage in build | test | deb) ;; *) echo "usage: scripts/setup.sh build|test|deb" >&2; exit 64 ;; esac
 
 go_want=1.26.8 # the tool chain that go.mod names
 build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libaec-dev libdeflate-dev libdnnl-dev)
-test_packages=(python3 python3-venv openmpi-bin mpich cdo nco gdal-bin libeccodes-tools fonts-liberation chromium)
+test_packages=(python3 python3-venv openmpi-bin mpich cdo nco gdal-bin libeccodes-tools fonts-liberation chromium mandoc bash-completion zsh fish)
+deb_packages=(dpkg-dev xz-utils)
 
 say() { echo "setup: $*" >&2; }
 fail() { # fail WHAT WHY FIX
@@ -45,7 +46,7 @@ probe() {
   command -v pkg-config >/dev/null && for lib in netcdf hdf5 eccodes; do pkg-config --exists $lib || echo "$lib (library and headers)"; done
   command -v gcc >/dev/null && { echo '#include <dnnl.h>' | gcc -E - >/dev/null 2>&1 || echo "oneDNN 2.6 or later (library and headers)"; }
   for lib in libaec libdeflate; do command -v gcc >/dev/null && { echo "#include <$lib.h>" | gcc -E - >/dev/null 2>&1 || echo "$lib (library and headers)"; }; done
-  [ "$stage" = build ] || for lib in python3 cdo ncks gdalinfo grib_ls chromium; do command -v $lib >/dev/null || echo "$lib"; done
+  [ "$stage" != test ] || for lib in python3 cdo ncks gdalinfo grib_ls chromium; do command -v $lib >/dev/null || echo "$lib"; done
 }
 
 # as_root COMMAND...: runs it as root, through sudo where we are not root.
@@ -83,6 +84,7 @@ system_packages() {
     wanted+=("${test_packages[@]}")
     if browser >/dev/null || grep -qi '^ID=ubuntu' /etc/os-release; then wanted=("${wanted[@]/chromium/}"); fi
   fi
+  [ "$stage" != deb ] || wanted+=("${deb_packages[@]}")
   local list=()
   for p in "${wanted[@]}"; do [ -z "$p" ] || list+=("$p"); done
   mapfile -t missing < <(lacking "${list[@]}")
@@ -180,4 +182,4 @@ go_kernel() {
 missing=()
 system_packages
 go_toolchain
-[ "$stage" = build ] || { python_judges; go_kernel; }
+[ "$stage" != test ] || { python_judges; go_kernel; }

@@ -96,6 +96,7 @@ func newApp(stdout, stderr io.Writer) *app {
 	for _, build := range commands {
 		a.root.AddCommand(build(a))
 	}
+	completeRuns(a.root)
 	setHelp(a)
 	return a
 }

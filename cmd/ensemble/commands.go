@@ -23,5 +23,6 @@ var commands = []func(*app) *cobra.Command{
 	doctorCommand,
 	configCommand,
 	completionCommand,
+	manCommand,
 	versionCommand,
 }

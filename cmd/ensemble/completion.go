@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -46,4 +47,25 @@ func completeKeys(cmd *cobra.Command, schema *config.Schema) {
 	if err := cmd.RegisterFlagCompletionFunc("set", keys); err != nil {
 		panic(err) // --set is declared by the caller
 	}
+}
+
+// completeRuns completes --run-dir of all commands below cmd by the run directories
+// that are there.
+func completeRuns(cmd *cobra.Command) {
+	if cmd.LocalFlags().Lookup("run-dir") != nil {
+		if err := cmd.RegisterFlagCompletionFunc("run-dir", runNames); err != nil {
+			panic(err) // two functions for one flag
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		completeRuns(sub)
+	}
+}
+
+// runNames completes a run directory; where none begins as is typed, any folder.
+func runNames(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if found := run.Directories(typed); len(found) > 0 {
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveFilterDirs
 }

@@ -336,3 +336,12 @@ func TestEscapes(t *testing.T) {
 		t.Errorf("got %q", stderr)
 	}
 }
+
+// TestExamples: the configurations that packages install as examples are sound.
+func TestExamples(t *testing.T) {
+	for path, of := range map[string]string{"../../docs/examples/predict.yaml": "predict", "../../ensemble/run/demo.yaml": "train"} {
+		if code, _, stderr := call(t, "config", "check", "--of", of, "-c", path); code != exit.OK {
+			t.Errorf("%s: exit %d, %s", path, code, stderr)
+		}
+	}
+}

@@ -19,7 +19,7 @@ func reportCommand(a *app) *cobra.Command {
 			"that needs nothing from elsewhere, and the maps as PNG beside it.",
 		Example:     "  ensemble report runs/a\n  ensemble report runs/demo --json",
 		Annotations: notes("ensemble verify", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        oneArg,
+		Args:        oneArg, ValidArgsFunction: runNames,
 		RunE: a.do(func(_ context.Context, args []string) (result, error) {
 			path, err := run.Report(run.ReportOptions{Dir: args[0]})
 			if err != nil {

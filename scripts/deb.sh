@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Makes build/ensemble_VERSION_ARCH.deb of what is checked out: both programs, manual
+# pages, completions, examples, licences. The same commit gives the same bytes.
+#
+#   scripts/deb.sh VERSION        VERSION as `git describe --tags --always --dirty` gives it
+#
+# Exit: 0 made; what dpkg or the compiler say otherwise.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+umask 022
+described=$1
+export LC_ALL=C TZ=UTC
+go=$PWD/build/go/bin/go
+arch=$(dpkg --print-architecture)
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+day=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%d)
+
+# In Debian's form: v1.2.3 -> 1.2.3, five commits later 1.2.3+5.gabcdef, and before
+# there is a tag a version that is older than all with one.
+case $described in
+  v[0-9]*) version=$(sed -E 's/^v//; s/-([0-9]+)-(g[0-9a-f]+)/+\1.\2/; s/-/+/g' <<<"$described") ;;
+  *) version="0~git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d.%H%M%S).${described//-/+}" ;;
+esac
+
+work=build/deb
+root=$PWD/$work/root
+rm -rf "$work"
+mkdir -p "$root/usr/bin" "$root/usr/share/man" "$root/DEBIAN" "$work/debian"
+
+CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations" "$go" build -trimpath -buildvcs=false -p 2 \
+  -ldflags "-s -w -X github.com/ensemble-weather/ensemble/internal/version.Version=$described" -o "$root/usr/bin/" ./cmd/...
+ensemble=$root/usr/bin/ensemble
+
+"$ensemble" man --out "$root/usr/share/man" --date "$day" >/dev/null
+"$ensemble" completion bash | install -D -m 644 /dev/stdin "$root/usr/share/bash-completion/completions/ensemble"
+"$ensemble" completion zsh | install -D -m 644 /dev/stdin "$root/usr/share/zsh/vendor-completions/_ensemble"
+"$ensemble" completion fish | install -D -m 644 /dev/stdin "$root/usr/share/fish/vendor_completions.d/ensemble.fish"
+
+doc=$root/usr/share/doc/ensemble
+install -D -m 644 ensemble/run/demo.yaml "$doc/examples/train.yaml"
+install -m 644 docs/examples/*.yaml "$doc/examples/"
+for f in experiments/*/*.yaml; do install -D -m 644 "$f" "$doc/examples/${f#experiments/}"; done
+for f in docs/ops/*.service; do
+  [ ! -e "$f" ] || install -D -m 644 "$f" "$root/lib/systemd/system/${f##*/}"
+done
+"$go" run ./scripts/licences ./cmd/... | install -m 644 /dev/stdin "$doc/copyright"
+maintainer=$(git log -1 --format='%an <%ae>')
+{
+  printf 'ensemble (%s) unstable; urgency=medium\n\n  * Built from %s; see changelog.gz.\n\n' "$version" "$described"
+  printf ' -- %s  %s\n' "$maintainer" "$(date -u -d "@$SOURCE_DATE_EPOCH" -R)"
+} | gzip -n9 >"$doc/changelog.Debian.gz"
+gzip -n9 <CHANGELOG.md >"$doc/changelog.gz"
+find "$root/usr/share/man" -type f -exec gzip -n9 {} +
+
+# The shared libraries that the programs are linked with become packages and versions.
+cat >"$work/debian/control" <<CONTROL
+Source: ensemble
+
+Package: ensemble
+Architecture: any
+CONTROL
+depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/ensemble root/usr/bin/ensemble-decode | sed -n 's/^shlibs:Depends=//p')
+
+# What is opened at run time is recommended or suggested. Debian names oneDNN after its
+# interface; the library that was found here is the one that was tested.
+onednn=$(dpkg -S '/usr/lib/*/libdnnl.so.*' | sed -n '1s/:.*//p')
+cat >"$root/DEBIAN/control" <<CONTROL
+Package: ensemble
+Version: $version
+Architecture: $arch
+Maintainer: $maintainer
+Installed-Size: $(du -k -s --apparent-size --exclude=DEBIAN "$root" | cut -f1)
+Depends: $depends
+Recommends: ${onednn:-libdnnl2}
+Suggests: openmpi-bin | mpich, libeccodes-tools, cdo
+Section: science
+Priority: optional
+Homepage: https://github.com/ensemble-weather/ensemble
+Description: calibrated distributions from ensemble weather forecasts
+ ensemble learns from past forecasts and analyses to turn a few members of an
+ ensemble weather forecast into a calibrated distribution: mean, spread,
+ quantiles, probabilities and members, as CF NetCDF, GRIB2 or Zarr.
+ .
+ It reads GRIB, NetCDF and Zarr, trains 3-D U-Nets and other networks on an
+ engine of its own, and scores what it predicts. "ensemble self-test" says
+ whether an installation works.
+CONTROL
+(cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\n' | sort | xargs md5sum) >"$root/DEBIAN/md5sums"
+find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+
+deb=build/ensemble_${version}_$arch.deb
+dpkg-deb --root-owner-group -Zxz --build "$root" "$deb" >/dev/null
+rm -rf "$work"
+ls -l "$deb"
