@@ -109,8 +109,8 @@ func (m *memory) bind(p *Plan) (err error) {
 // valueIn is n elements of a type in a place of the arena, or in other memory of its kind.
 func valueIn(place []float32, d graph.DType, n int) backend.Tensor {
 	switch d {
-	case graph.BFloat16:
-		return backend.Tensor{U16: unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(place))), n)}
+	case graph.BFloat16, graph.Float16:
+		return backend.Tensor{DType: d, U16: unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(place))), n)}
 	case graph.UInt8:
 		return backend.Tensor{U8: unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(place))), n)}
 	}
@@ -122,11 +122,11 @@ func words(t backend.Tensor) ([]float32, graph.DType) {
 	n := t.Layout.Elems(t.Shape)
 	switch {
 	case t.U16 != nil:
-		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.U16))), (n+1)/2), graph.BFloat16
+		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.U16))), (n+1)/2), t.Stored()
 	case t.U8 != nil:
-		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.U8))), (n+3)/4), graph.UInt8
+		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.U8))), (n+3)/4), t.Stored()
 	}
-	return t.F32, graph.Float32
+	return t.F32, t.Stored()
 }
 
 // pin fixes the addresses of memory that devices keep.

@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
@@ -37,10 +41,13 @@ type Options struct {
 	// Float64 keeps all values of backend "ref" in float64 instead of rounding
 	// each to float32.
 	Float64 bool
-	// Precision is the type in which backend "cpu" stores the fields inside the
-	// network: "f32" (also if empty), or "bf16" for half of the memory. Parameters,
-	// their gradients, statistics and the loss are float32, and so is arithmetic; with
-	// "bf16_products" convolutions also multiply bfloat16, with sums in float32.
+	// Precision is the type in which the fields inside the network are stored: "f32" (also
+	// if empty), or "bf16" for half of the memory. Parameters, their gradients, statistics
+	// and the loss are float32, and so is arithmetic; with "bf16_products" convolutions also
+	// multiply bfloat16, with sums in float32. Backend "cuda" stores them as "f16" too, and
+	// multiplies what it stores; gradients are then those of a multiple of the loss
+	// (Plan.ScaleLoss). "tf32" stores float32 and lets backend "cuda" round what
+	// convolutions multiply to 11 bits; elsewhere it is "f32".
 	Precision string
 	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
 	// means no bound, or on a device with memory of its own what that has left. It changes no
@@ -113,9 +120,9 @@ func (o *Options) check() error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if _, ok := precisions[o.Precision]; !ok {
+	if _, ok := precisions[cmp.Or(o.Precision, "f32")]; !ok {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("engine options: precision %q", o.Precision),
-			Why: "known are f32, bf16 and bf16_products", Fix: "choose one of these"}
+			Why: "known are " + strings.Join(Precisions(), ", "), Fix: "choose one of these"}
 	}
 	if o.Workspace < 0 {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("engine options: a workspace of %d bytes", o.Workspace),
@@ -131,7 +138,14 @@ func (o *Options) check() error {
 }
 
 // precisions are the types that Options.Precision names.
-var precisions = map[string]graph.DType{"": graph.Float32, "f32": graph.Float32, "bf16": graph.BFloat16, "bf16_products": graph.BFloat16}
+var precisions = map[string]graph.DType{"f32": graph.Float32, "tf32": graph.Float32, "bf16": graph.BFloat16, "bf16_products": graph.BFloat16, "f16": graph.Float16}
+
+// Precisions are the names of Options.Precision.
+func Precisions() []string { return slices.Sorted(maps.Keys(precisions)) }
+
+// ScalesLoss tells whether gradients in a precision are those of a multiple of the loss
+// (Plan.ScaleLoss).
+func ScalesLoss(precision string) bool { return precisions[precision] == graph.Float16 }
 
 // Backend is a kind of device that a plan can run on.
 type Backend struct {
@@ -145,8 +159,8 @@ var Backends = []Backend{
 		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, ByRule: o.ByRule, Choices: o.Choices, Timings: o.Timings,
 			Halves: o.Precision == "bf16_products"})
 	}},
-	{"cuda", "NVIDIA GPU: cuDNN and kernels of our own, float32 and bfloat16", func(o Options) (backend.Backend, error) {
-		return cuda.Open(cuda.Options{Choices: o.Choices})
+	{"cuda", "NVIDIA GPU: cuDNN and kernels of our own, float32, bfloat16 and float16", func(o Options) (backend.Backend, error) {
+		return cuda.Open(cuda.Options{Choices: o.Choices, TF32: o.Precision == "tf32"})
 	}},
 	{"ref", "plain Go with float64 sums: the judge of the others", func(o Options) (backend.Backend, error) {
 		return ref.New(ref.Options{Round: !o.Float64}), nil

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ type Plan struct {
 	outputs map[string][]float32
 	loss    []float32
 	step    uint64
+	scale   float32      // ScaleLoss
 	runStep func() error // built once, so that Run allocates nothing
 	endStep func() error // the same, of Wait; nil if a run is over when it was started
 	began   time.Time    // of the last run, with Profile
@@ -85,7 +87,7 @@ func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err
 		return nil, 0, errors.Join(err, dev.Close())
 	}
 	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, Consume: o.Consume, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(),
-		Precision: precisions[o.Precision], Kept: o.Kept, Int8: o.Int8, Choices: o.Choices, Log: o.Log, After: o.After}
+		Precision: precisions[cmp.Or(o.Precision, "f32")], Kept: o.Kept, Int8: o.Int8, Choices: o.Choices, Log: o.Log, After: o.After}
 	u.Foreign = func(n *graph.Op) bool { return o.Kernels[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
 	u.Cuts, _ = dev.(backend.Cuts)
@@ -96,7 +98,7 @@ func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err
 	if err := pass.Run(o.Passes, u); err != nil {
 		return nil, 0, errors.Join(ofDevice(err, o), dev.Close())
 	}
-	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, inputs: map[string][]float32{}, outputs: map[string][]float32{}}
+	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, inputs: map[string][]float32{}, outputs: map[string][]float32{}, scale: 1}
 	err = dev.Do(func() error {
 		if err := p.memory.bind(p); err != nil {
 			return err
@@ -335,8 +337,15 @@ func (p *Plan) Start(ctx context.Context, step uint64) error {
 		return errClosed
 	}
 	p.step = step
+	if x := p.inputs[pass.LossScale]; x != nil {
+		x[0] = p.scale
+	}
 	return p.dev.Do(p.runStep)
 }
+
+// ScaleLoss has gradients of the steps that begin from now on be those of the loss times a
+// number, where they are stored as float16 (ScalesLoss); the loss itself stays as it is.
+func (p *Plan) ScaleLoss(by float64) { p.scale = float32(by) }
 
 // Wait ends the step that Start began.
 //

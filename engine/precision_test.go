@@ -272,7 +272,8 @@ func TestPrecisionErrors(t *testing.T) {
 		want exit.Code
 	}{
 		{engine.Options{Backend: "ref", Precision: "bf16"}, exit.NoDevice},
-		{engine.Options{Backend: "ref", Precision: "f16"}, exit.Usage},
+		{engine.Options{Backend: "ref", Precision: "f8"}, exit.Usage},
+		{engine.Options{Backend: "cpu", Precision: "f16"}, exit.NoDevice},
 	} {
 		if _, err := engine.Compile(even(t), c.o); exit.CodeOf(err) != c.want {
 			t.Errorf("%+v: %v, want exit code %d", c.o, err, c.want)

@@ -209,10 +209,10 @@ func (r *remote) finish(p *Plan) error {
 }
 
 // stage has the inputs of the next step begin their way, and gives other memory for those
-// of the step behind it.
+// of the step behind it. What the loss is multiplied by is not known before that begins.
 func (r *remote) stage(p *Plan) error {
 	for _, f := range r.feeds {
-		if f.from != nil { // is staged
+		if f.from != nil || f.name == pass.LossScale { // is staged
 			continue
 		}
 		if err := f.send(r); err != nil {

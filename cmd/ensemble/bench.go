@@ -47,7 +47,7 @@ func benchCommand(a *app) *cobra.Command {
 	f.StringVar(&c.batch, "batch", "1", "samples of a step, a `LIST`")
 	f.StringVar(&c.threads, "threads", "0", "threads, a `LIST`; 0 takes all that the machine gives")
 	depth := f.Uint("depth", 0, "levels; 0 means 2, or 1 for "+run.BenchResNet2D)
-	f.StringVar(&c.precision, "precision", "float32", "float32, bf16 or bf16_products")
+	f.StringVar(&c.precision, "precision", "float32", "float32, bf16, bf16_products, f16 or tf32")
 	device := deviceFlag(f)
 	operations := f.Float64("operations", 0, "remove channels until this share of the operations is left; 0 removes none")
 	multiple := f.Uint("multiple", 8, "with --operations, layers keep a multiple of so many channels")

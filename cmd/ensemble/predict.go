@@ -58,7 +58,7 @@ func predictCommand(a *app) *cobra.Command {
 	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
 	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: 06:40Z, +40m, 2026-01-01T06:40Z")
 	publishing := publishingFlags(cmd)
-	f.StringVar(&o.Precision, "precision", "", "fields inside the network: f32, bf16 or bf16_products (default: as in training)")
+	f.StringVar(&o.Precision, "precision", "", "fields inside the network: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
 	f.StringVar(&o.Mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
 	sparse := false
 	sparseFlag(f, &sparse)
@@ -110,7 +110,7 @@ func predictCommand(a *app) *cobra.Command {
 			o.Formats = append(o.Formats, run.Format(name))
 		}
 		if o.Precision != "" {
-			if err := oneOf("--precision", []string{o.Precision}, "f32", "bf16", "bf16_products"); err != nil {
+			if err := oneOf("--precision", []string{o.Precision}, config.Precisions...); err != nil {
 				return result{}, err
 			}
 		}

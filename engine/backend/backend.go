@@ -11,15 +11,30 @@ import (
 )
 
 // Tensor is a value bound to memory: F32 or F64, as the backend stores it, U16
-// with the bits of a value that is stored as bfloat16, or U8 with codes.
+// with the bits of a value that is stored as bfloat16 or float16, or U8 with codes.
 type Tensor struct {
 	Shape  graph.Shape
 	Layout graph.Layout
-	DType  graph.DType // in which it is stored, where there is no memory yet
+	DType  graph.DType // in which it is stored, where that is float16 or there is no memory yet
 	F32    []float32
 	F64    []float64
 	U16    []uint16
 	U8     []uint8
+}
+
+// Stored is the type of the elements in memory.
+func (t Tensor) Stored() graph.DType {
+	switch {
+	case t.U16 != nil && t.DType != graph.Float16:
+		return graph.BFloat16
+	case t.U8 != nil:
+		return graph.UInt8
+	case t.F64 != nil:
+		return graph.Float64
+	case t.F32 != nil:
+		return graph.Float32
+	}
+	return t.DType
 }
 
 // Request asks for the kernel of one operation. The memory stays where it is

@@ -98,14 +98,20 @@ func (g *Graph) reaches(targets []int, last int) []bool {
 // parameters and records them in g.Grads. Parameters that the loss does not
 // depend on get none.
 func (g *Graph) AddGradients(add Sum) error {
+	return g.AddGradientsOf(func(_ *Builder, loss Value) Value { return loss }, add)
+}
+
+// AddGradientsOf is AddGradients with the gradients of what is made of the loss: a multiple.
+func (g *Graph) AddGradientsOf(made func(b *Builder, loss Value) Value, add Sum) error {
 	b := Extend(g)
+	loss := made(b, Value{b, g.Loss})
 	var params []Value
 	for _, n := range g.Nodes {
 		if n.Kind == KindParam {
 			params = append(params, Value{b, n.ID})
 		}
 	}
-	for i, d := range Gradients(b, Value{b, g.Loss}, params, add) {
+	for i, d := range Gradients(b, loss, params, add) {
 		if d.Valid() {
 			g.Grads = append(g.Grads, Grad{params[i].id, d.id})
 		}

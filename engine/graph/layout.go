@@ -48,10 +48,10 @@ func (l Layout) Lanes(c int) int {
 func (n *Node) Elems() int { return n.Layout.Elems(n.Shape) }
 
 // Room is the memory of the value in elements of the arena: as many as it has,
-// or half of them in bfloat16, a quarter as codes, rounded up.
+// or half of them of 16 bits, a quarter as codes, rounded up.
 func (n *Node) Room() int {
 	switch n.DType {
-	case BFloat16:
+	case BFloat16, Float16:
 		return (n.Elems() + 1) / 2
 	case UInt8:
 		return (n.Elems() + 3) / 4

@@ -102,9 +102,10 @@ const (
 	BFloat16
 	Float64
 	UInt8 // codes
+	Float16
 )
 
-// String is the name as in checkpoints: f32, bf16, f64, u8.
+// String is the name as in checkpoints: f32, bf16, f64, u8, f16.
 func (d DType) String() string {
 	switch d {
 	case Float32:
@@ -115,14 +116,16 @@ func (d DType) String() string {
 		return "f64"
 	case UInt8:
 		return "u8"
+	case Float16:
+		return "f16"
 	}
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Computed is the type in which arithmetic with such values is done: bfloat16 is
-// a storage of float32, and codes are read by operations on float32.
+// Computed is the type in which arithmetic with such values is done: types of 16
+// bits are storages of float32, and codes are read by operations on float32.
 func (d DType) Computed() DType {
-	if d == BFloat16 || d == UInt8 {
+	if d == BFloat16 || d == Float16 || d == UInt8 {
 		return Float32
 	}
 	return d
@@ -131,7 +134,7 @@ func (d DType) Computed() DType {
 // Bytes is the size of one element.
 func (d DType) Bytes() int {
 	switch d {
-	case BFloat16:
+	case BFloat16, Float16:
 		return 2
 	case Float64:
 		return 8

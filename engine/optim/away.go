@@ -133,17 +133,11 @@ func (w *away) newGathering() (g *gathering, err error) {
 // step is Optimizer.Step on the device.
 func (w *away) step(rate float64) (norm float64, err error) {
 	p := w.of
-	if err := w.err; err != nil {
-		w.err = nil
+	if err := w.told(); err != nil {
 		return 0, err
 	}
-	sweep, factor := w.sweep, 1.0
-	if p.pending {
-		p.pending, w.sums = false, false
-		if sweep, factor = w.gather.sweep, 0; p.weight > 0 { // as the mean over no weight is 0
-			factor = 1 / p.weight
-		}
-	}
+	sweep, factor := w.along(), p.factor()
+	p.pending, w.sums = false, false
 	var s step
 	p.constants(&s, rate, p.steps+1)
 	finite := true
@@ -174,6 +168,30 @@ func (w *away) step(rate float64) (norm float64, err error) {
 		w.average.Moved()
 	}
 	return norm, nil
+}
+
+// along is the sweep along the gradient of the next step.
+func (w *away) along() *cuda.Sweep {
+	if w.of.pending {
+		return w.gather.sweep
+	}
+	return w.sweep
+}
+
+// finite is Optimizer.Finite on the device.
+func (w *away) finite() (ok bool, err error) {
+	err = w.dev.Do(func() (err error) {
+		ok, err = w.along().Finite()
+		return err
+	})
+	return ok, errors.Join(w.told(), err)
+}
+
+// told is the error that nobody has been told of.
+func (w *away) told() error {
+	err := w.err
+	w.err = nil
+	return err
 }
 
 // ready brings to the device what the program may have changed.

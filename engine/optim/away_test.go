@@ -106,6 +106,15 @@ func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32)
 	passed = append(passed, present)
 	run(14)
 	opt.Add(3)
+	opt.Scaled(4)
+	if ok, err := opt.Finite(); !ok || err != nil {
+		t.Errorf("a gradient is not finite: %v, %v", ok, err)
+	}
+	step(15)
+	look()
+	opt.Scaled(1)
+	run(13)
+	opt.Add(1)
 	all := slices.Repeat([]bool{true}, len(s.Params()))
 	must(opt.Mask(all))
 	must(opt.Mask(nil))
@@ -137,6 +146,9 @@ func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32)
 	s.Params()[0] = float32(math.NaN())
 	run(12)
 	s.Params()[0] = nan
+	if ok, err := opt.Finite(); ok || err != nil {
+		t.Errorf("a gradient that is no number is finite: %v, %v", ok, err)
+	}
 	if _, err := opt.Step(0.05); !errors.Is(err, optim.ErrNotFinite) {
 		t.Errorf("a step along a gradient that is no number: %v", err)
 	}

@@ -50,14 +50,11 @@ func (p *Optimizer) masked(x []float32) {
 // clipping, to x, which lies as the parameters do. Of several ranks each has that of its pieces.
 func (p *Optimizer) Present(x []float32, factor float32) {
 	p.here()
-	g := p.present()
-	if p.pending {
-		g = p.sum
-		if p.weight == 0 {
-			return
-		}
-		factor /= float32(p.weight)
+	g := p.gradient()
+	if p.pending && p.weight == 0 {
+		return
 	}
+	factor *= float32(p.factor())
 	for _, r := range p.runs {
 		to := x[r.lo : r.lo+r.n]
 		for i, v := range g[r.at : r.at+r.n] {

@@ -153,6 +153,7 @@ type Optimizer struct {
 	keep []bool // of Mask
 	away *away  // where parameters lie on a device; nil elsewhere
 
+	scale   float64   // of Scaled
 	sum     []float32 // gathered gradients, in the layout of moments, allocated by the first Add
 	weight  float64   // of sum together
 	pending bool      // sum holds something
@@ -167,7 +168,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	p := &Optimizer{o: o, store: store}
+	p := &Optimizer{o: o, store: store, scale: 1}
 	if o.Average != nil {
 		same := func(a, b engine.Entry) bool {
 			return a.Name == b.Name && a.Shape.Equal(b.Shape) && a.Offset == b.Offset && a.State == b.State
@@ -267,16 +268,56 @@ func (p *Optimizer) present() []float32 {
 	return p.store.Grads()
 }
 
-// gradient is what the next step moves along: g times factor.
-func (p *Optimizer) gradient() (g []float32, factor float64) {
-	if !p.pending {
-		return p.present(), 1
+// Scaled says that gradients from now on are those of the loss times a number, by which steps
+// divide them.
+func (p *Optimizer) Scaled(by float64) { p.scale = by }
+
+// factor is what the gradient that the next step moves along is multiplied by.
+func (p *Optimizer) factor() float64 {
+	switch {
+	case !p.pending:
+		return 1 / p.scale
+	case p.weight == 0: // as the mean over no weight is 0
+		return 0
 	}
-	p.pending = false
-	if p.weight == 0 { // as the mean over no weight is 0
-		return p.sum, 0
+	return 1 / (p.weight * p.scale)
+}
+
+// gradient is what the next step moves along, times factor.
+func (p *Optimizer) gradient() []float32 {
+	if p.pending {
+		return p.sum
 	}
-	return p.sum, 1 / p.weight
+	return p.present()
+}
+
+// Finite tells whether the gradient is that the next step moves along, before any mask. All
+// ranks ask.
+//
+// Errors: those of other ranks.
+func (p *Optimizer) Finite() (bool, error) {
+	if p.steppedAway() {
+		return p.away.finite()
+	}
+	p.here()
+	p.sweep.squares(p.part, nil, p.gradient())
+	if err := p.join(); err != nil {
+		return false, err
+	}
+	return p.norm() < math.Inf(1), nil
+}
+
+// norm is that of all tensors, from their sums.
+func (p *Optimizer) norm() (norm float64) {
+	for _, n := range p.norms {
+		norm += n.b
+	}
+	return math.Sqrt(norm)
+}
+
+// steppedAway tells whether the next step is taken where the parameters lie.
+func (p *Optimizer) steppedAway() bool {
+	return p.away != nil && p.keep == nil && (!p.pending || p.away.sums)
 }
 
 // join makes the sums over tensors of those over pieces, which it adds up in their order.
@@ -314,12 +355,13 @@ func (p *Optimizer) touch() {
 // Errors: ErrNotFinite; then nothing has been changed, and what was gathered is
 // gone. Those of other ranks.
 func (p *Optimizer) Step(rate float64) (norm float64, err error) {
-	if p.away != nil && p.keep == nil && (!p.pending || p.away.sums) {
+	if p.steppedAway() {
 		return p.away.step(rate)
 	}
 	p.here()
 	p.touch()
-	g, factor := p.gradient()
+	g, factor := p.gradient(), p.factor()
+	p.pending = false
 	p.masked(g)
 	p.arena.g = g
 	var w []float32 // if its norms are wanted too
@@ -330,11 +372,7 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	if err := p.join(); err != nil {
 		return 0, err
 	}
-	for _, n := range p.norms {
-		norm += n.b
-	}
-	norm = math.Sqrt(norm)
-	if norm *= factor; math.IsNaN(norm) || math.IsInf(norm, 0) {
+	if norm = p.norm() * factor; math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return norm, fmt.Errorf("optimiser step %d: %w", p.steps, ErrNotFinite)
 	}
 	if p.o.Clip > 0 { // as torch.nn.utils.clip_grad_norm_

@@ -1,11 +1,15 @@
 package pass
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
+
+// ErrPrecision marks a type in which a backend stores no fields.
+var ErrPrecision = errors.New("fields are not stored so")
 
 // choosePrecision has the values that are not plain stored in u.Precision, those of the
 // forward pass and of the backward pass alike. They are the fields inside the
@@ -21,7 +25,7 @@ func choosePrecision(u *Unit) error {
 	}
 	if u.Layouts == nil || !u.Layouts.Stores(u.Precision) {
 		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %v is not available", u.Precision),
-			Why: "this backend stores values in one type only", Fix: "use precision f32, or backend cpu or cuda"}
+			Why: "this backend does not store values so", Fix: "use precision f32, or backend cpu or cuda, of which cuda alone stores f16", Err: ErrPrecision}
 	}
 	values := 0
 	var before, after int64

@@ -250,6 +250,9 @@ var Baselines = []string{"emos", "emos_grid",
 	"emos_point_censored_logistic", "emos_point_log_normal",
 	"mbm", "mbm_crps", "quantile_map", "climatology"}
 
+// Precisions are the types in which fields of a network are stored and multiplied; package engine says of each what that is.
+var Precisions = []string{"f32", "bf16", "bf16_products", "f16", "tf32"}
+
 // TrainSchema describes train.yaml.
 var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
@@ -399,8 +402,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Memory of a process for a step, which its parts of train.mesh share: inputs, activations, their gradients, and what kernels use in turn. If more is needed, slower kernels are taken and then some values are computed again, or on a GPU copied to the host for a while, which changes no bit; 0 sets no bound, or on a GPU what it has left."},
 	{Path: "train.workspace", Default: "0", Example: "64MiB", Resume: true, Neutral: true,
 		Help: "Memory that kernels use in turn for intermediate results, a part of train.memory. Slower ways are taken if the fastest need more, which changes no bit; 0 sets no bound."},
-	{Path: "train.precision", Default: "f32", Check: OneOf("f32", "bf16", "bf16_products"), Example: "bf16",
-		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way. With bf16_products convolutions also multiply bf16, with sums in f32: faster on processors with AVX512_BF16, and refused on others."},
+	{Path: "train.precision", Default: "f32", Check: OneOf(Precisions...), Example: "bf16",
+		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way. With bf16_products convolutions also multiply bf16, with sums in f32: faster on processors with AVX512_BF16, and refused on others. f16 is for GPUs: half of the memory with three more bits than bf16, and products on matrix units of a V100 too; the loss is scaled so that small gradients are kept, and steps that overflow are skipped. tf32 stores f32 and lets GPUs round what convolutions multiply to 11 bits; elsewhere it is f32."},
 	{Path: "train.mesh", Default: "", Example: "data:2 lon:4", Resume: true,
 		Help: "How the ranks of an MPI job divide a step: axes data (samples of a batch), level, lat, lon and channel, each with its number of ranks; lon:4@2x11x22=channel cuts something else in fields of that size. Empty or auto: the mesh on which a step is predicted to take least time on train.machine, see `ensemble plan`. A mesh of more parts than there are ranks is dealt out to them, all of it to a process without launcher, and gives the same bits on any number of ranks."},
 	{Path: "train.machine", Example: "machine.yaml", Resume: true,

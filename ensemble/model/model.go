@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -710,7 +711,13 @@ func (m *Model) Open(o engine.Options) error {
 	if o.Int8, err = m.codes(); err != nil {
 		return err
 	}
-	if m.Network, err = m.Spec.Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks); err != nil {
+	m.Network, err = m.Spec.Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
+	if errors.Is(err, pass.ErrPrecision) && o.Precision == "" {
+		// Nobody asked for the type of the training: what this device has is more exact.
+		o.Precision = "f32"
+		m.Network, err = m.Spec.Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
+	}
+	if err != nil {
 		return err
 	}
 	if m.Spec.Staged() {

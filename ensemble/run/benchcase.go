@@ -41,7 +41,7 @@ const trainPasses = 3
 const benchRate = 1e-4
 
 // benchPrecisions are the names of precisions here and in the engine.
-var benchPrecisions = map[string]string{"float32": "f32", "bf16": "bf16", "bf16_products": "bf16_products"}
+var benchPrecisions = map[string]string{"float32": "f32", "bf16": "bf16", "bf16_products": "bf16_products", "f16": "f16", "tf32": "tf32"}
 
 // BenchCase is one network on one size of field.
 type BenchCase struct {
@@ -156,7 +156,7 @@ func (k *BenchCase) check() error {
 		return bad("a case without extent cannot be measured", "base, crop, batch and depth are whole numbers from 1", "give positive numbers")
 	case benchPrecisions[k.Precision] == "":
 		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", k.Precision), At: k.String(),
-			Why: "the engine stores fields as float32 or bf16", Fix: "give --precision float32, bf16 or bf16_products"}
+			Why: "the engine does not know it", Fix: "give --precision float32, bf16, bf16_products, f16 or tf32"}
 	}
 	if _, err := k.graph(true); err != nil {
 		fix := "give rows and columns that divide by 32"

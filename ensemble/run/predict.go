@@ -51,7 +51,7 @@ type PredictOptions struct {
 	Threads   int
 	Device    string  // "cpu" (also if empty), "cuda" or "auto"
 	Timings   Timings // of kernels
-	Precision string  // "f32", "bf16" or "bf16_products"; empty has that of the training
+	Precision string  // one of config.Precisions; empty has that of the training
 	// Mesh lays several ranks of an MPI job out over each start; empty, every rank predicts
 	// whole starts.
 	Mesh string

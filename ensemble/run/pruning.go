@@ -175,6 +175,8 @@ func (t *trainer) goBack() error {
 	t.opt.Restart()
 	now := t.at
 	t.at = *now.Pruned.Early
+	t.at.LossScale = now.LossScale
+	t.at.LossScale.Skipped = 0 // the optimiser has forgotten those too
 	t.at.Step, t.at.BestLoss, t.at.BestEpoch = now.Step, noBest, t.at.Epoch
 	t.at.Pruned = &pruned{Skipped: t.ownSteps()}
 	t.prune.early = nil

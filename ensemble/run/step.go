@@ -80,6 +80,9 @@ func (t *trainer) gather(ctx context.Context, todo int) (float64, error) {
 			return 0, stopped{err}
 		}
 		net := t.load(b)
+		if s := t.at.LossScale.Scale; s > 0 {
+			net.Plan.ScaleLoss(s)
+		}
 		var share float64
 		if todo > 1 {
 			share = total(b.batch.Weight)

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,6 +88,8 @@ type position struct {
 	BestLoss  float64            `json:"best_loss"`
 	BestEpoch int                `json:"best_epoch"`
 	Plateau   optim.PlateauState `json:"plateau"`
+	// LossScale is that of the present network, in float16.
+	LossScale optim.LossScale `json:"loss_scale,omitzero"`
 	// Kept are the channels that are left of the present network, and Removed is the step behind that
 	// at which some were last looked for.
 	Kept    []channels.Kept `json:"kept,omitempty"`
@@ -173,6 +176,9 @@ func (t *trainer) begin() error {
 	}
 	if err := t.beginPruning(); err != nil {
 		return err
+	}
+	if engine.ScalesLoss(t.model.Spec.Precision) && t.at.LossScale == (optim.LossScale{}) {
+		t.at.LossScale = optim.NewLossScale()
 	}
 	t.rate = schedule(t.cfg, uint64(t.steps(t.batches())), &t.at.Plateau)
 	s, reader := t.schedule()
@@ -384,21 +390,26 @@ func (t *trainer) epoch(ctx context.Context) error {
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
 			return t.diverged(loss, order, todo, nil)
 		}
-		if back, err := t.pruneStep(rate); back || err != nil {
+		finite, err := t.unscale()
+		if err != nil {
 			return err
 		}
-		norm, err := t.opt.Step(rate)
-		if err != nil {
-			return t.diverged(loss, order, todo, err)
+		var norm float64
+		if finite {
+			if back, err := t.pruneStep(rate); back || err != nil {
+				return err
+			}
+			norm, err = t.opt.Step(rate)
+			finite = !errors.Is(err, optim.ErrNotFinite)
+		}
+		if !finite && !t.at.LossScale.Skip() || finite && err != nil {
+			return t.diverged(loss, order, todo, cmp.Or(err, optim.ErrNotFinite))
 		}
 		t.input.steps += time.Since(began)
 		t.at.Batch += todo
 		t.at.Step++
-		if err := t.pruneAfter(); err != nil {
-			return err
-		}
 		t.at.LossSum += loss * float64(todo)
-		if err := t.dir.Events().Write("step", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "loss", Value: loss},
+		if err := t.stepped(finite, rundir.Value{Name: "loss", Value: loss},
 			rundir.Value{Name: "rate", Value: rate}, rundir.Value{Name: "gradient_norm", Value: norm}); err != nil {
 			return err
 		}
@@ -655,10 +666,14 @@ func (t *trainer) diverged(loss float64, order []int, todo int, cause error) err
 	for i := range todo * t.cfg.BatchSize {
 		starts = append(starts, t.data.train.inits[order[(t.at.Batch*t.cfg.BatchSize+i)%len(order)]].String())
 	}
+	fix := "look at the fields with `ensemble inspect --stats`, or lower train.learning_rate"
+	if engine.ScalesLoss(t.model.Spec.Precision) {
+		fix += ", or set train.precision: bf16, as float16 ends with 65504"
+	}
 	return &exit.Error{Code: exit.No, What: fmt.Sprintf("%s at step %d", what, t.at.Step+1),
 		At:  fmt.Sprintf("%s, epoch %d, starts %v, loss %g", t.turns[t.at.Network].called(t.at.Network), t.at.Epoch+1, starts, loss),
 		Why: "the learning rate is too large, or a field of these starts is absurd",
-		Fix: "look at the fields with `ensemble inspect --stats`, or lower train.learning_rate", Err: cause}
+		Fix: fix, Err: cause}
 }
 
 // Names of the parts of a checkpoint.
@@ -792,7 +807,7 @@ func (t *trainer) refill(now, average, optimizer model.Weights, from string) err
 	for _, x := range optimizer {
 		moments[x.Name] = x
 	}
-	return t.opt.Restore(uint64(t.ownSteps()-t.skipped()), func(name string, n int) ([]float32, error) {
+	return t.opt.Restore(uint64(t.ownSteps()-t.skipped())-t.at.LossScale.Skipped, func(name string, n int) ([]float32, error) {
 		v, ok := moments[name].Data.([]float32)
 		if !ok || len(v) != n {
 			return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the checkpoint lacks the optimiser's %q", name), At: from, Fix: "resume with the same configuration, or from another checkpoint"}

@@ -65,34 +65,6 @@ func TestUnshuffle(t *testing.T) {
 	}
 }
 
-// All float16 that are numbers are rounded to themselves, and what lies between to the
-// nearer one.
-func TestHalf(t *testing.T) {
-	for _, c := range []struct {
-		bits uint16
-		want float64
-	}{{0x3c00, 1}, {0xc000, -2}, {0x7bff, 65504}, {0x0400, math.Ldexp(1, -14)}, {0x0001, math.Ldexp(1, -24)}, {0x3555, 0.333251953125}, {0x7c00, math.Inf(1)}} {
-		if got := half(c.bits); got != c.want {
-			t.Errorf("%04x is %v, want %v", c.bits, got, c.want)
-		}
-	}
-	for b := range uint16(0x7c00) {
-		x := half(b)
-		if halfOf(x) != x || halfOf(-x) != -x {
-			t.Fatalf("%v becomes %v", x, halfOf(x))
-		}
-		if b+1 < 0x7c00 {
-			next := half(b + 1)
-			if y := x + (next-x)/4; halfOf(y) != x {
-				t.Fatalf("%v becomes %v, not %v", y, halfOf(y), x)
-			}
-		}
-	}
-	if halfOf(1e6) != math.Inf(1) || halfOf(-1e6) != math.Inf(-1) {
-		t.Error("what is too large is not infinite")
-	}
-}
-
 func TestFillValues(t *testing.T) {
 	for _, c := range []struct {
 		dtype, text string

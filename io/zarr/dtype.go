@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/float16"
 )
 
 // dtype is the type of the elements of an array.
@@ -182,7 +184,7 @@ func (d dtype) round(x float64) float64 {
 	case d.kind == 'f' && d.size == 4:
 		return float64(float32(x))
 	case d.kind == 'f' && d.size == 2:
-		return halfOf(x)
+		return float16.Round(x)
 	}
 	return x
 }
@@ -215,7 +217,7 @@ func (d dtype) floats(dst []float64, raw []byte, first, step int) {
 		}
 	case d.kind == 'f':
 		for i := range dst {
-			dst[i] = half(binary.LittleEndian.Uint16(raw[at:]))
+			dst[i] = float16.Value(binary.LittleEndian.Uint16(raw[at:]))
 			at += by
 		}
 	default:
@@ -240,39 +242,4 @@ func (d dtype) integer(raw []byte) float64 {
 		return math.NaN() // numpy's "not a time"
 	}
 	return float64(i)
-}
-
-// half is the value of a float16.
-//
-// Source: IEEE 754-2019, table 3.5, binary16.
-func half(h uint16) float64 {
-	sign := 1.0
-	if h&0x8000 != 0 {
-		sign = -1
-	}
-	exponent, fraction := int(h>>10&31), float64(h&1023)
-	switch exponent {
-	case 0:
-		return sign * math.Ldexp(fraction, -24)
-	case 31:
-		if fraction != 0 {
-			return math.NaN()
-		}
-		return sign * math.Inf(1)
-	}
-	return sign * math.Ldexp(1024+fraction, exponent-25)
-}
-
-// halfOf is the float16 nearest to x, ties to even.
-func halfOf(x float64) float64 {
-	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
-		return x
-	}
-	_, e := math.Frexp(x)
-	unit := math.Ldexp(1, max(e-11, -24))
-	y := math.RoundToEven(x/unit) * unit
-	if math.Abs(y) > 65504 {
-		return math.Inf(int(math.Copysign(1, x)))
-	}
-	return y
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/rng"
+	"github.com/ensemble-weather/ensemble/internal/float16"
 )
 
 // operands draws the operands of a case, rounded to float32 so that all
@@ -74,8 +75,20 @@ var sentinel = math.Float32frombits(0x7fc0dead)
 
 const sentinel16 = 0x7fed
 
-// half16 bounds the relative error of rounding to bfloat16, which has 8 bits.
-const half16 = 0x1p-8
+// half is a type of 16 bits: what rounding to it changes at most, of a value and of the
+// smallest ones, and the nearest value.
+type half struct {
+	relative, least float64
+	nearest         func(x float64) float64
+	bits            func(x float64) uint16
+	value           func(bits uint16) float64
+}
+
+var halves = map[graph.DType]half{
+	graph.BFloat16: {0x1p-8, 0, nearest16, func(x float64) uint16 { return uint16(math.Float32bits(float32(x)) >> 16) },
+		func(bits uint16) float64 { return float64(math.Float32frombits(uint32(bits) << 16)) }},
+	graph.Float16: {0x1p-11, float16.Least / 2, float16.Round, float16.Of, float16.Value},
+}
 
 // nearest16 rounds to bfloat16: to nearest, ties to even. Overflow is not meant.
 func nearest16(x float64) float64 {
@@ -85,6 +98,7 @@ func nearest16(x float64) float64 {
 
 // guarded is a buffer between guard values, in the type of the backend.
 type guarded struct {
+	elem  graph.DType
 	all16 []uint16
 	all32 []float32
 	all64 []float64
@@ -92,11 +106,11 @@ type guarded struct {
 }
 
 func newGuarded(elem graph.DType, x []float64) *guarded {
-	g := &guarded{n: len(x)}
-	if elem == graph.BFloat16 {
+	g := &guarded{elem: elem, n: len(x)}
+	if h, ok := halves[elem]; ok {
 		g.all16 = slices.Repeat([]uint16{sentinel16}, (len(x)+2*guard+1)/2*2) // whole words
 		for i, v := range x {
-			g.all16[guard+i] = uint16(math.Float32bits(float32(v)) >> 16)
+			g.all16[guard+i] = h.bits(v)
 		}
 		return g
 	}
@@ -122,7 +136,7 @@ func (g *guarded) tensor(s graph.Shape, l graph.Layout) backend.Tensor {
 	t := backend.Tensor{Shape: s, Layout: l}
 	switch {
 	case g.all16 != nil:
-		t.U16 = g.all16[guard : guard+g.n : guard+g.n]
+		t.U16, t.DType = g.all16[guard:guard+g.n:guard+g.n], g.elem
 	case g.all64 != nil:
 		t.F64 = g.all64[guard : guard+g.n : guard+g.n]
 	default:
@@ -134,7 +148,7 @@ func (g *guarded) tensor(s graph.Shape, l graph.Layout) backend.Tensor {
 func (g *guarded) at(i int) float64 {
 	switch {
 	case g.all16 != nil:
-		return float64(math.Float32frombits(uint32(g.all16[guard+i]) << 16))
+		return halves[g.elem].value(g.all16[guard+i])
 	case g.all64 != nil:
 		return g.all64[guard+i]
 	}

@@ -81,8 +81,10 @@ func ways(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case) []backen
 func storages(dev backend.Backend, w backend.Way) []graph.DType {
 	all := []graph.DType{dev.Elem()}
 	l, ok := dev.(backend.Layouts)
-	if ok && l.Stores(graph.BFloat16) && slices.Contains(append(w.In[:len(w.In):len(w.In)], w.Out), l.Inner()) {
-		all = append(all, graph.BFloat16)
+	for _, d := range []graph.DType{graph.BFloat16, graph.Float16} {
+		if ok && l.Stores(d) && slices.Contains(append(w.In[:len(w.In):len(w.In)], w.Out), l.Inner()) {
+			all = append(all, d)
+		}
 	}
 	return all
 }
@@ -128,9 +130,9 @@ func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w back
 	}
 	in := operands(o, c)
 	for k, x := range in {
-		if of(w.In[k]) == graph.BFloat16 || multiplied(dev, o, d) && len(c.In[k]) == 5 {
+		if of(w.In[k]).Bytes() == 2 || multiplied(dev, o, d) && len(c.In[k]) == 5 {
 			for i, v := range x {
-				x[i] = nearest16(v)
+				x[i] = halves[d].nearest(v)
 			}
 		}
 	}
@@ -173,8 +175,8 @@ func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w back
 		}
 		for i, v := range stored(want, s, w.Out) {
 			tol := tol
-			if to == graph.BFloat16 {
-				tol += half16 * math.Abs(v)
+			if h, ok := halves[to]; ok {
+				tol += h.relative*math.Abs(v) + h.least
 			}
 			if got := out.at(i); !(math.Abs(got-v) <= tol) {
 				t.Fatalf("kernel %s (%v, %v) over operand %d: element %d of %v %v is %v, want %v ± %.2g", name, w.In, d, over, i, w.Out, s, got, v, tol)
@@ -199,7 +201,7 @@ func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w back
 // values are stored: matrix units take no others. It is the filter, which itself is float32.
 func multiplied(dev backend.Backend, o *graph.Op, d graph.DType) bool {
 	_, ok := dev.(backend.Remote)
-	return ok && d == graph.BFloat16 && strings.HasPrefix(o.Name, "conv3d")
+	return ok && d.Bytes() == 2 && strings.HasPrefix(o.Name, "conv3d")
 }
 
 // stored gives the elements of a value as they lie in memory.

@@ -17,7 +17,7 @@ import (
 )
 
 // Backend is one opened GPU and the goroutine, locked to its thread, that asks it for
-// work. Fields inside a network have their channels last, in float32 or bfloat16, and
+// work. Fields inside a network have their channels last, in float32, bfloat16 or float16, and
 // everything else is plain float32.
 type Backend struct {
 	dev     device.Device

@@ -170,16 +170,25 @@ func (c *convolution) fields() []backend.Tensor {
 
 // valueBytes is the size of a value of a type of programs.
 func valueBytes(stored string) int {
-	if stored == "bf16" {
-		return 2
+	if stored == "float" {
+		return elem
 	}
-	return elem
+	return 2
 }
+
+// The first architectures whose matrix units multiply float16 as conv.cu has it, and
+// bfloat16 and TF32.
+const (
+	firstF16  = 75
+	firstBF16 = 80
+)
 
 // products is how values that are stored so are multiplied on this device.
 func (b *Backend) products(stored string) kernels.Products {
-	switch {
-	case b.dev.Properties().Architecture < 80: // no matrix units for these types
+	switch architecture := b.dev.Properties().Architecture; {
+	case stored == "f16" && architecture >= firstF16:
+		return kernels.F16
+	case architecture < firstBF16: // no matrix units for these types
 		return kernels.Plain
 	case stored == "bf16":
 		return kernels.BF16

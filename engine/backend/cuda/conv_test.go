@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/rng"
+	"github.com/ensemble-weather/ensemble/internal/float16"
 )
 
 func emulatedGPU(t testing.TB) *cuda.Backend {
@@ -93,34 +94,42 @@ func largerCases() []convCase {
 // remains is the order of the sums.
 func TestLargerConvs(t *testing.T) {
 	b := emulatedGPU(t)
-	for _, arithmetic := range []string{"bf16", "float32", "tf32"} {
+	for _, arithmetic := range []string{"bf16", "f16", "float32", "tf32"} {
 		for _, c := range largerCases() {
 			t.Run(arithmetic+"/"+c.op+"/"+c.name, func(t *testing.T) { compareConv(t, b, c, arithmetic) })
 		}
 	}
 }
 
-// older is a device of compute capability 7.0, whose matrix units know no bfloat16.
-type older struct{ *emulate.Device }
+// older is a device of a compute capability whose matrix units know no bfloat16.
+type older struct {
+	*emulate.Device
+	architecture int
+}
 
 func (d older) Properties() device.Properties {
 	p := d.Device.Properties()
-	p.Architecture = 70
+	p.Architecture = d.architecture
 	return p
 }
 
-// TestConvsOfOlderDevices: bfloat16 is multiplied as float32 there.
+// TestConvsOfOlderDevices: what their matrix units do not know is multiplied as float32 there.
 func TestConvsOfOlderDevices(t *testing.T) {
-	b := gpuOf(t, func() (device.Device, error) {
-		d, err := emulate.Open(1 << 30)
-		return older{d}, err
-	})
-	for _, c := range largerCases()[3:6] {
-		t.Run(c.op, func(t *testing.T) {
-			if name, _ := compareConv(t, b, c, "bf16"); !strings.Contains(name, "bf16 plain") {
-				t.Errorf("kernel %s", name)
-			}
+	for _, k := range []struct {
+		architecture     int
+		arithmetic, name string
+	}{{70, "bf16", "bf16 plain"}, {75, "f16", "f16 f16"}, {70, "f16", "f16 plain"}} {
+		b := gpuOf(t, func() (device.Device, error) {
+			d, err := emulate.Open(1 << 30)
+			return older{d, k.architecture}, err
 		})
+		for _, c := range largerCases()[3:6] {
+			t.Run(fmt.Sprintf("%d/%s/%s", k.architecture, k.arithmetic, c.op), func(t *testing.T) {
+				if name, _ := compareConv(t, b, c, k.arithmetic); !strings.Contains(name, k.name) {
+					t.Errorf("kernel %s, want %s", name, k.name)
+				}
+			})
+		}
 	}
 }
 
@@ -157,10 +166,11 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 	if len(ways) < 2 {
 		t.Fatal("no way with channels last")
 	}
-	bits := map[string]int{"bf16": 8, "float32": 24, "tf32": 11}[arithmetic]
+	bits := map[string]int{"bf16": 8, "f16": float16.Bits, "float32": 24, "tf32": 11}[arithmetic]
 	half := 0.0 // relative error of what is stored
-	if arithmetic == "bf16" {
-		half = 0x1p-8
+	stored := map[string]graph.DType{"bf16": graph.BFloat16, "f16": graph.Float16}[arithmetic]
+	if stored != graph.Float32 {
+		half = math.Ldexp(1, -bits)
 	}
 	b.AllowTF32(arithmetic == "tf32")
 	defer b.AllowTF32(false)
@@ -175,7 +185,7 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 	var memory [][]float32
 	tensor := func(x []float64, s graph.Shape, l graph.Layout) (there backend.Tensor) {
 		n := l.Elems(s)
-		narrow := arithmetic == "bf16" && l == graph.Last
+		narrow := stored != graph.Float32 && l == graph.Last
 		words := make([]float32, n)
 		halves := unsafe.Slice((*uint16)(unsafe.Pointer(&words[0])), n)
 		p := s[2:].Size()
@@ -183,7 +193,9 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 			if l == graph.Last {
 				i = (i/p/s[1]*p+i%p)*l.Lanes(s[1]) + i/p%s[1]
 			}
-			if narrow {
+			if narrow && stored == graph.Float16 {
+				halves[i] = float16.Of(v)
+			} else if narrow {
 				halves[i] = uint16(math.Float32bits(float32(v)) >> 16)
 			} else {
 				words[i] = float32(v)
@@ -197,7 +209,7 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 			}
 			memory = append(memory, m)
 			if there.F32 = m; narrow {
-				there.F32, there.U16 = nil, unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(m))), n)
+				there.F32, there.DType, there.U16 = nil, stored, unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(m))), n)
 			}
 			return b.Copy(m, words)
 		})
@@ -260,6 +272,9 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 	if q.Out.U16 != nil {
 		halves := unsafe.Slice((*uint16)(unsafe.Pointer(&got[0])), n)
 		value = func(i int) float64 { return float64(math.Float32frombits(uint32(halves[i]) << 16)) }
+		if stored == graph.Float16 {
+			value = func(i int) float64 { return float16.Value(halves[i]) }
+		}
 	} else {
 		half = 0
 	}
@@ -294,9 +309,9 @@ func everyTile(t *testing.T, b *cuda.Backend, cases []convCase) {
 		filter     bool
 		arithmetic []string
 	}{
-		{&kernels.ConvTiles, false, []string{"bf16", "tf32"}},
+		{&kernels.ConvTiles, false, []string{"bf16", "f16", "tf32"}},
 		{&kernels.PlainConvTiles, false, []string{"float32"}},
-		{&kernels.FilterTiles, true, []string{"bf16", "tf32"}},
+		{&kernels.FilterTiles, true, []string{"bf16", "f16", "tf32"}},
 		{&kernels.PlainFilterTiles, true, []string{"float32"}},
 	} {
 		all := *tiles.list

@@ -97,7 +97,7 @@ func (v vendor) Keep(c cudnn.Convolution, p ConvPlan) {
 var libraryLimits = cudnn.Limits{Workspace: 1 << 30, Most: 2}
 
 // libraryTypes are the types of fields that libraries take.
-var libraryTypes = map[string]cudnn.Type{"float": cudnn.Float32, "bf16": cudnn.BFloat16}
+var libraryTypes = map[string]cudnn.Type{"float": cudnn.Float32, "bf16": cudnn.BFloat16, "f16": cudnn.Float16}
 
 // framedAs tells how an axis is given to a library: padded with zeros by it, or, if it is
 // periodic, framed by a copy; ok is false if it can be neither.

@@ -31,7 +31,7 @@ func realGPU(t *testing.T) *cuda.Backend {
 // What these tests find on the emulated device they find on a real one.
 func TestDeviceConvs(t *testing.T) {
 	b := realGPU(t)
-	for _, arithmetic := range []string{"bf16", "float32", "tf32"} {
+	for _, arithmetic := range []string{"bf16", "f16", "float32", "tf32"} {
 		for _, c := range largerCases() {
 			t.Run(arithmetic+"/"+c.op+"/"+c.name, func(t *testing.T) { compareConv(t, b, c, arithmetic) })
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
 	"github.com/ensemble-weather/ensemble/engine/rng"
+	"github.com/ensemble-weather/ensemble/internal/float16"
 )
 
 // warpKernels give registers to what mma.cuh does, and take them back. A warp has registers
@@ -21,6 +22,14 @@ KERNEL bf16_product(const uint32_t *a, const uint32_t *b, float *c) {
 	for (int i = 0; i < 4; i++) fa[0][i] = a[threadIdx.x * 4 + i], fc[0][0][i] = c[threadIdx.x * 4 + i];
 	for (int i = 0; i < 2; i++) fb[0][i] = b[threadIdx.x * 2 + i];
 	products(of_bf16(), fc, fa, fb);
+	for (int i = 0; i < 4; i++) c[threadIdx.x * 4 + i] = fc[0][0][i];
+}
+KERNEL f16_product(const uint32_t *a, const uint32_t *b, float *c) {
+	uint32_t fa[1][4], fb[1][2];
+	float fc[1][1][4];
+	for (int i = 0; i < 4; i++) fa[0][i] = a[threadIdx.x * 4 + i], fc[0][0][i] = c[threadIdx.x * 4 + i];
+	for (int i = 0; i < 2; i++) fb[0][i] = b[threadIdx.x * 2 + i];
+	products(of_f16(), fc, fa, fb);
 	for (int i = 0; i < 4; i++) c[threadIdx.x * 4 + i] = fc[0][0][i];
 }
 KERNEL tf32_product(const uint32_t *a, const uint32_t *b, float *c) {
@@ -37,6 +46,15 @@ KERNEL matrices(const uint32_t *rows, uint32_t *straight, uint32_t *turned) {
 	__syncthreads();
 	load_matrices(*reinterpret_cast<uint32_t(*)[4]>(straight + threadIdx.x * 4), tile + threadIdx.x);
 	load_turned(*reinterpret_cast<uint32_t(*)[4]>(turned + threadIdx.x * 4), tile + threadIdx.x);
+}
+KERNEL round_f16(const float *x, uint32_t *y, float *back) {
+	for (int i = 0; i < 64; i++) {
+		int at = 64 * threadIdx.x + i;
+		f16 h;
+		store(&h, x[at]);
+		y[at] = h.bits;
+		back[at] = load(&h);
+	}
 }
 KERNEL round_tf32(const uint32_t *x, uint32_t *y) { y[threadIdx.x] = to_tf32(x[threadIdx.x]); }
 `
@@ -74,14 +92,15 @@ func warp(t *testing.T, kernel string, words ...[]uint32) {
 }
 
 // TestWarpProducts puts matrices into registers as the PTX ISA draws them ("Matrix Fragments
-// for mma.m16n8k16", with .bf16, and "mma.m16n8k8", with .tf32) and compares with the product.
+// for mma.m16n8k16", with .bf16 and .f16, and "mma.m16n8k8", with .tf32) and compares with the product.
 func TestWarpProducts(t *testing.T) {
 	for _, k := range []struct {
 		kernel string
 		depth  int
 		bits   int // of a value
-		half   bool
-	}{{"bf16_product", 16, 8, true}, {"tf32_product", 8, 11, false}} {
+		half   func(x float64) uint16
+	}{{"bf16_product", 16, 8, func(x float64) uint16 { return uint16(math.Float32bits(float32(x)) >> 16) }},
+		{"f16_product", 16, float16.Bits, float16.Of}, {"tf32_product", 8, 11, nil}} {
 		value := func(n, i, j int) float64 {
 			return rounded(2*rng.Uniform(rng.Key(rng.Hash(k.kernel), uint64(n)), uint64(i*64+j))-1, k.bits)
 		}
@@ -89,7 +108,7 @@ func TestWarpProducts(t *testing.T) {
 		a, b, c := make([]uint32, 128), make([]uint32, 64), make([]uint32, 128)
 		for lane := range 32 {
 			group, in := lane>>2, lane%4 // groupID and threadID_in_group of the document
-			if k.half {
+			if k.half != nil {
 				for i := range 8 { // ai: row = groupID, + 8 for i of 2, 3, 6, 7; column = threadID·2 + (i & 1), + 8 for i ≥ 4
 					row, column := group, in*2+i&1
 					if i == 2 || i == 3 || i >= 6 {
@@ -98,14 +117,14 @@ func TestWarpProducts(t *testing.T) {
 					if i >= 4 {
 						column += 8
 					}
-					a[lane*4+i/2] |= bits(value(0, row, column)) >> 16 << (16 * (i & 1))
+					a[lane*4+i/2] |= uint32(k.half(value(0, row, column))) << (16 * (i & 1))
 				}
 				for i := range 4 { // bi: row = threadID·2 + (i & 1), + 8 for i ≥ 2; column = groupID
 					row := in*2 + i&1
 					if i >= 2 {
 						row += 8
 					}
-					b[lane*2+i/2] |= bits(value(1, row, group)) >> 16 << (16 * (i & 1))
+					b[lane*2+i/2] |= uint32(k.half(value(1, row, group))) << (16 * (i & 1))
 				}
 			} else {
 				for i := range 4 { // ai: row = groupID, + 8 for a1 and a3; column = threadID, + 4 for a2 and a3
@@ -155,6 +174,34 @@ func TestWarpMatrices(t *testing.T) {
 				t.Errorf("lane %d, matrix %d turned: %#x, want %#x", lane, m, got, want)
 			}
 		}
+	}
+}
+
+// TestRoundF16: float32 becomes the nearest number of 16 bits, of all sizes, and those become themselves.
+func TestRoundF16(t *testing.T) {
+	x, y, back := make([]uint32, 2048), make([]uint32, 2048), make([]uint32, 2048)
+	edges := []float64{0, math.Copysign(0, -1), 1, 65504, 65519.99, 65520, -1e30, math.Inf(1), math.Inf(-1), 0x1p-14, 0x1p-14 - 0x1p-26, 0x1p-24, 0x1p-25, 0x1.8p-25, -0x1.8p-24, 0x1p-140}
+	for i := range x {
+		v := math.Ldexp(2*rng.Uniform(7, uint64(i))-1, i%44-26) // from beyond the least to beyond the largest
+		if i < len(edges) {
+			v = edges[i]
+		} else if i%5 == 0 { // between two numbers
+			if h := float16.Of(v); h&0x7fff < 0x7bff {
+				v = (float16.Value(h) + float16.Value(h+1)) / 2
+			}
+		}
+		x[i] = math.Float32bits(float32(v))
+	}
+	x[len(x)-1] = math.Float32bits(float32(math.NaN()))
+	warp(t, "round_f16", x, y, back)
+	for i := range x[:len(x)-1] {
+		v := float64(math.Float32frombits(x[i]))
+		if want := float16.Of(v); y[i] != uint32(want) || float64(math.Float32frombits(back[i])) != float16.Value(want) {
+			t.Errorf("%g becomes %#x, and back %g, want %#x, %g", v, y[i], math.Float32frombits(back[i]), want, float16.Value(want))
+		}
+	}
+	if v := back[len(x)-1]; !math.IsNaN(float64(math.Float32frombits(v))) {
+		t.Errorf("no number becomes %#x", v)
 	}
 }
 

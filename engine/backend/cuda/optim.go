@@ -185,6 +185,16 @@ func (s *Sweep) Found() (norm float64, finite bool, err error) {
 	return float64(s.foundHost[0]), s.foundHost[2] != 0, err
 }
 
+// Finite tells whether the gradient is that the next step moves along. It waits.
+func (s *Sweep) Finite() (bool, error) {
+	err := errors.Join(s.measure.run(), s.ratio.run(), s.b.Copy(s.foundHost, s.found))
+	if err != nil {
+		return false, err
+	}
+	_, finite, err := s.Found()
+	return finite, err
+}
+
 // Masked makes what keeps x, which lies as the moments do, at 0 where keep, a byte for each parameter on the
 // device, is 0.
 func (s *Sweep) Masked(x []float32, keep device.Pointer) (func() error, error) {

@@ -24,8 +24,10 @@ const (
 // Inner is the layout with the channels last.
 func (*Backend) Inner() graph.Layout { return graph.Last }
 
-// Stores is true of float32 and bfloat16.
-func (*Backend) Stores(d graph.DType) bool { return d == graph.Float32 || d == graph.BFloat16 }
+// Stores is true of float32, bfloat16 and float16.
+func (*Backend) Stores(d graph.DType) bool {
+	return d == graph.Float32 || d == graph.BFloat16 || d == graph.Float16
+}
 
 // Ways lists the plain way, and that with channels last if there is one.
 func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {

@@ -140,8 +140,11 @@ func start(x []float32) device.Pointer { return device.Pointer(unsafe.SliceData(
 
 // stored is the type of a value in programs.
 func stored(t backend.Tensor) string {
-	if t.U16 != nil {
+	switch t.Stored() {
+	case graph.BFloat16:
 		return "bf16"
+	case graph.Float16:
+		return "f16"
 	}
 	return "float"
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/gpu"
+	"github.com/ensemble-weather/ensemble/internal/float16"
 )
 
 // Kind is how numbers are stored.
@@ -149,7 +150,7 @@ func (m *Memory) Set(p device.Pointer, x []float32, k Kind) {
 		case BFloat16:
 			*(*uint16)(unsafe.Pointer(&h[2*i])) = toBFloat16(v)
 		case Float16:
-			*(*uint16)(unsafe.Pointer(&h[2*i])) = toFloat16(v)
+			*(*uint16)(unsafe.Pointer(&h[2*i])) = float16.Of(float64(v))
 		}
 	}
 	m.must(m.d.Copy(p, m.host, int64(len(h))))
@@ -170,7 +171,7 @@ func (m *Memory) Get(p device.Pointer, n int, k Kind) []float32 {
 		case BFloat16:
 			x[i] = math.Float32frombits(uint32(*(*uint16)(unsafe.Pointer(&h[2*i]))) << 16)
 		case Float16:
-			x[i] = fromFloat16(*(*uint16)(unsafe.Pointer(&h[2*i])))
+			x[i] = float32(float16.Value(*(*uint16)(unsafe.Pointer(&h[2*i]))))
 		}
 	}
 	return x
@@ -198,35 +199,4 @@ func toBFloat16(x float32) uint16 {
 	}
 	b := math.Float32bits(x)
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
-}
-
-// toFloat16 likewise, of NaN, 0 and normal numbers.
-func toFloat16(x float32) uint16 {
-	if x != x {
-		return 0x7e00
-	}
-	b := math.Float32bits(x)
-	sign, exponent, mantissa := uint16(b>>16)&0x8000, int(b>>23&0xff)-112, b&0x7fffff
-	if b<<1 == 0 {
-		return sign
-	}
-	if exponent < 1 || exponent > 30 {
-		panic(fmt.Sprintf("devicetest: %g is no normal float16", x))
-	}
-	h := uint32(exponent)<<10 | mantissa>>13
-	if rest := mantissa & 0x1fff; rest > 0x1000 || rest == 0x1000 && h&1 == 1 {
-		h++
-	}
-	return sign | uint16(h)
-}
-
-func fromFloat16(h uint16) float32 {
-	sign, exponent, mantissa := uint32(h&0x8000)<<16, uint32(h>>10&31), uint32(h&0x3ff)
-	switch exponent {
-	case 0:
-		return float32(math.Copysign(float64(mantissa)*0x1p-24, float64(math.Float32frombits(sign|0x3f800000))))
-	case 31:
-		return math.Float32frombits(sign | 0x7f800000 | mantissa<<13)
-	}
-	return math.Float32frombits(sign | (exponent+112)<<23 | mantissa<<13)
 }

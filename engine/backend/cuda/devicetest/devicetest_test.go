@@ -12,40 +12,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 )
 
-// Float16 numbers, each by its definition, survive both ways; what lies between two goes to
-// the nearer, halfway to the even one.
-func TestFloat16(t *testing.T) {
-	last := math.Inf(-1)
-	for h := range 0x7c00 {
-		got := float64(fromFloat16(uint16(h)))
-		want := float64(h&0x3ff) * 0x1p-24
-		if e := h >> 10; e > 0 {
-			want = math.Ldexp(1+float64(h&0x3ff)/1024, e-15)
-		}
-		if got != want || got <= last {
-			t.Fatalf("%#x: got %g, want %g", h, got, want)
-		}
-		last = got
-		if h < 0x400 || h >= 0x7bff {
-			continue
-		}
-		if back := toFloat16(float32(-want)); back != uint16(h)|0x8000 {
-			t.Fatalf("%g: got %#x, want %#x", -want, back, h|0x8000)
-		}
-		next := float64(fromFloat16(uint16(h + 1)))
-		even := uint16(h + h&1)
-		if half := toFloat16(float32((want + next) / 2)); half != even {
-			t.Fatalf("between %g and %g: got %#x, want %#x", want, next, half, even)
-		}
-		if below := toFloat16(float32(0.51*want + 0.49*next)); below != uint16(h) {
-			t.Fatalf("above %g: got %#x, want %#x", want, below, h)
-		}
-	}
-	if !math.IsInf(float64(fromFloat16(0xfc00)), -1) || !math.IsNaN(float64(fromFloat16(0xffff))) {
-		t.Error("infinity and NaN are not read")
-	}
-}
-
 // Numbers survive the memory in all kinds, rooms are NaN at first, and what is written
 // beside them is noticed.
 func TestMemory(t *testing.T) {

@@ -24,8 +24,27 @@ struct bf16 {
 	uint16_t bits;
 };
 
+// f16 is a value stored as IEEE half.
+struct f16 {
+	uint16_t bits;
+};
+
+DEVICE float value_of(bf16 x) { return __uint_as_float(static_cast<uint32_t>(x.bits) << 16); }
+DEVICE float value_of(f16 x) {
+#ifndef EMULATED
+	float r;
+	asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x.bits));
+	return r;
+#else
+	uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000u) << 16, u = x.bits & 0x7fffu;
+	if (u < 0x400u) // in units of the least one
+		return __uint_as_float(sign | __float_as_uint(static_cast<float>(u) * 0x1p-24f));
+	return __uint_as_float(sign | (u < 0x7c00u ? (u << 13) + 0x38000000u : u << 13 | 0x7f800000u));
+#endif
+}
+
 DEVICE float load(const float *p) { return *p; }
-DEVICE float load(const bf16 *p) { return __uint_as_float(static_cast<uint32_t>(p->bits) << 16); }
+template <class N> DEVICE float load(const N *p) { return value_of(*p); }
 
 // bf16_of rounds to nearest, ties to even; what is no number stays none.
 DEVICE bf16 bf16_of(float x) {
@@ -38,8 +57,44 @@ DEVICE bf16 bf16_of(float x) {
 	return r;
 }
 
+// f16_of rounds to nearest, ties to even; what is too large becomes infinite.
+DEVICE f16 f16_of(float x) {
+	f16 r;
+#ifndef EMULATED
+	asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(x));
+#else
+	uint32_t u = __float_as_uint(x), sign = u >> 16 & 0x8000u;
+	u &= 0x7fffffffu;
+	if (u > 0x7f800000u)
+		u = 0x7fffu;
+	else if (u >= 0x477ff000u)
+		u = 0x7c00u;
+	else if (u < 0x38800000u) // the sum is rounded to units of the least value
+		u = __float_as_uint(__uint_as_float(u) + 0.5f) - 0x3f000000u;
+	else
+		u = (u - 0x38000000u + 0xfffu + (u >> 13 & 1u)) >> 13;
+	r.bits = static_cast<uint16_t>(sign | u);
+#endif
+	return r;
+}
+
 DEVICE void store(float *p, float x) { *p = x; }
 DEVICE void store(bf16 *p, float x) { *p = bf16_of(x); }
+DEVICE void store(f16 *p, float x) { *p = f16_of(x); }
+
+// Two neighbours of 16 bits in a word, the first in its lower half.
+DEVICE uint16_t low_of(uint32_t w) { return static_cast<uint16_t>(w); }
+DEVICE uint16_t high_of(uint32_t w) { return static_cast<uint16_t>(w >> 16); }
+template <class N> DEVICE void unpack(const N *, uint32_t w, float *v) {
+	v[0] = value_of(N{low_of(w)});
+	v[1] = value_of(N{high_of(w)});
+}
+template <class N> DEVICE uint32_t pack(const N *, const float *v) {
+	N low, high;
+	store(&low, v[0]);
+	store(&high, v[1]);
+	return low.bits | static_cast<uint32_t>(high.bits) << 16;
+}
 
 // The number of this thread among all of the grid, in one dimension, and of all.
 DEVICE int64_t thread_of_grid() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }

@@ -3,8 +3,8 @@
 #include "mma.cuh"
 // Convolutions and their adjoints over fields with channels last, as a product of matrices
 // that is never written: rows are points of the result, columns its channels, and the sum
-// runs over taps and channels of the source, unit by unit of 16 bytes (eight bf16, four
-// floats), which belong to one tap each. A block makes a tile of ROWS×COLUMNS; four units of
+// runs over taps and channels of the source, unit by unit of 16 bytes (eight bf16 or f16,
+// four floats), which belong to one tap each. A block makes a tile of ROWS×COLUMNS; four units of
 // it a step are copied into one of STAGES buffers while older ones are multiplied.
 //
 // Where a row lies is a sum of three numbers, one for each axis and its tap: tables of those
@@ -22,7 +22,7 @@
 // block of 256 threads to a processor; smaller tiles let two or three share one.
 //
 // PRODUCTS is 0 for products of floats on the plain units (every device, and float32 to the
-// last bit), 1 for bf16 and 2 for tf32 on matrix units.
+// last bit), 1 for bf16, 2 for tf32 and 3 for f16 on matrix units.
 // The rows of a tile are points one behind the other, or a box of the last two axes, where
 // few points are left over: then taps of both axes meet what others of the tile have read, a
 // quarter more points than the tile has instead of three times as many.
@@ -238,10 +238,8 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 #pragma unroll
 				for (int k = 0; k < 4; k++)
 					fa[i][k] = to_tf32(fa[i][k]);
-			products(of_tf32(), sums, fa, fb);
-#else
-			products(of_bf16(), sums, fa, fb);
 #endif
+			products(kind_of(x0), sums, fa, fb);
 		}
 	};
 #else

@@ -52,7 +52,7 @@ DEVICE int32_t reader(const axis &a, int32_t i, int32_t t, int32_t turn) {
 #define AXIS(n) int32_t n##size, int32_t n##from, int32_t n##step, int32_t n##first, int32_t n##each, int32_t n##stride, int32_t n##dilation, int32_t n##pad, int32_t n##period, int32_t n##turns
 #define AXIS_OF(n) {n##size, n##from, n##step, n##first, n##each, n##stride, n##dilation, n##pad, n##period, n##turns}
 
-// Units of values: eight bf16, four floats.
+// Units of values: eight of 16 bits, four floats.
 constexpr int unit_values = 16 / sizeof(T);
 
 // load4 reads four values.
@@ -60,15 +60,15 @@ DEVICE void load4(float r[4], const float *p) {
 	float4 v = *reinterpret_cast<const float4 *>(p);
 	r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
 }
-DEVICE void load4(float r[4], const bf16 *p) {
+template <class N> DEVICE void load4(float r[4], const N *p) {
 	uint2 v = *reinterpret_cast<const uint2 *>(p);
-	r[0] = __uint_as_float(v.x << 16), r[1] = __uint_as_float(v.x & 0xffff0000u);
-	r[2] = __uint_as_float(v.y << 16), r[3] = __uint_as_float(v.y & 0xffff0000u);
+	unpack(p, v.x, r);
+	unpack(p, v.y, r + 2);
 }
 DEVICE void store4(float *p, const float r[4]) { *reinterpret_cast<float4 *>(p) = make_float4(r[0], r[1], r[2], r[3]); }
-DEVICE void store4(bf16 *p, const float r[4]) {
+template <class N> DEVICE void store4(N *p, const float r[4]) {
 	uint2 v;
-	v.x = bf16_of(r[0]).bits | static_cast<uint32_t>(bf16_of(r[1]).bits) << 16;
-	v.y = bf16_of(r[2]).bits | static_cast<uint32_t>(bf16_of(r[3]).bits) << 16;
+	v.x = pack(p, r);
+	v.y = pack(p, r + 2);
 	*reinterpret_cast<uint2 *>(p) = v;
 }

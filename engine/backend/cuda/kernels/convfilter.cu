@@ -135,7 +135,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 	const int lane = tid % 32, warp_row = tid / 32 / across * WARP_ROWS, warp_column = tid / 32 % across * WARP_COLUMNS;
 	auto multiply = [&](int stage) {
 		const unit *a = stages + stage * stage_units, *b = a + POINTS * row_pitch;
-#if PRODUCTS == 1
+#if PRODUCTS != 2
 		a += (lane / 16 * 8 + lane % 8) * row_pitch + warp_row / 8 + lane / 8 % 2;
 		b += (lane / 8 % 2 * 8 + lane % 8) * column_pitch + warp_column / 8;
 #pragma unroll
@@ -152,7 +152,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 				if (j + 1 < wide)
 					fb[j + 1][0] = four[2], fb[j + 1][1] = four[3];
 			}
-			products(of_bf16(), sums, fa, fb);
+			products(kind_of(x0), sums, fa, fb);
 		}
 #else
 		const uint32_t *wa = reinterpret_cast<const uint32_t *>(a) + lane % 4 * row_pitch * 4 + warp_row + lane / 4;
@@ -170,7 +170,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 #pragma unroll
 				for (int k = 0; k < 2; k++)
 					fb[j][k] = to_tf32(wb[(p + k * 4) * column_pitch * 4 + j * 8]);
-			products(of_tf32(), sums, fa, fb);
+			products(kind_of(x0), sums, fa, fb);
 		}
 #endif
 	};

@@ -15,6 +15,7 @@ const (
 	Plain Products = iota // of floats, on the plain units
 	BF16                  // on matrix units, sums in float32
 	TF32                  // of floats rounded to 11 bits, on matrix units
+	F16                   // on matrix units, sums in float32
 )
 
 // Tile is one size of the tiles of a convolution: Rows×Columns in a block of Threads, of
@@ -131,13 +132,13 @@ func ConvFilter(t Tile, stored string, p Products, lanes int) device.Program {
 // convVariants are all programs of convolutions: with every tile in every arithmetic.
 func convVariants() []device.Program {
 	all := []device.Program{LocalConv(LocalSamples)}
-	for _, stored := range []string{"float", "bf16"} {
+	for _, stored := range []string{"float", "bf16", "f16"} {
 		all = append(all, ConvLibrary(stored, false), ConvLibrary(stored, true))
 	}
 	for _, k := range []struct {
 		stored string
 		p      Products
-	}{{"bf16", Plain}, {"float", Plain}, {"float", TF32}, {"bf16", BF16}} {
+	}{{"bf16", Plain}, {"f16", Plain}, {"float", Plain}, {"float", TF32}, {"bf16", BF16}, {"f16", F16}} {
 		for _, adjoint := range []bool{true, false} {
 			all = append(all, ConvPack(k.stored, k.p, adjoint))
 			for _, t := range slices.Backward(ConvTilesOf(k.p)) {
@@ -168,7 +169,7 @@ func FilterTilesOf(p Products) []Tile {
 }
 
 // String names the products.
-func (p Products) String() string { return [...]string{"plain", "bf16", "tf32"}[p] }
+func (p Products) String() string { return [...]string{"plain", "bf16", "tf32", "f16"}[p] }
 
 // LocalConv is the program of locally connected convolutions, of so many samples at a time.
 func LocalConv(samples int) device.Program {

@@ -1,13 +1,13 @@
 // Matrix units and copies into shared memory. On a device these are single instructions
 // (PTX ISA, "Matrix multiply-accumulate operation using mma instruction" and "ldmatrix");
 // under emulation a warp shows its registers to each other, in the same places. A unit is
-// 16 bytes: eight bf16 or four floats; the layouts in units are the same for both.
+// 16 bytes: eight bf16 or f16, or four floats; the layouts in units are the same for both.
 //
 // Lane l, with row g = l/4 and column t = l%4, holds of an m16n8 product
 //
-//	bf16, k16: A[g + 8(i%2)][2t + 8(i/2) + {0 1}] in a[i],   B[2t + 8i + {0 1}][g] in b[i]
-//	tf32, k8:  A[g + 8(i%2)][t + 4(i/2)] in a[i],            B[t + 4i][g] in b[i]
-//	both:      C[g + 8(i/2)][2t + i%2] in c[i]
+//	bf16, f16, k16: A[g + 8(i%2)][2t + 8(i/2) + {0 1}] in a[i],   B[2t + 8i + {0 1}][g] in b[i]
+//	tf32, k8:       A[g + 8(i%2)][t + 4(i/2)] in a[i],            B[t + 4i][g] in b[i]
+//	all:            C[g + 8(i/2)][2t + i%2] in c[i]
 
 #ifndef EMULATED
 struct __align__(16) unit {
@@ -103,13 +103,28 @@ DEVICE uint32_t to_tf32(uint32_t x) {
 
 // The kind of a product is that of its storage.
 struct of_bf16 {};
+struct of_f16 {};
 struct of_tf32 {};
+DEVICE of_bf16 kind_of(const bf16 *) { return {}; }
+DEVICE of_f16 kind_of(const f16 *) { return {}; }
+DEVICE of_tf32 kind_of(const float *) { return {}; }
 
 #ifndef EMULATED
 DEVICE void product(of_bf16, float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if __CUDA_ARCH__ >= 800
 	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
 		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+DEVICE void product(of_f16, float c[4], const uint32_t a[4], const uint32_t b[2]) {
+#if __CUDA_ARCH__ >= 800
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#elif __CUDA_ARCH__ >= 750 // halves of the depth, whose registers are those of the whole
+	asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+	asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[2]), "r"(a[3]), "r"(b[1]));
 #endif
 }
 DEVICE void product(of_tf32, float c[4], const uint32_t a[4], const uint32_t b[2]) {
@@ -121,12 +136,11 @@ DEVICE void product(of_tf32, float c[4], const uint32_t a[4], const uint32_t b[2
 #else
 // spread writes the values of a register of lane (g, t) of a matrix of 16-byte rows to
 // row g, of k values from the word t of unit u on.
-static inline void spread(of_bf16, float *row, int u, int t, uint32_t r) {
-	row[8 * u + 2 * t] = __uint_as_float(r << 16);
-	row[8 * u + 2 * t + 1] = __uint_as_float(r & 0xffff0000u);
-}
+static inline void spread(of_bf16, float *row, int u, int t, uint32_t r) { unpack(static_cast<bf16 *>(nullptr), r, row + 8 * u + 2 * t); }
+static inline void spread(of_f16, float *row, int u, int t, uint32_t r) { unpack(static_cast<f16 *>(nullptr), r, row + 8 * u + 2 * t); }
 static inline void spread(of_tf32, float *row, int u, int t, uint32_t r) { row[4 * u + t] = __uint_as_float(r & 0xffffe000u); }
 static inline constexpr int depth_of(of_bf16) { return 16; }
+static inline constexpr int depth_of(of_f16) { return 16; }
 static inline constexpr int depth_of(of_tf32) { return 8; }
 #endif
 

@@ -15,18 +15,18 @@ var choices = map[string][][]string{
 	"chain.cu":     {}, // alone; the program writes kernels behind it
 	"combine.cu":   {},
 	"copies.cu":    {{"U=words4", "U=uint32_t", "U=uint16_t"}},
-	"layout.cu":    {{"T=float", "T=bf16"}},
+	"layout.cu":    {{"T=float", "T=bf16", "T=f16"}},
 	"optim.cu":     {},
 	"points.cu":    {{"T=float"}},
 	"scores.cu":    {{"FAMILY=0", "FAMILY=1", "FAMILY=2", "FAMILY=3", "FAMILY=4", "FAMILY=5", "FAMILY=6", "FAMILY=7"}},
 	"setdot.cu":    {},
 	"sets.cu":      {{"SIZE=2", "SIZE=128", "SIZE=16"}}, // any power of two
 	"softmax.cu":   {},
-	"sums.cu":      {{"T=float", "T=bf16"}},
+	"sums.cu":      {{"T=float", "T=bf16", "T=f16"}},
 }
 
-// others are fields stored in either type, plain or with their channels last.
-var others = [][]string{{"T=float", "T=bf16"}, {"", "LAST=1"}}
+// others are fields stored in any type, plain or with their channels last.
+var others = [][]string{{"T=float", "T=bf16", "T=f16"}, {"", "LAST=1"}}
 
 // Variants lists each program with all macros that it is compiled with in practice.
 func Variants() []device.Program {

@@ -6,20 +6,18 @@ struct __align__(16) four_words {
 	uint32_t a, b, c, d;
 };
 
-// Eight of float32 or bfloat16.
+// Eight of float32, or of values of 16 bits.
 DEVICE void load8(const float *p, float *v) {
 	const four_words x = reinterpret_cast<const four_words *>(p)[0], y = reinterpret_cast<const four_words *>(p)[1];
 	v[0] = __uint_as_float(x.a), v[1] = __uint_as_float(x.b), v[2] = __uint_as_float(x.c), v[3] = __uint_as_float(x.d);
 	v[4] = __uint_as_float(y.a), v[5] = __uint_as_float(y.b), v[6] = __uint_as_float(y.c), v[7] = __uint_as_float(y.d);
 }
-DEVICE void load8(const bf16 *p, float *v) {
+template <class N> DEVICE void load8(const N *p, float *v) {
 	const four_words x = *reinterpret_cast<const four_words *>(p);
 	const uint32_t w[4] = {x.a, x.b, x.c, x.d};
 #pragma unroll
-	for (int k = 0; k < 4; k++) {
-		v[2 * k] = __uint_as_float(w[k] << 16);
-		v[2 * k + 1] = __uint_as_float(w[k] & 0xffff0000u);
-	}
+	for (int k = 0; k < 4; k++)
+		unpack(p, w[k], v + 2 * k);
 }
 DEVICE void store8(float *p, const float *v) {
 	four_words x = {__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])};
@@ -27,11 +25,11 @@ DEVICE void store8(float *p, const float *v) {
 	reinterpret_cast<four_words *>(p)[0] = x;
 	reinterpret_cast<four_words *>(p)[1] = y;
 }
-DEVICE void store8(bf16 *p, const float *v) {
+template <class N> DEVICE void store8(N *p, const float *v) {
 	uint32_t w[4];
 #pragma unroll
 	for (int k = 0; k < 4; k++)
-		w[k] = bf16_of(v[2 * k]).bits | static_cast<uint32_t>(bf16_of(v[2 * k + 1]).bits) << 16;
+		w[k] = pack(p, v + 2 * k);
 	*reinterpret_cast<four_words *>(p) = {w[0], w[1], w[2], w[3]};
 }
 

@@ -37,7 +37,7 @@ func library(t *testing.T) *Compiler {
 var architectures = []int{70, 80, 90}
 
 // TestKernels compiles every file for all architectures, with the last of its macros: in
-// bfloat16 and with channels last where it has them. TestLongKernels compiles all.
+// float16 and with channels last where it has them. TestLongKernels compiles all.
 func TestKernels(t *testing.T) {
 	c := library(t)
 	last := map[string]device.Program{}
