@@ -83,7 +83,7 @@ func newApp(stdout, stderr io.Writer) *app {
 	common.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors beside the answer")
 	common.BoolVarP(&a.verbose, "verbose", "v", false, "print details and the causes of errors")
 	common.StringVar(&a.logFile, "log-file", "", "also write messages to this file")
-	common.StringVar(&a.logFormat, "log-format", "text", "of messages: text, or json with one object a line")
+	common.StringVar(&a.logFormat, "log-format", "text", "of messages: text, or json with one object a line (default of serve)")
 	showVersion := a.root.Flags().Bool("version", false, "print the version") // without cobra's -v
 	a.root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *showVersion {

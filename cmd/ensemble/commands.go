@@ -13,6 +13,7 @@ var commands = []func(*app) *cobra.Command{
 	distilCommand,
 	quantiseCommand,
 	predictCommand,
+	serveCommand,
 	verifyCommand,
 	reportCommand,
 	experimentCommand,

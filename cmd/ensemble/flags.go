@@ -150,13 +150,18 @@ func required(cmd *cobra.Command, names ...string) error {
 	var missing []string
 	for _, n := range names {
 		if !cmd.Flags().Changed(n) {
-			missing = append(missing, "--"+n)
+			missing = append(missing, n)
 		}
 	}
-	if len(missing) == 0 {
+	return lacks(cmd, missing)
+}
+
+// lacks is the error of flags that are missing, nil for none.
+func lacks(cmd *cobra.Command, flags []string) error {
+	if len(flags) == 0 {
 		return nil
 	}
-	return &exit.Error{Code: exit.Usage, What: "missing " + strings.Join(missing, " and "), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
+	return &exit.Error{Code: exit.Usage, What: "missing --" + strings.Join(flags, " and --"), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
 }
 
 // oneOf checks the values of a flag that is one of a few words.

@@ -22,9 +22,13 @@ import (
 // each with keys. Records go to --log-file, and with --log-format json to standard error in
 // place of the lines.
 
-// asJSON says whether messages are JSON. Errors in flags come before flags are parsed.
+// asJSON says whether messages are JSON, as those of a program that stays are unless it is told otherwise. Errors
+// in flags come before flags are parsed.
 func asJSON(args []string) bool {
 	i := slices.Index(args, "--log-format")
+	if len(args) > 0 && args[0] == "serve" && i < 0 && !slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "--log-format=") }) {
+		return true
+	}
 	return slices.Contains(args, "--log-format=json") || i >= 0 && i+1 < len(args) && args[i+1] == "json"
 }
 

@@ -20,7 +20,6 @@ import (
 )
 
 func predictCommand(a *app) *cobra.Command {
-	o := run.PredictOptions{Version: version.Version}
 	var cycle, deadline string
 	cmd := &cobra.Command{
 		Use:   "predict [-c FILE] --run-dir DIR --input FILE... --out DIR",
@@ -48,51 +47,17 @@ func predictCommand(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
-	src := configFlagsOf(cmd, config.PredictSchema)
 	reporter := a.progressFlag(f)
-	overwrite := overwriteFlag(f)
-	threads, device := threadsFlag(f), deviceFlag(f)
-	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of a finished training")
-	input := a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF, or Zarr stores")
-	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the products; one folder a start")
+	load := a.predictFlags(cmd)
 	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
 	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: 06:40Z, +40m, 2026-01-01T06:40Z")
-	publishing := publishingFlags(cmd)
-	f.StringVar(&o.Precision, "precision", "", "fields inside the network: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
-	f.StringVar(&o.Mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
-	sparse := false
-	sparseFlag(f, &sparse)
-	regrid := regridFlag(f)
-	memory, workspace := memoryFlag(f), workspaceFlag(f)
+	var mesh string
+	f.StringVar(&mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		src.Flags = publishing()
-		c, err := config.LoadPredict(*src)
+		o, c, err := load()
 		if err != nil {
 			return result{}, err
 		}
-		for _, w := range c.Warnings() {
-			a.warn(w)
-		}
-		for flag, value := range map[string]string{"run-dir": string(c.RunDir), "out": string(c.Out)} {
-			if value != "" && !cmd.Flags().Changed(flag) {
-				if err := cmd.Flags().Set(flag, value); err != nil {
-					return result{}, err
-				}
-			}
-		}
-		if !cmd.Flags().Changed("input") {
-			for _, path := range c.Input {
-				if err := cmd.Flags().Set("input", string(path)); err != nil {
-					return result{}, err
-				}
-			}
-		}
-		if err := required(cmd, "run-dir", "input", "out"); err != nil {
-			return result{}, err
-		}
-		o.Policy, o.Warn = c.Policy, a.warn
-		o.Policy.Sparse = o.Policy.Sparse || sparse
-		o.Find = func() ([]string, error) { return expand("--input", *input) }
 		if until := cmp.Or(deadline, string(c.Members.Deadline)); until != "" {
 			if o.Deadline, err = config.ParseDeadline(until, time.Now()); err != nil {
 				return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no deadline", until), At: "--deadline", Fix: "write it as 06:40Z, +40m or 2026-01-01T06:40Z"}
@@ -105,34 +70,7 @@ func predictCommand(a *app) *cobra.Command {
 			}
 			o.Cycle = d.Time
 		}
-		o.Publish = c.Publishing
-		for _, name := range c.Output.Formats {
-			o.Formats = append(o.Formats, run.Format(name))
-		}
-		if o.Precision != "" {
-			if err := oneOf("--precision", []string{o.Precision}, config.Precisions...); err != nil {
-				return result{}, err
-			}
-		}
-		if o.Regrid, err = regrid(); err != nil {
-			return result{}, err
-		}
-		if o.Device, err = device(); err != nil {
-			return result{}, err
-		}
-		if o.MemoryBytes, err = memory(); err != nil {
-			return result{}, err
-		}
-		if o.WorkspaceBytes, err = workspace(); err != nil {
-			return result{}, err
-		}
-		o.Writer = run.Writer{Profile: run.Profile(c.Output.Profile), Longitude: run.Longitudes(c.Output.Longitude), Quantise: c.Output.Quantise}
-		policy, err := overwrite()
-		if err != nil {
-			return result{}, err
-		}
-		o.Overwrite, o.Threads = run.Overwrite(policy), int(*threads)
-		o.Command = "ensemble " + strings.Join(a.args, " ")
+		o.Mesh, o.Command = mesh, "ensemble "+strings.Join(a.args, " ")
 		if o.Progress, err = reporter(); err != nil {
 			return result{}, err
 		}
@@ -164,6 +102,79 @@ func predictCommand(a *app) *cobra.Command {
 			}}, nil
 	})
 	return cmd
+}
+
+// predictFlags adds the configuration and the flags of a prediction, and gives a function that makes its
+// options of them, and of more flags for keys.
+func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (run.PredictOptions, *config.PredictConfig, error) {
+	f := cmd.Flags()
+	src := configFlagsOf(cmd, config.PredictSchema)
+	overwrite := overwriteFlag(f)
+	threads, device := threadsFlag(f), deviceFlag(f)
+	runDir := f.String("run-dir", "", "`DIR` of a finished training")
+	input := a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF, or Zarr stores")
+	out := f.StringP("out", "o", "", "`DIR` of the products; one folder a start")
+	publishing := publishingFlags(cmd)
+	precision := f.String("precision", "", "fields inside the network: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
+	sparse := false
+	sparseFlag(f, &sparse)
+	regrid := regridFlag(f)
+	memory, workspace := memoryFlag(f), workspaceFlag(f)
+	return func(more ...config.Flag) (o run.PredictOptions, c *config.PredictConfig, err error) {
+		src.Flags = append(publishing(), more...)
+		c, err = config.LoadPredict(*src)
+		if err != nil {
+			return o, c, err
+		}
+		for _, w := range c.Warnings() {
+			a.warn(w)
+		}
+		o = run.PredictOptions{RunDir: cmp.Or(*runDir, string(c.RunDir)), Out: cmp.Or(*out, string(c.Out)), Input: *input, Version: version.Version, Policy: c.Policy, Warn: a.warn,
+			Publish: c.Publishing, Precision: *precision, Threads: int(*threads),
+			Writer: run.Writer{Profile: run.Profile(c.Output.Profile), Longitude: run.Longitudes(c.Output.Longitude), Quantise: c.Output.Quantise}}
+		if o.Input == nil {
+			for _, path := range c.Input {
+				o.Input = append(o.Input, string(path))
+			}
+		}
+		var missing []string
+		for _, flag := range []struct {
+			name  string
+			given bool
+		}{{"run-dir", o.RunDir != ""}, {"input", o.Input != nil}, {"out", o.Out != ""}} {
+			if !flag.given {
+				missing = append(missing, flag.name)
+			}
+		}
+		if err := lacks(cmd, missing); err != nil {
+			return o, c, err
+		}
+		o.Policy.Sparse = o.Policy.Sparse || sparse
+		o.Find = func() ([]string, error) { return expand("--input", o.Input) }
+		for _, name := range c.Output.Formats {
+			o.Formats = append(o.Formats, run.Format(name))
+		}
+		if o.Precision != "" {
+			if err := oneOf("--precision", []string{o.Precision}, config.Precisions...); err != nil {
+				return o, c, err
+			}
+		}
+		if o.Regrid, err = regrid(); err != nil {
+			return o, c, err
+		}
+		if o.Device, err = device(); err != nil {
+			return o, c, err
+		}
+		if o.MemoryBytes, err = memory(); err != nil {
+			return o, c, err
+		}
+		if o.WorkspaceBytes, err = workspace(); err != nil {
+			return o, c, err
+		}
+		policy, err := overwrite()
+		o.Overwrite = run.Overwrite(policy)
+		return o, c, err
+	}
 }
 
 // publishingFlags adds the flags that stand for keys of predict.yaml, and gives a function

@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Predict is the configuration of `ensemble predict`. Flags of the command line come
+// Predict is the configuration of `ensemble predict` and `ensemble serve`. Flags of the command line come
 // before it.
 type Predict struct {
 	Version int    `key:"version"`
@@ -19,6 +19,7 @@ type Predict struct {
 	Out     Path   `key:"out"`
 	Policy
 	Publishing
+	Serve Service `key:"serve"`
 }
 
 // Policy says what a prediction does with input that is incomplete or defective. The zero
@@ -79,7 +80,7 @@ type Lagged struct {
 }
 
 // PredictSchema describes predict.yaml.
-var PredictSchema = newOptionalSchema[Predict]("predict", append([]Key{
+var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
 	{Path: "version", Default: "1", Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "run_dir", Example: "runs/a",
@@ -136,7 +137,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", append([]Key{
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",
 		Help: "Folder in which indexes of GRIB files are kept, so that they open faster the next time; without it none are."},
-}, slices.Concat(layoutKeys("members."), publishingKeys, couplingKeys, neighbourhoodKeys)...))
+}, layoutKeys("members."), publishingKeys, couplingKeys, neighbourhoodKeys, serviceKeys))
 
 // PredictConfig is a loaded predict.yaml, or the defaults.
 type PredictConfig struct {
@@ -175,6 +176,8 @@ type Deadline string
 
 var errDeadline = errors.New("a time such as 06:40Z or 2026-01-01T06:40Z, or +40m")
 
+const timeOfDay = "15:04Z"
+
 // ParseDeadline reads 06:40Z, the time of that day nearest to now, +40m, which counts from now,
 // or a time as ParseDate reads it.
 func ParseDeadline(text string, now time.Time) (time.Time, error) {
@@ -182,7 +185,7 @@ func ParseDeadline(text string, now time.Time) (time.Time, error) {
 		d, err := ParseDuration(after)
 		return now.Add(d), err
 	}
-	if t, err := time.Parse("15:04Z", text); err == nil {
+	if t, err := time.Parse(timeOfDay, text); err == nil {
 		day := now.UTC().Truncate(24 * time.Hour)
 		at := day.Add(t.Sub(t.Truncate(24 * time.Hour)))
 		switch d := at.Sub(now); {

@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Example is one start of the test with everything a report shows as maps.
+// Example is one start, of the test or of a prediction, with everything a report shows as maps.
 type Example struct {
 	Init    ensemble.Init
 	Lead    ensemble.Lead // of fields that name none
@@ -76,6 +76,29 @@ func exampleOf(m *model.Model, fc *ensemble.Forecast, cases []*Case) *Example {
 	return e
 }
 
+// exampleOfStart shows what was predicted of one start, beside the members it was made of.
+func exampleOfStart(m *model.Model, init ensemble.Init, used []ensemble.Member, control string, stats []model.Statistics, out *model.Forecast) *Example {
+	k, levels, n := &m.Task, m.Task.Features.Axes.Levels, m.Grid.Size()
+	e := &Example{Init: init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(used), Full: k.Full, Control: control}
+	for i, st := range stats {
+		if k.Score[i] == 0 {
+			continue
+		}
+		t := k.Targets[i/len(levels)]
+		add := func(kind string, all []float32, at int) {
+			if all != nil {
+				e.Fields = append(e.Fields, ExampleField{t.Variable, levels[i%len(levels)].Of(t.Variable), t.Lead, kind, slices.Clone(all[at*n : (at+1)*n])})
+			}
+		}
+		add(ShowRawMean, st.Mean, 0)
+		add(ShowRawSpread, st.Std, 0)
+		add(ShowMean, out.Mean, i)
+		add(ShowSpread, out.Sigma, i)
+		add(ShowEstimate, out.Spread, i)
+	}
+	return e
+}
+
 // exampleJSON is the file's metadata.
 type exampleJSON struct {
 	Init    ensemble.Init  `json:"init"`
@@ -87,8 +110,10 @@ type exampleJSON struct {
 	Fields  []ExampleField `json:"fields"` // without values
 }
 
-// save writes the example into a run directory.
-func (e *Example) save(dir string) error {
+// Save writes the example into a run directory, or another from which LoadExample reads it.
+//
+// Errors: those of exit.Create.
+func (e *Example) Save(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "report"), 0o755); err != nil {
 		return exit.Create(dir, err)
 	}

@@ -57,7 +57,7 @@ var inputOpened = func(files []string) {}
 // choose applies a demand to the input that is open, but for the fields that cannot be
 // decoded.
 func (p *prediction) choose(d *demand) (err error) {
-	p.cat = p.input.Catalogue()
+	p.cat, p.foreign = p.input.Catalogue(), ""
 	if p.undecoded != nil {
 		p.cat = &ensemble.Catalogue{Entries: p.cat.Select(func(e ensemble.Entry) bool { return !p.undecoded[e] }), Unused: p.cat.Unused}
 	}

@@ -188,6 +188,7 @@ type prediction struct {
 	until     time.Time                // when waiting ends, for input and for others; zero: no waiting
 	ofJob     bool                     // there are other ranks
 	engine    engine.Options
+	shown     func(*Example) // told what a page shows of each start; nil for none
 }
 
 // load loads the model. close is called in any case.
@@ -392,6 +393,9 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	made, already, err := product.Publish(ctx, p.pool, p.o.Out, q, pub)
 	if err != nil {
 		return r, err
+	}
+	if p.shown != nil {
+		p.shown(exampleOfStart(p.model, init, q.Members, q.Control, got.stats, out))
 	}
 	if first && p.model.Task.Features.Fields != nil { // not before: a refused model must not replace the reference of another; all of it is there unless its files are damaged
 		if err := p.model.SaveReference(filepath.Join(p.o.Out, referenceDir)); err != nil {

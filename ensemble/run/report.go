@@ -75,7 +75,7 @@ func gather(dir string) (*report.Page, error) {
 		return nil, err
 	}
 	if show != nil {
-		page.Panels = panels(show)
+		page.Panels = show.Panels()
 	}
 	if page.Charts, err = LossCharts(dir); err != nil {
 		return nil, err
@@ -111,9 +111,9 @@ func gather(dir string) (*report.Page, error) {
 	return page, nil
 }
 
-// panels lays out an example: for each target its means, its spreads, and what
+// Panels lays out an example: for each target its means, its spreads, and what
 // the network changed.
-func panels(e *Example) []report.Panel {
+func (e *Example) Panels() []report.Panel {
 	titles := map[string]string{
 		ShowAnalysis: "analysis", ShowRawMean: fmt.Sprintf("mean of %d members", e.Used), ShowMean: "post-processed mean",
 		ShowRawSpread: fmt.Sprintf("spread of %d members", e.Used), ShowFullSpread: fmt.Sprintf("spread of all %d members", e.Full),

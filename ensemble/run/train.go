@@ -291,7 +291,7 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 		if err := writeScores(o.RunDir, res.Scores); err != nil {
 			return nil, err
 		}
-		if err := show.save(o.RunDir); err != nil {
+		if err := show.Save(o.RunDir); err != nil {
 			return nil, err
 		}
 	}

@@ -63,13 +63,7 @@ func (p *prediction) loadModel(dir string) (err error) {
 		return &exit.Error{Code: exit.Usage, What: "drift.on_drift is refuse, and the model does not know the input of its training", At: dir,
 			Why: "it was trained by an older program, or on too few starts", Fix: "train again, or leave drift.on_drift out"}
 	}
-	p.alarmed = sync.OnceValues(func() (string, error) {
-		sum, err := p.modelSum()
-		if err != nil || policy.Alarms.File == "" {
-			return "", err
-		}
-		return alarmsOf(string(policy.Alarms.File), sum)
-	})
+	p.hearAlarms()
 	if !policy.FallsBack() {
 		return nil
 	}
@@ -78,6 +72,17 @@ func (p *prediction) loadModel(dir string) (err error) {
 			Fix: "name baselines that it was trained with, or raw; or set warn or refuse in place of fall_back"}
 	}
 	return nil
+}
+
+// hearAlarms has the file of alarms be read before the next start that is predicted, and not before each that follows.
+func (p *prediction) hearAlarms() {
+	p.alarmed = sync.OnceValues(func() (string, error) {
+		sum, err := p.modelSum()
+		if err != nil || p.o.Policy.Alarms.File == "" {
+			return "", err
+		}
+		return alarmsOf(string(p.o.Policy.Alarms.File), sum)
+	})
 }
 
 // survives says whether the policy goes on without the network after an error of it.

@@ -114,6 +114,12 @@ func (v *vigil) look(ctx context.Context) (l looked, err error) {
 		return l, missing
 	}
 	complete, pending := v.sort(files)
+	return v.judge(ctx, complete, pending, missing, last)
+}
+
+// judge decides on the files of one look, last of all at the deadline: missing is why there are
+// none, or not all that are named.
+func (v *vigil) judge(ctx context.Context, complete map[string]filemark.Mark, pending []waited, missing error, last bool) (l looked, err error) {
 	l.Files = slices.Sorted(maps.Keys(complete))
 	all := missing == nil && len(pending) == 0 && len(complete) > 0
 	if (all || last && len(complete) > 0) && (v.tried == nil || !maps.EqualFunc(complete, v.tried, filemark.Mark.Same)) {

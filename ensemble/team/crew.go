@@ -64,11 +64,17 @@ func OnCrew(mesh string, stall time.Duration, f func(w Crew) error) error {
 		}
 		return f(w)
 	}
-	if _, launched := mpi.Launched(os.Getenv); !launched {
+	if !Launched() {
 		return as(nil)
 	}
 	_, err := OnRanks(0, 0, stall, as)
 	return err
+}
+
+// Launched tells whether an MPI launcher started this process.
+func Launched() bool {
+	_, launched := mpi.Launched(os.Getenv)
+	return launched
 }
 
 // Groups is how many pieces are under way at once, group which of them is this rank's.

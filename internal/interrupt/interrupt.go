@@ -21,7 +21,8 @@ type Flag struct {
 	signal atomic.Pointer[os.Signal]
 	ch     chan os.Signal
 	quit   chan struct{}
-	first  chan struct{} // closed at the first signal
+	first  chan struct{}                 // closed at the first signal
+	again  atomic.Pointer[chan struct{}] // told of SIGHUP; nil if that stops too
 	done   sync.WaitGroup
 }
 
@@ -44,6 +45,13 @@ func Watch(abort func()) *Flag {
 			case <-f.quit:
 				return
 			case s := <-f.ch:
+				if to := f.again.Load(); to != nil && s == syscall.SIGHUP {
+					select {
+					case *to <- struct{}{}:
+					default: // it was told and has not looked yet
+					}
+					continue
+				}
 				if f.signal.CompareAndSwap(nil, &s) {
 					close(f.first)
 				}
@@ -57,6 +65,13 @@ func Watch(abort func()) *Flag {
 		}
 	})
 	return f
+}
+
+// Reload has SIGHUP tell the channel from now on, in place of raising the flag.
+func (f *Flag) Reload() <-chan struct{} {
+	to := make(chan struct{}, 1)
+	f.again.Store(&to)
+	return to
 }
 
 // Raised says whether to save and stop now.

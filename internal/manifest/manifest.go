@@ -161,10 +161,6 @@ func Write(dir string, d Document) error {
 	r := d.record()
 	r.Inputs, r.Outputs = append([]File{}, r.Inputs...), append([]File{}, r.Outputs...)
 	r.Warnings = append([]string{}, r.Warnings...)
-	var sums bytes.Buffer
-	for _, f := range r.Outputs {
-		fmt.Fprintf(&sums, "%s  %s\n", f.SHA256, f.Path)
-	}
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return err
@@ -172,13 +168,22 @@ func Write(dir string, d Document) error {
 	for _, f := range []struct {
 		name string
 		text []byte
-	}{{SumsName, sums.Bytes()}, {Name, append(text, '\n')}} {
+	}{{SumsName, Sums(r.Outputs)}, {Name, append(text, '\n')}} {
 		path := filepath.Join(dir, f.name)
 		if err := atomicfile.WriteFile(path, f.text); err != nil {
 			return exit.Create(path, err)
 		}
 	}
 	return nil
+}
+
+// Sums is the text of SHA256SUMS.
+func Sums(outputs []File) []byte {
+	var sums bytes.Buffer
+	for _, f := range outputs {
+		fmt.Fprintf(&sums, "%s  %s\n", f.SHA256, f.Path)
+	}
+	return sums.Bytes()
 }
 
 // Read reads the manifest of a directory into a document.
@@ -194,6 +199,13 @@ func Read(dir, schema string, d Document) error {
 	if err != nil {
 		return exit.Read(path, err)
 	}
+	return Parse(text, path, schema, d)
+}
+
+// Parse reads the text of a manifest, which lies at path, into a document.
+//
+// Errors: 65, as Read.
+func Parse(text []byte, path, schema string, d Document) error {
 	bad := func(what, why string, err error) error {
 		return &exit.Error{Code: exit.BadData, What: what, At: path, Why: why,
 			Fix: "remove it, write to another directory, or run again with --overwrite always", Err: err}

@@ -46,6 +46,17 @@ type InputDrift struct {
 	Beyond   int     `json:"beyond"`   // fields beyond the limit
 }
 
+// ParseManifest reads the text of a manifest, which lies at path.
+//
+// Errors: those of manifest.Parse.
+func ParseManifest(text []byte, path string) (*Manifest, error) {
+	var m Manifest
+	if err := manifest.Parse(text, path, manifestSchema, &m); err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
 // MissingMember is a member that was expected and not used.
 type MissingMember struct {
 	Member ensemble.Member `json:"member"`

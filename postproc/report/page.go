@@ -9,6 +9,7 @@ import (
 type Page struct {
 	Title  string
 	Status []Fact  // the line a forecaster reads first
+	Links  []Link  // to other pages
 	Panels []Panel // maps
 	Tables []Table
 	Charts []Chart // loss curves, or what ChartsTitle says
@@ -23,6 +24,9 @@ type Page struct {
 
 // Fact is a name with its value, as text.
 type Fact struct{ Name, Text string }
+
+// Link is the address of another page with its name.
+type Link struct{ Name, URL string }
 
 // Table is a table of text. Shape: Rows [row][column].
 type Table struct {

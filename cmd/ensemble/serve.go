@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/serve"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func serveCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve [-c FILE] --run-dir DIR --input FILE... --out DIR",
+		Short: "Stay, issue products as forecasts come, and show them over HTTP",
+		Long: "Stay, issue products as forecasts come, and show them over HTTP.\n" +
+			"Each start of the input is issued as `ensemble predict` would issue it, as soon as\n" +
+			"its files are complete, or at its deadline (docs/serve.md); the model stays ready\n" +
+			"in between. Products, health, metrics and a page with the latest maps are read\n" +
+			"at --listen, of this machine only unless it says otherwise. Nothing can be\n" +
+			"written there. SIGHUP reads the configuration again; SIGTERM ends with 75.",
+		Example: "  ensemble serve --run-dir runs/a --input \"fc/*.grib2\" --out products\n" +
+			"  ensemble serve -c serve.yaml\n" +
+			"  ensemble serve -c predict.yaml --listen 127.0.0.1:8642 \\\n" +
+			"    --listen unix:/run/ensemble/http.sock\n" +
+			"  curl http://127.0.0.1:8642/products/",
+		Annotations: notes("ensemble predict, ensemble verify", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        noArgs,
+	}
+	f := cmd.Flags()
+	options := a.predictFlags(cmd)
+	listen := f.StringArray("listen", nil, "`ADDRESS` with port, or unix:PATH (repeatable; default 127.0.0.1:8642)")
+	load := func() (o serve.Options, err error) {
+		var more []config.Flag
+		if *listen != nil {
+			words := make([]string, len(*listen))
+			for i, l := range *listen {
+				words[i] = strconv.Quote(l)
+			}
+			more = append(more, config.Flag{Name: "--listen", Key: "serve.listen", Value: "[" + strings.Join(words, ", ") + "]"})
+		}
+		p, c, err := options(more...)
+		if err != nil {
+			return o, err
+		}
+		p.Command, p.Timings = a.asPredict(cmd), run.UserTimings(a.log)
+		return serve.Options{Predict: p, Service: c.Serve}, c.CheckService()
+	}
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+		o, err := load()
+		if err != nil {
+			return result{}, err
+		}
+		return result{}, serve.Serve(ctx, o, serve.Signals{Reload: a.flag.Reload(), Load: load}, a.log)
+	})
+	return cmd
+}
+
+// asPredict is the command line of `ensemble predict` that makes the same products, but for
+// --cycle: products say how to make them again.
+func (a *app) asPredict(cmd *cobra.Command) string {
+	words := []string{"ensemble predict"}
+	skip := false
+	for i, arg := range a.args {
+		name, _, joined := strings.Cut(arg, "=")
+		switch {
+		case skip:
+			skip = false
+		case i == 0 && arg == cmd.Name():
+		case name == "--listen":
+			skip = !joined
+		default:
+			words = append(words, arg)
+		}
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testgrib"
+)
+
+// resident is a service that runs as a process of its own.
+type resident struct {
+	*trial
+	cmd *exec.Cmd
+	url string
+
+	mu     sync.Mutex
+	log    bytes.Buffer
+	listen chan string
+	ended  chan struct{}
+}
+
+// serve starts a service and waits until it listens.
+func (t *trial) serve(args ...string) *resident {
+	t.Helper()
+	s := &resident{trial: t, listen: make(chan string, 8), ended: make(chan struct{})}
+	s.cmd = exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--threads", "1"}, args...)...)
+	s.cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1000000000")
+	out, err := s.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(s.ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			s.mu.Lock()
+			fmt.Fprintln(&s.log, lines.Text())
+			s.mu.Unlock()
+			var record struct{ Msg, Address string }
+			if json.Unmarshal(lines.Bytes(), &record) == nil && record.Msg == "listening" {
+				s.listen <- record.Address
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		if s.cmd.ProcessState == nil {
+			_ = s.cmd.Process.Kill()
+			<-s.ended
+			_ = s.cmd.Wait()
+		}
+	})
+	select {
+	case at := <-s.listen:
+		s.url = "http://" + strings.TrimPrefix(at, "tcp:")
+	case <-s.ended:
+		t.Fatalf("the service ended:\n%s", s.text())
+	case <-time.After(20 * time.Second):
+		t.Fatal("the service does not listen")
+	}
+	return s
+}
+
+func (s *resident) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
+}
+
+// said waits for words in the log.
+func (s *resident) said(words string, times int) {
+	s.Helper()
+	for until := time.Now().Add(20 * time.Second); strings.Count(s.text(), words) < times; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			s.Fatalf("%q was not said %d times:\n%s", words, times, s.text())
+		}
+	}
+}
+
+// stop ends the service by a signal and gives its exit code.
+func (s *resident) stop(how syscall.Signal) exit.Code {
+	s.Helper()
+	if err := s.cmd.Process.Signal(how); err != nil {
+		s.Fatal(err)
+	}
+	<-s.ended
+	err := s.cmd.Wait()
+	var e *exec.ExitError
+	if err != nil && !errors.As(err, &e) {
+		s.Fatal(err)
+	}
+	return exit.Code(s.cmd.ProcessState.ExitCode())
+}
+
+// get asks the service.
+func (s *resident) get(path string, header ...string) (*http.Response, []byte) {
+	s.Helper()
+	r, err := http.NewRequest("GET", s.url+path, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return resp, body
+}
+
+// tree is the sums of all files below a folder but for hidden ones.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		if strings.HasPrefix(d.Name(), ".") {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if d.Type().IsRegular() {
+			text, err := os.ReadFile(path)
+			sum := sha256.Sum256(text)
+			out[strings.TrimPrefix(path, dir)] = hex.EncodeToString(sum[:])
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A service issues what predict makes, when its files are complete; a member that comes late
+// completes a start; signals are obeyed.
+func TestServe(t *testing.T) {
+	f := faulty(t)
+	next := lastDay.AddDate(0, 0, 1)
+	in, out := filepath.Join(f.dir, "in"), filepath.Join(f.dir, "out")
+	if err := os.Mkdir(in, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	of := func(day time.Time, keep func(m int) bool) []byte {
+		return join(without(cycle(day), func(x testgrib.Message) bool { return !keep(x.Member) })...)
+	}
+	f.put("in/a.grib2", of(lastDay, func(int) bool { return true }))
+	f.put("in/b.grib2", of(next, func(m int) bool { return m < 2 }))
+	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [\"%s/*.grib2\"]\nout: %s\nmembers: {poll: 0.03s}\nserve: {ready_within: 1000000h}\n", f.run, in, out))
+	s := f.serve("-c", file)
+	s.said(`"msg":"issued"`, 1)
+	resp, body := s.get("/readyz")
+	if resp.StatusCode != 200 || string(body) != "ok\n" {
+		t.Errorf("/readyz: %s %q", resp.Status, body)
+	}
+	var status struct {
+		Starts []struct{ Cycle, State, Why string }
+	}
+	if _, body = s.get("/status"); json.Unmarshal(body, &status) != nil || len(status.Starts) != 2 || status.Starts[0].State != "waiting" || !strings.Contains(status.Starts[0].Why, "member 2") || status.Starts[1].State != "issued" {
+		t.Errorf("/status: %s", body)
+	}
+	f.put("in/c.grib2", of(next, func(m int) bool { return m >= 2 }))
+	s.said(`"msg":"issued"`, 2)
+
+	// What is listed is there with its sum, and parts of it are parts of it.
+	name := next.Format("2006010215")
+	var list struct {
+		Contents []struct{ Path, SHA256 string }
+	}
+	if _, body = s.get("/products/" + name + "/"); json.Unmarshal(body, &list) != nil || len(list.Contents) != 3 {
+		t.Fatalf("%s", body)
+	}
+	for _, c := range list.Contents {
+		resp, body := s.get("/products/" + name + "/" + c.Path)
+		if sum := sha256.Sum256(body); resp.StatusCode != 200 || hex.EncodeToString(sum[:]) != c.SHA256 || resp.Header.Get("ETag") != `"`+c.SHA256+`"` {
+			t.Errorf("%s: %s, ETag %s, sum %x", c.Path, resp.Status, resp.Header.Get("ETag"), sum)
+		}
+		part, some := s.get("/products/"+name+"/"+c.Path, "Range", "bytes=10-69")
+		if part.StatusCode != 206 || !bytes.Equal(some, body[10:70]) {
+			t.Errorf("%s: %s, %d bytes", c.Path, part.Status, len(some))
+		}
+	}
+
+	// A bad configuration is not taken; a sound one is, and nothing is made twice.
+	sound, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.put("serve.yaml", append(slices.Clone(sound), "inptu: [x]\n"...))
+	hup := func() {
+		if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hup()
+	s.said("did you mean `input`?", 1)
+	s.said("the one before stays", 1)
+	f.put("serve.yaml", sound)
+	hup()
+	s.said(`"msg":"the configuration was taken"`, 1)
+	s.said(`"already":true`, 2)
+	if code := s.stop(syscall.SIGTERM); code != exit.SaveAndStop {
+		t.Errorf("ended with %d, want 75:\n%s", code, s.text())
+	}
+
+	// The products say which command makes them, and it makes the same bytes.
+	got := tree(t, out)
+	if err := os.RemoveAll(out); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
+	for _, day := range []time.Time{lastDay, next} {
+		f.expect(exit.OK, []string{"1 starts"}, "predict", "--threads", "1", "-c", file, "--cycle", day.Format("2006010215"))
+	}
+	want := tree(t, out)
+	if len(got) < 6 || len(got) != len(want) {
+		t.Errorf("files %q, want %q", got, want)
+	}
+	for path, sum := range want {
+		if got[path] != sum {
+			t.Errorf("%s differs from what predict makes", path)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+)
+
+// handler answers requests. It reads; no request changes anything.
+type handler struct {
+	*state
+	log *slog.Logger
+}
+
+func newHandler(s *state, log *slog.Logger) *handler { return &handler{s, log} }
+
+// server is the server of a handler, with bounds for all that a client sends or leaves out.
+func (h *handler) server() *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: 2 * headerTime, WriteTimeout: pieceTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
+}
+
+// policy is what pages of this service may do: show their own pictures and style.
+const policy = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// ServeHTTP answers one request and writes one line of the log.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begun := time.Now()
+	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), request: r}
+	head := w.Header()
+	head.Set("Content-Security-Policy", policy)
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Referrer-Policy", "no-referrer")
+	head.Set("Cross-Origin-Resource-Policy", "same-origin")
+	head.Set("Cache-Control", "no-cache")
+	defer func() {
+		p := recover()
+		if p != nil && a.status == 0 {
+			http.Error(a, "internal error", http.StatusInternalServerError)
+		}
+		h.metrics.requests.add(1, fmt.Sprint(a.status))
+		h.metrics.sent.add(float64(a.bytes))
+		h.metrics.requestTime.observe(time.Since(begun).Seconds())
+		h.access(r, a, begun)
+		if p != nil {
+			h.log.Error("internal error in a request", "panic", fmt.Sprint(p))
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	if status, why := refusal(r); status != 0 {
+		if status == http.StatusMethodNotAllowed {
+			head.Set("Allow", "GET, HEAD")
+		}
+		head.Set("Connection", "close")
+		http.Error(a, why, status)
+		return
+	}
+	h.route(a, r)
+}
+
+// refusal says why a request is not even looked at, with its status; 0 for one that is.
+func refusal(r *http.Request) (status int, why string) {
+	escaped := strings.ToLower(r.URL.EscapedPath())
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return http.StatusMethodNotAllowed, "only GET and HEAD"
+	case len(r.RequestURI) > maxURL:
+		return http.StatusRequestURITooLong, "the address is too long"
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		return http.StatusBadRequest, "a request has no body here"
+	case r.URL.Host != "" || !strings.HasPrefix(r.URL.Path, "/"):
+		return http.StatusBadRequest, "not an address of this service"
+	case strings.ContainsFunc(r.URL.Path, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' || c == 0xfffd }),
+		strings.Contains(escaped, "%2f"), strings.Contains(r.URL.Path, "//"):
+		return http.StatusBadRequest, "not an address of this service"
+	case path.Clean(r.URL.Path) != strings.TrimSuffix(r.URL.Path, "/") && r.URL.Path != "/":
+		return http.StatusBadRequest, "not an address of this service"
+	case strings.Count(r.Header.Get("Range"), ",") >= maxRanges:
+		return http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("at most %d ranges", maxRanges)
+	}
+	return 0, ""
+}
+
+// route finds what a request is for.
+func (h *handler) route(w *answer, r *http.Request) {
+	switch at := r.URL.Path; {
+	case at == "/":
+		h.front(w, r)
+	case at == "/healthz":
+		h.say(w, map[bool]string{false: "issuing is stuck"}[h.live()])
+	case at == "/readyz":
+		h.say(w, h.ready())
+	case at == "/metrics":
+		plain(w, r, "text/plain; version=0.0.4; charset=utf-8", h.metrics.text(h.room.open()))
+	case at == "/status":
+		h.status(w, r)
+	case at == "/products":
+		w.Header().Set("Location", "/products/")
+		w.WriteHeader(http.StatusPermanentRedirect)
+	case at == "/products/":
+		h.cycles(w, r)
+	case strings.HasPrefix(at, "/products/"):
+		name, file, below := strings.Cut(strings.TrimPrefix(at, "/products/"), "/")
+		switch {
+		case !below && cycleName.MatchString(name):
+			w.Header().Set("Location", "/products/"+name+"/")
+			w.WriteHeader(http.StatusPermanentRedirect)
+		case file == "":
+			h.cycle(w, r, name)
+		default:
+			h.file(w, r, name, file)
+		}
+	default:
+		http.Error(w, "there is nothing here", http.StatusNotFound)
+	}
+}
+
+// say answers "ok", or 503 with what is wrong.
+func (h *handler) say(w *answer, wrong string) {
+	if wrong != "" {
+		http.Error(w, wrong, http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintln(w, "ok")
+}
+
+// file answers with a file of finished products, or a part of it.
+func (h *handler) file(w *answer, r *http.Request, name, file string) {
+	f, want, st, err := h.tree.open(name, file)
+	if err != nil {
+		h.missing(w, err)
+		return
+	}
+	defer f.Close()
+	w.rate = h.rate
+	w.Header().Set("Content-Type", contentType(file))
+	w.Header().Set("ETag", `"`+want.SHA256+`"`)
+	http.ServeContent(w, r, "", modified(st), f)
+}
+
+// modified is when a file was written, which is the same for all its bytes.
+func modified(st fs.FileInfo) time.Time { return st.ModTime().UTC().Truncate(time.Second) }
+
+// missing answers for what is not to be had. A defect of the products is for the log, not for
+// who asks.
+func (h *handler) missing(w *answer, err error) {
+	if !errors.Is(err, errAbsent) {
+		h.log.Error("products cannot be read", "error", oneLine(err))
+	}
+	http.Error(w, errAbsent.Error(), http.StatusNotFound)
+}
+
+// contentType is that of a file, by the end of its name.
+func contentType(name string) string {
+	switch path.Ext(name) {
+	case ".nc":
+		return "application/x-netcdf"
+	case ".json":
+		return "application/json"
+	case ".csv":
+		return "text/csv; charset=utf-8"
+	}
+	if path.Base(name) == manifest.SumsName {
+		return "text/plain; charset=utf-8"
+	}
+	return "application/octet-stream"
+}
+
+// plain answers with a small text.
+func plain(w *answer, r *http.Request, kind string, text []byte) {
+	w.Header().Set("Content-Type", kind)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
+}
+
+// asJSON answers with a value.
+func asJSON(w *answer, r *http.Request, v any) {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		panic(err) // our own types
+	}
+	plain(w, r, "application/json", append(text, '\n'))
+}
+
+// access writes the line of one request. Queries and headers may hold secrets: they are left out.
+func (h *handler) access(r *http.Request, a *answer, begun time.Time) {
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = "socket"
+	}
+	at := r.URL.Path
+	if len(at) > 200 {
+		at = at[:200] + "…"
+	}
+	level := slog.LevelInfo
+	if strings.HasSuffix(at, "z") || at == "/metrics" { // probes come every few seconds
+		level = slog.LevelDebug
+	}
+	h.log.Log(r.Context(), level, "request", "from", from, "method", clip(r.Method), "path", at, "status", a.status, "bytes", a.bytes, "seconds", seconds(begun))
+}
+
+// clip shortens a method, which may be any word.
+func clip(s string) string { return s[:min(len(s), 16)] }

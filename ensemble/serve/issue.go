@@ -1,0 +1,322 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/lease"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// stateDir keeps, in the root of the products, what the page shows of the last start, for the
+// next start of the program.
+const stateDir = ".serve"
+
+// longestPause bounds the pauses between tries of a start.
+const longestPause = time.Hour
+
+// issuer watches the input and issues.
+type issuer struct {
+	*state
+	log      *slog.Logger
+	on       Signals
+	o        Options
+	resident *run.Resident
+	tried    map[ensemble.Init]*trial
+}
+
+// trial is what came of a start in one state of its files.
+type trial struct {
+	state string // of its files
+	tries int
+	done  bool // issued
+	next  time.Time
+	err   error
+}
+
+// run issues until ctx ends.
+//
+// Errors: those of run.OpenResident when it begins; ctx.Err().
+func (u *issuer) run(ctx context.Context) (err error) {
+	if u.resident, err = u.open(u.o); err != nil {
+		return err
+	}
+	defer func() { u.resident.Close() }()
+	u.tried = map[ensemble.Init]*trial{}
+	u.remember()
+	notify("READY=1\nSTATUS=the model is ready")
+	for {
+		u.goOn()
+		err := u.round(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			u.log.Error("the input cannot be looked at", "error", oneLine(err))
+		}
+		pause := time.NewTimer(u.resident.Poll())
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return ctx.Err()
+		case <-u.on.Reload:
+			pause.Stop()
+			u.reload()
+		case <-pause.C:
+		}
+	}
+}
+
+// open makes a model ready.
+func (u *issuer) open(o Options) (*run.Resident, error) {
+	begun := time.Now()
+	r, err := run.OpenResident(o.Predict)
+	if err != nil {
+		return nil, err
+	}
+	m := r.Model()
+	u.change(func() { u.model = &m })
+	u.metrics.model(m)
+	u.log.Info("the model is ready", "run_dir", o.Predict.RunDir, "checksum", m.Checksum, "seconds", seconds(begun))
+	return r, nil
+}
+
+// remember shows the last start that an earlier program issued.
+func (u *issuer) remember() {
+	e, err := run.LoadExample(filepath.Join(u.o.Predict.Out, stateDir))
+	if err != nil {
+		u.log.Warn("the last maps cannot be read", "error", oneLine(err))
+	}
+	u.change(func() { u.example = e })
+}
+
+// reload takes new options, if they are sound, and the model that they name.
+func (u *issuer) reload() {
+	notify("RELOADING=1\nSTATUS=reading the configuration again")
+	defer notify("READY=1\nSTATUS=the model is ready")
+	o, err := u.on.Load()
+	if err == nil && o.Predict.Out != u.o.Predict.Out {
+		err = &exit.Error{Code: exit.Usage, What: "the folder of the products differs", At: string(o.Predict.Out), Fix: "start the service anew"}
+	}
+	var r *run.Resident
+	if err == nil {
+		r, err = u.open(o)
+	}
+	if err != nil {
+		u.metrics.reloads.add(1, "kept")
+		u.log.Error("the configuration was not taken: the one before stays", "error", oneLine(err), "fix", fixOf(err))
+		return
+	}
+	for _, fixed := range []struct {
+		key      string
+		old, new any
+	}{{"serve.listen", u.o.Service.Listen, o.Service.Listen}, {"serve.connections", u.o.Service.Connections, o.Service.Connections}, {"serve.rate", u.o.Service.Rate, o.Service.Rate}} {
+		if fmt.Sprint(fixed.old) != fmt.Sprint(fixed.new) {
+			u.log.Warn("stays as it is until the service is started anew", "key", fixed.key)
+		}
+	}
+	u.resident.Close()
+	u.resident, u.o = r, o
+	clear(u.tried)
+	u.change(func() { u.options = o })
+	u.metrics.reloads.add(1, "taken")
+	u.log.Info("the configuration was taken")
+}
+
+// round looks at the input and issues what is due, the newest start first. It looks again
+// in between, since a newer one may have come.
+func (u *issuer) round(ctx context.Context) error {
+	for {
+		var oldest time.Time
+		if age := u.o.Service.MaxAge; age > 0 {
+			oldest = time.Now().Add(-age)
+		}
+		starts, unread, err := u.resident.Look(ctx, oldest)
+		if err != nil {
+			return err
+		}
+		u.show(starts, unread)
+		looked, again := time.Now(), false
+		for _, c := range starts {
+			if !u.wanted(c) {
+				continue
+			}
+			if again = time.Since(looked) > u.resident.Poll(); again || len(u.on.Reload) > 0 {
+				break
+			}
+			u.try(ctx, c)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			u.show(starts, unread)
+		}
+		if !again {
+			return nil
+		}
+	}
+}
+
+// wanted tells whether a start is to be tried now.
+func (u *issuer) wanted(c run.Candidate) bool {
+	if !c.Due {
+		return false
+	}
+	t := u.tried[c.Init]
+	if t == nil || t.state != c.State {
+		u.tried[c.Init] = &trial{state: c.State}
+		return true
+	}
+	return !t.done && t.tries < u.o.Service.Attempts && !t.next.IsZero() && !time.Now().Before(t.next)
+}
+
+// try issues a start, and decides when it is tried again if that fails.
+func (u *issuer) try(ctx context.Context, c run.Candidate) {
+	t := u.tried[c.Init]
+	t.tries++
+	u.goOn()
+	begun := time.Now()
+	var shown *run.Example
+	res, err := u.issue(ctx, c, func(e *run.Example) { shown = e })
+	if ctx.Err() != nil {
+		return // told to stop: nothing is wrong with it
+	}
+	log := u.log.With("cycle", product.CycleName(c.Init), "try", t.tries, "seconds", seconds(begun))
+	if t.err = err; err != nil {
+		code := exit.CodeOf(err)
+		t.next = time.Time{}
+		if (passes(code) || errors.Is(err, lease.ErrHeld)) && t.tries < u.o.Service.Attempts {
+			t.next = time.Now().Add(min(u.o.Service.Retry<<(t.tries-1), longestPause))
+		}
+		u.metrics.failures.add(1, fmt.Sprint(int(code)))
+		log.Error("a start failed", "code", int(code), "error", oneLine(err), "fix", fixOf(err), "again", when(t.next))
+		return
+	}
+	t.done, t.next = true, time.Time{}
+	name := product.CycleName(c.Init)
+	m, err := u.tree.cycle(name)
+	if err != nil {
+		log.Error("what was issued cannot be read", "error", err.Error())
+		return
+	}
+	u.metrics.issued(m, res, begun)
+	for _, w := range res.Warnings {
+		log.Warn("a product has a warning", "warning", w)
+	}
+	log.Info("issued", "already", res.Already > 0, "degraded", res.Degraded > 0, "members", len(m.manifest.MembersUsed), "expected", m.manifest.MembersExpected, "files", len(m.manifest.Outputs))
+	if shown == nil {
+		u.change(func() {})
+		return
+	}
+	if u.example != nil && shown.Init.Before(u.example.Init.Time) {
+		return // an older one, late
+	}
+	if err := shown.Save(filepath.Join(u.o.Predict.Out, stateDir)); err != nil {
+		log.Warn("the maps are not kept for the next start of the program", "error", oneLine(err))
+	}
+	u.change(func() { u.example = shown })
+}
+
+// issue issues a start. A bug that shows itself ends the try and not the service, which gets a
+// new model.
+func (u *issuer) issue(ctx context.Context, c run.Candidate, shown func(*run.Example)) (res *run.PredictResult, err error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		u.log.Error("internal error", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		err = &exit.Error{Code: exit.Bug, What: fmt.Sprintf("internal error: %v", p), Why: "a bug in the program", Fix: "report it with the log"}
+		if r, oerr := u.open(u.o); oerr == nil {
+			u.resident = r // what the old one holds may be inconsistent: it is not even closed
+		}
+	}()
+	return u.resident.Issue(ctx, c, shown)
+}
+
+// passes tells failures that another try may cure, with the same files.
+func passes(code exit.Code) bool {
+	switch code {
+	case exit.Usage, exit.BadData, exit.CannotWrite:
+		return false
+	}
+	return true
+}
+
+// show says what becomes of the starts.
+func (u *issuer) show(starts []run.Candidate, unread []run.Unread) {
+	var list []Start
+	n := map[string]int{}
+	for _, c := range starts {
+		s := Start{Cycle: product.CycleName(c.Init), State: waiting, Since: c.Since.UTC(), Why: c.Lack}
+		if !c.Deadline.IsZero() {
+			d := c.Deadline.UTC()
+			s.Deadline = &d
+		}
+		t := u.tried[c.Init]
+		switch {
+		case t != nil && t.state == c.State && t.err != nil:
+			s.State, s.Why, s.Tries = failed, oneLine(t.err), t.tries
+			if !t.next.IsZero() {
+				next := t.next.UTC()
+				s.Next = &next
+			}
+		case t != nil && t.state == c.State && t.done:
+			s.State = issued
+		case c.Due:
+			s.State = due
+		}
+		n[s.State]++
+		list = append(list, s)
+	}
+	u.metrics.queue(n, len(unread))
+	u.mu.Lock()
+	same := fmt.Sprint(list, unread) == fmt.Sprint(u.starts, u.unread)
+	u.mu.Unlock()
+	if !same {
+		u.change(func() { u.starts, u.unread = list, unread })
+	}
+}
+
+// oneLine is an error in one line, for a log.
+func oneLine(err error) string {
+	var e *exit.Error
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	text := e.What
+	for _, part := range []string{e.At, e.Why} {
+		if part != "" {
+			text += ": " + part
+		}
+	}
+	return text
+}
+
+// fixOf is what to do about an error, "" where that is not known.
+func fixOf(err error) string {
+	var e *exit.Error
+	if errors.As(err, &e) {
+		return e.Fix
+	}
+	return ""
+}
+
+func seconds(since time.Time) float64 {
+	return float64(time.Since(since).Round(time.Millisecond)) / float64(time.Second)
+}
+
+// when is a time for a log, "no" for none.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "no"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,214 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// The bounds of requests.
+const (
+	maxHeader  = 8 << 10
+	maxURL     = 1 << 10
+	maxRanges  = 16
+	headerTime = 5 * time.Second  // until the header is there
+	idleTime   = time.Minute      // until the next request of a connection
+	pieceTime  = 30 * time.Second // until a piece of an answer was taken
+	piece      = 256 << 10
+)
+
+// listen opens an address with a port, or a socket behind unix:.
+//
+// Errors: exit 73.
+func listen(where string) (net.Listener, error) {
+	path, isSocket := strings.CutPrefix(where, "unix:")
+	if !isSocket {
+		l, err := net.Listen("tcp", where)
+		return l, cannotListen(where, err)
+	}
+	l, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		// A killed service leaves its socket behind: nobody answers there.
+		if st, serr := os.Lstat(path); serr == nil && st.Mode().Type() == fs.ModeSocket {
+			if c, derr := net.DialTimeout("unix", path, time.Second); derr == nil {
+				c.Close()
+			} else if errors.Is(derr, syscall.ECONNREFUSED) && os.Remove(path) == nil {
+				l, err = net.Listen("unix", path)
+			}
+		}
+	}
+	return l, cannotListen(where, err)
+}
+
+func cannotListen(where string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &exit.Error{Code: exit.CannotWrite, What: "cannot listen", At: where, Why: err.Error(), Fix: "choose another address with --listen", Err: err}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		e.Why, e.Fix = "another program listens there", "end it, or choose another address with --listen"
+	}
+	return e
+}
+
+// local tells addresses that only this machine reaches.
+func local(a net.Addr) bool {
+	t, ok := a.(*net.TCPAddr)
+	return !ok || t.IP.IsLoopback()
+}
+
+// room is the connections that there may be at one time, over all listeners.
+type room struct {
+	slots chan struct{}
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newRoom(n int) *room { return &room{slots: make(chan struct{}, n), done: make(chan struct{})} }
+
+// open is how many connections there are.
+func (r *room) open() int { return len(r.slots) }
+
+// close ends waiting for room.
+func (r *room) close() { r.once.Do(func() { close(r.done) }) }
+
+// bound accepts a connection only when there is room.
+func (r *room) bound(l net.Listener) net.Listener { return &boundListener{l, r} }
+
+type boundListener struct {
+	net.Listener
+	*room
+}
+
+// Accept waits for room and then for a connection.
+func (l *boundListener) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	b := &boundConn{Conn: c, leave: sync.OnceFunc(func() { <-l.slots })}
+	if t, ok := c.(*net.TCPConn); ok {
+		return &boundTCP{b, t}, nil
+	}
+	return b, nil
+}
+
+// Close closes the listener itself; room is closed by who made it.
+func (l *boundListener) Close() error { return l.Listener.Close() }
+
+type boundConn struct {
+	net.Conn
+	leave func()
+}
+
+func (c *boundConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
+
+// boundTCP lets files go out without passing through this process's memory.
+type boundTCP struct {
+	*boundConn
+	tcp *net.TCPConn
+}
+
+// ReadFrom is that of the connection.
+func (c *boundTCP) ReadFrom(r io.Reader) (int64, error) { return c.tcp.ReadFrom(r) }
+
+// answer is a response that counts what it sends, gives slow readers up and holds a rate.
+type answer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	rate    *rate.Limiter // nil for no bound
+	request *http.Request
+	status  int
+	bytes   int64
+}
+
+// WriteHeader keeps the status.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// allow waits until n bytes may be sent, and gives them some time.
+func (a *answer) allow(n int) error {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	if a.rate != nil {
+		if err := a.rate.WaitN(a.request.Context(), n); err != nil {
+			return err
+		}
+	}
+	return a.control.SetWriteDeadline(time.Now().Add(pieceTime))
+}
+
+// Write sends some bytes.
+func (a *answer) Write(p []byte) (n int, err error) {
+	for len(p) > 0 {
+		part := p[:min(len(p), piece)]
+		if err := a.allow(len(part)); err != nil {
+			return n, err
+		}
+		m, err := a.ResponseWriter.Write(part)
+		n, a.bytes, p = n+m, a.bytes+int64(m), p[m:]
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// ReadFrom sends what is left of a reader, of a file without a copy of it.
+func (a *answer) ReadFrom(r io.Reader) (n int64, err error) {
+	left := int64(-1)
+	if l, ok := r.(*io.LimitedReader); ok { // which the connection looks into, one deep
+		r, left = l.R, l.N
+		defer func() { l.N = left }()
+	}
+	to, ok := a.ResponseWriter.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{a}, r)
+	}
+	for left != 0 {
+		size := int64(piece)
+		if left > 0 {
+			size = min(size, left)
+		}
+		if err := a.allow(int(size)); err != nil {
+			return n, err
+		}
+		m, err := to.ReadFrom(&io.LimitedReader{R: r, N: size})
+		n, a.bytes = n+m, a.bytes+m
+		if left > 0 {
+			left -= m
+		}
+		if err != nil || m < size {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

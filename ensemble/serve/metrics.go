@@ -1,0 +1,278 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+)
+
+// metrics are the numbers that /metrics shows, in the text format 0.0.4 of Prometheus.
+type metrics struct {
+	families []family
+
+	cycles, failures, reloads     *counter
+	starts                        *gauge
+	unread, used, expected        *gauge
+	lastIssued, lastCycle, finish *gauge
+	ready                         *gauge
+	issueTime, requestTime        *histogram
+	requests, sent                *counter
+}
+
+// family is one metric with its labels.
+type family interface{ write(b *bytes.Buffer) }
+
+func newMetrics(version string) *metrics {
+	m := &metrics{}
+	add := func(f family) { m.families = append(m.families, f) }
+	count := func(name, help string, labels ...string) *counter {
+		c := &counter{series: newSeries(name, help, "counter", labels)}
+		add(c)
+		return c
+	}
+	level := func(name, help string, labels ...string) *gauge {
+		g := &gauge{newSeries(name, help, "gauge", labels)}
+		add(g)
+		return g
+	}
+	level("ensemble_build_info", "The program.", "version").set(1, version)
+	m.ready = level("ensemble_model_ready", "1 once the model is ready.")
+	m.finish = level("ensemble_model_finished_timestamp_seconds", "When the training of the model ended.")
+	m.cycles = count("ensemble_cycles_total", "Starts with products: issued whole, degraded, or there already.", "result")
+	m.failures = count("ensemble_cycle_failures_total", "Tries to issue a start that failed, by exit code.", "code")
+	m.starts = level("ensemble_input_cycles", "Starts in the input by what becomes of them; due ones are the queue.", "state")
+	m.unread = level("ensemble_input_files_unread", "Files of the input whose start is not known.")
+	m.used = level("ensemble_members_used", "Members of the products issued last.")
+	m.expected = level("ensemble_members_expected", "Members that they should have.")
+	m.lastIssued = level("ensemble_last_success_timestamp_seconds", "When products were issued last.")
+	m.lastCycle = level("ensemble_last_cycle_timestamp_seconds", "The newest start with products.")
+	m.reloads = count("ensemble_config_reloads_total", "Configurations read again: taken, or the old one kept.", "result")
+	m.issueTime = &histogram{name: "ensemble_issue_seconds", help: "Time to issue a start, from when it was due.", bounds: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}}
+	m.requestTime = &histogram{name: "ensemble_http_request_seconds", help: "Time of a request, to its last byte.", bounds: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60}}
+	add(m.issueTime)
+	add(m.requestTime)
+	m.requests = count("ensemble_http_requests_total", "Requests by status.", "code")
+	m.sent = count("ensemble_http_response_bytes_total", "Bytes of answers, without headers.")
+	for _, r := range []string{"issued", "degraded", "already"} {
+		m.cycles.add(0, r)
+	}
+	for _, s := range []string{waiting, due, issued, failed} {
+		m.starts.set(0, s)
+	}
+	for _, r := range []string{"taken", "kept"} {
+		m.reloads.add(0, r)
+	}
+	m.sent.add(0)
+	for _, g := range []*gauge{m.ready, m.unread} {
+		g.set(0)
+	}
+	return m
+}
+
+// model says which model is ready.
+func (m *metrics) model(f run.ModelFacts) {
+	m.ready.set(1)
+	m.finish.set(unix(f.Finished))
+}
+
+// issued counts products.
+func (m *metrics) issued(c *cycle, res *run.PredictResult, begun time.Time) {
+	switch {
+	case res.Already > 0:
+		m.cycles.add(1, "already")
+	case c.manifest.Status == manifest.Degraded:
+		m.cycles.add(1, "degraded")
+	default:
+		m.cycles.add(1, "issued")
+	}
+	if t := unix(startOf(c.name)); m.lastCycle.value() <= t {
+		m.lastCycle.set(t)
+		m.used.set(float64(len(c.manifest.MembersUsed)))
+		m.expected.set(float64(c.manifest.MembersExpected))
+	}
+	if res.Already == 0 {
+		m.lastIssued.set(unix(time.Now()))
+		m.issueTime.observe(time.Since(begun).Seconds())
+	}
+}
+
+// queue counts starts of the input.
+func (m *metrics) queue(states map[string]int, unread int) {
+	for _, s := range []string{waiting, due, issued, failed} {
+		m.starts.set(float64(states[s]), s)
+	}
+	m.unread.set(float64(unread))
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// text is all metrics.
+func (m *metrics) text(connections int) []byte {
+	var b bytes.Buffer
+	for _, f := range m.families {
+		f.write(&b)
+	}
+	one := func(name, help, kind string, v float64) {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n%s %s\n", name, help, name, kind, name, number(v))
+	}
+	one("ensemble_http_connections", "Connections that are open.", "gauge", float64(connections))
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	one("go_goroutines", "Goroutines.", "gauge", float64(runtime.NumGoroutine()))
+	one("go_memstats_heap_inuse_bytes", "Memory of Go's heap.", "gauge", float64(mem.HeapInuse))
+	for _, p := range process() {
+		one(p.name, p.help, p.kind, p.value)
+	}
+	return b.Bytes()
+}
+
+// process is what Linux says of this process, in the names that Prometheus's own libraries use.
+func process() []struct {
+	name, help, kind string
+	value            float64
+} {
+	type number = struct {
+		name, help, kind string
+		value            float64
+	}
+	var out []number
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if f := strings.Fields(string(text)); len(f) > 1 {
+			page := float64(os.Getpagesize())
+			size, _ := strconv.ParseFloat(f[0], 64)
+			resident, _ := strconv.ParseFloat(f[1], 64)
+			out = append(out, number{"process_virtual_memory_bytes", "Virtual memory.", "gauge", size * page}, number{"process_resident_memory_bytes", "Resident memory.", "gauge", resident * page})
+		}
+	}
+	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
+		out = append(out, number{"process_open_fds", "Open files.", "gauge", float64(len(fds) - 1)})
+	}
+	return append(out, number{"process_start_time_seconds", "When the process began.", "gauge", unix(began)})
+}
+
+var began = time.Now()
+
+// series are the values of one metric by labels.
+type series struct {
+	name, help, kind string
+	labels           []string
+
+	mu     sync.Mutex
+	values map[string]float64 // by the text of the labels
+}
+
+func newSeries(name, help, kind string, labels []string) series {
+	return series{name: name, help: help, kind: kind, labels: labels, values: map[string]float64{}}
+}
+
+// key is the text of labels.
+func (s *series) key(values []string) string {
+	if len(values) != len(s.labels) {
+		panic(fmt.Sprintf("%s has the labels %q, not as many as %q", s.name, s.labels, values))
+	}
+	parts := make([]string, len(values))
+	for i, v := range values {
+		parts[i] = fmt.Sprintf(`%s="%s"`, s.labels[i], labelEscape.Replace(v))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+var labelEscape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func (s *series) write(b *bytes.Buffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", s.name, s.help, s.name, s.kind)
+	keys := make([]string, 0, len(s.values))
+	for k := range s.values {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		fmt.Fprintf(b, "%s%s %s\n", s.name, k, number(s.values[k]))
+	}
+}
+
+// counter only grows.
+type counter struct{ series }
+
+func (c *counter) add(n float64, labels ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.values[c.key(labels)] += n
+}
+
+// gauge goes up and down.
+type gauge struct{ series }
+
+func (g *gauge) set(v float64, labels ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.values[g.key(labels)] = v
+}
+
+func (g *gauge) value(labels ...string) float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.values[g.key(labels)]
+}
+
+// histogram counts values up to bounds.
+type histogram struct {
+	name, help string
+	bounds     []float64
+
+	mu     sync.Mutex
+	counts []uint64 // by bound, and above all of them
+	sum    float64
+}
+
+func (h *histogram) observe(v float64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.counts == nil {
+		h.counts = make([]uint64, len(h.bounds)+1)
+	}
+	at, _ := slices.BinarySearch(h.bounds, v)
+	h.counts[at]++
+	h.sum += v
+}
+
+func (h *histogram) write(b *bytes.Buffer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s histogram\n", h.name, h.help, h.name)
+	var n uint64
+	for i := range len(h.bounds) + 1 {
+		bound := math.Inf(1)
+		if i < len(h.bounds) {
+			bound = h.bounds[i]
+		}
+		if h.counts != nil {
+			n += h.counts[i]
+		}
+		fmt.Fprintf(b, "%s_bucket{le=\"%s\"} %d\n", h.name, number(bound), n)
+	}
+	fmt.Fprintf(b, "%s_sum %s\n%s_count %d\n", h.name, number(h.sum), h.name, n)
+}
+
+// number writes a value as the format asks for.
+func number(v float64) string {
+	if math.IsInf(v, 1) {
+		return "+Inf"
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}

@@ -1,0 +1,157 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+)
+
+// fresh is how old the page may be when somebody asks for it: ages in it are to the minute.
+const fresh = time.Minute
+
+// mostPanels bounds the maps of the page: rows of mean, spread and difference.
+const mostPanels = 12
+
+// page is the page as it was drawn last.
+type page struct {
+	text []byte
+	seq  uint64 // of the state that it shows
+	at   time.Time
+	busy chan struct{} // closed when the drawing under way ends; nil for none
+}
+
+// front answers with the page: drawn when something changed, by one request for all.
+func (h *handler) front(w *answer, r *http.Request) {
+	text, err := h.drawn()
+	if err != nil {
+		h.log.Error("the page cannot be drawn", "error", oneLine(err))
+		http.Error(w, "the page cannot be drawn", http.StatusInternalServerError)
+		return
+	}
+	plain(w, r, "text/html; charset=utf-8", text)
+}
+
+// drawn gives the page. While it is drawn anew, who asks gets the old one, if there is one.
+func (s *state) drawn() ([]byte, error) {
+	for {
+		s.mu.Lock()
+		p := &s.page
+		if p.text != nil && (p.busy != nil || p.seq == s.seq && time.Since(p.at) < fresh) {
+			defer s.mu.Unlock()
+			return p.text, nil
+		}
+		if p.busy != nil {
+			busy := p.busy
+			s.mu.Unlock()
+			<-busy
+			continue
+		}
+		busy, seq := make(chan struct{}), s.seq
+		p.busy = busy
+		s.mu.Unlock()
+		text, err := s.draw()
+		s.mu.Lock()
+		if p.busy = nil; err == nil {
+			p.text, p.seq, p.at = text, seq, time.Now()
+		}
+		s.mu.Unlock()
+		close(busy)
+		return text, err
+	}
+}
+
+// draw makes the page: what is issued, what is waited for, the latest maps and the scores.
+func (s *state) draw() ([]byte, error) {
+	s.mu.Lock()
+	model, example, starts, unread, scores := s.model, s.example, s.starts, s.unread, string(s.options.Service.Scores)
+	s.mu.Unlock()
+	p := &report.Page{Title: "Ensemble forecasts", Links: []report.Link{{Name: "Products", URL: "/products/"}, {Name: "Status", URL: "/status"}, {Name: "Metrics", URL: "/metrics"}}}
+	fact := func(name, format string, args ...any) {
+		p.Status = append(p.Status, report.Fact{Name: name, Text: fmt.Sprintf(format, args...)})
+	}
+	if newest := s.newest(); newest != nil {
+		m := newest.manifest
+		begun := startOf(newest.name)
+		fact("latest start", "%s, %s ago", begun.Format("2006-01-02 15:04Z"), spell(time.Since(begun)))
+		fact("status", "%s", m.Status)
+		fact("members", "%d used of %d expected, control %sd", len(m.MembersUsed), m.MembersExpected, m.ControlPolicy)
+		if m.Status == manifest.Degraded {
+			p.Warnings = append(p.Warnings, fmt.Sprintf("The latest start is degraded: it has %d of %d members.", len(m.MembersUsed), m.MembersExpected))
+		}
+		p.Warnings = append(p.Warnings, m.Warnings...)
+	} else {
+		fact("latest start", "none yet")
+	}
+	if model != nil {
+		fact("model", "%s old, trained on %s to %s", spell(time.Since(model.Finished)), model.Trained.From.Format(time.DateOnly), model.Trained.To.Format(time.DateOnly))
+		p.Facts = append(p.Facts, report.Fact{Name: "model", Text: model.Checksum}, report.Fact{Name: "trained by", Text: model.Version})
+	} else {
+		fact("model", "not ready")
+	}
+	if example != nil {
+		fact("maps of", "start %s", clock(example.Init.Time))
+		p.Panels = example.Panels()
+		p.Panels = p.Panels[:min(len(p.Panels), mostPanels)]
+	}
+	if t := startTable(starts); len(t.Rows) > 0 {
+		p.Tables = append(p.Tables, t)
+	}
+	if len(unread) > 0 {
+		t := report.Table{Title: "Files whose start is not known", Columns: []string{"file", "why"}}
+		for _, u := range unread[:min(len(unread), 50)] {
+			t.Rows = append(t.Rows, []string{u.Path, u.Why})
+		}
+		p.Tables = append(p.Tables, t)
+	}
+	if scores != "" {
+		var err error
+		if p.Scores, err = run.ReadScores(scores); err != nil && exit.CodeOf(err) != exit.NotYet {
+			p.Warnings = append(p.Warnings, "The scores cannot be read: "+oneLine(err))
+		}
+	}
+	var b bytes.Buffer
+	err := p.Write(&b)
+	return b.Bytes(), err
+}
+
+// startTable lists the starts of the input that are newest, and all that are not issued.
+func startTable(starts []Start) report.Table {
+	t := report.Table{Title: "Starts of the input", Columns: []string{"start", "state", "since", "deadline", "why"}}
+	for i, s := range starts {
+		if s.State == issued && i >= 10 || len(t.Rows) == 60 {
+			continue
+		}
+		deadline, why := "none", s.Why
+		if s.Deadline != nil {
+			deadline = clock(*s.Deadline)
+		}
+		if s.Next != nil {
+			why += ", tried again at " + clock(*s.Next)
+		}
+		t.Rows = append(t.Rows, []string{startOf(s.Cycle).Format("2006-01-02 15:04Z"), s.State, clock(s.Since), deadline, why})
+	}
+	return t
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
+
+// days is a duration in days.
+func days(d time.Duration) string { return fmt.Sprintf("%d days", int(d.Hours()/24+0.5)) }
+
+// trimZero leaves out the seconds and minutes that are zero: 3h0m0s is 3h.
+func trimZero(s string) string {
+	if t, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = t + "m"
+	}
+	if t, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = t + "h"
+	}
+	return s
+}

@@ -1,0 +1,127 @@
+package serve
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+// stuck is how long the issuing may take over one thing before the service no longer says that it lives.
+const stuck = time.Hour
+
+// state is what the issuing leaves behind for requests.
+type state struct {
+	tree    *tree
+	metrics *metrics
+	room    *room
+	rate    *rate.Limiter // of products; nil for no bound
+	moved   atomic.Int64  // when the issuing went on last, Unix seconds
+
+	mu      sync.Mutex
+	options Options
+	model   *run.ModelFacts // nil until it is ready
+	starts  []Start
+	unread  []run.Unread
+	example *run.Example // that the page shows; nil for none
+	seq     uint64       // counts changes of what the page shows
+	page    page
+}
+
+// Start is a start of the input and what becomes of it.
+type Start struct {
+	Cycle    string     `json:"cycle"`
+	State    string     `json:"state"` // "waiting", "due", "issued" or "failed"
+	Since    time.Time  `json:"since"` // when its first file came
+	Deadline *time.Time `json:"deadline,omitempty"`
+	Why      string     `json:"why,omitempty"` // what it waits for, or why it failed
+	Tries    int        `json:"tries,omitempty"`
+	Next     *time.Time `json:"next,omitempty"` // of a failed one: when it is tried again
+}
+
+// The states of a start.
+const (
+	waiting = "waiting"
+	due     = "due"
+	issued  = "issued"
+	failed  = "failed"
+)
+
+func newState(o Options, r *room) *state {
+	s := &state{tree: newTree(o.Predict.Out), metrics: newMetrics(version.Version), room: r, options: o}
+	if o.Service.Rate > 0 {
+		s.rate = rate.NewLimiter(rate.Limit(o.Service.Rate), max(piece, int(min(int64(o.Service.Rate), 8<<20))))
+	}
+	s.goOn()
+	return s
+}
+
+// goOn says that the issuing is not stuck.
+func (s *state) goOn() { s.moved.Store(time.Now().Unix()) }
+
+// live tells whether the issuing goes on.
+func (s *state) live() bool { return time.Since(time.Unix(s.moved.Load(), 0)) < stuck }
+
+// ready says why no products can be expected; empty if they can.
+func (s *state) ready() string {
+	s.mu.Lock()
+	model, within := s.model, s.options.Service.ReadyWithin
+	s.mu.Unlock()
+	switch {
+	case model == nil:
+		return "the model is not ready"
+	case within == 0:
+		return ""
+	}
+	newest := s.newest()
+	if newest == nil {
+		return "there are no products"
+	}
+	if age := time.Since(startOf(newest.name)); age > within {
+		return "the newest start is " + spell(age) + " old, more than " + spell(within)
+	}
+	return ""
+}
+
+// newest is the newest start with products, nil for none.
+func (s *state) newest() *cycle {
+	names, err := s.tree.names()
+	if err != nil {
+		return nil
+	}
+	for _, n := range names[:min(len(names), 100)] {
+		if c, err := s.tree.cycle(n); err == nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// startOf is the time that the name of a start stands for.
+func startOf(name string) time.Time {
+	t, _ := time.Parse("200601021504", minutes(name)) // a name of digits
+	return t
+}
+
+// change changes what the page shows.
+func (s *state) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	s.seq++
+}
+
+// spell is a duration as people say it.
+func spell(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return days(d)
+	case d >= time.Hour:
+		return trimZero(d.Round(time.Minute).String())
+	}
+	return trimZero(d.Round(time.Second).String())
+}
