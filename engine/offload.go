@@ -106,25 +106,27 @@ func (o offloads) kernel(r *remote, n *graph.Node, q backend.Request) backend.Ke
 }
 
 // apart marks the kernels that are not recorded although they do not wait for the device:
-// those between beginning and end of a copy aside, which one recording must hold, if one
-// among them waits or is marked.
-func (p *Plan) apart() []bool {
+// those between beginning and end of what goes on aside, which one recording must hold, if one
+// among them waits or is marked. also are some that are marked.
+func (p *Plan) apart(also []bool) []bool {
 	begun := map[int]int{} // by node: place of what begins its copy
-	var copies [][2]int
+	var spans [][2]int
 	marked := make([]bool, len(p.kernels))
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		marked[i] = waits(k)
-		switch k.node.Op {
-		case op.OffloadOp, op.FetchOp:
+		marked[i] = waits(k) || also != nil && also[i]
+		switch {
+		case k.node.Op == op.OffloadOp || k.node.Op == op.FetchOp:
 			begun[k.node.ID] = i
-		case op.OffloadedOp, op.FetchedOp:
-			copies = append(copies, [2]int{begun[k.node.In[0]], i})
+		case k.node.Op == op.OffloadedOp || k.node.Op == op.FetchedOp:
+			spans = append(spans, [2]int{begun[k.node.In[0]], i})
+		case k.Beside:
+			spans = append(spans, [2]int{i, min(k.reader, len(p.kernels)-1)})
 		}
 	}
 	for more := true; more; {
 		more = false
-		for _, c := range copies {
+		for _, c := range spans {
 			between := marked[c[0] : c[1]+1]
 			if slices.Contains(between, true) && slices.Contains(between, false) {
 				more = true
@@ -138,4 +140,4 @@ func (p *Plan) apart() []bool {
 }
 
 // waits tells whether a kernel waits for the device.
-func waits(k *kernel) bool { return k.Waits || len(k.ends) > 0 || k.Early != nil }
+func waits(k *kernel) bool { return k.Waits || k.hosts || k.Early != nil }

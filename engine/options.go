@@ -85,6 +85,18 @@ type Options struct {
 	Workspace int64
 	// Kernels prepares operations that the device does not know, by name.
 	Kernels map[string]func(backend.Request) (backend.Kernel, error)
+	// Opened, if not nil, is told the device before anything is compiled for it, and again if
+	// that is compiled anew. Of the operations of Kernels it names those whose operands lie where the device has them,
+	// in any of its layouts if they say so (graph.Op.AnyLayout); on a device with memory of its own the others run on copies.
+	Opened func(dev backend.Backend) (native map[string]bool, err error)
+	// Agree, if not nil, has several plans that run together decide alike: it gives the largest
+	// of each of their numbers.
+	Agree func([]int64) error
+	// Ended, if not nil, is called within Do behind every wait for the end of a run on a device with memory of its own, with
+	// its error, and may give another.
+	Ended func(err error) error
+	// Closed, if not nil, is called within Do when a plan is closed, behind all that it has asked for.
+	Closed func() error
 	// Finish, if not nil, is called in every run behind the last kernel, or the one that
 	// failed with err, before outputs and gradients are read: it ends what kernels of
 	// Kernels have started. The run fails with the error that it returns.

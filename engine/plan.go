@@ -43,13 +43,15 @@ type Plan struct {
 // kernel is one prepared operation and the time it took: so far, and last.
 type kernel struct {
 	backend.Kernel
-	node  *graph.Node
-	ends  []func() error // of operands that this kernel is the first to read
-	lend  func()         // gives the device the scratch of the kernel; nil if it needs none
-	ns    int64
-	runs  int64
-	start time.Time
-	last  time.Duration
+	node   *graph.Node
+	ends   []func() error // of operands that this kernel is the first to read
+	hosts  bool           // whether any of these is more than work of the device
+	reader int            // that calls Finish, if there is one
+	lend   func()         // gives the device the scratch of the kernel; nil if it needs none
+	ns     int64
+	runs   int64
+	start  time.Time
+	last   time.Duration
 }
 
 // Compile runs the passes over g, opens the device and prepares every kernel.
@@ -95,6 +97,13 @@ func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err
 	if err := linked(u, dev, o); err != nil {
 		return nil, 0, errors.Join(err, dev.Close())
 	}
+	var native map[string]bool
+	if o.Opened != nil {
+		if native, err = o.Opened(dev); err != nil {
+			return nil, 0, errors.Join(err, dev.Close())
+		}
+	}
+	u.Native = func(n *graph.Op) bool { return native[n.Name] }
 	if err := pass.Run(o.Passes, u); err != nil {
 		return nil, 0, errors.Join(ofDevice(err, o), dev.Close())
 	}
@@ -105,8 +114,12 @@ func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err
 		}
 		return p.prepare()
 	})
-	if beside := p.scratchMissing(err); beside > 0 {
-		return nil, beside, p.Close()
+	missing := []int64{p.scratchMissing(err)}
+	if o.Agree != nil {
+		err = errors.Join(err, o.Agree(missing))
+	}
+	if missing[0] > 0 {
+		return nil, missing[0], p.Close()
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, p.Close())
@@ -115,6 +128,9 @@ func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err
 	if p.memory.remote != nil {
 		p.runStep = func() error { return p.memory.remote.start(p) }
 		p.endStep = p.memory.remote.Wait
+		if o.Ended != nil {
+			p.endStep = func() error { return o.Ended(p.memory.remote.Wait()) }
+		}
 	}
 	maps.Copy(o.Store.choices, p.Choices())
 	for _, n := range u.Graph.Notes {
@@ -144,7 +160,7 @@ func (p *Plan) prepare() error {
 		prepare := p.dev.Prepare
 		if own, ok := p.opts.Kernels[n.Op.Name]; ok {
 			prepare = own
-			if r := p.memory.remote; r != nil {
+			if r := p.memory.remote; r != nil && !p.unit.Native(n.Op) {
 				prepare = r.here(own)
 			}
 		}
@@ -155,6 +171,11 @@ func (p *Plan) prepare() error {
 		p.kernels = append(p.kernels, kernel{Kernel: k, node: n})
 	}
 	p.end()
+	if r := p.memory.remote; r != nil {
+		if err := r.settle(p); err != nil {
+			return err
+		}
+	}
 	if err := p.lend(); err != nil {
 		return err
 	}
@@ -229,21 +250,40 @@ func (p *Plan) Reserve(first, n int) []float32 {
 }
 
 // end has every result that a kernel only starts ended by the first kernel that reads
-// it, or else by the last of all.
+// it, or else behind the last of all.
 func (p *Plan) end() {
-	for i, k := range p.kernels {
+	for i := range p.kernels {
+		k := &p.kernels[i]
 		if k.Finish == nil {
 			continue
 		}
-		reader := len(p.kernels) - 1
-		for at := len(p.kernels) - 1; at > i; at-- {
+		k.reader = len(p.kernels)
+		for at := len(p.kernels) - 1; at > i && !k.Late; at-- {
 			n := p.kernels[at].node
 			if !n.Op.Alias && slices.ContainsFunc(n.In, func(id int) bool { return p.graph.Root(id) == k.node.ID }) {
-				reader = at
+				k.reader = at
 			}
 		}
-		p.kernels[reader].ends = append(p.kernels[reader].ends, k.Finish)
+		if k.reader < len(p.kernels) {
+			reader := &p.kernels[k.reader]
+			reader.ends, reader.hosts = append(reader.ends, k.Finish), reader.hosts || !k.Beside
+		}
 	}
+}
+
+// rest gives the ends of results that no kernel reads, and whether each is not recorded, which apart tells of the
+// kernel that began it.
+func (p *Plan) rest(do visit, apart func(i int) bool) error {
+	for i := range p.kernels {
+		k := &p.kernels[i]
+		if k.Finish == nil || k.reader < len(p.kernels) {
+			continue
+		}
+		if err := do(apart(i), k.Finish); err != nil {
+			return fmt.Errorf("end of %s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
+		}
+	}
+	return nil
 }
 
 // run runs a kernel whose operands may still be under way.
@@ -309,7 +349,7 @@ func (p *Plan) runKernels() error {
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 	}
-	return nil
+	return p.rest(now, func(int) bool { return true })
 }
 
 // Run computes one step: it reads the inputs and the store, and writes outputs,
@@ -457,10 +497,14 @@ func (p *Plan) Close() error {
 				k.Close()
 			}
 		}
+		var err error
 		if p.memory.remote != nil {
-			return p.memory.remote.close()
+			err = p.memory.remote.close()
 		}
-		return nil
+		if p.opts.Closed != nil {
+			err = errors.Join(err, p.opts.Closed())
+		}
+		return err
 	}))
 	p.kernels = nil
 	err = errors.Join(err, p.dev.Close())

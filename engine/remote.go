@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
@@ -336,7 +337,7 @@ func (r *remote) run(p *Plan) error {
 // part does a part of the work of a run, as it was recorded if it was.
 func (r *remote) part(p *Plan, recorded []func() error, work func(*Plan, visit) error) error {
 	if recorded == nil {
-		return work(p, func(_ bool, f func() error) error { return f() })
+		return work(p, now)
 	}
 	for _, f := range recorded {
 		if err := f(); err != nil {
@@ -349,6 +350,9 @@ func (r *remote) part(p *Plan, recorded []func() error, work func(*Plan, visit) 
 // visit is given work in order, and whether it waits for the device.
 type visit func(waits bool, f func() error) error
 
+// now does work when it is given.
+func now(_ bool, f func() error) error { return f() }
+
 // all gives all work.
 func (r *remote) all(p *Plan, do visit) error {
 	if err := r.kernels(p, do); err != nil {
@@ -359,9 +363,6 @@ func (r *remote) all(p *Plan, do visit) error {
 
 // kernels gives all kernels.
 func (r *remote) kernels(p *Plan, do visit) error {
-	if r.apart == nil {
-		r.apart = p.apart()
-	}
 	for i := range p.kernels {
 		k := &p.kernels[i]
 		err := do(r.apart[i], func() error {
@@ -374,7 +375,42 @@ func (r *remote) kernels(p *Plan, do visit) error {
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 	}
-	return nil
+	return p.rest(do, func(i int) bool { return r.apart[i] || !p.kernels[i].Beside })
+}
+
+// settle decides which kernels are recorded. What goes on between plans that run together is so on all
+// of them or on none.
+func (r *remote) settle(p *Plan) error {
+	r.apart = p.apart(nil)
+	if p.opts.Agree == nil {
+		return nil
+	}
+	var before []int64
+	for {
+		var told []int64
+		for i := range p.kernels {
+			if p.kernels[i].Beside {
+				told = append(told, 0)
+				if r.apart[i] {
+					told[len(told)-1] = 1
+				}
+			}
+		}
+		if err := p.opts.Agree(told); err != nil {
+			return err
+		}
+		if slices.Equal(told, before) { // as none at first
+			return nil
+		}
+		before = told
+		for i, k := 0, 0; i < len(p.kernels); i++ {
+			if p.kernels[i].Beside {
+				r.apart[i] = told[k] == 1
+				k++
+			}
+		}
+		r.apart = p.apart(r.apart)
+	}
 }
 
 // behind gives what happens behind all kernels.

@@ -15,16 +15,16 @@ import (
 // lead tells the other ranks the layouts that rank 0 has chosen.
 func lead(c *comm.Comm) pass.Pass {
 	return pass.Pass{Name: "lead-layouts", Purpose: "tell the other ranks the layouts of exchanges", Run: func(u *pass.Unit) error {
-		var blocked []int64 // tags
+		var inner []int64 // tags
 		for _, n := range exchanges(u.Graph) {
-			if n.Layout == graph.Blocked {
-				blocked = append(blocked, int64(n.Attrs.(gathered).Tag))
+			if n.Layout != graph.Plain {
+				inner = append(inner, int64(n.Attrs.(gathered).Tag))
 			}
 		}
-		if err := comm.Broadcast(c, 0, []int64{int64(len(blocked))}); err != nil {
+		if err := comm.Broadcast(c, 0, []int64{int64(len(inner))}); err != nil {
 			return err
 		}
-		return comm.Broadcast(c, 0, blocked)
+		return comm.Broadcast(c, 0, inner)
 	}}
 }
 
@@ -35,14 +35,14 @@ func follow(c *comm.Comm) pass.Pass {
 		if err := comm.Broadcast(c, 0, count); err != nil {
 			return err
 		}
-		blocked := make([]int64, count[0])
-		if err := comm.Broadcast(c, 0, blocked); err != nil {
+		inner := make([]int64, count[0])
+		if err := comm.Broadcast(c, 0, inner); err != nil {
 			return err
 		}
 		for _, n := range exchanges(u.Graph) {
 			a := n.Attrs.(gathered)
-			if a.Agreed = true; slices.Contains(blocked, int64(a.Tag)) {
-				a.Layout = graph.Blocked
+			if a.Agreed = true; slices.Contains(inner, int64(a.Tag)) {
+				a.Layout = u.Layouts.Inner()
 			}
 			n.Attrs = a
 		}

@@ -127,6 +127,9 @@ type bucket struct {
 	n       int   // values
 	cuts    []int // of the n values into pieces, one for each rank of the group
 	missing int   // parts that the present run has not made yet
+	// Of devices that add them up themselves: parts that the present run has made, and what waits for the sum.
+	made    int
+	arrived func() error
 }
 
 // summed is one gradient of a bucket.
@@ -146,8 +149,8 @@ type SumCosts struct {
 	Exposed time.Duration
 }
 
-// prepare adds a gradient to the bucket that is open along its axes of the mesh.
-func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
+// add puts a gradient into the bucket that is open along its axes of the mesh.
+func (s *gradientSums) add(q backend.Request) *bucket {
 	a := q.Attrs.(late)
 	n, unit := len(q.Out.F32), 4
 	if q.Out.F64 != nil {
@@ -155,6 +158,12 @@ func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
 	}
 	b := s.next(a.along.String(), n*unit)
 	b.parts, b.n = append(b.parts, summed{a.Params, q.Out, n}), b.n+n
+	return b
+}
+
+// prepare makes the kernel of a gradient that is summed in a bucket.
+func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
+	b := s.add(q)
 	return backend.Kernel{Name: "bucket", Late: true, Run: func() error {
 		copy(q.Out.F32, q.In[0].F32)
 		copy(q.Out.F64, q.In[0].F64)

@@ -22,6 +22,10 @@ type Plan struct {
 	mesh Mesh
 	rank int
 	sums *gradientSums
+	// devices are the exchanges whose values stay on devices; nil if the program exchanges all. Links says which, and
+	// why, and nothing where there are no devices with memory of their own.
+	devices *onDevices
+	links   string
 }
 
 // Compile compiles the part of g that this rank of c computes, over a mesh of as many
@@ -100,8 +104,16 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 			return joinKernel(groups[q.Attrs.(counted).String()], q)
 		},
 	}
+	if o.Backend != "" && o.Backend != "cpu" && o.Backend != "ref" {
+		p.onDevices(&o, c, groups)
+	}
 	if p.Plan, err = engine.Compile(g, o); err != nil {
 		return nil, err
+	}
+	if p.devices != nil {
+		if err := p.devices.dev.(backend.Backend).Do(p.devices.begin); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
 	}
 	if err := p.sums.begin(groups); err != nil {
 		return nil, errors.Join(err, p.Close())

@@ -13,15 +13,21 @@ type cropped struct {
 	Of  graph.Shape
 }
 
-// Bound keeps to plain channels where the box parts a block of them.
-func (a cropped) Bound() (graph.Layout, bool) { return graph.Plain, a.Box.partsBlock(a.Of) }
+// Bound keeps to plain channels where the box parts those that lie together.
+func (a cropped) Bound(inner graph.Layout) (graph.Layout, bool) {
+	return graph.Plain, a.Box.parts(inner, a.Of)
+}
 
-// partsBlock tells whether a box of a value [N C D H W] has a part of a block of channels.
-func (b Box) partsBlock(of graph.Shape) bool {
+// parts tells whether a box of a value [N C D H W] has a part of a block of channels, or of all that lie last.
+func (b Box) parts(inner graph.Layout, of graph.Shape) bool {
 	if len(b) != 5 {
 		return false
 	}
-	lo, hi := b[channels].Lo%graph.BlockSize, b[channels].Hi%graph.BlockSize
+	together := graph.BlockSize
+	if inner == graph.Last {
+		together = of[channels]
+	}
+	lo, hi := b[channels].Lo%together, b[channels].Hi%together
 	return lo != 0 || hi != 0 && b[channels].Hi != of[channels]
 }
 

@@ -18,11 +18,11 @@ type gathered struct {
 	Agreed bool
 }
 
-// Bound is plain where any rank has or gets a part of a block of channels, else the layout
-// that ranks have agreed on.
-func (a gathered) Bound() (graph.Layout, bool) {
+// Bound is plain where any rank has or gets a part of a block of channels, or of the channels that lie last, else the
+// layout that ranks have agreed on.
+func (a gathered) Bound(inner graph.Layout) (graph.Layout, bool) {
 	for r := range a.Need {
-		if a.room(r).partsBlock(a.Shape) || a.Mesh.Owned(a.From, a.Shape, r).partsBlock(a.Shape) {
+		if a.room(r).parts(inner, a.Shape) || a.Mesh.Owned(a.From, a.Shape, r).parts(inner, a.Shape) {
 			return graph.Plain, true
 		}
 	}

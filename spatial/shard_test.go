@@ -242,6 +242,7 @@ type result struct {
 	outputs map[string][]float32
 	grads   []float32
 	states  []float32
+	links   string // of the devices
 }
 
 // field is n values of a fixed sequence.
@@ -310,7 +311,7 @@ func (n network) run(t testing.TB, m Mesh, mode comm.Mode, o engine.Options) (re
 		if err := comm.Barrier(c); err != nil || c.Rank() > 0 {
 			return err
 		}
-		r.loss = p.Loss()
+		r.loss, r.links = p.Loss(), p.Links()
 		r.grads, r.states = slices.Clone(p.Store().Grads()), slices.Clone(p.Store().States())
 		return nil
 	})

@@ -81,8 +81,12 @@ type Kernel struct {
 	// Waits is true of a kernel of a Remote that waits for the work before it, so that it
 	// cannot be part of a recording.
 	Waits bool
+	// Beside is true of a kernel of a Remote whose Finish waits for nothing: it has the work
+	// that is asked for later wait for what Run has begun. Both may be recorded, together.
+	Beside bool
 	// Late is true of a kernel whose result is there only when all kernels have run and what
-	// they started beside them has ended (engine.Options.Finish).
+	// they started beside them has ended (engine.Options.Finish). If it has a Finish, that is called
+	// behind the last kernel.
 	Late bool
 }
 
@@ -136,6 +140,27 @@ type Remote interface {
 	//
 	// Errors: of any of the work.
 	Wait() error
+}
+
+// Peers are the devices of a group of ranks, as that of one of them sees them: what they exchange does not pass through
+// the memory of the program. All ranks ask for the same in one order. It begins behind all work
+// that was asked for so far, is done in the order in which it was asked for, and goes on beside what is asked for later; work
+// that is asked for after arrived was called finds it done. All may be recorded, with
+// the arrived of what began, either on all ranks or on none. The methods are called within Do.
+type Peers interface {
+	// Sum adds up values of all ranks; each has the sums in their place.
+	Sum(x ...[]float32) (arrived func() error, err error)
+	// Gather gives all ranks the values of all, as many of each, in the order of ranks; its own are in their place.
+	Gather(all []float32) (arrived func() error, err error)
+	// Exchange sends parts to other ranks and receives parts of them. Two ranks name what goes
+	// between them in one order.
+	Exchange(parts []Part) (arrived func() error, err error)
+}
+
+// Part is what goes to a rank of a group, and what comes from it, if anything.
+type Part struct {
+	Rank       int
+	Send, Recv []float32
 }
 
 // Way is one way to run an operation: the layouts in which it takes its

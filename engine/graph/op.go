@@ -3,7 +3,7 @@ package graph
 // LayoutBound are attributes of an operation that runs in one layout only, if bound is
 // true.
 type LayoutBound interface {
-	Bound() (l Layout, bound bool)
+	Bound(inner Layout) (l Layout, bound bool)
 }
 
 // Op is everything the engine knows about one operation, with the type of its

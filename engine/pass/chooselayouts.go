@@ -31,10 +31,10 @@ func chooseLayouts(u *Unit) error {
 	for _, n := range u.Graph.Nodes {
 		switch {
 		case n.Kind != graph.KindOp:
-		case n.Op.AnyLayout && inner == graph.Blocked && len(n.Shape) == 5:
+		case n.Op.AnyLayout && (inner == graph.Blocked || u.Native != nil && u.Native(n.Op)) && len(n.Shape) == 5:
 			ways[n.ID] = []backend.Way{{In: []graph.Layout{graph.Plain}}, {In: []graph.Layout{inner}, Out: inner}}
 			if a, ok := n.Attrs.(graph.LayoutBound); ok {
-				if l, bound := a.Bound(); bound {
+				if l, bound := a.Bound(inner); bound {
 					ways[n.ID] = slices.DeleteFunc(ways[n.ID], func(w backend.Way) bool { return w.Out != l })
 				}
 			}

@@ -33,6 +33,8 @@ type Unit struct {
 	// Foreign tells of operations that are no kernels of the backend: they use no scratch.
 	// It may be nil.
 	Foreign func(o *graph.Op) bool
+	// Native tells of those among them that work where the device has their operands.
+	Native func(o *graph.Op) bool
 	// Workspace bounds the scratch of each kernel in bytes; 0 means no bound.
 	Workspace int64
 	// ElemBytes is the size of one stored element on the backend.

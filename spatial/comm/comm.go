@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 )
 
 // Comm is a group of ranks, seen from one of them. Within a group ranks count
@@ -159,4 +160,12 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 		}
 	}
 	return sub, nil
+}
+
+// Patience is for how long ranks wait for each other before one counts as lost; 0 is for ever.
+func (c *Comm) Patience() time.Duration {
+	if t, ok := c.t.(interface{ Patience() time.Duration }); ok {
+		return t.Patience()
+	}
+	return 0
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
@@ -35,6 +37,7 @@ type Backend struct {
 	step, stepHost device.Pointer
 	sizes          map[unsafe.Pointer]bool // of what Make and MakeHost gave: whether it is the host's
 	links          [2]float64              // rates to the host and from it, in bytes a second; 0 before they are measured
+	began          atomic.Int64            // when the present Do began, in nanoseconds; 0 without one
 	closed         bool
 }
 
@@ -105,8 +108,18 @@ func (b *Backend) Do(f func() error) error {
 	if b.closed {
 		return errClosed
 	}
+	b.began.Store(time.Now().UnixNano())
+	defer b.began.Store(0)
 	b.work <- f
 	return <-b.reply
+}
+
+// Busy is for how long the present Do has lasted; 0 if there is none. It may be called by any goroutine.
+func (b *Backend) Busy() time.Duration {
+	if began := b.began.Load(); began > 0 {
+		return time.Duration(time.Now().UnixNano() - began)
+	}
+	return 0
 }
 
 // Close ends the goroutine and gives back all memory; more than once does no harm.

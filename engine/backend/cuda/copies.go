@@ -68,7 +68,7 @@ func address(p device.Pointer) int { return int(uintptr(p) % 64) }
 // mostAxes is the number of axes of copy_box.
 const mostAxes = 5
 
-// copyBox adds the copy of a box, outermost axis first, of elements of so many bytes.
+// copyBox adds the copy of a box, outermost axis first, of elements of so many bytes; without x it is cleared.
 func (w *work) copyBox(x, y device.Pointer, bytes int, box ...stretch) {
 	box = merged(box)
 	if k := len(box) - 1; k < 0 || box[k].x != 1 || box[k].y != 1 {
@@ -100,6 +100,10 @@ func (w *work) copyBox(x, y device.Pointer, bytes int, box ...stretch) {
 			sizes = append(sizes, int32(a.n))
 		}
 		xs, ys = append(xs, int64(a.x)), append(ys, int64(a.y))
+	}
+	if x == nil {
+		w.call(copies(name), "clear_box", over(n), append(append([]any{y, n}, sizes...), ys...)...)
+		return
 	}
 	args := append([]any{x, y, n}, sizes...)
 	w.call(copies(name), "copy_box", over(n), append(append(args, xs...), ys...)...)
@@ -211,33 +215,4 @@ func copied(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w := &work{b: b}
 	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), stretch{q.Out.Shape.Size(), 1, 1})
 	return w.kernel("copy")
-}
-
-// Pack makes a kernel that copies the part lo ≤ i < hi along each axis of a value to dense memory, in the order in
-// which it lies there, lanes beyond the channels with them; with back it copies from there to the part. Parts of
-// fields with channels last have all channels.
-func (b *Backend) Pack(t backend.Tensor, lo, hi graph.Shape, packed device.Pointer, back bool) (backend.Kernel, error) {
-	s, _ := dense(t, 0)
-	from, n := make(graph.Shape, len(s)), make(graph.Shape, len(s))
-	for axis := range s {
-		_, k := dense(t, axis)
-		from[k], n[k] = lo[axis], hi[axis]-lo[axis]
-	}
-	if t.Layout == graph.Last {
-		from[4], n[4] = 0, s[4]
-	}
-	box, first := make([]stretch, len(s)), 0
-	for k, far := range s.Strides() {
-		first += from[k] * far
-		box[k] = stretch{n[k], far, n.Strides()[k]}
-		if back {
-			box[k].x, box[k].y = box[k].y, box[k].x
-		}
-	}
-	w, x, y := &work{b: b}, offset(t, first), packed
-	if back {
-		x, y = y, x
-	}
-	w.copyBox(x, y, bytesOf(t), box...)
-	return w.kernel("pack")
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
@@ -86,10 +85,20 @@ func TestSumsOverManyPoints(t *testing.T) {
 	}
 }
 
-// TestPack: the part of a field, packed and put back elsewhere, is there and nowhere else, in every layout and storage.
-func TestPack(t *testing.T) {
+// TestParts: the part of a field, packed and put back elsewhere, is there and nowhere else, in every layout and storage;
+// and a part of that is cleared.
+func TestParts(t *testing.T) {
 	b, do := emulated(t)
 	shape, lo, hi := graph.Shape{2, 11, 3, 5, 7}, graph.Shape{0, 0, 1, 0, 2}, graph.Shape{2, 11, 3, 4, 5}
+	size := make(graph.Shape, 5)
+	for axis := range size {
+		size[axis] = hi[axis] - lo[axis]
+	}
+	hole := graph.Shape{1, 0, 1, 2, 3}
+	cleared := func(i int) bool {
+		column, row, level, sample := i%7, i/7%5, i/35%3, i/(35*3*11)
+		return sample == 1 && level == 1 && row >= 2 && row < 4 && column >= 3 && column < 5
+	}
 	inside := func(i, steps int) (ok bool) { // element i of the shape, shifted back
 		ok = true
 		for axis := 4; axis >= 0; axis-- {
@@ -122,18 +131,30 @@ func TestPack(t *testing.T) {
 		y, packed := there(t, b, do, make([]float32, n)), there(t, b, do, make([]float32, n))
 		south := func(s graph.Shape) graph.Shape { s = s.Clone(); s[3]++; return s }
 		do(func() error {
-			out, err := b.Pack(of(x), lo, hi, device.Pointer(unsafe.SliceData(packed)), false)
+			middle := of(packed)
+			middle.Shape = size
+			out, err := b.CopyPart(of(x), lo, middle, make(graph.Shape, 5), size)
 			if err != nil {
 				return err
 			}
-			back, err := b.Pack(of(y), south(lo), south(hi), device.Pointer(unsafe.SliceData(packed)), true)
+			back, err := b.CopyPart(middle, make(graph.Shape, 5), of(y), south(lo), size)
+			if err != nil {
+				return err
+			}
+			clear, err := b.ClearPart(of(y), hole, graph.Shape{1, 11, 1, 2, 2})
 			if err != nil {
 				return err
 			}
 			if err := out.Run(); err != nil {
 				return err
 			}
-			return back.Run()
+			if err := back.Run(); err != nil {
+				return err
+			}
+			if _, err := b.CopyPart(of(x), lo, of(y), south(south(lo)), size); err == nil {
+				t.Error("a box reaches beyond its value")
+			}
+			return clear.Run()
 		})
 		got := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(here(t, b, do, y)))), 4*n)
 		place := func(i int) int { return i }
@@ -143,7 +164,7 @@ func TestPack(t *testing.T) {
 		}
 		for i := range shape.Size() {
 			want := make([]byte, c.bytes)
-			if inside(i, 1) {
+			if inside(i, 1) && !cleared(i) {
 				want = words[place(i-shape[4])*c.bytes:][:c.bytes]
 			}
 			if have := got[place(i)*c.bytes:][:c.bytes]; !slices.Equal(have, want) {

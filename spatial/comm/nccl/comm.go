@@ -203,6 +203,24 @@ func (c *Comm) AllReduce(from, to device.Pointer, n int64, t Type) error {
 	})
 }
 
+// AllReduceEach is AllReduce of several values where they lie, as one operation.
+//
+// Errors: those of AllReduce.
+func (c *Comm) AllReduceEach(x [][]float32) error {
+	return c.grouped(func(comm unsafe.Pointer) (string, C.int) {
+		for _, v := range x {
+			if len(v) == 0 {
+				continue
+			}
+			at := unsafe.Pointer(unsafe.SliceData(v))
+			if status := C.ens_nccl_reduce(c.l.t, at, at, C.size_t(len(v)), C.ncclFloat32, comm, c.stream); status != 0 {
+				return "ncclAllReduce", status
+			}
+		}
+		return "", 0
+	})
+}
+
 // ReduceScatter adds up the n·Size values of all ranks; each gets n sums, those of the piece
 // of its rank. to may be where they lie in from.
 //
@@ -249,6 +267,11 @@ func (c *Comm) Exchange(parts []Part) error {
 			return err
 		}
 	}
+	return c.grouped(func(comm unsafe.Pointer) (string, C.int) { return c.send(comm, parts) })
+}
+
+// grouped has what f asks for done as one operation.
+func (c *Comm) grouped(f func(comm unsafe.Pointer) (string, C.int)) error {
 	// A group belongs to an OS thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -256,7 +279,7 @@ func (c *Comm) Exchange(parts []Part) error {
 		if status := C.ens_nccl_begin(c.l.t); status != 0 {
 			return "ncclGroupStart", status
 		}
-		name, status := c.send(comm, parts)
+		name, status := f(comm)
 		end := C.ens_nccl_end(c.l.t) // also of a group that failed
 		if status == 0 {
 			name, status = "ncclGroupEnd", end

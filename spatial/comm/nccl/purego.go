@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
 	"github.com/ensemble-weather/ensemble/internal/dl"
@@ -45,6 +46,9 @@ func (*Comm) Size() int { return 0 }
 // AllReduce always fails without cgo.
 func (*Comm) AllReduce(_, _ device.Pointer, _ int64, _ Type) error { return ErrUnavailable }
 
+// AllReduceEach always fails without cgo.
+func (*Comm) AllReduceEach([][]float32) error { return ErrUnavailable }
+
 // ReduceScatter always fails without cgo.
 func (*Comm) ReduceScatter(_, _ device.Pointer, _ int64, _ Type) error { return ErrUnavailable }
 
@@ -67,3 +71,23 @@ func (*Comm) Watch(context.Context, time.Duration) (stop func() error) {
 
 // Close does nothing without cgo.
 func (*Comm) Close() error { return nil }
+
+// Devices are the GPUs of the ranks of a job; without cgo there are none.
+type Devices struct{}
+
+// Serve serves no GPU without cgo; nothing is sent.
+func Serve(*comm.Comm, backend.Backend) (d *Devices, why string, err error) {
+	return nil, "this program was built without cgo", nil
+}
+
+// Join always fails without cgo.
+func (*Devices) Join(*comm.Comm) (backend.Peers, error) { return nil, ErrUnavailable }
+
+// Err always fails without cgo.
+func (*Devices) Err() error { return ErrUnavailable }
+
+// Abort does nothing without cgo.
+func (*Devices) Abort(error) error { return nil }
+
+// Close does nothing without cgo.
+func (*Devices) Close() error { return nil }

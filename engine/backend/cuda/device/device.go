@@ -55,7 +55,7 @@ type Device interface {
 	Close() error
 }
 
-// Ticket names a copy that runs aside. It is valid until the device is closed, and within
+// Ticket names a copy, or work of a library, that runs aside. It is valid until the device is closed, and within
 // the recording in which it was given.
 type Ticket any
 
@@ -108,6 +108,14 @@ type Loaded interface {
 	// Stream is the CUstream of the order of work, and Context the CUcontext.
 	Stream() Pointer
 	Context() Pointer
+}
+
+// Double is a real device with a second stream, for libraries.
+type Double interface {
+	// Beside has f ask a library for work in another stream: behind all work that was asked
+	// for so far, here and there, and beside what is asked for here later, until Join. It may
+	// be recorded, with the Join of all it began.
+	Beside(f func(stream Pointer) error) (Ticket, error)
 }
 
 // Gauge is what a real device tells of itself beside doing work.

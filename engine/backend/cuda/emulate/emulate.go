@@ -66,6 +66,8 @@ type Device struct {
 	host      map[device.Pointer]int64 // bytes of each
 	recording *recording
 	args      []unsafe.Pointer // of calls, freed with the device
+	beside    []*beside        // work of libraries that is under way, in order
+	crossed   int64
 	closed    bool
 }
 
@@ -179,9 +181,30 @@ func (d *Device) do(f func() error) error {
 	return d.open(f)
 }
 
+// Crossed is how many bytes copies have brought from the host to the device so far, or back.
+func (d *Device) Crossed() int64 { return d.crossed }
+
+// crosses counts a copy that is done.
+func (d *Device) crosses(dst, src device.Pointer, bytes int64) {
+	if d.within(dst) != d.within(src) {
+		d.crossed += bytes
+	}
+}
+
+// within tells whether memory is the device's.
+func (d *Device) within(p device.Pointer) bool {
+	for base, r := range d.regions {
+		if uintptr(p) >= uintptr(base) && uintptr(p) < uintptr(base)+uintptr(max(r.bytes, 1)) {
+			return true
+		}
+	}
+	return false
+}
+
 // Copy copies between memories.
 func (d *Device) Copy(dst, src device.Pointer, bytes int64) error {
 	return d.do(func() error {
+		d.crosses(dst, src, bytes)
 		copy(unsafe.Slice((*byte)(dst), bytes), unsafe.Slice((*byte)(src), bytes))
 		return nil
 	})
@@ -198,7 +221,10 @@ type aside struct {
 // finds no numbers, and what changes source or destination too early is an error.
 func (d *Device) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
 	t := newAside(dst, src, bytes)
-	return t, d.do(t.begin)
+	return t, d.do(func() error {
+		d.crosses(dst, src, bytes)
+		return t.begin()
+	})
 }
 
 func newAside(dst, src device.Pointer, bytes int64) *aside {
@@ -224,7 +250,12 @@ func (d *Device) CopyNow(dst, src device.Pointer, bytes int64) (device.Ticket, e
 }
 
 // Join writes what the copy has read.
-func (d *Device) Join(t device.Ticket) error { return d.do(t.(*aside).end) }
+func (d *Device) Join(t device.Ticket) error {
+	if b, ok := t.(*beside); ok {
+		return d.do(b.end)
+	}
+	return d.do(t.(*aside).end)
+}
 
 // end ends a copy, unless it has ended.
 func (a *aside) end() error {
@@ -259,8 +290,13 @@ func (d *Device) Zero(p device.Pointer, bytes int64) error {
 	})
 }
 
-// Wait returns at once: work is done when it is asked for.
-func (d *Device) Wait() error { return nil }
+// Wait ends what libraries do: all other work is done when it is asked for.
+func (d *Device) Wait() error {
+	if d.recording != nil || d.closed || len(d.beside) == 0 {
+		return nil
+	}
+	return d.open(d.endBeside)
+}
 
 // Close frees all memory.
 func (d *Device) Close() error {

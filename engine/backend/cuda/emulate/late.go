@@ -20,7 +20,7 @@ type Late struct {
 	*Device
 	asked []func() error // not done yet, in order
 	begun []*aside       // copies that may be under way
-	fork  []*aside       // those of the recording that is made, which are not joined
+	fork  []any          // those of the recording that is made, and work of libraries, which are not joined
 }
 
 // OpenLate is Open for a device that works late.
@@ -53,20 +53,12 @@ func (l *Late) flush() error {
 // locked tells whether memory is of AllocHost or of the device: the rest is of the program,
 // which knows nothing of the order of work.
 func (l *Late) locked(p device.Pointer) bool {
-	in := func(base device.Pointer, bytes int64) bool {
-		return uintptr(p) >= uintptr(base) && uintptr(p) < uintptr(base)+uintptr(max(bytes, 1))
-	}
 	for base, n := range l.host {
-		if in(base, n) {
+		if uintptr(p) >= uintptr(base) && uintptr(p) < uintptr(base)+uintptr(max(n, 1)) {
 			return true
 		}
 	}
-	for base, r := range l.regions {
-		if in(base, r.bytes) {
-			return true
-		}
-	}
-	return false
+	return l.within(p)
 }
 
 // Copy reads memory of the program at once, and writes it before it returns.
@@ -90,7 +82,21 @@ func (l *Late) CopyAside(dst, src device.Pointer, n int64) (device.Ticket, error
 	} else {
 		l.fork = append(l.fork, t)
 	}
-	return t, l.ask(func() error { return l.do(t.begin) })
+	return t, l.ask(func() error {
+		return l.do(func() error {
+			l.crosses(dst, src, n)
+			return t.begin()
+		})
+	})
+}
+
+// Beside begins behind the work so far.
+func (l *Late) Beside(m []Memory, f func(memory [][]byte) error) (device.Ticket, error) {
+	b := newBeside(l.Device, m, f)
+	if l.recording != nil {
+		l.fork = append(l.fork, b)
+	}
+	return b, l.ask(func() error { return l.do(b.begin) })
 }
 
 // CopyNow begins at once.
@@ -100,13 +106,14 @@ func (l *Late) CopyNow(dst, src device.Pointer, n int64) (device.Ticket, error) 
 	}
 	t := newAside(dst, src, n)
 	l.begun = append(l.begun, t)
+	l.crosses(dst, src, n)
 	return t, l.do(t.begin)
 }
 
-// Join ends a copy, which is of the recording that is made, or of none if there is none.
+// Join ends a copy, or work of a library, which is of the recording that is made, or of none if there is none.
 func (l *Late) Join(t device.Ticket) error {
 	if l.recording != nil {
-		i := slices.Index(l.fork, t.(*aside))
+		i := slices.Index(l.fork, any(t))
 		if i < 0 {
 			return errors.New("emulate: a copy is joined in another recording than it was begun in")
 		}

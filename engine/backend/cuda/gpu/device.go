@@ -56,6 +56,7 @@ type gpu struct {
 var (
 	_ device.Device = (*gpu)(nil)
 	_ device.Loaded = (*gpu)(nil)
+	_ device.Double = (*gpu)(nil)
 	_ device.Gauge  = (*gpu)(nil)
 )
 

@@ -547,6 +547,58 @@ func TestAside(t *testing.T) {
 	}
 }
 
+// TestBeside: libraries are given a stream of their own, behind the work so far; what they are asked for is joined
+// like a copy.
+func TestBeside(t *testing.T) {
+	d, _ := open(t)
+	var stream device.Pointer
+	work := func(p device.Pointer) error { stream = p; return nil }
+	first := must[device.Ticket](t)(d.Beside(work))
+	if stream == nil || stream == d.Stream() {
+		t.Errorf("the stream %v, that of work is %v", stream, d.Stream())
+	}
+	if _, err := d.Record(func() error {
+		if err := d.Join(first); err == nil || !strings.Contains(err.Error(), "another recording") {
+			t.Errorf("work of before is joined: %v", err)
+		}
+		_, err := d.Beside(work)
+		return err
+	}); err == nil || !strings.Contains(err.Error(), "does not join") {
+		t.Errorf("work that is not joined: %v", err)
+	}
+	r := must[device.Recording](t)(d.Record(func() error {
+		a, err := d.Beside(work)
+		b, err2 := d.Beside(work)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		return errors.Join(d.Join(b), d.Join(a))
+	}))
+	if err := errors.Join(d.Join(first), r.Run(), d.Wait()); err != nil {
+		t.Error(err)
+	}
+	refused := errors.New("refused")
+	fails := func() error {
+		_, err := d.Beside(func(device.Pointer) error { return refused })
+		return err
+	}
+	if err := fails(); !errors.Is(err, refused) {
+		t.Errorf("an error of the library: %v", err)
+	}
+	if _, err := d.Record(fails); !errors.Is(err, refused) {
+		t.Errorf("an error of the library in a recording: %v", err)
+	}
+	if len(d.events) > 3 {
+		t.Errorf("%d events for work of three at a time", len(d.events))
+	}
+	for _, f := range []string{"cuEventRecord=1@1", "cuEventRecord=1@2", "cuStreamWaitEvent=1@1"} {
+		t.Setenv("FAKE_CUDA_FAIL", f)
+		if _, err := d.Beside(work); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_1") {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+}
+
 // TestTime: the fake device takes half a millisecond for each thing.
 func TestTime(t *testing.T) {
 	d, _ := open(t)

@@ -65,7 +65,7 @@ int ens_gpu_open(ens_gpu *g, int index, const char **what) {
 	TRY(g->cu.cuDevicePrimaryCtxRetain(&g->context, g->device), "cuDevicePrimaryCtxRetain")
 	TRY(enter(g), "cuCtxSetCurrent")
 	TRY(g->cu.cuStreamCreate(&g->stream, ENS_CU_STREAM_NON_BLOCKING), "cuStreamCreate")
-	for (int i = 0; i < 2; i++) TRY(g->cu.cuStreamCreate(&g->aside[i], ENS_CU_STREAM_NON_BLOCKING), "cuStreamCreate")
+	for (int i = 0; i < ENS_ASIDE; i++) TRY(g->cu.cuStreamCreate(&g->aside[i], ENS_CU_STREAM_NON_BLOCKING), "cuStreamCreate")
 	TRY(g->cu.cuEventCreate(&g->begin, 0), "cuEventCreate")
 	TRY(g->cu.cuEventCreate(&g->end, 0), "cuEventCreate")
 	TRY(g->cu.cuEventCreate(&g->fork, ENS_CU_EVENT_DISABLE_TIMING), "cuEventCreate")
@@ -92,7 +92,7 @@ int ens_gpu_close(ens_gpu *g, const char **what) {
 	if (g->fork) DO(g->cu.cuEventDestroy_v2(g->fork), "cuEventDestroy");
 	if (g->end) DO(g->cu.cuEventDestroy_v2(g->end), "cuEventDestroy");
 	if (g->begin) DO(g->cu.cuEventDestroy_v2(g->begin), "cuEventDestroy");
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < ENS_ASIDE; i++)
 		if (g->aside[i]) DO(g->cu.cuStreamDestroy_v2(g->aside[i]), "cuStreamDestroy");
 	if (g->stream) DO(g->cu.cuStreamDestroy_v2(g->stream), "cuStreamDestroy");
 	if (g->context) {
@@ -102,7 +102,8 @@ int ens_gpu_close(ens_gpu *g, const char **what) {
 	}
 #undef DO
 	g->end = g->begin = g->fork = 0;
-	g->stream = g->aside[0] = g->aside[1] = 0;
+	g->stream = 0;
+	for (int i = 0; i < ENS_ASIDE; i++) g->aside[i] = 0;
 	g->context = 0;
 	return first;
 }
@@ -156,11 +157,11 @@ int ens_gpu_zero(ens_gpu *g, void *p, size_t bytes) {
 	return g->cu.cuMemsetD8Async((uintptr_t)p, 0, bytes, g->stream);
 }
 
-// Copies aside may be behind the work that was asked for before them.
+// What runs aside may be behind the work that was asked for before them.
 int ens_gpu_wait(ens_gpu *g) {
 	ENTER(g);
 	int rc = g->cu.cuStreamSynchronize(g->stream);
-	for (int i = 0; i < 2 && rc == 0; i++) rc = g->cu.cuStreamSynchronize(g->aside[i]);
+	for (int i = 0; i < ENS_ASIDE && rc == 0; i++) rc = g->cu.cuStreamSynchronize(g->aside[i]);
 	return rc;
 }
 
@@ -179,6 +180,17 @@ int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int
 int ens_gpu_join(ens_gpu *g, CUevent done) {
 	ENTER(g);
 	return g->cu.cuStreamWaitEvent(g->stream, done, 0);
+}
+
+int ens_gpu_fork(ens_gpu *g) {
+	ENTER(g);
+	int rc = g->cu.cuEventRecord(g->fork, g->stream);
+	return rc ? rc : (int)g->cu.cuStreamWaitEvent(g->aside[ENS_ASIDE - 1], g->fork, 0);
+}
+
+int ens_gpu_mark(ens_gpu *g, CUevent done) {
+	ENTER(g);
+	return g->cu.cuEventRecord(done, g->aside[ENS_ASIDE - 1]);
 }
 
 int ens_gpu_event(ens_gpu *g, CUevent *event) {

@@ -4,12 +4,14 @@
 #include "prototypes.h"
 #include <stdint.h>
 
+#define ENS_ASIDE 3
+
 typedef struct {
 	ens_cuda cu;
 	long id; // unique in the process; a context may get an address again
 	CUdevice device;
 	CUcontext context;
-	CUstream stream, aside[2]; // of work; of copies towards the device and from it
+	CUstream stream, aside[ENS_ASIDE]; // of work; of copies towards the device, of those from it, and of libraries
 	CUevent begin, end, fork;
 } ens_gpu;
 
@@ -46,6 +48,10 @@ int ens_gpu_copy(ens_gpu *g, void *dst, const void *src, size_t bytes);
 // not; done marks its end.
 int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, int behind, CUevent done);
 int ens_gpu_join(ens_gpu *g, CUevent done);
+// ens_gpu_fork has the stream of libraries wait for all work so far; ens_gpu_mark has done
+// mark the end of what they were asked for there.
+int ens_gpu_fork(ens_gpu *g);
+int ens_gpu_mark(ens_gpu *g, CUevent done);
 int ens_gpu_event(ens_gpu *g, CUevent *event);
 int ens_gpu_event_forget(ens_gpu *g, CUevent event);
 int ens_gpu_zero(ens_gpu *g, void *p, size_t bytes);

@@ -25,6 +25,16 @@ KERNEL copy_box(const U *x, U *y, int64_t n, int32_t n1, int32_t n2, int32_t n3,
 	}
 }
 
+// Zeros in a box of five axes.
+KERNEL clear_box(U *y, int64_t n, int32_t n1, int32_t n2, int32_t n3, int32_t n4, int64_t y0, int64_t y1, int64_t y2, int64_t y3, int64_t y4) {
+	U zero = {};
+	for (int64_t t = thread_of_grid(); t < n; t += threads_of_grid()) {
+		int64_t i = t;
+		int32_t i4 = coordinate(&i, n4), i3 = coordinate(&i, n3), i2 = coordinate(&i, n2), i1 = coordinate(&i, n1);
+		y[i * y0 + i1 * y1 + i2 * y2 + i3 * y3 + i4 * y4] = zero;
+	}
+}
+
 // x as the part lo ≤ i < hi of an axis of so many, with zeros elsewhere; n elements of y,
 // inner behind the axis.
 KERNEL embed(const U *x, U *y, int64_t n, int32_t inner, int32_t size, int32_t lo, int32_t hi) {

@@ -16,6 +16,7 @@ var choices = map[string][][]string{
 	"combine.cu":   {},
 	"copies.cu":    {{"U=words4", "U=uint32_t", "U=uint16_t"}},
 	"layout.cu":    {{"T=float", "T=bf16", "T=f16"}},
+	"moments.cu":   {},
 	"optim.cu":     {},
 	"points.cu":    {{"T=float"}},
 	"scores.cu":    {{"FAMILY=0", "FAMILY=1", "FAMILY=2", "FAMILY=3", "FAMILY=4", "FAMILY=5", "FAMILY=6", "FAMILY=7"}},

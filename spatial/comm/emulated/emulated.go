@@ -1,0 +1,153 @@
+//go:build cgo && linux
+
+package emulated
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// emulatedDevice does work of a library in the order of its work.
+type emulatedDevice interface {
+	device.Device
+	Beside(m []emulate.Memory, f func(memory [][]byte) error) (device.Ticket, error)
+}
+
+// Devices are the emulated devices of the ranks of a job.
+type Devices struct {
+	d      emulatedDevice
+	broken atomic.Pointer[error]
+}
+
+// Serve serves an emulated device; nil and why for another.
+func Serve(b backend.Backend) (d *Devices, why string) {
+	if own, ok := b.(interface{ Device() device.Device }); ok {
+		if of, ok := own.Device().(emulatedDevice); ok {
+			return &Devices{d: of}, ""
+		}
+	}
+	return nil, "the device is not emulated"
+}
+
+// Join joins the devices of a group of ranks, which all call it.
+func (d *Devices) Join(group *comm.Comm) (backend.Peers, error) {
+	c, err := group.Split(0, group.Rank()) // messages of the program must not mix with these
+	return peers{d, c}, err
+}
+
+// Err is why Abort was called.
+func (d *Devices) Err() error {
+	if why := d.broken.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// Abort lets what is asked for later fail.
+func (d *Devices) Abort(why error) error {
+	d.broken.CompareAndSwap(nil, &why)
+	return nil
+}
+
+// Close does nothing.
+func (*Devices) Close() error { return nil }
+
+// peers is a group.
+type peers struct {
+	d *Devices
+	c *comm.Comm
+}
+
+var _ backend.Peers = peers{}
+
+func of(x []float32, writes bool) emulate.Memory {
+	return emulate.Memory{At: unsafe.Pointer(unsafe.SliceData(x)), Bytes: 4 * int64(len(x)), Writes: writes}
+}
+
+// beside has f done with memory of the device.
+func (p peers) beside(m []emulate.Memory, f func(memory [][]byte) error) (arrived func() error, err error) {
+	if err := p.d.Err(); err != nil {
+		return nil, err
+	}
+	t, err := p.d.d.Beside(m, f)
+	return func() error { return p.d.d.Join(t) }, err
+}
+
+func decode(x []byte) (values []float32) {
+	for i := 0; i < len(x); i += 4 {
+		values = append(values, math.Float32frombits(binary.NativeEndian.Uint32(x[i:])))
+	}
+	return values
+}
+
+func encode(x []byte, values []float32) {
+	for i, v := range values {
+		binary.NativeEndian.PutUint32(x[4*i:], math.Float32bits(v))
+	}
+}
+
+// Sum adds up values of all ranks, in the order in which messages of the program are summed.
+func (p peers) Sum(x ...[]float32) (arrived func() error, err error) {
+	var m []emulate.Memory
+	for _, v := range x {
+		m = append(m, of(v, true))
+	}
+	return p.beside(m, func(memory [][]byte) error {
+		var all []float32
+		for _, part := range memory {
+			all = append(all, decode(part)...)
+		}
+		if err := comm.AllReduce(p.c, all, comm.Auto); err != nil {
+			return err
+		}
+		for _, part := range memory {
+			n := len(part) / 4
+			encode(part, all[:n])
+			all = all[n:]
+		}
+		return nil
+	})
+}
+
+// Gather gives all ranks the values of all.
+func (p peers) Gather(all []float32) (arrived func() error, err error) {
+	n := len(all) / p.c.Size()
+	return p.beside([]emulate.Memory{of(all, true)}, func(memory [][]byte) error {
+		values, err := comm.AllGather(p.c, decode(memory[0])[p.c.Rank()*n:][:n])
+		if err == nil {
+			encode(memory[0], values)
+		}
+		return err
+	})
+}
+
+// Exchange sends and receives parts.
+func (p peers) Exchange(parts []backend.Part) (arrived func() error, err error) {
+	var m []emulate.Memory
+	for _, x := range parts {
+		m = append(m, of(x.Send, false), of(x.Recv, true))
+	}
+	return p.beside(m, func(memory [][]byte) error {
+		var requests []comm.Request
+		for i, x := range parts {
+			if x.Rank < 0 || x.Rank >= p.c.Size() {
+				return errors.New("emulated: no such rank")
+			}
+			if len(x.Recv) > 0 {
+				requests = append(requests, p.c.Recv(x.Rank, 0, memory[2*i+1]))
+			}
+			if len(x.Send) > 0 {
+				requests = append(requests, p.c.Send(x.Rank, 0, memory[2*i]))
+			}
+		}
+		return comm.WaitAll(requests...)
+	})
+}

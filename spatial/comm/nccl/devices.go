@@ -1,0 +1,230 @@
+//go:build cgo && linux
+
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// Devices are the GPUs of the ranks of a job. Abort and Err may be called by any goroutine, the other methods on the
+// thread of the device.
+type Devices struct {
+	l    *Library
+	d    gpu
+	mu   sync.Mutex
+	all  []*Comm
+	why  error // all was aborted
+	stop context.CancelFunc
+	done chan struct{} // the watch has ended
+}
+
+// gpu is a device that a library can use.
+type gpu interface {
+	device.Device
+	device.Loaded
+	device.Double
+}
+
+// owner is a backend that has a device, and can tell for how long it has been at one thing.
+type owner interface {
+	Device() device.Device
+	Busy() time.Duration
+}
+
+// noLibrary and noDevice are told in place of a version.
+const (
+	noLibrary = -1 - iota
+	noDevice
+)
+
+// Serve opens NCCL for the GPUs on which the ranks of c compute, all of which call it; nil, and why, where one of them has none,
+// or two have the same.
+func Serve(c *comm.Comm, b backend.Backend) (d *Devices, why string, err error) {
+	l, missing := Open(nil)
+	own, _ := b.(owner)
+	var of gpu
+	if own != nil {
+		of, _ = own.Device().(gpu)
+	}
+	return serve(c, l, missing, of, own)
+}
+
+// serve is Serve with what was found: NCCL, or what is missing; the device, nil for one that is no GPU.
+func serve(c *comm.Comm, l *Library, missing error, of gpu, own owner) (d *Devices, why string, err error) {
+	const idRoom = 64
+	var id [idRoom]byte
+	version := int64(noDevice)
+	switch {
+	case of == nil:
+	case missing != nil:
+		version = noLibrary
+	default:
+		version = int64(l.code)
+		copy(id[:], of.Properties().UUID)
+	}
+	versions, err := comm.AllGather(c, []int64{version})
+	if err != nil {
+		return nil, "", err
+	}
+	ids, err := comm.AllGather(c, id[:])
+	if err != nil {
+		return nil, "", err
+	}
+	seen := map[string]int{}
+	for r, v := range versions {
+		name := string(ids[r*idRoom : (r+1)*idRoom])
+		first, twice := seen[name]
+		switch {
+		case v == noDevice:
+			return nil, fmt.Sprintf("rank %d computes on no GPU", r), nil
+		case v == noLibrary && missing != nil:
+			return nil, fmt.Sprintf("rank %d has none: %v", r, missing), nil
+		case v == noLibrary:
+			return nil, fmt.Sprintf("rank %d has none", r), nil
+		case v != versions[0]:
+			return nil, fmt.Sprintf("ranks 0 and %d have versions %s and %s", r, (&Library{code: int(versions[0])}).Version(), (&Library{code: int(v)}).Version()), nil
+		case twice:
+			return nil, fmt.Sprintf("ranks %d and %d share a GPU", first, r), nil
+		}
+		seen[name] = r
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	d = &Devices{l: l, d: of, stop: stop, done: make(chan struct{})}
+	go d.watch(ctx, time.Second, own.Busy, c.Patience())
+	return d, "", nil
+}
+
+// Join joins the GPUs of a group of ranks, which all call it.
+//
+// Errors: as of Library.Join.
+func (d *Devices) Join(group *comm.Comm) (backend.Peers, error) {
+	c, err := d.l.Join(group, d.d)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, c)
+	return peers{c, d.d}, nil
+}
+
+// watch looks every so often for errors of the work that was asked for, and aborts all when there is one, or when the
+// device has been at one thing for longer than patience, if that is not 0: a rank is lost that does not say so.
+func (d *Devices) watch(ctx context.Context, every time.Duration, busy func() time.Duration, patience time.Duration) {
+	defer close(d.done)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := d.Err()
+		if since := busy(); err == nil && patience > 0 && since > patience {
+			err = &exit.Error{Code: exit.RankLost, What: "a rank was lost: the GPU waits for others", Why: fmt.Sprintf("for %v nothing came", since.Round(time.Second)),
+				Fix: "look at the other ranks' messages; start the job again from its last checkpoint"}
+		}
+		if err != nil {
+			_ = d.Abort(err) // what waits for the device learns why
+			return
+		}
+	}
+}
+
+// Err is what went wrong meanwhile.
+func (d *Devices) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.why != nil {
+		return d.why
+	}
+	for _, c := range d.all {
+		if err := c.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Abort ends the work of all groups.
+func (d *Devices) Abort(why error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.why == nil {
+		d.why = why
+	}
+	var errs []error
+	for _, c := range d.all {
+		errs = append(errs, c.Abort(why))
+	}
+	return errors.Join(errs...)
+}
+
+// Close leaves all groups. It may be repeated.
+func (d *Devices) Close() error {
+	d.stop()
+	<-d.done
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, c := range d.all {
+		errs = append(errs, c.Close())
+	}
+	d.all = nil
+	return errors.Join(errs...)
+}
+
+// peers is a group of GPUs, in the stream of libraries of one of them.
+type peers struct {
+	c *Comm
+	d gpu
+}
+
+var _ backend.Peers = peers{}
+
+// beside has f ask for work.
+func (p peers) beside(f func() error) (arrived func() error, err error) {
+	t, err := p.d.Beside(func(stream device.Pointer) error {
+		p.c.stream = stream
+		return f()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return p.d.Join(t) }, nil
+}
+
+// Sum adds up values of all ranks, where they lie.
+func (p peers) Sum(x ...[]float32) (arrived func() error, err error) {
+	return p.beside(func() error { return p.c.AllReduceEach(x) })
+}
+
+// Gather gives all ranks the values of all.
+func (p peers) Gather(all []float32) (arrived func() error, err error) {
+	n := len(all) / p.c.size
+	return p.beside(func() error {
+		return p.c.AllGather(unsafe.Pointer(unsafe.SliceData(all[p.c.rank*n:])), unsafe.Pointer(unsafe.SliceData(all)), int64(n), Float32)
+	})
+}
+
+// Exchange sends and receives parts.
+func (p peers) Exchange(parts []backend.Part) (arrived func() error, err error) {
+	const elem = 4 // bytes
+	all := make([]Part, len(parts))
+	for i, x := range parts {
+		all[i] = Part{Rank: x.Rank, Send: unsafe.Pointer(unsafe.SliceData(x.Send)), SendBytes: elem * int64(len(x.Send)),
+			Recv: unsafe.Pointer(unsafe.SliceData(x.Recv)), RecvBytes: elem * int64(len(x.Recv))}
+	}
+	return p.beside(func() error { return p.c.Exchange(all) })
+}
