@@ -53,25 +53,6 @@ func linked(u *pass.Unit, dev backend.Backend, o Options) error {
 	return nil
 }
 
-// scratchMissing gives what to leave for scratch if for it the plan exceeds the limit of the
-// options, or the memory of the device, which ended with err: where nobody knows scratch
-// before kernels are made, the first plan leaves nothing, and another one as much more as
-// that exceeds, a third of all at least, until all is left. 0 is no other plan.
-func (p *Plan) scratchMissing(err error) int64 {
-	all, left := p.ScratchBytes(), p.unit.Beside
-	if p.memory.remote == nil || p.unit.Cuts != nil || left >= all || exit.CodeOf(err) != exit.OK && exit.CodeOf(err) != exit.NoDevice {
-		return 0
-	}
-	over := p.beside - left // of the device
-	if err == nil {
-		over = p.MemoryBytes() - p.opts.MemoryLimit
-		if p.opts.MemoryLimit == 0 || over <= 0 {
-			return 0
-		}
-	}
-	return min(all, left+max(over, all/3+1))
-}
-
 // ofDevice says of a limit that nobody set that it is the device's.
 func ofDevice(err error, o Options) error {
 	var small *pass.TooSmall

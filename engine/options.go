@@ -51,7 +51,7 @@ type Options struct {
 	Precision string
 	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
 	// means no bound, or on a device with memory of its own what that has left. It changes no
-	// bit.
+	// bit, but for those of a GPU whose fastest convolutions want more scratch than it leaves.
 	MemoryLimit int64
 	// Kept promises for filters, by the names of parameters, that the blocks that are not
 	// kept are zero whenever the plan runs (op.KeptOf); kernels skip them where they were
@@ -81,12 +81,11 @@ type Options struct {
 	// are chosen by estimates of what they cost.
 	Timings *tune.Table
 	// Workspace bounds the scratch that kernels use in turn, in bytes; 0 means no
-	// bound. It changes no bit.
+	// bound. It changes bits as MemoryLimit does.
 	Workspace int64
 	// Kernels prepares operations that the device does not know, by name.
 	Kernels map[string]func(backend.Request) (backend.Kernel, error)
-	// Opened, if not nil, is told the device before anything is compiled for it, and again if
-	// that is compiled anew. Of the operations of Kernels it names those whose operands lie where the device has them,
+	// Opened, if not nil, is told the device before anything is compiled for it. Of the operations of Kernels it names those whose operands lie where the device has them,
 	// in any of its layouts if they say so (graph.Op.AnyLayout); on a device with memory of its own the others run on copies.
 	Opened func(dev backend.Backend) (native map[string]bool, err error)
 	// Agree, if not nil, has several plans that run together decide alike: it gives the largest

@@ -60,52 +60,41 @@ type kernel struct {
 // Errors: *exit.Error: what no plan can be (exit.Usage), a missing device or
 // library or too little memory (exit.NoDevice), a workspace too small (exit.Usage
 // around workspace.ErrLimit).
-func Compile(g *graph.Graph, o Options) (*Plan, error) {
-	p, beside, err := compile(g, o, 0)
-	for beside > 0 {
-		p, beside, err = compile(g, o, beside)
-	}
-	return p, err
-}
-
-// compile is Compile that leaves so many bytes for scratch of kernels beside the arena. If
-// that was too little, it gives more and no plan.
-func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err error) {
+func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	if err := o.check(); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if err := o.Store.layout(g); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	choices := maps.Clone(o.Store.choices)
 	maps.Copy(choices, o.Choices)
 	o.Choices = choices
 	dev, err := open(o)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
 	if err != nil {
-		return nil, 0, errors.Join(err, dev.Close())
+		return nil, errors.Join(err, dev.Close())
 	}
 	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, Consume: o.Consume, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(),
 		Precision: precisions[cmp.Or(o.Precision, "f32")], Kept: o.Kept, Int8: o.Int8, Choices: o.Choices, Log: o.Log, After: o.After}
 	u.Foreign = func(n *graph.Op) bool { return o.Kernels[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
 	u.Cuts, _ = dev.(backend.Cuts)
-	u.Beside = known
 	if err := linked(u, dev, o); err != nil {
-		return nil, 0, errors.Join(err, dev.Close())
+		return nil, errors.Join(err, dev.Close())
 	}
 	var native map[string]bool
 	if o.Opened != nil {
 		if native, err = o.Opened(dev); err != nil {
-			return nil, 0, errors.Join(err, dev.Close())
+			return nil, errors.Join(err, dev.Close())
 		}
 	}
 	u.Native = func(n *graph.Op) bool { return native[n.Name] }
 	if err := pass.Run(o.Passes, u); err != nil {
-		return nil, 0, errors.Join(ofDevice(err, o), dev.Close())
+		return nil, errors.Join(ofDevice(err, o), dev.Close())
 	}
 	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, inputs: map[string][]float32{}, outputs: map[string][]float32{}, scale: 1}
 	err = dev.Do(func() error {
@@ -114,15 +103,8 @@ func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err
 		}
 		return p.prepare()
 	})
-	missing := []int64{p.scratchMissing(err)}
-	if o.Agree != nil {
-		err = errors.Join(err, o.Agree(missing))
-	}
-	if missing[0] > 0 {
-		return nil, missing[0], p.Close()
-	}
 	if err != nil {
-		return nil, 0, errors.Join(err, p.Close())
+		return nil, errors.Join(err, p.Close())
 	}
 	p.runStep = p.execute
 	if p.memory.remote != nil {
@@ -138,7 +120,7 @@ func compile(g *graph.Graph, o Options, known int64) (p *Plan, beside int64, err
 	}
 	o.Log.Debug("compiled", "backend", dev.Name(), "kernels", len(p.kernels),
 		"arena_bytes", int64(u.Memory.ArenaSize)*int64(u.ElemBytes), "scratch_bytes", p.ScratchBytes(), "flops", p.FLOPs())
-	return p, 0, nil
+	return p, nil
 }
 
 // prepare makes the kernels in the order of execution.

@@ -22,7 +22,6 @@ var commands = []func(*app) *cobra.Command{
 	engineCommand,
 	benchCommand,
 	doctorCommand,
-	selfTestCommand,
 	configCommand,
 	completionCommand,
 	manCommand,

@@ -198,8 +198,9 @@ type Layouts interface {
 	Stores(d graph.DType) bool
 }
 
-// Cut is one way to cut the work of a kernel into pieces. All cuts of a kernel
-// give the same bits.
+// Cut is one way to cut the work of a kernel into pieces, or to compute it. All cuts of a
+// kernel give the same bits on the processor; on a GPU they are the plans of libraries too,
+// which do not.
 type Cut struct {
 	Name  string
 	Bytes int64         // scratch

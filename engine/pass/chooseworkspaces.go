@@ -18,10 +18,11 @@ import (
 // and share one buffer, so each may use all of the limit (µ-cuDNN's workspace
 // reuse), and the choices do not depend on each other.
 //
-// Batches and latitudes are not divided: our convolutions go by blocks of tiles
-// inside the kernel already, with filters that are transformed once for all blocks,
+// On the processor batches and latitudes are not divided: our convolutions go by blocks of
+// tiles inside the kernel already, with filters that are transformed once for all blocks,
 // and what lies in their scratch is these filters, which pieces of a batch do not
-// make smaller. See docs/decisions/0005-workspaces.md.
+// make smaller. See docs/decisions/0005-workspaces.md. On a GPU the backend's cuts are its
+// own kernels and cuDNN's plans, these whole or in pieces of the batch and of latitudes.
 //
 // Errors: exit.Usage around workspace.ErrLimit, with the operation that needs most
 // and the least limit that serves all. A limit of the memory that the arena and that
@@ -30,7 +31,6 @@ import (
 // Source: Oyama, Ben-Nun, Hoefler, Matsuoka 2018, arXiv:1804.04806.
 func chooseWorkspaces(u *Unit) error {
 	if u.Cuts == nil {
-		u.Scratch = u.Beside
 		return nil
 	}
 	limit := int64(math.MaxInt64)
@@ -94,10 +94,10 @@ func cutsOf(u *Unit, n *graph.Node) ([]backend.Cut, error) {
 }
 
 // leastScratch is the least limit of the scratch that serves all kernels, in bytes,
-// and the operation that needs it; Unit.Beside if the backend does not know.
+// and the operation that needs it; 0 if the backend does not know.
 func leastScratch(u *Unit) (tightest *graph.Node, need int64, err error) {
 	if u.Cuts == nil {
-		return nil, u.Beside, nil
+		return nil, 0, nil
 	}
 	for _, id := range u.Sequence {
 		n := u.Graph.Nodes[id]

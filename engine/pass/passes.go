@@ -39,8 +39,6 @@ type Unit struct {
 	Workspace int64
 	// ElemBytes is the size of one stored element on the backend.
 	ElemBytes int
-	// Beside is the scratch that kernels are known to need where Cuts is nil, in bytes.
-	Beside int64
 	// Links are the rates of copies to the program's memory and back beside the work, in
 	// bytes a second; nil or rates of 0 if there are none. It is asked if the memory does
 	// not suffice.

@@ -93,7 +93,7 @@ type GPUFound struct {
 func Doctor(ctx context.Context, dir string) (*DoctorReport, error) {
 	cpu := cpuinfo.Read()
 	r := &DoctorReport{
-		Program: thisProgram(),
+		Program: ProgramFound{version.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH},
 		CPU:     CPUFound{cpu.Model, cpu.Cores, cpu.Features},
 		Memory:  memory("/proc/meminfo", "/sys/fs/cgroup"),
 		Disk:    disk(dir),
@@ -106,10 +106,6 @@ func Doctor(ctx context.Context, dir string) (*DoctorReport, error) {
 		r.Libraries = append(r.Libraries, probe(l))
 	}
 	return r, ctx.Err()
-}
-
-func thisProgram() ProgramFound {
-	return ProgramFound{version.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // memory reads the machine's memory and, where a control group allows less, that.

@@ -6,6 +6,5 @@
 // directional differences in float64. A new operation or backend needs no edit
 // here.
 //
-// Beside its tests the package has Compare, the part of them that a user can run on a
-// processor of his own.
+// The package has tests only.
 package conformance

@@ -32,6 +32,9 @@ type Backend struct {
 	vendor  *cudnn.Handle            // behind it, if it is cuDNN
 	choices map[string]string        // ways that were chosen by time, by the operation
 	times   *tune.Table              // what was measured on this machine; nil remembers nothing
+	// estimates are of ways that were not measured there, or by a backend without a table.
+	estimates map[string]tune.Entry
+	dry       bool // kernels are prepared to know their scratch: nothing is loaded or copied
 	// step is the number that random operations read, on the device, and where it is put
 	// for that, on the host.
 	step, stepHost device.Pointer
@@ -44,7 +47,7 @@ type Backend struct {
 // Over is the backend of a device that is opened already; it closes it.
 func Over(open func() (device.Device, error)) (*Backend, error) {
 	b := &Backend{work: make(chan func() error), reply: make(chan error), done: make(chan struct{}),
-		modules: map[string]device.Module{}, choices: map[string]string{}, sizes: map[unsafe.Pointer]bool{}}
+		modules: map[string]device.Module{}, choices: map[string]string{}, estimates: map[string]tune.Entry{}, sizes: map[unsafe.Pointer]bool{}}
 	go b.serve()
 	err := b.Do(func() (err error) {
 		if b.dev, err = open(); err != nil {

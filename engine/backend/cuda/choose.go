@@ -34,12 +34,28 @@ type planned struct {
 // prefix begins the names of ways of the library; names hold for one version of it.
 func (l planned) prefix() string { return "cuDNN " + l.b.library.Version() + " " }
 
-// all are those that the library proposes.
-func (l planned) all() (ways []way) {
+// all are those that the library proposes, if cut is true also in pieces.
+func (l planned) all(cut bool) (ways []way) {
 	if l.by == nil {
 		return nil
 	}
+	var parts []ConvPlan
 	for _, p := range l.b.library.Plans(l.c, libraryLimits) {
+		w, ok := l.way(p)
+		if !ok {
+			continue
+		}
+		ways = append(ways, w)
+		for _, n := range piecesOf {
+			if !cut || p.Workspace() < pieceWorkspace {
+				break
+			}
+			if part := l.planIn(p.Name(), n); part != nil {
+				parts = append(parts, part)
+			}
+		}
+	}
+	for _, p := range parts {
 		if w, ok := l.way(p); ok {
 			ways = append(ways, w)
 		}
@@ -56,7 +72,7 @@ func (l planned) one(name string) (w way, ok bool) {
 	if !ok {
 		return w, false
 	}
-	p := l.b.library.Plan(l.c, plan)
+	p := l.planIn(piecesIn(plan))
 	if p == nil {
 		return w, false
 	}
@@ -70,17 +86,20 @@ func (l planned) way(p ConvPlan) (way, bool) {
 		return way{}, false
 	}
 	w := l.by(p)
-	w.name, w.keep, w.close = l.prefix()+p.Name(), func() { l.b.library.Keep(l.c, p) }, func() { _ = p.Close() }
+	w.name, w.keep, w.close = l.prefix()+p.Name(), func() { l.keep(p) }, func() { _ = p.Close() }
 	return w, true
 }
 
-// fastest makes the kernel of the fastest way: the one that was chosen before for the same
-// operation, by an earlier backend or on this machine, else the fastest of three runs each on a
-// device that has a clock, else the first. Those that are not taken are closed.
-func (b *Backend) fastest(q backend.Request, own []way, library planned) (backend.Kernel, error) {
+// fastest makes the kernel of the fastest way: that of the request's cut, or the one that was chosen
+// before for the same operation, by an earlier backend or on this machine, else the fastest of three
+// runs each on a device that has a clock, else the first. Those that are not taken are closed.
+func (b *Backend) fastest(q backend.Request, own []way, library planned, err error) (backend.Kernel, error) {
+	if err != nil || own == nil {
+		return backend.Kernel{}, err
+	}
 	key := describe(q)
 	ways, i := own, -1
-	for _, name := range []string{b.choices[key], b.remembered(key)} {
+	for _, name := range []string{q.Cut, b.choices[key], b.remembered(key)} {
 		if name == "" || i >= 0 {
 			continue
 		}
@@ -91,15 +110,14 @@ func (b *Backend) fastest(q backend.Request, own []way, library planned) (backen
 		}
 	}
 	if i < 0 {
-		ways, i = append(ways, library.all()...), 0
-		if len(ways) > 1 {
-			var err error
-			if i, err = b.race(key, ways); err != nil {
+		ways, i = append(ways, library.all(false)...), 0
+		if clock, ok := b.dev.(device.Gauge); ok && len(ways) > 1 {
+			if i, err = b.race(clock, key, ways); err != nil {
 				return backend.Kernel{}, err
 			}
 		}
 	}
-	if len(ways) > 1 {
+	if len(ways) > 1 || q.Cut != "" {
 		b.choices[key] = ways[i].name
 	}
 	for k, w := range ways {
@@ -122,16 +140,12 @@ func describe(q backend.Request) string {
 	for _, t := range q.In {
 		s += fmt.Sprintf(" %v %v %s", t.Shape, t.Layout, stored(t))
 	}
-	return s
+	return s + fmt.Sprintf(" to %v %v %s", q.Out.Shape, q.Out.Layout, stored(q.Out))
 }
 
 // race gives the number of the fastest way, and remembers the times; one that fails is out, but
 // for the first.
-func (b *Backend) race(key string, ways []way) (fastest int, err error) {
-	clock, ok := b.dev.(device.Gauge)
-	if !ok {
-		return 0, nil
-	}
+func (b *Backend) race(clock device.Gauge, key string, ways []way) (fastest int, err error) {
 	e := tune.Entry{}
 	least := -1.0
 	for i, v := range ways {
@@ -148,8 +162,9 @@ func (b *Backend) race(key string, ways []way) (fastest int, err error) {
 			fastest, least = i, seconds
 		}
 	}
-	slices.SortStableFunc(e.Candidates, func(a, b tune.Timing) int { return int(a.Wall - b.Wall) })
+	e.Candidates = sorted(e.Candidates)
 	e.Choice = ways[fastest].name
+	b.estimates[b.timesKey(key)] = e
 	b.times.Record(b.timesKey(key), e)
 	_ = b.times.Save() // or it is measured again
 	return fastest, nil
@@ -201,7 +216,7 @@ func (b *Backend) Machine() tune.Machine {
 
 // remembered is the way of an operation that was fastest on this machine; "" if nobody knows.
 func (b *Backend) remembered(key string) string {
-	e, _ := b.times.Lookup(b.timesKey(key))
+	e, _ := b.entryOf(key)
 	return e.Choice
 }
 

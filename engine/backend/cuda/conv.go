@@ -198,24 +198,34 @@ func (b *Backend) products(stored string) kernels.Products {
 	return kernels.Plain
 }
 
-// convForward and convData are the kernels of convolutions and their adjoints.
+// convForward and convData are the kernels of convolutions and their adjoints: ours, or those of
+// the library.
 func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
+	own, library, err := convWays(b, q)
+	return b.fastest(q, own, library, err)
+}
+
+func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
+	own, library, err := dataWays(b, q)
+	return b.fastest(q, own, library, err)
+}
+
+// convWays and dataWays are the ways of convolutions and their adjoints; none if they are not served.
+func convWays(b *Backend, q backend.Request) (own []way, library planned, err error) {
 	q.In = slices.Clone(q.In) // calls are made from it later
 	return b.convolve(q, forwardOf(q))
 }
 
-func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
+func dataWays(b *Backend, q backend.Request) (own []way, library planned, err error) {
 	q.In = slices.Clone(q.In)
 	return b.convolve(q, dataOf(q))
 }
 
-// convolve makes the kernel of a convolution: ours, or one of the library.
-func (b *Backend) convolve(q backend.Request, c convolution) (backend.Kernel, error) {
-	own := b.ownConvs(c)
-	if own == nil {
-		return backend.Kernel{}, nil
+func (b *Backend) convolve(q backend.Request, c convolution) (own []way, library planned, err error) {
+	if own = b.ownConvs(c); own == nil {
+		return nil, library, nil
 	}
-	return b.fastest(q, own, b.libraryConvs(q, c))
+	return own, b.libraryConvs(q, c), nil
 }
 
 // ownTiles is how many tiles of our own kernels are tried, where there is a clock.

@@ -49,6 +49,7 @@ type convCase struct {
 	in   []graph.Shape
 	a    any
 	edit func(operand int, x []float64) // nil leaves what is drawn
+	cut  string
 }
 
 // convCasesOf are a convolution of parts with its two gradients, in the forms with all that
@@ -175,7 +176,7 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 	b.AllowTF32(arithmetic == "tf32")
 	defer b.AllowTF32(false)
 	call := graph.Call{InShape: c.in, Out: make([]float64, out.Size()), OutShape: out}
-	q := backend.Request{Op: o, Attrs: c.a}
+	q := backend.Request{Op: o, Attrs: c.a, Cut: c.cut}
 	do := func(f func() error) {
 		t.Helper()
 		if err := b.Do(f); err != nil {

@@ -24,30 +24,36 @@ type filterGrad struct {
 
 // filterGradient serves conv3d_grad_filter and conv3d_fused_grad_filter.
 func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
+	own, library, err := filterWays(b, q)
+	return b.fastest(q, own, library, err)
+}
+
+// filterWays are the ways of a gradient of a filter; none if it is not served.
+func filterWays(b *Backend, q backend.Request) (own []way, library planned, err error) {
 	a := q.Attrs.(op.ConvGrad)
 	q.In = slices.Clone(q.In) // calls are made from it later
 	dy := q.In[len(q.In)-1].Shape
 	g := filterGrad{fields: q.In, out: q.Out, axes: convAxes(q.In[0].Shape, a.To, dy, a.Conv)}
 	values, plain, ok := servedFields(q.In...)
 	if !ok || len(q.In) > 3 {
-		return backend.Kernel{}, nil
+		return nil, library, nil
 	}
 	g.values, g.products = values, b.products(values)
-	var own []way
 	for i, t := range b.filterTiles(g) {
 		if i == ownTiles {
 			break
 		}
 		w, err := b.filterWay(g.cut(t, b.dev.Properties()), plain, a.Kept)
 		if err != nil {
-			return backend.Kernel{}, err
+			closeWays(own)
+			return nil, library, err
 		}
 		own = append(own, w)
 	}
 	if own == nil { // more taps than any block has room for
-		return backend.Kernel{}, nil
+		return nil, library, nil
 	}
-	return b.fastest(q, own, b.libraryFilters(q, a))
+	return own, b.libraryFilters(q, a), nil
 }
 
 // filterWay is the way of a gradient of a filter with its tile and parts.
@@ -79,7 +85,7 @@ func (b *Backend) filterWay(g filterGrad, plain bool, k op.Kept) (way, error) {
 // keptBlocks brings the blocks of a filter that are kept to the device, a word for each;
 // none if all are.
 func (b *Backend) keptBlocks(k op.Kept) ([]float32, error) {
-	if k == "" {
+	if k == "" || b.dry {
 		return nil, nil
 	}
 	host, err := b.MakeHost(len(k))
