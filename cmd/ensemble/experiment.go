@@ -15,11 +15,12 @@ import (
 func experimentCommand(a *app) *cobra.Command {
 	return group(a, &cobra.Command{
 		Use:   "experiment",
-		Short: "Train several variants and compare them, or study one event",
-		Example: "  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
+		Short: "Repeat experiments, train variants and compare them, or study one event",
+		Example: "  ensemble experiment run experiments/demo\n" +
+			"  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
 		Annotations: notes("ensemble help experiment members"),
-	}, experimentMembers(a), experimentAblation(a), experimentKinds(a), experimentEfficiency(a), experimentCase(a))
+	}, experimentRun(a), experimentReproduce(a), experimentList(a), experimentMembers(a), experimentAblation(a), experimentKinds(a), experimentEfficiency(a), experimentCase(a))
 }
 
 func experimentMembers(a *app) *cobra.Command {
@@ -30,7 +31,8 @@ func experimentMembers(a *app) *cobra.Command {
 			"what each network scores with the raw ensemble of all members: how many members\n" +
 			"a forecast is worth. Each has a run directory of its own; those that are done\n" +
 			"are not trained again. The folder gets experiment.json, a table and a page.",
-		Example: "  ensemble experiment members -c train.yaml --run-dir runs/members \\\n" +
+		Example: "  ensemble experiment run experiments/demo\n" +
+			"  ensemble experiment members -c train.yaml --run-dir runs/members \\\n" +
 			"    --members 2,5,10",
 		Annotations: notes("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,

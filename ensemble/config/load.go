@@ -22,6 +22,8 @@ type Sources struct {
 	Files []string // YAML files; a later one wins
 	Set   []string // "train.epochs=5", as after --set
 	Flags []Flag   // of a command that has some for keys
+	// Sealed says that the environment sets no key: what is read is the same everywhere.
+	Sealed bool
 
 	texts map[string][]byte // of files that are built in
 	unset []string          // keys that are as if nothing gave them
@@ -95,7 +97,7 @@ func load(s *Schema, src Sources) (*effective, error) {
 	s.leaves(func(n *node) {
 		name := EnvironmentName(n.path)
 		text := os.Getenv(name)
-		if s.fileOnly || text == "" || slices.Contains(environmentOnly, name) {
+		if s.fileOnly || src.Sealed || text == "" || slices.Contains(environmentOnly, name) {
 			return
 		}
 		r := reader{schema: s, where: "environment variable " + name}
@@ -149,7 +151,7 @@ func load(s *Schema, src Sources) (*effective, error) {
 		}
 		e.values[n.path] = value
 	})
-	if !s.fileOnly {
+	if !s.fileOnly && !src.Sealed {
 		e.warnings = unknownEnvironment(s)
 	}
 	return e, together(faults)

@@ -33,6 +33,8 @@ var layers = []layer{
 		"interpolation is geometry of the domain's grids: readers must not compute, and jobs and statistics may both need it"},
 	{"ensemble/config", []string{"ensemble", "internal/..."},
 		"the schema speaks the domain's words and nothing else"},
+	{"ensemble/record", []string{"ensemble/config", "postproc/score", "internal/..."},
+		"what is kept of an experiment must be readable and comparable without the jobs that made it"},
 	{"ensemble/demo", []string{"ensemble", "io/...", "internal/..."},
 		"the demo's atmosphere makes files like any other source; it knows no network"},
 	{"ensemble/team", []string{"ensemble", "spatial/...", "engine/graph", "internal/..."},

@@ -14,6 +14,7 @@ import (
 // Info describes the processor.
 type Info struct {
 	Model    string   // as /proc/cpuinfo names it; empty where there is none
+	Family   string   // vendor, family and model as numbers, "AuthenticAMD 25/17": kernels are chosen by these
 	Arch     string   // GOARCH
 	Cores    int      // usable by this process
 	Features []string // those that kernels of this program or of oneDNN care about
@@ -54,17 +55,25 @@ func Read() Info {
 		return i // the name is a courtesy
 	}
 	defer file.Close()
-	i.Model = model(bufio.NewScanner(file))
+	i.Model, i.Family = processor(bufio.NewScanner(file))
 	return i
 }
 
-// model finds the first "model name : X".
-func model(lines *bufio.Scanner) string {
+// processor reads the name and the numbers of the first one that is listed. Arm processors have an
+// implementer and a part in place of vendor, family and model.
+func processor(lines *bufio.Scanner) (name, family string) {
+	first := map[string]string{}
 	for lines.Scan() {
 		key, value, ok := strings.Cut(lines.Text(), ":")
-		if ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
+		if key = strings.TrimSpace(key); ok && first[key] == "" {
+			first[key] = strings.TrimSpace(value)
 		}
 	}
-	return ""
+	switch {
+	case first["vendor_id"] != "":
+		family = first["vendor_id"] + " " + first["cpu family"] + "/" + first["model"]
+	case first["CPU implementer"] != "":
+		family = first["CPU implementer"] + " " + first["CPU part"]
+	}
+	return first["model name"], family
 }

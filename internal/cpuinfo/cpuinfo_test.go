@@ -9,13 +9,16 @@ import (
 	"testing"
 )
 
-func TestModel(t *testing.T) {
-	const text = "processor\t: 0\nmodel\t\t: 143\nmodel name\t: Some CPU @ 2.60GHz: rev 1\nflags\t: fpu\n"
-	if got, want := model(bufio.NewScanner(strings.NewReader(text))), "Some CPU @ 2.60GHz: rev 1"; got != want {
-		t.Errorf("model: got %q, want %q", got, want)
-	}
-	if got := model(bufio.NewScanner(strings.NewReader("nothing"))); got != "" {
-		t.Errorf("model of an unknown text: got %q, want none", got)
+func TestProcessor(t *testing.T) {
+	for _, c := range []struct{ text, name, family string }{
+		{"processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Some CPU @ 2.60GHz: rev 1\nflags\t: fpu\n\nprocessor\t: 1\nmodel\t: 7\n",
+			"Some CPU @ 2.60GHz: rev 1", "GenuineIntel 6/143"},
+		{"processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "", "0x41 0xd40"},
+		{"nothing", "", ""},
+	} {
+		if name, family := processor(bufio.NewScanner(strings.NewReader(c.text))); name != c.name || family != c.family {
+			t.Errorf("%q: got %q and %q, want %q and %q", c.text, name, family, c.name, c.family)
+		}
 	}
 }
 

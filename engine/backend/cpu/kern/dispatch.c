@@ -1,7 +1,9 @@
 //go:build cgo && linux
 
 #include "kern.h"
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 // The table in use. Chosen before the first call, changed only by tests.
 static const ens_isa *isa = &ens_isa_base;
@@ -17,7 +19,25 @@ static const ens_isa *best(void) {
 	return &ens_isa_base;
 }
 
-__attribute__((constructor)) static void choose(void) { isa = best(); }
+// most is the best set that a machine would have to which oneDNN's variable holds down its kernels: with one
+// variable all kernels of a run round as on an older processor. NULL where it says nothing.
+static const ens_isa *most(void) {
+#if defined(__x86_64__)
+	const char *name = getenv("ONEDNN_MAX_CPU_ISA");
+	if (!name) name = getenv("DNNL_MAX_CPU_ISA");
+	if (!name) return NULL;
+	if (!strcasecmp(name, "sse41") || !strcasecmp(name, "avx")) return &ens_isa_base;
+	if (!strncasecmp(name, "avx2", 4)) return &ens_isa_avx2;
+	if (!strcasecmp(name, "avx512_core") || !strcasecmp(name, "avx512_core_vnni")) return &ens_isa_avx512;
+#endif
+	return NULL;
+}
+
+__attribute__((constructor)) static void choose(void) {
+	isa = best();
+	const ens_isa *held = most();
+	if (held) ens_isa_use(held->name); // what the machine lacks is refused
+}
 
 const char *ens_isa_name(void) { return isa->name; }
 

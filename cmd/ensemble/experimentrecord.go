@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
+)
+
+// experimentsDir and experimentRuns are where experiments and what became of them lie by default.
+const (
+	experimentsDir = "experiments"
+	experimentRuns = "runs/experiments"
+)
+
+// recordedFlags adds the flags of commands that run what experiment.yaml says, and gives their options.
+func recordedFlags(a *app, cmd *cobra.Command) func() (run.RecordedOptions, error) {
+	o := run.RecordedOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	f := cmd.Flags()
+	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of everything it makes (default "+experimentRuns+"/NAME)")
+	f.StringVar(&o.Data, "data", "", "`DIR` of the data (default ENSEMBLE_DATA/NAME, or what the experiment says)")
+	f.BoolVar(&o.Fetch, "fetch", false, "get files that are not here from the addresses that the experiment names")
+	reporter := a.progressFlag(f)
+	overwrite := overwriteFlag(f)
+	threads := threadsFlag(f)
+	return func() (run.RecordedOptions, error) {
+		policy, err := overwrite()
+		if err != nil {
+			return o, err
+		}
+		o.Overwrite, o.Threads = policy == "always", int(*threads)
+		o.Timings = run.UserTimings(a.log)
+		o.Progress, err = reporter()
+		return o, err
+	}
+}
+
+func experimentRun(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run DIR",
+		Short: "Run an experiment and compare its scores with those expected",
+		Long: "Run what DIR/experiment.yaml says: find or make the data and compare their\n" +
+			"digests, train, score, and compare with the scores that are expected, within\n" +
+			"the tolerances that are stated. It prints a table of passes and failures and\n" +
+			"ends with 1 if one failed. record.json keeps what went in and what came out.\n" +
+			"What was finished before is not done again. ENSEMBLE_ variables change nothing.",
+		Example: "  ensemble experiment run experiments/demo\n" +
+			"  ensemble experiment run experiments/gcm --data /data/gcm --out runs/gcm",
+		Annotations: notes("ensemble experiment reproduce, docs/experiments.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        oneArgument("the folder of an experiment"),
+	}
+	options := recordedFlags(a, cmd)
+	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+		o, err := options()
+		if err != nil {
+			return result{}, err
+		}
+		defer o.Progress.Close()
+		if o.Experiment, err = config.LoadExperiment(args[0]); err != nil {
+			return result{}, err
+		}
+		if o.Dir == "" {
+			o.Dir = filepath.Join(experimentRuns, o.Experiment.Name)
+		}
+		r, err := run.RunRecorded(ctx, o)
+		if err != nil {
+			return result{}, err
+		}
+		if !r.Passed() {
+			err = &exit.Error{Code: exit.No, What: "the experiment " + o.Experiment.Name + " did not reach what is expected of it", At: r.Path, Fix: "see the table; `ensemble experiment reproduce` says what differs from a record that did"}
+		}
+		return result{data: r.Record, outputs: []string{r.Path}, told: true, text: func(w io.Writer) error {
+			if err := r.Fprint(w); err != nil {
+				return err
+			}
+			return printLines(w, []string{r.Path})
+		}}, err
+	})
+	return cmd
+}
+
+func experimentReproduce(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reproduce RECORD",
+		Short: "Replay a record and say what differs",
+		Long: "Run the experiment that a record holds, with its number of threads, and compare:\n" +
+			"digests of weights, checkpoints, scores and products, and the scores within\n" +
+			"their tolerances. On the same kind of processor, with the same libraries and\n" +
+			"threads, the bits must be the same; elsewhere what differs is named. It ends\n" +
+			"with 1 if the record was not reproduced.",
+		Example: "  ensemble experiment reproduce experiments/demo/record.json\n" +
+			"  ensemble experiment reproduce gcm.json --data /data/gcm --out runs/replay",
+		Annotations: notes("ensemble experiment run, docs/formats/record.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        oneArgument("a record"),
+	}
+	options := recordedFlags(a, cmd)
+	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+		o, err := options()
+		if err != nil {
+			return result{}, err
+		}
+		defer o.Progress.Close()
+		if o.Dir == "" {
+			o.Dir = filepath.Join(experimentRuns, "reproduced")
+		}
+		r, err := run.Reproduce(ctx, args[0], o)
+		if err != nil {
+			return result{}, err
+		}
+		if !r.Passed() {
+			err = &exit.Error{Code: exit.No, What: "the record was not reproduced", At: args[0], Fix: "see the table"}
+		}
+		return result{data: r.Comparison, outputs: []string{r.Path}, told: true, text: func(w io.Writer) error {
+			if err := r.Fprint(w); err != nil {
+				return err
+			}
+			return printLines(w, []string{r.Path})
+		}}, err
+	})
+	return cmd
+}
+
+func experimentList(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:         "list [DIR]",
+		Short:       "List the experiments in a folder",
+		Long:        "List the experiments in a folder, whether their data are here, and what became of\nthem when they were last run.",
+		Example:     "  ensemble experiment list\n  ensemble experiment list my/experiments --runs /scratch/runs",
+		Annotations: notes("ensemble experiment run", exit.NotYet),
+		Args:        cobra.MaximumNArgs(1),
+	}
+	runs := cmd.Flags().String("runs", experimentRuns, "`DIR` of what was run")
+	cmd.RunE = a.do(func(_ context.Context, args []string) (result, error) {
+		root := experimentsDir
+		if len(args) > 0 {
+			root = args[0]
+		}
+		list, err := run.ListExperiments(root, *runs)
+		if err != nil {
+			return result{}, err
+		}
+		return result{data: map[string]any{"experiments": list}, text: func(w io.Writer) error { return run.FprintExperiments(w, list) }}, nil
+	})
+	return cmd
+}
+
+// oneArgument wants one argument.
+func oneArgument(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return nil
+		}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d arguments are given", len(args)), At: cmd.CommandPath(), Fix: "give one: " + what}
+	}
+}

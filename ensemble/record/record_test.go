@@ -1,0 +1,159 @@
+package record
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// sample is a record of one training.
+func sample() *Record {
+	c := Check{Variant: config.BaseVariant, Score: "crps_gauss", System: "network", Variable: "t", Level: "850hPa", Lead: "48h", Unit: "K",
+		Expected: 0.5, Tolerance: 0.01, AtMost: score.Missing(), AtLeast: score.Missing(), Low: score.Missing(), Values: []score.Number{0.505}}
+	c.Judge()
+	return &Record{Experiment: "x", Status: Pass,
+		Sources: []Source{{config.ExperimentFileName, SumOf("version: 1\n"), "version: 1\n"}},
+		Machine: Machine{Program: "1", CPUFamily: "A 1/2", Kernels: "avx2", Device: "cpu", Threads: 2, Cores: 8, Libraries: map[string]string{"oneDNN": "3.1", "glibc": "2.36"}},
+		Data:    Data{Files: []manifest.File{{Path: "a", SHA256: "0f"}}},
+		Runs: []Run{{Variant: config.BaseVariant, Seed: 1, Outputs: []manifest.File{{Path: "model/weights-00.safetensors", SHA256: "01"}, {Path: "model/model.json", SHA256: "02"}, {Path: ScoresFile, SHA256: "03"}},
+			Checkpoint: []manifest.File{{Path: "rank-0000.st", SHA256: "04"}}, Products: []manifest.File{{Path: "p.nc", SHA256: "05"}},
+			Scores: []Score{{ID: "crps_gauss", System: "network", Variable: "t", Level: "850hPa", Lead: "48h", Value: 0.505}}}},
+		Checks: []Check{c}}
+}
+
+func TestCompare(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		change   func(*Record)
+		promised bool
+		verdict  string
+		cause    string
+	}{
+		{"nothing", func(*Record) {}, true, SameBits, ""},
+		{"cores and the C library", func(r *Record) { r.Machine.Cores, r.Machine.Libraries["glibc"] = 4, "2.41" }, true, SameBits, ""},
+		{"threads, same bits", func(r *Record) { r.Machine.Threads = 1 }, false, SameBits, "threads: 1, was 2"},
+		{"weights alone", func(r *Record) { r.Runs[0].Outputs[0].SHA256 = "ff" }, true, Differs, ""},
+		{"weights, other kernels", func(r *Record) { r.Machine.Kernels, r.Runs[0].Outputs[0].SHA256 = "base", "ff" }, false, WithinTolerance, "kernels: base, was avx2"},
+		{"checkpoint, other oneDNN", func(r *Record) {
+			r.Machine.Libraries["oneDNN"], r.Runs[0].Checkpoint[0].SHA256 = "2.7", "ff"
+		}, false, WithinTolerance, "oneDNN: 2.7, was 3.1"},
+		{"oneDNN is gone", func(r *Record) { delete(r.Machine.Libraries, "oneDNN"); r.Runs[0].Outputs[2].SHA256 = "ff" }, false, WithinTolerance, "oneDNN: none, was 3.1"},
+		{"another input", func(r *Record) { r.Data.Files[0].SHA256 = "ff"; r.Runs[0].Outputs[0].SHA256 = "ff" }, false, WithinTolerance, "inputs: 1 with other digests, a first"},
+		{"products", func(r *Record) { r.Runs[0].Products[0].SHA256 = "ff" }, true, Differs, ""},
+		{"products of another program", func(r *Record) { r.Machine.Program, r.Runs[0].Products[0].SHA256 = "2", "ff" }, false, SameBits, "program: 2, was 1"},
+		{"the version in the model", func(r *Record) { r.Machine.Program, r.Runs[0].Outputs[1].SHA256 = "2", "ff" }, false, SameBits, "program: 2, was 1"},
+		{"scores beyond the tolerance", func(r *Record) {
+			r.Machine.Kernels, r.Runs[0].Outputs[2].SHA256 = "base", "ff"
+			r.Checks[0].Values[0] = 0.494
+			r.Checks[0].Judge()
+		}, false, Differs, "kernels"},
+		{"a check that fails there", func(r *Record) {
+			r.Machine.Threads, r.Checks[0].Values[0] = 1, 0.5101
+			r.Checks[0].Judge()
+		}, false, Differs, "threads"},
+		{"the training is gone", func(r *Record) { r.Machine.Threads = 1; r.Runs[0].Seed = 2 }, false, WithinTolerance, "threads"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := sample(), sample()
+			c.change(b)
+			got := Compare(a, b)
+			if got.Promised != c.promised || got.Verdict != c.verdict || !strings.Contains(strings.Join(got.Causes, "; "), c.cause) || (c.cause == "") != (got.Causes == nil) {
+				t.Errorf("promised %v, %s, %v; want %v, %s, %q", got.Promised, got.Verdict, got.Causes, c.promised, c.verdict, c.cause)
+			}
+		})
+	}
+	a, b := sample(), sample()
+	b.Runs[0].Scores[0].Value *= 1.01
+	if got := Compare(a, b).Runs[0]; math.Abs(float64(got.Largest)-0.01) > 1e-12 || !strings.Contains(got.Of, "crps_gauss") {
+		t.Errorf("largest difference %g of %s", got.Largest, got.Of)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	no := score.Missing()
+	for _, c := range []struct {
+		name  string
+		check Check
+		pass  bool
+	}{
+		{"within", Check{Expected: 1, Tolerance: 0.1, AtMost: no, AtLeast: no, Values: []score.Number{0.8, 1.1}}, true},
+		{"off", Check{Expected: 1, Tolerance: 0.1, AtMost: no, AtLeast: no, Values: []score.Number{0.8, 0.9}}, false},
+		{"above", Check{Expected: no, AtMost: 1, AtLeast: no, Values: []score.Number{1.1}}, false},
+		{"below", Check{Expected: no, AtMost: no, AtLeast: 1, Values: []score.Number{0.9}}, false},
+		{"missing of one seed", Check{Expected: no, AtMost: 1, AtLeast: no, Values: []score.Number{0.9, no}}, false},
+		{"nothing", Check{Expected: no, AtMost: 1, AtLeast: no}, false},
+		{"a gain", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: 0.1}, true},
+		{"a gain whose interval reaches 0", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: -0.1}, false},
+		{"a gain without an interval", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: no}, false},
+	} {
+		if c.check.Judge(); c.check.Pass != c.pass || c.pass != (c.check.Why == "") {
+			t.Errorf("%s: %v, %q; want %v", c.name, c.check.Pass, c.check.Why, c.pass)
+		}
+	}
+}
+
+func TestTimeToQuality(t *testing.T) {
+	no := score.Missing()
+	for _, c := range []struct {
+		seconds []score.Number
+		want    score.Number
+	}{
+		{[]score.Number{5, 1, 3, 2, 4}, 3},
+		{[]score.Number{5, 1, 3, 2}, no},        // too few
+		{[]score.Number{5, 1, 3, no, 4}, 4},     // the one that did not converge is the slowest
+		{[]score.Number{5, 1, no, no, 4}, no},   // two did not
+		{[]score.Number{1, 1, 1, 1, 1, 100}, 1}, // the slowest does not count
+	} {
+		q := TimeToQuality{Seconds: c.seconds}
+		if q.Judge(); q.Result != c.want && (q.Result == q.Result || c.want == c.want) {
+			t.Errorf("%v: %g, want %g", c.seconds, q.Result, c.want)
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, Name)
+	if err := sample().Write(path); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Read(dir)
+	if err != nil || !slices.Equal(r.Checks[0].Values, []score.Number{0.505}) || r.Checks[0].AtMost == r.Checks[0].AtMost {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string][2]string{
+		"another schema":      {Schema, "ensemble.run/1"},
+		"a changed source":    {`version: 1\n`, `version: 2\n`},
+		"a path":              {`"` + config.ExperimentFileName, `"../` + config.ExperimentFileName},
+		"half of it":          {`"runs"`, `"nothing`},
+		"no training":         {`"runs"`, `"walks"`},
+		"no JSON":             {`{`, ``},
+		"a number as a title": {`"title": ""`, `"title": 3`},
+	} {
+		changed := strings.Replace(string(text), change[0], change[1], 1)
+		if changed == string(text) {
+			t.Fatalf("%s changes nothing", name)
+		}
+		if err := os.WriteFile(path, []byte(changed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path); exit.CodeOf(err) != exit.BadData {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Read(filepath.Join(dir, "none")); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("no file: %v", err)
+	}
+}

@@ -1,0 +1,210 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/fetch"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
+)
+
+// DataVariable is the folder below which the data of experiments lie, each in a folder of its name.
+const DataVariable = "ENSEMBLE_DATA"
+
+// experimentData are the data of an experiment, as they lie here.
+type experimentData struct {
+	folder              string
+	forecasts, analyses []string // patterns below folder
+	files               []string // that these name
+	record              record.Data
+}
+
+// data makes, fetches or finds the data of an experiment, and compares their digests.
+//
+// Errors: exit 66 for files that are not there, with all of them, 65 for those that are other ones.
+func (o *RecordedOptions) data(ctx context.Context) (*experimentData, error) {
+	c, began := o.Experiment, time.Now()
+	d := &experimentData{forecasts: c.Data.Forecasts, analyses: c.Data.Analyses, record: record.Data{From: c.Data.From}}
+	var err error
+	switch c.Data.From {
+	case config.DataOfDemo:
+		d.folder = o.madeFolder()
+		made := DemoOptions{Formats: demo.GRIB2, Threads: o.Threads, Version: o.Version, Progress: o.Progress,
+			Data: demo.Config{Starts: c.Data.Demo.Starts, Every: c.Data.Demo.Every, Members: c.Data.Demo.Members, Seed: uint64(c.Data.Demo.Seed)}}
+		_, err = demoData(ctx, made, d.folder)
+	case config.DataOfProtocol:
+		d.folder = o.madeFolder()
+		err = o.synthesize(ctx, d.folder)
+	default:
+		d.folder, err = o.folder()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := o.complete(ctx, d.folder); err != nil {
+		return nil, err
+	}
+	for _, p := range slices.Concat(d.forecasts, d.analyses) {
+		found, err := filepath.Glob(filepath.Join(d.folder, p))
+		if err == nil && len(found) == 0 {
+			err = &exit.Error{Code: exit.NotYet, What: "no such file", At: filepath.Join(d.folder, p), Why: "named by the experiment " + c.Name, Fix: o.whereFix()}
+		}
+		if err != nil {
+			return nil, err
+		}
+		d.files = append(d.files, found...)
+	}
+	slices.Sort(d.files)
+	d.files = slices.Compact(d.files)
+	if err := o.check(d); err != nil {
+		return nil, err
+	}
+	d.record.Seconds = time.Since(began).Seconds()
+	return d, nil
+}
+
+// madeFolder is where the program makes data: data of another kind lie in another folder.
+func (o *RecordedOptions) madeFolder() string {
+	c := o.Experiment.Data
+	return filepath.Join(o.Dir, "data", record.SumOf(fmt.Sprintf("%s %+v %+v %s", c.From, c.Demo, c.Protocol, o.Version))[:12])
+}
+
+// synthesize makes an archive in the layout of a protocol, or finds it made.
+func (o *RecordedOptions) synthesize(ctx context.Context, dir string) error {
+	m := o.Experiment.Data.Protocol
+	p, err := config.LoadProtocol(m.Name)
+	if err != nil {
+		return err
+	}
+	if p, err = p.Part(m.First, m.Last, m.Dates, m.Rows, m.Columns, m.Members); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, syntheticRecord))
+	var made struct{ Complete bool }
+	if err == nil && json.Unmarshal(text, &made) == nil && made.Complete {
+		return nil
+	}
+	_, err = Synthesize(ctx, SynthesizeOptions{Protocol: p, Out: dir, Seed: uint64(m.Seed), Threads: o.Threads, Version: o.Version, Progress: o.Progress})
+	return err
+}
+
+// folder is where the files of an experiment lie, or are to lie.
+func (o *RecordedOptions) folder() (string, error) {
+	c := o.Experiment
+	if o.Data != "" {
+		return o.Data, nil
+	}
+	places := []string{string(c.Data.Folder)}
+	if root := os.Getenv(DataVariable); root != "" {
+		places = []string{filepath.Join(root, c.Name), string(c.Data.Folder)}
+	}
+	for _, p := range places {
+		if st, err := os.Stat(p); p != "" && err == nil && st.IsDir() {
+			return p, nil
+		}
+	}
+	if o.Fetch {
+		return filepath.Join(o.Dir, "data"), nil
+	}
+	return "", &exit.Error{Code: exit.NotYet, What: "the data of " + c.Name + " are not here", At: strings.Join(slices.DeleteFunc(places, func(p string) bool { return p == "" }), ", "),
+		Why: phrase.Count(len(c.Data.Files), "file") + " with digests are listed", Fix: o.whereFix()}
+}
+
+// whereFix says how data are given.
+func (o *RecordedOptions) whereFix() string {
+	fix := "give their folder with --data, or set " + DataVariable + " to the folder of data/" + o.Experiment.Name
+	if slices.ContainsFunc(o.Experiment.Data.Files, func(f config.ExperimentFile) bool { return f.URL != "" }) {
+		fix += ", or let --fetch get them"
+	}
+	return fix
+}
+
+// complete finds files that are not there, and with --fetch gets them.
+//
+// Errors: exit 66 with all that stay away.
+func (o *RecordedOptions) complete(ctx context.Context, folder string) error {
+	var absent []config.ExperimentFile
+	for _, f := range o.Experiment.Data.Files {
+		if _, err := os.Stat(filepath.Join(folder, f.Path)); errors.Is(err, fs.ErrNotExist) {
+			absent = append(absent, f)
+		}
+	}
+	var lost []string
+	for _, f := range absent {
+		if !o.Fetch || f.URL == "" {
+			lost = append(lost, f.Path)
+			continue
+		}
+		if o.Warn != nil {
+			o.Warn("fetching " + f.URL)
+		}
+		path := filepath.Join(folder, f.Path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return exit.Create(path, err)
+		}
+		if err := fetch.File(ctx, o.client, f.URL, path, f.SHA256); err != nil {
+			return err
+		}
+	}
+	if lost == nil {
+		return nil
+	}
+	return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%s of %d are not here", phrase.Count(len(lost), "file"), len(o.Experiment.Data.Files)), At: folder,
+		Why: listed(lost), Fix: o.whereFix()}
+}
+
+// check compares digests, all of them before it says what is wrong.
+func (o *RecordedOptions) check(d *experimentData) error {
+	task := o.Progress.Start("check data", int64(len(d.files)))
+	defer task.Done()
+	listedAs := map[string]string{}
+	for _, f := range o.Experiment.Data.Files {
+		listedAs[filepath.Clean(f.Path)] = f.SHA256
+	}
+	var faults []*exit.Error
+	d.record.Files = nil
+	for i, path := range d.files {
+		f, err := manifest.SumFile(path)
+		if err != nil {
+			return exit.Read(path, err)
+		}
+		if f.Path, err = filepath.Rel(d.folder, path); err != nil {
+			return err
+		}
+		f.Path = filepath.ToSlash(f.Path)
+		want, known := listedAs[filepath.FromSlash(f.Path)]
+		switch {
+		case !known && len(listedAs) > 0:
+			faults = append(faults, &exit.Error{Code: exit.BadData, What: "a file is not of the experiment", At: path, Why: "a pattern names it and " + config.ExperimentFileName + " has no digest of it",
+				Fix: "move it away, or list it with its digest"})
+		case known && want != f.SHA256:
+			faults = append(faults, &exit.Error{Code: exit.BadData, What: "a file is another one than the experiment's", At: path, Why: "SHA-256 " + f.SHA256 + ", want " + want,
+				Fix: "get it again"})
+		}
+		d.record.Files = append(d.record.Files, f)
+		task.Set(int64(i+1), "")
+	}
+	if faults == nil {
+		return nil
+	}
+	first := *faults[0]
+	first.More = faults[1:]
+	return &first
+}
+
+// httpClient follows no address but https ones.
+var httpClient = &http.Client{CheckRedirect: fetch.OnlyHTTPS}

@@ -1,0 +1,79 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// ListedExperiment is a row of the list of experiments.
+type ListedExperiment struct {
+	Name      string `json:"name"`
+	Dir       string `json:"dir"`
+	Title     string `json:"title"`
+	Data      string `json:"data"` // made by the program, here, or not here
+	Trainings int    `json:"trainings"`
+	Checks    int    `json:"checks"`
+	Last      string `json:"last"` // status of the record below the folder of runs; "" if there is none
+}
+
+// ListExperiments lists the folders with an experiment.yaml in a folder, by name, and what became of them below a folder
+// of runs.
+//
+// Errors: exit 66 if there is none; 64 for one that cannot be read.
+func ListExperiments(root, runs string) ([]ListedExperiment, error) {
+	paths, err := filepath.Glob(filepath.Join(root, "*", config.ExperimentFileName))
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return nil, &exit.Error{Code: exit.NotYet, What: "no experiment is here", At: root, Why: "no folder in it has " + config.ExperimentFileName, Fix: "give the folder of the experiments"}
+	}
+	slices.Sort(paths)
+	var out []ListedExperiment
+	for _, path := range paths {
+		c, err := config.LoadExperiment(filepath.Dir(path))
+		if err != nil {
+			return nil, err
+		}
+		row := ListedExperiment{Name: c.Name, Dir: filepath.Dir(path), Title: c.Title, Trainings: len(c.Variants) * len(c.Seeds), Checks: len(c.Scores) + len(c.Gains), Data: "made by the program"}
+		if c.Data.From == config.DataOfFiles {
+			o := RecordedOptions{Experiment: c}
+			if row.Data = "here"; func() error { _, err := o.folder(); return err }() != nil {
+				row.Data = "not here"
+			}
+		}
+		switch r, err := record.Read(filepath.Join(runs, c.Name, record.Name)); {
+		case err == nil:
+			row.Last = r.Status
+		case !errors.Is(err, fs.ErrNotExist):
+			row.Last = "damaged"
+		}
+		out = append(out, row)
+	}
+	return out, nil
+}
+
+// FprintExperiments writes the list as a table.
+func FprintExperiments(w io.Writer, list []ListedExperiment) error {
+	var rows [][]string
+	for _, e := range list {
+		last := e.Last
+		if last == "" {
+			last = "–"
+		}
+		rows = append(rows, []string{e.Name, strconv.Itoa(e.Trainings), strconv.Itoa(e.Checks), e.Data, last, e.Title})
+	}
+	if err := fprintCells(w, []string{"experiment", "trainings", "checks", "data", "last", ""}, rows); err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,359 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/energy"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// RecordedOptions say which experiment is run and where.
+type RecordedOptions struct {
+	Experiment *config.ExperimentConfig
+	Dir        string // folder of everything it makes
+	Data       string // folder of the data; "" where $ENSEMBLE_DATA and the experiment say
+	Fetch      bool   // files that are not here from the addresses that the experiment names
+	Threads    int    // in place of the experiment's; 0 for those
+	Overwrite  bool   // trainings of other versions or settings
+	MLLog      string // folder of logs of times to quality; "" for none
+	Version    string
+	Stop       func() error
+	Timings    Timings
+	Progress   *progress.Reporter
+	Warn       func(string)
+
+	client *http.Client // nil has httpClient
+}
+
+// Recorded is an experiment that was run.
+type Recorded struct {
+	Record *record.Record
+	Path   string // of its file
+}
+
+// RunRecorded runs an experiment: finds or makes its data and compares their digests, trains each variant with each
+// seed, scores, compares with the scores that are expected, and writes a record. What was finished before is not
+// done again.
+//
+// Errors: those of the data, exit 65 and 66; those of Train. That a check fails is no error: it is in the record.
+func RunRecorded(ctx context.Context, o RecordedOptions) (*Recorded, error) {
+	c := o.Experiment
+	if o.Threads == 0 {
+		o.Threads = c.Threads
+	}
+	if o.client == nil {
+		o.client = httpClient
+	}
+	res := &Recorded{Path: filepath.Join(o.Dir, record.Name)}
+	r := &record.Record{Experiment: c.Name, Title: c.Title, Start: time.Now().UTC().Truncate(time.Second)}
+	var err error
+	if r.Sources, err = o.sources(); err != nil {
+		return nil, err
+	}
+	for _, v := range c.Variants { // faults of settings, before anything is made
+		if _, err := o.training("/", v, c.Seeds[0]); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+		return nil, exit.Create(o.Dir, err)
+	}
+	d, err := o.data(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Data = d.record
+	var results []*score.Result
+	for _, v := range c.Variants {
+		for _, seed := range c.Seeds {
+			t, err := o.training(d.folder, v, seed)
+			if err != nil {
+				return nil, err
+			}
+			run, scores, err := o.train(ctx, t, v.Name, seed, d)
+			if err != nil {
+				return nil, err
+			}
+			r.Runs, results = append(r.Runs, *run), append(results, scores)
+			if len(r.Runs) == 1 {
+				r.Machine = recordedMachine(ctx, o.Version, t.Train.Train.Device, o.Threads)
+			}
+		}
+	}
+	if r.Runs[0].Products, err = o.products(ctx, d); err != nil {
+		return nil, err
+	}
+	r.Checks = checksOf(c, r.Runs, results)
+	r.Status = record.Pass
+	if slices.ContainsFunc(r.Checks, func(c record.Check) bool { return !c.Pass }) {
+		r.Status = record.Fail
+	}
+	r.End = time.Now().UTC().Truncate(time.Second)
+	if err := r.Write(res.Path); err != nil {
+		return nil, err
+	}
+	res.Record, err = record.Read(res.Path) // with its numbers rounded as in the file, for who compares
+	return res, err
+}
+
+// sources are the files that the experiment is made of.
+func (o *RecordedOptions) sources() (out []record.Source, err error) {
+	for _, name := range []string{config.ExperimentFileName, o.Experiment.Config} {
+		path := filepath.Join(o.Experiment.Dir, name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, exit.Read(path, err)
+		}
+		out = append(out, record.Source{Name: name, SHA256: record.SumOf(string(text)), Text: string(text)})
+	}
+	return out, nil
+}
+
+// training is the configuration of one training, with the files of a folder. The environment does not change it.
+//
+// Errors: as config.LoadTrain; exit 64 if it reads something beside the data.
+func (o *RecordedOptions) training(folder string, v config.ExperimentVariant, seed int) (*config.TrainConfig, error) {
+	e := o.Experiment
+	set := slices.Concat(e.Set, v.Set, []string{fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("train.threads=%d", o.Threads), "data.forecasts=" + below(folder, e.Data.Forecasts)})
+	if e.Data.Analyses != nil {
+		set = append(set, "data.analyses="+below(folder, e.Data.Analyses))
+	}
+	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(e.Dir, e.Config)}, Set: set, Sealed: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, also := range []struct {
+		key   string
+		given bool
+	}{{"data.store", c.Data.Store != ""}, {"data.auxiliary.files", c.Data.Auxiliary.Files != nil}, {"model.start", c.Model.Start != ""},
+		{"model.channels_of", c.Model.ChannelsOf != ""}, {"teacher.runs", c.Teacher.Runs != nil}, {"train.machine", c.Train.Train.Machine != ""}} {
+		if also.given {
+			return nil, &exit.Error{Code: exit.Usage, What: "the training reads files whose digests the experiment does not have", At: e.Config + ", " + also.key,
+				Why: "its record could not be replayed", Fix: "remove the key, with `set` or in a configuration of its own"}
+		}
+	}
+	return c, nil
+}
+
+// below is a list of patterns in a folder, as YAML.
+func below(folder string, patterns []string) string {
+	quoted := make([]string, len(patterns))
+	for i, p := range patterns {
+		quoted[i] = strconv.Quote(filepath.Join(folder, p))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// train trains, or finds the finished training.
+func (o *RecordedOptions) train(ctx context.Context, c *config.TrainConfig, variant string, seed int, d *experimentData) (*record.Run, *score.Result, error) {
+	dir := filepath.Join(o.Dir, variant, fmt.Sprintf("seed-%d", seed))
+	meter := energy.Start(energy.Root)
+	r, err := Train(ctx, TrainOptions{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn})
+	if err != nil {
+		return nil, nil, err
+	}
+	joules, metered := meter.Joules()
+	scores, err := ReadScores(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := rundir.ReadManifest(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	folder, err := filepath.Abs(d.folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	run := &record.Run{Variant: variant, Seed: seed, Config: strings.ReplaceAll(string(c.YAML()), folder, "${"+DataVariable+"}"),
+		Outputs: m.Outputs, Scores: recordedScores(scores), Seconds: m.End.Sub(m.Start).Seconds()}
+	if steps, ok := m.Details["steps"].(float64); ok {
+		run.Steps = uint64(steps)
+	}
+	if metered && !r.Complete {
+		run.Joules = &joules
+	}
+	if run.Checkpoint, err = lastCheckpoint(filepath.Join(dir, "checkpoints")); err != nil {
+		return nil, nil, err
+	}
+	return run, scores, nil
+}
+
+// lastCheckpoint measures the parts of the newest checkpoint. Its index names the program.
+func lastCheckpoint(root string) ([]manifest.File, error) {
+	step, ok := ckpt.Latest(root)
+	if !ok {
+		return nil, nil
+	}
+	dir := filepath.Join(root, ckpt.Name(step))
+	parts, err := filepath.Glob(filepath.Join(dir, "*.st"))
+	if err != nil {
+		return nil, err
+	}
+	for i := range parts {
+		parts[i] = filepath.Base(parts[i])
+	}
+	return manifest.SumBelow(dir, parts)
+}
+
+// recordedScores are those over the whole area and all seasons: all of the network, and how close the
+// distributions of others were.
+func recordedScores(r *score.Result) (out []record.Score) {
+	for _, v := range r.Scores {
+		ofEvent := v.Threshold == v.Threshold
+		if !score.Whole(v.Region, v.Season) || ofEvent || v.System != systemNetwork && !strings.HasPrefix(v.ID, "crps") {
+			continue
+		}
+		out = append(out, record.Score{ID: v.ID, System: v.System, Variable: v.Variable, Level: v.Level, Lead: v.Lead, Unit: v.Unit, N: v.N, Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh})
+	}
+	return out
+}
+
+// products predicts the starts that the experiment asks for with its first training.
+func (o *RecordedOptions) products(ctx context.Context, d *experimentData) ([]manifest.File, error) {
+	e := o.Experiment
+	if e.Products == nil {
+		return nil, nil
+	}
+	out, runDir := filepath.Join(o.Dir, "products"), filepath.Join(o.Dir, e.Variants[0].Name, fmt.Sprintf("seed-%d", e.Seeds[0]))
+	var input []string
+	for _, p := range e.Data.Forecasts {
+		found, err := filepath.Glob(filepath.Join(d.folder, p))
+		if err != nil {
+			return nil, err
+		}
+		input = append(input, found...)
+	}
+	var made []string
+	for _, text := range e.Products {
+		start, err := config.ParseDate(text)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := Predict(ctx, PredictOptions{RunDir: runDir, Input: input, Cycle: start.Time, Out: out, Formats: []product.Format{product.NetCDF}, Overwrite: product.OverwriteAlways,
+			Threads: o.Threads, Command: "ensemble experiment run " + e.Name, Version: o.Version, Timings: o.Timings, Progress: o.Progress}); err != nil {
+			return nil, err
+		}
+		files, err := filepath.Glob(filepath.Join(out, ensemble.InitAt(start.Time).Format("2006010215")+"*", "*.nc"))
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == 0 {
+			return nil, fmt.Errorf("nothing was published of %s below %s", text, out)
+		}
+		for _, f := range files {
+			name, err := filepath.Rel(out, f)
+			if err != nil {
+				return nil, err
+			}
+			made = append(made, name)
+		}
+	}
+	return manifest.SumBelow(out, made)
+}
+
+// checksOf compares what was scored with what is expected.
+func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Result) (out []record.Check) {
+	bound := func(v float64) score.Number {
+		if v == 0 {
+			return score.Missing()
+		}
+		return score.Number(v)
+	}
+	for _, x := range e.Scores {
+		c := record.Check{Variant: x.Variant, Score: x.Score, System: x.System, Variable: x.Variable, Level: x.Level.Of(x.Variable).String(), Lead: x.Lead.String(),
+			Expected: score.Missing(), Tolerance: x.Tolerance, AtMost: bound(x.AtMost), AtLeast: bound(x.AtLeast), Low: score.Missing()}
+		if x.Tolerance > 0 {
+			c.Expected = score.Number(x.Value)
+		}
+		for i, r := range results {
+			if runs[i].Variant != x.Variant {
+				continue
+			}
+			v := r.Find(c.Score, c.System, c.Variable, c.Level, c.Lead)
+			if v == nil {
+				c.Values = append(c.Values, score.Missing())
+				continue
+			}
+			c.Values, c.Unit = append(c.Values, v.Value), v.Unit
+		}
+		c.Judge()
+		out = append(out, c)
+	}
+	for _, x := range e.Gains {
+		c := record.Check{Variant: x.Variant, Score: x.Score, System: x.System, Reference: x.Reference, ReferenceScore: x.ReferenceScore, Variable: x.Variable, Level: x.Level.Of(x.Variable).String(),
+			Lead: x.Lead.String(), Expected: score.Missing(), AtMost: score.Missing(), AtLeast: score.Number(x.AtLeast), Low: score.Missing()}
+		if c.ReferenceScore == "" {
+			c.ReferenceScore = c.Score
+		}
+		for i, r := range results {
+			if runs[i].Variant != x.Variant {
+				continue
+			}
+			at := slices.IndexFunc(r.Comparisons, func(g score.Comparison) bool {
+				return g.ID == c.Score && g.System == c.System && g.Reference == c.Reference && g.ReferenceID == c.ReferenceScore &&
+					g.Variable == c.Variable && g.Level == c.Level && g.Lead == c.Lead && score.Whole(g.Region, g.Season)
+			})
+			if at < 0 {
+				c.Values = append(c.Values, score.Missing())
+				continue
+			}
+			g := r.Comparisons[at]
+			c.Values = append(c.Values, g.Gain)
+			if c.Low != c.Low || g.CILow < c.Low || g.CILow != g.CILow {
+				c.Low = g.CILow
+			}
+		}
+		c.Judge()
+		out = append(out, c)
+	}
+	return out
+}
+
+// Passed says whether all checks passed.
+func (r *Recorded) Passed() bool { return r.Record.Status == record.Pass }
+
+// Fprint writes the table of checks.
+func (r *Recorded) Fprint(w io.Writer) error {
+	head := []string{"", "value", "expected", "± tolerance", "at least", "at most", "seeds", ""}
+	var rows [][]string
+	for i := range r.Record.Checks {
+		c := &r.Record.Checks[i]
+		tolerance := "–"
+		if c.Tolerance > 0 {
+			tolerance = shortNumber(score.Number(c.Tolerance))
+		}
+		verdict := "pass"
+		if !c.Pass {
+			verdict = "FAIL: " + c.Why
+		}
+		rows = append(rows, []string{c.Called(), strings.TrimSpace(shortNumber(c.Value) + " " + c.Unit), shortNumber(c.Expected), tolerance, shortNumber(c.AtLeast), shortNumber(c.AtMost), strconv.Itoa(len(c.Values)), verdict})
+	}
+	return fprintCells(w, head, rows)
+}
+
+// shortNumber is a number in a table.
+func shortNumber(n score.Number) string {
+	if n != n {
+		return "–"
+	}
+	return strconv.FormatFloat(float64(n), 'g', 5, 64)
+}

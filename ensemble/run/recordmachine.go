@@ -1,0 +1,77 @@
+package run
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
+)
+
+// recordedMachine is what a record says of this machine and build.
+func recordedMachine(ctx context.Context, version, device string, threads int) record.Machine {
+	cpu := cpuinfo.Read()
+	m := record.Machine{Program: version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
+		CPU: cpu.Model, CPUFamily: cpu.Family, Features: cpu.Features, Cores: cpu.Cores, Kernels: kern.ISA(),
+		MemoryBytes: memory("/proc/meminfo", "/sys/fs/cgroup").TotalBytes,
+		Device:      device, Threads: threads, Determinism: "D1", Libraries: map[string]string{}, Variables: map[string]string{}}
+	for _, l := range append([]LibraryFound{oneDNN()}, decoders(ctx)...) {
+		if l.Found && l.Version != "" {
+			m.Libraries[l.Name] = l.Version
+		}
+	}
+	if v := glibc("/proc/self/maps"); v != "" {
+		m.Libraries["glibc"] = v
+	}
+	found := gpus()
+	for _, d := range found.Devices {
+		m.GPUs = append(m.GPUs, d.Name)
+	}
+	if found.Found {
+		m.Libraries["NVIDIA driver"] = found.Driver
+	}
+	for _, name := range kernelVariables {
+		if v, ok := os.LookupEnv(name); ok {
+			m.Variables[name] = v
+		}
+	}
+	return m
+}
+
+// kernelVariables are those of the environment by which kernels are chosen.
+var kernelVariables = []string{"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "ONEDNN_CPU_ISA_HINTS"}
+
+var glibcVersion = regexp.MustCompile(`GNU C Library [^\n]*release version ([0-9.]+[0-9])`)
+
+// glibc is the version of the C library that this process has loaded, as the library itself says: "" if
+// there is none, or another one.
+func glibc(maps string) string {
+	f, err := os.Open(maps)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 6 || !strings.Contains(fields[5], "/libc.so") && !strings.Contains(fields[5], "/libc-") {
+			continue
+		}
+		text, err := os.ReadFile(fields[5])
+		if err != nil {
+			return ""
+		}
+		if at := bytes.Index(text, []byte("GNU C Library ")); at >= 0 {
+			if m := glibcVersion.FindSubmatch(text[at:min(at+200, len(text))]); m != nil {
+				return string(m[1])
+			}
+		}
+		return ""
+	}
+	return ""
+}

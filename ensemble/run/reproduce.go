@@ -1,0 +1,155 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Reproduced is a record that was replayed.
+type Reproduced struct {
+	Recorded
+	Was        *record.Record
+	Comparison *record.Comparison
+}
+
+// Reproduce replays a record: runs the experiment that it holds, with its number of threads, and says what
+// differs. Without a folder of data, a file experiments/NAME below the working directory may say where they are.
+//
+// Errors: as RunRecorded; exit 65 for what is no record. That results differ is no error: the comparison says so.
+func Reproduce(ctx context.Context, path string, o RecordedOptions) (*Reproduced, error) {
+	was, err := record.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	source := filepath.Join(o.Dir, "source")
+	if err := os.MkdirAll(source, 0o777); err != nil {
+		return nil, exit.Create(source, err)
+	}
+	for _, s := range was.Sources {
+		to := filepath.Join(source, s.Name)
+		if err := exit.Create(to, atomicfile.WriteFile(to, []byte(s.Text))); err != nil {
+			return nil, err
+		}
+	}
+	if o.Experiment, err = config.LoadExperiment(source); err != nil {
+		return nil, err
+	}
+	if o.Experiment.Data.Folder = ""; o.Experiment.Data.From == config.DataOfFiles && o.Data == "" {
+		if here, err := config.LoadExperiment(filepath.Join("experiments", o.Experiment.Name)); err == nil {
+			o.Experiment.Data.Folder = here.Data.Folder
+		}
+	}
+	if o.Threads == 0 {
+		o.Threads = was.Machine.Threads
+	}
+	out := &Reproduced{Was: was}
+	r, err := RunRecorded(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	out.Recorded, out.Comparison = *r, record.Compare(was, r.Record)
+	return out, nil
+}
+
+// Passed says whether the record was reproduced: with the same bits where they are promised, within the
+// tolerances elsewhere.
+func (r *Reproduced) Passed() bool { return r.Comparison.Verdict != record.Differs }
+
+// Fprint says what differs.
+func (r *Reproduced) Fprint(w io.Writer) error {
+	return fprintComparison(w, r.Comparison, "recorded", "here")
+}
+
+// fprintComparison writes what two records say differently.
+func fprintComparison(w io.Writer, c *record.Comparison, a, b string) error {
+	var rows [][]string
+	for _, d := range c.Sources {
+		rows = append(rows, []string{d.What, d.A, d.B, "what is run"})
+	}
+	for _, d := range c.Machine {
+		may := ""
+		if d.Bits {
+			may = "may change bits"
+		}
+		rows = append(rows, []string{d.What, d.A, d.B, may})
+	}
+	for i, d := range c.Data {
+		if i == maxFaults {
+			rows = append(rows, []string{fmt.Sprintf("and %d inputs more", len(c.Data)-i), "", "", "may change bits"})
+			break
+		}
+		rows = append(rows, []string{"input " + d.What, d.A, d.B, "may change bits"})
+	}
+	if rows == nil {
+		rows = [][]string{{"nothing", "", "", ""}}
+	}
+	if err := fprintCells(w, []string{"differs in", a, b, ""}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	rows = nil
+	word := func(same *bool) string {
+		switch {
+		case same == nil:
+			return "–"
+		case *same:
+			return "same bits"
+		}
+		return "other bits"
+	}
+	for _, x := range c.Runs {
+		largest := "–"
+		if x.Largest == x.Largest {
+			largest = "0"
+			if x.Largest > 0 {
+				largest = fmt.Sprintf("%.2g %% (%s)", 100*float64(x.Largest), x.Of)
+			}
+		}
+		rows = append(rows, []string{fmt.Sprintf("%s, seed %d", x.Variant, x.Seed), word(x.Weights), word(x.Checkpoint), word(x.Scores), word(x.Products), largest})
+	}
+	if err := fprintCells(w, []string{"training", "weights", "checkpoint", "scores", "products", "largest difference of a score"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	rows = nil
+	for _, x := range c.Checks {
+		verdict := "pass"
+		if !x.Pass {
+			verdict = "FAIL"
+		}
+		rows = append(rows, []string{x.Name, shortNumber(x.A), shortNumber(x.B), shortNumber(x.B - x.A), shortNumber(x.Tolerance), verdict})
+	}
+	if err := fprintCells(w, []string{"check", a, b, "difference", "tolerance", ""}, rows); err != nil {
+		return err
+	}
+	return fprintVerdict(w, c)
+}
+
+// fprintVerdict says what the comparison comes to, and why.
+func fprintVerdict(w io.Writer, c *record.Comparison) error {
+	causes := strings.Join(c.Causes, "; ")
+	text := ""
+	switch {
+	case c.Verdict == record.SameBits && c.Promised:
+		text = "the same bits, as promised: nothing differs on which they may depend"
+	case c.Verdict == record.SameBits:
+		text = "the same bits, though they might differ by " + causes
+	case c.Verdict == record.WithinTolerance:
+		text = "other bits, within the tolerances; the probable cause is " + causes
+	case c.Promised:
+		text = "NOT reproduced, though nothing differs on which bits may depend: a defect of the machine or of the program"
+	default:
+		text = "NOT reproduced: beyond a tolerance; what differs is " + causes
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", text)
+	return err
+}
