@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -31,6 +32,8 @@ type issuer struct {
 	o        Options
 	resident *run.Resident
 	tried    map[ensemble.Init]*trial
+	shown    ensemble.Init     // the start that the page shows, or will
+	toDraw   chan *run.Example // holds one
 }
 
 // trial is what came of a start in one state of its files.
@@ -50,7 +53,10 @@ func (u *issuer) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { u.resident.Close() }()
-	u.tried = map[ensemble.Init]*trial{}
+	u.tried, u.toDraw = map[ensemble.Init]*trial{}, make(chan *run.Example, 1)
+	var drawing sync.WaitGroup
+	defer drawing.Wait()
+	drawing.Go(func() { u.draws(ctx) })
 	u.remember()
 	notify("READY=1\nSTATUS=the model is ready")
 	for {
@@ -95,7 +101,37 @@ func (u *issuer) remember() {
 	if err != nil {
 		u.log.Warn("the last maps cannot be read", "error", oneLine(err))
 	}
-	u.change(func() { u.example = e })
+	if e != nil {
+		u.shown = e.Init
+		u.draw(e)
+	}
+}
+
+// draw has the page show a start, once its maps are drawn; of several the last one.
+func (u *issuer) draw(e *run.Example) {
+	select {
+	case <-u.toDraw: // an older one that nobody will see
+	default:
+	}
+	u.toDraw <- e
+}
+
+// draws draws maps beside the issuing.
+func (u *issuer) draws(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-u.toDraw:
+			m, err := drawMaps(ctx, e)
+			if err != nil && ctx.Err() == nil {
+				u.log.Error("maps cannot be drawn", "error", oneLine(err))
+			}
+			if err == nil {
+				u.change(func() { u.maps = m })
+			}
+		}
+	}
 }
 
 // reload takes new options, if they are sound, and the model that they name.
@@ -215,13 +251,14 @@ func (u *issuer) try(ctx context.Context, c run.Candidate) {
 		u.change(func() {})
 		return
 	}
-	if u.example != nil && shown.Init.Before(u.example.Init.Time) {
+	if shown.Init.Before(u.shown.Time) {
 		return // an older one, late
 	}
+	u.shown = shown.Init
 	if err := shown.Save(filepath.Join(u.o.Predict.Out, stateDir)); err != nil {
 		log.Warn("the maps are not kept for the next start of the program", "error", oneLine(err))
 	}
-	u.change(func() { u.example = shown })
+	u.draw(shown)
 }
 
 // issue issues a start. A bug that shows itself ends the try and not the service, which gets a

@@ -2,11 +2,13 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -18,6 +20,31 @@ const fresh = time.Minute
 
 // mostPanels bounds the maps of the page: rows of mean, spread and difference.
 const mostPanels = 12
+
+// gallery is the pictures of one start.
+type gallery struct {
+	init  ensemble.Init
+	drawn []report.Drawn
+}
+
+// drawMaps makes the pictures of a start, which takes seconds.
+//
+// Errors: ctx.Err(); maps that cannot be drawn.
+func drawMaps(ctx context.Context, e *run.Example) (*gallery, error) {
+	m := &gallery{init: e.Init}
+	panels := e.Panels()
+	for _, p := range panels[:min(len(panels), mostPanels)] {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		d, err := p.Draw()
+		if err != nil {
+			return nil, err
+		}
+		m.drawn = append(m.drawn, d)
+	}
+	return m, nil
+}
 
 // page is the page as it was drawn last.
 type page struct {
@@ -70,7 +97,7 @@ func (s *state) drawn() ([]byte, error) {
 // draw makes the page: what is issued, what is waited for, the latest maps and the scores.
 func (s *state) draw() ([]byte, error) {
 	s.mu.Lock()
-	model, example, starts, unread, scores := s.model, s.example, s.starts, s.unread, string(s.options.Service.Scores)
+	model, latest, starts, unread, scores := s.model, s.maps, s.starts, s.unread, string(s.options.Service.Scores)
 	s.mu.Unlock()
 	p := &report.Page{Title: "Ensemble forecasts", Links: []report.Link{{Name: "Products", URL: "/products/"}, {Name: "Status", URL: "/status"}, {Name: "Metrics", URL: "/metrics"}}}
 	fact := func(name, format string, args ...any) {
@@ -95,10 +122,9 @@ func (s *state) draw() ([]byte, error) {
 	} else {
 		fact("model", "not ready")
 	}
-	if example != nil {
-		fact("maps of", "start %s", clock(example.Init.Time))
-		p.Panels = example.Panels()
-		p.Panels = p.Panels[:min(len(p.Panels), mostPanels)]
+	if latest != nil {
+		fact("maps of", "start %s", clock(latest.init.Time))
+		p.Drawn = latest.drawn
 	}
 	if t := startTable(starts); len(t.Rows) > 0 {
 		p.Tables = append(p.Tables, t)

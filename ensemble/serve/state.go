@@ -27,8 +27,8 @@ type state struct {
 	model   *run.ModelFacts // nil until it is ready
 	starts  []Start
 	unread  []run.Unread
-	example *run.Example // that the page shows; nil for none
-	seq     uint64       // counts changes of what the page shows
+	maps    *gallery // that the page shows; nil for none
+	seq     uint64   // counts changes of what the page shows
 	page    page
 }
 

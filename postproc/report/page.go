@@ -11,6 +11,7 @@ type Page struct {
 	Status []Fact  // the line a forecaster reads first
 	Links  []Link  // to other pages
 	Panels []Panel // maps
+	Drawn  []Drawn // more maps, behind those
 	Tables []Table
 	Charts []Chart // loss curves, or what ChartsTitle says
 	// ChartsTitle is the heading of the charts, "" for Training.
@@ -51,6 +52,9 @@ type Panel struct {
 	Diverging bool
 	Maps      []Map
 }
+
+// Drawn is a panel whose pictures are made: what takes most of the time of a page.
+type Drawn struct{ row mapRow }
 
 // Map is one field.
 //

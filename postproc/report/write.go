@@ -80,6 +80,9 @@ func (p *Page) Write(w io.Writer) error {
 		}
 		s.Maps = append(s.Maps, *r)
 	}
+	for _, d := range p.Drawn {
+		s.Maps = append(s.Maps, d.row)
+	}
 	if len(s.Maps) > 0 {
 		s.CoastPath = coastPath()
 	}
@@ -104,6 +107,17 @@ func (p *Panel) check() error {
 		}
 	}
 	return nil
+}
+
+// Draw makes the pictures of a panel, for pages that are written more than once.
+//
+// Errors: a map without values or of another size than its grid.
+func (p *Panel) Draw() (Drawn, error) {
+	r, err := drawPanel(p)
+	if err != nil {
+		return Drawn{}, err
+	}
+	return Drawn{*r}, nil
 }
 
 func drawPanel(p *Panel) (*mapRow, error) {
