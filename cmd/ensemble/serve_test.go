@@ -160,6 +160,29 @@ func tree(t *testing.T, dir string) map[string]string {
 	return out
 }
 
+// The unit for systemd is sound, and keeps the service from what it does not need.
+func TestServeUnit(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("skipped: no systemd-analyze in PATH to judge with")
+	}
+	text, err := os.ReadFile("../../docs/ops/ensemble-serve.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := filepath.Join(t.TempDir(), "ensemble-serve.service")
+	here := bytes.Replace(text, []byte("/usr/bin/ensemble "), []byte(os.Args[0]+" "), 1) // which need not be installed
+	if err := os.WriteFile(unit, here, 0o644); err != nil || bytes.Equal(here, text) {
+		t.Fatal("the unit starts no ensemble", err)
+	}
+	if out, err := exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("verify: %v\n%s", err, out)
+	}
+	out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--threshold=20", unit).CombinedOutput() // 2.0 of 10
+	if err != nil {
+		t.Errorf("security: %v\n%s", err, out)
+	}
+}
+
 // A service issues what predict makes, when its files are complete; a member that comes late
 // completes a start; signals are obeyed.
 func TestServe(t *testing.T) {
@@ -184,7 +207,12 @@ func TestServe(t *testing.T) {
 	var status struct {
 		Starts []struct{ Cycle, State, Why string }
 	}
-	if _, body = s.get("/status"); json.Unmarshal(body, &status) != nil || len(status.Starts) != 2 || status.Starts[0].State != "waiting" || !strings.Contains(status.Starts[0].Why, "member 2") || status.Starts[1].State != "issued" {
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) { // the log is earlier
+		if _, body = s.get("/status"); bytes.Contains(body, []byte(`"issued"`)) {
+			break
+		}
+	}
+	if json.Unmarshal(body, &status) != nil || len(status.Starts) != 2 || status.Starts[0].State != "waiting" || !strings.Contains(status.Starts[0].Why, "member 2") || status.Starts[1].State != "issued" {
 		t.Errorf("/status: %s", body)
 	}
 	f.put("in/c.grib2", of(next, func(m int) bool { return m >= 2 }))
@@ -207,6 +235,22 @@ func TestServe(t *testing.T) {
 		if part.StatusCode != 206 || !bytes.Equal(some, body[10:70]) {
 			t.Errorf("%s: %s, %d bytes", c.Path, part.Status, len(some))
 		}
+	}
+
+	// The page says what is there, in words and maps with words.
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		_, body = s.get("/")
+		if strings.Contains(string(body), `class="map"`) || time.Now().After(until) {
+			break
+		}
+	}
+	for _, words := range []string{"2001-10-09 00:00Z", "3 used of 3 expected, control included", "<dd>ok</dd>", `role="img" aria-label="`, `href="/products/"`, "Starts of the input"} {
+		if !strings.Contains(string(body), words) {
+			t.Errorf("the page has no %q", words)
+		}
+	}
+	if strings.Contains(string(body), "<script") {
+		t.Error("the page has scripts")
 	}
 
 	// A bad configuration is not taken; a sound one is, and nothing is made twice.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,6 +181,7 @@ func (u *issuer) round(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		u.forget(starts)
 		u.show(starts, unread)
 		looked, again := time.Now(), false
 		for _, c := range starts {
@@ -200,6 +203,13 @@ func (u *issuer) round(ctx context.Context) error {
 	}
 }
 
+// forget drops what is known of starts that the input no longer has.
+func (u *issuer) forget(starts []run.Candidate) {
+	maps.DeleteFunc(u.tried, func(i ensemble.Init, _ *trial) bool {
+		return !slices.ContainsFunc(starts, func(c run.Candidate) bool { return c.Init == i })
+	})
+}
+
 // wanted tells whether a start is to be tried now.
 func (u *issuer) wanted(c run.Candidate) bool {
 	if !c.Due {
@@ -207,7 +217,6 @@ func (u *issuer) wanted(c run.Candidate) bool {
 	}
 	t := u.tried[c.Init]
 	if t == nil || t.state != c.State {
-		u.tried[c.Init] = &trial{state: c.State}
 		return true
 	}
 	return !t.done && t.tries < u.o.Service.Attempts && !t.next.IsZero() && !time.Now().Before(t.next)
@@ -216,6 +225,10 @@ func (u *issuer) wanted(c run.Candidate) bool {
 // try issues a start, and decides when it is tried again if that fails.
 func (u *issuer) try(ctx context.Context, c run.Candidate) {
 	t := u.tried[c.Init]
+	if t == nil || t.state != c.State {
+		t = &trial{state: c.State}
+		u.tried[c.Init] = t
+	}
 	t.tries++
 	u.goOn()
 	begun := time.Now()
