@@ -21,6 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
 // explainOptions are those of a small network of the demo's configuration.
@@ -318,6 +319,19 @@ func TestExplainHTML(t *testing.T) {
 	svgs := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1)
 	if len(svgs) < 5 { // memory, timeline, shares and at least two graphs
 		t.Fatalf("%d pictures", len(svgs))
+	}
+	drawn, err := r.GraphPicture("fuse")
+	if err != nil || !strings.Contains(string(drawn.SVG), " new") {
+		t.Errorf("the graph after fuse alone: %v", err)
+	}
+	if _, err := r.GraphPicture("fusion"); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("a pass that there is not: %v", err)
+	}
+	for _, p := range []report.Picture{drawn, r.MemoryPicture(), r.TimePicture()} {
+		if strings.Count(string(p.SVG), " width=") == 0 || !strings.Contains(string(p.SVG), "--contraction: #") {
+			t.Errorf("%s alone has no size or no colours", p.Title)
+		}
+		svgs = append(svgs, string(p.SVG))
 	}
 	for i, svg := range svgs {
 		for d := xml.NewDecoder(strings.NewReader(svg)); ; {

@@ -6,16 +6,26 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
 //go:embed explain.html
 var explainHTML string
 
+// explainStyles are the rules that pictures need, on the page and alone.
+//
+//go:embed explain.css
+var explainStyles string
+
 var explainPage = template.Must(template.New("explain").Funcs(template.FuncMap{
-	"bytes": bytesText, "flops": flopsText, "time": timeText,
+	"styles": func() template.CSS { return template.CSS(explainStyles) },
+	"bytes":  bytesText, "flops": flopsText, "time": timeText,
 	"rate":  func(perSecond float64) string { return fmt.Sprintf("%.1f", perSecond/1e9) },
 	"share": func(part, of float64) string { return fmt.Sprintf("%.1f", 100*ratio(part, of)) },
 	"mega":  func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/1e6) },
@@ -88,6 +98,33 @@ func (r *ExplainResult) WriteHTML(w io.Writer) error {
 		}})
 	}
 	return explainPage.Execute(w, p)
+}
+
+// GraphPicture draws the graph after a pass, what the pass made outlined; "" stands for
+// the graph before all passes.
+//
+// Errors: exit 64 for a pass that did not run.
+func (r *ExplainResult) GraphPicture(after string) (report.Picture, error) {
+	i := slices.IndexFunc(r.Stages, func(s engine.Stage) bool { return s.Pass == after })
+	if i < 0 {
+		return report.Picture{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no pass %q ran", after), Fix: "name one of the stages"}
+	}
+	svg := newPicture(r.Stages[i].Graph, engine.NewIn(r.Stages[max(i-1, 0)].Graph, r.Stages[i].Graph)).svg(r.boundShare())
+	return report.Alone("graph "+r.Stages[i].Name(), sized.ReplaceAllString(svg, "$1"), explainStyles), nil
+}
+
+// sized matches the size of a picture of a graph, which Alone says too.
+var sized = regexp.MustCompile(`^(<svg[^>]* viewBox="[^"]*") width="[0-9]*" height="[0-9]*"`)
+
+// MemoryPicture draws the arena over the operations: every buffer at its place from the
+// first to the last operation that needs it.
+func (r *ExplainResult) MemoryPicture() report.Picture {
+	return report.Alone("memory of the arena over the operations", memoryMap(r.Explanation), explainStyles)
+}
+
+// TimePicture draws the operations one after the other, as long as their bound.
+func (r *ExplainResult) TimePicture() report.Picture {
+	return report.Alone("bound time of the operations", timeline(r.Explanation), explainStyles)
 }
 
 func newStageMeasure(name, value string, now, before, most int64) stageMeasure {

@@ -6,6 +6,7 @@ import (
 	"html"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -34,14 +35,22 @@ func Alone(title, svg, styles string) Picture {
 	if m == nil {
 		return Picture{title, []byte(svg)}
 	}
-	w, h := svg[m[4]:m[5]], svg[m[6]:m[7]]
+	w, errW := strconv.ParseFloat(svg[m[4]:m[5]], 64)
+	h, errH := strconv.ParseFloat(svg[m[6]:m[7]], 64)
+	if errW != nil || errH != nil {
+		return Picture{title, []byte(svg)}
+	}
+	fit := min(1, aloneWidth/w)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" font-family="%s"%s`, w, h, pictureFonts, svg[m[2]:m[1]])
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" font-family="%s"%s`, num(w*fit), num(h*fit), pictureFonts, svg[m[2]:m[1]])
 	end := strings.IndexByte(svg[m[1]:], '>') + m[1] + 1
 	fmt.Fprintf(&b, `%s<title>%s</title><style>%s</style><rect width="100%%" height="100%%" fill="#fff"/>%s`,
 		svg[m[1]:end], html.EscapeString(title), strings.TrimSpace(styles), svg[end:])
 	return Picture{title, []byte(b.String())}
 }
+
+// aloneWidth is the largest width of a picture alone, in pixels: that of a notebook's page.
+const aloneWidth = 920
 
 // pictureFonts are those of the pages.
 const pictureFonts = `system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif`
@@ -140,4 +149,29 @@ func bracketed(s string) string {
 // about names a target.
 func about(variable, level, lead string) string {
 	return fmt.Sprintf("%s at %s, lead %s", longName(variable), spaced(level), spaced(lead))
+}
+
+// GainPictures draws what systems gain over others with their paired intervals about a
+// line at zero, a picture for each variable, level and lead, of the scores with these
+// ids or of all.
+func GainPictures(r *score.Result, ids ...string) (out []Picture) {
+	const w, row, plot = 780.0, 24.0, 290.0
+	for _, t := range targets(r) {
+		gains := slices.DeleteFunc(slices.Clone(t.Gains), func(g gain) bool { return len(ids) > 0 && !slices.Contains(ids, g.ID) })
+		if len(gains) == 0 {
+			continue
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, `<svg class="gains" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(row*float64(len(gains)+1)), html.EscapeString("gains in "+t.Name))
+		fmt.Fprintf(&b, `<text class="name" x="8" y="16" font-weight="600">%s</text>`, html.EscapeString(t.Name+": gain, worse left of the line, better right of it"))
+		for i, g := range gains {
+			y := row * float64(i+1)
+			fmt.Fprintf(&b, `<text class="name" x="8" y="%s">%s</text>`, num(y+14), html.EscapeString(fmt.Sprintf("%s: %s over %s", g.ID, g.System, g.Reference)))
+			fmt.Fprintf(&b, `<svg x="%s" y="%s" width="200" height="18"%s`, num(plot), num(y), strings.TrimPrefix(string(g.Plot), "<svg"))
+			fmt.Fprintf(&b, `<text class="name" x="%s" y="%s">%s (%s) %s</text>`, num(plot+214), num(y+14), html.EscapeString(g.Value), html.EscapeString(g.Interval), html.EscapeString(g.Verdict))
+		}
+		b.WriteString("</svg>")
+		out = append(out, Alone(t.Name+": gains", b.String(), pictureStyles))
+	}
+	return out
 }

@@ -64,6 +64,10 @@ func TestTables(t *testing.T) {
 	if all := ScoreTables(r); len(all[0].Columns) != 4 || len(all[0].Rows) != 3 {
 		t.Errorf("all scores: %+v", all)
 	}
+	drawn := GainPictures(r, "rmse")
+	if len(drawn) != 1 || wellFormed(t, drawn[0])["circle"] != 1 || len(GainPictures(r, "bias")) != 0 {
+		t.Errorf("%d pictures of gains", len(drawn))
+	}
 	gains := GainTables(r)
 	if len(gains) != 1 || len(gains[0].Rows) != 1 || gains[0].Rows[0][5] != "▲ better" {
 		t.Errorf("gains: %+v", gains)
