@@ -79,9 +79,11 @@ golden: setup-test
 cover: setup-test
 	$(GO) test -p $(THREADS) -coverprofile build/cover.out ./... && $(GO) tool cover -func build/cover.out | tail -n 1
 
-# Executes the notebooks anew and keeps their outputs; look at them before committing.
+# Executes the notebooks from scratch and keeps their outputs; look at them before committing.
+NOTEBOOKS := $(addprefix notebooks/,first-forecast.ipynb verification.ipynb engine-internals.ipynb spatial-splits.ipynb)
 notebooks: build setup-test
-	PATH=$(CURDIR)/build/kernel:$$PATH JUPYTER_DATA_DIR=$(CURDIR)/build/kernel/jupyter build/venv/bin/python scripts/notebooks.py --keep notebooks/*.ipynb 2>build/notebooks.log
+	rm -rf notebooks/runs
+	PATH=$(CURDIR)/build/kernel:$$PATH JUPYTER_DATA_DIR=$(CURDIR)/build/kernel/jupyter build/venv/bin/python scripts/notebooks.py --keep $(NOTEBOOKS) 2>build/notebooks.log
 
 clean:
 	rm -rf bin build/cover.out

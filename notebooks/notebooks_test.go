@@ -41,14 +41,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// weather is a folder with the demonstration's data of ten starts and four members.
+// weather is a folder with the demonstration's data of eight starts and four members.
 var weather = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "ensemble-notebooks-")
 	if err != nil {
 		return "", err
 	}
 	o := run.DemoOptions{Root: dir, DataOnly: true}
-	o.Data.Starts, o.Data.Members = 10, 4
+	o.Data.Starts, o.Data.Members = 8, 4
 	_, err = run.Demo(context.Background(), o)
 	return dir, err
 })
@@ -83,7 +83,7 @@ func TestFiveLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cycle := d.Cycle("2001-03-05T00Z")
+	cycle := d.Cycle("2001-02-19T00Z")
 	p, err := r.Predict(cycle, Lead("48h"), Quantiles(0.9), Event("t>273.15"))
 	if err != nil {
 		t.Fatal(err)
@@ -133,6 +133,13 @@ print("%.6g %.6g %.6g %.6g" % (x[0, 1], x[-1, -1], f["latitude"][0], f["longitud
 		t.Errorf("scores of the prediction: %v", s.Err())
 	}
 
+	if of := s.Of("network"); of.Err() != nil || of.result.Find("crps_gauss", "network", "t", "850hPa", "48h") == nil || of.result.Find("crps_gauss", "raw2", "t", "850hPa", "48h") != nil {
+		t.Errorf("scores of the network: %v", of.Err())
+	}
+	if code := exit.CodeOf(s.Of("nobody").Gains().Err()); code != exit.Usage {
+		t.Errorf("scores of nobody: exit %d", code)
+	}
+
 	// Made again they are what they were, and nothing is made.
 	begun := time.Now()
 	d2, err := openAt(must(weather()), Cached(), In(d.folder))
@@ -148,7 +155,7 @@ print("%.6g %.6g %.6g %.6g" % (x[0, 1], x[-1, -1], f["latitude"][0], f["longitud
 			t.Errorf("%s was written again", path)
 		}
 	}
-	if other, err := Train("quick", d2, Target("gh500"), tiny); err != nil || other.Dir == r.Dir {
+	if other, _, err := d2.locate("quick", []Option{Target("gh500"), tiny}); err != nil || other.Dir == r.Dir {
 		t.Errorf("a training of another target: %v, %v", other, err)
 	}
 }
@@ -355,6 +362,65 @@ func TestPlaces(t *testing.T) {
 		p, err := parsePlace(text)
 		if got := p.String(); (err != nil) != (want == "") || err == nil && got != want {
 			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+// TestSplit: the parts of a mesh cover every point once, the halo is the rim of the part
+// around the globe, and trainings on the mesh have the losses of one rank.
+func TestSplit(t *testing.T) {
+	d := data(t, Cached())
+	sgd := Set("train.optimizer=sgd", "train.learning_rate=0.002", "train.epochs=1")
+	one, err := Train("split", d, Target("t850"), tiny, sgd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := Train("split", d, Target("t850"), tiny, sgd, Set("train.mesh=lat:2"))
+	if err != nil || two.Dir == one.Dir {
+		t.Fatalf("on a mesh: %v, %v", two, err)
+	}
+	losses := CompareLosses(one, two)
+	if losses.Err() != nil || len(losses.Rows) != 1 {
+		t.Fatalf("%+v", losses)
+	}
+	for _, row := range losses.Rows {
+		var difference float64
+		if _, err := fmt.Sscan(row[3], &difference); err != nil || difference > 1e-6 {
+			t.Errorf("epoch %s: one rank has %s, two %s", row[0], row[1], row[2])
+		}
+	}
+	s, err := one.Split("lat:2 lon:2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	covered := make([]int, s.Grid.NX*s.Grid.NY)
+	for _, p := range s.Parts {
+		for r := p.Rows.Lo; r < p.Rows.Hi; r++ {
+			for c := p.Columns.Lo; c < p.Columns.Hi; c++ {
+				covered[r*s.Grid.NX+c]++
+			}
+		}
+	}
+	if len(s.Parts) != 4 || slices.Min(covered) != 1 || slices.Max(covered) != 1 {
+		t.Errorf("%d parts %v do not cover the grid once", len(s.Parts), s.Parts)
+	}
+	rim := 0
+	for _, p := range around(s.Halos[0], s.Grid.NX) {
+		rim += p.Rows.Len() * p.Columns.Len()
+	}
+	if want := 34 + 2*16; rim != want { // a row below with its corners, a column on both sides
+		t.Errorf("the halo of rank 0 has %d points, want %d", rim, want)
+	}
+	var bytes int64 // what rank 0 sends of the input: as much as it needs
+	if bytes = s.Halos[0].Bytes; bytes != int64(rim*s.Halos[0].Shape[0]*s.Halos[0].Shape[1]*s.Halos[0].Shape[2]*4) {
+		t.Errorf("%d bytes for a halo of %d points of %v", bytes, rim, s.Halos[0].Shape)
+	}
+	if p := s.Picture(); p.Err() != nil || !strings.Contains(string(p.SVG), "rank 3") {
+		t.Errorf("the picture: %v", p.Err())
+	}
+	for _, mesh := range []string{"up:2", "lat:64"} {
+		if _, err := one.Split(mesh); exit.CodeOf(err) != exit.Usage {
+			t.Errorf("mesh %s: %v", mesh, err)
 		}
 	}
 }

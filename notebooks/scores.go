@@ -27,6 +27,34 @@ func (s *Scores) Err() error { return s.err }
 // Result is all that was found, as scores.json has it.
 func (s *Scores) Result() (*score.Result, error) { return s.result, s.err }
 
+// Of leaves the scores of some systems: "network", "raw5", "emos".
+//
+// Errors, kept in the scores: 64 for a system that was not scored.
+func (s *Scores) Of(systems ...string) *Scores {
+	if s.err != nil {
+		return s
+	}
+	var known []string
+	for _, v := range s.result.Scores {
+		if !slices.Contains(known, v.System) {
+			known = append(known, v.System)
+		}
+	}
+	for _, name := range systems {
+		if !slices.Contains(known, name) {
+			return &Scores{err: &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no system %q", name), Why: "scored are " + strings.Join(known, ", "), Fix: "name one of these"}}
+		}
+	}
+	r := *s.result
+	others := func(system string) bool { return !slices.Contains(systems, system) }
+	r.Scores = slices.DeleteFunc(slices.Clone(r.Scores), func(v score.Value) bool { return others(v.System) })
+	r.Comparisons = slices.DeleteFunc(slices.Clone(r.Comparisons), func(c score.Comparison) bool { return others(c.System) })
+	r.Ranks = slices.DeleteFunc(slices.Clone(r.Ranks), func(h score.RankHistogram) bool { return others(h.System) })
+	r.Diagrams = slices.DeleteFunc(slices.Clone(r.Diagrams), func(d score.Diagram) bool { return others(d.System) })
+	r.Calibration = slices.DeleteFunc(slices.Clone(r.Calibration), func(c score.Calibration) bool { return others(c.System) })
+	return &Scores{result: &r}
+}
+
 // Show adds a table for each variable, level and lead to the cell: of the scores with
 // these ids, or of the Main ones. `ensemble scores` lists ids.
 func (s *Scores) Show(ids ...string) {
@@ -45,6 +73,14 @@ var Main = []string{score.CRPSGauss.ID, score.CRPSFair.ID, score.RMSE.ID, score.
 func (s *Scores) ShowGains(ids ...string) {
 	end(s.err)
 	end(showTables(tablesOf(report.GainTables(s.result, ids...))))
+}
+
+// Gains draws what systems gain over others, with paired intervals about a line at zero.
+func (s *Scores) Gains(ids ...string) *Pictures {
+	if s.err != nil {
+		return &Pictures{err: s.err}
+	}
+	return pictures(report.GainPictures(s.result, ids...))
 }
 
 // Histograms draws how often each rank among the members was that of the analysis:

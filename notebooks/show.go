@@ -85,7 +85,7 @@ func (p *Pictures) Err() error { return p.err }
 // Show adds the pictures to the cell, side by side where there is room.
 func (p *Pictures) Show() {
 	end(p.err)
-	if !gonb.Here() {
+	if !gonb.Here() || len(p.All) == 1 {
 		for _, one := range p.All {
 			end(one.show())
 		}
@@ -98,7 +98,7 @@ func (p *Pictures) Show() {
 		if one.PNG != nil {
 			kind, data = gonb.PNG, one.PNG
 		}
-		fmt.Fprintf(&b, `<figure style="display: inline-block; margin: 0 18px 12px 0; vertical-align: top"><figcaption style="font-weight: 600">%s</figcaption><img alt="%[1]s" src="data:%s;base64,%s"/></figure>`,
+		fmt.Fprintf(&b, `<figure style="display: inline-block; width: min-content; margin: 0 18px 12px 0; vertical-align: top"><figcaption style="font-weight: 600; min-height: 2.6em">%s</figcaption><img alt="%[1]s" style="max-width: none" src="data:%s;base64,%s"/></figure>`,
 			html.EscapeString(one.Title), kind, base64.StdEncoding.EncodeToString(data))
 		fmt.Fprintln(&titles, one.Title)
 	}

@@ -37,23 +37,10 @@ type Run struct {
 // Errors: 64 for options that do not fit the data, 65 and 66 for the data, 73 and 74 for
 // the folder, 75 after a stop.
 func Train(name string, d *Dataset, opts ...Option) (*Run, error) {
-	o, err := collect("Train", opts, "Lead", "Members", "Set", "Small", "Target")
+	r, c, err := d.locate(name, opts)
 	if err != nil {
 		return nil, err
 	}
-	c, err := d.configure(name, o)
-	if err != nil {
-		return nil, err
-	}
-	memory := ""
-	if d.cached {
-		memory = d.memory()
-	}
-	sums, err := content(slices.Concat(d.files, d.analyses), memory)
-	if err != nil {
-		return nil, err
-	}
-	r := &Run{filepath.Join(d.folder, name+"-"+key(append(sums, version.Version, c.Identity())...)), d}
 	switch _, err := rundir.ReadManifest(r.Dir); {
 	case err == nil:
 		return r, nil
@@ -65,6 +52,27 @@ func Train(name string, d *Dataset, opts ...Option) (*Run, error) {
 			Stop: j.flag.Err, Progress: j.progress, Warn: j.warn})
 		return r, err
 	})
+}
+
+// locate finds out where the run of a training is, or will be.
+func (d *Dataset) locate(name string, opts []Option) (*Run, *config.TrainConfig, error) {
+	o, err := collect("Train", opts, "Lead", "Members", "Set", "Small", "Target")
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := d.configure(name, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	memory := ""
+	if d.cached {
+		memory = d.memory()
+	}
+	sums, err := content(slices.Concat(d.files, d.analyses), memory)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Run{filepath.Join(d.folder, name+"-"+key(append(sums, version.Version, c.Identity())...)), d}, c, nil
 }
 
 // MustTrain is Train, and ends the cell on an error.

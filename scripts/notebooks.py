@@ -26,12 +26,13 @@ LARGEST = 300_000  # bytes of a notebook with its outputs
 
 def failure(cell):
     """What a cell printed if its program failed: the kernel takes that for no error."""
+    said = ""
     for o in cell.get("outputs", []):
         if o.output_type == "error":
             return "\n".join(o.traceback)
-        if o.output_type == "stream" and o.name == "stderr" and "exit status" in o.text:
-            return o.text
-    return None
+        if o.output_type == "stream" and o.name == "stderr":
+            said += o.text
+    return said if "exit status" in said else None
 
 
 def execute(path, folder):

@@ -1,0 +1,98 @@
+package notebooks
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+)
+
+// Plan is a step as the engine compiled it: the graph after every pass, the kernels, the
+// memory.
+type Plan struct {
+	*run.ExplainResult
+}
+
+// Plan compiles the step of a run's training again, as `ensemble engine explain` does;
+// nothing is trained.
+//
+// Errors: those of the run directory and its data; 64 and 69 as training has them.
+func (r *Run) Plan() (*Plan, error) {
+	c, err := r.config()
+	if err != nil {
+		return nil, err
+	}
+	return do(func(ctx context.Context, _ job) (*Plan, error) {
+		e, err := run.Explain(ctx, run.ExplainOptions{Config: c, RunDir: r.Dir})
+		return &Plan{e}, err
+	})
+}
+
+// MustPlan is Plan, and ends the cell on an error.
+func (r *Run) MustPlan() *Plan { return must(r.Plan()) }
+
+// config is the configuration of the run.
+func (r *Run) config() (*config.TrainConfig, error) {
+	return config.LoadTrain(config.Sources{Files: []string{filepath.Join(r.Dir, "config.effective.yaml")}})
+}
+
+// Passes says what each pass of the compiler left.
+func (p *Plan) Passes() *Table {
+	t := &Table{Title: p.Network, Columns: []string{"pass", "what it does", "operations", "work (MFLOP)", "moved (MB)", "arena (MB)"}}
+	mega := func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/1e6) }
+	for i, s := range p.Stages {
+		if i > 0 && len(s.Changes) == 0 && s.ArenaBytes == p.Stages[i-1].ArenaBytes {
+			continue
+		}
+		t.Rows = append(t.Rows, []string{s.Name(), s.Purpose, strconv.Itoa(s.Ops), mega(s.FLOPs), mega(s.Bytes), mega(s.ArenaBytes)})
+	}
+	return t
+}
+
+// Graph draws the graph after a pass, as the passes' table names it, with what the pass
+// made outlined; "" is the graph before all of them.
+//
+// Errors, kept in the picture: 64 for a pass that did not run.
+func (p *Plan) Graph(after string) *Picture {
+	g, err := p.GraphPicture(after)
+	if err != nil {
+		return &Picture{err: err}
+	}
+	return drawn(g)
+}
+
+// Memory draws the arena over the step: every value at its place, from the first to the
+// last kernel that needs it.
+func (p *Plan) Memory() *Picture { return drawn(p.MemoryPicture()) }
+
+// Time draws the kernels one after the other, as long as the machine needs at least.
+func (p *Plan) Time() *Picture { return drawn(p.TimePicture()) }
+
+// Kernels lists the n kernels of the step that the machine needs longest for, in the
+// order in which they run. The operation says in which layout it reads and writes.
+func (p *Plan) Kernels(n int) *Table {
+	order := make([]int, len(p.Ops))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Ops[b].BoundS, p.Ops[a].BoundS) })
+	order = order[:min(n, len(order))]
+	slices.Sort(order)
+	t := &Table{Title: fmt.Sprintf("%d of %d kernels of %s", len(order), len(p.Ops), p.Backend),
+		Columns: []string{"#", "operation", "of", "shape", "kernel", "work (MFLOP)", "moved (MB)", "at least (µs)", "bound by", "arena at (kB)"}}
+	for _, i := range order {
+		o := p.Ops[i]
+		at := o.Where
+		if at == "arena" {
+			at = strconv.FormatInt(o.Offset/1000, 10)
+		}
+		t.Rows = append(t.Rows, []string{strconv.Itoa(i), o.Op, o.Layer, fmt.Sprint(o.Shape), o.Kernel, fmt.Sprintf("%.2f", float64(o.FLOPs)/1e6),
+			fmt.Sprintf("%.2f", float64(o.Bytes)/1e6), fmt.Sprintf("%.1f", 1e6*o.BoundS), string(o.Bound), at})
+	}
+	return t
+}

@@ -1,0 +1,170 @@
+package notebooks
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+	"github.com/ensemble-weather/ensemble/spatial"
+)
+
+// Split is how a mesh of ranks cuts the step of a training: who has which part of the
+// fields, and what ranks need of each other.
+type Split struct {
+	*run.SplitResult
+}
+
+// Split cuts the step of the run's training over a mesh such as "lat:2 lon:2", whatever
+// mesh it was trained on. Nothing is computed.
+//
+// Errors: 64 for a mesh that does not fit.
+func (r *Run) Split(mesh string) (*Split, error) {
+	c, err := r.config()
+	if err != nil {
+		return nil, err
+	}
+	return do(func(ctx context.Context, _ job) (*Split, error) {
+		s, err := run.Split(ctx, c, mesh)
+		return &Split{s}, err
+	})
+}
+
+// MustSplit is Split, and ends the cell on an error.
+func (r *Run) MustSplit(mesh string) *Split { return must(r.Split(mesh)) }
+
+// Table lists what ranks exchange in the forward pass: the value, whole and of rank 0,
+// how many rows and columns rank 0 needs beside its own, and what the rank sends that
+// sends most. In the backward pass the gradients go the same ways back.
+func (s *Split) Table() *Table {
+	t := &Table{Title: fmt.Sprintf("mesh %s: what ranks exchange in the forward pass", s.Mesh),
+		Columns: []string{"value of", "needed by", "whole value", "rows of rank 0", "columns of rank 0", "sent (kB)"}}
+	var bytes int64
+	for _, h := range s.Halos {
+		t.Rows = append(t.Rows, []string{h.Value, h.For, fmt.Sprint(h.Shape), beyond(h.Own[0].Rows, h.Need[0].Rows), beyond(h.Own[0].Columns, h.Need[0].Columns),
+			fmt.Sprintf("%.1f", float64(h.Bytes)/1e3)})
+		bytes += h.Bytes
+	}
+	t.Rows = append(t.Rows, []string{"all", "", "", "", "", fmt.Sprintf("%.1f", float64(bytes)/1e3)})
+	return t
+}
+
+// beyond says how far a need reaches over what is there.
+func beyond(own, need spatial.Interval) string {
+	return fmt.Sprintf("%d: %d before, %d behind", own.Len(), max(own.Lo-need.Lo, 0), max(need.Hi-own.Hi, 0))
+}
+
+// Show adds the table to the cell.
+func (s *Split) Show() { s.Table().Show() }
+
+// Colours of ranks, which repeat; labels tell them apart.
+var rankColours = []string{"#cfe0f3", "#f6dcc0", "#d5ead9", "#e6d9ee"}
+
+// Picture draws the parts of the ranks on the grid, and around that of rank 0 the halo of
+// the first exchange of the forward pass: what it needs of others.
+func (s *Split) Picture() *Picture {
+	const w, left, top = 720.0, 8.0, 30.0
+	cell := (w - 2*left) / float64(s.Grid.NX)
+	h := top + cell*float64(s.Grid.NY) + 12
+	x, y := func(c int) float64 { return left + cell*float64(c) }, func(r int) float64 { return top + cell*float64(r) }
+	title := fmt.Sprintf("mesh %s on %d rows and %d columns", s.Mesh, s.Grid.NY, s.Grid.NX)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="split" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s"><text class="h" x="%.0f" y="18">%[3]s</text>`, w, h, html.EscapeString(title), left)
+	rect := func(class, fill string, p run.SplitPart) {
+		fmt.Fprintf(&b, `<rect class="%s" fill="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, class, fill, x(p.Columns.Lo), y(p.Rows.Lo),
+			cell*float64(p.Columns.Len()), cell*float64(p.Rows.Len()))
+	}
+	for rank, p := range s.Parts {
+		rect("part", rankColours[rank%len(rankColours)], p)
+	}
+	if len(s.Halos) > 0 {
+		for _, p := range around(s.Halos[0], s.Grid.NX) {
+			rect("halo", "none", p)
+		}
+	}
+	for c := 0; c <= s.Grid.NX; c++ {
+		fmt.Fprintf(&b, `<path class="g" d="M%.1f %.1fV%.1f"/>`, x(c), top, y(s.Grid.NY))
+	}
+	for r := 0; r <= s.Grid.NY; r++ {
+		fmt.Fprintf(&b, `<path class="g" d="M%.1f %.1fH%.1f"/>`, left, y(r), x(s.Grid.NX))
+	}
+	for rank, p := range s.Parts {
+		fmt.Fprintf(&b, `<text class="r" x="%.1f" y="%.1f" text-anchor="middle">rank %d: rows %d–%d, columns %d–%d</text>`, (x(p.Columns.Lo)+x(p.Columns.Hi))/2, (y(p.Rows.Lo)+y(p.Rows.Hi))/2,
+			rank, p.Rows.Lo, p.Rows.Hi-1, p.Columns.Lo, p.Columns.Hi-1)
+	}
+	b.WriteString("</svg>")
+	return drawn(report.Alone(title, b.String(), splitStyles))
+}
+
+const splitStyles = `.part { stroke: #1c2228; stroke-width: 1.4; } .halo { stroke: #a34700; stroke-width: 2; stroke-dasharray: 5 3; fill: #a34700; fill-opacity: .16; }
+.g { stroke: #1c2228; stroke-opacity: .1; stroke-width: .6; } .h { font-size: 14px; font-weight: 650; fill: #1c2228; }
+.r { font-size: 13px; font-weight: 600; fill: #1c2228; stroke: #fff; stroke-width: 3; stroke-opacity: .8; paint-order: stroke; }`
+
+// around is what rank 0 needs of others, on a grid of n columns that goes around: what
+// lies before, behind, above and below its part.
+func around(h run.SplitHalo, n int) (out []run.SplitPart) {
+	own, need := h.Own[0], h.Need[0]
+	add := func(rows, columns spatial.Interval) {
+		if rows.Len() <= 0 || columns.Len() <= 0 {
+			return
+		}
+		for _, shift := range []int{-n, 0, n} {
+			part := spatial.Interval{Lo: max(columns.Lo+shift, 0), Hi: min(columns.Hi+shift, n)}
+			if part.Len() > 0 {
+				out = append(out, run.SplitPart{Rows: rows, Columns: part})
+			}
+		}
+	}
+	add(spatial.Interval{Lo: need.Rows.Lo, Hi: own.Rows.Lo}, need.Columns)
+	add(spatial.Interval{Lo: own.Rows.Hi, Hi: need.Rows.Hi}, need.Columns)
+	add(own.Rows, spatial.Interval{Lo: need.Columns.Lo, Hi: own.Columns.Lo})
+	add(own.Rows, spatial.Interval{Lo: own.Columns.Hi, Hi: need.Columns.Hi})
+	return out
+}
+
+// CompareLosses sets the training losses of runs beside each other, epoch by epoch, and
+// their largest relative difference.
+//
+// Errors, kept in the table: those of reading the runs.
+func CompareLosses(runs ...*Run) *Table {
+	t := &Table{Columns: []string{"epoch"}}
+	var lines []report.Line
+	for _, r := range runs {
+		c, err := r.config()
+		if err != nil {
+			return &Table{err: err}
+		}
+		charts, err := run.LossCharts(r.Dir)
+		if err != nil || len(charts) == 0 {
+			return &Table{err: err}
+		}
+		lines = append(lines, charts[0].Lines[0])
+		t.Columns = append(t.Columns, meshName(c))
+	}
+	t.Columns = append(t.Columns, "largest difference")
+	for i := range lines[0].X {
+		row := []string{fmt.Sprint(lines[0].X[i])}
+		low, high := lines[0].Y[i], lines[0].Y[i]
+		for _, l := range lines {
+			if i >= len(l.Y) {
+				row = append(row, "–")
+				continue
+			}
+			low, high = min(low, l.Y[i]), max(high, l.Y[i])
+			row = append(row, fmt.Sprintf("%.9f", l.Y[i]))
+		}
+		t.Rows = append(t.Rows, append(row, fmt.Sprintf("%.1e", (high-low)/high)))
+	}
+	return t
+}
+
+// meshName is the mesh of a training.
+func meshName(c *config.TrainConfig) string {
+	if m := c.Train.Train.Mesh; m != "" {
+		return m
+	}
+	return "one rank"
+}
