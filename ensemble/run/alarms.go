@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // Alarms is what a rolling verification finds wrong with a model: its file is read before predictions.
@@ -23,17 +24,17 @@ type Alarms struct {
 
 // Alarm is one of them: a score whose interval lies outside its band.
 type Alarm struct {
-	Kind     string  `json:"kind"` // "pit", "spread_skill", "bias" or "skill"
-	Variable string  `json:"variable"`
-	Level    string  `json:"level"`
-	Lead     string  `json:"lead"`
-	Value    float64 `json:"value"`
-	CILow    float64 `json:"ci_low"`
-	CIHigh   float64 `json:"ci_high"`
-	BandLow  float64 `json:"band_low"`
-	BandHigh float64 `json:"band_high"`
-	Text     string  `json:"text"`
-	Since    string  `json:"since"` // the start at which it was raised first
+	Kind     string       `json:"kind"` // "pit", "spread_skill", "bias" or "skill"
+	Variable string       `json:"variable"`
+	Level    string       `json:"level"`
+	Lead     string       `json:"lead"`
+	Value    score.Number `json:"value"`
+	CILow    score.Number `json:"ci_low"`
+	CIHigh   score.Number `json:"ci_high"`
+	BandLow  score.Number `json:"band_low"`
+	BandHigh score.Number `json:"band_high"` // null: no bound
+	Text     string       `json:"text"`
+	Since    string       `json:"since"` // the start at which it was raised first
 }
 
 // alarmsSchema is that of the file.

@@ -105,8 +105,6 @@ func (h *sumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*scoring, er
 //
 // Errors: exit 73 or 74.
 func saveSums(path string, all []*scoring, trained []score.Coupling) error {
-	var text bytes.Buffer
-	text.WriteString(sumsSchema)
 	out := savedSums{Trained: trained}
 	for _, s := range all {
 		head, err := json.Marshal(s.head())
@@ -115,7 +113,14 @@ func saveSums(path string, all []*scoring, trained []score.Coupling) error {
 		}
 		out.Targets = append(out.Targets, sumsOfTarget{head, s.kept})
 	}
-	if err := gob.NewEncoder(&text).Encode(out); err != nil {
+	return out.save(path)
+}
+
+// save writes a file of sums.
+func (s *savedSums) save(path string) error {
+	var text bytes.Buffer
+	text.WriteString(sumsSchema)
+	if err := gob.NewEncoder(&text).Encode(s); err != nil {
 		return fmt.Errorf("sums: %w", err)
 	}
 	return exit.Create(path, atomicfile.WriteFile(path, text.Bytes()))
@@ -149,12 +154,25 @@ type JoinOptions struct {
 // or members than another file has, or of a start that another file has too; 66 for files that
 // cannot be read.
 func JoinSums(o JoinOptions) (*VerifyResult, error) {
+	all, trained, warnings, err := joinFiles(o.Files, o.Bootstrap)
+	if err != nil {
+		return nil, err
+	}
+	res := &VerifyResult{Warnings: warnings}
+	if err := publishScores(o.Out, all, trained, res); err != nil || o.Sums == "" {
+		return res, err
+	}
+	res.Outputs = append(res.Outputs, o.Sums)
+	return res, saveSums(o.Sums, all, trained)
+}
+
+// joinFiles joins files of sums, and gives what the first of them repeats of the training.
+func joinFiles(files []string, b score.Bootstrap) (all []*scoring, trained []score.Coupling, warnings []string, err error) {
 	var found []*foundSums
-	var trained []score.Coupling
-	for i, path := range o.Files {
+	for i, path := range files {
 		saved, err := loadSums(path)
 		if err != nil {
-			return nil, err
+			return nil, nil, nil, err
 		}
 		if i == 0 {
 			trained = saved.Trained
@@ -164,11 +182,11 @@ func JoinSums(o JoinOptions) (*VerifyResult, error) {
 			if at < 0 {
 				f := &foundSums{head: t.Head, path: path}
 				if err := json.Unmarshal(t.Head, &f.sumsHead); err != nil {
-					return nil, badSums(path, err)
+					return nil, nil, nil, badSums(path, err)
 				}
 				for _, other := range found {
 					if other.Target == f.Target {
-						return nil, &exit.Error{Code: exit.BadData, What: "the sums are not of the same thing", At: path,
+						return nil, nil, nil, &exit.Error{Code: exit.BadData, What: "the sums are not of the same thing", At: path,
 							Why: fmt.Sprintf("%s at %s, lead %s: %s than in %s", f.Target.Variable, f.Target.Level, f.Target.Lead, differ(other.head, f.head), other.path),
 							Fix: "join verifications of one kind: the same grid, members, baselines, scores, regions and weights"}
 					}
@@ -181,19 +199,13 @@ func JoinSums(o JoinOptions) (*VerifyResult, error) {
 		}
 	}
 	slices.SortStableFunc(found, func(a, b *foundSums) int { return compareTargets(a.Target, b.Target) })
-	res := &VerifyResult{Warnings: unequalDates(found)}
-	all := make([]*scoring, len(found))
+	all = make([]*scoring, len(found))
 	for i, f := range found {
-		var err error
-		if all[i], err = f.join(o.Bootstrap); err != nil {
-			return nil, err
+		if all[i], err = f.join(b); err != nil {
+			return nil, nil, nil, err
 		}
 	}
-	if err := publishScores(o.Out, all, trained, res); err != nil || o.Sums == "" {
-		return res, err
-	}
-	res.Outputs = append(res.Outputs, o.Sums)
-	return res, saveSums(o.Sums, all, trained)
+	return all, trained, unequalDates(found), nil
 }
 
 // foundSums are those of one target in all files.

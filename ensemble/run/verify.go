@@ -39,6 +39,10 @@ type VerifyOptions struct {
 	// the training made one.
 	Climate string
 	Sums    string // file for the sums of all dates, which JoinSums takes; empty: none
+
+	// skip says which products of a target are not judged now. Not nil: nor are those without
+	// an analysis yet, and targets are judged by themselves.
+	skip func(t score.Target, init ensemble.Init) bool
 }
 
 // VerifyResult is what came out.
@@ -89,18 +93,31 @@ func Verify(ctx context.Context, o VerifyOptions) (r *VerifyResult, err error) {
 func verifyAs(ctx context.Context, o VerifyOptions, w team.Crew) (*VerifyResult, error) {
 	v := &verification{o: o}
 	defer v.close()
-	if err := w.All.Together(v.open(ctx)); err != nil {
+	if err := v.judge(ctx, w); err != nil {
 		return nil, err
 	}
+	res := &VerifyResult{Warnings: v.warnings}
+	if w.All.Leads() {
+		err := v.publish(res)
+		return res, w.All.Together(err)
+	}
+	return res, w.All.Together(nil)
+}
+
+// judge looks through the files and joins what all starts add, on the leading rank.
+func (v *verification) judge(ctx context.Context, w team.Crew) error {
+	if err := w.All.Together(v.open(ctx)); err != nil {
+		return err
+	}
 	if err := w.All.Same("the files or the command line", v.identity()); err != nil {
-		return nil, err
+		return err
 	}
 	// Several dates at a time keep all children that decode at work.
 	var pieces [][]ensemble.Init
 	for piece := range slices.Chunk(v.inits, min(datesAtATime, max(1, len(v.inits)/w.Groups()))) {
 		pieces = append(pieces, piece)
 	}
-	err := team.Deal(ctx, w, len(pieces), func(i int) ([][]dateSums, error) { return v.sum(ctx, pieces[i]) }, func(_ int, r [][]dateSums) error {
+	return team.Deal(ctx, w, len(pieces), func(i int) ([][]dateSums, error) { return v.sum(ctx, pieces[i]) }, func(_ int, r [][]dateSums) error {
 		for i, t := range v.targets {
 			for _, d := range r[i] {
 				if err := t.scoring.join(d); err != nil {
@@ -110,14 +127,6 @@ func verifyAs(ctx context.Context, o VerifyOptions, w team.Crew) (*VerifyResult,
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	res := &VerifyResult{Warnings: v.warnings}
-	if w.All.Leads() {
-		err = v.publish(res)
-	}
-	return res, w.All.Together(err)
 }
 
 // datesAtATime bounds the memory of a rank.
@@ -136,6 +145,7 @@ type verification struct {
 	grid      *ensemble.Grid
 	targets   []*verified
 	inits     []ensemble.Init // of all targets, ascending
+	waiting   int             // starts that were left out because an analysis is not there
 }
 
 // verified is one target of a verification.
@@ -171,6 +181,14 @@ func (v *verification) open(ctx context.Context) (err error) {
 	if v.climate, err = findClimate(v.o, v.grid); err != nil {
 		return err
 	}
+	if v.analyses, err = fio.Open(ctx, v.o.Analysis, fio.Options{Pool: v.pool, Sparse: v.o.Sparse}); err != nil {
+		return err
+	}
+	if v.o.skip != nil {
+		if v.trim(); len(v.targets) == 0 {
+			return errNothingNew
+		}
+	}
 	if len(v.o.Members) > 0 {
 		if v.members, err = fio.Open(ctx, v.o.Members, fio.Options{Pool: v.pool, Sparse: v.o.Sparse, Layout: LayoutOf(v.o.Layout)}); err != nil {
 			return err
@@ -181,16 +199,13 @@ func (v *verification) open(ctx context.Context) (err error) {
 	} else {
 		v.warnings = append(v.warnings, "no --members: the raw ensemble, EMOS, the distance to the full ensemble's spread and extreme forecast indices are not scored")
 	}
-	if v.analyses, err = fio.Open(ctx, v.o.Analysis, fio.Options{Pool: v.pool, Sparse: v.o.Sparse}); err != nil {
-		return err
-	}
 	for _, t := range v.targets {
 		if t.analyses, err = selectAnalyses(v.analyses, []string{t.key.variable}, []ensemble.Level{t.key.level}, v.onto(), t.valids(t.inits)); err != nil {
 			return err
 		}
 		j := v.judgement(t.key)
 		j.family = t.family
-		j.inits, j.of, j.keep = t.inits, score.OfProducts, v.o.Sums != ""
+		j.inits, j.of, j.keep = t.inits, score.OfProducts, v.o.Sums != "" || v.o.skip != nil
 		if j.baselines != nil {
 			if seen := t.among(j.baselines.FittedTo); seen > 0 {
 				j.baselines = nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/io/order"
@@ -86,10 +87,13 @@ func better(a, b *aux) *aux {
 // geographic tells true latitudes and longitudes from the axes of projections and
 // rotated poles.
 func geographic(a *aux, std, want string) bool {
+	unit := a.v.Text("units")
+	if strings.HasPrefix(std, "projection_") { // what CDO 2.1 calls latitudes with a grid mapping, though their unit says what they are
+		return strings.HasPrefix(unit, map[string]string{"latitude": "degrees_n", "longitude": "degrees_e"}[want])
+	}
 	if std != "" {
 		return std == want
 	}
-	unit := a.v.Text("units")
 	if want == "latitude" {
 		return unit == "degrees_north" || unit == "degree_north" || unit == "degrees_N" || unit == "degreeN" || a.v.Name == "lat" || a.v.Name == "latitude"
 	}

@@ -1,0 +1,473 @@
+package run
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// RollingOptions says what is verified as analyses arrive, and when there is an alarm.
+type RollingOptions struct {
+	VerifyOptions // Out and Sums are not used
+	// Dir keeps the sums of each start, the scores of the newest ones, alarms and their history.
+	Dir    string
+	Window int   // starts that are judged together, the newest; 0 means 30
+	Bands  Bands // the zero value means DefaultBands
+	// Against is the folder of another rolling verification, of the model in use: a verdict on this one is
+	// reached from the starts that both have. Empty: none.
+	Against string
+}
+
+// Bands are what is no alarm. Low to High of the spread-skill ratio, and the largest size of the others.
+type Bands struct {
+	SpreadSkill [2]float64 // ratio of spread and error of the mean
+	Bias        float64    // in units of the RMSE of the mean
+	Tilt, Bend  float64    // of the PIT or rank histogram, as score.Calibration has them
+	Skill       float64    // least gain over raw members and EMOS
+}
+
+// DefaultBands are those of a network that is calibrated but for what a change of the season may do.
+var DefaultBands = Bands{SpreadSkill: [2]float64{0.8, 1.25}, Bias: 0.25, Tilt: 0.1, Bend: 0.3}
+
+// defaultWindow is the number of starts that are judged together.
+const defaultWindow = 30
+
+// RollingResult is what came out.
+type RollingResult struct {
+	*Alarms
+	New     int           `json:"new"`         // starts that were judged now, for the first time or further
+	Waiting int           `json:"waiting"`     // starts of products that have no analyses yet, or not all
+	Fallen  int           `json:"fallen_back"` // products that a fall-back made, which say nothing of the network
+	Verdict *Verdict      `json:"verdict,omitempty"`
+	Scores  *score.Result `json:"-"`
+	Outputs []string      `json:"-"`
+	Notes   []string      `json:"-"` // warnings
+	seen    []Alarm       // all scores that have a band
+	window  []*scoring    // of the targets
+}
+
+// The files of a rolling verification: sums of starts lie in a folder named after the model.
+const (
+	alarmsFile  = "alarms.json"
+	historyFile = "history.jsonl"
+	verdictFile = "verdict.json"
+	sumsEnding  = ".sums"
+)
+
+// errNothingNew says that there is no start to judge.
+var errNothingNew = errors.New("nothing to judge")
+
+// Rolling verifies the products of the newest model whose analyses have arrived and which were not verified before, keeps
+// what each start adds, and looks at the newest ones for alarms. It may be called at any time, and again after it was
+// killed. Products that a fall-back made are left out.
+//
+// Errors: as Verify, but analyses that are not there are waited for by another call; 73 while another one works in the folder.
+func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
+	if err := o.Choice.check(); err != nil {
+		return nil, err
+	}
+	o.Window = cmp.Or(o.Window, defaultWindow)
+	if o.Bands == (Bands{}) {
+		o.Bands = DefaultBands
+	}
+	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+		return nil, exit.Create(o.Dir, err)
+	}
+	lease, err := rundir.Hold(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer lease.Release()
+	issued, err := issuedProducts(o.Forecast)
+	if err != nil {
+		return nil, err
+	}
+	r := &RollingResult{Alarms: &Alarms{Schema: alarmsSchema, Model: issued.model, Alarms: []Alarm{}}, Fallen: issued.fallen}
+	r.Notes = issued.warnings
+	before, err := readAlarms(filepath.Join(o.Dir, alarmsFile))
+	if err != nil {
+		return nil, err
+	}
+	sums := sumsDir(o.Dir, issued.model)
+	if err := os.MkdirAll(sums, 0o777); err != nil {
+		return nil, exit.Create(sums, err)
+	}
+	if len(issued.files) > 0 {
+		o.Forecast = issued.files
+		if err := o.judgeNew(ctx, sums, r); err != nil {
+			return nil, err
+		}
+	}
+	window, err := newestSums(sums, o.Window)
+	if err != nil {
+		return nil, err
+	}
+	r.Window = phrase.Count(o.Window, "start")
+	if r.Starts = len(window); r.Starts > 0 {
+		if r.At, err = time.Parse(startLayout, strings.TrimSuffix(filepath.Base(window[len(window)-1]), sumsEnding)); err != nil {
+			return nil, badSums(window[len(window)-1], err)
+		}
+		all, _, _, err := joinFiles(window, o.Bootstrap)
+		if err != nil {
+			return nil, err
+		}
+		var joined VerifyResult
+		if err := publishScores(filepath.Join(o.Dir, "scores"), all, nil, &joined); err != nil {
+			return nil, err
+		}
+		r.window, r.Scores, r.Outputs = all, joined.Scores, joined.Outputs
+		r.raise(o.Bands, before)
+	}
+	if err := r.save(o.Dir); err != nil {
+		return nil, err
+	}
+	if o.Against == "" {
+		return r, nil
+	}
+	if r.Verdict, err = verdictOn(o, r); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(o.Dir, verdictFile)
+	r.Outputs = append(r.Outputs, path)
+	return r, writeJSON(path, r.Verdict)
+}
+
+// startLayout names the sums of a start.
+const startLayout = "2006010215"
+
+// sumsDir is the folder of a model's sums.
+func sumsDir(dir, modelSum string) string {
+	sum := strings.TrimPrefix(modelSum, "sha256:")
+	return filepath.Join(dir, "sums-"+sum[:min(12, len(sum))])
+}
+
+// issued are the products that can be judged: those of the newest model.
+type issued struct {
+	model    string // checksum
+	files    []string
+	fallen   int
+	warnings []string
+}
+
+// issuedProducts sorts files of products by the manifests beside them.
+//
+// Errors: exit 66 if there is no published product.
+func issuedProducts(files []string) (*issued, error) {
+	byDir := map[string][]string{}
+	manifests := map[string]*product.Manifest{}
+	r := &issued{}
+	for _, f := range files {
+		dir := filepath.Dir(f)
+		byDir[dir] = append(byDir[dir], f)
+		if _, seen := manifests[dir]; seen {
+			continue
+		}
+		m, err := product.ReadManifest(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		manifests[dir] = m // nil: a copy that says nothing of itself
+	}
+	var dirs []string
+	unknown := 0
+	for dir, m := range manifests {
+		if m == nil {
+			unknown++
+			continue
+		}
+		dirs = append(dirs, dir)
+	}
+	if unknown > 0 {
+		r.warnings = append(r.warnings, phrase.Count(unknown, "folder")+" without a manifest: not published, and not judged")
+	}
+	if len(dirs) == 0 {
+		return nil, &exit.Error{Code: exit.NotYet, What: "there is no published product", At: place(files), Why: "products lie beside their manifest.json", Fix: "name files as `ensemble predict` published them: products/*/*.nc"}
+	}
+	slices.SortFunc(dirs, func(a, b string) int {
+		return cmp.Or(strings.Compare(manifests[a].Cycle, manifests[b].Cycle), strings.Compare(a, b))
+	})
+	r.model = manifests[dirs[len(dirs)-1]].ModelChecksum
+	others := 0
+	for _, dir := range dirs {
+		switch m := manifests[dir]; {
+		case m.FallBack != "":
+			r.fallen++
+		case m.ModelChecksum != r.model:
+			others++
+		default:
+			r.files = append(r.files, byDir[dir]...)
+		}
+	}
+	if others > 0 {
+		r.warnings = append(r.warnings, phrase.Count(others, "product")+" of other models, older than the newest: not judged")
+	}
+	return r, nil
+}
+
+// judgeNew judges what was not judged before, and keeps what each start adds.
+func (o RollingOptions) judgeNew(ctx context.Context, sums string, r *RollingResult) error {
+	done := map[ensemble.Init]*savedSums{}
+	before := func(init ensemble.Init) (*savedSums, error) {
+		if s, seen := done[init]; seen {
+			return s, nil
+		}
+		s, err := loadSums(filepath.Join(sums, init.UTC().Format(startLayout)+sumsEnding))
+		if errors.Is(err, fs.ErrNotExist) || exit.CodeOf(err) == exit.NotYet {
+			s, err = &savedSums{}, nil
+		}
+		done[init] = s
+		return s, err
+	}
+	v := &verification{o: o.VerifyOptions}
+	defer v.close()
+	var bad error
+	v.o.skip = func(t score.Target, init ensemble.Init) bool {
+		s, err := before(init)
+		bad = errors.Join(bad, err)
+		return err != nil || s.has(t)
+	}
+	err := team.OnCrew("", config.DefaultStall, func(w team.Crew) error { return v.judge(ctx, w) })
+	if r.Notes = append(r.Notes, v.warnings...); bad != nil {
+		return bad
+	}
+	r.Waiting = v.waiting
+	if errors.Is(err, errNothingNew) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, init := range v.inits {
+		s := done[init]
+		for _, t := range v.targets {
+			at := slices.IndexFunc(t.scoring.kept, func(d dateSums) bool { return d.init() == init })
+			if at < 0 {
+				continue
+			}
+			head, err := json.Marshal(t.scoring.head())
+			if err != nil {
+				return err
+			}
+			s.Targets = append(s.Targets, sumsOfTarget{head, t.scoring.kept[at : at+1]})
+		}
+		if err := s.save(filepath.Join(sums, init.UTC().Format(startLayout)+sumsEnding)); err != nil {
+			return err
+		}
+		r.New++
+	}
+	return nil
+}
+
+// has says whether there are sums of a target.
+func (s *savedSums) has(t score.Target) bool {
+	return slices.ContainsFunc(s.Targets, func(x sumsOfTarget) bool {
+		var h sumsHead
+		return json.Unmarshal(x.Head, &h) == nil && h.Target == t
+	})
+}
+
+// trim leaves out products that are not judged now, and those without an analysis.
+func (v *verification) trim() {
+	there := map[ensemble.Key]bool{}
+	for _, e := range v.analyses.Catalogue().Entries {
+		if e.Lead == 0 && e.Product == ensemble.MemberField && e.Statistic == "" {
+			there[ensemble.Key{Variable: e.Variable, Level: e.Level, Init: ensemble.Init(e.Valid())}] = true
+		}
+	}
+	waiting, left := map[ensemble.Init]bool{}, map[ensemble.Init]bool{}
+	for _, t := range v.targets {
+		t.earlier = nil // which may be there for some starts only
+		t.inits = slices.DeleteFunc(t.inits, func(init ensemble.Init) bool {
+			skip := v.o.skip(t.key.target(), init)
+			late := !skip && !there[ensemble.Key{Variable: t.key.variable, Level: t.key.level, Init: ensemble.Init(init.Valid(t.key.lead))}]
+			waiting[init] = waiting[init] || late
+			if skip || late {
+				delete(t.products, init)
+				return true
+			}
+			left[init] = true
+			return false
+		})
+	}
+	for _, late := range waiting {
+		if late {
+			v.waiting++
+		}
+	}
+	v.targets = slices.DeleteFunc(v.targets, func(t *verified) bool { return len(t.inits) == 0 })
+	v.inits = slices.DeleteFunc(v.inits, func(init ensemble.Init) bool { return !left[init] })
+}
+
+// newestSums lists the files of sums of the newest starts, ascending.
+func newestSums(dir string, most int) ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*"+sumsEnding))
+	slices.Sort(names)
+	return names[max(0, len(names)-most):], err
+}
+
+// raise looks for scores outside their bands. An alarm that was there before keeps its start.
+func (r *RollingResult) raise(b Bands, before *Alarms) {
+	for _, v := range r.Scores.Scores {
+		if v.System != systemNetwork && v.System != systemMembers || !score.Whole(v.Region, v.Season) {
+			continue
+		}
+		a := Alarm{Variable: v.Variable, Level: v.Level, Lead: v.Lead, Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh}
+		switch v.ID {
+		case score.SpreadSkill.ID:
+			a.Kind, a.BandLow, a.BandHigh, a.Text = "spread_skill", score.Number(b.SpreadSkill[0]), score.Number(b.SpreadSkill[1]), "ratio of spread and error"
+			r.add(a)
+		case score.Bias.ID:
+			e := r.Scores.Find(score.RMSE.ID, v.System, v.Variable, v.Level, v.Lead)
+			if e == nil {
+				continue
+			}
+			a.Value, a.CILow, a.CIHigh = a.Value/e.Value, a.CILow/e.Value, a.CIHigh/e.Value
+			a.Kind, a.BandLow, a.BandHigh, a.Text = "bias", score.Number(-b.Bias), score.Number(b.Bias), "bias in units of the error"
+			r.add(a)
+		}
+	}
+	for _, c := range r.Scores.Calibration {
+		if c.System != systemNetwork && c.System != systemMembers || !score.Whole(c.Region, c.Season) {
+			continue
+		}
+		a := Alarm{Kind: "pit", Variable: c.Variable, Level: c.Level, Lead: c.Lead}
+		a.Value, a.CILow, a.CIHigh, a.BandLow, a.BandHigh, a.Text = c.Tilt, c.TiltLow, c.TiltHigh, score.Number(-b.Tilt), score.Number(b.Tilt), "tilt of the "+c.Histogram+" histogram"
+		r.add(a)
+		a.Value, a.CILow, a.CIHigh, a.BandLow, a.BandHigh, a.Text = c.Bend, c.BendLow, c.BendHigh, score.Number(-b.Bend), score.Number(b.Bend), "bend of the "+c.Histogram+" histogram"
+		r.add(a)
+	}
+	for _, c := range r.Scores.Comparisons {
+		if c.System == systemNetwork && ofDistribution(c.ID) && score.Whole(c.Region, c.Season) && (strings.HasPrefix(c.Reference, "emos") || strings.HasPrefix(c.Reference, "raw")) {
+			r.add(Alarm{Kind: "skill", Variable: c.Variable, Level: c.Level, Lead: c.Lead, Value: c.Gain, CILow: c.CILow, CIHigh: c.CIHigh,
+				BandLow: score.Number(b.Skill), BandHigh: score.Number(math.Inf(1)), Text: "gain of CRPS over " + c.Reference})
+		}
+	}
+	since := r.At.Format(time.RFC3339)
+	for i := range r.Alarms.Alarms {
+		a := &r.Alarms.Alarms[i]
+		a.Since = since
+		if before == nil || before.Model != r.Model {
+			continue
+		}
+		for _, old := range before.Alarms {
+			if old.Kind == a.Kind && old.Variable == a.Variable && old.Level == a.Level && old.Lead == a.Lead {
+				a.Since = old.Since
+			}
+		}
+	}
+	slices.SortStableFunc(r.Alarms.Alarms, func(a, b Alarm) int { return strings.Compare(a.Since, b.Since) })
+}
+
+// add takes a score, and keeps it if its interval lies outside its band. Where too few starts give an interval nothing is said.
+func (r *RollingResult) add(a Alarm) {
+	finite := func(x score.Number) bool { return x-x == 0 }
+	if !finite(a.Value) || !finite(a.CILow) || !finite(a.CIHigh) {
+		return
+	}
+	r.seen = append(r.seen, a)
+	if a.CIHigh >= a.BandLow && a.CILow <= a.BandHigh {
+		return
+	}
+	band := fmt.Sprintf("outside %.3g to %.3g", a.BandLow, a.BandHigh)
+	if !finite(a.BandHigh) {
+		band = fmt.Sprintf("below %.3g", a.BandLow)
+	}
+	a.Text = fmt.Sprintf("%s of %s at %s, %s: %.3g [%.3g, %.3g], %s", a.Text, a.Variable, a.Level, a.Lead, a.Value, a.CILow, a.CIHigh, band)
+	r.Alarms.Alarms = append(r.Alarms.Alarms, a)
+}
+
+// save writes the alarms, and a line of the history if there was something new.
+func (r *RollingResult) save(dir string) error {
+	path := filepath.Join(dir, alarmsFile)
+	r.Outputs = append(r.Outputs, path)
+	if r.New > 0 {
+		var lines bytes.Buffer
+		for _, a := range r.seen {
+			line, err := json.Marshal(historyLine{r.At.Format(time.RFC3339), r.Model, r.Starts, a.Kind, a.Text, a.Variable, a.Level, a.Lead, a.Value, a.CILow, a.CIHigh, a.CIHigh < a.BandLow || a.CILow > a.BandHigh})
+			if err != nil {
+				return err
+			}
+			lines.Write(append(line, '\n'))
+		}
+		name := filepath.Join(dir, historyFile)
+		old, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return exit.Read(name, err)
+		}
+		if err := exit.Create(name, atomicfile.WriteFile(name, append(old, lines.Bytes()...))); err != nil {
+			return err
+		}
+		r.Outputs = append(r.Outputs, name)
+	}
+	return writeJSON(path, r.Alarms) // last: predictions look at it
+}
+
+// historyLine is one score of one window.
+type historyLine struct {
+	At       string       `json:"at"` // the newest start
+	Model    string       `json:"model_checksum"`
+	Starts   int          `json:"starts"`
+	Kind     string       `json:"kind"`
+	Of       string       `json:"of"`
+	Variable string       `json:"variable"`
+	Level    string       `json:"level"`
+	Lead     string       `json:"lead"`
+	Value    score.Number `json:"value"`
+	CILow    score.Number `json:"ci_low"`
+	CIHigh   score.Number `json:"ci_high"`
+	Alarm    bool         `json:"alarm"`
+}
+
+// writeJSON writes a file of a rolling verification.
+func writeJSON(path string, x any) error {
+	text, err := json.MarshalIndent(x, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+}
+
+// Fprint writes the state in a few lines.
+func (r *RollingResult) Fprint(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s judged now, %d in the window of %s; %d wait for analyses", phrase.Count(r.New, "start"), r.Starts, r.Window, r.Waiting)
+	if r.Fallen > 0 {
+		fmt.Fprintf(&b, "; %s of a fall-back left out", phrase.Count(r.Fallen, "product"))
+	}
+	b.WriteByte('\n')
+	for _, a := range r.Alarms.Alarms {
+		fmt.Fprintf(&b, "ALARM since %s: %s\n", a.Since, a.Text)
+	}
+	if len(r.Alarms.Alarms) == 0 {
+		if len(r.seen) == 0 {
+			b.WriteString("too few starts for intervals: nothing can be said yet\n")
+		} else {
+			fmt.Fprintf(&b, "no alarm: %s within their bands\n", phrase.Count(len(r.seen), "score"))
+		}
+	}
+	if r.Verdict != nil {
+		fmt.Fprintln(&b, r.Verdict)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

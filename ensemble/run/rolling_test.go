@@ -1,0 +1,154 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// issue predicts all starts of the small data, or some of them, and lists the products.
+func issue(t *testing.T, runDir, out string, input []string, change func(o *PredictOptions)) []string {
+	t.Helper()
+	o := predictOptions(t, out)
+	o.RunDir, o.Input, o.Formats = runDir, input, []product.Format{product.NetCDF}
+	if change != nil {
+		change(&o)
+	}
+	r, err := Predict(context.Background(), o)
+	must(t, err)
+	return r.Outputs
+}
+
+// Analyses arrive one year after the other: what was judged is kept, and the scores are those of one verification
+// over the same starts. Alarms are raised by analyses that the products do not fit, keep the start at which
+// they were raised, and make predictions fall back.
+func TestRolling(t *testing.T) {
+	f, trained := smallData(t), trainedRun(t)
+	dir := t.TempDir()
+	products := issue(t, trained, filepath.Join(dir, "products"), f.GRIB2, nil)
+	if len(f.Analyses) != 2 {
+		t.Fatalf("%d years of analyses", len(f.Analyses))
+	}
+	o := RollingOptions{VerifyOptions: VerifyOptions{Forecast: products, Analysis: f.Analyses[:1], Members: f.GRIB2}, Dir: filepath.Join(dir, "rolling"), Window: 12,
+		Bands: Bands{SpreadSkill: [2]float64{0.01, 100}, Bias: 3, Tilt: 10, Bend: 10, Skill: -10}}
+	rolling := func() *RollingResult {
+		t.Helper()
+		r, err := Rolling(context.Background(), o)
+		must(t, err)
+		return r
+	}
+	first := rolling()
+	if first.New == 0 || first.Waiting == 0 || first.New+first.Waiting != 20 || len(first.Alarms.Alarms) != 0 {
+		t.Fatalf("%+v", first)
+	}
+	o.Analysis = f.Analyses
+	second := rolling()
+	if second.New != first.Waiting || second.Waiting != 0 || second.Starts != 12 {
+		t.Fatalf("%+v", second)
+	}
+	whole, err := Verify(context.Background(), VerifyOptions{Forecast: products[8:], Analysis: f.Analyses, Members: f.GRIB2[8:], RunDir: trained})
+	must(t, err)
+	want, _ := json.Marshal(whole.Scores.Scores)
+	if got, _ := json.Marshal(second.Scores.Scores); string(got) != string(want) {
+		t.Error("the scores of the window are not those of its starts")
+	}
+	text, err := os.ReadFile(filepath.Join(o.Dir, alarmsFile))
+	must(t, err)
+	third := rolling()
+	if again, _ := os.ReadFile(filepath.Join(o.Dir, alarmsFile)); third.New != 0 || string(again) != string(text) {
+		t.Errorf("%d new starts, alarms changed: %t", third.New, string(again) != string(text))
+	}
+
+	// Analyses that are 5 K warmer, as two programs write them.
+	warm := make([]string, len(f.Analyses))
+	for i, program := range [][]string{{"ncap2", "-O", "-s", "t=t+5"}, {"cdo", "-s", "addc,5"}} {
+		warm[i] = filepath.Join(dir, filepath.Base(f.Analyses[i]))
+		if text, err := exec.Command(program[0], append(program[1:], f.Analyses[i], warm[i])...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", program[0], err, text)
+		}
+	}
+	o.Dir, o.Bands, o.Analysis, o.Forecast = filepath.Join(dir, "alarmed"), Bands{}, warm, products[:12]
+	early := rolling()
+	o.Forecast = products
+	late := rolling()
+	bias := func(r *RollingResult) *Alarm {
+		at := slices.IndexFunc(r.Alarms.Alarms, func(a Alarm) bool { return a.Kind == "bias" })
+		if at < 0 {
+			t.Fatalf("no bias: %+v; %d starts, %d new, %d waiting, %+v", r.Alarms.Alarms, r.Starts, r.New, r.Waiting, r.seen)
+		}
+		return &r.Alarms.Alarms[at]
+	}
+	if a, b := bias(early), bias(late); a.Since != b.Since || !early.At.Before(late.At) || a.Value > -0.25 || late.Starts != 12 {
+		t.Errorf("first %+v, then %+v", a, b)
+	}
+	fallen := issue(t, trained, filepath.Join(dir, "products2"), f.GRIB2[18:], func(p *PredictOptions) {
+		p.Policy.Alarms.File, p.Policy.Alarms.OnAlarm, p.Policy.FallBack = config.Path(filepath.Join(o.Dir, alarmsFile)), thenFallBack, []string{"raw"}
+	})
+	o.Forecast, o.Dir = append(slices.Clone(products[:18]), fallen...), filepath.Join(dir, "third")
+	if r := rolling(); r.Fallen != 2 || r.New != 18 {
+		t.Errorf("%d fallen back, %d new", r.Fallen, r.New)
+	}
+	history, err := os.ReadFile(filepath.Join(o.Dir, historyFile))
+	must(t, err)
+	for line := range strings.Lines(string(history)) {
+		var h historyLine
+		must(t, json.Unmarshal([]byte(line), &h))
+	}
+}
+
+// A network whose weights were spoilt runs as a shadow of the one that was trained: the verdict on it is worse, and on the
+// trained one against it better. Models without a start in common, and one model twice, are told apart from that.
+func TestVerdict(t *testing.T) {
+	f, trained := smallData(t), trainedRun(t)
+	dir := t.TempDir()
+	spoilt := filepath.Join(dir, "spoilt")
+	must(t, os.CopyFS(spoilt, os.DirFS(trained)))
+	for _, name := range []string{"weights-00.safetensors", "weights-01.safetensors"} {
+		path := filepath.Join(spoilt, "model", name)
+		tensors, meta, err := ckpt.ReadFile(path)
+		must(t, err)
+		for _, x := range tensors {
+			if values, ok := x.Data.([]float32); ok && strings.Contains(x.Name, "weight") {
+				for i := range values {
+					values[i] *= 2
+				}
+			}
+		}
+		must(t, ckpt.WriteFile(path, tensors, meta))
+	}
+	o := map[string]RollingOptions{}
+	for name, run := range map[string]string{"live": trained, "shadow": spoilt} {
+		o[name] = RollingOptions{VerifyOptions: VerifyOptions{Forecast: issue(t, run, filepath.Join(dir, "products-"+name), f.GRIB2, nil), Analysis: f.Analyses},
+			Dir: filepath.Join(dir, name), Window: 20}
+		_, err := Rolling(context.Background(), o[name])
+		must(t, err)
+	}
+	for name, want := range map[string]string{"shadow": VerdictWorse, "live": VerdictBetter} {
+		c := o[name]
+		c.Against = o[map[string]string{"shadow": "live", "live": "shadow"}[name]].Dir
+		r, err := Rolling(context.Background(), c)
+		must(t, err)
+		if v := r.Verdict; v.Verdict != want || v.Starts != 20 || len(v.Targets) != 1 || (v.Gain > 0) != (want == VerdictBetter) {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+	c := o["live"]
+	c.Against = c.Dir
+	if _, err := Rolling(context.Background(), c); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("one model: %v", err)
+	}
+	c.Against = t.TempDir()
+	if _, err := Rolling(context.Background(), c); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("nothing to compare with: %v", err)
+	}
+}
