@@ -15,11 +15,12 @@ import (
 func modelCommand(a *app) *cobra.Command {
 	return group(a, &cobra.Command{
 		Use:   "model",
-		Short: "Exchange weights of networks with other programs",
-		Example: "  ensemble model import weights.safetensors --out models/published\n" +
+		Short: "Put models into use, and exchange weights with other programs",
+		Example: "  ensemble model promote runs/a --as models/t850\n" +
+			"  ensemble model import weights.safetensors --out models/published\n" +
 			"  ensemble model export --run-dir runs/a --out exported",
-		Annotations: notes("ensemble help model import"),
-	}, modelImport(a), modelExport(a))
+		Annotations: notes("ensemble help model promote"),
+	}, modelPromote(a), modelRollback(a), modelHistory(a), modelImport(a), modelExport(a))
 }
 
 func modelExport(a *app) *cobra.Command {

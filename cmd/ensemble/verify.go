@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 func verifyCommand(a *app) *cobra.Command {
@@ -20,15 +22,19 @@ func verifyCommand(a *app) *cobra.Command {
 		Long: "Score published means and spreads against analyses, and their spreads against\n" +
 			"the full ensemble's, beside the raw ensemble, climatology and EMOS. Under mpirun\n" +
 			"or srun the ranks deal the starts out among themselves, with the same scores.\n" +
-			"Sums that are saved month by month are joined to the scores of all months.",
+			"Sums that are saved month by month are joined to the scores of all months.\n" +
+			"--rolling judges products as their analyses arrive, with alarms, and ends with 1\n" +
+			"while there are any (docs/rolling.md).",
 		Example: "  ensemble verify --forecast products/*/*.nc --analysis an/*.nc\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out scores\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --scores default,brier,reliability --above 2t=273.15 --region europe\n" +
 			"  ensemble verify --join sums/2024-01.sums sums/2024-02.sums --out scores\n" +
+			"  ensemble verify --rolling rolling --forecast \"products/*/*.nc\" \\\n" +
+			"    --analysis \"an/*.nc\" --members \"fc/*.grib2\" --run-dir models/t850\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc --json",
-		Annotations: notes("ensemble predict, ensemble report", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: notes("ensemble predict, ensemble report", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
@@ -45,6 +51,11 @@ func verifyCommand(a *app) *cobra.Command {
 	f.StringVar(&o.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
 	f.StringVar(&o.Sums, "sums", "", "`FILE` for the sums of these starts, to be joined")
 	join := a.filesFlag(f, "join", "`FILE`s of sums to be joined, in place of forecasts")
+	rolling := run.RollingOptions{Bands: run.DefaultBands}
+	f.StringVar(&rolling.Dir, "rolling", "", "`DIR` of what was judged before, its newest scores and alarms")
+	f.IntVar(&rolling.Window, "window", 30, "newest starts that --rolling judges together")
+	bands := f.StringArray("band", nil, "without alarm: spread_skill=0.8:1.25, bias=0.25, tilt=0.1, bend=0.3, skill=0")
+	f.StringVar(&rolling.Against, "against", "", "`DIR` of --rolling of another model: gives a verdict on this one")
 	sparseFlag(f, &o.Sparse)
 	layout := layoutFlags(f)
 	regrid := regridFlag(f)
@@ -73,6 +84,13 @@ func verifyCommand(a *app) *cobra.Command {
 		if o.Regrid, err = regrid(); err != nil {
 			return result{}, err
 		}
+		if rolling.Dir != "" {
+			rolling.VerifyOptions = o
+			return roll(ctx, cmd, rolling, *bands)
+		}
+		if f.Changed("window") || f.Changed("band") || f.Changed("against") {
+			return result{}, &exit.Error{Code: exit.Usage, What: "--window, --band and --against belong to --rolling", At: cmd.CommandPath(), Fix: "give --rolling DIR, or leave them out"}
+		}
 		r, err := run.Verify(ctx, o)
 		if err != nil {
 			return result{}, err
@@ -80,6 +98,32 @@ func verifyCommand(a *app) *cobra.Command {
 		return verified(r), nil
 	})
 	return cmd
+}
+
+// roll judges what has come since the last call.
+//
+// Errors: exit 1 while there are alarms.
+func roll(ctx context.Context, cmd *cobra.Command, o run.RollingOptions, bands []string) (result, error) {
+	if o.Out != "" || o.Sums != "" {
+		return result{}, &exit.Error{Code: exit.Usage, What: "--out and --sums do not go with --rolling", At: cmd.CommandPath(), Why: "scores and sums lie in its folder", Fix: "leave them out"}
+	}
+	if o.Window < 1 {
+		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a window of %d starts", o.Window), At: "--window", Fix: "give 8 or more, so that there are intervals"}
+	}
+	for _, b := range bands {
+		if err := o.Bands.Set(b); err != nil {
+			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no band", b), At: "--band", Why: err.Error(), Fix: "write it as spread_skill=0.8:1.25 or bias=0.25", Err: err}
+		}
+	}
+	r, err := run.Rolling(ctx, o)
+	if err != nil {
+		return result{}, err
+	}
+	answer := result{data: r, outputs: r.Outputs, warnings: r.Notes, text: r.Fprint}
+	if n := len(r.Alarms.Alarms); n > 0 {
+		return answer, &exit.Error{Code: exit.No, What: phrase.Count(n, "alarm"), At: o.Dir, Why: r.Alarms.Alarms[0].Text, Fix: "look at scores and history there; train again, or let predictions fall back: docs/rolling.md"}
+	}
+	return answer, nil
 }
 
 // verified is the answer with the scores.

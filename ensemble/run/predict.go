@@ -32,7 +32,7 @@ import (
 
 // PredictOptions says what to predict from and where to publish.
 type PredictOptions struct {
-	RunDir string   // of a finished training
+	RunDir string   // of a finished training, or the folder of a name that Promote made
 	Input  []string // forecast files
 	// Find lists the forecast files of now, in place of Input: while a prediction waits, it
 	// is asked again.
@@ -193,6 +193,10 @@ type prediction struct {
 
 // load loads the model. close is called in any case.
 func (p *prediction) load() (err error) {
+	var promoted string // the checksum that the model must have
+	if p.o.RunDir, promoted, err = inUse(p.o.RunDir); err != nil {
+		return err
+	}
 	o := p.o
 	if p.trained, err = finished(o.RunDir); err != nil {
 		return err
@@ -202,7 +206,13 @@ func (p *prediction) load() (err error) {
 	}
 	p.pool.Start(1) // which writes
 	modelDir := filepath.Join(o.RunDir, "model")
-	p.modelSum = beside(func() (string, error) { return modelChecksum(modelDir) })
+	p.modelSum = beside(func() (string, error) {
+		sum, err := modelChecksum(modelDir)
+		if err == nil && promoted != "" && sum != promoted {
+			err = changedModel(filepath.Dir(filepath.Dir(o.RunDir)), filepath.Base(o.RunDir), sum)
+		}
+		return sum, err
+	})
 	if err = p.loadModel(modelDir); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,6 +50,26 @@ type Bands struct {
 
 // DefaultBands are those of a network that is calibrated but for what a change of the season may do.
 var DefaultBands = Bands{SpreadSkill: [2]float64{0.8, 1.25}, Bias: 0.25, Tilt: 0.1, Bend: 0.3}
+
+// Set changes one of the bands, as NAME=SIZE or spread_skill=LOW:HIGH.
+func (b *Bands) Set(text string) error {
+	name, value, _ := strings.Cut(text, "=")
+	low, high, both := strings.Cut(value, ":")
+	x, err := strconv.ParseFloat(low, 64)
+	if err != nil {
+		return fmt.Errorf("%q is no number", low)
+	}
+	if to, ok := map[string]*float64{"bias": &b.Bias, "tilt": &b.Tilt, "bend": &b.Bend, "skill": &b.Skill}[name]; ok && !both {
+		*to = x
+		return nil
+	}
+	y, err := strconv.ParseFloat(high, 64)
+	if name != "spread_skill" || err != nil || !(x < y) {
+		return errors.New("there are spread_skill, of two numbers, and bias, tilt, bend and skill, of one")
+	}
+	b.SpreadSkill = [2]float64{x, y}
+	return nil
+}
 
 // defaultWindow is the number of starts that are judged together.
 const defaultWindow = 30
@@ -99,6 +120,9 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 		return nil, err
 	}
 	defer lease.Release()
+	if o.RunDir, _, err = inUse(o.RunDir); err != nil {
+		return nil, err
+	}
 	issued, err := issuedProducts(o.Forecast)
 	if err != nil {
 		return nil, err

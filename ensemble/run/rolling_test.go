@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -106,12 +107,10 @@ func TestRolling(t *testing.T) {
 	}
 }
 
-// A network whose weights were spoilt runs as a shadow of the one that was trained: the verdict on it is worse, and on the
-// trained one against it better. Models without a start in common, and one model twice, are told apart from that.
-func TestVerdict(t *testing.T) {
-	f, trained := smallData(t), trainedRun(t)
-	dir := t.TempDir()
-	spoilt := filepath.Join(dir, "spoilt")
+// spoil copies a training and doubles the weights of its networks.
+func spoil(t *testing.T, trained string) string {
+	t.Helper()
+	spoilt := filepath.Join(t.TempDir(), "spoilt")
 	must(t, os.CopyFS(spoilt, os.DirFS(trained)))
 	for _, name := range []string{"weights-00.safetensors", "weights-01.safetensors"} {
 		path := filepath.Join(spoilt, "model", name)
@@ -126,6 +125,20 @@ func TestVerdict(t *testing.T) {
 		}
 		must(t, ckpt.WriteFile(path, tensors, meta))
 	}
+	m, err := rundir.ReadManifest(spoilt)
+	must(t, err)
+	m.ModelChecksum, err = modelChecksum(filepath.Join(spoilt, "model"))
+	must(t, err)
+	must(t, rundir.WriteManifest(spoilt, *m, nil))
+	return spoilt
+}
+
+// A network whose weights were spoilt runs as a shadow of the one that was trained: the verdict on it is worse, and on the
+// trained one against it better. Models without a start in common, and one model twice, are told apart from that.
+func TestVerdict(t *testing.T) {
+	f, trained := smallData(t), trainedRun(t)
+	dir := t.TempDir()
+	spoilt := spoil(t, trained)
 	o := map[string]RollingOptions{}
 	for name, run := range map[string]string{"live": trained, "shadow": spoilt} {
 		o[name] = RollingOptions{VerifyOptions: VerifyOptions{Forecast: issue(t, run, filepath.Join(dir, "products-"+name), f.GRIB2, nil), Analysis: f.Analyses},
@@ -142,6 +155,7 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
+	promotions(t, trained, spoilt, filepath.Join(o["shadow"].Dir, verdictFile), filepath.Join(o["live"].Dir, verdictFile))
 	c := o["live"]
 	c.Against = c.Dir
 	if _, err := Rolling(context.Background(), c); exit.CodeOf(err) != exit.Usage {
@@ -150,5 +164,66 @@ func TestVerdict(t *testing.T) {
 	c.Against = t.TempDir()
 	if _, err := Rolling(context.Background(), c); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("nothing to compare with: %v", err)
+	}
+}
+
+// promotions lets a name stand for a trained model and for a worse one, of which the verdicts are given, and back.
+func promotions(t *testing.T, trained, worse, worseVerdict, betterVerdict string) {
+	t.Helper()
+	name, f := filepath.Join(t.TempDir(), "t850"), smallData(t)
+	predict := func() (string, error) {
+		o := predictOptions(t, t.TempDir())
+		o.RunDir, o.Input, o.Formats = name, f.GRIB2[19:], []product.Format{product.NetCDF}
+		r, err := Predict(context.Background(), o)
+		if err != nil {
+			return "", err
+		}
+		m, err := product.ReadManifest(filepath.Dir(r.Outputs[0]))
+		must(t, err)
+		return m.ModelChecksum, nil
+	}
+	stands := func(after, runDir string) {
+		t.Helper()
+		want, err := modelChecksum(filepath.Join(runDir, "model"))
+		must(t, err)
+		if got, err := predict(); err != nil || got != want {
+			t.Errorf("after %s: model %s, want %s: %v", after, got, want, err)
+		}
+	}
+	if _, err := RollBack(name, ""); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("a name without a model: %v", err)
+	}
+	first, err := Promote(PromoteOptions{Name: name, RunDir: trained, Verdict: betterVerdict})
+	must(t, err)
+	stands("the first promotion", trained)
+	if _, err := RollBack(name, ""); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("before the first: %v", err)
+	}
+	if _, err := Promote(PromoteOptions{Name: name, RunDir: worse, Verdict: worseVerdict}); exit.CodeOf(err) != exit.No {
+		t.Errorf("a worse model: %v", err)
+	}
+	if _, err := Promote(PromoteOptions{Name: name, RunDir: worse, Verdict: betterVerdict}); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("the verdict on another model: %v", err)
+	}
+	stands("what was refused", trained)
+	_, err = Promote(PromoteOptions{Name: name, RunDir: worse, Verdict: worseVerdict, Despite: true})
+	must(t, err)
+	stands("the second promotion", worse)
+	back, err := RollBack(name, "")
+	if must(t, err); back.Version != first.Version {
+		t.Errorf("back to %s, not %s", back.Version, first.Version)
+	}
+	stands("going back", trained)
+	list, err := ListPromotions(name)
+	must(t, err)
+	if len(list) != 3 || list[0].Verdict.Verdict != VerdictBetter || list[1].Verdict.Verdict != VerdictWorse || list[2].Action != "roll_back" || list[2].Previous != list[1].Version {
+		t.Errorf("%+v", list)
+	}
+	must(t, os.WriteFile(filepath.Join(name, versionsDir, first.Version, "model", "coupling.json"), []byte("[]\n"), 0o644))
+	if _, err := predict(); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "changed after it was promoted") {
+		t.Errorf("a model that was changed: %v", err)
+	}
+	if _, err := Promote(PromoteOptions{Name: name, RunDir: t.TempDir()}); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("no training: %v", err)
 	}
 }

@@ -91,6 +91,10 @@ func Verify(ctx context.Context, o VerifyOptions) (r *VerifyResult, err error) {
 
 // verifyAs verifies as one rank of a crew.
 func verifyAs(ctx context.Context, o VerifyOptions, w team.Crew) (*VerifyResult, error) {
+	var err error
+	if o.RunDir, _, err = inUse(o.RunDir); err != nil {
+		return nil, err
+	}
 	v := &verification{o: o}
 	defer v.close()
 	if err := v.judge(ctx, w); err != nil {
