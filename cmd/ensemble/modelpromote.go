@@ -17,11 +17,12 @@ func modelPromote(a *app) *cobra.Command {
 		Use:   "promote RUN_DIR --as NAME",
 		Short: "Let a name stand for a trained model",
 		Long: "Copy the model of a finished training below the folder NAME, and let NAME stand\n" +
-			"for it: `ensemble predict --run-dir NAME` takes it from then on. The model before\n" +
+			"for it: `ensemble predict --run-dir NAME` takes it from then on. The one before\n" +
 			"stays, for `ensemble model rollback`. With --verdict it is promoted only if the\n" +
 			"verification of its shadow run says that it is better (docs/rolling.md).",
 		Example: "  ensemble model promote runs/a --as models/t850\n" +
-			"  ensemble model promote runs/b --as models/t850 --verdict rolling/b/verdict.json",
+			"  ensemble model promote runs/b --as models/t850 \\\n" +
+			"    --verdict rolling/shadow/verdict.json",
 		Annotations: notes("ensemble model rollback, ensemble verify", exit.No, exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
 		Args:        oneArg,
 	}

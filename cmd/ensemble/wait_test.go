@@ -118,7 +118,8 @@ func TestDegradedIsCompleted(t *testing.T) {
 	out := t.TempDir()
 	run := func(code exit.Code, word string, args ...string) {
 		t.Helper()
-		f.expect(code, []string{word}, append([]string{"predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--set", "members.on_short=degrade"}, args...)...)
+		f.expect(code, []string{word}, append([]string{"predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--set", "members.on_short=degrade",
+			"--set", "drift.limit=1e9"}, args...)...) // the spread of waves hangs on which members there are
 	}
 	run(exit.OK, "1 degraded", "--input", few)
 	run(exit.OK, "1 of them already complete, 1 degraded", "--input", few)

@@ -203,7 +203,7 @@ func strangest(input []model.Strangeness, limit float64) (d *product.InputDrift,
 	if beyond == nil {
 		return d, ""
 	}
-	return d, fmt.Sprintf("the input is unlike that of the training: %d of %d fields are beyond %g: %s", len(beyond), len(input), limit, listed(beyond))
+	return d, fmt.Sprintf("the input is unlike that of the training: %d of %d fields are beyond %g: %s", len(beyond), len(input), limit, strings.Join(beyond[:min(3, len(beyond))], ", "))
 }
 
 // defaultDriftLimit is that of the configuration, for library calls.

@@ -83,6 +83,7 @@ func Fit(b *Boxes, starts []Summary, valid []time.Time) (Field, error) {
 	}
 	f.Level, _ = fit(func(s *Summary) float64 { return s.Level })
 	f.Spread, _ = fit(func(s *Summary) float64 { return s.Spread })
+	f.Spread.SD = max(f.Spread.SD, leastSpreadSD)
 	squares, weights := make([]float64, n), make([]float64, n)
 	for k := range f.Pattern {
 		var held []float64
@@ -106,6 +107,10 @@ func Fit(b *Boxes, starts []Summary, valid []time.Time) (Field, error) {
 // leastDeparture bounds the standard deviation of the logarithm of a departure: patterns that
 // change by less than a twentieth as a whole are no drift of six standard deviations.
 const leastDeparture = 0.05 / 6
+
+// leastSpreadSD bounds the standard deviation of the logarithm of a spread: with it one that is a quarter smaller or a third larger than always
+// is six off.
+const leastSpreadSD = 0.05
 
 // departure is the logarithm of a root mean square distance.
 func departure(squares, weight float64) float64 {
