@@ -94,7 +94,8 @@ type Options struct {
 	// Ended, if not nil, is called within Do behind every wait for the end of a run on a device with memory of its own, with
 	// its error, and may give another.
 	Ended func(err error) error
-	// Closed, if not nil, is called within Do when a plan is closed, behind all that it has asked for.
+	// Closed, if not nil, is called within Do when a plan is closed, behind all that it has asked for, and when none could be
+	// made for a device that Opened was told.
 	Closed func() error
 	// Finish, if not nil, is called in every run behind the last kernel, or the one that
 	// failed with err, before outputs and gradients are read: it ends what kernels of

@@ -94,7 +94,11 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	}
 	u.Native = func(n *graph.Op) bool { return native[n.Name] }
 	if err := pass.Run(o.Passes, u); err != nil {
-		return nil, errors.Join(ofDevice(err, o), dev.Close())
+		err = ofDevice(err, o)
+		if o.Closed != nil {
+			err = errors.Join(err, dev.Do(o.Closed))
+		}
+		return nil, errors.Join(err, dev.Close())
 	}
 	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, inputs: map[string][]float32{}, outputs: map[string][]float32{}, scale: 1}
 	err = dev.Do(func() error {

@@ -3,14 +3,23 @@
 package spatial
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
+	gpu "github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	cuda "github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -91,5 +100,257 @@ func TestShardOnDevices(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// Between devices that are linked, nothing of halos, sums and gradients is in the memory of the program: a step brings its
+// inputs there and its results back, and the number of the step.
+func TestNothingCrossesTheHost(t *testing.T) {
+	n, m := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false), Mesh{{Name: "lat", Size: 2}}
+	g := n.graph(t)
+	// crossed is bytes of all ranks: of so many steps, and of the inputs and results of one.
+	crossed := func(linked bool, steps uint64) (bytes, own int64) {
+		onEmulated(t, false, linked)
+		var mu sync.Mutex
+		var devices []interface{ Crossed() int64 }
+		open := engine.Backends[0].Open
+		engine.Backends[0].Open = func(o engine.Options) (backend.Backend, error) {
+			b, err := open(o)
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				devices = append(devices, b.(interface{ Device() device.Device }).Device().(interface{ Crossed() int64 }))
+			}
+			return b, err
+		}
+		if err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+			p, err := Compile(g, c, m, engine.Options{Backend: "emulated", Precision: "bf16", Store: engine.NewStore()})
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			for step := range steps {
+				if err := p.Run(context.Background(), step); err != nil {
+					return err
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			const number, loss = 8, 4 // bytes
+			own += number + loss
+			for _, x := range [][]float32{p.Input("x"), p.Input("y"), p.Output("mean"), p.Output("spread")} {
+				own += 4 * int64(len(x))
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range devices {
+			bytes += d.Crossed()
+		}
+		return bytes, own
+	}
+	step := func(linked bool) (bytes, own int64) {
+		few, _ := crossed(linked, 3)
+		more, own := crossed(linked, 4)
+		return more - few, own
+	}
+	if bytes, own := step(true); bytes != own {
+		t.Errorf("%d bytes cross the host in a step, %d are its inputs and results", bytes, own)
+	}
+	if bytes, own := step(false); bytes <= own {
+		t.Errorf("the program exchanges nothing: %d bytes cross the host, %d are inputs and results", bytes, own)
+	}
+}
+
+// laid is a box of a value as it lies in memory, in elements of so many bytes: each has its own number, from one on, and lanes
+// and what is not among those needed have zero.
+func laid(box, need Box, s graph.Shape, l graph.Layout, unit int) []byte {
+	part := box.Shape()
+	x := make([]byte, (l.Elems(part)*unit+3)/4*4)
+	for i := range part.Size() {
+		at, number, inside := 0, 0, true
+		var c [5]int
+		for axis, rest := 4, i; axis >= 0; axis-- {
+			c[axis] = rest % part[axis]
+			rest /= part[axis]
+		}
+		for axis, v := range c {
+			global := v + box[axis].Lo
+			inside = inside && global >= need[axis].Lo && global < need[axis].Hi
+			number = number*s[axis] + (global+s[axis])%s[axis]
+		}
+		if !inside {
+			continue
+		}
+		if at = i; l == graph.Last {
+			at = (((c[0]*part[2]+c[2])*part[3]+c[3])*part[4]+c[4])*l.Lanes(part[1]) + c[1]
+		}
+		for b := range unit {
+			x[at*unit+b] = byte((number + 1) >> (8 * b))
+		}
+	}
+	return x
+}
+
+// words are bytes as the memory of devices is asked for.
+func words(x []byte) []float32 {
+	w := make([]float32, len(x)/4)
+	for i := range w {
+		w[i] = math.Float32frombits(binary.NativeEndian.Uint32(x[4*i:]))
+	}
+	return w
+}
+
+// Every rank gets the part of a value that it needs, to the last bit: around the globe, with zeros beyond ends, and
+// from one cut to another, in each layout and type, on devices that work late too, as a recording does it.
+func TestGatherOnDevices(t *testing.T) {
+	globe := Mesh{{Name: "lat", Size: 2}, {Name: "lon", Size: 3}}
+	s := graph.Shape{2, 11, 2, 6, 8}
+	halo := Parts{Mesh: globe, Shape: s, From: dist(s, map[int]MeshAxis{3: globe[0], 4: globe[1]})}
+	lat := graph.WindowAxis{Size: 5, Stride: 1, Dilation: 1, Pad: 2}
+	lon := lat
+	lon.Periodic = true
+	for r := range globe.Size() {
+		b, room := globe.Owned(halo.From, s, r), globe.Owned(halo.From, s, r)
+		room[3], room[4] = Reach(lat, b[3]), Reach(lon, b[4])
+		b[3], b[4] = Needs(lat, b[3], s[3]), Needs(lon, b[4], s[4])
+		halo.Need, halo.Room = append(halo.Need, b), append(halo.Room, room)
+	}
+	turned := Shuffle(globe, s, halo.From, dist(s, map[int]MeshAxis{4: globe[0], 0: globe[0], 3: globe[1]}))
+	channels := Shuffle(globe, s, dist(s, map[int]MeshAxis{1: globe[1]}), halo.From)
+	for _, c := range []struct {
+		name   string
+		parts  Parts
+		layout graph.Layout
+		unit   int
+		late   bool
+	}{
+		{"halo", halo, graph.Plain, 4, false}, {"halo", halo, graph.Last, 4, true}, {"halo", halo, graph.Last, 2, true},
+		{"another cut", turned, graph.Plain, 4, true}, {"another cut", turned, graph.Last, 2, false}, {"channels", channels, graph.Plain, 4, true},
+	} {
+		t.Run(fmt.Sprint(c.name, c.layout, c.unit, c.late), func(t *testing.T) {
+			err := comm.Run(globe.Size(), comm.Free, func(world *comm.Comm) error {
+				open := cuda.Open
+				if c.late {
+					open = cuda.OpenLate
+				}
+				b, err := open(1 << 24)
+				if err != nil {
+					return err
+				}
+				defer b.Close()
+				devices, _ := emulated.Serve(b)
+				o := &onDevices{c: world, dev: b.(packer), devices: devices}
+				me := world.Rank()
+				own := globe.Owned(c.parts.From, s, me)
+				x, want := laid(own, own, s, c.layout, c.unit), laid(c.parts.room(me), c.parts.Need[me], s, c.layout, c.unit)
+				return b.Do(func() error {
+					there := func(n int, box Box) ([]float32, backend.Tensor) {
+						memory, e := o.dev.Make(n)
+						err = errors.Join(err, e)
+						like := backend.Tensor{Layout: c.layout}
+						if c.unit == 2 {
+							like.U16 = []uint16{}
+						}
+						return memory, o.dev.Within(memory, like, box.Shape())
+					}
+					from, source := there(len(x)/4, own)
+					to, result := there(len(want)/4, c.parts.room(me))
+					k, e := o.gather(backend.Request{Attrs: gathered{Parts: c.parts, Rank: me}, In: []backend.Tensor{source}, Out: result})
+					if err := errors.Join(err, e, o.begin(), o.dev.Copy(from, words(x))); err != nil {
+						return err
+					}
+					run, end, err := o.dev.Record(func() error { return errors.Join(k.Run(), k.Finish()) })
+					if err != nil {
+						return err
+					}
+					for i := range 2 {
+						filled := words(bytes.Repeat([]byte{7}, len(want)))
+						got := make([]float32, len(want)/4)
+						if err := errors.Join(o.dev.Copy(to, filled), run(), o.dev.Copy(got, to), o.dev.Wait()); err != nil {
+							return err
+						}
+						for j, w := range words(want) {
+							if math.Float32bits(got[j]) != math.Float32bits(w) {
+								return fmt.Errorf("run %d: word %d is %x, want %x", i, j, math.Float32bits(got[j]), math.Float32bits(w))
+							}
+						}
+					}
+					return end()
+				})
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A rank whose plan fails in the middle of a step, and one whose devices are no longer linked, end the step of all ranks
+// with an error; none waits for ever.
+func TestRankFailsOnDevice(t *testing.T) {
+	n, m := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false), Mesh{{Name: "lat", Size: 2}}
+	g := n.graph(t)
+	for _, late := range []bool{false, true} {
+		onEmulated(t, late, true)
+		errs := make([]error, m.Size())
+		lost := errors.New("the link is lost")
+		_ = comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+			p, err := Compile(g, c, m, engine.Options{Backend: "emulated", Store: engine.NewStore()})
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			for step := range uint64(4) {
+				if step == 3 && c.Rank() == 1 {
+					_ = p.devices.devices.Abort(lost)
+				}
+				if err := p.Run(context.Background(), step); err != nil {
+					errs[c.Rank()] = err
+					return err // as a process that ends
+				}
+			}
+			return nil
+		})
+		if !errors.Is(errs[1], lost) || errs[0] == nil {
+			t.Errorf("late %v: the ranks end with %v", late, errs)
+		}
+	}
+}
+
+// waiting is a backend with an operation that waits for the device.
+type waiting struct{ *gpu.Backend }
+
+func (w waiting) Prepare(q backend.Request) (backend.Kernel, error) {
+	k, err := w.Backend.Prepare(q)
+	k.Waits = k.Waits || q.Op.Name == "max_pool_grad"
+	return k, err
+}
+
+// Where one rank has an operation in the midst of sums that cannot be recorded, no rank records these: devices that
+// exchange values refuse what some record and others do not.
+func TestAllRanksRecordAlike(t *testing.T) {
+	n, m := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false), Mesh{{Name: "data", Size: 2}}
+	onEmulated(t, true, true)
+	want, err := n.run(t, m, comm.Free, engine.Options{Backend: "emulated"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := engine.Backends[0].Open
+	var opened atomic.Int32
+	engine.Backends[0].Open = func(o engine.Options) (backend.Backend, error) {
+		b, err := open(o)
+		if err == nil && opened.Add(1) == 2 {
+			b = waiting{b.(*gpu.Backend)}
+		}
+		return b, err
+	}
+	got, err := n.run(t, m, comm.Free, engine.Options{Backend: "emulated"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Error("other bits")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -82,6 +83,7 @@ type GPUFound struct {
 	Driver  string        `json:"driver,omitempty"`
 	CUDA    string        `json:"cuda,omitempty"`
 	Devices []cuda.Device `json:"devices"`
+	Links   string        `json:"links,omitempty"` // what ranks on several of them exchange halos and gradients by
 	Adds    string        `json:"adds"`
 	Why     string        `json:"why,omitempty"`
 }
@@ -105,7 +107,20 @@ func Doctor(ctx context.Context, dir string) (*DoctorReport, error) {
 	for _, l := range libraries.Optional() {
 		r.Libraries = append(r.Libraries, probe(l))
 	}
+	r.GPU.Links = linksOf(r.GPU.Devices, r.Libraries)
 	return r, ctx.Err()
+}
+
+// linksOf says how ranks with a GPU each would exchange values on this machine; nothing where there are not several.
+func linksOf(gpus []cuda.Device, found []LibraryFound) string {
+	i := slices.IndexFunc(found, func(l LibraryFound) bool { return l.Name == libraries.NCCL.Name })
+	switch {
+	case len(gpus) < 2 || i < 0:
+		return ""
+	case found[i].Found:
+		return "by NCCL, from GPU to GPU, one rank each; through memory of the host where ranks share one"
+	}
+	return "through memory of the host, as NCCL is missing"
 }
 
 // memory reads the machine's memory and, where a control group allows less, that.
@@ -331,6 +346,9 @@ func (r *DoctorReport) WriteText(w io.Writer) error {
 			if len(d.Throttled) > 0 {
 				row("", "clocks are held down by: "+strings.Join(d.Throttled, ", "))
 			}
+		}
+		if r.GPU.Links != "" {
+			row("ranks on GPUs", "halos and gradients go "+r.GPU.Links)
 		}
 	} else {
 		row("GPU", "missing; it would add: "+r.GPU.Adds)

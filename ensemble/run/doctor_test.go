@@ -73,6 +73,13 @@ func TestDiskReadOnly(t *testing.T) {
 
 // TestDoctorGPU: what a GPU reads stands in the report.
 func TestDoctorGPU(t *testing.T) {
+	two, nccl := make([]cuda.Device, 2), []LibraryFound{{Name: "NCCL"}}
+	for want, got := range map[string]string{"": linksOf(two[:1], nccl), "through memory of the host, as NCCL is missing": linksOf(two, nccl),
+		"by NCCL, from GPU to GPU, one rank each; through memory of the host where ranks share one": linksOf(two, []LibraryFound{{Name: "NCCL", Found: true}})} {
+		if got != want {
+			t.Errorf("ranks on GPUs: got %q, want %q", got, want)
+		}
+	}
 	r := DoctorReport{GPU: GPUFound{Found: true, Driver: "570.1", CUDA: "12.8", Devices: []cuda.Device{{Name: "NVIDIA X", Compute: "9.0",
 		TotalBytes: 80 << 30, FreeBytes: 70 << 30, Readings: cuda.Readings{UsedBytes: 10 << 30, Temperature: 61, PowerW: 512.3, PowerLimitW: 700,
 			ClockMHz: 1755, MaxClockMHz: 1980, MemoryClockMHz: 2619, BusyPercent: 97, Throttled: []string{"power", "temperature"}}}}}}

@@ -32,6 +32,13 @@ func (t *trainer) watch() error {
 	if !ok {
 		return nil
 	}
+	links := ""
+	if t.net.Part != nil {
+		links = t.net.Part.Links()
+	}
+	if links != "" && t.timings.Log != nil {
+		t.timings.Log.Info("devices of ranks exchange halos and gradients", "by", links)
+	}
 	d := rundir.Device{Name: about.Name, ID: about.ID}
 	if about.ID != "" {
 		if w, err := cuda.Watch(about.ID); err == nil {
@@ -46,7 +53,8 @@ func (t *trainer) watch() error {
 		}
 	}
 	return t.dir.Events().Write("device", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "name", Value: d.Name}, rundir.Value{Name: "id", Value: d.ID},
-		rundir.Value{Name: "driver", Value: d.Driver}, rundir.Value{Name: "cuda", Value: d.CUDA}, rundir.Value{Name: "libraries", Value: about.Versions})
+		rundir.Value{Name: "driver", Value: d.Driver}, rundir.Value{Name: "cuda", Value: d.CUDA}, rundir.Value{Name: "libraries", Value: about.Versions},
+		rundir.Value{Name: "links", Value: links})
 }
 
 // note reads the GPU, unless it did so just now, and gives what progress lines say of it: "" if

@@ -164,8 +164,11 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 
 // Patience is for how long ranks wait for each other before one counts as lost; 0 is for ever.
 func (c *Comm) Patience() time.Duration {
-	if t, ok := c.t.(interface{ Patience() time.Duration }); ok {
+	if t, ok := c.t.(patient); ok {
 		return t.Patience()
 	}
 	return 0
 }
+
+// patient is a Transport that takes ranks for lost that do not answer.
+type patient interface{ Patience() time.Duration }

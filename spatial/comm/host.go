@@ -3,6 +3,7 @@ package comm
 import (
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Host calls f on the ranks of a job of that many parts, of which each process, a rank of
@@ -113,6 +114,14 @@ var _ Concurrent = hosted{}
 
 func (p hosted) Rank() int { return p.part }
 func (p hosted) Size() int { return len(p.h.process) }
+
+// Patience is that of the process.
+func (p hosted) Patience() time.Duration {
+	if t, ok := p.own.(patient); ok {
+		return t.Patience()
+	}
+	return 0
+}
 
 // Send starts to send x to another part.
 func (p hosted) Send(to, tag int, x Slice) Request {

@@ -5,7 +5,9 @@ package emulated
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -19,6 +21,7 @@ import (
 type emulatedDevice interface {
 	device.Device
 	Beside(m []emulate.Memory, f func(memory [][]byte) error) (device.Ticket, error)
+	Recording() bool
 }
 
 // Devices are the emulated devices of the ranks of a job.
@@ -72,12 +75,28 @@ func of(x []float32, writes bool) emulate.Memory {
 	return emulate.Memory{At: unsafe.Pointer(unsafe.SliceData(x)), Bytes: 4 * int64(len(x)), Writes: writes}
 }
 
-// beside has f done with memory of the device.
+// beside has f done with memory of the device. As with NCCL, what some ranks record all have to.
 func (p peers) beside(m []emulate.Memory, f func(memory [][]byte) error) (arrived func() error, err error) {
 	if err := p.d.Err(); err != nil {
 		return nil, err
 	}
-	t, err := p.d.d.Beside(m, f)
+	recorded := []byte{0}
+	if p.d.d.Recording() {
+		recorded[0] = 1
+	}
+	t, err := p.d.d.Beside(m, func(memory [][]byte) error {
+		if err := p.d.Err(); err != nil {
+			return err
+		}
+		all, err := comm.AllGather(p.c, recorded)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(all, 1-recorded[0]) {
+			return fmt.Errorf("emulated: an exchange is recorded on some ranks only: %v", all)
+		}
+		return f(memory)
+	})
 	return func() error { return p.d.d.Join(t) }, err
 }
 

@@ -174,6 +174,9 @@ func (w *World) Rank() int { return w.rank }
 // Size is the number of ranks in the job.
 func (w *World) Size() int { return w.size }
 
+// Patience is for how long a rank waits for another before that counts as lost; 0 is for ever.
+func (w *World) Patience() time.Duration { return w.stall }
+
 // Close leaves the job when all ranks do; every rank calls it, when all messages are done.
 func (w *World) Close() error {
 	w.leave()

@@ -43,6 +43,9 @@ func (d *Device) Beside(m []Memory, f func(memory [][]byte) error) (device.Ticke
 	return b, d.do(b.begin)
 }
 
+// Recording tells whether work is written down.
+func (d *Device) Recording() bool { return d.recording != nil }
+
 func (b *beside) begin() error {
 	for i, m := range b.memory {
 		here := unsafe.Slice((*byte)(m.At), m.Bytes)
