@@ -17,6 +17,7 @@ type remote struct {
 	backend.Remote
 	flat    [pass.Grad + 1][]float32 // parameters, states and gradients on the device, in the layout of the store
 	version [pass.Grad + 1]int       // of the store, that parameters and states have here
+	uses    *Kept                    // that parameters and states are, as long as their versions stay
 	host    []float32                // of the program, for what leaves the device for a while
 	apart   []bool                   // kernels that are not recorded
 	beside  []float32                // scratch for which the arena has no room
@@ -282,6 +283,7 @@ func (r *remote) load(s *Store) error {
 		if r.version[where] == s.version[where] {
 			continue
 		}
+		r.uses = nil
 		if err := r.Copy(r.flat[where], s.flat(where)); err != nil {
 			return err
 		}

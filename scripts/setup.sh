@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what `make build` (stage "build"), `make test` (stage "test") and `make deb`
 # (stage "deb") need, and nothing that is already there; the last two include the first.
-# Running it again is free. It leaves three things in the checkout: build/go, a link to a
-# Go tool chain that is new enough, and build/venv and build/kernel, Python packages and
+# Running it again is free. It leaves in the checkout build/go, a link to a Go tool
+# chain that is new enough, and build/venv, build/cylc and build/kernel, Python packages and
 # the Go kernel of notebooks, which only tests use.
 #
 #   scripts/setup.sh build|test|deb
@@ -17,7 +17,8 @@ case $stage in build | test | deb) ;; *) echo "usage: scripts/setup.sh build|tes
 
 go_want=1.26.8 # the tool chain that go.mod names
 build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libaec-dev libdeflate-dev libdnnl-dev)
-test_packages=(python3 python3-venv openmpi-bin mpich cdo nco gdal-bin libeccodes-tools fonts-liberation chromium mandoc bash-completion zsh fish)
+test_packages=(python3 python3-venv openmpi-bin mpich cdo nco gdal-bin libeccodes-tools fonts-liberation chromium mandoc bash-completion zsh fish
+  ecflow-server ecflow-client slurm-wlm munge rsync)
 deb_packages=(dpkg-dev xz-utils)
 
 say() { echo "setup: $*" >&2; }
@@ -145,19 +146,20 @@ go_toolchain() {
 
 # --- the judges of the tests --------------------------------------------------------
 
-python_judges() {
+# python_packages FOLDER FILE: the packages of a list, in a folder of their own.
+python_packages() {
   local want
-  want=$(cat scripts/requirements-test.txt)
-  [ "$(cat build/venv/installed.txt 2>/dev/null)" != "$want" ] || return 0
-  say "installing the Python packages that tests compare with"
+  want=$(cat "$2")
+  [ "$(cat "$1/installed.txt" 2>/dev/null)" != "$want" ] || return 0
+  say "installing the Python packages of $2"
   local python=python3
   [ ! -x /usr/bin/python3 ] || python=/usr/bin/python3
-  if ! { [ -x build/venv/bin/pip ] || $python -m venv --clear build/venv; } >build/setup-pip.log 2>&1 ||
-    ! { build/venv/bin/pip install -q --no-compile --disable-pip-version-check -r scripts/requirements-test.txt; } >>build/setup-pip.log 2>&1; then
+  if ! { [ -x "$1/bin/pip" ] || $python -m venv --clear "$1"; } >build/setup-pip.log 2>&1 ||
+    ! { "$1/bin/pip" install -q --no-compile --disable-pip-version-check -r "$2"; } >>build/setup-pip.log 2>&1; then
     tail -n 15 build/setup-pip.log >&2
-    fail "the Python packages of scripts/requirements-test.txt could not be installed" "see the lines above" "make PyPI or a mirror reachable (pip config), then run this again"
+    fail "the Python packages of $2 could not be installed" "see the lines above" "make PyPI or a mirror reachable (pip config), then run this again"
   fi
-  printf '%s\n' "$want" >build/venv/installed.txt
+  printf '%s\n' "$want" >"$1/installed.txt"
 }
 
 # --- the kernel of notebooks ----------------------------------------------------------
@@ -182,4 +184,8 @@ go_kernel() {
 missing=()
 system_packages
 go_toolchain
-[ "$stage" != test ] || { python_judges; go_kernel; }
+if [ "$stage" = test ]; then
+  python_packages build/venv scripts/requirements-test.txt
+  python_packages build/cylc scripts/requirements-cylc.txt
+  go_kernel
+fi

@@ -22,6 +22,7 @@ var commands = []func(*app) *cobra.Command{
 	engineCommand,
 	benchCommand,
 	doctorCommand,
+	selfTestCommand,
 	configCommand,
 	completionCommand,
 	manCommand,

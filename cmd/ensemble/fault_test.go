@@ -67,11 +67,13 @@ func weather(m testgrib.Message) []float32 {
 	return out
 }
 
-// cycle is one whole start: by lead, member, variable and level.
-func cycle(init time.Time) []testgrib.Message {
+// cycle is one whole start of four members: by lead, member, variable and level.
+func cycle(init time.Time) []testgrib.Message { return cycleOf(init, 4) }
+
+func cycleOf(init time.Time, members int) []testgrib.Message {
 	var out []testgrib.Message
 	for _, step := range []int{0, 24, 48} {
-		for m := range 4 {
+		for m := range members {
 			for _, v := range [][2]byte{testgrib.Temperature, testgrib.Height} {
 				for _, hPa := range []int{850, 500} {
 					x := testgrib.Message{Variable: v, HPa: hPa, Member: m, Init: init, Step: step, Unit: 1}

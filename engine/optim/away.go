@@ -9,8 +9,8 @@ import (
 )
 
 // away moves the parameters of a store where they lie, on a GPU. Moments, gathered
-// gradients and the average lie there too, from step to step, and come back when the
-// program asks for them; with a mask steps are those of the program.
+// gradients, the average and a mask lie there too, from step to step, and come back when the
+// program asks for them.
 type away struct {
 	of           *Optimizer
 	at           *engine.Residence
@@ -23,6 +23,7 @@ type away struct {
 	sweep        *cuda.Sweep      // along the present gradient
 	there, ahead bool             // moments are on the device, and newer than the program's
 	gather       *gathering       // nil before the first Add
+	mask         *masking         // nil before the first Mask
 	sums         bool             // gathered gradients are there and nowhere else
 	err          error            // that nobody has been told of
 }
@@ -33,6 +34,14 @@ type gathering struct {
 	told        []float32 // the weight, where the program has it
 	add         func() error
 	sweep       *cuda.Sweep // along the sum
+}
+
+// masking is the mask on the device.
+type masking struct {
+	keep     *cuda.SweepMask
+	kept     []func() error // clear what is masked: of parameters, average and moments
+	gradient func() error   // of the present gradient
+	sum      func() error   // of the sum of gradients; nil before there is one
 }
 
 // rules are the numbers of the rules on the device.
@@ -130,6 +139,76 @@ func (w *away) newGathering() (g *gathering, err error) {
 	return g, err
 }
 
+// cover is Optimizer.Mask on the device.
+func (w *away) cover(keep []bool) error {
+	err := w.dev.Do(func() (err error) {
+		if err = w.ready(); err != nil {
+			return err
+		}
+		if w.mask == nil {
+			if w.mask, err = w.newMasking(len(keep)); err != nil {
+				return err
+			}
+		}
+		if err = w.dev.Set(w.mask.keep, keep); err != nil {
+			return err
+		}
+		for _, f := range w.mask.kept {
+			if err = f(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	w.moved()
+	return errors.Join(w.told(), err)
+}
+
+func (w *away) newMasking(n int) (m *masking, err error) {
+	m = &masking{}
+	if m.keep, err = w.dev.NewMask(n); err != nil {
+		return nil, err
+	}
+	for _, x := range [][]float32{w.arrays.W, w.arrays.E, w.arrays.M, w.arrays.V} {
+		if len(x) == 0 {
+			continue
+		}
+		f, err := w.sweep.Masked(x, m.keep)
+		if err != nil {
+			return nil, err
+		}
+		m.kept = append(m.kept, f)
+	}
+	m.gradient, err = w.sweep.Masked(w.arrays.G, m.keep)
+	return m, err
+}
+
+// masked clears what is masked of the gradient that the next step moves along.
+func (w *away) masked() (err error) {
+	m := w.mask
+	if w.of.keep == nil {
+		return nil
+	}
+	if !w.of.pending {
+		return m.gradient()
+	}
+	if m.sum == nil {
+		if m.sum, err = w.sweep.Masked(w.gather.sum, m.keep); err != nil {
+			return err
+		}
+	}
+	return m.sum()
+}
+
+// moved says that parameters, average and moments were changed on the device.
+func (w *away) moved() {
+	w.ahead = true
+	w.at.Moved()
+	if w.average != nil {
+		w.average.Moved()
+	}
+}
+
 // step is Optimizer.Step on the device.
 func (w *away) step(rate float64) (norm float64, err error) {
 	p := w.of
@@ -137,12 +216,14 @@ func (w *away) step(rate float64) (norm float64, err error) {
 		return 0, err
 	}
 	sweep, factor := w.along(), p.factor()
-	p.pending, w.sums = false, false
 	var s step
 	p.constants(&s, rate, p.steps+1)
 	finite := true
 	err = w.dev.Do(func() (err error) {
 		if err = w.ready(); err != nil {
+			return err
+		}
+		if err = w.masked(); err != nil {
 			return err
 		}
 		if err = sweep.Set(cuda.SweepConstants{Rate: rate, Beta1: p.o.Beta1, Beta2: p.o.Beta2, Eps: p.o.Eps, Momentum: p.o.Momentum, Factor: factor,
@@ -155,6 +236,7 @@ func (w *away) step(rate float64) (norm float64, err error) {
 		norm, finite, err = sweep.Found()
 		return err
 	})
+	p.pending, w.sums = false, false
 	if err == nil && !finite {
 		err = ErrNotFinite
 	}
@@ -162,11 +244,7 @@ func (w *away) step(rate float64) (norm float64, err error) {
 		return norm, fmt.Errorf("optimiser step %d: %w", p.steps, err)
 	}
 	p.steps++
-	w.ahead = true
-	w.at.Moved()
-	if w.average != nil {
-		w.average.Moved()
-	}
+	w.moved()
 	return norm, nil
 }
 

@@ -12,6 +12,9 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -128,6 +131,18 @@ func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32)
 	must(opt.Mask(keep))
 	step(8)
 	look()
+	run(16) // gathered under a mask, which changes between
+	opt.Add(2)
+	keep = slices.Clone(keep)
+	keep[1], keep[3], keep[4] = false, true, false
+	must(opt.Mask(keep))
+	run(17)
+	opt.Add(1)
+	step2, err := opt.Step(0.05)
+	must(err)
+	passed = append(passed, []float32{float32(step2)})
+	step(18)
+	look()
 	must(opt.Mask(nil))
 	step(9)
 	state, err := opt.State()
@@ -154,6 +169,78 @@ func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32)
 	}
 	look()
 	return passed
+}
+
+// counted is an emulated device that counts the bytes it copies.
+type counted struct {
+	*emulate.Late
+	bytes int64
+}
+
+func (c *counted) Copy(dst, src device.Pointer, bytes int64) error {
+	c.bytes += bytes
+	return c.Late.Copy(dst, src, bytes)
+}
+
+// TestMaskedStepsStayOnDevice: a mask comes to the device once, and steps with it copy no parameters, gradients
+// or moments.
+func TestMaskedStepsStayOnDevice(t *testing.T) {
+	var at *counted
+	before := engine.Backends
+	t.Cleanup(func() { engine.Backends = before })
+	engine.Backends = append(slices.Clone(before), engine.Backend{Name: "counted", Open: func(engine.Options) (backend.Backend, error) {
+		return cuda.Over(func() (device.Device, error) {
+			d, err := emulate.OpenLate(1 << 26)
+			at = &counted{Late: d}
+			return at, err
+		})
+	}})
+	const n = 1 << 14
+	b := graph.New(1)
+	b.Loss(op.Mean(b, op.Square(b, op.Mul(b, b.Input("x", graph.Shape{n}), b.Param("w.weight", graph.Shape{n}, graph.HeNormal(1))))))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := engine.Compile(g, engine.Options{Backend: "counted"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plan.Close()
+	opt, err := optim.New(plan.Store(), optim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opt.Close()
+	keep := make([]bool, n)
+	for i := range keep {
+		keep[i] = i%5 > 0
+	}
+	for i := range plan.Input("x") {
+		plan.Input("x")[i] = 1
+	}
+	for step := range 4 {
+		if err := plan.Run(context.Background(), 1); err != nil {
+			t.Fatal(err)
+		}
+		at.bytes = 0
+		if step == 1 {
+			if err := opt.Mask(keep); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := opt.Step(0.1); err != nil {
+			t.Fatal(err)
+		}
+		if most := [...]int64{4 * 3 * n, n + 1000, 1000, 1000}[step]; at.bytes > most {
+			t.Errorf("step %d copies %d bytes, want at most %d", step, at.bytes, most)
+		}
+	}
+	for i, v := range plan.Store().Params() {
+		if (v == 0) == keep[i] {
+			t.Fatalf("parameter %d is %v, kept %v", i, v, keep[i])
+		}
+	}
 }
 
 // TestOptimizerOnDevice: steps where parameters lie, on the emulated GPU, are those of the

@@ -15,7 +15,9 @@ func (p *Optimizer) Mask(keep []bool) error {
 		return fmt.Errorf("a mask of %d elements for parameters of %d", len(keep), len(p.arena.w))
 	}
 	p.keep = keep
-	p.here()
+	if p.away != nil {
+		return p.away.cover(keep)
+	}
 	p.touch()
 	for i, k := range keep {
 		if k {

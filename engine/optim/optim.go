@@ -239,7 +239,7 @@ func (p *Optimizer) Add(weight float64) {
 		p.pending, p.weight = true, 0
 	}
 	p.weight += weight
-	if p.away != nil && p.keep == nil && (first || p.away.sums) {
+	if p.away != nil && (first || p.away.sums) {
 		p.away.add(float32(weight), first)
 		return
 	}
@@ -317,7 +317,7 @@ func (p *Optimizer) norm() (norm float64) {
 
 // steppedAway tells whether the next step is taken where the parameters lie.
 func (p *Optimizer) steppedAway() bool {
-	return p.away != nil && p.keep == nil && (!p.pending || p.away.sums)
+	return p.away != nil && (!p.pending || p.away.sums)
 }
 
 // join makes the sums over tensors of those over pieces, which it adds up in their order.

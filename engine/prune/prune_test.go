@@ -11,6 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
+func of(w []float32) Weights { return func() []float32 { return w } }
+
 func near(t *testing.T, what string, got, want, tol float64) {
 	t.Helper()
 	if math.Abs(got-want) > tol {
@@ -86,8 +88,8 @@ func TestMovement(t *testing.T) {
 		{[]float32{0.5, 0.4, -0.3, 0.2}, []float32{-0.045, 0.008, 0.0015, 0.012}},
 		{[]float32{0.6, 0.1, -0.5, -0.1}, []float32{-0.096, 0.0104, 0.0055, 0.0058}},
 	} {
-		p.Uncover(w)
-		if _, err := p.Step(step, rate, w, whole(c.g)); err != nil {
+		p.Uncover(of(w))
+		if _, err := p.Step(step, rate, of(w), whole(c.g)); err != nil {
 			t.Fatal(err)
 		}
 		for i, g := range c.g {
@@ -95,7 +97,7 @@ func TestMovement(t *testing.T) {
 			w[i] -= rate * g
 		}
 		if step == 0 {
-			p.Cover(w, nil)
+			p.Cover(of(w), of(nil))
 		}
 	}
 	for i, want := range []float64{0.79, -0.25, 0.13, -0.61} {
@@ -105,7 +107,7 @@ func TestMovement(t *testing.T) {
 		t.Errorf("movement keeps %v, want %v", p.Keep(), want)
 	}
 	m := made(t, []Layer{row(4)}, 4, Options{Method: Magnitude, Target: 0.5, To: 1, Every: 1})
-	if _, err := m.Step(1, rate, w, nil); err != nil {
+	if _, err := m.Step(1, rate, of(w), nil); err != nil {
 		t.Fatal(err)
 	}
 	if want := []bool{true, false, false, true}; !slices.Equal(m.Keep(), want) {
@@ -135,7 +137,7 @@ func TestTwoFour(t *testing.T) {
 		{[]float32{4, 3, 2, 1, 5, 6}, []float32{4, 3, 0, 0, 5, 6}},
 	} {
 		p := made(t, []Layer{row(len(c.in))}, len(c.in), Options{Method: Magnitude, Structure: Structure{Pattern: TwoFour}, Target: 0.5, To: 1, Every: 1})
-		if _, err := p.Step(1, 0, c.in, nil); err != nil {
+		if _, err := p.Step(1, 0, of(c.in), nil); err != nil {
 			t.Fatal(err)
 		}
 		got := slices.Clone(c.in)
@@ -182,7 +184,7 @@ func TestTies(t *testing.T) {
 	w := []float32{1, -1, 1, 0, 1, -1, 1}
 	for target, want := range map[float64]string{0.3: "1110110", 0.5: "1110100", 0.8: "1100000", 0.1: "1111111"} {
 		p := made(t, []Layer{row(7)}, 7, Options{Method: Magnitude, Target: target, To: 1, Every: 1})
-		if _, err := p.Step(1, 0, w, nil); err != nil {
+		if _, err := p.Step(1, 0, of(w), nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := bits(p.Keep()); got != want {
@@ -281,8 +283,8 @@ func TestLaws(t *testing.T) {
 								t.Errorf("%d of %d parts of the state are read", resumed, len(tensors))
 							}
 						}
-						p.Uncover(w)
-						if _, err := p.Step(step, 0.1, w, g); err != nil {
+						p.Uncover(of(w))
+						if _, err := p.Step(step, 0.1, of(w), g); err != nil {
 							t.Fatal(err)
 						}
 						fixed := p.Fixed()
@@ -292,8 +294,8 @@ func TestLaws(t *testing.T) {
 							}
 							average[i] = w[i]
 						}
-						p.Cover(w, average)
-						if _, err := p.Epoch(step+1, w); err != nil {
+						p.Cover(of(w), of(average))
+						if _, err := p.Epoch(step+1, of(w)); err != nil {
 							t.Fatal(err)
 						}
 						for i, k := range p.Keep() {
@@ -359,7 +361,7 @@ func TestNested(t *testing.T) {
 		w := make([]float32, n) // equal weights, as of a layer that starts with 0
 		before := slices.Clone(p.Keep())
 		for step := range 11 {
-			if _, err := p.Step(step, 0, w, nil); err != nil {
+			if _, err := p.Step(step, 0, of(w), nil); err != nil {
 				t.Fatal(err)
 			}
 			for i, k := range p.Keep() {
@@ -390,7 +392,7 @@ func TestGrowth(t *testing.T) {
 				w[i] = 0
 			}
 		}
-		if _, err := p.Step(0, 0, w, g); err != nil {
+		if _, err := p.Step(0, 0, of(w), g); err != nil {
 			t.Fatal(err)
 		}
 		var grown, gone, first []int
@@ -445,7 +447,7 @@ func TestEarlyBird(t *testing.T) {
 			for i := range w {
 				w[i] += c.moves * float32(rng.Normal(uint64(epoch), uint64(i)))
 			}
-			changed, err := p.Epoch(10*epoch, w)
+			changed, err := p.Epoch(10*epoch, of(w))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -81,6 +81,10 @@ type Gradient interface {
 	Gather(x []float32) error
 }
 
+// Weights gives the present parameters, or their average, in memory that may be changed; nil
+// if there are none. It is called when they are needed only, as they may lie on a device.
+type Weights func() []float32
+
 // Pruner keeps the mask of one network in training.
 type Pruner struct {
 	o       Options
@@ -321,7 +325,7 @@ func (p *Pruner) due(t int) bool {
 // another one now.
 //
 // Errors: those of gathering from other ranks.
-func (p *Pruner) Step(t int, rate float64, w []float32, g Gradient) (changed bool, err error) {
+func (p *Pruner) Step(t int, rate float64, w Weights, g Gradient) (changed bool, err error) {
 	if p.final {
 		return false, nil
 	}
@@ -329,7 +333,7 @@ func (p *Pruner) Step(t int, rate float64, w []float32, g Gradient) (changed boo
 	switch p.o.Method {
 	case Movement:
 		if t >= p.o.From {
-			p.move(rate, w, g)
+			p.move(rate, w(), g)
 		}
 		if p.due(t) {
 			scores := p.blank()
@@ -348,16 +352,18 @@ func (p *Pruner) Step(t int, rate float64, w []float32, g Gradient) (changed boo
 		}
 	case Magnitude, Random:
 		if p.due(t) {
-			scores := p.magnitudes(w)
+			var scores []float32
 			if p.o.Method == Random {
 				scores = p.random()
+			} else {
+				scores = p.magnitudes(w())
 			}
 			p.keep = make([]bool, p.n)
 			err = p.choose(scores, p.sparsity(t), p.keep)
 		}
 	case SET:
 		if p.due(t) && t < p.o.To {
-			p.exchange(p.o.Exchange, w, p.draws(purposeGrowth, uint64(t)))
+			p.exchange(p.o.Exchange, w(), p.draws(purposeGrowth, uint64(t)))
 		}
 	case RigL:
 		if p.due(t) && t < p.o.To {
@@ -369,12 +375,12 @@ func (p *Pruner) Step(t int, rate float64, w []float32, g Gradient) (changed boo
 			for i, v := range grow {
 				grow[i] = float32(math.Abs(float64(v)))
 			}
-			p.exchange(Falling(t, p.o.To, p.o.Exchange), w, grow)
+			p.exchange(Falling(t, p.o.To, p.o.Exchange), w(), grow)
 		}
 	case Lottery, EarlyBird:
 		if t >= p.o.To {
 			p.keep = make([]bool, p.n)
-			err = p.choose(p.magnitudes(w), p.o.Target, p.keep)
+			err = p.choose(p.magnitudes(w()), p.o.Target, p.keep)
 		}
 	}
 	if t >= p.o.To {
@@ -401,10 +407,11 @@ func (p *Pruner) move(rate float64, w []float32, g Gradient) {
 }
 
 // Uncover puts masked weights that go on to learn back, before the optimiser's step.
-func (p *Pruner) Uncover(w []float32) {
+func (p *Pruner) Uncover(weights Weights) {
 	if p.hidden == nil {
 		return
 	}
+	w := weights()
 	for i, k := range p.keep {
 		if !k {
 			w[i] = p.hidden[i]
@@ -414,11 +421,12 @@ func (p *Pruner) Uncover(w []float32) {
 
 // Cover takes them out of the network again, after the step, and out of the average of the
 // weights if there is one, which begins anew for weights that return.
-func (p *Pruner) Cover(w, average []float32) {
+func (p *Pruner) Cover(weights, averages Weights) {
 	if p.o.Method != Movement || p.final {
 		p.hidden = nil
 		return
 	}
+	w, average := weights(), averages()
 	if p.hidden == nil {
 		p.hidden = make([]float32, p.n)
 	}
@@ -441,12 +449,12 @@ func (p *Pruner) Cover(w, average []float32) {
 
 // Epoch is told of the end of an epoch, after step t − 1. It tells as Step whether the mask is
 // another one now.
-func (p *Pruner) Epoch(t int, w []float32) (changed bool, err error) {
+func (p *Pruner) Epoch(t int, w Weights) (changed bool, err error) {
 	if p.o.Method != EarlyBird || p.final || t < p.o.From {
 		return false, nil
 	}
 	mask := make([]bool, p.n)
-	if err := p.choose(p.magnitudes(w), p.o.Target, mask); err != nil {
+	if err := p.choose(p.magnitudes(w()), p.o.Target, mask); err != nil {
 		return false, err
 	}
 	if p.last != nil && p.distance(p.last, mask) < p.o.Settle.Distance {

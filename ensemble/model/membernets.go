@@ -3,8 +3,10 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 
+	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -107,6 +109,7 @@ func (m *Model) ReadMembers(members int) error {
 	if err := m.Network.Plan.Close(); err != nil {
 		return err
 	}
+	maps.DeleteFunc(m.kept, func(at place, _ *engine.Kept) bool { return at.net == m.Network })
 	m.Network, m.Spec = nil, m.Spec.Reading(members)
 	return m.Open(m.opened)
 }

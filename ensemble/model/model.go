@@ -58,13 +58,14 @@ type Model struct {
 	// Int8 are the scales with which convolutions predict in int8, by the names of their filters. Nil for none.
 	Int8 map[string]*op.Int8
 
-	arrays  *ckpt.File     // from which maps are read when they are needed; nil if all are in memory
-	stored  *ckpt.File     // of the only network, from which its weights are read when it is opened; else nil
-	Ranks   *team.Team     // that predict together; nil for one rank alone
-	Local   *Task          // of this rank
-	Network *Network       // compiled on first use; runs the networks in turn
-	opened  engine.Options // of net
-	bias    *Network       // that of Bias, if there is one
+	arrays  *ckpt.File             // from which maps are read when they are needed; nil if all are in memory
+	kept    map[place]*engine.Kept // where weights were given on a device
+	stored  *ckpt.File             // of the only network, from which its weights are read when it is opened; else nil
+	Ranks   *team.Team             // that predict together; nil for one rank alone
+	Local   *Task                  // of this rank
+	Network *Network               // compiled on first use; runs the networks in turn
+	opened  engine.Options         // of net
+	bias    *Network               // that of Bias, if there is one
 }
 
 // Weights are the parameters and states of one network by name.
@@ -558,7 +559,7 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []Statistic
 	sums := map[string][]float32{OutSpread: out.Spread, OutShift: out.Mean, OutSigma: out.Sigma, outMembers: out.Members}
 	for _, p := range m.inferences() {
 		if m.stored == nil { // else they are there since it was opened
-			if err := Fill(p.net.Plan.Store(), p.weights); err != nil {
+			if err := m.fill(p); err != nil {
 				return nil, err
 			}
 		}
@@ -587,6 +588,38 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []Statistic
 		err = other.physical(out, init, stats)
 	}
 	return m.whole(out, err)
+}
+
+// fill gives a network its weights. On a device with memory of its own they are kept from the first
+// prediction to the last, if it has room for those of all networks.
+func (m *Model) fill(p inference) error {
+	if len(p.weights) == 0 {
+		return Fill(p.net.Plan.Store(), p.weights)
+	}
+	key := place{p.net, &p.weights[0]}
+	if k := m.kept[key]; k != nil {
+		return p.net.Plan.Use(k)
+	}
+	if err := Fill(p.net.Plan.Store(), p.weights); err != nil {
+		return err
+	}
+	k, err := p.net.Plan.Keep()
+	if err != nil && exit.CodeOf(err) != exit.NoDevice {
+		return err
+	}
+	if k != nil {
+		if m.kept == nil {
+			m.kept = map[place]*engine.Kept{}
+		}
+		m.kept[key] = k
+	}
+	return nil
+}
+
+// place is where weights were given to a network.
+type place struct {
+	net     *Network
+	weights *ckpt.Tensor
 }
 
 // inference is one run of a compiled network in a prediction: with which weights, and which of its
@@ -745,6 +778,7 @@ func (m *Model) Open(o engine.Options) error {
 
 // Close frees the compiled network and closes the files of the model.
 func (m *Model) Close() (err error) {
+	m.kept = nil
 	for _, n := range []**Network{&m.Network, &m.bias} {
 		if *n != nil {
 			err, *n = errors.Join(err, (*n).Plan.Close()), nil

@@ -12,11 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine"
-	"github.com/ensemble-weather/ensemble/engine/backend"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
-	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -27,14 +23,7 @@ import (
 // float32 on a processor, unless float16 is asked for.
 func TestLongTrainInFloat16(t *testing.T) {
 	emulatedGPU(t)
-	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
-	open := engine.Backends[i].Open
-	var stored []*inFloat16
-	engine.Backends[i].Open = func(o engine.Options) (backend.Backend, error) {
-		b, err := open(o)
-		stored = append(stored, &inFloat16{b.(*cuda.Backend), false})
-		return stored[len(stored)-1], err
-	}
+	opened := inFloat16Only(t)
 	c := quick(t, smallData(t), "train.device=cuda", "train.precision=f16", "train.networks=1", "train.epochs=2", "train.batch_size=2", "train.ema=0.9")
 	train := func(dir string, steps int) {
 		t.Helper()
@@ -76,7 +65,7 @@ func TestLongTrainInFloat16(t *testing.T) {
 	if digest(t, whole) != digest(t, parts) {
 		t.Error("a run that was stopped among skipped steps ends with other bits")
 	}
-	if !slices.ContainsFunc(stored, func(b *inFloat16) bool { return b.asked }) {
+	if !slices.ContainsFunc(*opened, func(b *inFloat16) bool { return b.stored }) {
 		t.Error("no field was stored as float16")
 	}
 	if err := json.Unmarshal(newest(t, whole).State, &at); err != nil {
@@ -117,23 +106,4 @@ func TestLongTrainInFloat16(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// inFloat16 has fields with their channels last, whatever their sizes, and says whether some were stored as float16.
-type inFloat16 struct {
-	*cuda.Backend
-	asked bool
-}
-
-func (b *inFloat16) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
-	ways := b.Backend.Ways(o, attrs, in, out)
-	if len(ways) > 1 {
-		ways[0].Cost++
-	}
-	return ways
-}
-
-func (b *inFloat16) Prepare(q backend.Request) (backend.Kernel, error) {
-	b.asked = b.asked || q.Out.Stored() == graph.Float16
-	return b.Backend.Prepare(q)
 }

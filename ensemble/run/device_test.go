@@ -20,6 +20,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -137,4 +139,114 @@ func tellsOf(t *testing.T, gpu bool, dir, progress string) {
 	if d := env.Device; (d != nil) != gpu || gpu && (d.Name == "" || d.ID != "GPU-1" || d.Driver != "570.86.15" || d.CUDA != "12.8") {
 		t.Errorf("GPU %v, environment %+v", gpu, d)
 	}
+}
+
+// TestAveragedNetworksOnDevice: networks that are averaged predict on a GPU what they predict on a processor, start after start.
+func TestAveragedNetworksOnDevice(t *testing.T) {
+	emulatedGPU(t)
+	tr, samples, err := rain(t, rainConfig(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(device string) (all [][]float32) {
+		m := untrained(t, tr)
+		other := slices.Clone(m.Networks[0])
+		for i, w := range other {
+			x := slices.Clone(w.Data.([]float32))
+			for k := range x {
+				x[k] *= 1.25
+			}
+			other[i].Data = x
+		}
+		m.Networks = append(m.Networks, other)
+		defer m.Close()
+		for _, k := range []int{0, 1, 0, 2} {
+			out, err := m.Predict(context.Background(), engineOptions(1, device), samples[k].Forecast, m.Task.Used)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, slices.Concat(append(out.Parameters, out.Mean, out.Sigma, out.Spread)...))
+		}
+		return all
+	}
+	got, want := of("cuda"), of("cpu")
+	for k := range want {
+		for i, v := range want[k] {
+			if math.Abs(float64(got[k][i]-v)) > 1e-4*(1+math.Abs(float64(v))) {
+				t.Fatalf("prediction %d, number %d: %v on the GPU, %v on the processor", k, i, got[k][i], v)
+			}
+		}
+	}
+	if !slices.Equal(got[0], got[2]) || slices.Equal(got[0], got[1]) {
+		t.Error("the same start is predicted otherwise behind another")
+	}
+}
+
+// TestOverflowsInFloat16: steps whose gradients overflow are skipped with half of the scale each, until they do not, and
+// the training goes on.
+func TestOverflowsInFloat16(t *testing.T) {
+	emulatedGPU(t)
+	opened := inFloat16Only(t)
+	tr, _, err := rain(t, rainConfig(t, "train.device=cuda", "train.precision=f16", "train.networks=1", "train.epochs=2", "train.batch_size=2"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.at.LossScale.Scale = 0x1p30
+	var all []optim.LossScale
+	var weights [][]float32
+	tr.report = func(int, string) {
+		all, weights = append(all, tr.at.LossScale), append(weights, slices.Clone(tr.store.Params()))
+	}
+	if err := tr.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(*opened, func(b *inFloat16) bool { return b.stored }) {
+		t.Error("no field was stored as float16")
+	}
+	last := len(all) - 1
+	skipped := int(all[last].Skipped)
+	if len(all) != 20 || skipped < 2 || skipped > 14 || all[last].Good != 20-skipped {
+		t.Fatalf("%d steps, in the end %+v", len(all), all[last])
+	}
+	for i, l := range all {
+		if n := min(i+1, skipped); l.Scale != math.Ldexp(0x1p30, -n) || l.Skipped != uint64(n) {
+			t.Errorf("behind step %d %+v", i+1, l)
+		}
+		if i > 0 && slices.Equal(weights[i], weights[i-1]) != (i < skipped) {
+			t.Errorf("step %d: moved %v", i+1, !slices.Equal(weights[i], weights[i-1]))
+		}
+	}
+}
+
+// inFloat16 has fields with their channels last, whatever their sizes, and says whether some were stored as float16.
+type inFloat16 struct {
+	*cuda.Backend
+	stored bool
+}
+
+// inFloat16Only has backend cuda open so; behind emulatedGPU.
+func inFloat16Only(t *testing.T) *[]*inFloat16 {
+	t.Helper()
+	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
+	open := engine.Backends[i].Open
+	var all []*inFloat16
+	engine.Backends[i].Open = func(o engine.Options) (backend.Backend, error) {
+		b, err := open(o)
+		all = append(all, &inFloat16{b.(*cuda.Backend), false})
+		return all[len(all)-1], err
+	}
+	return &all
+}
+
+func (b *inFloat16) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
+	ways := b.Backend.Ways(o, attrs, in, out)
+	if len(ways) > 1 {
+		ways[0].Cost++
+	}
+	return ways
+}
+
+func (b *inFloat16) Prepare(q backend.Request) (backend.Kernel, error) {
+	b.stored = b.stored || q.Out.Stored() == graph.Float16
+	return b.Backend.Prepare(q)
 }

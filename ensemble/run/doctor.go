@@ -95,7 +95,7 @@ type GPUFound struct {
 func Doctor(ctx context.Context, dir string) (*DoctorReport, error) {
 	cpu := cpuinfo.Read()
 	r := &DoctorReport{
-		Program: ProgramFound{version.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH},
+		Program: thisProgram(),
 		CPU:     CPUFound{cpu.Model, cpu.Cores, cpu.Features},
 		Memory:  memory("/proc/meminfo", "/sys/fs/cgroup"),
 		Disk:    disk(dir),
@@ -121,6 +121,10 @@ func linksOf(gpus []cuda.Device, found []LibraryFound) string {
 		return "by NCCL, from GPU to GPU, one rank each; through memory of the host where ranks share one"
 	}
 	return "through memory of the host, as NCCL is missing"
+}
+
+func thisProgram() ProgramFound {
+	return ProgramFound{version.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // memory reads the machine's memory and, where a control group allows less, that.

@@ -148,8 +148,8 @@ func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 		early.Pruned = nil
 		t.prune.early, t.at.Pruned.Early = model.WeightsOf(t.store), &early
 	}
-	p.Uncover(t.store.Params())
-	changed, err := p.Step(t.ownSteps(), rate, t.store.Params(), t.opt)
+	p.Uncover(t.store.Params)
+	changed, err := p.Step(t.ownSteps(), rate, t.store.Params, t.opt)
 	if err != nil || !changed {
 		return false, err
 	}
@@ -162,7 +162,7 @@ func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 // pruneAfter is what comes behind a step, and is counted with it.
 func (t *trainer) pruneAfter() error {
 	if t.prune.mask != nil {
-		t.prune.mask.Cover(t.store.Params(), t.average())
+		t.prune.mask.Cover(t.store.Params, t.average)
 	}
 	return t.skipBlocks()
 }
@@ -191,7 +191,7 @@ func (t *trainer) pruneEpoch() error {
 	if t.prune.mask == nil {
 		return nil
 	}
-	changed, err := t.prune.mask.Epoch(t.ownSteps(), t.store.Params())
+	changed, err := t.prune.mask.Epoch(t.ownSteps(), t.store.Params)
 	if err != nil || !changed {
 		return err
 	}

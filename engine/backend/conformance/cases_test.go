@@ -8,64 +8,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
-	"github.com/ensemble-weather/ensemble/engine/rng"
 	"github.com/ensemble-weather/ensemble/internal/float16"
 )
-
-// operands draws the operands of a case, rounded to float32 so that all
-// backends see the same numbers.
-func operands(o *graph.Op, c graph.Case) [][]float64 {
-	low, high := c.Low, c.High
-	if low == 0 && high == 0 {
-		low, high = -1, 1
-	}
-	in := make([][]float64, len(c.In))
-	for k, s := range c.In {
-		key := rng.Key(rng.Hash(o.Name), rng.Hash(c.Name), uint64(k))
-		in[k] = make([]float64, s.Size())
-		for i := range in[k] {
-			in[k][i] = float64(float32(low + (high-low)*rng.Uniform(key, uint64(i))))
-		}
-	}
-	if c.Make != nil {
-		c.Make(in)
-		for _, x := range in {
-			for i, v := range x {
-				x[i] = float64(float32(v))
-			}
-		}
-	}
-	return in
-}
-
-const seed, step = 5, 11 // of random operations
 
 // reference runs the reference kernel.
 func reference(t *testing.T, o *graph.Op, c graph.Case, in [][]float64) ([]float64, graph.Shape) {
 	t.Helper()
-	s, err := o.Shape(c.In, c.Attrs)
+	out, s, err := judge(o, c, in)
 	if err != nil {
-		t.Fatalf("shape rule: %v", err)
+		t.Fatal(err)
 	}
-	out := make([]float64, s.Size())
-	for i := range out {
-		out[i] = math.NaN() // kernels must write every element
-	}
-	o.Ref(graph.Call{In: in, InShape: c.In, Out: out, OutShape: s, Seed: seed, Step: step}, c.Attrs)
 	return out, s
-}
-
-// tolerance is the largest difference between float32 and float64 results of
-// an operation that sums k terms: rounding of each term and of the sum grows
-// like √k for terms of either sign; 8 covers functions accurate to a few
-// units, and 4 the reordered products of fast convolutions.
-func tolerance(o *graph.Op, c graph.Case, out graph.Shape, want []float64) float64 {
-	var largest float64
-	for _, v := range want {
-		largest = max(largest, math.Abs(v))
-	}
-	k := float64(o.FLOPs(c.In, out, c.Attrs)) / float64(out.Size())
-	return 0x1p-23 * (8 + 4*math.Sqrt(k)) * max(largest, 1e-3)
 }
 
 const guard = 48 // elements before and after each buffer

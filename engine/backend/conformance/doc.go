@@ -6,5 +6,6 @@
 // directional differences in float64. A new operation or backend needs no edit
 // here.
 //
-// The package has tests only.
+// Beside its tests the package has Compare, the part of them that a user can run on a
+// processor of his own.
 package conformance

@@ -53,26 +53,9 @@ func TestValues(t *testing.T) {
 // ways lists the ways in which a backend runs an operation.
 func ways(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case) []backend.Way {
 	t.Helper()
-	plain := backend.Way{In: make([]graph.Layout, len(c.In))}
-	l, ok := dev.(backend.Layouts)
-	if !ok {
-		return []backend.Way{plain}
-	}
-	s, err := o.Shape(c.In, c.Attrs)
+	all, err := waysOf(dev, o, c)
 	if err != nil {
-		t.Fatalf("shape rule: %v", err)
-	}
-	if o.Name == "reorder" { // the pass sets its layouts itself
-		return []backend.Way{plain, {In: []graph.Layout{graph.Plain}, Out: l.Inner()}, {In: []graph.Layout{l.Inner()}}}
-	}
-	all := l.Ways(o, c.Attrs, c.In, s)
-	if len(all) == 0 || !slices.Equal(all[0].In, plain.In) || all[0].Out != graph.Plain {
-		t.Fatalf("the first way is not the plain one: %+v", all)
-	}
-	for _, w := range all {
-		if len(w.In) != len(c.In) || !(w.Cost >= 0) {
-			t.Fatalf("way %+v", w)
-		}
+		t.Fatal(err)
 	}
 	return all
 }
@@ -202,29 +185,6 @@ func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w back
 func multiplied(dev backend.Backend, o *graph.Op, d graph.DType) bool {
 	_, ok := dev.(backend.Remote)
 	return ok && d.Bytes() == 2 && strings.HasPrefix(o.Name, "conv3d")
-}
-
-// stored gives the elements of a value as they lie in memory.
-func stored(x []float64, s graph.Shape, l graph.Layout) []float64 {
-	if l == graph.Plain {
-		return x
-	}
-	cells := s[2:].Size()
-	if l == graph.Last {
-		y := make([]float64, l.Elems(s))
-		for i, v := range x {
-			n, c, p := i/cells/s[1], i/cells%s[1], i%cells
-			y[(n*cells+p)*l.Lanes(s[1])+c] = v
-		}
-		return y
-	}
-	blocks := (s[1] + graph.BlockSize - 1) / graph.BlockSize
-	y := make([]float64, l.Elems(s))
-	for i, v := range x {
-		n, c, p := i/cells/s[1], i/cells%s[1], i%cells
-		y[((n*blocks+c/graph.BlockSize)*cells+p)*graph.BlockSize+c%graph.BlockSize] = v
-	}
-	return y
 }
 
 // run prepares and runs a kernel, on its own buffer twice: a second run must

@@ -195,12 +195,41 @@ func (s *Sweep) Finite() (bool, error) {
 	return finite, err
 }
 
-// Masked makes what keeps x, which lies as the moments do, at 0 where keep, a byte for each parameter on the
-// device, is 0.
-func (s *Sweep) Masked(x []float32, keep device.Pointer) (func() error, error) {
+// SweepMask is which parameters are kept, a byte each, on the device and where the program has them.
+type SweepMask struct{ there, here []float32 }
+
+// NewMask makes room for a mask of n parameters.
+//
+// Errors: too little memory.
+func (b *Backend) NewMask(n int) (m *SweepMask, err error) {
+	const parameters = elem // in an element of four bytes
+	m = &SweepMask{}
+	if m.there, err = b.Make(ceil(n, parameters)); err == nil {
+		m.here, err = b.MakeHost(ceil(n, parameters))
+	}
+	return m, err
+}
+
+// Set tells a mask which parameters are kept from now on. It waits: the one before is still being read otherwise.
+func (b *Backend) Set(m *SweepMask, keep []bool) error {
+	if err := b.Wait(); err != nil {
+		return err
+	}
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(m.here))), elem*len(m.here))
+	for i, k := range keep {
+		bytes[i] = 0
+		if k {
+			bytes[i] = 1
+		}
+	}
+	return b.Copy(m.there, m.here)
+}
+
+// Masked makes what sets x, which lies as the moments do, to 0 where a mask does not keep the parameter.
+func (s *Sweep) Masked(x []float32, m *SweepMask) (func() error, error) {
 	w := &work{b: s.b}
 	if s.count > 0 {
-		w.call(sweeping, "opt_mask", device.Size{Grid: [3]int{s.count}, Block: [3]int{threads}}, s.pieces, keep, start(x))
+		w.call(sweeping, "opt_mask", device.Size{Grid: [3]int{s.count}, Block: [3]int{threads}}, s.pieces, start(m.there), start(x))
 	}
 	return w.run, w.err
 }

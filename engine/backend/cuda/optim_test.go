@@ -3,10 +3,10 @@
 package cuda_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
-	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
@@ -188,22 +188,21 @@ func sweepsEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 				t.Fatalf("%s, step %d: average: %v", c.kind, i, err)
 			}
 		}
-		keep := make([]byte, len(store.Params()))
+		keep, ones := make([]bool, len(store.Params())), make([]float32, len(store.Params()))
 		for i := range keep {
-			keep[i] = byte(i % 2)
-		}
-		bits := there(t, b, do, unsafe.Slice((*float32)(unsafe.Pointer(&keep[0])), len(keep)/4))
-		ones := make([]float32, len(keep))
-		for i := range ones {
-			ones[i] = 1
+			keep[i], ones[i] = i%2 == 1, 1
 		}
 		x := there(t, b, do, ones)
 		do(func() error {
-			mask, err := s.Masked(x, device.Pointer(unsafe.SliceData(bits)))
+			m, err := b.NewMask(len(keep))
 			if err != nil {
 				return err
 			}
-			return mask()
+			mask, err := s.Masked(x, m)
+			if err != nil {
+				return err
+			}
+			return errors.Join(b.Set(m, keep), mask())
 		})
 		for i, v := range here(t, b, do, x)[:105] {
 			if v != float32(i%2) {

@@ -1,0 +1,166 @@
+//go:build long
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+)
+
+// trainedOf is a run whose model uses so many members.
+func trainedOf(t *testing.T, members int) string {
+	t.Helper()
+	testdecoder.Path(t)
+	dir := t.TempDir()
+	for i := range 20 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("fc_%02d.grib2", i)), join(cycleOf(firstDay.AddDate(0, 0, 14*i), members)...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := fmt.Sprintf(`version: 1
+data:
+  forecasts: [%s/fc_*.grib2]
+  members: {use: %d, least: 2, full: %[2]d}
+  leads: [0h, 24h, 48h]
+  target_lead: 48h
+  levels: [850hPa, 500hPa]
+  variables: [t, gh]
+  targets: [{variable: t, levels: [850hPa]}]
+model: {base: 2, stages: 1, head: spread}
+train: {epochs: 1, batch_size: 4, threads: 1, networks: 1, loss: {kind: mse}}
+`, dir, members)
+	config, run := filepath.Join(dir, "train.yaml"), filepath.Join(dir, "run")
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := call(t, "train", "-c", config, "--run-dir", run, "--progress", "none"); code != exit.OK {
+		t.Fatal(stderr)
+	}
+	return run
+}
+
+// TestLongSuites: three starts of ten members, which arrive in random order, in the suites of
+// Cylc, ecFlow and Slurm. A site that is configured wrongly is refused once, without another
+// try, and goes on by hand. Of the first start a member is late, of the second one is damaged
+// at first, and the prediction of the third is killed. The products are those of an
+// undisturbed run.
+func TestLongSuites(t *testing.T) {
+	const members, odd = 10, 4 // odd: the member that something happens to
+	run := trainedOf(t, members)
+	for _, c := range []struct {
+		name  string
+		start func(*site) (end func(), again func(time.Time))
+		all   bool // starts are predicted beside each other
+	}{
+		{"ecflow", (*site).ecflow, false},
+		{"cylc", (*site).cylcSuite, true},
+		{"slurm", (*site).slurm, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSite(t, run, 3, members, 8*time.Second)
+			want := s.undisturbed()
+			good, err := os.ReadFile(s.siteFile())
+			if err != nil {
+				t.Fatal(err)
+			}
+			wrong := strings.Replace(string(good), ". ", "export ENSEMBLE_MEMBERS_ON_SHORT=perhaps\n. ", 1)
+			if err := os.WriteFile(s.siteFile(), []byte(wrong), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			end, again := c.start(s)
+			refused := s.cycles[:1]
+			if c.all {
+				refused = s.cycles
+			}
+			var alarms []string
+			for _, x := range refused {
+				s.until("a refusal", func() bool { return s.alarmed("refused " + name(x)) })
+				alarms = append(alarms, "refused "+name(x))
+			}
+			time.Sleep(2 * time.Second) // in which nothing is tried again
+			if err := os.WriteFile(s.siteFile(), good, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range refused {
+				again(x)
+			}
+
+			r := rand.New(rand.NewPCG(7, 8))
+			for _, k := range r.Perm(len(s.cycles) * members) {
+				x, m := s.cycles[k/members], k%members
+				switch {
+				case m != odd:
+					s.deliver(x, m, s.content(x, m))
+				case x == s.cycles[1]:
+					s.deliver(x, m, s.content(x, m)[:1000])
+				}
+				time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
+			}
+			pending := []func() bool{
+				func() bool { return s.alarmed("degraded " + name(s.cycles[0])) },
+				func() bool { return s.alarmed("degraded " + name(s.cycles[1])) },
+				func() bool {
+					pid := s.waiting(s.cycles[2])
+					return pid > 0 && syscall.Kill(pid, syscall.SIGKILL) == nil
+				},
+			}
+			s.until("all that happens", func() bool {
+				left := 0
+				for i, happened := range pending {
+					if happened != nil && happened() {
+						s.deliver(s.cycles[i], odd, s.content(s.cycles[i], odd))
+						pending[i] = nil
+					}
+					if pending[i] != nil {
+						left++
+					}
+				}
+				return left == 0
+			})
+			end()
+			s.finished(want, append(alarms, "degraded "+name(s.cycles[0]), "degraded "+name(s.cycles[1]))...)
+			t.Logf("%s: 3 starts of %d members, %d refused, 2 amended, 1 killed: right after %s, alarms %s", c.name, members, len(refused), time.Since(begun).Round(time.Second), strings.Join(s.alarms(), ", "))
+		})
+	}
+}
+
+// cylcSuite plays the suite.
+func (s *site) cylcSuite() (end func(), again func(time.Time)) {
+	s.Helper()
+	cylc := s.cylc()
+	conf := filepath.Join(filepath.Dir(s.ops), "cylc-conf")
+	if err := os.Mkdir(conf, 0o755); err != nil {
+		s.Fatal(err)
+	}
+	text := "[platforms]\n    [[localhost]]\n        hosts = localhost\n        cylc path = " + filepath.Dir(cylc) + "\n[scheduler]\n    [[main loop]]\n        plugins =\n"
+	if err := os.WriteFile(filepath.Join(conf, "global.cylc"), []byte(text), 0o644); err != nil {
+		s.Fatal(err)
+	}
+	s.env = append(s.env, "CYLC_CONF_PATH="+conf, "PATH="+filepath.Dir(cylc)+":"+os.Getenv("PATH"))
+	out, ended := s.daemon(cylc, append([]string{"vip", "--no-detach", "--workflow-name=ops"}, s.cylcArgs()...)...)
+	end = func() {
+		s.Helper()
+		select {
+		case err := <-ended:
+			if err != nil {
+				s.Fatalf("%v\n%s\n%s", err, out, s.told())
+			}
+		case <-time.After(time.Minute):
+			s.Fatalf("no end of\n%s\n%s", out, s.told())
+		}
+	}
+	return end, func(c time.Time) {
+		s.until("a suite that stands", func() bool { return strings.Contains(out.String(), "Workflow stalled") })
+		s.run(cylc, "trigger", "ops//"+c.Format("20060102T15Z")+"/predict")
+	}
+}

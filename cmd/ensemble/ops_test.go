@@ -1,0 +1,509 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/testgrib"
+)
+
+// The suites of docs/ops, run by their schedulers.
+
+// site is the site of a suite: where forecasts arrive, and where products go.
+type site struct {
+	*testing.T
+	ops, input, products, logs string
+	cycles                     []time.Time
+	members                    int
+	env                        []string
+	daemons                    []*printed
+}
+
+// printed is what a process has printed so far.
+type printed struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// newSite makes a site whose model has been trained, of some starts of so many members.
+func newSite(t *testing.T, run string, cycles, members int, deadline time.Duration) *site {
+	t.Helper()
+	root := t.TempDir()
+	s := &site{T: t, ops: filepath.Join(root, "ops"), input: filepath.Join(root, "fc"), products: filepath.Join(root, "products"), logs: filepath.Join(root, "logs"), members: members}
+	if err := os.CopyFS(s.ops, os.DirFS("../../docs/ops")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range cycles {
+		s.cycles = append(s.cycles, lastDay.AddDate(0, 0, i))
+	}
+	program, err := filepath.Abs(os.Args[0])
+	if err == nil {
+		err = os.MkdirAll(s.input, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, v := range [][2]string{{"ENSEMBLE", program}, {"RUN_DIR", run}, {"INPUT", s.input}, {"PRODUCTS", s.products}, {"LOGS", s.logs},
+		{"DEADLINE", fmt.Sprintf("+%gs", deadline.Seconds())}, {"AMEND_DEADLINE", "+60s"}, {"XDG_CACHE_HOME", os.Getenv("XDG_CACHE_HOME")}, {"ENSEMBLE_DECODE", os.Getenv("ENSEMBLE_DECODE")},
+		{"ENSEMBLE_MEMBERS_POLL", "0.1s"}, {"ENSEMBLE_MEMBERS_EXPECTED", strconv.Itoa(members)}, {"ENSEMBLE_MEMBERS_MINIMUM", strconv.Itoa(members / 2)}, {"GOMAXPROCS", "1"}} {
+		fmt.Fprintf(&text, "export %s='%s'\n", v[0], v[1])
+	}
+	text.WriteString(". \"$OPS/site.sh\"\n")
+	if err := os.WriteFile(s.siteFile(), []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(os.Environ(), "OPS="+s.ops, "SITE="+s.siteFile(), "HOME="+root, "LC_ALL=C.UTF-8")
+	return s
+}
+
+func (s *site) siteFile() string { return filepath.Join(filepath.Dir(s.ops), "test-site.sh") }
+
+// program finds a program of a scheduler; without it the test is left out.
+func (s *site) program(name string, more ...string) string {
+	s.Helper()
+	for _, path := range append(more, name) {
+		if found, err := exec.LookPath(path); err == nil {
+			if found, err = filepath.Abs(found); err == nil {
+				return found
+			}
+		}
+	}
+	s.Skipf("skipped: no %s here (scripts/setup.sh test installs it)", name)
+	return ""
+}
+
+// run runs a command to its end.
+func (s *site) run(name string, args ...string) string {
+	s.Helper()
+	out, err := s.try(name, args...)
+	if err != nil {
+		s.Fatalf("%s %q: %v\n%s\n%s", name, args, err, out, s.told())
+	}
+	return out
+}
+
+func (s *site) try(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = s.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// daemon runs a command beside the test, and ends it with the test if it has not ended by
+// itself.
+func (s *site) daemon(name string, args ...string) (out *printed, ended <-chan error) {
+	s.Helper()
+	cmd := exec.Command(name, args...)
+	out = &printed{}
+	cmd.Env, cmd.Stdout, cmd.Stderr = s.env, out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	s.daemons = append(s.daemons, out)
+	done, gone := make(chan error, 1), make(chan struct{})
+	go func() {
+		done <- cmd.Wait()
+		close(gone)
+	}()
+	s.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		select {
+		case <-gone:
+		case <-time.After(10 * time.Second):
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			<-gone
+		}
+	})
+	return out, done
+}
+
+// name is a cycle in names of files.
+func name(c time.Time) string { return c.Format("2006010215") }
+
+func (s *site) file(c time.Time, member int) string {
+	return filepath.Join(s.input, fmt.Sprintf("fc_%s_m%02d.grib2", name(c), member))
+}
+
+// content is the file of a member of a start.
+func (s *site) content(c time.Time, member int) []byte {
+	return join(without(cycleOf(c, s.members), func(m testgrib.Message) bool { return m.Member != member })...)
+}
+
+// deliver puts a file in place: renamed, as one transfer does it, or written slowly.
+func (s *site) deliver(c time.Time, member int, text []byte) {
+	s.Helper()
+	tmp := filepath.Join(filepath.Dir(s.input), "arriving")
+	err := os.WriteFile(tmp, text, 0o644)
+	if err == nil {
+		err = os.Rename(tmp, s.file(c, member))
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// sums are those of the products of all starts, which have their manifests; "" of one that is
+// not there.
+func (s *site) sums() (out []string) {
+	s.Helper()
+	for _, c := range s.cycles {
+		dir := filepath.Join(s.products, name(c))
+		text, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+		if err != nil {
+			out = append(out, "")
+			continue
+		}
+		check := exec.Command("sha256sum", "-c", "--strict", "--quiet", "SHA256SUMS")
+		check.Dir = dir
+		if wrong, err := check.CombinedOutput(); err != nil {
+			s.Errorf("%s: %v: %s", dir, err, wrong)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+		if err != nil || !strings.Contains(string(got), `"status": "ok"`) && !strings.Contains(string(got), `"status":"ok"`) {
+			s.Errorf("%s: %v: %.200s", dir, err, got)
+		}
+		out = append(out, string(text))
+	}
+	return out
+}
+
+// undisturbed are the sums of the products when all input is there; nothing of it stays.
+func (s *site) undisturbed() []string {
+	s.Helper()
+	for _, c := range s.cycles {
+		for m := range s.members {
+			s.deliver(c, m, s.content(c, m))
+		}
+		s.run(filepath.Join(s.ops, "step.sh"), "predict", name(c))
+	}
+	want := s.sums()
+	for _, dir := range []string{s.products, s.input, s.logs} {
+		if err := os.RemoveAll(dir); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(s.input, 0o755); err != nil {
+		s.Fatal(err)
+	}
+	return want
+}
+
+// alarms are the words and starts that people were told.
+func (s *site) alarms() (out []string) {
+	text, _ := os.ReadFile(filepath.Join(s.logs, "alarms"))
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 3 {
+			out = append(out, f[1]+" "+f[2])
+		}
+	}
+	return out
+}
+
+// until waits for something.
+func (s *site) until(what string, is func() bool) {
+	s.Helper()
+	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatalf("in vain: %s\n%s", what, s.told())
+		}
+	}
+}
+
+// alarmed says whether there was an alarm.
+func (s *site) alarmed(want string) bool { return slices.Contains(s.alarms(), want) }
+
+// told is what the logs say.
+func (s *site) told() string {
+	out, _ := exec.Command("sh", "-c", "tail -n 12 "+s.logs+"/* 2>/dev/null; ls -la "+s.input+" "+s.products).CombinedOutput()
+	text := string(out)
+	for _, d := range s.daemons {
+		text += "\n" + d.String()
+	}
+	return text
+}
+
+// waiting is the process of a prediction of a start, 0 if there is none.
+func (s *site) waiting(c time.Time) int {
+	text, err := os.ReadFile(filepath.Join(s.logs, "predict-"+name(c)+".pid"))
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text))) // of a file that is being written: at the next look
+	return pid
+}
+
+// finished compares what a suite made with the undisturbed products, and its alarms with
+// those that were due.
+func (s *site) finished(want []string, alarms ...string) {
+	s.Helper()
+	for i, got := range s.sums() {
+		if got != want[i] || got == "" {
+			s.Errorf("start %s:\n%swant\n%s", name(s.cycles[i]), got, want[i])
+		}
+	}
+	slices.Sort(alarms)
+	if got := slices.Sorted(slices.Values(s.alarms())); !slices.Equal(got, alarms) {
+		s.Errorf("alarms %q, want %q", got, alarms)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.products, ".*")); left != nil {
+		s.Errorf("left: %q", left)
+	}
+	if s.Failed() {
+		s.Log(s.told())
+	}
+}
+
+// oneLate delivers the only start of a site, a member of it late and another cut first: it is
+// published with less, people are told, and it is amended.
+func (s *site) oneLate() {
+	s.Helper()
+	c := s.cycles[0]
+	for m := range s.members - 1 {
+		s.deliver(c, m, s.content(c, m))
+	}
+	s.deliver(c, s.members-1, s.content(c, s.members-1)[:1000])
+	s.until("the alarm", func() bool { return s.alarmed("degraded " + name(c)) })
+	s.deliver(c, s.members-1, s.content(c, s.members-1))
+}
+
+// freePort is a port that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// TestStep: the words of step.sh, which all suites go by, for every way in which a prediction
+// ends.
+func TestStep(t *testing.T) {
+	f := faulty(t)
+	s := newSite(t, f.run, 1, 4, 100*time.Millisecond)
+	c := name(s.cycles[0])
+	step := filepath.Join(s.ops, "step.sh")
+	ends := func(code int, alarms string, env ...string) {
+		t.Helper()
+		old := s.env
+		s.env = append(s.env[:len(s.env):len(s.env)], env...)
+		defer func() { s.env = old }()
+		out, err := s.try(step, "predict", c)
+		var e *exec.ExitError
+		got := 0
+		if errors.As(err, &e) {
+			got = e.ExitCode()
+		}
+		if got != code || strings.Join(s.alarms(), ", ") != alarms || out != "" {
+			t.Errorf("exit %d, alarms %q, want %d and %q: %s%s", got, s.alarms(), code, alarms, out, s.told())
+		}
+		os.Remove(filepath.Join(s.logs, "alarms"))
+	}
+	ends(75, "", "TRIES=2")
+	ends(1, "gave_up "+c, "TRIES=2", "TRY=2")
+	for m := range 3 {
+		s.deliver(s.cycles[0], m, s.content(s.cycles[0], m))
+	}
+	ends(10, "degraded "+c)
+	ends(1, "refused "+c, "TRIES=9", "ENSEMBLE_MEMBERS_ON_SHORT=perhaps")
+	s.deliver(s.cycles[0], 3, s.content(s.cycles[0], 3))
+	ends(0, "")
+	s.sums()
+}
+
+// TestEcFlowSuite: one start of docs/ops/ecflow, of which a member is damaged first.
+func TestEcFlowSuite(t *testing.T) {
+	f := faulty(t)
+	s := newSite(t, f.run, 1, 4, 700*time.Millisecond)
+	want := s.undisturbed()
+	end, _ := s.ecflow()
+	s.oneLate()
+	end()
+	s.finished(want, "degraded "+name(s.cycles[0]))
+}
+
+// ecflow begins the suite, and gives what waits for its end and what an operator does to have
+// a start tried again.
+func (s *site) ecflow() (end func(), again func(time.Time)) {
+	s.Helper()
+	server, client := s.program("ecflow_server"), s.program("ecflow_client")
+	home := filepath.Join(filepath.Dir(s.ops), "ecflow-home")
+	if err := os.Mkdir(home, 0o755); err != nil {
+		s.Fatal(err)
+	}
+	port := freePort(s.T)
+	s.env = append(s.env, "ECF_HOST=localhost", "ECF_PORT="+port, "ECF_HOME="+home)
+	s.daemon("sh", "-c", `cd "$ECF_HOME" && exec "$0" --port "$ECF_PORT"`, server)
+	s.until("the server", func() bool { _, err := s.try(client, "--ping"); return err == nil })
+	def, err := os.ReadFile(filepath.Join(s.ops, "ecflow", "ensemble.def"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	text := strings.NewReplacer(s.siteNames()...).Replace(string(def))
+	first, last := s.cycles[0].Format("20060102"), s.cycles[len(s.cycles)-1].Format("20060102")
+	if text = strings.Replace(text, "20260101 20361231", first+" "+last, 1); !strings.Contains(text, first) || strings.Contains(text, "/usr/") {
+		s.Fatal(text)
+	}
+	path := filepath.Join(home, "site.def")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		s.Fatal(err)
+	}
+	s.run(client, "--load="+path)
+	s.run(client, "--restart")
+	s.run(client, "--begin=ensemble")
+	end = func() {
+		s.Helper()
+		state := ""
+		for end := time.Now().Add(time.Minute); !strings.Contains(state, "complete") && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			state = s.run(client, "--query", "state", "/ensemble")
+		}
+		if !strings.Contains(state, "complete") {
+			out, _ := exec.Command("sh", "-c", "tail -n 20 $(find "+home+" -name '*.[0-9]*') "+home+"/*.log").CombinedOutput()
+			s.Fatalf("the suite is %s\n%s\n%s\n%s", state, s.run(client, "--get_state"), out, s.told())
+		}
+		s.run(client, "--terminate=yes")
+	}
+	return end, func(time.Time) { s.run(client, "--run", "/ensemble/cycle/predict") }
+}
+
+// siteNames are the places of an installed suite, and of this one.
+func (s *site) siteNames() []string {
+	const at = "/usr/share/doc/ensemble/ops"
+	return []string{at + "/site.sh", s.siteFile(), at, s.ops}
+}
+
+// TestCylcSuite: docs/ops/cylc is a valid workflow. It runs in TestLongCylcSuite.
+func TestCylcSuite(t *testing.T) {
+	f := faulty(t)
+	s := newSite(t, f.run, 1, 4, time.Second)
+	if out := s.run(s.cylc(), append([]string{"validate"}, s.cylcArgs()...)...); !strings.Contains(out, "Valid for cylc-8") {
+		t.Error(out)
+	}
+}
+
+func (s *site) cylc() string { return s.program("cylc", "../../build/cylc/bin/cylc") }
+
+func (s *site) cylcArgs() []string {
+	point := func(c time.Time) string { return c.Format("20060102T15Z") }
+	return []string{filepath.Join(s.ops, "cylc"), "--set", fmt.Sprintf("OPS='%s'", s.ops), "--set", fmt.Sprintf("SITE='%s'", s.siteFile()),
+		"--set", fmt.Sprintf("FIRST='%s'", point(s.cycles[0])), "--set", fmt.Sprintf("LAST='%s'", point(s.cycles[len(s.cycles)-1])), "--set", "DELAY='PT1S'"}
+}
+
+// TestSlurmJob: one start of docs/ops/slurm on a cluster of this machine.
+func TestSlurmJob(t *testing.T) {
+	f := faulty(t)
+	s := newSite(t, f.run, 1, 4, 700*time.Millisecond)
+	want := s.undisturbed()
+	end, _ := s.slurm()
+	s.oneLate()
+	end()
+	s.finished(want, "degraded "+name(s.cycles[0]))
+}
+
+// slurm starts a cluster of one node and submits the job of each start.
+func (s *site) slurm() (end func(), again func(time.Time)) {
+	s.Helper()
+	sbatch, squeue := s.program("sbatch"), s.program("squeue")
+	home := filepath.Join(filepath.Dir(s.ops), "slurm-home")
+	for _, dir := range []string{"state", "spool"} {
+		if err := os.MkdirAll(filepath.Join(home, dir), 0o755); err != nil {
+			s.Fatal(err)
+		}
+	}
+	key := make([]byte, 1024)
+	for i := range key {
+		key[i] = byte(rand.Uint32())
+	}
+	if err := os.WriteFile(filepath.Join(home, "key"), key, 0o600); err != nil {
+		s.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		s.Fatal(err)
+	}
+	host, _, _ = strings.Cut(host, ".")
+	user := s.run("id", "-un")
+	conf := strings.NewReplacer("HOME", home, "NODE", host, "USER", strings.TrimSpace(user), "PORT1", freePort(s.T), "PORT2", freePort(s.T)).Replace(`ClusterName=test
+SlurmctldHost=NODE(127.0.0.1)
+SlurmUser=USER
+SlurmdUser=USER
+AuthType=auth/munge
+AuthInfo=socket=HOME/munge
+CredType=cred/munge
+SlurmctldPort=PORT1
+SlurmdPort=PORT2
+StateSaveLocation=HOME/state
+SlurmdSpoolDir=HOME/spool
+SlurmctldPidFile=HOME/slurmctld.pid
+SlurmdPidFile=HOME/slurmd.pid
+SlurmctldLogFile=HOME/slurmctld.log
+SlurmdLogFile=HOME/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
+MpiDefault=none
+NodeName=NODE NodeAddr=127.0.0.1 CPUs=2
+PartitionName=all Nodes=NODE Default=YES OverSubscribe=FORCE:8
+`)
+	if err := os.WriteFile(filepath.Join(home, "slurm.conf"), []byte(conf), 0o644); err != nil {
+		s.Fatal(err)
+	}
+	s.env = append(s.env, "SLURM_CONF="+filepath.Join(home, "slurm.conf"), "LOGS_SLURM="+filepath.Join(home, "out"), "PATH="+os.Getenv("PATH")+":/usr/sbin")
+	at := func(name string) string { return filepath.Join(home, name) }
+	s.daemon(s.program("munged", "/usr/sbin/munged"), "--foreground", "--force", "--key-file="+at("key"), "--socket="+at("munge"), "--pid-file="+at("munge.pid"), "--log-file="+at("munge.log"), "--seed-file="+at("seed"))
+	s.until("munge", func() bool { _, err := os.Stat(at("munge")); return err == nil })
+	s.daemon(s.program("slurmctld", "/usr/sbin/slurmctld"), "-D")
+	s.daemon(s.program("slurmd", "/usr/sbin/slurmd"), "-D", "-N", host)
+	s.until("the node", func() bool {
+		out, err := s.try("sinfo", "-h", "-o", "%T")
+		return err == nil && strings.Contains(out, "idle")
+	})
+	submit := func(c time.Time) {
+		s.run(sbatch, "--export=ALL,CYCLE="+name(c), "--output="+at("predict-"+name(c)), filepath.Join(s.ops, "slurm", "predict.sbatch"))
+	}
+	for _, c := range s.cycles {
+		submit(c)
+	}
+	end = func() {
+		s.Helper()
+		s.until("the end of all jobs", func() bool { return strings.TrimSpace(s.run(squeue, "-h")) == "" })
+		if s.Failed() {
+			out, _ := exec.Command("sh", "-c", "tail -n 20 "+home+"/*.log "+home+"/out* "+home+"/predict*").CombinedOutput()
+			s.Log(string(out))
+		}
+	}
+	return end, submit
+}

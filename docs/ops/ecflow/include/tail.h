@@ -1,0 +1,3 @@
+trap - EXIT TERM INT HUP USR1 XCPU
+ecflow_client --complete
+exit 0

@@ -1,0 +1,58 @@
+#!/bin/bash
+# step.sh predict|amend CYCLE [FLAGS...]: the products of one start, as a step of any suite.
+#
+#   predict   waits until the deadline, then goes on with what is there (predict.yaml)
+#   amend     waits for all that is missing, and makes degraded products again
+#
+# From the environment: OPS (this folder), SITE (site.sh), TRY and TRIES (this try, and how
+# many the suite makes). Exit, which is all that a suite needs to know:
+#
+#   0   published
+#   10  published, of less than was expected; people have been told
+#   75  try again
+#   1   do not try again; people have been told
+set -u
+step=$1 cycle=$2
+shift 2
+: "${TRY:=1}" "${TRIES:=1}"
+. "$SITE"
+mkdir -p "$LOGS" || exit 1
+# The policy of a step goes by the environment: products state the command line, and those of
+# both steps are to be the same bytes.
+export ENSEMBLE_MEMBERS_DEADLINE=$DEADLINE
+if [ "$step" = amend ]; then
+  export ENSEMBLE_MEMBERS_DEADLINE=$AMEND_DEADLINE ENSEMBLE_MEMBERS_ON_SHORT=fail
+fi
+
+answer="$LOGS/$step-$cycle.json"
+"$ENSEMBLE" predict -c "$OPS/predict.yaml" --run-dir "$RUN_DIR" --input "$INPUT/*$cycle*.grib2" --cycle "$cycle" \
+  --out "$PRODUCTS" --progress none "$@" \
+  --json --log-format json --log-file "$LOGS/predict.jsonl" >"$answer" 2>/dev/null </dev/null &
+pid=$!
+echo $pid >"$LOGS/$step-$cycle.pid"
+trap 'kill -TERM $pid 2>/dev/null' TERM INT USR1 HUP # the program ends what it is at, with 75
+wait $pid
+code=$?
+while kill -0 $pid 2>/dev/null; do # a signal ends a wait early
+  wait $pid
+  code=$?
+done
+rm -f "$LOGS/$step-$cycle.pid"
+
+why=$(sed -n 's/\\"/`/g; s/.*"error":{"code":"[^"]*","what":"\([^"]*\)".*/\1/p' "$answer")
+again=no
+case $code in
+0)
+  grep -q '"status":"degraded"' "$answer" || exit 0
+  "$ALARM" degraded "$cycle" "published with less than expected, see $PRODUCTS/$cycle/manifest.json"
+  exit 10
+  ;;
+66 | 71 | 75) again=yes ;;             # input that is not there yet, a lost rank, told to stop
+69) again=yes ;;                       # another node may have what is missing here
+74) again=yes ;;                       # a full disk, a stale handle
+137 | 143) again=yes ;;                # killed: by hand, by the node, for memory
+esac
+if [ $again = yes ] && [ "$TRY" -lt "$TRIES" ]; then exit 75; fi
+if [ $again = yes ]; then word=gave_up; else word=refused; fi
+"$ALARM" $word "$cycle" "$step ended with $code: ${why:-no answer}, see $LOGS/predict.jsonl"
+exit 1
