@@ -85,8 +85,10 @@ type Options struct {
 	Workspace int64
 	// Kernels prepares operations that the device does not know, by name.
 	Kernels map[string]func(backend.Request) (backend.Kernel, error)
-	// Opened, if not nil, is told the device before anything is compiled for it. Of the operations of Kernels it names those whose operands lie where the device has them,
-	// in any of its layouts if they say so (graph.Op.AnyLayout); on a device with memory of its own the others run on copies.
+	// Opened, if not nil, is told the device before anything is compiled for it. Of the operations
+	// of Kernels it names those whose operands lie where the device has them, in any of its layouts
+	// if they say so (graph.Op.AnyLayout); on a device with memory of its own the others run on
+	// copies.
 	Opened func(dev backend.Backend) (native map[string]bool, err error)
 	// Agree, if not nil, has several plans that run together decide alike: it gives the largest
 	// of each of their numbers.

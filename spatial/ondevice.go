@@ -387,7 +387,6 @@ func (p *Plan) onDevices(o *engine.Options, c *comm.Comm, groups map[string]*com
 		}
 	}
 	o.Opened = func(dev backend.Backend) (map[string]bool, error) {
-		p.sums.filling, p.devices = filling{size: p.sums.size}, nil // of a plan that had no room
 		devices, said, err := link(c, dev)
 		if _, away := dev.(backend.Remote); err != nil || !away {
 			return nil, err
