@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // WriteFile writes data to path atomically.
@@ -43,7 +44,7 @@ func Write(path string, fill func(io.Writer) error) error {
 func Replace(path string, fill func(tmp string) error) (err error) {
 	dir := filepath.Dir(path)
 	var f *os.File
-	tmp, err := unused(filepath.Join(dir, "."+filepath.Base(path)+".partial-"), func(name string) (err error) {
+	tmp, err := unused(filepath.Join(dir, "."+filepath.Base(path)+partial), func(name string) (err error) {
 		f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
 		return err
 	})
@@ -68,6 +69,16 @@ func Replace(path string, fill func(tmp string) error) (err error) {
 		return fmt.Errorf("put %s in place: %w", path, err)
 	}
 	return Sync(dir)
+}
+
+// partial is in the names of temporary files and folders, behind a point and the name that
+// they will have.
+const partial = ".partial-"
+
+// Temporary tells whether a name is that of a temporary file or folder. Nobody writes to it
+// any more if its writer is dead.
+func Temporary(name string) bool {
+	return strings.HasPrefix(name, ".") && strings.Contains(name, partial)
 }
 
 // TempDir makes a new folder in dir whose name begins with prefix, with the

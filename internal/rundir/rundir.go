@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -71,8 +72,28 @@ func Open(path string, o Options) (*Dir, State, error) {
 	if err != nil || state == Complete {
 		return nil, state, errors.Join(err, d.Close())
 	}
+	if err := d.sweep(); err != nil {
+		return nil, state, errors.Join(err, d.Close())
+	}
 	d.events = newEvents(path)
 	return d, state, nil
+}
+
+// sweep removes what a process left that was killed while it wrote a file of the run. It is
+// dead: this one has its lease.
+func (d *Dir) sweep() error {
+	return exit.Create(d.Path, filepath.WalkDir(d.Path, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !atomicfile.Temporary(e.Name()) {
+			return err
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+		if e.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	}))
 }
 
 // View is a run directory in which another process works: files have their paths, and

@@ -117,6 +117,38 @@ func TestForeignDirectory(t *testing.T) {
 	}
 }
 
+// TestLeftovers: what a killed process had begun to write goes when the run goes on; files of
+// other folders stay.
+func TestLeftovers(t *testing.T) {
+	path := t.TempDir()
+	d := open(t, path, Options{}, Fresh)
+	if err := d.Events().Write("train", 1, 0, Value{"loss", 0.5}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"model/.weights-00.safetensors.partial-x", ".manifest.json.partial-y", "checkpoints/.step-000000007.partial-z/rank-0000.st", "model/weights.partial-1"} {
+		file := filepath.Join(path, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, path, Options{Resume: true}, Resuming)
+	var left []string
+	if err := filepath.WalkDir(path, func(file string, _ os.DirEntry, err error) error {
+		if strings.Contains(file, ".partial-") {
+			left = append(left, filepath.Base(file))
+		}
+		return err
+	}); err != nil || len(left) != 1 || left[0] != "weights.partial-1" {
+		t.Errorf("left %q, %v; want only the file that is no temporary one", left, err)
+	}
+}
+
 // TestBothAtOnce is fault 48: of two that start at once exactly one wins.
 func TestBothAtOnce(t *testing.T) {
 	for range 100 {
