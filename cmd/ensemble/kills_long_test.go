@@ -1,0 +1,228 @@
+//go:build long
+
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// victim is a command that is killed again and again.
+type victim struct {
+	name  string
+	kills int      // at least
+	args  []string // always the same: products state their command
+	out   string   // what it makes, removed before it begins anew
+	// done gives what is finished, as readers see it: "" for nothing yet. What is there must
+	// be whole at any time.
+	done   func(t *testing.T) string
+	stays  bool // it does not end by itself: when all is done it is told to
+	rivals bool // a second process may be started beside it, which waits and is not killed
+}
+
+// TestLongKills: the program is killed (SIGKILL) at random moments, more than two hundred times over all
+// commands that write, and started again each time with the same command. There is never half
+// of anything, no lock stays that keeps the next from its work, and what comes out has the
+// checksums of an undisturbed run.
+func TestLongKills(t *testing.T) {
+	f := faulty(t)
+	past := time.Now().Add(-time.Hour)
+	for i := range 3 {
+		c := lastDay.AddDate(0, 0, i)
+		if err := os.Chtimes(f.put("fc_"+name(c)+".grib2", join(cycle(c)...)), past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	input := filepath.Join(f.dir, "fc_*.grib2")
+	dir := func(name string) string { return filepath.Join(f.dir, name) }
+	for _, v := range []victim{
+		{name: "predict", kills: 60, out: dir("predict"), rivals: true, done: products(dir("predict"), 3),
+			args: []string{"predict", "--run-dir", f.run, "--input", input, "--out", dir("predict"), "--format", "netcdf,grib2,zarr", "--threads", "1", "--progress", "none", "--deadline", "+2m", "--set", "members.poll=0.1s"}},
+		{name: "data prepare", kills: 50, out: dir("store"), done: store(dir("store")),
+			args: []string{"data", "prepare", "-c", archive(t), "--out", dir("store"), "--shard-size", "400KiB", "--memory", "8MiB", "--progress", "none"}},
+		{name: "train", kills: 50, out: dir("run"), done: training(dir("run")),
+			args: []string{"train", "-c", f.config, "--set", "train.epochs=4", "--run-dir", dir("run"), "--resume", "auto", "--progress", "none"}},
+		{name: "serve", kills: 50, out: dir("serve"), stays: true, done: products(dir("serve"), 3),
+			args: []string{"serve", "--listen", "unix:" + dir("http"), "--run-dir", f.run, "--input", input, "--out", dir("serve"), "--threads", "1", "--set", "members.poll=0.1s"}},
+	} {
+		t.Run(v.name, v.disturb)
+	}
+}
+
+func (v victim) start(t *testing.T) (cmd *exec.Cmd, out *printed, ended <-chan error) {
+	t.Helper()
+	cmd, out = exec.Command(os.Args[0], v.args...), &printed{}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	return cmd, out, done
+}
+
+// disturb compares what comes of a command that is killed with what it makes undisturbed.
+func (v victim) disturb(t *testing.T) {
+	begun := time.Now()
+	v.toEnd(t, time.Hour)
+	took := time.Since(begun)
+	want := v.done(t)
+	if want == "" {
+		t.Fatal("nothing was made")
+	}
+	r := rand.New(rand.NewPCG(11, 12))
+	kills, rounds, beside := 0, 0, 0
+	for kills < v.kills {
+		if err := os.RemoveAll(v.out); err != nil {
+			t.Fatal(err)
+		}
+		for try := 0; ; try++ {
+			var rival <-chan error
+			var said *printed
+			if v.rivals && r.IntN(4) == 0 {
+				_, said, rival = v.start(t)
+				beside++
+			}
+			// Longer from try to try, so that each round comes to an end.
+			ended := v.toEnd(t, time.Duration(r.Int64N(int64(took)*int64(try+3)/3+1)))
+			if !ended {
+				kills++
+			}
+			if rival != nil {
+				if err := <-rival; err != nil {
+					t.Fatalf("beside one that was killed: %v: %s", err, said)
+				}
+				ended = true
+			}
+			if got := v.done(t); ended && got != want || got != "" && !strings.Contains(want, got) {
+				t.Fatalf("after %d kills:\n%s\nwant\n%s", kills, got, want)
+			}
+			if ended {
+				break
+			}
+		}
+		rounds++
+		if err := filepath.WalkDir(v.out, func(path string, _ fs.DirEntry, err error) error {
+			if n := filepath.Base(path); strings.Contains(n, ".lock") || strings.Contains(n, ".partial-") {
+				t.Errorf("%s stays", path)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%s: killed %d times in %d runs to the end, %d of them with another one beside; undisturbed it takes %s: always whole, checksums as undisturbed, no lock stays",
+		v.name, kills, rounds, beside, took.Round(time.Millisecond))
+}
+
+// toEnd runs the command until it ends, or kills it after some time.
+func (v victim) toEnd(t *testing.T, kill time.Duration) (ended bool) {
+	t.Helper()
+	cmd, out, gone := v.start(t)
+	timer, look := time.NewTimer(kill), time.NewTicker(20*time.Millisecond)
+	defer timer.Stop()
+	defer look.Stop()
+	want := exit.OK
+	for {
+		select {
+		case <-timer.C:
+			if want == exit.OK {
+				_ = cmd.Process.Kill() // it may have ended just now
+			}
+		case <-look.C:
+			if v.stays && want == exit.OK && strings.Count(v.done(t), "finished") == 3 {
+				want = exit.SaveAndStop
+				_ = cmd.Process.Signal(syscall.SIGTERM)
+			}
+		case <-gone:
+			state := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			if state.Signaled() && state.Signal() == syscall.SIGKILL {
+				return false
+			}
+			if exit.Code(state.ExitStatus()) != want {
+				t.Fatalf("%q: exit %d, want %d: %s", v.args, state.ExitStatus(), want, out)
+			}
+			return true
+		}
+	}
+}
+
+// whole compares the files of a finished folder with its SHA256SUMS.
+func whole(t *testing.T, dir string) string {
+	t.Helper()
+	check := exec.Command("sha256sum", "-c", "--strict", "--quiet", "SHA256SUMS")
+	check.Dir = dir
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", dir, err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// products are the starts that are published. The folder of a start is there with all of it,
+// or not at all.
+func products(out string, starts int) func(*testing.T) string {
+	return func(t *testing.T) (text string) {
+		t.Helper()
+		dirs, _ := filepath.Glob(filepath.Join(out, "2*"))
+		slices.Sort(dirs)
+		if len(dirs) > starts {
+			t.Fatalf("folders %q", dirs)
+		}
+		for _, dir := range dirs {
+			if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err != nil {
+				t.Fatalf("half a product: %v", err)
+			}
+			text += "finished " + filepath.Base(dir) + "\n" + whole(t, dir)
+		}
+		return text
+	}
+}
+
+// store is a sample store that is finished.
+func store(out string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		if _, err := os.Stat(filepath.Join(out, "store.json")); err != nil {
+			return ""
+		}
+		whole(t, out)
+		return sumsOf(t, out)
+	}
+}
+
+// training is the model of a run that is finished.
+func training(out string) func(*testing.T) string {
+	return func(t *testing.T) (text string) {
+		t.Helper()
+		if _, err := os.Stat(filepath.Join(out, "manifest.json")); err != nil {
+			return ""
+		}
+		whole(t, out)
+		files, _ := filepath.Glob(filepath.Join(out, "model", "*"))
+		for _, path := range append(files, filepath.Join(out, "scores.json")) {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += fmt.Sprintf("%x %s\n", sha256.Sum256(b), filepath.Base(path))
+		}
+		return text
+	}
+}
