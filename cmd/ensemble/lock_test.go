@@ -69,9 +69,20 @@ func TestLockOfProducts(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.expect(exit.OK, []string{"0 of them already"}, line("--overwrite", "always")...)
-	if left, _ := filepath.Glob(filepath.Join(out, ".*")); left != nil {
-		t.Errorf("left: %q", left)
+	clean := func() {
+		t.Helper()
+		if left, _ := filepath.Glob(filepath.Join(out, ".*")); left != nil {
+			t.Errorf("left: %q", left)
+		}
 	}
+	clean()
+
+	// One that was killed after it had published left its lock.
+	if err := os.WriteFile(lock, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(exit.OK, []string{"1 of them already"}, line()...)
+	clean()
 
 	// Two processes at once make one product.
 	if err := os.RemoveAll(filepath.Join(out, "2001100800")); err != nil {

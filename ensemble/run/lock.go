@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -61,6 +62,17 @@ func (p *prediction) takeLock(ctx context.Context, init ensemble.Init) (*lease.L
 			return nil, ctx.Err()
 		case <-pause.C:
 		}
+	}
+}
+
+// tidy clears up after one that was killed when a start was complete. What cannot be cleared
+// up is no fault of the start.
+func (p *prediction) tidy(init ensemble.Init) {
+	if !p.ranks.Leads() {
+		return
+	}
+	if err := product.Tidy(p.o.Out, init); err != nil && p.o.Warn != nil {
+		p.o.Warn("what a killed process left stays: " + strings.ReplaceAll(err.Error(), "\n", ": "))
 	}
 }
 

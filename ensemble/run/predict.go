@@ -346,6 +346,9 @@ type published struct {
 func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) (r published, err error) {
 	there, got, err := p.look(ctx, init)
 	if err != nil || there != nil {
+		if err == nil {
+			p.tidy(init)
+		}
 		return p.publishedAs(init, there, nil), err
 	}
 	bad := p.opened()

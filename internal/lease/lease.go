@@ -127,6 +127,17 @@ func (l *Lease) claim(silent owner) (far *owner, err error) {
 	return nil, nil
 }
 
+// Abandoned tells whether a file is a lease whose owner was a process of this machine that is
+// gone.
+func Abandoned(path string) bool {
+	o, err := readOwner(path)
+	if me := self(); err != nil || o.Host != me.Host || o.Boot != me.Boot {
+		return false
+	}
+	start, err := processStart(o.PID)
+	return err != nil || start != o.Start
+}
+
 func held(path, what string, o owner, why string) error {
 	if o.Command != "" {
 		why += ": " + o.Command

@@ -39,6 +39,19 @@ func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
 	return l, nil
 }
 
+// Tidy removes what an owner of the lock of a start left that was killed on this machine after
+// it had published the start, which nobody makes again.
+func Tidy(root string, init ensemble.Init) error {
+	if !lease.Abandoned(filepath.Join(root, LockName(init))) {
+		return nil
+	}
+	l, err := Lock(root, init)
+	if errors.Is(err, lease.ErrHeld) { // by another one that came first
+		return nil
+	}
+	return errors.Join(err, l.Release())
+}
+
 // escaped is a path as a pattern that only it matches.
 func escaped(path string) string {
 	var out []byte
