@@ -97,7 +97,7 @@ func execute(ctx context.Context, args []string, out, log io.Writer) exit.Code {
 		}
 		return fail(&exit.Error{Code: exit.Usage, What: "the command line is wrong", Why: err.Error(), Fix: "ensemble-gpu " + cmd.name + " --help", Err: err})
 	}
-	register(c.backend)
+	register()
 	answer, err := cmd.run(ctx, c)
 	if answer != nil {
 		e := json.NewEncoder(out)
@@ -125,7 +125,7 @@ func (c *config) parse(name string, args []string, log io.Writer) error {
 	f.BoolVar(&c.less, "less", false, "train: take fewer samples where there is no plan with so many")
 	f.IntVar(&c.Channels, "channels", 42, "input channels")
 	f.TextVar(&c.Field, "field", field{2, 352, 704}, "levels, rows and columns")
-	f.StringVar(&c.Precision, "precision", "bf16", "of fields inside the network and of products: bf16, f32, or f32 with products in tf32")
+	f.StringVar(&c.Precision, "precision", "bf16", "of fields inside the network and of products: bf16, f16, f32, or f32 with products in tf32")
 	f.Float64Var(&c.seconds, "seconds", 3, "time of measured steps")
 	f.IntVar(&c.steps, "steps", 0, "measured steps (0: as many as --seconds allows), or steps of a training (0: 200)")
 	f.IntVar(&c.seeds, "seeds", 3, "trainings on each device")
@@ -162,37 +162,20 @@ func (c *config) parse(name string, args []string, log io.Writer) error {
 	return c.check()
 }
 
-// Devices of this program's own: what stands in for a GPU, and one whose convolutions of
-// float32 round what they multiply.
-const (
-	emulatedName = "emulated"
-	tf32Suffix   = "-tf32"
-)
+// emulatedName is what stands in for a GPU.
+const emulatedName = "emulated"
 
-// register adds them to those of the engine.
-func register(name string) {
-	known := func(name string) bool {
-		return slices.ContainsFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == name })
-	}
-	if !known(emulatedName) {
-		engine.Backends = append(engine.Backends, engine.Backend{Name: emulatedName, Purpose: "kernels of the GPU on the processor",
-			Open: func(engine.Options) (backend.Backend, error) { return emulated.Open(4 << 30) }})
-	}
-	at := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == name })
-	if at < 0 || known(name+tf32Suffix) {
+// register adds it to the devices of the engine.
+func register() {
+	if slices.ContainsFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == emulatedName }) {
 		return
 	}
-	exact := engine.Backends[at].Open
-	engine.Backends = append(engine.Backends, engine.Backend{Name: name + tf32Suffix, Purpose: "the same with products in TF32",
+	engine.Backends = append(engine.Backends, engine.Backend{Name: emulatedName, Purpose: "kernels of the GPU on the processor",
 		Open: func(o engine.Options) (backend.Backend, error) {
-			b, err := exact(o)
-			if err != nil {
-				return nil, err
+			b, err := emulated.Open(4 << 30)
+			if r, ok := b.(interface{ AllowTF32(bool) }); ok {
+				r.AllowTF32(o.Precision == "tf32")
 			}
-			r, ok := b.(interface{ AllowTF32(bool) })
-			if !ok {
-				return nil, errors.Join(fmt.Errorf("backend %s has no TF32", name), b.Close())
-			}
-			return b, b.Do(func() error { r.AllowTF32(true); return nil })
+			return b, err
 		}})
 }

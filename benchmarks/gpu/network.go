@@ -48,11 +48,11 @@ func (f *field) UnmarshalText(text []byte) error {
 
 // precisions are the names of the engine. Fields that are stored as bfloat16 are also
 // multiplied so, as the peer does.
-var precisions = map[string]string{"f32": "f32", "tf32": "f32", "bf16": "bf16_products"}
+var precisions = map[string]string{"f32": "f32", "tf32": "tf32", "bf16": "bf16_products", "f16": "f16"}
 
 func (n network) check() error {
 	if precisions[n.Precision] == "" {
-		return fmt.Errorf("precision %q: known are f32, tf32 and bf16", n.Precision)
+		return fmt.Errorf("precision %q: known are f32, tf32, bf16 and f16", n.Precision)
 	}
 	if n.Stages < 1 || n.Stages > unet3d.MaxStages {
 		return fmt.Errorf("%d stages: the network has 1 to %d", n.Stages, unet3d.MaxStages)
@@ -98,9 +98,6 @@ func (n network) flops() (int64, error) {
 
 // options are those of every plan on a device.
 func (n network) options(backend string) engine.Options {
-	if n.Precision == "tf32" {
-		backend += tf32Suffix
-	}
 	return engine.Options{Backend: backend, Threads: n.Threads, Precision: precisions[n.Precision]}
 }
 

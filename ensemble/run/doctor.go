@@ -345,6 +345,9 @@ func (r *DoctorReport) WriteText(w io.Writer) error {
 			}
 			row(fmt.Sprintf("GPU %d", d.Index), fmt.Sprintf("%s, compute capability %s, %s, %s free, %s used%s", d.Name, d.Compute,
 				gib(int64(d.TotalBytes)), gib(int64(d.FreeBytes)), gib(int64(d.UsedBytes)), mig))
+			if len(d.Precisions) > 0 {
+				row("", "matrix units for train.precision: "+strings.Join(d.Precisions, ", "))
+			}
 			row("", fmt.Sprintf("%d of %d MHz, memory %d MHz, %d °C, %.0f of %.0f W, %d %% busy", d.ClockMHz, d.MaxClockMHz, d.MemoryClockMHz,
 				d.Temperature, d.PowerW, d.PowerLimitW, d.BusyPercent))
 			if len(d.Throttled) > 0 {

@@ -80,7 +80,7 @@ func TestDoctorGPU(t *testing.T) {
 			t.Errorf("ranks on GPUs: got %q, want %q", got, want)
 		}
 	}
-	r := DoctorReport{GPU: GPUFound{Found: true, Driver: "570.1", CUDA: "12.8", Devices: []cuda.Device{{Name: "NVIDIA X", Compute: "9.0",
+	r := DoctorReport{GPU: GPUFound{Found: true, Driver: "570.1", CUDA: "12.8", Devices: []cuda.Device{{Name: "NVIDIA X", Compute: "7.0", Precisions: []string{"f16"},
 		TotalBytes: 80 << 30, FreeBytes: 70 << 30, Readings: cuda.Readings{UsedBytes: 10 << 30, Temperature: 61, PowerW: 512.3, PowerLimitW: 700,
 			ClockMHz: 1755, MaxClockMHz: 1980, MemoryClockMHz: 2619, BusyPercent: 97, Throttled: []string{"power", "temperature"}}}}}}
 	var b strings.Builder
@@ -88,7 +88,7 @@ func TestDoctorGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"80.0 GiB, 70.0 GiB free, 10.0 GiB used", "1755 of 1980 MHz, memory 2619 MHz, 61 °C, 512 of 700 W, 97 % busy",
-		"clocks are held down by: power, temperature"} {
+		"matrix units for train.precision: f16", "clocks are held down by: power, temperature"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

@@ -176,11 +176,12 @@ func valueBytes(stored string) int {
 	return 2
 }
 
-// The first architectures whose matrix units multiply float16 as conv.cu has it, and
+// The first architectures whose matrix units multiply float16, in quads and by warps, and
 // bfloat16 and TF32.
 const (
-	firstF16  = 75
-	firstBF16 = 80
+	firstQuads = 70
+	firstF16   = 75
+	firstBF16  = 80
 )
 
 // products is how values that are stored so are multiplied on this device.
@@ -188,6 +189,8 @@ func (b *Backend) products(stored string) kernels.Products {
 	switch architecture := b.dev.Properties().Architecture; {
 	case stored == "f16" && architecture >= firstF16:
 		return kernels.F16
+	case stored == "f16" && architecture >= firstQuads:
+		return kernels.F16Quads
 	case architecture < firstBF16: // no matrix units for these types
 		return kernels.Plain
 	case stored == "bf16":

@@ -14,13 +14,15 @@ type Inventory struct {
 
 // Device is one GPU.
 type Device struct {
-	Index      int    `json:"index"`
-	Name       string `json:"name"`
-	UUID       string `json:"uuid"`
-	Compute    string `json:"compute"` // compute capability, "9.0"
-	TotalBytes uint64 `json:"total_bytes"`
-	FreeBytes  uint64 `json:"free_bytes"`
-	MIG        bool   `json:"mig"` // cut into instances
+	Index   int    `json:"index"`
+	Name    string `json:"name"`
+	UUID    string `json:"uuid"`
+	Compute string `json:"compute"` // compute capability, "9.0"
+	// Precisions are the precisions of a network (f16, bf16 …) whose products are made on matrix units.
+	Precisions []string `json:"precisions"`
+	TotalBytes uint64   `json:"total_bytes"`
+	FreeBytes  uint64   `json:"free_bytes"`
+	MIG        bool     `json:"mig"` // cut into instances
 	Readings
 }
 

@@ -100,6 +100,7 @@ func inspect(lib nvml.Interface) (inv *Inventory, err error) {
 			}
 		}
 		d.Compute = fmt.Sprintf("%d.%d", major, minor)
+		d.Precisions = matrixPrecisions(10*major + minor)
 		d.TotalBytes, d.FreeBytes, d.MIG = mem.Total, mem.Free, mode == nvml.DEVICE_MIG_ENABLE
 		if d.Readings, err = readings(lib, dev); err != nil {
 			return nil, fmt.Errorf("GPU %d: %w", i, err)
@@ -107,6 +108,17 @@ func inspect(lib nvml.Interface) (inv *Inventory, err error) {
 		inv.Devices = append(inv.Devices, d)
 	}
 	return inv, nil
+}
+
+// matrixPrecisions are those of an architecture, as products has them.
+func matrixPrecisions(architecture int) []string {
+	switch {
+	case architecture >= firstBF16:
+		return []string{"bf16", "f16", "tf32"}
+	case architecture >= firstQuads:
+		return []string{"f16"}
+	}
+	return []string{}
 }
 
 // versions are those of the driver and of the newest CUDA that it serves.

@@ -74,7 +74,7 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Device{Index: 1, Name: "NVIDIA X", UUID: "GPU-1", Compute: "9.0", TotalBytes: 80 << 30, FreeBytes: 70 << 30, Readings: now}
+	want := Device{Index: 1, Name: "NVIDIA X", UUID: "GPU-1", Compute: "9.0", Precisions: []string{"bf16", "f16", "tf32"}, TotalBytes: 80 << 30, FreeBytes: 70 << 30, Readings: now}
 	if inv.Driver != "570.1" || inv.CUDA != "12.8" || len(inv.Devices) != 2 || !reflect.DeepEqual(inv.Devices[1], want) {
 		t.Errorf("got %+v", inv)
 	}

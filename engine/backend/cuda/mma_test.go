@@ -40,6 +40,26 @@ KERNEL tf32_product(const uint32_t *a, const uint32_t *b, float *c) {
 	products(of_tf32(), fc, fa, fb);
 	for (int i = 0; i < 4; i++) c[threadIdx.x * 4 + i] = fc[0][0][i];
 }
+KERNEL quad_product(const uint2 *a, const uint2 *b, float *c) {
+	const uint2 fa[1] = {a[threadIdx.x]}, fb[1] = {b[threadIdx.x]};
+	float fc[1][1][8];
+	for (int i = 0; i < 8; i++) fc[0][0][i] = c[threadIdx.x * 8 + i];
+	quads<false>(fc, fa, fb);
+	for (int i = 0; i < 8; i++) c[threadIdx.x * 8 + i] = fc[0][0][i];
+}
+KERNEL turned_product(const uint2 *a, const uint2 *b, float *c) {
+	const uint2 fa[1] = {a[threadIdx.x]}, fb[1] = {b[threadIdx.x]};
+	float fc[1][1][8];
+	for (int i = 0; i < 8; i++) fc[0][0][i] = c[threadIdx.x * 8 + i];
+	quads<true>(fc, fa, fb);
+	for (int i = 0; i < 8; i++) c[threadIdx.x * 8 + i] = fc[0][0][i];
+}
+KERNEL quad_places(int32_t *rows, int32_t *columns) {
+	for (int i = 0; i < 8; i++) {
+		rows[threadIdx.x * 8 + i] = sum_row(threadIdx.x, i);
+		columns[threadIdx.x * 8 + i] = sum_column(threadIdx.x, i);
+	}
+}
 KERNEL matrices(const uint32_t *rows, uint32_t *straight, uint32_t *turned) {
 	__shared__ unit tile[32];
 	for (int i = 0; i < 4; i++) reinterpret_cast<uint32_t *>(tile + threadIdx.x)[i] = rows[threadIdx.x * 4 + i];
@@ -148,6 +168,60 @@ func TestWarpProducts(t *testing.T) {
 				}
 				if got := float64(math.Float32frombits(c[lane*4+i])); math.Abs(got-want) > 1e-5 {
 					t.Errorf("%s: row %d, column %d is %v, want %v", k.kernel, row, column, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestQuadProducts puts four pairs of matrices into registers as the PTX ISA draws them ("Matrix Fragments for mma.m8n8k4
+// with .f16 floating point type", of either order), and compares with the four products; in the places of their
+// accumulators they are the quarters of one of 16×16.
+func TestQuadProducts(t *testing.T) {
+	value := func(n, q, i, j int) float64 {
+		return float16.Round(2*rng.Uniform(rng.Key(11, uint64(n), uint64(q)), uint64(i*8+j)) - 1)
+	}
+	rows, columns := make([]uint32, 256), make([]uint32, 256)
+	warp(t, "quad_places", rows, columns)
+	for _, kernel := range []string{"quad_product", "turned_product"} {
+		turned := kernel == "turned_product"
+		a, b, c := make([]uint32, 64), make([]uint32, 64), make([]uint32, 256)
+		// Quads of one row of the product of 16×16 share their A, those of one column their B.
+		left := func(q, row, k int) float64 { return value(0, q%2, row, k) }
+		right := func(q, k, column int) float64 { return value(1, q/2, k, column) }
+		for lane := range 32 {
+			computation, high := lane%16/4, 0
+			if lane >= 16 {
+				high = 4
+			}
+			for i := range 4 {
+				va, vb := left(computation, lane%4+high, i), right(computation, i, lane%4+high)
+				if turned { // A column major, B row major
+					va, vb = left(computation, i+high, lane%4), right(computation, lane%4, i+high)
+				}
+				a[lane*2+i/2] |= uint32(float16.Of(va)) << (16 * (i & 1))
+				b[lane*2+i/2] |= uint32(float16.Of(vb)) << (16 * (i & 1))
+			}
+			for i := range 8 {
+				c[lane*8+i] = math.Float32bits(float32(lane + i))
+			}
+		}
+		warp(t, kernel, a, b, c)
+		for lane := range 32 {
+			for i := range 8 {
+				computation, row, column := lane%16/4, lane&1+i&2, i&4+lane&2+i&1
+				if lane >= 16 {
+					row += 4
+				}
+				want := float64(lane + i)
+				for k := range 4 {
+					want += left(computation, row, k) * right(computation, k, column)
+				}
+				if got := float64(math.Float32frombits(c[lane*8+i])); math.Abs(got-want) > 1e-5 {
+					t.Errorf("%s: row %d, column %d of product %d is %v, want %v", kernel, row, column, computation, got, want)
+				}
+				if r, c := computation%2*8+row, computation/2*8+column; rows[lane*8+i] != uint32(r) || columns[lane*8+i] != uint32(c) {
+					t.Errorf("lane %d, value %d lies in row %d, column %d, want %d, %d", lane, i, rows[lane*8+i], columns[lane*8+i], r, c)
 				}
 			}
 		}

@@ -22,7 +22,8 @@
 // block of 256 threads to a processor; smaller tiles let two or three share one.
 //
 // PRODUCTS is 0 for products of floats on the plain units (every device, and float32 to the
-// last bit), 1 for bf16, 2 for tf32 and 3 for f16 on matrix units.
+// last bit), 1 for bf16, 2 for tf32 and 3 for f16 on matrix units, 4 for f16 on
+// those of compute capability 7.0.
 // The rows of a tile are points one behind the other, or a box of the last two axes, where
 // few points are left over: then taps of both axes meet what others of the tile have read, a
 // quarter more points than the tile has instead of three times as many.
@@ -34,7 +35,9 @@ constexpr int stage_units = UNITS * (row_units + column_units);
 
 #if PRODUCTS
 constexpr int across = COLUMNS / WARP_COLUMNS;                   // warps
-constexpr int tall = WARP_ROWS / 16, wide = WARP_COLUMNS / 8;    // products of a warp
+constexpr int held = PRODUCTS == 4 ? 8 : 4;                      // of a product by a lane
+constexpr int product_rows = 16, product_columns = 2 * held;
+constexpr int tall = WARP_ROWS / product_rows, wide = WARP_COLUMNS / product_columns; // products of a warp
 constexpr int passes = tall, pass_rows = ROWS / WARP_ROWS * 16;  // in which results are written
 #else
 constexpr int tall = WARP_ROWS, wide = WARP_COLUMNS;             // here of a thread
@@ -213,8 +216,36 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	};
 
 #if PRODUCTS
-	float sums[tall][wide][4] = {};
+	float sums[tall][wide][held] = {};
 	const int lane = tid % 32, warp_row = tid / 32 / across * WARP_ROWS, warp_column = tid / 32 % across * WARP_COLUMNS;
+#endif
+#if PRODUCTS == 4
+	auto multiply = [&](int stage) {
+		const unit *a = stages + stage * stage_units + warp_row + quad_row(lane, false);
+		const unit *b = stages + stage * stage_units + UNITS * row_units + warp_column + quad_column(lane, false);
+#pragma unroll
+		for (int k = 0; k < UNITS; k++) {
+			unit wa[tall], wb[wide];
+#pragma unroll
+			for (int i = 0; i < tall; i++)
+				wa[i] = a[k * row_units + i * product_rows];
+#pragma unroll
+			for (int j = 0; j < wide; j++)
+				wb[j] = b[k * column_units + j * product_columns];
+#pragma unroll
+			for (int half = 0; half < 2; half++) {
+				uint2 fa[tall], fb[wide];
+#pragma unroll
+				for (int i = 0; i < tall; i++)
+					fa[i].x = half ? wa[i].z : wa[i].x, fa[i].y = half ? wa[i].w : wa[i].y;
+#pragma unroll
+				for (int j = 0; j < wide; j++)
+					fb[j].x = half ? wb[j].z : wb[j].x, fb[j].y = half ? wb[j].w : wb[j].y;
+				quads<false>(sums, fa, fb);
+			}
+		}
+	};
+#elif PRODUCTS
 	auto multiply = [&](int stage) {
 		const unit *a = stages + stage * stage_units + warp_row + lane % 16 + lane / 16 * row_units;
 		const unit *b = stages + stage * stage_units + UNITS * row_units + warp_column + lane % 8 + lane / 8 % 2 * column_units;
@@ -292,12 +323,12 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 		if (pass > 0)
 			__syncthreads();
 #if PRODUCTS
-		float *s = staged + (warp_row / WARP_ROWS * 16 + lane / 4) * pass_floats + warp_column + lane % 4 * 2;
+		float *s = staged + warp_row / WARP_ROWS * product_rows * pass_floats + warp_column;
 #pragma unroll
 		for (int j = 0; j < wide; j++)
 #pragma unroll
-			for (int v = 0; v < 4; v++)
-				s[v / 2 * 8 * pass_floats + j * 8 + v % 2] = sums[pass][j][v];
+			for (int v = 0; v < held; v++)
+				s[held_row<held>(lane, v) * pass_floats + j * product_columns + held_column<held>(lane, v)] = sums[pass][j][v];
 #else
 #pragma unroll
 		for (int j = 0; j < wide; j++)

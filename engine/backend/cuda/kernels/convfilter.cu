@@ -26,7 +26,9 @@ constexpr int stage_units = POINTS * (row_pitch + column_pitch);
 
 #if PRODUCTS
 constexpr int across = COLUMNS / WARP_COLUMNS;                // warps
-constexpr int tall = WARP_ROWS / 16, wide = WARP_COLUMNS / 8; // products of a warp
+constexpr int held = PRODUCTS == 4 ? 8 : 4;                   // of a product by a lane
+constexpr int product_rows = 16, product_columns = 2 * held;
+constexpr int tall = WARP_ROWS / product_rows, wide = WARP_COLUMNS / product_columns; // products of a warp
 #else
 constexpr int tall = WARP_ROWS, wide = WARP_COLUMNS;          // here of a thread, in fours
 constexpr int across = COLUMNS / wide, down = ROWS / tall;    // threads
@@ -131,11 +133,25 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 	};
 
 #if PRODUCTS
-	float sums[tall][wide][4] = {};
+	float sums[tall][wide][held] = {};
 	const int lane = tid % 32, warp_row = tid / 32 / across * WARP_ROWS, warp_column = tid / 32 % across * WARP_COLUMNS;
 	auto multiply = [&](int stage) {
 		const unit *a = stages + stage * stage_units, *b = a + POINTS * row_pitch;
-#if PRODUCTS != 2
+#if PRODUCTS == 4
+		const char *wa = reinterpret_cast<const char *>(a + lane % 4 * row_pitch) + (warp_row + quad_row(lane, true)) * 2;
+		const char *wb = reinterpret_cast<const char *>(b + lane % 4 * column_pitch) + (warp_column + quad_column(lane, true)) * 2;
+#pragma unroll
+		for (int p = 0; p < POINTS; p += 4) {
+			uint2 fa[tall], fb[wide];
+#pragma unroll
+			for (int i = 0; i < tall; i++)
+				fa[i] = *reinterpret_cast<const uint2 *>(wa + p * row_pitch * 16 + i * product_rows * 2);
+#pragma unroll
+			for (int j = 0; j < wide; j++)
+				fb[j] = *reinterpret_cast<const uint2 *>(wb + p * column_pitch * 16 + j * product_columns * 2);
+			quads<true>(sums, fa, fb);
+		}
+#elif PRODUCTS != 2
 		a += (lane / 16 * 8 + lane % 8) * row_pitch + warp_row / 8 + lane / 8 % 2;
 		b += (lane / 8 % 2 * 8 + lane % 8) * column_pitch + warp_column / 8;
 #pragma unroll
@@ -217,14 +233,15 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 	const int64_t columns = static_cast<int64_t>(gridDim.y) * COLUMNS;
 	float *to = sums_of_parts + (static_cast<int64_t>(blockIdx.z) * gridDim.x + blockIdx.x) * ROWS * columns + static_cast<int64_t>(blockIdx.y) * COLUMNS;
 #if PRODUCTS
-	to += (warp_row + lane / 4) * columns + warp_column + lane % 4 * 2;
+	to += warp_row * columns + warp_column;
 #pragma unroll
 	for (int i = 0; i < tall; i++)
 #pragma unroll
 		for (int j = 0; j < wide; j++)
 #pragma unroll
-			for (int v = 0; v < 4; v += 2)
-				*reinterpret_cast<float2 *>(to + (i * 16 + v / 2 * 8) * columns + j * 8) = make_float2(sums[i][j][v], sums[i][j][v + 1]);
+			for (int v = 0; v < held; v += 2)
+				*reinterpret_cast<float2 *>(to + (i * product_rows + held_row<held>(lane, v)) * columns + j * product_columns + held_column<held>(lane, v)) =
+					make_float2(sums[i][j][v], sums[i][j][v + 1]);
 #else
 #pragma unroll
 	for (int i = 0; i < tall; i++)

@@ -12,10 +12,11 @@ type Products int
 
 // The kinds of products.
 const (
-	Plain Products = iota // of floats, on the plain units
-	BF16                  // on matrix units, sums in float32
-	TF32                  // of floats rounded to 11 bits, on matrix units
-	F16                   // on matrix units, sums in float32
+	Plain    Products = iota // of floats, on the plain units
+	BF16                     // on matrix units, sums in float32
+	TF32                     // of floats rounded to 11 bits, on matrix units
+	F16                      // on matrix units, sums in float32
+	F16Quads                 // on those of compute capability 7.0
 )
 
 // Tile is one size of the tiles of a convolution: Rows×Columns in a block of Threads, of
@@ -138,7 +139,7 @@ func convVariants() []device.Program {
 	for _, k := range []struct {
 		stored string
 		p      Products
-	}{{"bf16", Plain}, {"f16", Plain}, {"float", Plain}, {"float", TF32}, {"bf16", BF16}, {"f16", F16}} {
+	}{{"bf16", Plain}, {"f16", Plain}, {"float", Plain}, {"float", TF32}, {"bf16", BF16}, {"f16", F16Quads}, {"f16", F16}} {
 		for _, adjoint := range []bool{true, false} {
 			all = append(all, ConvPack(k.stored, k.p, adjoint))
 			for _, t := range slices.Backward(ConvTilesOf(k.p)) {
@@ -154,8 +155,17 @@ func convVariants() []device.Program {
 
 // ConvTilesOf are the tiles for products of a kind.
 func ConvTilesOf(p Products) []Tile {
-	if p == Plain {
+	switch p {
+	case Plain:
 		return PlainConvTiles
+	case F16Quads: // whose products are 16 columns wide
+		var all []Tile
+		for _, t := range ConvTiles {
+			if t.WarpColumns%16 == 0 {
+				all = append(all, t)
+			}
+		}
+		return all
 	}
 	return ConvTiles
 }
@@ -169,7 +179,7 @@ func FilterTilesOf(p Products) []Tile {
 }
 
 // String names the products.
-func (p Products) String() string { return [...]string{"plain", "bf16", "tf32", "f16"}[p] }
+func (p Products) String() string { return [...]string{"plain", "bf16", "tf32", "f16", "quads"}[p] }
 
 // LocalConv is the program of locally connected convolutions, of so many samples at a time.
 func LocalConv(samples int) device.Program {

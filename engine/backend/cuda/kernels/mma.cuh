@@ -176,3 +176,68 @@ template <class KIND, int I, int J> DEVICE void products(KIND kind, float (&c)[I
 			}
 #endif
 }
+
+// Compute capability 7.0 multiplies float16 in quads: four products of 8×8 of a depth of 4 at once,
+// each by two groups of four lanes, 16 lanes apart ("mma.m8n8k4"). Here they make one product of 16×16:
+// quads 0 and 1 its upper and lower left, 2 and 3 its right. Lane l, with q = l/4%4, t = l%4 and
+// h = 4(l/16), holds of it
+//
+//	A[8(q%2) + h + t][{0 1 2 3}] in a,   B[{0 1 2 3}][8(q/2) + h + t] in b
+//	turned: A[8(q%2) + h + {0 1 2 3}][t] in a,   B[t][8(q/2) + h + {0 1 2 3}] in b
+//	C[8(q%2) + h + l%2 + (i&2)][8(q/2) + (i&4) + (l&2) + i%2] in c[i]
+
+// quad_row and quad_column are where the rows of A, and columns of B, of a lane lie, or begin where
+// they are turned.
+DEVICE int quad_row(int lane, bool turned) { return lane / 4 % 2 * 8 + lane / 16 * 4 + (turned ? 0 : lane % 4); }
+DEVICE int quad_column(int lane, bool turned) { return lane / 8 % 2 * 8 + lane / 16 * 4 + (turned ? 0 : lane % 4); }
+
+// sum_row and sum_column are where c[i] lies.
+DEVICE int sum_row(int lane, int i) { return quad_row(lane, true) + lane % 2 + (i & 2); }
+DEVICE int sum_column(int lane, int i) { return lane / 8 % 2 * 8 + (i & 4) + (lane & 2) + i % 2; }
+
+// held_row and held_column are where value v of the HELD that a lane has of a product lies in it: of
+// one of quads with 8.
+template <int HELD> DEVICE int held_row(int lane, int v) { return HELD == 8 ? sum_row(lane, v) : lane / 4 + v / 2 * 8; }
+template <int HELD> DEVICE int held_column(int lane, int v) { return HELD == 8 ? sum_column(lane, v) : lane % 4 * 2 + v % 2; }
+
+// quads is c[i][j] += a[i]·b[j].
+template <bool TURNED, int I, int J> DEVICE void quads(float (&c)[I][J][8], const uint2 (&a)[I], const uint2 (&b)[J]) {
+#ifndef EMULATED
+#if __CUDA_ARCH__ >= 700 && __CUDA_ARCH__ < 750
+#define QUAD_SUMS(c) "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7])
+#pragma unroll
+	for (int i = 0; i < I; i++)
+#pragma unroll
+		for (int j = 0; j < J; j++)
+			if (TURNED)
+				asm volatile("mma.sync.aligned.m8n8k4.col.row.f32.f16.f16.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9}, {%10, %11}, {%0, %1, %2, %3, %4, %5, %6, %7};"
+					: QUAD_SUMS(c[i][j]) : "r"(a[i].x), "r"(a[i].y), "r"(b[j].x), "r"(b[j].y));
+			else
+				asm volatile("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9}, {%10, %11}, {%0, %1, %2, %3, %4, %5, %6, %7};"
+					: QUAD_SUMS(c[i][j]) : "r"(a[i].x), "r"(a[i].y), "r"(b[j].x), "r"(b[j].y));
+#endif
+#else
+	struct shown {
+		float a[I][16][4], b[J][16][4]; // rows of A and columns of B
+	};
+	shown *s = emulated::warp_memory<shown>();
+	int lane = emulated_lane(), row = quad_row(lane, TURNED), column = quad_column(lane, TURNED);
+	auto spread4 = [&](float (*to)[4], int at, uint2 r) {
+		float v[4];
+		unpack(static_cast<f16 *>(nullptr), r.x, v);
+		unpack(static_cast<f16 *>(nullptr), r.y, v + 2);
+		for (int k = 0; k < 4; k++)
+			(TURNED ? to[at + k][lane % 4] : to[at][k]) = v[k];
+	};
+	for (int i = 0; i < I; i++)
+		spread4(s->a[i], row, a[i]);
+	for (int j = 0; j < J; j++)
+		spread4(s->b[j], column, b[j]);
+	emulated::warp_barrier();
+	for (int i = 0; i < I; i++)
+		for (int j = 0; j < J; j++)
+			for (int v = 0; v < 8; v++)
+				for (int k = 0; k < 4; k++)
+					c[i][j][v] += s->a[i][sum_row(lane, v)][k] * s->b[j][sum_column(lane, v)][k];
+#endif
+}

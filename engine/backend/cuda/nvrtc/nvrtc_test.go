@@ -52,6 +52,11 @@ func TestKernels(t *testing.T) {
 			}
 		})
 	}
+	// And what multiplies float16 on older devices than those: in quads, and by halves of a depth.
+	conv, filter := kernels.ConvTiles[0], kernels.FilterTiles[0]
+	compiles(t, c, kernels.Conv(conv, "f16", kernels.F16Quads, false), 70)
+	compiles(t, c, kernels.ConvFilter(filter, "f16", kernels.F16Quads, kernels.SumLanes), 70)
+	compiles(t, c, kernels.Conv(conv, "f16", kernels.F16, false), 75)
 	group.Wait()
 }
 
