@@ -182,6 +182,39 @@ func TestAveragedNetworksOnDevice(t *testing.T) {
 	}
 }
 
+// TestPruneOnDevice: weights that are masked in training on a GPU are those that are on a processor, and the others
+// move alike.
+func TestPruneOnDevice(t *testing.T) {
+	emulatedGPU(t)
+	of := func(device string) model.Weights {
+		tr, _, err := rain(t, rainConfig(t, "train.device="+device, "train.networks=1", "train.epochs=2", "train.ema=0.9", "train.clip=1",
+			"prune.method=magnitude", "prune.target=0.6", "prune.every=2", "prune.from=10%", "prune.to=60%"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		return tr.model.Networks[0]
+	}
+	got, want := of("cuda"), of("cpu")
+	masked := 0
+	for k, w := range want {
+		x := got[k].Data.([]float32)
+		for i, v := range w.Data.([]float32) {
+			if v == 0 && strings.HasSuffix(w.Name, ".weight") {
+				masked++
+			}
+			if (x[i] == 0) != (v == 0) || math.Abs(float64(x[i]-v)) > 1e-3 {
+				t.Fatalf("%s[%d]: %v on the GPU, %v on the processor", w.Name, i, x[i], v)
+			}
+		}
+	}
+	if masked < 50 {
+		t.Errorf("%d weights are masked", masked)
+	}
+}
+
 // TestOverflowsInFloat16: steps whose gradients overflow are skipped with half of the scale each, until they do not, and
 // the training goes on.
 func TestOverflowsInFloat16(t *testing.T) {
