@@ -300,6 +300,9 @@ func (n network) run(t testing.TB, m Mesh, mode comm.Mode, o engine.Options) (re
 				Take(p.Input(name), field(uint64(len(name)+int(name[0])), s), s, p.Part(name, s))
 			}
 		}
+		if engine.ScalesLoss(o.Precision) {
+			p.ScaleLoss(0x1p10)
+		}
 		for step := range uint64(2) {
 			if err := p.Run(context.Background(), step); err != nil {
 				return err
