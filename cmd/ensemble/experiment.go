@@ -20,7 +20,7 @@ func experimentCommand(a *app) *cobra.Command {
 			"  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
 		Annotations: notes("ensemble help experiment members"),
-	}, experimentRun(a), experimentReproduce(a), experimentList(a), experimentMembers(a), experimentAblation(a), experimentKinds(a), experimentEfficiency(a), experimentCase(a))
+	}, experimentRun(a), experimentReproduce(a), experimentList(a), experimentCompare(a), experimentMembers(a), experimentAblation(a), experimentKinds(a), experimentEfficiency(a), experimentCase(a))
 }
 
 func experimentMembers(a *app) *cobra.Command {

@@ -57,12 +57,14 @@ func experimentRun(a *app) *cobra.Command {
 		Args:        oneArgument("the folder of an experiment"),
 	}
 	options := recordedFlags(a, cmd)
+	timed := cmd.Flags().Bool("mllog", false, "log the time of each training to the quality that the experiment names, by the rules of MLPerf HPC")
 	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
 		o, err := options()
 		if err != nil {
 			return result{}, err
 		}
 		defer o.Progress.Close()
+		o.MLLog = *timed
 		if o.Experiment, err = config.LoadExperiment(args[0]); err != nil {
 			return result{}, err
 		}
@@ -147,6 +149,41 @@ func experimentList(a *app) *cobra.Command {
 			return result{}, err
 		}
 		return result{data: map[string]any{"experiments": list}, text: func(w io.Writer) error { return run.FprintExperiments(w, list) }}, nil
+	})
+	return cmd
+}
+
+func experimentCompare(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "compare DIR...",
+		Short: "Compare runs and collect all their scores",
+		Long: "Compare the runs in folders: run directories, experiments that were run, or\n" +
+			"folders that hold many. It prints the scores of the networks side by side, and in\n" +
+			"what the machines of records differ. --out gets scores.parquet with all scores of\n" +
+			"all runs, and a page to sort and look at.",
+		Example: "  ensemble experiment compare runs/experiments/gcm runs/experiments/small\n" +
+			"  ensemble experiment compare runs --out runs/all",
+		Annotations: notes("ensemble experiment run, docs/experiments.md", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
+		Args:        cobra.MinimumNArgs(1),
+	}
+	out := cmd.Flags().StringP("out", "o", "", "`DIR` of the table and the page")
+	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+		c, err := run.Collect(ctx, args)
+		if err != nil {
+			return result{}, err
+		}
+		var made []string
+		if *out != "" {
+			if made, err = c.Save(*out); err != nil {
+				return result{}, err
+			}
+		}
+		return result{data: c, outputs: made, text: func(w io.Writer) error {
+			if err := c.Fprint(w); err != nil {
+				return err
+			}
+			return printLines(w, made)
+		}}, nil
 	})
 	return cmd
 }

@@ -34,6 +34,8 @@ func trainCommand(a *app) *cobra.Command {
 	overwrite := overwriteFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of this run")
+	cmd.Flags().StringVar(&o.Timed.Log, "mllog", "", "new `FILE` for a log of the time to --quality, by the rules of MLPerf HPC")
+	cmd.Flags().Float64Var(&o.Timed.Target, "quality", 0, "`LOSS` on the validation starts at which the clock of --mllog stops")
 	cmd.Flags().StringVar(&o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		if err := required(cmd, "run-dir"); err != nil {
@@ -42,6 +44,10 @@ func trainCommand(a *app) *cobra.Command {
 		if _, err := strconv.ParseUint(o.Resume, 10, 64); o.Resume != "" && o.Resume != "auto" && err != nil {
 			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no step", o.Resume), At: "--resume", Fix: "give auto, or the number of a step"}
 		}
+		if (o.Timed.Log == "") != !cmd.Flags().Changed("quality") {
+			return result{}, &exit.Error{Code: exit.Usage, What: "--mllog and --quality go together", At: "ensemble train", Fix: "give both, or none"}
+		}
+		o.Timed.Benchmark = "ensemble"
 		policy, err := overwrite()
 		if err != nil {
 			return result{}, err

@@ -144,7 +144,7 @@ func Compare(a, b *Record) *Comparison {
 	c.Promised = len(c.Causes) == 0
 	sameProgram := a.Machine.Program == b.Machine.Program
 	for i := range a.Runs {
-		run := a.Runs[i].compare(b.find(&a.Runs[i]), sameProgram)
+		run := a.Runs[i].compare(b.Of(a.Runs[i].Variant, a.Runs[i].Seed), sameProgram)
 		if !run.same() {
 			c.Verdict = WithinTolerance
 		}
@@ -200,15 +200,6 @@ func differing(a, b map[string]string) (out []Difference) {
 
 // short is the beginning of a digest.
 func short(sum string) string { return sum[:min(len(sum), 12)] }
-
-// find gives the same training; nil if there is none.
-func (r *Record) find(of *Run) *Run {
-	i := slices.IndexFunc(r.Runs, func(x Run) bool { return x.Variant == of.Variant && x.Seed == of.Seed })
-	if i < 0 {
-		return nil
-	}
-	return &r.Runs[i]
-}
 
 func (r *Run) compare(o *Run, sameProgram bool) SameRun {
 	out := SameRun{Variant: r.Variant, Seed: r.Seed, Largest: score.Missing()}

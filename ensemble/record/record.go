@@ -204,6 +204,35 @@ func (q *TimeToQuality) Judge() {
 	q.Result = score.Number(sum / float64(len(kept)))
 }
 
+// Of gives the training of a variant with a seed; nil if there is none.
+func (r *Record) Of(variant string, seed int) *Run {
+	i := slices.IndexFunc(r.Runs, func(x Run) bool { return x.Variant == variant && x.Seed == seed })
+	if i < 0 {
+		return nil
+	}
+	return &r.Runs[i]
+}
+
+// ToQuality is the time of the training of a variant with a seed to its target; missing where there is none.
+func (r *Record) ToQuality(variant string, seed int) score.Number {
+	for _, q := range r.Quality {
+		if q.Variant != variant {
+			continue
+		}
+		i := 0 // Seconds are in the order of the trainings
+		for _, x := range r.Runs {
+			if x.Variant != variant {
+				continue
+			}
+			if x.Seed == seed && i < len(q.Seconds) {
+				return q.Seconds[i]
+			}
+			i++
+		}
+	}
+	return score.Missing()
+}
+
 // Write puts a record at a path, whole or not at all.
 //
 // Errors: those of exit.Create.

@@ -33,7 +33,7 @@ type RecordedOptions struct {
 	Fetch      bool   // files that are not here from the addresses that the experiment names
 	Threads    int    // in place of the experiment's; 0 for those
 	Overwrite  bool   // trainings of other versions or settings
-	MLLog      string // folder of logs of times to quality; "" for none
+	MLLog      bool   // log the time of each training to the quality that the experiment names
 	Version    string
 	Stop       func() error
 	Timings    Timings
@@ -68,6 +68,9 @@ func RunRecorded(ctx context.Context, o RecordedOptions) (*Recorded, error) {
 	if r.Sources, err = o.sources(); err != nil {
 		return nil, err
 	}
+	if o.MLLog && c.Quality.Target == 0 {
+		return nil, &exit.Error{Code: exit.Usage, What: "the experiment " + c.Name + " names no quality to reach", At: "--mllog", Fix: "add `quality: {target: …}` to its " + config.ExperimentFileName}
+	}
 	for _, v := range c.Variants { // faults of settings, before anything is made
 		if _, err := o.training("/", v, c.Seeds[0]); err != nil {
 			return nil, err
@@ -96,6 +99,11 @@ func RunRecorded(ctx context.Context, o RecordedOptions) (*Recorded, error) {
 			if len(r.Runs) == 1 {
 				r.Machine = recordedMachine(ctx, o.Version, t.Train.Train.Device, o.Threads)
 			}
+		}
+	}
+	if o.MLLog {
+		if r.Quality, err = o.timesToQuality(); err != nil {
+			return nil, err
 		}
 	}
 	if r.Runs[0].Products, err = o.products(ctx, d); err != nil {
@@ -166,7 +174,11 @@ func below(folder string, patterns []string) string {
 func (o *RecordedOptions) train(ctx context.Context, c *config.TrainConfig, variant string, seed int, d *experimentData) (*record.Run, *score.Result, error) {
 	dir := filepath.Join(o.Dir, variant, fmt.Sprintf("seed-%d", seed))
 	meter := energy.Start(energy.Root)
-	r, err := Train(ctx, TrainOptions{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn})
+	t := TrainOptions{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
+	if err := o.time(&t, variant, seed); err != nil {
+		return nil, nil, err
+	}
+	r, err := Train(ctx, t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -195,6 +207,49 @@ func (o *RecordedOptions) train(ctx context.Context, c *config.TrainConfig, vari
 		return nil, nil, err
 	}
 	return run, scores, nil
+}
+
+// logOf is the log of a training that is timed.
+func (o *RecordedOptions) logOf(variant string, seed int) string {
+	return filepath.Join(o.Dir, "mllog", fmt.Sprintf("%s-seed-%d.txt", variant, seed))
+}
+
+// time has a training log its time, if it is timed and has not been. One that was stopped begins again: a time is that of one process.
+func (o *RecordedOptions) time(t *TrainOptions, variant string, seed int) error {
+	if !o.MLLog {
+		return nil
+	}
+	log := o.logOf(variant, seed)
+	_, missing := os.Stat(log)
+	if _, err := rundir.ReadManifest(t.RunDir); err == nil && missing == nil && !o.Overwrite {
+		return nil
+	}
+	if err := os.Remove(log); err != nil && missing == nil {
+		return exit.Create(log, err)
+	}
+	t.Resume, t.Overwrite = "", true
+	t.Timed = Timed{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
+	return nil
+}
+
+// timesToQuality reads the logs.
+func (o *RecordedOptions) timesToQuality() (out []record.TimeToQuality, err error) {
+	for _, v := range o.Experiment.Variants {
+		q := record.TimeToQuality{Variant: v.Name, Metric: o.Experiment.Quality.Metric, Target: o.Experiment.Quality.Target}
+		for _, seed := range o.Experiment.Seeds {
+			s, reached, err := readTimes(o.logOf(v.Name, seed))
+			if err != nil {
+				return nil, err
+			}
+			if !reached {
+				s = float64(score.Missing())
+			}
+			q.Seconds = append(q.Seconds, score.Number(s))
+		}
+		q.Judge()
+		out = append(out, q)
+	}
+	return out, nil
 }
 
 // lastCheckpoint measures the parts of the newest checkpoint. Its index names the program.
@@ -347,7 +402,19 @@ func (r *Recorded) Fprint(w io.Writer) error {
 		}
 		rows = append(rows, []string{c.Called(), strings.TrimSpace(shortNumber(c.Value) + " " + c.Unit), shortNumber(c.Expected), tolerance, shortNumber(c.AtLeast), shortNumber(c.AtMost), strconv.Itoa(len(c.Values)), verdict})
 	}
-	return fprintCells(w, head, rows)
+	if err := fprintCells(w, head, rows); err != nil {
+		return err
+	}
+	for _, q := range r.Record.Quality {
+		words := make([]string, len(q.Seconds))
+		for i, s := range q.Seconds {
+			words[i] = shortNumber(s)
+		}
+		if _, err := fmt.Fprintf(w, "%s: seconds to a %s of %g, by seed: %s; result %s\n", q.Variant, q.Metric, q.Target, strings.Join(words, ", "), shortNumber(q.Result)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shortNumber is a number in a table.

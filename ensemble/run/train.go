@@ -52,6 +52,7 @@ type TrainOptions struct {
 	Timings  Timings            // of kernels
 	Progress *progress.Reporter // nil shows nothing
 	Warn     func(string)       // nil drops warnings; they are in the manifest too
+	Timed    Timed              // to a quality; a run that goes on or is finished cannot be
 
 	kept []channels.Kept // that are left of the network with whose weights it begins
 }
@@ -150,8 +151,21 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainResult, err error) {
 	return r, err
 }
 
-// trainAs trains as one rank of a team.
+// trainAs trains as one rank of a team, and ends the log of its time.
 func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResult, error) {
+	timed, err := newClock(o.Timed, ranks)
+	if err := ranks.Together(err); err != nil {
+		return nil, err
+	}
+	r, err := trainTimed(ctx, o, ranks, timed)
+	if ended := timed.close(err); err == nil {
+		err = ended
+	}
+	return r, err
+}
+
+// trainTimed trains as one rank of a team, with a clock where its time is logged.
+func trainTimed(ctx context.Context, o TrainOptions, ranks *team.Team, timed *clock) (*TrainResult, error) {
 	c := o.Config
 	started := time.Now().UTC()
 	if o.Stop == nil {
@@ -192,9 +206,12 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 		return nil, err
 	}
 	if state == rundir.Complete {
-		return &TrainResult{RunDir: o.RunDir, Complete: true}, nil
+		return &TrainResult{RunDir: o.RunDir, Complete: true}, timed.timeable(state, o.RunDir)
 	}
 	defer dir.Close()
+	if err := ranks.Together(timed.timeable(state, o.RunDir)); err != nil {
+		return nil, err
+	}
 	d, err := readData(ctx, c, forecastFiles, analysisFiles, ranks)
 	if d != nil {
 		defer d.close()
@@ -213,6 +230,10 @@ func trainAs(ctx context.Context, o TrainOptions, ranks *team.Team) (*TrainResul
 
 	t, err := newTrainer(ctx, o, d, dir)
 	if err != nil {
+		return nil, err
+	}
+	t.clock = timed
+	if err := ranks.Together(timed.describe(t.base, c, len(d.train.inits), len(d.validation.inits))); err != nil {
 		return nil, err
 	}
 	if t.model.Spec.Kept = o.kept; o.kept == nil {

@@ -43,6 +43,7 @@ type trainer struct {
 	hash       string                 // of the configuration
 	stop       func(read error) error // nil until somebody wants to save and stop, or cannot read
 	report     func(done int, note string)
+	clock      *clock // of the time to a quality; nil for none
 	// environment is what was written of the machine when the run began; nil in a resumed one.
 	environment *rundir.Environment
 	gauge       *gauge       // of the GPU; nil before it is looked for
@@ -371,6 +372,9 @@ func (t *trainer) epoch(ctx context.Context) error {
 	if t.feed == nil {
 		t.feed = t.prepare(ctx)
 	}
+	if err := t.clock.begins(); err != nil {
+		return err
+	}
 	order := t.order()
 	for t.at.Batch < n {
 		if err := t.removeChannels(); err != nil {
@@ -431,8 +435,9 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 	}
 	values = append(values, t.pruneValues()...)
 	if len(t.data.validation.inits) > 0 {
+		t.clock.validates()
 		loss, err := t.validate(ctx)
-		if err != nil {
+		if err := cmp.Or(err, t.clock.validated(loss)); err != nil {
 			return err
 		}
 		values = append(values, rundir.Value{Name: "validation_loss", Value: loss})

@@ -2,6 +2,8 @@ package report
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"image/png"
 	"math"
 	"os"
@@ -35,6 +37,38 @@ func TestInBrowser(t *testing.T) {
 		t.Errorf("two errors on the console gave %q", messages)
 	}
 }
+
+// A column that is clicked on is sorted by its numbers, and backwards when it is clicked on again; the page runs no script but its own.
+func TestSortInBrowser(t *testing.T) {
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("skipped: no chromium in PATH to click with")
+	}
+	page := write(t, &Page{Title: "Sorted", Tables: []Table{{Title: "Numbers", Sortable: true, Columns: []string{"run", "value"},
+		Rows: [][]string{{"a", "10 K"}, {"b", "\u22123 K"}, {"c", "9.5 K"}, {"d", "–"}}}}})
+	dir := t.TempDir()
+	// The click is a script of the test: it is added to what the page allows.
+	sum := sha256.Sum256([]byte(clickScript))
+	page = strings.Replace(page, "script-src ", "script-src &#39;sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"&#39; ", 1)
+	file := filepath.Join(dir, "index.html")
+	if err := os.WriteFile(file, []byte(strings.Replace(page, "</body>", "<script>"+clickScript+"</script><script>document.title = \"foreign\"</script></body>", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--user-data-dir="+filepath.Join(dir, "profile"), "--dump-dom", "file://"+file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `<p id="orders">b c a d, d a c b, ascending descending</p>`; !strings.Contains(string(out), want) || strings.Contains(string(out), "<title>foreign") {
+		t.Errorf("the page is without %s, or ran a foreign script:\n%s", want, out[max(0, len(out)-1500):])
+	}
+}
+
+// clickScript clicks twice on the second column and writes the orders into the page.
+const clickScript = `const b = document.querySelectorAll("th button")[1], said = [], how = [];
+for (let i = 0; i < 2; i++) { b.click(); said.push([...document.querySelectorAll("tbody tr")].map((r) => r.cells[0].textContent).join(" ")); how.push(b.parentElement.getAttribute("aria-sort")); }
+const p = document.createElement("p"); p.id = "orders"; p.textContent = said.join(", ") + ", " + how.join(" "); document.body.append(p);`
 
 // browse takes a picture of a page, and its messages on the console.
 func browse(t *testing.T, chromium, page string) (shot string, messages []string) {

@@ -34,6 +34,8 @@ type Table struct {
 	Title   string
 	Columns []string
 	Rows    [][]string
+	// Sortable tables have columns to click on, by a script in the page.
+	Sortable bool
 }
 
 // File is an input or output with its checksum.

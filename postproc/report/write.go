@@ -1,13 +1,21 @@
 package report
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 )
+
+// sortScript makes columns of tables that are sortable sort them. A page without such tables has no script.
+//
+//go:embed sort.js
+var sortScript string
 
 //go:embed page.html
 var pageText string
@@ -41,6 +49,8 @@ type sheet struct {
 	Notes     []note
 	Divisors  []Fact
 	Bootstrap string
+	Script    template.HTML // "" for none
+	ScriptSum string        // its SHA-256, base64: the page runs no other
 }
 
 // mapRow is a panel.
@@ -67,12 +77,16 @@ type curve struct {
 	Rows [][]string
 }
 
-// Write writes the page as one HTML file without scripts, which loads nothing from
+// Write writes the page as one HTML file, without scripts but that of tables to be sorted, which loads nothing from
 // elsewhere, opens from disk and prints to A4.
 //
 // Errors: a map without values or of another size than its grid; of the writer.
 func (p *Page) Write(w io.Writer) error {
 	s := sheet{Page: p, CoastID: coastID, Targets: targets(p.Scores), Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
+	if slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Sortable }) {
+		sum := sha256.Sum256([]byte(sortScript))
+		s.Script, s.ScriptSum = template.HTML("<script>"+sortScript+"</script>"), base64.StdEncoding.EncodeToString(sum[:])
+	}
 	for i := range p.Panels {
 		r, err := drawPanel(&p.Panels[i])
 		if err != nil {

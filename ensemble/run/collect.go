@@ -1,0 +1,405 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/io/table"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// CollectedScore is a row of the table of all scores: a score of a system in a run.
+type CollectedScore struct {
+	Experiment string       `json:"experiment"` // "" for a run of none
+	Run        string       `json:"run"`        // folder below that of the experiment
+	Variant    string       `json:"variant"`
+	Seed       int          `json:"seed"`
+	Program    string       `json:"program"`
+	System     string       `json:"system"`
+	Score      string       `json:"score"`
+	Variable   string       `json:"variable"`
+	Level      string       `json:"level"`
+	Lead       string       `json:"lead"`
+	LeadH      float64      `json:"lead_h"`
+	Region     string       `json:"region"`
+	Season     string       `json:"season"`
+	Threshold  score.Number `json:"threshold"`
+	Value      score.Number `json:"value"`
+	CILow      score.Number `json:"ci_low"`
+	CIHigh     score.Number `json:"ci_high"`
+	Unit       string       `json:"unit"`
+	Members    int          `json:"members"`
+	N          int          `json:"n"`
+	Weights    string       `json:"weights"`
+}
+
+// CollectedRun is a run that has scores.
+type CollectedRun struct {
+	Dir        string          `json:"dir"`
+	Experiment string          `json:"experiment"`
+	Run        string          `json:"run"`
+	Variant    string          `json:"variant"`
+	Seed       int             `json:"seed"`
+	Program    string          `json:"program"`
+	Status     string          `json:"status"` // of its experiment's record; "" if it has none
+	Seconds    score.Number    `json:"seconds"`
+	Joules     score.Number    `json:"joules"`
+	ToQuality  score.Number    `json:"seconds_to_quality"`
+	Machine    *record.Machine `json:"-"`
+	Loss       map[int]float64 `json:"-"` // on the validation starts, by epoch of the first network
+	Scores     *score.Result   `json:"-"`
+	number     int             // in the tables, from 1
+}
+
+// Called names the run.
+func (r *CollectedRun) Called() string { return strings.TrimPrefix(r.Experiment+"/"+r.Run, "/") }
+
+// Collected are the runs below some folders.
+type Collected struct {
+	Runs []*CollectedRun `json:"runs"`
+	// Differences are between the machines of the first run with a record and each other, by run.
+	Differences map[string][]record.Difference `json:"differences"`
+}
+
+// Collect finds all runs with scores in folders, and what records and manifests say of them. A folder may be a run, an
+// experiment or one that holds many.
+//
+// Errors: exit 66 where there is none, 65 for what cannot be read.
+func Collect(ctx context.Context, roots []string) (*Collected, error) {
+	c := &Collected{Differences: map[string][]record.Difference{}}
+	seen := map[string]bool{}
+	for _, root := range roots {
+		if filepath.Base(root) == record.Name {
+			root = filepath.Dir(root)
+		}
+		found := false
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return exit.Read(path, err)
+			}
+			if e.IsDir() || e.Name() != scoresFile {
+				return ctx.Err()
+			}
+			dir, err := filepath.Abs(filepath.Dir(path))
+			if found = true; err != nil || seen[dir] {
+				return err
+			}
+			seen[dir] = true
+			r, err := collectRun(dir)
+			if err == nil {
+				c.Runs = append(c.Runs, r)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			return nil, &exit.Error{Code: exit.NotYet, What: "no run with scores is here", At: root, Why: "no folder in it has " + scoresFile, Fix: "give run directories, experiments that were run, or a folder of them"}
+		}
+	}
+	var first *CollectedRun
+	for i, r := range c.Runs {
+		r.number = i + 1
+		switch {
+		case r.Machine == nil:
+		case first == nil:
+			first = r
+		default:
+			if d := first.Machine.Differences(r.Machine); d != nil {
+				c.Differences[r.Called()] = d
+			}
+		}
+	}
+	return c, nil
+}
+
+// collectRun reads one run directory.
+func collectRun(dir string) (*CollectedRun, error) {
+	r := &CollectedRun{Dir: dir, Run: filepath.Base(dir), Seed: -1, Seconds: score.Missing(), Joules: score.Missing(), ToQuality: score.Missing()}
+	var err error
+	if r.Scores, err = ReadScores(dir); err != nil {
+		return nil, err
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "environment.json")); err == nil {
+		var e rundir.Environment
+		if json.Unmarshal(text, &e) == nil {
+			r.Seed, r.Program = int(e.Seed), e.Version
+		}
+	}
+	if m, err := rundir.ReadManifest(dir); err == nil {
+		r.Seconds = score.Number(m.End.Sub(m.Start).Seconds())
+	}
+	if err := r.findExperiment(dir); err != nil {
+		return nil, err
+	}
+	events, err := rundir.ReadEvents(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	r.Loss = map[int]float64{}
+	for _, e := range events {
+		v, ok := e.Number("validation_loss")
+		if network, _ := e.Number("network"); ok && e.Kind == "epoch" && network == 0 {
+			r.Loss[e.Epoch] = v
+		}
+	}
+	return r, nil
+}
+
+// findExperiment looks for what says which experiment a run is of: a record or experiment.json, in one of the three
+// folders above.
+func (r *CollectedRun) findExperiment(dir string) error {
+	at := dir
+	for range 3 {
+		at = filepath.Dir(at)
+		below, err := filepath.Rel(at, dir)
+		if err != nil {
+			return err
+		}
+		own, err := record.Read(filepath.Join(at, record.Name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil {
+			r.Experiment, r.Run, r.Status, r.Machine = own.Experiment, filepath.ToSlash(below), own.Status, &own.Machine
+			r.Variant, _, _ = strings.Cut(r.Run, "/")
+			if x := own.Of(r.Variant, r.Seed); x != nil && x.Joules != nil {
+				r.Joules = score.Number(*x.Joules)
+			}
+			r.ToQuality = own.ToQuality(r.Variant, r.Seed)
+			return nil
+		}
+		if _, err := os.Stat(filepath.Join(at, experimentFile)); err == nil {
+			r.Experiment, r.Run = filepath.Base(at), filepath.ToSlash(below)
+			r.Variant, _, _ = strings.Cut(r.Run, "/")
+			return nil
+		}
+	}
+	return nil
+}
+
+// Rows are all scores of all runs.
+func (c *Collected) Rows() (out []CollectedScore) {
+	for _, r := range c.Runs {
+		for _, v := range r.Scores.Scores {
+			out = append(out, CollectedScore{Experiment: r.Experiment, Run: r.Run, Variant: r.Variant, Seed: r.Seed, Program: r.Program,
+				System: v.System, Score: v.ID, Variable: v.Variable, Level: v.Level, Lead: v.Lead, LeadH: v.LeadH, Region: v.Region, Season: v.Season, Threshold: v.Threshold,
+				Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh, Unit: v.Unit, Members: v.Members, N: v.N, Weights: v.Weights})
+		}
+	}
+	return out
+}
+
+// collectedTable is the table of all scores of a comparison.
+const collectedTable = "scores.parquet"
+
+// Save writes the table of all scores and a page that compares the runs into a folder, and gives their paths.
+//
+// Errors: exit 73 and 74.
+func (c *Collected) Save(dir string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, exit.Create(dir, err)
+	}
+	path := filepath.Join(dir, collectedTable)
+	if err := table.Write(path, c.Rows()); err != nil {
+		return nil, err
+	}
+	return []string{path, filepath.Join(dir, pageFile)}, writePage(dir, c.page())
+}
+
+// comparedScore is what is compared between runs.
+type comparedScore struct{ score, variable, level, lead, unit string }
+
+func (t comparedScore) String() string {
+	return fmt.Sprintf("%s of %s at %s, lead %s", t.score, t.variable, t.level, t.lead)
+}
+
+// compared are the scores of networks over the whole area and all seasons that a run has, by target, in their order, and
+// of each the value of every run.
+func (c *Collected) compared() (order []comparedScore, of map[comparedScore]map[*CollectedRun]*score.Value) {
+	of = map[comparedScore]map[*CollectedRun]*score.Value{}
+	for _, r := range c.Runs {
+		for i := range r.Scores.Scores {
+			v := &r.Scores.Scores[i]
+			if v.System != systemNetwork || !score.Whole(v.Region, v.Season) || v.Threshold == v.Threshold {
+				continue
+			}
+			t := comparedScore{v.ID, v.Variable, v.Level, v.Lead, v.Unit}
+			if of[t] == nil {
+				of[t] = map[*CollectedRun]*score.Value{}
+				order = append(order, t)
+			}
+			of[t][r] = v
+		}
+	}
+	slices.SortStableFunc(order, func(a, b comparedScore) int {
+		return cmp.Or(cmp.Compare(a.variable, b.variable), cmp.Compare(a.level, b.level), cmp.Compare(a.lead, b.lead))
+	})
+	return order, of
+}
+
+// runCells are the runs as text.
+func (c *Collected) runCells() (head []string, rows [][]string) {
+	head = []string{"run", "no.", "seed", "record", "program", "seconds", "to quality, s", "joules", "processor", "kernels", "threads"}
+	for _, r := range c.Runs {
+		row := []string{r.Called(), strconv.Itoa(r.number), strconv.Itoa(r.Seed), cmp.Or(r.Status, "–"), cmp.Or(r.Program, "–"), shortNumber(r.Seconds), shortNumber(r.ToQuality), shortNumber(r.Joules), "–", "–", "–"}
+		if m := r.Machine; m != nil {
+			row[8], row[9], row[10] = cmp.Or(m.CPU, "–"), cmp.Or(m.Kernels, "–"), strconv.Itoa(m.Threads)
+		}
+		rows = append(rows, row)
+	}
+	return head, rows
+}
+
+// scoreCells are the scores of networks, a column a run.
+func (c *Collected) scoreCells() (head []string, rows [][]string) {
+	head = []string{"score", "unit"}
+	for _, r := range c.Runs {
+		head = append(head, strconv.Itoa(r.number))
+	}
+	order, of := c.compared()
+	for _, t := range order {
+		row := []string{fmt.Sprintf("%s %s %s +%s", t.score, t.variable, t.level, t.lead), cmp.Or(t.unit, "1")}
+		for _, r := range c.Runs {
+			cell := "–"
+			if v := of[t][r]; v != nil {
+				cell = shortNumber(v.Value)
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, row)
+	}
+	return head, rows
+}
+
+// Fprint writes runs and scores as tables.
+func (c *Collected) Fprint(w io.Writer) error {
+	for _, cells := range []func() ([]string, [][]string){c.runCells, c.scoreCells} {
+		head, rows := cells()
+		if err := fprintCells(w, head, rows); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Differences)) {
+		var words []string
+		for _, d := range c.Differences[name] {
+			words = append(words, fmt.Sprintf("%s %s (%s)", d.What, orNothing(d.B), orNothing(d.A)))
+		}
+		fmt.Fprintf(w, "%s was made elsewhere than the first: %s\n", name, strings.Join(words, ", "))
+	}
+	return nil
+}
+
+// orNothing is a word for what is not there.
+func orNothing(s string) string { return cmp.Or(s, "none") }
+
+// mostLines are the curves that a chart can tell apart.
+const mostLines = 6
+
+// page compares the runs.
+func (c *Collected) page() *report.Page {
+	p := &report.Page{Title: "Runs compared", ChartsTitle: "Charts", Status: []report.Fact{{Name: "runs", Text: strconv.Itoa(len(c.Runs))}}}
+	head, rows := c.runCells()
+	p.Tables = append(p.Tables, report.Table{Title: "Runs", Columns: head, Rows: rows, Sortable: true})
+	order, of := c.compared()
+	long := report.Table{Title: "Scores", Sortable: true, Columns: []string{"run", "score", "variable", "level", "lead", "value", "low", "high", "unit", "starts", "seed"}}
+	experiments := map[string]bool{}
+	for _, r := range c.Runs {
+		experiments[r.Experiment] = true
+		for _, t := range order {
+			if v := of[t][r]; v != nil {
+				long.Rows = append(long.Rows, []string{r.Called(), t.score, t.variable, t.level, t.lead, shortNumber(v.Value), shortNumber(v.CILow), shortNumber(v.CIHigh), cmp.Or(t.unit, "1"), strconv.Itoa(v.N), strconv.Itoa(r.Seed)})
+			}
+		}
+	}
+	p.Status = append(p.Status, report.Fact{Name: "experiments", Text: strconv.Itoa(len(experiments))}, report.Fact{Name: "scores of networks", Text: strconv.Itoa(len(long.Rows))})
+	p.Tables = append(p.Tables, long)
+	if len(c.Differences) > 0 {
+		d := report.Table{Title: "Made elsewhere than the first", Columns: []string{"run", "differs in", "there", "first", "may change bits"}}
+		for _, name := range slices.Sorted(maps.Keys(c.Differences)) {
+			for _, x := range c.Differences[name] {
+				may := "no"
+				if x.Bits {
+					may = "yes"
+				}
+				d.Rows = append(d.Rows, []string{name, x.What, orNothing(x.B), orNothing(x.A), may})
+			}
+		}
+		p.Tables = append(p.Tables, d)
+	}
+	p.Charts = append(c.lossCharts(), c.scoreCharts(order, of)...)
+	return p
+}
+
+// lossCharts are the losses on the validation starts over the epochs, of the first networks of runs, an experiment a chart: losses of
+// different settings do not compare.
+func (c *Collected) lossCharts() (out []report.Chart) {
+	by := map[string]*report.Chart{}
+	for _, r := range c.Runs {
+		if len(r.Loss) < 2 {
+			continue
+		}
+		chart := by[r.Experiment]
+		if chart == nil {
+			chart = &report.Chart{Title: strings.TrimSpace("Validation loss " + r.Experiment), X: "epoch", Y: "loss"}
+			by[r.Experiment] = chart
+		}
+		if len(chart.Lines) == mostLines {
+			continue
+		}
+		l := report.Line{Name: r.Run}
+		for _, epoch := range slices.Sorted(maps.Keys(r.Loss)) {
+			l.X, l.Y = append(l.X, float64(epoch)), append(l.Y, r.Loss[epoch])
+		}
+		chart.Lines = append(chart.Lines, l)
+	}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		out = append(out, *by[name])
+	}
+	return out
+}
+
+// scoreCharts show the CRPS of each target over the numbers of the runs, with the ends of its interval, beside the raw ensemble's of all members.
+func (c *Collected) scoreCharts(order []comparedScore, of map[comparedScore]map[*CollectedRun]*score.Value) (out []report.Chart) {
+	for _, t := range order {
+		if !ofDistribution(t.score) || len(of[t]) < 2 {
+			continue
+		}
+		lines := []report.Line{{Name: "network"}, {Name: "low end"}, {Name: "high end"}, {Name: "raw, all"}}
+		for _, r := range c.Runs {
+			v := of[t][r]
+			if v == nil {
+				continue
+			}
+			raw := score.Missing()
+			most := 0
+			for _, x := range r.Scores.Scores {
+				if strings.HasPrefix(x.System, "raw") && x.ID == score.CRPSPlain.ID && x.Members > most && x.Variable == t.variable && x.Level == t.level && x.Lead == t.lead && score.Whole(x.Region, x.Season) {
+					raw, most = x.Value, x.Members
+				}
+			}
+			for i, y := range []score.Number{v.Value, v.CILow, v.CIHigh, raw} {
+				lines[i].X, lines[i].Y = append(lines[i].X, float64(r.number)), append(lines[i].Y, float64(y))
+			}
+		}
+		out = append(out, report.Chart{Title: t.String(), X: "number of the run", Y: "CRPS in " + t.unit, Lines: lines})
+	}
+	return out
+}

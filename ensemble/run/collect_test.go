@@ -1,0 +1,111 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// scoredRun writes the scores of a run.
+func scoredRun(t *testing.T, dir string, crps float64) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	no := score.Missing()
+	value := score.Value{ID: "crps_gauss", System: systemNetwork, Variable: "t", Level: "850hPa", Lead: "48h", LeadH: 48, Value: score.Number(crps), CILow: no, CIHigh: no, N: 3, Unit: "K",
+		Members: 2, Region: score.Everywhere, Season: score.AllYear, Threshold: no}
+	raw := value
+	raw.ID, raw.System, raw.Value = "crps_plain", "raw2", 0.9
+	if err := writeScores(dir, &score.Result{Scores: []score.Value{value, raw}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Runs of records, of experiments without one, and of nothing are collected into one table, which another reader
+// reads, and compared on one page.
+func TestCollect(t *testing.T) {
+	root := t.TempDir()
+	scoredRun(t, filepath.Join(root, "first", "base", "seed-1"), 0.5)
+	scoredRun(t, filepath.Join(root, "second", "base", "seed-1"), 0.55)
+	scoredRun(t, filepath.Join(root, "members", "members-02"), 0.6)
+	scoredRun(t, filepath.Join(root, "alone"), 0.7)
+	for name, kernels := range map[string]string{"first": "avx2", "second": "base"} {
+		r := &record.Record{Experiment: name, Status: record.Pass, Start: time.Unix(0, 0), Machine: record.Machine{Kernels: kernels, Threads: 2},
+			Sources: []record.Source{{Name: "experiment.yaml", Text: "x", SHA256: record.SumOf("x")}},
+			Runs:    []record.Run{{Variant: "base", Seed: 1}}}
+		if err := r.Write(filepath.Join(root, name, record.Name)); err != nil {
+			t.Fatal(err)
+		}
+		environment, err := json.Marshal(map[string]any{"version": "1", "seed": 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name, "base", "seed-1", "environment.json"), environment, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "members", experimentFile), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Collect(context.Background(), []string{root, filepath.Join(root, "first", record.Name)}) // the second is in the first
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := map[string]*CollectedRun{}
+	for _, r := range c.Runs {
+		called[r.Called()] = r
+	}
+	if len(c.Runs) != 4 || called["first/base/seed-1"] == nil || called["members/members-02"] == nil || called["alone"] == nil || called["second/base/seed-1"].Seed != 1 {
+		t.Fatalf("runs %v", called)
+	}
+	if d := c.Differences["second/base/seed-1"]; len(d) != 1 || d[0].What != "kernels" || !d[0].Bits {
+		t.Errorf("differences %+v", c.Differences)
+	}
+	out := t.TempDir()
+	if _, err := c.Save(out); err != nil {
+		t.Fatal(err)
+	}
+	page := read(t, filepath.Join(out, pageFile))
+	for _, want := range []string{"second/base/seed-1", `class="sortable"`, "<svg", "Made elsewhere", "script-src 'sha256-"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	var text strings.Builder
+	if err := c.Fprint(&text); err != nil || !strings.Contains(text.String(), "second/base/seed-1 was made elsewhere than the first: kernels base (avx2)") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+	if _, err := Collect(context.Background(), []string{t.TempDir()}); exit.CodeOf(err) != exit.NotYet {
+		t.Errorf("nothing: %v", err)
+	}
+	python := filepath.Join("..", "..", "build", "venv", "bin", "python3")
+	if p := os.Getenv("ENSEMBLE_TEST_PYTHON"); p != "" {
+		python = p
+	}
+	if exec.Command(python, "-c", "import pyarrow.parquet").Run() != nil {
+		t.Skip("skipped: no judge: no Python with pyarrow (make setup, or ENSEMBLE_TEST_PYTHON)")
+	}
+	got, err := exec.Command(python, "-c", `
+import sys, pyarrow.parquet as pq
+for r in sorted((x for x in pq.read_table(sys.argv[1]).to_pylist() if x["system"] == "network"), key=lambda r: r["value"]):
+    print(r["experiment"], r["run"], r["variant"], r["seed"], r["score"], r["variable"], r["level"], r["lead_h"], r["value"], r["ci_low"], r["unit"])
+`, filepath.Join(out, collectedTable)).CombinedOutput()
+	want := `first base/seed-1 base 1 crps_gauss t 850hPa 48.0 0.5 None K
+second base/seed-1 base 1 crps_gauss t 850hPa 48.0 0.55 None K
+members members-02 members-02 -1 crps_gauss t 850hPa 48.0 0.6 None K
+ alone  -1 crps_gauss t 850hPa 48.0 0.7 None K
+`
+	if err != nil || string(got) != want {
+		t.Errorf("pyarrow: %v\n%s\nwant\n%s", err, got, want)
+	}
+}

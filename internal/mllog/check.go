@@ -1,0 +1,127 @@
+package mllog
+
+import (
+	"fmt"
+	"slices"
+)
+
+// once and often are the keys that a log must have exactly once, and at least once.
+var (
+	once = []string{"submission_benchmark", "submission_org", "submission_platform", "submission_division", "submission_status",
+		"init_stop", RunStart, RunStop, "seed", "global_batch_size", "gradient_accumulation_frequency", "train_samples", "eval_samples", "opt_name", "opt_base_learning_rate", Target}
+	often = []string{"cache_clear", "init_start", "epoch_start", "epoch_stop", "eval_start", "eval_stop", EvalAccuracy}
+)
+
+// inRun are the intervals of a run.
+var inRun = []string{"staging", "epoch", "eval"}
+
+// Check holds a log to the rules, and gives all that it breaks:
+//
+//   - every line has its kind: _start begins an interval, _stop ends it, all else is a point in time;
+//   - times never go back;
+//   - facts that are stated once, and those that are stated at least once;
+//   - the initialisation ends before the run starts, and nothing comes after the run's end;
+//   - staging, epochs and evaluations lie in the run, end before another of their kind begins, and epochs
+//     and evaluations say which one they are, epochs one after the other;
+//   - every evaluation has one accuracy, of the epoch that ended last;
+//   - the run ends with a status: success at the first accuracy that is at the target or below (the
+//     quality is a loss), and only then.
+func Check(events []Event) (faults []error) {
+	add := func(i int, format string, a ...any) {
+		faults = append(faults, fmt.Errorf("event %d, %s: %s", i+1, events[i].Key, fmt.Sprintf(format, a...)))
+	}
+	counts := map[string]int{}
+	open := map[string]bool{}
+	var last int64
+	var epoch, evaluated float64
+	target, known := 0.0, false
+	reached := false
+	for i, e := range events {
+		counts[e.Key]++
+		if e.TimeMS < last {
+			add(i, "its time lies before that of the event before it")
+		}
+		last = e.TimeMS
+		name, kind := interval(e.Key)
+		if e.Type != kind {
+			add(i, "it is %s, want %s", e.Type, kind)
+		}
+		if e.Metadata == nil {
+			add(i, "it has no metadata")
+		}
+		if counts[RunStop] > 0 && e.Key != RunStop {
+			add(i, "it comes after the end of the run")
+		}
+		switch e.Key {
+		case "init_stop":
+			if counts["init_start"] == 0 {
+				add(i, "nothing began")
+			}
+		case RunStart:
+			if counts["init_stop"] == 0 {
+				add(i, "the initialisation has not ended")
+			}
+		case Target:
+			target, known = e.Value.(float64)
+		case EvalAccuracy:
+			v, ok := e.Value.(float64)
+			if !ok || !open["eval"] || e.Metadata[EpochNum] != epoch {
+				add(i, "it is no number of the evaluation of epoch %g", epoch)
+			}
+			if evaluated = epoch; reached {
+				add(i, "the target had been reached before")
+			}
+			reached = ok && known && v <= target
+		case RunStop:
+			if s := e.Metadata["status"]; s != Success && s != Aborted || (s == Success) != reached {
+				add(i, "its status is %v, and whether the target was reached is %v", s, reached)
+			}
+		}
+		if !slices.Contains(inRun, name) {
+			continue
+		}
+		if counts[RunStart] == 0 {
+			add(i, "the run has not started")
+		}
+		if n, ok := e.Metadata[EpochNum].(float64); name != "staging" && !ok {
+			add(i, "it does not say which epoch")
+		} else if e.Key == "epoch_start" {
+			if epoch++; n != epoch {
+				add(i, "it is epoch %g, want %g", n, epoch)
+			}
+		} else if name != "staging" && n != epoch {
+			add(i, "it is of epoch %g, want %g", n, epoch)
+		}
+		if begins := kind == start; begins == open[name] {
+			add(i, "the one before it has not ended, or none has begun")
+		} else if open[name] = begins; e.Key == "eval_stop" && evaluated != epoch {
+			add(i, "it has no accuracy")
+		}
+	}
+	for name, is := range open {
+		if is {
+			faults = append(faults, fmt.Errorf("%s has not ended", name))
+		}
+	}
+	for _, key := range once {
+		if counts[key] != 1 {
+			faults = append(faults, fmt.Errorf("%s is there %d times, want once", key, counts[key]))
+		}
+	}
+	for _, key := range often {
+		if counts[key] == 0 {
+			faults = append(faults, fmt.Errorf("%s is missing", key))
+		}
+	}
+	return faults
+}
+
+// interval is the name of the interval that a key is of, and the kind of its event.
+func interval(key string) (name, kind string) {
+	for suffix, kind := range map[string]string{"_start": start, "_stop": end} {
+		if n := len(key) - len(suffix); n > 0 && key[n:] == suffix {
+			return key[:n], kind
+		}
+	}
+	return "", point
+}
