@@ -196,6 +196,7 @@ fmt.Println(p.Spread("t850").Shape())`, filepath.Join(filepath.Dir(d.files[0]), 
 	progress := ""
 	for _, o := range n.Cells[1].Outputs {
 		switch {
+		case o.Name == "stderr" && strings.HasPrefix(strings.Join(o.Text, ""), "ensemble: warning: "): // eight starts are few
 		case o.Kind == "stream":
 			got = append(got, o.Name+" "+strings.TrimSpace(strings.Join(o.Text, "")))
 		case o.Data["image/png"] != nil:
