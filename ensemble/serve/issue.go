@@ -118,6 +118,10 @@ func (u *issuer) draw(e *run.Example) {
 	u.toDraw <- e
 }
 
+// idle is how much longer than it draws the drawing rests, so that many starts in a row leave the
+// processor to readers and to issuing.
+const idle = 10
+
 // draws draws maps beside the issuing.
 func (u *issuer) draws(ctx context.Context) {
 	for {
@@ -125,12 +129,19 @@ func (u *issuer) draws(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-u.toDraw:
+			begun := time.Now()
 			m, err := drawMaps(ctx, e)
 			if err != nil && ctx.Err() == nil {
 				u.log.Error("maps cannot be drawn", "error", oneLine(err))
 			}
 			if err == nil {
 				u.change(func() { u.maps = m })
+			}
+			rest := time.NewTimer(idle * time.Since(begun))
+			select {
+			case <-ctx.Done():
+				rest.Stop()
+			case <-rest.C:
 			}
 		}
 	}
