@@ -39,6 +39,13 @@ deb: setup-build
 	@scripts/setup.sh deb
 	scripts/deb.sh '$(VERSION)'
 
+.PHONY: site
+# The documentation as pages, in build/site: open build/site/index.html.
+site: build setup-test
+	rm -rf build/man && bin/ensemble man --out build/man >/dev/null
+	$(GO) run ./scripts/site -out build/site -man build/man -version '$(VERSION)'
+	@echo build/site/index.html
+
 demo: build
 	bin/ensemble demo
 

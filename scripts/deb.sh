@@ -40,6 +40,8 @@ doc=$root/usr/share/doc/ensemble
 install -D -m 644 ensemble/run/demo.yaml "$doc/examples/train.yaml"
 install -m 644 docs/examples/*.yaml "$doc/examples/"
 for f in experiments/*/*.yaml; do install -D -m 644 "$f" "$doc/examples/${f#experiments/}"; done
+cp -r docs/ops "$doc/examples/"
+find "$doc/examples" -type d -exec chmod 755 {} + -o -perm /111 -exec chmod 755 {} + -o -exec chmod 644 {} +
 for f in docs/ops/*.service; do
   [ ! -e "$f" ] || install -D -m 644 "$f" "$root/lib/systemd/system/${f##*/}"
 done

@@ -89,6 +89,8 @@ var homes = []home{
 		"bars never reach a log"},
 	{"golang.org/x/time", []string{"ensemble/serve"},
 		"only what answers requests has a rate to hold"},
+	{"github.com/yuin/goldmark", []string{"scripts/site"},
+		"only the pages of the documentation are made of Markdown"},
 	{"gonum.org/v1/plot", []string{"postproc/report/..."},
 		"pictures belong to the report"},
 }

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestDead: what leads nowhere is named: a file, a folder above, an anchor here and of
+// another page. The anchors are those of GitHub.
+func TestDead(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"README.md":     "# One\n[a](docs/a.md) [b](docs/b.md) [up](../x.md) [c](docs/a.md#two-words) [d](docs/a.md#three) [e](#one) [f](#two) [g](data.txt)\n## Further\n",
+		"docs/a.md":     "# `A` & ±20 %\n## Two words\n## Two words\n[](#a--20-) [](#two-words-1) [home](../README.md)\n",
+		"data.txt":      "1\n",
+		"build/left.md": "[dead](nowhere.md)\n",
+	} {
+		if err := put(filepath.Join(dir, name), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dead, err := build(dir, filepath.Join(dir, "build/site"), "", "")
+	want := []string{"README.md: #two", "README.md: ../x.md", "README.md: docs/a.md#three", "README.md: docs/b.md"}
+	if err != nil || !slices.Equal(dead, want) {
+		t.Errorf("dead: %q, %v; want %q", dead, err, want)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "build/site/data.txt")); err != nil {
+		t.Error(err)
+	}
+}
+
+// walk is a page that looks at all pages in a frame of a desk's width, and at some in one
+// of a phone's. It reports what a reader would meet: links to what is not there, anchors that are not
+// there, pictures that do not show, text that runs out of the window.
+const walk = `<!DOCTYPE html><meta charset="utf-8"><body><script>
+const faults = [], ids = {}, links = [];
+let seen = 0, pictures = 0;
+async function look(url, width) {
+  const f = document.createElement("iframe");
+  f.style.cssText = "border:0;height:800px;width:" + width + "px";
+  f.src = url;
+  await new Promise(done => { f.onload = done; document.body.append(f); });
+  const d = f.contentDocument, w = f.contentWindow;
+  if (!d.querySelector("main h1") || !d.querySelector("nav")) { faults.push(url + ": no heading"); f.remove(); return; }
+  if (d.documentElement.scrollWidth > w.innerWidth) faults.push(url + ": wider than a window of " + width + " points");
+  if (w.getComputedStyle(d.querySelector("nav")).paddingTop === "0px") faults.push(url + ": without its style");
+  for (const i of d.images) { pictures++; if (!i.complete || !i.naturalWidth) faults.push(url + ": no picture " + i.src); }
+  ids[url] = new Set([...d.querySelectorAll("[id]")].map(e => e.id));
+  for (const a of d.querySelectorAll("a[href]")) links.push([url, new URL(a.href)]);
+  for (const e of d.querySelectorAll("script,link[href],img")) {
+    const u = new URL(e.href || e.src, url);
+    if (u.protocol !== "data:" && u.origin !== location.origin) faults.push(url + ": fetches " + u);
+  }
+  f.remove();
+  seen++;
+}
+async function all() {
+  const queue = ["/index.html", "/broken/index.html"].map(p => location.origin + p), known = new Set(queue), other = {};
+  while (queue.length) {
+    const url = queue.shift();
+    await look(url, 1200);
+    for (const [from, u] of links.splice(0)) {
+      if (u.origin !== location.origin) continue;
+      const to = u.origin + u.pathname.replace(/\/$/, "/index.html"); // as the server shortens it
+      if (to.endsWith(".html")) { if (!known.has(to)) { known.add(to); queue.push(to); } }
+      else if (!(to in other)) { other[to] = (await fetch(to, {method: "HEAD"})).ok; if (!other[to]) faults.push(from + ": " + to + " is not there"); }
+      if (u.hash) anchors.push([from, to, decodeURIComponent(u.hash.slice(1))]);
+    }
+  }
+  for (const [from, to, id] of anchors) if (ids[to] && !ids[to].has(id)) faults.push(from + ": " + to + " has no " + id);
+  for (const url of narrow(known)) await look(url, 400);
+}
+const anchors = [];
+const narrow = known => [...known].filter((_, i) => i % NARROW === 0);
+all().catch(e => faults.push(String(e.stack || e))).then(() =>
+  fetch("/result", {method: "POST", body: JSON.stringify({faults, seen, pictures})}));
+</script>`
+
+// TestSite makes the site of this repository, with manual pages, and lets a browser walk
+// through all that can be reached from its first page, and to a page that is broken.
+func TestSite(t *testing.T) {
+	out, man := t.TempDir(), ""
+	if _, err := exec.LookPath("mandoc"); err == nil {
+		man = t.TempDir()
+		for name, see := range map[string]string{"ensemble": "ensemble-train", "ensemble-train": "ensemble"} {
+			text := ".TH " + name + " 1 2026-01-31\n.SH NAME\n" + name + " \\- a page\n.SH SEE ALSO\n\\fB" + see + "\\fR(1)\n"
+			if err := put(filepath.Join(man, "man1", name+".1"), []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dead, err := build("../..", out, man, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dead {
+		t.Error(d)
+	}
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("skipped: no chromium in PATH to walk through the pages with")
+	}
+	if err := put(filepath.Join(out, "broken/index.html"), []byte(broken)); err != nil {
+		t.Fatal(err)
+	}
+	r := browse(t, chromium, out)
+	pages := 0
+	_ = filepath.WalkDir(out, func(p string, d os.DirEntry, err error) error {
+		if strings.HasSuffix(p, ".html") {
+			pages++
+		}
+		return err
+	})
+	if r.Seen < pages || r.Pictures < 2 {
+		t.Errorf("%d pages looked at of %d, %d pictures", r.Seen, pages, r.Pictures)
+	}
+	var found []string
+	for _, f := range r.Faults {
+		if strings.Contains(strings.SplitN(f, ": ", 2)[0], "/broken/") {
+			found = append(found, f)
+		} else {
+			t.Error(f)
+		}
+	}
+	all := strings.Join(found, "\n")
+	for _, want := range []string{"gone.txt is not there", "has no y", "gone.html: no heading", "no picture", "wider than", "without its style", "fetches"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("of the broken page %q is not among\n%s", want, all)
+		}
+	}
+}
+
+// broken is a page with everything that the walk is there to find.
+const broken = `<!DOCTYPE html><body><nav></nav><main><h1 id="x">x</h1><a href="gone.txt">1</a><a href="#y">2</a><a href="gone.html">3</a>
+<img src="none.png"><img src="http://localhost:9/none.png"><p style="width:3000px">wide</p></main>`
+
+type walked struct {
+	Faults         []string
+	Seen, Pictures int
+}
+
+// browse lets Chromium walk through the pages of a folder.
+func browse(t *testing.T, chromium, dir string) walked {
+	t.Helper()
+	result := make(chan []byte, 1)
+	var once sync.Once
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(dir)))
+	mux.HandleFunc("/walk", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, strings.Replace(walk, "NARROW", "10", 1))
+	})
+	mux.HandleFunc("/result", func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		once.Do(func() { result <- text })
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+		"--no-first-run", "--user-data-dir="+t.TempDir(), "--window-size=1400,900", "--remote-debugging-port=0", server.URL+"/walk")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = cmd.Wait() }()
+	var w walked
+	select {
+	case text := <-result:
+		if err := json.Unmarshal(text, &w); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+	case <-ctx.Done():
+		t.Fatal("the browser did not end its walk")
+	}
+	return w
+}
