@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -17,6 +18,9 @@ type Sample struct {
 	Kernels    int // runs of kernels, one for each case and way
 	// Wrong says what differs from the reference, one kernel a line.
 	Wrong []string
+	// Refused says what the backend has no kernel for here, as without oneDNN the
+	// convolutions that it alone serves.
+	Refused []string
 }
 
 // Compare runs every case of every operation on a backend of this machine's memory, in
@@ -24,8 +28,8 @@ type Sample struct {
 // TestValues does without guards, operands in place and other types: whether the
 // kernels are right on the processor at hand.
 //
-// Errors: a kernel that cannot be prepared or run; what stop gives, which is asked before
-// each operation.
+// Errors: a kernel that cannot be run; what stop gives, which is asked before each
+// operation.
 func Compare(dev backend.Backend, stop func() error) (Sample, error) {
 	var found Sample
 	for _, o := range op.Table {
@@ -41,6 +45,10 @@ func Compare(dev backend.Backend, stop func() error) (Sample, error) {
 			for _, w := range ways {
 				found.Kernels++
 				wrong, err := compare(dev, o, c, w)
+				if r := (refusal{}); errors.As(err, &r) {
+					found.Refused = append(found.Refused, fmt.Sprintf("%s, case %s: %v", o.Name, c.Name, r.error))
+					continue
+				}
 				if err != nil {
 					return found, fmt.Errorf("%s, case %s: %w", o.Name, c.Name, err)
 				}
@@ -52,6 +60,9 @@ func Compare(dev backend.Backend, stop func() error) (Sample, error) {
 	}
 	return found, nil
 }
+
+// refusal is the error of a kernel that cannot be prepared.
+type refusal struct{ error }
 
 // compare runs one case in one way, and says where the result is not the reference's.
 func compare(dev backend.Backend, o *graph.Op, c graph.Case, w backend.Way) (wrong string, err error) {
@@ -76,7 +87,7 @@ func compare(dev backend.Backend, o *graph.Op, c graph.Case, w backend.Way) (wro
 	var k backend.Kernel
 	err = dev.Do(func() (err error) {
 		if k, err = dev.Prepare(q); err != nil {
-			return err
+			return refusal{err}
 		}
 		if k.Close != nil {
 			defer k.Close()
