@@ -44,7 +44,7 @@ type InputMembers struct {
 	Minimum  int           `key:"minimum"`
 	Required []string      `key:"required"`
 	Control  string        `key:"control"`
-	OnShort  string        `key:"on_short"` // "fail" or "degrade"
+	OnShort  string        `key:"on_short"` // "fail", "degrade" or "fall_back"
 	Wait     time.Duration `key:"wait"`
 	Deadline Deadline      `key:"deadline"`
 	Poll     time.Duration `key:"poll"`
@@ -71,7 +71,7 @@ const RawFallBack = "raw"
 
 // FallsBack says whether any condition makes a prediction do without its network.
 func (p Policy) FallsBack() bool {
-	return slices.Contains([]string{p.OtherModel, p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnFailure}, "fall_back")
+	return slices.Contains([]string{p.OtherModel, p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnFailure, p.Members.OnShort}, "fall_back")
 }
 
 // Lagged makes one ensemble of several starts.
@@ -93,13 +93,13 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
 	{Path: "members.expected", Example: "50",
 		Help: "Members that a complete input has: how many, or their numbers. Without it, those that the model uses."},
 	{Path: "members.minimum", Check: AtLeast(1), Example: "40",
-		Help: "Fewest complete members to go on with under on_short: degrade. Without it, the fewest that the model was trained for."},
+		Help: "Fewest complete members to go on with under on_short: degrade or fall_back. Without it, the fewest that the model was trained for."},
 	{Path: "members.required", Default: "[control]", Check: OneOf("control", "none"), Example: "[control]",
 		Help: "Members without which there is no product. [none] also goes on without the control."},
 	{Path: "members.control", Check: OneOf("include", "exclude", "mean_only", "none"), Example: "none",
 		Help: "Whether the control is one of the members. exclude leaves it out, none says that the input has none: perturbed members stand in for it. Without it, as the model was trained."},
-	{Path: "members.on_short", Default: "fail", Check: OneOf("fail", "degrade"), Example: "degrade",
-		Help: "What becomes of a start without all expected members: fail ends with 66 and no product; degrade goes on with those that are complete, states their number in every product, and status degraded."},
+	{Path: "members.on_short", Default: "fail", Check: OneOf("fail", "degrade", "fall_back"), Example: "degrade",
+		Help: "What becomes of a start without all expected members: fail ends with 66 and no product; degrade goes on with those that are complete, states their number in every product, and status degraded; fall_back does so too, and where the network was trained for more members publishes what fall_back names."},
 	{Path: "members.wait", Check: Above(0), Example: "40m",
 		Help: "How long to wait for an input that is not complete."},
 	{Path: "members.deadline", Example: "06:40Z",

@@ -20,6 +20,7 @@ type ration struct {
 	members  []ensemble.Member       // that are used, ascending
 	missing  []product.MissingMember // of those that should be used, with reasons
 	short    bool                    // fewer are complete than expected
+	few      bool                    // fewer are complete than the network reads: a fall-back forecasts
 	differ   int                     // fields that are there twice and differ
 	warnings []string
 }
@@ -34,6 +35,7 @@ type demand struct {
 	waits   bool              // there is a deadline: what is nowhere may still come
 	count   int               // members that the model takes
 	least   int               // fewest that it was trained for
+	alone   bool              // one rank predicts a start, which can do without the network
 }
 
 // demandOf joins a model's demands with a policy.
@@ -63,7 +65,12 @@ func demandOf(m *model.Model, p config.Policy) (*demand, error) {
 }
 
 // degrades tells whether a start may go on with fewer members than expected.
-func (d *demand) degrades() bool { return d.Members.OnShort == "degrade" }
+func (d *demand) degrades() bool {
+	return d.Members.OnShort == "degrade" || d.Members.OnShort == thenFallBack
+}
+
+// fewestFallBack are the members that a fall-back needs: they have a spread.
+const fewestFallBack = 2
 
 // requires tells whether there is no product without the control.
 func (d *demand) requires() bool {
@@ -252,9 +259,12 @@ func (d *demand) ration(a *attendance) (ration, *Fault) {
 		return short(exit.NotYet, fmt.Sprintf("%d members are complete, %d are expected", n, expected), "wait for the others, or go on without them with members.on_short: degrade")
 	case n < d.Members.Minimum:
 		return short(exit.NotYet, fmt.Sprintf("%d members are complete, at least %d must be", n, d.Members.Minimum), "wait for the others, or lower members.minimum")
+	case len(r.members) < d.least && d.Members.OnShort == thenFallBack && d.alone && n >= fewestFallBack:
+		r.few = true
+		r.warnings = append(r.warnings, fmt.Sprintf("the network was trained for %d members and more", d.least))
 	case len(r.members) < d.least:
 		return short(exit.NotYet, fmt.Sprintf("%d members are complete, the model was trained for %d to %d", n, d.least, d.count),
-			"wait for the others, or train with data.members.least for fewer")
+			"wait for the others, train with data.members.least for fewer, or let a baseline forecast with members.on_short: fall_back")
 	}
 	return r, nil
 }

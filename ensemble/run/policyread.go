@@ -198,6 +198,9 @@ func (p *prediction) look(ctx context.Context, init ensemble.Init) (there *produ
 
 // attempt reads the members of one start.
 func (p *prediction) attempt(ctx context.Context, init ensemble.Init) (a attempt) {
+	if p.in.rations[init].few { // which the network cannot read
+		return attempt{}
+	}
 	if p.ranks == nil {
 		wanted := slices.DeleteFunc(slices.Clone(p.in.entries), func(e ensemble.Entry) bool { return e.Init != init })
 		a.started, a.warnings, a.err = newIntake(p, init, p.in.rations[init].members, wanted).read(ctx, wanted)

@@ -226,6 +226,7 @@ func (p *prediction) load() (err error) {
 	if p.demand, err = demandOf(p.model, o.Policy); err != nil {
 		return err
 	}
+	p.demand.alone = p.ranks == nil
 	if p.ranks != nil {
 		if err := layOut(p.ranks, p.model.Spec, p.model.Task, p.model.Grid, 1); err != nil {
 			return err
@@ -365,7 +366,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	}
 	begun := time.Now()
 	switch {
-	case bad != nil:
+	case bad != nil || p.in.rations[init].few:
 		got, err = p.withoutNetwork(ctx, init)
 	case got.started == nil:
 		got.started, err = p.begin(got.forecast, p.in.rations[init].members)

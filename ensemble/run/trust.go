@@ -143,7 +143,7 @@ func (p *prediction) judge(fc *ensemble.Forecast) (all []model.Strangeness, err 
 //
 // Errors: exit 65 for input beyond the limit, and for alarms, that the policy refuses.
 func (p *prediction) trust(init ensemble.Init, input []model.Strangeness) (*trust, error) {
-	t := &trust{}
+	t := &trust{fallsBack: p.in.rations[init].few} // its warning is there
 	policy := p.o.Policy
 	doubt := func(then, why, fix string) error {
 		if then == thenRefuse {

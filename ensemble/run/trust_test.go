@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
@@ -218,5 +219,54 @@ func TestFallsBack(t *testing.T) {
 				t.Errorf("nothing to fall back on: %v", err)
 			}
 		})
+	}
+}
+
+// Fewer members than the network was trained for have a fall-back where the policy asks for it, of at least two.
+func TestTooFewMembers(t *testing.T) {
+	f := smallData(t)
+	of := func(members string) string {
+		to := filepath.Join(t.TempDir(), "few.grib2")
+		if text, err := exec.Command("grib_copy", "-w", "number="+members, f.GRIB2[16], to).CombinedOutput(); err != nil {
+			t.Fatalf("grib_copy: %v\n%s", err, text)
+		}
+		return to
+	}
+	for _, c := range []struct {
+		members, onShort string
+		code             exit.Code
+	}{{"0/2", thenFallBack, exit.OK}, {"0/2", "degrade", exit.NotYet}, {"0", thenFallBack, exit.NotYet}, {"0/1/2", thenFallBack, exit.OK}} {
+		o := predictOptions(t, t.TempDir())
+		o.Input, o.Formats = []string{of(c.members)}, []product.Format{product.NetCDF}
+		o.Policy.Members.OnShort, o.Policy.FallBack, o.Policy.Drift.Limit = c.onShort, []string{"raw"}, 1e9
+		r, err := Predict(context.Background(), o)
+		if exit.CodeOf(err) != c.code {
+			t.Fatalf("members %s, %s: %v", c.members, c.onShort, err)
+		}
+		if err != nil {
+			continue
+		}
+		m, err := product.ReadManifest(filepath.Dir(r.Outputs[0]))
+		must(t, err)
+		if c.members == "0/1/2" {
+			if m.FallBack != "" {
+				t.Errorf("enough members: %+v", m)
+			}
+			continue
+		}
+		if m.FallBack != "raw" || m.Status != manifest.Degraded || len(m.MembersUsed) != 2 {
+			t.Errorf("%+v", m)
+		}
+		members := fields(t, o.Input, func(e ensemble.Entry) bool {
+			return e.Variable == "t" && e.Level == ensemble.PressureLevel(850) && e.Lead.String() == "48h"
+		})
+		mean, spread := fields(t, r.Outputs, func(e ensemble.Entry) bool { return e.Product == ensemble.EnsembleMean })[0],
+			fields(t, r.Outputs, func(e ensemble.Entry) bool { return kindOf(e) == product.Spread })[0]
+		for p := range mean {
+			a, s := ensemble.MeanSpread([]float64{float64(members[0][p]), float64(members[1][p])}, 1)
+			if s *= math.Sqrt(1.5); math.Abs(float64(mean[p])-a) > 1e-4 || math.Abs(float64(spread[p])-s) > 1e-4*s {
+				t.Fatalf("point %d: %g ± %g, want %g ± %g", p, mean[p], spread[p], a, s)
+			}
+		}
 	}
 }
