@@ -15,7 +15,7 @@ import (
 func experimentCommand(a *app) *cobra.Command {
 	return group(a, &cobra.Command{
 		Use:   "experiment",
-		Short: "Repeat experiments, train variants and compare them, or study one event",
+		Short: "Repeat experiments, compare variants, study one event",
 		Example: "  ensemble experiment run experiments/demo\n" +
 			"  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",

@@ -133,7 +133,7 @@ func experimentList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "list [DIR]",
 		Short:       "List the experiments in a folder",
-		Long:        "List the experiments in a folder, whether their data are here, and what became of\nthem when they were last run.",
+		Long:        "List the experiments in a folder, whether their data are here, and what became\nof them when they were last run.",
 		Example:     "  ensemble experiment list\n  ensemble experiment list my/experiments --runs /scratch/runs",
 		Annotations: notes("ensemble experiment run", exit.NotYet),
 		Args:        cobra.MaximumNArgs(1),
@@ -158,9 +158,9 @@ func experimentCompare(a *app) *cobra.Command {
 		Use:   "compare DIR...",
 		Short: "Compare runs and collect all their scores",
 		Long: "Compare the runs in folders: run directories, experiments that were run, or\n" +
-			"folders that hold many. It prints the scores of the networks side by side, and in\n" +
-			"what the machines of records differ. --out gets scores.parquet with all scores of\n" +
-			"all runs, and a page to sort and look at.",
+			"folders that hold many. It prints the scores of the networks side by side, and\n" +
+			"in what the machines of records differ. --out gets scores.parquet with all\n" +
+			"scores of all runs, and a page to sort and look at.",
 		Example: "  ensemble experiment compare runs/experiments/gcm runs/experiments/small\n" +
 			"  ensemble experiment compare runs --out runs/all",
 		Annotations: notes("ensemble experiment run, docs/experiments.md", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
