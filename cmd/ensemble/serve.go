@@ -18,10 +18,10 @@ func serveCommand(a *app) *cobra.Command {
 		Use:   "serve [-c FILE] --run-dir DIR --input FILE... --out DIR",
 		Short: "Stay, issue products as forecasts come, and show them over HTTP",
 		Long: "Stay, issue products as forecasts come, and show them over HTTP.\n" +
-			"Each start of the input is issued as `ensemble predict` would issue it, as soon as\n" +
-			"its files are complete, or at its deadline (docs/serve.md); the model stays ready\n" +
-			"in between. Products, health, metrics and a page with the latest maps are read\n" +
-			"at --listen, of this machine only unless it says otherwise. Nothing can be\n" +
+			"Each start of the input is issued as `ensemble predict` would issue it, as soon\n" +
+			"as its files are complete, or at its deadline (docs/serve.md); the model stays\n" +
+			"ready in between. Products, health, metrics and a page with the latest maps are\n" +
+			"read at --listen, of this machine only unless it says otherwise. Nothing can be\n" +
 			"written there. SIGHUP reads the configuration again; SIGTERM ends with 75.",
 		Example: "  ensemble serve --run-dir runs/a --input \"fc/*.grib2\" --out products\n" +
 			"  ensemble serve -c serve.yaml\n" +
