@@ -47,7 +47,7 @@ type Dir struct {
 
 // files are what a run may hold; nothing else is ever removed.
 var files = []string{manifest.Name, manifest.SumsName, "config.effective.yaml", "config.source", "environment.json", "events.jsonl",
-	"tensorboard", "checkpoints", "model", "logs", "report", "scores.json", "scores.parquet"}
+	"tensorboard", "checkpoints", "model", "logs", "report", "scores.json", "scores.parquet", "dates.parquet"}
 
 // marks show that a directory is a run's.
 var marks = []string{manifest.Name, "config.effective.yaml", "environment.json", "events.jsonl"}

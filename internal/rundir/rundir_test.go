@@ -95,8 +95,10 @@ func TestLife(t *testing.T) {
 	if _, _, err := Open(path, Options{Identity: "one"}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "scores.json") {
 		t.Errorf("a changed output: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(path, "mine.txt"), nil, 0o644); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"mine.txt", "dates.parquet"} {
+		if err := os.WriteFile(filepath.Join(path, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	d = open(t, path, Options{Overwrite: true}, Fresh)
 	if names, err := d.content(); err != nil || len(names) != 1 || names[0] != "mine.txt" {
