@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -268,12 +266,7 @@ func (row EfficiencyRow) gain(reference string) int {
 
 // save leaves the table in a run directory.
 func (t *EfficiencyTable) save(dir string) error {
-	text, err := json.MarshalIndent(t, "", " ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", efficiencyFile, err)
-	}
-	path := filepath.Join(dir, efficiencyFile)
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return writeJSON(filepath.Join(dir, efficiencyFile), t)
 }
 
 // Fprint prints the table; the first row is what the others are compared with.

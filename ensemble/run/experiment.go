@@ -3,7 +3,6 @@ package run
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -17,7 +16,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/table"
@@ -491,12 +489,7 @@ func saveFindings[T any](folder, tableFile string, rows []T, page *report.Page, 
 	if err := writePage(dir, page); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	path := filepath.Join(folder, file)
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return writeJSON(filepath.Join(folder, file), all)
 }
 
 // fprintCells writes rows of text as a table.

@@ -15,7 +15,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -278,9 +277,5 @@ func (a *Architecture) save(o ImportOptions, w model.Weights) error {
 	if err := ckpt.WriteFile(filepath.Join(o.Out, networkWeights), tensors, nil); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(networkJSON{Format: networkFormat, Version: o.Version, Architecture: *a, Weights: networkWeights, Source: source}, "", " ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", networkFile, err)
-	}
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return writeJSON(path, networkJSON{Format: networkFormat, Version: o.Version, Architecture: *a, Weights: networkWeights, Source: source})
 }

@@ -131,13 +131,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 		Seed     uint64 `json:"seed"`
 		Complete bool   `json:"complete"`
 	}{"ensemble.synthetic/1", "invented weather in the layout of " + p.Title + "; not data of any centre", p.Name, o.Version, o.Seed, false}
-	write := func() error {
-		text, err := json.MarshalIndent(about, "", " ")
-		if err != nil {
-			return err
-		}
-		return exit.Create(record, atomicfile.WriteFile(record, append(text, '\n')))
-	}
+	write := func() error { return writeJSON(record, about) }
 	if err := write(); err != nil {
 		return nil, err
 	}

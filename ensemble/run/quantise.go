@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -138,12 +137,8 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	if err := r.compare(ctx, d, []string{from, o.RunDir}, engineOptions(c.Train.Train.Threads, "")); err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", quantisedFile, err)
-	}
-	if err := atomicfile.WriteFile(dir.File(quantisedFile), append(text, '\n')); err != nil {
-		return nil, exit.Create(dir.File(quantisedFile), err)
+	if err := writeJSON(dir.File(quantisedFile), r); err != nil {
+		return nil, err
 	}
 	made, err := outputs(dir, false)
 	if err != nil {

@@ -462,15 +462,6 @@ type historyLine struct {
 	Alarm    bool         `json:"alarm"`
 }
 
-// writeJSON writes a file of a rolling verification.
-func writeJSON(path string, x any) error {
-	text, err := json.MarshalIndent(x, "", " ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(path), err)
-	}
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
-}
-
 // Fprint writes the state in a few lines.
 func (r *RollingResult) Fprint(w io.Writer) error {
 	var b strings.Builder

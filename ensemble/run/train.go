@@ -22,7 +22,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -946,12 +945,7 @@ const (
 
 // writeScores leaves the results as JSON and as a Parquet table.
 func writeScores(dir string, r *score.Result) error {
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", scoresFile, err)
-	}
-	path := filepath.Join(dir, scoresFile)
-	if err := exit.Create(path, atomicfile.WriteFile(path, append(text, '\n'))); err != nil {
+	if err := writeJSON(filepath.Join(dir, scoresFile), r); err != nil {
 		return err
 	}
 	if err := table.Write(filepath.Join(dir, datesTable), r.Dates); err != nil {
