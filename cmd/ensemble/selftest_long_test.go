@@ -3,7 +3,11 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -31,5 +35,33 @@ func TestLongSelfTest(t *testing.T) {
 	t.Setenv("ENSEMBLE_DECODE", dead)
 	if code, a := callSelfTest(t, t.TempDir()); code == exit.OK || a.states()["GRIB"] != "skipped" {
 		t.Errorf("with a child that dies: exit %d, %+v", code, a)
+	}
+}
+
+// TestLongSelfTestWithoutOneDNN: where the library cannot be opened, self-test says so once,
+// says how many kernels are not here for it, and finds all else sound.
+func TestLongSelfTestWithoutOneDNN(t *testing.T) {
+	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
+	hidden := t.TempDir()
+	for _, name := range []string{"libdnnl.so", "libdnnl.so.2", "libdnnl.so.3"} { // found first, and no libraries
+		if err := os.WriteFile(filepath.Join(hidden, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(os.Args[0], "self-test", "--json", "--progress", "none", "--out", t.TempDir())
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+hidden)
+	out, _ := cmd.Output()
+	var a selfTestAnswer
+	if err := json.Unmarshal(out, &a); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%s", out)
+	for _, c := range a.Checks {
+		switch {
+		case c.Name == "kernels" && !strings.Contains(c.Detail, " more need oneDNN"):
+			t.Errorf("kernels: %s", c.Detail)
+		case c.Name == "oneDNN" && c.State == "ok", c.Name != "oneDNN" && c.State != "ok" && c.State != "absent":
+			t.Errorf("%s: %s, %s%s", c.Name, c.State, c.Detail, c.Why)
+		}
 	}
 }

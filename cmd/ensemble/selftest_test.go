@@ -12,7 +12,7 @@ import (
 // selfTestAnswer is what the tests read of the answer.
 type selfTestAnswer struct {
 	Status string
-	Checks []struct{ Name, State, Why, Fix string }
+	Checks []struct{ Name, State, Detail, Why, Fix string }
 }
 
 func (a selfTestAnswer) states() map[string]string {

@@ -18,9 +18,9 @@ type Sample struct {
 	Kernels    int // runs of kernels, one for each case and way
 	// Wrong says what differs from the reference, one kernel a line.
 	Wrong []string
-	// Refused says what the backend has no kernel for here, as without oneDNN the
+	// Refused says what the backend has no kernel for here and why, as without oneDNN the
 	// convolutions that it alone serves.
-	Refused []string
+	Refused []error
 }
 
 // Compare runs every case of every operation on a backend of this machine's memory, in
@@ -46,7 +46,7 @@ func Compare(dev backend.Backend, stop func() error) (Sample, error) {
 				found.Kernels++
 				wrong, err := compare(dev, o, c, w)
 				if r := (refusal{}); errors.As(err, &r) {
-					found.Refused = append(found.Refused, fmt.Sprintf("%s, case %s: %v", o.Name, c.Name, r.error))
+					found.Refused = append(found.Refused, fmt.Errorf("%s, case %s: %w", o.Name, c.Name, r.error))
 					continue
 				}
 				if err != nil {

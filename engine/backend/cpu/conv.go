@@ -3,12 +3,14 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/conv"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -48,17 +50,21 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 		forms = slices.Insert(forms, 0, known)
 	}
 	var c *conv.Conv
-	var err error
+	var refused error // the last, or that oneDNN is missing
 	for _, form := range forms {
 		if o.Force = ""; form != "" {
 			o.Force = pass.String() + "=" + form
 		}
+		var err error
 		if c, err = conv.PreparePass(s, pass, o); err == nil {
 			break
 		}
+		if !errors.Is(refused, dnnl.ErrUnavailable) {
+			refused = err
+		}
 	}
-	if err != nil {
-		return nil, "", err
+	if c == nil {
+		return nil, "", refused
 	}
 	if e, ok := c.Timed(pass); ok {
 		b.o.Timings.Record(timed, e)

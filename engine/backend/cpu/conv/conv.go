@@ -86,6 +86,7 @@ type candidate struct {
 // candidates builds the forms that serve a pass, or the forced one.
 func (c *Conv) candidates(pass Pass, o Options, forced string) (all []*candidate, err error) {
 	var refused []string
+	var absent error
 	var last []*candidate // oneDNN's reference loops: a thousand times slower
 	for _, f := range forms {
 		if forced != "" && f.name != forced || forced == "" && f.wino && !o.Winograd {
@@ -94,6 +95,9 @@ func (c *Conv) candidates(pass Pass, o Options, forced string) (all []*candidate
 		r, err := f.build(c.spec, pass, o)
 		if err != nil {
 			refused = append(refused, fmt.Sprintf("%s: %v", f.name, err))
+			if errors.Is(err, dnnl.ErrUnavailable) {
+				absent = err
+			}
 			continue
 		}
 		if isReference(r) {
@@ -113,6 +117,8 @@ func (c *Conv) candidates(pass Pass, o Options, forced string) (all []*candidate
 		return last, nil
 	case len(refused) == 0:
 		return nil, fmt.Errorf("convolution %s: there is no form %q", pass, forced)
+	case absent != nil: // with oneDNN there might be one: that is what can be mended
+		return nil, fmt.Errorf("convolution %s: no form serves %+v: %w", pass, c.spec, absent)
 	}
 	return nil, fmt.Errorf("convolution %s: no form serves %+v: %s", pass, c.spec, strings.Join(refused, "; "))
 }
