@@ -121,4 +121,4 @@ func (p *Plan) apart(also []bool) []bool {
 }
 
 // waits tells whether a kernel waits for the device.
-func waits(k *kernel) bool { return k.Waits || k.hosts || k.Early != nil }
+func waits(k *kernel) bool { return k.Waits || k.hosts }

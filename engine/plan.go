@@ -132,12 +132,15 @@ func (p *Plan) prepare() error {
 	if borrower, ok := p.dev.(backend.Borrower); ok {
 		borrower.Lend(nil)
 	}
-	aside := offloads{}
+	aside, under := offloads{}, underWay{}
 	for _, id := range p.unit.Sequence {
 		n := p.graph.Nodes[id]
 		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Cut: p.unit.CutOf[id], Seed: p.graph.Seed, Step: &p.step}
 		for _, in := range n.In {
 			q.In = append(q.In, p.memory.tensors[in])
+		}
+		if p.memory.remote != nil {
+			q.There = under.read(p.graph, n)
 		}
 		if r := p.memory.remote; r != nil && op.IsOffload(n.Op) {
 			p.kernels = append(p.kernels, kernel{Kernel: aside.kernel(r, n, q), node: n})
@@ -153,6 +156,9 @@ func (p *Plan) prepare() error {
 		k, err := prepare(q)
 		if err != nil {
 			return fmt.Errorf("prepare %s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
+		}
+		if k.Finish != nil && !k.Late {
+			under[id] = k.There
 		}
 		p.kernels = append(p.kernels, kernel{Kernel: k, node: n})
 	}
@@ -170,6 +176,33 @@ func (p *Plan) prepare() error {
 		return pass.WorkspaceTooSmall(p.graph, p.kernels[i].node, p.opts.Workspace, need)
 	}
 	return nil
+}
+
+// underWay are the results that are only begun when the next kernel is prepared, and what is there of them.
+type underWay map[int]*backend.Region
+
+// read tells what is there of the operands of n, before it ends what is under way (Plan.end); nil if all is.
+func (u underWay) read(g *graph.Graph, n *graph.Node) (there []*backend.Region) {
+	for i, id := range n.In {
+		part, begun := u[g.Root(id)]
+		if !begun {
+			continue
+		}
+		if there == nil {
+			there = make([]*backend.Region, len(n.In))
+		}
+		if part == nil || g.Root(id) != id {
+			none := make(graph.Shape, len(g.Nodes[id].Shape))
+			part = &backend.Region{Lo: none, Size: none}
+		}
+		there[i] = part
+	}
+	if !n.Op.Alias {
+		for _, id := range n.In {
+			delete(u, g.Root(id))
+		}
+	}
+	return there
 }
 
 // lend gives each kernel its scratch: of the arena what no value takes while it runs, or if
@@ -278,7 +311,9 @@ func (k *kernel) run() error {
 		k.lend()
 	}
 	if k.Early != nil {
-		k.Early()
+		if err := k.Early(); err != nil {
+			return err
+		}
 	}
 	for _, end := range k.ends {
 		if err := end(); err != nil {

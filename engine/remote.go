@@ -531,7 +531,9 @@ func (r *remote) here(prepare func(backend.Request) (backend.Kernel, error)) fun
 				return err
 			}
 			if early != nil {
-				early()
+				if err := early(); err != nil {
+					return err
+				}
 			}
 			if err := run(); err != nil {
 				return err

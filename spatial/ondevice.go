@@ -120,7 +120,28 @@ func (o *onDevices) gather(q backend.Request) (backend.Kernel, error) {
 	}
 	e.clear = beyond(e.into, a.Need[me])
 	o.halos = append(o.halos, e)
-	return backend.Kernel{Name: "exchange between devices", Run: e.start, Finish: e.finish, Beside: true}, nil
+	return backend.Kernel{Name: "exchange between devices", Run: e.start, Finish: e.finish, Beside: true, There: e.there()}, nil
+}
+
+// there is a box of the result, as large as may be, of which nothing comes from other ranks: all of it is there behind start.
+func (e *deviceExchange) there() *backend.Region {
+	b := slices.Clone(e.into)
+	size := func(b Box) int { return b.Shape().Size() }
+	for _, m := range e.gets {
+		if common := b.Intersect(m.box); size(common) > 0 {
+			var best Box
+			for _, rest := range beyond(b, common) {
+				if best == nil || size(rest) > size(best) {
+					best = rest
+				}
+			}
+			if best == nil {
+				return nil
+			}
+			b = best
+		}
+	}
+	return &backend.Region{Lo: b.lo(e.into), Size: b.Shape()}
 }
 
 // beyond are boxes, no two with a common point, of what a box has around an inner one.

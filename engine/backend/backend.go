@@ -46,10 +46,16 @@ type Request struct {
 	Out   Tensor
 	// Cut is one of the cuts of the kernel by its name; empty lets the backend guess.
 	Cut string
+	// There is, of a Remote, what is there of each operand before the Finish of the kernel that began it: nil is all of it.
+	// The kernel may begin with what reads no more (Kernel.Early). Empty if all of all operands is there.
+	There []*Region
 	// Seed and Step key the random operations; Step is read at each run.
 	Seed uint64
 	Step *uint64
 }
+
+// Region is a box of a value: where it begins, and its sizes.
+type Region struct{ Lo, Size graph.Shape }
 
 // InShapes are the shapes of the operands.
 func (r *Request) InShapes() []graph.Shape {
@@ -69,9 +75,11 @@ type Kernel struct {
 	// returns. It is called once in every run, before the first kernel that reads the
 	// result, and behind the part of that kernel that does not need it, Early.
 	Finish func() error
-	// Early, if not nil, is a part of the work that reads no result with a Finish. Run
+	// There is the part of a result with a Finish that is there behind Run already; nil is none of it.
+	There *Region
+	// Early, if not nil, is a part of the work that reads nothing that a Finish brings. Run
 	// follows it and does the rest; in between no other kernel runs.
-	Early func()
+	Early func() error
 	// Scratch is what it wants of the buffer that all kernels of the device use in
 	// turn, in bytes.
 	Scratch int64

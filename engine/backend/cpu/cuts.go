@@ -127,7 +127,7 @@ func (j job) kernel(run func(part kern.WinoPart)) (backend.Kernel, error) {
 		return kernel(j.cut, func() { run(kern.Whole) })
 	}
 	k, err := kernel(j.cut, func() { run(kern.Outer) })
-	k.Early = func() { run(kern.Inner) }
+	k.Early = func() error { run(kern.Inner); return nil }
 	return k, err
 }
 

@@ -22,6 +22,7 @@ type way struct {
 	calls   func(w *work, mem []float32)
 	keep    func() // told if it is taken; nil if there is nothing to do
 	close   func()
+	saves   float64 // seconds beside an exchange, estimated, where the first calls run before it has ended; else 0
 }
 
 // planned are the ways of a library: to make its plans takes long. The zero value has none.
@@ -120,18 +121,44 @@ func (b *Backend) fastest(q backend.Request, own []way, library planned, err err
 	if len(ways) > 1 || q.Cut != "" {
 		b.choices[key] = ways[i].name
 	}
+	i = b.ahead(key, ways, i)
 	for k, w := range ways {
 		if k != i && w.close != nil {
 			w.close()
 		}
 	}
-	w := ways[i]
-	if w.keep != nil {
-		w.keep()
+	v := ways[i]
+	if v.keep != nil {
+		v.keep()
 	}
-	k, err := b.placed(w.name, w.scratch, w.calls)
-	k.Close = w.close
-	return k, err
+	w := &work{b: b}
+	k := w.placed(v.name, v.scratch, v.calls)
+	k.Close = v.close
+	if v.saves > 0 {
+		k.Name += ", the interior first"
+		k.Early = func() error { return inTurn(w.calls[:w.early]) }
+	}
+	return k, nil
+}
+
+// ahead gives the number of the way that is there first: beside an exchange one of ours that begins with the interior may
+// be, although one of the library, the i-th, takes less time. It has no more scratch: that was settled for the i-th.
+func (b *Backend) ahead(key string, ways []way, i int) int {
+	e, _ := b.entryOf(key)
+	took := map[string]float64{}
+	for _, c := range e.Candidates {
+		took[c.Name] = c.Wall.Seconds()
+	}
+	best, known := took[ways[i].name]
+	if !known || ways[i].saves > 0 {
+		return i
+	}
+	for k, w := range ways {
+		if t, known := took[w.name]; known && w.saves > 0 && w.scratch <= ways[i].scratch && t-w.saves < best {
+			best, i = t-w.saves, k
+		}
+	}
+	return i
 }
 
 // describe is an operation in what plans keep of their choices.

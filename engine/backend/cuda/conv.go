@@ -102,6 +102,8 @@ type convolution struct {
 	relu, adjoint bool
 	lo            int           // first source channel of the filter that an adjoint is of
 	classes       [][3]convAxis // calls, which share the rows
+	early         int           // how many of them read nothing that is under way
+	waits         *waiting      // nil if nothing is
 }
 
 // forwardOf reads conv3d and conv3d_fused.
@@ -114,6 +116,7 @@ func forwardOf(q backend.Request) convolution {
 	}
 	c.filter = q.In[len(c.parts)]
 	c.classes = [][3]convAxis{convAxes(c.parts[0].Shape, c.filter.Shape, q.Out.Shape, a)}
+	c.waits = waitingFor(q, c.parts, 0)
 	return c
 }
 
@@ -141,6 +144,7 @@ func dataOf(q backend.Request) convolution {
 		}
 		c.classes = all
 	}
+	c.waits = waitingFor(q, c.parts, 1)
 	return c
 }
 
@@ -257,7 +261,12 @@ func (b *Backend) ownConvs(c convolution) (all []way) {
 		for i := range tiles {
 			tiles[i] = choices[i][k]
 		}
-		all = append(all, c.way(values, plain, products, tiles))
+		w := c.way(values, plain, products, tiles)
+		if cut, tiles, saves := b.interiorFirst(c, products, tiles); saves > 0 && !plain {
+			w = cut.way(values, plain, products, tiles)
+			w.saves = saves
+		}
+		all = append(all, w)
 	}
 	return all
 }
@@ -367,6 +376,9 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 		size := device.Size{Grid: [3]int{rowTiles * ceil(y.Lanes, t.Columns)},
 			Block: [3]int{t.Threads}, Shared: t.ConvShared(turns)}
 		w.call(kernels.Conv(t, values, products, c.adjoint), "conv", size, args...)
+		if i+1 == c.early {
+			w.early = len(w.calls)
+		}
 	}
 }
 
@@ -377,11 +389,17 @@ func (b *Backend) convTiles(products kernels.Products, out graph.Shape, class [3
 	taps := [3]int{class[0].taps * class[0].turns, class[1].taps * class[1].turns, class[2].taps * class[2].turns}
 	p := b.dev.Properties()
 	return soonest(kernels.ConvTilesOf(products), func(t kernels.Tile) (float64, bool) {
-		tiles, _ := tilesOf(out[0], class, t)
-		most := ceil(tiles*ceil(out[1], t.Columns), p.Processors)
-		share := float64(min(most, t.Blocks)) / float64(t.Blocks)
-		return float64(most*t.Rows*t.Columns) / (t.Rate * math.Sqrt(share)), t.ConvShared(taps) <= p.SharedBytes
+		return tileCost(p.Processors, out, class, t), t.ConvShared(taps) <= p.SharedBytes
 	})
+}
+
+// tileCost is the products of the processor that has most to do, for every tap and lane of the source, as a tile that
+// keeps all units busy would do them in the time.
+func tileCost(processors int, out graph.Shape, class [3]convAxis, t kernels.Tile) float64 {
+	tiles, _ := tilesOf(out[0], class, t)
+	most := ceil(tiles*ceil(out[1], t.Columns), processors)
+	share := float64(min(most, t.Blocks)) / float64(t.Blocks)
+	return float64(most*t.Rows*t.Columns) / (t.Rate * math.Sqrt(share))
 }
 
 // tilesOf is how many tiles the points of n samples take, and how wide they are if they are

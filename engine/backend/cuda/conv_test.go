@@ -50,6 +50,7 @@ type convCase struct {
 	a    any
 	edit func(operand int, x []float64) // nil leaves what is drawn
 	cut  string
+	late []*backend.Region // what is there of operands when the kernel begins; the rest is no number until it has
 }
 
 // convCasesOf are a convolution of parts with its two gradients, in the forms with all that
@@ -176,7 +177,7 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 	b.AllowTF32(arithmetic == "tf32")
 	defer b.AllowTF32(false)
 	call := graph.Call{InShape: c.in, Out: make([]float64, out.Size()), OutShape: out}
-	q := backend.Request{Op: o, Attrs: c.a, Cut: c.cut}
+	q := backend.Request{Op: o, Attrs: c.a, Cut: c.cut, There: c.late}
 	do := func(f func() error) {
 		t.Helper()
 		if err := b.Do(f); err != nil {
@@ -184,13 +185,17 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 		}
 	}
 	var memory [][]float32
-	tensor := func(x []float64, s graph.Shape, l graph.Layout) (there backend.Tensor) {
+	var arrive []func() error
+	tensor := func(x []float64, s graph.Shape, l graph.Layout, late *backend.Region) (there backend.Tensor) {
 		n := l.Elems(s)
+		none := make([]float32, n)
 		narrow := stored != graph.Float32 && l == graph.Last
 		words := make([]float32, n)
 		halves := unsafe.Slice((*uint16)(unsafe.Pointer(&words[0])), n)
+		missing := unsafe.Slice((*uint16)(unsafe.Pointer(&none[0])), n)
 		p := s[2:].Size()
 		for i, v := range x {
+			on := late == nil || inside(i, s, late)
 			if l == graph.Last {
 				i = (i/p/s[1]*p+i%p)*l.Lanes(s[1]) + i/p%s[1]
 			}
@@ -200,6 +205,16 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 				halves[i] = uint16(math.Float32bits(float32(v)) >> 16)
 			} else {
 				words[i] = float32(v)
+			}
+			switch {
+			case on && narrow:
+				missing[i] = halves[i]
+			case on:
+				none[i] = words[i]
+			case narrow:
+				missing[i] = 0x7fff // no number in either type
+			default:
+				none[i] = float32(math.NaN())
 			}
 		}
 		there = backend.Tensor{Shape: s, Layout: l}
@@ -212,7 +227,8 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 			if there.F32 = m; narrow {
 				there.F32, there.DType, there.U16 = nil, stored, unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(m))), n)
 			}
-			return b.Copy(m, words)
+			arrive = append(arrive, func() error { return b.Copy(m, words) })
+			return b.Copy(m, none)
 		})
 		return there
 	}
@@ -226,17 +242,22 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 		}
 		call.In = append(call.In, x)
 		if len(s) < 5 {
-			q.In = append(q.In, tensor(x, graph.Shape{s[0], 1, 1, 1, 1}, graph.Plain))
+			q.In = append(q.In, tensor(x, graph.Shape{s[0], 1, 1, 1, 1}, graph.Plain, nil))
 			q.In[k].Shape = s
 			continue
 		}
-		q.In = append(q.In, tensor(x, s, w.In[k]))
+		var late *backend.Region
+		if c.late != nil {
+			late = c.late[k]
+		}
+		q.In = append(q.In, tensor(x, s, w.In[k], late))
 	}
 	fill := make([]float64, out.Size())
 	for i := range fill {
 		fill[i] = math.NaN()
 	}
-	q.Out = tensor(fill, out, w.Out)
+	q.Out = tensor(fill, out, w.Out, nil)
+	arrive = arrive[:len(q.In)]
 	o.Ref(call, c.a)
 	var k backend.Kernel
 	do(func() (err error) {
@@ -250,6 +271,18 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 		memory = append(memory, m)
 		if err := k.Place(m); err != nil {
 			return err
+		}
+		if k.Early != nil {
+			if err := k.Early(); err != nil {
+				return err
+			}
+		}
+		if c.late != nil {
+			for _, f := range arrive {
+				if err := f(); err != nil {
+					return err
+				}
+			}
 		}
 		return k.Run()
 	})

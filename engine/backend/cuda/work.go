@@ -15,6 +15,7 @@ import (
 type work struct {
 	b     *Backend
 	calls []func() error
+	early int // how many of them read nothing that is under way (backend.Request.There)
 	err   error
 }
 
@@ -48,8 +49,11 @@ func (w *work) do(f func() error) {
 }
 
 // run runs the calls.
-func (w *work) run() error {
-	for _, c := range w.calls {
+func (w *work) run() error { return inTurn(w.calls) }
+
+// inTurn runs calls.
+func inTurn(calls []func() error) error {
+	for _, c := range calls {
 		if err := c(); err != nil {
 			return err
 		}
@@ -66,12 +70,18 @@ func (w *work) kernel(name string) (backend.Kernel, error) {
 // known where that lies.
 func (b *Backend) placed(name string, n int, calls func(w *work, scratch []float32)) (backend.Kernel, error) {
 	w := &work{b: b}
-	return backend.Kernel{Name: name, Scratch: elem * int64(n), Run: func() error { return w.run() },
+	return w.placed(name, n, calls), nil
+}
+
+// placed is the kernel of Backend.placed. What comes early it leaves to who calls it: Run does the rest.
+func (w *work) placed(name string, n int, calls func(w *work, scratch []float32)) backend.Kernel {
+	b := w.b
+	return backend.Kernel{Name: name, Scratch: elem * int64(n), Run: func() error { return inTurn(w.calls[w.early:]) },
 		Place: func(scratch []float32) error {
 			*w = work{b: b}
 			calls(w, scratch[:n])
 			return w.err
-		}}, nil
+		}}
 }
 
 // table brings numbers to the device that a kernel reads; release gives their memory back. It

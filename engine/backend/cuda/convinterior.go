@@ -1,0 +1,185 @@
+package cuda
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+)
+
+// A convolution whose field is still on its way, but for a box of it, begins with the interior: the rows of its result
+// that read nothing beyond the box. The rim, what is around these, follows when all has arrived. Both are calls of the
+// same kernel for boxes of rows, into the result where it lies.
+
+// waiting is a box of a field, by its last three axes, that is there, and how many bytes are on their way.
+type waiting struct {
+	there [3][2]int
+	bytes int64
+}
+
+// waitingFor is what is there of the parts, which are operands from first on; nil if there is nothing to wait for, or nothing
+// to begin with.
+func waitingFor(q backend.Request, parts []backend.Tensor, first int) *waiting {
+	if q.There == nil {
+		return nil
+	}
+	s := parts[0].Shape
+	w := &waiting{there: [3][2]int{{0, s[2]}, {0, s[3]}, {0, s[4]}}}
+	for i, box := range q.There {
+		if box == nil {
+			continue
+		}
+		if i < first || i >= first+len(parts) || box.Size[0] < s[0] || box.Size[1] < q.In[i].Shape[1] {
+			return nil
+		}
+		for k := range w.there {
+			v := &w.there[k]
+			v[0], v[1] = max(v[0], box.Lo[k+2]), min(v[1], box.Lo[k+2]+box.Size[k+2])
+		}
+		w.bytes += (elems(q.In[i]) - int64(q.In[i].Layout.Elems(box.Size))) * int64(bytesOf(q.In[i]))
+	}
+	return w
+}
+
+// Of an exchange with other GPUs: the bytes a second, and the time until anything arrives. Both are guesses between
+// links of one machine and those between machines.
+const (
+	exchangeRate = 1e11
+	exchangeTime = 2e-5
+)
+
+// interiorFirst is the convolution with the interior cut off, by these tiles, and what it saves in seconds: not more than 0
+// where it does not pay. It takes the exchange or the interior, whichever is longer, and then the rim; else it takes the exchange and then
+// all. Thin strips fill tiles and processors badly, and every box is a call of its own. On emulated devices, where no time counts, whatever
+// can be cut is.
+func (b *Backend) interiorFirst(c convolution, products kernels.Products, tiles []kernels.Tile) (cut convolution, cutTiles []kernels.Tile, saves float64) {
+	if c.waits == nil {
+		return c, nil, 0
+	}
+	cut = c
+	cut.classes = nil
+	var rim [][3]convAxis
+	var rimTiles []kernels.Tile
+	p := b.dev.Properties()
+	rate := float64(plainRate)
+	if products != kernels.Plain {
+		rate = matrixRate
+	}
+	seconds := func(class [3]convAxis, t kernels.Tile) float64 {
+		flops := 2 * tileCost(p.Processors, c.out.Shape, class, t) * float64(p.Processors) * float64(c.lanes())
+		for _, a := range class {
+			flops *= float64(a.taps)
+		}
+		return startTime + flops/rate
+	}
+	var whole, interior, around float64
+	for i, class := range c.classes {
+		t := tiles[i]
+		whole += seconds(class, t)
+		inner, outer := c.split(class)
+		if inner != nil {
+			cut.classes, cutTiles = append(cut.classes, *inner), append(cutTiles, t)
+			interior += seconds(*inner, t)
+		}
+		for _, box := range outer {
+			best := t
+			for _, other := range b.convTiles(products, c.out.Shape, box) { // in a filter packed for t
+				if roundUp(c.out.Shape[1], other.Columns) <= roundUp(c.out.Shape[1], t.Columns) {
+					best = other
+					break
+				}
+			}
+			rim, rimTiles = append(rim, box), append(rimTiles, best)
+			around += seconds(box, best)
+		}
+	}
+	cut.early = len(cut.classes)
+	if cut.early == 0 {
+		return c, nil, 0
+	}
+	cut.classes, cutTiles = slices.Concat(cut.classes, rim), slices.Concat(cutTiles, rimTiles)
+	exchange := exchangeTime + float64(c.waits.bytes)/exchangeRate
+	saves = exchange + whole - max(exchange, interior) - around
+	if p.Emulated {
+		saves = max(saves, exchange)
+	}
+	return cut, cutTiles, saves
+}
+
+// split cuts the rows of a class into those that read nothing beyond what is there, nil if there are none, and boxes of
+// the others.
+func (c *convolution) split(class [3]convAxis) (inner *[3]convAxis, outer [][3]convAxis) {
+	var span [3][2]int
+	for k, a := range class {
+		lo, hi := 0, a.rows
+		for lo < hi && !a.reads(lo, c.adjoint, c.waits.there[k]) {
+			lo++
+		}
+		for hi > lo && !a.reads(hi-1, c.adjoint, c.waits.there[k]) {
+			hi--
+		}
+		if lo == hi {
+			return nil, [][3]convAxis{class}
+		}
+		span[k] = [2]int{lo, hi}
+	}
+	rest := class
+	for k, a := range class {
+		var sides []convAxis
+		for _, side := range [][2]int{{0, span[k][0]}, {span[k][1], a.rows}} {
+			if side[0] < side[1] {
+				sides = append(sides, a.within(side))
+			}
+		}
+		if len(sides) == 2 && sides[0].rows == 1 && sides[1].rows == 1 { // one row on both sides: a call for two rows that lie apart
+			both := sides[0]
+			both.rows, both.step = 2, sides[1].from-sides[0].from
+			sides = []convAxis{both}
+		}
+		for _, side := range sides {
+			box := rest
+			box[k] = side
+			outer = append(outer, box)
+		}
+		rest[k] = a.within(span[k])
+	}
+	return &rest, outer
+}
+
+// within is the axis with its rows from one to before another.
+func (a convAxis) within(rows [2]int) convAxis {
+	a.from += rows[0] * a.step
+	a.rows = rows[1] - rows[0]
+	return a
+}
+
+// reads tells whether all that row i reads, source or reader in conv.cuh, is of an interval, beyond the field, or nothing.
+func (a convAxis) reads(i int, adjoint bool, of [2]int) bool {
+	ok := func(q int) bool { return q < 0 || q >= a.size || q >= of[0] && q < of[1] }
+	row := a.from + i*a.step
+	for v := range a.taps {
+		reach := (a.first + v*a.each) * a.dilation
+		q := row*a.stride - a.pad + reach
+		if adjoint {
+			q = row + a.pad - reach
+		}
+		if a.period > 0 {
+			q = (q%a.period + a.period) % a.period
+		}
+		if !adjoint {
+			if !ok(q) {
+				return false
+			}
+			continue
+		}
+		for {
+			if q >= 0 && q%a.stride == 0 && !ok(q/a.stride) {
+				return false
+			}
+			if q += a.period; a.period == 0 || q/a.stride >= a.size {
+				break
+			}
+		}
+	}
+	return true
+}

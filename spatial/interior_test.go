@@ -1,0 +1,141 @@
+//go:build cgo && linux
+
+package spatial
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	gpu "github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// asked is what one rank asks its device for, in order.
+type asked struct{ all []string }
+
+// add has f tell when it is called.
+func (a *asked) add(what string, f func() error) func() error {
+	return func() error {
+		a.all = append(a.all, what)
+		return f()
+	}
+}
+
+// askedBackend tells of convolutions in two steps.
+type askedBackend struct {
+	*gpu.Backend
+	asked *asked
+}
+
+func (b askedBackend) Prepare(q backend.Request) (backend.Kernel, error) {
+	k, err := b.Backend.Prepare(q)
+	if k.Early != nil {
+		k.Early, k.Run = b.asked.add("interior of "+q.Op.Name, k.Early), b.asked.add("rim of "+q.Op.Name, k.Run)
+	}
+	return k, err
+}
+
+// Ways are those with channels last wherever there are any: small fields are plain otherwise.
+func (b askedBackend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
+	ways := b.Backend.Ways(o, attrs, in, out)
+	return ways[len(ways)-1:]
+}
+
+// askedDevices and askedPeers tell of exchanges.
+type askedDevices struct {
+	Devices
+	asked *asked
+}
+
+func (d askedDevices) Join(c *comm.Comm) (backend.Peers, error) {
+	p, err := d.Devices.Join(c)
+	return askedPeers{p, d.asked}, err
+}
+
+type askedPeers struct {
+	backend.Peers
+	asked *asked
+}
+
+func (p askedPeers) Exchange(parts []backend.Part) (arrived func() error, err error) {
+	p.asked.all = append(p.asked.all, "halo begins")
+	arrived, err = p.Peers.Exchange(parts)
+	return p.asked.add("halo arrived", arrived), err
+}
+
+// Between the beginning of an exchange and its end devices compute the interior of the convolution that reads the halo, and the
+// rim behind it: forward and in gradients, in every run, asked for by itself or recorded. The bits are those of convolutions that
+// wait for halos that the program exchanges.
+func TestInteriorRunsBesideTheHalo(t *testing.T) {
+	n, m := unet("U-Net, periodic", graph.Shape{1, 8, 2, 16, 16}, 2, true), Mesh{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}
+	var all []*asked
+	run := func(linked bool) result {
+		onEmulated(t, true, linked)
+		var mu sync.Mutex
+		open := engine.Backends[0].Open
+		engine.Backends[0].Open = func(o engine.Options) (backend.Backend, error) {
+			b, err := open(o)
+			if err != nil {
+				return nil, err
+			}
+			a := &asked{}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, a)
+			return askedBackend{b.(*gpu.Backend), a}, nil
+		}
+		if linked {
+			link := &Links[len(Links)-1]
+			serve := link.Open
+			link.Open = func(c *comm.Comm, dev backend.Backend) (Devices, string, error) {
+				d, why, err := serve(c, dev)
+				return askedDevices{d, dev.(askedBackend).asked}, why, err
+			}
+		}
+		r, err := n.run(t, m, comm.Free, engine.Options{Backend: "emulated", Precision: "bf16"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	want := run(false)
+	for _, a := range all {
+		if len(a.all) > 0 {
+			t.Errorf("where the program exchanges halos devices are asked for %q", a.all[:1])
+		}
+	}
+	all = nil
+	got := run(true)
+	for _, a := range all {
+		times := map[string]int{}
+		begun, arrived := 0, 0
+		for i, what := range a.all {
+			switch conv, interior := strings.CutPrefix(what, "interior of "); {
+			case what == "halo begins":
+				begun++
+			case what == "halo arrived":
+				arrived++
+			case interior:
+				times[conv]++
+				behind := a.all[i+1:]
+				behind = behind[:slices.Index(behind, "rim of "+conv)+1]
+				if len(behind) == 0 || slices.ContainsFunc(behind[:len(behind)-1], func(s string) bool { return s != "halo arrived" }) || begun-arrived < len(behind)-1 || len(behind) == 1 {
+					t.Errorf("behind %s, with %d halos under way, come %q", what, begun-arrived, behind)
+				}
+			}
+		}
+		const steps = 2 // of five convolutions, all but the first of which have gradients of their input
+		if times["conv3d_fused"] < 4*steps || times["conv3d_fused_grad_data"]+times["conv3d_grad_data"] < 4*steps || begun != arrived {
+			t.Errorf("convolutions in two steps: %v; %d halos begin, %d arrive", times, begun, arrived)
+		}
+	}
+	if got.links = want.links; !reflect.DeepEqual(got, want) {
+		t.Errorf("other bits than of convolutions that wait")
+	}
+}
