@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+)
+
+const tutorialPage = "../../docs/tutorial.md"
+
+// block is one of a page's blocks of commands, and what the page states of its output.
+type block struct {
+	line     int // of the page, where the commands begin
+	commands string
+	// stated are lines of the output, in their order; "..." in one stands for anything.
+	stated []string
+}
+
+// blocks reads a page: ```sh has commands, and ```text behind it what they print.
+func blocks(t *testing.T, path string) []block {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []block
+	inside := ""
+	n := 0
+	for line := range strings.Lines(string(page)) {
+		n++
+		line = strings.TrimSuffix(line, "\n")
+		fence, is := strings.CutPrefix(line, "```")
+		switch {
+		case is && inside != "":
+			inside = ""
+		case is && fence != "sh" && fence != "text", is && fence == "text" && len(found) == 0:
+			t.Fatalf("%s:%d: a block that is neither of commands nor of what they print", path, n)
+		case is:
+			inside = fence
+			if inside == "sh" {
+				found = append(found, block{line: n + 1})
+			}
+		case inside == "sh":
+			found[len(found)-1].commands += line + "\n"
+		case inside == "text":
+			found[len(found)-1].stated = append(found[len(found)-1].stated, line)
+		}
+	}
+	return found
+}
+
+var wholeNumber = regexp.MustCompile(`[0-9]+`)
+
+// unstated is the first line that a page states and an output has not, behind those before
+// it. How wide columns are counts for nothing; with anyCount neither do whole numbers.
+func unstated(stated []string, output string, anyCount bool) string {
+	lines := strings.Split(output, "\n")
+	for _, want := range stated {
+		var parts []string
+		for p := range strings.SplitSeq(strings.Join(strings.Fields(want), " "), "...") {
+			p = regexp.QuoteMeta(p)
+			if anyCount {
+				p = wholeNumber.ReplaceAllString(p, "[0-9]+")
+			}
+			parts = append(parts, p)
+		}
+		like := regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
+		is := func(line string) bool { return like.MatchString(strings.Join(strings.Fields(line), " ")) }
+		i := slices.IndexFunc(lines, is)
+		if i < 0 {
+			return want
+		}
+		lines = lines[i+1:]
+	}
+	return ""
+}
+
+// follow runs the blocks of a page as they stand, one behind the other in one shell that
+// ends at the first failure, in an empty folder, and compares what they print with what
+// the page states. programs is the folder of the programs; small is for other data than
+// the page's, of which there are fewer.
+func follow(t *testing.T, page string, all []block, programs string, small bool) {
+	t.Helper()
+	const mark = "\x1e"
+	var script strings.Builder
+	for _, b := range all {
+		fmt.Fprintf(&script, "%sprintf '%s'\n", b.commands, mark)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", script.String())
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "LC_ALL=C.UTF-8")
+	out, err := cmd.CombinedOutput()
+	printed := strings.Split(string(out), mark)
+	if err != nil {
+		t.Fatalf("%s:%d: %v\n%s", page, all[min(len(printed), len(all))-1].line, err, printed[len(printed)-1])
+	}
+	for i, b := range all {
+		if line := unstated(b.stated, printed[i], small); line != "" {
+			t.Errorf("%s:%d: the output has no line %q where the page states it:\n%s", page, b.line, line, printed[i])
+		}
+	}
+}
+
+// smallData are the demonstration's data of a few starts of each period.
+func smallData(t *testing.T) string {
+	t.Helper()
+	o := run.DemoOptions{Root: t.TempDir(), DataOnly: true}
+	for _, p := range []struct {
+		first         time.Time
+		starts, every int
+	}{{firstDay, 4, 7}, {time.Date(2003, 10, 6, 0, 0, 0, 0, time.UTC), 2, 7}, {time.Date(2004, 1, 5, 0, 0, 0, 0, time.UTC), 1, 7}} {
+		for i := range p.starts {
+			o.Data.Dates = append(o.Data.Dates, p.first.AddDate(0, 0, p.every*i))
+		}
+	}
+	r, err := run.Demo(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.DataDir
+}
+
+// TestTutorial follows the tutorial in small: with the data of a few starts, and one small
+// network. Its first and its last step are left out, self-test and the pictures of the
+// report, which take eight seconds each. The tutorial as it is: TestLongTutorial.
+func TestTutorial(t *testing.T) {
+	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
+	program, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := t.TempDir()
+	wrapper := fmt.Sprintf(`#!/bin/sh
+case $1 in
+demo) mkdir -p runs && exec cp -r '%[2]s' runs/demo-data ;;
+train) exec '%[1]s' "$@" --set model.base=2 --set train.networks=1 --set train.threads=1 ;;
+*) exec '%[1]s' "$@" ;;
+esac
+`, program, smallData(t))
+	if err := os.WriteFile(filepath.Join(programs, "ensemble"), []byte(wrapper), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	all := blocks(t, tutorialPage)
+	last := len(all) - 1
+	if len(all) < 9 || all[0].commands != "ensemble self-test\n" || all[last].commands != "ensemble report runs/tutorial\n" {
+		t.Fatalf("%s: %d blocks of commands, the first %q, the last %q", tutorialPage, len(all), all[0].commands, all[last].commands)
+	}
+	follow(t, tutorialPage, all[1:last], programs, true)
+}
+
+// TestUnstated: what a page states must be there, in its order.
+func TestUnstated(t *testing.T) {
+	const output = "a 12 files\nb\n  c 3.5 s\n"
+	for _, c := range []struct {
+		stated   []string
+		anyCount bool
+		want     string
+	}{
+		{nil, false, ""},
+		{[]string{"a  12 files", "c ... s"}, false, ""},
+		{[]string{"a 1 files"}, false, "a 1 files"},
+		{[]string{"a 1 files"}, true, ""},
+		{[]string{"a 1 file"}, true, "a 1 file"},
+		{[]string{"a"}, false, "a"},
+		{[]string{"b", "a 12 files"}, false, "a 12 files"},
+	} {
+		if got := unstated(c.stated, output, c.anyCount); got != c.want {
+			t.Errorf("%q: %q is missing, want %q", c.stated, got, c.want)
+		}
+	}
+}
