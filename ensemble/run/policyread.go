@@ -70,7 +70,7 @@ func (p *prediction) choose(d *demand) (err error) {
 	if p.in, err = selectInput(p.input, p.cat, d, only, p.destination()); err != nil || len(p.in.inits) == 0 {
 		return err
 	}
-	p.warnings = slices.Concat(p.slow, p.tolerated, p.in.warnings)
+	p.warnings = slices.Concat(p.standing, p.tolerated, p.in.warnings)
 	if f := stranger(p.model, p.in.entries); f != nil {
 		if d.OtherModel == "refuse" {
 			return f

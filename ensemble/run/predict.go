@@ -178,7 +178,7 @@ type prediction struct {
 	done      map[ensemble.Init]bool
 	tolerated []string // faults of the input that the policy lets pass
 	warnings  []string
-	slow      []string               // what is said of this machine
+	standing  []string               // warnings about model and machine, whatever the input
 	foreign   string                 // how the input is of another forecast model, "" if it is not
 	rung      string                 // what forecasts where the policy falls back
 	alarmed   func() (string, error) // what the verification's alarms say of the model
@@ -221,7 +221,7 @@ func (p *prediction) load() (err error) {
 		return err
 	}
 	if p.model.Int8 != nil && !cpu.FastInt8() {
-		p.slow = []string{slowInt8}
+		p.standing = append(p.standing, slowInt8)
 	}
 	p.model.Ranks = p.ranks
 	if p.demand, err = demandOf(p.model, o.Policy); err != nil {

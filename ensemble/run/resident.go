@@ -6,10 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -136,7 +134,7 @@ func (r *Resident) Look(ctx context.Context, oldest time.Time) ([]Candidate, []U
 			return nil, nil, err
 		}
 		if s := r.seen[path]; s.err != nil {
-			unread = append(unread, Unread{path, oneLine(s.err)})
+			unread = append(unread, Unread{path, exit.OneLine(s.err)})
 		}
 		for _, h := range of(path) {
 			h.complete[path] = mark
@@ -327,19 +325,4 @@ func (r *Resident) Issue(ctx context.Context, c Candidate, shown func(*Example))
 		return nil, err
 	}
 	return res, nil
-}
-
-// oneLine is an error in one line.
-func oneLine(err error) string {
-	var e *exit.Error
-	if !errors.As(err, &e) {
-		return err.Error()
-	}
-	parts := []string{e.What}
-	for _, s := range []string{e.At, e.Why} {
-		if s != "" {
-			parts = append(parts, s)
-		}
-	}
-	return filepath.ToSlash(strings.Join(parts, ": "))
 }

@@ -33,12 +33,7 @@ type trust struct {
 // lost says that the network failed.
 func (t *trust) lost(err error) {
 	t.fallsBack = true
-	text := err.Error()
-	var e *exit.Error
-	if errors.As(err, &e) {
-		text = strings.Join(slices.DeleteFunc([]string{e.What, e.At, e.Why}, func(s string) bool { return s == "" }), "; ")
-	}
-	t.doubts = append(t.doubts, "the network failed: "+text)
+	t.doubts = append(t.doubts, "the network failed: "+exit.OneLine(err))
 }
 
 // loadModel loads the model, what it knows of the training's input, and what stands in for its network.
@@ -62,6 +57,9 @@ func (p *prediction) loadModel(dir string) (err error) {
 	if policy.Drift.OnDrift == thenRefuse && p.model.Drift == nil {
 		return &exit.Error{Code: exit.Usage, What: "drift.on_drift is refuse, and the model does not know the input of its training", At: dir,
 			Why: "it was trained by an older program, or on too few starts", Fix: "train again, or leave drift.on_drift out"}
+	}
+	if policy.Drift.OnDrift == thenFallBack && p.model.Drift == nil {
+		p.standing = append(p.standing, "drift.on_drift is fall_back, and the model does not know the input of its training: nothing is noticed; train again")
 	}
 	p.hearAlarms()
 	if !policy.FallsBack() {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
@@ -156,7 +157,7 @@ func modified(st fs.FileInfo) time.Time { return st.ModTime().UTC().Truncate(tim
 // who asks.
 func (h *handler) missing(w *answer, err error) {
 	if !errors.Is(err, errAbsent) {
-		h.log.Error("products cannot be read", "error", oneLine(err))
+		h.log.Error("products cannot be read", "error", exit.OneLine(err))
 	}
 	http.Error(w, errAbsent.Error(), http.StatusNotFound)
 }

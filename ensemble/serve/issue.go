@@ -68,7 +68,7 @@ func (u *issuer) run(ctx context.Context) (err error) {
 			return ctx.Err()
 		}
 		if err != nil {
-			u.log.Error("the input cannot be looked at", "error", oneLine(err))
+			u.log.Error("the input cannot be looked at", "error", exit.OneLine(err))
 		}
 		pause := time.NewTimer(u.resident.Poll())
 		select {
@@ -101,7 +101,7 @@ func (u *issuer) open(o Options) (*run.Resident, error) {
 func (u *issuer) remember() {
 	e, err := run.LoadExample(filepath.Join(u.o.Predict.Out, stateDir))
 	if err != nil {
-		u.log.Warn("the last maps cannot be read", "error", oneLine(err))
+		u.log.Warn("the last maps cannot be read", "error", exit.OneLine(err))
 	}
 	if e != nil {
 		u.shown = e.Init
@@ -132,7 +132,7 @@ func (u *issuer) draws(ctx context.Context) {
 			begun := time.Now()
 			m, err := drawMaps(ctx, e)
 			if err != nil && ctx.Err() == nil {
-				u.log.Error("maps cannot be drawn", "error", oneLine(err))
+				u.log.Error("maps cannot be drawn", "error", exit.OneLine(err))
 			}
 			if err == nil {
 				u.change(func() { u.maps = m })
@@ -161,7 +161,7 @@ func (u *issuer) reload() {
 	}
 	if err != nil {
 		u.metrics.reloads.add(1, "kept")
-		u.log.Error("the configuration was not taken: the one before stays", "error", oneLine(err), "fix", fixOf(err))
+		u.log.Error("the configuration was not taken: the one before stays", "error", exit.OneLine(err), "fix", fixOf(err))
 		return
 	}
 	for _, fixed := range []struct {
@@ -256,7 +256,7 @@ func (u *issuer) try(ctx context.Context, c run.Candidate) {
 			t.next = time.Now().Add(min(u.o.Service.Retry<<(t.tries-1), longestPause))
 		}
 		u.metrics.failures.add(1, fmt.Sprint(int(code)))
-		log.Error("a start failed", "code", int(code), "error", oneLine(err), "fix", fixOf(err), "again", when(t.next))
+		log.Error("a start failed", "code", int(code), "error", exit.OneLine(err), "fix", fixOf(err), "again", when(t.next))
 		return
 	}
 	t.done, t.next = true, time.Time{}
@@ -280,7 +280,7 @@ func (u *issuer) try(ctx context.Context, c run.Candidate) {
 	}
 	u.shown = shown.Init
 	if err := shown.Save(filepath.Join(u.o.Predict.Out, stateDir)); err != nil {
-		log.Warn("the maps are not kept for the next start of the program", "error", oneLine(err))
+		log.Warn("the maps are not kept for the next start of the program", "error", exit.OneLine(err))
 	}
 	u.draw(shown)
 }
@@ -324,7 +324,7 @@ func (u *issuer) show(starts []run.Candidate, unread []run.Unread) {
 		t := u.tried[c.Init]
 		switch {
 		case t != nil && t.state == c.State && t.err != nil:
-			s.State, s.Why, s.Tries = failed, oneLine(t.err), t.tries
+			s.State, s.Why, s.Tries = failed, exit.OneLine(t.err), t.tries
 			if !t.next.IsZero() {
 				next := t.next.UTC()
 				s.Next = &next
@@ -344,21 +344,6 @@ func (u *issuer) show(starts []run.Candidate, unread []run.Unread) {
 	if !same {
 		u.change(func() { u.starts, u.unread = list, unread })
 	}
-}
-
-// oneLine is an error in one line, for a log.
-func oneLine(err error) string {
-	var e *exit.Error
-	if !errors.As(err, &e) {
-		return err.Error()
-	}
-	text := e.What
-	for _, part := range []string{e.At, e.Why} {
-		if part != "" {
-			text += ": " + part
-		}
-	}
-	return text
 }
 
 // fixOf is what to do about an error, "" where that is not known.

@@ -58,7 +58,7 @@ type page struct {
 func (h *handler) front(w *answer, r *http.Request) {
 	text, err := h.drawn()
 	if err != nil {
-		h.log.Error("the page cannot be drawn", "error", oneLine(err))
+		h.log.Error("the page cannot be drawn", "error", exit.OneLine(err))
 		http.Error(w, "the page cannot be drawn", http.StatusInternalServerError)
 		return
 	}
@@ -139,7 +139,7 @@ func (s *state) draw() ([]byte, error) {
 	if scores != "" {
 		var err error
 		if p.Scores, err = run.ReadScores(scores); err != nil && exit.CodeOf(err) != exit.NotYet {
-			p.Warnings = append(p.Warnings, "The scores cannot be read: "+oneLine(err))
+			p.Warnings = append(p.Warnings, "The scores cannot be read: "+exit.OneLine(err))
 		}
 	}
 	var b bytes.Buffer

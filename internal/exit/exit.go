@@ -95,3 +95,18 @@ func CodeOf(err error) Code {
 	}
 	return Bug
 }
+
+// OneLine is an error in one line: what, where and why.
+func OneLine(err error) string {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	parts := []string{e.What}
+	for _, s := range []string{e.At, e.Why} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	return strings.Join(parts, ": ")
+}
