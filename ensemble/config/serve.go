@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,12 +13,14 @@ import (
 // Service says how `ensemble serve` issues products and shows them. Predictions do not read it.
 type Service struct {
 	Listen      []string      `key:"listen"`
+	Hosts       []string      `key:"hosts"`
 	MaxAge      time.Duration `key:"max_age"`
 	Retry       time.Duration `key:"retry"`
 	Attempts    int           `key:"attempts"`
 	ReadyWithin time.Duration `key:"ready_within"`
 	Scores      Path          `key:"scores"`
 	Connections int           `key:"connections"`
+	PerAddress  int           `key:"per_address"`
 	Rate        Bytes         `key:"rate"`
 }
 
@@ -26,6 +29,9 @@ var serviceKeys = []Key{
 	{Path: "serve.listen", Default: `["127.0.0.1:8642"]`, Check: Check{Text: "an address and port such as 127.0.0.1:8642, or unix:PATH", ok: func(v any) bool { return isListen(v.(string)) }},
 		Example: `["127.0.0.1:8642", "unix:/run/ensemble/http.sock"]`,
 		Help:    "Where HTTP is answered: addresses with ports, and sockets in the file system. Any other than a loopback address is open to the network."},
+	{Path: "serve.hosts", Check: Check{Text: "a name such as forecast.example.org, without a port, or *", ok: func(v any) bool { return isHost(v.(string)) }},
+		Example: `["forecast.example.org"]`,
+		Help:    "Names that requests may be for, beside addresses, localhost and the name of the machine; with * any."},
 	{Path: "serve.max_age", Check: Above(0), Example: "48h",
 		Help: "Starts that are older are left alone; without it all of the input are issued."},
 	{Path: "serve.retry", Default: "1m", Check: Above(0), Example: "1m",
@@ -37,7 +43,9 @@ var serviceKeys = []Key{
 	{Path: "serve.scores", Example: "verification",
 		Help: "Folder of `ensemble verify --out` whose scores the page shows."},
 	{Path: "serve.connections", Default: "256", Check: Between(1, 65536), Example: "256",
-		Help: "Connections at one time; further ones wait until one of them ends."},
+		Help: "Connections at one time; further ones wait until one of them ends or is idle."},
+	{Path: "serve.per_address", Default: "64", Check: Between(0, 65536), Example: "64",
+		Help: "Connections of one address at one time; further ones are refused. 0 has no bound: for a service behind a proxy."},
 	{Path: "serve.rate", Default: "0", Example: "50MB",
 		Help: "Bytes of products a second, over all connections; 0 has no bound."},
 }
@@ -54,6 +62,13 @@ func isListen(s string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && fmt.Sprint(n) == port
 }
+
+// isHost tells a name of a host, or * for any.
+func isHost(s string) bool {
+	return s == "*" || len(s) < 254 && hostName.MatchString(s)
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
 
 func isTimeOfDay(s string) bool {
 	_, err := time.Parse(timeOfDay, s)

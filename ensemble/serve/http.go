@@ -28,7 +28,7 @@ func newHandler(s *state, log *slog.Logger) *handler { return &handler{s, log} }
 // server is the server of a handler, with bounds for all that a client sends or leaves out.
 func (h *handler) server() *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: 2 * headerTime, WriteTimeout: pieceTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
+		MaxHeaderBytes: maxHeader, ConnState: h.room.changed, ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
 }
 
 // policy is what pages of this service may do: show their own pictures and style.
@@ -58,7 +58,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 	}()
-	if status, why := refusal(r); status != 0 {
+	status, why := refusal(r)
+	if status == 0 && !served(r, h.hosts()) {
+		h.metrics.refused.add(1, ofHost)
+		status, why = http.StatusMisdirectedRequest, "this is another host: serve.hosts has the names of this one"
+	}
+	if status != 0 {
 		if status == http.StatusMethodNotAllowed {
 			head.Set("Allow", "GET, HEAD")
 		}

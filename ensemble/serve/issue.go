@@ -167,7 +167,8 @@ func (u *issuer) reload() {
 	for _, fixed := range []struct {
 		key      string
 		old, new any
-	}{{"serve.listen", u.o.Service.Listen, o.Service.Listen}, {"serve.connections", u.o.Service.Connections, o.Service.Connections}, {"serve.rate", u.o.Service.Rate, o.Service.Rate}} {
+	}{{"serve.listen", u.o.Service.Listen, o.Service.Listen}, {"serve.connections", u.o.Service.Connections, o.Service.Connections},
+		{"serve.per_address", u.o.Service.PerAddress, o.Service.PerAddress}, {"serve.rate", u.o.Service.Rate, o.Service.Rate}} {
 		if fmt.Sprint(fixed.old) != fmt.Sprint(fixed.new) {
 			u.log.Warn("stays as it is until the service is started anew", "key", fixed.key)
 		}

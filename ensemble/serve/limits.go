@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -67,70 +66,6 @@ func local(a net.Addr) bool {
 	t, ok := a.(*net.TCPAddr)
 	return !ok || t.IP.IsLoopback()
 }
-
-// room is the connections that there may be at one time, over all listeners.
-type room struct {
-	slots chan struct{}
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newRoom(n int) *room { return &room{slots: make(chan struct{}, n), done: make(chan struct{})} }
-
-// open is how many connections there are.
-func (r *room) open() int { return len(r.slots) }
-
-// close ends waiting for room.
-func (r *room) close() { r.once.Do(func() { close(r.done) }) }
-
-// bound accepts a connection only when there is room.
-func (r *room) bound(l net.Listener) net.Listener { return &boundListener{l, r} }
-
-type boundListener struct {
-	net.Listener
-	*room
-}
-
-// Accept waits for room and then for a connection.
-func (l *boundListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	b := &boundConn{Conn: c, leave: sync.OnceFunc(func() { <-l.slots })}
-	if t, ok := c.(*net.TCPConn); ok {
-		return &boundTCP{b, t}, nil
-	}
-	return b, nil
-}
-
-// Close closes the listener itself; room is closed by who made it.
-func (l *boundListener) Close() error { return l.Listener.Close() }
-
-type boundConn struct {
-	net.Conn
-	leave func()
-}
-
-func (c *boundConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
-}
-
-// boundTCP lets files go out without passing through this process's memory.
-type boundTCP struct {
-	*boundConn
-	tcp *net.TCPConn
-}
-
-// ReadFrom is that of the connection.
-func (c *boundTCP) ReadFrom(r io.Reader) (int64, error) { return c.tcp.ReadFrom(r) }
 
 // answer is a response that counts what it sends, gives slow readers up and holds a rate.
 type answer struct {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,44 +32,6 @@ func dial(t testing.TB, url string) net.Conn {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// No more connections than there is room for are served; one that ends makes room.
-func TestConnectionsAreBounded(t *testing.T) {
-	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.Connections = 2 })
-	ok := func(c net.Conn) error {
-		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			return err
-		}
-		r, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			return err
-		}
-		defer r.Body.Close()
-		_, err = io.Copy(io.Discard, r.Body)
-		return err
-	}
-	a, b, c := dial(t, url), dial(t, url), dial(t, url)
-	if err := errors.Join(ok(a), ok(b)); err != nil {
-		t.Fatal(err)
-	}
-	if s.room.open() != 2 {
-		t.Errorf("%d connections are counted, want 2", s.room.open())
-	}
-	if err := c.SetDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if err := ok(c); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a third connection is answered: %v", err)
-	}
-	a.Close()
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.ReadResponse(bufio.NewReader(c), nil) // to what it asked before
-	if err != nil || r.StatusCode != 200 {
-		t.Errorf("when there is room: %v %v", r, err)
-	}
 }
 
 // Headers that are too long or never end.
@@ -112,13 +73,14 @@ func TestRate(t *testing.T) {
 
 // FuzzRequest sends any text as a request: every answer is one, and no secret is in it.
 func FuzzRequest(f *testing.F) {
-	for _, path := range []string{"/", "/products/", "/products/2026010100/a.nc", "/products/2026010100/l.nc", "/products/../../outside", "/products/2026010300/..%2f..%2foutside", "/metrics?x=%zz", "*", "http://h/products/"} {
+	for _, path := range []string{"/", "/products/", "/products/2026010100/a.nc", "/products/2026010100/l.nc", "/products/../../outside", "/products/2026010300/..%2f..%2foutside", "/metrics?x=%zz", "*", "http://h/products/", "//h/", "/status"} {
 		f.Add("GET " + path + " HTTP/1.1\r\nHost: h\r\nRange: bytes=0-3, -2\r\nIf-None-Match: *\r\n\r\n")
 	}
+	f.Add("GET / HTTP/1.1\r\nHost: rebound.example.com:8642\r\n\r\n")
 	f.Add("HEAD /products/2026010600/outside HTTP/1.0\r\n\r\n")
 	f.Add("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 	root := site(f)
-	s := newState(Options{Predict: run.PredictOptions{Out: root}}, newRoom(1))
+	s := newState(Options{Predict: run.PredictOptions{Out: root}, Service: config.Service{Hosts: []string{"h"}}})
 	s.page.text, s.page.at = []byte("drawn"), time.Now().Add(24*time.Hour) // drawing it is not what is tried
 	h := newHandler(s, quiet)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -128,6 +90,9 @@ func FuzzRequest(f *testing.F) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(deadlined{w}, r.WithContext(context.Background()))
+		if name := strings.TrimSuffix(strings.ToLower(r.Host), ":8642"); strings.HasSuffix(name, "example.com") && w.Code < 400 {
+			t.Errorf("%q is for another host: %d", text, w.Code)
+		}
 		if w.Code < 200 || w.Code == 500 || strings.Contains(w.Body.String(), secret) {
 			t.Errorf("%q: %d %q", text, w.Code, w.Body)
 		}
@@ -229,7 +194,7 @@ func TestNotify(t *testing.T) {
 	}
 	defer c.Close()
 	t.Setenv("NOTIFY_SOCKET", name)
-	s := newState(Options{}, newRoom(1))
+	s := newState(Options{})
 	stop := watchdog(t.Context(), s)
 	b := make([]byte, 100)
 	if n, err := c.Read(b); err != nil || string(b[:n]) != "WATCHDOG=1" {

@@ -26,7 +26,7 @@ type metrics struct {
 	lastIssued, lastCycle, finish *gauge
 	ready                         *gauge
 	issueTime, requestTime        *histogram
-	requests, sent                *counter
+	requests, sent, refused       *counter
 }
 
 // family is one metric with its labels.
@@ -63,6 +63,10 @@ func newMetrics(version string) *metrics {
 	add(m.requestTime)
 	m.requests = count("ensemble_http_requests_total", "Requests by status.", "code")
 	m.sent = count("ensemble_http_response_bytes_total", "Bytes of answers, without headers.")
+	m.refused = count("ensemble_http_refused_total", "Turned away: connections beyond those of an address, idle ones for others, requests for another host.", "why")
+	for _, why := range []string{ofAddress, ofIdle, ofHost} {
+		m.refused.add(0, why)
+	}
 	for _, r := range []string{"issued", "degraded", "already"} {
 		m.cycles.add(0, r)
 	}

@@ -98,12 +98,11 @@ func site(t testing.TB) string {
 // answering is a service of a folder of products that issues nothing.
 func answering(t testing.TB, root string, change func(o *Options)) (url string, s *state, log *lockedBuffer) {
 	t.Helper()
-	o := Options{Predict: run.PredictOptions{Out: root}, Service: config.Service{Connections: 64}}
+	o := Options{Predict: run.PredictOptions{Out: root}, Service: config.Service{Connections: 64, Hosts: []string{"x"}}}
 	if change != nil {
 		change(&o)
 	}
-	r := newRoom(o.Service.Connections)
-	s = newState(o, r)
+	s = newState(o)
 	log = &lockedBuffer{}
 	server := newHandler(s, slog.New(slog.NewJSONHandler(log, nil))).server()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -111,9 +110,9 @@ func answering(t testing.TB, root string, change func(o *Options)) (url string, 
 		t.Fatal(err)
 	}
 	ended := make(chan error)
-	go func() { ended <- server.Serve(r.bound(l)) }()
+	go func() { ended <- server.Serve(s.room.bound(l)) }()
 	t.Cleanup(func() {
-		r.close()
+		s.room.close()
 		server.Close()
 		<-ended
 	})

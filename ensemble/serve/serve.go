@@ -39,7 +39,7 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 		return exit.Create(o.Predict.Out, err)
 	}
 	var listeners []net.Listener
-	room := newRoom(o.Service.Connections)
+	s := newState(o)
 	for _, where := range o.Service.Listen {
 		l, err := listen(where)
 		if err != nil {
@@ -51,9 +51,8 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 		if !local(l.Addr()) {
 			log.Warn("open to the network", "listen", where)
 		}
-		listeners = append(listeners, room.bound(l))
+		listeners = append(listeners, s.room.bound(l))
 	}
-	s := newState(o, room)
 	h := newHandler(s, log)
 	server := h.server()
 	failed := make(chan error, len(listeners))
@@ -74,7 +73,7 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	err := (&issuer{state: s, log: log, on: on, o: o}).run(ctx)
 	stop()
 	notify("STOPPING=1")
-	room.close()
+	s.room.close()
 	late, end := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer end()
 	if server.Shutdown(late) != nil {

@@ -51,13 +51,21 @@ const (
 	failed  = "failed"
 )
 
-func newState(o Options, r *room) *state {
-	s := &state{tree: newTree(o.Predict.Out), metrics: newMetrics(version.Version), room: r, options: o}
+func newState(o Options) *state {
+	s := &state{tree: newTree(o.Predict.Out), metrics: newMetrics(version.Version), options: o}
+	s.room = newRoom(o.Service.Connections, o.Service.PerAddress, func(why string) { s.metrics.refused.add(1, why) })
 	if o.Service.Rate > 0 {
 		s.rate = rate.NewLimiter(rate.Limit(o.Service.Rate), max(piece, int(min(int64(o.Service.Rate), 8<<20))))
 	}
 	s.goOn()
 	return s
+}
+
+// hosts are the names of this service beside those that it has of itself.
+func (s *state) hosts() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.options.Service.Hosts
 }
 
 // goOn says that the issuing is not stuck.

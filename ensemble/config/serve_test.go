@@ -1,0 +1,34 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Names of hosts are names: with a port, a scheme or a path none would ever be asked for.
+func TestHostNames(t *testing.T) {
+	for name, want := range map[string]bool{"*": true, "fc1": true, "forecast.example.org": true, "a-b.c_d.x1": true,
+		"": false, "forecast.example.org:80": false, "http://x": false, "x/": false, "*.example.org": false, "a b": false, ".a": false, "a.": false, "-a": false, "a..b": false,
+		strings.Repeat("a.", 126) + "a": true, strings.Repeat("a.", 127) + "a": false} {
+		if isHost(name) != want {
+			t.Errorf("%q is a name of a host: %v", name, !want)
+		}
+	}
+}
+
+// The bounds of a service have defaults, and 0 is none.
+func TestServiceBounds(t *testing.T) {
+	c, err := LoadPredict(Sources{})
+	if err != nil || c.Serve.PerAddress != 64 || c.Serve.Connections != 256 || c.Serve.Hosts != nil {
+		t.Errorf("%v: %+v", err, c.Serve)
+	}
+	c, err = LoadPredict(Sources{Set: []string{"serve.per_address=0", "serve.hosts=[a.example.org, fc1]"}})
+	if err != nil || c.Serve.PerAddress != 0 || len(c.Serve.Hosts) != 2 || c.Serve.Hosts[1] != "fc1" {
+		t.Errorf("%v: %+v", err, c.Serve)
+	}
+	if _, err := LoadPredict(Sources{Set: []string{"serve.hosts=[a.example.org:80]"}}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "without a port") {
+		t.Errorf("a name with a port: %v", err)
+	}
+}
