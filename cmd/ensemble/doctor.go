@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/doctor"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -20,7 +20,7 @@ func doctorCommand(a *app) *cobra.Command {
 		Annotations: notes("docs/ARCHITECTURE.md", exit.SaveAndStop),
 		Args:        noArgs,
 		RunE: a.do(func(ctx context.Context, _ []string) (result, error) {
-			r, err := run.Doctor(ctx, dir)
+			r, err := doctor.Examine(ctx, dir)
 			if err != nil {
 				return result{}, err
 			}

@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/selftest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 func selfTestCommand(a *app) *cobra.Command {
-	var o run.SelfTestOptions
+	var o selftest.Options
 	cmd := &cobra.Command{
 		Use:   "self-test",
 		Short: "Try whether this installation works on this machine",
@@ -35,7 +35,7 @@ func selfTestCommand(a *app) *cobra.Command {
 		}
 		defer o.Progress.Close()
 		o.Threads = int(*threads)
-		r, err := run.SelfTest(ctx, o)
+		r, err := selftest.Run(ctx, o)
 		if r == nil {
 			return result{}, err
 		}

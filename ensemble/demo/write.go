@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Writer encodes what Write makes; io/product does, bound by the caller. Every
+// Writer encodes what Write makes, as Encoder does. Every
 // call makes one file, whole or not at all, in a folder that exists.
 type Writer interface {
 	WriteEnsembleGRIB2(ctx context.Context, path string, f *ensemble.Forecast) error

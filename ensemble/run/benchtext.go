@@ -3,13 +3,14 @@ package run
 import (
 	"cmp"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble/doctor"
 	"github.com/ensemble-weather/ensemble/internal/digits"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // WriteText prints the report for a person.
@@ -20,7 +21,7 @@ func (r *BenchReport) WriteText(w io.Writer) error {
 	if m.OneDNN != "" {
 		oneDNN = "oneDNN " + m.OneDNN
 	}
-	fmt.Fprintf(&b, "machine  %s, %d cores, %s, %s\n", orUnknown(m.CPU), m.Cores, oneDNN, m.Go)
+	fmt.Fprintf(&b, "machine  %s, %d cores, %s, %s\n", doctor.OrUnknown(m.CPU), m.Cores, oneDNN, m.Go)
 	for _, p := range m.Peaks {
 		fmt.Fprintf(&b, "peak     %s: %.1f GFLOP/s (%s), copy %.1f GiB/s\n", phrase.Count(p.Threads, "thread"), p.GFLOPs, p.By, p.Bandwidth)
 	}

@@ -129,7 +129,7 @@ func demoData(ctx context.Context, o DemoOptions, dir string) (*demo.Files, erro
 	defer pool.Close()
 	task := o.Progress.Start("generate", int64(resolved.Starts))
 	defer task.Done()
-	files, err := demo.Write(ctx, resolved, dir, o.Formats, demoWriter{pool}, func(done, _ int) { task.Set(int64(done), "") })
+	files, err := demo.Write(ctx, resolved, dir, o.Formats, demo.Encoder{Pool: pool}, func(done, _ int) { task.Set(int64(done), "") })
 	if err != nil {
 		return nil, err
 	}
@@ -169,23 +169,4 @@ func testFiles(f *demo.Files, p ensemble.Period) []string {
 		}
 	}
 	return out
-}
-
-// demoWriter binds the demonstration to the writers of products.
-type demoWriter struct{ pool *decode.Pool }
-
-func (w demoWriter) metadata() product.Metadata {
-	return product.Metadata{Title: "Imperfect twin experiment with a quasi-geostrophic atmosphere", Source: "ensemble demo: invented weather", ForecastType: "ensemble"}
-}
-
-func (w demoWriter) WriteEnsembleGRIB2(ctx context.Context, path string, f *ensemble.Forecast) error {
-	return product.WriteEnsembleGRIB2(ctx, w.pool, path, f, product.Options{})
-}
-
-func (w demoWriter) WriteEnsembleNetCDF(ctx context.Context, path string, f *ensemble.Forecast) error {
-	return product.WriteEnsembleNetCDF(ctx, w.pool, path, f, w.metadata(), product.Options{})
-}
-
-func (w demoWriter) WriteAnalyses(ctx context.Context, path string, as []*ensemble.Analysis) error {
-	return product.WriteAnalysesNetCDF(ctx, w.pool, path, as, w.metadata(), product.Options{})
 }

@@ -65,7 +65,7 @@ func predictOf(t *testing.T, runDir string, fc *ensemble.Forecast, o PredictOpti
 	}
 	defer pool.Close()
 	path := filepath.Join(t.TempDir(), "fc.nc")
-	if err := product.WriteEnsembleNetCDF(context.Background(), pool, path, fc, demoWriter{}.metadata(), product.Options{}); err != nil {
+	if err := product.WriteEnsembleNetCDF(context.Background(), pool, path, fc, demo.Metadata(), product.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	o.RunDir, o.Input, o.Out, o.Formats, o.Version = runDir, []string{path}, t.TempDir(), []product.Format{product.NetCDF}, "test"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/regrid"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -110,7 +111,7 @@ func coarseAnalyses(t *testing.T, d *data) string {
 	}
 	defer pool.Close()
 	path := filepath.Join(t.TempDir(), "analyses.nc")
-	if err := (demoWriter{pool}).WriteAnalyses(context.Background(), path, out); err != nil {
+	if err := (demo.Encoder{Pool: pool}).WriteAnalyses(context.Background(), path, out); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"math"
 	"slices"
@@ -16,7 +15,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/doctor"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/search"
@@ -269,7 +270,7 @@ func (c *planning) here(ctx context.Context) error {
 	rates := cpu.ConvRates(c.o.Timings.open(threads))
 	c.machine = typicalMachine
 	c.machine.FLOPs, c.machine.Bytes = peak.engine().FLOPs, peak.engine().Bytes
-	c.machine.Memory = memory("/proc/meminfo", "/sys/fs/cgroup").TotalBytes
+	c.machine.Memory = doctor.MemoryHere().TotalBytes
 	c.machine.Measured = func(v search.Conv) (float64, bool) {
 		r, ok := rates[cpu.ConvPass(v)]
 		return r, ok

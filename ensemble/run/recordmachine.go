@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/ensemble/doctor"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 )
@@ -19,9 +20,9 @@ func recordedMachine(ctx context.Context, version, device string, threads int) r
 	cpu := cpuinfo.Read()
 	m := record.Machine{Program: version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
 		CPU: cpu.Model, CPUFamily: cpu.Family, Features: cpu.Features, Cores: cpu.Cores, Kernels: kern.ISA(),
-		MemoryBytes: memory("/proc/meminfo", "/sys/fs/cgroup").TotalBytes,
+		MemoryBytes: doctor.MemoryHere().TotalBytes,
 		Device:      device, Threads: threads, Determinism: "D1", Libraries: map[string]string{}, Variables: map[string]string{}}
-	for _, l := range append([]LibraryFound{oneDNN()}, decoders(ctx)...) {
+	for _, l := range append([]doctor.Library{doctor.OneDNN()}, doctor.Decoders(ctx)...) {
 		if l.Found && l.Version != "" {
 			m.Libraries[l.Name] = l.Version
 		}
@@ -29,7 +30,7 @@ func recordedMachine(ctx context.Context, version, device string, threads int) r
 	if v := glibc("/proc/self/maps"); v != "" {
 		m.Libraries["glibc"] = v
 	}
-	found := gpus()
+	found := doctor.GPUs()
 	for _, d := range found.Devices {
 		m.GPUs = append(m.GPUs, d.Name)
 	}

@@ -41,7 +41,7 @@ var small = sync.OnceValues(func() (*demo.Files, error) {
 	}
 	defer pool.Close()
 	cfg := demo.Config{Starts: 20, Every: 28 * 24 * time.Hour, Members: 4}
-	return demo.Write(context.Background(), cfg, dir, demo.GRIB2|demo.NetCDF, demoWriter{pool}, nil)
+	return demo.Write(context.Background(), cfg, dir, demo.GRIB2|demo.NetCDF, demo.Encoder{Pool: pool}, nil)
 })
 
 func smallData(t *testing.T) *demo.Files {

@@ -110,3 +110,17 @@ func OneLine(err error) string {
 	}
 	return strings.Join(parts, ": ")
 }
+
+// Reason gives why an error came about and what helps: the words of an Error, or the whole text
+// and no remedy.
+func Reason(err error) (why, fix string) {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err.Error(), ""
+	}
+	why = e.Why
+	if why == "" {
+		why = e.What
+	}
+	return why, e.Fix
+}

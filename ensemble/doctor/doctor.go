@@ -1,4 +1,6 @@
-package run
+// Package doctor says what a machine has for this program: processor, memory, disk, libraries and GPUs, and what each
+// thing that is missing would add.
+package doctor
 
 import (
 	"bufio"
@@ -26,38 +28,38 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
 
-// DoctorReport is what `ensemble doctor` finds on a machine.
-type DoctorReport struct {
-	Program   ProgramFound   `json:"program"`
-	CPU       CPUFound       `json:"cpu"`
-	Memory    MemoryFound    `json:"memory"`
-	Disk      DiskFound      `json:"disk"`
-	Libraries []LibraryFound `json:"libraries"`
-	GPU       GPUFound       `json:"gpu"`
+// Report is what `ensemble doctor` finds on a machine.
+type Report struct {
+	Program   Program   `json:"program"`
+	CPU       CPU       `json:"cpu"`
+	Memory    Memory    `json:"memory"`
+	Disk      Disk      `json:"disk"`
+	Libraries []Library `json:"libraries"`
+	GPU       GPU       `json:"gpu"`
 }
 
-// ProgramFound describes this build.
-type ProgramFound struct {
+// Program describes this build.
+type Program struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`
 	System  string `json:"system"`
 }
 
-// CPUFound describes the processor.
-type CPUFound struct {
+// CPU describes the processor.
+type CPU struct {
 	Model    string   `json:"model"`
 	Cores    int      `json:"cores"`
 	Features []string `json:"features"`
 }
 
-// MemoryFound is the memory that this process can use.
-type MemoryFound struct {
+// Memory is the memory that this process can use.
+type Memory struct {
 	TotalBytes     int64 `json:"total_bytes"`
 	AvailableBytes int64 `json:"available_bytes"`
 }
 
-// DiskFound describes the file system that a run would write to.
-type DiskFound struct {
+// Disk describes the file system that a run would write to.
+type Disk struct {
 	Dir       string `json:"dir"`
 	FreeBytes int64  `json:"free_bytes"`
 	Writable  bool   `json:"writable"`
@@ -65,9 +67,9 @@ type DiskFound struct {
 	Problem   string `json:"problem,omitempty"`
 }
 
-// LibraryFound is one library that is opened at run time, or linked by the decoding
+// Library is one library that is opened at run time, or linked by the decoding
 // program.
-type LibraryFound struct {
+type Library struct {
 	Name    string `json:"name"`
 	Found   bool   `json:"found"`
 	Version string `json:"version,omitempty"`
@@ -77,8 +79,8 @@ type LibraryFound struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// GPUFound is what the NVIDIA driver says.
-type GPUFound struct {
+// GPU is what the NVIDIA driver says.
+type GPU struct {
 	Found   bool          `json:"found"`
 	Driver  string        `json:"driver,omitempty"`
 	CUDA    string        `json:"cuda,omitempty"`
@@ -88,22 +90,22 @@ type GPUFound struct {
 	Why     string        `json:"why,omitempty"`
 }
 
-// Doctor looks at the machine: processor, memory, the disk under dir, libraries and
+// Examine looks at the machine: processor, memory, the disk under dir, libraries and
 // GPUs, and says what each thing that is missing would add.
 //
 // Errors: only ctx.Err(); that something is missing is an answer.
-func Doctor(ctx context.Context, dir string) (*DoctorReport, error) {
+func Examine(ctx context.Context, dir string) (*Report, error) {
 	cpu := cpuinfo.Read()
-	r := &DoctorReport{
-		Program: thisProgram(),
-		CPU:     CPUFound{cpu.Model, cpu.Cores, cpu.Features},
-		Memory:  memory("/proc/meminfo", "/sys/fs/cgroup"),
+	r := &Report{
+		Program: ThisProgram(),
+		CPU:     CPU{cpu.Model, cpu.Cores, cpu.Features},
+		Memory:  MemoryHere(),
 		Disk:    disk(dir),
-		GPU:     gpus(),
+		GPU:     GPUs(),
 	}
-	r.Libraries = append(r.Libraries, oneDNN())
-	r.Libraries = append(r.Libraries, decoders(ctx)...)
-	r.Libraries = append(r.Libraries, mpis()...)
+	r.Libraries = append(r.Libraries, OneDNN())
+	r.Libraries = append(r.Libraries, Decoders(ctx)...)
+	r.Libraries = append(r.Libraries, MPIs()...)
 	for _, l := range libraries.Optional() {
 		r.Libraries = append(r.Libraries, probe(l))
 	}
@@ -112,8 +114,8 @@ func Doctor(ctx context.Context, dir string) (*DoctorReport, error) {
 }
 
 // linksOf says how ranks with a GPU each would exchange values on this machine; nothing where there are not several.
-func linksOf(gpus []cuda.Device, found []LibraryFound) string {
-	i := slices.IndexFunc(found, func(l LibraryFound) bool { return l.Name == libraries.NCCL.Name })
+func linksOf(gpus []cuda.Device, found []Library) string {
+	i := slices.IndexFunc(found, func(l Library) bool { return l.Name == libraries.NCCL.Name })
 	switch {
 	case len(gpus) < 2 || i < 0:
 		return ""
@@ -123,13 +125,17 @@ func linksOf(gpus []cuda.Device, found []LibraryFound) string {
 	return "through memory of the host, as NCCL is missing"
 }
 
-func thisProgram() ProgramFound {
-	return ProgramFound{version.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+// ThisProgram is this build.
+func ThisProgram() Program {
+	return Program{version.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 }
 
+// MemoryHere is the memory of this machine, or what the control group of this process allows of it.
+func MemoryHere() Memory { return memory("/proc/meminfo", "/sys/fs/cgroup") }
+
 // memory reads the machine's memory and, where a control group allows less, that.
-func memory(meminfo, cgroup string) MemoryFound {
-	var m MemoryFound
+func memory(meminfo, cgroup string) Memory {
+	var m Memory
 	f, err := os.Open(meminfo)
 	if err != nil {
 		return m
@@ -169,8 +175,8 @@ func memory(meminfo, cgroup string) MemoryFound {
 }
 
 // disk tries the file system under dir: free space, writing, file locks.
-func disk(dir string) DiskFound {
-	d := DiskFound{Dir: dir}
+func disk(dir string) Disk {
+	d := Disk{Dir: dir}
 	if abs, err := filepath.Abs(dir); err == nil {
 		d.Dir = abs
 	}
@@ -196,44 +202,32 @@ func disk(dir string) DiskFound {
 	return d
 }
 
-func oneDNN() LibraryFound {
-	l := LibraryFound{Name: "oneDNN", Adds: "fast convolutions on the CPU; without it training is many times slower"}
+// OneDNN opens the library.
+func OneDNN() Library {
+	l := Library{Name: "oneDNN", Adds: "fast convolutions on the CPU; without it training is many times slower"}
 	info, err := dnnl.Open()
 	if err != nil {
-		l.Why, l.Fix = parts(err)
+		l.Why, l.Fix = exit.Reason(err)
 		return l
 	}
 	l.Found, l.Version, l.Path = true, info.Version, info.Path
 	return l
 }
 
-// parts gives the reason and the remedy of an error.
-func parts(err error) (why, fix string) {
-	var e *exit.Error
-	if !errors.As(err, &e) {
-		return err.Error(), ""
-	}
-	why = e.Why
-	if why == "" {
-		why = e.What
-	}
-	return why, e.Fix
-}
-
-// decoders asks the child program what it links.
-func decoders(ctx context.Context) []LibraryFound {
-	child := LibraryFound{Name: decode.ProgramName, Adds: "reading and writing GRIB and NetCDF at all"}
-	linked := []LibraryFound{
+// Decoders asks the child program what it links.
+func Decoders(ctx context.Context) []Library {
+	child := Library{Name: decode.ProgramName, Adds: "reading and writing GRIB and NetCDF at all"}
+	linked := []Library{
 		{Name: "ecCodes", Adds: "reading and writing GRIB"},
 		{Name: "netCDF", Adds: "reading and writing NetCDF"},
 		{Name: "HDF5", Adds: "NetCDF-4 files"},
 	}
-	fail := func(err error) []LibraryFound {
-		child.Why, child.Fix = parts(err)
+	fail := func(err error) []Library {
+		child.Why, child.Fix = exit.Reason(err)
 		for i := range linked {
 			linked[i].Why = decode.ProgramName + " cannot be asked"
 		}
-		return append([]LibraryFound{child}, linked...)
+		return append([]Library{child}, linked...)
 	}
 	path, err := decode.FindProgram()
 	if err != nil {
@@ -257,14 +251,14 @@ func decoders(ctx context.Context) []LibraryFound {
 			linked[i].Why = decode.ProgramName + " does not name it"
 		}
 	}
-	return append([]LibraryFound{child}, linked...)
+	return append([]Library{child}, linked...)
 }
 
-// mpis looks for the MPI libraries.
-func mpis() []LibraryFound {
-	var found []LibraryFound
+// MPIs looks for the MPI libraries.
+func MPIs() []Library {
+	var found []Library
 	for _, i := range mpi.Implementations {
-		l := LibraryFound{Name: i.Name, Adds: "runs over several processes and machines, under mpirun or srun"}
+		l := Library{Name: i.Name, Adds: "runs over several processes and machines, under mpirun or srun"}
 		f, err := mpi.Probe(i)
 		switch {
 		case errors.Is(err, dl.ErrNotFound):
@@ -280,11 +274,11 @@ func mpis() []LibraryFound {
 }
 
 // probe looks for a library without calling anything in it.
-func probe(want libraries.Library) LibraryFound {
-	l := LibraryFound{Name: want.Name, Adds: want.Adds}
+func probe(want libraries.Library) Library {
+	l := Library{Name: want.Name, Adds: want.Adds}
 	lib, err := libraries.Find(want)
 	if err != nil {
-		l.Why, l.Fix = parts(err)
+		l.Why, l.Fix = exit.Reason(err)
 		return l
 	}
 	l.Found, l.Path = true, lib.Path()
@@ -296,8 +290,9 @@ func probe(want libraries.Library) LibraryFound {
 	return l
 }
 
-func gpus() GPUFound {
-	g := GPUFound{Adds: "training and prediction on the GPU, and what it reads in progress lines", Devices: []cuda.Device{}}
+// GPUs asks the NVIDIA driver.
+func GPUs() GPU {
+	g := GPU{Adds: "training and prediction on the GPU, and what it reads in progress lines", Devices: []cuda.Device{}}
 	inv, err := cuda.Inspect()
 	if err != nil {
 		g.Why = err.Error()
@@ -311,13 +306,13 @@ func gpus() GPUFound {
 }
 
 // WriteText prints the report for a person.
-func (r *DoctorReport) WriteText(w io.Writer) error {
+func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	row := func(name, text string) { fmt.Fprintf(&b, "%-22s %s\n", name, text) }
 	gib := func(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', 1, 64) + " GiB" }
 	row("ensemble", fmt.Sprintf("%s, %s, %s", r.Program.Version, r.Program.Go, r.Program.System))
-	row("processor", fmt.Sprintf("%s, %d cores", orUnknown(r.CPU.Model), r.CPU.Cores))
-	row("features", orUnknown(strings.Join(r.CPU.Features, " ")))
+	row("processor", fmt.Sprintf("%s, %d cores", OrUnknown(r.CPU.Model), r.CPU.Cores))
+	row("features", OrUnknown(strings.Join(r.CPU.Features, " ")))
 	row("memory", fmt.Sprintf("%s, %s available", gib(r.Memory.TotalBytes), gib(r.Memory.AvailableBytes)))
 	state := "writable, file locks work"
 	if r.Disk.Problem != "" {
@@ -365,7 +360,8 @@ func (r *DoctorReport) WriteText(w io.Writer) error {
 	return err
 }
 
-func orUnknown(s string) string {
+// OrUnknown is s, or a word for nothing.
+func OrUnknown(s string) string {
 	if s == "" {
 		return "unknown"
 	}

@@ -1,4 +1,6 @@
-package run
+// Package selftest tries an installation on its machine: every part by using it, and a whole job in miniature against
+// recorded scores.
+package selftest
 
 import (
 	"context"
@@ -10,87 +12,88 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/doctor"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// SelfTestOptions says where and how SelfTest works.
-type SelfTestOptions struct {
+// Options says where and how Run works.
+type Options struct {
 	Dir      string // whose file system is tried and holds the scratch; default "."
 	Threads  int    // 0: all that the machine gives
 	Progress *progress.Reporter
 }
 
-// SelfTestReport says what of an installation works.
-type SelfTestReport struct {
-	Program ProgramFound `json:"program"`
-	Dir     string       `json:"dir"`
-	Checks  []SelfCheck  `json:"checks"`
-	Seconds float64      `json:"seconds"`
+// Report says what of an installation works.
+type Report struct {
+	Program doctor.Program `json:"program"`
+	Dir     string         `json:"dir"`
+	Checks  []Check        `json:"checks"`
+	Seconds float64        `json:"seconds"`
 }
 
-// SelfCheck is one check of SelfTest.
-type SelfCheck struct {
-	Name    string    `json:"name"`
-	State   SelfState `json:"state"`
-	Detail  string    `json:"detail,omitempty"` // what was found
-	Why     string    `json:"why,omitempty"`    // it did not pass
-	Fix     string    `json:"fix,omitempty"`
-	Seconds float64   `json:"seconds"`
+// Check is one check of Run.
+type Check struct {
+	Name    string  `json:"name"`
+	State   State   `json:"state"`
+	Detail  string  `json:"detail,omitempty"` // what was found
+	Why     string  `json:"why,omitempty"`    // it did not pass
+	Fix     string  `json:"fix,omitempty"`
+	Seconds float64 `json:"seconds"`
 }
 
-// SelfState is how a check ended.
-type SelfState string
+// State is how a check ended.
+type State string
 
 // How checks end.
 const (
-	SelfPassed  SelfState = "ok"
-	SelfFailed  SelfState = "failed"  // it is here and does not do what it must
-	SelfMissing SelfState = "missing" // and needed
-	SelfAbsent  SelfState = "absent"  // and not needed
-	SelfSkipped SelfState = "skipped" // as something that it needs is missing or failed
+	Passed  State = "ok"
+	Failed  State = "failed"  // it is here and does not do what it must
+	Missing State = "missing" // and needed
+	Absent  State = "absent"  // and not needed
+	Skipped State = "skipped" // as something that it needs is missing or failed
 )
 
-// selfTest is what the checks share.
-type selfTest struct {
-	SelfTestOptions
+// installation is what the checks share.
+type installation struct {
+	Options
 	work  string // scratch below Dir
 	pool  *decode.Pool
 	files *demo.Files // of the miniature
 }
 
-// selfChecks lists the checks in their order. find gives what was found; an error that
+// checks lists the checks in their order. find gives what was found; an error that
 // carries exit 69 says that a library is missing, errSkip that another check has said so.
-var selfChecks = []struct {
+var checks = []struct {
 	name     string
 	optional bool
-	find     func(*selfTest, context.Context) (string, error)
+	find     func(*installation, context.Context) (string, error)
 }{
-	{"processor", false, (*selfTest).processor},
-	{"kernels", false, (*selfTest).kernels},
-	{"oneDNN", true, (*selfTest).oneDNN},
-	{"decoding program", false, (*selfTest).decoder},
-	{"GRIB", false, (*selfTest).grib},
-	{"NetCDF", false, (*selfTest).netCDF},
-	{"MPI", true, (*selfTest).mpi},
-	{"GPU", true, (*selfTest).gpu},
-	{"file replacement", false, (*selfTest).replacement},
-	{"file locks", false, (*selfTest).locks},
-	{"invented weather", false, (*selfTest).weather},
-	{"train, predict, verify", false, (*selfTest).job},
+	{"processor", false, (*installation).processor},
+	{"kernels", false, (*installation).kernels},
+	{"oneDNN", true, (*installation).oneDNN},
+	{"decoding program", false, (*installation).decoder},
+	{"GRIB", false, (*installation).grib},
+	{"NetCDF", false, (*installation).netCDF},
+	{"MPI", true, (*installation).mpi},
+	{"GPU", true, (*installation).gpu},
+	{"file replacement", false, (*installation).replacement},
+	{"file locks", false, (*installation).locks},
+	{"invented weather", false, (*installation).weather},
+	{"train, predict, verify", false, (*installation).job},
 }
 
 var errSkip = errors.New("what it needs did not pass")
 
-// SelfTest tries what an installation has to do on this machine, without network and
+// Run tries what an installation has to do on this machine, without network and
 // within about a minute: kernels against the reference, every library by using it, the
 // file system under o.Dir, and a whole job in miniature against recorded scores.
 //
 // Errors: exit 1 with the report if a check failed, exit 69 with it if all that did not
 // pass is missing; exit 73 if nothing can be written under o.Dir; ctx.Err().
-func SelfTest(ctx context.Context, o SelfTestOptions) (*SelfTestReport, error) {
+func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Dir == "" {
 		o.Dir = "."
 	}
@@ -102,36 +105,36 @@ func SelfTest(ctx context.Context, o SelfTestOptions) (*SelfTestReport, error) {
 		return nil, exit.Create(o.Dir, err)
 	}
 	defer os.RemoveAll(work)
-	s := &selfTest{SelfTestOptions: o, work: work}
+	s := &installation{Options: o, work: work}
 	defer func() {
 		if s.pool != nil {
 			s.pool.Close()
 		}
 	}()
-	r := &SelfTestReport{Program: thisProgram(), Dir: o.Dir}
+	r := &Report{Program: doctor.ThisProgram(), Dir: o.Dir}
 	began := time.Now()
-	task := o.Progress.Start("self-test", int64(len(selfChecks)))
+	task := o.Progress.Start("self-test", int64(len(checks)))
 	defer task.Done()
-	for i, c := range selfChecks {
+	for i, c := range checks {
 		task.Set(int64(i), c.name)
 		t := time.Now()
 		detail, err := c.find(s, ctx)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		k := SelfCheck{Name: c.name, State: SelfPassed, Detail: detail, Seconds: time.Since(t).Seconds()}
+		k := Check{Name: c.name, State: Passed, Detail: detail, Seconds: time.Since(t).Seconds()}
 		switch {
 		case errors.Is(err, errSkip):
-			k.State, k.Why = SelfSkipped, err.Error()
+			k.State, k.Why = Skipped, err.Error()
 		case exit.CodeOf(err) == exit.NoDevice && c.optional:
-			k.State = SelfAbsent
-			k.Why, k.Fix = parts(err)
+			k.State = Absent
+			k.Why, k.Fix = exit.Reason(err)
 		case exit.CodeOf(err) == exit.NoDevice:
-			k.State = SelfMissing
-			k.Why, k.Fix = parts(err)
+			k.State = Missing
+			k.Why, k.Fix = exit.Reason(err)
 		case err != nil:
-			k.State = SelfFailed
-			k.Why, k.Fix = parts(err)
+			k.State = Failed
+			k.Why, k.Fix = exit.Reason(err)
 		}
 		r.Checks = append(r.Checks, k)
 	}
@@ -139,7 +142,7 @@ func SelfTest(ctx context.Context, o SelfTestOptions) (*SelfTestReport, error) {
 	return r, r.verdict()
 }
 
-func (r *SelfTestReport) names(s SelfState) string {
+func (r *Report) names(s State) string {
 	var names []string
 	for _, c := range r.Checks {
 		if c.State == s {
@@ -150,23 +153,23 @@ func (r *SelfTestReport) names(s SelfState) string {
 }
 
 // verdict is the error that the report amounts to.
-func (r *SelfTestReport) verdict() error {
-	if failed := r.names(SelfFailed); failed != "" {
+func (r *Report) verdict() error {
+	if failed := r.names(Failed); failed != "" {
 		return &exit.Error{Code: exit.No, What: "this installation does not work as it must", At: failed, Fix: "see the table; the versions of all libraries are in `ensemble doctor`"}
 	}
-	if missing := r.names(SelfMissing); missing != "" {
+	if missing := r.names(Missing); missing != "" {
 		return &exit.Error{Code: exit.NoDevice, What: "parts of this installation are missing", At: missing, Fix: "install what the table names"}
 	}
 	return nil
 }
 
 // WriteText prints the report for a person.
-func (r *SelfTestReport) WriteText(w io.Writer) error {
+func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "ensemble %s, %s, %s, in %s\n\n", r.Program.Version, r.Program.Go, r.Program.System, r.Dir)
 	for _, c := range r.Checks {
 		text := c.Detail
-		if c.State != SelfPassed {
+		if c.State != Passed {
 			text = c.Why
 		}
 		fmt.Fprintf(&b, "%-8s %-23s %6.1f s  %s\n", c.State, c.Name, c.Seconds, text)
@@ -176,10 +179,10 @@ func (r *SelfTestReport) WriteText(w io.Writer) error {
 	}
 	verdict := "it works"
 	switch {
-	case r.names(SelfFailed) != "":
-		verdict = "failed: " + r.names(SelfFailed)
-	case r.names(SelfMissing) != "":
-		verdict = "missing: " + r.names(SelfMissing)
+	case r.names(Failed) != "":
+		verdict = "failed: " + r.names(Failed)
+	case r.names(Missing) != "":
+		verdict = "missing: " + r.names(Missing)
 	}
 	fmt.Fprintf(&b, "\n%.0f s: %s\n", r.Seconds, verdict)
 	_, err := io.WriteString(w, b.String())

@@ -1,4 +1,4 @@
-package run
+package doctor
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // says what is missing, why, and what to do.
 func TestDoctorWithoutDecoder(t *testing.T) {
 	t.Setenv(decode.ProgramEnv, filepath.Join(t.TempDir(), "none"))
-	r, err := Doctor(context.Background(), t.TempDir())
+	r, err := Examine(context.Background(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,16 +50,16 @@ func TestMemory(t *testing.T) {
 	}
 	put("meminfo", "MemTotal:       8388608 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\n")
 	info := filepath.Join(dir, "meminfo")
-	if m := memory(info, dir); m != (MemoryFound{8 << 30, 4 << 30}) {
+	if m := memory(info, dir); m != (Memory{8 << 30, 4 << 30}) {
 		t.Errorf("no control group: %+v", m)
 	}
 	put("memory.max", "max\n")
-	if m := memory(info, dir); m != (MemoryFound{8 << 30, 4 << 30}) {
+	if m := memory(info, dir); m != (Memory{8 << 30, 4 << 30}) {
 		t.Errorf("no limit: %+v", m)
 	}
 	put("memory.max", "2147483648\n")
 	put("memory.current", "1073741824\n")
-	if m := memory(info, dir); m != (MemoryFound{2 << 30, 1 << 30}) {
+	if m := memory(info, dir); m != (Memory{2 << 30, 1 << 30}) {
 		t.Errorf("limit of 2 GiB, half used: %+v", m)
 	}
 }
@@ -73,14 +73,14 @@ func TestDiskReadOnly(t *testing.T) {
 
 // TestDoctorGPU: what a GPU reads stands in the report.
 func TestDoctorGPU(t *testing.T) {
-	two, nccl := make([]cuda.Device, 2), []LibraryFound{{Name: "NCCL"}}
+	two, nccl := make([]cuda.Device, 2), []Library{{Name: "NCCL"}}
 	for want, got := range map[string]string{"": linksOf(two[:1], nccl), "through memory of the host, as NCCL is missing": linksOf(two, nccl),
-		"by NCCL, from GPU to GPU, one rank each; through memory of the host where ranks share one": linksOf(two, []LibraryFound{{Name: "NCCL", Found: true}})} {
+		"by NCCL, from GPU to GPU, one rank each; through memory of the host where ranks share one": linksOf(two, []Library{{Name: "NCCL", Found: true}})} {
 		if got != want {
 			t.Errorf("ranks on GPUs: got %q, want %q", got, want)
 		}
 	}
-	r := DoctorReport{GPU: GPUFound{Found: true, Driver: "570.1", CUDA: "12.8", Devices: []cuda.Device{{Name: "NVIDIA X", Compute: "7.0", Precisions: []string{"f16"},
+	r := Report{GPU: GPU{Found: true, Driver: "570.1", CUDA: "12.8", Devices: []cuda.Device{{Name: "NVIDIA X", Compute: "7.0", Precisions: []string{"f16"},
 		TotalBytes: 80 << 30, FreeBytes: 70 << 30, Readings: cuda.Readings{UsedBytes: 10 << 30, Temperature: 61, PowerW: 512.3, PowerLimitW: 700,
 			ClockMHz: 1755, MaxClockMHz: 1980, MemoryClockMHz: 2619, BusyPercent: 97, Throttled: []string{"power", "temperature"}}}}}}
 	var b strings.Builder

@@ -1,4 +1,4 @@
-package run
+package selftest
 
 import (
 	"bytes"
@@ -26,6 +26,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/doctor"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -36,13 +38,13 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-func (s *selfTest) processor(context.Context) (string, error) {
+func (s *installation) processor(context.Context) (string, error) {
 	cpu := cpuinfo.Read()
-	return fmt.Sprintf("%s, %d cores, %s", orUnknown(cpu.Model), cpu.Cores, orUnknown(strings.Join(cpu.Features, " "))), nil
+	return fmt.Sprintf("%s, %d cores, %s", doctor.OrUnknown(cpu.Model), cpu.Cores, doctor.OrUnknown(strings.Join(cpu.Features, " "))), nil
 }
 
 // kernels compares all operations of the engine on this processor with the reference.
-func (s *selfTest) kernels(ctx context.Context) (string, error) {
+func (s *installation) kernels(ctx context.Context) (string, error) {
 	dev, err := engine.Backends[0].Open(engine.Options{Threads: cmp.Or(s.Threads, runtime.GOMAXPROCS(0)), ByRule: true, Winograd: true})
 	if err != nil {
 		return "", err
@@ -68,7 +70,7 @@ func (s *selfTest) kernels(ctx context.Context) (string, error) {
 }
 
 // oneDNN multiplies two matrices by the library.
-func (s *selfTest) oneDNN(context.Context) (string, error) {
+func (s *installation) oneDNN(context.Context) (string, error) {
 	info, err := dnnl.Open()
 	if err != nil {
 		return "", missing(err)
@@ -103,12 +105,12 @@ func missing(err error) error {
 	if exit.CodeOf(err) == exit.NoDevice {
 		return err
 	}
-	why, fix := parts(err)
+	why, fix := exit.Reason(err)
 	return &exit.Error{Code: exit.NoDevice, What: why, Fix: fix, Err: err}
 }
 
 // decoder starts the child and asks which libraries it links.
-func (s *selfTest) decoder(ctx context.Context) (string, error) {
+func (s *installation) decoder(ctx context.Context) (string, error) {
 	path, err := decode.FindProgram()
 	if err != nil {
 		return "", err
@@ -132,7 +134,7 @@ func (s *selfTest) decoder(ctx context.Context) (string, error) {
 }
 
 // grib writes an ensemble as GRIB2 and reads it.
-func (s *selfTest) grib(ctx context.Context) (string, error) {
+func (s *installation) grib(ctx context.Context) (string, error) {
 	var used []string
 	for _, packing := range []string{"grid_ccsds", "grid_simple"} {
 		path := filepath.Join(s.work, packing+".grib2")
@@ -148,7 +150,7 @@ func (s *selfTest) grib(ctx context.Context) (string, error) {
 }
 
 // netCDF writes an ensemble as NetCDF and reads it.
-func (s *selfTest) netCDF(ctx context.Context) (string, error) {
+func (s *installation) netCDF(ctx context.Context) (string, error) {
 	path := filepath.Join(s.work, "ensemble.nc")
 	n, err := s.roundTrip(ctx, path, func(f *ensemble.Forecast) error {
 		return product.WriteEnsembleNetCDF(ctx, s.pool, path, f, product.Metadata{Title: "self-test", Source: "ensemble self-test"}, product.Options{})
@@ -157,7 +159,7 @@ func (s *selfTest) netCDF(ctx context.Context) (string, error) {
 }
 
 // roundTrip writes fields of waves, reads them, and compares to a part of their range.
-func (s *selfTest) roundTrip(ctx context.Context, path string, write func(*ensemble.Forecast) error, tolerance float64) (fields int, err error) {
+func (s *installation) roundTrip(ctx context.Context, path string, write func(*ensemble.Forecast) error, tolerance float64) (fields int, err error) {
 	if s.pool == nil {
 		return 0, errSkip
 	}
@@ -196,9 +198,9 @@ func (s *selfTest) roundTrip(ctx context.Context, path string, write func(*ensem
 }
 
 // mpi opens the libraries. None is started: that needs a launcher.
-func (s *selfTest) mpi(context.Context) (string, error) {
+func (s *installation) mpi(context.Context) (string, error) {
 	var found, absent []string
-	for _, l := range mpis() {
+	for _, l := range doctor.MPIs() {
 		if l.Found {
 			found = append(found, strings.TrimSpace(l.Name+" "+l.Version))
 		} else {
@@ -212,7 +214,7 @@ func (s *selfTest) mpi(context.Context) (string, error) {
 }
 
 // gpu asks the driver. Nothing is run there: others may be at work on it.
-func (s *selfTest) gpu(context.Context) (string, error) {
+func (s *installation) gpu(context.Context) (string, error) {
 	inv, err := cuda.Inspect()
 	if err != nil {
 		return "", &exit.Error{Code: exit.NoDevice, What: err.Error(), Err: err}
@@ -225,7 +227,7 @@ func (s *selfTest) gpu(context.Context) (string, error) {
 
 // replacement replaces a file again and again while another thread reads it: it must
 // always be one whole version, and fsync of file and folder must work.
-func (s *selfTest) replacement(ctx context.Context) (string, error) {
+func (s *installation) replacement(ctx context.Context) (string, error) {
 	path := filepath.Join(s.work, "replaced")
 	content := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 10_000) }
 	if err := atomicfile.WriteFile(path, content(0)); err != nil {
@@ -265,7 +267,7 @@ func (s *selfTest) replacement(ctx context.Context) (string, error) {
 }
 
 // locks takes a lock and a name that exist already.
-func (s *selfTest) locks(context.Context) (string, error) {
+func (s *installation) locks(context.Context) (string, error) {
 	path := filepath.Join(s.work, "lock")
 	first, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
 	if err != nil {
@@ -301,7 +303,7 @@ func (s *selfTest) locks(context.Context) (string, error) {
 var weatherDigests = map[string]string{"amd64": "24c80902c4c9506a"}
 
 // weather makes the starts of the miniature, with the digest of the first.
-func (s *selfTest) weather(ctx context.Context) (string, error) {
+func (s *installation) weather(ctx context.Context) (string, error) {
 	if s.pool == nil {
 		return "", errSkip
 	}
@@ -309,12 +311,12 @@ func (s *selfTest) weather(ctx context.Context) (string, error) {
 	if err := os.Mkdir(data, 0o777); err != nil {
 		return "", err
 	}
-	w := &firstDigest{demoWriter: demoWriter{s.pool}}
+	w := &firstDigest{Encoder: demo.Encoder{Pool: s.pool}}
 	files, err := demo.Write(ctx, demo.Config{Starts: 20, Every: 28 * 24 * time.Hour, Members: 4, Threads: s.Threads}, data, demo.GRIB2, w, nil)
 	if err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(filepath.Join(data, "train.yaml"), []byte(selfConfig), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(data, "train.yaml"), []byte(miniature), 0o666); err != nil {
 		return "", err
 	}
 	s.files = files
@@ -329,7 +331,7 @@ func (s *selfTest) weather(ctx context.Context) (string, error) {
 
 // firstDigest writes the demonstration, and keeps the digest of the first ensemble.
 type firstDigest struct {
-	demoWriter
+	demo.Encoder
 	digest string
 }
 
@@ -341,11 +343,11 @@ func (w *firstDigest) WriteEnsembleGRIB2(ctx context.Context, path string, f *en
 		}
 		w.digest = fmt.Sprintf("%x", h.Sum(nil)[:8])
 	}
-	return w.demoWriter.WriteEnsembleGRIB2(ctx, path, f)
+	return w.Encoder.WriteEnsembleGRIB2(ctx, path, f)
 }
 
-// selfConfig trains in a second on the starts of weather.
-const selfConfig = `version: 1
+// miniature trains in a second on the starts of weather.
+const miniature = `version: 1
 data:
   forecasts: [demo_fc_*.grib2]
   analyses: [demo_an_*.nc]
@@ -361,11 +363,11 @@ model: {base: 2, stages: 1, dropout: 0.1}
 train: {epochs: 4, batch_size: 4, learning_rate: 0.003, loss: {kind: crps, spread: 1}, threads: 1, early_stop: {patience: 0}}
 `
 
-// selfScores are the CRPS of 850 hPa temperature at +48 h that job gives, and how far
+// recorded are the CRPS of 850 hPa temperature at +48 h that job gives, and how far
 // another processor's rounding may move them: that of the raw members not at all beyond
 // the packing of GRIB, that of a network by what a few steps make of it (kernels of AVX2 and
 // of AVX-512 differ by less than 1e-4).
-var selfScores = []struct {
+var recorded = []struct {
 	system          string
 	crps, tolerance float64
 }{
@@ -375,7 +377,7 @@ var selfScores = []struct {
 }
 
 // job trains on the starts of weather, predicts the last ones and verifies the files.
-func (s *selfTest) job(ctx context.Context) (string, error) {
+func (s *installation) job(ctx context.Context) (string, error) {
 	if s.files == nil {
 		return "", errSkip
 	}
@@ -384,12 +386,12 @@ func (s *selfTest) job(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	trained, err := Train(ctx, TrainOptions{Config: c, RunDir: runDir, Version: version.Version})
+	trained, err := run.Train(ctx, run.TrainOptions{Config: c, RunDir: runDir, Version: version.Version})
 	if err != nil {
 		return "", err
 	}
 	test := s.files.GRIB2[17:]
-	p, err := Predict(ctx, PredictOptions{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF}, Threads: s.Threads, Version: version.Version})
+	p, err := run.Predict(ctx, run.PredictOptions{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF}, Threads: s.Threads, Version: version.Version})
 	if err != nil {
 		return "", err
 	}
@@ -399,12 +401,12 @@ func (s *selfTest) job(ctx context.Context) (string, error) {
 			products = append(products, o)
 		}
 	}
-	verified, err := Verify(ctx, VerifyOptions{Forecast: products, Analysis: s.files.Analyses, Members: test, Bootstrap: score.Bootstrap{Resamples: 1}})
+	verified, err := run.Verify(ctx, run.VerifyOptions{Forecast: products, Analysis: s.files.Analyses, Members: test, Bootstrap: score.Bootstrap{Resamples: 1}})
 	if err != nil {
 		return "", err
 	}
 	var detail, off []string
-	for _, want := range selfScores {
+	for _, want := range recorded {
 		t := trained.Scores.Find("crps_gauss", want.system, "t", "850hPa", "48h")
 		v := verified.Scores.Find("crps_gauss", want.system, "t", "850hPa", "48h")
 		if t == nil || v == nil {
