@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -24,7 +25,7 @@ func modelCommand(a *app) *cobra.Command {
 }
 
 func modelExport(a *app) *cobra.Command {
-	o := run.ExportOptions{Version: version.Version}
+	o := exchange.ExportOptions{Version: version.Version}
 	cmd := &cobra.Command{
 		Use:   "export --run-dir DIR --out DIR",
 		Short: "Write trained networks for other programs",
@@ -51,7 +52,7 @@ func modelExport(a *app) *cobra.Command {
 			return result{}, err
 		}
 		o.Threads, o.Overwrite = int(*threads), run.Overwrite(policy)
-		r, err := run.ExportModel(ctx, o)
+		r, err := exchange.Export(ctx, o)
 		if err != nil {
 			return result{}, err
 		}
@@ -81,7 +82,7 @@ func printLines(w io.Writer, paths []string) error {
 }
 
 func modelImport(a *app) *cobra.Command {
-	o := run.ImportOptions{Version: version.Version}
+	o := exchange.ImportOptions{Version: version.Version}
 	cmd := &cobra.Command{
 		Use:   "import WEIGHTS.safetensors --out DIR",
 		Short: "Take in the weights of a published network",
@@ -119,7 +120,7 @@ func modelImport(a *app) *cobra.Command {
 			return result{}, err
 		}
 		o.Weights, o.Threads, o.Overwrite = args[0], int(*threads), run.Overwrite(policy)
-		r, err := run.ImportModel(ctx, o)
+		r, err := exchange.Import(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

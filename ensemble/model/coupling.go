@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -20,12 +20,7 @@ func SaveCoupling(dir string, rows []score.Coupling) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	text, err := json.MarshalIndent(rows, "", " ")
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, couplingFile)
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return jsonfile.Write(filepath.Join(dir, couplingFile), rows)
 }
 
 // loadCoupling is the inverse.

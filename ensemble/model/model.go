@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,8 +18,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -301,12 +301,7 @@ func (m *Model) SaveReference(dir string) error {
 	if m.Family != nil {
 		f.Family = m.Family.ID
 	}
-	text, err := json.MarshalIndent(f, "", " ")
-	if err != nil {
-		return fmt.Errorf("model.json: %w", err)
-	}
-	path := filepath.Join(dir, File)
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return jsonfile.Write(filepath.Join(dir, File), f)
 }
 
 // Load reads a model folder; if it is lean the maps of its normalisers, and the weights

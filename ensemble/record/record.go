@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -238,11 +238,7 @@ func (r *Record) ToQuality(variant string, seed int) score.Number {
 // Errors: those of exit.Create.
 func (r *Record) Write(path string) error {
 	r.Schema = Schema
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return err
-	}
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return jsonfile.Write(path, r)
 }
 
 // maxSize bounds what is read as a record.

@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -138,7 +139,7 @@ func (k *BenchCase) check() error {
 	if k.Precision == "" {
 		k.Precision = "float32"
 	}
-	k.Threads = threadsOf(k.Threads)
+	k.Threads = model.Threads(k.Threads)
 	if k.Depth == 0 {
 		k.Depth = 2
 		if k.Model == BenchResNet2D {
@@ -249,7 +250,7 @@ func (k BenchCase) Compile(train, profile bool) (*BenchStep, error) {
 // Options are those of every plan of the program, bounded by the memory of the case;
 // profile measures every kernel.
 func (k BenchCase) Options(profile bool) engine.Options {
-	o := engineOptions(k.Threads, k.Device)
+	o := model.Options(k.Threads, k.Device)
 	o.MemoryLimit, o.Workspace = k.MemoryBytes, k.WorkspaceBytes
 	o.Precision, o.Profile = benchPrecisions[k.Precision], profile
 	return o

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"math"
 	"runtime"
@@ -18,9 +17,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -247,7 +248,7 @@ func (o BenchRanksOptions) steps(c *comm.Comm, took time.Duration) (int, error) 
 // are all that there are, shared evenly.
 func (k BenchCase) shared(n int) BenchCase {
 	if k.Threads == 0 {
-		k.Threads = max(1, threadsOf(0)/n)
+		k.Threads = max(1, model.Threads(0)/n)
 	}
 	return k
 }

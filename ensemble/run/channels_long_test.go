@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -93,7 +94,7 @@ func TestLongPatternSpeed(t *testing.T) {
 			}
 		}
 		flops[i] = float64(g.FLOPs())
-		o := engineOptions(1, "")
+		o := model.Options(1, "")
 		o.Mode, o.Store = engine.Infer, engine.NewStore()
 		if plans[i], err = engine.Compile(g, o); err != nil {
 			t.Fatal(err)

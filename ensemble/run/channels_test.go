@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -76,7 +77,7 @@ func TestChannelsGoWhileTraining(t *testing.T) {
 	if a, b := explained[""], explained[runDir]; b.FLOPs >= a.FLOPs || !strings.Contains(b.Network, "without channels of ") {
 		t.Errorf("explained: %s with %d operations, %s with %d", a.Network, a.FLOPs, b.Network, b.FLOPs)
 	}
-	exported, err := ExportModel(context.Background(), ExportOptions{RunDir: runDir, Out: filepath.Join(out, "exported"), Version: "test"})
+	exported, err := exchange.Export(context.Background(), exchange.ExportOptions{RunDir: runDir, Out: filepath.Join(out, "exported"), Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -137,11 +138,7 @@ func demoData(ctx context.Context, o DemoOptions, dir string) (*demo.Files, erro
 		return nil, err
 	}
 	want.Files = files
-	text, err := json.MarshalIndent(want, "", " ")
-	if err != nil {
-		return nil, err
-	}
-	return files, exit.Create(path, atomicfile.WriteFile(path, text))
+	return files, jsonfile.Write(path, want)
 }
 
 // same compares by what JSON keeps of a configuration.

@@ -97,7 +97,7 @@ func TestLongTrainInFloat16(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := engineOptions(1, "cpu")
+		o := model.Options(1, "cpu")
 		o.Precision = precision
 		if err := m.Open(o); exit.CodeOf(err) != want {
 			t.Errorf("opened on a processor in precision %q: %v", precision, err)

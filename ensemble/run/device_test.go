@@ -161,7 +161,7 @@ func TestAveragedNetworksOnDevice(t *testing.T) {
 		m.Networks = append(m.Networks, other)
 		defer m.Close()
 		for _, k := range []int{0, 1, 0, 2} {
-			out, err := m.Predict(context.Background(), engineOptions(1, device), samples[k].Forecast, m.Task.Used)
+			out, err := m.Predict(context.Background(), model.Options(1, device), samples[k].Forecast, m.Task.Used)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -51,7 +51,7 @@ func apart(t *testing.T, a, b string, fc *ensemble.Forecast) (sum float64) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		o, err := m.Predict(context.Background(), engineOptions(1, ""), fc, m.Task.Used)
+		o, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestWhatATeacherTells(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		out, err := m.Predict(context.Background(), engineOptions(1, ""), fc, members)
+		out, err := m.Predict(context.Background(), model.Options(1, ""), fc, members)
 		if err != nil {
 			t.Fatal(err)
 		}

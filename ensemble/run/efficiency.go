@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -99,7 +100,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 		return nil, err
 	}
 	defer d.close()
-	o := engineOptions(c.Train.Train.Threads, c.Train.Train.Device)
+	o := model.Options(c.Train.Train.Threads, c.Train.Train.Device)
 	table := &EfficiencyTable{Starts: len(d.validation.inits), Threads: o.Threads}
 	var models []*model.Model
 	for _, dir := range runs {
@@ -213,7 +214,7 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *data, models []*model.
 	if err != nil {
 		return err
 	}
-	o := engineOptions(t.Threads, "")
+	o := model.Options(t.Threads, "")
 	stats := make([][]model.Statistics, len(models))
 	for i, m := range models {
 		if err := m.Open(o); err != nil {
@@ -266,7 +267,7 @@ func (row EfficiencyRow) gain(reference string) int {
 
 // save leaves the table in a run directory.
 func (t *EfficiencyTable) save(dir string) error {
-	return writeJSON(filepath.Join(dir, efficiencyFile), t)
+	return jsonfile.Write(filepath.Join(dir, efficiencyFile), t)
 }
 
 // Fprint prints the table; the first row is what the others are compared with.

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -489,7 +490,7 @@ func saveFindings[T any](folder, tableFile string, rows []T, page *report.Page, 
 	if err := writePage(dir, page); err != nil {
 		return err
 	}
-	return writeJSON(filepath.Join(folder, file), all)
+	return jsonfile.Write(filepath.Join(folder, file), all)
 }
 
 // fprintCells writes rows of text as a table.

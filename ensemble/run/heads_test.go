@@ -114,7 +114,7 @@ func predicted(t *testing.T, m *model.Model, samples []*store.Sample) (all []*mo
 	t.Helper()
 	n := 0
 	for _, s := range samples {
-		out, err := m.Predict(context.Background(), engineOptions(1, ""), s.Forecast, m.Task.Used)
+		out, err := m.Predict(context.Background(), model.Options(1, ""), s.Forecast, m.Task.Used)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func predicted(t *testing.T, m *model.Model, samples []*store.Sample) (all []*mo
 // untrained gives a model the network that a training starts from.
 func untrained(t *testing.T, tr *trainer) *model.Model {
 	t.Helper()
-	o := engineOptions(1, "")
+	o := model.Options(1, "")
 	o.Mode, o.Store = engine.Infer, engine.NewStore()
 	net, err := tr.model.Spec.Compile(&tr.model.Task, tr.model.Grid, 1, 1, true, o, nil)
 	if err != nil {
@@ -243,7 +243,7 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		k, s, grid := &tr.model.Task, samples[2], tr.model.Grid
-		o := engineOptions(1, "")
+		o := model.Options(1, "")
 		o.Mode, o.Store = engine.Infer, engine.NewStore()
 		net, err := tr.model.Spec.Compile(k, grid, 1, 1, true, o, nil)
 		if err != nil {
@@ -261,7 +261,7 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		tr.model.Networks = []model.Weights{model.WeightsOf(o.Store)}
-		out, err := tr.model.Predict(context.Background(), engineOptions(1, ""), s.Forecast, k.Used)
+		out, err := tr.model.Predict(context.Background(), model.Options(1, ""), s.Forecast, k.Used)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -166,7 +166,7 @@ func TestNetworksOverTime(t *testing.T) {
 		}
 		fc := startWithMembers(t, c, f.NetCDF[17])
 		give := func(fc *ensemble.Forecast) (out []float32, members [][]float32) {
-			x, err := m.Predict(context.Background(), engineOptions(1, ""), fc, m.Task.Used)
+			x, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
 			if err != nil {
 				t.Fatalf("%s: %v", c.Model.Kind, err)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -49,7 +50,7 @@ func TestNetworkOfMembers(t *testing.T) {
 			}
 		}
 	}
-	if _, err := ExportModel(context.Background(), ExportOptions{RunDir: runDir, Out: t.TempDir(), Threads: 1, Version: "test"}); exit.CodeOf(err) != exit.Usage {
+	if _, err := exchange.Export(context.Background(), exchange.ExportOptions{RunDir: runDir, Out: t.TempDir(), Threads: 1, Version: "test"}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("an export: %v", err)
 	}
 	i := slices.IndexFunc(trained.Scores.Coupling, func(x score.Coupling) bool { return x.System == systemMembers && x.Test == "jacobian" })

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -145,7 +146,7 @@ func TestRoomForMembers(t *testing.T) {
 	}
 	c := quick(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, encoding()...)
 	k, spec := unfitted(taskOf(c)), specOf(c)
-	o := engineOptions(1, "")
+	o := model.Options(1, "")
 	o.Store, o.Mode = engine.NewStore(), engine.Train
 	net, err := spec.Compile(&k, grid, 2, 1, true, o, nil)
 	if err != nil {

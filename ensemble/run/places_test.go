@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -70,7 +71,7 @@ func TestNetworkBaselines(t *testing.T) {
 		if a == nil || b == nil || math.Abs(float64(a.Value-b.Value)) > 1e-5*float64(a.Value) {
 			t.Errorf("%s: CRPS %+v from training, %+v from the products", c.kind, a, b)
 		}
-		e, err := ExportModel(context.Background(), ExportOptions{RunDir: runDir, Out: t.TempDir(), Threads: 1, Version: "test"})
+		e, err := exchange.Export(context.Background(), exchange.ExportOptions{RunDir: runDir, Out: t.TempDir(), Threads: 1, Version: "test"})
 		if err != nil {
 			t.Fatalf("%s: %v", c.kind, err)
 		}
@@ -78,7 +79,7 @@ func TestNetworkBaselines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names := inputNames(m)
+		names := exported(t, e.Out).Inputs
 		if e.Network.Channels != len(names) || c.kind == "drn" && !slices.Equal(names[len(names)-3:], []string{"sigma of t by emos_grid", "maps.embedding 0", "maps.embedding 1"}) {
 			t.Errorf("%s: %d channels, %q", c.kind, e.Network.Channels, names)
 		}

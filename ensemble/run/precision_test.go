@@ -31,7 +31,7 @@ func TestTrainPrecision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := engineOptions(1, "")
+		o := model.Options(1, "")
 		o.Precision = precision
 		if err := m.Open(o); err != nil {
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func TestTrainPrecision(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.Spec.Precision = "f16"
-		o := engineOptions(1, "")
+		o := model.Options(1, "")
 		o.Precision = precision
 		if err := m.Open(o); exit.CodeOf(err) != want {
 			t.Errorf("a model of float16, asked for %q: %v", precision, err)

@@ -562,7 +562,7 @@ func (p *prediction) inputsOf(files []string) ([]manifest.File, error) {
 
 // engineOptions are those of a prediction's plan; the caller saves its timings.
 func (o PredictOptions) engineOptions() engine.Options {
-	e := engineOptions(o.Threads, o.Device)
+	e := model.Options(o.Threads, o.Device)
 	e.Timings, e.Precision = o.Timings.open(o.Threads), o.Precision
 	e.MemoryLimit, e.Workspace = o.MemoryBytes, o.WorkspaceBytes
 	return e

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
@@ -199,7 +200,7 @@ func changeName(name string, change func(now *Promotion) (*Promotion, error)) er
 			lines = append(lines, line...)
 		}
 	}
-	if err := writeJSON(filepath.Join(name, promotionFile), next); err != nil { // from here on it counts
+	if err := jsonfile.Write(filepath.Join(name, promotionFile), next); err != nil { // from here on it counts
 		return err
 	}
 	path := filepath.Join(name, promotionsFile)

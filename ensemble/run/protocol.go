@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"io/fs"
 	"os"
@@ -22,6 +21,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/store"
 )
@@ -131,7 +132,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 		Seed     uint64 `json:"seed"`
 		Complete bool   `json:"complete"`
 	}{"ensemble.synthetic/1", "invented weather in the layout of " + p.Title + "; not data of any centre", p.Name, o.Version, o.Seed, false}
-	write := func() error { return writeJSON(record, about) }
+	write := func() error { return jsonfile.Write(record, about) }
 	if err := write(); err != nil {
 		return nil, err
 	}

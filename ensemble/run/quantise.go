@@ -22,6 +22,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -128,16 +129,16 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	if !cpu.FastInt8() {
 		r.Warnings = append(r.Warnings, slowInt8)
 	}
-	if m.Int8, err = r.calibrate(ctx, m, d.train, o, engineOptions(c.Train.Train.Threads, "")); err != nil {
+	if m.Int8, err = r.calibrate(ctx, m, d.train, o, model.Options(c.Train.Train.Threads, "")); err != nil {
 		return nil, err
 	}
 	if err := saveQuantised(m, from, dir); err != nil {
 		return nil, err
 	}
-	if err := r.compare(ctx, d, []string{from, o.RunDir}, engineOptions(c.Train.Train.Threads, "")); err != nil {
+	if err := r.compare(ctx, d, []string{from, o.RunDir}, model.Options(c.Train.Train.Threads, "")); err != nil {
 		return nil, err
 	}
-	if err := writeJSON(dir.File(quantisedFile), r); err != nil {
+	if err := jsonfile.Write(dir.File(quantisedFile), r); err != nil {
 		return nil, err
 	}
 	made, err := outputs(dir, false)

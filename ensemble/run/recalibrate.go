@@ -60,7 +60,7 @@ func (t *trainer) judge(ctx context.Context, name string, show *progress.Reporte
 	m := t.model
 	m.Ranks, m.Local = t.ranks, t.local
 	defer m.Close()
-	o := engineOptions(t.cfg.Threads, t.cfg.Device)
+	o := model.Options(t.cfg.Threads, t.cfg.Device)
 	o.Timings = t.table
 	return eachPrediction(ctx, m, name, t.data.validation, o, show, func(_ int, _ *ensemble.Forecast, out *model.Forecast, cases []*Case) error {
 		visit(out, cases)

@@ -127,7 +127,7 @@ func TestUntrainedNetworkIsItsReference(t *testing.T) {
 	mean, std := meanStd([][]float32{fc.Field(0, 0, 0, 0), fc.Field(0, 1, 0, 0), fc.Field(0, 2, 0, 0)}, 1)
 	want := tr.references.final.Fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.Targets[0].Lead).Time, Mean: mean, Std: std})
 	for name, m := range map[string]*model.Model{"trained": tr.model, "loaded": loaded} {
-		f, err := m.Predict(context.Background(), engineOptions(1, ""), fc, m.Task.Used)
+		f, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
 		if err != nil {
 			t.Fatal(err)
 		}

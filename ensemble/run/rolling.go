@@ -22,6 +22,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -174,7 +175,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 	}
 	path := filepath.Join(o.Dir, verdictFile)
 	r.Outputs = append(r.Outputs, path)
-	return r, writeJSON(path, r.Verdict)
+	return r, jsonfile.Write(path, r.Verdict)
 }
 
 // startLayout names the sums of a start.
@@ -443,7 +444,7 @@ func (r *RollingResult) save(dir string) error {
 		}
 		r.Outputs = append(r.Outputs, name)
 	}
-	return writeJSON(path, r.Alarms) // last: predictions look at it
+	return jsonfile.Write(path, r.Alarms) // last: predictions look at it
 }
 
 // historyLine is one score of one window.

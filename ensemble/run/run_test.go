@@ -430,7 +430,7 @@ func TestMissingPointsStayMissing(t *testing.T) {
 	const hole = 77
 	lead, variable := m.Task.TargetAt(0)
 	fc.Field(lead, 1, variable, 0)[hole] = float32(math.NaN())
-	out, err := m.Predict(context.Background(), engineOptions(1, ""), fc, m.Task.Used)
+	out, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
 	if err != nil {
 		t.Fatal(err)
 	}

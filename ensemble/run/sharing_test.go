@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -68,9 +69,9 @@ func TestSharedParameters(t *testing.T) {
 			t.Error("a model that was loaded shares parameters")
 		}
 		if asTrained {
-			m.Spec.Share, m.Networks[0] = doc.Spec.Share, weightsIn(stored)
+			m.Spec.Share, m.Networks[0] = doc.Spec.Share, exchange.Weights(stored)
 		}
-		out, err := m.Predict(context.Background(), engineOptions(1, ""), fc, m.Task.Used)
+		out, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,10 +86,10 @@ func TestSharedParameters(t *testing.T) {
 		}
 	}
 	exported := filepath.Join(t.TempDir(), "exported")
-	if _, err := ExportModel(context.Background(), ExportOptions{RunDir: runDir, Out: exported, Version: "test"}); err != nil {
+	if _, err := exchange.Export(context.Background(), exchange.ExportOptions{RunDir: runDir, Out: exported, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := ImportModel(context.Background(), ImportOptions{Weights: filepath.Join(exported, "network-00.safetensors"), Out: t.TempDir(), Threads: 1, Version: "test"})
+	r, err := exchange.Import(context.Background(), exchange.ImportOptions{Weights: filepath.Join(exported, "network-00.safetensors"), Out: t.TempDir(), Threads: 1, Version: "test"})
 	if err != nil || r.Difference == nil || r.Network.Base != 2 {
 		t.Errorf("the exported network is read as %+v, %v", r, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -60,7 +61,7 @@ func TestStagesWholeJob(t *testing.T) {
 			t.Errorf("%s: %+v from training, %+v from the products", name, a, b)
 		}
 	}
-	exported, err := ExportModel(context.Background(), ExportOptions{RunDir: runDir, Out: t.TempDir(), Threads: 1, Version: "test"})
+	exported, err := exchange.Export(context.Background(), exchange.ExportOptions{RunDir: runDir, Out: t.TempDir(), Threads: 1, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestStagesWholeJob(t *testing.T) {
 	for _, path := range exported.Outputs {
 		files = append(files, filepath.Base(path))
 	}
-	if want := []string{"network-00.safetensors", "maps-00.safetensors", "spread-network-00.safetensors", "spread-maps-00.safetensors", model.BiasFile, model.ArraysFile, exportFile}; !slices.Equal(files, want) {
+	if want := []string{"network-00.safetensors", "maps-00.safetensors", "spread-network-00.safetensors", "spread-maps-00.safetensors", model.BiasFile, model.ArraysFile, exchange.ExportFile}; !slices.Equal(files, want) {
 		t.Errorf("exported %q, want %q", files, want)
 	}
 	drawn, err := LossCharts(runDir)
@@ -142,7 +143,7 @@ func TestInceptionReadsItsChannels(t *testing.T) {
 	for _, set := range [][]string{{"model.head=spread", "train.loss.kind=mse"}, {"model.method=three_stage", "train.loss.spread=0"}} {
 		c := quick(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, append(set, "model.kind=inception", "model.base=16", "data.levels=[850hPa]", "data.features=[spread, offset, first]")...)
 		k := unfitted(taskOf(c))
-		o := engineOptions(1, "")
+		o := model.Options(1, "")
 		o.Store = engine.NewStore()
 		spec := specOf(c).Of(model.SpreadStage)
 		for _, mode := range []engine.Mode{engine.Train, engine.Infer} { // the first draws weights
@@ -260,7 +261,7 @@ train:
 		defer tr.model.Close()
 		var spread, skill float64
 		for _, s := range samples[24:] {
-			f, err := tr.model.Predict(context.Background(), engineOptions(1, ""), s.Forecast, members[:3])
+			f, err := tr.model.Predict(context.Background(), model.Options(1, ""), s.Forecast, members[:3])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -296,7 +297,7 @@ func TestSpreadStageHasItsLoss(t *testing.T) {
 		c := quick(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "model.method=three_stage", "train.loss.spread=0", "train.stages.spread.loss="+loss)
 		k := unfitted(taskOf(c))
 		k.SpreadRange = 4
-		o := engineOptions(1, "")
+		o := model.Options(1, "")
 		o.Store = engine.NewStore()
 		net, err := specOf(c).Of(model.SpreadStage).Compile(&k, grid, 1, 1, true, o, nil)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -25,7 +26,7 @@ func readStart(path string) (startWeights, error) {
 		return startWeights{}, nil
 	}
 	tensors, _, err := ckpt.ReadFile(path)
-	return startWeights{path, weightsIn(tensors)}, err
+	return startWeights{path, exchange.Weights(tensors)}, err
 }
 
 // into takes over every parameter and state that the network has under the same

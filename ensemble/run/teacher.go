@@ -61,7 +61,7 @@ func newTeacher(c *config.TrainConfig, d *data) (*teacher, error) {
 		return nil, &exit.Error{Code: exit.Usage, What: "a teacher is given to a training on several ranks", At: "teacher.runs", Why: "its networks predict whole fields, of which each rank has a part",
 			Fix: "train on one rank, with several train.threads"}
 	}
-	t := &teacher{weight: c.Teacher.Weight, options: engineOptions(c.Train.Train.Threads, c.Train.Train.Device)}
+	t := &teacher{weight: c.Teacher.Weight, options: model.Options(c.Train.Train.Threads, c.Train.Train.Device)}
 	if c.Data.Members.Sampling != randomMembers && c.Data.Members.Least == 0 {
 		t.kept = map[int]taught{}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/engine/tune"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 )
 
 // Timings is where measured times of kernels are kept from run to run. They decide
@@ -35,7 +36,7 @@ func (t Timings) open(threads int) *tune.Table {
 	if t.Dir == "" {
 		return nil
 	}
-	return tune.Open(t.Dir, cpu.Machine(threadsOf(threads)), t.Log)
+	return tune.Open(t.Dir, cpu.Machine(model.Threads(threads)), t.Log)
 }
 
 // save writes what was measured. A table is a hint: that it cannot be written is

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -293,7 +293,7 @@ func trainTimed(ctx context.Context, o TrainOptions, ranks *team.Team, timed *cl
 	}
 	var show *Example
 	if len(d.test.inits) > 0 {
-		eo := engineOptions(t.cfg.Threads, t.cfg.Device)
+		eo := model.Options(t.cfg.Threads, t.cfg.Device)
 		eo.Timings = t.table
 		t.model.Ranks, t.model.Local = ranks, t.local
 		if res.Scores, show, err = judge(ctx, t.model, d.test, eo, o.Progress); err != nil {
@@ -631,18 +631,10 @@ func (d *data) sums(ctx context.Context, k *model.Task, head *model.HeadSums, wa
 // of threads and memory: all parts one as large, so that they choose the same kernels.
 func resolved(c config.Training, ranks *team.Team) config.Training {
 	parts := ranks.Most()
-	c.Threads = max(1, threadsOf(c.Threads)/parts)
+	c.Threads = max(1, model.Threads(c.Threads)/parts)
 	c.Memory /= config.Bytes(parts)
 	c.Workspace /= config.Bytes(parts)
 	return c
-}
-
-// threadsOf gives all processors for 0.
-func threadsOf(n int) int {
-	if n > 0 {
-		return n
-	}
-	return runtime.GOMAXPROCS(0)
 }
 
 // enter prepares a fresh run, or goes to the checkpoint that is to be resumed. It
@@ -682,7 +674,7 @@ func (t *trainer) enter(o TrainOptions, state rundir.State, warnings *[]string) 
 	if err := t.dir.WriteConfig(c.YAML(), sources); err != nil {
 		return 0, err
 	}
-	t.environment = &rundir.Environment{Version: o.Version, Threads: threadsOf(c.Train.Train.Threads), Seed: int64(t.cfg.Seed), Determinism: "D1", Start: time.Now().UTC()}
+	t.environment = &rundir.Environment{Version: o.Version, Threads: model.Threads(c.Train.Train.Threads), Seed: int64(t.cfg.Seed), Determinism: "D1", Start: time.Now().UTC()}
 	return 0, t.dir.WriteEnvironment(*t.environment)
 }
 
@@ -945,7 +937,7 @@ const (
 
 // writeScores leaves the results as JSON and as a Parquet table.
 func writeScores(dir string, r *score.Result) error {
-	if err := writeJSON(filepath.Join(dir, scoresFile), r); err != nil {
+	if err := jsonfile.Write(filepath.Join(dir, scoresFile), r); err != nil {
 		return err
 	}
 	if err := table.Write(filepath.Join(dir, datesTable), r.Dates); err != nil {

@@ -141,17 +141,9 @@ func (t *trainer) seed() uint64 { return seedOf(t.base, t.at.Network) }
 // seedOf is the seed of one of the networks of a training.
 func seedOf(c config.Training, network int) uint64 { return uint64(c.Seed) + 1000003*uint64(network) }
 
-// engineOptions are those of every plan of a run. Kernels that differ in their bits
-// are chosen by rule, not by timing, so that every process takes the same ones: a
-// resumed run gives the bits of one that never stopped. device is cpu (also if empty),
-// cuda or auto.
-func engineOptions(threads int, device string) engine.Options {
-	return engine.Options{Backend: device, Threads: threadsOf(threads), ByRule: true, Winograd: true}
-}
-
 // trainOptions are those of every plan of a training.
 func trainOptions(c config.Training, table *tune.Table) engine.Options {
-	o := engineOptions(c.Threads, c.Device)
+	o := model.Options(c.Threads, c.Device)
 	o.MemoryLimit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table
 	return o
 }

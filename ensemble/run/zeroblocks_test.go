@@ -99,7 +99,7 @@ func TestPrunedModel(t *testing.T) {
 	dense := *m
 	dense.Networks = []model.Weights{second}
 	defer dense.Close()
-	if err := dense.Open(engineOptions(1, "")); err != nil {
+	if err := dense.Open(model.Options(1, "")); err != nil {
 		t.Fatal(err)
 	}
 	dense.Networks = m.Networks

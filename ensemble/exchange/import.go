@@ -1,4 +1,5 @@
-package run
+// Package exchange reads and writes weights of networks for other programs, under the published names.
+package exchange
 
 import (
 	"context"
@@ -16,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -33,7 +35,7 @@ type ImportOptions struct {
 	To       string // file that gets the tensor "output"
 	// Overwrite says whether what is in Out may be replaced; "same", the default:
 	// only if it came from the same weights.
-	Overwrite Overwrite
+	Overwrite product.Overwrite
 	Threads   int
 	Version   string
 }
@@ -70,7 +72,7 @@ type networkJSON struct {
 	Source  manifest.File `json:"source"`
 }
 
-// ImportModel takes in the weights of a published network: it recognises which
+// Import takes in the weights of a published network: it recognises which
 // one they belong to, verifies that all of them fit, tries them on the input and
 // output that may lie with them as golden.input and golden.output, and writes
 // them with a description. It runs the network on other input if asked to.
@@ -78,12 +80,12 @@ type networkJSON struct {
 // Errors: 65, naming the first tensor that does not fit, or if the file is a pickle,
 // a zip archive or damaged; 65 if the answer to golden.input is another; 64 if the
 // channel to feed in again must be given; 66, 73 and 74 for files.
-func ImportModel(ctx context.Context, o ImportOptions) (*Imported, error) {
+func Import(ctx context.Context, o ImportOptions) (*Imported, error) {
 	tensors, _, err := ckpt.ReadFile(o.Weights)
 	if err != nil {
 		return nil, err
 	}
-	w := weightsIn(tensors)
+	w := Weights(tensors)
 	a, err := recognise(o.Weights, w)
 	if err != nil {
 		return nil, err
@@ -158,7 +160,7 @@ func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, 
 	} else if err != nil {
 		return ckpt.Tensor{}, err
 	}
-	eo := engineOptions(threads, "")
+	eo := model.Options(threads, "")
 	eo.Store, eo.Mode = engine.NewStore(), engine.Infer
 	plan, err := engine.Compile(g, eo)
 	if err != nil {
@@ -233,7 +235,7 @@ func (a *Architecture) apply(ctx context.Context, o ImportOptions, w model.Weigh
 // replaceable verifies that a description of what was made from a source may be written.
 //
 // Errors: exit 73 if there is one of another source, unless the policy lets it go.
-func replaceable(path string, source manifest.File, policy Overwrite, what string) error {
+func replaceable(path string, source manifest.File, policy product.Overwrite, what string) error {
 	text, err := os.ReadFile(path)
 	var have struct {
 		Source manifest.File `json:"source"`
@@ -277,5 +279,5 @@ func (a *Architecture) save(o ImportOptions, w model.Weights) error {
 	if err := ckpt.WriteFile(filepath.Join(o.Out, networkWeights), tensors, nil); err != nil {
 		return err
 	}
-	return writeJSON(path, networkJSON{Format: networkFormat, Version: o.Version, Architecture: *a, Weights: networkWeights, Source: source})
+	return jsonfile.Write(path, networkJSON{Format: networkFormat, Version: o.Version, Architecture: *a, Weights: networkWeights, Source: source})
 }

@@ -1,4 +1,4 @@
-package run
+package exchange
 
 import (
 	"fmt"
@@ -57,9 +57,9 @@ const (
 	parallelPrefix = "module." // PyTorch's DataParallel puts it before all names
 )
 
-// weightsIn sets aside what is no weight, and removes PyTorch's prefix of parallel
+// Weights takes out of the tensors of a file those that are weights: it sets aside what is no weight, and removes PyTorch's prefix of parallel
 // models.
-func weightsIn(tensors []ckpt.Tensor) model.Weights {
+func Weights(tensors []ckpt.Tensor) model.Weights {
 	all := true
 	for _, t := range tensors {
 		all = all && strings.HasPrefix(t.Name, parallelPrefix)

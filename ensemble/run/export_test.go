@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -17,10 +18,10 @@ import (
 
 // What is exported is read as a published network, whose answer lies with it, and holds
 // the weights of the training; beside it lies all that the network needs.
-func TestExportModel(t *testing.T) {
+func TestExport(t *testing.T) {
 	runDir, out := trainedRun(t), filepath.Join(t.TempDir(), "out")
-	o := ExportOptions{RunDir: runDir, Out: out, Threads: 1, Version: "test"}
-	r, err := ExportModel(context.Background(), o)
+	o := exchange.ExportOptions{RunDir: runDir, Out: out, Threads: 1, Version: "test"}
+	r, err := exchange.Export(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,14 +30,7 @@ func TestExportModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	var doc exportJSON
-	text, err := os.ReadFile(filepath.Join(out, exportFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
+	doc := exported(t, out)
 	if len(doc.Inputs) != m.Task.Features.Channels() || len(doc.Outputs) != r.Network.Outputs || !slices.Contains(doc.Outputs, "shift of "+m.Task.Targets[0].Variable) {
 		t.Errorf("inputs %q, outputs %q", doc.Inputs, doc.Outputs)
 	}
@@ -47,15 +41,15 @@ func TestExportModel(t *testing.T) {
 		t.Fatalf("files %q", r.Outputs)
 	}
 	for i, w := range m.Networks {
-		imported, err := ImportModel(context.Background(), ImportOptions{Weights: filepath.Join(out, doc.Weights[i]), Out: t.TempDir(), Threads: 1, Version: "test"})
+		imported, err := exchange.Import(context.Background(), exchange.ImportOptions{Weights: filepath.Join(out, doc.Weights[i]), Out: t.TempDir(), Threads: 1, Version: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if imported.Difference == nil || imported.Network.Parameters != doc.Network.Parameters || imported.Network.Base != m.Spec.Base {
 			t.Errorf("imported as %+v", imported)
 		}
-		net, _, _ := takeOut(readTensors(t, filepath.Join(out, doc.Weights[i])))
-		all := append(net, readTensors(t, filepath.Join(out, doc.Maps[i]))...)
+		net := exchange.Weights(readTensors(t, filepath.Join(out, doc.Weights[i])))
+		all := append(slices.Clone(net), readTensors(t, filepath.Join(out, doc.Maps[i]))...)
 		if len(all) != len(w) {
 			t.Errorf("%d tensors of %d", len(all), len(w))
 		}
@@ -70,15 +64,37 @@ func TestExportModel(t *testing.T) {
 		}
 	}
 
-	if _, err := ExportModel(context.Background(), o); err != nil {
+	if _, err := exchange.Export(context.Background(), o); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
 	o.Overwrite = "never"
-	if _, err := ExportModel(context.Background(), o); exit.CodeOf(err) != exit.CannotWrite {
+	if _, err := exchange.Export(context.Background(), o); exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("never to be replaced: %v", err)
 	}
 	o.RunDir = t.TempDir()
-	if _, err := ExportModel(context.Background(), o); exit.CodeOf(err) != exit.NotYet {
+	if _, err := exchange.Export(context.Background(), o); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("no training: %v", err)
 	}
+}
+
+// exported reads the description of an export.
+func exported(t *testing.T, dir string) (doc exchange.Document) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, exchange.ExportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func readTensors(t *testing.T, path string) []ckpt.Tensor {
+	t.Helper()
+	tensors, _, err := ckpt.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tensors
 }

@@ -1,4 +1,4 @@
-package run
+package exchange
 
 import (
 	"context"
@@ -73,7 +73,7 @@ func TestImportedNetworkAnswersAsPyTorch(t *testing.T) {
 			input.Name = "input"
 			o := ImportOptions{Weights: writeTensors(t, filepath.Join(dir, "w.safetensors"), weights...), Out: filepath.Join(dir, "out"),
 				Apply: writeTensors(t, filepath.Join(dir, "in.safetensors"), input), To: filepath.Join(dir, "y.safetensors"), Threads: 1}
-			r, err := ImportModel(context.Background(), o)
+			r, err := Import(context.Background(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,10 +94,10 @@ func TestImportedNetworkAnswersAsPyTorch(t *testing.T) {
 			}
 			// What was written is taken in again.
 			o2 := ImportOptions{Weights: filepath.Join(o.Out, networkWeights), Out: filepath.Join(dir, "again"), Threads: 1}
-			if r, err = ImportModel(context.Background(), o2); err != nil || !reflect.DeepEqual(r.Network, g.want) {
+			if r, err = Import(context.Background(), o2); err != nil || !reflect.DeepEqual(r.Network, g.want) {
 				t.Errorf("imported again: %+v, %v", r, err)
 			}
-			if r, err = ImportModel(context.Background(), ImportOptions{Weights: goldenPath(g.file), Out: filepath.Join(dir, "golden"), Threads: 1}); err != nil || r.Difference == nil || *r.Difference >= 1e-4 {
+			if r, err = Import(context.Background(), ImportOptions{Weights: goldenPath(g.file), Out: filepath.Join(dir, "golden"), Threads: 1}); err != nil || r.Difference == nil || *r.Difference >= 1e-4 {
 				t.Errorf("file with golden output: %+v, %v", r, err)
 			}
 		})
@@ -162,17 +162,17 @@ func TestImportRefuses(t *testing.T) {
 	refused(t, ImportOptions{Weights: unet, Out: out, Apply: wrong, To: filepath.Join(dir, "y"), Threads: 1}, exit.BadData, "does not divide by 32", wrong)
 
 	// A folder with one network does not silently become that of another.
-	if _, err := ImportModel(context.Background(), ImportOptions{Weights: unet, Out: out, Threads: 1}); err != nil {
+	if _, err := Import(context.Background(), ImportOptions{Weights: unet, Out: out, Threads: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ImportModel(context.Background(), ImportOptions{Weights: unet, Out: out, Threads: 1}); err != nil {
+	if _, err := Import(context.Background(), ImportOptions{Weights: unet, Out: out, Threads: 1}); err != nil {
 		t.Errorf("the same weights again: %v", err)
 	}
-	_, err := ImportModel(context.Background(), ImportOptions{Weights: resnet, Out: out, Threads: 1})
+	_, err := Import(context.Background(), ImportOptions{Weights: resnet, Out: out, Threads: 1})
 	if exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("another network in the folder: %v", err)
 	}
-	if _, err := ImportModel(context.Background(), ImportOptions{Weights: resnet, Out: out, Overwrite: "always", Threads: 1}); err != nil {
+	if _, err := Import(context.Background(), ImportOptions{Weights: resnet, Out: out, Overwrite: "always", Threads: 1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -180,7 +180,7 @@ func TestImportRefuses(t *testing.T) {
 // refused wants an error with code and place, and no output.
 func refused(t *testing.T, o ImportOptions, code exit.Code, want, at string) {
 	t.Helper()
-	_, err := ImportModel(context.Background(), o)
+	_, err := Import(context.Background(), o)
 	var e *exit.Error
 	if !errors.As(err, &e) || e.Code != code || !strings.Contains(fmt.Sprint(err), want) || !strings.Contains(e.At, at) || e.Fix == "" {
 		t.Errorf("exit %d, %v; want exit %d, %q at %s", exit.CodeOf(err), err, code, want, at)

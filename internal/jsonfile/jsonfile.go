@@ -1,4 +1,5 @@
-package run
+// Package jsonfile writes files of JSON for people and programs.
+package jsonfile
 
 import (
 	"encoding/json"
@@ -9,10 +10,10 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// writeJSON writes a value as a file of JSON for people and programs, whole or not at all.
+// Write writes a value, a line a field, whole or not at all.
 //
 // Errors: those of exit.Create.
-func writeJSON(path string, x any) error {
+func Write(path string, x any) error {
 	text, err := json.MarshalIndent(x, "", " ")
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(path), err)

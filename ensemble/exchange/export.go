@@ -1,8 +1,7 @@
-package run
+package exchange
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,9 +13,10 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -26,7 +26,7 @@ type ExportOptions struct {
 	Out    string // folder that gets export.json and the weights
 	// Overwrite says whether what is in Out may be replaced; "same", the default:
 	// only if it came from the same training.
-	Overwrite Overwrite
+	Overwrite product.Overwrite
 	Threads   int
 	Version   string
 }
@@ -40,17 +40,19 @@ type Exported struct {
 	Outputs  []string         `json:"-"`
 }
 
-// The files of an export; those with a number are one of each network.
+// ExportFile describes an export.
+const ExportFile = "export.json"
+
+// The other files of an export; those with a number are one of each network.
 const (
-	exportFile      = "export.json"
 	exportedNetwork = "network-%02d.safetensors"
 	exportedMaps    = "maps-%02d.safetensors"
 	exportedSpread  = "spread-" // before the names of the networks of a second stage
 	exportFormat    = 1
 )
 
-// exportJSON is export.json.
-type exportJSON struct {
+// Document is export.json.
+type Document struct {
 	Format  int          `json:"format"`
 	Version string       `json:"version"` // of the program
 	Network Architecture `json:"network"`
@@ -70,13 +72,13 @@ type exportJSON struct {
 	Source manifest.File      `json:"source"` // model.json
 }
 
-// ExportModel writes the networks of a training for other programs: their weights under
+// Export writes the networks of a training for other programs: their weights under
 // the published names, with an input and what the published network makes of it, the maps
 // beside the network, and a description of channels and scales, last.
 //
 // Errors: 66 if there is no model, 65 if it is damaged; 73 if the folder holds the export
 // of another training; 74.
-func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
+func Export(ctx context.Context, o ExportOptions) (*Exported, error) {
 	dir := filepath.Join(o.RunDir, "model")
 	m, err := model.Load(dir, false)
 	if err != nil {
@@ -92,12 +94,12 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 		return nil, err
 	}
 	f.Unshared()
-	doc := exportJSON{Format: exportFormat, Version: o.Version, Arrays: model.ArraysFile, Model: f}
+	doc := Document{Format: exportFormat, Version: o.Version, Arrays: model.ArraysFile, Model: f}
 	if doc.Source, err = manifest.SumFile(filepath.Join(dir, model.File)); err != nil {
 		return nil, err
 	}
 	doc.Source.Path = model.File
-	if err := replaceable(filepath.Join(o.Out, exportFile), doc.Source, o.Overwrite, "an export"); err != nil {
+	if err := replaceable(filepath.Join(o.Out, ExportFile), doc.Source, o.Overwrite, "an export"); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
@@ -135,18 +137,13 @@ func ExportModel(ctx context.Context, o ExportOptions) (*Exported, error) {
 	if err := ckpt.WriteFile(filepath.Join(o.Out, model.ArraysFile), arrays, nil); err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(doc, "", " ")
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", exportFile, err)
-	}
-	path := filepath.Join(o.Out, exportFile)
-	for _, file := range slices.Concat(doc.Weights, doc.Maps, doc.Spread, doc.SpreadMaps, []string{doc.Bias, doc.Reference, model.ArraysFile, exportFile}) {
+	for _, file := range slices.Concat(doc.Weights, doc.Maps, doc.Spread, doc.SpreadMaps, []string{doc.Bias, doc.Reference, model.ArraysFile, ExportFile}) {
 		if file == "" {
 			continue
 		}
 		res.Outputs = append(res.Outputs, filepath.Join(o.Out, file))
 	}
-	return res, exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return res, jsonfile.Write(filepath.Join(o.Out, ExportFile), doc)
 }
 
 // splitMaps parts the weights of a network of published layers from the maps beside it.
