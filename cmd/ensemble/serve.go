@@ -55,7 +55,7 @@ func serveCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{}, serve.Serve(ctx, o, serve.Signals{Reload: a.flag.Reload(), Load: load}, a.log)
+		return result{}, serve.Serve(ctx, o, serve.Signals{Reload: a.flag.Stay(), Load: load}, a.log)
 	})
 	return cmd
 }

@@ -27,8 +27,9 @@ import (
 // resident is a service that runs as a process of its own.
 type resident struct {
 	*trial
-	cmd *exec.Cmd
-	url string
+	cmd      *exec.Cmd
+	url      string
+	messages io.Closer // closed, nobody reads them any more
 
 	mu     sync.Mutex
 	log    bytes.Buffer
@@ -37,15 +38,20 @@ type resident struct {
 }
 
 // serve starts a service and waits until it listens.
-func (t *trial) serve(args ...string) *resident {
+func (t *trial) serve(args ...string) *resident { t.Helper(); return t.serveBy(nil, args...) }
+
+// serveBy starts a service by a program that becomes it.
+func (t *trial) serveBy(program []string, args ...string) *resident {
 	t.Helper()
 	s := &resident{trial: t, listen: make(chan string, 8), ended: make(chan struct{})}
-	s.cmd = exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--threads", "1"}, args...)...)
+	line := append(append(program, os.Args[0], "serve", "--listen", "127.0.0.1:0", "--threads", "1"), args...)
+	s.cmd = exec.Command(line[0], line[1:]...)
 	s.cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1000000000")
 	out, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.messages = out
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 type Flag struct {
 	signal atomic.Pointer[os.Signal]
 	ch     chan os.Signal
+	pipe   chan os.Signal // nobody looks: without it a write to a pipe that was closed ends the process
 	quit   chan struct{}
 	first  chan struct{}                 // closed at the first signal
 	again  atomic.Pointer[chan struct{}] // told of SIGHUP; nil if that stops too
@@ -31,7 +32,7 @@ type Flag struct {
 // several, but for a second SIGINT where a person sits at the terminal: then abort
 // is called, which ends the process without saving. Close gives the signals back.
 func Watch(abort func()) *Flag {
-	f := &Flag{ch: make(chan os.Signal, 8), quit: make(chan struct{}), first: make(chan struct{})}
+	f := &Flag{ch: make(chan os.Signal, 8), pipe: make(chan os.Signal, 1), quit: make(chan struct{}), first: make(chan struct{})}
 	signals := []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
@@ -67,8 +68,10 @@ func Watch(abort func()) *Flag {
 	return f
 }
 
-// Reload has SIGHUP tell the channel from now on, in place of raising the flag.
-func (f *Flag) Reload() <-chan struct{} {
+// Stay is for a program that stays: SIGHUP tells the channel from now on, in place of raising the flag, and
+// messages that nobody reads any more (SIGPIPE) are lost, and end nothing.
+func (f *Flag) Stay() <-chan struct{} {
+	signal.Notify(f.pipe, syscall.SIGPIPE)
 	to := make(chan struct{}, 1)
 	f.again.Store(&to)
 	return to
@@ -104,6 +107,7 @@ func (f *Flag) Context(parent context.Context) (context.Context, context.CancelF
 // Close stops watching and gives the signals their usual meaning again.
 func (f *Flag) Close() {
 	signal.Stop(f.ch)
+	signal.Stop(f.pipe)
 	close(f.quit)
 	f.done.Wait()
 }

@@ -262,14 +262,13 @@ func (l *Lease) write() error {
 		return err
 	}
 	tmp := unnamed(l.path) + l.me.Token
-	if err := os.WriteFile(tmp, append(text, '\n'), 0o644); err != nil {
-		return err
+	if err = os.WriteFile(tmp, append(text, '\n'), 0o644); err == nil {
+		err = os.Rename(tmp, l.path)
 	}
-	if err := os.Rename(tmp, l.path); err != nil {
-		os.Remove(tmp)
-		return err
+	if err != nil {
+		os.Remove(tmp) // on a full disk it is there, and empty
 	}
-	return nil
+	return err
 }
 
 // unnamed begins the path of the file in which a lease is written before it takes its own.

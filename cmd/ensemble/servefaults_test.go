@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// ownDisk are the words that run a program with a small disk of its own at a folder.
+//
+// It skips the test where the system does not let that be.
+func ownDisk(t *testing.T, dir, options string) []string {
+	t.Helper()
+	words := []string{"unshare", "--user", "--map-root-user", "--mount", "sh", "-c", `mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"`, "sh", options, dir}
+	if out, err := exec.Command(words[0], append(words[1:], "true")...).CombinedOutput(); err != nil {
+		t.Skipf("skipped: no file system can be mounted here: %v %s", err, out)
+	}
+	return words
+}
+
+// eventually waits for what becomes so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in 20 s: %s", what)
+		}
+	}
+}
+
+// A service outlives a full disk of its products, an input that goes and comes back, and who read its
+// messages: what was issued stays, and what comes later is issued.
+func TestServeOutlives(t *testing.T) {
+	f := faulty(t)
+	in, out := filepath.Join(f.dir, "in"), filepath.Join(f.dir, "out")
+	for _, dir := range []string{in, out} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk := ownDisk(t, out, "size=1m")
+	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [\"%s/*.grib2\"]\nout: %s\nmembers: {poll: 0.03s}\nserve: {retry: 0.2s, attempts: 1000}\n", f.run, in, out))
+	days := []time.Time{lastDay, lastDay.AddDate(0, 0, 1), lastDay.AddDate(0, 0, 2), lastDay.AddDate(0, 0, 3)}
+	product := func(i int) string { return "/products/" + name(days[i]) + "/manifest.json" }
+	f.put("in/0.grib2", join(cycle(days[0])...))
+	s := f.serveBy(disk, "-c", file)
+	s.said(`"msg":"issued"`, 1)
+	_, first := s.get(product(0))
+
+	// The disk is full, and then it is not.
+	there := fmt.Sprintf("/proc/%d/root%s", s.cmd.Process.Pid, out) // as the service has it
+	filler := filepath.Join(there, "filler")
+	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	f.put("in/1.grib2", join(cycle(days[1])...))
+	s.said(`"code":74`, 2)
+	if r, _ := s.get(product(1)); r.StatusCode != 404 {
+		t.Errorf("on a full disk: %s", r.Status)
+	}
+	if text := s.text(); !strings.Contains(text, "no space left") {
+		t.Errorf("it is not said that the disk is full:\n%s", text)
+	}
+	if left, _ := filepath.Glob(filepath.Join(there, ".*partial*")); left != nil {
+		t.Errorf("left: %q", left)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	s.said(`"msg":"issued"`, 2)
+
+	// The input goes away, and comes back with more.
+	if err := os.Rename(in, in+".away"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no starts in the input", func() bool {
+		_, body := s.get("/metrics")
+		return strings.Contains(string(body), `ensemble_input_cycles{state="issued"} 0`)
+	})
+	for path, want := range map[string]int{"/healthz": 200, product(0): 200, product(1): 200} {
+		if r, _ := s.get(path); r.StatusCode != want {
+			t.Errorf("without an input %s: %s", path, r.Status)
+		}
+	}
+	f.put("in.away/2.grib2", join(cycle(days[2])...))
+	if err := os.Rename(in+".away", in); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the third start", func() bool { r, _ := s.get(product(2)); return r.StatusCode == 200 })
+	if _, again := s.get(product(0)); string(again) != string(first) {
+		t.Error("the first start was made anew")
+	}
+
+	// Nobody reads its messages any more.
+	if err := s.messages.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.put("in/3.grib2", join(cycle(days[3])...))
+	eventually(t, "the fourth start", func() bool { r, _ := s.get(product(3)); return r.StatusCode == 200 })
+	if code := s.stop(syscall.SIGTERM); code != exit.SaveAndStop {
+		t.Errorf("ended with %d, want 75", code)
+	}
+}
+
+// On a disk that is full at any moment, and on one that cannot be written, a prediction ends with an error that
+// says so; products that were there stay as they were, nothing half made is left, and what is
+// there already is recognised.
+func TestFullDiskOfProducts(t *testing.T) {
+	f := faulty(t)
+	out := filepath.Join(f.dir, "out")
+	if err := os.Mkdir(out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	old, next := f.put("old.grib2", join(cycle(lastDay)...)), f.put("next.grib2", join(cycle(lastDay.AddDate(0, 0, 1))...))
+	line := func(input string) []string {
+		return []string{"predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--input", input}
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
+	sums := fmt.Sprintf("cd %s && find . -type f | sort | xargs sha256sum", out)
+	list := func() string {
+		t.Helper()
+		text, err := exec.CommandContext(t.Context(), "sh", "-c", sums).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	kept := filepath.Join(f.dir, "kept")
+	f.expect(exit.OK, nil, line(old)...)
+	before := list()
+	if err := os.CopyFS(kept, os.DirFS(out)); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(exit.OK, nil, line(next)...)
+	after := list()
+
+	disk := ownDisk(t, out, "size=1m")
+	// A script says == before what is compared, on a disk that has the first start.
+	run := func(script string) []string {
+		t.Helper()
+		predict := fmt.Sprintf("predict() { %s %s $1; }; ", os.Args[0], strings.Join(line(""), " "))
+		words := append(slices.Clone(disk), "sh", "-c", "cp -r "+kept+"/* "+out+"; "+predict+script)
+		text, err := exec.CommandContext(t.Context(), words[0], words[1:]...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", script, err, text)
+		}
+		return strings.Split(string(text), "==\n")[1:]
+	}
+	failed := 0
+	for _, left := range []int{0, 3, 16} { // pages that there are beside the first start
+		got := run(fmt.Sprintf("used=$(df --output=used %s | tail -1); mount -o remount,size=$((used+4*%d))k %s; echo ==; predict %s; echo code $?; echo ==; %s; echo ==; mount -o remount,size=1m %s; predict %s; echo ==; %s",
+			out, left, out, next, sums, out, next, sums))
+		if len(got) != 4 {
+			t.Fatalf("%d pages: %q", left, got)
+		}
+		if !strings.Contains(got[0], "code 0") {
+			failed++
+			if !strings.Contains(got[0], "code 74") || !strings.Contains(got[0], "no space left") || strings.Contains(got[0], "panic") {
+				t.Errorf("%d pages: %s", left, got[0])
+			}
+			if got[1] != before {
+				t.Errorf("%d pages: the folder has\n%swant\n%s", left, got[1], before)
+			}
+		}
+		if got[3] != after {
+			t.Errorf("%d pages, and then room: the folder has\n%swant\n%s%s", left, got[3], after, got[2])
+		}
+	}
+	if failed != 2 {
+		t.Errorf("%d of 3 disks were full, want 2", failed)
+	}
+	got := run(fmt.Sprintf("mount -o remount,ro %s; echo ==; predict %s; echo code $?; echo ==; predict %s; echo code $?; echo ==; %s", out, next, old, sums))
+	if len(got) != 3 || !strings.Contains(got[0], "code 73") || !strings.Contains(got[0], "read-only") || !strings.Contains(got[1], "code 0") || !strings.Contains(got[1], "1 of them already") || got[2] != before {
+		t.Errorf("read only: %q", got)
+	}
+}
