@@ -79,7 +79,8 @@ func columns(row reflect.Type) ([]column, error) {
 	return out, nil
 }
 
-// Write puts a table at path, whole or not at all, compressed with zstd.
+// Write puts a table at path, whole or not at all, compressed with zstd at its fastest level: the library
+// makes an encoder for every column, and those of other levels take longer to set up than to use.
 //
 // Errors: a row type that Write cannot map; those of exit.Create.
 func Write[T any](path string, rows []T) error {
@@ -105,7 +106,7 @@ func Write[T any](path string, rows []T) error {
 	err = atomicfile.Write(path, func(w io.Writer) error {
 		// The writer closes what it is given; the file is closed by Write.
 		pw, err := pqarrow.NewFileWriter(schema, struct{ io.Writer }{w},
-			parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd)),
+			parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(1)),
 			pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
 		if err != nil {
 			return err

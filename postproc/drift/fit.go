@@ -5,8 +5,6 @@ import (
 	"math"
 	"time"
 
-	"gonum.org/v1/gonum/mat"
-
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
@@ -163,15 +161,46 @@ func (q normal) without(o *normal) normal {
 	return q
 }
 
+// mostCondition is that of equations that still tell a season from a mean.
+const mostCondition = 1e6
+
 // solve gives the coefficients; the mean alone where the starts do not tell a season from it.
 func (q *normal) solve() (c [3]float64) {
-	var factor mat.Cholesky
-	if q.terms > 1 && factor.Factorize(mat.NewSymDense(q.terms, q.xx[:q.terms*q.terms])) && factor.Cond() < 1e6 {
-		if factor.SolveVecTo(mat.NewVecDense(q.terms, c[:q.terms]), mat.NewVecDense(q.terms, q.xy[:q.terms])) == nil {
+	if q.terms == len(c) {
+		if inverse, condition := invert(&q.xx); condition < mostCondition {
+			for i := range c {
+				for j, y := range q.xy {
+					c[i] += inverse[3*i+j] * y
+				}
+			}
 			return c
 		}
 	}
 	return [3]float64{q.xy[0] / q.xx[0]}
+}
+
+// invert gives the inverse of a symmetric matrix and its condition by the 1-norm, which is not finite if it is
+// singular. By cofactors: a field has hundreds of boxes with a fit for every part that is left out, and a
+// solver of any size spends more on its memory than on the sums. They lose what the condition loses.
+func invert(m *[9]float64) (inverse [9]float64, condition float64) {
+	for i := range 3 {
+		for j := range 3 {
+			r, s, k, l := (i+1)%3, (i+2)%3, (j+1)%3, (j+2)%3
+			inverse[3*j+i] = m[3*r+k]*m[3*s+l] - m[3*r+l]*m[3*s+k]
+		}
+	}
+	det := m[0]*inverse[0] + m[1]*inverse[3] + m[2]*inverse[6]
+	var norm, normInverse float64
+	for i := range 3 {
+		var row, rowInverse float64
+		for j := range 3 {
+			inverse[3*i+j] /= det
+			row += math.Abs(m[3*i+j])
+			rowInverse += math.Abs(inverse[3*i+j])
+		}
+		norm, normInverse = max(norm, row), max(normInverse, rowInverse)
+	}
+	return inverse, norm * normInverse
 }
 
 // fitSeason fits so many terms to values at phases of the year, and gives the residuals of those that

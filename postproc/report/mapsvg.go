@@ -59,9 +59,8 @@ func (c *picture) svg(w float64) (string, error) {
 	if c.m.Grid.Kind == ensemble.Points {
 		fmt.Fprintf(&b, `<rect x="%s" y="%s" width="%s" height="%s" fill="#f4f4f2"/>`, num(marginLeft), num(marginTop), num(mw), num(mh))
 	} else {
-		var buf bytes.Buffer
-		enc := png.Encoder{CompressionLevel: png.BestCompression}
-		if err := enc.Encode(&buf, v.raster(c.m.Values, c.scale, int(math.Round(mw*pixels)))); err != nil {
+		var buf bytes.Buffer // at the default level: the best one takes thirteen times as long for a tenth of the bytes
+		if err := png.Encode(&buf, v.raster(c.m.Values, c.scale, int(math.Round(mw*pixels)))); err != nil {
 			return "", fmt.Errorf("report: map %q: %w", c.m.Title, err)
 		}
 		fmt.Fprintf(&b, `<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" href="data:image/png;base64,%s"/>`,

@@ -520,20 +520,20 @@ func (v *view) diagram(system int, e *entry) Diagram {
 	rows := func(sums []float64) [][]float64 {
 		return e.Diagram.Rows(&Totals{Sums: sums[e.at : e.at+e.size], Weight: 1, Members: v.members[system]})
 	}
-	all := make([][][]float64, len(v.sums))
-	for k, s := range v.sums {
-		all[k] = rows(s)
+	whole := rows(v.sums[0])
+	bands := make([][]float64, len(whole)) // of the band's column, where a resample has the row at all
+	for _, s := range v.sums[1:] {
+		for i, row := range rows(s) {
+			if x := row[e.Diagram.Band]; !math.IsNaN(x) {
+				bands[i] = append(bands[i], x)
+			}
+		}
 	}
-	for i, row := range all[0] {
+	for i, row := range whole {
 		if e.Diagram.Count >= 0 && !(row[e.Diagram.Count] > 0) {
 			continue
 		}
-		var values []float64 // of the band's column, where a resample has the row at all
-		for _, r := range all[1:] {
-			if x := r[i][e.Diagram.Band]; !math.IsNaN(x) {
-				values = append(values, x)
-			}
-		}
+		values := bands[i]
 		low, high := math.NaN(), math.NaN()
 		if len(values) > 1 {
 			low, high = v.b.interval(values, len(v.dates))
