@@ -27,6 +27,7 @@ func recordedFlags(a *app, cmd *cobra.Command) func() (run.RecordedOptions, erro
 	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of everything it makes (default "+experimentRuns+"/NAME)")
 	f.StringVar(&o.Data, "data", "", "`DIR` of the data (default ENSEMBLE_DATA/NAME, or what the experiment says)")
 	f.BoolVar(&o.Fetch, "fetch", false, "get files that are not here from the addresses that the experiment names")
+	f.BoolVar(&o.MLLog, "mllog", false, "log the time of each training to the quality that the experiment names, by the rules of MLPerf HPC")
 	reporter := a.progressFlag(f)
 	overwrite := overwriteFlag(f)
 	threads := threadsFlag(f)
@@ -52,19 +53,20 @@ func experimentRun(a *app) *cobra.Command {
 			"ends with 1 if one failed. record.json keeps what went in and what came out.\n" +
 			"What was finished before is not done again. ENSEMBLE_ variables change nothing.",
 		Example: "  ensemble experiment run experiments/demo\n" +
-			"  ensemble experiment run experiments/gcm --data /data/gcm --out runs/gcm",
+			"  ensemble experiment run experiments/gcm --data /data/gcm --out runs/gcm\n" +
+			"  ensemble experiment run experiments/gcm --to-quality",
 		Annotations: notes("ensemble experiment reproduce, docs/experiments.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        oneArgument("the folder of an experiment"),
 	}
 	options := recordedFlags(a, cmd)
-	timed := cmd.Flags().Bool("mllog", false, "log the time of each training to the quality that the experiment names, by the rules of MLPerf HPC")
+	alone := cmd.Flags().Bool("to-quality", false, "train to the quality that the experiment names, with each of its seeds, and time that: no scores; quality.json in place of record.json")
 	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
 		o, err := options()
 		if err != nil {
 			return result{}, err
 		}
 		defer o.Progress.Close()
-		o.MLLog = *timed
+		o.ToQuality = *alone
 		if o.Experiment, err = config.LoadExperiment(args[0]); err != nil {
 			return result{}, err
 		}

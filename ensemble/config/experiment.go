@@ -78,8 +78,11 @@ type MadeOfProtocol struct {
 
 // Quality is what a training is timed to reach.
 type Quality struct {
-	Metric string  `key:"metric"`
-	Target float64 `key:"target"`
+	Metric    string  `key:"metric"`
+	Target    float64 `key:"target"`
+	Seeds     []int   `key:"seeds"`
+	Epochs    float64 `key:"epochs"`
+	Tolerance float64 `key:"tolerance"`
 }
 
 // ExpectedScore is a score of the network that an experiment reaches: on the test starts, the mean of its seeds.
@@ -119,6 +122,9 @@ const (
 
 // ValidationLoss is the metric of a time to quality: the loss on the validation starts, lower is better.
 const ValidationLoss = "validation_loss"
+
+// FewestTimed are the trainings that a time to quality takes.
+const FewestTimed = 5
 
 // ExperimentFileName is the name of the file in the folder of an experiment.
 const ExperimentFileName = "experiment.yaml"
@@ -177,7 +183,13 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the folder of an
 	{Path: "quality.metric", Default: ValidationLoss, Check: OneOf(ValidationLoss), Example: ValidationLoss,
 		Help: "What a training is timed to reach, of each epoch: the loss on the validation starts. Lower is better."},
 	{Path: "quality.target", Default: "0", Check: AtLeast(0), Example: "0.52",
-		Help: "The metric at which the clock of --mllog stops; 0: there is no target, and no time to it."},
+		Help: "The metric at which the clock of --mllog and --to-quality stops; 0: there is no target, and no time to it."},
+	{Path: "quality.seeds", Check: Between(0, 1e9), Example: "[1, 2, 3, 4, 5]",
+		Help: "Seeds of the trainings that --to-quality times; without any those of seeds. A result takes five."},
+	{Path: "quality.epochs", Default: "0", Check: AtLeast(0), Example: "24",
+		Help: "Epochs to the target that were reached: the mean over the seeds without the fewest and the most. 0: they are not compared."},
+	{Path: "quality.tolerance", Default: "0", Check: AtLeast(0), Example: "5",
+		Help: "Largest difference to quality.epochs."},
 
 	{Path: "scores", Example: "[{score: crps_family, variable: t, level: 850hPa, lead: 96h, value: 0.657, tolerance: 0.01}]",
 		Help: "Scores that are expected on the test starts, over the whole area and all seasons."},
@@ -249,11 +261,17 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 	if !filepath.IsLocal(c.Config) || filepath.Base(c.Config) != c.Config {
 		add("config", fmt.Sprintf("%q does not lie in the folder of the experiment", c.Config), "a record keeps what an experiment is made of", "move it there")
 	}
-	for i, s := range c.Seeds {
-		if slices.Contains(c.Seeds[:i], s) {
-			add("seeds", fmt.Sprintf("seed %d is given twice", s), "the same training would count twice", "give each once")
+	for _, list := range []struct {
+		key   string
+		seeds []int
+	}{{"seeds", c.Seeds}, {"quality.seeds", c.Quality.Seeds}} {
+		for i, s := range list.seeds {
+			if slices.Contains(list.seeds[:i], s) {
+				add(list.key, fmt.Sprintf("seed %d is given twice", s), "the same training would count twice", "give each once")
+			}
 		}
 	}
+	faults = append(faults, c.checkQuality()...)
 	for i, v := range c.Variants {
 		switch {
 		case !experimentName.MatchString(v.Name):
@@ -284,6 +302,30 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 	}
 	if c.Scores == nil && c.Gains == nil {
 		add("scores", "the experiment expects nothing", "it could not fail", "add expected scores, with tolerances")
+	}
+	return faults
+}
+
+// TimedSeeds are the seeds of the trainings that are timed alone.
+func (c *Experiment) TimedSeeds() []int {
+	if c.Quality.Seeds != nil {
+		return c.Quality.Seeds
+	}
+	return c.Seeds
+}
+
+// checkQuality applies the rules between keys about the quality.
+func (c *ExperimentConfig) checkQuality() (faults []*exit.Error) {
+	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	q := &c.Quality
+	if q.Target == 0 && (q.Seeds != nil || q.Epochs > 0 || q.Tolerance > 0) {
+		add("quality.target", "there is no quality to reach", "quality says something about the way to one", "add the loss on the validation starts that is to be reached")
+	}
+	if (q.Epochs > 0) != (q.Tolerance > 0) {
+		add("quality.epochs", "epochs and their tolerance go together", "", "give quality.epochs and quality.tolerance, or neither")
+	}
+	if n := len(c.TimedSeeds()); q.Epochs > 0 && n < FewestTimed {
+		add("quality.seeds", fmt.Sprintf("epochs are expected of %d trainings", n), fmt.Sprintf("their mean without the fewest and the most takes %d", FewestTimed), "add seeds")
 	}
 	return faults
 }

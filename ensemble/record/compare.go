@@ -85,6 +85,7 @@ type Comparison struct {
 	Data    []Difference `json:"data"` // digests of inputs
 	Runs    []SameRun    `json:"runs"`
 	Checks  []SameCheck  `json:"checks"`
+	Times   []SameTime   `json:"times"` // to a quality
 	// Promised says that the same bits are promised: nothing differs on which they may depend.
 	Promised bool     `json:"promised"`
 	Causes   []string `json:"causes"` // why the bits may differ
@@ -156,6 +157,20 @@ func Compare(a, b *Record) *Comparison {
 			c.Verdict = Differs
 		}
 		c.Checks = append(c.Checks, check)
+	}
+	c.Times = sameTimes(a, b)
+	for _, x := range c.Times {
+		if !x.Same && c.Verdict == SameBits {
+			c.Verdict = WithinTolerance
+		}
+	}
+	for _, q := range b.Quality {
+		if slices.ContainsFunc(a.Quality, func(p TimeToQuality) bool { return p.Variant == q.Variant && p.Why == "" && q.Why != "" }) {
+			c.Verdict = Differs
+		}
+	}
+	if len(c.Runs)+len(c.Times) == 0 { // nothing was compared
+		c.Verdict = Differs
 	}
 	if c.Promised && c.Verdict == WithinTolerance {
 		c.Verdict = Differs

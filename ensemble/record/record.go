@@ -25,6 +25,9 @@ const Schema = "ensemble.record/1"
 // Name is the file of a record in the folder of an experiment that was run.
 const Name = "record.json"
 
+// QualityName is the file there of a record of times to a quality alone, which has no Runs and no Checks.
+const QualityName = "quality.json"
+
 // The values of Record.Status.
 const (
 	Pass = "pass"
@@ -36,7 +39,7 @@ type Record struct {
 	Schema     string          `json:"schema"`
 	Experiment string          `json:"experiment"`
 	Title      string          `json:"title"`
-	Status     string          `json:"status"` // Pass if all checks passed
+	Status     string          `json:"status"` // Pass if all checks passed, those of Quality too
 	Start      time.Time       `json:"start"`
 	End        time.Time       `json:"end"`
 	Sources    []Source        `json:"sources"` // experiment.yaml first
@@ -168,42 +171,6 @@ func (c *Check) Judge() {
 	c.Pass = c.Why == ""
 }
 
-// TimeToQuality is what the trainings of a variant took to their quality target, from the start of the run, reading
-// the data included.
-type TimeToQuality struct {
-	Variant string         `json:"variant"`
-	Metric  string         `json:"metric"`
-	Target  float64        `json:"target"`
-	Seconds []score.Number `json:"seconds"` // by seed; null where the target was not reached
-	// Result is the mean without the fastest and the slowest, where five or more seeds were trained and
-	// all but one reached the target; else null.
-	Result score.Number `json:"result"`
-}
-
-// fewestTimed are the trainings that a time to quality takes.
-const fewestTimed = 5
-
-// Judge finds Result. One training that does not converge is the slowest; more than one leave no result.
-func (q *TimeToQuality) Judge() {
-	q.Result = score.Missing()
-	var reached []float64
-	for _, s := range q.Seconds {
-		if s == s {
-			reached = append(reached, float64(s))
-		}
-	}
-	if len(q.Seconds) < fewestTimed || len(reached) < len(q.Seconds)-1 {
-		return
-	}
-	slices.Sort(reached)
-	kept := reached[1 : len(q.Seconds)-1]
-	var sum float64
-	for _, s := range kept {
-		sum += s
-	}
-	q.Result = score.Number(sum / float64(len(kept)))
-}
-
 // Of gives the training of a variant with a seed; nil if there is none.
 func (r *Record) Of(variant string, seed int) *Run {
 	i := slices.IndexFunc(r.Runs, func(x Run) bool { return x.Variant == variant && x.Seed == seed })
@@ -211,26 +178,6 @@ func (r *Record) Of(variant string, seed int) *Run {
 		return nil
 	}
 	return &r.Runs[i]
-}
-
-// ToQuality is the time of the training of a variant with a seed to its target; missing where there is none.
-func (r *Record) ToQuality(variant string, seed int) score.Number {
-	for _, q := range r.Quality {
-		if q.Variant != variant {
-			continue
-		}
-		i := 0 // Seconds are in the order of the trainings
-		for _, x := range r.Runs {
-			if x.Variant != variant {
-				continue
-			}
-			if x.Seed == seed && i < len(q.Seconds) {
-				return q.Seconds[i]
-			}
-			i++
-		}
-	}
-	return score.Missing()
 }
 
 // Write puts a record at a path, whole or not at all.
@@ -265,8 +212,13 @@ func Read(path string) (*Record, error) {
 	if r.Schema != Schema {
 		return nil, bad(path, "this is no record of this program", fmt.Sprintf("schema %q, want %q", r.Schema, Schema))
 	}
-	if len(r.Sources) == 0 || len(r.Runs) == 0 || r.Sources[0].Name != config.ExperimentFileName {
+	if len(r.Sources) == 0 || len(r.Runs) == 0 && len(r.Quality) == 0 || r.Sources[0].Name != config.ExperimentFileName {
 		return nil, bad(path, "the record is damaged", "it lacks the experiment or its trainings")
+	}
+	for i := range r.Quality {
+		if !r.Quality[i].whole() {
+			return nil, bad(path, "the record is damaged", "its times to a quality are not of the same trainings")
+		}
 	}
 	for _, s := range r.Sources {
 		if filepath.Base(s.Name) != s.Name || !filepath.IsLocal(s.Name) {

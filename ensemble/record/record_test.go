@@ -103,19 +103,88 @@ func TestJudge(t *testing.T) {
 func TestTimeToQuality(t *testing.T) {
 	no := score.Missing()
 	for _, c := range []struct {
+		name    string
 		seconds []score.Number
 		want    score.Number
+		epochs  []int
+		most    score.Number
+		why     string
 	}{
-		{[]score.Number{5, 1, 3, 2, 4}, 3},
-		{[]score.Number{5, 1, 3, 2}, no},        // too few
-		{[]score.Number{5, 1, 3, no, 4}, 4},     // the one that did not converge is the slowest
-		{[]score.Number{5, 1, no, no, 4}, no},   // two did not
-		{[]score.Number{1, 1, 1, 1, 1, 100}, 1}, // the slowest does not count
+		{"five", []score.Number{5, 1, 3, 2, 4}, 3, []int{9, 9, 8, 7, 1}, 8, ""},
+		{"too few", []score.Number{5, 1, 3, 2}, no, []int{9, 9, 9, 9}, no, ""},
+		{"the one that did not converge is the slowest", []score.Number{5, 1, 3, no, 4}, 4, []int{8, 8, 8, 20, 8}, 8, ""},
+		{"two did not", []score.Number{5, 1, no, no, 4}, no, []int{8, 8, 20, 20, 8}, no, "2 of 5"},
+		{"two of too few", []score.Number{no, no}, no, []int{20, 20}, no, ""},
+		{"the slowest does not count", []score.Number{1, 1, 1, 1, 1, 100}, 1, []int{8, 8, 8, 8, 8, 90}, 8, ""},
+		{"more epochs than expected", []score.Number{1, 1, 1, 1, 1}, 1, []int{9, 9, 10, 10, 11}, 29. / 3, "9.67 epochs, expected are 8 ± 1"},
+		{"fewer", []score.Number{1, 1, 1, 1, 1}, 1, []int{6, 6, 6, 6, 6}, 6, "6 epochs"},
 	} {
-		q := TimeToQuality{Seconds: c.seconds}
-		if q.Judge(); q.Result != c.want && (q.Result == q.Result || c.want == c.want) {
-			t.Errorf("%v: %g, want %g", c.seconds, q.Result, c.want)
+		q := TimeToQuality{Seconds: c.seconds, Processor: c.seconds, Epochs: c.epochs, ExpectedEpochs: 8, Tolerance: 1}
+		q.Judge()
+		for _, x := range [][2]score.Number{{q.Result, c.want}, {q.ProcessorResult, c.want}, {q.EpochsResult, c.most}} {
+			if math.Abs(float64(x[0]-x[1])) > 1e-12 || (x[0] == x[0]) != (x[1] == x[1]) {
+				t.Errorf("%s: %g, want %g", c.name, x[0], x[1])
+			}
 		}
+		if !strings.HasPrefix(q.Why, c.why) || (c.why == "") != (q.Why == "") {
+			t.Errorf("%s: %q, want %q", c.name, q.Why, c.why)
+		}
+	}
+}
+
+// Times to a quality are compared by steps and losses alone; records of earlier programs have none of these.
+func TestCompareTimes(t *testing.T) {
+	of := func(change func(*Record)) *Record {
+		r := sample()
+		r.Runs, r.Checks = nil, nil
+		r.Quality = []TimeToQuality{{Variant: config.BaseVariant, Target: 0.5, Seeds: []int{2, 7}, Seconds: []score.Number{10, 20}, Processor: []score.Number{10, 20}, Epochs: []int{3, 4},
+			Steps: []uint64{30, 40}, Loss: []score.Number{0.45, 0.49}}}
+		if change != nil {
+			change(r)
+		}
+		return r
+	}
+	for _, c := range []struct {
+		name    string
+		change  func(*Record)
+		verdict string
+		times   int
+	}{
+		{"nothing", nil, SameBits, 2},
+		{"seconds", func(r *Record) { r.Quality[0].Seconds[0] = 11 }, SameBits, 2},
+		{"another loss", func(r *Record) { r.Quality[0].Loss[1] = 0.48 }, Differs, 2},
+		{"another loss, other kernels", func(r *Record) { r.Quality[0].Loss[1], r.Machine.Kernels = 0.48, "base" }, WithinTolerance, 2},
+		{"other epochs than expected", func(r *Record) { r.Quality[0].Why, r.Machine.Kernels = "7 epochs", "base" }, Differs, 2},
+		{"another seed", func(r *Record) { r.Quality[0].Seeds = []int{2, 8} }, SameBits, 1},
+		{"another quality", func(r *Record) { r.Quality[0].Target = 0.6 }, Differs, 0},
+	} {
+		if got := Compare(of(nil), of(c.change)); got.Verdict != c.verdict || len(got.Times) != c.times {
+			t.Errorf("%s: %s and %d times, want %s and %d", c.name, got.Verdict, len(got.Times), c.verdict, c.times)
+		}
+	}
+	old := sample()
+	old.Quality = []TimeToQuality{{Variant: config.BaseVariant, Target: 0.5, Seconds: []score.Number{10}}}
+	if got := old.ToQuality(config.BaseVariant, 1); got != 10 {
+		t.Errorf("an earlier program's record: %g", got)
+	}
+	if got := of(nil).ToQuality(config.BaseVariant, 7); got != 20 {
+		t.Errorf("seed 7: %g", got)
+	}
+	if got := Compare(old, of(nil)); got.Times != nil {
+		t.Errorf("%+v", got.Times)
+	}
+	path := filepath.Join(t.TempDir(), QualityName)
+	if err := of(nil).Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Read(path); err != nil || len(r.Quality) != 1 {
+		t.Errorf("a record without trainings: %v", err)
+	}
+	if err := of(func(r *Record) { r.Quality[0].Loss = r.Quality[0].Loss[:1] }).Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); exit.CodeOf(err) != exit.BadData {
+		t.Errorf("lists of different lengths: %v", err)
 	}
 }
 

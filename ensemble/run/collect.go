@@ -66,17 +66,28 @@ type CollectedRun struct {
 	number     int             // in the tables, from 1
 }
 
+// CollectedTime is what the trainings of an experiment took to a quality, in a record.
+type CollectedTime struct {
+	Dir        string `json:"dir"`
+	Experiment string `json:"experiment"`
+	Program    string `json:"program"`
+	CPU        string `json:"cpu"`
+	Threads    int    `json:"threads"`
+	record.TimeToQuality
+}
+
 // Called names the run.
 func (r *CollectedRun) Called() string { return strings.TrimPrefix(r.Experiment+"/"+r.Run, "/") }
 
 // Collected are the runs below some folders.
 type Collected struct {
-	Runs []*CollectedRun `json:"runs"`
+	Runs  []*CollectedRun `json:"runs"`
+	Times []CollectedTime `json:"times_to_quality"`
 	// Differences are between the machines of the first run with a record and each other, by run.
 	Differences map[string][]record.Difference `json:"differences"`
 }
 
-// Collect finds all runs with scores in folders, and what records and manifests say of them. A folder may be a run, an
+// Collect finds all runs with scores in folders, times to a quality, and what records and manifests say of them. A folder may be a run, an
 // experiment or one that holds many.
 //
 // Errors: exit 66 where there is none, 65 for what cannot be read.
@@ -84,7 +95,7 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 	c := &Collected{Differences: map[string][]record.Difference{}}
 	seen := map[string]bool{}
 	for _, root := range roots {
-		if filepath.Base(root) == record.Name {
+		if name := filepath.Base(root); name == record.Name || name == record.QualityName {
 			root = filepath.Dir(root)
 		}
 		found := false
@@ -92,15 +103,19 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 			if err != nil {
 				return exit.Read(path, err)
 			}
-			if e.IsDir() || e.Name() != scoresFile {
+			ofTimes := e.Name() == record.Name || e.Name() == record.QualityName
+			if e.IsDir() || e.Name() != scoresFile && !ofTimes {
 				return ctx.Err()
 			}
-			dir, err := filepath.Abs(filepath.Dir(path))
-			if found = true; err != nil || seen[dir] {
+			found = found || e.Name() != record.Name // which lies above its runs
+			if path, err = filepath.Abs(path); err != nil || seen[path] {
 				return err
 			}
-			seen[dir] = true
-			r, err := collectRun(dir)
+			seen[path] = true
+			if ofTimes {
+				return c.collectTimes(path)
+			}
+			r, err := collectRun(filepath.Dir(path))
 			if err == nil {
 				c.Runs = append(c.Runs, r)
 			}
@@ -127,6 +142,18 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 		}
 	}
 	return c, nil
+}
+
+// collectTimes reads the times to a quality of a record.
+func (c *Collected) collectTimes(path string) error {
+	r, err := record.Read(path)
+	if err != nil {
+		return err
+	}
+	for _, q := range r.Quality {
+		c.Times = append(c.Times, CollectedTime{filepath.Dir(path), r.Experiment, r.Machine.Program, r.Machine.CPU, r.Machine.Threads, q})
+	}
+	return nil
 }
 
 // collectRun reads one run directory.
@@ -267,6 +294,23 @@ func (c *Collected) runCells() (head []string, rows [][]string) {
 	return head, rows
 }
 
+// timeCells are the times to a quality as text.
+func (c *Collected) timeCells() (head []string, rows [][]string) {
+	head = []string{"experiment", "variant", "loss", "seconds to it, by seed", "result", "of processors", "epochs, by seed", "result", "program", "processor", "threads"}
+	for _, q := range c.Times {
+		seconds, epochs := make([]string, len(q.Seconds)), make([]string, len(q.Epochs))
+		for i, s := range q.Seconds {
+			seconds[i] = shortNumber(s)
+		}
+		for i, n := range q.Epochs {
+			epochs[i] = strconv.Itoa(n)
+		}
+		rows = append(rows, []string{q.Experiment, q.Variant, strconv.FormatFloat(q.Target, 'g', -1, 64), strings.Join(seconds, ", "), shortNumber(q.Result), shortNumber(q.ProcessorResult),
+			strings.Join(epochs, ", "), shortNumber(q.EpochsResult), cmp.Or(q.Program, "–"), cmp.Or(q.CPU, "–"), strconv.Itoa(q.Threads)})
+	}
+	return head, rows
+}
+
 // scoreCells are the scores of networks, a column a run.
 func (c *Collected) scoreCells() (head []string, rows [][]string) {
 	head = []string{"score", "unit"}
@@ -290,8 +334,11 @@ func (c *Collected) scoreCells() (head []string, rows [][]string) {
 
 // Fprint writes runs and scores as tables.
 func (c *Collected) Fprint(w io.Writer) error {
-	for _, cells := range []func() ([]string, [][]string){c.runCells, c.scoreCells} {
+	for _, cells := range []func() ([]string, [][]string){c.runCells, c.timeCells, c.scoreCells} {
 		head, rows := cells()
+		if rows == nil {
+			continue
+		}
 		if err := fprintCells(w, head, rows); err != nil {
 			return err
 		}
@@ -318,6 +365,9 @@ func (c *Collected) page() *report.Page {
 	p := &report.Page{Title: "Runs compared", ChartsTitle: "Charts", Status: []report.Fact{{Name: "runs", Text: strconv.Itoa(len(c.Runs))}}}
 	head, rows := c.runCells()
 	p.Tables = append(p.Tables, report.Table{Title: "Runs", Columns: head, Rows: rows, Sortable: true})
+	if head, rows := c.timeCells(); rows != nil {
+		p.Tables = append(p.Tables, report.Table{Title: "Time to quality", Columns: head, Rows: rows, Sortable: true})
+	}
 	order, of := c.compared()
 	long := report.Table{Title: "Scores", Sortable: true, Columns: []string{"run", "score", "variable", "level", "lead", "value", "low", "high", "unit", "starts", "seed"}}
 	experiments := map[string]bool{}

@@ -34,6 +34,7 @@ type RecordedOptions struct {
 	Threads    int    // in place of the experiment's; 0 for those
 	Overwrite  bool   // trainings of other versions or settings
 	MLLog      bool   // log the time of each training to the quality that the experiment names
+	ToQuality  bool   // train to that quality only, and time that
 	Version    string
 	Stop       func() error
 	Timings    Timings
@@ -63,13 +64,16 @@ func RunRecorded(ctx context.Context, o RecordedOptions) (*Recorded, error) {
 		o.client = httpClient
 	}
 	res := &Recorded{Path: filepath.Join(o.Dir, record.Name)}
+	if o.ToQuality {
+		res.Path = filepath.Join(o.Dir, record.QualityName)
+	}
 	r := &record.Record{Experiment: c.Name, Title: c.Title, Start: time.Now().UTC().Truncate(time.Second)}
 	var err error
 	if r.Sources, err = o.sources(); err != nil {
 		return nil, err
 	}
-	if o.MLLog && c.Quality.Target == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: "the experiment " + c.Name + " names no quality to reach", At: "--mllog", Fix: "add `quality: {target: …}` to its " + config.ExperimentFileName}
+	if (o.MLLog || o.ToQuality) && c.Quality.Target == 0 {
+		return nil, &exit.Error{Code: exit.Usage, What: "the experiment " + c.Name + " names no quality to reach", At: filepath.Join(c.Dir, config.ExperimentFileName), Fix: "add `quality: {target: …}`, a loss on the validation starts"}
 	}
 	for _, v := range c.Variants { // faults of settings, before anything is made
 		if _, err := o.training("/", v, c.Seeds[0]); err != nil {
@@ -84,34 +88,16 @@ func RunRecorded(ctx context.Context, o RecordedOptions) (*Recorded, error) {
 		return nil, err
 	}
 	r.Data = d.record
-	var results []*score.Result
-	for _, v := range c.Variants {
-		for _, seed := range c.Seeds {
-			t, err := o.training(d.folder, v, seed)
-			if err != nil {
-				return nil, err
-			}
-			run, scores, err := o.train(ctx, t, v.Name, seed, d)
-			if err != nil {
-				return nil, err
-			}
-			r.Runs, results = append(r.Runs, *run), append(results, scores)
-			if len(r.Runs) == 1 {
-				r.Machine = recordedMachine(ctx, o.Version, t.Train.Train.Device, o.Threads)
-			}
-		}
+	if o.ToQuality {
+		err = o.timeAlone(ctx, r, d)
+	} else {
+		err = o.trainAll(ctx, r, d)
 	}
-	if o.MLLog {
-		if r.Quality, err = o.timesToQuality(); err != nil {
-			return nil, err
-		}
-	}
-	if r.Runs[0].Products, err = o.products(ctx, d); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	r.Checks = checksOf(c, r.Runs, results)
 	r.Status = record.Pass
-	if slices.ContainsFunc(r.Checks, func(c record.Check) bool { return !c.Pass }) {
+	if slices.ContainsFunc(r.Checks, func(c record.Check) bool { return !c.Pass }) || slices.ContainsFunc(r.Quality, func(q record.TimeToQuality) bool { return q.Why != "" }) {
 		r.Status = record.Fail
 	}
 	r.End = time.Now().UTC().Truncate(time.Second)
@@ -120,6 +106,38 @@ func RunRecorded(ctx context.Context, o RecordedOptions) (*Recorded, error) {
 	}
 	res.Record, err = record.Read(res.Path) // with its numbers rounded as in the file, for who compares
 	return res, err
+}
+
+// trainAll trains all variants with all seeds, and puts what came out into a record.
+func (o *RecordedOptions) trainAll(ctx context.Context, r *record.Record, d *experimentData) (err error) {
+	c := o.Experiment
+	var results []*score.Result
+	for _, v := range c.Variants {
+		for _, seed := range c.Seeds {
+			t, err := o.training(d.folder, v, seed)
+			if err != nil {
+				return err
+			}
+			run, scores, err := o.train(ctx, t, v.Name, seed, d)
+			if err != nil {
+				return err
+			}
+			r.Runs, results = append(r.Runs, *run), append(results, scores)
+			if len(r.Runs) == 1 {
+				r.Machine = recordedMachine(ctx, o.Version, t.Train.Train.Device, o.Threads)
+			}
+		}
+	}
+	if o.MLLog {
+		if r.Quality, err = o.timesToQuality(c.Seeds, o.logOf); err != nil {
+			return err
+		}
+	}
+	if r.Runs[0].Products, err = o.products(ctx, d); err != nil {
+		return err
+	}
+	r.Checks = checksOf(c, r.Runs, results)
+	return nil
 }
 
 // sources are the files that the experiment is made of.
@@ -207,49 +225,6 @@ func (o *RecordedOptions) train(ctx context.Context, c *config.TrainConfig, vari
 		return nil, nil, err
 	}
 	return run, scores, nil
-}
-
-// logOf is the log of a training that is timed.
-func (o *RecordedOptions) logOf(variant string, seed int) string {
-	return filepath.Join(o.Dir, "mllog", fmt.Sprintf("%s-seed-%d.txt", variant, seed))
-}
-
-// time has a training log its time, if it is timed and has not been. One that was stopped begins again: a time is that of one process.
-func (o *RecordedOptions) time(t *TrainOptions, variant string, seed int) error {
-	if !o.MLLog {
-		return nil
-	}
-	log := o.logOf(variant, seed)
-	_, missing := os.Stat(log)
-	if _, err := rundir.ReadManifest(t.RunDir); err == nil && missing == nil && !o.Overwrite {
-		return nil
-	}
-	if err := os.Remove(log); err != nil && missing == nil {
-		return exit.Create(log, err)
-	}
-	t.Resume, t.Overwrite = "", true
-	t.Timed = Timed{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
-	return nil
-}
-
-// timesToQuality reads the logs.
-func (o *RecordedOptions) timesToQuality() (out []record.TimeToQuality, err error) {
-	for _, v := range o.Experiment.Variants {
-		q := record.TimeToQuality{Variant: v.Name, Metric: o.Experiment.Quality.Metric, Target: o.Experiment.Quality.Target}
-		for _, seed := range o.Experiment.Seeds {
-			s, reached, err := readTimes(o.logOf(v.Name, seed))
-			if err != nil {
-				return nil, err
-			}
-			if !reached {
-				s = float64(score.Missing())
-			}
-			q.Seconds = append(q.Seconds, score.Number(s))
-		}
-		q.Judge()
-		out = append(out, q)
-	}
-	return out, nil
 }
 
 // lastCheckpoint measures the parts of the newest checkpoint. Its index names the program.
@@ -402,19 +377,12 @@ func (r *Recorded) Fprint(w io.Writer) error {
 		}
 		rows = append(rows, []string{c.Called(), strings.TrimSpace(shortNumber(c.Value) + " " + c.Unit), shortNumber(c.Expected), tolerance, shortNumber(c.AtLeast), shortNumber(c.AtMost), strconv.Itoa(len(c.Values)), verdict})
 	}
-	if err := fprintCells(w, head, rows); err != nil {
-		return err
-	}
-	for _, q := range r.Record.Quality {
-		words := make([]string, len(q.Seconds))
-		for i, s := range q.Seconds {
-			words[i] = shortNumber(s)
-		}
-		if _, err := fmt.Fprintf(w, "%s: seconds to a %s of %g, by seed: %s; result %s\n", q.Variant, q.Metric, q.Target, strings.Join(words, ", "), shortNumber(q.Result)); err != nil {
+	if rows != nil {
+		if err := fprintCells(w, head, rows); err != nil {
 			return err
 		}
 	}
-	return nil
+	return fprintTimes(w, r.Record.Quality)
 }
 
 // shortNumber is a number in a table.

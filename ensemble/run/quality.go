@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -20,7 +24,11 @@ type Timed struct {
 	Log       string  // file; "" keeps none
 	Benchmark string  // what is timed
 	Target    float64 // loss on the validation starts; the clock stops where it is reached
+	Only      bool    // the training too stops there, and leaves a run directory without a model
 }
+
+// errAtQuality ends a training that was for its time only.
+var errAtQuality = errors.New("the quality is reached")
 
 // clock logs a training. The nil clock does nothing. The clock runs from the beginning: what is read for checksums
 // and for values counts, and so does the compilation of the network.
@@ -30,6 +38,8 @@ type clock struct {
 	target float64
 	epoch  int  // begun, over all networks
 	open   bool // the epoch has not ended
+	step   uint64
+	began  time.Duration // of the processor's time
 }
 
 // newClock begins the log of a training. Of several ranks the leading one has it.
@@ -46,7 +56,7 @@ func newClock(o Timed, ranks *team.Team) (*clock, error) {
 	if err != nil {
 		return nil, exit.Create(o.Log, err)
 	}
-	c := &clock{Log: mllog.New(f), file: f, target: o.Target}
+	c := &clock{Log: mllog.New(f), file: f, target: o.Target, began: processorTime()}
 	c.Point("submission_benchmark", o.Benchmark, nil)
 	c.Point("submission_org", "ensemble", nil)
 	c.Point("submission_platform", "unknown", nil)
@@ -81,8 +91,8 @@ func (c *clock) timeable(state rundir.State, dir string) error {
 	return nil
 }
 
-// describe logs what is trained, when it is known.
-func (c *clock) describe(cfg config.Training, of *config.TrainConfig, train, validation int) error {
+// describe logs what is trained, when it is known, and the identity of its run.
+func (c *clock) describe(cfg config.Training, of *config.TrainConfig, identity string, train, validation int) error {
 	if c == nil {
 		return nil
 	}
@@ -103,10 +113,11 @@ func (c *clock) describe(cfg config.Training, of *config.TrainConfig, train, val
 	c.Point("scheduler_type", cfg.Schedule, nil)
 	c.Point("max_epochs", cfg.Epochs, nil)
 	c.Point("networks", cfg.Networks, nil)
-	c.Point("number_of_threads", cfg.Threads, nil)
+	c.Point(threadsKey, cfg.Threads, nil)
 	c.Point("precision", cfg.Precision, nil)
 	// Every key counts as a hyperparameter, and is logged.
 	c.Point("configuration_sha256", of.Identity(), nil)
+	c.Point(identityKey, identity, nil)
 	c.Point(mllog.Target, c.target, mllog.Metadata{"metric": config.ValidationLoss, "better": "lower"})
 	return c.fault()
 }
@@ -131,20 +142,38 @@ func (c *clock) validates() {
 	}
 }
 
-// validated logs a loss, and the end of the run where it is at the target.
-func (c *clock) validated(loss float64) error {
+// validated logs a loss after a step, and the end of the run where it is at the target.
+func (c *clock) validated(loss float64, step uint64) error {
 	if c == nil {
 		return nil
 	}
+	c.step = step
 	c.Point(mllog.EvalAccuracy, loss, c.number())
 	c.Stop("eval", c.number())
 	if loss <= c.target {
-		c.End(mllog.Success, nil)
+		c.ends(mllog.Success)
 	}
 	return c.fault()
 }
 
 func (c *clock) number() mllog.Metadata { return mllog.Metadata{mllog.EpochNum: c.epoch} }
+
+// ends logs the end of the run, with what it took besides time: steps of the optimiser until the last
+// validation, and the processor's time.
+func (c *clock) ends(status string) {
+	c.End(status, mllog.Metadata{stepsKey: c.step, processorKey: (processorTime() - c.began).Seconds()})
+}
+
+// processorTime is what this process and its children that ended have used of the processor.
+func processorTime() (sum time.Duration) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if unix.Getrusage(who, &u) == nil {
+			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		}
+	}
+	return sum
+}
 
 // close ends the log, of a run that did not reach its target too. Of one that failed before it trained nothing is left.
 func (c *clock) close(failed error) error {
@@ -152,7 +181,7 @@ func (c *clock) close(failed error) error {
 		return nil
 	}
 	if !c.Ended() {
-		c.End(mllog.Aborted, nil)
+		c.ends(mllog.Aborted)
 	}
 	path := c.file.Name()
 	err := errors.Join(exit.Create(path, c.file.Sync()), exit.Create(path, c.file.Close()))
@@ -162,13 +191,33 @@ func (c *clock) close(failed error) error {
 	return cmp.Or(c.fault(), err)
 }
 
-// readTimes reads a log: the seconds from its start to its end, and whether the target was reached.
+// The facts of a log that are its own: points, and metadata of the run's end.
+const (
+	identityKey  = "run_identity"
+	threadsKey   = "number_of_threads"
+	stepsKey     = "steps"
+	processorKey = "processor_s"
+)
+
+// timing is what a log says.
+type timing struct {
+	identity  string // of the run: program, configuration, inputs
+	threads   int
+	reached   bool
+	seconds   float64 // from the start to the end
+	processor float64 // seconds of all its cores meanwhile
+	epochs    int     // that were validated, over all networks
+	steps     uint64
+	loss      float64 // the last
+}
+
+// readTiming reads a log.
 //
 // Errors: exit 66 if it is not there, 65 if it breaks the rules.
-func readTimes(path string) (seconds float64, reached bool, err error) {
+func readTiming(path string) (*timing, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, false, exit.Read(path, err)
+		return nil, exit.Read(path, err)
 	}
 	defer f.Close()
 	events, err := mllog.Read(f)
@@ -176,8 +225,28 @@ func readTimes(path string) (seconds float64, reached bool, err error) {
 		err = errors.Join(mllog.Check(events)...)
 	}
 	if err != nil {
-		return 0, false, &exit.Error{Code: exit.BadData, What: "the log breaks the rules", At: path, Why: fmt.Sprint(err), Fix: "time the training again with --overwrite always", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "the log breaks the rules", At: path, Why: fmt.Sprint(err), Fix: "time the training again with --overwrite always", Err: err}
 	}
-	seconds, reached = mllog.Seconds(events)
-	return seconds, reached, nil
+	t := &timing{processor: math.NaN()}
+	t.seconds, t.reached = mllog.Seconds(events)
+	for _, e := range events {
+		number, _ := e.Value.(float64)
+		switch e.Key {
+		case identityKey:
+			t.identity, _ = e.Value.(string)
+		case threadsKey:
+			t.threads = int(number)
+		case mllog.EvalAccuracy:
+			t.loss = number
+			t.epochs++
+		case mllog.RunStop:
+			if s, ok := e.Metadata[processorKey].(float64); ok {
+				t.processor = s
+			}
+			if n, ok := e.Metadata[stepsKey].(float64); ok {
+				t.steps = uint64(n)
+			}
+		}
+	}
+	return t, nil
 }

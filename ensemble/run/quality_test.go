@@ -24,8 +24,8 @@ func TestTimedTraining(t *testing.T) {
 	if _, err := Train(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
-	if s, reached, err := readTimes(log); err != nil || reached || !(s > 0) {
-		t.Errorf("%g s, reached %v, %v", s, reached, err)
+	if was, err := readTiming(log); err != nil || was.reached || !(was.seconds > 0) || !(was.processor > 0) || was.epochs != 3 || was.steps != 12 {
+		t.Errorf("%+v, %v", was, err)
 	}
 	all, err := rundir.ReadEvents(o.RunDir)
 	if err != nil {
@@ -54,9 +54,9 @@ func TestTimedTraining(t *testing.T) {
 	if _, err := Train(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
-	s, reached, err := readTimes(o.Timed.Log)
-	if last := eventsOf(t, o.Timed.Log); err != nil || !reached || last[len(last)-1].Key != mllog.RunStop || strings.Count(read(t, o.Timed.Log), mllog.EvalAccuracy) != 2 {
-		t.Errorf("%g s, reached %v, %v\n%s", s, reached, err, read(t, o.Timed.Log))
+	was, err := readTiming(o.Timed.Log)
+	if last := eventsOf(t, o.Timed.Log); err != nil || !was.reached || was.epochs != 2 || was.loss != losses[1] || last[len(last)-1].Key != mllog.RunStop || strings.Count(read(t, o.Timed.Log), mllog.EvalAccuracy) != 2 {
+		t.Errorf("%+v, %v\n%s", was, err, read(t, o.Timed.Log))
 	}
 
 	// A log that is there, and a run that is finished, are refused; a log that was touched is no time.
@@ -73,7 +73,7 @@ func TestTimedTraining(t *testing.T) {
 	if err := os.WriteFile(log, []byte(strings.Replace(read(t, log), `"aborted"`, `"success"`, 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := readTimes(log); exit.CodeOf(err) != exit.BadData {
+	if _, err := readTiming(log); exit.CodeOf(err) != exit.BadData {
 		t.Errorf("a log that claims success: %v", err)
 	}
 }

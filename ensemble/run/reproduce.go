@@ -51,6 +51,7 @@ func Reproduce(ctx context.Context, path string, o RecordedOptions) (*Reproduced
 	if o.Threads == 0 {
 		o.Threads = was.Machine.Threads
 	}
+	o.ToQuality = len(was.Runs) == 0
 	out := &Reproduced{Was: was}
 	r, err := RunRecorded(ctx, o)
 	if err != nil {
@@ -95,8 +96,21 @@ func fprintComparison(w io.Writer, c *record.Comparison, a, b string) error {
 	if err := fprintCells(w, []string{"differs in", a, b, ""}, rows); err != nil {
 		return err
 	}
+	if c.Runs != nil {
+		if err := fprintSameRuns(w, c, a, b); err != nil {
+			return err
+		}
+	}
+	if err := fprintSameTimes(w, c.Times, a, b); err != nil {
+		return err
+	}
+	return fprintVerdict(w, c)
+}
+
+// fprintSameRuns writes what came out of trainings in two records, and the checks.
+func fprintSameRuns(w io.Writer, c *record.Comparison, a, b string) error {
 	fmt.Fprintln(w)
-	rows = nil
+	var rows [][]string
 	word := func(same *bool) string {
 		switch {
 		case same == nil:
@@ -128,10 +142,7 @@ func fprintComparison(w io.Writer, c *record.Comparison, a, b string) error {
 		}
 		rows = append(rows, []string{x.Name, shortNumber(x.A), shortNumber(x.B), shortNumber(x.B - x.A), shortNumber(x.Tolerance), verdict})
 	}
-	if err := fprintCells(w, []string{"check", a, b, "difference", "tolerance", ""}, rows); err != nil {
-		return err
-	}
-	return fprintVerdict(w, c)
+	return fprintCells(w, []string{"check", a, b, "difference", "tolerance", ""}, rows)
 }
 
 // fprintVerdict says what the comparison comes to, and why.

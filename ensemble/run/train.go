@@ -231,8 +231,8 @@ func trainTimed(ctx context.Context, o TrainOptions, ranks *team.Team, timed *cl
 	if err != nil {
 		return nil, err
 	}
-	t.clock = timed
-	if err := ranks.Together(timed.describe(t.base, c, len(d.train.inits), len(d.validation.inits))); err != nil {
+	t.timed, t.clock = o.Timed, timed
+	if err := ranks.Together(timed.describe(t.base, c, identity, len(d.train.inits), len(d.validation.inits))); err != nil {
 		return nil, err
 	}
 	if t.model.Spec.Kept = o.kept; o.kept == nil {
@@ -264,6 +264,9 @@ func trainTimed(ctx context.Context, o TrainOptions, ranks *team.Team, timed *cl
 	t.report = func(done int, note string) { task.Set(int64(done), note) }
 	err = t.run(context.WithoutCancel(ctx))
 	task.Done()
+	if o.Timed.Only && (err == nil || errors.Is(err, errAtQuality)) {
+		return &TrainResult{RunDir: o.RunDir, Steps: t.at.Step, Input: t.input.result(), Warnings: d.warnings}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ type trainer struct {
 	hash       string                 // of the configuration
 	stop       func(read error) error // nil until somebody wants to save and stop, or cannot read
 	report     func(done int, note string)
+	timed      Timed
 	clock      *clock // of the time to a quality; nil for none
 	// environment is what was written of the machine when the run began; nil in a resumed one.
 	environment *rundir.Environment
@@ -429,8 +430,11 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 	if len(t.data.validation.inits) > 0 {
 		t.clock.validates()
 		loss, err := t.validate(ctx)
-		if err := cmp.Or(err, t.clock.validated(loss)); err != nil {
+		if err := cmp.Or(err, t.clock.validated(loss, t.at.Step)); err != nil {
 			return err
+		}
+		if t.timed.Only && loss <= t.timed.Target { // all ranks have this loss
+			return errAtQuality
 		}
 		values = append(values, rundir.Value{Name: "validation_loss", Value: loss})
 		if t.unpruned() {

@@ -1,0 +1,158 @@
+package record
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// TimeToQuality is what the trainings of a variant took to their quality target, from the start of the run, reading
+// the data included.
+type TimeToQuality struct {
+	Variant string  `json:"variant"`
+	Metric  string  `json:"metric"`
+	Target  float64 `json:"target"`
+	Seeds   []int   `json:"seeds"` // of the trainings, in the order of all lists below
+
+	Seconds   []score.Number `json:"seconds"` // null where the target was not reached
+	Processor []score.Number `json:"processor_seconds,omitempty"`
+	// Epochs, Steps and Loss are where the clock stopped, over all networks. They are the same wherever bits are;
+	// seconds never are.
+	Epochs []int          `json:"epochs,omitempty"`
+	Steps  []uint64       `json:"steps,omitempty"`
+	Loss   []score.Number `json:"loss,omitempty"`
+
+	// Result is the mean of Seconds without the fastest and the slowest, where five or more seeds were trained and
+	// all but one reached the target; else null. ProcessorResult and EpochsResult are the same of Processor and Epochs.
+	Result          score.Number `json:"result"`
+	ProcessorResult score.Number `json:"processor_result"`
+	EpochsResult    score.Number `json:"epochs_result"`
+	// ExpectedEpochs is what EpochsResult is compared with, null where it is not.
+	ExpectedEpochs score.Number `json:"expected_epochs"`
+	Tolerance      float64      `json:"tolerance,omitempty"`
+	Why            string       `json:"why,omitempty"` // the check did not pass
+}
+
+// Judge finds the results. One training that does not converge is the slowest; more than one leave no result, and are
+// a failure where there are enough trainings for one.
+func (q *TimeToQuality) Judge() {
+	epochs := make([]score.Number, len(q.Epochs))
+	unreached := 0
+	for i, s := range q.Seconds {
+		if s != s {
+			unreached++
+		}
+		if i < len(epochs) {
+			if epochs[i] = score.Number(q.Epochs[i]); s != s {
+				epochs[i] = score.Missing()
+			}
+		}
+	}
+	processor := slices.Clone(q.Processor)
+	for i := range processor {
+		if q.Seconds[i] != q.Seconds[i] {
+			processor[i] = score.Missing()
+		}
+	}
+	q.Result, q.ProcessorResult, q.EpochsResult, q.Why = middle(q.Seconds), middle(processor), middle(epochs), ""
+	off := math.Abs(float64(q.EpochsResult - q.ExpectedEpochs))
+	switch {
+	case len(q.Seconds) >= config.FewestTimed && unreached > 1:
+		q.Why = fmt.Sprintf("%d of %d trainings did not reach the target", unreached, len(q.Seconds))
+	case q.Tolerance > 0 && off > q.Tolerance:
+		q.Why = fmt.Sprintf("%.3g epochs, expected are %.3g ± %.3g", float64(q.EpochsResult), float64(q.ExpectedEpochs), q.Tolerance)
+	}
+}
+
+// whole says that the lists are of the same trainings. Those of an earlier program are seconds alone.
+func (q *TimeToQuality) whole() bool {
+	n := len(q.Seconds)
+	if q.Seeds == nil {
+		return q.Epochs == nil
+	}
+	return len(q.Seeds) == n && len(q.Processor) == n && len(q.Epochs) == n && len(q.Steps) == n && len(q.Loss) == n
+}
+
+// middle is the mean without the least and the largest, of which one that is missing counts as the largest; missing of
+// fewer than five, or if more are missing.
+func middle(all []score.Number) score.Number {
+	var there []float64
+	for _, s := range all {
+		if s == s {
+			there = append(there, float64(s))
+		}
+	}
+	if len(all) < config.FewestTimed || len(there) < len(all)-1 {
+		return score.Missing()
+	}
+	slices.Sort(there)
+	kept := there[1 : len(all)-1]
+	var sum float64
+	for _, s := range kept {
+		sum += s
+	}
+	return score.Number(sum / float64(len(kept)))
+}
+
+// ToQuality is the time of the training of a variant with a seed to its target; missing where there is none.
+func (r *Record) ToQuality(variant string, seed int) score.Number {
+	for _, q := range r.Quality {
+		if i := r.timed(&q, seed); q.Variant == variant && i >= 0 {
+			return q.Seconds[i]
+		}
+	}
+	return score.Missing()
+}
+
+// timed is the place of a seed in the lists of a variant; -1 if it has none. Records of earlier programs name no
+// seeds: their lists are in the order of the trainings.
+func (r *Record) timed(q *TimeToQuality, seed int) int {
+	seeds := q.Seeds
+	if seeds == nil {
+		for _, x := range r.Runs {
+			if x.Variant == q.Variant {
+				seeds = append(seeds, x.Seed)
+			}
+		}
+	}
+	if i := slices.Index(seeds, seed); i < len(q.Seconds) {
+		return i
+	}
+	return -1
+}
+
+// SameTime is the way of a training to its quality in two records. Their times are shown, and never compared.
+type SameTime struct {
+	Variant  string       `json:"variant"`
+	Seed     int          `json:"seed"`
+	EpochsA  int          `json:"epochs_a"`
+	EpochsB  int          `json:"epochs_b"`
+	SecondsA score.Number `json:"seconds_a"`
+	SecondsB score.Number `json:"seconds_b"`
+	// Same says that the clocks stopped after the same step at the same loss.
+	Same bool `json:"same"`
+}
+
+// sameTimes compares the ways to a quality of trainings that both records timed.
+func sameTimes(a, b *Record) (out []SameTime) {
+	for i := range a.Quality {
+		q := &a.Quality[i]
+		at := slices.IndexFunc(b.Quality, func(p TimeToQuality) bool { return p.Variant == q.Variant && p.Target == q.Target })
+		if at < 0 {
+			continue
+		}
+		p := &b.Quality[at]
+		for i := range q.Epochs { // none of an earlier program's
+			k := b.timed(p, q.Seeds[i])
+			if k < 0 || k >= len(p.Epochs) {
+				continue
+			}
+			out = append(out, SameTime{Variant: q.Variant, Seed: q.Seeds[i], EpochsA: q.Epochs[i], EpochsB: p.Epochs[k], SecondsA: q.Seconds[i], SecondsB: p.Seconds[k],
+				Same: q.Steps[i] == p.Steps[k] && q.Loss[i] == p.Loss[k]})
+		}
+	}
+	return out
+}

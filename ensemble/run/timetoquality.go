@@ -1,0 +1,173 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// timed is what the trainings of the experiment are timed to, logged in a file.
+func (o *RecordedOptions) timed(log string) Timed {
+	return Timed{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
+}
+
+// logOf is the log of a training of the whole schedule that is timed.
+func (o *RecordedOptions) logOf(variant string, seed int) string {
+	return filepath.Join(o.Dir, "mllog", fmt.Sprintf("%s-seed-%d.txt", variant, seed))
+}
+
+// aloneLog is the log of a training to the quality alone.
+func (o *RecordedOptions) aloneLog(variant string, seed int) string {
+	return filepath.Join(o.Dir, "quality", fmt.Sprintf("%s-seed-%d.txt", variant, seed))
+}
+
+// time has a training log its time, if it is timed and has not been. One that was stopped begins again: a time is that of one process.
+func (o *RecordedOptions) time(t *TrainOptions, variant string, seed int) error {
+	if !o.MLLog {
+		return nil
+	}
+	log := o.logOf(variant, seed)
+	_, missing := os.Stat(log)
+	if _, err := rundir.ReadManifest(t.RunDir); err == nil && missing == nil && !o.Overwrite {
+		return nil
+	}
+	if err := os.Remove(log); err != nil && missing == nil {
+		return exit.Create(log, err)
+	}
+	t.Resume, t.Overwrite = "", true
+	t.Timed = o.timed(log)
+	return nil
+}
+
+// timeAlone trains every variant to the quality with each seed that is timed, and no further: no models, no scores. What
+// was timed before, of the same program, settings, data and threads, is not timed again.
+//
+// Errors: those of Train.
+func (o *RecordedOptions) timeAlone(ctx context.Context, r *record.Record, d *experimentData) error {
+	seeds := o.Experiment.TimedSeeds()
+	for _, v := range o.Experiment.Variants {
+		for _, seed := range seeds {
+			c, err := o.training(d.folder, v, seed)
+			if err != nil {
+				return err
+			}
+			if r.Machine.Program == "" {
+				r.Machine = recordedMachine(ctx, o.Version, c.Train.Train.Device, o.Threads)
+			}
+			if err := o.timeOne(ctx, c, o.aloneLog(v.Name, seed), d); err != nil {
+				return err
+			}
+		}
+	}
+	var err error
+	r.Quality, err = o.timesToQuality(seeds, o.aloneLog)
+	return err
+}
+
+// timeOne times one training. Its log gets its name when it is whole; what the training writes besides, checkpoints among it,
+// goes when it has ended.
+func (o *RecordedOptions) timeOne(ctx context.Context, c *config.TrainConfig, log string, d *experimentData) error {
+	if had, err := readTiming(log); err == nil && !o.Overwrite && had.threads == c.Train.Train.Threads && had.identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) {
+		return nil
+	}
+	dir := log[:len(log)-len(filepath.Ext(log))]
+	part := dir + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return exit.Create(part, err)
+	}
+	t := TrainOptions{Config: c, RunDir: dir, Overwrite: true, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Timed: o.timed(part)}
+	t.Timed.Only = true
+	if _, err := Train(ctx, t); err != nil {
+		return err
+	}
+	if err := os.Rename(part, log); err != nil {
+		return exit.Create(log, err)
+	}
+	return exit.Create(dir, os.RemoveAll(dir))
+}
+
+// timesToQuality reads the logs of trainings with some seeds.
+func (o *RecordedOptions) timesToQuality(seeds []int, log func(variant string, seed int) string) (out []record.TimeToQuality, err error) {
+	want := o.Experiment.Quality
+	for _, v := range o.Experiment.Variants {
+		q := record.TimeToQuality{Variant: v.Name, Metric: want.Metric, Target: want.Target, Seeds: seeds, ExpectedEpochs: score.Missing()}
+		if len(seeds) >= config.FewestTimed && want.Tolerance > 0 {
+			q.ExpectedEpochs, q.Tolerance = score.Number(want.Epochs), want.Tolerance
+		}
+		for _, seed := range seeds {
+			t, err := readTiming(log(v.Name, seed))
+			if err != nil {
+				return nil, err
+			}
+			if !t.reached {
+				t.seconds = float64(score.Missing())
+			}
+			q.Seconds, q.Processor = append(q.Seconds, score.Number(t.seconds)), append(q.Processor, score.Number(t.processor))
+			q.Epochs, q.Steps, q.Loss = append(q.Epochs, t.epochs), append(q.Steps, t.steps), append(q.Loss, score.Number(t.loss))
+		}
+		q.Judge()
+		out = append(out, q)
+	}
+	return out, nil
+}
+
+// fprintTimes writes times to a quality as tables.
+func fprintTimes(w io.Writer, all []record.TimeToQuality) error {
+	for i := range all {
+		q := &all[i]
+		var rows [][]string
+		for k, s := range q.Seconds {
+			row := []string{"–", shortNumber(s), "–", "–", "–", "–"}
+			if q.Seeds != nil {
+				row = []string{strconv.Itoa(q.Seeds[k]), shortNumber(s), shortNumber(q.Processor[k]), strconv.Itoa(q.Epochs[k]), strconv.FormatUint(q.Steps[k], 10), shortNumber(q.Loss[k])}
+			}
+			rows = append(rows, row)
+		}
+		rows = append(rows, []string{"result", shortNumber(q.Result), shortNumber(q.ProcessorResult), shortNumber(q.EpochsResult), "", ""})
+		if _, err := fmt.Fprintf(w, "\n%s: time to a %s of %g\n", q.Variant, q.Metric, q.Target); err != nil {
+			return err
+		}
+		if err := fprintCells(w, []string{"seed", "seconds", "of processors", "epochs", "steps", "loss"}, rows); err != nil {
+			return err
+		}
+		note := "the result is the mean without the fastest and the slowest"
+		switch {
+		case q.Why != "":
+			note = "FAIL: " + q.Why
+		case len(q.Seconds) < config.FewestTimed:
+			note = fmt.Sprintf("a result takes %d trainings", config.FewestTimed)
+		}
+		if _, err := fmt.Fprintln(w, note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fprintSameTimes writes how two records came to their quality.
+func fprintSameTimes(w io.Writer, all []record.SameTime, a, b string) error {
+	if all == nil {
+		return nil
+	}
+	var rows [][]string
+	for _, x := range all {
+		verdict := "other bits"
+		if x.Same {
+			verdict = "same bits"
+		}
+		rows = append(rows, []string{fmt.Sprintf("%s, seed %d", x.Variant, x.Seed), strconv.Itoa(x.EpochsA), strconv.Itoa(x.EpochsB), verdict, shortNumber(x.SecondsA), shortNumber(x.SecondsB)})
+	}
+	_, err := fmt.Fprintln(w)
+	return cmp.Or(err, fprintCells(w, []string{"to quality", "epochs " + a, b, "steps and loss", "seconds " + a, b}, rows))
+}

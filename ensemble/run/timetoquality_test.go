@@ -1,0 +1,110 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Trainings to a quality alone stop there, keep their logs and nothing else; what was timed is not timed again, what was
+// stopped is; the record is replayed by steps and losses, never by seconds.
+func TestTimesAlone(t *testing.T) {
+	e := recorded(t, "scores:\n", "quality: {target: 100, seeds: [5, 4]}\nscores:\n", `"train.epochs=1"`, `"train.epochs=2"`)
+	asked := 0
+	o := RecordedOptions{Experiment: e, Dir: t.TempDir(), Version: "test", ToQuality: true, Stop: func() error {
+		if asked++; asked > 6 { // in the second training
+			return &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
+		}
+		return nil
+	}}
+	first, second := o.aloneLog("base", 5), o.aloneLog("base", 4)
+	if _, err := RunRecorded(context.Background(), o); exit.CodeOf(err) != exit.SaveAndStop {
+		t.Fatalf("got %v after %d steps, want a stop", err, asked)
+	}
+	was := read(t, first)
+	if _, err := os.Stat(second); err == nil {
+		t.Error("a training that was stopped left a log")
+	}
+	o.Stop = nil
+	r, err := RunRecorded(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read(t, first) != was {
+		t.Error("what was timed is timed again")
+	}
+	left, err := filepath.Glob(filepath.Join(o.Dir, "quality", "*"))
+	if err != nil || len(left) != 2 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	official(t, second)
+	q := r.Record.Quality[0]
+	if filepath.Base(r.Path) != record.QualityName || !r.Passed() || len(r.Record.Runs) != 0 || r.Record.Machine.Threads != 1 || len(q.Seeds) != 2 || q.Seeds[1] != 4 ||
+		q.Epochs[0] != 1 || q.Steps[0] != 4 || !(q.Seconds[1] > 0) || !(q.Processor[0] > 0) || q.Result == q.Result || q.Loss[0] == q.Loss[1] {
+		t.Errorf("record %+v", r.Record)
+	}
+
+	c, err := Collect(context.Background(), []string{o.Dir})
+	if err != nil || len(c.Runs) != 0 || len(c.Times) != 1 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	var b bytes.Buffer
+	if err := c.Fprint(&b); err != nil || !strings.Contains(b.String(), "tiny") || !strings.Contains(b.String(), "1, 1") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+	if _, err := c.Save(filepath.Join(o.Dir, "page")); err != nil {
+		t.Error(err)
+	}
+
+	// Replayed, seconds do not matter and losses do; with other threads all are timed again.
+	again := RecordedOptions{Dir: t.TempDir(), Data: filepath.Dir(smallData(t).GRIB2[0]), Version: "test"}
+	changed := *r.Record
+	changed.Quality[0].Seconds[0] *= 7
+	path := filepath.Join(t.TempDir(), record.QualityName)
+	for _, wrong := range []bool{false, true} {
+		if wrong {
+			changed.Quality[0].Loss[1] *= 1.01
+		}
+		if err := changed.Write(path); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Reproduce(context.Background(), path, again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Passed() == wrong || !p.Comparison.Promised || len(p.Comparison.Times) != 2 || !p.Comparison.Times[0].Same || p.Comparison.Times[1].Same == wrong {
+			t.Errorf("%+v", p.Comparison)
+		}
+		b.Reset()
+		if err := p.Fprint(&b); err != nil || !strings.Contains(b.String(), "base, seed 4") || strings.Contains(b.String(), "other bits") != wrong {
+			t.Errorf("%v\n%s", err, b.String())
+		}
+	}
+	had, err := readTiming(filepath.Join(again.Dir, "quality", "base-seed-5.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Threads = 2
+	if _, err := Reproduce(context.Background(), path, again); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := readTiming(filepath.Join(again.Dir, "quality", "base-seed-5.txt")); err != nil || had.threads != 1 || now.threads != 2 || now.identity != had.identity {
+		t.Errorf("%+v, then %+v, %v", had, now, err)
+	}
+}
+
+// An experiment without a quality has no time to one.
+func TestTimesAloneOfNothing(t *testing.T) {
+	for _, o := range []RecordedOptions{{ToQuality: true}, {MLLog: true}} {
+		o.Experiment, o.Dir, o.Version = recorded(t), t.TempDir(), "test"
+		if _, err := RunRecorded(context.Background(), o); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quality") {
+			t.Errorf("%v", err)
+		}
+	}
+}
