@@ -1,0 +1,34 @@
+package demo
+
+import (
+	"os"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+)
+
+// The experiment trains what `ensemble demo` trains, on the weather that it makes, with seeds enough for a time to quality.
+// Here train.yaml is a link; where a checkout has none it may be a copy, and no other one.
+func TestExperimentIsTheDemo(t *testing.T) {
+	e, err := config.LoadExperiment(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Data.From != config.DataOfDemo || e.Data.Demo != (config.MadeByDemo{}) || e.Set != nil || len(e.Variants) != 1 || e.Variants[0].Set != nil {
+		t.Errorf("data %+v, settings %q and variants %+v: want those of the demo", e.Data, e.Set, e.Variants)
+	}
+	own, err := os.ReadFile(e.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := os.ReadFile("../../ensemble/run/demo.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(own) != string(built) {
+		t.Error("train.yaml is not what the program has in it")
+	}
+	if len(e.Seeds) < config.FewestTimed || e.Quality.Target == 0 || e.Quality.Epochs == 0 {
+		t.Errorf("seeds %v, quality %+v", e.Seeds, e.Quality)
+	}
+}
