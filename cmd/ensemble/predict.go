@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
@@ -91,7 +92,7 @@ func predictCommand(a *app) *cobra.Command {
 						return err
 					}
 				}
-				_, err := fmt.Fprintf(w, "%d starts, %d of them already complete", r.Cycles, r.Already)
+				_, err := fmt.Fprintf(w, "%s, %d of them already complete", phrase.Count(r.Cycles, "start"), r.Already)
 				if err == nil && r.Degraded > 0 {
 					_, err = fmt.Fprintf(w, ", %d degraded", r.Degraded)
 				}

@@ -15,6 +15,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
+// tellsOfWaiting is the share of its time that a training waits for input before it says so.
+const tellsOfWaiting = 0.05
+
 func trainCommand(a *app) *cobra.Command {
 	o := run.TrainOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	cmd := &cobra.Command{
@@ -104,7 +107,7 @@ func trainCommand(a *app) *cobra.Command {
 			if r.Sharing != nil && err == nil {
 				_, err = fmt.Fprintln(w, r.Sharing)
 			}
-			if in := r.Input; err == nil && in.Steps > 0 {
+			if in := r.Input; err == nil && (in.Share > tellsOfWaiting || in.FileSystem.Reads > 0) {
 				_, err = fmt.Fprintf(w, "steps waited for input for %.2g %% of their time", 100*in.Share)
 				if err == nil && in.FileSystem.Reads > 0 {
 					_, err = fmt.Fprintf(w, "; starts came from memory %d times, from the disk cache %d times and from the store %d times (%.3g GB)",

@@ -59,7 +59,8 @@ func blocks(t *testing.T, path string) []block {
 	return found
 }
 
-var wholeNumber = regexp.MustCompile(`[0-9]+`)
+// count is a whole number, with the plural of what it counts.
+var count = regexp.MustCompile(`[0-9]+( [a-z]+s\b)?`)
 
 // unstated is the first line that a page states and an output has not, behind those before
 // it. How wide columns are counts for nothing; with anyCount neither do whole numbers.
@@ -70,7 +71,12 @@ func unstated(stated []string, output string, anyCount bool) string {
 		for p := range strings.SplitSeq(strings.Join(strings.Fields(want), " "), "...") {
 			p = regexp.QuoteMeta(p)
 			if anyCount {
-				p = wholeNumber.ReplaceAllString(p, "[0-9]+")
+				p = count.ReplaceAllStringFunc(p, func(s string) string {
+					if things := strings.TrimLeft(s, "0123456789"); things != "" {
+						return "[0-9]+" + things + "?" // 1 has no plural
+					}
+					return "[0-9]+"
+				})
 			}
 			parts = append(parts, p)
 		}
@@ -162,7 +168,7 @@ esac
 
 // TestUnstated: what a page states must be there, in its order.
 func TestUnstated(t *testing.T) {
-	const output = "a 12 files\nb\n  c 3.5 s\n"
+	const output = "a 12 files\nb\n  c 3.5 s\nd 1 date\n"
 	for _, c := range []struct {
 		stated   []string
 		anyCount bool
@@ -173,6 +179,8 @@ func TestUnstated(t *testing.T) {
 		{[]string{"a 1 files"}, false, "a 1 files"},
 		{[]string{"a 1 files"}, true, ""},
 		{[]string{"a 1 file"}, true, "a 1 file"},
+		{[]string{"d 12 dates"}, true, ""},
+		{[]string{"d 12 dates"}, false, "d 12 dates"},
 		{[]string{"a"}, false, "a"},
 		{[]string{"b", "a 12 files"}, false, "a 12 files"},
 	} {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -128,7 +129,15 @@ func roll(ctx context.Context, cmd *cobra.Command, o run.RollingOptions, bands [
 
 // verified is the answer with the scores.
 func verified(r *run.VerifyResult) result {
-	return result{data: r.Scores, outputs: r.Outputs, warnings: r.Warnings, text: r.Scores.Fprint}
+	return result{data: r.Scores, outputs: r.Outputs, warnings: r.Warnings, text: func(w io.Writer) error {
+		if err := r.Scores.Fprint(w); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprint(w, "\nIn short\n\n"); err != nil {
+			return err
+		}
+		return r.Scores.Summarise(w)
+	}}
 }
 
 // joinSums joins files of sums, which say by themselves what they are of.

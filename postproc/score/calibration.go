@@ -3,8 +3,11 @@ package score
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // Calibration says in numbers and words what a rank or PIT histogram of K places shows. With
@@ -133,27 +136,28 @@ func side(low, high Number, below, on, above string) string {
 func (c *Calibration) words() string {
 	name := map[string]string{HistogramOfRanks: "rank histogram", HistogramOfPIT: "PIT histogram"}[c.Histogram]
 	if c.Bias == "unknown" {
-		return fmt.Sprintf("The %s cannot be judged from %d dates.", name, c.N)
+		return fmt.Sprintf("The %s cannot be judged from %s.", name, phrase.Count(c.N, "date"))
 	}
 	if c.Flat {
-		return fmt.Sprintf("The %s is flat within what %d dates can tell.", name, c.N)
+		return fmt.Sprintf("Calibrated: the %s is flat within what %d dates can tell.", name, c.N)
 	}
-	s := fmt.Sprintf("The %s is not flat (%d of %d places outside the band of a flat one).", name, c.Outside, c.Places)
-	at := 0.5 + float64(c.Tilt)
+	var found []string
+	at := 100 * (0.5 + float64(c.Tilt))
 	switch c.Bias {
 	case "too_low":
-		s += fmt.Sprintf(" Forecasts are too low: references lie at %.3f of the distribution in the mean, not at 0.5.", at)
+		found = append(found, fmt.Sprintf("Forecasts are too low: references lie at %.1f %% of the distribution in the mean, not at 50 %%.", at))
 	case "too_high":
-		s += fmt.Sprintf(" Forecasts are too high: references lie at %.3f of the distribution in the mean, not at 0.5.", at)
+		found = append(found, fmt.Sprintf("Forecasts are too high: references lie at %.1f %% of the distribution in the mean, not at 50 %%.", at))
 	}
 	switch c.Dispersion {
 	case "too_small":
-		s += fmt.Sprintf(" Spread is too small: references lie in the outer places too often (bend %+.3f).", float64(c.Bend))
+		found = append(found, fmt.Sprintf("Spread is too small: references lie at the ends of the distribution too often (bend %+.3f).", float64(c.Bend)))
 	case "too_large":
-		s += fmt.Sprintf(" Spread is too large: references lie in the middle places too often (bend %+.3f).", float64(c.Bend))
+		found = append(found, fmt.Sprintf("Spread is too large: references lie in the middle of the distribution too often (bend %+.3f).", float64(c.Bend)))
 	}
-	if c.Bias == "none" && c.Dispersion == "right" {
-		s += " Neither a bias nor wrong spread explains it."
+	outside := fmt.Sprintf("%d of %d places outside the band of a flat one", c.Outside, c.Places)
+	if len(found) == 0 {
+		return fmt.Sprintf("Mean and spread fit as far as %d dates tell; the shape of the %s is not flat (%s).", c.N, name, outside)
 	}
-	return s
+	return fmt.Sprintf("%s The %s is not flat (%s).", strings.Join(found, " "), name, outside)
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"text/tabwriter"
+
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // Fprint writes the result as tables for people: a block for each target, region and season, a
@@ -20,7 +22,7 @@ func (r *Result) Fprint(w io.Writer) error {
 			if last != "" {
 				fmt.Fprintln(t)
 			}
-			fmt.Fprintf(t, "%s, %d dates, weights %s, %d points missing\n", head, v.N, v.Weights, v.Missing)
+			fmt.Fprintf(t, "%s, %s, weights %s, %d points missing\n", head, phrase.Count(v.N, "date"), v.Weights, v.Missing)
 			fmt.Fprintf(t, "score\tsystem\tmembers\tvalue\t%s low\thigh\tunit\t\n", confidence)
 			last = head
 		}
@@ -57,6 +59,9 @@ func (r *Result) Fprint(w io.Writer) error {
 	}
 	r.printCoupling(t, confidence)
 	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := r.explainCoupling(w); err != nil {
 		return err
 	}
 	last = ""

@@ -6,15 +6,18 @@ import (
 	"slices"
 	"strconv"
 	"text/tabwriter"
+
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // Summarise writes what one wants to know first, over the whole area and year: a block for each target, a row for each
 // system with its CRPS (that of its distribution, of raw members the plain one; where the
 // first system gives a spread only, the error of spreads), its error and its spread over it, and what the first system gains over it; then what the first
-// system's histogram shows. Fprint has the rest.
+// system's histogram shows; at the end what the columns mean. Fprint has the rest.
 func (r *Result) Summarise(w io.Writer) error {
 	confidence := strconv.FormatFloat(100*r.Bootstrap.Confidence, 'g', -1, 64) + " %"
 	type key struct{ variable, level, lead string }
+	compared := "" // with the others
 	var targets []key
 	for _, v := range r.Scores {
 		if k := (key{v.Variable, v.Level, v.Lead}); Whole(v.Region, v.Season) && !slices.Contains(targets, k) {
@@ -44,7 +47,7 @@ func (r *Result) Summarise(w io.Writer) error {
 			rows = slices.DeleteFunc(rows, func(v Value) bool { return telling(v) == ofSpread })
 		}
 		first := rows[0].System
-		fmt.Fprintf(w, "%s, %d dates\n", target(k.variable, k.level, k.lead, "", ""), rows[0].N)
+		fmt.Fprintf(w, "%s, %s\n", target(k.variable, k.level, k.lead, "", ""), phrase.Count(rows[0].N, "date"))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintf(t, "system\tmembers\tvalue\tunit\tscore\trmse\tspread over error\tgain of %s\t%s low\thigh\t\n", first, confidence)
 		for _, v := range rows {
@@ -77,8 +80,17 @@ func (r *Result) Summarise(w io.Writer) error {
 				}
 			}
 		}
+		compared = first
 	}
-	return nil
+	if compared == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, `
+value: what the score gives, in its unit; smaller is better (docs/scores.md)
+spread over error: 1 is right; below it forecasts are too sure of themselves, above it not sure enough
+gain of %s: how much smaller its value is; low and high hold it with %s confidence
+`, compared, confidence)
+	return err
 }
 
 // ofSpread is what telling says of the error of a spread.
