@@ -39,6 +39,17 @@ deb: setup-build
 	@scripts/setup.sh deb
 	scripts/deb.sh '$(VERSION)'
 
+.PHONY: image
+# The image of Containerfile, by the first builder that is here, with its options in IMAGE_ARGS. Docker knows
+# but one form of images; the others' own form has no health check.
+IMAGE := ensemble
+image:
+	@for b in podman buildah docker; do command -v $$b >/dev/null && break; b=; done; \
+	[ -n "$$b" ] || { echo "make image: none of podman, buildah and docker is here" >&2; exit 69; }; \
+	[ -d .git ] || { echo "make image: the image is made from a clone, and .git is not a folder here" >&2; exit 66; }; \
+	[ $$b = docker ] || form="--format docker"; \
+	$$b build $$form $(IMAGE_ARGS) --label org.opencontainers.image.version='$(VERSION)' -t $(IMAGE) -f Containerfile .
+
 .PHONY: site
 # The documentation as pages, in build/site: open build/site/index.html.
 site: build setup-test
