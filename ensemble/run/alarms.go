@@ -55,7 +55,7 @@ func readAlarms(path string) (*Alarms, error) {
 		err = fmt.Errorf("its schema is %q", a.Schema)
 	}
 	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "this is no file of alarms", At: path, Why: err.Error(), Fix: "name the alarms.json of `ensemble verify --rolling`", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "this is no file of alarms", At: path, Why: err.Error(), Fix: "name the alarms.json of `ensemble verify --rolling`; it makes it anew where it is removed", Err: err}
 	}
 	return a, nil
 }

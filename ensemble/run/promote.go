@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -75,13 +76,18 @@ func Promote(o PromoteOptions) (p *Promotion, err error) {
 	}
 	return p, changeName(o.Name, func(now *Promotion) (*Promotion, error) {
 		if now != nil {
-			if p.Previous = now.Version; now.Model == sum {
-				return nil, nil // it stands for it already
-			}
+			p.Previous = now.Version
 		}
-		return p, keepVersion(filepath.Join(o.Name, versionsDir, p.Version), o.RunDir, sum)
+		err := keepVersion(filepath.Join(o.Name, versionsDir, p.Version), o.RunDir, sum)
+		if err != nil || now != nil && now.Model == sum { // it stands for it already
+			return nil, err
+		}
+		return p, nil
 	})
 }
+
+// modelSum is the form of a model's checksum.
+var modelSum = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // versionOf names the folder of a model.
 func versionOf(sum string) string {
@@ -113,12 +119,12 @@ func readVerdict(o PromoteOptions, sum string) (*Verdict, error) {
 
 // keepVersion copies what a prediction needs of a run into a folder, all at once.
 func keepVersion(to, runDir, sum string) error {
+	parent := filepath.Dir(to)
+	if err := errors.Join(os.MkdirAll(parent, 0o777), atomicfile.Sweep(parent)); err != nil {
+		return exit.Create(parent, err)
+	}
 	if have, err := modelChecksum(filepath.Join(to, "model")); err == nil && have == sum {
 		return nil
-	}
-	parent := filepath.Dir(to)
-	if err := os.MkdirAll(parent, 0o777); err != nil {
-		return exit.Create(parent, err)
 	}
 	stage, err := atomicfile.TempDir(parent, "."+filepath.Base(to)+".partial-")
 	if err != nil {
@@ -178,6 +184,9 @@ func changeName(name string, change func(now *Promotion) (*Promotion, error)) er
 		return err
 	}
 	defer lease.Release()
+	if err := atomicfile.Sweep(name, promotionFile, promotionsFile); err != nil {
+		return exit.Create(name, err)
+	}
 	now, err := readPromotion(name)
 	if err != nil {
 		return err
@@ -216,9 +225,24 @@ func readPromotion(name string) (*Promotion, error) {
 	} else if err != nil {
 		return nil, exit.Read(path, err)
 	}
+	p, err := parsePromotion(text)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.BadData, What: "this does not say which model is in use", At: path, Why: err.Error(), Fix: "remove it and promote a model again, which " + promotionsFile + " beside it names", Err: err}
+	}
+	return p, nil
+}
+
+// parsePromotion reads what a name stands for: a folder below its own, which is named after the model.
+func parsePromotion(text []byte) (*Promotion, error) {
 	p := &Promotion{}
-	if err := json.Unmarshal(text, p); err != nil || p.Schema != promotionSchema || !filepath.IsLocal(p.Version) {
-		return nil, &exit.Error{Code: exit.BadData, What: "this does not say which model is in use", At: path, Why: fmt.Sprintf("its schema is %q", p.Schema), Fix: "promote a model again", Err: err}
+	if err := json.Unmarshal(text, p); err != nil {
+		return nil, err
+	}
+	if p.Schema != promotionSchema {
+		return nil, fmt.Errorf("its schema is %q", p.Schema)
+	}
+	if !modelSum.MatchString(p.Model) || p.Version != versionOf(p.Model) {
+		return nil, fmt.Errorf("version %q is not that of model %q", p.Version, p.Model)
 	}
 	return p, nil
 }
@@ -292,7 +316,7 @@ func ListPromotions(name string) (list Promotions, err error) {
 	for line := range bytes.Lines(text) {
 		var p Promotion
 		if err := json.Unmarshal(line, &p); err != nil {
-			return nil, &exit.Error{Code: exit.BadData, What: "the history cannot be read", At: path, Why: err.Error(), Fix: "promote a model again", Err: err}
+			return nil, &exit.Error{Code: exit.BadData, What: "the history cannot be read", At: path, Why: err.Error(), Fix: "remove the line that is damaged: the models and which is in use stay", Err: err}
 		}
 		list = append(list, p)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -94,6 +95,7 @@ const (
 	alarmsFile  = "alarms.json"
 	historyFile = "history.jsonl"
 	verdictFile = "verdict.json"
+	scoresDir   = "scores"
 	sumsEnding  = ".sums"
 )
 
@@ -124,6 +126,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 	if o.RunDir, _, err = inUse(o.RunDir); err != nil {
 		return nil, err
 	}
+	sweep := errors.Join(atomicfile.Sweep(o.Dir, alarmsFile, historyFile, verdictFile), atomicfile.Sweep(filepath.Join(o.Dir, scoresDir)))
 	issued, err := issuedProducts(o.Forecast)
 	if err != nil {
 		return nil, err
@@ -135,7 +138,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 		return nil, err
 	}
 	sums := sumsDir(o.Dir, issued.model)
-	if err := os.MkdirAll(sums, 0o777); err != nil {
+	if err := errors.Join(sweep, os.MkdirAll(sums, 0o777), atomicfile.Sweep(sums)); err != nil {
 		return nil, exit.Create(sums, err)
 	}
 	if len(issued.files) > 0 {
@@ -144,9 +147,12 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 			return nil, err
 		}
 	}
-	window, err := newestSums(sums, o.Window)
+	window, otherwise, err := newestSums(sums, o.Window)
 	if err != nil {
 		return nil, err
+	}
+	if otherwise > 0 {
+		r.Notes = append(r.Notes, phrase.Count(otherwise, "start")+" left out of the window: judged with other members or baselines than the newest")
 	}
 	r.Window = phrase.Count(o.Window, "start")
 	if r.Starts = len(window); r.Starts > 0 {
@@ -158,7 +164,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 			return nil, err
 		}
 		var joined VerifyResult
-		if err := publishScores(filepath.Join(o.Dir, "scores"), all, nil, &joined); err != nil {
+		if err := publishScores(filepath.Join(o.Dir, scoresDir), all, nil, &joined); err != nil {
 			return nil, err
 		}
 		r.window, r.Scores, r.Outputs = all, joined.Scores, joined.Outputs
@@ -343,11 +349,43 @@ func (v *verification) trim() {
 	v.inits = slices.DeleteFunc(v.inits, func(init ensemble.Init) bool { return !left[init] })
 }
 
-// newestSums lists the files of sums of the newest starts, ascending.
-func newestSums(dir string, most int) ([]string, error) {
+// newestSums lists the files of sums of the newest starts that were judged as the newest of them was, ascending, and counts
+// newer ones than the oldest of these that were judged otherwise: with other members, or without baselines
+// since the training had seen the analyses.
+func newestSums(dir string, most int) (window []string, otherwise int, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+sumsEnding))
+	if err != nil {
+		return nil, 0, err
+	}
 	slices.Sort(names)
-	return names[max(0, len(names)-most):], err
+	as := map[score.Target][]byte{}
+	for _, name := range slices.Backward(names) {
+		if len(window) == most {
+			break
+		}
+		s, err := loadSums(name)
+		if err != nil {
+			return nil, 0, err
+		}
+		heads := map[score.Target][]byte{}
+		same := true
+		for _, t := range s.Targets {
+			var h sumsHead
+			if err := json.Unmarshal(t.Head, &h); err != nil {
+				return nil, 0, badSums(name, err)
+			}
+			heads[h.Target] = t.Head
+			same = same && (as[h.Target] == nil || bytes.Equal(as[h.Target], t.Head))
+		}
+		if !same {
+			otherwise++
+			continue
+		}
+		maps.Copy(as, heads)
+		window = append(window, name)
+	}
+	slices.Reverse(window)
+	return window, otherwise, nil
 }
 
 // raise looks for scores outside their bands. An alarm that was there before keeps its start.
@@ -421,11 +459,17 @@ func (r *RollingResult) add(a Alarm) {
 	r.Alarms.Alarms = append(r.Alarms.Alarms, a)
 }
 
-// save writes the alarms, and a line of the history if there was something new.
+// save writes the alarms, and lines of the history if there was something new, or a call before was killed when it had judged
+// and not yet written them.
 func (r *RollingResult) save(dir string) error {
 	path := filepath.Join(dir, alarmsFile)
 	r.Outputs = append(r.Outputs, path)
-	if r.New > 0 {
+	name := filepath.Join(dir, historyFile)
+	old, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return exit.Read(name, err)
+	}
+	if r.New > 0 || !r.isLast(old) {
 		var lines bytes.Buffer
 		for _, a := range r.seen {
 			line, err := json.Marshal(historyLine{r.At.Format(time.RFC3339), r.Model, r.Starts, a.Kind, a.Text, a.Variable, a.Level, a.Lead, a.Value, a.CILow, a.CIHigh, a.CIHigh < a.BandLow || a.CILow > a.BandHigh})
@@ -434,17 +478,19 @@ func (r *RollingResult) save(dir string) error {
 			}
 			lines.Write(append(line, '\n'))
 		}
-		name := filepath.Join(dir, historyFile)
-		old, err := os.ReadFile(name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return exit.Read(name, err)
-		}
 		if err := exit.Create(name, atomicfile.WriteFile(name, append(old, lines.Bytes()...))); err != nil {
 			return err
 		}
 		r.Outputs = append(r.Outputs, name)
 	}
 	return jsonfile.Write(path, r.Alarms) // last: predictions look at it
+}
+
+// isLast tells whether a history ends with the newest start of the window.
+func (r *RollingResult) isLast(history []byte) bool {
+	lines := bytes.Split(bytes.TrimSpace(history), []byte{'\n'})
+	var h historyLine
+	return json.Unmarshal(lines[len(lines)-1], &h) == nil && h.At == r.At.Format(time.RFC3339) && h.Model == r.Model
 }
 
 // historyLine is one score of one window.

@@ -3,6 +3,9 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,6 +72,7 @@ func TestRolling(t *testing.T) {
 	if again, _ := os.ReadFile(filepath.Join(o.Dir, alarmsFile)); third.New != 0 || string(again) != string(text) {
 		t.Errorf("%d new starts, alarms changed: %t", third.New, string(again) != string(text))
 	}
+	interrupted(t, o)
 
 	// Analyses that are 5 K warmer, as two programs write them.
 	warm := make([]string, len(f.Analyses))
@@ -104,6 +108,78 @@ func TestRolling(t *testing.T) {
 	for line := range strings.Lines(string(history)) {
 		var h historyLine
 		must(t, json.Unmarshal([]byte(line), &h))
+	}
+}
+
+// interrupted calls a verification again that was interrupted: whatever it had not yet written, or half, is written as if it had
+// never been. A start whose sums are damaged is refused, and judged anew when they are removed.
+func interrupted(t *testing.T, o RollingOptions) {
+	t.Helper()
+	content := func() map[string]string {
+		t.Helper()
+		files := map[string]string{}
+		must(t, filepath.WalkDir(o.Dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			files[strings.TrimPrefix(path, o.Dir)] = string(text)
+			return err
+		}))
+		return files
+	}
+	want := content()
+	history := filepath.Join(o.Dir, historyFile)
+	sums, err := filepath.Glob(filepath.Join(o.Dir, "sums-*", "*"+sumsEnding))
+	must(t, err)
+	newest, oldest := sums[len(sums)-1], sums[len(sums)-o.Window] // which the training had seen
+	cut := func() {                                               // the lines of the last call
+		lines := slices.Collect(strings.Lines(want["/"+historyFile]))
+		last := slices.IndexFunc(lines, func(l string) bool { return l[:40] == lines[len(lines)-1][:40] }) // "at" is the first field
+		must(t, os.WriteFile(history, []byte(strings.Join(lines[:last], "")), 0o644))
+	}
+	for name, undo := range map[string]func(){
+		"before the history": func() {
+			must(t, errors.Join(os.Remove(filepath.Join(o.Dir, alarmsFile)), os.RemoveAll(filepath.Join(o.Dir, scoresDir))))
+			cut()
+		},
+		"before the sums of a start": func() { cut(); must(t, errors.Join(os.Remove(newest), os.Remove(oldest))) },
+		"while it wrote some of them": func() {
+			for _, path := range []string{newest, history, filepath.Join(o.Dir, alarmsFile), filepath.Join(o.Dir, "scores", "scores.json")} {
+				must(t, os.WriteFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".partial-x1"), []byte("half"), 0o644))
+			}
+		},
+	} {
+		undo()
+		_, err := Rolling(context.Background(), o)
+		must(t, err)
+		if got := content(); !maps.Equal(got, want) {
+			for path := range got {
+				if got[path] != want[path] {
+					t.Errorf("interrupted %s: %s differs", name, path)
+				}
+			}
+			t.Fatalf("interrupted %s: %d files, want %d", name, len(got), len(want))
+		}
+	}
+	text := []byte(want[strings.TrimPrefix(newest, o.Dir)])
+	text[len(text)/2] ^= 1
+	must(t, os.WriteFile(newest, text, 0o644))
+	if _, err := Rolling(context.Background(), o); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), newest) {
+		t.Errorf("sums with one bit changed: %v", err)
+	}
+	must(t, os.Remove(newest))
+	alone, err := Rolling(context.Background(), o) // judged with baselines, which the others are not
+	must(t, err)
+	if alone.New != 1 || alone.Starts != 1 || !slices.ContainsFunc(alone.Notes, func(s string) bool { return strings.HasPrefix(s, "19 starts left out of the window") }) {
+		t.Errorf("a start that is judged otherwise: %d new, %d in the window, %q", alone.New, alone.Starts, alone.Notes)
+	}
+	must(t, errors.Join(os.Remove(newest), os.Remove(oldest)))
+	cut()
+	_, err = Rolling(context.Background(), o)
+	must(t, err)
+	if got := content(); !maps.Equal(got, want) {
+		t.Error("after damaged sums were removed the files differ")
 	}
 }
 
@@ -222,6 +298,35 @@ func promotions(t *testing.T, trained, worse, worseVerdict, betterVerdict string
 	must(t, os.WriteFile(filepath.Join(name, versionsDir, first.Version, "model", "coupling.json"), []byte("[]\n"), 0o644))
 	if _, err := predict(); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "changed after it was promoted") {
 		t.Errorf("a model that was changed: %v", err)
+	}
+
+	// What the errors advise helps, and what a killed one left goes.
+	for _, left := range []string{versionsDir + "/.0123.partial-x", ".current.json.partial-y"} {
+		must(t, os.MkdirAll(filepath.Join(name, left), 0o755))
+	}
+	_, err = Promote(PromoteOptions{Name: name, RunDir: trained})
+	must(t, err)
+	stands("promoting again what was changed", trained)
+	current := filepath.Join(name, promotionFile)
+	text, err := os.ReadFile(current)
+	must(t, err)
+	for _, bad := range []string{"", "{", string(text[:len(text)-20]), strings.Replace(string(text), first.Version, "..", 1), strings.Replace(string(text), first.Model, "", 1), strings.Replace(string(text), first.Model, list[1].Model, 1)} {
+		must(t, os.WriteFile(current, []byte(bad), 0o644))
+		for what, err := range map[string]error{"predict": func() error { _, err := predict(); return err }(), "promote": func() error { _, err := Promote(PromoteOptions{Name: name, RunDir: trained}); return err }()} {
+			if exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "does not say which model") {
+				t.Errorf("%s with %q: %v", what, bad, err)
+			}
+		}
+	}
+	must(t, os.Remove(current))
+	_, err = Promote(PromoteOptions{Name: name, RunDir: trained})
+	must(t, err)
+	stands("promoting after a damaged file was removed", trained)
+	if left, err := filepath.Glob(filepath.Join(name, "*", ".*")); err != nil || left != nil {
+		t.Errorf("left: %q", left)
+	}
+	if left, err := filepath.Glob(filepath.Join(name, ".*")); err != nil || left != nil {
+		t.Errorf("left: %q", left)
 	}
 	if _, err := Promote(PromoteOptions{Name: name, RunDir: t.TempDir()}); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("no training: %v", err)

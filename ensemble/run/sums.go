@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/gob"
 	"encoding/json"
 	"errors"
@@ -52,8 +53,9 @@ type sumsOfTarget struct {
 	Dates []dateSums // ascending
 }
 
-// sumsSchema begins a file of sums; the rest is in gob, and of one version of the program.
-const sumsSchema = "ensemble.sums/1\n"
+// sumsSchema begins a file of sums; then comes a line with the SHA-256 of the rest, which is in gob, and of one version
+// of the program.
+const sumsSchema = "ensemble.sums/2\n"
 
 // head describes the sums of a scoring.
 func (s *scoring) head() sumsHead {
@@ -118,12 +120,14 @@ func saveSums(path string, all []*scoring, trained []score.Coupling) error {
 
 // save writes a file of sums.
 func (s *savedSums) save(path string) error {
-	var text bytes.Buffer
-	text.WriteString(sumsSchema)
-	if err := gob.NewEncoder(&text).Encode(s); err != nil {
+	var rest bytes.Buffer
+	if err := gob.NewEncoder(&rest).Encode(s); err != nil {
 		return fmt.Errorf("sums: %w", err)
 	}
-	return exit.Create(path, atomicfile.WriteFile(path, text.Bytes()))
+	return exit.Create(path, atomicfile.Write(path, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s%x\n%s", sumsSchema, sha256.Sum256(rest.Bytes()), rest.Bytes())
+		return err
+	}))
 }
 
 // init is the start that sums are of.
@@ -242,7 +246,7 @@ func (f *foundSums) join(b score.Bootstrap) (*scoring, error) {
 }
 
 func badSums(path string, err error) error {
-	return &exit.Error{Code: exit.BadData, What: "these are no sums of scores", At: path, Why: err.Error(), Fix: "give files of `ensemble verify --sums`, made by this program", Err: err}
+	return &exit.Error{Code: exit.BadData, What: "these are no sums of scores", At: path, Why: err.Error(), Fix: "give files of `ensemble verify --sums`, made by this version of the program; those of --rolling are made anew when they are removed", Err: err}
 }
 
 // compareTargets is the order of targets in results.
@@ -286,14 +290,23 @@ func loadSums(path string) (*savedSums, error) {
 	if err != nil {
 		return nil, exit.Read(path, err)
 	}
-	var saved savedSums
-	if rest, ok := bytes.CutPrefix(text, []byte(sumsSchema)); !ok {
-		err = errors.New("it does not begin as sums of this program do")
-	} else if err = gob.NewDecoder(bytes.NewReader(rest)).Decode(&saved); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("the file ends early")
-	}
+	saved, err := parseSums(text)
 	if err != nil {
 		return nil, badSums(path, err)
 	}
-	return &saved, nil
+	return saved, nil
+}
+
+// parseSums reads a file of sums.
+func parseSums(text []byte) (*savedSums, error) {
+	rest, ok := bytes.CutPrefix(text, []byte(sumsSchema))
+	if !ok {
+		return nil, errors.New("it does not begin as sums of this program do")
+	}
+	sum, rest, _ := bytes.Cut(rest, []byte{'\n'})
+	if fmt.Sprintf("%x", sha256.Sum256(rest)) != string(sum) {
+		return nil, errors.New("it is damaged, or ends early: its SHA-256 is not the one it says")
+	}
+	saved := &savedSums{}
+	return saved, gob.NewDecoder(bytes.NewReader(rest)).Decode(saved)
 }

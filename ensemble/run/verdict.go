@@ -63,7 +63,7 @@ func verdictOn(o RollingOptions, own *RollingResult) (*Verdict, error) {
 	if used.Model == own.Model {
 		return nil, &exit.Error{Code: exit.Usage, What: "both verifications are of one model", At: o.Against, Why: "its checksum is " + used.Model, Fix: "give the folder of the rolling verification of the other model"}
 	}
-	files, err := newestSums(sumsDir(o.Against, used.Model), 10*o.Window) // of which those that both have count
+	files, _, err := newestSums(sumsDir(o.Against, used.Model), 10*o.Window) // of which those that both have count
 	if err != nil || len(files) == 0 {
 		return nil, none
 	}

@@ -136,7 +136,7 @@ func refusedSums(t *testing.T, o VerifyOptions, files []string) {
 	}{
 		{[]string{files[0], files[0]}, "was given twice", exit.BadData},
 		{[]string{files[0], other.Sums}, "other choice", exit.BadData},
-		{[]string{cut}, "ends early", exit.BadData},
+		{[]string{cut}, "damaged, or ends early", exit.BadData},
 		{[]string{not}, "does not begin", exit.BadData},
 		{[]string{not + ".none"}, "", exit.NotYet},
 	} {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -79,6 +80,22 @@ const partial = ".partial-"
 // any more if its writer is dead.
 func Temporary(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.Contains(name, partial)
+}
+
+// Sweep removes from a folder what processes left there that were killed while they wrote some files, of any name if
+// none is given. It is for those who know that nobody writes them now. A folder that is not there has nothing.
+func Sweep(dir string, names ...string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		of := func(name string) bool { return strings.HasPrefix(e.Name(), "."+name+partial) }
+		if Temporary(e.Name()) && (len(names) == 0 || slices.ContainsFunc(names, of)) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
 }
 
 // TempDir makes a new folder in dir whose name begins with prefix, with the
