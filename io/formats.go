@@ -21,6 +21,8 @@ import (
 // format is one kind of file.
 type format struct {
 	name string
+	// endings are those that names of such files have.
+	endings []string
 	// matches looks at the first bytes of a file.
 	matches func(head []byte) bool
 	// index reads structure and metadata of a file.
@@ -29,13 +31,13 @@ type format struct {
 
 // formats is the table of what can be read, tried in order.
 var formats = []format{
-	{"NetCDF", isNetCDF, indexNetCDF},
+	{"NetCDF", []string{".nc", ".nc4", ".cdf"}, isNetCDF, indexNetCDF},
 	stores, // before GRIB, whose mark may stand anywhere in its head
-	{"GRIB", isGRIB, indexGRIB},
+	{"GRIB", []string{".grib", ".grib1", ".grib2", ".grb", ".grb1", ".grb2"}, isGRIB, indexGRIB},
 }
 
 // stores is also the format of a folder that holds a store.
-var stores = format{"Zarr", isZip, indexZarr}
+var stores = format{"Zarr", []string{".zarr.zip"}, isZip, indexZarr}
 
 // headSize is how much of a file is looked at to tell its format; real GRIB
 // files have up to some kilobytes of bulletin header before the first message.
@@ -109,15 +111,26 @@ func detect(path string) (*file, error) {
 		}
 	}
 	f.Close()
-	why := fmt.Sprintf("it begins with %q", head[:min(16, len(head))])
+	return nil, wrongKind(path, foreign(head), "give GRIB or NetCDF files or Zarr stores")
+}
+
+// guess says what a wrong file probably is, "" if that is not known.
+func guess(head []byte) string {
 	text := strings.TrimLeft(string(head), " \t\r\n\ufeff")
 	for _, g := range guesses {
 		if strings.HasPrefix(text, g.prefix) {
-			why = "it looks like " + g.what
-			break
+			return g.what
 		}
 	}
-	return nil, wrongKind(path, why, "give GRIB or NetCDF files or Zarr stores")
+	return ""
+}
+
+// foreign says what is wrong with a file of no known format.
+func foreign(head []byte) string {
+	if what := guess(head); what != "" {
+		return "it looks like " + what
+	}
+	return fmt.Sprintf("it begins with %q", head[:min(16, len(head))])
 }
 
 func wrongKind(path, why, fix string) error {

@@ -88,15 +88,15 @@ func open(patterns []string, o options) (*Dataset, error) {
 
 // expand lists the files of patterns by absolute paths.
 func expand(what string, patterns []string) ([]string, error) {
-	var paths []config.Path
+	var paths []string
 	for _, p := range patterns {
 		abs, err := filepath.Abs(p)
 		if err != nil {
 			return nil, exit.Read(p, err)
 		}
-		paths = append(paths, config.Path(abs))
+		paths = append(paths, abs)
 	}
-	files, err := config.Expand(what, paths)
+	files, _, err := run.Files(what, paths)
 	slices.Sort(files)
 	return files, err
 }

@@ -32,9 +32,9 @@ func experimentCase(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
-	forecast := a.filesFlag(f, "forecast", "`FILE`s that predict wrote")
-	analysis := a.filesFlag(f, "analysis", "`FILE`s of the analyses")
-	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts")
+	forecast := a.filesFlag(f, "forecast", "`FILE`s that predict wrote, or their folders")
+	analysis := a.filesFlag(f, "analysis", "`FILE`s of the analyses, or their folder")
+	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts, or their folder")
 	f.StringVar(&o.Verify.RunDir, "run-dir", "", "`DIR` of the training, for its members and climate")
 	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of the study")
 	f.StringVar(&o.Box, "box", "", "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST")
@@ -60,7 +60,7 @@ func experimentCase(a *app) *cobra.Command {
 			in   []string
 			to   *[]string
 		}{{"--forecast", *forecast, &o.Verify.Forecast}, {"--analysis", *analysis, &o.Verify.Analysis}, {"--members", *members, &o.Verify.Members}} {
-			if *list.to, err = expand(list.flag, list.in); err != nil {
+			if *list.to, err = a.expand(list.flag, list.in); err != nil {
 				return result{}, err
 			}
 		}

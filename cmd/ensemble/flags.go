@@ -135,14 +135,17 @@ func repeatFlags(args, manyFiles []string) []string {
 	return out
 }
 
-// expand lists the files that names and patterns stand for.
-func expand(flag string, names []string) ([]string, error) {
-	patterns := make([]config.Path, len(names))
-	for i, n := range names {
-		patterns[i] = config.Path(n)
+// expand lists the files that names, patterns and folders stand for.
+func (a *app) expand(flag string, names []string) ([]string, error) {
+	files, aside, err := run.Files(flag, names)
+	for _, x := range aside {
+		a.aside(x)
 	}
-	return config.Expand(flag, patterns)
+	return files, err
 }
+
+// aside logs what lies in a folder of input files and is none.
+func (a *app) aside(x run.Aside) { a.log.Debug("left aside", "file", x.Path, "why", x.Why) }
 
 // required says which of the flags that a command cannot do without are missing, all
 // at once.

@@ -20,9 +20,11 @@ func inspectCommand(a *app) *cobra.Command {
 		Short: "List what files, Zarr stores or a sample store hold",
 		Long: "List what GRIB and NetCDF files and Zarr stores hold: variables, units, levels,\n" +
 			"members, leads, starts, grids, with holes, and what could not be used and why;\n" +
-			"or what the folder of a sample store holds.",
+			"or what the folder of a sample store holds. Another folder stands for the files\n" +
+			"in it; what is left aside there is listed.",
 		Example: "  ensemble inspect forecast.grib2\n" +
 			"  ensemble inspect --stats fc/*.grib2 an/*.nc\n" +
+			"  ensemble inspect fc\n" +
 			"  ensemble inspect --json forecast.grib2\n" +
 			"  ensemble inspect store",
 		Annotations: notes("ensemble help train", exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),

@@ -28,9 +28,10 @@ func predictCommand(a *app) *cobra.Command {
 		Long: "Turn ensemble forecasts into calibrated products with a trained model: mean and\n" +
 			"spread, quantiles, probabilities of events, and members.\n" +
 			"Each start becomes one folder of files with a manifest, published as a whole.\n" +
-			"Without all members it waits, refuses or goes on as the members section of -c\n" +
-			"says (docs/predict.md). A start that is there already from the same input is not\n" +
-			"made again.\n" +
+			"A folder in --input stands for the files in it; folders and quoted patterns are\n" +
+			"looked at again while the program waits. Without all members it waits, refuses\n" +
+			"or goes on as the members section of -c says (docs/predict.md). A start that is\n" +
+			"there already from the same input is not made again.\n" +
 			"Under mpirun or srun the ranks deal the starts out among themselves; --mesh\n" +
 			"lays several ranks out over each start, for grids too large for one.",
 		Example: "  ensemble predict --run-dir runs/a --input fc.grib2 --out products\n" +
@@ -40,8 +41,8 @@ func predictCommand(a *app) *cobra.Command {
 			"    --quantiles 0.1,0.5,0.9 --probability \"t2m<0degC\" --area 70/-20/30/40\n" +
 			"  ensemble predict --run-dir runs/a --input fc.grib2 --cycle 2026010100 \\\n" +
 			"    --out products --json\n" +
-			"  ensemble predict -c predict.yaml --cycle 2026010100 --out products \\\n" +
-			"    --deadline +40m --json\n" +
+			"  ensemble predict -c predict.yaml --input fc --cycle 2026010100 \\\n" +
+			"    --out products --deadline +40m --json\n" +
 			"  mpirun -n 8 ensemble predict --run-dir runs/a --input fc/*.grib2 \\\n" +
 			"    --out products --mesh \"lat:2 lon:2\"",
 		Annotations: notes("ensemble verify, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
@@ -113,7 +114,7 @@ func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (run.Pr
 	overwrite := overwriteFlag(f)
 	threads, device := threadsFlag(f), deviceFlag(f)
 	runDir := f.String("run-dir", "", "`DIR` of a finished training")
-	input := a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF, or Zarr stores")
+	input := a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF, Zarr stores, or folders")
 	out := f.StringP("out", "o", "", "`DIR` of the products; one folder a start")
 	publishing := publishingFlags(cmd)
 	precision := f.String("precision", "", "fields inside the network: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
@@ -151,7 +152,7 @@ func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (run.Pr
 			return o, c, err
 		}
 		o.Policy.Sparse = o.Policy.Sparse || sparse
-		o.Find = func() ([]string, error) { return expand("--input", o.Input) }
+		o.Aside = a.aside
 		for _, name := range c.Output.Formats {
 			o.Formats = append(o.Formats, run.Format(name))
 		}

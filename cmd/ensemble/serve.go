@@ -23,7 +23,7 @@ func serveCommand(a *app) *cobra.Command {
 			"ready in between. Products, health, metrics and a page with the latest maps are\n" +
 			"read at --listen, of this machine only unless it says otherwise. Nothing can be\n" +
 			"written there. SIGHUP reads the configuration again; SIGTERM ends with 75.",
-		Example: "  ensemble serve --run-dir runs/a --input \"fc/*.grib2\" --out products\n" +
+		Example: "  ensemble serve --run-dir runs/a --input fc --out products\n" +
 			"  ensemble serve -c serve.yaml\n" +
 			"  ensemble serve -c predict.yaml --listen 127.0.0.1:8642 \\\n" +
 			"    --listen unix:/run/ensemble/http.sock\n" +

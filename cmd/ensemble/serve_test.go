@@ -203,7 +203,10 @@ func TestServe(t *testing.T) {
 	}
 	f.put("in/a.grib2", of(lastDay, func(int) bool { return true }))
 	f.put("in/b.grib2", of(next, func(m int) bool { return m < 2 }))
-	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [\"%s/*.grib2\"]\nout: %s\nmembers: {poll: 0.03s}\nserve: {ready_within: 1000000h}\n", f.run, in, out))
+	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [%s]\nout: %s\nmembers: {poll: 0.03s}\nserve: {ready_within: 1000000h}\n", f.run, in, out))
+	for _, name := range []string{"in/.b.grib2.Xa81bQ", "in/b.grib2.part", "in/a.grib2.idx"} { // beside the input, which is a folder
+		f.put(name, []byte("GRIB, but not yet, or never"))
+	}
 	s := f.serve("-c", file)
 	s.said(`"msg":"issued"`, 1)
 	resp, body := s.get("/readyz")
@@ -212,13 +215,17 @@ func TestServe(t *testing.T) {
 	}
 	var status struct {
 		Starts []struct{ Cycle, State, Why string }
+		Unread []struct{}
+		Aside  []struct{ File, Why string } `json:"left_aside"`
+		Asides int                          `json:"left_aside_count"`
 	}
 	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) { // the log is earlier
 		if _, body = s.get("/status"); bytes.Contains(body, []byte(`"issued"`)) {
 			break
 		}
 	}
-	if json.Unmarshal(body, &status) != nil || len(status.Starts) != 2 || status.Starts[0].State != "waiting" || !strings.Contains(status.Starts[0].Why, "member 2") || status.Starts[1].State != "issued" {
+	if json.Unmarshal(body, &status) != nil || len(status.Starts) != 2 || status.Starts[0].State != "waiting" || !strings.Contains(status.Starts[0].Why, "member 2") || status.Starts[1].State != "issued" ||
+		len(status.Unread) > 0 || status.Asides != 3 || len(status.Aside) != 3 || !strings.Contains(status.Aside[2].Why, "not complete") {
 		t.Errorf("/status: %s", body)
 	}
 	f.put("in/c.grib2", of(next, func(m int) bool { return m >= 2 }))
@@ -281,7 +288,8 @@ func TestServe(t *testing.T) {
 		t.Errorf("ended with %d, want 75:\n%s", code, s.text())
 	}
 
-	// The products say which command makes them, and it makes the same bytes.
+	// The products say which command makes them, and it makes the same bytes, by a pattern too.
+	f.put("serve.yaml", bytes.Replace(sound, []byte("["+in+"]"), []byte("[\""+in+"/*.grib2\"]"), 1))
 	got := tree(t, out)
 	if err := os.RemoveAll(out); err != nil {
 		t.Fatal(err)

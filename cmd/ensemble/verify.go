@@ -39,9 +39,9 @@ func verifyCommand(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
-	forecast := a.filesFlag(f, "forecast", "`FILE`s that predict wrote")
-	analysis := a.filesFlag(f, "analysis", "`FILE`s of the analyses")
-	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts")
+	forecast := a.filesFlag(f, "forecast", "`FILE`s that predict wrote, or their folders")
+	analysis := a.filesFlag(f, "analysis", "`FILE`s of the analyses, or their folder")
+	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts, or their folder")
 	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for scores.json, scores.csv and tables in Parquet")
 	f.StringSliceVar(&o.Choice.Scores, "scores", nil, "`IDS` of scores, default or all (docs/scores.md)")
@@ -51,7 +51,7 @@ func verifyCommand(a *app) *cobra.Command {
 	f.StringVar(&o.Choice.Weights, "weights", run.WeightsByArea, "of points: area, or `none`, as published tables of ENS-10")
 	f.StringVar(&o.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
 	f.StringVar(&o.Sums, "sums", "", "`FILE` for the sums of these starts, to be joined")
-	join := a.filesFlag(f, "join", "`FILE`s of sums to be joined, in place of forecasts")
+	join := a.filesFlag(f, "join", "`FILE`s of sums to be joined, or folders of *.sums")
 	rolling := run.RollingOptions{Bands: run.DefaultBands}
 	f.StringVar(&rolling.Dir, "rolling", "", "`DIR` of what was judged before, its newest scores and alarms")
 	f.IntVar(&rolling.Window, "window", 30, "newest starts that --rolling judges together")
@@ -78,7 +78,7 @@ func verifyCommand(a *app) *cobra.Command {
 			in   []string
 			to   *[]string
 		}{{"--forecast", *forecast, &o.Forecast}, {"--analysis", *analysis, &o.Analysis}, {"--members", *members, &o.Members}} {
-			if *list.to, err = expand(list.flag, list.in); err != nil {
+			if *list.to, err = a.expand(list.flag, list.in); err != nil {
 				return result{}, err
 			}
 		}
@@ -143,7 +143,7 @@ func verified(r *run.VerifyResult) result {
 // joinSums joins files of sums, which say by themselves what they are of.
 //
 // Errors: exit 64 for flags that only a new verification has.
-func joinSums(cmd *cobra.Command, o run.JoinOptions, patterns []string) (result, error) {
+func joinSums(cmd *cobra.Command, o run.JoinOptions, names []string) (result, error) {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains([]string{"join", "out", "sums", "resamples", "json"}, f.Name) && cmd.LocalFlags().Lookup(f.Name) != nil && cmd.InheritedFlags().Lookup(f.Name) == nil {
@@ -155,7 +155,7 @@ func joinSums(cmd *cobra.Command, o run.JoinOptions, patterns []string) (result,
 			Fix: "leave these flags out beside --join, or verify again"}
 	}
 	var err error
-	if o.Files, err = expand("--join", patterns); err != nil {
+	if o.Files, err = run.SumsFiles("--join", names); err != nil {
 		return result{}, err
 	}
 	r, err := run.JoinSums(o)

@@ -434,22 +434,6 @@ func TestJSONSchema(t *testing.T) {
 	}
 }
 
-func TestExpand(t *testing.T) {
-	dir := t.TempDir()
-	for _, f := range []string{"b.nc", "a.nc"} {
-		if err := os.WriteFile(filepath.Join(dir, f), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	files, err := Expand("data.forecasts", []Path{Path(dir + "/*.nc"), Path(dir + "/a.nc")})
-	if err != nil || len(files) != 2 || filepath.Base(files[0]) != "a.nc" {
-		t.Errorf("got %v, %v, want a.nc and b.nc once each", files, err)
-	}
-	if _, err := Expand("data.forecasts", []Path{Path(dir + "/*.grib")}); exit.CodeOf(err) != exit.NotYet {
-		t.Errorf("no file: %v, want exit 66", err)
-	}
-}
-
 // FuzzLoad: whatever the text, reading ends, either with a configuration whose
 // effective form reads back to itself, or with an exit 64 that names a place.
 func FuzzLoad(f *testing.F) {

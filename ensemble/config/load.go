@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -235,26 +234,3 @@ func (e *effective) Files() []SourceFile { return e.files }
 
 // Warnings are what is odd but legal, such as environment variables of no key.
 func (e *effective) Warnings() []string { return e.warnings }
-
-// Expand lists the files that patterns name, each once, sorted within its pattern.
-//
-// Errors: exit 66 if a pattern names no file, 64 if it is no valid pattern.
-func Expand(key string, patterns []Path) ([]string, error) {
-	var files []string
-	for _, p := range patterns {
-		found, err := filepath.Glob(string(p))
-		if err != nil {
-			return nil, &exit.Error{Code: exit.Usage, What: "not a valid file pattern", At: string(p), Why: err.Error(), Fix: "correct " + key, Err: err}
-		}
-		if len(found) == 0 {
-			return nil, &exit.Error{Code: exit.NotYet, What: "no such file", At: string(p), Why: "named by " + key,
-				Fix: "correct the path, or wait until the file is there"}
-		}
-		for _, f := range found {
-			if !slices.Contains(files, f) {
-				files = append(files, f)
-			}
-		}
-	}
-	return files, nil
-}

@@ -86,7 +86,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
 	{Path: "run_dir", Example: "runs/a",
 		Help: "Folder of a finished training, as --run-dir."},
 	{Path: "input", Example: "[fc/*.grib2]",
-		Help: "Forecast files, as --input; patterns with * and ? are allowed, and looked at again while the program waits."},
+		Help: "Forecast files, as --input; patterns with * and ?, and folders, which stand for the files in them, are looked at again while the program waits."},
 	{Path: "out", Example: "products",
 		Help: "Folder of the products, as --out."},
 

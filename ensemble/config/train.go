@@ -261,9 +261,9 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "What the network is compared with beside the raw ensemble: names of docs/baselines.md. They are fitted to the training and validation starts and scored where the network is."},
 
 	{Path: "data.forecasts", Required: true, Example: "[fc/*.grib2]",
-		Help: "Files of the ensemble forecasts, GRIB or NetCDF, and Zarr stores; patterns with * and ? are allowed."},
+		Help: "Files of the ensemble forecasts, GRIB or NetCDF, and Zarr stores; patterns with * and ?, and folders, which stand for the files in them."},
 	{Path: "data.analyses", Example: "[an/*.nc]",
-		Help: "Files of the analyses that forecasts are compared with. Needed for scores and for heads that predict a distribution."},
+		Help: "Files of the analyses that forecasts are compared with, as data.forecasts. Needed for scores and for heads that predict a distribution."},
 	{Path: "data.store", Example: "store",
 		Help: "Folder of a sample store that `ensemble data prepare` has made of the forecasts and analyses: training reads it in their place."},
 	{Path: "data.memory", Default: "4GiB", Example: "32GiB", Resume: true, Neutral: true,

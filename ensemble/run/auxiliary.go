@@ -30,7 +30,7 @@ func readAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Aux
 	if len(to) == 0 {
 		return nil
 	}
-	files, err := config.Expand("data.auxiliary.files", c.Data.Auxiliary.Files)
+	files, err := filesOf("data.auxiliary.files", c.Data.Auxiliary.Files)
 	if err != nil {
 		return err
 	}

@@ -235,14 +235,18 @@ func check(ctx context.Context, o CheckOptions) (*CheckResult, error) {
 			*l = LayoutOf(o.Config.Data.Members.Layout)
 		}
 	}
-	files, analyses := o.Files, []string(nil)
+	files, _, err := arguments(o.Files)
+	if err != nil {
+		return nil, err
+	}
+	var analyses []string
 	if o.Config != nil && len(files) == 0 {
 		var err error
-		if files, err = config.Expand("data.forecasts", o.Config.Data.Forecasts); err != nil {
+		if files, err = filesOf("data.forecasts", o.Config.Data.Forecasts); err != nil {
 			return nil, err
 		}
 		if len(o.Config.Data.Analyses) > 0 {
-			if analyses, err = config.Expand("data.analyses", o.Config.Data.Analyses); err != nil {
+			if analyses, err = filesOf("data.analyses", o.Config.Data.Analyses); err != nil {
 				return nil, err
 			}
 		}

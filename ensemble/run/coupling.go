@@ -144,10 +144,10 @@ type archived struct {
 
 // openArchive looks through past analyses of what a choice publishes. No values are read.
 //
-// Errors: those of config.Expand and fio.Open; exit 66 if there is no time at which all
+// Errors: those of fio.List and fio.Open; exit 66 if there is no time at which all
 // fields are there.
 func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *choice) (*archive, error) {
-	files, err := config.Expand("coupling.template", c.Template)
+	files, err := filesOf("coupling.template", c.Template)
 	if err != nil {
 		return nil, err
 	}

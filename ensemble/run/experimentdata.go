@@ -59,9 +59,10 @@ func (o *RecordedOptions) data(ctx context.Context) (*experimentData, error) {
 		return nil, err
 	}
 	for _, p := range slices.Concat(d.forecasts, d.analyses) {
-		found, err := filepath.Glob(filepath.Join(d.folder, p))
-		if err == nil && len(found) == 0 {
-			err = &exit.Error{Code: exit.NotYet, What: "no such file", At: filepath.Join(d.folder, p), Why: "named by the experiment " + c.Name, Fix: o.whereFix()}
+		found, _, err := Files("the experiment "+c.Name, []string{filepath.Join(d.folder, p)})
+		var absent *exit.Error
+		if errors.As(err, &absent) && absent.Code == exit.NotYet {
+			absent.Fix = o.whereFix()
 		}
 		if err != nil {
 			return nil, err

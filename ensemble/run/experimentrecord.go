@@ -266,11 +266,7 @@ func (o *RecordedOptions) products(ctx context.Context, d *experimentData) ([]ma
 	out, runDir := filepath.Join(o.Dir, "products"), filepath.Join(o.Dir, e.Variants[0].Name, fmt.Sprintf("seed-%d", e.Seeds[0]))
 	var input []string
 	for _, p := range e.Data.Forecasts {
-		found, err := filepath.Glob(filepath.Join(d.folder, p))
-		if err != nil {
-			return nil, err
-		}
-		input = append(input, found...)
+		input = append(input, filepath.Join(d.folder, p))
 	}
 	var made []string
 	for _, text := range e.Products {

@@ -262,7 +262,7 @@ func gridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) 
 	if c.Data.Store != "" {
 		return storeGrid(ctx, string(c.Data.Store))
 	}
-	files, err := config.Expand("data.forecasts", c.Data.Forecasts)
+	files, err := filesOf("data.forecasts", c.Data.Forecasts)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func planText(t *testing.T, write func(io.Writer) error) string {
 func trainerPlan(t *testing.T, c *config.TrainConfig, timings Timings) string {
 	t.Helper()
 	files := func(key string, patterns []config.Path) []string {
-		names, err := config.Expand(key, patterns)
+		names, err := filesOf(key, patterns)
 		if err != nil {
 			t.Fatal(err)
 		}

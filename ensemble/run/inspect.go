@@ -41,10 +41,14 @@ func Inspect(ctx context.Context, o InspectOptions, w io.Writer) error {
 		return inspectStore(ctx, o, w)
 	}
 	o.Input.SkipBad = true
-	in, err := fio.Open(ctx, o.Files, o.Input)
+	files, aside, err := arguments(o.Files)
+	var in *fio.Input
+	if err == nil {
+		in, err = fio.Open(ctx, files, o.Input)
+	}
 	if err != nil {
 		if o.JSON {
-			return errors.Join(err, writeInspectJSON(w, o, nil, nil, err))
+			return errors.Join(err, writeInspectJSON(w, o, nil, nil, aside, err))
 		}
 		return err
 	}
@@ -54,12 +58,12 @@ func Inspect(ctx context.Context, o InspectOptions, w io.Writer) error {
 		err = in.Faults()
 	}
 	if o.JSON {
-		if werr := writeInspectJSON(w, o, in.Catalogue(), rows, err); werr != nil {
+		if werr := writeInspectJSON(w, o, in.Catalogue(), rows, aside, err); werr != nil {
 			return werr
 		}
 		return err
 	}
-	if werr := writeInspectTables(w, in, rows, o.Stats); werr != nil {
+	if werr := writeInspectTables(w, in, rows, aside, o.Stats); werr != nil {
 		return werr
 	}
 	return err
@@ -205,7 +209,7 @@ type inspectUnused struct {
 	Reason   string `json:"reason"`
 }
 
-func writeInspectJSON(w io.Writer, o InspectOptions, cat *ensemble.Catalogue, rows []inspectRow, err error) error {
+func writeInspectJSON(w io.Writer, o InspectOptions, cat *ensemble.Catalogue, rows []inspectRow, aside []Aside, err error) error {
 	frame := answer.New("inspect", o.Version, err)
 	out := struct {
 		Messages int             `json:"messages"`
@@ -216,7 +220,8 @@ func writeInspectJSON(w io.Writer, o InspectOptions, cat *ensemble.Catalogue, ro
 		// Holes are the first ones; archives put together at random have millions.
 		Holes     []string `json:"holes"`
 		HoleCount int      `json:"hole_count"`
-	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}}
+		Aside     []Aside  `json:"left_aside"` // in folders that were named
+	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}, Aside: append([]Aside{}, aside...)}
 	if rows == nil {
 		out.Fields = []inspectRow{}
 	}
@@ -258,7 +263,7 @@ const maxHoles = 1000
 // maxLines bounds each list of the tables.
 const maxLines = 40
 
-func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, stats bool) error {
+func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, aside []Aside, stats bool) error {
 	cat := in.Catalogue()
 	var b strings.Builder
 	used := usedMessages(cat)
@@ -318,6 +323,11 @@ func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, stats boo
 		unused = append(unused, at+": "+u.Reason)
 	}
 	list(&b, "unused", unused)
+	var left []string
+	for _, a := range aside {
+		left = append(left, a.Path+": "+a.Why)
+	}
+	list(&b, "left aside", left)
 	list(&b, "warnings", cat.Warnings)
 	_, err := io.WriteString(w, strings.Map(printable, b.String()))
 	return err

@@ -45,7 +45,7 @@ func destinationOf(ctx context.Context, c *config.TrainConfig) (destination, err
 		}
 		d.grid = g
 	case c.Data.Grid.To == "analyses":
-		files, err := config.Expand("data.analyses", c.Data.Analyses)
+		files, err := filesOf("data.analyses", c.Data.Analyses)
 		if err != nil {
 			return d, err
 		}

@@ -32,16 +32,13 @@ import (
 
 // PredictOptions says what to predict from and where to publish.
 type PredictOptions struct {
-	RunDir string   // of a finished training, or the folder of a name that Promote made
-	Input  []string // forecast files
-	// Find lists the forecast files of now, in place of Input: while a prediction waits, it
-	// is asked again.
-	Find      func() ([]string, error) `json:"-"`
-	Policy    config.Policy            // of incomplete and defective input
-	Deadline  time.Time                // when waiting ends; zero: after Policy.Members.Wait, or at once
-	Out       string                   // root of the products: one folder a cycle
-	Cycle     time.Time                // only this start; zero: every start of the input
-	Publish   config.Publishing        // which statistics, and of what part
+	RunDir    string            // of a finished training, or the folder of a name that Promote made
+	Input     []string          // forecast files: names, patterns, folders, looked at again while a prediction waits
+	Policy    config.Policy     // of incomplete and defective input
+	Deadline  time.Time         // when waiting ends; zero: after Policy.Members.Wait, or at once
+	Out       string            // root of the products: one folder a cycle
+	Cycle     time.Time         // only this start; zero: every start of the input
+	Publish   config.Publishing // which statistics, and of what part
 	Formats   []product.Format
 	Overwrite product.Overwrite
 	// Regrid brings input on another grid to that of the model, in place of what the model
@@ -63,6 +60,7 @@ type PredictOptions struct {
 	Version  string
 	Progress *progress.Reporter
 	Warn     func(string) `json:"-"` // told what is waited for; nil drops it
+	Aside    func(Aside)  `json:"-"` // told once what in folders of the input is none; nil drops it
 }
 
 // PredictResult says what was published.
@@ -167,6 +165,8 @@ type prediction struct {
 	ranks     *team.Team             // that predict one start together
 	pool      *decode.Pool
 	demand    *demand
+	listing   fio.Listing
+	aside     []Aside  // of the input at the last look
 	files     []string // of the input
 	left      []string // files that were left out at the deadline, with reasons
 	input     *fio.Input

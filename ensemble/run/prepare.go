@@ -160,10 +160,10 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 
 // archiveFiles are the files of a configuration's forecasts and analyses.
 func archiveFiles(c *config.TrainConfig) (forecasts, analyses []string, err error) {
-	if forecasts, err = config.Expand("data.forecasts", c.Data.Forecasts); err != nil || len(c.Data.Analyses) == 0 {
+	if forecasts, err = filesOf("data.forecasts", c.Data.Forecasts); err != nil || len(c.Data.Analyses) == 0 {
 		return forecasts, nil, err
 	}
-	analyses, err = config.Expand("data.analyses", c.Data.Analyses)
+	analyses, err = filesOf("data.analyses", c.Data.Analyses)
 	return forecasts, analyses, err
 }
 

@@ -95,6 +95,9 @@ func (r *Resident) Model() ModelFacts {
 	return ModelFacts{Checksum: sum, Finished: r.p.trained.End, Version: r.p.model.Version, Members: r.p.demand.count, Trained: r.p.model.Trained}
 }
 
+// Aside is what was in folders of the input at the last look and is none.
+func (r *Resident) Aside() []Aside { return r.p.aside }
+
 // Poll is the time between two looks.
 func (r *Resident) Poll() time.Duration { return cmp.Or(r.p.demand.Members.Poll, defaultPoll) }
 
@@ -110,12 +113,12 @@ func (r *Resident) Close() {
 //
 // Errors: patterns that are none; ctx.Err(). What is wrong with a file is its start's.
 func (r *Resident) Look(ctx context.Context, oldest time.Time) ([]Candidate, []Unread, error) {
-	files, missing := r.p.o.Find()
+	files, missing := r.p.find()
 	if missing != nil && exit.CodeOf(missing) != exit.NotYet {
 		return nil, nil, missing
 	}
 	complete, pending := r.watch.sort(files)
-	maps.DeleteFunc(r.seen, func(path string, _ sighting) bool { return !slices.Contains(files, path) })
+	maps.DeleteFunc(r.seen, func(path string, _ sighting) bool { _, there := r.watch.marks[path]; return !there })
 	var unread []Unread
 	byStart := map[ensemble.Init]*holding{}
 	of := func(path string) []*holding {

@@ -177,7 +177,7 @@ func trainTimed(ctx context.Context, o TrainOptions, ranks *team.Team, timed *cl
 	if err := errors.Join(ranks.SameProgram(o.Version), ranks.Same("the configuration", c.Identity())); err != nil {
 		return nil, err
 	}
-	auxiliaryFiles, err := config.Expand("data.auxiliary.files", c.Data.Auxiliary.Files)
+	auxiliaryFiles, err := filesOf("data.auxiliary.files", c.Data.Auxiliary.Files)
 	if err != nil {
 		return nil, err
 	}

@@ -89,13 +89,9 @@ func newVigil(p *prediction) *vigil {
 
 // look is one look at the input; all but the first come after a pause.
 func (v *vigil) look(ctx context.Context) (l looked, err error) {
-	find := v.p.o.Find
-	if find == nil {
-		find = func() ([]string, error) { return v.p.o.Input, nil }
-	}
 	if v.deadline.IsZero() {
 		l.Done = true
-		l.Files, err = find()
+		l.Files, err = v.p.find()
 		return l, err
 	}
 	if v.began {
@@ -109,12 +105,30 @@ func (v *vigil) look(ctx context.Context) (l looked, err error) {
 	}
 	v.began = true
 	last := !time.Now().Before(v.deadline)
-	files, missing := find()
+	files, missing := v.p.find()
 	if missing != nil && exit.CodeOf(missing) != exit.NotYet {
 		return l, missing
 	}
 	complete, pending := v.sort(files)
 	return v.judge(ctx, complete, pending, missing, last)
+}
+
+// find lists the input of now, as far as it is there, and tells of what is new in its folders and no input.
+//
+// Errors: those of fio.List.
+func (p *prediction) find() ([]string, error) {
+	files, aside, err := p.listing.List("--input", p.o.Input)
+	told := map[Aside]bool{}
+	for _, a := range p.aside {
+		told[a] = true
+	}
+	for _, a := range aside {
+		if !told[a] && p.o.Aside != nil {
+			p.o.Aside(a)
+		}
+	}
+	p.aside = aside
+	return files, err
 }
 
 // judge decides on the files of one look, last of all at the deadline: missing is why there are

@@ -340,10 +340,12 @@ func (u *issuer) show(starts []run.Candidate, unread []run.Unread) {
 	}
 	u.metrics.queue(n, len(unread))
 	u.mu.Lock()
-	same := fmt.Sprint(list, unread) == fmt.Sprint(u.starts, u.unread)
+	aside := u.resident.Aside()
+	some := aside[:min(len(aside), maxAside)]
+	same := fmt.Sprint(list, unread, some) == fmt.Sprint(u.starts, u.unread, u.aside) && u.asides == len(aside)
 	u.mu.Unlock()
 	if !same {
-		u.change(func() { u.starts, u.unread = list, unread })
+		u.change(func() { u.starts, u.unread, u.aside, u.asides = list, unread, some, len(aside) })
 	}
 }
 

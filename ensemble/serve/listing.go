@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
@@ -111,6 +112,8 @@ type Status struct {
 	Newest  *Listed      `json:"newest"` // with products; null for none
 	Starts  []Start      `json:"starts"` // of the input
 	Unread  []UnreadFile `json:"unread"`
+	Aside   []run.Aside  `json:"left_aside"` // in folders of the input: no input, the first 100
+	Asides  int          `json:"left_aside_count"`
 }
 
 // UnreadFile is a file of the input whose start is not known.
@@ -123,7 +126,7 @@ func (h *handler) status(w *answer, r *http.Request) { asJSON(w, r, h.summary())
 
 func (s *state) summary() Status {
 	why := s.ready()
-	out := Status{Version: version.Version, Ready: why == "", Why: why, Starts: []Start{}, Unread: []UnreadFile{}}
+	out := Status{Version: version.Version, Ready: why == "", Why: why, Starts: []Start{}, Unread: []UnreadFile{}, Aside: []run.Aside{}}
 	if c := s.newest(); c != nil {
 		l := c.listed()
 		out.Newest = &l
@@ -137,6 +140,7 @@ func (s *state) summary() Status {
 	for _, u := range s.unread {
 		out.Unread = append(out.Unread, UnreadFile{u.Path, u.Why})
 	}
+	out.Aside, out.Asides = append(out.Aside, s.aside...), s.asides
 	return out
 }
 

@@ -14,6 +14,9 @@ import (
 // stuck is how long the issuing may take over one thing before the service no longer says that it lives.
 const stuck = time.Hour
 
+// maxAside bounds the list of what folders of the input hold beside it.
+const maxAside = 100
+
 // state is what the issuing leaves behind for requests.
 type state struct {
 	tree    *tree
@@ -27,8 +30,10 @@ type state struct {
 	model   *run.ModelFacts // nil until it is ready
 	starts  []Start
 	unread  []run.Unread
-	maps    *gallery // that the page shows; nil for none
-	seq     uint64   // counts changes of what the page shows
+	aside   []run.Aside // the first maxAside
+	asides  int         // all of them
+	maps    *gallery    // that the page shows; nil for none
+	seq     uint64      // counts changes of what the page shows
 	page    page
 }
 

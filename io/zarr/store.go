@@ -11,6 +11,7 @@
 package zarr
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,6 +45,11 @@ func Holds(dir string) bool {
 		}
 	}
 	return false
+}
+
+// Names says whether some bytes, as of the beginning of an archive, name a text of a store.
+func Names(head []byte) bool {
+	return slices.ContainsFunc([]string{arrayName2, groupName2, consolidatedName2, nodeName3}, func(name string) bool { return bytes.Contains(head, []byte(name)) })
 }
 
 // Options of Open; the zero value is the default.

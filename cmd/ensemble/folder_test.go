@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/testgrib"
+)
+
+// A folder is input: members that come in any order, as copies that are renamed when they are complete,
+// beside what else lies there. The products have the bytes that a pattern gives.
+func TestFolderOfMembers(t *testing.T) {
+	f := faulty(t)
+	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
+	in, out := filepath.Join(f.dir, "in"), filepath.Join(f.dir, "out")
+	if err := os.Mkdir(in, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// The same command line makes both: products state it.
+	config := func(input string) {
+		f.put("predict.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [%q]\nout: %s\nmembers: {wait: 30s, poll: 0.03s}\n", f.run, input, out))
+	}
+	predict := func(words ...string) map[string]string {
+		t.Helper()
+		f.expect(exit.OK, append(words, "1 start,"), "predict", "-c", filepath.Join(f.dir, "predict.yaml"), "--threads", "1", "--progress", "none")
+		made := tree(t, out)
+		if err := os.RemoveAll(out); err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	const seed = 7
+	order := rand.New(rand.NewPCG(seed, seed)).Perm(4)
+	arriving := make(chan error, 1)
+	go func() {
+		arriving <- func() error {
+			for i, m := range order {
+				text := join(without(cycle(lastDay), func(x testgrib.Message) bool { return x.Member != m })...)
+				name := filepath.Join(in, fmt.Sprintf("fc_%d.grib2", m))
+				partial := []string{name + ".part", filepath.Join(in, fmt.Sprintf(".fc_%d.grib2.Xa8%d", m, i))}[i%2]
+				for _, part := range [][]byte{text[:1000], text} { // a message ends in the first, and all is there in the second
+					if err := os.WriteFile(partial, part, 0o644); err != nil {
+						return err
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+				if err := os.WriteFile(name+".idx", []byte("1:0:d=2001100800:TMP:850 mb"), 0o644); err != nil {
+					return err
+				}
+				if err := os.Rename(partial, name); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+	}()
+	config(in)
+	got := predict("there is no input in the folder")
+	if err := <-arriving; err != nil {
+		t.Fatal(err)
+	}
+	// Another member's copy that was given up, and texts about the files, hold nothing up.
+	f.put("in/fc_9.grib2.part", []byte("GRIB"))
+	f.put("in/README", []byte("members in GRIB"))
+	config(filepath.Join(in, "*.grib2"))
+	want := predict()
+	if len(want) < 3 || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("by the folder %v\nby the pattern %v", got, want)
+	}
+	config(in + "/")
+	if got = predict(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("again by the folder %v\nby the pattern %v", got, want)
+	}
+
+	// The other commands that read input take the same files.
+	f.expect(exit.OK, []string{"4 files,", "left aside:", "fc_9.grib2.part: by its name it is not complete"}, "inspect", in)
+	f.check(exit.OK, []string{"4 files"}, in, "--expect", "members=3+control")
+	f.expect(exit.OK, []string{"left aside", "README"}, "predict", "-v", "--run-dir", f.run, "--input", in, "--out", out, "--threads", "1", "--progress", "none")
+}
+
+// Folders that stand for nothing.
+func TestFolderWithoutInput(t *testing.T) {
+	f := faulty(t)
+	empty := filepath.Join(f.dir, "empty")
+	if err := os.MkdirAll(filepath.Join(empty, ".hidden"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	none := filepath.Join(f.dir, "none")
+	f.predict(exit.NotYet, []string{"there is no input in the folder", empty, ".hidden (it is hidden)", "fix: wait until"}, empty)
+	f.predict(exit.NotYet, []string{"no such file", none}, none)
+	f.predict(exit.NotYet, []string{"its folder cannot be opened"}, none+"/*.grib2")
+	begin := time.Now()
+	f.predict(exit.NotYet, []string{"waiting until", "there is no input in the folder"}, polled("+0.3s", empty)...)
+	if d := time.Since(begin); d < 300*time.Millisecond {
+		t.Errorf("did not wait: %s", d)
+	}
+	f.expect(exit.NotYet, []string{"there is no input in the folder"}, "inspect", empty)
+	f.expect(exit.NotYet, []string{`"exit_code":66`, `"left_aside":[{"file":"` + empty}, "inspect", "--json", empty)
+	f.expect(exit.NotYet, []string{"there is no input in the folder"}, "check", empty)
+	f.expect(exit.NotYet, []string{"there is no input in the folder", "--analysis"}, "verify", "--forecast", f.put("a.nc", nil), "--analysis", empty)
+	f.expect(exit.BadData, []string{"not a GRIB", "e.grib2"}, "inspect", f.put("e.grib2", []byte("no weather")), none)
+	if os.Geteuid() == 0 {
+		return // to whom no folder is closed
+	}
+	if err := os.Chmod(empty, 0); err != nil {
+		t.Fatal(err)
+	}
+	f.predict(exit.NotYet, []string{"input folder cannot be read", "permission denied"}, empty)
+	if err := os.Chmod(empty, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,334 @@
+package fio
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/zarr"
+)
+
+// Aside is what lies in a folder of input files and is none.
+type Aside struct {
+	Path string `json:"file"`
+	Why  string `json:"why"`
+}
+
+// Listing finds the files and stores that names, patterns and folders stand for. Asked again, it
+// looks only into files that have changed. The zero value is ready; it is for one goroutine.
+type Listing struct {
+	// Ending is that of the files that a folder stands for, where they are none of the formats here.
+	Ending string
+
+	known map[string]content // by path, of files whose names do not say what they are
+	used  map[string]bool    // of known, in this look
+}
+
+// content is what the first bytes of a file say, as long as it has this size and time.
+type content struct {
+	size    int64
+	written time.Time
+	inode   os.FileInfo
+	why     string // it is no input; "" if it is
+}
+
+// List is the first look of a Listing.
+func List(key string, patterns []string) (files []string, aside []Aside, err error) {
+	var l Listing
+	return l.List(key, patterns)
+}
+
+// List lists the files that patterns stand for, each once, sorted within its pattern. A pattern
+// is a name, or has *, ? and [] as in a shell, where they stand for no dot that a name begins
+// with. A folder that is no store stands for the files and stores in it, not for those in folders
+// below: what is named as GRIB, NetCDF or Zarr, and any other file that begins as one of them.
+// The rest is in aside: hidden and half copied files, indexes, marks, texts, folders.
+//
+// Errors: exit 66 if a pattern stands for no file, with the files of the others; 64 if it is no valid
+// pattern; 66 or 74 for a folder that cannot be read.
+func (l *Listing) List(key string, patterns []string) (files []string, aside []Aside, err error) {
+	l.used = map[string]bool{}
+	there := map[string]bool{}
+	for _, p := range patterns {
+		found, left, perr := l.one(key, p)
+		var e *exit.Error
+		if perr != nil && (!errors.As(perr, &e) || e.Code != exit.NotYet) {
+			return nil, nil, perr
+		}
+		err = cmp.Or(err, perr)
+		aside = append(aside, left...)
+		for _, f := range found {
+			if !there[f] {
+				there[f] = true
+				files = append(files, f)
+			}
+		}
+	}
+	for path := range l.known {
+		if !l.used[path] {
+			delete(l.known, path)
+		}
+	}
+	return files, aside, err
+}
+
+// one lists what one pattern stands for.
+func (l *Listing) one(key, pattern string) (files []string, aside []Aside, err error) {
+	absent := func(why string) error {
+		return &exit.Error{Code: exit.NotYet, What: "no such file", At: pattern, Why: why, Fix: "correct the path, or wait until the file is there"}
+	}
+	named := []string{pattern}
+	_, serr := os.Lstat(pattern)
+	isPattern := serr != nil && HasMeta(pattern)
+	if serr != nil && !isPattern {
+		return nil, nil, absent("named by " + key)
+	}
+	if isPattern {
+		if named, err = filepath.Glob(pattern); err != nil {
+			return nil, nil, &exit.Error{Code: exit.Usage, What: "not a valid file pattern", At: pattern, Why: err.Error(), Fix: "correct " + key, Err: err}
+		}
+		named = slices.DeleteFunc(named, func(name string) bool { return dotMatched(pattern, name) })
+	}
+	var folders []string
+	for _, name := range named {
+		if isPattern && namedAsData(name) || !IsFolder(name) || zarr.Holds(name) { // no look at each of many files
+			files = append(files, name)
+			continue
+		}
+		folders = append(folders, name)
+		in, left, err := l.folder(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		files, aside = append(files, in...), append(aside, left...)
+	}
+	switch {
+	case len(files) > 0:
+		return files, aside, nil
+	case len(folders) > 0:
+		return nil, aside, &exit.Error{Code: exit.NotYet, What: "there is no input in the folder", At: pattern, Why: leftAside(key, aside),
+			Fix: "wait until files have arrived, or name the folder that has them"}
+	}
+	why := "named by " + key
+	if d := fixedFolder(pattern); d != "" {
+		if f, err := os.Open(d); err != nil {
+			why += ", and its folder cannot be opened: " + err.Error()
+		} else {
+			f.Close()
+		}
+	}
+	return nil, nil, absent(why)
+}
+
+// leftAside says why a folder stands for nothing.
+func leftAside(key string, aside []Aside) string {
+	if len(aside) == 0 {
+		return "named by " + key + "; it is empty"
+	}
+	text := fmt.Sprintf("named by %s; left aside, %d in all: ", key, len(aside))
+	for i, a := range aside[:min(len(aside), 3)] {
+		if i > 0 {
+			text += "; "
+		}
+		text += filepath.Base(a.Path) + " (" + a.Why + ")"
+	}
+	if len(aside) > 3 {
+		text += "; …"
+	}
+	return text
+}
+
+// HasMeta tells a pattern from a plain name.
+func HasMeta(name string) bool { return strings.ContainsAny(name, `*?[\`) }
+
+// fixedFolder is the folder of a pattern before its first part that is none by itself; "" for this one.
+func fixedFolder(pattern string) string {
+	for HasMeta(pattern) {
+		next := filepath.Dir(pattern)
+		if next == pattern || next == "." {
+			return ""
+		}
+		pattern = next
+	}
+	return pattern
+}
+
+// dotMatched tells names in which a wildcard stands for a dot at the beginning, which shells have not:
+// so are files named that are not to be seen, such as copies under way.
+func dotMatched(pattern, name string) bool {
+	separator := string(filepath.Separator)
+	p, n := strings.Split(filepath.Clean(pattern), separator), strings.Split(filepath.Clean(name), separator)
+	for i := 1; i <= min(len(p), len(n)); i++ {
+		if want, is := p[len(p)-i], n[len(n)-i]; strings.HasPrefix(is, ".") && !strings.HasPrefix(want, ".") {
+			return true
+		}
+	}
+	return false
+}
+
+// namedAsData tells names of files that are input whatever they begin with, so that one that is empty or
+// damaged is not passed over.
+func namedAsData(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(formats, func(f format) bool {
+		return slices.ContainsFunc(f.endings, func(e string) bool { return strings.HasSuffix(name, e) })
+	})
+}
+
+// IsFolder says whether there is a folder of a name, links followed.
+func IsFolder(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
+
+// folder lists what is input in a folder, by name, and what is not.
+func (l *Listing) folder(dir string) (files []string, aside []Aside, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil // removed since it was found
+	}
+	if err != nil {
+		return nil, nil, unreadableFolder(dir, err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		switch why, is := l.judge(path, e); {
+		case is:
+			files = append(files, path)
+		case why != "":
+			aside = append(aside, Aside{path, why})
+		}
+	}
+	return files, aside, nil
+}
+
+func unreadableFolder(path string, err error) error {
+	e := unreadable(path, err)
+	var known *exit.Error
+	if errors.As(e, &known) {
+		known.What = "input folder cannot be read"
+	}
+	return e
+}
+
+// partial are endings that programs give files while they copy or write them.
+var partial = []string{".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".download", ".incomplete", ".swp", "~"}
+
+// judge says whether something in a folder is input, or why not; neither for what is gone by now.
+func (l *Listing) judge(path string, e fs.DirEntry) (why string, is bool) {
+	name := e.Name()
+	if strings.HasPrefix(name, ".") {
+		return "it is hidden", false
+	}
+	for _, ending := range partial {
+		if strings.HasSuffix(strings.ToLower(name), ending) {
+			return "by its name it is not complete", false
+		}
+	}
+	kind := e.Type()
+	if kind&fs.ModeSymlink != 0 {
+		st, err := os.Stat(path)
+		if err != nil { // its file may come; who reads it says what is wrong
+			return "it leads to nothing", namedAsData(name)
+		}
+		kind = st.Mode().Type()
+	}
+	switch {
+	case kind.IsDir() && zarr.Holds(path):
+		return "", true
+	case kind.IsDir():
+		return "it is a folder", false
+	case kind != 0:
+		return "it is no regular file but " + kind.String(), false
+	case l.Ending != "" && !strings.HasSuffix(name, l.Ending):
+		return "its name does not end with " + l.Ending, false
+	case l.Ending != "", namedAsData(name):
+		return "", true
+	}
+	return l.look(path)
+}
+
+// look judges a file by its first bytes.
+func (l *Listing) look(path string) (why string, is bool) {
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false
+	}
+	if err != nil {
+		return err.Error(), false
+	}
+	l.used[path] = true
+	if c, ok := l.known[path]; ok && c.size == st.Size() && c.written.Equal(st.ModTime()) && os.SameFile(c.inode, st) {
+		return c.why, c.why == ""
+	}
+	head, err := readHead(path, st.Size())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false
+	}
+	if err != nil {
+		return err.Error(), false // it may be readable at the next look
+	}
+	if l.known == nil {
+		l.known = map[string]content{}
+	}
+	c := content{st.Size(), st.ModTime(), st, noInput(head)}
+	l.known[path] = c
+	return c.why, c.why == ""
+}
+
+// readHead reads the bytes of a file by which formats are told apart.
+func readHead(path string, size int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, min(headSize, size))
+	n, err := f.ReadAt(head, 0)
+	if n < len(head) && n > 0 { // cut meanwhile
+		err = nil
+	}
+	return head[:n], err
+}
+
+// noInput says why a file with this head is not taken for input, "" if it is. The mark of GRIB alone is not
+// enough here: texts and indexes have it too.
+func noInput(head []byte) string {
+	switch {
+	case len(head) == 0:
+		return "it is empty"
+	case isNetCDF(head), isMessage(head):
+		return ""
+	case isZip(head):
+		if zarr.Names(head) {
+			return ""
+		}
+		return "it is a zip archive and no Zarr store"
+	}
+	if guess(head) != "" {
+		return foreign(head)
+	}
+	for rest := head; len(rest) > 0; rest = rest[1:] {
+		next := bytes.Index(rest, []byte("GRIB"))
+		if next < 0 {
+			break
+		}
+		if rest = rest[next:]; isMessage(rest) {
+			return ""
+		}
+	}
+	return foreign(head)
+}
+
+// isMessage tells the beginning of a GRIB message from a text with that word.
+func isMessage(b []byte) bool {
+	return len(b) >= 8 && bytes.HasPrefix(b, []byte("GRIB")) && (b[7] == 1 || b[7] == 2)
+}
