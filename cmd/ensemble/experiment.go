@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -38,8 +39,8 @@ func experimentMembers(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	counts := cmd.Flags().IntSlice("members", nil, "numbers of `MEMBERS` to train on (default 2 to all)")
-	runExperiment(a, cmd, func(o *run.ExperimentOptions) (err error) {
-		if o.Variants, err = run.MemberVariants(o.Config, *counts); err == nil {
+	runExperiment(a, cmd, func(o *experiment.VaryOptions) (err error) {
+		if o.Variants, err = experiment.MemberVariants(o.Config, *counts); err == nil {
 			o.Against = o.Variants[len(o.Variants)-1].Name
 		}
 		return err
@@ -62,16 +63,16 @@ func experimentAblation(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	variants := cmd.Flags().StringArray("variant", nil, "`NAME` of a variant and what it changes, as key=value; the first is compared with")
-	runExperiment(a, cmd, func(o *run.ExperimentOptions) (err error) {
+	runExperiment(a, cmd, func(o *experiment.VaryOptions) (err error) {
 		for _, text := range *variants {
-			v, err := run.ParseVariant(text)
+			v, err := experiment.ParseVariant(text)
 			if err != nil {
 				return err
 			}
 			o.Variants = append(o.Variants, v)
 		}
 		if o.Variants == nil {
-			if o.Variants, err = run.AblationVariants(o.Config); err != nil {
+			if o.Variants, err = experiment.AblationVariants(o.Config); err != nil {
 				return err
 			}
 		}
@@ -93,8 +94,8 @@ func experimentKinds(a *app) *cobra.Command {
 		Annotations: notes("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
-	runExperiment(a, cmd, func(o *run.ExperimentOptions) (err error) {
-		if o.Variants, err = run.KindVariants(o.Config); err == nil {
+	runExperiment(a, cmd, func(o *experiment.VaryOptions) (err error) {
+		if o.Variants, err = experiment.KindVariants(o.Config); err == nil {
 			o.Against = o.Variants[0].Name
 		}
 		return err
@@ -103,8 +104,8 @@ func experimentKinds(a *app) *cobra.Command {
 }
 
 // runExperiment lets a command run the variants that choose finds.
-func runExperiment(a *app, cmd *cobra.Command, choose func(*run.ExperimentOptions) error) {
-	o := run.ExperimentOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+func runExperiment(a *app, cmd *cobra.Command, choose func(*experiment.VaryOptions) error) {
+	o := experiment.VaryOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	src := configFlags(cmd)
 	reporter := a.progressFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
@@ -130,7 +131,7 @@ func runExperiment(a *app, cmd *cobra.Command, choose func(*run.ExperimentOption
 		}
 		defer o.Progress.Close()
 		o.Timings = run.UserTimings(a.log)
-		e, err := run.RunExperiment(ctx, o)
+		e, err := experiment.Vary(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

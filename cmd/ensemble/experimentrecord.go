@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -21,8 +22,8 @@ const (
 )
 
 // recordedFlags adds the flags of commands that run what experiment.yaml says, and gives their options.
-func recordedFlags(a *app, cmd *cobra.Command) func() (run.RecordedOptions, error) {
-	o := run.RecordedOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+func recordedFlags(a *app, cmd *cobra.Command) func() (experiment.Options, error) {
+	o := experiment.Options{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	f := cmd.Flags()
 	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of everything it makes (default "+experimentRuns+"/NAME)")
 	f.StringVar(&o.Data, "data", "", "`DIR` of the data (default ENSEMBLE_DATA/NAME, or what the experiment says)")
@@ -31,7 +32,7 @@ func recordedFlags(a *app, cmd *cobra.Command) func() (run.RecordedOptions, erro
 	reporter := a.progressFlag(f)
 	overwrite := overwriteFlag(f)
 	threads := threadsFlag(f)
-	return func() (run.RecordedOptions, error) {
+	return func() (experiment.Options, error) {
 		policy, err := overwrite()
 		if err != nil {
 			return o, err
@@ -73,7 +74,7 @@ func experimentRun(a *app) *cobra.Command {
 		if o.Dir == "" {
 			o.Dir = filepath.Join(experimentRuns, o.Experiment.Name)
 		}
-		r, err := run.RunRecorded(ctx, o)
+		r, err := experiment.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}
@@ -114,7 +115,7 @@ func experimentReproduce(a *app) *cobra.Command {
 		if o.Dir == "" {
 			o.Dir = filepath.Join(experimentRuns, "reproduced")
 		}
-		r, err := run.Reproduce(ctx, args[0], o)
+		r, err := experiment.Reproduce(ctx, args[0], o)
 		if err != nil {
 			return result{}, err
 		}
@@ -146,11 +147,11 @@ func experimentList(a *app) *cobra.Command {
 		if len(args) > 0 {
 			root = args[0]
 		}
-		list, err := run.ListExperiments(root, *runs)
+		list, err := experiment.List(root, *runs)
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: map[string]any{"experiments": list}, text: func(w io.Writer) error { return run.FprintExperiments(w, list) }}, nil
+		return result{data: map[string]any{"experiments": list}, text: func(w io.Writer) error { return experiment.FprintList(w, list) }}, nil
 	})
 	return cmd
 }
@@ -170,7 +171,7 @@ func experimentCompare(a *app) *cobra.Command {
 	}
 	out := cmd.Flags().StringP("out", "o", "", "`DIR` of the table and the page")
 	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
-		c, err := run.Collect(ctx, args)
+		c, err := experiment.Collect(ctx, args)
 		if err != nil {
 			return result{}, err
 		}

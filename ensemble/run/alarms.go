@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -70,5 +71,5 @@ func alarmsOf(path, modelSum string) (string, error) {
 	for i, x := range a.Alarms {
 		words[i] = x.Text
 	}
-	return fmt.Sprintf("the verification of past products has alarms since %s: %s", a.Alarms[0].Since, listed(words)), nil
+	return fmt.Sprintf("the verification of past products has alarms since %s: %s", a.Alarms[0].Since, phrase.List(words)), nil
 }

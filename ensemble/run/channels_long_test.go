@@ -5,7 +5,6 @@ package run
 import (
 	"context"
 	"math"
-	"syscall"
 	"testing"
 	"time"
 
@@ -38,11 +37,11 @@ func TestLongChannelSpeed(t *testing.T) {
 		}
 		var took time.Duration
 		for range 2 { // the first fills memory
-			began := processorTime(t)
+			began := processorTime()
 			if err := s.Run(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			took = processorTime(t) - began
+			took = processorTime() - began
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -104,11 +103,11 @@ func TestLongPatternSpeed(t *testing.T) {
 	took := [2]time.Duration{time.Hour, time.Hour}
 	for range 4 {
 		for i, p := range plans {
-			began := processorTime(t)
+			began := processorTime()
 			if err := p.Run(context.Background(), 1); err != nil {
 				t.Fatal(err)
 			}
-			took[i] = min(took[i], processorTime(t)-began)
+			took[i] = min(took[i], processorTime()-began)
 		}
 	}
 	fewer, faster := flops[0]/flops[1], took[0].Seconds()/took[1].Seconds()
@@ -116,14 +115,4 @@ func TestLongPatternSpeed(t *testing.T) {
 	if fewer < 4 || faster < 3 {
 		t.Errorf("%.2f times fewer operations and %.2f times less processor time, want 4 and 3", fewer, faster)
 	}
-}
-
-// processorTime is what this process has used so far.
-func processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

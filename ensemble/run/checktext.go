@@ -2,12 +2,12 @@ package run
 
 import (
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // shownFaults bounds the faults of one kind, and the warnings, that the text shows.
@@ -21,7 +21,7 @@ func (r *CheckResult) WriteText(w io.Writer) error {
 	fmt.Fprintln(tw, "VARIABLE\tPRODUCT\tUNIT\tLEVELS\tSTARTS\tFIELDS\tMISSING\tINFINITE\tMIN\tMEAN\tMAX")
 	for _, v := range r.Variables {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", v.Variable, v.Product, v.Unit, short(v.Levels), v.Starts, v.Fields, v.Missing, v.Infinite,
-			number(v.Min), number(v.Mean), number(v.Max))
+			phrase.OrDash(v.Min), phrase.OrDash(v.Mean), phrase.OrDash(v.Max))
 	}
 	if err := tw.Flush(); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
@@ -242,19 +242,11 @@ func selectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 	}
 	if absent != nil {
 		return nil, &exit.Error{Code: exit.NotYet, What: what, At: place(in.Files()),
-			Why: fmt.Sprintf("every forecast is judged by the analysis of its valid time; %s: %s", phrase.Count(len(absent), "valid time")+" without", listed(phrase.Words(absent))),
+			Why: fmt.Sprintf("every forecast is judged by the analysis of its valid time; %s: %s", phrase.Count(len(absent), "valid time")+" without", phrase.List(phrase.Words(absent))),
 			Fix: "add the files with these times, or leave the starts out whose analyses are not there"}
 	}
 	s.from = bring(in, to.grid, to.how)
 	return s, s.from.prepare(s.entries)
-}
-
-// listed joins words, of a long list the first and how many more there are.
-func listed(words []string) string {
-	if n := len(words) - maxFaults; n > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(words[:maxFaults], ", "), n)
-	}
-	return strings.Join(words, ", ")
 }
 
 // read reads a slab of the analyses of some valid times, in their order, with warnings

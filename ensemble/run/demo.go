@@ -62,7 +62,7 @@ func Demo(ctx context.Context, o DemoOptions) (*DemoResult, error) {
 	}
 	res := &DemoResult{DataDir: filepath.Join(o.Root, "demo-data"), RunDir: filepath.Join(o.Root, "demo"), ProductDir: filepath.Join(o.Root, "demo-products")}
 	res.Config = filepath.Join(res.DataDir, "train.yaml")
-	files, err := demoData(ctx, o, res.DataDir)
+	files, err := DemoData(ctx, o, res.DataDir)
 	if err != nil || o.DataOnly {
 		return res, err
 	}
@@ -96,8 +96,8 @@ func Demo(ctx context.Context, o DemoOptions) (*DemoResult, error) {
 	return res, err
 }
 
-// demoData generates the data set, or finds it where it was generated before.
-func demoData(ctx context.Context, o DemoOptions, dir string) (*demo.Files, error) {
+// DemoData generates the data set, or finds it where it was generated before.
+func DemoData(ctx context.Context, o DemoOptions, dir string) (*demo.Files, error) {
 	type record struct {
 		Config  demo.Config
 		Formats demo.Format

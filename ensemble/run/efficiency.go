@@ -167,7 +167,7 @@ func sizeOf(m *model.Model, dir string) (row EfficiencyRow, err error) {
 // over raw members are over their plain CRPS.
 func (row *EfficiencyRow) score(r *score.Result) {
 	own := func(id, system, region, season string) bool {
-		return (system == systemNetwork || system == systemMembers) && (ofDistribution(id) || id == score.CRPSFair.ID) && score.Whole(region, season)
+		return (system == SystemNetwork || system == systemMembers) && (score.OfDistribution(id) || id == score.CRPSFair.ID) && score.Whole(region, season)
 	}
 	scored := map[string]string{} // the score of a target that counts: the first
 	for _, v := range r.Scores {
@@ -182,7 +182,7 @@ func (row *EfficiencyRow) score(r *score.Result) {
 		var members int
 		_, err := fmt.Sscanf(g.Reference, "raw%d", &members)
 		of := g.ID
-		if err == nil && ofDistribution(g.ID) {
+		if err == nil && score.OfDistribution(g.ID) {
 			of = score.CRPSPlain.ID
 		}
 		if !own(g.ID, g.System, g.Region, g.Season) || scored[g.Variable+" "+g.Level+" +"+g.Lead] != g.ID || g.ReferenceID != of {
@@ -196,7 +196,7 @@ func (row *EfficiencyRow) score(r *score.Result) {
 		row.Gains[i].Gain += g.Gain / score.Number(len(row.CRPS))
 		full = max(full, members)
 	}
-	if i := row.gain(systemRaw(full)); i >= 0 {
+	if i := row.gain(SystemRaw(full)); i >= 0 {
 		skill := float64(row.Gains[i].Gain)
 		row.Skill, row.Efficiency, row.HardEfficiency = row.Gains[i].Gain, score.Number(prune.Efficiency(skill, row.Nonzeros)), score.Number(prune.HardEfficiency(skill, row.Nonzeros))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -574,7 +575,7 @@ func (c *CaseStudy) save() error {
 			page.Status = append(page.Status, report.Fact{Name: rows[i][0], Text: fmt.Sprintf("gain over all %d raw members %s", r.FullMembers, rows[i][7])})
 		}
 	}
-	return saveFindings(c.Dir, caseTable, c.Rows, page, caseFile, c)
+	return SaveFindings(c.Dir, caseTable, c.Rows, page, caseFile, c)
 }
 
 // Outputs are the files of the study, but for its pictures.
@@ -588,7 +589,7 @@ func (c *CaseStudy) Fprint(w io.Writer) error {
 		return err
 	}
 	head, rows := c.cells()
-	return fprintCells(w, head, rows)
+	return phrase.FprintTable(w, head, rows)
 }
 
 // cells are the rows as text.

@@ -3,13 +3,13 @@ package run
 import (
 	"cmp"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // Fault is something wrong with an input. The same code finds it for `check`, which
@@ -79,9 +79,6 @@ func placeOf(e ensemble.Entry) string {
 	return at + " (" + e.Key.String() + ")"
 }
 
-// maxFaults bounds what one error lists.
-const maxFaults = 10
-
 // refusal makes an error of the faults that no work goes on with, nil if there are
 // none, and texts of the others. What is bad comes before what is absent: waiting does
 // not help.
@@ -99,7 +96,7 @@ func refusal(faults []Fault) (warnings []string, err error) {
 	}
 	slices.SortStableFunc(bad, func(a, b *exit.Error) int { return cmp.Compare(a.Code, b.Code) })
 	first := *bad[0]
-	first.More = bad[1:min(len(bad), maxFaults)]
+	first.More = bad[1:min(len(bad), phrase.MaxListed)]
 	return warnings, &first
 }
 
@@ -300,8 +297,8 @@ func lagged(starts []*start, short int) (Fault, bool) {
 		}
 		parts = append(parts, fmt.Sprintf("%s has member %s", s.init, ensemble.MemberRanges(m)))
 	}
-	if n := len(parts); n > maxFaults {
-		parts = append(parts[:maxFaults], fmt.Sprintf("and %d more", n-maxFaults))
+	if n := len(parts); n > phrase.MaxListed {
+		parts = append(parts[:phrase.MaxListed], fmt.Sprintf("and %d more", n-phrase.MaxListed))
 	}
 	return Fault{Kind: FaultCycles, Code: exit.BadData, What: "cycles are mixed: every start has other members", Why: strings.Join(parts, "; "),
 		Fix: "give files of one cycle; `predict` makes one ensemble of several starts with members.lagged.max_age", Fields: len(starts)}.on(starts[0].first()), true
@@ -419,8 +416,8 @@ func memberLeads(missing []ensemble.Key) string {
 		}
 		rows = append(rows, who+" at "+text[m[0]])
 	}
-	if len(rows) > maxFaults {
-		rows = append(rows[:maxFaults], fmt.Sprintf("and %d more members", len(order)-maxFaults))
+	if len(rows) > phrase.MaxListed {
+		rows = append(rows[:phrase.MaxListed], fmt.Sprintf("and %d more members", len(order)-phrase.MaxListed))
 	}
 	return strings.Join(rows, "; ")
 }

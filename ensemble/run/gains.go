@@ -86,19 +86,19 @@ func (s *scoring) splitGains(all *score.Result) error {
 			if err != nil {
 				return err
 			}
-			level, lead, raw := s.target.Level.String(), s.target.Lead.String(), systemRaw(s.Full)
+			level, lead, raw := s.target.Level.String(), s.target.Lead.String(), SystemRaw(s.Full)
 			for _, p := range r.Shares {
-				all.Shares = append(all.Shares, score.Share{Part: p.ID, System: systemNetwork, Reference: raw, ReferenceID: score.CRPSPlain.ID,
+				all.Shares = append(all.Shares, score.Share{Part: p.ID, System: SystemNetwork, Reference: raw, ReferenceID: score.CRPSPlain.ID,
 					Variable: s.target.Variable, Level: level, Lead: lead, LeadH: s.target.Lead.Hours(),
 					Gain: score.Number(p.Value), CILow: score.Number(p.Low), CIHigh: score.Number(p.High), CRPS: score.Number(p.CRPS), N: r.Dates,
 					Region: name, Season: season, Weights: s.weightsName})
 			}
 			for _, y := range r.Yardsticks {
-				reference := systemNetwork
+				reference := SystemNetwork
 				if y.Members {
 					reference = raw
 				}
-				all.Yardsticks = append(all.Yardsticks, score.Yardstick{ID: y.ID, System: systemNetwork, Reference: reference,
+				all.Yardsticks = append(all.Yardsticks, score.Yardstick{ID: y.ID, System: SystemNetwork, Reference: reference,
 					Variable: s.target.Variable, Level: level, Lead: lead, LeadH: s.target.Lead.Hours(), Formula: y.Formula, Unit: s.target.Unit,
 					CRPS: score.Number(y.CRPS.Value), CILow: score.Number(y.CRPS.Low), CIHigh: score.Number(y.CRPS.High),
 					Ratio: score.Number(y.Ratio.Value), RatioLow: score.Number(y.Ratio.Low), RatioHigh: score.Number(y.Ratio.High), N: r.Dates,
@@ -113,8 +113,8 @@ func (s *scoring) splitGains(all *score.Result) error {
 func (s *scoring) dates() (out []score.DateScore) {
 	of := func(init ensemble.Init) score.DateScore {
 		none := score.Missing()
-		return score.DateScore{System: systemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
-			LeadH: s.target.Lead.Hours(), Init: init.Format(time.RFC3339), CRPS: none, UnweightedCRPS: none, Reference: systemRaw(s.Full), ReferenceCRPS: none,
+		return score.DateScore{System: SystemNetwork, Variable: s.target.Variable, Level: s.target.Level.String(), Lead: s.target.Lead.String(),
+			LeadH: s.target.Lead.Hours(), Init: init.Format(time.RFC3339), CRPS: none, UnweightedCRPS: none, Reference: SystemRaw(s.Full), ReferenceCRPS: none,
 			ExtremeCRPS: none, ExtremeReferenceCRPS: none, SpreadSquare: none}
 	}
 	for _, g := range s.gains {
@@ -136,7 +136,7 @@ func (s *scoring) dates() (out []score.DateScore) {
 	if s.spreads == nil {
 		return out
 	}
-	for _, x := range s.spreads.Dated(systemNetwork, score.SpreadRMSE.ID) {
+	for _, x := range s.spreads.Dated(SystemNetwork, score.SpreadRMSE.ID) {
 		if x.Weight == 0 {
 			continue
 		}
@@ -174,8 +174,9 @@ func unweightedCRPS(g *gain.Case) (mean float64, points int) {
 // The systems of a verification, as scores.json names them. The raw ensembles are
 // "raw5" and "raw10" after the number of members, baselines have the names of their methods.
 const (
-	systemNetwork = "network"
+	SystemNetwork = "network"
 	systemAffine  = "affine"
 )
 
-func systemRaw(members int) string { return fmt.Sprintf("raw%d", members) }
+// SystemRaw is the name of the raw ensemble of so many members.
+func SystemRaw(members int) string { return fmt.Sprintf("raw%d", members) }

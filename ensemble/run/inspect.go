@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/store"
 )
@@ -297,7 +298,7 @@ func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, aside []A
 				fmt.Fprintf(tw, "%s\t%s\tnot decoded\t\t\t\n", r.entry.Key, r.Unit)
 				continue
 			}
-			fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\n", r.entry.Key, r.Unit, *r.Missing, number(r.Min), number(r.Mean), number(r.Max))
+			fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\n", r.entry.Key, r.Unit, *r.Missing, phrase.OrDash(r.Min), phrase.OrDash(r.Mean), phrase.OrDash(r.Max))
 		}
 		if err := tw.Flush(); err != nil {
 			return err
@@ -370,13 +371,6 @@ func more(b *strings.Builder, n int, what string) {
 	if n > maxLines {
 		fmt.Fprintf(b, "  … %d more %s\n", n-maxLines, what)
 	}
-}
-
-func number(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.6g", *v)
 }
 
 // some lists a few values, or the first, the last and the number of many.

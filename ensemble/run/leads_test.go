@@ -37,8 +37,8 @@ func TestTargetLeads(t *testing.T) {
 		set    []string
 		scores map[string][]string
 	}{
-		{"channels", twoLeads("train.loss.leads=[1, 0.5]", "baselines=[emos, emos_point]"), map[string][]string{systemNetwork: {"crps_gauss", "rmse"}, "emos_point": {"crps_gauss"}}},
-		{"trajectories", trajectories("train.loss.fairness=cross_pair", "model.maps=true", "model.encoder.input=[field, noise]"), map[string][]string{systemNetwork: {"rmse"}, systemMembers: {"crps_fair"}}},
+		{"channels", twoLeads("train.loss.leads=[1, 0.5]", "baselines=[emos, emos_point]"), map[string][]string{SystemNetwork: {"crps_gauss", "rmse"}, "emos_point": {"crps_gauss"}}},
+		{"trajectories", trajectories("train.loss.fairness=cross_pair", "model.maps=true", "model.encoder.input=[field, noise]"), map[string][]string{SystemNetwork: {"rmse"}, systemMembers: {"crps_fair"}}},
 	} {
 		runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
 		cfg := quick(t, f, c.set...)
@@ -259,7 +259,7 @@ func TestEarlyWarning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := trained.Scores.Find("spread_rmse", systemNetwork, "t", "850hPa", "48h"); a == nil || !(a.Value > 0) {
+	if a := trained.Scores.Find("spread_rmse", SystemNetwork, "t", "850hPa", "48h"); a == nil || !(a.Value > 0) {
 		t.Errorf("scores %+v", trained.Scores)
 	}
 	whole := startWithMembers(t, quick(t, f), f.NetCDF[17])
@@ -283,7 +283,7 @@ func TestEarlyWarning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, system := range []string{systemNetwork, systemAffine, "raw3"} { // the affine one goes on from 24 h too
+	for _, system := range []string{SystemNetwork, systemAffine, "raw3"} { // the affine one goes on from 24 h too
 		a, b := trained.Scores.Find("spread_rmse", system, "t", "850hPa", "48h"), verified.Scores.Find("spread_rmse", system, "t", "850hPa", "48h")
 		if a == nil || b == nil || !(math.Abs(float64(a.Value-b.Value)) < 1e-3*float64(a.Value)) {
 			t.Errorf("%s: %+v from training, %+v from the products", system, a, b)

@@ -42,7 +42,7 @@ func TestNetworkOfMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for system, ids := range map[string][]string{systemNetwork: {"crps_gauss", "rmse"}, systemMembers: {"crps_plain", "crps_fair"}} {
+	for system, ids := range map[string][]string{SystemNetwork: {"crps_gauss", "rmse"}, systemMembers: {"crps_plain", "crps_fair"}} {
 		for _, id := range ids {
 			a, b := trained.Scores.Find(id, system, "t", "850hPa", "48h"), verified.Scores.Find(id, system, "t", "850hPa", "48h")
 			if a == nil || b == nil || !(math.Abs(float64(a.Value-b.Value)) < 1e-5*float64(a.Value)) {

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filemark"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -42,7 +43,7 @@ func (p *prediction) index(ctx context.Context, files []string) (err error) {
 	inputOpened(files)
 	damage := p.input.Damage()
 	for i, e := range damage {
-		if i == maxFaults {
+		if i == phrase.MaxListed {
 			p.tolerated = append(p.tolerated, fmt.Sprintf("%d more damaged messages and files are left out", len(damage)-i))
 			break
 		}
@@ -245,7 +246,7 @@ func (p *prediction) undecodable(ctx context.Context, init ensemble.Init, cause 
 			p.undecoded = map[ensemble.Entry]bool{}
 		}
 		p.undecoded[of[i]] = true
-		if found++; found <= maxFaults {
+		if found++; found <= phrase.MaxListed {
 			p.tolerated = append(p.tolerated, Fault{What: "values cannot be decoded, left out"}.on(of[i]).warning())
 		}
 	})
@@ -254,8 +255,8 @@ func (p *prediction) undecodable(ctx context.Context, init ensemble.Init, cause 
 		return err
 	case found == 0:
 		return cause
-	case found > maxFaults:
-		p.tolerated = append(p.tolerated, fmt.Sprintf("%d more fields cannot be decoded", found-maxFaults))
+	case found > phrase.MaxListed:
+		p.tolerated = append(p.tolerated, fmt.Sprintf("%d more fields cannot be decoded", found-phrase.MaxListed))
 	}
 	if err := p.choose(p.demand); err != nil {
 		return err

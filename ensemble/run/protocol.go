@@ -76,10 +76,10 @@ func startsOf(p *config.ProtocolConfig, s config.Split, have []ensemble.Init, at
 			}
 		}
 		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d of %d starts of %s are not in the input", len(absent), len(wanted), p.Title), At: at,
-			Why: listed(phrase.Words(absent)) + "; of the files " + listed(files), Fix: "fetch these files, or leave --protocol out to go on without these starts"}
+			Why: phrase.List(phrase.Words(absent)) + "; of the files " + phrase.List(files), Fix: "fetch these files, or leave --protocol out to go on without these starts"}
 	}
 	if strange := lacks(have, all); strange != nil {
-		warnings = append(warnings, fmt.Sprintf("%s of the input are not of %s: %s", phrase.Count(len(strange), "start"), p.Title, listed(phrase.Words(strange))))
+		warnings = append(warnings, fmt.Sprintf("%s of the input are not of %s: %s", phrase.Count(len(strange), "start"), p.Title, phrase.List(phrase.Words(strange))))
 	}
 	return warnings, nil
 }
@@ -104,9 +104,9 @@ type SynthesizeResult struct {
 	Outputs []string `json:"-"`
 }
 
-// syntheticRecord is written first into the folder of a synthetic archive, and last
+// SyntheticRecord is written first into the folder of a synthetic archive, and last
 // again: the names of its files are those of real ones.
-const syntheticRecord = "synthetic.json"
+const SyntheticRecord = "synthetic.json"
 
 // Synthesize writes an archive in the layout of a protocol, of the weather of package
 // demo.
@@ -117,7 +117,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 	if err := os.MkdirAll(o.Out, 0o777); err != nil {
 		return nil, exit.Create(o.Out, err)
 	}
-	record := filepath.Join(o.Out, syntheticRecord)
+	record := filepath.Join(o.Out, SyntheticRecord)
 	if entries, err := os.ReadDir(o.Out); err != nil {
 		return nil, exit.Create(o.Out, err)
 	} else if _, err := os.Stat(record); len(entries) > 0 && errors.Is(err, fs.ErrNotExist) {
@@ -494,10 +494,10 @@ func (r *RequestResult) WriteText(w io.Writer) error {
 		fmt.Fprintln(tw)
 	}
 	fmt.Fprintf(tw, "prepare\t%s beside --memory, and %s for each decoding child; reading twice at %s GB/s: %s\n", size(r.Prepare.CatalogueBytes), size(r.Prepare.IndexBytes),
-		decimal(r.Prepare.DiskGBs), seconds(r.Prepare.Seconds))
+		decimal(r.Prepare.DiskGBs), phrase.Seconds(r.Prepare.Seconds))
 	if t := r.Training; t != nil {
-		fmt.Fprintf(tw, "training\tpredicted on %s, %s, mesh %q: %d steps of %s, %s; %s a rank\n", t.Machine.Name, phrase.Count(t.Ranks, "rank"), t.Mesh, t.Steps, seconds(t.StepS),
-			seconds(t.Seconds), size(t.MemoryBytes))
+		fmt.Fprintf(tw, "training\tpredicted on %s, %s, mesh %q: %d steps of %s, %s; %s a rank\n", t.Machine.Name, phrase.Count(t.Ranks, "rank"), t.Mesh, t.Steps, phrase.Seconds(t.StepS),
+			phrase.Seconds(t.Seconds), size(t.MemoryBytes))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -520,17 +520,4 @@ func (r *RequestResult) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// seconds is a time that is only known roughly.
-func seconds(s float64) string {
-	switch {
-	case s >= 2*86400:
-		return fmt.Sprintf("%.1f days", s/86400)
-	case s >= 2*3600:
-		return fmt.Sprintf("%.1f h", s/3600)
-	case s >= 120:
-		return fmt.Sprintf("%.0f min", s/60)
-	}
-	return fmt.Sprintf("%.3g s", s)
 }

@@ -199,22 +199,22 @@ const (
 	processorKey = "processor_s"
 )
 
-// timing is what a log says.
-type timing struct {
-	identity  string // of the run: program, configuration, inputs
-	threads   int
-	reached   bool
-	seconds   float64 // from the start to the end
-	processor float64 // seconds of all its cores meanwhile
-	epochs    int     // that were validated, over all networks
-	steps     uint64
-	loss      float64 // the last
+// Timing is what a log says.
+type Timing struct {
+	Identity  string // of the run: program, configuration, inputs
+	Threads   int
+	Reached   bool
+	Seconds   float64 // from the start to the end
+	Processor float64 // seconds of all its cores meanwhile
+	Epochs    int     // that were validated, over all networks
+	Steps     uint64
+	Loss      float64 // the last
 }
 
-// readTiming reads a log.
+// ReadTiming reads a log.
 //
 // Errors: exit 66 if it is not there, 65 if it breaks the rules.
-func readTiming(path string) (*timing, error) {
+func ReadTiming(path string) (*Timing, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, exit.Read(path, err)
@@ -227,24 +227,24 @@ func readTiming(path string) (*timing, error) {
 	if err != nil {
 		return nil, &exit.Error{Code: exit.BadData, What: "the log breaks the rules", At: path, Why: fmt.Sprint(err), Fix: "time the training again with --overwrite always", Err: err}
 	}
-	t := &timing{processor: math.NaN()}
-	t.seconds, t.reached = mllog.Seconds(events)
+	t := &Timing{Processor: math.NaN()}
+	t.Seconds, t.Reached = mllog.Seconds(events)
 	for _, e := range events {
 		number, _ := e.Value.(float64)
 		switch e.Key {
 		case identityKey:
-			t.identity, _ = e.Value.(string)
+			t.Identity, _ = e.Value.(string)
 		case threadsKey:
-			t.threads = int(number)
+			t.Threads = int(number)
 		case mllog.EvalAccuracy:
-			t.loss = number
-			t.epochs++
+			t.Loss = number
+			t.Epochs++
 		case mllog.RunStop:
 			if s, ok := e.Metadata[processorKey].(float64); ok {
-				t.processor = s
+				t.Processor = s
 			}
 			if n, ok := e.Metadata[stepsKey].(float64); ok {
-				t.steps = uint64(n)
+				t.Steps = uint64(n)
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func TestTrainOnRanks(t *testing.T) {
 			for _, w := range scores.Scores {
 				s := r.Find(w.ID, w.System, w.Variable, w.Level, w.Lead)
 				far := 1e-12 // of what no network has touched
-				if w.System == systemNetwork {
+				if w.System == SystemNetwork {
 					far = 1e-2
 				}
 				if s == nil || math.Abs(float64(s.Value-w.Value)) > far*(1+math.Abs(float64(w.Value))) {

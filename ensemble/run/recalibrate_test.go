@@ -24,7 +24,7 @@ func TestTrainRecalibrates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if trained.Scores.Find("crps_family", systemNetwork, "t", "850hPa", "48h") == nil || trained.Scores.Find("crps_gauss", systemNetwork, "t", "850hPa", "48h") != nil {
+	if trained.Scores.Find("crps_family", SystemNetwork, "t", "850hPa", "48h") == nil || trained.Scores.Find("crps_gauss", SystemNetwork, "t", "850hPa", "48h") != nil {
 		t.Error("test starts are not judged by the calibrated distribution")
 	}
 	m, err := model.Load(filepath.Join(dir, "model"), false)

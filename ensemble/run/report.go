@@ -8,14 +8,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -39,27 +35,7 @@ func Report(o ReportOptions) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", exit.Create(dir, err)
 	}
-	return filepath.Join(dir, pageFile), writePage(dir, page)
-}
-
-// pageFile is the page in a folder of a report.
-const pageFile = "index.html"
-
-// writePage leaves a page, and each map beside it as PNG, in a folder.
-func writePage(dir string, page *report.Page) error {
-	var pictures errgroup.Group
-	pictures.SetLimit(runtime.GOMAXPROCS(0))
-	for i, p := range page.Panels {
-		for j := range p.Maps {
-			file := filepath.Join(dir, fmt.Sprintf("map-%02d-%d.png", i+1, j+1))
-			pictures.Go(func() error { return exit.Create(file, atomicfile.Write(file, p.PNG(j))) })
-		}
-	}
-	if err := pictures.Wait(); err != nil {
-		return err
-	}
-	path := filepath.Join(dir, pageFile)
-	return exit.Create(path, atomicfile.Write(path, page.Write))
+	return filepath.Join(dir, PageFile), WritePage(dir, page)
 }
 
 // gather collects what a folder has to show.

@@ -391,7 +391,7 @@ func newestSums(dir string, most int) (window []string, otherwise int, err error
 // raise looks for scores outside their bands. An alarm that was there before keeps its start.
 func (r *RollingResult) raise(b Bands, before *Alarms) {
 	for _, v := range r.Scores.Scores {
-		if v.System != systemNetwork && v.System != systemMembers || !score.Whole(v.Region, v.Season) {
+		if v.System != SystemNetwork && v.System != systemMembers || !score.Whole(v.Region, v.Season) {
 			continue
 		}
 		a := Alarm{Variable: v.Variable, Level: v.Level, Lead: v.Lead, Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh}
@@ -410,7 +410,7 @@ func (r *RollingResult) raise(b Bands, before *Alarms) {
 		}
 	}
 	for _, c := range r.Scores.Calibration {
-		if c.System != systemNetwork && c.System != systemMembers || !score.Whole(c.Region, c.Season) {
+		if c.System != SystemNetwork && c.System != systemMembers || !score.Whole(c.Region, c.Season) {
 			continue
 		}
 		a := Alarm{Kind: "pit", Variable: c.Variable, Level: c.Level, Lead: c.Lead}
@@ -420,7 +420,7 @@ func (r *RollingResult) raise(b Bands, before *Alarms) {
 		r.add(a)
 	}
 	for _, c := range r.Scores.Comparisons {
-		if c.System == systemNetwork && ofDistribution(c.ID) && score.Whole(c.Region, c.Season) && (strings.HasPrefix(c.Reference, "emos") || strings.HasPrefix(c.Reference, "raw")) {
+		if c.System == SystemNetwork && score.OfDistribution(c.ID) && score.Whole(c.Region, c.Season) && (strings.HasPrefix(c.Reference, "emos") || strings.HasPrefix(c.Reference, "raw")) {
 			r.add(Alarm{Kind: "skill", Variable: c.Variable, Level: c.Level, Lead: c.Lead, Value: c.Gain, CILow: c.CILow, CIHigh: c.CIHigh,
 				BandLow: score.Number(b.Skill), BandHigh: score.Number(math.Inf(1)), Text: "gain of CRPS over " + c.Reference})
 		}

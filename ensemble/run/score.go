@@ -228,13 +228,13 @@ func (s *scoring) result() (*score.Result, error) {
 		var pairs []score.Pair
 		if s.Mean {
 			for _, other := range s.systems[0][1:] {
-				pairs = append(pairs, s.distributions.Pairs(systemNetwork, other.Name)...)
+				pairs = append(pairs, s.distributions.Pairs(SystemNetwork, other.Name)...)
 				// The CRPS of members and of other families is comparable under another name.
 				named := []string{score.CRPSGauss.ID, score.CRPSPlain.ID, score.CRPSFamily.ID}
 				for _, own := range named {
 					for _, theirs := range named {
-						if own != theirs && own != score.CRPSPlain.ID && s.distributions.Has(systemNetwork, own) && s.distributions.Has(other.Name, theirs) {
-							pairs = append(pairs, score.Pair{ID: own, System: systemNetwork, Reference: other.Name, ReferenceID: theirs})
+						if own != theirs && own != score.CRPSPlain.ID && s.distributions.Has(SystemNetwork, own) && s.distributions.Has(other.Name, theirs) {
+							pairs = append(pairs, score.Pair{ID: own, System: SystemNetwork, Reference: other.Name, ReferenceID: theirs})
 						}
 					}
 				}
@@ -252,7 +252,7 @@ func (s *scoring) result() (*score.Result, error) {
 	if s.spreads != nil {
 		var pairs []score.Pair
 		for _, other := range s.systems[1][1:] {
-			pairs = append(pairs, score.Pair{ID: score.SpreadRMSE.ID, System: systemNetwork, Reference: other.Name})
+			pairs = append(pairs, score.Pair{ID: score.SpreadRMSE.ID, System: SystemNetwork, Reference: other.Name})
 		}
 		r, err := s.spreads.Result(s.bootstrap, pairs)
 		if err != nil {
@@ -297,7 +297,7 @@ func meanStd(fields [][]float32, ddof int) (mean, std []float32) {
 // against analyses: the network first, if there is one.
 func (s *scoring) distributionSystems() (systems []score.System) {
 	if s.Mean {
-		network := score.System{Name: systemNetwork, MembersUsed: s.Used, Gives: score.Mean | score.Spread, Family: s.family}
+		network := score.System{Name: SystemNetwork, MembersUsed: s.Used, Gives: score.Mean | score.Spread, Family: s.family}
 		if s.family != nil {
 			network.Gives |= score.Parameters
 		}
@@ -307,10 +307,10 @@ func (s *scoring) distributionSystems() (systems []score.System) {
 		systems = append(systems, score.System{Name: systemMembers, MembersUsed: s.Calibrated, Gives: score.Members})
 	}
 	if s.Used > 1 {
-		systems = append(systems, score.System{Name: systemRaw(s.Used), MembersUsed: s.Used, Gives: score.Members})
+		systems = append(systems, score.System{Name: SystemRaw(s.Used), MembersUsed: s.Used, Gives: score.Members})
 	}
 	if s.Full > s.Used {
-		systems = append(systems, score.System{Name: systemRaw(s.Full), MembersUsed: s.Full, Gives: score.Members})
+		systems = append(systems, score.System{Name: SystemRaw(s.Full), MembersUsed: s.Full, Gives: score.Members})
 	}
 	for i := range systems { // baselines are fitted to one lead
 		if s.Earlier > 0 && systems[i].Gives == score.Members {
@@ -384,8 +384,8 @@ func (s *scoring) sumDistributions(c Case, ref score.Reference) (score.Date, err
 // all members.
 func (s *scoring) spreadSystems() []score.System {
 	systems := []score.System{
-		{Name: systemNetwork, MembersUsed: s.Used, Gives: score.Spread},
-		{Name: systemRaw(s.Used), MembersUsed: s.Used, Gives: score.Spread},
+		{Name: SystemNetwork, MembersUsed: s.Used, Gives: score.Spread},
+		{Name: SystemRaw(s.Used), MembersUsed: s.Used, Gives: score.Spread},
 	}
 	if s.baselines != nil && s.baselines.Affine.B != 0 {
 		systems = append(systems, score.System{Name: systemAffine, MembersUsed: s.Used, Gives: score.Spread})

@@ -931,19 +931,19 @@ func judgementOf(m *model.Model, at int) judgement {
 	return j
 }
 
-// scoresFile and scoresTable are the results of verification in a directory.
+// ScoresFile, scoresTable and DatesTable are the results of verification in a directory, the last by start.
 const (
-	scoresFile  = "scores.json"
+	ScoresFile  = "scores.json"
 	scoresTable = "scores.parquet"
-	datesTable  = "dates.parquet"
+	DatesTable  = "dates.parquet"
 )
 
 // writeScores leaves the results as JSON and as a Parquet table.
 func writeScores(dir string, r *score.Result) error {
-	if err := jsonfile.Write(filepath.Join(dir, scoresFile), r); err != nil {
+	if err := jsonfile.Write(filepath.Join(dir, ScoresFile), r); err != nil {
 		return err
 	}
-	if err := table.Write(filepath.Join(dir, datesTable), r.Dates); err != nil {
+	if err := table.Write(filepath.Join(dir, DatesTable), r.Dates); err != nil {
 		return err
 	}
 	return table.Write(filepath.Join(dir, scoresTable), r.Scores)
@@ -954,7 +954,7 @@ func writeScores(dir string, r *score.Result) error {
 //
 // Errors: exit 66 if there are none, 65 if they cannot be read.
 func ReadScores(dir string) (*score.Result, error) {
-	path := filepath.Join(dir, scoresFile)
+	path := filepath.Join(dir, ScoresFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.NotYet, What: "no scores", At: path, Why: err.Error(), Fix: "finish the training, or run `ensemble verify --out DIR`", Err: err}
@@ -977,7 +977,7 @@ func outputs(dir *rundir.Dir, scored bool) ([]string, error) {
 		out = append(out, "model/"+e.Name())
 	}
 	if scored {
-		out = append(out, scoresFile, scoresTable, datesTable)
+		out = append(out, ScoresFile, scoresTable, DatesTable)
 	}
 	return out, nil
 }

@@ -147,7 +147,7 @@ func (s *scoring) crpsByStart() map[ensemble.Init]score.Dated {
 	if s.distributions == nil {
 		return out
 	}
-	for _, of := range [][2]string{{systemNetwork, score.CRPSFamily.ID}, {systemNetwork, score.CRPSGauss.ID}, {systemMembers, score.CRPSFair.ID}} {
+	for _, of := range [][2]string{{SystemNetwork, score.CRPSFamily.ID}, {SystemNetwork, score.CRPSGauss.ID}, {systemMembers, score.CRPSFair.ID}} {
 		if s.distributions.Has(of[0], of[1]) {
 			for _, d := range s.distributions.Dated(of[0], of[1]) {
 				out[d.Init] = d

@@ -430,7 +430,7 @@ func publishScores(out string, all []*scoring, trained []score.Coupling, res *Ve
 		return err
 	}
 	tables, err := writeTables(out, res.Scores)
-	res.Outputs = append([]string{filepath.Join(out, scoresFile), filepath.Join(out, scoresTable), filepath.Join(out, datesTable)}, tables...)
+	res.Outputs = append([]string{filepath.Join(out, ScoresFile), filepath.Join(out, scoresTable), filepath.Join(out, DatesTable)}, tables...)
 	return err
 }
 

@@ -95,7 +95,7 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 	if err != nil || len(joined.Warnings) > 0 {
 		t.Fatal(joined, err)
 	}
-	for _, name := range []string{scoresFile, scoresTable, datesTable, comparisonsTable, diagramsTable, scoresSheet} {
+	for _, name := range []string{ScoresFile, scoresTable, DatesTable, comparisonsTable, diagramsTable, scoresSheet} {
 		a, err := os.ReadFile(filepath.Join(out, "all", name))
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filemark"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
@@ -177,7 +178,7 @@ func (v *vigil) end(l looked, missing error, pending []waited) (looked, error) {
 	}
 	if len(late) > 0 && (!degrades || len(l.Files) == 0) {
 		e := *late[0]
-		e.More = slices.Concat(e.More, late[1:min(len(late), maxFaults)])
+		e.More = slices.Concat(e.More, late[1:min(len(late), phrase.MaxListed)])
 		return l, &e
 	}
 	return l, nil

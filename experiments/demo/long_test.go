@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
@@ -25,8 +26,8 @@ func TestLongDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := run.RecordedOptions{Experiment: e, Dir: t.TempDir(), Version: "test", MLLog: true}
-	r, err := run.RunRecorded(context.Background(), o)
+	o := experiment.Options{Experiment: e, Dir: t.TempDir(), Version: "test", MLLog: true}
+	r, err := experiment.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func TestLongDemo(t *testing.T) {
 	alone := *e
 	alone.Quality.Seeds, alone.Quality.Epochs, alone.Quality.Tolerance = e.Seeds[:1], 0, 0
 	o.Experiment, o.MLLog, o.ToQuality = &alone, false, true
-	a, err := run.RunRecorded(context.Background(), o)
+	a, err := experiment.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
@@ -169,8 +170,8 @@ func TestSyntheticArchive(t *testing.T) {
 
 	// The row of the table, of two seeds. Two years do not suffice to split a gain, with which go
 	// scores by start: TestExperimentSeeds of ensemble/run has those without weights.
-	e, err := run.RunExperiment(ctx, run.ExperimentOptions{Config: config.Sources{Files: []string{"t850.yaml"}, Set: set("baselines=[emos]")}, Dir: filepath.Join(root, "row"),
-		Variants: []run.Variant{{Name: "base"}}, Against: "base", Seeds: 2, Version: "test"})
+	e, err := experiment.Vary(ctx, experiment.VaryOptions{Config: config.Sources{Files: []string{"t850.yaml"}, Set: set("baselines=[emos]")}, Dir: filepath.Join(root, "row"),
+		Variants: []experiment.Variant{{Name: "base"}}, Against: "base", Seeds: 2, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

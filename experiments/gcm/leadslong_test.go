@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -23,7 +23,7 @@ func TestLongSeveralLeads(t *testing.T) {
 	testdecoder.Path(t)
 	const told = "model.conditions=[lead,day_of_year]"
 	src := config.Sources{Files: []string{"leads.yaml"}, Set: []string{fmt.Sprintf("data.forecasts=[%s/gcm_fc_*.grib2]", data), fmt.Sprintf("data.analyses=[%s/gcm_an_*.nc]", data)}}
-	e, err := run.RunExperiment(context.Background(), run.ExperimentOptions{Config: src, Dir: filepath.Join(t.TempDir(), "leads"), Against: "rows", Version: "test", Variants: []run.Variant{
+	e, err := experiment.Vary(context.Background(), experiment.VaryOptions{Config: src, Dir: filepath.Join(t.TempDir(), "leads"), Against: "rows", Version: "test", Variants: []experiment.Variant{
 		{Name: "rows", Set: []string{"model.leads=rows", told}},
 		{Name: "channels"},
 		{Name: "cells", Set: []string{"model.kind=conv_lstm", "model.base=7", "model.recurrent.hidden=10", told}},

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
@@ -23,7 +23,7 @@ func TestLongTraining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := run.RunRecorded(context.Background(), run.RecordedOptions{Experiment: e, Data: data, Dir: t.TempDir(), Version: "test"})
+	r, err := experiment.Run(context.Background(), experiment.Options{Experiment: e, Data: data, Dir: t.TempDir(), Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

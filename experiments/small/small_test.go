@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/experiment"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
@@ -14,7 +14,7 @@ import (
 // they may depend; and it is of the experiment as it stands.
 func TestRecordIsReproduced(t *testing.T) {
 	testdecoder.Path(t)
-	r, err := run.Reproduce(context.Background(), "record.json", run.RecordedOptions{Dir: t.TempDir(), Version: "test"})
+	r, err := experiment.Reproduce(context.Background(), "record.json", experiment.Options{Dir: t.TempDir(), Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

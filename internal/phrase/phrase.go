@@ -1,7 +1,12 @@
 // Package phrase makes parts of messages.
 package phrase
 
-import "fmt"
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
 
 // Count is a number of things with a regular plural: "1 rank", "2 ranks".
 func Count(n int, one string) string {
@@ -18,4 +23,46 @@ func Words[T fmt.Stringer](items []T) []string {
 		out[i] = x.String()
 	}
 	return out
+}
+
+// MaxListed bounds what List names.
+const MaxListed = 10
+
+// List joins words, of a long list the first MaxListed and how many more there are.
+func List(words []string) string {
+	if n := len(words) - MaxListed; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(words[:MaxListed], ", "), n)
+	}
+	return strings.Join(words, ", ")
+}
+
+// FprintTable writes rows of text below their heads, columns to the right.
+func FprintTable(w io.Writer, head []string, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
+	}
+	return t.Flush()
+}
+
+// Seconds is a time that is only known roughly.
+func Seconds(s float64) string {
+	switch {
+	case s >= 2*86400:
+		return fmt.Sprintf("%.1f days", s/86400)
+	case s >= 2*3600:
+		return fmt.Sprintf("%.1f h", s/3600)
+	case s >= 120:
+		return fmt.Sprintf("%.0f min", s/60)
+	}
+	return fmt.Sprintf("%.3g s", s)
+}
+
+// OrDash is a number with six digits, and a dash for none.
+func OrDash(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.6g", *v)
 }

@@ -1,4 +1,6 @@
-package run
+// Package experiment runs trainings that anyone can repeat and judge by their record, and compares several: the variants of one
+// configuration, and all that was recorded.
+package experiment
 
 import (
 	"context"
@@ -16,17 +18,19 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/energy"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// RecordedOptions say which experiment is run and where.
-type RecordedOptions struct {
+// Options say which experiment is run and where.
+type Options struct {
 	Experiment *config.ExperimentConfig
 	Dir        string // folder of everything it makes
 	Data       string // folder of the data; "" where $ENSEMBLE_DATA and the experiment say
@@ -37,25 +41,25 @@ type RecordedOptions struct {
 	ToQuality  bool   // train to that quality only, and time that
 	Version    string
 	Stop       func() error
-	Timings    Timings
+	Timings    run.Timings
 	Progress   *progress.Reporter
 	Warn       func(string)
 
 	client *http.Client // nil has httpClient
 }
 
-// Recorded is an experiment that was run.
-type Recorded struct {
+// Result is an experiment that was run.
+type Result struct {
 	Record *record.Record
 	Path   string // of its file
 }
 
-// RunRecorded runs an experiment: finds or makes its data and compares their digests, trains each variant with each
+// Run runs an experiment: finds or makes its data and compares their digests, trains each variant with each
 // seed, scores, compares with the scores that are expected, and writes a record. What was finished before is not
 // done again.
 //
-// Errors: those of the data, exit 65 and 66; those of Train. That a check fails is no error: it is in the record.
-func RunRecorded(ctx context.Context, o RecordedOptions) (*Recorded, error) {
+// Errors: those of the data, exit 65 and 66; those of run.Train. That a check fails is no error: it is in the record.
+func Run(ctx context.Context, o Options) (*Result, error) {
 	c := o.Experiment
 	if o.Threads == 0 {
 		o.Threads = c.Threads
@@ -63,7 +67,7 @@ func RunRecorded(ctx context.Context, o RecordedOptions) (*Recorded, error) {
 	if o.client == nil {
 		o.client = httpClient
 	}
-	res := &Recorded{Path: filepath.Join(o.Dir, record.Name)}
+	res := &Result{Path: filepath.Join(o.Dir, record.Name)}
 	if o.ToQuality {
 		res.Path = filepath.Join(o.Dir, record.QualityName)
 	}
@@ -109,7 +113,7 @@ func RunRecorded(ctx context.Context, o RecordedOptions) (*Recorded, error) {
 }
 
 // trainAll trains all variants with all seeds, and puts what came out into a record.
-func (o *RecordedOptions) trainAll(ctx context.Context, r *record.Record, d *experimentData) (err error) {
+func (o *Options) trainAll(ctx context.Context, r *record.Record, d *experimentData) (err error) {
 	c := o.Experiment
 	var results []*score.Result
 	for _, v := range c.Variants {
@@ -141,7 +145,7 @@ func (o *RecordedOptions) trainAll(ctx context.Context, r *record.Record, d *exp
 }
 
 // sources are the files that the experiment is made of.
-func (o *RecordedOptions) sources() (out []record.Source, err error) {
+func (o *Options) sources() (out []record.Source, err error) {
 	for _, name := range []string{config.ExperimentFileName, o.Experiment.Config} {
 		path := filepath.Join(o.Experiment.Dir, name)
 		text, err := os.ReadFile(path)
@@ -156,7 +160,7 @@ func (o *RecordedOptions) sources() (out []record.Source, err error) {
 // training is the configuration of one training, with the files of a folder. The environment does not change it.
 //
 // Errors: as config.LoadTrain; exit 64 if it reads something beside the data.
-func (o *RecordedOptions) training(folder string, v config.ExperimentVariant, seed int) (*config.TrainConfig, error) {
+func (o *Options) training(folder string, v config.ExperimentVariant, seed int) (*config.TrainConfig, error) {
 	e := o.Experiment
 	set := slices.Concat(e.Set, v.Set, []string{fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("train.threads=%d", o.Threads), "data.forecasts=" + below(folder, e.Data.Forecasts)})
 	if e.Data.Analyses != nil {
@@ -189,19 +193,19 @@ func below(folder string, patterns []string) string {
 }
 
 // train trains, or finds the finished training.
-func (o *RecordedOptions) train(ctx context.Context, c *config.TrainConfig, variant string, seed int, d *experimentData) (*record.Run, *score.Result, error) {
+func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant string, seed int, d *experimentData) (*record.Run, *score.Result, error) {
 	dir := filepath.Join(o.Dir, variant, fmt.Sprintf("seed-%d", seed))
 	meter := energy.Start(energy.Root)
-	t := TrainOptions{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
+	t := run.TrainOptions{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
 	if err := o.time(&t, variant, seed); err != nil {
 		return nil, nil, err
 	}
-	r, err := Train(ctx, t)
+	r, err := run.Train(ctx, t)
 	if err != nil {
 		return nil, nil, err
 	}
 	joules, metered := meter.Joules()
-	scores, err := ReadScores(dir)
+	scores, err := run.ReadScores(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -249,7 +253,7 @@ func lastCheckpoint(root string) ([]manifest.File, error) {
 func recordedScores(r *score.Result) (out []record.Score) {
 	for _, v := range r.Scores {
 		ofEvent := v.Threshold == v.Threshold
-		if !score.Whole(v.Region, v.Season) || ofEvent || v.System != systemNetwork && !strings.HasPrefix(v.ID, "crps") {
+		if !score.Whole(v.Region, v.Season) || ofEvent || v.System != run.SystemNetwork && !strings.HasPrefix(v.ID, "crps") {
 			continue
 		}
 		out = append(out, record.Score{ID: v.ID, System: v.System, Variable: v.Variable, Level: v.Level, Lead: v.Lead, Unit: v.Unit, N: v.N, Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh})
@@ -258,7 +262,7 @@ func recordedScores(r *score.Result) (out []record.Score) {
 }
 
 // products predicts the starts that the experiment asks for with its first training.
-func (o *RecordedOptions) products(ctx context.Context, d *experimentData) ([]manifest.File, error) {
+func (o *Options) products(ctx context.Context, d *experimentData) ([]manifest.File, error) {
 	e := o.Experiment
 	if e.Products == nil {
 		return nil, nil
@@ -274,7 +278,7 @@ func (o *RecordedOptions) products(ctx context.Context, d *experimentData) ([]ma
 		if err != nil {
 			return nil, err
 		}
-		if _, err := Predict(ctx, PredictOptions{RunDir: runDir, Input: input, Cycle: start.Time, Out: out, Formats: []product.Format{product.NetCDF}, Overwrite: product.OverwriteAlways,
+		if _, err := run.Predict(ctx, run.PredictOptions{RunDir: runDir, Input: input, Cycle: start.Time, Out: out, Formats: []product.Format{product.NetCDF}, Overwrite: product.OverwriteAlways,
 			Threads: o.Threads, Command: "ensemble experiment run " + e.Name, Version: o.Version, Timings: o.Timings, Progress: o.Progress}); err != nil {
 			return nil, err
 		}
@@ -355,10 +359,10 @@ func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Re
 }
 
 // Passed says whether all checks passed.
-func (r *Recorded) Passed() bool { return r.Record.Status == record.Pass }
+func (r *Result) Passed() bool { return r.Record.Status == record.Pass }
 
 // Fprint writes the table of checks.
-func (r *Recorded) Fprint(w io.Writer) error {
+func (r *Result) Fprint(w io.Writer) error {
 	head := []string{"", "value", "expected", "± tolerance", "at least", "at most", "seeds", ""}
 	var rows [][]string
 	for i := range r.Record.Checks {
@@ -374,7 +378,7 @@ func (r *Recorded) Fprint(w io.Writer) error {
 		rows = append(rows, []string{c.Called(), strings.TrimSpace(shortNumber(c.Value) + " " + c.Unit), shortNumber(c.Expected), tolerance, shortNumber(c.AtLeast), shortNumber(c.AtMost), strconv.Itoa(len(c.Values)), verdict})
 	}
 	if rows != nil {
-		if err := fprintCells(w, head, rows); err != nil {
+		if err := phrase.FprintTable(w, head, rows); err != nil {
 			return err
 		}
 	}

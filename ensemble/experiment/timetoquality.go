@@ -1,4 +1,4 @@
-package run
+package experiment
 
 import (
 	"cmp"
@@ -11,29 +11,31 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // timed is what the trainings of the experiment are timed to, logged in a file.
-func (o *RecordedOptions) timed(log string) Timed {
-	return Timed{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
+func (o *Options) timed(log string) run.Timed {
+	return run.Timed{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
 }
 
 // logOf is the log of a training of the whole schedule that is timed.
-func (o *RecordedOptions) logOf(variant string, seed int) string {
+func (o *Options) logOf(variant string, seed int) string {
 	return filepath.Join(o.Dir, "mllog", fmt.Sprintf("%s-seed-%d.txt", variant, seed))
 }
 
 // aloneLog is the log of a training to the quality alone.
-func (o *RecordedOptions) aloneLog(variant string, seed int) string {
+func (o *Options) aloneLog(variant string, seed int) string {
 	return filepath.Join(o.Dir, "quality", fmt.Sprintf("%s-seed-%d.txt", variant, seed))
 }
 
 // time has a training log its time, if it is timed and has not been. One that was stopped begins again: a time is that of one process.
-func (o *RecordedOptions) time(t *TrainOptions, variant string, seed int) error {
+func (o *Options) time(t *run.TrainOptions, variant string, seed int) error {
 	if !o.MLLog {
 		return nil
 	}
@@ -53,8 +55,8 @@ func (o *RecordedOptions) time(t *TrainOptions, variant string, seed int) error 
 // timeAlone trains every variant to the quality with each seed that is timed, and no further: no models, no scores. What
 // was timed before, of the same program, settings, data and threads, is not timed again.
 //
-// Errors: those of Train.
-func (o *RecordedOptions) timeAlone(ctx context.Context, r *record.Record, d *experimentData) error {
+// Errors: those of run.Train.
+func (o *Options) timeAlone(ctx context.Context, r *record.Record, d *experimentData) error {
 	seeds := o.Experiment.TimedSeeds()
 	for _, v := range o.Experiment.Variants {
 		for _, seed := range seeds {
@@ -77,8 +79,8 @@ func (o *RecordedOptions) timeAlone(ctx context.Context, r *record.Record, d *ex
 
 // timeOne times one training. Its log gets its name when it is whole; what the training writes besides, checkpoints among it,
 // goes when it has ended.
-func (o *RecordedOptions) timeOne(ctx context.Context, c *config.TrainConfig, log string, d *experimentData) error {
-	if had, err := readTiming(log); err == nil && !o.Overwrite && had.threads == c.Train.Train.Threads && had.identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) {
+func (o *Options) timeOne(ctx context.Context, c *config.TrainConfig, log string, d *experimentData) error {
+	if had, err := run.ReadTiming(log); err == nil && !o.Overwrite && had.Threads == c.Train.Train.Threads && had.Identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) {
 		return nil
 	}
 	dir := log[:len(log)-len(filepath.Ext(log))]
@@ -86,9 +88,9 @@ func (o *RecordedOptions) timeOne(ctx context.Context, c *config.TrainConfig, lo
 	if err := os.RemoveAll(part); err != nil {
 		return exit.Create(part, err)
 	}
-	t := TrainOptions{Config: c, RunDir: dir, Overwrite: true, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Timed: o.timed(part)}
+	t := run.TrainOptions{Config: c, RunDir: dir, Overwrite: true, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Timed: o.timed(part)}
 	t.Timed.Only = true
-	if _, err := Train(ctx, t); err != nil {
+	if _, err := run.Train(ctx, t); err != nil {
 		return err
 	}
 	if err := os.Rename(part, log); err != nil {
@@ -98,7 +100,7 @@ func (o *RecordedOptions) timeOne(ctx context.Context, c *config.TrainConfig, lo
 }
 
 // timesToQuality reads the logs of trainings with some seeds.
-func (o *RecordedOptions) timesToQuality(seeds []int, log func(variant string, seed int) string) (out []record.TimeToQuality, err error) {
+func (o *Options) timesToQuality(seeds []int, log func(variant string, seed int) string) (out []record.TimeToQuality, err error) {
 	want := o.Experiment.Quality
 	for _, v := range o.Experiment.Variants {
 		q := record.TimeToQuality{Variant: v.Name, Metric: want.Metric, Target: want.Target, Seeds: seeds, ExpectedEpochs: score.Missing()}
@@ -106,15 +108,15 @@ func (o *RecordedOptions) timesToQuality(seeds []int, log func(variant string, s
 			q.ExpectedEpochs, q.Tolerance = score.Number(want.Epochs), want.Tolerance
 		}
 		for _, seed := range seeds {
-			t, err := readTiming(log(v.Name, seed))
+			t, err := run.ReadTiming(log(v.Name, seed))
 			if err != nil {
 				return nil, err
 			}
-			if !t.reached {
-				t.seconds = float64(score.Missing())
+			if !t.Reached {
+				t.Seconds = float64(score.Missing())
 			}
-			q.Seconds, q.Processor = append(q.Seconds, score.Number(t.seconds)), append(q.Processor, score.Number(t.processor))
-			q.Epochs, q.Steps, q.Loss = append(q.Epochs, t.epochs), append(q.Steps, t.steps), append(q.Loss, score.Number(t.loss))
+			q.Seconds, q.Processor = append(q.Seconds, score.Number(t.Seconds)), append(q.Processor, score.Number(t.Processor))
+			q.Epochs, q.Steps, q.Loss = append(q.Epochs, t.Epochs), append(q.Steps, t.Steps), append(q.Loss, score.Number(t.Loss))
 		}
 		q.Judge()
 		out = append(out, q)
@@ -138,7 +140,7 @@ func fprintTimes(w io.Writer, all []record.TimeToQuality) error {
 		if _, err := fmt.Fprintf(w, "\n%s: time to a %s of %g\n", q.Variant, q.Metric, q.Target); err != nil {
 			return err
 		}
-		if err := fprintCells(w, []string{"seed", "seconds", "of processors", "epochs", "steps", "loss"}, rows); err != nil {
+		if err := phrase.FprintTable(w, []string{"seed", "seconds", "of processors", "epochs", "steps", "loss"}, rows); err != nil {
 			return err
 		}
 		note := "the result is the mean without the fastest and the slowest"
@@ -169,5 +171,5 @@ func fprintSameTimes(w io.Writer, all []record.SameTime, a, b string) error {
 		rows = append(rows, []string{fmt.Sprintf("%s, seed %d", x.Variant, x.Seed), strconv.Itoa(x.EpochsA), strconv.Itoa(x.EpochsB), verdict, shortNumber(x.SecondsA), shortNumber(x.SecondsB)})
 	}
 	_, err := fmt.Fprintln(w)
-	return cmp.Or(err, fprintCells(w, []string{"to quality", "epochs " + a, b, "steps and loss", "seconds " + a, b}, rows))
+	return cmp.Or(err, phrase.FprintTable(w, []string{"to quality", "epochs " + a, b, "steps and loss", "seconds " + a, b}, rows))
 }

@@ -1,4 +1,4 @@
-package run
+package experiment
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -20,9 +21,9 @@ import (
 // recorded is an experiment on the small data, with their digests.
 func recorded(t *testing.T, change ...string) *config.ExperimentConfig {
 	t.Helper()
-	f := smallData(t)
+	f := demotest.Files(t)
 	dir, data := t.TempDir(), filepath.Dir(f.GRIB2[0])
-	c := quick(t, f)
+	c := demotest.Config(t, f)
 	if err := os.WriteFile(filepath.Join(dir, "train.yaml"), c.YAML(), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +77,8 @@ data:
 func TestRecordedIsReproduced(t *testing.T) {
 	t.Setenv("ENSEMBLE_TRAIN_EPOCHS", "7")
 	e := recorded(t)
-	o := RecordedOptions{Experiment: e, Dir: t.TempDir(), Version: "test"}
-	r, err := RunRecorded(context.Background(), o)
+	o := Options{Experiment: e, Dir: t.TempDir(), Version: "test"}
+	r, err := Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,12 +94,12 @@ func TestRecordedIsReproduced(t *testing.T) {
 	}
 	host, _ := os.Hostname()                                      // an unnamed host is in no record
 	runs := string(text[bytes.Index(text, []byte(`"machine"`)):]) // the test wrote a path into its experiment.yaml
-	for _, secret := range []string{o.Dir, filepath.Dir(smallData(t).GRIB2[0]), host} {
+	for _, secret := range []string{o.Dir, filepath.Dir(demotest.Files(t).GRIB2[0]), host} {
 		if secret != "" && strings.Contains(runs, secret) {
 			t.Errorf("the record holds %q", secret)
 		}
 	}
-	again := RecordedOptions{Dir: t.TempDir(), Data: filepath.Dir(smallData(t).GRIB2[0]), Version: "test"}
+	again := Options{Dir: t.TempDir(), Data: filepath.Dir(demotest.Files(t).GRIB2[0]), Version: "test"}
 	p, err := Reproduce(context.Background(), r.Path, again)
 	if err != nil {
 		t.Fatal(err)
@@ -129,8 +130,8 @@ func TestRecordedIsReproduced(t *testing.T) {
 // Data that are not there, are others, or are not listed, and settings that no record could hold, are refused with all
 // their faults before anything is trained.
 func TestRecordedRefuses(t *testing.T) {
-	data := filepath.Dir(smallData(t).GRIB2[0])
-	fc := filepath.Base(smallData(t).GRIB2[0])
+	data := filepath.Dir(demotest.Files(t).GRIB2[0])
+	fc := filepath.Base(demotest.Files(t).GRIB2[0])
 	for _, c := range []struct {
 		name   string
 		change []string
@@ -146,8 +147,8 @@ func TestRecordedRefuses(t *testing.T) {
 		{"no such key", []string{`"train.epochs=1"`, `"train.epoch=1"`}, exit.Usage, "train.epochs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := RecordedOptions{Experiment: recorded(t, c.change...), Dir: filepath.Join(t.TempDir(), "out"), Version: "test"}
-			_, err := RunRecorded(context.Background(), o)
+			o := Options{Experiment: recorded(t, c.change...), Dir: filepath.Join(t.TempDir(), "out"), Version: "test"}
+			_, err := Run(context.Background(), o)
 			if exit.CodeOf(err) != c.code || !strings.Contains(fmt.Sprint(err), c.want) {
 				t.Errorf("got %v, want code %d and %q", err, c.code, c.want)
 			}
@@ -160,15 +161,15 @@ func TestRecordedRefuses(t *testing.T) {
 
 // Files are fetched only when that is asked for, from the addresses in the experiment.
 func TestRecordedFetches(t *testing.T) {
-	data := filepath.Dir(smallData(t).GRIB2[0])
+	data := filepath.Dir(demotest.Files(t).GRIB2[0])
 	asked := 0
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
 		http.ServeFile(w, r, filepath.Join(data, filepath.Base(r.URL.Path)))
 	}))
 	defer s.Close()
-	name := filepath.Base(smallData(t).GRIB2[0])
-	sum, err := manifest.SumFile(smallData(t).GRIB2[0])
+	name := filepath.Base(demotest.Files(t).GRIB2[0])
+	sum, err := manifest.SumFile(demotest.Files(t).GRIB2[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestRecordedFetches(t *testing.T) {
 	e.Data.Files = []config.ExperimentFile{{Path: name, SHA256: sum.SHA256, URL: s.URL + "/" + name}}
 	e.Data.Forecasts, e.Data.Analyses = []string{name}, nil
 	var told []string
-	o := RecordedOptions{Experiment: e, Dir: t.TempDir(), Version: "test", client: s.Client(), Warn: func(w string) { told = append(told, w) }}
+	o := Options{Experiment: e, Dir: t.TempDir(), Version: "test", client: s.Client(), Warn: func(w string) { told = append(told, w) }}
 	if _, err := o.data(context.Background()); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "--fetch") || asked > 0 {
 		t.Errorf("%v, the server was asked %d times", err, asked)
 	}
@@ -189,4 +190,10 @@ func TestRecordedFetches(t *testing.T) {
 	if len(d.files) != 1 || d.record.Files[0].SHA256 != sum.SHA256 || asked != 1 || len(told) != 1 || !strings.Contains(told[0], s.URL) {
 		t.Errorf("%+v, asked %d times, told %q", d, asked, told)
 	}
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	demotest.Remove()
+	os.Exit(code)
 }

@@ -1,4 +1,4 @@
-package run
+package experiment
 
 import (
 	"context"
@@ -10,14 +10,16 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // experimentSources are the small data with a short training.
 func experimentSources(t *testing.T) config.Sources {
-	f := smallData(t)
-	c := quick(t, f)
+	f := demotest.Files(t)
+	c := demotest.Config(t, f)
 	path := filepath.Join(t.TempDir(), "train.yaml")
 	if err := os.WriteFile(path, c.YAML(), 0o644); err != nil {
 		t.Fatal(err)
@@ -37,28 +39,28 @@ func TestExperimentMembers(t *testing.T) {
 	if first.Name != "members-02" || len(variants) < 2 {
 		t.Fatalf("variants %+v", variants)
 	}
-	o := ExperimentOptions{Config: src, Dir: t.TempDir(), Variants: []Variant{first, last}, Against: last.Name, Version: "test"}
-	e, err := RunExperiment(context.Background(), o)
+	o := VaryOptions{Config: src, Dir: t.TempDir(), Variants: []Variant{first, last}, Against: last.Name, Version: "test"}
+	e, err := Vary(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	byVariant := map[string]int{}
 	for _, r := range e.Rows {
-		if ofDistribution(r.Score) {
+		if score.OfDistribution(r.Score) {
 			byVariant[r.Variant]++
 		}
-		scores, err := ReadScores(filepath.Join(o.Dir, r.Variant))
+		scores, err := run.ReadScores(filepath.Join(o.Dir, r.Variant))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := scores.Find(r.Score, systemNetwork, r.Variable, r.Level, r.Lead); v == nil || v.Value != r.Value || r.N == 0 {
+		if v := scores.Find(r.Score, run.SystemNetwork, r.Variable, r.Level, r.Lead); v == nil || v.Value != r.Value || r.N == 0 {
 			t.Errorf("row %+v, its training says %+v", r, v)
 		}
 		own := r.Variant == last.Name
 		if own != (r.GainAgainst == 0) || r.GainAgainst < r.GainAgainstLow || r.GainAgainst > r.GainAgainstHigh { // few starts have no interval
 			t.Errorf("%s over %s: %g, %g to %g", r.Variant, last.Name, r.GainAgainst, r.GainAgainstLow, r.GainAgainstHigh)
 		}
-		if want := 1 - r.Value/r.RawFull; ofDistribution(r.Score) != (math.Abs(float64(r.GainRaw-want)) < 1e-6) || !ofDistribution(r.Score) && r.RawUsed == r.RawUsed { // spreads have no CRPS
+		if want := 1 - r.Value/r.RawFull; score.OfDistribution(r.Score) != (math.Abs(float64(r.GainRaw-want)) < 1e-6) || !score.OfDistribution(r.Score) && r.RawUsed == r.RawUsed { // spreads have no CRPS
 			t.Errorf("gain over all raw members %g, the scores say %g", r.GainRaw, want)
 		}
 	}
@@ -88,12 +90,12 @@ func TestExperimentMembers(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "members used") || !strings.Contains(string(page), first.Name) {
 		t.Errorf("page: %v", err)
 	}
-	at := filepath.Join(o.Dir, first.Name, scoresFile)
+	at := filepath.Join(o.Dir, first.Name, run.ScoresFile)
 	before, err := os.Stat(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RunExperiment(context.Background(), o); err != nil {
+	if _, err := Vary(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := os.Stat(at); err != nil || !after.ModTime().Equal(before.ModTime()) {
@@ -128,11 +130,11 @@ func TestExperimentVariants(t *testing.T) {
 	if _, err := MemberVariants(src, []int{1}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("one member: %v", err)
 	}
-	twice := ExperimentOptions{Config: src, Dir: t.TempDir(), Variants: []Variant{{Name: "a"}, {Name: "a"}}}
-	if _, err := RunExperiment(context.Background(), twice); exit.CodeOf(err) != exit.Usage {
+	twice := VaryOptions{Config: src, Dir: t.TempDir(), Variants: []Variant{{Name: "a"}, {Name: "a"}}}
+	if _, err := Vary(context.Background(), twice); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("two of one name: %v", err)
 	}
-	var row ExperimentRow
+	var row VariedRow
 	if err := row.compare(nil, nil); err != nil || row.GainAgainst == row.GainAgainst {
 		t.Errorf("no starts in common: %v, %v", row.GainAgainst, err)
 	}
@@ -153,14 +155,14 @@ func TestExperimentSeeds(t *testing.T) {
 	if !slices.Equal(names, []string{"base", "drn", "lenet", "unet2d"}) {
 		t.Errorf("kinds %q", names)
 	}
-	o := ExperimentOptions{Config: src, Dir: t.TempDir(), Variants: kinds[:2], Against: "base", Seeds: 2, Version: "test"}
-	e, err := RunExperiment(context.Background(), o)
+	o := VaryOptions{Config: src, Dir: t.TempDir(), Variants: kinds[:2], Against: "base", Seeds: 2, Version: "test"}
+	e, err := Vary(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []ExperimentRow // of distributions
+	var rows []VariedRow // of distributions
 	for _, r := range e.Rows {
-		if ofDistribution(r.Score) {
+		if score.OfDistribution(r.Score) {
 			rows = append(rows, r)
 		}
 	}
@@ -170,13 +172,13 @@ func TestExperimentSeeds(t *testing.T) {
 	for _, r := range e.Rows {
 		var values, roots []float64
 		for _, seed := range []string{"seed-1", "seed-2"} {
-			scores, err := ReadScores(filepath.Join(o.Dir, r.Variant, seed))
+			scores, err := run.ReadScores(filepath.Join(o.Dir, r.Variant, seed))
 			if err != nil {
 				t.Fatal(err)
 			}
-			values = append(values, float64(scores.Find(r.Score, systemNetwork, r.Variable, r.Level, r.Lead).Value))
+			values = append(values, float64(scores.Find(r.Score, run.SystemNetwork, r.Variable, r.Level, r.Lead).Value))
 		}
-		if !ofDistribution(r.Score) { // the gain is that of the root of mean squares, near that of mean roots
+		if !score.OfDistribution(r.Score) { // the gain is that of the root of mean squares, near that of mean roots
 			for _, r := range e.Rows[:2] {
 				if r.Score == score.SpreadRMSE.ID {
 					roots = append(roots, float64(r.Value))
@@ -190,7 +192,7 @@ func TestExperimentSeeds(t *testing.T) {
 		if sd == 0 || math.Abs(float64(r.Value)-mean) > 1e-12 || math.Abs(float64(r.SD)-sd) > 1e-12 {
 			t.Errorf("%s: %g ± %g, the seeds score %v", r.Variant, r.Value, r.SD, values)
 		}
-		if !ofDistribution(r.Score) {
+		if !score.OfDistribution(r.Score) {
 			continue
 		}
 		if u := float64(r.Unweighted); u == mean || math.Abs(u-mean) > 0.3*mean || !(r.UnweightedSD > 0) {

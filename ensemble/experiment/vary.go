@@ -1,4 +1,4 @@
-package run
+package experiment
 
 import (
 	"cmp"
@@ -6,18 +6,17 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -31,8 +30,8 @@ type Variant struct {
 	Set  []string `json:"set"`
 }
 
-// ExperimentOptions say what is trained and compared.
-type ExperimentOptions struct {
+// VaryOptions say what is trained and compared.
+type VaryOptions struct {
 	Config   config.Sources // of all trainings
 	Dir      string         // folder of the experiment
 	Variants []Variant
@@ -42,29 +41,29 @@ type ExperimentOptions struct {
 	Against  string
 	Version  string
 	Stop     func() error
-	Timings  Timings
+	Timings  run.Timings
 	Progress *progress.Reporter
 	Warn     func(string)
 }
 
-// Experiment is what came out, experiment.json.
-type Experiment struct {
-	Schema   string          `json:"schema"`
-	Version  string          `json:"version"`
-	Against  string          `json:"against"`
-	Seeds    int             `json:"seeds"`
-	Variants []Variant       `json:"variants"`
-	Rows     []ExperimentRow `json:"rows"`
+// Varied is what came out, experiment.json.
+type Varied struct {
+	Schema   string      `json:"schema"`
+	Version  string      `json:"version"`
+	Against  string      `json:"against"`
+	Seeds    int         `json:"seeds"`
+	Variants []Variant   `json:"variants"`
+	Rows     []VariedRow `json:"rows"`
 
 	Dir string `json:"-"`
 }
 
-// ExperimentRow is one variant on one target, over the test starts. Of several seeds Value is the
+// VariedRow is one variant on one target, over the test starts. Of several seeds Value is the
 // mean and SD the standard deviation (divisor seeds − 1) of the trainings' scores, and intervals
 // and gains are those of the mean score of each start. The gain is paired: over
 // the raw ensemble of all members (plain CRPS), and over the variant that the others are
 // compared with, on the starts that both have.
-type ExperimentRow struct {
+type VariedRow struct {
 	Variant  string       `json:"variant"`
 	Members  int          `json:"members"` // that the network used
 	Variable string       `json:"variable"`
@@ -227,13 +226,13 @@ func ParseVariant(text string) (Variant, error) {
 	return Variant{words[0], words[1:]}, nil
 }
 
-// RunExperiment trains every variant into a run directory of its own, of several seeds one for
+// Vary trains every variant into a run directory of its own, of several seeds one for
 // each, goes on with those that were begun, skips those that are done, and compares what they score
 // on the test starts.
 //
-// Errors: those of Train, of the first variant that fails; exit 64 for variants of one name.
-func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error) {
-	e := &Experiment{Schema: experimentSchema, Version: o.Version, Against: o.Against, Variants: o.Variants, Dir: o.Dir}
+// Errors: those of run.Train, of the first variant that fails; exit 64 for variants of one name.
+func Vary(ctx context.Context, o VaryOptions) (*Varied, error) {
+	e := &Varied{Schema: experimentSchema, Version: o.Version, Against: o.Against, Variants: o.Variants, Dir: o.Dir}
 	configs := make([]*config.TrainConfig, len(o.Variants))
 	for i, v := range o.Variants { // all faults before the first training
 		if slices.ContainsFunc(o.Variants[:i], func(w Variant) bool { return w.Name == v.Name }) {
@@ -249,7 +248,7 @@ func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error
 	e.Seeds = max(o.Seeds, 1)
 	dates := map[string][]score.DateScore{}
 	for i, v := range o.Variants {
-		var rows [][]ExperimentRow // [seed]
+		var rows [][]VariedRow // [seed]
 		var scored [][]score.DateScore
 		for k := range e.Seeds {
 			c, dir := configs[i], filepath.Join(o.Dir, v.Name)
@@ -263,15 +262,15 @@ func RunExperiment(ctx context.Context, o ExperimentOptions) (*Experiment, error
 				}
 				dir = filepath.Join(dir, fmt.Sprintf("seed-%d", seed))
 			}
-			t := TrainOptions{Config: c, RunDir: dir, Resume: "auto", Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
-			if _, err := Train(ctx, t); err != nil {
+			t := run.TrainOptions{Config: c, RunDir: dir, Resume: "auto", Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
+			if _, err := run.Train(ctx, t); err != nil {
 				return nil, err
 			}
-			r, err := ReadScores(dir)
+			r, err := run.ReadScores(dir)
 			if err != nil {
 				return nil, err
 			}
-			own, err := table.Read[score.DateScore](ctx, filepath.Join(dir, datesTable))
+			own, err := table.Read[score.DateScore](ctx, filepath.Join(dir, run.DatesTable))
 			if err != nil {
 				return nil, err
 			}
@@ -313,10 +312,10 @@ func meanDates(all [][]score.DateScore) []score.DateScore {
 }
 
 // unweighted is the CRPS of a training without the weights of the area; NaN if it has no CRPS.
-func (r *ExperimentRow) unweighted(dates []score.DateScore) float64 {
+func (r *VariedRow) unweighted(dates []score.DateScore) float64 {
 	var sum, points float64
 	for _, d := range dates {
-		if ofDistribution(r.Score) && r.scores(d) {
+		if score.OfDistribution(r.Score) && r.scores(d) {
 			sum += float64(d.Points) * float64(d.UnweightedCRPS)
 			points += float64(d.Points)
 		}
@@ -325,25 +324,25 @@ func (r *ExperimentRow) unweighted(dates []score.DateScore) float64 {
 }
 
 // scores says whether a score by start is of the row's target.
-func (r *ExperimentRow) scores(d score.DateScore) bool {
+func (r *VariedRow) scores(d score.DateScore) bool {
 	return d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead
 }
 
 // dated is what a start adds to the row's score, with its weight: its mean CRPS, or the mean squared distance of
 // the spread to that of all members; weight 0 of another target.
-func (r *ExperimentRow) dated(d score.DateScore) (weight, value float64) {
+func (r *VariedRow) dated(d score.DateScore) (weight, value float64) {
 	switch {
 	case !r.scores(d):
 		return 0, 0
-	case ofDistribution(r.Score):
+	case score.OfDistribution(r.Score):
 		return d.Weight, float64(d.CRPS)
 	}
 	return d.SpreadWeight, float64(d.SpreadSquare)
 }
 
 // of is the row's score from sums over starts of weights and of what dated gives.
-func (r *ExperimentRow) of(weight, sum float64) float64 {
-	if ofDistribution(r.Score) {
+func (r *VariedRow) of(weight, sum float64) float64 {
+	if score.OfDistribution(r.Score) {
 		return sum / weight
 	}
 	return math.Sqrt(sum / weight)
@@ -364,7 +363,7 @@ func meanSD(x []float64) (mean, sd score.Number) {
 
 // meanRow is row k of several trainings of one variant, whose scores by start are scored, and
 // dates on average.
-func meanRow(rows [][]ExperimentRow, k int, scored [][]score.DateScore, dates []score.DateScore) (ExperimentRow, error) {
+func meanRow(rows [][]VariedRow, k int, scored [][]score.DateScore, dates []score.DateScore) (VariedRow, error) {
 	r := rows[0][k]
 	var values, unweighted []float64
 	for i, own := range rows {
@@ -390,7 +389,7 @@ func meanRow(rows [][]ExperimentRow, k int, scored [][]score.DateScore, dates []
 		return r, err
 	}
 	r.CILow, r.CIHigh = score.Number(low), score.Number(high)
-	if !ofDistribution(r.Score) {
+	if !score.OfDistribution(r.Score) {
 		return r, nil
 	}
 	gain, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[1]/s[2] })
@@ -398,17 +397,14 @@ func meanRow(rows [][]ExperimentRow, k int, scored [][]score.DateScore, dates []
 	return r, err
 }
 
-// ofDistribution tells whether a score is the CRPS of a network's distribution, of whatever family.
-func ofDistribution(id string) bool { return id == score.CRPSGauss.ID || id == score.CRPSFamily.ID }
-
 // rowsOf are those of one training, without the comparison.
-func rowsOf(variant string, used, full int, r *score.Result) (out []ExperimentRow) {
+func rowsOf(variant string, used, full int, r *score.Result) (out []VariedRow) {
 	for _, v := range r.Scores {
-		if v.System != systemNetwork || !score.Whole(v.Region, v.Season) || !ofDistribution(v.ID) && v.ID != score.SpreadRMSE.ID {
+		if v.System != run.SystemNetwork || !score.Whole(v.Region, v.Season) || !score.OfDistribution(v.ID) && v.ID != score.SpreadRMSE.ID {
 			continue
 		}
 		nan := score.Missing()
-		row := ExperimentRow{Variant: variant, Members: used, Variable: v.Variable, Level: v.Level, Lead: v.Lead, Score: v.ID, Unit: v.Unit,
+		row := VariedRow{Variant: variant, Members: used, Variable: v.Variable, Level: v.Level, Lead: v.Lead, Score: v.ID, Unit: v.Unit,
 			Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh, N: v.N, GainRaw: nan, GainRawLow: nan, GainRawHigh: nan}
 		of := func(id, system string) score.Number {
 			if x := r.Find(id, system, v.Variable, v.Level, v.Lead); x != nil {
@@ -417,11 +413,11 @@ func rowsOf(variant string, used, full int, r *score.Result) (out []ExperimentRo
 			return nan
 		}
 		row.RawUsed, row.RawFull, row.EMOSGrid = nan, nan, nan
-		if ofDistribution(v.ID) {
-			row.RawUsed, row.RawFull, row.EMOSGrid = of(score.CRPSPlain.ID, systemRaw(used)), of(score.CRPSPlain.ID, systemRaw(full)), of(score.CRPSGauss.ID, gridEMOS)
+		if score.OfDistribution(v.ID) {
+			row.RawUsed, row.RawFull, row.EMOSGrid = of(score.CRPSPlain.ID, run.SystemRaw(used)), of(score.CRPSPlain.ID, run.SystemRaw(full)), of(score.CRPSGauss.ID, gridEMOS)
 		}
 		for _, c := range r.Comparisons {
-			if c.ID == v.ID && c.ReferenceID == score.CRPSPlain.ID && c.Reference == systemRaw(full) && c.Variable == v.Variable && c.Level == v.Level && c.Lead == v.Lead && score.Whole(c.Region, c.Season) {
+			if c.ID == v.ID && c.ReferenceID == score.CRPSPlain.ID && c.Reference == run.SystemRaw(full) && c.Variable == v.Variable && c.Level == v.Level && c.Lead == v.Lead && score.Whole(c.Region, c.Season) {
 				row.GainRaw, row.GainRawLow, row.GainRawHigh = c.Gain, c.CILow, c.CIHigh
 			}
 		}
@@ -431,7 +427,7 @@ func rowsOf(variant string, used, full int, r *score.Result) (out []ExperimentRo
 }
 
 // extremes finds the gain where the extreme forecast index is largest; missing without a climate.
-func (r *ExperimentRow) extremes(dates []score.DateScore) error {
+func (r *VariedRow) extremes(dates []score.DateScore) error {
 	r.GainExtreme, r.GainExtremeLow, r.GainExtremeHigh = score.Missing(), score.Missing(), score.Missing()
 	var sums [][]float64
 	for _, d := range dates {
@@ -439,7 +435,7 @@ func (r *ExperimentRow) extremes(dates []score.DateScore) error {
 			sums = append(sums, []float64{d.ExtremeWeight * float64(d.ExtremeCRPS), d.ExtremeWeight * float64(d.ExtremeReferenceCRPS)})
 		}
 	}
-	if !ofDistribution(r.Score) || len(sums) == 0 {
+	if !score.OfDistribution(r.Score) || len(sums) == 0 {
 		return nil
 	}
 	value, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[0]/s[1] })
@@ -448,7 +444,7 @@ func (r *ExperimentRow) extremes(dates []score.DateScore) error {
 }
 
 // compare finds the gain over another variant from the starts that both have.
-func (r *ExperimentRow) compare(own, other []score.DateScore) error {
+func (r *VariedRow) compare(own, other []score.DateScore) error {
 	r.GainAgainst, r.GainAgainstLow, r.GainAgainstHigh = score.Missing(), score.Missing(), score.Missing()
 	var rows [][]float64
 	for _, d := range own {
@@ -471,51 +467,23 @@ func (r *ExperimentRow) compare(own, other []score.DateScore) error {
 }
 
 // save writes the table, the page and, last, experiment.json.
-func (e *Experiment) save() error {
-	return saveFindings(e.Dir, experimentTable, e.Rows, e.page(), experimentFile, e)
-}
-
-// saveFindings writes what an experiment found into its folder, which it makes: a table of rows, a page with its
-// pictures and, last, everything as JSON.
-//
-// Errors: exit 73 and 74.
-func saveFindings[T any](folder, tableFile string, rows []T, page *report.Page, file string, all any) error {
-	dir := filepath.Join(folder, "report")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return exit.Create(dir, err)
-	}
-	if err := table.WriteCSV(filepath.Join(folder, tableFile), rows); err != nil {
-		return err
-	}
-	if err := writePage(dir, page); err != nil {
-		return err
-	}
-	return jsonfile.Write(filepath.Join(folder, file), all)
-}
-
-// fprintCells writes rows of text as a table.
-func fprintCells(w io.Writer, head []string, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
-	for _, r := range rows {
-		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
-	}
-	return t.Flush()
+func (e *Varied) save() error {
+	return run.SaveFindings(e.Dir, experimentTable, e.Rows, e.page(), experimentFile, e)
 }
 
 // Outputs are the files of the experiment itself.
-func (e *Experiment) Outputs() []string {
+func (e *Varied) Outputs() []string {
 	return []string{filepath.Join(e.Dir, experimentTable), filepath.Join(e.Dir, "report", "index.html"), filepath.Join(e.Dir, experimentFile)}
 }
 
 // Fprint writes the rows as a table.
-func (e *Experiment) Fprint(w io.Writer) error {
+func (e *Varied) Fprint(w io.Writer) error {
 	head, rows := e.cells()
-	return fprintCells(w, head, rows)
+	return phrase.FprintTable(w, head, rows)
 }
 
 // cells are the rows as text.
-func (e *Experiment) cells() (head []string, rows [][]string) {
+func (e *Varied) cells() (head []string, rows [][]string) {
 	head = []string{"variant", "members", "target", "score", "value", "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point", "gain over raw, all", "interval", "where EFI is largest", "interval", "gain over " + e.Against, "interval"}
 	number := func(n score.Number) string {
 		if n != n {
@@ -544,12 +512,12 @@ func (e *Experiment) cells() (head []string, rows [][]string) {
 }
 
 // page shows the rows, and curves over the number of members if that is what differs.
-func (e *Experiment) page() *report.Page {
+func (e *Varied) page() *report.Page {
 	head, rows := e.cells()
 	p := &report.Page{Title: "Experiment " + filepath.Base(e.Dir), ChartsTitle: "Members", Tables: []report.Table{{Title: "Variants", Columns: head, Rows: rows}},
 		Status: []report.Fact{{Name: "variants", Text: strconv.Itoa(len(e.Variants))}, {Name: "seeds", Text: strconv.Itoa(e.Seeds)}, {Name: "compared with", Text: e.Against}, {Name: "program", Text: e.Version}}}
 	type target struct{ variable, level, lead, score string }
-	byTarget := map[target][]ExperimentRow{}
+	byTarget := map[target][]VariedRow{}
 	var order []target
 	for _, r := range e.Rows {
 		k := target{r.Variable, r.Level, r.Lead, r.Score}
@@ -560,19 +528,19 @@ func (e *Experiment) page() *report.Page {
 	}
 	for _, k := range order {
 		rows := byTarget[k]
-		slices.SortStableFunc(rows, func(a, b ExperimentRow) int { return cmp.Compare(a.Members, b.Members) })
-		if rows[0].Members == rows[len(rows)-1].Members || !ofDistribution(rows[0].Score) {
+		slices.SortStableFunc(rows, func(a, b VariedRow) int { return cmp.Compare(a.Members, b.Members) })
+		if rows[0].Members == rows[len(rows)-1].Members || !score.OfDistribution(rows[0].Score) {
 			continue
 		}
 		c := report.Chart{Title: fmt.Sprintf("%s at %s, lead %s", k.variable, k.level, k.lead), X: "members used", Y: "mean CRPS in " + rows[0].Unit}
 		for _, l := range []struct {
 			name string
-			of   func(ExperimentRow) score.Number
+			of   func(VariedRow) score.Number
 		}{
-			{"network", func(r ExperimentRow) score.Number { return r.Value }},
-			{"EMOS by point", func(r ExperimentRow) score.Number { return r.EMOSGrid }},
-			{"raw members used", func(r ExperimentRow) score.Number { return r.RawUsed }},
-			{"all raw members", func(r ExperimentRow) score.Number { return r.RawFull }},
+			{"network", func(r VariedRow) score.Number { return r.Value }},
+			{"EMOS by point", func(r VariedRow) score.Number { return r.EMOSGrid }},
+			{"raw members used", func(r VariedRow) score.Number { return r.RawUsed }},
+			{"all raw members", func(r VariedRow) score.Number { return r.RawFull }},
 		} {
 			line := report.Line{Name: l.name}
 			for _, r := range rows {

@@ -1,4 +1,4 @@
-package run
+package experiment
 
 import (
 	"errors"
@@ -12,10 +12,11 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
-// ListedExperiment is a row of the list of experiments.
-type ListedExperiment struct {
+// Listed is a row of the list of experiments.
+type Listed struct {
 	Name      string `json:"name"`
 	Dir       string `json:"dir"`
 	Title     string `json:"title"`
@@ -25,11 +26,11 @@ type ListedExperiment struct {
 	Last      string `json:"last"` // status of the record below the folder of runs; "" if there is none
 }
 
-// ListExperiments lists the folders with an experiment.yaml in a folder, by name, and what became of them below a folder
+// List lists the folders with an experiment.yaml in a folder, by name, and what became of them below a folder
 // of runs.
 //
 // Errors: exit 66 if there is none; 64 for one that cannot be read.
-func ListExperiments(root, runs string) ([]ListedExperiment, error) {
+func List(root, runs string) ([]Listed, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "*", config.ExperimentFileName))
 	if err != nil {
 		return nil, err
@@ -38,15 +39,15 @@ func ListExperiments(root, runs string) ([]ListedExperiment, error) {
 		return nil, &exit.Error{Code: exit.NotYet, What: "no experiment is here", At: root, Why: "no folder in it has " + config.ExperimentFileName, Fix: "give the folder of the experiments"}
 	}
 	slices.Sort(paths)
-	var out []ListedExperiment
+	var out []Listed
 	for _, path := range paths {
 		c, err := config.LoadExperiment(filepath.Dir(path))
 		if err != nil {
 			return nil, err
 		}
-		row := ListedExperiment{Name: c.Name, Dir: filepath.Dir(path), Title: c.Title, Trainings: len(c.Variants) * len(c.Seeds), Checks: len(c.Scores) + len(c.Gains), Data: "made by the program"}
+		row := Listed{Name: c.Name, Dir: filepath.Dir(path), Title: c.Title, Trainings: len(c.Variants) * len(c.Seeds), Checks: len(c.Scores) + len(c.Gains), Data: "made by the program"}
 		if c.Data.From == config.DataOfFiles {
-			o := RecordedOptions{Experiment: c}
+			o := Options{Experiment: c}
 			if row.Data = "here"; func() error { _, err := o.folder(); return err }() != nil {
 				row.Data = "not here"
 			}
@@ -62,8 +63,8 @@ func ListExperiments(root, runs string) ([]ListedExperiment, error) {
 	return out, nil
 }
 
-// FprintExperiments writes the list as a table.
-func FprintExperiments(w io.Writer, list []ListedExperiment) error {
+// FprintList writes the list as a table.
+func FprintList(w io.Writer, list []Listed) error {
 	var rows [][]string
 	for _, e := range list {
 		last := e.Last
@@ -72,7 +73,7 @@ func FprintExperiments(w io.Writer, list []ListedExperiment) error {
 		}
 		rows = append(rows, []string{e.Name, strconv.Itoa(e.Trainings), strconv.Itoa(e.Checks), e.Data, last, e.Title})
 	}
-	if err := fprintCells(w, []string{"experiment", "trainings", "checks", "data", "last", ""}, rows); err != nil {
+	if err := phrase.FprintTable(w, []string{"experiment", "trainings", "checks", "data", "last", ""}, rows); err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package run
+package experiment
 
 import (
 	"bytes"
@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/mllog/mllogtest"
 )
 
 // Trainings to a quality alone stop there, keep their logs and nothing else; what was timed is not timed again, what was
@@ -17,14 +20,14 @@ import (
 func TestTimesAlone(t *testing.T) {
 	e := recorded(t, "scores:\n", "quality: {target: 100, seeds: [5, 4]}\nscores:\n", `"train.epochs=1"`, `"train.epochs=2"`)
 	asked := 0
-	o := RecordedOptions{Experiment: e, Dir: t.TempDir(), Version: "test", ToQuality: true, Stop: func() error {
+	o := Options{Experiment: e, Dir: t.TempDir(), Version: "test", ToQuality: true, Stop: func() error {
 		if asked++; asked > 6 { // in the second training
 			return &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
 		}
 		return nil
 	}}
 	first, second := o.aloneLog("base", 5), o.aloneLog("base", 4)
-	if _, err := RunRecorded(context.Background(), o); exit.CodeOf(err) != exit.SaveAndStop {
+	if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.SaveAndStop {
 		t.Fatalf("got %v after %d steps, want a stop", err, asked)
 	}
 	was := read(t, first)
@@ -32,7 +35,7 @@ func TestTimesAlone(t *testing.T) {
 		t.Error("a training that was stopped left a log")
 	}
 	o.Stop = nil
-	r, err := RunRecorded(context.Background(), o)
+	r, err := Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +46,7 @@ func TestTimesAlone(t *testing.T) {
 	if err != nil || len(left) != 2 {
 		t.Errorf("left are %v, %v", left, err)
 	}
-	official(t, second)
+	mllogtest.Official(t, second)
 	q := r.Record.Quality[0]
 	if filepath.Base(r.Path) != record.QualityName || !r.Passed() || len(r.Record.Runs) != 0 || r.Record.Machine.Threads != 1 || len(q.Seeds) != 2 || q.Seeds[1] != 4 ||
 		q.Epochs[0] != 1 || q.Steps[0] != 4 || !(q.Seconds[1] > 0) || !(q.Processor[0] > 0) || q.Result == q.Result || q.Loss[0] == q.Loss[1] {
@@ -76,11 +79,11 @@ func TestTimesAlone(t *testing.T) {
 		if err := changed.Write(path); err != nil {
 			t.Fatal(err)
 		}
-		p, err := Reproduce(context.Background(), path, RecordedOptions{Dir: o.Dir, Data: filepath.Dir(smallData(t).GRIB2[0]), Version: "test"})
+		p, err := Reproduce(context.Background(), path, Options{Dir: o.Dir, Data: filepath.Dir(demotest.Files(t).GRIB2[0]), Version: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now, err := readTiming(first); err != nil || now.threads != 1 || read(t, first) == was {
+		if now, err := run.ReadTiming(first); err != nil || now.Threads != 1 || read(t, first) == was {
 			t.Errorf("%+v, %v", now, err)
 		}
 		if p.Passed() == wrong || !p.Comparison.Promised || len(p.Comparison.Times) != 2 || !p.Comparison.Times[0].Same || p.Comparison.Times[1].Same == wrong {
@@ -95,10 +98,19 @@ func TestTimesAlone(t *testing.T) {
 
 // An experiment without a quality has no time to one.
 func TestTimesAloneOfNothing(t *testing.T) {
-	for _, o := range []RecordedOptions{{ToQuality: true}, {MLLog: true}} {
+	for _, o := range []Options{{ToQuality: true}, {MLLog: true}} {
 		o.Experiment, o.Dir, o.Version = recorded(t), t.TempDir(), "test"
-		if _, err := RunRecorded(context.Background(), o); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quality") {
+		if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quality") {
 			t.Errorf("%v", err)
 		}
 	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -1,4 +1,4 @@
-package run
+package experiment
 
 import (
 	"cmp"
@@ -16,7 +16,9 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -104,7 +106,7 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 				return exit.Read(path, err)
 			}
 			ofTimes := e.Name() == record.Name || e.Name() == record.QualityName
-			if e.IsDir() || e.Name() != scoresFile && !ofTimes {
+			if e.IsDir() || e.Name() != run.ScoresFile && !ofTimes {
 				return ctx.Err()
 			}
 			found = found || e.Name() != record.Name // which lies above its runs
@@ -125,7 +127,7 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 			return nil, err
 		}
 		if !found {
-			return nil, &exit.Error{Code: exit.NotYet, What: "no run with scores is here", At: root, Why: "no folder in it has " + scoresFile, Fix: "give run directories, experiments that were run, or a folder of them"}
+			return nil, &exit.Error{Code: exit.NotYet, What: "no run with scores is here", At: root, Why: "no folder in it has " + run.ScoresFile, Fix: "give run directories, experiments that were run, or a folder of them"}
 		}
 	}
 	var first *CollectedRun
@@ -160,7 +162,7 @@ func (c *Collected) collectTimes(path string) error {
 func collectRun(dir string) (*CollectedRun, error) {
 	r := &CollectedRun{Dir: dir, Run: filepath.Base(dir), Seed: -1, Seconds: score.Missing(), Joules: score.Missing(), ToQuality: score.Missing()}
 	var err error
-	if r.Scores, err = ReadScores(dir); err != nil {
+	if r.Scores, err = run.ReadScores(dir); err != nil {
 		return nil, err
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "environment.json")); err == nil {
@@ -247,7 +249,7 @@ func (c *Collected) Save(dir string) ([]string, error) {
 	if err := table.Write(path, c.Rows()); err != nil {
 		return nil, err
 	}
-	return []string{path, filepath.Join(dir, pageFile)}, writePage(dir, c.page())
+	return []string{path, filepath.Join(dir, run.PageFile)}, run.WritePage(dir, c.page())
 }
 
 // comparedScore is what is compared between runs.
@@ -264,7 +266,7 @@ func (c *Collected) compared() (order []comparedScore, of map[comparedScore]map[
 	for _, r := range c.Runs {
 		for i := range r.Scores.Scores {
 			v := &r.Scores.Scores[i]
-			if v.System != systemNetwork || !score.Whole(v.Region, v.Season) || v.Threshold == v.Threshold {
+			if v.System != run.SystemNetwork || !score.Whole(v.Region, v.Season) || v.Threshold == v.Threshold {
 				continue
 			}
 			t := comparedScore{v.ID, v.Variable, v.Level, v.Lead, v.Unit}
@@ -339,7 +341,7 @@ func (c *Collected) Fprint(w io.Writer) error {
 		if rows == nil {
 			continue
 		}
-		if err := fprintCells(w, head, rows); err != nil {
+		if err := phrase.FprintTable(w, head, rows); err != nil {
 			return err
 		}
 		fmt.Fprintln(w)
@@ -429,7 +431,7 @@ func (c *Collected) lossCharts() (out []report.Chart) {
 // scoreCharts show the CRPS of each target over the numbers of the runs, with the ends of its interval, beside the raw ensemble's of all members.
 func (c *Collected) scoreCharts(order []comparedScore, of map[comparedScore]map[*CollectedRun]*score.Value) (out []report.Chart) {
 	for _, t := range order {
-		if !ofDistribution(t.score) || len(of[t]) < 2 {
+		if !score.OfDistribution(t.score) || len(of[t]) < 2 {
 			continue
 		}
 		lines := []report.Line{{Name: "network"}, {Name: "low end"}, {Name: "high end"}, {Name: "raw, all"}}

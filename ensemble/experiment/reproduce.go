@@ -1,4 +1,4 @@
-package run
+package experiment
 
 import (
 	"context"
@@ -12,11 +12,12 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // Reproduced is a record that was replayed.
 type Reproduced struct {
-	Recorded
+	Result
 	Was        *record.Record
 	Comparison *record.Comparison
 }
@@ -24,8 +25,8 @@ type Reproduced struct {
 // Reproduce replays a record: runs the experiment that it holds, with its number of threads, and says what
 // differs. Without a folder of data, a file experiments/NAME below the working directory may say where they are.
 //
-// Errors: as RunRecorded; exit 65 for what is no record. That results differ is no error: the comparison says so.
-func Reproduce(ctx context.Context, path string, o RecordedOptions) (*Reproduced, error) {
+// Errors: as Run; exit 65 for what is no record. That results differ is no error: the comparison says so.
+func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error) {
 	was, err := record.Read(path)
 	if err != nil {
 		return nil, err
@@ -53,11 +54,11 @@ func Reproduce(ctx context.Context, path string, o RecordedOptions) (*Reproduced
 	}
 	o.ToQuality = len(was.Runs) == 0
 	out := &Reproduced{Was: was}
-	r, err := RunRecorded(ctx, o)
+	r, err := Run(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	out.Recorded, out.Comparison = *r, record.Compare(was, r.Record)
+	out.Result, out.Comparison = *r, record.Compare(was, r.Record)
 	return out, nil
 }
 
@@ -84,7 +85,7 @@ func fprintComparison(w io.Writer, c *record.Comparison, a, b string) error {
 		rows = append(rows, []string{d.What, d.A, d.B, may})
 	}
 	for i, d := range c.Data {
-		if i == maxFaults {
+		if i == phrase.MaxListed {
 			rows = append(rows, []string{fmt.Sprintf("and %d inputs more", len(c.Data)-i), "", "", "may change bits"})
 			break
 		}
@@ -93,7 +94,7 @@ func fprintComparison(w io.Writer, c *record.Comparison, a, b string) error {
 	if rows == nil {
 		rows = [][]string{{"nothing", "", "", ""}}
 	}
-	if err := fprintCells(w, []string{"differs in", a, b, ""}, rows); err != nil {
+	if err := phrase.FprintTable(w, []string{"differs in", a, b, ""}, rows); err != nil {
 		return err
 	}
 	if c.Runs != nil {
@@ -130,7 +131,7 @@ func fprintSameRuns(w io.Writer, c *record.Comparison, a, b string) error {
 		}
 		rows = append(rows, []string{fmt.Sprintf("%s, seed %d", x.Variant, x.Seed), word(x.Weights), word(x.Checkpoint), word(x.Scores), word(x.Products), largest})
 	}
-	if err := fprintCells(w, []string{"training", "weights", "checkpoint", "scores", "products", "largest difference of a score"}, rows); err != nil {
+	if err := phrase.FprintTable(w, []string{"training", "weights", "checkpoint", "scores", "products", "largest difference of a score"}, rows); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
@@ -142,7 +143,7 @@ func fprintSameRuns(w io.Writer, c *record.Comparison, a, b string) error {
 		}
 		rows = append(rows, []string{x.Name, shortNumber(x.A), shortNumber(x.B), shortNumber(x.B - x.A), shortNumber(x.Tolerance), verdict})
 	}
-	return fprintCells(w, []string{"check", a, b, "difference", "tolerance", ""}, rows)
+	return phrase.FprintTable(w, []string{"check", a, b, "difference", "tolerance", ""}, rows)
 }
 
 // fprintVerdict says what the comparison comes to, and why.

@@ -1,4 +1,4 @@
-package run
+package experiment
 
 import (
 	"context"
@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -22,11 +24,11 @@ func scoredRun(t *testing.T, dir string, crps float64) {
 		t.Fatal(err)
 	}
 	no := score.Missing()
-	value := score.Value{ID: "crps_gauss", System: systemNetwork, Variable: "t", Level: "850hPa", Lead: "48h", LeadH: 48, Value: score.Number(crps), CILow: no, CIHigh: no, N: 3, Unit: "K",
+	value := score.Value{ID: "crps_gauss", System: run.SystemNetwork, Variable: "t", Level: "850hPa", Lead: "48h", LeadH: 48, Value: score.Number(crps), CILow: no, CIHigh: no, N: 3, Unit: "K",
 		Members: 2, Region: score.Everywhere, Season: score.AllYear, Threshold: no}
 	raw := value
 	raw.ID, raw.System, raw.Value = "crps_plain", "raw2", 0.9
-	if err := writeScores(dir, &score.Result{Scores: []score.Value{value, raw}}); err != nil {
+	if err := jsonfile.Write(filepath.Join(dir, run.ScoresFile), &score.Result{Scores: []score.Value{value, raw}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -75,7 +77,7 @@ func TestCollect(t *testing.T) {
 	if _, err := c.Save(out); err != nil {
 		t.Fatal(err)
 	}
-	page := read(t, filepath.Join(out, pageFile))
+	page := read(t, filepath.Join(out, run.PageFile))
 	for _, want := range []string{"second/base/seed-1", `class="sortable"`, "<svg", "Made elsewhere", "script-src 'sha256-"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)

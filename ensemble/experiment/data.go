@@ -1,4 +1,4 @@
-package run
+package experiment
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/fetch"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -36,16 +37,16 @@ type experimentData struct {
 // data makes, fetches or finds the data of an experiment, and compares their digests.
 //
 // Errors: exit 66 for files that are not there, with all of them, 65 for those that are other ones.
-func (o *RecordedOptions) data(ctx context.Context) (*experimentData, error) {
+func (o *Options) data(ctx context.Context) (*experimentData, error) {
 	c, began := o.Experiment, time.Now()
 	d := &experimentData{forecasts: c.Data.Forecasts, analyses: c.Data.Analyses, record: record.Data{From: c.Data.From}}
 	var err error
 	switch c.Data.From {
 	case config.DataOfDemo:
 		d.folder = o.madeFolder()
-		made := DemoOptions{Formats: demo.GRIB2, Threads: o.Threads, Version: o.Version, Progress: o.Progress,
+		made := run.DemoOptions{Formats: demo.GRIB2, Threads: o.Threads, Version: o.Version, Progress: o.Progress,
 			Data: demo.Config{Starts: c.Data.Demo.Starts, Every: c.Data.Demo.Every, Members: c.Data.Demo.Members, Seed: uint64(c.Data.Demo.Seed)}}
-		_, err = demoData(ctx, made, d.folder)
+		_, err = run.DemoData(ctx, made, d.folder)
 	case config.DataOfProtocol:
 		d.folder = o.madeFolder()
 		err = o.synthesize(ctx, d.folder)
@@ -59,7 +60,7 @@ func (o *RecordedOptions) data(ctx context.Context) (*experimentData, error) {
 		return nil, err
 	}
 	for _, p := range slices.Concat(d.forecasts, d.analyses) {
-		found, _, err := Files("the experiment "+c.Name, []string{filepath.Join(d.folder, p)})
+		found, _, err := run.Files("the experiment "+c.Name, []string{filepath.Join(d.folder, p)})
 		var absent *exit.Error
 		if errors.As(err, &absent) && absent.Code == exit.NotYet {
 			absent.Fix = o.whereFix()
@@ -79,13 +80,13 @@ func (o *RecordedOptions) data(ctx context.Context) (*experimentData, error) {
 }
 
 // madeFolder is where the program makes data: data of another kind lie in another folder.
-func (o *RecordedOptions) madeFolder() string {
+func (o *Options) madeFolder() string {
 	c := o.Experiment.Data
 	return filepath.Join(o.Dir, "data", record.SumOf(fmt.Sprintf("%s %+v %+v %s", c.From, c.Demo, c.Protocol, o.Version))[:12])
 }
 
 // synthesize makes an archive in the layout of a protocol, or finds it made.
-func (o *RecordedOptions) synthesize(ctx context.Context, dir string) error {
+func (o *Options) synthesize(ctx context.Context, dir string) error {
 	m := o.Experiment.Data.Protocol
 	p, err := config.LoadProtocol(m.Name)
 	if err != nil {
@@ -94,17 +95,17 @@ func (o *RecordedOptions) synthesize(ctx context.Context, dir string) error {
 	if p, err = p.Part(m.First, m.Last, m.Dates, m.Rows, m.Columns, m.Members); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(dir, syntheticRecord))
+	text, err := os.ReadFile(filepath.Join(dir, run.SyntheticRecord))
 	var made struct{ Complete bool }
 	if err == nil && json.Unmarshal(text, &made) == nil && made.Complete {
 		return nil
 	}
-	_, err = Synthesize(ctx, SynthesizeOptions{Protocol: p, Out: dir, Seed: uint64(m.Seed), Threads: o.Threads, Version: o.Version, Progress: o.Progress})
+	_, err = run.Synthesize(ctx, run.SynthesizeOptions{Protocol: p, Out: dir, Seed: uint64(m.Seed), Threads: o.Threads, Version: o.Version, Progress: o.Progress})
 	return err
 }
 
 // folder is where the files of an experiment lie, or are to lie.
-func (o *RecordedOptions) folder() (string, error) {
+func (o *Options) folder() (string, error) {
 	c := o.Experiment
 	if o.Data != "" {
 		return o.Data, nil
@@ -126,7 +127,7 @@ func (o *RecordedOptions) folder() (string, error) {
 }
 
 // whereFix says how data are given.
-func (o *RecordedOptions) whereFix() string {
+func (o *Options) whereFix() string {
 	fix := "give their folder with --data, or set " + DataVariable + " to the folder of data/" + o.Experiment.Name
 	if slices.ContainsFunc(o.Experiment.Data.Files, func(f config.ExperimentFile) bool { return f.URL != "" }) {
 		fix += ", or let --fetch get them"
@@ -137,7 +138,7 @@ func (o *RecordedOptions) whereFix() string {
 // complete finds files that are not there, and with --fetch gets them.
 //
 // Errors: exit 66 with all that stay away.
-func (o *RecordedOptions) complete(ctx context.Context, folder string) error {
+func (o *Options) complete(ctx context.Context, folder string) error {
 	var absent []config.ExperimentFile
 	for _, f := range o.Experiment.Data.Files {
 		if _, err := os.Stat(filepath.Join(folder, f.Path)); errors.Is(err, fs.ErrNotExist) {
@@ -165,11 +166,11 @@ func (o *RecordedOptions) complete(ctx context.Context, folder string) error {
 		return nil
 	}
 	return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%s of %d are not here", phrase.Count(len(lost), "file"), len(o.Experiment.Data.Files)), At: folder,
-		Why: listed(lost), Fix: o.whereFix()}
+		Why: phrase.List(lost), Fix: o.whereFix()}
 }
 
 // check compares digests, all of them before it says what is wrong.
-func (o *RecordedOptions) check(d *experimentData) error {
+func (o *Options) check(d *experimentData) error {
 	task := o.Progress.Start("check data", int64(len(d.files)))
 	defer task.Done()
 	listedAs := map[string]string{}

@@ -1,0 +1,92 @@
+// Package demotest gives tests of jobs the demonstration's weather, and a training on it.
+package demotest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+	"github.com/ensemble-weather/ensemble/io/decode"
+)
+
+// made is the folder of small, once it is made.
+var made string
+
+// small is a demonstration of few starts and members that all tests of a
+// package read: 20 starts every four weeks, so that they meet all seasons.
+var small = sync.OnceValues(func() (*demo.Files, error) {
+	dir, err := os.MkdirTemp("", "ensemble-demo-")
+	if err != nil {
+		return nil, err
+	}
+	made = dir
+	pool, err := decode.NewPool(decode.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	cfg := demo.Config{Starts: 20, Every: 28 * 24 * time.Hour, Members: 4}
+	return demo.Write(context.Background(), cfg, dir, demo.GRIB2|demo.NetCDF, demo.Encoder{Pool: pool}, nil)
+})
+
+// Files gives the demonstration: 4 members, leads to 48 h.
+func Files(t *testing.T) *demo.Files {
+	t.Helper()
+	testdecoder.Path(t)
+	f, err := small()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// Remove removes the files of the demonstration; TestMain calls it, last.
+func Remove() {
+	if made != "" {
+		os.RemoveAll(made)
+	}
+}
+
+// Config is a configuration that trains in a second.
+func Config(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
+	t.Helper()
+	dir := filepath.Dir(f.GRIB2[0])
+	analyses := "  analyses: [" + dir + "/demo_an_*.nc]\n"
+	if slices.Contains(set, "model.head=spread") {
+		analyses = "" // needs none
+	}
+	target := "  target_lead: 48h\n"
+	if slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, "data.target_leads=") }) {
+		target = ""
+	}
+	text := fmt.Sprintf(`version: 1
+data:
+  forecasts: [%[1]s/demo_fc_*.grib2]
+%[2]s  members: {use: 3, full: 4, sampling: random}
+  leads: [0h, 24h, 48h]
+%[3]s  levels: [850hPa, 500hPa]
+  variables: [t, gh]
+  targets: [{variable: t, levels: [850hPa]}]
+  split: {fractions: {train: 0.7, validation: 0.15}}
+model: {base: 2, stages: 1, dropout: 0.1}
+train: {epochs: 4, batch_size: 4, learning_rate: 0.003, loss: {kind: crps, spread: 1}, threads: 1, networks: 2, early_stop: {patience: 0}}
+`, dir, analyses, target)
+	path := filepath.Join(t.TempDir(), "train.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.LoadTrain(config.Sources{Files: []string{path}, Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -1,0 +1,38 @@
+// Package mllogtest judges logs by the checker of MLCommons.
+package mllogtest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Official judges a log by the rules that MLCommons publishes, where their checker is here: all of those for
+// HPC 3.0, but that the benchmark is one of theirs.
+func Official(t *testing.T, log string) {
+	t.Helper()
+	python := os.Getenv("ENSEMBLE_TEST_PYTHON")
+	if python == "" {
+		python = filepath.Join("..", "..", "build", "venv", "bin", "python3")
+	}
+	if exec.Command(python, "-c", "import mlperf_logging, yaml").Run() != nil {
+		t.Log("skipped: no checker of MLCommons (mlperf-logging): the rules of package mllog judge alone")
+		return
+	}
+	const script = `
+import sys
+import mlperf_logging.compliance_checker.mlp_compliance as m
+own = m.enqueue_config
+m.enqueue_config = lambda c: None if c.startswith("hpc_3.0.0/open_ensemble") else own(c)
+c = m.ComplianceChecker("hpc", "3.0.0", quiet=True, werror=True)
+c.check_file(sys.argv[1], "hpc_3.0.0/common.yaml")
+faults = [*c.overwritable.values(), *c.not_overwritable]
+print(len(faults), [f for f in faults if "submission_benchmark" not in f])
+`
+	out, err := exec.Command(python, "-c", script, log).Output()
+	if err != nil || strings.TrimSpace(string(out)) != "1 []" {
+		t.Errorf("the checker of MLCommons: %v, %s", err, out)
+	}
+}
