@@ -132,7 +132,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
 	{Path: "on_failure", Default: "refuse", Check: OneOf("refuse", "fall_back"), Example: "fall_back",
 		Help: "A network that cannot be read or opened, or gives values that are no numbers: refuse ends with an error; fall_back publishes what fall_back names, with status degraded."},
 	{Path: "fall_back", Default: "[emos_grid, emos, raw]", Check: OneOf(slices.Concat(Baselines, []string{RawFallBack})...), Example: "[emos_grid, raw]",
-		Help: "What forecasts in place of the network: baselines that were fitted in the training, or raw, the members' mean and spread; the first that the model has for all its targets. For normal distributions."},
+		Help: "What forecasts in place of the network: baselines that were fitted in the training, or raw, the members' mean and spread; the first that the model has for all its targets."},
 	{Path: "sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",

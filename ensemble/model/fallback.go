@@ -2,19 +2,18 @@ package model
 
 import (
 	"math"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/ecc"
 )
 
 // FallBacks picks the first of some baselines, or raw, that can forecast all targets of a model in place of
-// its network; "" if there is none. A model has none unless its network gives normal distributions.
+// its network; "" if there is none.
 func (m *Model) FallBacks(ladder []string) string {
-	if m.Spec.Head != DistributionHead || m.Spec.GivesMembers() || m.NotNormal() {
-		return ""
-	}
 	for _, rung := range ladder {
 		all := rung == config.RawFallBack || len(m.Baselines) > 0
 		for at := range m.Task.Score {
@@ -27,47 +26,170 @@ func (m *Model) FallBacks(ladder []string) string {
 	return ""
 }
 
-// fallBack finds the fit of a baseline to a target that gives a normal distribution from the members' moments; nil if there is none.
-func (m *Model) fallBack(at int, id string) baseline.Fit {
-	if at >= len(m.Baselines) {
+// fallBack finds the fit of a baseline to a target that gives what the network gives, or what makes it: distributions, of whatever
+// family, or of a network of members those too that correct members; nil if there is none.
+func (m *Model) fallBack(at int, id string) *Baseline {
+	if at >= len(m.Baselines) || m.Spec.Head == SpreadHead {
 		return nil
 	}
-	for _, b := range m.Baselines[at].Fits {
-		if b.Method.ID == id && b.Method.Family == dist.Normal && b.Method.Looks != baseline.AtMembers {
-			return b.Fit
+	for i, b := range m.Baselines[at].Fits {
+		if b.Method.ID == id && (b.Method.Family == nil) == (b.Method.Looks == baseline.AtMembers) && (b.Method.Family != nil || m.Spec.GivesMembers()) {
+			return &m.Baselines[at].Fits[i]
 		}
 	}
 	return nil
 }
 
 // FallBack forecasts a start without the network, by one of FallBacks, from the statistics of so many members on
-// the whole grid, as they are stored. The raw distribution is normal with the members' mean m and the spread
-// s·√(1 + 1/M), s with divisor M−1: what members that are draws of the truth say of it. The spread of the full ensemble is the
-// line through that of the members which the training fitted.
+// the whole grid, as they are stored, and for a network of members from these too. It gives what the network gives:
+//
+//   - Distributions of its family. The raw one has the members' mean m and the spread s·√(1 + 1/M), s with divisor M−1: what
+//     members that are draws of the truth say of it. A baseline of another family gives mean and spread.
+//   - Of a network of members, the raw members; those that a baseline corrects; of one that gives a distribution, its quantiles of the levels
+//     (i−½)/M in the order of the raw members (ensemble copula coupling).
+//   - Of a spread head the line through the members' spread which the training fitted: that of the full ensemble. It is in the others
+//     that have it too.
 //
 // Targets that are not scored have the raw distribution.
-func (m *Model) FallBack(rung string, init ensemble.Init, stats []Statistics, members int) *Forecast {
+//
+// Shape: members [member][target][point], nil unless the network gives members. Missing: as in the members.
+func (m *Model) FallBack(rung string, init ensemble.Init, stats []Statistics, count int, members []float32) (*Forecast, error) {
 	k := &m.Task
 	out := &Forecast{}
+	if m.Spec.GivesMembers() {
+		out.Members = make([]float32, len(members))
+	}
 	depth := len(k.Features.Axes.Levels)
-	unbiased := math.Sqrt(float64(members-k.Features.DDOF) / float64(max(members-1, 1)))
-	finite := math.Sqrt(1 + 1/float64(members))
+	unbiased := math.Sqrt(float64(count-k.Features.DDOF) / float64(max(count-1, 1)))
+	finite := math.Sqrt(1 + 1/float64(count))
 	for at, st := range stats {
 		spread, full := make([]float32, len(st.Std)), make([]float32, len(st.Std))
 		for q, s := range st.Std {
 			spread[q] = float32(unbiased * float64(s))
 			full[q] = float32(max(0, k.SpreadAffine[at][0]+k.SpreadAffine[at][1]*float64(s)))
 		}
-		out.Spread = append(out.Spread, full...)
-		if fit := m.fallBack(at, rung); fit != nil {
-			y := fit.Forecast(baseline.Raw{Valid: init.Valid(k.Targets[at/depth].Lead).Time, Mean: st.Mean, Std: spread})
-			out.Mean, out.Sigma = append(out.Mean, y[0]...), append(out.Sigma, y[1]...)
+		raw := baseline.Raw{Valid: init.Valid(k.Targets[at/depth].Lead).Time, Mean: st.Mean, Std: spread}
+		b := m.fallBack(at, rung)
+		switch {
+		case m.Spec.GivesMembers():
+			raw.Members = (&Forecast{Members: members}).MembersOf(at, len(stats), len(st.Mean))
+			if err := m.standInMembers(out, at, len(stats), raw, b); err != nil {
+				return nil, err
+			}
 			continue
+		case m.Spec.Head == SpreadHead:
+		case b != nil:
+			m.standIn(out, at, st.Mean, b.Method.Family, b.Fit.Forecast(raw))
+		default:
+			for q := range spread {
+				spread[q] *= float32(finite)
+			}
+			m.standIn(out, at, st.Mean, dist.Normal, [][]float32{st.Mean, spread})
 		}
-		for q := range spread {
-			spread[q] *= float32(finite)
-		}
-		out.Mean, out.Sigma = append(out.Mean, st.Mean...), append(out.Sigma, spread...)
+		out.Spread = append(out.Spread, full...)
 	}
-	return out
+	return out, nil
+}
+
+// Where all members agree a distribution that is not normal has a standard deviation still, and one that has no values below 0 a mean,
+// in units of the error scale. Of a censored family both together are 0 but for one case in a million.
+const (
+	leastStd  = 1e-3
+	leastMean = 1e-6
+)
+
+// standIn adds a target of distributions of some family to a forecast, as those of the model's. centre are the members' means.
+func (m *Model) standIn(out *Forecast, at int, centre []float32, family *dist.Family, y ParameterFields) {
+	k := &m.Task
+	to := m.DistributionOf(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
+	scale := k.ErrorScale[at]
+	normal := m.Family == dist.Normal // whose mean and spread are its own, where its products are censored too
+	if out.Parameters == nil && !normal {
+		out.Parameters = make([][]float32, len(to.Parameters))
+	}
+	par, given, missing := make([]float64, len(to.Parameters)), make([]float64, len(y)), math.NaN()
+	for q, c := range centre {
+		mean, std := missing, missing
+		if y.At(given, q); c == c && !slices.ContainsFunc(given, math.IsNaN) {
+			mean, std = family.Moments(given)
+			if !normal {
+				std = max(std, leastStd*scale)
+				if to.Positive {
+					mean = max(mean, leastMean*scale)
+				}
+			}
+		}
+		if !normal {
+			switch {
+			case mean == mean && (family == m.Family || family == to):
+				copy(par, given)
+			case mean == mean:
+				m.free(par, at, float64(c))
+				fallthrough
+			default:
+				to.OfMoments(par, mean, std)
+			}
+			for i, x := range par {
+				out.Parameters[i] = append(out.Parameters[i], float32(x))
+			}
+			if mean == mean {
+				mean, std = to.Moments(par)
+			}
+		}
+		out.Mean, out.Sigma = append(out.Mean, float32(mean)), append(out.Sigma, float32(std))
+	}
+}
+
+// free gives the parameters of a target that moments do not tell.
+func (m *Model) free(par []float64, at int, centre float64) {
+	switch {
+	case m.Recalibrations != nil:
+		par[2] = m.Recalibrations[at].Nu
+	case m.Family == dist.CSGamma:
+		par[1], par[2] = 1, startGammaShift
+	case m.Spec.Bins > 0: // as many bins as the networks have together, around the members' mean
+		edges := m.Task.Edges[at]
+		variable := m.Task.Targets[at/len(m.Task.Features.Axes.Levels)].Variable
+		for i := range par[:len(par)/2+1] {
+			x := float64(i) * float64(len(edges)-1) / float64(len(par)/2)
+			j := min(int(x), len(edges)-2)
+			par[i] = centre + m.Task.ErrorScale[at]*(edges[j]+(x-float64(j))*(edges[j+1]-edges[j]))
+			if boundedVariable(variable) {
+				par[i] = max(0, par[i])
+			}
+		}
+	}
+}
+
+// standInMembers writes the members of a target into a forecast: raw ones where b is nil.
+func (m *Model) standInMembers(out *Forecast, at, targets int, raw baseline.Raw, b *Baseline) (err error) {
+	made := raw.Members
+	switch {
+	case b == nil:
+	case b.Method.Family == nil:
+		made = b.Fit.Forecast(raw)
+	default:
+		y := ParameterFields(b.Fit.Forecast(raw))
+		par := make([]float64, len(y))
+		if made, err = ecc.Calibrated(raw.Members, ecc.MidLevels(len(raw.Members)), func(point int, level float64) float64 {
+			return b.Method.Family.Quantile(y.At(par, point), level)
+		}); err != nil {
+			return err
+		}
+	}
+	k := &m.Task
+	bounded := boundedVariable(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
+	own := out.MembersOf(at, targets, len(raw.Mean))
+	for i, x := range made {
+		for q, v := range x {
+			if bounded && v < 0 {
+				v = 0
+			}
+			own[i][q] = v
+		}
+	}
+	mean, std := make([]float32, len(raw.Mean)), make([]float32, len(raw.Mean))
+	k.Features.Statistics(mean, std, own)
+	out.Mean, out.Sigma = append(out.Mean, mean...), append(out.Sigma, std...)
+	return nil
 }

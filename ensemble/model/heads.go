@@ -142,7 +142,7 @@ func (s Spec) Extra() []unet3d.ExtraOutput {
 	case dist.CSGamma.ID:
 		return []unet3d.ExtraOutput{{Name: "gamma_shift", Start: unet3d.InverseSoftplus(startGammaShift)}}
 	case config.BernsteinFamily:
-		z := startCoefficients(s.Degree)
+		z := dist.NormalCoefficients(s.Degree)
 		return many("step", s.Degree, func(i int) float64 { return unet3d.InverseSoftplus(z[i+1] - z[i]) })
 	case config.HistogramFamily:
 		return many("bin", s.Bins, func(int) float64 { return 0 })
@@ -153,20 +153,6 @@ func (s Spec) Extra() []unet3d.ExtraOutput {
 // startGammaShift is how far left a gamma distribution is shifted at first, in units of the error
 // scale. Where all members have no rain, zero has then a probability of about 0.6.
 const startGammaShift = 0.35
-
-// startCoefficients are the coefficients of a Bernstein quantile function near that of the
-// standard normal distribution: quantiles of the middle levels, stretched to unit variance.
-func startCoefficients(degree int) []float64 {
-	z := make([]float64, degree+1)
-	for j := range z {
-		z[j] = dist.NormalQuantile((float64(j) + 0.5) / float64(degree+1))
-	}
-	_, std := dist.Bernstein(degree).Moments(z)
-	for j := range z {
-		z[j] /= std
-	}
-	return z
-}
 
 // link makes the parameters of a family of the outputs of a network, [N V D H W] each, in the
 // order of parameterNames; of a histogram the logarithms of its probabilities, but for a constant.
@@ -189,7 +175,7 @@ func (s Spec) link(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, centr
 		scale := op.Div(b, op.Square(b, sigma), m)
 		return []graph.Value{op.Div(b, m, scale), scale, left}
 	case config.BernsteinFamily:
-		level := b.Scalar(startCoefficients(s.Degree)[0])
+		level := b.Scalar(dist.NormalCoefficients(s.Degree)[0])
 		a := []graph.Value{op.Add(b, shift, op.Mul(b, sigma, level))}
 		for _, step := range out.Extra {
 			a = append(a, op.Add(b, a[len(a)-1], op.Mul(b, sigma, op.Softplus(b, step))))

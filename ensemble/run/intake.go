@@ -50,7 +50,7 @@ type started struct {
 func newIntake(p *prediction, init ensemble.Init, members []ensemble.Member, wanted []ensemble.Entry) *intake {
 	k := &p.model.Task
 	targets := len(k.Targets) * len(p.in.axes.Levels)
-	in := &intake{p: p, init: init, axes: p.in.axes, members: members, grid: p.in.grid, keep: p.choice.members, groups: make([]group, p.in.axes.Fields())}
+	in := &intake{p: p, init: init, axes: p.in.axes, members: members, grid: p.in.grid, keep: p.keepsMembers(), groups: make([]group, p.in.axes.Fields())}
 	in.ready = sync.OnceValue(func() error { return namedMemory(p.model.ReadMembers(len(members)), flagMemory, flagWorkspace) })
 	in.stats = make([]model.Statistics, targets)
 	if in.keep {

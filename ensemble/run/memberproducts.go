@@ -17,21 +17,29 @@ import (
 // Errors: as family.
 func (ch *choice) distribution(t model.Target, level ensemble.Level) (name, how string, err error) {
 	if ch.model.Spec.GivesMembers() {
+		if ch.instead != "" {
+			return "empirical distribution of the members", ch.madeOf(), nil
+		}
 		return "empirical distribution of the calibrated members", ch.madeOf(), nil
 	}
 	family, err := ch.model.FamilyOf(t.Variable)
 	if err != nil {
 		return "", "", err
 	}
-	return family.Name + ch.model.RecalibrationWords(t, level), ch.madeOf(), nil
+	return family.Name + ch.recalibrationWords(t, level), ch.madeOf(), nil
 }
 
 // madeOf says how calibrated members are made.
 func (ch *choice) madeOf() string {
-	if ch.model.Spec.GivesMembers() {
-		return "each raw member corrected by the network"
+	switch {
+	case !ch.model.Spec.GivesMembers():
+		return ch.coupling.words()
+	case ch.instead == config.RawFallBack:
+		return "raw members"
+	case ch.instead != "":
+		return "members of " + ch.instead + ", in the order of the raw ones"
 	}
-	return ch.coupling.words()
+	return "each raw member corrected by the network"
 }
 
 // checkMembersProducts refuses what there is not of a network that gives members.

@@ -15,7 +15,7 @@ import (
 // Errors: those of eventOf.
 func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Field, family *dist.Family) (out []product.Field, err error) {
 	target := model.Target{Variable: f.Variable, Lead: f.Lead}
-	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.model.RecalibrationWords(target, f.Level)+ch.model.CalibrationWords(target, f.Level)
+	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.recalibrationWords(target, f.Level)+ch.calibrationWords(target, f.Level)
 	if word == config.NeighbourhoodAnyProduct {
 		f.Kind, f.Distribution = product.NeighbourhoodAny, family.Name+"; of members: "+ch.coupling.words()
 	}
@@ -68,7 +68,7 @@ func (ch *choice) around(p *product.Product, f *product.Field, out *model.Foreca
 		parameters := out.ParametersAt(at, n, model.WholeField)
 		if f.Kind == product.Neighbourhood {
 			points := statistic(f, family, parameters)
-			ch.model.Calibrate(points, model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, parameters)
+			ch.calibrate(points, model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, parameters)
 			means, incomplete := discs.Mean(points)
 			for i, v := range means[0] {
 				means[0][i] = min(max(v, 0), 1) // sums of probabilities round

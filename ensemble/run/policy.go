@@ -35,7 +35,6 @@ type demand struct {
 	waits   bool              // there is a deadline: what is nowhere may still come
 	count   int               // members that the model takes
 	least   int               // fewest that it was trained for
-	alone   bool              // one rank predicts a start, which can do without the network
 }
 
 // demandOf joins a model's demands with a policy.
@@ -259,7 +258,7 @@ func (d *demand) ration(a *attendance) (ration, *Fault) {
 		return short(exit.NotYet, fmt.Sprintf("%d members are complete, %d are expected", n, expected), "wait for the others, or go on without them with members.on_short: degrade")
 	case n < d.Members.Minimum:
 		return short(exit.NotYet, fmt.Sprintf("%d members are complete, at least %d must be", n, d.Members.Minimum), "wait for the others, or lower members.minimum")
-	case len(r.members) < d.least && d.Members.OnShort == thenFallBack && d.alone && n >= fewestFallBack:
+	case len(r.members) < d.least && d.Members.OnShort == thenFallBack && n >= fewestFallBack:
 		r.few = true
 		r.warnings = append(r.warnings, fmt.Sprintf("the network was trained for %d members and more", d.least))
 	case len(r.members) < d.least:

@@ -95,7 +95,7 @@ func (p *prediction) choose(d *demand) (err error) {
 	for _, f := range p.o.Formats {
 		publish.Output.Formats = append(publish.Output.Formats, string(f))
 	}
-	if p.choice, err = chooseProducts(p.model, publish, p.in.grid); err != nil {
+	if p.choice, err = chooseProducts(p.model, publish, p.in.grid, p.rung); err != nil {
 		return err
 	}
 	if err = p.openTemplates(context.Background()); err != nil || p.o.Publish.Output.Stations == "" {
@@ -199,7 +199,7 @@ func (p *prediction) look(ctx context.Context, init ensemble.Init) (there *produ
 
 // attempt reads the members of one start.
 func (p *prediction) attempt(ctx context.Context, init ensemble.Init) (a attempt) {
-	if p.in.rations[init].few { // which the network cannot read
+	if p.ranks == nil && p.in.rations[init].few { // which the network cannot read
 		return attempt{}
 	}
 	if p.ranks == nil {

@@ -100,6 +100,9 @@ func predictAs(ctx context.Context, o PredictOptions, w team.Crew) (*PredictResu
 	if err := w.All.Together(p.load()); err != nil {
 		return nil, err
 	}
+	if err := w.All.Together(p.agree()); err != nil {
+		return nil, err
+	}
 	if err := p.await(ctx, w); err != nil {
 		return nil, err
 	}
@@ -227,7 +230,6 @@ func (p *prediction) load() (err error) {
 	if p.demand, err = demandOf(p.model, o.Policy); err != nil {
 		return err
 	}
-	p.demand.alone = p.ranks == nil
 	if p.ranks != nil {
 		if err := layOut(p.ranks, p.model.Spec, p.model.Task, p.model.Grid, 1); err != nil {
 			return err
@@ -365,10 +367,16 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if p.ranks != nil {
 		ctx = context.WithoutCancel(ctx) // the others would wait
 	}
+	few := p.in.rations[init].few
+	if p.ranks != nil && bad == nil && !few {
+		if _, bad = team.Tell(p.ranks, team.Outcome[bool]{}, p.model.Open(p.engine)); bad != nil && !p.survives(bad) {
+			return r, namedMemory(bad, flagMemory, flagWorkspace)
+		}
+	}
 	begun := time.Now()
 	switch {
-	case bad != nil || p.in.rations[init].few:
-		got, err = p.withoutNetwork(ctx, init)
+	case bad != nil || few:
+		got, err = p.withoutNetwork(ctx, init, got.forecast)
 	case got.started == nil:
 		got.started, err = p.begin(got.forecast, p.in.rations[init].members)
 		got.forecast = nil
@@ -380,11 +388,11 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if err != nil {
 		return r, err
 	}
-	out, err := p.forecast(ctx, init, got.stats, trust, bad)
+	out, err := p.forecast(ctx, init, got.started, trust, bad)
 	if err != nil || !p.ranks.Leads() {
 		return r, err
 	}
-	q, pub, err := p.publication(init)
+	q, pub, err := p.publication(init, p.chosen(trust))
 	if err != nil {
 		return r, err
 	}
@@ -396,7 +404,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if err := p.template(ctx, init, q.Members); err != nil {
 		return r, err
 	}
-	if err := p.choice.fill(q, out, got.raw); err != nil {
+	if err := p.chosen(trust).fill(q, out, got.raw); err != nil {
 		return r, err
 	}
 	if err := addTemplates(q, p.input, p.templates); err != nil {
@@ -422,17 +430,14 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	return r, nil
 }
 
-// begin makes the network's input of the forecast of ranks that predict together, whose
+// begin makes the input of the network, which is open, of the forecast of ranks that predict together, whose
 // values it gives back to the system before the network needs memory.
 func (p *prediction) begin(fc *ensemble.Forecast, members []ensemble.Member) (s *started, err error) {
 	s = &started{}
-	if p.choice.members {
+	if p.keepsMembers() {
 		if s.raw, err = rawMembers(p.model, fc, members); err != nil {
 			return nil, err
 		}
-	}
-	if err := p.model.Open(p.engine); err != nil {
-		return nil, err
 	}
 	if s.stats, err = p.model.Prepare(fc, fc.Members); err != nil {
 		return nil, err
@@ -452,11 +457,11 @@ func (p *prediction) begin(fc *ensemble.Forecast, members []ensemble.Member) (s 
 const largeForecast = 16 << 20
 
 // publication is what is published of a start, but for its values, and how.
-func (p *prediction) publication(init ensemble.Init) (*product.Product, product.Publication, error) {
+func (p *prediction) publication(init ensemble.Init, ch *choice) (*product.Product, product.Publication, error) {
 	r := p.in.rations[init]
 	pub := product.Publication{Formats: p.o.Formats, Overwrite: p.o.Overwrite, Options: p.o.Writer, ConfigChecksum: p.trained.ConfigChecksum,
 		Expected: p.demand.count, Missing: r.missing, Degraded: r.degraded() || len(p.tolerated) > 0, Warnings: slices.Concat(p.tolerated, r.warnings)}
-	q := p.choice.product(init, r.members)
+	q := ch.product(init, r.members)
 	sum, err := p.modelSum()
 	if err != nil {
 		return nil, pub, err
@@ -492,7 +497,7 @@ func (p *prediction) already(init ensemble.Init) (*product.Manifest, error) {
 
 // existing is already, on one rank.
 func (p *prediction) existing(init ensemble.Init) (*product.Manifest, error) {
-	q, pub, err := p.publication(init)
+	q, pub, err := p.publication(init, p.choice)
 	if err != nil {
 		return nil, err
 	}

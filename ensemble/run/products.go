@@ -25,17 +25,27 @@ type choice struct {
 	near      nearby          // the neighbourhoods of the present start
 	discs     map[float64]*neighbourhood.Discs
 	grid      *ensemble.Grid
-	places    []int  // of the grid's points in the model's fields; nil: all of them
-	stations  *sites // to which fields are interpolated beside; nil for none
-	lacksMean bool   // the model predicts the full ensemble's spread only
+	places    []int   // of the grid's points in the model's fields; nil: all of them
+	stations  *sites  // to which fields are interpolated beside; nil for none
+	lacksMean bool    // the model predicts the full ensemble's spread only
+	instead   string  // what stands in for the network; "": nothing does
+	stand     *choice // the same where something does; nil where nothing may
 }
 
-// chooseProducts finds out what is to be published of a model, on the grid of the input.
+// standingIn is the choice where something stands in for the network.
+func (ch *choice) standingIn() *choice {
+	other := *ch
+	other.fields, other.instead = ch.stand.fields, ch.stand.instead
+	return &other
+}
+
+// chooseProducts finds out what is to be published of a model, on the grid of the input, and how it is called where a rung stands in
+// for the network; "" is none.
 //
 // Errors: exit 64 for what the model does not predict, a unit that is none of its
 // variable, an area without points, and statistics of a variable whose bounds are not
 // known.
-func chooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid) (*choice, error) {
+func chooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, rung string) (*choice, error) {
 	c.Output.Variables = slices.Clone(c.Output.Variables)
 	for i, v := range c.Output.Variables {
 		c.Output.Variables[i] = ensemble.ShortName(v)
@@ -80,7 +90,13 @@ func chooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid) (*
 			return nil, &exit.Error{Code: exit.Usage, What: "the area cannot be cut out", At: "output.area", Why: err.Error(), Fix: "give an area of the input's grid", Err: err}
 		}
 	}
-	return ch, ch.plan(c)
+	if err := ch.plan(c); err != nil || rung == "" {
+		return ch, err
+	}
+	stand := *ch
+	stand.fields, stand.instead = nil, rung
+	ch.stand = &stand
+	return ch, stand.plan(c)
 }
 
 // plan lists the fields of one start.
@@ -135,7 +151,7 @@ func (ch *choice) plan(c config.Publishing) error {
 						return err
 					}
 					s := add(product.Probability)
-					s.Event, s.Distribution = e, name+ch.model.CalibrationWords(t, f.Level)
+					s.Event, s.Distribution = e, name+ch.calibrationWords(t, f.Level)
 				}
 			case config.ParametersProduct:
 				family, err := ch.model.FamilyOf(f.Variable)
@@ -311,7 +327,7 @@ func (ch *choice) fillOn(p *product.Product, out *model.Forecast, raw []float32,
 		if f.Kind != product.Member {
 			f.Values = statistic(f, family, parameters)
 			if f.Kind == product.Probability {
-				ch.model.Calibrate(f.Values, model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, parameters)
+				ch.calibrate(f.Values, model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, parameters)
 			}
 			continue
 		}
@@ -327,6 +343,28 @@ func (ch *choice) fillOn(p *product.Product, out *model.Forecast, raw []float32,
 		f.Values = coupled[at][slices.Index(ch.coupling.members(p.Members), f.Member)]
 	}
 	return nil
+}
+
+// calibrate brings probabilities to what the model's calibrations say, which are those of the network.
+func (ch *choice) calibrate(p []float32, t model.Target, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
+	if ch.instead == "" {
+		ch.model.Calibrate(p, t, level, e, family, par)
+	}
+}
+
+// calibrationWords tell of it, and recalibrationWords of the distribution's.
+func (ch *choice) calibrationWords(t model.Target, level ensemble.Level) string {
+	if ch.instead != "" {
+		return ""
+	}
+	return ch.model.CalibrationWords(t, level)
+}
+
+func (ch *choice) recalibrationWords(t model.Target, level ensemble.Level) string {
+	if ch.instead != "" {
+		return ""
+	}
+	return ch.model.RecalibrationWords(t, level)
 }
 
 // part is a field on the grid of the choice.

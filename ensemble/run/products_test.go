@@ -246,7 +246,7 @@ func TestPredictRefusesProducts(t *testing.T) {
 		t.Errorf("cloud cover: %v", err)
 	}
 	m.Spec.Head, m.Task.Targets = model.SpreadHead, []model.Target{{Variable: "t", Lead: 48}}
-	if _, err := chooseProducts(m, publishing(t, "quantiles=[0.5]"), nil); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quantiles") {
+	if _, err := chooseProducts(m, publishing(t, "quantiles=[0.5]"), nil, ""); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quantiles") {
 		t.Errorf("quantiles of a spread: %v", err)
 	}
 	if e, err := model.EventOf(ensemble.Question{Variable: "2t", Event: ensemble.Event{Relation: ensemble.Between, Lower: 0, Upper: 5}, Unit: "degC"}); err != nil || e.Lower != 273.15 || e.Upper != 278.15 {

@@ -42,7 +42,7 @@ func (t *trust) lost(err error) {
 func (p *prediction) loadModel(dir string) (err error) {
 	policy := p.o.Policy
 	if p.model, err = model.Load(dir, p.ranks == nil); err != nil {
-		if p.ranks != nil || !p.survives(err) {
+		if !p.survives(err) {
 			return err
 		}
 		var broken error
@@ -66,10 +66,31 @@ func (p *prediction) loadModel(dir string) (err error) {
 		return nil
 	}
 	if p.rung = p.model.FallBacks(policy.FallBack); p.rung == "" {
-		return &exit.Error{Code: exit.Usage, What: "the model has nothing to fall back on", At: "fall_back", Why: "it has none of " + strings.Join(policy.FallBack, ", ") + " for all its targets, or its distributions are not normal",
+		return &exit.Error{Code: exit.Usage, What: "the model has nothing to fall back on", At: "fall_back", Why: "it has none of " + strings.Join(policy.FallBack, ", ") + " for all its targets, in the form of its products",
 			Fix: "name baselines that it was trained with, or raw; or set warn or refuse in place of fall_back"}
 	}
 	return nil
+}
+
+// agree lets ranks that predict together all do without the network if one of them cannot read it.
+func (p *prediction) agree() error {
+	if p.ranks == nil {
+		return nil
+	}
+	_, err := team.Tell(p.ranks, team.Outcome[bool]{}, p.unopened)
+	if err != nil && !p.survives(err) {
+		return err
+	}
+	p.unopened = err
+	return nil
+}
+
+// chosen is what is published of a start, by the network or by what stands in for it.
+func (p *prediction) chosen(t *trust) *choice {
+	if t.fallsBack {
+		return p.choice.standingIn()
+	}
+	return p.choice
 }
 
 // hearAlarms has the file of alarms be read before the next start that is predicted, and not before each that follows.
@@ -89,29 +110,38 @@ func (p *prediction) survives(err error) bool {
 		!errors.Is(err, context.Canceled)
 }
 
-// withoutNetwork reads the members of a start as fall-backs need them.
-func (p *prediction) withoutNetwork(ctx context.Context, init ensemble.Init) (attempt, error) {
-	forecasts, warnings, err := p.in.read(ctx, []ensemble.Init{init}, nil)
-	if err != nil {
-		return attempt{}, err
+// keepsMembers says whether the members of the targets are needed when the network's input is made: for products, or for what
+// stands in for a network of members.
+func (p *prediction) keepsMembers() bool {
+	return p.choice.members || p.model.Spec.GivesMembers() && p.rung != ""
+}
+
+// withoutNetwork makes of the members of a start what fall-backs need. fc is what ranks that predict together have read; nil
+// has one rank read them.
+func (p *prediction) withoutNetwork(ctx context.Context, init ensemble.Init, fc *ensemble.Forecast) (a attempt, err error) {
+	if p.ranks == nil {
+		forecasts, warnings, err := p.in.read(ctx, []ensemble.Init{init}, nil)
+		if err != nil {
+			return a, err
+		}
+		fc, a.warnings, p.model.Local = forecasts[0], warnings, &p.model.Task
 	}
-	p.model.Local = &p.model.Task
-	fc, members := forecasts[0], p.in.rations[init].members
+	a.started = &started{}
+	members := p.in.rations[init].members
 	used, err := model.Positions(fc, members)
 	if err != nil {
-		return attempt{}, err
+		return a, err
 	}
-	s := &started{}
-	if p.choice.members {
-		if s.raw, err = rawMembers(p.model, fc, members); err != nil {
-			return attempt{}, err
+	if p.keepsMembers() {
+		if a.raw, err = rawMembers(p.model, fc, members); err != nil {
+			return a, err
 		}
 	}
-	if s.stats, err = p.model.Task.StatisticsOf(fc, used); err != nil {
-		return attempt{}, err
+	if a.stats, err = p.model.Local.StatisticsOf(fc, used); err != nil {
+		return a, err
 	}
-	s.input, err = p.judge(fc)
-	return attempt{started: s, warnings: warnings}, err
+	a.input, err = p.judge(fc)
+	return a, err
 }
 
 // judge compares the fields of a start with those of the training, where the model knows them; of ranks that
@@ -209,22 +239,22 @@ const defaultDriftLimit = 6
 
 // forecast forecasts a start by the network, or where that is not trusted or failed by the fall-back. bad is why the network is
 // not open; nil where it is.
-func (p *prediction) forecast(ctx context.Context, init ensemble.Init, stats []model.Statistics, t *trust, bad error) (*model.Forecast, error) {
+func (p *prediction) forecast(ctx context.Context, init ensemble.Init, s *started, t *trust, bad error) (*model.Forecast, error) {
 	if bad != nil {
 		t.lost(bad)
 	}
 	if !t.fallsBack {
-		out, err := p.model.Infer(ctx, init, stats)
+		out, err := p.model.Infer(ctx, init, s.stats)
 		if err == nil || !p.survives(err) {
 			return out, namedMemory(err, flagMemory, flagWorkspace)
 		}
 		t.lost(err)
 	}
-	return p.fallBack(init, stats)
+	return p.fallBack(init, s.stats, s.raw)
 }
 
 // fallBack forecasts a start by the fall-back; of ranks that predict together the leading one does.
-func (p *prediction) fallBack(init ensemble.Init, stats []model.Statistics) (*model.Forecast, error) {
+func (p *prediction) fallBack(init ensemble.Init, stats []model.Statistics, raw []float32) (*model.Forecast, error) {
 	members := len(p.in.rations[init].members)
 	if p.ranks != nil {
 		var mean, std []float32
@@ -245,7 +275,7 @@ func (p *prediction) fallBack(init ensemble.Init, stats []model.Statistics) (*mo
 			stats = append(stats, model.Statistics{Mean: mean[at*n : (at+1)*n], Std: std[at*n : (at+1)*n]})
 		}
 	}
-	return p.model.FallBack(p.rung, init, stats, members), nil
+	return p.model.FallBack(p.rung, init, stats, members, raw)
 }
 
 // distrust writes into a product what speaks against the network, and what forecasts in its place.

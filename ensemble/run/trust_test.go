@@ -222,22 +222,25 @@ func TestFallsBack(t *testing.T) {
 	}
 }
 
+// withMembers is a file with some members of another one.
+func withMembers(t *testing.T, from, members string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "few.grib2")
+	if text, err := exec.Command("grib_copy", "-w", "number="+members, from, to).CombinedOutput(); err != nil {
+		t.Fatalf("grib_copy: %v\n%s", err, text)
+	}
+	return to
+}
+
 // Fewer members than the network was trained for have a fall-back where the policy asks for it, of at least two.
 func TestTooFewMembers(t *testing.T) {
 	f := smallData(t)
-	of := func(members string) string {
-		to := filepath.Join(t.TempDir(), "few.grib2")
-		if text, err := exec.Command("grib_copy", "-w", "number="+members, f.GRIB2[16], to).CombinedOutput(); err != nil {
-			t.Fatalf("grib_copy: %v\n%s", err, text)
-		}
-		return to
-	}
 	for _, c := range []struct {
 		members, onShort string
 		code             exit.Code
 	}{{"0/2", thenFallBack, exit.OK}, {"0/2", "degrade", exit.NotYet}, {"0", thenFallBack, exit.NotYet}, {"0/1/2", thenFallBack, exit.OK}} {
 		o := predictOptions(t, t.TempDir())
-		o.Input, o.Formats = []string{of(c.members)}, []product.Format{product.NetCDF}
+		o.Input, o.Formats = []string{withMembers(t, f.GRIB2[16], c.members)}, []product.Format{product.NetCDF}
 		o.Policy.Members.OnShort, o.Policy.FallBack, o.Policy.Drift.Limit = c.onShort, []string{"raw"}, 1e9
 		r, err := Predict(context.Background(), o)
 		if exit.CodeOf(err) != c.code {

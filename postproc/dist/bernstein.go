@@ -275,14 +275,26 @@ func CensoredBernstein(degree int) *Family {
 	f.Quantile = func(par []float64, p float64) float64 { return max(0, BernsteinQuantile(par, p)) }
 	f.CRPS = CensoredBernsteinCRPS
 	f.Moments = func(par []float64) (mean, std float64) { return bernsteinMoments(par, true) }
+	z := NormalCoefficients(degree)
+	f.standard = func(par []float64, u float64) {
+		for j := range par {
+			par[j] = u + z[j]
+		}
+	}
 	f.Excess.Family = f
 	return f
 }
 
 func bernsteinFamily(degree int) *Family {
+	z := NormalCoefficients(degree)
 	f := &Family{ID: bernsteinID, Name: "Bernstein quantile function",
 		CDF: BernsteinCDF, Quantile: BernsteinQuantile, CRPS: BernsteinCRPS,
-		Moments: func(par []float64) (mean, std float64) { return bernsteinMoments(par, false) }}
+		Moments: func(par []float64) (mean, std float64) { return bernsteinMoments(par, false) },
+		ofMoments: func(par []float64, mean, std float64) {
+			for j := range par {
+				par[j] = mean + std*z[j]
+			}
+		}}
 	for j := range degree + 1 {
 		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("a_%02d", j)), append(f.Roles, Location)
 		f.Excess.Signs = append(f.Excess.Signs, -1)

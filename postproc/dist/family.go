@@ -28,6 +28,11 @@ type Family struct {
 	Positive bool
 	// Excess is the family of what lies above a threshold, if that is one of the table.
 	Excess Excess
+
+	// One of both is behind OfMoments: the parameters themselves, or those of scale 1 and a location, which
+	// give every ratio of the moments.
+	ofMoments func(par []float64, mean, std float64)
+	standard  func(par []float64, u float64)
 }
 
 // Role says what becomes of a parameter if the variable is shifted by a and multiplied by b.

@@ -20,7 +20,7 @@ func HistogramCDF(edges, p []float64, x float64) float64 {
 	var f float64
 	for i, w := range p {
 		if x < edges[i+1] {
-			return f + w*max(0, (x-edges[i])/(edges[i+1]-edges[i]))
+			return min(1, f+w*max(0, (x-edges[i])/(edges[i+1]-edges[i]))) // sums of rounded probabilities may be more
 		}
 		f += w
 	}
@@ -126,6 +126,7 @@ func Histogram(bins int) *Family {
 	f.CDF = func(par []float64, x float64) float64 { return HistogramCDF(par[:bins+1], par[bins+1:], x) }
 	f.Quantile = func(par []float64, p float64) float64 { return HistogramQuantile(par[:bins+1], par[bins+1:], p) }
 	f.Moments = func(par []float64) (mean, std float64) { return HistogramMoments(par[:bins+1], par[bins+1:]) }
+	f.ofMoments = func(par []float64, mean, std float64) { normalBins(par[bins+1:], par[:bins+1], mean, std) }
 	f.CRPS = func(grad, par []float64, y float64) float64 {
 		if grad != nil {
 			panic("dist: the CRPS of a histogram has no derivatives by its edges")
