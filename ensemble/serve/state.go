@@ -30,6 +30,7 @@ type state struct {
 	model   *run.ModelFacts // nil until it is ready
 	starts  []Start
 	unread  []run.Unread
+	lack    string      // why some of the input is not there
 	aside   []run.Aside // the first maxAside
 	asides  int         // all of them
 	maps    *gallery    // that the page shows; nil for none
