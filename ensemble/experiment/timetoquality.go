@@ -115,7 +115,7 @@ func (o *Options) timesToQuality(seeds []int, log func(variant string, seed int)
 			if !t.Reached {
 				t.Seconds = float64(score.Missing())
 			}
-			q.Seconds, q.Processor = append(q.Seconds, score.Number(t.Seconds)), append(q.Processor, score.Number(t.Processor))
+			q.Seconds, q.Staging, q.Processor = append(q.Seconds, score.Number(t.Seconds)), append(q.Staging, score.Number(t.Staging)), append(q.Processor, score.Number(t.Processor))
 			q.Epochs, q.Steps, q.Loss = append(q.Epochs, t.Epochs), append(q.Steps, t.Steps), append(q.Loss, score.Number(t.Loss))
 		}
 		q.Judge()
@@ -130,17 +130,17 @@ func fprintTimes(w io.Writer, all []record.TimeToQuality) error {
 		q := &all[i]
 		var rows [][]string
 		for k, s := range q.Seconds {
-			row := []string{"–", shortNumber(s), "–", "–", "–", "–"}
+			row := []string{"–", shortNumber(s), "–", "–", "–", "–", "–"}
 			if q.Seeds != nil {
-				row = []string{strconv.Itoa(q.Seeds[k]), shortNumber(s), shortNumber(q.Processor[k]), strconv.Itoa(q.Epochs[k]), strconv.FormatUint(q.Steps[k], 10), shortNumber(q.Loss[k])}
+				row = []string{strconv.Itoa(q.Seeds[k]), shortNumber(s), shortNumber(q.Staging[k]), shortNumber(q.Processor[k]), strconv.Itoa(q.Epochs[k]), strconv.FormatUint(q.Steps[k], 10), shortNumber(q.Loss[k])}
 			}
 			rows = append(rows, row)
 		}
-		rows = append(rows, []string{"result", shortNumber(q.Result), shortNumber(q.ProcessorResult), shortNumber(q.EpochsResult), "", ""})
+		rows = append(rows, []string{"result", shortNumber(q.Result), "", shortNumber(q.ProcessorResult), shortNumber(q.EpochsResult), "", ""})
 		if _, err := fmt.Fprintf(w, "\n%s: time to a %s of %g\n", q.Variant, q.Metric, q.Target); err != nil {
 			return err
 		}
-		if err := phrase.FprintTable(w, []string{"seed", "seconds", "of processors", "epochs", "steps", "loss"}, rows); err != nil {
+		if err := phrase.FprintTable(w, []string{"seed", "seconds", "until read", "of processors", "epochs", "steps", "loss"}, rows); err != nil {
 			return err
 		}
 		note := "the result is the mean without the fastest and the slowest"

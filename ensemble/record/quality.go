@@ -17,7 +17,8 @@ type TimeToQuality struct {
 	Target  float64 `json:"target"`
 	Seeds   []int   `json:"seeds"` // of the trainings, in the order of all lists below
 
-	Seconds   []score.Number `json:"seconds"` // null where the target was not reached
+	Seconds   []score.Number `json:"seconds"`                   // null where the target was not reached
+	Staging   []score.Number `json:"staging_seconds,omitempty"` // of them, until all was read
 	Processor []score.Number `json:"processor_seconds,omitempty"`
 	// Epochs, Steps and Loss are where the clock stopped, over all networks. They are the same wherever bits are;
 	// seconds never are.
@@ -73,7 +74,7 @@ func (q *TimeToQuality) whole() bool {
 	if q.Seeds == nil {
 		return q.Epochs == nil
 	}
-	return len(q.Seeds) == n && len(q.Processor) == n && len(q.Epochs) == n && len(q.Steps) == n && len(q.Loss) == n
+	return len(q.Seeds) == n && len(q.Staging) == n && len(q.Processor) == n && len(q.Epochs) == n && len(q.Steps) == n && len(q.Loss) == n
 }
 
 // middle is the mean without the least and the largest, of which one that is missing counts as the largest; missing of

@@ -66,7 +66,7 @@ func newClock(o Timed, ranks *team.Team) (*clock, error) {
 	c.Start("init", nil)
 	c.Stop("init", nil)
 	c.Start("run", nil)
-	c.Start("staging", nil)
+	c.Start(stagingKey, nil)
 	return c, c.fault()
 }
 
@@ -99,7 +99,7 @@ func (c *clock) describe(cfg config.Training, of *config.TrainConfig, identity s
 	if validation == 0 {
 		return &exit.Error{Code: exit.Usage, What: "there is no quality to reach", At: "data.split.validation", Why: "it has no start", Fix: "give validation starts"}
 	}
-	c.Stop("staging", nil)
+	c.Stop(stagingKey, c.processor(mllog.Metadata{}))
 	c.Point("seed", cfg.Seed, nil)
 	c.Point("global_batch_size", cfg.BatchSize*cfg.Accumulate, nil)
 	c.Point("gradient_accumulation_frequency", cfg.Accumulate, nil)
@@ -161,7 +161,13 @@ func (c *clock) number() mllog.Metadata { return mllog.Metadata{mllog.EpochNum: 
 // ends logs the end of the run, with what it took besides time: steps of the optimiser until the last
 // validation, and the processor's time.
 func (c *clock) ends(status string) {
-	c.End(status, mllog.Metadata{stepsKey: c.step, processorKey: (processorTime() - c.began).Seconds()})
+	c.End(status, c.processor(mllog.Metadata{stepsKey: c.step}))
+}
+
+// processor adds the processor's time since the beginning to metadata.
+func (c *clock) processor(m mllog.Metadata) mllog.Metadata {
+	m[processorKey] = (processorTime() - c.began).Seconds()
+	return m
 }
 
 // processorTime is what this process and its children that ended have used of the processor.
@@ -193,6 +199,7 @@ func (c *clock) close(failed error) error {
 
 // The facts of a log that are its own: points, and metadata of the run's end.
 const (
+	stagingKey   = "staging"
 	identityKey  = "run_identity"
 	threadsKey   = "number_of_threads"
 	stepsKey     = "steps"
@@ -205,6 +212,7 @@ type Timing struct {
 	Threads   int
 	Reached   bool
 	Seconds   float64 // from the start to the end
+	Staging   float64 // of them, until all was read
 	Processor float64 // seconds of all its cores meanwhile
 	Epochs    int     // that were validated, over all networks
 	Steps     uint64
@@ -229,11 +237,16 @@ func ReadTiming(path string) (*Timing, error) {
 	}
 	t := &Timing{Processor: math.NaN()}
 	t.Seconds, t.Reached = mllog.Seconds(events)
+	var began int64
 	for _, e := range events {
 		number, _ := e.Value.(float64)
 		switch e.Key {
 		case identityKey:
 			t.Identity, _ = e.Value.(string)
+		case mllog.RunStart:
+			began = e.TimeMS
+		case stagingKey + "_stop":
+			t.Staging = float64(e.TimeMS-began) / 1000
 		case threadsKey:
 			t.Threads = int(number)
 		case mllog.EvalAccuracy:
