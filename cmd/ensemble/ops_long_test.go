@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -162,5 +163,48 @@ func (s *site) cylcSuite() (end func(), again func(time.Time)) {
 	return end, func(c time.Time) {
 		s.until("a suite that stands", func() bool { return strings.Contains(out.String(), "Workflow stalled") })
 		s.run(cylc, "trigger", "ops//"+c.Format("20060102T15Z")+"/predict")
+	}
+}
+
+// TestLongSlurmTraining: the job of a training on a cluster of this machine: told to stop, it saves, is requeued, and ends with
+// the weights of one that was never stopped. A configuration that is wrong ends it without another try.
+func TestLongSlurmTraining(t *testing.T) {
+	f := faulty(t)
+	s := newSite(t, f.run, 0, 4, time.Second)
+	end, _ := s.slurm()
+	text, err := os.ReadFile(f.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := f.put("train.yaml", bytes.Replace(text, []byte("epochs: 1,"), []byte("epochs: 100,"), 1))
+	whole, run, wrong := filepath.Join(f.dir, "whole"), filepath.Join(f.dir, "run"), filepath.Join(f.dir, "wrong")
+	f.expect(exit.OK, nil, "train", "-c", config, "--run-dir", whole, "--progress", "none")
+	s.run("sh", "-c", ". "+s.siteFile()+"; sbatch --export=ALL,CONFIG="+config+".none,RUN="+wrong+" --output="+filepath.Join(f.dir, "wrong.out")+" "+filepath.Join(s.ops, "slurm", "train.sbatch"))
+	job := strings.Fields(s.run("sh", "-c", ". "+s.siteFile()+"; sbatch --export=ALL,CONFIG="+config+",RUN="+run+" --output="+filepath.Join(f.dir, "train.out")+" "+filepath.Join(s.ops, "slurm", "train.sbatch")))
+	id := job[len(job)-1]
+	said := func(name string) string {
+		text, _ := os.ReadFile(filepath.Join(f.dir, name))
+		return string(text)
+	}
+	s.until("a first checkpoint", func() bool {
+		_, err := os.Stat(filepath.Join(run, "checkpoints", "LATEST"))
+		return err == nil
+	})
+	s.run("scancel", "--signal=USR1", id)
+	s.until("it is requeued", func() bool { return strings.Contains(s.run("squeue", "-h", "-j", id, "-o", "%T"), "PENDING") })
+	if _, err := os.Stat(filepath.Join(run, "manifest.json")); err == nil {
+		t.Error("it had ended before it was told to stop: nothing was tried")
+	}
+	s.run("scontrol", "update", "JobId="+id, "StartTime=now") // Slurm holds it back for two minutes
+	end()
+	weights := func(run string) string { return tree(t, filepath.Join(run, "model"))["/weights-00.safetensors"] }
+	if got, want := weights(run), weights(whole); got != want || want == "" {
+		t.Errorf("weights %s, want %s:\n%s", got, want, said("train.out"))
+	}
+	if text := said("train.out"); !strings.Contains(text, "error[E075]") || strings.Count(text, "error[") != 1 {
+		t.Errorf("the job says:\n%s", text)
+	}
+	if text := said("wrong.out"); strings.Count(text, "error[E0") != 1 {
+		t.Errorf("a job with a wrong configuration says:\n%s", text)
 	}
 }

@@ -205,6 +205,11 @@ func Read(path string) (*Record, error) {
 	if err != nil {
 		return nil, exit.Read(path, err)
 	}
+	return parse(text, path)
+}
+
+// parse reads the text of a record, which lies at path.
+func parse(text []byte, path string) (*Record, error) {
 	var r Record
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, bad(path, "the record is damaged", err.Error())

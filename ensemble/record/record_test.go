@@ -1,6 +1,8 @@
 package record
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -225,4 +227,46 @@ func TestReadRefuses(t *testing.T) {
 	if _, err := Read(filepath.Join(dir, "none")); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("no file: %v", err)
 	}
+}
+
+// FuzzRecord: a record that is read is judged and compared without a crash, with itself and with another, and is
+// the same as itself.
+func FuzzRecord(f *testing.F) {
+	r := sample()
+	r.Schema = Schema
+	r.Quality = []TimeToQuality{{Variant: config.BaseVariant, Seconds: []score.Number{1, 2, score.Missing(), 4, 5}}}
+	whole, err := json.Marshal(r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add(bytes.Replace(whole, []byte(`"Values":[0.505]`), []byte(`"Values":null`), 1))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		a, err := parse(text, "record.json")
+		if err != nil {
+			if exit.CodeOf(err) != exit.BadData {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		b, err := parse(text, "record.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := Compare(a, b); c.Verdict != SameBits || len(c.Causes) > 0 {
+			t.Errorf("%q: a record and itself: %+v", text, c)
+		}
+		Compare(a, sample())
+		Compare(sample(), a)
+		for i := range a.Checks {
+			a.Checks[i].Judge()
+		}
+		for i := range a.Quality {
+			a.Quality[i].Judge()
+		}
+		for _, x := range a.Runs {
+			a.Of(x.Variant, x.Seed)
+			a.ToQuality(x.Variant, x.Seed)
+		}
+	})
 }

@@ -326,6 +326,7 @@ func TestPredictFromAnotherGrid(t *testing.T) {
 	if err := m.Save(filepath.Join(runDir, "model")); err != nil {
 		t.Fatal(err)
 	}
+	sign(t, runDir)
 	o := PredictOptions{RunDir: runDir, Input: f.GRIB2[19:], Out: t.TempDir(), Formats: []product.Format{product.NetCDF}, Version: "test"}
 	var e *exit.Error
 	if _, err := Predict(context.Background(), o); !errors.As(err, &e) || e.What != "grids differ" || !strings.Contains(e.Fix, "--regrid") {

@@ -32,6 +32,7 @@ func TestOtherForecastModel(t *testing.T) {
 		if err := m.Save(filepath.Join(dir, "model")); err != nil {
 			t.Fatal(err)
 		}
+		sign(t, dir)
 		o := predictOptions(t, t.TempDir())
 		o.RunDir, o.Input, o.Policy.OtherModel = dir, o.Input[:1], policy
 		return Predict(context.Background(), o)

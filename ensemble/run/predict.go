@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -165,6 +166,7 @@ type prediction struct {
 	opening   chan struct{} // closed when the network is open, or cannot be; nil where ranks open it together
 	unopened  error
 	modelSum  func() (string, error) // waits for it
+	intact    func() error           // compares it with that of the training; nil until the model is loaded
 	ranks     *team.Team             // that predict one start together
 	pool      *decode.Pool
 	demand    *demand
@@ -217,6 +219,13 @@ func (p *prediction) load() (err error) {
 		}
 		return sum, err
 	})
+	p.intact = sync.OnceValue(func() error {
+		sum, err := p.modelSum()
+		if err != nil {
+			return err
+		}
+		return asTrained(modelDir, sum, p.trained)
+	})
 	if err = p.loadModel(modelDir); err != nil {
 		return err
 	}
@@ -247,12 +256,15 @@ func (p *prediction) load() (err error) {
 	return nil
 }
 
-// opened waits for the network, which is opened beside other work.
+// opened waits for the network, which is opened beside other work, as the checksum of its files is made.
 func (p *prediction) opened() error {
 	if p.opening != nil {
 		<-p.opening
 	}
-	return p.unopened
+	if p.unopened != nil || p.intact == nil {
+		return p.unopened
+	}
+	return p.intact()
 }
 
 // beside begins to compute something, and gives the function that waits for it.

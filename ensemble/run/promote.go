@@ -66,9 +66,8 @@ func Promote(o PromoteOptions) (p *Promotion, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if trained.ModelChecksum != "" && trained.ModelChecksum != sum {
-		return nil, &exit.Error{Code: exit.BadData, What: "the model is not the one that was trained", At: from, Why: fmt.Sprintf("its checksum is %s, the manifest has %s", sum, trained.ModelChecksum),
-			Fix: "copy the run directory again, or train again"}
+	if err := asTrained(from, sum, trained); err != nil {
+		return nil, err
 	}
 	p = &Promotion{Schema: promotionSchema, Version: versionOf(sum), Model: sum, Action: "promote", From: filepath.Base(o.RunDir), At: time.Now().UTC().Truncate(time.Second)}
 	if p.Verdict, err = readVerdict(o, sum); err != nil {
@@ -84,6 +83,15 @@ func Promote(o PromoteOptions) (p *Promotion, err error) {
 		}
 		return p, nil
 	})
+}
+
+// asTrained refuses a model whose files are not those that the manifest of its training lists.
+func asTrained(dir, sum string, trained *rundir.Manifest) error {
+	if trained.ModelChecksum == "" || trained.ModelChecksum == sum {
+		return nil
+	}
+	return &exit.Error{Code: exit.BadData, What: "the model is not the one that was trained", At: dir, Why: fmt.Sprintf("its checksum is %s, the manifest has %s", sum, trained.ModelChecksum),
+		Fix: "copy the run directory again, or train again"}
 }
 
 // modelSum is the form of a model's checksum.

@@ -29,6 +29,7 @@ type Resident struct {
 	watch  *vigil                   // tells files that are complete
 	seen   map[string]sighting      // by file
 	starts map[ensemble.Init]*vigil // of each start, on its files alone
+	lack   string                   // why some of the input was not there at the last look
 }
 
 // sighting is what is known of the content of a file in one state.
@@ -95,6 +96,9 @@ func (r *Resident) Model() ModelFacts {
 	return ModelFacts{Checksum: sum, Finished: r.p.trained.End, Version: r.p.model.Version, Members: r.p.demand.count, Trained: r.p.model.Trained}
 }
 
+// Lack is why a name, pattern or folder of the input stood for no file at the last look; "" if each did.
+func (r *Resident) Lack() string { return r.lack }
+
 // Aside is what was in folders of the input at the last look and is none.
 func (r *Resident) Aside() []Aside { return r.p.aside }
 
@@ -111,11 +115,20 @@ func (r *Resident) Close() {
 // file is read for its starts when it is new, and again when it has changed; a start is judged
 // when its files have.
 //
+// Starts before oldest are left out. A forecast does not come before its start: files that have not changed since
+// then are not looked into, whatever they hold.
+//
 // Errors: patterns that are none; ctx.Err(). What is wrong with a file is its start's.
 func (r *Resident) Look(ctx context.Context, oldest time.Time) ([]Candidate, []Unread, error) {
 	files, missing := r.p.find()
 	if missing != nil && exit.CodeOf(missing) != exit.NotYet {
 		return nil, nil, missing
+	}
+	if r.lack = ""; missing != nil {
+		r.lack = exit.OneLine(missing)
+	}
+	if !oldest.IsZero() {
+		files = touchedSince(files, oldest.Add(-r.p.demand.Members.Lagged.MaxAge))
 	}
 	complete, pending := r.watch.sort(files)
 	maps.DeleteFunc(r.seen, func(path string, _ sighting) bool { _, there := r.watch.marks[path]; return !there })
@@ -174,6 +187,14 @@ func (r *Resident) Look(ctx context.Context, oldest time.Time) ([]Candidate, []U
 		out = append(out, c)
 	}
 	return out, unread, nil
+}
+
+// touchedSince leaves files out that came before a time and have not changed since.
+func touchedSince(files []string, t time.Time) []string {
+	return slices.DeleteFunc(files, func(path string) bool {
+		at := filemark.Touched(path)
+		return !at.IsZero() && at.Before(t)
+	})
 }
 
 // holding is the files of a start.

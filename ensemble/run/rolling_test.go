@@ -201,12 +201,18 @@ func spoil(t *testing.T, trained string) string {
 		}
 		must(t, ckpt.WriteFile(path, tensors, meta))
 	}
-	m, err := rundir.ReadManifest(spoilt)
-	must(t, err)
-	m.ModelChecksum, err = modelChecksum(filepath.Join(spoilt, "model"))
-	must(t, err)
-	must(t, rundir.WriteManifest(spoilt, *m, nil))
+	sign(t, spoilt)
 	return spoilt
+}
+
+// sign has the manifest of a run say that its model, which a test changed, is the one that was trained.
+func sign(t *testing.T, runDir string) {
+	t.Helper()
+	m, err := rundir.ReadManifest(runDir)
+	must(t, err)
+	m.ModelChecksum, err = modelChecksum(filepath.Join(runDir, "model"))
+	must(t, err)
+	must(t, rundir.WriteManifest(runDir, *m, nil))
 }
 
 // A network whose weights were spoilt runs as a shadow of the one that was trained: the verdict on it is worse, and on the

@@ -411,6 +411,7 @@ func TestAnotherGridIsRefused(t *testing.T) {
 	if err := m.Save(filepath.Join(runDir, "model")); err != nil {
 		t.Fatal(err)
 	}
+	sign(t, runDir)
 	_, err = Predict(context.Background(), PredictOptions{RunDir: runDir, Input: f.GRIB2[19:], Out: t.TempDir(), Version: "test"})
 	if exit.CodeOf(err) != exit.BadData || !strings.Contains(fmt.Sprint(err), "grids differ") {
 		t.Errorf("another grid: %v", err)

@@ -115,15 +115,24 @@ func TestFallsBack(t *testing.T) {
 			defer m.Close()
 			m.Origins = []ensemble.Origin{{Centre: "another", Points: "1x1"}}
 			must(t, m.Save(dir))
+			sign(t, filepath.Dir(dir))
 		}), func(p *config.Policy, what string) { p.OtherModel = what }, "another forecast model"},
 		{"weights that are cut", damaged(func(t *testing.T, dir string) { must(t, os.Truncate(filepath.Join(filepath.Dir(dir), weights), 100)) }),
 			func(p *config.Policy, what string) { p.OnFailure = what }, "the network failed: "},
+		{"weights with one bit changed", damaged(func(t *testing.T, dir string) {
+			path := filepath.Join(filepath.Dir(dir), weights)
+			text, err := os.ReadFile(path)
+			must(t, err)
+			text[len(text)-3] ^= 1
+			must(t, os.WriteFile(path, text, 0o644))
+		}), func(p *config.Policy, what string) { p.OnFailure = what }, "the network failed: the model is not the one that was trained"},
 		{"weights that are no numbers", damaged(func(t *testing.T, dir string) {
 			path := filepath.Join(filepath.Dir(dir), weights)
 			tensors, meta, err := ckpt.ReadFile(path)
 			must(t, err)
 			tensors[0].Data.([]float32)[0] = float32(math.NaN())
 			must(t, ckpt.WriteFile(path, tensors, meta))
+			sign(t, filepath.Dir(dir))
 		}), func(p *config.Policy, what string) { p.OnFailure = what }, "the network failed: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -25,6 +25,9 @@ import (
 // look; else it must not change between two looks.
 const settled = time.Minute
 
+// longSettled is settled for times of the file system, whose clock may be another one.
+const longSettled = time.Hour
+
 // defaultPoll is the time between two looks unless it is given.
 const defaultPoll = 5 * time.Second
 
@@ -71,9 +74,19 @@ type vigil struct {
 	poll     time.Duration
 	began    bool
 	marks    map[string]filemark.Mark // at the last look
+	states   map[string]standing      // at the last look
 	tried    map[string]filemark.Mark // with which the inventory was looked at last
 	lack     error                    // what it lacked
 	said     string
+}
+
+// standing is what is known of a file as long as its mark is the same.
+type standing struct {
+	since    time.Time // its mark was seen first, by the clock here
+	sure     bool      // it was read when a later change must show in its times, however coarse they are
+	judged   bool      // its structure was looked at
+	why      string    // it is not whole; "" if it is
+	complete bool
 }
 
 func newVigil(p *prediction) *vigil {
@@ -225,19 +238,30 @@ type waited struct {
 	damaged   bool // by its structure
 }
 
-// sort tells complete files from those that are not.
+// sort tells complete files from those that are not. Files are read at each look until they are settled; then
+// the file system is asked whether they are the same, so that folders may have many old ones.
 func (v *vigil) sort(files []string) (complete map[string]filemark.Mark, pending []waited) {
 	complete = map[string]filemark.Mark{}
-	now := map[string]filemark.Mark{}
+	now, states := map[string]filemark.Mark{}, map[string]standing{}
 	m := v.p.demand.Members
 	for _, path := range files {
-		mark, err := filemark.Of(path)
 		before, known := v.marks[path]
+		s := v.states[path]
+		var err error
+		mark := before
+		if !s.sure || !before.Still(path) {
+			mark, err = filemark.Of(path)
+			if err != nil || !known || !mark.Untouched(before) {
+				s = standing{since: time.Now()}
+			}
+			s.sure = err == nil && (time.Since(s.since) >= settled || time.Since(mark.Touched) >= longSettled)
+		}
 		now[path] = mark
 		wait := waited{path: path}
 		switch {
 		case err != nil:
 			wait.why, wait.changing = err.Error(), true
+		case s.sure && s.complete:
 		case known && !mark.Same(before), !known && time.Since(mark.Written) < settled:
 			wait.why, wait.changing = fmt.Sprintf("it is still being written, %d bytes so far", mark.Size), true
 		case m.Done != "" && fio.Beside(path, m.Done) == "":
@@ -246,24 +270,33 @@ func (v *vigil) sort(files []string) (complete map[string]filemark.Mark, pending
 			wait.why = indexed(path, m.Index, mark.Size)
 		}
 		if wait.why == "" {
-			why, err := fio.Whole(path, fio.Options{Sparse: v.p.o.Policy.Sparse})
-			if err != nil {
-				why = err.Error()
-				var e *exit.Error
-				if errors.As(err, &e) {
-					why = strings.TrimSpace(e.What + " " + e.Why)
-				}
+			if !s.judged {
+				s.why, s.judged = v.whole(path)
 			}
-			wait.why, wait.damaged = why, why != ""
+			wait.why, wait.damaged = s.why, s.why != ""
 		}
-		if wait.why == "" {
+		if s.complete = wait.why == ""; s.complete {
 			complete[path] = mark
 		} else {
 			pending = append(pending, wait)
 		}
+		states[path] = s
 	}
-	v.marks = now
+	v.marks, v.states = now, states
 	return complete, pending
+}
+
+// whole says why a file is not whole, and whether that is known for good.
+func (v *vigil) whole(path string) (why string, judged bool) {
+	why, err := fio.Whole(path, fio.Options{Sparse: v.p.o.Policy.Sparse})
+	var e *exit.Error
+	if errors.As(err, &e) {
+		return strings.TrimSpace(e.What + " " + e.Why), e.Code == exit.BadData
+	}
+	if err != nil {
+		return err.Error(), false
+	}
+	return why, true
 }
 
 // indexed says why the index of a file does not show that it is complete, "" if it does:

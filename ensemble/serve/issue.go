@@ -34,6 +34,7 @@ type issuer struct {
 	o        Options
 	resident *run.Resident
 	tried    map[ensemble.Init]*trial
+	lacked   string            // of the input, as it was said last
 	shown    ensemble.Init     // the start that the page shows, or will
 	toDraw   chan *run.Example // holds one
 }
@@ -194,7 +195,12 @@ func (u *issuer) round(ctx context.Context) error {
 			return err
 		}
 		u.forget(starts)
+		lacked := u.lacked
+		u.lacked = u.resident.Lack()
 		u.show(starts, unread)
+		if u.lacked != lacked && u.lacked != "" {
+			u.log.Warn("waiting for input", "why", u.lacked)
+		}
 		looked, again := time.Now(), false
 		for _, c := range starts {
 			if !u.wanted(c) {
@@ -342,10 +348,10 @@ func (u *issuer) show(starts []run.Candidate, unread []run.Unread) {
 	u.mu.Lock()
 	aside := u.resident.Aside()
 	some := aside[:min(len(aside), maxAside)]
-	same := fmt.Sprint(list, unread, some) == fmt.Sprint(u.starts, u.unread, u.aside) && u.asides == len(aside)
+	same := fmt.Sprint(list, unread, some, u.lacked) == fmt.Sprint(u.starts, u.unread, u.aside, u.lack) && u.asides == len(aside)
 	u.mu.Unlock()
 	if !same {
-		u.change(func() { u.starts, u.unread, u.aside, u.asides = list, unread, some, len(aside) })
+		u.change(func() { u.starts, u.unread, u.aside, u.asides, u.lack = list, unread, some, len(aside), u.lacked })
 	}
 }
 

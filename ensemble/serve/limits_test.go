@@ -200,7 +200,7 @@ func TestNotify(t *testing.T) {
 	if n, err := c.Read(b); err != nil || string(b[:n]) != "WATCHDOG=1" {
 		t.Errorf("%q, %v", b[:n], err)
 	}
-	s.moved.Store(time.Now().Add(-2 * stuck).Unix()) // a service that is stuck does not say that it lives
+	s.moved.Store(new(time.Now().Add(-2 * stuck))) // a service that is stuck does not say that it lives
 	time.Sleep(50 * time.Millisecond)
 	for c.SetReadDeadline(time.Now().Add(time.Millisecond)) == nil {
 		if _, err := c.Read(b); err != nil {
@@ -236,7 +236,7 @@ func TestReady(t *testing.T) {
 	if resp, body := ask(t, "GET", url+"/healthz"); resp.StatusCode != 200 || body != "ok\n" {
 		t.Errorf("%s %q", resp.Status, body)
 	}
-	s.moved.Store(time.Now().Add(-2 * stuck).Unix())
+	s.moved.Store(new(time.Now().Add(-2 * stuck)))
 	if resp, _ := ask(t, "GET", url+"/healthz"); resp.StatusCode != 503 {
 		t.Errorf("stuck: %s", resp.Status)
 	}

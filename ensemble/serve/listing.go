@@ -109,8 +109,9 @@ type Status struct {
 	Ready   bool         `json:"ready"`
 	Why     string       `json:"why,omitempty"` // it is not ready
 	Model   string       `json:"model_checksum,omitempty"`
-	Newest  *Listed      `json:"newest"` // with products; null for none
-	Starts  []Start      `json:"starts"` // of the input
+	Newest  *Listed      `json:"newest"`                  // with products; null for none
+	Starts  []Start      `json:"starts"`                  // of the input
+	Lack    string       `json:"input_missing,omitempty"` // why some of the input is not there
 	Unread  []UnreadFile `json:"unread"`
 	Aside   []run.Aside  `json:"left_aside"` // in folders of the input: no input, the first 100
 	Asides  int          `json:"left_aside_count"`
@@ -140,6 +141,7 @@ func (s *state) summary() Status {
 	for _, u := range s.unread {
 		out.Unread = append(out.Unread, UnreadFile{u.Path, u.Why})
 	}
+	out.Lack = s.lack
 	out.Aside, out.Asides = append(out.Aside, s.aside...), s.asides
 	return out
 }

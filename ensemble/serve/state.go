@@ -22,14 +22,15 @@ type state struct {
 	tree    *tree
 	metrics *metrics
 	room    *room
-	rate    *rate.Limiter // of products; nil for no bound
-	moved   atomic.Int64  // when the issuing went on last, Unix seconds
+	rate    *rate.Limiter             // of products; nil for no bound
+	moved   atomic.Pointer[time.Time] // when the issuing went on last, by the clock that nobody sets
 
 	mu      sync.Mutex
 	options Options
 	model   *run.ModelFacts // nil until it is ready
 	starts  []Start
 	unread  []run.Unread
+	lack    string      // why some of the input is not there
 	aside   []run.Aside // the first maxAside
 	asides  int         // all of them
 	maps    *gallery    // that the page shows; nil for none
@@ -74,10 +75,10 @@ func (s *state) hosts() []string {
 }
 
 // goOn says that the issuing is not stuck.
-func (s *state) goOn() { s.moved.Store(time.Now().Unix()) }
+func (s *state) goOn() { now := time.Now(); s.moved.Store(&now) }
 
 // live tells whether the issuing goes on.
-func (s *state) live() bool { return time.Since(time.Unix(s.moved.Load(), 0)) < stuck }
+func (s *state) live() bool { return time.Since(*s.moved.Load()) < stuck }
 
 // ready says why no products can be expected; empty if they can.
 func (s *state) ready() string {

@@ -75,6 +75,28 @@ func ofInfo(s fs.FileInfo) Mark {
 	return m
 }
 
+// Still says whether the file system says the same of a file as in its mark, without a look into it. A
+// folder is none of whose files is looked at, so it never does.
+func (m Mark) Still(path string) bool {
+	s, err := os.Stat(path)
+	if err != nil || s.IsDir() {
+		return false
+	}
+	now := ofInfo(s)
+	now.Ends = m.Ends
+	return m.Untouched(now)
+}
+
+// Touched is when content, name or permissions of a file changed last, the zero time for folders, where
+// files have times of their own, and for what cannot be asked.
+func Touched(path string) time.Time {
+	s, err := os.Stat(path)
+	if err != nil || s.IsDir() {
+		return time.Time{}
+	}
+	return ofInfo(s).Touched
+}
+
 // ofFolder looks at all files in a folder; only their list is hashed.
 func ofFolder(path string, s fs.FileInfo) (Mark, error) {
 	parts, err := manifest.Parts(path)

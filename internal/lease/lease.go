@@ -153,11 +153,19 @@ func (o owner) age() string {
 	if err != nil {
 		return ""
 	}
-	text := fmt.Sprintf(", since %s (%s)", o.Since, time.Since(since).Round(time.Second))
-	if last, err := time.Parse(time.RFC3339, o.Time); err == nil {
-		text += fmt.Sprintf(", alive %s ago", time.Since(last).Round(time.Second))
+	text := fmt.Sprintf(", since %s", o.Since)
+	if d := time.Since(since).Round(time.Second); d >= 0 {
+		text += fmt.Sprintf(" (%s)", d)
 	}
-	return text
+	last, err := time.Parse(time.RFC3339, o.Time)
+	if err != nil {
+		return text
+	}
+	if d := time.Since(last).Round(time.Second); d < -beat { // or this one's was put back
+		return text + fmt.Sprintf(", its clock is %s ahead", -d)
+	} else {
+		return text + fmt.Sprintf(", alive %s ago", max(d, 0))
+	}
 }
 
 // watch says whether a lease changes within the time after which it counts as dead.

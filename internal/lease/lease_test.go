@@ -21,13 +21,14 @@ const lockFile = "run.lock"
 // that of another machine whose heart beats is not.
 func TestDeadOwner(t *testing.T) {
 	oldBeat, oldSilence := beat, silence
-	beat, silence = 20*time.Millisecond, 200*time.Millisecond
+	beat = 20 * time.Millisecond
 	t.Cleanup(func() { beat, silence = oldBeat, oldSilence })
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
 	me := self()
+	ahead := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	for _, c := range []struct {
 		name  string
 		o     owner
@@ -40,9 +41,17 @@ func TestDeadOwner(t *testing.T) {
 		{"machine started again", owner{Host: me.Host, Boot: "other", PID: 1, Token: "a"}, false, true},
 		{"other machine, silent", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a"}, false, true},
 		{"other machine, beating", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a"}, true, false},
+		{"other machine, this one's number", owner{Host: "elsewhere", Boot: "other", PID: me.PID, Start: me.Start, Token: "a"}, false, true},
+		{"other machine, this one's number, beating", owner{Host: "elsewhere", Boot: "other", PID: me.PID, Start: me.Start, Token: "a"}, true, false},
+		{"by a clock that is ahead", owner{Host: me.Host, Boot: me.Boot, PID: gone.Process.Pid, Start: "1", Token: "a", Since: ahead, Time: ahead}, false, true},
+		{"other machine, by a clock that is ahead", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a", Since: ahead, Time: ahead}, false, true},
+		{"alive, by a clock that is ahead", owner{Host: "elsewhere", Boot: "other", PID: 1, Token: "a", Since: ahead, Time: ahead}, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := t.TempDir()
+			if silence = 200 * time.Millisecond; c.beats { // as long as it takes to see the next beat
+				silence = time.Minute
+			}
 			put := func() {
 				text, err := json.Marshal(c.o)
 				if err == nil {
@@ -78,6 +87,9 @@ func TestDeadOwner(t *testing.T) {
 			<-done
 			if (err == nil) != c.free {
 				t.Fatalf("got %v, want it free: %v", err, c.free)
+			}
+			if err != nil && (c.o.Time == ahead) != strings.Contains(err.Error(), "ahead") {
+				t.Errorf("its age is told as %v", err)
 			}
 			if _, err := os.Stat(half); errors.Is(err, os.ErrNotExist) != c.free {
 				t.Errorf("a half written lease: %v, want it removed: %v", err, c.free)
@@ -149,4 +161,30 @@ func TestHeld(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
+}
+
+// FuzzOwner: whatever a lock holds, it is told who has it, or that nobody has.
+func FuzzOwner(f *testing.F) {
+	whole, err := json.Marshal(self())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add(whole[:len(whole)/2])
+	f.Add([]byte(`{"host":"a","boot":"b","pid":-1,"start":"1","since":"9999-12-31T23:59:59Z","time":"0001-01-01T00:00:00Z","token":"t","beats":18446744073709551615}`))
+	f.Add([]byte(`{"pid":1e99}`))
+	path := filepath.Join(f.TempDir(), lockFile)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		o, err := readOwner(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		Abandoned(path)
+		if e := held(path, "it", o, "test"); exit.CodeOf(e) != exit.CannotWrite || strings.ContainsFunc(exit.OneLine(e), func(r rune) bool { return r < ' ' }) {
+			t.Errorf("%q: %q", text, exit.OneLine(e))
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	slashed "path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -218,8 +219,11 @@ func Parse(text []byte, path, schema string, d Document) error {
 		return bad("the manifest is of another kind", fmt.Sprintf("schema %q, want %q", r.Schema, schema), nil)
 	}
 	for _, f := range r.Outputs {
-		if !filepath.IsLocal(filepath.FromSlash(f.Path)) || strings.ContainsRune(f.Path, 0) {
+		if !filepath.IsLocal(filepath.FromSlash(f.Path)) || strings.ContainsRune(f.Path, 0) || slashed.Clean(f.Path) != f.Path || f.Path == "." {
 			return bad("the manifest names a file outside its directory", fmt.Sprintf("%q", f.Path), nil)
+		}
+		if _, err := hex.DecodeString(f.SHA256); err != nil || f.Size < 0 {
+			return bad("the manifest is damaged", fmt.Sprintf("%s has %d bytes and the SHA-256 %q", f.Path, f.Size, f.SHA256), err)
 		}
 	}
 	return nil

@@ -121,3 +121,23 @@ func TestRead(t *testing.T) {
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
+
+// FuzzRead: any text is read as events or refused, and any events are checked.
+func FuzzRead(f *testing.F) {
+	var log bytes.Buffer
+	l := New(&log)
+	l.Point("seed", 1, nil)
+	l.Start("epoch", Metadata{EpochNum: 1})
+	l.Stop("epoch", Metadata{EpochNum: 1})
+	l.End(Success, nil)
+	f.Add(log.String())
+	f.Add(Token + ` {"key": "run_stop", "event_type": "INTERVAL_END", "metadata": {"status": {}, "epoch_num": []}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		events, err := Read(strings.NewReader(text))
+		if err == nil && len(events) < strings.Count(text, "\n"+Token) {
+			t.Errorf("%q: %d events", text, len(events))
+		}
+		Check(events)
+		Seconds(events)
+	})
+}

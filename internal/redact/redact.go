@@ -7,11 +7,18 @@ import "regexp"
 // Mask stands where a secret was.
 const Mask = "***"
 
+// secret is what comes before a secret.
+const secret = `(?i)((?:[A-Za-z0-9_-]*(?:password|passwd|secret|token|credential|api[_-]?key|access[_-]?key|private[_-]?key|signature)[A-Za-z0-9_-]*|[?&;](?:sig|key|auth))\\?["']?\s*(?:=|:)\s*|--[a-z-]*(?:password|secret|token|api-key)[a-z-]*\s+)`
+
 var (
 	// user:password@ of an address, and a token in place of both.
 	userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'@]+@`)
-	// name=value, name: value, "name":"value", name value of a header, and --name value.
-	named = regexp.MustCompile(`(?i)((?:[A-Za-z0-9_-]*(?:password|passwd|secret|token|credential|api[_-]?key|access[_-]?key|private[_-]?key|signature)[A-Za-z0-9_-]*|[?&;](?:sig|key|auth))["']?\s*(?:=|:)\s*["']?|--[a-z-]*(?:password|secret|token|api-key)[a-z-]*\s+)[^\s"'&;,]+`)
+	// name=value, name: value, "name":"value", name value of a header, and --name value; and the same with a value in quotes, in
+	// which there may be anything.
+	named   = regexp.MustCompile(secret + `(?:[^\s"'&;,\\]|\\[^"])+`)
+	escaped = regexp.MustCompile(secret + `\\"[^"]*"?`) // in a text that was quoted as a whole
+	quoted  = regexp.MustCompile(secret + `"(?:[^"\\]|\\.)*"?`)
+	quoted1 = regexp.MustCompile(secret + `'[^']*'?`)
 	// Authorization: Bearer x, Basic x.
 	scheme = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}`)
 )
@@ -20,5 +27,8 @@ var (
 func Text(s string) string {
 	s = userinfo.ReplaceAllString(s, "${1}"+Mask+"@")
 	s = scheme.ReplaceAllString(s, "${1} "+Mask)
+	s = escaped.ReplaceAllString(s, `${1}\"`+Mask+`\"`)
+	s = quoted.ReplaceAllString(s, `${1}"`+Mask+`"`)
+	s = quoted1.ReplaceAllString(s, "${1}'"+Mask+"'")
 	return named.ReplaceAllString(s, "${1}"+Mask)
 }

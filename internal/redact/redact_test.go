@@ -13,6 +13,11 @@ func TestText(t *testing.T) {
 		{"https://h/f?sig=pa55w0rd", "https://h/f?sig=***"},
 		{"AWS_SECRET_ACCESS_KEY=pa55w0rd HOME=/root", "AWS_SECRET_ACCESS_KEY=*** HOME=/root"},
 		{`{"api_key": "pa55w0rd", "a": 1}`, `{"api_key": "***", "a": 1}`},
+		{`password="pa55w0rd and pa55w0rd, ; \"pa55w0rd" b`, `password="***" b`},
+		{`{"client_secret":"a\"pa55w0rd","b":"c"}`, `{"client_secret":"***","b":"c"}`},
+		{"--token 'pa55w0rd & pa55w0rd' --out o", "--token '***' --out o"},
+		{`read "{\"password\": \"pa55w0rd, pa55w0rd\", \"a\": 1}"`, `read "{\"password\": \"***\", \"a\": 1}"`},
+		{`secret: "pa55w0rd`, `secret: "***"`},
 		{"Authorization: Bearer pa55w0rd", "Authorization: Bearer ***"},
 		{"ensemble x --token pa55w0rd --out o", "ensemble x --token *** --out o"},
 		// What is none stays as it is.
@@ -30,4 +35,24 @@ func TestText(t *testing.T) {
 			t.Errorf("%q: a second time %q", once, Text(once))
 		}
 	}
+}
+
+// FuzzText: a secret that is said to be one does not come through, whatever stands around it; and nothing is
+// taken for a secret twice.
+func FuzzText(f *testing.F) {
+	for _, s := range []string{"", " ", `{"a": `, "https://", "user:x@h/?", "--", `password="`, "token=", "bearer ", "'", `\`} {
+		f.Add(s, s)
+	}
+	const hidden = "pa55w0rd"
+	f.Fuzz(func(t *testing.T, before, after string) {
+		if strings.Contains(before+after, "55w") {
+			t.Skip()
+		}
+		for _, s := range []string{before + " x password=" + hidden + after, before + ` x "api_key": "a b, ` + hidden + `"` + after, before + " x Authorization: Bearer " + hidden + " " + after, before + " x https://me:" + hidden + "@host" + after} {
+			once := Text(s)
+			if strings.Contains(once, hidden) {
+				t.Errorf("%q: %q", s, once)
+			}
+		}
+	})
 }

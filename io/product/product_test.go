@@ -2,14 +2,18 @@ package product_test
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -94,4 +98,43 @@ func TestWritersMakeFiles(t *testing.T) {
 			t.Errorf("%s: %v, starts with %q, want %q", name, err, b[:min(4, len(b))], magic)
 		}
 	}
+}
+
+// FuzzManifest: a manifest that is read names files below its folder only, and is the same when it is written and read again.
+func FuzzManifest(f *testing.F) {
+	whole, err := json.Marshal((&product.Publication{}).Manifest(testProduct(globe(ensemble.SourceOrder{}))))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add([]byte(`{"schema":"ensemble.product/1","outputs":[{"path":"a/b","size":-1}],"members_used":[-1],"cycle":"","inputs":null}`))
+	f.Add([]byte(`{"schema":"ensemble.product/1","outputs":[{"path":"a/../../b"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := product.ParseManifest(text, "manifest.json")
+		if err != nil {
+			if exit.CodeOf(err) != exit.BadData {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		for _, o := range m.Outputs {
+			if o.Path != filepath.ToSlash(filepath.Clean(filepath.FromSlash(o.Path))) || !filepath.IsLocal(o.Path) || o.Path == "." || o.Size < 0 || strings.ContainsFunc(o.SHA256, unicode.IsControl) {
+				t.Errorf("%q names %+v", text, o)
+			}
+		}
+		for _, top := range m.Tops() {
+			if strings.Contains(top, "/") || !filepath.IsLocal(top) || top == "." {
+				t.Errorf("%q has %q at its top", text, top)
+			}
+		}
+		manifest.Sums(m.Outputs)
+		again, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := product.ParseManifest(again, "manifest.json")
+		if err != nil || !reflect.DeepEqual(m, n) {
+			t.Errorf("%q: read again %+v, %v, first %+v", text, n, err, m)
+		}
+	})
 }
