@@ -27,7 +27,7 @@ func TestFolderOfMembers(t *testing.T) {
 	}
 	predict := func(words ...string) map[string]string {
 		t.Helper()
-		f.expect(exit.OK, append(words, "1 start,"), "predict", "-c", filepath.Join(f.dir, "predict.yaml"), "--threads", "1", "--progress", "none")
+		f.expect(exit.OK, append(words, "1 start,"), "predict", "-v", "-c", filepath.Join(f.dir, "predict.yaml"), "--threads", "1", "--progress", "none")
 		made := tree(t, out)
 		if err := os.RemoveAll(out); err != nil {
 			t.Fatal(err)
@@ -73,14 +73,58 @@ func TestFolderOfMembers(t *testing.T) {
 		t.Errorf("by the folder %v\nby the pattern %v", got, want)
 	}
 	config(in + "/")
-	if got = predict(); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got = predict("left aside", "README"); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("again by the folder %v\nby the pattern %v", got, want)
 	}
 
 	// The other commands that read input take the same files.
 	f.expect(exit.OK, []string{"4 files,", "left aside:", "fc_9.grib2.part: by its name it is not complete"}, "inspect", in)
 	f.check(exit.OK, []string{"4 files"}, in, "--expect", "members=3+control")
-	f.expect(exit.OK, []string{"left aside", "README"}, "predict", "-v", "--run-dir", f.run, "--input", in, "--out", out, "--threads", "1", "--progress", "none")
+}
+
+// Of a folder in which starts arrive, one that is complete is made while files of the next come, and one of the
+// last is damaged; of a start that is not complete the error says what is missing.
+func TestFolderOfStarts(t *testing.T) {
+	f := faulty(t)
+	in := filepath.Join(f.dir, "in")
+	if err := os.Mkdir(in, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	before, next := lastDay.AddDate(0, 0, -1), lastDay.AddDate(0, 0, 1)
+	whole := f.put("in/b.grib2", join(cycle(lastDay)...))
+	damaged := f.put("in/a.grib2", join(cycle(before)...)[:5000])
+	coming := f.put("in/c.grib2", join(cycle(next)...)[:5000])
+	stop, done := make(chan bool), make(chan error, 1)
+	go func() { // it grows without end
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			case <-time.After(5 * time.Millisecond):
+				now := time.Now()
+				if err := os.Chtimes(coming, now, now); err != nil {
+					done <- err
+					return
+				}
+			}
+		}
+	}()
+	of := func(day time.Time) []string { return append(polled("+20s"), "--cycle", day.Format("2006010215")) }
+	begin := time.Now()
+	out := f.predict(exit.OK, []string{"1 start,", "not waited for, as all that is expected is there: " + damaged, coming + ": it is still being written"}, append(of(lastDay), in)...)
+	if d := time.Since(begin); d > 15*time.Second {
+		t.Errorf("waited %s for files of other starts", d)
+	}
+	f.made(out, "ok", "0 1 2", "")
+	part := polled("+0.3s", "--cycle", next.Format("2006010215"), in)
+	f.predict(exit.NotYet, []string{"not complete at the deadline", coming}, part...)
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	// Without --cycle all starts are asked for: the damage is in one of them.
+	f.predict(exit.BadData, []string{damaged}, polled("+0.3s", whole, damaged)...)
 }
 
 // Folders that stand for nothing.

@@ -72,6 +72,7 @@ type vigil struct {
 	p        *prediction
 	deadline time.Time // zero: no waiting
 	poll     time.Duration
+	one      bool // start of several in the input is asked for: files of others may not be complete
 	began    bool
 	marks    map[string]filemark.Mark // at the last look
 	states   map[string]standing      // at the last look
@@ -97,6 +98,7 @@ func newVigil(p *prediction) *vigil {
 			v.deadline = end
 		}
 	}
+	v.one = !p.o.Cycle.IsZero()
 	p.demand.waits, p.until = !v.deadline.IsZero(), v.deadline
 	return v
 }
@@ -150,13 +152,17 @@ func (p *prediction) find() ([]string, error) {
 func (v *vigil) judge(ctx context.Context, complete map[string]filemark.Mark, pending []waited, missing error, last bool) (l looked, err error) {
 	l.Files = slices.Sorted(maps.Keys(complete))
 	all := missing == nil && len(pending) == 0 && len(complete) > 0
-	if (all || last && len(complete) > 0) && (v.tried == nil || !maps.EqualFunc(complete, v.tried, filemark.Mark.Same)) {
+	some := v.one && missing == nil && len(complete) > 0 // what is expected may be in them
+	if (all || some || last && len(complete) > 0) && (v.tried == nil || !maps.EqualFunc(complete, v.tried, filemark.Mark.Same)) {
 		v.tried, v.lack = complete, v.try(ctx, l.Files)
 		if ctx.Err() != nil {
 			return l, ctx.Err()
 		}
 	}
-	if all && v.lack == nil {
+	if (all || some) && v.lack == nil {
+		for _, f := range pending {
+			v.warn("not waited for, as all that is expected is there: " + f.path + ": " + f.why)
+		}
 		l.Done = true
 		return l, nil
 	}
@@ -202,15 +208,21 @@ func (v *vigil) say(missing error, pending []waited) {
 	why := ""
 	var e *exit.Error
 	switch {
-	case len(pending) > 0:
+	case len(pending) > 0 && (!v.one || v.lack == nil):
 		why = pending[0].path + ": " + pending[0].why
 	case errors.As(missing, &e), errors.As(v.lack, &e):
 		why = strings.TrimSpace(e.What + " " + e.At)
 	}
-	if why != v.said && v.p.o.Warn != nil {
-		v.p.o.Warn(fmt.Sprintf("waiting until %s: %s", v.deadline.UTC().Format(time.RFC3339), why))
+	if why != v.said {
+		v.warn(fmt.Sprintf("waiting until %s: %s", v.deadline.UTC().Format(time.RFC3339), why))
 	}
 	v.said = why
+}
+
+func (v *vigil) warn(text string) {
+	if v.p.o.Warn != nil {
+		v.p.o.Warn(text)
+	}
 }
 
 // try compares what complete files hold with what is expected, without the leave to go on
