@@ -2,8 +2,6 @@ package demo
 
 import (
 	"math"
-
-	"gonum.org/v1/gonum/dsp/fourier"
 )
 
 // state is the prognostic field of the three levels, 250, 500 and 850 hPa:
@@ -193,14 +191,14 @@ func (g *integrator) rate(dq, q *state, t float64) {
 	for j := range npair {
 		g.synthesize(j, q)
 		for f := range g.north.wave {
-			fourier.SequenceRadix4(g.north.wave[f][:])
-			fourier.SequenceRadix4(g.south.wave[f][:])
+			fourier64(&g.north.wave[f], &fromWaves)
+			fourier64(&g.south.wave[f], &fromWaves)
 		}
 		g.pointwise(&g.north, j, seasonCos, seasonSin)
 		g.pointwise(&g.south, nlat-1-j, seasonCos, seasonSin)
 		for f := range g.north.flux {
-			fourier.CoefficientsRadix4(g.north.flux[f][:])
-			fourier.CoefficientsRadix4(g.south.flux[f][:])
+			fourier64(&g.north.flux[f], &toWaves)
+			fourier64(&g.south.flux[f], &toWaves)
 		}
 		g.analyse(j, dq)
 	}
