@@ -41,8 +41,12 @@ func (b Bootstrap) resolved(n int) (Bootstrap, error) {
 
 // draws gives, for every resample, how often each of n dates is in it. Blocks
 // start anywhere from 0 to n−BlockLength with equal chance; the last is cut so
-// that a resample has n dates. b is resolved.
+// that a resample has n dates. There are none of dates that have no interval: every
+// number of a verification would be made of each in vain. b is resolved.
 func (b Bootstrap) draws(n int) [][]int {
+	if !b.suffices(n) {
+		return nil
+	}
 	r := rand.New(rand.NewPCG(b.Seed, 0x5c0e))
 	out := make([][]int, b.Resamples)
 	for k := range out {
@@ -63,10 +67,13 @@ func (b Bootstrap) draws(n int) [][]int {
 // each other, at worst not at all, and their interval would be too narrow.
 const fewestDates = 8
 
+// suffices tells whether so many dates have intervals. b is resolved.
+func (b Bootstrap) suffices(n int) bool { return n >= fewestDates && n >= 2*b.BlockLength }
+
 // interval is the percentile interval of the resampled values, or NaN where there are too
 // few dates, less than two blocks, or a resample has no value. b is resolved.
 func (b Bootstrap) interval(values []float64, n int) (low, high float64) {
-	if n < fewestDates || n < 2*b.BlockLength || slices.ContainsFunc(values, math.IsNaN) {
+	if !b.suffices(n) || slices.ContainsFunc(values, math.IsNaN) {
 		return math.NaN(), math.NaN()
 	}
 	slices.Sort(values)
