@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestLongTutorial installs the programs as the README says and follows the tutorial as
-// it stands. The installed program must find its decoding program by itself.
-func TestLongTutorial(t *testing.T) {
+// installed installs the programs as the README says, and gives their folder. The installed program must find its decoding program by itself.
+func installed(t *testing.T) string {
+	t.Helper()
 	programs := t.TempDir()
 	install := exec.Command("go", "install", "./cmd/...")
 	install.Dir = "../.."
@@ -18,6 +18,12 @@ func TestLongTutorial(t *testing.T) {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("go install: %v\n%s", err, out)
 	}
+	return programs
+}
+
+// TestLongTutorial follows the tutorial as it stands, with the installed programs.
+func TestLongTutorial(t *testing.T) {
+	programs := installed(t)
 	t.Setenv("ENSEMBLE_DECODE", "")
 	follow(t, tutorialPage, blocks(t, tutorialPage), programs, false)
 }

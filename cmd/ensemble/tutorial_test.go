@@ -97,6 +97,12 @@ func unstated(stated []string, output string, anyCount bool) string {
 // the page's, of which there are fewer.
 func follow(t *testing.T, page string, all []block, programs string, small bool) {
 	t.Helper()
+	followIn(t, t.TempDir(), page, all, programs, small)
+}
+
+// followIn is follow in a folder that has something.
+func followIn(t *testing.T, dir, page string, all []block, programs string, small bool) {
+	t.Helper()
 	const mark = "\x1e"
 	var script strings.Builder
 	for _, b := range all {
@@ -105,7 +111,7 @@ func follow(t *testing.T, page string, all []block, programs string, small bool)
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", script.String())
-	cmd.Dir = t.TempDir()
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "LC_ALL=C.UTF-8")
 	out, err := cmd.CombinedOutput()
 	printed := strings.Split(string(out), mark)

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+)
+
+const migrationPage = "../../docs/migration.md"
+
+// sections are the headings of the migration page, and what writes their data and judges what was made of them.
+var sections = []struct{ heading, data string }{{"## From IMPROVER", "improver"}, {"## From a PyTorch script", "pytorch"}, {"## From ENS-10's baselines", ""}}
+
+// blocksOf are the blocks of commands of a section of the migration page.
+func blocksOf(t *testing.T, heading string) (own []block) {
+	t.Helper()
+	page, err := os.ReadFile(migrationPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, section, found := strings.Cut(string(page), heading+"\n")
+	if !found {
+		t.Fatalf("%s has no %q", migrationPage, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	first := 1 + strings.Count(before, "\n")
+	for _, b := range blocks(t, migrationPage) {
+		if b.line > first && b.line < first+strings.Count(section, "\n")+1 {
+			own = append(own, b)
+		}
+	}
+	if own == nil {
+		t.Fatalf("%s: no commands in %q", migrationPage, heading)
+	}
+	return own
+}
+
+// python runs a script with the interpreter of the judges.
+func python(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(judges(t)+"/python3", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v\n%s", args, err, out)
+	}
+}
+
+// judges is the folder of the interpreter that has the packages of scripts/requirements-test.txt.
+func judges(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../build/venv/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("skipped: no build/venv with the judges (scripts/setup.sh test installs it)")
+	}
+	return dir
+}
+
+// migrate follows blocks of a section of the migration page in a folder with its data.
+func migrate(t *testing.T, programs, data string, all []block) {
+	t.Helper()
+	const script, starts = "testdata/migration.py", "12"
+	dir := t.TempDir()
+	if data != "" {
+		python(t, script, data, dir, starts)
+	} else {
+		root, err := filepath.Abs("../../experiments")
+		if err == nil {
+			err = os.Symlink(root, filepath.Join(dir, "experiments"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	followIn(t, dir, migrationPage, all, judges(t)+":"+programs, false)
+	if data != "" {
+		python(t, script, "check-"+data, dir)
+	}
+}
+
+// TestMigration follows the migration page as it stands, but for what takes minutes: TestLongMigration.
+func TestMigration(t *testing.T) {
+	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
+	program, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "ensemble"), []byte(fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", program)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sections {
+		t.Run(s.heading, func(t *testing.T) {
+			all := blocksOf(t, s.heading)
+			if s.data == "" {
+				all = all[:1]
+			}
+			migrate(t, programs, s.data, all)
+		})
+	}
+}
