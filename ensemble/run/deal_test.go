@@ -144,7 +144,7 @@ func trainedRun(t *testing.T) string {
 	t.Helper()
 	f := smallData(t)
 	dir := filepath.Join(filepath.Dir(f.GRIB2[0]), "trained")
-	if _, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.networks=2", "train.epochs=2"), RunDir: dir, Version: "test"}); err != nil {
+	if _, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.networks=2", "train.epochs=2", "baselines=[climatology, emos, emos_grid]"), RunDir: dir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -41,7 +41,8 @@ func TestNetworkBaselines(t *testing.T) {
 		set  []string
 	}{
 		{"drn", []string{"model.embedding=2", "data.auxiliary.files=[" + auxiliary + "]", "data.auxiliary.variables=[gh]", "train.mesh=lat:2 lon:2",
-			"model.reference=emos_grid", "model.cross_fit.folds=4", "model.cross_fit.gap=0h", "data.split.fractions.train=0.8", "data.split.fractions.validation=0.05"}},
+			"model.reference=emos_grid", "baselines=[emos_grid]", "model.cross_fit.folds=4", "model.cross_fit.gap=0h", "data.split.fractions.train=0.8",
+			"data.split.fractions.validation=0.05"}},
 		{"unet2d", []string{"model.embedding=1", "train.mesh=data:2"}},
 	} {
 		cfg := quick(t, f, append(c.set, "model.kind="+c.kind, "train.networks=1", "train.epochs=1")...)

@@ -56,7 +56,8 @@ func Remove() {
 	}
 }
 
-// Config is a configuration that trains in a second.
+// Config is a configuration that trains in a second. Of the baselines it has the cheapest one: tests that
+// look at others name them.
 func Config(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 	t.Helper()
 	dir := filepath.Dir(f.GRIB2[0])
@@ -78,6 +79,7 @@ data:
   targets: [{variable: t, levels: [850hPa]}]
   split: {fractions: {train: 0.7, validation: 0.15}}
 model: {base: 2, stages: 1, dropout: 0.1}
+baselines: [climatology]
 train: {epochs: 4, batch_size: 4, learning_rate: 0.003, loss: {kind: crps, spread: 1}, threads: 1, networks: 2, early_stop: {patience: 0}}
 `, dir, analyses, target)
 	path := filepath.Join(t.TempDir(), "train.yaml")
