@@ -82,14 +82,14 @@ func (l *Listing) List(key string, patterns []string) (files []string, aside []A
 
 // one lists what one pattern stands for.
 func (l *Listing) one(key, pattern string) (files []string, aside []Aside, err error) {
-	absent := func(why string) error {
-		return &exit.Error{Code: exit.NotYet, What: "no such file", At: pattern, Why: why, Fix: "correct the path, or wait until the file is there"}
+	absent := func(what, why string) error {
+		return &exit.Error{Code: exit.NotYet, What: what, At: pattern, Why: why, Fix: "correct the path, or wait until the file is there"}
 	}
 	named := []string{pattern}
 	_, serr := os.Lstat(pattern)
 	isPattern := serr != nil && HasMeta(pattern)
 	if serr != nil && !isPattern {
-		return nil, nil, absent("named by " + key)
+		return nil, nil, absent("no such file or folder", "named by "+key)
 	}
 	if isPattern {
 		if named, err = filepath.Glob(pattern); err != nil {
@@ -114,8 +114,11 @@ func (l *Listing) one(key, pattern string) (files []string, aside []Aside, err e
 	case len(files) > 0:
 		return files, aside, nil
 	case len(folders) > 0:
-		return nil, aside, &exit.Error{Code: exit.NotYet, What: "there is no input in the folder", At: pattern, Why: leftAside(key, aside),
-			Fix: "wait until files have arrived, or name the folder that has them"}
+		fix := "wait until files have arrived, or name the folder that has them"
+		if slices.ContainsFunc(aside, func(a Aside) bool { return a.Why == isAFolder }) {
+			fix = "name the folders in it by a pattern, \"" + filepath.Join(pattern, "*") + "\", or wait until files have arrived"
+		}
+		return nil, aside, &exit.Error{Code: exit.NotYet, What: "there is no input in the folder", At: pattern, Why: leftAside(key, aside), Fix: fix}
 	}
 	why := "named by " + key
 	if d := fixedFolder(pattern); d != "" {
@@ -125,8 +128,11 @@ func (l *Listing) one(key, pattern string) (files []string, aside []Aside, err e
 			f.Close()
 		}
 	}
-	return nil, nil, absent(why)
+	return nil, nil, absent("no such file", why)
 }
+
+// isAFolder says why a folder in a folder is left aside.
+const isAFolder = "it is a folder"
 
 // leftAside says why a folder stands for nothing.
 func leftAside(key string, aside []Aside) string {
@@ -245,7 +251,7 @@ func (l *Listing) judge(path string, e fs.DirEntry) (why string, is bool) {
 	case kind.IsDir() && zarr.Holds(path):
 		return "", true
 	case kind.IsDir():
-		return "it is a folder", false
+		return isAFolder, false
 	case kind != 0:
 		return "it is no regular file but " + kind.String(), false
 	case l.Ending != "" && !strings.HasSuffix(name, l.Ending):

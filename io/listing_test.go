@@ -3,6 +3,7 @@ package fio
 import (
 	"archive/zip"
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,7 +142,7 @@ func TestFolder(t *testing.T) {
 
 // Names, patterns and folders together, and those that stand for nothing.
 func TestList(t *testing.T) {
-	dir := lay(t, map[string]string{"a.nc": "", "b.nc": "", "c[1].nc": "", "notes.txt": "x", ".h.nc": "", "1/x.nc": "", "2/y.nc": "", ".2.partial-7/y.nc": "", "none/": "", "aside/notes.txt": "x"})
+	dir := lay(t, map[string]string{"a.nc": "", "b.nc": "", "c[1].nc": "", "notes.txt": "x", ".h.nc": "", "1/x.nc": "", "2/y.nc": "", ".2.partial-7/y.nc": "", "none/": "", "deep/1/x.nc": "", "aside/notes.txt": "x"})
 	at := func(names ...string) []string {
 		for i, n := range names {
 			names[i] = filepath.Join(dir, n)
@@ -162,13 +163,16 @@ func TestList(t *testing.T) {
 		{"a dot that is written", at(".2*/*.nc", ".h*"), at(".2.partial-7/y.nc", ".h.nc"), exit.OK, ""},
 		{"an empty folder", at("none"), nil, exit.NotYet, "it is empty"},
 		{"a folder without input", at("aside"), nil, exit.NotYet, "notes.txt (it begins with"},
+		{"a folder of folders", at("."), at("a.nc", "b.nc", "c[1].nc"), exit.OK, ""},
+		{"a folder of folders alone", at("deep"), nil, exit.NotYet, "deep/*\", or wait"},
+		{"and the way out", at("deep/*"), at("deep/1/x.nc"), exit.OK, ""},
 		{"no such file, and the others", at("z.nc", "1"), at("1/x.nc"), exit.NotYet, "no such file"},
 		{"no such folder", at("nowhere"), nil, exit.NotYet, "no such file"},
 		{"a pattern in no folder", at("nowhere/*.nc"), nil, exit.NotYet, "its folder cannot be opened"},
 		{"no pattern", at("[a"), nil, exit.Usage, "not a valid file pattern"},
 	} {
 		got, _, err := List("--input", c.patterns)
-		if !slices.Equal(got, c.want) || exit.CodeOf(err) != c.code || err != nil && !strings.Contains(exit.OneLine(err), c.says) {
+		if !slices.Equal(got, c.want) || exit.CodeOf(err) != c.code || err != nil && !strings.Contains(told(err), c.says) {
 			t.Errorf("%s: %q, %v", c.name, got, err)
 		}
 	}
@@ -182,6 +186,15 @@ func TestListingEnding(t *testing.T) {
 	if err != nil || !slices.Equal(got, []string{filepath.Join(dir, "a.sums"), filepath.Join(dir, "b.sums")}) || len(aside) != 2 {
 		t.Errorf("%q, %v, %v", got, aside, err)
 	}
+}
+
+// told is all that an error says.
+func told(err error) string {
+	var e *exit.Error
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	return strings.Join([]string{e.What, e.At, e.Why, e.Fix}, "\n")
 }
 
 // A listing sees what has changed, and does not read again what has not.

@@ -49,7 +49,7 @@ type startAbout struct {
 	Files []string
 }
 
-// Open names the forecast files that a pattern such as "fc/*.grib2" matches: GRIB and
+// Open names the forecast files that a pattern such as "fc/*.grib2" matches, or that lie in a folder: GRIB and
 // NetCDF files, or Zarr stores. Their structure is read, and no values. Takes Analyses,
 // Cached and In.
 //
