@@ -36,11 +36,16 @@ func TestLockOfProducts(t *testing.T) {
 	if entries, err := os.ReadDir(out); err != nil || len(entries) != 1 {
 		t.Errorf("a prediction that was refused left %v, %v", entries, err)
 	}
+	log := filepath.Join(f.dir, "log")
 	go func() {
-		time.Sleep(300 * time.Millisecond)
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			if text, _ := os.ReadFile(log); strings.Contains(string(text), "waiting until") {
+				break
+			}
+		}
 		l.Release()
 	}()
-	f.expect(exit.OK, []string{"waiting until", "0 of them already"}, line("--deadline", "+60s", "--set", "members.poll=0.02s")...)
+	f.expect(exit.OK, []string{"waiting until", "0 of them already"}, line("--deadline", "+60s", "--log-file", log, "--set", "members.poll=0.02s")...)
 	l = hold() // what is complete needs no lock
 	f.expect(exit.OK, []string{"1 of them already"}, line()...)
 	text, err := os.ReadFile(lock)

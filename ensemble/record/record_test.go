@@ -229,8 +229,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRecord: a record that is read is judged and compared without a crash, with itself and with another, and is
-// the same as itself.
+// FuzzRecord: a record that is read is judged and compared without a crash, with itself and with another, and
+// nothing is found for which it should differ from itself.
 func FuzzRecord(f *testing.F) {
 	r := sample()
 	r.Schema = Schema
@@ -253,7 +253,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c := Compare(a, b); c.Verdict != SameBits || len(c.Causes) > 0 {
+		if c := Compare(a, b); len(c.Causes) > 0 || !c.Promised {
 			t.Errorf("%q: a record and itself: %+v", text, c)
 		}
 		Compare(a, sample())

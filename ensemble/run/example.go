@@ -140,12 +140,21 @@ func LoadExample(dir string) (*Example, error) {
 		return nil, err
 	}
 	var j exampleJSON
-	if err := json.Unmarshal([]byte(meta["example"]), &j); err != nil || len(j.Fields) != len(tensors) {
-		return nil, &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Fix: "train again with --overwrite always"}
+	bad := func(why string) error {
+		return &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Why: why, Fix: "remove it, or train again with --overwrite always"}
+	}
+	if err := json.Unmarshal([]byte(meta["example"]), &j); err != nil {
+		return nil, bad(err.Error())
+	}
+	if len(j.Fields) != len(tensors) || j.Grid == nil {
+		return nil, bad(fmt.Sprintf("it has %d fields of %d, with a grid: %t", len(tensors), len(j.Fields), j.Grid != nil))
 	}
 	for i, t := range tensors {
 		if j.Fields[i].Values, err = t.Float32(); err != nil {
-			return nil, &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Why: err.Error(), Fix: "train again with --overwrite always"}
+			return nil, bad(err.Error())
+		}
+		if n := len(j.Fields[i].Values); n == 0 || n != j.Grid.Size() {
+			return nil, bad(fmt.Sprintf("a field of %d values on a grid of %d points", n, j.Grid.Size()))
 		}
 	}
 	return &Example{j.Init, j.Lead, j.Grid, j.Used, j.Full, j.Control, j.Fields}, nil

@@ -139,16 +139,14 @@ func interrupted(t *testing.T, o RollingOptions) {
 		must(t, os.WriteFile(history, []byte(strings.Join(lines[:last], "")), 0o644))
 	}
 	for name, undo := range map[string]func(){
-		"before the history": func() {
+		"while it wrote, before the history": func() {
+			for _, path := range []string{newest, history, filepath.Join(o.Dir, alarmsFile), filepath.Join(o.Dir, "scores", "scores.json")} {
+				must(t, os.WriteFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".partial-x1"), []byte("half"), 0o644))
+			}
 			must(t, errors.Join(os.Remove(filepath.Join(o.Dir, alarmsFile)), os.RemoveAll(filepath.Join(o.Dir, scoresDir))))
 			cut()
 		},
 		"before the sums of a start": func() { cut(); must(t, errors.Join(os.Remove(newest), os.Remove(oldest))) },
-		"while it wrote some of them": func() {
-			for _, path := range []string{newest, history, filepath.Join(o.Dir, alarmsFile), filepath.Join(o.Dir, "scores", "scores.json")} {
-				must(t, os.WriteFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".partial-x1"), []byte("half"), 0o644))
-			}
-		},
 	} {
 		undo()
 		_, err := Rolling(context.Background(), o)

@@ -256,6 +256,10 @@ func (u *issuer) try(ctx context.Context, c run.Candidate) {
 		return // told to stop: nothing is wrong with it
 	}
 	log := u.log.With("cycle", product.CycleName(c.Init), "try", t.tries, "seconds", seconds(begun))
+	if errors.Is(err, product.ErrOtherModel) { // of before another one was promoted, or the program was installed anew
+		log.Info("products of another model or version stay")
+		res, err = &run.PredictResult{Already: 1}, nil
+	}
 	if t.err = err; err != nil {
 		code := exit.CodeOf(err)
 		t.next = time.Time{}

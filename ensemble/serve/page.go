@@ -29,9 +29,14 @@ type gallery struct {
 
 // drawMaps makes the pictures of a start, which takes seconds.
 //
-// Errors: ctx.Err(); maps that cannot be drawn.
-func drawMaps(ctx context.Context, e *run.Example) (*gallery, error) {
-	m := &gallery{init: e.Init}
+// Errors: ctx.Err(); maps that cannot be drawn, also by a bug, or as what was kept of the start was damaged.
+func drawMaps(ctx context.Context, e *run.Example) (m *gallery, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			m, err = nil, fmt.Errorf("internal error: %v", p)
+		}
+	}()
+	m = &gallery{init: e.Init}
 	panels := e.Panels()
 	for _, p := range panels[:min(len(panels), mostPanels)] {
 		if ctx.Err() != nil {
@@ -83,13 +88,17 @@ func (s *state) drawn() ([]byte, error) {
 		busy, seq := make(chan struct{}), s.seq
 		p.busy = busy
 		s.mu.Unlock()
-		text, err := s.draw()
-		s.mu.Lock()
-		if p.busy = nil; err == nil {
-			p.text, p.seq, p.at = text, seq, time.Now()
-		}
-		s.mu.Unlock()
-		close(busy)
+		var text []byte
+		var err error
+		defer func() { // whatever it came to: others wait
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if p.busy = nil; err == nil && text != nil {
+				p.text, p.seq, p.at = text, seq, time.Now()
+			}
+			close(busy)
+		}()
+		text, err = s.draw()
 		return text, err
 	}
 }

@@ -125,6 +125,9 @@ const (
 	OverwriteAlways Overwrite = "always"
 )
 
+// ErrOtherModel is wrapped where products are there that another model made, or another version of the program.
+var ErrOtherModel = errors.New("products of another model, config or version")
+
 // Published looks for a finished cycle in dir before work on it begins. want
 // needs what a cycle is made from: cycle, inputs, members used, model, config
 // and version; and of which fields, in what formats and for which readers.
@@ -145,7 +148,7 @@ func Published(dir string, want *Manifest, policy Overwrite) (*Manifest, error) 
 	if policy == OverwriteAlways {
 		return nil, nil
 	}
-	refuse := func(why string) error {
+	refuse := func(why string) *exit.Error {
 		return &exit.Error{Code: exit.CannotWrite, What: "products of this cycle are already there", At: dir, Why: why,
 			Fix: "write to another folder, or allow it with --overwrite always"}
 	}
@@ -156,7 +159,11 @@ func Published(dir string, want *Manifest, policy Overwrite) (*Manifest, error) 
 		return nil, nil
 	}
 	if !got.madeFrom(want) {
-		return nil, refuse("they were made from other inputs, another model, config or version")
+		e := refuse("they were made from other inputs, another model, config or version")
+		if got.ModelChecksum != want.ModelChecksum || got.ConfigChecksum != want.ConfigChecksum || got.Version != want.Version {
+			e.Err = ErrOtherModel
+		}
+		return nil, e
 	}
 	if err := got.Verify(dir); err == nil && got.holds(want) {
 		return got, nil

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// another is a copy of the trained run with a model that has another checksum and says the same.
+func (t *trial) another() string {
+	t.Helper()
+	run := filepath.Join(t.dir, "another")
+	if err := os.CopyFS(run, os.DirFS(t.run)); err != nil {
+		t.Fatal(err)
+	}
+	model := filepath.Join(run, "model", "model.json")
+	text, err := os.ReadFile(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	record, err := os.ReadFile(filepath.Join(run, "manifest.json"))
+	if err == nil {
+		err = json.Unmarshal(record, &m)
+	}
+	delete(m, "model_checksum")
+	if record, _ = json.Marshal(m); err == nil {
+		err = errors.Join(os.WriteFile(model, append(text, '\n'), 0o644), os.WriteFile(filepath.Join(run, "manifest.json"), record, 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// Two processes promote two models to one name at once, and some are killed: each of the others succeeds or is told that the
+// name is in use, the name stands for one of the models, whole, and the history has every change.
+func TestPromoteAtOnce(t *testing.T) {
+	f := faulty(t)
+	runs := []string{f.run, f.another()}
+	name := filepath.Join(f.dir, "t850")
+	type promotion struct {
+		Version, Previous string
+		Model             string `json:"model_checksum"`
+	}
+	done, busy := 0, 0
+	for round := range 6 {
+		var cmds []*exec.Cmd
+		var said []*printed
+		for i := range runs {
+			cmd, out := exec.Command(os.Args[0], "model", "promote", runs[(round+i)%2], "--as", name), &printed{}
+			cmd.Stdout, cmd.Stderr = out, out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			cmds, said = append(cmds, cmd), append(said, out)
+		}
+		if round%2 == 1 {
+			time.Sleep(time.Duration(7*round) * time.Millisecond)
+			_ = cmds[0].Process.Kill() // which may have ended
+		}
+		for i, cmd := range cmds {
+			_ = cmd.Wait() // its code is looked at
+			switch code := exit.Code(cmd.ProcessState.ExitCode()); {
+			case code == exit.OK:
+				done++
+			case code == exit.CannotWrite && strings.Contains(said[i].String(), "is in use"):
+				busy++
+			case cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() && round%2 == 1 && i == 0:
+			default:
+				t.Errorf("%q ends with %s: %s", cmd.Args[1:], cmd.ProcessState, said[i])
+			}
+		}
+	}
+	f.expect(exit.OK, nil, "model", "promote", runs[0], "--as", name)
+	f.expect(exit.OK, nil, "model", "promote", runs[1], "--as", name) // after whatever was killed
+	var now promotion
+	text, err := os.ReadFile(filepath.Join(name, "current.json"))
+	if err != nil || json.Unmarshal(text, &now) != nil {
+		t.Fatal(err, string(text))
+	}
+	var list struct{ History []promotion }
+	out := f.expect(exit.OK, nil, "model", "history", name, "--json")
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatal(err)
+	}
+	before := promotion{}
+	for i, p := range list.History {
+		if p.Previous != before.Version || p.Version == before.Version {
+			t.Errorf("change %d: %+v after %+v", i, p, before)
+		}
+		before = p
+	}
+	if before != now || len(list.History) < 2 || done < 6 {
+		t.Errorf("the history ends with %+v of %d, the name stands for %+v; %d promotions, %d refused", before, len(list.History), now, done, busy)
+	}
+	if versions, _ := filepath.Glob(filepath.Join(name, "versions", "*")); len(versions) != 2 {
+		t.Errorf("versions %q", versions)
+	}
+	for _, left := range []string{".*", "versions/.*", "*.lock*"} {
+		if files, _ := filepath.Glob(filepath.Join(name, left)); files != nil {
+			t.Errorf("left: %q", files)
+		}
+	}
+}
+
+// A service goes on with the model that a name stood for until it is told to read its configuration again; then what comes is
+// issued with the new one, and what was issued stays.
+func TestServePromoted(t *testing.T) {
+	f := faulty(t)
+	another, name := f.another(), filepath.Join(f.dir, "t850")
+	f.expect(exit.OK, nil, "model", "promote", f.run, "--as", name)
+	if err := os.Mkdir(filepath.Join(f.dir, "in"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put := func(i int) string {
+		day := lastDay.AddDate(0, 0, i)
+		f.put(fmt.Sprintf("in/%d.grib2", i), join(cycle(day)...))
+		return day.Format("2006010215")
+	}
+	first := put(0)
+	s := f.serve("--run-dir", name, "--out", filepath.Join(f.dir, "out"), "--set", "members.poll=0.03s", "--input", filepath.Join(f.dir, "in", "*.grib2"))
+	s.said(`"msg":"issued"`, 1)
+	f.expect(exit.OK, nil, "model", "promote", another, "--as", name)
+	second := put(1)
+	s.said(`"msg":"issued"`, 2)
+	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	s.said(`"msg":"the configuration was taken"`, 1)
+	third := put(2)
+	model := func(start string) string {
+		var m struct {
+			Model string `json:"model_checksum"`
+		}
+		eventually(t, "start "+start, func() bool {
+			r, body := s.get("/products/" + start + "/manifest.json")
+			return r.StatusCode == 200 && json.Unmarshal(body, &m) == nil
+		})
+		return m.Model
+	}
+	s.said("products of another model or version stay", 2)
+	if a, b, c := model(first), model(second), model(third); a != b || b == c {
+		t.Errorf("models of three starts: %s, %s and, after it was told, %s", a, b, c)
+	}
+	if strings.Contains(s.text(), `"level":"ERROR"`) {
+		t.Errorf("the log has errors:\n%s", s.text())
+	}
+	s.stop(syscall.SIGTERM)
+}
