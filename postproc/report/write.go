@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"runtime"
 	"slices"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // sortScript makes columns of tables that are sortable sort them. A page without such tables has no script.
@@ -87,12 +90,20 @@ func (p *Page) Write(w io.Writer) error {
 		sum := sha256.Sum256([]byte(sortScript))
 		s.Script, s.ScriptSum = template.HTML("<script>"+sortScript+"</script>"), base64.StdEncoding.EncodeToString(sum[:])
 	}
+	s.Maps = make([]mapRow, len(p.Panels))
+	var drawn errgroup.Group
+	drawn.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range p.Panels {
-		r, err := drawPanel(&p.Panels[i])
-		if err != nil {
+		drawn.Go(func() error {
+			r, err := drawPanel(&p.Panels[i])
+			if err == nil {
+				s.Maps[i] = *r
+			}
 			return err
-		}
-		s.Maps = append(s.Maps, *r)
+		})
+	}
+	if err := drawn.Wait(); err != nil {
+		return err
 	}
 	for _, d := range p.Drawn {
 		s.Maps = append(s.Maps, d.row)
