@@ -469,7 +469,7 @@ func (r *RollingResult) save(dir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return exit.Read(name, err)
 	}
-	if r.New > 0 || !r.isLast(old) {
+	if r.New > 0 || len(r.seen) > 0 && !r.isLast(old) {
 		var lines bytes.Buffer
 		for _, a := range r.seen {
 			line, err := json.Marshal(historyLine{r.At.Format(time.RFC3339), r.Model, r.Starts, a.Kind, a.Text, a.Variable, a.Level, a.Lead, a.Value, a.CILow, a.CIHigh, a.CIHigh < a.BandLow || a.CILow > a.BandHigh})

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -47,5 +48,39 @@ func TestFailure(t *testing.T) {
 	text, err := os.ReadFile(path)
 	if names, _ := os.ReadDir(dir); err != nil || string(text) != "old" || len(names) != 1 {
 		t.Errorf("%q, %d files, %v; want \"old\" alone", text, len(names), err)
+	}
+}
+
+// TestSweep: what writers left that were killed goes, of the names that are given; nothing else does.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	left := func() string {
+		t.Helper()
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return strings.Join(names, " ")
+	}
+	for _, name := range []string{".a.partial-1", ".b.partial-2", ".ab.partial-3/x", "a", ".hidden", "c.partial-4"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		names []string
+		want  string
+	}{{[]string{"a", "none"}, ".ab.partial-3 .b.partial-2 .hidden a c.partial-4"}, {nil, ".hidden a c.partial-4"}} {
+		if err := Sweep(dir, c.names...); err != nil || left() != c.want {
+			t.Errorf("%q: %v, left %q, want %q", c.names, err, left(), c.want)
+		}
+	}
+	if err := Sweep(filepath.Join(dir, "nowhere")); err != nil {
+		t.Errorf("no folder: %v", err)
 	}
 }
