@@ -87,6 +87,8 @@ Description: calibrated distributions from ensemble weather forecasts
  engine of its own, and scores what it predicts. "ensemble self-test" says
  whether an installation works.
 CONTROL
+# What dpkg runs after an upgrade, and before and after a removal.
+install -m 755 scripts/debian/postinst scripts/debian/prerm scripts/debian/postrm "$root/DEBIAN/"
 (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\n' | sort | xargs md5sum) >"$root/DEBIAN/md5sums"
 find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 

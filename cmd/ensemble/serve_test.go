@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -166,6 +167,30 @@ func tree(t *testing.T, dir string) map[string]string {
 	return out
 }
 
+// systemd listens as the system's would. What it returns wants these messages next, in this order.
+func systemd(t *testing.T) func(want ...string) {
+	t.Helper()
+	name := "@ensemble-test-" + filepath.Base(t.TempDir()) + fmt.Sprint(os.Getpid())
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	t.Setenv("NOTIFY_SOCKET", name)
+	return func(want ...string) {
+		t.Helper()
+		for _, w := range want {
+			b := make([]byte, 1000)
+			if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := c.Read(b); err != nil || string(b[:n]) != w {
+				t.Fatalf("systemd was told %q, want %q (%v)", b[:n], w, err)
+			}
+		}
+	}
+}
+
 // The unit for systemd is sound, and keeps the service from what it does not need.
 func TestServeUnit(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -207,7 +232,9 @@ func TestServe(t *testing.T) {
 	for _, name := range []string{"in/.b.grib2.Xa81bQ", "in/b.grib2.part", "in/a.grib2.idx"} { // beside the input, which is a folder
 		f.put(name, []byte("GRIB, but not yet, or never"))
 	}
+	told := systemd(t)
 	s := f.serve("-c", file)
+	told("READY=1\nSTATUS=the model is ready")
 	s.said(`"msg":"issued"`, 1)
 	resp, body := s.get("/readyz")
 	if resp.StatusCode != 200 || string(body) != "ok\n" {
@@ -280,9 +307,11 @@ func TestServe(t *testing.T) {
 	hup()
 	s.said("did you mean `input`?", 1)
 	s.said("the one before stays", 1)
+	told("RELOADING=1\nSTATUS=reading the configuration again", "READY=1\nSTATUS=the model is ready, as before: the configuration that is there now was not taken, the log says why")
 	f.put("serve.yaml", sound)
 	hup()
 	s.said(`"msg":"the configuration was taken"`, 1)
+	told("RELOADING=1\nSTATUS=reading the configuration again", "READY=1\nSTATUS=the model is ready")
 	s.said(`"already":true`, 2)
 	if code := s.stop(syscall.SIGTERM); code != exit.SaveAndStop {
 		t.Errorf("ended with %d, want 75:\n%s", code, s.text())

@@ -151,7 +151,8 @@ func (u *issuer) draws(ctx context.Context) {
 // reload takes new options, if they are sound, and the model that they name.
 func (u *issuer) reload() {
 	notify("RELOADING=1\nSTATUS=reading the configuration again")
-	defer notify("READY=1\nSTATUS=the model is ready")
+	status := "the model is ready"
+	defer func() { notify("READY=1\nSTATUS=" + status) }()
 	o, err := u.on.Load()
 	if err == nil && o.Predict.Out != u.o.Predict.Out {
 		err = &exit.Error{Code: exit.Usage, What: "the folder of the products differs", At: string(o.Predict.Out), Fix: "start the service anew"}
@@ -162,6 +163,7 @@ func (u *issuer) reload() {
 	}
 	if err != nil {
 		u.metrics.reloads.add(1, "kept")
+		status += ", as before: the configuration that is there now was not taken, the log says why"
 		u.log.Error("the configuration was not taken: the one before stays", "error", exit.OneLine(err), "fix", fixOf(err))
 		return
 	}
