@@ -84,7 +84,7 @@ func TestTrainOnDevice(t *testing.T) {
 	emulatedGPU(t)
 	driverOfTests(t)
 	data := smallData(t)
-	few := "data.forecasts=[" + strings.Join(data.GRIB2[:11], ", ") + "]" // the emulated GPU is slow
+	few := firstOf(data, 11) // the emulated GPU is slow
 	weights := map[string]model.Weights{}
 	dirs := map[string]string{}
 	for _, device := range []string{"cpu", "cuda"} {

@@ -115,7 +115,7 @@ func TestAverageAndAccumulateResume(t *testing.T) {
 func TestStoppedAmidAStep(t *testing.T) {
 	f := smallData(t)
 	c := quick(t, f, "model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=l1", "train.epochs=1", "train.networks=1", "train.batch_size=1",
-		"train.accumulate=3", "train.ema=0.5", "data.split.fractions.train=0.2", "data.split.fractions.validation=0.05", "data.levels=[850hPa]", "data.features=[spread, first]", "data.variables=[t]")
+		"train.accumulate=3", "train.ema=0.5", firstOf(f, 7), "data.split.fractions.train=0.6", "data.levels=[850hPa]", "data.features=[spread, first]", "data.variables=[t]")
 	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
 	var got [2]map[string][]byte
 	for i, left := range []int{1 << 30, 2} {

@@ -34,8 +34,8 @@ func digest(t *testing.T, runDir string) string {
 // fifty is a training of 50 steps of a network whose convolutions are large enough
 // for their cuts to be timed.
 func fifty(t *testing.T, set ...string) *config.TrainConfig {
-	return quick(t, smallData(t), append([]string{"model.base=32", "train.networks=1", "train.epochs=5", "train.batch_size=1", "train.threads=2",
-		"data.split.fractions.train=0.5", "data.split.fractions.validation=0.1"}, set...)...)
+	f := smallData(t)
+	return quick(t, f, append([]string{firstOf(f, 14), "model.base=32", "train.networks=1", "train.epochs=5", "train.batch_size=1", "train.threads=2"}, set...)...)
 }
 
 // Determinism of level D1 with measured cuts of kernels: see checkTimedRuns.
