@@ -11,8 +11,8 @@ const Mask = "***"
 const secret = `(?i)((?:[A-Za-z0-9_-]*(?:password|passwd|secret|token|credential|api[_-]?key|access[_-]?key|private[_-]?key|signature)[A-Za-z0-9_-]*|[?&;](?:sig|key|auth))\\?["']?\s*(?:=|:)\s*|--[a-z-]*(?:password|secret|token|api-key)[a-z-]*\s+)`
 
 var (
-	// user:password@ of an address, and a token in place of both.
-	userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'@]+@`)
+	// user:password@ of an address, and a token in place of both; also of one that was taken for a path and has lost a slash.
+	userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://?)[^\s/?#"'@]+@`)
 	// name=value, name: value, "name":"value", name value of a header, and --name value; and the same with a value in quotes, in
 	// which there may be anything.
 	named   = regexp.MustCompile(secret + `(?:[^\s"'&;,\\]|\\[^"])+`)

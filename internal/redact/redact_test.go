@@ -8,6 +8,7 @@ import (
 func TestText(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"https://user:pa55w0rd@host/a?x=1", "https://***@host/a?x=1"},
+		{"open https:/user:pa55w0rd@host: no such file", "open https:/***@host: no such file"},
 		{"s3://pa55w0rd@bucket", "s3://***@bucket"},
 		{"get https://h/f?X-Amz-Signature=pa55w0rd&part=2", "get https://h/f?X-Amz-Signature=***&part=2"},
 		{"https://h/f?sig=pa55w0rd", "https://h/f?sig=***"},
