@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -88,7 +89,7 @@ func targets(r *score.Result) []target {
 		}
 		t := target{Name: about(k.variable, k.level, k.lead)}
 		v := values[0]
-		t.About = fmt.Sprintf("%d dates, %s point values, %s missing; weights %s.", v.N, thousands(v.Points), thousands(v.Missing), v.Weights)
+		t.About = fmt.Sprintf("%s, %s point values, %s missing; weights %s.", phrase.Count(v.N, "date"), thousands(v.Points), thousands(v.Missing), v.Weights)
 		t.scores(values)
 		var gains, extreme []score.Comparison
 		for _, c := range r.Comparisons {
