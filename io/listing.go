@@ -82,14 +82,14 @@ func (l *Listing) List(key string, patterns []string) (files []string, aside []A
 
 // one lists what one pattern stands for.
 func (l *Listing) one(key, pattern string) (files []string, aside []Aside, err error) {
-	absent := func(what, why string) error {
-		return &exit.Error{Code: exit.NotYet, What: what, At: pattern, Why: why, Fix: "correct the path, or wait until the file is there"}
+	absent := func(why string) error {
+		return &exit.Error{Code: exit.NotYet, What: "no such file", At: pattern, Why: why, Fix: "correct the path, or wait until the file is there"}
 	}
 	named := []string{pattern}
 	_, serr := os.Lstat(pattern)
 	isPattern := serr != nil && HasMeta(pattern)
 	if serr != nil && !isPattern {
-		return nil, nil, absent("no such file or folder", "named by "+key)
+		return nil, nil, absent("named by " + key)
 	}
 	if isPattern {
 		if named, err = filepath.Glob(pattern); err != nil {
@@ -128,7 +128,7 @@ func (l *Listing) one(key, pattern string) (files []string, aside []Aside, err e
 			f.Close()
 		}
 	}
-	return nil, nil, absent("no such file", why)
+	return nil, nil, absent(why)
 }
 
 // isAFolder says why a folder in a folder is left aside.
