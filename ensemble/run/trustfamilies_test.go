@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	"github.com/ensemble-weather/ensemble/postproc/calibration"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
@@ -66,6 +67,8 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 				for at := range m.Task.Score {
 					m.Recalibrations = append(m.Recalibrations, model.Recalibration{Variable: "t", Level: m.Task.Features.Axes.Levels[at%2].String(), Lead: "48h", Factor: 3, Nu: 5})
 				}
+				m.Calibrations = []model.Calibration{{Variable: "t", Level: "850hPa", Lead: "48h", Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}, Method: config.IsotonicCalibration,
+					Map: calibration.Map{X: []float64{0, 1}, Y: []float64{0.5, 0.5}}}} // of the network, not of what stands in for it
 			case config.BernsteinFamily:
 				m.Spec.Degree = 5
 			case config.HistogramFamily: // of two networks
@@ -75,6 +78,7 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 				}
 			}
 			must(t, m.Save(filepath.Join(runDir, "model")))
+			sign(t, runDir)
 			publish := config.Publishing{Products: []string{config.MeanProduct, config.SpreadProduct, config.QuantilesProduct, config.ProbabilitiesProduct, config.ParametersProduct},
 				Quantiles: []float64{0.9}, Probabilities: []ensemble.Question{{Variable: "t", Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}}}}
 			var rawMean []float64
