@@ -92,7 +92,7 @@ func TestLogRecords(t *testing.T) {
 	}
 	_, _, lines := call(t, "predict", "--run-dir", f.run, "--out", f.dir, "--input", "https://me:"+secret+"@host/fc", "--log-file", filepath.Join(f.dir, "text"))
 	text2, err := os.ReadFile(filepath.Join(f.dir, "text"))
-	if err != nil || !strings.Contains(string(text2), `level=ERROR msg="no such file or folder"`) {
+	if err != nil || !strings.Contains(string(text2), `level=ERROR msg="no such file"`) {
 		t.Errorf("the file of lines: %v\n%s", err, text2)
 	}
 	if strings.Contains(stderr+string(text)+lines+string(text2), secret) {
