@@ -129,6 +129,7 @@ if [ $have = 0 ]; then
   # Does it compute the right thing?
   ours agree-f32 30 agree --case agree ${agree[@]+"${agree[@]}"} --precision f32
   ours agree-bf16 30 agree --case agree ${agree[@]+"${agree[@]}"} --precision bf16
+  ours agree-f16 30 agree --case agree ${agree[@]+"${agree[@]}"} --precision f16
   run='^TestValues$/^cuda-1$' processes=$(($(nproc) / 2))
   [ $processes -le 8 ] || processes=8
   [ $processes -ge 1 ] || processes=1
@@ -153,9 +154,10 @@ if [ $have = 0 ]; then
     fi
   done
 
-  # TF32 and float32, the narrow network.
+  # Other precisions, the narrow network.
   ours train-tf32 25 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision tf32 --seconds 2
   ours train-f32 25 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision f32 --seconds 1
+  ours train-f16 25 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision f16 --seconds 2
   if [ $quick = 0 ]; then
     theirs peer-tf32 30 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --batch 2 --precision tf32 --forms d3_cl_graph,fold_cl_graph
     ours narrow 20 train --case unet3d-2-narrow ${narrow[@]+"${narrow[@]}"} ${field2[@]+"${field2[@]}"} --seconds 2

@@ -98,8 +98,8 @@ func TestScript(t *testing.T) {
 	}
 	// Every part of ours has an answer with these keys; without PyTorch its parts say why.
 	want := map[string]string{"info": "libraries", "info-again": "device", "peak": "bf16_gflops", "train": "train_ms", "train-again": "classes", "agree-f32": "relative_output_error",
-		"agree-bf16": "relative_gradient_error", "conformance": "failures", "predict": "predict_ms", "predict-again": "device_bytes", "levels": "conv_gflops",
-		"memory": "ratio", "train-tf32": "loss", "train-f32": "loss", "learn": "within_spread", "narrow": "parameters"}
+		"agree-bf16": "relative_gradient_error", "agree-f16": "relative_output_error", "conformance": "failures", "predict": "predict_ms", "predict-again": "device_bytes", "levels": "conv_gflops",
+		"memory": "ratio", "train-tf32": "loss", "train-f32": "loss", "train-f16": "loss", "learn": "within_spread", "narrow": "parameters"}
 	for _, p := range got.Parts {
 		if key, ours := want[p.Name]; ours {
 			delete(want, p.Name)
