@@ -22,7 +22,7 @@ func TestFault45Loop(t *testing.T) {
 		t.Fatal(err)
 	}
 	hello := `printf '\016\000\000\000{"protocol":1}'; head -c 4 >/dev/null; `
-	for _, act := range []string{"while :; do :; done", "exec sleep 60"} {
+	for _, act := range []string{"while :; do :; done", "exec sleep 300"} {
 		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+hello+act+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestFault45Loop(t *testing.T) {
 		if exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "no answer within 100ms") {
 			t.Errorf("%s: %v", act, err)
 		}
-		if d := time.Since(begin); d > 10*time.Second {
+		if d := time.Since(begin); d > 2*time.Minute {
 			t.Errorf("%s: took %s", act, d)
 		}
 	}

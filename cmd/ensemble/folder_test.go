@@ -17,17 +17,17 @@ import (
 func TestFolderOfMembers(t *testing.T) {
 	f := faulty(t)
 	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
-	in, out := filepath.Join(f.dir, "in"), filepath.Join(f.dir, "out")
+	in, out, log := filepath.Join(f.dir, "in"), filepath.Join(f.dir, "out"), filepath.Join(f.dir, "log")
 	if err := os.Mkdir(in, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	// The same command line makes both: products state it.
 	config := func(input string) {
-		f.put("predict.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [%q]\nout: %s\nmembers: {wait: 30s, poll: 0.03s}\n", f.run, input, out))
+		f.put("predict.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [%q]\nout: %s\nmembers: {wait: 10m, poll: 0.03s}\n", f.run, input, out))
 	}
 	predict := func(words ...string) map[string]string {
 		t.Helper()
-		f.expect(exit.OK, append(words, "1 start,"), "predict", "-v", "-c", filepath.Join(f.dir, "predict.yaml"), "--threads", "1", "--progress", "none")
+		f.expect(exit.OK, append(words, "1 start,"), "predict", "-v", "--log-file", log, "-c", filepath.Join(f.dir, "predict.yaml"), "--threads", "1", "--progress", "none")
 		made := tree(t, out)
 		if err := os.RemoveAll(out); err != nil {
 			t.Fatal(err)
@@ -39,6 +39,7 @@ func TestFolderOfMembers(t *testing.T) {
 	arriving := make(chan error, 1)
 	go func() {
 		arriving <- func() error {
+			logged(log, "there is no input in the folder")
 			for i, m := range order {
 				text := join(without(cycle(lastDay), func(x testgrib.Message) bool { return x.Member != m })...)
 				name := filepath.Join(in, fmt.Sprintf("fc_%d.grib2", m))
@@ -110,14 +111,14 @@ func TestFolderOfStarts(t *testing.T) {
 			}
 		}
 	}()
-	of := func(day time.Time) []string { return append(polled("+20s"), "--cycle", day.Format("2006010215")) }
+	of := func(day time.Time) []string { return append(seldom("+10m"), "--cycle", day.Format("2006010215")) }
 	begin := time.Now()
 	out := f.predict(exit.OK, []string{"1 start,", "not waited for, as all that is expected is there: " + damaged, coming + ": it is still being written"}, append(of(lastDay), in)...)
-	if d := time.Since(begin); d > 15*time.Second {
+	if d := time.Since(begin); d > 5*time.Minute {
 		t.Errorf("waited %s for files of other starts", d)
 	}
 	f.made(out, "ok", "0 1 2", "")
-	part := polled("+0.3s", "--cycle", next.Format("2006010215"), in)
+	part := seldom("+0.5s", "--cycle", next.Format("2006010215"), in)
 	f.predict(exit.NotYet, []string{"not complete at the deadline", coming}, part...)
 	close(stop)
 	if err := <-done; err != nil {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/lease"
@@ -38,14 +37,10 @@ func TestLockOfProducts(t *testing.T) {
 	}
 	log := filepath.Join(f.dir, "log")
 	go func() {
-		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if text, _ := os.ReadFile(log); strings.Contains(string(text), "waiting until") {
-				break
-			}
-		}
+		logged(log, "waiting until")
 		l.Release()
 	}()
-	f.expect(exit.OK, []string{"waiting until", "0 of them already"}, line("--deadline", "+60s", "--log-file", log, "--set", "members.poll=0.02s")...)
+	f.expect(exit.OK, []string{"waiting until", "0 of them already"}, line("--deadline", "+10m", "--log-file", log, "--set", "members.poll=0.02s")...)
 	l = hold() // what is complete needs no lock
 	f.expect(exit.OK, []string{"1 of them already"}, line()...)
 	text, err := os.ReadFile(lock)

@@ -296,15 +296,20 @@ func (s *site) oneLate() {
 	s.deliver(c, s.members-1, s.content(c, s.members-1))
 }
 
-// freePort is a port that nobody listens on.
+// freePort is a port that nobody listens on, and that the system gives to nobody who asks for any before it is used.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		port := strconv.Itoa(12_000 + rand.IntN(20_000)) // Linux gives 32768 and above
+		var l net.Listener
+		if l, err = net.Listen("tcp", ":"+port); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	t.Fatal(err)
+	return ""
 }
 
 // TestStep: the words of step.sh, which all suites go by, for every way in which a prediction

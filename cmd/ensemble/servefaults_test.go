@@ -30,9 +30,9 @@ func ownDisk(t *testing.T, dir, options string) []string {
 // eventually waits for what becomes so.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not in 20 s: %s", what)
+			t.Fatalf("not in %s: %s", patience, what)
 		}
 	}
 }

@@ -147,7 +147,7 @@ var controls = regexp.MustCompile("\x1b(\\[[0-9;?>]*[a-zA-Z]|[=>]|\\][^\a]*\a)|[
 func (y *terminal) await(text string) {
 	y.t.Helper()
 	var shown string
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		y.mu.Lock()
 		shown = controls.ReplaceAllString(y.shown.String(), "")
 		if strings.Contains(shown, text) {

@@ -442,8 +442,8 @@ func TestLocked(t *testing.T) {
 	}
 	table, _ := open(dir, machine)
 	table.Record("conv", entry("own"))
-	time.AfterFunc(100*time.Millisecond, release)
 	start := time.Now()
+	time.AfterFunc(100*time.Millisecond, release)
 	save(t, table)
 	if waited := time.Since(start); waited < 90*time.Millisecond {
 		t.Errorf("saved after %v, while another held the lock for 100 ms", waited)

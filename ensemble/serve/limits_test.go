@@ -28,7 +28,7 @@ func dial(t testing.TB, url string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -166,7 +166,7 @@ func TestNotify(t *testing.T) {
 		t.Setenv("NOTIFY_SOCKET", name)
 		notify("READY=1\nSTATUS=x")
 		b := make([]byte, 100)
-		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := c.Read(b)

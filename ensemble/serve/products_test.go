@@ -229,7 +229,7 @@ func rawGet(t testing.TB, url, path string) (status int, body string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path); err != nil {
@@ -363,7 +363,7 @@ func TestReplacedWhileRead(t *testing.T) {
 		}
 	}()
 	seen := map[string]bool{}
-	for begun := time.Now(); time.Since(begun) < time.Second || len(seen) < 5 && time.Since(begun) < 20*time.Second; {
+	for begun := time.Now(); time.Since(begun) < time.Second || len(seen) < 5 && time.Since(begun) < patience; {
 		resp, body := ask(t, "GET", url+"/products/2026010100/a.nc")
 		switch {
 		case resp.StatusCode == 404:
@@ -390,7 +390,7 @@ func TestAccessLog(t *testing.T) {
 		Msg, Path, Method string
 		Status, Bytes     int
 	}
-	for until := time.Now().Add(10 * time.Second); log.String() == "" && time.Now().Before(until); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(patience); log.String() == "" && time.Now().Before(until); time.Sleep(time.Millisecond) {
 	}
 	if err := json.Unmarshal([]byte(log.String()), &line); err != nil || line.Msg != "request" || line.Path != "/products/2026010100/a.nc" || line.Status != 200 || line.Bytes != 10 || line.Method != "GET" {
 		t.Errorf("%v: %s", err, log)

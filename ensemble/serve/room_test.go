@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// patience is how long tests wait for what comes at once, but not on a machine that has much else to do.
+const patience = 2 * time.Minute
+
 // from opens a connection from an address of this machine, and may ask something by it.
 func from(t testing.TB, ip, url string) *peer {
 	t.Helper()
@@ -23,7 +26,7 @@ func from(t testing.TB, ip, url string) *peer {
 	}
 	t.Cleanup(func() { c.Close() })
 	p := &peer{t, c, bufio.NewReader(c)}
-	p.within(20 * time.Second)
+	p.within(patience)
 	return p
 }
 
@@ -88,9 +91,9 @@ func turnedAway(s *state, why string) int {
 // until waits for what becomes so.
 func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !so(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not in 20 s: %s", what)
+			t.Fatalf("not in %s: %s", patience, what)
 		}
 	}
 }
@@ -108,7 +111,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("a third connection is answered: %v %v", r, err)
 	}
 	a.Close()
-	c.within(20 * time.Second)
+	c.within(patience)
 	c.wants()
 }
 

@@ -2,6 +2,7 @@ package dl
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"unsafe"
@@ -68,6 +69,8 @@ func TestSetenvKeeps(t *testing.T) {
 	if set {
 		t.Error("Setenv replaced a value that the user had set")
 	}
+	t.Setenv("ENSEMBLE_DL_TEST_UNSET", "") // so that it is as it was after the test
+	os.Unsetenv("ENSEMBLE_DL_TEST_UNSET")
 	if set, err := Setenv("ENSEMBLE_DL_TEST_UNSET", "ours"); err != nil || !set {
 		t.Errorf("Setenv of an unset variable: got %v, %v, want true", set, err)
 	}

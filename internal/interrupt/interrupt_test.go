@@ -25,7 +25,7 @@ func TestWatch(t *testing.T) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s: the context was not cancelled", s)
 		}
 		if !f.Raised() || exit.CodeOf(f.Err()) != exit.SaveAndStop || exit.CodeOf(context.Cause(ctx)) != exit.SaveAndStop {

@@ -86,20 +86,23 @@ func greet(after string) string {
 }
 
 func TestDeathAndHangAreReported(t *testing.T) {
-	for _, c := range []struct{ name, text, want string }{
-		{"crash", greet("echo boom >&2; kill -SEGV $$"), "segmentation fault"},
-		{"hang", greet("exec sleep 60"), "no answer within"},
-		{"nonsense", greet(`printf '\377\377\377\377'`), "frame announces"},
+	for _, c := range []struct {
+		name, text, want string
+		deadline         time.Duration
+	}{
+		{"crash", greet("echo boom >&2; kill -SEGV $$"), "segmentation fault", time.Minute},
+		{"hang", greet("exec sleep 300"), "no answer within", 300 * time.Millisecond},
+		{"nonsense", greet(`printf '\377\377\377\377'`), "frame announces", time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := pool(t, decode.Options{Program: script(t, c.text), Deadline: 300 * time.Millisecond})
+			p := pool(t, decode.Options{Program: script(t, c.text), Deadline: c.deadline})
 			begin := time.Now()
 			_, err := p.Libraries(context.Background())
 			var died *decode.DiedError
 			if !errors.As(err, &died) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want a DiedError with %q", err, c.want)
 			}
-			if d := time.Since(begin); d > 5*time.Second {
+			if d := time.Since(begin); d > 50*time.Second {
 				t.Errorf("took %s", d)
 			}
 		})

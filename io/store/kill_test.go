@@ -116,12 +116,13 @@ func TestKilledAtRandom(t *testing.T) {
 	kills := 0
 	for kills < 60 {
 		dir := t.TempDir()
-		for {
+		for try := 0; ; try++ {
 			cmd := inChild(dir, childSlow+"=1")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.AfterFunc(time.Duration(10+r.IntN(150))*time.Millisecond, func() { cmd.Process.Kill() })
+			// Longer from try to try: on a busy machine a process may need all of the first ones to begin.
+			time.AfterFunc(time.Duration(10+r.IntN(150+10*try))*time.Millisecond, func() { cmd.Process.Kill() })
 			err := cmd.Wait()
 			if err == nil {
 				break

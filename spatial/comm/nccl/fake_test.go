@@ -265,7 +265,7 @@ func TestAbort(t *testing.T) {
 		if text, err := os.ReadFile(os.Getenv("FAKE_LOG")); err == nil && strings.Contains(string(text), "hang 0") {
 			break
 		}
-		if time.Since(begin) > 10*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatal("the call does not hang")
 		}
 	}
@@ -306,7 +306,7 @@ func TestWatch(t *testing.T) {
 	until := func(c *Comm) {
 		t.Helper()
 		for begin := time.Now(); !errors.Is(c.Err(), ErrAborted); time.Sleep(time.Millisecond) {
-			if time.Since(begin) > 10*time.Second {
+			if time.Since(begin) > time.Minute {
 				t.Fatal("the watch does not abort")
 			}
 		}
