@@ -224,6 +224,13 @@ func someArgs(cmd *cobra.Command, args []string) error {
 	return &exit.Error{Code: exit.Usage, What: "an argument is missing", At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
 }
 
+func atMostOneArg(cmd *cobra.Command, args []string) error {
+	if len(args) <= 1 {
+		return nil
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d arguments, want one at most", len(args)), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
+}
+
 func oneArg(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil

@@ -20,7 +20,7 @@ func experimentEfficiency(a *app) *cobra.Command {
 			"million of parameters that are not 0.",
 		Example:     "  ensemble experiment efficiency runs/dense runs/half runs/fifth",
 		Annotations: notes("ensemble prune", exit.BadData, exit.NotYet, exit.IO),
-		Args:        cobra.MinimumNArgs(1),
+		Args:        someArgs,
 	}
 	threads := threadsFlag(cmd.Flags())
 	cmd.RunE = a.do(func(ctx context.Context, dirs []string) (result, error) {

@@ -15,23 +15,24 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// experimentsDir and experimentRuns are where experiments and what became of them lie by default.
+// experimentRuns is where what became of experiments lies by default, and reproduced the folder in it of what was replayed.
 const (
-	experimentsDir = "experiments"
 	experimentRuns = "runs/experiments"
+	reproduced     = "reproduced"
 )
 
-// recordedFlags adds the flags of commands that run what experiment.yaml says, and gives their options.
-func recordedFlags(a *app, cmd *cobra.Command) func() (experiment.Options, error) {
+// recordedFlags adds the flags of commands that run what experiment.yaml says, below experimentRuns in a folder
+// of the name out, with the threads of what they are of, and gives their options.
+func recordedFlags(a *app, cmd *cobra.Command, out, of string) func() (experiment.Options, error) {
 	o := experiment.Options{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	f := cmd.Flags()
-	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of everything it makes (default "+experimentRuns+"/NAME)")
+	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of everything it makes (default "+experimentRuns+"/"+out+")")
 	f.StringVar(&o.Data, "data", "", "`DIR` of the data (default ENSEMBLE_DATA/NAME, or what the experiment says)")
 	f.BoolVar(&o.Fetch, "fetch", false, "get files that are not here from the addresses that the experiment names")
 	f.BoolVar(&o.MLLog, "mllog", false, "log the time of each training to the quality that the experiment names, by the rules of MLPerf HPC")
 	reporter := a.progressFlag(f)
 	overwrite := overwriteFlag(f)
-	threads := threadsFlag(f)
+	threads := f.Uint("threads", 0, "threads; 0 takes those of the "+of)
 	return func() (experiment.Options, error) {
 		policy, err := overwrite()
 		if err != nil {
@@ -59,7 +60,7 @@ func experimentRun(a *app) *cobra.Command {
 		Annotations: notes("ensemble experiment reproduce, docs/experiments.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        oneArgument("the folder of an experiment"),
 	}
-	options := recordedFlags(a, cmd)
+	options := recordedFlags(a, cmd, "NAME", "experiment")
 	alone := cmd.Flags().Bool("to-quality", false, "train to the quality that the experiment names, with each of its seeds, and time that: no scores; quality.json in place of record.json")
 	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
 		o, err := options()
@@ -100,12 +101,12 @@ func experimentReproduce(a *app) *cobra.Command {
 			"their tolerances. On the same kind of processor, with the same libraries and\n" +
 			"threads, the bits must be the same; elsewhere what differs is named. It ends\n" +
 			"with 1 if the record was not reproduced.",
-		Example: "  ensemble experiment reproduce experiments/demo/record.json\n" +
+		Example: "  ensemble experiment reproduce experiments/small/record.json\n" +
 			"  ensemble experiment reproduce gcm.json --data /data/gcm --out runs/replay",
 		Annotations: notes("ensemble experiment run, docs/formats/record.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        oneArgument("a record"),
 	}
-	options := recordedFlags(a, cmd)
+	options := recordedFlags(a, cmd, reproduced, "record")
 	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
 		o, err := options()
 		if err != nil {
@@ -113,7 +114,7 @@ func experimentReproduce(a *app) *cobra.Command {
 		}
 		defer o.Progress.Close()
 		if o.Dir == "" {
-			o.Dir = filepath.Join(experimentRuns, "reproduced")
+			o.Dir = filepath.Join(experimentRuns, reproduced)
 		}
 		r, err := experiment.Reproduce(ctx, args[0], o)
 		if err != nil {
@@ -139,11 +140,11 @@ func experimentList(a *app) *cobra.Command {
 		Long:        "List the experiments in a folder, whether their data are here, and what became\nof them when they were last run.",
 		Example:     "  ensemble experiment list\n  ensemble experiment list my/experiments --runs /scratch/runs",
 		Annotations: notes("ensemble experiment run", exit.NotYet),
-		Args:        cobra.MaximumNArgs(1),
+		Args:        atMostOneArg,
 	}
 	runs := cmd.Flags().String("runs", experimentRuns, "`DIR` of what was run")
 	cmd.RunE = a.do(func(_ context.Context, args []string) (result, error) {
-		root := experimentsDir
+		root := config.ExperimentsFolder
 		if len(args) > 0 {
 			root = args[0]
 		}
@@ -167,7 +168,7 @@ func experimentCompare(a *app) *cobra.Command {
 		Example: "  ensemble experiment compare runs/experiments/gcm runs/experiments/small\n" +
 			"  ensemble experiment compare runs --out runs/all",
 		Annotations: notes("ensemble experiment run, docs/experiments.md", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
-		Args:        cobra.MinimumNArgs(1),
+		Args:        someArgs,
 	}
 	out := cmd.Flags().StringP("out", "o", "", "`DIR` of the table and the page")
 	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,6 +68,9 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--workspace", "much"}, "--workspace"},
 		{[]string{"predict", "--run-dir", "r", "--input", "f", "--out", "o", "--threads", "-3"}, `"-3" is no value for --threads`},
 		{[]string{"verify", "--forecast", "f", "--analysis", "a", "--resamples", "-5"}, "it is a whole number, 0 or more"},
+		{[]string{"experiment", "run", "../../experiments/smal"}, "did you mean `../../experiments/small`?"},
+		{[]string{"experiment", "run", "../../experiments"}, "give one of them: ../../experiments/demo, "},
+		{[]string{"experiment", "run", "elsewhere"}, "`ensemble experiment list DIR`"},
 		{[]string{"completion", "tcsh"}, "give bash, zsh or fish"},
 	} {
 		code, stdout, stderr := call(t, c.args...)
@@ -83,6 +87,25 @@ func TestCommandLineErrors(t *testing.T) {
 			t.Errorf("--json %q: exit %d, %v: %s", c.args, code, err, stdout)
 		}
 	}
+}
+
+// TestArguments: no command tells a number of arguments that it does not take as a bug.
+func TestArguments(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for n := range 5 {
+			if cmd.Args == nil {
+				break
+			}
+			if err := cmd.Args(cmd, slices.Repeat([]string{"x"}, n)); err != nil && exit.CodeOf(err) != exit.Usage {
+				t.Errorf("%s with %d arguments: %v", cmd.CommandPath(), n, err)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newApp(io.Discard, io.Discard).root)
 }
 
 // TestHelp: every command has a help of at most 80 columns, on standard output, with

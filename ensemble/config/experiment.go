@@ -3,7 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // Experiment is a training that can be repeated: its data, what is trained, and the scores that
@@ -125,6 +129,9 @@ const ValidationLoss = "validation_loss"
 
 // FewestTimed are the trainings that a time to quality takes.
 const FewestTimed = 5
+
+// ExperimentsFolder is where experiments lie, each in a folder, if nothing else is said.
+const ExperimentsFolder = "experiments"
 
 // ExperimentFileName is the name of the file in the folder of an experiment.
 const ExperimentFileName = "experiment.yaml"
@@ -240,6 +247,9 @@ func LoadExperiment(path string) (*ExperimentConfig, error) {
 	if filepath.Ext(path) != ".yaml" {
 		path = filepath.Join(path, ExperimentFileName)
 	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, noExperiment(path)
+	}
 	e, err := load(ExperimentSchema, Sources{Files: []string{path}})
 	if err != nil {
 		return nil, err
@@ -250,6 +260,29 @@ func LoadExperiment(path string) (*ExperimentConfig, error) {
 		c.Variants = []ExperimentVariant{{Name: BaseVariant}}
 	}
 	return c, together(c.check())
+}
+
+// noExperiment says that a file is not there, and which experiments are: below its folder, beside it, or in the folder
+// where they lie by default.
+func noExperiment(path string) error {
+	dir := filepath.Dir(path)
+	e := &exit.Error{Code: exit.Usage, What: "no experiment is here", At: dir, Why: "it has no " + filepath.Base(path), Fix: "give the folder of an experiment; `ensemble experiment list DIR` lists those in a folder"}
+	var names, folders []string
+	for _, root := range []string{dir, filepath.Dir(dir), ExperimentsFolder} {
+		below, _ := filepath.Glob(filepath.Join(root, "*", ExperimentFileName)) // fails for brackets in root: no help then
+		for _, p := range below {
+			folders = append(folders, filepath.Dir(p))
+			names = append(names, filepath.Base(filepath.Dir(p)))
+		}
+		if root == dir && folders != nil {
+			e.Fix = "give one of them: " + phrase.List(folders)
+			return e
+		}
+	}
+	if near := nearest.Find(filepath.Base(dir), names); near != "" {
+		e.Fix = "did you mean `" + folders[slices.Index(names, near)] + "`?"
+	}
+	return e
 }
 
 // check applies the rules between keys.

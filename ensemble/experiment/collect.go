@@ -130,6 +130,7 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 			return nil, &exit.Error{Code: exit.NotYet, What: "no run with scores is here", At: root, Why: "no folder in it has " + run.ScoresFile, Fix: "give run directories, experiments that were run, or a folder of them"}
 		}
 	}
+	c.tellApart()
 	var first *CollectedRun
 	for i, r := range c.Runs {
 		r.number = i + 1
@@ -144,6 +145,31 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 		}
 	}
 	return c, nil
+}
+
+// tellApart gives runs of the same name, as an experiment and its replay have, their folders below the one that holds them all
+// as names.
+func (c *Collected) tellApart() {
+	by := map[string][]*CollectedRun{}
+	for _, r := range c.Runs {
+		by[r.Called()] = append(by[r.Called()], r)
+	}
+	for _, same := range by {
+		if len(same) == 1 {
+			continue
+		}
+		above := filepath.Dir(same[0].Dir)
+		for _, r := range same {
+			for above != filepath.Dir(above) && !strings.HasPrefix(r.Dir, above+string(filepath.Separator)) {
+				above = filepath.Dir(above)
+			}
+		}
+		for _, r := range same {
+			if below, err := filepath.Rel(above, r.Dir); err == nil {
+				r.Run = filepath.ToSlash(below)
+			}
+		}
+	}
 }
 
 // collectTimes reads the times to a quality of a record.
@@ -371,7 +397,7 @@ func (c *Collected) page() *report.Page {
 		p.Tables = append(p.Tables, report.Table{Title: "Time to quality", Columns: head, Rows: rows, Sortable: true})
 	}
 	order, of := c.compared()
-	long := report.Table{Title: "Scores", Sortable: true, Columns: []string{"run", "score", "variable", "level", "lead", "value", "low", "high", "unit", "starts", "seed"}}
+	long := report.Table{Title: "Scores with intervals", Sortable: true, Columns: []string{"run", "score", "variable", "level", "lead", "value", "low", "high", "unit", "starts", "seed"}}
 	experiments := map[string]bool{}
 	for _, r := range c.Runs {
 		experiments[r.Experiment] = true
@@ -382,7 +408,8 @@ func (c *Collected) page() *report.Page {
 		}
 	}
 	p.Status = append(p.Status, report.Fact{Name: "experiments", Text: strconv.Itoa(len(experiments))}, report.Fact{Name: "scores of networks", Text: strconv.Itoa(len(long.Rows))})
-	p.Tables = append(p.Tables, long)
+	head, rows = c.scoreCells()
+	p.Tables = append(p.Tables, report.Table{Title: "Scores by the numbers of the runs", Columns: head, Rows: rows, Sortable: true}, long)
 	if len(c.Differences) > 0 {
 		d := report.Table{Title: "Made elsewhere than the first", Columns: []string{"run", "differs in", "there", "first", "may change bits"}}
 		for _, name := range slices.Sorted(maps.Keys(c.Differences)) {

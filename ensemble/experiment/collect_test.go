@@ -73,12 +73,25 @@ func TestCollect(t *testing.T) {
 	if d := c.Differences["second/base/seed-1"]; len(d) != 1 || d[0].What != "kernels" || !d[0].Bits {
 		t.Errorf("differences %+v", c.Differences)
 	}
+	// An experiment and its replay are told apart by their folders.
+	scoredRun(t, filepath.Join(root, "again", "base", "seed-1"), 0.5)
+	replay, err := record.Read(filepath.Join(root, "first"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replay.Write(filepath.Join(root, "again", record.Name)); err != nil {
+		t.Fatal(err)
+	}
+	both, err := Collect(context.Background(), []string{filepath.Join(root, "first"), filepath.Join(root, "again")})
+	if err != nil || len(both.Runs) != 2 || both.Runs[0].Called() != "first/first/base/seed-1" || both.Runs[1].Called() != "first/again/base/seed-1" || both.Runs[1].Variant != "base" {
+		t.Errorf("a replay: %v, %s and %s", err, both.Runs[0].Called(), both.Runs[1].Called())
+	}
 	out := t.TempDir()
 	if _, err := c.Save(out); err != nil {
 		t.Fatal(err)
 	}
 	page := read(t, filepath.Join(out, run.PageFile))
-	for _, want := range []string{"second/base/seed-1", `class="sortable"`, "<svg", "Made elsewhere", "script-src 'sha256-"} {
+	for _, want := range []string{"second/base/seed-1", `class="sortable"`, "<svg", "Made elsewhere", "Scores by the numbers of the runs", "script-src 'sha256-"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
 		}

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -13,6 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/doctor"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 )
 
 // recordedMachine is what a record says of this machine and build.
@@ -43,6 +47,51 @@ func recordedMachine(ctx context.Context, version, device string, threads int) r
 		}
 	}
 	return m
+}
+
+// madeHere says that a training goes on, or is finished, where it was begun, as far as its bits may depend on that: a record
+// names one machine, and would say of what another made that this one did. The machine is kept beside the run directory when
+// the training begins; that of another version of the program is refused by the training itself.
+//
+// Errors: exit 73 if it was begun elsewhere.
+func (o *Options) madeHere(ctx context.Context, dir, device string) error {
+	here := recordedMachine(ctx, o.Version, device, o.Threads)
+	if _, missing := os.Stat(dir); missing != nil || o.Overwrite {
+		return keepMachine(dir, &here)
+	}
+	why := elsewhere(dir, &here)
+	if why == nil {
+		return nil
+	}
+	return &exit.Error{Code: exit.CannotWrite, What: "the training was made where its bits may be others", At: dir, Why: strings.Join(why, "; "),
+		Fix: "give another folder with --out, or train anew with --overwrite always"}
+}
+
+// machineSuffix follows the name of what was made on a machine, in the name of the file that says on which.
+const machineSuffix = ".machine.json"
+
+// keepMachine writes on what machine something is made.
+func keepMachine(made string, here *record.Machine) error {
+	if err := os.MkdirAll(filepath.Dir(made), 0o777); err != nil {
+		return exit.Create(made, err)
+	}
+	return jsonfile.Write(made+machineSuffix, here)
+}
+
+// elsewhere says in what the machine differs on which something was made, if its bits may depend on that, the version of the
+// program aside; nil of what keepMachine was not called for.
+func elsewhere(made string, here *record.Machine) (why []string) {
+	var there record.Machine
+	text, err := os.ReadFile(made + machineSuffix)
+	if err != nil || json.Unmarshal(text, &there) != nil {
+		return nil
+	}
+	for _, d := range there.Differences(here) {
+		if d.Bits && d.What != record.ProgramDiffers {
+			why = append(why, d.What+" "+orNothing(d.A)+", here "+orNothing(d.B))
+		}
+	}
+	return why
 }
 
 // kernelVariables are those of the environment by which kernels are chosen.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -13,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // Reproduced is a record that was replayed.
@@ -31,6 +34,14 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 	if err != nil {
 		return nil, err
 	}
+	name := record.Name
+	if len(was.Runs) == 0 {
+		name = record.QualityName
+	}
+	if own, err := record.Read(filepath.Join(o.Dir, name)); err == nil && own.Start.Equal(was.Start) && own.End.Equal(was.End) && !o.Overwrite {
+		return nil, &exit.Error{Code: exit.CannotWrite, What: "the folder holds what the record was made of", At: o.Dir,
+			Why: "its trainings are finished, and would be compared with themselves", Fix: "give another folder with --out"}
+	}
 	source := filepath.Join(o.Dir, "source")
 	if err := os.MkdirAll(source, 0o777); err != nil {
 		return nil, exit.Create(source, err)
@@ -44,8 +55,11 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 	if o.Experiment, err = config.LoadExperiment(source); err != nil {
 		return nil, err
 	}
+	if why := incomplete(was, o.Experiment); why != "" {
+		return nil, &exit.Error{Code: exit.BadData, What: "the record was changed, or is not whole", At: path, Why: why, Fix: "get the record again, or make one with `ensemble experiment run`"}
+	}
 	if o.Experiment.Data.Folder = ""; o.Experiment.Data.From == config.DataOfFiles && o.Data == "" {
-		if here, err := config.LoadExperiment(filepath.Join("experiments", o.Experiment.Name)); err == nil {
+		if here, err := config.LoadExperiment(filepath.Join(config.ExperimentsFolder, o.Experiment.Name)); err == nil {
 			o.Experiment.Data.Folder = here.Data.Folder
 		}
 	}
@@ -60,6 +74,51 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 	}
 	out.Result, out.Comparison = *r, record.Compare(was, r.Record)
 	return out, nil
+}
+
+// incomplete says in what a record contradicts the experiment.yaml in it; "" if in nothing. Every check that is taken out of a
+// record, or made looser, is one that a replay cannot fail.
+func incomplete(r *record.Record, e *config.ExperimentConfig) string {
+	if r.Experiment != e.Name {
+		return fmt.Sprintf("it is of %q, and its experiment.yaml of %q", r.Experiment, e.Name)
+	}
+	if r.Machine.Threads < 1 || r.Machine.Program == "" {
+		return "it does not say on what machine it was made"
+	}
+	if len(r.Runs) == 0 { // of times to a quality alone
+		if len(r.Checks) > 0 || len(r.Quality) == 0 {
+			return "it lacks its trainings"
+		}
+		return ""
+	}
+	for _, v := range e.Variants {
+		for _, seed := range e.Seeds {
+			if r.Of(v.Name, seed) == nil {
+				return fmt.Sprintf("it lacks the training of %s with seed %d", v.Name, seed)
+			}
+		}
+	}
+	same := func(a, b score.Number) bool {
+		return a == b || a != a && b != b || math.Abs(float64(a-b)) < 1e-6*math.Abs(float64(b)) // they are rounded in the file
+	}
+	for _, want := range checksOf(e, nil, nil) {
+		i := slices.IndexFunc(r.Checks, func(c record.Check) bool {
+			return c.Called() == want.Called() && c.ReferenceScore == want.ReferenceScore
+		})
+		if i < 0 {
+			return "it lacks the check of " + want.Called()
+		}
+		c := r.Checks[i]
+		judged := c
+		judged.Judge()
+		if c.Tolerance != want.Tolerance || !same(c.Expected, want.Expected) || !same(c.AtMost, want.AtMost) || !same(c.AtLeast, want.AtLeast) {
+			return "experiment.yaml states another bound for " + c.Called()
+		}
+		if !same(c.Value, judged.Value) {
+			return fmt.Sprintf("the mean of %s over the seeds is not %.5g", c.Called(), float64(c.Value))
+		}
+	}
+	return ""
 }
 
 // Passed says whether the record was reproduced: with the same bits where they are promised, within the

@@ -195,6 +195,9 @@ func below(folder string, patterns []string) string {
 // train trains, or finds the finished training.
 func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant string, seed int, d *experimentData) (*record.Run, *score.Result, error) {
 	dir := filepath.Join(o.Dir, variant, fmt.Sprintf("seed-%d", seed))
+	if err := o.madeHere(ctx, dir, c.Train.Train.Device); err != nil {
+		return nil, nil, err
+	}
 	meter := energy.Start(energy.Root)
 	t := run.TrainOptions{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
 	if err := o.time(&t, variant, seed); err != nil {

@@ -107,6 +107,37 @@ func TestRecordedIsReproduced(t *testing.T) {
 	if !p.Passed() || p.Comparison.Verdict != record.SameBits || !p.Comparison.Promised {
 		t.Errorf("%+v", p.Comparison)
 	}
+	// What was replayed is not compared with itself, and not said to be of other threads than it is.
+	if _, err := Reproduce(context.Background(), p.Path, again); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(fmt.Sprint(err), "compared with themselves") {
+		t.Errorf("in its own folder: %v", err)
+	}
+	two := again
+	two.Threads = 2
+	if _, err := Reproduce(context.Background(), r.Path, two); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(fmt.Sprint(err), "threads 1, here 2") {
+		t.Errorf("with other threads: %v", err)
+	}
+	for name, change := range map[string]func(r *record.Record){
+		"its experiment.yaml of": func(r *record.Record) { r.Experiment = "tin" },
+		"on what machine":        func(r *record.Record) { r.Machine = record.Machine{} },
+		"base with seed 3":       func(r *record.Record) { r.Runs[0].Seed = 4 },
+		"or its trainings":       func(r *record.Record) { r.Runs = nil },
+		"lacks the check":        func(r *record.Record) { r.Checks = nil },
+		"another bound":          func(r *record.Record) { r.Checks[0].Tolerance = 1000 },
+		"is not 0.1":             func(r *record.Record) { r.Checks[0].Value = 0.1 },
+	} {
+		edited, err := record.Read(r.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(edited)
+		path := filepath.Join(t.TempDir(), "edited.json")
+		if err := edited.Write(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Reproduce(context.Background(), path, again); exit.CodeOf(err) != exit.BadData || !strings.Contains(fmt.Sprint(err), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	// What was recorded had other weights: nothing differs by which that could be.
 	was := *r.Record
 	was.Runs[0].Outputs[0].SHA256, was.Runs[0].Outputs[1].SHA256 = strings.Repeat("0", 64), strings.Repeat("0", 64)

@@ -53,7 +53,7 @@ func (o *Options) time(t *run.TrainOptions, variant string, seed int) error {
 }
 
 // timeAlone trains every variant to the quality with each seed that is timed, and no further: no models, no scores. What
-// was timed before, of the same program, settings, data and threads, is not timed again.
+// was timed before, of the same program, settings, data and machine, is not timed again.
 //
 // Errors: those of run.Train.
 func (o *Options) timeAlone(ctx context.Context, r *record.Record, d *experimentData) error {
@@ -67,7 +67,7 @@ func (o *Options) timeAlone(ctx context.Context, r *record.Record, d *experiment
 			if r.Machine.Program == "" {
 				r.Machine = recordedMachine(ctx, o.Version, c.Train.Train.Device, o.Threads)
 			}
-			if err := o.timeOne(ctx, c, o.aloneLog(v.Name, seed), d); err != nil {
+			if err := o.timeOne(ctx, c, o.aloneLog(v.Name, seed), d, &r.Machine); err != nil {
 				return err
 			}
 		}
@@ -79,8 +79,8 @@ func (o *Options) timeAlone(ctx context.Context, r *record.Record, d *experiment
 
 // timeOne times one training. Its log gets its name when it is whole; what the training writes besides, checkpoints among it,
 // goes when it has ended.
-func (o *Options) timeOne(ctx context.Context, c *config.TrainConfig, log string, d *experimentData) error {
-	if had, err := run.ReadTiming(log); err == nil && !o.Overwrite && had.Threads == c.Train.Train.Threads && had.Identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) {
+func (o *Options) timeOne(ctx context.Context, c *config.TrainConfig, log string, d *experimentData, machine *record.Machine) error {
+	if had, err := run.ReadTiming(log); err == nil && !o.Overwrite && had.Threads == c.Train.Train.Threads && had.Identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) && elsewhere(log, machine) == nil {
 		return nil
 	}
 	dir := log[:len(log)-len(filepath.Ext(log))]
@@ -91,6 +91,9 @@ func (o *Options) timeOne(ctx context.Context, c *config.TrainConfig, log string
 	t := run.TrainOptions{Config: c, RunDir: dir, Overwrite: true, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Timed: o.timed(part)}
 	t.Timed.Only = true
 	if _, err := run.Train(ctx, t); err != nil {
+		return err
+	}
+	if err := keepMachine(log, machine); err != nil {
 		return err
 	}
 	if err := os.Rename(part, log); err != nil {

@@ -30,6 +30,9 @@ type Difference struct {
 	Bits bool `json:"bits"`
 }
 
+// ProgramDiffers is the Difference.What of two versions of the program.
+const ProgramDiffers = "program"
+
 // decoders are libraries that make numbers of files.
 var decoders = []string{"ecCodes", "netCDF", "HDF5"}
 
@@ -40,7 +43,7 @@ func (m *Machine) Differences(o *Machine) (out []Difference) {
 			out = append(out, Difference{what, a, b, bits})
 		}
 	}
-	add("program", m.Program, o.Program, true)
+	add(ProgramDiffers, m.Program, o.Program, true)
 	add("system", m.System, o.System, true)
 	add("device", m.Device, o.Device, true)
 	add("threads", strconv.Itoa(m.Threads), strconv.Itoa(o.Threads), true)
@@ -51,7 +54,7 @@ func (m *Machine) Differences(o *Machine) (out []Difference) {
 	add("determinism", m.Determinism, o.Determinism, true)
 	add("CPU", m.CPU, o.CPU, false)
 	add("cores", strconv.Itoa(m.Cores), strconv.Itoa(o.Cores), false)
-	add("memory", strconv.FormatInt(m.MemoryBytes, 10), strconv.FormatInt(o.MemoryBytes, 10), false)
+	add("memory", fmt.Sprintf("%.1f GiB", float64(m.MemoryBytes)/(1<<30)), fmt.Sprintf("%.1f GiB", float64(o.MemoryBytes)/(1<<30)), false)
 	add("Go", m.Go, o.Go, false)
 	for _, name := range keys(m.Libraries, o.Libraries) {
 		add(name, m.Libraries[name], o.Libraries[name], name == "oneDNN" || slices.Contains(decoders, name))
