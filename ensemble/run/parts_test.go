@@ -129,8 +129,7 @@ func TestSameBitsOnLaunchedProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, out := l.end(t)
-		if code != exit.SaveAndStop && !strings.HasSuffix(launcher, "mpich") || code == exit.OK || !strings.Contains(out, "error[E075]: interrupted by signal terminated") ||
-			!strings.Contains(out, "error[E075]: another rank was told to stop") {
+		if code != exit.SaveAndStop && !strings.HasSuffix(launcher, "mpich") || code == exit.OK || !strings.Contains(out, "error[E075]: ") { // of one rank; the launcher may end others before they tell
 			t.Fatal(out)
 		}
 		r.Pause = 0
