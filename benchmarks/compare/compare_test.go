@@ -25,14 +25,14 @@ func script(t *testing.T, dir, name, text string) string {
 func TestCompare(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "calls")
-	ours := script(t, dir, "ensemble", `echo "ours $*" >> `+log+`
-n=$(grep -c '^ours' `+log+`)
+	ours := script(t, dir, "ensemble", `echo "ours $*" >> '`+log+`'
+n=$(grep -c '^ours' '`+log+`')
 e='"relative_gradient_error":2e-7,"gradient_case":{"model":"unet3d","base":4,"crop":"32x64","batch":1,"depth":2},'
 case "$*" in *"gradient off"*) e= ;; esac
 echo "{\"machine\":{\"cpu\":\"CPU of the test\",\"cores\":2,\"go\":\"go1\",\"onednn\":\"2\"},\"results\":[{\"model\":\"unet3d\",\"base\":8,\"crop\":\"32x64\",\"batch\":1,\"depth\":2,\"threads\":1,$e\"train_ms_median\":${n}0,\"predict_ms_median\":5,\"peak_mib\":100,\"predict_peak_mib\":80,\"gflops\":50,\"peak_fraction\":0.5}]}"
 `)
 	python := script(t, dir, "python", `[ "$1" = -c ] && exit 0
-echo "theirs $*" >> `+log+`
+echo "theirs $*" >> '`+log+`'
 line() { echo "{\"form\":\"$1\",\"torch\":\"2.0\",\"wait_policy\":\"passive\",\"train_ms_median\":$2,\"predict_ms_median\":$3,\"peak_mib\":$4,\"predict_peak_mib\":$4,\"relative_gradient_error\":$5,\"gradient_case\":{\"base\":4,\"crop\":32,\"batch\":1,\"depth\":2}}"; }
 for last; do :; done
 case $last in all) last=d3,fold,slow,wrong,nan,broken ;; esac

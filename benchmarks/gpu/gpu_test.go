@@ -54,7 +54,7 @@ func TestScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, as := range map[string]string{"ensemble-gpu": "gpu", "conformance.test": "conformance"} {
-		write(name, fmt.Sprintf("#!/bin/sh\nexport %s=%s\nexec %s \"$@\"\n", asProgram, as, self), 0o755)
+		write(name, fmt.Sprintf("#!/bin/sh\nexport %s=%s\nexec '%s' \"$@\"\n", asProgram, as, self), 0o755)
 	}
 	for _, name := range []string{"gpu.sh", "gpu_pytorch.py", "pytorch.py"} {
 		text, err := os.ReadFile(filepath.Join("..", name))

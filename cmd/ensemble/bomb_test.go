@@ -92,7 +92,7 @@ func TestFault45(t *testing.T) {
 	frame := string(binary.LittleEndian.AppendUint32(nil, uint32(len(hello)))) + hello
 	for name, act := range map[string]string{"abort": "kill -ABRT $$", "crash": "kill -SEGV $$", "end": "exit 3", "nonsense": `printf '\377\377\377\177 and more'`} {
 		greeting := f.put(name+".hello", []byte(frame))
-		program := f.put(name, []byte("#!/bin/sh\ncat "+greeting+"\nhead -c 4 >/dev/null\n"+act+"\n"))
+		program := f.put(name, []byte("#!/bin/sh\ncat '"+greeting+"'\nhead -c 4 >/dev/null\n"+act+"\n"))
 		if err := os.Chmod(program, 0o755); err != nil {
 			t.Fatal(err)
 		}

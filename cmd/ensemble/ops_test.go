@@ -53,7 +53,11 @@ func (p *printed) String() string {
 // newSite makes a site whose model has been trained, of some starts of so many members.
 func newSite(t *testing.T, run string, cycles, members int, deadline time.Duration) *site {
 	t.Helper()
-	root := t.TempDir()
+	root, err := os.MkdirTemp("/tmp", "ensemble-site") // schedulers want names that are short and without blanks
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
 	s := &site{T: t, ops: filepath.Join(root, "ops"), input: filepath.Join(root, "fc"), products: filepath.Join(root, "products"), logs: filepath.Join(root, "logs"), members: members}
 	if err := os.CopyFS(s.ops, os.DirFS("../../docs/ops")); err != nil {
 		t.Fatal(err)
@@ -70,7 +74,7 @@ func newSite(t *testing.T, run string, cycles, members int, deadline time.Durati
 	}
 	var text strings.Builder
 	for _, v := range [][2]string{{"ENSEMBLE", program}, {"RUN_DIR", run}, {"INPUT", s.input}, {"PRODUCTS", s.products}, {"LOGS", s.logs},
-		{"DEADLINE", fmt.Sprintf("+%gs", deadline.Seconds())}, {"AMEND_DEADLINE", "+60s"}, {"XDG_CACHE_HOME", os.Getenv("XDG_CACHE_HOME")}, {"ENSEMBLE_DECODE", os.Getenv("ENSEMBLE_DECODE")},
+		{"DEADLINE", fmt.Sprintf("+%gs", deadline.Seconds())}, {"AMEND_DEADLINE", "+10m"}, {"XDG_CACHE_HOME", os.Getenv("XDG_CACHE_HOME")}, {"ENSEMBLE_DECODE", os.Getenv("ENSEMBLE_DECODE")},
 		{"ENSEMBLE_MEMBERS_POLL", "0.1s"}, {"ENSEMBLE_MEMBERS_EXPECTED", strconv.Itoa(members)}, {"ENSEMBLE_MEMBERS_MINIMUM", strconv.Itoa(members / 2)}, {"GOMAXPROCS", "1"}} {
 		fmt.Fprintf(&text, "export %s='%s'\n", v[0], v[1])
 	}
@@ -109,7 +113,7 @@ func (s *site) run(name string, args ...string) string {
 }
 
 func (s *site) try(name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = s.env
@@ -244,7 +248,7 @@ func (s *site) alarmed(want string) bool { return slices.Contains(s.alarms(), wa
 
 // told is what the logs say.
 func (s *site) told() string {
-	out, _ := exec.Command("sh", "-c", "tail -n 12 "+s.logs+"/* 2>/dev/null; ls -la "+s.input+" "+s.products).CombinedOutput()
+	out, _ := exec.Command("sh", "-c", `tail -n 12 "$1"/* 2>/dev/null; ls -la "$2" "$3"`, "sh", s.logs, s.input, s.products).CombinedOutput()
 	text := string(out)
 	for _, d := range s.daemons {
 		text += "\n" + d.String()
@@ -390,11 +394,11 @@ func (s *site) ecflow() (end func(), again func(time.Time)) {
 	end = func() {
 		s.Helper()
 		state := ""
-		for end := time.Now().Add(time.Minute); !strings.Contains(state, "complete") && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(3 * time.Minute); !strings.Contains(state, "complete") && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			state = s.run(client, "--query", "state", "/ensemble")
 		}
 		if !strings.Contains(state, "complete") {
-			out, _ := exec.Command("sh", "-c", "tail -n 20 $(find "+home+" -name '*.[0-9]*') "+home+"/*.log").CombinedOutput()
+			out, _ := exec.Command("sh", "-c", `find "$1" -name '*.[0-9]*' -exec tail -n 20 {} +; tail -n 20 "$1"/*.log`, "sh", home).CombinedOutput()
 			s.Fatalf("the suite is %s\n%s\n%s\n%s", state, s.run(client, "--get_state"), out, s.told())
 		}
 		s.run(client, "--terminate=yes")
@@ -506,7 +510,7 @@ PartitionName=all Nodes=NODE Default=YES OverSubscribe=FORCE:8
 		s.Helper()
 		s.until("the end of all jobs", func() bool { return strings.TrimSpace(s.run(squeue, "-h")) == "" })
 		if s.Failed() {
-			out, _ := exec.Command("sh", "-c", "tail -n 20 "+home+"/*.log "+home+"/out* "+home+"/predict*").CombinedOutput()
+			out, _ := exec.Command("sh", "-c", `tail -n 20 "$1"/*.log "$1"/out* "$1"/predict*`, "sh", home).CombinedOutput()
 			s.Log(string(out))
 		}
 	}

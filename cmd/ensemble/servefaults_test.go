@@ -125,7 +125,11 @@ func TestFullDiskOfProducts(t *testing.T) {
 		return []string{"predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--input", input}
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
-	sums := fmt.Sprintf("cd %s && find . -type f | sort | xargs sha256sum", out)
+	kept := filepath.Join(f.dir, "kept")
+	for name, value := range map[string]string{"OUT": out, "KEPT": kept, "OLD": old, "NEXT": next} { // of scripts
+		t.Setenv(name, value)
+	}
+	const sums = `cd "$OUT" && find . -type f | sort | xargs sha256sum`
 	list := func() string {
 		t.Helper()
 		text, err := exec.CommandContext(t.Context(), "sh", "-c", sums).Output()
@@ -134,7 +138,6 @@ func TestFullDiskOfProducts(t *testing.T) {
 		}
 		return string(text)
 	}
-	kept := filepath.Join(f.dir, "kept")
 	f.expect(exit.OK, nil, line(old)...)
 	before := list()
 	if err := os.CopyFS(kept, os.DirFS(out)); err != nil {
@@ -144,11 +147,11 @@ func TestFullDiskOfProducts(t *testing.T) {
 	after := list()
 
 	disk := ownDisk(t, out, "size=1m")
+	predict := "'" + strings.Join(append([]string{os.Args[0]}, line("")[:10]...), "' '") + "'"
 	// A script says == before what is compared, on a disk that has the first start.
 	run := func(script string) []string {
 		t.Helper()
-		predict := fmt.Sprintf("predict() { %s %s $1; }; ", os.Args[0], strings.Join(line(""), " "))
-		words := append(slices.Clone(disk), "sh", "-c", "cp -r "+kept+"/* "+out+"; "+predict+script)
+		words := append(slices.Clone(disk), "sh", "-c", `cp -r "$KEPT"/* "$OUT"; predict() { `+predict+` "$1"; }; `+script)
 		text, err := exec.CommandContext(t.Context(), words[0], words[1:]...).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v\n%s", script, err, text)
@@ -157,8 +160,8 @@ func TestFullDiskOfProducts(t *testing.T) {
 	}
 	failed := 0
 	for _, left := range []int{0, 3} { // pages that there are beside the first start
-		got := run(fmt.Sprintf("used=$(df --output=used %s | tail -1); mount -o remount,size=$((used+4*%d))k %s; echo ==; predict %s; echo code $?; echo ==; %s; echo ==; mount -o remount,size=1m %s; predict %s; echo ==; %s",
-			out, left, out, next, sums, out, next, sums))
+		got := run(fmt.Sprintf(`used=$(df --output=used "$OUT" | tail -1); mount -o remount,size=$((used+4*%d))k "$OUT"; echo ==; predict "$NEXT"; echo code $?; echo ==; %s; echo ==; mount -o remount,size=1m "$OUT"; predict "$NEXT"; echo ==; %s`,
+			left, sums, sums))
 		if len(got) != 4 {
 			t.Fatalf("%d pages: %q", left, got)
 		}
@@ -178,7 +181,7 @@ func TestFullDiskOfProducts(t *testing.T) {
 	if failed != 2 {
 		t.Errorf("%d of 2 disks were full", failed)
 	}
-	got := run(fmt.Sprintf("mount -o remount,ro %s; echo ==; predict %s; echo code $?; echo ==; predict %s; echo code $?; echo ==; %s", out, next, old, sums))
+	got := run(`mount -o remount,ro "$OUT"; echo ==; predict "$NEXT"; echo code $?; echo ==; predict "$OLD"; echo code $?; echo ==; ` + sums)
 	if len(got) != 3 || !strings.Contains(got[0], "code 73") || !strings.Contains(got[0], "read-only") || !strings.Contains(got[1], "code 0") || !strings.Contains(got[1], "1 of them already") || got[2] != before {
 		t.Errorf("read only: %q", got)
 	}

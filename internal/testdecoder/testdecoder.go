@@ -4,6 +4,7 @@ package testdecoder
 
 import (
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,17 @@ import (
 )
 
 var build = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("ensemble-test-%d", os.Getuid()))
+	// Of each checkout its own: the tests of another may run now, and build from other sources.
+	module, err := os.Getwd() // the folder of the package that is tested
+	if err != nil {
+		return "", err
+	}
+	for ; module != filepath.Dir(module); module = filepath.Dir(module) {
+		if _, err := os.Stat(filepath.Join(module, "go.mod")); err == nil {
+			break
+		}
+	}
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("ensemble-test-%d-%08x", os.Getuid(), crc32.ChecksumIEEE([]byte(module))))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -28,7 +39,8 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "ensemble-decode")
-	cmd := exec.Command("go", "build", "-o", out, "github.com/ensemble-weather/ensemble/cmd/ensemble-decode")
+	// What git says of the checkout is no part of the program: it may change meanwhile, or not be told to this user.
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", out, "github.com/ensemble-weather/ensemble/cmd/ensemble-decode")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build ensemble-decode: %w\n%s", err, text)

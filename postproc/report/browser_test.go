@@ -54,9 +54,11 @@ func TestSortInBrowser(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Replace(page, "</body>", "<script>"+clickScript+"</script><script>document.title = \"foreign\"</script></body>", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--user-data-dir="+filepath.Join(dir, "profile"), "--dump-dom", "file://"+file).Output()
+	cmd := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--user-data-dir="+filepath.Join(dir, "profile"), "--dump-dom", "file://"+file)
+	cmd.Env = append(os.Environ(), shortNames)
+	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +72,9 @@ const clickScript = `const b = document.querySelectorAll("th button")[1], said =
 for (let i = 0; i < 2; i++) { b.click(); said.push([...document.querySelectorAll("tbody tr")].map((r) => r.cells[0].textContent).join(" ")); how.push(b.parentElement.getAttribute("aria-sort")); }
 const p = document.createElement("p"); p.id = "orders"; p.textContent = said.join(", ") + ", " + how.join(" "); document.body.append(p);`
 
+// shortNames is a setting of a browser, whose sockets have no room for long names.
+const shortNames = "TMPDIR=/tmp"
+
 // browse takes a picture of a page, and its messages on the console.
 func browse(t *testing.T, chromium, page string) (shot string, messages []string) {
 	t.Helper()
@@ -79,12 +84,12 @@ func browse(t *testing.T, chromium, page string) (shot string, messages []string
 	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
 		"--no-first-run", "--hide-scrollbars", "--enable-logging=stderr", "--v=0", "--user-data-dir="+filepath.Join(dir, "profile"),
 		"--window-size=1280,2400", "--screenshot="+shot, "file://"+file)
-	cmd.WaitDelay = 5 * time.Second
+	cmd.Env, cmd.WaitDelay = append(os.Environ(), shortNames), 5*time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("chromium: %v\n%s", err, out)

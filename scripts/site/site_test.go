@@ -171,12 +171,26 @@ func browse(t *testing.T, chromium, dir string) walked {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
 		"--no-first-run", "--user-data-dir="+t.TempDir(), "--window-size=1400,900", "--remote-debugging-port=0", server.URL+"/walk")
+	cmd.Env = append(os.Environ(), "TMPDIR=/tmp") // where the names of its sockets are short enough
+	var errs strings.Builder
+	cmd.Stderr, cmd.WaitDelay = &errs, 5*time.Second
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { cancel(); _ = cmd.Wait() }()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- cmd.Wait()
+		close(ended)
+	}()
+	defer func() {
+		cancel()
+		for range ended {
+		}
+	}()
 	var w walked
 	select {
+	case err := <-ended:
+		t.Fatalf("the browser ended: %v\n%s", err, &errs)
 	case text := <-result:
 		if err := json.Unmarshal(text, &w); err != nil {
 			t.Fatalf("%v: %s", err, text)

@@ -4,7 +4,7 @@
 # status of a job that it started for an abort too, and would abort the next try.
 set -u
 export ECF_PORT=%ECF_PORT% ECF_HOST=%ECF_HOST% ECF_NAME=%ECF_NAME% ECF_PASS='%ECF_PASS%' ECF_TRYNO=%ECF_TRYNO% ECF_RID=$$
-export OPS=%OPS% SITE=%SITE% TRY=%ECF_TRYNO% TRIES=%TRIES%
+export OPS='%OPS%' SITE='%SITE%' TRY=%ECF_TRYNO% TRIES=%TRIES%
 ecflow_client --init=$$
 ecflow_client --alter=delete variable ECF_TRIES "$ECF_NAME" >/dev/null 2>&1 || true # of step.h, if it said so before
 why="the script ended early"
