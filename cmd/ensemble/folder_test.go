@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -144,6 +145,11 @@ func TestFolderWithoutInput(t *testing.T) {
 	if d := time.Since(begin); d < 300*time.Millisecond {
 		t.Errorf("did not wait: %s", d)
 	}
+	for _, deadline := range [][]string{nil, polled("+0.1s")} { // a start that is not there, told from those that are
+		f.predict(exit.NotYet, []string{"the cycle is not in the input", "at: 1999-01-01T00:00Z", "why: there are " + lastDay.Format("2006-01-02T15:04Z"), "fix: add its files"},
+			slices.Concat(deadline, []string{"--cycle", "1999010100", f.put("one.grib2", join(cycle(lastDay)...))})...)
+	}
+	f.expect(exit.CannotWrite, []string{"cannot create output", "one.grib2", "why: not a directory"}, "predict", "--run-dir", f.run, "--input", filepath.Join(f.dir, "one.grib2"), "--out", filepath.Join(f.dir, "one.grib2"))
 	f.expect(exit.NotYet, []string{"there is no input in the folder"}, "inspect", empty)
 	f.expect(exit.NotYet, []string{`"exit_code":66`, `"left_aside":[{"file":"` + empty}, "inspect", "--json", empty)
 	f.expect(exit.NotYet, []string{"there is no input in the folder"}, "check", empty)

@@ -63,12 +63,15 @@ func (a *app) openLog() error {
 
 func (a *app) setLogs(level slog.Level, f *logFile) {
 	var lines, records []slog.Handler
+	var shown slog.Handler = &lineHandler{w: a.stderr, level: level}
 	if a.logJSON {
-		records = append(records, recorder(a.stderr, level, true))
+		shown = recorder(a.stderr, level, true)
+		records = append(records, shown)
 	} else {
-		lines = append(lines, &lineHandler{w: a.stderr, level: level})
+		lines = append(lines, shown)
 	}
 	if f != nil {
+		f.failed = func(err error) { slog.New(shown).Warn("messages do not reach the log file", "error", err) }
 		records = append(records, recorder(f, min(level, slog.LevelInfo), a.logJSON))
 	}
 	a.records = slog.New(slog.NewMultiHandler(records...))
@@ -97,7 +100,7 @@ func clean(_ []string, at slog.Attr) slog.Attr {
 	case slog.KindAny:
 		switch x := at.Value.Any().(type) {
 		case error:
-			at.Value = slog.StringValue(redact.Text(x.Error()))
+			at.Value = slog.StringValue(redact.Text(inLine(x)))
 		case fmt.Stringer:
 			at.Value = slog.StringValue(redact.Text(x.String()))
 		case []string:
@@ -109,6 +112,14 @@ func clean(_ []string, at slog.Attr) slog.Attr {
 		}
 	}
 	return at
+}
+
+// inLine is the text of an error in a message about something else: one line.
+func inLine(err error) string {
+	if e, ours := err.(*exit.Error); ours {
+		return exit.OneLine(e)
+	}
+	return err.Error()
 }
 
 // warn logs a warning of a job.
@@ -158,8 +169,12 @@ func (l lineRecords) Write(p []byte) (int, error) {
 // one that is no longer the file of its name is opened again.
 type logFile struct {
 	path string
+	// failed hears of the first line that could not be written: a log goes on without, and nobody would know.
+	failed func(error)
+
 	mu   sync.Mutex
 	f    *os.File
+	said bool
 }
 
 func openLogFile(path string) (*logFile, error) {
@@ -172,6 +187,18 @@ func openLogFile(path string) (*logFile, error) {
 
 // Write appends a line.
 func (l *logFile) Write(p []byte) (int, error) {
+	n, err := l.append(p)
+	l.mu.Lock()
+	first := err != nil && !l.said
+	l.said = l.said || first
+	l.mu.Unlock()
+	if first && l.failed != nil {
+		l.failed(err)
+	}
+	return n, err
+}
+
+func (l *logFile) append(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, err := os.Stat(l.path)
@@ -210,6 +237,9 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 	}
 	b.WriteString(r.Message)
 	attr := func(at slog.Attr) bool {
+		if err, bad := at.Value.Any().(error); bad {
+			at.Value = slog.StringValue(inLine(err))
+		}
 		fmt.Fprintf(&b, " %s=%v", at.Key, at.Value)
 		return true
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -160,4 +161,24 @@ func TestLogRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("5\n")
+}
+
+// A log file that takes no line is said once; an error within a message is one line of it.
+func TestLogFull(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	for _, format := range []string{"text", "json"} {
+		code, _, stderr := call(t, "config", "explain", "train.epochs", "--log-file", "/dev/full", "--log-format", format)
+		if code != exit.OK || strings.Count(stderr, "messages do not reach the log file") != 1 || !strings.Contains(stderr, "write /dev/full: no space left on device") {
+			t.Errorf("%s: exit %d, %s", format, code, stderr)
+		}
+	}
+	var text, records strings.Builder
+	for _, h := range []slog.Handler{&lineHandler{w: &text}, recorder(&records, slog.LevelInfo, true)} {
+		slog.New(h).Warn("times are not kept", "error", &exit.Error{Code: exit.CannotWrite, What: "no permission to write", At: "cache", Fix: "choose another"})
+	}
+	if text.String() != "ensemble: warning: times are not kept error=no permission to write: cache\n" || !strings.Contains(records.String(), `"error":"no permission to write: cache"`) {
+		t.Errorf("%s%s", &text, &records)
+	}
 }

@@ -19,7 +19,8 @@ func modelPromote(a *app) *cobra.Command {
 		Long: "Copy the model of a finished training below the folder NAME, and let NAME stand\n" +
 			"for it: `ensemble predict --run-dir NAME` takes it from then on. The one before\n" +
 			"stays, for `ensemble model rollback`. With --verdict it is promoted only if the\n" +
-			"verification of its shadow run says that it is better (docs/rolling.md).",
+			"verification of its shadow run says that it is better (docs/rolling.md).\n" +
+			"RUN_DIR may be another name, whose model NAME is to stand for too.",
 		Example: "  ensemble model promote runs/a --as models/t850\n" +
 			"  ensemble model promote runs/b --as models/t850 \\\n" +
 			"    --verdict rolling/shadow/verdict.json",
@@ -80,7 +81,10 @@ func modelHistory(a *app) *cobra.Command {
 	}
 	cmd.RunE = a.do(func(_ context.Context, args []string) (result, error) {
 		list, err := run.ListPromotions(args[0])
-		return result{data: map[string]any{"history": list}, text: list.Fprint}, err
+		if err != nil {
+			return result{}, err
+		}
+		return result{data: map[string]any{"history": list}, text: list.Fprint}, nil
 	})
 	return cmd
 }

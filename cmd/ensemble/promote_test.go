@@ -161,3 +161,27 @@ func TestServePromoted(t *testing.T) {
 	}
 	s.stop(syscall.SIGTERM)
 }
+
+// What asks for a name that is not there prints nothing on standard output, and makes none; a window without
+// intervals is refused.
+func TestNoName(t *testing.T) {
+	dir := t.TempDir()
+	name, file := filepath.Join(dir, "t850"), filepath.Join(dir, "a.nc")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code exit.Code
+		want string
+	}{
+		{[]string{"model", "history", name}, exit.NotYet, "the name stands for no model"},
+		{[]string{"model", "rollback", name}, exit.NotYet, "the name stands for no model"},
+		{[]string{"verify", "--rolling", name, "--forecast", file, "--analysis", file, "--window", "7"}, exit.Usage, "give 8 or more"},
+	} {
+		code, stdout, stderr := call(t, c.args...)
+		if _, err := os.Stat(name); code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || !os.IsNotExist(err) {
+			t.Errorf("%q: exit %d, %v, %q, %s", c.args, code, err, stdout, stderr)
+		}
+	}
+}

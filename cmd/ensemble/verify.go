@@ -108,8 +108,8 @@ func roll(ctx context.Context, cmd *cobra.Command, o run.RollingOptions, bands [
 	if o.Out != "" || o.Sums != "" {
 		return result{}, &exit.Error{Code: exit.Usage, What: "--out and --sums do not go with --rolling", At: cmd.CommandPath(), Why: "scores and sums lie in its folder", Fix: "leave them out"}
 	}
-	if o.Window < 1 {
-		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a window of %d starts", o.Window), At: "--window", Fix: "give 8 or more, so that there are intervals"}
+	if fewest := o.Bootstrap.Fewest(); o.Window < fewest { // nothing would ever be said, and alarms that there are would go
+		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a window of %s", phrase.Count(o.Window, "start")), At: "--window", Why: "so few starts have no intervals", Fix: fmt.Sprintf("give %d or more", fewest)}
 	}
 	for _, b := range bands {
 		if err := o.Bands.Set(b); err != nil {

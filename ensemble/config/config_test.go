@@ -106,7 +106,7 @@ func TestFaults(t *testing.T) {
 	base := minimal
 	for _, c := range []struct {
 		name, text string
-		want       []string // "place: what: fix", each part of one fault
+		want       []string // "place|what|fix" or "place|what|fix|why", each part of one fault
 	}{
 		{"typing error", base + "train:\n  batchsize: 4\n", []string{"4:3|unknown key \"batchsize\"|did you mean `batch_size`?"}},
 		{"right key, wrong place", base + "model:\n  epochs: 4\n", []string{"4:3|unknown key \"epochs\"|did you mean `train.epochs`?"}},
@@ -120,6 +120,7 @@ func TestFaults(t *testing.T) {
 		{"bare duration", strings.Replace(base, "target_lead: 48h", "target_lead: 48", 1), []string{"2:|data.target_lead: a duration needs its unit: write 48h if hours are meant|"}},
 		{"bare level", strings.Replace(base, "levels: [850hPa], v", "levels: [850], v", 1), []string{"2:|data.levels: a level needs its unit: write 850hPa|"}},
 		{"scalar for list", strings.Replace(base, "variables: [t]", "variables: t", 1), []string{"2:|data.variables is \"t\", want a list|write a list: [t]"}},
+		{"of predict", base + "run_dir: a\n", []string{"3:1|unknown key \"run_dir\"|known here|of `ensemble predict`"}},
 		{"no zone", base + "data2: 1\n", []string{"3:1|unknown key \"data2\"|did you mean `data`?"}},
 		{"empty", base + "train:\n  epochs:\n", []string{"4:3|key \"epochs\" has no value|"}},
 		{"not YAML", "version: 1\n  data: [\n", []string{"|not valid YAML|"}},
@@ -198,7 +199,7 @@ func TestFaults(t *testing.T) {
 			}
 			for i := range min(len(all), len(c.want)) {
 				part := strings.Split(c.want[i], "|")
-				if !strings.Contains(all[i].At, part[0]) || !strings.Contains(all[i].What, part[1]) || !strings.Contains(all[i].Fix, part[2]) {
+				if !strings.Contains(all[i].At, part[0]) || !strings.Contains(all[i].What, part[1]) || !strings.Contains(all[i].Fix, part[2]) || len(part) > 3 && !strings.Contains(all[i].Why, part[3]) {
 					t.Errorf("fault %d is\n%v\nwant %s", i, all[i], c.want[i])
 				}
 				if part[0] != "" && !strings.HasPrefix(all[i].At, path+":") {

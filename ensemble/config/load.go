@@ -83,7 +83,7 @@ func load(s *Schema, src Sources) (*effective, error) {
 		}
 	})
 	for _, path := range src.Files {
-		r := reader{schema: s, origin: e.origins, texts: src.texts}
+		r := reader{schema: s, origin: e.origins, texts: src.texts, others: []*Schema{TrainSchema, PredictSchema}}
 		tree, text := r.file(path)
 		faults = append(faults, r.faults...)
 		sum := sha256.Sum256(text)

@@ -32,6 +32,7 @@ type reader struct {
 	origin map[string]Origin // by key path, of the values that were read
 	layer  string
 	texts  map[string][]byte // of files that are built in
+	others []*Schema         // that a file may have been written for
 }
 
 func (r *reader) at(n *yaml.Node) string {
@@ -322,7 +323,13 @@ func (r *reader) unknown(name *yaml.Node, at *node, path string) {
 			fix = "known here: " + strings.Join(at.names, ", ")
 		}
 	}
-	r.fault(name, fmt.Sprintf("unknown key %q", word), "", fix)
+	why := ""
+	for _, of := range r.others {
+		if at == r.schema.root && of != r.schema && of.root.children[word] != nil {
+			why = "it is a key of the configuration of `ensemble " + of.Name + "`"
+		}
+	}
+	r.fault(name, fmt.Sprintf("unknown key %q", word), why, fix)
 }
 
 // elsewhere is the first key with this last name.

@@ -24,7 +24,7 @@ func lag(c *ensemble.Catalogue, maxAge time.Duration, only time.Time) (*ensemble
 	}
 	start := ensemble.InitAt(only)
 	if !slices.Contains(inits, start) {
-		return nil, nil, only, &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: start.String(), Fix: "add its files, or leave --cycle out"}
+		return nil, nil, only, notThere(start, inits)
 	}
 	type source struct {
 		age    time.Duration

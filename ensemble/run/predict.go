@@ -24,6 +24,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -299,10 +300,18 @@ func (p *prediction) open(ctx context.Context) (err error) {
 		}
 	}
 	if p.inits = slices.DeleteFunc(slices.Clone(p.in.inits), func(i ensemble.Init) bool { return p.done[i] }); len(p.in.inits) == 0 {
-		return &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: ensemble.InitAt(p.o.Cycle).String(),
-			Fix: "add its files, or leave --cycle out"}
+		return notThere(ensemble.InitAt(p.o.Cycle), p.cat.Inits())
 	}
 	return nil
+}
+
+// notThere says that the start that is asked for is none of those of the input.
+func notThere(start ensemble.Init, has []ensemble.Init) error {
+	why := "there is none"
+	if len(has) > 0 {
+		why = "there are " + phrase.List(phrase.Words(has))
+	}
+	return &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: start.String(), Why: why, Fix: "add its files, wait for them with --deadline, or leave --cycle out"}
 }
 
 // release closes the input.

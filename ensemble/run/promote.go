@@ -45,7 +45,7 @@ const (
 // PromoteOptions say which trained model a name is to stand for.
 type PromoteOptions struct {
 	Name    string // folder of the name
-	RunDir  string
+	RunDir  string // or another name, whose model this one is to stand for too
 	Verdict string // file of a rolling verification with a verdict on the model; empty: none is asked for
 	// Despite promotes a model whose verdict is not "better".
 	Despite bool
@@ -55,10 +55,19 @@ type PromoteOptions struct {
 // stays there, so that RollBack can return to it. Predictions see the old model or the new one, never parts of both.
 //
 // Errors: exit 1 for a verdict that is not "better"; 64 for one on another model; 65 for a run whose files are not
-// those of its manifest; 66 without a finished training; 73 while another process changes the name.
+// those of its manifest; 66 without a finished training; 73 while another process changes the name, or where a folder
+// of something else is in its place.
 func Promote(o PromoteOptions) (p *Promotion, err error) {
+	source := filepath.Base(o.RunDir)
+	var promised string
+	if o.RunDir, promised, err = inUse(o.RunDir); err != nil {
+		return nil, err
+	}
 	trained, err := finished(o.RunDir)
 	if err != nil {
+		return nil, err
+	}
+	if err := free(o.Name); err != nil {
 		return nil, err
 	}
 	from := filepath.Join(o.RunDir, "model")
@@ -66,10 +75,13 @@ func Promote(o PromoteOptions) (p *Promotion, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if promised != "" && sum != promised {
+		return nil, changedModel(filepath.Dir(filepath.Dir(o.RunDir)), filepath.Base(o.RunDir), sum)
+	}
 	if err := asTrained(from, sum, trained); err != nil {
 		return nil, err
 	}
-	p = &Promotion{Schema: promotionSchema, Version: versionOf(sum), Model: sum, Action: "promote", From: filepath.Base(o.RunDir), At: time.Now().UTC().Truncate(time.Second)}
+	p = &Promotion{Schema: promotionSchema, Version: versionOf(sum), Model: sum, Action: "promote", From: source, At: time.Now().UTC().Truncate(time.Second)}
 	if p.Verdict, err = readVerdict(o, sum); err != nil {
 		return nil, err
 	}
@@ -83,6 +95,24 @@ func Promote(o PromoteOptions) (p *Promotion, err error) {
 		}
 		return p, nil
 	})
+}
+
+// free refuses a folder that has something else in it than a name has: a run directory would be another model's from then on.
+func free(name string) error {
+	if p, err := readPromotion(name); p != nil || err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return exit.Create(name, err)
+	}
+	for _, e := range entries {
+		if e.Name() == versionsDir || e.Name() == promotionsFile || rundir.OfLease(e.Name()) || strings.HasPrefix(e.Name(), ".") { // of a name that was begun, or whose current.json was removed
+			continue
+		}
+		return &exit.Error{Code: exit.CannotWrite, What: "the folder is not that of a name", At: name, Why: "it has " + e.Name(), Fix: "give --as a folder that is not there yet, or a name of before"}
+	}
+	return nil
 }
 
 // asTrained refuses a model whose files are not those that the manifest of its training lists.
@@ -259,9 +289,14 @@ func parsePromotion(text []byte) (*Promotion, error) {
 //
 // Errors: exit 64 for a version that is not there; 66 for a name that stands for nothing.
 func RollBack(name, to string) (p *Promotion, err error) {
+	if now, err := readPromotion(name); err != nil {
+		return nil, err
+	} else if now == nil { // a name that is mistyped is not made
+		return nil, noModel(name)
+	}
 	return p, changeName(name, func(now *Promotion) (*Promotion, error) {
 		if now == nil {
-			return nil, &exit.Error{Code: exit.NotYet, What: "the name stands for no model", At: name, Fix: "promote one: ensemble model promote RUN_DIR --as " + name}
+			return nil, noModel(name)
 		}
 		version := to
 		if version == "" {
@@ -292,6 +327,10 @@ func RollBack(name, to string) (p *Promotion, err error) {
 	})
 }
 
+func noModel(name string) error {
+	return &exit.Error{Code: exit.NotYet, What: "the name stands for no model", At: name, Fix: "correct it, or promote a model: ensemble model promote RUN_DIR --as " + name}
+}
+
 func changedModel(name, version, sum string) error {
 	return &exit.Error{Code: exit.BadData, What: "the model was changed after it was promoted", At: filepath.Join(name, versionsDir, version), Why: "its checksum is " + sum,
 		Fix: "promote it again from its run directory, or roll back: ensemble model rollback " + name}
@@ -317,7 +356,7 @@ func ListPromotions(name string) (list Promotions, err error) {
 	path := filepath.Join(name, promotionsFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &exit.Error{Code: exit.NotYet, What: "the name stands for no model", At: name, Fix: "promote one: ensemble model promote RUN_DIR --as " + name}
+		return nil, noModel(name)
 	} else if err != nil {
 		return nil, exit.Read(path, err)
 	}

@@ -272,6 +272,11 @@ func promotions(t *testing.T, trained, worse, worseVerdict, betterVerdict string
 	}
 	if _, err := RollBack(name, ""); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("a name without a model: %v", err)
+	} else if _, err := os.Stat(name); !os.IsNotExist(err) {
+		t.Errorf("going back from a name that is not there made its folder: %v", err)
+	}
+	if _, err := Promote(PromoteOptions{Name: worse, RunDir: trained}); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "not that of a name") {
+		t.Errorf("a run directory became a name: %v", err)
 	}
 	first, err := Promote(PromoteOptions{Name: name, RunDir: trained, Verdict: betterVerdict})
 	must(t, err)
@@ -294,6 +299,11 @@ func promotions(t *testing.T, trained, worse, worseVerdict, betterVerdict string
 		t.Errorf("back to %s, not %s", back.Version, first.Version)
 	}
 	stands("going back", trained)
+	other := filepath.Join(t.TempDir(), "next")
+	p, err := Promote(PromoteOptions{Name: other, RunDir: name})
+	if must(t, err); p.Version != first.Version || p.From != filepath.Base(name) {
+		t.Errorf("a name of a name: %+v", p)
+	}
 	list, err := ListPromotions(name)
 	must(t, err)
 	if len(list) != 3 || list[0].Verdict.Verdict != VerdictBetter || list[1].Verdict.Verdict != VerdictWorse || list[2].Action != "roll_back" || list[2].Previous != list[1].Version {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/filemark"
@@ -211,7 +212,7 @@ func (v *vigil) say(missing error, pending []waited) {
 	case len(pending) > 0 && (!v.one || v.lack == nil):
 		why = pending[0].path + ": " + pending[0].why
 	case errors.As(missing, &e), errors.As(v.lack, &e):
-		why = strings.TrimSpace(e.What + " " + e.At)
+		why = exit.OneLine(&exit.Error{What: e.What, At: e.At})
 	}
 	if why != v.said {
 		v.warn(fmt.Sprintf("waiting until %s: %s", v.deadline.UTC().Format(time.RFC3339), why))
@@ -238,7 +239,7 @@ func (v *vigil) try(ctx context.Context, files []string) error {
 		return err
 	}
 	if len(v.p.in.inits) == 0 {
-		return &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: v.p.o.Cycle.UTC().Format(time.RFC3339)}
+		return notThere(ensemble.InitAt(v.p.o.Cycle), v.p.cat.Inits())
 	}
 	return nil
 }

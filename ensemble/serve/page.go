@@ -106,13 +106,14 @@ func (s *state) drawn() ([]byte, error) {
 // draw makes the page: what is issued, what is waited for, the latest maps and the scores.
 func (s *state) draw() ([]byte, error) {
 	s.mu.Lock()
-	model, latest, starts, unread, scores := s.model, s.maps, s.starts, s.unread, string(s.options.Service.Scores)
+	model, latest, starts, unread, lack, scores := s.model, s.maps, s.starts, s.unread, s.lack, string(s.options.Service.Scores)
 	s.mu.Unlock()
 	p := &report.Page{Title: "Ensemble forecasts", Links: []report.Link{{Name: "Products", URL: "/products/"}, {Name: "Status", URL: "/status"}, {Name: "Metrics", URL: "/metrics"}}}
 	fact := func(name, format string, args ...any) {
 		p.Status = append(p.Status, report.Fact{Name: name, Text: fmt.Sprintf(format, args...)})
 	}
-	if newest := s.newest(); newest != nil {
+	newest := s.newest()
+	if newest != nil {
 		m := newest.manifest
 		begun := startOf(newest.name)
 		fact("latest start", "%s, %s ago", begun.Format("2006-01-02 15:04Z"), spell(time.Since(begun)))
@@ -131,9 +132,15 @@ func (s *state) draw() ([]byte, error) {
 	} else {
 		fact("model", "not ready")
 	}
-	if latest != nil {
+	switch {
+	case latest != nil:
 		fact("maps of", "start %s", clock(latest.init.Time))
 		p.Drawn = latest.drawn
+	case newest != nil: // products do not hold the raw members
+		fact("maps", "none yet: they are drawn when a start is issued here")
+	}
+	if lack != "" {
+		p.Warnings = append(p.Warnings, "Some of the input is not there: "+lack)
 	}
 	if t := startTable(starts); len(t.Rows) > 0 {
 		p.Tables = append(p.Tables, t)

@@ -37,3 +37,25 @@ func TestPageAfterABug(t *testing.T) {
 		t.Errorf("%.100q, %v", text, err)
 	}
 }
+
+// A page without maps says what it waits for, and where maps come from.
+func TestPageWithoutMaps(t *testing.T) {
+	root := t.TempDir()
+	s := newState(Options{Predict: run.PredictOptions{Out: root}})
+	s.change(func() { s.lack = "there is no input in the folder: fc" })
+	page := func() string {
+		text, err := s.drawn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if got := page(); !strings.Contains(got, "Some of the input is not there: there is no input in the folder: fc") || strings.Contains(got, "they are drawn when") || strings.Contains(got, "Coastlines") {
+		t.Errorf("before the first start: %s", got)
+	}
+	publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
+	s.change(func() { s.lack = "" })
+	if got := page(); strings.Contains(got, "is not there") || !strings.Contains(got, "none yet: they are drawn when a start is issued here") {
+		t.Errorf("of a start that was there: %s", got)
+	}
+}

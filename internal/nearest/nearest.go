@@ -1,14 +1,29 @@
 // Package nearest finds the known word that a mistyped one was meant to be.
 package nearest
 
+import "strings"
+
 // Find gives the candidate with the smallest edit distance to word, or "" if none
 // is near: more than a third of the word, and more than one letter, would have to
-// change. Of equally near candidates the first wins.
+// change. Of equally near candidates the first wins. Where none is near it is the one
+// that begins with the word, of three letters and more, if there is one alone.
 func Find(word string, candidates []string) string {
 	best, at := "", max(1, len(word)/3)+1
 	for _, c := range candidates {
 		if d := distance(word, c); d < at {
 			best, at = c, d
+		}
+	}
+	if best != "" || len(word) < 3 {
+		return best
+	}
+	for _, c := range candidates {
+		switch {
+		case !strings.HasPrefix(string(fold(c)), string(fold(word))):
+		case best != "":
+			return ""
+		default:
+			best = c
 		}
 	}
 	return best

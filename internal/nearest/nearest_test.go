@@ -12,6 +12,8 @@ func TestFind(t *testing.T) {
 		{"sede", "seed", "short word, one swap"},
 		{"members", "", "nothing near"},
 		{"x", "", "too short to guess"},
+		{"learning", "learning_rate", "begins so, alone"},
+		{"lo", "", "too short for a beginning"},
 	} {
 		if got := Find(c.word, keys); got != c.want {
 			t.Errorf("%s: Find(%q) = %q, want %q", c.reason, c.word, got, c.want)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -88,10 +89,26 @@ func (m *Manifest) Tops() []string {
 
 // madeFrom says whether two manifests are of the same inputs, model, config and
 // version, so that the same outputs would come out.
-func (m *Manifest) madeFrom(o *Manifest) bool {
-	return m.Cycle == o.Cycle && m.ModelChecksum == o.ModelChecksum && m.ConfigChecksum == o.ConfigChecksum &&
-		m.Version == o.Version && slices.Equal(m.MembersUsed, o.MembersUsed) &&
-		slices.Equal(manifest.Contents(m.Inputs), manifest.Contents(o.Inputs))
+func (m *Manifest) madeFrom(o *Manifest) bool { return m.unlike(o) == nil }
+
+// unlike says in words what two manifests are not both made from.
+func (m *Manifest) unlike(o *Manifest) (words []string) {
+	for _, x := range []struct {
+		same bool
+		word string
+	}{
+		{m.Cycle == o.Cycle, "another cycle"},
+		{m.ModelChecksum == o.ModelChecksum, "another model"},
+		{m.ConfigChecksum == o.ConfigChecksum, "another config of the training"},
+		{m.Version == o.Version, "another version of the program"},
+		{slices.Equal(m.MembersUsed, o.MembersUsed), "other members"},
+		{slices.Equal(manifest.Contents(m.Inputs), manifest.Contents(o.Inputs)), "other inputs"},
+	} {
+		if !x.same {
+			words = append(words, x.word)
+		}
+	}
+	return words
 }
 
 // completes says whether a set takes the place of a degraded one of the same cycle, model,
@@ -152,14 +169,17 @@ func Published(dir string, want *Manifest, policy Overwrite) (*Manifest, error) 
 		return &exit.Error{Code: exit.CannotWrite, What: "products of this cycle are already there", At: dir, Why: why,
 			Fix: "write to another folder, or allow it with --overwrite always"}
 	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, exit.Create(filepath.Dir(dir), syscall.ENOTDIR)
+	}
 	if err != nil {
 		return nil, refuse("their manifest cannot be read")
 	}
 	if policy == OverwriteSame && want.completes(got) {
 		return nil, nil
 	}
-	if !got.madeFrom(want) {
-		e := refuse("they were made from other inputs, another model, config or version")
+	if other := got.unlike(want); other != nil {
+		e := refuse("they were made from " + strings.Join(other, ", "))
 		if got.ModelChecksum != want.ModelChecksum || got.ConfigChecksum != want.ConfigChecksum || got.Version != want.Version {
 			e.Err = ErrOtherModel
 		}

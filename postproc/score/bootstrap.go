@@ -67,8 +67,11 @@ func (b Bootstrap) draws(n int) [][]int {
 // each other, at worst not at all, and their interval would be too narrow.
 const fewestDates = 8
 
+// Fewest is how many dates an interval needs. A block length that is not set asks for no more.
+func (b Bootstrap) Fewest() int { return max(fewestDates, 2*b.BlockLength) }
+
 // suffices tells whether so many dates have intervals. b is resolved.
-func (b Bootstrap) suffices(n int) bool { return n >= fewestDates && n >= 2*b.BlockLength }
+func (b Bootstrap) suffices(n int) bool { return n >= b.Fewest() }
 
 // interval is the percentile interval of the resampled values, or NaN where there are too
 // few dates, less than two blocks, or a resample has no value. b is resolved.
