@@ -173,7 +173,7 @@ func onLaunchers(t *testing.T, f func(t *testing.T, launcher string)) {
 func failing(t *testing.T, dir string, set ...string) rankTraining {
 	c := quick(t, smallData(t))
 	return rankTraining{Config: c.Files()[0].Path, RunDir: dir, Pause: 20 * time.Millisecond,
-		Set: append([]string{"train.networks=1", "train.epochs=6", "train.mesh=lon:2", "train.stall_timeout=5s"}, set...)}
+		Set: append([]string{"train.networks=1", "train.epochs=6", "train.mesh=lon:2", "train.stall_timeout=8s"}, set...)}
 }
 
 // rankFailure is what happens to a rank, and what the user is told.
@@ -273,7 +273,7 @@ func TestRanksAreRefused(t *testing.T) {
 		{"configuration", func(r *rankTraining) { r.Set1 = []string{"train.seed=2"} }, nil, []string{"the ranks do not agree: the configuration", "ranks [1] differ from rank 0"}},
 		{"program", nil, []string{other}, []string{"the ranks do not agree: the program", "ranks [1] differ from rank 0"}},
 		{"data", nil, []string{"unshare", "-m", "sh", "-c", mounted}, []string{"the ranks do not agree: a file that is read", "ranks [1] differ from rank 0"}},
-		{"leaves", func(r *rankTraining) { r.Leave1, r.Set = true, append(r.Set, "train.stall_timeout=1.5s") }, nil, []string{"rank 1 was lost", "it has done its part"}},
+		{"leaves", func(r *rankTraining) { r.Leave1, r.Set = true, append(r.Set, "train.stall_timeout=3s") }, nil, []string{"rank 1 was lost", "it has done its part"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			if c.what == "data" {
