@@ -88,6 +88,9 @@ func TestFiveLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := r.Predict(cycle, Lead("24h"), Quantiles(0.9), Event("t>273.15")); exit.CodeOf(err) != exit.Usage || !strings.Contains(fmt.Sprint(err), "does not predict lead 24h") {
+		t.Errorf("another lead: %v", err)
+	}
 	spread := p.Spread("t850")
 	copied := filepath.Join(t.TempDir(), "out", "p.nc")
 	if err := errors.Join(spread.Err(), p.WriteNetCDF(copied)); err != nil {

@@ -27,7 +27,7 @@ type Prediction struct {
 // Predict predicts one start and publishes mean and spread, and what options add, or
 // finds what was published of it by this run before. Takes Event, Lead and Quantiles.
 //
-// Errors: those of the cycle; 64 for products that the model cannot give, 65 and 66 for
+// Errors: those of the cycle; 64 for products and leads that the model cannot give, 65 and 66 for
 // the files, 69 if the decoding program is not installed, 73 and 74 for the folder.
 func (r *Run) Predict(c Cycle, opts ...Option) (*Prediction, error) {
 	o, err := collect("Predict", opts, "Event", "Lead", "Quantiles")
@@ -37,7 +37,18 @@ func (r *Run) Predict(c Cycle, opts ...Option) (*Prediction, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.predict(c, o)
+	p, err := r.predict(c, o)
+	if err != nil || p.lead == nil {
+		return p, err
+	}
+	var names []string
+	for _, f := range p.Outputs {
+		names = append(names, filepath.Base(f))
+	}
+	if !slices.Contains(names, product.NetCDFName(c.Init, *p.lead)) {
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the run does not predict lead %s", *p.lead), At: c.Init.String(), Why: "it predicts " + strings.Join(names, ", "), Fix: "name a lead that it was trained for"}
+	}
+	return p, nil
 }
 
 func (r *Run) predict(c Cycle, o options) (*Prediction, error) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"io"
 	"os"
 	"path/filepath"
@@ -188,7 +189,11 @@ func disk(dir string) Disk {
 	d.FreeBytes = int64(st.Bavail) * st.Bsize
 	f, err := os.CreateTemp(dir, ".ensemble-doctor-")
 	if err != nil {
-		d.Problem = err.Error()
+		var at *fs.PathError // of a name that means nothing to who reads it
+		if errors.As(err, &at) {
+			err = at.Err
+		}
+		d.Problem = "not writable: " + err.Error()
 		return d
 	}
 	defer os.Remove(f.Name())

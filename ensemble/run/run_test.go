@@ -159,7 +159,7 @@ func leaking(t *testing.T, runDir string, f *demo.Files) {
 		t.Fatal(err)
 	}
 	if verified.Scores.Find("crps_gauss", "emos", "t", "850hPa", "48h") != nil || verified.Scores.Find("crps_gauss", "network", "t", "850hPa", "48h") == nil ||
-		len(verified.Warnings) != 1 || !strings.Contains(verified.Warnings[0], "1 of the 4 starts") {
+		len(verified.Warnings) != 1 || !strings.Contains(verified.Warnings[0], "1 of the 4 starts") || !strings.Contains(verified.Warnings[0], "flatter") {
 		t.Errorf("one start of four is that of a fit: warnings %q", verified.Warnings)
 	}
 }

@@ -213,7 +213,7 @@ func (v *verification) open(ctx context.Context) (err error) {
 		if j.baselines != nil {
 			if seen := t.among(j.baselines.FittedTo); seen > 0 {
 				j.baselines = nil
-				v.warnings = append(v.warnings, fmt.Sprintf("%s at %s: no baselines are scored, because they were fitted to the analyses of %d of the %d starts that are judged",
+				v.warnings = append(v.warnings, fmt.Sprintf("%s at %s: no baselines are scored, because they were fitted to the analyses of %d of the %d starts that are judged; the network was trained with these too, so that its scores flatter it",
 					t.key.variable, t.key.level, seen, len(t.inits)))
 			}
 		}

@@ -110,7 +110,7 @@ func (s *site) find() error {
 	if _, further, found := bytes.Cut(readme, []byte("\n## Further\n")); found {
 		readme = further
 	}
-	order := map[string]int{}
+	order := map[string]int{"README.md": -1} // the page that says the order
 	for i, m := range regexp.MustCompile(`\]\(([^)#]+)`).FindAllSubmatch(readme, -1) {
 		if _, seen := order[string(m[1])]; !seen {
 			order[string(m[1])] = i
@@ -141,7 +141,7 @@ var sections = []struct {
 	has   func(string) bool
 }{
 	{"Start", func(p string) bool {
-		return slices.Contains([]string{"README.md", "docs/tutorial.md", "docs/migration.md"}, p)
+		return slices.Contains([]string{"README.md", "docs/tutorial.md", "docs/migration.md", "notebooks/README.md"}, p)
 	}},
 	{"Formats", under("docs/formats/")},
 	{"Decisions", under("docs/decisions/")},

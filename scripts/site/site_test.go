@@ -54,6 +54,7 @@ async function look(url, width) {
   const d = f.contentDocument, w = f.contentWindow;
   if (!d.querySelector("main h1") || !d.querySelector("nav")) { faults.push(url + ": no heading"); f.remove(); return; }
   if (d.documentElement.scrollWidth > w.innerWidth) faults.push(url + ": wider than a window of " + width + " points");
+  if (d.querySelector("main h1").getBoundingClientRect().top > 200) faults.push(url + ": begins below a window of " + width + " points");
   if (w.getComputedStyle(d.querySelector("nav")).paddingTop === "0px") faults.push(url + ": without its style");
   for (const i of d.images) { pictures++; if (!i.complete || !i.naturalWidth) faults.push(url + ": no picture " + i.src); }
   ids[url] = new Set([...d.querySelectorAll("[id]")].map(e => e.id));
