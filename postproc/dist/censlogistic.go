@@ -1,7 +1,5 @@
 package dist
 
-import "math"
-
 // CensoredLogisticCDF is the distribution function at x of max(X, 0), X logistic
 // with location mu and scale s.
 func CensoredLogisticCDF(mu, s, x float64) float64 {
@@ -29,18 +27,11 @@ func CensoredLogisticQuantile(mu, s, p float64) float64 {
 // mass at max(mu, 0).
 // Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
 func CensoredLogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
-	if !(s >= 0) || math.IsNaN(mu) || math.IsNaN(y) {
-		return math.NaN(), math.NaN(), math.NaN()
-	}
-	below := max(-y, 0)
-	y = max(y, 0)
-	if s == 0 {
-		crps, dmu, ds = LogisticCRPS(max(mu, 0), 0, y)
-		if mu <= 0 {
-			dmu, ds = 0, 0
-		}
-		return crps + below, dmu, ds
-	}
+	return aboveZero(mu, s, y, LogisticCRPS, censoredLogistic)
+}
+
+// censoredLogistic is CensoredLogisticCRPS for s > 0 and y ≥ 0.
+func censoredLogistic(mu, s, y float64) (crps, dmu, ds float64) {
 	l, z := -mu/s, (y-mu)/s
 	qz, kz := logisticTail(z)
 	ql, kl := logisticTail(l)
@@ -50,5 +41,5 @@ func CensoredLogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
 		_, up := logisticTail(-l) // K(−l) = K(l) + l
 		g = z + 2*kz - up - ql
 	}
-	return s*g + below, -(gz + gl), g - z*gz - l*gl
+	return s * g, -(gz + gl), g - z*gz - l*gl
 }

@@ -27,18 +27,11 @@ func CensoredNormalQuantile(mu, sigma, p float64) float64 {
 // point mass at max(mu, 0).
 // Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
 func CensoredNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
-	if !(sigma >= 0) || math.IsNaN(mu) || math.IsNaN(y) {
-		return math.NaN(), math.NaN(), math.NaN()
-	}
-	below := max(-y, 0)
-	y = max(y, 0)
-	if sigma == 0 {
-		crps, dmu, dsigma = NormalCRPS(max(mu, 0), 0, y)
-		if mu <= 0 {
-			dmu, dsigma = 0, 0
-		}
-		return crps + below, dmu, dsigma
-	}
+	return aboveZero(mu, sigma, y, NormalCRPS, censoredNormal)
+}
+
+// censoredNormal is CensoredNormalCRPS for sigma > 0 and y ≥ 0.
+func censoredNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	l, z := -mu/sigma, (y-mu)/sigma
 	f := NormalCDF(l)
 	gz, gl := math.Erf(z/math.Sqrt2), -f*f
@@ -51,5 +44,5 @@ func CensoredNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 		square := 2*NormalPDF(l)*q - l*q*q - invSqrtPi*NormalCDF(-math.Sqrt2*l)
 		g = y/sigma - 2*(tail(l)-tail(z)) + square
 	}
-	return sigma*g + below, -(gz + gl), g - z*gz - l*gl
+	return sigma * g, -(gz + gl), g - z*gz - l*gl
 }

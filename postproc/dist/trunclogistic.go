@@ -45,18 +45,11 @@ func TruncatedLogisticQuantile(mu, s, p float64) float64 {
 // mass at max(mu, 0).
 // Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
 func TruncatedLogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
-	if !(s >= 0) || math.IsNaN(mu) || math.IsNaN(y) {
-		return math.NaN(), math.NaN(), math.NaN()
-	}
-	below := max(-y, 0)
-	y = max(y, 0)
-	if s == 0 {
-		crps, dmu, ds = LogisticCRPS(max(mu, 0), 0, y)
-		if mu <= 0 {
-			dmu, ds = 0, 0
-		}
-		return crps + below, dmu, ds
-	}
+	return aboveZero(mu, s, y, LogisticCRPS, truncatedLogistic)
+}
+
+// truncatedLogistic is TruncatedLogisticCRPS for s > 0 and y ≥ 0.
+func truncatedLogistic(mu, s, y float64) (crps, dmu, ds float64) {
 	l, z := -mu/s, (y-mu)/s
 	if l > logisticFar { // exponential with mean s
 		e := math.Exp(-y / s)
@@ -64,7 +57,7 @@ func TruncatedLogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
 		if e != 0 {
 			qe = y / s * e
 		}
-		return y + s*(2*e-1.5) + below, 0, 2*e - 1.5 + 2*qe
+		return y + s*(2*e-1.5), 0, 2*e - 1.5 + 2*qe
 	}
 	qz, kz := logisticTail(z)
 	p, kl := logisticTail(l)
@@ -73,7 +66,7 @@ func TruncatedLogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
 		h = 0.5 + p/3 + p*p/4
 	}
 	gz, gl := 1-2*qz/p, 2*(1-p)*(a+h)
-	crps = y + s*(2*a+h) + below
+	crps = y + s*(2*a+h)
 	dmu = -(gz + gl)
 	ds = 2*a + h + y/s*(1-gz) + l*dmu // g − (z−l) g_z − l (g_z+g_l)
 	return crps, dmu, ds

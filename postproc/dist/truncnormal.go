@@ -54,21 +54,14 @@ func TruncatedNormalQuantile(mu, sigma, p float64) float64 {
 // the point mass at max(mu, 0).
 // Source: Thorarinsdottir and Gneiting 2010, doi:10.1111/j.1467-985X.2009.00616.x.
 func TruncatedNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
-	if !(sigma >= 0) || math.IsNaN(mu) || math.IsNaN(y) {
-		return math.NaN(), math.NaN(), math.NaN()
-	}
-	below := max(-y, 0)
-	y = max(y, 0)
-	if sigma == 0 {
-		crps, dmu, dsigma = NormalCRPS(max(mu, 0), 0, y)
-		if mu <= 0 {
-			dmu, dsigma = 0, 0
-		}
-		return crps + below, dmu, dsigma
-	}
+	return aboveZero(mu, sigma, y, NormalCRPS, truncatedNormal)
+}
+
+// truncatedNormal is TruncatedNormalCRPS for sigma > 0 and y ≥ 0.
+func truncatedNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	l, z := -mu/sigma, (y-mu)/sigma
 	if l > exponentialBelow {
-		return farBelow(mu, sigma, y, below)
+		return farBelow(mu, sigma, y)
 	}
 	c := cutNormal(l, z)
 	a, b, h, d := c.a, c.b, c.h, c.d
@@ -81,7 +74,7 @@ func TruncatedNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 		}
 		lgl = l * gl
 	}
-	crps = (y-mu)*gz + sigma*(2*b-d) + below
+	crps = (y-mu)*gz + sigma*(2*b-d)
 	dmu = -(gz + gl)
 	dsigma = 2*b - d - lgl // g − z g_z − l g_l, in which z cancels
 	return crps, dmu, dsigma
@@ -106,11 +99,11 @@ func cutNormal(l, z float64) cut {
 // above 0 is exponential with mean τ = sigma²/(−mu).
 //
 //	crps = y − 2τ(1−exp(−y/τ)) + τ/2
-func farBelow(mu, sigma, y, below float64) (crps, dmu, dsigma float64) {
+func farBelow(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	tau := sigma / -mu * sigma
 	q := y / tau
 	e := math.Exp(-q)
-	crps = y - 2*tau*(1-e) + tau/2 + below
+	crps = y - 2*tau*(1-e) + tau/2
 	qe := 0.0
 	if e != 0 {
 		qe = q * e
