@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ensemble-weather/ensemble/internal/digits"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // figures are what both sides measure of a case; the keys are those of `ensemble
@@ -106,7 +106,7 @@ func (d *duel) best(p phase, keep func(form string) bool) (form string) {
 	least := math.Inf(1)
 	for _, f := range d.order {
 		if keep(f) && d.sound(f) {
-			if ms := median(d.theirs[f], p.ms); ms < least {
+			if ms := over(d.theirs[f], p.ms).Median(); ms < least {
 				least, form = ms, f
 			}
 		}
@@ -123,7 +123,7 @@ func (d *duel) contenders() (keep []string) {
 	for _, f := range d.order {
 		near := func(p phase) bool {
 			b := d.best(p, anyForm)
-			return b != "" && median(d.theirs[f], p.ms) <= behind*median(d.theirs[b], p.ms)
+			return b != "" && over(d.theirs[f], p.ms).Median() <= behind*over(d.theirs[b], p.ms).Median()
 		}
 		if d.sound(f) && (isPublished(f) || slices.ContainsFunc(phases, near)) {
 			keep = append(keep, f)
@@ -132,15 +132,13 @@ func (d *duel) contenders() (keep []string) {
 	return keep
 }
 
-// median of a figure over the rounds.
-func median(all []figures, of func(figures) float64) float64 {
-	v := make([]float64, len(all))
+// over is a figure over the rounds.
+func over(all []figures, of func(figures) float64) measure.Series {
+	s := make(measure.Series, len(all))
 	for i, f := range all {
-		v[i] = of(f)
+		s[i] = of(f)
 	}
-	slices.Sort(v)
-	n := len(v)
-	return (v[(n-1)/2] + v[n/2]) / 2
+	return s
 }
 
 // tables prints duels.
@@ -181,21 +179,21 @@ func (t *tables) markdown() string {
 
 // row compares one case in one phase.
 func (d *duel) row(p phase) string {
-	ours := median(d.ours, p.ms)
-	cells := []string{d.ours[0].title(), fmt.Sprint(d.ours[0].Threads), spread(d.ours, p.ms),
-		fmt.Sprintf("%.0f (%.2f)", median(d.ours, p.gflops), median(d.ours, p.fraction))}
+	ours := over(d.ours, p.ms).Median()
+	cells := []string{d.ours[0].title(), fmt.Sprint(d.ours[0].Threads), over(d.ours, p.ms).String(),
+		fmt.Sprintf("%.0f (%.2f)", over(d.ours, p.gflops).Median(), over(d.ours, p.fraction).Median())}
 	if f := d.best(p, isPublished); f != "" {
-		cells = append(cells, fmt.Sprintf("%s (%s)", spread(d.theirs[f], p.ms), f), fmt.Sprintf("%.2f", median(d.theirs[f], p.ms)/ours))
+		cells = append(cells, fmt.Sprintf("%s (%s)", over(d.theirs[f], p.ms), f), fmt.Sprintf("%.2f", over(d.theirs[f], p.ms).Median()/ours))
 	} else {
 		cells = append(cells, "", "")
 	}
 	if f := d.best(p, anyForm); f != "" {
 		all := d.theirs[f]
-		cells = append(cells, f, spread(all, p.ms), fmt.Sprintf("%.2f", median(all, p.ms)/ours),
-			fmt.Sprintf("%.0f", median(d.ours, p.peak)), fmt.Sprintf("%.0f", median(all, p.peak)), fmt.Sprintf("%.2f", median(d.ours, p.peak)/median(all, p.peak)),
+		cells = append(cells, f, over(all, p.ms).String(), fmt.Sprintf("%.2f", over(all, p.ms).Median()/ours),
+			fmt.Sprintf("%.0f", over(d.ours, p.peak).Median()), fmt.Sprintf("%.0f", over(all, p.peak).Median()), fmt.Sprintf("%.2f", over(d.ours, p.peak).Median()/over(all, p.peak).Median()),
 			gradientError(d.ours[0]), gradientError(all[0]))
 	} else {
-		cells = append(cells, "none", "", "", fmt.Sprintf("%.0f", median(d.ours, p.peak)), "", "", gradientError(d.ours[0]), "")
+		cells = append(cells, "none", "", "", fmt.Sprintf("%.0f", over(d.ours, p.peak).Median()), "", "", gradientError(d.ours[0]), "")
 	}
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
@@ -211,20 +209,8 @@ func (d *duel) formRow(form string) string {
 	if !d.sound(form) {
 		note = " (wrong)"
 	}
-	return fmt.Sprintf("| %s | %d | %s | %s | %s | %.0f | %s%s | %d |\n", title, threads, form, spread(all, phases[0].ms), spread(all, phases[1].ms),
-		median(all, phases[0].peak), gradientError(all[0]), note, len(all))
-}
-
-// spread is the median, and the smallest and largest if there are several.
-func spread(all []figures, of func(figures) float64) string {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, f := range all {
-		low, high = min(low, of(f)), max(high, of(f))
-	}
-	if len(all) == 1 {
-		return digits.Three(low)
-	}
-	return fmt.Sprintf("%s [%s–%s]", digits.Three(median(all, of)), digits.Three(low), digits.Three(high))
+	return fmt.Sprintf("| %s | %d | %s | %s | %s | %.0f | %s%s | %d |\n", title, threads, form, over(all, phases[0].ms), over(all, phases[1].ms),
+		over(all, phases[0].peak).Median(), gradientError(all[0]), note, len(all))
 }
 
 func gradientError(f figures) string {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // agreement is how far a small network is from the reference in float64.
@@ -37,8 +38,8 @@ func agree(ctx context.Context, c *config) (any, error) {
 	}
 	var y, g []float64
 	for i, s := range ours {
-		y = append(y, distance(s.output, judge[i].output))
-		g = append(g, distance(s.gradient, judge[i].gradient))
+		y = append(y, measure.RelativeDistance(s.output, judge[i].output))
+		g = append(g, measure.RelativeDistance(s.gradient, judge[i].gradient))
 		a.Loss = max(a.Loss, math.Abs(s.loss-judge[i].loss)/math.Abs(judge[i].loss))
 	}
 	slices.Sort(y)
@@ -69,15 +70,4 @@ func (n network) firstSteps(ctx context.Context, o engine.Options) ([]firstStep,
 		all = append(all, firstStep{slices.Clone(t.plan.Output("y")), slices.Clone(t.plan.Store().Grads()), t.plan.Loss()})
 	}
 	return all, errors.Join(err, t.Close())
-}
-
-// distance is |x − y|₂ / |y|₂.
-func distance(x, y []float32) float64 {
-	var diff, size float64
-	for i, v := range y {
-		d := float64(x[i]) - float64(v)
-		diff += d * d
-		size += float64(v) * float64(v)
-	}
-	return math.Sqrt(diff / size)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // asProgram has the test's own binary behave as one of the programs that gpu.sh runs.
@@ -177,7 +178,7 @@ func TestPatterns(t *testing.T) {
 // TestTargets judges invented figures: the peer's fastest form that works counts, of several rounds
 // the median, and a target without a figure is neither met nor missed.
 func TestTargets(t *testing.T) {
-	ms := func(x float64) *times { return &times{Median: x, N: 5} }
+	ms := func(x float64) *measure.Times { return &measure.Times{Median: x, N: 5} }
 	within, complete, exact, none := true, true, 2e-5, 0
 	lines := []line{
 		{Case: casePublished, Precision: "bf16", Batch: 2, Train: ms(20), Bytes: 5e9, Conv: 300e3},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // bounded is a training step in a share of the memory that it takes where all values stay:
@@ -25,12 +26,12 @@ type bounded struct {
 
 // part is the step under one bound.
 type part struct {
-	LimitBytes int64   `json:"limit_bytes"` // 0: none
-	Bytes      int64   `json:"bytes"`       // that the plan takes
-	MS         times   `json:"train_ms"`
-	CompileMS  float64 `json:"compile_ms"`
-	Loss       float64 `json:"loss"`
-	Kernels    int     `json:"kernels"` // more are run where values are computed again
+	LimitBytes int64         `json:"limit_bytes"` // 0: none
+	Bytes      int64         `json:"bytes"`       // that the plan takes
+	MS         measure.Times `json:"train_ms"`
+	CompileMS  float64       `json:"compile_ms"`
+	Loss       float64       `json:"loss"`
+	Kernels    int           `json:"kernels"` // more are run where values are computed again
 }
 
 // memory measures both. Where there is no plan with the share of the command line, tenths

@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -183,33 +184,17 @@ func noise(x []float32, seed uint64) {
 	}
 }
 
-// times are those of a repeated step in milliseconds.
-type times struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-	N      int     `json:"n"`
-}
-
-func timesOf(all []time.Duration) times {
-	s := slices.Clone(all)
-	slices.Sort(s)
-	ms := func(i int) float64 { return float64(s[i]) / 1e6 }
-	n := len(s)
-	return times{Median: (ms((n-1)/2) + ms(n/2)) / 2, Min: ms(0), Max: ms(n - 1), N: n}
-}
-
 // warmup is how many steps come before the measured ones: the first is asked for kernel
 // by kernel, the second also records.
 const warmup = 3
 
 // repeat takes the times of a step: steps of them, or as many as the seconds allow and at
 // least five.
-func (c *config) repeat(step func() error) (times, error) {
+func (c *config) repeat(step func() error) (measure.Times, error) {
 	const least = 5
 	for range warmup {
 		if err := step(); err != nil {
-			return times{}, err
+			return measure.Times{}, err
 		}
 	}
 	var all []time.Duration
@@ -217,11 +202,11 @@ func (c *config) repeat(step func() error) (times, error) {
 	for len(all) < c.steps || c.steps == 0 && (len(all) < least || time.Now().Before(end)) {
 		start := time.Now()
 		if err := step(); err != nil {
-			return times{}, err
+			return measure.Times{}, err
 		}
 		all = append(all, time.Since(start))
 	}
-	return timesOf(all), nil
+	return measure.TimesOf(all), nil
 }
 
 // usedBytes is what the first GPU has given to programs; 0 if the driver does not say.

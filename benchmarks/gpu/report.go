@@ -10,13 +10,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // whole is the one file that a run of gpu.sh leaves.
@@ -55,28 +55,28 @@ type ratio struct {
 
 // line is what the answers of this program and of the peer have in common.
 type line struct {
-	Case       string   `json:"case"`
-	Peer       string   `json:"peer"`
-	Form       string   `json:"form"`
-	Error      string   `json:"error"`
-	Precision  string   `json:"precision"`
-	Batch      int      `json:"batch"`
-	Train      *times   `json:"train_ms"`
-	Predict    *times   `json:"predict_ms"`
-	Bytes      float64  `json:"device_bytes"`
-	BF16       float64  `json:"bf16_gflops"`
-	Conv       float64  `json:"conv_gflops"`
-	Output     *float64 `json:"relative_output_error"`
-	Within     *bool    `json:"within_spread"`
-	Spread     float64  `json:"spread"`
-	Difference float64  `json:"difference"`
-	Ratio      float64  `json:"ratio"`
-	Share      float64  `json:"share"`
-	Complete   *bool    `json:"complete"`
-	Emulated   bool     `json:"emulated"`
-	Passed     int      `json:"passed"`
-	Failed     int      `json:"failed"`
-	Errors     *int     `json:"sanitizer_errors"`
+	Case       string         `json:"case"`
+	Peer       string         `json:"peer"`
+	Form       string         `json:"form"`
+	Error      string         `json:"error"`
+	Precision  string         `json:"precision"`
+	Batch      int            `json:"batch"`
+	Train      *measure.Times `json:"train_ms"`
+	Predict    *measure.Times `json:"predict_ms"`
+	Bytes      float64        `json:"device_bytes"`
+	BF16       float64        `json:"bf16_gflops"`
+	Conv       float64        `json:"conv_gflops"`
+	Output     *float64       `json:"relative_output_error"`
+	Within     *bool          `json:"within_spread"`
+	Spread     float64        `json:"spread"`
+	Difference float64        `json:"difference"`
+	Ratio      float64        `json:"ratio"`
+	Share      float64        `json:"share"`
+	Complete   *bool          `json:"complete"`
+	Emulated   bool           `json:"emulated"`
+	Passed     int            `json:"passed"`
+	Failed     int            `json:"failed"`
+	Errors     *int           `json:"sanitizer_errors"`
 	part       string
 	exit       int
 }
@@ -209,7 +209,7 @@ func ratios(lines []line) []ratio {
 		if l.Peer == "" {
 			form = ""
 		}
-		for what, t := range map[string]*times{stepTime: l.Train, predictTime: l.Predict} {
+		for what, t := range map[string]*measure.Times{stepTime: l.Train, predictTime: l.Predict} {
 			if t == nil || t.N == 0 || l.Error != "" {
 				continue
 			}
@@ -231,27 +231,20 @@ func ratios(lines []line) []ratio {
 			if k.form == "" || k.name != ours.name || k.what != ours.what || ours.precision != k.precision {
 				continue
 			}
-			if best == nil || median(ms[k]) < median(ms[*best]) {
+			if best == nil || measure.Series(ms[k]).Median() < measure.Series(ms[*best]).Median() {
 				best = &k
 			}
 		}
 		if best == nil {
 			continue
 		}
-		x, y := median(ms[ours]), median(ms[*best])
+		x, y := measure.Series(ms[ours]).Median(), measure.Series(ms[*best]).Median()
 		out = append(out, ratio{ours.name, ours.what, ours.precision, x, y, best.form, y / x})
 		if bx, by := bytes[ours], bytes[*best]; bx > 0 && by > 0 {
 			out = append(out, ratio{ours.name, inBytes[ours.what], ours.precision, bx, by, best.form, by / bx})
 		}
 	}
 	return out
-}
-
-func median(x []float64) float64 {
-	s := slices.Clone(x)
-	slices.Sort(s)
-	n := len(s)
-	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
 // print gives the table that people read.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // trained is a training step.
@@ -17,12 +18,12 @@ type trained struct {
 	Backend string `json:"backend"`
 	network
 	// Asked is the batch of the command line, where no step has so many samples.
-	Asked     int     `json:"asked_batch,omitempty"`
-	Why       string  `json:"why,omitempty"`
-	MS        times   `json:"train_ms"`
-	PerSample float64 `json:"train_ms_per_sample"`
-	CompileMS float64 `json:"compile_ms"`
-	Loss      float64 `json:"loss"` // after the last step
+	Asked     int           `json:"asked_batch,omitempty"`
+	Why       string        `json:"why,omitempty"`
+	MS        measure.Times `json:"train_ms"`
+	PerSample float64       `json:"train_ms_per_sample"`
+	CompileMS float64       `json:"compile_ms"`
+	Loss      float64       `json:"loss"` // after the last step
 	// GFLOP is the useful work of the convolutions of a step, and GFLOPs its rate over
 	// the whole step.
 	GFLOP  float64 `json:"gflop"`

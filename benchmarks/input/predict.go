@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
@@ -38,7 +39,7 @@ var combinations = []combination{{"eccodes", "fold"}, {"eccodes", "d3"}, {"cfgri
 
 // taken is what one run takes: wall time in seconds, and resident memory of the process and
 // its children at the peak in MiB.
-type taken struct{ seconds, mib series }
+type taken struct{ seconds, mib measure.Series }
 
 func (t *taken) add(seconds, mib float64) {
 	t.seconds, t.mib = append(t.seconds, seconds), append(t.mib, mib)
@@ -125,8 +126,8 @@ func (p *predictions) duel(ctx context.Context, script, data, packing string, ba
 	}
 	b, u := theirs[contenders[0]], theirs[usual]
 	p.lines = append(p.lines, fmt.Sprintf("| %d | %s | %s | %s + %s | %s | **%.2f** | %s | %.2f | %s | %s | **%.2f** |", base, packing, ours.seconds,
-		contenders[0].reader, contenders[0].form, b.seconds, b.seconds.median()/ours.seconds.median(), u.seconds, u.seconds.median()/ours.seconds.median(),
-		ours.mib, b.mib, ours.mib.median()/b.mib.median()))
+		contenders[0].reader, contenders[0].form, b.seconds, b.seconds.Median()/ours.seconds.Median(), u.seconds, u.seconds.Median()/ours.seconds.Median(),
+		ours.mib, b.mib, ours.mib.Median()/b.mib.Median()))
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
@@ -139,7 +140,7 @@ func (m *measuring) grib(t *table, name, path string, beside, besideLoad float64
 		return err
 	}
 	n := len(into)
-	var read, both, loop, load series
+	var read, both, loop, load measure.Series
 	for range m.rounds {
 		o, r, err := m.fill(path, &into)
 		if err != nil {
@@ -183,7 +184,7 @@ func (m *measuring) netcdf(t *table, path string, want float64) error {
 	if n == 0 {
 		return fmt.Errorf("%s: no fields", path)
 	}
-	var ours, theirs series
+	var ours, theirs measure.Series
 	for range m.rounds {
 		o, r, err := m.fill(path, &into)
 		if err != nil {
@@ -201,7 +202,7 @@ func (m *measuring) netcdf(t *table, path string, want float64) error {
 
 // inventory measures the opening of many messages, and what the catalogue takes.
 func (m *measuring) inventory(t *table, path string, messages int, want float64) error {
-	var ours, theirs series
+	var ours, theirs measure.Series
 	var bytes float64
 	for range m.rounds {
 		before := heap()

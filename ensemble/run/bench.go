@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
@@ -218,7 +219,7 @@ func (b *bencher) measure(ctx context.Context, c BenchCase, peak BenchPeak) (*Be
 	if err != nil {
 		return nil, err
 	}
-	rate := func(passes int, t Times) float64 { return float64(passes) * float64(flops) / t.Median / 1e6 }
+	rate := func(passes int, t measure.Times) float64 { return float64(passes) * float64(flops) / t.Median / 1e6 }
 	r := &BenchResult{
 		Model: c.Model, Base: c.Base, Crop: c.Crop, Batch: c.Batch, Depth: c.Depth, Channels: BenchChannels, Threads: c.Threads,
 		Device: c.Device, Precision: c.Precision, MemoryBytes: c.MemoryBytes, WorkspaceBytes: c.WorkspaceBytes, Parameters: train.Parameters,

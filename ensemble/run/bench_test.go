@@ -90,9 +90,6 @@ func TestBenchGradient(t *testing.T) {
 			t.Errorf("%s: gradient error %g, want that of float32", name, e)
 		}
 	}
-	if d := distance([]float32{1, 2.002, 2}, []float32{1, 2, 2}); math.Abs(d-0.002/3) > 1e-6 {
-		t.Errorf("distance %g, want %g", d, 0.002/3)
-	}
 }
 
 // TestGradientCase: small cases are judged as they are; large ones are reduced to
@@ -160,28 +157,6 @@ func TestBenchAnswers(t *testing.T) {
 		_, err := b.process(context.Background(), BenchRequest{Case: tiny[BenchUNet3D], Phase: BenchTrain})
 		if exit.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want code %d and %q", c.name, err, c.code, c.want)
-		}
-	}
-}
-
-// TestTimes: the median of an even number lies between the two in the middle.
-func TestTimes(t *testing.T) {
-	ms := func(all ...int) (d []time.Duration) {
-		for _, x := range all {
-			d = append(d, time.Duration(x)*time.Millisecond)
-		}
-		return d
-	}
-	for _, c := range []struct {
-		in   []time.Duration
-		want Times
-	}{
-		{ms(7), Times{7, 7, 7, 1}},
-		{ms(9, 1, 4), Times{4, 1, 9, 3}},
-		{ms(8, 1, 4, 5), Times{4.5, 1, 8, 4}},
-	} {
-		if got := timesOf(c.in); got != c.want {
-			t.Errorf("%v: %+v, want %+v", c.in, got, c.want)
 		}
 	}
 }

@@ -3,10 +3,10 @@ package run
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // Bounds of the work of one forward pass for which the gradient is judged: the
@@ -54,21 +54,10 @@ func (k BenchCase) gradientError(ctx context.Context) (float64, error) {
 	}
 	var d []float64
 	for i := range ours {
-		d = append(d, distance(ours[i], judge[i]))
+		d = append(d, measure.RelativeDistance(ours[i], judge[i]))
 	}
 	slices.Sort(d)
 	return d[len(d)/2], nil
-}
-
-// distance is |x − y|₂ / |y|₂.
-func distance(x, y []float32) float64 {
-	var diff, size float64
-	for i, v := range y {
-		d := float64(x[i]) - float64(v)
-		diff += d * d
-		size += float64(v) * float64(v)
-	}
-	return math.Sqrt(diff / size)
 }
 
 // gradients are those of the first step, one for every draw of the inputs.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // BenchPhase is what one process of a measurement does.
@@ -41,13 +41,13 @@ type BenchRequest struct {
 
 // BenchMeasurement is what it answers.
 type BenchMeasurement struct {
-	MS         Times   `json:"ms"`
-	Warmup     int     `json:"warmup"`
-	CompileMS  float64 `json:"compile_ms"`
-	PeakMiB    float64 `json:"peak_mib"`
-	ArenaMiB   float64 `json:"arena_mib"`
-	Parameters int     `json:"parameters"`
-	Loss       float64 `json:"loss,omitempty"` // after the last step
+	MS         measure.Times `json:"ms"`
+	Warmup     int           `json:"warmup"`
+	CompileMS  float64       `json:"compile_ms"`
+	PeakMiB    float64       `json:"peak_mib"`
+	ArenaMiB   float64       `json:"arena_mib"`
+	Parameters int           `json:"parameters"`
+	Loss       float64       `json:"loss,omitempty"` // after the last step
 	// GradientError is |g − g64|₂ / |g64|₂ over all parameters together.
 	GradientError float64     `json:"gradient_error,omitempty"`
 	Step          *StepRecord `json:"step,omitempty"` // one more step, if asked for
@@ -60,24 +60,6 @@ type StepRecord struct {
 	Graph     time.Duration       `json:"graph_ns"`     // forward and backward
 	Optimizer time.Duration       `json:"optimizer_ns"` // Adam's update, after the graph
 	Kernels   []engine.KernelTime `json:"kernels"`
-}
-
-// Times are the measured times of a repeated step in milliseconds.
-type Times struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-	N      int     `json:"n"`
-}
-
-// timesOf summarises durations; the median of an even number is the mean of the
-// two in the middle.
-func timesOf(all []time.Duration) Times {
-	s := slices.Clone(all)
-	slices.Sort(s)
-	ms := func(i int) float64 { return float64(s[i]) / 1e6 }
-	n := len(s)
-	return Times{Median: (ms((n-1)/2) + ms(n/2)) / 2, Min: ms(0), Max: ms(n - 1), N: n}
 }
 
 const (
@@ -146,7 +128,7 @@ func BenchMeasure(ctx context.Context, r BenchRequest) (*BenchMeasurement, error
 	if err != nil {
 		return nil, err
 	}
-	m.MS, m.Warmup = timesOf(all), warmup
+	m.MS, m.Warmup = measure.TimesOf(all), warmup
 	if m.Loss = s.plan.Loss(); math.IsNaN(m.Loss) || math.IsInf(m.Loss, 0) {
 		return nil, &exit.Error{Code: exit.No, What: "the loss is not finite", At: r.Case.String(), Fix: "report this with the command line"}
 	}

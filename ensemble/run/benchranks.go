@@ -21,6 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -192,7 +193,7 @@ func (o BenchRanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksR
 		}
 	}
 	sent, waited = c.Traffic().Sub(sent), clock.Waited()-waited
-	ms := timesOf(times)
+	ms := measure.TimesOf(times)
 	own.TrainMedian, own.TrainMin, own.TrainMax = ms.Median, ms.Min, ms.Max
 	own.WaitMS = float64(waited) / 1e6 / float64(steps)
 	own.BytesSent, own.Messages = sent.Bytes/int64(steps), sent.Messages/int64(steps)

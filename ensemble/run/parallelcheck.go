@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/ensemble-weather/ensemble/internal/measure"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"math"
@@ -372,9 +373,9 @@ func (k BenchCase) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, o P
 			return r, err
 		}
 		r.Forward = max(r.Forward, math.Sqrt(far[0]/far[1]))
-		gradients[n] = distance(t.gradient[n], one.gradient[n])
+		gradients[n] = measure.RelativeDistance(t.gradient[n], one.gradient[n])
 	}
-	all, err := comm.AllGather(c, []float64{slices.Min(gradients), distance(t.parameters, one.parameters), largest(t.losses, one.losses), float64(t.sent)})
+	all, err := comm.AllGather(c, []float64{slices.Min(gradients), measure.RelativeDistance(t.parameters, one.parameters), largest(t.losses, one.losses), float64(t.sent)})
 	if err != nil {
 		return r, err
 	}
