@@ -323,6 +323,7 @@ func TestStep(t *testing.T) {
 	s := newSite(t, f.run, 1, 4, 100*time.Millisecond)
 	c := name(s.cycles[0])
 	step := filepath.Join(s.ops, "step.sh")
+	told := ""
 	ends := func(code int, alarms string, env ...string) {
 		t.Helper()
 		old := s.env
@@ -337,10 +338,25 @@ func TestStep(t *testing.T) {
 		if got != code || strings.Join(s.alarms(), ", ") != alarms || out != "" {
 			t.Errorf("exit %d, alarms %q, want %d and %q: %s%s", got, s.alarms(), code, alarms, out, s.told())
 		}
+		text, _ := os.ReadFile(filepath.Join(s.logs, "alarms")) // none of some
+		told = string(text)
 		os.Remove(filepath.Join(s.logs, "alarms"))
+	}
+	says := func(want string) {
+		t.Helper()
+		if !strings.Contains(told, want) {
+			t.Errorf("people are told %q, not %q", told, want)
+		}
 	}
 	ends(75, "", "TRIES=2")
 	ends(1, "gave_up "+c, "TRIES=2", "TRY=2")
+	says("*" + c + "*.grib2") // what is not there
+	none := filepath.Join(s.ops, "none.sh")
+	if err := os.WriteFile(none, []byte(". "+s.siteFile()+"\nENSEMBLE=/none\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ends(1, "refused "+c, "SITE="+none)
+	says("/none cannot be run")
 	for m := range 3 {
 		s.deliver(s.cycles[0], m, s.content(s.cycles[0], m))
 	}

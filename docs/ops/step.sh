@@ -12,10 +12,10 @@
 #   75  try again
 #   1   do not try again; people have been told
 set -u
-step=$1 cycle=$2
+step=${1:?predict or amend} cycle=${2:?the start, such as 2026010100}
 shift 2
-: "${TRY:=1}" "${TRIES:=1}"
-. "$SITE"
+: "${OPS:?the folder of step.sh}" "${SITE:?the site file, site.sh}" "${TRY:=1}" "${TRIES:=1}"
+. "$SITE" || exit 1
 mkdir -p "$LOGS" || exit 1
 # The policy of a step goes by the environment: products state the command line, and those of
 # both steps are to be the same bytes.
@@ -39,7 +39,8 @@ while kill -0 $pid 2>/dev/null; do # a signal ends a wait early
 done
 rm -f "$LOGS/$step-$cycle.pid"
 
-why=$(sed -n 's/\\"/`/g; s/.*"error":{"code":"[^"]*","what":"\([^"]*\)".*/\1/p' "$answer")
+why=$(sed -n -e 's/\\"/`/g' -e 's/.*"error":{"code":"[^"]*","what":"\([^"]*\)","at":"\([^"]*\)".*/\1: \2/p' -e t \
+  -e 's/.*"error":{"code":"[^"]*","what":"\([^"]*\)".*/\1/p' "$answer")
 again=no
 case $code in
 0)
@@ -51,6 +52,7 @@ case $code in
 69) again=yes ;;                       # another node may have what is missing here
 74) again=yes ;;                       # a full disk, a stale handle
 137 | 143) again=yes ;;                # killed: by hand, by the node, for memory
+126 | 127) why="$ENSEMBLE cannot be run" ;;
 esac
 if [ $again = yes ] && [ "$TRY" -lt "$TRIES" ]; then exit 75; fi
 if [ $again = yes ]; then word=gave_up; else word=refused; fi

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -373,6 +374,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if err != nil || there != nil {
 		if err == nil {
 			p.tidy(init)
+			err = p.completeReference(first)
 		}
 		return p.publishedAs(init, there, nil), err
 	}
@@ -441,7 +443,7 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	if p.shown != nil {
 		p.shown(exampleOfStart(p.model, init, q.Members, q.Control, got.stats, out))
 	}
-	if first && p.model.Task.Features.Fields != nil { // not before: a refused model must not replace the reference of another; all of it is there unless its files are damaged
+	if first && p.hasReference() { // not before: a refused model must not replace the reference of another
 		if err := p.model.SaveReference(filepath.Join(p.o.Out, referenceDir)); err != nil {
 			return r, err
 		}
@@ -449,6 +451,19 @@ func (p *prediction) start(ctx context.Context, init ensemble.Init, first bool) 
 	r = p.publishedAs(init, made, slices.DeleteFunc(pub.Warnings, func(w string) bool { return w == p.foreign })) // which is told once
 	r.Already = already
 	return r, nil
+}
+
+// hasReference tells whether all is there that is left beside products, as it is unless files of the model are damaged.
+func (p *prediction) hasReference() bool { return p.model.Task.Features.Fields != nil }
+
+// completeReference leaves the baselines beside a start that is complete, where the process that published it ended before
+// it had: by a full disk, or killed.
+func (p *prediction) completeReference(first bool) error {
+	dir := filepath.Join(p.o.Out, referenceDir)
+	if _, err := os.Stat(filepath.Join(dir, model.File)); !first || !errors.Is(err, fs.ErrNotExist) || !p.hasReference() || !p.ranks.Leads() {
+		return nil
+	}
+	return p.model.SaveReference(dir)
 }
 
 // begin makes the input of the network, which is open, of the forecast of ranks that predict together, whose

@@ -85,9 +85,16 @@ func TestWholeJob(t *testing.T) {
 	if predicted.Cycles != 3 {
 		t.Fatalf("%d cycles, want 3", predicted.Cycles)
 	}
+	reference := filepath.Join(out, referenceDir, model.File)
+	want, err := os.ReadFile(reference)
+	must(t, err)
+	must(t, os.Remove(reference)) // as of a process that ended before it was written
 	repeated, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF, product.GRIB2}, Version: "test"})
 	if err != nil || repeated.Already != 3 {
 		t.Errorf("predicting again: %+v, %v; want 3 cycles that are there already", repeated, err)
+	}
+	if got, err := os.ReadFile(reference); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the reference is not completed: %v", err)
 	}
 	rereadOnce(t, runDir, test)
 	alone, err := Predict(context.Background(), PredictOptions{RunDir: runDir, Input: test[1:2], Out: out, Version: "test"})

@@ -3,7 +3,9 @@ package serve
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,4 +116,25 @@ func TestMetricsText(t *testing.T) {
 // spaced writes an object of one key as Python does.
 func spaced(object []byte) string {
 	return string(bytes.Replace(object, []byte(`":"`), []byte(`": "`), 1))
+}
+
+// docs/serve.md has every metric of ours.
+func TestMetricsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/serve.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(newMetrics("1").text(7))) {
+		f := strings.Fields(line)
+		if f[0] != "#" || f[1] != "TYPE" || !strings.HasPrefix(f[2], "ensemble_") {
+			continue
+		}
+		if n++; !bytes.Contains(doc, []byte("`"+f[2]+"`")) && !bytes.Contains(doc, []byte("`"+f[2]+"{")) {
+			t.Errorf("%s is not in docs/serve.md", f[2])
+		}
+	}
+	if n < 15 {
+		t.Errorf("%d metrics", n)
+	}
 }
