@@ -68,15 +68,10 @@ func configShow(a *app) *cobra.Command {
 func configExplain(a *app) *cobra.Command {
 	var load func(config.Sources) (*config.Schema, effective, error)
 	cmd := &cobra.Command{
-		Use:     "explain [KEY]",
-		Short:   "Explain a key, the keys below it, or all keys",
-		Example: "  ensemble config explain train.loss.kind\n  ensemble config explain data.split",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return oneArg(cmd, args)
-			}
-			return nil
-		},
+		Use:         "explain [KEY]",
+		Short:       "Explain a key, the keys below it, or all keys",
+		Example:     "  ensemble config explain train.loss.kind\n  ensemble config explain data.split",
+		Args:        atMostOneArg,
 		Annotations: notes("ensemble config show"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return config.TrainSchema.Names(), cobra.ShellCompDirectiveNoFileComp

@@ -68,6 +68,8 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--workspace", "much"}, "--workspace"},
 		{[]string{"predict", "--run-dir", "r", "--input", "f", "--out", "o", "--threads", "-3"}, `"-3" is no value for --threads`},
 		{[]string{"verify", "--forecast", "f", "--analysis", "a", "--resamples", "-5"}, "it is a whole number, 0 or more"},
+		{[]string{"config", "explain", "loss"}, "did you mean `train.loss`?"},
+		{[]string{"train", "-c", "../../experiments/small/trian.yaml", "--run-dir", "x"}, "did you mean `../../experiments/small/train.yaml`?"},
 		{[]string{"experiment", "run", "../../experiments/smal"}, "did you mean `../../experiments/small`?"},
 		{[]string{"experiment", "run", "../../experiments"}, "give one of them: ../../experiments/demo, "},
 		{[]string{"experiment", "run", "elsewhere"}, "`ensemble experiment list DIR`"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -56,7 +57,7 @@ func (r *reader) file(path string) (tree map[string]any, text []byte) {
 	}
 	if err != nil {
 		r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "cannot read the configuration", At: path, Why: plain(err),
-			Fix: "give the path of a YAML file after " + r.schema.flag, Err: err})
+			Fix: nearFile(path, "give the path of a YAML file after "+r.schema.flag), Err: err})
 		return nil, nil
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -126,6 +127,23 @@ func plain(err error) string {
 		return pe.Err.Error()
 	}
 	return err.Error()
+}
+
+// nearFile is the fix of a file that cannot be read: the YAML file of its folder whose name is like its own, if it is not there.
+func nearFile(path, otherwise string) string {
+	var names []string
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		entries, _ := os.ReadDir(filepath.Dir(path)) // none, if that is not there either
+		for _, e := range entries {
+			if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".yaml" || ext == ".yml") {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	if near := nearest.Find(filepath.Base(path), names); near != "" {
+		return "did you mean `" + filepath.Join(filepath.Dir(path), near) + "`?"
+	}
+	return otherwise
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line ([0-9]+): )?(.*)$`)
@@ -332,14 +350,16 @@ func (r *reader) unknown(name *yaml.Node, at *node, path string) {
 	r.fault(name, fmt.Sprintf("unknown key %q", word), why, fix)
 }
 
-// elsewhere is the first key with this last name.
-func (s *Schema) elsewhere(name string) string {
+// elsewhere is the key, or the group of keys, with this last name that lies least deep; of several the first.
+func (s *Schema) elsewhere(name string) (found string) {
 	for _, k := range s.Keys {
-		if last(k.Path) == name {
-			return k.Path
+		for path := k.Path; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
+			if last(path) == name && (found == "" || strings.Count(path, ".") < strings.Count(found, ".")) {
+				found = path
+			}
 		}
 	}
-	return ""
+	return found
 }
 
 func last(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }

@@ -25,6 +25,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -347,11 +348,24 @@ func finished(runDir string) (*rundir.Manifest, error) {
 		return m, err
 	}
 	if _, err := os.Stat(runDir); errors.Is(err, os.ErrNotExist) {
-		return nil, &exit.Error{Code: exit.NotYet, What: "no such run directory", At: runDir,
-			Fix: "correct the path, or train first: ensemble train -c FILE --run-dir " + runDir, Err: err}
+		return nil, noRun(runDir, err)
 	}
 	return nil, &exit.Error{Code: exit.NotYet, What: "the run is not finished", At: filepath.Join(runDir, "manifest.json"),
 		Why: "without a manifest the model may be incomplete", Fix: "finish the training: ensemble train … --run-dir " + runDir + " --resume auto", Err: err}
+}
+
+// noRun says that a run directory is not there, and which one was probably meant: beside it, here, or in the folder runs.
+func noRun(dir string, err error) error {
+	fix := "correct the path"
+	there := slices.Concat(Directories(filepath.Dir(dir)+string(filepath.Separator)), Directories(""))
+	names := make([]string, len(there))
+	for i, d := range there {
+		names[i] = filepath.Base(d)
+	}
+	if near := nearest.Find(filepath.Base(dir), names); near != "" {
+		fix = "give " + there[slices.Index(names, near)] + " if that was meant"
+	}
+	return &exit.Error{Code: exit.NotYet, What: "no such run directory", At: dir, Fix: fix + ", or train first: ensemble train -c FILE --run-dir " + dir, Err: err}
 }
 
 // identity is what all ranks must have alike. Files are told apart by their names and

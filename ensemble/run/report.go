@@ -40,6 +40,9 @@ func Report(o ReportOptions) (path string, err error) {
 
 // gather collects what a folder has to show.
 func gather(dir string) (*report.Page, error) {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil, noRun(dir, err)
+	}
 	page := &report.Page{Title: "Report of " + filepath.Base(dir)}
 	scores, err := ReadScores(dir)
 	if err != nil && exit.CodeOf(err) != exit.NotYet {
