@@ -285,6 +285,7 @@ var cells = map[string]func(){
 // cell runs one of them in a folder; begun is called when it has started.
 func cell(t *testing.T, name, dir string, begun func(*os.Process)) (stdout, stderr string, code exit.Code) {
 	t.Helper()
+	testdecoder.Path(t)
 	var out, said bytes.Buffer
 	cmd := exec.Command(must(os.Executable()))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &said
@@ -334,7 +335,7 @@ func TestStop(t *testing.T) {
 	stop := func(kind string) func(*os.Process) {
 		return func(p *os.Process) {
 			defer p.Signal(syscall.SIGINT)
-			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 				runs, _ := filepath.Glob(filepath.Join(dir, "kept", "long-*"))
 				if len(runs) != 1 {
 					continue

@@ -180,6 +180,9 @@ func (w *world) forecasts(ctx context.Context, emit func(*Start) error) error {
 	}()
 	var err error
 	for s := range queue {
+		if err == nil {
+			err = context.Cause(ctx) // who gave up is handed nothing more
+		}
 		if err != nil {
 			continue // drain, so that the workers can end
 		}
