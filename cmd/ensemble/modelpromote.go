@@ -91,7 +91,7 @@ func modelHistory(a *app) *cobra.Command {
 
 // promoted is the answer with the model that a name stands for now.
 func promoted(name string, p *run.Promotion) result {
-	return result{data: p, text: func(w io.Writer) error {
+	return result{data: map[string]any{"promotion": p}, text: func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s stands for version %s\n", name, p.Version)
 		return err
 	}}

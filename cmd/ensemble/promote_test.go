@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 // another is a copy of the trained run with a model that has another checksum and says the same.
@@ -86,7 +87,7 @@ func TestPromoteAtOnce(t *testing.T) {
 		}
 	}
 	f.expect(exit.OK, nil, "model", "promote", runs[0], "--as", name)
-	f.expect(exit.OK, nil, "model", "promote", runs[1], "--as", name) // after whatever was killed
+	f.expect(exit.OK, []string{`"version":"` + version.Version + `"`, `"promotion":{"schema":"ensemble.promotion/1","version":"`}, "model", "promote", runs[1], "--as", name, "--json") // after whatever was killed
 	var now promotion
 	text, err := os.ReadFile(filepath.Join(name, "current.json"))
 	if err != nil || json.Unmarshal(text, &now) != nil {

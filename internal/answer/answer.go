@@ -72,8 +72,8 @@ func faultOf(e *exit.Error) *Fault {
 	return f
 }
 
-// Write prints the frame, followed by the fields of data, as one object on one line.
-// data is a structure or map, or nil.
+// Write prints the frame, followed by the fields of data, as one object on one line. Every name is there once: fields of
+// data that are named as one of the frame, of files that an answer repeats, are left out. data is a structure or map, or nil.
 func (f Frame) Write(w io.Writer, data any) error {
 	out, err := encode(f)
 	if err != nil {
@@ -87,12 +87,44 @@ func (f Frame) Write(w io.Writer, data any) error {
 		if len(fields) < 2 || fields[0] != '{' {
 			return fmt.Errorf("the answer is a %T, which is no JSON object", data)
 		}
-		if len(fields) > 2 {
-			out = append(append(out[:len(out)-1], ','), fields[1:]...)
+		if out, err = join(out, fields); err != nil {
+			return err
 		}
 	}
 	_, err = w.Write(append(out, '\n'))
 	return err
+}
+
+// join puts the fields of one object behind those of another, but those that the first has.
+func join(first, second []byte) ([]byte, error) {
+	var taken map[string]json.RawMessage
+	if err := json.Unmarshal(first, &taken); err != nil {
+		return nil, err
+	}
+	out := first[:len(first)-1]
+	d := json.NewDecoder(bytes.NewReader(second))
+	if _, err := d.Token(); err != nil { // the brace
+		return nil, err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		if _, there := taken[name.(string)]; there { // a name is a string in JSON
+			continue
+		}
+		quoted, err := encode(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(append(append(out, ','), quoted...), ':'), value...)
+	}
+	return append(out, '}'), nil
 }
 
 func encode(v any) ([]byte, error) {

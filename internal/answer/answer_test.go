@@ -22,6 +22,11 @@ func TestWrite(t *testing.T) {
 		{"fields follow", nil, struct {
 			N int `json:"n"`
 		}{3}, `"warnings":[],"n":3}`},
+		{"a file that has names of its own", nil, struct {
+			Schema  string `json:"schema"`
+			N       int    `json:"n"`
+			Version string `json:"version"`
+		}{"ensemble.alarms/1", 3, "w"}, `"version":"v","status":"ok","exit_code":0,"outputs":[],"warnings":[],"n":3}`},
 		{"error with a second", two, nil, `"status":"failed","exit_code":65,"outputs":[],"warnings":[],"error":{"code":"E065","what":"a <b>","at":"x","more":[{"code":"E065","what":"c"}]}}`},
 		{"stopped", &exit.Error{Code: exit.SaveAndStop, What: "s"}, nil, `"status":"interrupted","exit_code":75`},
 		{"no code", errors.New("oops"), nil, `"exit_code":70,"outputs":[],"warnings":[],"error":{"code":"E070","what":"oops"`},
