@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/engine/rng"
+	"github.com/ensemble-weather/ensemble/internal/allocs"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -221,7 +222,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 		fill(p.Input("x"), 1)
 		ctx := context.Background()
 		step := uint64(0)
-		n := testing.AllocsPerRun(20, func() {
+		n := allocs.PerRun(20, func() {
 			if err := p.Run(ctx, step); err != nil {
 				t.Fatal(err)
 			}

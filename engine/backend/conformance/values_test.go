@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/allocs"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -258,14 +259,11 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 		}
 	}
 	if dev.Name() != "ref" && k.Name != "ref" && !k.Waits && !inPlace { // reference kernels are plain and may allocate
-		n, runs := 1.0, 3
+		runs := 3
 		if _, ok := dev.(backend.Remote); ok {
 			runs = 1 // emulation is slow
 		}
-		for i := 0; i < 3 && n > 0; i++ { // the runtime itself may allocate now and then
-			n = min(n, testing.AllocsPerRun(runs, func() { _ = dev.Do(k.Run) }))
-		}
-		if n > 0 {
+		if n := allocs.PerRun(runs, func() { _ = dev.Do(k.Run) }); n > 0 {
 			t.Errorf("kernel %s allocates %v times a run", k.Name, n)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries/librariestest"
+	"github.com/ensemble-weather/ensemble/internal/allocs"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -161,7 +162,7 @@ func TestOperations(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	t.Setenv("FAKE_LOG", "")
-	if n := testing.AllocsPerRun(100, func() {
+	if n := allocs.PerRun(100, func() {
 		if c.AllReduce(x, x, 5, Float32) != nil || c.Exchange(parts) != nil {
 			t.Fatal("failed")
 		}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/allocs"
 )
 
 // tensor is a blocked tensor in either storage, between guard values.
@@ -399,7 +401,7 @@ func TestBlockedNoAllocation(t *testing.T) {
 	x := tensorOf(t, b, true, random(1, b.Plain(), -1, 1))
 	y, s := newTensor(t, b, true), newTensor(t, small, true)
 	plain, ch := make([]float32, b.Plain()), make([]float32, b.C)
-	got := testing.AllocsPerRun(20, func() {
+	got := allocs.PerRun(20, func() {
 		p.Unblock(plain, x.stored(), b, 0, b.C)
 		p.Block(y.stored(), b, plain, 0, b.C)
 		p.CopyChannels(y.stored(), b, 3, x.stored(), b, 0, 20)

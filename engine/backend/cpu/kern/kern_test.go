@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/allocs"
 )
 
 // everywhere runs a test for every instruction set of this machine, on
@@ -162,7 +164,7 @@ func TestNoAllocation(t *testing.T) {
 	x, y := random(1, 40000, -1, 1), make([]float32, 40000)
 	small := make([]float32, 10000)
 	arg := make([]uint8, 10000)
-	got := testing.AllocsPerRun(20, func() {
+	got := allocs.PerRun(20, func() {
 		p.Unary(Exp, y, x)
 		p.Binary(Add, y, x, y)
 		p.Sum(x)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries/librariestest"
+	"github.com/ensemble-weather/ensemble/internal/allocs"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -444,7 +445,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	t.Setenv("FAKE_LOG", "")
-	if n := testing.AllocsPerRun(100, func() {
+	if n := allocs.PerRun(100, func() {
 		if err := p.Run(o); err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ package gpu
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/internal/allocs"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -341,15 +341,11 @@ func TestCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill := must[device.Call](t)(m.Call("fill", device.Size{}, p, float32(2.5), int64(100)))
-	n := math.Inf(1)
-	for i := 0; i < 3 && n > 0; i++ { // the runtime itself may allocate now and then
-		n = min(n, testing.AllocsPerRun(10, func() {
-			if fill.Run() != nil {
-				t.Error("it does not run")
-			}
-		}))
-	}
-	if n > 0 {
+	if n := allocs.PerRun(10, func() {
+		if fill.Run() != nil {
+			t.Error("it does not run")
+		}
+	}); n > 0 {
 		t.Errorf("a call allocates %v times", n)
 	}
 	got := make([]float32, 100)
@@ -458,15 +454,11 @@ func TestRecord(t *testing.T) {
 		t.Error("the recording has done the work")
 	}
 	host[9] = 5
-	n := math.Inf(1)
-	for i := 0; i < 3 && n > 0; i++ { // the runtime itself may allocate now and then
-		n = min(n, testing.AllocsPerRun(3, func() {
-			if err := r.Run(); err != nil {
-				t.Error(err)
-			}
-		}))
-	}
-	if n > 0 {
+	if n := allocs.PerRun(3, func() {
+		if err := r.Run(); err != nil {
+			t.Error(err)
+		}
+	}); n > 0 {
 		t.Errorf("a recording allocates %v times", n)
 	}
 	if host[0] != 3 || host[8] != 3 || host[9] != 0 {
