@@ -152,9 +152,15 @@ func (c *child) read(ctx context.Context, within time.Duration, v any) error {
 	if err := c.stdout.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { c.stdout.SetReadDeadline(time.Unix(1, 0)) })
+	late := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		c.stdout.SetReadDeadline(time.Unix(1, 0))
+		close(late)
+	})
 	err := wire.ReadFrame(c.stdout, v)
-	stop()
+	if !stop() {
+		<-late // the end of this request is none of the next
+	}
 	if err == nil {
 		return nil
 	}

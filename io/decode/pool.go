@@ -137,6 +137,9 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 		return ctx.Err()
 	}
 	defer func() { p.slots <- slot }()
+	if err := ctx.Err(); err != nil { // a child that is free may be quicker than the news of the end
+		return err
+	}
 	for attempt := 0; ; attempt++ {
 		if slot == nil {
 			if slot, err = start(ctx, p.opt); err != nil {
