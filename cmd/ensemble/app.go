@@ -84,6 +84,7 @@ func newApp(stdout, stderr io.Writer) *app {
 	common.BoolVarP(&a.verbose, "verbose", "v", false, "print details and the causes of errors")
 	common.StringVar(&a.logFile, "log-file", "", "also write messages to this file")
 	common.StringVar(&a.logFormat, "log-format", "text", "of messages: text, or json with one object a line (default of serve)")
+	words(common, "log-format", logFormats...)
 	showVersion := a.root.Flags().Bool("version", false, "print the version") // without cobra's -v
 	a.root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *showVersion {
@@ -96,7 +97,7 @@ func newApp(stdout, stderr io.Writer) *app {
 	for _, build := range commands {
 		a.root.AddCommand(build(a))
 	}
-	completeRuns(a.root)
+	completeFlags(a.root)
 	setHelp(a)
 	return a
 }

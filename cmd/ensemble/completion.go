@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
@@ -49,16 +50,23 @@ func completeKeys(cmd *cobra.Command, schema *config.Schema) {
 	}
 }
 
-// completeRuns completes --run-dir of all commands below cmd by the run directories
-// that are there.
-func completeRuns(cmd *cobra.Command) {
-	if cmd.LocalFlags().Lookup("run-dir") != nil {
-		if err := cmd.RegisterFlagCompletionFunc("run-dir", runNames); err != nil {
+// completeFlags completes flags of all commands below cmd: --run-dir by the run directories that are there, and those that
+// take one of a few words by these.
+func completeFlags(cmd *cobra.Command) {
+	register := func(flag string, by cobra.CompletionFunc) {
+		if err := cmd.RegisterFlagCompletionFunc(flag, by); err != nil {
 			panic(err) // two functions for one flag
 		}
 	}
+	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name == "run-dir" {
+			register(f.Name, runNames)
+		} else if known := f.Annotations[wordsOf]; known != nil {
+			register(f.Name, cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
 	for _, sub := range cmd.Commands() {
-		completeRuns(sub)
+		completeFlags(sub)
 	}
 }
 

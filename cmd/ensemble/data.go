@@ -48,6 +48,7 @@ func dataPrepare(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the store; data.store if not given")
 	f.StringVar(&o.Storage, "storage", run.Storages()[0], strings.Join(run.Storages(), ", "))
+	words(f, "storage", run.Storages()...)
 	protocol := f.String("protocol", "", "refuse input that lacks starts of a `PROTOCOL`: "+strings.Join(config.Protocols(), ", ")+", or a file")
 	f.UintVar(&workers, "workers", 0, "shards that are written at once; 0 means one a processor")
 	memory := sizeFlag(f, "memory", "bound of fields and buffers of all workers, a `SIZE` (default 1GiB)")

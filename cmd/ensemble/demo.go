@@ -35,12 +35,13 @@ func demoCommand(a *app) *cobra.Command {
 	threads := threadsFlag(f)
 	f.StringVarP(&o.Root, "out", "o", "runs", "`DIR` for data, run and products")
 	f.StringSliceVar(&formats, "format", []string{"grib2"}, "of the generated ensembles: grib2, netcdf or both")
+	known := words(f, "format", "grib2", "netcdf")
 	f.Uint64Var(&o.Data.Seed, "seed", 0, "start of all random numbers of the generated data")
 	f.BoolVar(&o.DataOnly, "data-only", false, "generate the data and stop")
 	f.StringArrayVar(&o.Set, "set", nil, "override one `key=value` of the training")
 	completeKeys(cmd, config.TrainSchema)
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		if err := oneOf("--format", formats, "grib2", "netcdf"); err != nil {
+		if err := oneOf("--format", formats, known...); err != nil {
 			return result{}, err
 		}
 		if slices.Contains(formats, "grib2") {

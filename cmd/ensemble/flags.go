@@ -36,9 +36,10 @@ func configFlagsOf(cmd *cobra.Command, schema *config.Schema) *config.Sources {
 // the reporter.
 func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) {
 	mode := f.String("progress", "auto", "auto, bar, plain or none")
+	modes := words(f, "progress", "auto", "bar", "plain", "none")
 	interval := f.Duration("log-interval", progress.DefaultInterval, "time between two lines of plain progress")
 	return func() (*progress.Reporter, error) {
-		if err := oneOf("--progress", []string{*mode}, "auto", "bar", "plain", "none"); err != nil {
+		if err := oneOf("--progress", []string{*mode}, modes...); err != nil {
 			return nil, err
 		}
 		m := progress.Mode(*mode)
@@ -55,8 +56,9 @@ func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) 
 // overwriteFlag adds --overwrite and gives a function that reads it.
 func overwriteFlag(f *pflag.FlagSet) func() (string, error) {
 	policy := f.String("overwrite", "same", "replace what is there: never, same (made from the same), always")
+	policies := words(f, "overwrite", "never", "same", "always")
 	return func() (string, error) {
-		return *policy, oneOf("--overwrite", []string{*policy}, "never", "same", "always")
+		return *policy, oneOf("--overwrite", []string{*policy}, policies...)
 	}
 }
 
@@ -68,8 +70,9 @@ func threadsFlag(f *pflag.FlagSet) *uint {
 // deviceFlag adds --device, and gives what checks and reads it.
 func deviceFlag(f *pflag.FlagSet) func() (string, error) {
 	device := f.String("device", "cpu", "what computes: cpu, cuda (an NVIDIA GPU), or auto (the GPU where there is one)")
+	devices := words(f, "device", "cpu", "cuda", "auto")
 	return func() (string, error) {
-		return *device, oneOf("--device", []string{*device}, "cpu", "cuda", "auto")
+		return *device, oneOf("--device", []string{*device}, devices...)
 	}
 }
 
@@ -167,6 +170,17 @@ func lacks(cmd *cobra.Command, flags []string) error {
 	return &exit.Error{Code: exit.Usage, What: "missing --" + strings.Join(flags, " and --"), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
 }
 
+// wordsOf is the annotation of flags that take one of a few words, by which shells complete them.
+const wordsOf = "words"
+
+// words says which words a flag takes, and gives them.
+func words(f *pflag.FlagSet, flag string, words ...string) []string {
+	if err := f.SetAnnotation(flag, wordsOf, words); err != nil {
+		panic(err) // the flag is declared by the caller
+	}
+	return words
+}
+
 // oneOf checks the values of a flag that is one of a few words.
 func oneOf(flag string, values []string, words ...string) error {
 	for _, v := range values {
@@ -197,6 +211,7 @@ func workspaceFlag(f *pflag.FlagSet) func() (int64, error) {
 func regridFlag(f *pflag.FlagSet) func() (run.Interpolation, error) {
 	methods := run.InterpolationMethods()
 	method := f.String("regrid", "", "bring fields on other grids there by a `METHOD`: "+strings.Join(methods, ", "))
+	words(f, "regrid", methods...)
 	return func() (run.Interpolation, error) {
 		if *method == "" {
 			return run.Interpolation{}, nil

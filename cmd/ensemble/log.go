@@ -32,9 +32,12 @@ func asJSON(args []string) bool {
 	return slices.Contains(args, "--log-format=json") || i >= 0 && i+1 < len(args) && args[i+1] == "json"
 }
 
+// logFormats are the values of --log-format.
+var logFormats = []string{"text", "json"}
+
 // openLog makes the loggers once the flags are known.
 func (a *app) openLog() error {
-	if err := oneOf("--log-format", []string{a.logFormat}, "text", "json"); err != nil {
+	if err := oneOf("--log-format", []string{a.logFormat}, logFormats...); err != nil {
 		return err
 	}
 	level := slog.LevelInfo

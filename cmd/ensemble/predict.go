@@ -118,6 +118,7 @@ func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (run.Pr
 	out := f.StringP("out", "o", "", "`DIR` of the products; one folder a start")
 	publishing := publishingFlags(cmd)
 	precision := f.String("precision", "", "fields inside the network: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
+	words(f, "precision", config.Precisions...)
 	sparse := false
 	sparseFlag(f, &sparse)
 	regrid := regridFlag(f)
@@ -197,18 +198,24 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	f.String("stations", "", "`FILE` of stations to make the products for too, CSV or GeoJSON")
 	f.String("interpolation", "", "of stations: bilinear or nearest (default bilinear)")
 	f.String("orography", "", "`FILE` with the height of the model's ground, for 2t at stations")
+	keys := []struct {
+		flag, key string
+		text      bool // a list of texts, rather than of numbers
+	}{
+		{"products", "products", true}, {"quantiles", "quantiles", false}, {"probability", "probabilities", true},
+		{"format", "output.formats", true}, {"longitude", "output.longitude", true}, {"nc-profile", "output.nc_profile", true},
+		{"quantise", "output.quantise", false}, {"area", "output.area", true},
+		{"variables", "output.variables", true}, {"levels", "output.levels", true}, {"leads", "output.leads", true},
+		{"stations", "output.stations", true}, {"interpolation", "output.interpolation", true}, {"orography", "output.orography", true},
+	}
+	for _, k := range keys {
+		if choices := config.PredictSchema.Choices(k.key); choices != nil {
+			words(f, k.flag, choices...)
+		}
+	}
 	return func() []config.Flag {
 		var out []config.Flag
-		for _, k := range []struct {
-			flag, key string
-			text      bool // a list of texts, rather than of numbers
-		}{
-			{"products", "products", true}, {"quantiles", "quantiles", false}, {"probability", "probabilities", true},
-			{"format", "output.formats", true}, {"longitude", "output.longitude", true}, {"nc-profile", "output.nc_profile", true},
-			{"quantise", "output.quantise", false}, {"area", "output.area", true},
-			{"variables", "output.variables", true}, {"levels", "output.levels", true}, {"leads", "output.leads", true},
-			{"stations", "output.stations", true}, {"interpolation", "output.interpolation", true}, {"orography", "output.orography", true},
-		} {
+		for _, k := range keys {
 			flag := f.Lookup(k.flag)
 			if !flag.Changed {
 				continue

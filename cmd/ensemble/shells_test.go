@@ -45,6 +45,9 @@ func TestShells(t *testing.T) {
 		{"ensemble train --set train.batch_s", "--set train.batch_size="},
 		{"ensemble predict --set members.on_sh", "--set members.on_short="},
 		{"ensemble predict --run-dir runs/w", "--run-dir runs/winter-42"},
+		{"ensemble predict --overwrite al", "--overwrite always "},
+		{"ensemble predict --format gr", "--format grib2 "},
+		{"ensemble doctor --log-format j", "--log-format json "},
 		{"ensemble report runs/w", "report runs/winter-42"},
 	}
 	for name, shell := range map[string]struct{ args, start string }{

@@ -193,6 +193,15 @@ func (s *Schema) find(path string) *node {
 	return at
 }
 
+// Choices are the words that a key takes; nil if it takes others, or there is no such key.
+func (s *Schema) Choices(path string) []string {
+	i := slices.IndexFunc(s.Keys, func(k Key) bool { return k.Path == path })
+	if i < 0 {
+		return nil
+	}
+	return s.Keys[i].Check.names
+}
+
 // Names lists the paths of all keys in table order, for completion and search.
 func (s *Schema) Names() []string {
 	names := make([]string, len(s.Keys))
