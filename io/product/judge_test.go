@@ -152,6 +152,9 @@ func tool(t testing.TB, name string) string {
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
+	if path := args[len(args)-1]; filepath.Base(name) == "cdo" && filepath.IsAbs(path) { // which takes a name with blanks for several
+		cmd.Dir, cmd.Args[len(args)] = filepath.Dir(path), filepath.Base(path)
+	}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
