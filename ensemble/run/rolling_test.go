@@ -245,6 +245,10 @@ func TestVerdict(t *testing.T) {
 	if _, err := Rolling(context.Background(), c); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("nothing to compare with: %v", err)
 	}
+	c.Against = filepath.Join(c.Against, "mistyped")
+	if _, err := Rolling(context.Background(), c); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "named by --against") {
+		t.Errorf("a folder that is not there: %v", err)
+	}
 }
 
 // promotions lets a name stand for a trained model and for a worse one, of which the verdicts are given, and back.

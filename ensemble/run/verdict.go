@@ -1,7 +1,10 @@
 package run
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -57,6 +60,9 @@ func verdictOn(o RollingOptions, own *RollingResult) (*Verdict, error) {
 		return nil, err
 	}
 	none := &exit.Error{Code: exit.NotYet, What: "there is no start to compare", At: o.Against, Why: "the two verifications have no start in common yet", Fix: "verify the products of both models on the same days, and wait for their analyses"}
+	if _, err := os.Stat(o.Against); errors.Is(err, fs.ErrNotExist) {
+		return nil, &exit.Error{Code: exit.NotYet, What: "no such folder", At: o.Against, Why: "named by --against", Fix: "correct the path, or judge the products of the other model first: ensemble verify --rolling " + o.Against, Err: err}
+	}
 	if used == nil || own.Scores == nil {
 		return nil, none
 	}

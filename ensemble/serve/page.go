@@ -154,7 +154,10 @@ func (s *state) draw() ([]byte, error) {
 	}
 	if scores != "" {
 		var err error
-		if p.Scores, err = run.ReadScores(scores); err != nil && exit.CodeOf(err) != exit.NotYet {
+		switch p.Scores, err = run.ReadScores(scores); {
+		case exit.CodeOf(err) == exit.NotYet:
+			fact("scores", "none yet")
+		case err != nil:
 			p.Warnings = append(p.Warnings, "The scores cannot be read: "+exit.OneLine(err))
 		}
 	}

@@ -2,10 +2,12 @@ package serve
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
 )
 
@@ -42,6 +44,7 @@ func TestPageAfterABug(t *testing.T) {
 func TestPageWithoutMaps(t *testing.T) {
 	root := t.TempDir()
 	s := newState(Options{Predict: run.PredictOptions{Out: root}})
+	s.options.Service.Scores = config.Path(filepath.Join(root, "none"))
 	s.change(func() { s.lack = "there is no input in the folder: fc" })
 	page := func() string {
 		text, err := s.drawn()
@@ -50,7 +53,7 @@ func TestPageWithoutMaps(t *testing.T) {
 		}
 		return string(text)
 	}
-	if got := page(); !strings.Contains(got, "Some of the input is not there: there is no input in the folder: fc") || strings.Contains(got, "they are drawn when") || strings.Contains(got, "Coastlines") {
+	if got := page(); !strings.Contains(got, "Some of the input is not there: there is no input in the folder: fc") || !strings.Contains(got, "<dt>scores</dt><dd>none yet") || strings.Contains(got, "they are drawn when") || strings.Contains(got, "Coastlines") {
 		t.Errorf("before the first start: %s", got)
 	}
 	publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
