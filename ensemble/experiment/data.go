@@ -40,6 +40,9 @@ type experimentData struct {
 func (o *Options) data(ctx context.Context) (*experimentData, error) {
 	c, began := o.Experiment, time.Now()
 	d := &experimentData{forecasts: c.Data.Forecasts, analyses: c.Data.Analyses, record: record.Data{From: c.Data.From}}
+	if o.Data != "" && c.Data.From != config.DataOfFiles && o.Warn != nil {
+		o.Warn(fmt.Sprintf("the data of %s are made by the program; those in %s are not read", c.Name, o.Data))
+	}
 	var err error
 	switch c.Data.From {
 	case config.DataOfDemo:
@@ -128,8 +131,11 @@ func (o *Options) folder() (string, error) {
 
 // whereFix says how data are given.
 func (o *Options) whereFix() string {
-	fix := "give their folder with --data, or set " + DataVariable + " to the folder of data/" + o.Experiment.Name
-	if slices.ContainsFunc(o.Experiment.Data.Files, func(f config.ExperimentFile) bool { return f.URL != "" }) {
+	fix := "give their folder with --data, or set " + DataVariable + " to the folder in which a folder " + o.Experiment.Name + " has them"
+	switch addressed := slices.ContainsFunc(o.Experiment.Data.Files, func(f config.ExperimentFile) bool { return f.URL != "" }); {
+	case o.Fetch: // and they are not here still
+		fix += "; --fetch gets none of them, for they have no address in " + config.ExperimentFileName
+	case addressed:
 		fix += ", or let --fetch get them"
 	}
 	return fix

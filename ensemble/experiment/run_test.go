@@ -170,6 +170,7 @@ func TestRecordedRefuses(t *testing.T) {
 		want   string
 	}{
 		{"no folder", []string{"folder: " + data, "folder: " + data + "/none"}, exit.NotYet, "are not here"},
+		{"where data lie", []string{"folder: " + data, "folder: " + data + "/none"}, exit.NotYet, "in which a folder tiny has them"},
 		{"a file is missing", []string{"  files:\n", "  files:\n    - {path: demo_fc_x.grib2, sha256: \"" + strings.Repeat("0", 64) + "\"}\n"}, exit.NotYet, "demo_fc_x.grib2"},
 		{"another file", []string{"{path: " + fc + ", sha256: \"", "{path: " + fc + ", sha256: \"" + strings.Repeat("0", 64) + "\"} #"}, exit.BadData, "another one"},
 		{"not listed", []string{"    - {path: " + fc, "    #"}, exit.BadData, "not of the experiment"},
