@@ -170,6 +170,15 @@ func flagError(cmd *cobra.Command, err error) error {
 		if near := nearest.Find(m[1], names); near != "" {
 			e.Fix = "did you mean `--" + near + "`?"
 		}
+		var others []string
+		for _, c := range cmd.Root().Commands() {
+			if c.Flags().Lookup(m[1]) != nil {
+				others = append(others, "`"+c.CommandPath()+"`")
+			}
+		}
+		if len(others) > 0 && len(others) <= 3 {
+			e.Why = "it is a flag of " + strings.Join(others, ", ")
+		}
 	} else if m := flagShort.FindStringSubmatch(err.Error()); m != nil {
 		e.What = fmt.Sprintf("unknown flag %q", "-"+m[1])
 	} else if m := flagNoValue.FindStringSubmatch(err.Error()); m != nil {

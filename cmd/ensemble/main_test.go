@@ -35,6 +35,7 @@ func TestCommandLineErrors(t *testing.T) {
 	}{
 		{[]string{"doctr"}, "did you mean `ensemble doctor`?"},
 		{[]string{"doctor", "--jsn"}, "did you mean `--json`?"},
+		{[]string{"serve", "--log-format", "text", "--deadline", "+3m"}, "it is a flag of `ensemble predict`"},
 		{[]string{"doctor", "-x"}, `unknown flag "-x"`},
 		{[]string{"doctor", "extra"}, `unexpected argument "extra"`},
 		{[]string{"doctor", "--run-dir"}, `flag "--run-dir" needs a value`},

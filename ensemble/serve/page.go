@@ -120,7 +120,11 @@ func (s *state) draw() ([]byte, error) {
 		fact("status", "%s", m.Status)
 		fact("members", "%d used of %d expected, control %sd", len(m.MembersUsed), m.MembersExpected, m.ControlPolicy)
 		if m.Status == manifest.Degraded {
-			p.Warnings = append(p.Warnings, fmt.Sprintf("The latest start is degraded: it has %d of %d members.", len(m.MembersUsed), m.MembersExpected))
+			degraded := "The latest start is degraded." // of members that the model does not use, or by damage: its own warnings say so
+			if len(m.MembersUsed) < m.MembersExpected {
+				degraded = fmt.Sprintf("The latest start is degraded: it has %d of %d members.", len(m.MembersUsed), m.MembersExpected)
+			}
+			p.Warnings = append(p.Warnings, degraded)
 		}
 		p.Warnings = append(p.Warnings, m.Warnings...)
 	} else {

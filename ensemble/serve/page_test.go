@@ -9,6 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 // Maps that cannot be drawn, of whatever was kept, are no end of the service.
@@ -60,5 +62,25 @@ func TestPageWithoutMaps(t *testing.T) {
 	s.change(func() { s.lack = "" })
 	if got := page(); strings.Contains(got, "is not there") || !strings.Contains(got, "none yet: they are drawn when a start is issued here") {
 		t.Errorf("of a start that was there: %s", got)
+	}
+}
+
+// A degraded start that has every member of the model is not said to lack some.
+func TestPageOfDegraded(t *testing.T) {
+	for expected, want := range map[int]string{2: "The latest start is degraded.<", 5: "it has 2 of 5 members."} {
+		root := t.TempDir()
+		publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
+		m, err := product.ReadManifest(filepath.Join(root, "2026010100"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Status, m.MembersExpected = manifest.Degraded, expected
+		if err := manifest.Write(filepath.Join(root, "2026010100"), m); err != nil {
+			t.Fatal(err)
+		}
+		text, err := newState(Options{Predict: run.PredictOptions{Out: root}}).drawn()
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%d expected: %v, no %q in %s", expected, err, want, text)
+		}
 	}
 }
