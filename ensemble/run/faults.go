@@ -154,7 +154,7 @@ func inventory(c *ensemble.Catalogue, at string, entries []ensemble.Entry, block
 // the input, so that a wrong name is told from an incomplete file.
 func offers(c *ensemble.Catalogue, at string, b block) (faults []Fault) {
 	seen := map[string]bool{}
-	perturbed := false
+	perturbed, numbered := false, false
 	for _, e := range c.Entries {
 		if e.Product == ensemble.MemberField {
 			seen["variable "+e.Variable] = true
@@ -162,6 +162,7 @@ func offers(c *ensemble.Catalogue, at string, b block) (faults []Fault) {
 			seen["lead "+e.Lead.String()] = true
 			seen["member "+e.Member.String()] = true
 			perturbed = perturbed || e.Member > 0
+			numbered = numbered || e.Member != ensemble.NoMember
 		}
 	}
 	missing := func(kind, name, have string) {
@@ -191,9 +192,14 @@ func offers(c *ensemble.Catalogue, at string, b block) (faults []Fault) {
 	for _, t := range b.axes.Leads {
 		missing("lead", t.String(), "leads "+strings.Join(phrase.Words(c.Leads()), ", "))
 	}
-	if len(b.members) > 0 && !slices.Equal(b.members, []ensemble.Member{ensemble.NoMember}) && percentilesOnly(c) {
+	ofMembers := len(b.members) > 0 && !slices.Equal(b.members, []ensemble.Member{ensemble.NoMember})
+	if ofMembers && percentilesOnly(c) {
 		return append(faults, Fault{Kind: FaultMissing, Code: exit.BadData, What: "the forecast files hold percentiles, no members", At: at,
 			Why: "percentiles are no members: nothing says which belong together in space and time", Fix: "give the files of the members, or take percentiles for them with members.percentiles: members (in train.yaml data.members.percentiles)"})
+	}
+	if ofMembers && !numbered {
+		return append(faults, Fault{Kind: FaultMissing, Code: exit.NotYet, What: "the forecast files hold no members", At: at,
+			Why: "their fields have no member number, as those of an analysis or of a single forecast", Fix: "give the files of the ensemble, or wait for them"})
 	}
 	for _, m := range b.members {
 		missing("member", m.String(), "members "+ensemble.MemberRanges(c.Members()))

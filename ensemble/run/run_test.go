@@ -350,6 +350,9 @@ func TestBadInput(t *testing.T) {
 		if errors.As(err, &e) && (e.What == "" || e.At == "" || e.Fix == "") {
 			t.Errorf("%s: the error lacks a part: %+v", bad.name, e)
 		}
+		if bad.name == "analysis for forecast" && (strings.Count(err.Error(), "member") != 2 || !strings.Contains(err.Error(), "hold no members")) {
+			t.Errorf("%s: %v", bad.name, err)
+		}
 		if files, _ := filepath.Glob(filepath.Join(out, "*", "*")); slices.ContainsFunc(files, func(s string) bool { return !strings.Contains(s, referenceDir) }) {
 			t.Errorf("%s: left %q", bad.name, files)
 		}
