@@ -352,7 +352,7 @@ func (in *Input) unpack(b *batch, k int) (done bool, err error) {
 	}
 	stored := in.memory(g.Size())
 	defer in.Recycle(stored)
-	if err := numbers.Unpack(stored, &p, numbers.Whole(&p)); err == nil {
+	if err = numbers.Unpack(stored, &p, numbers.Whole(&p)); err == nil {
 		err = p.Spread(stored)
 	}
 	if err != nil {
