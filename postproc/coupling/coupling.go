@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"text/tabwriter"
 
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -70,27 +72,21 @@ func copied(x [][]float32) [][]float32 {
 	return out
 }
 
-// CrossPair is the CRPS of two groups of members that were calibrated apart, its spread
-// taken between the groups only:
+// CrossPair is the score of two groups of members that were calibrated apart, its spread taken between
+// the groups only (dist.CrossPairCRPSGrad), and the same with the spread of pairs within the groups,
 //
-//	mean_i |x_i−y| − ½ mean_{a∈A, b∈B} |x_a−x_b|
+//	mean_i |x_i−y| − ½ mean |x_i−x_j|
 //
-// and the fair score with the spread of pairs within the groups, mean_i |x_i−y| −
-// ½ mean |x_i−x_j|. Their difference measures coupling: 0 when members are independent.
+// Their difference measures coupling: 0 on average when members are independent.
 //
 // Shape: a, b [member], at least 2 in each. Missing: NaN in gives NaN.
 func CrossPair(a, b []float64, y float64) (cross, within float64) {
-	var near, between, inside float64
+	all := slices.Concat(a, b)
+	var near, inside float64
+	for _, v := range all {
+		near += math.Abs(v - y)
+	}
 	pairs := 0
-	for _, v := range a {
-		near += math.Abs(v - y)
-		for _, w := range b {
-			between += math.Abs(v - w)
-		}
-	}
-	for _, v := range b {
-		near += math.Abs(v - y)
-	}
 	for _, g := range [][]float64{a, b} {
 		for i, v := range g {
 			for _, w := range g[:i] {
@@ -99,8 +95,7 @@ func CrossPair(a, b []float64, y float64) (cross, within float64) {
 		}
 		pairs += len(g) * (len(g) - 1) / 2
 	}
-	near /= float64(len(a) + len(b))
-	return near - between/float64(2*len(a)*len(b)), near - inside/float64(2*pairs)
+	return dist.CrossPairCRPSGrad(nil, all, len(a), y), near/float64(len(all)) - inside/float64(2*pairs)
 }
 
 // Case is one date: raw members and what came true.

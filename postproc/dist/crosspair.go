@@ -11,7 +11,7 @@ import "math"
 // of one group gain nothing by knowing of each other. Where values are equal, the mean
 // of both sides is taken.
 //
-// Shape: x and dx [member], 1 ≤ first < M; dx is filled, x is left as it is.
+// Shape: x and dx [member], 1 ≤ first < M; dx is filled, or nil where no derivative is wanted; x is left as it is.
 // Missing: NaN gives NaN. Cost: O(M²); no allocation.
 // Source: Roberts 2026, arXiv:2602.15830 (why fair scores reward coupled members).
 func CrossPairCRPSGrad(dx, x []float64, first int, y float64) float64 {
@@ -19,13 +19,18 @@ func CrossPairCRPSGrad(dx, x []float64, first int, y float64) float64 {
 	var near, between float64
 	for i, v := range x {
 		near += math.Abs(v - y)
-		dx[i] = sign(v-y) / m
 		others := x[first:]
 		if i >= first {
 			others = x[:first]
 		}
 		for _, w := range others {
 			between += math.Abs(v-w) / 2 // every pair is met twice
+		}
+		if dx == nil {
+			continue
+		}
+		dx[i] = sign(v-y) / m
+		for _, w := range others {
 			dx[i] -= sign(v-w) / (2 * a * b)
 		}
 	}
