@@ -146,22 +146,14 @@ const (
 
 // diagramValue is one number of a diagram, a row of diagrams.parquet.
 type diagramValue struct {
-	ID        string       `json:"id"`
-	System    string       `json:"system"`
-	Variable  string       `json:"variable"`
-	Level     string       `json:"level"`
-	Lead      string       `json:"lead"`
-	LeadH     float64      `json:"lead_h"`
-	Region    string       `json:"region"`
-	Season    string       `json:"season"`
-	Threshold score.Number `json:"threshold"`
-	Members   int          `json:"members"`
-	N         int          `json:"n"`
-	Row       int          `json:"row"`
-	Column    string       `json:"column"`
-	Value     score.Number `json:"value"`
-	CILow     score.Number `json:"ci_low"` // of the column with an interval
-	CIHigh    score.Number `json:"ci_high"`
+	score.DiagramKey
+	Members int          `json:"members"`
+	N       int          `json:"n"`
+	Row     int          `json:"row"`
+	Column  string       `json:"column"`
+	Value   score.Number `json:"value"`
+	CILow   score.Number `json:"ci_low"` // of the column with an interval
+	CIHigh  score.Number `json:"ci_high"`
 }
 
 // writeTables writes results as tables for other programs, and says which.
@@ -171,7 +163,7 @@ func writeTables(dir string, r *score.Result) (paths []string, err error) {
 	for _, d := range r.Diagrams {
 		for k, row := range d.Rows {
 			for i, v := range row {
-				x := diagramValue{d.ID, d.System, d.Variable, d.Level, d.Lead, d.LeadH, d.Region, d.Season, d.Threshold, d.Members, d.N, k, d.Columns[i], v, missing, missing}
+				x := diagramValue{d.DiagramKey, d.Members, d.N, k, d.Columns[i], v, missing, missing}
 				if d.Columns[i] == d.Band {
 					x.CILow, x.CIHigh = d.Low[k], d.High[k]
 				}

@@ -34,7 +34,7 @@ func WriteCSV[T any](path string, rows []T) error {
 		for i := range rows {
 			v := reflect.ValueOf(&rows[i]).Elem()
 			for k, c := range cols {
-				cells[k] = cellText(v.Field(c.index))
+				cells[k] = cellText(v.FieldByIndex(c.index))
 			}
 			if err := out.Write(cells); err != nil {
 				return err

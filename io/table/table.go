@@ -2,7 +2,7 @@
 // of the program that imports Arrow.
 //
 // A table is a slice of flat structs; every exported field is a column, named by
-// its json tag. Kinds: string → UTF8, integers → INT64, floats → DOUBLE, bool →
+// its json tag, and so are the fields of embedded structs. Kinds: string → UTF8, integers → INT64, floats → DOUBLE, bool →
 // BOOLEAN, time.Time → TIMESTAMP (ms, UTC). NaN is written as null and null is
 // read as NaN; zero times likewise.
 package table
@@ -35,7 +35,7 @@ var timestamp = &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "UTC"}
 // column is one exported field of a row type.
 type column struct {
 	name  string
-	index int
+	index []int // for reflect.Value.FieldByIndex
 	typ   arrow.DataType
 }
 
@@ -49,6 +49,16 @@ func columns(row reflect.Type) ([]column, error) {
 	var out []column
 	for i := range row.NumField() {
 		f := row.Field(i)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
+			own, err := columns(f.Type)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range own {
+				out = append(out, column{c.name, append([]int{i}, c.index...), c.typ})
+			}
+			continue
+		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || name == "-" {
 			continue
@@ -71,7 +81,7 @@ func columns(row reflect.Type) ([]column, error) {
 		default:
 			return nil, fmt.Errorf("table: field %s of %s is a %s, which has no column", f.Name, row, f.Type)
 		}
-		out = append(out, column{name, i, t})
+		out = append(out, column{name, []int{i}, t})
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("table: %s has no columns", row)
@@ -98,7 +108,7 @@ func Write[T any](path string, rows []T) error {
 	for i := range rows {
 		v := reflect.ValueOf(&rows[i]).Elem()
 		for k, c := range cols {
-			appendValue(b.Field(k), v.Field(c.index))
+			appendValue(b.Field(k), v.FieldByIndex(c.index))
 		}
 	}
 	record := b.NewRecord()
@@ -220,7 +230,7 @@ func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) (ro
 		k := 0
 		for _, chunk := range data.Chunks() {
 			for n := range chunk.Len() {
-				setValue(reflect.ValueOf(&rows[k]).Elem().Field(c.index), chunk, n)
+				setValue(reflect.ValueOf(&rows[k]).Elem().FieldByIndex(c.index), chunk, n)
 				k++
 			}
 		}

@@ -17,8 +17,13 @@ import (
 
 type number float64
 
+// Subject is embedded: its fields are columns like the others.
+type Subject struct {
+	ID string `json:"id"`
+}
+
 type row struct {
-	ID     string    `json:"id"`
+	Subject
 	Value  number    `json:"value"`
 	N      int       `json:"n"`
 	Raw    bool      `json:"raw"`
@@ -30,9 +35,9 @@ type row struct {
 func rows() []row {
 	at := time.Date(1984, 1, 6, 12, 0, 0, 0, time.UTC)
 	return []row{
-		{"crps_fair", 0.826435, 30, true, at, 0, 1.5},
-		{"Grönquist", number(math.NaN()), -7, false, time.Time{}, 0, float32(math.NaN())},
-		{"", number(math.Inf(1)), math.MaxInt64, true, at.Add(time.Millisecond), 0, 0},
+		{Subject{"crps_fair"}, 0.826435, 30, true, at, 0, 1.5},
+		{Subject{"Grönquist"}, number(math.NaN()), -7, false, time.Time{}, 0, float32(math.NaN())},
+		{Subject{""}, number(math.Inf(1)), math.MaxInt64, true, at.Add(time.Millisecond), 0, 0},
 	}
 }
 

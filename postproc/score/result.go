@@ -87,28 +87,33 @@ type Comparison struct {
 	Weights string `json:"weights"`
 }
 
+// DiagramKey says what a diagram is of.
+type DiagramKey struct {
+	ID        string  `json:"id"`
+	System    string  `json:"system"`
+	Variable  string  `json:"variable"`
+	Level     string  `json:"level"`
+	Lead      string  `json:"lead"`
+	LeadH     float64 `json:"lead_h"`
+	Region    string  `json:"region"`
+	Season    string  `json:"season"`
+	Threshold Number  `json:"threshold"`
+}
+
 // Diagram is a score as a table of numbers to be drawn.
 //
 // Shape: Rows [row][column]; Low and High [row] are the interval of column Band from
 // the resampled dates.
 type Diagram struct {
-	ID        string     `json:"id"`
-	System    string     `json:"system"`
-	Variable  string     `json:"variable"`
-	Level     string     `json:"level"`
-	Lead      string     `json:"lead"`
-	LeadH     float64    `json:"lead_h"`
-	Region    string     `json:"region"`
-	Season    string     `json:"season"`
-	Threshold Number     `json:"threshold"`
-	Unit      string     `json:"unit"` // of columns that are no shares and probabilities
-	Members   int        `json:"members"`
-	N         int        `json:"n"` // dates
-	Columns   []string   `json:"columns"`
-	Rows      [][]Number `json:"rows"`
-	Band      string     `json:"band"` // the column with an interval
-	Low       []Number   `json:"low"`
-	High      []Number   `json:"high"`
+	DiagramKey
+	Unit    string     `json:"unit"` // of columns that are no shares and probabilities
+	Members int        `json:"members"`
+	N       int        `json:"n"` // dates
+	Columns []string   `json:"columns"`
+	Rows    [][]Number `json:"rows"`
+	Band    string     `json:"band"` // the column with an interval
+	Low     []Number   `json:"low"`
+	High    []Number   `json:"high"`
 }
 
 // Share is a part of what a system gains over a raw ensemble, relative to the raw
@@ -514,8 +519,8 @@ func means(dates []Cell, times []int, width int) []float64 {
 // diagram draws a score of a system.
 func (v *view) diagram(system int, e *entry) Diagram {
 	t := v.target
-	d := Diagram{ID: e.ID, System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
-		Region: v.name, Season: v.season, Threshold: v.threshold(e.event), Unit: e.UnitOf(t.Unit), Members: v.systems[system].MembersUsed, N: len(v.dates),
+	d := Diagram{DiagramKey: DiagramKey{ID: e.ID, System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
+		Region: v.name, Season: v.season, Threshold: v.threshold(e.event)}, Unit: e.UnitOf(t.Unit), Members: v.systems[system].MembersUsed, N: len(v.dates),
 		Columns: e.Diagram.Columns, Band: e.Diagram.Columns[e.Diagram.Band], Rows: [][]Number{}, Low: []Number{}, High: []Number{}}
 	rows := func(sums []float64) [][]float64 {
 		return e.Diagram.Rows(&Totals{Sums: sums[e.at : e.at+e.size], Weight: 1, Members: v.members[system]})
