@@ -431,7 +431,7 @@ func (r *VariedRow) extremes(dates []score.DateScore) error {
 	r.GainExtreme, r.GainExtremeLow, r.GainExtremeHigh = score.Missing(), score.Missing(), score.Missing()
 	var sums [][]float64
 	for _, d := range dates {
-		if d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead && d.ExtremeWeight > 0 {
+		if r.scores(d) && d.ExtremeWeight > 0 {
 			sums = append(sums, []float64{d.ExtremeWeight * float64(d.ExtremeCRPS), d.ExtremeWeight * float64(d.ExtremeReferenceCRPS)})
 		}
 	}
@@ -485,12 +485,6 @@ func (e *Varied) Fprint(w io.Writer) error {
 // cells are the rows as text.
 func (e *Varied) cells() (head []string, rows [][]string) {
 	head = []string{"variant", "members", "target", "score", "value", "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point", "gain over raw, all", "interval", "where EFI is largest", "interval", "gain over " + e.Against, "interval"}
-	number := func(n score.Number) string {
-		if n != n {
-			return "–"
-		}
-		return strconv.FormatFloat(float64(n), 'g', 5, 64)
-	}
 	percent := func(n score.Number) string {
 		if n != n {
 			return "–"
@@ -504,8 +498,8 @@ func (e *Varied) cells() (head []string, rows [][]string) {
 		return fmt.Sprintf("%.2f to %.2f", 100*low, 100*high)
 	}
 	for _, r := range e.Rows {
-		rows = append(rows, []string{r.Variant, strconv.Itoa(r.Members), r.Variable + " " + r.Level + " +" + r.Lead, r.Score, number(r.Value) + " " + r.Unit, number(r.SD), number(r.Unweighted), number(r.UnweightedSD),
-			number(r.RawUsed), number(r.RawFull), number(r.EMOSGrid), percent(r.GainRaw), between(r.GainRawLow, r.GainRawHigh), percent(r.GainExtreme), between(r.GainExtremeLow, r.GainExtremeHigh),
+		rows = append(rows, []string{r.Variant, strconv.Itoa(r.Members), r.Variable + " " + r.Level + " +" + r.Lead, r.Score, shortNumber(r.Value) + " " + r.Unit, shortNumber(r.SD), shortNumber(r.Unweighted), shortNumber(r.UnweightedSD),
+			shortNumber(r.RawUsed), shortNumber(r.RawFull), shortNumber(r.EMOSGrid), percent(r.GainRaw), between(r.GainRawLow, r.GainRawHigh), percent(r.GainExtreme), between(r.GainExtremeLow, r.GainExtremeHigh),
 			percent(r.GainAgainst), between(r.GainAgainstLow, r.GainAgainstHigh)})
 	}
 	return head, rows
