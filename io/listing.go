@@ -40,7 +40,9 @@ type content struct {
 	why     string // it is no input; "" if it is
 }
 
-// List is the first look of a Listing.
+// List is the first look of a Listing. key says in errors where the patterns were given.
+//
+// Errors: those of Listing.List.
 func List(key string, patterns []string) (files []string, aside []Aside, err error) {
 	var l Listing
 	return l.List(key, patterns)

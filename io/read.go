@@ -64,6 +64,8 @@ func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(
 // ReadPart is Read for a window of every field. Of NetCDF and Zarr no more than the window
 // is read, as far as the chunks allow; GRIB messages are decoded whole, and
 // the window is kept.
+//
+// Errors: as Read.
 func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, visit func(i int, f *ensemble.Field) error) error {
 	batches, err := in.plan(entries, w)
 	if err != nil {
@@ -187,6 +189,8 @@ func (in *Input) memory(n int) []float32 {
 }
 
 // ReadOne decodes one field.
+//
+// Errors: as Read.
 func (in *Input) ReadOne(ctx context.Context, e ensemble.Entry) (*ensemble.Field, error) {
 	var out *ensemble.Field
 	err := in.Read(ctx, []ensemble.Entry{e}, func(_ int, f *ensemble.Field) error {

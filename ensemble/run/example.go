@@ -131,6 +131,8 @@ func (e *Example) Save(dir string) error {
 }
 
 // LoadExample reads the example of a run, nil if it has none.
+//
+// Errors: exit 65 if it is damaged.
 func LoadExample(dir string) (*Example, error) {
 	path := filepath.Join(dir, exampleFile)
 	tensors, meta, err := ckpt.ReadFile(path)

@@ -17,6 +17,8 @@ func Files(key string, names []string) (files []string, aside []Aside, err error
 }
 
 // SumsFiles is Files for sums, of which a folder has those that end with .sums.
+//
+// Errors: those of fio.List.
 func SumsFiles(key string, names []string) ([]string, error) {
 	l := fio.Listing{Ending: sumsEnding}
 	files, _, err := l.List(key, names)

@@ -36,7 +36,9 @@ func SaveFindings[T any](folder, tableFile string, rows []T, page *report.Page, 
 // PageFile is the page in a folder of a report.
 const PageFile = "index.html"
 
-// WritePage leaves a page, and each map beside it as PNG, in a folder.
+// WritePage leaves a page, and each map beside it as PNG, in a folder that is there.
+//
+// Errors: exit 73 and 74.
 func WritePage(dir string, page *report.Page) error {
 	var pictures errgroup.Group
 	pictures.SetLimit(runtime.GOMAXPROCS(0))

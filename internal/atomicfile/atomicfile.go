@@ -16,6 +16,8 @@ import (
 )
 
 // WriteFile writes data to path atomically.
+//
+// Errors: as Write.
 func WriteFile(path string, data []byte) error {
 	return Write(path, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -25,6 +27,8 @@ func WriteFile(path string, data []byte) error {
 
 // Write lets fill produce the content of path. On any error the old content of
 // path, if there was one, is untouched and the temporary file is gone.
+//
+// Errors: those of fill and of the file system; exit.Create gives them a code.
 func Write(path string, fill func(io.Writer) error) error {
 	return Replace(path, func(tmp string) error {
 		f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_TRUNC, 0o644)
@@ -100,6 +104,8 @@ func Sweep(dir string, names ...string) error {
 
 // TempDir makes a new folder in dir whose name begins with prefix, with the
 // permissions that the umask leaves, so that it can be renamed to be published.
+//
+// Errors: those of os.Mkdir.
 func TempDir(dir, prefix string) (string, error) {
 	return unused(filepath.Join(dir, prefix), func(name string) error { return os.Mkdir(name, 0o777) })
 }

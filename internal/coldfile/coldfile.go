@@ -9,6 +9,8 @@ const Align = 4096
 
 // Open opens a file for reads that go past the page cache. direct tells whether they do:
 // some systems and file systems have none.
+//
+// Errors: those of os.OpenFile.
 func Open(path string) (f *os.File, direct bool, err error) {
 	return open(func(flag int) (*os.File, error) { return os.OpenFile(path, flag, 0) })
 }

@@ -32,6 +32,8 @@ type Mark struct {
 const endSize = 4096
 
 // Of looks at a file or folder by its name.
+//
+// Errors: those of opening and reading it.
 func Of(path string) (Mark, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		return ofFolder(path, st)

@@ -233,6 +233,8 @@ func (l *Lease) live() {
 
 // Lost says whether another process took the lease over, as one may if this one was
 // stopped for long. A nil Lease is never lost.
+//
+// Errors: exit 73 and ErrHeld, with who has it now; nil while it is ours.
 func (l *Lease) Lost() error {
 	if l == nil || !l.taken.Load() {
 		return nil

@@ -99,6 +99,8 @@ func SumBelow(dir string, names []string) ([]File, error) {
 
 // SumFile measures one file, under the path it is given by; or a folder, whose sum is
 // that of a list like SHA256SUMS of all files in it.
+//
+// Errors: those of reading; the path is in them.
 func SumFile(path string) (File, error) {
 	if st, err := os.Stat(path); err != nil || !st.IsDir() {
 		return sumRegular(path)

@@ -20,6 +20,7 @@ type Ref struct {
 // field refers to.
 //
 // Memory: dst is grown if short and returned.
+// Errors: those of r, with the place.
 func (f *Ref) Extract(dst []byte, r io.ReaderAt) ([]byte, error) {
 	if f.Sections == nil {
 		if int64(cap(dst)) < f.Length {

@@ -116,6 +116,9 @@ func (p *Simple) Everywhere() bool { return p.bitmap == nil || p.bitmap.U1(6) ==
 
 // Spread moves the values, which stand first, to the points that have one; others become
 // NaN.
+//
+// Shape: out [points], in stored order.
+// Errors: a bitmap of other points or values; out is not to be used then.
 func (p *Simple) Spread(out []float32) error {
 	if p.bitmap == nil {
 		return nil

@@ -11,6 +11,7 @@ import (
 // lengths (5.200, which it does not have). ok is false for any other.
 //
 // Shape: out [points], stored order. Missing: NaN.
+// Errors: sections that contradict each other, values that are not finite; out is not to be used then.
 // Source: FM 92 GRIB2, data representation templates 5.4, 5.200, 7.4, 7.200.
 func Unpack(message []byte, s *Sections, out []float32) (ok bool, err error) {
 	part := func(n int) Octets {

@@ -89,13 +89,15 @@ func tidy(v float64) float64 {
 
 // Normal copies a field from its stored into normal order.
 //
-// Shape: stored and normal [g.Size()].
+// Shape: stored and normal [g.Size()]. Errors: other lengths.
 func Normal(normal, stored []float32, g *ensemble.Grid) error {
 	return each(g, len(normal), len(stored), func(n, s int) { normal[n] = stored[s] },
 		func(n, s, count int) { copy(normal[n:n+count], stored[s:s+count]) })
 }
 
 // Stored copies a field from normal order back into that of the input.
+//
+// Shape, Errors: as Normal.
 func Stored(stored, normal []float32, g *ensemble.Grid) error {
 	return each(g, len(normal), len(stored), func(n, s int) { stored[s] = normal[n] },
 		func(n, s, count int) { copy(stored[s:s+count], normal[n:n+count]) })

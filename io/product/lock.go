@@ -41,6 +41,8 @@ func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
 
 // Tidy removes what an owner of the lock of a start left that was killed on this machine after
 // it had published the start, which nobody makes again.
+//
+// Errors: those of Lock, but for a lock that is held; what cannot be removed.
 func Tidy(root string, init ensemble.Init) error {
 	if !lease.Abandoned(filepath.Join(root, LockName(init))) {
 		return nil
