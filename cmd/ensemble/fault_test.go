@@ -1022,8 +1022,25 @@ func TestFault50(t *testing.T) {
 			<-stop
 			done <- err
 		}()
-		f.check(exit.NotYet, []string{"an input file changed while it was read", path}, path)
-		f.predict(exit.NotYet, []string{"an input file changed while it was read", path}, path)
+		out := filepath.Join(f.dir, "out")
+		for _, args := range [][]string{{"check", path}, {"predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--input", path}} {
+			for try := 1; ; try++ {
+				if err := os.RemoveAll(out); err != nil {
+					t.Fatal(err)
+				}
+				code, stdout, stderr := call(t, args...)
+				if code == exit.OK && try < 8 {
+					continue // the file rested for once: a busy machine may keep from their work those that change it
+				}
+				if said := stdout + stderr; code != exit.NotYet || !strings.Contains(said, "an input file changed while it was read") || !strings.Contains(said, path) {
+					t.Errorf("%s: %q: exit %d: %s", name, args, code, said)
+				}
+				break
+			}
+			if left, _ := filepath.Glob(filepath.Join(out, "2*", "*")); left != nil {
+				t.Errorf("%s: refused, and left %q", name, left)
+			}
+		}
 		close(stop)
 		if err := <-done; err != nil {
 			t.Errorf("%s: %v", name, err)
