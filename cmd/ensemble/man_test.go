@@ -23,7 +23,7 @@ func TestMan(t *testing.T) {
 	if code != exit.OK {
 		t.Fatalf("exit %d, %s", code, stderr)
 	}
-	files := strings.Fields(stdout)
+	files := strings.Split(strings.TrimSpace(stdout), "\n")
 	shown := renderMan(t, files)
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
