@@ -66,7 +66,7 @@ test: build setup-test
 	set -o pipefail; $(GO) test -p $(THREADS) -timeout 40m -json ./ensemble/run ./cmd/ensemble ./spatial ./... | $(GO) run ./scripts/testsum
 
 # Checks that take longer than a change may wait; what they gave is committed.
-check-long: build setup-test
+check-long: build setup-test lint
 	set -o pipefail; $(GO) test -p 1 -tags long -run 'TestLong[A-Z]' -timeout 6h -json ./... | \
 	  $(GO) run ./scripts/testsum -version '$(VERSION)' -record docs/check-long.txt
 

@@ -26,7 +26,6 @@ type watched struct {
 	copied   int64
 	fail     error // of the next copies
 	recorded int
-	waits    int
 }
 
 func (w *watched) Copy(dst, src device.Pointer, bytes int64) error {

@@ -67,7 +67,6 @@ type deviceExchange struct {
 	room          *packed
 	x, y          backend.Tensor
 	own           Box
-	rank          int
 	sends, gets   []move
 	words         int // of messages
 	pack, between []func() error

@@ -91,4 +91,4 @@ func renderMan(t *testing.T, files []string) map[string]string {
 }
 
 // overstruck matches what a terminal's bold and underlined letters begin with.
-var overstruck = regexp.MustCompile(".\\x08")
+var overstruck = regexp.MustCompile(`.\x08`)

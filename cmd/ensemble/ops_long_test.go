@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -207,4 +208,14 @@ func TestLongSlurmTraining(t *testing.T) {
 	if text := said("wrong.out"); strings.Count(text, "error[E0") != 1 {
 		t.Errorf("a job with a wrong configuration says:\n%s", text)
 	}
+}
+
+// waiting is the process of a prediction of a start, 0 if there is none.
+func (s *site) waiting(c time.Time) int {
+	text, err := os.ReadFile(filepath.Join(s.logs, "predict-"+name(c)+".pid"))
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text))) // of a file that is being written: at the next look
+	return pid
 }

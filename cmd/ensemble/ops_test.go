@@ -256,16 +256,6 @@ func (s *site) told() string {
 	return text
 }
 
-// waiting is the process of a prediction of a start, 0 if there is none.
-func (s *site) waiting(c time.Time) int {
-	text, err := os.ReadFile(filepath.Join(s.logs, "predict-"+name(c)+".pid"))
-	if err != nil {
-		return 0
-	}
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(text))) // of a file that is being written: at the next look
-	return pid
-}
-
 // finished compares what a suite made with the undisturbed products, and its alarms with
 // those that were due.
 func (s *site) finished(want []string, alarms ...string) {

@@ -77,7 +77,6 @@ type clock struct{ now, toHost, fromHost float64 }
 type arrival struct {
 	id, at int
 	begun  int // place before which the copy begins
-	ready  float64
 }
 
 // care is by how much longer a copy may take than it should before anything waits for it,

@@ -185,9 +185,10 @@ func TestNetworksOverTime(t *testing.T) {
 			return out, members
 		}
 		before, members := give(fc)
-		exchanged, others := give(with(fc, fc.Members, 0, 2, 1, 3)) // the first, which is the control, is known by its number
+		exchanged, _ := give(with(fc, fc.Members, 0, 2, 1, 3)) // the first, which is the control, is known by its number
 		if c.Model.Head == config.MembersHead {
 			from := []int{2, 0, 3, 1}
+			var others [][]float32
 			exchanged, others = give(with(fc, fc.Members, from...))
 			if len(m.Task.Used) != len(from) || len(others) != 2*len(from) {
 				t.Fatalf("%s: %d fields of %d members", c.Model.Kind, len(others), len(m.Task.Used))

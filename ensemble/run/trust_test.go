@@ -194,7 +194,7 @@ func TestFallsBack(t *testing.T) {
 				return
 			}
 			// A baseline comes before, where the model has it.
-			r, m, err = predict(thenFallBack, "climatology", "emos_grid", "raw")
+			_, m, err = predict(thenFallBack, "climatology", "emos_grid", "raw")
 			must(t, err)
 			if m.FallBack != "climatology" {
 				t.Errorf("fallen back on %q", m.FallBack)

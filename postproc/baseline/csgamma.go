@@ -98,5 +98,5 @@ func (e *GammaEMOS) Forecast(r Raw) [][]float32 {
 	return out
 }
 
-// Arrays: all points have the same coefficients, which are in the JSON text.
+// Arrays are none: all points have the same coefficients, which are in the JSON text.
 func (e *GammaEMOS) Arrays() []Array { return nil }

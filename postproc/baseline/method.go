@@ -258,7 +258,7 @@ func (e *EMOS) Forecast(r Raw) [][]float32 {
 	return out
 }
 
-// Arrays: all points have the same coefficients, which are in the JSON text.
+// Arrays are none: all points have the same coefficients, which are in the JSON text.
 func (e *EMOS) Arrays() []Array { return nil }
 
 // Forecast gives mean and spread.

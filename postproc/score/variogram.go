@@ -2,10 +2,6 @@ package score
 
 import "math"
 
-// variogramPower is the power of differences in variogram scores: one half keeps a few
-// large differences from deciding.
-const variogramPower = 0.5
-
 // VariogramScore is the variogram score of order ½ of M vectors against one:
 //
 //	Σ_{i,j} w_ij ( |y_i−y_j|^½ − (1/M) Σ_m |x_mi−x_mj|^½ )²
@@ -31,6 +27,7 @@ func VariogramScore(x [][]float64, y []float64, w [][]float64) float64 {
 	return sum
 }
 
+// variation has the power one half, which keeps a few large differences from deciding.
 func variation(a, b float64) float64 { return math.Sqrt(math.Abs(a - b)) }
 
 // Variogram is the variogram score of order ½ over the pairs of neighbours of a grid,
