@@ -196,8 +196,11 @@ func TestLongSlurmTraining(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(run, "manifest.json")); err == nil {
 		t.Error("it had ended before it was told to stop: nothing was tried")
 	}
-	s.run("scontrol", "update", "JobId="+id, "StartTime=now") // Slurm holds it back for two minutes
+	s.run("scontrol", "update", "JobId="+id, "StartTime=now+3seconds") // Slurm holds it back for two minutes; in the second in which it ended it is refused
 	end()
+	if _, err := os.Stat(filepath.Join(run, "model")); err != nil {
+		t.Fatalf("%v:\n%s", err, said("train.out"))
+	}
 	weights := func(run string) string { return tree(t, filepath.Join(run, "model"))["/weights-00.safetensors"] }
 	if got, want := weights(run), weights(whole); got != want || want == "" {
 		t.Errorf("weights %s, want %s:\n%s", got, want, said("train.out"))
