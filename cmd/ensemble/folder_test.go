@@ -96,22 +96,7 @@ func TestFolderOfStarts(t *testing.T) {
 	whole := f.put("in/b.grib2", join(cycle(lastDay)...))
 	damaged := f.put("in/a.grib2", join(cycle(before)...)[:5000])
 	coming := f.put("in/c.grib2", join(cycle(next)...)[:5000])
-	stop, done := make(chan bool), make(chan error, 1)
-	go func() { // it grows without end
-		for {
-			select {
-			case <-stop:
-				done <- nil
-				return
-			case <-time.After(5 * time.Millisecond):
-				now := time.Now()
-				if err := os.Chtimes(coming, now, now); err != nil {
-					done <- err
-					return
-				}
-			}
-		}
-	}()
+	rest := grows(t, coming)
 	of := func(day time.Time) []string { return append(seldom("+10m"), "--cycle", day.Format("2006010215")) }
 	begin := time.Now()
 	out := f.predict(exit.OK, []string{"1 start,", "not waited for, as all that is expected is there: " + damaged, coming + ": it is still being written"}, append(of(lastDay), in)...)
@@ -121,10 +106,7 @@ func TestFolderOfStarts(t *testing.T) {
 	f.made(out, "ok", "0 1 2", "")
 	part := seldom("+0.5s", "--cycle", next.Format("2006010215"), in)
 	f.predict(exit.NotYet, []string{"not complete at the deadline", coming}, part...)
-	close(stop)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	rest()
 	// Without --cycle all starts are asked for: the damage is in one of them.
 	f.predict(exit.BadData, []string{damaged}, polled("+0.3s", whole, damaged)...)
 }

@@ -55,8 +55,10 @@ func TestLongSelfTestWithoutOneDNN(t *testing.T) {
 	if err := json.Unmarshal(out, &a); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	t.Logf("%s", out)
 	for _, c := range a.Checks {
+		if c.Name == "kernels" {
+			t.Log(c.Detail)
+		}
 		switch {
 		case c.Name == "kernels" && !strings.Contains(c.Detail, " more need oneDNN"):
 			t.Errorf("kernels: %s", c.Detail)

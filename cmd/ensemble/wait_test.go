@@ -31,6 +31,33 @@ func logged(file, words string) {
 	}
 }
 
+// grows has a file change without end, until rest is called.
+func grows(t *testing.T, path string) (rest func()) {
+	stop, done := make(chan bool), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			case <-time.After(5 * time.Millisecond):
+				now := time.Now()
+				if err := os.Chtimes(path, now, now); err != nil {
+					done <- err
+					return
+				}
+			}
+		}
+	}()
+	return func() {
+		t.Helper()
+		close(stop)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Files that arrive while the program waits: it goes on when all is there, and not before.
 func TestWaitForInput(t *testing.T) {
 	f := faulty(t)
@@ -94,29 +121,11 @@ func TestDeadline(t *testing.T) {
 	f.predict(exit.NotYet, []string{"member 2 is in none"}, polled("+0.3s", files[:2]...)...)
 	f.predict(exit.NotYet, []string{"lead 48h is in none"}, polled("+0.2s", f.put("early.grib2", join(c[:2*perLead]...)))...) // without a deadline 65
 	// A file that grows is not complete, whatever it holds.
-	stop, done := make(chan bool), make(chan error, 1)
 	growing := f.put("c.grib2", of(2))
-	go func() {
-		for {
-			select {
-			case <-stop:
-				done <- nil
-				return
-			case <-time.After(5 * time.Millisecond):
-				now := time.Now()
-				if err := os.Chtimes(growing, now, now); err != nil {
-					done <- err
-					return
-				}
-			}
-		}
-	}()
+	rest := grows(t, growing)
 	f.predict(exit.NotYet, []string{"not complete at the deadline", growing, "still being written"}, seldom("+0.5s", files...)...)
 	f.made(f.predict(exit.OK, []string{"still being written"}, seldom("+0.5s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
-	close(stop)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	rest()
 	f.predict(exit.NotYet, []string{"there is no a.grib2.done beside it"}, polled("+0.2s", append([]string{"--set", "members.done=.done"}, files...)...)...)
 }
 
