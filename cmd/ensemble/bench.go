@@ -164,13 +164,13 @@ func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o run
 	return result{data: r, text: r.WriteText}, nil
 }
 
-// onRanks measures the one case of bench on all ranks.
-func onRanks(ctx context.Context, bench run.BenchOptions, o run.BenchRanksOptions) (result, error) {
+// onRanks measures the one case on all ranks.
+func onRanks(ctx context.Context, measured run.BenchOptions, o run.BenchRanksOptions) (result, error) {
 	var err error
-	if o.Case, err = only("--parallel", bench.Cases); err != nil {
+	if o.Case, err = only("--parallel", measured.Cases); err != nil {
 		return result{}, err
 	}
-	o.Seconds, o.Timings = bench.Seconds, bench.Timings
+	o.Seconds, o.Timings = measured.Seconds, measured.Timings
 	r, err := run.BenchRanks(ctx, o)
 	if err != nil {
 		return result{}, err

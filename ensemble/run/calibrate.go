@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// calibratable refuses calibrations for which there is nothing to fit, before a training.
-func (d *data) calibratable(c *config.TrainConfig) error {
+// checkCalibration refuses calibrations for which there is nothing to fit, before a training.
+func checkCalibration(d *data, c *config.TrainConfig) error {
 	what, path := "probabilities", "calibrate.probabilities"
 	if c.Calibrate.Probabilities == config.NoCalibration {
 		what, path = "a distribution", "calibrate.distribution"

@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -563,8 +564,8 @@ func result(parts []*checked) *CheckResult {
 		used := usedMessages(cat)
 		r.Files, r.Messages, r.Used, r.Unused = r.Files+len(p.in.Files()), r.Messages+cat.Messages, r.Used+used, r.Unused+cat.Messages-used
 		r.Fields += len(cat.Entries)
-		r.Variables = append(r.Variables, p.tally.rows()...)
-		p.tally.count(r)
+		r.Variables = append(r.Variables, checkRows(p.tally)...)
+		countNotFinite(p.tally, r)
 		faults = append(faults, p.faults...)
 	}
 	r.Members, r.Leads = parts[0].memberTable()
@@ -581,8 +582,8 @@ func result(parts []*checked) *CheckResult {
 	return r
 }
 
-// rows sums the tallies up by variable and product.
-func (c *census) rows() (rows []CheckRow) {
+// checkRows sums the tallies up by variable and product.
+func checkRows(c *census) (rows []CheckRow) {
 	at := map[kindred]int{}
 	sums := map[int]float64{}
 	of := map[int][]ensemble.Entry{}
@@ -619,8 +620,8 @@ func (c *census) rows() (rows []CheckRow) {
 	return rows
 }
 
-// count lists the fields with values that are not finite.
-func (c *census) count(r *CheckResult) {
+// countNotFinite lists the fields with values that are not finite.
+func countNotFinite(c *census, r *CheckResult) {
 	for i, t := range c.fields {
 		if t.Missing+t.Infinite == 0 {
 			continue

@@ -67,7 +67,7 @@ func apart(t *testing.T, a, b string, fc *ensemble.Forecast) (sum float64) {
 // A student learns what its teacher of two networks says: taught by nothing else it comes nearer to it than one of the same seed
 // without a teacher. The table has all three; the student's run is one of a training.
 func TestDistil(t *testing.T) {
-	teacher := teacherRun(t, "train.epochs=2")
+	teacher := trainedTo(t, quick(t, smallData(t), "baselines=[climatology]", "train.epochs=2"))
 	dirs := t.TempDir()
 	student, alone := filepath.Join(dirs, "student"), filepath.Join(dirs, "alone")
 	set := []string{"train.networks=1", "train.epochs=4", "train.seed=3", "model.base=1", "baselines=[climatology]"}
@@ -93,7 +93,7 @@ func TestDistil(t *testing.T) {
 
 // A training with a teacher resumes to the same bits, whether the members of a start change from epoch to epoch or not.
 func TestTaughtTrainingResumes(t *testing.T) {
-	teacher := teacherRun(t, "train.networks=1", "data.split.fractions.validation=0.3") // of which no start is left for the test
+	teacher := trainedTo(t, quick(t, smallData(t), "baselines=[climatology]", "train.epochs=1", "train.networks=1", "data.split.fractions.validation=0.3")) // of which no start is left for the test
 	for _, sampling := range []string{"random", "fixed"} {
 		resumesToTheSameBits(t, quick(t, smallData(t), "train.networks=1", "train.epochs=2", "model.base=1", "train.ema=0.5", "baselines=[climatology]", "data.members.sampling="+sampling,
 			"data.split.fractions.validation=0.3", "teacher.runs=["+teacher+"]", "teacher.weight=0.7"), 5)
@@ -215,4 +215,14 @@ func TestTeachersThatCannotTeach(t *testing.T) {
 	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test"}); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("%v for a run that is not finished", err)
 	}
+}
+
+// trainedTo is the folder of a finished training.
+func trainedTo(t *testing.T, c *config.TrainConfig) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "run")
+	if _, err := Train(context.Background(), TrainOptions{Config: c, RunDir: dir, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

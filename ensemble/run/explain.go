@@ -197,7 +197,7 @@ func (o *ExplainOptions) subject() subject {
 	s := subject{spec: specOf(o.Config), task: unfitted(taskOf(o.Config)), batch: 1, memory: flagMemory, workspace: flagWorkspace}
 	s.spec.Kept = o.kept
 	if o.Mode == "predict" {
-		s.options = PredictOptions{Threads: o.Threads, Device: o.Device, Timings: o.Timings, MemoryBytes: o.MemoryBytes, WorkspaceBytes: o.WorkspaceBytes}.engineOptions()
+		s.options = inference{threads: o.Threads, device: o.Device, timings: o.Timings, memory: o.MemoryBytes, workspace: o.WorkspaceBytes}.options()
 		s.options.Mode, s.options.Consume, s.options.Int8 = engine.Infer, true, o.int8
 	} else {
 		c := o.Config.Train.Train

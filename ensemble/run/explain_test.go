@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -56,33 +53,6 @@ func planText(t *testing.T, write func(io.Writer) error) string {
 	return b.String()
 }
 
-// trainerPlan is the plan that a training of the configuration compiles first.
-func trainerPlan(t *testing.T, c *config.TrainConfig, timings Timings) string {
-	t.Helper()
-	files := func(key string, patterns []config.Path) []string {
-		names, err := filesOf(key, patterns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return names
-	}
-	d, err := readData(context.Background(), c, files("data.forecasts", c.Data.Forecasts), files("data.analyses", c.Data.Analyses), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr, err := newTrainer(context.Background(), TrainOptions{Config: c, Timings: timings}, d, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.end()
-	if err := tr.begin(); exit.CodeOf(err) == exit.NoDevice {
-		t.Skip("skipped: no device: ", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	return planText(t, tr.net.Plan.Explain)
-}
-
 // explainedPlan is what Explain says of the plan of the configuration.
 func explainedPlan(t *testing.T, o ExplainOptions) string {
 	t.Helper()
@@ -90,45 +60,6 @@ func explainedPlan(t *testing.T, o ExplainOptions) string {
 	r := explain(t, o)
 	r.Peaks = engine.Peaks{}
 	return planText(t, r.WritePlan)
-}
-
-// firstDifference is the first line of two texts in which they differ.
-func firstDifference(got, want string) string {
-	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return fmt.Sprintf("line %d is\n%s\nwant\n%s", i+1, a[i], b[i])
-		}
-	}
-	return fmt.Sprintf("%d lines, want %d", len(a), len(b))
-}
-
-// TestExplainTrainerPlan: what is explained is the trainer's plan, kernel by kernel
-// with its cut, layout, scratch and place in memory, whatever the configuration
-// says of memory, workspace, precision and threads.
-func TestExplainTrainerPlan(t *testing.T) {
-	f := smallData(t)
-	plans := map[string][]string{}
-	for _, set := range [][]string{
-		nil,
-		{"train.workspace=4MiB"},
-		{"train.memory=18MiB"},
-		{"train.precision=bf16"},
-		{"train.threads=2"},
-		{"model.head=spread", "train.loss.kind=ms_ssim", "model.periodic=true"},
-	} {
-		c := quick(t, f, append([]string{"model.base=16", "train.batch_size=3"}, set...)...)
-		got, want := explainedPlan(t, ExplainOptions{Config: c}), trainerPlan(t, c, Timings{})
-		if got != want {
-			t.Errorf("%q: %s", set, firstDifference(got, want))
-		}
-		plans[want] = append(plans[want], strings.Join(set, " "))
-	}
-	for _, sets := range plans {
-		if len(sets) > 1 {
-			t.Errorf("the plans of %q are the same, so this test cannot tell them apart", sets)
-		}
-	}
 }
 
 // TestExplainBounds: the bounds of the options take the place of those of the
@@ -157,53 +88,6 @@ func TestExplainBounds(t *testing.T) {
 	}
 }
 
-// TestExplainTimings: cuts follow the same table of timings as the trainer's,
-// whatever it holds.
-func TestExplainTimings(t *testing.T) {
-	c := fifty(t)
-	measured, reversed := Timings{Dir: t.TempDir()}, Timings{Dir: t.TempDir()}
-	first := trainerPlan(t, c, measured)
-	if got := explainedPlan(t, ExplainOptions{Config: c, Timings: measured}); got != first {
-		t.Errorf("with the trainer's table: %s", firstDifference(got, first))
-	}
-	reverse(t, measured, reversed, c.Train.Train.Threads)
-	want := trainerPlan(t, c, reversed)
-	if want == first {
-		t.Error("the other table gives the same plan, so this test cannot tell them apart")
-	}
-	if got := explainedPlan(t, ExplainOptions{Config: c, Timings: reversed}); got != want {
-		t.Errorf("with the other table: %s", firstDifference(got, want))
-	}
-	own := Timings{Dir: t.TempDir()}
-	explainedPlan(t, ExplainOptions{Config: c, Timings: own})
-	if own.open(2).String() == "" {
-		t.Error("what was measured is not kept")
-	}
-}
-
-// reverse writes a table with the slowest cuts of another as the fastest.
-func reverse(t *testing.T, from, to Timings, threads int) {
-	t.Helper()
-	table, other := from.open(threads), to.open(threads)
-	for _, line := range strings.Split(table.String(), "\n") {
-		i := strings.LastIndex(line, ": ")
-		if i < 0 || strings.HasPrefix(line, " ") {
-			continue
-		}
-		e, ok := table.Lookup(line[:i])
-		if !ok {
-			t.Fatalf("no entry %q", line[:i])
-		}
-		for k := range e.Candidates {
-			e.Candidates[k].CPU = time.Duration(1+len(e.Candidates)-k) * time.Second
-		}
-		slices.Reverse(e.Candidates)
-		e.Choice = e.Candidates[0].Name
-		other.Record(line[:i], e)
-	}
-	to.save(other)
-}
-
 // TestExplainPrediction: with mode predict it is the plan of Predict, which knows
 // the precision of the configuration and none of its bounds.
 func TestExplainPrediction(t *testing.T) {
@@ -212,10 +96,10 @@ func TestExplainPrediction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []PredictOptions{{}, {Threads: 1}, {Threads: 1, MemoryBytes: 4 << 20}, {Threads: 1, WorkspaceBytes: 2 << 20}} {
-		got := explainedPlan(t, ExplainOptions{Config: c, Mode: "predict", Threads: o.Threads, MemoryBytes: o.MemoryBytes, WorkspaceBytes: o.WorkspaceBytes})
+	for _, o := range []inference{{}, {threads: 1}, {threads: 1, memory: 4 << 20}, {threads: 1, workspace: 2 << 20}} {
+		got := explainedPlan(t, ExplainOptions{Config: c, Mode: "predict", Threads: o.threads, MemoryBytes: o.memory, WorkspaceBytes: o.workspace})
 		m := &model.Model{Spec: specOf(c), Task: unfitted(taskOf(c)), Grid: grid}
-		if err := m.Open(o.engineOptions()); err != nil {
+		if err := m.Open(o.options()); err != nil {
 			t.Fatal(err)
 		}
 		if want := planText(t, m.Network.Plan.Explain); got != want {

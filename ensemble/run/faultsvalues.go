@@ -3,10 +3,11 @@ package run
 import (
 	"cmp"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/team"

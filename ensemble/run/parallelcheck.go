@@ -6,14 +6,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/measure"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/ensemble-weather/ensemble/internal/measure"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"

@@ -135,6 +135,10 @@ func TestLossFloor(t *testing.T) {
 	if !(r.LossFloor > 1e-9 && r.LossFloor < lossOfRanks) {
 		t.Errorf("loss floor %g", r.LossFloor)
 	}
+}
+
+// Losses and parameters that differ in one bit, if only in a sign of zero, have other bits.
+func TestBitsOfTrainings(t *testing.T) {
 	a := trained{losses: []float64{1, 2}, parameters: []float32{0, 1}}
 	for _, b := range []trained{
 		{losses: []float64{1, math.Nextafter(2, 3)}, parameters: []float32{0, 1}},

@@ -617,10 +617,7 @@ func (p *prediction) inputsOf(files []string) ([]manifest.File, error) {
 
 // engineOptions are those of a prediction's plan; the caller saves its timings.
 func (o PredictOptions) engineOptions() engine.Options {
-	e := model.Options(o.Threads, o.Device)
-	e.Timings, e.Precision = o.Timings.open(o.Threads), o.Precision
-	e.MemoryLimit, e.Workspace = o.MemoryBytes, o.WorkspaceBytes
-	return e
+	return inference{o.Threads, o.Device, o.Timings, o.Precision, o.MemoryBytes, o.WorkspaceBytes}.options()
 }
 
 // templateKey says which fields of a product one GRIB message serves.

@@ -3,13 +3,14 @@ package run
 import (
 	"context"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/prune"

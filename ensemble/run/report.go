@@ -54,7 +54,7 @@ func gather(dir string) (*report.Page, error) {
 		return nil, err
 	}
 	if show != nil {
-		page.Panels = show.Panels()
+		page.Panels = Panels(show)
 	}
 	if page.Charts, err = LossCharts(dir); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func gather(dir string) (*report.Page, error) {
 
 // Panels lays out an example: for each target its means, its spreads, and what
 // the network changed.
-func (e *Example) Panels() []report.Panel {
+func Panels(e *Example) []report.Panel {
 	titles := map[string]string{
 		ShowAnalysis: "analysis", ShowRawMean: fmt.Sprintf("mean of %d members", e.Used), ShowMean: "post-processed mean",
 		ShowRawSpread: fmt.Sprintf("spread of %d members", e.Used), ShowFullSpread: fmt.Sprintf("spread of all %d members", e.Full),

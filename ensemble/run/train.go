@@ -218,7 +218,7 @@ func trainTimed(ctx context.Context, o TrainOptions, ranks *team.Team, timed *cl
 	if err := ranks.Together(err); err != nil {
 		return nil, err
 	}
-	if err := d.ranks.Together(d.calibratable(c)); err != nil {
+	if err := d.ranks.Together(checkCalibration(d, c)); err != nil {
 		return nil, err
 	}
 	if err := d.meet(c); err != nil {
@@ -530,7 +530,7 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 		return nil, err
 	}
 	watch := newInputWatch(&task, d)
-	sums, err := d.sums(ctx, &task, specOf(c).NewHeadSums(len(task.Score)), watch)
+	sums, err := sumsOf(ctx, d, &task, specOf(c).NewHeadSums(len(task.Score)), watch)
 	if err != nil {
 		return nil, err
 	}
@@ -598,9 +598,9 @@ func newTrainer(ctx context.Context, o TrainOptions, d *data, dir *rundir.Dir) (
 	}, nil
 }
 
-// sums are those over the training dates. Of a store, whose starts are all read here for
+// sumsOf are the sums over the training dates. Of a store, whose starts are all read here for
 // the first time, the values are judged too.
-func (d *data) sums(ctx context.Context, k *model.Task, head *model.HeadSums, watch *inputWatch) (*model.TaskSums, error) {
+func sumsOf(ctx context.Context, d *data, k *model.Task, head *model.HeadSums, watch *inputWatch) (*model.TaskSums, error) {
 	sums, err := k.NewSums(d.all)
 	if err != nil {
 		return nil, err

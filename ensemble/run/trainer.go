@@ -142,6 +142,23 @@ func (t *trainer) seed() uint64 { return seedOf(t.base, t.at.Network) }
 // seedOf is the seed of one of the networks of a training.
 func seedOf(c config.Training, network int) uint64 { return uint64(c.Seed) + 1000003*uint64(network) }
 
+// inference is what decides how the engine computes predictions.
+type inference struct {
+	threads           int
+	device            string
+	timings           Timings
+	precision         string
+	memory, workspace int64 // bytes; 0 means no bound
+}
+
+// options are those of the engine.
+func (i inference) options() engine.Options {
+	e := model.Options(i.threads, i.device)
+	e.Timings, e.Precision = i.timings.open(i.threads), i.precision
+	e.MemoryLimit, e.Workspace = i.memory, i.workspace
+	return e
+}
+
 // trainOptions are those of every plan of a training.
 func trainOptions(c config.Training, table *tune.Table) engine.Options {
 	o := model.Options(c.Threads, c.Device)

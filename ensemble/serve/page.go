@@ -37,7 +37,7 @@ func drawMaps(ctx context.Context, e *run.Example) (m *gallery, err error) {
 		}
 	}()
 	m = &gallery{init: e.Init}
-	panels := e.Panels()
+	panels := run.Panels(e)
 	for _, p := range panels[:min(len(panels), mostPanels)] {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

@@ -19,7 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-func protocol(t *testing.T, name string) *config.ProtocolConfig {
+func protocolNamed(t *testing.T, name string) *config.ProtocolConfig {
 	t.Helper()
 	p, err := config.LoadProtocol(name)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestConfigurations(t *testing.T) {
 		{"z500.yaml", "ens10", "z500"}, {"t850.yaml", "ens10", "t850"}, {"t2m.yaml", "ens10", "t2m"},
 		{"spread.yaml", "deep-weather", "t850"}, {"../ens5-mini/t850.yaml", "ens5-mini", "t850"},
 	} {
-		p, d := protocol(t, c.protocol), load(t, c.file).Data
+		p, d := protocolNamed(t, c.protocol), load(t, c.file).Data
 		task := p.Tasks[slices.IndexFunc(p.Tasks, func(x config.ProtocolTask) bool { return x.Name == c.task })]
 		train, validation := p.Split.Train, p.Split.Validation
 		if validation == (config.Period{}) {
@@ -77,7 +77,7 @@ func TestConfigurations(t *testing.T) {
 // Scores that a source gives are of the members of the two tracks, with a tolerance that
 // tells methods apart.
 func TestPublishedScores(t *testing.T) {
-	p := protocol(t, "ens10")
+	p := protocolNamed(t, "ens10")
 	for _, s := range p.Published {
 		if s.Members != 5 && s.Members != p.Hindcasts.Members || s.Tolerance <= 0 || s.Tolerance > 0.1 {
 			t.Errorf("%+v", s)
@@ -96,7 +96,7 @@ func TestSyntheticArchive(t *testing.T) {
 	if err := os.WriteFile(own, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p := protocol(t, own)
+	p := protocolNamed(t, own)
 	archive := filepath.Join(root, "archive")
 	made, err := run.Synthesize(ctx, run.SynthesizeOptions{Protocol: p, Out: archive, Seed: 1, Version: "test"})
 	if err != nil || made.Starts != 7 || made.Files != 3*2+7*2 || made.Fields != 7*3*3*(77+11)+7*5 {
