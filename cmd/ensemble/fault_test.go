@@ -89,8 +89,8 @@ func cycleOf(init time.Time, members int) []testgrib.Message {
 // perLead and perMember are how many messages of a cycle a lead and a member at it have.
 const perLead, perMember = 16, 4
 
-// trained is a run on twenty starts, and the configuration of it.
-var trained = sync.OnceValues(func() (run [2]string, err error) {
+// trainedOnce is a run on twenty starts, and the configuration of it.
+var trainedOnce = sync.OnceValues(func() (run [2]string, err error) {
 	dir := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "faults")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return run, err
@@ -133,7 +133,7 @@ type trial struct {
 func faulty(t *testing.T) *trial {
 	t.Helper()
 	testdecoder.Path(t)
-	run, err := trained()
+	run, err := trainedOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
