@@ -89,6 +89,8 @@ var homes = []home{
 		"Arrow is large and its versions move; one package to change"},
 	{"github.com/klauspost/compress", []string{"io/zarr"},
 		"compressed bytes from elsewhere are decoded under limits, in one place"},
+	{"github.com/klauspost/cpuid/v2", []string{"internal/cpuinfo"},
+		"features have the names of our tables and records"},
 	{"github.com/pierrec/lz4/v4", []string{"io/zarr"},
 		"compressed bytes from elsewhere are decoded under limits, in one place"},
 	{"github.com/fhs/go-netcdf", []string{"io/netcdf/nclib"},
