@@ -111,30 +111,6 @@ func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
 	return model(x), nil
 }
 
-// FitEMOSByPoint fits coefficients of its own at every point (at stations, say).
-// A point whose cases do not suffice for a fit gets nil.
-//
-// Errors: shapes.
-func FitEMOSByPoint(s *Set, o EMOSOptions) ([]*EMOS, error) {
-	if err := s.check("emos", true); err != nil {
-		return nil, err
-	}
-	n := s.Points()
-	out := make([]*EMOS, n)
-	parallel(n, 1, func(_, p, _ int) {
-		own := &Set{Valid: s.Valid}
-		for i := range s.Valid {
-			own.Mean = append(own.Mean, s.Mean[i*n+p])
-			own.Std = append(own.Std, s.Std[i*n+p])
-			own.Obs = append(own.Obs, s.Obs[i*n+p])
-		}
-		if e, err := FitEMOS(own, o); err == nil {
-			out[p] = e
-		}
-	})
-	return out, nil
-}
-
 // fitEMOSSimplex is FitEMOS by the simplex, in IMPROVER's own coordinates.
 func fitEMOSSimplex(s *Set, o EMOSOptions, l line) *EMOS {
 	if o.Tolerance == 0 {
