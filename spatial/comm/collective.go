@@ -22,7 +22,6 @@ const (
 	tagGather
 	tagAll
 	tagFold
-	tagTree // with the levels of a tree behind it
 )
 
 // Barrier returns when all ranks have called it: ⌈log₂ P⌉ rounds of
