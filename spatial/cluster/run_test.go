@@ -164,7 +164,8 @@ func TestManyRanks(t *testing.T) {
 	}
 	const n = 4096 * 4 * 4186
 	half := func(r *cluster.Rank) error {
-		_, err := comm.ReduceScatter(r.Comm, sized(n))
+		x := sized(n)
+		_, err := comm.ReduceScatterAt(r.Comm, x, comm.Even(len(x), r.Size()), comm.Ring)
 		return err
 	}
 	hx := flat(t, "hx:2,2,16,16")

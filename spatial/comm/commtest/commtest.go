@@ -153,7 +153,7 @@ func broadcast(c *comm.Comm) error {
 func reduceScatter(c *comm.Comm) error {
 	for _, n := range lengths {
 		x, want := vector(c.Rank(), n), total(c, n)
-		own, err := comm.ReduceScatter(c, x)
+		own, err := comm.ReduceScatterAt(c, x, comm.Even(n, c.Size()), comm.Ring)
 		if err != nil {
 			return err
 		}
