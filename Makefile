@@ -27,7 +27,7 @@ build: setup-build
 build-gpu: setup-build
 	rm -rf build/gpu && mkdir -p build/gpu
 	$(GO) build -buildvcs=false -trimpath -p $(THREADS) -ldflags '-s -w $(LDFLAGS)' -o build/gpu/ensemble-gpu ./benchmarks/gpu
-	for p in engine/backend/conformance engine/backend/cuda engine/backend/cuda/cudnn engine/backend/cuda/cublaslt spatial/comm/nccl; do \
+	for p in engine/backend/conformance engine/backend/cuda engine/backend/cuda/cudnn spatial/comm/nccl; do \
 	  $(GO) test -c -trimpath -p $(THREADS) -ldflags '-s -w' -o build/gpu/$${p##*/}.test ./$$p || exit 1; done
 	cp benchmarks/gpu.sh benchmarks/gpu_pytorch.py benchmarks/pytorch.py build/gpu/
 	tar -C build -czf build/ensemble-gpu.tar.gz gpu

@@ -147,7 +147,7 @@ if [ $have = 0 ]; then
   # Memory, learning, and the parts of the backend by themselves.
   ours memory 40 memory ${width[@]+"${width[@]}"} "${one11[@]}"
   [ $quick = 1 ] || ours learn 60 learn ${learn[@]+"${learn[@]}"}
-  for package in cuda cudnn cublaslt nccl; do
+  for package in cuda cudnn nccl; do
     if [ $emulated = 1 ]; then skip "tests-$package" "there is no device"
     elif [ ! -x "$dir/$package.test" ]; then skip "tests-$package" "$package.test is not beside the others"
     else part "tests-$package" 25 "$gpu" conformance --case "tests-$package" --program "$dir/$package.test" --run '^TestDevice' --limit 20

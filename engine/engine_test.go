@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
-	"github.com/ensemble-weather/ensemble/engine/backend/ref"
+	"github.com/ensemble-weather/ensemble/engine/backend/ref/reftest"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass"
@@ -257,7 +257,7 @@ func TestNetworkGradient(t *testing.T) {
 		}
 	}
 	eval := func() [][]float64 {
-		v, err := ref.Eval(g, feed, 3)
+		v, err := reftest.Eval(g, feed, 3)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,10 +20,6 @@ const (
 type LASOptions struct {
 	Window int     // side of the square windows in grid points; 0 means 7
 	Smooth float64 // standard deviation of the Gaussian filter in grid points; 0 means 10
-	// Published reproduces the maps of the published code: windows do not wrap
-	// around in longitude and the scale is the mean of the yearly standard
-	// deviations instead of one over all years.
-	Published bool
 }
 
 // Normaliser makes a variable comparable over places: x' = (x - Mean)/Scale.
@@ -50,17 +46,10 @@ func (n *Normaliser) Apply(dst, src []float32) {
 	}
 }
 
-// Moments gathers what a Normaliser is fitted from: per year and grid point the
-// count, sum and sum of squares of the fields of the training dates. Points do not know
-// of each other, so the moments of a part of a grid are that part of the grid's.
-type Moments struct {
-	grid  *Grid
-	years map[int]PointSums // with one pivot
-	pivot []float64
-}
-
-// PointSums are count, sum and sum of squares by grid point, of values from which Pivot
-// was subtracted, so that squares lose no digits: the first value, NaN before it.
+// PointSums are what a Normaliser is fitted from: count, sum and sum of squares by grid
+// point, of values from which Pivot was subtracted, so that squares lose no digits: the
+// first value, NaN before it. Points do not know of each other, so the sums of a part of a
+// grid are that part of the grid's.
 //
 // Shape: each [point].
 type PointSums struct{ N, Sum, Sq, Pivot []float64 }
@@ -105,30 +94,6 @@ func (s PointSums) join(o PointSums) {
 	}
 }
 
-// NewMoments starts an empty accumulator for fields on a grid.
-func NewMoments(grid *Grid) *Moments {
-	return &Moments{grid, map[int]PointSums{}, NewPointSums(grid).Pivot}
-}
-
-// Add takes one field of a year. Missing points are left out.
-func (m *Moments) Add(year int, field []float32) {
-	y, ok := m.years[year]
-	if !ok {
-		y = sumsAbout(m.pivot)
-		m.years[year] = y
-	}
-	y.Add(field)
-}
-
-// Sums are those over all years.
-func (m *Moments) Sums() PointSums {
-	all := sumsAbout(m.pivot)
-	for _, year := range m.sorted() {
-		all.join(m.years[year])
-	}
-	return all
-}
-
 // shared gives the sums one pivot for all points, the first that there is; ok is false
 // if there is no value.
 func (s PointSums) shared() (out PointSums, pivot float64, ok bool) {
@@ -152,9 +117,6 @@ func (s PointSums) shared() (out PointSums, pivot float64, ok bool) {
 // Global fits one area-weighted mean and standard deviation.
 //
 // Errors: if no value was added. A constant field gets the scale 1.
-func (m *Moments) Global() (*Normaliser, error) { return m.Sums().Global(m.grid) }
-
-// Global is that of Moments, from the sums of a grid.
 func (s PointSums) Global(g *Grid) (*Normaliser, error) {
 	var n, sum, sq float64
 	same, pivot, ok := s.shared()
@@ -181,27 +143,11 @@ func (s PointSums) Global(g *Grid) (*Normaliser, error) {
 // of 1e-3 of its area mean, so that a constant patch divides by something. Windows without
 // any value, as on land for the temperature of the sea, have the statistics of all points.
 //
-// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092; the published code
-// differs as LASOptions.Published says.
+// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092; in the published code
+// windows do not wrap around in longitude, and the scale is the mean of the yearly
+// standard deviations instead of one over all years.
 // Errors: if no value was added or the grid is smaller than the window.
-func (m *Moments) LAS(o LASOptions) (*Normaliser, error) {
-	if !o.Published {
-		return m.Sums().LAS(m.grid, o)
-	}
-	var parts []PointSums
-	for _, year := range m.sorted() {
-		parts = append(parts, m.years[year])
-	}
-	return las(m.grid, o, parts)
-}
-
-// LAS is that of Moments, from the sums of a grid; the published form needs Moments.
 func (s PointSums) LAS(g *Grid, o LASOptions) (*Normaliser, error) {
-	return las(g, o, []PointSums{s})
-}
-
-// las fits the maps to the mean over parts of their means and standard deviations.
-func las(g *Grid, o LASOptions, parts []PointSums) (*Normaliser, error) {
 	if o.Window == 0 {
 		o.Window = 7
 	}
@@ -211,36 +157,24 @@ func las(g *Grid, o LASOptions, parts []PointSums) (*Normaliser, error) {
 	if g.NX < o.Window || g.NY < o.Window {
 		return nil, fmt.Errorf("window of %d points on a grid of %d x %d", o.Window, g.NX, g.NY)
 	}
-	wrap := g.Periodic() && !o.Published
-	mean, scale := make([]float64, g.Size()), make([]float64, g.Size())
-	var pivot float64
-	for k, s := range parts {
-		same, first, ok := s.shared()
-		if !ok {
-			parts = nil
-			break
-		}
-		if k == 0 {
-			pivot = first
-		}
-		n := windowSums(same.N, g, o.Window, wrap)
-		sum := windowSums(same.Sum, g, o.Window, wrap)
-		sq := windowSums(same.Sq, g, o.Window, wrap)
-		var all [3]float64
-		for i := range same.N {
-			all[0], all[1], all[2] = all[0]+same.N[i], all[1]+same.Sum[i], all[2]+same.Sq[i]
-		}
-		for i := range n {
-			if n[i] == 0 {
-				n[i], sum[i], sq[i] = all[0], all[1], all[2]
-			}
-			mu := sum[i] / n[i]
-			mean[i] += mu / float64(len(parts))
-			scale[i] += math.Sqrt(math.Max(0, sq[i]/n[i]-mu*mu)) / float64(len(parts))
-		}
-	}
-	if len(parts) == 0 {
+	same, pivot, ok := s.shared()
+	if !ok {
 		return nil, fmt.Errorf("no value to fit a normaliser on")
+	}
+	n := windowSums(same.N, g, o.Window)
+	sum := windowSums(same.Sum, g, o.Window)
+	sq := windowSums(same.Sq, g, o.Window)
+	var all [3]float64
+	for i := range same.N {
+		all[0], all[1], all[2] = all[0]+same.N[i], all[1]+same.Sum[i], all[2]+same.Sq[i]
+	}
+	mean, scale := make([]float64, g.Size()), make([]float64, g.Size())
+	for i := range n {
+		if n[i] == 0 {
+			n[i], sum[i], sq[i] = all[0], all[1], all[2]
+		}
+		mean[i] = sum[i] / n[i]
+		scale[i] = math.Sqrt(math.Max(0, sq[i]/n[i]-mean[i]*mean[i]))
 	}
 	smooth(mean, g, o.Smooth, g.Periodic())
 	smooth(scale, g, o.Smooth, g.Periodic())
@@ -261,19 +195,11 @@ func las(g *Grid, o LASOptions, parts []PointSums) (*Normaliser, error) {
 	return &Normaliser{LAS, mean, scale}, nil
 }
 
-func (m *Moments) sorted() []int {
-	years := make([]int, 0, len(m.years))
-	for y := range m.years {
-		years = append(years, y)
-	}
-	slices.Sort(years)
-	return years
-}
-
 // windowSums sums x over the w×w window centred on every point. Near the first
-// and last rows (and columns, without wrap) the nearest whole window is taken,
-// which is what edge padding of the map of whole windows gives.
-func windowSums(x []float64, g *Grid, w int, wrap bool) []float64 {
+// and last rows (and columns, if the grid is not periodic) the nearest whole window is
+// taken, which is what edge padding of the map of whole windows gives.
+func windowSums(x []float64, g *Grid, w int) []float64 {
+	wrap := g.Periodic()
 	rows := make([]float64, len(x)) // sums along longitude
 	for j := range g.NY {
 		for i := range g.NX {

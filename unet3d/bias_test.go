@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
-	"github.com/ensemble-weather/ensemble/engine/backend/ref"
+	"github.com/ensemble-weather/ensemble/engine/backend/ref/reftest"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
@@ -103,7 +103,7 @@ func TestRoughnessOracle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ref.Eval(g, map[string][]float64{"x": make([]float64, 6),
+		got, err := reftest.Eval(g, map[string][]float64{"x": make([]float64, 6),
 			"local.weight": {1, 2, 4, 3, 5, 9}, "local.bias": {0, 1, 0, 2, 0, 1}, "local.scale": {1}}, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestLocalIsOwnSums(t *testing.T) {
 			v[j] = math.Sin(float64(7*i+j) * 1.3)
 		}
 	}
-	got, err := ref.Eval(g, map[string][]float64{"x": x, "local.weight": w, "local.bias": bias, "local.scale": {0.5}}, 0)
+	got, err := reftest.Eval(g, map[string][]float64{"x": x, "local.weight": w, "local.bias": bias, "local.scale": {0.5}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine/backend/ref"
+	"github.com/ensemble-weather/ensemble/engine/backend/ref/reftest"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
@@ -37,7 +37,7 @@ func TestCorrectionLearnsFromZero(t *testing.T) {
 				feed[name] = append(feed[name], math.Sin(float64(i)*1.7))
 			}
 		}
-		got, err := ref.Eval(g, feed, 0)
+		got, err := reftest.Eval(g, feed, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestSigmaOfSpread(t *testing.T) {
 		t.Fatal(err)
 	}
 	// An untrained network gives −1 + 2s.
-	got, err := ref.Eval(g, map[string][]float64{"features": make([]float64, 12), "spread": {-20, 0, 0.5, 3}, "anomaly": make([]float64, 4), "season": {0, 1}}, 0)
+	got, err := reftest.Eval(g, map[string][]float64{"features": make([]float64, 12), "spread": {-20, 0, 0.5, 3}, "anomaly": make([]float64, 4), "season": {0, 1}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine/backend/ref"
+	"github.com/ensemble-weather/ensemble/engine/backend/ref/reftest"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
@@ -55,7 +55,7 @@ func TestLevelsAreNotExchangeable(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.feed["x"] = x
-		got, err := ref.Eval(g, c.feed, 0)
+		got, err := reftest.Eval(g, c.feed, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

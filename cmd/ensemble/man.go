@@ -1,16 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -65,6 +68,7 @@ func manCommand(a *app) *cobra.Command {
 // manPage is one page in the macros of man(7), which groff and mandoc both read.
 type manPage struct {
 	name, section string
+	day           time.Time
 	text          strings.Builder
 }
 
@@ -77,13 +81,14 @@ var schemas = []struct {
 	{"ensemble-predict.yaml", "configuration of predictions", "ensemble predict, ensemble config explain", config.PredictSchema},
 }
 
-// manual makes the pages: of the program, its commands, the child and the files.
+// manual makes the pages: of the program, its commands, the child and the files. Texts of flags are Markdown from then on.
 func manual(root *cobra.Command, day time.Time) []*manPage {
 	known := map[string]string{} // command line -> reference
 	var pages []*manPage
 	var list func(*cobra.Command) []*cobra.Command
 	list = func(cmd *cobra.Command) []*cobra.Command {
 		known[cmd.CommandPath()] = pageName(cmd) + "(1)"
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "<", `\<`) }) // no tag of HTML
 		all := []*cobra.Command{cmd}
 		for _, sub := range available(cmd) {
 			all = append(all, list(sub)...)
@@ -108,36 +113,29 @@ func manual(root *cobra.Command, day time.Time) []*manPage {
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
 func newPage(name, section, what string, day time.Time) *manPage {
-	p := &manPage{name: name, section: section}
+	p := &manPage{name: name, section: section, day: day}
 	fmt.Fprintf(&p.text, ".TH %s %s %s \"ensemble %s\" \"Manual of ensemble\"\n", roff(strings.ToUpper(name)), section, day.Format(time.DateOnly), roff(version.Version))
 	p.head("NAME")
 	fmt.Fprintf(&p.text, "%s \\- %s\n", roff(name), roff(what))
 	return p
 }
 
-// command writes what the help of a command says.
+// command writes what cobra makes of the help of a command, and what it leaves out: commands with their purpose, exit
+// codes, the environment, other pages.
 func (p *manPage) command(cmd *cobra.Command, known map[string]string) {
-	p.head("SYNOPSIS")
-	fmt.Fprintf(&p.text, "\\fB%s\\fR%s\n", roff(cmd.CommandPath()), roff(strings.TrimPrefix(cmd.UseLine(), cmd.CommandPath())))
-	long := cmd.Long
-	if long == "" {
-		long = cmd.Short + "."
+	var made bytes.Buffer
+	if err := doc.GenMan(cmd, &doc.GenManHeader{Date: &p.day}, &made); err != nil {
+		panic(err) // a buffer takes all
 	}
-	p.head("DESCRIPTION")
-	p.prose(long)
+	_, body, _ := strings.Cut(made.String(), ".SH SYNOPSIS")
+	body, _, _ = strings.Cut(body, ".SH SEE ALSO")
+	body, _, _ = strings.Cut(body, ".SH HISTORY")
+	p.text.WriteString(".SH SYNOPSIS" + strings.TrimRight(manOption.ReplaceAllString(body, ".TP\n$1\n"), "\n") + "\n")
 	if subs := available(cmd); len(subs) > 0 {
 		p.head("COMMANDS")
 		for _, c := range subs {
 			p.tagged("\\fB"+roff(pageName(c))+"\\fR(1)", c.Short)
 		}
-	}
-	local := cmd.Flags()
-	if cmd.HasParent() {
-		local = cmd.LocalNonPersistentFlags()
-	}
-	p.flags("OPTIONS", local)
-	if cmd.HasParent() {
-		p.flags("COMMON OPTIONS", cmd.InheritedFlags())
 	}
 	p.head("EXIT STATUS")
 	codes := strings.Fields(cmd.Annotations[codesNote])
@@ -146,27 +144,20 @@ func (p *manPage) command(cmd *cobra.Command, known map[string]string) {
 			p.tagged(fmt.Sprintf("\\fB%d\\fR", c.Code), c.Meaning)
 		}
 	}
-	if !cmd.HasParent() {
-		p.head("ENVIRONMENT")
-		for _, v := range variables {
-			p.tagged("\\fB"+roff(v.name)+"\\fR", v.meaning)
-		}
-	}
-	if cmd.Example != "" {
-		p.head("EXAMPLES")
-		p.literal(strings.Split(strings.TrimRight(cmd.Example, "\n"), "\n"))
-	}
-	see := cmd.Annotations[seeNote]
 	if cmd.HasParent() {
-		see = strings.Join(slices.DeleteFunc([]string{cmd.Parent().CommandPath(), see}, func(s string) bool { return s == "" }), ", ")
-	} else {
-		for _, s := range schemas {
-			see += ", " + s.name + "(5)"
-		}
-		see = strings.TrimPrefix(see, ", ")
+		p.seeAlso(cmd.Parent().CommandPath()+", "+cmd.Annotations[seeNote], known)
+		return
 	}
-	p.seeAlso(see, known)
+	p.head("ENVIRONMENT")
+	for _, v := range variables {
+		p.tagged("\\fB"+roff(v.name)+"\\fR", v.meaning)
+	}
+	p.seeAlso(schemas[0].name+"(5), "+schemas[1].name+"(5), "+cmd.Annotations[seeNote], known)
 }
+
+// manOption matches how cobra begins an option: as a paragraph of its own or the first of a section, with the
+// meaning behind a tab.
+var manOption = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t`)
 
 // variables are the environment that the program itself reads, beside that of the
 // libraries.
@@ -182,7 +173,7 @@ var variables = []struct{ name, meaning string }{
 func childPage(day time.Time) *manPage {
 	p := newPage("ensemble-decode", "1", "decode and encode GRIB and NetCDF for ensemble", day)
 	p.head("DESCRIPTION")
-	p.prose("The child process in which ensemble(1) reads and writes foreign formats, so that a damaged file\n" +
+	p.filled("The child process in which ensemble(1) reads and writes foreign formats, so that a damaged file\n" +
 		"ends the child and not a run. It speaks a protocol of its own on standard input and output,\n" +
 		"and is of no use when started by hand. It alone links ecCodes, netCDF, HDF5, libaec and\n" +
 		"libdeflate; `ensemble doctor` says which versions.")
@@ -196,7 +187,7 @@ func childPage(day time.Time) *manPage {
 // schema writes what `config explain` says of every key.
 func (p *manPage) schema(s *config.Schema) {
 	p.head("DESCRIPTION")
-	p.prose("A file in YAML. Unknown keys, keys given twice and values out of range are refused, all at once.\n" +
+	p.filled("A file in YAML. Unknown keys, keys given twice and values out of range are refused, all at once.\n" +
 		"Files that are given later, the environment and --set replace single keys.")
 	p.head("KEYS")
 	var all strings.Builder
@@ -234,73 +225,14 @@ func explained(text string) []string {
 	return rows
 }
 
+// filled writes lines that are filled anew.
+func (p *manPage) filled(text string) { p.text.WriteString(roff(text) + "\n") }
+
 func (p *manPage) head(title string) { fmt.Fprintf(&p.text, ".SH %s\n", title) }
-
-// prose writes lines that are filled anew; indented ones stay as they are.
-func (p *manPage) prose(text string) {
-	var plain []string
-	flush := func() {
-		p.literal(plain)
-		plain = nil
-	}
-	for line := range strings.SplitSeq(text, "\n") {
-		switch {
-		case strings.HasPrefix(line, "  "):
-			plain = append(plain, line)
-		case line == "":
-			flush()
-			p.text.WriteString(".PP\n")
-		default:
-			flush()
-			p.text.WriteString(roff(line) + "\n")
-		}
-	}
-	flush()
-}
-
-// literal writes lines as they stand.
-func (p *manPage) literal(lines []string) {
-	if len(lines) == 0 {
-		return
-	}
-	if !strings.HasSuffix(p.text.String(), ".SH EXAMPLES\n") { // a head opens a paragraph
-		p.text.WriteString(".PP\n")
-	}
-	p.text.WriteString(".nf\n")
-	for _, l := range lines {
-		p.text.WriteString(roff(strings.TrimPrefix(l, "  ")) + "\n")
-	}
-	p.text.WriteString(".fi\n")
-}
 
 // tagged writes a word that is formatted already and what it means.
 func (p *manPage) tagged(tag, text string) {
 	fmt.Fprintf(&p.text, ".TP\n%s\n%s\n", tag, roff(text))
-}
-
-// flags writes the flags with what they take and their defaults.
-func (p *manPage) flags(title string, set *pflag.FlagSet) {
-	if !set.HasAvailableFlags() {
-		return
-	}
-	p.head(title)
-	set.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden {
-			return
-		}
-		takes, usage := pflag.UnquoteUsage(f)
-		tag := "\\fB" + roff("--"+f.Name) + "\\fR"
-		if f.Shorthand != "" {
-			tag = "\\fB" + roff("-"+f.Shorthand) + "\\fR, " + tag
-		}
-		if takes != "" {
-			tag += " \\fI" + roff(takes) + "\\fR"
-		}
-		if !slices.Contains([]string{"", "0", "false", "[]", "0s"}, f.DefValue) && !strings.Contains(usage, "(default") {
-			usage += " (default " + f.DefValue + ")"
-		}
-		p.tagged(tag, usage)
-	})
 }
 
 // seeAlso writes references: commands to their pages, other words as they are.

@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestMan: every command has a page, with all its flags and examples as they are
+// TestMan: every command has a page, with all its flags, words and examples as they are
 // typed, and groff and mandoc find nothing wrong with any of them.
 func TestMan(t *testing.T) {
 	dir := t.TempDir()
@@ -34,10 +34,15 @@ func TestMan(t *testing.T) {
 		}
 		flat := strings.Join(strings.Fields(text), " ")
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden && !strings.Contains(flat, "--"+f.Name) {
-				t.Errorf("%s does not name --%s", path, f.Name)
+			if usage := strings.ReplaceAll(f.Usage, "`", ""); !f.Hidden && (!strings.Contains(flat, "--"+f.Name) || !strings.Contains(flat, usage)) {
+				t.Errorf("%s does not name --%s, %s", path, f.Name, usage)
 			}
 		})
+		for word := range strings.FieldsSeq(cmd.Long) {
+			if word = strings.ReplaceAll(word, "`", ""); !strings.Contains(text, word) { // code is bold
+				t.Errorf("%s does not say %q", path, word)
+			}
+		}
 		for line := range strings.Lines(cmd.Example) {
 			if line = strings.TrimSpace(line); !strings.Contains(text, line) {
 				t.Errorf("%s does not show %q", path, line)

@@ -60,7 +60,6 @@ type CollectedRun struct {
 	Program    string          `json:"program"`
 	Status     string          `json:"status"` // of its experiment's record; "" if it has none
 	Seconds    score.Number    `json:"seconds"`
-	Joules     score.Number    `json:"joules"`
 	ToQuality  score.Number    `json:"seconds_to_quality"`
 	Machine    *record.Machine `json:"-"`
 	Loss       map[int]float64 `json:"-"` // on the validation starts, by epoch of the first network
@@ -186,7 +185,7 @@ func (c *Collected) collectTimes(path string) error {
 
 // collectRun reads one run directory.
 func collectRun(dir string) (*CollectedRun, error) {
-	r := &CollectedRun{Dir: dir, Run: filepath.Base(dir), Seed: -1, Seconds: score.Missing(), Joules: score.Missing(), ToQuality: score.Missing()}
+	r := &CollectedRun{Dir: dir, Run: filepath.Base(dir), Seed: -1, Seconds: score.Missing(), ToQuality: score.Missing()}
 	var err error
 	if r.Scores, err = run.ReadScores(dir); err != nil {
 		return nil, err
@@ -234,9 +233,6 @@ func (r *CollectedRun) findExperiment(dir string) error {
 		if err == nil {
 			r.Experiment, r.Run, r.Status, r.Machine = own.Experiment, filepath.ToSlash(below), own.Status, &own.Machine
 			r.Variant, _, _ = strings.Cut(r.Run, "/")
-			if x := own.Of(r.Variant, r.Seed); x != nil && x.Joules != nil {
-				r.Joules = score.Number(*x.Joules)
-			}
 			r.ToQuality = own.ToQuality(r.Variant, r.Seed)
 			return nil
 		}
@@ -311,11 +307,11 @@ func (c *Collected) compared() (order []comparedScore, of map[comparedScore]map[
 
 // runCells are the runs as text.
 func (c *Collected) runCells() (head []string, rows [][]string) {
-	head = []string{"run", "no.", "seed", "record", "program", "seconds", "to quality, s", "joules", "processor", "kernels", "threads"}
+	head = []string{"run", "no.", "seed", "record", "program", "seconds", "to quality, s", "processor", "kernels", "threads"}
 	for _, r := range c.Runs {
-		row := []string{r.Called(), strconv.Itoa(r.number), strconv.Itoa(r.Seed), cmp.Or(r.Status, "–"), cmp.Or(r.Program, "–"), shortNumber(r.Seconds), shortNumber(r.ToQuality), shortNumber(r.Joules), "–", "–", "–"}
+		row := []string{r.Called(), strconv.Itoa(r.number), strconv.Itoa(r.Seed), cmp.Or(r.Status, "–"), cmp.Or(r.Program, "–"), shortNumber(r.Seconds), shortNumber(r.ToQuality), "–", "–", "–"}
 		if m := r.Machine; m != nil {
-			row[8], row[9], row[10] = cmp.Or(m.CPU, "–"), cmp.Or(m.Kernels, "–"), strconv.Itoa(m.Threads)
+			row[7], row[8], row[9] = cmp.Or(m.CPU, "–"), cmp.Or(m.Kernels, "–"), strconv.Itoa(m.Threads)
 		}
 		rows = append(rows, row)
 	}

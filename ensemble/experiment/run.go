@@ -19,7 +19,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run"
-	"github.com/ensemble-weather/ensemble/internal/energy"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
@@ -198,16 +197,13 @@ func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant stri
 	if err := o.madeHere(ctx, dir, c.Train.Train.Device); err != nil {
 		return nil, nil, err
 	}
-	meter := energy.Start(energy.Root)
 	t := run.TrainOptions{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
 	if err := o.time(&t, variant, seed); err != nil {
 		return nil, nil, err
 	}
-	r, err := run.Train(ctx, t)
-	if err != nil {
+	if _, err := run.Train(ctx, t); err != nil {
 		return nil, nil, err
 	}
-	joules, metered := meter.Joules()
 	scores, err := run.ReadScores(dir)
 	if err != nil {
 		return nil, nil, err
@@ -224,9 +220,6 @@ func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant stri
 		Outputs: m.Outputs, Scores: recordedScores(scores), Seconds: m.End.Sub(m.Start).Seconds()}
 	if steps, ok := m.Details["steps"].(float64); ok {
 		run.Steps = uint64(steps)
-	}
-	if metered && !r.Complete {
-		run.Joules = &joules
 	}
 	if run.Checkpoint, err = lastCheckpoint(filepath.Join(dir, "checkpoints")); err != nil {
 		return nil, nil, err

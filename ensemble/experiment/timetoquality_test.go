@@ -47,7 +47,7 @@ func TestTimesAlone(t *testing.T) {
 	if err != nil || len(left) != 2 {
 		t.Errorf("left are %v, %v", left, err)
 	}
-	mllogtest.Official(t, second)
+	mllogtest.Check(t, second)
 	q := r.Record.Quality[0]
 	if filepath.Base(r.Path) != record.QualityName || !r.Passed() || len(r.Record.Runs) != 0 || r.Record.Machine.Threads != 1 || len(q.Seeds) != 2 || q.Seeds[1] != 4 ||
 		q.Epochs[0] != 1 || q.Steps[0] != 4 || !(q.Seconds[1] > 0) || !(q.Processor[0] > 0) || !(q.Staging[0] > 0 && q.Staging[0] < q.Seconds[0]) || q.Result == q.Result || q.Loss[0] == q.Loss[1] {

@@ -95,8 +95,6 @@ type Run struct {
 	Products   []manifest.File `json:"products,omitempty"`
 	Scores     []Score         `json:"scores"`
 	Seconds    float64         `json:"seconds"`
-	// Joules are those of all processor packages; absent where they cannot be read.
-	Joules *float64 `json:"joules,omitempty"`
 }
 
 // Score is a score over the whole area and all seasons.

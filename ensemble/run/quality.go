@@ -221,7 +221,7 @@ type Timing struct {
 
 // ReadTiming reads a log.
 //
-// Errors: exit 66 if it is not there, 65 if it breaks the rules.
+// Errors: exit 66 if it is not there, 65 if it is damaged or has no end.
 func ReadTiming(path string) (*Timing, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -229,14 +229,13 @@ func ReadTiming(path string) (*Timing, error) {
 	}
 	defer f.Close()
 	events, err := mllog.Read(f)
+	t := &Timing{Processor: math.NaN()}
 	if err == nil {
-		err = errors.Join(mllog.Check(events)...)
+		t.Seconds, t.Reached, err = mllog.Seconds(events)
 	}
 	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the log breaks the rules", At: path, Why: fmt.Sprint(err), Fix: "time the training again with --overwrite always", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "the log has no time", At: path, Why: fmt.Sprint(err), Fix: "time the training again with --overwrite always", Err: err}
 	}
-	t := &Timing{Processor: math.NaN()}
-	t.Seconds, t.Reached = mllog.Seconds(events)
 	var began int64
 	for _, e := range events {
 		number, _ := e.Value.(float64)

@@ -89,6 +89,8 @@ var homes = []home{
 		"Arrow is large and its versions move; one package to change"},
 	{"github.com/klauspost/compress", []string{"io/zarr"},
 		"compressed bytes from elsewhere are decoded under limits, in one place"},
+	{"github.com/klauspost/cpuid/v2", []string{"internal/cpuinfo"},
+		"features have the names of our tables and records"},
 	{"github.com/pierrec/lz4/v4", []string{"io/zarr"},
 		"compressed bytes from elsewhere are decoded under limits, in one place"},
 	{"github.com/fhs/go-netcdf", []string{"io/netcdf/nclib"},
@@ -107,13 +109,13 @@ var homes = []home{
 
 // cgo lists the packages that may say import "C".
 var cgo = []home{
-	{"C", []string{"internal/dl", "internal/fieldmath", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "engine/backend/cuda/cublaslt", "engine/backend/cuda/cudnn", "engine/backend/cuda/emulate", "engine/backend/cuda/gpu", "engine/backend/cuda/nvrtc", "spatial/comm/mpi", "spatial/comm/nccl", "io/grib/eccodes", "io/grib/numbers", "io/grib/packed", "io/netcdf/nclib", "postproc/simd"},
+	{"C", []string{"internal/dl", "internal/fieldmath", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "engine/backend/cuda/cudnn", "engine/backend/cuda/emulate", "engine/backend/cuda/gpu", "engine/backend/cuda/nvrtc", "spatial/comm/mpi", "spatial/comm/nccl", "io/grib/eccodes", "io/grib/numbers", "io/grib/packed", "io/netcdf/nclib", "postproc/simd"},
 		"everything else builds and is tested without a C compiler"},
 }
 
 // unsafePackages lists the packages that may import unsafe.
 var unsafePackages = []home{
-	{"unsafe", []string{"internal/dl", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "engine/backend/cuda", "engine/backend/cuda/cublaslt", "engine/backend/cuda/cudnn", "engine/backend/cuda/device", "engine/backend/cuda/devicetest", "engine/backend/cuda/emulate", "engine/backend/cuda/gpu", "engine/backend/cuda/libraries/librariestest", "engine/backend/cuda/nvrtc", "io/grib/eccodes", "io/grib/numbers", "io/grib/packed", "io/netcdf/nclib", "io/decode/wire",
+	{"unsafe", []string{"internal/dl", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "engine/backend/cuda", "engine/backend/cuda/cudnn", "engine/backend/cuda/device", "engine/backend/cuda/devicetest", "engine/backend/cuda/emulate", "engine/backend/cuda/gpu", "engine/backend/cuda/libraries/librariestest", "engine/backend/cuda/nvrtc", "io/grib/eccodes", "io/grib/numbers", "io/grib/packed", "io/netcdf/nclib", "io/decode/wire",
 		"cmd/ensemble-decode", "engine", "internal/bigmem", "internal/fieldmath", "spatial/comm/emulated", "spatial/comm/mpi", "spatial/comm/nccl", "postproc/simd"},
 		"pointer arithmetic stays at the border to C and in the memory planner (engine)"},
 }

@@ -1,79 +1,59 @@
-// Package cpuinfo says what the processor can do, for `ensemble doctor` and for
-// the record that stands beside every benchmark.
+// Package cpuinfo describes the processor, for `ensemble doctor` and for the record that stands
+// beside every benchmark. It names the features as our tables and records do.
 package cpuinfo
 
 import (
-	"bufio"
-	"os"
+	"fmt"
 	"runtime"
-	"strings"
 
-	"golang.org/x/sys/cpu"
+	"github.com/klauspost/cpuid/v2"
 )
 
 // Info describes the processor.
 type Info struct {
-	Model    string   // as /proc/cpuinfo names it; empty where there is none
-	Family   string   // vendor, family and model as numbers, "AuthenticAMD 25/17": kernels are chosen by these
+	Model    string   // as the processor names itself; empty on Arm, where none does
+	Family   string   // vendor, family and model, "AuthenticAMD 25/17", or on Arm vendor and part: kernels are chosen by these
 	Arch     string   // GOARCH
 	Cores    int      // usable by this process
 	Features []string // those that kernels of this program or of oneDNN care about
 }
 
-// features in rising order, with the flag that says whether it is there.
+// features in rising order.
 var features = []struct {
 	name string
-	has  *bool
+	id   cpuid.FeatureID
 }{
-	{"sse4.1", &cpu.X86.HasSSE41},
-	{"avx", &cpu.X86.HasAVX},
-	{"avx2", &cpu.X86.HasAVX2},
-	{"fma", &cpu.X86.HasFMA},
-	{"avx512f", &cpu.X86.HasAVX512F},
-	{"avx512bw", &cpu.X86.HasAVX512BW},
-	{"avx512dq", &cpu.X86.HasAVX512DQ},
-	{"avx512vl", &cpu.X86.HasAVX512VL},
-	{"avx512vnni", &cpu.X86.HasAVX512VNNI},
-	{"avx512bf16", &cpu.X86.HasAVX512BF16},
-	{"amx-tile", &cpu.X86.HasAMXTile},
-	{"amx-int8", &cpu.X86.HasAMXInt8},
-	{"amx-bf16", &cpu.X86.HasAMXBF16},
-	{"asimd", &cpu.ARM64.HasASIMD},
-	{"sve", &cpu.ARM64.HasSVE},
+	{"sse4.1", cpuid.SSE4},
+	{"avx", cpuid.AVX},
+	{"avx2", cpuid.AVX2},
+	{"fma", cpuid.FMA3},
+	{"avx512f", cpuid.AVX512F},
+	{"avx512bw", cpuid.AVX512BW},
+	{"avx512dq", cpuid.AVX512DQ},
+	{"avx512vl", cpuid.AVX512VL},
+	{"avx512vnni", cpuid.AVX512VNNI},
+	{"avx512bf16", cpuid.AVX512BF16},
+	{"amx-tile", cpuid.AMXTILE},
+	{"amx-int8", cpuid.AMXINT8},
+	{"amx-bf16", cpuid.AMXBF16},
+	{"asimd", cpuid.ASIMD},
+	{"sve", cpuid.SVE},
 }
 
-// Read asks the processor.
+// Read describes the processor that this process runs on.
 func Read() Info {
-	i := Info{Arch: runtime.GOARCH, Cores: runtime.NumCPU()}
+	i := Info{Model: cpuid.CPU.BrandName, Arch: runtime.GOARCH, Cores: runtime.NumCPU()}
 	for _, f := range features {
-		if *f.has {
+		if cpuid.CPU.Has(f.id) {
 			i.Features = append(i.Features, f.name)
 		}
 	}
-	file, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return i // the name is a courtesy
-	}
-	defer file.Close()
-	i.Model, i.Family = processor(bufio.NewScanner(file))
-	return i
-}
-
-// processor reads the name and the numbers of the first one that is listed. Arm processors have an
-// implementer and a part in place of vendor, family and model.
-func processor(lines *bufio.Scanner) (name, family string) {
-	first := map[string]string{}
-	for lines.Scan() {
-		key, value, ok := strings.Cut(lines.Text(), ":")
-		if key = strings.TrimSpace(key); ok && first[key] == "" {
-			first[key] = strings.TrimSpace(value)
-		}
-	}
 	switch {
-	case first["vendor_id"] != "":
-		family = first["vendor_id"] + " " + first["cpu family"] + "/" + first["model"]
-	case first["CPU implementer"] != "":
-		family = first["CPU implementer"] + " " + first["CPU part"]
+	case cpuid.CPU.Has(cpuid.ASIMD) && cpuid.CPU.VendorString != "":
+		// Bits 15 to 4 of the identification register are the part, the lowest its revision.
+		i.Family = fmt.Sprintf("%s %#x", cpuid.CPU.VendorString, cpuid.CPU.Model>>4)
+	case cpuid.CPU.VendorString != "":
+		i.Family = fmt.Sprintf("%s %d/%d", cpuid.CPU.VendorString, cpuid.CPU.Family, cpuid.CPU.Model)
 	}
-	return first["model name"], family
+	return i
 }

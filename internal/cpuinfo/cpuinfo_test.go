@@ -1,7 +1,6 @@
 package cpuinfo
 
 import (
-	"bufio"
 	"os"
 	"runtime"
 	"slices"
@@ -9,33 +8,34 @@ import (
 	"testing"
 )
 
-func TestProcessor(t *testing.T) {
-	for _, c := range []struct{ text, name, family string }{
-		{"processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Some CPU @ 2.60GHz: rev 1\nflags\t: fpu\n\nprocessor\t: 1\nmodel\t: 7\n",
-			"Some CPU @ 2.60GHz: rev 1", "GenuineIntel 6/143"},
-		{"processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "", "0x41 0xd40"},
-		{"nothing", "", ""},
-	} {
-		if name, family := processor(bufio.NewScanner(strings.NewReader(c.text))); name != c.name || family != c.family {
-			t.Errorf("%q: got %q and %q, want %q and %q", c.text, name, family, c.name, c.family)
-		}
-	}
-}
-
 // What the processor says agrees with what the kernel lists.
-func TestFeaturesAgreeWithKernel(t *testing.T) {
+func TestProcessorAgreesWithKernel(t *testing.T) {
 	raw, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil || runtime.GOARCH != "amd64" {
 		t.Skip("skipped: no /proc/cpuinfo of an amd64 machine")
 	}
-	flags := strings.Fields(string(raw))
+	first := map[string]string{}
+	for line := range strings.Lines(string(raw)) {
+		key, value, _ := strings.Cut(line, ":")
+		if key = strings.TrimSpace(key); first[key] == "" {
+			first[key] = strings.TrimSpace(value)
+		}
+	}
 	info := Read()
+	if info.Model != first["model name"] {
+		t.Errorf("model: got %q, the kernel has %q", info.Model, first["model name"])
+	}
+	if want := first["vendor_id"] + " " + first["cpu family"] + "/" + first["model"]; info.Family != want {
+		t.Errorf("family: got %q, the kernel has %q", info.Family, want)
+	}
 	if info.Cores < 1 {
 		t.Errorf("cores: got %d", info.Cores)
 	}
-	for _, f := range []string{"avx2", "fma", "avx512f"} {
-		if slices.Contains(info.Features, f) != slices.Contains(flags, f) {
-			t.Errorf("%s: we say %v, the kernel %v", f, slices.Contains(info.Features, f), slices.Contains(flags, f))
+	flags := strings.Fields(first["flags"])
+	for feature, flag := range map[string]string{"sse4.1": "sse4_1", "avx": "avx", "avx2": "avx2", "fma": "fma", "avx512f": "avx512f", "avx512bw": "avx512bw",
+		"avx512dq": "avx512dq", "avx512vl": "avx512vl", "avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16"} {
+		if got, want := slices.Contains(info.Features, feature), slices.Contains(flags, flag); got != want {
+			t.Errorf("%s: got %v, the kernel has %v", feature, got, want)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package mllog writes and reads logs of trainings that are timed to a quality, as the rules of MLPerf HPC
-// ask for: a line for each event, which begins with ":::MLLOG" and goes on with a JSON object. Check holds
-// a log to the rules.
+// ask for: a line for each event, which begins with ":::MLLOG" and goes on with a JSON object. Package
+// mllogtest holds a log to the rules.
 //
 // Source: github.com/mlcommons/logging, its rules of HPC 3.0, and
 // github.com/mlcommons/training_policies, hpc_training_rules.adoc.
@@ -142,17 +142,22 @@ func Read(r io.Reader) ([]Event, error) {
 	return out, errors.Join(append(faults, lines.Err())...)
 }
 
-// Seconds is the time from the start of the run to its end, and whether the quality was reached; false too where
-// there is no end.
-func Seconds(events []Event) (seconds float64, reached bool) {
+// Seconds is the time from the start of the run to its end, and whether the quality was reached.
+//
+// Errors: a run that has not started or not ended.
+func Seconds(events []Event) (seconds float64, reached bool, err error) {
 	var from, to int64
+	started, ended := false, false
 	for _, e := range events {
 		switch e.Key {
 		case RunStart:
-			from = e.TimeMS
+			from, started = e.TimeMS, true
 		case RunStop:
-			to, reached = e.TimeMS, e.Metadata["status"] == Success
+			to, ended, reached = e.TimeMS, true, e.Metadata["status"] == Success
 		}
 	}
-	return float64(to-from) / 1000, reached
+	if !started || !ended {
+		return 0, false, errors.New("it has no " + RunStart + " or no " + RunStop)
+	}
+	return float64(to-from) / 1000, reached, nil
 }

@@ -117,22 +117,6 @@ func TestEMOSTruncatedNormal(t *testing.T) {
 	near(t, "normal quartile", Normal.Quantile(1, 2, 0.75), 1+2*0.6744897501960817, 1e-12)
 }
 
-func TestLinearEMOSFindsTheTruth(t *testing.T) {
-	set := synthetic(200, 200, 3, func(_ int, _ time.Time, m, s float64) (float64, float64) { return m + 2, 0.4 + 0.7*s })
-	e, err := FitLinearEMOS(set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	near(t, "a", e.A, 2, 0.03)
-	near(t, "b", e.B, 1, 0.01)
-	near(t, "c", e.C, 0.4, 0.05)
-	near(t, "d", e.D, 0.7, 0.03)
-	mu, sigma := make([]float32, 1), make([]float32, 1)
-	e.Predict(mu, sigma, []float32{280}, []float32{2})
-	near(t, "mu", float64(mu[0]), 282, 0.05)
-	near(t, "sigma", float64(sigma[0]), 1.8, 0.05)
-}
-
 // SciPy's own end points (testdata/neldermead.py).
 func TestNelderMeadIsSciPys(t *testing.T) {
 	raw, err := os.ReadFile("testdata/neldermead.json")
@@ -404,9 +388,8 @@ func TestFitsRefuse(t *testing.T) {
 	}
 	short := &Set{Valid: weekly(9), Mean: make([]float32, 9), Std: make([]float32, 8), Obs: make([]float32, 9)}
 	for name, fit := range map[string]func(s *Set) error{
-		"emos":   func(s *Set) error { _, err := FitEMOS(s, EMOSOptions{}); return err },
-		"linear": func(s *Set) error { _, err := FitLinearEMOS(s); return err },
-		"grid":   func(s *Set) error { _, err := FitGridEMOS(s, GridEMOSOptions{}); return err },
+		"emos": func(s *Set) error { _, err := FitEMOS(s, EMOSOptions{}); return err },
+		"grid": func(s *Set) error { _, err := FitGridEMOS(s, GridEMOSOptions{}); return err },
 	} {
 		if err := fit(empty); !errors.Is(err, ErrNoCases) {
 			t.Errorf("%s of nothing: %v", name, err)

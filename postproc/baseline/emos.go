@@ -111,30 +111,6 @@ func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
 	return model(x), nil
 }
 
-// FitEMOSByPoint fits coefficients of its own at every point (at stations, say).
-// A point whose cases do not suffice for a fit gets nil.
-//
-// Errors: shapes.
-func FitEMOSByPoint(s *Set, o EMOSOptions) ([]*EMOS, error) {
-	if err := s.check("emos", true); err != nil {
-		return nil, err
-	}
-	n := s.Points()
-	out := make([]*EMOS, n)
-	parallel(n, 1, func(_, p, _ int) {
-		own := &Set{Valid: s.Valid}
-		for i := range s.Valid {
-			own.Mean = append(own.Mean, s.Mean[i*n+p])
-			own.Std = append(own.Std, s.Std[i*n+p])
-			own.Obs = append(own.Obs, s.Obs[i*n+p])
-		}
-		if e, err := FitEMOS(own, o); err == nil {
-			out[p] = e
-		}
-	})
-	return out, nil
-}
-
 // fitEMOSSimplex is FitEMOS by the simplex, in IMPROVER's own coordinates.
 func fitEMOSSimplex(s *Set, o EMOSOptions, l line) *EMOS {
 	if o.Tolerance == 0 {
@@ -164,88 +140,17 @@ func (e *EMOS) at(mean, std float64) (mu, sigma float64) {
 //
 // Shape: all [point]. Missing: NaN gives NaN.
 func (e *EMOS) Predict(mu, sigma, mean, std []float32) {
-	curve(e.at).predict(mu, sigma, mean, std)
-}
-
-// MeanCRPS is the weighted mean score of the coefficients on a set.
-func (e *EMOS) MeanCRPS(s *Set) float64 {
-	return curve(e.at).meanCRPS(s, e.Family.crps)
-}
-
-// LinearEMOS is EMOS with a scale that is linear in the spread:
-//
-//	mu = M0 + A + B·(m − M0),  sigma = C + D·S
-//
-// Source: Wilks and Hamill 2007, doi:10.1175/MWR3402.1, for the linear scale.
-type LinearEMOS struct{ M0, A, B, C, D float64 }
-
-// FitLinearEMOS finds the coefficients of least mean CRPS with C, D ≥ 0.
-//
-// Errors: as FitEMOS.
-func FitLinearEMOS(s *Set) (*LinearEMOS, error) {
-	if err := s.check("linear emos", true); err != nil {
-		return nil, err
-	}
-	l, err := leastSquares(s.Mean, s.Obs, s.caseWeight)
-	if err != nil {
-		return nil, fmt.Errorf("linear emos: %w", err)
-	}
-	u := l.residual
-	if u == 0 {
-		u = 1
-	}
-	model := func(x []float64) *LinearEMOS {
-		return &LinearEMOS{l.x, l.y - l.x + u*x[0], x[1], u * x[2] * x[2], x[3] * x[3]}
-	}
-	value := func(x, grad []float64) float64 {
-		e := model(x)
-		return meanCRPS(s, grad, func(g []float64, m, sd, y float64) float64 {
-			mu, sigma := e.at(m, sd)
-			c, dmu, dsigma := dist.NormalCRPS(mu, sigma, y)
-			g[0] += dmu * u
-			g[1] += dmu * (m - l.x)
-			g[2] += dsigma * u * 2 * x[2]
-			g[3] += dsigma * sd * 2 * x[3]
-			return c
-		})
-	}
-	x, err := minimise(value, []float64{0, l.slope, math.Sqrt(0.3), 1}, u)
-	if err != nil {
-		return nil, fmt.Errorf("linear emos: %w", err)
-	}
-	return model(x), nil
-}
-
-func (e *LinearEMOS) at(mean, std float64) (mu, sigma float64) {
-	return e.M0 + e.A + e.B*(mean-e.M0), e.C + e.D*std
-}
-
-// Predict fills mean and spread of the forecast distribution.
-//
-// Shape: all [point]. Missing: NaN gives NaN.
-func (e *LinearEMOS) Predict(mu, sigma, mean, std []float32) {
-	curve(e.at).predict(mu, sigma, mean, std)
-}
-
-// MeanCRPS is the weighted mean score of the coefficients on a set.
-func (e *LinearEMOS) MeanCRPS(s *Set) float64 {
-	return curve(e.at).meanCRPS(s, dist.NormalCRPS)
-}
-
-// curve gives location and scale of the forecast for mean and spread.
-type curve func(mean, std float64) (mu, sigma float64)
-
-func (at curve) predict(mu, sigma, mean, std []float32) {
 	for p := range mean {
-		m, s := at(float64(mean[p]), float64(std[p]))
+		m, s := e.at(float64(mean[p]), float64(std[p]))
 		mu[p], sigma[p] = float32(m), float32(s)
 	}
 }
 
-func (at curve) meanCRPS(s *Set, crps func(mu, sigma, y float64) (c, dmu, dsigma float64)) float64 {
+// MeanCRPS is the weighted mean score of the coefficients on a set.
+func (e *EMOS) MeanCRPS(s *Set) float64 {
 	return meanCRPS(s, nil, func(_ []float64, m, sd, y float64) float64 {
-		mu, sigma := at(m, sd)
-		c, _, _ := crps(mu, sigma, y)
+		mu, sigma := e.at(m, sd)
+		c, _, _ := e.Family.crps(mu, sigma, y)
 		return c
 	})
 }

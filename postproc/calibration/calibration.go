@@ -133,43 +133,6 @@ func unique(p, y, w []float64) (x, z, v []float64) {
 	return x, z, v
 }
 
-// CORP is the Brier score of probabilities and its parts:
-//
-//	score = miscalibration − discrimination + uncertainty
-//
-// miscalibration is what isotonic calibration would gain, discrimination what calibrated
-// probabilities gain over the base rate, and uncertainty the score of the base rate. All are
-// at least 0.
-//
-// Unit: 1. Source: Dimitriadis et al. 2021, doi:10.1073/pnas.2016191118.
-type CORP struct{ Score, Miscalibration, Discrimination, Uncertainty float64 }
-
-// Decompose splits the Brier score of the cases to which a Map could be fitted.
-//
-// Shape, Missing: as Isotonic.
-func Decompose(p, y, w []float64) CORP {
-	fit := Isotonic(p, y, w)
-	var total, events float64
-	for i := range p {
-		if p[i] == p[i] && y[i] == y[i] {
-			total, events = total+w[i], events+w[i]*y[i]
-		}
-	}
-	rate := events / total
-	var raw, calibrated, base float64
-	for i := range p {
-		if p[i] != p[i] || y[i] != y[i] {
-			continue
-		}
-		raw += w[i] * square(p[i]-y[i]) / total
-		calibrated += w[i] * square(fit.At(p[i])-y[i]) / total
-		base += w[i] * square(rate-y[i]) / total
-	}
-	return CORP{raw, raw - calibrated, base - calibrated, base}
-}
-
-func square(x float64) float64 { return x * x }
-
 // cells is the number of cells of a Table between 0 and 1.
 const cells = 1000
 

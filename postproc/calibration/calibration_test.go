@@ -10,15 +10,14 @@ import (
 	"testing"
 )
 
-// Isotonic, Reliability and Decompose against scikit-learn and numpy: testdata/reference.py.
+// Isotonic and Reliability against scikit-learn and numpy: testdata/reference.py.
 func TestReference(t *testing.T) {
 	raw, err := os.ReadFile("testdata/reference.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var cases []struct {
-		P, Y, W, At, Isotonic, Reliability                 []float64
-		Score, Miscalibration, Discrimination, Uncertainty float64
+		P, Y, W, At, Isotonic, Reliability []float64
 	}
 	if err := json.Unmarshal(raw, &cases); err != nil || len(cases) == 0 {
 		t.Fatal(err)
@@ -40,16 +39,6 @@ func TestReference(t *testing.T) {
 			}
 			if got := reliability.At(p); math.Abs(got-c.Reliability[i]) > rounding {
 				t.Errorf("n=%d: reliability at %g: %.15g, want %.15g", len(c.P), p, got, c.Reliability[i])
-			}
-		}
-		got := Decompose(c.P, c.Y, c.W)
-		for _, part := range []struct {
-			name      string
-			got, want float64
-		}{{"score", got.Score, c.Score}, {"miscalibration", got.Miscalibration, c.Miscalibration},
-			{"discrimination", got.Discrimination, c.Discrimination}, {"uncertainty", got.Uncertainty, c.Uncertainty}} {
-			if math.Abs(part.got-part.want) > rounding || part.got < 0 {
-				t.Errorf("n=%d: %s %.15g, want %.15g", len(c.P), part.name, part.got, part.want)
 			}
 		}
 	}
@@ -108,9 +97,6 @@ func TestCalibratedStays(t *testing.T) {
 		if math.Abs(again.At(v)-v) > 1e-9 {
 			t.Fatalf("%g becomes %g", v, again.At(v))
 		}
-	}
-	if d := Decompose(p, y, w); d.Miscalibration > 1e-12 {
-		t.Errorf("miscalibration %g", d.Miscalibration)
 	}
 	// A table of cells is the regression of cases, but for the order within a cell.
 	var table Table

@@ -7,10 +7,8 @@ package coupling
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -98,19 +96,10 @@ func CrossPair(a, b []float64, y float64) (cross, within float64) {
 	return dist.CrossPairCRPSGrad(nil, all, len(a), y), near/float64(len(all)) - inside/float64(2*pairs)
 }
 
-// Case is one date: raw members and what came true.
-//
-// Shape: Members [member][point], Obs [point]. Missing: NaN; the point is left out of its date.
-type Case struct {
-	Members [][]float32
-	Obs     []float32
-}
-
 // Options say how the tests are made.
 type Options struct {
 	Weights   []float64 // [point], nil for equal ones
 	Sizes     []int     // of the input-size test; nil means 3, 5 and all members
-	Step      float32   // of the Jacobian test; 0 means 1
 	Bootstrap score.Bootstrap
 }
 
@@ -143,65 +132,3 @@ var Tests = map[string]string{
 
 // Table is the result of all tests.
 type Table []Row
-
-// Passed says whether all tests passed.
-func (t Table) Passed() bool {
-	for _, r := range t {
-		if !r.Passed {
-			return false
-		}
-	}
-	return true
-}
-
-// Fprint writes the table.
-func (t Table) Fprint(w io.Writer) error {
-	p := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(p, "test\tvalue\tlow\thigh\texpected\tpassed\n")
-	for _, r := range t {
-		fmt.Fprintf(p, "%v\t%.5g\t%.5g\t%.5g\t%g\t%v\n", r, r.Value, r.Low, r.High, r.Expected, r.Passed)
-	}
-	return p.Flush()
-}
-
-// Test makes all four tests on a method, over dates in order: those of NewTable with the Jacobian
-// of the first date.
-//
-// Errors: those of NewTable and of the method, shapes.
-func Test(f Method, cases []Case, o Options) (Table, error) {
-	if len(cases) < 2 || len(cases[0].Members) < minMembers {
-		return nil, errFew
-	}
-	m, n := len(cases[0].Members), len(cases[0].Obs)
-	for k, c := range cases {
-		if len(c.Members) != m || len(c.Obs) != n {
-			return nil, fmt.Errorf("coupling: date %d has %d members of %d points, the first %d of %d", k, len(c.Members), len(c.Obs), m, n)
-		}
-	}
-	if o.Step == 0 {
-		o.Step = 1
-	}
-	leaks, err := Jacobian(f, cases[0].Members, o.Step)
-	if err != nil {
-		return nil, err
-	}
-	dates := make([]Date, len(cases))
-	for k, c := range cases {
-		out, err := o.Outputs(m, func(of []int) ([][]float32, error) {
-			in := make([][]float32, len(of))
-			for i, x := range of {
-				in[i] = c.Members[x]
-			}
-			y, err := f(in)
-			if err == nil && len(y) != len(in) {
-				err = fmt.Errorf("coupling: %d members made of %d", len(y), len(in))
-			}
-			return copied(y), err // the method may use its memory again
-		})
-		if err != nil {
-			return nil, err
-		}
-		dates[k] = o.Date(out, c.Obs)
-	}
-	return NewTable(len(leaks), dates, o)
-}

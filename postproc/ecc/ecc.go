@@ -118,24 +118,6 @@ func rank(out, template, values []float64) {
 	}
 }
 
-// Couple gives ascending quantiles to members in the order of their raw values:
-// the member with the smallest raw value gets the smallest quantile. Members of
-// equal raw value keep the order of their numbers.
-//
-// Shape: out, raw, quantiles [member]; out may be quantiles' or raw's own slice
-// only if it is not needed any more, so give another.
-// Missing: a NaN among raw or quantiles makes all of out NaN.
-// Cost: O(M²), no allocation.
-func Couple(out, raw, quantiles []float64) {
-	if slices.ContainsFunc(raw, math.IsNaN) || slices.ContainsFunc(quantiles, math.IsNaN) {
-		for m := range out {
-			out[m] = math.NaN()
-		}
-		return
-	}
-	rank(out, raw, quantiles)
-}
-
 // Calibrated makes calibrated members of a whole field by Ranked.
 //
 // Shape, Missing, Errors: as Members; levels [member], ascending.

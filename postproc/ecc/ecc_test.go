@@ -33,15 +33,11 @@ func TestCalibratedOracle(t *testing.T) {
 	}
 }
 
-func TestCoupleTiesKeepMemberOrder(t *testing.T) {
+func TestRankedTiesKeepMemberOrder(t *testing.T) {
 	out := make([]float64, 4)
-	Couple(out, []float64{5, 1, 5, 1}, []float64{10, 20, 30, 40})
-	if want := []float64{30, 10, 40, 20}; !slices.Equal(out, want) {
+	Ranked([]float64{0.1, 0.2, 0.3, 0.4})(out, []float64{5, 1, 5, 1}, 0)
+	if want := []float64{0.3, 0.1, 0.4, 0.2}; !slices.Equal(out, want) {
 		t.Errorf("got %v, want %v", out, want)
-	}
-	Couple(out, []float64{5, math.NaN(), 5, 1}, []float64{10, 20, 30, 40})
-	if !math.IsNaN(out[0]) || !math.IsNaN(out[3]) {
-		t.Errorf("a missing member: %v", out)
 	}
 }
 
@@ -62,9 +58,9 @@ func TestCalibratedRefuses(t *testing.T) {
 	}
 }
 
-func ExampleCouple() {
-	out := make([]float64, 3)
-	Couple(out, []float64{274, 271, 272}, []float64{272.5, 273, 273.5})
-	fmt.Println(out)
-	// Output: [273.5 272.5 273]
+func ExampleCalibrated() {
+	raw := [][]float32{{274}, {271}, {272}} // one point
+	members, err := Calibrated(raw, Levels(3), func(_ int, level float64) float64 { return 272 + 2*level })
+	fmt.Println(members, err)
+	// Output: [[273.5] [272.5] [273]] <nil>
 }

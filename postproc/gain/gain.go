@@ -5,19 +5,13 @@
 // one by one; the cost of M members is Ferro et al. 2008, doi:10.1002/met.45.
 package gain
 
-import (
-	"fmt"
-	"io"
-	"text/tabwriter"
-)
-
 // Split are mean CRPS of ever more calibrated forecasts of the same cases, M members with
 // mean m and standard deviation s (divisor M−1). All steps are fitted on other dates than
 // they are scored on.
 //
 // Unit: that of the variable.
 type Split struct {
-	Reference  float64 `json:"reference"`   // S₀: the raw ensemble as it is published, plain or Gaussian
+	Reference  float64 `json:"reference"`   // S₀: the raw ensemble, plain
 	FiniteSize float64 `json:"finite_size"` // S₁: N(m, s²(1+1/M)), nothing learned
 	Unbiased   float64 `json:"unbiased"`    // S₂: the same, m less its local mean bias
 	Calibrated float64 `json:"calibrated"`  // S₃: local EMOS, N(a+bm, c²+d²s²)
@@ -87,19 +81,4 @@ type Share struct {
 	ID, Name string
 	CRPS     float64 // of the forecast after the step; of infinitely many raw members for beyond_members
 	Interval
-}
-
-// Fprint writes the report as a table.
-func (r *Report) Fprint(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%d members, %d dates\n", r.Members, r.Dates)
-	fmt.Fprint(t, "forecast\tCRPS\t\n")
-	for i, name := range []string{"raw", "N(m, s²(1+1/M))", "less local bias", "local EMOS", "model", "raw, infinitely many members", "dispersion first"} {
-		fmt.Fprintf(t, "%s\t%.6g\t\n", name, r.list()[i])
-	}
-	fmt.Fprint(t, "\nshare of the raw score\t%\tlow\thigh\t\n")
-	for _, s := range r.Shares {
-		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t\n", s.Name, 100*s.Value, 100*s.Low, 100*s.High)
-	}
-	return t.Flush()
 }

@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +76,16 @@ func world(r *rand.Rand, first, dates, points, m int, bias, spread, explained fl
 func TestSteps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	train, test := world(r, 0, 600, 16, 10, 0.5, 0.7, 0.2), world(r, 600, 700, 16, 10, 0.5, 0.7, 0.2)
-	rep, err := Of(train, test, Options{})
+	steps := fit(t, train)
+	rows := make([]Sums, len(test))
+	for i := range test {
+		sums, err := steps.Score(&test[i], Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows[i] = sums[0]
+	}
+	rep, err := NewReport(rows, 10, score.Bootstrap{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,32 +117,35 @@ func TestSteps(t *testing.T) {
 	near(t, "dispersion", share["dispersion"].Value, f.Dispersion, 0.006)
 	near(t, "information", share["information"].Value, f.Information, 0.015)
 	near(t, "either order", share["dispersion first"].Value+share["then bias"].Value, share["bias"].Value+share["dispersion"].Value, 1e-9)
-	var b strings.Builder
-	if err := rep.Fprint(&b); err != nil || strings.Count(b.String(), "\n") != 19 || !strings.Contains(b.String(), "information") {
-		t.Errorf("%v\n%s", err, b.String())
+}
+
+// fit learns the steps from cases.
+func fit(t *testing.T, train []Case) *Steps {
+	t.Helper()
+	set := &baseline.Set{}
+	for _, c := range train {
+		mean, std := make([]float32, len(c.Obs)), make([]float32, len(c.Obs))
+		ensemble.MeanStd(mean, std, c.Members, 1)
+		set.Valid = append(set.Valid, c.Init.Time)
+		set.Mean, set.Std, set.Obs = append(set.Mean, mean...), append(set.Std, std...), append(set.Obs, c.Obs...)
 	}
-	gauss, err := Of(train, test, Options{Gaussian: true})
+	steps, err := Fit(set, len(train[0].Members))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !(gauss.Reference < rep.Reference && gauss.Reference > rep.FiniteSize) {
-		t.Errorf("raw as a Gaussian %g, as members %g, widened %g", gauss.Reference, rep.Reference, rep.FiniteSize)
-	}
+	return steps
 }
 
 func TestStepsRefuse(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	train, test := world(r, 0, 20, 2, 3, 0, 1, 0), world(r, 20, 4, 2, 3, 0, 1, 0)
-	for what, f := range map[string]func() error{
-		"no dates":      func() error { _, err := Of(nil, test, Options{}); return err },
-		"the same date": func() error { _, err := Of(train, train[:3], Options{}); return err },
-		"no model": func() error {
-			_, err := Of(train, []Case{{Init: test[0].Init, Members: test[0].Members, Obs: test[0].Obs}}, Options{})
-			return err
-		},
-		"other members": func() error { _, err := Of(world(r, 40, 9, 2, 4, 0, 1, 0), test, Options{}); return err },
+	steps := fit(t, train)
+	for what, c := range map[string]Case{
+		"no model":      {Init: test[0].Init, Members: test[0].Members, Obs: test[0].Obs},
+		"other members": world(r, 40, 1, 2, 4, 0, 1, 0)[0],
+		"other points":  world(r, 40, 1, 3, 3, 0, 1, 0)[0],
 	} {
-		if f() == nil {
+		if _, err := steps.Score(&c, Options{}); err == nil {
 			t.Errorf("%s: accepted", what)
 		}
 	}
@@ -145,17 +156,7 @@ func TestStepsRefuse(t *testing.T) {
 func TestAreas(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	train, test := world(r, 0, 60, 6, 4, 0.5, 0.7, 0.2), world(r, 60, 8, 6, 4, 0.5, 0.7, 0.2)
-	set := &baseline.Set{}
-	for _, c := range train {
-		mean, std := make([]float32, 6), make([]float32, 6)
-		ensemble.MeanStd(mean, std, c.Members, 1)
-		set.Valid = append(set.Valid, c.Init.Time)
-		set.Mean, set.Std, set.Obs = append(set.Mean, mean...), append(set.Std, std...), append(set.Obs, c.Obs...)
-	}
-	steps, err := Fit(set, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	steps := fit(t, train)
 	west, east := []bool{true, true, false, false, false, false}, []bool{false, false, true, true, true, true}
 	rows, err := steps.Score(&test[0], Options{Weights: []float64{1, 2, 3, 4, 5, 6}, Areas: [][]bool{west, east}})
 	if err != nil {

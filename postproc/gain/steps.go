@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Case is one date: raw members, what came true, and on dates that are scored the model's
-// normal distribution.
+// Case is one date that is scored: raw members, what came true, and the model's normal
+// distribution.
 //
 // Shape: Members [member][point]; Obs, Mean, Spread [point]. Missing: NaN; such a point is
 // left out of its date.
@@ -29,10 +29,8 @@ type Case struct {
 
 // Options say how a gain is split.
 type Options struct {
-	Weights   []float64 // [point], nil for equal ones
-	Gaussian  bool      // score the raw ensemble as a normal distribution, not as members
-	Areas     [][]bool  // [area][point]: parts that are scored by themselves too
-	Bootstrap score.Bootstrap
+	Weights []float64 // [point], nil for equal ones
+	Areas   [][]bool  // [area][point]: parts that are scored by themselves too
 }
 
 // Steps is what the steps learned at every point: N(m − Bias, s²(1+1/M)),
@@ -93,46 +91,8 @@ func Fit(s *baseline.Set, members int) (*Steps, error) {
 	return f, nil
 }
 
-// Of fits the steps on training cases and scores them on others.
-//
-// Errors: no cases, shapes that differ, a date in both, no point with cases enough for EMOS.
-func Of(train, test []Case, o Options) (*Report, error) {
-	if len(train) == 0 || len(test) == 0 {
-		return nil, errors.New("gain: no dates to train or to score on")
-	}
-	m, n := len(test[0].Members), len(test[0].Obs)
-	dates := map[int64]bool{}
-	set := &baseline.Set{}
-	for _, c := range train {
-		if err := c.check(m, n, false); err != nil {
-			return nil, err
-		}
-		dates[c.Init.Unix()] = true
-		mean, std := make([]float32, n), make([]float32, n)
-		ensemble.MeanStd(mean, std, c.Members, 1)
-		set.Valid = append(set.Valid, c.Init.Time)
-		set.Mean, set.Std, set.Obs = append(set.Mean, mean...), append(set.Std, std...), append(set.Obs, c.Obs...)
-	}
-	steps, err := Fit(set, m)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]Sums, len(test))
-	for i, c := range test {
-		if dates[c.Init.Unix()] {
-			return nil, fmt.Errorf("gain: start %s is trained and scored on", c.Init)
-		}
-		sums, err := steps.Score(&c, o)
-		if err != nil {
-			return nil, err
-		}
-		rows[i] = sums[0]
-	}
-	return NewReport(rows, m, o.Bootstrap)
-}
-
-func (c *Case) check(m, n int, scored bool) error {
-	bad := len(c.Members) != m || m < 2 || len(c.Obs) != n || scored && (len(c.Mean) != n || len(c.Spread) != n)
+func (c *Case) check(m, n int) error {
+	bad := len(c.Members) != m || m < 2 || len(c.Obs) != n || len(c.Mean) != n || len(c.Spread) != n
 	for _, f := range c.Members {
 		bad = bad || len(f) != n
 	}
@@ -158,13 +118,12 @@ func (s Sums) Split() Split {
 	return splitOf(v)
 }
 
-// Score sums the scores of a date, over all points and over each of the areas. Of the options,
-// Weights, Gaussian and Areas enter.
+// Score sums the scores of a date, over all points and over each of the areas.
 //
 // Shape: result [1+area].
 // Errors: other members or points than were fitted, or no distribution.
 func (s *Steps) Score(c *Case, o Options) ([]Sums, error) {
-	if err := c.check(s.Members, len(s.Bias), true); err != nil {
+	if err := c.check(s.Members, len(s.Bias)); err != nil {
 		return nil, err
 	}
 	m := len(c.Members)
@@ -196,12 +155,8 @@ func (s *Steps) Score(c *Case, o Options) ([]Sums, error) {
 		y := float64(c.Obs[p])
 		mean, sd := ensemble.MeanSpread(x, 1)
 		wide := sd * math.Sqrt(1+1/float64(m))
-		reference := gauss(mean, sd, y)
-		if !o.Gaussian {
-			reference = dist.KernelCRPS(x, y, dist.Plain)
-		}
 		split := Split{
-			Reference:  reference,
+			Reference:  dist.KernelCRPS(x, y, dist.Plain),
 			FiniteSize: gauss(mean, wide, y),
 			Unbiased:   gauss(mean-bias, wide, y),
 			Calibrated: gauss(e[0]+e[1]*mean, math.Sqrt(e[2]+e[3]*sd*sd), y),

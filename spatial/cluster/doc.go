@@ -16,10 +16,10 @@
 // asked for, so a program gives the same result in every run. Time is counted in
 // picoseconds, sizes in bytes, rates in bytes a second.
 //
-// Networks: AlphaBeta and LogGP know only the ends of a message. StoreAndForward and
-// Fluid lead it over the links of a Topology; the first is exact for packets that queue,
-// the second is far quicker for long messages, and right where those are cut into
-// many packets. Nodes joins two networks, within and between nodes of several ranks.
+// Networks: LogGP knows only the ends of a message. Fluid leads it over the links of a
+// Topology, and is right where messages are cut into many packets; tests judge both by
+// simpler networks, one of which lets single packets queue. Nodes joins two networks,
+// within and between nodes of several ranks.
 //
 // What it leaves out: buffers are endless, so messages are not refused and cannot
 // block each other for ever; a route does not depend on the load; adding values takes no

@@ -103,8 +103,11 @@ func TestCollectiveClosedForms(t *testing.T) {
 	}{
 		{"broadcast of 1 MiB", func(c *comm.Comm) error { return comm.Broadcast(c, 1, sized(1<<20)) },
 			func(p cluster.Time) cluster.Time { return cluster.Time(log2(int(p))) * (alpha + beta<<20) }},
-		{"reduce-scatter", func(c *comm.Comm) error { _, err := comm.ReduceScatter(c, sized(n)); return err },
-			func(p cluster.Time) cluster.Time { return (p-1)*alpha + (p-1)*n/p*beta }},
+		{"reduce-scatter", func(c *comm.Comm) error {
+			x := sized(n)
+			_, err := comm.ReduceScatterAt(c, x, comm.Even(len(x), c.Size()), comm.Ring)
+			return err
+		}, func(p cluster.Time) cluster.Time { return (p-1)*alpha + (p-1)*n/p*beta }},
 		{"all-gather", func(c *comm.Comm) error { _, err := comm.AllGather(c, sized(n/c.Size())); return err },
 			func(p cluster.Time) cluster.Time { return (p-1)*alpha + (p-1)*n/p*beta }},
 		{"all-to-all", func(c *comm.Comm) error {

@@ -2,7 +2,7 @@ package cluster
 
 import "fmt"
 
-// Network says how long messages take: AlphaBeta, LogGP, StoreAndForward or Fluid.
+// Network says how long messages take: LogGP, Fluid or Nodes of two of them.
 type Network interface {
 	// open makes a network at rest for one run.
 	open(c *clock, ranks int) (*wire, error)

@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"math/bits"
-	"time"
 )
 
 // Time is a moment of the virtual clock, or a span of it, in picoseconds. Whole
@@ -18,9 +17,6 @@ const (
 	Millisecond      = 1000 * Microsecond
 	Second           = 1000 * Millisecond
 )
-
-// FromDuration is a span of real time.
-func FromDuration(d time.Duration) Time { return Time(d) * Nanosecond }
 
 // Seconds is t in seconds.
 func (t Time) Seconds() float64 { return float64(t) / float64(Second) }

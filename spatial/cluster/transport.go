@@ -92,12 +92,6 @@ func (m *message) arrive() {
 	}
 }
 
-// deliver is leave and arrive at once.
-func (m *message) deliver() {
-	m.leave()
-	m.arrive()
-}
-
 // finish marks a request as done, and wakes who waits for it.
 func (r *request) finish() {
 	r.done = true

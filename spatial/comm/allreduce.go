@@ -22,8 +22,8 @@ const (
 	// two the last ranks first add theirs to a partner's.
 	Doubling
 	// Halving exchanges halves with neighbours first, and gathers back: 2·log₂P·α +
-	// 2(P−1)/P·βn. It adds along the canonical tree over the ranks, as Tree with
-	// one leaf for each does. For other P as Doubling.
+	// 2(P−1)/P·βn. It adds along the canonical tree over the ranks: neighbours
+	// first, then neighbouring sums. For other P as Doubling.
 	Halving
 )
 

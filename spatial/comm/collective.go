@@ -22,7 +22,6 @@ const (
 	tagGather
 	tagAll
 	tagFold
-	tagTree // with the levels of a tree behind it
 )
 
 // Barrier returns when all ranks have called it: ⌈log₂ P⌉ rounds of
@@ -74,17 +73,10 @@ func Even(n, p int) []int {
 	return cuts
 }
 
-// ReduceScatter adds up the x of all ranks; each gets the sum of its own piece, the
-// rank-th of P nearly equal ones, where it lies in x. The rest of x is
-// overwritten. A ring: (P−1)·α + (P−1)/P·βn.
-func ReduceScatter[T Summand](c *Comm, x []T) ([]T, error) {
-	return ReduceScatterAt(c, x, Even(len(x), c.Size()), Ring)
-}
-
 // ReduceScatterAt adds up the x of all ranks; each gets the sum of one of the P pieces
 // between cuts, a.Piece of its rank, where it lies in x. The rest of x is overwritten.
-// It is the first half of AllReduce by a, and costs half. Its bits are those of AllReduce,
-// those of Ring for even cuts.
+// It is the first half of AllReduce by a, and costs half: (P−1)·α + (P−1)/P·βn by Ring. Its
+// bits are those of AllReduce, those of Ring for even cuts.
 func ReduceScatterAt[T Summand](c *Comm, x []T, cuts []int, a Algorithm) ([]T, error) {
 	if err := ReduceScatterParts(c, Parts[T]{x}, cuts, a); err != nil {
 		return nil, err
@@ -173,8 +165,8 @@ func AllGather[T any](c *Comm, x []T) ([]T, error) {
 	return all, GatherPieces(c, all)
 }
 
-// GatherPieces gives all ranks the whole of x, of which each has the piece that
-// ReduceScatter leaves to it.
+// GatherPieces gives all ranks the whole of x, of which each has its own of as many
+// nearly equal pieces.
 func GatherPieces[T any](c *Comm, x []T) error {
 	return GatherAt(c, x, Even(len(x), c.Size()), Ring)
 }

@@ -25,8 +25,8 @@
 // each axis of the mesh cuts there. That is space, evenly or where all sizes suit each other,
 // channels, samples, or nothing, where its ranks compute the same. The best plan of a mesh
 // is found exactly, by dynamic programming over parts of the step that grow from the inside
-// of its skips, after spreads with which no plan can be fast enough are left out; Exhaustive
-// tries all plans and judges it. Package spatial executes all of them: Plan.Mesh says how.
+// of its skips, after spreads with which no plan can be fast enough are left out; a test
+// tries all plans and judges it by them. Package spatial executes all of them: Plan.Mesh says how.
 //
 // Where channels are cut, a convolution gathers all channels of its operand, and its gradient
 // all of the result's.

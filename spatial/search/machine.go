@@ -58,8 +58,8 @@ func (m *Machine) link(g group, ring bool) (l Link, sharing float64) {
 	return m.Between, float64(m.perNode())
 }
 
-// AllReduce is the time to add up vectors of so many float32 over p ranks by the
-// algorithm that package comm takes, and the bytes that a rank sends:
+// allReduce is the time to add up vectors of so many float32 over the ranks of a group by
+// the algorithm that package comm takes, and the bytes that a rank sends:
 //
 //	ring      2(p−1)·α + 2(p−1)/p·βn
 //	halving   2·log₂p·α + 2(p−1)/p·βn
@@ -68,11 +68,6 @@ func (m *Machine) link(g group, ring bool) (l Link, sharing float64) {
 // Steps between ranks of one node go by its own link.
 //
 // Source: Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521.
-func (l Link) AllReduce(p int, values int64) (cluster.Time, int64) {
-	m := Machine{Between: l}
-	return m.allReduce(group{ranks: p, stride: 1}, values)
-}
-
 func (m *Machine) allReduce(g group, values int64) (cluster.Time, int64) {
 	if g.ranks < 2 || values == 0 {
 		return 0, 0

@@ -1,7 +1,6 @@
 package search
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -100,45 +99,4 @@ func (p *pricer) plan(to []spread) Plan {
 		out.Layers = append(out.Layers, d)
 	}
 	return out
-}
-
-// Exhaustive tries all plans of a mesh. It judges the dynamic programme on small networks.
-func Exhaustive(n Network, m Machine, mesh spatial.Mesh) Plan {
-	p := newPricer(n, &m, mesh, newCutter(n))
-	choices := p.cuts.choices(p.mesh)
-	at := make([]int, len(choices)) // by stage
-	to := make([]spread, len(choices))
-	known := map[string]cost{}
-	price := func(v int) cost { // depends on the stages of the layer and of those that it reads
-		key := fmt.Sprint(v, at[p.cuts.stage(n.Layers[v].Out)])
-		for _, e := range n.Layers[v].From {
-			key += fmt.Sprint(" ", at[p.cuts.stage(e.Shape)])
-		}
-		c, ok := known[key]
-		if !ok {
-			c = p.price(v, to)
-			known[key] = c
-		}
-		return c
-	}
-	var best Plan
-	for first := true; ; first = false {
-		for i, choice := range at {
-			to[i] = choices[i][choice]
-		}
-		e := p.evaluate(price)
-		if fits := m.Memory == 0 || e.Memory <= m.Memory; first || fits && (!best.Fits || e.Step < best.Step) {
-			best = p.plan(to)
-		}
-		i := len(at) - 1
-		for ; i >= 0; i-- {
-			if at[i]++; at[i] < len(choices[i]) {
-				break
-			}
-			at[i] = 0
-		}
-		if i < 0 {
-			return best
-		}
-	}
 }

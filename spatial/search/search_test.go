@@ -100,7 +100,7 @@ func randomUNet(r *rand.Rand, stages, chain int) Network {
 // The dynamic programme finds a plan as good as the best of all, on chains, U-Nets and
 // graphs with arbitrary joins, with and without hiding, with and without a limit of memory;
 // times are equal to the picosecond.
-func TestDynamicEqualsExhaustive(t *testing.T) {
+func TestDynamicEqualsexhaustive(t *testing.T) {
 	one := []spatial.Mesh{{{Name: "lon", Size: 2}}, {{Name: "lat", Size: 4}}, {{Name: "data", Size: 2}}, {{Name: "lon", Size: 8}}, {{Name: "lat", Size: 3}}, {{Name: "level", Size: 2}}}
 	two := []spatial.Mesh{{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lon", Size: 4}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 4}}}
 	three := []spatial.Mesh{{{Name: "data", Size: 2}, {Name: "lat", Size: 2}, {Name: "lon", Size: 2}}}
@@ -120,11 +120,11 @@ func TestDynamicEqualsExhaustive(t *testing.T) {
 			n, mesh = randomUNet(r, 0, 1+r.IntN(2)), three[0]
 		}
 		m := randomMachine(r)
-		free := Exhaustive(n, m, mesh)
+		free := exhaustive(n, m, mesh)
 		if seed%2 == 1 { // bind it: less than the fastest plan wants
 			m.Memory = free.Memory - free.Memory/int64(20+r.IntN(30))
 		}
-		want := Exhaustive(n, m, mesh)
+		want := exhaustive(n, m, mesh)
 		p := newPricer(n, &m, mesh, newCutter(n))
 		got, ok := p.best(1 << 60)
 		if ok != want.Fits || ok && got.Step != want.Step {
@@ -167,5 +167,46 @@ func TestBound(t *testing.T) {
 	}
 	if _, ok := p.best(best.Step - best.Optimiser - 1); ok {
 		t.Error("a plan below the best time")
+	}
+}
+
+// exhaustive tries all plans of a mesh. It judges the dynamic programme on small networks.
+func exhaustive(n Network, m Machine, mesh spatial.Mesh) Plan {
+	p := newPricer(n, &m, mesh, newCutter(n))
+	choices := p.cuts.choices(p.mesh)
+	at := make([]int, len(choices)) // by stage
+	to := make([]spread, len(choices))
+	known := map[string]cost{}
+	price := func(v int) cost { // depends on the stages of the layer and of those that it reads
+		key := fmt.Sprint(v, at[p.cuts.stage(n.Layers[v].Out)])
+		for _, e := range n.Layers[v].From {
+			key += fmt.Sprint(" ", at[p.cuts.stage(e.Shape)])
+		}
+		c, ok := known[key]
+		if !ok {
+			c = p.price(v, to)
+			known[key] = c
+		}
+		return c
+	}
+	var best Plan
+	for first := true; ; first = false {
+		for i, choice := range at {
+			to[i] = choices[i][choice]
+		}
+		e := p.evaluate(price)
+		if fits := m.Memory == 0 || e.Memory <= m.Memory; first || fits && (!best.Fits || e.Step < best.Step) {
+			best = p.plan(to)
+		}
+		i := len(at) - 1
+		for ; i >= 0; i-- {
+			if at[i]++; at[i] < len(choices[i]) {
+				break
+			}
+			at[i] = 0
+		}
+		if i < 0 {
+			return best
+		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine/backend/ref"
+	"github.com/ensemble-weather/ensemble/engine/backend/ref/reftest"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/rng"
@@ -51,7 +51,7 @@ func gradient(t *testing.T, o *graph.Op, c graph.Case) {
 		feed[fmt.Sprint("x", k)] = in[k]
 	}
 	eval := func() [][]float64 {
-		v, err := ref.Eval(g, feed, step)
+		v, err := reftest.Eval(g, feed, step)
 		if err != nil {
 			t.Fatal(err)
 		}

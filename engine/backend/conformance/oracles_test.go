@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine/backend/ref"
+	"github.com/ensemble-weather/ensemble/engine/backend/ref/reftest"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -32,7 +32,7 @@ func similarity(t *testing.T, n int, x, y []float64, f func(b *graph.Builder, x,
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ref.Eval(g, map[string][]float64{"x": x, "y": y}, 0)
+	out, err := reftest.Eval(g, map[string][]float64{"x": x, "y": y}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestUpsampleOracle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ref.Eval(g, map[string][]float64{"x": {0, 1, 2, 4}, "z": {0, 4, 8, 4}}, 0)
+	out, err := reftest.Eval(g, map[string][]float64{"x": {0, 1, 2, 4}, "z": {0, 4, 8, 4}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestCRPSOracle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := ref.Eval(g, map[string][]float64{"mu": {c[0]}, "sigma": {c[1]}, "y": {c[2]}}, 0)
+		v, err := reftest.Eval(g, map[string][]float64{"mu": {c[0]}, "sigma": {c[1]}, "y": {c[2]}}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestCramerIsThatOfItsFormula(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := ref.Eval(g, given, 0)
+		v, err := reftest.Eval(g, given, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

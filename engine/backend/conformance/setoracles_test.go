@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine/backend/ref"
+	"github.com/ensemble-weather/ensemble/engine/backend/ref/reftest"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -30,7 +30,7 @@ func evaluated(t *testing.T, in map[string][]float64, shapes map[string]graph.Sh
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := ref.Eval(g, in, 0)
+	all, err := reftest.Eval(g, in, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

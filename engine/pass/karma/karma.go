@@ -44,16 +44,6 @@ type Run struct {
 	Makespan, Peak    float64
 }
 
-// Ideal is the time of the step if memory were unlimited: the sum of all forward
-// and backward times.
-func Ideal(blocks []Block) float64 {
-	var t float64
-	for _, b := range blocks {
-		t += b.Forward + b.Backward
-	}
-	return t
-}
-
 // release is memory that becomes free at a time.
 type release struct{ at, bytes float64 }
 

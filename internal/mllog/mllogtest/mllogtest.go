@@ -1,24 +1,36 @@
-// Package mllogtest judges logs by the checker of MLCommons.
+// Package mllogtest judges logs by rules of ours, and by the checker of MLCommons.
 package mllogtest
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/mllog"
 )
 
-// Official judges a log by the rules that MLCommons publishes, where their checker is here: all of those for
-// HPC 3.0, but that the benchmark is one of theirs.
-func Official(t *testing.T, log string) {
+// Check judges a log by Faults and, where their checker is here, by the rules that MLCommons publishes: all of
+// those for HPC 3.0, but that the benchmark is one of theirs.
+func Check(t *testing.T, log string) {
 	t.Helper()
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := mllog.Read(bytes.NewReader(text))
+	if err := errors.Join(append(Faults(events), err)...); err != nil {
+		t.Errorf("%s breaks the rules: %v", log, err)
+	}
 	python := os.Getenv("ENSEMBLE_TEST_PYTHON")
 	if python == "" {
 		python = filepath.Join("..", "..", "build", "venv", "bin", "python3")
 	}
 	if exec.Command(python, "-c", "import mlperf_logging, yaml").Run() != nil {
-		t.Log("skipped: no checker of MLCommons (mlperf-logging): the rules of package mllog judge alone")
+		t.Log("skipped: no checker of MLCommons (mlperf-logging): our own rules judge alone")
 		return
 	}
 	const script = `

@@ -15,9 +15,6 @@ for n, digits in ((7, 3), (60, 2), (3000, 6)):
     w = np.round(0.2 + rng.random(n), 3)
     fit = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(p, y, sample_weight=w)
     at = np.round(np.linspace(0, 1, 41), 3)
-    score = lambda q: float(np.average((q - y) ** 2, weights=w))
-    rate = np.average(y, weights=w)
-    raw, own, base = score(p), score(fit.predict(p)), score(rate)
     # Reliability table: bins of tenths, those of few cases join the next above.
     edge = np.where(p <= 0, 0, np.where(p >= 1, 11, 1 + np.minimum((p * 10).astype(int), 9)))
     groups, pending = [], []
@@ -41,6 +38,5 @@ for n, digits in ((7, 3), (60, 2), (3000, 6)):
     cases.append({
         "p": p.tolist(), "y": y.tolist(), "w": w.tolist(), "at": at.tolist(),
         "isotonic": fit.predict(at).tolist(), "reliability": np.interp(at, x, f).tolist(),
-        "score": raw, "miscalibration": raw - own, "discrimination": base - own, "uncertainty": base,
     })
 print(json.dumps(cases, separators=(",", ":")))

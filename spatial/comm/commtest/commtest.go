@@ -29,7 +29,6 @@ var Programs = []Program{
 	{"all-gather", allGather},
 	{"all-to-all", allToAll},
 	{"all-reduce", allReduce},
-	{"tree", tree},
 	{"split", split},
 	{"tasks", tasks},
 }
@@ -154,7 +153,7 @@ func broadcast(c *comm.Comm) error {
 func reduceScatter(c *comm.Comm) error {
 	for _, n := range lengths {
 		x, want := vector(c.Rank(), n), total(c, n)
-		own, err := comm.ReduceScatter(c, x)
+		own, err := comm.ReduceScatterAt(c, x, comm.Even(n, c.Size()), comm.Ring)
 		if err != nil {
 			return err
 		}
@@ -371,60 +370,6 @@ func allReduce(c *comm.Comm) error {
 		}
 	}
 	return nil
-}
-
-// Leaves are the leaf values for which the canonical tree, the sum from left to right
-// and the exact sum differ: 1.75, 2.75 and 3.75.
-var Leaves = []float32{1e8, 1, -1e8, 1, .5, .25, 3, -2}
-
-// tree: any cuts of the leaves give the sum of the canonical tree.
-func tree(c *comm.Comm) error {
-	p := c.Size()
-	for _, leaves := range []int{1, 5, 8, 22} {
-		even, first := make([]int, p+1), make([]int, p+1)
-		for r := range p + 1 {
-			even[r] = leaves * r / p
-			first[r] = min(leaves, 3*r) // the last has what is left
-		}
-		first[p] = leaves
-		for _, cuts := range [][]int{even, first} {
-			t, err := comm.NewTree[float32](c, cuts, 2)
-			if err != nil {
-				return err
-			}
-			for i := cuts[c.Rank()]; i < cuts[c.Rank()+1]; i++ {
-				t.Add([]float32{leaf(leaves, i), 1})
-			}
-			y := make([]float32, 2)
-			if err := t.Sum(y); err != nil {
-				return err
-			}
-			if want := []float32{canonical(leaves, 0, leaves), float32(leaves)}; !slices.Equal(y, want) {
-				return fmt.Errorf("%d leaves cut at %v: %v, want %v", leaves, cuts, y, want)
-			}
-		}
-	}
-	return nil
-}
-
-func leaf(leaves, i int) float32 {
-	if leaves == len(Leaves) {
-		return Leaves[i]
-	}
-	return 1 / float32(i+3)
-}
-
-// canonical is the sum of leaves lo… before hi, as wide as a whole subtree from lo on
-// that holds them.
-func canonical(leaves, lo, hi int) float32 {
-	if hi-lo == 1 {
-		return leaf(leaves, lo)
-	}
-	half := 1
-	for 2*half < hi-lo {
-		half *= 2
-	}
-	return canonical(leaves, lo, lo+half) + canonical(leaves, lo+half, hi)
 }
 
 // split parts the ranks by parity, in reverse order, and reduces in each part and

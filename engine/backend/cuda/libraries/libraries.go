@@ -30,8 +30,8 @@ var (
 	// NVRTC compiles CUDA C++ at run time.
 	NVRTC = Library{Name: "CUDA runtime compiler", Files: []string{"libnvrtc.so.13", "libnvrtc.so.12"}, Adds: "our own kernels on the GPU",
 		wheel: "cuda_nvrtc", install: "nvidia-cuda-nvrtc-cu12", beside: "libnvrtc-builtins.so.*", cuda: true}
-	// CuBLASLt multiplies matrices.
-	CuBLASLt = Library{Name: "cuBLASLt", Files: []string{"libcublasLt.so.13", "libcublasLt.so.12"}, Adds: "matrix products on the GPU",
+	// CuBLASLt multiplies matrices for cuDNN.
+	CuBLASLt = Library{Name: "cuBLASLt", Files: []string{"libcublasLt.so.13", "libcublasLt.so.12"}, Adds: "convolutions on the GPU, through cuDNN",
 		wheel: "cublas", install: "nvidia-cublas-cu12", cuda: true, uses: []Library{NVRTC}}
 	// CuDNN convolves.
 	CuDNN = Library{Name: "cuDNN", Files: []string{"libcudnn.so.9"}, Adds: "convolutions on the GPU",

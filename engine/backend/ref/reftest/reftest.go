@@ -1,4 +1,6 @@
-package ref
+// Package reftest evaluates graphs node by node by the reference kernels, for tests of
+// gradients, passes and backends.
+package reftest
 
 import (
 	"fmt"
@@ -7,7 +9,7 @@ import (
 )
 
 // Eval computes all values of g in float64, node by node: the plainest possible
-// execution, for tests and for the folding of constants. feed gives inputs,
+// execution. feed gives inputs,
 // parameters and states by name; parameters and states that are missing start
 // as their Init says.
 //
@@ -31,14 +33,14 @@ func Eval(g *graph.Graph, feed map[string][]float64, step uint64) ([][]float64, 
 			v = widen(n.Data)
 		case given:
 		case n.Kind == graph.KindInput:
-			return nil, fmt.Errorf("ref: input %q is not given", n.Name)
+			return nil, fmt.Errorf("reftest: input %q is not given", n.Name)
 		default:
 			f := make([]float32, size)
 			n.Init.Fill(f, g.Seed, n.Name)
 			v = widen(f)
 		}
 		if len(v) != size {
-			return nil, fmt.Errorf("ref: %s %q has %d values, want %v", n.Kind, n.Name, len(v), n.Shape)
+			return nil, fmt.Errorf("reftest: %s %q has %d values, want %v", n.Kind, n.Name, len(v), n.Shape)
 		}
 		vals[i] = v
 	}

@@ -1,21 +1,30 @@
-package mllog
+package mllogtest
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/ensemble-weather/ensemble/internal/mllog"
+)
+
+// The kinds of events.
+const (
+	point = "POINT_IN_TIME"
+	start = "INTERVAL_START"
+	end   = "INTERVAL_END"
 )
 
 // once and often are the keys that a log must have exactly once, and at least once.
 var (
 	once = []string{"submission_benchmark", "submission_org", "submission_platform", "submission_division", "submission_status",
-		"init_stop", RunStart, RunStop, "seed", "global_batch_size", "gradient_accumulation_frequency", "train_samples", "eval_samples", "opt_name", "opt_base_learning_rate", Target}
-	often = []string{"cache_clear", "init_start", "epoch_start", "epoch_stop", "eval_start", "eval_stop", EvalAccuracy}
+		"init_stop", mllog.RunStart, mllog.RunStop, "seed", "global_batch_size", "gradient_accumulation_frequency", "train_samples", "eval_samples", "opt_name", "opt_base_learning_rate", mllog.Target}
+	often = []string{"cache_clear", "init_start", "epoch_start", "epoch_stop", "eval_start", "eval_stop", mllog.EvalAccuracy}
 )
 
 // inRun are the intervals of a run.
 var inRun = []string{"staging", "epoch", "eval"}
 
-// Check holds a log to the rules, and gives all that it breaks:
+// Faults holds a log to the rules, and gives all that it breaks:
 //
 //   - every line has its kind: _start begins an interval, _stop ends it, all else is a point in time;
 //   - times never go back;
@@ -26,7 +35,7 @@ var inRun = []string{"staging", "epoch", "eval"}
 //   - every evaluation has one accuracy, of the epoch that ended last;
 //   - the run ends with a status: success at the first accuracy that is at the target or below (the
 //     quality is a loss), and only then.
-func Check(events []Event) (faults []error) {
+func Faults(events []mllog.Event) (faults []error) {
 	add := func(i int, format string, a ...any) {
 		faults = append(faults, fmt.Errorf("event %d, %s: %s", i+1, events[i].Key, fmt.Sprintf(format, a...)))
 	}
@@ -49,7 +58,7 @@ func Check(events []Event) (faults []error) {
 		if e.Metadata == nil {
 			add(i, "it has no metadata")
 		}
-		if counts[RunStop] > 0 && e.Key != RunStop {
+		if counts[mllog.RunStop] > 0 && e.Key != mllog.RunStop {
 			add(i, "it comes after the end of the run")
 		}
 		switch e.Key {
@@ -57,33 +66,33 @@ func Check(events []Event) (faults []error) {
 			if counts["init_start"] == 0 {
 				add(i, "nothing began")
 			}
-		case RunStart:
+		case mllog.RunStart:
 			if counts["init_stop"] == 0 {
 				add(i, "the initialisation has not ended")
 			}
-		case Target:
+		case mllog.Target:
 			target, known = e.Value.(float64)
-		case EvalAccuracy:
+		case mllog.EvalAccuracy:
 			v, ok := e.Value.(float64)
-			if !ok || !open["eval"] || e.Metadata[EpochNum] != epoch {
+			if !ok || !open["eval"] || e.Metadata[mllog.EpochNum] != epoch {
 				add(i, "it is no number of the evaluation of epoch %g", epoch)
 			}
 			if evaluated = epoch; reached {
 				add(i, "the target had been reached before")
 			}
 			reached = ok && known && v <= target
-		case RunStop:
-			if s := e.Metadata["status"]; s != Success && s != Aborted || (s == Success) != reached {
+		case mllog.RunStop:
+			if s := e.Metadata["status"]; s != mllog.Success && s != mllog.Aborted || (s == mllog.Success) != reached {
 				add(i, "its status is %v, and whether the target was reached is %v", s, reached)
 			}
 		}
 		if !slices.Contains(inRun, name) {
 			continue
 		}
-		if counts[RunStart] == 0 {
+		if counts[mllog.RunStart] == 0 {
 			add(i, "the run has not started")
 		}
-		if n, ok := e.Metadata[EpochNum].(float64); name != "staging" && !ok {
+		if n, ok := e.Metadata[mllog.EpochNum].(float64); name != "staging" && !ok {
 			add(i, "it does not say which epoch")
 		} else if e.Key == "epoch_start" {
 			if epoch++; n != epoch {
