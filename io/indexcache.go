@@ -1,31 +1,28 @@
 package fio
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/gob"
 	"encoding/hex"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/headed"
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
 // kept is what is kept of a GRIB file between two openings, if Options.Cache names a folder:
 // all that was read of its headers, with what tells whether the file is still the same.
 type kept struct {
-	Format  int
-	Size    int64
-	Written time.Time
-	Ends    string // digest of the first and the last bytes
-	Index   grib.Index
+	Size    int64           `json:"size"`
+	Written time.Time       `json:"written"`
+	Ends    string          `json:"ends"` // digest of the first and the last bytes
+	Index   grib.SavedIndex `json:"index"`
 }
 
-// keptFormat changes with every change of what kept or grib.Index hold or mean.
-const keptFormat = 2
+// keptSchema changes with every change of what kept or grib.SavedIndex and its columns hold or mean.
+const keptSchema = "ensemble.gribindex/3"
 
 // maxKept bounds what is read of a cache.
 const maxKept = 4 << 30
@@ -67,25 +64,20 @@ func (in *Input) restore(name string, f *file) *grib.Index {
 	if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() || st.Size() > maxKept {
 		return nil
 	}
-	b, err := os.ReadFile(name)
-	if err != nil || len(b) < sha256.Size {
-		return nil
-	}
-	sum, b := b[:sha256.Size], b[sha256.Size:]
-	if is := sha256.Sum256(b); !bytes.Equal(sum, is[:]) {
+	text, err := os.ReadFile(name)
+	if err != nil {
 		return nil
 	}
 	var k kept
-	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&k); err != nil {
+	columns, err := headed.Decode(text, keptSchema, &k)
+	if err != nil || k.Size != f.size || !k.Written.Equal(f.mark.Written) || k.Ends != f.mark.Ends {
 		return nil
 	}
-	if k.Format != keptFormat || k.Size != f.size || !k.Written.Equal(f.mark.Written) || k.Ends != f.mark.Ends {
+	idx, err := k.Index.Index(columns)
+	if err != nil || in.grids.Restore(f.f, f.size, idx) != nil {
 		return nil
 	}
-	if err := in.grids.Restore(f.f, f.size, &k.Index); err != nil {
-		return nil
-	}
-	return &k.Index
+	return idx
 }
 
 // keep writes an index into the cache, if that works.
@@ -93,16 +85,9 @@ func keep(name string, f *file, idx *grib.Index) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return
 	}
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(kept{keptFormat, f.size, f.mark.Written, f.mark.Ends, *idx}); err != nil {
-		return
+	head, columns := idx.Save()
+	text, err := headed.Encode(keptSchema, kept{f.size, f.mark.Written, f.mark.Ends, head}, columns)
+	if err == nil {
+		_ = atomicfile.WriteFile(name, text) // a cache that is full or read-only is none
 	}
-	sum := sha256.Sum256(b.Bytes())
-	_ = atomicfile.Write(name, func(w io.Writer) error { // a cache that is full or read-only is none
-		_, err := w.Write(sum[:])
-		if err == nil {
-			_, err = w.Write(b.Bytes())
-		}
-		return err
-	})
 }

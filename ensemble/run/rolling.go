@@ -313,7 +313,7 @@ func (o RollingOptions) judgeNew(ctx context.Context, sums string, r *RollingRes
 func (s *savedSums) has(t score.Target) bool {
 	return slices.ContainsFunc(s.Targets, func(x sumsOfTarget) bool {
 		var h sumsHead
-		return json.Unmarshal(x.Head, &h) == nil && h.Target == t
+		return json.Unmarshal(x.Head, &h) == nil && score.Target(h.Target) == t
 	})
 }
 
@@ -374,8 +374,9 @@ func newestSums(dir string, most int) (window []string, otherwise int, err error
 			if err := json.Unmarshal(t.Head, &h); err != nil {
 				return nil, 0, badSums(name, err)
 			}
-			heads[h.Target] = t.Head
-			same = same && (as[h.Target] == nil || bytes.Equal(as[h.Target], t.Head))
+			target := score.Target(h.Target)
+			heads[target] = t.Head
+			same = same && (as[target] == nil || bytes.Equal(as[target], t.Head))
 		}
 		if !same {
 			otherwise++

@@ -3,21 +3,20 @@ package run
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/gob"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/headed"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/gain"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -26,19 +25,45 @@ import (
 // sumsHead is what sums of one target must have alike to be joined: all that decides which
 // numbers are summed, but not the dates.
 type sumsHead struct {
-	Target   score.Target
-	Grid     *ensemble.Grid
-	DDOF     int
-	Shape    shape
-	Choice   ScoreChoice
-	Methods  []string // baselines that are scored
-	Affine   baseline.AffineSpread
-	Split    int // members whose gain is split, 0 if it is not
-	Quantile int // steps of the climate, 0 without
+	Target   headTarget            `json:"target"`
+	Grid     *ensemble.Grid        `json:"grid"`
+	DDOF     int                   `json:"ddof"`
+	Shape    headShape             `json:"shape"`
+	Choice   headChoice            `json:"choice"`
+	Methods  []string              `json:"methods"` // baselines that are scored
+	Affine   baseline.AffineSpread `json:"affine"`
+	Split    int                   `json:"split"`    // members whose gain is split, 0 if it is not
+	Quantile int                   `json:"quantile"` // steps of the climate, 0 without
 	// Family is that of the network's distribution with so many parameters; empty for mean and spread.
-	Family     string
-	Parameters int
+	Family     string `json:"family"`
+	Parameters int    `json:"parameters"`
 }
+
+// Parts of a sumsHead: score.Target, shape and ScoreChoice as files have them.
+type (
+	headTarget struct {
+		Variable string         `json:"variable"`
+		Level    ensemble.Level `json:"level"`
+		Lead     ensemble.Lead  `json:"lead_ns"`
+		Unit     string         `json:"unit"`
+	}
+	headShape struct {
+		Mean       bool `json:"mean"`
+		Spread     bool `json:"spread"`
+		Obs        bool `json:"obs"`
+		Used       int  `json:"used"`
+		Full       int  `json:"full"`
+		Calibrated int  `json:"calibrated"`
+		Earlier    int  `json:"earlier"`
+	}
+	headChoice struct {
+		Scores  []string `json:"scores"`
+		Above   []string `json:"above"`
+		Regions []string `json:"regions"`
+		Seasons bool     `json:"seasons"`
+		Weights string   `json:"weights"`
+	}
+)
 
 // savedSums are a file of sums.
 type savedSums struct {
@@ -53,13 +78,54 @@ type sumsOfTarget struct {
 	Dates []dateSums // ascending
 }
 
-// sumsSchema begins a file of sums; then comes a line with the SHA-256 of the rest, which is in gob, and of one version
-// of the program.
-const sumsSchema = "ensemble.sums/2\n"
+// sumsSchema begins a file of sums.
+const sumsSchema = "ensemble.sums/3"
+
+// The head of a file of sums. Numbers stand behind it, float64 but for errors, in the order of what
+// they belong to.
+type (
+	sumsFile struct {
+		Trained []score.Coupling `json:"trained"` // behind: value, ci_low, ci_high and expected of each with all digits
+		Targets []targetInFile   `json:"targets"`
+	}
+	targetInFile struct {
+		Head  json.RawMessage `json:"head"` // sumsHead
+		Dates []dateInFile    `json:"dates"`
+	}
+	dateInFile struct {
+		Distribution *scoresInFile    `json:"distribution,omitempty"`
+		Spread       *scoresInFile    `json:"spread,omitempty"`
+		Gain         *gainInFile      `json:"gain,omitempty"`
+		Coupling     []couplingInFile `json:"coupling,omitempty"`
+	}
+	scoresInFile struct {
+		Init    time.Time    `json:"init"`
+		Members []int        `json:"members"` // of each system
+		Regions []cellInFile `json:"regions"`
+	}
+	cellInFile struct {
+		Points  int   `json:"points"`
+		Missing int   `json:"missing"`
+		Absent  []int `json:"absent"` // of each system
+		Sums    int   `json:"sums"`   // behind: the weight, and so many sums
+	}
+	gainInFile struct {
+		Init   time.Time `json:"init"`
+		Points int       `json:"points"`
+		Sums   []int     `json:"sums"` // behind: the CRPS, and so many sums of each area
+	}
+	couplingInFile struct {
+		System  string `json:"system"`
+		Leaks   int    `json:"leaks"`
+		Members int    `json:"members"`
+		Errors  int    `json:"errors"` // behind: so many float32, the spread, three of cross pairs
+		Sizes   []int  `json:"sizes"`  // members of each; behind: three sums of each
+	}
+)
 
 // head describes the sums of a scoring.
 func (s *scoring) head() sumsHead {
-	h := sumsHead{Target: s.target, Grid: s.grid, DDOF: s.ddof, Shape: s.shape, Choice: s.choice}
+	h := sumsHead{Target: headTarget(s.target), Grid: s.grid, DDOF: s.ddof, Shape: headShape(s.shape), Choice: headChoice(s.choice)}
 	if s.baselines != nil {
 		h.Affine = s.baselines.Affine
 		for _, b := range s.baselines.Fits {
@@ -80,7 +146,7 @@ func (s *scoring) head() sumsHead {
 
 // begin starts a scoring that can be given the sums of the head.
 func (h *sumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*scoring, error) {
-	j := judgement{target: h.Target, grid: h.Grid, ddof: h.DDOF, choice: h.Choice, bootstrap: b, baselines: &model.Baselines{Affine: h.Affine},
+	j := judgement{target: score.Target(h.Target), grid: h.Grid, ddof: h.DDOF, choice: ScoreChoice(h.Choice), bootstrap: b, baselines: &model.Baselines{Affine: h.Affine},
 		inits: inits, of: score.OfProducts, keep: true}
 	if h.Family != "" {
 		if j.family = dist.FamilyOf(h.Family, h.Parameters); j.family == nil {
@@ -100,7 +166,7 @@ func (h *sumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*scoring, er
 	if h.Quantile > 0 {
 		j.climate = &score.Climate{Steps: h.Quantile}
 	}
-	return j.begin(h.Shape)
+	return j.begin(shape(h.Shape))
 }
 
 // saveSums writes what all dates add to the scores of some targets, which have kept it.
@@ -120,14 +186,88 @@ func saveSums(path string, all []*scoring, trained []score.Coupling) error {
 
 // save writes a file of sums.
 func (s *savedSums) save(path string) error {
-	var rest bytes.Buffer
-	if err := gob.NewEncoder(&rest).Encode(s); err != nil {
+	text, err := s.encode()
+	if err != nil {
 		return fmt.Errorf("sums: %w", err)
 	}
-	return exit.Create(path, atomicfile.Write(path, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s%x\n%s", sumsSchema, sha256.Sum256(rest.Bytes()), rest.Bytes())
-		return err
-	}))
+	return exit.Create(path, atomicfile.WriteFile(path, text))
+}
+
+// encode makes the text of a file of sums.
+func (s *savedSums) encode() ([]byte, error) {
+	f := sumsFile{Trained: s.Trained, Targets: make([]targetInFile, len(s.Targets))}
+	var columns []byte
+	for _, c := range s.Trained {
+		columns = headed.Append(columns, c.Value, c.CILow, c.CIHigh, c.Expected)
+	}
+	for i, t := range s.Targets {
+		f.Targets[i] = targetInFile{t.Head, make([]dateInFile, len(t.Dates))}
+		for k, d := range t.Dates {
+			f.Targets[i].Dates[k], columns = d.encode(columns)
+		}
+	}
+	return headed.Encode(sumsSchema, f, columns)
+}
+
+// encode is the part of the head that is of a date; its numbers go behind the columns.
+func (d dateSums) encode(columns []byte) (dateInFile, []byte) {
+	scores := func(d *score.Date) *scoresInFile {
+		if d == nil {
+			return nil
+		}
+		f := &scoresInFile{d.Init.Time, d.Members, make([]cellInFile, len(d.Cells))}
+		for i, c := range d.Cells {
+			f.Regions[i] = cellInFile{c.Points, c.Missing, c.Absent, len(c.Sums)}
+			columns = headed.Append(headed.Append(columns, c.Weight), c.Sums...)
+		}
+		return f
+	}
+	f := dateInFile{Distribution: scores(d.Distribution), Spread: scores(d.Spread)}
+	if g := d.Gain; g != nil {
+		f.Gain = &gainInFile{g.Init.Time, g.Points, make([]int, len(g.Sums))}
+		columns = headed.Append(columns, g.CRPS)
+		for i, sums := range g.Sums {
+			f.Gain.Sums[i], columns = len(sums), headed.Append(columns, sums...)
+		}
+	}
+	for _, c := range d.Coupled {
+		x := couplingInFile{c.System, c.Leaks, c.Members, len(c.Error), make([]int, len(c.Sizes))}
+		columns = headed.Append(headed.Append(headed.Append(columns, c.Error...), c.Spread), c.Cross[:]...)
+		for i, size := range c.Sizes {
+			x.Sizes[i], columns = size.Members, headed.Append(columns, size.Sums[:]...)
+		}
+		f.Coupling = append(f.Coupling, x)
+	}
+	return f, columns
+}
+
+// decode takes the numbers of a date from the columns.
+func (f *dateInFile) decode(c *headed.Columns) (d dateSums) {
+	scores := func(f *scoresInFile) *score.Date {
+		if f == nil {
+			return nil
+		}
+		d := &score.Date{Init: ensemble.InitAt(f.Init), Members: f.Members}
+		for _, x := range f.Regions {
+			d.Cells = append(d.Cells, score.Cell{Weight: headed.One[float64](c), Points: x.Points, Missing: x.Missing, Absent: x.Absent, Sums: headed.Take[float64](c, x.Sums)})
+		}
+		return d
+	}
+	d = dateSums{Distribution: scores(f.Distribution), Spread: scores(f.Spread)}
+	if g := f.Gain; g != nil {
+		d.Gain = &datedGain{Init: ensemble.InitAt(g.Init), CRPS: headed.One[float64](c), Points: g.Points}
+		for _, n := range g.Sums {
+			d.Gain.Sums = append(d.Gain.Sums, headed.Take[float64](c, n))
+		}
+	}
+	for _, f := range f.Coupling {
+		x := couplingtest.Date{Members: f.Members, Error: headed.Take[float32](c, f.Errors), Spread: headed.One[float64](c), Cross: headed.One[[3]float64](c)}
+		for _, members := range f.Sizes {
+			x.Sizes = append(x.Sizes, couplingtest.SizeSums{Members: members, Sums: headed.One[[3]float64](c)})
+		}
+		d.Coupled = append(d.Coupled, coupledDate{f.System, f.Leaks, x})
+	}
+	return d
 }
 
 // init is the start that sums are of.
@@ -202,7 +342,7 @@ func joinFiles(files []string, b score.Bootstrap) (all []*scoring, trained []sco
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *foundSums) int { return compareTargets(a.Target, b.Target) })
+	slices.SortStableFunc(found, func(a, b *foundSums) int { return compareTargets(score.Target(a.Target), score.Target(b.Target)) })
 	all = make([]*scoring, len(found))
 	for i, f := range found {
 		if all[i], err = f.join(b); err != nil {
@@ -277,7 +417,7 @@ func differ(a, b []byte) string {
 	var names []string
 	for name := range x {
 		if !bytes.Equal(x[name], y[name]) {
-			names = append(names, strings.ToLower(name))
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
@@ -299,14 +439,22 @@ func loadSums(path string) (*savedSums, error) {
 
 // parseSums reads a file of sums.
 func parseSums(text []byte) (*savedSums, error) {
-	rest, ok := bytes.CutPrefix(text, []byte(sumsSchema))
-	if !ok {
-		return nil, errors.New("it does not begin as sums of this program do")
+	var f sumsFile
+	c, err := headed.Decode(text, sumsSchema, &f)
+	if err != nil {
+		return nil, err
 	}
-	sum, rest, _ := bytes.Cut(rest, []byte{'\n'})
-	if fmt.Sprintf("%x", sha256.Sum256(rest)) != string(sum) {
-		return nil, errors.New("it is damaged, or ends early: its SHA-256 is not the one it says")
+	saved := &savedSums{Trained: f.Trained}
+	for i := range f.Trained {
+		t := &f.Trained[i]
+		t.Value, t.CILow, t.CIHigh, t.Expected = headed.One[score.Number](c), headed.One[score.Number](c), headed.One[score.Number](c), headed.One[score.Number](c)
 	}
-	saved := &savedSums{}
-	return saved, gob.NewDecoder(bytes.NewReader(rest)).Decode(saved)
+	for _, t := range f.Targets {
+		of := sumsOfTarget{Head: t.Head}
+		for i := range t.Dates {
+			of.Dates = append(of.Dates, t.Dates[i].decode(c))
+		}
+		saved.Targets = append(saved.Targets, of)
+	}
+	return saved, c.End()
 }

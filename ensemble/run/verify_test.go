@@ -123,8 +123,8 @@ func refusedSums(t *testing.T, o VerifyOptions, files []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cut, not := filepath.Join(t.TempDir(), "cut.sums"), filepath.Join(t.TempDir(), "not.sums")
-	for path, text := range map[string][]byte{cut: text[:len(text)/2], not: []byte("{}")} {
+	cut, not, old := filepath.Join(t.TempDir(), "cut.sums"), filepath.Join(t.TempDir(), "not.sums"), filepath.Join(t.TempDir(), "old.sums")
+	for path, text := range map[string][]byte{cut: text[:len(text)/2], not: []byte("{}"), old: bytes.Replace(text, []byte(sumsSchema), []byte("ensemble.sums/2"), 1)} {
 		if err := os.WriteFile(path, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -138,6 +138,7 @@ func refusedSums(t *testing.T, o VerifyOptions, files []string) {
 		{[]string{files[0], other.Sums}, "other choice", exit.BadData},
 		{[]string{cut}, "damaged, or ends early", exit.BadData},
 		{[]string{not}, "does not begin", exit.BadData},
+		{[]string{old}, `but with "ensemble.sums/2"`, exit.BadData},
 		{[]string{not + ".none"}, "", exit.NotYet},
 	} {
 		_, err := JoinSums(JoinOptions{Files: c.files})

@@ -103,6 +103,8 @@ var homes = []home{
 		"only what answers requests has a rate to hold"},
 	{"github.com/yuin/goldmark", []string{"scripts/site"},
 		"only the pages of the documentation are made of Markdown"},
+	{"encoding/gob", []string{"ensemble/team", "internal/gonb"},
+		"it writes names of Go's types, which change; ranks of one program may talk so, and the kernel's protocol is gob, but no file is (internal/headed)"},
 	{"gonum.org/v1/plot", []string{"postproc/report/..."},
 		"pictures belong to the report"},
 }
