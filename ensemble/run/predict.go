@@ -619,7 +619,7 @@ func (p *prediction) inputsOf(files []string) ([]manifest.File, error) {
 func (o PredictOptions) engineOptions() engine.Options {
 	e := model.Options(o.Threads, o.Device)
 	e.Timings, e.Precision = o.Timings.open(o.Threads), o.Precision
-	e.MemoryLimit, e.Workspace = o.MemoryBytes, o.WorkspaceBytes
+	e.Memory.Limit, e.Workspace = o.MemoryBytes, o.WorkspaceBytes
 	return e
 }
 

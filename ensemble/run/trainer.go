@@ -145,7 +145,7 @@ func seedOf(c config.Training, network int) uint64 { return uint64(c.Seed) + 100
 // trainOptions are those of every plan of a training.
 func trainOptions(c config.Training, table *tune.Table) engine.Options {
 	o := model.Options(c.Threads, c.Device)
-	o.MemoryLimit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table
+	o.Memory.Limit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table
 	return o
 }
 
@@ -201,7 +201,7 @@ func (t *trainer) plans() error {
 	}
 	o := trainOptions(t.cfg, t.table)
 	o.Store, o.Choices, o.Kept = t.store, t.choices, t.prune.kept
-	o.MemoryLimit, o.Workspace = o.MemoryLimit/int64(t.plansOfMembers()), o.Workspace/int64(t.plansOfMembers())
+	o.Memory.Limit, o.Workspace = o.Memory.Limit/int64(t.plansOfMembers()), o.Workspace/int64(t.plansOfMembers())
 	var err error
 	if t.net, err = spec.Compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
 		return t.namedMemory(err)

@@ -79,7 +79,7 @@ func parameters(t *testing.T) *engine.Store {
 		t.Fatal(err)
 	}
 	s := engine.NewStore()
-	p, err := engine.Compile(g, engine.Options{Store: s, Backend: "ref"})
+	p, err := engine.Compile(g, engine.Options{Reuse: engine.Reuse{Store: s}, Device: engine.Device{Backend: "ref"}})
 	if err != nil {
 		t.Fatal(err)
 	}
