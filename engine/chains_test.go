@@ -53,7 +53,7 @@ func TestChains(t *testing.T) {
 	for _, back := range available(t) {
 		for _, mode := range []engine.Mode{engine.Infer, engine.Train} {
 			run := func(passes []pass.Pass) (*engine.Plan, *engine.Explanation, [][]float32) {
-				o := engine.Options{Backend: back, Mode: mode, Threads: 2, Float64: back == "ref", ByRule: true, Passes: passes}
+				o := engine.Options{Device: engine.Device{Backend: back, Threads: 2}, Mode: mode, Numerics: engine.Numerics{Float64: back == "ref", ByRule: true}, Debug: engine.Debug{Passes: passes}}
 				e, err := engine.Explain(g, o, engine.Peaks{})
 				if err != nil {
 					t.Fatal(err)
@@ -95,7 +95,7 @@ func TestChainsBlocked(t *testing.T) {
 	if !slices.Contains(available(t), "cpu") {
 		t.Skip("skipped: no backend cpu")
 	}
-	p := compile(t, head(t), engine.Options{Backend: "cpu", Mode: engine.Infer, Winograd: true})
+	p := compile(t, head(t), engine.Options{Device: engine.Device{Backend: "cpu"}, Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true}})
 	blocked := 0
 	for _, n := range p.Graph().Nodes {
 		if n.Kind == graph.KindOp && n.Op.Name == "elementwise_chain" && n.Layout == graph.Blocked {

@@ -2,7 +2,7 @@
 // a plan and runs it. It knows tensors and no weather.
 //
 //	store := engine.NewStore()
-//	plan, err := engine.Compile(g, engine.Options{Store: store, Mode: engine.Train, Threads: 2})
+//	plan, err := engine.Compile(g, engine.Options{Mode: engine.Train, Device: engine.Device{Threads: 2}, Reuse: engine.Reuse{Store: store}})
 //	…
 //	copy(plan.Input("x"), features)
 //	err = plan.Run(ctx, step)

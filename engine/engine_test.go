@@ -56,7 +56,7 @@ func unet(t testing.TB, batch int, seed uint64) *graph.Graph {
 func compile(t testing.TB, g *graph.Graph, o engine.Options) *engine.Plan {
 	t.Helper()
 	p, err := engine.Compile(g, o)
-	if exit.CodeOf(err) == exit.NoDevice && o.MemoryLimit == 0 {
+	if exit.CodeOf(err) == exit.NoDevice && o.Memory.Limit == 0 {
 		t.Skip("skipped: no device: ", err)
 	}
 	if err != nil {
@@ -75,7 +75,7 @@ func available(t testing.TB) []string {
 	t.Helper()
 	var names []string
 	for _, b := range engine.Backends {
-		dev, err := b.Open(engine.Options{Threads: 1})
+		dev, err := b.Open(engine.Options{Device: engine.Device{Threads: 1}})
 		if err == nil {
 			names = append(names, b.Name)
 			err = dev.Close()
@@ -129,12 +129,12 @@ func bits(s *engine.Store) string {
 // TestTrainingLearns: gradient descent lowers the loss on every backend, and
 // the backends agree step by step.
 func TestTrainingLearns(t *testing.T) {
-	want := train(t, compile(t, unet(t, 2, 1), engine.Options{Backend: "ref"}), 8)
+	want := train(t, compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: "ref"}}), 8)
 	if !(want[7] < want[1]-0.01) {
 		t.Errorf("losses on ref %v, want a clear fall", want)
 	}
 	for _, name := range available(t) {
-		for _, o := range []engine.Options{{}, {Winograd: true, Threads: 2}} {
+		for _, o := range []engine.Options{{}, {Numerics: engine.Numerics{Winograd: true}, Device: engine.Device{Threads: 2}}} {
 			o.Backend = name
 			got := train(t, compile(t, unet(t, 2, 1), o), 8)
 			for i := range want {
@@ -153,7 +153,7 @@ func TestTrainingLearns(t *testing.T) {
 func TestSameBits(t *testing.T) {
 	for _, name := range available(t) {
 		var ruled []string
-		o := engine.Options{Backend: name, Threads: 2}
+		o := engine.Options{Device: engine.Device{Backend: name, Threads: 2}}
 		first := compile(t, unet(t, 2, 1), o)
 		train(t, first, 3)
 		o.Choices = first.Choices()
@@ -163,8 +163,8 @@ func TestSameBits(t *testing.T) {
 			t.Errorf("%s: two runs with the same seed differ", name)
 		}
 		for _, p := range []*engine.Plan{
-			compile(t, unet(t, 2, 1), engine.Options{Backend: name, Threads: 2, ByRule: true}),
-			compile(t, unet(t, 2, 1), engine.Options{Backend: name, Threads: 2, ByRule: true}),
+			compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: name, Threads: 2}, Numerics: engine.Numerics{ByRule: true}}),
+			compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: name, Threads: 2}, Numerics: engine.Numerics{ByRule: true}}),
 		} {
 			train(t, p, 3)
 			if name == "ref" && bits(p.Store()) != bits(first.Store()) {
@@ -202,7 +202,7 @@ func TestResumedBits(t *testing.T) {
 		fill(p.Input("y"), 6)
 	}
 	// dropout differs by seed, so the seed must come back too
-	again := compile(t, unet(t, 2, 1), engine.Options{Store: later.Store(), Choices: o.Choices})
+	again := compile(t, unet(t, 2, 1), engine.Options{Reuse: engine.Reuse{Store: later.Store(), Choices: o.Choices}})
 	fill(again.Input("x"), 5)
 	fill(again.Input("y"), 6)
 	for _, p := range []*engine.Plan{through, again} {
@@ -218,7 +218,7 @@ func TestResumedBits(t *testing.T) {
 // TestRunAllocatesNothing on the default backend.
 func TestRunAllocatesNothing(t *testing.T) {
 	for _, mode := range []engine.Mode{engine.Train, engine.Infer} {
-		p := compile(t, unet(t, 2, 1), engine.Options{Threads: 2, Mode: mode})
+		p := compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Threads: 2}, Mode: mode})
 		fill(p.Input("x"), 1)
 		ctx := context.Background()
 		step := uint64(0)
@@ -296,14 +296,14 @@ func TestNetworkGradient(t *testing.T) {
 // TestOptionalPasses: leaving out each optional pass changes no result by more
 // than rounding.
 func TestOptionalPasses(t *testing.T) {
-	want := compile(t, unet(t, 2, 1), engine.Options{Backend: "ref", Float64: true})
+	want := compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
 	losses := train(t, want, 3)
 	for i, p := range pass.List {
 		if p.Required {
 			continue
 		}
 		list := slices.Delete(slices.Clone(pass.List), i, i+1)
-		got := compile(t, unet(t, 2, 1), engine.Options{Backend: "ref", Float64: true, Passes: list})
+		got := compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}, Debug: engine.Debug{Passes: list}})
 		for k, v := range train(t, got, 3) {
 			if math.Abs(v-losses[k]) > 1e-6 { // parameters are float32
 				t.Errorf("without %s: step %d has loss %v, want %v", p.Name, k, v, losses[k])
@@ -317,11 +317,11 @@ func TestOptionalPasses(t *testing.T) {
 func TestInference(t *testing.T) {
 	for _, name := range available(t) {
 		store := engine.NewStore()
-		trained := compile(t, unet(t, 2, 1), engine.Options{Backend: name, Store: store})
+		trained := compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: name}, Reuse: engine.Reuse{Store: store}})
 		train(t, trained, 3)
 		before := slices.Clone(store.States())
-		one := compile(t, unet(t, 1, 1), engine.Options{Backend: name, Store: store, Mode: engine.Infer})
-		four := compile(t, unet(t, 4, 1), engine.Options{Backend: name, Store: store, Mode: engine.Infer})
+		one := compile(t, unet(t, 1, 1), engine.Options{Device: engine.Device{Backend: name}, Reuse: engine.Reuse{Store: store}, Mode: engine.Infer})
+		four := compile(t, unet(t, 4, 1), engine.Options{Device: engine.Device{Backend: name}, Reuse: engine.Reuse{Store: store}, Mode: engine.Infer})
 		fill(four.Input("x"), 3)
 		n := len(one.Input("x"))
 		copy(one.Input("x"), four.Input("x")[2*n:3*n])
@@ -362,7 +362,7 @@ func TestSharedAndMissingGradients(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, back := range available(t) {
-		plan := compile(t, g, engine.Options{Backend: back})
+		plan := compile(t, g, engine.Options{Device: engine.Device{Backend: back}})
 		copy(plan.Input("x"), []float32{1, -2, 3})
 		st := plan.Store()
 		junk, _ := st.Grad("unused")
@@ -399,18 +399,18 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	laid := compile(t, g, engine.Options{Backend: "ref"})
+	laid := compile(t, g, engine.Options{Device: engine.Device{Backend: "ref"}})
 	for _, c := range []struct {
 		name string
 		g    *graph.Graph
 		o    engine.Options
 		want exit.Code
 	}{
-		{"unknown backend", g, engine.Options{Backend: "abacus"}, exit.Usage},
-		{"float64 on cpu", g, engine.Options{Backend: "cpu", Float64: true}, exit.Usage},
-		{"threads", g, engine.Options{Threads: -1}, exit.Usage},
-		{"parameters of another network", misfit, engine.Options{Backend: "ref", Store: laid.Store()}, exit.Usage},
-		{"memory", g, engine.Options{Backend: "ref", MemoryLimit: 1000}, exit.NoDevice},
+		{"unknown backend", g, engine.Options{Device: engine.Device{Backend: "abacus"}}, exit.Usage},
+		{"float64 on cpu", g, engine.Options{Device: engine.Device{Backend: "cpu"}, Numerics: engine.Numerics{Float64: true}}, exit.Usage},
+		{"threads", g, engine.Options{Device: engine.Device{Threads: -1}}, exit.Usage},
+		{"parameters of another network", misfit, engine.Options{Device: engine.Device{Backend: "ref"}, Reuse: engine.Reuse{Store: laid.Store()}}, exit.Usage},
+		{"memory", g, engine.Options{Device: engine.Device{Backend: "ref"}, Memory: engine.Memory{Limit: 1000}}, exit.NoDevice},
 	} {
 		p, err := engine.Compile(c.g, c.o)
 		if exit.CodeOf(err) != c.want {
@@ -449,7 +449,7 @@ func TestExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	var passes []string
-	p := compile(t, g, engine.Options{Backend: "ref", Profile: true, After: func(name string, _ *graph.Graph) { passes = append(passes, name) }})
+	p := compile(t, g, engine.Options{Device: engine.Device{Backend: "ref"}, Debug: engine.Debug{Profile: true, After: func(name string, _ *graph.Graph) { passes = append(passes, name) }}})
 	if err := p.Run(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -485,7 +485,7 @@ func TestConsume(t *testing.T) {
 		var results [2][]float32
 		var arenas [2]int64
 		for i := range results {
-			p := compile(t, g, engine.Options{Backend: name, Mode: engine.Infer, Consume: i == 1})
+			p := compile(t, g, engine.Options{Device: engine.Device{Backend: name}, Mode: engine.Infer, Memory: engine.Memory{Consume: i == 1}})
 			arenas[i] = p.ArenaBytes()
 			for run := range 2 {
 				for q := range p.Input("x") {
@@ -516,7 +516,7 @@ func ExampleCompile() {
 		fmt.Println(err)
 		return
 	}
-	plan, err := engine.Compile(g, engine.Options{Backend: "ref"})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}})
 	if err != nil {
 		fmt.Println(err)
 		return

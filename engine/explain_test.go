@@ -23,7 +23,7 @@ func explained(t *testing.T, o engine.Options) *engine.Explanation {
 // TestExplainStages: one stage before and one after every pass; fusing keeps
 // the work and lowers the bytes; the last stage is the plan.
 func TestExplainStages(t *testing.T) {
-	e := explained(t, engine.Options{Backend: "ref"})
+	e := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}})
 	var names []string
 	by := map[string]engine.Stage{}
 	for i, s := range e.Stages {
@@ -92,7 +92,7 @@ func count(g *graph.Graph, name string) int {
 // the arena, no two that live together overlap, and results lie in buffers.
 func TestExplainPlan(t *testing.T) {
 	for _, mode := range []engine.Mode{engine.Train, engine.Infer} {
-		e := explained(t, engine.Options{Backend: "ref", Mode: mode})
+		e := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}, Mode: mode})
 		var sum engine.ClassSum
 		for _, c := range e.Classes {
 			sum.Ops += c.Ops
@@ -133,9 +133,9 @@ func TestExplainErrors(t *testing.T) {
 		o    engine.Options
 		want exit.Code
 	}{
-		{"unknown backend", engine.Options{Backend: "abacus"}, exit.Usage},
-		{"budget", engine.Options{Backend: "ref", MemoryLimit: 1}, exit.NoDevice},
-		{"threads", engine.Options{Threads: -1}, exit.Usage},
+		{"unknown backend", engine.Options{Device: engine.Device{Backend: "abacus"}}, exit.Usage},
+		{"budget", engine.Options{Device: engine.Device{Backend: "ref"}, Memory: engine.Memory{Limit: 1}}, exit.NoDevice},
+		{"threads", engine.Options{Device: engine.Device{Threads: -1}}, exit.Usage},
 	} {
 		if _, err := engine.Explain(unet(t, 1, 1), c.o, engine.Peaks{}); exit.CodeOf(err) != c.want {
 			t.Errorf("%s: %v, want exit %d", c.name, err, c.want)
@@ -146,7 +146,7 @@ func TestExplainErrors(t *testing.T) {
 // TestWriteStages: the table names every pass and what fuse changed.
 func TestWriteStages(t *testing.T) {
 	var b strings.Builder
-	if err := explained(t, engine.Options{Backend: "ref"}).WriteStages(&b); err != nil {
+	if err := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}}).WriteStages(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"(as built)", "plan-memory", "fuse: ", "+3 conv3d_fused"} {

@@ -21,6 +21,14 @@ var later = &graph.Op{
 	InPlace: func(int, any) bool { return false },
 }
 
+// kernels is an extension by operations of a test's own.
+type kernels struct {
+	engine.NoExtension
+	of map[string]func(backend.Request) (backend.Kernel, error)
+}
+
+func (k kernels) Kernels() map[string]func(backend.Request) (backend.Kernel, error) { return k.of }
+
 func TestResultsAreFinishedBeforeTheyAreRead(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		b := graph.New(1)
@@ -34,7 +42,7 @@ func TestResultsAreFinishedBeforeTheyAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		var begun, ended int
-		p, err := engine.Compile(g, engine.Options{Mode: engine.Infer, Backend: "ref", Kernels: map[string]func(backend.Request) (backend.Kernel, error){
+		p, err := engine.Compile(g, engine.Options{Mode: engine.Infer, Device: engine.Device{Backend: "ref"}, Extension: kernels{of: map[string]func(backend.Request) (backend.Kernel, error){
 			later.Name: func(q backend.Request) (backend.Kernel, error) {
 				return backend.Kernel{Name: "later",
 					Run: func() error { begun++; return nil },
@@ -46,7 +54,7 @@ func TestResultsAreFinishedBeforeTheyAreRead(t *testing.T) {
 						}
 						return nil
 					}}, nil
-			}}})
+			}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

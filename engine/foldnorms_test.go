@@ -56,14 +56,14 @@ func TestFoldNorms(t *testing.T) {
 		}
 		return slices.Clone(p.Output("y"))
 	}
-	want := predict(engine.Options{Backend: "ref", Float64: true, Passes: unfolded})
+	want := predict(engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}, Debug: engine.Debug{Passes: unfolded}})
 	var largest float64
 	for _, v := range want {
 		largest = max(largest, math.Abs(float64(v)))
 	}
 	for _, back := range available(t) {
 		for _, winograd := range []bool{false, true} {
-			o := engine.Options{Backend: back, Winograd: winograd, ByRule: true}
+			o := engine.Options{Device: engine.Device{Backend: back}, Numerics: engine.Numerics{Winograd: winograd, ByRule: true}}
 			for i, v := range predict(o) {
 				if math.Abs(float64(v-want[i])) > 1e-5*largest {
 					t.Fatalf("%s: [%d]: got %g, want %g", back, i, v, want[i])

@@ -16,7 +16,7 @@ import (
 // sent again, until the program asks for its own.
 func TestKeep(t *testing.T) {
 	at := watch(t, "watched")
-	p := compile(t, perceptron(t), engine.Options{Backend: "watched", Mode: engine.Infer})
+	p := compile(t, perceptron(t), engine.Options{Device: engine.Device{Backend: "watched"}, Mode: engine.Infer})
 	for i := range p.Input("x") {
 		p.Input("x")[i] = float32(i%7) - 3
 	}
@@ -68,7 +68,7 @@ func TestKeep(t *testing.T) {
 	if got := run(); !slices.Equal(got, want[0]) {
 		t.Errorf("behind the store's own: %v, want %v", got, want[0])
 	}
-	if k, err := compile(t, perceptron(t), engine.Options{Backend: "cpu", Mode: engine.Infer}).Keep(); k != nil || err != nil {
+	if k, err := compile(t, perceptron(t), engine.Options{Device: engine.Device{Backend: "cpu"}, Mode: engine.Infer}).Keep(); k != nil || err != nil {
 		t.Errorf("on a processor %v, %v", k, err)
 	}
 	at().fail = device.ErrMemory

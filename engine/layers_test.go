@@ -26,7 +26,7 @@ func TestBatchNorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, back := range available(t) {
-		p := compile(t, g, engine.Options{Backend: back})
+		p := compile(t, g, engine.Options{Device: engine.Device{Backend: back}})
 		for i := range p.Input("x") {
 			p.Input("x")[i] = float32(i % 7)
 		}
@@ -70,7 +70,7 @@ func TestDropout(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, back := range available(t) {
-		p := compile(t, g, engine.Options{Backend: back})
+		p := compile(t, g, engine.Options{Device: engine.Device{Backend: back}})
 		var masks [3][]float32
 		for k, step := range []uint64{0, 1, 0} {
 			if err := p.Run(context.Background(), step); err != nil {
@@ -110,7 +110,7 @@ func TestWeightedLosses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, back := range available(t) {
-		p := compile(t, g, engine.Options{Backend: back})
+		p := compile(t, g, engine.Options{Device: engine.Device{Backend: back}})
 		var area float64
 		for i := range p.Input("y") {
 			v := float32(i%5) + 1

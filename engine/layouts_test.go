@@ -56,8 +56,8 @@ func TestLayouts(t *testing.T) {
 				train(t, p, 2)
 				return p
 			}
-			want := run(engine.Options{Backend: "ref", Float64: true})
-			first := run(engine.Options{Winograd: true, ByRule: true})
+			want := run(engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
+			first := run(engine.Options{Numerics: engine.Numerics{Winograd: true, ByRule: true}})
 			blocked := 0
 			for _, n := range first.Graph().Nodes {
 				if n.Layout == graph.Blocked {
@@ -78,7 +78,7 @@ func TestLayouts(t *testing.T) {
 					t.Errorf("output %s differs by %.2e", name, e)
 				}
 			}
-			second := run(engine.Options{Winograd: true, ByRule: true, Threads: 2})
+			second := run(engine.Options{Numerics: engine.Numerics{Winograd: true, ByRule: true}, Device: engine.Device{Threads: 2}})
 			if bits(first.Store()) != bits(second.Store()) {
 				t.Error("two threads give other bits than one")
 			}
@@ -111,7 +111,7 @@ func heavy(t testing.TB) *graph.Graph {
 // results agree whatever the layouts. A plan with the choices of an earlier one has its
 // layouts and bits, even if the table is gone or would now say otherwise.
 func TestMeasuredLayouts(t *testing.T) {
-	options := engine.Options{Threads: 2, Winograd: true}
+	options := engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true}}
 	run := func(o engine.Options) *engine.Plan {
 		o.Store = engine.NewStore()
 		p := compile(t, heavy(t), o)
@@ -178,7 +178,7 @@ func TestMeasuredLayouts(t *testing.T) {
 	if bits(first.Store()) == bits(other.Store()) {
 		t.Error("other layouts give the same bits: they need not be kept")
 	}
-	estimated := engine.Options{Threads: options.Threads, Winograd: true, ByRule: true}
+	estimated := engine.Options{Device: engine.Device{Threads: options.Threads}, Numerics: engine.Numerics{Winograd: true, ByRule: true}}
 	ruled := estimated
 	ruled.Timings = options.Timings
 	if a, b := convolutions(run(estimated)), convolutions(run(ruled)); a != b {

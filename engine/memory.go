@@ -204,11 +204,11 @@ func (m *memory) finish(p *Plan) {
 	case p.unit.Taken != nil:
 		for _, id := range p.unit.Memory.Zero {
 			name := g.Nodes[id].Name
-			do(func() { p.opts.TakeGrad(name, backend.Tensor{}) })
+			do(func() { p.extension.TakeGrad(name, backend.Tensor{}) })
 		}
 		for _, c := range p.unit.Memory.Copies {
 			name, x := g.Nodes[c.Param].Name, m.tensors[c.Value]
-			do(func() { p.opts.TakeGrad(name, x) })
+			do(func() { p.extension.TakeGrad(name, x) })
 		}
 	default:
 		for _, id := range p.unit.Memory.Zero {

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"strings"
-
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
@@ -24,16 +22,16 @@ var Classes = []Class{Contraction, Normalisation, Resampling, Pointwise, Copying
 
 // ClassOf is the class of an operation of g.
 func ClassOf(g *graph.Graph, n *graph.Node) Class {
-	w, name := n.Op.Window(g.InShapes(n), n.Attrs), n.Op.Name
+	w, class := n.Op.Window(g.InShapes(n), n.Attrs), n.Op.Class
 	if f, ok := n.Attrs.(op.Framed); ok {
-		name = f.Op.Name
+		class = f.Op.Class
 	}
 	switch {
-	case strings.HasPrefix(name, "conv3d"), strings.HasPrefix(name, "local_conv"):
+	case class == graph.Contraction:
 		return Contraction
 	case n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs) == 0:
 		return Copying
-	case strings.HasPrefix(name, "channel_") || len(w.Whole) > 0:
+	case class == graph.Normalisation || len(w.Whole) > 0:
 		return Normalisation
 	case len(w.Axes) > 0:
 		return Resampling

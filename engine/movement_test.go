@@ -29,7 +29,7 @@ func TestMovementOracle(t *testing.T) {
 		t.Fatal(err)
 	}
 	peak := engine.Peaks{FLOPs: 100e9, Bytes: 10e9}
-	p := compile(t, g, engine.Options{Backend: "ref"})
+	p := compile(t, g, engine.Options{Device: engine.Device{Backend: "ref"}})
 	const v = d * h * w
 	const I, E, W, one = 8 * in * v, 8 * out * v, 8 * 27 * in * out, 8 * out // ref keeps 8 bytes a value
 	// 4 of 6 taps in depth fall inside
@@ -74,7 +74,7 @@ func TestMovementOracle(t *testing.T) {
 // TestMovementMeasured: after a run with a profile every kernel has a time, and
 // MUE is the achieved share of the bandwidth.
 func TestMovementMeasured(t *testing.T) {
-	p := compile(t, unet(t, 1, 1), engine.Options{Backend: "ref", Profile: true})
+	p := compile(t, unet(t, 1, 1), engine.Options{Device: engine.Device{Backend: "ref"}, Debug: engine.Debug{Profile: true}})
 	train(t, p, 1)
 	const rate = 1e9
 	for _, m := range p.Movement(engine.Peaks{Bytes: rate}) {

@@ -56,7 +56,7 @@ func linked(u *pass.Unit, dev backend.Backend, o Options) error {
 // ofDevice says of a limit that nobody set that it is the device's.
 func ofDevice(err error, o Options) error {
 	var small *pass.TooSmall
-	if o.MemoryLimit > 0 || !errors.As(err, &small) {
+	if o.Memory.Limit > 0 || !errors.As(err, &small) {
 		return err
 	}
 	return &exit.Error{Code: exit.NoDevice, What: "the device has too little memory",

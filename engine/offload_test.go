@@ -180,39 +180,39 @@ func TestOffload(t *testing.T) {
 		g               *graph.Graph
 		limits          int
 	}{{"deep", "f32", deep(t), 3}, {"deep", "bf16", deep(t), 1}, {"row", "f32", row(t), 1}} {
-		o := engine.Options{Backend: e.Name, Precision: c.precision}
+		o := engine.Options{Device: engine.Device{Backend: e.Name}, Numerics: engine.Numerics{Precision: c.precision}}
 		all := compile(t, c.g, o)
 		train(t, all, 2)
 		want := bits(all.Store())
 		// the scratch of kernels is known once they are made, which is when the arena fits
-		o.MemoryLimit = 1
+		o.Memory.Limit = 1
 		for range 5 {
 			var small *pass.TooSmall
 			p, err := engine.Compile(c.g, o)
 			if errors.As(err, &small) {
-				o.MemoryLimit = small.Smallest
+				o.Memory.Limit = small.Smallest
 				continue
 			}
-			if err != nil || o.MemoryLimit == 1 {
-				t.Fatalf("in %d bytes: %v", o.MemoryLimit, err)
+			if err != nil || o.Memory.Limit == 1 {
+				t.Fatalf("in %d bytes: %v", o.Memory.Limit, err)
 			}
 			if err := p.Close(); err != nil {
 				t.Fatal(err)
 			}
 			break
 		}
-		least := o.MemoryLimit
+		least := o.Memory.Limit
 		away := 0
 		for _, limit := range []int64{least, max(least, all.MemoryBytes()/2), least + r.Int64N(all.MemoryBytes()-least)}[:c.limits] {
-			o.MemoryLimit = limit
+			o.Memory.Limit = limit
 			p := compile(t, c.g, o)
 			losses := train(t, p, 2)
-			if bits(p.Store()) != want || p.MemoryBytes() > o.MemoryLimit || p.FLOPs() != all.FLOPs() {
-				t.Errorf("%s in %s, %d bytes: takes %d, losses %v, or other bits", c.name, c.precision, o.MemoryLimit, p.MemoryBytes(), losses)
+			if bits(p.Store()) != want || p.MemoryBytes() > o.Memory.Limit || p.FLOPs() != all.FLOPs() {
+				t.Errorf("%s in %s, %d bytes: takes %d, losses %v, or other bits", c.name, c.precision, o.Memory.Limit, p.MemoryBytes(), losses)
 			}
 			var text strings.Builder
 			if err := p.Explain(&text); err != nil || strings.Contains(text.String(), "fetched") != (dev.aside > 0) {
-				t.Errorf("%s in %s, %d bytes: %v, or the printed plan does not say what leaves", c.name, c.precision, o.MemoryLimit, err)
+				t.Errorf("%s in %s, %d bytes: %v, or the printed plan does not say what leaves", c.name, c.precision, o.Memory.Limit, err)
 			}
 			away += dev.aside
 			if c.name == "row" && dev.recorded == 0 {
@@ -225,11 +225,11 @@ func TestOffload(t *testing.T) {
 	}
 	// a device that has nine tenths of what arena and scratch take left trains as well
 	g := deep(t)
-	all := compile(t, g, engine.Options{Backend: e.Name})
+	all := compile(t, g, engine.Options{Device: engine.Device{Backend: e.Name}})
 	train(t, all, 2)
 	s := all.Store()
 	memory = (4*int64(5*len(s.Params())+2*len(s.States())+2*len(all.Input("x"))+2*len(all.Input("y"))) + all.MemoryBytes()*9/10) * 16 / 15
-	p, err := engine.Compile(g, engine.Options{Backend: e.Name})
+	p, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: e.Name}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestOffloadAroundKernels(t *testing.T) {
 	}
 	engine.Backends = append(slices.Clone(before), e)
 	calls := 0
-	o := engine.Options{Backend: e.Name, Passes: withoutChains(), Kernels: map[string]func(backend.Request) (backend.Kernel, error){
+	o := engine.Options{Device: engine.Device{Backend: e.Name}, Debug: engine.Debug{Passes: withoutChains()}, Extension: kernels{of: map[string]func(backend.Request) (backend.Kernel, error){
 		"sigmoid": func(q backend.Request) (backend.Kernel, error) {
 			return backend.Kernel{Name: "own", Run: func() error {
 				calls++
@@ -266,11 +266,11 @@ func TestOffloadAroundKernels(t *testing.T) {
 				}
 				return nil
 			}}, nil
-		}}}
+		}}}}
 	g := row(t)
 	all := compile(t, g, o)
 	train(t, all, 3)
-	o.MemoryLimit = all.ArenaBytes() * 7 / 10
+	o.Memory.Limit = all.ArenaBytes() * 7 / 10
 	p := compile(t, g, o)
 	train(t, p, 3)
 	if bits(p.Store()) != bits(all.Store()) || dev.aside == 0 || dev.recorded == 0 || calls == 0 {

@@ -34,13 +34,24 @@ const (
 // Options of Compile. The zero value trains on the CPU with one thread and a
 // store of its own.
 type Options struct {
+	Mode Mode
+	Device
+	Numerics
+	Memory
+	Reuse
+	Debug
+	// Extension runs operations that the device does not know; nil for none.
+	Extension Extension
+}
+
+// Device is what computes.
+type Device struct {
 	Backend string // "cpu" (also if empty), "cuda", "ref", or "auto": cuda where it opens, else cpu
-	Threads int    // threads of the device; 0 means 1
-	Mode    Mode
-	Store   *Store // nil: a new one
-	// Float64 keeps all values of backend "ref" in float64 instead of rounding
-	// each to float32.
-	Float64 bool
+	Threads int    // of the device; 0 means 1
+}
+
+// Numerics are the options that change bits.
+type Numerics struct {
 	// Precision is the type in which the fields inside the network are stored: "f32" (also
 	// if empty), or "bf16" for half of the memory. Parameters, their gradients, statistics
 	// and the loss are float32, and so is arithmetic; with "bf16_products" convolutions also
@@ -49,21 +60,6 @@ type Options struct {
 	// (Plan.ScaleLoss). "tf32" stores float32 and lets backend "cuda" round what
 	// convolutions multiply to 11 bits; elsewhere it is "f32".
 	Precision string
-	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
-	// means no bound, or on a device with memory of its own what that has left. It changes no
-	// bit, but for those of a GPU whose fastest convolutions want more scratch than it leaves.
-	MemoryLimit int64
-	// Kept promises for filters, by the names of parameters, that the blocks that are not
-	// kept are zero whenever the plan runs (op.KeptOf); kernels skip them where they were
-	// measured to be faster so, and the gradients of these blocks are zero. It changes no
-	// other bit.
-	Kept map[string]op.Kept
-	// Int8 has the convolutions of a prediction whose filters are named multiply codes of
-	// eight bits, with these scales.
-	Int8 map[string]*op.Int8
-	// Consume lets a run overwrite its inputs once they are read for the last time: they are
-	// filled before every run, and their memory is that of other values too.
-	Consume bool
 	// Winograd admits convolutions by Winograd's products on backend "cpu": faster
 	// on larger fields, with results that differ by a few 1e-6.
 	Winograd bool
@@ -71,6 +67,36 @@ type Options struct {
 	// timing them: Compile is quick, and every process on this kind of machine gets
 	// the same bits.
 	ByRule bool
+	// Float64 keeps all values of backend "ref" in float64 instead of rounding
+	// each to float32.
+	Float64 bool
+	// Int8 has the convolutions of a prediction whose filters are named multiply codes of
+	// eight bits, with these scales.
+	Int8 map[string]*op.Int8
+	// Kept promises for filters, by the names of parameters, that the blocks that are not
+	// kept are zero whenever the plan runs (op.KeptOf); kernels skip them where they were
+	// measured to be faster so, and the gradients of these blocks are zero. It changes no
+	// other bit.
+	Kept map[string]op.Kept
+}
+
+// Memory bounds the memory of a plan.
+type Memory struct {
+	// Limit bounds the arena and the scratch of kernels together, in bytes; 0
+	// means no bound, or on a device with memory of its own what that has left. It changes no
+	// bit, but for those of a GPU whose fastest convolutions want more scratch than it leaves.
+	Limit int64
+	// Workspace bounds the scratch that kernels use in turn, in bytes; 0 means no
+	// bound. It changes bits as Limit does.
+	Workspace int64
+	// Consume lets a run overwrite its inputs once they are read for the last time: they are
+	// filled before every run, and their memory is that of other values too.
+	Consume bool
+}
+
+// Reuse is what plans have in common.
+type Reuse struct {
+	Store *Store // of parameters and states; nil: a new one
 	// Choices repeats the kernels and layouts that an earlier plan chose (see
 	// Plan.Choices), so that a resumed run gives the same bits. What this version
 	// or machine does not serve is chosen anew.
@@ -80,33 +106,10 @@ type Options struct {
 	// work are guessed, which change its speed and never its result, and layouts
 	// are chosen by estimates of what they cost.
 	Timings *tune.Table
-	// Workspace bounds the scratch that kernels use in turn, in bytes; 0 means no
-	// bound. It changes bits as MemoryLimit does.
-	Workspace int64
-	// Kernels prepares operations that the device does not know, by name.
-	Kernels map[string]func(backend.Request) (backend.Kernel, error)
-	// Opened, if not nil, is told the device before anything is compiled for it. Of the operations
-	// of Kernels it names those whose operands lie where the device has them, in any of its layouts
-	// if they say so (graph.Op.AnyLayout); on a device with memory of its own the others run on
-	// copies.
-	Opened func(dev backend.Backend) (native map[string]bool, err error)
-	// Agree, if not nil, has several plans that run together decide alike: it gives the largest
-	// of each of their numbers.
-	Agree func([]int64) error
-	// Ended, if not nil, is called within Do behind every wait for the end of a run on a device with memory of its own, with
-	// its error, and may give another.
-	Ended func(err error) error
-	// Closed, if not nil, is called within Do when a plan is closed, behind all that it has asked for, and when none could be
-	// made for a device that Opened was told.
-	Closed func() error
-	// Finish, if not nil, is called in every run behind the last kernel, or the one that
-	// failed with err, before outputs and gradients are read: it ends what kernels of
-	// Kernels have started. The run fails with the error that it returns.
-	Finish func(err error) error
-	// TakeGrad, if not nil, is called at the end of every run with each gradient that no
-	// kernel of Kernels has taken, where those take gradients (pass.Unit.Taken). One that is
-	// zero, since the loss does not depend on the parameter, has no memory.
-	TakeGrad func(param string, g backend.Tensor)
+}
+
+// Debug is for those who look at plans.
+type Debug struct {
 	// Profile measures the time of every kernel, for Explain.
 	Profile bool
 	// Passes replaces the compiler's list of passes; nil means pass.List.
@@ -116,6 +119,69 @@ type Options struct {
 	// Log receives what a developer may want to know; nil is silent.
 	Log *slog.Logger
 }
+
+// Extension runs operations of a plan outside of the device's kernels: between ranks, say.
+type Extension interface {
+	// Kernels prepare operations that the device does not know, by name.
+	Kernels() map[string]func(backend.Request) (backend.Kernel, error)
+	// Opened gets the device before anything is compiled for it. Of the operations
+	// of Kernels it names those whose operands lie where the device has them, in any of its layouts
+	// if they say so (graph.Op.AnyLayout); on a device with memory of its own the others run on
+	// copies.
+	Opened(dev backend.Backend) (native map[string]bool, err error)
+	// Agree has several plans that run together decide alike: it gives the largest
+	// of each of their numbers.
+	Agree([]int64) error
+	// Ended is called within Do behind every wait for the end of a run on a device with memory of its own, with
+	// its error, and may give another.
+	Ended(err error) error
+	// Closed is called within Do when a plan is closed, behind all that it has asked for, and when none could be
+	// made for a device that Opened got.
+	Closed() error
+	// Finish is called in every run behind the last kernel, or the one that
+	// failed with err, before outputs and gradients are read: it ends what kernels of
+	// Kernels have started. The run fails with the error that it returns.
+	Finish(err error) error
+	// TakeGrad is called at the end of every run with each gradient that no
+	// kernel of Kernels has taken, where those take gradients (pass.Unit.Taken). One that is
+	// zero, since the loss does not depend on the parameter, has no memory.
+	TakeGrad(param string, g backend.Tensor)
+}
+
+// NoExtension is an Extension that does nothing; others embed it.
+type NoExtension struct{}
+
+// Kernels are none.
+func (NoExtension) Kernels() map[string]func(backend.Request) (backend.Kernel, error) { return nil }
+
+// Opened names nothing.
+func (NoExtension) Opened(backend.Backend) (map[string]bool, error) { return nil, nil }
+
+// Agree leaves all numbers: there is one plan.
+func (NoExtension) Agree([]int64) error { return nil }
+
+// Ended is the error of the run.
+func (NoExtension) Ended(err error) error { return err }
+
+// Closed has nothing to close.
+func (NoExtension) Closed() error { return nil }
+
+// Finish is the error of the kernels.
+func (NoExtension) Finish(err error) error { return err }
+
+// TakeGrad takes nothing.
+func (NoExtension) TakeGrad(string, backend.Tensor) {}
+
+// AtEnd is an Extension that calls f behind the kernels of every run (Extension.Finish).
+func AtEnd(f func(err error) error) Extension { return atEnd{finish: f} }
+
+type atEnd struct {
+	NoExtension
+	finish func(err error) error
+}
+
+// Finish calls the function.
+func (a atEnd) Finish(err error) error { return a.finish(err) }
 
 // check completes the options.
 func (o *Options) check() error {

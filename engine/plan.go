@@ -19,10 +19,14 @@ import (
 // Plan is a compiled graph: prepared kernels over one arena. One goroutine at a
 // time may use a plan, and plans that share a Store take turns.
 type Plan struct {
-	graph   *graph.Graph
-	unit    *pass.Unit
-	dev     backend.Backend
-	opts    Options
+	graph *graph.Graph
+	unit  *pass.Unit
+	dev   backend.Backend
+	opts  Options
+	// extension is that of the options, or one that does nothing; foreign are its kernels.
+	extension Extension
+	foreign   map[string]func(backend.Request) (backend.Kernel, error)
+
 	kernels []kernel
 	memory  memory
 	after   []func() error // assignments and gradients that need a copy
@@ -78,29 +82,30 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	u := &pass.Unit{Graph: own, Infer: o.Mode == Infer, Consume: o.Consume, MemoryLimit: o.MemoryLimit, Workspace: o.Workspace, ElemBytes: dev.Elem().Bytes(),
-		Precision: precisions[cmp.Or(o.Precision, "f32")], Kept: o.Kept, Int8: o.Int8, Choices: o.Choices, Log: o.Log, After: o.After}
-	u.Foreign = func(n *graph.Op) bool { return o.Kernels[n.Name] != nil }
+	extension := o.Extension
+	if extension == nil {
+		extension = NoExtension{}
+	}
+	foreign := extension.Kernels()
+	u := &pass.Unit{Graph: own, Debug: pass.Debug{Log: o.Log, After: o.After}}
+	u.Wanted = pass.Wanted{Infer: o.Mode == Infer, Consume: o.Consume, MemoryLimit: o.Memory.Limit, Workspace: o.Workspace,
+		Precision: precisions[cmp.Or(o.Precision, "f32")], Kept: o.Kept, Int8: o.Int8, Choices: o.Choices}
+	u.ElemBytes = dev.Elem().Bytes()
+	u.Foreign = func(n *graph.Op) bool { return foreign[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
 	u.Cuts, _ = dev.(backend.Cuts)
 	if err := linked(u, dev, o); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	var native map[string]bool
-	if o.Opened != nil {
-		if native, err = o.Opened(dev); err != nil {
-			return nil, errors.Join(err, dev.Close())
-		}
+	native, err := extension.Opened(dev)
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
 	}
 	u.Native = func(n *graph.Op) bool { return native[n.Name] }
 	if err := pass.Run(o.Passes, u); err != nil {
-		err = ofDevice(err, o)
-		if o.Closed != nil {
-			err = errors.Join(err, dev.Do(o.Closed))
-		}
-		return nil, errors.Join(err, dev.Close())
+		return nil, errors.Join(ofDevice(err, o), dev.Do(extension.Closed), dev.Close())
 	}
-	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, inputs: map[string][]float32{}, outputs: map[string][]float32{}, scale: 1}
+	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, extension: extension, foreign: foreign, inputs: map[string][]float32{}, outputs: map[string][]float32{}, scale: 1}
 	err = dev.Do(func() error {
 		if err := p.memory.bind(p); err != nil {
 			return err
@@ -113,10 +118,7 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	p.runStep = p.execute
 	if p.memory.remote != nil {
 		p.runStep = func() error { return p.memory.remote.start(p) }
-		p.endStep = p.memory.remote.Wait
-		if o.Ended != nil {
-			p.endStep = func() error { return o.Ended(p.memory.remote.Wait()) }
-		}
+		p.endStep = func() error { return extension.Ended(p.memory.remote.Wait()) }
 	}
 	maps.Copy(o.Store.choices, p.Choices())
 	for _, n := range u.Graph.Notes {
@@ -147,7 +149,7 @@ func (p *Plan) prepare() error {
 			continue
 		}
 		prepare := p.dev.Prepare
-		if own, ok := p.opts.Kernels[n.Op.Name]; ok {
+		if own, ok := p.foreign[n.Op.Name]; ok {
 			prepare = own
 			if r := p.memory.remote; r != nil && !p.unit.Native(n.Op) {
 				prepare = r.here(own)
@@ -251,7 +253,7 @@ func (p *Plan) lend() (err error) {
 	return nil
 }
 
-// Reserve gives memory of n elements that kernels of Options.Kernels fill from the first-th
+// Reserve gives memory of n elements that kernels of an Extension fill from the first-th
 // operation of a run on, and that stays as it is from its end to the next: in the arena
 // where that has room. It is called before the first run.
 func (p *Plan) Reserve(first, n int) []float32 {
@@ -342,11 +344,7 @@ func (p *Plan) execute() error {
 		p.began = time.Now()
 	}
 	p.memory.load()
-	err := p.runKernels()
-	if p.opts.Finish != nil {
-		err = p.opts.Finish(err)
-	}
-	if err != nil {
+	if err := p.extension.Finish(p.runKernels()); err != nil {
 		return err
 	}
 	for _, f := range p.after {
@@ -522,10 +520,7 @@ func (p *Plan) Close() error {
 		if p.memory.remote != nil {
 			err = p.memory.remote.close()
 		}
-		if p.opts.Closed != nil {
-			err = errors.Join(err, p.opts.Closed())
-		}
-		return err
+		return errors.Join(err, p.extension.Closed())
 	}))
 	p.kernels = nil
 	err = errors.Join(err, p.dev.Close())

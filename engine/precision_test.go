@@ -17,7 +17,7 @@ import (
 
 // bf16 are the options of a plan in bfloat16.
 func bf16() engine.Options {
-	return engine.Options{Precision: "bf16", Winograd: true, ByRule: true, Store: engine.NewStore()}
+	return engine.Options{Numerics: engine.Numerics{Precision: "bf16", Winograd: true, ByRule: true}, Reuse: engine.Reuse{Store: engine.NewStore()}}
 }
 
 // gradientTolerance16 bounds the relative error of a gradient whose activations
@@ -54,7 +54,7 @@ func precisionGradient(t *testing.T, precision string, tolerance float64) {
 				return p
 			}
 			first := run(bf16())
-			want := run(engine.Options{Backend: "ref", Float64: true})
+			want := run(engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
 			if e := distance(first.Store().Grads(), want.Store().Grads()); e > tolerance || e < 1e-4 {
 				t.Errorf("gradient differs by %.2e, want more than 1e-4 and at most %g", e, tolerance)
 			}
@@ -71,10 +71,10 @@ func precisionGradient(t *testing.T, precision string, tolerance float64) {
 				}
 			}
 			o := bf16()
-			o.MemoryLimit = first.ArenaBytes()*9/10 + first.ScratchBytes()
+			o.Memory.Limit = first.ArenaBytes()*9/10 + first.ScratchBytes()
 			small := run(o)
-			if small.ArenaBytes()+small.ScratchBytes() > o.MemoryLimit || bits(small.Store()) != bits(first.Store()) {
-				t.Errorf("under a limit of %d bytes: %d bytes, or other bits", o.MemoryLimit, small.ArenaBytes()+small.ScratchBytes())
+			if small.ArenaBytes()+small.ScratchBytes() > o.Memory.Limit || bits(small.Store()) != bits(first.Store()) {
+				t.Errorf("under a limit of %d bytes: %d bytes, or other bits", o.Memory.Limit, small.ArenaBytes()+small.ScratchBytes())
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func TestPrecisionKinds(t *testing.T) {
 		train(t, p, 1)
 		return p
 	}
-	want := run(engine.Options{Backend: "ref", Float64: true})
+	want := run(engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
 	kinds := []string{"add", "dropout", "channel_norm_fused", "conv3d"}
 	for _, c := range []struct {
 		name   string
@@ -271,15 +271,15 @@ func TestPrecisionErrors(t *testing.T) {
 		o    engine.Options
 		want exit.Code
 	}{
-		{engine.Options{Backend: "ref", Precision: "bf16"}, exit.NoDevice},
-		{engine.Options{Backend: "ref", Precision: "f8"}, exit.Usage},
-		{engine.Options{Backend: "cpu", Precision: "f16"}, exit.NoDevice},
+		{engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Precision: "bf16"}}, exit.NoDevice},
+		{engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Precision: "f8"}}, exit.Usage},
+		{engine.Options{Device: engine.Device{Backend: "cpu"}, Numerics: engine.Numerics{Precision: "f16"}}, exit.NoDevice},
 	} {
 		if _, err := engine.Compile(even(t), c.o); exit.CodeOf(err) != c.want {
 			t.Errorf("%+v: %v, want exit code %d", c.o, err, c.want)
 		}
 	}
-	if p := compile(t, even(t), engine.Options{Backend: "ref", Precision: "f32"}); p.Graph().Nodes[0].DType != graph.Float32 {
+	if p := compile(t, even(t), engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Precision: "f32"}}); p.Graph().Nodes[0].DType != graph.Float32 {
 		t.Error("precision f32 changes the reference")
 	}
 }

@@ -17,5 +17,5 @@ func TestWithoutCgo(t *testing.T) {
 	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, kern.ErrUnavailable) {
 		t.Errorf("error %v, want one of a missing device", err)
 	}
-	train(t, compile(t, unet(t, 1, 1), engine.Options{Backend: "ref"}), 1)
+	train(t, compile(t, unet(t, 1, 1), engine.Options{Device: engine.Device{Backend: "ref"}}), 1)
 }

@@ -166,7 +166,7 @@ func (r *remote) finish(p *Plan) error {
 	case p.unit.Taken != nil:
 		for _, id := range p.unit.Memory.Zero {
 			name := p.graph.Nodes[id].Name
-			p.after = append(p.after, func() error { p.opts.TakeGrad(name, backend.Tensor{}); return nil })
+			p.after = append(p.after, func() error { p.extension.TakeGrad(name, backend.Tensor{}); return nil })
 		}
 		for _, c := range p.unit.Memory.Copies {
 			name, x := p.graph.Nodes[c.Param].Name, m.tensors[c.Value]
@@ -181,7 +181,7 @@ func (r *remote) finish(p *Plan) error {
 				if err := r.Wait(); err != nil {
 					return err
 				}
-				p.opts.TakeGrad(name, backend.Tensor{Shape: x.Shape, F32: here})
+				p.extension.TakeGrad(name, backend.Tensor{Shape: x.Shape, F32: here})
 				return nil
 			})
 		}
@@ -312,7 +312,7 @@ func (r *remote) leave(p *Plan) error {
 // between the kernels and what is behind them.
 func (r *remote) run(p *Plan) error {
 	kernels, behind := r.kernels, r.behind
-	if p.opts.Finish == nil {
+	if p.opts.Extension == nil {
 		kernels, behind = r.all, nil
 	}
 	r.runs++
@@ -330,7 +330,7 @@ func (r *remote) run(p *Plan) error {
 	if behind == nil {
 		return err
 	}
-	if err := p.opts.Finish(err); err != nil {
+	if err := p.extension.Finish(err); err != nil {
 		return err
 	}
 	return r.part(p, r.records[1], behind)
@@ -384,7 +384,7 @@ func (r *remote) kernels(p *Plan, do visit) error {
 // of them or on none.
 func (r *remote) settle(p *Plan) error {
 	r.apart = p.apart(nil)
-	if p.opts.Agree == nil {
+	if p.opts.Extension == nil {
 		return nil
 	}
 	var before []int64
@@ -398,7 +398,7 @@ func (r *remote) settle(p *Plan) error {
 				}
 			}
 		}
-		if err := p.opts.Agree(told); err != nil {
+		if err := p.extension.Agree(told); err != nil {
 			return err
 		}
 		if slices.Equal(told, before) { // as none at first

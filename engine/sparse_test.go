@@ -86,7 +86,7 @@ func TestZeroBlocks(t *testing.T) {
 		}
 	}
 	measured := tune.Open(t.TempDir(), cpu.Machine(2), nil)
-	sparseStep(t, engine.Options{Kept: kept, ByRule: true, Timings: measured})
+	sparseStep(t, engine.Options{Numerics: engine.Numerics{Kept: kept, ByRule: true}, Reuse: engine.Reuse{Timings: measured}})
 	raced := 0
 	// says is a table in which kernels of kept blocks take a tenth of the others' time, or ten
 	// times theirs.
@@ -112,7 +112,7 @@ func TestZeroBlocks(t *testing.T) {
 		table *tune.Table
 		want  int
 	}{{"without a table", nil, 0}, {"by a table where they win", says(true), 5}, {"by a table where they lose", says(false), 0}} {
-		p, o, g := sparseStep(t, engine.Options{Kept: kept, ByRule: true, Timings: c.table})
+		p, o, g := sparseStep(t, engine.Options{Numerics: engine.Numerics{Kept: kept, ByRule: true}, Reuse: engine.Reuse{Timings: c.table}})
 		same(c.what, o, g)
 		if n := count(p); n != c.want {
 			t.Errorf("%s %d kernels leave blocks out, want %d: %v", c.what, n, c.want, kernelNames(p))
@@ -138,7 +138,7 @@ func TestZeroBlocks(t *testing.T) {
 func TestZeroBlocksOfAnotherShape(t *testing.T) {
 	g, kept := pruned(t)
 	kept["last"] = kept["last"][1:]
-	_, err := engine.Compile(g, engine.Options{Kept: kept})
+	_, err := engine.Compile(g, engine.Options{Numerics: engine.Numerics{Kept: kept}})
 	if exit.CodeOf(err) != exit.Usage || !errors.Is(err, op.ErrShape) || !strings.Contains(fmt.Sprint(err), "last") {
 		t.Errorf("%v, want a usage error that names the filter", err)
 	}

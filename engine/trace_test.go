@@ -13,7 +13,7 @@ import (
 // convolutions are backward, the work adds up to the plan's, and layers have their names.
 func TestTimeline(t *testing.T) {
 	for _, backend := range available(t) {
-		p := compile(t, unet(t, 2, 1), engine.Options{Backend: backend, Profile: true})
+		p := compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: backend}, Debug: engine.Debug{Profile: true}})
 		if len(p.Timeline(engine.Peaks{})) != 0 {
 			t.Errorf("%s: a timeline before the first run", backend)
 		}
@@ -54,7 +54,7 @@ func TestTimeline(t *testing.T) {
 			}
 		}
 	}
-	p := compile(t, unet(t, 2, 1), engine.Options{Backend: "ref"})
+	p := compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: "ref"}})
 	if err := p.Run(context.Background(), 0); err != nil || p.Timeline(engine.Peaks{}) != nil {
 		t.Errorf("without Profile: error %v, a timeline of %d", err, len(p.Timeline(engine.Peaks{})))
 	}

@@ -38,7 +38,7 @@ func (r training) compile(n network, c *comm.Comm) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compile(g, c, r.mesh, engine.Options{Backend: cmp.Or(r.device, "ref"), Winograd: true, ByRule: true}, func(s *gradientSums) {
+	return compile(g, c, r.mesh, engine.Options{Device: engine.Device{Backend: cmp.Or(r.device, "ref")}, Numerics: engine.Numerics{Winograd: true, ByRule: true}}, func(s *gradientSums) {
 		if r.size > 0 {
 			s.size = r.size
 		}
@@ -65,7 +65,7 @@ func (r training) on(c *comm.Comm, n network) (out outcome, err error) {
 			if err != nil {
 				return out, err
 			}
-			q, err := engine.Compile(g, engine.Options{Backend: "ref", Store: average})
+			q, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Reuse: engine.Reuse{Store: average}})
 			if err != nil {
 				return out, err
 			}

@@ -50,7 +50,7 @@ func parsed(t testing.TB, text string) Mesh {
 // In float64 a network gives the same where axes of the mesh cut other axes of small fields
 // than of large ones, or channels.
 func TestShardUnlikeStages(t *testing.T) {
-	o := engine.Options{Backend: "ref", Float64: true}
+	o := engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}}
 	n := deep(graph.Shape{2, 3, 2, 8, 16})
 	one, err := n.run(t, nil, comm.Free, o)
 	if err != nil {
@@ -97,7 +97,7 @@ func (n network) mustCut(t *testing.T, m Mesh, cuts []string) {
 // not begin at a block of channels.
 func TestShardUnlikeStagesOnCPU(t *testing.T) {
 	for _, n := range []network{deep(graph.Shape{2, 5, 2, 8, 16}), unet("joins off blocks", graph.Shape{2, 5, 2, 8, 16}, 9, false)} {
-		o := engine.Options{Winograd: true, ByRule: true}
+		o := engine.Options{Numerics: engine.Numerics{Winograd: true, ByRule: true}}
 		one, err := n.run(t, nil, comm.Free, o)
 		if exit.CodeOf(err) == exit.NoDevice {
 			t.Skip("skipped: no device: ", err)

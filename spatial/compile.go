@@ -3,6 +3,7 @@ package spatial
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -89,23 +90,10 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 			}
 			return deferSums(u)
 		}})
-	o.TakeGrad = func(param string, x backend.Tensor) { p.sums.shards.take(param, x) }
-	o.Finish = p.sums.finish
-	shared := &buffers{}
-	o.Kernels = map[string]func(backend.Request) (backend.Kernel, error){
-		gather.Name: func(q backend.Request) (backend.Kernel, error) { return gatherKernel(c, shared, q) },
-		frame.Name:  func(q backend.Request) (backend.Kernel, error) { return frameKernel(c, shared, q) },
-		crop.Name:   cropKernel,
-		sumRanks.Name: func(q backend.Request) (backend.Kernel, error) {
-			return sumKernel(groups[q.Attrs.(along).String()], q)
-		},
-		sumLater.Name: p.sums.prepare,
-		joinMoments.Name: func(q backend.Request) (backend.Kernel, error) {
-			return joinKernel(groups[q.Attrs.(counted).String()], q)
-		},
-	}
+	e := &extension{plan: p, c: c, groups: groups, log: o.Log, shared: &buffers{}}
+	o.Extension = e
 	if o.Backend != "" && o.Backend != "cpu" && o.Backend != "ref" {
-		p.onDevices(&o, c, groups)
+		o.Extension = &deviceExtension{e}
 	}
 	if p.Plan, err = engine.Compile(g, o); err != nil {
 		return nil, err
@@ -125,6 +113,38 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 	}
 	return p, nil
 }
+
+// extension runs the operations between ranks of a plan, by the memory of the program.
+type extension struct {
+	engine.NoExtension
+	plan   *Plan
+	c      *comm.Comm
+	groups map[string]*comm.Comm
+	log    *slog.Logger
+	shared *buffers
+}
+
+// Kernels are those of all operations of this package.
+func (e *extension) Kernels() map[string]func(backend.Request) (backend.Kernel, error) {
+	return map[string]func(backend.Request) (backend.Kernel, error){
+		gather.Name: func(q backend.Request) (backend.Kernel, error) { return gatherKernel(e.c, e.shared, q) },
+		frame.Name:  func(q backend.Request) (backend.Kernel, error) { return frameKernel(e.c, e.shared, q) },
+		crop.Name:   cropKernel,
+		sumRanks.Name: func(q backend.Request) (backend.Kernel, error) {
+			return sumKernel(e.groups[q.Attrs.(along).String()], q)
+		},
+		sumLater.Name: e.plan.sums.prepare,
+		joinMoments.Name: func(q backend.Request) (backend.Kernel, error) {
+			return joinKernel(e.groups[q.Attrs.(counted).String()], q)
+		},
+	}
+}
+
+// Finish ends the sums of gradients.
+func (e *extension) Finish(err error) error { return e.plan.sums.finish(err) }
+
+// TakeGrad puts a gradient into the shards.
+func (e *extension) TakeGrad(param string, x backend.Tensor) { e.plan.sums.shards.take(param, x) }
 
 // SumCosts is what the sums of gradients have cost this rank so far.
 func (p *Plan) SumCosts() SumCosts { return p.sums.costs }

@@ -62,7 +62,7 @@ func TestShardOnDevices(t *testing.T) {
 			if c.precision == "bf16" && n.name == "MS-SSIM" || c.precision == "f16" && n.name != "U-Net, periodic" {
 				continue // nothing of it is stored so, or nothing else than in the U-Net
 			}
-			o := engine.Options{Backend: "emulated", Precision: c.precision}
+			o := engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: c.precision}}
 			onEmulated(t, true, false)
 			one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Free, o)
 			if err != nil {
@@ -125,7 +125,7 @@ func TestNothingCrossesTheHost(t *testing.T) {
 			return b, err
 		}
 		if err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
-			p, err := Compile(g, c, m, engine.Options{Backend: "emulated", Precision: "bf16", Store: engine.NewStore()})
+			p, err := Compile(g, c, m, engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: "bf16"}, Reuse: engine.Reuse{Store: engine.NewStore()}})
 			if err != nil {
 				return err
 			}
@@ -297,7 +297,7 @@ func TestRankFailsOnDevice(t *testing.T) {
 	errs := make([]error, m.Size())
 	lost := errors.New("the link is lost")
 	_ = comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
-		p, err := Compile(g, c, m, engine.Options{Backend: "emulated", Store: engine.NewStore()})
+		p, err := Compile(g, c, m, engine.Options{Device: engine.Device{Backend: "emulated"}, Reuse: engine.Reuse{Store: engine.NewStore()}})
 		if err != nil {
 			return err
 		}
@@ -332,7 +332,7 @@ func (w waiting) Prepare(q backend.Request) (backend.Kernel, error) {
 func TestAllRanksRecordAlike(t *testing.T) {
 	n, m := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false), Mesh{{Name: "data", Size: 2}}
 	onEmulated(t, true, true)
-	want, err := n.run(t, m, comm.Free, engine.Options{Backend: "emulated"})
+	want, err := n.run(t, m, comm.Free, engine.Options{Device: engine.Device{Backend: "emulated"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestAllRanksRecordAlike(t *testing.T) {
 		}
 		return b, err
 	}
-	got, err := n.run(t, m, comm.Free, engine.Options{Backend: "emulated"})
+	got, err := n.run(t, m, comm.Free, engine.Options{Device: engine.Device{Backend: "emulated"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func named(t *testing.T, name string) network {
 // arrive: when they are late and overtake each other, and in every order that a seed draws.
 func TestShardInAnyOrder(t *testing.T) {
 	n := named(t, "U-Net, periodic")
-	o := engine.Options{Backend: "ref"}
+	o := engine.Options{Device: engine.Device{Backend: "ref"}}
 	for _, m := range []Mesh{{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "level", Size: 2}}} {
 		want, err := n.run(t, m, comm.Free, o)
 		if err != nil {
@@ -66,11 +66,11 @@ func TestShardLosesAMessage(t *testing.T) {
 		}
 		return false
 	}}
-	if _, err := n.run(t, m, comm.Replay(1).With(count), engine.Options{Backend: "ref"}); err != nil {
+	if _, err := n.run(t, m, comm.Replay(1).With(count), engine.Options{Device: engine.Device{Backend: "ref"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []int{sent - 1, sent - 2} { // behind an earlier one the next may take its place
-		_, err := n.run(t, m, comm.Free.With(comm.Faults{Lose: func(from, to, n int) bool { return from == 1 && n == at }}), engine.Options{Backend: "ref"})
+		_, err := n.run(t, m, comm.Free.With(comm.Faults{Lose: func(from, to, n int) bool { return from == 1 && n == at }}), engine.Options{Device: engine.Device{Backend: "ref"}})
 		if err == nil || !strings.Contains(err.Error(), "rank 0 for a message of rank 1") {
 			t.Errorf("message %d of %d: %v", at, sent, err)
 		}

@@ -88,7 +88,7 @@ func TestConvolutionsReadFrames(t *testing.T) {
 	n := unet("U-Net", graph.Shape{2, 17, 2, 32, 64}, 6, true)
 	for _, m := range []Mesh{{{Name: "lat", Size: 2}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}} {
 		err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
-			p, err := Compile(n.graph(t), c, m, engine.Options{Winograd: true, ByRule: true, Store: engine.NewStore()})
+			p, err := Compile(n.graph(t), c, m, engine.Options{Numerics: engine.Numerics{Winograd: true, ByRule: true}, Reuse: engine.Reuse{Store: engine.NewStore()}})
 			if err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func TestConvolutionsReadFrames(t *testing.T) {
 // A bound on memory and scratch is kept on ranks too, with the same bits.
 func TestRanksInLessMemory(t *testing.T) {
 	n, m := unet("U-Net", graph.Shape{1, 17, 2, 32, 64}, 6, true), Mesh{{Name: "lat", Size: 2}}
-	o := engine.Options{Winograd: true, ByRule: true}
+	o := engine.Options{Numerics: engine.Numerics{Winograd: true, ByRule: true}}
 	all, err := n.run(t, m, comm.Free, o)
 	if exit.CodeOf(err) == exit.NoDevice {
 		t.Skip("skipped: no device: ", err)
@@ -145,7 +145,7 @@ func TestRanksInLessMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.MemoryLimit = (arena + scratch) * 9 / 10
+	o.Memory.Limit = (arena + scratch) * 9 / 10
 	less, err := n.run(t, m, comm.Free, o)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestRanksInLessMemory(t *testing.T) {
 	if err := less.compare(all, 0, 0); err != nil {
 		t.Error(err)
 	}
-	o.MemoryLimit, o.Workspace = 0, scratch
+	o.Memory.Limit, o.Workspace = 0, scratch
 	if less, err = n.run(t, m, comm.Free, o); err != nil {
 		t.Fatal(err)
 	}

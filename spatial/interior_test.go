@@ -98,7 +98,7 @@ func TestInteriorRunsBesideTheHalo(t *testing.T) {
 				return askedDevices{d, dev.(askedBackend).asked}, why, err
 			}
 		}
-		r, err := n.run(t, m, comm.Free, engine.Options{Backend: "emulated", Precision: "bf16"})
+		r, err := n.run(t, m, comm.Free, engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: "bf16"}})
 		if err != nil {
 			t.Fatal(err)
 		}

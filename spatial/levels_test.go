@@ -11,7 +11,7 @@ import (
 // In float64 a U-Net over four levels gives the same when the levels are cut into three or
 // four parts, of one level or more, alone and with longitudes.
 func TestShardLevels(t *testing.T) {
-	o := engine.Options{Backend: "ref", Float64: true}
+	o := engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}}
 	n := unet("U-Net of four levels", graph.Shape{2, 3, 4, 8, 16}, 1, true)
 	one, err := n.run(t, Mesh{{Name: "level", Size: 1}}, comm.Free, o)
 	if err != nil {

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"maps"
 	"slices"
 
-	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -382,9 +380,12 @@ func (o *onDevices) begin() error {
 	return nil
 }
 
-// onDevices lets the plan exchange values between devices where they can.
-func (p *Plan) onDevices(o *engine.Options, c *comm.Comm, groups map[string]*comm.Comm) {
-	prepare := o.Kernels
+// deviceExtension lets a plan exchange values between devices where they can.
+type deviceExtension struct{ *extension }
+
+// native are the kernels of operations whose values stay on devices.
+func (e *deviceExtension) native() map[string]func(backend.Request) (backend.Kernel, error) {
+	p := e.plan
 	native := map[string]func(backend.Request) (backend.Kernel, error){
 		gather.Name:      func(q backend.Request) (backend.Kernel, error) { return p.devices.gather(q) },
 		crop.Name:        func(q backend.Request) (backend.Kernel, error) { return p.devices.crop(q) },
@@ -394,65 +395,83 @@ func (p *Plan) onDevices(o *engine.Options, c *comm.Comm, groups map[string]*com
 	if !p.sums.shared { // whose optimiser is the program's
 		native[sumLater.Name] = func(q backend.Request) (backend.Kernel, error) { return p.devices.later(p.sums, q) }
 	}
-	o.Kernels = maps.Clone(prepare)
-	names := map[string]bool{}
-	for name, there := range native {
-		here := prepare[name]
-		names[name] = true
-		o.Kernels[name] = func(q backend.Request) (backend.Kernel, error) {
-			if p.devices == nil {
+	return native
+}
+
+// Kernels are those on devices, once these are joined.
+func (e *deviceExtension) Kernels() map[string]func(backend.Request) (backend.Kernel, error) {
+	all := e.extension.Kernels()
+	for name, there := range e.native() {
+		here := all[name]
+		all[name] = func(q backend.Request) (backend.Kernel, error) {
+			if e.plan.devices == nil {
 				return here(q)
 			}
 			return there(q)
 		}
 	}
-	o.Opened = func(dev backend.Backend) (map[string]bool, error) {
-		devices, said, err := link(c, dev)
-		if _, away := dev.(backend.Remote); err != nil || !away {
-			return nil, err
-		}
-		p.links = said
-		if o.Log != nil {
-			o.Log.Info("halos and gradients are exchanged", "by", said)
-		}
-		if devices == nil {
-			return nil, nil
-		}
-		p.devices = &onDevices{c: c, groups: groups, dev: dev.(packer), devices: devices, peers: map[string]backend.Peers{}}
-		return names, nil
+	return all
+}
+
+// Opened joins the devices of the ranks.
+func (e *deviceExtension) Opened(dev backend.Backend) (map[string]bool, error) {
+	devices, said, err := link(e.c, dev)
+	if _, away := dev.(backend.Remote); err != nil || !away {
+		return nil, err
 	}
-	o.Agree = func(x []int64) error {
-		all, err := comm.AllGather(c, x)
-		if err != nil {
-			return err
-		}
-		for i, v := range all {
-			x[i%len(x)] = max(x[i%len(x)], v)
-		}
+	e.plan.links = said
+	if e.log != nil {
+		e.log.Info("halos and gradients are exchanged", "by", said)
+	}
+	if devices == nil {
+		return nil, nil
+	}
+	e.plan.devices = &onDevices{c: e.c, groups: e.groups, dev: dev.(packer), devices: devices, peers: map[string]backend.Peers{}}
+	names := map[string]bool{}
+	for name := range e.native() {
+		names[name] = true
+	}
+	return names, nil
+}
+
+// Agree takes the largest numbers of all ranks.
+func (e *deviceExtension) Agree(x []int64) error {
+	all, err := comm.AllGather(e.c, x)
+	if err != nil {
+		return err
+	}
+	for i, v := range all {
+		x[i%len(x)] = max(x[i%len(x)], v)
+	}
+	return nil
+}
+
+// Ended adds the error of the devices.
+func (e *deviceExtension) Ended(err error) error {
+	if e.plan.devices == nil {
+		return err
+	}
+	return errors.Join(err, e.plan.devices.devices.Err())
+}
+
+// Closed leaves the devices of the other ranks.
+func (e *deviceExtension) Closed() error {
+	on := e.plan.devices
+	if on == nil {
 		return nil
 	}
-	o.Ended = func(err error) error {
-		if p.devices == nil {
-			return err
-		}
-		return errors.Join(err, p.devices.devices.Err())
+	if !on.begun { // others may be waiting for this rank
+		_ = on.devices.Abort(errors.New("the plan of this rank could not be made")) // its error says why
 	}
-	o.Closed = func() error {
-		if p.devices == nil {
-			return nil
-		}
-		if !p.devices.begun { // others may be waiting for this rank
-			_ = p.devices.devices.Abort(errors.New("the plan of this rank could not be made")) // its error says why
-		}
-		return p.devices.devices.Close()
+	return on.devices.Close()
+}
+
+// Finish has the devices give up where a kernel failed.
+func (e *deviceExtension) Finish(err error) error {
+	if on := e.plan.devices; err != nil && on != nil {
+		err = errors.Join(err, on.devices.Abort(err))
 	}
-	finish := o.Finish
-	o.Finish = func(err error) error {
-		if err != nil && p.devices != nil {
-			err = errors.Join(err, p.devices.devices.Abort(err))
-		}
-		return finish(err)
-	}
+	return e.extension.Finish(err)
 }
 
 // Links says how the devices of the ranks exchange values, and why not otherwise; empty where there are no devices with

@@ -154,7 +154,7 @@ func Starts(n, p, unit int) []int {
 // follow carries cuts from the operand of a window to the result.
 func (s *sharding) follow(n *graph.Node) {
 	shapes := s.g.InShapes(n)
-	if n.Op.Name == "reshape" {
+	if n.Op.Split == graph.SplitReshape {
 		for i := range shapes[0] {
 			if j, ok := sameAxis(shapes[0], n.Shape, i); ok && len(shapes[0]) == 5 && len(n.Shape) == 5 {
 				s.scaled(axisSize{i, shapes[0][i]}, axisSize{j, n.Shape[j]})
@@ -291,7 +291,7 @@ func (s *sharding) own(id, rank int) Box {
 func (s *sharding) operation(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	w := n.Op.Window(s.g.InShapes(n), n.Attrs)
 	fields := slices.ContainsFunc(n.In, func(id int) bool { return s.field[id] })
-	if !fields && n.Op.Name != "broadcast" {
+	if !fields && n.Op.Split != graph.SplitStretch {
 		return graph.Value{}
 	}
 	s.field[n.ID] = len(n.Shape) == 5 && w.Against == 0
@@ -301,24 +301,27 @@ func (s *sharding) operation(b *graph.Builder, n *graph.Node, in []graph.Value) 
 	if w.Unshared {
 		s.wholeChannels(n.ID)
 	}
-	_, axis := n.Attrs.(op.AxisAttention)
-	switch {
-	case axis:
+	switch n.Op.Split {
+	case graph.SplitAxis:
 		return s.alongAxis(b, n, in)
+	case graph.SplitReshape:
+		return s.reshape(b, n, in)
+	case graph.SplitDraw:
+		return s.dropout(b, n, in)
+	case graph.SplitMoments:
+		return s.moments(b, n, in)
+	case graph.SplitMomentsGrad:
+		return s.momentsGrad(b, n, in)
+	}
+	switch n.Op.Moves {
+	case graph.Joins:
+		return s.concat(b, n, in)
+	case graph.Takes, graph.Embeds:
+		return s.slice(b, n, in)
+	}
+	switch {
 	case w.Samples > 0:
 		return s.sets(b, n, in, w)
-	case n.Op.Name == "reshape":
-		return s.reshape(b, n, in)
-	case n.Op.Name == "concat":
-		return s.concat(b, n, in)
-	case n.Op.Name == "slice", n.Op.Name == "embed":
-		return s.slice(b, n, in)
-	case n.Op.Name == "dropout":
-		return s.dropout(b, n, in)
-	case n.Op.Name == "channel_moments":
-		return s.moments(b, n, in)
-	case n.Op.Name == "channel_moments_grad":
-		return s.momentsGrad(b, n, in)
 	case w.Against > 0 && w.Unshared:
 		return s.againstPoints(b, n, in, w)
 	case w.Against > 0:
@@ -393,8 +396,7 @@ func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room fun
 // joins what came: operations that read joins in parts then read no copy of the whole.
 func (s *sharding) fetchParts(b *graph.Builder, id int, need, room func(rank int) Box) graph.Value {
 	n := s.g.Nodes[id]
-	a, ok := n.Attrs.(op.AlongAxis)
-	if !ok || n.Op.Name != "concat" || a.Axis != 1 || len(n.Shape) != 5 {
+	if !op.JoinsChannels(n) || len(n.Shape) != 5 {
 		return graph.Value{}
 	}
 	parts := make([]graph.Value, len(n.In))

@@ -369,7 +369,7 @@ func (n network) fits(m Mesh) bool {
 // In float64 on the reference backend every network gives the same on every mesh, but
 // for rounding.
 func TestShard(t *testing.T) {
-	o := engine.Options{Backend: "ref", Float64: true}
+	o := engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}}
 	for _, n := range networks {
 		one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Free, o)
 		if err != nil {
@@ -408,7 +408,7 @@ func TestShardOnCPU(t *testing.T) {
 		precision         string
 		forward, gradient float64
 	}{{"f32", 1e-6, 1e-5}, {"bf16", 1e-2, 5e-2}} {
-		o := engine.Options{Winograd: true, ByRule: true, Precision: c.precision}
+		o := engine.Options{Numerics: engine.Numerics{Winograd: true, ByRule: true, Precision: c.precision}}
 		for _, n := range nets {
 			one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Free, o)
 			if exit.CodeOf(err) == exit.NoDevice {

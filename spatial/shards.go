@@ -93,7 +93,7 @@ func keep[T float32 | float64](s *Shards, param string, x []T) {
 	}
 }
 
-// take is engine.Options.TakeGrad.
+// take is engine.Extension.TakeGrad.
 func (s *Shards) take(param string, g backend.Tensor) {
 	switch {
 	case g.F64 != nil:

@@ -56,7 +56,7 @@ func (s *sharding) slice(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 	size := s.g.Nodes[id].Shape[a.Axis]
 	whole := s.cut(n.ID, a.Axis).Mesh == "" && s.cut(id, a.Axis).Mesh == ""
 	shift := a.Lo
-	if n.Op.Name == "embed" {
+	if n.Moves(graph.Embeds) {
 		shift = -a.Lo
 	}
 	room := func(r int) Box {

@@ -63,7 +63,7 @@ func TestBiasStartsAtZero(t *testing.T) {
 		if want := (graph.Shape{2, 2, 2, c.grid[0], c.grid[1]}); !local.Shape().Equal(want) {
 			t.Errorf("result %v, want %v", local.Shape(), want)
 		}
-		p, err := engine.Compile(g, engine.Options{Backend: "ref", Mode: engine.Infer})
+		p, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Mode: engine.Infer})
 		if err != nil {
 			t.Fatal(err)
 		}

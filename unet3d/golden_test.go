@@ -33,7 +33,7 @@ func golden(t *testing.T, file, backend string, build func(*graph.Builder, graph
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := engine.Compile(g, engine.Options{Backend: backend, Mode: engine.Infer})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: backend}, Mode: engine.Infer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestForwardOracle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := engine.Compile(g, engine.Options{Backend: "ref", Float64: true, Mode: engine.Infer})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}, Mode: engine.Infer})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,11 +75,11 @@ func TestTrainingWithChannelsLast(t *testing.T) {
 		least float64
 		most  float64
 	}{
-		{engine.Options{Backend: "ref"}, 1, 0, 0},
-		{engine.Options{Backend: "emulated"}, 1, 0, 1e-5},
-		{engine.Options{Backend: "emulated", Precision: "bf16"}, 1, 1e-3, 0.1},
-		{engine.Options{Backend: "emulated", Precision: "f16"}, 0x1p12, 1e-4, 0.03},
-		{engine.Options{Backend: "emulated", Precision: "f16"}, 0x1p-16, 0.2, 1},
+		{engine.Options{Device: engine.Device{Backend: "ref"}}, 1, 0, 0},
+		{engine.Options{Device: engine.Device{Backend: "emulated"}}, 1, 0, 1e-5},
+		{engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: "bf16"}}, 1, 1e-3, 0.1},
+		{engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: "f16"}}, 0x1p12, 1e-4, 0.03},
+		{engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: "f16"}}, 0x1p-16, 0.2, 1},
 	} {
 		p, err := engine.Compile(g, c.o)
 		if err != nil {
@@ -165,7 +165,7 @@ func init() {
 func TestNothingRunsOnTheProcessor(t *testing.T) {
 	check := func(name string, g *graph.Graph) {
 		t.Helper()
-		for _, o := range []engine.Options{{Precision: "bf16"}, {Mode: engine.Infer}} {
+		for _, o := range []engine.Options{{Numerics: engine.Numerics{Precision: "bf16"}}, {Mode: engine.Infer}} {
 			o.Backend = "idle"
 			p, err := engine.Compile(g, o)
 			if err != nil {

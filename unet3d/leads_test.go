@@ -172,7 +172,7 @@ func gradientOf(t *testing.T, x graph.Shape, build func(*graph.Builder, graph.Va
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := engine.Compile(g, engine.Options{Backend: "ref", Float64: true})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestTruncation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := engine.Compile(g, engine.Options{Backend: "ref"})
+		plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestLeadNetworksStartAsUNets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := engine.Compile(g, engine.Options{Backend: "ref", Mode: engine.Infer})
+		plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Mode: engine.Infer})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -394,17 +394,17 @@ func TestLeadsInLessMemory(t *testing.T) {
 // inLeastMemory compiles a graph with all results kept, and in the least memory that is found.
 func inLeastMemory(t *testing.T, build func() *graph.Graph) (all, least *engine.Plan) {
 	t.Helper()
-	o := engine.Options{Backend: "cpu", ByRule: true}
+	o := engine.Options{Device: engine.Device{Backend: "cpu"}, Numerics: engine.Numerics{ByRule: true}}
 	all, err := engine.Compile(build(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var small *pass.TooSmall
-	o.MemoryLimit = 1
+	o.Memory.Limit = 1
 	if _, err := engine.Compile(build(), o); !errors.As(err, &small) {
 		t.Fatalf("in one byte: error %v", err)
 	}
-	o.MemoryLimit = small.Smallest
+	o.Memory.Limit = small.Smallest
 	if least, err = engine.Compile(build(), o); err != nil {
 		t.Fatal(err)
 	}

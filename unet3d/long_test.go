@@ -225,7 +225,7 @@ func TestLongLosses(t *testing.T) {
 		name := fmt.Sprintf("base %d, %d²", r.base, r.cols)
 		began := time.Now()
 		direct := r.curves(t, engine.Options{}, longRate)
-		p := compiled(t, r.graph(t, 1), engine.Options{ByRule: true, Winograd: true})
+		p := compiled(t, r.graph(t, 1), engine.Options{Numerics: engine.Numerics{ByRule: true, Winograd: true}})
 		variance := r.draw(p, longSteps-1)
 		p.Close()
 		t.Logf("%s: loss %.3f at first, %.3f ± %.3f over the last %d of %d steps, for a target of variance %.2f",
@@ -233,7 +233,7 @@ func TestLongLosses(t *testing.T) {
 		if !(mean(direct.last()) < 0.7*variance) {
 			t.Errorf("%s: the direct runs learn nothing", name)
 		}
-		winograd := r.curves(t, engine.Options{Winograd: true}, longRate).from(direct)
+		winograd := r.curves(t, engine.Options{Numerics: engine.Numerics{Winograd: true}}, longRate).from(direct)
 		t.Logf("%s: Winograd differs by %v", name, winograd)
 		if !winograd.within() || !(winograd.whole > 0) {
 			t.Errorf("%s: losses differ by more than seeds do, or not at all", name)
@@ -244,7 +244,7 @@ func TestLongLosses(t *testing.T) {
 		}
 		less := winograd.whole
 		for _, precision := range precisions {
-			half := r.curves(t, engine.Options{Winograd: true, Precision: precision}, longRate).from(direct)
+			half := r.curves(t, engine.Options{Numerics: engine.Numerics{Winograd: true, Precision: precision}}, longRate).from(direct)
 			t.Logf("%s: %s differs by %v", name, precision, half)
 			if !half.within() || !(half.whole > less) {
 				t.Errorf("%s: losses in %s differ by more than seeds do, or are those of more precise kernels", name, precision)
@@ -252,7 +252,7 @@ func TestLongLosses(t *testing.T) {
 			less = half.whole
 		}
 		if r.base == 8 {
-			wrong := r.curves(t, engine.Options{Winograd: true}, 2*longRate).from(direct)
+			wrong := r.curves(t, engine.Options{Numerics: engine.Numerics{Winograd: true}}, 2*longRate).from(direct)
 			t.Logf("%s: twice the learning rate differs by %v", name, wrong)
 			if wrong.within() {
 				t.Errorf("%s: twice the learning rate is not told from another seed", name)
@@ -293,18 +293,18 @@ func TestLongHalfOfTheActivations(t *testing.T) {
 		precision string
 	}{{longRun{8, 256, 256}, "f32"}, {longRun{8, 256, 256}, "bf16"}, {longRun{32, 352, 704}, "f32"}} {
 		g, precision := c.graph(t, 1), fmt.Sprintf("base %d, %d×%d, %s", c.base, c.rows, c.cols, c.precision)
-		o := engine.Options{Threads: longThreads, Winograd: true, ByRule: true, Precision: c.precision}
+		o := engine.Options{Device: engine.Device{Threads: longThreads}, Numerics: engine.Numerics{Winograd: true, ByRule: true, Precision: c.precision}}
 		all := compiled(t, g, o)
 		defer all.Close()
-		o.MemoryLimit = memoryOf(all) - kept(all)/2
+		o.Memory.Limit = memoryOf(all) - kept(all)/2
 		half := compiled(t, g, o)
 		defer half.Close()
 		mib := func(n int64) float64 { return float64(n) / (1 << 20) }
 		t.Logf("%s: arena and scratch of %.1f MiB, of these %.1f activations; bound %.1f MiB, taken %.1f",
-			precision, mib(memoryOf(all)), mib(kept(all)), mib(o.MemoryLimit), mib(memoryOf(half)))
+			precision, mib(memoryOf(all)), mib(kept(all)), mib(o.Memory.Limit), mib(memoryOf(half)))
 		notes := half.Graph().Notes
-		if memoryOf(half) > o.MemoryLimit || half.FLOPs() != all.FLOPs() || len(notes) == len(all.Graph().Notes) {
-			t.Fatalf("%s: %d bytes for a bound of %d, %d useful operations of %d, notes %q", precision, memoryOf(half), o.MemoryLimit, half.FLOPs(), all.FLOPs(), notes)
+		if memoryOf(half) > o.Memory.Limit || half.FLOPs() != all.FLOPs() || len(notes) == len(all.Graph().Notes) {
+			t.Fatalf("%s: %d bytes for a bound of %d, %d useful operations of %d, notes %q", precision, memoryOf(half), o.Memory.Limit, half.FLOPs(), all.FLOPs(), notes)
 		}
 		t.Logf("%s: %s", precision, notes[len(notes)-1])
 		want, got := trained(t, all), trained(t, half)

@@ -29,7 +29,7 @@ func newMembersNet(t *testing.T, backend string, x graph.Shape, build func(*grap
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := engine.Compile(g, engine.Options{Backend: backend, Mode: engine.Infer, ByRule: true, Winograd: true})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: backend}, Mode: engine.Infer, Numerics: engine.Numerics{ByRule: true, Winograd: true}})
 	if exit.CodeOf(err) == exit.NoDevice {
 		t.Skip("skipped: no device: ", err)
 	}
@@ -109,7 +109,7 @@ func TestMemberEncoderLearns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := engine.Compile(g, engine.Options{Backend: "ref"})
+		plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}})
 		if err != nil {
 			t.Fatal(err)
 		}

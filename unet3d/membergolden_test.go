@@ -57,7 +57,7 @@ func goldenGradient(t *testing.T, file, backend string, build func(*graph.Builde
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := engine.Compile(g, engine.Options{Backend: backend, ByRule: true, Winograd: true})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: backend}, Numerics: engine.Numerics{ByRule: true, Winograd: true}})
 	if exit.CodeOf(err) == exit.NoDevice {
 		t.Skip("skipped: no device: ", err)
 	}

@@ -77,7 +77,7 @@ func TestSameBitsInLessMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, backend := range []string{"ref", "cpu"} {
-			o := engine.Options{Backend: backend, Threads: 2, Winograd: true}
+			o := engine.Options{Device: engine.Device{Backend: backend, Threads: 2}, Numerics: engine.Numerics{Winograd: true}}
 			all, err := engine.Compile(g, o)
 			if exit.CodeOf(err) == exit.NoDevice && backend != "ref" {
 				t.Logf("left out: %v", err)
@@ -90,22 +90,22 @@ func TestSameBitsInLessMemory(t *testing.T) {
 			want := trained(t, all)
 			o.Choices = all.Choices() // the same kernels
 
-			o.MemoryLimit = 1
+			o.Memory.Limit = 1
 			_, err = engine.Compile(g, o)
 			var small *pass.TooSmall
 			if !errors.As(err, &small) || exit.CodeOf(err) != exit.NoDevice {
 				t.Fatalf("%s on %s in one byte: error %v", name, backend, err)
 			}
 			least, arena := small.Smallest, int64(0)
-			o.MemoryLimit = least - 1
+			o.Memory.Limit = least - 1
 			if _, err = engine.Compile(g, o); exit.CodeOf(err) != exit.NoDevice {
 				t.Errorf("%s on %s in one byte less than the least, %d: error %v", name, backend, least, err)
 			}
 			for _, share := range []int64{0, 1} { // quarters of the way from the least to all
-				o.MemoryLimit = least + share*(all.ArenaBytes()-arena)/4
+				o.Memory.Limit = least + share*(all.ArenaBytes()-arena)/4
 				p, err := engine.Compile(g, o)
 				if err != nil {
-					t.Fatalf("%s on %s in %d of %d bytes: %v", name, backend, o.MemoryLimit, all.ArenaBytes(), err)
+					t.Fatalf("%s on %s in %d of %d bytes: %v", name, backend, o.Memory.Limit, all.ArenaBytes(), err)
 				}
 				defer p.Close()
 				if share == 0 {
@@ -114,9 +114,9 @@ func TestSameBitsInLessMemory(t *testing.T) {
 				if 10*arena > 8*all.ArenaBytes() {
 					t.Errorf("%s on %s: the least arena is %d of %d bytes", name, backend, arena, all.ArenaBytes())
 				}
-				if p.ArenaBytes()+p.ScratchBytes() > o.MemoryLimit || p.FLOPs() != all.FLOPs() {
+				if p.ArenaBytes()+p.ScratchBytes() > o.Memory.Limit || p.FLOPs() != all.FLOPs() {
 					t.Errorf("%s on %s: arena %d and scratch %d of %d bytes, %d useful operations of %d", name, backend,
-						p.ArenaBytes(), p.ScratchBytes(), o.MemoryLimit, p.FLOPs(), all.FLOPs())
+						p.ArenaBytes(), p.ScratchBytes(), o.Memory.Limit, p.FLOPs(), all.FLOPs())
 				}
 				var text strings.Builder
 				if err := p.Explain(&text); err != nil || !strings.Contains(text.String(), "are computed again") {
@@ -124,7 +124,7 @@ func TestSameBitsInLessMemory(t *testing.T) {
 				}
 				for i, got := range trained(t, p) {
 					if !sameBits(got, want[i]) {
-						t.Errorf("%s on %s in %d of %d bytes: part %d differs", name, backend, o.MemoryLimit, all.ArenaBytes(), i)
+						t.Errorf("%s on %s in %d of %d bytes: part %d differs", name, backend, o.Memory.Limit, all.ArenaBytes(), i)
 					}
 				}
 			}

@@ -27,7 +27,7 @@ func TestHalfOfTheGlobe(t *testing.T) {
 				t.Fatal(err)
 			}
 			dev := &cuda.Backend{} // only its estimates are asked for
-			u := &pass.Unit{Graph: own, ElemBytes: 4, MemoryLimit: limit, Layouts: dev, Precision: d, Seconds: dev.Seconds}
+			u := &pass.Unit{Graph: own, Device: pass.Device{ElemBytes: 4, Layouts: dev, Seconds: dev.Seconds}, Wanted: pass.Wanted{MemoryLimit: limit, Precision: d}}
 			u.Links = func() (toHost, fromHost float64, err error) { return 50e9, 50e9, nil }
 			if err := pass.Run(pass.List, u); err != nil {
 				t.Fatal(err)

@@ -80,7 +80,7 @@ func equalsPyTorch(t *testing.T, file, backend string, out int, body Body) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := engine.Compile(g, engine.Options{Backend: backend, Mode: mode})
+		plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: backend}, Mode: mode})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestBodiesStartAtZero(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := engine.Compile(g, engine.Options{Backend: "ref", Mode: engine.Infer})
+		plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Mode: engine.Infer})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,8 +44,7 @@ func BenchmarkPrunedPredict(b *testing.B) {
 				kept[n.Name] = op.Kept(k)
 			}
 			threads := runtime.GOMAXPROCS(0)
-			o := engine.Options{Threads: threads, Mode: engine.Infer, Winograd: true, ByRule: true, Store: engine.NewStore(),
-				Timings: tune.Open(b.TempDir(), cpu.Machine(threads), nil)}
+			o := engine.Options{Device: engine.Device{Threads: threads}, Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Reuse: engine.Reuse{Store: engine.NewStore(), Timings: tune.Open(b.TempDir(), cpu.Machine(threads), nil)}}
 			var plans [2]*engine.Plan
 			for i, k := range []map[string]op.Kept{nil, kept} {
 				o.Kept = k

@@ -21,7 +21,7 @@ import (
 // The U-Net has no layer there, and what a point of it sees, 2^Stages points wide and more, is as far as weather travels
 // between leads.
 //
-// The graph goes from lead to lead: with a limit of the memory (engine.Options.MemoryLimit) the activations of a
+// The graph goes from lead to lead: with a limit of the memory (engine.Memory.Limit) the activations of a
 // lead are computed again when its gradients are, and what is kept of others is input, output and state.
 type RecurrentUNet struct {
 	UNet  UNet // Levels is SharedLevels

@@ -32,7 +32,7 @@ func agree(ctx context.Context, c *config) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	judge, err := c.firstSteps(ctx, engine.Options{Backend: "ref", Float64: true})
+	judge, err := c.firstSteps(ctx, engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
 	if err != nil {
 		return nil, err
 	}

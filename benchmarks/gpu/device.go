@@ -11,7 +11,7 @@ import (
 func open(c *config) (backend.Backend, error) {
 	for _, b := range engine.Backends {
 		if b.Name == c.backend {
-			return b.Open(engine.Options{Threads: c.Threads})
+			return b.Open(engine.Options{Device: engine.Device{Threads: c.Threads}})
 		}
 	}
 	return nil, fmt.Errorf("there is no backend %q", c.backend)

@@ -60,7 +60,7 @@ func memory(ctx context.Context, c *config) (any, error) {
 // under measures the step under a bound of memory.
 func (c *config) under(ctx context.Context, limit int64) (m part, err error) {
 	o := c.options(c.backend)
-	o.MemoryLimit = limit
+	o.Memory.Limit = limit
 	start := time.Now()
 	t, err := c.trainer(o, 1)
 	if err != nil {

@@ -99,7 +99,7 @@ func (n network) flops() (int64, error) {
 
 // options are those of every plan on a device.
 func (n network) options(backend string) engine.Options {
-	return engine.Options{Backend: backend, Threads: n.Threads, Precision: precisions[n.Precision]}
+	return engine.Options{Device: engine.Device{Backend: backend, Threads: n.Threads}, Numerics: engine.Numerics{Precision: precisions[n.Precision]}}
 }
 
 // Adam's rate where only time is measured.

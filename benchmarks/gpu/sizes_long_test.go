@@ -133,7 +133,7 @@ func TestLongFullSizes(t *testing.T) {
 			}
 			p := plan()
 			if c.share > 0 {
-				o.MemoryLimit = int64(c.share * float64(p.MemoryBytes()))
+				o.Memory.Limit = int64(c.share * float64(p.MemoryBytes()))
 				if err := p.Close(); err != nil {
 					t.Fatal(err)
 				}

@@ -93,7 +93,7 @@ type Kernel struct {
 	// that is asked for later wait for what Run has begun. Both may be recorded, together.
 	Beside bool
 	// Late is true of a kernel whose result is there only when all kernels have run and what
-	// they started beside them has ended (engine.Options.Finish). If it has a Finish, that is called
+	// they started beside them has ended (engine.Extension.Finish). If it has a Finish, that is called
 	// behind the last kernel.
 	Late bool
 }

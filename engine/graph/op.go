@@ -34,6 +34,29 @@ type Op struct {
 	// AnyLayout marks operations that treat the blocks of a blocked value as they
 	// treat its channels. Attributes that are LayoutBound may name the one layout.
 	AnyLayout bool
+	// Split is the rule by which ranks share the operation.
+	Split Split
+	// Moves says that the result holds values of the operands alone.
+	Moves Move
+	// Fuses is the part that the operation has in fusions.
+	Fuses Fuse
+	// Conv describes a convolution or a gradient of one; nil for others.
+	Conv *Conv
+	// Filter is that of a layer of a network, whose channels can be removed; nil for others.
+	Filter *Filter
+	// Channels, where present, ties the channels of operands and result. Those of an
+	// operation with a scalar formula are tied point by point; else none can be removed.
+	Channels func(t Ties, in []Shape, out Shape, attrs any)
+	// Shrunk, where present, gives the attributes with which the operation computes what is
+	// left when channels are removed; where it is nil, they stay.
+	Shrunk func(attrs any, l Left) any
+	// Quantisable marks convolutions that can multiply codes of eight bits.
+	Quantisable bool
+	// KeepsCodes, where present, tells whether the result for codes is that for the values,
+	// as codes of the same scale.
+	KeepsCodes func(attrs any) bool
+	// Class is the kind of work where the window does not say it.
+	Class Class
 	// FLOPs counts the useful floating point operations of one execution.
 	FLOPs func(in []Shape, out Shape, attrs any) int64
 	// Bytes counts the memory that one execution must read and write.
@@ -65,11 +88,13 @@ type Local struct {
 }
 
 // Scalar is the formula of an elementwise operation of one, two or three
-// operands; exactly one field is set. Operands are broadcast.
+// operands; exactly one of F1, F2 and F3 is set. Operands are broadcast.
 type Scalar struct {
 	F1 func(x, p float64) float64
 	F2 func(x, y, p float64) float64
 	F3 func(x, y, z, p float64) float64
+	// ZeroFactor says that the result is 0 where any operand is.
+	ZeroFactor bool
 	// P is the parameter handed to the formula (a factor, an exponent).
 	P func(attrs any) float64
 }

@@ -1,6 +1,10 @@
 package op
 
-import "math"
+import (
+	"math"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
 
 // AxisAttention says which points attend to each other: those of a window along one axis.
 type AxisAttention struct {
@@ -253,6 +257,7 @@ var axisAttention = Define(Spec[AxisAttention]{
 		return []Value{axisAttentionGrad.add(b, a, in[0], in[1], dy), axisAttentionOffsets.add(b, a, in[0], in[1], dy)}
 	},
 	Window: func(in []Shape, a AxisAttention) Window { return a.window(in) },
+	Split:  graph.SplitAxis,
 	FLOPs:  func(in []Shape, _ Shape, a AxisAttention) int64 { return 4 * a.products(in[0]) },
 	Ref: func(c Call, a AxisAttention) {
 		clear(c.Out)
@@ -288,6 +293,7 @@ var axisAttentionGrad = Define(Spec[AxisAttention]{
 	NoGrad: firstOrder,
 	Shape:  func(in []Shape, a AxisAttention) (Shape, error) { return a.checkGrad(in, 0) },
 	Window: func(in []Shape, a AxisAttention) Window { return a.window(in) },
+	Split:  graph.SplitAxis,
 	FLOPs:  func(in []Shape, _ Shape, a AxisAttention) int64 { return 14 * a.products(in[0]) },
 	Ref: func(c Call, a AxisAttention) {
 		clear(c.Out)
@@ -317,6 +323,7 @@ var axisAttentionOffsets = Define(Spec[AxisAttention]{
 	Window: func(in []Shape, a AxisAttention) Window {
 		return Window{Whole: allBut(in[0], -1), Sums: true}
 	},
+	Split: graph.SplitAxis,
 	FLOPs: func(in []Shape, _ Shape, a AxisAttention) int64 { return 6 * a.products(in[0]) },
 	Ref: func(c Call, a AxisAttention) {
 		clear(c.Out)

@@ -1,6 +1,10 @@
 package op
 
-import "math"
+import (
+	"math"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
 
 // Moments of a batch: the mean and the variance (divisor n) of each channel
 // stand in rows 0 and 1 of a value [2 C].
@@ -44,7 +48,15 @@ var channelMoments = Define(Spec[none]{
 		return Concat(b, 0, Reshape(b, in[1], Shape{1, c}), Reshape(b, in[2], Shape{1, c}))
 	},
 	Window: func(in []Shape, _ none) Window { return Window{Whole: allBut(in[0], 1)} },
-	FLOPs:  func(in []Shape, _ Shape, _ none) int64 { return 4 * int64(in[0].Size()) },
+	Split:  graph.SplitMoments, Class: graph.Normalisation,
+	Channels: func(t graph.Ties, in []Shape, _ Shape, _ none) {
+		t.Whole(0, 1, graph.Result, 1)
+		t.Whole(1, 0, graph.Result, 1)
+		t.Whole(2, 0, graph.Result, 1)
+		t.Pin(graph.Result, "mean and variance stand there", 0)
+		t.Pin(0, t.What()+" sums over it", allBut(in[0], 1)...)
+	},
+	FLOPs: func(in []Shape, _ Shape, _ none) int64 { return 4 * int64(in[0].Size()) },
 	Ref: func(c Call, _ none) {
 		ch := c.OutShape[1]
 		n := float64(c.InShape[0].Size() / ch)
@@ -67,12 +79,13 @@ var channelMoments = Define(Spec[none]{
 })
 
 var channelMomentsGrad = Define(Spec[none]{
-	Name:    "channel_moments_grad",
-	Doc:     "Gradient of channel_moments from x, the moments [2 C] and their gradient [2 C]: (dmean + 2 (x − mean) dvar)/n.",
-	Source:  "derivative of mean and variance",
-	NoGrad:  firstOrder,
-	Shape:   same[none](0),
-	Window:  func([]Shape, none) Window { return Window{} },
+	Name:   "channel_moments_grad",
+	Doc:    "Gradient of channel_moments from x, the moments [2 C] and their gradient [2 C]: (dmean + 2 (x − mean) dvar)/n.",
+	Source: "derivative of mean and variance",
+	NoGrad: firstOrder,
+	Shape:  same[none](0),
+	Window: func([]Shape, none) Window { return Window{} },
+	Split:  graph.SplitMomentsGrad, Fuses: graph.FuseMomentsGrad, Class: graph.Normalisation,
 	FLOPs:   func(in []Shape, _ Shape, _ none) int64 { return 3 * int64(in[0].Size()) },
 	InPlace: inPlace[none](0),
 	Ref: func(c Call, _ none) {
@@ -113,6 +126,13 @@ var channelNorm = Define(Spec[Eps]{
 	},
 	FLOPs:   func(_ []Shape, out Shape, _ Eps) int64 { return 2 * int64(out.Size()) },
 	InPlace: inPlace[Eps](0),
+	Fuses:   graph.FuseNorm, Class: graph.Normalisation,
+	Channels: func(t graph.Ties, in []Shape, out Shape, a Eps) {
+		alike(t, in, out, a)
+		t.Whole(1, 1, graph.Result, 1)
+		t.Whole(2, 0, graph.Result, 1)
+		t.Whole(3, 0, graph.Result, 1)
+	},
 	Ref: func(c Call, a Eps) {
 		ch := c.OutShape[1]
 		eachChannel(c.OutShape, func(k, lo, hi int) {
@@ -140,7 +160,8 @@ var channelNormSums = Define(Spec[Eps]{
 		return momentsShape(in[0])
 	},
 	Window: func(in []Shape, _ Eps) Window { return Window{Whole: allBut(in[0], 1), Sums: true} },
-	FLOPs:  func(in []Shape, _ Shape, _ Eps) int64 { return 4 * int64(in[0].Size()) },
+	Fuses:  graph.FuseNormSums, Class: graph.Normalisation,
+	FLOPs: func(in []Shape, _ Shape, _ Eps) int64 { return 4 * int64(in[0].Size()) },
 	Ref: func(c Call, a Eps) {
 		ch := c.OutShape[1]
 		clear(c.Out)
@@ -167,6 +188,7 @@ var channelNormGrad = Define(Spec[Eps]{
 		return in[0].Clone(), perChannel(in[0], in[2])
 	},
 	InPlace: inPlace[Eps](0),
+	Fuses:   graph.FuseNormGrad, Class: graph.Normalisation,
 	Ref: func(c Call, a Eps) {
 		ch := c.OutShape[1]
 		eachChannel(c.OutShape, func(k, lo, hi int) {
@@ -195,9 +217,10 @@ var channelNormMomentsGrad = Define(Spec[Eps]{
 		return in[0].Clone(), nil
 	},
 	Window: func([]Shape, Eps) Window { return Window{Whole: []int{0}} },
-	FLOPs:  func(_ []Shape, out Shape, _ Eps) int64 { return 3 * int64(out.Size()) },
-	Ref:    func(c Call, a Eps) { NormMomentsGrad(c.Out, c.In[0], c.In[1], c.In[2], a.Eps) },
-	Cases:  []Case[Eps]{{Name: "channels", In: []Shape{{2, 5}, {5}, {2, 5}}, A: Eps{1e-5}, Low: 0.5, High: 2}},
+	Fuses:  graph.FuseNormMomentsGrad, Class: graph.Normalisation,
+	FLOPs: func(_ []Shape, out Shape, _ Eps) int64 { return 3 * int64(out.Size()) },
+	Ref:   func(c Call, a Eps) { NormMomentsGrad(c.Out, c.In[0], c.In[1], c.In[2], a.Eps) },
+	Cases: []Case[Eps]{{Name: "channels", In: []Shape{{2, 5}, {5}, {2, 5}}, A: Eps{1e-5}, Low: 0.5, High: 2}},
 })
 
 // NormMomentsGrad is the loop of channel_norm_moments_grad for any element type.

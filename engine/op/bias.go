@@ -1,5 +1,7 @@
 package op
 
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
 var bias = Define(Spec[none]{
 	Name:   "bias",
 	Doc:    "x + bias per channel: x [N C …], bias [C].",
@@ -14,6 +16,11 @@ var bias = Define(Spec[none]{
 		return []Value{dy, ChannelSum(b, dy)}
 	},
 	InPlace: inPlace[none](0),
+	Fuses:   graph.FuseBias,
+	Channels: func(t graph.Ties, in []Shape, out Shape, a none) {
+		alike(t, in, out, a)
+		t.Whole(1, 0, graph.Result, 1)
+	},
 	Ref: func(c Call, _ none) {
 		eachChannel(c.OutShape, func(ch, lo, hi int) {
 			for i := lo; i < hi; i++ {
@@ -43,6 +50,7 @@ var channelSum = Define(Spec[none]{
 		return Shape{in[0][1]}, nil
 	},
 	Window: func(in []Shape, _ none) Window { return Window{Whole: allBut(in[0], 1), Sums: true} },
+	Class:  graph.Normalisation,
 	FLOPs:  func(in []Shape, _ Shape, _ none) int64 { return int64(in[0].Size()) },
 	Ref: func(c Call, _ none) {
 		clear(c.Out)

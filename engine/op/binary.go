@@ -21,6 +21,7 @@ var add = elementwise(Spec[none]{
 	Grad: func(b *Builder, in []Value, _, dy Value, _ none) []Value {
 		return []Value{SumTo(b, dy, in[0].Shape()), SumTo(b, dy, in[1].Shape())}
 	},
+	Fuses: graph.FuseAdd,
 	Cases: binaryCases(0, 0),
 }, graph.Scalar{F2: func(x, y, _ float64) float64 { return x + y }})
 
@@ -43,7 +44,7 @@ func Sub(b *Builder, x, y Value) Value { return sub.add(b, none{}, x, y) }
 var mul = elementwise(Spec[none]{
 	Name: "mul", Doc: "x·y, point by point, broadcast.", Source: "elementary",
 	Cases: binaryCases(0, 0),
-}, graph.Scalar{F2: func(x, y, _ float64) float64 { return x * y }})
+}, graph.Scalar{F2: func(x, y, _ float64) float64 { return x * y }, ZeroFactor: true})
 
 func init() {
 	mul.SetGrad(func(b *Builder, in []Value, _, dy Value, _ none) []Value {

@@ -1,5 +1,7 @@
 package op
 
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
 // AlongAxis is the attribute of operations along one axis.
 type AlongAxis struct{ Axis int }
 
@@ -36,6 +38,19 @@ var concat = Define(Spec[AlongAxis]{
 		return out
 	},
 	FLOPs: moves[AlongAxis],
+	Moves: graph.Joins,
+	Channels: func(t graph.Ties, in []Shape, _ Shape, a AlongAxis) {
+		lo := 0
+		for i, s := range in {
+			for axis, d := range s {
+				at := 0
+				if axis == a.Axis {
+					at, lo = lo, lo+d
+				}
+				t.Tie(i, axis, 0, graph.Result, axis, at, d)
+			}
+		}
+	},
 	Ref: func(c Call, a AlongAxis) {
 		lo := 0
 		for i, x := range c.In {
@@ -50,6 +65,9 @@ var concat = Define(Spec[AlongAxis]{
 		{Name: "last", In: []Shape{{2, 3, 5}, {2, 3, 7}}, A: AlongAxis{2}},
 	},
 })
+
+// JoinsChannels tells whether a node joins values along the channels.
+func JoinsChannels(n *graph.Node) bool { return n.Moves(graph.Joins) && n.Attrs.(AlongAxis).Axis == 1 }
 
 // moves is the cost of operations that only copy.
 func moves[A any](_ []Shape, _ Shape, _ A) int64 { return 0 }

@@ -153,7 +153,16 @@ var conv3D = Define(Spec[Conv]{
 	},
 	Window: func(in []Shape, a Conv) Window { return a.window(in[1]) },
 	Local:  Conv.local,
-	FLOPs:  func(in []Shape, out Shape, a Conv) int64 { return convFLOPs(in[0], in[1], out, a) },
+	Fuses:  graph.FuseConv, Class: graph.Contraction,
+	Conv:   &graph.Conv{Pass: graph.ConvForward, Sources: operandAt(0)},
+	Filter: &graph.Filter{Operand: 1, Source: 0, Axis: 0},
+	Channels: func(t graph.Ties, _ []Shape, _ Shape, _ Conv) {
+		t.Whole(0, 0, graph.Result, 0)
+		t.Whole(0, 1, 1, 1)
+		t.Whole(1, 0, graph.Result, 1)
+		pinWindows(t, 0, 1, graph.Result)
+	},
+	FLOPs: func(in []Shape, out Shape, a Conv) int64 { return convFLOPs(in[0], in[1], out, a) },
 	Ref: func(c Call, a Conv) {
 		clear(c.Out)
 		convLoop(c.InShape[0], c.InShape[1], c.OutShape, a, func(r convRun) { r.add(c.Out, c.In[0], c.In[1][r.w]) })
@@ -196,6 +205,19 @@ var convGradData = Define(Spec[ConvGrad]{
 		return w
 	},
 	Local: ConvGrad.local,
+	Fuses: graph.FuseConvData, Class: graph.Contraction,
+	Conv:   &graph.Conv{Pass: graph.ConvData, Sources: operandAt(1)},
+	Filter: &graph.Filter{Operand: 0, Source: 1, Axis: 1}, // in a network it is a transposed convolution
+	Channels: func(t graph.Ties, _ []Shape, _ Shape, _ ConvGrad) {
+		t.Whole(1, 0, graph.Result, 0)
+		t.Whole(1, 1, 0, 0)
+		t.Whole(0, 1, graph.Result, 1)
+		pinWindows(t, 1, 0, graph.Result)
+	},
+	Shrunk: func(a ConvGrad, l graph.Left) ConvGrad {
+		a.To = l.Shape
+		return a
+	},
 	FLOPs: func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(out, in[0], in[1], a.Conv) },
 	Ref: func(c Call, a ConvGrad) {
 		clear(c.Out)
@@ -218,6 +240,8 @@ var convGradFilter = Define(Spec[ConvGrad]{
 		return w
 	},
 	Local: ConvGrad.local,
+	Fuses: graph.FuseConvFilter, Class: graph.Contraction,
+	Conv:  &graph.Conv{Pass: graph.ConvFilter, Sources: operandAt(0)},
 	FLOPs: func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(in[0], out, in[1], a.Conv) },
 	Ref: func(c Call, a ConvGrad) {
 		clear(c.Out)
@@ -226,6 +250,9 @@ var convGradFilter = Define(Spec[ConvGrad]{
 	Cases: convCases(func(x, _, y Shape, _ Conv) []Shape { return []Shape{x, y} },
 		func(a Conv, _, w Shape) ConvGrad { return convGrad(a, w) }),
 })
+
+// operandAt is the one operand that a convolution reads in windows.
+func operandAt(i int) func(int) []int { return func(int) []int { return []int{i} } }
 
 // gradShape checks that the convolution of x with w has the shape of dy.
 func gradShape(in []Shape, a ConvGrad, x, w, dy Shape) (Shape, error) {

@@ -1,5 +1,7 @@
 package op
 
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
 // The convolution and its gradients together with what surrounds them: made by
 // the pass fuse, never by networks. The source may be parts that stand one
 // behind the other along the channels and need not be joined in memory.
@@ -41,7 +43,10 @@ var convFused = Define(Spec[Fused]{
 		}
 		return convShape(x, in[n], a.Conv)
 	},
-	Window: func(in []Shape, a Fused) Window { return a.window(in[len(in)-2]) },
+	Window:      func(in []Shape, a Fused) Window { return a.window(in[len(in)-2]) },
+	Class:       graph.Contraction,
+	Conv:        &graph.Conv{Pass: graph.ConvForward, Sources: allButLast(2)},
+	Quantisable: true,
 	FLOPs: func(in []Shape, out Shape, a Fused) int64 {
 		x, err := joined(in[:len(in)-2])
 		if err != nil {
@@ -140,6 +145,8 @@ var convFusedGradData = Define(Spec[ConvGradFused]{
 		}
 		return gradShape(in[:2], part, a.To, a.filter(in[0]), in[1])
 	},
+	Class: graph.Contraction,
+	Conv:  &graph.Conv{Pass: graph.ConvData, Sources: operandAt(1)},
 	Window: func(in []Shape, a ConvGradFused) Window {
 		w := a.window(in[0])
 		w.Operand, w.Adjoint = 1, true
@@ -209,6 +216,16 @@ func ConvFusedGradData(b *Builder, w, dy, plus, gate Value, a ConvGradFused) Val
 	return convFusedGradData.add(b, a, in...)
 }
 
+// allButLast are the operands of a convolution but those behind its parts.
+func allButLast(behind int) func(int) []int {
+	return func(operands int) (parts []int) {
+		for i := range operands - behind {
+			parts = append(parts, i)
+		}
+		return parts
+	}
+}
+
 var convFusedGradFilter = Define(Spec[ConvGrad]{
 	Name:   "conv3d_fused_grad_filter",
 	Doc:    "Gradient of conv3d with respect to its filter: parts of x [N C D H W], joined along the channels, then dy [N O D' H' W'] → [O C kD kH kW].",
@@ -225,6 +242,8 @@ var convFusedGradFilter = Define(Spec[ConvGrad]{
 		return gradShape([]Shape{x, in[len(in)-1]}, a, x, a.To, in[len(in)-1])
 	},
 	Window: func([]Shape, ConvGrad) Window { return Window{Whole: []int{0, 2, 3, 4}} },
+	Class:  graph.Contraction,
+	Conv:   &graph.Conv{Pass: graph.ConvFilter, Sources: allButLast(1)},
 	FLOPs: func(in []Shape, out Shape, a ConvGrad) int64 {
 		x, err := joined(in[:len(in)-1])
 		if err != nil {

@@ -35,6 +35,7 @@ type Spec[A any] struct {
 	NoGrad  string
 	Infer   func(b *Builder, in []Value, a A) Value
 	Window  func(in []Shape, a A) Window           // nil: point by point
+	Split   graph.Split                            // zero: by the window
 	Local   func(a A, l graph.Local) A             // nil: a
 	FLOPs   func(in []Shape, out Shape, a A) int64 // nil: one per element of the result
 	Bytes   func(in []Shape, out Shape, a A) int64 // nil: all operands and the result, once
@@ -42,7 +43,18 @@ type Spec[A any] struct {
 	InPlace func(i int, a A) bool // nil: never
 	Alias   bool
 	Random  bool
-	Cases   []Case[A]
+
+	Moves       graph.Move
+	Fuses       graph.Fuse
+	Class       graph.Class
+	Conv        *graph.Conv
+	Filter      *graph.Filter
+	Channels    func(t graph.Ties, in []Shape, out Shape, a A) // nil: of a scalar formula point by point, else none can be removed
+	Shrunk      func(a A, l graph.Left) A                      // nil: a
+	Quantisable bool
+	KeepsCodes  func(a A) bool // nil: never
+
+	Cases []Case[A]
 
 	scalar *graph.Scalar
 }
@@ -67,6 +79,7 @@ func Define[A any](s Spec[A]) Def[A] {
 	o := &graph.Op{
 		Name: s.Name, Doc: s.Doc, Source: s.Source, NoGrad: s.NoGrad,
 		Alias: s.Alias, Random: s.Random, Scalar: s.scalar,
+		Split: s.Split, Moves: s.Moves, Fuses: s.Fuses, Class: s.Class, Conv: s.Conv, Filter: s.Filter, Quantisable: s.Quantisable,
 		Shape: func(in []Shape, a any) (Shape, error) { return s.Shape(in, a.(A)) },
 		Ref:   func(c Call, a any) { s.Ref(c, a.(A)) },
 		Window: func(in []Shape, a any) Window {
@@ -102,6 +115,15 @@ func Define[A any](s Spec[A]) Def[A] {
 	}
 	if s.Local != nil {
 		o.Local = func(a any, l graph.Local) any { return s.Local(a.(A), l) }
+	}
+	if s.Channels != nil {
+		o.Channels = func(t graph.Ties, in []Shape, out Shape, a any) { s.Channels(t, in, out, a.(A)) }
+	}
+	if s.Shrunk != nil {
+		o.Shrunk = func(a any, l graph.Left) any { return s.Shrunk(a.(A), l) }
+	}
+	if s.KeepsCodes != nil {
+		o.KeepsCodes = func(a any) bool { return s.KeepsCodes(a.(A)) }
 	}
 	for _, c := range s.Cases {
 		o.Cases = append(o.Cases, graph.Case{Name: c.Name, In: c.In, Attrs: c.A, Low: c.Low, High: c.High, Fixed: c.Fixed, Make: c.Make})

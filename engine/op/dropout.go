@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
 
@@ -32,6 +33,7 @@ var dropout = Define(Spec[Drop]{
 	Doc:    "Each element 0 with probability p, else divided by 1−p; the draw depends on seed, step and place only. At inference the identity.",
 	Source: "Srivastava et al. 2014, JMLR 15, 1929–1958",
 	Random: true,
+	Split:  graph.SplitDraw, Channels: alike[Drop],
 	Shape: func(in []Shape, a Drop) (Shape, error) {
 		if len(in) != 1 || !(a.P >= 0 && a.P < 1) {
 			return nil, shapeError("%d operands and probability %v, want 1 and 0 ≤ p < 1", len(in), a.P)

@@ -36,6 +36,8 @@ type unary struct {
 	Name, Doc, Source string
 	F, Dx, Dy         func(x, p float64) float64
 	Low, High         float64 // range of the cases
+
+	Fuses, FusesGrad graph.Fuse
 }
 
 // unaryOp is a unary operation and its gradient.
@@ -56,10 +58,11 @@ func defineUnary[A any](u unary, param A) unaryOp[A] {
 		Doc:    "Gradient of " + u.Name + ": dy times the derivative, a function of the " + of + ".",
 		Source: u.Source,
 		NoGrad: firstOrder,
+		Fuses:  u.FusesGrad,
 		Cases:  []Case[A]{{Name: "5-D", In: shapes(2), A: param, Low: u.Low, High: u.High}},
 	}, graph.Scalar{F2: func(x, dy, p float64) float64 { return dy * d(x, p) }})
 	op := elementwise(Spec[A]{
-		Name: u.Name, Doc: u.Doc, Source: u.Source,
+		Name: u.Name, Doc: u.Doc, Source: u.Source, Fuses: u.Fuses,
 		Grad: func(b *Builder, in []Value, out, dy Value, a A) []Value {
 			if u.Dy != nil {
 				return []Value{grad.add(b, a, out, dy)}

@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"math"
 	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
 // Operations on codes of eight bits: whole numbers from 0 to 255 that stand for
@@ -111,6 +113,8 @@ var convInt8 = Define(Spec[Int8Conv]{
 	NoGrad: "the pass quantise makes it for predictions",
 	Shape:  func(in []Shape, a Int8Conv) (Shape, error) { return a.shape(in) },
 	Window: func(in []Shape, a Int8Conv) Window { return a.window(in[len(in)-2]) },
+	Class:  graph.Contraction,
+	Conv:   &graph.Conv{Pass: graph.ConvCodes, Sources: allButLast(2)},
 	FLOPs: func(in []Shape, out Shape, a Int8Conv) int64 {
 		return convFused.FLOPs(in, out, a.Fused)
 	},

@@ -79,6 +79,7 @@ var localConv = Define(Spec[LocalConv]{
 		return a.result(in[0], in[1])
 	},
 	Window: func(_ []Shape, a LocalConv) Window { return a.window() },
+	Class:  graph.Contraction,
 	Local:  LocalConv.local,
 	FLOPs: func(in []Shape, out Shape, a LocalConv) int64 {
 		return convFLOPs(in[0], a.shared(out[1], in[0][1]), out, a.conv())
@@ -119,6 +120,7 @@ var localConvGradData = Define(Spec[LocalConvGrad]{
 		}
 		return a.To.Clone(), err
 	},
+	Class: graph.Contraction,
 	Window: func(_ []Shape, a LocalConvGrad) Window {
 		w := a.window()
 		w.Adjoint = true
@@ -150,6 +152,7 @@ var localConvGradFilter = Define(Spec[LocalConv]{
 		}
 		return w, err
 	},
+	Class: graph.Contraction,
 	Window: func(_ []Shape, a LocalConv) Window {
 		w := a.window()
 		w.Against, w.Whole, w.Sums = 1, []int{0, 1}, true

@@ -1,6 +1,10 @@
 package op
 
-import "math"
+import (
+	"math"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
 
 // Batch normalisation together with what surrounds it: made by the pass
 // fuse-norms, never by networks.
@@ -13,6 +17,7 @@ var normFused = Define(Spec[Eps]{
 	Shape:   func(in []Shape, a Eps) (Shape, error) { return channelNorm.Shape(in, a) },
 	FLOPs:   func(_ []Shape, out Shape, _ Eps) int64 { return 3 * int64(out.Size()) },
 	InPlace: inPlace[Eps](0),
+	Class:   graph.Normalisation,
 	Ref: func(c Call, a Eps) {
 		channelNorm.Ref(c, a)
 		for i, v := range c.Out {
@@ -134,6 +139,7 @@ var normFusedSums = Define(Spec[NormGrad]{
 		return momentsShape(in[0])
 	},
 	Window: func(in []Shape, _ NormGrad) Window { return Window{Whole: allBut(in[0], 1)} },
+	Class:  graph.Normalisation,
 	FLOPs:  func(in []Shape, _ Shape, _ NormGrad) int64 { return 4 * int64(in[0].Size()) },
 	Bytes:  normGradBytes(2),
 	Ref: func(c Call, a NormGrad) {
@@ -174,6 +180,7 @@ var normFusedGrad = Define(Spec[NormGrad]{
 	},
 	FLOPs:   func(_ []Shape, out Shape, _ NormGrad) int64 { return 4 * int64(out.Size()) },
 	Bytes:   normGradBytes(4),
+	Class:   graph.Normalisation,
 	InPlace: inPlace[NormGrad](0, 4, 5),
 	Ref: func(c Call, a NormGrad) {
 		ch := c.OutShape[1]

@@ -100,10 +100,12 @@ var maxPool = Define(Spec[Pool]{
 	Grad: func(b *Builder, in []Value, out, dy Value, a Pool) []Value {
 		return []Value{maxPoolGrad.add(b, a, in[0], out, dy)}
 	},
-	Window: func(_ []Shape, a Pool) Window { return a.window() },
-	FLOPs:  func(_ []Shape, out Shape, a Pool) int64 { return int64(out.Size() * a.volume()) },
-	Ref:    maxima,
-	Cases:  poolCases(),
+	Window:     func(_ []Shape, a Pool) Window { return a.window() },
+	FLOPs:      func(_ []Shape, out Shape, a Pool) int64 { return int64(out.Size() * a.volume()) },
+	Channels:   alikeInWindows[Pool],
+	KeepsCodes: func(a Pool) bool { return a.Size == a.Stride },
+	Ref:        maxima,
+	Cases:      poolCases(),
 })
 
 // maxima is the reference kernel of max_pool.
@@ -183,8 +185,9 @@ var avgPool = Define(Spec[Pool]{
 		to := in[0].Shape()
 		return []Value{avgPoolGrad.add(b, PoolGrad{a, to}, dy)}
 	},
-	Window: func(_ []Shape, a Pool) Window { return a.window() },
-	FLOPs:  func(_ []Shape, out Shape, a Pool) int64 { return int64(out.Size() * a.volume()) },
+	Window:   func(_ []Shape, a Pool) Window { return a.window() },
+	FLOPs:    func(_ []Shape, out Shape, a Pool) int64 { return int64(out.Size() * a.volume()) },
+	Channels: alikeInWindows[Pool],
 	Ref: func(c Call, a Pool) {
 		clear(c.Out)
 		a.each(c.InShape[0], c.OutShape, func(x, y int) { c.Out[y] += c.In[0][x] })

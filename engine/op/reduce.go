@@ -106,6 +106,15 @@ var sum = Define(Spec[Axes]{
 		}
 		return Window{Whole: a.Axes, Sums: true}
 	},
+	Channels: func(t graph.Ties, in []Shape, _ Shape, a Axes) {
+		for axis := range in[0] {
+			if !a.Keep || slices.Contains(a.Axes, axis) {
+				t.Pin(0, t.What()+" sums over it", axis)
+			} else {
+				t.Whole(0, axis, graph.Result, axis)
+			}
+		}
+	},
 	FLOPs: func(in []Shape, _ Shape, _ Axes) int64 { return int64(in[0].Size()) },
 	Ref:   func(c Call, a Axes) { Sums(PlanSum(c.InShape[0], a), c.In[0], c.Out) },
 	Cases: []Case[Axes]{
@@ -138,7 +147,9 @@ var broadcast = Define(Spec[To]{
 		}
 		return a.Shape.Clone(), nil
 	},
+	Split:  graph.SplitStretch,
 	Local:  func(_ To, l graph.Local) To { return To{l.To} },
+	Shrunk: func(_ To, l graph.Left) To { return To{l.Shape} },
 	FLOPs:  moves[To],
 	Bytes:  func(_ []Shape, out Shape, _ To) int64 { return 4 * int64(out.Size()) },
 	scalar: &identity,

@@ -16,17 +16,68 @@ var reshape = Define(Spec[To]{
 		}
 		return a.Shape.Clone(), nil
 	},
-	Local: func(_ To, l graph.Local) To { return To{l.To} },
-	FLOPs: moves[To],
-	Bytes: func([]Shape, Shape, To) int64 { return 0 },
-	Ref:   func(c Call, _ To) { copy(c.Out, c.In[0]) },
-	Cases: []Case[To]{{Name: "levels to batch", In: []Shape{{2, 3, 5, 6}}, A: To{Shape{6, 1, 5, 6}}}},
+	Split:    graph.SplitReshape,
+	Local:    func(_ To, l graph.Local) To { return To{l.To} },
+	Channels: func(t graph.Ties, in []Shape, out Shape, _ To) { tieReshaped(t, in[0], out) },
+	Shrunk:   func(_ To, l graph.Left) To { return To{l.Shape} },
+	FLOPs:    moves[To],
+	Bytes:    func([]Shape, Shape, To) int64 { return 0 },
+	Ref:      func(c Call, _ To) { copy(c.Out, c.In[0]) },
+	Cases:    []Case[To]{{Name: "levels to batch", In: []Shape{{2, 3, 5, 6}}, A: To{Shape{6, 1, 5, 6}}}},
 })
 
 func init() {
 	reshape.SetGrad(func(b *Builder, in []Value, _, dy Value, _ To) []Value {
 		return []Value{Reshape(b, dy, in[0].Shape())}
 	})
+}
+
+// tieReshaped ties the axes that a reshape leaves as they are; others, which it merges or parts, stay.
+func tieReshaped(t graph.Ties, from, to Shape) {
+	for i, j := 0, 0; i < len(from) || j < len(to); {
+		lo, hi := i, j
+		a, b := 1, 1
+		if i < len(from) {
+			a, i = from[i], i+1
+		}
+		if j < len(to) {
+			b, j = to[j], j+1
+		}
+		for a != b {
+			if a < b && i < len(from) {
+				a, i = a*from[i], i+1
+			} else if j < len(to) {
+				b, j = b*to[j], j+1
+			} else {
+				break
+			}
+		}
+		x, y := only(from, lo, i), only(to, hi, j)
+		if x >= 0 && y >= 0 {
+			t.Whole(0, x, graph.Result, y)
+			continue
+		}
+		for axis := lo; axis < i; axis++ {
+			t.Pin(0, t.What()+" merges or parts it", axis)
+		}
+		for axis := hi; axis < j; axis++ {
+			t.Pin(graph.Result, t.What()+" merges or parts it", axis)
+		}
+	}
+}
+
+// only is the one axis of s from lo to hi that is longer than 1, or −1.
+func only(s Shape, lo, hi int) int {
+	found := -1
+	for i := lo; i < hi; i++ {
+		if s[i] > 1 {
+			if found >= 0 {
+				return -1
+			}
+			found = i
+		}
+	}
+	return found
 }
 
 // Reshape gives x another shape of the same size; the order of elements stays.

@@ -1,5 +1,7 @@
 package op
 
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
 // Swap is the attribute of set_swap: how many rows a set has.
 type Swap struct{ Size int }
 
@@ -25,6 +27,14 @@ var setSwap = Define(Spec[Swap]{
 		return w
 	},
 	FLOPs: moves[Swap],
+	Channels: func(t graph.Ties, _ []Shape, _ Shape, _ Swap) {
+		why := "rows of a sample and levels change places at " + t.At()
+		t.Pin(0, why, 0, 2)
+		t.Pin(graph.Result, why, 0, 2)
+		for _, axis := range []int{1, 3, 4} {
+			t.Whole(0, axis, graph.Result, axis)
+		}
+	},
 	Ref: func(c Call, a Swap) {
 		x := c.InShape[0]
 		EachSwap(x, a.Size, func(y, yStep, from, fromStep, n, run int) {

@@ -1,6 +1,8 @@
 package op
 
-import "math"
+import (
+	"math"
+)
 
 // SetKind is what is taken of a set.
 type SetKind string
@@ -65,8 +67,9 @@ var setPool = Define(Spec[Set]{
 		}
 		return []Value{setExtremeGrad.add(b, a, in[0], out, dy)}
 	},
-	Window: func(in []Shape, a Set) Window { return setWindow(in, 0, a.Size) },
-	FLOPs:  func(in []Shape, _ Shape, _ Set) int64 { return 4 * int64(in[0].Size()) },
+	Window:   func(in []Shape, a Set) Window { return setWindow(in, 0, a.Size) },
+	Channels: alikeBehindRows[Set],
+	FLOPs:    func(in []Shape, _ Shape, _ Set) int64 { return 4 * int64(in[0].Size()) },
 	Ref: func(c Call, a Set) {
 		eachSet(c.In[0], c.OutShape[0], a.Size, func(at int, v []float64) { c.Out[at] = pooled(v, a.Kind) })
 	},
@@ -215,8 +218,9 @@ var setRepeat = Define(Spec[Set]{
 		}
 		return ofRows(in[0], n*a.Size), nil
 	},
-	Window: func(in []Shape, _ Set) Window { return setWindow(in, 0, 1) },
-	FLOPs:  moves[Set],
+	Window:   func(in []Shape, _ Set) Window { return setWindow(in, 0, 1) },
+	Channels: alikeBehindRows[Set],
+	FLOPs:    moves[Set],
 	Ref: func(c Call, a Set) {
 		inner := c.InShape[0][1:].Size()
 		for i := range c.Out {

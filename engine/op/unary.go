@@ -9,6 +9,7 @@ import (
 var relu = defineUnary(unary{
 	Name: "relu", Doc: "max(x, 0), point by point; the derivative at 0 is 0.",
 	Source: "Nair and Hinton 2010, ICML, Rectified linear units improve restricted Boltzmann machines",
+	Fuses:  graph.FuseReLU, FusesGrad: graph.FuseReLUGrad,
 	F: func(x, _ float64) float64 {
 		if x > 0 || x != x { // NaN passes
 			return x

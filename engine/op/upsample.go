@@ -132,9 +132,11 @@ var upsample = Define(Spec[Up]{
 		to := in[0].Shape()
 		return []Value{upsampleGrad.add(b, UpGrad{a, to}, dy)}
 	},
-	Window: func(_ []Shape, a Up) Window { return a.window() },
-	Local:  Up.local,
-	FLOPs:  func(_ []Shape, out Shape, a Up) int64 { return upFLOPs(out, a) },
+	Window:     func(_ []Shape, a Up) Window { return a.window() },
+	Local:      Up.local,
+	FLOPs:      func(_ []Shape, out Shape, a Up) int64 { return upFLOPs(out, a) },
+	Channels:   alikeInWindows[Up],
+	KeepsCodes: func(a Up) bool { return a.Scale == [3]int{1, 2, 2} },
 	Ref: func(c Call, a Up) {
 		clear(c.Out)
 		a.each(c.InShape[0], c.OutShape, func(x, y int, w float64) { c.Out[y] += w * c.In[0][x] })

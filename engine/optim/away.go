@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ensemble-weather/ensemble/engine"
-	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/backend"
 )
 
 // away moves the parameters of a store where they lie, on a GPU. Moments, gathered
@@ -15,17 +15,17 @@ type away struct {
 	of           *Optimizer
 	at           *engine.Residence
 	average      *engine.Residence // nil without one
-	dev          *cuda.Backend
-	rule         cuda.Rule
-	pieces       []cuda.SweepPiece
-	tensors      []cuda.SweepTensor
-	arrays       cuda.SweepArrays // on the device
-	sweep        *cuda.Sweep      // along the present gradient
-	there, ahead bool             // moments are on the device, and newer than the program's
-	gather       *gathering       // nil before the first Add
-	mask         *masking         // nil before the first Mask
-	sums         bool             // gathered gradients are there and nowhere else
-	err          error            // that nobody has been told of
+	dev          backend.Updater
+	rule         backend.Rule
+	pieces       []backend.SweepPiece
+	tensors      []backend.SweepTensor
+	arrays       backend.SweepArrays // on the device
+	sweep        backend.Sweep       // along the present gradient
+	there, ahead bool                // moments are on the device, and newer than the program's
+	gather       *gathering          // nil before the first Add
+	mask         *masking            // nil before the first Mask
+	sums         bool                // gathered gradients are there and nowhere else
+	err          error               // that nobody has been told of
 }
 
 // gathering is the sum of gradients on the device.
@@ -33,19 +33,19 @@ type gathering struct {
 	sum, weight []float32
 	told        []float32 // the weight, where the program has it
 	add         func() error
-	sweep       *cuda.Sweep // along the sum
+	sweep       backend.Sweep // along the sum
 }
 
 // masking is the mask on the device.
 type masking struct {
-	keep     *cuda.SweepMask
+	keep     backend.SweepMask
 	kept     []func() error // clear what is masked: of parameters, average and moments
 	gradient func() error   // of the present gradient
 	sum      func() error   // of the sum of gradients; nil before there is one
 }
 
 // rules are the numbers of the rules on the device.
-var rules = map[Kind]cuda.Rule{SGD: cuda.RuleSGD, Adam: cuda.RuleAdam, AdamW: cuda.RuleAdamW, LARS: cuda.RuleLARS, LAMB: cuda.RuleLAMB}
+var rules = map[Kind]backend.Rule{SGD: backend.RuleSGD, Adam: backend.RuleAdam, AdamW: backend.RuleAdamW, LARS: backend.RuleLARS, LAMB: backend.RuleLAMB}
 
 // leaves has the steps of an optimiser of one rank run where its parameters lie.
 //
@@ -55,12 +55,12 @@ func (p *Optimizer) leaves() (err error) {
 	if at == nil || p.o.Ranks != nil {
 		return nil
 	}
-	dev, ok := at.Device().(*cuda.Backend)
+	dev, ok := at.Device().(backend.Updater)
 	if !ok {
 		return nil
 	}
 	w := &away{of: p, at: at, dev: dev}
-	w.arrays = cuda.SweepArrays{W: at.Params(), G: at.Grads()}
+	w.arrays = backend.SweepArrays{W: at.Params(), G: at.Grads()}
 	if p.o.Average != nil {
 		if w.average, err = at.Settle(p.o.Average); err != nil {
 			return err
@@ -68,14 +68,14 @@ func (p *Optimizer) leaves() (err error) {
 		w.arrays.E = w.average.Params()
 	}
 	for _, x := range p.all { // moments of one rank lie as parameters do
-		w.pieces = append(w.pieces, cuda.SweepPiece{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.lo})
+		w.pieces = append(w.pieces, backend.SweepPiece{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.lo})
 	}
 	for _, t := range p.tensors {
-		w.tensors = append(w.tensors, cuda.SweepTensor{Decay: t.decay, Plain: t.plain})
+		w.tensors = append(w.tensors, backend.SweepTensor{Decay: t.decay, Plain: t.plain})
 	}
 	w.rule = rules[p.o.Kind]
 	if p.o.Kind == SGD && p.o.Nesterov {
-		w.rule = cuda.RuleNesterov
+		w.rule = backend.RuleNesterov
 	}
 	err = dev.Do(func() (err error) {
 		if w.arrays.M, err = dev.Make(len(p.arena.m)); err != nil {
@@ -150,7 +150,7 @@ func (w *away) cover(keep []bool) error {
 				return err
 			}
 		}
-		if err = w.dev.Set(w.mask.keep, keep); err != nil {
+		if err = w.mask.keep.Set(keep); err != nil {
 			return err
 		}
 		for _, f := range w.mask.kept {
@@ -226,7 +226,7 @@ func (w *away) step(rate float64) (norm float64, err error) {
 		if err = w.masked(); err != nil {
 			return err
 		}
-		if err = sweep.Set(cuda.SweepConstants{Rate: rate, Beta1: p.o.Beta1, Beta2: p.o.Beta2, Eps: p.o.Eps, Momentum: p.o.Momentum, Factor: factor,
+		if err = sweep.Set(backend.SweepConstants{Rate: rate, Beta1: p.o.Beta1, Beta2: p.o.Beta2, Eps: p.o.Eps, Momentum: p.o.Momentum, Factor: factor,
 			Clip: p.o.Clip, Blend: s.blend, Correct1: s.correct1, Correct2: s.correct2, Trust: p.o.Trust}); err != nil {
 			return err
 		}
@@ -249,7 +249,7 @@ func (w *away) step(rate float64) (norm float64, err error) {
 }
 
 // along is the sweep along the gradient of the next step.
-func (w *away) along() *cuda.Sweep {
+func (w *away) along() backend.Sweep {
 	if w.of.pending {
 		return w.gather.sweep
 	}

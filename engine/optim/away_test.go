@@ -44,12 +44,12 @@ func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32)
 			t.Fatal(err)
 		}
 	}
-	plan, err := engine.Compile(g(), engine.Options{Backend: backend})
+	plan, err := engine.Compile(g(), engine.Options{Device: engine.Device{Backend: backend}})
 	must(err)
 	defer plan.Close()
 	if o.EMA > 0 {
 		o.Average = engine.NewStore()
-		eval, err := engine.Compile(g(), engine.Options{Backend: backend, Store: o.Average, Mode: engine.Infer})
+		eval, err := engine.Compile(g(), engine.Options{Device: engine.Device{Backend: backend}, Reuse: engine.Reuse{Store: o.Average}, Mode: engine.Infer})
 		must(err)
 		defer eval.Close()
 	}
@@ -202,7 +202,7 @@ func TestMaskedStepsStayOnDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := engine.Compile(g, engine.Options{Backend: "counted"})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "counted"}})
 	if err != nil {
 		t.Fatal(err)
 	}

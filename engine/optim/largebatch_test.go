@@ -187,7 +187,7 @@ func small(t *testing.T, n int, s *engine.Store) *engine.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := engine.Compile(g, engine.Options{Backend: "ref", Store: s})
+	p, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Reuse: engine.Reuse{Store: s}})
 	if err != nil {
 		t.Fatal(err)
 	}

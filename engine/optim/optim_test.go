@@ -77,7 +77,7 @@ func laidOut(t testing.TB, names []string, shapes []graph.Shape, values [][]floa
 		t.Fatal(err)
 	}
 	s := engine.NewStore()
-	p, err := engine.Compile(g, engine.Options{Backend: "ref", Store: s})
+	p, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Reuse: engine.Reuse{Store: s}})
 	if err != nil {
 		t.Fatal(err)
 	}

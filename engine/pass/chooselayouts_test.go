@@ -47,7 +47,7 @@ func (priced) Stores(graph.DType) bool { return true }
 func TestChooseLayouts(t *testing.T) {
 	choose := func(p priced, choices map[string]string) (blocked, measured int, u *Unit) {
 		p.measured = &measured
-		u = &Unit{Graph: net(t), ElemBytes: 4, Layouts: p, Choices: choices}
+		u = &Unit{Graph: net(t), Device: Device{ElemBytes: 4, Layouts: p}, Wanted: Wanted{Choices: choices}}
 		if err := Run(List, u); err != nil {
 			t.Fatal(err)
 		}

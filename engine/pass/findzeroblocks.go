@@ -18,7 +18,7 @@ import (
 func findZeroBlocks(u *Unit) error {
 	old := u.Graph
 	g, err := old.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
-		if n.Kind != graph.KindOp || n.Op.Name != "conv3d" {
+		if !n.Fuses(graph.FuseConv) {
 			return graph.Value{}
 		}
 		filter, shape := old.Nodes[old.Root(n.In[1])], old.Nodes[n.In[1]].Shape

@@ -25,7 +25,7 @@ func TestFindZeroBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &Unit{Graph: g, ElemBytes: 4, Kept: map[string]op.Kept{"promised": "1001", "flat": "0110"}}
+	u := &Unit{Graph: g, Device: Device{ElemBytes: 4}, Wanted: Wanted{Kept: map[string]op.Kept{"promised": "1001", "flat": "0110"}}}
 	for _, run := range []func(*Unit) error{findZeroBlocks, addGradients} {
 		if err := run(u); err != nil {
 			t.Fatal(err)

@@ -44,14 +44,11 @@ type fuser struct {
 	inner    []bool
 }
 
-// is tells whether node id is the operation called name.
-func (f *fuser) is(id int, name string) bool {
-	n := f.g.Nodes[id]
-	return n.Kind == graph.KindOp && n.Op.Name == name
-}
+// is tells whether node id is an operation with this part.
+func (f *fuser) is(id int, part graph.Fuse) bool { return f.g.Nodes[id].Fuses(part) }
 
 // once is the same for values that are used only once.
-func (f *fuser) once(id int, name string) bool { return f.uses[id] == 1 && f.is(id, name) }
+func (f *fuser) once(id int, part graph.Fuse) bool { return f.uses[id] == 1 && f.is(id, part) }
 
 // findInner marks the operations that a later one takes along.
 func (f *fuser) findInner() {
@@ -60,16 +57,16 @@ func (f *fuser) findInner() {
 		if n.Kind != graph.KindOp {
 			continue
 		}
-		switch n.Op.Name {
-		case "relu":
-			if f.once(n.In[0], "bias") && f.once(f.g.Nodes[n.In[0]].In[0], "conv3d") {
+		switch n.Op.Fuses {
+		case graph.FuseReLU:
+			if f.once(n.In[0], graph.FuseBias) && f.once(f.g.Nodes[n.In[0]].In[0], graph.FuseConv) {
 				f.inner[n.In[0]] = true
 			}
-		case "relu_grad":
+		case graph.FuseReLUGrad:
 			if f.gradient(n.In[1]) != nil {
 				f.inner[n.In[1]] = true
 			}
-		case "add":
+		case graph.FuseAdd:
 			if i := f.addend(n); i >= 0 {
 				f.inner[n.In[i]] = true
 			}
@@ -79,11 +76,11 @@ func (f *fuser) findInner() {
 
 // forward is the rule of the convolution with bias and perhaps ReLU.
 func (f *fuser) forward(b *graph.Builder, n *graph.Node) graph.Value {
-	relu := f.is(n.ID, "relu") && f.inner[n.In[0]]
+	relu := f.is(n.ID, graph.FuseReLU) && f.inner[n.In[0]]
 	if relu {
 		n = f.g.Nodes[n.In[0]]
 	}
-	if !f.is(n.ID, "bias") || !f.once(n.In[0], "conv3d") {
+	if !f.is(n.ID, graph.FuseBias) || !f.once(n.In[0], graph.FuseConv) {
 		return graph.Value{}
 	}
 	c := f.g.Nodes[n.In[0]]
@@ -94,7 +91,7 @@ func (f *fuser) forward(b *graph.Builder, n *graph.Node) graph.Value {
 // the operand itself. Kernels take up to two.
 func (f *fuser) parts(id, i int) []graph.Value {
 	x := f.g.Nodes[f.g.Nodes[id].In[i]]
-	if f.is(x.ID, "concat") && len(x.In) == 2 && x.Attrs.(op.AlongAxis).Axis == 1 {
+	if op.JoinsChannels(x) && len(x.In) == 2 {
 		return f.operands[x.ID]
 	}
 	return f.operands[id][i : i+1]
@@ -107,7 +104,7 @@ func (f *fuser) gradient(id int) *fusedGradient {
 	if f.uses[id] != 1 {
 		return nil
 	}
-	if f.is(id, "add") {
+	if f.is(id, graph.FuseAdd) {
 		n := f.g.Nodes[id]
 		if i := f.addend(n); i >= 0 {
 			d := f.gradient(n.In[i])
@@ -131,16 +128,16 @@ type fusedGradient struct {
 // slice of its channels and all that reads it are slices of channels.
 func (f *fuser) slice(id int) *fusedGradient {
 	n := f.g.Nodes[id]
-	if f.is(id, "conv3d_grad_data") {
+	if f.is(id, graph.FuseConvData) {
 		return &fusedGradient{conv: id, attrs: op.ConvGradFused{ConvGrad: n.Attrs.(op.ConvGrad)}}
 	}
-	if !f.is(id, "slice") || !f.is(n.In[0], "conv3d_grad_data") {
+	if !n.Moves(graph.Takes) || !f.is(n.In[0], graph.FuseConvData) {
 		return nil
 	}
 	slices := 0
 	for _, r := range f.g.Nodes {
 		for _, in := range r.In {
-			if in == n.In[0] && f.is(r.ID, "slice") && r.Attrs.(op.Range).Axis == 1 {
+			if in == n.In[0] && r.Moves(graph.Takes) && r.Attrs.(op.Range).Axis == 1 {
 				slices++
 			}
 		}
@@ -158,7 +155,7 @@ func (f *fuser) slice(id int) *fusedGradient {
 func (f *fuser) addend(n *graph.Node) int {
 	best := -1
 	for i, id := range n.In {
-		if !f.g.Nodes[n.In[1-i]].Shape.Equal(n.Shape) || f.is(id, "add") || f.gradient(id) == nil {
+		if !f.g.Nodes[n.In[1-i]].Shape.Equal(n.Shape) || f.is(id, graph.FuseAdd) || f.gradient(id) == nil {
 			continue
 		}
 		if best < 0 || id > n.In[best] {
@@ -172,17 +169,17 @@ func (f *fuser) addend(n *graph.Node) int {
 func (f *fuser) gradData(b *graph.Builder, n *graph.Node) graph.Value {
 	d, gate := (*fusedGradient)(nil), graph.Value{}
 	switch {
-	case f.is(n.ID, "relu_grad"):
+	case f.is(n.ID, graph.FuseReLUGrad):
 		if f.inner[n.In[1]] {
 			d = f.gradient(n.In[1])
 			gate, d.attrs.Gate = f.operands[n.ID][0], true
 		}
-	case f.is(n.ID, "add"):
+	case f.is(n.ID, graph.FuseAdd):
 		if i := f.addend(n); i >= 0 {
 			d = f.gradient(n.In[i])
 			d.plus = [2]int{n.ID, 1 - i}
 		}
-	case f.is(n.ID, "slice"):
+	case n.Moves(graph.Takes):
 		d = f.slice(n.ID)
 	}
 	if d == nil {
@@ -198,7 +195,7 @@ func (f *fuser) gradData(b *graph.Builder, n *graph.Node) graph.Value {
 
 // gradFilter is the rule of the gradient of a filter whose source is joined.
 func (f *fuser) gradFilter(b *graph.Builder, n *graph.Node) graph.Value {
-	if !f.is(n.ID, "conv3d_grad_filter") {
+	if !f.is(n.ID, graph.FuseConvFilter) {
 		return graph.Value{}
 	}
 	x := f.parts(n.ID, 0)

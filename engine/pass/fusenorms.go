@@ -24,11 +24,11 @@ func fuseNorms(u *Unit) error {
 	}
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		f.operands[n.ID] = in
-		if f.is(n.ID, "relu") && f.once(n.In[0], "channel_norm") {
+		if f.is(n.ID, graph.FuseReLU) && f.once(n.In[0], graph.FuseNorm) {
 			x := f.operands[n.In[0]]
 			return op.NormFused(b, x[0], x[1], x[2], x[3], f.g.Nodes[n.In[0]].Attrs.(op.Eps))
 		}
-		if f.is(n.ID, "channel_norm_sums") && f.gates[n.In[2]] {
+		if f.is(n.ID, graph.FuseNormSums) && f.gates[n.In[2]] {
 			dy, gate, a := f.source(n.In[2], n.Attrs.(op.Eps))
 			return op.NormFusedSums(b, in[0], in[1], dy, gate, a)
 		}
@@ -72,20 +72,17 @@ type normFuser struct {
 	gates    map[int]bool
 }
 
-// is tells whether node id is the operation called name.
-func (f *normFuser) is(id int, name string) bool {
-	n := f.g.Nodes[id]
-	return n.Kind == graph.KindOp && n.Op.Name == name
-}
+// is tells whether node id is an operation with this part.
+func (f *normFuser) is(id int, part graph.Fuse) bool { return f.g.Nodes[id].Fuses(part) }
 
 // isReLUGrad tells whether node id is the gradient of ReLU, nothing stretched.
 func (f *normFuser) isReLUGrad(id int) bool {
 	n := f.g.Nodes[id]
-	return f.is(id, "relu_grad") && f.g.Nodes[n.In[0]].Shape.Equal(n.Shape) && f.g.Nodes[n.In[1]].Shape.Equal(n.Shape)
+	return f.is(id, graph.FuseReLUGrad) && f.g.Nodes[n.In[0]].Shape.Equal(n.Shape) && f.g.Nodes[n.In[1]].Shape.Equal(n.Shape)
 }
 
 // once is the same for values that are used only once.
-func (f *normFuser) once(id int, name string) bool { return f.uses[id] == 1 && f.is(id, name) }
+func (f *normFuser) once(id int, part graph.Fuse) bool { return f.uses[id] == 1 && f.is(id, part) }
 
 // normGradient names the nodes of the gradient of a batch normalisation: norm is
 // channel_norm_grad, through channel_moments_grad, moments
@@ -98,12 +95,12 @@ type normGradient struct {
 // gradient takes apart the sum n of the two ways from the result of a batch
 // normalisation to its operand; ok is false if n is anything else.
 func (f *normFuser) gradient(n *graph.Node) (d normGradient, ok bool) {
-	if !f.is(n.ID, "add") {
+	if !f.is(n.ID, graph.FuseAdd) {
 		return d, false
 	}
 	for i := range n.In {
 		d = normGradient{norm: n.In[i], through: n.In[1-i]}
-		if f.once(d.norm, "channel_norm_grad") && f.once(d.through, "channel_moments_grad") {
+		if f.once(d.norm, graph.FuseNormGrad) && f.once(d.through, graph.FuseMomentsGrad) {
 			d.moments = f.g.Nodes[d.through].In[2]
 			return d, f.agree(&d)
 		}
@@ -113,12 +110,12 @@ func (f *normFuser) gradient(n *graph.Node) (d normGradient, ok bool) {
 
 // agree tells whether the parts of a gradient belong to the same normalisation.
 func (f *normFuser) agree(d *normGradient) bool {
-	if !f.once(d.moments, "channel_norm_moments_grad") {
+	if !f.once(d.moments, graph.FuseNormMomentsGrad) {
 		return false
 	}
 	norm, through, moments := f.g.Nodes[d.norm], f.g.Nodes[d.through], f.g.Nodes[d.moments]
 	sums := f.g.Nodes[moments.In[2]]
-	if !f.is(sums.ID, "channel_norm_sums") {
+	if !f.is(sums.ID, graph.FuseNormSums) {
 		return false
 	}
 	x, mom, gamma := through.In[0], through.In[1], norm.In[2]
@@ -138,7 +135,7 @@ func (f *normFuser) source(dy int, eps op.Eps) (from, gate graph.Value, a op.Nor
 	a.Gate = true
 	gate, from = f.operands[dy][0], f.operands[dy][1]
 	cut := f.g.Nodes[f.g.Nodes[dy].In[1]]
-	if f.once(cut.ID, "slice") && cut.Shape[0] == 1 {
+	if f.uses[cut.ID] == 1 && cut.Moves(graph.Takes) && cut.Shape[0] == 1 {
 		if r := cut.Attrs.(op.Range); r.Axis == 1 && r.Lo%graph.BlockSize == 0 {
 			from, a.Lo = f.operands[cut.ID][0], r.Lo
 		}

@@ -68,7 +68,7 @@ func TestFuseNorms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u := &Unit{Graph: g, ElemBytes: 4}
+			u := &Unit{Graph: g, Device: Device{ElemBytes: 4}}
 			if err := Run(without("fuse-chains"), u); err != nil {
 				t.Fatal(err)
 			}

@@ -331,7 +331,7 @@ func (p *program) improve(a *plan, limit int) *plan {
 
 // peakOf is the most elements alive with these steps of an order.
 func (p *program) peakOf(a *plan, steps []step) int {
-	u := &Unit{ElemBytes: 1, Taken: p.taken, Consume: p.consume}
+	u := &Unit{Device: Device{ElemBytes: 1, Taken: p.taken}, Wanted: Wanted{Consume: p.consume}}
 	u.Graph, u.Sequence = p.emit(steps)
 	layOut(u)
 	return max(a.peak, u.Memory.Lower)

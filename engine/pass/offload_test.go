@@ -20,7 +20,7 @@ func overLinks(t *testing.T, g *graph.Graph, limit int64, rate float64) (*Unit, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &Unit{Graph: own, ElemBytes: 4, MemoryLimit: limit, Seconds: moving}
+	u := &Unit{Graph: own, Device: Device{ElemBytes: 4, Seconds: moving}, Wanted: Wanted{MemoryLimit: limit}}
 	u.Links = func() (toHost, fromHost float64, err error) { return rate, rate / 2, nil }
 	return u, Run(List, u)
 }
@@ -168,7 +168,7 @@ func sameWithout(t *testing.T, want *graph.Graph, u *Unit) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &Unit{Graph: own, ElemBytes: 4}
+	v := &Unit{Graph: own, Device: Device{ElemBytes: 4}}
 	if err := mergeDuplicates(v); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func blocksOf(blocks []karma.Block, m karma.Machine, letters string) (*program, 
 		p.forward[i], p.again[i] = true, true
 		order = append(order, i)
 	}
-	p.link(&Unit{Graph: g, ElemBytes: 1}, m.ToHost, m.FromHost)
+	p.link(&Unit{Graph: g, Device: Device{ElemBytes: 1}}, m.ToHost, m.FromHost)
 	for i := n - 1; i >= 0; i-- {
 		switch letters[i] {
 		case karma.Recompute:

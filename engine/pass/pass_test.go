@@ -72,7 +72,7 @@ func net(t *testing.T) *graph.Graph {
 // TestFuseAndFold: after all passes three fused convolutions are left, two of
 // them with ReLU, constants are folded and nothing is broadcast.
 func TestFuseAndFold(t *testing.T) {
-	u := &Unit{Graph: net(t), ElemBytes: 4}
+	u := &Unit{Graph: net(t), Device: Device{ElemBytes: 4}}
 	if err := Run(List, u); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestFuseKeepsShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := &Unit{Graph: g, Infer: true, ElemBytes: 4}
+		u := &Unit{Graph: g, Wanted: Wanted{Infer: true}, Device: Device{ElemBytes: 4}}
 		if err := Run(List, u); err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestFuseKeepsShared(t *testing.T) {
 // when an operation runs, all its operands still hold their own values.
 func TestMemory(t *testing.T) {
 	for _, infer := range []bool{false, true} {
-		u := &Unit{Graph: net(t), Infer: infer, ElemBytes: 4}
+		u := &Unit{Graph: net(t), Wanted: Wanted{Infer: infer}, Device: Device{ElemBytes: 4}}
 		if err := Run(List, u); err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func TestRefusals(t *testing.T) {
 			u.Graph.Nodes[0].Dist.Cuts = []graph.Cut{{}, {}, {}, {}, {Mesh: "lon", Starts: []int{0, 4}}}
 		}, exit.NoDevice},
 	} {
-		u := &Unit{Graph: net(t), ElemBytes: 4}
+		u := &Unit{Graph: net(t), Device: Device{ElemBytes: 4}}
 		c.unit(u)
 		if err := Run(List, u); exit.CodeOf(err) != c.want {
 			t.Errorf("%s: error %v, want code %d", c.name, err, c.want)

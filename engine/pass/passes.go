@@ -15,6 +15,14 @@ import (
 // Unit is what is being compiled: passes read and change it.
 type Unit struct {
 	Graph *graph.Graph
+	Wanted
+	Device
+	Debug
+	Found
+}
+
+// Wanted is what the caller asks for.
+type Wanted struct {
 	// Infer compiles for prediction: no gradients, no assignments, operations
 	// in their inference form.
 	Infer bool
@@ -23,28 +31,10 @@ type Unit struct {
 	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
 	// means no bound.
 	MemoryLimit int64
-	// Layouts knows what operations cost in which layouts; nil if the backend
-	// has one layout only.
-	Layouts backend.Layouts
-	// Precision is the type in which the fields inside the network are stored.
-	Precision graph.DType
-	// Cuts knows the ways to cut the work of kernels; nil if there is no choice.
-	Cuts backend.Cuts
-	// Foreign tells of operations that are no kernels of the backend: they use no scratch.
-	// It may be nil.
-	Foreign func(o *graph.Op) bool
-	// Native tells of those among them that work where the device has their operands.
-	Native func(o *graph.Op) bool
 	// Workspace bounds the scratch of each kernel in bytes; 0 means no bound.
 	Workspace int64
-	// ElemBytes is the size of one stored element on the backend.
-	ElemBytes int
-	// Links are the rates of copies to the program's memory and back beside the work, in
-	// bytes a second; nil or rates of 0 if there are none. It is asked if the memory does
-	// not suffice.
-	Links func() (toHost, fromHost float64, err error)
-	// Seconds estimates the time of a kernel where there are links. The memory is not needed.
-	Seconds func(q backend.Request) float64
+	// Precision is the type in which the fields inside the network are stored.
+	Precision graph.DType
 	// Kept says of filters, by the names of parameters, which blocks are kept; the caller
 	// promises that the others are zero as long as the plan lives.
 	Kept map[string]op.Kept
@@ -54,15 +44,44 @@ type Unit struct {
 	// Choices are those of earlier plans that decide bits (Chosen); a pass takes
 	// them again if they fit.
 	Choices map[string]string
-	// Log, nil being silent, hears of choices that do not fit.
-	Log *slog.Logger
+}
+
+// Device is what passes know of the device, and of what runs beside its kernels.
+type Device struct {
+	// ElemBytes is the size of one stored element.
+	ElemBytes int
+	// Layouts gives the costs of operations by layout; nil if the backend
+	// has one layout only.
+	Layouts backend.Layouts
+	// Cuts gives the ways to cut the work of kernels; nil if there is no choice.
+	Cuts backend.Cuts
+	// Links are the rates of copies to the program's memory and back beside the work, in
+	// bytes a second; nil or rates of 0 if there are none. It is called if the memory does
+	// not suffice.
+	Links func() (toHost, fromHost float64, err error)
+	// Seconds estimates the time of a kernel where there are links. The memory is not needed.
+	Seconds func(q backend.Request) float64
+	// Foreign reports whether an operation runs outside of the backend; such operations use no
+	// scratch. It may be nil.
+	Foreign func(o *graph.Op) bool
+	// Native reports which among them work where the device has their operands.
+	Native func(o *graph.Op) bool
 	// Taken, if not nil, keeps gradients out of the store: kernels take them where they
 	// are made. Of those that they take before the end of a run, it gives, for an order of
 	// execution, the place in it behind which their memory is free.
 	Taken func(g *graph.Graph, sequence []int) map[int]int
+}
+
+// Debug is for those who look at passes.
+type Debug struct {
+	// Log records choices that could not be repeated; nil is silent.
+	Log *slog.Logger
 	// After, if not nil, is called with the graph after each pass.
 	After func(pass string, g *graph.Graph)
+}
 
+// Found is what passes decide beside the graph; in brackets which.
+type Found struct {
 	// Chosen is what passes chose that decides bits, by what it was chosen for
 	// (choose-layouts).
 	Chosen map[string]string

@@ -70,21 +70,12 @@ func (d demand) text(id int) string {
 
 // keeps tells whether codes of the operand of node n are codes of n by the same scales.
 func keepsCodes(n *graph.Node) bool {
-	if n.Kind != graph.KindOp {
-		return false
-	}
-	switch a := n.Attrs.(type) {
-	case op.Pool:
-		return n.Op.Name == "max_pool" && a.Size == a.Stride
-	case op.Up:
-		return n.Op.Name == "upsample" && a.Scale == [3]int{1, 2, 2}
-	}
-	return false
+	return n.Kind == graph.KindOp && n.Op.KeepsCodes != nil && n.Op.KeepsCodes(n.Attrs)
 }
 
 // codes are the scales that a convolution has, and its filter.
 func (u *Unit) codes(n *graph.Node) (*graph.Node, *op.Int8) {
-	if n.Kind != graph.KindOp || n.Op.Name != "conv3d_fused" {
+	if n.Kind != graph.KindOp || !n.Op.Quantisable {
 		return nil, nil
 	}
 	filter := u.Graph.Nodes[u.Graph.Root(n.In[len(n.In)-2])]

@@ -127,7 +127,7 @@ func (p *program) arena(order []int) int { return p.arenaOf(p.atOnce(order)) }
 
 // arenaOf is arena of steps.
 func (p *program) arenaOf(steps []step) int {
-	u := &Unit{ElemBytes: 1, Taken: p.taken, Consume: p.consume}
+	u := &Unit{Device: Device{ElemBytes: 1, Taken: p.taken}, Wanted: Wanted{Consume: p.consume}}
 	u.Graph, u.Sequence = p.emit(steps)
 	layOut(u)
 	return u.Memory.ArenaSize

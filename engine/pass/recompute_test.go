@@ -55,7 +55,7 @@ func compiled(t *testing.T, g *graph.Graph, infer bool, limit int64) (*Unit, err
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &Unit{Graph: own, Infer: infer, ElemBytes: 4, MemoryLimit: limit}
+	u := &Unit{Graph: own, Wanted: Wanted{Infer: infer, MemoryLimit: limit}, Device: Device{ElemBytes: 4}}
 	return u, Run(List, u)
 }
 
@@ -210,7 +210,7 @@ func TestProfile(t *testing.T) {
 	order := u.Sequence
 	for range 60 {
 		f := p.plan(order)
-		v := &Unit{ElemBytes: 4}
+		v := &Unit{Device: Device{ElemBytes: 4}}
 		v.Graph, v.Sequence = p.write(order)
 		if err := v.Graph.Check(); err != nil {
 			t.Fatal(err)

@@ -62,10 +62,11 @@ func Layers(g *graph.Graph, entries []engine.Entry) []Layer {
 		for _, id := range n.In {
 			behind[n.ID] = behind[n.ID] || behind[id]
 		}
-		filter, x, transposed := filterOf(n)
-		if filter < 0 {
+		of := n.Op.Filter
+		if of == nil {
 			continue
 		}
+		filter, x := n.In[of.Operand], n.In[of.Source]
 		p := g.Nodes[g.Root(filter)]
 		if p.Kind != graph.KindParam {
 			continue
@@ -77,23 +78,11 @@ func Layers(g *graph.Graph, entries []engine.Entry) []Layer {
 		}
 		s := g.Nodes[filter].Shape
 		l := Layer{Name: strings.TrimSuffix(p.Name, weightSuffix), Param: p.Name, Offset: entries[at].Offset, Out: s[0], In: s[1],
-			Kernel: [3]int{s[2], s[3], s[4]}, Transposed: transposed, First: !behind[x]}
-		if transposed {
+			Kernel: [3]int{s[2], s[3], s[4]}, Transposed: of.Transposed(), First: !behind[x]}
+		if l.Transposed {
 			l.Out, l.In = l.In, l.Out
 		}
 		layers = append(layers, l)
 	}
 	return layers
-}
-
-// filterOf gives the operands of a convolution: its filter, −1 for other operations, and what
-// it is applied to. The adjoint of a convolution is a transposed one in a network.
-func filterOf(n *graph.Node) (filter, x int, transposed bool) {
-	switch n.Op.Name {
-	case "conv3d":
-		return n.In[1], n.In[0], false
-	case "conv3d_grad_data":
-		return n.In[0], n.In[1], true
-	}
-	return -1, 0, false
 }

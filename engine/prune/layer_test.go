@@ -28,7 +28,7 @@ func TestLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := engine.NewStore()
-	plan, err := engine.Compile(g, engine.Options{Store: store, Backend: "ref"})
+	plan, err := engine.Compile(g, engine.Options{Reuse: engine.Reuse{Store: store}, Device: engine.Device{Backend: "ref"}})
 	if err != nil {
 		t.Fatal(err)
 	}

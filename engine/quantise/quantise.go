@@ -100,13 +100,10 @@ func (c *Calibration) observe(u *pass.Unit) error {
 }
 
 func (c *Calibration) consider(g *graph.Graph, n *graph.Node, kept map[string]bool) {
-	if n.Op.Name != "conv3d_fused" && n.Op.Name != "conv3d" {
+	if !n.Op.Conv.Is(graph.ConvForward) {
 		return
 	}
-	tail := len(n.In) - 1
-	if n.Op.Name == "conv3d_fused" {
-		tail--
-	}
+	tail := len(n.Op.Conv.Sources(len(n.In)))
 	filter := g.Nodes[g.Root(n.In[tail])]
 	if filter.Kind != graph.KindParam {
 		return
@@ -151,7 +148,7 @@ func computed(g *graph.Graph, id int) bool {
 	switch {
 	case n.Kind != graph.KindOp:
 		return false
-	case n.Op.Name == "pad" || n.Op.Name == "slice" || n.Op.Name == "concat" || n.Op.Name == "embed":
+	case n.Op.Moves != graph.NoMove:
 		return slices.ContainsFunc(n.In, func(in int) bool { return computed(g, in) })
 	}
 	return true

@@ -59,7 +59,7 @@ func calibrated(t *testing.T, g *graph.Graph, o quantise.Options) map[string]*op
 	t.Helper()
 	o.Input, o.Keep = true, []string{"first"}
 	c := quantise.New(o)
-	p := compiled(t, g, engine.Options{Mode: engine.Infer, Winograd: true, ByRule: true, Passes: c.Passes()})
+	p := compiled(t, g, engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Debug: engine.Debug{Passes: c.Passes()}})
 	if got := strings.Join(c.Filters(), " "); got != "second.weight third.weight up.weight join.weight" {
 		t.Fatalf("quantised are %s", got)
 	}
@@ -103,7 +103,7 @@ func TestQuantisedNetworkPredictsTheSame(t *testing.T) {
 	}
 	for _, m := range quantise.Methods {
 		scales := calibrated(t, g, quantise.Options{Method: m, Share: 1e-4})
-		p, got := predict(engine.Options{Int8: scales})
+		p, got := predict(engine.Options{Numerics: engine.Numerics{Int8: scales}})
 		if e := distance(got, want); e > 0.1 || e == 0 {
 			t.Errorf("%s: relative error %.4f", m, e)
 		}
@@ -121,13 +121,13 @@ func TestQuantisedNetworkPredictsTheSame(t *testing.T) {
 		if codes != 2+7 || reads != 2 {
 			t.Errorf("%s: %d values are codes, of which %d are made of others, want 9 and 2", m, codes, reads)
 		}
-		if _, half := predict(engine.Options{Int8: scales, Precision: "bf16"}); distance(half, got) > 0.05 {
+		if _, half := predict(engine.Options{Numerics: engine.Numerics{Int8: scales, Precision: "bf16"}}); distance(half, got) > 0.05 {
 			t.Errorf("%s: stored as bfloat16 it is %.4f away", m, distance(half, got))
 		}
 		if m != quantise.LeastError {
 			continue
 		}
-		_, judge := predict(engine.Options{Int8: scales, Backend: "ref"})
+		_, judge := predict(engine.Options{Numerics: engine.Numerics{Int8: scales}, Device: engine.Device{Backend: "ref"}})
 		// One code beside a tie rounds all points of its tile anew, and all that follows.
 		if e := distance(got, judge); e > 0.05 {
 			t.Errorf("the processor and the reference differ by %.2g", e)
@@ -146,30 +146,30 @@ func TestQuantiseRefuses(t *testing.T) {
 		}
 		return err
 	}
-	if err := plan(engine.Options{Mode: engine.Infer, Passes: quantise.New(quantise.Options{Keep: []string{"secnod"}}).Passes()}); !errors.Is(err, quantise.ErrLayer) {
+	if err := plan(engine.Options{Mode: engine.Infer, Debug: engine.Debug{Passes: quantise.New(quantise.Options{Keep: []string{"secnod"}}).Passes()}}); !errors.Is(err, quantise.ErrLayer) {
 		t.Errorf("a layer that is not there: %v", err)
 	}
 	c := quantise.New(quantise.Options{Keep: []string{"up"}, Input: true})
-	err := plan(engine.Options{Mode: engine.Infer, Passes: c.Passes()})
+	err := plan(engine.Options{Mode: engine.Infer, Debug: engine.Debug{Passes: c.Passes()}})
 	if err != nil || len(c.Filters()) != 4 || c.Left["up.weight"] == "" || c.Left["last.weight"] == "" {
 		t.Errorf("left out are %v, %v", c.Left, err)
 	}
 	c = quantise.New(quantise.Options{})
-	if err := plan(engine.Options{Mode: engine.Infer, Passes: c.Passes()}); err != nil || strings.Join(c.Filters(), " ") != "second.weight third.weight up.weight" {
+	if err := plan(engine.Options{Mode: engine.Infer, Debug: engine.Debug{Passes: c.Passes()}}); err != nil || strings.Join(c.Filters(), " ") != "second.weight third.weight up.weight" {
 		t.Errorf("quantised without what reads the input are %v, %v", c.Filters(), err)
 	}
 	if _, err := c.Scales(); err == nil {
 		t.Error("scales without a sample")
 	}
-	if err := plan(engine.Options{Mode: engine.Train, Int8: scales}); exit.CodeOf(err) != exit.Usage {
+	if err := plan(engine.Options{Mode: engine.Train, Numerics: engine.Numerics{Int8: scales}}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("a training in int8: %v", err)
 	}
-	if err := plan(engine.Options{Mode: engine.Infer, Int8: map[string]*op.Int8{"secnod.weight": scales["second.weight"]}}); exit.CodeOf(err) != exit.Usage {
+	if err := plan(engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Int8: map[string]*op.Int8{"secnod.weight": scales["second.weight"]}}}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("scales of no convolution: %v", err)
 	}
 	other := *scales["second.weight"]
 	other.Channels = other.Channels[1:]
-	if err := plan(engine.Options{Mode: engine.Infer, Int8: map[string]*op.Int8{"second.weight": &other}}); exit.CodeOf(err) != exit.Usage {
+	if err := plan(engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Int8: map[string]*op.Int8{"second.weight": &other}}}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("scales of other channels: %v", err)
 	}
 }

@@ -96,7 +96,7 @@ func Find(g *graph.Graph) (all []Layer) {
 	filter := make([]bool, len(g.Nodes))
 	for _, n := range g.Nodes {
 		for i, id := range n.In {
-			if n.Op == convolution && i == 1 {
+			if f := n.Op.Filter; f != nil && !f.Transposed() && i == f.Operand {
 				filter[id] = true
 			} else {
 				other[id] = true
@@ -113,8 +113,6 @@ func Find(g *graph.Graph) (all []Layer) {
 	}
 	return all
 }
-
-var convolution = op.Find("conv3d")
 
 // New plans the sharing of the filters of a network.
 //

@@ -113,7 +113,7 @@ func trained(t *testing.T, p *Plan, steps int) (map[string][]float32, []float64,
 		}
 	}
 	store := engine.NewStore()
-	plan, err := engine.Compile(g, engine.Options{Threads: 1, Store: store, ByRule: true, Winograd: true})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Threads: 1}, Reuse: engine.Reuse{Store: store}, Numerics: engine.Numerics{ByRule: true, Winograd: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestSharedFiltersArePlainOnes(t *testing.T) {
 			t.Fatal(o, err)
 		}
 		store := engine.NewStore()
-		plan, err := engine.Compile(built(t, network(9)), engine.Options{Threads: 1, Store: store, ByRule: true, Winograd: true, Mode: engine.Infer})
+		plan, err := engine.Compile(built(t, network(9)), engine.Options{Device: engine.Device{Threads: 1}, Reuse: engine.Reuse{Store: store}, Numerics: engine.Numerics{ByRule: true, Winograd: true}, Mode: engine.Infer})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -251,7 +251,7 @@ func (k BenchCase) Compile(train, profile bool) (*BenchStep, error) {
 // profile measures every kernel.
 func (k BenchCase) Options(profile bool) engine.Options {
 	o := model.Options(k.Threads, k.Device)
-	o.MemoryLimit, o.Workspace = k.MemoryBytes, k.WorkspaceBytes
+	o.Memory.Limit, o.Workspace = k.MemoryBytes, k.WorkspaceBytes
 	o.Precision, o.Profile = benchPrecisions[k.Precision], profile
 	return o
 }

@@ -48,7 +48,7 @@ func (k BenchCase) gradientError(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	judge, err := k.gradients(ctx, engine.Options{Backend: "ref", Float64: true})
+	judge, err := k.gradients(ctx, engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
 	if err != nil {
 		return 0, err
 	}

@@ -120,7 +120,7 @@ func Explain(ctx context.Context, o ExplainOptions) (*ExplainResult, error) {
 	}
 	o.Timings.save(s.options.Timings)
 	r := &ExplainResult{Mode: o.Mode, Network: s.describe(grid), Precision: s.options.Precision,
-		MemoryBytes: s.options.MemoryLimit, WorkspaceBytes: s.options.Workspace, Explanation: e, pass: o.Pass}
+		MemoryBytes: s.options.Memory.Limit, WorkspaceBytes: s.options.Workspace, Explanation: e, pass: o.Pass}
 	if o.DumpAfter != "" {
 		var b strings.Builder
 		if err := r.Stages[r.stageAfter(o.DumpAfter)].Graph.WriteText(&b); err != nil {
@@ -239,8 +239,8 @@ func (s *subject) describe(grid *ensemble.Grid) string {
 	}
 	text += fmt.Sprintf(", %s head, %d channels, depth %d, field %d×%d, batch %d, %s", s.spec.Head, s.task.Features.Channels(),
 		len(s.task.Features.Axes.Levels), grid.NY, grid.NX, s.batch, s.options.Precision)
-	if s.options.MemoryLimit > 0 {
-		text += fmt.Sprintf(", memory %v", config.Bytes(s.options.MemoryLimit))
+	if s.options.Memory.Limit > 0 {
+		text += fmt.Sprintf(", memory %v", config.Bytes(s.options.Memory.Limit))
 	}
 	if s.options.Workspace > 0 {
 		text += fmt.Sprintf(", workspace %v", config.Bytes(s.options.Workspace))

@@ -209,12 +209,12 @@ func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train ex
 	}
 	look := c.Ranges
 	options.Passes = c.Passes()
-	options.Finish = func(err error) error {
+	options.Extension = engine.AtEnd(func(err error) error {
 		if err == nil {
 			look(m.Network.Plan)
 		}
 		return err
-	}
+	})
 	defer m.Close()
 	task := o.Progress.Start("calibrate", int64(2*len(order)))
 	defer task.Done()

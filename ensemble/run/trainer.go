@@ -155,14 +155,14 @@ type inference struct {
 func (i inference) options() engine.Options {
 	e := model.Options(i.threads, i.device)
 	e.Timings, e.Precision = i.timings.open(i.threads), i.precision
-	e.MemoryLimit, e.Workspace = i.memory, i.workspace
+	e.Memory.Limit, e.Workspace = i.memory, i.workspace
 	return e
 }
 
 // trainOptions are those of every plan of a training.
 func trainOptions(c config.Training, table *tune.Table) engine.Options {
 	o := model.Options(c.Threads, c.Device)
-	o.MemoryLimit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table
+	o.Memory.Limit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table
 	return o
 }
 
@@ -218,7 +218,7 @@ func (t *trainer) plans() error {
 	}
 	o := trainOptions(t.cfg, t.table)
 	o.Store, o.Choices, o.Kept = t.store, t.choices, t.prune.kept
-	o.MemoryLimit, o.Workspace = o.MemoryLimit/int64(t.plansOfMembers()), o.Workspace/int64(t.plansOfMembers())
+	o.Memory.Limit, o.Workspace = o.Memory.Limit/int64(t.plansOfMembers()), o.Workspace/int64(t.plansOfMembers())
 	var err error
 	if t.net, err = spec.Compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
 		return t.namedMemory(err)

@@ -45,7 +45,7 @@ func (s *installation) processor(context.Context) (string, error) {
 
 // kernels compares all operations of the engine on this processor with the reference.
 func (s *installation) kernels(ctx context.Context) (string, error) {
-	dev, err := engine.Backends[0].Open(engine.Options{Threads: cmp.Or(s.Threads, runtime.GOMAXPROCS(0)), ByRule: true, Winograd: true})
+	dev, err := engine.Backends[0].Open(engine.Options{Device: engine.Device{Threads: cmp.Or(s.Threads, runtime.GOMAXPROCS(0))}, Numerics: engine.Numerics{ByRule: true, Winograd: true}})
 	if err != nil {
 		return "", err
 	}

@@ -175,7 +175,7 @@ func (l *layering) operation(n *graph.Node) error {
 	}
 	w := n.Op.Window(l.g.InShapes(n), n.Attrs)
 	windowed := len(w.Axes) == 5 && l.kind[n.ID] == field && slices.ContainsFunc(w.Axes, func(a graph.WindowAxis) bool { return a.Size > 1 || a.Stride > 1 || a.Up > 1 })
-	begins := windowed || strings.HasPrefix(n.Op.Name, "conv") || n.Op.Name == "concat" && fields > 1
+	begins := windowed || n.Op.Conv != nil || n.Moves(graph.Joins) && fields > 1
 	if !begins && at == Input { // of what is loaded alone: with the layer before it
 		at = len(l.n.Layers) - 1
 	}
@@ -212,10 +212,7 @@ func (l *layering) operation(n *graph.Node) error {
 
 // joins tells whether a value joins fields along the channels.
 func joins(n *graph.Node) bool {
-	if n.Kind != graph.KindOp || n.Op.Name != "concat" || len(n.Shape) != fieldAxes {
-		return false
-	}
-	return n.Attrs.(op.AlongAxis).Axis == channels
+	return op.JoinsChannels(n) && len(n.Shape) == fieldAxes
 }
 
 // fieldShape is the shape of a layer's fields; a layer that makes no field has one point.
@@ -253,7 +250,7 @@ func (l *layering) count(v *Layer, n *graph.Node) error {
 	if len(w.Whole) > 0 && w.Sums {
 		v.Sums = append(v.Sums, int64(n.Shape.Size()))
 	}
-	if n.Op.Name == "channel_moments" {
+	if n.Op.Split == graph.SplitMoments {
 		v.Sums = append(v.Sums, int64(n.Shape.Size()))
 	}
 	if !l.trained[n.ID] {
@@ -366,7 +363,7 @@ func (l *layering) spread(s graph.Shape) bool {
 // Filters are whole on every rank.
 func (l *layering) work(g *graph.Graph, n, of *graph.Node) Work {
 	w := workOf(g, n)
-	w.Conv = convOf(n.Op.Name, of, l.g)
+	w.Conv = convOf(n, of, l.g)
 	if w.Conv == nil {
 		return w
 	}
@@ -399,10 +396,10 @@ func workOf(g *graph.Graph, n *graph.Node) Work {
 }
 
 // convOf names the convolution that an operation is, or is a gradient of; nil for others.
-func convOf(name string, of *graph.Node, g *graph.Graph) *Conv {
-	passes := map[string]string{"conv3d": "forward", "conv3d_grad_data": "data", "conv3d_grad_filter": "filter"}
-	pass, ok := passes[name]
-	if !ok || of.Op.Name != "conv3d" {
+func convOf(n, of *graph.Node, g *graph.Graph) *Conv {
+	passes := map[graph.Fuse]string{graph.FuseConv: "forward", graph.FuseConvData: "data", graph.FuseConvFilter: "filter"}
+	pass, ok := passes[n.Op.Fuses]
+	if !ok || !of.Fuses(graph.FuseConv) {
 		return nil
 	}
 	f := g.Nodes[of.In[1]].Shape

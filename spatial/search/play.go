@@ -224,7 +224,7 @@ func (s *scripting) wait(n *graph.Node, compute cluster.Time) (before cluster.Ti
 			if !s.waited[c.tag] {
 				s.waited[c.tag] = true
 				tags, interior = append(tags, c.tag), min(interior, c.interior)
-				if !strings.HasPrefix(n.Op.Name, "conv3d") || !framed(&Edge{Shape: s.g.Nodes[id].Shape, Mixes: true}, n.Shape) {
+				if n.Op.Conv == nil || !framed(&Edge{Shape: s.g.Nodes[id].Shape, Mixes: true}, n.Shape) {
 					interior = 0
 				}
 			}

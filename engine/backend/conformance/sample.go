@@ -120,7 +120,7 @@ func waysOf(dev backend.Backend, o *graph.Op, c graph.Case) ([]backend.Way, erro
 	if err != nil {
 		return nil, fmt.Errorf("%s: shape rule: %w", o.Name, err)
 	}
-	if o.Name == "reorder" { // the pass sets its layouts itself
+	if _, ok := c.Attrs.(op.Into); ok { // the pass sets its layouts itself
 		return []backend.Way{plain, {In: []graph.Layout{graph.Plain}, Out: l.Inner()}, {In: []graph.Layout{l.Inner()}}}, nil
 	}
 	all := l.Ways(o, c.Attrs, c.In, s)

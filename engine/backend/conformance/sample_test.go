@@ -38,7 +38,7 @@ func (b off) Prepare(q backend.Request) (backend.Kernel, error) {
 
 // TestCompare: a whole backend is right, and one wrong operation is named.
 func TestCompare(t *testing.T) {
-	dev, err := engine.Backends[0].Open(engine.Options{Threads: 1, ByRule: true})
+	dev, err := engine.Backends[0].Open(engine.Options{Device: engine.Device{Threads: 1}, Numerics: engine.Numerics{ByRule: true}})
 	if exit.CodeOf(err) == exit.NoDevice {
 		t.Skip("skipped: no device:", err)
 	}

@@ -25,7 +25,7 @@ func TestValues(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s-%d", b.Name, threads), func(t *testing.T) {
-				dev, err := b.Open(engine.Options{Threads: threads, ByRule: true, Winograd: true})
+				dev, err := b.Open(engine.Options{Device: engine.Device{Threads: threads}, Numerics: engine.Numerics{ByRule: true, Winograd: true}})
 				if exit.CodeOf(err) == exit.NoDevice && b.Name == "cuda" {
 					t.Log("emulated:", err)
 					dev, err = emulated.Open(1 << 30)

@@ -8,15 +8,14 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// axisParts are what the operations of attention along an axis compute, by name.
-var axisParts = map[string]kern.AxisPart{
-	"axis_attention": kern.AxisResult, "axis_attention_grad": kern.AxisGrad, "axis_attention_offsets": kern.AxisOffsets,
-}
-
 // axisAttention serves attention along an axis and its gradients; heads and windows too large for the kernels take
 // the reference.
-func axisAttention(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, part, in := q.Attrs.(op.AxisAttention), axisParts[q.Op.Name], q.In[0].Shape
+func axisAttention(part kern.AxisPart) prepareRule {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return axisAttentionPart(b, q, part) }
+}
+
+func axisAttentionPart(b *Backend, q backend.Request, part kern.AxisPart) (backend.Kernel, error) {
+	a, in := q.Attrs.(op.AxisAttention), q.In[0].Shape
 	s := a.Lines(in)
 	k := kern.Axis{Blocks: s.Blocks, PerRow: s.PerRow, RowStep: s.RowStep, PointStep: s.PointStep, Width: s.Width, Beside: s.Beside,
 		AlongRows: s.AlongRows, AlongPoints: s.AlongPoints, Length: s.Length, Channels: in[1] / 3, Plane: in[2:].Size(), Heads: a.Heads, Reach: q.In[1].Shape[1] / 2}

@@ -49,10 +49,10 @@ var blockedConvs = map[string][]blocked{
 // blockedTable names the forms of all other operations on the blocked layout.
 var blockedTable = map[string][]blocked{
 	"framed":                  {{framedWay, framedKernel, true}},
-	"max_pool":                {{poolWay, blockedPool, false}},
-	"max_pool_grad":           {{poolWay, blockedPoolGrad, false}},
-	"avg_pool":                {{poolWay, blockedPool, false}},
-	"avg_pool_grad":           {{poolWay, blockedPoolGrad, false}},
+	"max_pool":                {{poolWay, blockedMaxPool, false}},
+	"max_pool_grad":           {{poolWay, blockedMaxPoolGrad, false}},
+	"avg_pool":                {{poolWay, blockedAvgPool, false}},
+	"avg_pool_grad":           {{poolWay, blockedAvgPoolGrad, false}},
 	"upsample":                {{upsampleWay, blockedUpsample, false}},
 	"upsample_grad":           {{upsampleWay, blockedUpsampleGrad, false}},
 	"concat":                  {{channelsWay, blockedConcat, false}},
@@ -61,10 +61,10 @@ var blockedTable = map[string][]blocked{
 	"channel_sum":             {{toChannelsWay, blockedChannelSum, false}},
 	"channel_moments":         {{toChannelsWay, blockedMoments, false}},
 	"channel_norm_sums":       {{toChannelsWay, blockedNormSums, false}},
-	"channel_norm":            {{perChannelWay, blockedNorm, false}},
+	"channel_norm":            {{perChannelWay, blockedNorm(false), false}},
 	"channel_moments_grad":    {{perChannelWay, blockedMomentsGrad, false}},
 	"channel_norm_grad":       {{perChannelWay, blockedNormGrad, false}},
-	"channel_norm_fused":      {{perChannelWay, blockedNorm, false}},
+	"channel_norm_fused":      {{perChannelWay, blockedNorm(true), false}},
 	"channel_norm_fused_sums": {{normSumsWay, blockedNormFusedSums, false}},
 	"channel_norm_fused_grad": {{normGradWay, blockedNormFusedGrad, false}},
 	"dropout":                 {{flatWay, blockedDropped, false}},
@@ -76,6 +76,9 @@ var blockedTable = map[string][]blocked{
 	"scale":                   {{flatWay, blockedScale, false}},
 	"elementwise_chain":       {{chainWay, blockedChain, false}},
 }
+
+// anyLayouts names what has no forms, as a pass chooses its layouts beside those of the operations.
+var anyLayouts = map[string]prepareRule{"reorder": reorder}
 
 // formsOf are the forms of an operation. Of two that take and give the same layouts the
 // first that serves a request runs it.
@@ -154,8 +157,8 @@ func (b *Backend) form(q backend.Request) (blocked, bool) {
 
 // prepareBlocked makes the kernel of such a request.
 func (b *Backend) prepareBlocked(q backend.Request) (backend.Kernel, error) {
-	if q.Op.Name == "reorder" {
-		return reorder(b, q)
+	if prepare := anyLayouts[q.Op.Name]; prepare != nil {
+		return prepare(b, q)
 	}
 	f, ok := b.form(q)
 	if !ok {
@@ -278,31 +281,33 @@ func poolWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.
 	return w, ok && fields && a.Size == a.Stride
 }
 
-// windowKind is what the windows of a pooling give.
-func windowKind(q backend.Request) kern.WindowKind {
-	if q.Op.Name == "avg_pool" || q.Op.Name == "avg_pool_grad" {
-		return kern.Mean
-	}
-	return kern.Maximum
-}
-
-func blockedPool(b *Backend, q backend.Request) (backend.Kernel, error) {
-	k, s, size := windowKind(q), blockedShape(q.In[0].Shape), q.Attrs.(op.Pool).Size
+func blockedMaxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if codes := q.Out.U8; codes != nil {
+		s, size := blockedShape(q.In[0].Shape), q.Attrs.(op.Pool).Size
 		return kernel("int8 window", func() { b.pool.CodesMax(codes, q.In[0].U8, s, size) })
 	}
-	x, y := fieldOf(q.In[0]), fieldOf(q.Out)
+	return blockedWindow(b, q, kern.Maximum)
+}
+
+func blockedAvgPool(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return blockedWindow(b, q, kern.Mean)
+}
+
+func blockedWindow(b *Backend, q backend.Request, k kern.WindowKind) (backend.Kernel, error) {
+	s, size, x, y := blockedShape(q.In[0].Shape), q.Attrs.(op.Pool).Size, fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked window", func() { b.pool.BlockedWindow(k, y, x, s, size) })
 }
 
-func blockedPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	k, s := windowKind(q), blockedShape(q.Out.Shape)
-	dy, dx := fieldOf(q.In[len(q.In)-1]), fieldOf(q.Out)
-	if k == kern.Mean {
-		size := q.Attrs.(op.PoolGrad).Size
-		return kernel("blocked window_grad", func() { b.pool.BlockedWindowGrad(k, dx, dy, kern.Stored{}, s, size, 0) })
-	}
-	x, size := fieldOf(q.In[0]), q.Attrs.(op.Pool).Size
+func blockedMaxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return blockedWindowGrad(b, q, kern.Maximum, fieldOf(q.In[0]), q.Attrs.(op.Pool).Size)
+}
+
+func blockedAvgPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
+	return blockedWindowGrad(b, q, kern.Mean, kern.Stored{}, q.Attrs.(op.PoolGrad).Size)
+}
+
+func blockedWindowGrad(b *Backend, q backend.Request, k kern.WindowKind, x kern.Stored, size [3]int) (backend.Kernel, error) {
+	s, dy, dx := blockedShape(q.Out.Shape), fieldOf(q.In[len(q.In)-1]), fieldOf(q.Out)
 	return kernel("blocked window_grad", func() { b.pool.BlockedWindowGrad(k, dx, dy, x, s, size, 0) })
 }
 
@@ -425,8 +430,10 @@ func blockedAffine(b *Backend, q backend.Request, relu bool, fill func(slope, sh
 	})
 }
 
-func blockedNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
-	return blockedAffine(b, q, q.Op.Name == "channel_norm_fused", normFill(q))
+func blockedNorm(relu bool) prepareRule {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
+		return blockedAffine(b, q, relu, normFill(q))
+	}
 }
 
 func blockedNormGrad(b *Backend, q backend.Request) (backend.Kernel, error) {

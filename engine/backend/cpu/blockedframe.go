@@ -55,7 +55,7 @@ func framedWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backen
 	shapes := a.Inner(in)
 	way, ok := form.way(b, a.Attrs, shapes, out)
 	q := backend.Request{Op: a.Op, Attrs: a.Attrs, In: tensors(shapes...), Out: backend.Tensor{Shape: out}}
-	if ok = ok && slices.Equal(a.Operands, sourceOf(q)); ok {
+	if ok = ok && slices.Equal(a.Operands, a.Op.Conv.Sources(len(shapes))); ok {
 		p, _ := b.winoPassOf(q)
 		p.Frame = [4]int{a.Frame.North, a.Frame.South, a.Frame.West, a.Frame.East}
 		ok = kern.ServesWino(p.WinoSpec)
@@ -69,18 +69,4 @@ func framedWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backen
 func framedKernel(b *Backend, q backend.Request) (backend.Kernel, error) {
 	form, _ := framedForm(q.Attrs.(op.Framed).Op.Name)
 	return form.prepare(b, q)
-}
-
-// sourceOf are the operands of a convolution that it reads in windows.
-func sourceOf(q backend.Request) []int {
-	switch p := len(q.In); q.Op.Name {
-	case "conv3d", "conv3d_grad_filter":
-		return []int{0}
-	case "conv3d_grad_data", "conv3d_fused_grad_data":
-		return []int{1}
-	case "conv3d_fused":
-		return []int{0, 1}[:p-2]
-	default:
-		return []int{0, 1}[:p-1]
-	}
 }

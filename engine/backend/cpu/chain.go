@@ -3,8 +3,6 @@
 package cpu
 
 import (
-	"strings"
-
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -17,50 +15,16 @@ const (
 	_ = uint(kern.MaxChainOperands - op.MaxChainOperands)
 )
 
-// chainFuncs names the functions that run in chains only under this name.
-var chainFuncs = map[string]kern.ChainFunc{
-	"safe_div": kern.ChainSafeDiv, "gaussian_crps": kern.ChainCRPS,
-	"gaussian_crps_dmu": kern.ChainCRPSdMu, "gaussian_crps_dsigma": kern.ChainCRPSdSigma,
-}
-
-// chainLink is the function of a link; ok is false if there is none.
-func chainLink(l op.Link) (k kern.ChainLink, ok bool) {
-	k = kern.ChainLink{Args: l.Args}
-	name := l.Op.Name
-	if k.F, ok = chainFuncs[name]; ok {
-		return k, true
-	}
-	if f, ok := binaryKernels[name]; ok {
-		k.F = kern.ChainBinary(f[0])
-		return k, true
-	}
-	if f, ok := unaryKernels[name]; ok {
-		k.F = kern.ChainUnary(f)
-		return k, true
-	}
-	if f, ok := unaryKernels[strings.TrimSuffix(name, "_grad")]; ok {
-		k.F = kern.ChainGrad(f)
-		return k, true
-	}
-	switch name {
-	case "scale":
-		k.F, k.Scale = kern.ChainAffine, float32(l.Attrs.(float64))
-		return k, true
-	case "add_scalar":
-		k.F, k.Scale, k.Shift = kern.ChainAffine, 1, float32(l.Attrs.(float64))
-		return k, true
-	}
-	return k, false
-}
-
 // chainLinks are the functions of a chain; nil if one is missing.
 func chainLinks(a op.Chain) []kern.ChainLink {
 	var links []kern.ChainLink
 	for _, l := range a.Links {
-		k, ok := chainLink(l)
-		if !ok {
+		link := elementwise[l.Op.Name].link
+		if link == nil {
 			return nil
 		}
+		k := link(l.Attrs)
+		k.Args = l.Args
 		links = append(links, k)
 	}
 	return links
@@ -132,7 +96,7 @@ func zeroForZeros(a op.Chain, zero []bool) bool {
 		}
 		r := value{known: known}
 		switch f := l.Op.Scalar; {
-		case l.Op.Name == "mul" && factor:
+		case f.ZeroFactor && factor:
 			r.known = true
 		case !known:
 		case f.F1 != nil:

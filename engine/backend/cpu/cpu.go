@@ -115,6 +115,12 @@ func (b *Backend) prepare(q backend.Request) (backend.Kernel, error) {
 			return k, err
 		}
 	}
+	if prepare := elementwise[q.Op.Name].prepare; prepare != nil {
+		k, err := prepare(b, q)
+		if err != nil || k.Run != nil {
+			return k, err
+		}
+	}
 	if q.Op.Scalar != nil {
 		return loops(q), nil
 	}

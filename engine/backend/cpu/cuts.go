@@ -27,18 +27,18 @@ func (p winoPass) filter() bool { return p.name == "filter" }
 func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
 	q, frames := unframed(q)
 	shapes := q.InShapes()
-	switch q.Op.Name {
-	case "conv3d", "conv3d_fused":
+	switch conv := q.Op.Conv; {
+	case conv.Is(graph.ConvForward):
 		parts, w, a := forwardOperands(q.Attrs, shapes)
 		p.name = "forward"
 		p.WinoSpec, ok = b.partsSpec(parts, w, a.Conv)
 		p.ReLU = a.ReLU
 		p.Half = ok && b.halves(q.In[:len(parts)])
-	case "conv3d_grad_data", "conv3d_fused_grad_data":
+	case conv.Is(graph.ConvData):
 		p.name = "data"
 		p.WinoSpec, ok = b.dataSpec(shapes[0], shapes[1], dataAttrs(q.Attrs))
 		p.Half = ok && b.halves(q.In[1:2])
-	case "conv3d_grad_filter", "conv3d_fused_grad_filter":
+	case conv.Is(graph.ConvFilter):
 		a := q.Attrs.(op.ConvGrad)
 		p.name = "filter"
 		p.WinoSpec, ok = b.partsSpec(shapes[:len(shapes)-1], a.To, a.Conv)

@@ -9,18 +9,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// scoreParts are what the operations over distributions compute, by name.
-var scoreParts = map[string]op.ScorePart{
-	"distribution_score": op.ScoreValue, "distribution_score_grad": op.ScoreGrad, "distribution_score_dy": op.ScoreDy,
-}
-
 // pointsOfThread is the least number of points that are worth a thread.
 const pointsOfThread = 256
 
 // distribution serves the scores of distributions: the formulas are those of package dist, in
 // float64, and the points are dealt out to threads.
-func distribution(b *Backend, q backend.Request) (backend.Kernel, error) {
-	part, a, shape, out := scoreParts[q.Op.Name], q.Attrs.(op.Scored), q.In[0].Shape, q.Out.F32
+func distribution(part op.ScorePart) prepareRule {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return distributionPart(b, q, part) }
+}
+
+func distributionPart(b *Backend, q backend.Request, part op.ScorePart) (backend.Kernel, error) {
+	a, shape, out := q.Attrs.(op.Scored), q.In[0].Shape, q.Out.F32
 	in := make([][]float32, len(q.In))
 	for i, t := range q.In {
 		in[i] = t.F32

@@ -3,29 +3,63 @@
 package cpu
 
 import (
-	"strings"
-
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// unaryKernels names the kernel of each elementwise function of one operand.
-var unaryKernels = map[string]kern.Unary{
-	"relu": kern.ReLU, "exp": kern.Exp, "log": kern.Log, "sqrt": kern.Sqrt, "square": kern.Square, "abs": kern.Abs,
-	"softplus": kern.Softplus, "sigmoid": kern.Sigmoid, "tanh": kern.Tanh, "erf": kern.Erf,
+// elementwise names the kernels of each elementwise operation: by itself, nil if it has none,
+// and as a link of a chain.
+var elementwise = map[string]struct {
+	prepare prepareRule
+	link    func(attrs any) kern.ChainLink
+}{
+	"relu": {unary(kern.ReLU), linked(kern.ChainUnary(kern.ReLU))}, "relu_grad": {unaryGrad(kern.ReLU), linked(kern.ChainGrad(kern.ReLU))},
+	"exp": {unary(kern.Exp), linked(kern.ChainUnary(kern.Exp))}, "exp_grad": {unaryGrad(kern.Exp), linked(kern.ChainGrad(kern.Exp))},
+	"log": {unary(kern.Log), linked(kern.ChainUnary(kern.Log))}, "log_grad": {unaryGrad(kern.Log), linked(kern.ChainGrad(kern.Log))},
+	"sqrt": {unary(kern.Sqrt), linked(kern.ChainUnary(kern.Sqrt))}, "sqrt_grad": {unaryGrad(kern.Sqrt), linked(kern.ChainGrad(kern.Sqrt))},
+	"square": {unary(kern.Square), linked(kern.ChainUnary(kern.Square))}, "square_grad": {unaryGrad(kern.Square), linked(kern.ChainGrad(kern.Square))},
+	"abs": {unary(kern.Abs), linked(kern.ChainUnary(kern.Abs))}, "abs_grad": {unaryGrad(kern.Abs), linked(kern.ChainGrad(kern.Abs))},
+	"softplus": {unary(kern.Softplus), linked(kern.ChainUnary(kern.Softplus))}, "softplus_grad": {unaryGrad(kern.Softplus), linked(kern.ChainGrad(kern.Softplus))},
+	"sigmoid": {unary(kern.Sigmoid), linked(kern.ChainUnary(kern.Sigmoid))}, "sigmoid_grad": {unaryGrad(kern.Sigmoid), linked(kern.ChainGrad(kern.Sigmoid))},
+	"tanh": {unary(kern.Tanh), linked(kern.ChainUnary(kern.Tanh))}, "tanh_grad": {unaryGrad(kern.Tanh), linked(kern.ChainGrad(kern.Tanh))},
+	"erf": {unary(kern.Erf), linked(kern.ChainUnary(kern.Erf))}, "erf_grad": {unaryGrad(kern.Erf), linked(kern.ChainGrad(kern.Erf))},
+	"add":                  {binary(kern.Add, kern.Add), linked(kern.ChainBinary(kern.Add))},
+	"sub":                  {binary(kern.Sub, kern.RSub), linked(kern.ChainBinary(kern.Sub))},
+	"mul":                  {binary(kern.Mul, kern.Mul), linked(kern.ChainBinary(kern.Mul))},
+	"div":                  {binary(kern.Div, kern.RDiv), linked(kern.ChainBinary(kern.Div))},
+	"safe_div":             {nil, linked(kern.ChainSafeDiv)},
+	"gaussian_crps":        {crps(0), linked(kern.ChainCRPS)},
+	"gaussian_crps_dmu":    {crps(1), linked(kern.ChainCRPSdMu)},
+	"gaussian_crps_dsigma": {crps(2), linked(kern.ChainCRPSdSigma)},
+	"scale": {scale, func(attrs any) kern.ChainLink {
+		return kern.ChainLink{F: kern.ChainAffine, Scale: float32(attrs.(float64))}
+	}},
+	"add_scalar": {addScalar, func(attrs any) kern.ChainLink {
+		return kern.ChainLink{F: kern.ChainAffine, Scale: 1, Shift: float32(attrs.(float64))}
+	}},
+}
+
+// linked is a link that has no parameter.
+func linked(f kern.ChainFunc) func(attrs any) kern.ChainLink {
+	return func(any) kern.ChainLink { return kern.ChainLink{F: f} }
 }
 
 // unary serves elementwise functions of one operand.
-func unary(b *Backend, q backend.Request) (backend.Kernel, error) {
-	f, x, y := unaryKernels[q.Op.Name], q.In[0].F32, q.Out.F32
-	return kernel("unary", func() { b.pool.Unary(f, y, x) })
+func unary(f kern.Unary) prepareRule {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
+		x, y := q.In[0].F32, q.Out.F32
+		return kernel("unary", func() { b.pool.Unary(f, y, x) })
+	}
 }
 
 // unaryGrad serves their gradients; the operand is the one the formula reads,
 // x or y. A gradient that is one number for all elements is written out first.
-func unaryGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	f := unaryKernels[strings.TrimSuffix(q.Op.Name, "_grad")]
+func unaryGrad(f kern.Unary) prepareRule {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return unaryGradient(b, q, f) }
+}
+
+func unaryGradient(b *Backend, q backend.Request, f kern.Unary) (backend.Kernel, error) {
 	x, dy, dx := q.In[0].F32, q.In[1].F32, q.Out.F32
 	switch {
 	case len(x) != len(dx):
@@ -43,17 +77,17 @@ func unaryGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return backend.Kernel{}, nil
 }
 
-// binaryKernels names the kernel of each elementwise function of two operands,
-// and the one with exchanged operands.
-var binaryKernels = map[string][2]kern.Binary{
-	"add": {kern.Add, kern.Add}, "sub": {kern.Sub, kern.RSub}, "mul": {kern.Mul, kern.Mul}, "div": {kern.Div, kern.RDiv},
+// binary serves elementwise functions of two operands of which at least one
+// has the shape of the result, with up to three merged axes; turned is the function with
+// exchanged operands.
+func binary(f, turned kern.Binary) prepareRule {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
+		return binaryKernel(b, q, [2]kern.Binary{f, turned})
+	}
 }
 
-// binary serves elementwise functions of two operands of which at least one
-// has the shape of the result, with up to three merged axes.
-func binary(b *Backend, q backend.Request) (backend.Kernel, error) {
+func binaryKernel(b *Backend, q backend.Request, f [2]kern.Binary) (backend.Kernel, error) {
 	x, y, out := q.In[0].F32, q.In[1].F32, q.Out.F32
-	f := binaryKernels[q.Op.Name]
 	l := op.NewLoop(q.Out.Shape, q.InShapes())
 	if l.Flat(2) {
 		return kernel("binary", func() { b.pool.Binary(f[0], out, x, y) })
@@ -110,19 +144,18 @@ func addScalar(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("affine", func() { b.pool.Affine(y, x, 1, p) })
 }
 
-// crps serves the Gaussian CRPS and its derivatives, if nothing is stretched.
-func crps(b *Backend, q backend.Request) (backend.Kernel, error) {
-	mu, sigma, y, out := q.In[0].F32, q.In[1].F32, q.In[2].F32, q.Out.F32
-	if len(mu) != len(out) || len(sigma) != len(out) || len(y) != len(out) {
-		return backend.Kernel{}, nil
+// crps serves the Gaussian CRPS and its derivatives by mean and spread, which are parts 0 to 2,
+// if nothing is stretched.
+func crps(part int) prepareRule {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
+		mu, sigma, y, n := q.In[0].F32, q.In[1].F32, q.In[2].F32, len(q.Out.F32)
+		if len(mu) != n || len(sigma) != n || len(y) != n {
+			return backend.Kernel{}, nil
+		}
+		var out [3][]float32
+		out[part] = q.Out.F32
+		return kernel("crps", func() { b.pool.GaussianCRPS(out[0], out[1], out[2], nil, mu, sigma, y) })
 	}
-	switch q.Op.Name {
-	case "gaussian_crps":
-		return kernel("crps", func() { b.pool.GaussianCRPS(out, nil, nil, nil, mu, sigma, y) })
-	case "gaussian_crps_dmu":
-		return kernel("crps", func() { b.pool.GaussianCRPS(nil, out, nil, nil, mu, sigma, y) })
-	}
-	return kernel("crps", func() { b.pool.GaussianCRPS(nil, nil, out, nil, mu, sigma, y) })
 }
 
 // drops gives what a dropout drops in the step that runs.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
@@ -37,7 +38,7 @@ func allKept(attrs any) any {
 func keptGradient(q backend.Request, k backend.Kernel) backend.Kernel {
 	inner, _ := unframed(q)
 	a, ok := inner.Attrs.(op.ConvGrad)
-	if !ok || a.Kept == "" || !strings.HasSuffix(inner.Op.Name, "grad_filter") || strings.HasPrefix(k.Name, sparseCut) {
+	if !ok || a.Kept == "" || !inner.Op.Conv.Is(graph.ConvFilter) || strings.HasPrefix(k.Name, sparseCut) {
 		return k
 	}
 	run, dw := k.Run, q.Out.F32

@@ -2,14 +2,19 @@
 
 package cpu
 
-import "github.com/ensemble-weather/ensemble/engine/backend"
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
 
 // table names the implementations of each operation, preferred ones first. One
 // that does not serve a request returns a Kernel without Run, and the next is
-// asked; after the last come loops from scalar formulas, then the reference.
+// asked; after the last come elementwise kernels, loops from scalar formulas, then the
+// reference.
 var table = []struct {
 	op      string
-	prepare func(b *Backend, q backend.Request) (backend.Kernel, error)
+	prepare prepareRule
 }{
 	{"conv3d", convForward},
 	{"conv3d_fused", convForward},
@@ -59,34 +64,15 @@ var table = []struct {
 	{"set_crps_grad", setCRPSGrad},
 	{"set_dot", setDot},
 	{"set_mix", setMix},
-	{"axis_attention", axisAttention},
-	{"axis_attention_grad", axisAttention},
-	{"axis_attention_offsets", axisAttention},
+	{"axis_attention", axisAttention(kern.AxisResult)},
+	{"axis_attention_grad", axisAttention(kern.AxisGrad)},
+	{"axis_attention_offsets", axisAttention(kern.AxisOffsets)},
 	{"softmax", softmax},
 	{"softmax_grad", softmaxGrad},
-	{"add", binary},
-	{"sub", binary},
-	{"mul", binary},
-	{"div", binary},
 	{"elementwise_chain", chain},
-	{"gaussian_crps", crps},
-	{"gaussian_crps_dmu", crps},
-	{"gaussian_crps_dsigma", crps},
-	{"distribution_score", distribution},
-	{"distribution_score_grad", distribution},
-	{"distribution_score_dy", distribution},
-	{"relu", unary}, {"relu_grad", unaryGrad},
-	{"exp", unary}, {"exp_grad", unaryGrad},
-	{"log", unary}, {"log_grad", unaryGrad},
-	{"sqrt", unary}, {"sqrt_grad", unaryGrad},
-	{"square", unary}, {"square_grad", unaryGrad},
-	{"abs", unary}, {"abs_grad", unaryGrad},
-	{"softplus", unary}, {"softplus_grad", unaryGrad},
-	{"sigmoid", unary}, {"sigmoid_grad", unaryGrad},
-	{"tanh", unary}, {"tanh_grad", unaryGrad},
-	{"erf", unary}, {"erf_grad", unaryGrad},
-	{"scale", scale},
-	{"add_scalar", addScalar},
+	{"distribution_score", distribution(op.ScoreValue)},
+	{"distribution_score_grad", distribution(op.ScoreGrad)},
+	{"distribution_score_dy", distribution(op.ScoreDy)},
 }
 
 // kernel wraps a call that cannot fail.

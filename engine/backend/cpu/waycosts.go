@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
@@ -35,7 +34,7 @@ func (b *Backend) Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Sh
 	}
 	attrs = allKept(attrs) // layouts are chosen as for whole filters: patterns change, and what is zero changes no bit
 	q := backend.Request{Op: o, Attrs: attrs, In: tensors(in...), Out: backend.Tensor{Shape: out}}
-	if !strings.HasPrefix(o.Name, "conv3d") {
+	if o.Conv == nil {
 		rate, err := b.rate(sweep)
 		for i := range ways {
 			ways[i].Cost *= memoryRate / rate
@@ -158,18 +157,17 @@ func inLayouts(q backend.Request, w backend.Way) backend.Request {
 // fieldsOf are the fields of a convolution, all of one size: its operands and
 // result without filter and bias.
 func fieldsOf(q *backend.Request) (fields []*backend.Tensor) {
-	in := q.In
+	in, conv := q.In, q.Op.Conv
 	switch {
-	case strings.HasSuffix(q.Op.Name, "grad_data"):
+	case conv.Is(graph.ConvData):
 		in = in[1:]
-	case !strings.HasSuffix(q.Op.Name, "grad_filter"):
-		parts, _, _ := forwardOperands(q.Attrs, q.InShapes())
-		in = in[:len(parts)]
+	case !conv.Is(graph.ConvFilter):
+		in = in[:len(conv.Sources(len(in)))]
 	}
 	for i := range in {
 		fields = append(fields, &in[i])
 	}
-	if !strings.HasSuffix(q.Op.Name, "grad_filter") {
+	if !conv.Is(graph.ConvFilter) {
 		fields = append(fields, &q.Out)
 	}
 	return fields
@@ -214,7 +212,7 @@ func resized(q backend.Request, n, lats int) backend.Request {
 		f.Shape = f.Shape.Clone()
 		f.Shape[0], f.Shape[3] = n, lats
 	}
-	if strings.HasSuffix(q.Op.Name, "grad_data") {
+	if q.Op.Conv.Is(graph.ConvData) {
 		switch a := q.Attrs.(type) {
 		case op.ConvGrad:
 			a.To = q.Out.Shape

@@ -14,7 +14,11 @@ const mostHead = 128
 const axisQueries = 8
 
 // axisAttention serves attention along an axis and its gradients; the reference kernel those with larger heads.
-func axisAttention(b *Backend, q backend.Request) (backend.Kernel, error) {
+func axisAttention(kernel func(x axis, b *Backend) (backend.Kernel, error)) prepare {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return axisKernel(b, q, kernel) }
+}
+
+func axisKernel(b *Backend, q backend.Request, kernel func(x axis, b *Backend) (backend.Kernel, error)) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.AxisAttention), q.In[0].Shape
 	l, per := a.Lines(s), s[1]/3/a.Heads
 	if per > mostHead {
@@ -38,7 +42,7 @@ func axisAttention(b *Backend, q backend.Request) (backend.Kernel, error) {
 	reach := q.In[1].Shape[1] / 2
 	x := axis{q: q, p: kernels.Program("axis.cu", define("PER", size)), n: int64(l.Blocks) * int64(l.Width) * int64(l.Length), heads: a.Heads, offsets: 2*reach + 1}
 	x.lines = append(int32s(l.PerRow, l.RowStep, l.PointStep, l.Width, l.Beside, l.AlongRows, l.AlongPoints, l.Length, s[1]/3, per, s[2:].Size(), reach), p)
-	k, err := x.kernel(b)
+	k, err := kernel(x, b)
 	if err != nil {
 		release()
 		return k, err
@@ -63,26 +67,32 @@ func (x axis) call(w *work, name string, args ...any) {
 	w.call(x.p, name, size, append(append(args, x.n), x.lines...)...)
 }
 
-// kernel is that of the operation. Gradients need of all queries two numbers, in scratch.
-func (x axis) kernel(b *Backend) (backend.Kernel, error) {
-	q, name := x.q, x.q.Op.Name
-	if name == "axis_attention" {
-		w := &work{b: b}
-		x.call(w, name, addresses(q)...)
-		return w.kernel(name)
-	}
-	in, offsets, dy, out := at(q.In[0]), at(q.In[1]), at(q.In[2]), at(q.Out)
-	stats := 2 * x.heads * int(x.n)
-	if name == "axis_attention_grad" {
-		return b.placed(name, stats, func(w *work, scratch []float32) {
-			x.call(w, "axis_queries", in, offsets, dy, out, start(scratch))
-			x.call(w, "axis_keys", in, offsets, dy, start(scratch), out)
-		})
-	}
+// result is the kernel of the attention itself.
+func (x axis) result(b *Backend) (backend.Kernel, error) {
+	w := &work{b: b}
+	x.call(w, "axis_attention", addresses(x.q)...)
+	return w.kernel("axis_attention")
+}
+
+// statistics are two numbers of all queries, which gradients need, in scratch.
+func (x axis) statistics() int { return 2 * x.heads * int(x.n) }
+
+// grad is the kernel of the gradient by queries, keys and values.
+func (x axis) grad(b *Backend) (backend.Kernel, error) {
+	in, offsets, dy, out := at(x.q.In[0]), at(x.q.In[1]), at(x.q.In[2]), at(x.q.Out)
+	return b.placed("axis_attention_grad", x.statistics(), func(w *work, scratch []float32) {
+		x.call(w, "axis_queries", in, offsets, dy, out, start(scratch))
+		x.call(w, "axis_keys", in, offsets, dy, start(scratch), out)
+	})
+}
+
+// offsetsGrad is the kernel of the gradient by the weights of offsets.
+func (x axis) offsetsGrad(b *Backend) (backend.Kernel, error) {
+	in, offsets, dy, out, stats := at(x.q.In[0]), at(x.q.In[1]), at(x.q.In[2]), at(x.q.Out), x.statistics()
 	each := max(threads*axisQueries, (x.n+mostSums-1)/mostSums)
 	parts, results := int((x.n+each-1)/each), x.heads*x.offsets
 	join := reduction{kept: []stretch{{results, 1, 1}}, summed: []stretch{{parts, results, results}}, innerKept: true}
-	return b.placed(name, stats+parts*results, func(w *work, scratch []float32) {
+	return b.placed("axis_attention_offsets", stats+parts*results, func(w *work, scratch []float32) {
 		x.call(w, "axis_queries", in, offsets, dy, device.Pointer(nil), start(scratch))
 		sums := start(scratch[stats:])
 		w.call(x.p, "axis_offsets", device.Size{Grid: [3]int{parts, x.heads}, Block: [3]int{threads}},

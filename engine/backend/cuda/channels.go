@@ -77,17 +77,15 @@ func channelMap(name string, more func(q backend.Request) []any) prepare {
 
 // Maps of fields by numbers per channel.
 var (
-	bias        = channelMap("bias", func(backend.Request) []any { return nil })
-	channelNorm = channelMap("channel_norm", func(q backend.Request) []any {
-		relu := int32(0)
-		if q.Op.Name == "channel_norm_fused" {
-			relu = 1
-		}
-		return []any{float32(q.Attrs.(op.Eps).Eps), relu}
-	})
+	bias            = channelMap("bias", func(backend.Request) []any { return nil })
 	channelNormGrad = channelMap("norm_grad", func(q backend.Request) []any { return []any{float32(q.Attrs.(op.Eps).Eps)} })
 	momentsGrad     = channelMap("moments_grad", func(q backend.Request) []any { return []any{perValue(q.In[0])} })
 )
+
+// channelNorm serves a normalisation per channel, with or without ReLU behind it.
+func channelNorm(relu bool) prepare {
+	return channelMap("channel_norm", func(q backend.Request) []any { return []any{float32(q.Attrs.(op.Eps).Eps), flag(relu)} })
+}
 
 // perValue is one over the number of values of a channel.
 func perValue(t backend.Tensor) float32 {

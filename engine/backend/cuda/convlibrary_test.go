@@ -386,7 +386,7 @@ func TestPiecesUnderLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(limit int64) (kernel string, scratch int64, out []float32, err error) {
-		p, err := engine.Compile(g, engine.Options{Backend: name, Mode: engine.Infer, Workspace: limit})
+		p, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: name}, Mode: engine.Infer, Memory: engine.Memory{Workspace: limit}})
 		if err != nil {
 			return "", 0, nil, err
 		}

@@ -5,49 +5,15 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
 )
 
 var sweeping = kernels.Program("optim.cu")
 
-// Rule names the formula of an optimiser; see kernels/optim.cu.
-type Rule int32
-
-// The rules.
-const (
-	RuleSGD Rule = iota
-	RuleNesterov
-	RuleAdam
-	RuleAdamW
-	RuleLARS
-	RuleLAMB
-)
-
-// SweepPiece is a run of flat parameters that lies in one tensor: elements Lo up to Hi, whose
-// gradients and moments begin at At. Those of a tensor follow each other, tensors in their order.
-type SweepPiece struct{ Lo, Hi, Tensor, At int }
-
-// SweepTensor is one parameter: the decay of its weights, and whether it is Plain, which LARS and
-// LAMB move without a ratio.
-type SweepTensor struct {
-	Decay float64
-	Plain bool
-}
-
-// SweepArrays lie in the memory of the device: parameters W and in the same layout, where there is
-// one, their running average E; and of pieces the gradients G, the first moments M, and where the rule
-// has them the second V.
-type SweepArrays struct{ W, G, M, V, E []float32 }
-
-// SweepConstants are those of one step: the rate, what gradients are multiplied by, the bound of their
-// norm (0: none), the share of the parameters in their average, and 1−βᵗ.
-type SweepConstants struct {
-	Rate, Beta1, Beta2, Eps, Momentum, Factor, Clip, Blend, Correct1, Correct2, Trust float64
-}
-
-// list is them in the order of optim.cu.
-func (c SweepConstants) list() [sweepConstants]float32 {
+// sweepConstantsOf are the constants of a step in the order of optim.cu.
+func sweepConstantsOf(c backend.SweepConstants) [sweepConstants]float32 {
 	var out [sweepConstants]float32
 	for i, x := range [...]float64{c.Rate, c.Beta1, c.Beta2, 1 - c.Beta1, 1 - c.Beta2, c.Eps, c.Momentum, c.Factor, c.Blend, c.Correct1, c.Correct2, c.Clip, c.Trust} {
 		out[i] = float32(x)
@@ -61,11 +27,12 @@ const (
 	sweepFound     = 3
 )
 
-// Sweep is the optimiser of flat parameters on the device. All its work is asked for as that of kernels
-// is, and may be recorded: what differs between steps is given by Set. It is used within Do.
-type Sweep struct {
+var _ backend.Updater = (*Backend)(nil)
+
+// sweep is the optimiser of flat parameters on the device. Its rules are numbered as those of optim.cu.
+type sweep struct {
 	b                    *Backend
-	rule                 Rule
+	rule                 backend.Rule
 	measure, join, ratio work
 	moments, move        work
 	constants, found     []float32 // on the device
@@ -79,8 +46,8 @@ type Sweep struct {
 // NewSweep prepares the sweeps of a rule over pieces.
 //
 // Errors: too little memory.
-func (b *Backend) NewSweep(rule Rule, pieces []SweepPiece, tensors []SweepTensor, a SweepArrays) (s *Sweep, err error) {
-	s = &Sweep{b: b, rule: rule, count: len(pieces)}
+func (b *Backend) NewSweep(rule backend.Rule, pieces []backend.SweepPiece, tensors []backend.SweepTensor, a backend.SweepArrays) (_ backend.Sweep, err error) {
+	s := &sweep{b: b, rule: rule, count: len(pieces)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -115,14 +82,14 @@ func (b *Backend) NewSweep(rule Rule, pieces []SweepPiece, tensors []SweepTensor
 		w.b = b
 	}
 	w := start(a.W)
-	if rule != RuleLARS {
+	if rule != backend.RuleLARS {
 		w = nil
 	}
 	s.measure.call(sweeping, "opt_squares", each, table, w, start(a.G), start(parts))
 	s.join.call(sweeping, "opt_join", over(int64(n)), of, start(parts), start(sums), n)
 	s.measure.calls = append(s.measure.calls, s.join.calls...)
 	s.ratio.call(sweeping, "opt_norm", one, start(sums), c, found, n)
-	if rule == RuleLAMB {
+	if rule == backend.RuleLAMB {
 		s.moments.call(sweeping, "opt_moments", each, table, of, c, found, start(a.W), start(a.M), start(a.V), start(a.G), start(parts))
 		s.moments.calls = append(s.moments.calls, s.join.calls...)
 	}
@@ -132,7 +99,7 @@ func (b *Backend) NewSweep(rule Rule, pieces []SweepPiece, tensors []SweepTensor
 }
 
 // tables brings pieces and tensors to the device.
-func (s *Sweep) tables(pieceTable, tensorTable []float32, pieces []SweepPiece, tensors []SweepTensor) error {
+func (s *sweep) tables(pieceTable, tensorTable []float32, pieces []backend.SweepPiece, tensors []backend.SweepTensor) error {
 	p, err := s.b.MakeHost(max(len(pieceTable), 2))
 	if err != nil {
 		return err
@@ -163,30 +130,29 @@ func (s *Sweep) tables(pieceTable, tensorTable []float32, pieces []SweepPiece, t
 	return errors.Join(s.b.Copy(pieceTable, p), s.b.Copy(tensorTable, t), s.b.Wait(), s.b.Free(p), s.b.Free(t))
 }
 
-// Set tells the constants of the steps that follow. It waits: those before are still being read otherwise.
-// It is not part of a recording.
-func (s *Sweep) Set(c SweepConstants) error {
+// Set brings the constants of the next steps to the device.
+func (s *sweep) Set(c backend.SweepConstants) error {
 	if err := s.b.Wait(); err != nil {
 		return err
 	}
-	list := c.list()
+	list := sweepConstantsOf(c)
 	copy(s.constantsHost, list[:])
 	return s.b.Copy(s.constants, s.constantsHost)
 }
 
 // Step moves the parameters once. A gradient that is not finite changes nothing; see Found.
-func (s *Sweep) Step() error {
+func (s *sweep) Step() error {
 	return errors.Join(s.measure.run(), s.ratio.run(), s.moments.run(), s.move.run(), s.b.Copy(s.foundHost, s.found))
 }
 
 // Found waits, and gives the norm of the gradient of the last step before clipping, and whether it was finite.
-func (s *Sweep) Found() (norm float64, finite bool, err error) {
+func (s *sweep) Found() (norm float64, finite bool, err error) {
 	err = s.b.Wait()
 	return float64(s.foundHost[0]), s.foundHost[2] != 0, err
 }
 
 // Finite tells whether the gradient is that the next step moves along. It waits.
-func (s *Sweep) Finite() (bool, error) {
+func (s *sweep) Finite() (bool, error) {
 	err := errors.Join(s.measure.run(), s.ratio.run(), s.b.Copy(s.foundHost, s.found))
 	if err != nil {
 		return false, err
@@ -195,24 +161,27 @@ func (s *Sweep) Finite() (bool, error) {
 	return finite, err
 }
 
-// SweepMask is which parameters are kept, a byte each, on the device and where the program has them.
-type SweepMask struct{ there, here []float32 }
+// sweepMask is which parameters are kept, a byte each, on the device and where the program has them.
+type sweepMask struct {
+	b           *Backend
+	there, here []float32
+}
 
 // NewMask makes room for a mask of n parameters.
 //
 // Errors: too little memory.
-func (b *Backend) NewMask(n int) (m *SweepMask, err error) {
+func (b *Backend) NewMask(n int) (_ backend.SweepMask, err error) {
 	const parameters = elem // in an element of four bytes
-	m = &SweepMask{}
+	m := &sweepMask{b: b}
 	if m.there, err = b.Make(ceil(n, parameters)); err == nil {
 		m.here, err = b.MakeHost(ceil(n, parameters))
 	}
 	return m, err
 }
 
-// Set tells a mask which parameters are kept from now on. It waits: the one before is still being read otherwise.
-func (b *Backend) Set(m *SweepMask, keep []bool) error {
-	if err := b.Wait(); err != nil {
+// Set brings a mask to the device.
+func (m *sweepMask) Set(keep []bool) error {
+	if err := m.b.Wait(); err != nil {
 		return err
 	}
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(m.here))), elem*len(m.here))
@@ -222,14 +191,14 @@ func (b *Backend) Set(m *SweepMask, keep []bool) error {
 			bytes[i] = 1
 		}
 	}
-	return b.Copy(m.there, m.here)
+	return m.b.Copy(m.there, m.here)
 }
 
 // Masked makes what sets x, which lies as the moments do, to 0 where a mask does not keep the parameter.
-func (s *Sweep) Masked(x []float32, m *SweepMask) (func() error, error) {
+func (s *sweep) Masked(x []float32, m backend.SweepMask) (func() error, error) {
 	w := &work{b: s.b}
 	if s.count > 0 {
-		w.call(sweeping, "opt_mask", device.Size{Grid: [3]int{s.count}, Block: [3]int{threads}}, s.pieces, start(m.there), start(x))
+		w.call(sweeping, "opt_mask", device.Size{Grid: [3]int{s.count}, Block: [3]int{threads}}, s.pieces, start(m.(*sweepMask).there), start(x))
 	}
 	return w.run, w.err
 }
@@ -242,7 +211,7 @@ func (b *Backend) Gathered(sum, g, weight []float32) (func() error, error) {
 }
 
 // Close gives back the memory of its own.
-func (s *Sweep) Close() error {
+func (s *sweep) Close() error {
 	var err error
 	for _, x := range s.owned {
 		if x != nil {

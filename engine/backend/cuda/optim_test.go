@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
@@ -79,7 +80,7 @@ func parameters(t *testing.T) *engine.Store {
 		t.Fatal(err)
 	}
 	s := engine.NewStore()
-	p, err := engine.Compile(g, engine.Options{Store: s, Backend: "ref"})
+	p, err := engine.Compile(g, engine.Options{Reuse: engine.Reuse{Store: s}, Device: engine.Device{Backend: "ref"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,12 +116,12 @@ func TestSweepsEqualThoseOfTheProgram(t *testing.T) {
 func sweepsEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 	t.Helper()
 	for _, c := range []struct {
-		rule     cuda.Rule
+		rule     backend.Rule
 		kind     optim.Kind
 		nesterov bool
 	}{
-		{cuda.RuleSGD, optim.SGD, false}, {cuda.RuleNesterov, optim.SGD, true}, {cuda.RuleAdam, optim.Adam, false},
-		{cuda.RuleAdamW, optim.AdamW, false}, {cuda.RuleLARS, optim.LARS, false}, {cuda.RuleLAMB, optim.LAMB, false},
+		{backend.RuleSGD, optim.SGD, false}, {backend.RuleNesterov, optim.SGD, true}, {backend.RuleAdam, optim.Adam, false},
+		{backend.RuleAdamW, optim.AdamW, false}, {backend.RuleLARS, optim.LARS, false}, {backend.RuleLAMB, optim.LAMB, false},
 	} {
 		store, average := parameters(t), parameters(t)
 		random(store.Params(), 1)
@@ -128,24 +129,24 @@ func sweepsEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 		if c.kind == optim.SGD || c.kind == optim.LARS {
 			o.Momentum = 0.9
 		}
-		a := cuda.SweepArrays{W: there(t, b, do, store.Params()), G: there(t, b, do, store.Grads()), M: there(t, b, do, make([]float32, len(store.Params()))),
+		a := backend.SweepArrays{W: there(t, b, do, store.Params()), G: there(t, b, do, store.Grads()), M: there(t, b, do, make([]float32, len(store.Params()))),
 			V: there(t, b, do, make([]float32, len(store.Params()))), E: there(t, b, do, average.Params())}
 		judge, err := optim.New(store, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var pieces []cuda.SweepPiece
-		var tensors []cuda.SweepTensor
+		var pieces []backend.SweepPiece
+		var tensors []backend.SweepTensor
 		number := map[string]int{}
 		for _, e := range store.Entries() {
 			number[e.Name] = len(tensors)
 			plain := optim.Biases(e.Name)
-			tensors = append(tensors, cuda.SweepTensor{Decay: map[bool]float64{true: 0, false: o.Decay}[plain], Plain: plain})
+			tensors = append(tensors, backend.SweepTensor{Decay: map[bool]float64{true: 0, false: o.Decay}[plain], Plain: plain})
 		}
 		for _, p := range optim.Pieces(store) {
-			pieces = append(pieces, cuda.SweepPiece{Lo: p.Lo, Hi: p.Hi, Tensor: number[p.Param], At: p.Lo})
+			pieces = append(pieces, backend.SweepPiece{Lo: p.Lo, Hi: p.Hi, Tensor: number[p.Param], At: p.Lo})
 		}
-		var s *cuda.Sweep
+		var s backend.Sweep
 		do(func() (err error) { s, err = b.NewSweep(c.rule, pieces, tensors, a); return err })
 		step := func() error { return s.Step() }
 		for i := range 4 {
@@ -153,7 +154,7 @@ func sweepsEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 			if i == 3 {
 				store.Grads()[5] = float32(math.Inf(1))
 			}
-			k := cuda.SweepConstants{Rate: 0.05, Beta1: 0.9, Beta2: 0.999, Eps: 1e-6, Momentum: o.Momentum, Factor: 1, Clip: o.Clip, Blend: 0.1, Trust: 0.001,
+			k := backend.SweepConstants{Rate: 0.05, Beta1: 0.9, Beta2: 0.999, Eps: 1e-6, Momentum: o.Momentum, Factor: 1, Clip: o.Clip, Blend: 0.1, Trust: 0.001,
 				Correct1: 1 - math.Pow(0.9, float64(i+1)), Correct2: 1 - math.Pow(0.999, float64(i+1))}
 			if i == 0 {
 				k.Blend = 1
@@ -202,7 +203,7 @@ func sweepsEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(b.Set(m, keep), mask())
+			return errors.Join(m.Set(keep), mask())
 		})
 		for i, v := range here(t, b, do, x)[:105] {
 			if v != float32(i%2) {

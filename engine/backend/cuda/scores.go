@@ -23,19 +23,21 @@ var (
 var scored = []*dist.Family{dist.Normal, dist.TruncatedNormal, dist.CensoredNormal, dist.ZeroNormal, dist.LogNormal, dist.Logistic, dist.TruncatedLogistic,
 	dist.CensoredLogistic}
 
-// scoreParts are how names of kernels end, by operation.
-var scoreParts = map[string]string{"distribution_score": "values", "distribution_score_grad": "grads", "distribution_score_dy": "dys"}
-
 // mostCoefficients is the number of coefficients that bernstein.cu holds.
 const mostCoefficients = 64
 
-// distribution serves the scores of distributions; the reference kernel those of polynomials of a higher degree.
-func distribution(b *Backend, q backend.Request) (backend.Kernel, error) {
+// distribution serves the scores of distributions by kernels whose names end so; the reference kernel those of polynomials of a
+// higher degree.
+func distribution(ending string) prepare {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return distributionPart(b, q, ending) }
+}
+
+func distributionPart(b *Backend, q backend.Request, ending string) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.Scored), q.In[0].Shape
 	n, points, count := int64(q.In[1].Shape.Size()), int64(s[2:].Size()), int32(s[1])
 	kernel := func(p device.Program, name string, more ...any) (backend.Kernel, error) {
 		w := &work{b: b}
-		name += "_" + scoreParts[q.Op.Name]
+		name += "_" + ending
 		w.call(p, name, over(n), append(append(addresses(q), n, points), more...)...)
 		return w.kernel(name)
 	}

@@ -38,7 +38,7 @@ func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape
 	}
 	ways := []backend.Way{plain}
 	rule := lasts[o.Name]
-	if rule == nil && (o.Scalar != nil || o.Name == "elementwise_chain") {
+	if _, chain := attrs.(op.Chain); rule == nil && (o.Scalar != nil || chain) {
 		rule = func(attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
 			return chainWay(o, attrs, in, out)
 		}
@@ -119,9 +119,7 @@ func chainWay(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) (backen
 // chainOf is the chain of an elementwise operation: its own, or the operation as its only
 // link; ok is false if a link has no formula.
 func chainOf(o *graph.Op, attrs any, operands int) (c op.Chain, ok bool) {
-	if o.Name == "elementwise_chain" {
-		c = attrs.(op.Chain)
-	} else {
+	if c, ok = attrs.(op.Chain); !ok {
 		if o.Scalar == nil {
 			return c, false
 		}

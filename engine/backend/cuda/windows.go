@@ -33,15 +33,22 @@ func (b *Backend) overRows(q backend.Request, name string, of graph.Shape, more 
 	return w.kernel(name)
 }
 
-// pool serves max_pool and avg_pool.
-func pool(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, mean := q.Attrs.(op.Pool), 0
-	if q.Op.Name == "avg_pool" {
-		mean = 1
+// pool serves pooling, by the mean or the maximum of windows.
+func pool(mean bool) prepare {
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
+		a := q.Attrs.(op.Pool)
+		more := append(sides(q.In[0].Shape), sides(q.Out.Shape)...)
+		more = append(append(more, int32s(a.Size[:]...)...), int32s(a.Stride[:]...)...)
+		return b.overRows(q, "pool", q.Out.Shape, append(more, flag(mean))...)
 	}
-	more := append(sides(q.In[0].Shape), sides(q.Out.Shape)...)
-	more = append(append(more, int32s(a.Size[:]...)...), int32s(a.Stride[:]...)...)
-	return b.overRows(q, "pool", q.Out.Shape, append(more, int32(mean))...)
+}
+
+// flag is a truth value as kernels read it.
+func flag(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
@@ -72,9 +79,5 @@ func upsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 func upArgs(a op.Up, coarse graph.Shape) []any {
-	wrap := int32(0)
-	if a.WrapLon {
-		wrap = 1
-	}
-	return append(append(sides(coarse), int32s(a.Scale[:]...)...), wrap)
+	return append(append(sides(coarse), int32s(a.Scale[:]...)...), flag(a.WrapLon))
 }

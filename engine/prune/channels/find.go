@@ -53,15 +53,11 @@ func Find(g *graph.Graph) *Network {
 		if n.Kind != graph.KindOp {
 			continue
 		}
-		w, axis := -1, 0
-		switch n.Op.Name {
-		case "conv3d":
-			w = n.In[1]
-		case "conv3d_grad_data":
-			w, axis = n.In[0], 1
-		default:
+		layer := n.Op.Filter
+		if layer == nil {
 			continue
 		}
+		w, axis := n.In[layer.Operand], layer.Axis
 		p, at, ok := paramAxis(g, w, axis)
 		if !ok {
 			c.ties.pin(w, axis, fmt.Sprintf("the filter of %s at %s is no parameter", n.Op.Name, n.At))
@@ -114,7 +110,7 @@ func paramAxis(g *graph.Graph, id, axis int) (param, at int, ok bool) {
 // biases finds those that are added to results of convolutions.
 func (c *Network) biases() {
 	for _, n := range c.g.Nodes {
-		if n.Kind != graph.KindOp || n.Op.Name != "bias" {
+		if !n.Fuses(graph.FuseBias) {
 			continue
 		}
 		b := c.g.Nodes[c.g.Root(n.In[1])]
@@ -133,7 +129,7 @@ func (c *Network) norms() {
 		by[c.filters[i].conv] = append(by[c.filters[i].conv], &c.filters[i])
 	}
 	for _, n := range c.g.Nodes {
-		if n.Kind != graph.KindOp || n.Op.Name != "channel_norm" || c.g.Nodes[n.In[2]].Kind != graph.KindParam {
+		if !n.Fuses(graph.FuseNorm) || c.g.Nodes[n.In[2]].Kind != graph.KindParam {
 			continue
 		}
 		var walk func(id, at int)
@@ -145,10 +141,9 @@ func (c *Network) norms() {
 				}
 			}
 			switch {
-			case nd.Kind != graph.KindOp:
-			case nd.Op.Name == "bias":
+			case nd.Fuses(graph.FuseBias):
 				walk(nd.In[0], at)
-			case nd.Op.Name == "concat" && nd.Attrs.(op.AlongAxis).Axis == 1:
+			case op.JoinsChannels(nd):
 				for _, in := range nd.In {
 					walk(in, at)
 					at += c.g.Nodes[in].Shape[1]

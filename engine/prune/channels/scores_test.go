@@ -40,7 +40,7 @@ func scored(t *testing.T) *graph.Graph {
 func TestTaylor(t *testing.T) {
 	g := scored(t)
 	store := engine.NewStore()
-	p, err := engine.Compile(g, engine.Options{Backend: "ref", Mode: engine.Train, Store: store})
+	p, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Mode: engine.Train, Reuse: engine.Reuse{Store: store}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
-	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
 // Cut says what is left of the parameters and states of a network, by name: of each axis the
@@ -101,28 +100,15 @@ func (c *Network) left(n *graph.Node, gone map[int]bool) (keep [][]int, err erro
 // attrs are the attributes of an operation on smaller values.
 func (c *Network) attrs(n *graph.Node, left [][][]int, shape graph.Shape) any {
 	// before is how many of the first indices of an axis are left.
-	before := func(node, axis, index int) int {
-		if keep := left[node]; keep != nil && keep[axis] != nil {
+	before := func(v, axis, index int) int {
+		if keep := left[operation{n: n}.id(v)]; keep != nil && keep[axis] != nil {
 			at, _ := slices.BinarySearch(keep[axis], index)
 			return at
 		}
 		return index
 	}
-	switch a := n.Attrs.(type) {
-	case op.To:
-		return op.To{Shape: shape}
-	case op.ConvGrad:
-		a.To = shape
-		return a
-	case op.Range:
-		whole := n.In[0]
-		if n.Op.Name == "embed" {
-			whole = n.ID
-			a.Size = shape[a.Axis]
-		}
-		lo, hi := a.Lo, a.Hi
-		a.Lo, a.Hi = before(whole, a.Axis, lo), before(whole, a.Axis, hi)
-		return a
+	if n.Op.Shrunk == nil {
+		return n.Attrs
 	}
-	return n.Attrs
+	return n.Op.Shrunk(n.Attrs, graph.Left{Shape: shape, Before: before})
 }

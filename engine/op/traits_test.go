@@ -1,0 +1,97 @@
+package op_test
+
+import (
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// strict are ties that check what a rule says against the shapes of a case.
+type strict struct {
+	t    *testing.T
+	in   []graph.Shape
+	out  graph.Shape
+	said int
+}
+
+func (s *strict) shape(v int) graph.Shape {
+	s.said++
+	if v == graph.Result {
+		return s.out
+	}
+	return s.in[v]
+}
+
+func (s *strict) Tie(a, axisA, loA, b, axisB, loB, n int) {
+	if x, y := s.shape(a)[axisA], s.shape(b)[axisB]; loA < 0 || loB < 0 || loA+n > x || loB+n > y {
+		s.t.Errorf("ties %d:%d of axis %d of value %d (%d) with %d:%d of axis %d of value %d (%d)", loA, loA+n, axisA, a, x, loB, loB+n, axisB, b, y)
+	}
+}
+
+func (s *strict) Whole(a, axisA, b, axisB int) {
+	if x, y := s.shape(a)[axisA], s.shape(b)[axisB]; x != y {
+		s.t.Errorf("ties axis %d of value %d (%d) with axis %d of value %d (%d)", axisA, a, x, axisB, b, y)
+	}
+}
+
+func (s *strict) Pin(v int, why string, axes ...int) {
+	if s.shape(v); why == "" || len(axes) == 0 {
+		s.t.Errorf("pins axes %v of value %d because of %q", axes, v, why)
+	}
+}
+
+func (s *strict) Keep(v, axis, index int, _ string) {
+	if n := s.shape(v)[axis]; index < 0 || index >= n {
+		s.t.Errorf("keeps index %d of axis %d of value %d (%d)", index, axis, v, n)
+	}
+}
+
+func (*strict) At() string   { return "here" }
+func (*strict) What() string { return "it, here" }
+
+// TestTraits: what operations say of themselves fits the shapes of their cases.
+func TestTraits(t *testing.T) {
+	for _, o := range op.Table {
+		for _, c := range o.Cases {
+			t.Run(o.Name+"/"+c.Name, func(t *testing.T) {
+				out, err := o.Shape(c.In, c.Attrs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if o.Moves != graph.NoMove && o.FLOPs(c.In, out, c.Attrs) != 0 {
+					t.Error("it moves values, and counts operations")
+				}
+				if o.Conv != nil {
+					if o.Class != graph.Contraction {
+						t.Error("a convolution that is no contraction")
+					}
+					sources := o.Conv.Sources(len(c.In))
+					for _, i := range sources {
+						if c.In[i].NDim() != 5 || !c.In[i][2:].Equal(c.In[sources[0]][2:]) {
+							t.Errorf("parts of one field: operand %d, %v, among %v", i, c.In[i], sources)
+						}
+					}
+					if o.Conv.Is(graph.ConvForward) && c.In[len(sources)][0] != out[1] {
+						t.Errorf("operand %d, %v, is no filter of %d channels", len(sources), c.In[len(sources)], out[1])
+					}
+				}
+				if f := o.Filter; f != nil && (c.In[f.Operand][f.Axis] != out[1] || c.In[f.Operand][1-f.Axis] != c.In[f.Source][1]) {
+					t.Errorf("filter %v of %v → %v has its channels along other axes", c.In[f.Operand], c.In[f.Source], out)
+				}
+				if o.Channels != nil {
+					ties := &strict{t: t, in: c.In, out: out}
+					if o.Channels(ties, c.In, out, c.Attrs); ties.said == 0 {
+						t.Error("its rule says nothing of channels")
+					}
+				}
+				if o.Shrunk != nil { // nothing went
+					whole := graph.Left{Shape: out, Before: func(_, _, index int) int { return index }}
+					if s, err := o.Shape(c.In, o.Shrunk(c.Attrs, whole)); err != nil || !s.Equal(out) {
+						t.Errorf("with all channels it gives %v (%v), want %v", s, err, out)
+					}
+				}
+			})
+		}
+	}
+}
