@@ -101,6 +101,8 @@ var homes = []home{
 		"only what answers requests has a rate to hold"},
 	{"github.com/yuin/goldmark", []string{"scripts/site"},
 		"only the pages of the documentation are made of Markdown"},
+	{"mvdan.cc/sh/v3", []string{"internal/setuptest"},
+		"only the test of what a fresh machine needs reads shell scripts"},
 	{"gonum.org/v1/plot", []string{"postproc/report/..."},
 		"pictures belong to the report"},
 }
