@@ -119,7 +119,8 @@ func TestShrunkIsMasked(t *testing.T) {
 					}
 				}
 			}
-			for _, o := range []engine.Options{{Backend: "ref"}, {Backend: "cpu", Winograd: true, ByRule: true}} {
+			for _, backend := range backends(t) {
+				o := engine.Options{Backend: backend, Winograd: true, ByRule: true}
 				for _, o.Mode = range []engine.Mode{engine.Train, engine.Infer} {
 					want, got := runWith(t, g, masked, o), runWith(t, small, part, o)
 					for name, w := range want {
