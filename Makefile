@@ -4,9 +4,13 @@
 
 SHELL   := /bin/bash
 GO      := $(CURDIR)/build/go/bin/go
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 MODULE  := github.com/ensemble-weather/ensemble
-LDFLAGS := -X $(MODULE)/internal/version.Version=$(VERSION)
+# Without git the program names itself by its digest. The go command's own stamp has no tags, and it refuses to build
+# in a clone of another owner: hence -buildvcs=false.
+LDFLAGS := $(if $(VERSION),-X $(MODULE)/internal/version.described=$(VERSION))
+# What the built program says, as a recipe's shell gets it.
+BUILT   := $$(bin/ensemble version | sed 's/^ensemble \([^,]*\),.*/\1/')
 THREADS := 2
 
 # go-nvml includes headers that warn about names of their own.
@@ -54,7 +58,7 @@ image:
 # The documentation as pages, in build/site: open build/site/index.html.
 site: build setup-test
 	rm -rf build/man && bin/ensemble man --out build/man >/dev/null
-	$(GO) run ./scripts/site -out build/site -man build/man -version '$(VERSION)'
+	$(GO) run ./scripts/site -out build/site -man build/man -version "$(BUILT)"
 	@echo build/site/index.html
 
 demo: build
@@ -68,7 +72,7 @@ test: build setup-test
 # Checks that take longer than a change may wait; what they gave is committed.
 check-long: build setup-test lint
 	set -o pipefail; $(GO) test -p 1 -tags long -run 'TestLong[A-Z]' -timeout 6h -json ./... | \
-	  $(GO) run ./scripts/testsum -version '$(VERSION)' -record docs/check-long.txt
+	  $(GO) run ./scripts/testsum -version "$(BUILT)" -record docs/check-long.txt
 
 race: setup-test
 	$(GO) test -p $(THREADS) -timeout 2h -race ./...

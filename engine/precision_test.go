@@ -102,12 +102,12 @@ func TestPrecisionKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(o engine.Options) *engine.Plan {
+	run := func(t *testing.T, o engine.Options) *engine.Plan {
 		p := compile(t, g, o)
 		train(t, p, 1)
 		return p
 	}
-	want := run(engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
+	want := run(t, engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
 	kinds := []string{"add", "dropout", "channel_norm_fused", "conv3d"}
 	for _, c := range []struct {
 		name   string
@@ -120,7 +120,7 @@ func TestPrecisionKinds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := bf16()
 			o.Passes = c.passes
-			got := run(o)
+			got := run(t, o)
 			if e := distance(got.Store().Grads(), want.Store().Grads()); e > gradientTolerance16 {
 				t.Errorf("gradient differs by %.2e", e)
 			}

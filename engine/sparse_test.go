@@ -138,7 +138,7 @@ func TestZeroBlocks(t *testing.T) {
 func TestZeroBlocksOfAnotherShape(t *testing.T) {
 	g, kept := pruned(t)
 	kept["last"] = kept["last"][1:]
-	_, err := engine.Compile(g, engine.Options{Numerics: engine.Numerics{Kept: kept}})
+	_, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Kept: kept}})
 	if exit.CodeOf(err) != exit.Usage || !errors.Is(err, op.ErrShape) || !strings.Contains(fmt.Sprint(err), "last") {
 		t.Errorf("%v, want a usage error that names the filter", err)
 	}

@@ -152,8 +152,8 @@ func moduleFolder(t *testing.T) string {
 	return dir
 }
 
-// TestKernel executes a notebook of one cell with the real kernel, in the folder of a
-// module that requires this one: table, map, several pictures and progress arrive whole.
+// TestKernel executes a notebook with the real kernel, in the folder of a module that requires this
+// one: table, map, several pictures and progress arrive whole.
 func TestKernel(t *testing.T) {
 	d := data(t, Cached())
 	dir := moduleFolder(t)
@@ -161,18 +161,20 @@ func TestKernel(t *testing.T) {
 	first, _ := readNotebook(t, "first-forecast.ipynb")
 	setup := strings.Join(first.Cells[1].Source, "")
 	setup = strings.Join(strings.Split(setup, "\n")[:strings.Count(setup[:strings.Index(setup, "!*go build")], "\n")], "\n") + "\n%noautoget\n%goflags \"-ldflags=-s -w\"" // the decoder is there
-	cell := fmt.Sprintf(`import ens "github.com/ensemble-weather/ensemble/notebooks"
-
-%%%%
+	train := fmt.Sprintf(`%%%%
 ds := ens.MustOpen(%q, ens.Analyses(%q), ens.Cached(), ens.In(%q))
-ds.Show()
 run := ens.MustTrain("kernel", ds, ens.Target("t850"), ens.Set("model.base=2", "model.stages=1", "train.epochs=40", "train.threads=1", "baselines=[emos]"))
+`, filepath.Join(filepath.Dir(d.files[0]), "demo_fc_*.grib2"), filepath.Join(filepath.Dir(d.files[0]), "demo_an_*.nc"), d.folder)
+	cell := `import ens "github.com/ensemble-weather/ensemble/notebooks"
+
+` + train + `ds.Show()
 p := run.MustPredict(ds.Cycle("last"))
 p.Spread("t850").Map(ens.Europe).Show()
 run.Loss().Show()
 run.Scores().Histograms().Show()
 run.Scores().Show()
-fmt.Println(p.Spread("t850").Shape())`, filepath.Join(filepath.Dir(d.files[0]), "demo_fc_*.grib2"), filepath.Join(filepath.Dir(d.files[0]), "demo_an_*.nc"), d.folder)
+fmt.Println(p.Spread("t850").Shape())`
+	another := train + "fmt.Println(run.MustPredict(ds.Cycle(\"last\")).Spread(\"t850\").Shape())"
 	path := filepath.Join(dir, "kernel.ipynb")
 	type source struct {
 		Kind     string   `json:"cell_type"`
@@ -183,7 +185,7 @@ fmt.Println(p.Spread("t850").Shape())`, filepath.Join(filepath.Dir(d.files[0]), 
 		Count    *int     `json:"execution_count"`
 	}
 	text, err := json.Marshal(map[string]any{"nbformat": 4, "nbformat_minor": 5, "metadata": struct{}{},
-		"cells": []source{{Kind: "code", ID: "a", Source: setup, Outputs: []string{}}, {Kind: "code", ID: "b", Source: cell, Outputs: []string{}}}})
+		"cells": []source{{Kind: "code", ID: "a", Source: setup, Outputs: []string{}}, {Kind: "code", ID: "b", Source: cell, Outputs: []string{}}, {Kind: "code", ID: "c", Source: another, Outputs: []string{}}}})
 	if err == nil {
 		err = os.WriteFile(path, text, 0o644)
 	}
@@ -217,5 +219,9 @@ fmt.Println(p.Spread("t850").Shape())`, filepath.Join(filepath.Dir(d.files[0]), 
 	}
 	if !strings.Contains(progress, "train 80/80 100 %") {
 		t.Errorf("its progress ended with %q", progress)
+	}
+	// Another cell is another program, of the same version: it finds what the first has made.
+	if out := n.Cells[2].Outputs; len(out) != 1 || strings.Join(out[0].Text, "") != "[32 64]\n" {
+		t.Errorf("a second cell made anew what the first had made: %+v", out)
 	}
 }

@@ -107,7 +107,7 @@ func (d *Dataset) look(ctx context.Context) error {
 	if d.cached {
 		memo = filepath.Join(d.memory(), "datasets", stamp(d.files)+".json")
 		var known about
-		if text, err := os.ReadFile(memo); err == nil && json.Unmarshal(text, &known) == nil && known.Version == version.Version {
+		if text, err := os.ReadFile(memo); err == nil && json.Unmarshal(text, &known) == nil && known.Version == version.String() {
 			d.about = &known
 			return nil
 		}
@@ -132,7 +132,7 @@ func (d *Dataset) look(ctx context.Context) error {
 }
 
 func aboutOf(cat *ensemble.Catalogue) *about {
-	a := &about{Version: version.Version, Unused: len(cat.Unused)}
+	a := &about{Version: version.String(), Unused: len(cat.Unused)}
 	for _, g := range cat.Groups() {
 		a.Rows = append(a.Rows, run.GroupRow(g))
 		for _, grid := range g.Grids {
@@ -258,7 +258,7 @@ func Demo(opts ...Option) (*Dataset, error) {
 	if folder == "" {
 		folder = DefaultFolder
 	}
-	do := run.DemoOptions{Root: folder, DataOnly: true, Version: version.Version}
+	do := run.DemoOptions{Root: folder, DataOnly: true, Version: version.String()}
 	if o.small {
 		do.Root = filepath.Join(folder, "small")
 		do.Data.Starts = weeksOfYear

@@ -61,7 +61,7 @@ func (r *Run) predict(c Cycle, o options) (*Prediction, error) {
 		p.lead = &o.lead
 	}
 	po := run.PredictOptions{RunDir: r.Dir, Input: c.Files, Out: folder, Cycle: c.Init.Time, Publish: pub, Formats: []run.Format{product.NetCDF},
-		Command: "notebook", Version: version.Version}
+		Command: "notebook", Version: version.String()}
 	made, err := do(func(ctx context.Context, j job) (*run.PredictResult, error) {
 		po.Progress, po.Warn = j.progress, j.warn
 		made, err := run.Predict(ctx, po)

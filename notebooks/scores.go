@@ -164,7 +164,7 @@ func (r *Run) judge(all []*Prediction, d *Dataset, o options) *Scores {
 	if err != nil {
 		return &Scores{err: err}
 	}
-	vo.Out = r.Dir + "-scores-" + key(append(sums, version.Version, fmt.Sprint(o.metrics), strings.Join(o.above, "\n"))...)
+	vo.Out = r.Dir + "-scores-" + key(append(sums, version.String(), fmt.Sprint(o.metrics), strings.Join(o.above, "\n"))...)
 	if s, err := run.ReadScores(vo.Out); exit.CodeOf(err) != exit.NotYet {
 		return &Scores{result: s, err: err}
 	}

@@ -48,7 +48,7 @@ func Train(name string, d *Dataset, opts ...Option) (*Run, error) {
 		return nil, err
 	}
 	return do(func(ctx context.Context, j job) (*Run, error) {
-		_, err := run.Train(ctx, run.TrainOptions{Config: c, RunDir: r.Dir, Resume: "auto", Version: version.Version,
+		_, err := run.Train(ctx, run.TrainOptions{Config: c, RunDir: r.Dir, Resume: "auto", Version: version.String(),
 			Stop: j.flag.Err, Progress: j.progress, Warn: j.warn})
 		return r, err
 	})
@@ -72,7 +72,7 @@ func (d *Dataset) locate(name string, opts []Option) (*Run, *config.TrainConfig,
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Run{filepath.Join(d.folder, name+"-"+key(append(sums, version.Version, c.Identity())...)), d}, c, nil
+	return &Run{filepath.Join(d.folder, name+"-"+key(append(sums, version.String(), c.Identity())...)), d}, c, nil
 }
 
 // MustTrain is Train, and ends the cell on an error.

@@ -28,7 +28,7 @@ rm -rf "$work"
 mkdir -p "$root/usr/bin" "$root/usr/share/man" "$root/DEBIAN" "$work/debian"
 
 CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations" "$go" build -trimpath -buildvcs=false -p 2 \
-  -ldflags "-s -w -X github.com/ensemble-weather/ensemble/internal/version.Version=$described" -o "$root/usr/bin/" ./cmd/...
+  -ldflags "-s -w -X github.com/ensemble-weather/ensemble/internal/version.described=$described" -o "$root/usr/bin/" ./cmd/...
 ensemble=$root/usr/bin/ensemble
 
 "$ensemble" man --out "$root/usr/share/man" --date "$day" >/dev/null

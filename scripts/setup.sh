@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what `make build` (stage "build"), `make test` (stage "test") and `make deb`
-# (stage "deb") need, and nothing that is already there; the last two include the first.
-# Running it again is free. It leaves in the checkout build/go, a link to a Go tool
-# chain that is new enough, and build/venv, build/cylc and build/kernel, Python packages and
-# the Go kernel of notebooks, which only tests use.
+# Installs what `make build` (stage "build"), `make test` (stage "test"), `make deb` (stage
+# "deb") and notebooks (stage "kernel") need, and nothing that is already there; the last three
+# include the first. Running it again is free. It leaves in the checkout build/go, a link to a
+# Go tool chain that is new enough; for notebooks and tests build/kernel, the Go kernel of
+# notebooks; and build/venv and build/cylc, Python packages that only tests use.
 #
-#   scripts/setup.sh build|test|deb
+#   scripts/setup.sh build|test|deb|kernel
 #
 # Exit: 0 all is there; 69 this system is not known or cannot be changed, with the
 # list of what is missing.
@@ -13,12 +13,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stage=${1:-build}
-case $stage in build | test | deb) ;; *) echo "usage: scripts/setup.sh build|test|deb" >&2; exit 64 ;; esac
+case $stage in build | test | deb | kernel) ;; *) echo "usage: scripts/setup.sh build|test|deb|kernel" >&2; exit 64 ;; esac
 
 go_want=1.26.8 # the tool chain that go.mod names
 build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libaec-dev libdeflate-dev libdnnl-dev)
-test_packages=(python3 python3-venv openmpi-bin mpich cdo nco gdal-bin libeccodes-tools fonts-liberation chromium mandoc bash-completion zsh fish
-  ecflow-server ecflow-client slurm-wlm munge rsync)
+test_packages=(g++ python3 python3-venv openmpi-bin mpich cdo nco gdal-bin libeccodes-tools fonts-liberation chromium mandoc groff-base bash-completion zsh fish
+  ecflow-server ecflow-client slurm-wlm munge rsync systemd)
 deb_packages=(dpkg-dev xz-utils)
 
 say() { echo "setup: $*" >&2; }
@@ -47,7 +47,7 @@ probe() {
   command -v pkg-config >/dev/null && for lib in netcdf hdf5 eccodes; do pkg-config --exists $lib || echo "$lib (library and headers)"; done
   command -v gcc >/dev/null && { echo '#include <dnnl.h>' | gcc -E - >/dev/null 2>&1 || echo "oneDNN 2.6 or later (library and headers)"; }
   for lib in libaec libdeflate; do command -v gcc >/dev/null && { echo "#include <$lib.h>" | gcc -E - >/dev/null 2>&1 || echo "$lib (library and headers)"; }; done
-  [ "$stage" != test ] || for lib in python3 cdo ncks gdalinfo grib_ls chromium; do command -v $lib >/dev/null || echo "$lib"; done
+  [ "$stage" != test ] || for lib in g++ python3 cdo ncks gdalinfo grib_ls chromium; do command -v $lib >/dev/null || echo "$lib"; done
 }
 
 # as_root COMMAND...: runs it as root, through sudo where we are not root.
@@ -165,7 +165,7 @@ python_packages() {
 # --- the kernel of notebooks ----------------------------------------------------------
 
 # go_kernel: GoNB and goimports, which it needs beside it, in build/kernel, with the entry
-# that Jupyter finds through JUPYTER_DATA_DIR=build/kernel/jupyter.
+# that Jupyter finds through JUPYTER_DATA_DIR=build/kernel/jupyter. Only completion needs gopls.
 go_kernel() {
   local want
   want=$(sha256sum scripts/kernel/go.mod)
@@ -187,5 +187,5 @@ go_toolchain
 if [ "$stage" = test ]; then
   python_packages build/venv scripts/requirements-test.txt
   python_packages build/cylc scripts/requirements-cylc.txt
-  go_kernel
 fi
+case $stage in test | kernel) go_kernel ;; esac

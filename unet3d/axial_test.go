@@ -57,7 +57,7 @@ func TestAxialGradient(t *testing.T) {
 // turned.
 func TestAxialReaches(t *testing.T) {
 	const leads = 3
-	for _, backend := range []string{"ref", "cpu"} {
+	for _, backend := range backends(t) {
 		a := smallAxial(leads)
 		x := graph.Shape{2 * leads, 3, 2, 8, 12}
 		n := newMembersNet(t, backend, x, a.Build)

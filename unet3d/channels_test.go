@@ -119,7 +119,8 @@ func TestShrunkIsMasked(t *testing.T) {
 					}
 				}
 			}
-			for _, o := range []engine.Options{{Device: engine.Device{Backend: "ref"}}, {Device: engine.Device{Backend: "cpu"}, Numerics: engine.Numerics{Winograd: true, ByRule: true}}} {
+			for _, backend := range backends(t) {
+				o := engine.Options{Device: engine.Device{Backend: backend}, Numerics: engine.Numerics{Winograd: true, ByRule: true}}
 				for _, o.Mode = range []engine.Mode{engine.Train, engine.Infer} {
 					want, got := runWith(t, g, masked, o), runWith(t, small, part, o)
 					for name, w := range want {

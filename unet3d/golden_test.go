@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // golden runs a network with the weights of a PyTorch file on that file's input.
@@ -65,9 +66,32 @@ func golden(t *testing.T, file, backend string, build func(*graph.Builder, graph
 	return diff / size
 }
 
+// backends are those of a processor that this program has, the fastest first; without cgo that is ref alone.
+func backends(t *testing.T) (names []string) {
+	t.Helper()
+	for _, b := range engine.Backends {
+		if b.Name != "cpu" && b.Name != "ref" {
+			continue
+		}
+		dev, err := b.Open(engine.Options{Device: engine.Device{Threads: 1}})
+		if exit.CodeOf(err) == exit.NoDevice {
+			t.Logf("left out: %v", err)
+			continue
+		}
+		if err == nil {
+			err = dev.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, b.Name)
+	}
+	return names
+}
+
 // With PyTorch's weights the networks give PyTorch's output to 1e-4 of its size.
 func TestOutputEqualsPyTorch(t *testing.T) {
-	for _, backend := range []string{"ref", "cpu"} {
+	for _, backend := range backends(t) {
 		for _, c := range []struct {
 			name, file string
 			build      func(*graph.Builder, graph.Value) graph.Value

@@ -54,7 +54,7 @@ func TestLeadNetworksEqualPyTorch(t *testing.T) {
 		{"time_depth", TimeUNet{UNet: golden(1), Leads: 4}},
 		{"time_factorised", TimeUNet{UNet: golden(2), Leads: 3, Factorised: true, Condition: film(2)}},
 	} {
-		for _, backend := range []string{"ref", "cpu"} {
+		for _, backend := range backends(t) {
 			t.Run(c.file+" on "+backend, func(t *testing.T) { goldenGradient(t, c.file+".safetensors", backend, c.net.Build) })
 		}
 	}
@@ -115,7 +115,7 @@ func TestPoETOfLeads(t *testing.T) {
 	if !slices.Equal(names(2, 5), names(7, 2)) {
 		t.Error("the parameters depend on how many members and leads there are")
 	}
-	for _, backend := range []string{"ref", "cpu"} {
+	for _, backend := range backends(t) {
 		for _, over := range []int{0, members} {
 			net := PoET{Attention: Attention{Set: over}, Leads: Attention{Set: leads}, Widths: []int{4, 8}, Periodic: true, Condition: FiLM{Conditions: 1}}
 			n := newMembersNet(t, backend, graph.Shape{2 * members * leads, 3, 1, 9, 12}, net.Build)
@@ -241,7 +241,7 @@ func TestLeadsCouple(t *testing.T) {
 		"leads as depth":      func(int) bool { return true }, // layer by layer
 		"factorised":          func(int) bool { return true },
 	} {
-		for _, backend := range []string{"ref", "cpu"} {
+		for _, backend := range backends(t) {
 			n := newMembersNet(t, backend, graph.Shape{2 * leads, 3, 1, 8, 12}, leadsNets(leads)[name].Build)
 			before := n.run(t)
 			for i := range n.size {
@@ -394,7 +394,7 @@ func TestLeadsInLessMemory(t *testing.T) {
 // inLeastMemory compiles a graph with all results kept, and in the least memory that is found.
 func inLeastMemory(t *testing.T, build func() *graph.Graph) (all, least *engine.Plan) {
 	t.Helper()
-	o := engine.Options{Device: engine.Device{Backend: "cpu"}, Numerics: engine.Numerics{ByRule: true}}
+	o := engine.Options{Device: engine.Device{Backend: backends(t)[0]}, Numerics: engine.Numerics{ByRule: true}}
 	all, err := engine.Compile(build(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func TestBaselineParameterCounts(t *testing.T) {
 // With PyTorch's weights, network baselines give PyTorch's output and, in training, PyTorch's
 // gradient of the mean square, each to 1e-4 of its size.
 func TestBaselinesEqualPyTorch(t *testing.T) {
-	for _, backend := range []string{"ref", "cpu"} {
+	for _, backend := range backends(t) {
 		for _, c := range []struct {
 			file string
 			out  int

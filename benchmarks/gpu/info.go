@@ -40,7 +40,7 @@ type found struct {
 // info says what the machine is; without a device it says why, and fails.
 func info(_ context.Context, c *config) (any, error) {
 	cpu := cpuinfo.Read()
-	m := &machine{Version: version.Version, Go: runtime.Version(), Time: time.Now().UTC().Format(time.RFC3339), CPU: cpu.Model, Cores: cpu.Cores}
+	m := &machine{Version: version.String(), Go: runtime.Version(), Time: time.Now().UTC().Format(time.RFC3339), CPU: cpu.Model, Cores: cpu.Cores}
 	if b, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range b.Settings {
 			if s.Key == "vcs.revision" {

@@ -24,7 +24,7 @@ func dataCommand(a *app) *cobra.Command {
 }
 
 func dataPrepare(a *app) *cobra.Command {
-	o := run.PrepareOptions{Version: version.Version}
+	o := run.PrepareOptions{Version: version.String()}
 	var workers uint
 	cmd := &cobra.Command{
 		Use:   "prepare -c FILE [--out DIR]",
@@ -180,7 +180,7 @@ func dataRequest(a *app) *cobra.Command {
 }
 
 func dataSynthesize(a *app) *cobra.Command {
-	o := run.SynthesizeOptions{Version: version.Version}
+	o := run.SynthesizeOptions{Version: version.String()}
 	var grid, years string
 	cmd := &cobra.Command{
 		Use:   "synthesize PROTOCOL --out DIR",

@@ -16,7 +16,7 @@ import (
 )
 
 func demoCommand(a *app) *cobra.Command {
-	o := run.DemoOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	o := run.DemoOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	var formats []string
 	cmd := &cobra.Command{
 		Use:   "demo",

@@ -105,7 +105,7 @@ func experimentKinds(a *app) *cobra.Command {
 
 // runExperiment lets a command run the variants that choose finds.
 func runExperiment(a *app, cmd *cobra.Command, choose func(*experiment.VaryOptions) error) {
-	o := experiment.VaryOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	o := experiment.VaryOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	src := configFlags(cmd)
 	reporter := a.progressFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())

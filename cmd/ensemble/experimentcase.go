@@ -12,7 +12,7 @@ import (
 )
 
 func experimentCase(a *app) *cobra.Command {
-	o := run.CaseOptions{Version: version.Version}
+	o := run.CaseOptions{Version: version.String()}
 	cmd := &cobra.Command{
 		Use:   "case --forecast FILE... --out DIR",
 		Short: "Study one event: CRPS of the network and the raw members there",

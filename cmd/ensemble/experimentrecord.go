@@ -24,7 +24,7 @@ const (
 // recordedFlags adds the flags of commands that run what experiment.yaml says, below experimentRuns in a folder
 // of the name out, with the threads of what they are of, and gives their options.
 func recordedFlags(a *app, cmd *cobra.Command, out, of string) func() (experiment.Options, error) {
-	o := experiment.Options{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	o := experiment.Options{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	f := cmd.Flags()
 	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of everything it makes (default "+experimentRuns+"/"+out+")")
 	f.StringVar(&o.Data, "data", "", "`DIR` of the data (default ENSEMBLE_DATA/NAME, or what the experiment says)")

@@ -69,7 +69,7 @@ func printable(s string) string {
 
 // frame is what the answer in JSON begins with.
 func (a *app) frame(err error) answer.Frame {
-	f := answer.New(a.command, version.Version, err)
+	f := answer.New(a.command, version.String(), err)
 	f.Outputs = append(f.Outputs, a.result.outputs...)
 	f.Warnings = append(f.Warnings, a.result.warnings...)
 	if err == nil && a.result.degraded {

@@ -13,7 +13,7 @@ import (
 )
 
 func inspectCommand(a *app) *cobra.Command {
-	o := run.InspectOptions{Version: version.Version}
+	o := run.InspectOptions{Version: version.String()}
 	var layout func() (config.Layout, error)
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",

@@ -60,7 +60,7 @@ func (a *app) openLog() error {
 	if team.Follows() { // rank 0 speaks
 		return nil
 	}
-	a.records.Info("begin", "command", strings.Join(append([]string{"ensemble"}, a.args...), " "), "version", version.Version)
+	a.records.Info("begin", "command", strings.Join(append([]string{"ensemble"}, a.args...), " "), "version", version.String())
 	return nil
 }
 

@@ -114,7 +114,7 @@ func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.Command
 
 func newPage(name, section, what string, day time.Time) *manPage {
 	p := &manPage{name: name, section: section, day: day}
-	fmt.Fprintf(&p.text, ".TH %s %s %s \"ensemble %s\" \"Manual of ensemble\"\n", roff(strings.ToUpper(name)), section, day.Format(time.DateOnly), roff(version.Version))
+	fmt.Fprintf(&p.text, ".TH %s %s %s \"ensemble %s\" \"Manual of ensemble\"\n", roff(strings.ToUpper(name)), section, day.Format(time.DateOnly), roff(version.String()))
 	p.head("NAME")
 	fmt.Fprintf(&p.text, "%s \\- %s\n", roff(name), roff(what))
 	return p

@@ -25,7 +25,7 @@ func modelCommand(a *app) *cobra.Command {
 }
 
 func modelExport(a *app) *cobra.Command {
-	o := exchange.ExportOptions{Version: version.Version}
+	o := exchange.ExportOptions{Version: version.String()}
 	cmd := &cobra.Command{
 		Use:   "export --run-dir DIR --out DIR",
 		Short: "Write trained networks for other programs",
@@ -82,7 +82,7 @@ func printLines(w io.Writer, paths []string) error {
 }
 
 func modelImport(a *app) *cobra.Command {
-	o := exchange.ImportOptions{Version: version.Version}
+	o := exchange.ImportOptions{Version: version.String()}
 	cmd := &cobra.Command{
 		Use:   "import WEIGHTS.safetensors --out DIR",
 		Short: "Take in the weights of a published network",

@@ -132,7 +132,7 @@ func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (run.Pr
 		for _, w := range c.Warnings() {
 			a.warn(w)
 		}
-		o = run.PredictOptions{RunDir: cmp.Or(*runDir, string(c.RunDir)), Out: cmp.Or(*out, string(c.Out)), Input: *input, Version: version.Version, Policy: c.Policy, Warn: a.warn,
+		o = run.PredictOptions{RunDir: cmp.Or(*runDir, string(c.RunDir)), Out: cmp.Or(*out, string(c.Out)), Input: *input, Version: version.String(), Policy: c.Policy, Warn: a.warn,
 			Publish: c.Publishing, Precision: *precision, Threads: int(*threads),
 			Writer: run.Writer{Profile: run.Profile(c.Output.Profile), Longitude: run.Longitudes(c.Output.Longitude), Quantise: c.Output.Quantise}}
 		if o.Input == nil {

@@ -87,7 +87,7 @@ func TestPromoteAtOnce(t *testing.T) {
 		}
 	}
 	f.expect(exit.OK, nil, "model", "promote", runs[0], "--as", name)
-	f.expect(exit.OK, []string{`"version":"` + version.Version + `"`, `"promotion":{"schema":"ensemble.promotion/1","version":"`}, "model", "promote", runs[1], "--as", name, "--json") // after whatever was killed
+	f.expect(exit.OK, []string{`"version":"` + version.String() + `"`, `"promotion":{"schema":"ensemble.promotion/1","version":"`}, "model", "promote", runs[1], "--as", name, "--json") // after whatever was killed
 	var now promotion
 	text, err := os.ReadFile(filepath.Join(name, "current.json"))
 	if err != nil || json.Unmarshal(text, &now) != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 func quantiseCommand(a *app) *cobra.Command {
-	o := run.QuantiseOptions{Version: version.Version, Warn: a.warn}
+	o := run.QuantiseOptions{Version: version.String(), Warn: a.warn}
 	cmd := &cobra.Command{
 		Use:   "quantise -c FILE --run-dir DIR",
 		Short: "Have the networks of a finished training predict in int8",

@@ -15,7 +15,7 @@ import (
 // work. whose says of what network the run directory is.
 func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, whose string,
 	load func(config.Sources) (C, error), work func(context.Context, C, run.RetrainOptions) (*run.RetrainResult, error)) *cobra.Command {
-	o := run.RetrainOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	o := run.RetrainOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	src := configFlagsOf(cmd, schema)
 	reporter := a.progressFlag(cmd.Flags())
 	overwrite := overwriteFlag(cmd.Flags())

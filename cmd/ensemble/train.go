@@ -19,7 +19,7 @@ import (
 const tellsOfWaiting = 0.05
 
 func trainCommand(a *app) *cobra.Command {
-	o := run.TrainOptions{Version: version.Version, Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	o := run.TrainOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	cmd := &cobra.Command{
 		Use:   "train -c FILE --run-dir DIR",
 		Short: "Train networks on past forecasts and judge them",

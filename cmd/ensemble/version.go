@@ -28,7 +28,7 @@ func versionCommand(a *app) *cobra.Command {
 func versionResult() result {
 	return result{data: map[string]string{"go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH},
 		text: func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "ensemble %s, %s, %s/%s\n", version.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(w, "ensemble %s, %s, %s/%s\n", version.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		}}
 }

@@ -128,7 +128,7 @@ func linksOf(gpus []cuda.Device, found []Library) string {
 
 // ThisProgram is this build.
 func ThisProgram() Program {
-	return Program{version.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+	return Program{version.String(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // MemoryHere is the memory of this machine, or what the control group of this process allows of it.

@@ -386,12 +386,12 @@ func (s *installation) job(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	trained, err := run.Train(ctx, run.TrainOptions{Config: c, RunDir: runDir, Version: version.Version})
+	trained, err := run.Train(ctx, run.TrainOptions{Config: c, RunDir: runDir, Version: version.String()})
 	if err != nil {
 		return "", err
 	}
 	test := s.files.GRIB2[17:]
-	p, err := run.Predict(ctx, run.PredictOptions{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF}, Threads: s.Threads, Version: version.Version})
+	p, err := run.Predict(ctx, run.PredictOptions{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF}, Threads: s.Threads, Version: version.String()})
 	if err != nil {
 		return "", err
 	}

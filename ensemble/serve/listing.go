@@ -127,7 +127,7 @@ func (h *handler) status(w *answer, r *http.Request) { asJSON(w, r, h.summary())
 
 func (s *state) summary() Status {
 	why := s.ready()
-	out := Status{Version: version.Version, Ready: why == "", Why: why, Starts: []Start{}, Unread: []UnreadFile{}, Aside: []run.Aside{}}
+	out := Status{Version: version.String(), Ready: why == "", Why: why, Starts: []Start{}, Unread: []UnreadFile{}, Aside: []run.Aside{}}
 	if c := s.newest(); c != nil {
 		l := c.listed()
 		out.Newest = &l

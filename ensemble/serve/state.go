@@ -58,7 +58,7 @@ const (
 )
 
 func newState(o Options) *state {
-	s := &state{tree: newTree(o.Predict.Out), metrics: newMetrics(version.Version), options: o}
+	s := &state{tree: newTree(o.Predict.Out), metrics: newMetrics(version.String()), options: o}
 	s.room = newRoom(o.Service.Connections, o.Service.PerAddress, func(why string) { s.metrics.refused.add(1, why) })
 	if o.Service.Rate > 0 {
 		s.rate = rate.NewLimiter(rate.Limit(o.Service.Rate), max(piece, int(min(int64(o.Service.Rate), 8<<20))))

@@ -105,6 +105,8 @@ var homes = []home{
 		"only the pages of the documentation are made of Markdown"},
 	{"encoding/gob", []string{"ensemble/team", "internal/gonb"},
 		"it writes names of Go's types, which change; ranks of one program may talk so, and the kernel's protocol is gob, but no file is (internal/headed)"},
+	{"mvdan.cc/sh/v3", []string{"internal/setuptest"},
+		"only the test of what a fresh machine needs reads shell scripts"},
 	{"gonum.org/v1/plot", []string{"postproc/report/..."},
 		"pictures belong to the report"},
 }

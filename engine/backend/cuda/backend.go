@@ -49,10 +49,12 @@ func Over(open func() (device.Device, error)) (*Backend, error) {
 	b := &Backend{work: make(chan func() error), reply: make(chan error), done: make(chan struct{}),
 		modules: map[string]device.Module{}, choices: map[string]string{}, estimates: map[string]tune.Entry{}, sizes: map[unsafe.Pointer]bool{}}
 	go b.serve()
-	err := b.Do(func() (err error) {
-		if b.dev, err = open(); err != nil {
-			return err
+	err := b.Do(func() error {
+		dev, err := open()
+		if err != nil {
+			return err // what came with it is no device: nothing may close it
 		}
+		b.dev = dev
 		if b.step, err = b.dev.Alloc(stepBytes); err != nil {
 			return err
 		}

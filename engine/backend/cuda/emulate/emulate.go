@@ -85,7 +85,7 @@ const page = 4096
 // Errors: no C++ compiler on the path.
 func Open(memory int64) (*Device, error) {
 	if _, err := exec.LookPath(compiler); err != nil {
-		return nil, fmt.Errorf("emulate: %w: kernels are compiled with it", err)
+		return nil, fmt.Errorf("emulate: kernels are compiled with %s, which is missing (Debian: apt-get install g++): %w", compiler, err)
 	}
 	return &Device{limit: memory, regions: map[device.Pointer]region{}, host: map[device.Pointer]int64{}}, nil
 }

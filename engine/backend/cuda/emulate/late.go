@@ -24,9 +24,14 @@ type Late struct {
 }
 
 // OpenLate is Open for a device that works late.
+//
+// Errors: as of Open.
 func OpenLate(memory int64) (*Late, error) {
 	d, err := Open(memory)
-	return &Late{Device: d}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Late{Device: d}, nil
 }
 
 // ask keeps work for later; what is recorded is kept with the recording.
@@ -174,7 +179,10 @@ func (l *Late) Close() error {
 // Load compiles a program.
 func (l *Late) Load(p device.Program) (device.Module, error) {
 	m, err := l.Device.Load(p)
-	return lateModule{l, m}, err
+	if err != nil {
+		return nil, err
+	}
+	return lateModule{l, m}, nil
 }
 
 type lateModule struct {

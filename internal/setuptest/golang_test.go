@@ -1,0 +1,442 @@
+package setuptest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// folder is what the Go files of one folder declare, tests of both kinds included.
+type folder struct {
+	name  string // of its package
+	texts map[string]ast.Expr
+	funcs map[string][]*function
+	all   []*function
+}
+
+// function is a function, a method, or a literal that a variable names.
+type function struct {
+	name   string
+	file   string
+	in     *folder
+	self   string    // what a method calls what it is of
+	parent *function // of a literal
+	kind   *ast.FuncType
+	body   *ast.BlockStmt
+}
+
+// unclear is a part of a text that only a run knows, a name to a shell too; self is the running program.
+const (
+	unclear = "__unclear"
+	self    = unclear + "_self"
+)
+
+// module is all Go of the repository.
+type module struct {
+	fset    *token.FileSet
+	folders map[string]*folder
+	calls   map[string][]site // by the name of what is called
+}
+
+// site is a call, and the function that it stands in.
+type site struct {
+	in   *function
+	call *ast.CallExpr
+}
+
+// parse reads Go files, texts by their path.
+func parse(t *testing.T, files map[string]string) *module {
+	t.Helper()
+	m := &module{fset: token.NewFileSet(), folders: map[string]*folder{}, calls: map[string][]site{}}
+	for file, text := range files {
+		f, err := parser.ParseFile(m.fset, file, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := m.folders[path.Dir(file)]
+		if d == nil {
+			d = &folder{texts: map[string]ast.Expr{}, funcs: map[string][]*function{}}
+			m.folders[path.Dir(file)] = d
+		}
+		d.name = strings.TrimSuffix(f.Name.Name, "_test")
+		for _, decl := range f.Decls {
+			switch decl := decl.(type) {
+			case *ast.GenDecl:
+				for _, s := range decl.Specs {
+					if v, ok := s.(*ast.ValueSpec); ok && len(v.Values) == len(v.Names) {
+						for i, n := range v.Names {
+							d.texts[n.Name] = v.Values[i]
+						}
+					}
+				}
+				d.literals(decl, file, nil)
+			case *ast.FuncDecl:
+				if decl.Body == nil {
+					continue // it is written in assembly or C
+				}
+				g := &function{name: decl.Name.Name, file: file, in: d, kind: decl.Type, body: decl.Body}
+				if decl.Recv != nil && len(decl.Recv.List[0].Names) > 0 {
+					g.self = decl.Recv.List[0].Names[0].Name
+				}
+				d.add(g)
+			}
+		}
+	}
+	for _, d := range m.folders {
+		for _, f := range d.all {
+			inspect(f.body, func(n ast.Node) {
+				if c, ok := n.(*ast.CallExpr); ok {
+					_, name := called(c)
+					m.calls[name] = append(m.calls[name], site{f, c})
+				}
+			})
+		}
+	}
+	return m
+}
+
+// add keeps a function and those that it holds.
+func (d *folder) add(f *function) {
+	d.all = append(d.all, f)
+	if f.name != "" {
+		d.funcs[f.name] = append(d.funcs[f.name], f)
+	}
+	d.literals(f.body, f.file, f)
+}
+
+// literals adds the function literals below a node that are not in another.
+func (d *folder) literals(n ast.Node, file string, parent *function) {
+	names := map[*ast.FuncLit]string{}
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for i, e := range n.Rhs {
+				if l, ok := e.(*ast.FuncLit); ok && len(n.Lhs) == len(n.Rhs) {
+					if id, ok := n.Lhs[i].(*ast.Ident); ok {
+						names[l] = id.Name
+					}
+				}
+			}
+		case *ast.FuncLit:
+			d.add(&function{name: names[n], file: file, in: d, parent: parent, kind: n.Type, body: n.Body})
+			return false
+		}
+		return true
+	})
+}
+
+// inspect walks over a body without the functions in it.
+func inspect(body *ast.BlockStmt, visit func(ast.Node)) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if _, ok := n.(*ast.FuncLit); ok {
+			return false
+		}
+		if n != nil {
+			visit(n)
+		}
+		return true
+	})
+}
+
+// called gives package (or receiver) and name of what is called.
+func called(c *ast.CallExpr) (of, name string) {
+	switch f := c.Fun.(type) {
+	case *ast.Ident:
+		return "", f.Name
+	case *ast.SelectorExpr:
+		if x, ok := f.X.(*ast.Ident); ok {
+			return x.Name, f.Sel.Name
+		}
+		return unclear, f.Sel.Name
+	}
+	return unclear, unclear
+}
+
+func (m *module) text(e ast.Expr) string {
+	var b strings.Builder
+	if err := printer.Fprint(&b, m.fset, e); err != nil {
+		return err.Error()
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+// where is the place of an expression and what it says there, as the table of indirect names it.
+func (m *module) where(f *function, e ast.Expr) string {
+	return path.Base(f.file) + ": " + m.text(e)
+}
+
+// values are the texts that an expression may have: what it says, or what all callers say. What exec.LookPath
+// gives is none of them, since what is looked up is found where that is called. unclear names what cannot be followed,
+// as the table indirect does.
+func (m *module) values(f *function, e ast.Expr) (texts, unclear []string) {
+	v := &valuation{m: m, seen: map[ast.Expr]bool{}}
+	texts = v.of(f, e)
+	slices.Sort(texts)
+	return slices.Compact(texts), v.failed
+}
+
+type valuation struct {
+	m      *module
+	seen   map[ast.Expr]bool
+	second bool // of a map the values, and not the keys
+	failed []string
+}
+
+func (v *valuation) fail(f *function, e ast.Expr) []string {
+	v.failed = append(v.failed, path.Base(f.file)+": "+v.m.text(e))
+	return nil
+}
+
+func (v *valuation) of(f *function, e ast.Expr) []string {
+	if v.seen[e] {
+		return nil
+	}
+	v.seen[e] = true
+	switch e := e.(type) {
+	case *ast.ParenExpr:
+		return v.of(f, e.X)
+	case *ast.BasicLit:
+		if s, err := strconv.Unquote(e.Value); err == nil && e.Kind == token.STRING {
+			return []string{s}
+		}
+	case *ast.BinaryExpr:
+		return product(v.part(f, e.X), v.part(f, e.Y), "")
+	case *ast.Ident:
+		return v.ident(f, e)
+	case *ast.SelectorExpr:
+		if x, ok := e.X.(*ast.Ident); ok {
+			for _, d := range v.m.folders {
+				if text, ok := d.texts[e.Sel.Name]; ok && d.name == x.Name {
+					return v.of(&function{file: f.file, in: d}, text)
+				}
+			}
+		}
+	case *ast.IndexExpr:
+		if v.m.text(e) == "os.Args[0]" {
+			return []string{self}
+		}
+	case *ast.CompositeLit:
+		var out []string
+		for _, x := range e.Elts {
+			if kv, ok := x.(*ast.KeyValueExpr); ok {
+				if x = kv.Key; v.second {
+					x = kv.Value
+				}
+			}
+			out = append(out, v.of(f, x)...)
+		}
+		return out
+	case *ast.CallExpr:
+		return v.call(f, e, 0)
+	}
+	return v.fail(f, e)
+}
+
+// product joins every text with every other.
+func product(left, right []string, between string) (out []string) {
+	for _, l := range left {
+		for _, r := range right {
+			out = append(out, l+between+r)
+		}
+	}
+	return out
+}
+
+// part is an operand of a text: unclear where it is not known.
+func (v *valuation) part(f *function, e ast.Expr) []string {
+	inner := &valuation{m: v.m, seen: v.seen}
+	out := inner.of(f, e)
+	if inner.failed != nil || len(out) == 0 {
+		return []string{unclear}
+	}
+	return out
+}
+
+func (v *valuation) call(f *function, c *ast.CallExpr, result int) []string {
+	of, name := called(c)
+	switch {
+	case of == "exec" && name == "LookPath":
+		return nil // it is looked at as such
+	case of == "os" && name == "Executable":
+		return []string{self}
+	case of == "filepath" && name == "Join":
+		out := v.part(f, c.Args[0])
+		for _, a := range c.Args[1:] {
+			out = product(out, v.part(f, a), "/")
+		}
+		return out
+	case of == "os" && name == "Getenv":
+		return nil // whoever set it has it
+	case of == "filepath" && (name == "Abs" || name == "Clean") || of == "" && name == "must":
+		if inner, ok := c.Args[0].(*ast.CallExpr); ok {
+			return v.call(f, inner, 0)
+		}
+		return v.of(f, c.Args[0])
+	case of == "cmp" && name == "Or", of == "" && name == "append":
+		var out []string
+		for _, a := range c.Args {
+			out = append(out, v.of(f, a)...)
+		}
+		return out
+	case of == "strings" && name == "Replace", of == unclear && name == unclear: // []byte(text)
+		return v.of(f, c.Args[0])
+	case of == "fmt" && name == "Sprintf":
+		out := v.of(f, c.Args[0])
+		for i := range out {
+			out[i] = verb.ReplaceAllString(out[i], unclear)
+		}
+		return out
+	}
+	var out []string
+	found := false
+	for _, d := range v.m.folders {
+		for _, g := range d.funcs[name] {
+			if !g.takes(f, of) {
+				continue
+			}
+			found = true
+			inspect(g.body, func(n ast.Node) {
+				if r, ok := n.(*ast.ReturnStmt); ok && len(r.Results) > 0 {
+					out = append(out, v.of(g, r.Results[min(result, len(r.Results)-1)])...)
+				}
+			})
+		}
+	}
+	if !found {
+		return v.fail(f, c)
+	}
+	return out
+}
+
+// takes says whether a call of its name in f, of a package or a value, is one of g. A method is told by what it
+// calls its value, which callers call so too.
+func (g *function) takes(f *function, of string) bool {
+	if g.self == "" && of == g.in.name {
+		return true
+	}
+	return f.in == g.in && of == g.self
+}
+
+// verb is one of fmt.
+var verb = regexp.MustCompile(`%(\[\d+\])?[a-z]`)
+
+// begin is the operand that the text of an expression begins with, or nil.
+func begin(e ast.Expr) ast.Expr {
+	switch e := e.(type) {
+	case *ast.BinaryExpr:
+		return e.X
+	case *ast.CallExpr:
+		if _, name := called(e); len(e.Args) > 0 && (name == "Sprintf" || name == unclear) {
+			return e.Args[0]
+		}
+	}
+	return nil
+}
+
+// first is the text that an expression begins with, or "".
+func first(e ast.Expr) string {
+	for begin(e) != nil {
+		e = begin(e)
+	}
+	if l, ok := e.(*ast.BasicLit); ok {
+		if s, err := strconv.Unquote(l.Value); err == nil {
+			return s
+		}
+	}
+	return ""
+}
+
+// ident is what a name stands for: in its function, those around it, callers, and the package.
+func (v *valuation) ident(f *function, id *ast.Ident) []string {
+	for g := f; g != nil; g = g.parent {
+		var out []string
+		found := false
+		inspect(g.body, func(n ast.Node) {
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				for i, l := range n.Lhs {
+					if x, ok := l.(*ast.Ident); !ok || x.Name != id.Name {
+						continue
+					}
+					found = true
+					if len(n.Rhs) == len(n.Lhs) {
+						out = append(out, v.of(g, n.Rhs[i])...)
+					} else if c, ok := n.Rhs[0].(*ast.CallExpr); ok {
+						out = append(out, v.call(g, c, i)...)
+					} else {
+						out = append(out, v.fail(g, id)...)
+					}
+				}
+			case *ast.ValueSpec:
+				for i, x := range n.Names {
+					if x.Name == id.Name && len(n.Values) == len(n.Names) {
+						found = true
+						out = append(out, v.of(g, n.Values[i])...)
+					}
+				}
+			case *ast.RangeStmt:
+				key, isKey := n.Key.(*ast.Ident)
+				value, isValue := n.Value.(*ast.Ident)
+				if isKey && key.Name == id.Name || isValue && value.Name == id.Name {
+					found = true
+					v.second = isValue && value.Name == id.Name
+					out = append(out, v.of(g, n.X)...)
+					v.second = false
+				}
+			}
+		})
+		if found {
+			return out
+		}
+		at := 0
+		for _, p := range g.kind.Params.List {
+			_, rest := p.Type.(*ast.Ellipsis)
+			for _, x := range p.Names {
+				if x.Name == id.Name {
+					return v.callers(g, id, at, rest)
+				}
+				at++
+			}
+			if len(p.Names) == 0 {
+				at++
+			}
+		}
+	}
+	if e, ok := f.in.texts[id.Name]; ok {
+		return v.of(f, e)
+	}
+	return v.fail(f, id)
+}
+
+// callers are the values of a parameter.
+func (v *valuation) callers(g *function, id *ast.Ident, at int, rest bool) []string {
+	if g.name == "" {
+		return v.fail(g, id)
+	}
+	var out []string
+	found := false
+	for _, s := range v.m.calls[g.name] {
+		if of, _ := called(s.call); !g.takes(s.in, of) || len(s.call.Args) <= at && !rest {
+			continue
+		}
+		found = true
+		args := s.call.Args[min(at, len(s.call.Args)):]
+		if !rest {
+			args = args[:1]
+		}
+		for _, a := range args {
+			out = append(out, v.of(s.in, a)...)
+		}
+	}
+	if !found {
+		return v.fail(g, id)
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+package setuptest
+
+// A program is one that tests, tools or scripts look up on the path, and what brings it: a package that
+// scripts/setup.sh installs, a folder that it makes, or one of those below.
+type program struct {
+	name, from string
+	why        string // of a program that may be missing: what happens then
+}
+
+const (
+	debian  = "Debian"  // every Debian has it
+	ours    = "ours"    // we build it
+	missing = "missing" // it may be missing
+)
+
+var programs = []program{
+	{"apt-get", debian, ""}, {"awk", debian, ""}, {"bash", debian, ""}, {"cat", debian, ""}, {"chmod", debian, ""}, {"cp", debian, ""}, {"cut", debian, ""},
+	{"date", debian, ""}, {"dirname", debian, ""}, {"dpkg", debian, ""}, {"dpkg-deb", debian, ""}, {"dpkg-query", debian, ""}, {"du", debian, ""},
+	{"find", debian, ""}, {"grep", debian, ""}, {"gzip", debian, ""}, {"head", debian, ""}, {"id", debian, ""}, {"install", debian, ""}, {"ln", debian, ""},
+	{"logger", debian, ""}, {"ls", debian, ""}, {"md5sum", debian, ""}, {"mkdir", debian, ""}, {"mktemp", debian, ""}, {"mount", debian, ""}, {"nproc", debian, ""},
+	{"rm", debian, ""}, {"sed", debian, ""}, {"sh", debian, ""}, {"sha256sum", debian, ""}, {"sleep", debian, ""}, {"sort", debian, ""}, {"tail", debian, ""},
+	{"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"true", debian, ""}, {"unshare", debian, ""},
+	{"xargs", debian, ""},
+
+	{"git", "git", ""}, {"make", "make", ""}, {"gcc", "gcc", ""}, {"cc", "gcc", ""}, {"pkg-config", "pkg-config", ""},
+	{"dpkg-shlibdeps", "dpkg-dev", ""},
+
+	{"g++", "g++", ""},
+	{"python3", "python3", ""},
+	{"mpirun.openmpi", "openmpi-bin", ""}, {"mpirun.mpich", "mpich", ""},
+	{"cdo", "cdo", ""}, {"ncks", "nco", ""}, {"ncap2", "nco", ""},
+	{"gdalinfo", "gdal-bin", ""}, {"gdallocationinfo", "gdal-bin", ""}, {"gdalmdiminfo", "gdal-bin", ""},
+	{"grib_copy", "libeccodes-tools", ""}, {"grib_get", "libeccodes-tools", ""}, {"grib_get_data", "libeccodes-tools", ""}, {"grib_ls", "libeccodes-tools", ""},
+	{"grib_set", "libeccodes-tools", ""},
+	{"chromium", "chromium", ""},
+	{"mandoc", "mandoc", ""}, {"groff", "groff-base", ""},
+	{"zsh", "zsh", ""}, {"fish", "fish", ""},
+	{"ecflow_server", "ecflow-server", ""}, {"ecflow_client", "ecflow-client", ""},
+	{"sbatch", "slurm-wlm", ""}, {"scancel", "slurm-wlm", ""}, {"scontrol", "slurm-wlm", ""}, {"sinfo", "slurm-wlm", ""}, {"slurmctld", "slurm-wlm", ""},
+	{"slurmd", "slurm-wlm", ""}, {"squeue", "slurm-wlm", ""}, {"srun", "slurm-wlm", ""},
+	{"munged", "munge", ""},
+	{"systemctl", "systemd", ""}, {"systemd-analyze", "systemd", ""},
+
+	{"go", "build/go", ""}, {"build/go/bin/go", "build/go", ""}, {"gofmt", "build/go", ""},
+	{"build/venv/bin/python", "build/venv", ""}, {"build/venv/bin/python3", "build/venv", ""},
+	{"cylc", "build/cylc", ""}, {"build/cylc/bin/cylc", "build/cylc", ""},
+	{"build/kernel/gonb", "build/kernel", ""},
+	{"ensemble", ours, ""}, {"ensemble-decode", ours, ""},
+
+	{"podman", missing, "make image takes one of the three"}, {"buildah", missing, "see podman"}, {"docker", missing, "see podman"},
+	{"chromium-browser", missing, "scripts/setup.sh installs chromium"}, {"google-chrome", missing, "see chromium-browser"},
+	{"sudo", missing, "scripts/setup.sh says what root has to install"},
+	{"nvidia-smi", missing, "the report of gpu.sh lacks a line"}, {"compute-sanitizer", missing, "the report of gpu.sh says that it is not there"},
+}
+
+// others are packages that bring no program that anything looks up.
+var others = map[string]string{
+	"ca-certificates":  "modules and Python packages are fetched",
+	"libc6-dev":        "cgo",
+	"libnetcdf-dev":    "io/netcdf/nclib",
+	"libhdf5-dev":      "io/netcdf/nclib",
+	"libeccodes-dev":   "io/grib/eccodes",
+	"libaec-dev":       "io/grib/packed",
+	"libdeflate-dev":   "io/grib/packed",
+	"libdnnl-dev":      "engine/backend/cpu/dnnl",
+	"python3-venv":     "build/venv and build/cylc",
+	"fonts-liberation": "pages that Chromium draws",
+	"bash-completion":  "completions in bash stand on it",
+	"rsync":            "Cylc installs files with it",
+	"xz-utils":         "dpkg-deb compresses with it",
+}
+
+// indirect are expressions that could not be followed, by file, and the programs that they may be.
+var indirect = map[string][]string{
+	"bench.go: b.Program[0]":            nil, // ensemble, or the shell of a test
+	"bench_test.go: c.script":           nil, // the shell's own words
+	"child.go: o.Program":               {"ensemble-decode"},
+	"conformance.go: c.program":         nil, // a flag
+	"main.go: o.ensemble":               nil, // a flag
+	"main.go: o.python":                 nil, // a flag
+	"parts_test.go: launcher":           nil, // of mpitest.Launchers
+	"peers_long_test.go: launcher":      nil, // of mpitest.Launchers
+	"peers_test.go: launcher":           nil, // of mpitest.Launchers
+	"predict.go: p.ensemble":            nil, // a flag
+	"predict.go: p.torch":               nil, // a flag
+	"programs_test.go: p.name":          nil, // of the table
+	"rankfailure_test.go: launcher":     nil, // of mpitest.Launchers
+	"reading.go: m.loop":                nil, // what gcc made
+	"reading.go: o.python":              nil, // a flag
+	"rolling_test.go: program[0]":       {"ncap2", "cdo"},
+	"serve_test.go: line[0]":            {"unshare"}, // or ensemble
+	"servefaults_test.go: words[0]":     {"unshare"},
+	"tutorial_test.go: script.String()": nil, // of the pages, which are looked at
+	`world_test.go: map[string]string{"Open MPI": mpitest.Launchers[0], "MPICH": mpitest.Launchers[1]}[i.Name]`: nil,
+}
