@@ -1,11 +1,9 @@
-// Package simd computes over the members of an ensemble point by point: CRPS, mean and
-// standard deviation, quantiles, of float32 fields.
+// Package simd sums the scores of a regression at many points side by side, with their first
+// and second derivatives.
 //
-// Members lie outermost, each a field of its own. Kernels in C take as many neighbouring
-// points as a vector holds and sort them together by a sorting network, which compares
-// and never branches; they are compiled for AVX-512, AVX2 and any machine, and the best is
-// chosen when the program starts. Without cgo, and for fewer points than a vector holds,
-// plain Go loops do the same, and judge the kernels.
+// The kernel in C takes as many neighbouring points as a vector holds; it is compiled for
+// AVX-512, AVX2 and any machine, and the best is chosen when the program starts. Without
+// cgo there is none: callers have loops, which judge it.
 //
 // Everything runs on the calling goroutine.
 package simd

@@ -42,5 +42,5 @@ func NormalSums(out, theta, season []float64, anomaly, spread, obs []float32, li
 		len(out) != SumRows*Lanes || len(theta) != MaxTerms*Lanes || link < Linear || link > Log {
 		panic(fmt.Sprintf("simd: sums of %d by %d with %d coefficients over %d, %d, %d cases and %d terms of the season", len(out), Lanes, len(theta), len(anomaly), len(spread), len(obs), len(season)))
 	}
-	return normalSumsVectors(out, theta, season, anomaly, spread, obs, dates, link)
+	return normalSums(out, theta, season, anomaly, spread, obs, dates, link)
 }

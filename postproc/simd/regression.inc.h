@@ -1,8 +1,15 @@
 // The sums of a regression: mean CRPS, gradient and curvature of a normal distribution's
-// coefficients at LANES points side by side, in double precision. kernels.inc.h includes it.
-#include "erfcx.inc.h"
-
-enum { LANES = SIMD_LANES, DL = VL / 2, LOCATION = 6, TERMS = LOCATION + 2 };
+// coefficients at LANES points side by side, in double precision. regression.c includes it
+// once for each instruction set, with DL double in a vector, and gives names their ending.
+#define dvec NAME(dvec)
+#define dints NAME(dints)
+#define half NAME(half)
+#define dall NAME(dall)
+#define widen NAME(widen)
+#define choose NAME(choose)
+#define droot NAME(droot)
+#define dexp NAME(dexp)
+#define normal_sums NAME(normal_sums)
 
 typedef double dvec __attribute__((vector_size(DL * 8), aligned(8), may_alias));
 typedef long long dints __attribute__((vector_size(DL * 8), aligned(8), may_alias));
@@ -114,8 +121,7 @@ INLINE void normal_sums(double *out, const double *theta, const double *season, 
 //   location = θ0 + θ1 anomaly + Σ θ season,  scale = link(θ_k + θ_k+1 spread)
 // over the dates whose obs is not NaN. theta and out [..][LANES], out has 2 + TERMS +
 // TERMS(TERMS+1)/2 rows; season [date][seasons], 0, 2 or 4; the fields [date][LANES].
-static void k_normal_sums(double *out, const double *theta, const double *season, const float *anomaly, const float *spread, const float *obs,
-	long dates, long seasons, int link) {
+static void NAME(k_normal_sums)(SUMS) {
 	for (int l = 0; l < LANES; l += DL) {
 		switch (seasons * 3 + link) {
 #define CASE(s, k) \
@@ -125,3 +131,15 @@ static void k_normal_sums(double *out, const double *theta, const double *season
 		}
 	}
 }
+
+#undef DL
+#undef NAME
+#undef dvec
+#undef dints
+#undef half
+#undef dall
+#undef widen
+#undef choose
+#undef droot
+#undef dexp
+#undef normal_sums

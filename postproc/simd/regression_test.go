@@ -8,6 +8,16 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
+// eachISA runs f with every kernel that this machine has.
+func eachISA(t *testing.T, f func(t *testing.T)) {
+	for _, isa := range []string{"avx512", "avx2", "base"} {
+		if useISA(isa) {
+			t.Run(isa, f)
+		}
+	}
+	useISA("")
+}
+
 // Against the formulas of dist case by case, from the middle of the distribution to 60
 // scales away. Tolerance: derivatives are at most a few, each to some 1e-15.
 func TestNormalSums(t *testing.T) {
